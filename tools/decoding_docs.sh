@@ -34,7 +34,7 @@ presets|balanced|--preset-decode balanced
 presets|fast|--preset-decode fast
 presets|npu|--preset-decode npu
 presets|long|--preset-decode long
-presets|nothing cached|--tail 16 --threshold 0.98 --credit --entropy-gate 1
+presets|nothing cached|--tail 16 --threshold 0.98 --entropy-gate 1
 presets|threshold 0.9|--threshold 0.9
 presets|threshold 0.7|--threshold 0.7
 long|block cache|--kv block
@@ -60,12 +60,9 @@ long long-reference|long|--preset-decode long
 repair|t32 .99|--tail 32 --threshold 0.99
 repair|t32 .97|--tail 32 --threshold 0.97
 repair|t32 .9|--tail 32 --threshold 0.9
-repair|remask .9|--tail 32 --threshold 0.9 --remask-share 0.25 --remask-below 0.98
 repair|rev .9/.99|--tail 32 --revise --visible-threshold 0.9 --stable-threshold 0.99
 repair|rev .97/.99|--tail 32 --revise --visible-threshold 0.97 --stable-threshold 0.99
-repair|wino .8|--tail 32 --wino --threshold 0.8 --wino-back 0.8
 repair|mbsd .97|--tail 32 --threshold 0.97 --mbsd
-repair|credit .97|--tail 32 --threshold 0.97 --credit
 LIST
 
 for table in "${tables[@]}"; do

@@ -6,7 +6,7 @@
 
 The times are those of a forward of so many rows, ascending, as `--latency-table` takes them and `llada simulate --latency
 ROWS,... --json` models them for a phone; between two of them time grows evenly, and beyond the last as between the last
-two. A forward's rows are all that it computes: both streams of guidance, trials, drafts. A sparse plan is a forward of its
+two. A forward's rows are all that it computes: both streams of guidance, trials. A sparse plan is a forward of its
 own. Seconds are modelled wherever the times are; rows and forwards are counts of the recording.
 """
 import json
@@ -42,9 +42,7 @@ def total(ranges):
 
 def forwards_of(step, streams):
     """-> the rows of each forward that the step took"""
-    if step.get("known"):
-        return []
-    dense = total(step["rows"]) + sum(t[1] for t in step.get("trials", [])) + sum(d[0] for d in step.get("drafts", []))
+    dense = total(step["rows"]) + sum(t[1] for t in step.get("trials", []))
     sparse = total(step.get("sparse_rows", [])) + sum(t[1] for t in step.get("sparse_trials", []))
     return [streams * rows for rows in (dense, sparse) if rows > 0]
 
@@ -72,8 +70,7 @@ def self_test():
         assert refusal(lambda: parse_times(text)) == f"--times: found {text}, needed ROWS:MS,... ascending", text
     recording = [
         {"format": "llada-recording"}, {"run": {"strategy": "s", "streams": 2}},
-        {"step": {"rows": [[0, 4], [8, 10]], "trials": [[3, 1, 0, 0.5]], "drafts": [[9, 2]], "sparse_rows": [[5, 6]]}},
-        {"step": {"rows": [[0, 4]], "known": 1}}, {"end": {}}]
+        {"step": {"rows": [[0, 4], [8, 10]], "trials": [[3, 10, 0, 0.5]], "sparse_rows": [[5, 6]]}}, {"end": {}}]
     assert price(recording, times) == {"s": [1, 2, 34, 10 + 10]}, price(recording, times)
     assert price(recording, times, [(1, 3.0)]) == {"s": [1, 2, 34, 20, 6]}
     text = "".join(json.dumps(line) + "\n" for line in recording)
@@ -86,7 +83,7 @@ def self_test():
             return table(times, [file.name])
         assert table_of(text).splitlines()[-1] == "| s | 1 | 2.0 | 34 | 0.02 |"
         refused = lambda content: refusal(lambda: table_of(content)).removeprefix(file.name)
-        assert refused(text[:-4]) == ":5: found no JSON object, needed one a line; the file may be cut off"
+        assert refused(text[:-4]) == ":4: found no JSON object, needed one a line; the file may be cut off"
         assert refused(text.partition('{"end"')[0]) == (
             ":2: found a run without an end, needed a whole recording; the file may be cut off")
         assert refused("") == ": found no run, needed a recording of llada eval --record"

@@ -337,9 +337,6 @@ typedef struct llada_result {
   int64_t sparse_forwards;   /* forwards beside a step's own, which ask about decided tokens again */
   int64_t logit_rows;        /* rows whose logits were computed */
   int64_t trial_rows;        /* rows that asked what would be predicted if a token were masked */
-  int64_t draft_rows;        /* rows of states computed beside the steps (`draft`): */
-  int64_t draft_states;
-  int64_t saved_forwards;    /* steps that such a state spared; not counted in `forwards` */
   int64_t drafts_proposed;   /* predictions of later blocks that were kept, */
   int64_t drafts_accepted;   /* and those that a fresh prediction confirmed */
   int64_t revisions_made;    /* decided tokens that were looked at again, */
@@ -352,7 +349,7 @@ typedef struct llada_result {
 } llada_result;
 #define LLADA_RESULT_INIT                                                                                            \
   { sizeof(llada_result), NULL, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0,   \
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    0, 0, 0, 0, 0, 0, 0 }
 /* Of a request that has ended well; LLADA_ERROR_BUSY before, its error where it failed. Borrowed until
  * llada_request_free(). */
 LLADA_API LLADA_MUST_CHECK llada_status llada_request_result(llada_request *request, llada_result *result);

@@ -68,8 +68,7 @@ class Result(Struct):
         ("content_tokens", c_int64), ("forwards", c_int64), ("steps", c_int64), ("rows", c_int64),
         ("reused_positions", c_int64), ("seconds", c_double), ("seed", c_uint64), ("has_seed", c_int32),
         ("cancelled", c_int32), ("full_forwards", c_int64), ("sparse_forwards", c_int64), ("logit_rows", c_int64),
-        ("trial_rows", c_int64), ("draft_rows", c_int64), ("draft_states", c_int64),
-        ("saved_forwards", c_int64), ("drafts_proposed", c_int64), ("drafts_accepted", c_int64),
+        ("trial_rows", c_int64), ("drafts_proposed", c_int64), ("drafts_accepted", c_int64),
         ("revisions_made", c_int64), ("revisions_changed", c_int64), ("committed_tokens", c_int64),
         ("kv_bytes", c_int64), ("canvas_hash", c_uint64), ("finish_reason", c_int32), ("stopped_early", c_int32),
     ]

@@ -135,9 +135,6 @@ class Stats:
     sparse_forwards: int  #: of the forwards, those beside a step's own, which ask about decided tokens again
     logit_rows: int  #: of the rows, those whose logits were computed
     trial_rows: int  #: of the rows, those that asked what would be predicted if a token were masked
-    draft_rows: int  #: of the rows, those of states computed beside the steps (`draft`)
-    draft_states: int  #: such states
-    saved_forwards: int  #: steps that such a state spared; not counted in `forwards`
     drafts_proposed: int  #: predictions of later blocks that were kept
     drafts_accepted: int  #: of them, those that a fresh prediction confirmed
     revisions_made: int  #: decided tokens that were looked at again

@@ -76,7 +76,18 @@ def known(key: str, kind: int) -> bool:
     return option is not None and any(_KINDS[name] & kind for name in option.used_for)
 
 
+def _removed(key: str) -> str:
+    """What the library says of an option that it once had: '...' was removed: ...; or nothing."""
+    try:
+        with handle([(key, "")]):
+            return ""
+    except InvalidError as error:
+        return str(error) if " was removed: " in str(error) else ""
+
+
 def _unknown(key: str, kind: int) -> TypeError:
+    if key not in _all() and (removed := _removed(key)):
+        return TypeError(removed)
     allowed = [name for name in _all() if known(name, kind)]
     near = difflib.get_close_matches(key, allowed, n=3)
     if key in _all():

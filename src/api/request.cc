@@ -64,9 +64,6 @@ void count_into(llada_result& out, const llada::GenerationStats& stats) {
   out.sparse_forwards = d.sparse_forwards;
   out.logit_rows = d.logit_rows;
   out.trial_rows = d.trial_rows;
-  out.draft_rows = d.draft_rows;
-  out.draft_states = d.draft_states;
-  out.saved_forwards = d.saved_forwards;
   out.drafts_proposed = d.counters.drafts_proposed;
   out.drafts_accepted = d.counters.drafts_accepted;
   out.revisions_made = d.counters.revisions_made;

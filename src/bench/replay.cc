@@ -122,7 +122,6 @@ Result<std::unique_ptr<decode::Strategy>> replay_strategy(const RecordedRun& run
   };
   if (run.guided) return refuse("guidance");
   for (const RecordedStep& step : run.steps) {
-    if (!step.drafts.empty() || step.known) return refuse("drafts of states (--draft)");
     for (const RecordedTrial& trial : step.trials)
       if (trial.rows > 2 || trial.position < trial.rows - 1) return refuse("a trial of other rows than its own");
   }

@@ -31,7 +31,7 @@ ScriptedStrategy::ScriptedStrategy(const Script& script, const decode::Canvas& c
     : script_(script),
       blocks_(decode::tile_blocks(canvas, script.attention_block > 0 ? 0 : decode::generated_begin(canvas),
                                   script.block_length)),
-      exact_({.kv = decode::KvChoice::block}, canvas.size(), script.attention_block) {}
+      exact_({.kv = decode::KvChoice::block}, false, canvas.size(), script.attention_block) {}
 
 decode::StepPlan ScriptedStrategy::plan(const decode::Canvas& canvas) {
   while (masked_in(canvas, blocks_[current_]).empty()) {
@@ -49,7 +49,7 @@ decode::StepPlan ScriptedStrategy::plan(const decode::Canvas& canvas) {
     const int64_t blocks = (block.end + script_.attention_block - 1) / script_.attention_block;
     plan.keys = static_cast<int32_t>(std::min(canvas.size(), blocks * script_.attention_block));
     const std::span feed(canvas.tokens.data(), static_cast<size_t>(plan.keys));
-    plan.rows = exact_.rows(feed, block, plan.logits, false);
+    plan.rows = exact_.rows(canvas, feed, block, plan.logits, false);
     for (const int32_t row : plan.rows) plan.inputs.push_back(canvas.tokens[static_cast<size_t>(row)]);
     exact_.planned(plan);
     return plan;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/options.h"
+
 namespace llada::cli {
 namespace {
 
@@ -93,6 +95,8 @@ int edit_distance(std::string_view a, std::string_view b) {
 std::string unknown(const CLI::App& app, std::string_view word) {
   if (const Foreign* foreign = find_foreign(app, word))
     return fmt::format("unknown option {}; {}", word, foreign->hint);
+  const std::string_view name = word.substr(0, word.find('='));
+  if (!decode::replaced_by(name).empty()) return decode::no_option(name);
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options())
     if (!option->get_group().empty())

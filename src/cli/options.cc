@@ -72,7 +72,7 @@ Status DecodeFlags::set(std::string_view name, const std::string& text, int64_t 
     if (field == nullptr) {
       std::vector<std::string> names;
       for (const Field& f : decode::fields()) names.push_back(decode::flag(f));
-      return invalid("{} is no decoding option{}", flag, suggestion(flag, names));
+      return invalid("{}{}", decode::no_option(flag), decode::replaced_by(flag).empty() ? suggestion(flag, names) : "");
     }
     const auto target = [](const Field& f) { return f.target.empty() ? f.key : f.target; };
     std::erase_if(next.given_, [&](const Setting& s) { return target(*s.field) == target(*field); });

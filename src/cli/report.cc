@@ -31,9 +31,6 @@ std::string details(const GenerationStats& s) {
   line += fmt::format("{:.1f} tokens per forward, {:.1f} ms per step", s.tokens_per_forward(), s.ms_per_step());
   if (const int64_t peak = peak_memory_bytes(); peak > 0)  // 0: the system does not tell
     line += fmt::format(", peak memory {}", bytes_text(static_cast<double>(peak)));
-  if (s.decode.saved_forwards > 0)
-    line += fmt::format(", {} saved by {} of drafts", counted(s.decode.saved_forwards, "forward"),
-                        counted(s.decode.draft_rows, "row"));
   if (s.experts && s.experts->used > 0)
     line += fmt::format("; of the experts wanted {:.0f} % were resident, {:.0f} % computed by the CPU, {} moved",
                         100.0 * static_cast<double>(s.experts->hits) / static_cast<double>(s.experts->used),
@@ -76,9 +73,6 @@ Json stats_json(const GenerationStats& s) {
                {"full_forwards", s.decode.full_forwards},
                {"rows", s.decode.rows},
                {"trial_rows", s.decode.trial_rows},
-               {"draft_states", s.decode.draft_states},
-               {"draft_rows", s.decode.draft_rows},
-               {"saved_forwards", s.decode.saved_forwards},
                {"logit_rows", s.decode.logit_rows},
                {"tokens_per_forward", s.tokens_per_forward()},
                {"prompt_tokens", s.prompt_tokens},

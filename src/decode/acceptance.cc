@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "decode/blocks.h"
+#include "decode/field_entry.h"
 #include "decode/row_sets.h"
 
 namespace llada::decode {
@@ -69,45 +70,6 @@ std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double
   return first(order, n);
 }
 
-std::vector<size_t> accept_anchored(std::span<const Candidate> candidates, double threshold, double anchored) {
-  const auto order = ranked(candidates, higher_score);
-  std::vector<size_t> taken;
-  bool holds = true;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    const double needed = holds ? std::min(anchored, threshold) : threshold;
-    if (i == order[0] || candidates[i].score >= needed) {
-      taken.push_back(i);
-    } else {
-      holds = false;
-    }
-  }
-  return taken;
-}
-
-std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double threshold, double settled,
-                                   int64_t steps) {
-  const auto order = ranked(candidates, higher_score);
-  std::vector<size_t> taken;
-  for (size_t n = 0; n < order.size(); ++n) {
-    const Candidate& c = candidates[order[n]];
-    if (n == 0 || c.score >= threshold || (c.repeats >= steps && c.score > settled)) taken.push_back(order[n]);
-  }
-  std::ranges::sort(taken);
-  return taken;
-}
-
-std::vector<size_t> accept_frechet(std::span<const Candidate> candidates, double margin) {
-  const auto order = ranked(candidates, higher_score);
-  size_t n = std::min<size_t>(order.size(), 1);
-  double doubt = n ? 1 - candidates[order[0]].score : 0;  // L = 1 - the sum of all 1 - score
-  for (; n < order.size(); ++n) {
-    const double rival = 1 - candidates[order[n]].score;
-    doubt += rival;
-    if (!(std::max(1 - doubt, 0.0) - rival > margin)) break;
-  }
-  return first(order, n);
-}
-
 std::vector<size_t> gate_entropy(std::span<const Candidate> candidates, std::vector<size_t> taken, double gate) {
   if (taken.empty()) return taken;
   std::vector<size_t> left;
@@ -143,7 +105,7 @@ int64_t dream_step(int64_t masks, int64_t steps, int64_t step) {
 
 namespace {
 
-std::vector<size_t> choose_by_rule(const DecodeOptions& options, std::span<const Candidate> candidates,
+std::vector<size_t> choose_by_rule(const AcceptanceOptions& options, std::span<const Candidate> candidates,
                                    const ScheduleStep& at) {
   const auto left = static_cast<int64_t>(candidates.size());
   const auto dream = [&](auto before) {
@@ -153,8 +115,7 @@ std::vector<size_t> choose_by_rule(const DecodeOptions& options, std::span<const
     case Acceptance::schedule:
       return accept_best(candidates, transfer_count(at.masks, at.steps, at.step));
     case Acceptance::threshold:
-      return options.revision == Revision::edit ? accept_above(candidates, options.threshold)
-                                                : accept_from(candidates, options.threshold);
+      return at.above ? accept_above(candidates, options.threshold) : accept_from(candidates, options.threshold);
     case Acceptance::factor:
       return accept_factor(candidates, options.factor);
     case Acceptance::entropy:
@@ -170,22 +131,40 @@ std::vector<size_t> choose_by_rule(const DecodeOptions& options, std::span<const
       return dream(higher_margin);
     case Acceptance::dream_maskgit:
       return dream(higher_score);
-    case Acceptance::anchored:
-      return accept_anchored(candidates, options.threshold, options.anchor_threshold);
-    case Acceptance::settled:
-      return accept_settled(candidates, options.threshold, options.settle_threshold, options.settle_steps);
-    case Acceptance::frechet:
-      return accept_frechet(candidates, options.frechet_margin);
   }
   return {};
 }
 
 }  // namespace
 
-std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candidate> candidates, const ScheduleStep& at,
-                           std::span<const size_t> confirmed) {
+std::vector<size_t> choose(const AcceptanceOptions& options, std::span<const Candidate> candidates,
+                           const ScheduleStep& at, std::span<const size_t> confirmed) {
   auto taken = merged(choose_by_rule(options, candidates, at), confirmed);
   return options.entropy_gate > 0 ? gate_entropy(candidates, std::move(taken), options.entropy_gate) : taken;
+}
+
+std::span<const Field> acceptance_fields() {
+  using O = AcceptanceOptions;
+  using enum FieldGroup;
+  // clang-format off
+  static const Field kFields[] = {
+    field<&O::acceptance>(acceptance, "accept", "RULE", "which predictions are kept"),
+    field<&O::threshold>(acceptance, "threshold", "T", "accept tokens whose probability is T or more")
+        .in(kShareAboveZero).for_rules(kThresholdRules)
+        .tuned("1 0.995 0.99 0.98 0.97 0.96 0.95 0.9 0.85 0.8 0.7 0.6").often(),
+    field<&O::factor>(acceptance, "factor", "F",
+        "accept the n most certain tokens while the n-th has probability of 1 - F / (n + 1) or more")
+        .in(kAboveZero).for_rule(Acceptance::factor).tuned("1 0.5 0.25 0.1"),
+    field<&O::entropy_bound>(acceptance, "entropy_bound", "NATS",
+        "accept the most certain tokens while their summed entropy stays within the bound")
+        .for_rule(Acceptance::entropy).tuned("0.02 0.05 0.1 0.2"),
+    field<&O::entropy_gate>(acceptance, "entropy_gate", "NATS",
+        "of what is accepted, leave masked what has more entropy than this open on its left; 0: no gate")
+        .tuned("0 4 1 0.5 0.2"),
+    field<&O::remasking>(acceptance, "remasking", "RULE", "what the schedule orders by"),
+  };
+  // clang-format on
+  return kFields;
 }
 
 }  // namespace llada::decode

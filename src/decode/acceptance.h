@@ -6,9 +6,60 @@
 #include <span>
 #include <vector>
 
-#include "decode/options.h"
+#include "decode/choice.h"
 
 namespace llada::decode {
+
+struct Field;
+
+// Which predictions of a step are committed. Every rule commits at least one; ties go to the lowest position.
+enum class Acceptance {
+  schedule,       // a fixed number per step, so that the block is done in its share of `steps`
+  threshold,      // every confidence that is `threshold` or more (above it with edit), and always the best one
+  factor,         // the longest prefix, best first, whose n-th confidence is >= 1 - factor / (n + 1)
+  entropy,        // the longest prefix, lowest entropy first, whose earlier entropies sum to at most entropy_bound
+  llada2,         // every confidence strictly above `threshold`; where fewer than the schedule's number, that number
+  dream_entropy,  // Dream's timestep schedule, lowest entropy first
+  dream_margin,   // the same, largest margin between the best and the second best first
+  dream_maskgit,  // the same, highest probability first ("maskgit_plus")
+};
+
+constexpr bool is_dream(Acceptance a) {
+  return a == Acceptance::dream_entropy || a == Acceptance::dream_margin || a == Acceptance::dream_maskgit;
+}
+
+// What `schedule` orders by: the clean softmax probability, or a seeded random number.
+enum class Remasking { low_confidence, random };
+
+inline constexpr std::string_view kAcceptanceWords[] = {"schedule", "threshold",     "factor",       "entropy",
+                                                        "llada2",   "dream-entropy", "dream-margin", "dream-maskgit"};
+constexpr Words words(Acceptance) { return kAcceptanceWords; }
+inline constexpr std::string_view kRemaskingWords[] = {"low_confidence", "random"};
+constexpr Words words(Remasking) { return kRemaskingWords; }
+
+// Rules that commit a planned number per step.
+constexpr bool has_schedule(Acceptance a) {
+  return a == Acceptance::schedule || a == Acceptance::llada2 || is_dream(a);
+}
+
+// Rules that read the probability; the others read entropy or margin.
+constexpr bool reads_probability(Acceptance a) {
+  return a != Acceptance::entropy && a != Acceptance::dream_entropy && a != Acceptance::dream_margin;
+}
+
+constexpr unsigned rule_bit(Acceptance rule) { return 1u << static_cast<unsigned>(rule); }
+// Those that read `threshold`.
+inline constexpr unsigned kThresholdRules = rule_bit(Acceptance::threshold) | rule_bit(Acceptance::llada2);
+
+struct AcceptanceOptions {
+  Acceptance acceptance = Acceptance::schedule;
+  double threshold = 0.9;      // in (0, 1]; with revision dual_path, what makes a token visible
+  double factor = 1;           // > 0
+  double entropy_bound = 0.1;  // nats, >= 0
+  double entropy_gate = 0;     // nats, > 0: most uncertainty that an accepted token may leave on its left
+  Remasking remasking = Remasking::low_confidence;
+};
+std::span<const Field> acceptance_fields();
 
 struct Candidate {
   int32_t position = 0;
@@ -17,7 +68,6 @@ struct Candidate {
   double probability = 0;  // of the token in the clean softmax
   double entropy = 0;      // nats
   double margin = 0;       // of the probability over the second best
-  int64_t repeats = 1;     // forwards in a row, up to this one, that predicted this token here
 };
 
 // The n highest scores.
@@ -37,23 +87,6 @@ std::vector<size_t> accept_factor(std::span<const Candidate> candidates, double 
 // Takes candidates by entropy, lowest first, as long as the entropies of those before sum to at most `bound`. So sum(H)
 // - max(H) <= bound over the accepted ones, which bounds what it costs to decide them together instead of one by one.
 std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double bound);
-
-// Reads from the left. As long as every mask so far was taken, a score of `anchored` or more suffices; behind the first
-// mask that was not taken, it must be the threshold or more. The highest score is taken in any case. The reason: text
-// depends mostly on what stands to its left. What stands before a gap will not change, what stands behind it may change
-// when the gap is filled.
-std::vector<size_t> accept_anchored(std::span<const Candidate> candidates, double threshold, double anchored);
-
-// Takes every score that is the threshold or more, every score strictly above `settled` whose token has been predicted
-// `steps` times in a row, and the highest. A token that is predicted again after its surroundings have changed does not
-// depend on what was undecided before, which a single forward cannot tell.
-std::vector<size_t> accept_settled(std::span<const Candidate> candidates, double threshold, double settled,
-                                   int64_t steps);
-
-// Takes candidates best first as long as L - U > margin, where L = max(0, sum of the scores - (n - 1)) bounds the joint
-// probability of the n best from below, whatever depends on what (Frechet's inequality), and U = 1 - the n-th score
-// bounds that of any other choice at the n-th from above. The best one is taken in any case; with margin 1 no other.
-std::vector<size_t> accept_frechet(std::span<const Candidate> candidates, double margin);
 
 // Leaves of `taken` (ascending indices of candidates) those with at most `gate` nats of entropy, summed over candidates
 // left of them that were not taken; where none is left, the candidate with the highest score that has so little open on
@@ -76,12 +109,13 @@ struct ScheduleStep {
   int64_t length = 0;  // positions of a block, those of the prompt included: what LLaDA2 divides by the steps
   int64_t steps = 1;   // share of the block
   int64_t step = 0;    // of the block's schedule, from 0
+  bool above = false;  // the threshold itself is not enough (LLaDA2.1's sampler)
 };
 
 // Applies the rule of the options, and then the gate where there is one. Candidates are the masks that are left. For
 // Dream's rules, `at.step` is a step that reveals something (dream_step). `confirmed` (ascending) are taken beside what
 // the rule takes, if the gate lets them through.
-std::vector<size_t> choose(const DecodeOptions& options, std::span<const Candidate> candidates, const ScheduleStep& at,
-                           std::span<const size_t> confirmed = {});
+std::vector<size_t> choose(const AcceptanceOptions& options, std::span<const Candidate> candidates,
+                           const ScheduleStep& at, std::span<const size_t> confirmed = {});
 
 }  // namespace llada::decode

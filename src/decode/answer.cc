@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "decode/canvas.h"
+#include "decode/field_entry.h"
 
 namespace llada::decode {
 namespace {
@@ -11,6 +12,20 @@ bool is_final(TokenState state) { return state == TokenState::fixed || state == 
 bool is_decided(TokenState state) { return state == TokenState::visible || state == TokenState::stable; }
 
 }  // namespace
+
+std::span<const Field> ending_fields() {
+  using O = EndingOptions;
+  using enum FieldGroup;
+  // clang-format off
+  static const Field kFields[] = {
+    field<&O::early_stop>(ending, "early_stop", "WHEN",
+        "when to stop: no mask is left, the block of an end token is done, or the answer is final").often(),
+    field<&O::logits_eos_inf>(ending, "logits_eos_inf", "", "never sample the end-of-sequence token"),
+    field<&O::confidence_eos_eot_inf>(ending, "confidence_eos_eot_inf", "", "decide end tokens last"),
+  };
+  // clang-format on
+  return kFields;
+}
 
 int64_t first_end(const Canvas& canvas, int64_t begin, int64_t end, std::span<const int32_t> end_ids) {
   for (int64_t p = begin; p < end; ++p) {

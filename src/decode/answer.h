@@ -5,10 +5,29 @@
 #include <span>
 #include <vector>
 
-#include "decode/options.h"
+#include "decode/choice.h"
 #include "decode/types.h"
 
 namespace llada::decode {
+
+struct Field;
+
+// None of the three changes the text before the first end token; they save the forwards after it.
+enum class EarlyStop {
+  none,    // until no mask is left
+  block,   // after the block that holds an end token
+  answer,  // once an end token and everything before it is final
+};
+
+inline constexpr std::string_view kEarlyStopWords[] = {"none", "block", "answer"};
+constexpr Words words(EarlyStop) { return kEarlyStopWords; }
+
+struct EndingOptions {
+  EarlyStop early_stop = EarlyStop::answer;
+  bool logits_eos_inf = false;          // the end-of-sequence token is never sampled
+  bool confidence_eos_eot_inf = false;  // end tokens are sampled but have confidence 0: committed last
+};
+std::span<const Field> ending_fields();
 
 // Position of the first end token that is not fixed in [begin, end), or end. Masked positions hold none.
 int64_t first_end(const Canvas& canvas, int64_t begin, int64_t end, std::span<const int32_t> end_ids);

@@ -45,14 +45,12 @@ BlockStrategy::BlockStrategy(const DecodeOptions& options, const SpecialIds& ids
       ids_(ids),
       blocks_(std::move(blocks)),
       block_steps_(std::move(block_steps)),
-      kv_(options, canvas.size(), ids.attention_block, ids.mask),
-      reviser_(make_reviser(options, ids, canvas)),
-      settling_(static_cast<size_t>(canvas.size())) {
+      kv_(options, options.slide, canvas.size(), ids.attention_block),
+      reviser_(make_reviser(options, ids, canvas)) {
   if (!blocks_.empty()) block_ = blocks_.front();
   if (options.mbsd) speculation_.emplace(options, ids);
   if (predicts_length(options, ids.attention_block) && !canvas.infill)
     length_.emplace(options, ids, generated_begin(canvas), canvas.size());
-  if (options.credit) credit_.emplace(canvas.mask_id);
 }
 
 // ---- Plan
@@ -64,40 +62,32 @@ std::vector<int32_t> BlockStrategy::rows_of(std::span<const int32_t> positions) 
   return rows;
 }
 
-int32_t BlockStrategy::set_keys(const Canvas& canvas, StepPlan& plan) const {
+int32_t BlockStrategy::keys_read(const Canvas& canvas) const {
   const int64_t end = block_.end, attention_block = ids_.attention_block;
   int64_t keys = options_.tail < 0 ? canvas.size() : std::min(canvas.size(), end + options_.tail);
   if (attention_block > 0)
     keys = std::min(canvas.size(), (end + attention_block - 1) / attention_block * attention_block);
   else if (length_)
     keys = std::max(end, length_->horizon());
-  // The first position that is cut off stands for the last one, which shows how long the canvas is (Streaming-dLLM).
-  const bool reads_last = options_.tail_last && attention_block == 0;
-  if (reads_last && keys + 1 == canvas.size()) ++keys;  // it is the last one itself
-  const bool last = reads_last && keys < canvas.size();
-  plan.last = last ? static_cast<int32_t>(canvas.size() - 1) : -1;
-  plan.keys = static_cast<int32_t>(keys + last);
   return static_cast<int32_t>(keys);
 }
 
 StepPlan BlockStrategy::plan(const Canvas& canvas) {
   asked_ = {};
   StepPlan plan;
-  std::vector<int32_t> feed = canvas.tokens;
   if (reviser_ && reviser_->sweep_due(canvas)) {
     asked_.sweep = true;
     asked_.look = reviser_->look(canvas, block_);
-    set_keys(canvas, plan);
-    feed.resize(static_cast<size_t>(plan.keys));
-    plan.rows = kv_.sweep_rows(feed);
+    plan.keys = keys_read(canvas);
+    plan.rows = kv_.sweep_rows(std::span(canvas.tokens).first(static_cast<size_t>(plan.keys)));
   } else {
-    plan_block(canvas, plan, feed);
+    plan_block(canvas, plan);
   }
   plan.block_begin = block_.begin;
   plan.block_end = block_.end;
-  plan.inputs = fed(plan.rows, feed);
-  plan.sparse.inputs = fed(plan.sparse.rows, feed);
-  add_trials(canvas, asked_.separate ? plan.sparse.trials : plan.trials, feed);
+  plan.inputs = fed(plan.rows, canvas.tokens);
+  plan.sparse.inputs = fed(plan.sparse.rows, canvas.tokens);
+  add_trials(canvas, asked_.separate ? plan.sparse.trials : plan.trials);
   if (options_.cfg_scale > 0) {
     plan.cfg_scale = options_.cfg_scale;
     plan.unconditional = unconditional(canvas, plan.rows, plan.inputs);
@@ -109,26 +99,18 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
   return plan;
 }
 
-void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector<int32_t>& feed) {
+void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   move_to_open_block(canvas);
   const Block& block = block_;
   asked_.masks = masks_of(canvas, block);
   if (reviser_) asked_.look = reviser_->look(canvas, block);
   if (length_) length_->enter(block);
-  if (speculation_) speculation_->overlay(block, feed);
-  const int32_t own_keys = set_keys(canvas, plan);
-  feed.resize(static_cast<size_t>(plan.keys));
+  plan.keys = keys_read(canvas);
+  const auto feed = std::span(canvas.tokens).first(static_cast<size_t>(plan.keys));
   asked_.separate =
       options_.revision == Revision::dual_path && options_.revise_path == RevisePath::separate && kv_.covers(feed);
   plan.logits = rows_of(merged(asked_.masks, asked_.look.peeks));
-  plan.rows = kv_.rows(feed, block, plan.logits, asked_.separate);
-  if (options_.ahead_steps > 0) {
-    for (int32_t p = block.end; p < own_keys; ++p)
-      if (canvas.states[static_cast<size_t>(p)] == TokenState::masked &&
-          std::ranges::binary_search(plan.rows, row_of(p)))
-        asked_.ahead.push_back(p);
-    plan.logits = merged(plan.logits, rows_of(asked_.ahead));
-  }
+  plan.rows = kv_.rows(canvas, feed, block, plan.logits, asked_.separate);
   if (length_) {
     asked_.ends = length_->last_positions(block);
     const auto ends = rows_of(asked_.ends);
@@ -139,7 +121,7 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
   }
   if (speculation_) {
     const auto masks = static_cast<int64_t>(asked_.masks.size());
-    asked_.lookahead = speculation_->lookahead(canvas, block, own_keys, masks, plan.rows);
+    asked_.lookahead = speculation_->lookahead(canvas, block, plan.keys, masks, plan.rows);
     const auto ahead = rows_of(asked_.lookahead);
     plan.logits = merged(plan.logits, ahead);
     plan.rows = merged(plan.rows, ahead);
@@ -149,12 +131,12 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan, std::vector
   }
 }
 
-void BlockStrategy::add_trials(const Canvas& canvas, std::vector<Trial>& trials, std::span<const int32_t> feed) const {
+void BlockStrategy::add_trials(const Canvas& canvas, std::vector<Trial>& trials) const {
   for (const int32_t position : asked_.look.trials) {
-    Trial trial = {.rows = {position}, .inputs = {canvas.mask_id}, .logits = row_of(position)};
+    Trial trial = {.rows = {position}, .inputs = {canvas.undecided_token()}, .logits = row_of(position)};
     if (trial.logits != position) {
       trial.rows.insert(trial.rows.begin(), trial.logits);
-      trial.inputs.insert(trial.inputs.begin(), feed[static_cast<size_t>(trial.logits)]);
+      trial.inputs.insert(trial.inputs.begin(), canvas.tokens[static_cast<size_t>(trial.logits)]);
     }
     trials.push_back(std::move(trial));
   }
@@ -162,17 +144,12 @@ void BlockStrategy::add_trials(const Canvas& canvas, std::vector<Trial>& trials,
 
 // ---- Accept
 
-Candidate BlockStrategy::candidate(const Prediction& given, int32_t position, bool may_have_credit) {
-  const Prediction p = credit_ && may_have_credit ? credit_->fuse(position, given) : given;
-  Settling& settling = settling_[static_cast<size_t>(position)];
-  settling.sure = p.probability > options_.ahead_threshold ? (settling.token == p.token ? settling.sure : 0) + 1 : 0;
-  settling.repeats = settling.token == p.token ? settling.repeats + 1 : 1;
-  settling.token = p.token;
+Candidate BlockStrategy::candidate(const Prediction& p, int32_t position) const {
   const double score =
       options_.remasking == Remasking::low_confidence
           ? p.probability
           : uniform(options_.seed, static_cast<uint64_t>(forward_), static_cast<uint64_t>(position), kPositionDraw);
-  return {position, p.token, score, p.probability, p.entropy, p.margin, settling.repeats};
+  return {position, p.token, score, p.probability, p.entropy, p.margin};
 }
 
 std::vector<Edit> BlockStrategy::decide(std::span<const Candidate> candidates) {
@@ -184,7 +161,8 @@ std::vector<Edit> BlockStrategy::decide(std::span<const Candidate> candidates) {
                             {.masks = blocks_[current_].masks,
                              .length = options_.block_length,
                              .steps = block_steps_[current_],
-                             .step = step_},
+                             .step = step_,
+                             .above = options_.revision == Revision::edit},
                             confirmed);
   if (speculation_)
     speculation_->accept(
@@ -198,45 +176,13 @@ std::vector<Edit> BlockStrategy::decide(std::span<const Candidate> candidates) {
   return edits;
 }
 
-// Agreement over time stands for what the block's own surroundings would say (cross-block early commit of arXiv
-// 2604.08964, with equal tokens in place of its divergence between distributions, which a forward does not report). An
-// end token is not kept: what stands before it is still open.
-bool BlockStrategy::is_early(const Candidate& c) const {
-  return settling_[static_cast<size_t>(c.position)].sure >= options_.ahead_steps &&
-         std::ranges::find(ids_.end_ids, c.token) == ids_.end_ids.end();
-}
-
-// The gate is asked of the block and what lies behind it together; of the block it has let through what is in `edits`.
-void BlockStrategy::add_early(std::span<const Candidate> candidates, std::vector<Edit>& edits) const {
-  std::vector<size_t> taken;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    const Candidate& c = candidates[i];
-    const bool own = c.position < block_.end;
-    if (own ? std::ranges::binary_search(edits, c.position, {}, &Edit::position) : is_early(c)) taken.push_back(i);
-  }
-  if (options_.entropy_gate > 0) taken = gate_entropy(candidates, std::move(taken), options_.entropy_gate);
-  for (const size_t i : taken)
-    if (const Candidate& c = candidates[i]; c.position >= block_.end)
-      edits.push_back({c.position, c.token, TokenState::stable, c.probability});
-}
-
 std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& result) {
   const auto at_row = [&](int32_t row) {
     return *std::ranges::lower_bound(result.predictions, row, {}, &Prediction::position);
   };
   std::vector<Candidate> candidates;
-  double open_nats = 0;  // in masks on the left that will probably stay open
-  const auto add_candidate = [&](const Prediction& given, int32_t position) {
-    const bool may_have_credit = options_.entropy_gate == 0 || open_nats <= kCreditOpen;
-    candidates.push_back(candidate(given, position, may_have_credit));
-    if (candidates.back().probability < options_.threshold) open_nats += given.entropy;
-  };
-  for (const int32_t p : asked_.masks) add_candidate(at_row(row_of(p)), p);
+  for (const int32_t p : asked_.masks) candidates.push_back(candidate(at_row(row_of(p)), p));
   std::vector<Edit> edits = decide(candidates);
-  if (!asked_.ahead.empty()) {
-    for (const int32_t p : asked_.ahead) add_candidate(at_row(row_of(p)), p);
-    add_early(candidates, edits);
-  }
   if (length_) {
     std::vector<Prediction> ends;
     for (const int32_t p : asked_.ends) ends.push_back(at_row(row_of(p)));
@@ -251,9 +197,6 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
       seen.back().position = p;
     }
     reviser_->merge(canvas, block_, seen, edits);
-    // What a position that is masked again was predicted to be is no agreement with what comes.
-    for (const Edit& edit : edits)
-      if (edit.state == TokenState::masked) settling_[static_cast<size_t>(edit.position)] = {};
   }
   step_ += !asked_.sweep;
   ++forward_;

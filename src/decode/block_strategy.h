@@ -18,7 +18,6 @@
 
 #include "decode/acceptance.h"
 #include "decode/blocks.h"
-#include "decode/credit.h"
 #include "decode/kv_policy.h"
 #include "decode/length.h"
 #include "decode/revision.h"
@@ -40,7 +39,6 @@ class BlockStrategy final : public Strategy {
   StrategyCounters counters() const override;
   void stored(const Canvas& canvas, int64_t positions) override;
   int64_t exact_prefix(const Canvas& canvas) const override { return kv_.exact_prefix(canvas); }
-  std::unique_ptr<Strategy> clone() const override { return std::make_unique<BlockStrategy>(*this); }
 
  private:
   // What the plan asked for, to read the answers by.
@@ -48,31 +46,21 @@ class BlockStrategy final : public Strategy {
     bool sweep = false;
     std::vector<int32_t> masks;      // positions of the block to decide
     std::vector<int32_t> lookahead;  // positions to draft
-    std::vector<int32_t> ahead;      // masks behind the block that may be decided early
     std::vector<int32_t> ends;       // positions that say whether the answer ends before them
     Look look;
     bool separate = false;  // trials are in the sparse plan
   };
-  struct Settling {
-    int32_t token = -1;
-    int64_t repeats = 0;  // forwards in a row that predicted the token
-    int64_t sure = 0;     // of them the last ones with more than ahead_threshold
-  };
 
   int32_t row_of(int32_t position) const { return ids_.shift_logits && position > 0 ? position - 1 : position; }
-  // Sets what attention reads: plan.keys and plan.last. The first position that is not the canvas's own.
-  int32_t set_keys(const Canvas& canvas, StepPlan& plan) const;
+  int32_t keys_read(const Canvas& canvas) const;  // attention reads positions [0, this)
   std::vector<int32_t> rows_of(std::span<const int32_t> positions) const;
   bool is_open(const Canvas& canvas, const Block& block) const;
   void move_to_open_block(const Canvas& canvas);
   int64_t finished_end(int64_t open) const;
-  void plan_block(const Canvas& canvas, StepPlan& plan, std::vector<int32_t>& feed);
-  void add_trials(const Canvas& canvas, std::vector<Trial>& trials, std::span<const int32_t> feed) const;
-  Candidate candidate(const Prediction& prediction, int32_t position, bool may_have_credit);
+  void plan_block(const Canvas& canvas, StepPlan& plan);
+  void add_trials(const Canvas& canvas, std::vector<Trial>& trials) const;
+  Candidate candidate(const Prediction& prediction, int32_t position) const;
   std::vector<Edit> decide(std::span<const Candidate> candidates);
-  bool is_early(const Candidate& candidate) const;
-  // candidates: the block's, whose decisions `edits` has, then those ahead of it. Adds the early ones.
-  void add_early(std::span<const Candidate> candidates, std::vector<Edit>& edits) const;
 
   const DecodeOptions options_;
   const SpecialIds ids_;
@@ -80,10 +68,8 @@ class BlockStrategy final : public Strategy {
   const std::vector<int64_t> block_steps_;  // most forwards of each block by its schedule
   KvPlanner kv_;
   std::optional<Speculation> speculation_;
-  std::optional<Credit> credit_;
   std::optional<Length> length_;
-  Cloned<Reviser> reviser_;
-  std::vector<Settling> settling_;  // by position
+  std::unique_ptr<Reviser> reviser_;
   Asked asked_;
   size_t current_ = 0;    // the block the next plan looks at first
   Block block_;           // what of it the last plan was for: all, or what a sliding block covers

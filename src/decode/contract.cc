@@ -35,25 +35,13 @@ Status check_prediction(const Prediction& p, int32_t row, const Canvas& canvas) 
   if (p.position != row) {
     return failed("forward: found a prediction for position {}, needed {}", p.position, row);
   }
-  if (p.token < 0 || p.token == canvas.mask_id) {
+  if (p.token < 0 || !canvas.may_hold(p.token, TokenState::visible)) {
     return failed("forward: position {}: found token {}, needed one that is not the mask", p.position, p.token);
   }
   // Softmax sums may round to just above 1.
   if (!(p.probability >= 0 && p.probability <= 1 + 1e-6) || !std::isfinite(p.entropy) || !std::isfinite(p.margin)) {
     return failed("forward: position {}: found probability {}, entropy {}, margin {}, needed finite numbers",
                   p.position, p.probability, p.entropy, p.margin);
-  }
-  return {};
-}
-
-// A draft is a plain plan over the same canvas: what it asks is checked as if it were the step's own.
-Status check_drafts(const StepPlan& plan, const Canvas& canvas) {
-  for (const StepPlan& draft : plan.drafts) {
-    if (!draft.trials.empty() || !draft.sparse.empty() || !draft.drafts.empty())
-      return failed("draft: found trials, a sparse plan or drafts, needed rows alone");
-    if (draft.cfg_scale != plan.cfg_scale)
-      return failed("draft: found guidance {}, needed the step's {}", draft.cfg_scale, plan.cfg_scale);
-    LLADA_TRY_STATUS(check_plan(draft, canvas));
   }
   return {};
 }
@@ -82,10 +70,6 @@ Status check_plan(const StepPlan& plan, const Canvas& canvas) {
   if (plan.keys < 1 || plan.keys > canvas.size()) {
     return failed("plan: found {} keys, needed 1 to {}", plan.keys, canvas.size());
   }
-  if (plan.last >= 0 && (plan.last < plan.keys || plan.last >= canvas.size() ||
-                         canvas.states[static_cast<size_t>(plan.keys - 1)] != TokenState::masked ||
-                         canvas.states[static_cast<size_t>(plan.last)] != TokenState::masked))
-    return failed("plan: position {} stands for {}, needed a later one, and both masked", plan.keys - 1, plan.last);
   if (plan.rows.empty() && plan.trials.empty()) return failed("plan: rows are missing, and there is no trial");
   LLADA_TRY_STATUS(check_rows("plan", plan.rows, plan.inputs.size(), plan.unconditional.size(), plan));
   if (!strictly_ascending(plan.logits, plan.keys) || !std::ranges::includes(plan.rows, plan.logits)) {
@@ -101,18 +85,13 @@ Status check_plan(const StepPlan& plan, const Canvas& canvas) {
   std::vector<int32_t> twice;
   std::ranges::set_intersection(plan.rows, sparse.rows, std::back_inserter(twice));
   if (!twice.empty()) return failed("sparse plan: row {} is computed by the step itself", twice.front());
-  LLADA_TRY_STATUS(check_trials(sparse.trials, plan));
-  return check_drafts(plan, canvas);
+  return check_trials(sparse.trials, plan);
 }
 
 Status check_result(const StepPlan& plan, const Canvas& canvas, const StepResult& result) {
   LLADA_TRY_STATUS(check_predictions(plan, canvas, result.predictions));
   LLADA_TRY_STATUS(check_trial_results(plan.trials, canvas, result.trials));
   LLADA_TRY_STATUS(check_trial_results(plan.sparse.trials, canvas, result.sparse));
-  if (result.drafts.size() != plan.drafts.size())
-    return failed("forward: found predictions of {} drafts, needed {}", result.drafts.size(), plan.drafts.size());
-  for (size_t i = 0; i < plan.drafts.size(); ++i)
-    LLADA_TRY_STATUS(check_predictions(plan.drafts[i], canvas, result.drafts[i]));
   return {};
 }
 
@@ -129,8 +108,7 @@ Status check_edits(const Canvas& canvas, std::span<const Edit> edits) {
       return failed("edit: position {} is {}, needed one that may change", edit.position,
                     state == TokenState::fixed ? "fixed" : "stable");
     }
-    if (edit.token < 0 || edit.state == TokenState::fixed ||
-        (edit.token == canvas.mask_id) != (edit.state == TokenState::masked)) {
+    if (edit.token < 0 || edit.state == TokenState::fixed || !canvas.may_hold(edit.token, edit.state)) {
       return failed("edit: position {}: found token {} that does not fit its state", edit.position, edit.token);
     }
   }

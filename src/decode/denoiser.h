@@ -9,7 +9,6 @@
 #include <span>
 #include <vector>
 
-#include "decode/exact_drafts.h"
 #include "decode/strategy.h"
 #include "decode/types.h"
 
@@ -25,7 +24,6 @@ struct StepEvent {
   int64_t block_begin, block_end;
   const StepPlan& plan;
   const StepResult& result;
-  bool known = false;  // an earlier forward had computed it as a draft: it took none
 };
 
 struct RunStats {
@@ -38,9 +36,6 @@ struct RunStats {
   int64_t logit_rows = 0;       // rows whose logits were computed, over both streams
   int64_t edits = 0;            // changed positions
   int64_t committed = 0;        // masks that became tokens, less tokens that became masks again
-  int64_t draft_states = 0;     // computed beside the steps of forwards
-  int64_t draft_rows = 0;       // of the rows, those of these states
-  int64_t saved_forwards = 0;   // steps that such a state spared
   StrategyCounters counters;    // drafts and revisions
   bool stopped_early = false;   // masks were left behind an end token: see canonical_tail()
   bool cancelled = false;
@@ -48,13 +43,13 @@ struct RunStats {
   bool operator==(const RunStats&) const = default;
 };
 
-// Rows that the forwards of a plan compute: over both streams of guidance, trials, drafts and the sparse plan included.
+// Rows that the forwards of a plan compute: over both streams of guidance, trials and the sparse plan included.
 int64_t rows_of(const StepPlan& plan);
 
 class Denoiser {
  public:
   // The strategy was made for the canvas (make_strategy).
-  Denoiser(Canvas canvas, std::shared_ptr<Strategy> strategy, DraftLimits drafts = {});
+  Denoiser(Canvas canvas, std::shared_ptr<Strategy> strategy);
   Denoiser(const Denoiser&) = delete;
   Denoiser& operator=(const Denoiser&) = delete;
 
@@ -72,15 +67,12 @@ class Denoiser {
   // canvas is then as the step before left it, and the Denoiser is done.
   Result<StepEvent> take(StepResult result);
 
-  // The next step, where a forward has already computed it: as take(). None: it needs a forward. Not while done().
-  Result<std::optional<StepEvent>> take_known();
-
   // Before the first plan: Strategy::stored().
   void stored(int64_t positions) { strategy_->stored(canvas_, positions); }
   // From now on what is decided is what `text` has at that position, whatever was predicted: the run follows a given
   // text, of one token for each position of the canvas.
   void follow(std::vector<int32_t> text);
-  // After take(), and before any take_known(): Strategy::exact_prefix().
+  // After take(): Strategy::exact_prefix().
   int64_t exact_prefix() const { return strategy_->exact_prefix(canvas_); }
 
   // No further step; the canvas keeps its masks.
@@ -93,27 +85,24 @@ class Denoiser {
   Canvas& canvas() { return canvas_; }  // for whoever takes or finishes the text once it is done
 
  private:
-  Status plan_next();
-  Result<StepEvent> accept();
   void apply();
 
   Canvas canvas_;
   const std::shared_ptr<Strategy> strategy_;
   const int64_t begin_, bound_;  // of the generated region; most steps
-  std::optional<ExactDrafts> drafts_;
   RunStats stats_;
   std::optional<StepPlan> plan_;  // of the step under way, or the last one
   StepResult result_;
   std::vector<Edit> edits_;
   std::vector<int32_t> text_;  // of follow()
   int64_t committed_ = 0;
-  bool planned_ = false, drafted_ = false, done_ = false;
+  bool planned_ = false, done_ = false;
 };
 
 // Runs one request until it is done. on_step may be empty; false cancels after the step that was just applied. On an
 // error the canvas is as the last finished step left it: the runner's own error, or `failed` where a side broke its
 // contract.
 Result<RunStats> denoise(Canvas& canvas, Strategy& strategy, StepRunner& runner,
-                         const std::function<bool(const StepEvent&)>& on_step, DraftLimits drafts = {});
+                         const std::function<bool(const StepEvent&)>& on_step);
 
 }  // namespace llada::decode

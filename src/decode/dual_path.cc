@@ -35,8 +35,8 @@ bool DualPath::sweep_due(const Canvas& canvas) const { return all_decided(canvas
 
 Look DualPath::look(const Canvas& canvas, const Block&) {
   std::vector<int32_t> positions = revisable(canvas);
-  const bool least = options_.revise_policy == RevisePolicy::least_confident ||
-                     (options_.revise_policy == RevisePolicy::balanced && step_ % 2 == 0);
+  // By turns the most doubtful ones and those that have waited longest, so that neither is forgotten.
+  const bool least = step_ % 2 == 0;
   std::ranges::stable_sort(positions, [&](int32_t a, int32_t b) {
     const Memory &x = memory_[static_cast<size_t>(a)], &y = memory_[static_cast<size_t>(b)];
     return least ? x.confidence < y.confidence : x.looked < y.looked;
@@ -62,7 +62,7 @@ void DualPath::merge(const Canvas& canvas, const Block&, std::span<const Predict
     if (p.token == canvas.tokens[i]) {
       ++memory.agreements;
       memory.confidence = p.probability;
-      if (p.probability >= options_.stable_threshold || memory.agreements >= options_.stable_repeats)
+      if (p.probability >= options_.stable_threshold || memory.agreements >= kStableRepeats)
         put(edits, {p.position, p.token, TokenState::stable, p.probability});
     } else if (p.probability >= options_.threshold) {
       changes.push_back(p);
@@ -95,13 +95,12 @@ void DualPath::settle(const Canvas& canvas, std::vector<Edit>& edits) const {
   const bool give_up = options_.final_sweep == 0 && all_decided(after);
   for (const int32_t p : revisable(after)) {
     const Memory& memory = memory_[static_cast<size_t>(p)];
-    if (memory.checks >= options_.revise_limit || give_up)
+    if (memory.checks >= kMostChecks || give_up)
       put(edits, {p, after.tokens[static_cast<size_t>(p)], TokenState::stable, memory.confidence});
   }
 }
 
-// Every step but a sweep's commits a mask; every sweep checks a token, and no token more than revise_limit
-// times.
-int64_t DualPath::step_bound(int64_t masks, int64_t) const { return masks * (1 + options_.revise_limit); }
+// Every step but a sweep's commits a mask; every sweep checks a token, and no token more than kMostChecks times.
+int64_t DualPath::step_bound(int64_t masks, int64_t) const { return masks * (1 + kMostChecks); }
 
 }  // namespace llada::decode

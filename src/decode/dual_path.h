@@ -4,8 +4,8 @@
 // (`separate`), or as extra rows of the step's own forward where nothing runs in parallel (`fused`).
 //
 // A token is stable at once when it was committed with stable_threshold or more, otherwise when a check
-// agrees with it that confidently, when stable_repeats predictions in a row (the commit included) agree, or
-// when it has been checked revise_limit times. Checks run in the step that is being computed and are merged
+// agrees with it that confidently, when kStableRepeats predictions in a row (the commit included) agree, or
+// when it has been checked kMostChecks times. Checks run in the step that is being computed and are merged
 // at its end, together with the dense path's edits: a result is one boundary later than the canvas it saw.
 //
 // Conflicts, in this order:
@@ -16,22 +16,26 @@
 //  3. Two changes next to each other were both made in sight of the other's old token: only the more probable
 //     one is written (ties: the lower position), the other waits for its next check.
 //
-// A token that was changed is checked again before it is stable, and every check counts against revise_limit,
+// A token that was changed is checked again before it is stable, and every check counts against kMostChecks,
 // so revision ends. Once no mask is left before the first end token, or none at all, a sweep looks at what is
 // still visible, final_sweep tokens per step. Tokens behind a decided end token are not looked at: they are
 // no content. With final_sweep 0 there is no sweep: what is visible then becomes stable as it is.
 #pragma once
 #include <vector>
 
-#include "decode/revision.h"
+#include "decode/options.h"
 
 namespace llada::decode {
+
+// The commit and one check that agrees: the fewest predictions that can.
+inline constexpr int64_t kStableRepeats = 2;
+// A token that is changed to and fro must end somewhere: with 1 and with 8 as many answers are right.
+inline constexpr int64_t kMostChecks = 4;
 
 class DualPath final : public Reviser {
  public:
   DualPath(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas);
 
-  std::unique_ptr<Reviser> clone() const override { return std::make_unique<DualPath>(*this); }
   TokenState first_state(double confidence) const override;
   Look look(const Canvas& canvas, const Block& block) override;
   void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,

@@ -1,6 +1,6 @@
 // Every option of decoding, written once: name, value, range, help, and what naming it chooses. The command line, JSON,
-// presets, tuning, the table in docs/strategies.md and the validation of single values read this list. A new option is
-// a member of DecodeOptions and an entry in fields.cc. Which options go together: pairs.h.
+// presets, tuning, the table in docs/strategies.md and the validation of single values read this list, the sum of the
+// parts' own (options.h). A new option is a member of its part and an entry beside it. What goes together: pairs.h.
 #pragma once
 #include <limits>
 #include <span>
@@ -11,15 +11,13 @@
 
 namespace llada::decode {
 
-enum class FieldGroup { length, acceptance, sampling, guidance, ending, caches, states, drafts, revision };
+enum class FieldGroup { length, acceptance, sampling, guidance, ending, caches, drafts, revision };
 std::string_view title(FieldGroup group);  // a heading of help and tables
 
 struct Range {
   double least = 0, most = std::numeric_limits<double>::infinity();
   bool above_least = false, below_most = false;  // that end of the range is not part of it
 };
-
-constexpr unsigned rule_bit(Acceptance rule) { return 1u << static_cast<unsigned>(rule); }
 
 struct Field {
   std::string_view key;   // of JSON and of key=value: "gen_length"; the flag is --gen-length
@@ -32,7 +30,6 @@ struct Field {
   std::string_view tune = {};                 // the values that `llada tune` tries, neighbours alike
   unsigned rules = 0;                         // rule_bit()s of the rules that read it; naming it chooses one. 0: any
   Revision revision = Revision::none;         // the way of revising that reads it; naming it chooses that way
-  std::string_view beside = {};               // the key of the option without which it says nothing
   std::string_view target = {}, value = {};   // a shorthand: sets another field, to `value` where that is not empty
   bool basic = false;                         // one of those that the short help shows
   std::span<const std::string_view> words{};  // of a choice
@@ -63,7 +60,7 @@ Result<std::string> get_field(const DecodeOptions& options, std::string_view key
 // Whether every value is in its range: "KEY: found x, needed ...".
 Status check_fields(const DecodeOptions& options, bool infill);
 
-// What differs from the defaults, as flags: "--gen-length 64 --credit".
+// What differs from the defaults, as flags: "--gen-length 64 --slide".
 std::string as_flags(const DecodeOptions& options);
 
 // The list as Markdown, for docs/strategies.md. Its defaults are those without a preset, where a length follows the

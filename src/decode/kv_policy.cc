@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "decode/field_entry.h"
 #include "decode/row_sets.h"
 
 namespace llada::decode {
@@ -17,16 +18,29 @@ std::vector<int32_t> range(int64_t begin, int64_t end) {
 
 }  // namespace
 
-KvPlanner::KvPlanner(const DecodeOptions& options, int64_t canvas_size, int64_t attention_block, int32_t mask)
+std::span<const Field> cache_fields() {
+  using O = CacheOptions;
+  using enum FieldGroup;
+  // clang-format off
+  static const Field kFields[] = {
+    field<&O::kv>(caches, "kv", "POLICY", "rows not recomputed in every forward")
+        .tuned("none prefix dual frozen").often(),
+    field<&O::tail>(caches, "tail", "N", "masks behind the block that attention reads").in({0, kMaxGenLength}).or_all()
+        .tuned("all 64 32 16 8"),
+    field<&O::refresh>(caches, "refresh", "N", "recompute everything in every N-th forward; 0: as the policy says")
+        .tuned("0 8 4 3 2"),
+  };
+  // clang-format on
+  return kFields;
+}
+
+KvPlanner::KvPlanner(const CacheOptions& options, bool slide, int64_t canvas_size, int64_t attention_block)
     : choice_(options.kv),
       refresh_(options.refresh),
-      warmup_(options.warmup),
       attention_block_(attention_block),
       fed_(static_cast<size_t>(canvas_size), -1),
-      mask_(mask),
       frozen_(static_cast<size_t>(canvas_size), false),
-      final_(options.frozen_final),
-      slide_(options.slide) {}
+      slide_(slide) {}
 
 bool KvPlanner::full_is_due() const {
   return choice_ == KvChoice::none || partial_ < 0 || (refresh_ > 0 && partial_ + 1 >= refresh_);
@@ -42,14 +56,14 @@ std::vector<int32_t> KvPlanner::block_causal_rows(std::span<const int32_t> feed,
   return range(from / attention_block_ * attention_block_, static_cast<int64_t>(feed.size()));
 }
 
-std::vector<int32_t> KvPlanner::rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
-                                     bool stale_elsewhere) {
+std::vector<int32_t> KvPlanner::rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
+                                     std::span<const int32_t> needed, bool stale_elsewhere) {
   std::vector<int32_t> rows = chosen_rows(feed, block, needed, stale_elsewhere);
   if (choice_ != KvChoice::frozen) return rows;
   for (const int32_t row : rows) {
     const auto i = static_cast<size_t>(row);
     const bool last = (row + 1 == block.end && !slide_) || i + 1 == feed.size();
-    frozen_[i] = feed[i] != mask_ && (last || feed[i + 1] != mask_);
+    frozen_[i] = !canvas.is_undecided(row) && (last || !canvas.is_undecided(row + 1));
   }
   return rows;
 }
@@ -68,27 +82,21 @@ std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const
   const bool starts = slide_ ? before < 0 : before != block.begin;
   const auto size = static_cast<int64_t>(feed.size());
   if (attention_block_ > 0) {
-    if (choice_ != KvChoice::frozen || (starts && (!final_ || fed_[0] < 0))) {
+    if (choice_ != KvChoice::frozen || starts) {
       auto rows = merged(needed, block_causal_rows(feed, block.begin));
-      stale_from_ = final_ ? block.begin : INT64_MAX;  // a block that is frozen stays as it is
+      stale_from_ = INT64_MAX;
       return rows;
     }
-    stale_from_ = final_ ? std::min<int64_t>(stale_from_, block.begin) : block.begin;
-    return merged(merged(needed, stale(feed, size)), thawed(final_ ? 0 : block.begin, block));
+    stale_from_ = block.begin;
+    return merged(merged(needed, stale(feed, size)), thawed(block.begin, block));
   }
-  if (starts && (choice_ != KvChoice::delayed || partial_ < 0)) full_left_ = warmup_;
-  if (full_left_ > 0 || full_is_due()) {
-    full_left_ = std::max<int64_t>(full_left_ - 1, 0);
-    return range(0, size);
-  }
+  if (starts || full_is_due()) return range(0, size);
   std::vector<int32_t> rows = merged(needed, stale(feed, size));
   if (stale_elsewhere) {
     std::erase_if(rows, [&](int32_t row) { return row < block.begin && !std::ranges::binary_search(needed, row); });
   }
-  if (choice_ == KvChoice::delayed) return rows;
   if (choice_ == KvChoice::frozen) return merged(rows, thawed(slide_ ? 0 : block.begin, block));
-  return merged(rows,
-                range(choice_ == KvChoice::suffix ? 0 : block.begin, choice_ == KvChoice::prefix ? size : block.end));
+  return merged(rows, range(block.begin, choice_ == KvChoice::prefix ? size : block.end));
 }
 
 std::vector<int32_t> KvPlanner::sweep_rows(std::span<const int32_t> feed) const {

@@ -5,15 +5,9 @@
 //   prefix   every row at a block's start (that forward also decodes), then [block begin, end of canvas). Only what
 //            stands before the block may be stale (Fast-dLLM, arXiv 2505.22618, as its loop for LLaDA has it; its loop
 //            for Dream decides only a block's first position in the full forward, whatever the threshold).
-//   suffix   every row at a block's start, then [0, block end). Only the masks behind the block may be stale. For
-//            models whose prompt must follow what is decided: a small model that sorts a list marks in the prompt what
-//            it has used, while masks have little to say that could become stale.
 //   dual     every row at a block's start, then the block's rows. The masks behind it are stale as well (Fast-dLLM).
 //   block    the same rows as dual, under the name of the baseline of arXiv 2606.13740; to be combined with a refresh
 //            interval.
-//   delayed  every row at the run's start, then the rows whose predictions are wanted and those whose token has changed
-//            since their K/V was computed. So a token's K/V is stored one step after it commits, and not again
-//            (dKV-Cache-Decode, arXiv 2505.15781, with the current block as its window). The fewest rows of all.
 //   frozen   every row at a block's start, then the block's masks and those of its tokens whose K/V is not frozen yet:
 //            it is once a forward has computed it after both the token and its right neighbour were decided (FOCUS,
 //            arXiv 2601.23278).
@@ -26,10 +20,8 @@
 // writes. The last block's K/V is never needed. A finished block that the last forward already saw as it is (an edit
 // step that changed nothing) is not computed again. `frozen` computes what `block` does at a block's start, where the
 // block before is computed again as a whole: so only the block under way is read stale, and finished ones are exact.
-// With --frozen-final it is not: a block stays as it was frozen (as published), and no more than the prompt is exact.
 //
 // Additions to each policy:
-//   - A warm-up of N makes the first N forwards of a block full (of the run, for delayed): most changes early.
 //   - A refresh interval of N computes every row in each N-th forward. N = 1 is exactly `none`.
 //   - A row whose token changed since its K/V was computed (a revised token, a draft), or that was never computed, is
 //     always computed.
@@ -41,21 +33,35 @@
 #include <vector>
 
 #include "decode/blocks.h"
-#include "decode/options.h"
+#include "decode/choice.h"
 #include "decode/types.h"
 
 namespace llada::decode {
 
+struct Field;
+
+// Which rows a step computes; what is not computed is read from the store (kv_policy.h).
+enum class KvChoice { none, prefix, dual, block, frozen };
+
+inline constexpr std::string_view kKvWords[] = {"none", "prefix", "dual", "block", "frozen"};
+constexpr Words words(KvChoice) { return kKvWords; }
+
+struct CacheOptions {
+  KvChoice kv = KvChoice::none;
+  int64_t tail = -1;    // positions behind the block that attention reads; -1: all
+  int64_t refresh = 0;  // full forward every `refresh` forwards; 0: where the policy itself asks for one
+};
+std::span<const Field> cache_fields();
+
 class KvPlanner {
  public:
-  // mask: the token; only `frozen` reads it.
-  KvPlanner(const DecodeOptions& options, int64_t canvas_size, int64_t attention_block = 0, int32_t mask = -1);
+  KvPlanner(const CacheOptions& options, bool slide, int64_t canvas_size, int64_t attention_block = 0);
 
   // The next forward of a block: rows, ascending. `feed` is what each position that attention reads would be
   // fed, `needed` (ascending) are rows that the plan cannot do without. Rows before the block that are stale
   // are left to another path when `stale_elsewhere` holds.
-  std::vector<int32_t> rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
-                            bool stale_elsewhere);
+  std::vector<int32_t> rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
+                            std::span<const int32_t> needed, bool stale_elsewhere);
   // A forward that decides no mask: everything where the policy is due, otherwise what is stale.
   std::vector<int32_t> sweep_rows(std::span<const int32_t> feed) const;
 
@@ -79,17 +85,14 @@ class KvPlanner {
   std::vector<int32_t> block_causal_rows(std::span<const int32_t> feed, int64_t begin) const;
 
   const KvChoice choice_;
-  const int64_t refresh_, warmup_;
+  const int64_t refresh_;
   const int64_t attention_block_;  // 0: full attention
   std::vector<int32_t> fed_;       // token that a position's stored K/V was computed from; -1: none
   int64_t block_begin_ = -1;       // of the block that the last rows() was for
-  int64_t full_left_ = 0;          // full forwards that the block has still to make for its warm-up
   int64_t partial_ = -1;           // forwards since the last full one; -1: there was none
   // frozen
-  const int32_t mask_;
   std::vector<bool> frozen_;        // by position: its K/V stays as it is
   int64_t stale_from_ = INT64_MAX;  // of a block-causal model: K/V from here on is not exact
-  const bool final_;                // frozen stays frozen
   const bool slide_;                // a block begins in every forward, so the run's start stands for its start
 };
 

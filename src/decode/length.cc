@@ -3,14 +3,65 @@
 #include <algorithm>
 #include <numeric>
 
+#include "decode/field_entry.h"
+
 namespace llada::decode {
 namespace {
 
 constexpr int64_t kFirstBlocks = 2;
 
+// A number, "auto" or "auto:N" for at most N.
+Status read_length(const Field& f, std::string_view text, DecodeOptions& o) {
+  const bool is_auto = text == "auto" || text.starts_with("auto:");
+  int64_t most = kAutoLength;
+  if (text != "auto") LLADA_TRY_STATUS(read_number(is_auto ? text.substr(5) : text, most, f));
+  o.gen_length = most;
+  o.auto_length = is_auto;
+  return {};
+}
+
+std::string show_length(const Field&, const DecodeOptions& o) {
+  if (!o.auto_length) return fmt::format("{}", o.gen_length);
+  return o.gen_length == kAutoLength ? "auto" : fmt::format("auto:{}", o.gen_length);
+}
+
+Entry length_entry(std::string_view help) {
+  Entry f = field<&LengthOptions::gen_length>(FieldGroup::length, "gen_length", "N", help).in({1, kMaxGenLength});
+  f.read = read_length, f.show = show_length, f.word = "auto";
+  // -1 is the word of other options.
+  f.check = [](const Field& self, const DecodeOptions& o) -> Status {
+    if (o.gen_length >= 1 && o.gen_length <= kMaxGenLength) return {};
+    return invalid("{}: found {}, needed {}", self.key, o.gen_length, needed(self));
+  };
+  return f;
+}
+
 }  // namespace
 
-Length::Length(const DecodeOptions& options, const SpecialIds& ids, int64_t begin, int64_t size)
+std::span<const Field> length_fields() {
+  using O = LengthOptions;
+  using enum FieldGroup;
+  // clang-format off
+  static const Field kFields[] = {
+    length_entry("positions to generate; auto[:MOST]: as needed")
+        .also("-n,--n-predict,--max-tokens").often(),
+    field<&O::block_length>(length, "block_length", "N", "positions that are decided together, blocks left to right")
+        .in(kPositions).tuned("8 16 32 64 128").often(),
+    field<&O::slide>(length, "slide", "",
+        "the block begins at the first mask and moves with it, so that no forward waits for a block's last tokens")
+        .tuned("false true"),
+    field<&O::steps>(length, "steps", "N",
+        "forwards of the whole run, by a fixed schedule; 0: one token per forward").in(kSteps).often(),
+  };
+  // clang-format on
+  return kFields;
+}
+
+bool predicts_length(const DecodeOptions& options, int64_t attention_block) {
+  return options.auto_length && options.tail < 0 && attention_block == 0;
+}
+
+Length::Length(const LengthOptions& options, const SpecialIds& ids, int64_t begin, int64_t size)
     : block_length_(options.block_length),
       size_(size),
       end_ids_(ids.end_ids),

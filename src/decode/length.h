@@ -14,27 +14,42 @@
 // With a tail (--tail) the horizon says nothing, as attention sees so many masks behind the block in any case; nor for
 // block-causal models, which see nothing behind it. There `auto` only means that no answer is cut before gen_length.
 #pragma once
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "decode/blocks.h"
-#include "decode/options.h"
 #include "decode/types.h"
 
 namespace llada::decode {
 
+struct DecodeOptions;
+struct Field;
+
+// Where an answer goes, and how far the blocks reach in which it is decided.
+struct LengthOptions {
+  int64_t gen_length = 128;   // positions to generate, at most where auto_length; not used when infilling
+  bool auto_length = false;   // the canvas is as long as the answer needs (length.h)
+  int64_t block_length = 32;  // positions per block; the last block may be shorter
+  bool slide = false;         // one block that begins at the first mask, wherever that is, in place of fixed ones
+  int64_t steps = 0;          // forwards of the whole run, for the rules with a schedule; 0: one token per step
+};
+std::span<const Field> length_fields();
+
+inline constexpr int64_t kAutoLength = 1024;  // most positions of `auto`, where no other number is given
+inline constexpr int64_t kMaxGenLength = int64_t{1} << 20;
+inline constexpr int64_t kMaxSteps = int64_t{1} << 30;
+
 // Whether auto_length needs a Length: a tail, or a block-causal model, bounds what is seen without one, and there the
 // length is only a cap. Never when infilling.
-inline bool predicts_length(const DecodeOptions& options, int64_t attention_block) {
-  return options.auto_length && options.tail < 0 && attention_block == 0;
-}
+bool predicts_length(const DecodeOptions& options, int64_t attention_block);
 
 class Length {
  public:
   static constexpr double kGrow = 0.5, kShrink = 0.9;
 
   // begin: of the generated region; size: of the canvas.
-  Length(const DecodeOptions& options, const SpecialIds& ids, int64_t begin, int64_t size);
+  Length(const LengthOptions& options, const SpecialIds& ids, int64_t begin, int64_t size);
 
   // A step of the block comes next.
   void enter(const Block& block);

@@ -9,11 +9,6 @@
 
 namespace llada::decode {
 
-// Rules that commit a planned number per step.
-constexpr bool has_schedule(Acceptance a) {
-  return a == Acceptance::schedule || a == Acceptance::llada2 || is_dream(a);
-}
-
 struct StrategyPair {
   DecodeOptions options;  // defaults apart from the four choices
   std::string refusal;    // why it is refused; empty: it works

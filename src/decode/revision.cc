@@ -3,9 +3,42 @@
 #include <algorithm>
 
 #include "decode/dual_path.h"
-#include "decode/rivals.h"
+#include "decode/field_entry.h"
+#include "decode/token_editing.h"
 
 namespace llada::decode {
+
+std::span<const Field> revision_fields() {
+  using O = RevisionOptions;
+  using enum FieldGroup;
+  // clang-format off
+  static const Field kFields[] = {
+    field<&O::revision>(revision, "revision", "WAY",
+        "how decided tokens are looked at again; options of one way choose it"),
+    shorthand(revision, "revise", "", "predict doubtful tokens again until they are stable (dual-path revision)")
+        .of(Revision::dual_path).sets("revision", "dual-path"),
+    shorthand(revision, "visible_threshold", "T",
+        "with --revise: write every token whose probability is T or more (alone 0.7)")
+        .in(kShareAboveZero).for_rules(kThresholdRules).of(Revision::dual_path).sets("threshold"),
+    field<&O::stable_threshold>(revision, "stable_threshold", "T",
+        "with --revise: tokens with a probability from T are final").in(kShare).of(Revision::dual_path),
+    field<&O::revise_path>(revision, "revise_path", "WHERE",
+        "in the step's own forward, or in a separate one beside it, which another device could run")
+        .of(Revision::dual_path),
+    field<&O::revise_rows>(revision, "revise_rows", "N", "tokens predicted again per step").in(kPositions)
+        .tuned("4 8 16 32").of(Revision::dual_path),
+    field<&O::final_sweep>(revision, "final_sweep", "N",
+        "tokens predicted again per step once all before the end are decided; 0: none")
+        .in({0, kMaxGenLength}).tuned("32 0").of(Revision::dual_path),
+    field<&O::edit_threshold>(revision, "edit_threshold", "T",
+        "write another token over a decided one when its probability is above T (LLaDA2.1's editing)")
+        .in(kShare).of(Revision::edit),
+    field<&O::edit_steps>(revision, "edit_steps", "N", "forwards per block that only edit").in(kSteps)
+        .of(Revision::edit),
+  };
+  // clang-format on
+  return kFields;
+}
 
 std::unique_ptr<Reviser> make_reviser(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas) {
   switch (options.revision) {
@@ -13,12 +46,8 @@ std::unique_ptr<Reviser> make_reviser(const DecodeOptions& options, const Specia
       return nullptr;
     case Revision::dual_path:
       return std::make_unique<DualPath>(options, ids, canvas);
-    case Revision::wino:
-      return std::make_unique<Wino>(options);
     case Revision::edit:
       return std::make_unique<TokenEditing>(options);
-    case Revision::remask:
-      return std::make_unique<ConfidenceRemasking>(options);
   }
   return nullptr;
 }

@@ -1,6 +1,6 @@
 // Looking again at what was committed. A reviser says which visible tokens a step predicts again, and turns
 // the answers into edits. In runs that sample, the noise of a position is drawn once (draws_once() in sampling.h), so
-// that a prediction differs from the one before only where the model's logits do. WINO is asked for best tokens only.
+// that a prediction differs from the one before only where the model's logits do.
 //
 // Two ways to look: a trial computes a row with the mask at the token's own position (Trial in types.h), so
 // the answer is what the others say of it; a peek reads the prediction of the token's own row with the token
@@ -11,10 +11,40 @@
 #include <vector>
 
 #include "decode/blocks.h"
-#include "decode/options.h"
+#include "decode/choice.h"
 #include "decode/types.h"
 
 namespace llada::decode {
+
+struct DecodeOptions;
+struct Field;
+
+// Whether, and how, what was committed is looked at again (revision.h).
+enum class Revision {
+  none,       // a commit is final
+  dual_path,  // Dual-Path Progressive Revision: visible tokens are predicted again with themselves masked
+  edit,       // LLaDA2.1: another token is written over a visible one when its probability is high enough
+};
+
+// Where the checks of dual_path run: as extra rows of the step's own forward, or as its sparse plan.
+enum class RevisePath { fused, separate };
+
+inline constexpr std::string_view kRevisionWords[] = {"none", "dual-path", "edit"};
+constexpr Words words(Revision) { return kRevisionWords; }
+inline constexpr std::string_view kRevisePathWords[] = {"fused", "separate"};
+constexpr Words words(RevisePath) { return kRevisePathWords; }
+
+// stable_threshold, revise_*, final_sweep: dual_path.
+struct RevisionOptions {
+  Revision revision = Revision::none;
+  double stable_threshold = 0.9;  // in [0, 1]: a confidence of this or more is final
+  RevisePath revise_path = RevisePath::fused;
+  int64_t revise_rows = 4;      // tokens checked per step
+  int64_t final_sweep = 32;     // tokens checked per step once no mask is left before the end; 0: no sweep
+  double edit_threshold = 0.5;  // in [0, 1]: another token above it is written over a visible one
+  int64_t edit_steps = 16;      // forwards per block for edits alone
+};
+std::span<const Field> revision_fields();
 
 struct Look {
   std::vector<int32_t> trials;  // positions, ascending
@@ -24,7 +54,6 @@ struct Look {
 class Reviser {
  public:
   virtual ~Reviser() = default;
-  virtual std::unique_ptr<Reviser> clone() const = 0;
 
   virtual void enter(const Block&) {}  // the next steps are of this block
 
@@ -54,14 +83,6 @@ class Reviser {
  protected:
   int64_t made_ = 0;     // tokens looked at again
   int64_t changed_ = 0;  // of them, those that did not stay
-};
-
-// An owner whose copies own copies.
-template <class T>
-class Cloned : public std::unique_ptr<T> {
- public:
-  Cloned(std::unique_ptr<T> own) : std::unique_ptr<T>(std::move(own)) {}
-  Cloned(const Cloned& other) : std::unique_ptr<T>(other ? other->clone() : nullptr) {}
 };
 
 // Null for Revision::none.

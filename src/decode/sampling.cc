@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "decode/field_entry.h"
 
 namespace llada::decode {
 namespace {
@@ -132,7 +133,56 @@ class Allowed {
   double most_ = kNone;
 };
 
+// 64 bits, written with or without a sign, since other programs' seeds have one.
+Status read_seed(const Field& f, std::string_view text, DecodeOptions& o) {
+  if (!text.starts_with('-')) return read_number(text, o.seed, f);
+  int64_t value = 0;
+  LLADA_TRY_STATUS(read_number(text, value, f));
+  o.seed = static_cast<uint64_t>(value);
+  return {};
+}
+
+Entry seed_entry(std::string_view help) {
+  Entry f = field<&SamplingOptions::seed>(FieldGroup::sampling, "seed", "N", help);
+  f.read = read_seed;
+  f.range.least = -std::numeric_limits<double>::infinity();  // 64 bits, whose ends are no doubles
+  return f;
+}
+
+constexpr double kMaxGuidance = 1e6;  // useful ones are below 10; far beyond this, hidden states overflow a float
+
 }  // namespace
+
+std::span<const Field> sampling_fields() {
+  using O = SamplingOptions;
+  using enum FieldGroup;
+  // clang-format off
+  static const Field kFields[] = {
+    field<&O::temperature>(sampling, "temperature", "T", "sample with Gumbel noise; 0 takes the best token")
+        .also("--temp").often(),
+    seed_entry("seed of sampling and of random remasking; -1: drawn").also("-s").often(),
+    field<&O::top_k>(sampling, "top_k", "N", "sample from the N best tokens; 0: from all").in(kSteps),
+    field<&O::top_p>(sampling, "top_p", "P", "then from the best tokens that together have probability P; 1: from all")
+        .in(kShare),
+    field<&O::min_p>(sampling, "min_p", "P",
+        "then from tokens with at least P times the best one's probability; 0: all").in(kShare),
+    field<&O::repeat_penalty>(sampling, "repeat_penalty", "F",
+        "divide the logits of tokens that stand nearby already by F; 1: do not").in(kAboveZero),
+    field<&O::repeat_window>(sampling, "repeat_window", "N", "how many positions before and behind are nearby")
+        .in(kPositions).also("--repeat-last-n"),
+    field<&O::cfg_scale>(guidance, "cfg_scale", "S", "classifier-free guidance; 0: none").in({0, kMaxGuidance}).often(),
+  };
+  // clang-format on
+  return kFields;
+}
+
+bool orders_by_sampled(const DecodeOptions& o) { return samples(o) && is_dream(o.acceptance); }
+
+bool needs_logits(const DecodeOptions& o) {
+  return o.top_k > 0 || o.top_p < 1 || o.min_p > 0 || o.repeat_penalty != 1 || orders_by_sampled(o);
+}
+
+bool draws_once(const DecodeOptions& o) { return samples(o) && (o.revision != Revision::none || o.mbsd); }
 
 Prediction predict(std::span<const float> logits, const DecodeOptions& options, const HeadRule& rule,
                    std::span<const int32_t> repeated, const Draw& draw) {
@@ -182,11 +232,10 @@ Status predict_all(std::span<const float> logits, std::span<const float> sparse_
       p = predict(rows.subspan(i * vocabulary, vocabulary), options, rule, repeated, {number, p.position});
       if (p.token < 0 || !std::isfinite(p.probability))
         return damaged("the logits of position {} are not finite; the weights or the activations are damaged",
-                      p.position);
+                       p.position);
     }
     return {};
   };
-  LLADA_CHECK(result.drafts.empty());  // pairs.cc refuses them here
   const size_t all = result.predictions.size() + result.trials.size();
   const size_t own = all == 0 ? 0 : logits.size() / all * result.predictions.size();
   LLADA_TRY_STATUS(again(result.predictions, logits.first(own), forward));

@@ -13,40 +13,40 @@
 #include <span>
 #include <vector>
 
-#include "decode/options.h"
 #include "decode/types.h"
 
 namespace llada::decode {
 
-constexpr bool samples(const DecodeOptions& o) { return o.temperature > 0; }
+struct DecodeOptions;
+struct Field;
+
+// Sampling and guidance.
+struct SamplingOptions {
+  double temperature = 0;  // Gumbel-max sampling at > 0; confidences stay those of the clean softmax
+  uint64_t seed = 0;
+  int64_t top_k = 0;           // > 0: only so many of the best tokens may be sampled (sampling.h)
+  double top_p = 1;            // in [0, 1], < 1: only the best tokens that together have this probability
+  double min_p = 0;            // in [0, 1], > 0: only tokens with this share of the best one's probability
+  double repeat_penalty = 1;   // > 0: divides (where negative: multiplies) logits of tokens that are nearby already
+  int64_t repeat_window = 64;  // >= 1: how many positions before and behind are nearby
+  double cfg_scale = 0;        // > 0: classifier-free guidance
+};
+std::span<const Field> sampling_fields();
+
+constexpr bool samples(const SamplingOptions& o) { return o.temperature > 0; }
 
 // Dream's rules order by what is left of the distribution after the temperature and the cuts, as its published sampler
 // does: there the temperature comes first, then top-p, then top-k, and confidence, entropy and margin are of the
 // result.
-constexpr bool orders_by_sampled(const DecodeOptions& o) { return samples(o) && is_dream(o.acceptance); }
+bool orders_by_sampled(const DecodeOptions& options);
 
 // What the head cannot do without storing logits.
-constexpr bool needs_logits(const DecodeOptions& o) {
-  return o.top_k > 0 || o.top_p < 1 || o.min_p > 0 || o.repeat_penalty != 1 || orders_by_sampled(o);
-}
-
-// A prediction need not be the best token.
-constexpr bool takes_other_tokens(const DecodeOptions& o) { return samples(o) || o.repeat_penalty != 1; }
-
-// Rules that are defined for best tokens only: they read what the second best token has, or, as drafts do, take the
-// prediction of another forward, whose noise and neighbours would be others.
-constexpr bool compares_best_tokens(const DecodeOptions& o) {
-  return o.credit || o.revision == Revision::wino || o.draft != 0;
-}
+bool needs_logits(const DecodeOptions& options);
 
 // Rules that ask whether a position is predicted as it was before. With noise of its own in every forward a sampled
 // token would differ from the one before although the model says the same; so in such runs the noise of a position is
 // drawn once, and a prediction changes with the model's logits only (and what stands nearby, where that is penalised).
-// Not for remasking, which compares no predictions: a token that is masked again is drawn anew.
-constexpr bool draws_once(const DecodeOptions& o) {
-  return samples(o) && (o.revision == Revision::dual_path || o.revision == Revision::edit || o.mbsd ||
-                        o.ahead_steps > 0 || o.acceptance == Acceptance::settled);
-}
+bool draws_once(const DecodeOptions& options);
 
 // Where random numbers of a row come from (base/random.h).
 struct Draw {

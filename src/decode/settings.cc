@@ -6,32 +6,20 @@
 #include <vector>
 
 #include "decode/pairs.h"
-#include "decode/sampling.h"
+#include "decode/removed.h"
 
 namespace llada::decode {
 namespace {
 
 std::string_view target_of(const Field& field) { return field.target.empty() ? field.key : field.target; }
 
-// A rule that is defined for best tokens only; not one that is switched off.
-bool needs_best_tokens(const Setting& s) {
-  DecodeOptions options;
-  if (s.text == "false" || !set_field(options, s.field->key, s.text)) return false;
-  return compares_best_tokens(options) || s.field->revision == Revision::wino;
-}
-
-// "wino=false" asks for nothing but that a preset does not revise so.
+// "revise=false" asks for nothing but that a preset does not revise so.
 bool is_idle(const Setting& s) { return !s.field->value.empty() && s.text == "false"; }
 
-bool is_of_latency(const Field& field) { return field.key.starts_with("latency_"); }
-
 // Drafts of blocks ahead are asked for by naming how.
-bool asks_for_drafts(const Field& field) {
-  return field.group == FieldGroup::drafts && field.key != "mbsd" && !is_of_latency(field);
-}
+bool asks_for_drafts(const Field& field) { return field.group == FieldGroup::drafts && field.key != "mbsd"; }
 
-// The threshold that a way of revising was published with.
-double published_threshold(Revision way) { return way == Revision::wino ? 0.6 : 0.7; }
+constexpr double kRevisedThreshold = 0.7;  // that ways of revising were published with
 
 class Resolver {
  public:
@@ -63,23 +51,19 @@ class Resolver {
     }
     if (way && !way_) way_ = way, reviser_ = s.typed;
     drafts_ |= asks_for_drafts(f);
-    latency_ |= is_of_latency(f);
     seen_.emplace_back(target, s.typed);
     options_ = std::move(next);
     return {};
   }
-
-  const DecodeOptions& options() const { return options_; }
 
   DecodeOptions finish() {
     if (!chooser_.empty()) options_.acceptance = static_cast<Acceptance>(std::countr_zero(rules_));
     if (way_) options_.revision = *way_;
     if (options_.revision != Revision::none) {
       if (chooser_.empty()) options_.acceptance = Acceptance::threshold;
-      if (first("threshold") == nullptr) options_.threshold = published_threshold(options_.revision);
+      if (first("threshold") == nullptr) options_.threshold = kRevisedThreshold;
     }
-    // The device's times are asked for exact drafts, or else for those of blocks ahead.
-    if ((drafts_ || (latency_ && options_.draft == 0)) && first("mbsd") == nullptr) options_.mbsd = true;
+    if (drafts_ && first("mbsd") == nullptr) options_.mbsd = true;
     return options_;
   }
 
@@ -112,21 +96,10 @@ class Resolver {
   unsigned rules_ = ~0u;         // those that read everything that was named
   std::optional<Revision> way_;  // of revising
   std::vector<Revision> switched_off_;
-  bool drafts_ = false, latency_ = false;
+  bool drafts_ = false;
   std::string chooser_, reviser_;  // what chose the rule and the way first
   std::vector<std::pair<std::string_view, std::string>> seen_;
 };
-
-// What says something about another option only needs that one.
-Status check_beside(const DecodeOptions& options, std::span<const Setting> settings) {
-  for (const Setting& s : settings) {
-    const Field* other = find_field(s.field->beside);
-    if (other == nullptr || s.text == "false" || other->show(*other, options) != other->show(*other, {})) continue;
-    return invalid("{}: found {} with {} {}, where it says nothing; needed another {}", s.typed, s.text, other->key,
-                   other->show(*other, options), other->key);
-  }
-  return {};
-}
 
 // What in `settings` an error about `key` is about: the option itself, or one that chose it.
 const Setting* culprit(std::string_view key, std::span<const Setting> settings) {
@@ -134,8 +107,8 @@ const Setting* culprit(std::string_view key, std::span<const Setting> settings) 
   for (const Setting& s : settings) {
     if (is_idle(s)) continue;
     if (target_of(*s.field) == key || s.field->key == key) return &s;
-    if (chose == nullptr && ((key == "revision" && s.field->revision != Revision::none) ||
-                             (key == "mbsd" && (asks_for_drafts(*s.field) || is_of_latency(*s.field)))))
+    if (chose == nullptr &&
+        ((key == "revision" && s.field->revision != Revision::none) || (key == "mbsd" && asks_for_drafts(*s.field))))
       chose = &s;
   }
   return chose;
@@ -145,37 +118,24 @@ const Setting* culprit(std::string_view key, std::span<const Setting> settings) 
 
 Result<Setting> setting(std::string_view key, std::string_view text) {
   const Field* field = find_field(key);
-  if (field == nullptr) return invalid("'{}' is no decoding option", key);
+  if (field == nullptr) return invalid("{}", no_option(key));
   return Setting{field, std::string(text), std::string(key)};
 }
 
 bool asks_for_schedule(const Setting& s) {
-  DecodeOptions options{.acceptance = Acceptance::threshold};
+  DecodeOptions options{AcceptanceOptions{.acceptance = Acceptance::threshold}};
   if (!set_field(options, s.field->key, s.text)) return false;
   return s.field->key == "steps" || has_schedule(options.acceptance) || options.remasking == Remasking::random;
 }
 
 namespace {
 
-Result<DecodeOptions> resolved(std::span<const Setting> given, std::span<const Setting> preset, bool infill,
-                               std::string* note = nullptr) {
+Result<DecodeOptions> resolved(std::span<const Setting> given, std::span<const Setting> preset, bool infill) {
   Resolver alone, resolver;  // a preset has to make sense alone, whatever is given beside it
   for (const Setting& s : preset) LLADA_TRY_STATUS(alone.add(s, false));
   for (const Setting& s : given) LLADA_TRY_STATUS(resolver.add(s, false));
-  std::vector<std::string> gone;
-  for (const Setting& s : preset) {
-    if (takes_other_tokens(resolver.options()) && needs_best_tokens(s)) {
-      gone.push_back(s.typed);
-      continue;
-    }
-    LLADA_TRY_STATUS(resolver.add(s, true));
-  }
+  for (const Setting& s : preset) LLADA_TRY_STATUS(resolver.add(s, true));
   DecodeOptions options = resolver.finish();
-  for (const auto& settings : {given, preset}) LLADA_TRY_STATUS(check_beside(options, settings));
-  if (note != nullptr && !gone.empty())
-    *note = fmt::format("{} left out: best tokens are compared, and {}", fmt::join(gone, ", "),
-                        samples(options) ? fmt::format("temperature {} samples others", options.temperature)
-                                         : fmt::format("repeat_penalty {} takes others", options.repeat_penalty));
   if (const Status status = validate(options, infill); !status)
     return std::unexpected(as_typed(status.error(), given, preset));
   return options;
@@ -191,9 +151,9 @@ Status fits(const Result<DecodeOptions>& options, const DecodeUse& use) {
 
 }  // namespace
 
-Result<DecodeOptions> decode_options(std::span<const Setting> given, const PresetSettings& preset, const DecodeUse& use,
-                                     std::string* note) {
-  auto options = resolved(given, preset.settings, use.infill, note);
+Result<DecodeOptions> decode_options(std::span<const Setting> given, const PresetSettings& preset,
+                                     const DecodeUse& use) {
+  auto options = resolved(given, preset.settings, use.infill);
   if (given.empty() || preset.settings.empty()) return options;
   const Status status = fits(options, use);
   const auto works = [&](std::span<const Setting> own, std::span<const Setting> of_preset) {

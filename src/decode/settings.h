@@ -1,5 +1,5 @@
 // Options as somebody writes them: keys with texts, in any order, beside a preset. Naming what only one rule reads
-// chooses that rule: threshold=0.9 is acceptance by threshold, wino_back=0.8 is WINO. The command line, --compare,
+// chooses that rule: threshold=0.9 is acceptance by threshold, edit_steps=4 is editing. The command line, --compare,
 // preset files and whoever else takes options from a user go through here.
 #pragma once
 #include <span>
@@ -12,7 +12,7 @@ namespace llada::decode {
 struct Setting {
   const Field* field = nullptr;
   std::string text;
-  std::string typed;  // as errors name it: "-n", "--wino"; the key where nothing is typed
+  std::string typed;  // as errors name it: "-n", "--revise"; the key where nothing is typed
 };
 
 Result<Setting> setting(std::string_view key, std::string_view text);
@@ -31,11 +31,10 @@ struct DecodeUse {
 
 // The options that `given` asks for, validated. What is given replaces that value of the preset, and the rest of the
 // preset stays: naming another acceptance rule replaces the preset's rule and its values, naming another way of
-// revising (or switching the preset's off) replaces that. Rules of the preset that compare best tokens are left out
-// where tokens are sampled or penalised, and then `note` says so. Errors (invalid input) begin with what was typed:
-// "-n: found 0, needed ..."; where only the preset and a given option contradict each other, with both.
+// revising (or switching the preset's off) replaces that. Errors (invalid input) begin with what was typed: "-n: found
+// 0, needed ..."; where only the preset and a given option contradict each other, with both.
 Result<DecodeOptions> decode_options(std::span<const Setting> given, const PresetSettings& preset = {},
-                                     const DecodeUse& use = {}, std::string* note = nullptr);
+                                     const DecodeUse& use = {});
 
 // Whether the setting asks for a fixed schedule: a number of steps (0 too: one token per forward), a rule with a
 // schedule, random order.

@@ -4,8 +4,79 @@
 
 #include "decode/answer.h"
 #include "decode/canvas.h"
+#include "decode/field_entry.h"
 
 namespace llada::decode {
+namespace {
+
+// "ROWS:MS,ROWS:MS,...", "device" or "none".
+Status read_latency(const Field& f, std::string_view text, DecodeOptions& o) {
+  o.device_latency = text == "device";
+  o.latency_table.clear();
+  if (o.device_latency || text == "none") return {};
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string_view pair = text.substr(at, end - at);
+    const size_t colon = pair.find(':');
+    LatencyPoint point;
+    if (colon == std::string_view::npos || !read_number(pair.substr(0, colon), point.rows, f) ||
+        !read_number(pair.substr(colon + 1), point.ms, f))
+      return invalid("found '{}', needed ROWS:MS", pair);
+    o.latency_table.push_back(point);
+    at = end + 1;
+  }
+  return {};
+}
+
+std::string show_latency(const Field&, const DecodeOptions& o) {
+  if (o.device_latency) return "device";
+  std::string text;
+  for (const LatencyPoint& p : o.latency_table) text += fmt::format("{}{}:{}", text.empty() ? "" : ",", p.rows, p.ms);
+  return text.empty() ? "none" : text;
+}
+
+Status check_latency(const Field&, const DecodeOptions& o) {
+  if (o.device_latency && !o.latency_table.empty())
+    return invalid("latency_table: found {} points beside the device's own table, needed one of the two",
+                   o.latency_table.size());
+  LatencyPoint before;
+  for (const LatencyPoint& p : o.latency_table) {
+    if (p.rows <= before.rows || !std::isfinite(p.ms) || p.ms < before.ms)
+      return invalid("latency_table: found {} rows in {} ms after {} in {}, needed both ascending from above 0", p.rows,
+                     p.ms, before.rows, before.ms);
+    before = p;
+  }
+  return {};
+}
+
+Entry latency_entry(std::string_view help) {
+  Entry f(FieldGroup::drafts, "latency_table", "ROWS:MS,...", help);
+  f.read = read_latency, f.show = show_latency, f.check = check_latency;
+  return f;
+}
+
+}  // namespace
+
+std::span<const Field> speculation_fields() {
+  using O = SpeculationOptions;
+  using enum FieldGroup;
+  // clang-format off
+  static const Field kFields[] = {
+    field<&O::mbsd>(drafts, "mbsd", "",
+        "draft tokens of the blocks ahead while few masks are left (multi-block speculation)"),
+    field<&O::mbsd_trigger>(drafts, "mbsd_trigger", "N", "look ahead when fewer masks than N are left in the block")
+        .in(kPositions),
+    field<&O::mbsd_lookahead>(drafts, "mbsd_lookahead", "N", "positions to draft at most").in(kPositions),
+    field<&O::mbsd_threshold>(drafts, "mbsd_threshold", "T", "probability that a draft must exceed, twice")
+        .in({0, 1, false, true}),
+    field<&O::mbsd_max_rows>(drafts, "mbsd_max_rows", "N", "rows of one forward that memory allows; 0: any number"),
+    latency_entry(
+        "time of a forward by rows, or 'device': its own, measured at the start (modelled on sim); drafts only fill "
+        "the bucket that a step is in anyway"),
+  };
+  // clang-format on
+  return kFields;
+}
 
 int64_t free_rows(std::span<const LatencyPoint> table, double slack, int64_t rows) {
   const auto bucket = std::ranges::find_if(table, [&](const LatencyPoint& p) { return p.rows >= rows; });
@@ -15,7 +86,7 @@ int64_t free_rows(std::span<const LatencyPoint> table, double slack, int64_t row
   return last->rows;
 }
 
-Speculation::Speculation(const DecodeOptions& options, const SpecialIds& ids) : options_(options), ids_(ids) {}
+Speculation::Speculation(const SpeculationOptions& options, const SpecialIds& ids) : options_(options), ids_(ids) {}
 
 std::vector<int32_t> Speculation::lookahead(const Canvas& canvas, const Block& block, int64_t keys, int64_t masks,
                                             std::span<const int32_t> computed) const {
@@ -25,13 +96,12 @@ std::vector<int32_t> Speculation::lookahead(const Canvas& canvas, const Block& b
     return positions;
   auto rows = static_cast<int64_t>(computed.size());
   int64_t most = keys;
-  if (!options_.latency_table.empty()) most = free_rows(options_.latency_table, options_.latency_slack, rows);
+  if (!options_.latency_table.empty()) most = free_rows(options_.latency_table, kLatencySlack, rows);
   if (options_.mbsd_max_rows > 0) most = std::min(most, options_.mbsd_max_rows);
   int32_t last_row = -1;
   for (int32_t p = block.end; p < keys; ++p) {
     if (static_cast<int64_t>(positions.size()) == options_.mbsd_lookahead) break;
     if (canvas.states[static_cast<size_t>(p)] != TokenState::masked) continue;
-    if (options_.mbsd_drafts == DraftInput::visible && drafts_.contains(p)) continue;
     const int32_t row = ids_.shift_logits ? std::max(p - 1, 0) : p;
     const bool extra = row != last_row && !std::ranges::binary_search(computed, row);
     if (extra && rows + 1 > most) break;
@@ -40,12 +110,6 @@ std::vector<int32_t> Speculation::lookahead(const Canvas& canvas, const Block& b
     positions.push_back(p);
   }
   return positions;
-}
-
-void Speculation::overlay(const Block& block, std::vector<int32_t>& feed) const {
-  if (options_.mbsd_drafts == DraftInput::hidden) return;
-  for (auto it = drafts_.lower_bound(block.end); it != drafts_.end(); ++it)
-    feed[static_cast<size_t>(it->first)] = it->second;
 }
 
 void Speculation::propose(int32_t position, const Prediction& prediction) {

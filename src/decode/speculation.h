@@ -7,10 +7,8 @@
 // both forwards may be sure of a token one place too far to the right. All other drafts are dropped then; blocks
 // still complete left to right.
 //
-// A draft is kept when its confidence is strictly above mbsd_threshold. Hidden drafts (the paper's
-// separation) leave every input as it was; they are renewed by each look ahead. Visible drafts are fed to
-// later steps at their positions until their block becomes current, so that drafts behind them see them; they
-// are not predicted again before.
+// A draft is kept when its confidence is strictly above mbsd_threshold. Drafts leave every input as it was (the
+// paper's separation), and each look ahead renews them.
 //
 // How far a step looks: as many positions, masked, left to right, as mbsd_lookahead says, as memory allows
 // (mbsd_max_rows) and, with a latency table, as fit into the device's latency bucket that the step is in
@@ -22,10 +20,32 @@
 
 #include "decode/acceptance.h"
 #include "decode/blocks.h"
-#include "decode/options.h"
 #include "decode/types.h"
 
 namespace llada::decode {
+
+struct Field;
+
+// One measured point of a device's step time: a step of up to `rows` rows takes `ms`.
+struct LatencyPoint {
+  int64_t rows = 0;
+  double ms = 0;
+};
+
+struct SpeculationOptions {
+  bool mbsd = false;
+  int64_t mbsd_trigger = 4;     // look ahead when fewer masks than this are left in the block
+  int64_t mbsd_lookahead = 32;  // positions to draft at most; with a latency table also no more than are free
+  int64_t mbsd_max_rows = 0;    // rows of one step that memory allows; 0: any number
+  double mbsd_threshold = 0.7;  // in [0, 1): drafts are kept, and confirmed, strictly above it
+  // Ascending in rows and ms; empty: mbsd_lookahead as it is.
+  std::vector<LatencyPoint> latency_table = {};
+  bool device_latency = false;  // the table is to be the device's own: whoever runs the strategy fills it in
+};
+std::span<const Field> speculation_fields();
+
+// The share by which a step may get slower for its drafts: times so near to each other are one bucket of the device.
+inline constexpr double kLatencySlack = 0.02;
 
 // The most rows a step may have that takes at most (1 + slack) times as long as one of `rows`: a step takes
 // as long as the first point of the table with at least its rows. `rows` itself beyond the table's end.
@@ -33,15 +53,12 @@ int64_t free_rows(std::span<const LatencyPoint> table, double slack, int64_t row
 
 class Speculation {
  public:
-  Speculation(const DecodeOptions& options, const SpecialIds& ids);
+  Speculation(const SpeculationOptions& options, const SpecialIds& ids);
 
   // Positions before `keys` to draft in a step of `block` with `masks` masks left, ascending. `computed` are
   // the rows of the step so far; a position's row is the one before it for models with shifted logits.
   std::vector<int32_t> lookahead(const Canvas& canvas, const Block& block, int64_t keys, int64_t masks,
                                  std::span<const int32_t> computed) const;
-
-  // Writes visible drafts behind the block over the tokens that a step is fed.
-  void overlay(const Block& block, std::vector<int32_t>& feed) const;
 
   // What a look ahead brought.
   void propose(int32_t position, const Prediction& prediction);
@@ -56,7 +73,7 @@ class Speculation {
   int64_t accepted() const { return accepted_; }
 
  private:
-  const DecodeOptions options_;
+  const SpeculationOptions options_;
   const SpecialIds ids_;
   std::map<int32_t, int32_t> drafts_;  // position -> token
   int64_t proposed_ = 0, accepted_ = 0;

@@ -1,8 +1,7 @@
 // A strategy turns a canvas into a plan for one forward, and the forward's results into edits. It holds
 // counters and what it remembers between steps, and nothing else: no model, thread or clock, so a script can
-// stand in for the model. It is put together from a window (blocks.h), an acceptance rule (acceptance.h,
-// credit.h), a K/V policy (kv_policy.h), and where asked for speculation (speculation.h) and revision
-// (revision.h).
+// stand in for the model. It is put together from a window (blocks.h), an acceptance rule (acceptance.h), a K/V policy
+// (kv_policy.h), and where asked for speculation (speculation.h) and revision (revision.h).
 #pragma once
 #include <memory>
 #include <span>
@@ -16,7 +15,7 @@ namespace llada::decode {
 struct StrategyCounters {
   int64_t drafts_proposed = 0;    // predictions of future blocks that were kept, renewals included
   int64_t drafts_accepted = 0;    // drafts that a fresh prediction confirmed
-  int64_t revisions_made = 0;     // tokens looked at again (remask: masked again)
+  int64_t revisions_made = 0;     // tokens looked at again
   int64_t revisions_changed = 0;  // of them, those that did not stay
   bool operator==(const StrategyCounters&) const = default;
 };
@@ -39,9 +38,6 @@ class Strategy {
   virtual int64_t step_bound() const = 0;
 
   virtual StrategyCounters counters() const { return {}; }
-
-  // A copy that goes its own way from here, to ask what the strategy would do; null: it cannot be copied.
-  virtual std::unique_ptr<Strategy> clone() const { return nullptr; }
 
   // Before the first plan: the store already holds the K/V of so many first positions of the canvas, bit for bit as
   // forwards of this run would write them.

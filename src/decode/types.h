@@ -35,8 +35,24 @@ struct Canvas {
   // all others, since the model sees them, but are no part of the answer.
   int64_t padding = 0;
 
+  // What an undecided position holds. Only here does it mean the mask: whether a position is undecided, its state says.
+  int32_t undecided_token() const { return mask_id; }
+  bool may_hold(int32_t token, TokenState state) const { return (token == mask_id) == (state == TokenState::masked); }
+  bool is_undecided(int64_t position) const { return states[static_cast<size_t>(position)] == TokenState::masked; }
+
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
   int64_t answer_end() const { return size() - padding; }
+};
+
+struct SpecialIds {
+  int32_t mask = -1;
+  int32_t eos = -1;                   // also fills the canonical tail; -1: none
+  int32_t eot = -1;                   // end of turn; -1: none
+  std::vector<int32_t> end_ids = {};  // the tokens that end an answer
+  bool shift_logits = false;          // row i - 1 predicts position i, and row 0 also position 0 (Dream)
+  // > 0: block-causal attention (LLaDA2): a position sees its own block of so many positions, counted from 0,
+  // and all blocks before it. 0: every position sees all.
+  int64_t attention_block = 0;
 };
 
 using llada::Prediction;
@@ -79,27 +95,20 @@ struct StepPlan {
   std::vector<int32_t> inputs;  // token fed at each row (usually the canvas token; a revision feeds the mask)
   std::vector<int32_t> logits;  // positions (a subset of rows) whose predictions are wanted, ascending
   int32_t keys = 0;             // attention reads positions [0, keys)
-  // >= 0: the last of them, keys - 1, stands for this later position of the canvas: it is turned for it.
-  int32_t last = -1;
   // > 0: guidance by a second, unconditional stream with the prompt masked; logits = u + (s + 1)(c - u).
   double cfg_scale = 0;
   std::vector<int32_t> unconditional = {};  // token fed at each row of that stream; empty without guidance
   int32_t block_begin = 0, block_end = 0;   // the current block [begin, end)
   std::vector<Trial> trials = {};           // ride in the same forward as the rows and read their fresh K/V
   SparsePlan sparse = {};                   // beside them; empty: none
-  // Plans of states that the run may come to next (exact_drafts.h), plain ones without drafts of their own. They ride
-  // in the same forward; each reads what is stored once the step's rows are, with its own rows in place of what
-  // stands at their positions, and stores nothing.
-  std::vector<StepPlan> drafts = {};
   bool operator==(const StepPlan&) const = default;
 };
 
 // What a step brings back.
 struct StepResult {
-  std::vector<Prediction> predictions = {};          // in plan.logits' order
-  std::vector<Prediction> trials = {};               // one per plan.trials
-  std::vector<Prediction> sparse = {};               // one per plan.sparse.trials
-  std::vector<std::vector<Prediction>> drafts = {};  // per plan.drafts, in the order of its logits
+  std::vector<Prediction> predictions = {};  // in plan.logits' order
+  std::vector<Prediction> trials = {};       // one per plan.trials
+  std::vector<Prediction> sparse = {};       // one per plan.sparse.trials
 };
 
 // Rules that the head applies to every requested row of the run.

@@ -46,12 +46,8 @@ const RowSets::Reads& RowSets::of(const Attention& attention) const {
 RowSets bind_row_sets(const StepInputs& in, const Program& program) {
   RowSets sets;
   sets.positions[0] = in.positions;
-  sets.angles[0] = angles_of(in);
   sets.spans[0] = in.spans;
-  for (const int32_t row : in.wanted) {
-    sets.positions[1].push_back(in.positions[static_cast<size_t>(row)]);
-    sets.angles[1].push_back(angles_of(in)[static_cast<size_t>(row)]);
-  }
+  for (const int32_t row : in.wanted) sets.positions[1].push_back(in.positions[static_cast<size_t>(row)]);
   std::vector<int32_t> stream_of;  // by wanted row
   for (const RowSpan& span : in.spans) {
     RowSpan wanted = span;

@@ -38,7 +38,6 @@ struct RowSets {
   template <class T>
   using BySet = std::array<std::vector<T>, kRowSetCount>;
   BySet<int32_t> positions;      // by row; a prediction's is that of its conditional row
-  BySet<int32_t> angles;         // by row: the position that it is turned for; none of predicted rows
   BySet<RowSpan> spans;          // as many as the step has, some of them empty; none of predicted rows
   std::vector<int32_t> streams;  // by prediction
   std::vector<int64_t> kept;     // by prediction: its row in its stream's logits, or -1

@@ -69,8 +69,7 @@ Status DecodeChoice::resolve_for(int64_t attention_block) {
     LLADA_TRY(auto block, decode::setting("block_length", fmt::format("{}", attention_block)));
     preset_settings_.push_back(std::move(block));
   }
-  note_.clear();
-  auto resolved = decode::decode_options(given_, {used_preset_, preset_settings_}, {infill_, attention_block}, &note_);
+  auto resolved = decode::decode_options(given_, {used_preset_, preset_settings_}, {infill_, attention_block});
   if (!resolved) {
     std::string& message = resolved.error().message;
     if (message.contains(": does not go with preset "))
@@ -80,7 +79,7 @@ Status DecodeChoice::resolve_for(int64_t attention_block) {
     return std::unexpected(resolved.error());
   }
   options = *resolved;
-  if (preset_.empty()) note_.clear();  // nobody asked for what is left out
+  note_.clear();
   if (schedule != nullptr)
     note_ = fmt::format("{} asks for a fixed schedule, so preset {} is not used", schedule->typed, kDefaultPreset);
   choose_length();

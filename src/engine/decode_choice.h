@@ -51,7 +51,7 @@ class DecodeChoice {
   const std::string& preset() const { return used_preset_; }
   // The fingerprint of the model that the preset file was tuned for; empty: none was.
   const std::string& tuned_for() const { return tuned_for_; }
-  // One line about what was left out of the preset that was given, or why the default one is not used; or empty.
+  // One line on why the default preset is not used; or empty.
   const std::string& note() const { return note_; }
   // Draws the seed of the next answer where tokens are sampled and nobody gave one, or the one given is kDrawnSeed.
   void draw_seed();

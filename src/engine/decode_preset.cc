@@ -66,7 +66,7 @@ constexpr std::array kBuiltIn = {
 
 constexpr int64_t kVersion = 1;
 
-// {"threshold": 0.9, "credit": true} as flags.
+// {"threshold": 0.9, "slide": true} as flags.
 Result<std::string> options_of(JsonFields& fields) {
   LLADA_TRY(const auto object, fields.object("options"));
   LLADA_TRY(const auto settings, read_settings(object));

@@ -27,7 +27,7 @@ Status check_options(const ScoreOptions& o) {
        {std::pair{"groups", o.groups}, std::pair{"top", o.top}, std::pair{"fixed_tail", o.fixed_tail}})
     if (value < 0) return invalid("{}: found {}, needed 0 or more", name, value);
   if (o.method != ScoreMethod::duel) return {};
-  if (o.order.revision != decode::Revision::none || o.order.mbsd || o.order.draft != 0)
+  if (o.order.revision != decode::Revision::none || o.order.mbsd)
     return invalid("order: found revision or drafts, needed a rule whose commits are final");
   if (decode::samples(o.order) || decode::needs_logits(o.order))
     return invalid("order: found sampling or penalties, needed none: the given text is what is written");

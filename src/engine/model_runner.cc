@@ -56,7 +56,6 @@ struct ModelRunner::Part {
   const RequestStep& step;
   std::span<const int32_t> rows, inputs, unconditional, logits;
   std::span<const decode::Trial> trials;
-  std::span<const decode::StepPlan> drafts;
   KvStore* kv;
   int64_t forward_number;
 };
@@ -80,11 +79,9 @@ struct ModelRunner::Active {
               p.sparse.unconditional,
               {},
               p.sparse.trials,
-              {},
               step.state->beside_kv ? &*step.state->beside_kv : &step.state->kv,
               step.forward_number + 1};
-    return {step,     p.rows,   p.inputs,        p.unconditional,    p.logits,
-            p.trials, p.drafts, &step.state->kv, step.forward_number};
+    return {step, p.rows, p.inputs, p.unconditional, p.logits, p.trials, &step.state->kv, step.forward_number};
   }
 };
 
@@ -129,12 +126,6 @@ Status ModelRunner::check_keys(const RequestStep& step) const {
       // A sparse plan runs beside the step's rows, so it finds none of what they compute.
       if ((!computed[static_cast<size_t>(p)] || !plan.sparse.empty()) && kv.version(s, p) == KvStore::kAbsent)
         return failed("engine: a plan reads the K/V of position {}, which no forward has computed", p);
-  for (const decode::StepPlan& draft : plan.drafts)
-    for (int s = 0; s < sequences; ++s)
-      for (int32_t p = 0; p < draft.keys; ++p)
-        if (!(p < plan.keys && computed[static_cast<size_t>(p)]) && kv.version(s, p) == KvStore::kAbsent &&
-            !std::ranges::binary_search(draft.rows, p))
-          return failed("engine: a draft reads the K/V of position {}, which no forward has computed", p);
   return {};
 }
 
@@ -152,17 +143,12 @@ Status ModelRunner::bind(const Part& part, StepInputs& inputs) const {
   const auto first_wanted = static_cast<int32_t>(inputs.wanted.size());
   // Logits rows (ascending) of one group of rows, which becomes one span.
   const auto add = [&](std::span<const int32_t> rows, std::span<const int32_t> tokens, std::span<const int32_t> logits,
-                       int sequence, bool trial, int32_t keys, int32_t last) -> Status {
+                       int sequence, bool trial) -> Status {
     const auto begin = static_cast<int32_t>(inputs.positions.size());
     if (tokens.size() != rows.size())
       return failed("engine: a plan has {} tokens for {} rows", tokens.size(), rows.size());
     append_span(inputs, {.stream = index, .sequence = sequence, .trial = trial}, tokens, rows, model_.graph().keys,
-                keys);
-    const bool stands_for_last = last >= 0 && !rows.empty() && rows.back() == keys - 1;
-    if (stands_for_last || !inputs.angles.empty())
-      inputs.angles.insert(inputs.angles.end(), inputs.positions.begin() + std::ssize(inputs.angles),
-                           inputs.positions.end());
-    if (stands_for_last) inputs.angles.back() = last;
+                plan.keys);
     size_t next = 0;
     for (size_t r = 0; r < rows.size() && next < logits.size(); ++r)
       if (rows[r] == logits[next]) inputs.wanted.push_back(begin + static_cast<int32_t>(r)), ++next;
@@ -171,14 +157,9 @@ Status ModelRunner::bind(const Part& part, StepInputs& inputs) const {
   };
   const int sequences = plan.cfg_scale > 0 ? 2 : 1;
   for (int s = 0; s < sequences; ++s) {
-    LLADA_TRY_STATUS(
-        add(part.rows, s == 0 ? part.inputs : part.unconditional, part.logits, s, false, plan.keys, plan.last));
+    LLADA_TRY_STATUS(add(part.rows, s == 0 ? part.inputs : part.unconditional, part.logits, s, false));
     for (const decode::Trial& trial : part.trials)
-      LLADA_TRY_STATUS(
-          add(trial.rows, s == 0 ? trial.inputs : trial.unconditional, {&trial.logits, 1}, s, true, plan.keys, -1));
-    for (const decode::StepPlan& draft : part.drafts)
-      LLADA_TRY_STATUS(
-          add(draft.rows, s == 0 ? draft.inputs : draft.unconditional, draft.logits, s, true, draft.keys, draft.last));
+      LLADA_TRY_STATUS(add(trial.rows, s == 0 ? trial.inputs : trial.unconditional, {&trial.logits, 1}, s, true));
   }
   // The second sequence wants the same rows as the first, in the same order.
   const int32_t predictions = (static_cast<int32_t>(inputs.wanted.size()) - first_wanted) / sequences;
@@ -261,8 +242,6 @@ Status ModelRunner::run_together(std::span<Active* const> all) {
     RequestState& state = *a.step.state;
     a.result.predictions = take(outputs_.predictions, next, plan.logits.size());
     a.result.trials = take(outputs_.predictions, next, plan.trials.size());
-    for (const decode::StepPlan& draft : plan.drafts)
-      a.result.drafts.push_back(take(outputs_.predictions, next, draft.logits.size()));
     a.status = streams_[i];
     if (state.keep_logits) state.logits = std::move(outputs_.logits[i]);
     if (a.sparse() && !a.sparse_done) {

@@ -42,7 +42,7 @@ struct RequestState {
   KvStore kv;
   SamplingRule sampling = {};
   bool keep_logits = false;
-  // Of the last forward, where they are kept, x vocabulary: predictions, then trials and drafts; sparse trials.
+  // Of the last forward, where they are kept, x vocabulary: predictions, then trials; sparse trials.
   std::vector<float> logits = {}, sparse_logits = {};
   std::optional<KvStore> beside_kv = {};  // equal to kv before every step; of a device that runs sparse plans beside
 };

@@ -45,7 +45,7 @@ Result<DecodeWords> read_words(std::string_view text) {
     const size_t equals = pieces[i].find('=');
     const std::string_view name = pieces[i].substr(0, equals);
     const decode::Field* field = find_flag(name);
-    if (field == nullptr && name != kPresetFlag) return invalid("'{}' is no decoding option", name);
+    if (field == nullptr && name != kPresetFlag) return invalid("{}", decode::no_option(name));
     std::string value = "true";
     if (equals != std::string_view::npos) {
       value = pieces[i].substr(equals + 1);

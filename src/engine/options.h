@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "decode/fields.h"
+#include "decode/removed.h"
 #include "decode/settings.h"
 
 namespace llada {
 
 class JsonFields;
 
-// {"gen_length": 64, "credit": true, "kv": "dual"}: keys and values as in decode/fields.h. Invalid: "WHERE: KEY: found
+// {"gen_length": 64, "slide": true, "kv": "dual"}: keys and values as in decode/fields.h. Invalid: "WHERE: KEY: found
 // ..., needed ...".
 Result<std::vector<decode::Setting>> read_settings(const JsonFields& object);
 

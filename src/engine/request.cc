@@ -138,7 +138,7 @@ ExecutorOptions executor_options(const Model& model, const OwnDevices& own,
 }
 
 RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request& request, decode::Canvas canvas,
-                               std::shared_ptr<decode::Strategy> strategy, decode::DraftLimits drafts)
+                               std::shared_ptr<decode::Strategy> strategy)
     : model_(std::move(model)),
       options_(request.options),
       stop_(request.stop),
@@ -150,7 +150,7 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
                      (options_.kv == decode::KvChoice::block || options_.kv == decode::KvChoice::frozen)),
       prompt_tokens_(static_cast<int64_t>(request.tokens.size()) -
                      (infill_ ? static_cast<int64_t>(request.gaps->size()) : 0)),
-      denoiser_(std::move(canvas), std::move(strategy), std::move(drafts)) {}
+      denoiser_(std::move(canvas), std::move(strategy)) {}
 
 Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<const Model> model,
                                                                const Request& request, int threads) {
@@ -158,18 +158,14 @@ Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<c
   LLADA_TRY(auto canvas, lay(*model, request));
   LLADA_TRY_STATUS(check_tokens(*model, canvas.tokens));
   decode::DecodeOptions resolved = request.options;
-  if (request.alternatives > 0) resolved.draft = 0;  // no draft's logits are kept, and drafts change no token
-  std::vector<LatencyPoint> own_table;
-  if (resolved.device_latency || (resolved.draft < 0 && resolved.latency_table.empty())) {
+  if (resolved.device_latency) {
     LLADA_TRY(const LatencyTable table, model->latency(threads));
-    own_table = table.buckets();
-    if (resolved.device_latency) resolved.latency_table = own_table;
+    resolved.latency_table = table.buckets();
     resolved.device_latency = false;
   }
   LLADA_TRY(auto strategy, decode::make_strategy(resolved, model->special_ids(), canvas));
-  return std::unique_ptr<RunningRequest>(new RunningRequest(std::move(model), request, std::move(canvas),
-                                                            std::move(strategy),
-                                                            decode::draft_limits(resolved, std::move(own_table))));
+  return std::unique_ptr<RunningRequest>(
+      new RunningRequest(std::move(model), request, std::move(canvas), std::move(strategy)));
 }
 
 Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
@@ -192,11 +188,9 @@ std::span<const int32_t> RunningRequest::tokens(int64_t count) const {
 }
 
 Status RunningRequest::make_room(const decode::StepPlan& plan) {
-  int64_t keys = plan.keys;
-  for (const decode::StepPlan& draft : plan.drafts) keys = std::max<int64_t>(keys, draft.keys);
   const int64_t positions = state_->kv.shape().positions;
-  if (keys <= positions) return {};
-  const int64_t doubled = std::max(keys, prompt_tokens_ + 2 * (positions - prompt_tokens_));
+  if (plan.keys <= positions) return {};
+  const int64_t doubled = std::max<int64_t>(plan.keys, prompt_tokens_ + 2 * (positions - prompt_tokens_));
   // Old and new store are there together while it grows: what is copied is never more than half of all, or the first
   // store (request_bytes).
   const int64_t all = denoiser_.canvas().size();
@@ -209,11 +203,6 @@ Result<RequestStep> RunningRequest::step() {
   return RequestStep{&plan, &*state_, denoiser_.forward_number()};
 }
 
-void RunningRequest::tell(const decode::StepEvent& event, const StepCallback& on_step) {
-  if (!stop_.empty() && find_stop(std::min(event.committed, decided_answer()))) denoiser_.end();
-  if (on_step && !on_step(event)) denoiser_.cancel();
-}
-
 Status RunningRequest::take(decode::StepResult result, double device_seconds, PrefixCache* prefixes,
                             const StepCallback& on_step) {
   stats_.device_seconds += device_seconds;
@@ -223,12 +212,8 @@ Status RunningRequest::take(decode::StepResult result, double device_seconds, Pr
   LLADA_TRY(const decode::StepEvent event, denoiser_.take(std::move(result)));
   if (alternatives_ > 0) keep_scores(event);
   if (cursor_ && prefixes != nullptr) prefixes->publish(*cursor_, tokens(denoiser_.exact_prefix()), state_->kv);
-  tell(event, on_step);
-  while (!denoiser_.done()) {
-    LLADA_TRY(const auto known, denoiser_.take_known());
-    if (!known) break;
-    tell(*known, on_step);
-  }
+  if (!stop_.empty() && find_stop(std::min(event.committed, decided_answer()))) denoiser_.end();
+  if (on_step && !on_step(event)) denoiser_.cancel();
   return {};
 }
 

@@ -136,8 +136,7 @@ class RunningRequest {
 
  private:
   RunningRequest(std::shared_ptr<const Model> model, const Request& request, decode::Canvas canvas,
-                 std::shared_ptr<decode::Strategy> strategy, decode::DraftLimits drafts);
-  void tell(const decode::StepEvent& event, const StepCallback& on_step);
+                 std::shared_ptr<decode::Strategy> strategy);
   struct Stop {
     int64_t tokens;  // of the answer, the stop string included
     size_t text;     // bytes before it

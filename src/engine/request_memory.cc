@@ -36,9 +36,8 @@ double kept_rows(const Model& model, const decode::DecodeOptions& o, int64_t pos
   int64_t rows = block;                                                                         // its masks and looks
   if (decode::predicts_length(o, model.special_ids().attention_block)) rows += o.block_length;  // where an end may be
   if (o.mbsd) rows += o.mbsd_lookahead;
-  if (o.ahead_steps > 0 || o.slide) rows = positions;
+  if (o.slide) rows = positions;
   rows = std::min(rows, positions);
-  if (o.revision == decode::Revision::wino) rows += block;
   if (o.revision == decode::Revision::dual_path) {
     const int64_t trials = std::max(o.revise_rows, o.final_sweep);
     rows += std::min(trials, positions) * (o.revise_path == decode::RevisePath::separate ? 2 : 1);
@@ -77,7 +76,6 @@ double request_bytes(const Model& model, const Request& request) {
   if (decode::needs_logits(o) || request.alternatives > 0) bytes += logits_bytes(model, kept_rows(model, o, positions));
   if (request.alternatives > 0) bytes += kAnswerCopies * score_bytes_of(positions, request.alternatives);
   bytes += static_cast<double>(positions) * kPositionBytes * (guided ? 2 : 1);
-  if (o.draft != 0) bytes += static_cast<double>(positions) * 16 * kPositionBytes;  // states with plans of their own
   return bytes + (kAnswerCopies + 1) * text_bytes(model, positions);
 }
 

@@ -27,10 +27,8 @@ StrategyResult sum_up(const StrategyUnderTest& strategy, const std::vector<Examp
   return result;
 }
 
-// What the step takes by the table: its forward with the drafts that ride in it, and on one device its sparse plan
-// after it.
+// What the step takes by the table: its forward, and on one device its sparse plan after it.
 double table_seconds(const LatencyTable& table, const decode::StepEvent& event) {
-  if (event.known) return 0;  // no forward of its own
   const int64_t streams = event.plan.cfg_scale > 0 ? 2 : 1;
   auto beside = std::ssize(event.plan.sparse.rows);
   for (const decode::Trial& trial : event.plan.sparse.trials) beside += std::ssize(trial.rows);

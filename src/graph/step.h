@@ -67,18 +67,11 @@ struct StepInputs {
   std::vector<Stream> streams;
   std::vector<RowSpan> spans;  // cover all rows, in order
   std::vector<int32_t> tokens, positions;
-  // By row: the position that it is turned for (rotary embedding), where that is not the one that its keys and values
-  // are stored at. Empty: the same for all rows.
-  std::vector<int32_t> angles = {};
   std::vector<KeyRange> ranges;
   std::vector<int32_t> wanted;            // rows that predictions need, ascending
   std::vector<PredictedRow> predictions;  // of a stream together
   Pass pass = Pass::denoise;
 };
-
-inline const std::vector<int32_t>& angles_of(const StepInputs& step) {
-  return step.angles.empty() ? step.positions : step.angles;
-}
 
 struct StepOutputs {
   std::vector<Prediction> predictions;     // as in StepInputs

@@ -46,11 +46,9 @@ int64_t total(const std::vector<PositionRange>& ranges) {
   return sum;
 }
 
-// Of trials or drafts.
-template <class T>
-int64_t total(const std::vector<T>& parts) {
+int64_t total(const std::vector<RecordedTrial>& trials) {
   int64_t rows = 0;
-  for (const T& part : parts) rows += part.rows;
+  for (const RecordedTrial& trial : trials) rows += trial.rows;
   return rows;
 }
 
@@ -67,12 +65,6 @@ std::vector<RecordedTrial> recorded(std::span<const decode::Trial> trials,
     out.push_back({trials[i].logits, static_cast<int32_t>(trials[i].rows.size()), predictions[i].token,
                    predictions[i].probability});
   return out;
-}
-
-OrderedJson drafts_json(const std::vector<RecordedDraft>& drafts) {
-  OrderedJson list = OrderedJson::array();
-  for (const RecordedDraft& d : drafts) list.push_back(OrderedJson::array({d.rows, d.wanted}));
-  return list;
 }
 
 int64_t row_sum(const RecordedRun& run) {
@@ -120,18 +112,6 @@ Result<std::vector<RecordedTrial>> read_trials(JsonFields& fields, const char* n
     return {};
   };
   LLADA_TRY_STATUS(fields.tuples(name, 4, item));
-  return out;
-}
-
-Result<std::vector<RecordedDraft>> read_drafts(JsonFields& fields, int64_t positions) {
-  std::vector<RecordedDraft> out;
-  const auto item = [&](const nlohmann::json& d) -> Status {
-    if (!is_whole(d[0], 1, positions) || !is_whole(d[1], 0, d[0].get<int64_t>()))
-      return invalid("{}: field 'drafts': needed [rows, wanted] of at most {} rows", fields.where(), positions);
-    out.push_back({d[0].get<int32_t>(), d[1].get<int32_t>()});
-    return {};
-  };
-  LLADA_TRY_STATUS(fields.tuples("drafts", 2, item));
   return out;
 }
 
@@ -190,13 +170,6 @@ Result<RecordedStep> read_step(JsonFields fields, const RecordedRun& run) {
   LLADA_TRY(step.trials, read_trials(fields, "trials", run.positions));
   LLADA_TRY(step.sparse_rows, read_ranges(fields, "sparse_rows", run.positions));
   LLADA_TRY(step.sparse_trials, read_trials(fields, "sparse_trials", run.positions));
-  if (fields.has("drafts")) {
-    LLADA_TRY(step.drafts, read_drafts(fields, run.positions));
-  }
-  if (fields.has("known")) {
-    LLADA_TRY(const int64_t known, fields.integer("known", 0, 1));
-    step.known = known == 1;
-  }
   LLADA_TRY(step.edits, read_edits(fields, run.positions));
   const auto edits = static_cast<int64_t>(step.edits.size());
   LLADA_TRY(step.committed, fields.integer("committed", -edits, edits));
@@ -221,7 +194,7 @@ Status check_end(JsonFields fields, const RecordedRun& run) {
 
 }  // namespace
 
-int64_t RecordedStep::dense_row_count() const { return known ? 0 : total(rows) + total(trials) + total(drafts); }
+int64_t RecordedStep::dense_row_count() const { return total(rows) + total(trials); }
 int64_t RecordedStep::sparse_row_count() const { return total(sparse_rows) + total(sparse_trials); }
 
 std::vector<PositionRange> ranges_of(std::span<const int32_t> ascending) {
@@ -265,9 +238,6 @@ void RunRecorder::step(const decode::StepEvent& event) {
   step.trials = recorded(event.plan.trials, event.result.trials);
   step.sparse_rows = ranges_of(event.plan.sparse.rows);
   step.sparse_trials = recorded(event.plan.sparse.trials, event.result.sparse);
-  step.known = event.known;
-  for (const decode::StepPlan& draft : event.plan.drafts)
-    step.drafts.push_back({static_cast<int32_t>(draft.rows.size()), static_cast<int32_t>(draft.logits.size())});
   step.edits.assign(event.edits.begin(), event.edits.end());
   step.committed = decided - decided_;
   step.final = event.committed;
@@ -305,8 +275,6 @@ std::string recording_lines(const RecordedRun& run) {
                         {"edits", std::move(edits)},
                         {"committed", step.committed},
                         {"final", step.final}};
-    if (!step.drafts.empty()) json["drafts"] = drafts_json(step.drafts);
-    if (step.known) json["known"] = 1;
     out += line("step", std::move(json));
   }
   return out + line("end", {{"steps", run.steps.size()}, {"rows", row_sum(run)}, {"committed", committed_sum(run)}});

@@ -28,12 +28,6 @@ struct RecordedTrial {
   bool operator==(const RecordedTrial&) const = default;
 };
 
-// A state that the run might have come to, computed beside a step.
-struct RecordedDraft {
-  int32_t rows = 0, wanted = 0;  // computed for it; of them, those whose logits were
-  bool operator==(const RecordedDraft&) const = default;
-};
-
 struct RecordedStep {
   std::vector<PositionRange> rows;    // computed positions, ascending, not touching
   std::vector<PositionRange> wanted;  // those whose logits were computed, ascending
@@ -45,13 +39,11 @@ struct RecordedStep {
   // The sparse plan, which may run beside the rows: positions whose K/V it renewed, and its trials.
   std::vector<PositionRange> sparse_rows;
   std::vector<RecordedTrial> sparse_trials;
-  std::vector<RecordedDraft> drafts;  // in the same forward as the rows
-  bool known = false;                 // it was such a draft of an earlier step, and took no forward
-  std::vector<decode::Edit> edits;    // ascending by position
-  int64_t committed = 0;              // positions decided in this step minus those masked again
-  int64_t final = 0;                  // length of the final contiguous text after the step
+  std::vector<decode::Edit> edits;  // ascending by position
+  int64_t committed = 0;            // positions decided in this step minus those masked again
+  int64_t final = 0;                // length of the final contiguous text after the step
 
-  int64_t dense_row_count() const;   // rows, trials and drafts; 0: a step that took no forward
+  int64_t dense_row_count() const;   // rows and trials
   int64_t sparse_row_count() const;  // 0: no sparse plan
   int64_t row_count() const { return dense_row_count() + sparse_row_count(); }
 };

@@ -56,22 +56,6 @@ Result<int64_t> trial_rows(const json& step, const char* field, const Place& at)
   return sum;
 }
 
-// Rows and logits of states computed beside the step: [rows, wanted].
-Result<std::pair<int64_t, int64_t>> draft_rows(const json& step, const Place& at) {
-  std::pair<int64_t, int64_t> sum{0, 0};
-  if (!step.contains("drafts")) return sum;
-  if (!step["drafts"].is_array()) return at.wrong("drafts", "a list of drafts");
-  for (const json& draft : step["drafts"]) {
-    if (!draft.is_array() || draft.size() != 2 || !draft[0].is_number_integer() || !draft[1].is_number_integer())
-      return at.wrong("drafts", "drafts [rows, wanted]");
-    const auto rows = draft[0].get<int64_t>(), wanted = draft[1].get<int64_t>();
-    if (rows < 1 || rows > kMostRows || wanted < 0 || wanted > rows)
-      return at.wrong("drafts", "drafts of 1 row or more, wanted ones among them");
-    sum.first += rows, sum.second += wanted;
-  }
-  return sum;
-}
-
 // With guidance both streams compute the step's rows; their logits are one set (the head takes the mixture).
 Result<SimulatedPass> read_step(const json& step, const Place& at, int64_t streams) {
   if (!step.is_object()) return at.wrong("step", "an object");
@@ -79,10 +63,8 @@ Result<SimulatedPass> read_step(const json& step, const Place& at, int64_t strea
   LLADA_TRY(const int64_t trials, trial_rows(step, "trials", at));
   LLADA_TRY(const int64_t wanted, positions(step, "wanted", at));
   LLADA_TRY(const int64_t keys, count(step, "keys", at, 1));
-  LLADA_TRY(const auto drafts, draft_rows(step, at));
-  const int64_t rows = computed + trials + drafts.first,
-                logits = wanted + drafts.second +
-                         (step.contains("trials") ? static_cast<int64_t>(step["trials"].size()) : 0);
+  const int64_t rows = computed + trials;
+  const int64_t logits = wanted + (step.contains("trials") ? static_cast<int64_t>(step["trials"].size()) : 0);
   if (rows < 1 || rows > kMostRows) return at.wrong("rows", fmt::format("1 to {} rows", kMostRows));
   if (logits > rows) return at.wrong("wanted", "no more than the rows");
   SimulatedPass pass{static_cast<int32_t>(streams * rows), static_cast<int32_t>(logits), static_cast<int32_t>(keys)};
@@ -136,8 +118,7 @@ Result<ReplayTrace> parse_replay(std::string_view text, std::string_view origin,
     if (!step.contains("committed") || !step["committed"].is_number_integer()) return at.wrong("committed", "a count");
     const auto committed = step["committed"].get<int64_t>();
     if (committed < -kMostRows || committed > kMostRows) return at.wrong("committed", "a count");
-    // A step that an earlier one had computed took no pass.
-    if (!(step.contains("known") && step["known"] == 1)) trace.passes.push_back(pass);
+    trace.passes.push_back(pass);
     trace.tokens += committed;
   }
   if (trace.passes.empty()) return invalid("{}: found {} runs, needed run {} (from 0) with steps", origin, runs, run);

@@ -40,8 +40,6 @@ Status check_step(const StepInputs& in, const KvGeometry& needed) {
   const auto rows = static_cast<int64_t>(in.tokens.size());
   if (std::ssize(in.positions) != rows || std::ssize(in.ranges) != rows)
     return failed("step: {} tokens, {} positions, {} ranges of keys", rows, in.positions.size(), in.ranges.size());
-  if (!in.angles.empty() && (std::ssize(in.angles) != rows || std::ranges::min(in.angles) < 0))
-    return failed("step: {} positions to turn for of {} rows, or one below 0", in.angles.size(), rows);
   std::vector<const KvStore*> seen;
   for (const Stream& stream : in.streams) {
     if (!stores) continue;

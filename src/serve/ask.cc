@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "decode/removed.h"
 #include "engine/prompt.h"
 #include "text/utf8.h"
 
@@ -26,7 +27,12 @@ std::string setting_text(const json& value) {
 Done give(DecodeChoice& choice, const std::string& key, const json& value, const std::string& typed) {
   if (value.is_structured()) return wrong(typed, value, "a number, a text, true or false");
   auto setting = decode::setting(key, setting_text(value));
-  if (!setting) return refuse(fmt::format("{}: this is no decoding option (see /v1/llada/options)", typed), typed);
+  if (!setting) {
+    const std::string_view instead = decode::replaced_by(key);
+    return refuse(instead.empty() ? fmt::format("{}: this is no decoding option (see /v1/llada/options)", typed)
+                                  : fmt::format("{}: was removed: {}", typed, instead),
+                  typed);
+  }
   decode::DecodeOptions scratch;
   if (const Status status = set_field(scratch, key, setting->text); !status)
     return refuse(typed + status.error().message.substr(key.size()), typed);

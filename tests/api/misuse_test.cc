@@ -145,6 +145,7 @@ TEST(CApiMisuse, Options) {
     return status == LLADA_OK ? std::string() : llada_status_name(status) + std::string(" ") + llada_error(options);
   };
   EXPECT_EQ(line("treshold", "0.9"), "LLADA_ERROR_INVALID 'treshold' is no decoding option");
+  EXPECT_EQ(line("draft", "2"), "LLADA_ERROR_INVALID 'draft' was removed: mbsd drafts blocks ahead");
   EXPECT_EQ(line("streams", "0"), "LLADA_ERROR_INVALID streams: found '0', needed a whole number from 1 to 1024");
   EXPECT_EQ(line("gen_length", "-3").substr(0, 33), "LLADA_ERROR_INVALID gen_length: f");
   EXPECT_EQ(line("keep_steps", "yes"), "LLADA_ERROR_INVALID keep_steps: found 'yes', needed true or false");

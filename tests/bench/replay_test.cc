@@ -78,14 +78,15 @@ Recorded record(const decode::DecodeOptions& options, uint64_t seed, int64_t pro
 
 // Those for full attention.
 std::vector<decode::DecodeOptions> strategies() {
-  decode::DecodeOptions plain = {.gen_length = 96, .acceptance = decode::Acceptance::threshold};
+  decode::DecodeOptions plain = {decode::LengthOptions{.gen_length = 96},
+                                 decode::AcceptanceOptions{.acceptance = decode::Acceptance::threshold}};
   std::vector<decode::DecodeOptions> all(6, plain);
   all[1].kv = decode::KvChoice::dual, all[1].mbsd = true, all[1].mbsd_trigger = 20;
   all[2].kv = decode::KvChoice::frozen, all[2].slide = true, all[2].tail = 16;
   all[3].kv = decode::KvChoice::block, all[3].revision = decode::Revision::dual_path;
   all[3].revise_path = decode::RevisePath::separate, all[3].threshold = 0.7;
-  all[4].revision = decode::Revision::remask, all[4].remask_below = 1, all[4].tail = 8;
-  all[5].revision = decode::Revision::dual_path, all[5].threshold = 0.6, all[5].kv = decode::KvChoice::delayed;
+  all[4].revision = decode::Revision::edit, all[4].tail = 8;
+  all[5].revision = decode::Revision::dual_path, all[5].threshold = 0.6, all[5].kv = decode::KvChoice::prefix;
   return all;
 }
 
@@ -124,11 +125,11 @@ TEST(Replay, MakesThePlansThatWereRecorded) {
 // The runner has a store, and fails where a plan reads what was never computed.
 TEST(Replay, FollowsABlockCausalModel) {
   for (const int64_t block : {16, 32}) {
-    decode::DecodeOptions options = {.gen_length = 128, .acceptance = decode::Acceptance::threshold, .threshold = 0.8};
-    options.block_length = block;
+    decode::DecodeOptions options = {
+        decode::LengthOptions{.gen_length = 128, .block_length = block},
+        decode::AcceptanceOptions{.acceptance = decode::Acceptance::threshold, .threshold = 0.8}};
     for (uint64_t seed = 0; seed < 8; ++seed) {
       options.kv = seed % 4 == 0 ? decode::KvChoice::block : decode::KvChoice::frozen;
-      options.frozen_final = seed % 4 == 2;
       const Recorded recorded =
           record(options, static_cast<int64_t>(3 + 11 * seed), block, decode::BlockCausalModel(seed, block));
       EXPECT_EQ(recorded.run.attention_block, block);
@@ -174,9 +175,7 @@ TEST(Replay, WhatIsNotFollowedIsNamed) {
   RecordedRun run = record(strategies()[0], 1, 6).run;
   run.guided = true;
   EXPECT_THAT(replay_strategy(run, kEnd).error().message, HasSubstr("guidance"));
-  run.guided = false, run.steps[1].drafts = {{3, 1}};
-  EXPECT_THAT(replay_strategy(run, kEnd).error().message, HasSubstr("--draft"));
-  run.steps.clear();
+  run.guided = false, run.steps.clear();
   EXPECT_THAT(replay_strategy(run, kEnd).error().message, HasSubstr("no step"));
 }
 

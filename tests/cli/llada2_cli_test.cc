@@ -107,7 +107,7 @@ TEST_F(Llada2Cli, ItsRecordingsAreFollowedByABlockCausalModel) {
         {"bench", "-m", model, "--only", "e2e", "--repeats", "1", "--stream-mib", "1", "--replay", runs, "--json"});
   };
   // The second has blocks that the scripted runs of bench could not have with their usual length of 32.
-  for (const auto& [of, options] : {std::pair{model(), ""}, {file("eight.gguf"), " --block-length 8 --frozen-final"}}) {
+  for (const auto& [of, options] : {std::pair{model(), ""}, {file("eight.gguf"), " --block-length 8"}}) {
     const auto eval = run_llada(
         {"eval", "-m", of, "--tasks", file("tasks.jsonl"), "--no-reference", "--json", "--record", file("runs.jsonl"),
          "--compare",
@@ -150,11 +150,12 @@ TEST_F(Llada2Cli, WhatHasNoMeaningIsOneLineAndStatusTwo) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--kv", "dual"},
        "--kv: found dual with a block-causal model"},
-      {{"run", "-m", model(), "-p", "a", "--gen-length", "64", "--mbsd"}, "--mbsd: a block-causal model"},
+      {{"run", "-m", model(), "-p", "a", "--gen-length", "64", "--mbsd"},
+       "--mbsd: found true with a block-causal model"},
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--block-length", "64"},
-       "--block-length: found 64, needed 32"},
+       "--block-length: found 64 with a block-causal model of blocks of 32; needed 32"},
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--preset-decode", "long"},
-       "--slide (of preset long): a block-causal model predicts"},
+       "--slide (of preset long): found true with a block-causal model"},
       {{"infill", "-m", model(), "--text", "a <mask:2> b"}, "infill: a block-causal model"}};
   for (const auto& [words, says] : cases) {
     const auto run = run_llada(words);

@@ -72,53 +72,35 @@ TEST(ParseDecodeOptions, AParameterChoosesItsRule) {
 
 TEST(ParseDecodeOptions, EveryStrategyFlagReachesItsField) {
   const auto a = parse_decode_options(
-      "--threshold 0.8 --anchor-threshold 0.6 --kv delayed --warmup 2 --tail 16 "
-      "--mbsd-trigger 5 "
-      "--mbsd-lookahead 12 --mbsd-threshold 0.75 --mbsd-drafts visible --mbsd-max-rows 64 --latency-table "
-      "8:1,16:1.5 --latency-slack 0.1 --stable-threshold 0.95 --stable-repeats 3 --revise-policy oldest "
-      "--revise-path separate --revise-rows 7 --revise-limit 9 --final-sweep 0");
+      "--threshold 0.8 --entropy-gate 0.6 --kv prefix --tail 16 --refresh 5 "
+      "--mbsd-trigger 5 --mbsd-lookahead 12 --mbsd-threshold 0.75 --mbsd-max-rows 64 --latency-table "
+      "8:1,16:1.5 --stable-threshold 0.95 --revise-path separate --revise-rows 7 --final-sweep 0");
   ASSERT_TRUE(a) << a.error().message;
-  EXPECT_EQ(a->acceptance, Acceptance::anchored);
+  EXPECT_EQ(a->acceptance, Acceptance::threshold);
   EXPECT_EQ(a->threshold, 0.8);
-  EXPECT_EQ(a->anchor_threshold, 0.6);
-  EXPECT_EQ(a->kv, decode::KvChoice::delayed);
-  EXPECT_EQ(a->warmup, 2);
+  EXPECT_EQ(a->entropy_gate, 0.6);
+  EXPECT_EQ(a->kv, decode::KvChoice::prefix);
+  EXPECT_EQ(a->refresh, 5);
   EXPECT_EQ(a->tail, 16);
   EXPECT_TRUE(a->mbsd);
   EXPECT_EQ(a->mbsd_trigger, 5);
   EXPECT_EQ(a->mbsd_lookahead, 12);
   EXPECT_EQ(a->mbsd_threshold, 0.75);
-  EXPECT_EQ(a->mbsd_drafts, decode::DraftInput::visible);
   EXPECT_EQ(a->mbsd_max_rows, 64);
   ASSERT_EQ(a->latency_table.size(), 2u);
   EXPECT_EQ(a->latency_table[1].rows, 16);
   EXPECT_EQ(a->latency_table[1].ms, 1.5);
-  EXPECT_EQ(a->latency_slack, 0.1);
   EXPECT_EQ(a->revision, decode::Revision::dual_path);
   EXPECT_EQ(a->stable_threshold, 0.95);
-  EXPECT_EQ(a->stable_repeats, 3);
-  EXPECT_EQ(a->revise_policy, decode::RevisePolicy::oldest);
   EXPECT_EQ(a->revise_path, decode::RevisePath::separate);
   EXPECT_EQ(a->revise_rows, 7);
-  EXPECT_EQ(a->revise_limit, 9);
   EXPECT_EQ(a->final_sweep, 0);
 
-  const auto wino = parse_decode_options("--wino-back 0.8 --credit");
-  ASSERT_TRUE(wino);
-  EXPECT_EQ(wino->revision, decode::Revision::wino);
-  EXPECT_EQ(wino->wino_back, 0.8);
-  EXPECT_TRUE(wino->credit);
   const auto edit = parse_decode_options("--edit-threshold 0.4 --edit-steps 3");
   ASSERT_TRUE(edit);
   EXPECT_EQ(edit->revision, decode::Revision::edit);
   EXPECT_EQ(edit->edit_threshold, 0.4);
   EXPECT_EQ(edit->edit_steps, 3);
-  const auto remask = parse_decode_options("--remask-share 0.5 --remask-below 0.6 --remask-limit 2");
-  ASSERT_TRUE(remask);
-  EXPECT_EQ(remask->revision, decode::Revision::remask);
-  EXPECT_EQ(remask->remask_share, 0.5);
-  EXPECT_EQ(remask->remask_below, 0.6);
-  EXPECT_EQ(remask->remask_limit, 2);
 }
 
 TEST(ParseDecodeOptions, TheOrderOfFlagsDoesNotMatter) {
@@ -126,8 +108,7 @@ TEST(ParseDecodeOptions, TheOrderOfFlagsDoesNotMatter) {
       {"--revise --accept threshold", "--accept threshold --revise"},
       {"--revise --threshold 0.8", "--threshold 0.8 --revise"},
       {"--revise --factor 1", "--factor 1 --revise"},
-      {"--threshold 0.95 --accept llada2", "--accept llada2 --threshold 0.95"},
-      {"--settle-threshold 0.4 --threshold 0.95", "--threshold 0.95 --settle-threshold 0.4"}};
+      {"--threshold 0.95 --accept llada2", "--accept llada2 --threshold 0.95"}};
   for (const auto& [first, second] : pairs) {
     const auto a = parse_decode_options(first), b = parse_decode_options(second);
     ASSERT_TRUE(a) << first << ": " << a.error().message;
@@ -137,7 +118,6 @@ TEST(ParseDecodeOptions, TheOrderOfFlagsDoesNotMatter) {
     EXPECT_EQ(a->revision, b->revision) << first;
   }
   EXPECT_EQ(parse_decode_options("--revise")->threshold, 0.7) << "what its paper makes visible";
-  EXPECT_EQ(parse_decode_options("--wino")->threshold, 0.6);
 }
 
 TEST(ParseDecodeOptions, DecimalOnly) {
@@ -157,8 +137,10 @@ TEST(ParseDecodeOptions, RefusesWithTheNameOfTheOption) {
       {"--threshold 0.9 --accept factor", "--threshold already chose"},
       {"--accept best", "found 'best', needed one of schedule"},
       {"--threshold 0.9 --visible-threshold 0.8", "--threshold already set"},
-      {"--wino --revise", "--wino already chose wino revision"},
-      {"--wino --steps 4", "--steps: found 4"},
+      {"--edit-steps 4 --revise", "--edit-steps already chose edit revision"},
+      {"--revise --steps 4", "--steps: found 4"},
+      {"--wino", "'--wino' was removed: revise looks again at what is doubtful"},
+      {"--kv delayed", "--kv: found 'delayed', which was removed: kv=frozen with slide computes the fewest rows"},
       {"--latency-table 8", "found '8', needed ROWS:MS"},
       {"--latency-table 8:1,", "found '', needed ROWS:MS"},
       {"--tail -1", "--tail: found '-1'"},
@@ -174,11 +156,11 @@ TEST(ParseDecodeOptions, RefusesWithTheNameOfTheOption) {
       {"--seed -9223372036854775809", "out of range"},
       {"--threshold nan", "--threshold: found nan"},
       {"--temperature -1", "--temperature: found -1"},
-      {"--kv lru", "--kv: found 'lru', needed one of none, prefix, suffix, dual, block, delayed, frozen"},
+      {"--kv lru", "--kv: found 'lru', needed one of none, prefix, dual, block, frozen"},
       {"--logits-eos-inf=1", "--logits-eos-inf: found '1', needed true or false"},
       {"--thresold 0.9", "'--thresold' is no decoding option"},
       {"threshold 0.9", "'threshold' is no decoding option"},
-      {"--threshold 0.9 --steps 4", "--steps: found 4 with acceptance threshold"},
+      {"--threshold 0.9 --steps 4", "--steps: found 4 with accept threshold"},
       {"--refresh 4", "--refresh: found 4 with kv none"},
   };
   for (const auto& c : cases) {
@@ -243,15 +225,20 @@ TEST(Options, TuningKeepsItsTexts) {
     for (const std::string& choice : axis.choices) {
       const auto goes_with = [&](const char* other) { return parse_decode_options(choice + " " + other).has_value(); };
       EXPECT_TRUE(goes_with("") || goes_with("--kv prefix") || goes_with("--threshold 0.9") || goes_with("--tail 16") ||
-                  goes_with("--threshold 0.9 --kv frozen") || goes_with("--threshold 0.9 --ahead-steps 2"))
+                  goes_with("--threshold 0.9 --kv frozen"))
           << choice;
     }
   }
   const auto choices = [&](const char* name) { return std::ranges::find(axes, name, &eval::Axis::name)->choices; };
+  const eval::Axis& rules = axes.front();
+  EXPECT_EQ(rules.name, "acceptance");
+  EXPECT_EQ(rules.choices[rules.start], "--threshold 0.97");
+  for (const char* rule : {"--threshold 0.9", "--factor 1", "--entropy-bound 0.1"})
+    EXPECT_EQ(std::ranges::count(rules.choices, rule), 1) << rule << ", default or not";
   // Measurements that were taken before are found by these texts.
   EXPECT_EQ(join(choices("tail")), " --tail 64 --tail 32 --tail 16 --tail 8");
-  EXPECT_EQ(join(choices("credit")), " --credit");
-  EXPECT_EQ(join(choices("kv")), " --kv suffix --kv prefix --kv dual --kv delayed --kv frozen");
+  EXPECT_EQ(join(choices("slide")), " --slide");
+  EXPECT_EQ(join(choices("kv")), " --kv prefix --kv dual --kv frozen");
   EXPECT_EQ(join(choices("refresh")), " --refresh 8 --refresh 4 --refresh 3 --refresh 2");
   EXPECT_EQ(join(choices("block_length")), "--block-length 8 --block-length 16  --block-length 64 --block-length 128");
   EXPECT_EQ(join(choices("revise_rows")), " --revise-rows 8 --revise-rows 16 --revise-rows 32");
@@ -274,12 +261,10 @@ TEST(Options, TuningAsksWhatTheModelCanAnswer) {
   };
   std::set<std::string> every = {"acceptance", "way of revising", "speculation"};
   for (const decode::Field& field : decode::fields())
-    if (!field.tune.empty()) every.emplace(field.key);
-  for (const char* key : {"draft", "ahead_steps", "ahead_threshold", "tail_last"})
-    EXPECT_TRUE(every.contains(key)) << key;
-  EXPECT_EQ(names(false), without(every, {"frozen_final"}));
-  EXPECT_EQ(names(true),
-            without(every, {"tail", "tail_last", "refresh", "speculation", "ahead_steps", "ahead_threshold"}));
+    if (!field.tune.empty() && field.rules == 0) every.emplace(field.key);  // rules are one question
+  for (const char* key : {"kv", "tail", "refresh", "slide", "revise_rows"}) EXPECT_TRUE(every.contains(key)) << key;
+  EXPECT_EQ(names(false), every);
+  EXPECT_EQ(names(true), without(every, {"tail", "refresh", "speculation"}));
   const auto axes = tune_axes(true);
   EXPECT_EQ(join(std::ranges::find(axes, "kv", &eval::Axis::name)->choices), "--kv block --kv frozen");
 }

@@ -41,16 +41,14 @@ TEST(Acceptance, TheThresholdItselfIsEnough) {
   EXPECT_THAT(accept_from(scores({0.1, 0.3, 0.3}), 0.9), ElementsAre(1)) << "none: the best one, of equals the first";
   EXPECT_THAT(accept_from(scores({1, 0.5, 1}), 1), ElementsAre(0, 2)) << "confidences that have saturated";
   const auto rule = [](Acceptance acceptance) {
-    return choose({.acceptance = acceptance, .threshold = 0.9, .anchor_threshold = 0.9}, scores({0.9, 0.95, 0.8}),
+    return choose({.acceptance = acceptance, .threshold = 0.9}, scores({0.9, 0.95, 0.8}),
                   {.masks = 3, .length = 3, .steps = 3});
   };
   EXPECT_THAT(rule(Acceptance::threshold), ElementsAre(0, 1));
-  EXPECT_THAT(rule(Acceptance::anchored), ElementsAre(0, 1));
-  EXPECT_THAT(rule(Acceptance::settled), ElementsAre(0, 1));
   EXPECT_THAT(rule(Acceptance::llada2), ElementsAre(1)) << "LLaDA2.0's code asks for more than the threshold";
-  EXPECT_THAT(choose({.acceptance = Acceptance::threshold, .threshold = 0.9, .revision = Revision::edit},
-                     scores({0.9, 0.95, 0.8}), {}),
-              ElementsAre(1))
+  EXPECT_THAT(
+      choose({.acceptance = Acceptance::threshold, .threshold = 0.9}, scores({0.9, 0.95, 0.8}), {.above = true}),
+      ElementsAre(1))
       << "and so does LLaDA2.1's";
 }
 
@@ -90,23 +88,6 @@ TEST(Acceptance, EntropySumsThoseBefore) {
   EXPECT_THAT(accept_entropy(entropies({2, 0, 0, 1, 0}), 0), ElementsAre(1, 2, 3, 4));
 }
 
-TEST(Acceptance, FrechetBoundsTheJoint) {
-  // n = 2: L = 0.9 + 0.8 - 1 = 0.7, U = 0.2; n = 3: L = 0.9 + 0.8 + 0.75 - 2 = 0.45, U = 0.25.
-  const auto c = scores({0.75, 0.9, 0.1, 0.8});
-  EXPECT_THAT(accept_frechet(c, 0.19), ElementsAre(0, 1, 3));
-  EXPECT_THAT(accept_frechet(c, 0.21), ElementsAre(1, 3)) << "0.45 - 0.25 = 0.2";
-  EXPECT_THAT(accept_frechet(c, 0.51), ElementsAre(1)) << "0.7 - 0.2 = 0.5";
-  EXPECT_THAT(accept_frechet(c, 1), ElementsAre(1));
-  EXPECT_THAT(accept_frechet(scores({0.2, 0.3, 0.3}), 0), ElementsAre(1)) << "the best is exempt, of equals the first";
-  EXPECT_THAT(accept_frechet(scores({1, 1, 1}), 0.99), ElementsAre(0, 1, 2));
-  EXPECT_THAT(accept_frechet(scores({1, 1, 1}), 1), ElementsAre(0)) << "neutral: one at a time";
-  // Of equal scores it is the factor rule with 0.75: n taken while (n + 1) (1 - c) < 0.75.
-  for (const double score : {0.6, 0.7, 0.77, 0.83, 0.86, 0.9}) {
-    const auto equal = scores({score, score, score, score, score});
-    EXPECT_EQ(accept_frechet(equal, 0.25), accept_factor(equal, 0.75 - 1e-12)) << score;
-  }
-}
-
 TEST(Acceptance, TheGateWaitsForWhatIsOpenOnTheLeft) {
   auto c = scores({0.5, 0.9, 0.4, 0.95, 0.99});
   for (size_t i = 0; i < c.size(); ++i) c[i].entropy = 1 + static_cast<double>(i);  // 1, 2, 3, 4, 5
@@ -120,7 +101,7 @@ TEST(Acceptance, TheGateWaitsForWhatIsOpenOnTheLeft) {
   EXPECT_THAT(gate_entropy(c, {4}, 3), ElementsAre(1)) << "0.9 is better than the 0.4 that may be chosen too";
   EXPECT_THAT(gate_entropy(c, {}, 4), IsEmpty());
   // The rule first, then the gate; a gate of 0 is none.
-  DecodeOptions options;
+  AcceptanceOptions options;
   options.acceptance = Acceptance::threshold, options.threshold = 0.85;
   EXPECT_THAT(choose(options, c, {}), ElementsAre(1, 3, 4));
   options.entropy_gate = 2;
@@ -133,22 +114,11 @@ TEST(Acceptance, TheGateWaitsForWhatIsOpenOnTheLeft) {
 }
 
 TEST(Acceptance, NothingOfNothing) {
-  EXPECT_THAT(accept_frechet({}, 0.25), IsEmpty());
   EXPECT_THAT(accept_best({}, 3), IsEmpty());
   EXPECT_THAT(accept_above({}, 0.5), IsEmpty());
   EXPECT_THAT(accept_from({}, 0.5), IsEmpty());
   EXPECT_THAT(accept_factor({}, 1), IsEmpty());
   EXPECT_THAT(accept_entropy({}, 1), IsEmpty());
-}
-
-TEST(Acceptance, SettledTakesWhatStayed) {
-  const std::vector<Candidate> candidates = {{.position = 0, .score = 0.95, .repeats = 1},
-                                             {.position = 1, .score = 0.6, .repeats = 2},
-                                             {.position = 2, .score = 0.5, .repeats = 3},
-                                             {.position = 3, .score = 0.8, .repeats = 1}};
-  EXPECT_THAT(accept_settled(candidates, 0.9, 0.5, 2), testing::ElementsAre(0, 1)) << "above 0.5, not at it";
-  EXPECT_THAT(accept_settled(candidates, 0.99, 0.7, 2), testing::ElementsAre(0)) << "the best in any case";
-  EXPECT_THAT(accept_settled(candidates, 0.9, 0.5, 3), testing::ElementsAre(0));
 }
 
 TEST(Acceptance, DreamsTimesteps) {
@@ -168,7 +138,7 @@ TEST(Acceptance, DreamsThreeOrders) {
   const std::vector<Candidate> candidates = {{.position = 0, .score = 0.5, .entropy = 0.9, .margin = 0.4},
                                              {.position = 1, .score = 0.6, .entropy = 1.5, .margin = 0.1},
                                              {.position = 2, .score = 0.4, .entropy = 0.2, .margin = 0.3}};
-  DecodeOptions o;
+  AcceptanceOptions o;
   const auto best = [&](Acceptance rule) {
     o.acceptance = rule;
     return choose(o, candidates, {.masks = 3, .steps = 3, .step = 1});
@@ -181,7 +151,7 @@ TEST(Acceptance, DreamsThreeOrders) {
 TEST(Acceptance, Llada2FallsBackOnItsSchedule) {
   const std::vector<Candidate> candidates = {
       {.position = 0, .score = 0.95}, {.position = 1, .score = 0.97}, {.position = 2, .score = 0.4}};
-  DecodeOptions o{.acceptance = Acceptance::llada2, .threshold = 0.95};
+  const AcceptanceOptions o = {.acceptance = Acceptance::llada2, .threshold = 0.95};
   EXPECT_THAT(choose(o, candidates, {.masks = 3, .length = 4, .steps = 4, .step = 0}), testing::ElementsAre(1))
       << "strictly";
   EXPECT_THAT(choose(o, candidates, {.masks = 3, .length = 4, .steps = 2, .step = 0}), testing::ElementsAre(0, 1))

@@ -38,21 +38,6 @@ class BlockCausalModel : public StepRunner {
       }
       result.trials.push_back(prediction(h, trial.logits));
     }
-    for (const StepPlan& draft : plan.drafts) {
-      Store alone[2] = {stores_[0], stores_[1]};
-      for (size_t s = 0; s < streams; ++s) {
-        store(alone[s], draft.rows, s == 0 ? draft.inputs : draft.unconditional, draft.keys);
-        for (int32_t p = 0; p < draft.keys; ++p)
-          if (alone[s].shallow[static_cast<size_t>(p)] == 0)
-            return failed("position {} is read by a draft but was never computed", p);
-      }
-      result.drafts.emplace_back();
-      for (const int32_t row : draft.logits) {
-        uint64_t h = 0;
-        for (size_t s = 0; s < streams; ++s) h = mix64(h ^ seen(alone[s], row, draft.keys));
-        result.drafts.back().push_back(prediction(h, row));
-      }
-    }
     return result;
   }
 

@@ -64,7 +64,7 @@ TEST(HeadRule, FollowsTheReferenceWithItsQuirk) {
   EXPECT_THAT(head_rule(options, ids).never_sampled, ElementsAre(kEos, kMask));
   EXPECT_THAT(head_rule(options, ids).out_of_softmax, ElementsAre(kEos));
 
-  options = {.confidence_eos_eot_inf = true};
+  options = {EndingOptions{.confidence_eos_eot_inf = true}};
   EXPECT_THAT(head_rule(options, ids).never_sampled, ElementsAre(kMask)) << "they may be sampled";
   EXPECT_THAT(head_rule(options, ids).out_of_softmax, ElementsAre(kEos, kEot));
   options.temperature = 0.5;
@@ -85,7 +85,7 @@ TEST(HeadRule, InfillNeverEnds) {
 
 TEST(HeadRule, LeavesOutAbsentTokens) {
   const SpecialIds ids = {.mask = kMask};
-  const HeadRule rule = head_rule({.logits_eos_inf = true, .confidence_eos_eot_inf = true}, ids, true);
+  const HeadRule rule = head_rule({EndingOptions{.logits_eos_inf = true, .confidence_eos_eot_inf = true}}, ids, true);
   EXPECT_THAT(rule.never_sampled, ElementsAre(kMask));
   EXPECT_THAT(rule.out_of_softmax, IsEmpty());
 }

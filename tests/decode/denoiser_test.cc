@@ -17,7 +17,7 @@ Prediction plain(const StepPlan&, int64_t, int32_t position) {
 
 TEST(Denoiser, TellsEveryStep) {
   Canvas canvas = lay_generation(std::vector<int32_t>{1, 2}, 6, test_ids());
-  auto strategy = *make_strategy({.gen_length = 6, .block_length = 3}, test_ids(), canvas);
+  auto strategy = *make_strategy({LengthOptions{.gen_length = 6, .block_length = 3}}, test_ids(), canvas);
   // Later positions first, so the contiguous text grows only when a block is done.
   ScriptRunner runner([](const StepPlan&, int64_t, int32_t position) {
     return Prediction{.position = position, .token = 3, .probability = position / 100.0};
@@ -47,7 +47,8 @@ TEST(Denoiser, CancelLeavesTheStepThatWasTold) {
   for (int64_t stop_at = 0; stop_at < 5; ++stop_at) {
     Canvas canvas = lay_generation(std::vector<int32_t>{1, 2}, 10, test_ids());
     Canvas told;
-    auto strategy = *make_strategy({.gen_length = 10, .block_length = 4, .steps = 6}, test_ids(), canvas);
+    auto strategy =
+        *make_strategy({LengthOptions{.gen_length = 10, .block_length = 4, .steps = 6}}, test_ids(), canvas);
     ScriptRunner runner(random_script(1, 0));
     const auto stats = denoise(canvas, *strategy, runner, [&](const StepEvent& event) {
       told = event.canvas;
@@ -69,7 +70,7 @@ TEST(Denoiser, CancelLeavesTheStepThatWasTold) {
 
 TEST(Denoiser, NoCallbackAndNothingToDoAreFine) {
   Canvas canvas = lay_generation(std::vector<int32_t>{1}, 2, test_ids());
-  auto strategy = *make_strategy({.gen_length = 2}, test_ids(), canvas);
+  auto strategy = *make_strategy({LengthOptions{.gen_length = 2}}, test_ids(), canvas);
   ScriptRunner runner(plain);
   ASSERT_TRUE(denoise(canvas, *strategy, runner, {}));
   const auto again = denoise(canvas, *strategy, runner, {});
@@ -89,7 +90,7 @@ class FailingRunner : public StepRunner {
 
 TEST(Denoiser, RunnerErrorComesThrough) {
   Canvas canvas = lay_generation(std::vector<int32_t>{1}, 4, test_ids());
-  auto strategy = *make_strategy({.gen_length = 4}, test_ids(), canvas);
+  auto strategy = *make_strategy({LengthOptions{.gen_length = 4}}, test_ids(), canvas);
   FailingRunner runner;
   const auto stats = denoise(canvas, *strategy, runner, {});
   ASSERT_FALSE(stats);
@@ -100,7 +101,7 @@ TEST(Denoiser, RunnerErrorComesThrough) {
 TEST(Denoiser, NamesABrokenPrediction) {
   const auto error = [](std::function<void(Prediction&)> spoil) {
     Canvas canvas = lay_generation(std::vector<int32_t>{1}, 4, test_ids());
-    auto strategy = *make_strategy({.gen_length = 4}, test_ids(), canvas);
+    auto strategy = *make_strategy({LengthOptions{.gen_length = 4}}, test_ids(), canvas);
     ScriptRunner runner([&](const StepPlan& plan, int64_t forward, int32_t position) {
       Prediction p = plain(plan, forward, position);
       if (position == 3) spoil(p);
@@ -223,7 +224,7 @@ TEST(Denoiser, CarriesRevision) {
 
 TEST(Denoiser, PlansOnceAndIsOverAfterABrokenResult) {
   Canvas canvas = lay_generation(std::vector<int32_t>{1}, 4, test_ids());
-  auto strategy = *make_strategy({.gen_length = 4}, test_ids(), canvas);
+  auto strategy = *make_strategy({LengthOptions{.gen_length = 4}}, test_ids(), canvas);
   Denoiser denoiser(std::move(canvas), std::move(strategy));
   const StepPlan* plan = &denoiser.plan()->get();
   const StepPlan before = *plan;
@@ -238,7 +239,7 @@ TEST(Denoiser, PlansOnceAndIsOverAfterABrokenResult) {
 
 TEST(Denoiser, CancelledBetweenStepsKeepsItsMasks) {
   Canvas canvas = lay_generation(std::vector<int32_t>{1}, 4, test_ids());
-  auto strategy = *make_strategy({.gen_length = 4}, test_ids(), canvas);
+  auto strategy = *make_strategy({LengthOptions{.gen_length = 4}}, test_ids(), canvas);
   Denoiser denoiser(std::move(canvas), std::move(strategy));
   ScriptRunner runner(plain);
   ASSERT_TRUE(denoiser.take(*runner.run(denoiser.plan()->get(), 0)));
@@ -254,11 +255,11 @@ TEST(Denoiser, CancelledBetweenStepsKeepsItsMasks) {
 TEST(Denoiser, InterleavedRequestsDoNotDisturbEachOther) {
   std::vector<DecodeOptions> settings(5);
   for (DecodeOptions& o : settings) o.gen_length = 24, o.block_length = 8, o.acceptance = Acceptance::threshold;
-  settings[1].kv = KvChoice::delayed, settings[1].refresh = 3;
+  settings[1].kv = KvChoice::frozen, settings[1].refresh = 3;
   settings[2].revision = Revision::dual_path, settings[2].revise_path = RevisePath::separate;
   settings[2].kv = KvChoice::dual, settings[2].threshold = 0.3;
   settings[3].cfg_scale = 0.5, settings[3].mbsd = true;
-  settings[4].credit = true, settings[4].acceptance = Acceptance::schedule;
+  settings[4].slide = true, settings[4].acceptance = Acceptance::schedule;
   std::vector<Outcome> alone;
   for (size_t i = 0; i < settings.size(); ++i) alone.push_back(run_script(settings[i], kPrompt, random_script(i, 1)));
   for (uint64_t order = 0; order < 20; ++order) {

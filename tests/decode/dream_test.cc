@@ -54,11 +54,8 @@ constexpr Published kPublished[] = {
 };
 
 DecodeOptions options_of(const Published& row, Acceptance rule) {
-  return {.gen_length = row.gen,
-          .block_length = row.gen,
-          .steps = row.steps,
-          .acceptance = rule,
-          .early_stop = EarlyStop::none};
+  return {LengthOptions{.gen_length = row.gen, .block_length = row.gen, .steps = row.steps},
+          AcceptanceOptions{.acceptance = rule}, EndingOptions{.early_stop = EarlyStop::none}};
 }
 
 TEST(Dream, EachStepRevealsWhatThePublishedOneDoes) {

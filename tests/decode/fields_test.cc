@@ -32,6 +32,14 @@ constexpr size_t members() {
 
 bool is_own(const Field& f) { return f.target.empty(); }
 
+// How many options a part lists: all of its members. `together` of them are one option with another.
+template <class Part>
+size_t listed_of(std::span<const Field> list, size_t together = 0) {
+  const auto own = static_cast<size_t>(std::ranges::count_if(list, is_own));
+  EXPECT_EQ(own + together, members<Part>()) << "a member has no entry beside " << list.front().key;
+  return own;
+}
+
 // Texts that the field takes, other than its default, the ends of its range among them.
 std::vector<std::string> samples(const Field& f) {
   std::vector<std::string> texts;
@@ -72,7 +80,12 @@ TEST(Fields, EveryMemberIsInTheListOnce) {
     EXPECT_TRUE(is_own(f) || (find_field(f.target) != nullptr && is_own(*find_field(f.target)))) << f.key;
   }
   // latency_table and device_latency are one option, and so are gen_length and auto_length.
-  EXPECT_EQ(own + 2, members<DecodeOptions>()) << "a member of DecodeOptions has no entry in fields.cc";
+  const size_t listed =
+      listed_of<LengthOptions>(length_fields(), 1) + listed_of<AcceptanceOptions>(acceptance_fields()) +
+      listed_of<SamplingOptions>(sampling_fields()) + listed_of<EndingOptions>(ending_fields()) +
+      listed_of<CacheOptions>(cache_fields()) + listed_of<SpeculationOptions>(speculation_fields(), 1) +
+      listed_of<RevisionOptions>(revision_fields());
+  EXPECT_EQ(own, listed) << "the list is the sum of the parts' own";
   EXPECT_TRUE(check_fields({}, false));
 }
 
@@ -134,6 +147,8 @@ TEST(Fields, HostileTextsAreRefusedAndChangeNothing) {
   }
   DecodeOptions options;
   EXPECT_EQ(set_field(options, "thresold", "1").error().message, "'thresold' is no decoding option");
+  EXPECT_EQ(set_field(options, "remasking", "credit").error().message,
+            "remasking: found 'credit', needed one of low_confidence, random");
   EXPECT_FALSE(get_field(options, ""));
 }
 
@@ -186,21 +201,21 @@ Result<DecodeOptions> resolve(std::vector<std::pair<const char*, const char*>> g
 }
 
 TEST(Settings, APresetGivesWay) {
-  const auto own = resolve({{"threshold", "0.5"}}, {{"threshold", "0.9"}, {"credit", "true"}});
+  const auto own = resolve({{"threshold", "0.5"}}, {{"threshold", "0.9"}, {"slide", "true"}});
   ASSERT_TRUE(own);
   EXPECT_EQ(own->threshold, 0.5);
-  EXPECT_TRUE(own->credit);
-  EXPECT_FALSE(resolve({{"credit", "false"}}, {{"credit", "true"}})->credit);
+  EXPECT_TRUE(own->slide);
+  EXPECT_FALSE(resolve({{"slide", "false"}}, {{"slide", "true"}})->slide);
   // Another rule, another way of revising: the preset's parameters of its own are left out.
   const auto factor = resolve({{"factor", "2"}}, {{"threshold", "0.9"}, {"tail", "16"}});
   ASSERT_TRUE(factor) << factor.error().message;
   EXPECT_EQ(factor->acceptance, Acceptance::factor);
   EXPECT_EQ(factor->tail, 16);
-  const auto wino = resolve({{"wino", "true"}}, {{"threshold", "0.9"}, {"edit_threshold", "0.5"}});
-  ASSERT_TRUE(wino) << wino.error().message;
-  EXPECT_EQ(wino->revision, Revision::wino);
-  EXPECT_EQ(wino->threshold, 0.9);
-  EXPECT_EQ(wino->edit_threshold, DecodeOptions().edit_threshold);
+  const auto edit = resolve({{"edit_steps", "4"}}, {{"threshold", "0.8"}, {"stable_threshold", "0.5"}});
+  ASSERT_TRUE(edit) << edit.error().message;
+  EXPECT_EQ(edit->revision, Revision::edit);
+  EXPECT_EQ(edit->threshold, 0.8);
+  EXPECT_EQ(edit->stable_threshold, DecodeOptions().stable_threshold);
   EXPECT_EQ(resolve({{"tail", "all"}}, {{"tail", "16"}})->tail, -1);
   EXPECT_FALSE(resolve({}, {{"factor", "2"}, {"threshold", "0.9"}})) << "a preset that contradicts itself";
 }
@@ -233,19 +248,18 @@ TEST(Settings, AnOptionReplacesThatValueOfThePresetAlone) {
       {{{"threshold", "0.5"}}, with([](auto& o) { o.threshold = 0.5; })},
       {{{"visible_threshold", "0.5"}}, with([](auto& o) { o.threshold = 0.5; })},
       {{{"stable_threshold", "0.9"}}, with([](auto& o) { o.stable_threshold = 0.9; })},
-      {{{"credit", "true"}}, with([](auto& o) { o.credit = true; })},
+      {{{"entropy_gate", "1"}}, with([](auto& o) { o.entropy_gate = 1; })},
       {{{"gen_length", "64"}}, with([](auto& o) { o.gen_length = 64; })},
       // Another rule replaces the rule; caches and revision stay.
       {{{"factor", "2"}}, with([](auto& o) { o.acceptance = Acceptance::factor, o.factor = 2, o.threshold = 0.7; })},
-      {{{"anchor_threshold", "0.6"}},
-       with([](auto& o) { o.acceptance = Acceptance::anchored, o.anchor_threshold = 0.6; })},
       // Without the way of revising its threshold is still that of the rule.
       {{{"revision", "none"}},
        with([](auto& o) { o.revision = Revision::none, o.stable_threshold = DecodeOptions().stable_threshold; })},
       {{{"revise", "false"}},
        with([](auto& o) { o.revision = Revision::none, o.stable_threshold = DecodeOptions().stable_threshold; })},
-      {{{"slide", "false"}, {"wino", "true"}}, with([](auto& o) {
-         o.slide = false, o.revision = Revision::wino, o.stable_threshold = DecodeOptions().stable_threshold;
+      {{{"slide", "false"}, {"edit_steps", "4"}}, with([](auto& o) {
+         o.slide = false, o.revision = Revision::edit, o.edit_steps = 4;
+         o.stable_threshold = DecodeOptions().stable_threshold;
        })},
   };
   for (const auto& [given, expected] : cases) {
@@ -259,8 +273,7 @@ TEST(Settings, WhatDoesNotGoWithThePresetIsRefusedNamingBoth) {
   const std::pair<Pairs, const char*> cases[] = {
       {{{"kv", "none"}}, "kv none: does not go with preset p: refresh: found 2 with kv none"},
       {{{"tail", "8"}, {"kv", "none"}}, "kv none: does not go with preset p: refresh: found 2"},
-      {{{"wino", "true"}}, "wino: does not go with preset p: slide: revision wino looks at the tokens of one block"},
-      {{{"draft", "4"}}, "draft 4: does not go with preset p: draft: revision dual-path asks for masked tokens"},
+      {{{"edit_steps", "4"}}, "edit_steps 4: does not go with preset p: slide: found accept threshold, revision edit"},
   };
   for (const auto& [given, message] : cases) EXPECT_THAT(resolve(given, kWhole).error().message, StartsWith(message));
   // What is wrong without it is said as without it.
@@ -285,67 +298,16 @@ TEST(Settings, AFixedScheduleIsAskedForByStepsRulesAndRandomOrder) {
     EXPECT_FALSE(asks(key, text)) << key;
 }
 
-TEST(Settings, WhatComparesBestTokensIsLeftOutOfAPresetThatSamples) {
-  const auto settings = [](std::vector<std::pair<const char*, const char*>> from) {
-    std::vector<Setting> out;
-    for (const auto& [key, text] : from) out.push_back(*setting(key, text));
-    return out;
-  };
-  std::string note;
-  const auto left = [&](std::vector<std::pair<const char*, const char*>> given,
-                        std::vector<std::pair<const char*, const char*>> preset) {
-    note.clear();
-    const auto own = settings(given), of_preset = settings(preset);
-    const auto options = decode_options(own, {"p", of_preset}, {}, &note);
-    EXPECT_TRUE(options) << options.error().message;
-    return *options;
-  };
-  const DecodeOptions credit = left({{"temperature", "0.5"}}, {{"threshold", "0.9"}, {"credit", "true"}});
-  EXPECT_FALSE(credit.credit);
-  EXPECT_EQ(credit.threshold, 0.9);
-  EXPECT_EQ(note, "credit left out: best tokens are compared, and temperature 0.5 samples others");
-  left({{"repeat_penalty", "1.5"}}, {{"wino", "true"}, {"threshold", "0.9"}});
-  EXPECT_EQ(note, "wino left out: best tokens are compared, and repeat_penalty 1.5 takes others");
-  for (const char* way : {"dual-path", "edit", "remask"}) {
-    const DecodeOptions revised = left({{"temperature", "0.5"}}, {{"revision", way}, {"threshold", "0.9"}});
-    EXPECT_EQ(name(revised.revision), way);
-    EXPECT_EQ(note, "");
-  }
-}
-
 TEST(Settings, ShorthandsOfAWayMayBeSwitchedOff) {
-  const auto plain = resolve({{"wino", "false"}, {"revise", "false"}});
+  const auto plain = resolve({{"revise", "false"}});
   ASSERT_TRUE(plain);
   EXPECT_EQ(plain->revision, Revision::none);
   EXPECT_EQ(plain->acceptance, Acceptance::schedule);
   EXPECT_EQ(resolve({{"revision", "edit"}})->threshold, 0.7);
-  EXPECT_FALSE(resolve({{"revision", "none"}, {"wino_back", "0.8"}}));
-}
-
-TEST(Settings, WhatSaysNothingWithoutAnotherIsRefusedNamingBoth) {
-  for (const auto& [key, other, value] :
-       {std::tuple{"ahead_threshold", "ahead_steps", "2"}, {"tail_last", "tail", "16"}}) {
-    const std::string text = find_field(key)->is_switch() ? "true" : find_field(key)->show(*find_field(key), {});
-    const std::vector<std::pair<const char*, const char*>> common = {{"threshold", "0.9"}, {"kv", "frozen"}};
-    auto alone = common, both = common;
-    alone.emplace_back(key, text.c_str()), both.emplace_back(key, text.c_str()), both.emplace_back(other, value);
-    const auto refused = resolve(alone);
-    ASSERT_FALSE(refused) << key;
-    EXPECT_THAT(refused.error().message, StartsWith(std::string(key) + ": found " + text));
-    EXPECT_THAT(refused.error().message, testing::EndsWith("needed another " + std::string(other)));
-    EXPECT_TRUE(resolve(both)) << key << ": " << resolve(both).error().message;
-    // Beside a preset with the other, which counts.
-    EXPECT_TRUE(resolve(alone, {{other, value}})) << key;
-    EXPECT_FALSE(resolve(common, {{key, text.c_str()}})) << "nor in a preset";
-  }
-  EXPECT_TRUE(resolve({{"tail_last", "false"}}));
+  EXPECT_FALSE(resolve({{"revision", "none"}, {"edit_steps", "4"}}));
 }
 
 TEST(Settings, ARefusalNamesWhatWasTyped) {
-  Setting s = *setting("wino", "true");
-  s.typed = "--wino";
-  const auto refused = decode_options(std::vector<Setting>{s, *setting("accept", "schedule")});
-  EXPECT_THAT(refused.error().message, StartsWith("--wino: wino and remask"));
   Setting drafts = *setting("mbsd_trigger", "4");
   drafts.typed = "--mbsd-trigger";
   EXPECT_THAT(decode_options(std::vector<Setting>{drafts, *setting("tail", "0")}).error().message,

@@ -71,14 +71,14 @@ TEST(Golden, RecordedRunsAreReplayed) {
     SCOPED_TRACE(item.at("task").get<std::string>());
     const auto& one = item.at("one_token_per_step");
     // Unchanging confidences that fall in the recorded order.
-    replay(item, one, {.steps = one.at("steps").get<int64_t>()}, mask,
+    replay(item, one, {LengthOptions{.steps = one.at("steps").get<int64_t>()}}, mask,
            [](const Recorded& r, int64_t, int32_t position) {
              return 1.0 / static_cast<double>(2 + r.step_of.at(position));
            });
     // What was taken is on the threshold, all else just below it.
     const auto& several = item.at("threshold_0.9");
     const double threshold = several.at("thr").get<double>();
-    replay(item, several, {.acceptance = Acceptance::threshold, .threshold = threshold}, mask,
+    replay(item, several, {AcceptanceOptions{.acceptance = Acceptance::threshold, .threshold = threshold}}, mask,
            [&](const Recorded& r, int64_t forward, int32_t position) {
              return r.step_of.at(position) == forward ? threshold : std::nextafter(threshold, 0.0);
            });

@@ -27,8 +27,9 @@ std::vector<Span> spans(const Outcome& outcome) {
 
 // Prompt [0, 4), blocks [4, 8) and [8, 12), one token per step.
 Outcome run_policy(KvChoice kv, int64_t refresh) {
-  const DecodeOptions options = {
-      .gen_length = 8, .block_length = 4, .early_stop = EarlyStop::none, .kv = kv, .refresh = refresh};
+  const DecodeOptions options = {LengthOptions{.gen_length = 8, .block_length = 4},
+                                 EndingOptions{.early_stop = EarlyStop::none},
+                                 CacheOptions{.kv = kv, .refresh = refresh}};
   return run_script(options, std::vector<int32_t>{1, 2, 3, 4}, random_script(5));
 }
 
@@ -43,9 +44,6 @@ TEST(KvPolicy, WorkedExample) {
   const Outcome prefix = run_policy(KvChoice::prefix, 0);
   EXPECT_THAT(spans(prefix), ElementsAre(kAll, kTail, kTail, kTail, kAll, kSecond, kSecond, kSecond));
   EXPECT_EQ(prefix.stats.rows, 12 + 3 * 8 + 12 + 3 * 4);
-
-  const Span kHead = {0, 8};
-  EXPECT_THAT(spans(run_policy(KvChoice::suffix, 0)), ElementsAre(kAll, kHead, kHead, kHead, kAll, kAll, kAll, kAll));
 
   const Outcome dual = run_policy(KvChoice::dual, 0);
   EXPECT_THAT(spans(dual), ElementsAre(kAll, kFirst, kFirst, kFirst, kAll, kSecond, kSecond, kSecond));
@@ -70,8 +68,8 @@ TEST(KvPolicy, FrozenRowsAreThoseWhoseRightNeighbourIsDecidedToo) {
                         .entropy = 0.1,
                         .margin = 0.1};
     };
-    const DecodeOptions options = {
-        .gen_length = 8, .block_length = 4, .early_stop = EarlyStop::none, .kv = KvChoice::frozen};
+    const DecodeOptions options = {LengthOptions{.gen_length = 8, .block_length = 4},
+                                   EndingOptions{.early_stop = EarlyStop::none}, CacheOptions{.kv = KvChoice::frozen}};
     std::vector<std::vector<int32_t>> rows;
     for (const StepPlan& plan : run_script(options, std::vector<int32_t>{1, 2, 3, 4}, script).plans)
       rows.push_back(plan.rows);
@@ -101,13 +99,12 @@ TEST(KvPolicy, InputsAreTheCanvasAtTheRows) {
 
 TEST(KvPolicy, RefreshingEveryStepIsNone) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
-    DecodeOptions options = {
-        .gen_length = 21, .block_length = 8, .acceptance = Acceptance::threshold, .threshold = 0.8};
+    DecodeOptions options = {LengthOptions{.gen_length = 21, .block_length = 8},
+                             AcceptanceOptions{.acceptance = Acceptance::threshold, .threshold = 0.8}};
     const std::vector<int32_t> prompt(seed % 5, 1);
     const Outcome exact = run_script(options, prompt, random_script(seed));
     options.refresh = 1;
-    for (const KvChoice kv :
-         {KvChoice::prefix, KvChoice::suffix, KvChoice::dual, KvChoice::block, KvChoice::delayed, KvChoice::frozen}) {
+    for (const KvChoice kv : {KvChoice::prefix, KvChoice::dual, KvChoice::block, KvChoice::frozen}) {
       options.kv = kv;
       const Outcome refreshed = run_script(options, prompt, random_script(seed));
       ASSERT_EQ(refreshed.plans.size(), exact.plans.size());
@@ -122,33 +119,16 @@ TEST(KvPolicy, RefreshingEveryStepIsNone) {
   }
 }
 
-TEST(KvPolicy, DelayedStoresATokenOneStepAfterItsCommit) {
-  const Outcome o = run_policy(KvChoice::delayed, 0);
-  ASSERT_EQ(o.plans.size(), 8u);
-  EXPECT_EQ(o.stats.full_forwards, 1) << "the second block starts without one";
-  std::vector<bool> masked(12, true);
-  for (size_t step = 0; step + 1 < 8; ++step) {
-    const int32_t committed = o.trace[step][0].first;
-    masked[static_cast<size_t>(committed)] = false;
-    // The masks of the current block, and the token that was just committed.
-    std::vector<int32_t> expected = {committed};
-    for (int32_t p = step < 3 ? 4 : 8; p < (step < 3 ? 8 : 12); ++p)
-      if (masked[static_cast<size_t>(p)]) expected.push_back(p);
-    std::ranges::sort(expected);
-    EXPECT_EQ(o.plans[step + 1].rows, expected) << "step " << step + 1;
-  }
-  const Outcome refreshed = run_policy(KvChoice::delayed, 3);
-  for (size_t step = 0; step < 8; ++step) EXPECT_EQ(refreshed.plans[step].rows.size() == 12, step % 3 == 0);
-}
-
 TEST(KvPolicy, TailBoundsWhatIsReadAndComputed) {
-  DecodeOptions options = {.gen_length = 12, .block_length = 4, .early_stop = EarlyStop::none, .kv = KvChoice::delayed};
+  DecodeOptions options = {LengthOptions{.gen_length = 12, .block_length = 4},
+                           EndingOptions{.early_stop = EarlyStop::none}, CacheOptions{.kv = KvChoice::dual}};
   options.tail = 2;
   const Outcome o = run_script(options, std::vector<int32_t>{1, 2}, random_script(1));
   EXPECT_EQ(o.plans[0].keys, 8);
   EXPECT_EQ(o.plans[0].rows.size(), 8u);
   EXPECT_EQ(o.plans[4].keys, 12);
-  EXPECT_THAT(o.plans[4].rows, testing::IsSupersetOf({8, 9, 10, 11})) << "8 to 11 were never computed";
+  EXPECT_EQ(o.plans[3].rows.size(), 4u);
+  EXPECT_EQ(o.plans[4].rows.size(), 12u) << "8 to 11 were never computed";
   EXPECT_EQ(o.plans[8].keys, 14);
   options.tail = 1000;
   options.kv = KvChoice::none;
@@ -156,49 +136,15 @@ TEST(KvPolicy, TailBoundsWhatIsReadAndComputed) {
   for (const StepPlan& plan : all.plans) EXPECT_EQ(plan.rows.size(), 14u);
 }
 
-// The first position that a tail cuts off stands for the last one: fed a mask, never asked, computed anew for each
-// block, since it is another position there.
-TEST(KvPolicy, TheLastPositionIsReadBesideTheTail) {
-  DecodeOptions options = {.gen_length = 12, .block_length = 4, .early_stop = EarlyStop::none, .kv = KvChoice::dual};
-  options.tail = 2, options.tail_last = true;
-  const Outcome o = run_script(options, std::vector<int32_t>{1, 2}, random_script(1));
-  EXPECT_EQ(o.plans[0].keys, 9) << "6 of the block and before, 2 behind, one for the last";
-  EXPECT_EQ(o.plans[0].last, 13);
-  EXPECT_EQ(o.plans[0].inputs.back(), kMask);
-  EXPECT_EQ(o.plans[1].last, 13) << "from the store";
-  EXPECT_EQ(o.plans[4].keys, 13);
-  EXPECT_EQ(o.plans[4].last, 13);
-  EXPECT_THAT(o.plans[4].rows, testing::IsSupersetOf({8, 9, 10, 11, 12}));
-  EXPECT_EQ(o.plans[8].keys, 14);
-  EXPECT_EQ(o.plans[8].last, -1) << "nothing is cut off";
-  for (const StepPlan& plan : o.plans) EXPECT_THAT(plan.logits, testing::Each(testing::Lt(plan.block_end)));
-  // With one position cut off, it is the last one itself; with none there is nothing to stand for.
-  for (const int64_t tail : {7, 8, 9}) {
-    options.tail = tail, options.tail_last = true;
-    const Outcome with = run_script(options, std::vector<int32_t>{1, 2}, random_script(1));
-    options.tail_last = false, options.tail = std::max<int64_t>(tail, 8);
-    const Outcome without = run_script(options, std::vector<int32_t>{1, 2}, random_script(1));
-    EXPECT_EQ(with.plans, without.plans) << tail;
-    EXPECT_EQ(with.canvas.tokens, without.canvas.tokens) << tail;
-  }
-}
-
 TEST(KvPolicy, BlockFinishedByItsFirstForwardCostsNoMore) {
-  const DecodeOptions options = {
-      .gen_length = 8, .block_length = 4, .acceptance = Acceptance::threshold, .kv = KvChoice::dual};
+  const DecodeOptions options = {LengthOptions{.gen_length = 8, .block_length = 4},
+                                 AcceptanceOptions{.acceptance = Acceptance::threshold},
+                                 CacheOptions{.kv = KvChoice::dual}};
   const Outcome outcome = run_script(options, std::vector<int32_t>{1}, [](const StepPlan&, int64_t, int32_t position) {
     return Prediction{.position = position, .token = 2, .probability = 0.99};
   });
   EXPECT_EQ(outcome.stats.nfe, 2);
   EXPECT_EQ(outcome.stats.rows, 18);
-}
-
-TEST(KvPolicy, FrozenFinalIsRefusedWhereItHasNoMeaning) {
-  const Status status = validate({.kv = KvChoice::block, .frozen_final = true});
-  EXPECT_THAT(status.error().message, testing::StartsWith("frozen_final: found kv block,"));
-  EXPECT_TRUE(validate({.kv = KvChoice::frozen, .frozen_final = true}));
-  EXPECT_FALSE(validate_for({.kv = KvChoice::frozen, .frozen_final = true}, test_ids()))
-      << "with full attention nothing is finished before the end";
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ Script answer_of(int64_t length, double sure) {
 }
 
 DecodeOptions options_of(int64_t most) {
-  DecodeOptions o = {.gen_length = most, .auto_length = true, .block_length = 8, .acceptance = Acceptance::threshold};
+  DecodeOptions o = {LengthOptions{.gen_length = most, .auto_length = true, .block_length = 8},
+                     AcceptanceOptions{.acceptance = Acceptance::threshold}};
   o.threshold = 0.9;
   return o;
 }
@@ -120,7 +121,7 @@ TEST(Length, TextsAndRefusals) {
   DecodeOptions none = options_of(64), steps = options_of(64);
   none.early_stop = EarlyStop::none;
   steps.acceptance = Acceptance::schedule, steps.steps = 64;
-  EXPECT_THAT(validate(none).error().message, testing::StartsWith("gen_length: auto"));
+  EXPECT_THAT(validate(none).error().message, testing::StartsWith("early_stop: found none with gen_length auto"));
   EXPECT_THAT(validate(steps).error().message, testing::StartsWith("steps: found 64 with gen_length auto"));
 }
 

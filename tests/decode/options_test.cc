@@ -33,7 +33,7 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
       {"block_length", [](auto& o) { o.block_length = kHuge; }},
       {"steps", [](auto& o) { o.steps = -1; }},
       {"steps", [](auto& o) { o.steps = kHuge; }},
-      {"steps: found 3, needed at least one for each of 4 blocks", [](auto& o) { o.steps = 3; }},
+      {"steps: found 3 with gen_length 128, block_length 32, which are more blocks", [](auto& o) { o.steps = 3; }},
       {"steps", [](auto& o) { o.steps = 128, o.acceptance = Acceptance::threshold; }},
       {"threshold", [](auto& o) { o.threshold = 0; }},
       {"threshold", [](auto& o) { o.threshold = 1.0001; }},
@@ -41,7 +41,6 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
       {"factor", [](auto& o) { o.factor = 0; }},
       {"factor", [](auto& o) { o.factor = kInf; }},
       {"entropy_bound", [](auto& o) { o.entropy_bound = -0.1; }},
-      {"frechet_margin", [](auto& o) { o.frechet_margin = 1.1; }},
       {"entropy_gate", [](auto& o) { o.entropy_gate = -0.1; }},
       {"entropy_gate", [](auto& o) { o.entropy_gate = 1; }},  // with a schedule
       {"entropy_bound", [](auto& o) { o.entropy_bound = kNan; }},
@@ -54,25 +53,15 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
       {"remasking", [](auto& o) { o.remasking = Remasking::random, o.acceptance = Acceptance::threshold; }},
       {"remasking", [](auto& o) { o.remasking = Remasking::random, o.acceptance = Acceptance::entropy; }},
       {"confidence_eos_eot_inf", [](auto& o) { o.confidence_eos_eot_inf = true, o.acceptance = Acceptance::entropy; }},
-      {"confidence_eos_eot_inf", [](auto& o) { o.confidence_eos_eot_inf = true, o.remasking = Remasking::random; }},
-      {"warmup", [](auto& o) { o.warmup = 0; }},
-      {"warmup: found 2 with kv none", [](auto& o) { o.warmup = 2; }},
-      {"anchor_threshold", [](auto& o) { o.anchor_threshold = -0.1; }},
+      {"remasking: found random", [](auto& o) { o.confidence_eos_eot_inf = true, o.remasking = Remasking::random; }},
       {"tail", [](auto& o) { o.tail = -2; }},
-      {"tail_last: found tail all", [](auto& o) { o.tail_last = true; }},
-      {"tail_last: found kv delayed", [](auto& o) { o.tail_last = true, o.tail = 4, o.kv = KvChoice::delayed; }},
-      {"tail_last: found gen_length auto", [](auto& o) { o.tail_last = true, o.tail = 4, o.auto_length = true; }},
-      {"settle_steps", [](auto& o) { o.settle_steps = 1; }},
-      {"settle_threshold", [](auto& o) { o.settle_threshold = kNan; }},
-      {"credit: changes confidences", [](auto& o) { o.credit = true, o.acceptance = Acceptance::entropy; }},
-      {"credit: compares best tokens", [](auto& o) { o.credit = true, o.temperature = 1; }},
       {"mbsd_trigger", [](auto& o) { o.mbsd_trigger = 0; }},
       {"mbsd_lookahead", [](auto& o) { o.mbsd_lookahead = kHuge; }},
       {"mbsd_max_rows", [](auto& o) { o.mbsd_max_rows = -1; }},
       {"mbsd_threshold", [](auto& o) { o.mbsd_threshold = 1; }},
-      {"mbsd: found one block", [](auto& o) { o.mbsd = true, o.block_length = 128; }},
+      {"mbsd: found tail all, gen_length 128, block_length 128", [](auto& o) { o.mbsd = true, o.block_length = 128; }},
       {"mbsd: found tail 0", [](auto& o) { o.mbsd = true, o.tail = 0; }},
-      {"mbsd: works on confidences", [](auto& o) { o.mbsd = true, o.remasking = Remasking::random; }},
+      {"remasking: found random", [](auto& o) { o.mbsd = true, o.remasking = Remasking::random; }},
       {"latency_table: found 8 rows",
        [](auto& o) {
          o.latency_table = {{8, 1}, {8, 2}};
@@ -81,21 +70,11 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
        [](auto& o) {
          o.latency_table = {{8, 1}, {16, 0.5}};
        }},
-      {"latency_slack", [](auto& o) { o.latency_slack = -1; }},
-      {"revision: compares best tokens",
-       [](auto& o) { o.revision = Revision::wino, o.acceptance = Acceptance::threshold, o.temperature = 0.5; }},
-      {"revision: wino and remask", [](auto& o) { o.revision = Revision::wino; }},
       {"stable_threshold", [](auto& o) { o.stable_threshold = kNan; }},
-      {"stable_repeats", [](auto& o) { o.stable_repeats = 1; }},
       {"revise_rows", [](auto& o) { o.revise_rows = 0; }},
-      {"revise_limit", [](auto& o) { o.revise_limit = kHuge; }},
       {"final_sweep", [](auto& o) { o.final_sweep = -1; }},
-      {"wino_back", [](auto& o) { o.wino_back = 0.4; }},
       {"edit_threshold", [](auto& o) { o.edit_threshold = 1.1; }},
       {"edit_steps", [](auto& o) { o.edit_steps = -1; }},
-      {"remask_share", [](auto& o) { o.remask_share = 0; }},
-      {"remask_below", [](auto& o) { o.remask_below = kInf; }},
-      {"remask_limit", [](auto& o) { o.remask_limit = 0; }},
       {"accept: found a number", [](auto& o) { o.acceptance = static_cast<Acceptance>(17); }},
   };
   for (const Refusal& refusal : cases) {
@@ -119,23 +98,23 @@ TEST(Options, TakesWhatWorks) {
   EXPECT_TRUE(validate(options)) << "steps need not divide";
   options.steps = 100000;
   EXPECT_TRUE(validate(options)) << "more steps than tokens";
-  options = {.acceptance = Acceptance::threshold, .threshold = 1};
+  options = {AcceptanceOptions{.acceptance = Acceptance::threshold, .threshold = 1}};
   EXPECT_TRUE(validate(options));
   options = {};
   options.acceptance = Acceptance::threshold;
   options.revision = Revision::dual_path;
-  for (const int64_t limit : {1, 1000}) {
-    options.revise_limit = limit;
-    EXPECT_TRUE(validate(options)) << "the ends of a range belong to it: " << limit;
+  for (const double threshold : {0.0, 1.0}) {
+    options.stable_threshold = threshold;
+    EXPECT_TRUE(validate(options)) << "the ends of a range belong to it: " << threshold;
   }
-  options = {.gen_length = 0, .steps = 1};
+  options = {LengthOptions{.gen_length = 0, .steps = 1}};
   EXPECT_TRUE(validate(options, true)) << "infilling has its own length";
 }
 
 TEST(Options, StrategyRefusesWhatOnlyTheCanvasShows) {
   const std::vector<int32_t> text(20, 1), gaps = {0, 5, 10, 15};
   const Canvas canvas = *lay_infill(text, gaps, test_ids());
-  DecodeOptions options = {.block_length = 2, .steps = 3};
+  DecodeOptions options = {LengthOptions{.block_length = 2, .steps = 3}};
   EXPECT_THAT(make_strategy(options, test_ids(), canvas).error().message, HasSubstr("each of 4 blocks"));
   options.steps = 4;
   EXPECT_TRUE(make_strategy(options, test_ids(), canvas));
@@ -158,25 +137,21 @@ void expect_names_both_ways(size_t count) {
 }
 
 TEST(Options, NamesGoBothWays) {
-  expect_names_both_ways<Acceptance>(11);
-  expect_names_both_ways<KvChoice>(7);
-  expect_names_both_ways<Revision>(5);
-  expect_names_both_ways<RevisePolicy>(3);
+  expect_names_both_ways<Acceptance>(8);
+  expect_names_both_ways<KvChoice>(5);
+  expect_names_both_ways<Revision>(3);
   expect_names_both_ways<RevisePath>(2);
-  expect_names_both_ways<DraftInput>(2);
   expect_names_both_ways<EarlyStop>(3);
   expect_names_both_ways<Remasking>(2);
   // The words stand in the order of the enums; these are the ends of each.
-  EXPECT_EQ(name(Acceptance::frechet), "frechet");
-  EXPECT_EQ(name(KvChoice::delayed), "delayed");
-  EXPECT_EQ(name(Revision::remask), "remask");
-  EXPECT_EQ(name(RevisePolicy::balanced), "balanced");
+  EXPECT_EQ(name(Acceptance::dream_maskgit), "dream-maskgit");
+  EXPECT_EQ(name(KvChoice::frozen), "frozen");
+  EXPECT_EQ(name(Revision::edit), "edit");
   EXPECT_EQ(name(RevisePath::separate), "separate");
-  EXPECT_EQ(name(DraftInput::visible), "visible");
   EXPECT_EQ(name(EarlyStop::answer), "answer");
   EXPECT_EQ(name(Remasking::random), "random");
   EXPECT_EQ(from_name<KvChoice>("duel").error().message,
-            "found 'duel', needed one of none, prefix, suffix, dual, block, delayed, frozen");
+            "found 'duel', needed one of none, prefix, dual, block, frozen");
 }
 
 }  // namespace

@@ -67,7 +67,8 @@ TEST(Property, EqualsTheReferenceWhereItIsDefined) {
   Rng rng(1);
   for (int round = 0; round < 600; ++round) {
     const int64_t block = between(rng, 1, 12), blocks = between(rng, 1, 5);
-    DecodeOptions options = {.gen_length = block * blocks, .block_length = block, .early_stop = EarlyStop::none};
+    DecodeOptions options = {LengthOptions{.gen_length = block * blocks, .block_length = block},
+                             EndingOptions{.early_stop = EarlyStop::none}};
     std::vector<int32_t> prompt(static_cast<size_t>(between(rng, 0, 6)), 1);
     double threshold = 0;
     int64_t steps = options.gen_length;
@@ -127,10 +128,10 @@ void spoil(DecodeOptions& o, Rng& rng) {
       o.mbsd_lookahead = o.mbsd_trigger = integer;
       break;
     case 11:
-      o.revise_limit = o.revise_rows = integer;
+      o.revise_rows = integer;
       break;
     case 12:
-      o.stable_threshold = o.wino_back = real;
+      o.stable_threshold = real;
       break;
     case 13:
       o.latency_table = {{integer, real}, {4, 1}};
@@ -139,7 +140,7 @@ void spoil(DecodeOptions& o, Rng& rng) {
       o.final_sweep = o.edit_steps = o.tail = integer;
       break;
     case 15:
-      o.remask_share = real, o.remask_limit = integer;
+      o.edit_threshold = real;
       break;
     case 16:
       o.revision = static_cast<Revision>(rng() % 8);
@@ -159,9 +160,8 @@ TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
     SpecialIds ids = test_ids();
     if (block_causal) {  // whose blocks are the strategy's
       constexpr KvChoice kPolicies[] = {KvChoice::none, KvChoice::block, KvChoice::frozen};
-      options.kv = kPolicies[rng() % 3], options.frozen_final = options.kv == KvChoice::frozen && rng() % 2;
-      options.tail = -1, options.tail_last = options.slide = options.mbsd = false;
-      options.refresh = options.ahead_steps = 0;
+      options.kv = kPolicies[rng() % 3];
+      options.tail = -1, options.slide = options.mbsd = false, options.refresh = 0;
       ids.attention_block = std::clamp<int64_t>(options.block_length, 1, 1 << 20);
     }
     if (const Status status = validate(options, infill); !status) {
@@ -201,14 +201,13 @@ TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
           continue;
         }
         EXPECT_EQ(event.plan.inputs[static_cast<size_t>(row - rows.begin())], kMask);
-        EXPECT_TRUE(edit.token == made->token || (options.credit && edit.token == made->runner_up));
+        EXPECT_EQ(edit.token, made->token);
       }
       EXPECT_GE(event.committed, committed);
       committed = event.committed;
       for (size_t i = 0; i < last.tokens.size(); ++i) {
         const bool changed = last.tokens[i] != event.canvas.tokens[i] || last.states[i] != event.canvas.states[i];
-        const int64_t end = options.ahead_steps > 0 ? event.plan.keys : event.block_end;
-        const bool inside = static_cast<int64_t>(i) >= event.block_begin && static_cast<int64_t>(i) < end;
+        const bool inside = static_cast<int64_t>(i) >= event.block_begin && static_cast<int64_t>(i) < event.block_end;
         EXPECT_TRUE(!changed || last.states[i] == TokenState::visible ||
                     (last.states[i] == TokenState::masked && inside));
         EXPECT_TRUE(!changed || last.states[i] == TokenState::masked || revises);
@@ -298,7 +297,7 @@ TEST(Property, TheSameSeedGivesTheSameTrace) {
 TEST(Property, ThresholdOneIsOneTokenPerStep) {
   Rng rng(5);
   for (int round = 0; round < 100; ++round) {
-    DecodeOptions options = {.gen_length = between(rng, 1, 50), .block_length = between(rng, 1, 60)};
+    DecodeOptions options = {LengthOptions{.gen_length = between(rng, 1, 50), .block_length = between(rng, 1, 60)}};
     const uint64_t seed = rng();
     const auto never_sure = [&] {  // a confidence of 1 would be enough
       return Script([script = random_script(seed)](const StepPlan& plan, int64_t forward, int32_t position) mutable {

@@ -30,46 +30,27 @@ inline DecodeOptions random_options(Rng& rng) {
   o.confidence_eos_eot_inf = rng() % 8 == 0;
   o.early_stop = static_cast<EarlyStop>(rng() % 3);
   o.kv = static_cast<KvChoice>(rng() % all_values<KvChoice>().size());
-  if (o.kv != KvChoice::none) {
-    o.refresh = between(rng, 0, 4);
-    o.warmup = between(rng, 1, 3);
-  }
-  if (rng() % 4 == 0) o.tail = between(rng, 0, 40), o.tail_last = rng() % 3 == 0 && o.kv != KvChoice::delayed;
-  o.anchor_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
-  o.settle_steps = between(rng, 2, 3);
-  o.settle_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
-  o.credit = rng() % 6 == 0;
-  if (rng() % 6 == 0)
-    o.ahead_steps = between(rng, 1, 3), o.ahead_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
+  if (o.kv != KvChoice::none) o.refresh = between(rng, 0, 4);
+  if (rng() % 4 == 0) o.tail = between(rng, 0, 40);
   o.slide = rng() % 4 == 0;
   o.mbsd = rng() % 3 == 0;
   o.mbsd_trigger = between(rng, 1, 40);
   o.mbsd_lookahead = between(rng, 1, 40);
   o.mbsd_max_rows = rng() % 3 ? 0 : between(rng, 1, 60);
   o.mbsd_threshold = static_cast<double>(between(rng, 0, 19)) / 20;
-  o.mbsd_drafts = static_cast<DraftInput>(rng() % 2);
   if (rng() % 4 == 0) o.latency_table = {{8, 1}, {16, 1.5}, {32, 1.5}, {64, 4}};
   if (rng() % 2) {
     o.temperature = 0;
     o.revision = static_cast<Revision>(rng() % all_values<Revision>().size());
   }
   o.stable_threshold = static_cast<double>(between(rng, 10, 20)) / 20;
-  o.stable_repeats = between(rng, 2, 3);
-  o.revise_policy = static_cast<RevisePolicy>(rng() % 3);
   o.revise_path = static_cast<RevisePath>(rng() % 2);
   o.revise_rows = between(rng, 1, 6);
-  o.revise_limit = between(rng, 1, 5);
   o.final_sweep = between(rng, 0, 8);
-  o.wino_back = static_cast<double>(between(rng, 10, 20)) / 20;
   o.edit_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
   o.edit_steps = between(rng, 0, 5);
-  o.edit_mask = rng() % 2;
-  o.remask_share = static_cast<double>(between(rng, 1, 20)) / 20;
-  o.remask_below = static_cast<double>(between(rng, 1, 20)) / 20;
-  o.remask_limit = between(rng, 1, 3);
   if (!has_schedule(o.acceptance) && rng() % 4 == 0) o.entropy_gate = static_cast<double>(between(rng, 1, 60)) / 20;
   o.auto_length = rng() % 5 == 0;
-  if (rng() % 12 == 0) o.draft = between(rng, 1, 4);
   return o;
 }
 

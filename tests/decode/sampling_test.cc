@@ -129,8 +129,8 @@ TEST(Sampling, DreamsRulesReadWhatIsSampledFrom) {
   const std::vector<float> a = {3, 2.9F}, b = {3, 1.5F, 1.5F, 1.5F, 1.5F, 1.5F};
   const HeadRule rule;
   const auto entropy = [&](const std::vector<float>& logits, double temperature, double top_p = 1, int64_t top_k = 0) {
-    const DecodeOptions o{
-        .acceptance = Acceptance::dream_entropy, .temperature = temperature, .top_k = top_k, .top_p = top_p};
+    const DecodeOptions o{AcceptanceOptions{.acceptance = Acceptance::dream_entropy},
+                          SamplingOptions{.temperature = temperature, .top_k = top_k, .top_p = top_p}};
     return predict(logits, o, rule, {}, {});
   };
   EXPECT_NEAR(entropy(a, 0).entropy, 0.692, 1e-3);
@@ -150,7 +150,7 @@ TEST(Sampling, DreamsRulesReadWhatIsSampledFrom) {
     EXPECT_EQ(cut.margin, 1);
   }
   // Other rules keep the clean confidence, and without temperature there is nothing to heat.
-  DecodeOptions other{.acceptance = Acceptance::entropy, .temperature = 0.2};
+  DecodeOptions other{AcceptanceOptions{.acceptance = Acceptance::entropy}, SamplingOptions{.temperature = 0.2}};
   EXPECT_NEAR(predict(a, other, rule, {}, {}).entropy, 0.692, 1e-3);
   EXPECT_FALSE(needs_logits(other));
   other.acceptance = Acceptance::dream_margin;
@@ -280,7 +280,7 @@ TEST(Sampling, RevisionOfSampledTokensChangesNothingThatTheModelDoesNot) {
   o.gen_length = 24, o.block_length = 8;
   o.temperature = 1;
   o.acceptance = Acceptance::threshold, o.threshold = 0.1;
-  o.stable_threshold = 0.99, o.stable_repeats = 5, o.edit_threshold = 0.05;
+  o.stable_threshold = 0.99, o.edit_threshold = 0.05;
   const auto run = [&](std::optional<bool> once) {
     HeadRule rule = head_rule(o, ids);
     if (once) rule.one_draw = *once;
@@ -383,11 +383,9 @@ TEST(Sampling, OptionsThatWouldBeIgnoredAreRefused) {
   o.temperature = 1;
   EXPECT_TRUE(validate(o));
   EXPECT_TRUE(needs_logits(o));
-  EXPECT_FALSE(needs_logits({.temperature = 1}));
-  o = {.repeat_penalty = 1.1};
+  EXPECT_FALSE(needs_logits({SamplingOptions{.temperature = 1}}));
+  o = {SamplingOptions{.repeat_penalty = 1.1}};
   EXPECT_TRUE(validate(o)) << "a penalty changes the best token too";
-  o.acceptance = Acceptance::threshold, o.credit = true;
-  EXPECT_EQ(validate(o).error().message.find("credit: compares best tokens, which repeat_penalty 1.1"), 0u);
 }
 
 }  // namespace

@@ -44,11 +44,6 @@ class ScriptRunner : public StepRunner {
       result.trials.push_back(script_(as_plan(trial, plan), forward_number, trial.logits));
     for (const Trial& trial : plan.sparse.trials)
       result.sparse.push_back(script_(as_plan(trial, plan), forward_number + 1, trial.logits));
-    for (size_t d = 0; d < plan.drafts.size(); ++d) {
-      result.drafts.emplace_back();
-      for (const int32_t position : plan.drafts[d].logits)
-        result.drafts.back().push_back(script_(plan.drafts[d], -2 - static_cast<int64_t>(d), position));
-    }
     plans.push_back(plan);
     return result;
   }
@@ -114,7 +109,7 @@ inline Outcome run_script(const DecodeOptions& options, Canvas canvas, Script sc
     for (const Edit& edit : event.edits) outcome.trace.back().emplace_back(edit.position, edit.token);
     return true;
   };
-  const auto stats = denoise(canvas, **strategy, runner, record, draft_limits(options));
+  const auto stats = denoise(canvas, **strategy, runner, record);
   if (!stats) {
     ADD_FAILURE() << stats.error().message;
     return outcome;

@@ -37,7 +37,8 @@ Trace reference(std::vector<int32_t> canvas, int64_t gen, int64_t length, double
 TEST(Slide, EqualsThePlainLoop) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const auto gen = static_cast<int64_t>(1 + seed % 37), length = static_cast<int64_t>(1 + seed % 11);
-    DecodeOptions o = {.gen_length = gen, .block_length = length, .slide = true, .acceptance = Acceptance::threshold};
+    DecodeOptions o = {LengthOptions{.gen_length = gen, .block_length = length, .slide = true},
+                       AcceptanceOptions{.acceptance = Acceptance::threshold}};
     o.threshold = static_cast<double>(1 + seed % 20) / 20;
     o.early_stop = EarlyStop::none;
     ASSERT_EQ(run_script(o, kPrompt, random_script(seed)).trace,
@@ -48,10 +49,10 @@ TEST(Slide, EqualsThePlainLoop) {
 
 TEST(Slide, OverOneBlockIsThatBlock) {
   // The other policies ask where the block begins, which a fixed one keeps saying when its first masks are decided.
-  for (const KvChoice kv : {KvChoice::none, KvChoice::delayed}) {
+  for (const KvChoice kv : {KvChoice::none}) {
     for (const Acceptance rule : all_values<Acceptance>()) {
       for (uint64_t seed = 0; seed < 4; ++seed) {
-        DecodeOptions o = {.gen_length = 24, .block_length = 24, .acceptance = rule};
+        DecodeOptions o = {LengthOptions{.gen_length = 24, .block_length = 24}, AcceptanceOptions{.acceptance = rule}};
         o.kv = kv, o.threshold = 0.8, o.refresh = kv != KvChoice::none && seed % 2 ? 3 : 0;
         if (seed >= 2) o.revision = Revision::dual_path;
         const Outcome fixed = run_script(o, kPrompt, random_script(seed));
@@ -68,7 +69,8 @@ TEST(Slide, OverOneBlockIsThatBlock) {
 // Every fourth position is doubtful until all before it is decided: a chain. A fixed block waits for its last link,
 // a sliding one goes on behind it.
 TEST(Slide, SavesForwardsOnAChain) {
-  DecodeOptions o = {.gen_length = 64, .block_length = 6, .acceptance = Acceptance::threshold};
+  DecodeOptions o = {LengthOptions{.gen_length = 64, .block_length = 6},
+                     AcceptanceOptions{.acceptance = Acceptance::threshold}};
   o.early_stop = EarlyStop::none;
   const auto chain = [](const StepPlan& plan, int64_t, int32_t p) {
     const auto open = std::ranges::find(plan.inputs, decode::kMask) - plan.inputs.begin();
@@ -82,7 +84,8 @@ TEST(Slide, SavesForwardsOnAChain) {
 
 // Two positions at a time from 2 on, everything certain: what a step reads and computes moves by two.
 TEST(Slide, RowsMoveWithTheBlock) {
-  DecodeOptions o = {.gen_length = 6, .block_length = 2, .slide = true, .acceptance = Acceptance::threshold};
+  DecodeOptions o = {LengthOptions{.gen_length = 6, .block_length = 2, .slide = true},
+                     AcceptanceOptions{.acceptance = Acceptance::threshold}};
   o.early_stop = EarlyStop::none, o.tail = 1;
   const auto sure = [](const StepPlan&, int64_t, int32_t p) {
     return Prediction{.position = p, .token = 3, .probability = 1};
@@ -96,25 +99,24 @@ TEST(Slide, RowsMoveWithTheBlock) {
   using Rows = std::vector<std::vector<int32_t>>;
   EXPECT_EQ(rows(KvChoice::none), (Rows{{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4, 5, 6}, {0, 1, 2, 3, 4, 5, 6, 7}}));
   // Decided tokens once more with what they became, masks of the block, and the tail where it was never computed.
-  EXPECT_EQ(rows(KvChoice::delayed), (Rows{{0, 1, 2, 3, 4}, {2, 3, 4, 5, 6}, {4, 5, 6, 7}}));
   EXPECT_EQ(rows(KvChoice::dual), (Rows{{0, 1, 2, 3, 4}, {2, 3, 4, 5, 6}, {4, 5, 6, 7}}));
   // Position 1 stands before what was a mask when it was computed, and so does 3 when 4 is one.
   EXPECT_EQ(rows(KvChoice::frozen), (Rows{{0, 1, 2, 3, 4}, {1, 2, 3, 4, 5, 6}, {3, 4, 5, 6, 7}}));
 }
 
 TEST(Slide, IsRefusedWhereBlocksMatter) {
-  DecodeOptions o = {.slide = true, .acceptance = Acceptance::threshold};
+  DecodeOptions o = {LengthOptions{.slide = true}, AcceptanceOptions{.acceptance = Acceptance::threshold}};
   EXPECT_TRUE(validate(o));
-  o.revision = Revision::wino;
-  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: revision wino"));
+  o.revision = Revision::edit;
+  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: found accept threshold, revision edit"));
   o.revision = Revision::none, o.acceptance = Acceptance::llada2;
-  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: acceptance llada2"));
+  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: found accept llada2, revision none"));
   o.acceptance = Acceptance::schedule, o.steps = 64;
-  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: steps 64"));
+  EXPECT_THAT(validate(o).error().message, HasSubstr("steps: found 64 with gen_length 128, slide true"));
   o.steps = 0, o.acceptance = Acceptance::threshold;
   SpecialIds ids = test_ids();
   ids.attention_block = 32;
-  EXPECT_THAT(validate_for(o, ids).error().message, HasSubstr("slide: a block-causal model"));
+  EXPECT_THAT(validate_for(o, ids).error().message, HasSubstr("slide: found true with a block-causal model"));
 }
 
 }  // namespace

@@ -81,38 +81,6 @@ TEST(Speculation, TheGateHoldsForConfirmedDraftsToo) {
   EXPECT_THAT(open.trace.at(2), ElementsAre(Pair(7, 4)));
 }
 
-TEST(Speculation, VisibleDraftsAreFedUntilTheirBlockComes) {
-  DecodeOptions options = speculate();
-  options.mbsd_drafts = DraftInput::visible;
-  options.mbsd_trigger = 5;  // looks ahead in every step
-  const auto inputs = [](const StepPlan& plan) {
-    std::map<int32_t, int32_t> fed;
-    for (size_t i = 0; i < plan.rows.size(); ++i) fed[plan.rows[i]] = plan.inputs[i];
-    return fed;
-  };
-  const Script steady = [](const StepPlan&, int64_t forward, int32_t p) {
-    return Prediction{.position = p,
-                      .token = p % 7,
-                      .probability = p < 6   ? (p < 3 + forward ? 0.95 : 0.2)
-                                     : p < 8 ? 0.8
-                                             : 0.5};
-  };
-  const Outcome o = run_script(options, kPrompt, steady);
-  // Step 0 drafts 6 and 7; steps 1 and on see them and draft the rest only.
-  EXPECT_EQ(inputs(o.plans[1]).at(6), 6);
-  EXPECT_EQ(inputs(o.plans[1]).at(7), 0);
-  EXPECT_THAT(o.plans[1].logits, ElementsAre(3, 4, 5, 8, 9));
-  const StepPlan& second = *std::ranges::find(o.plans, 6, &StepPlan::block_begin);
-  EXPECT_EQ(inputs(second).at(6), kMask) << "verified from the mask";
-  EXPECT_EQ(inputs(second).at(7), kMask);
-
-  options.mbsd_drafts = DraftInput::hidden;
-  for (const StepPlan& plan : run_script(options, kPrompt, steady).plans)
-    for (const auto& [row, token] : inputs(plan)) {
-      EXPECT_TRUE(row < plan.block_end || token == kMask);
-    }
-}
-
 TEST(Speculation, FreeRowsFillTheBucket) {
   const std::vector<LatencyPoint> table = {{8, 1}, {16, 1.01}, {32, 2}, {64, 2.03}};
   EXPECT_EQ(free_rows(table, 0.02, 3), 16);
@@ -138,16 +106,16 @@ TEST(Speculation, BudgetsBoundTheLookAhead) {
   };
   EXPECT_EQ(ahead({}), 32u);
   EXPECT_EQ(ahead({}, 4), 0u) << "strictly fewer masks than the trigger";
-  EXPECT_EQ(ahead({.mbsd_lookahead = 1000}), 64u) << "the canvas ends";
+  EXPECT_EQ(ahead({SpeculationOptions{.mbsd_lookahead = 1000}}), 64u) << "the canvas ends";
   EXPECT_EQ(ahead({}, 3, 40), 4u) << "attention ends";
-  EXPECT_EQ(ahead({.mbsd_max_rows = 40}), 8u);
-  EXPECT_EQ(ahead({.mbsd_max_rows = 20}), 0u);
-  EXPECT_EQ(ahead({.latency_table = {{32, 1}, {48, 1.01}, {64, 3}}}), 16u);
-  EXPECT_EQ(ahead({.latency_table = {{32, 1}, {48, 2}}}), 0u) << "nothing is free";
+  EXPECT_EQ(ahead({SpeculationOptions{.mbsd_max_rows = 40}}), 8u);
+  EXPECT_EQ(ahead({SpeculationOptions{.mbsd_max_rows = 20}}), 0u);
+  EXPECT_EQ(ahead({SpeculationOptions{.latency_table = {{32, 1}, {48, 1.01}, {64, 3}}}}), 16u);
+  EXPECT_EQ(ahead({SpeculationOptions{.latency_table = {{32, 1}, {48, 2}}}}), 0u) << "nothing is free";
   // Rows that are computed anyway cost nothing.
   rows.resize(96);
   std::iota(rows.begin(), rows.end(), 4);
-  EXPECT_EQ(ahead({.mbsd_max_rows = 20}), 32u);
+  EXPECT_EQ(ahead({SpeculationOptions{.mbsd_max_rows = 20}}), 32u);
 }
 
 TEST(Speculation, NotBehindADecidedEnd) {

@@ -39,36 +39,28 @@ TEST(Strategy, OneTokenPerStepTakesTheBestTiesFirst) {
 
 TEST(Strategy, ScheduleTakesItsNumber) {
   // 4 and 3 masks, 3 steps: one more than the blocks, to share over 3 and 2 masks; it falls to the second.
-  EXPECT_THAT(trace({.steps = 3}),
+  EXPECT_THAT(trace({LengthOptions{.steps = 3}}),
               ElementsAre(Step{{2, 0}, {3, 1}, {4, 2}, {5, 3}}, Step{{6, 4}, {8, 6}}, Step{{7, 5}}));
 }
 
 TEST(Strategy, TheThresholdIsEnoughAndItAlwaysMoves) {
-  const DecodeOptions options = {.acceptance = Acceptance::threshold, .threshold = 0.8};
+  const DecodeOptions options = {AcceptanceOptions{.acceptance = Acceptance::threshold, .threshold = 0.8}};
   EXPECT_THAT(trace(options),
               ElementsAre(Step{{3, 1}, {4, 2}}, Step{{2, 0}}, Step{{5, 3}}, Step{{6, 4}, {7, 5}, {8, 6}}));
 }
 
 TEST(Strategy, FactorAndEntropy) {
   // Second needs 2/3, third 3/4: 0.8, 0.8, then 0.5 fails; then 0.5 and 0.2 < 2/3; 1, 0.95, 0.9 all hold.
-  EXPECT_THAT(trace({.acceptance = Acceptance::factor}),
+  EXPECT_THAT(trace({AcceptanceOptions{.acceptance = Acceptance::factor}}),
               ElementsAre(Step{{3, 1}, {4, 2}}, Step{{2, 0}}, Step{{5, 3}}, Step{{6, 4}, {7, 5}, {8, 6}}));
   // Entropies 0.5 0.2 0.2 0.8: sums before 0, 0.2, 0.4, 0.9; bound 0.3. Then 0, 0.05, 0.1.
-  EXPECT_THAT(trace({.acceptance = Acceptance::entropy, .entropy_bound = 0.3}),
+  EXPECT_THAT(trace({AcceptanceOptions{.acceptance = Acceptance::entropy, .entropy_bound = 0.3}}),
               ElementsAre(Step{{3, 1}, {4, 2}}, Step{{2, 0}}, Step{{5, 3}}, Step{{6, 4}, {7, 5}, {8, 6}}));
-}
-
-// Scores of the first block 0.5 0.8 0.8 0.2, of the second 1 0.95 0.9: 0.8 + 0.8 - 1 = 0.6 against a rival's 0.2.
-TEST(Strategy, Frechet) {
-  const DecodeOptions options = {.acceptance = Acceptance::frechet, .frechet_margin = 0.35};
-  EXPECT_THAT(trace(options),
-              ElementsAre(Step{{3, 1}, {4, 2}}, Step{{2, 0}}, Step{{5, 3}}, Step{{6, 4}, {7, 5}, {8, 6}}));
-  EXPECT_EQ(trace({.acceptance = Acceptance::frechet, .frechet_margin = 1}), trace({})) << "one token per forward";
 }
 
 TEST(Strategy, AGateThatNothingReachesChangesNothing) {
-  for (const Acceptance rule : {Acceptance::threshold, Acceptance::factor, Acceptance::entropy, Acceptance::frechet}) {
-    DecodeOptions options = {.acceptance = rule, .threshold = 0.4};
+  for (const Acceptance rule : {Acceptance::threshold, Acceptance::factor, Acceptance::entropy}) {
+    DecodeOptions options = {AcceptanceOptions{.acceptance = rule, .threshold = 0.4}};
     const auto without = trace(options);
     options.entropy_gate = 100;
     EXPECT_EQ(trace(options), without);
@@ -78,7 +70,7 @@ TEST(Strategy, AGateThatNothingReachesChangesNothing) {
 }
 
 TEST(Strategy, AsksOnlyForTheMasksOfTheBlock) {
-  const Outcome outcome = run_script({.gen_length = 7, .block_length = 4}, kPrompt, kTable);
+  const Outcome outcome = run_script({LengthOptions{.gen_length = 7, .block_length = 4}}, kPrompt, kTable);
   EXPECT_THAT(outcome.plans[0].logits, ElementsAre(2, 3, 4, 5));
   EXPECT_THAT(outcome.plans[2].logits, ElementsAre(2, 5));
   EXPECT_THAT(outcome.plans[4].logits, ElementsAre(6, 7, 8));
@@ -106,13 +98,15 @@ TEST(Strategy, TheMaskMayBeTokenZero) {
 }
 
 TEST(Strategy, BlockLongerThanTheGenerationIsOneBlock) {
-  const Outcome outcome = run_script({.gen_length = 7, .block_length = 1000, .steps = 1}, kPrompt, kTable);
+  const Outcome outcome =
+      run_script({LengthOptions{.gen_length = 7, .block_length = 1000, .steps = 1}}, kPrompt, kTable);
   EXPECT_EQ(outcome.stats.nfe, 1);
   EXPECT_THAT(outcome.canvas.tokens, ElementsAre(1, 1, 0, 1, 2, 3, 4, 5, 6));
 }
 
 TEST(Strategy, ConfidenceOfAnEditIsTheModelsProbability) {
-  DecodeOptions options = {.gen_length = 7, .block_length = 7, .steps = 1, .remasking = Remasking::random};
+  DecodeOptions options = {LengthOptions{.gen_length = 7, .block_length = 7, .steps = 1},
+                           AcceptanceOptions{.remasking = Remasking::random}};
   Canvas canvas = lay_generation(kPrompt, 7, test_ids());
   auto strategy = *make_strategy(options, test_ids(), canvas);
   ScriptRunner runner(kTable);
@@ -125,8 +119,9 @@ TEST(Strategy, ConfidenceOfAnEditIsTheModelsProbability) {
 }
 
 TEST(Strategy, RandomRemaskingFollowsTheSeedAlone) {
-  DecodeOptions options = {
-      .gen_length = 40, .block_length = 20, .remasking = Remasking::random, .seed = 1, .early_stop = EarlyStop::none};
+  DecodeOptions options = {LengthOptions{.gen_length = 40, .block_length = 20},
+                           AcceptanceOptions{.remasking = Remasking::random}, SamplingOptions{.seed = 1},
+                           EndingOptions{.early_stop = EarlyStop::none}};
   const auto position_order = [&](uint64_t script) {
     std::vector<int32_t> order;
     for (const Step& step : run_script(options, kPrompt, random_script(script)).trace)
@@ -142,12 +137,9 @@ TEST(Strategy, RandomRemaskingFollowsTheSeedAlone) {
 }
 
 TEST(Strategy, RandomRemaskingTakesTheHighestDraws) {
-  const DecodeOptions options = {.gen_length = 12,
-                                 .block_length = 6,
-                                 .steps = 6,
-                                 .remasking = Remasking::random,
-                                 .seed = 9,
-                                 .early_stop = EarlyStop::none};
+  const DecodeOptions options = {LengthOptions{.gen_length = 12, .block_length = 6, .steps = 6},
+                                 AcceptanceOptions{.remasking = Remasking::random}, SamplingOptions{.seed = 9},
+                                 EndingOptions{.early_stop = EarlyStop::none}};
   const Outcome outcome = run_script(options, kPrompt, random_script(0));
   ASSERT_EQ(outcome.trace.size(), 6u);
   for (uint64_t forward = 0; forward < 6; ++forward) {
@@ -164,8 +156,8 @@ TEST(Strategy, RandomRemaskingTakesTheHighestDraws) {
 }
 
 TEST(Strategy, GuidanceMasksThePromptInTheSecondStream) {
-  const DecodeOptions options = {
-      .gen_length = 4, .block_length = 2, .cfg_scale = 1.5, .early_stop = EarlyStop::none, .kv = KvChoice::dual};
+  const DecodeOptions options = {LengthOptions{.gen_length = 4, .block_length = 2}, SamplingOptions{.cfg_scale = 1.5},
+                                 EndingOptions{.early_stop = EarlyStop::none}, CacheOptions{.kv = KvChoice::dual}};
   const Outcome outcome = run_script(options, std::vector<int32_t>{1, 2, 3}, random_script(3));
   ASSERT_EQ(outcome.plans.size(), 4u);
   const StepPlan& first = outcome.plans[0];
@@ -186,7 +178,7 @@ TEST(Strategy, InfillFillsTheGapsAndNothingElse) {
   const std::vector<int32_t> text = {0, 1, 2, 3, 4, 5, 6, 0, 1, 2}, gaps = {1, 3, 4, 8};
   const Canvas canvas = *lay_infill(text, gaps, test_ids());
   // Blocks [1, 5) with three masks and [5, 9) with one; two steps for the first, one for the second.
-  const Outcome outcome = run_script({.block_length = 4, .steps = 3}, canvas,
+  const Outcome outcome = run_script({LengthOptions{.block_length = 4, .steps = 3}}, canvas,
                                      table({{1, {6, 0.3}}, {3, {kEos, 0.9}}, {4, {5, 0.6}}, {8, {3, 1}}}));
   EXPECT_THAT(outcome.trace, ElementsAre(Step{{3, kEos}, {4, 5}}, Step{{1, 6}}, Step{{8, 3}}))
       << "an end token stops nothing";
@@ -207,7 +199,8 @@ TEST(Strategy, EarlyStopsInOrder) {
                                {8, {6, 0.9}},
                                {9, {6, 0.9}}});
   const auto steps = [&](EarlyStop stop) {
-    const Outcome outcome = run_script({.gen_length = 8, .block_length = 4, .early_stop = stop}, kPrompt, script);
+    const Outcome outcome = run_script(
+        {LengthOptions{.gen_length = 8, .block_length = 4}, EndingOptions{.early_stop = stop}}, kPrompt, script);
     EXPECT_EQ(outcome.stats.stopped_early, stop != EarlyStop::none);
     return outcome.stats.nfe;
   };
@@ -218,7 +211,7 @@ TEST(Strategy, EarlyStopsInOrder) {
 
 TEST(Strategy, EndTokenAheadOfAMaskDoesNotStop) {
   const Script script = table({{2, {0, 0.1}}, {3, {kEos, 0.9}}, {4, {1, 0.5}}, {5, {1, 0.4}}});
-  const Outcome outcome = run_script({.gen_length = 4, .block_length = 4}, kPrompt, script);
+  const Outcome outcome = run_script({LengthOptions{.gen_length = 4, .block_length = 4}}, kPrompt, script);
   EXPECT_EQ(outcome.stats.nfe, 4) << "position 2 is decided last";
   EXPECT_FALSE(outcome.stats.stopped_early);
 }

@@ -219,35 +219,6 @@ TEST_P(Conformance, RowsOverTheStoreEqualTheFullForwardBitForBit) {
   }
 }
 
-// With full attention the order of keys is nobody's business: rows that are stored elsewhere, and turned for where they
-// belong, see the same text.
-TEST_P(Conformance, RowsTurnForThePositionThatTheyStandFor) {
-  open(DType::F32, RopePairing::half_split, 2);
-  const OneResult plain = run(inputs(every_row(), {5, 11}));
-  const auto n = static_cast<int32_t>(tokens_.size());
-  const std::vector<int32_t> tokens = tokens_;
-  std::vector<int32_t> angles, wanted(2);
-  for (int32_t slot = 0; slot < n; ++slot) angles.push_back(slot * 7 % n);
-  for (int32_t slot = 0; slot < n; ++slot) {
-    tokens_[static_cast<size_t>(slot)] = tokens[static_cast<size_t>(angles[static_cast<size_t>(slot)])];
-    if (angles[static_cast<size_t>(slot)] == 5) wanted[0] = slot;
-    if (angles[static_cast<size_t>(slot)] == 11) wanted[1] = slot;
-  }
-  const bool swapped = wanted[0] > wanted[1];
-  std::ranges::sort(wanted);
-  StepInputs step = inputs(every_row(), wanted).over(*kv_);
-  step.angles = angles;
-  StepOutputs out;
-  const Status status = executor_->run(step, out);
-  ASSERT_TRUE(status) << status.error().message;
-  ASSERT_EQ(out.logits.at(0).size(), plain.logits.size());
-  const size_t vocabulary = plain.logits.size() / 2;
-  for (size_t i = 0; i < plain.logits.size(); ++i)
-    ASSERT_NEAR(out.logits[0][i], plain.logits[swapped ? (i + vocabulary) % plain.logits.size() : i], 2e-2) << i;
-  step.angles.pop_back();
-  EXPECT_FALSE(executor_->run(step, out)) << "one is missing";
-}
-
 TEST_P(Conformance, AStepWithoutLogitsRefreshesTheStore) {
   open(DType::F32);
   const OneResult before = run(inputs(every_row(), {5}));

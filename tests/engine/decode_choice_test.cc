@@ -103,7 +103,7 @@ TEST(DecodeChoice, AnUnknownModelMayBeBlockCausal) {
   EXPECT_TRUE(choice.resolve(32));
   choice.give(decode::setting("threshold", "0.9").value());
   choice.give(decode::setting("accept", "llada2").value());
-  choice.give(decode::setting("wino", "true").value());
+  choice.give(decode::setting("revision", "edit").value());
   EXPECT_FALSE(choice.resolve()) << "nobody can do that";
 }
 
@@ -132,7 +132,6 @@ TEST(DecodeChoice, AnOptionReplacesOneValueOfTheDefaultPreset) {
   EXPECT_EQ(decode::as_flags(plain), decode::as_flags(asked({}, "balanced").options));
   for (const auto& [key, text] : {std::pair{"kv", "prefix"},
                                   {"tail", "32"},
-                                  {"credit", "true"},
                                   {"refresh", "4"},
                                   {"threshold", "0.5"},
                                   {"entropy_gate", "0.2"},
@@ -161,17 +160,15 @@ TEST(DecodeChoice, WhatDoesNotGoWithThePresetNamesBothAndTheWayOut) {
   DecodeChoice flags, keys;
   flags.use_defaults(), keys.use_defaults();
   keys.call_preset("llada.preset");
-  const std::string rest =
-      "found 2 with kv none, which computes everything in every step; needed kv prefix, suffix, "
-      "dual, block, delayed or frozen; ";
+  const std::string rest = "found 2 with kv none, which computes everything in every step; needed another kv; ";
   EXPECT_EQ(refused(flags, "kv", "none"),
             "kv none: does not go with preset balanced: --refresh (of preset balanced): " + rest +
                 "--preset-decode exact starts without it");
   EXPECT_EQ(refused(keys, "kv", "none"), "kv none: does not go with preset balanced: refresh (of preset balanced): " +
                                              rest + "llada.preset exact starts without it");
   EXPECT_EQ(refused(flags, "steps", "2"),
-            "steps: found 2, needed at least one for each of 4 blocks (gen_length 128, "
-            "block_length 32) (steps is decoded without preset balanced)");
+            "steps: found 2 with gen_length 128, block_length 32, which are more blocks; needed at least one for each "
+            "(steps is decoded without preset balanced)");
   keys.give_preset("exact");
   ASSERT_TRUE(keys.resolve(0));
   EXPECT_EQ(keys.as_typed({ErrorKind::invalid_input, "gen_length: too long"}).message,

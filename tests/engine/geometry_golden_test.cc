@@ -106,7 +106,7 @@ TEST_P(GeometryGolden, OneTokenPerStepAndSampled) {
   }
 }
 
-// Rows that ask again what was decided: extra rows of a forward, trials of their own, masks put back.
+// Rows that ask again what was decided: extra rows of a forward, trials of their own.
 // labels: native
 TEST_P(GeometryGolden, RevisionDraftsAndGuidance) {
   const PeakedEngine engine = open(DType::Q4_0);
@@ -122,19 +122,17 @@ TEST_P(GeometryGolden, RevisionDraftsAndGuidance) {
   };
   const auto dual = check("dual path", [](auto& o) {
     o.revision = Revision::dual_path;
-    o.stable_threshold = 1, o.stable_repeats = 5;
+    o.stable_threshold = 1;
   });
   EXPECT_GT(dual.counters.revisions_made, 0);
   if (quick()) return;
   check("guidance", [](auto& o) { o.cfg_scale = 0.5; });
-  check("remask", [](auto& o) { o.revision = Revision::remask, o.remask_below = 1; });
   check("edit", [](auto& o) { o.revision = Revision::edit; });
   if (block_causal()) return;
-  check("wino", [](auto& o) { o.revision = Revision::wino; });
   check("drafts, checks beside", [](auto& o) {
     o.mbsd = true;
     o.revision = Revision::dual_path, o.revise_path = decode::RevisePath::separate;
-    o.stable_threshold = 1, o.stable_repeats = 5;
+    o.stable_threshold = 1;
   });
 }
 

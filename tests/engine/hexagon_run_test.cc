@@ -117,21 +117,15 @@ std::vector<Named> every_strategy(int64_t length) {
     o = &add(fmt::format("{}, mbsd", decode::name(revision)));
     o->revision = revision, o->mbsd = true;
   }
-  using enum decode::RevisePolicy;
-  for (const auto path : {decode::RevisePath::fused, decode::RevisePath::separate})
-    for (const auto policy : {oldest, least_confident, balanced}) {
-      o = &add(fmt::format("dual-path {}, {}", decode::name(path), decode::name(policy)));
-      o->revision = decode::Revision::dual_path, o->revise_path = path, o->revise_policy = policy;
-      o->threshold = 0.5, o->stable_threshold = 1;
-    }
-  add("credit").credit = true;
+  for (const auto path : {decode::RevisePath::fused, decode::RevisePath::separate}) {
+    o = &add(fmt::format("dual-path {}", decode::name(path)));
+    o->revision = decode::Revision::dual_path, o->revise_path = path;
+    o->threshold = 0.5, o->stable_threshold = 1;
+  }
   o = &add("random remasking");
   o->acceptance = decode::Acceptance::schedule, o->remasking = decode::Remasking::random;
-  o = &add("visible drafts");
-  o->mbsd = true, o->mbsd_drafts = decode::DraftInput::visible;
   add("refresh").refresh = 2;
   add("tail").tail = 2;
-  add("warmup").warmup = 2;
   add("no end token").logits_eos_inf = true;
   add("end tokens last").confidence_eos_eot_inf = true;
   for (const auto stop : {decode::EarlyStop::none, decode::EarlyStop::block})

@@ -93,7 +93,7 @@ TEST_F(Invariance, ThreadCountChangesNothingWhenRevisingAndSpeculating) {
     decode::DecodeOptions options = threshold();
     options.threshold = 0.95, options.stable_threshold = 0.9999;  // so that some are revised
     options.mbsd_trigger = 32;
-    options.kv = decode::KvChoice::delayed;
+    options.kv = decode::KvChoice::prefix;
     options.refresh = 5;
     options.mbsd = true;
     options.revision = decode::Revision::dual_path;
@@ -168,8 +168,8 @@ TEST_F(Invariance, ASlidingBlockOverAllIsThatBlock) {
 // labels: long
 TEST_F(Invariance, RefreshEveryStepEqualsNoCacheBitForBit) {
   const auto session = open_session(model_);
-  for (const decode::KvChoice kv : {decode::KvChoice::prefix, decode::KvChoice::suffix, decode::KvChoice::dual,
-                                    decode::KvChoice::block, decode::KvChoice::delayed, decode::KvChoice::frozen}) {
+  for (const decode::KvChoice kv :
+       {decode::KvChoice::prefix, decode::KvChoice::dual, decode::KvChoice::block, decode::KvChoice::frozen}) {
     for (size_t i = 0; i < items_.size(); ++i) {
       decode::DecodeOptions options = threshold();
       std::vector<decode::Prediction> seen[2];
@@ -197,8 +197,8 @@ TEST_F(Invariance, RefreshEveryStepEqualsNoCacheBitForBit) {
 TEST_F(Invariance, CachedPoliciesComputeFewerRowsAndKeepACertainAnswer) {
   const auto session = open_session(model_);
   const size_t doubtful = items_.size() - 2, certain = items_.size() - 1;
-  for (const decode::KvChoice kv : {decode::KvChoice::prefix, decode::KvChoice::suffix, decode::KvChoice::dual,
-                                    decode::KvChoice::block, decode::KvChoice::delayed, decode::KvChoice::frozen}) {
+  for (const decode::KvChoice kv :
+       {decode::KvChoice::prefix, decode::KvChoice::dual, decode::KvChoice::block, decode::KvChoice::frozen}) {
     decode::DecodeOptions options = threshold(), cached = threshold();
     cached.kv = kv;
     decode::DecodeOptions steps, cached_steps;  // as many forwards whatever the model thinks

@@ -88,7 +88,6 @@ TEST(Latency, SpeculationTakesTheDevicesOwnTable) {
   options.mbsd = true;
   options.mbsd_trigger = 24;
   options.kv = decode::KvChoice::block;  // otherwise every row is computed anyway, and drafts cost nothing
-  options.latency_slack = 0;
   options.device_latency = true;
   const auto items = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json");
   const ChatMessage message{"user", items[0].prompt};  // its answer goes into the second block

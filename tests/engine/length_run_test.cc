@@ -67,10 +67,11 @@ TEST(LengthRun, TheStoreGrowsAndTheAnswerIsThatOfALargeOne) {
 TEST(LengthRun, TheContextIsTheLimit) {
   const std::string path = LLADA_SOURCE_DIR "/models/tiny-llada";
   const auto model = load_model(path);
-  const decode::DecodeOptions open = {.gen_length = decode::kAutoLength, .auto_length = true};
+  const decode::DecodeOptions open = {decode::LengthOptions{.gen_length = decode::kAutoLength, .auto_length = true}};
   EXPECT_EQ(most_generated(*model, 56, open), model->context() - 56);
-  EXPECT_EQ(most_generated(*model, 56, {.gen_length = 40, .auto_length = true}), 40);
-  EXPECT_EQ(most_generated(*model, 56, {.gen_length = 4000}), 4000) << "not auto: refused elsewhere";
+  EXPECT_EQ(most_generated(*model, 56, {decode::LengthOptions{.gen_length = 40, .auto_length = true}}), 40);
+  EXPECT_EQ(most_generated(*model, 56, {decode::LengthOptions{.gen_length = 4000}}), 4000)
+      << "not auto: refused elsewhere";
   const std::vector<int32_t> all(static_cast<size_t>(model->context()), 5);
   const auto none = open_session(model)->generate(all, open, {});
   ASSERT_FALSE(none);

@@ -385,7 +385,7 @@ TEST_F(Likelihoods, AnyOrderIsFollowedOrRefused) {
     ScoreOptions options = {.method = duel, .top = 1};
     options.order = decode::random_options(rng);
     options.order.temperature = 0, options.order.mbsd = false;
-    if (rng() % 8 != 0) options.order.revision = decode::Revision::none, options.order.draft = 0;
+    if (rng() % 8 != 0) options.order.revision = decode::Revision::none;
     const auto result = (rng() % 4 ? *on_full : *on_causal).score({kPrompt, {text}, options});
     if (!result) {
       ++refused;
@@ -559,11 +559,9 @@ TEST_F(Likelihoods, WhatCannotBeIsRefusedInOneLine) {
   ScoreRequest order = {kPrompt, {{1, 2}}, {.method = duel}};
   order.options.order.mbsd = true;
   EXPECT_EQ(message(order), "order: found revision or drafts, needed a rule whose commits are final");
-  order.options.order = {.draft = 2};
-  EXPECT_EQ(message(order), "order: found revision or drafts, needed a rule whose commits are final");
-  order.options.order = {.temperature = 1};
+  order.options.order = {decode::SamplingOptions{.temperature = 1}};
   EXPECT_EQ(message(order), "order: found sampling or penalties, needed none: the given text is what is written");
-  order.options.order = {.block_length = 1, .steps = 1};
+  order.options.order = {decode::LengthOptions{.block_length = 1, .steps = 1}};
   EXPECT_NE(message(order), "accepted") << "what decoding refuses is refused before the first forward";
   // An empty prompt and an empty continuation are texts.
   EXPECT_EQ(message({{}, {{1, 2}, {}}}), "accepted");

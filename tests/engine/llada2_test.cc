@@ -103,7 +103,7 @@ TEST_F(Llada2, BlockKvIsBitForBitFullRecomputationInEveryType) {
   for (const DType type : {DType::Q4_0, DType::Q8_0, DType::Q5_1, DType::F16}) {
     const std::string name = path("typed.gguf");
     ASSERT_TRUE(convert_to_gguf(file, nullptr, name, {.type = type, .progress = {}}));
-    for (const Revision revision : {Revision::none, Revision::dual_path, Revision::edit, Revision::remask}) {
+    for (const Revision revision : {Revision::none, Revision::dual_path, Revision::edit}) {
       std::vector<std::vector<double>> confidences;
       std::vector<uint64_t> hashes;
       std::vector<int64_t> rows;
@@ -112,7 +112,7 @@ TEST_F(Llada2, BlockKvIsBitForBitFullRecomputationInEveryType) {
         o.acceptance = Acceptance::threshold;
         o.kv = kv;
         o.revision = revision;
-        o.threshold = 0.012, o.stable_threshold = 0.02, o.edit_threshold = 0.012, o.remask_below = 0.013;
+        o.threshold = 0.012, o.stable_threshold = 0.02, o.edit_threshold = 0.012;
         o.cfg_scale = revision == Revision::none ? 0.5 : 0;
         const auto session = open_session(load_model(name, kv == KvChoice::none ? 1 : 2));
         confidences.emplace_back();

@@ -82,7 +82,9 @@ TEST_F(RequestMemory, IsCountedBeforeItIsTaken) {
     auto scheduler = *Scheduler::create(model, {.row_budget = 4096});
     const auto tokens = prompt(64);
     // Its scratch memory, shared by all, is as large as it will be.
-    Request widest{.tokens = tokens, .options = {.gen_length = 180, .block_length = causal ? 8 : 32, .cfg_scale = 1}};
+    Request widest{.tokens = tokens,
+                   .options = {decode::LengthOptions{.gen_length = 180, .block_length = causal ? 8 : 32},
+                               decode::SamplingOptions{.cfg_scale = 1}}};
     widest.options.acceptance = decode::Acceptance::threshold, widest.options.threshold = 1e-9;
     widest.alternatives = 1;
     measured(*scheduler, widest);
@@ -139,7 +141,7 @@ TEST_F(RequestMemory, ThatIsNotThereIsTheErrorOfOne) {
   const SmallModel small = model_of(false);
   const auto model = open(small);
   const auto tokens = prompt(20);
-  Request modest{.tokens = tokens, .options = {.gen_length = 8, .block_length = 8}};
+  Request modest{.tokens = tokens, .options = {decode::LengthOptions{.gen_length = 8, .block_length = 8}}};
   Request greedy = modest;
   greedy.tokens = prompt(30);
   greedy.options.gen_length = 64, greedy.options.block_length = 64;
@@ -174,10 +176,12 @@ TEST_F(RequestMemory, ThatIsNotThereRefusesARequest) {
   const auto model = open(small);
   auto scheduler = *Scheduler::create(model, {.row_budget = 64});
   std::optional<Result<Generation>> first;
-  ASSERT_TRUE(scheduler->add({.tokens = prompt(9), .options = {.gen_length = 8, .block_length = 8}}, {},
-                             [&](Result<Generation> g) { first = std::move(g); }));
+  ASSERT_TRUE(
+      scheduler->add({.tokens = prompt(9), .options = {decode::LengthOptions{.gen_length = 8, .block_length = 8}}}, {},
+                     [&](Result<Generation> g) { first = std::move(g); }));
   bool called = false;
-  const Request large{.tokens = prompt(100), .options = {.gen_length = 100, .block_length = 100}};
+  const Request large{.tokens = prompt(100),
+                      .options = {decode::LengthOptions{.gen_length = 100, .block_length = 100}}};
   {
     const NoLargeMemory refused(400);  // bytes of its prompt's tokens
     const auto id = scheduler->add(large, {}, [&](const Result<Generation>&) { called = true; });

@@ -63,7 +63,7 @@ TEST(Sampled, RevisionSamplesAlikeOnTheHostAndInTheHead) {
       for (const uint64_t seed : {1, 2, 3}) {
         decode::DecodeOptions o = sampled(seed);
         o.revision = way, o.revise_path = path, o.threshold = 0.1, o.edit_threshold = 0.1, o.temperature = 1;
-        o.kv = decode::KvChoice::dual, o.block_length = 16, o.stable_repeats = 4;
+        o.kv = decode::KvChoice::dual, o.block_length = 16;
         const auto head = session->generate(ids_of(*model, "Once upon a time"), o, {});
         o.top_k = model->config().vocab;
         const auto host = session->generate(ids_of(*model, "Once upon a time"), o, {});
@@ -90,7 +90,7 @@ TEST(Sampled, ARequestDoesNotKnowItsCompanyNorItsThreads) {
     if (seed == 3) o.repeat_penalty = 1.5, o.cfg_scale = 0.5;
     if (seed % 2 == 0) {  // both in a forward of its own, beside requests that have none
       o.revision = decode::Revision::dual_path, o.revise_path = decode::RevisePath::separate;
-      o.kv = decode::KvChoice::dual, o.threshold = 0.2, o.stable_threshold = 1, o.stable_repeats = 4;
+      o.kv = decode::KvChoice::dual, o.threshold = 0.2, o.stable_threshold = 1;
       if (seed == 4) o.top_k = 7;
     }
     wanted.push_back({.name = std::to_string(seed),
@@ -112,7 +112,7 @@ TEST(Sampled, APenaltyHoldsForWhatIsLookedAtAgain) {
   const auto session = open_session(model, 1);
   decode::DecodeOptions o = sampled(0);
   o.temperature = 0, o.revision = decode::Revision::dual_path, o.threshold = 0.1;
-  o.stable_threshold = 1, o.stable_repeats = 4;
+  o.stable_threshold = 1;
   const auto answer = [&](double penalty) {
     o.repeat_penalty = penalty;
     return *session->generate(ids_of(*model, "Once upon a time"), o, {});

@@ -133,7 +133,7 @@ inline std::vector<Wanted> eight_requests(std::span<const int32_t> text, int64_t
     return r.options;
   };
   const auto n = static_cast<int64_t>(text.size());
-  add("threshold", 0, n, length).credit = true;
+  add("threshold", 0, n, length).slide = true;
   decode::DecodeOptions* o = &add("guided and sampled", 0, n - 1, length);
   o->temperature = 0.7, o->seed = 3, o->cfg_scale = 0.5, o->kv = KvChoice::dual;
   o = &add("sampled by schedule", 0, n, length + 1);
@@ -142,10 +142,10 @@ inline std::vector<Wanted> eight_requests(std::span<const int32_t> text, int64_t
   o->revision = decode::Revision::dual_path, o->revise_path = decode::RevisePath::separate;
   o->threshold = 0.5, o->stable_threshold = 1, o->kv = KvChoice::dual, o->mbsd = true, o->mbsd_trigger = 32;
   list.back().cancelled_after = 3;
-  o = &add("delayed", 1, n - 2, length + 3);
-  o->kv = KvChoice::delayed, o->refresh = 5, o->acceptance = factor;
+  o = &add("frozen", 1, n - 2, length + 3);
+  o->kv = KvChoice::frozen, o->refresh = 5, o->acceptance = factor;
   o = &add("guided and revised", 2, n, length);
-  o->revision = decode::Revision::dual_path, o->stable_threshold = 1, o->cfg_scale = 1.5, o->kv = KvChoice::suffix;
+  o->revision = decode::Revision::dual_path, o->stable_threshold = 1, o->cfg_scale = 1.5, o->kv = KvChoice::prefix;
   o->threshold = 0.6;
   o = &add("cancelled", 3, n, length);
   o->acceptance = schedule;
@@ -154,7 +154,8 @@ inline std::vector<Wanted> eight_requests(std::span<const int32_t> text, int64_t
   Request& infill = list.back().request;
   infill.gaps.emplace();
   for (int32_t p = 1; p < n; p += 1 + static_cast<int32_t>(n / length)) infill.gaps->push_back(p);
-  infill.options = {.block_length = 4, .acceptance = entropy, .kv = KvChoice::dual};
+  infill.options = {decode::LengthOptions{.block_length = 4}, decode::AcceptanceOptions{.acceptance = entropy},
+                    decode::CacheOptions{.kv = KvChoice::dual}};
   return list;
 }
 
@@ -183,14 +184,14 @@ inline std::vector<Wanted> eight_block_causal(std::span<const int32_t> text, int
   o->temperature = 0.7, o->seed = 3, o->cfg_scale = 0.5;
   o = &add("llada2, frozen", 1, n, 2 * length);
   o->acceptance = decode::Acceptance::llada2;
-  o->kv = KvChoice::frozen, o->frozen_final = true;
+  o->kv = KvChoice::frozen;
   o = &add("edited", 1, n / 2, length);
   o->revision = Revision::edit, o->edit_threshold = threshold;
   o = &add("revised", 2, n - 1, length + 5);
   o->revision = Revision::dual_path, o->stable_threshold = 2 * threshold;
   list.back().cancelled_after = 4;
-  o = &add("masked again", 3, 1, length);
-  o->revision = Revision::remask, o->remask_below = threshold * 1.1, o->kv = KvChoice::none;
+  o = &add("edited, everything computed", 3, 1, length);
+  o->revision = Revision::edit, o->edit_threshold = threshold * 1.1, o->kv = KvChoice::none;
   o = &add("cancelled", 4, n, length);
   o->acceptance = decode::Acceptance::schedule;
   list.back().cancelled_after = 2;

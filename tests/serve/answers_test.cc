@@ -50,8 +50,8 @@ TEST_F(Answers, AreThoseOfARunWithTheSameOptions) {
       {{{"llada", {{"preset", "exact"}}}, {"max_tokens", 24}}, {{"gen_length", "24"}}, "exact", {}},
       {{{"temperature", 0.9}, {"seed", 7}}, {{"temperature", "0.9"}, {"seed", "7"}}, "", {}},
       {{{"stop", "He"}}, {}, "", {"He"}},
-      {{{"stop", {"####", "left"}}, {"llada", {{"preset", "exact"}, {"wino", true}}}},
-       {{"wino", "true"}},
+      {{{"stop", {"####", "left"}}, {"llada", {{"preset", "exact"}, {"edit_steps", 4}}}},
+       {{"edit_steps", "4"}},
        "exact",
        {"####", "left"}},
       {{{"llada", {{"tail", 0}, {"refresh", 4}}}}, {{"tail", "0"}, {"refresh", "4"}}, "", {}},
@@ -365,6 +365,8 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
                             std::strlen(text), text));
     EXPECT_EQ(client.receive().status, 400) << text;
   }
+  const auto removed = post(kChat, with("llada", {{"wino", true}}));
+  EXPECT_EQ(removed.json()["error"]["message"], "llada.wino: was removed: revise looks again at what is doubtful");
 }
 
 // Which preset an answer had, and why none where one would be used by default; gaps have the same one.

@@ -58,7 +58,7 @@ TEST_F(Hostile, AFullQueueSaysWhenToComeBack) {
 }
 
 TEST_F(Hostile, MemoryIsCountedBeforeItIsUsed) {
-  const Request request{.tokens = chat_prompt("Count."), .options = {.gen_length = 200}};
+  const Request request{.tokens = chat_prompt("Count."), .options = {decode::LengthOptions{.gen_length = 200}}};
   options.admission.kv_bytes = 1.5 * answer_bytes(*tiny_model(), request).computed;
   start();
   Client first(server->port()), second(server->port());
@@ -80,8 +80,8 @@ TEST_F(Hostile, MemoryIsCountedBeforeItIsUsed) {
 TEST_F(Hostile, AnswersOfNoGivenLengthShareTheMemory) {
   const auto prompt = chat_prompt("Count.");
   const auto bytes = [&](int64_t length) {
-    const decode::DecodeOptions open{.gen_length = length, .auto_length = true};
-    return answer_bytes(*tiny_model(), {.tokens = prompt, .options = open}).computed;
+    return answer_bytes(*tiny_model(), {.tokens = prompt,
+                                        .options = {decode::LengthOptions{.gen_length = length, .auto_length = true}}});
   };
   // Noise in which no end token happens to be is as long as it may be, and all of a block is decided at once.
   const json noise = {{"logits_eos_inf", true}, {"factor", 1e6}, {"tail", 16}, {"temperature", 1000}};

@@ -127,11 +127,11 @@ std::map<int64_t, int32_t> replay(const std::vector<json>& chunks) {
 }
 
 TEST_F(Streams, FramesHaveEveryEdit) {
-  for (const char* way : {"none", "wino"}) {
+  for (const char* way : {"none", "edit"}) {
     json asked = {{"preset", "balanced"}};
     std::vector<std::pair<std::string, std::string>> given;
-    if (way == std::string("wino"))
-      asked = {{"wino", true}, {"slide", false}}, given = {{"wino", "true"}, {"slide", "false"}};
+    if (way == std::string("edit"))
+      asked = {{"revision", "edit"}, {"slide", false}}, given = {{"revision", "edit"}, {"slide", "false"}};
     const auto prompt = chat_prompt(kQuestion);
     const Generation alone = run_alone(prompt, given);
     const auto chunks =

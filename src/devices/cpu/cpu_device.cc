@@ -339,9 +339,9 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
   }
 
   Status rope(const Op& op, int64_t rows) {
-    const auto& positions = rows_.angles[static_cast<size_t>(op.rows)];
+    const auto& positions = rows_.positions[static_cast<size_t>(op.rows)];
     const Rope& rope = run_->program->rope(op);
-    const RopeTable& table = ropes_.of(rope, int64_t{std::ranges::max(rows_.angles[0])} + 1);
+    const RopeTable& table = ropes_.of(rope, int64_t{std::ranges::max(rows_.positions[0])} + 1);
     const int64_t n = columns(op.in[0]);
     for_rows(rows, [&](int64_t r) {
       kernels_.rope(value(op.in[0]) + r * n, {.cos = table.cos(positions[static_cast<size_t>(r)]),

@@ -57,9 +57,9 @@ Status StepData::bind(Memory& memory, const StepInputs& in, const Program& progr
   for (const RowSets::Reads& reads : sets.reads) ranges_.push_back({put(reads.ranges[0]), put(reads.ranges[1])});
   rotaries_.clear();
   for (const Rope& rope : program.ropes) {
-    const RopeTable& table = ropes_.of(rope, int64_t{std::ranges::max(angles_of(in))} + 1);
+    const RopeTable& table = ropes_.of(rope, int64_t{std::ranges::max(in.positions)} + 1);
     std::vector<float> c, s;
-    for (const int32_t p : angles_of(in)) {
+    for (const int32_t p : in.positions) {
       c.insert(c.end(), table.cos(p), table.cos(p) + rope.rotary / 2);
       s.insert(s.end(), table.sin(p), table.sin(p) + rope.rotary / 2);
     }

@@ -239,10 +239,10 @@ class Builder {
     // One for the queries and keys of all layers that turn alike.
     const auto [known, fresh] = tables_.try_emplace({op.rows, op.attributes}, kNone);
     if (fresh) {
-      const int64_t positions = int64_t{std::ranges::max(s_.rows->angles[0])} + 1;
+      const int64_t positions = int64_t{std::ranges::max(s_.rows->positions[0])} + 1;
       const RopeTable& angles = s_.rope->of(rope, positions);
       std::vector<float> table;
-      for (const int32_t p : s_.rows->angles[static_cast<size_t>(op.rows)]) {
+      for (const int32_t p : s_.rows->positions[static_cast<size_t>(op.rows)]) {
         table.insert(table.end(), angles.cos(p), angles.cos(p) + rope.rotary / 2);
         table.insert(table.end(), angles.sin(p), angles.sin(p) + rope.rotary / 2);
       }

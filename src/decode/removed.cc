@@ -1,0 +1,72 @@
+#include "decode/removed.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace llada::decode {
+namespace {
+
+struct Removed {
+  std::string_view key, word, instead;
+};
+
+constexpr std::string_view kRevise = "revise looks again at what is doubtful";
+constexpr std::string_view kGate = "threshold with entropy_gate keeps tokens back while much is open on their left";
+constexpr std::string_view kSlide = "slide keeps no token waiting for a block's end";
+constexpr std::string_view kRefresh = "refresh=N recomputes everything in every N-th forward";
+constexpr std::string_view kFrozen = "kv=frozen with slide computes the fewest rows";
+constexpr std::string_view kDual = "kv=dual with refresh keeps what is stored fresh";
+
+constexpr Removed kRemoved[] = {
+    {"accept", "anchored", kGate},
+    {"accept", "settled", kGate},
+    {"accept", "frechet", kGate},
+    {"anchor_threshold", "", kGate},
+    {"settle_threshold", "", kGate},
+    {"settle_steps", "", kGate},
+    {"frechet_margin", "", kGate},
+    {"ahead_steps", "", kSlide},
+    {"ahead_threshold", "", kSlide},
+    {"credit", "", kRevise},
+    {"kv", "suffix", kDual},
+    {"kv", "delayed", kFrozen},
+    {"tail_last", "", "tail=N alone; gen_length=auto follows the answer's length"},
+    {"warmup", "", "the first forward of a block recomputes everything; refresh=N does it again"},
+    {"frozen_final", "", "kv=block keeps finished blocks, and kv=frozen makes them exact"},
+    {"refresh_drift", "", kRefresh},
+    {"evict", "", kFrozen},
+    {"evict_rows", "", kFrozen},
+    {"draft", "", "mbsd drafts blocks ahead"},
+    {"mbsd_drafts", "", "drafts are hidden: later steps see masks"},
+    {"latency_slack", "", "drafts may slow a step by 2 %"},
+    {"stable_repeats", "", "two predictions that agree make a token final"},
+    {"revise_policy", "", "the most doubtful tokens and the oldest take turns"},
+    {"revise_limit", "", "a token is final after four checks"},
+    {"revision", "wino", kRevise},
+    {"revision", "remask", kRevise},
+    {"wino", "", kRevise},
+    {"wino_back", "", kRevise},
+    {"remask_share", "", kRevise},
+    {"remask_below", "", kRevise},
+    {"remask_limit", "", kRevise},
+    {"edit_mask", "", "edit_threshold writes the other token at once"},
+};
+
+}  // namespace
+
+std::string_view replaced_by(std::string_view name, std::string_view word) {
+  std::string key(name.substr(std::min(name.find_first_not_of('-'), name.size())));
+  std::ranges::replace(key, '-', '_');
+  for (const Removed& r : kRemoved)
+    if (r.key == key && r.word == word) return r.instead;
+  return {};
+}
+
+std::string no_option(std::string_view name) {
+  const std::string_view instead = replaced_by(name);
+  return instead.empty() ? fmt::format("'{}' is no decoding option", name)
+                         : fmt::format("'{}' was removed: {}", name, instead);
+}
+
+}  // namespace llada::decode
