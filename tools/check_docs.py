@@ -4,8 +4,8 @@ pages keep to their budgets of lines.
 
     tools/check_docs.py [--self-test]       # the same: the documents are the test
 
-Looked at are all *.md, and of the sources every mention of a path below docs/. Pages for users are docs/*.md; studies
-(docs/lab) and what a command prints (docs/reference) have no budget.
+Looked at are all *.md, and of the sources every mention of a path below docs/. Pages for users are docs/*.md. Studies
+(docs/lab) and the page whose tables the program prints have no budget.
 """
 import fnmatch
 import pathlib
@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLUMNS = 120
 # Lines together of the files that a pattern names (* stays within a folder).
 BUDGETS = {"README.md": 90, "docs/decoding.md": 150, "docs/*.md": 1250, "ARCHITECTURE.md": 256}
+PRINTED = {"docs/strategies.md"}
 WORDS = ("ARCHITECTURE.md", "Words", 35)  # a page, its section with a table, the most rows
 
 
@@ -62,8 +63,8 @@ def rows(text, section):
 def over_budget(pages):
     """What is longer than its budget. pages: {path: text}"""
     for pattern, most in BUDGETS.items():
-        total = sum(text.count("\n") for path, text in pages.items()
-                    if fnmatch.fnmatch(path, pattern) and path.count("/") == pattern.count("/"))
+        total = sum(text.count("\n") for path, text in pages.items() if path not in PRINTED
+                    and fnmatch.fnmatch(path, pattern) and path.count("/") == pattern.count("/"))
         if total > most:
             yield f"{pattern}: {total} lines, {most} at most"
     page, section, most = WORDS
