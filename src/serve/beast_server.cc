@@ -114,17 +114,23 @@ class BeastServer : public Server {
       }
   }
 
-  // All addresses of the name, as localhost has two; one of a family that this machine lacks is left out. Where any
+  // All addresses of a name, as localhost has two; one of a family that this machine lacks is left out. Where any
   // free port will do it is the same for all.
   Failure listen_on(const std::string& host, int port) {
     constexpr int kTries = 20;  // of free ports of one address, until one is free at the others
-    asio::ip::tcp::resolver resolver(io_);
     Failure failure, absent;
-    const auto found = resolver.resolve(host, std::to_string(port), failure);
-    if (failure) return failure;
     std::vector<asio::ip::tcp::endpoint> ends;
-    for (const auto& entry : found)
-      if (std::ranges::find(ends, entry.endpoint()) == ends.end()) ends.push_back(entry.endpoint());
+    if (host == "localhost") {  // both loopback addresses, whatever a hosts file says (RFC 6761, 6.3)
+      for (const asio::ip::address& loopback :
+           {asio::ip::address(asio::ip::address_v4::loopback()), asio::ip::address(asio::ip::address_v6::loopback())})
+        ends.emplace_back(loopback, static_cast<unsigned short>(port));
+    } else {
+      asio::ip::tcp::resolver resolver(io_);
+      const auto found = resolver.resolve(host, std::to_string(port), failure);
+      if (failure) return failure;
+      for (const auto& entry : found)
+        if (std::ranges::find(ends, entry.endpoint()) == ends.end()) ends.push_back(entry.endpoint());
+    }
     for (int i = 0; i < kTries; ++i) {
       listeners_.clear(), failure = {}, port_ = port;
       for (asio::ip::tcp::endpoint end : ends) {

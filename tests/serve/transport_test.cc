@@ -455,10 +455,7 @@ TEST_F(Transport, ANameIsAllItsAddresses) {
   address.host = "localhost";
   start(false);
   EXPECT_EQ(get("/health").status, 200) << "127.0.0.1";
-  std::ifstream hosts("/etc/hosts");
-  const std::string names((std::istreambuf_iterator<char>(hosts)), {});
-  if (!names.contains("::1\tlocalhost") && !names.contains("::1 localhost")) return;
-  EXPECT_TRUE(connects_on_ipv6(server->port()));
+  EXPECT_TRUE(connects_on_ipv6(server->port())) << "::1, though the hosts file may not name it";
   address.port = server->port();
   EXPECT_FALSE(Server::open(address, limits, [](auto) {})) << "at no address in use by another";
 }
