@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/benchmarks.md from one run of `llada bench`.
+"""Writes the tables of docs/lab/benchmarks.md from one run of `llada bench`.
 
     tools/bench_docs.py                                   # measures llada-8b:q4_0 for some minutes, writes the tables
     tools/bench_docs.py --from report.json                # the same tables from a saved report, or from several that
@@ -232,7 +232,7 @@ def main():
     parser.add_argument("--preset", default="llada-8b:q4_0")
     parser.add_argument("--from", dest="saved", action="append", metavar="FILE",
                         help="a saved --json report instead of a run; may be repeated")
-    parser.add_argument("--out", default=str(ROOT / "docs/benchmarks.md"))
+    parser.add_argument("--out", default=str(ROOT / "docs/lab/benchmarks.md"))
     parser.add_argument("--self-test", action="store_true")
     options, more = parser.parse_known_args()
     if options.self_test:

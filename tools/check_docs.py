@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Checks the documents: every file that one names is there, prose wraps at 120 columns, tables have equal columns.
+"""Checks the documents: every file that one names is there, prose wraps at 120 columns, tables have equal columns, and
+pages keep to their budgets of lines.
 
     tools/check_docs.py [--self-test]       # the same: the documents are the test
 
-Looked at are all *.md, and of the sources every mention of a path below docs/.
+Looked at are all *.md, and of the sources every mention of a path below docs/. Pages for users are docs/*.md. Studies
+(docs/lab) and the page whose tables the program prints have no budget.
 """
+import fnmatch
 import pathlib
 import re
 import subprocess
@@ -12,6 +15,10 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLUMNS = 120
+# Lines together of the files that a pattern names (* stays within a folder).
+BUDGETS = {"README.md": 90, "docs/decoding.md": 150, "docs/*.md": 1250, "ARCHITECTURE.md": 256}
+PRINTED = {"docs/strategies.md"}
+WORDS = ("ARCHITECTURE.md", "Words", 35)  # a page, its section with a table, the most rows
 
 
 def files(*patterns):
@@ -47,11 +54,33 @@ def findings(path, text):
             yield f"line {number} has {len(line)} columns, needed {COLUMNS} at most"
 
 
+def rows(text, section):
+    """Rows of the first table below a heading, without its head."""
+    part = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return max(0, sum(line.startswith("|") for line in part.splitlines()) - 2)
+
+
+def over_budget(pages):
+    """What is longer than its budget. pages: {path: text}"""
+    for pattern, most in BUDGETS.items():
+        total = sum(text.count("\n") for path, text in pages.items() if path not in PRINTED
+                    and fnmatch.fnmatch(path, pattern) and path.count("/") == pattern.count("/"))
+        if total > most:
+            yield f"{pattern}: {total} lines, {most} at most"
+    page, section, most = WORDS
+    if rows(pages.get(page, ""), section) > most:
+        yield f"{page}: {rows(pages[page], section)} rows in {section}, {most} at most"
+
+
 def main():
     found = []
     for path in sorted(set(files("*.md", "src", "tests", "tools", "cmake", "fuzz", "Makefile", "CMakeLists.txt"))):
         if path.is_file() and path.suffix not in (".jsonl", ".json", ".bin", ".gguf") and path.name != "check_docs.py":
             found += [f"{path.relative_to(ROOT)}: {f}" for f in findings(path, path.read_text(errors="replace"))]
+    found += over_budget({str(path.relative_to(ROOT)): path.read_text() for path in files("*.md") if path.is_file()})
+    long = {"README.md": "\n" * 91, "docs/a.md": "\n" * 1000, "docs/b.md": "\n" * 251, "docs/lab/c.md": "\n" * 9999,
+            WORDS[0]: f"\n## {WORDS[1]}\n" + "|\n" * (WORDS[2] + 3)}
+    assert [line.split(":")[0] for line in over_budget(long)] == ["README.md", "docs/*.md", WORDS[0]], long
     wrong = list(findings(ROOT / "x.md", "[a](nowhere.md)\n| a | b |\n|---|\n" + "x" * 121))
     assert len(wrong) == 3, wrong
     print("\n".join(found) or "documents are in order")

@@ -2,7 +2,7 @@
 # For a machine with an NVIDIA GPU and nvcc: builds the cuda device, runs the conformance suite, the kernels' tests and
 # the golden tests on it, then measures forwards of a dense model and a mixture with 25, 50 and 75 % of its experts on
 # the GPU: hybrid, static, all on the CPU, moved on demand. Everything with products in float and on tensor cores.
-# About ten minutes; results so far are in docs/cuda.md.
+# About ten minutes; results so far are in docs/lab/cuda.md.
 # usage: cuda_gpu.sh [build|test|dense|table ...]   (all)
 #   BUILD   build folder (build/cuda)      DENSE  a dense model (LLaDA-8B's geometry with random weights, 4.5 GB)
 #   ARCH    of the GPU (asked of it)       MODEL  a mixture for the table (LLaDA-MoE's, 4.2 GB)

@@ -24,7 +24,7 @@ from readme_svg import IMAGES, ROOT, svg
 # Those of docs/img: title and sources.
 PICTURES = {
     "decoding.svg": ("Accuracy and cost of decoding (tiny-llada, 600 examples, 95 % intervals)",
-                     ["docs/decoding.md:presets", "docs/lab/decoding.md:ladder"]),
+                     ["docs/lab/decoding.md:presets", "docs/lab/decoding.md:ladder"]),
     "long.svg": ("Long answers: accuracy and cost of decoding (tiny-llada-long, 95 % intervals)",
                  ["docs/lab/long-answers.md:long"]),
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures the strategies of docs/decoding.md and docs/lab/*.md, writes their tables and draws them. What is measured
+# Measures the strategies of docs/lab/decoding.md and long-answers.md, writes their tables and draws them. What is measured
 # already is kept: remove OUT to start again.
 # usage: decoding_docs.sh [table...]   tables: ladder presets repair (all by default, two hours of two cores, half of
 #                                      them for the references), long (as much again) and long-reference (half an hour)
@@ -34,7 +34,6 @@ presets|balanced|--preset-decode balanced
 presets|fast|--preset-decode fast
 presets|npu|--preset-decode npu
 presets|long|--preset-decode long
-presets|nothing cached|--tail 16 --threshold 0.98 --entropy-gate 1
 presets|threshold 0.9|--threshold 0.9
 presets|threshold 0.7|--threshold 0.7
 long|block cache|--kv block
@@ -48,14 +47,9 @@ long|frozen, gate|--kv frozen --threshold 1 --entropy-gate 0.2
 long|frozen, MBSD|--kv frozen --threshold 1 --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --mbsd-max-rows 32
 long|frozen, MBSD, revision|--kv frozen --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --mbsd-max-rows 32 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long long-reference|balanced|--preset-decode balanced
-long|sliding, threshold|--kv dual --slide --block-length 16 --tail 16 --threshold 0.9 --entropy-gate 0.2
-long long-reference|sliding, revision|--kv dual --slide --block-length 16 --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
-long|sliding by 48, revision|--kv dual --slide --block-length 48 --tail 16 --entropy-gate 0.5 --revise --visible-threshold 0.9 --stable-threshold 0.99
-long|sliding by 64, threshold|--kv dual --slide --block-length 64 --tail 16 --threshold 0.9 --entropy-gate 0.2
 long long-reference|sliding by 64, revision|--kv dual --slide --block-length 64 --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long long-reference|sliding by 32, refreshed, revision|--kv dual --refresh 3 --slide --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
 long|npu|--preset-decode npu
-long|long, blocks of 16|--preset-decode long --block-length 16
 long long-reference|long|--preset-decode long
 repair|t32 .99|--tail 32 --threshold 0.99
 repair|t32 .97|--tail 32 --threshold 0.97
@@ -114,5 +108,5 @@ for table in "${tables[@]}"; do
     mv "$report.part" "$report"
   done
 done
-for page in docs/decoding.md docs/lab/decoding.md docs/lab/long-answers.md; do python3 tools/decoding_tables.py "$out" "$page"; done
+for page in docs/lab/decoding.md docs/lab/long-answers.md; do python3 tools/decoding_tables.py "$out" "$page"; done
 tools/decoding_chart.py

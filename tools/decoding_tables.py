@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/decoding.md and docs/lab/decoding.md from the reports of `llada eval --json`; tools/decoding_docs.sh calls it.
+"""Writes the tables of docs/lab/decoding.md and long-answers.md from reports of `llada eval --json`; decoding_docs.sh calls it.
 
 usage: decoding_tables.py FOLDER DOCUMENT
        decoding_tables.py --self-test

@@ -3,7 +3,7 @@
 
     tools/readme_svg.py                          # both; the answer is decoded anew with build/release/bin/llada
     tools/readme_svg.py answer [RECORDING]       # one prompt as `llada eval --record` wrote it, its first run
-    tools/readme_svg.py peers                    # speed beside peers, from the table of docs/benchmarks.md
+    tools/readme_svg.py peers                    # speed beside peers, from the table of docs/lab/benchmarks.md
     tools/readme_svg.py --self-test
 
 LLADA names another program, MODEL another model folder. The pictures depend on the recording and the document alone,
@@ -21,7 +21,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "img"
-BENCHMARKS = ROOT / "docs" / "benchmarks.md"
+BENCHMARKS = ROOT / "docs" / "lab" / "benchmarks.md"
 MODEL = pathlib.Path(os.environ.get("MODEL", ROOT / "models" / "tiny-llada"))
 LLADA = os.environ.get("LLADA", str(ROOT / "build/release/bin/llada"))
 EXAMPLE = {"task": "gsm-mini", "answer": "43", "response": "", "prompt":

@@ -22,7 +22,7 @@ struct BuiltIn {
 // A block and what stands before it is all that a block-causal model sees, so K/V of finished blocks is exact and there
 // is no tail. 96.5 % of 144 long answers right with 8.5 forwards, where the published sampler has 93.8 with 9.1; with
 // weights that are less sure (96 answers) 86.5 with 10.9, and 67.7 with 12.0. All of one small model of ours: no
-// checkpoint of LLaDA2 was at hand (docs/decoding.md).
+// checkpoint of LLaDA2 was at hand (docs/lab/decoding.md).
 constexpr const char* kBlockCausal =
     "--kv block --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.9 --stable-threshold 0.99 "
     "--final-sweep 0";
@@ -32,13 +32,13 @@ constexpr const char* kBlockCausalFast =
 
 // Chosen on eval/tuning.jsonl (gsm-mini, json and sort, 200 each; tiny-llada, F16) and, where answers are long, on the
 // first 24 of each of the six tasks of eval/long_tuning.jsonl (144; `long`: 32 of each) with weights of tiny-llada-long
-// that are less sure than the present ones (commit 2796c61). More is in docs/decoding.md and docs/lab/long-answers.md.
+// that are less sure than the present ones (commit 2796c61). More is in docs/lab/decoding.md and docs/lab/long-answers.md.
 constexpr std::array kBuiltIn = {
     // LLaDA's own sampler at its slowest: one token per forward, everything recomputed, on a canvas of a fixed length.
     BuiltIn{"exact", "--gen-length 128"},
     // 95.7 % right, 2.7 forwards, 243 rows; on 144 long answers 90.3 %, 12.5 and 2348. Every second forward computes
     // the block alone, masks more than half a block behind it are not read, and what is written is looked at again
-    // until it is stable (decode/dual_path.h) or the answer complete. What else was tried: docs/decoding.md.
+    // until it is stable (decode/dual_path.h) or the answer complete. What else was tried: docs/lab/decoding.md.
     BuiltIn{"balanced",
             "--kv dual --refresh 2 --slide --tail 16 --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.9 "
             "--stable-threshold 0.99 --final-sweep 0",
