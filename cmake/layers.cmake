@@ -74,7 +74,7 @@ function(llada_layer name)
      name MATCHES "^(cli|formats|eval|engine|bench|models|serve|hub|devices/(hexagon|faulty))$")
     set(options ${LLADA_QUICK_BUILD})
   elseif(name STREQUAL "cli" OR (NOT LLADA_SANITIZE AND
-         name MATCHES "^(api|engine|eval|graph|hub|lab|memory|models|serve|devices/(faulty|hexagon|sim))$"))
+         name MATCHES "^(api|engine|eval|graph|hub|memory|models|serve|study|study/sim|devices/(faulty|hexagon))$"))
     set(options ${LLADA_QUICK_BUILD})
   endif()
   if(sources)

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "devices/sim/profile.h"
 #include "engine/device_spec.h"
-#include "lab/simulate.h"
+#include "study/sim/profile.h"
+#include "study/simulate.h"
 
 using namespace llada;
 

@@ -1,5 +1,5 @@
 // Whole runs at the pace of a recording: a model, which may have random weights, does the forwards that a trained one
-// did, row for row (llada eval --record; lab/recording.h). Which tokens were decided, and when, is the recording's.
+// did, row for row (llada eval --record; study/recording.h). Which tokens were decided, and when, is the recording's.
 // Where rows were left behind (--evict) the device leaves as many behind, by its own choice; none in a step that needs
 // a row in all layers which that choice has not reached.
 // Deliberately absent: recordings with drafts of states or guidance.
@@ -12,7 +12,7 @@
 #include "bench/whole_run.h"
 #include "decode/strategy.h"
 #include "engine/model.h"
-#include "lab/recording.h"
+#include "study/recording.h"
 
 namespace llada::bench {
 

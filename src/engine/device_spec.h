@@ -22,8 +22,8 @@
 #include "devices/device.h"
 #include "devices/faulty/faulty_device.h"
 #include "devices/hexagon/hexagon_device.h"
-#include "devices/sim/sim_device.h"
 #include "sched/memory_runtime.h"
+#include "study/sim/sim_device.h"
 
 namespace llada {
 

@@ -3,8 +3,8 @@
 #include "devices/cpu/cpu_device.h"
 #include "devices/cuda/cuda_device.h"
 #include "devices/hexagon/hexagon_device.h"
-#include "devices/sim/profile.h"
 #include "kernels/kernels.h"
+#include "study/sim/profile.h"
 
 namespace llada {
 

@@ -25,7 +25,7 @@ struct Work {
   bool done() const { return fixed <= 0 && compute <= 0 && bytes <= 0; }
 };
 
-// Three timelines that share the host's memory, from event to event: the rule of devices/sim/lanes.h in small,
+// Three timelines that share the host's memory, from event to event: the rule of study/sim/lanes.h in small,
 // without its queues, because a layer is planned for every layer of every step.
 class Evaluator {
  public:
@@ -132,7 +132,7 @@ class Evaluator {
     return true;
   }
 
-  // Water filling, as in devices/sim/lanes.cc.
+  // Water filling, as in study/sim/lanes.cc.
   void share_memory() {
     std::array<Work*, 3> streams{};
     size_t count = 0;

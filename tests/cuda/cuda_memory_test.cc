@@ -7,7 +7,7 @@
 
 #include "base/memory_usage.h"
 #include "engine/golden.h"
-#include "lab/synth.h"
+#include "study/synth.h"
 
 namespace llada {
 namespace {

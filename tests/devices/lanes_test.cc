@@ -1,10 +1,10 @@
 // The lanes against times worked out by hand.
-#include "devices/sim/lanes.h"
+#include "study/sim/lanes.h"
 
 #include <gtest/gtest.h>
 
-#include "devices/sim/cost.h"
 #include "small_model.h"
+#include "study/sim/cost.h"
 
 namespace llada {
 namespace {

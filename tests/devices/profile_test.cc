@@ -1,6 +1,6 @@
 // Profiles: the built-in ones are complete and sourced; everything else is refused with one line; mutated
 // texts never crash and never yield a number out of range.
-#include "devices/sim/profile.h"
+#include "study/sim/profile.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // The sim device: same numbers as the device behind it whatever the window, policies and slabs; loud failure
 // on what the chip could not do; emulated time that is the same every time and worked out by hand where that
 // is possible; and recovery from devices that fail.
-#include "devices/sim/sim_device.h"
+#include "study/sim/sim_device.h"
 
 #include <gtest/gtest.h>
 

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "decode/fields.h"
-#include "lab/simulate.h"
 #include "llada2_files.h"
 #include "shared_forwards.h"
+#include "study/simulate.h"
 
 namespace llada::exact_drafts {
 namespace {

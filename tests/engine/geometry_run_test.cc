@@ -12,7 +12,7 @@
 #include "golden.h"
 #include "hexagon/hexagon_tools.h"
 #include "kernels/kernels.h"
-#include "lab/synth.h"
+#include "study/synth.h"
 
 namespace llada {
 namespace {

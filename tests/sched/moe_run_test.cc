@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "devices/sim/expert_lanes.h"
 #include "sched/unit_costs.h"
+#include "study/sim/expert_lanes.h"
 
 namespace llada {
 namespace {
