@@ -8,6 +8,7 @@
 #include "models/model_graph.h"
 #include "models/presets.h"
 #include "sched/executor.h"
+#include "study/paging.h"
 #include "study/sim/sim_device.h"
 
 namespace llada {
@@ -21,17 +22,17 @@ constexpr double kMbsdTokensPerPass = 128 / 103.5, kRevisionTokensPerPass = 128 
 struct LineSpec {
   const char* name;
   bool host_only, prefix_kv;
-  MemoryPolicy memory;  // of the lines with a planned memory the options' choice
+  std::string_view memory;  // by name; of the lines with a planned memory the options' choice
   bool planned;
   double tokens_per_pass;
 };
 constexpr LineSpec kLines[] = {
-    {"CPU", true, false, MemoryPolicy::plan, false, 1},
-    {"+ prefix K/V", true, true, MemoryPolicy::plan, false, 1},
-    {"+ NPU", false, true, MemoryPolicy::drop_all, false, 1},
-    {"+ SOMR", false, true, MemoryPolicy::plan, true, 1},
-    {"+ MBSD", false, true, MemoryPolicy::plan, true, kMbsdTokensPerPass},
-    {"+ revision", false, true, MemoryPolicy::plan, true, kRevisionTokensPerPass},
+    {"CPU", true, false, "plan", false, 1},
+    {"+ prefix K/V", true, true, "plan", false, 1},
+    {"+ NPU", false, true, "drop-all", false, 1},
+    {"+ SOMR", false, true, "plan", true, 1},
+    {"+ MBSD", false, true, "plan", true, kMbsdTokensPerPass},
+    {"+ revision", false, true, "plan", true, kRevisionTokensPerPass},
 };
 constexpr size_t kSomr = 3, kLast = std::size(kLines) - 1;
 
@@ -85,7 +86,7 @@ Result<Setup> set_up(const SimulateOptions& o) {
   if (o.sparse_rows < 0 || o.sparse_rows > o.block)
     return invalid("sparse rows: found {}, needed 0 to the block's {}", o.sparse_rows, o.block);
   if (!o.memory.empty()) {
-    LLADA_TRY(s.memory.policy, memory_policy_from_name(o.memory));
+    LLADA_TRY(s.memory, memory_from_name(o.memory));
   }
   for (const SlabGrain grain : {SlabGrain::layer, SlabGrain::half_layer, SlabGrain::op})
     if (o.grain == name(grain)) s.memory.grain = grain;
@@ -173,7 +174,10 @@ class Bench {
 Result<SimulatedLine> run_line(const Setup& setup, const LineSpec& spec, const std::vector<SimulatedPass>& passes,
                                int64_t tokens) {
   MemoryOptions memory = setup.memory;
-  if (!spec.planned) memory.policy = spec.memory;
+  if (!spec.planned) {
+    LLADA_TRY(memory, memory_from_name(spec.memory));
+    memory.grain = setup.memory.grain;
+  }
   LLADA_TRY(const auto bench, Bench::create(setup, spec.host_only, memory));
   for (const SimulatedPass& p : passes) LLADA_TRY_STATUS(bench->pass(p));
   const EmulatedStats s = bench->device().emulated();
@@ -330,14 +334,14 @@ Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& o, double from
     row.least_exposed_s = std::max(
         0.0, static_cast<double>(row.line.passes) * row.lower_bound_bytes * 1e-6 * price - row.line.npu_seconds);
     constexpr int kPasses = 31;
-    for (const MemoryPolicy policy : kMemoryPolicies) {
-      if (policy == MemoryPolicy::copy) continue;  // moves what the plan maps
+    for (const NamedMemory& memory : kMemories) {
+      if (memory.policy == MemoryPolicy::copy) continue;  // moves what the plan maps
       LineSpec spec = kLines[kSomr];
       spec.planned = false;
-      spec.memory = policy;
+      spec.memory = memory.name;
       const std::vector<SimulatedPass> passes(kPasses, SimulatedPass{1, 1, 1});
       const auto bytes = run_line(*setup, spec, passes, 0);
-      if (bytes) row.policy_bytes.emplace_back(name(policy), bytes->bytes_mapped_per_pass);
+      if (bytes) row.policy_bytes.emplace_back(memory.name, bytes->bytes_mapped_per_pass);
     }
     rows.push_back(std::move(row));
   }
@@ -348,7 +352,10 @@ Result<std::vector<SimulatedSpan>> simulate_spans(const SimulateOptions& o, size
   LLADA_TRY(const Setup setup, set_up(o));
   const LineSpec& spec = kLines[std::min(index, kLast)];
   MemoryOptions memory = setup.memory;
-  if (!spec.planned) memory.policy = spec.memory;
+  if (!spec.planned) {
+    LLADA_TRY(memory, memory_from_name(spec.memory));
+    memory.grain = setup.memory.grain;
+  }
   LLADA_TRY(const auto bench, Bench::create(setup, spec.host_only, memory, true));
   const auto block = static_cast<int32_t>(o.block);
   const SimulatedPass pass{block, setup.logits_all ? block : std::max(1, block / 2),

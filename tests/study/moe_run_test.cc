@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "engine/golden.h"
+#include "study/devices.h"
 #include "study/moe_routing.h"
 #include "study/routing_recorder.h"
 
@@ -34,7 +35,9 @@ decode::DecodeOptions short_answer(decode::KvChoice kv) {
 Result<Answer> answer(const std::string& device, const ExpertRequest& experts, decode::KvChoice kv,
                       std::function<Status(const RoutedLayer&)> routing = {}) {
   static const std::vector<GoldenItem> items = load_golden(kModel + "/golden.json");
-  LLADA_TRY(const auto model, Model::load(kModel, {.device = device, .isa = "", .threads = 2, .experts = experts}));
+  LLADA_TRY(
+      const auto model,
+      Model::load(kModel, {.device = device, .plugin = &study_devices(), .isa = "", .threads = 2, .experts = experts}));
   LLADA_TRY(const auto session,
             Session::create(model, {.threads = 0, .trace = nullptr, .routing = std::move(routing)}));
   const GoldenItem& item = items.front();
@@ -127,19 +130,24 @@ TEST(MoeRun, ImpossibleRequestsAreRefusedInOneLine) {
       {"sim:a6000-pcie4", {.share = 0.5, .plan = "static", .slices = 2}, "--moe-slices: only with --moe-plan hybrid"},
   };
   for (const auto& [device, request, says] : cases) {
-    const auto got = Model::load("no-such-model", {.device = device, .isa = "", .threads = 1, .experts = request});
+    const auto got = Model::load(
+        "no-such-model", {.device = device, .plugin = &study_devices(), .isa = "", .threads = 1, .experts = request});
     ASSERT_FALSE(got) << says;
     EXPECT_EQ(exit_status(got.error()), 2);
     EXPECT_NE(got.error().message.find(says), std::string::npos) << got.error().message;
   }
-  const auto odd = Model::load(
-      kModel, {.device = "sim:a6000-pcie4", .isa = "", .threads = 1, .experts = {.share = 0.25, .slices = 3}});
+  const auto odd = Model::load(kModel, {.device = "sim:a6000-pcie4",
+                                        .plugin = &study_devices(),
+                                        .isa = "",
+                                        .threads = 1,
+                                        .experts = {.share = 0.25, .slices = 3}});
   ASSERT_FALSE(odd);
   EXPECT_NE(odd.error().message.find("--moe-slices: found 3, needed a divisor of 2, the groups of 32 hidden values"),
             std::string::npos)
       << odd.error().message;
-  const auto dense = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada",
-                                 {.device = "sim:a6000-pcie4", .isa = "", .threads = 1, .experts = {.share = 0.25}});
+  const auto dense = Model::load(
+      LLADA_SOURCE_DIR "/models/tiny-llada",
+      {.device = "sim:a6000-pcie4", .plugin = &study_devices(), .isa = "", .threads = 1, .experts = {.share = 0.25}});
   ASSERT_FALSE(dense);
   EXPECT_NE(dense.error().message.find("a dense model, it has no experts"), std::string::npos);
 }

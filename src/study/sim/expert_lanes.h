@@ -15,12 +15,6 @@
 
 namespace llada {
 
-struct ExpertWindow {
-  int32_t layers = 0, experts = 0;
-  int64_t slots = 0;   // resident experts of all layers together
-  int32_t buffer = 4;  // experts that can be moved ahead on a guess beside them
-};
-
 class ExpertLanes {
  public:
   ExpertLanes(Lanes& lanes, const ExpertCosts& costs, const ExpertWindow& window, bool labels);

@@ -1,4 +1,4 @@
-#include "devices/faulty/faulty_device.h"
+#include "study/sim/faulty_device.h"
 
 #include <algorithm>
 #include <charconv>

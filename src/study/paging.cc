@@ -1,4 +1,4 @@
-#include "memory/paging.h"
+#include "study/paging.h"
 
 #include <algorithm>
 
@@ -31,7 +31,7 @@ int32_t Pager::victim(int32_t now) const {
   return *std::ranges::max_element(order_, {}, [&](int32_t slab) { return (slab - now + n) % n; });
 }
 
-Pager::Touch Pager::touch(int32_t slab) {
+DemandPager::Touch Pager::touch(int32_t slab) {
   const auto i = static_cast<size_t>(slab);
   Touch result;
   if (mapped_[i]) {
@@ -52,6 +52,25 @@ Pager::Touch Pager::touch(int32_t slab) {
   used_ += bytes_[i];
   order_.push_back(slab);
   return result;
+}
+
+MemoryOptions NamedMemory::options() const {
+  MemoryOptions options{.policy = policy};
+  if (rule)
+    options.pager = [rule = *rule](std::vector<int64_t> bytes, int64_t window) -> Result<std::unique_ptr<DemandPager>> {
+      LLADA_TRY(Pager pager, Pager::create(rule, std::move(bytes), window));
+      return std::make_unique<Pager>(std::move(pager));
+    };
+  return options;
+}
+
+Result<MemoryOptions> memory_from_name(std::string_view text) {
+  std::vector<std::string_view> names;
+  for (const NamedMemory& memory : kMemories) {
+    if (memory.name == text) return memory.options();
+    names.push_back(memory.name);
+  }
+  return invalid("memory policy: found '{}', needed one of {}", text, fmt::join(names, ", "));
 }
 
 Result<PagingCost> simulate_paging(PagingRule rule, std::span<const int64_t> slab_bytes, int64_t window_bytes,

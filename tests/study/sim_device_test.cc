@@ -1,6 +1,7 @@
 // The sim device: same numbers as the device behind it whatever the window, policies and slabs; loud failure
 // on what the chip could not do; emulated time that is the same every time and worked out by hand where that
 // is possible; and recovery from devices that fail.
+// labels of this file: threads
 #include "study/sim/sim_device.h"
 
 #include <gtest/gtest.h>
@@ -9,10 +10,11 @@
 #include <numeric>
 
 #include "devices/cpu/cpu_device.h"
-#include "devices/faulty/faulty_device.h"
-#include "one_stream.h"
+#include "devices/one_stream.h"
+#include "devices/small_model.h"
 #include "sched/executor.h"
-#include "small_model.h"
+#include "study/paging.h"
+#include "study/sim/faulty_device.h"
 
 namespace llada {
 namespace {
@@ -80,11 +82,11 @@ TEST_F(SimDeviceTest, EveryWindowAndPolicyComputesWhatTheCpuDoes) {
   const auto expected = passes(plain);
   ASSERT_TRUE(expected);
   const int64_t total = weight_total(model_, *sim({}), SlabGrain::layer);
-  for (const MemoryPolicy policy : kMemoryPolicies)
+  for (const NamedMemory& policy : kMemories)
     for (int percent = 10; percent <= 100; percent += 15) {
       const auto device = sim({.window_bytes = total * percent / 100});
-      MemoryOptions memory{.policy = policy};
-      if (policy != MemoryPolicy::plan && policy != MemoryPolicy::copy) memory.grain = SlabGrain::op;
+      MemoryOptions memory = policy.options();
+      if (policy.name != "plan" && policy.name != "copy") memory.grain = SlabGrain::op;
       Executor executor(*device, forwards_of(model_.graph), {.memory = memory});
       const auto got = passes(executor);
       if (!got) {
@@ -93,7 +95,7 @@ TEST_F(SimDeviceTest, EveryWindowAndPolicyComputesWhatTheCpuDoes) {
         EXPECT_EQ(exit_status(got.error()), 2) << got.error().message;
         continue;
       }
-      EXPECT_EQ(*got, *expected) << name(policy) << " " << percent;
+      EXPECT_EQ(*got, *expected) << policy.name << " " << percent;
     }
 }
 

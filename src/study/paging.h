@@ -1,5 +1,6 @@
-// The rivals of the plan in residency.h: slabs are mapped when they are needed, and a rule says which one has to go.
-// Belady's rule, by which the slab goes that is used farthest in the future, is the best that any demand paging can do.
+// The rivals of the plan in memory/residency.h: slabs are mapped when they are needed, and a rule says which one has to
+// go. Belady's rule, by which the slab goes that is used farthest in the future, is the best that any demand paging can
+// do.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "sched/memory_runtime.h"
 
 namespace llada {
 
@@ -20,17 +22,12 @@ enum class PagingRule {
 std::string_view name(PagingRule rule);
 
 // The mapped set under one rule. Slabs 0..n-1 are touched in a cycle (Belady's rule relies on it).
-class Pager {
+class Pager final : public DemandPager {
  public:
-  struct Touch {
-    bool map = false;            // the slab was not there
-    std::vector<int32_t> evict;  // what goes first
-  };
-
   // Every slab must fit the window alone (invalid input otherwise); a window < 0 is unlimited.
   static Result<Pager> create(PagingRule rule, std::vector<int64_t> slab_bytes, int64_t window_bytes);
 
-  Touch touch(int32_t slab);
+  Touch touch(int32_t slab) override;
 
  private:
   Pager(PagingRule rule, std::vector<int64_t> bytes, int64_t window)
@@ -43,6 +40,22 @@ class Pager {
   std::vector<bool> mapped_;
   std::deque<int32_t> order_;  // lru: by last use, fifo and drop_all: by mapping; oldest first
 };
+
+// Every policy of memory by name, in the order in which tables show them.
+struct NamedMemory {
+  std::string_view name;
+  MemoryPolicy policy = MemoryPolicy::plan;
+  std::optional<PagingRule> rule = {};  // in place of the policy
+  MemoryOptions options() const;
+};
+inline constexpr NamedMemory kMemories[] = {{"plan"},
+                                            {"copy", MemoryPolicy::copy},
+                                            {"lru", {}, PagingRule::lru},
+                                            {"fifo", {}, PagingRule::fifo},
+                                            {"drop-all", {}, PagingRule::drop_all},
+                                            {"belady", {}, PagingRule::belady},
+                                            {"sessions", MemoryPolicy::sessions}};
+Result<MemoryOptions> memory_from_name(std::string_view text);
 
 struct PagingCost {
   double bytes_per_pass = 0, maps_per_pass = 0;

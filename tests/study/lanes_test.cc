@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "small_model.h"
+#include "devices/small_model.h"
 #include "study/sim/cost.h"
 
 namespace llada {
