@@ -179,6 +179,9 @@ Result<RecordedStep> read_step(JsonFields fields, const RecordedRun& run) {
   if (fields.has("left")) {
     LLADA_TRY(step.left, read_ranges(fields, "left", run.positions));
   }
+  if (total(step.wanted) + total(step.left) > total(step.rows))
+    return invalid("{}: found {} wanted and {} left behind of {} rows, needed no more than these", fields.where(),
+                   total(step.wanted), total(step.left), total(step.rows));
   LLADA_TRY(const int64_t keys, fields.integer("keys", 1, run.positions));
   step.keys = static_cast<int32_t>(keys);
   LLADA_TRY(const auto block, fields.integers("block", 0, run.positions));
@@ -227,6 +230,12 @@ Status check_end(JsonFields fields, const RecordedRun& run) {
 
 int64_t RecordedStep::dense_row_count() const { return known ? 0 : total(rows) + total(trials) + total(drafts); }
 int64_t RecordedStep::sparse_row_count() const { return total(sparse_rows) + total(sparse_trials); }
+int64_t RecordedStep::left_count() const { return total(left); }
+int64_t RecordedStep::logit_count() const {
+  int64_t sum = total(wanted) + static_cast<int64_t>(trials.size());
+  for (const RecordedDraft& draft : drafts) sum += draft.wanted;
+  return sum;
+}
 
 std::vector<PositionRange> ranges_of(std::span<const int32_t> ascending) {
   std::vector<PositionRange> out;

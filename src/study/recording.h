@@ -54,6 +54,8 @@ struct RecordedStep {
 
   int64_t dense_row_count() const;   // rows, trials and drafts; 0: a step that took no forward
   int64_t sparse_row_count() const;  // 0: no sparse plan
+  int64_t logit_count() const;       // of rows, trials and drafts
+  int64_t left_count() const;
   int64_t row_count() const { return dense_row_count() + sparse_row_count(); }
 };
 

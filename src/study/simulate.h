@@ -114,7 +114,7 @@ Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& options, doubl
 // Spans of the lanes for three block passes of the line with that index (0 to 5), in steady state.
 Result<std::vector<SimulatedSpan>> simulate_spans(const SimulateOptions& options, size_t line);
 
-// One run of a recording of `llada eval --record`: a header line, then lines with "run", "step" or "end".
+// One run of a recording of `llada eval --record` (recording.h).
 struct ReplayTrace {
   std::vector<SimulatedPass> passes;
   int64_t tokens = 0;          // that they committed
@@ -123,6 +123,6 @@ struct ReplayTrace {
   int64_t streams = 1;  // 2 with guidance: every row is computed twice, which `passes` counts
 };
 Result<ReplayTrace> read_replay(const std::string& path, int64_t run);  // run counts from 0
-Result<ReplayTrace> parse_replay(std::string_view text, std::string_view origin, int64_t run);
+Result<ReplayTrace> parse_replay(std::string_view text, const std::string& origin, int64_t run);
 
 }  // namespace llada

@@ -159,6 +159,8 @@ TEST(Recording, HostileTextIsRefusedInOneLine) {
       {with("[[0,6]]", "[[0,18446744073709551615]]"), "field 'rows'"},
       {with("[[0,6]]", "[[0,1],[1,6]]"), "field 'rows': found [1, 6]"},  // touching: one range
       {with("[[0,6]]", "[[0]]"), "needed lists of 2"},
+      {with("[[0,6]]", "[[0,2]]"), "found 3 wanted and 0 left behind of 2 rows"},
+      {with("\"keys\"", "\"left\":[[0,4]],\"keys\""), "found 3 wanted and 4 left behind of 6 rows"},
       {with("[2,6]", "[6,2]"), "field 'block'"},
       {with("\"keys\":6", "\"keys\":0"), "field 'keys': found 0"},
       {with("[7,8,9]", "[7,8]"), "found 2 predicted and 3 confidence for 3 wanted"},

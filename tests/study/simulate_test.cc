@@ -12,6 +12,8 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "study/recording.h"
+
 namespace llada {
 namespace {
 
@@ -241,19 +243,35 @@ TEST(Simulate, SpansAreOrderedPerLaneAndDoNotOverlap) {
   EXPECT_GT(end["map"], 1.0);
 }
 
-const std::string kHeader = "{\"format\":\"llada-recording\",\"version\":1,\"model\":\"m\"}\n";
-const std::string kRun = "{\"run\":{\"strategy\":\"fast\"}}\n";
+RecordedStep step_of(std::vector<PositionRange> rows, std::vector<PositionRange> wanted, int32_t keys,
+                     int64_t committed) {
+  RecordedStep step{.rows = std::move(rows), .wanted = std::move(wanted), .keys = keys};
+  for (const PositionRange& range : step.wanted)
+    for (int32_t p = range.begin; p < range.end; ++p) step.predicted.push_back(7), step.confidence.push_back(0.5);
+  const auto edits = static_cast<int32_t>(std::abs(committed));
+  for (int32_t e = 0; e < edits; ++e)
+    step.edits.push_back({e, 7, committed > 0 ? decode::TokenState::stable : decode::TokenState::masked, 0.5});
+  step.committed = committed;
+  return step;
+}
+
+std::string lines_of(const std::vector<RecordedRun>& runs) {
+  std::string text = recording_header("m");
+  for (const RecordedRun& run : runs) text += recording_lines(run);
+  return text;
+}
+
+RecordedRun run_of(std::vector<RecordedStep> steps) {
+  return {.strategy = "fast", .options = "", .task = "t", .positions = 200, .steps = std::move(steps)};
+}
 
 TEST(Replay, PassesComeFromTheRecording) {
-  const std::string text = kHeader + kRun +
-                           "{\"step\":{\"rows\":[[0,20]],\"keys\":20,\"wanted\":[[8,20]],\"committed\":3}}\n"
-                           "{\"step\":{\"rows\":[[2,3],[8,16]],\"keys\":20,\"wanted\":[[8,12]],\"trials\":[["
-                           "4,2,9,0.5]],\"committed\":-1}}\n"
-                           "{\"end\":{\"steps\":2}}\n" +
-                           kRun +
-                           "{\"step\":{\"rows\":[[0,20]],\"keys\":20,\"wanted\":[],\"sparse_rows\":[[1,3]],"
-                           "\"sparse_trials\":[[5,1,9,0.5]],"
-                           "\"committed\":5}}\n";
+  RecordedStep revised = step_of({{2, 3}, {8, 16}}, {{8, 12}}, 20, -1);
+  revised.trials = {{4, 2, 9, 0.5}};
+  RecordedStep separate = step_of({{0, 20}}, {}, 20, 5);
+  separate.sparse_rows = {{1, 3}};
+  separate.sparse_trials = {{5, 1, 9, 0.5}};
+  const std::string text = lines_of({run_of({step_of({{0, 20}}, {{8, 20}}, 20, 3), revised}), run_of({separate})});
   const auto first = parse_replay(text, "r", 0), second = parse_replay(text, "r", 1);
   ASSERT_TRUE(first && second) << (first ? second : first).error().message;
   ASSERT_EQ(first->passes.size(), 2u);
@@ -280,10 +298,10 @@ TEST(Replay, PassesComeFromTheRecording) {
 
 // Rows that go no further than the first layers cost less than rows that do, and more than none.
 TEST(Replay, RowsLeftBehindArePricedAsFewer) {
-  const auto seconds = [](const std::string& rows, const std::string& more) {
-    const auto trace = parse_replay(kHeader + kRun + "{\"step\":{\"rows\":[[0," + rows +
-                                        "]],\"keys\":160,\"wanted\":[[0,8]],\"committed\":3" + more + "}}\n",
-                                    "r", 0);
+  const auto seconds = [](int32_t rows, std::vector<PositionRange> left) {
+    RecordedStep step = step_of({{0, rows}}, {{0, 8}}, 160, 3);
+    step.left = std::move(left);
+    const auto trace = parse_replay(lines_of({run_of({step})}), "r", 0);
     EXPECT_TRUE(trace) << trace.error().message;
     SimulateOptions o = options("v79-8elite");
     o.replay = trace->passes;
@@ -292,50 +310,37 @@ TEST(Replay, RowsLeftBehindArePricedAsFewer) {
     EXPECT_TRUE(line) << line.error().message;
     return line->seconds;
   };
-  const double all = seconds("128", ""), left = seconds("128", ",\"left\":[[8,128]]"), few = seconds("8", "");
+  const double all = seconds(128, {}), left = seconds(128, {{8, 128}}), few = seconds(8, {});
   EXPECT_LT(left, 0.8 * all) << "30 of 32 layers have 8 rows";
   EXPECT_GT(left, few);
 }
 
 TEST(Replay, GuidanceComputesEveryRowTwice) {
-  const std::string text = kHeader + kRun +
-                           "{\"run\":{\"strategy\":\"g\",\"task\":\"sort\",\"prompt_tokens\":8,\"streams\":2}}\n"
-                           "{\"step\":{\"rows\":[[0,20]],\"keys\":20,\"wanted\":[[8,20]],\"trials\":[[4,2,9,0.5]],"
-                           "\"sparse_rows\":[[1,3]],\"sparse_trials\":[[5,1,9,0.5]],\"committed\":3}}\n";
-  const auto trace = parse_replay(text, "r", 1);
+  RecordedStep step = step_of({{0, 20}}, {{8, 20}}, 20, 3);
+  step.trials = {{4, 2, 9, 0.5}};
+  step.sparse_rows = {{1, 3}};
+  step.sparse_trials = {{5, 1, 9, 0.5}};
+  RecordedRun guided = run_of({step});
+  guided.strategy = "g", guided.task = "sort", guided.prompt_tokens = 8, guided.guided = true;
+  const auto trace = parse_replay(lines_of({run_of({}), guided}), "r", 1);
   ASSERT_TRUE(trace) << trace.error().message;
   EXPECT_EQ(trace->passes[0].rows, 2 * (20 + 2));
   EXPECT_EQ(trace->passes[0].wanted, 12 + 1);
   EXPECT_EQ(trace->passes[0].sparse, 2 * (2 + 1));
   EXPECT_EQ(trace->strategy + " " + trace->task, "g sort");
   EXPECT_EQ(trace->prompt_tokens, 8);
-  const auto three = parse_replay(kHeader + "{\"run\":{\"streams\":3}}\n", "r", 0);
-  ASSERT_FALSE(three);
-  EXPECT_EQ(three.error().message, "r:2: streams: needed 1 or 2");
 }
 
-TEST(Replay, DamagedRecordingsAreOneLine) {
-  const auto step = [](const std::string& fields) { return kHeader + kRun + "{\"step\":{" + fields + "}}\n"; };
+// What the reader of recordings lets through and no pass can be.
+TEST(Replay, ARunThatIsNotThereOrHasNoRowsIsOneLine) {
+  RecordedRun large = run_of({step_of({{0, (1 << 20) + 1}}, {}, 20, 0)});
+  large.positions = 1 << 21;
   const std::pair<std::string, std::string> cases[] = {
-      {"", "r: found 0 runs, needed run 0 (from 0) with steps"},
-      {"{}\n", "r:1: format: needed llada-recording, version 1"},
-      {kHeader, "r: found 0 runs"},
-      {kHeader + "{\n", "r:2: not valid JSON"},
-      {step("\"keys\":4"), "r:3: rows: needed a list of ranges"},
-      {step("\"rows\":[[0,4]],\"wanted\":[],\"keys\":0,\"committed\":1"), "r:3: keys: needed 1 to"},
-      {step("\"rows\":[[4,0]],\"wanted\":[],\"keys\":4,\"committed\":1"), "r:3: rows: needed ascending ranges"},
-      {step("\"rows\":[[0,99999999999]],\"wanted\":[],\"keys\":4,\"committed\":1"),
-       "r:3: rows: needed ascending ranges"},
-      {step("\"rows\":[],\"wanted\":[],\"keys\":4,\"committed\":1"), "r:3: rows: needed 1 to"},
-      {step("\"rows\":[[0,4]],\"wanted\":[[0,9]],\"keys\":4,\"committed\":1"),
-       "r:3: wanted: needed no more than the rows"},
-      {step("\"rows\":[[0,4]],\"wanted\":[],\"keys\":4,\"committed\":\"1\""), "r:3: committed: needed a count"},
-      {step("\"rows\":[[0,4]],\"wanted\":[],\"keys\":4,\"trials\":[[1]],\"committed\":1"),
-       "r:3: trials: needed trials"},
-      {step("\"rows\":[[0,4]],\"wanted\":[[0,2]],\"left\":[[0,3]],\"keys\":4,\"committed\":1"),
-       "r:3: left: needed rows without logits"},
-      {step("\"rows\":[[0,4]],\"wanted\":[],\"left\":[[0,3]],\"keys\":4,\"committed\":1"),
-       "r:3: left: needed rows without logits"},
+      {lines_of({}), "r: found 0 runs, needed run 0 (from 0) with steps"},
+      {lines_of({run_of({})}), "r: found 1 runs, needed run 0 (from 0) with steps"},
+      {lines_of({run_of({step_of({}, {}, 20, 0)})}), "r: run 0, step 0: found 0 rows, needed 1 to 1048576"},
+      {lines_of({large}), "r: run 0, step 0: found 1048577 rows"},
+      {"{}\n", "r:1: field 'format' is missing"},
   };
   for (const auto& [text, says] : cases) {
     const auto trace = parse_replay(text, "r", 0);
