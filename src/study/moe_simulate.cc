@@ -5,8 +5,10 @@
 #include <cmath>
 #include <functional>
 
+#include "study/moe_rivals.h"
 #include "study/sim/cost.h"
 #include "study/sim/expert_lanes.h"
+#include "study/sim/moe_bound.h"
 
 namespace llada {
 namespace {
@@ -57,7 +59,8 @@ struct Executed {
 };
 
 // `trace` and `options` are of slices where the costs are; slots: of one layer.
-Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeOptions& options, bool record = false) {
+Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeOptions& options, bool guess_by_score,
+                         bool record = false) {
   const MoeGeometry& g = s.geometry;
   Lanes lanes(s.profile.ddr_gb_per_s.value * 1e9);
   ExpertLanes experts(lanes, s.costs,
@@ -68,6 +71,7 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeO
                       record);
   MoeRuntime runtime(trace.layers, trace.experts, s.costs, options);
   for (const ExpertId id : runtime.place(trace.history)) LLADA_TRY_STATUS(experts.place(id));
+  ScoreGuesses scores(trace.layers, trace.experts, options.cache);
 
   constexpr double kKeys = 512;  // positions attended to; experts are what this is about
   const auto w = [](int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); };
@@ -99,11 +103,19 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeO
       }
       const double begin = lanes.now();
       const auto wall = std::chrono::steady_clock::now();
-      const ExpertsPlan plan = runtime.layer(l, step.layers[static_cast<size_t>(l)],
-                                             static_cast<size_t>(l) < step.ahead.size()
-                                                 ? std::span<const LayerRouting>(step.ahead[static_cast<size_t>(l)])
-                                                 : std::span<const LayerRouting>(),
-                                             clock);
+      const auto at = static_cast<size_t>(l);
+      const LayerRouting& routing = step.layers[at];
+      std::span<const LayerRouting> ahead;
+      if (at < step.ahead.size()) ahead = step.ahead[at];
+      LayerRouting scored;
+      if (guess_by_score) {
+        scores.observe(l, routing);
+        if (l + 1 < trace.layers) {
+          scored = scores.guess(l + 1, routing);
+          ahead = {&scored, 1};
+        }
+      }
+      const ExpertsPlan plan = runtime.layer(l, routing, ahead, clock);
       plan_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - wall).count();
       LLADA_TRY(const TaskId done, experts.run(plan, after));
       lanes.finish(done);
@@ -164,23 +176,6 @@ MoeOptions hybrid(const MoeGeometry& g) {
   return o;
 }
 
-// Belady's rule looks into the trace.
-CacheOptions belady(const RoutingTrace& trace, std::vector<std::vector<std::vector<int32_t>>>& uses,
-                    const int64_t& now) {
-  uses.assign(static_cast<size_t>(trace.layers), std::vector<std::vector<int32_t>>(static_cast<size_t>(trace.experts)));
-  for (size_t t = 0; t < trace.steps.size(); ++t)
-    for (size_t l = 0; l < trace.steps[t].layers.size(); ++l)
-      for (size_t e = 0; e < trace.steps[t].layers[l].rows.size(); ++e)
-        if (trace.steps[t].layers[l].rows[e] > 0) uses[l][e].push_back(static_cast<int32_t>(t));
-  CacheOptions o{.rule = CacheRule::belady};
-  o.next_use = [&uses, &now](ExpertId id) {
-    const auto& list = uses[static_cast<size_t>(id.layer)][static_cast<size_t>(id.expert)];
-    const auto next = std::ranges::upper_bound(list, static_cast<int32_t>(now));
-    return next == list.end() ? int64_t{1} << 40 : *next - now;
-  };
-  return o;
-}
-
 // A step's seconds that nobody can beat with `slots` a layer and the buffer for guesses: see MoePhase::bound_s.
 double best_possible_s(const Setting& s, const RoutingTrace& trace, int32_t slots, double between_s) {
   LaneTask shared = device_task(s, {3.0 * static_cast<double>(s.geometry.width * s.geometry.shared_width), 0, 4}, 1);
@@ -216,14 +211,13 @@ RoutingTrace sliced(const RoutingTrace& trace, int32_t count) {
 }
 
 // Hit rate of a rule where every miss may come in at once: what is compared with published rates. No times.
-double cache_hits(const RoutingTrace& trace, CacheOptions options, int32_t slots, int64_t* now = nullptr) {
+double cache_hits(const RoutingTrace& trace, CacheOptions options, int32_t slots) {
   options.slots = slots;
   ExpertCache cache(trace.layers, trace.experts, options);
   int64_t used = 0, hits = 0;
   for (int32_t l = 0; l < trace.layers; ++l)
     for (int32_t e = 0; e < slots; ++e) cache.insert({l, e}, {});
   for (size_t t = 0; t < trace.steps.size(); ++t) {
-    if (now != nullptr) *now = static_cast<int64_t>(t);
     cache.begin_pass();
     for (int32_t l = 0; l < trace.layers; ++l) {
       const LayerRouting& r = trace.steps[t].layers[static_cast<size_t>(l)];
@@ -256,8 +250,7 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
   double between_s = 0;
   const auto run = [&](std::string name, MoeOptions options) -> Result<MoeLine> {
     options.cache.slots = out.slots;
-    options.guess_by_score = o.guess_by_score;
-    LLADA_TRY(auto executed, execute(s, trace, options));
+    LLADA_TRY(auto executed, execute(s, trace, options, o.guess_by_score));
     if (out.lines.empty()) between_s = executed.between_s;
     executed.line.name = std::move(name);
     executed.line.refresh = options.refresh;
@@ -310,9 +303,8 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
     if (!o.headline) LLADA_TRY_STATUS(add("hybrid, whole", hybrid(g)));
     MoeOptions options = hybrid(g);
     options.cache.slots = out.slots;
-    options.guess_by_score = o.guess_by_score;
-    LLADA_TRY(auto executed,
-              execute({s.profile, g, s.costs.sliced(slices)}, sliced(trace, slices), options.sliced(slices)));
+    LLADA_TRY(auto executed, execute({s.profile, g, s.costs.sliced(slices)}, sliced(trace, slices),
+                                     options.sliced(slices), o.guess_by_score));
     executed.line.name = "hybrid";
     out.lines.push_back(std::move(executed.line));
   }
@@ -326,9 +318,17 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
   }
   MoeLine line;
   line.name = "cache belady";
-  int64_t now = 0;
-  std::vector<std::vector<std::vector<int32_t>>> uses;
-  line.hit_rate = cache_hits(trace, belady(trace, uses, now), out.slots, &now);
+  int64_t used = 0, hits = 0;
+  for (int32_t l = 0; l < trace.layers; ++l) {
+    std::vector<const LayerRouting*> steps;
+    for (const RoutingStep& step : trace.steps) {
+      const LayerRouting& routing = step.layers[static_cast<size_t>(l)];
+      steps.push_back(&routing);
+      used += std::ranges::count_if(routing.rows, [](int32_t rows) { return rows > 0; });
+    }
+    hits += belady_hits(steps, out.slots);
+  }
+  line.hit_rate = used > 0 ? static_cast<double>(hits) / static_cast<double>(used) : 0;
   out.lines.push_back(std::move(line));
   return out;
 }
@@ -425,7 +425,7 @@ Result<std::vector<SimulatedSpan>> simulate_moe_spans(const MoeSimulateOptions& 
   options.cache.slots = slots_of(o.shares.front(), trace.experts);
   const int32_t slices = o.slices > 0 ? o.slices : worthwhile_slices(s.costs, s.geometry.expert_width, kGroup);
   LLADA_TRY(auto executed, execute({s.profile, s.geometry, s.costs.sliced(slices)}, sliced(trace, slices),
-                                   options.sliced(slices), true));
+                                   options.sliced(slices), false, true));
   return std::move(executed.spans);
 }
 

@@ -10,33 +10,11 @@ namespace llada {
 ExpertLanes::ExpertLanes(Lanes& lanes, const ExpertCosts& costs, const ExpertWindow& window, bool labels)
     : lanes_(lanes),
       costs_(costs),
-      window_(window),
       labels_(labels),
-      where_(static_cast<size_t>(window.layers) * static_cast<size_t>(window.experts), Where::nowhere),
+      books_("sim", window),
       staging_(static_cast<size_t>(std::max(1, costs.staging))) {}
 
-Status ExpertLanes::enter(ExpertId id, Where where) {
-  int64_t& taken = where == Where::slot ? residents_ : buffered_;
-  const int64_t most = where == Where::slot ? window_.slots : window_.buffer;
-  if (taken >= most)
-    return failed("sim: expert {} of layer {} needs a {}, all {} are taken", id.expert, id.layer,
-                  where == Where::slot ? "slot" : "place in the buffer", most);
-  ++taken;
-  where_[index(id)] = where;
-  return {};
-}
-
-void ExpertLanes::leave(ExpertId id) {
-  Where& where = where_[index(id)];
-  if (where == Where::slot) --residents_;
-  if (where == Where::buffer) --buffered_;
-  where = Where::nowhere;
-}
-
-Status ExpertLanes::place(ExpertId id) {
-  if (where_[index(id)] != Where::nowhere) return {};
-  return enter(id, Where::slot);
-}
+Status ExpertLanes::place(ExpertId id) { return books_.there(id) ? Status{} : books_.enter(id, Where::slot); }
 
 TaskId ExpertLanes::add_piece(ExpertId id, int piece, TaskId after, bool background) {
   LaneTask task;
@@ -73,26 +51,20 @@ Status ExpertLanes::cancel(ExpertId id) {
   if (found == arriving_.end() || !found->second.background)
     return failed("sim: expert {} of layer {} is not being moved ahead", id.expert, id.layer);
   drop_pieces(id);
-  leave(id);
+  books_.leave(id);
   return {};
 }
 
 Status ExpertLanes::make_room(const ExpertMove& move) {
   if (!move.replaces) return {};
-  const ExpertId old = *move.replaces;
-  if (!resident(old) || arriving_.contains(old))
-    return failed("sim: expert {} of layer {} is to make room, but it is not there", old.expert, old.layer);
-  leave(old);
+  LLADA_TRY_STATUS(books_.check_room(move, arriving_.contains(*move.replaces)));
+  books_.leave(*move.replaces);
   return {};
 }
 
 Status ExpertLanes::keep(const ExpertMove& move) {
-  if (where_[index(move.id)] != Where::buffer)
-    return failed("sim: expert {} of layer {} is to be kept, but it is not in the buffer", move.id.expert,
-                  move.id.layer);
   LLADA_TRY_STATUS(make_room(move));
-  leave(move.id);
-  return enter(move.id, Where::slot);
+  return books_.keep(move.id);
 }
 
 void ExpertLanes::hurry(ExpertId id) {
@@ -161,7 +133,7 @@ Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after, std::opti
   while (layer.next_device < layer.device.size()) LLADA_TRY_STATUS(add_device(layer));
   for (const ExpertId id : plan.released) {
     drop_pieces(id);
-    leave(id);
+    books_.leave(id);
   }
   for (const ExpertMove& move : plan.kept) LLADA_TRY_STATUS(keep(move));
   // Last: what makes room may be in this layer's queue, and goes when that has been read.
@@ -176,8 +148,7 @@ Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after, std::opti
 
 Status ExpertLanes::add_move(Layer& layer, const ExpertMove& m) {
   const ExpertId id = m.id;
-  if (where_[index(id)] != Where::nowhere)
-    return failed("sim: expert {} of layer {} is moved, but it is there", id.expert, id.layer);
+  if (books_.there(id)) return failed("sim: expert {} of layer {} is moved, but it is there", id.expert, id.layer);
   const bool here = id.layer == layer.plan.layer && !m.background;
   if (m.to == MoveTo::staging && !here)
     return failed("sim: expert {} of layer {} is staged for later", id.expert, id.layer);
@@ -190,7 +161,7 @@ Status ExpertLanes::add_move(Layer& layer, const ExpertMove& m) {
     slot.expert = id.expert;
   } else {
     LLADA_TRY_STATUS(make_room(m));
-    LLADA_TRY_STATUS(enter(id, m.to == MoveTo::slot ? Where::slot : Where::buffer));
+    LLADA_TRY_STATUS(books_.enter(id, m.to == MoveTo::slot ? Where::slot : Where::buffer));
   }
   Move move{.pieces = {}, .background = m.background};
   for (int p = 0; p < 3; ++p)
@@ -230,9 +201,9 @@ Status ExpertLanes::add_device(Layer& layer) {
   const auto late = arriving_.find(id);
   // Where everything waits for the moves, new residents are there like the others.
   const bool moved = own != layer.moved.end();
-  const bool pieces = moved && !(layer.plan.moves_first && where_[index(id)] == Where::slot);
+  const bool pieces = moved && !(layer.plan.moves_first && resident(id));
   const bool there = !pieces && (moved || late == arriving_.end());
-  if (!pieces && where_[index(id)] == Where::nowhere)
+  if (!pieces && !books_.there(id))
     return failed("sim: expert {} of layer {} is on the accelerator's list, but not there", id.expert, id.layer);
   const bool goes_on = there && layer.last_there >= 0 && costs_.one_start(layer.last_there, work.expert);
   layer.last_there = there ? work.expert : -1;

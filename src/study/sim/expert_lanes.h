@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "devices/experts.h"
+#include "devices/expert_books.h"
 #include "study/sim/lanes.h"
 
 namespace llada {
@@ -28,12 +28,12 @@ class ExpertLanes {
   ExpertLink link();
 
   int64_t moved_bytes() const { return moved_bytes_; }  // pieces that were or are being moved
-  bool resident(ExpertId id) const { return where_[index(id)] == Where::slot; }
+  bool resident(ExpertId id) const { return books_.resident(id); }
   // As if moved before time began: where an experiment starts from.
   Status place(ExpertId id);
 
  private:
-  enum class Where : uint8_t { nowhere, slot, buffer };
+  using Where = ExpertBooks::Where;
   struct Move {
     std::array<TaskId, 3> pieces{};
     bool background = false;
@@ -57,11 +57,8 @@ class ExpertLanes {
   Status add_move(Layer& layer, const ExpertMove& move);
   TaskId add_host(Layer& layer, const ExpertWork& work);
   Status add_device(Layer& layer);
-  size_t index(ExpertId id) const { return static_cast<size_t>(id.layer * window_.experts + id.expert); }
   Lane link_lane() const { return costs_.link_reads_memory ? Lane::dma : Lane::map; }
   TaskId add_piece(ExpertId id, int piece, TaskId after, bool background);
-  Status enter(ExpertId id, Where where);
-  void leave(ExpertId id);
   Status make_room(const ExpertMove& move);
   Status cancel(ExpertId id);
   Status keep(const ExpertMove& move);
@@ -70,10 +67,9 @@ class ExpertLanes {
 
   Lanes& lanes_;
   const ExpertCosts costs_;
-  const ExpertWindow window_;
   const bool labels_;
-  std::vector<Where> where_;
-  int64_t residents_ = 0, buffered_ = 0, moved_bytes_ = 0;
+  ExpertBooks books_;
+  int64_t moved_bytes_ = 0;
   std::map<ExpertId, Move> arriving_;
   std::vector<ExpertId> order_;  // of arriving_, as asked for
   std::vector<Slot> staging_;

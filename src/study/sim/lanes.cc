@@ -65,8 +65,8 @@ bool Lanes::started(TaskId task) const {
 double Lanes::free_in_s(Lane lane) const {
   const auto at = static_cast<size_t>(lane);
   if (!busy_now_[at]) return 0;
-  const Active& a = active_[at];
-  return a.fixed + std::max(a.compute, a.bytes > 0 ? a.bytes / a.queued.task.bytes_per_s : 0);
+  const Work& w = active_[at].work;
+  return w.fixed + std::max(w.compute, w.bytes > 0 ? w.bytes / w.wanted_rate : 0);
 }
 
 void Lanes::start_ready() {
@@ -85,58 +85,29 @@ void Lanes::start_ready() {
       if (map != kNoTask) mapped = std::max(mapped, end_of(map));
     exposed_ += std::max(0.0, mapped - ready);
     Active& a = active_[lane];
-    a = {front, now_, front.task.fixed_s, front.task.compute_s, front.task.bytes, 0};
+    a = {front, now_, {front.task.fixed_s, front.task.compute_s, front.task.bytes, front.task.bytes_per_s}};
     queue->pop_front();
     busy_now_[lane] = true;
   }
 }
 
-// Water filling: the smallest demands are met in full, the rest is split evenly.
-void Lanes::share_bandwidth() {
-  std::array<Active*, kLaneCount> streams;
-  size_t count = 0;
-  for (size_t lane = 0; lane < kLaneCount; ++lane)
-    if (busy_now_[lane] && active_[lane].fixed <= 0 && active_[lane].bytes > 0) streams[count++] = &active_[lane];
-  for (size_t i = 1; i < count; ++i)  // at most four
-    for (size_t j = i; j > 0 && streams[j]->queued.task.bytes_per_s < streams[j - 1]->queued.task.bytes_per_s; --j)
-      std::swap(streams[j], streams[j - 1]);
-  double left = ddr_;
-  for (size_t i = 0; i < count; ++i) {
-    streams[i]->rate = std::min(streams[i]->queued.task.bytes_per_s, left / static_cast<double>(count - i));
-    left -= streams[i]->rate;
-  }
-}
-
 void Lanes::advance() {
   start_ready();
-  share_bandwidth();
+  std::array<Work*, kLaneCount> active;
+  size_t count = 0;
+  for (size_t lane = 0; lane < kLaneCount; ++lane)
+    if (busy_now_[lane]) active[count++] = &active_[lane].work;
+  share_bandwidth(std::span(active).first(count), ddr_);
   double step = std::numeric_limits<double>::infinity();
-  for (size_t lane = 0; lane < kLaneCount; ++lane) {
-    if (!busy_now_[lane]) continue;
-    const Active& a = active_[lane];
-    if (a.fixed > 0) {
-      step = std::min(step, a.fixed);
-    } else {
-      if (a.compute > 0) step = std::min(step, a.compute);
-      if (a.bytes > 0) step = std::min(step, a.bytes / a.rate);
-      if (a.compute <= 0 && a.bytes <= 0) step = 0;
-    }
-  }
+  for (const Work* const work : std::span(active).first(count)) step = std::min(step, work->next_s());
   LLADA_CHECK(step < std::numeric_limits<double>::infinity());  // otherwise tasks wait for each other in a circle
   now_ += step;
   for (size_t lane = 0; lane < kLaneCount; ++lane) {
     if (!busy_now_[lane]) continue;
     Active& a = active_[lane];
     busy_[lane] += step;
-    // What this step was made for ends exactly; the rest only shrinks.
-    const auto shrink = [](double left, double by) { return left - by <= 1e-12 * left ? 0 : left - by; };
-    if (a.fixed > 0) {
-      a.fixed = shrink(a.fixed, step);
-    } else {
-      a.compute = a.compute > 0 ? shrink(a.compute, step) : 0;
-      a.bytes = a.bytes > 0 ? shrink(a.bytes, step * a.rate) : 0;
-    }
-    if (a.fixed > 0 || a.compute > 0 || a.bytes > 0) continue;
+    a.work.pass(step);
+    if (!a.work.done()) continue;
     busy_now_[lane] = false;
     lane_free_[lane] = now_;
     ends_[static_cast<size_t>(a.queued.id - first_)] = now_;

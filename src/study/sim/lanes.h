@@ -1,15 +1,15 @@
 // Emulated time: tasks on four lanes (npu, cpu, map, dma), with dependencies between them and one DRAM that they share.
 // Each lane is first in, first out. Background tasks have a queue of their own, which yields to the other one between
-// tasks and not within one. A task first takes its fixed time, then computes and streams its bytes at once, and ends
-// when both are done. Streams run at their own rate until together they ask for more than the DRAM gives; then they
-// share it evenly, and none gets more than it asked for. Time is simulated from event to event: nothing sleeps, and
-// equal tasks give equal times.
+// tasks and not within one. How long a task takes beside others is devices/work.h's rule. Time is simulated from event
+// to event: nothing sleeps, and equal tasks give equal times.
 #pragma once
 #include <array>
 #include <cstdint>
 #include <deque>
 #include <string>
 #include <vector>
+
+#include "devices/work.h"
 
 namespace llada {
 
@@ -73,11 +73,11 @@ class Lanes {
   };
   struct Active {
     Queued queued;
-    double start, fixed, compute, bytes, rate;
+    double start;
+    Work work;
   };
   bool done(TaskId id) const { return id < first_ || ends_[static_cast<size_t>(id - first_)] >= 0; }
   void start_ready();
-  void share_bandwidth();
   void advance();  // to the next event
 
   double ddr_, now_ = 0, exposed_ = 0;
