@@ -150,7 +150,8 @@ TEST(CudaRun, WhatCannotBeIsRefusedInOneLine) {
       {"cudax", 2, "device 'cudax' is not available here"},
   };
   for (const auto& [device, status, says] : cases) {
-    const auto got = Model::load(folder("tiny-llada"), {.device = device, .isa = "", .threads = 1});
+    const auto got =
+        Model::load(folder("tiny-llada"), {.device = device, .plugin = &study_devices(), .isa = "", .threads = 1});
     ASSERT_FALSE(got) << device;
     EXPECT_EQ(exit_status(got.error()), status) << got.error().message;
     EXPECT_NE(got.error().message.find(says), std::string::npos) << got.error().message;
