@@ -65,16 +65,16 @@ function(llada_layer name)
   if(sources)
     target_compile_options(${target} PRIVATE ${checks})
   endif()
-  if(LLADA_FUZZERS AND sources AND name MATCHES "^(engine|decode|graph|models|devices/(cpu|cuda|hexagon|faulty))$")
+  if(LLADA_FUZZERS AND sources AND name MATCHES "^(engine|decode|graph|models|devices/(cpu|cuda|hexagon))$")
     target_compile_options(${target} PRIVATE -O0)  # fuzzers spend their time in readers, and in planning what was read
   endif()
   # Layers that compute little; more of them under a sanitizer, where that is two fifths of their compile time.
   set(options)
   if(LLADA_SANITIZE AND NOT LLADA_FUZZERS AND
-     name MATCHES "^(cli|formats|eval|engine|bench|models|serve|hub|devices/(hexagon|faulty))$")
+     name MATCHES "^(cli|formats|eval|engine|bench|models|serve|hub|devices/hexagon)$")
     set(options ${LLADA_QUICK_BUILD})
   elseif(name STREQUAL "cli" OR (NOT LLADA_SANITIZE AND
-         name MATCHES "^(api|engine|eval|graph|hub|lab|memory|models|serve|devices/(faulty|hexagon|sim))$"))
+         name MATCHES "^(api|engine|eval|graph|hub|memory|models|serve|study|study/sim|devices/hexagon)$"))
     set(options ${LLADA_QUICK_BUILD})
   endif()
   if(sources)

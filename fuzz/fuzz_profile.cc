@@ -4,9 +4,10 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "devices/sim/profile.h"
 #include "engine/device_spec.h"
-#include "lab/simulate.h"
+#include "study/devices.h"
+#include "study/sim/profile.h"
+#include "study/simulate.h"
 
 using namespace llada;
 
@@ -18,7 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (trace && trace->passes.empty()) std::abort();
   } else if (data[0] == 'd') {
     // A path would read files.
-    if (text.find('/') == std::string::npos && text.find(".json") == std::string::npos) (void)parse_device_spec(text);
+    if (text.find('/') == std::string::npos && text.find(".json") == std::string::npos)
+      (void)parse_device_spec(text, &study_devices());
   } else {
     const auto profile = parse_profile(text, "fuzz");
     if (!profile) return 0;

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "lab/moe_routing.h"
+#include "study/moe_routing.h"
 
 using namespace llada;
 

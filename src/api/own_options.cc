@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "api/options.h"
+#include "study/devices.h"
 
 namespace llada::api {
 namespace {
@@ -25,6 +26,7 @@ constexpr int64_t kMostThreads = 1024, kMostStreams = 1024, kMostRows = int64_t{
 Status set_device(Chosen& c, std::string_view text) {
   if (text.empty()) return invalid("found '', needed a device");
   c.load.device = text;
+  c.load.plugin = &study_devices();
   return {};
 }
 Status set_threads(Chosen& c, std::string_view text) {

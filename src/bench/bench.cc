@@ -8,8 +8,8 @@
 #include "bench/estimate.h"
 #include "devices/cpu/cpu_device.h"
 #include "kernels/kernels.h"
-#include "lab/synth.h"
 #include "models/presets.h"
+#include "study/synth.h"
 
 namespace llada::bench {
 namespace {

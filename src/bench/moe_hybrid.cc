@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "devices/sim/cost.h"
-#include "devices/sim/expert_lanes.h"
-#include "lab/moe_routing.h"
 #include "sched/moe_run.h"
+#include "study/moe_routing.h"
+#include "study/sim/cost.h"
+#include "study/sim/expert_lanes.h"
 
 namespace llada::bench {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/moe.h"
-#include "devices/sim/profile.h"
+#include "study/sim/profile.h"
 
 namespace llada::bench {
 

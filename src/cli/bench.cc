@@ -17,7 +17,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
-#include "lab/simulate.h"
+#include "study/simulate.h"
 
 namespace llada::cli {
 namespace {

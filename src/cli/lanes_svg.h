@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "lab/simulate.h"
+#include "study/simulate.h"
 
 namespace llada::cli {
 

@@ -59,9 +59,8 @@ Result<std::string> version_text(const Build& build) {
   std::string out = fmt::format("llada {} (commit {})\ncompiler: {}\n", build.version, build.commit, build.compiler);
   for (const DeviceSummary& d : devices) {
     if (!d.instruction_sets.empty()) out += fmt::format("instruction sets: {}\n", fmt::join(d.instruction_sets, ", "));
-    if (!d.name.starts_with("sim:"))
-      out += wrapped(fmt::format("device {}: {}", d.name, d.description), 0, 4, static_cast<size_t>(output_width())) +
-             '\n';
+    out +=
+        wrapped(fmt::format("device {}: {}", d.name, d.description), 0, 4, static_cast<size_t>(output_width())) + '\n';
   }
   return out;
 }

@@ -1,5 +1,5 @@
 // llada simulate: what a phone would take, from a profile. Everything it prints is modelled.
-#include "lab/simulate.h"
+#include "study/simulate.h"
 
 #include <array>
 #include <cmath>

@@ -11,7 +11,7 @@
 #include "cli/output_file.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
-#include "lab/moe_sensitivity.h"
+#include "study/moe_sensitivity.h"
 
 namespace llada::cli {
 namespace {

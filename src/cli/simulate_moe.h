@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "lab/moe_simulate.h"
+#include "study/moe_simulate.h"
 
 namespace llada::cli {
 

@@ -1,5 +1,5 @@
 // llada synth: a model file with random weights and a published geometry.
-#include "lab/synth.h"
+#include "study/synth.h"
 
 #include <nlohmann/json.hpp>
 

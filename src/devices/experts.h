@@ -99,6 +99,13 @@ struct ExpertId {
   auto operator<=>(const ExpertId&) const = default;
 };
 
+// Places that an accelerator has for experts.
+struct ExpertWindow {
+  int32_t layers = 0, experts = 0;
+  int64_t slots = 0;   // resident experts of all layers together
+  int32_t buffer = 4;  // experts that can be moved ahead on a guess beside them
+};
+
 enum class MoveTo : uint8_t {
   slot,     // resident
   staging,  // for this layer only, through a slot that the next staged expert takes

@@ -52,36 +52,52 @@ Status set_dsp_option(DeviceSpec& spec, std::string_view key, const std::string&
   return {};
 }
 
-Status set_cuda_option(CudaOptions& gpu, std::string_view key, const std::string& value) {
+Status set_cuda_option(CudaOptions& gpu, std::string_view key, const std::string& value, const Error& unknown) {
   if (key == "products") {
     if (value != "float" && value != "tensor") return invalid("products: found '{}', needed float or tensor", value);
     gpu.tensor_products = value == "tensor";
     return {};
   }
-  if (key != "budget") return invalid("'{}': needed one of budget, products, fallback, fail", key);
+  if (key != "budget") return std::unexpected(unknown);
   const double bytes = size_in_bytes(value);
   if (bytes < 0x1p20 || bytes > 0x1p40) return invalid("budget: found '{}', needed such as 512MiB or 4GiB", value);
   gpu.budget_bytes = static_cast<int64_t>(bytes);
   return {};
 }
 
-Status set_option(DeviceSpec& spec, std::string_view key, const std::string& value) {
-  if (key == "fail") {
-    LLADA_TRY(spec.fault, parse_fault(value));
-    return {};
+Error unknown_option(const DeviceSpec& spec, const DevicePlugin* plugin, std::string_view key) {
+  const std::string_view own = spec.plugin    ? spec.plugin->options()
+                               : spec.hexagon ? "sessions, positions, library, space, deadline"
+                                              : "";
+  return invalid("'{}': needed one of {}{}{}, fallback{}{}", key, spec.cuda ? "budget, products" : "window, ", own,
+                 spec.cuda ? "" : ", memory, grain, head", plugin != nullptr ? ", " : "",
+                 plugin != nullptr ? plugin->options() : "")
+      .error();
+}
+
+Status set_option(DeviceSpec& spec, const DevicePlugin* plugin, std::string_view key, const std::string& value) {
+  if (plugin != nullptr) {
+    LLADA_TRY(auto wrap, plugin->wrap(key, value));
+    if (wrap) {
+      spec.wrap = std::move(wrap);
+      return {};
+    }
   }
   if (key == "fallback") {
     if (value != "cpu" && value != "none") return invalid("fallback: found '{}', needed cpu or none", value);
     spec.fallback = value == "cpu";
     return {};
   }
-  if (spec.cuda) return set_cuda_option(spec.gpu, key, value);
-  if (!spec.profile && !spec.hexagon)
+  if (spec.cuda) return set_cuda_option(spec.gpu, key, value, unknown_option(spec, plugin, key));
+  if (!spec.plugin && !spec.hexagon)
     return invalid("'{}': only for {}", key, key == "budget" || key == "products" ? "cuda" : "sim and hexagon");
   if (spec.hexagon &&
       (key == "sessions" || key == "library" || key == "space" || key == "deadline" || key == "positions"))
     return set_dsp_option(spec, key, value);
-  if (spec.hexagon && key == "map") return invalid("'map': only for sim");
+  if (spec.plugin) {
+    LLADA_TRY(const bool own, spec.plugin->set(key, value));
+    if (own) return {};
+  }
   if (key == "window") {
     const WindowSize window{.percent = number_before(value, "%").value_or(0),
                             .gib = number_before(value, "GiB").value_or(0),
@@ -90,29 +106,30 @@ Status set_option(DeviceSpec& spec, std::string_view key, const std::string& val
         !(window.gib > 0 && window.gib <= 1024))
       return invalid("window: found '{}', needed such as 40%, 2.5GiB{}", value, spec.hexagon ? "" : " or unlimited");
     spec.window = window;
-  } else if (key == "map") {
-    if (spec.profile->map(value).name != value)
-      return invalid("map: found '{}', which {} does not have", value, spec.profile->name);
-    spec.sim.map_variant = value;
   } else if (key == "memory") {
-    LLADA_TRY(spec.memory.policy, memory_policy_from_name(value));
+    const auto grain = spec.memory.grain;
+    if (plugin != nullptr) {
+      LLADA_TRY(spec.memory, plugin->memory(value));
+    } else {
+      LLADA_TRY(spec.memory.policy, memory_policy_from_name(value));
+    }
+    spec.memory.grain = grain;
   } else if (key == "grain") {
     for (const SlabGrain grain : {SlabGrain::layer, SlabGrain::half_layer, SlabGrain::op})
       if (name(grain) == value) spec.memory.grain = grain;
     if (!spec.memory.grain) return invalid("grain: found '{}', needed layer, half-layer or op", value);
   } else if (key == "head") {
     if (value != "npu" && value != "cpu") return invalid("head: found '{}', needed npu or cpu", value);
-    spec.sim.head_on_npu = spec.dsp.head_on_dsp = value == "npu";
+    spec.head_on_accelerator = value == "npu";
   } else {
-    return invalid("'{}': needed one of window, {}, memory, grain, head, fallback, fail", key,
-                   spec.hexagon ? "sessions, positions, library, space, deadline" : "map");
+    return std::unexpected(unknown_option(spec, plugin, key));
   }
   return {};
 }
 
 }  // namespace
 
-Result<DeviceSpec> parse_device_spec(const std::string& text) {
+Result<DeviceSpec> parse_device_spec(const std::string& text, const DevicePlugin* plugin) {
   DeviceSpec spec;
   std::string_view rest = text;
   constexpr std::string_view kHexagon = "hexagon", kCuda = "cuda";
@@ -120,16 +137,18 @@ Result<DeviceSpec> parse_device_spec(const std::string& text) {
   for (const std::string_view name : {kHexagon, kCuda})  // their options come after a colon
     if (rest.starts_with(name) && (rest.size() == name.size() || rest[name.size()] == ':')) kind = name;
   rest.remove_prefix(std::min(kind.size() + 1, rest.size()));
-  constexpr std::string_view kSim = "sim:";
-  if (kind.starts_with(kSim)) {
-    LLADA_TRY(spec.profile, load_profile(std::string(kind.substr(kSim.size()))));
-    spec.fallback = true;
-  } else if (kind == kHexagon) {
+  if (kind == kHexagon) {
     spec.hexagon = spec.fallback = true;
   } else if (kind == kCuda) {
     spec.cuda = spec.fallback = true;
   } else if (kind != "cpu") {
-    return invalid("device '{}' is not available here; this build has: cpu, sim:PROFILE, hexagon, cuda", kind);
+    if (plugin != nullptr) {
+      LLADA_TRY(spec.plugin, plugin->find(kind));
+    }
+    if (!spec.plugin)
+      return invalid("device '{}' is not available here; this build has: cpu, {}{}hexagon, cuda", kind,
+                     plugin != nullptr ? plugin->form() : "", plugin != nullptr ? ", " : "");
+    spec.fallback = true;
   }
   std::set<std::string_view> seen;
   while (!rest.empty()) {
@@ -139,12 +158,12 @@ Result<DeviceSpec> parse_device_spec(const std::string& text) {
     const std::string_view key = option.substr(0, equals);
     if (equals == std::string_view::npos) {
       // The option's own error says which values, or which options, there are.
-      const Status status = set_option(spec, key, "");
+      const Status status = set_option(spec, plugin, key, "");
       return invalid("device '{}': {}", kind,
                      status ? fmt::format("'{}' needs a value, as in {}=...", key, key) : status.error().message);
     }
     if (!seen.insert(key).second) return invalid("device '{}': {} is given twice", kind, key);
-    const Status status = set_option(spec, key, std::string(option.substr(equals + 1)));
+    const Status status = set_option(spec, plugin, key, std::string(option.substr(equals + 1)));
     if (!status) return invalid("device '{}': {}", kind, status.error().message);
   }
   return spec;

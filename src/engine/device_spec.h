@@ -1,10 +1,9 @@
-// The text of --device: "cpu", "sim:PROFILE", "hexagon" or "cuda", with options after commas (after a colon, of hexagon
-// and cuda):
-//   window=SIZE      of the NPU: "40%" of its weights, "2.5GiB" with the reserve in it, or "unlimited" (sim)
-//   map=NAME         which of the profile's prices of mapping (sim)
-//   memory=POLICY    plan, copy, lru, fifo, drop-all, belady or sessions (plan)
+// The text of --device: "cpu", "hexagon", "cuda" or a plugin's (device_plugin.h), with options after commas (after a
+// colon, of hexagon and cuda):
+//   window=SIZE      of the NPU: "40%" of its weights, "2.5GiB" with the reserve in it, or "unlimited" (a plugin's)
+//   memory=POLICY    plan, copy or sessions, and a plugin's (plan)
 //   grain=GRAIN      slabs of a layer, half-layer or op (the coarsest that fits)
-//   head=UNIT        npu or cpu (the profile's; npu)
+//   head=UNIT        npu or cpu (npu; a plugin's may differ)
 //   sessions=N       processes on the DSP, each with a window (hexagon)
 //   positions=N      of the longest canvas that the window leaves room for (hexagon; the model's context, at most 1024)
 //   library=FILE     libcdsprpc (hexagon; LLADA_CDSPRPC in the environment, the system's, the stand-in)
@@ -13,16 +12,15 @@
 //   budget=SIZE      "512MiB" or "4GiB" of device memory for everything (cuda; what the GPU has)
 //   products=KIND    float or tensor: how matrices are multiplied (cuda; float)
 //   fallback=UNIT    cpu or none: what takes over when the device fails (cpu; none for the device "cpu")
-//   fail=FAULT       allocate, map:N, submit:N, gone:N or nan:N: the device fails on purpose (devices/faulty)
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "devices/cuda/cuda_device.h"
 #include "devices/device.h"
-#include "devices/faulty/faulty_device.h"
 #include "devices/hexagon/hexagon_device.h"
-#include "devices/sim/sim_device.h"
+#include "engine/device_plugin.h"
 #include "sched/memory_runtime.h"
 
 namespace llada {
@@ -32,21 +30,23 @@ struct WindowSize {
   double percent = 0;  // of the weights that the accelerator reads
   double gib = 0;      // with what is reserved beside weights
   bool unlimited = false;
+  int64_t share_of(int64_t bytes) const { return static_cast<int64_t>(static_cast<double>(bytes) * percent / 100); }
 };
 
 struct DeviceSpec {
-  std::optional<Profile> profile;      // of sim
-  bool hexagon = false, cuda = false;  // none of the three: the cpu itself
-  CudaOptions gpu;                     // experts are set once the model is known
-  HexagonOptions dsp;                  // window_bytes and reserve_bytes are set once the weights are known
-  std::optional<int64_t> positions;    // of hexagon
-  SimOptions sim;                      // window_bytes is set from `window` once the weights are known
+  std::unique_ptr<PluginDevice> plugin;  // null: one of the engine's
+  bool hexagon = false, cuda = false;    // none of the three: the cpu itself
+  CudaOptions gpu;                       // experts are set once the model is known
+  HexagonOptions dsp;                    // window_bytes and reserve_bytes are set once the weights are known
+  std::optional<int64_t> positions;      // of hexagon
   WindowSize window;
+  std::optional<bool> head_on_accelerator;
   MemoryOptions memory;
   bool fallback = false;
-  FaultPlan fault;
+  DevicePlugin::Wrap wrap;  // empty: nothing stands in front of the device
 };
 
-Result<DeviceSpec> parse_device_spec(const std::string& text);
+// plugin: may be null.
+Result<DeviceSpec> parse_device_spec(const std::string& text, const DevicePlugin* plugin);
 
 }  // namespace llada

@@ -3,12 +3,13 @@
 #include "devices/cpu/cpu_device.h"
 #include "devices/cuda/cuda_device.h"
 #include "devices/hexagon/hexagon_device.h"
-#include "devices/sim/profile.h"
+#include "engine/device_plugin.h"
 #include "kernels/kernels.h"
 
 namespace llada {
 
-Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int threads, const std::string& cdsprpc) {
+Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int threads, const std::string& cdsprpc,
+                                                const DevicePlugin* plugin) {
   LLADA_TRY(const auto info, describe_cpu({.threads = threads, .isa = isa, .exact_attention = false}));
   DeviceSummary cpu{.name = info.name,
                     .description = info.description,
@@ -17,12 +18,13 @@ Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int thread
                     .instruction_sets = {}};
   for (const kernels::KernelTable* table : kernels::available()) cpu.instruction_sets.emplace_back(table->isa);
   std::vector<DeviceSummary> list{cpu};
-  for (const Profile& profile : builtin_profiles())
-    list.push_back({.name = "sim:" + profile.name,
-                    .description = profile.description + " (modelled time, numerics of the cpu)",
-                    .usable = true,
-                    .threads = info.threads,
-                    .instruction_sets = {}});
+  if (plugin != nullptr)
+    for (DevicePlugin::Listed& listed : plugin->list())
+      list.push_back({.name = std::move(listed.name),
+                      .description = std::move(listed.description),
+                      .usable = true,
+                      .threads = info.threads,
+                      .instruction_sets = {}});
   HexagonOptions asked;
   asked.library = cdsprpc;
   const auto dsp = describe_hexagon(asked);

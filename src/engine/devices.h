@@ -8,6 +8,8 @@
 
 namespace llada {
 
+class DevicePlugin;
+
 struct DeviceSummary {
   std::string name;                           // as --device takes it
   std::string description;                    // processor, instruction set in use, threads
@@ -16,7 +18,8 @@ struct DeviceSummary {
   std::vector<std::string> instruction_sets;  // kernel tables that run here, best first; of cpu only
 };
 
-// isa, cdsprpc: as in LoadOptions. The error lists what there is.
-Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int threads, const std::string& cdsprpc = {});
+// isa, cdsprpc, plugin: as in LoadOptions. The error lists what there is.
+Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int threads, const std::string& cdsprpc = {},
+                                                const DevicePlugin* plugin = nullptr);
 
 }  // namespace llada

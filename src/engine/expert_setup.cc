@@ -140,13 +140,13 @@ Result<MoeOptions> check_experts(const ExpertRequest& r, const DeviceSpec& where
   }
   if (!(r.share > 0 && r.share <= 1))
     return invalid("--experts-on-device: found {:g} %, needed above 0 to 100", 100 * r.share);
-  if (!where.profile && !where.cuda)
+  if (!where.plugin && !where.cuda)
     return invalid(
         "--experts-on-device: device '{}' has no accelerator for experts, needed such as cuda or sim:a6000-pcie4",
         device);
-  if (where.profile && !where.profile->experts)
-    return invalid("--experts-on-device: profile {} has no numbers for experts, needed such as a6000-pcie4",
-                   where.profile->name);
+  if (where.plugin)
+    if (const Status can = where.plugin->can_hold_experts(); !can)
+      return invalid("--experts-on-device: {}", can.error().message);
   if (!moves && !r.cache.empty()) return invalid("--moe-cache: --moe-plan {} never changes what is resident", r.plan);
   if (!moves && r.prefetch == "on") return invalid("--moe-prefetch: --moe-plan {} never moves an expert", r.plan);
   if (o.plan != MoeRule::hybrid && r.slices > 1) return invalid("--moe-slices: only with --moe-plan hybrid");
@@ -178,8 +178,8 @@ Result<ExpertSplitOptions> set_up_experts(const ExpertRequest& request, const Mo
   }
   const double flops = 6.0 * static_cast<double>(c.width) * static_cast<double>(c.expert_ffn_width);
   int32_t slices = 1;  // the cuda device moves whole experts
-  if (where.profile) {
-    const ExpertCosts whole = expert_costs(*where.profile, where.sim.map_variant, pieces, flops);
+  if (where.plugin) {
+    const ExpertCosts whole = where.plugin->expert_costs(pieces, flops);
     const int64_t groups = std::max<int64_t>(1, c.expert_ffn_width / group);
     if (request.slices > 0 && groups % request.slices != 0)
       return invalid("--moe-slices: found {}, needed a divisor of {}, the groups of {} hidden values of an expert",
@@ -203,11 +203,10 @@ Result<ExpertSplitOptions> set_up_experts(const ExpertRequest& request, const Mo
     };
   }
   const int64_t slots = int64_t{split.moe.cache.slots} * split.layers;
-  if (where.profile)
-    where.sim.experts = {
-        .costs = *split.costs,
-        .window = {
-            .layers = split.layers, .experts = split.experts * slices, .slots = slots, .buffer = split.moe.buffer}};
+  if (where.plugin)
+    where.plugin->hold_experts(
+        *split.costs,
+        {.layers = split.layers, .experts = split.experts * slices, .slots = slots, .buffer = split.moe.buffer});
   else
     where.gpu.experts = {.first_layer = split.first_layer,
                          .layers = split.layers,

@@ -60,7 +60,7 @@ Device* Model::fallback() const { return device_->fallback.get(); }
 const MemoryOptions& Model::memory() const { return device_->memory; }
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const LoadOptions& options) {
-  LLADA_TRY(DeviceSpec where, parse_device_spec(options.device));
+  LLADA_TRY(DeviceSpec where, parse_device_spec(options.device, options.plugin));
   if (where.dsp.library.empty()) where.dsp.library = options.cdsprpc;
   LLADA_TRY(const MoeOptions moe, check_experts(options.experts, where, options.device));
   if (where.cuda)  // before anything large is read
@@ -92,7 +92,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
 
 Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedBytes memory, const LoadOptions& options,
                                                         const MemoryHooks& hooks) {
-  LLADA_TRY(DeviceSpec where, parse_device_spec(options.device));
+  LLADA_TRY(DeviceSpec where, parse_device_spec(options.device, options.plugin));
   if (where.cuda) return invalid("device 'cuda': needs a model file, whose weights it copies when they are wanted");
   if (where.hexagon)
     return invalid("device 'hexagon': needs a model file, whose weights it packs when they are mapped");

@@ -24,6 +24,7 @@
 
 namespace llada {
 
+class DevicePlugin;
 struct MemoryOptions;
 struct ModelGraph;
 struct OpenedDevice;
@@ -31,11 +32,12 @@ struct OpenedDevice;
 class Model;
 
 struct LoadOptions {
-  std::string device = "cpu";  // device_spec.h
-  std::string isa = {};        // kernel table by name; empty: LLADA_ISA from the environment of the caller, or the best
-  std::string cdsprpc = {};    // the library of device hexagon where `device` names none; empty: as it finds one
-  int threads = 0;             // 0: one per usable physical core
-  int64_t context = 0;         // most positions of a request; 0: what the model was trained for, which bounds it
+  std::string device = "cpu";            // device_spec.h
+  const DevicePlugin* plugin = nullptr;  // of devices that the engine does not bring along (device_plugin.h)
+  std::string isa = {};      // kernel table by name; empty: LLADA_ISA from the environment of the caller, or the best
+  std::string cdsprpc = {};  // the library of device hexagon where `device` names none; empty: as it finds one
+  int threads = 0;           // 0: one per usable physical core
+  int64_t context = 0;       // most positions of a request; 0: what the model was trained for, which bounds it
   bool exact_attention = false;  // on the host: no digests (devices/cpu/cpu_device.h)
   PackCache pack_cache = {};     // of this machine's packed weights; a library's caller decides
   ExpertRequest experts = {};    // experts shared out between the device's units

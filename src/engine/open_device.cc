@@ -16,31 +16,6 @@ namespace {
 
 Program one_row(const ModelGraph& graph) { return graph.forward(plain_shape(1, 1)); }
 
-int64_t share_of(int64_t bytes, double percent) {
-  return static_cast<int64_t>(static_cast<double>(bytes) * percent / 100);
-}
-
-Result<std::unique_ptr<Device>> open_sim(const DeviceSpec& spec, const ModelGraph& graph,
-                                         std::span<const TensorView> weights, std::unique_ptr<Device> host) {
-  std::vector<WeightSize> sizes;
-  for (const TensorView& view : weights) sizes.push_back({view.bytes(), view.type, view.shape.rank > 1});
-  SimOptions options = spec.sim;
-  if (spec.window.percent > 0) {
-    LLADA_TRY(const auto probe, make_sim_device(*spec.profile, options, graph.weights, sizes, nullptr));
-    const auto total = total_bytes(group_slabs(weight_uses(one_row(graph), *probe), SlabGrain::op));
-    options.window_bytes = share_of(total, spec.window.percent);
-  } else if (spec.window.gib > 0) {
-    const double net = spec.window.gib - spec.profile->reserve_gib.value;
-    if (net <= 0)
-      return invalid("window: found {} GiB, needed more than the reserve of {} GiB", spec.window.gib,
-                     spec.profile->reserve_gib.value);
-    options.window_bytes = static_cast<int64_t>(net * 0x1p30);
-  } else if (spec.window.unlimited) {
-    options.window_bytes = -1;
-  }
-  return make_sim_device(*spec.profile, options, graph.weights, sizes, std::move(host));
-}
-
 Result<std::unique_ptr<Device>> open_hexagon(const DeviceSpec& spec, const ModelGraph& graph,
                                              std::span<const TensorView> weights, std::unique_ptr<Device> host,
                                              const WeightHooks& hooks) {
@@ -48,12 +23,13 @@ Result<std::unique_ptr<Device>> open_hexagon(const DeviceSpec& spec, const Model
       spec.positions.value_or(graph.context > 0 ? std::min(graph.context, kHexagonRows) : kHexagonRows);
   const auto rows = static_cast<int32_t>(std::min(positions, kHexagonRows));
   HexagonOptions dsp = spec.dsp;
+  dsp.head_on_dsp = spec.head_on_accelerator.value_or(true);
   const Program full = graph.forward(plain_shape(rows, rows));
   dsp.reserve_bytes = hexagon_reserve(full, graph.weights, positions).total();
   LLADA_TRY(auto device, make_hexagon_device(dsp, graph.weights, weights, std::move(host), hooks));
   if (spec.window.percent > 0) {
     const auto slabs = group_slabs(weight_uses(one_row(graph), *device), SlabGrain::layer, device->window().page_bytes);
-    device->set_window(share_of(total_bytes(slabs), spec.window.percent));
+    device->set_window(spec.window.share_of(total_bytes(slabs)));
   } else if (spec.window.gib > 0) {
     const auto net = static_cast<int64_t>(spec.window.gib * 0x1p30) - dsp.reserve_bytes;
     if (net <= 0)
@@ -121,8 +97,8 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
     LLADA_TRY(opened.fallback, host->share(cpu.threads));
   }
   HostUnit& unit = *host->capabilities().host;
-  if (spec.profile) {
-    LLADA_TRY(opened.device, open_sim(spec, graph, weights, std::move(host)));
+  if (spec.plugin) {
+    LLADA_TRY(opened.device, spec.plugin->open(spec, graph, weights, std::move(host)));
   } else if (spec.hexagon) {
     LLADA_TRY(opened.device, open_hexagon(spec, graph, weights, std::move(host), hooks));
     LLADA_TRY_STATUS(unit.load(host_weights(one_row(graph), *opened.device, false)));
@@ -137,7 +113,7 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
   } else {
     opened.device = std::move(host);
   }
-  if (spec.fault.fault != Fault::none) opened.device = make_faulty_device(std::move(opened.device), spec.fault);
+  if (spec.wrap) opened.device = spec.wrap(std::move(opened.device));
   return opened;
 }
 

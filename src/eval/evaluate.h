@@ -15,7 +15,7 @@
 #include "eval/reference.h"
 #include "eval/score.h"
 #include "eval/tasks.h"
-#include "lab/recording.h"
+#include "study/recording.h"
 
 namespace llada::eval {
 

@@ -10,23 +10,7 @@
 namespace llada {
 namespace {
 
-constexpr std::array<std::string_view, 7> kPolicyNames = {"plan",     "copy",   "lru",     "fifo",
-                                                          "drop-all", "belady", "sessions"};
-
-std::optional<PagingRule> paging_rule(MemoryPolicy policy) {
-  switch (policy) {
-    case MemoryPolicy::lru:
-      return PagingRule::lru;
-    case MemoryPolicy::fifo:
-      return PagingRule::fifo;
-    case MemoryPolicy::drop_all:
-      return PagingRule::drop_all;
-    case MemoryPolicy::belady:
-      return PagingRule::belady;
-    default:
-      return std::nullopt;
-  }
-}
+constexpr std::array<std::string_view, std::size(kMemoryPolicies)> kPolicyNames = {"plan", "copy", "sessions"};
 
 // The coarsest slabs that the window can work with: fewest calls first.
 Result<ResidencyPlan> fitting_plan(std::span<const WeightUse> uses, const DeviceWindow& window,
@@ -93,9 +77,9 @@ Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& progr
   const DeviceWindow window = runtime.window_->window();
   const auto uses = weight_uses(program, device);
   runtime.of_weight_.resize(runtime.window_->weight_sizes().size());
-  const auto rule = paging_rule(options.policy);
+  const bool pages = options.pager != nullptr, sessions = !pages && options.policy == MemoryPolicy::sessions;
   std::vector<int32_t> session;
-  if (rule || options.policy == MemoryPolicy::sessions) {
+  if (pages || sessions) {
     const SlabGrain grain = options.grain.value_or(SlabGrain::layer);
     LLADA_TRY(runtime.plan_, plan_residency(group_slabs(uses, grain, window.page_bytes), kUnlimitedWindow));
     runtime.plan_.window_bytes = window.weight_bytes;
@@ -104,13 +88,13 @@ Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& progr
   }
   ResidencyPlan& plan = runtime.plan_;
   session.assign(plan.slabs.size(), 0);
-  if (options.policy == MemoryPolicy::sessions) {
+  if (sessions) {
     LLADA_TRY(session, split_sessions(plan.slabs, window.weight_bytes, window.sessions));
   }
-  if (rule && window.weight_bytes != kUnlimitedWindow && plan.weight_bytes > window.weight_bytes) {
+  if (pages && window.weight_bytes != kUnlimitedWindow && plan.weight_bytes > window.weight_bytes) {
     std::vector<int64_t> sizes;
     for (const Slab& slab : plan.slabs) sizes.push_back(slab.bytes);
-    LLADA_TRY(runtime.pager_, Pager::create(*rule, std::move(sizes), window.weight_bytes));
+    LLADA_TRY(runtime.pager_, options.pager(std::move(sizes), window.weight_bytes));
     plan.pinned.assign(plan.slabs.size(), false);
     plan.pinned_bytes = 0;
   }
@@ -183,7 +167,7 @@ Status MemoryRuntime::before(Device& device, const Stretch& stretch, Ticket prev
                   stretch.last, stretch.slabs.size(), slot_.size());
   for (const int slab : stretch.slabs) {
     if (pager_) {
-      const Pager::Touch touch = pager_->touch(slab);
+      const DemandPager::Touch touch = pager_->touch(slab);
       if (!touch.map) continue;
       // Nobody looked ahead: the host learns of the need when the work before is done.
       if (previous > 0) LLADA_TRY_STATUS(device.wait(previous));

@@ -1,38 +1,46 @@
-// Keeps the slabs mapped that the next ops need: the residency plan (pin and stream, one slab ahead), or a
-// paging rule that maps on demand, or one window per session. Made once from any program of a model; steps of
-// every row count use it. A device whose window is unlimited, or holds everything, gives it nothing to do
-// after the first mapping.
+// Keeps the slabs mapped that the next ops need: the residency plan (pin and stream, one slab ahead), or one window per
+// session; or a pager that maps on demand, where a study compares the plan with one. Made once from any program of a
+// model; steps of every row count use it. A device whose window is unlimited, or holds everything, gives it nothing to
+// do after the first mapping.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "devices/device.h"
-#include "memory/paging.h"
 #include "memory/residency.h"
 
 namespace llada {
 
 enum class MemoryPolicy {
-  plan,  // pin and stream by remapping (residency.h)
-  copy,  // the same plan, streamed slabs copied into slots that stay mapped
-  lru,   // demand paging, see paging.h
-  fifo,
-  drop_all,
-  belady,
+  plan,      // pin and stream by remapping (residency.h)
+  copy,      // the same plan, streamed slabs copied into slots that stay mapped
   sessions,  // no plan: as many windows as the device has
 };
-inline constexpr MemoryPolicy kMemoryPolicies[] = {MemoryPolicy::plan,    MemoryPolicy::copy,     MemoryPolicy::lru,
-                                                   MemoryPolicy::fifo,    MemoryPolicy::drop_all, MemoryPolicy::belady,
-                                                   MemoryPolicy::sessions};
+inline constexpr MemoryPolicy kMemoryPolicies[] = {MemoryPolicy::plan, MemoryPolicy::copy, MemoryPolicy::sessions};
 std::string_view name(MemoryPolicy policy);
 Result<MemoryPolicy> memory_policy_from_name(std::string_view text);
+
+// Maps a slab when it is needed.
+class DemandPager {
+ public:
+  struct Touch {
+    bool map = false;            // the slab was not there
+    std::vector<int32_t> evict;  // what goes first
+  };
+  virtual ~DemandPager() = default;
+  virtual Touch touch(int32_t slab) = 0;
+};
+using MakePager =
+    std::function<Result<std::unique_ptr<DemandPager>>(std::vector<int64_t> slab_bytes, int64_t window_bytes)>;
 
 struct MemoryOptions {
   MemoryPolicy policy = MemoryPolicy::plan;
   // Absent: whole layers, or where those do not fit half layers, then single ops, then one slot.
   std::optional<SlabGrain> grain = {};
+  MakePager pager = {};  // in place of the policy
 };
 
 // The weights that the accelerator of a device with a window reads, in first-use order, with their layer and half.
@@ -69,10 +77,10 @@ class MemoryRuntime {
 
   Window* window_ = nullptr;
   MemoryOptions options_;
-  ResidencyPlan plan_;  // of a paging rule: only slabs and sizes
+  ResidencyPlan plan_;  // of a pager: only slabs and sizes
   std::vector<std::vector<int>> of_weight_;
   std::vector<int> slot_;  // streamed slab in each slot, -1: free
-  std::optional<Pager> pager_;
+  std::unique_ptr<DemandPager> pager_;
 };
 
 }  // namespace llada

@@ -9,7 +9,7 @@
 namespace llada {
 namespace {
 
-constexpr std::array<std::string_view, 5> kCacheNames = {"mrs", "lru", "lfu", "classlru", "belady"};
+constexpr std::array<std::string_view, std::size(kCacheRules)> kCacheNames = {"mrs", "lru", "lfu", "classlru"};
 constexpr int kClasses = 8;  // of ClassLRU
 
 }  // namespace
@@ -19,8 +19,7 @@ std::string_view name(CacheRule rule) { return kCacheNames[static_cast<size_t>(r
 Result<CacheRule> cache_rule_from_name(std::string_view text) {
   for (const CacheRule rule : kCacheRules)
     if (name(rule) == text) return rule;
-  return invalid("moe cache: found '{}', needed one of {}", text,
-                 fmt::join(std::span(kCacheNames).first(std::size(kCacheRules)), ", "));
+  return invalid("moe cache: found '{}', needed one of {}", text, fmt::join(kCacheNames, ", "));
 }
 
 LayerRouting sliced(const LayerRouting& routing, int32_t count) {
@@ -32,22 +31,18 @@ LayerRouting sliced(const LayerRouting& routing, int32_t count) {
   return out;
 }
 
-ExpertCache::ExpertCache(int32_t layers, int32_t experts, CacheOptions options)
+ExpertCache::ExpertCache(int32_t layers, int32_t experts, CacheOptions options, int32_t buffer)
     : layers_(layers),
       experts_(experts),
       options_(std::move(options)),
       entries_(static_cast<size_t>(layers) * static_cast<size_t>(experts)),
-      in_layer_(static_cast<size_t>(layers), 0) {
+      books_("plan",
+             {.layers = layers, .experts = experts, .slots = int64_t{options_.slots} * layers, .buffer = buffer}) {
   LLADA_CHECK(options_.slots >= 0 && options_.slots <= experts);
-  LLADA_CHECK(options_.rule != CacheRule::belady || options_.next_use);
-}
-
-int32_t ExpertCache::capacity(int32_t) const {
-  return options_.shared ? std::min(experts_, options_.slots * layers_) : options_.slots;
 }
 
 bool ExpertCache::full(int32_t layer) const {
-  return options_.shared ? resident_ >= int64_t{options_.slots} * layers_ : count(layer) >= options_.slots;
+  return options_.shared ? books_.residents() >= int64_t{options_.slots} * layers_ : count(layer) >= options_.slots;
 }
 
 std::vector<int32_t> ExpertCache::residents(int32_t layer) const {
@@ -96,8 +91,6 @@ double ExpertCache::worth(ExpertId id) const {
       const int level = std::clamp(static_cast<int>(std::log2(1 + decayed(e))), 0, kClasses - 1);
       return -static_cast<double>(pass_ - e.used_at) / (1 << level);
     }
-    case CacheRule::belady:
-      return -static_cast<double>(options_.next_use(id));
   }
   return 0;
 }
@@ -111,7 +104,7 @@ std::optional<ExpertCache::Admission> ExpertCache::place_for(ExpertId id, bool w
   for (int32_t l = options_.shared ? 0 : id.layer; l < (options_.shared ? layers_ : id.layer + 1); ++l)
     for (int32_t e = 0; e < experts_; ++e) {
       const ExpertId candidate{l, e};
-      if (!entry(candidate).resident || entry(candidate).used_in == pass_) continue;
+      if (!resident(candidate) || entry(candidate).used_in == pass_) continue;
       const double w = worth(candidate);
       if (!victim || w < least) victim = candidate, least = w;
     }
@@ -126,16 +119,14 @@ void ExpertCache::insert(ExpertId id, const Admission& admission) {
   LLADA_CHECK(!resident(id));
   if (admission.victim) erase(*admission.victim);
   LLADA_CHECK(!full(id.layer));
-  entry(id).resident = true;
-  ++in_layer_[static_cast<size_t>(id.layer)];
-  ++resident_;
+  LLADA_CHECK(books_.enter(id, ExpertBooks::Where::slot).has_value());
 }
 
+void ExpertCache::insert_guess(ExpertId id) { LLADA_CHECK(books_.enter(id, ExpertBooks::Where::buffer).has_value()); }
+
 void ExpertCache::erase(ExpertId id) {
-  LLADA_CHECK(resident(id));
-  entry(id).resident = false;
-  --in_layer_[static_cast<size_t>(id.layer)];
-  --resident_;
+  LLADA_CHECK(books_.there(id));
+  books_.leave(id);
 }
 
 }  // namespace llada

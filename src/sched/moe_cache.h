@@ -5,27 +5,25 @@
 //             once; its s is the sum over the rows.
 //   ClassLRU  llama.cpp's, as its description has it: use counts with a half-life, in eight classes by their logarithm.
 //             The head of the class with the greatest age / 2^class goes.
-//   Belady's  needs the future; for comparison.
 //
 // The victim is never an expert that the present pass uses. Two earlier implementations evicted those and computed with
 // the wrong weights.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
-#include "devices/experts.h"
+#include "devices/expert_books.h"
 
 namespace llada {
 
-enum class CacheRule : uint8_t { mrs, lru, lfu, class_lru, belady };
+enum class CacheRule : uint8_t { mrs, lru, lfu, class_lru };
 inline constexpr CacheRule kCacheRules[] = {CacheRule::mrs, CacheRule::lru, CacheRule::lfu, CacheRule::class_lru};
 std::string_view name(CacheRule rule);
-Result<CacheRule> cache_rule_from_name(std::string_view text);  // not belady, which no run can follow
+Result<CacheRule> cache_rule_from_name(std::string_view text);
 
 // What one layer's router decided in one step.
 struct LayerRouting {
@@ -40,9 +38,6 @@ struct CacheOptions {
   double alpha = 0.5;      // weight of the present step in MRS
   int32_t top_p = 0;       // scores that count in MRS; 0: all
   double half_life = 128;  // steps, ClassLRU
-  // Belady: the step, counted from the present one, in which the layer will want the expert next; a large
-  // number for never.
-  std::function<int64_t(ExpertId id)> next_use = {};
 };
 
 // The routing of the slices of experts, `count` to each: every slice of an expert has the expert's rows and score.
@@ -50,11 +45,12 @@ LayerRouting sliced(const LayerRouting& routing, int32_t count);
 
 class ExpertCache {
  public:
-  ExpertCache(int32_t layers, int32_t experts, CacheOptions options);
+  // buffer: experts that can be there on a guess, beside the residents.
+  ExpertCache(int32_t layers, int32_t experts, CacheOptions options, int32_t buffer = 0);
 
-  bool resident(ExpertId id) const { return entry(id).resident; }
-  int32_t count(int32_t layer) const { return in_layer_[static_cast<size_t>(layer)]; }
-  int32_t capacity(int32_t layer) const;  // that this layer could hold at most
+  const ExpertBooks& books() const { return books_; }
+  bool resident(ExpertId id) const { return books_.resident(id); }
+  int32_t count(int32_t layer) const { return books_.residents(layer); }
   bool full(int32_t layer) const;
   std::vector<int32_t> residents(int32_t layer) const;
 
@@ -73,15 +69,14 @@ class ExpertCache {
   // expert is in use by this pass or worth more. `wanted` overrules the comparison of worth.
   std::optional<Admission> place_for(ExpertId id, bool wanted = false) const;
   void insert(ExpertId id, const Admission& admission);
-  void erase(ExpertId id);
+  void insert_guess(ExpertId id);
+  void erase(ExpertId id);  // a resident or a guess
 
-  double score(ExpertId id) const { return entry(id).score; }  // of MRS, whatever the rule
   // Higher stays. Of MRS the score, of the others what their rule orders by.
   double worth(ExpertId id) const;
 
  private:
   struct Entry {
-    bool resident = false;
     double score = 0;        // MRS
     double uses = 0;         // LFU: all; ClassLRU: decayed
     int64_t used_at = -1;    // pass of the last use; -1: never
@@ -95,8 +90,8 @@ class ExpertCache {
   int32_t layers_, experts_;
   CacheOptions options_;
   std::vector<Entry> entries_;
-  std::vector<int32_t> in_layer_;
-  int64_t resident_ = 0, pass_ = 0;
+  ExpertBooks books_;
+  int64_t pass_ = 0;
 };
 
 }  // namespace llada

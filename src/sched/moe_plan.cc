@@ -2,31 +2,22 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
+#include "devices/work.h"
 
 namespace llada {
 namespace {
 
 constexpr std::array<std::string_view, 4> kRuleNames = {"hybrid", "static", "all-cpu", "on-demand"};
-constexpr size_t kMostExact = 7;
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
 enum Line : size_t { host, device, link };
 
-// What a timeline is doing: first its fixed time, then computing and streaming at once.
-struct Work {
-  bool active = false;
-  double fixed = 0, compute = 0, bytes = 0, wanted_rate = 0, rate = 0;
-  bool done() const { return fixed <= 0 && compute <= 0 && bytes <= 0; }
-};
-
-// Three timelines that share the host's memory, from event to event: the rule of devices/sim/lanes.h in small,
-// without its queues, because a layer is planned for every layer of every step.
+// Three timelines that share the host's memory, from event to event, without the simulator's queues, because a layer is
+// planned for every layer of every step.
 class Evaluator {
  public:
   Evaluator(const ExpertCosts& costs, std::vector<PlannedExpert>& experts, std::span<const ExpertLoad> loads,
@@ -47,7 +38,7 @@ class Evaluator {
   }
 
   void run(MoePlan& plan) {
-    work_[link] = {start_.link_s > 0, 0, 0, 0, 0, 0};
+    active_[link] = start_.link_s > 0;
     if (c_.link_reads_memory)
       work_[link].bytes = start_.link_s * c_.link_bytes_per_s, work_[link].wanted_rate = c_.link_bytes_per_s;
     else
@@ -56,7 +47,7 @@ class Evaluator {
     for (;;) {
       while (begin_host() || begin_device() || begin_link()) {
       }
-      if (!work_[host].active && !work_[device].active && !work_[link].active) {
+      if (!active_[host] && !active_[device] && !active_[link]) {
         const double wake = std::min(host_wake(), device_wake());
         if (wake == kForever) break;
         now_ = wake;
@@ -77,29 +68,34 @@ class Evaluator {
     return std::max(start_.device_s, ready);
   }
 
+  Work& begin(Line line) {
+    active_[line] = true;
+    return work_[line];
+  }
+
   bool begin_host() {
-    if (work_[host].active || host_at_ >= host_queue_.size() || now_ < start_.host_s) return false;
+    if (active_[host] || host_at_ >= host_queue_.size() || now_ < start_.host_s) return false;
     PlannedExpert& e = experts_[host_queue_[host_at_]];
     e.start_s = now_;
-    Work& w = work_[host];
+    Work& w = begin(host);
     const bool goes_on = host_at_ > 0 && c_.same_expert(experts_[host_queue_[host_at_ - 1]].expert, e.expert);
-    w = {true, goes_on ? 0 : c_.host_expert_s, c_.host_compute_s(e.rows), c_.expert_bytes(), c_.host_bytes_per_s, 0};
+    w = {goes_on ? 0 : c_.host_expert_s, c_.host_compute_s(e.rows), c_.expert_bytes(), c_.host_bytes_per_s};
     if (host_at_ == 0) w.fixed += c_.host_first_s;
     if (!c_.host_overlap) w.fixed += std::exchange(w.compute, 0);
     return true;
   }
 
   bool begin_device() {
-    if (work_[device].active || device_at_ >= device_queue_.size()) return false;
+    if (active_[device] || device_at_ >= device_queue_.size()) return false;
     const size_t i = device_queue_[device_at_];
     PlannedExpert& e = experts_[i];
     if (now_ < start_.device_s || now_ < arrived_[i][static_cast<size_t>(device_piece_)]) return false;
     if (device_piece_ == 0) e.start_s = now_;
     // An expert that is there is one task; a moved one's products follow its pieces.
     const double share = e.moved ? c_.piece_bytes[static_cast<size_t>(device_piece_)] / c_.expert_bytes() : 1;
-    Work& w = work_[device];
-    w = {true, goes_on() ? c_.device_member_s : c_.device_expert_s * share, c_.device_compute_s(e.rows) * share, 0, 0,
-         0};
+    Work& w = begin(device);
+    w = {.fixed = goes_on() ? c_.device_member_s : c_.device_expert_s * share,
+         .compute = c_.device_compute_s(e.rows) * share};
     const double bytes = c_.expert_bytes() * share;
     if (c_.device_shares_memory)
       w.bytes = bytes, w.wanted_rate = c_.device_bytes_per_s;
@@ -117,14 +113,14 @@ class Evaluator {
   }
 
   bool begin_link() {
-    if (work_[link].active || link_at_ >= link_queue_.size()) return false;
+    if (active_[link] || link_at_ >= link_queue_.size()) return false;
     if (link_piece_ < 0) link_piece_ = 0;
     // A staging slot is free again when its expert has been computed; moves and products keep one order.
     if (link_piece_ == 0 && link_at_ >= moved_done_ + static_cast<size_t>(c_.staging)) return false;
     if (link_piece_ == 0) experts_[link_queue_[link_at_]].move_start_s = now_;
     const double bytes = c_.piece_bytes[static_cast<size_t>(link_piece_)];
-    Work& w = work_[link];
-    w = {true, c_.piece_s, 0, 0, 0, 0};
+    Work& w = begin(link);
+    w = {.fixed = c_.piece_s};
     if (c_.link_reads_memory)
       w.bytes = bytes, w.wanted_rate = c_.link_bytes_per_s;
     else
@@ -132,52 +128,24 @@ class Evaluator {
     return true;
   }
 
-  // Water filling, as in devices/sim/lanes.cc.
-  void share_memory() {
-    std::array<Work*, 3> streams{};
-    size_t count = 0;
-    for (Work& w : work_)
-      if (w.active && w.fixed <= 0 && w.bytes > 0) streams[count++] = &w;
-    for (size_t i = 1; i < count; ++i)  // at most three
-      for (size_t j = i; j > 0 && streams[j]->wanted_rate < streams[j - 1]->wanted_rate; --j)
-        std::swap(streams[j], streams[j - 1]);
-    double left = c_.memory_bytes_per_s > 0 ? c_.memory_bytes_per_s : kForever;
-    for (size_t i = 0; i < count; ++i) {
-      streams[i]->rate = std::min(streams[i]->wanted_rate, left / static_cast<double>(count - i));
-      left -= streams[i]->rate;
-    }
-  }
-
   void advance(MoePlan& plan) {
-    share_memory();
+    std::array<Work*, 3> active{};
+    size_t count = 0;
+    for (size_t line = 0; line < 3; ++line)
+      if (active_[line]) active[count++] = &work_[line];
+    share_bandwidth(std::span(active).first(count), c_.memory_bytes_per_s > 0 ? c_.memory_bytes_per_s : kForever);
     double step = std::min(host_wake(), device_wake()) - now_;
     if (!(step > 0)) step = kForever;
-    for (const Work& w : work_) {
-      if (!w.active) continue;
-      if (w.fixed > 0) {
-        step = std::min(step, w.fixed);
-      } else {
-        if (w.compute > 0) step = std::min(step, w.compute);
-        if (w.bytes > 0) step = std::min(step, w.bytes / w.rate);
-        if (w.done()) step = 0;
-      }
-    }
+    for (const Work* const work : std::span(active).first(count)) step = std::min(step, work->next_s());
     LLADA_CHECK(step < kForever);
     now_ += step;
-    const auto shrink = [](double left, double by) { return left - by <= 1e-12 * left ? 0 : left - by; };
     std::array<double*, 3> busy = {&plan.host_s, &plan.device_s, &plan.link_s};
     for (size_t line = 0; line < 3; ++line) {
-      Work& w = work_[line];
-      if (!w.active) continue;
+      if (!active_[line]) continue;
       if (line != link || link_piece_ >= 0) *busy[line] += step;
-      if (w.fixed > 0) {
-        w.fixed = shrink(w.fixed, step);
-      } else {
-        w.compute = w.compute > 0 ? shrink(w.compute, step) : 0;
-        w.bytes = w.bytes > 0 ? shrink(w.bytes, step * w.rate) : 0;
-      }
-      if (!w.done()) continue;
-      w.active = false;
+      work_[line].pass(step);
+      if (!work_[line].done()) continue;
+      active_[line] = false;
       end(line);
     }
   }
@@ -208,6 +176,7 @@ class Evaluator {
   std::vector<size_t> host_queue_, device_queue_, link_queue_;
   std::vector<std::array<double, 3>> arrived_;  // when each piece is there
   std::array<Work, 3> work_{};
+  std::array<bool, 3> active_{};
   size_t host_at_ = 0, device_at_ = 0, link_at_ = 0, moved_done_ = 0;
   int device_piece_ = 0, link_piece_ = 0;
   double now_ = 0;
@@ -347,11 +316,6 @@ MoePlan evaluate_plan(const ExpertCosts& costs, std::vector<PlannedExpert> exper
   return plan;
 }
 
-MoePlan greedy_plan(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start) {
-  check(loads);
-  return evaluate_plan(costs, two_ended(costs, by_load(loads), start, false), loads, start);
-}
-
 MoePlan plan_layer(const ExpertCosts& costs, std::span<const ExpertLoad> loads, MoeRule rule, const PlanStart& start) {
   check(loads);
   const std::vector<ExpertLoad> sorted = by_load(loads);
@@ -407,87 +371,6 @@ double estimate_makespan(const ExpertCosts& c, std::span<const ExpertLoad> sorte
     last_device = &load;
   }
   return std::max(on_host ? host_t : 0, device_t);
-}
-
-MoePlan best_plan(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start) {
-  check(loads);
-  LLADA_CHECK(loads.size() <= kMostExact);
-  const std::vector<ExpertLoad> sorted = by_load(loads);
-  MoePlan best = plan_layer(costs, loads, MoeRule::hybrid, start);
-  std::vector<bool> used(sorted.size(), false);
-  std::vector<PlannedExpert> chosen;
-  // Every subset for the accelerator in every order; the host's order does not change its end.
-  const auto visit = [&](const auto& self) -> void {
-    std::vector<PlannedExpert> experts = chosen;
-    for (size_t i = sorted.size(); i-- > 0;)
-      if (!used[i]) experts.push_back(planned(sorted[i], false));
-    MoePlan plan = evaluate_plan(costs, std::move(experts), loads, start);
-    if (plan.makespan_s < best.makespan_s) best = std::move(plan);
-    double device_end = start.device_s;
-    for (const PlannedExpert& e : chosen) device_end += costs.device_s(e.rows) - costs.device_joined_s();
-    if (device_end >= best.makespan_s) return;  // one more only ends later
-    for (size_t i = 0; i < sorted.size(); ++i) {
-      if (used[i]) continue;
-      used[i] = true;
-      chosen.push_back(planned(sorted[i], true));
-      self(self);
-      chosen.pop_back();
-      used[i] = false;
-    }
-  };
-  visit(visit);
-  return best;
-}
-
-double plan_lower_bound(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start,
-                        bool divisible) {
-  struct Item {
-    double host, device;
-    bool resident;
-  };
-  std::vector<Item> items;
-  double low = 0, from_memory = 0;
-  for (const ExpertLoad& load : loads) {
-    // Starts that others may share are nobody's here.
-    const double on_host = costs.host_s(load.rows) - costs.host_joined_s();
-    const double on_device = costs.device_s(load.rows) - costs.device_joined_s();
-    items.push_back({on_host, on_device, load.resident});
-    const double reach = load.resident ? start.device_s + on_device : start.link_s + costs.move_s();
-    if (!divisible) low = std::max(low, std::min(start.host_s + costs.host_first_s + on_host, reach));
-    const bool read =
-        load.resident ? costs.device_shares_memory : costs.link_reads_memory || costs.device_shares_memory;
-    if (read) from_memory += costs.expert_bytes();
-  }
-  if (costs.memory_bytes_per_s > 0) low = std::max(low, from_memory / costs.memory_bytes_per_s);
-  // Each bound on its own lets the host take what helps it most, part of an expert if need be.
-  std::vector<Item> by_host, by_gain = items;
-  std::ranges::copy_if(items, std::back_inserter(by_host), [](const Item& i) { return !i.resident; });
-  std::ranges::sort(by_host, {}, &Item::host);
-  std::ranges::sort(by_gain, {}, [](const Item& i) { return -i.device / i.host; });
-  const auto fits = [&](double t) {
-    const double host = std::max(0.0, t - start.host_s - costs.host_first_s);
-    double left = host, moved = 0, device = 0;
-    for (const Item& i : by_host) {
-      const double share = std::clamp(left / i.host, 0.0, 1.0);
-      left -= share * i.host, moved += 1 - share;
-    }
-    if (moved > 0 && start.link_s + moved * costs.move_s() > t) return false;
-    left = host;
-    for (const Item& i : by_gain) {
-      const double share = std::clamp(left / i.host, 0.0, 1.0);
-      left -= share * i.host, device += (1 - share) * i.device;
-    }
-    return device <= 0 || start.device_s + device <= t;
-  };
-  if (fits(low)) return low;
-  double high = low;
-  do high = 2 * high + 1e-9;
-  while (!fits(high));
-  for (int i = 0; i < 60; ++i) {
-    const double middle = (low + high) / 2;
-    (fits(middle) ? high : low) = middle;
-  }
-  return low;
 }
 
 }  // namespace llada

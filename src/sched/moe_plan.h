@@ -61,9 +61,6 @@ struct MoePlan {
 MoePlan plan_layer(const ExpertCosts& costs, std::span<const ExpertLoad> loads, MoeRule rule,
                    const PlanStart& start = {});
 
-// The paper's greedy alone, without the comparison with its rivals.
-MoePlan greedy_plan(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start = {});
-
 // About the makespan of plan_layer(), for asking "what if" often: no timeline is made, and the memory counts as
 // always shared. `sorted`: heaviest first.
 double estimate_makespan(const ExpertCosts& costs, std::span<const ExpertLoad> sorted, MoeRule rule,
@@ -73,13 +70,5 @@ double estimate_makespan(const ExpertCosts& costs, std::span<const ExpertLoad> s
 // stand, and so do the accelerator's; moved ones are moved in that order too.
 MoePlan evaluate_plan(const ExpertCosts& costs, std::vector<PlannedExpert> experts, std::span<const ExpertLoad> loads,
                       const PlanStart& start = {});
-
-// The best of all assignments and orders, by branch and bound; for comparison only. At most 7 loads.
-MoePlan best_plan(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start = {});
-
-// A makespan that no plan can beat, from these residents: every timeline's work, and what has to be read from the
-// shared memory, each as if the others never made it wait. `divisible`: not even a plan that divides experts.
-double plan_lower_bound(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start = {},
-                        bool divisible = false);
 
 }  // namespace llada

@@ -35,8 +35,6 @@ void BlockResidency::begin_block() {
 bool BlockResidency::observe(int32_t layer, const LayerRouting& routing) {
   Layer& l = at(layer);
   LLADA_CHECK(routing.rows.size() == l.load.size());
-  const auto touched = std::ranges::count_if(routing.rows, [](int32_t rows) { return rows > 0; });
-  l.scan = static_cast<double>(touched) >= rule_.scan * static_cast<double>(routing.rows.size());
   for (size_t e = 0; e < l.load.size(); ++e) l.load[e] = l.fresh ? routing.rows[e] : (l.load[e] + routing.rows[e]) / 2;
   const bool due = l.fresh || ++l.since >= l.interval;
   if (!due) return false;
@@ -50,13 +48,10 @@ bool BlockResidency::observe(int32_t layer, const LayerRouting& routing) {
   std::vector<int32_t> order(l.load.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, std::greater<>(), [&](int32_t e) { return l.load[static_cast<size_t>(e)]; });
-  l.target.clear();
   l.in_target.assign(l.load.size(), false);
-  for (const int32_t e : order) {
-    if (static_cast<int32_t>(l.target.size()) >= slots_ || l.load[static_cast<size_t>(e)] <= 0) break;
-    l.target.push_back(e);
-    l.in_target[static_cast<size_t>(e)] = true;
-  }
+  for (const int32_t e :
+       std::span(order).first(static_cast<size_t>(std::min(slots_, static_cast<int32_t>(order.size())))))
+    l.in_target[static_cast<size_t>(e)] = l.load[static_cast<size_t>(e)] > 0;
   return true;
 }
 

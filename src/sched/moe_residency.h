@@ -22,7 +22,6 @@ double routing_similarity(std::span<const int32_t> a, std::span<const int32_t> b
 struct ResidencyRule {
   double alike = 0.9;    // cosine from which the set is kept for twice as long
   int32_t longest = 16;  // steps between two plans
-  double scan = 0.95;    // share of experts touched per step from which a layer counts as a scan
   double margin = 1.25;  // a newcomer must carry this many times the rows of what it replaces
 };
 
@@ -34,10 +33,7 @@ class BlockResidency {
   // One step's routing of a layer. True: the set of this layer is due and has been planned anew.
   bool observe(int32_t layer, const LayerRouting& routing);
 
-  const std::vector<int32_t>& target(int32_t layer) const { return at(layer).target; }  // heaviest first
   bool wanted(ExpertId id) const { return at(id.layer).in_target[static_cast<size_t>(id.expert)]; }
-  bool scan(int32_t layer) const { return at(layer).scan; }
-  int32_t interval(int32_t layer) const { return at(layer).interval; }
   // Of the two, whether the first should take the second's place. What the set wants stays; what it does not want
   // makes room for whatever carries more rows, without waiting for the next plan.
   bool replaces(ExpertId newcomer, ExpertId resident) const;
@@ -47,10 +43,9 @@ class BlockResidency {
   struct Layer {
     std::vector<double> load;          // rows per step, the latest counting half
     std::vector<int32_t> planned_for;  // loads of the step in which the set was planned
-    std::vector<int32_t> target;
     std::vector<bool> in_target;
     int32_t interval = 1, since = 0;
-    bool scan = false, fresh = true;
+    bool fresh = true;
   };
   Layer& at(int32_t layer) { return layers_[static_cast<size_t>(layer)]; }
   const Layer& at(int32_t layer) const { return layers_[static_cast<size_t>(layer)]; }

@@ -57,7 +57,7 @@ MoeRuntime::MoeRuntime(int32_t layers, int32_t experts, const ExpertCosts& costs
       costs_(costs),
       most_queued_(kQueue * static_cast<size_t>(costs.slices)),
       options_(std::move(options)),
-      cache_(layers, experts, options_.cache),
+      cache_(layers, experts, options_.cache, options_.buffer),
       residency_(layers, experts, options_.cache.slots, options_.residency),
       placed_(static_cast<size_t>(layers), false) {}
 
@@ -98,21 +98,28 @@ void MoeRuntime::settle(const LayerRouting& routing, ExpertsPlan& out, const Exp
     const ExpertId id = arrival.id;
     const bool here = id.layer == out.layer;
     const bool wanted = here && routing.rows[static_cast<size_t>(id.expert)] > 0;
-    const bool guess = buffer_.contains(id);
+    const bool guess = cache_.books().where(id) == ExpertBooks::Where::buffer;
     if (here && !arrival.started && (wanted || guess)) {
       out.cancelled.push_back(id);
       ++stats_.cancelled;
-      guess ? void(buffer_.erase(id)) : cache_.erase(id);
+      cache_.erase(id);
       continue;
     }
     queued_ += arrival.started ? 0 : 1;
     if (!guess) arrives(id);
   }
-  for (auto it = buffer_.begin(); it != buffer_.end();) {
-    const bool wrong = it->layer == out.layer && routing.rows[static_cast<size_t>(it->expert)] == 0;
-    if (wrong) out.released.push_back(*it);
-    it = wrong ? buffer_.erase(it) : std::next(it);
+  for (const ExpertId id : guesses(out.layer)) {
+    if (routing.rows[static_cast<size_t>(id.expert)] > 0) continue;
+    out.released.push_back(id);
+    cache_.erase(id);
   }
+}
+
+std::vector<ExpertId> MoeRuntime::guesses(int32_t layer) const {
+  std::vector<ExpertId> list;
+  for (const ExpertId id : cache_.books().buffered())
+    if (id.layer == layer) list.push_back(id);
+  return list;
 }
 
 // The residents become the heaviest experts of this step; no more go than come.
@@ -221,11 +228,6 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
     out.moves.push_back(move);
   }
   keep_or_release(routing, out);
-  LayerRouting scored;
-  if (options_.guess_by_score && layer + 1 < layers_) {
-    scored = guess_of_scores(layer + 1, routing);
-    ahead = {&scored, 1};
-  }
   if (options_.prefetch && !ahead.empty()) {
     if (++asked_ >= kRemembered) asked_ /= 2, guessed_ /= 2, right_ /= 2, asking_s_ /= 2;
     prefetch(layer, ahead, clock, link_end, plan.makespan_s, out);
@@ -237,28 +239,24 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
 
 // Guesses about this layer that came true: where a slot is to be had for them they stay.
 void MoeRuntime::keep_or_release(const LayerRouting& routing, ExpertsPlan& out) {
-  for (auto it = buffer_.begin(); it != buffer_.end();) {
-    if (it->layer != out.layer) {
-      ++it;
-      continue;
-    }
-    LLADA_CHECK(routing.rows[static_cast<size_t>(it->expert)] > 0);
+  for (const ExpertId id : guesses(out.layer)) {
+    LLADA_CHECK(routing.rows[static_cast<size_t>(id.expert)] > 0);
     ++stats_.guessed_right, ++right_;
-    if (const auto place = admission(*it)) {
-      out.kept.push_back({.id = *it, .replaces = place->victim});
-      cache_.insert(*it, *place);
-      arrives(*it);
+    const auto place = admission(id);
+    cache_.erase(id);
+    if (place) {
+      out.kept.push_back({.id = id, .replaces = place->victim});
+      cache_.insert(id, *place);
+      arrives(id);
     } else {
-      out.released.push_back(*it);
+      out.released.push_back(id);
     }
-    it = buffer_.erase(it);
   }
 }
 
 void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, const LayerClock& clock,
                           double link_free_s, double layer_s, ExpertsPlan& out) {
-  const size_t room =
-      static_cast<size_t>(options_.buffer) - std::min(buffer_.size(), static_cast<size_t>(options_.buffer));
+  const size_t room = static_cast<size_t>(options_.buffer) - cache_.books().buffered().size();
   const size_t queue = most_queued_ - std::min(queued_, most_queued_);
   PrefetchOptions choosing = options_.prefetching;
   choosing.most = std::min(choosing.most, static_cast<int32_t>(std::min(room, queue)));
@@ -278,24 +276,11 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
   }
   const double free_s = link_free_s + static_cast<double>(queued_) * costs_.move_s();
   for (const PrefetchChoice& choice : choose_prefetch(costs_, guesses, free_s, options_.plan, choosing)) {
-    buffer_.insert(choice.id);
+    cache_.insert_guess(choice.id);
     out.moves.push_back({.id = choice.id, .to = MoveTo::buffer, .background = true});
     ++queued_;
     ++stats_.guessed, ++guessed_;
   }
-}
-
-// As HybriMoE's released code guesses: the experts of the highest scores, as many as the present layer has, and
-// here with the same rows.
-LayerRouting MoeRuntime::guess_of_scores(int32_t layer, const LayerRouting& present) const {
-  LayerRouting guess{std::vector<int32_t>(present.rows.size(), 0), std::vector<float>(present.rows.size(), 0)};
-  for (size_t e = 0; e < guess.score.size(); ++e)
-    guess.score[e] = static_cast<float>(cache_.score({layer, static_cast<int32_t>(e)}));
-  std::vector<int32_t> rows = present.rows;
-  std::ranges::sort(rows, std::greater<>());
-  const std::vector<int32_t> order = heaviest_first(guess);
-  for (size_t i = 0; i < order.size(); ++i) guess.rows[static_cast<size_t>(order[i])] = rows[i];
-  return guess;
 }
 
 // Experts that this layer wanted and did not have, or that its block should have, for later steps. What goes may

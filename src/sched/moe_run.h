@@ -30,8 +30,7 @@ struct MoeOptions {
   int32_t refresh = 0;   // TIDE's: steps between two refreshes; 0: none
   ResidencyRule residency;
   PrefetchOptions prefetching;
-  int32_t buffer = 4;           // places for experts moved ahead on a guess
-  bool guess_by_score = false;  // prefetch asks the cache's scores what the next layers want, not their routers
+  int32_t buffer = 4;  // places for experts moved ahead on a guess
 
   // The same for slices of experts, `count` to each.
   MoeOptions sliced(int32_t count) const;
@@ -91,11 +90,10 @@ class MoeRuntime {
   // What the last layer was planned from.
   const std::vector<ExpertLoad>& loads() const { return loads_; }
   const PlanStart& start() const { return start_; }
-  const ExpertCache& cache() const { return cache_; }
-  const BlockResidency& residency() const { return residency_; }
 
  private:
-  bool there(ExpertId id) const { return cache_.resident(id) || buffer_.contains(id); }
+  bool there(ExpertId id) const { return cache_.books().there(id); }
+  std::vector<ExpertId> guesses(int32_t layer) const;  // that are there
   // It cannot make room for another before it is there.
   void arrives(ExpertId id) { arriving_.insert(id), cache_.protect(id); }
   void settle(const LayerRouting& routing, ExpertsPlan& out, const ExpertLink& link);
@@ -105,7 +103,6 @@ class MoeRuntime {
   void keep_or_release(const LayerRouting& routing, ExpertsPlan& out);
   void prefetch(int32_t layer, std::span<const LayerRouting> ahead, const LayerClock& clock, double link_free_s,
                 double layer_s, ExpertsPlan& out);
-  LayerRouting guess_of_scores(int32_t layer, const LayerRouting& present) const;
   void promote(const LayerRouting& routing, double idle_s, ExpertsPlan& out);
 
   int32_t layers_, experts_;
@@ -115,7 +112,6 @@ class MoeRuntime {
   ExpertCache cache_;
   BlockResidency residency_;
   std::vector<bool> placed_;     // per layer
-  std::set<ExpertId> buffer_;    // moved ahead on a guess
   std::set<ExpertId> arriving_;  // residents that are not there yet
   size_t queued_ = 0;            // background moves that have not begun
   int64_t step_ = -1;

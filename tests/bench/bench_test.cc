@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "bench/ceiling.h"
-#include "lab/synth.h"
 #include "models/presets.h"
+#include "study/synth.h"
 
 namespace llada::bench {
 namespace {

@@ -2,6 +2,7 @@
 // between the GPU and the host.
 #include "engine/golden.h"
 #include "engine/shared_forwards.h"
+#include "study/devices.h"
 
 namespace llada {
 namespace {
@@ -19,7 +20,8 @@ Result<Answer> answer(const char* model, const std::string& device, const Expert
   auto& items = golden[model];
   if (items.empty()) items = load_golden(folder(model) + "/golden.json");
   LLADA_TRY(const auto loaded,
-            Model::load(folder(model), {.device = device, .isa = "", .threads = 2, .experts = experts}));
+            Model::load(folder(model),
+                        {.device = device, .plugin = &study_devices(), .isa = "", .threads = 2, .experts = experts}));
   LLADA_TRY(const auto session, Session::create(loaded, {.threads = 0}));
   decode::DecodeOptions options;
   options.gen_length = 4;
@@ -148,7 +150,8 @@ TEST(CudaRun, WhatCannotBeIsRefusedInOneLine) {
       {"cudax", 2, "device 'cudax' is not available here"},
   };
   for (const auto& [device, status, says] : cases) {
-    const auto got = Model::load(folder("tiny-llada"), {.device = device, .isa = "", .threads = 1});
+    const auto got =
+        Model::load(folder("tiny-llada"), {.device = device, .plugin = &study_devices(), .isa = "", .threads = 1});
     ASSERT_FALSE(got) << device;
     EXPECT_EQ(exit_status(got.error()), status) << got.error().message;
     EXPECT_NE(got.error().message.find(says), std::string::npos) << got.error().message;

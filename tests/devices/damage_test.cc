@@ -12,11 +12,11 @@
 
 #include "devices/cpu/cpu_device.h"
 #include "devices/cpu/scratch.h"
-#include "devices/sim/sim_device.h"
 #include "kernels/kernels.h"
 #include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
+#include "study/sim/sim_device.h"
 #include "tensor/half.h"
 
 namespace llada::damage {

@@ -9,10 +9,10 @@
 #include "devices/cpu/cpu_device.h"
 #include "devices/cuda/cuda_device.h"
 #include "devices/hexagon/hexagon_device.h"
-#include "devices/sim/sim_device.h"
 #include "geometry/reference_forward.h"
 #include "kernels/kernels.h"
 #include "sched/memory_runtime.h"
+#include "study/sim/sim_device.h"
 
 namespace llada {
 

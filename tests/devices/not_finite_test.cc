@@ -5,10 +5,10 @@
 #include <numeric>
 
 #include "devices/cpu/cpu_device.h"
-#include "devices/faulty/faulty_device.h"
 #include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
+#include "study/sim/faulty_device.h"
 
 namespace llada {
 namespace {

@@ -6,12 +6,12 @@
 
 #include "devices/cpu/cpu_device.h"
 #include "devices/cuda/cuda_device.h"
-#include "devices/sim/sim_device.h"
 #include "devices/value_plan.h"
 #include "kernels/kernels.h"
 #include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
+#include "study/sim/sim_device.h"
 
 namespace llada {
 namespace {

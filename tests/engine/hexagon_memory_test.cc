@@ -7,6 +7,7 @@
 #include "engine/convert.h"
 #include "golden.h"
 #include "hexagon/hexagon_tools.h"
+#include "study/devices.h"
 
 namespace llada {
 namespace {
@@ -16,7 +17,8 @@ TEST(HexagonMemory, TheHostPacksWhatItComputesAndTheRestWhenTheDspFails) {
   const auto file = std::filesystem::temp_directory_path() / fmt::format("llada_hexagon_memory_{}.gguf", ::getpid());
   const auto golden = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json");
   const auto answer = [&](const std::string& device, int64_t& packed) -> Result<std::vector<int32_t>> {
-    LLADA_TRY(const auto model, Model::load(file, {.device = device, .isa = "", .threads = 1}));
+    LLADA_TRY(const auto model,
+              Model::load(file, {.device = device, .plugin = &study_devices(), .isa = "", .threads = 1}));
     LLADA_TRY(const auto session, Session::create(model, {.threads = 0}));
     decode::DecodeOptions options;
     options.gen_length = options.block_length = options.steps = 2;

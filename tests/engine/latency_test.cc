@@ -7,6 +7,7 @@
 #include <future>
 
 #include "golden.h"
+#include "study/devices.h"
 
 namespace llada {
 namespace {
@@ -79,7 +80,8 @@ TEST(Latency, BucketsAscendInRowsAndTime) {
 // An emulated device's table is modelled, so runs that take it repeat, and equal runs that are given it.
 // labels: long
 TEST(Latency, SpeculationTakesTheDevicesOwnTable) {
-  auto model = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada", {.device = "sim:v79-8elite", .threads = 1});
+  auto model = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada",
+                           {.device = "sim:v79-8elite", .plugin = &study_devices(), .threads = 1});
   ASSERT_TRUE(model) << model.error().message;
   const auto session = open_session(*model);
   decode::DecodeOptions options;

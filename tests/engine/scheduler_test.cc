@@ -13,6 +13,7 @@
 #include "golden.h"
 #include "llada2_files.h"
 #include "shared_forwards.h"
+#include "study/devices.h"
 
 namespace llada {
 namespace {
@@ -137,7 +138,8 @@ class SharedForwards : public testing::Test {
   static std::string path(const std::string& name) { return (folder_ / (name + ".gguf")).string(); }
   static std::shared_ptr<const Model> load(const std::string& path, const std::string& device = "cpu",
                                            int threads = 2) {
-    auto model = Model::load(path, {.device = device, .isa = isa_from_environment(), .threads = threads});
+    auto model = Model::load(
+        path, {.device = device, .plugin = &study_devices(), .isa = isa_from_environment(), .threads = threads});
     if (!model) throw std::runtime_error(model.error().message);
     return *model;
   }

@@ -8,7 +8,7 @@
 
 #include "engine/engine.h"
 #include "engine/session.h"
-#include "lab/recording.h"
+#include "study/recording.h"
 
 namespace llada {
 

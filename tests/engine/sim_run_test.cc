@@ -7,6 +7,7 @@
 
 #include "engine/convert.h"
 #include "golden.h"
+#include "study/devices.h"
 
 namespace llada {
 namespace {
@@ -27,7 +28,8 @@ class SimRun : public testing::Test {
     std::vector<std::string> warnings;
   };
   static Result<Answer> answer(const std::string& device, const decode::DecodeOptions& options) {
-    LLADA_TRY(const auto model, Model::load(path_, {.device = device, .isa = "", .threads = 2}));
+    LLADA_TRY(const auto model,
+              Model::load(path_, {.device = device, .plugin = &study_devices(), .isa = "", .threads = 2}));
     Answer a;
     LLADA_TRY(const auto session,
               Session::create(model, {.threads = 0, .trace = nullptr, .warn = [&](const std::string& line) {
@@ -131,7 +133,7 @@ TEST_F(SimRun, DeviceTextsAreReadStrictly) {
       {"hexagon:space=31MiB", "space: found '31MiB', needed such as 64MiB"},
       {"hexagon:space=4GiB", "space: found '4GiB'"},
       {"hexagon:deadline=0", "deadline: found '0'"},
-      {"hexagon:map=slow", "'map': only for sim"},
+      {"hexagon:map=slow", "'map': needed one of window, sessions"},
       {"hexagon:library=", "library: found ''"},
   };
   for (const auto& [device, says] : cases) {
@@ -139,6 +141,20 @@ TEST_F(SimRun, DeviceTextsAreReadStrictly) {
     ASSERT_FALSE(got) << device;
     EXPECT_EQ(exit_status(got.error()), 2) << device;
     EXPECT_NE(got.error().message.find(says), std::string::npos) << got.error().message;
+  }
+}
+
+// The engine alone knows neither the simulated devices nor the ways to fail.
+// labels: -threads
+TEST_F(SimRun, WhatThePluginBringsIsRefusedWithoutIt) {
+  for (const auto& [device, says] :
+       {std::pair{"sim:v79-8elite", "' is not available here; this build has: cpu, hexagon, cuda"},
+        {"cuda:fail=gone:1", "'fail': needed one of budget, products, fallback"},
+        {"hexagon:memory=lru", "memory policy: found 'lru', needed one of plan, copy, sessions"}}) {
+    const auto got = Model::load(path_, {.device = device, .isa = "", .threads = 1});
+    ASSERT_FALSE(got) << device;
+    EXPECT_EQ(exit_status(got.error()), 2) << device;
+    EXPECT_TRUE(got.error().message.ends_with(says)) << got.error().message;
   }
 }
 

@@ -10,7 +10,7 @@
 #include "base/pages.h"
 #include "base/random.h"
 #include "eval/evaluate.h"
-#include "lab/synth.h"
+#include "study/synth.h"
 
 namespace llada::eval::long_input {
 namespace {

@@ -32,18 +32,20 @@ const std::vector<Layer> kTable = {
     {"devices/cuda", {"base", "tensor", "graph", "memory", "devices"}},
     {"devices/hexagon", {"base", "tensor", "graph", "memory", "devices"}},
     {"devices/hexagon/dsp", {"devices/hexagon"}},
-    {"devices/sim", {"base", "tensor", "graph", "memory", "formats", "devices"}},
     {"sched", {"base", "tensor", "graph", "memory", "devices"}},
     {"engine",
      {"base", "tensor", "text", "kernels", "formats", "graph", "decode", "memory", "models", "devices", "sched"}},
     {"llada", {}},  // below include/
-    {"api", {"llada", "engine", "base", "text"}},
-    {"lab", {"engine", "base", "tensor", "text", "formats", "graph", "decode", "memory", "models", "devices", "sched"}},
-    {"eval", {"engine", "lab", "base", "text"}},
+    {"api", {"llada", "engine", "study", "base", "text"}},
+    {"study",
+     {"study/sim", "engine", "base", "tensor", "text", "formats", "graph", "decode", "memory", "models", "devices",
+      "sched"}},
+    {"study/sim", {"base", "tensor", "graph", "memory", "formats", "devices", "sched"}},
+    {"eval", {"engine", "study", "base", "text"}},
     {"bench",
-     {"engine", "lab", "base", "tensor", "kernels", "graph", "decode", "memory", "models", "devices", "sched"}},
+     {"engine", "study", "base", "tensor", "kernels", "graph", "decode", "memory", "models", "devices", "sched"}},
     {"serve", {"engine", "base", "text", "formats", "decode", "memory"}},
-    {"cli", {"engine", "lab", "base", "text", "eval", "bench", "hub", "serve"}},
+    {"cli", {"engine", "study", "base", "text", "eval", "bench", "hub", "serve"}},
 };
 
 std::vector<SourceFile> tree(std::initializer_list<std::string_view> places) {
@@ -92,8 +94,8 @@ TEST(Layering, TheTreeIsReallyRead) {
 
 TEST(Layering, IncludesFollowTheTable) { expect_none(forbidden_includes(tree({"src", "include"}), kTable)); }
 
-// What the headers of engine and lab show of the parts below to those above, who do not include it themselves: plain data
-// that requests and results are made of, and the device and the file that a model names.
+// What the headers of engine and study show of the parts below to those above, who do not include it themselves: plain
+// data that requests and results are made of, and the device and the file that a model names.
 constexpr std::string_view kShown[] = {
     "decode/denoiser.h",    "decode/fields.h",      "decode/options.h",      "decode/removed.h",
     "decode/settings.h",    "decode/types.h",       "devices/device.h",      "formats/model_config.h",
@@ -101,7 +103,7 @@ constexpr std::string_view kShown[] = {
     "sched/executor.h",     "sched/expert_split.h", "sched/moe_cache.h",     "sched/moe_run.h"};
 
 TEST(Layering, WhatIsSeenThroughHeadersIsMeantToBe) {
-  constexpr std::string_view kAbove[] = {"cli", "eval"}, kThrough[] = {"engine", "lab", "eval", "cli"};
+  constexpr std::string_view kAbove[] = {"cli", "eval"}, kThrough[] = {"engine", "study", "eval", "cli"};
   expect_none(seen_through_headers(tree({"src"}), kTable, kAbove, kThrough, kShown));
 }
 

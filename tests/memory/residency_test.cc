@@ -1,4 +1,4 @@
-// The residency plan and its baselines: hand-worked cycles, the published bounds for LLaDA-8B in Q4_0, and
+// The residency plan: hand-worked cycles, the published bounds for LLaDA-8B in Q4_0, and
 // properties on random slabs.
 #include "memory/residency.h"
 
@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "memory/paging.h"
+#include "memory/llada_8b.h"
 
 namespace llada {
 namespace {
@@ -21,36 +21,6 @@ std::vector<Slab> equal_slabs(int n, int64_t bytes) {
   std::vector<Slab> slabs;
   for (int i = 0; i < n; ++i) slabs.push_back({.weights = {i}, .bytes = bytes, .layer = i});
   return slabs;
-}
-
-// 32 layers of q, k, v, o (4096 x 4096) and gate, up, down (4096 x 12288) at 18 bytes per 32 values, norms in
-// F32, then the head (4096 x 126464).
-std::vector<WeightUse> llada_8b(bool head) {
-  std::vector<WeightUse> uses;
-  const auto add = [&](int64_t bytes, int layer, int half) {
-    const auto id = static_cast<int32_t>(uses.size());
-    uses.push_back({id, bytes, layer, half, id});
-  };
-  const int64_t square = 4096 * 4096 * 18 / 32, wide = 4096 * 12288 / 32 * 18;
-  for (int l = 0; l < 32; ++l) {
-    add(4096 * 4, l, 0);
-    for (int i = 0; i < 4; ++i) add(square, l, 0);
-    add(4096 * 4, l, 1);
-    for (int i = 0; i < 3; ++i) add(wide, l, 1);
-  }
-  if (head) {
-    add(4096 * 4, -1, 0);
-    add(int64_t{4096} * 126464 / 32 * 18, -1, 0);
-  }
-  return uses;
-}
-
-int64_t window(double gib) { return static_cast<int64_t>((gib - 0.3) * kGiB); }  // 0.3 GiB of reserve
-
-std::vector<int64_t> sizes(const std::vector<Slab>& slabs) {
-  std::vector<int64_t> bytes;
-  for (const Slab& slab : slabs) bytes.push_back(slab.bytes);
-  return bytes;
 }
 
 TEST(Slabs, WeightsOfALayerLieTogetherInFirstUseOrder) {
@@ -128,7 +98,7 @@ TEST(Residency, TheLargestSlabIsPinned) {
 }
 
 // The two columns of bounds for LLaDA-8B in Q4_0 with 0.3 GiB of reserve, to the two decimals that are known:
-// bytes per pass in GiB of the lower bound, one slot, two slots, and of every rule that maps all.
+// bytes per pass in GiB of the lower bound, one slot, two slots, and of all weights.
 TEST(Residency, Llada8bMapsWhatTheBoundsSay) {
   struct Row {
     double window_gib;
@@ -139,7 +109,7 @@ TEST(Residency, Llada8bMapsWhatTheBoundsSay) {
                          Row{3.5, true, 3.93, 0.73, 0.84, 0.96}, Row{3.5, false, 3.66, 0.46, 0.57, 0.68},
                          Row{3.8, true, 3.93, 0.43, 0.54, 0.66}}) {
     const auto slabs = group_slabs(llada_8b(row.head), SlabGrain::layer);
-    const int64_t v = window(row.window_gib);
+    const int64_t v = llada_8b_window(row.window_gib);
     const auto one = plan_residency(slabs, v, {.slots = 1}), two = plan_residency(slabs, v);
     ASSERT_TRUE(one && two);
     constexpr double kRounding = 0.0065;  // the table's own, and 1 MiB of norms that it leaves out
@@ -147,15 +117,6 @@ TEST(Residency, Llada8bMapsWhatTheBoundsSay) {
     EXPECT_NEAR(static_cast<double>(two->lower_bound()) / kGiB, row.bound, kRounding);
     EXPECT_NEAR(static_cast<double>(one->bytes_per_pass()) / kGiB, row.one, kRounding) << row.window_gib;
     EXPECT_NEAR(static_cast<double>(two->bytes_per_pass()) / kGiB, row.two, kRounding) << row.window_gib;
-    for (const PagingRule rule : {PagingRule::lru, PagingRule::fifo, PagingRule::drop_all}) {
-      const auto cost = simulate_paging(rule, sizes(slabs), v, 5);
-      ASSERT_TRUE(cost);
-      EXPECT_EQ(cost->bytes_per_pass, static_cast<double>(two->weight_bytes)) << name(rule);
-    }
-    const auto belady = simulate_paging(PagingRule::belady, sizes(slabs), v, 31);
-    ASSERT_TRUE(belady);
-    EXPECT_GE(belady->bytes_per_pass, static_cast<double>(two->lower_bound()));
-    EXPECT_LE(belady->bytes_per_pass, static_cast<double>(two->lower_bound()) + 2 * 123e6);
   }
   EXPECT_EQ(plan_residency(group_slabs(llada_8b(true), SlabGrain::layer), kUnlimitedWindow)->bytes_per_pass(), 0);
 }
@@ -164,7 +125,7 @@ TEST(Residency, WithinTwoSlabsOfTheBoundAtEveryWindow) {
   for (const SlabGrain grain : {SlabGrain::layer, SlabGrain::half_layer, SlabGrain::op}) {
     const auto slabs = group_slabs(llada_8b(true), grain);
     for (double gib = 1.0; gib < 4.5; gib += 0.05) {
-      const auto plan = plan_residency(slabs, window(gib));
+      const auto plan = plan_residency(slabs, llada_8b_window(gib));
       ASSERT_TRUE(plan) << plan.error().message;
       EXPECT_LE(plan->bytes_per_pass(), plan->lower_bound() + 2 * 117 * kMiB + 2 * 32 * 1024) << gib;
       EXPECT_LE(plan->bytes_per_pass(), plan->lower_bound() + 2 * std::max(plan->slot_bytes, kPageBytes)) << gib;
@@ -197,7 +158,7 @@ TEST(Residency, RandomSlabsFitTheWindowAndKeepEveryByte) {
 
 // The largest distance between neighbours is at most one more than the smallest: evenly spread.
 TEST(Residency, StreamedLayersAreSpreadEvenly) {
-  const auto plan = plan_residency(group_slabs(llada_8b(false), SlabGrain::layer), window(3.5));
+  const auto plan = plan_residency(group_slabs(llada_8b(false), SlabGrain::layer), llada_8b_window(3.5));
   ASSERT_TRUE(plan);
   std::vector<int> layers;
   for (const int32_t s : plan->streamed) layers.push_back(plan->slabs[static_cast<size_t>(s)].layer);
@@ -210,52 +171,17 @@ TEST(Residency, StreamedLayersAreSpreadEvenly) {
   EXPECT_LE(most - least, 1);
 }
 
-TEST(Paging, UniformCycleOfThirtyTwoThroughTwentyEight) {
-  const std::vector<int64_t> slabs(32, 100);
-  for (const PagingRule rule : {PagingRule::lru, PagingRule::fifo, PagingRule::drop_all})
-    EXPECT_EQ(simulate_paging(rule, slabs, 2800, 10)->maps_per_pass, 32) << name(rule);
-  // N (N - C) / (N - 1) = 32 * 4 / 31.
-  EXPECT_NEAR(simulate_paging(PagingRule::belady, slabs, 2800, 31 * 8)->maps_per_pass, 32.0 * 4 / 31, 0.02);
-  for (const PagingRule rule : {PagingRule::lru, PagingRule::fifo, PagingRule::drop_all, PagingRule::belady}) {
-    EXPECT_EQ(simulate_paging(rule, slabs, 3200, 10)->maps_per_pass, 0) << "everything fits";
-    EXPECT_EQ(simulate_paging(rule, slabs, -1, 10)->maps_per_pass, 0) << "unlimited";
-    const auto none = simulate_paging(rule, slabs, 99, 10);
-    ASSERT_FALSE(none);
-    EXPECT_EQ(none.error().message, "window: found 99 bytes for weights, needed 100 for the largest slab");
-  }
-}
-
-TEST(Paging, VictimsOfAHandWorkedSequence) {
-  // Four slabs of 1 through a window of 3: LRU evicts 0 for 3; Belady's rule evicts 2, needed last.
-  auto lru = *Pager::create(PagingRule::lru, {1, 1, 1, 1}, 3);
-  auto belady = *Pager::create(PagingRule::belady, {1, 1, 1, 1}, 3);
-  auto drop = *Pager::create(PagingRule::drop_all, {1, 1, 1, 1}, 3);
-  for (int32_t s = 0; s < 3; ++s) {
-    EXPECT_TRUE(lru.touch(s).map);
-    EXPECT_TRUE(belady.touch(s).map);
-    EXPECT_TRUE(drop.touch(s).evict.empty() || s > 0);
-    if (s == 0) {
-      EXPECT_FALSE(drop.touch(s).map);
-    }
-  }
-  EXPECT_EQ(lru.touch(3).evict, (std::vector<int32_t>{0}));
-  EXPECT_EQ(belady.touch(3).evict, (std::vector<int32_t>{2}));
-  EXPECT_EQ(drop.touch(3).evict, (std::vector<int32_t>{0, 1, 2}));
-  EXPECT_FALSE(belady.touch(0).map);
-  EXPECT_TRUE(lru.touch(0).map);
-}
-
 TEST(Sessions, TwoWindowsHoldWhatOneCannot) {
   const auto slabs = group_slabs(llada_8b(true), SlabGrain::layer);
-  const auto session = split_sessions(slabs, window(3.5), 2);
+  const auto session = split_sessions(slabs, llada_8b_window(3.5), 2);
   ASSERT_TRUE(session);
   EXPECT_EQ(session->front(), 0);
   EXPECT_EQ(session->back(), 1);
   std::array<int64_t, 2> bytes{};
   for (size_t i = 0; i < slabs.size(); ++i) bytes[static_cast<size_t>((*session)[i])] += slabs[i].bytes;
-  EXPECT_LE(*std::ranges::max_element(bytes), window(3.5));
+  EXPECT_LE(*std::ranges::max_element(bytes), llada_8b_window(3.5));
   EXPECT_TRUE(std::ranges::is_sorted(*session));
-  EXPECT_FALSE(split_sessions(slabs, window(3.5), 1));
+  EXPECT_FALSE(split_sessions(slabs, llada_8b_window(3.5), 1));
   EXPECT_EQ(*split_sessions(slabs, kUnlimitedWindow, 1), std::vector<int32_t>(slabs.size(), 0));
 }
 

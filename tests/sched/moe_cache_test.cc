@@ -1,13 +1,8 @@
-// Which expert makes room: each rule by hand, the pass that must not be evicted under, and Belady's rule as the
-// best of all on random routing.
+// Which expert makes room: each rule by hand, and the pass that must not be evicted under.
 #include "sched/moe_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <map>
-
-#include "base/random.h"
 
 namespace llada {
 namespace {
@@ -98,61 +93,6 @@ TEST(MoeCache, NamesAreReadBack) {
   for (const CacheRule rule : kCacheRules) EXPECT_EQ(*cache_rule_from_name(name(rule)), rule);
   EXPECT_EQ(cache_rule_from_name("belady").error().message,
             "moe cache: found 'belady', needed one of mrs, lru, lfu, classlru");
-}
-
-// Hits of one layer with every miss brought in where the rule allows.
-int hits(CacheOptions options, const std::vector<LayerRouting>& steps, int experts) {
-  int64_t now = 0;
-  std::map<int32_t, std::vector<int64_t>> uses;
-  for (size_t t = 0; t < steps.size(); ++t)
-    for (int32_t e = 0; e < experts; ++e)
-      if (steps[t].rows[static_cast<size_t>(e)] > 0) uses[e].push_back(static_cast<int64_t>(t));
-  options.next_use = [&](ExpertId id) {
-    const auto& list = uses[id.expert];
-    const auto next = std::ranges::upper_bound(list, now);
-    return next == list.end() ? int64_t{1} << 40 : *next - now;
-  };
-  ExpertCache c(1, experts, options);
-  int count = 0;
-  for (; now < static_cast<int64_t>(steps.size()); ++now) {
-    const LayerRouting& r = steps[static_cast<size_t>(now)];
-    c.begin_pass();
-    c.observe(0, r);
-    for (int32_t e = 0; e < experts; ++e) {
-      if (r.rows[static_cast<size_t>(e)] == 0) continue;
-      if (c.resident({0, e}))
-        ++count;
-      else if (const auto place = c.place_for({0, e}))
-        c.insert({0, e}, *place);
-    }
-    EXPECT_LE(c.count(0), options.slots);
-  }
-  return count;
-}
-
-TEST(MoeCache, BeladyIsBestAndSlotsHelp) {
-  constexpr int kExperts = 16;
-  std::vector<LayerRouting> steps;
-  for (uint64_t t = 0; t < 300; ++t) {
-    LayerRouting r = routing(kExperts, {});
-    for (uint64_t k = 0; k < 4; ++k) {
-      // Slowly wandering favourites.
-      const auto e =
-          static_cast<size_t>(static_cast<uint64_t>(8 * uniform(5, t, k, 0) * uniform(5, t, k, 1)) + t / 20) % kExperts;
-      r.rows[e] = 1;
-      r.score[e] = 1;
-    }
-    steps.push_back(std::move(r));
-  }
-  for (const int slots : {4, 8, 12}) {
-    const int best = hits({.rule = CacheRule::belady, .slots = slots}, steps, kExperts);
-    for (const CacheRule rule : kCacheRules) {
-      const int got = hits({.rule = rule, .slots = slots}, steps, kExperts);
-      EXPECT_LE(got, best) << name(rule) << " " << slots;
-      EXPECT_GT(got, 0);
-      EXPECT_LE(got, hits({.rule = rule, .slots = slots + 4}, steps, kExperts)) << name(rule) << " " << slots;
-    }
-  }
 }
 
 }  // namespace

@@ -8,8 +8,9 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "devices/sim/expert_lanes.h"
 #include "sched/unit_costs.h"
+#include "study/sim/expert_lanes.h"
+#include "study/sim/moe_bound.h"
 
 namespace llada {
 namespace {
@@ -43,16 +44,23 @@ TEST(BlockResidency, PlansAgainLaterWhileTheRoutingStaysAndAtOnceWhenItMoves) {
   std::vector<bool> planned;
   for (int step = 0; step < 8; ++step) planned.push_back(residency.observe(0, loads({8, 1, 5, 0})));
   EXPECT_THAT(planned, testing::ElementsAre(true, true, false, true, false, false, false, true));
-  EXPECT_THAT(residency.target(0), testing::ElementsAre(0, 2));
-  EXPECT_EQ(residency.interval(0), 8);
-  for (int step = 0; step < 8; ++step) residency.observe(0, loads({0, 9, 0, 9}));
-  EXPECT_EQ(residency.interval(0), 1);
-  EXPECT_THAT(residency.target(0), testing::UnorderedElementsAre(1, 3));
+  const auto set = [&] {
+    std::vector<int32_t> experts;
+    for (int32_t e = 0; e < 4; ++e)
+      if (residency.wanted({0, e})) experts.push_back(e);
+    return experts;
+  };
+  EXPECT_THAT(set(), testing::ElementsAre(0, 2));
+  planned.clear();
+  for (int step = 0; step < 8; ++step) planned.push_back(residency.observe(0, loads({0, 9, 0, 9})));
+  EXPECT_THAT(planned, testing::ElementsAre(false, false, false, false, false, false, false, true));
+  EXPECT_THAT(set(), testing::ElementsAre(1, 3));
   EXPECT_TRUE(residency.replaces({0, 1}, {0, 0}));
   EXPECT_FALSE(residency.replaces({0, 0}, {0, 1}));
+  EXPECT_TRUE(residency.observe(0, loads({0, 9, 0, 9}))) << "it moved, so the next step plans again";
+  EXPECT_FALSE(residency.observe(0, loads({0, 9, 0, 9})));
   residency.begin_block();
   EXPECT_TRUE(residency.observe(0, loads({1, 1, 1, 1})));
-  EXPECT_TRUE(residency.scan(0)) << "every expert is touched";
   EXPECT_NEAR(routing_similarity(std::vector<int32_t>{3, 4}, std::vector<int32_t>{4, 3}), 24.0 / 25, 1e-12);
 }
 
@@ -175,23 +183,6 @@ TEST(MoeRuntime, EveryOptionGivesPlansThatCanBeCarriedOut) {
             EXPECT_LT(play(o, 0, 2).seconds, static_s) << name(cache) << blocks << prefetch << " in slices";
           }
         }
-}
-
-TEST(MoeRuntime, GuessesOfScoresAreTheLastStepsExperts) {
-  MoeOptions o;
-  o.cached = false;
-  o.cache.slots = 1;
-  o.guess_by_score = true;
-  MoeRuntime runtime(2, 4, unit_costs(), o);
-  runtime.place(std::vector<LayerRouting>{loads({9, 0, 0, 0}), loads({9, 0, 0, 0})});
-  runtime.begin_step(false);
-  EXPECT_TRUE(runtime.layer(0, loads({9, 0, 0, 0}), {}, {}).moves.empty()) << "no score yet: expert 0, which is there";
-  runtime.layer(1, loads({0, 0, 9, 1}), {}, {});
-  runtime.begin_step(false);
-  const ExpertsPlan plan = runtime.layer(0, loads({9, 0, 0, 0}), {}, {});
-  ASSERT_EQ(plan.moves.size(), 1u);
-  EXPECT_EQ(plan.moves[0].id, (ExpertId{1, 2}));
-  EXPECT_TRUE(plan.moves[0].background);
 }
 
 // Asking the next layers' routers takes time: where what they say is wrong, or right and not worth that time, it is left

@@ -6,6 +6,7 @@
 #include "bounded_memory.h"
 #include "serve/fixture.h"
 #include "serve/workers.h"
+#include "study/devices.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -46,7 +47,8 @@ class FailingDevice : public ServeTest {
       lines_.push_back(line);
     };
     start(false);
-    auto model = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada", {.device = device, .isa = "", .threads = 2});
+    auto model = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada",
+                             {.device = device, .plugin = &study_devices(), .isa = "", .threads = 2});
     ASSERT_TRUE(model) << model.error().message;
     ASSERT_TRUE(service->set_model(*model));
   }

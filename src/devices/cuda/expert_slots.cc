@@ -18,9 +18,8 @@ int64_t ExpertSlots::bytes_needed(const CudaExperts& experts, std::array<int64_t
 
 Result<std::unique_ptr<ExpertSlots>> ExpertSlots::create(uint8_t* memory, const CudaExperts& experts,
                                                          std::array<int64_t, 3> piece_bytes, Source source) {
-  std::unique_ptr<ExpertSlots> made(new ExpertSlots);
+  std::unique_ptr<ExpertSlots> made(new ExpertSlots(experts));
   ExpertSlots& s = *made;
-  s.experts_ = experts;
   s.piece_bytes_ = piece_bytes;
   s.source_ = std::move(source);
   s.offsets_ = {0, align(piece_bytes[0]), align(piece_bytes[0]) + align(piece_bytes[1])};
@@ -122,18 +121,12 @@ ExpertTraffic ExpertSlots::traffic() {
 
 // ---- Books
 
-Status ExpertSlots::enter(ExpertId id, Where where) {
+Status ExpertSlots::enter(ExpertId id, MoveTo to) {
   if (held_.contains(id)) return failed("cuda: expert {} of layer {} is moved, but it is there", id.expert, id.layer);
-  if (where != Where::staging) {
-    int64_t& taken = where == Where::slot ? residents_ : buffered_;
-    const int64_t most = where == Where::slot ? experts_.slots : experts_.buffer;
-    if (taken >= most)
-      return failed("cuda: expert {} of layer {} needs a {}, all {} are taken", id.expert, id.layer,
-                    where == Where::slot ? "slot" : "place in the buffer", most);
-    ++taken;
-  }
+  if (to != MoveTo::staging)
+    LLADA_TRY_STATUS(books_.enter(id, to == MoveTo::slot ? ExpertBooks::Where::slot : ExpertBooks::Where::buffer));
   if (free_.empty()) return failed("cuda: no slot is free for expert {} of layer {}", id.expert, id.layer);
-  held_[id] = {.slot = free_.front(), .where = where};
+  held_[id] = {.slot = free_.front()};
   free_.pop_front();
   return {};
 }
@@ -141,8 +134,7 @@ Status ExpertSlots::enter(ExpertId id, Where where) {
 Status ExpertSlots::leave(ExpertId id, cudaStream_t compute) {
   const auto it = held_.find(id);
   if (it == held_.end()) return {};
-  if (it->second.where == Where::slot) --residents_;
-  if (it->second.where == Where::buffer) --buffered_;
+  books_.leave(id);
   Slot& slot = slots_[it->second.slot];
   slot.was_used = true;
   free_.push_back(it->second.slot);
@@ -153,10 +145,7 @@ Status ExpertSlots::leave(ExpertId id, cudaStream_t compute) {
 
 Status ExpertSlots::make_room(const ExpertMove& move, cudaStream_t compute) {
   if (!move.replaces) return {};
-  const auto it = held_.find(*move.replaces);
-  if (it == held_.end() || it->second.where != Where::slot)
-    return failed("cuda: expert {} of layer {} is to make room, but it is not there", move.replaces->expert,
-                  move.replaces->layer);
+  LLADA_TRY_STATUS(books_.check_room(move));
   return leave(*move.replaces, compute);
 }
 
@@ -178,8 +167,7 @@ Status ExpertSlots::cancel(ExpertId id) {
   if (it == held_.end() || !it->second.background)
     return failed("cuda: expert {} of layer {} is not being moved ahead", id.expert, id.layer);
   // Nothing has read the slot since it was assigned: its event still stands.
-  if (it->second.where == Where::slot) --residents_;
-  if (it->second.where == Where::buffer) --buffered_;
+  books_.leave(id);
   free_.push_back(it->second.slot);
   held_.erase(it);
   std::erase(arriving_, id);
@@ -187,9 +175,9 @@ Status ExpertSlots::cancel(ExpertId id) {
 }
 
 Status ExpertSlots::assign(const ExpertMove& move, cudaStream_t compute) {
-  if (move.to == MoveTo::staging) return enter(move.id, Where::staging);
+  if (move.to == MoveTo::staging) return enter(move.id, move.to);
   LLADA_TRY_STATUS(make_room(move, compute));
-  LLADA_TRY_STATUS(enter(move.id, move.to == MoveTo::slot ? Where::slot : Where::buffer));
+  LLADA_TRY_STATUS(enter(move.id, move.to));
   arriving_.push_back(move.id);
   return {};
 }
@@ -230,17 +218,8 @@ Status ExpertSlots::used(const ExpertMove& move, cudaStream_t compute) {
 Status ExpertSlots::release(ExpertId id, cudaStream_t compute) { return leave(id, compute); }
 
 Status ExpertSlots::keep(const ExpertMove& move, cudaStream_t compute) {
-  const auto it = held_.find(move.id);
-  if (it == held_.end() || it->second.where != Where::buffer)
-    return failed("cuda: expert {} of layer {} is to be kept, but it is not in the buffer", move.id.expert,
-                  move.id.layer);
   LLADA_TRY_STATUS(make_room(move, compute));
-  if (residents_ >= experts_.slots)
-    return failed("cuda: expert {} of layer {} is to be kept, all {} slots are taken", move.id.expert, move.id.layer,
-                  experts_.slots);
-  --buffered_, ++residents_;
-  it->second.where = Where::slot;
-  return {};
+  return books_.keep(move.id);
 }
 
 Status ExpertSlots::add_background(const ExpertMove& move, cudaStream_t compute) {

@@ -16,6 +16,7 @@
 
 #include "devices/cuda/cuda_device.h"
 #include "devices/cuda/runtime.h"
+#include "devices/expert_books.h"
 #include "devices/experts.h"
 
 namespace llada::cuda {
@@ -53,7 +54,6 @@ class ExpertSlots {
   ExpertTraffic traffic();
 
  private:
-  enum class Where : uint8_t { slot, buffer, staging };
   struct Slot {
     uint8_t* data = nullptr;
     Event used;
@@ -63,7 +63,6 @@ class ExpertSlots {
   };
   struct Held {
     size_t slot = 0;
-    Where where = Where::slot;
     int next_piece = 0;  // to be copied; 3: all are queued
     bool arrived = false;
     bool background = false;
@@ -78,17 +77,22 @@ class ExpertSlots {
     std::span<const std::byte> from = {};
     bool after_use = false;  // of what was in the slot
   };
-  ExpertSlots() = default;
+  explicit ExpertSlots(const CudaExperts& experts)
+      : experts_(experts),
+        books_(
+            "cuda",
+            {.layers = experts.layers, .experts = experts.experts, .slots = experts.slots, .buffer = experts.buffer}) {}
   void work();
   Status carry_out(const Job& job);
   bool queued(int64_t ticket);  // its copy is on the stream
   Status wait_queued(int64_t ticket);
-  Status enter(ExpertId id, Where where);
+  Status enter(ExpertId id, MoveTo to);
   Status leave(ExpertId id, cudaStream_t compute);
   Status make_room(const ExpertMove& move, cudaStream_t compute);
   Status copy_piece(ExpertId id, Held& held);
 
-  CudaExperts experts_;
+  const CudaExperts experts_;
+  ExpertBooks books_;
   std::array<int64_t, 3> piece_bytes_{}, offsets_{};
   Source source_;
   std::vector<Slot> slots_;
@@ -96,7 +100,6 @@ class ExpertSlots {
   std::map<ExpertId, Held> held_;
   std::vector<ExpertId> arriving_;  // residents and guesses, as asked for
   std::vector<Pinned> pinned_;
-  int64_t residents_ = 0, buffered_ = 0;
   Queue stream_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -1,0 +1,399 @@
+#include "study/moe_routing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "base/check.h"
+#include "base/json_limits.h"
+#include "base/random.h"
+#include "devices/routing_rule.h"
+#include "engine/json_fields.h"
+#include "sched/moe_residency.h"
+#include "text/text_file.h"
+
+namespace llada {
+namespace {
+
+using Json = nlohmann::json;
+
+// Nearly standard normal: four uniform 16-bit numbers of one mix, which is plenty for scores that are compared.
+double normal(uint64_t key, uint64_t at) {
+  const uint64_t x = mix64(key + (at + 1) * kRandomStep);
+  const double sum = static_cast<double>(x & 0xffff) + static_cast<double>((x >> 16) & 0xffff) +
+                     static_cast<double>((x >> 32) & 0xffff) + static_cast<double>(x >> 48);
+  return (sum / 65536 - 2) * std::sqrt(3.0);
+}
+
+// Parts of the score that have their own numbers.
+enum Part : uint64_t { popularity, context, token, guess };
+
+class Router {
+ public:
+  Router(const MoeGeometry& g, uint64_t seed) : g_(g), s_(g.routing), seed_(seed) {
+    const size_t all = static_cast<size_t>(g.layers) * static_cast<size_t>(g.experts);
+    context_.resize(all);
+    for (size_t i = 0; i < all; ++i) context_[i] = normal(random_key(seed_, context, 0), i);
+  }
+
+  // The text moves on.
+  void walk(double memory) {
+    ++walks_;
+    const uint64_t key = random_key(seed_, context, walks_);
+    for (size_t i = 0; i < context_.size(); ++i)
+      context_[i] = memory * context_[i] + std::sqrt(1 - memory * memory) * normal(key, i);
+  }
+
+  // `tokens`: of each row its part of the score, layers x experts.
+  RoutingStep step(const std::vector<const std::vector<float>*>& tokens, bool block_start, uint64_t number,
+                   bool guesses = true) const {
+    RoutingStep out;
+    out.block_start = block_start;
+    out.rows = static_cast<int32_t>(tokens.size());
+    const auto n = static_cast<size_t>(g_.experts);
+    std::vector<float> scores(n);
+    for (int32_t l = 0; l < g_.layers; ++l) {
+      out.layers.push_back(empty());
+      out.ahead.emplace_back();
+      for (const auto* row : tokens) {
+        score(l, *row, scores);
+        choose(scores, out.layers.back());
+      }
+    }
+    for (int32_t l = 0; guesses && l < g_.layers; ++l)
+      for (int32_t d = 1; d <= kAhead && l + d < g_.layers; ++d) {
+        LayerRouting guessed = empty();
+        const double noise = s_.guess_noise * d;
+        for (size_t r = 0; r < tokens.size(); ++r) {
+          score(l + d, *tokens[r], scores);
+          const uint64_t key = random_key(seed_ ^ guess, number,
+                                          (static_cast<uint64_t>(l) * kAhead + static_cast<uint64_t>(d)) * 4096 + r);
+          for (size_t e = 0; e < n; ++e) scores[e] += static_cast<float>(noise * normal(key, e));
+          choose(scores, guessed);
+        }
+        out.ahead[static_cast<size_t>(l)].push_back(std::move(guessed));
+      }
+    return out;
+  }
+
+  // A row's own part. `memory` > 0 keeps that much of what it was.
+  void draw_token(std::vector<float>& own, uint64_t row, uint64_t time, double memory) const {
+    const uint64_t key = random_key(seed_ + token, time, row);
+    const size_t all = context_.size();
+    const double fresh = std::sqrt(1 - memory * memory);
+    if (own.empty()) own.assign(all, 0), memory = 0;
+    for (size_t i = 0; i < all; ++i)
+      own[i] = static_cast<float>(memory * own[i] + (memory > 0 ? fresh : 1) * normal(key, i));
+  }
+
+  LayerRouting empty() const {
+    return {std::vector<int32_t>(static_cast<size_t>(g_.experts), 0),
+            std::vector<float>(static_cast<size_t>(g_.experts), 0)};
+  }
+
+ private:
+  void score(int32_t layer, const std::vector<float>& own, std::vector<float>& out) const {
+    const size_t base = static_cast<size_t>(layer) * static_cast<size_t>(g_.experts);
+    // The popularity is the model's, whatever the text's seed.
+    const uint64_t key = random_key(0, popularity, static_cast<uint64_t>(layer));
+    for (size_t e = 0; e < out.size(); ++e)
+      out[e] = static_cast<float>(s_.popularity * normal(key, e) + s_.context * context_[base + e] +
+                                  s_.token * own[base + e]);
+  }
+
+  void choose(const std::vector<float>& scores, LayerRouting& out) const {
+    std::vector<int32_t> order(scores.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::partial_sort(order, order.begin() + g_.used, [&](int32_t a, int32_t b) {
+      return routing::goes_before(scores[static_cast<size_t>(a)], a, scores[static_cast<size_t>(b)], b);
+    });
+    for (int32_t k = 0; k < g_.used; ++k) ++out.rows[static_cast<size_t>(order[static_cast<size_t>(k)])];
+    double sum = 0;
+    for (const float s : scores) sum += std::exp(static_cast<double>(s));
+    for (size_t e = 0; e < scores.size(); ++e)
+      out.score[e] += static_cast<float>(std::exp(static_cast<double>(scores[e])) / sum);
+  }
+
+  const MoeGeometry& g_;
+  const RoutingStatistics& s_;
+  uint64_t seed_, walks_ = 0;
+  std::vector<double> context_;
+};
+
+RoutingTrace start(const MoeGeometry& g) {
+  RoutingTrace trace;
+  trace.layers = g.layers;
+  trace.experts = g.experts;
+  trace.used = g.used;
+  return trace;
+}
+
+// Rows per expert over other texts of the same model: what a static mapping is made from.
+std::vector<LayerRouting> history_of(const MoeGeometry& g, uint64_t seed) {
+  std::vector<LayerRouting> sum;
+  constexpr int kTexts = 24, kRows = 16;
+  for (int text = 0; text < kTexts; ++text) {
+    const Router router(g, mix64(seed + 1000 + static_cast<uint64_t>(text)));
+    std::vector<std::vector<float>> own(kRows);
+    std::vector<const std::vector<float>*> rows;
+    for (size_t r = 0; r < kRows; ++r) router.draw_token(own[r], r, 0, 0), rows.push_back(&own[r]);
+    const RoutingStep step = router.step(rows, true, 0, false);
+    if (sum.empty())
+      sum = step.layers;
+    else
+      for (size_t l = 0; l < sum.size(); ++l)
+        for (size_t e = 0; e < sum[l].rows.size(); ++e)
+          sum[l].rows[e] += step.layers[l].rows[e], sum[l].score[e] += step.layers[l].score[e];
+  }
+  return sum;
+}
+
+}  // namespace
+
+RoutingTrace decode_trace(const MoeGeometry& g, int32_t count, uint64_t seed) {
+  RoutingTrace trace = start(g);
+  Router router(g, seed);
+  std::vector<float> own;
+  for (int32_t t = 0; t < count; ++t) {
+    if (t > 0) router.walk(g.routing.context_memory);
+    router.draw_token(own, 0, static_cast<uint64_t>(t), g.routing.token_memory);
+    trace.steps.push_back(router.step({&own}, t == 0, static_cast<uint64_t>(t)));
+  }
+  trace.history = history_of(g, seed);
+  return trace;
+}
+
+RoutingTrace prefill_trace(const MoeGeometry& g, int32_t count, int32_t rows, uint64_t seed) {
+  RoutingTrace trace = start(g);
+  for (int32_t t = 0; t < count; ++t) {
+    const Router router(g, mix64(seed + static_cast<uint64_t>(t)));
+    std::vector<std::vector<float>> own(static_cast<size_t>(rows));
+    std::vector<const std::vector<float>*> list;
+    for (size_t r = 0; r < own.size(); ++r) router.draw_token(own[r], r, 0, 0), list.push_back(&own[r]);
+    trace.steps.push_back(router.step(list, true, static_cast<uint64_t>(t)));
+  }
+  trace.history = history_of(g, seed);
+  return trace;
+}
+
+RoutingTrace diffusion_trace(const MoeGeometry& g, int32_t count, int32_t block, int32_t steps, bool skip_decided,
+                             uint64_t seed) {
+  RoutingTrace trace = start(g);
+  Router router(g, seed);
+  uint64_t time = 0;
+  for (int32_t b = 0; b < count; ++b) {
+    if (b > 0) router.walk(g.routing.context_memory);
+    std::vector<std::vector<float>> own(static_cast<size_t>(block));
+    for (size_t r = 0; r < own.size(); ++r) router.draw_token(own[r], static_cast<uint64_t>(b * block) + r, time, 0);
+    for (int32_t t = 0; t < steps; ++t, ++time) {
+      std::vector<const std::vector<float>*> rows;
+      for (int32_t r = 0; r < block; ++r) {
+        // Rows are decided left to right, which of them does not matter here.
+        const int32_t decided_at = (r + 1) * steps / block;
+        if (t > 0)
+          router.draw_token(own[static_cast<size_t>(r)], static_cast<uint64_t>(b * block + r), time,
+                            t == decided_at ? 0.8 : g.routing.token_memory);
+        if (skip_decided && t >= decided_at + 2) continue;
+        rows.push_back(&own[static_cast<size_t>(r)]);
+      }
+      trace.steps.push_back(router.step(rows, t == 0, time));
+    }
+  }
+  trace.history = history_of(g, seed);
+  return trace;
+}
+
+TraceStatistics statistics(const RoutingTrace& trace) {
+  TraceStatistics s;
+  double layers = 0, pairs_1 = 0, pairs_5 = 0, total = 0, in_quarter = 0, history = 0, history_quarter = 0;
+  std::array<double, kAhead> wanted{};
+  std::vector<std::vector<bool>> quarter;
+  for (const LayerRouting& h : trace.history) {
+    std::vector<int32_t> order(h.rows.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, std::greater<>(), [&](int32_t e) { return h.rows[static_cast<size_t>(e)]; });
+    quarter.emplace_back(h.rows.size(), false);
+    for (size_t i = 0; i < order.size(); ++i) {
+      const auto e = static_cast<size_t>(order[i]);
+      history += h.rows[e];
+      if (i < order.size() / 4) history_quarter += h.rows[e], quarter.back()[e] = true;
+    }
+  }
+  for (size_t t = 0; t < trace.steps.size(); ++t) {
+    const RoutingStep& step = trace.steps[t];
+    s.rows += step.rows;
+    for (size_t l = 0; l < step.layers.size(); ++l) {
+      const std::vector<int32_t>& rows = step.layers[l].rows;
+      ++layers;
+      s.touched += static_cast<double>(std::ranges::count_if(rows, [](int32_t r) { return r > 0; })) /
+                   static_cast<double>(rows.size());
+      for (size_t e = 0; e < rows.size(); ++e) {
+        total += rows[e];
+        if (!quarter.empty() && quarter[l][e]) in_quarter += rows[e];
+      }
+      const auto compare = [&](size_t back, double& sum, double& count) {
+        if (t < back) return;
+        for (size_t i = t - back + 1; i <= t; ++i)
+          if (trace.steps[i].block_start) return;
+        sum += routing_similarity(rows, trace.steps[t - back].layers[l].rows);
+        ++count;
+      };
+      compare(1, s.similarity_1, pairs_1);
+      compare(5, s.similarity_5, pairs_5);
+      if (l >= step.ahead.size()) continue;
+      for (size_t d = 0; d < step.ahead[l].size(); ++d) {
+        const std::vector<int32_t>& truth = step.layers[l + d + 1].rows;
+        for (size_t e = 0; e < truth.size(); ++e) {
+          if (truth[e] == 0) continue;
+          wanted[d] += 1;
+          s.guessed[d] += step.ahead[l][d].rows[e] > 0 ? 1 : 0;
+        }
+      }
+    }
+  }
+  const auto over = [](double a, double b) { return b > 0 ? a / b : 0; };
+  s.rows = over(s.rows, static_cast<double>(trace.steps.size()));
+  s.touched = over(s.touched, layers);
+  s.top_quarter = over(history_quarter, history);
+  s.static_quarter = over(in_quarter, total);
+  s.similarity_1 = over(s.similarity_1, pairs_1);
+  s.similarity_5 = over(s.similarity_5, pairs_5);
+  for (size_t d = 0; d < kAhead; ++d) s.guessed[d] = over(s.guessed[d], wanted[d]);
+  return s;
+}
+
+std::string routing_header(const std::string& model, int32_t layers, int32_t experts, int32_t used) {
+  return json_line({{"format", "llada-routing"},
+                    {"version", 1},
+                    {"model", model},
+                    {"layers", layers},
+                    {"experts", experts},
+                    {"used", used}});
+}
+
+std::string routing_line(const RecordedRouting& r) {
+  return json_line(
+      {{"step", r.step}, {"layer", r.layer}, {"positions", r.positions}, {"experts", r.experts}, {"gates", r.gates}});
+}
+
+namespace {
+
+class RoutingReader {
+ public:
+  RoutingReader(std::string_view origin, int64_t most_cells) : origin_(origin), most_cells_(most_cells) {}
+
+  Result<RoutingTrace> run(std::string_view text) {
+    while (!text.empty()) {
+      const std::string_view line = text.substr(0, text.find('\n'));
+      text.remove_prefix(std::min(line.size() + 1, text.size()));
+      ++number_;
+      if (line.empty()) continue;
+      const bool bounded =
+          check_json_limits(line, "", {.depth = 8, .values = SIZE_MAX, .run_bytes = SIZE_MAX}).has_value();
+      const Json json = bounded ? Json::parse(line, nullptr, false) : Json(Json::value_t::discarded);
+      if (!json.is_object()) return wrong("a JSON object");
+      LLADA_TRY_STATUS(number_ == 1 ? header(json) : layer(json));
+    }
+    if (number_ == 0) return wrong("a header");
+    if (trace_.steps.empty()) return wrong("at least one step");
+    if (next_ != 0) return invalid("{}: step {} ends after {} of {} layers", origin_, step_, next_, trace_.layers);
+    // Without other texts the first step is what a static mapping knows.
+    trace_.history = trace_.steps.front().layers;
+    return std::move(trace_);
+  }
+
+ private:
+  std::unexpected<Error> wrong(std::string_view needed) const {
+    return invalid("{}: line {}: needed {}", origin_, number_, needed);
+  }
+  Result<int64_t> integer(const Json& json, const char* key, int64_t least, int64_t most) const {
+    const auto found = json.find(key);
+    if (found == json.end() || !found->is_number_integer() || *found < least || *found > most)
+      return wrong(fmt::format("{}: a whole number from {} to {}", key, least, most));
+    return found->get<int64_t>();
+  }
+
+  Status header(const Json& json) {
+    if (!json.contains("format") || json["format"] != "llada-routing") return wrong("format: llada-routing");
+    LLADA_TRY_STATUS(integer(json, "version", 1, 1));
+    LLADA_TRY(const int64_t layers, integer(json, "layers", 1, 1024));
+    LLADA_TRY(const int64_t experts, integer(json, "experts", 1, 4096));
+    LLADA_TRY(const int64_t used, integer(json, "used", 1, experts));
+    trace_.layers = static_cast<int32_t>(layers);
+    trace_.experts = static_cast<int32_t>(experts);
+    trace_.used = static_cast<int32_t>(used);
+    return {};
+  }
+
+  Status layer(const Json& json) {
+    if (trace_.layers == 0) return wrong("a header first");
+    LLADA_TRY(const int64_t step, integer(json, "step", 0, INT64_MAX));
+    LLADA_TRY(const int64_t layer, integer(json, "layer", 0, trace_.layers - 1));
+    if (layer != next_ || (layer > 0 && step != step_) || (layer == 0 && step <= step_))
+      return wrong(fmt::format("layer {} of a step, found layer {} of step {}", next_, layer, step));
+    const auto rows = json.find("experts"), gates = json.find("gates"), positions = json.find("positions");
+    const auto lists = [&](auto it) { return it != json.end() && it->is_array() && it->size() <= 1 << 16; };
+    if (!lists(rows) || !lists(gates) || !lists(positions) || rows->size() != gates->size() ||
+        positions->size() != rows->size() || rows->empty())
+      return wrong("positions, experts and gates: lists with an entry per row");
+    if (layer == 0) {
+      step_ = step;
+      trace_.steps.emplace_back();
+      RoutingStep& s = trace_.steps.back();
+      s.rows = static_cast<int32_t>(rows->size());
+      // A step over other positions than the one before begins a block.
+      s.block_start = *positions != positions_;
+      positions_ = *positions;
+    }
+    RoutingStep& s = trace_.steps.back();
+    if ((cells_ += trace_.experts) > most_cells_)
+      return wrong(fmt::format("an end: the experts of all lines are over {}", most_cells_));
+    LayerRouting r{std::vector<int32_t>(static_cast<size_t>(trace_.experts), 0),
+                   std::vector<float>(static_cast<size_t>(trace_.experts), 0)};
+    for (size_t i = 0; i < rows->size(); ++i) {
+      const Json &chosen = (*rows)[i], &weights = (*gates)[i];
+      if (!chosen.is_array() || !weights.is_array() || chosen.size() != weights.size() ||
+          chosen.size() > static_cast<size_t>(trace_.used))
+        return wrong(fmt::format("at most {} experts per row, and as many gates", trace_.used));
+      for (size_t k = 0; k < chosen.size(); ++k) {
+        if (!chosen[k].is_number_integer() || chosen[k] < 0 || chosen[k] >= trace_.experts || !weights[k].is_number())
+          return wrong(fmt::format("experts from 0 to {} with numbers for gates", trace_.experts - 1));
+        const auto e = chosen[k].get<size_t>();
+        for (size_t before = 0; before < k; ++before)
+          if (chosen[before] == chosen[k]) return wrong(fmt::format("other experts than {} twice in one row", e));
+        const auto gate = weights[k].get<double>();
+        if (!(std::abs(gate) <= kMostGate)) return wrong(fmt::format("gates up to {:g}", kMostGate));
+        ++r.rows[e];
+        r.score[e] += static_cast<float>(gate);
+      }
+    }
+    s.layers.push_back(std::move(r));
+    next_ = (static_cast<int32_t>(layer) + 1) % trace_.layers;
+    return {};
+  }
+
+  const std::string origin_;
+  const int64_t most_cells_;
+  static constexpr double kMostGate = 1e6;
+  int64_t number_ = 0, step_ = -1, cells_ = 0;
+  int32_t next_ = 0;
+  Json positions_;
+  RoutingTrace trace_;
+};
+
+}  // namespace
+
+Result<RoutingTrace> parse_routing(std::string_view text, std::string_view origin, int64_t most_cells) {
+  return RoutingReader(origin, most_cells).run(text);
+}
+
+Result<RoutingTrace> read_routing(const std::string& path) {
+  constexpr size_t kLimit = size_t{256} << 20;
+  LLADA_TRY(const std::string text, read_text_file(path, kLimit));
+  return parse_routing(text, path);
+}
+
+}  // namespace llada

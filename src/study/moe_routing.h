@@ -1,0 +1,70 @@
+// Routing for simulations: what each layer's router asks for, step by step, either synthetic with stated
+// statistics or recorded from a model that ran (`llada run --record-routing`, docs/lab/recording.md).
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sched/moe_cache.h"
+#include "study/moe_geometry.h"
+
+namespace llada {
+
+inline constexpr int kAhead = 3;  // layers that a guess reaches
+
+struct RoutingStep {
+  bool block_start = false;
+  int32_t rows = 0;
+  std::vector<LayerRouting> layers;
+  // Per layer, guesses for the next layers made there; short or empty where there are none.
+  std::vector<std::vector<LayerRouting>> ahead;
+};
+
+struct RoutingTrace {
+  int32_t layers = 0, experts = 0, used = 0;
+  std::vector<RoutingStep> steps;
+  std::vector<LayerRouting> history;  // per layer, summed over other texts: what a static mapping knows
+};
+
+// What is known of a trace, to be printed beside every result.
+struct TraceStatistics {
+  double rows = 0;                            // per step
+  double touched = 0;                         // share of the experts that a step wants
+  double top_quarter = 0;                     // share of the history's rows that its most popular quarter has
+  double static_quarter = 0;                  // share of the trace's rows that this same quarter has
+  double similarity_1 = 0, similarity_5 = 0;  // cosine of a layer's loads one and five steps apart
+  std::array<double, kAhead> guessed = {};    // share of the wanted experts that a guess named
+};
+TraceStatistics statistics(const RoutingTrace& trace);
+
+// Autoregressive: `count` tokens, one row each (decode).
+RoutingTrace decode_trace(const MoeGeometry& geometry, int32_t count, uint64_t seed);
+// `count` prompts of `rows` rows, one step each (prefill).
+RoutingTrace prefill_trace(const MoeGeometry& geometry, int32_t count, int32_t rows, uint64_t seed);
+// `count` blocks of `block` rows, `steps` denoising steps each; rows are decided evenly over the steps, and a
+// row's part of the score is drawn anew when it is decided. With skip_decided, a decided row is left out from
+// the second step after that on (a K/V policy that does not compute it again).
+RoutingTrace diffusion_trace(const MoeGeometry& geometry, int32_t count, int32_t block, int32_t steps,
+                             bool skip_decided, uint64_t seed);
+
+// Recorded routing: JSON lines; errors name the line. A line of a few bytes takes memory for all experts, so their
+// number summed over all lines has a bound (half a gigabyte).
+inline constexpr int64_t kMostRoutingCells = int64_t{1} << 26;
+Result<RoutingTrace> parse_routing(std::string_view text, std::string_view origin,
+                                   int64_t most_cells = kMostRoutingCells);
+Result<RoutingTrace> read_routing(const std::string& path);
+
+// Writing one: the header, then a line per layer of each step. chosen[r]: experts of row r, with their gates.
+struct RecordedRouting {
+  int64_t step = 0;
+  int32_t layer = 0;  // of those with experts, from 0
+  std::vector<int32_t> positions;
+  std::vector<std::vector<int32_t>> experts;
+  std::vector<std::vector<float>> gates;
+};
+std::string routing_header(const std::string& model, int32_t layers, int32_t experts, int32_t used);
+std::string routing_line(const RecordedRouting& routing);
+
+}  // namespace llada

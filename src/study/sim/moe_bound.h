@@ -1,0 +1,14 @@
+// How quick a layer's experts could be at best: what plans are judged by.
+#pragma once
+#include <span>
+
+#include "sched/moe_plan.h"
+
+namespace llada {
+
+// A makespan that no plan can beat, from these residents: every timeline's work, and what has to be read from the
+// shared memory, each as if the others never made it wait. `divisible`: not even a plan that divides experts.
+double plan_lower_bound(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start = {},
+                        bool divisible = false);
+
+}  // namespace llada

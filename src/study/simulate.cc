@@ -1,0 +1,374 @@
+#include "study/simulate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "engine/model_runner.h"
+#include "models/model_graph.h"
+#include "models/presets.h"
+#include "sched/executor.h"
+#include "study/paging.h"
+#include "study/sim/sim_device.h"
+
+namespace llada {
+namespace {
+
+constexpr double kGiB = 0x1p30;
+
+// Tokens per pass that the published times imply (see simulate.h).
+constexpr double kMbsdTokensPerPass = 128 / 103.5, kRevisionTokensPerPass = 128 / 15.2;
+
+struct LineSpec {
+  const char* name;
+  bool host_only, prefix_kv;
+  std::string_view memory;  // by name; of the lines with a planned memory the options' choice
+  bool planned;
+  double tokens_per_pass;
+};
+constexpr LineSpec kLines[] = {
+    {"CPU", true, false, "plan", false, 1},
+    {"+ prefix K/V", true, true, "plan", false, 1},
+    {"+ NPU", false, true, "drop-all", false, 1},
+    {"+ SOMR", false, true, "plan", true, 1},
+    {"+ MBSD", false, true, "plan", true, kMbsdTokensPerPass},
+    {"+ revision", false, true, "plan", true, kRevisionTokensPerPass},
+};
+constexpr size_t kSomr = 3, kLast = std::size(kLines) - 1;
+
+// What the options say, resolved once.
+struct Setup {
+  Profile profile;
+  PresetSpec spec;
+  ModelGraph graph;
+  std::vector<WeightSize> sizes;
+  MemoryOptions memory;
+  SimOptions device;
+  bool logits_all = false;
+  int64_t arena_bytes = 0;
+
+  Setup(Profile p, PresetSpec s, ModelGraph g) : profile(std::move(p)), spec(std::move(s)), graph(std::move(g)) {}
+};
+
+// The window for weights, from the options or the profile, without what else must be mapped.
+Status apply_window(Setup& s, const SimulateOptions& o) {
+  if (!o.window_gib && !s.profile.window_gib) return {};
+  const double gross = o.window_gib ? *o.window_gib : s.profile.window_gib->value;
+  const double reserve = std::max(s.profile.reserve_gib.value, static_cast<double>(s.arena_bytes) / kGiB);
+  if (!(gross > reserve && gross <= 1024))
+    return invalid(
+        "window: found {} GiB, needed more than the {:.2f} GiB of the reserve, activations and K/V, at most "
+        "1024",
+        gross, reserve);
+  s.device.window_bytes = static_cast<int64_t>((gross - reserve) * kGiB);
+  return {};
+}
+
+Result<Setup> set_up(const SimulateOptions& o) {
+  LLADA_TRY(auto profile, load_profile(o.profile));
+  LLADA_TRY(auto spec, parse_preset(o.preset));
+  LLADA_TRY(auto graph, build_model(spec.preset.config));
+  constexpr int64_t kMost = 1 << 14;  // tokens; a pass is priced op by op
+  if (o.prompt < 0 || o.prompt > kMost) return invalid("prompt: found {} tokens, needed 0 to {}", o.prompt, kMost);
+  if (o.gen < 1 || o.gen > kMost) return invalid("gen: found {} tokens, needed 1 to {}", o.gen, kMost);
+  if (o.block < 1 || o.block > o.gen) return invalid("block: found {} tokens, needed 1 to gen ({})", o.block, o.gen);
+  if (o.tokens_per_pass && !(*o.tokens_per_pass > 0 && *o.tokens_per_pass <= static_cast<double>(o.block)))
+    return invalid("tokens per pass: found {}, needed above 0 to the block's {}", *o.tokens_per_pass, o.block);
+  Setup s(std::move(profile), std::move(spec), std::move(graph));
+  for (const WeightInfo& w : s.graph.weights) {
+    const bool matrix = w.dims[1] > 1;
+    PresetTensor tensor{w.name, {}, w.layer};
+    tensor.shape.dims = {w.dims[0], w.dims[1], 1, 1};
+    tensor.shape.rank = matrix ? 2 : 1;
+    const DType type = stored_type(tensor, s.spec.type);
+    s.sizes.push_back({row_bytes(type, w.dims[0]) * w.dims[1], type, matrix});
+  }
+  if (o.sparse_rows < 0 || o.sparse_rows > o.block)
+    return invalid("sparse rows: found {}, needed 0 to the block's {}", o.sparse_rows, o.block);
+  if (!o.memory.empty()) {
+    LLADA_TRY(s.memory, memory_from_name(o.memory));
+  }
+  for (const SlabGrain grain : {SlabGrain::layer, SlabGrain::half_layer, SlabGrain::op})
+    if (o.grain == name(grain)) s.memory.grain = grain;
+  if (!o.grain.empty() && !s.memory.grain) return invalid("grain: found '{}', needed layer, half-layer or op", o.grain);
+  s.device.map_variant = o.map_variant;
+  // Activations and K/V of a full pass may need more than the profile sets aside.
+  const auto canvas = static_cast<int32_t>(o.prompt + o.gen);
+  const Program full = s.graph.forward(plain_shape(canvas, canvas));
+  s.arena_bytes = arena_bytes(full, static_cast<int64_t>(s.profile.npu.activation_bytes.value), canvas);
+  LLADA_TRY_STATUS(apply_window(s, o));
+  if (!o.head.empty() && o.head != "npu" && o.head != "cpu")
+    return invalid("head: found '{}', needed npu or cpu", o.head);
+  if (!o.head.empty()) s.device.head_on_npu = o.head == "npu";
+  if (!o.logits.empty() && o.logits != "all" && o.logits != "wanted")
+    return invalid("logits: found '{}', needed all or wanted", o.logits);
+  s.logits_all = o.logits.empty() ? s.profile.logits_all_rows : o.logits == "all";
+  return s;
+}
+
+// Blocks left to right, each with its share of the passes; without prefix K/V every pass is a full one.
+std::vector<SimulatedPass> schedule(const SimulateOptions& o, bool prefix_kv, bool logits_all, double tokens_per_pass) {
+  const auto canvas = static_cast<int32_t>(o.prompt + o.gen);
+  const int64_t blocks = (o.gen + o.block - 1) / o.block;
+  const int64_t passes =
+      std::max(blocks, static_cast<int64_t>(std::llround(static_cast<double>(o.gen) / tokens_per_pass)));
+  std::vector<SimulatedPass> list;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const auto length = static_cast<int32_t>(std::min(o.block, o.gen - b * o.block));
+    const int64_t share = (b + 1) * passes / blocks - b * passes / blocks;
+    for (int64_t i = 0; i < share; ++i) {
+      const int32_t rows = prefix_kv && i > 0 ? length : canvas;
+      const auto undecided = static_cast<int32_t>(length - i * length / share);
+      list.push_back({rows, logits_all ? rows : std::max(1, undecided), canvas});
+    }
+  }
+  return list;
+}
+
+// A dry device with the executor in front of it.
+class Bench {
+ public:
+  static Result<std::unique_ptr<Bench>> create(const Setup& setup, bool host_only, const MemoryOptions& memory,
+                                               bool record_spans = false) {
+    std::unique_ptr<Bench> bench(new Bench);
+    SimOptions options = setup.device;
+    options.host_only = host_only;
+    options.record_spans = record_spans;
+    LLADA_TRY(bench->device_, make_sim_device(setup.profile, options, setup.graph.weights, setup.sizes, nullptr));
+    bench->executor_ = std::make_unique<Executor>(*bench->device_, build_with(setup.graph),
+                                                  ExecutorOptions{.memory = memory, .fallback = nullptr, .warn = {}});
+    LLADA_TRY_STATUS(bench->executor_->prepare());
+    bench->device_->reset_emulated();
+    return bench;
+  }
+
+  Status pass(const SimulatedPass& p) {
+    StepOutputs outputs;
+    if (p.sparse > 0) LLADA_TRY_STATUS(executor_->run_beside(step(p.sparse, p.sparse_wanted, p.keys), outputs));
+    return executor_->run(step(p.rows, p.wanted, p.keys), outputs);
+  }
+
+  SimDevice& device() { return *device_; }
+  const ResidencyPlan* plan() const { return executor_->plan(); }
+
+ private:
+  Bench() = default;
+  // Without a store: nothing is computed.
+  static StepInputs step(int32_t rows, int32_t wanted, int32_t keys) {
+    StepInputs inputs;
+    inputs.streams.resize(1);
+    std::vector<int32_t> positions(static_cast<size_t>(rows));
+    std::iota(positions.begin(), positions.end(), 0);
+    append_span(inputs, {}, std::vector<int32_t>(positions.size(), 0), positions, KeyRule::full(), keys);
+    for (int32_t r = 0; r < wanted; ++r) {
+      inputs.wanted.push_back(r);
+      inputs.predictions.push_back({.conditional = r});
+    }
+    return inputs;
+  }
+  std::unique_ptr<SimDevice> device_;
+  std::unique_ptr<Executor> executor_;
+};
+
+Result<SimulatedLine> run_line(const Setup& setup, const LineSpec& spec, const std::vector<SimulatedPass>& passes,
+                               int64_t tokens) {
+  MemoryOptions memory = setup.memory;
+  if (!spec.planned) {
+    LLADA_TRY(memory, memory_from_name(spec.memory));
+    memory.grain = setup.memory.grain;
+  }
+  LLADA_TRY(const auto bench, Bench::create(setup, spec.host_only, memory));
+  for (const SimulatedPass& p : passes) LLADA_TRY_STATUS(bench->pass(p));
+  const EmulatedStats s = bench->device().emulated();
+  SimulatedLine line;
+  line.name = spec.name;
+  line.seconds = s.seconds;
+  line.passes = static_cast<int64_t>(passes.size());
+  line.tokens = tokens;
+  line.joules = s.joules;
+  line.bytes_mapped_per_pass = static_cast<double>(s.mapped_bytes) / static_cast<double>(passes.size());
+  line.maps_per_pass = static_cast<double>(s.maps) / static_cast<double>(passes.size());
+  if (const ResidencyPlan* plan = bench->plan()) line.lower_bound_bytes = static_cast<double>(plan->lower_bound());
+  line.map_seconds = s.map_s + s.dma_s;
+  line.exposed_map_seconds = s.exposed_map_s;
+  line.npu_seconds = s.npu_s;
+  line.cpu_seconds = s.cpu_s;
+  return line;
+}
+
+Result<SimulatedLine> run_line(const Setup& setup, const SimulateOptions& o, size_t index) {
+  const LineSpec& spec = kLines[index];
+  if (index == kLast && !o.replay.empty()) {
+    LLADA_TRY(SimulatedLine line, run_line(setup, spec, o.replay, o.replay_tokens));
+    line.name = "recording";
+    return line;
+  }
+  // The ladder's policies are those of models with full attention; a block-causal model refuses most of them.
+  if (setup.spec.preset.config.attention_block > 0)
+    return invalid("preset: found {}, whose attention is block-causal; needed a model with full attention",
+                   setup.spec.preset.name);
+  const double tokens = index == kLast && o.tokens_per_pass ? *o.tokens_per_pass : spec.tokens_per_pass;
+  auto passes = schedule(o, spec.prefix_kv, setup.logits_all, tokens);
+  if (index == kLast && o.sparse_rows > 0)
+    for (SimulatedPass& p : passes)
+      if (p.rows <= o.block) p.sparse = p.sparse_wanted = o.sparse_rows;
+  return run_line(setup, spec, passes, o.gen);
+}
+
+// One pass in steady state, `wanted` of its rows with logits.
+Result<double> step_seconds(const Setup& setup, bool host_only, int32_t rows, int32_t wanted) {
+  LLADA_TRY(const auto bench, Bench::create(setup, host_only, setup.memory));
+  const SimulatedPass pass{rows, wanted, rows};
+  for (int warm = 0; warm < 2; ++warm) LLADA_TRY_STATUS(bench->pass(pass));
+  const double before = bench->device().emulated().seconds;
+  LLADA_TRY_STATUS(bench->pass(pass));
+  return bench->device().emulated().seconds - before;
+}
+
+}  // namespace
+
+Result<Simulation> simulate_ladder(const SimulateOptions& o) {
+  LLADA_TRY(Setup setup, set_up(o));
+  Simulation out;
+  out.profile = setup.profile.name;
+  out.description = setup.profile.description;
+  out.preset = o.preset;
+  for (size_t i = 0; i < std::size(kLines); ++i) {
+    LLADA_TRY(auto line, run_line(setup, o, i));
+    out.ladder.push_back(std::move(line));
+  }
+  LLADA_TRY(out.step128_cpu_s, step_seconds(setup, true, 128, 128));
+  LLADA_TRY(out.step128_npu_s, step_seconds(setup, false, 128, 128));
+  {
+    LLADA_TRY(const auto bench, Bench::create(setup, false, setup.memory));
+    out.window_bytes = static_cast<double>(bench->device().window().weight_bytes);
+    const Program program = setup.graph.forward(plain_shape(1, 1));
+    for (const WeightUse& use : weight_uses(program, bench->device()))
+      out.weight_bytes += static_cast<double>(use.bytes);
+  }
+  out.arena_bytes = static_cast<double>(setup.arena_bytes);
+  out.rival = setup.profile.rival;
+  if (!out.rival.empty()) out.rival_seconds = static_cast<double>(o.gen) / setup.profile.rival_tokens_per_s.value;
+  const Profile profile = setup.profile;
+  const std::string price = "map.variants." + profile.map(o.map_variant).name + ".us_per_mb";
+  const Number& per_mb = profile.map(o.map_variant).us_per_mb;
+  if (out.window_bytes >= 0 && per_mb.low) {
+    for (const auto& [value, saving] :
+         {std::pair{*per_mb.low, &out.somr_saving_low}, {*per_mb.high, &out.somr_saving_high}}) {
+      setup.profile = with_number(profile, price, value);
+      LLADA_TRY(const auto without, run_line(setup, o, kSomr - 1));
+      LLADA_TRY(const auto with, run_line(setup, o, kSomr));
+      *saving = 1 - with.seconds / without.seconds;
+    }
+  }
+  for (const NamedNumber& named : numbers(profile)) {
+    if (std::ranges::count(profile.uncertain, named.path) == 0) continue;
+    SensitivityRow row;
+    row.path = named.path;
+    row.unit = named.unit;
+    row.source = named.number->source;
+    row.trust = named.number->trust;
+    row.value = named.number->value, row.low = *named.number->low, row.high = *named.number->high;
+    for (const auto& [value, seconds] :
+         {std::pair{row.low, &row.seconds_low}, std::pair{row.high, &row.seconds_high}}) {
+      setup.profile = with_number(profile, named.path, value);
+      LLADA_TRY_STATUS(apply_window(setup, o));
+      LLADA_TRY(const auto line, run_line(setup, o, kLast));
+      *seconds = line.seconds;
+    }
+    out.sensitivity.push_back(std::move(row));
+  }
+  return out;
+}
+
+std::vector<std::string> profile_names() {
+  std::vector<std::string> names;
+  for (const Profile& profile : builtin_profiles()) names.push_back(profile.name);
+  return names;
+}
+
+Result<SimulatedLine> simulate_last_line(const SimulateOptions& o) {
+  LLADA_TRY(const Setup setup, set_up(o));
+  return run_line(setup, o, kLast);
+}
+
+Result<std::vector<double>> simulate_latency(const SimulateOptions& o, std::span<const int32_t> rows,
+                                             std::optional<int32_t> most_logits) {
+  if (most_logits && *most_logits < 1) return invalid("latency-logits: found {}, needed 1 or more", *most_logits);
+  LLADA_TRY(const Setup setup, set_up(o));
+  std::vector<double> seconds;
+  for (const int32_t r : rows) {
+    constexpr int32_t kMost = 1 << 16;
+    if (r < 1 || r > kMost) return invalid("latency: found {} rows, needed 1 to {}", r, kMost);
+    LLADA_TRY(const double s, step_seconds(setup, false, r, std::min(r, most_logits.value_or(r))));
+    seconds.push_back(s);
+  }
+  return seconds;
+}
+
+Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& o, double from, double to, double step) {
+  constexpr double kMostRows = 200;
+  if (!(from > 0 && to >= from && step > 0 && (to - from) / step <= kMostRows))
+    return invalid("sweep: found window={}:{}:{}, needed FROM:TO:STEP in GiB with at most {} steps", from, to, step,
+                   kMostRows);
+  std::vector<SweepRow> rows;
+  const auto count = static_cast<int>(std::floor((to - from) / step + 1e-9)) + 1;
+  for (int i = 0; i < count; ++i) {
+    SweepRow row;
+    row.window_gib = from + i * step;
+    SimulateOptions at = o;
+    at.window_gib = row.window_gib;
+    const auto setup = set_up(at);
+    if (!setup) return std::unexpected(setup.error());
+    auto line = run_line(*setup, at, kSomr);
+    if (!line && line.error().kind != ErrorKind::invalid_input) return std::unexpected(line.error());
+    if (!line) {
+      row.error = line.error().message;
+      rows.push_back(std::move(row));
+      continue;
+    }
+    row.line = *line;
+    row.lower_bound_bytes = row.line.lower_bound_bytes;
+    const double price = setup->profile.map(at.map_variant).us_per_mb.value * 1e-6;  // s per MB
+    row.least_exposed_s = std::max(
+        0.0, static_cast<double>(row.line.passes) * row.lower_bound_bytes * 1e-6 * price - row.line.npu_seconds);
+    constexpr int kPasses = 31;
+    for (const NamedMemory& memory : kMemories) {
+      if (memory.policy == MemoryPolicy::copy) continue;  // moves what the plan maps
+      LineSpec spec = kLines[kSomr];
+      spec.planned = false;
+      spec.memory = memory.name;
+      const std::vector<SimulatedPass> passes(kPasses, SimulatedPass{1, 1, 1});
+      const auto bytes = run_line(*setup, spec, passes, 0);
+      if (bytes) row.policy_bytes.emplace_back(memory.name, bytes->bytes_mapped_per_pass);
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+Result<std::vector<SimulatedSpan>> simulate_spans(const SimulateOptions& o, size_t index) {
+  LLADA_TRY(const Setup setup, set_up(o));
+  const LineSpec& spec = kLines[std::min(index, kLast)];
+  MemoryOptions memory = setup.memory;
+  if (!spec.planned) {
+    LLADA_TRY(memory, memory_from_name(spec.memory));
+    memory.grain = setup.memory.grain;
+  }
+  LLADA_TRY(const auto bench, Bench::create(setup, spec.host_only, memory, true));
+  const auto block = static_cast<int32_t>(o.block);
+  const SimulatedPass pass{block, setup.logits_all ? block : std::max(1, block / 2),
+                           static_cast<int32_t>(o.prompt + o.gen)};
+  for (int warm = 0; warm < 2; ++warm) LLADA_TRY_STATUS(bench->pass(pass));
+  double origin = 0;
+  bench->device().take_spans();
+  for (int i = 0; i < 3; ++i) LLADA_TRY_STATUS(bench->pass(pass));
+  std::vector<SimulatedSpan> spans;
+  for (const LaneSpan& span : bench->device().take_spans()) {
+    if (spans.empty()) origin = span.start_s;
+    spans.push_back({name(span.lane), span.label, span.start_s - origin, span.end_s - origin});
+  }
+  return spans;
+}
+
+}  // namespace llada

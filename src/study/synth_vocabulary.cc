@@ -1,0 +1,46 @@
+#include "study/synth_vocabulary.h"
+
+#include <algorithm>
+
+#include "text/byte_alphabet.h"
+
+namespace llada {
+
+TokenizerSpec synthesize_vocabulary(const Preset& preset) {
+  const auto size = static_cast<size_t>(preset.config.vocab);
+  TokenizerSpec spec;
+  spec.tokens.resize(size);
+  spec.kinds.assign(size, TokenKind::unused);
+  int32_t first_control = static_cast<int32_t>(size);
+  for (const PresetToken& token : preset.control_tokens) {
+    spec.tokens[static_cast<size_t>(token.id)] = token.text;
+    spec.kinds[static_cast<size_t>(token.id)] = TokenKind::control;
+    first_control = std::min(first_control, token.id);
+  }
+  std::vector<std::string> words;
+  for (int byte = 0; byte < 256; ++byte) words.push_back(to_byte_alphabet(std::string(1, static_cast<char>(byte))));
+  // Stems whose longer forms come next: the space and the letters first, then every word in the order in
+  // which it was made.
+  std::vector<std::string> stems = {words[' ']};
+  for (char letter = 'a'; letter <= 'z'; ++letter) stems.push_back(words[static_cast<size_t>(letter)]);
+  for (size_t stem = 0; words.size() < static_cast<size_t>(first_control); ++stem) {
+    for (char letter = 'a'; letter <= 'z' && words.size() < static_cast<size_t>(first_control); ++letter) {
+      spec.merges.push_back(stems[stem] + ' ' + letter);
+      words.push_back(stems[stem] + letter);
+      stems.push_back(words.back());
+    }
+  }
+  for (size_t id = 0; id < static_cast<size_t>(first_control); ++id) {
+    spec.tokens[id] = std::move(words[id]);
+    spec.kinds[id] = TokenKind::normal;
+  }
+  const ModelConfig& c = preset.config;
+  spec.pre = preset.pre_tokenizer;
+  spec.nfc = c.architecture == Architecture::dream;
+  spec.add_bos = c.architecture == Architecture::llada;
+  spec.chat_template = preset.chat_template;
+  spec.bos = c.bos_id, spec.eos = c.eos_id, spec.pad = c.pad_id, spec.eot = c.eot_id, spec.mask = c.mask_id;
+  return spec;
+}
+
+}  // namespace llada

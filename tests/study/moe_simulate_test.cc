@@ -1,0 +1,142 @@
+// Mixtures on a profile: what is printed about routing is true of the trace, predictions hold, and the order of
+// the lines is what the model of the machine makes it.
+// labels of this file: long native
+#include "study/moe_simulate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "study/moe_routing.h"
+#include "study/moe_sensitivity.h"
+
+namespace llada {
+namespace {
+
+MoeSimulateOptions small(const char* profile, const char* geometry) {
+  MoeSimulateOptions o;
+  o.profile = profile;
+  o.geometry = geometry;
+  o.shares = {0.25};
+  o.tokens = 12;
+  o.prompts = 1, o.prompt = 16;
+  o.blocks = 1, o.block = 8, o.steps = 4;
+  return o;
+}
+
+TEST(MoeSimulate, HybridBeatsItsRivalsAndIsPredicted) {
+  const auto s = simulate_moe(small("a6000-pcie4", "deepseek-v2-lite"));
+  ASSERT_TRUE(s) << s.error().message;
+  ASSERT_EQ(s->phases.size(), 2u);
+  for (const MoePhase& p : s->phases) {
+    for (const char* rival : {"static", "all-cpu"}) EXPECT_GT(p.speed_up("hybrid", rival), 1.1) << p.phase << rival;
+    EXPECT_GT(p.speed_up("+ scheduling", "static"), 1.1) << p.phase;
+    EXPECT_LT(p.find("hybrid")->predicted_off, 0.1) << p.phase;
+    EXPECT_EQ(p.find("static")->moved_bytes, 0);
+    for (const MoeLine& line : p.lines)
+      if (line.seconds > 0) {
+        EXPECT_LE(line.bound_s, line.seconds * (1 + 1e-9)) << line.name;
+        EXPECT_LE(p.bound_s, line.seconds * (1 + 1e-9)) << line.name;
+        EXPECT_GT(line.bound_s, 0.05 * line.seconds) << line.name << ": a bound that says nothing";
+      }
+    EXPECT_EQ(p.find("all-cpu")->host_share, 1);
+    EXPECT_NEAR(p.find("layer split")->hit_rate, 6.5 / 26, 0.02)
+        << "16 slots in each of 26 layers hold 6.5 layers of 64";
+    EXPECT_EQ(p.find("TIDE"), nullptr) << "a rival of diffusion only";
+    EXPECT_GE(p.find("cache belady")->hit_rate, p.find("cache lru")->hit_rate);
+  }
+  EXPECT_NEAR(s->expert_bytes, 3.0 * 2048 * 1408 * 18 / 32, 1);
+}
+
+TEST(MoeSimulate, SlicesHelpWhereALayerHasTwoLargeExperts) {
+  MoeSimulateOptions o = small("a6000-pcie4", "mixtral");
+  o.tokens = 6;
+  const auto s = simulate_moe(o);
+  ASSERT_TRUE(s) << s.error().message;
+  EXPECT_EQ(s->slices, 8);
+  const MoePhase& decode = s->phases.at(1);
+  EXPECT_GT(decode.speed_up("hybrid", "hybrid, whole"), 1.15);
+  EXPECT_LT(decode.find("hybrid")->predicted_off, 0.1);
+  o.slices = 3;
+  const auto odd = simulate_moe(o);
+  ASSERT_FALSE(odd);
+  EXPECT_EQ(odd.error().message,
+            "slices: found 3, needed a divisor of 56, the groups of 256 hidden values of an expert of mixtral");
+}
+
+TEST(MoeSimulate, TheHeadlineMovesWithWhatIsUncertain) {
+  MoeSimulateOptions o = small("a6000-pcie4", "deepseek-v2-lite");
+  o.tokens = 4, o.prompt = 2;
+  const auto rows = moe_sensitivity(o);
+  ASSERT_TRUE(rows) << rows.error().message;
+  const auto decode = [&](const char* number, bool last) {
+    double found = 0;
+    for (const MoeSensitivityRow& row : *rows)
+      if (row.number == number && (found == 0 || last)) found = row.headlines.at(1).over_static;
+    return found;
+  };
+  EXPECT_EQ(decode("as it stands", false), simulate_moe(o)->phases.at(1).speed_up("hybrid", "static"));
+  EXPECT_GT(decode("experts.link_gb_per_s", true), decode("as it stands", false)) << "a faster link";
+  EXPECT_LT(decode("guesses", false), decode("guesses", true)) << "worse guesses first";
+  EXPECT_EQ(rows->front().headlines.at(1).phase, "decode");
+}
+
+TEST(MoeSimulate, DiffusionHasTideBesideIt) {
+  const auto s = simulate_moe(small("rtx4060-pcie4", "llada-moe-7b"));
+  ASSERT_TRUE(s) << s.error().message;
+  const MoePhase& p = s->phases.at(0);
+  EXPECT_EQ(p.phase, "denoise");
+  EXPECT_GT(p.find("TIDE")->refresh, 0);
+  EXPECT_GE(p.speed_up("hybrid", "TIDE"), 1);
+  EXPECT_GT(p.statistics.similarity_1, 0.7);
+}
+
+TEST(MoeSimulate, RepeatsAndDrawsItsLanes) {
+  const MoeSimulateOptions o = small("v79-8elite", "llada-moe-7b");
+  const auto a = simulate_moe(o), b = simulate_moe(o);
+  ASSERT_TRUE(a && b);
+  for (size_t i = 0; i < a->phases[0].lines.size(); ++i)
+    EXPECT_EQ(a->phases[0].lines[i].seconds, b->phases[0].lines[i].seconds);
+  const auto spans = simulate_moe_spans(o);
+  ASSERT_TRUE(spans);
+  for (const char* lane : {"accelerator", "cpu", "map"})
+    EXPECT_GT(std::ranges::count(*spans, lane, &SimulatedSpan::lane), 0) << lane;
+  for (const SimulatedSpan& span : *spans) EXPECT_GE(span.end_s, span.start_s);
+}
+
+// labels: -long -native
+TEST(MoeRouting, StatisticsAreThoseOfTheTrace) {
+  MoeGeometry g = *find_geometry("qwen2-57b");
+  g.layers = 2;
+  g.routing.guess_noise = 0;
+  const RoutingTrace trace = decode_trace(g, 16, 7);
+  const TraceStatistics s = statistics(trace);
+  EXPECT_EQ(s.rows, 1);
+  EXPECT_EQ(s.touched, 8.0 / 64);
+  EXPECT_EQ(s.guessed[0], 1) << "without noise every guess is right";
+  for (const RoutingStep& step : trace.steps)
+    for (const LayerRouting& r : step.layers) EXPECT_EQ(std::ranges::count(r.rows, 1), 8);
+  g.routing = {.popularity = 5, .context = 0, .token = 0.1, .source = {}};
+  EXPECT_GT(statistics(decode_trace(g, 8, 7)).static_quarter, 0.95) << "what is popular elsewhere is popular here";
+}
+
+TEST(MoeSimulate, RequestsAreRead) {
+  const std::pair<void (*)(MoeSimulateOptions&), const char*> cases[] = {
+      {[](auto& o) { o.geometry = "gpt"; }, "moe: found 'gpt', needed one of mixtral"},
+      {[](auto& o) { o.profile = "v75-8gen3"; }, "profile v75-8gen3: has no numbers for experts"},
+      {[](auto& o) { o.shares = {0}; }, "experts on the device: found 0"},
+      {[](auto& o) { o.steps = 99; }, "steps: found 99, needed 1 to 8"},
+      {[](auto& o) { o.routing = "no-such-file"; }, "no-such-file"},
+      {[](auto& o) { o.guess_noise = -1; }, "guess noise: found -1"},
+  };
+  for (const auto& [change, says] : cases) {
+    MoeSimulateOptions o = small("a6000-pcie4", "llada2-mini");
+    change(o);
+    const auto got = simulate_moe(o);
+    ASSERT_FALSE(got) << says;
+    EXPECT_EQ(exit_status(got.error()), 2);
+    EXPECT_NE(got.error().message.find(says), std::string::npos) << got.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace llada

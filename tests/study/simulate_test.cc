@@ -1,0 +1,335 @@
+// The timing model against the published table (arXiv 2606.13740, SM8750, 128 tokens of LLaDA-8B in Q4_0) and
+// against what it must say of newer chips; recordings as a source of passes.
+// labels of this file: native
+#include "study/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <tuple>
+
+#include "study/recording.h"
+
+namespace llada {
+namespace {
+
+SimulateOptions options(const std::string& profile) {
+  SimulateOptions o;
+  o.profile = profile;
+  return o;
+}
+
+Simulation simulate(const SimulateOptions& o) {
+  auto result = simulate_ladder(o);
+  if (!result) throw std::runtime_error(result.error().message);
+  return std::move(*result);
+}
+
+double off(double value, double published) { return std::fabs(value / published - 1); }
+
+// labels: long
+TEST(PaperTable, SixLinesWithinFivePercentAndTheStepWithinThree) {
+  const Simulation s = simulate(options("sm8750-paper"));
+  ASSERT_EQ(s.ladder.size(), 6u);
+  const double published[] = {2996.2, 607.0, 341.2, 87.0, 71.6, 16.1};
+  for (size_t i = 0; i < 6; ++i) EXPECT_LT(off(s.ladder[i].seconds, published[i]), 0.05) << s.ladder[i].name;
+  EXPECT_LT(off(s.step128_cpu_s, 14.76), 0.03);
+  EXPECT_LT(off(s.step128_npu_s, 1.53), 0.03);
+  // One token per pass up to SOMR, then the passes that the table implies: 103.5 and 15.2.
+  const int64_t passes[] = {128, 128, 128, 128, 104, 15};
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(s.ladder[i].passes, passes[i]) << s.ladder[i].name;
+  for (const SimulatedLine& line : s.ladder) EXPECT_GT(line.joules, 0);
+}
+
+// Without SOMR all weights are remapped in every pass and every second of it shows; with SOMR almost nothing
+// does. The work beside it is the same.
+// labels: long
+TEST(PaperTable, SomrIsOnlyExposedMapTime) {
+  const Simulation s = simulate(options("sm8750-paper"));
+  const SimulatedLine &without = s.ladder[2], &with = s.ladder[3];
+  EXPECT_NEAR(without.seconds - without.exposed_map_seconds, with.seconds - with.exposed_map_seconds,
+              1e-6 * with.seconds);
+  EXPECT_NEAR(without.exposed_map_seconds, without.map_seconds, 1e-6 * without.map_seconds);
+  EXPECT_LT(with.exposed_map_seconds, 0.01 * with.seconds);
+  EXPECT_GT(with.map_seconds, 30) << "it is hidden, not absent";
+  EXPECT_NEAR(without.npu_seconds, with.npu_seconds, 1e-9 * with.npu_seconds);
+  EXPECT_NEAR(without.bytes_mapped_per_pass / 0x1p30, 3.66, 0.0065) << "all the layers, the head is the CPU's";
+  EXPECT_NEAR(with.bytes_mapped_per_pass / 0x1p30, 0.68, 0.0065);
+  EXPECT_NEAR(with.lower_bound_bytes / 0x1p30, 0.46, 0.0065);
+}
+
+// labels: long
+TEST(PaperTable, ExposedTimeVanishesSoonAfterAnyPlanCouldHideIt) {
+  const auto rows = sweep_window(options("sm8750-paper"), 2.0, 4.25, 0.25);
+  ASSERT_TRUE(rows) << rows.error().message;
+  ASSERT_EQ(rows->size(), 10u);
+  double before = 1e9;
+  for (const SweepRow& row : *rows) {
+    ASSERT_EQ(row.error, "") << row.window_gib;
+    EXPECT_LE(row.line.exposed_map_seconds, before) << row.window_gib;
+    before = row.line.exposed_map_seconds;
+    EXPECT_LE(row.least_exposed_s, row.line.exposed_map_seconds + 1e-9) << row.window_gib;
+    // At 3 GiB (3.2 GB) a plan would have to map more than its layers can hide.
+    EXPECT_EQ(row.least_exposed_s > 0.1 * row.line.seconds, row.window_gib <= 3.0) << row.window_gib;
+    EXPECT_EQ(row.least_exposed_s > 0, row.window_gib < 3.5) << row.window_gib;
+    if (row.window_gib >= 3.5) {
+      EXPECT_LT(row.line.exposed_map_seconds, 0.005 * row.line.seconds) << row.window_gib;
+    }
+    if (row.window_gib <= 2.75) {
+      EXPECT_GT(row.line.exposed_map_seconds, 0.1 * row.line.seconds) << row.window_gib;
+    }
+    if (row.window_gib > 3.96) {
+      EXPECT_EQ(row.line.bytes_mapped_per_pass, 0) << "everything fits";
+    }
+    for (const auto& [name, bytes] : row.policy_bytes)
+      if (name != "sessions") {  // more windows than one, so another bound
+        EXPECT_GE(bytes + 1, row.lower_bound_bytes) << name;
+      }
+  }
+}
+
+// labels: long
+TEST(NewerChips, BeatAutoregressiveDecodingAndSomrHasLittleToDo) {
+  const Simulation v79 = simulate(options("v79-8elite"));
+  EXPECT_LT(v79.ladder.back().seconds, 5);
+  EXPECT_NEAR(v79.rival_seconds, 9.9, 0.05);
+  EXPECT_LT(v79.ladder.back().seconds, v79.rival_seconds);
+  // Also with five tokens per pass, the least that the published table implies.
+  SimulateOptions slow = options("v79-8elite");
+  slow.tokens_per_pass = 5;
+  const auto line = simulate_last_line(slow);
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->passes, 26);
+  EXPECT_LT(line->seconds, 5);
+
+  const Simulation v81 = simulate(options("v81-8elite-gen5"));
+  EXPECT_LT(v81.ladder.back().seconds, 4);
+  EXPECT_EQ(v81.window_bytes, -1);
+  EXPECT_EQ(v81.ladder[2].seconds, v81.ladder[3].seconds) << "SOMR contributes nothing";
+  for (const SimulatedLine& l : v81.ladder) EXPECT_EQ(l.bytes_mapped_per_pass, 0);
+  // The paper's chip had three quarters saved; cheap mapping, at the upper bound of its price, leaves less
+  // than a half, and at the lower one less than a quarter.
+  EXPECT_GT(v79.ladder[3].seconds, 0.5 * v79.ladder[2].seconds);
+  ASSERT_TRUE(v79.somr_saving_low && v79.somr_saving_high);
+  EXPECT_LT(*v79.somr_saving_low, 0.25);
+  EXPECT_NEAR(*v79.somr_saving_high, 1 - v79.ladder[3].seconds / v79.ladder[2].seconds, 0.02);
+}
+
+// labels: long
+TEST(NewerChips, TheThreeLeastCertainNumbersHaveARange) {
+  for (const std::string& name : profile_names()) {
+    const Simulation s = simulate(options(name));
+    ASSERT_EQ(s.sensitivity.size(), 3u) << name;
+    for (const SensitivityRow& row : s.sensitivity) {
+      EXPECT_LT(row.low, row.high) << row.path;
+      const double now = s.ladder.back().seconds;
+      EXPECT_LE(std::min(row.seconds_low, row.seconds_high), now * 1.0000001) << row.path;
+      EXPECT_GE(std::max(row.seconds_low, row.seconds_high), now * 0.9999999) << row.path;
+    }
+  }
+}
+
+// labels: long
+TEST(Simulate, RepeatsToTheLastBit) {
+  const Simulation a = simulate(options("v75-8gen3")), b = simulate(options("v75-8gen3"));
+  for (size_t i = 0; i < a.ladder.size(); ++i) {
+    EXPECT_EQ(a.ladder[i].seconds, b.ladder[i].seconds);
+    EXPECT_EQ(a.ladder[i].joules, b.ladder[i].joules);
+  }
+}
+
+// labels: long
+TEST(Simulate, MemoryPoliciesDifferInTimeAsTheyShould) {
+  SimulateOptions o = options("sm8750-paper");
+  const auto seconds = [&](const char* memory) {
+    o.memory = memory;
+    const auto line = simulate_last_line(o);
+    EXPECT_TRUE(line) << memory;
+    return line ? line->seconds : 0;
+  };
+  const double plan = seconds("plan"), lru = seconds("lru"), belady = seconds("belady"), sessions = seconds("sessions"),
+               copy = seconds("copy");
+  EXPECT_LT(plan, belady) << "Belady's rule maps less but looks nothing up in advance";
+  EXPECT_LT(belady, lru);
+  EXPECT_NEAR(seconds("drop-all"), lru, 1e-9 * lru);
+  EXPECT_LT(sessions, plan * 1.01) << "two windows are the honest rival";
+  EXPECT_LT(copy, lru) << "copying beats a slow mapping";
+}
+
+// labels: long
+TEST(Simulate, TheSparsePathHidesBehindThePassWhereTheCpuIsFast) {
+  SimulateOptions o = options("v79-8elite");
+  const auto dense = simulate_last_line(o);
+  o.sparse_rows = 4;
+  const auto beside = simulate_last_line(o);
+  ASSERT_TRUE(dense && beside);
+  EXPECT_GT(beside->cpu_seconds, dense->cpu_seconds + 0.5);
+  EXPECT_LT(beside->seconds, dense->seconds + 0.5 * (beside->cpu_seconds - dense->cpu_seconds))
+      << "most of it runs beside the NPU; the shared DRAM costs some";
+  // The paper's CPU needs longer for four rows than its NPU for a block: then the passes wait.
+  o = options("sm8750-paper");
+  const auto without = simulate_last_line(o);
+  o.sparse_rows = 4;
+  const auto with = simulate_last_line(o);
+  ASSERT_TRUE(without && with);
+  EXPECT_GT(with->seconds, without->seconds + 1);
+}
+
+// labels: long
+TEST(Simulate, WrongRequestsAreOneLine) {
+  struct Case {
+    std::function<void(SimulateOptions&)> change;
+    std::string says;
+  };
+  const std::vector<Case> cases = {
+      {[](auto& o) { o.profile = "none"; }, "profile: found 'none'"},
+      {[](auto& o) { o.preset = "llada-9b"; }, "preset: found 'llada-9b'"},
+      {[](auto& o) { o.preset = "llada-8b:q9"; }, "preset: found the type 'q9'"},
+      {[](auto& o) { o.preset = "llada2-mini:q4_0"; }, "preset: found llada2-mini, whose attention is block-causal"},
+      {[](auto& o) { o.gen = 0; }, "gen: found 0 tokens"},
+      {[](auto& o) { o.block = 500; }, "block: found 500 tokens"},
+      {[](auto& o) { o.prompt = -1; }, "prompt: found -1 tokens"},
+      {[](auto& o) { o.tokens_per_pass = 0; }, "tokens per pass: found 0"},
+      {[](auto& o) { o.window_gib = 0.2; }, "window: found 0.2 GiB, needed more than the 0.30 GiB"},
+      {[](auto& o) { o.map_variant = "fast"; }, "found no map variant 'fast'"},
+      {[](auto& o) { o.memory = "mru"; }, "memory policy: found 'mru'"},
+      {[](auto& o) { o.grain = "page"; }, "grain: found 'page'"},
+      {[](auto& o) { o.head = "gpu"; }, "head: found 'gpu'"},
+      {[](auto& o) { o.logits = "some"; }, "logits: found 'some'"},
+  };
+  for (const Case& c : cases) {
+    SimulateOptions o = options("v79-8elite");
+    c.change(o);
+    const auto line = simulate_last_line(o);
+    ASSERT_FALSE(line) << c.says;
+    EXPECT_EQ(exit_status(line.error()), 2);
+    EXPECT_NE(line.error().message.find(c.says), std::string::npos) << line.error().message;
+  }
+  for (const auto& [from, to, step] : {std::tuple{0.0, 1.0, 0.1}, {2.0, 1.0, 0.1}, {1.0, 2.0, 0.0}, {1.0, 9.0, 1e-5}})
+    EXPECT_FALSE(sweep_window(options("v79-8elite"), from, to, step));
+}
+
+// 2 x 32 layers x 4096 values x 2 bytes per position of K/V; activations of a row at their peak are about
+// three of 12,288 and three of 4,096 values, and q, k, v.
+// labels: long
+TEST(Simulate, LongCanvasesTakeTheirPlaceInTheWindow) {
+  SimulateOptions o = options("v79-8elite");
+  const Simulation small = simulate(o);
+  EXPECT_GT(small.arena_bytes, 206.0 * 2 * 32 * 4096 * 2);
+  EXPECT_LT(small.arena_bytes, 206.0 * (2 * 32 * 4096 + 60000) * 2);
+  o.prompt = 2000;
+  const Simulation large = simulate(o);
+  EXPECT_NEAR(small.window_bytes, (3.5 - 0.3) * 0x1p30, 1);
+  EXPECT_NEAR(large.window_bytes, 3.5 * 0x1p30 - large.arena_bytes, 1);
+  EXPECT_GT(large.ladder[3].bytes_mapped_per_pass, small.ladder[3].bytes_mapped_per_pass);
+}
+
+// labels: long
+TEST(Simulate, SpansAreOrderedPerLaneAndDoNotOverlap) {
+  const auto spans = simulate_spans(options("sm8750-paper"), 3);
+  ASSERT_TRUE(spans);
+  std::map<std::string, double> end;
+  for (const SimulatedSpan& span : *spans) {
+    EXPECT_GE(span.start_s, end[span.lane] - 1e-9) << span.lane;
+    EXPECT_GE(span.end_s, span.start_s);
+    end[span.lane] = span.end_s;
+  }
+  EXPECT_GT(end["npu"], 1.5) << "three passes of 0.63 s";
+  EXPECT_GT(end["cpu"], 1.5) << "the head";
+  EXPECT_GT(end["map"], 1.0);
+}
+
+RecordedStep step_of(std::vector<PositionRange> rows, std::vector<PositionRange> wanted, int32_t keys,
+                     int64_t committed) {
+  RecordedStep step{.rows = std::move(rows), .wanted = std::move(wanted), .keys = keys};
+  for (const PositionRange& range : step.wanted)
+    for (int32_t p = range.begin; p < range.end; ++p) step.predicted.push_back(7), step.confidence.push_back(0.5);
+  const auto edits = static_cast<int32_t>(std::abs(committed));
+  for (int32_t e = 0; e < edits; ++e)
+    step.edits.push_back({e, 7, committed > 0 ? decode::TokenState::stable : decode::TokenState::masked, 0.5});
+  step.committed = committed;
+  return step;
+}
+
+std::string lines_of(const std::vector<RecordedRun>& runs) {
+  std::string text = recording_header("m");
+  for (const RecordedRun& run : runs) text += recording_lines(run);
+  return text;
+}
+
+RecordedRun run_of(std::vector<RecordedStep> steps) {
+  return {.strategy = "fast", .options = "", .task = "t", .positions = 200, .steps = std::move(steps)};
+}
+
+TEST(Replay, PassesComeFromTheRecording) {
+  RecordedStep revised = step_of({{2, 3}, {8, 16}}, {{8, 12}}, 20, -1);
+  revised.trials = {{4, 2, 9, 0.5}};
+  RecordedStep separate = step_of({{0, 20}}, {}, 20, 5);
+  separate.sparse_rows = {{1, 3}};
+  separate.sparse_trials = {{5, 1, 9, 0.5}};
+  const std::string text = lines_of({run_of({step_of({{0, 20}}, {{8, 20}}, 20, 3), revised}), run_of({separate})});
+  const auto first = parse_replay(text, "r", 0), second = parse_replay(text, "r", 1);
+  ASSERT_TRUE(first && second) << (first ? second : first).error().message;
+  ASSERT_EQ(first->passes.size(), 2u);
+  EXPECT_EQ(first->tokens, 2);
+  EXPECT_EQ(first->passes[1].rows, 9 + 2);
+  EXPECT_EQ(first->passes[1].wanted, 4 + 1);
+  EXPECT_EQ(first->passes[1].keys, 20);
+  EXPECT_EQ(second->passes[0].sparse, 2 + 1);
+  EXPECT_EQ(second->passes[0].sparse_wanted, 1);
+
+  SimulateOptions o = options("v79-8elite");
+  o.replay = first->passes;
+  o.replay_tokens = first->tokens;
+  const auto line = simulate_last_line(o);
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->name, "recording");
+  EXPECT_EQ(line->passes, 2);
+  EXPECT_EQ(line->tokens, 2);
+  o.replay = second->passes;
+  const auto sparse = simulate_last_line(o);
+  ASSERT_TRUE(sparse) << sparse.error().message;
+  EXPECT_GT(sparse->cpu_seconds, 0.05);
+}
+
+TEST(Replay, GuidanceComputesEveryRowTwice) {
+  RecordedStep step = step_of({{0, 20}}, {{8, 20}}, 20, 3);
+  step.trials = {{4, 2, 9, 0.5}};
+  step.sparse_rows = {{1, 3}};
+  step.sparse_trials = {{5, 1, 9, 0.5}};
+  RecordedRun guided = run_of({step});
+  guided.strategy = "g", guided.task = "sort", guided.prompt_tokens = 8, guided.guided = true;
+  const auto trace = parse_replay(lines_of({run_of({}), guided}), "r", 1);
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->passes[0].rows, 2 * (20 + 2));
+  EXPECT_EQ(trace->passes[0].wanted, 12 + 1);
+  EXPECT_EQ(trace->passes[0].sparse, 2 * (2 + 1));
+  EXPECT_EQ(trace->strategy + " " + trace->task, "g sort");
+  EXPECT_EQ(trace->prompt_tokens, 8);
+}
+
+// What the reader of recordings lets through and no pass can be.
+TEST(Replay, ARunThatIsNotThereOrHasNoRowsIsOneLine) {
+  RecordedRun large = run_of({step_of({{0, (1 << 20) + 1}}, {}, 20, 0)});
+  large.positions = 1 << 21;
+  const std::pair<std::string, std::string> cases[] = {
+      {lines_of({}), "r: found 0 runs, needed run 0 (from 0) with steps"},
+      {lines_of({run_of({})}), "r: found 1 runs, needed run 0 (from 0) with steps"},
+      {lines_of({run_of({step_of({}, {}, 20, 0)})}), "r: run 0, step 0: found 0 rows, needed 1 to 1048576"},
+      {lines_of({large}), "r: run 0, step 0: found 1048577 rows"},
+      {"{}\n", "r:1: field 'format' is missing"},
+  };
+  for (const auto& [text, says] : cases) {
+    const auto trace = parse_replay(text, "r", 0);
+    ASSERT_FALSE(trace) << says;
+    EXPECT_EQ(exit_status(trace.error()), 2);
+    EXPECT_TRUE(trace.error().message.starts_with(says)) << trace.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace llada
