@@ -27,7 +27,7 @@ def links(path, text):
     """Files that the text names: targets of its links, and paths below docs/."""
     for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text) if path.suffix == ".md" else []:
         yield target, path.parent / target
-    for target in re.findall(r"(?<![\w/.-])docs/[\w./-]+\.(?:md|svg)", text):
+    for target in re.findall(r"(?<![\w/.-])docs/[\w./-]+\.(?:md|svg|png)", text):
         yield target, ROOT / target
 
 

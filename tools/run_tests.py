@@ -8,9 +8,11 @@ suite prepares once, and more so under a sanitizer or an emulator.
 Tests of one GoogleTest program go together, a suite's tests in one process; others run as they are. Where a process
 ends early, is over its time, or fails, what it did not finish and what failed runs again alone, as ctest would run it,
 and that counts. A line every 15 seconds says how far it is. A test that fails is one line with the file that has its
-output; with CI=true in the environment the end of that file follows.
+output; with CI=true in the environment the end of that file follows. At the end comes a line for each reason for which
+tests were skipped, with the file that names them. The slowest of the last time begin first.
 """
 import argparse
+import collections
 import concurrent.futures
 import json
 import os
@@ -45,8 +47,8 @@ def filter_of(test):
     return filters[0][len(FILTER):]
 
 
-def grouped(tests):
-    """Lists of tests that may share a process."""
+def grouped(tests, known=None):
+    """Lists of tests that may share a process. known: seconds of the last time, by name."""
     programs, alone = {}, []
     for test in tests:
         if filter_of(test) is None or test["properties"].get("RUN_SERIAL"):
@@ -68,8 +70,10 @@ def grouped(tests):
                 groups.append(group[:MOST])
                 group = group[MOST:]
         groups.append(group)
-    # The largest first, so that no core waits for one at the end.
-    return sorted(groups, key=len, reverse=True) + alone
+    # The longest first, so that no core waits for one at the end.
+    known = known or {}
+    usual = sum(known.values()) / len(known) if known else 1
+    return sorted(groups + alone, key=lambda group: sum(known.get(t["name"], usual) for t in group), reverse=True)
 
 
 def run(test, command, seconds):
@@ -92,8 +96,24 @@ def run_alone(test, seconds):
     status, output = run(test, test["command"], test["properties"].get("TIMEOUT", 1500))
     seconds[test["name"]] = time.monotonic() - begin
     if status == test["properties"].get("SKIP_RETURN_CODE", -1) or (status == 0 and "[  SKIPPED ] 1 test" in output):
-        return "skipped", output
+        return "skipped", skip_reasons(output).get(filter_of(test)) or (output.strip().splitlines() or [""])[-1]
     return ("passed" if status == 0 else "failed"), output
+
+
+def skip_reasons(output):
+    """What stands behind GTEST_SKIP(), by GoogleTest's names."""
+    reasons, name, lines = {}, None, None
+    for line in output.splitlines():
+        mark = re.match(r"\[ +(RUN|OK|FAILED|SKIPPED) +\] (\S+)", line)
+        if mark and mark[1] == "RUN":
+            name, lines = mark[2], None
+        elif mark:
+            name, lines = None, None
+        elif name and re.fullmatch(r".*: Skipped", line):
+            lines = []
+        elif lines == [] and line.strip():
+            reasons[name], lines = line.strip(), None
+    return reasons
 
 
 def run_group(group, seconds):
@@ -103,7 +123,7 @@ def run_group(group, seconds):
         names = ":".join(filter_of(test) for test in group)
         rest = [word for word in group[0]["command"] if not word.startswith(FILTER)]
         with tempfile.NamedTemporaryFile(suffix=".json") as report:
-            status, _ = run(group[0], [*rest, FILTER + names, f"--gtest_output=json:{report.name}"], SECONDS)
+            status, output = run(group[0], [*rest, FILTER + names, f"--gtest_output=json:{report.name}"], SECONDS)
             try:
                 suites = json.load(open(report.name))["testsuites"] if status is not None else []
             except ValueError:
@@ -111,11 +131,13 @@ def run_group(group, seconds):
         finished = {f"{suite['name']}.{test['name']}": test for suite in suites for test in suite["testsuite"]}
         # A program that says of all its tests that they passed and fails all the same has a leak or a race.
         clean = status == 0 or any("failures" in test for test in finished.values())
+        reasons = skip_reasons(output)
         for test in group:
             found = finished.get(filter_of(test), {})
             seconds[test["name"]] = float(found.get("time", "0s").rstrip("s"))
             if clean and found.get("status") == "RUN" and "failures" not in found:
-                results[test["name"]] = ("skipped" if found.get("result") == "SKIPPED" else "passed", "")
+                results[test["name"]] = (("skipped", reasons.get(filter_of(test), ""))
+                                         if found.get("result") == "SKIPPED" else ("passed", ""))
     for test in group:
         if test["name"] not in results:
             results[test["name"]] = run_alone(test, seconds)
@@ -135,6 +157,9 @@ if "--gtest_output" in words:
     test = [dict(name=n.split(".")[1], status="RUN", result="SKIPPED" if "Skips" in n else "COMPLETED",
                  **(dict(failures=["x"]) if b else dict())) for n, b in results]
     json.dump(dict(testsuites=[dict(name="S", testsuite=test)]), open(words["--gtest_output"][5:], "w"))
+for name in names:
+    if "Skips" in name:
+        print(f"[ RUN      ] {{name}}\\n/a/b.cc:7: Skipped\\nnothing here\\n\\n[  SKIPPED ] {{name}} (0 ms)")
 if len(names) == 1 and "Skips" in names[0]:
     print("[  SKIPPED ] 1 test")
 sys.exit(5 if "Leaks" in words["--gtest_filter"] else any(b for _, b in results))
@@ -158,6 +183,12 @@ def self_test():
 
         results, sizes = outcome("A", "B", "Skips")
         assert results == {"A": "passed", "B": "passed", "Skips": "skipped"} and sizes == ["3"], (results, sizes)
+        test = {"name": "p.Skips", "command": [program, f"{FILTER}S.Skips"], "properties": {}}
+        for group in ([test], [test, dict(test, name="p.A", command=[program, f"{FILTER}S.A"])]):
+            assert run_group(group, {})["p.Skips"] == ("skipped", "nothing here"), run_group(group, {})
+        assert skip_lines([("a", "x"), ("b", ""), ("c", "x")]) == ["2 skipped: x", "1 skipped: no reason is given"]
+        slow = {"name": "slow", "command": ["true"], "properties": {}}
+        assert grouped([test, slow], {"slow": 9, "p.Skips": 1}) == [[slow], [test]]
         results, sizes = outcome("A", "Fails", "B")  # what fails runs again alone, the rest does not
         assert results == {"A": "passed", "Fails": "failed", "B": "passed"} and sizes == ["3", "1"], (results, sizes)
         results, sizes = outcome("A", "Dies", "B")  # nobody's result is known
@@ -177,6 +208,20 @@ def self_test():
 def short(name):
     """A test's name without what GoogleTest prints of its parameter."""
     return name.split("  # GetParam")[0].split(" # GetParam")[0]
+
+
+def skip_lines(skipped):
+    """A line for each reason, the commonest first."""
+    reasons = collections.Counter(reason or "no reason is given" for _, reason in skipped)
+    return [f"{count} skipped: {reason[:160]}" for reason, count in reasons.most_common()]
+
+
+def read_times(path):
+    try:
+        with open(path) as file:
+            return {name: float(time) for name, time in json.load(file).items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
 
 
 def keep_output(folder, name, output):
@@ -203,8 +248,11 @@ def main():
     results, seconds, begin, told = {}, {}, time.monotonic(), time.monotonic()
     failed, skipped = [], []
     folder = os.path.join("build", "test-logs", arguments.preset)
+    os.makedirs(folder, exist_ok=True)
+    times = os.path.join(folder, "seconds.json")
+    known = read_times(times)
     with concurrent.futures.ThreadPoolExecutor(arguments.j) as pool:
-        waiting = {pool.submit(run_group, group, seconds) for group in grouped(tests)}
+        waiting = {pool.submit(run_group, group, seconds) for group in grouped(tests, known)}
         while waiting:
             done, waiting = concurrent.futures.wait(waiting, 1, concurrent.futures.FIRST_COMPLETED)
             for future in done:
@@ -216,7 +264,7 @@ def main():
                         print(f"FAILED {short(name)}\n       {path}" if len(short(name) + path) > 100 else
                               f"FAILED {short(name)}: {path}", flush=True)
                     elif result == "skipped":
-                        skipped.append(name)
+                        skipped.append((short(name), output))
             if time.monotonic() - told >= EVERY:
                 told = time.monotonic()
                 print(f"tests: {len(results)} of {len(tests)}, {len(failed)} failed, {told - begin:.0f} s", flush=True)
@@ -227,6 +275,13 @@ def main():
                 print("".join(file.readlines()[-TAIL:]))
     for name in sorted(seconds, key=seconds.get, reverse=True)[:arguments.slowest]:
         print(f"{seconds[name]:6.1f} s  {short(name)}")
+    with open(times, "w") as file:
+        json.dump({**known, **{name: round(time, 3) for name, time in seconds.items()}}, file)
+    if skipped:
+        path = os.path.join(folder, "skipped")
+        with open(path, "w") as file:
+            file.writelines(f"{name}: {reason}\n" for name, reason in sorted(skipped))
+        print("\n".join(skip_lines(skipped)) + f"\ntheir names: {path}")
     counts = f"{len(tests) - len(failed) - len(skipped)} passed, {len(failed)} failed, {len(skipped)} skipped"
     print(counts)
     if arguments.counts:

@@ -12,6 +12,7 @@ long bodies, replies and frames that nobody reads. --limit-mib bounds the server
 told, the other clients' answers have to come and be right.
 
   tools/serve_hostile.py --count 100000
+  tools/serve_hostile.py --greedy 200 --limit-mib 1024
   tools/serve_hostile.py --count 0 --greedy 200 --limit-mib 1024 --clients 8 --most-ms 1000 -- --kv-memory 128
   tools/serve_hostile.py --count 1000000 --clients 32 --most-ms 100
 """

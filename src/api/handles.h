@@ -16,7 +16,6 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/threads.h"
 #include "engine/engine.h"
 #include "llada/llada.h"
 

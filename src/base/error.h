@@ -7,6 +7,7 @@
 #include <expected>
 #include <new>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace llada {
@@ -14,7 +15,7 @@ namespace llada {
 enum class ErrorKind {
   invalid_input,  // the request or a file is wrong; exit status 2
   failed,         // the work failed: device, I/O, memory; exit status 1
-  memory,         // this machine has no memory left for it; 1
+  memory,         // this machine has no memory or thread left for it; 1
   data,  // numbers of the work are not finite, whichever device computes: weights or activations are damaged; 1
 };
 
@@ -47,12 +48,25 @@ std::unexpected<Error> damaged(fmt::format_string<Args...> format, Args&&... arg
   return std::unexpected(Error{ErrorKind::data, fmt::format(format, std::forward<Args>(args)...)});
 }
 
-// What std::bad_alloc becomes: an error of the work that asked for the memory. Takes none itself.
+// The error of a std::system_error. std::thread has no other way to say that it got none: a limit, or no memory for a
+// stack.
+inline constexpr const char* kNoThread = "the system gives no thread or no memory for one";
+inline Error error_of(const std::system_error& error) {
+  if (error.code() == std::errc::resource_unavailable_try_again) return {ErrorKind::memory, kNoThread};
+  return {ErrorKind::failed, error.what()};
+}
+
+// What std::bad_alloc and a thread that cannot be had become: an error of the work that asked. For whatever may not
+// throw: an interface, a thread's own function. The line about memory takes none itself.
 inline constexpr const char* kOutOfMemory = "out of memory";
 template <class Work>
 auto within_memory(Work&& work) -> decltype(work()) {
   try {
-    return work();
+    try {
+      return work();
+    } catch (const std::system_error& error) {
+      return std::unexpected(error_of(error));
+    }
   } catch (const std::bad_alloc&) {
     return std::unexpected(Error{ErrorKind::memory, kOutOfMemory});
   }

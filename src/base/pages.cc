@@ -42,7 +42,7 @@ void release_pages(std::byte* begin, int64_t bytes) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto at = reinterpret_cast<uintptr_t>(begin);
   const uintptr_t first = (at + page - 1) / page * page, last = (at + static_cast<uintptr_t>(bytes)) / page * page;
-  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  if (first < last) ::madvise(begin + (first - at), last - first, MADV_DONTNEED);
 }
 
 }  // namespace llada

@@ -1,7 +1,9 @@
 #include "base/threads.h"
 
 #include <algorithm>
+#include <exception>
 #include <span>
+#include <utility>
 
 #include "base/check.h"
 #include "base/processors.h"
@@ -29,6 +31,8 @@ struct ThreadPool::Shared {
   alignas(64) std::atomic<uint32_t> generation{0};  // bumped once per loop; workers wait on it
   alignas(64) std::atomic<int> busy{0};
   alignas(64) const std::function<void(int64_t, int)>* body = nullptr;
+  std::atomic<bool> threw{false};  // a body, in this loop
+  std::exception_ptr thrown;       // by the first that did
   int spins = kSpins;
   bool stop = false;
 };
@@ -112,17 +116,27 @@ void ThreadPool::run(int64_t count, const std::function<void(int64_t, int)>& bod
   s.generation.fetch_add(1, std::memory_order_release);
   s.generation.notify_all();
   work_through(0);
-  // Every worker must have seen this loop before `body` dies, so the wait is for workers, not for indices.
+  wait_for_workers();
+  if (s.threw.exchange(false, std::memory_order_relaxed)) std::rethrow_exception(std::exchange(s.thrown, nullptr));
+}
+
+// Every worker must have seen a loop before its body dies, so the wait is for workers, not for indices.
+void ThreadPool::wait_for_workers() {
+  Shared& s = *shared_;
   for (int spin = 0; spin < s.spins; ++spin, relax())
     if (s.busy.load(std::memory_order_acquire) == 0) return;
   for (int left; (left = s.busy.load(std::memory_order_acquire)) != 0;) s.busy.wait(left, std::memory_order_acquire);
 }
 
-void ThreadPool::work_through(int thread) {
-  const auto& body = *shared_->body;
-  for (int offset = 0; offset < size(); ++offset) {
-    Share& share = shares_[static_cast<size_t>((thread + offset) % size())];
-    for (int64_t i; (i = share.take(offset == 0)) >= 0;) body(i, thread);
+void ThreadPool::work_through(int thread) noexcept {
+  try {
+    const auto& body = *shared_->body;
+    for (int offset = 0; offset < size(); ++offset) {
+      Share& share = shares_[static_cast<size_t>((thread + offset) % size())];
+      for (int64_t i; (i = share.take(offset == 0)) >= 0;) body(i, thread);
+    }
+  } catch (...) {
+    if (!shared_->threw.exchange(true, std::memory_order_relaxed)) shared_->thrown = std::current_exception();
   }
 }
 

@@ -19,9 +19,6 @@
 
 namespace llada {
 
-// The line of a std::system_error of std::thread: a limit, or no memory for a stack.
-inline constexpr const char* kNoThread = "the system gives no thread or no memory for one";
-
 class ThreadPool {
  public:
   // threads <= 0: one per preferred core. The caller's thread works too and counts. Where the system gives fewer, those
@@ -34,14 +31,16 @@ class ThreadPool {
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Runs body(index, thread) for every index in [0, count), count < 2^31; returns when all are done. thread is in
-  // [0, size()). One loop at a time; called from one thread only (the pool's owner).
+  // [0, size()). One loop at a time; called from one thread only (the pool's owner). The first exception of a body
+  // leaves the call; by then no thread uses the body any more, and some indices may not have been run.
   void run(int64_t count, const std::function<void(int64_t index, int thread)>& body);
 
  private:
   struct Shared;
   struct Share;
   void work(int thread);
-  void work_through(int thread);
+  void work_through(int thread) noexcept;
+  void wait_for_workers();
   void stop() noexcept;
   void leave_workers_processor() const;
   std::unique_ptr<Shared> shared_;

@@ -9,13 +9,13 @@
 #include <optional>
 #include <utility>
 
-#include "base/file.h"
 #include "cli/help.h"
 #include "cli/mistakes.h"
+#include "cli/output_file.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
-#include "text/text_file.h"
 #include "engine/prompt.h"
+#include "text/text_file.h"
 
 namespace llada::cli {
 namespace {
@@ -207,11 +207,10 @@ class Chat {
   }
 
   Status save(const std::string& path) const {
+    if (const std::string why = refuse_stdout(path); !why.empty()) return invalid("/save: {}", why);
     const std::string text = conversation_text(with_system(turns_));
     const bool replaced = ::access(path.c_str(), F_OK) == 0;
-    LLADA_TRY(auto file, AtomicFile::create(path));
-    LLADA_TRY_STATUS(file.write(text.data(), text.size()));
-    LLADA_TRY_STATUS(file.commit());
+    LLADA_TRY_STATUS(write_file(path, text));
     return tell(fmt::format("{} written to {}{}", counted(std::ssize(turns_), "message"), one_line(path),
                             replaced ? ", which was replaced" : ""));
   }

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
@@ -18,7 +19,8 @@ Work setup_convert(CLI::App& app) {
   };
   auto o = std::make_shared<Options>();
   app.add_option("SOURCE", o->source, "a Hugging Face folder or a GGUF file")->required();
-  app.add_option("OUT", o->out, "the GGUF file to write; an existing one is replaced when the new one is complete")
+  only_file(
+      app.add_option("OUT", o->out, "the GGUF file to write; an existing one is replaced when the new one is complete"))
       ->required();
   offer(app.add_option("--type", o->type, "f32, f16, bf16, q8_0, q4_0, q4_1, q5_0 or q5_1")
             ->type_name("TYPE")

@@ -1,11 +1,11 @@
 // llada eval: quality and cost of one or several decoding strategies on a file of tasks.
 #include <unistd.h>
 
-#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
 #include "cli/options.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
@@ -57,24 +57,6 @@ Result<std::vector<eval::StrategyUnderTest>> strategies_of(EvalOptions& o,
   return strategies;
 }
 
-// Where --record goes; nothing without it.
-class RecordingFile {
- public:
-  static Result<RecordingFile> open(const std::string& path) {
-    RecordingFile file;
-    if (!path.empty()) {
-      LLADA_TRY(auto out, AtomicFile::create(path));
-      file.out_.emplace(std::move(out));
-    }
-    return file;
-  }
-  Status write(std::string_view text) { return out_ ? out_->write(text.data(), text.size()) : Status(); }
-  Status commit() { return out_ ? out_->commit() : Status(); }
-
- private:
-  std::optional<AtomicFile> out_;
-};
-
 Result<int> run(EvalOptions& o) {
   LLADA_TRY(auto strategies, strategies_of(o));
   if (o.no_reference && !o.reference_path.empty())
@@ -83,7 +65,7 @@ Result<int> run(EvalOptions& o) {
   if (!compared && o.likelihood_groups > 0)
     return invalid("--likelihood-groups: nothing is scored without a reference");
   LLADA_TRY(auto examples, eval::load_examples(o.tasks, o.limit));
-  LLADA_TRY(auto recording, RecordingFile::open(o.record_path));
+  LLADA_TRY(auto recording, OutputFile::open(o.record_path));
   LLADA_TRY(const std::string path, model_path(o.model));
   LLADA_TRY(const auto model, load_model(path, o.model.load));
   warn_of_notes(*model);
@@ -115,7 +97,7 @@ Result<int> run(EvalOptions& o) {
       progress.reset();
       const std::string head = begun ? "" : table.head();
       begun = true;
-      return print(head + table.section(result));
+      return recording.report(head + table.section(result));
     };
   else
     options.finished = [&](const eval::StrategyResult& result) {
@@ -127,7 +109,7 @@ Result<int> run(EvalOptions& o) {
   LLADA_TRY(const auto evaluation, eval::evaluate(model, std::move(examples), strategies, std::move(options)));
   progress.reset();
   LLADA_TRY_STATUS(recording.commit());
-  if (o.json) LLADA_TRY_STATUS(print(eval::report_json(*model, evaluation) + "\n"));
+  if (o.json) LLADA_TRY_STATUS(recording.report(eval::report_json(*model, evaluation) + "\n"));
   return 0;
 }
 
@@ -145,15 +127,16 @@ Work setup_eval(CLI::App& app) {
                  "a strategy 'name: options'; repeat it to compare several with each other and with one token "
                  "per forward")
       ->type_name("'NAME: OPTIONS'");
-  app.add_option("--reference", o->reference_path,
-                 "keep the answers of one token per forward in FILE, the dearest part of a comparison")
+  only_file(app.add_option("--reference", o->reference_path,
+                           "keep the answers of one token per forward in FILE, the dearest part of a comparison"))
       ->type_name("FILE");
   app.add_flag("--no-reference", o->no_reference, "compare strategies with each other only");
   add_integer_option(app, "--likelihood-groups", o->likelihood_groups, 1, int64_t{1} << 40,
                      "score a response in N forwards instead of one per token (docs/evaluation.md)");
   add_integer_option(app, "--streams", o->streams, 1, 1024,
                      "decode N examples at a time in shared forwards, instead of one on each thread; equal results");
-  app.add_option("--record", o->record_path, "write rows, confidences and edits of every step")->type_name("FILE");
+  app.add_option("--record", o->record_path, "write rows, confidences and edits of every step; - is stdout")
+      ->type_name("FILE");
   app.add_flag("--raw", o->raw, "feed prompts as they are, without the model's chat template");
   app.add_flag("--json", o->json, "one JSON object on stdout instead of a table");
   for (const char* name : {"--likelihood-groups", "--record", "--raw", "--streams"})

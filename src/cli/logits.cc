@@ -3,10 +3,9 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <optional>
 
-#include "base/file.h"
 #include "cli/commands.h"
+#include "cli/output_file.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
@@ -41,12 +40,7 @@ Result<std::vector<int32_t>> parse_ids(std::string_view text, std::string_view w
 Result<int> logits(const LogitsOptions& o) {
   LLADA_TRY(const auto text, read_text(o.ids));
   LLADA_TRY(const auto ids, parse_ids(text, o.ids));
-  const bool to_stdout = o.out == "-";
-  std::optional<AtomicFile> file;
-  if (!to_stdout) {
-    LLADA_TRY(auto created, AtomicFile::create(o.out));
-    file.emplace(std::move(created));
-  }
+  LLADA_TRY(auto out, OutputFile::open(o.out));
   ModelOptions model = o.model;
   model.load.before_weights = [&](const Model& opened) {
     return check_context(opened, static_cast<int64_t>(ids.size()), 0);
@@ -55,22 +49,12 @@ Result<int> logits(const LogitsOptions& o) {
   std::vector<int32_t> positions(ids.size());
   std::iota(positions.begin(), positions.end(), 0);
   LLADA_TRY(const auto values, workspace->session().logits(ids, positions));
-  const std::string_view bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-  if (to_stdout) {
-    LLADA_TRY_STATUS(print(bytes));
-  } else {
-    LLADA_TRY_STATUS(file->write(bytes.data(), bytes.size()));
-    LLADA_TRY_STATUS(file->commit());
-  }
+  LLADA_TRY_STATUS(out.write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)}));
+  LLADA_TRY_STATUS(out.commit());
   const int64_t vocab = workspace->model().config().vocab;
-  const std::string said =
+  LLADA_TRY_STATUS(out.report(
       o.json ? json_line({{"out", o.out}, {"rows", ids.size()}, {"vocab", vocab}})
-             : fmt::format("{}: {} of {} logits\n", one_line(o.out), counted(std::ssize(ids), "row"), vocab);
-  if (to_stdout) {
-    note(said);
-  } else {
-    LLADA_TRY_STATUS(print(said));
-  }
+             : fmt::format("{}: {} of {} logits\n", one_line(o.out), counted(std::ssize(ids), "row"), vocab)));
   return 0;
 }
 

@@ -8,7 +8,6 @@
 #include <system_error>
 
 #include "base/pages.h"
-#include "base/threads.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/manual.h"
@@ -155,8 +154,8 @@ int program(int argc, char** argv, const Build& build) {
     return main_command({argv + std::min(argc, 1), argv + argc}, build);
   } catch (const std::bad_alloc&) {
     note("llada: out of memory\n");
-  } catch (const std::system_error& error) {  // std::thread has no other way to say so
-    note(fmt::format("llada: {}: {}\n", kNoThread, one_line(error.what())));
+  } catch (const std::system_error& error) {
+    note(fmt::format("llada: {}\n", one_line(error_of(error).message)));
   } catch (const std::exception& error) {
     note(fmt::format("llada: {}\n", one_line(error.what())));
   }

@@ -7,11 +7,12 @@
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/line_reader.h"
+#include "cli/output_file.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
-#include "text/text_file.h"
 #include "engine/prompt.h"
+#include "text/text_file.h"
 
 namespace llada::cli {
 namespace {
@@ -168,7 +169,7 @@ void add_expert_options(CLI::App& app, RunOptions& o) {
       ->type_name("P%")
       ->group(kGroup);
   const auto text = [&](const char* name, std::string& value, const char* type, const char* help) {
-    app.add_option(name, value, help)->type_name(type)->group(kGroup);
+    return app.add_option(name, value, help)->type_name(type)->group(kGroup);
   };
   text("--moe-plan", e.plan, "PLAN", "who computes which expert: hybrid, static, all-cpu or on-demand (hybrid)");
   text("--moe-cache", e.cache, "RULE", "what stays on the accelerator: block, mrs, lru, lfu or classlru (block)");
@@ -183,7 +184,8 @@ void add_expert_options(CLI::App& app, RunOptions& o) {
       "0: never (0)")
       ->group(kGroup);
   text("--moe-prefetch", e.prefetch, "on|off", "move experts that the next layers' routers are guessed to want (on)");
-  text("--record-routing", o.show.routing_path, "FILE", "write what the routers decided, for llada simulate --routing");
+  only_file(text("--record-routing", o.show.routing_path, "FILE",
+                 "write what the routers decided, for llada simulate --routing"));
 }
 
 }  // namespace

@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/figures.h"
-#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
 #include "cli/options.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
@@ -172,11 +172,7 @@ std::string answers_text(const eval::ChoiceReport& report, const std::vector<eva
 
 Result<int> score_tasks(const ScoreCommand& o, const std::shared_ptr<const Model>& model, Engine& engine,
                         const std::vector<eval::Question>& questions, std::span<const eval::Question> examples) {
-  std::optional<AtomicFile> out;
-  if (!o.out.empty()) {
-    LLADA_TRY(auto file, AtomicFile::create(o.out));
-    out.emplace(std::move(file));
-  }
+  LLADA_TRY(auto out, OutputFile::open(o.out));
   std::optional<Progress> progress(std::in_place, "score");
   const auto proceed = [&](int64_t done, const eval::ChoiceReport& so_far) {
     const auto all = static_cast<double>(questions.size());
@@ -189,12 +185,9 @@ Result<int> score_tasks(const ScoreCommand& o, const std::shared_ptr<const Model
   auto report = eval::answer_choices(model, engine, questions, examples, o.choice, proceed);
   progress.reset();
   if (!report) return std::unexpected(report.error());
-  if (out) {
-    const std::string text = answers_text(*report, questions);
-    LLADA_TRY_STATUS(out->write(text.data(), text.size()));
-    LLADA_TRY_STATUS(out->commit());
-  }
-  LLADA_TRY_STATUS(print(choices_report(o, *model, *report)));
+  if (!o.out.empty()) LLADA_TRY_STATUS(out.write(answers_text(*report, questions)));
+  LLADA_TRY_STATUS(out.commit());
+  LLADA_TRY_STATUS(out.report(choices_report(o, *model, *report)));
   return report->interrupted ? 128 + InterruptGuard::signal_number() : 0;
 }
 
@@ -285,7 +278,8 @@ Work setup_score(CLI::App& app) {
                      "use the first N questions of each kind and subject");
   app.add_flag("--chat", o->choice.chat, "put the context into the model's chat template");
   add_integer_option(app, "--top", o->top, 1, 1000, "with --json: the N best tokens of each position");
-  app.add_option("-o,--out", o->out, "keep every option's log-probability, a line per question")->type_name("FILE");
+  app.add_option("-o,--out", o->out, "keep every option's log-probability, a line per question; - is stdout")
+      ->type_name("FILE");
   app.add_flag("--json", o->json, "one JSON object on stdout instead of a table");
   for (const char* name : {"--seed", "--order", "--groups", "--top", "--out"})
     app.get_option(name)->group(further("Details"));

@@ -90,7 +90,11 @@ class Signals {
     const struct timespec pause = {0, 100'000'000};
     for (bool asked = false; !over_;) {
       const int number = sigtimedwait(&set_, nullptr, &pause);
-      if (number == SIGHUP) reload_();
+      if (number == SIGHUP && !within_memory([this]() -> Status {
+            reload_();
+            return {};
+          }))
+        note("llada serve: out of memory; the keys stay as they are\n");
       if (number != SIGTERM && number != SIGINT) continue;
       if (asked || !loaded_) {
         std::signal(number, SIG_DFL);
@@ -194,11 +198,12 @@ Work setup_serve(CLI::App& app) {
   add_integer_option(app, "--parallel", o->service.admission.running, 1, 4096, "answers computed at a time (8)")
       ->group(kLoad);
   add_integer_option(app, "--queue", o->service.admission.waiting, 0, 1 << 20,
-                     "answers that wait; beyond that requests get status 429 (256)")
+                     "requests that wait, and their answers beyond one each; beyond that they get status 429 (256)")
       ->group(kLoad);
   add_integer_option(
       app, "--kv-memory", o->kv_mib, 0, int64_t{1} << 32,
-      "MiB that the answers being computed may hold: keys and values, logits, text; the others wait; 0: no bound (0)")
+      "MiB that answers may hold until they are handed on: keys and values, logits, text; the others wait; 0: no bound "
+      "(0)")
       ->group(kLoad);
   add_integer_option(app, "--prefix-memory", o->prefix_mib, 0, int64_t{1} << 32,
                      "MiB of a block-causal model's keys and values kept between requests (1024)")

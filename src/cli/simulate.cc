@@ -5,13 +5,13 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
 #include "base/numbers.h"
 #include "base/trace.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/lanes_svg.h"
 #include "cli/options.h"
+#include "cli/output_file.h"
 #include "cli/report.h"
 #include "cli/simulate_moe.h"
 #include "cli/terminal.h"
@@ -193,12 +193,6 @@ Result<Range> parse_range(std::string_view text) {
   return invalid("--sweep: found '{}', needed window=FROM:TO:STEP in GiB", text);
 }
 
-Status write_text(const std::string& path, const std::string& text) {
-  LLADA_TRY(auto file, AtomicFile::create(path));
-  LLADA_TRY_STATUS(file.write(text.data(), text.size()));
-  return file.commit();
-}
-
 constexpr std::array kLineNames = {"cpu", "prefix-kv", "npu", "somr", "mbsd", "revision"};
 
 Status write_pictures(const Request& r) {
@@ -212,7 +206,7 @@ Status write_pictures(const Request& r) {
     LLADA_TRY_STATUS(trace.write(r.trace));
   }
   if (!r.svg.empty())
-    LLADA_TRY_STATUS(write_text(r.svg, lanes_svg(spans, fmt::format("{} on {}, line {}: three block passes, modelled",
+    LLADA_TRY_STATUS(write_file(r.svg, lanes_svg(spans, fmt::format("{} on {}, line {}: three block passes, modelled",
                                                                     r.simulate.preset, r.simulate.profile, r.line))));
   return {};
 }
@@ -380,8 +374,9 @@ Work setup_simulate(CLI::App& app) {
   app.add_option("--line", r->line, "the line of --trace and --svg: cpu, prefix-kv, npu, somr, mbsd or revision (somr)")
       ->check(CLI::IsMember(std::vector<std::string>(kLineNames.begin(), kLineNames.end())).description(""))
       ->type_name("LINE");
-  app.add_option("--trace", r->trace, "write the lanes of three passes as a Chrome/Perfetto trace")->type_name("FILE");
-  app.add_option("--svg", r->svg, "write the lanes of three passes as a picture")->type_name("FILE");
+  only_file(app.add_option("--trace", r->trace, "write the lanes of three passes as a Chrome/Perfetto trace"))
+      ->type_name("FILE");
+  only_file(app.add_option("--svg", r->svg, "write the lanes of three passes as a picture"))->type_name("FILE");
   app.add_flag("--json", r->json, "one JSON object on stdout");
   for (const char* name :
        {"--sparse-rows", "--replay-run", "--latency", "--latency-logits", "--map", "--grain", "--head", "--logits"})

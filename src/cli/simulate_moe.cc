@@ -3,12 +3,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
 #include "base/numbers.h"
 #include "base/trace.h"
 #include "cli/help.h"
 #include "cli/lanes_svg.h"
 #include "cli/options.h"
+#include "cli/output_file.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "lab/moe_sensitivity.h"
@@ -187,11 +187,8 @@ Status write_lanes(const MoeSimulateOptions& o, const std::string& trace_path, c
     LLADA_TRY_STATUS(trace.write(trace_path));
   }
   if (svg.empty()) return {};
-  LLADA_TRY(auto file, AtomicFile::create(svg));
-  const std::string picture =
-      lanes_svg(spans, fmt::format("{} on {}: the hybrid line's last steps, modelled", o.geometry, o.profile));
-  LLADA_TRY_STATUS(file.write(picture.data(), picture.size()));
-  return file.commit();
+  return write_file(
+      svg, lanes_svg(spans, fmt::format("{} on {}: the hybrid line's last steps, modelled", o.geometry, o.profile)));
 }
 
 }  // namespace

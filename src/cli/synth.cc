@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/options.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
@@ -21,7 +22,8 @@ Work setup_synth(CLI::App& app) {
     bool json = false;
   };
   auto o = std::make_shared<Options>();
-  app.add_option("OUT", o->out, "the GGUF file to write; an existing one is replaced when the new one is complete")
+  only_file(
+      app.add_option("OUT", o->out, "the GGUF file to write; an existing one is replaced when the new one is complete"))
       ->required();
   // A wrong name is said before what else is missing.
   const auto preset = [o](const std::string& text) {

@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/figures.h"
-#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
 #include "cli/options.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
@@ -96,7 +96,7 @@ Result<int> run(const TuneOptions& o) {
   auto common = parse_decode_options(o.common, {}, StartFrom::open_length);
   if (!common) return invalid("--options: {}", common.error().message);
   LLADA_TRY(auto examples, eval::load_examples(o.tasks, o.limit));
-  LLADA_TRY(auto file, AtomicFile::create(o.out));
+  LLADA_TRY(auto out, OutputFile::open(o.out));
   LLADA_TRY(const std::string path, model_path(o.model));
   LLADA_TRY(const auto model, load_model(path, o.model.load));
   warn_of_notes(*model);
@@ -180,14 +180,14 @@ Result<int> run(const TuneOptions& o) {
       "{} tried, {} refused, {} decoded in {:.0f} s;\ncost is {}\n{}", counted(result.tried, "candidate"),
       counted(result.refused, "combination"), counted(result.examples - known, "example"), seconds,
       o.minimize == "time" ? "milliseconds by the measured latency table" : o.minimize, eval::tune_table(result));
-  LLADA_TRY_STATUS(print(o.json ? json_line(report_of(o, result, seconds, result.examples - known)) : table));
+  LLADA_TRY_STATUS(out.report(o.json ? json_line(report_of(o, result, seconds, result.examples - known)) : table));
   if (result.chosen < 0)
     return failed("no candidate stays within {} points of the reference; {} was not written", o.max_loss, o.out);
   const eval::Trial& chosen = result.frontier[static_cast<size_t>(result.chosen)];
   const std::string text =
       decode_preset_text({.name = o.name, .options = joined(o.common, chosen.options)}, origin_of(o, *model, chosen));
-  LLADA_TRY_STATUS(file.write(text.data(), text.size()));
-  LLADA_TRY_STATUS(file.commit());
+  LLADA_TRY_STATUS(out.write(text));
+  LLADA_TRY_STATUS(out.commit());
   return 0;
 }
 
@@ -200,7 +200,9 @@ Work setup_tune(CLI::App& app) {
                  "examples, one JSON object per line: prompt, answer, and if you like task, response")
       ->type_name("FILE")
       ->required();
-  app.add_option("-o,--out", o->out, "the preset file, for --preset-decode")->type_name("FILE")->required();
+  app.add_option("-o,--out", o->out, "the preset file, for --preset-decode; - is stdout")
+      ->type_name("FILE")
+      ->required();
   app.add_option("--max-loss", o->max_loss, "points of accuracy that may be lost against one token per forward (1)")
       ->type_name("POINTS")
       ->check(CLI::Range(-100.0, 100.0).description(""));
@@ -215,10 +217,11 @@ Work setup_tune(CLI::App& app) {
                  "the answer)")
       ->type_name("OPTIONS");
   app.add_option("--name", o->name, "name inside the preset file (tuned)")->type_name("NAME");
-  app.add_option("--reference", o->reference_path, "keep the answers of one token per forward in FILE")
+  only_file(app.add_option("--reference", o->reference_path, "keep the answers of one token per forward in FILE"))
       ->type_name("FILE");
-  app.add_option("--resume", o->resume,
-                 "keep every measurement in FILE (and the reference in FILE.reference), and go on from there")
+  only_file(
+      app.add_option("--resume", o->resume,
+                     "keep every measurement in FILE (and the reference in FILE.reference), and go on from there"))
       ->type_name("FILE");
   app.add_flag("--raw", o->raw, "feed prompts as they are, without the model's chat template");
   app.add_flag("--json", o->json, "one JSON object on stdout instead of a table");

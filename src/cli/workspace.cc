@@ -15,6 +15,7 @@
 #include "cli/help.h"
 #include "cli/hub_access.h"
 #include "cli/live_view.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
@@ -44,7 +45,7 @@ void add_show_options(CLI::App& app, ShowOptions& options) {
   app.add_flag("--json", options.json, "one JSON object on stdout")->excludes(live)->group(kGroup);
   app.add_flag("-q,--quiet", options.quiet, "the answer and errors only")->excludes(live)->group(kGroup);
   app.add_flag("-v,--verbose", options.verbose, "say what is used, and more about what it took")->group(kGroup);
-  app.add_option("--trace", options.trace_path, "write a Chrome/Perfetto trace")
+  only_file(app.add_option("--trace", options.trace_path, "write a Chrome/Perfetto trace"))
       ->type_name("FILE")
       ->group(further(kGroup));
 }
@@ -55,17 +56,28 @@ void warn_of_notes(const Model& model) {
 
 namespace {
 
-// Paints on a thread of its own: the first matrix alone may take a slow disk seconds.
+// Paints on a thread of its own: the first matrix alone may take a slow disk seconds. Where the system gives no thread
+// or no memory, nothing is painted.
 class LoadingBar {
  public:
-  LoadingBar() : thread_([this] { paint(); }) {}
+  LoadingBar() {
+    static_cast<void>(within_memory([this]() -> Status {
+      thread_ = std::thread([this] {
+        static_cast<void>(within_memory([this]() -> Status {
+          paint();
+          return {};
+        }));
+      });
+      return {};
+    }));
+  }
   ~LoadingBar() {
     {
       const std::lock_guard lock(mutex_);
       over_ = true;
     }
     changed_.notify_all();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
   LoadingBar(const LoadingBar&) = delete;
   LoadingBar& operator=(const LoadingBar&) = delete;

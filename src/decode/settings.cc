@@ -135,7 +135,7 @@ Result<DecodeOptions> resolved(std::span<const Setting> given, std::span<const S
   for (const Setting& s : preset) LLADA_TRY_STATUS(alone.add(s, false));
   for (const Setting& s : given) LLADA_TRY_STATUS(resolver.add(s, false));
   for (const Setting& s : preset) LLADA_TRY_STATUS(resolver.add(s, true));
-  const DecodeOptions options = resolver.finish();
+  DecodeOptions options = resolver.finish();
   if (const Status status = validate(options, infill); !status)
     return std::unexpected(as_typed(status.error(), given, preset));
   return options;

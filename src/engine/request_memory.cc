@@ -79,6 +79,12 @@ double request_bytes(const Model& model, const Request& request) {
   return bytes + (kAnswerCopies + 1) * text_bytes(model, positions);
 }
 
+double result_bytes(const Model& model, const Request& request) {
+  const int64_t positions = most_positions(model, request);
+  return text_bytes(model, positions) + static_cast<double>(positions) * sizeof(int32_t) +
+         (request.alternatives > 0 ? score_bytes_of(positions, request.alternatives) : 0);
+}
+
 double score_bytes(const Model& model, const ScoreRequest& request, int64_t rows) {
   int64_t longest = 0;
   double tokens = 0, masked = 0;  // of all canvases: there is one for each token, which masks it and what follows

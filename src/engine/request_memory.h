@@ -16,6 +16,9 @@ namespace llada {
 // Of a request that check_request() lets pass.
 double request_bytes(const Model& model, const Request& request);
 
+// Of a result alone: its tokens, text and alternatives, once the rest is given back.
+double result_bytes(const Model& model, const Request& request);
+
 // Of a score by the method `chain` that check_score() lets pass, in forwards of at most `rows` rows.
 double score_bytes(const Model& model, const ScoreRequest& request, int64_t rows);
 

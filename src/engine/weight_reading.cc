@@ -1,6 +1,7 @@
 #include "engine/weight_reading.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace llada {
@@ -32,7 +33,10 @@ void WeightReading::planned(std::vector<TensorView> order) {
       order_.push_back(std::move(view));
     }
   }
-  if (!thread_.joinable() && !order_.empty()) thread_ = std::thread([this] { read_ahead(); });
+  if (!thread_.joinable() && !order_.empty()) try {
+      thread_ = std::thread([this] { read_ahead(); });
+    } catch (const std::system_error&) {  // then the packing waits for the disk
+    }
   changed_.notify_all();
 }
 

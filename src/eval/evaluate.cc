@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <numeric>
-#include <system_error>
 #include <thread>
 
 #include "base/check.h"
@@ -87,30 +86,34 @@ Status Evaluator::for_each(const std::string& what, const std::vector<size_t>& w
   std::optional<Error> error;
   auto done = static_cast<int64_t>(part.begin);
   const auto total = static_cast<int64_t>(part.of > 0 ? part.of : which.size());
+  const auto fail = [&](Error with) {
+    const std::lock_guard lock(mutex);
+    if (!error) error = std::move(with);
+    next = which.size();
+  };
   const auto work = [&](Session& session) {
     for (size_t i; (i = next.fetch_add(1)) < which.size();) {
-      const Status status = body(session, which[i], i);
-      const std::lock_guard lock(mutex);
-      if (!status) {
-        if (!error) error = status.error();
-        next = which.size();
-        return;
-      }
-      if (options_.progress) options_.progress(++done, total, what);
+      Status status = within_memory([&]() -> Status {
+        LLADA_TRY_STATUS(body(session, which[i], i));
+        const std::lock_guard lock(mutex);
+        if (options_.progress) options_.progress(++done, total, what);
+        return {};
+      });
+      if (!status) fail(std::move(status).error());
     }
   };
   {
     std::vector<std::jthread> threads;
-    try {
+    Status all_there = within_memory([&]() -> Status {
+      threads.reserve(sessions_.size());
       for (size_t i = 1; i < sessions_.size(); ++i)
         threads.emplace_back([&work, session = sessions_[i].get()] { work(*session); });
-    } catch (const std::system_error&) {
-      next = which.size();  // those that began end soon
-      throw;
-    }
+      return {};
+    });
+    if (!all_there) fail(std::move(all_there).error());  // those that began end soon
     work(*sessions_[0]);
   }
-  if (error) return std::unexpected(*error);
+  if (error) return std::unexpected(std::move(*error));
   return {};
 }
 

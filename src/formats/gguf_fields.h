@@ -22,7 +22,7 @@ class GgufFields {
   Result<bool> boolean(const std::string& key, std::optional<bool> absent = std::nullopt) const {
     return read<bool>(key, absent, "a boolean", [](const GgufValue& v) { return v.as_bool(); });
   }
-  Result<std::string> string(const std::string& key, std::optional<std::string> absent = std::nullopt,
+  Result<std::string> string(const std::string& key, const std::optional<std::string>& absent = std::nullopt,
                              size_t limit = size_t{1} << 16) const {
     if (const GgufValue* value = file_.find(key); value != nullptr && value->data.size() > limit)
       return invalid("{}: metadata key {} is {} bytes long, at most {} needed", name_, printable(key),

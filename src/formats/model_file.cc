@@ -160,7 +160,7 @@ Result<ModelFile> ModelFile::open_folder(const std::string& path, const std::str
   std::ranges::move(weights.remarks, std::back_inserter(config.remarks));
   std::vector<NamedBytes> shards;
   for (const std::string& name : weights.names) {
-    LLADA_TRY_STATUS(model.map(folder + "/" + name));
+    LLADA_TRY_STATUS(model.map(fmt::format("{}/{}", folder, name)));
     shards.push_back({model.files_.back().bytes(), model.files_.back().path()});
   }
   LLADA_TRY(model.record_, read_hf_model(config, shards, path));

@@ -154,8 +154,10 @@ Status Executor::finish_beside() {
   const Ticket now = std::exchange(beside_, 0);
   const Ticket due = runs_beside() ? now : std::exchange(beside_before_, now);
   const auto forward = std::exchange(under_way_, {});
-  if (due > 0) LLADA_TRY_STATUS(device_->wait(due));
-  return forward ? within_memory([&] { return finish_results(*forward); }) : Status{};
+  return within_memory([&]() -> Status {
+    if (due > 0) LLADA_TRY_STATUS(device_->wait(due));
+    return forward ? finish_results(*forward) : Status{};
+  });
 }
 
 Status Executor::submit_beside(const Forward& forward) {

@@ -1,6 +1,8 @@
 #include "serve/admission.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "engine/request_memory.h"
 
@@ -14,89 +16,159 @@ ScoreRequest prompt_score(const Request& request) {
   return score;
 }
 
-double answer_bytes(const Model& model, const Request& request, bool scores_prompt, int64_t row_budget) {
+AnswerBytes answer_bytes(const Model& model, const Request& request, bool scores_prompt, int64_t row_budget) {
   constexpr double kTextCopies = 12;     // valid UTF-8, JSON with every byte escaped, the reply
   constexpr double kJsonOfToken = 1024;  // one token with its log-probability, or its edit
   constexpr double kJsonOfText = 32;     // a byte of a token's text in a list of bytes
   constexpr double kNotes = 128;         // steps of blocks that wait for a slow reader
-  const int64_t positions = most_positions(model, request);
-  const double text = text_bytes(model, positions), each = 1 + static_cast<double>(request.alternatives);
+  const auto positions = static_cast<double>(most_positions(model, request));
+  const double text = text_bytes(model, most_positions(model, request));
+  const double each = 1 + static_cast<double>(request.alternatives);
   double bytes = request_bytes(model, request);
   // One after the other; the scores stay.
   if (scores_prompt) bytes = std::max(bytes, score_bytes(model, prompt_score(request), row_budget));
-  const double edits = static_cast<double>(positions) + kNotes * static_cast<double>(request.options.block_length);
-  return bytes + kTextCopies * text + edits * 2 * sizeof(decode::Edit) +
-         each * (static_cast<double>(positions) * kJsonOfToken + kJsonOfText * text);
+  const double notes =
+      (positions + kNotes * static_cast<double>(request.options.block_length)) * 2 * sizeof(decode::Edit);
+  bytes += kTextCopies * text + notes + each * (positions * kJsonOfToken + kJsonOfText * text);
+  // The result, and the prompt's scores; of a stream its own text and tokens, confidences, notes that were not read.
+  const double score = sizeof(TokenScore) + each * sizeof(TokenScore::Alternative);
+  const double kept = result_bytes(model, request) + (scores_prompt ? positions * score : 0) + 2 * text +
+                      positions * (sizeof(int32_t) + sizeof(double)) + notes;
+  return {std::ceil(std::max(bytes, kept)), std::ceil(kept)};
 }
 
-bool Admission::fits(double kv_bytes) const {
-  if (static_cast<int64_t>(running_.size()) >= limits_.running) return false;
-  return limits_.kv_bytes <= 0 || kv_bytes_ + kv_bytes <= limits_.kv_bytes;
+double Admission::needed(const std::vector<Ticket>& tickets) {
+  double kept = 0, most = 0;
+  for (const Ticket& ticket : tickets) {
+    kept += ticket.bytes.kept;
+    most = std::max(most, ticket.bytes.computed - ticket.bytes.kept);
+  }
+  return kept + most;
 }
 
+// A request that waits for its turn takes one place, and its answers beyond the first are counted beside that: so a few
+// requests for many answers leave others their places.
 bool Admission::enter(std::vector<Ticket> tickets, const std::function<void(const std::vector<Id>&)>& known) {
   {
     const std::lock_guard lock(mutex_);
-    const auto count = static_cast<int64_t>(tickets.size());
-    const int64_t free = std::max<int64_t>(limits_.running - static_cast<int64_t>(running_.size()), 0);
-    const int64_t queued = static_cast<int64_t>(waiting_.size()) + count;
-    if (queued > limits_.waiting + (waiting_.empty() ? free : 0)) return false;
+    const int64_t free = waiting_.empty() ? std::max<int64_t>(limits_.running - running_, 0) : 0;
+    const int64_t queued = std::ssize(tickets) - free, places = std::ssize(waiting_);
+    const int64_t further = answers_waiting_ - places;
+    if (queued > 0 && (places >= limits_.waiting || further + queued - 1 > limits_.waiting)) return false;
+    Party party{.waiting = {}, .since = std::chrono::steady_clock::now(), .needed = needed(tickets)};
     std::vector<Id> ids;
     for (Ticket& ticket : tickets) {
       ids.push_back(next_);
-      waiting_.push_back({next_++, std::move(ticket), std::chrono::steady_clock::now()});
+      party.kept += ticket.bytes.kept;
+      party.waiting.push_back({next_++, std::move(ticket)});
     }
     known(ids);
+    answers_waiting_ += std::ssize(ids);
+    waiting_.push_back(std::move(party));
   }
   start_some();
   return true;
 }
 
+std::function<void()> Admission::begin(Party& party) {
+  Waiting first = std::move(party.waiting.front());
+  party.waiting.pop_front();
+  const auto [computed, kept] = first.ticket.bytes;
+  if (!std::exchange(party.begun, true)) bytes_ += party.kept;
+  bytes_ += computed - kept;
+  held_.emplace(first.id, Held{kept, computed - kept});
+  party.kept -= kept;
+  ++running_, --answers_waiting_;
+  return std::move(first.ticket.start);
+}
+
+// Where memory is short a request that has not begun is not overtaken by others that have not, or a large one would
+// wait for ever. Those that have begun go on meanwhile: the one of them that began last was counted beside what the
+// others keep, so that some answer can always be computed.
 void Admission::start_some() {
   std::vector<std::function<void()>> starts;
   {
     const std::lock_guard lock(mutex_);
-    // In their order: a large one is not overtaken for ever by small ones.
-    while (!waiting_.empty() && fits(waiting_.front().ticket.kv_bytes)) {
-      Waiting& first = waiting_.front();
-      running_.emplace(first.id, first.ticket.kv_bytes);
-      kv_bytes_ += first.ticket.kv_bytes;
-      starts.push_back(std::move(first.ticket.start));
-      waiting_.pop_front();
+    bool blocked = false;
+    for (auto party = waiting_.begin(); party != waiting_.end() && running_ < limits_.running;) {
+      const AnswerBytes& next = party->waiting.front().ticket.bytes;
+      if (party->begun ? !fits(next.computed - next.kept) : blocked || !fits(party->needed)) {
+        blocked = blocked || !party->begun;
+        ++party;
+        continue;
+      }
+      starts.push_back(begin(*party));
+      if (party->waiting.empty()) {
+        waiting_.erase(party);
+      } else {
+        waiting_.splice(waiting_.end(), waiting_, party);
+      }
+      party = waiting_.begin(), blocked = false;
     }
   }
   for (const auto& start : starts) start();
 }
 
-void Admission::leave(Id id) {
+void Admission::computed(Id id) {
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = running_.find(id); found != running_.end()) {
-      kv_bytes_ = running_.size() == 1 ? 0 : kv_bytes_ - found->second;
-      running_.erase(found);
-    } else {
-      std::erase_if(waiting_, [&](const Waiting& w) { return w.id == id; });
+    const auto found = held_.find(id);
+    if (found == held_.end() || !std::exchange(found->second.running, false)) return;
+    bytes_ -= found->second.more;
+    --running_;
+  }
+  start_some();
+}
+
+void Admission::leave(Id id) {
+  computed(id);
+  std::optional<Waiting> gone;  // its calls may own who would leave, too
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = held_.find(id); found != held_.end()) {
+      bytes_ -= found->second.kept;
+      held_.erase(found);
+    }
+    for (auto party = waiting_.begin(); party != waiting_.end() && !gone; ++party) {
+      const auto found = std::ranges::find(party->waiting, id, &Waiting::id);
+      if (found == party->waiting.end()) continue;
+      gone = std::move(*found);
+      party->waiting.erase(found);
+      party->kept -= gone->ticket.bytes.kept;
+      if (party->begun) bytes_ -= gone->ticket.bytes.kept;
+      --answers_waiting_;
+      if (party->waiting.empty()) {
+        waiting_.erase(party);
+        break;
+      }
     }
   }
   start_some();
 }
 
 void Admission::expire() {
-  std::vector<std::function<void()>> expired;
+  std::list<Party> expired;
   {
     const std::lock_guard lock(mutex_);
     const auto before = std::chrono::steady_clock::now() - std::chrono::duration<double>(limits_.wait_seconds);
-    while (!waiting_.empty() && waiting_.front().since < before) {
-      expired.push_back(std::move(waiting_.front().ticket.expired));
-      waiting_.pop_front();
+    for (auto party = waiting_.begin(); party != waiting_.end();) {
+      const auto next = std::next(party);
+      if (party->since < before) {
+        answers_waiting_ -= std::ssize(party->waiting);
+        if (party->begun) bytes_ -= party->kept;
+        expired.splice(expired.end(), waiting_, party);
+      }
+      party = next;
     }
   }
-  for (const auto& call : expired) call();
+  for (const Party& party : expired)
+    for (const Waiting& waiting : party.waiting) waiting.ticket.expired();
+  if (!expired.empty()) start_some();
 }
 
 AdmissionCounts Admission::counts() const {
   const std::lock_guard lock(mutex_);
-  return {static_cast<int64_t>(running_.size()), static_cast<int64_t>(waiting_.size()), kv_bytes_};
+  return {running_, answers_waiting_, bytes_};
 }
 
 }  // namespace llada::serve

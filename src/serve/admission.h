@@ -1,11 +1,12 @@
 // Who may begin. The server's own queue before the engine's: so many answers run at a time, and only while the memory
-// that they may come to hold (answer_bytes), which is known before they begin, fits in a budget; so many wait, in the
-// order in which they came, no longer than a bound; the rest is refused. Usable from any thread; nothing is called
-// under a lock.
+// that they may come to hold, which is known before they begin, fits in a budget; so many requests wait, no longer than
+// a bound; the rest is refused. Those that wait take turns: of each request one answer, then of the next, so that
+// nobody waits behind all the answers of another. Usable from any thread; nothing is called under a lock.
 #pragma once
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -17,41 +18,49 @@
 
 namespace llada::serve {
 
-// What an answer holds at most beside the model: what the engine needs for it (request_bytes), its text in all forms, a
-// stream's notes of its steps, and its JSON. scores_prompt: its prompt's tokens are scored before.
-double answer_bytes(const Model& model, const Request& request, bool scores_prompt = false, int64_t row_budget = 0);
+// What an answer holds at most beside the model, in bytes: while it is computed (what the engine needs for it, its text
+// in all forms, a stream's notes of its steps, its JSON), and from its end until it has been handed on.
+struct AnswerBytes {
+  double computed = 0, kept = 0;  // kept is a part of computed
+};
+// scores_prompt: its prompt's tokens are scored before.
+AnswerBytes answer_bytes(const Model& model, const Request& request, bool scores_prompt = false,
+                         int64_t row_budget = 0);
 
 // The score of a prompt of two or more tokens.
 ScoreRequest prompt_score(const Request& request);
 
 struct AdmissionLimits {
-  int64_t running = 8, waiting = 256;
-  double kv_bytes = 0;  // most that all running answers hold together; 0: no bound
+  int64_t running = 8;    // answers
+  int64_t waiting = 256;  // requests, and as many further answers of theirs
+  double kv_bytes = 0;    // most that all answers hold together; 0: no bound
   double wait_seconds = 600;
 };
 
 struct AdmissionCounts {
-  int64_t running = 0, waiting = 0;
-  double kv_bytes = 0;  // of those that run
+  int64_t running = 0, waiting = 0;  // answers
+  double kv_bytes = 0;               // of those that run, and of those that have ended and were not handed on
 };
 
 class Admission {
  public:
   using Id = int64_t;
-  struct Ticket {
-    double kv_bytes = 0;
+  struct Ticket {  // of one answer
+    AnswerBytes bytes;
     std::function<void()> start, expired;  // one of the two is called, unless leave() comes first
   };
 
   explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
 
-  // All of them or none: nothing where the queue has no room for those that cannot begin at once. An id is known before
-  // its start() is called: `known` is told them.
+  // The answers of one request, all of them or none: nothing where the queue has no room for those that cannot begin at
+  // once. An id is known before its start() is called: `known` is told them.
   bool enter(std::vector<Ticket> tickets, const std::function<void(const std::vector<Id>&)>& known);
-  // Whether so much could ever be held.
-  bool could_hold(double kv_bytes) const { return limits_.kv_bytes <= 0 || kv_bytes <= limits_.kv_bytes; }
-  void leave(Id id);  // has ended, or need not begin
-  void expire();      // ends the waiting of those that have waited too long
+  // Bytes without which a request could not come to its end: what all its answers keep, one of them being computed.
+  static double needed(const std::vector<Ticket>& tickets);
+  bool could_hold(double bytes) const { return limits_.kv_bytes <= 0 || bytes <= limits_.kv_bytes; }
+  void computed(Id id);  // from now on it holds what is kept alone
+  void leave(Id id);     // was handed on, or need not begin
+  void expire();         // ends the waiting of requests that have waited too long
   AdmissionCounts counts() const;
   const AdmissionLimits& limits() const { return limits_; }
 
@@ -59,17 +68,28 @@ class Admission {
   struct Waiting {
     Id id;
     Ticket ticket;
-    std::chrono::steady_clock::time_point since;
   };
-  bool fits(double kv_bytes) const;
+  struct Party {  // answers of one request that wait
+    std::deque<Waiting> waiting;
+    std::chrono::steady_clock::time_point since;
+    double kept = 0, needed = 0;  // bytes that they keep; that they need to come to their end
+    bool begun = false;           // what they keep is counted
+  };
+  struct Held {
+    double kept = 0, more = 0;  // more: while it is computed
+    bool running = true;
+  };
+  bool fits(double bytes) const { return could_hold(bytes_ + bytes); }
+  std::function<void()> begin(Party& party);
   void start_some();
 
   const AdmissionLimits limits_;
   mutable std::mutex mutex_;  // guards what follows
   Id next_ = 0;
-  std::map<Id, double> running_;  // id to bytes
-  double kv_bytes_ = 0;
-  std::deque<Waiting> waiting_;
+  std::map<Id, Held> held_;
+  int64_t running_ = 0, answers_waiting_ = 0;
+  double bytes_ = 0;          // whole numbers, so that sums are exact
+  std::list<Party> waiting_;  // whose turn is next, first
 };
 
 }  // namespace llada::serve

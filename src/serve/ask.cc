@@ -178,12 +178,12 @@ Done read_format(Body& body) {
 
 Answered<std::vector<std::string>> read_stop(Body& body) {
   LLADA_TRY(auto stop, body.texts("stop"));
+  std::erase(stop, "");  // some clients' way to send none
   if (stop.size() > 16) return refuse(fmt::format("stop: found {} texts, needed 16 at most", stop.size()), "stop");
   constexpr size_t kMostBytes = 4096;  // each answer of a request has its own
   for (const std::string& text : stop)
     if (text.size() > kMostBytes)
       return refuse(fmt::format("stop: found a text of {} bytes, needed {} at most", text.size(), kMostBytes), "stop");
-  if (std::ranges::count(stop, "") > 0) return refuse("stop: found '', needed text", "stop");
   return stop;
 }
 
@@ -278,10 +278,8 @@ Done read_unstored(Body& body) {
     return refuse("previous_response_id: nothing is stored here; needed the whole conversation in input",
                   "previous_response_id");
   // The second of truncation is done where all of a conversation fits, and is refused with its own code where not.
-  const std::pair<const char*, std::vector<json>> idle[] = {{"truncation", {"disabled", "auto"}},
-                                                            {"background", {false}},
-                                                            {"top_logprobs", {0}},
-                                                            {"reasoning", {json::object(), {{"effort", "none"}}}}};
+  const std::pair<const char*, std::vector<json>> idle[] = {
+      {"truncation", {"disabled", "auto"}}, {"background", {false}}, {"top_logprobs", {0}}};
   for (const auto& [name, values] : idle)
     if (const json* found = body.find(name); found != nullptr && std::ranges::count(values, *found) == 0)
       return wrong(name, *found, fmt::format("{}", values.front().dump()));
@@ -290,7 +288,7 @@ Done read_unstored(Body& body) {
   if (text == nullptr) return {};
   if (!text->is_object()) return wrong("text", *text, "an object with a format");
   for (const auto& [name, value] : text->items())
-    if (name != "format" && !value.is_null() && !(name == "verbosity" && value == "medium"))
+    if (name != "format" && name != "verbosity" && !value.is_null())
       return refuse(fmt::format("text.{}: this field is not supported here", name), "text." + name);
   const auto format = text->find("format");
   if (format == text->end() || format->is_null()) return {};
@@ -309,7 +307,7 @@ void fit_length(Service& service, Request& request) {
   const double share = limits.kv_bytes / static_cast<double>(limits.running);
   const auto fits = [&](int64_t length) {
     request.options.gen_length = length;
-    return answer_bytes(service.model(), request) <= share;
+    return answer_bytes(service.model(), request).computed <= share;
   };
   const int64_t common = decode::DecodeOptions().gen_length;
   const auto longer = std::views::iota(common + 1, decode::kAutoLength + 1);
@@ -370,7 +368,7 @@ Answered<std::vector<int32_t>> text_ids(Service& service, std::string_view text,
 Done check(Service& service, const Request& request, const DecodeChoice& choice) {
   if (const Status status = check_request(service.model(), request); !status)
     return std::unexpected(about(choice, status.error()));
-  if (const double bytes = answer_bytes(service.model(), request); !service.admission().could_hold(bytes))
+  if (const double bytes = answer_bytes(service.model(), request).computed; !service.admission().could_hold(bytes))
     return std::unexpected(
         about(choice, {ErrorKind::invalid_input,
                        fmt::format("gen_length: the answer needs {:.3g} MB of memory, {:.3g} MB at most are "
@@ -379,10 +377,13 @@ Done check(Service& service, const Request& request, const DecodeChoice& choice)
   return {};
 }
 
+int64_t most_answers(const Service& service) {
+  const AdmissionLimits& limits = service.options().admission;
+  return std::min(service.options().most_answers, limits.running + limits.waiting);
+}
+
 Done check_count(Service& service, int64_t prompts, int64_t n) {
-  // What could never be taken on, however idle the server is, is not for another time.
-  const AdmissionLimits& limits = service.admission().limits();
-  const int64_t most = std::min(service.options().most_answers, limits.running + limits.waiting);
+  const int64_t most = most_answers(service);
   if (prompts * n > most)
     return refuse(fmt::format("{}: found {} prompts and n {}, needed {} answers at most", n > 1 ? "n" : "prompt",
                               prompts, n, most),
@@ -395,13 +396,14 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
                    const std::vector<std::string>& stop) {
   LLADA_TRY_STATUS(check_count(service, std::ssize(prompts), n));
   const DecodeChoice& choice = decoding.choice;
+  std::string shorter;  // of several prompts the first that is concerned
   for (const auto& prompt : prompts) {
     if (const Status status = check_context(service.model(), std::ssize(prompt), 1); !status)
       return too_long(field, status.error().message);
     Request request{.tokens = prompt, .options = choice.options, .stop = stop, .alternatives = ask.alternatives};
     if (choice.length_by_default()) fit_length(service, request);
-    const std::string shorter = fit_context(service, request, decoding);
-    if (ask.note.empty()) ask.note = shorter;  // of several prompts that of the first
+    const std::string note = fit_context(service, request, decoding);
+    if (shorter.empty()) shorter = note;
     if (const Status status = check_context(service.model(), std::ssize(prompt),
                                             most_generated(service.model(), std::ssize(prompt), request.options));
         !status) {
@@ -413,6 +415,7 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
     for (int64_t i = 0; i < n; ++i, ++request.options.seed) ask.requests.push_back(request);
   }
   ask.preset = choice.preset();
+  add_note(ask, shorter);
   add_note(ask, choice.note());
   return {};
 }

@@ -60,6 +60,9 @@ Answered<std::vector<ChatMessage>> read_messages(Body& body);
 // input, of /v1/responses: a text, or a list of messages.
 Answered<std::vector<ChatMessage>> read_input(Body& body);
 Answered<std::vector<std::string>> read_stop(Body& body);
+// How much shall be thought and said: nothing here follows it, so what comes back is a note, or empty (ask_hints.cc).
+// response: of /v1/responses.
+Answered<std::string> read_hints(Body& body, bool response = false);
 
 // Of /v1/responses, what nothing here could do: previous_response_id, include, background and others, each refused but
 // for values that ask for what is done anyway.
@@ -81,6 +84,10 @@ std::expected<void, ApiError> make_requests(Service& service, Ask& ask, const st
 
 // Tokens of a request that are not to be filled.
 int64_t prompt_tokens(const Request& request);
+
+// Answers that a request may ask for: what could never be taken on, however idle the server is, is not for another
+// time.
+int64_t most_answers(const Service& service);
 
 // Whether one request could be answered, and whether so many could be taken on at all, of which `prompts` are asked
 // for n times each.

@@ -4,9 +4,11 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <sstream>
 
 #include "serve/hosts.h"
 #include "serve/log.h"
@@ -222,15 +224,53 @@ bool Connection::may_be_there() {
   return sent == std::ssize(kInterim) || (sent < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-template <class Response>
-void Connection::set_head(Response& response, const HttpReply& reply) {
+void Connection::set_head(const HttpReply& reply, bool chunked) {
+  http::response<http::empty_body> response;
   response.version(http11_ ? 11 : 10);
   response.result(static_cast<unsigned>(reply.status));
   response.set(http::field::date, host_->date());
   response.set(http::field::content_type, reply.type);
   for (const auto& [name, value] : reply.headers) response.set(name, value);
   response.set("X-Content-Type-Options", "nosniff");
+  if (reply.stream) {
+    response.set(http::field::cache_control, "no-cache");
+    response.set("X-Accel-Buffering", "no");  // a reverse proxy hands events on at once
+    if (chunked) response.chunked(true);
+  } else {
+    response.content_length(reply.body.size());
+  }
   response.keep_alive(keep_alive_);
+  std::ostringstream text;
+  text << response.base();
+  head_text_ = std::move(text).str();
+}
+
+// What lies in head_text_ and chunk_, as fast as the client takes it.
+template <class Done>
+void Connection::send(Done done) {
+  const std::chrono::duration<double> limit(host_->limits.write_seconds);
+  if (std::exchange(caught_up_, false)) pace_.begin(Clock::now(), std::chrono::duration_cast<Clock::duration>(limit));
+  sent_ = 0;
+  hold_reply(std::ssize(head_text_) + std::ssize(chunk_));
+  make_room();
+  send_rest(std::move(done));
+}
+
+template <class Done>
+void Connection::send_rest(Done done) {
+  const size_t head = std::min(sent_, head_text_.size());
+  const std::array<asio::const_buffer, 2> rest = {asio::buffer(head_text_) + head,
+                                                  asio::buffer(chunk_) + (sent_ - head)};
+  stream_.expires_at(pace_.end());
+  stream_.async_write_some(rest, [self = shared_from_this(), done = std::move(done)](Failure failure, size_t count) {
+    self->sent_ += count;
+    self->pace_.took(count, Clock::now());
+    if (!failure && self->sent_ < self->head_text_.size() + self->chunk_.size()) return self->send_rest(done);
+    self->head_text_.clear();
+    self->chunk_ = {};
+    self->hold_reply(0);
+    done(failure);
+  });
 }
 
 void Connection::hold_reply(int64_t bytes) {
@@ -249,30 +289,16 @@ void Connection::make_room() {
 }
 
 void Connection::write(HttpReply reply) {
-  replying_ = true;
+  replying_ = caught_up_ = true;
   keep_alive_ = keep_alive_ && !reply.close && !host_->closing;
   if (reply.stream) return write_stream(std::move(reply));
-  stream_.expires_after(std::chrono::seconds(host_->limits.write_seconds));
-  const auto done = [self = shared_from_this()](Failure failure, size_t) { self->written(failure); };
-  if (head_) {
-    head_only_.emplace();
-    set_head(*head_only_, reply);
-    head_only_->content_length(reply.body.size());
-    return http::async_write(stream_, *head_only_, done);
-  }
-  response_.emplace();
-  set_head(*response_, reply);
-  response_->body() = std::move(reply.body);
-  response_->prepare_payload();
-  hold_reply(std::ssize(response_->body()));
-  make_room();
-  http::async_write(stream_, *response_, done);
+  set_head(reply, false);
+  chunk_ = head_ ? std::string() : std::move(reply.body);
+  send([self = shared_from_this()](Failure failure) { self->written(failure); });
 }
 
 void Connection::written(Failure failure) {
   if (failure) return lost();
-  response_.reset();
-  hold_reply(0);
   if (outflow_) exchange_->stream_ended();
   exchange_.reset();
   outflow_.reset();
@@ -295,17 +321,11 @@ void Connection::linger() {
 
 void Connection::write_stream(HttpReply reply) {
   keep_alive_ = keep_alive_ && http11_;
-  head_only_.emplace();
-  set_head(*head_only_, reply);
-  head_only_->set(http::field::cache_control, "no-cache");
-  head_only_->set("X-Accel-Buffering", "no");  // a reverse proxy hands events on at once
-  if (http11_) head_only_->chunked(true);
-  head_writer_.emplace(*head_only_);
+  set_head(reply, http11_);
   outflow_ = std::move(reply.stream);
   writing_ = true, last_ = false;
   woken_ = std::make_shared<std::atomic<bool>>(false);
-  stream_.expires_after(std::chrono::seconds(host_->limits.write_seconds));
-  http::async_write_header(stream_, *head_writer_, [self = shared_from_this()](Failure failure, size_t) {
+  send([self = shared_from_this()](Failure failure) {
     self->writing_ = false;
     if (failure) return self->lost();
     if (!self->outflow_) return;
@@ -333,15 +353,17 @@ void Connection::pump() {
   } catch (const std::exception&) {  // half a reply was sent, so that no other can be
     return lost();
   }
-  if (piece.bytes.empty() && !piece.last) return stream_.expires_never();
+  if (piece.bytes.empty() && !piece.last) {
+    caught_up_ = true;
+    return stream_.expires_never();
+  }
   last_ = piece.last;
   exchange_->streamed(std::ssize(piece.bytes));
   chunk_ = http11_ && !piece.bytes.empty() ? fmt::format("{:x}\r\n{}\r\n", piece.bytes.size(), piece.bytes)
                                            : std::move(piece.bytes);
   if (http11_ && last_) chunk_ += "0\r\n\r\n";
   writing_ = true;
-  stream_.expires_after(std::chrono::seconds(host_->limits.write_seconds));
-  asio::async_write(stream_, asio::buffer(chunk_), [self = shared_from_this()](Failure failure, size_t) {
+  send([self = shared_from_this()](Failure failure) {
     self->writing_ = false;
     if (failure) return self->lost();
     if (!self->outflow_) return;

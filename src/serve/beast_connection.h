@@ -13,6 +13,7 @@
 #include <string>
 
 #include "serve/beast_head.h"
+#include "serve/reading_pace.h"
 #include "serve/server.h"
 
 namespace llada::serve {
@@ -82,8 +83,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void write(HttpReply reply);
   void hold_reply(int64_t bytes);
   void make_room();
-  template <class Response>
-  void set_head(Response& response, const HttpReply& reply);
+  void set_head(const HttpReply& reply, bool chunked);
+  template <class Done>
+  void send(Done done);
+  template <class Done>
+  void send_rest(Done done);
   void write_stream(HttpReply reply);
   void pump();
   void written(Failure failure);
@@ -111,11 +115,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   int64_t unread_bytes_ = 0;                       // of ConnectionHost::unread_bytes
   bool replying_ = false;                          // a reply is being written
   std::chrono::steady_clock::time_point asked_{};  // whether the client is there: when, at last
-  std::optional<boost::beast::http::response<boost::beast::http::string_body>> response_;
-  std::optional<boost::beast::http::response<boost::beast::http::empty_body>> head_only_;
-  std::optional<boost::beast::http::response_serializer<boost::beast::http::empty_body>> head_writer_;
+  std::string head_text_, chunk_;                  // being written, one behind the other
+  size_t sent_ = 0;                                // bytes of the two
+  ReadingPace pace_;
+  bool caught_up_ = true;  // the client has taken all that there was
   std::shared_ptr<Outflow> outflow_;
-  std::string chunk_;  // being written
   bool writing_ = false, last_ = false;
   std::shared_ptr<std::atomic<bool>> woken_;  // pump() is posted and has not run
 };

@@ -38,16 +38,13 @@ constexpr std::array kIdle = {
     Idle{"max_tool_calls", is_any}, Idle{"tool_choice", [](const json& v) { return v == "none" || v == "auto"; }},
     Idle{"function_call", [](const json& v) { return v == "none" || v == "auto"; }},
     // Text alone comes back, without thoughts, without special tokens, without an echo.
-    Idle{"modalities", [](const json& v) { return v == json::array({"text"}); }},
-    Idle{"reasoning_effort", [](const json& v) { return v == "none"; }}, Idle{"include_reasoning", is_either},
-    Idle{"verbosity", [](const json& v) { return v == "medium"; }}, Idle{"skip_special_tokens", is_true},
-    Idle{"spaces_between_special_tokens", is_either}, Idle{"include_stop_str_in_output", is_false},
-    Idle{"echo", is_false}, Idle{"timings_per_token", is_false}, Idle{"return_token_ids", is_false},
-    Idle{"return_tokens_as_token_ids", is_false}, Idle{"n_probs", is_zero}, Idle{"realtime", is_false},
-    Idle{"safe_prompt", is_false},
+    Idle{"modalities", [](const json& v) { return v == json::array({"text"}); }}, Idle{"include_reasoning", is_either},
+    Idle{"skip_special_tokens", is_true}, Idle{"spaces_between_special_tokens", is_either},
+    Idle{"include_stop_str_in_output", is_false}, Idle{"echo", is_false}, Idle{"timings_per_token", is_false},
+    Idle{"return_token_ids", is_false}, Idle{"return_tokens_as_token_ids", is_false}, Idle{"n_probs", is_zero},
+    Idle{"realtime", is_false}, Idle{"safe_prompt", is_false},
     // The template's answer begins behind the last message.
-    Idle{"add_generation_prompt", is_true}, Idle{"continue_final_message", is_false},
-    Idle{"chat_template_kwargs", is_empty}, Idle{"documents", is_empty},
+    Idle{"add_generation_prompt", is_true}, Idle{"continue_final_message", is_false}, Idle{"documents", is_empty},
     // Ways of sampling and of ending that are switched off.
     Idle{"presence_penalty", is_zero}, Idle{"frequency_penalty", is_zero}, Idle{"repetition_penalty", is_one},
     Idle{"repeat_penalty", is_one}, Idle{"length_penalty", is_one}, Idle{"typical_p", is_one}, Idle{"tfs_z", is_one},

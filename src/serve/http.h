@@ -119,6 +119,7 @@ class Exchange {
 
   // By the route, once: an answer may take an hour, and does not need it any more.
   BodyBytes take_body() { return std::move(body_); }
+  size_t body_bytes() const { return body_.text().size(); }  // before that
 
   void respond(HttpReply reply);
   // Called with every reply before it is handed to the connection.

@@ -1,6 +1,7 @@
 #include "serve/job.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "decode/canvas.h"
 #include "decode/denoiser.h"
@@ -29,6 +30,11 @@ Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
   if (ask_.stream && ask_.shape == Shape::response) response_.emplace(head_, ask_.said);
 }
 
+Job::~Job() {
+  for (const Answer& answer : answers_)
+    if (answer.ticket != kNone) service_.admission().leave(answer.ticket);
+}
+
 // Once it is admitted: what is laid here is as large as the answer may become.
 void Job::lay(size_t index) {
   const Model& model = service_.model();
@@ -52,17 +58,17 @@ void Job::begin() {
   std::vector<Admission::Ticket> tickets;
   for (size_t i = 0; i < answers_.size(); ++i) {
     const Request& request = ask_.requests[i];
-    const double bytes = answer_bytes(service_.model(), request, ask_.scores_prompt && request.tokens.size() > 1,
-                                      std::max(service_.engine().row_budget(), RowBudget::kMostOfMixture));
-    if (!service_.admission().could_hold(bytes)) {
-      exchange_->respond(
-          error_reply(ApiError(400, fmt::format("the answer needs {:.3g} MB of memory, {:.3g} MB at most are there",
-                                                bytes / 1e6, service_.admission().limits().kv_bytes / 1e6))));
-      return service_.ended(shared_from_this());
-    }
-    tickets.push_back({.kv_bytes = bytes,
+    tickets.push_back({.bytes = answer_bytes(service_.model(), request, ask_.scores_prompt && request.tokens.size() > 1,
+                                             std::max(service_.engine().row_budget(), RowBudget::kMostOfMixture)),
                        .start = [self = shared_from_this(), i] { self->start(i); },
                        .expired = [self = shared_from_this()] { self->cancel("the queue was full for too long"); }});
+  }
+  if (const double bytes = Admission::needed(tickets); !service_.admission().could_hold(bytes)) {
+    exchange_->respond(
+        error_reply(ApiError(400, fmt::format("{} {:.3g} MB of memory, {:.3g} MB at most are there",
+                                              tickets.size() > 1 ? "the answers need" : "the answer needs", bytes / 1e6,
+                                              service_.admission().limits().kv_bytes / 1e6))));
+    return service_.ended(shared_from_this());
   }
   const auto known = [&](const std::vector<Admission::Id>& ids) {
     const std::lock_guard lock(mutex_);
@@ -101,7 +107,8 @@ void Job::start(size_t index) {
 void Job::hold(size_t index, std::shared_ptr<Submitted> handle) {
   const std::lock_guard lock(mutex_);
   if (!why_cancelled_.empty() || exchange_->is_gone()) handle->cancel();
-  answers_[index].handle = std::move(handle);
+  // Of one that has ended it would hold the result a second time.
+  if (answers_[index].stage != Stage::ended) answers_[index].handle = std::move(handle);
 }
 
 void Job::score(size_t index) {
@@ -185,12 +192,23 @@ void Job::done(size_t index, Result<Generation> result) {
     }
     answer.result = std::move(result);
     answer.stage = Stage::ended;
+    answer.handle.reset();
     ticket = answer.ticket;
     last = --left_ == 0;
   }
-  service_.admission().leave(ticket);
+  service_.admission().computed(ticket);
   wake();
   if (last) settle();
+}
+
+// Nothing of it is held any more.
+void Job::let_go(size_t index) {
+  Admission::Id ticket;
+  {
+    const std::lock_guard lock(mutex_);
+    ticket = std::exchange(answers_[index].ticket, kNone);
+  }
+  if (ticket != kNone) service_.admission().leave(ticket);
 }
 
 void Job::tick(double answer_seconds, double ping_seconds) {
@@ -215,22 +233,23 @@ void Job::ping() {
 }
 
 void Job::cancel(const std::string& why, int status) {
-  std::vector<Admission::Id> waiting;
+  std::vector<size_t> waiting;
   bool last = false;
   {
     const std::lock_guard lock(mutex_);
     if (left_ == 0) return;
     if (why_cancelled_.empty()) why_cancelled_ = why.empty() ? "the client has gone" : why, cancelled_status_ = status;
-    for (Answer& answer : answers_) {
+    for (size_t i = 0; i < answers_.size(); ++i) {
+      Answer& answer = answers_[i];
       if (answer.handle) answer.handle->cancel();
       if (answer.stage != Stage::waiting) continue;
       answer.stage = Stage::ended;
-      waiting.push_back(answer.ticket);
+      waiting.push_back(i);
       answer.result = failed("{}", why_cancelled_);
       last = --left_ == 0;
     }
   }
-  for (const Admission::Id id : waiting) service_.admission().leave(id);
+  for (const size_t index : waiting) let_go(index);
   wake();
   if (last) settle();
 }
@@ -245,10 +264,13 @@ void Job::settle() {
   if (ask_.stream) return service_.ended(self);
   const auto reply = [self] {
     answer_guarded(*self->exchange_, [&] { self->exchange_->respond(self->whole()); });
+    for (size_t i = 0; i < self->answers_.size(); ++i) self->let_go(i);
     self->service_.ended(self);
   };
+  // Tokens and alternatives that are written as JSON.
+  const int64_t written = std::ssize(answers_) * (1 + ask_.alternatives);
   try {
-    service_.workers().give(reply);
+    service_.workers().give(reply, written > kMostAlternatives + 1 ? WorkSize::large : WorkSize::small);
   } catch (const std::exception&) {
     reply();
   }

@@ -21,6 +21,7 @@ namespace llada::serve {
 class Job : public Outflow, public std::enable_shared_from_this<Job> {
  public:
   Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask);
+  ~Job() override;
 
   // Replies 429 where the queue is full; otherwise once there is something to say.
   void begin();
@@ -36,9 +37,10 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr Admission::Id kNone = -1;
   enum class Stage { waiting, running, ended };
   struct Answer {
-    Admission::Id ticket = -1;
+    Admission::Id ticket = kNone;  // kNone again once nothing of it is held any more
     Stage stage = Stage::waiting;
     std::shared_ptr<Submitted> handle = {};
     std::optional<ScoreResult> score = {};  // of its prompt
@@ -58,6 +60,7 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   bool step(size_t index, const decode::StepEvent& event);
   bool take_note(size_t index, const decode::StepEvent& event);
   void done(size_t index, Result<Generation> result);
+  void let_go(size_t index);
   void wake();
   void settle();
   HttpReply whole();
@@ -69,6 +72,7 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   std::string first_events();
   std::string events(size_t index, const StepNote& note);
   std::string last_events(size_t index);
+  void hand_on(size_t index);
   std::string failing_events(const ApiError& error);
   std::vector<ScoredToken> scored(size_t index) const;
   std::span<const int32_t> answer_tokens(size_t index) const;
@@ -80,7 +84,8 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   const Ask ask_;
   const AnswerHead head_;
   const Clock::time_point begin_ = Clock::now();
-  // Guards what follows, but for what belongs to take(), and until all answers have ended: then they stay as they are.
+  // Guards what follows, but for what belongs to take(), as answers that have ended do; where there is no stream, until
+  // all of them have ended: then they stay as they are.
   mutable std::mutex mutex_;
   std::vector<Answer> answers_;
   size_t left_;  // answers that have not ended

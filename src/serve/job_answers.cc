@@ -105,17 +105,26 @@ Json Job::usage() const {
 // All answers have ended, so that nothing changes any more and no lock is held while text and JSON are made.
 HttpReply Job::whole() {
   if (const auto error = failure()) return error_reply(*error);
-  std::vector<FinishedAnswer> answers;
-  for (size_t i = 0; i < answers_.size(); ++i) {
-    answers.push_back(finished(i));
-    if (i < ask_.echoed.size()) answers.back().text.insert(0, ask_.echoed[i]);
-    answers.back().text = to_valid_utf8(answers.back().text);
+  const auto said = [&](size_t i) {
+    FinishedAnswer answer = finished(i);
+    if (i < ask_.echoed.size()) answer.text.insert(0, ask_.echoed[i]);
+    answer.text = to_valid_utf8(answer.text);
+    return answer;
+  };
+  Json more = {{"preset", ask_.preset}};
+  if (!ask_.note.empty()) more["note"] = ask_.note;
+  if (ask_.shape == Shape::response || ask_.shape == Shape::infill) {
+    Json json = ask_.shape == Shape::response ? response_json(head_, ask_.said, said(0), usage())
+                                              : infill_json(head_, said(0), usage());
+    json["llada"] = std::move(more);
+    return with_note(json_reply(json));
   }
-  Json json = ask_.shape == Shape::response ? response_json(head_, ask_.said, answers.front(), usage())
-                                            : whole_json(head_, answers, usage());
-  json["llada"] = {{"preset", ask_.preset}};
-  if (!ask_.note.empty()) json["llada"]["note"] = ask_.note;
-  return with_note(json_reply(json));
+  WholeText text(head_);
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    text.add(said(i));
+    hand_on(i);
+  }
+  return with_note({.body = text.end({{"usage", usage()}, {"llada", std::move(more)}})});
 }
 
 HttpReply Job::with_note(HttpReply reply) const {

@@ -120,9 +120,9 @@ std::string Job::last_events(size_t index) {
 }
 
 // What lies ready is taken under the lock and made into JSON without it: the engine's thread notes its next step
-// meanwhile.
+// meanwhile. Of many answers that have ended each is made into JSON when the ones before it have been written.
 Outflow::Piece Job::take() {
-  constexpr size_t kNotesAtOnce = 16;
+  constexpr size_t kNotesAtOnce = 16, kPieceBytes = size_t{64} << 10;
   std::vector<std::deque<StepNote>> notes(answers_.size());
   std::vector<bool> ended(answers_.size());
   std::optional<ApiError> failing;
@@ -151,9 +151,9 @@ Outflow::Piece Job::take() {
   }
   for (size_t i = 0; i < answers_.size(); ++i) {
     for (const StepNote& note : notes[i]) piece.bytes += events(i, note);
-    if (ended[i] && !answers_[i].handed_on) {
+    if (ended[i] && !answers_[i].handed_on && piece.bytes.size() < kPieceBytes) {
       piece.bytes += last_events(i);
-      answers_[i].handed_on = true;
+      hand_on(i);
     }
   }
   if (!std::ranges::all_of(answers_, &Answer::handed_on)) {
@@ -166,6 +166,17 @@ Outflow::Piece Job::take() {
   if (!response_) piece.bytes += kLastEvent;
   piece.last = ended_ = true;
   return piece;
+}
+
+// What is left of the answer are its counts.
+void Job::hand_on(size_t index) {
+  Answer& answer = answers_[index];
+  answer.handed_on = true;
+  Generation& g = **answer.result;
+  g.tokens = {}, g.text = {}, g.scores = {};
+  answer.text.reset();
+  answer.confidence = {};
+  let_go(index);
 }
 
 std::string Job::failing_events(const ApiError& error) {

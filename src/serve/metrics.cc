@@ -75,7 +75,7 @@ std::string Metrics::text(const Now& now) const {
              "connections closed since there were too many, or unread replies too long", now.connections.pushed_out);
   out += one("llada_body_bytes", "gauge", "bodies being received or waiting, beyond the first 64 KiB of each",
              now.connections.body_bytes);
-  out += one("llada_kv_bytes", "gauge", "memory that the running answers may come to hold", now.kv_bytes);
+  out += one("llada_kv_bytes", "gauge", "memory that answers may come to hold until they are handed on", now.kv_bytes);
   out += one("llada_forwards_total", "counter", "forwards, shared ones once", now.forwards);
   out += one("llada_forward_parts_total", "counter", "parts of requests in forwards", now.parts);
   out += one("llada_rows_total", "counter", "rows computed in forwards", now.rows);

@@ -17,6 +17,11 @@ Json list_of(Json items) { return {{"type", "array"}, {"items", std::move(items)
 Json boolean_schema() { return {{"type", "boolean"}}; }
 Json integer_schema(int64_t least) { return {{"type", "integer"}, {"minimum", least}}; }
 
+Json at_most(const char* keyword, int64_t most, Json schema) {
+  schema[keyword] = most;
+  return schema;
+}
+
 Json object_schema(Json properties, Json required = Json::array()) {
   return {{"type", "object"}, {"properties", std::move(properties)}, {"required", std::move(required)}};
 }
@@ -86,20 +91,25 @@ Json messages_schema() {
 
 Json alternatives_schema() { return {{"type", "integer"}, {"minimum", 0}, {"maximum", kMostAlternatives}}; }
 
-Json chat_schema() {
+// most: answers of one request, as in what follows.
+Json count_schema(int64_t most) { return at_most("maximum", most, integer_schema(1)); }
+
+Json chat_schema(int64_t most) {
   return request_schema({{"messages", messages_schema()},
-                         {"n", integer_schema(1)},
+                         {"n", count_schema(most)},
                          {"logprobs", boolean_schema()},
                          {"top_logprobs", alternatives_schema()},
                          {"response_format", object_schema({{"type", {{"const", "text"}}}}, {"type"})}},
                         {"messages"});
 }
 
-Json completion_schema() {
+Json completion_schema(int64_t most) {
   const Json ids = list_of(integer_schema(0));
-  return request_schema({{"prompt", {{"anyOf", {string_schema(), list_of(string_schema()), ids, list_of(ids)}}}},
+  Json prompts = Json::array({string_schema(), ids, at_most("maxItems", most, list_of(string_schema())),
+                              at_most("maxItems", most, list_of(ids))});
+  return request_schema({{"prompt", {{"anyOf", std::move(prompts)}}},
                          {"suffix", string_schema()},
-                         {"n", integer_schema(1)},
+                         {"n", count_schema(most)},
                          {"echo", boolean_schema()},
                          {"logprobs", alternatives_schema()}},
                         {"prompt"});
@@ -141,12 +151,12 @@ Json infill_schema() {
 }
 
 // The body of each route that takes one.
-Json body_schema(std::string_view path) {
+Json body_schema(std::string_view path, int64_t most) {
   if (path == "/v1/chat/completions") return reference("Chat");
   if (path == "/v1/completions") return reference("Completion");
   if (path == "/v1/responses") return response_schema();
   if (path == "/v1/fim/completions")
-    return request_schema({{"prompt", string_schema()}, {"suffix", string_schema()}, {"n", integer_schema(1)}},
+    return request_schema({{"prompt", string_schema()}, {"suffix", string_schema()}, {"n", count_schema(most)}},
                           {"prompt"});
   if (path == "/infill") return infill_schema();
   if (path == "/tokenize")
@@ -161,7 +171,7 @@ bool streams(std::string_view path) {
   return path.ends_with("completions") || path == "/v1/responses" || path == "/infill";
 }
 
-Json operation_of(const Route& route) {
+Json operation_of(const Route& route, int64_t most) {
   const bool post = route.method == "POST";
   const Json anything = {{"schema", Json::object()}};
   Json answer = {{post || route.path != "/" ? "application/json" : "text/html", anything}};
@@ -175,17 +185,17 @@ Json operation_of(const Route& route) {
                         {"content", {{"application/json", {{"schema", reference("Error")}}}}}}}}}};
   if (post)
     operation["requestBody"] = {{"required", true},
-                                {"content", {{"application/json", {{"schema", body_schema(route.path)}}}}}};
+                                {"content", {{"application/json", {{"schema", body_schema(route.path, most)}}}}}};
   if (route.path.ends_with(kPathId))
     operation["parameters"] =
         Json::array({{{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", string_schema()}}});
   return operation;
 }
 
-Json description() {
+Json description(int64_t most) {
   Json paths = Json::object();
   for (const Route& route : routes())
-    paths[std::string(route.path)][route.method == "POST" ? "post" : "get"] = operation_of(route);
+    paths[std::string(route.path)][route.method == "POST" ? "post" : "get"] = operation_of(route, most);
   const Json error = object_schema({{"message", string_schema()},
                                     {"type", string_schema()},
                                     {"param", {{"type", {"string", "null"}}}},
@@ -196,16 +206,16 @@ Json description() {
           {"paths", std::move(paths)},
           {"components",
            {{"schemas",
-             {{"Chat", chat_schema()},
-              {"Completion", completion_schema()},
+             {{"Chat", chat_schema(most)},
+              {"Completion", completion_schema(most)},
               {"Options", llada_schema()},
               {"Error", object_schema({{"error", error}}, {"error"})}}}}}};
 }
 
 }  // namespace
 
-void answer_openapi(Service&, const std::shared_ptr<Exchange>& exchange) {
-  exchange->respond(json_reply(description()));
+void answer_openapi(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  exchange->respond(json_reply(description(most_answers(service))));
 }
 
 }  // namespace llada::serve

@@ -10,6 +10,7 @@ Answered<Ask> read_chat(Service& service, Exchange& exchange) {
   LLADA_TRY(Body body, Body::parse(exchange));
   Ask ask{.shape = Shape::chat, .requests = {}, .preset = {}};
   LLADA_TRY_STATUS(read_streaming(body, ask));
+  LLADA_TRY(ask.note, read_hints(body));
   LLADA_TRY_STATUS(read_format(body));
   LLADA_TRY(const auto messages, read_messages(body));
   LLADA_TRY(const auto stop, read_stop(body));

@@ -49,6 +49,7 @@ Answered<Ask> read_completion(Service& service, Exchange& exchange) {
   if (body.find("suffix") != nullptr) return read_fim(service, std::move(body), Shape::completion);
   Ask ask{.shape = Shape::completion, .requests = {}, .preset = {}};
   LLADA_TRY_STATUS(read_streaming(body, ask));
+  LLADA_TRY(ask.note, read_hints(body));
   LLADA_TRY_STATUS(read_format(body));
   LLADA_TRY(const auto prompts, read_prompts(service, body));
   LLADA_TRY(const auto stop, read_stop(body));

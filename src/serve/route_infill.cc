@@ -63,8 +63,8 @@ Answered<Ask> lay_one(Service& service, Ask ask, const std::string& field, std::
   if (context > 0 && size > context && gap - (size - context) >= 1) {
     const int64_t left = gap - (size - context);
     LLADA_TRY(layout, with(left));
-    ask.note =
-        fmt::format("the gap has {} tokens, not {}: the context of {} has {} of text", left, gap, context, size - gap);
+    add_note(ask, fmt::format("the gap has {} tokens, not {}: the context of {} has {} of text", left, gap, context,
+                              size - gap));
   }
   return lay(service, std::move(ask), field, std::move(layout), choice, n);
 }
@@ -88,6 +88,7 @@ Answered<std::string> read_extra(Body& body) {
 Answered<Ask> read_fim(Service& service, Body body, Shape shape) {
   Ask ask{.shape = shape, .requests = {}, .preset = {}};
   LLADA_TRY_STATUS(read_streaming(body, ask));
+  LLADA_TRY(ask.note, read_hints(body));
   LLADA_TRY_STATUS(read_format(body));
   LLADA_TRY(const auto prompt, body.text("prompt"));
   LLADA_TRY(const auto suffix, body.text("suffix"));
@@ -109,6 +110,7 @@ Answered<Ask> read_fim(Service& service, Body body, Shape shape) {
 Answered<Ask> read_infill(Service& service, Body body) {
   Ask ask{.shape = Shape::infill, .requests = {}, .preset = {}};
   LLADA_TRY_STATUS(read_streaming(body, ask));
+  LLADA_TRY(ask.note, read_hints(body));
   LLADA_TRY(const auto text, body.text("text"));
   LLADA_TRY(const auto before, body.text("input_prefix"));
   LLADA_TRY(const auto behind, body.text("input_suffix"));

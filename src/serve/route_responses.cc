@@ -35,6 +35,7 @@ Answered<Ask> read_response(Service& service, Exchange& exchange) {
   LLADA_TRY_STATUS(read_streaming(body, ask));
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
   LLADA_TRY_STATUS(read_unstored(body));
+  LLADA_TRY(ask.note, read_hints(body, true));
   LLADA_TRY(auto messages, read_input(body));
   LLADA_TRY(const auto instructions, body.text("instructions"));
   if (instructions) messages.insert(messages.begin(), {"system", *instructions});

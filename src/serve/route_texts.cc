@@ -55,6 +55,7 @@ Replied detokenize(Service& service, Exchange& exchange) {
 Replied apply_template(Service& service, Exchange& exchange) {
   LLADA_TRY(Body body, Body::parse(exchange));
   LLADA_TRY(const auto messages, read_messages(body));
+  LLADA_TRY(const auto hints, read_hints(body));
   body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY(const auto ids, service.model().chat_ids(messages));

@@ -23,7 +23,7 @@ struct ServerLimits {
   int connections = 1024;                     // for a further one the one that has asked nothing for longest is closed
   int read_seconds = 60;                      // for a request to arrive, from the end of the one before
   int send_buffer_bytes = 64 << 10;           // of a connection, in the kernel
-  int write_seconds = 60;                     // for a piece of at most 64 KiB to be taken
+  double write_seconds = 60;                  // for each 16 KiB of a reply to be taken (reading_pace.h)
 };
 
 struct ServerAddress {

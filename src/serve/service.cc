@@ -251,13 +251,14 @@ void Service::handle(std::shared_ptr<Exchange> exchange) {
   answer_guarded(*exchange, [&] {
     if (auto refused = refusal(request, route)) return exchange->respond(std::move(*refused));
     if (route->at_once) return route->answer(*this, exchange);
-    workers_.give([this, exchange, route] {
+    const auto answer = [this, exchange, route] {
       answer_guarded(*exchange, [&] {
         // Nobody waits for the work that was to be done.
         if (exchange->is_gone()) return exchange->respond(error_reply(ApiError(kClientGone, "the client has gone")));
         route->answer(*this, exchange);
       });
-    });
+    };
+    workers_.give(answer, exchange->body_bytes() > BodyBytes::kFree ? WorkSize::large : WorkSize::small);
   });
 }
 

@@ -11,18 +11,22 @@ namespace {
 
 bool is_chat(const AnswerHead& head) { return head.shape == Shape::chat; }
 
-Json with_choices(const AnswerHead& head, bool chunk, Json choices) {
+Json head_json(const AnswerHead& head, bool chunk) {
   const std::string object = is_chat(head) ? (chunk ? "chat.completion.chunk" : "chat.completion") : "text_completion";
-  return {{"id", head.id},
-          {"object", object},
-          {"created", head.created},
-          {"model", head.model},
-          {"choices", std::move(choices)}};
+  return {{"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}};
+}
+
+Json chunk_json(const AnswerHead& head, Json choices) {
+  Json json = head_json(head, true);
+  json["choices"] = std::move(choices);
+  return json;
 }
 
 Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
-Json whole_infill(const AnswerHead& head, const FinishedAnswer& answer, const Json& usage) {
+}  // namespace
+
+Json infill_json(const AnswerHead& head, const FinishedAnswer& answer, const Json& usage) {
   // content and the counts beside it are llama-server's names, which editors read.
   return {{"object", "infill"},
           {"model", head.model},
@@ -34,28 +38,27 @@ Json whole_infill(const AnswerHead& head, const FinishedAnswer& answer, const Js
           {"usage", usage}};
 }
 
-}  // namespace
-
-Json whole_json(const AnswerHead& head, const std::vector<FinishedAnswer>& answers, const Json& usage) {
-  if (head.shape == Shape::infill) return whole_infill(head, answers.front(), usage);
-  Json choices = Json::array();
-  for (const FinishedAnswer& answer : answers) {
-    Json choice = {{"index", choices.size()}};
-    if (is_chat(head)) {
-      choice["message"] = {{"role", "assistant"}, {"content", answer.text}, {"refusal", nullptr}};
-    } else {
-      choice["text"] = answer.text;
-      // Clients of fill-in-the-middle read one or the other.
-      if (head.shape == Shape::fim) choice["message"] = {{"role", "assistant"}, {"content", answer.text}};
-    }
-    choice["logprobs"] = answer.logprobs;
-    choice["finish_reason"] = answer.reason;
-    choices.push_back(std::move(choice));
-  }
-  Json json = with_choices(head, false, std::move(choices));
-  json["usage"] = usage;
-  return json;
+WholeText::WholeText(const AnswerHead& head) : head_(head), text_(dump(head_json(head, false))) {
+  text_.pop_back();
+  text_ += ",\"choices\":[";
 }
+
+void WholeText::add(const FinishedAnswer& answer) {
+  Json choice = {{"index", count_}};
+  if (is_chat(head_)) {
+    choice["message"] = {{"role", "assistant"}, {"content", answer.text}, {"refusal", nullptr}};
+  } else {
+    choice["text"] = answer.text;
+    // Clients of fill-in-the-middle read one or the other.
+    if (head_.shape == Shape::fim) choice["message"] = {{"role", "assistant"}, {"content", answer.text}};
+  }
+  choice["logprobs"] = answer.logprobs;
+  choice["finish_reason"] = answer.reason;
+  if (count_++ > 0) text_ += ',';
+  text_ += dump(choice);
+}
+
+std::string WholeText::end(const Json& rest) { return std::move(text_) + "]," + dump(rest).substr(1); }
 
 Json piece_json(const AnswerHead& head, int64_t index, const std::string& delta, const std::string& reason,
                 const Json& logprobs) {
@@ -68,7 +71,7 @@ Json piece_json(const AnswerHead& head, int64_t index, const std::string& delta,
   }
   choice["logprobs"] = logprobs;
   choice["finish_reason"] = or_null(reason);
-  Json json = with_choices(head, true, Json::array({std::move(choice)}));
+  Json json = chunk_json(head, Json::array({std::move(choice)}));
   if (head.shape == Shape::infill) json["content"] = delta, json["stop"] = !reason.empty();  // as llama-server has them
   return json;
 }
@@ -81,7 +84,7 @@ Json role_json(const AnswerHead& head, int64_t index) {
 }
 
 Json usage_piece_json(const AnswerHead& head, const Json& usage) {
-  Json json = with_choices(head, true, Json::array());
+  Json json = chunk_json(head, Json::array());
   json["usage"] = usage;
   return json;
 }

@@ -24,7 +24,22 @@ struct FinishedAnswer {
   Json spans = nullptr;  // of infilling: what each gap holds
 };
 
-Json whole_json(const AnswerHead& head, const std::vector<FinishedAnswer>& answers, const Json& usage);
+// A whole reply of /infill.
+Json infill_json(const AnswerHead& head, const FinishedAnswer& answer, const Json& usage);
+
+// A whole reply with choices. Each is written as soon as it is added: as JSON values, which take many times the memory
+// of their text, there is one answer at a time.
+class WholeText {
+ public:
+  explicit WholeText(const AnswerHead& head);
+  void add(const FinishedAnswer& answer);
+  std::string end(const Json& rest);  // the object's further fields, of which there are some
+
+ private:
+  const AnswerHead& head_;
+  std::string text_;
+  size_t count_ = 0;
+};
 
 // A piece of the stream of answer `index`. reason may be empty: it goes on.
 Json piece_json(const AnswerHead& head, int64_t index, const std::string& delta, const std::string& reason,

@@ -10,7 +10,9 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <stdexcept>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
 #include "base/threads.h"
@@ -255,6 +257,49 @@ TEST(ThreadPool, ManyShortLoopsAndPauses) {
     if (loop % 500 == 0) ::usleep(2000);  // long enough for the workers to go to sleep
   }
   EXPECT_EQ(total, 2000 * 15 + 6 * (1999 * 2000 / 2));
+}
+
+TEST(ThreadPool, WhatABodyThrowsLeavesTheCallAndThePoolWorksOn) {
+  for (const int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    for (int loop = 0; loop < 20; ++loop) {
+      std::atomic<int> inside = 0;
+      const auto body = [&](int64_t i, int) {
+        ++inside;
+        if (i % 13 == loop % 13) throw std::out_of_range(std::to_string(i));
+        --inside;
+      };
+      try {
+        pool.run(100, body);
+        ADD_FAILURE() << "nothing was thrown";
+      } catch (const std::out_of_range& error) {
+        EXPECT_EQ(std::stoi(error.what()) % 13, loop % 13);
+      }
+      const int left = inside;
+      std::atomic<int64_t> sum = 0;
+      pool.run(100, [&](int64_t i, int) { sum += i; });
+      EXPECT_EQ(sum, 4950);
+      EXPECT_EQ(inside, left) << "the first body is used no more";
+    }
+  }
+}
+
+TEST(WithinMemory, MakesErrorsOfRefusalsAndLetsBugsPass) {
+  const auto kind_and_line = [](auto work) {
+    const Status status = within_memory(work);
+    return status ? std::pair(ErrorKind::invalid_input, std::string("well"))
+                  : std::pair(status.error().kind, status.error().message);
+  };
+  EXPECT_EQ(kind_and_line([] { return Status(); }).second, "well");
+  EXPECT_EQ(kind_and_line([]() -> Status { throw std::bad_alloc(); }),
+            std::pair(ErrorKind::memory, std::string("out of memory")));
+  const auto refused = [](std::errc code) {
+    return [code]() -> Status { throw std::system_error(std::make_error_code(code)); };
+  };
+  EXPECT_EQ(kind_and_line(refused(std::errc::resource_unavailable_try_again)),
+            std::pair(ErrorKind::memory, std::string("the system gives no thread or no memory for one")));
+  EXPECT_EQ(kind_and_line(refused(std::errc::io_error)).first, ErrorKind::failed);
+  EXPECT_THROW(static_cast<void>(within_memory([]() -> Status { throw std::logic_error("a bug"); })), std::logic_error);
 }
 
 TEST(Random, IsAFunctionOfItsCountersAndUniform) {

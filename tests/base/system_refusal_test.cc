@@ -3,12 +3,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -23,6 +21,7 @@
 #include "base/file.h"
 #include "base/file_lock.h"
 #include "base/threads.h"
+#include "bounded_memory.h"
 
 namespace {
 int flock_error = 0, interruptions = 0;  // what flock() answers; how often it is interrupted before that
@@ -162,35 +161,23 @@ TEST(ExpandHome, AsAShellHasIt) {
   EXPECT_EQ(expand_home("~/hf", ""), "~/hf");
 }
 
-// The system gives some threads and refuses a later one. Its address space is bounded in a process of its own.
+// The system gives some threads and refuses a later one.
 TEST(ThreadPool, WithoutAllItsThreadsItIsAnErrorAndNoThreadStays) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers need the address space";
-#endif
-  const pid_t child = ::fork();
-  if (child == 0) {
-    long pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    const rlim_t bytes =
-        static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (rlim_t{100} << 20);
-    const rlimit bound{bytes, bytes};
-    ::setrlimit(RLIMIT_AS, &bound);
-    for (int attempt = 0; attempt < 2; ++attempt) try {
-        const ThreadPool pool(1000);
-        ::_exit(1);
-      } catch (const std::system_error& error) {
-        if (error.code() != std::errc::resource_unavailable_try_again) ::_exit(2);
-      }
-    if (std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator()) != 1) ::_exit(3);
-    ThreadPool small(2);  // what it gave is free again
-    std::atomic<int> sum = 0;
-    small.run(10, [&](int64_t i, int) { sum += static_cast<int>(i); });
-    ::_exit(sum == 45 ? 0 : 4);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status)) << WTERMSIG(status);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  if (!kMemoryCanBeBounded) GTEST_SKIP() << "sanitizers need the address space";
+  EXPECT_EQ(in_bounded_memory([] {
+              for (int attempt = 0; attempt < 2; ++attempt) try {
+                  const ThreadPool pool(1000);
+                  return 1;
+                } catch (const std::system_error& error) {
+                  if (error.code() != std::errc::resource_unavailable_try_again) return 2;
+                }
+              if (threads_here() != 1) return 3;
+              ThreadPool small(2);  // what it gave is free again
+              std::atomic<int> sum = 0;
+              small.run(10, [&](int64_t i, int) { sum += static_cast<int>(i); });
+              return sum == 45 ? 0 : 4;
+            }),
+            0);
 }
 
 }  // namespace

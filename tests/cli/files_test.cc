@@ -135,6 +135,51 @@ TEST_F(UserFiles, AFullDiskIsOneLineAndNothingIsLeft) {
   EXPECT_EQ(folder.read("history"), "short\n");
 }
 
+// Lines go there alone: what the command says besides is on stderr.
+TEST_F(UserFiles, ADashIsStdout) {
+  const std::string tasks = folder.write("t", R"({"task":"a","prompt":"3 1","response":"1 3","answer":"1 3"})");
+  const std::string choices = folder.write("c", R"({"prompt":"a","choices":[" b"," c"],"answer":0})");
+  const std::string m = tiny_model(), file = folder / "out";
+  for (const Words& words : {Words{"score", "-m", m, "--tasks", choices, "--out"},
+                             Words{"eval", "-m", m, "--tasks", tasks, "--gen-length", "8", "--record"}}) {
+    const auto to = [&](const std::string& name, const char* form = nullptr) {
+      Words with = words;
+      with.push_back(name);
+      if (form != nullptr) with.emplace_back(form);
+      return run(with);
+    };
+    const auto kept = to(file), shown = to("-"), json = to("-", "--json");
+    ASSERT_EQ(kept.status + shown.status + json.status, 0) << kept.err << shown.err << json.err;
+    EXPECT_EQ(shown.out, folder.read("out")) << words[0];
+    EXPECT_EQ(json.out, shown.out) << words[0];
+    EXPECT_NE(shown.err.find(kept.out.substr(0, kept.out.find('\n'))), std::string::npos) << shown.err;
+    EXPECT_EQ(json.err.back(), '\n');
+    EXPECT_NE(json.err.find("\"model\":"), std::string::npos) << json.err;
+  }
+  EXPECT_FALSE(fs::exists("-"));
+}
+
+TEST_F(UserFiles, ADashIsRefusedWhereAFileIsNeeded) {
+  const std::string m = tiny_model(), ids = folder.write("ids", "1 2 3");
+  const std::pair<const char*, Words> runs[] = {
+      {"OUT", {"convert", m, "-", "--type", "q8_0"}},
+      {"OUT", {"synth", "-", "--preset", "tiny", "--type", "q8_0"}},
+      {"--trace", {"run", "-m", m, "--trace", "-", "x"}},
+      {"--record-routing", {"run", "-m", m, "--record-routing", "-", "x"}},
+      {"--trace", {"infill", "-m", m, "--trace", "-", "--text", "a<mask:1>"}},
+      {"--trace", {"chat", "-m", m, "--trace", "-"}},
+      {"--reference", {"eval", "-m", m, "--tasks", ids, "--reference", "-"}},
+      {"--reference", {"tune", "-m", m, "--tasks", ids, "-o", "-", "--reference", "-"}},
+      {"--resume", {"tune", "-m", m, "--tasks", ids, "-o", "-", "--resume", "-"}},
+      {"--trace", {"simulate", "--profile", "sm8750-paper", "--trace", "-"}},
+      {"--svg", {"simulate", "--profile", "sm8750-paper", "--svg", "-"}}};
+  for (const auto& [option, words] : runs)
+    expect_line(run(words), 2, std::string(option) + ": found '-', needed the name of a file");
+  const auto chat = run({"chat", "-q", "-m", m}, "/save -\n");
+  EXPECT_NE(chat.err.find("/save: found '-', needed the name of a file"), std::string::npos) << chat.err;
+  EXPECT_FALSE(fs::exists("-"));
+}
+
 TEST_F(UserFiles, ATildeInTheEnvironmentIsTheHome) {
   const std::string model = folder / "m.gguf";
   ASSERT_TRUE(convert_model(tiny_model(), model, "q8_0", {}));

@@ -1,5 +1,6 @@
 // Rows of several requests in one forward: each gives bit for bit what it gives alone, on every device.
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -166,6 +167,42 @@ TEST_P(Streams, EachGivesWhatItGivesAlone) {
       expect_alike_together({2, 0, 3, 1});
       if (HasFailure()) return;
     }
+}
+
+// A value that is not finite, among those that one of them reads from its store: its own error, and nobody else's.
+TEST_P(Streams, OneThatReadsDamagedNumbersIsAloneWithThem) {
+  open(DType::Q8_0, small_config(RopePairing::half_split, 2));
+  const KeyRule rule = model_.graph.keys;
+  add_request(19, 4, 7, 0, 0, false, DType::F16, rule);
+  add_request(12, 3, 5, 0.25, 0, false, DType::F16, rule);
+  add_request(9, 0, 9, 0, 0.7, false, DType::F16, rule);
+  run_alone();
+  if (HasFailure()) return;
+  const uint16_t nan = 0x7e00;
+  std::memcpy(requests_[0].kv->values(1, 0, 1) + 2 * (2 * model_.graph.head_dim + 5), &nan, sizeof nan);
+  StepInputs step;
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    Request& r = requests_[i];
+    step.streams.push_back({.kv = r.kv.get(), .sampling = r.step.sampling, .keep_logits = r.step.keep_logits});
+    r.step.add_to(step, static_cast<int32_t>(i));
+  }
+  StepOutputs out;
+  std::vector<Status> streams;
+  const auto status = executor_->run(step, out, &streams);
+  ASSERT_TRUE(status) << status.error().message;
+  ASSERT_EQ(streams.size(), 3u);
+  ASSERT_FALSE(streams[0]);
+  EXPECT_EQ(streams[0].error().kind, ErrorKind::data) << streams[0].error().message;
+  size_t at = requests_[0].alone.predictions.size();
+  for (size_t i = 1; i < requests_.size(); ++i) {
+    EXPECT_TRUE(streams[i]) << streams[i].error().message;
+    EXPECT_EQ(out.logits[i], requests_[i].alone.logits);
+    for (const Prediction& alone : requests_[i].alone.predictions) {
+      ASSERT_LT(at, out.predictions.size());
+      EXPECT_EQ(out.predictions[at].token, alone.token);
+      EXPECT_EQ(out.predictions[at++].probability, alone.probability);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, Streams, testing::ValuesIn(all_devices()),

@@ -3,6 +3,7 @@
 #include "eval/evaluate.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -136,6 +137,36 @@ TEST(Evaluate, WorkersChangeNothing) {
   }
   EXPECT_EQ(recorded[0], recorded[1]);
   EXPECT_EQ(recorded[0].size(), 6u);
+}
+
+// On a worker as on the caller's thread.
+TEST(Evaluate, WithoutMemoryOrThreadsItIsAnErrorAndTheNextRunWorks) {
+  bool refused = false;
+  EvaluateOptions options;
+  options.workers = 3;
+  options.progress = [&](int64_t, int64_t, const std::string&) {
+    if (refused) throw std::bad_alloc();
+  };
+  const auto evaluator = Evaluator::create(shipped_model(), some_examples(), std::move(options));
+  ASSERT_TRUE(evaluator) << evaluator.error().message;
+  const auto answers = [&] { return (*evaluator)->answers(threshold(0.3), (*evaluator)->all()); };
+  refused = true;
+  const auto without_memory = answers();
+  ASSERT_FALSE(without_memory);
+  EXPECT_EQ(without_memory.error().message, "out of memory");
+  refused = false;
+  pthread_attr_t usual, huge;
+  ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(::pthread_getattr_default_np(&huge), 0);
+  ASSERT_EQ(::pthread_attr_setstacksize(&huge, size_t{1} << 47), 0);  // no address space has room for it
+  ASSERT_EQ(::pthread_setattr_default_np(&huge), 0);
+  const auto without_threads = answers();
+  ASSERT_EQ(::pthread_setattr_default_np(&usual), 0);
+  ASSERT_FALSE(without_threads);
+  EXPECT_EQ(without_threads.error().message, "the system gives no thread or no memory for one");
+  const auto again = answers();
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->size(), some_examples().size());
 }
 
 TEST(Evaluate, SharedForwardsChangeNothing) {

@@ -33,6 +33,15 @@ TEST(MapLane, DoesJobsInOrderAndKeepsTheirErrors) {
   EXPECT_TRUE(lane.drain()) << "forgotten";
 }
 
+TEST(MapLane, AJobWithoutMemoryIsItsOwnError) {
+  MapLane lane;
+  const int64_t first = lane.post([]() -> Status { throw std::bad_alloc(); });
+  const int64_t second = lane.post([] { return Status(); });
+  ASSERT_FALSE(lane.wait(first));
+  EXPECT_EQ(lane.wait(first).error().kind, ErrorKind::memory);
+  EXPECT_TRUE(lane.wait(second));
+}
+
 class Overlap : public testing::Test {
  protected:
   void SetUp() override { SKIP_WITHOUT_EMULATOR(); }

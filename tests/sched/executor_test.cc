@@ -14,6 +14,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 // Where a device fails, and of which streams it gives no numbers.
 struct Faults {
   bool submit = false, wait = false, submit_beside = false, wait_beside = false;
+  bool without_memory = false;  // wait() throws
   std::vector<int32_t> damaged = {}, damaged_beside = {};
 };
 
@@ -37,6 +38,7 @@ class ScriptedDevice final : public Device, Beside {
     const auto found = under_way_.extract(ticket);
     if (found.empty()) return {};
     const Job& job = found.mapped();
+    if (faults.without_memory) throw std::bad_alloc();
     if (job.fails) return failed("{}: wait", info().name);
     job.run.outputs->predictions.clear();
     for (const PredictedRow& p : job.run.inputs->predictions) {
@@ -213,6 +215,24 @@ TEST_F(ExecutorFailures, DamagedNumbersAreTheirStreamsAlone) {
   done = executor.run(step_, out_, &streams);
   ASSERT_FALSE(done) << "of the forward beside";
   EXPECT_EQ(done.error().kind, ErrorKind::data);
+  EXPECT_FALSE(executor.fell_back());
+}
+
+// The machine has no memory for the step or the one beside it: an error of both, and no failure of the device.
+TEST_F(ExecutorFailures, WithoutMemoryIsAnErrorAndTheDeviceStays) {
+  Executor executor(first_, one_op, with_fallback());
+  for (const bool beside : {false, true}) {
+    first_.faults.without_memory = true;
+    if (beside) {
+      ASSERT_TRUE(executor.run_beside(beside_, out_beside_));
+    }
+    const Status done = executor.run(step_, out_);
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().kind, ErrorKind::memory);
+    first_.faults = {};
+    ASSERT_TRUE(executor.run(step_, out_));
+    EXPECT_TRUE(first_.idle());
+  }
   EXPECT_FALSE(executor.fell_back());
 }
 

@@ -316,7 +316,7 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
       {kChat, with("temperature", -1), "temperature"},
       {kChat, with("n", 0), "n"},
       {kChat, with("n", 1000), "n"},
-      {kChat, with("stop", ""), "stop"},
+      {kChat, with("stop", {5}), "stop"},
       {kChat, with("stop", 5), "stop"},
       {kChat, with("stream", "yes"), "stream"},
       {kChat, with("diffusing", "slowly"), "diffusing"},

@@ -27,9 +27,9 @@ class Client {
 
   void send(const std::string& bytes);
   // The next reply, for at most so long.
-  Received receive(double seconds = 60);
+  Received receive(double seconds = 300);
   // Bytes until `text` has come, or the connection ended.
-  bool wait_for(const std::string& text, double seconds = 60);
+  bool wait_for(const std::string& text, double seconds = 300);
   bool closed(double seconds);  // by the server, within that time
   void close();
   void shut_down_writing();

@@ -43,6 +43,11 @@ TEST_F(Clients, ValuesThatAskForWhatIsDoneAnyway) {
       {{"tool_choice", "auto"}},
       {{"response_format", {{"type", "text"}}}, {"logprobs", false}, {"top_logprobs", 0}, {"n", 1}},
       {{"reasoning_effort", "none"}, {"verbosity", "medium"}, {"chat_template_kwargs", json::object()}},
+      {{"chat_template_kwargs", {{"enable_thinking", false}, {"thinking", nullptr}}}, {"enable_thinking", false}},
+      {{"thinking", {{"type", "disabled"}}}, {"reasoning", {{"enabled", false}, {"exclude", true}}}},
+      {{"stop", ""}},
+      {{"stop", {""}}},
+      {{"stop", {"", "never there", ""}}},
       {{"top_k", -1}, {"min_p", 0}, {"top_p", 1}},
       {{"top_p", nullptr}, {"model", "any"}, {"stop", nullptr}, {"tools", nullptr}},
       {{"safe_prompt", false}, {"random_seed", 7}},
@@ -86,7 +91,9 @@ TEST_F(Clients, ValuesThatAskForMoreAreRefused) {
                                                             {"continue_final_message", true},
                                                             {"min_tokens", 3},
                                                             {"logit_bias", {{"5", 1}}},
-                                                            {"reasoning_effort", "high"},
+                                                            {"reasoning_effort", "hardly"},
+                                                            {"enable_thinking", "no"},
+                                                            {"text", {{"verbosity", "low"}}},
                                                             {"top_k", -2},
                                                             {"n", 1.5},
                                                             {"max_tokens", 16.5},
@@ -102,6 +109,52 @@ TEST_F(Clients, ValuesThatAskForMoreAreRefused) {
            {"tools", {{{"type", "function"}}}}, {"tool_choice", "required"}, {"functions", {{{"name", "f"}}}}})
     EXPECT_EQ(refusal(kChat, chat_body("Hi", {{name, value}}))["message"], name + ": this server has no tools");
   EXPECT_EQ(refusal(kResponses, {{"input", "Hi"}, {"include", {"message.output_text.logprobs"}}})["param"], "include");
+}
+
+// Which many clients send by themselves: they are answered as without it, and are told.
+TEST_F(Clients, WishesForThoughtsAreAnsweredWithANote) {
+  start();
+  const std::string because = ": the model neither thinks nor knows how much to say, so the answer is the same";
+  const json kwargs = {{"enable_thinking", true}, {"reasoning_effort", "low"}};
+  const std::vector<std::pair<json, std::string>> wishes = {
+      {{{"reasoning_effort", "minimal"}}, "reasoning_effort"},
+      {{{"reasoning_effort", "low"}, {"verbosity", "low"}}, "reasoning_effort, verbosity"},
+      {{{"reasoning", {{"effort", "high"}, {"summary", "auto"}}}}, "reasoning.effort"},
+      {{{"chat_template_kwargs", kwargs}},
+       "chat_template_kwargs.enable_thinking, chat_template_kwargs.reasoning_effort"},
+      {{{"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}}}, "thinking.type, thinking.budget_tokens"}};
+  const std::vector<std::pair<std::string, json>> routes = {
+      {kChat, chat_body("Hi", {{"max_tokens", 8}})},
+      {kPlain, {{"prompt", "Hi"}, {"max_tokens", 8}}},
+      {kPlain, {{"prompt", "Hi"}, {"suffix", "."}, {"max_tokens", 4}}},
+      {"/v1/fim/completions", {{"prompt", "Hi"}, {"suffix", "."}, {"max_tokens", 4}}},
+      {"/infill", {{"text", "Hi<mask:4>."}}},
+      {kResponses, {{"input", "Hi"}, {"max_output_tokens", 8}}}};
+  const auto said = [](json answer) {
+    for (const char* own : {"id", "created", "created_at", "usage", "llada"}) answer.erase(own);
+    if (answer.contains("output")) answer = answer["output"][0]["content"];
+    return answer;
+  };
+  for (const auto& [path, body] : routes) {
+    const json alone = post(path, body).json();
+    for (const auto& [wish, names] : wishes) {
+      json with = body;
+      with.update(wish);
+      const auto reply = post(path, with);
+      ASSERT_EQ(reply.status, 200) << with << reply.body;
+      EXPECT_EQ(said(reply.json()), said(alone)) << with;
+      EXPECT_EQ(reply.json()["llada"]["note"], names + because);
+      EXPECT_EQ(reply.header("Llada-Note"), names + because);
+    }
+  }
+  const auto verbose = post(kResponses, {{"input", "Hi"}, {"max_output_tokens", 8}, {"text", {{"verbosity", "high"}}}});
+  EXPECT_EQ(verbose.header("Llada-Note"), "text.verbosity" + because);
+  // Beside another note, and in a stream.
+  const auto both = post(kChat, chat_body(kSum, {{"max_tokens", 300}, {"reasoning_effort", "low"}, {"stream", true}}));
+  const std::string note = both.header("Llada-Note");
+  EXPECT_TRUE(note.starts_with("reasoning_effort" + because + "; the answer may have ")) << note;
+  EXPECT_EQ(refusal(kChat, chat_body("Hi", {{"chat_template_kwargs", {{"wish", 1}}}}))["param"],
+            "chat_template_kwargs.wish");
 }
 
 TEST_F(Clients, TopPSaysNothingWithoutATemperature) {
@@ -351,6 +404,13 @@ TEST_F(Clients, WhatCanNeverFitIsNotForAnotherTime) {
     EXPECT_TRUE(error["message"].get<std::string>().contains("needed 3 answers at most")) << error;
   }
   EXPECT_EQ(post(kPlain, {{"prompt", "Hi"}, {"n", 3}, {"max_tokens", 4}}).status, 200);
+  // Programs that are made from the description do not ask for more.
+  const json description = get("/openapi.json").json();
+  const json& schemas = description["components"]["schemas"];
+  const json& fim = description["paths"]["/v1/fim/completions"]["post"]["requestBody"]["content"]["application/json"];
+  for (const json& properties :
+       {schemas["Chat"]["properties"], schemas["Completion"]["properties"], fim["schema"]["properties"]})
+    EXPECT_EQ(properties["n"]["maximum"], 3) << properties["n"];
 }
 
 TEST_F(Clients, OfOtherProtocolsAreToldWhichIsHere) {

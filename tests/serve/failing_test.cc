@@ -1,14 +1,9 @@
 // A server whose device fails at some moment: nobody who is answered notices.
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 #include <future>
 #include <random>
 #include <system_error>
 
+#include "bounded_memory.h"
 #include "serve/fixture.h"
 #include "serve/workers.h"
 #include "text/utf8.h"
@@ -130,32 +125,19 @@ TEST_F(FailingDevice, WithoutAFallbackIsAnError) {
   EXPECT_EQ(get("/health").status, 200);
 }
 
-// The system gives some threads and refuses a later one. The address space is bounded in a process of its own.
+// The system gives some threads and refuses a later one.
 TEST(Workers, WithoutAllTheirThreadsTheyAreAnErrorAndNoThreadStays) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers need the address space";
-#endif
-  const pid_t child = ::fork();
-  if (child == 0) {
-    long pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    const rlim_t bytes =
-        static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (rlim_t{100} << 20);
-    const rlimit bound{bytes, bytes};
-    ::setrlimit(RLIMIT_AS, &bound);
-    try {
-      const Workers workers(1000);
-      ::_exit(1);
-    } catch (const std::system_error& error) {
-      if (error.code() != std::errc::resource_unavailable_try_again) ::_exit(2);
-    }
-    using Entries = std::filesystem::directory_iterator;
-    ::_exit(std::distance(Entries("/proc/self/task"), Entries()) == 1 ? 0 : 3);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status)) << WTERMSIG(status);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  if (!kMemoryCanBeBounded) GTEST_SKIP() << "sanitizers need the address space";
+  EXPECT_EQ(in_bounded_memory([] {
+              try {
+                const Workers workers(1000);
+                return 1;
+              } catch (const std::system_error& error) {
+                if (error.code() != std::errc::resource_unavailable_try_again) return 2;
+              }
+              return threads_here() == 1 ? 0 : 3;
+            }),
+            0);
 }
 
 }  // namespace

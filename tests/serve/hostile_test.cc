@@ -59,7 +59,7 @@ TEST_F(Hostile, AFullQueueSaysWhenToComeBack) {
 
 TEST_F(Hostile, MemoryIsCountedBeforeItIsUsed) {
   const Request request{.tokens = chat_prompt("Count."), .options = {decode::LengthOptions{.gen_length = 200}}};
-  options.admission.kv_bytes = 1.5 * answer_bytes(*tiny_model(), request);
+  options.admission.kv_bytes = 1.5 * answer_bytes(*tiny_model(), request).computed;
   start();
   Client first(server->port()), second(server->port());
   for (Client* client : {&first, &second})
@@ -80,8 +80,8 @@ TEST_F(Hostile, MemoryIsCountedBeforeItIsUsed) {
 TEST_F(Hostile, AnswersOfNoGivenLengthShareTheMemory) {
   const auto prompt = chat_prompt("Count.");
   const auto bytes = [&](int64_t length) {
-    return answer_bytes(*tiny_model(), {.tokens = prompt,
-                                        .options = {decode::LengthOptions{.gen_length = length, .auto_length = true}}});
+    const decode::DecodeOptions open{decode::LengthOptions{.gen_length = length, .auto_length = true}};
+    return answer_bytes(*tiny_model(), {.tokens = prompt, .options = open}).computed;
   };
   // Noise in which no end token happens to be is as long as it may be, and all of a block is decided at once.
   const json noise = {{"logits_eos_inf", true}, {"factor", 1e6}, {"tail", 16}, {"temperature", 1000}};
@@ -404,20 +404,20 @@ TEST_F(Hostile, AUnixSocketServes) {
 }
 
 TEST(Admission, AllOrNoneInTheirOrder) {
-  Admission admission({.running = 2, .waiting = 2, .kv_bytes = 100});
+  Admission admission({.running = 2, .waiting = 1, .kv_bytes = 100});
   std::vector<int> started;
   std::vector<Admission::Id> ids;
   const auto enter = [&](std::vector<double> bytes) {
     std::vector<Admission::Ticket> tickets;
     for (const double b : bytes)
-      tickets.push_back({b, [&started, n = static_cast<int>(b)] { started.push_back(n); }, [] {}});
+      tickets.push_back({{b, 0}, [&started, n = static_cast<int>(b)] { started.push_back(n); }, [] {}});
     return admission.enter(std::move(tickets),
                            [&](const auto& known) { ids.insert(ids.end(), known.begin(), known.end()); });
   };
   EXPECT_TRUE(enter({60}));
   EXPECT_TRUE(enter({50, 10}));  // 50 does not fit beside 60; 10 would, and does not overtake
   EXPECT_EQ(started, (std::vector<int>{60}));
-  EXPECT_FALSE(enter({1})) << "two wait";
+  EXPECT_FALSE(enter({1})) << "a request waits";
   admission.leave(ids[0]);
   EXPECT_EQ(started, (std::vector<int>{60, 50, 10}));
   EXPECT_EQ(admission.counts().kv_bytes, 60);

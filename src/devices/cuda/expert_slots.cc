@@ -66,7 +66,7 @@ void ExpertSlots::work() {
     jobs_.pop_front();
     if (status_) {
       lock.unlock();
-      Status done = carry_out(job);
+      Status done = within_memory([&] { return carry_out(job); });
       lock.lock();
       status_ = std::move(done);
     }

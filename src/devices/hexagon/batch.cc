@@ -307,7 +307,6 @@ class Builder {
       if (!rule.never_sampled.empty()) w.never_sampled = staged(rule.never_sampled);
       w.out_of_softmax_count = static_cast<uint32_t>(rule.out_of_softmax.size());
       w.never_sampled_count = static_cast<uint32_t>(rule.never_sampled.size());
-      batch_.head_begin[static_cast<uint32_t>(ops_.size())] = first;
       ops_.push_back(w);
     }
   }
@@ -393,13 +392,20 @@ Status read_head(const Batch& batch, const Staging& staging, const RowSets& rows
   reserve_logits(in, rows, batch.vocabulary, *run.outputs);
   for (int64_t r = 0; r < batch.head_rows; ++r) {
     const WirePrediction w = from[r];
+    Prediction& p = run.outputs->predictions[static_cast<size_t>(r)];
     const auto known = [&](int32_t token) { return token >= -1 && token < batch.vocabulary; };
-    const bool sane = known(w.best) && w.best >= 0 && known(w.second) && std::isfinite(w.best_logit) && w.rest >= 0 &&
-                      w.weighted <= 0 && std::isfinite(w.rest) && !std::isnan(w.max);
-    if (!sane)
+    // -infinity is what a row has of which every token is excluded.
+    const auto number = [](float x) { return x < std::numeric_limits<float>::infinity(); };
+    const bool answered = known(w.best) && known(w.second) && w.reserved == 0;
+    const bool is_damaged = answered && !(number(w.max) && number(w.best_logit));
+    if (!is_damaged &&
+        !(answered && w.best >= 0 && std::isfinite(w.best_logit) && w.rest >= 0 && number(w.rest) && w.weighted <= 0))
       return failed("hexagon: the prediction of position {} is garbage (token {} of {})",
                     rows.positions[2][static_cast<size_t>(r)], w.best, batch.vocabulary);
-    Prediction& p = run.outputs->predictions[static_cast<size_t>(r)];
+    if (is_damaged) {
+      p.probability = std::numeric_limits<double>::quiet_NaN();
+      continue;
+    }
     const SamplingRule& rule = in.streams[static_cast<size_t>(rows.streams[static_cast<size_t>(r)])].sampling;
     p.token = w.best, p.runner_up = w.second, p.logit = w.best_logit;
     if (float* kept = kept_logits(rows, r, batch.vocabulary, *run.outputs))

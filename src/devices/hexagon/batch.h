@@ -4,7 +4,6 @@
 #pragma once
 #include <cstring>
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -67,8 +66,7 @@ struct Batch {
   bool has_head = false;
   uint32_t predictions = 0, logits = WIRE_NO_BUFFER;
   int64_t head_rows = 0, vocabulary = 0;
-  std::map<uint32_t, uint32_t> head_begin;  // first prediction of each head op, by its index in the batch
-  double macs = 0;                          // multiply-accumulates, for the deadline
+  double macs = 0;  // multiply-accumulates, for the deadline
 };
 
 // How many ops of a batch an op of the program becomes at most: one for the rows of each stream where those differ in
@@ -80,7 +78,8 @@ Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last
                           const std::shared_ptr<Library>& library);
 
 // The predictions of a batch with a head op, and the logits where the step keeps them. Samples on the host from the
-// DSP's logits at temperature > 0, by the rule of every device. Fails on answers that no head could give.
+// DSP's logits at temperature > 0, by the rule of every device. A row with a logit that is not finite becomes a
+// prediction that is none (tensor/prediction.h). Fails on answers that no head could give.
 Status read_head(const Batch& batch, const Staging& staging, const RowSets& rows, const Run& run);
 
 }  // namespace llada::hexagon

@@ -169,7 +169,6 @@ class Hexagon final : public HexagonDevice {
     LLADA_CHECK(index >= 0 && static_cast<size_t>(index) < slabs_.size());
     LoadedSlab& s = slabs_[static_cast<size_t>(index)];
     if (s.mapped) return failed("hexagon: slab {} is mapped already", index);
-    s.mapped = true;
     s.ticket =
         map_lane_.post([this, index, session = session_of(s), packed = s.packed, bytes = s.slab.bytes]() -> Status {
           const TraceSpan span(trace_, "map", fmt::format("slab {}", index));
@@ -183,6 +182,7 @@ class Hexagon final : public HexagonDevice {
           counters_.mapped_bytes += bytes;
           return {};
         });
+    s.mapped = true;
     return {};
   }
 
@@ -190,13 +190,13 @@ class Hexagon final : public HexagonDevice {
     LLADA_CHECK(index >= 0 && static_cast<size_t>(index) < slabs_.size());
     LoadedSlab& s = slabs_[static_cast<size_t>(index)];
     if (!s.mapped) return failed("hexagon: slab {} is not mapped", index);
-    s.mapped = false;
     map_lane_.post([this, index, session = session_of(s), packed = s.packed]() -> Status {
       const TraceSpan span(trace_, "map", fmt::format("unmap slab {}", index));
       for (const auto& buffer : packed->buffers) LLADA_TRY_STATUS(session->unmap(*buffer));
       ++counters_.unmaps;
       return {};
     });
+    s.mapped = false;
     return {};
   }
 
@@ -405,12 +405,6 @@ class Hexagon final : public HexagonDevice {
       ++counters_.batches;
       counters_.packets += static_cast<int64_t>(reply.packets);
       counters_.maps_beside += reply.maps_beside;
-      if (reply.status == WIRE_NOT_FINITE) {
-        const auto begin = batch.head_begin.find(reply.op);
-        const size_t row = reply.detail + (begin != batch.head_begin.end() ? begin->second : 0);
-        return damaged("hexagon: the logits of position {} are not finite; the weights or the activations are damaged",
-                       row < rows_.positions[2].size() ? rows_.positions[2][row] : -1);
-      }
       if (reply.status != WIRE_OK) return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
       counters_.dsp_ops += static_cast<int64_t>(last - first);
       for (size_t k = 0; k < std::min(times_.size(), std::size(reply.microseconds)); ++k)

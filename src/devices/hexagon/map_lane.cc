@@ -17,6 +17,7 @@ MapLane::~MapLane() {
 int64_t MapLane::post(Job job) {
   const std::lock_guard lock(mutex_);
   if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+  ended_.try_emplace(posted_ + 1);
   jobs_.push_back(std::move(job));
   changed_.notify_all();
   return ++posted_;
@@ -25,8 +26,8 @@ int64_t MapLane::post(Job job) {
 Status MapLane::wait(int64_t ticket) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return done_ >= ticket; });
-  const auto found = failed_.find(ticket);
-  return found == failed_.end() ? Status{} : std::unexpected(found->second);
+  const auto found = ended_.find(ticket);
+  return found == ended_.end() ? Status{} : found->second;
 }
 
 void MapLane::finish() {
@@ -37,8 +38,8 @@ void MapLane::finish() {
 Status MapLane::drain() {
   finish();
   const std::lock_guard lock(mutex_);
-  const auto failed = std::exchange(failed_, {});
-  return failed.empty() ? Status{} : std::unexpected(failed.begin()->second);
+  const auto ended = std::exchange(ended_, {});
+  return ended.empty() ? Status{} : ended.begin()->second;
 }
 
 void MapLane::work() {
@@ -49,10 +50,13 @@ void MapLane::work() {
     const Job job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.unlock();
-    const Status status = job();
+    Status status = within_memory(job);
     lock.lock();
-    ++done_;
-    if (!status) failed_.emplace(done_, status.error());
+    const auto entry = ended_.find(++done_);
+    if (status)
+      ended_.erase(entry);
+    else
+      entry->second = std::move(status);
     changed_.notify_all();
   }
 }

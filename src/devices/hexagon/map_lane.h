@@ -34,7 +34,7 @@ class MapLane {
   std::condition_variable changed_;
   std::deque<Job> jobs_;
   int64_t posted_ = 0, done_ = 0;
-  std::map<int64_t, Error> failed_;  // by ticket
+  std::map<int64_t, Status> ended_;  // by ticket, of those that have not ended well; made when a job is posted
   bool leave_ = false;
   std::thread thread_;  // from the first job on
 };

@@ -42,9 +42,8 @@ struct Session::Worker {
 };
 
 std::string describe(const WireReply& reply) {
-  constexpr const char* kNames[] = {"done",        "bad batch",         "bad op",
-                                    "bad ref",     "unsupported",       "map refused",
-                                    "busy buffer", "scratch too small", "not finite"};
+  constexpr const char* kNames[] = {"done",        "bad batch",   "bad op",      "bad ref",
+                                    "unsupported", "map refused", "busy buffer", "scratch too small"};
   return fmt::format("op {}: {} (detail {})", reply.op,
                      reply.status < std::size(kNames) ? kNames[reply.status] : "unknown status", reply.detail);
 }
@@ -287,7 +286,7 @@ Result<WireReply> Session::run(std::span<const std::byte> batch, uint64_t sequen
   if (status != AEE_SUCCESS) return dead(fmt::format("running a batch: {}", aee_name(status)));
   // A batch that is none has no sequence to come back.
   const bool mine = reply.sequence == sequence || reply.status == WIRE_BAD_BATCH;
-  if (reply.magic != WIRE_MAGIC || !mine || reply.status > WIRE_NOT_FINITE || reply.op > ops ||
+  if (reply.magic != WIRE_MAGIC || !mine || reply.status > WIRE_NO_SCRATCH || reply.op > ops ||
       (reply.status == WIRE_OK && reply.op != ops))
     return dead("running a batch: the answer is garbage");
   return reply;

@@ -46,14 +46,14 @@ Result<std::shared_ptr<const PackedSlab>> Weights::pack(const std::shared_ptr<Li
     constexpr int64_t kOutputs = 256;  // a multiple of the tile
     const int64_t outputs = infos_[w].dims[1];
     std::byte* const to = slab->buffers[place.buffer]->data() + place.offset;
-    std::vector<std::optional<int64_t>> damaged(static_cast<size_t>((outputs + kOutputs - 1) / kOutputs));
-    pool.run(static_cast<int64_t>(damaged.size()), [&](int64_t chunk, int) {
-      damaged[static_cast<size_t>(chunk)] =
+    std::vector<std::optional<int64_t>> bad(static_cast<size_t>((outputs + kOutputs - 1) / kOutputs));
+    pool.run(static_cast<int64_t>(bad.size()), [&](int64_t chunk, int) {
+      bad[static_cast<size_t>(chunk)] =
           hexagon::pack(layouts_[w], views_[w], chunk * kOutputs, std::min(outputs, (chunk + 1) * kOutputs), to);
     });
-    for (const auto& output : damaged)
+    for (const auto& output : bad)
       if (output)
-        return invalid("hexagon: output {} of {} has a value that is not finite; the weights are damaged", *output,
+        return damaged("hexagon: output {} of {} has a value that is not finite; the weights are damaged", *output,
                        infos_[w].name);
     if (hooks_.packed) hooks_.packed(w);
   }

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x4c4c4432u /* "2DLL" */
-#define WIRE_VERSION 3u
+#define WIRE_VERSION 4u
 #define WIRE_BUFFERS 256 /* buffers mapped at a time */
 #define WIRE_MAX_OPS 4096
 #define WIRE_MAX_ROWS 1024 /* rows of a step */
@@ -48,8 +48,7 @@ enum WireStatus {
   WIRE_UNSUPPORTED = 4, /* a layout or kind that this op cannot take */
   WIRE_MAP_REFUSED = 5, /* the DSP's system refused the mapping; detail: its error number */
   WIRE_BUSY_BUFFER = 6, /* map: the number is in use; unmap: a batch that runs names the buffer */
-  WIRE_NO_SCRATCH = 7,  /* the scratch is too small; detail: bytes that this batch needs */
-  WIRE_NOT_FINITE = 8   /* head: a row's logits are not finite; detail: the row */
+  WIRE_NO_SCRATCH = 7   /* the scratch is too small; detail: bytes that this batch needs */
 };
 
 enum WireCheck {
@@ -230,12 +229,13 @@ typedef struct WireOp {
      rest = sum of exp(l - max) over the others, weighted = sum of (l - max) * exp(l - max) over them.
    So sum = 1 + rest, entropy = log(1 + rest) - weighted / (1 + rest), and the probability of a token with logit l
    that takes part is exp(l - max) / (1 + rest): in double, 1 - p keeps its digits when rest is small. best and
-   second are the largest among the tokens that may be sampled, ties to the lower token, -1 when there is none. */
+   second are the largest among the tokens that may be sampled, ties to the lower token, -1 when there is none. Where a
+   logit is not finite, max or best_logit is +infinity or no number, and the other fields mean nothing. */
 typedef struct WirePrediction {
   int32_t best, second;
   float best_logit, second_logit;
   float max, rest, weighted;
-  uint32_t reserved;
+  uint32_t reserved; /* 0 */
 } WirePrediction;
 
 /* Bytes that the host wrote since the last batch (before the first op the DSP drops its cached copies of them) or will

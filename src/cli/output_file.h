@@ -1,0 +1,37 @@
+// The files that a command writes because an option names them. "-" is stdout where lines or numbers go one after the
+// other into it; every other option refuses "-" (only_file).
+#pragma once
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace llada::cli {
+
+class OutputFile {
+ public:
+  // No name: nothing is written. A file that could not be written later is refused here.
+  static Result<OutputFile> open(const std::string& path);
+  Status write(std::string_view bytes);
+  Status commit();  // of a file: now it is there, whole
+
+  // What the command says besides: on stdout, but on stderr where stdout has the file.
+  Status report(std::string_view text) const;
+
+ private:
+  OutputFile() = default;
+  std::optional<AtomicFile> file_;
+  bool stdout_ = false;
+};
+
+// The whole file at once.
+Status write_file(const std::string& path, std::string_view text);
+
+// Of a file that is read again, or that comes beside what stdout has.
+CLI::Option* only_file(CLI::Option* option);
+std::string refuse_stdout(const std::string& path);  // empty: it names a file
+
+}  // namespace llada::cli

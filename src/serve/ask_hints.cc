@@ -1,0 +1,106 @@
+// How much a model shall think before it answers, and at what length it shall talk: wishes that many clients send by
+// themselves, each in a form of its own. No model here does either, so the answer is the same; where more was wished
+// for than nothing, a note says so.
+#include <algorithm>
+#include <array>
+
+#include "serve/ask.h"
+
+namespace llada::serve {
+namespace {
+
+using nlohmann::json;
+
+// A wish is nothing, or more.
+using Wish = Answered<bool>;
+
+Wish read_word(const std::string& name, const json& value, const std::vector<std::string>& nothing,
+               const std::vector<std::string>& more) {
+  const auto is_in = [&](const auto& words) { return std::ranges::any_of(words, [&](auto& w) { return value == w; }); };
+  if (is_in(nothing)) return false;
+  if (is_in(more)) return true;
+  return wrong(name, value, fmt::format("{} or {}", fmt::join(nothing, ", "), fmt::join(more, ", ")));
+}
+
+Wish read_effort(const std::string& name, const json& value) {
+  return read_word(name, value, {"none"}, {"minimal", "low", "medium", "high", "xhigh", "max", "auto", "default"});
+}
+
+Wish read_verbosity(const std::string& name, const json& value) {
+  return read_word(name, value, {"medium"}, {"low", "high"});
+}
+
+Wish read_switch(const std::string& name, const json& value) {
+  if (!value.is_boolean()) return wrong(name, value, "true or false");
+  return value.get<bool>();
+}
+
+// What would become of the thoughts.
+Wish read_anything(const std::string&, const json&) { return false; }
+
+Wish read_tokens(const std::string& name, const json& value) {
+  if (!value.is_number_integer()) return wrong(name, value, "a whole number");
+  return value != 0;
+}
+
+Wish read_type(const std::string& name, const json& value) {
+  return read_word(name, value, {"disabled"}, {"enabled", "adaptive", "auto"});
+}
+
+struct Hint {
+  const char* name;  // with a point: of an object's member
+  Wish (*read)(const std::string& name, const json& value);
+};
+constexpr std::array kHints = {
+    Hint{"reasoning_effort", read_effort},  // OpenAI's chat, and what follows it
+    Hint{"verbosity", read_verbosity},
+    Hint{"text.verbosity", read_verbosity},  // the same of OpenAI's responses
+    Hint{"reasoning.effort", read_effort},   // OpenAI's responses, OpenRouter's chat
+    Hint{"reasoning.summary", read_anything},
+    Hint{"reasoning.generate_summary", read_anything},
+    Hint{"reasoning.exclude", read_anything},
+    Hint{"reasoning.enabled", read_switch},
+    Hint{"reasoning.max_tokens", read_tokens},
+    Hint{"enable_thinking", read_switch},  // of Qwen's template, at the places where servers take it
+    Hint{"chat_template_kwargs.enable_thinking", read_switch},
+    Hint{"chat_template_kwargs.thinking", read_switch},
+    Hint{"chat_template_kwargs.reasoning_effort", read_effort},
+    Hint{"thinking.type", read_type},  // DeepSeek's, and Anthropic's by way of LiteLLM
+    Hint{"thinking.budget_tokens", read_tokens},
+    Hint{"reasoning_format", read_anything},  // llama-server's
+};
+
+// The members of an object are all known; it is named with the one that is not.
+std::expected<void, ApiError> check_members(const std::string& name, const json& object) {
+  if (!object.is_object()) return wrong(name, object, "an object");
+  for (const auto& [key, value] : object.items()) {
+    const std::string whole = name + "." + key;
+    if (value.is_null() || std::ranges::any_of(kHints, [&](const Hint& h) { return whole == h.name; })) continue;
+    return refuse(fmt::format("{}: this field is not supported here", whole), whole);
+  }
+  return {};
+}
+
+}  // namespace
+
+Answered<std::string> read_hints(Body& body, bool response) {
+  std::string more;
+  for (const char* name : {"reasoning", "thinking", "chat_template_kwargs"})
+    if (const json* object = body.find(name)) LLADA_TRY_STATUS(check_members(name, *object));
+  for (const auto& [name, read] : kHints) {
+    const std::string whole = name, object = whole.substr(0, whole.find('.'));
+    if (object == "text" && !response) continue;
+    const json* value = body.find(object);
+    if (value != nullptr && object != whole) {
+      const auto member = value->find(whole.substr(object.size() + 1));
+      value = member == value->end() || member->is_null() ? nullptr : &*member;
+    }
+    if (value == nullptr) continue;
+    LLADA_TRY(const bool wished, read(whole, *value));
+    if (wished) more += (more.empty() ? "" : ", ") + whole;
+  }
+  if (more.empty()) return more;
+  return more + ": the model neither thinks nor knows how much to say, so the answer is the same";
+}
+
+}  // namespace llada::serve

@@ -1,0 +1,279 @@
+// What one client may take from others: their turns, the threads that read bodies, memory, time.
+#include <future>
+
+#include "serve/admission.h"
+#include "serve/fixture.h"
+#include "serve/reading_pace.h"
+#include "serve/workers.h"
+
+namespace llada::serve {
+namespace {
+
+using nlohmann::json;
+
+// What an Admission starts, in its order.
+struct Turns {
+  explicit Turns(const AdmissionLimits& limits) : admission(limits) {}
+
+  // A request whose answers are named by a letter and their number.
+  bool enter(char name, int answers, AnswerBytes bytes = {}) {
+    std::vector<Admission::Ticket> tickets;
+    for (int i = 0; i < answers; ++i) {
+      const std::string answer = name + std::to_string(i);
+      tickets.push_back({bytes, [this, answer] { started.push_back(answer); }, [this, name] { expired += name; }});
+    }
+    return admission.enter(std::move(tickets), [&](const std::vector<Admission::Id>& known) {
+      for (size_t i = 0; i < known.size(); ++i) ids[name + std::to_string(i)] = known[i];
+    });
+  }
+  void computed(const std::string& answer) { admission.computed(ids.at(answer)); }
+  void leave(const std::string& answer) { admission.leave(ids.at(answer)); }
+  double bytes() const { return admission.counts().kv_bytes; }
+  std::vector<std::string> take_started() { return std::exchange(started, {}); }
+
+  Admission admission;
+  std::vector<std::string> started;
+  std::string expired;
+  std::map<std::string, Admission::Id> ids;
+};
+
+using Names = std::vector<std::string>;
+
+TEST(Admission, RequestsTakeTurns) {
+  Turns turns({.running = 1, .waiting = 4});
+  EXPECT_TRUE(turns.enter('a', 3));
+  EXPECT_TRUE(turns.enter('b', 3));
+  EXPECT_FALSE(turns.enter('z', 3)) << "four answers beyond the first of each request";
+  EXPECT_TRUE(turns.enter('c', 1)) << "the first of each has a place of its own";
+  for (const char* next : {"a1", "b0", "c0", "a2", "b1", "b2"}) {
+    ASSERT_EQ(turns.started.size(), 1u);
+    const std::string running = turns.take_started()[0];
+    turns.leave(running);
+    EXPECT_EQ(turns.started, Names{next}) << "behind " << running;
+  }
+}
+
+TEST(Admission, AFewLargeRequestsLeaveOthersTheirPlaces) {
+  Turns turns({.running = 8, .waiting = 256});
+  EXPECT_TRUE(turns.enter('a', 128) && turns.enter('b', 128));
+  EXPECT_EQ(turns.admission.counts().waiting, 248);
+  EXPECT_FALSE(turns.enter('z', 128));
+  int taken = 0;
+  while (taken < 1000 && turns.enter('c', 1)) ++taken;
+  EXPECT_EQ(taken, 254) << "places for 256 requests";
+  turns.take_started();
+  turns.leave("a0");
+  turns.leave("a1");
+  EXPECT_EQ(turns.started, (Names{"a8", "b0"})) << "then those for one answer";
+  turns.take_started();
+  for (const char* running : {"a2", "a3"}) turns.leave(running);
+  EXPECT_EQ(turns.started, (Names{"c0", "c0"}));
+}
+
+TEST(Admission, WhatIsKeptUntilItIsHandedOnIsCounted) {
+  Turns turns({.running = 4, .waiting = 8, .kv_bytes = 100});
+  EXPECT_TRUE(turns.enter('a', 2, {30, 10}));  // keeps 20, and 20 more for each that is computed
+  EXPECT_EQ(turns.take_started(), (Names{"a0", "a1"}));
+  EXPECT_EQ(turns.bytes(), 60);
+  EXPECT_TRUE(turns.enter('b', 1, {60, 20}));
+  turns.computed("a0");
+  EXPECT_EQ(turns.take_started(), Names{"b0"});
+  EXPECT_EQ(turns.bytes(), 100);
+  turns.computed("b0");
+  turns.computed("a1");
+  turns.computed("a1");
+  EXPECT_EQ(turns.bytes(), 40);
+  EXPECT_EQ(turns.admission.counts().running, 0);
+  EXPECT_TRUE(turns.enter('c', 1, {61, 1}));
+  EXPECT_TRUE(turns.started.empty()) << "nothing is computed, and yet there is no room";
+  turns.leave("a1");
+  EXPECT_EQ(turns.take_started(), Names{"c0"});
+  for (const char* answer : {"a0", "b0", "c0"}) turns.leave(answer);
+  EXPECT_EQ(turns.bytes(), 0);
+}
+
+// A request that has begun comes to its end, whoever waits before it and whatever the others keep.
+TEST(Admission, NoRequestsWaitForEachOther) {
+  Turns turns({.running = 1, .waiting = 8, .kv_bytes = 100});
+  EXPECT_TRUE(turns.enter('a', 3, {60, 20}));   // 60, and 40 more while one is computed
+  EXPECT_TRUE(turns.enter('b', 1, {30, 25}));   // 25, and 5 more
+  EXPECT_TRUE(turns.enter('c', 1, {100, 10}));  // does not fit beside any other
+  EXPECT_EQ(turns.take_started(), Names{"a0"});
+  turns.computed("a0");
+  EXPECT_EQ(turns.take_started(), Names{"a1"});
+  turns.computed("a1");
+  EXPECT_EQ(turns.take_started(), Names{"b0"});
+  turns.computed("b0");
+  EXPECT_TRUE(turns.started.empty()) << "a has no room beside what is kept of b, and c none beside a";
+  turns.leave("b0");
+  EXPECT_EQ(turns.take_started(), Names{"a2"}) << "c is before it, and waits for it";
+  turns.computed("a2");
+  for (const char* answer : {"a0", "a1"}) turns.leave(answer);
+  EXPECT_TRUE(turns.started.empty());
+  turns.leave("a2");
+  EXPECT_EQ(turns.take_started(), Names{"c0"});
+  turns.leave("c0");
+  EXPECT_EQ(turns.bytes(), 0);
+}
+
+TEST(Admission, OfThatWhichNeedNotBeginNothingStaysCounted) {
+  Turns turns({.running = 1, .waiting = 8, .kv_bytes = 100, .wait_seconds = 0});
+  EXPECT_TRUE(turns.enter('a', 3, {20, 10}));
+  EXPECT_TRUE(turns.enter('b', 3, {20, 10}));
+  EXPECT_EQ(turns.bytes(), 40);
+  turns.leave("a1");
+  turns.leave("b2");
+  EXPECT_EQ(turns.bytes(), 30);
+  turns.admission.expire();
+  EXPECT_EQ(turns.expired, "abb");
+  EXPECT_EQ(turns.bytes(), 20);
+  EXPECT_EQ(turns.admission.counts().waiting, 0);
+  turns.leave("a0");
+  EXPECT_EQ(turns.bytes(), 0);
+  EXPECT_EQ(turns.admission.counts().running, 0);
+}
+
+TEST(Workers, SmallWorkDoesNotWaitForLarge) {
+  Workers workers(2);
+  std::promise<void> go_on, begun, small;
+  std::atomic<bool> second = false;
+  const auto going = go_on.get_future().share();
+  workers.give([&] { begun.set_value(), going.wait(); }, WorkSize::large);
+  begun.get_future().wait();
+  workers.give([&] { second = true; }, WorkSize::large);
+  workers.give([&] { small.set_value(); });
+  small.get_future().wait();
+  EXPECT_FALSE(second) << "one thread is kept for small work";
+  go_on.set_value();
+  workers.finish();
+  EXPECT_TRUE(second);
+}
+
+TEST(Workers, WorkOfOneSizeIsDoneInItsOrder) {
+  for (const WorkSize size : {WorkSize::small, WorkSize::large}) {
+    std::vector<int> done;
+    Workers one(1);
+    for (int i = 0; i < 100; ++i) one.give([&done, i] { done.push_back(i); }, i % 2 == 0 ? size : WorkSize::small);
+    one.finish();
+    ASSERT_EQ(done.size(), 100u);
+    EXPECT_TRUE(std::ranges::is_sorted(done));
+  }
+}
+
+TEST(ReadingPace, EachPieceHasItsTime) {
+  using namespace std::chrono_literals;
+  const ReadingPace::Clock::time_point start{};
+  const auto seconds = [&](const ReadingPace& pace) { return (pace.end() - start) / 1s; };
+  constexpr size_t kPiece = ReadingPace::kPiece;
+  ReadingPace pace;
+  pace.begin(start, 60s);
+  EXPECT_EQ(seconds(pace), 60);
+  // A byte a minute gets one minute; 300 bytes a second all the time that they need.
+  pace.took(1, start + 59s);
+  EXPECT_EQ(seconds(pace), 60);
+  pace.took(kPiece - 1, start + 59s);
+  EXPECT_EQ(seconds(pace), 119);
+  for (int second = 60; second < 4000; ++second) {
+    ASSERT_LT(start + std::chrono::seconds(second), pace.end());
+    pace.took(300, start + std::chrono::seconds(second));
+  }
+  pace.took(10 * kPiece, start + 5000s);
+  EXPECT_EQ(seconds(pace), 5060);
+}
+
+class Fairness : public ServeTest {
+ protected:
+  std::string chat(const json& more) {
+    return http_request("POST", "/v1/chat/completions", chat_body("Hi", more).dump());
+  }
+  json frames(int tokens) {
+    return {{"stream", true}, {"diffusing", "frames"}, {"max_tokens", tokens}, {"llada", {{"preset", "exact"}}}};
+  }
+};
+
+TEST_F(Fairness, AChatHasItsTurnBesideRequestsForManyAnswers) {
+  options.admission.running = 1;
+  start();
+  const std::string many = chat({{"n", 128}, {"max_tokens", 16}, {"llada", {{"preset", "exact"}}}});
+  Client one(server->port()), two(server->port());
+  one.send(many);
+  ASSERT_TRUE(becomes("llada_requests_running", 1));
+  two.send(many);
+  const auto waiting = [&] { return metric("llada_requests_waiting"); };
+  for (int i = 0; i < 1000 && waiting() < 130; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ASSERT_GE(waiting(), 130);
+  const auto reply = post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 8}}));
+  EXPECT_EQ(reply.status, 200) << reply.body;
+  EXPECT_GT(waiting(), 50) << "before most of the others' answers";
+}
+
+TEST_F(Fairness, ASmallBodyDoesNotWaitForLongOnes) {
+  start();
+  std::promise<void> go_on;
+  const std::shared_future<void> going = go_on.get_future().share();
+  service->workers().give([going] { going.wait(); }, WorkSize::large);
+  const auto tokenize = [&](size_t bytes) {
+    return http_request("POST", "/tokenize", json{{"prompt", std::string(bytes, ' ')}}.dump());
+  };
+  Client large(server->port()), small(server->port());
+  large.send(tokenize(BodyBytes::kFree));
+  ASSERT_TRUE(becomes("llada_body_bytes", static_cast<double>(json{{"prompt", ""}}.dump().size())));
+  small.send(tokenize(BodyBytes::kFree / 2));
+  EXPECT_EQ(small.receive(10).status, 200);
+  EXPECT_EQ(metric("llada_requests_total{route=\"/tokenize\",status=\"200\"}"), 1);
+  go_on.set_value();
+  EXPECT_EQ(large.receive(10).status, 200);
+}
+
+// The answer is there, and its reader has not come to it.
+TEST_F(Fairness, AnAnswerThatNobodyReadsHoldsItsMemory) {
+  limits.send_buffer_bytes = 4096;
+  DecodeChoice choice;
+  choice.use_defaults();
+  choice.give_preset("exact");
+  choice.give(decode::setting("gen_length", "100").value());
+  ASSERT_TRUE(choice.resolve());
+  const AnswerBytes bytes = answer_bytes(*tiny_model(), {.tokens = chat_prompt("Hi"), .options = choice.options});
+  EXPECT_GT(bytes.kept, 0);
+  EXPECT_LT(bytes.kept, bytes.computed);
+  options.admission.kv_bytes = bytes.computed + bytes.kept / 2;
+  start();
+  Client slow(server->port(), 2048);
+  slow.send(chat(frames(100)));
+  ASSERT_TRUE(becomes("llada_answers_total", 1));
+  ASSERT_TRUE(becomes("llada_requests_running", 0));
+  EXPECT_EQ(metric("llada_kv_bytes"), bytes.kept);
+  Client other(server->port());
+  other.send(chat(frames(100)));
+  ASSERT_TRUE(becomes("llada_requests_waiting", 1)) << "for memory alone";
+  slow.close();
+  ASSERT_TRUE(becomes("llada_answers_total", 2));
+  EXPECT_TRUE(other.receive().complete);
+  EXPECT_TRUE(becomes("llada_kv_bytes", 0));
+}
+
+TEST_F(Fairness, WhatIsHandedOnIsNotCounted) {
+  start();
+  for (const json& more : {json{{"n", 3}, {"logprobs", true}}, json{{"n", 3}, {"stream", true}}}) {
+    json body = more;
+    body["max_tokens"] = 8;
+    EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi", body)).status, 200);
+    EXPECT_TRUE(becomes("llada_kv_bytes", 0));
+    EXPECT_EQ(metric("llada_requests_running"), 0);
+  }
+}
+
+TEST_F(Fairness, WhoReadsNothingIsCut) {
+  limits.send_buffer_bytes = 4096;
+  limits.write_seconds = 0.05;
+  start();
+  const std::string request = http_request("POST", "/tokenize", json{{"prompt", std::string(1'000'000, '7')}}.dump());
+  Client nothing(server->port(), 4096);
+  nothing.send(request);
+  ASSERT_TRUE(becomes("llada_requests_total{route=\"/tokenize\",status=\"200\"}", 1));
+  ASSERT_TRUE(becomes("llada_connections", 1));
+  EXPECT_FALSE(nothing.receive(10).complete);
+}
+
+}  // namespace
+}  // namespace llada::serve
