@@ -156,7 +156,8 @@ TEST_F(Llada2, RequestsThatHaveNoMeaningAreOneLine) {
     return g ? "" : g.error().message;
   };
   EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::dual; }), HasSubstr("needed none, block or frozen"));
-  EXPECT_THAT(refusal([](auto& o) { o.block_length = 32; }), HasSubstr("block_length: found 32, needed 8"));
+  EXPECT_THAT(refusal([](auto& o) { o.block_length = 32; }),
+              HasSubstr("block_length: found 32 with a block-causal model of blocks of 8; needed 8"));
   // 4 + 87 positions and five of padding are the context's 96; one more would be a block more.
   EXPECT_THAT(refusal([](auto& o) { o.gen_length = 93; }),
               HasSubstr("need 104 positions; the model was trained for 96"));
