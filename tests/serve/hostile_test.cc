@@ -80,8 +80,8 @@ TEST_F(Hostile, MemoryIsCountedBeforeItIsUsed) {
 TEST_F(Hostile, AnswersOfNoGivenLengthShareTheMemory) {
   const auto prompt = chat_prompt("Count.");
   const auto bytes = [&](int64_t length) {
-    return answer_bytes(*tiny_model(), {.tokens = prompt,
-                                        .options = {decode::LengthOptions{.gen_length = length, .auto_length = true}}});
+    const decode::DecodeOptions open{decode::LengthOptions{.gen_length = length, .auto_length = true}};
+    return answer_bytes(*tiny_model(), {.tokens = prompt, .options = open}).computed;
   };
   // Noise in which no end token happens to be is as long as it may be, and all of a block is decided at once.
   const json noise = {{"logits_eos_inf", true}, {"factor", 1e6}, {"tail", 16}, {"temperature", 1000}};
