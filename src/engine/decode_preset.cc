@@ -32,7 +32,7 @@ constexpr const char* kBlockCausalFast =
 
 // Chosen on eval/tuning.jsonl (gsm-mini, json and sort, 200 each; tiny-llada, F16) and, where answers are long, on the
 // first 24 of each of the six tasks of eval/long_tuning.jsonl (144; `long`: 32 of each) with weights of tiny-llada-long
-// that are less sure than the present ones (commit 2796c61). More is in docs/lab/decoding.md and docs/lab/long-answers.md.
+// that are less sure than the present ones (commit 2796c61). More is in docs/lab/decoding.md and long-answers.md there.
 constexpr std::array kBuiltIn = {
     // LLaDA's own sampler at its slowest: one token per forward, everything recomputed, on a canvas of a fixed length.
     BuiltIn{"exact", "--gen-length 128"},
