@@ -16,9 +16,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLUMNS = 120
 # Lines together of the files that a pattern names (* stays within a folder).
-BUDGETS = {"README.md": 90, "docs/decoding.md": 150, "docs/*.md": 1250, "ARCHITECTURE.md": 256}
+BUDGETS = {"README.md": 90, "docs/decoding.md": 150, "docs/*.md": 1250, "ARCHITECTURE.md": 180}
 PRINTED = {"docs/strategies.md"}
-WORDS = ("ARCHITECTURE.md", "Words", 35)  # a page, its section with a table, the most rows
+WORDS = ("ARCHITECTURE.md", "Words", 30)  # a page, its section with a table, the most rows
 
 
 def files(*patterns):
