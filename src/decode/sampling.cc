@@ -13,6 +13,10 @@ namespace llada::decode {
 namespace {
 
 constexpr double kNone = -std::numeric_limits<double>::infinity();
+// Useful values are below 10. Far beyond this, hidden states overflow a float (guidance), and products with noise or
+// logits a double.
+constexpr double kMost = 1e6;
+constexpr double kLeastHeat = 1e-30;  // samples the best token as 0 does; below it quotients overflow a double
 
 bool contains(std::span<const int32_t> sorted, int32_t id) { return std::ranges::binary_search(sorted, id); }
 
@@ -59,7 +63,7 @@ class Allowed {
         value = value > 0 ? value / penalty : value * penalty;
       }
     if (heat != 1)
-      for (double& value : logits_) value /= heat;
+      for (double& value : logits_) value /= std::max(heat, kLeastHeat);
     ids_.reserve(logits.size());
     for (int32_t id = 0; id < std::ssize(logits); ++id)
       if (!contains(rule.never_sampled, id)) ids_.push_back(id), most_ = std::max(most_, at(id));
@@ -149,8 +153,6 @@ Entry seed_entry(std::string_view help) {
   return f;
 }
 
-constexpr double kMaxGuidance = 1e6;  // useful ones are below 10; far beyond this, hidden states overflow a float
-
 }  // namespace
 
 std::span<const Field> sampling_fields() {
@@ -159,7 +161,7 @@ std::span<const Field> sampling_fields() {
   // clang-format off
   static const Field kFields[] = {
     field<&O::temperature>(sampling, "temperature", "T", "sample with Gumbel noise; 0 takes the best token")
-        .also("--temp").often(),
+        .in({0, kMost}).also("--temp").often(),
     seed_entry("seed of sampling and of random remasking; -1: drawn").also("-s").often(),
     field<&O::top_k>(sampling, "top_k", "N", "sample from the N best tokens; 0: from all").in(kSteps),
     field<&O::top_p>(sampling, "top_p", "P", "then from the best tokens that together have probability P; 1: from all")
@@ -167,10 +169,10 @@ std::span<const Field> sampling_fields() {
     field<&O::min_p>(sampling, "min_p", "P",
         "then from tokens with at least P times the best one's probability; 0: all").in(kShare),
     field<&O::repeat_penalty>(sampling, "repeat_penalty", "F",
-        "divide the logits of tokens that stand nearby already by F; 1: do not").in(kAboveZero),
+        "divide the logits of tokens that stand nearby already by F; 1: do not").in({1 / kMost, kMost}),
     field<&O::repeat_window>(sampling, "repeat_window", "N", "how many positions before and behind are nearby")
         .in(kPositions).also("--repeat-last-n"),
-    field<&O::cfg_scale>(guidance, "cfg_scale", "S", "classifier-free guidance; 0: none").in({0, kMaxGuidance}).often(),
+    field<&O::cfg_scale>(guidance, "cfg_scale", "S", "classifier-free guidance; 0: none").in({0, kMost}).often(),
   };
   // clang-format on
   return kFields;

@@ -341,6 +341,30 @@ TEST(Sampling, LogitsThatAreNotFiniteEndTheStep) {
   }
 }
 
+// At the ends of the ranges every prediction is a number still.
+TEST(Sampling, TheGreatestAndLeastValuesOverflowNothing) {
+  const SpecialIds ids = test_ids();
+  Canvas canvas = lay_generation(kPrompt, 4, ids);
+  std::vector<float> logits(20);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = i % 2 == 0 ? 3e4F : -3e4F;
+  for (const Acceptance acceptance : {Acceptance::threshold, Acceptance::dream_entropy, Acceptance::dream_margin})
+    for (const double temperature : {5e-324, 1e-300, 1e-6, 1e6})
+      for (const double penalty : {1e-6, 1e6}) {
+        DecodeOptions o;
+        o.acceptance = acceptance, o.temperature = temperature, o.repeat_penalty = penalty, o.top_p = 0.9;
+        ASSERT_TRUE(validate(o));
+        StepResult result;
+        result.predictions = {{.position = 2, .token = 1}, {.position = 3, .token = 1}};
+        const Status status = predict_all(logits, {}, o, {}, ids, canvas, 0, result);
+        ASSERT_TRUE(status) << temperature << " " << penalty << ": " << status.error().message;
+        for (const Prediction& p : result.predictions)
+          for (const double x : {double{p.logit}, p.probability, p.entropy, p.margin}) EXPECT_TRUE(std::isfinite(x));
+      }
+  DecodeOptions beyond;
+  beyond.temperature = 1.1e6;
+  EXPECT_FALSE(validate(beyond));
+}
+
 TEST(Sampling, NearbyTokensAreThoseOfBothSidesWithinTheWindow) {
   const SpecialIds ids = test_ids();
   Canvas canvas = lay_generation(std::vector<int32_t>{1, 2, 3}, 6, ids);

@@ -314,6 +314,7 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
       {kChat, with("max_tokens", 0), "max_tokens"},
       {kChat, with("max_tokens", "many"), "max_tokens"},
       {kChat, with("temperature", -1), "temperature"},
+      {kChat, with("temperature", 1e7), "temperature"},
       {kChat, with("n", 0), "n"},
       {kChat, with("n", 1000), "n"},
       {kChat, with("stop", {5}), "stop"},
