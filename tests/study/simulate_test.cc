@@ -245,7 +245,8 @@ TEST(Simulate, SpansAreOrderedPerLaneAndDoNotOverlap) {
 
 RecordedStep step_of(std::vector<PositionRange> rows, std::vector<PositionRange> wanted, int32_t keys,
                      int64_t committed) {
-  RecordedStep step{.rows = std::move(rows), .wanted = std::move(wanted), .keys = keys};
+  RecordedStep step;
+  step.rows = std::move(rows), step.wanted = std::move(wanted), step.keys = keys;
   for (const PositionRange& range : step.wanted)
     for (int32_t p = range.begin; p < range.end; ++p) step.predicted.push_back(7), step.confidence.push_back(0.5);
   const auto edits = static_cast<int32_t>(std::abs(committed));
