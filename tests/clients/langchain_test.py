@@ -36,7 +36,10 @@ class LangChain(unittest.TestCase):
         """OpenAI asks for 256 tokens, which is all of the model's context."""
         own = {"base_url": support.server().url + "/v1", "api_key": "none", "model": support.NAME, "max_retries": 0}
         prompt = support.examples("sort", 1)[0]["prompt"]
-        self.assertTrue(OpenAI(**own).invoke(prompt))
+        # Its temperature is 0.7 without a seed: any text may come, an empty one too.
+        usage = OpenAI(**own).generate([prompt]).llm_output["token_usage"]
+        self.assertEqual(usage["total_tokens"], usage["prompt_tokens"] + usage.get("completion_tokens", 0))
+        self.assertGreater(usage["prompt_tokens"], 10)
         expected = support.run(prompt)["text"]
         self.assertEqual(ChatOpenAI(**own, top_p=0.9, max_tokens=4096).invoke(prompt).content, expected)
         answer = ChatOpenAI(**own, use_responses_api=True, truncation="auto", include=["reasoning.encrypted_content"])
