@@ -21,7 +21,6 @@ import argparse
 import http.client
 import json
 import multiprocessing
-
 import pathlib
 import random
 import re
@@ -34,6 +33,7 @@ import sys
 import tempfile
 import threading
 import time
+from queue import Empty
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BATCH = 64  # requests of one write
@@ -347,6 +347,18 @@ def peak(pid):
     return round(int(found.group(1)) / 1e3, 1)
 
 
+def result(queue, server, log):
+    """What a process reports, as long as the server lives."""
+    while True:
+        try:
+            return queue.get(timeout=1)
+        except Empty:
+            if server.poll() is not None:
+                log.seek(0)
+                said = log.read()[-2000:].decode(errors="replace")
+                sys.exit(f"the server ended with status {server.returncode}, and said: {said}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--llada", default=str(ROOT / "build/release/bin/llada"))
@@ -400,8 +412,9 @@ def main():
             taking = (port, args.seed, args.greedy, queues[2])
             attackers.append(multiprocessing.Process(target=take_greedily, args=taking))
         for process in beside + attackers:
+            process.daemon = True  # ends with this one, where the server has ended
             process.start()
-        attacks = [queues[2].get() for _ in attackers]
+        attacks = [result(queues[2], server, log) for _ in attackers]
         seconds = time.monotonic() - begin
         stop.set()
         times, health_wrong, health_failed = queues[0].get()

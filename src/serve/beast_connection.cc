@@ -51,6 +51,7 @@ Connection::Connection(StreamProtocol::socket socket, std::shared_ptr<Connection
 Connection::~Connection() {
   if (exchange_) exchange_->gone();
   close();
+  leave_idle();
 }
 
 void Connection::leave_idle() {
@@ -82,8 +83,10 @@ std::string_view Connection::buffered() const {
   return {static_cast<const char*>(buffer_.data().data()), buffer_.data().size()};
 }
 
+// Of a connection that was closed meanwhile a reply may still turn out to be written: nothing is read from it, and it
+// must not stand among the idle ones again.
 void Connection::read() {
-  if (host_->closing) return close();
+  if (closed_ || host_->closing) return close();
   if (!in_idle_) in_idle_ = host_->idle.insert(host_->idle.end(), this);
   parser_.emplace();
   parser_->header_limit(static_cast<std::uint32_t>(host_->limits.header_bytes));
@@ -102,7 +105,7 @@ void Connection::read_head() {
   searched_ = buffered().size();
   if (size > 0 || searched_ > host_->limits.header_bytes) return take_head(size);
   stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](Failure failure, size_t count) {
-    if (failure) return self->close();
+    if (failure || self->closed_) return self->close();
     self->buffer_.commit(count);
     self->read_head();
   });
@@ -281,7 +284,7 @@ void Connection::hold_reply(int64_t bytes) {
 // Replies that their clients do not read have a bound together. Beyond it the longest of the others is given up, so
 // that no ordinary one pays for it; this one may be read at once.
 void Connection::make_room() {
-  while (host_->unread_bytes > std::max(host_->limits.unread_bytes, unread_bytes_)) {
+  while (host_->open.size() > 1 && host_->unread_bytes > std::max(host_->limits.unread_bytes, unread_bytes_)) {
     const auto bytes = [this](const Connection* c) { return c == this ? 0 : c->unread_bytes_; };
     ++host_->pushed_out;
     (*std::ranges::max_element(host_->open, {}, bytes))->lost();
@@ -298,7 +301,7 @@ void Connection::write(HttpReply reply) {
 }
 
 void Connection::written(Failure failure) {
-  if (failure) return lost();
+  if (failure || closed_) return lost();
   if (outflow_) exchange_->stream_ended();
   exchange_.reset();
   outflow_.reset();
