@@ -42,8 +42,7 @@ def words(architecture):
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
     src, docs = root / "src", root / "docs"
-    strategies = next(path for path in sorted(docs.rglob("strategies.md")))
-    table = strategies.read_text().split("| group | option |", 1)[1]
+    table = (docs / "strategies.md").read_text().split("| group | option |", 1)[1]
     headers = "\n".join(path.read_text() for path in sorted((src / "decode").glob("*.h")))
     enums = ("Acceptance", "Remasking", "EarlyStop", "KvChoice", "Revision", "RevisePolicy", "RevisePath", "DraftInput")
     device = (src / "devices/device.h").read_text()

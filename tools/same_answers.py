@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares two builds of the program: every preset's answers must be equal, with their forwards and rows.
 
-    tools/same_answers.py OLD NEW [--limit N] [--presets exact,balanced,...] [--strategies 'NAME: OPTIONS' ...]
+    tools/same_answers.py OLD NEW [--limit N] [--presets exact,balanced,...] [--strategies OPTIONS ...]
 
 OLD and NEW are two programs `llada`. Each decodes the tasks of eval/ with every preset, on the first N examples of each
 task (all by default), and records each forward. Equal means: of every example the same tokens, committed in the same
@@ -29,7 +29,7 @@ STEP = ("rows", "keys", "block", "wanted", "predicted", "confidence", "trials", 
 
 
 def record(program, model, tasks, strategy, limit, folder):
-    """-> ({example: digest of its steps}, runs, forwards, rows)"""
+    """-> ({example: digest of its steps}, forwards, rows)"""
     path = folder / "recording.jsonl"
     command = [program, "eval", "-m", ROOT / model, "--tasks", ROOT / tasks, "--no-reference", "--record", path,
                "--compare", f"run: {strategy}"] + (["--limit", str(limit)] if limit else [])
