@@ -85,10 +85,7 @@ class Bench {
   bool needs_model() const { return o_.parts.gemm || o_.parts.moe || needs_loaded_model(); }
 
   Status check() {
-    if ((o_.experts_on_device > 0) != !o_.profile.empty())
-      return invalid("--experts-on-device and --profile: found one, needed both or none");
     if (!o_.replay.empty() && !o_.parts.end_to_end) return invalid("--replay: only with --only e2e");
-    if (o_.experts_on_device > 0 && !o_.parts.moe) return invalid("--experts-on-device: only with --moe");
     if (!needs_model()) return {};
     if (o_.model.empty() == o_.preset.empty())
       return invalid("{} of a model and a preset were given, needed one", o_.model.empty() ? "none" : "both");
@@ -160,11 +157,6 @@ class Bench {
         report_.moe.push_back(result);
         add();
       }
-    if (o_.experts_on_device > 0) {
-      LLADA_TRY_STATUS(say("experts shared out"));
-      const MoeHybridOptions shared = {.profile = o_.profile, .share = o_.experts_on_device, .repeats = o_.repeats};
-      LLADA_TRY(report_.moe_hybrid, measure_hybrid(test, geometry_.config, shared));
-    }
     return {};
   }
 

@@ -43,10 +43,6 @@ Status RoutingRecorder::hear(const RoutedLayer& routed) {
   return {};
 }
 
-Status RoutingRecorder::commit() {
-  LLADA_TRY(auto file, AtomicFile::create(path_));
-  LLADA_TRY_STATUS(file.write(text_.data(), text_.size()));
-  return file.commit();
-}
+Status RoutingRecorder::commit() { return write_file(path_, text_); }
 
 }  // namespace llada
