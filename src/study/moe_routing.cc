@@ -203,7 +203,7 @@ RoutingTrace diffusion_trace(const MoeGeometry& g, int32_t count, int32_t block,
 
 TraceStatistics statistics(const RoutingTrace& trace) {
   TraceStatistics s;
-  double layers = 0, pairs_1 = 0, pairs_5 = 0, total = 0, in_quarter = 0, history = 0, history_quarter = 0;
+  double layers = 0, pairs_1 = 0, pairs_5 = 0, total = 0, in_quarter = 0;
   std::array<double, kAhead> wanted{};
   std::vector<std::vector<bool>> quarter;
   for (const LayerRouting& h : trace.history) {
@@ -211,11 +211,7 @@ TraceStatistics statistics(const RoutingTrace& trace) {
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, std::greater<>(), [&](int32_t e) { return h.rows[static_cast<size_t>(e)]; });
     quarter.emplace_back(h.rows.size(), false);
-    for (size_t i = 0; i < order.size(); ++i) {
-      const auto e = static_cast<size_t>(order[i]);
-      history += h.rows[e];
-      if (i < order.size() / 4) history_quarter += h.rows[e], quarter.back()[e] = true;
-    }
+    for (size_t i = 0; i < order.size() / 4; ++i) quarter.back()[static_cast<size_t>(order[i])] = true;
   }
   for (size_t t = 0; t < trace.steps.size(); ++t) {
     const RoutingStep& step = trace.steps[t];
@@ -252,7 +248,6 @@ TraceStatistics statistics(const RoutingTrace& trace) {
   const auto over = [](double a, double b) { return b > 0 ? a / b : 0; };
   s.rows = over(s.rows, static_cast<double>(trace.steps.size()));
   s.touched = over(s.touched, layers);
-  s.top_quarter = over(history_quarter, history);
   s.static_quarter = over(in_quarter, total);
   s.similarity_1 = over(s.similarity_1, pairs_1);
   s.similarity_5 = over(s.similarity_5, pairs_5);

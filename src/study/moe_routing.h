@@ -32,8 +32,7 @@ struct RoutingTrace {
 struct TraceStatistics {
   double rows = 0;                            // per step
   double touched = 0;                         // share of the experts that a step wants
-  double top_quarter = 0;                     // share of the history's rows that its most popular quarter has
-  double static_quarter = 0;                  // share of the trace's rows that this same quarter has
+  double static_quarter = 0;                  // share of the trace's rows of the history's most popular quarter
   double similarity_1 = 0, similarity_5 = 0;  // cosine of a layer's loads one and five steps apart
   std::array<double, kAhead> guessed = {};    // share of the wanted experts that a guess named
 };
