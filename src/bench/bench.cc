@@ -183,7 +183,7 @@ class Bench {
     const double begin = now_s();
     if (preset_) {
       const auto made = [this](double, std::string_view what) {
-        if (!say(fmt::format("making {}", what)) && o_.unheeded) o_.unheeded();
+        if (!say(fmt::format("making {}", what)) && o_.leave) o_.leave();
       };
       SynthRequest request = {.preset = preset_->preset, .type = preset_->type};
       request.router_bias = o_.router_bias.value_or(request.router_bias);
@@ -192,7 +192,7 @@ class Bench {
       LLADA_TRY_STATUS(say("loading"));
       LoadOptions options = o_.load;
       options.progress = [this](int64_t, int64_t) {
-        if (stopped() && o_.unheeded) o_.unheeded();
+        if (stopped() && o_.leave) o_.leave();
       };
       LLADA_TRY(model_, Model::load(o_.model, options));
     }
@@ -251,7 +251,7 @@ class Bench {
     return {};
   }
 
-  Beside beside() {
+  RunSettings run_settings() {
     return {.bytes_per_token = work_of(*model_, table_->isa).bytes_read(1),
             .read_gb_per_s = [this] { return reading_->gb_per_s(pool_, 5); },
             .stopped = o_.stopped};
@@ -270,7 +270,7 @@ class Bench {
       LLADA_TRY_STATUS(say(fmt::format("{} tokens, refresh {}, rows {}", o_.gen_length, name(refresh), name(rows))));
       const double begin = now_s();
       LLADA_TRY(const auto result,
-                measure_end_to_end(*model_, script, o_.prompt_tokens, o_.gen_length, o_.repeats, beside()));
+                measure_end_to_end(*model_, script, o_.prompt_tokens, o_.gen_length, o_.repeats, run_settings()));
       estimate_.measured(estimate_.run_s(), now_s() - begin);
       report_.end_to_end.push_back(result);
       add();
@@ -282,7 +282,7 @@ class Bench {
     for (const auto& runs : runs_) {
       LLADA_TRY_STATUS(say(fmt::format("{} runs of {}", runs.size(), runs.front().strategy)));
       const double begin = now_s();
-      LLADA_TRY(const auto result, measure_replay(*model_, runs, o_.repeats, beside()));
+      LLADA_TRY(const auto result, measure_replay(*model_, runs, o_.repeats, run_settings()));
       estimate_.measured(estimate_.run_s(), now_s() - begin);
       report_.replayed.push_back(result);
       add();

@@ -51,7 +51,7 @@ struct BenchOptions {
   // Asked before and within everything that is measured: true ends it, and the report has what is whole by then.
   std::function<bool()> stopped;
   // Called where `stopped` says so while a model is made or loaded, which has no end but its own: a program may leave.
-  std::function<void()> unheeded;
+  std::function<void()> leave;
 };
 
 struct ModelFacts {

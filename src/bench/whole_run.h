@@ -30,7 +30,7 @@ struct AutoregressionBound {
 };
 
 // Of a measurement of whole runs, beside the runs; each may be left out.
-struct Beside {
+struct RunSettings {
   double bytes_per_token = 0;             // of the bound
   std::function<double()> read_gb_per_s;  // just before each run
   std::function<bool()> stopped;          // after every step; true is an error

@@ -132,7 +132,7 @@ Result<int> run(Options& o) {
   const auto text_of = [&](const bench::BenchReport& report) {
     return o.json ? json_line(bench_json(report)) : printer.finish(report, options.parts);
   };
-  options.unheeded = [&] {
+  options.leave = [&] {
     last.interrupted = true;
     show(text_of(last));
     ::_exit(128 + InterruptGuard::signal_number());

@@ -22,6 +22,7 @@ double error_points(const Score& s) {
 
 constexpr size_t kKeepOneOf = 3;  // of a stage's candidates, for twice its examples
 constexpr size_t kLeastKept = 4;
+constexpr int64_t kLeastExamples = 24;  // of the first stage
 constexpr size_t kSecondChances = 12;
 constexpr size_t kUsuallyValidated = 6;  // only an estimate: as many as the frontier has
 
@@ -48,7 +49,7 @@ class Search {
 
   Result<TuneResult> run() {
     all_ = static_cast<int64_t>(halves_.search.size());
-    const int64_t first = std::min(all_, std::max(request_.least_examples, all_ / 8));
+    const int64_t first = std::min(all_, std::max(kLeastExamples, all_ / 8));
     least_ = first;
     LLADA_TRY_STATUS(explore(first));
     size_t keep = tried_.size();

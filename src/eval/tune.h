@@ -48,7 +48,6 @@ struct TuneRequest {
   double max_loss = 1;  // points of accuracy below the reference
   int64_t generations = 4;
   int64_t breadth = 3;                                              // promising candidates whose neighbours are tried
-  int64_t least_examples = 24;                                      // of the first stage
   std::function<double(const Score& score)> cost;                   // per example
   std::function<void(const TuneProgress& progress)> progress = {};  // before every measurement
   std::function<void(const std::string& text)> news = {};           // a line for people after every stage

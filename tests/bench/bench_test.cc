@@ -318,9 +318,6 @@ TEST(Bench, RefusesWhatMakesNoSense) {
   o.parts = {false, false, false, false, false, true};
   EXPECT_EQ(run_bench(o).error().message, "moe: found a dense model, needed a mixture of experts");
   o = small();
-  o.experts_on_device = 0.25;
-  EXPECT_EQ(run_bench(o).error().message, "--experts-on-device and --profile: found one, needed both or none");
-  o = small();
   o.preset = "tiny:q9";
   EXPECT_EQ(run_bench(o).error().kind, ErrorKind::invalid_input);
 }

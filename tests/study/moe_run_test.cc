@@ -160,7 +160,7 @@ TEST(MoeRun, RecordedRoutingIsWhatTheRoutersDecided) {
   auto recorder = RoutingRecorder::create(path, *file);
   ASSERT_TRUE(recorder);
   const auto got =
-      answer("cpu", {}, decode::KvChoice::dual, [&](const RoutedLayer& r) { return (*recorder)->hear(r); });
+      answer("cpu", {}, decode::KvChoice::dual, [&](const RoutedLayer& r) { return (*recorder)->record(r); });
   ASSERT_TRUE(got) << got.error().message;
   ASSERT_TRUE((*recorder)->commit());
   const auto trace = read_routing(path);
