@@ -140,15 +140,15 @@ Status check_attention(const std::vector<RecordedRun>& runs, int64_t attention_b
 }
 
 Result<ReplayResult> measure_replay(const Model& model, const std::vector<RecordedRun>& runs, int repeats,
-                                    const Beside& beside) {
+                                    const RunSettings& settings) {
   std::vector<ReplayResult> repeated;
   std::vector<double> readings;
   for (int i = 0; i < repeats; ++i) {
     ReplayResult result = {.strategy = runs.front().strategy, .options = runs.front().options};
-    result.bound.bytes_per_token = beside.bytes_per_token;
-    if (beside.read_gb_per_s) readings.push_back(beside.read_gb_per_s());
+    result.bound.bytes_per_token = settings.bytes_per_token;
+    if (settings.read_gb_per_s) readings.push_back(settings.read_gb_per_s());
     for (const RecordedRun& run : runs) {
-      LLADA_TRY(const auto followed, follow(model, run, beside.stopped));
+      LLADA_TRY(const auto followed, follow(model, run, settings.stopped));
       const decode::RunStats& stats = followed.stats;
       ++result.runs;
       result.prompt_tokens += run.prompt_tokens;

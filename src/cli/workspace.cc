@@ -149,7 +149,7 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
   if (!show.routing_path.empty()) {
     LLADA_TRY(workspace->routing_, RoutingRecorder::create(show.routing_path, workspace->model_->file()));
     session.routing = [recorder = workspace->routing_.get()](const RoutedLayer& routed) {
-      return recorder->hear(routed);
+      return recorder->record(routed);
     };
   }
   LLADA_TRY(workspace->session_, Session::create(workspace->model_, session));

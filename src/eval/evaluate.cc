@@ -63,10 +63,10 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(std::shared_ptr<const Model
                                                         : chat_prompt(*evaluator->model_, {&message, 1}));
     evaluator->prompts_.push_back(std::move(ids));
   }
-  if (evaluator->options_.streams > 0) {
+  if (evaluator->options_.at_once > 0) {
     LLADA_TRY(evaluator->engine_, Engine::create(evaluator->model_, {}));
   }
-  for (int i = 0; i < (evaluator->engine_ ? evaluator->options_.streams : workers); ++i) {
+  for (int i = 0; i < (evaluator->engine_ ? evaluator->options_.at_once : workers); ++i) {
     LLADA_TRY(auto session, Session::create(evaluator->model_, {.threads = 1, .trace = nullptr}));
     evaluator->sessions_.push_back(std::move(session));
   }

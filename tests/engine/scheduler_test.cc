@@ -9,11 +9,11 @@
 
 #include "engine/convert.h"
 #include "engine/picking.h"
+#include "failing/failing_device.h"
 #include "formats/convert.h"
 #include "golden.h"
 #include "llada2_files.h"
 #include "shared_forwards.h"
-#include "study/devices.h"
 
 namespace llada {
 namespace {
@@ -139,7 +139,7 @@ class SharedForwards : public testing::Test {
   static std::shared_ptr<const Model> load(const std::string& path, const std::string& device = "cpu",
                                            int threads = 2) {
     auto model = Model::load(
-        path, {.device = device, .plugin = &study_devices(), .isa = isa_from_environment(), .threads = threads});
+        path, {.device = device, .plugin = &failing_devices(), .isa = isa_from_environment(), .threads = threads});
     if (!model) throw std::runtime_error(model.error().message);
     return *model;
   }

@@ -1,7 +1,6 @@
 #include "devices/cpu/cpu_experts.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <thread>
@@ -294,10 +293,8 @@ void CpuExperts::run_tasks(const Job& job) {
 }
 
 void CpuExperts::run_host_part(const Job& job, const std::vector<int64_t>& order) {
-  const auto begin = std::chrono::steady_clock::now();
   list_tasks(job, order, true);
   run_tasks(job);
-  host_part_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 // Hidden values of slices that are not in the part under way become zero, and so add nothing.
