@@ -71,7 +71,7 @@ constexpr std::array kHints = {
 };
 
 // The members of an object are all known; it is named with the one that is not.
-std::expected<void, ApiError> check_members(const std::string& name, const json& object) {
+Done check_members(const std::string& name, const json& object) {
   if (!object.is_object()) return wrong(name, object, "an object");
   for (const auto& [key, value] : object.items()) {
     const std::string whole = name + "." + key;

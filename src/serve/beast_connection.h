@@ -4,8 +4,14 @@
 // clang-format off
 #include <utility>  // first: Boost 1.74 uses it and does not include it
 // clang-format on
-#include <boost/asio.hpp>
-#include <boost/beast.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -80,6 +86,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void watch();
   void look();
   bool may_be_there();
+  bool send_interim();
   void write(HttpReply reply);
   void hold_reply(int64_t bytes);
   void make_room();
@@ -94,10 +101,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void linger();
   void lost();
   void leave_idle();
+  void expire_at(std::chrono::steady_clock::time_point end);
   std::string_view buffered() const;
 
-  boost::beast::basic_stream<StreamProtocol> stream_;
-  boost::asio::steady_timer looking_;  // until look() is called again
+  StreamProtocol::socket socket_;
+  boost::asio::steady_timer deadline_;  // when what is being read or written has to be over
+  boost::asio::steady_timer looking_;   // until look() is called again
   std::shared_ptr<ConnectionHost> host_;
   std::list<Connection*>::iterator in_open_;
   std::optional<std::list<Connection*>::iterator> in_idle_;

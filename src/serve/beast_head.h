@@ -5,7 +5,8 @@
 #include <utility>  // first: Boost 1.74 uses it and does not include it
 // clang-format on
 #include <boost/beast/core/buffers_range.hpp>
-#include <boost/beast/http.hpp>
+#include <boost/beast/http/message.hpp>
+#include <boost/beast/http/parser.hpp>
 #include <optional>
 #include <string>
 #include <string_view>

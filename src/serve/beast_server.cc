@@ -9,8 +9,8 @@
 #include <future>
 #include <thread>
 
+#include "serve/access.h"
 #include "serve/beast_connection.h"
-#include "serve/hosts.h"
 
 namespace llada::serve {
 namespace {

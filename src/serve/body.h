@@ -29,7 +29,7 @@ class Body {
   void ignore(std::initializer_list<const char*> names);  // harmless here, whatever they say: as if not there
 
   // Refuses what nobody has read, but for null and for values that ask for what is done anyway.
-  std::expected<void, ApiError> finish() const;
+  Done finish() const;
 
  private:
   explicit Body(nlohmann::json object) : object_(std::move(object)) {}

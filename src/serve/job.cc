@@ -27,7 +27,7 @@ Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
       head_(head_of(service, exchange_->id, ask_.shape)),
       answers_(ask_.requests.size()),
       left_(answers_.size()) {
-  if (ask_.stream && ask_.shape == Shape::response) response_.emplace(head_, ask_.said);
+  if (ask_.stream && ask_.shape == Shape::response) response_.emplace(head_, ask_.repeated);
 }
 
 Job::~Job() {

@@ -13,7 +13,6 @@
 
 #include "serve/answer_text.h"
 #include "serve/ask.h"
-#include "serve/responses.h"
 #include "serve/shapes.h"
 
 namespace llada::serve {

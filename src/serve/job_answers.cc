@@ -114,7 +114,7 @@ HttpReply Job::whole() {
   Json more = {{"preset", ask_.preset}};
   if (!ask_.note.empty()) more["note"] = ask_.note;
   if (ask_.shape == Shape::response || ask_.shape == Shape::infill) {
-    Json json = ask_.shape == Shape::response ? response_json(head_, ask_.said, said(0), usage())
+    Json json = ask_.shape == Shape::response ? response_json(head_, ask_.repeated, said(0), usage())
                                               : infill_json(head_, said(0), usage());
     json["llada"] = std::move(more);
     return with_note(json_reply(json));

@@ -2,8 +2,6 @@
 // fills each of them, so a long gap holds a long text.
 #include <algorithm>
 
-#include "serve/infill.h"
-#include "serve/job.h"
 #include "serve/routes.h"
 
 namespace llada::serve {
@@ -85,32 +83,23 @@ Answered<std::string> read_extra(Body& body) {
 
 }  // namespace
 
-Answered<Ask> read_fim(Service& service, Body body, Shape shape) {
-  Ask ask{.shape = shape, .requests = {}, .preset = {}};
-  LLADA_TRY_STATUS(read_streaming(body, ask));
-  LLADA_TRY(ask.note, read_hints(body));
-  LLADA_TRY_STATUS(read_format(body));
+Answered<Ask> read_fim(Service& service, Body body) {
+  LLADA_TRY(Ask ask, read_ask(body, Shape::fim));
   LLADA_TRY(const auto prompt, body.text("prompt"));
   LLADA_TRY(const auto suffix, body.text("suffix"));
   LLADA_TRY(ask.stop, read_stop(body));
   LLADA_TRY(const auto gap, read_gap(body, {"max_completion_tokens", "max_tokens"}));
-  LLADA_TRY(const auto n, body.integer("n", 1, service.options().most_answers));
-  LLADA_TRY(const auto logprobs, body.integer("logprobs", 0, kMostAlternatives));
-  ask.logprobs = logprobs.has_value();
-  ask.alternatives = logprobs.value_or(0);
+  LLADA_TRY(const int64_t n, read_count(service, body));
+  LLADA_TRY_STATUS(read_logprobs(body, ask));
   LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, true));
-  body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
   if (!prompt && !suffix) return refuse("prompt: needed, a text (or suffix)", "prompt");
   const std::string before = prompt.value_or(""), behind = suffix.value_or("");
-  return lay_one(service, std::move(ask), prompt ? "prompt" : "suffix", before, gap, behind, decoding.choice,
-                 n.value_or(1));
+  return lay_one(service, std::move(ask), prompt ? "prompt" : "suffix", before, gap, behind, decoding.choice, n);
 }
 
 Answered<Ask> read_infill(Service& service, Body body) {
-  Ask ask{.shape = Shape::infill, .requests = {}, .preset = {}};
-  LLADA_TRY_STATUS(read_streaming(body, ask));
-  LLADA_TRY(ask.note, read_hints(body));
+  LLADA_TRY(Ask ask, read_ask(body, Shape::infill));
   LLADA_TRY(const auto text, body.text("text"));
   LLADA_TRY(const auto before, body.text("input_prefix"));
   LLADA_TRY(const auto behind, body.text("input_suffix"));
@@ -121,7 +110,7 @@ Answered<Ask> read_infill(Service& service, Body body) {
   if (!text) body.ignore({"top_k", "top_p"});  // llama.vim's, of sampling that it does not ask for
   LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, true));
   // Of llama.vim: what it tells llama-server about its cache and time.
-  body.ignore({"model", "id_slot", "n_indent", "samplers", "cache_prompt", "t_max_prompt_ms", "t_max_predict_ms",
+  body.ignore({"id_slot", "n_indent", "samplers", "cache_prompt", "t_max_prompt_ms", "t_max_predict_ms",
                "response_fields", "n_cache_reuse"});
   LLADA_TRY_STATUS(body.finish());
   if (text.has_value() == (before.has_value() || behind.has_value()))
@@ -137,24 +126,6 @@ Answered<Ask> read_infill(Service& service, Body body) {
   ask.whole_text = true;
   LLADA_TRY(InfillLayout layout, lay_out(service, "text", *pieces));
   return lay(service, std::move(ask), "text", std::move(layout), decoding.choice);
-}
-
-namespace {
-
-void answer_with(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> (*read)(Service&, Body)) {
-  auto body = Body::parse(*exchange);
-  if (!body) return exchange->respond(error_reply(body.error()));
-  begin_job(service, exchange, read(service, std::move(*body)));
-}
-
-}  // namespace
-
-void answer_fim(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  answer_with(service, exchange, [](Service& s, Body body) { return read_fim(s, std::move(body), Shape::fim); });
-}
-
-void answer_infill(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  answer_with(service, exchange, read_infill);
 }
 
 }  // namespace llada::serve

@@ -12,11 +12,9 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "serve/access.h"
 #include "serve/admission.h"
-#include "serve/cors.h"
-#include "serve/hosts.h"
 #include "serve/http.h"
-#include "serve/log.h"
 #include "serve/metrics.h"
 #include "serve/workers.h"
 

@@ -77,4 +77,28 @@ Json logprobs_json(const Model& model, Shape shape, std::span<const ScoredToken>
 // An edit, as `llada.edits` lists them.
 Json edit_json(const Model& model, const decode::Edit& edit);
 
+// /v1/responses: OpenAI's response object, which has one output item, a message, with one part, its text. repeated: the
+// request's own fields that it has, too.
+Json response_json(const AnswerHead& head, const Json& repeated, const FinishedAnswer& answer, const Json& usage);
+
+// The events of its stream, each with its number.
+class ResponseEvents {
+ public:
+  ResponseEvents(AnswerHead head, Json repeated) : head_(std::move(head)), repeated_(std::move(repeated)) {}
+
+  std::string begin();
+  std::string delta(const std::string& text);  // empty: no event
+  // rest: what has not been handed on; answer: all of it.
+  std::string end(const std::string& rest, const FinishedAnswer& answer, const Json& usage);
+  std::string failed(const ApiError& error);
+
+ private:
+  std::string event(const std::string& type, Json fields);
+  std::string part_event(const std::string& type, Json fields);
+
+  const AnswerHead head_;
+  const Json repeated_;
+  int64_t next_ = 0;
+};
+
 }  // namespace llada::serve
