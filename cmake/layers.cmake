@@ -29,7 +29,7 @@ endfunction()
 # small file's compile time. Always for the tests and for layers made of small files that all include JSON, elsewhere
 # with LLADA_UNITY. So no two files of a folder may use a name for two things.
 # Half of a unit's time is its headers: large units are the shortest build. They are as many as keep two cores busy.
-set(LLADA_UNITY_FILES 20)
+set(LLADA_UNITY_FILES 30)
 option(LLADA_UNITY "compile the files of every target together, as the presets do" OFF)
 function(llada_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LLADA_UNITY_FILES})

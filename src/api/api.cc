@@ -1,4 +1,4 @@
-// What is about no object: versions, features, errors, and what callers' arguments have in common.
+// Functions without an object: versions, features, errors; and checks of callers' arguments that all functions share.
 #include <ranges>
 
 #include "api/objects.h"

@@ -53,7 +53,7 @@ std::shared_ptr<Object> find(Kind kind, const void* handle) {
   return found == all.live.end() ? nullptr : found->second;
 }
 
-void* enlist(Kind kind, std::shared_ptr<Object> object) {
+void* add_handle(Kind kind, std::shared_ptr<Object> object) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   const uintptr_t number = all.next * kKinds + static_cast<uintptr_t>(kind);
@@ -62,7 +62,7 @@ void* enlist(Kind kind, std::shared_ptr<Object> object) {
   return reinterpret_cast<void*>(number);
 }
 
-std::shared_ptr<Object> strike(Kind kind, const void* handle) noexcept {
+std::shared_ptr<Object> release(Kind kind, const void* handle) noexcept {
   const auto number = reinterpret_cast<uintptr_t>(handle);
   if (!is_of(kind, number)) return nullptr;
   Registry& all = registry();

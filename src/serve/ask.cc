@@ -87,8 +87,7 @@ Done read_length(Body& body, std::initializer_list<const char*> names, DecodeCho
   return {};
 }
 
-// What tokens are sampled from, once it is known that they are: at temperature 0 the best one is taken, from however
-// many.
+// The options of sampling count only where tokens are sampled: at temperature 0 the best token is taken.
 Done read_sampling(Body& body, DecodeChoice& choice) {
   const bool samples = choice.options.temperature > 0;
   DecodeChoice unused;
@@ -274,7 +273,8 @@ Answered<std::vector<ChatMessage>> read_input(Body& body) {
 
 namespace {
 
-// What a response shall hold besides: things that none here has. Log-probabilities are another matter.
+// Further parts of a response that a client wants; those listed here never occur. Log-probabilities do, and are
+// refused.
 Done read_include(Body& body) {
   LLADA_TRY(const auto names, body.texts("include"));
   static const std::set<std::string> kAbsent = {

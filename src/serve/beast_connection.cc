@@ -76,8 +76,8 @@ void Connection::close() {
   socket_.close(ignored);
 }
 
-// Closing the socket ends what is being read or written with an error. A wait that was over before its end was moved
-// still comes here.
+// Closing the socket ends reads and writes with an error. A wait that was over before its end was moved still comes
+// here.
 void Connection::expire_at(Clock::time_point end) {
   deadline_.expires_at(end);
   if (end == Clock::time_point::max()) return;
@@ -146,7 +146,7 @@ void Connection::take_head(size_t size) {
   read_body();
 }
 
-// What lies in the buffer, and the rest as it comes. Of a chunked body a chunk's head stays there until it is whole.
+// Takes the bytes in the buffer, then the rest as it comes. The head of a chunk stays in the buffer until it is whole.
 void Connection::read_body() {
   Failure failure;
   if (buffer_.size() > 0) buffer_.consume(parser_->put(buffer_.data(), failure));
@@ -214,8 +214,8 @@ void Connection::look() {
   if (::poll(&socket, 1, 0) == 0) return watch();
   if ((socket.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return lost();
   if ((socket.revents & POLLRDHUP) != 0 && !may_be_there()) return lost();
-  // Reading does not wait any more, so the socket is looked at again: soon, where an answer to what was just sent to it
-  // may come, otherwise now and then.
+  // Reading does not wait any more, so the socket is looked at again: soon after an interim reply or a ping was sent,
+  // which a client that has gone answers with a reset; otherwise now and then.
   watching_ = true;
   constexpr auto kSoon = std::chrono::milliseconds(10), kLater = std::chrono::milliseconds(100);
   looking_.expires_after(Clock::now() - asked_ < kLater ? kSoon : kLater);
@@ -225,9 +225,10 @@ void Connection::look() {
   });
 }
 
-// The client has ended its direction of the connection: it has gone, or waits for the reply to its last request. What
-// is sent to it tells: the system of a client that has gone answers with a reset. In HTTP/1.1 a client skips any number
-// of interim replies; HTTP/1.0 has none, and such a client counts as gone where its reply takes longer than one look.
+// The client has ended its direction of the connection: it has gone, or waits for the reply to its last request.
+// Sending to it tells which: the system of a client that has gone answers with a reset. In HTTP/1.1 a client skips any
+// number of interim replies; HTTP/1.0 has none, and such a client counts as gone where its reply takes longer than one
+// look.
 bool Connection::may_be_there() {
   if (replying_ && !outflow_) return true;  // the reply tells
   const bool again = asked_ != Clock::time_point();
@@ -269,7 +270,7 @@ void Connection::set_head(const HttpReply& reply, bool chunked) {
   head_text_ += "\r\n";
 }
 
-// What lies in head_text_ and chunk_, as fast as the client takes it.
+// Sends head_text_ and chunk_ as fast as the client takes them.
 template <class Done>
 void Connection::send(Done done) {
   const std::chrono::duration<double> limit(host_->limits.write_seconds);
@@ -330,7 +331,7 @@ void Connection::written(Failure failure) {
   unread_ ? linger() : close();
 }
 
-// Closing at once would reset the connection, and the client might lose the reply that says what was wrong.
+// Closing at once would reset the connection, and the client might lose the reply with the error.
 void Connection::linger() {
   if (unread_) {
     Failure ignored;

@@ -47,7 +47,7 @@ class Loop {
   boost::asio::io_context* io_;
 };
 
-// What connections share. On the server's thread alone, but for the counts and the loop.
+// The state that connections share. On the server's thread alone, but for the counts and the loop.
 struct ConnectionHost {
   ServerLimits limits;
   std::shared_ptr<BodyBudget> bodies;  // of all connections
@@ -105,7 +105,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string_view buffered() const;
 
   StreamProtocol::socket socket_;
-  boost::asio::steady_timer deadline_;  // when what is being read or written has to be over
+  boost::asio::steady_timer deadline_;  // when the read or write in progress has to be over
   boost::asio::steady_timer looking_;   // until look() is called again
   std::shared_ptr<ConnectionHost> host_;
   std::list<Connection*>::iterator in_open_;
@@ -118,7 +118,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<Request> parser_;
   std::shared_ptr<Exchange> exchange_;  // the request that is being answered
   bool keep_alive_ = false, head_ = false, http11_ = false;
-  bool unread_ = false;                            // the client may still be sending what was refused
+  bool unread_ = false;                            // the client may still be sending a refused request
   char ignored_[4096];                             // of that
   bool watching_ = false;                          // for the client's end of the connection
   int64_t unread_bytes_ = 0;                       // of ConnectionHost::unread_bytes

@@ -105,7 +105,7 @@ class BeastServer : public Server {
   }
 
  private:
-  // What is thrown on this thread is about one connection, which ends with the call that threw.
+  // An exception on this thread is about one connection, which ends with the call that threw.
   void run() {
     for (;;) try {
         io_.run();
@@ -204,8 +204,8 @@ class BeastServer : public Server {
     std::make_shared<Connection>(std::move(socket), host_, host_->open.size() >= most)->read();
   }
 
-  // Events leave at once; what a slow reader leaves in the kernel is bounded; a client that vanished without a word is
-  // found within two minutes.
+  // Events leave at once; the bytes that wait in the kernel for a slow reader are bounded; a client that vanished
+  // without a word is found within two minutes.
   void set_options(StreamProtocol::socket& socket) const {
     Failure ignored;
     socket.set_option(asio::ip::tcp::no_delay(true), ignored);

@@ -22,8 +22,8 @@ bool is_empty(const json& v) {
 }
 bool is_any(const json&) { return true; }
 
-// Fields of OpenAI's and others' clients, with the values that ask for what is done anyway. What a route reads itself
-// never comes here.
+// Fields of OpenAI's and others' clients that are accepted with values that change nothing. A field that a route reads
+// itself never comes here.
 struct Idle {
   const char* name;
   bool (*value)(const json&);

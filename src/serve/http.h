@@ -42,7 +42,7 @@ class BodyBudget {
 // The bytes of one body, from the socket until they have been read.
 class BodyBytes {
  public:
-  // What each body may have whatever the others hold: an ordinary request is never refused for long ones.
+  // Bytes that each body may have whatever the others hold: an ordinary request is never refused for long ones.
   static constexpr size_t kFree = size_t{64} << 10;
 
   BodyBytes() = default;
@@ -86,7 +86,7 @@ struct ApiError {
 
   ApiError(int with_status, std::string text, std::string about = {}, std::string with_code = {})
       : status(with_status), message(std::move(text)), param(std::move(about)), code(std::move(with_code)) {}
-  // An error of the engine: what it calls invalid is the client's, the rest the machine's.
+  // An error of the engine: an invalid input is the client's, the rest the machine's.
   ApiError(const Error& error)  // NOLINT: LLADA_TRY hands it on
       : status(error.kind == ErrorKind::invalid_input ? 400
                : error.kind == ErrorKind::memory      ? 503
@@ -105,7 +105,7 @@ struct HttpRequest {
   std::string peer = {};               // address and port of the client
   bool unix_socket = false;            // came by one, where no name leads
   bool spare = false;                  // more connections are open than may be: answered in short, or not at all
-  std::optional<ApiError> fault = {};  // why it could not be read, or is no HTTP: what it shall be told
+  std::optional<ApiError> fault = {};  // why it could not be read, or is no HTTP: the error to reply
 };
 
 // Connections. pushed_out: closed, though nothing was wrong with them, because there were too many, or because their
@@ -115,7 +115,7 @@ struct ServerCounts {
   int64_t body_bytes = 0;  // of bodies that are received or wait, beyond BodyBytes::kFree of each
 };
 
-// A body that grows. What is ready lies in memory that is bounded, however slowly the client reads.
+// A body that grows. The memory of its ready part is bounded, however slowly the client reads.
 class Outflow {
  public:
   struct Piece {
@@ -123,7 +123,7 @@ class Outflow {
     bool last = false;  // nothing follows
   };
   virtual ~Outflow() = default;
-  // By the connection, when it can write: what is ready, or nothing.
+  // By the connection, when it can write: the bytes that are ready, or none.
   virtual Piece take() = 0;
   // ready() is called from any thread when take() has something; before this call nothing was announced.
   virtual void listen(std::function<void()> ready) = 0;
@@ -145,7 +145,8 @@ template <class T>
 using Answered = std::expected<T, ApiError>;
 using Done = Answered<void>;
 
-// Both may repeat what the client wrote, such as a field's name: what has no place on a line of the log is escaped.
+// Both may repeat the client's words, such as a field's name: characters that a line of the log must not have are
+// escaped.
 std::unexpected<ApiError> refuse(const std::string& message, const std::string& param);
 
 Json error_json(const ApiError& error);
@@ -168,7 +169,7 @@ inline constexpr int kClientGone = 499;  // nginx's status, for the log and the 
 // One request on its way through the server. respond() is called once, from any thread.
 class Exchange {
  public:
-  // What became of it.
+  // How it ended.
   struct End {
     int status = 0;
     int64_t bytes = 0;  // of the body

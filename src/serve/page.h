@@ -1,5 +1,5 @@
-// Files that are compiled in (cmake/page.cmake): the page that the server shows at `/`, one HTML text that loads nothing
-// else, put together from src/serve/page; and openapi.json.
+// Files that are compiled in (cmake/page.cmake): the page that the server shows at `/`, one HTML text that loads
+// nothing else, put together from src/serve/page; and openapi.json.
 #pragma once
 #include <string_view>
 

@@ -1,5 +1,5 @@
-// /v1/chat/completions and /v1/responses: the answer to a conversation, in OpenAI's two protocols; /v1/completions: text
-// that follows a prompt, as it is or as token ids, or, with a suffix, text between the two.
+// /v1/chat/completions and /v1/responses: the answer to a conversation, in OpenAI's two protocols; /v1/completions:
+// text that follows a prompt, as it is or as token ids, or, with a suffix, text between the two.
 #include "serve/routes.h"
 #include "text/utf8.h"
 
@@ -40,7 +40,7 @@ Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body&
   return prompts;
 }
 
-// What is repeated stays in memory as long as the answer takes.
+// Fields that the answer repeats stay in memory as long as it takes.
 Done check_repeated(Body& body) {
   constexpr size_t kMostBytes = size_t{16} << 10;
   for (const char* name : {"metadata", "parallel_tool_calls"})

@@ -50,7 +50,7 @@ Answered<Ask> lay(Service& service, Ask ask, const std::string& field, InfillLay
   return ask;
 }
 
-// One gap between two texts, no longer than what the context leaves beside them.
+// One gap between two texts, no longer than the context has room for beside them.
 Answered<Ask> lay_one(Service& service, Ask ask, const std::string& field, std::string_view before, int64_t gap,
                       std::string_view behind, const DecodeChoice& choice, int64_t n = 1) {
   const auto with = [&](int64_t length) {
@@ -67,7 +67,7 @@ Answered<Ask> lay_one(Service& service, Ask ask, const std::string& field, std::
   return lay(service, std::move(ask), field, std::move(layout), choice, n);
 }
 
-// What stands in other files, before what stands in this one.
+// Text of other files, which goes before the text of this one.
 Answered<std::string> read_extra(Body& body) {
   const json* list = body.find("input_extra");
   std::string text;
@@ -109,7 +109,7 @@ Answered<Ask> read_infill(Service& service, Body body) {
   LLADA_TRY(const auto length, body.integer("n_predict", -1, INT64_MAX));
   if (!text) body.ignore({"top_k", "top_p"});  // llama.vim's, of sampling that it does not ask for
   LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, true));
-  // Of llama.vim: what it tells llama-server about its cache and time.
+  // Of llama.vim: settings of llama-server's cache and time.
   body.ignore({"id_slot", "n_indent", "samplers", "cache_prompt", "t_max_prompt_ms", "t_max_predict_ms",
                "response_fields", "n_cache_reuse"});
   LLADA_TRY_STATUS(body.finish());

@@ -1,5 +1,5 @@
-// /health, /ready, /metrics, /v1/models, /v1/models/{id}, /props, /v1/llada/options and the page: what the server is
-// and does.
+// /health, /ready, /metrics, /v1/models, /v1/models/{id}, /props, /v1/llada/options and the page: the server
+// and its state.
 #include <algorithm>
 #include <cmath>
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "text/utf8.h"
-#include "text/utf8_stream.h"
 
 namespace llada::serve {
 namespace {
@@ -251,7 +250,7 @@ Json response_with(const AnswerHead& head, const Json& repeated, const std::stri
 
 std::string status_of(const FinishedAnswer& answer) { return answer.reason == "length" ? "incomplete" : "completed"; }
 
-// The counts under the names of this protocol; what only this engine counts keeps its own.
+// The counts under the names of this protocol; counts of this engine alone keep their names.
 Json usage_of(const Json& usage) {
   Json json = {{"input_tokens", usage.at("prompt_tokens")},
                {"input_tokens_details", usage.at("prompt_tokens_details")},

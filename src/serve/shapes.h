@@ -21,7 +21,7 @@ struct FinishedAnswer {
   std::string text;      // valid UTF-8
   std::string reason;    // OpenAI's finish_reason
   Json logprobs;         // or null
-  Json spans = nullptr;  // of infilling: what each gap holds
+  Json spans = nullptr;  // of infilling: the text of each gap
 };
 
 // A whole reply of /infill.
@@ -44,7 +44,7 @@ class WholeText {
 // A piece of the stream of answer `index`. reason may be empty: it goes on.
 Json piece_json(const AnswerHead& head, int64_t index, const std::string& delta, const std::string& reason,
                 const Json& logprobs);
-// What a chat's stream begins with; null for others.
+// The first piece of a chat's stream; null for others.
 Json role_json(const AnswerHead& head, int64_t index);
 // Behind the last piece, where it was asked for.
 Json usage_piece_json(const AnswerHead& head, const Json& usage);
@@ -55,7 +55,7 @@ inline constexpr std::string_view kLastEvent = "data: [DONE]\n\n";
 // Of all answers together; prompts are counted once. seconds: of the longest.
 Json usage_json(const std::vector<GenerationStats>& stats, int64_t prompt_tokens);
 
-// What a token of a canvas looks like to a reader: its own characters, bytes of unfinished ones as U+FFFD.
+// A token of a canvas for a reader: its own characters, bytes of unfinished ones as U+FFFD.
 std::string token_text(const Model& model, int32_t token);
 
 // A token with its log-probability (nats), where it has one, and the best tokens in its place.
@@ -88,7 +88,7 @@ class ResponseEvents {
 
   std::string begin();
   std::string delta(const std::string& text);  // empty: no event
-  // rest: what has not been handed on; answer: all of it.
+  // rest: the text that has not been sent; answer: all of it.
   std::string end(const std::string& rest, const FinishedAnswer& answer, const Json& usage);
   std::string failed(const ApiError& error);
 

@@ -1,4 +1,4 @@
-// What Tokenizer::create derives from a TokenizerSpec, checked. Inside text/ only.
+// The tables that Tokenizer::create derives from a TokenizerSpec, checked. Inside text/ only.
 #pragma once
 #include <array>
 #include <map>
