@@ -37,11 +37,6 @@ std::expected<std::vector<ChatMessage>, ApiError> read_messages(const char* cons
   return read;
 }
 
-Outcome check_out(const char* name, const void* out) {
-  if (out == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found null, needed a place for it", name);
-  return LLADA_OK;
-}
-
 namespace {
 
 constexpr std::pair<llada_status, const char*> kNames[] = {

@@ -1,6 +1,7 @@
 #include "api/handles.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <shared_mutex>
 #include <unordered_map>
@@ -59,7 +60,7 @@ void* add_handle(Kind kind, std::shared_ptr<Object> object) {
   const uintptr_t number = all.next * kKinds + static_cast<uintptr_t>(kind);
   all.live.emplace(number, std::move(object));
   ++all.next;
-  return reinterpret_cast<void*>(number);
+  return std::bit_cast<void*>(number);
 }
 
 std::shared_ptr<Object> release(Kind kind, const void* handle) noexcept {

@@ -110,7 +110,11 @@ std::expected<std::span<const T>, ApiError> read_array(const char* name, const T
 }
 std::expected<std::vector<ChatMessage>, ApiError> read_messages(const char* const* roles, const char* const* contents,
                                                                 size_t messages);
-Outcome check_out(const char* name, const void* out);
+template <class T>
+Outcome check_out(const char* name, const T* out) {
+  if (out == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found null, needed a place for it", name);
+  return LLADA_OK;
+}
 
 // The size of the struct that the caller has, its first member.
 template <class T>

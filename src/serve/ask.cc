@@ -236,7 +236,8 @@ Answered<ChatMessage> read_message(const json& item, const std::string& where, c
   for (const auto& [key, value] : item.items()) {
     const bool idle = value.is_null() || (value.is_array() && value.empty()) || form.beside.contains(key);
     if (key != "role" && key != "content" && !idle)
-      return refuse(fmt::format("{}.{}: this field is not supported here", where, key), where + "." + key);
+      return refuse(fmt::format("{}.{}: this field is not supported here", where, key),
+                    fmt::format("{}.{}", where, key));
   }
   LLADA_TRY(std::string content, read_content(item.value("content", json()), where + ".content", form));
   return ChatMessage{role == "developer" ? "system" : role.get<std::string>(), std::move(content)};

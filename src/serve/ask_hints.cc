@@ -74,7 +74,7 @@ constexpr std::array kHints = {
 Done check_members(const std::string& name, const json& object) {
   if (!object.is_object()) return wrong(name, object, "an object");
   for (const auto& [key, value] : object.items()) {
-    const std::string whole = name + "." + key;
+    const std::string whole = fmt::format("{}.{}", name, key);
     if (value.is_null() || std::ranges::any_of(kHints, [&](const Hint& h) { return whole == h.name; })) continue;
     return refuse(fmt::format("{}: this field is not supported here", whole), whole);
   }

@@ -72,8 +72,8 @@ void Connection::close() {
   Failure ignored;
   looking_.cancel(ignored);
   deadline_.cancel(ignored);
-  socket_.shutdown(asio::socket_base::shutdown_both, ignored);
-  socket_.close(ignored);
+  static_cast<void>(socket_.shutdown(asio::socket_base::shutdown_both, ignored));
+  static_cast<void>(socket_.close(ignored));
 }
 
 // Closing the socket ends reads and writes with an error. A wait that was over before its end was moved still comes
@@ -84,7 +84,7 @@ void Connection::expire_at(Clock::time_point end) {
   deadline_.async_wait([weak = weak_from_this()](Failure failure) {
     const auto self = weak.lock();
     if (failure || !self || self->deadline_.expiry() > Clock::now()) return;
-    self->socket_.close(failure);
+    static_cast<void>(self->socket_.close(failure));
   });
 }
 
@@ -175,7 +175,7 @@ void Connection::refuse(int status, const std::string& message) {
   handle(ApiError(status, message));
 }
 
-void Connection::handle(std::optional<ApiError> fault) {
+void Connection::handle(const std::optional<ApiError>& fault) {
   auto& request = parser_->get();
   keep_alive_ = request.keep_alive() && !fault && !spare_;
   head_ = request.method() == http::verb::head;
@@ -335,7 +335,7 @@ void Connection::written(Failure failure) {
 void Connection::linger() {
   if (unread_) {
     Failure ignored;
-    socket_.shutdown(asio::socket_base::shutdown_send, ignored);
+    static_cast<void>(socket_.shutdown(asio::socket_base::shutdown_send, ignored));
     expire_at(Clock::now() + std::chrono::seconds(2));  // for all that still comes
     unread_ = false;
   }

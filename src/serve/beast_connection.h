@@ -82,7 +82,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_body();
   void refuse_reading(Failure failure);
   void refuse(int status, const std::string& message);
-  void handle(std::optional<ApiError> fault = {});
+  void handle(const std::optional<ApiError>& fault = {});
   void watch();
   void look();
   bool may_be_there();

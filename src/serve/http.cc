@@ -107,7 +107,7 @@ void Exchange::respond(HttpReply reply) {
 
 void Exchange::stream_ended() { end({.status = 200, .bytes = streamed_, .stream = true}); }
 
-void Exchange::end(End end) {
+void Exchange::end(const End& end) {
   if (ended_.exchange(true) || !on_end_) return;
   try {
     on_end_(*this, end);

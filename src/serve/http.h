@@ -203,7 +203,7 @@ class Exchange {
   void stream_ended();
 
  private:
-  void end(End end);
+  void end(const End& end);
 
   const std::function<void(HttpReply)> respond_;
   BodyBytes body_;

@@ -40,7 +40,7 @@ Answered<HttpReply> detokenize(Service& service, Body body) {
 
 Answered<HttpReply> apply_template(Service& service, Body body) {
   LLADA_TRY(const auto messages, read_messages(body));
-  LLADA_TRY(const auto hints, read_hints(body));
+  LLADA_TRY_STATUS(read_hints(body));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY(const auto ids, service.model().chat_ids(messages));
   return json_reply({{"prompt", to_valid_utf8(service.model().tokenizer().decode(ids, true))}, {"tokens", ids}});

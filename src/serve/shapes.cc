@@ -156,7 +156,7 @@ namespace {
 // A token's name where log-probabilities go by names: its text, or as OpenAI writes it where that is part of a
 // character, so that no two have one name.
 std::string token_name(const Model& model, int32_t token) {
-  const std::string bytes = model.tokenizer().decode({&token, 1}, true);
+  std::string bytes = model.tokenizer().decode({&token, 1}, true);
   if (to_valid_utf8(bytes) == bytes) return bytes;
   std::string name = "bytes:";
   for (const char c : bytes) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
@@ -272,16 +272,16 @@ Json response_json(const AnswerHead& head, const Json& repeated, const FinishedA
   return json;
 }
 
-std::string ResponseEvents::event(const std::string& type, Json fields) {
+std::string ResponseEvents::event(const std::string& type, const Json& fields) {
   Json json = {{"type", type}, {"sequence_number", next_++}};
   json.update(fields);
   return "event: " + type + "\n" + event_text(json);
 }
 
-std::string ResponseEvents::part_event(const std::string& type, Json fields) {
+std::string ResponseEvents::part_event(const std::string& type, const Json& fields) {
   Json json = {{"item_id", message_id(head_)}, {"output_index", 0}, {"content_index", 0}};
   json.update(fields);
-  return event(type, std::move(json));
+  return event(type, json);
 }
 
 // Events are numbered in the order in which they are made: one statement each.

@@ -93,8 +93,8 @@ class ResponseEvents {
   std::string failed(const ApiError& error);
 
  private:
-  std::string event(const std::string& type, Json fields);
-  std::string part_event(const std::string& type, Json fields);
+  std::string event(const std::string& type, const Json& fields);
+  std::string part_event(const std::string& type, const Json& fields);
 
   const AnswerHead head_;
   const Json repeated_;
