@@ -4,6 +4,7 @@
 
 #include "engine/infill_text.h"
 #include "engine/likelihood.h"
+#include "serve/ask.h"
 #include "serve/fixture.h"
 #include "text/utf8.h"
 
@@ -291,6 +292,10 @@ TEST_F(Answers, AreDescribedAsStreamsWhereOneCanAskForThem) {
     streams += asks;
   }
   EXPECT_EQ(streams, 5);
+  const json& schemas = description["components"]["schemas"];
+  EXPECT_EQ(schemas["Chat"]["properties"]["top_logprobs"]["maximum"], kMostAlternatives);
+  EXPECT_EQ(schemas["Completion"]["properties"]["logprobs"]["maximum"], kMostAlternatives);
+  EXPECT_EQ(schemas["Completion"]["properties"]["n"]["maximum"], options.most_answers);
 }
 
 TEST_F(Answers, RefuseWithTheNameOfTheField) {
