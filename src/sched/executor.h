@@ -83,6 +83,7 @@ class Executor {
     std::vector<Status>* streams;
   };
   void begin_experts();
+  Result<std::shared_ptr<const Program>> build(StepShape shape) const;  // that the device supports
   Result<std::shared_ptr<const Prepared>> program(StepShape shape);
   // The program of a forward, whose inputs are checked and whose outputs are empty then.
   Result<std::shared_ptr<const Prepared>> prepared_for(const Forward& forward);
