@@ -111,7 +111,7 @@ Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& progr
   if (!runtime.pager_) {
     runtime.slot_.assign(static_cast<size_t>(plan.slots), -1);
     for (size_t i = 0; i < runtime.slot_.size() && i < plan.streamed.size(); ++i)
-      LLADA_TRY_STATUS(runtime.stream(plan.streamed[i], false));
+      LLADA_TRY_STATUS(runtime.map_into_slot(plan.streamed[i], false));
   }
   return runtime;
 }
@@ -149,7 +149,7 @@ std::vector<MemoryRuntime::Segment> MemoryRuntime::cut(const Device& device, con
 
 // Puts a streamed slab into a free slot; when it is demanded and none is free, the slot of the slab that the
 // cycle needs last gives way.
-Status MemoryRuntime::stream(int slab, bool demanded) {
+Status MemoryRuntime::map_into_slot(int slab, bool demanded) {
   auto slot = std::ranges::find(slot_, -1);
   if (slot == slot_.end()) {
     if (!demanded) return {};
@@ -174,7 +174,7 @@ Status MemoryRuntime::before(Device& device, const Segment& segment, Ticket prev
       for (const int32_t out : touch.evict) LLADA_TRY_STATUS(window_->unmap(out));
       LLADA_TRY_STATUS(window_->map(slab, MapMode::remap));
     } else if (std::ranges::count(slot_, slab) == 0) {
-      LLADA_TRY_STATUS(stream(slab, true));
+      LLADA_TRY_STATUS(map_into_slot(slab, true));
     }
   }
   return {};
@@ -194,7 +194,7 @@ Status MemoryRuntime::after(const Segment& segment) {
       if (std::ranges::count(slot_, next) > 0) continue;
       LLADA_TRY_STATUS(window_->unmap(slab));
       *slot = -1;
-      LLADA_TRY_STATUS(stream(next, false));
+      LLADA_TRY_STATUS(map_into_slot(next, false));
       break;
     }
   }

@@ -73,7 +73,7 @@ class MemoryRuntime {
 
  private:
   MemoryRuntime() = default;
-  Status stream(int slab, bool demanded);
+  Status map_into_slot(int slab, bool demanded);
 
   Window* window_ = nullptr;
   MemoryOptions options_;
