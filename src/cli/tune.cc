@@ -106,7 +106,7 @@ Result<int> run(const TuneOptions& o) {
   const auto axes = tune_axes(block > 0);
   const auto accepts = [&](const std::string& text) {
     const auto parsed = parse_decode_options(joined(o.common, text), block, StartFrom::open_length);
-    return parsed && decode::validate_for(*parsed, model->special_ids()).has_value();
+    return parsed && decode::validate(*parsed, false, block).has_value();
   };
   LLADA_TRY_STATUS(eval::check_tune(examples, axes, accepts));
 

@@ -211,8 +211,8 @@ void CpuExperts::multiply(const Job& job, int slot, const Task& task, const floa
   const CpuWeight& w = weight(job, slot, group);
   const bool all_rows = group.expert == kShared && slot != 2 && rounds(job);
   const std::byte* activations = all_rows ? rounded_.data() : activations_ + group.activations;
-  llada::multiply(*job.kernels, {&w, x + group.begin * w.inputs, activations, group.count, y + group.begin * w.outputs},
-                  task.n0, task.n1);
+  const CpuProduct product{&w, x + group.begin * w.inputs, activations, group.count, y + group.begin * w.outputs};
+  job.kernels->matmul(product.args(task.n0, task.n1));
 }
 
 // A row's experts are added in ascending order, so that its sum does not depend on the other rows.
