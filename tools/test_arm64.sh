@@ -22,6 +22,9 @@ done
 cmake --preset arm64 >/dev/null
 # shellcheck disable=SC2086
 cmake --build --preset arm64 ${TARGETS:+--target $TARGETS} -- --quiet
+if command -v python3 >/dev/null && [ -n "$(find build/arm64/src/kernels -name neon_i8mm.cc.o 2>/dev/null)" ]; then
+  tools/count_arm64.py --check build/arm64  # instructions per multiply-add: no load of the machine changes them
+fi
 # Many tests in one emulated process: most of a short one's time is the translation of the program's start.
 if command -v python3 >/dev/null; then QEMU_CPU=max tools/run_tests.py arm64 "$@"
 else QEMU_CPU=max ctest --preset arm64 "$@"; fi

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/report.h"
+#include "cli/sustained_report.h"
 
 namespace llada::cli {
 namespace {
@@ -410,12 +411,17 @@ std::string BenchPrinter::update(const BenchReport& r) {
     out += shared_row(r.shared[shared_], r.shared.front());
     notes_ = kSharedNotes;
   }
+  if (sustained_ < r.sustained.size()) {
+    out += end_table() + sustained_rows(r.sustained, sustained_);
+    sustained_ = r.sustained.size();
+  }
   return out;
 }
 
 std::string BenchPrinter::finish(const BenchReport& r, const bench::Parts& parts) {
   std::string out = update(r) + end_table();
   if (!r.forward.empty()) out += new_shape_text(r.forward);
+  if (!r.sustained.empty()) out += sustained_text(r.sustained);
   int64_t again = 0;
   for (const auto& g : r.gemm) again += g.timings > 1;
   for (const auto& f : r.forward) again += f.timings > 1;
@@ -426,7 +432,7 @@ std::string BenchPrinter::finish(const BenchReport& r, const bench::Parts& parts
         again, 100 * (1 - bench::PeakWatch::kDisturbed));
   if (r.interrupted) return out + "\ninterrupted: the rest was not measured\n";
   out += "\n" + ceiling_row("ceilings at the end", r.machine.all_after);
-  if (parts.forward || parts.attention || parts.end_to_end || parts.shared)
+  if (parts.forward || parts.attention || parts.end_to_end || parts.shared || parts.sustained)
     out += fmt::format("peak memory {} (the reading for the ceilings alone takes {})\n",
                        bytes_text(static_cast<double>(r.peak_memory_bytes)),
                        bytes_text(static_cast<double>(4 * stream_bytes_)));
@@ -473,6 +479,8 @@ Json bench_json(const BenchReport& r) {
   for (const auto& e : r.replayed) json["replayed"].push_back(replay_json(e));
   json["shared"] = Json::array();
   for (const auto& s : r.shared) json["shared"].push_back(shared_json(s, r.shared.front()));
+  json["sustained"] = Json::array();
+  for (const auto& minute : r.sustained) json["sustained"].push_back(sustained_json(minute));
   json["peak_memory_bytes"] = r.peak_memory_bytes;
   json["interrupted"] = r.interrupted;
   return json;

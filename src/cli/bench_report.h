@@ -24,7 +24,7 @@ class BenchPrinter {
   std::string end_table();  // the notes below the table that was shown last
   int64_t stream_bytes_;
   bool machine_ = false, model_ = false, moe_hybrid_ = false;
-  size_t gemm_ = 0, moe_ = 0, forward_ = 0, attention_ = 0, end_to_end_ = 0, replayed_ = 0, shared_ = 0;
+  size_t gemm_ = 0, moe_ = 0, forward_ = 0, attention_ = 0, end_to_end_ = 0, replayed_ = 0, shared_ = 0, sustained_ = 0;
   std::string_view notes_;
 };
 
