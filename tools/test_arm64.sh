@@ -33,4 +33,11 @@ if [ -x build/arm64/bin/test_engine ]; then  # a short generation with an Arm ho
 fi
 QEMU_CPU=cortex-a76 ctest --preset arm64 -R '^kernels\.' "$@"
 QEMU_CPU=cortex-a72 ctest --preset arm64 -R '^kernels\.' "$@"
+# Newer phones have pages of 16 KiB, some servers of 64 KiB.
+emulator=$(command -v qemu-aarch64 || command -v qemu-aarch64-static)
+if [ -x build/arm64/bin/test_base ]; then
+  for page in 16384 65536; do
+    QEMU_CPU=max "$emulator" -p "$page" build/arm64/bin/test_base --gtest_brief=1 --gtest_filter='Pages.*:Files.*'
+  done
+fi
 echo "arm64: max, cortex-a76 and cortex-a72 passed"

@@ -17,6 +17,15 @@ void see_chain(const std::filesystem::path& mount, const std::string& group,
   see(at);
 }
 
+// "cpu,cpuacct" names "cpu" and "cpuacct".
+bool names_one(std::string_view list, std::string_view controller) {
+  for (size_t begin = 0, end = 0; end != std::string_view::npos; begin = end + 1) {
+    end = list.find(',', begin);
+    if (list.substr(begin, end - begin) == controller) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 // A line of /proc/self/cgroup is "0::/GROUP" of version 2 or "4:cpu,cpuacct:/GROUP" of version 1. Where there is none,
@@ -34,7 +43,7 @@ void for_each_own_group(const std::filesystem::path& root, std::string_view cont
     if (controllers.empty()) {
       see_chain(mounts, path, see);
       see_chain(mounts / "unified", path, see);
-    } else if (("," + controllers + ",").find("," + std::string(controller) + ",") != std::string::npos) {
+    } else if (names_one(controllers, controller)) {
       see_chain(mounts / controller, path, see);
       see_chain(mounts / controllers, path, see);
     }

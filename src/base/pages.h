@@ -18,7 +18,8 @@ using AlignedBytes = std::unique_ptr<std::byte[], AlignedFree>;
 // Of the system's pages: 4 KiB on most, 16 KiB on newer phones, up to 64 KiB on arm64 servers.
 int64_t page_bytes();
 
-// The pages that lie whole in [begin, end): where they begin and end. The first is behind the last where there are none.
+// The pages that lie whole in [begin, end): where the first begins and the last ends; no pair (a, b) with a < b where
+// there are none.
 std::pair<uint64_t, uint64_t> whole_pages(uint64_t begin, uint64_t end, uint64_t page);
 
 // At least `bytes` bytes on a page's border, contents undefined, pages untouched; null when there is no such

@@ -1,6 +1,6 @@
-// What a machine gives when it works on without a pause: whole generations at a scripted pace, one after another, counted
-// by the minute, with the temperature and clocks that the system tells. A phone that gives its best for half a minute
-// and half of it after ten shows here and nowhere else.
+// What a machine gives when it works on without a pause: whole generations at a scripted pace, one after another,
+// counted by the minute, with the temperature and clocks that the system tells. A phone that gives its best for half a
+// minute and half of it after ten shows here and nowhere else.
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -43,7 +43,7 @@ const Machine kMachines[] = {
      {{2, 380, 2265600}, {3, 924, 3148800}, {2, 867, 2956800}, {1, 1024, 3302400}},
      {7, 2, 3, 4, 5, 6, 0, 1},
      6},
-    // Zuma: four A510, four A715, one X3; capacity: guess (the A520, A720 and X4 of sm8650.dtsi, at these clocks), clocks.
+    // Zuma: four A510, four A715, one X3; capacity: guess (A520, A720 and X4 of sm8650.dtsi, at these clocks), clocks.
     {"Tensor G3", {{4, 324, 1704000}, {4, 787, 2367000}, {1, 1024, 2914000}}, {8, 4, 5, 6, 7, 0, 1, 2, 3}, 5},
     // Zumapro: four A520, three A720, one X4; capacity: guess (sm8650.dtsi, at these clocks), clocks.
     {"Tensor G4", {{4, 348, 1950000}, {3, 811, 2600000}, {1, 1024, 3105000}}, {7, 4, 5, 6, 0, 1, 2, 3}, 4},
