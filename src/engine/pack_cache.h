@@ -4,8 +4,8 @@
 // A copy is as large as the model, so a machine with enough memory makes none that nobody asked for: make_packed()
 // (`llada pack`) makes it, and from then on it is found, used, and made again when the model's file has changed.
 // PackCache::Use::make makes one at the first start. Where memory is short (fit_check.h), `found` makes one too, if the
-// disk has room for two. Nothing here is needed: what cannot be used or written is a warning, and the weights are packed
-// in memory as without it.
+// disk has room for two. Nothing here is needed: what cannot be used or written is a warning, and the weights are then
+// packed in memory.
 #pragma once
 #include <cstdint>
 #include <functional>
