@@ -48,6 +48,8 @@ StepShape shape_of(const StepInputs& inputs) {
           static_cast<int32_t>(inputs.predictions.size()), inputs.pass};
 }
 
+bool broken(const Status& status) { return !status && status.error().kind == ErrorKind::failed; }
+
 // What a device fills; memory of the step before stays for it.
 void empty(const StepInputs& inputs, StepOutputs& outputs) {
   outputs.predictions.clear();
@@ -183,6 +185,24 @@ Status Executor::start_beside(const Forward& forward) {
   return {};
 }
 
+Status Executor::run_narrower(const Forward& forward, Status ended) {
+  const Status first = ended;
+  std::string said;
+  while (broken(ended) && !fell_back_ && can_.window != nullptr) {
+    std::string line = can_.window->narrow();
+    if (line.empty()) break;
+    said = std::move(line);
+    memory_.reset();
+    recent_.clear();
+    prepared_ = false;
+    ended = run_once(forward);
+    // Too little for any plan: what failed first is the reason.
+    if (!ended && ended.error().kind == ErrorKind::invalid_input) ended = first;
+  }
+  if (ended && !said.empty() && options_.warn) options_.warn(said);
+  return ended;
+}
+
 Status Executor::fall_back(const Error& error) {
   if (options_.fallback == nullptr || fell_back_) return std::unexpected(error);
   if (options_.warn)
@@ -218,9 +238,9 @@ void mark_computed(const StepInputs& inputs) {
 Status Executor::run(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams) {
   const Forward forward{&inputs, &outputs, streams};
   const std::optional<Forward> other = under_way_;
-  const auto broken = [](const Status& status) { return !status && status.error().kind == ErrorKind::failed; };
   // Both are waited for before anything else is done: neither is under way, nor its failure lost, whatever follows.
   Status step = run_once(forward), beside = finish_beside();
+  step = run_narrower(forward, std::move(step));
   if (broken(step) || broken(beside)) {
     LLADA_TRY_STATUS(fall_back(broken(step) ? step.error() : beside.error()));
     if (broken(beside)) {

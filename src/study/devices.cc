@@ -82,6 +82,11 @@ class StudyDevices final : public DevicePlugin {
     LLADA_TRY(const FaultPlan plan, parse_fault(value));
     return [plan](std::unique_ptr<Device> device) { return make_faulty_device(std::move(device), plan); };
   }
+  Result<MeasuredDsp> measured(const std::string& file) const override {
+    LLADA_TRY(const Profile profile, load_profile(file));
+    if (!profile.dsp) return invalid("{}: dsp: missing, needed what 'llada doctor --device hexagon' writes", file);
+    return MeasuredDsp{profile.window_gib ? profile.window_gib->value : 0, profile.dsp->threads, profile.dsp->module};
+  }
   Result<MemoryOptions> memory(std::string_view name) const override { return memory_from_name(name); }
 };
 

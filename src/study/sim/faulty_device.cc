@@ -90,6 +90,7 @@ class FaultyDevice final : public Device, Window, ExpertHost, Clock, Beside, Hos
     LLADA_TRY_STATUS(alive());
     return can_.window->unmap(slab);
   }
+  std::string narrow() override { return can_.window->narrow(); }
   std::span<const float> peek(const Program& program, ValueId id) const override {
     return can_.experts->peek(program, id);
   }
