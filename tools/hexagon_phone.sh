@@ -6,7 +6,7 @@
 # usage: hexagon_phone.sh [query|map|matmul|ladder|speed ...]     build, push, run
 #        hexagon_phone.sh link COMPILER OUT                       only the probe, by that compiler for arm64
 #   ANDROID_NDK  the NDK (r27 or later)      ADB  the adb program      BUILD  a configured build folder (build/release)
-#   BUILD_ANDROID  where the preset android-arm64 was built (build/android-arm64)
+#   BUILD_ANDROID  where the preset android-arm64 was built (build/android-arm64)      CMAKE  the cmake program
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,7 +38,7 @@ clang=$(find "$ANDROID_NDK/toolchains/llvm/prebuilt" -maxdepth 3 -name 'aarch64-
 folder=$build/phone
 rm -rf "$folder"
 mkdir -p "$folder"
-cmake --build "$build" --target hexagon-phone
+"${CMAKE:-cmake}" --build "$build" --target hexagon-phone
 cp "$build"/bin/hexagon/libllada_hexagon_skel_v*.so "$folder/"
 link "$clang" "$folder/hexagon_probe"
 program=${BUILD_ANDROID:-build/android-arm64}/bin/llada
