@@ -18,15 +18,15 @@ struct Finding {
 };
 
 struct CheckupOptions {
-  std::string library = {};                   // libcdsprpc; empty: as the device finds it
-  std::string cache = {};                     // folder where the window is kept for later runs; empty: it is not
-  int64_t space_step = int64_t{256} << 20;    // of the buffers that the address space is filled with
-  int64_t space_bytes = int64_t{7} << 29;     // of an emulated session
-  int64_t large_map = int64_t{64} << 20;      // bytes of the larger of two mappings
-  int64_t outputs = 4096;                     // of the product
-  int calls = 50, repeats = 5;                // of an empty call, of a product
-  double deadline_s = 30;                     // of each call
-  std::function<void(const Finding&)> found;  // as soon as it is; may be empty
+  std::string library = {};                        // libcdsprpc; empty: as the device finds it
+  std::string cache = {};                          // folder where the window is kept for later runs; empty: it is not
+  int64_t space_step = int64_t{256} << 20;         // of the buffers that the address space is filled with
+  int64_t space_bytes = int64_t{7} << 29;          // of an emulated session
+  int64_t large_map = int64_t{64} << 20;           // bytes of the larger of two mappings
+  int64_t outputs = 4096;                          // of the product
+  int calls = 50, repeats = 5;                     // of an empty call, of a product
+  double deadline_s = 30;                          // of each call
+  std::function<void(const Finding&)> found = {};  // as soon as it is; may be empty
 };
 
 struct Checkup {

@@ -24,7 +24,11 @@ Result<std::unique_ptr<Device>> open_hexagon(const DeviceSpec& spec, const Model
       spec.positions.value_or(graph.context > 0 ? std::min(graph.context, kHexagonRows) : kHexagonRows);
   const auto rows = static_cast<int32_t>(std::min(positions, kHexagonRows));
   HexagonOptions dsp = spec.dsp;
-  dsp.warn = options.warn;
+  // Whoever loads is told while it loads; later lines are the executor's.
+  const auto loading = std::make_shared<bool>(true);
+  dsp.warn = [loading, warn = options.warn](const std::string& line) {
+    if (*loading && warn) warn(line);
+  };
   dsp.cache = std::filesystem::path(options.pack_cache.folder).parent_path();
   dsp.head_on_dsp = spec.head_on_accelerator.value_or(true);
   const Program full = graph.forward(plain_shape(rows, rows));
@@ -41,7 +45,9 @@ Result<std::unique_ptr<Device>> open_hexagon(const DeviceSpec& spec, const Model
           spec.window.gib, static_cast<double>(dsp.reserve_bytes) / 0x1p30, positions);
     device->set_window(net);
   }
-  LLADA_TRY_STATUS(device->start());
+  const Status started = device->start();
+  *loading = false;
+  LLADA_TRY_STATUS(started);
   return device;
 }
 

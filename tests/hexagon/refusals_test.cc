@@ -23,7 +23,7 @@ struct Refusal {
   double deadline_s = 20;
 };
 
-class Refusals : public testing::TestWithParam<Refusal> {
+class ModuleFolder : public testing::Test {
  protected:
   void SetUp() override {
     SKIP_WITHOUT_EMULATOR();
@@ -53,6 +53,8 @@ class Refusals : public testing::TestWithParam<Refusal> {
   }
   std::string folder_;
 };
+
+class Refusals : public ModuleFolder, public testing::WithParamInterface<Refusal> {};
 
 constexpr const char* kOurs = "libllada_hexagon_skel.emulated";
 
@@ -122,11 +124,7 @@ const std::vector<Refusal> kRefusals = {
      {},
      no_module("no such module (0x8000043e)",
                "; the module is not where the DSP looks: put it into ADSP_LIBRARY_PATH")},
-    {"NoSuchSymbol",
-     "open=66",
-     "",
-     {},
-     no_module("no such symbol (66)", "; the module is another program's: take the module of this build")},
+    {"NoSuchSymbol", "open=66", "", {}, no_module("no such symbol (66)", "; take the module of this build")},
     {"NoSuchDsp",
      "open=39",
      "",
@@ -160,9 +158,7 @@ const std::vector<Refusal> kRefusals = {
      "arch=0x79",
      "",
      {"libllada_hexagon_skel_v79=test/libecho_skel.emulated"},
-     "hexagon: asking libllada_hexagon_skel_v79.so what it is: unsupported (20); another module answered: take the "
-     "module "
-     "of this build"},
+     "hexagon: libllada_hexagon_skel_v79.so is another program's module; take the module of this build"},
     {"LostDuringTheVote",
      "",
      "die:1",
@@ -196,6 +192,21 @@ TEST(NoLibrary, ThePathOfModulesIsTheProgramsFolder) {
   ASSERT_TRUE(library);
   EXPECT_EQ(Library::search_path(), LLADA_BINARY_DIR "/bin/;" LLADA_BINARY_DIR "/bin/hexagon;/vendor/dsp/cdsp");
   ::unsetenv("ADSP_LIBRARY_PATH");
+}
+
+// A v79 DSP of which there is no module, and whose loader takes only the second variant of the next older one.
+TEST_F(ModuleFolder, TheNextOlderModuleIsTakenAndTheVariantThatLoads) {
+  std::ofstream(fs::path(folder_) / "libllada_hexagon_skel_v73.so").flush();
+  put_module("libllada_hexagon_skel_v73_aligned", kOurs);
+  put_module("libllada_hexagon_skel_v68", kOurs);
+  play_phone("arch=0x79");
+  const auto library = *Library::open(standin_path());
+  EXPECT_EQ(library->architecture(), 79u);
+  const auto session = Session::open(library, 64 << 20, 20);
+  ASSERT_TRUE(session) << session.error().message;
+  EXPECT_EQ((*session)->module(), "libllada_hexagon_skel_v73_aligned.so");
+  EXPECT_EQ(library->modules(), std::vector<std::string>{"libllada_hexagon_skel_v73_aligned.so"})
+      << "at once next time";
 }
 
 // Not a refusal: what was added to the interface later is optional.

@@ -99,7 +99,7 @@ constexpr KnownCode kCodes[] = {
      "the driver knows no DSP of this kind: run 'adb shell ls /dev' and look for fastrpc"},
     {AEE_EINVHANDLE, "invalid handle", "the session ended meanwhile: start again"},
     {AEE_ENOSUCHMOD, "no such module", "the module is not where the DSP looks: put it into ADSP_LIBRARY_PATH"},
-    {AEE_ENOSUCHSYMBOL, "no such symbol", "the module is another program's: take the module of this build"},
+    {AEE_ENOSUCHSYMBOL, "no such symbol", "take the module of this build"},
     {AEE_ENOSUCHMAP, "no such mapping", "the driver lost a mapping: start again"},
     {AEE_EMAPALREADYPRESENT, "mapped already", "another program holds the buffer: start again"},
     {AEE_ECONNRESET, "connection reset",

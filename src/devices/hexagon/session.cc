@@ -81,7 +81,9 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library,
             session->invoke(session->runs_, WIRE_QUERY, {}, info, opening_s, "asking the DSP what it is"));
   if (asked != AEE_SUCCESS)
     return failed("hexagon: asking {} what it is: {}; {}", session->module_, aee_name(asked), advice(AEE_EBADPARM));
-  if (session->info_.magic != WIRE_MAGIC || session->info_.version != WIRE_VERSION)
+  if (session->info_.magic != WIRE_MAGIC)
+    return failed("hexagon: {} is another program's module; {}", session->module_, advice(AEE_ENOSUCHSYMBOL));
+  if (session->info_.version != WIRE_VERSION)
     return failed("hexagon: {} speaks version {}, needed {}: take the module of this build", session->module_,
                   session->info_.version, WIRE_VERSION);
   session->library_->opened(session->module_);
