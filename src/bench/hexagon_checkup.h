@@ -1,6 +1,6 @@
-// What a phone's DSP is and what it gives, found out step by step: one finding per step, which names what was found and,
-// where that is less than it could be, what to do. The numbers become a profile, which `llada simulate` and the device
-// hexagon read. A step that fails ends what depends on it and nothing else; nothing is left open.
+// What a phone's DSP is and what it gives, found out step by step: one finding per step, which names what was found
+// and, where that is less than it could be, what to do. The numbers become a profile, which `llada simulate` and the
+// device hexagon read. A step that fails ends what depends on it and nothing else; nothing is left open.
 #pragma once
 #include <functional>
 #include <optional>

@@ -1,7 +1,8 @@
 // From a step shape to results: builds (or finds) the program, cuts it into runs by the unit that computes them and by
 // the slabs that have to be mapped, and submits them in order. Where a mapping is refused it plans again for a smaller
-// window. When the device fails and there is a fallback, the fallback takes over for good, and what failed is run again on it from its beginning: the step, the one beside it, or
-// both. A step's K/V is written before it is read, so what the failed device left behind does not show.
+// window. When the device fails and there is a fallback, the fallback takes over for good, and what failed is run again
+// on it from its beginning: the step, the one beside it, or both. A step's K/V is written before it is read, so what
+// the failed device left behind does not show.
 //
 // Results that are not finite numbers are no failure of the device: a damaged weight or activation gives them on any.
 // They are errors (ErrorKind::data) of the streams that have them; the other streams' results stand. Nor is it the

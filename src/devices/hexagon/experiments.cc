@@ -184,12 +184,15 @@ Result<MapPrice> measure_maps(const std::shared_ptr<Library>& library, Session& 
 Result<Coherency> measure_coherency(const std::shared_ptr<Library>& library, Session& session) {
   constexpr uint32_t kValues = 8192, kOther = 64 << 10, kScratchAt = 128 << 10;
   LLADA_TRY(const auto buffer, buffer_of(library, 256 << 10));
-  LLADA_TRY(const uint32_t number, session.map(buffer));
   auto* x = reinterpret_cast<float*>(buffer->data());
   auto* y = reinterpret_cast<float*>(buffer->data() + kOther);
-  // The host writes `first` and reads what the DSP made of it: first + 1, value by value.
-  const auto right = [&](float first, uint32_t use) -> Result<bool> {
+  const auto write = [&](float first) {
     for (uint32_t i = 0; i < kValues; ++i) x[i] = first + static_cast<float>(i), y[i] = 1;
+  };
+  write(10);  // lines that are dirty when the buffer is mapped
+  LLADA_TRY(const uint32_t number, session.map(buffer));
+  // Whether the host reads what the DSP has to make of what was written: first + 1, value by value.
+  const auto right = [&](float first, uint32_t use) -> Result<bool> {
     WireOp op = empty_op(WIRE_ADD, 1, kValues);
     op.in[0] = {number, 0}, op.in[1] = {number, kOther};
     LLADA_TRY([[maybe_unused]] const WireReply reply,
@@ -199,12 +202,15 @@ Result<Coherency> measure_coherency(const std::shared_ptr<Library>& library, Ses
     return true;
   };
   Coherency c;
-  LLADA_TRY(c.asked, right(10, kMaintained));
-  // Lines that the DSP holds since the second call are old when the third one reads them.
-  LLADA_TRY(const bool fresh, right(20, WIRE_HOST_READS));
+  LLADA_TRY(const bool dirty, right(10, WIRE_HOST_READS));
+  write(20);
+  LLADA_TRY(c.asked, right(20, kMaintained));
+  write(30);
   LLADA_TRY([[maybe_unused]] const bool held, right(30, 0));
+  write(40);  // of lines that the DSP holds since then
   LLADA_TRY(const bool old, right(40, WIRE_HOST_READS));
-  c.host_to_dsp = fresh && old;
+  c.host_to_dsp = dirty && old;
+  write(50);
   LLADA_TRY(c.dsp_to_host, right(50, WIRE_HOST_WROTE));
   LLADA_TRY_STATUS(session.unmap(*buffer));
   return c;

@@ -3,8 +3,8 @@
 // lie in slabs that are mapped and unmapped in the DSP's 32-bit address space.
 //
 // Every failure of the DSP (its process ends, a call does not return, an answer makes no sense, a mapping is refused)
-// is an error of the call that met it, in bounded time; the device starts a new session when slabs are defined next. After
-// a refused mapping the window is what had been mapped by then (Window::narrow).
+// is an error of the call that met it, in bounded time; the device starts a new session when slabs are defined next.
+// After a refused mapping the window is what had been mapped by then (Window::narrow).
 #pragma once
 #include <functional>
 #include <memory>

@@ -1,6 +1,6 @@
-// How much address space a phone's DSP gave a session, kept from one run of the program to the next: of one start of the
-// phone and one architecture, since a start or an update may change it. Nothing here is needed: what cannot be read or
-// written is measured or stepped back from again.
+// How much address space a phone's DSP gave a session, kept from one run of the program to the next: of one start of
+// the phone and one architecture, since a start or an update may change it. Nothing here is needed: what cannot be read
+// or written is measured or stepped back from again.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,7 +8,8 @@
 
 namespace llada::hexagon {
 
-// folder: of the user's caches. boot: which start of the machine (base/system.h). Either empty: nothing is known, or kept.
+// folder: of the user's caches. boot: which start of the machine (base/system.h). Either empty: nothing is known, or
+// kept.
 std::optional<int64_t> kept_space(const std::string& folder, const std::string& boot, uint32_t arch);
 void keep_space(const std::string& folder, const std::string& boot, uint32_t arch, int64_t bytes);
 

@@ -270,8 +270,8 @@ Result<Library::Place> Library::take_session(double deadline_s) {
     free_.pop_back();
     return place;
   }
-  // Without it only modules signed by the phone's maker are loaded. Where it is refused the library may still allow ours,
-  // so that is tried; the status is kept for who asks why it was not.
+  // Without it only modules signed by the phone's maker are loaded. Where it is refused the library may still allow
+  // ours, so that is tried; the status is kept for who asks why it was not.
   const auto allow_unsigned = [&](Place place) -> Result<Place> {
     const auto stack = std::make_shared<remote_rpc_thread_params>(place.domain, -1, kServingStack);
     LLADA_TRY_STATUS(control(FASTRPC_THREAD_PARAMS, stack, sizeof *stack, deadline_s));

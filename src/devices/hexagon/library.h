@@ -43,9 +43,9 @@ class Guarded {
 
 class Library {
  public:
-  // path empty: the system's libcdsprpc.so, that of Linux laptops, else the stand-in in hexagon/ beside the program. One
-  // object per file and process, because the sessions of a process are numbered by the library. ADSP_LIBRARY_PATH, where
-  // a phone's library looks for modules, is set to the program's folder where it is not set.
+  // path empty: the system's libcdsprpc.so, that of Linux laptops, else the stand-in in hexagon/ beside the program.
+  // One object per file and process, because the sessions of a process are numbered by the library. ADSP_LIBRARY_PATH,
+  // where a phone's library looks for modules, is set to the program's folder where it is not set.
   static Result<std::shared_ptr<Library>> open(const std::string& path);
   ~Library();
 

@@ -1,9 +1,9 @@
 // Mapping and votes over the calls of a phone's system (os_hap.h).
 //
 // The layout of a power request is no part of any header that may be used here. It is taken from public sources that
-// declare it by hand and agree: a freely licensed copy of the declarations with asserted offsets and sizes (DCVS v3), and
-// a compiler's run time that calls HAP_power_set from a module of its own (DCVS v2). Uncertain until a phone has answered:
-// a wrong layout shows as a refused vote or as a clock that does not rise, which `llada doctor` measures.
+// declare it by hand and agree: a freely licensed copy of the declarations with asserted offsets and sizes (DCVS v3),
+// and a compiler's run time that calls HAP_power_set from a module of its own (DCVS v2). Uncertain until a phone has
+// answered: a wrong layout shows as a refused vote or as a clock that does not rise, which `llada doctor` measures.
 #include "devices/hexagon/dsp/os_hap.h"
 
 #include "devices/hexagon/dsp/os.h"

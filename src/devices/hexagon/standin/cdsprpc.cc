@@ -8,22 +8,22 @@
 //   llada_standin_space(b)  bytes of address space of the sessions opened from now on (3.5 GiB, what phones are said
 //                           to give)
 //   llada_standin_fault(t)  a failure on purpose: "kill:N[:MICROSECONDS]" ends the process while it works on the N-th
-//                           invoke from now on, "die:N" before it sees that invoke, "error:N" answers it with a code, "garbage:N" with random bytes,
-//                           "hang:N" never; "map:N" refuses the N-th mapping and all later ones; "" none. "hang-map:N",
-//                           "hang-unmap:N", "hang-control:N" and "hang-alloc:N" let the N-th fastrpc_mmap(),
-//                           fastrpc_munmap(), remote_session_control() or rpcmem_alloc() and all later ones hang,
-//                           whatever is killed, until another failure or none is chosen; "hang-all:N" the first three,
-//                           and the process from the N-th invoke on
+//                           invoke from now on, "die:N" before it sees that invoke, "error:N" answers it with a code,
+//                           "garbage:N" with random bytes, "hang:N" never; "map:N" refuses the N-th mapping and all
+//                           later ones; "" none. "hang-map:N", "hang-unmap:N", "hang-control:N" and "hang-alloc:N" let
+//                           the N-th fastrpc_mmap(), fastrpc_munmap(), remote_session_control() or rpcmem_alloc() and
+//                           all later ones hang, whatever is killed, until another failure or none is chosen;
+//                           "hang-all:N" the first three, and the process from the N-th invoke on
 //   llada_standin_poison(b) what new buffers are filled with: a phone promises no zeros
 //   llada_standin_phone(t)  refusals of phones, "KEY=NUMBER,...": unsigned, open, reserve, uri, latency are the statuses
 //                           that these requests get, votes the one of HAP_power_set on the DSP; arch=0x73 is what the
-//                           DSP is said to be, 0: the library does not tell; mmap2=0: the DSP has no HAP_mmap2, votes=-1:
-//                           no HAP_power_set; space=BYTES: more are not mapped in a session; alloc=BYTES: larger
-//                           buffers are not to be had. "" none
+//                           DSP is said to be, 0: the library does not tell; mmap2=0: the DSP has no HAP_mmap2,
+//                           votes=-1: no HAP_power_set; space=BYTES: more are not mapped in a session; alloc=BYTES:
+//                           larger buffers are not to be had. "" none
 // and reads LLADA_HEXAGON_QEMU (the emulator, qemu-hexagon), LLADA_HEXAGON_LOG (a file for what it prints),
 // LLADA_HEXAGON_FILES (a folder: buffers are unnamed files there instead of memory), LLADA_CDSPRPC_FAULT and
-// LLADA_CDSPRPC_PHONE (as above)
-// and, like the real one, ADSP_LIBRARY_PATH (where modules are, beside the library's own folder).
+// LLADA_CDSPRPC_PHONE (as above) and, like the real one, ADSP_LIBRARY_PATH (where modules are, beside the library's own
+// folder).
 //
 // A library of C functions has state of the process; that is the interface it imitates.
 #include <dlfcn.h>
@@ -221,8 +221,7 @@ int open_session(const char* uri, remote_handle64* handle) {
       return refused;
     }
     paths.vote_status = s.status("votes");
-    paths.lacks =
-        (s.value("mmap2", 1) == 0 ? 1u * RING_LACKS_MMAP2 : 0u) |
+    paths.lacks = (s.value("mmap2", 1) == 0 ? 1u * RING_LACKS_MMAP2 : 0u) |
                   (paths.vote_status == -1 ? 1u * RING_LACKS_VOTES : 0u);
     const auto found = s.sessions.find(domain);
     if (found != s.sessions.end() && found->second.process->alive()) {
