@@ -16,10 +16,10 @@
 //                           "hang-all:N" the first three, and the process from the N-th invoke on
 //   llada_standin_poison(b) what new buffers are filled with: a phone promises no zeros
 //   llada_standin_phone(t)  refusals of phones, "KEY=NUMBER,...": unsigned, open, reserve, uri, latency are the
-//                           statuses that these requests get, votes the one of HAP_power_set on the DSP; arch=0x73 is what the
-//                           DSP is said to be, 0: the library does not tell; mmap2=0: the DSP has no HAP_mmap2,
-//                           votes=-1: no HAP_power_set; space=BYTES: more are not mapped in a session; alloc=BYTES:
-//                           larger buffers are not to be had. "" none
+//                           statuses that these requests get, votes the one of HAP_power_set on the DSP; arch=0x73 is
+//                           what the DSP is said to be, 0: the library does not tell; mmap2=0: the DSP has no
+//                           HAP_mmap2, votes=-1: no HAP_power_set; space=BYTES: more are not mapped in a session;
+//                           alloc=BYTES: larger buffers are not to be had. "" none
 // and reads LLADA_HEXAGON_QEMU (the emulator, qemu-hexagon), LLADA_HEXAGON_LOG (a file for what it prints),
 // LLADA_HEXAGON_FILES (a folder: buffers are unnamed files there instead of memory), LLADA_CDSPRPC_FAULT and
 // LLADA_CDSPRPC_PHONE (as above) and, like the real one, ADSP_LIBRARY_PATH (where modules are, beside the library's own
