@@ -38,7 +38,8 @@ class Examination {
 
  private:
   void tell(Kind kind, std::string what, std::string text) {
-    if (text.starts_with("hexagon: ")) text.erase(0, std::string_view("hexagon: ").size());
+    constexpr std::string_view kWho = "hexagon: ";  // of errors, which everything here is about
+    for (size_t at = 0; (at = text.find(kWho, at)) != std::string::npos;) text.erase(at, kWho.size());
     checkup_.findings.push_back({kind, std::move(what), std::move(text)});
     if (options_.found) options_.found(checkup_.findings.back());
   }

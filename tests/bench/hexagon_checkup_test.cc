@@ -79,7 +79,7 @@ TEST_F(HexagonCheckup, OfADspThatRefusesWhatItCan) {
        "cycles "
        "below"},
       {"map call", "HAP_mmap, since there is no HAP_mmap2: a buffer has less than 2 GiB, as slabs have anyway"},
-      {"sessions", "one: a second was refused: hexagon: no address for session 1: unsupported (20)"},
+      {"sessions", "one: a second was refused: no address for session 1: unsupported (20)"},
   };
   for (const auto& [what, text] : wanted) {
     EXPECT_EQ(found(checkup, what).kind, Kind::less) << what;
@@ -88,8 +88,7 @@ TEST_F(HexagonCheckup, OfADspThatRefusesWhatItCan) {
   EXPECT_NE(found(checkup, "latency").text.find("us a call; less was refused: unsupported (20); keep the screen on"),
             std::string::npos);
   const std::string window = found(checkup, "window").text;
-  EXPECT_NE(window.find(" of address space, then hexagon: mapping a buffer of 1048576 bytes beside "),
-            std::string::npos)
+  EXPECT_NE(window.find(" of address space, then mapping a buffer of 1048576 bytes beside "), std::string::npos)
       << window;
   EXPECT_NE(window.find("; --device hexagon:sessions=2 gives two"), std::string::npos) << window;
   ASSERT_TRUE(checkup.profile);
