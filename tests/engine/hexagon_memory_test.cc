@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "engine/convert.h"
+#include "failing/failing_device.h"
 #include "golden.h"
 #include "hexagon/hexagon_tools.h"
-#include "study/devices.h"
 
 namespace llada {
 namespace {
@@ -18,7 +18,7 @@ TEST(HexagonMemory, TheHostPacksWhatItComputesAndTheRestWhenTheDspFails) {
   const auto golden = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json");
   const auto answer = [&](const std::string& device, int64_t& packed) -> Result<std::vector<int32_t>> {
     LLADA_TRY(const auto model,
-              Model::load(file, {.device = device, .plugin = &study_devices(), .isa = "", .threads = 1}));
+              Model::load(file, {.device = device, .plugin = &failing_devices(), .isa = "", .threads = 1}));
     LLADA_TRY(const auto session, Session::create(model, {.threads = 0}));
     decode::DecodeOptions options;
     options.gen_length = options.block_length = options.steps = 2;
