@@ -20,19 +20,19 @@ namespace {
 
 using bench::Finding;
 
-struct Request {
+struct DoctorRequest {
   std::string device, library, output = "hexagon.json";
   bool json = false;
 };
 
-std::string line_of(const Finding& finding) {
+std::string finding_line(const Finding& finding) {
   constexpr std::string_view kMarks[] = {"ok ", "-- ", "NO "};
   return wrapped(fmt::format("{}{:<10} {}", kMarks[static_cast<size_t>(finding.kind)], finding.what, finding.text), 0,
                  14, static_cast<size_t>(output_width())) +
          '\n';
 }
 
-nlohmann::ordered_json json_of(const std::vector<Finding>& findings) {
+nlohmann::ordered_json findings_json(const std::vector<Finding>& findings) {
   constexpr const char* kKinds[] = {"good", "less", "bad"};
   auto list = nlohmann::ordered_json::array();
   for (const Finding& f : findings)
@@ -60,12 +60,12 @@ Result<std::vector<Finding>> machine_findings() {
   return findings;
 }
 
-Result<int> run(const Request& r) {
+Result<int> examine(const DoctorRequest& r) {
   if (r.device.empty()) {
     LLADA_TRY(const auto findings, machine_findings());
     std::string text;
-    for (const Finding& finding : findings) text += line_of(finding);
-    LLADA_TRY_STATUS(print(r.json ? json_line({{"findings", json_of(findings)}}) : text));
+    for (const Finding& finding : findings) text += finding_line(finding);
+    LLADA_TRY_STATUS(print(r.json ? json_line({{"findings", findings_json(findings)}}) : text));
     return 0;
   }
   bench::CheckupOptions options;
@@ -77,15 +77,15 @@ Result<int> run(const Request& r) {
   Status printed;
   if (!r.json)
     options.found = [&](const Finding& finding) {
-      if (printed) printed = print(line_of(finding));
+      if (printed) printed = print(finding_line(finding));
     };
   const bench::Checkup checkup = bench::check_hexagon(options);
   LLADA_TRY_STATUS(printed);
   if (checkup.profile) LLADA_TRY_STATUS(write_file(r.output, profile_text(*checkup.profile)));
   const bool usable = checkup.profile.has_value();
   if (r.json) {
-    LLADA_TRY_STATUS(print(json_line(
-        {{"findings", json_of(checkup.findings)}, {"profile", usable ? nlohmann::ordered_json(r.output) : nullptr}})));
+    LLADA_TRY_STATUS(print(json_line({{"findings", findings_json(checkup.findings)},
+                                      {"profile", usable ? nlohmann::ordered_json(r.output) : nullptr}})));
   } else if (usable) {
     LLADA_TRY_STATUS(print(
         fmt::format("{0}: for --device hexagon:profile={0} and llada simulate --profile {0}\n", one_line(r.output))));
@@ -96,7 +96,7 @@ Result<int> run(const Request& r) {
 }  // namespace
 
 Work setup_doctor(CLI::App& app) {
-  auto r = std::make_shared<Request>();
+  auto r = std::make_shared<DoctorRequest>();
   offer(app.add_option("--device", r->device, "examine this device: hexagon (all devices, briefly)")
             ->check(CLI::IsMember({"hexagon"}).description(""))
             ->type_name("NAME"),
@@ -109,7 +109,7 @@ Work setup_doctor(CLI::App& app) {
       "Examples:\n"
       "  llada doctor\n"
       "  llada doctor --device hexagon -o phone.json");
-  return [r] { return run(*r); };
+  return [r] { return examine(*r); };
 }
 
 }  // namespace llada::cli
