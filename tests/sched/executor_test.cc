@@ -261,6 +261,7 @@ class NarrowDevice final : public Device, Window {
 
   DeviceInfo info() const override { return {"narrow", "", 1, ""}; }
   Result<std::unique_ptr<Device>> share(int) const override { return failed("not shared"); }
+  Status supports(const Program&) const override { return {}; }
   Result<Ticket> submit(const Run& run) override {
     for (size_t i = run.first; i < run.last; ++i)
       if (mapped_.count(run.program->ops[i].weight[0]) == 0) return failed("op {}: its slab is not mapped", i);
