@@ -43,6 +43,7 @@ once="--gen-length 8 --block-length 8 --steps 1 --early-stop none --threads 1"
 check avx2 synth --preset tiny --type q4_0 --layers 1 --threads 2 "$tiny"
 check avx2 convert "$model" "$q8" --type q8_0
 check avx2 devices
+check avx2 doctor
 check avx2 pull --list
 check avx2 inspect "$model" --tensors
 wait

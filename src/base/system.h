@@ -23,4 +23,6 @@ int this_processor();                         // which one this thread is on; -1
 
 int64_t modified_ns(const struct stat& file);  // since 1970
 
+std::string boot_name();  // another one after every start of the machine; empty where the system does not tell
+
 }  // namespace llada

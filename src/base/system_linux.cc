@@ -43,6 +43,13 @@ bool bind_thread(const ProcessorMask& mask) {
 
 int this_processor() { return ::sched_getcpu(); }
 
+std::string boot_name() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
 int64_t modified_ns(const struct stat& file) {
   return int64_t{file.st_mtim.tv_sec} * 1'000'000'000 + file.st_mtim.tv_nsec;
 }

@@ -43,6 +43,8 @@ ProcessorMask own_mask() {
 bool bind_thread(const ProcessorMask&) { return false; }
 int this_processor() { return -1; }
 
+std::string boot_name() { return {}; }
+
 int64_t modified_ns(const struct stat& file) {
   return int64_t{file.st_mtimespec.tv_sec} * 1'000'000'000 + file.st_mtimespec.tv_nsec;
 }

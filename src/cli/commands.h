@@ -31,6 +31,7 @@ Work setup_inspect(CLI::App& app);
 Work setup_convert(CLI::App& app);
 Work setup_logits(CLI::App& app);
 Work setup_devices(CLI::App& app);
+Work setup_doctor(CLI::App& app);
 Work setup_synth(CLI::App& app);
 Work setup_bench(CLI::App& app);
 Work setup_simulate(CLI::App& app);

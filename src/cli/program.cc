@@ -35,6 +35,7 @@ constexpr Command kCommands[] = {
     {"convert", "write a model as a GGUF file", setup_convert},
     {"logits", "one forward over token ids, for comparisons", setup_logits},
     {"devices", "list where models can run", setup_devices},
+    {"doctor", "find out what this machine can run", setup_doctor},
     {"synth", "write a model file with random weights", setup_synth},
     {"bench", "measure the machine, the kernels and whole runs", setup_bench},
     {"simulate", "price a run on a phone that is not here", setup_simulate},

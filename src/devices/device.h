@@ -61,7 +61,7 @@ struct DeviceSlab {
 
 enum class MapMode : uint8_t {
   remap,  // the slab's pages become addressable
-  copy,   // its bytes are copied into memory that stays mapped
+  copy,   // its bytes are copied into memory that stays mapped; an error where the device does not
 };
 
 // Emulated time and what it was spent on, since the last reset. Modelled, from `profile`; never wall clock.
@@ -102,6 +102,9 @@ class Window {
   // Mapping more than the window holds is an error.
   virtual Status map(int slab, MapMode mode) = 0;
   virtual Status unmap(int slab) = 0;
+  // After a failure: where the machine gives less than window() said, window() says less from now on, slabs are to be
+  // defined again, and this is the line for whoever should know. Empty: nothing has changed.
+  virtual std::string narrow() { return {}; }
 };
 
 // Experts whose routing can be looked at before they are computed, and of which the accelerator may hold some

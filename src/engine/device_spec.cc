@@ -67,7 +67,7 @@ Status set_cuda_option(CudaOptions& gpu, std::string_view key, const std::string
 
 Error unknown_option(const DeviceSpec& spec, const DevicePlugin* plugin, std::string_view key) {
   const std::string_view own = spec.plugin    ? spec.plugin->options()
-                               : spec.hexagon ? "sessions, positions, library, space, deadline"
+                               : spec.hexagon ? "sessions, positions, library, profile, space, deadline"
                                               : "";
   return invalid("'{}': needed one of {}{}{}, fallback{}{}", key, spec.cuda ? "budget, products" : "window, ", own,
                  spec.cuda ? "" : ", memory, grain, head", plugin != nullptr && !plugin->options().empty() ? ", " : "",
@@ -94,6 +94,11 @@ Status set_option(DeviceSpec& spec, const DevicePlugin* plugin, std::string_view
   if (spec.hexagon &&
       (key == "sessions" || key == "library" || key == "space" || key == "deadline" || key == "positions"))
     return set_dsp_option(spec, key, value);
+  if (spec.hexagon && key == "profile") {
+    if (plugin == nullptr) return invalid("profile: this program reads none");
+    LLADA_TRY(spec.measured, plugin->measured(value));
+    return {};
+  }
   if (spec.plugin) {
     LLADA_TRY(const bool own, spec.plugin->set(key, value));
     if (own) return {};
@@ -166,6 +171,11 @@ Result<DeviceSpec> parse_device_spec(const std::string& text, const DevicePlugin
     const Status status = set_option(spec, plugin, key, std::string(option.substr(equals + 1)));
     if (!status) return invalid("device '{}': {}", kind, status.error().message);
   }
+  if (spec.hexagon && spec.memory.policy == MemoryPolicy::copy)
+    return invalid("device 'hexagon': memory: found 'copy', but its slabs are mapped, needed plan or sessions");
+  if (spec.window.percent == 0 && spec.window.gib == 0) spec.window.gib = spec.measured.window_gib;
+  spec.dsp.threads = spec.measured.threads;
+  spec.dsp.module = spec.measured.module;
   return spec;
 }
 

@@ -6,6 +6,7 @@
 //   head=UNIT        npu or cpu (npu; a plugin's may differ)
 //   sessions=N       processes on the DSP, each with a window (hexagon)
 //   positions=N      of the longest canvas that the window leaves room for (hexagon; the model's context, at most 1024)
+//   profile=FILE     what llada doctor has measured: window, threads, module (hexagon; nothing)
 //   library=FILE     libcdsprpc (hexagon; LLADA_CDSPRPC in the environment, the system's, the stand-in)
 //   space=SIZE       "64MiB" or "2GiB": of an emulated session's address space (hexagon; the window and the reserve)
 //   deadline=SECONDS after which a call of the DSP counts as hanging, beside what its work may take (hexagon; 10)
@@ -39,6 +40,7 @@ struct DeviceSpec {
   CudaOptions gpu;                       // experts are set once the model is known
   HexagonOptions dsp;                    // window_bytes and reserve_bytes are set once the weights are known
   std::optional<int64_t> positions;      // of hexagon
+  MeasuredDsp measured;                  // of hexagon; its window counts where none is given
   WindowSize window;
   std::optional<bool> head_on_accelerator;
   MemoryOptions memory;

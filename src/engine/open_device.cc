@@ -1,6 +1,7 @@
 #include "engine/open_device.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <vector>
@@ -19,11 +20,17 @@ Program one_row(const ModelGraph& graph) { return graph.forward(plain_shape(1, 1
 
 Result<std::unique_ptr<Device>> open_hexagon(const DeviceSpec& spec, const ModelGraph& graph,
                                              std::span<const TensorView> weights, std::unique_ptr<Device> host,
-                                             const WeightHooks& hooks) {
+                                             const WeightHooks& hooks, const LoadOptions& options) {
   const int64_t positions =
       spec.positions.value_or(graph.context > 0 ? std::min(graph.context, kHexagonRows) : kHexagonRows);
   const auto rows = static_cast<int32_t>(std::min(positions, kHexagonRows));
   HexagonOptions dsp = spec.dsp;
+  // Whoever loads is told while it loads; later lines are the executor's.
+  const auto loading = std::make_shared<bool>(true);
+  dsp.warn = [loading, warn = options.warn](const std::string& line) {
+    if (*loading && warn) warn(line);
+  };
+  dsp.cache = std::filesystem::path(options.pack_cache.folder).parent_path();
   dsp.head_on_dsp = spec.head_on_accelerator.value_or(true);
   const Program full = graph.forward(plain_shape(rows, rows));
   dsp.reserve_bytes = hexagon_reserve(full, graph.weights, positions).total();
@@ -39,7 +46,9 @@ Result<std::unique_ptr<Device>> open_hexagon(const DeviceSpec& spec, const Model
           spec.window.gib, static_cast<double>(dsp.reserve_bytes) / 0x1p30, positions);
     device->set_window(net);
   }
-  LLADA_TRY_STATUS(device->start());
+  const Status started = device->start();
+  *loading = false;
+  LLADA_TRY_STATUS(started);
   return device;
 }
 
@@ -126,7 +135,7 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
   if (spec.plugin) {
     LLADA_TRY(opened.device, spec.plugin->open(spec, graph, weights, std::move(host)));
   } else if (spec.hexagon) {
-    LLADA_TRY(opened.device, open_hexagon(spec, graph, weights, std::move(host), hooks));
+    LLADA_TRY(opened.device, open_hexagon(spec, graph, weights, std::move(host), hooks, options));
     LLADA_TRY_STATUS(unit.load(host_weights(one_row(graph), *opened.device, false)));
   } else if (spec.cuda) {
     LLADA_TRY(auto gpu, make_cuda_device(spec.gpu, graph.weights, weights, std::move(host), hooks));

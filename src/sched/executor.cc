@@ -46,6 +46,8 @@ StepShape shape_of(const StepInputs& inputs) {
           static_cast<int32_t>(inputs.predictions.size()), inputs.pass};
 }
 
+bool broken(const Status& status) { return !status && status.error().kind == ErrorKind::failed; }
+
 }  // namespace
 
 Result<std::shared_ptr<const Program>> Executor::build(StepShape shape) const {
@@ -152,6 +154,24 @@ Status Executor::begin_beside(const Forward& forward) {
   });
 }
 
+Status Executor::while_narrower(Status ended, const std::function<Status()>& attempt) {
+  const Status first = ended;
+  std::string said;
+  while (broken(ended) && !fell_back_ && can_.window != nullptr) {
+    std::string line = can_.window->narrow();
+    if (line.empty()) break;
+    said = std::move(line);
+    memory_.reset();
+    recent_.clear();
+    prepared_ = false;
+    ended = attempt();
+    // Too little for any plan: what failed first is the reason.
+    if (!ended && ended.error().kind == ErrorKind::invalid_input) ended = first;
+  }
+  if (ended && !said.empty() && options_.warn) options_.warn(said);
+  return ended;
+}
+
 Status Executor::fall_back(const Error& error) {
   if (options_.fallback == nullptr || fell_back_) return std::unexpected(error);
   if (options_.warn)
@@ -187,7 +207,6 @@ void mark_computed(const StepInputs& inputs) {
 Status Executor::run(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams) {
   const Forward forward{&inputs, &outputs, streams};
   const std::optional<Forward> other = under_way_;
-  const auto broken = [](const Status& status) { return !status && status.error().kind == ErrorKind::failed; };
   Ticket last = 0;  // of the step's runs
   const auto compute = [&]() -> Status {
     // Somebody else has computed with the device: no expert is where this run's books say.
@@ -216,6 +235,7 @@ Status Executor::run(const StepInputs& inputs, StepOutputs& outputs, std::vector
   };
   // Both are waited for before anything else is done: neither is under way, nor its failure lost, whatever follows.
   Status step = attempt(), beside = finish_beside();
+  step = while_narrower(std::move(step), attempt);
   if (broken(step) || broken(beside)) {
     LLADA_TRY_STATUS(fall_back(broken(step) ? step.error() : beside.error()));
     if (broken(beside)) {

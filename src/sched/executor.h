@@ -1,7 +1,8 @@
 // From a step shape to results: builds (or finds) the program, cuts it into runs by the unit that computes them and by
-// the slabs that have to be mapped, and submits them in order. When the device fails and there is a fallback, the
-// fallback takes over for good, and what failed is run again on it from its beginning: the step, the one beside it, or
-// both. A step's K/V is written before it is read, so what the failed device left behind does not show.
+// the slabs that have to be mapped, and submits them in order. Where a mapping is refused it plans again for a smaller
+// window. When the device fails and there is a fallback, the fallback takes over for good, and what failed is run again
+// on it from its beginning: the step, the one beside it, or both. A step's K/V is written before it is read, so what
+// the failed device left behind does not show.
 //
 // Results that are not finite numbers are no failure of the device: a damaged weight or activation gives them on any.
 // They are errors (ErrorKind::data) of the streams that have them; the other streams' results stand. Nor is it the
@@ -92,6 +93,8 @@ class Executor {
   Status finish(const Forward& forward) const;
   Status begin_beside(const Forward& forward);
   Status finish_beside();
+  // What `attempt` gave, and gives again as long as the device's window turns out smaller than it was said to be.
+  Status while_narrower(Status ended, const std::function<Status()>& attempt);
   // After a failure: the fallback takes over. Where there is none to take over, that error.
   Status fall_back(const Error& error);
   bool dry() const { return can_.clock != nullptr && can_.clock->dry(); }

@@ -77,7 +77,8 @@ Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& progr
   const DeviceWindow window = runtime.window_->window();
   const auto uses = weight_uses(program, device);
   runtime.of_weight_.resize(runtime.window_->weight_sizes().size());
-  const bool pages = options.pager != nullptr, sessions = !pages && options.policy == MemoryPolicy::sessions;
+  const bool pages = options.pager != nullptr,
+             sessions = !pages && options.policy == MemoryPolicy::sessions && window.sessions > 1;
   std::vector<int32_t> session;
   if (pages || sessions) {
     const SlabGrain grain = options.grain.value_or(SlabGrain::layer);

@@ -17,7 +17,7 @@ namespace llada {
 enum class MemoryPolicy {
   plan,      // pin and stream by remapping (residency.h)
   copy,      // the same plan, streamed slabs copied into slots that stay mapped
-  sessions,  // no plan: as many windows as the device has
+  sessions,  // no plan: as many windows as the device has; the plan where it has one
 };
 inline constexpr MemoryPolicy kMemoryPolicies[] = {MemoryPolicy::plan, MemoryPolicy::copy, MemoryPolicy::sessions};
 std::string_view name(MemoryPolicy policy);

@@ -236,6 +236,7 @@ TEST(Help, ListsOptionsAndExamples) {
       {"convert", {"SOURCE", "OUT", "--type", "q4_0"}},
       {"logits", {"--model", "--ids", "--out", "--json"}},
       {"devices", {"--json", "LLADA_ISA"}},
+      {"doctor", {"--device", "--output", "--json"}},
   };
   const auto general = run_llada({"--help"});
   EXPECT_EQ(general.status, 0);
@@ -255,7 +256,7 @@ TEST(Help, ListsOptionsAndExamples) {
 TEST(Help, FitsTwoScreens) {
   LLADA_NEEDS_TERMINAL();
   for (const std::string command : {"run", "chat", "infill", "eval", "tune", "inspect", "convert", "logits", "devices",
-                                    "synth", "bench", "simulate", "pull", "pack", "score"}) {
+                                    "synth", "bench", "simulate", "pull", "pack", "score", "doctor"}) {
     const auto help = run_llada_on_terminal({command, "--help"}, {.columns = 80, .rows = 24});
     EXPECT_EQ(help.status, 0);
     EXPECT_LE(std::ranges::count(help.out, '\n'), 48) << command;

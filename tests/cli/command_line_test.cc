@@ -35,7 +35,7 @@ constexpr Command kAll[] = {
     {"tune", "", setup_tune},        {"pull", "", setup_pull},       {"pack", "", setup_pack},
     {"inspect", "", setup_inspect},  {"convert", "", setup_convert}, {"logits", "", setup_logits},
     {"devices", "", setup_devices},  {"synth", "", setup_synth},     {"bench", "", setup_bench},
-    {"simulate", "", setup_simulate}};
+    {"simulate", "", setup_simulate}, {"doctor", "", setup_doctor}};
 
 class Examples : public testing::Test {
  protected:

@@ -93,6 +93,7 @@ class FailingDevice final : public Device, Window, ExpertHost, Clock, Beside, Ho
     LLADA_TRY_STATUS(alive());
     return can_.window->unmap(slab);
   }
+  std::string narrow() override { return can_.window->narrow(); }
   std::span<const float> peek(const Program& program, ValueId id) const override {
     return can_.experts->peek(program, id);
   }
@@ -133,6 +134,7 @@ class FailingDevices final : public DevicePlugin {
   Result<std::unique_ptr<PluginDevice>> find(std::string_view name) const override {
     return study_devices().find(name);
   }
+  Result<MeasuredDsp> measured(const std::string& file) const override { return study_devices().measured(file); }
   Result<MemoryOptions> memory(std::string_view name) const override { return study_devices().memory(name); }
   std::string_view options() const override { return "fail"; }
   Result<Wrap> wrap(std::string_view key, std::string_view value) const override {

@@ -36,6 +36,7 @@ class HexagonTest : public testing::Test {
   void TearDown() override {
     if (fault_ == nullptr) return;
     fault_("");
+    play_phone("");
     EXPECT_TRUE(dsp_processes().empty());
     EXPECT_EQ(shared_buffers(), 0);
   }
@@ -221,6 +222,122 @@ TEST_F(HexagonTest, TheHostWorksWhileTheDspDoes) {
   OneResult again;
   ASSERT_TRUE(run_one(alone, sparse, aside, again));
   EXPECT_EQ(beside.logits[0], again.logits);
+}
+
+// ---- What phones refuse in the middle of a run
+
+// A session's address space is not what it was said to be: one line, a smaller window, the same logits, and no fallback.
+TEST_F(HexagonTest, ARefusedMappingShrinksTheWindowAndThePlanIsMadeAgain) {
+  auto with = options();
+  with.head_on_dsp = false;
+  std::vector<float> all;
+  {
+    const auto device = hexagon(with);
+    all = *passes(*device);
+  }
+  const auto device = hexagon(with);
+  const int64_t whole = total(*device, SlabGrain::op);
+  device->set_window(whole * 3 / 4);
+  const auto fallback = cpu_->share(1);
+  std::vector<std::string> warnings;
+  Executor executor(*device, forwards_of(model_->graph),
+                    {.memory = {.grain = SlabGrain::op},
+                     .fallback = fallback->get(),
+                     .warn = [&](const std::string& line) { warnings.push_back(line); }});
+  KvStore kv = store(*device);
+  OneResult out;
+  ASSERT_TRUE(run_one(executor, inputs(0, 9), kv, out));
+  ASSERT_FALSE(executor.plan()->streamed.empty());
+  const HexagonCounters before = device->counters();
+  // As much as is mapped now, less a third of the weights: what streams is refused.
+  const int64_t used = before.arena_bytes + before.staging_bytes + before.scratch_bytes + kv.bytes();
+  play_phone(fmt::format("space={}", used + whole / 2));
+  const auto got = passes(executor, *device);
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(*got, all) << "bit for bit";
+  EXPECT_FALSE(executor.fell_back());
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_TRUE(warnings[0].starts_with("hexagon: mapping ") &&
+              warnings[0].find(" was refused; the window for weights is ") != std::string::npos)
+      << warnings[0];
+  EXPECT_LE(device->window().weight_bytes, whole / 2 + hexagon::kPageBytes);
+  EXPECT_EQ(device->counters().sessions_opened, 1);
+}
+
+// Where even two slabs do not fit, it is the host's, and says why.
+TEST_F(HexagonTest, ASpaceTooSmallForAnyPlanIsTheHosts) {
+  const auto device = hexagon(options());
+  play_phone("space=200000");
+  const auto fallback = cpu_->share(1);
+  std::vector<std::string> warnings;
+  Executor executor(
+      *device, forwards_of(model_->graph),
+      {.memory = {}, .fallback = fallback->get(), .warn = [&](const std::string& line) { warnings.push_back(line); }});
+  ASSERT_TRUE(passes(executor, *device));
+  EXPECT_TRUE(executor.fell_back());
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("was refused: out of memory (2)"), std::string::npos) << warnings[0];
+}
+
+// FASTRPC_GET_URI on 8 Gen 2, and a driver that has no second session: one does it, with a line.
+TEST_F(HexagonTest, ASecondSessionThatIsRefusedIsDoneWithout) {
+  const auto all = expected();
+  for (const auto& [phone, says] :
+       {std::pair{"uri=0x14", "hexagon: no address for session 1: unsupported (20); 1 of 2 sessions are used"},
+        {"reserve=2", "hexagon: no further session on the DSP: out of memory (2); 1 of 2 sessions are used"}}) {
+    play_phone(phone);
+    auto with = options();
+    with.sessions = 2;
+    std::vector<std::string> warnings;
+    with.warn = [&](const std::string& line) { warnings.push_back(line); };
+    const auto device = hexagon(with);
+    ASSERT_TRUE(device->start());
+    EXPECT_EQ(warnings, std::vector<std::string>{says});
+    EXPECT_EQ(device->window().sessions, 1);
+    const auto got = passes(*device, {.policy = MemoryPolicy::sessions});
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(*got, all);
+  }
+}
+
+TEST_F(HexagonTest, OneDeadSessionOfTwoIsSaidAndBothComeBack) {
+  const auto all = expected();
+  auto with = options();
+  with.sessions = 2;
+  const auto device = hexagon(with);
+  device->set_window(total(*device, SlabGrain::layer) * 3 / 4);
+  const auto fallback = cpu_->share(1);
+  std::vector<std::string> warnings;
+  const auto executor = [&] {
+    return Executor(*device, forwards_of(model_->graph),
+                    {.memory = {.policy = MemoryPolicy::sessions},
+                     .fallback = fallback->get(),
+                     .warn = [&](const std::string& line) { warnings.push_back(line); }});
+  };
+  {
+    Executor first = executor();
+    ASSERT_TRUE(device->start());
+    fault_("die:8");
+    ASSERT_TRUE(passes(first, *device));
+    EXPECT_TRUE(first.fell_back());
+  }
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("the DSP process ended; this step and all later ones run on"), std::string::npos)
+      << warnings[0];
+  fault_("");
+  Executor second = executor();
+  const auto again = passes(second, *device);
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(*again, all);
+  EXPECT_FALSE(second.fell_back());
+}
+
+TEST_F(HexagonTest, CopyingIsRefusedByName) {
+  const auto device = hexagon(options());
+  device->set_window(total(*device, SlabGrain::op) / 2);
+  const auto got = passes(*device, {.policy = MemoryPolicy::copy, .grain = SlabGrain::op});
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().message, "hexagon: slabs are mapped, not copied; needed memory plan or sessions");
 }
 
 // ---- Failures

@@ -1,6 +1,7 @@
 // What the tests of the Hexagon device share: where the stand-in is, why a test is skipped, and who is left behind.
 #pragma once
 #include <dirent.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -38,6 +39,18 @@ inline std::set<int> dsp_processes() {
   }
   if (proc != nullptr) ::closedir(proc);
   return found;
+}
+
+// Refusals of phones that the stand-in plays from now on (standin/cdsprpc.cc).
+inline void play_phone(const std::string& refusals) {
+  void* const library = ::dlopen(standin_path(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << ::dlerror();
+  reinterpret_cast<int (*)(const char*)>(::dlsym(library, "llada_standin_phone"))(refusals.c_str());
+}
+inline void play_fault(const std::string& fault) {
+  void* const library = ::dlopen(standin_path(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << ::dlerror();
+  reinterpret_cast<int (*)(const char*)>(::dlsym(library, "llada_standin_fault"))(fault.c_str());
 }
 
 // Shared buffers and rings that this process holds: files without a name.

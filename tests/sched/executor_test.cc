@@ -5,6 +5,8 @@
 
 #include <limits>
 #include <map>
+#include <set>
+#include <utility>
 
 namespace llada {
 namespace {
@@ -248,6 +250,100 @@ TEST_F(ExecutorFailures, ADamagedStreamBesideAFailingDevice) {
   EXPECT_EQ(tokens_of(out_), std::vector<int32_t>(3, 2));
   EXPECT_FALSE(streams_beside[0]);
   EXPECT_TRUE(executor.fell_back());
+}
+
+// Says that it maps six slabs at a time, and maps fewer.
+class NarrowDevice final : public Device, Window {
+ public:
+  static constexpr int64_t kSlab = 1 << 16;
+  static constexpr int kSlabs = 8;
+  explicit NarrowDevice(size_t really) : really_(really) {}
+
+  DeviceInfo info() const override { return {"narrow", "", 1, ""}; }
+  Result<std::unique_ptr<Device>> share(int) const override { return failed("not shared"); }
+  Status supports(const Program&) const override { return {}; }
+  Result<Ticket> submit(const Run& run) override {
+    for (size_t i = run.first; i < run.last; ++i)
+      if (mapped_.count(run.program->ops[i].weight[0]) == 0) return failed("op {}: its slab is not mapped", i);
+    run.outputs->predictions.assign(run.inputs->predictions.size(), {.token = 5, .probability = 0.5});
+    return 1;
+  }
+  Status wait(Ticket) override { return {}; }
+  DeviceWindow window() const override {
+    return {.weight_bytes = window_ * kSlab, .sessions = 1, .cuts_slabs = false, .page_bytes = 4096};
+  }
+  std::vector<int64_t> weight_sizes() const override { return std::vector<int64_t>(kSlabs, kSlab); }
+  Status define_slabs(std::vector<DeviceSlab> slabs) override {
+    slabs_ = std::move(slabs);
+    mapped_.clear();
+    return {};
+  }
+  Status map(int slab, MapMode) override {
+    if (mapped_.size() >= really_) {
+      refused_ = true;
+      return failed("slab {} was refused", slab);
+    }
+    mapped_.insert(slabs_[static_cast<size_t>(slab)].weights[0]);
+    return {};
+  }
+  Status unmap(int slab) override {
+    mapped_.erase(slabs_[static_cast<size_t>(slab)].weights[0]);
+    return {};
+  }
+  std::string narrow() override {
+    if (!std::exchange(refused_, false)) return {};
+    return fmt::format("a window of {}", --window_);
+  }
+  Capabilities capabilities() override { return {.window = this}; }
+  PhaseTimes take_phase_times() override { return {}; }
+  int64_t memory_bytes() const override { return 0; }
+  void set_trace(Trace*) override {}
+
+ private:
+  const size_t really_;
+  int64_t window_ = 6;
+  bool refused_ = false;
+  std::vector<DeviceSlab> slabs_;
+  std::set<WeightId> mapped_;
+};
+
+TEST_F(ExecutorFailures, ARefusedMappingIsPlannedAgainBeforeAnythingFallsBack) {
+  const auto build = [](StepShape shape) -> Result<std::shared_ptr<const Program>> {
+    auto program = std::make_shared<Program>();
+    program->shape = shape;
+    for (int w = 0; w < NarrowDevice::kSlabs; ++w) {
+      Op op{.kind = OpKind::rms_norm};
+      op.weight[0] = w;
+      program->ops.push_back(op);
+    }
+    return program;
+  };
+  for (const auto& [really, said] :
+       {std::pair<size_t, std::string>{6, ""}, {4, "a window of 4"}, {1, "a window of 1"}}) {
+    NarrowDevice device(really);
+    warnings_.clear();
+    ExecutorOptions options = with_fallback();
+    options.memory.grain = SlabGrain::op;
+    Executor executor(device, build, options);
+    for (int step = 0; step < 3; ++step) {
+      const Status status = executor.run(step_, out_);
+      ASSERT_TRUE(status) << status.error().message;
+      EXPECT_EQ(tokens_of(out_), std::vector<int32_t>(3, 5));
+    }
+    EXPECT_FALSE(executor.fell_back());
+    EXPECT_EQ(warnings_, said.empty() ? std::vector<std::string>{} : std::vector<std::string>{said});
+  }
+  // Nothing can be mapped: the first refusal is the reason.
+  NarrowDevice device(0);
+  warnings_.clear();
+  ExecutorOptions options = with_fallback();
+  options.memory.grain = SlabGrain::op;
+  Executor executor(device, build, options);
+  ASSERT_TRUE(executor.run(step_, out_));
+  EXPECT_TRUE(executor.fell_back());
+  EXPECT_EQ(tokens_of(out_), std::vector<int32_t>(3, 2));
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_TRUE(warnings_[0].ends_with(" was refused; this step and all later ones run on device 2")) << warnings_[0];
 }
 
 }  // namespace

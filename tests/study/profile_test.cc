@@ -86,7 +86,7 @@ TEST(Profile, EveryFieldIsNeededAndNothingElse) {
       {"{}", "p: name: missing"},
       {replaced(good, "\"head\": \"cpu\"", "\"heads\": \"cpu\""),
        "p: heads: unknown field, needed one of name, description, npu, cpu, ddr, window, map, copy, power, "
-       "head, logits, rival, experts, uncertain"},
+       "head, logits, rival, experts, dsp, uncertain"},
       {replaced(good, "\"matmul_gflops\"", "\"matmul_tflops\""), "p: npu.matmul_tflops: unknown field"},
       {replaced(good, "{\"value\": 60,", "{\"value\": \"60\","),
        "p: npu.stream_gb_per_s.value: needed a number in GB/s"},
@@ -116,6 +116,48 @@ TEST(Profile, EveryFieldIsNeededAndNothingElse) {
     EXPECT_EQ(exit_status(profile.error()), 2);
     EXPECT_NE(profile.error().message.find(c.message), std::string::npos) << profile.error().message;
     EXPECT_EQ(profile.error().message.find('\n'), std::string::npos);
+  }
+}
+
+// What is written is what was read, and what a DSP was found to be travels with it.
+TEST(Profile, ItsTextReadsBack) {
+  for (Profile profile : builtin_profiles()) {
+    profile.dsp = {.arch = 79, .threads = 6, .module = "libllada_hexagon_skel_v79.so"};
+    const std::string text = profile_text(profile);
+    const auto read = parse_profile(text, "written");
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ(profile_text(*read), text);
+    const auto before = numbers(profile), after = numbers(*read);
+    ASSERT_EQ(before.size(), after.size());
+    for (size_t i = 0; i < before.size(); ++i) {
+      EXPECT_EQ(before[i].path, after[i].path);
+      EXPECT_EQ(before[i].number->value, after[i].number->value) << before[i].path;
+      EXPECT_EQ(before[i].number->low, after[i].number->low) << before[i].path;
+      EXPECT_EQ(before[i].number->source, after[i].number->source) << before[i].path;
+    }
+    EXPECT_EQ(read->npu.ops, profile.npu.ops);
+    EXPECT_EQ(read->cpu.types, profile.cpu.types);
+    EXPECT_EQ(read->npu.overlap, profile.npu.overlap);
+    EXPECT_EQ(read->window_gib.has_value(), profile.window_gib.has_value());
+    EXPECT_EQ(read->uncertain, profile.uncertain);
+    EXPECT_EQ(read->dsp->threads, 6);
+    EXPECT_EQ(read->dsp->module, profile.dsp->module);
+  }
+}
+
+TEST(Profile, WhatIsSaidOfADspIsChecked) {
+  Profile profile = *load_profile("v79-8elite");
+  profile.dsp = {.arch = 79, .threads = 6, .module = "libllada_hexagon_skel_v79.so"};
+  const std::string good = profile_text(profile);
+  for (const auto& [from, to, says] :
+       {std::tuple{"\"threads\": 6", "\"threads\": 9", "p: dsp.threads: needed a whole number from 1 to 8"},
+        {"\"threads\": 6", "\"threads\": \"6\"", "p: dsp.threads: needed a whole number from 1 to 8"},
+        {"\"arch\": 79", "\"arch\": 0", "p: dsp.arch: needed a whole number from 1 to 999"},
+        {"\"arch\": 79", "\"art\": 79", "p: dsp.art: unknown field, needed one of arch, threads, module"},
+        {"libllada_hexagon_skel_v79.so", "../x.so", "p: dsp.module: needed the name of a .so file"}}) {
+    const auto read = parse_profile(replaced(good, from, to), "p");
+    ASSERT_FALSE(read) << to;
+    EXPECT_EQ(read.error().message, says);
   }
 }
 

@@ -62,7 +62,7 @@ class Builder {
                    s_.sequence,
                    static_cast<uint32_t>(ops_.size()),
                    static_cast<uint32_t>(ranges.size()),
-                   0,
+                   s_.threads,
                    static_cast<uint32_t>(s_.scratch->bytes()),
                    {scratch, 0}};
     const auto append = [&](const void* data, size_t bytes) {
@@ -450,6 +450,17 @@ Status read_head(const Batch& batch, const Staging& staging, const RowSets& rows
     p.margin = probability(w.best, w.best_logit) - probability(w.second, w.second_logit);
   }
   return {};
+}
+
+void forget_digests(const Run& run, size_t first, size_t last) {
+  for (size_t i = first; i < last; ++i) {
+    const Op& op = run.program->ops[i];
+    if (rule_of(op.kind).kv != KvUse::writes) continue;
+    for (const RowSpan& span : run.inputs->spans)
+      for (int32_t r = span.begin; r < span.begin + span.count; ++r)
+        run.inputs->streams[static_cast<size_t>(span.stream)].kv->changed(
+            op.layer, span.sequence, run.inputs->positions[static_cast<size_t>(r)]);
+  }
 }
 
 }  // namespace llada::hexagon

@@ -57,6 +57,7 @@ struct BatchSources {
   std::span<const WireLayout> layouts;  // by weight
   std::function<PlacedWeight(WeightId)> weight;
   std::function<Result<uint32_t>(const std::shared_ptr<Buffer>&)> number;  // of a buffer, mapping it where needed
+  uint32_t threads = 0;                                                    // of the DSP; 0: all
   uint64_t sequence = 0;
 };
 
@@ -79,6 +80,9 @@ size_t wire_ops(const Op& op, const StepInputs& inputs);
 // Ops [first, last) of the run's program. The staging buffer grows until it holds what is staged.
 Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last, Staging& staging,
                           const std::shared_ptr<Library>& library);
+
+// The host's digests of keys and values that ops [first, last) are about to write.
+void forget_digests(const Run& run, size_t first, size_t last);
 
 // The predictions of a batch with a head op, and the logits where the step keeps them. Samples on the host from the
 // DSP's logits at temperature > 0, by the rule of every device. A row with a logit that is not finite becomes a

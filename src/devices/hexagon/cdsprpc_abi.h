@@ -46,14 +46,23 @@ enum {
 };
 
 enum {  // requests of remote_session_control
+  FASTRPC_THREAD_PARAMS = 1,
   DSPRPC_CONTROL_UNSIGNED_MODULE = 2,
   FASTRPC_REMOTE_PROCESS_KILL = 6,
   FASTRPC_RESERVE_NEW_SESSION = 13,
   FASTRPC_GET_URI = 15,
 };
+enum { DSPRPC_CONTROL_LATENCY = 1 };                     // a request of remote_handle64_control
+enum { RPC_DISABLE_QOS = 0, RPC_PM_QOS = 1 };            // how: not at all, by keeping processors awake
 enum { DSPRPC_GET_DSP_INFO = 2 };                        // a request of remote_handle_control
 enum { DSP_UNSIGNED_PD_SUPPORT = 1, DSP_ARCH_VER = 6 };  // attributes of DSPRPC_GET_DSP_INFO
 
+struct remote_rpc_control_latency {
+  uint32_t enable, latency;  // how; microseconds
+};
+struct remote_rpc_thread_params {
+  int domain, priority, stack_bytes;  // of the DSP's threads that serve calls; -1: the system's
+};
 struct remote_rpc_control_unsigned_module {
   int domain, enable;
 };
@@ -108,6 +117,7 @@ typedef int remote_handle64_open_fn(const char* uri, remote_handle64* handle);
 typedef int remote_handle64_invoke_fn(remote_handle64 handle, uint32_t scalars, remote_arg* arguments);
 typedef int remote_handle64_close_fn(remote_handle64 handle);
 typedef int remote_handle_control_fn(uint32_t request, void* data, uint32_t length);
+typedef int remote_handle64_control_fn(remote_handle64 handle, uint32_t request, void* data, uint32_t length);
 typedef int remote_session_control_fn(uint32_t request, void* data, uint32_t length);
 
 #ifdef __cplusplus

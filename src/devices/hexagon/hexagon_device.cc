@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "devices/hexagon/batch.h"
+#include "devices/hexagon/known_space.h"
 #include "devices/hexagon/library.h"
 #include "devices/hexagon/map_lane.h"
 #include "devices/hexagon/reserve.h"
@@ -29,6 +30,7 @@ struct LoadedSlab {
   std::shared_ptr<const PackedSlab> packed;
   bool mapped = false;  // asked for; it is when the ticket is done
   int64_t ticket = 0;
+  bool there = false;  // the lane's until it is drained
 };
 
 class Hexagon final : public HexagonDevice {
@@ -41,7 +43,7 @@ class Hexagon final : public HexagonDevice {
         host_(std::move(host)) {
     place_.resize(weights_->infos().size());
     in_slab_.assign(weights_->infos().size(), -1);
-    set_window(options_.window_bytes.value_or(kHexagonSpace - options_.reserve_bytes));
+    set_window(options_.window_bytes.value_or(believed_space(*library_, options_.cache) - options_.reserve_bytes));
   }
 
   ~Hexagon() override {
@@ -89,11 +91,37 @@ class Hexagon final : public HexagonDevice {
     const int64_t space =
         options_.space_bytes.value_or(std::min<int64_t>(window_ + options_.reserve_bytes, 0xffff0000));
     for (int i = 0; i < options_.sessions; ++i) {
-      LLADA_TRY(auto session, Session::open(library_, space, options_.deadline_s));
-      sessions_.push_back(std::move(session));
+      auto session = Session::open(library_, space, options_.deadline_s);
+      if (!session && i > 0) {
+        fewer_ = fmt::format("{}; {} of {} sessions are used", session.error().message, i, options_.sessions);
+        options_.sessions = i;
+        if (options_.warn) options_.warn(fewer_);
+        return {};
+      }
+      if (!session) return std::unexpected(session.error());
+      sessions_.push_back(std::move(*session));
       ++counters_.sessions_opened;
     }
     return {};
+  }
+
+  // What was mapped when a mapping was refused is what there is; where a buffer beside the weights was refused, room
+  // for it is made. Several windows are not planned for, so nothing can be planned again.
+  std::string narrow() override {
+    map_lane_.finish();
+    if (!fewer_.empty()) return std::exchange(fewer_, {});
+    if (sessions_.size() != 1 || slabs_.empty() || !sessions_[0]->alive()) return {};
+    const auto refusal = sessions_[0]->take_refusal();
+    if (!refusal) return {};
+    int64_t weights = 0, largest = 0;
+    for (const LoadedSlab& s : slabs_) largest = std::max(largest, s.slab.bytes), weights += s.there ? s.slab.bytes : 0;
+    const int64_t next = narrower(window_, weights, slab_refused_ ? 0 : refusal->bytes);
+    if (next < 2 * largest) return {};  // two slots are the least that streams
+    window_ = next;
+    learn_space(*library_, options_.cache, next + options_.reserve_bytes);
+    return fmt::format(
+        "hexagon: mapping {} bytes beside {} was refused; the window for weights is {:.2f} GiB from now on",
+        refusal->bytes, refusal->beside, static_cast<double>(next) / 0x1p30);
   }
 
   SharedBytes allocate(int64_t bytes) override {
@@ -149,13 +177,16 @@ class Hexagon final : public HexagonDevice {
       }
       slabs_.push_back({std::move(slab), std::move(packed), false});
     }
+    fewer_.clear();
+    slab_refused_ = false;
     return {};
   }
 
   // Both only ask: the lane maps and unmaps in that order while batches run. A run waits for the slabs that it needs,
   // and has their errors; no run is under way here that could still read a slab, for submit() returns when all is done.
-  Status map(int index, MapMode) override {
+  Status map(int index, MapMode mode) override {
     LLADA_CHECK(index >= 0 && static_cast<size_t>(index) < slabs_.size());
+    if (mode == MapMode::copy) return invalid("hexagon: slabs are mapped, not copied; needed memory plan or sessions");
     LoadedSlab& s = slabs_[static_cast<size_t>(index)];
     if (s.mapped) return failed("hexagon: slab {} is mapped already", index);
     s.ticket =
@@ -165,10 +196,12 @@ class Hexagon final : public HexagonDevice {
             const auto number = session->map(packed->buffers[b]);
             if (number) continue;
             while (b-- > 0) static_cast<void>(session->unmap(*packed->buffers[b]));
+            slab_refused_ = true;
             return failed("{} (slab {})", number.error().message, index);
           }
           ++counters_.maps;
           counters_.mapped_bytes += bytes;
+          slabs_[static_cast<size_t>(index)].there = true;
           return {};
         });
     s.mapped = true;
@@ -181,6 +214,7 @@ class Hexagon final : public HexagonDevice {
     if (!s.mapped) return failed("hexagon: slab {} is not mapped", index);
     map_lane_.post([this, index, session = session_of(s), packed = s.packed]() -> Status {
       const TraceSpan span(trace_, "map", fmt::format("unmap slab {}", index));
+      slabs_[static_cast<size_t>(index)].there = false;
       for (const auto& buffer : packed->buffers) LLADA_TRY_STATUS(session->unmap(*buffer));
       ++counters_.unmaps;
       return {};
@@ -368,6 +402,7 @@ class Hexagon final : public HexagonDevice {
                            .layouts = weights_->layouts(),
                            .weight = [&](WeightId w) { return place_[static_cast<size_t>(w)]; },
                            .number = [&](const std::shared_ptr<Buffer>& b) { return session.map(b); },
+                           .threads = static_cast<uint32_t>(options_.threads),
                            .sequence = ++sequence_};
       forget_digests(run, first, last);
       LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
@@ -389,23 +424,13 @@ class Hexagon final : public HexagonDevice {
     }
   }
 
-  // The host's digests of keys and values that the DSP is about to write.
-  static void forget_digests(const Run& run, size_t first, size_t last) {
-    for (size_t i = first; i < last; ++i) {
-      const Op& op = run.program->ops[i];
-      if (rule_of(op.kind).kv != KvUse::writes) continue;
-      for (const RowSpan& span : run.inputs->spans)
-        for (int32_t r = span.begin; r < span.begin + span.count; ++r)
-          run.inputs->streams[static_cast<size_t>(span.stream)].kv->changed(
-              op.layer, span.sequence, run.inputs->positions[static_cast<size_t>(r)]);
-    }
-  }
-
   HexagonOptions options_;
   std::shared_ptr<Library> library_;
   std::shared_ptr<Weights> weights_;
   std::unique_ptr<Device> host_, beside_host_;
   int64_t window_ = 0;
+  std::string fewer_;          // why there are fewer sessions than the slabs were to be defined for
+  bool slab_refused_ = false;  // the lane's until it is drained
   std::vector<std::shared_ptr<Session>> sessions_;
   std::vector<LoadedSlab> slabs_;
   std::vector<PlacedWeight> place_;  // by weight
@@ -433,6 +458,7 @@ Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions&
                                                            std::unique_ptr<Device> host, const WeightHooks& hooks) {
   LLADA_CHECK(infos.size() == weights.size() && options.sessions >= 1 && host->capabilities().host != nullptr);
   LLADA_TRY(auto library, Library::open(options.library));
+  if (!options.module.empty()) library->opened(options.module);
   auto packed = std::make_shared<Weights>(infos, weights, hooks);
   return std::make_unique<Hexagon>(options, std::move(library), std::move(packed), std::move(host));
 }

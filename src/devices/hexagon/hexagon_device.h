@@ -4,7 +4,9 @@
 //
 // Every failure of the DSP (its process ends, a call does not return, an answer makes no sense, a mapping is refused)
 // is an error of the call that met it, in bounded time; the device starts a new session when slabs are defined next.
+// After a refused mapping the window is what had been mapped by then (Window::narrow).
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,17 +19,22 @@ namespace llada {
 
 struct HexagonOptions {
   std::string library = {};                   // libcdsprpc; empty: searched for (hexagon/library.h)
-  int sessions = 1;                           // windows, each a process on the DSP
+  std::string module = {};                    // what the DSP has loaded before; empty: as Library::modules() says
+  int sessions = 1;                           // windows, each a process on the DSP; fewer where there are no more
   std::optional<int64_t> window_bytes = {};   // for weights, of one session
   int64_t reserve_bytes = int64_t{64} << 20;  // of a session's address space, for everything else (reserve.h)
   std::optional<int64_t> space_bytes = {};    // address space of an emulated session; absent: window and reserve
   double deadline_s = 10;                     // of a call, beside what a batch's work may take
   bool head_on_dsp = true;
+  std::string cache = {};                             // folder for what is kept of the DSP; empty: nothing is
+  int threads = 0;                                    // of the DSP; 0: all
+  std::function<void(const std::string&)> warn = {};  // of what is otherwise than asked for; a line each
 };
 
 // Rows of a step that the DSP takes; a step with more is the host's.
 inline constexpr int64_t kHexagonRows = 1024;
-// What a phone is said to give a session: 3.2 to 3.8 GiB, by phone.
+// Where a session's address space is not known yet, it is taken to be this, and stepped back from: phones are said to
+// give 2.9 to 3.8 GiB.
 inline constexpr int64_t kHexagonSpace = int64_t{7} << 29;
 
 struct HexagonCounters {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <map>
 #include <system_error>
 #include <thread>
@@ -17,13 +18,23 @@
 namespace llada::hexagon {
 namespace {
 
-constexpr std::string_view kModule = "file:///lib" WIRE_SKEL "_skel.so?" WIRE_SKEL "_skel_handle_invoke&_modver=1.0";
+constexpr std::string_view kModuleHead = "lib" WIRE_SKEL "_skel", kModuleEnd = ".so";
+constexpr uint32_t kArchitectures[] = {81, 79, 75, 73, 68};  // of which there are modules, newest first
+constexpr std::string_view kVariants[] = {"", "_aligned", "_sdk"};
+constexpr int kServingStack = 128 << 10;  // bytes, of the DSP's threads that serve calls
 
-std::string beside_program() {
-  char path[4096];
-  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
-  const std::string program(path, n > 0 ? static_cast<size_t>(n) : 0);
-  return program.substr(0, program.rfind('/') + 1) + "hexagon/libcdsprpc.so";
+// Where this program's files are: of an app, whose program is the system's, where the library that holds this code is.
+std::string own_folder() {
+  Dl_info info{};
+  std::string file;
+  if (::dladdr(reinterpret_cast<const void*>(&aee_name), &info) != 0 && info.dli_fname != nullptr)
+    file = info.dli_fname;
+  if (file.find(".so") == std::string::npos) {
+    char path[4096];
+    const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
+    file.assign(path, n > 0 ? static_cast<size_t>(n) : 0);
+  }
+  return file.substr(0, file.rfind('/') + 1);
 }
 
 // Sessions belong to the process, so all devices of it must ask the same object.
@@ -63,58 +74,63 @@ std::optional<int> Guarded::wait(double seconds) const {
   return state_->result;
 }
 
-std::string aee_name(int code) {
-  // Codes that come from the DSP itself are offset.
-  constexpr unsigned kOffset = 0x80000400u;
+namespace {
+
+// Codes that come from the DSP itself are offset.
+bool from_dsp(int code) {
   const auto bits = static_cast<unsigned>(code);
-  const int plain = bits >= kOffset && bits - kOffset < 0x400 ? static_cast<int>(bits - kOffset) : code;
-  const char* name = nullptr;
-  switch (plain) {
-    case AEE_EFAILED:
-      name = "failed";
-      break;
-    case AEE_ENOMEMORY:
-      name = "out of memory";
-      break;
-    case AEE_EUNABLETOLOAD:
-      name = "unable to load";
-      break;
-    case AEE_EBADPARM:
-      name = "bad parameter";
-      break;
-    case AEE_EUNSUPPORTED:
-      name = "unsupported";
-      break;
-    case AEE_ENOSUCH:
-      name = "no such session";
-      break;
-    case AEE_EINVHANDLE:
-      name = "invalid handle";
-      break;
-    case AEE_ENOSUCHMOD:
-      name = "no such module";
-      break;
-    case AEE_ENOSUCHSYMBOL:
-      name = "no such symbol";
-      break;
-    case AEE_ENOSUCHMAP:
-      name = "no such mapping";
-      break;
-    case AEE_ECONNRESET:
-      name = "connection reset";
-      break;
-    case AEE_EMAPALREADYPRESENT:
-      name = "mapped already";
-      break;
-    default:
-      break;
-  }
-  return name != nullptr ? fmt::format("{} ({})", name, code) : fmt::format("error {}", code);
+  return bits >= 0x80000400u && bits - 0x80000400u < 0x400;
+}
+int plain_code(int code) { return from_dsp(code) ? static_cast<int>(static_cast<unsigned>(code) - 0x80000400u) : code; }
+
+struct KnownCode {
+  int code;
+  const char *name, *advice;
+};
+constexpr KnownCode kCodes[] = {
+    {AEE_EFAILED, "failed", "this user may not open the DSP's device: run from adb shell or Termux, or as root"},
+    {AEE_ENOMEMORY, "out of memory", "the DSP or the phone is full: end other programs that use the DSP"},
+    {AEE_EUNABLETOLOAD, "unable to load",
+     "the DSP's loader refused every variant of the module: send what 'adb logcat -d -s adsprpc' says"},
+    {AEE_EBADPARM, "bad parameter", "another module answered: take the module of this build"},
+    {AEE_EUNSUPPORTED, "unsupported",
+     "the driver does not allow it here: run from adb shell, or name the library in the app's manifest"},
+    {AEE_ENOSUCH, "no such session",
+     "the driver knows no DSP of this kind: run 'adb shell ls /dev' and look for fastrpc"},
+    {AEE_EINVHANDLE, "invalid handle", "the session ended meanwhile: start again"},
+    {AEE_ENOSUCHMOD, "no such module", "the module is not where the DSP looks: put it into ADSP_LIBRARY_PATH"},
+    {AEE_ENOSUCHSYMBOL, "no such symbol", "take the module of this build"},
+    {AEE_ENOSUCHMAP, "no such mapping", "the driver lost a mapping: start again"},
+    {AEE_EMAPALREADYPRESENT, "mapped already", "another program holds the buffer: start again"},
+    {AEE_ECONNRESET, "connection reset",
+     "the DSP's process ended while it loaded the module: send what 'adb logcat -d -s adsprpc' says"},
+};
+const KnownCode* known_code(int code) {
+  const auto* const found = std::ranges::find(kCodes, plain_code(code), &KnownCode::code);
+  return found == std::end(kCodes) ? nullptr : found;
+}
+
+}  // namespace
+
+std::string aee_name(int code) {
+  const std::string number =
+      from_dsp(code) ? fmt::format("{:#x}", static_cast<unsigned>(code)) : fmt::format("{}", code);
+  const KnownCode* const known = known_code(code);
+  return known != nullptr ? fmt::format("{} ({})", known->name, number) : fmt::format("error {}", number);
+}
+
+std::string advice(int code) {
+  if (from_dsp(code) && plain_code(code) == AEE_EUNABLETOLOAD)
+    return "this program has a signed process on the DSP already, or the DSP's loader refused the module: end all "
+           "programs "
+           "that use the DSP, and send what 'adb logcat -d -s adsprpc' says";
+  const KnownCode* const known = known_code(code);
+  return known != nullptr ? known->advice : "the driver has no name for it: send what 'adb logcat -d -s adsprpc' says";
 }
 
 Result<std::shared_ptr<Library>> Library::open(const std::string& path) {
   std::vector<std::string> candidates{path};
-  if (path.empty()) candidates = {"libcdsprpc.so", beside_program()};
+  if (path.empty()) candidates = {"libcdsprpc.so", "libcdsprpc.so.1", own_folder() + "hexagon/libcdsprpc.so"};
   Loaded& all = loaded();
   const std::lock_guard lock(all.mutex);
   std::string why;
@@ -128,11 +144,17 @@ Result<std::shared_ptr<Library>> Library::open(const std::string& path) {
     all.list[candidate] = library;
     return library;
   }
-  return failed("hexagon: {}", why);
+  return failed(
+      "hexagon: no FastRPC library: {}; needed a phone or laptop with a Hexagon DSP, in an app "
+      "<uses-native-library android:name=\"libcdsprpc.so\"/> in its manifest, or --device hexagon:library=FILE",
+      why);
 }
 
 Status Library::load(const std::string& path) {
   path_ = path;
+  // Before the library's first call; where the user says where modules are, that stands.
+  const std::string folder = own_folder();
+  ::setenv("ADSP_LIBRARY_PATH", fmt::format("{0};{0}hexagon;/vendor/dsp/cdsp", folder).c_str(), 0);
   handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle_ == nullptr) {
     // "FILE: what is wrong", by the system; one line.
@@ -155,9 +177,70 @@ Status Library::load(const std::string& path) {
   find(close_handle, "remote_handle64_close");
   find(session_control, "remote_session_control");
   if (missing != nullptr) return failed("{}: it has no function {}", path, missing);
+  handle_control = reinterpret_cast<remote_handle64_control_fn*>(::dlsym(handle_, "remote_handle64_control"));
+  ask_dsp_ = reinterpret_cast<remote_handle_control_fn*>(::dlsym(handle_, "remote_handle_control"));
   standin_error_ = reinterpret_cast<const char* (*)()>(::dlsym(handle_, "llada_standin_error"));
   standin_space_ = reinterpret_cast<int (*)(uint32_t)>(::dlsym(handle_, "llada_standin_space"));
+  architecture_ = ask_architecture();
   return {};
+}
+
+std::optional<uint32_t> Library::ask_architecture() const {
+  if (ask_dsp_ == nullptr) return std::nullopt;
+  const auto asked = std::make_shared<remote_dsp_capability>(CDSP_DOMAIN_ID, DSP_ARCH_VER, 0);
+  const Guarded call(
+      [function = ask_dsp_, asked] { return function(DSPRPC_GET_DSP_INFO, asked.get(), sizeof *asked); });
+  if (call.wait(10) != AEE_SUCCESS) return std::nullopt;
+  // Its decimal digits stand in the last byte: 0x73.
+  const uint32_t version = asked->capability & 0xff;
+  return (version >> 4) * 10 + (version & 15);
+}
+
+std::string Library::search_path() {
+  const char* path = std::getenv("ADSP_LIBRARY_PATH");
+  return path != nullptr ? path : "";
+}
+
+std::vector<std::string> Library::modules() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!opened_.empty()) return {opened_};
+  }
+  const auto there = [](const std::string& file) {
+    std::string rest = search_path();
+    while (!rest.empty()) {
+      const size_t end = std::min(rest.find(';'), rest.size());
+      if (::access((rest.substr(0, end) + "/" + file).c_str(), R_OK) == 0) return true;
+      rest.erase(0, end + 1);
+    }
+    return false;
+  };
+  std::vector<uint32_t> choices(std::begin(kArchitectures), std::end(kArchitectures));
+  if (!architecture_) std::ranges::reverse(choices);  // the oldest runs on every DSP
+  std::vector<std::string> found;
+  for (const uint32_t arch : choices) {
+    if (architecture_ && arch > *architecture_) continue;
+    for (const std::string_view variant : kVariants)
+      if (std::string file = fmt::format("{}_v{}{}{}", kModuleHead, arch, variant, kModuleEnd); there(file))
+        found.push_back(std::move(file));
+    if (!found.empty()) return found;
+  }
+  // One without an architecture in its name: the stand-in's, or the user's.
+  return {fmt::format("{}{}", kModuleHead, kModuleEnd)};
+}
+
+void Library::opened(const std::string& module) {
+  const std::lock_guard lock(mutex_);
+  opened_ = module;
+}
+
+std::optional<int64_t> Library::known_space() const {
+  const std::lock_guard lock(mutex_);
+  return known_space_;
+}
+void Library::learn_space(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  known_space_ = bytes;
 }
 
 // Never unloaded: a call that hangs in it may still return one day.
@@ -187,36 +270,48 @@ Result<Library::Place> Library::take_session(double deadline_s) {
     free_.pop_back();
     return place;
   }
-  // Without it only modules signed by the phone's maker are loaded; whether it could be had shows when one is opened.
-  const auto allow_unsigned = [&](int domain) -> Status {
-    const auto wanted = std::make_shared<remote_rpc_control_unsigned_module>(domain, 1);
-    LLADA_TRY_STATUS(control(DSPRPC_CONTROL_UNSIGNED_MODULE, wanted, sizeof *wanted, deadline_s));
-    return {};
+  // Without it only modules signed by the phone's maker are loaded. Where it is refused the library may still allow
+  // ours, so that is tried; the status is kept for who asks why it was not.
+  const auto allow_unsigned = [&](Place place) -> Result<Place> {
+    const auto stack = std::make_shared<remote_rpc_thread_params>(place.domain, -1, kServingStack);
+    LLADA_TRY_STATUS(control(FASTRPC_THREAD_PARAMS, stack, sizeof *stack, deadline_s));
+    const auto wanted = std::make_shared<remote_rpc_control_unsigned_module>(place.domain, 1);
+    LLADA_TRY(place.unsigned_status, control(DSPRPC_CONTROL_UNSIGNED_MODULE, wanted, sizeof *wanted, deadline_s));
+    return place;
   };
   if (!default_taken_) {
     // One that did not answer once is not asked again.
     default_taken_ = true;
-    LLADA_TRY_STATUS(allow_unsigned(CDSP_DOMAIN_ID));
-    return Place{CDSP_DOMAIN_ID, std::string(kModule) + "&_dom=cdsp"};
+    return allow_unsigned({CDSP_DOMAIN_ID, 0, 0});
   }
   struct Asked {
-    char domain[5] = "cdsp", name[6] = "llada", uri[256] = {};
-    std::string module{kModule};
+    char domain[5] = "cdsp", name[6] = "llada";
     remote_rpc_reserve_new_session session{domain, 4, name, 5, 0, 0};
-    remote_rpc_get_uri get{domain, 4, 0, module.data(), static_cast<uint32_t>(module.size()), uri, sizeof uri};
   };
   const auto asked = std::make_shared<Asked>();
-  const auto part = [&](auto& field) { return std::shared_ptr<void>(asked, &field); };
-  LLADA_TRY(const int reserved,
-            control(FASTRPC_RESERVE_NEW_SESSION, part(asked->session), sizeof asked->session, deadline_s));
+  LLADA_TRY(const int reserved, control(FASTRPC_RESERVE_NEW_SESSION, std::shared_ptr<void>(asked, &asked->session),
+                                        sizeof asked->session, deadline_s));
   if (reserved != AEE_SUCCESS) return failed("hexagon: no further session on the DSP: {}", aee_name(reserved));
-  asked->get.session_id = asked->session.session_id;
-  LLADA_TRY(const int named, control(FASTRPC_GET_URI, part(asked->get), sizeof asked->get, deadline_s));
-  if (named != AEE_SUCCESS)
-    return failed("hexagon: no address for session {}: {}", asked->session.session_id, aee_name(named));
-  const auto id = static_cast<int>(asked->session.effective_domain_id);
-  LLADA_TRY_STATUS(allow_unsigned(id));
-  return Place{id, asked->uri};
+  return allow_unsigned({static_cast<int>(asked->session.effective_domain_id), asked->session.session_id, 0});
+}
+
+Result<std::string> Library::address(const Place& place, const std::string& module, double deadline_s) const {
+  const std::string plain = fmt::format("file:///{}?{}_skel_handle_invoke&_modver=1.0", module, WIRE_SKEL);
+  if (place.number == 0) return plain + "&_dom=cdsp";
+  struct Asked {
+    char domain[5] = "cdsp", uri[256] = {};
+    std::string module;
+    remote_rpc_get_uri get{};
+  };
+  const auto asked = std::make_shared<Asked>();
+  asked->module = plain;
+  asked->get = {
+      asked->domain,    4, place.number, asked->module.data(), static_cast<uint32_t>(asked->module.size()), asked->uri,
+      sizeof asked->uri};
+  LLADA_TRY(const int named,
+            control(FASTRPC_GET_URI, std::shared_ptr<void>(asked, &asked->get), sizeof asked->get, deadline_s));
+  if (named != AEE_SUCCESS) return failed("hexagon: no address for session {}: {}", place.number, aee_name(named));
+  return std::string(asked->uri);
 }
 
 void Library::give_back(const Place& place) {

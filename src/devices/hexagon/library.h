@@ -1,6 +1,7 @@
-// libcdsprpc, found and loaded at run time: the vendor's on a phone, the stand-in on a PC; and the buffers that it
-// allocates. Words: buffer = memory that host and DSP see, named by a file descriptor, under 2 GiB; session = a process
-// on the DSP with an address space of its own.
+// libcdsprpc, found and loaded at run time: the vendor's on a phone, the stand-in on a PC; the modules that it can load
+// into a DSP; and the buffers that it allocates. Words: buffer = memory that host and DSP see, named by a file
+// descriptor, under 2 GiB; session = a process on the DSP with an address space of its own; module = our code for the
+// DSP, a file per architecture and variant (cmake/hexagon.cmake).
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -20,8 +21,10 @@ inline constexpr int64_t kBufferLimit = int64_t{1}
                                         << 31;    // a buffer has fewer bytes: the DSP's mapping call takes no more
 inline constexpr int64_t kPageBytes = 64 * 1024;  // buffers are whole pages of the emulated process
 
-// "out of memory (2)"; the number alone where it has no name here.
+// "out of memory (2)", "unsupported (0x80000414)"; the number alone where it has no name here.
 std::string aee_name(int code);
+// What a module that was not opened for this status most likely means, and what to do: "CAUSE: STEP".
+std::string advice(int code);
 
 class Buffer;
 
@@ -40,8 +43,9 @@ class Guarded {
 
 class Library {
  public:
-  // path empty: the system's libcdsprpc.so, else the stand-in in hexagon/ beside the program. One
-  // object per file and process, because the sessions of a process are numbered by the library.
+  // path empty: the system's libcdsprpc.so, that of Linux laptops, else the stand-in in hexagon/ beside the program.
+  // One object per file and process, because the sessions of a process are numbered by the library. ADSP_LIBRARY_PATH,
+  // where a phone's library looks for modules, is set to the program's folder where it is not set.
   static Result<std::shared_ptr<Library>> open(const std::string& path);
   ~Library();
 
@@ -52,13 +56,29 @@ class Library {
   // Bytes of address space of the sessions opened from now on. A phone's cannot be chosen.
   void choose_space(int64_t bytes) const;
 
+  // 67, 73, ...; nothing where the library does not tell.
+  std::optional<uint32_t> architecture() const { return architecture_; }
+  // What to open, first choice first: of the DSP's architecture, or the next older one of which there is a file, every
+  // variant; or the one that a session of this process has opened before.
+  std::vector<std::string> modules() const;
+  void opened(const std::string& module);
+  // Where modules are looked for: ADSP_LIBRARY_PATH.
+  static std::string search_path();
+
+  // Bytes of address space that a session has turned out to give; absent: not known.
+  std::optional<int64_t> known_space() const;
+  void learn_space(int64_t bytes);
+
   struct Place {
     int domain = 0;
-    std::string uri;  // of the skel, in that session
+    uint32_t number = 0;      // of a session beside the first
+    int unsigned_status = 0;  // what the library answered when unsigned modules were asked for
   };
   // One that nobody has. deadline_s: of each of the driver's calls that it may take.
   Result<Place> take_session(double deadline_s);
   void give_back(const Place& place);
+  // Of a module in that session.
+  Result<std::string> address(const Place& place, const std::string& module, double deadline_s) const;
 
   // The buffer that begins at `data`, whichever device allocated it; null: none of ours.
   std::shared_ptr<Buffer> find(const std::byte* data) const;
@@ -72,10 +92,12 @@ class Library {
   remote_handle64_invoke_fn* invoke = nullptr;
   remote_handle64_close_fn* close_handle = nullptr;
   remote_session_control_fn* session_control = nullptr;
+  remote_handle64_control_fn* handle_control = nullptr;  // null: an old library
 
  private:
   Library() = default;
   Status load(const std::string& path);
+  std::optional<uint32_t> ask_architecture() const;
   // session_control() in bounded time.
   Result<int> control(uint32_t request, std::shared_ptr<void> data, uint32_t bytes, double deadline_s) const;
 
@@ -84,7 +106,11 @@ class Library {
   const char* (*standin_error_)() = nullptr;
   int (*standin_space_)(uint32_t) = nullptr;
   friend class Buffer;
-  mutable std::mutex mutex_;
+  std::optional<uint32_t> architecture_;
+  remote_handle_control_fn* ask_dsp_ = nullptr;  // null: an old library
+  mutable std::mutex mutex_;                     // guards what follows
+  std::string opened_;                           // the module of the sessions so far
+  std::optional<int64_t> known_space_;
   std::map<const std::byte*, std::weak_ptr<Buffer>> buffers_;
   std::mutex sessions_mutex_;  // guards what follows; held during the driver's calls
   std::vector<Place> free_;

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define RING_MAGIC 0x4c4c5247u
-#define RING_VERSION 2u
+#define RING_VERSION 3u
 #define RING_BYTES (4u << 20) /* of the control file; a multiple of the guest's 64 KiB pages */
 #define RING_CHANNELS 2u
 #define RING_SHORT_BYTES (64u << 10) /* of every channel but the first, at the end of the file */
@@ -33,9 +33,13 @@ typedef struct Ring {
   uint64_t handle;
   int32_t result;                 /* what the skel's entry returned */
   uint32_t bytes[RING_ARGUMENTS]; /* in buffers first, then out buffers */
-  uint32_t channels; /* by the program before it is ready, in the first channel: how many it serves; 0 counts as 1 */
-  uint32_t reserved[4];
+  uint32_t channels;   /* by the program before it is ready, in the first channel: how many it serves; 0 counts as 1 */
+  uint32_t lacks;      /* by the stand-in, in the first channel: RingLacks, what a phone's system would not have */
+  int32_t vote_status; /* by the stand-in, in the first channel: what HAP_power_set answers */
+  uint32_t reserved[2];
 } Ring; /* the arguments' bytes follow at offset 128 */
+
+enum RingLacks { RING_LACKS_MMAP2 = 1, RING_LACKS_VOTES = 2 };
 
 #define RING_DATA 128u
 #define RING_CHANNEL_AT(channel) ((channel) == 0 ? 0 : RING_BYTES - (RING_CHANNELS - (channel)) * RING_SHORT_BYTES)

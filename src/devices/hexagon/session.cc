@@ -7,10 +7,20 @@
 #include <thread>
 #include <vector>
 
+#include "base/processors.h"
+#include "base/system.h"
+
 namespace llada::hexagon {
 namespace {
 
 constexpr double kSecondsToDie = 5;  // at most, between the kill and the return of the call that hangs
+
+// A channel's thread that wakes on a slow core hands the DSP's answer on late.
+void wait_on_fast_cores() {
+  const Processors cores = usable_processors();
+  const auto fast = static_cast<size_t>(cores.preferred);
+  if (fast > 0 && fast < cores.order.size()) bind_thread(mask_of(std::span(cores.order).first(fast)));
+}
 
 }  // namespace
 
@@ -57,28 +67,100 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library,
   session->deadline_s_ = deadline_s;
   for (Channel* channel : {&session->runs_, &session->maps_}) {
     channel->worker = std::make_shared<Worker>();
-    channel->thread = std::thread([worker = channel->worker] { Worker::loop(worker); });
+    channel->thread = std::thread([worker = channel->worker] {
+      wait_on_fast_cores();
+      Worker::loop(worker);
+    });
   }
   session->library_->choose_space(space_bytes);
-  const auto handle = std::make_shared<remote_handle64>(0);
   // Starting a process takes longer than a call of one.
   const double opening_s = std::max(deadline_s, 10.0);
-  const auto open = [library = session->library_, uri = session->place_.uri, handle] {
-    return library->open_handle(uri.c_str(), handle.get());
-  };
-  LLADA_TRY(const int opened, session->call(session->runs_, open, opening_s, "opening the skel"));
-  if (opened != AEE_SUCCESS)
-    return failed("hexagon: {} of {} could not be opened: {}{}", session->place_.uri, session->library_->path(),
-                  aee_name(opened), session->library_->reason());
-  session->handle_ = *handle;
-  session->opened_ = true;
+  LLADA_TRY_STATUS(session->open_module(opening_s));
   const auto info = std::as_writable_bytes(std::span(&session->info_, 1));
   LLADA_TRY(const int asked,
             session->invoke(session->runs_, WIRE_QUERY, {}, info, opening_s, "asking the DSP what it is"));
-  if (asked != AEE_SUCCESS) return failed("hexagon: asking the DSP what it is: {}", aee_name(asked));
-  if (session->info_.magic != WIRE_MAGIC || session->info_.version != WIRE_VERSION)
-    return failed("hexagon: the skel speaks version {}, needed {}", session->info_.version, WIRE_VERSION);
+  if (asked != AEE_SUCCESS)
+    return failed("hexagon: asking {} what it is: {}; {}", session->module_, aee_name(asked), advice(AEE_EBADPARM));
+  if (session->info_.magic != WIRE_MAGIC)
+    return failed("hexagon: {} is another program's module; {}", session->module_, advice(AEE_ENOSUCHSYMBOL));
+  if (session->info_.version != WIRE_VERSION)
+    return failed("hexagon: {} speaks version {}, needed {}: take the module of this build", session->module_,
+                  session->info_.version, WIRE_VERSION);
+  session->library_->opened(session->module_);
+  static_cast<void>(session->set_latency(true));  // costs time where it is refused
+  LLADA_TRY_STATUS(session->vote(true));
   return session;
+}
+
+Status Session::open_module(double opening_s) {
+  std::string tried;
+  int last = 0;
+  for (const std::string& module : library_->modules()) {
+    LLADA_TRY(const std::string uri, library_->address(place_, module, deadline_s_));
+    const auto handle = std::make_shared<remote_handle64>(0);
+    const auto open = [library = library_, uri, handle] { return library->open_handle(uri.c_str(), handle.get()); };
+    LLADA_TRY(last, call(runs_, open, opening_s, "opening the module"));
+    if (last == AEE_SUCCESS) {
+      handle_ = *handle;
+      opened_ = true;
+      module_ = module;
+      return {};
+    }
+    tried += fmt::format("{}{}: {}", tried.empty() ? "" : ", ", module, aee_name(last));
+  }
+  const std::string arch =
+      library_->architecture() ? fmt::format("of a v{} DSP", *library_->architecture()) : "of a DSP";
+  const std::string signing = place_.unsigned_status == AEE_SUCCESS ? ""
+                                                                    : fmt::format("; unsigned modules were refused: {}",
+                                                                                  aee_name(place_.unsigned_status));
+  return failed("hexagon: {} {} opened no module: {}{}{}; {}", library_->path(), arch, tried, library_->reason(),
+                signing, advice(last));
+}
+
+Result<std::optional<int>> Session::set_latency(bool low) {
+  if (library_->handle_control == nullptr) return std::nullopt;
+  const auto asked =
+      std::make_shared<remote_rpc_control_latency>(low ? RPC_PM_QOS : RPC_DISABLE_QOS, low ? kLatencyUs : 0);
+  const auto control = [library = library_, handle = handle_, asked] {
+    return library->handle_control(handle, DSPRPC_CONTROL_LATENCY, asked.get(), sizeof *asked);
+  };
+  const std::lock_guard alone(runs_.mutex);
+  LLADA_TRY(const int status, call(runs_, control, deadline_s_, "asking for quick answers"));
+  return status;
+}
+
+Status Session::call_nothing() {
+  WireInfo info{};
+  const std::lock_guard alone(runs_.mutex);
+  LLADA_TRY_STATUS(check_alive());
+  LLADA_TRY(const int status, invoke(runs_, WIRE_QUERY, {}, std::as_writable_bytes(std::span(&info, 1)), deadline_s_,
+                                     "asking the DSP what it is"));
+  return status == AEE_SUCCESS ? Status{} : die(fmt::format("asking the DSP what it is: {}", aee_name(status)));
+}
+
+Result<Session::Votes> Session::vote(bool up) {
+  constexpr std::string_view kWhat = "voting for clock and vector units";
+  const WireMap request{WIRE_MAGIC, WIRE_VERSION, 0, -1, 0, up ? uint32_t{WIRE_MAP_UP} : 0};
+  WireReply reply{};
+  const std::lock_guard alone(runs_.mutex);
+  LLADA_TRY_STATUS(check_alive());
+  LLADA_TRY(const int status, invoke(runs_, WIRE_VOTE, std::as_bytes(std::span(&request, 1)),
+                                     std::as_writable_bytes(std::span(&reply, 1)), deadline_s_, kWhat));
+  if (status == AEE_ECONNRESET) LLADA_TRY_STATUS(die(fmt::format("{}: the DSP process ended: start again", kWhat)));
+  if (status != AEE_SUCCESS) LLADA_TRY_STATUS(die(fmt::format("{}: {}; {}", kWhat, aee_name(status), advice(status))));
+  if (reply.magic != WIRE_MAGIC || reply.op > 15)
+    LLADA_TRY_STATUS(die(fmt::format("{}: the answer is garbage: take the module of this build", kWhat)));
+  return votes_ = {reply.op, static_cast<int>(reply.detail)};
+}
+
+void Session::refused(const Buffer& buffer) {
+  const std::lock_guard lock(mutex_);
+  refusal_ = {buffer.bytes(), mapped_bytes_};
+}
+
+std::optional<Session::Refusal> Session::take_refusal() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(refusal_, std::nullopt);
 }
 
 bool Session::Channel::end() {
@@ -193,6 +275,7 @@ Status Session::map_number(uint32_t method, uint32_t number, const Buffer& buffe
   if (status == AEE_ECONNRESET) return die(fmt::format("{}: the DSP process ended", what));
   if (status != AEE_SUCCESS) return die(fmt::format("{}: {}", what, aee_name(status)));
   if (reply.magic != WIRE_MAGIC) return die(fmt::format("{}: the answer is garbage", what));
+  if (reply.status == WIRE_MAP_REFUSED) refused(buffer);
   if (reply.status != WIRE_OK)
     return failed("hexagon: {} of {} bytes beside {} mapped bytes: the DSP answered {}", what, buffer.bytes(),
                   mapped_bytes(), describe(reply));
@@ -232,6 +315,7 @@ Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
   };
   LLADA_TRY(const int allowed, driver(true));
   if (allowed == AEE_ECONNRESET) LLADA_TRY_STATUS(die("mapping a buffer: the DSP process ended"));
+  if (allowed != AEE_SUCCESS) refused(*buffer);
   if (allowed != AEE_SUCCESS)
     return failed("hexagon: mapping a buffer of {} bytes beside {} mapped bytes was refused: {}", length,
                   mapped_bytes(), aee_name(allowed));

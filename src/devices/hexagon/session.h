@@ -27,7 +27,29 @@ class Session : public std::enable_shared_from_this<Session> {
   ~Session();
 
   const WireInfo& info() const { return info_; }
+  const std::string& module() const { return module_; }
+  const Library::Place& place() const { return place_; }
   bool alive() const;
+
+  // How long the phone's processors may take to notice an answer, in microseconds, or as they like (false). What the
+  // library answered; nothing: it is too old for that. open() asks for it.
+  static constexpr uint32_t kLatencyUs = 100;
+  Result<std::optional<int>> set_latency(bool low);
+
+  Status call_nothing();  // there and back
+
+  // Asks the DSP's system for clock and vector units, or gives both back; open() asks, the end gives back.
+  struct Votes {
+    uint32_t refused = 0;  // bits of WireVote
+    int status = 0;        // of the first of them
+  };
+  Result<Votes> vote(bool up);
+  const Votes& votes() const { return votes_; }  // the last
+  // The last mapping that was refused since this was asked last: of how many bytes, beside how many mapped ones.
+  struct Refusal {
+    int64_t bytes, beside;
+  };
+  std::optional<Refusal> take_refusal();
 
   // The buffer's number on the DSP; maps it where it is not yet.
   Result<uint32_t> map(const std::shared_ptr<Buffer>& buffer);
@@ -54,6 +76,8 @@ class Session : public std::enable_shared_from_this<Session> {
                      double deadline_s, std::string_view what);
   Status check_alive() const;
   Status die(std::string why);
+  Status open_module(double opening_s);
+  void refused(const Buffer& buffer);
   Guarded kill_process();
   std::optional<uint32_t> number_of(const Buffer& buffer) const;
   uint32_t free_number() const;  // WIRE_BUFFERS: none
@@ -63,12 +87,15 @@ class Session : public std::enable_shared_from_this<Session> {
   Library::Place place_;
   remote_handle64 handle_ = 0;
   bool opened_ = false;
+  std::string module_;
+  Votes votes_;
   WireInfo info_{};
   double deadline_s_ = 0;
   Channel runs_, maps_;
   mutable std::mutex mutex_;  // guards what follows; never held during a call
   std::map<const Buffer*, uint32_t> numbers_;
   int64_t mapped_bytes_ = 0;
+  std::optional<Refusal> refusal_;
   std::string dead_;  // why; empty: alive
   std::optional<Guarded> killing_;
 };

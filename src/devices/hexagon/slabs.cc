@@ -7,6 +7,13 @@
 
 namespace llada::hexagon {
 
+int64_t narrower(int64_t window, int64_t mapped, int64_t missing) {
+  constexpr int64_t kStep = int64_t{256} << 20;
+  const int64_t step = std::min(kStep, window / 8);
+  const int64_t room = missing > 0 ? std::max(missing, step) : 0;
+  return std::max<int64_t>(0, std::min(window - step, mapped - room)) / kPageBytes * kPageBytes;
+}
+
 Weights::Weights(std::span<const WeightInfo> infos, std::span<const TensorView> views, WeightHooks hooks)
     : infos_(infos.begin(), infos.end()), views_(views.begin(), views.end()), hooks_(std::move(hooks)) {
   for (size_t i = 0; i < infos_.size(); ++i) {

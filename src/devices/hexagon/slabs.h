@@ -26,6 +26,10 @@ struct PackedSlab {
   std::vector<Place> places;
 };
 
+// Of a window that was too large: a step back, and no more than what was `mapped` of weights when a mapping was
+// refused, less the `missing` bytes of what was refused beside them. Whole pages; may be nothing.
+int64_t narrower(int64_t window, int64_t mapped, int64_t missing);
+
 // The weights of a model as this device sees them.
 class Weights {
  public:

@@ -16,14 +16,14 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x4c4c4432u /* "2DLL" */
-#define WIRE_VERSION 4u
+#define WIRE_VERSION 5u
 #define WIRE_BUFFERS 256 /* buffers mapped at a time */
 #define WIRE_MAX_OPS 4096
 #define WIRE_MAX_ROWS 1024 /* rows of a step */
 #define WIRE_MAX_RANGES 256
 #define WIRE_MAX_LISTS 512            /* different index lists and lists of spans in a batch */
 #define WIRE_MAX_LIST_BYTES (1 << 20) /* of all of them together */
-#define WIRE_SKEL "llada_hexagon"     /* libllada_hexagon_skel.so exports llada_hexagon_skel_handle_invoke */
+#define WIRE_SKEL "llada_hexagon"     /* its modules export llada_hexagon_skel_handle_invoke */
 
 /* ---- Methods of `int llada_hexagon_skel_handle_invoke(uint64_t handle, uint32_t scalars, remote_arg*)`, in bits
    24..28 of the scalars. Open and close are FastRPC's own (handles are passed as in remote_handle64 interfaces: open
@@ -37,7 +37,18 @@ enum WireMethod {
   WIRE_QUERY = 2, /* out: WireInfo */
   WIRE_MAP = 3,   /* in: WireMap; out: WireReply */
   WIRE_UNMAP = 4, /* in: WireMap, of which only `buffer` is looked at; out: WireReply */
-  WIRE_RUN = 5    /* in: WireBatch and its ops and ranges in one buffer; out: WireReply */
+  WIRE_RUN = 5,   /* in: WireBatch and its ops and ranges in one buffer; out: WireReply */
+  WIRE_VOTE = 6   /* in: WireMap, of which only `flags` is looked at; out: WireReply: `op` has a bit per WireVote that
+                     was refused, `detail` is the system's status of the first of them */
+};
+
+/* What the DSP's system is asked for while a session is at work, and what is given back at its end (flags: WIRE_MAP_UP:
+   asked for; 0: given back). Refusals cost speed, not work. */
+enum WireVote {
+  WIRE_VOTE_CLASS = 1, /* counts as a client that computes */
+  WIRE_VOTE_CLOCK = 2, /* core and bus at their highest corners, no sleep between calls */
+  WIRE_VOTE_HVX = 4,   /* power of the vector units */
+  WIRE_VOTE_ABSENT = 8 /* the system takes no votes */
 };
 
 enum WireStatus {
@@ -75,6 +86,7 @@ typedef struct WireReply {
   uint32_t microseconds[16]; /* run: by kind of op */
   uint32_t maps_beside;      /* run: mappings and unmappings that were done while the batch ran */
   uint32_t check_packets;    /* run, emulator only: packets until the first op began, not among `packets` */
+  uint64_t cycles;           /* run: of the processor's clock, from the batch's arrival to its end; 0: not counted */
 } WireReply;
 
 typedef struct WireInfo {
@@ -85,10 +97,11 @@ typedef struct WireInfo {
   uint32_t vector_bytes;   /* 128 */
   uint32_t kinds;          /* bit per WireKind that run takes */
   uint32_t matrix_layouts; /* bit per WireLayout that matmul and head take */
-  uint32_t reserved[8];
+  uint32_t map_call;       /* 2: buffers are mapped by HAP_mmap2, 1: by HAP_mmap, 0: the system has neither */
+  uint32_t reserved[7];
 } WireInfo;
 
-enum WireMapFlags { WIRE_MAP_READ_ONLY = 1 };
+enum WireMapFlags { WIRE_MAP_READ_ONLY = 1, WIRE_MAP_UP = 2 };
 
 typedef struct WireMap {
   uint32_t magic, version;

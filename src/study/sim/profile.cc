@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 #include <initializer_list>
+#include <regex>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -80,8 +81,8 @@ class Reader {
   Result<Profile> run() {
     LLADA_TRY_STATUS(fields(root_, "",
                             {"name", "description", "npu", "cpu", "ddr", "window", "map", "copy", "power", "head",
-                             "logits", "rival", "experts", "uncertain"},
-                            {"rival", "experts"}));
+                             "logits", "rival", "experts", "dsp", "uncertain"},
+                            {"rival", "experts", "dsp"}));
     LLADA_TRY(profile_.name, text(root_, "name"));
     if (profile_.name.empty() ||
         profile_.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_.") != std::string::npos)
@@ -123,6 +124,7 @@ class Reader {
       }
       for (const NumberField& field : kExperts) LLADA_TRY_STATUS(number(field));
     }
+    if (root_.contains("dsp")) LLADA_TRY_STATUS(dsp());
     LLADA_TRY_STATUS(uncertain());
     return std::move(profile_);
   }
@@ -256,6 +258,23 @@ class Reader {
     return {};
   }
 
+  Status dsp() {
+    const Json& object = root_["dsp"];
+    LLADA_TRY_STATUS(fields(object, "dsp", {"arch", "threads", "module"}));
+    profile_.dsp.emplace();
+    for (const auto& [key, most, out] :
+         {std::tuple{"arch", 999, &profile_.dsp->arch}, std::tuple{"threads", 8, &profile_.dsp->threads}}) {
+      const Json& value = object[key];
+      if (!value.is_number_integer() || value.get<int64_t>() < 1 || value.get<int64_t>() > most)
+        return wrong(fmt::format("dsp.{}", key), fmt::format("a whole number from 1 to {}", most));
+      *out = value.get<int>();
+    }
+    LLADA_TRY(profile_.dsp->module, text(object, "module", "dsp."));
+    if (!profile_.dsp->module.ends_with(".so") || profile_.dsp->module.find_first_of("/?&;") != std::string::npos)
+      return wrong("dsp.module", "the name of a .so file");
+    return {};
+  }
+
   Status uncertain() {
     const Json& list = root_["uncertain"];
     if (!list.is_array() || list.size() != 3) return wrong("uncertain", "the paths of three numbers");
@@ -334,6 +353,37 @@ std::vector<NamedNumber> numbers(const Profile& profile) {
     for (const NumberField& field : kExperts) all.push_back({field.path, field.unit, &field.get(p)});
   if (!profile.rival.empty()) all.push_back({kRival.path, kRival.unit, &profile.rival_tokens_per_s});
   return all;
+}
+
+std::string profile_text(const Profile& profile) {
+  using Ordered = nlohmann::ordered_json;
+  Ordered json = {{"name", profile.name}, {"description", profile.description}};
+  for (const auto& [path, unit, number] : numbers(profile)) {
+    Ordered& entry = json[Ordered::json_pointer("/" + std::regex_replace(path, std::regex("[.]"), "/"))];
+    entry["value"] = number->value;
+    if (number->low) entry["low"] = *number->low, entry["high"] = *number->high;
+    entry["trust"] = std::string(1, number->trust);
+    entry["source"] = number->source;
+  }
+  for (const auto& [key, unit] : {std::pair{"npu", &profile.npu}, std::pair{"cpu", &profile.cpu}}) {
+    json[key]["overlap"] = unit->overlap;
+    for (const OpKind kind : unit->ops) json[key]["ops"].push_back(name(kind));
+    for (const DType type : unit->types) json[key]["types"].push_back(traits(type).name);
+  }
+  if (!profile.window_gib) json["window"]["gib"] = nullptr;
+  json["map"]["default"] = profile.map_default;
+  json["head"] = profile.head_on_npu ? "npu" : "cpu";
+  json["logits"] = profile.logits_all_rows ? "all" : "wanted";
+  if (!profile.rival.empty()) json["rival"]["name"] = profile.rival;
+  if (profile.experts) {
+    json["experts"]["own_memory"] = profile.experts->own_memory;
+    json["experts"]["copied"] = profile.experts->copied;
+    json["experts"]["grouped"] = profile.experts->grouped;
+  }
+  if (profile.dsp)
+    json["dsp"] = {{"arch", profile.dsp->arch}, {"threads", profile.dsp->threads}, {"module", profile.dsp->module}};
+  json["uncertain"] = profile.uncertain;
+  return json.dump(2) + '\n';
 }
 
 Profile with_number(Profile profile, std::string_view path, double value) {

@@ -61,6 +61,12 @@ struct ExpertProfile {
   Number device_member_us;  // of one that joins a start
 };
 
+// What `llada doctor` has found out about the DSP of this machine, for the device hexagon.
+struct DspProfile {
+  int arch = 0, threads = 0;  // 73, 79, ...; threads with a vector unit
+  std::string module;         // the file that the DSP has loaded
+};
+
 struct Profile {
   std::string name, description;
   UnitProfile npu, cpu;
@@ -78,6 +84,7 @@ struct Profile {
   std::string rival;             // an autoregressive model of the size on the same chip; empty: none
   Number rival_tokens_per_s;
   std::optional<ExpertProfile> experts;  // none: experts are computed where the units' op lists say
+  std::optional<DspProfile> dsp;         // none: nobody has measured one
   std::vector<std::string> uncertain;    // paths of the three least certain numbers: "npu.matmul_gflops"
 
   const MapVariant& map(std::string_view variant) const;  // "" or an unknown name: the default
@@ -89,6 +96,9 @@ Result<Profile> parse_profile(std::string_view json, std::string_view origin);
 // A built-in profile by name, or the file at that path (anything with a '/' or ending in ".json").
 Result<Profile> load_profile(const std::string& name_or_path);
 std::vector<Profile> builtin_profiles();
+
+// The text form, which parse_profile() reads back.
+std::string profile_text(const Profile& profile);
 
 // Every number with its path, in the order of the text form.
 struct NamedNumber {

@@ -10,6 +10,13 @@ constexpr uint32_t kArchitecture = __HEXAGON_ARCH__;
 inline float fma(float a, float b, float c) { return __builtin_HEXAGON_F2_sffma(c, a, b); }
 inline int32_t round_to_int(float x) { return __builtin_HEXAGON_F2_conv_sf2w(x); }  // nearest, ties to even
 
+// Cycles of the core's clock since it was started (UPCYCLE); the emulator reads 0.
+inline uint64_t clock_cycles() {
+  uint64_t count = 0;
+  asm volatile("%0 = c15:14" : "=r"(count));
+  return count;
+}
+
 // Writes the lines of these bytes to memory and forgets them.
 inline void clean_cache(const uint8_t* bytes, uint32_t count) {
   constexpr uintptr_t kLine = 32;

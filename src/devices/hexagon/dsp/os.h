@@ -1,6 +1,6 @@
-// What the DSP side needs of the system below it, and nothing else; os_emulator.cc (Linux calls under qemu-hexagon)
-// and os_phone.cc (FastRPC's user process) are the two back ends. Deliberately absent: a heap. Scratch memory comes
-// from the host with each batch.
+// What the DSP side needs of the system below it, and nothing else; os_emulator.cc (Linux calls under qemu-hexagon) and
+// os_phone.cc (FastRPC's user process) are the two back ends; mapping and votes are os_hap.cc's, over the calls that
+// either of them has. Deliberately absent: a heap. Scratch memory comes from the host with each batch.
 #pragma once
 #include <stdint.h>
 
@@ -9,6 +9,10 @@ namespace dsp {
 // The address at which the buffer is mapped, or null with the system's error number.
 void* os_map(int32_t fd, uint32_t bytes, bool read_only, uint32_t* error);
 uint32_t os_unmap(void* address, uint32_t bytes, int32_t fd);  // 0 or the error number
+uint32_t os_map_call();                                        // WireInfo::map_call
+
+// Asks for clock and vector units, or gives both back. The bits (WireVote) that were refused, with the first status.
+uint32_t os_vote(bool up, int32_t* status);
 
 uint64_t os_microseconds();
 uint64_t os_packets();  // instruction packets that this thread has executed; 0 where they cannot be counted

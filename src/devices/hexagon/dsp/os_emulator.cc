@@ -2,6 +2,7 @@
 // ring (devices/hexagon/ring.h) and serves invokes. Linux calls go through trap0(#1): number in r6, arguments in
 // r0 to r5. A guest page is 64 KiB, so sizes of buffers are multiples of that.
 #include "devices/hexagon/dsp/os.h"
+#include "devices/hexagon/dsp/os_hap.h"
 #include "devices/hexagon/dsp/skel.h"
 #include "devices/hexagon/ring.h"
 
@@ -115,6 +116,24 @@ int32_t serve(Ring& ring, uint32_t bytes) {
   }
 }
 
+const Ring* control = nullptr;  // the first channel
+uint32_t map_error = 0;         // of the last mapping that failed
+
+// (void*)-1, as a phone's calls answer, where it fails.
+void* map_of_host(int32_t fd, uint32_t bytes, bool read_only) {
+  constexpr int32_t kAtCwd = -100, kReadWrite = 2, kShared = 1, kCloseOnExec = 02000000;
+  const FdPath path(host_process, static_cast<uint32_t>(fd));
+  const int32_t file = call(kOpenAt, kAtCwd, word(path.text), (read_only ? 0 : kReadWrite) | kCloseOnExec);
+  int32_t address = file;
+  if (file >= 0) {
+    address = call(kMap2, 0, static_cast<int32_t>(bytes), read_only ? 1 : 3, kShared, file, 0);
+    call(kClose, file);
+  }
+  if (address >= 0 || address <= -4096) return reinterpret_cast<void*>(static_cast<uintptr_t>(address));
+  map_error = static_cast<uint32_t>(-address);
+  return reinterpret_cast<void*>(~uintptr_t{0});
+}
+
 int32_t serve(uint32_t control_fd) {
   uint32_t error = 0;
   auto* file = static_cast<uint8_t*>(os_map(static_cast<int32_t>(control_fd), RING_BYTES, false, &error));
@@ -123,6 +142,7 @@ int32_t serve(uint32_t control_fd) {
     os_log("llada_dsp: the control file is not a ring of this version\n");
     return 2;
   }
+  control = ring;
   static_assert(RING_CHANNELS ==
                 2);  // workers of a pool are numbered from 1 to kMaxWorkers - 1: one thread more is free
   const bool second = os_start_worker(
@@ -136,25 +156,26 @@ int32_t serve(uint32_t control_fd) {
 
 }  // namespace
 
-void* os_map(int32_t fd, uint32_t bytes, bool read_only, uint32_t* error) {
-  constexpr int32_t kAtCwd = -100, kReadWrite = 2, kShared = 1, kCloseOnExec = 02000000;
-  const FdPath path(host_process, static_cast<uint32_t>(fd));
-  const int32_t file = call(kOpenAt, kAtCwd, word(path.text), (read_only ? 0 : kReadWrite) | kCloseOnExec);
-  if (file < 0) {
-    *error = static_cast<uint32_t>(-file);
-    return nullptr;
+// The calls of a phone's system over Linux's. What the stand-in says is lacking is lacking.
+Hap hap() {
+  Hap calls = {};
+  calls.mmap = [](void*, int bytes, int protection, int, int fd, long) {
+    return map_of_host(fd, static_cast<uint32_t>(bytes), protection == kHapRead);
+  };
+  calls.munmap = [](void* address, int bytes) { return -call(kUnmap, word(address), bytes); };
+  const uint32_t lacks = control != nullptr ? once(control->lacks) : 0;
+  if ((lacks & RING_LACKS_MMAP2) == 0) {
+    calls.mmap2 = [](void*, uint32_t bytes, int protection, int, int fd, long) {
+      return map_of_host(fd, bytes, protection == kHapRead);
+    };
+    calls.munmap2 = [](void* address, uint32_t bytes) {
+      return -call(kUnmap, word(address), static_cast<int32_t>(bytes));
+    };
   }
-  const int32_t address = call(kMap2, 0, static_cast<int32_t>(bytes), read_only ? 1 : 3, kShared, file, 0);
-  call(kClose, file);
-  if (address < 0 && address > -4096) {
-    *error = static_cast<uint32_t>(-address);
-    return nullptr;
-  }
-  return reinterpret_cast<void*>(static_cast<uintptr_t>(static_cast<uint32_t>(address)));
-}
-
-uint32_t os_unmap(void* address, uint32_t bytes, int32_t) {
-  return static_cast<uint32_t>(-call(kUnmap, word(address), static_cast<int32_t>(bytes)));
+  if ((lacks & RING_LACKS_VOTES) == 0)
+    calls.power_set = [](void*, void*) { return control != nullptr ? static_cast<int>(control->vote_status) : 0; };
+  calls.error = [] { return map_error; };
+  return calls;
 }
 
 uint64_t os_microseconds() {

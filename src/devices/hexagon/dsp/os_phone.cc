@@ -1,12 +1,17 @@
 // The system back end of a phone: what FastRPC's user process on the DSP exports, declared here by prototype because
-// its headers are not free. Everything but mapping is weak: what is missing costs speed (one thread, no clock), not
-// work. Compiled, never run by a test: no emulator has these functions. Deliberately absent: power votes, VTCM and HVX
-// locks, whose structures are only in the vendor's SDK.
+// its headers are not free. Everything is weak: what is missing costs speed (one thread, no clock) or is an error of
+// the call that needs it, and the module loads. Compiled, never run by a test: no emulator has these functions. Workers
+// have stacks of this module, set through the system's own functions for attributes, whose layout nobody needs to know.
+// Deliberately absent: VTCM and locks of vector units, whose structures are only in the vendor's SDK.
 #include "devices/hexagon/dsp/os.h"
+#include "devices/hexagon/dsp/os_hap.h"
 
 extern "C" {
-void* HAP_mmap(void* address, int bytes, int protection, int flags, int fd, long offset);
-int HAP_munmap(void* address, int bytes);
+__attribute__((weak)) void* HAP_mmap2(void* address, uint32_t bytes, int protection, int flags, int fd, long offset);
+__attribute__((weak)) void* HAP_mmap(void* address, int bytes, int protection, int flags, int fd, long offset);
+__attribute__((weak)) int HAP_munmap2(void* address, uint32_t bytes);
+__attribute__((weak)) int HAP_munmap(void* address, int bytes);
+__attribute__((weak)) int HAP_power_set(void* client, void* request);
 __attribute__((weak)) unsigned long long HAP_perf_get_time_us();
 __attribute__((weak)) void HAP_debug(const char* text, int level, const char* file, int line);
 __attribute__((weak)) int qurt_hvx_get_units();
@@ -15,19 +20,16 @@ __attribute__((weak)) int qurt_futex_wake(void* word, int threads);
 __attribute__((weak)) int pthread_create(unsigned* thread, const void* attributes, void* (*entry)(void*),
                                          void* argument);
 __attribute__((weak)) int pthread_join(unsigned thread, void** result);
+__attribute__((weak)) int pthread_attr_init(void* attributes);
+__attribute__((weak)) int pthread_attr_setstacksize(void* attributes, unsigned bytes);
+__attribute__((weak)) int pthread_attr_setstackaddr(void* attributes, void* stack);
 }
 
 namespace dsp {
 
-void* os_map(int32_t fd, uint32_t bytes, bool read_only, uint32_t* error) {
-  void* address = HAP_mmap(nullptr, static_cast<int>(bytes), read_only ? 1 : 3, 0, fd, 0);
-  if (address != nullptr && reinterpret_cast<uintptr_t>(address) != ~uintptr_t{0}) return address;
-  *error = 1;  // it has no number
-  return nullptr;
-}
-
-uint32_t os_unmap(void* address, uint32_t bytes, int32_t) {
-  return static_cast<uint32_t>(HAP_munmap(address, static_cast<int>(bytes)));
+Hap hap() {
+  const bool second = HAP_mmap2 != nullptr && HAP_munmap2 != nullptr;
+  return {second ? HAP_mmap2 : nullptr, HAP_mmap, second ? HAP_munmap2 : nullptr, HAP_munmap, HAP_power_set, nullptr};
 }
 
 uint64_t os_microseconds() { return HAP_perf_get_time_us != nullptr ? HAP_perf_get_time_us() : 0; }
@@ -48,6 +50,9 @@ uint32_t os_emulated() { return 0; }
 
 namespace {
 
+constexpr uint32_t kStackBytes = 64 << 10;  // as under the emulator, where every kernel is tested with it
+alignas(128) uint8_t stacks[kMaxWorkers][kStackBytes];
+
 struct Start {
   void (*entry)(void*);
   void* argument;
@@ -64,7 +69,12 @@ void* start_worker(void* start) {
 
 bool os_start_worker(uint32_t index, void (*entry)(void*), void* argument) {
   starts[index] = {entry, argument, 0};
-  return pthread_create(&starts[index].thread, nullptr, start_worker, &starts[index]) == 0;
+  alignas(8) uint8_t attributes[256];  // far more than any system's
+  const bool own_stack = pthread_attr_init != nullptr && pthread_attr_setstacksize != nullptr &&
+                         pthread_attr_setstackaddr != nullptr && pthread_attr_init(attributes) == 0 &&
+                         pthread_attr_setstacksize(attributes, kStackBytes) == 0 &&
+                         pthread_attr_setstackaddr(attributes, stacks[index]) == 0;
+  return pthread_create(&starts[index].thread, own_stack ? attributes : nullptr, start_worker, &starts[index]) == 0;
 }
 void os_join_worker(uint32_t index) { pthread_join(starts[index].thread, nullptr); }
 

@@ -21,6 +21,7 @@ struct Session {
   Buffers buffers;
   Lock running;  // one batch at a time
   Pool pool;
+  bool voted = false;  // what was asked for has not been given back
 };
 constinit Session session;       // nobody runs constructors here
 constinit BatchCopy batch_copy;  // of the batch that runs
@@ -92,9 +93,20 @@ void unmap(const WireMap& request, WireReply& reply) {
 
 void run(const RemoteBuffer& in, WireReply& reply) {
   const Held alone(session.running);
+  const uint64_t begin = clock_cycles();
   Batch(session.buffers, session.pool, batch_copy).run(in.data, in.bytes, reply);
+  reply.cycles = clock_cycles() - begin;
   const Held held(session.buffers.lock);
   for (Buffer& buffer : session.buffers.list) buffer.used = false;
+}
+
+void vote(const WireMap& request, WireReply& reply) {
+  const Held alone(session.running);
+  const bool up = (request.flags & WIRE_MAP_UP) != 0;
+  int32_t status = 0;
+  reply.op = os_vote(up, &status);
+  reply.detail = static_cast<uint32_t>(status);
+  session.voted = up;
 }
 
 int32_t query(const RemoteBuffer& out) {
@@ -108,6 +120,7 @@ int32_t query(const RemoteBuffer& out) {
   info.vector_bytes = 128;
   info.kinds = supported_kinds();
   info.matrix_layouts = supported_matrix_layouts();
+  info.map_call = os_map_call();
   info.magic = WIRE_MAGIC;
   return 0;
 }
@@ -121,6 +134,8 @@ int32_t call(uint32_t method, const RemoteBuffer& in, const RemoteBuffer& out) {
     map(request, reply);
   else if (method == WIRE_UNMAP)
     unmap(request, reply);
+  else if (method == WIRE_VOTE)
+    vote(request, reply);
   else
     run(in, reply);
   reply.magic = WIRE_MAGIC;
@@ -147,6 +162,9 @@ int32_t close(uint64_t handle) {
     buffer = {};
   }
   session.pool.stop();
+  int32_t status = 0;
+  if (session.voted) os_vote(false, &status);
+  session.voted = false;
   session.open = false;
   return 0;
 }
@@ -192,6 +210,7 @@ int32_t llada_hexagon_skel_handle_invoke(uint64_t handle, uint32_t scalars, Remo
     case WIRE_MAP:
     case WIRE_UNMAP:
     case WIRE_RUN:
+    case WIRE_VOTE:
       return is(scalars, {1, 1, 0, 0}) ? call(method, arguments[0].buffer, arguments[1].buffer) : kBadParameter;
     default:
       return kNoSuchMethod;

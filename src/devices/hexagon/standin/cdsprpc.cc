@@ -8,16 +8,22 @@
 //   llada_standin_space(b)  bytes of address space of the sessions opened from now on (3.5 GiB, what phones are said
 //                           to give)
 //   llada_standin_fault(t)  a failure on purpose: "kill:N[:MICROSECONDS]" ends the process while it works on the N-th
-//                           invoke from now on, "error:N" answers it with a code, "garbage:N" with random bytes,
-//                           "hang:N" never; "map:N" refuses the N-th mapping and all later ones; "" none. "hang-map:N",
-//                           "hang-unmap:N", "hang-control:N" and "hang-alloc:N" let the N-th fastrpc_mmap(),
-//                           fastrpc_munmap(), remote_session_control() or rpcmem_alloc() and all later ones hang,
-//                           whatever is killed, until another failure or none is chosen; "hang-all:N" the first three,
-//                           and the process from the N-th invoke on
+//                           invoke from now on, "die:N" before it sees that invoke, "error:N" answers it with a code,
+//                           "garbage:N" with random bytes, "hang:N" never; "map:N" refuses the N-th mapping and all
+//                           later ones; "" none. "hang-map:N", "hang-unmap:N", "hang-control:N" and "hang-alloc:N" let
+//                           the N-th fastrpc_mmap(), fastrpc_munmap(), remote_session_control() or rpcmem_alloc() and
+//                           all later ones hang, whatever is killed, until another failure or none is chosen;
+//                           "hang-all:N" the first three, and the process from the N-th invoke on
 //   llada_standin_poison(b) what new buffers are filled with: a phone promises no zeros
+//   llada_standin_phone(t)  refusals of phones, "KEY=NUMBER,...": unsigned, open, reserve, uri, latency are the
+//                           statuses that these requests get, votes the one of HAP_power_set on the DSP; arch=0x73 is
+//                           what the DSP is said to be, 0: the library does not tell; mmap2=0: the DSP has no
+//                           HAP_mmap2, votes=-1: no HAP_power_set; space=BYTES: more are not mapped in a session;
+//                           alloc=BYTES: larger buffers are not to be had. "" none
 // and reads LLADA_HEXAGON_QEMU (the emulator, qemu-hexagon), LLADA_HEXAGON_LOG (a file for what it prints),
-// LLADA_HEXAGON_FILES (a folder: buffers are unnamed files there instead of memory), LLADA_CDSPRPC_FAULT (as above)
-// and, like the real one, ADSP_LIBRARY_PATH (where modules are, beside the library's own folder).
+// LLADA_HEXAGON_FILES (a folder: buffers are unnamed files there instead of memory), LLADA_CDSPRPC_FAULT and
+// LLADA_CDSPRPC_PHONE (as above) and, like the real one, ADSP_LIBRARY_PATH (where modules are, beside the library's own
+// folder).
 //
 // A library of C functions has state of the process; that is the interface it imitates.
 #include <dlfcn.h>
@@ -72,7 +78,25 @@ struct State {
   uint64_t choices = 0;                  // of failures so far
   std::condition_variable chosen;
   int poison = 0;
+  std::map<std::string, int64_t> phone;  // what it refuses
+
+  int status(const char* key) const { return static_cast<int>(value(key, AEE_SUCCESS)); }
+  int64_t value(const char* key, int64_t otherwise) const {
+    const auto found = phone.find(key);
+    return found == phone.end() ? otherwise : found->second;
+  }
 };
+
+void set_phone(State& s, const char* text) {
+  s.phone.clear();
+  if (s.sessions.empty()) s.reserved = 0;
+  for (std::string rest = text; !rest.empty();) {
+    const std::string entry = rest.substr(0, rest.find(','));
+    rest.erase(0, entry.size() + 1);
+    const size_t equals = std::min(entry.find('='), entry.size());
+    s.phone[entry.substr(0, equals)] = std::strtoll(entry.c_str() + std::min(equals + 1, entry.size()), nullptr, 0);
+  }
+}
 
 void set_fault(State& s, const char* text) {
   s.fault = {};
@@ -101,6 +125,7 @@ State& state() {
   static State* s = [] {
     auto* fresh = new State;
     if (const char* fault = std::getenv("LLADA_CDSPRPC_FAULT")) set_fault(*fresh, fault);
+    if (const char* phone = std::getenv("LLADA_CDSPRPC_PHONE")) set_phone(*fresh, phone);
     return fresh;
   }();
   return *s;
@@ -182,6 +207,8 @@ int open_session(const char* uri, remote_handle64* handle) {
   State& s = state();
   const int domain = domain_of(session);
   uint32_t space = 0;
+  ProcessPaths paths{find_emulator(), "",
+                     std::getenv("LLADA_HEXAGON_LOG") != nullptr ? std::getenv("LLADA_HEXAGON_LOG") : "", 0, 0};
   {
     const std::lock_guard lock(s.mutex);
     if (session < 0 || session > s.reserved) {
@@ -189,14 +216,19 @@ int open_session(const char* uri, remote_handle64* handle) {
       return AEE_EBADPARM;
     }
     space = s.space;
+    if (const int refused = s.status("open"); refused != AEE_SUCCESS) {
+      s.error = "refused on purpose";
+      return refused;
+    }
+    paths.vote_status = s.status("votes");
+    paths.lacks = (s.value("mmap2", 1) == 0 ? 1u * RING_LACKS_MMAP2 : 0u) |
+                  (paths.vote_status == -1 ? 1u * RING_LACKS_VOTES : 0u);
     const auto found = s.sessions.find(domain);
     if (found != s.sessions.end() && found->second.process->alive()) {
       s.error = "the stand-in takes one module per session";
       return AEE_EUNSUPPORTED;
     }
   }
-  ProcessPaths paths{find_emulator(), "",
-                     std::getenv("LLADA_HEXAGON_LOG") != nullptr ? std::getenv("LLADA_HEXAGON_LOG") : ""};
   if (paths.emulator.empty()) return fail(AEE_EUNABLETOLOAD, "qemu-hexagon is not installed");
   const std::string program = module.substr(0, module.rfind(".so")) + ".emulated";
   paths.program = find_module(program);
@@ -244,6 +276,13 @@ EXPORT int llada_standin_fault(const char* text) {
   return AEE_SUCCESS;
 }
 
+EXPORT int llada_standin_phone(const char* text) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  set_phone(s, text);
+  return AEE_SUCCESS;
+}
+
 EXPORT int llada_standin_poison(int byte) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
@@ -257,6 +296,7 @@ EXPORT void* rpcmem_alloc(int, uint32_t, int size) {
     State& s = state();
     std::unique_lock lock(s.mutex);
     if (s.fault.kind == "hang-alloc") hang(s, lock, "alloc");
+    if (size > s.value("alloc", size)) return nullptr;
   }
   const size_t bytes = (static_cast<size_t>(size) + kGuestPage - 1) / kGuestPage * kGuestPage;
   const char* folder = std::getenv("LLADA_HEXAGON_FILES");
@@ -308,6 +348,9 @@ EXPORT int fastrpc_mmap(int domain, int fd, void*, int offset, size_t length, in
     s.error = "a mapping was refused on purpose";
     return AEE_ENOMEMORY;
   }
+  size_t mapped = length;
+  for (const auto& [other, bytes] : found->second.mapped) mapped += bytes;
+  if (static_cast<int64_t>(mapped) > s.value("space", INT64_MAX)) return AEE_ENOMEMORY;
   return found->second.mapped.emplace(fd, length).second ? AEE_SUCCESS : AEE_EMAPALREADYPRESENT;
 }
 
@@ -347,6 +390,10 @@ EXPORT int remote_handle64_invoke(remote_handle64 handle, uint32_t scalars, remo
       ::usleep(static_cast<useconds_t>(fault.delay_us));
       process->kill();
     };
+  if (fault.kind == "die") {
+    process->kill();
+    while (process->alive()) ::usleep(100);
+  }
   if (fault.kind == "hang") process->freeze();
   const int status = process->invoke(module, scalars, arguments, after);
   if (fault.kind == "garbage" && status == AEE_SUCCESS) {
@@ -380,6 +427,15 @@ EXPORT int remote_handle64_close(remote_handle64 handle) {
              : AEE_SUCCESS;
 }
 
+#ifndef LLADA_STANDIN_OLD  // libraries of old phones have neither
+EXPORT int remote_handle64_control(remote_handle64 handle, uint32_t request, void*, uint32_t length) {
+  if ((handle & kHandleMark) != kHandleMark) return AEE_EINVHANDLE;
+  if (request != DSPRPC_CONTROL_LATENCY || length != sizeof(remote_rpc_control_latency)) return AEE_EUNSUPPORTED;
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  return s.status("latency");
+}
+
 EXPORT int remote_handle_control(uint32_t request, void* data, uint32_t length) {
   if (request != DSPRPC_GET_DSP_INFO || length < sizeof(remote_dsp_capability)) return AEE_EUNSUPPORTED;
   auto* asked = static_cast<remote_dsp_capability*>(data);
@@ -387,21 +443,29 @@ EXPORT int remote_handle_control(uint32_t request, void* data, uint32_t length) 
     case DSP_UNSIGNED_PD_SUPPORT:
       asked->capability = 1;
       return AEE_SUCCESS;
-    case DSP_ARCH_VER:
-      asked->capability = 0x67;
-      return AEE_SUCCESS;
+    case DSP_ARCH_VER: {
+      State& s = state();
+      const std::lock_guard lock(s.mutex);
+      asked->capability = static_cast<uint32_t>(s.value("arch", 0x67));
+      return asked->capability != 0 ? AEE_SUCCESS : AEE_EUNSUPPORTED;
+    }
     default:
       return AEE_EUNSUPPORTED;
   }
 }
+#endif
 
 EXPORT int remote_session_control(uint32_t request, void* data, uint32_t) {
   State& s = state();
   if (std::unique_lock lock(s.mutex); hang(s, lock, "control") && request != FASTRPC_REMOTE_PROCESS_KILL)
     return AEE_EFAILED;
   switch (request) {
-    case DSPRPC_CONTROL_UNSIGNED_MODULE:
+    case FASTRPC_THREAD_PARAMS:
       return AEE_SUCCESS;
+    case DSPRPC_CONTROL_UNSIGNED_MODULE: {
+      const std::lock_guard lock(s.mutex);
+      return s.status("unsigned");
+    }
     case FASTRPC_REMOTE_PROCESS_KILL: {
       const auto process = process_of(static_cast<remote_rpc_process_clean_params*>(data)->domain);
       if (process == nullptr) return AEE_ENOSUCH;
@@ -411,6 +475,7 @@ EXPORT int remote_session_control(uint32_t request, void* data, uint32_t) {
     case FASTRPC_RESERVE_NEW_SESSION: {
       auto* asked = static_cast<remote_rpc_reserve_new_session*>(data);
       const std::lock_guard lock(s.mutex);
+      if (const int refused = s.status("reserve"); refused != AEE_SUCCESS) return refused;
       if (s.reserved + 1 >= kMostSessions) return AEE_ENOMEMORY;
       asked->session_id = static_cast<uint32_t>(++s.reserved);
       asked->effective_domain_id = static_cast<uint32_t>(domain_of(s.reserved));
@@ -418,6 +483,10 @@ EXPORT int remote_session_control(uint32_t request, void* data, uint32_t) {
     }
     case FASTRPC_GET_URI: {
       auto* asked = static_cast<remote_rpc_get_uri*>(data);
+      {
+        const std::lock_guard lock(s.mutex);
+        if (const int refused = s.status("uri"); refused != AEE_SUCCESS) return refused;
+      }
       const std::string uri = std::string(asked->module_uri, asked->module_uri_len) + "&_dom=cdsp" +
                               "&_session=" + std::to_string(asked->session_id);
       if (uri.size() + 1 > asked->uri_len) return AEE_EBADPARM;

@@ -60,6 +60,8 @@ std::unique_ptr<DspProcess> DspProcess::start(const ProcessPaths& paths, uint32_
   Ring& first = p->ring(0);
   first.version = RING_VERSION;
   first.magic = RING_MAGIC;
+  first.lacks = paths.lacks;
+  first.vote_status = paths.vote_status;
 
   DspProcess* self = p.get();
   const std::string host = std::to_string(::getpid()), control = std::to_string(p->ring_fd_);

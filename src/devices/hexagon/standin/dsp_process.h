@@ -18,6 +18,8 @@ namespace llada::standin {
 
 struct ProcessPaths {
   std::string emulator, program, log;  // log: where its standard error goes; empty: nowhere
+  uint32_t lacks = 0;                  // RingLacks
+  int vote_status = 0;                 // what its HAP_power_set answers
 };
 
 class DspProcess {

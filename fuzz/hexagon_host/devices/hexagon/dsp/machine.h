@@ -13,6 +13,7 @@ inline int32_t round_to_int(float x) {  // beyond the range of int32 the nearest
   if (x >= 2147483648.0f) return INT32_MAX;
   return x < -2147483648.0f ? INT32_MIN : static_cast<int32_t>(::nearbyintf(x));
 }
+inline uint64_t clock_cycles() { return 0; }
 inline void clean_cache(const uint8_t* bytes, uint32_t count) {
   // All of it may be touched.
   if (count > 0)

@@ -1,0 +1,289 @@
+#include "bench/hexagon_checkup.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "bench/machine.h"
+#include "devices/hexagon/experiments.h"
+#include "devices/hexagon/hexagon_device.h"
+#include "devices/hexagon/known_space.h"
+
+namespace llada::bench {
+namespace {
+
+class Examination {
+  using Kind = Finding::Kind;
+  using Library = hexagon::Library;
+  using Session = hexagon::Session;
+  using Product = hexagon::Product;
+
+ public:
+  explicit Examination(const CheckupOptions& options) : options_(options) {}
+
+  Checkup run() {
+    if (open()) {
+      seen();
+      latency();
+      const bool multiplies = speed();
+      maps();
+      coherency();
+      space();
+      sessions();
+      if (multiplies) write_profile();
+    }
+    return std::move(checkup_);
+  }
+
+ private:
+  void tell(Kind kind, std::string what, std::string text) {
+    constexpr std::string_view kWho = "hexagon: ";  // of errors, which everything here is about
+    for (size_t at = 0; (at = text.find(kWho, at)) != std::string::npos;) text.erase(at, kWho.size());
+    checkup_.findings.push_back({kind, std::move(what), std::move(text)});
+    if (options_.found) options_.found(checkup_.findings.back());
+  }
+  template <class T>
+  bool worked(const std::string& what, const Result<T>& result) {
+    if (!result) tell(Kind::bad, what, result.error().message);
+    return result.has_value();
+  }
+
+  bool open() {
+    auto library = Library::open(options_.library);
+    if (!worked("library", library)) return false;
+    library_ = *library;
+    const auto arch = library_->architecture();
+    tell(arch ? Kind::good : Kind::less, "library",
+         fmt::format("{}{}, {}", library_->path(), library_->stand_in() ? " (the emulator's)" : "",
+                     arch ? fmt::format("DSP v{}", *arch)
+                          : "which does not tell the DSP's version: the oldest module is tried"));
+    const double begin = now_s();
+    auto session = Session::open(library_, options_.space_bytes, options_.deadline_s);
+    if (!worked("session", session)) return false;
+    session_ = *session;
+    open_ms_ = (now_s() - begin) * 1e3;
+    if (session_->info().emulated != 0)
+      options_.outputs = std::min<int64_t>(options_.outputs, 256), options_.repeats = 1;
+    return true;
+  }
+
+  // What was met on the way.
+  void seen() {
+    const WireInfo& info = session_->info();
+    const auto arch = library_->architecture();
+    const bool older = arch && info.arch < *arch;
+    tell(older ? Kind::less : Kind::good, "module",
+         fmt::format("{}{}", session_->module(),
+                     older ? fmt::format(" on a v{} DSP: put libllada_hexagon_skel_v{}.so into {} if there is one",
+                                         *arch, *arch, Library::search_path())
+                           : ""));
+    const int status = session_->place().unsigned_status;
+    tell(status == AEE_SUCCESS ? Kind::good : Kind::less, "unsigned",
+         status == AEE_SUCCESS
+             ? "allowed"
+             : fmt::format("refused: {}, and the module was loaded nevertheless", hexagon::aee_name(status)));
+    tell(Kind::good, "session",
+         fmt::format("opened in {:.0f} ms, {} threads with a vector unit{}", open_ms_, info.threads,
+                     info.emulated != 0 ? ", emulated: no time below means anything" : ""));
+    const Session::Votes& votes = session_->votes();
+    std::vector<std::string> refused;
+    for (const auto& [bit, name] : {std::pair{WIRE_VOTE_CLASS, "class"}, std::pair{WIRE_VOTE_CLOCK, "clock"},
+                                    std::pair{WIRE_VOTE_HVX, "vector units"}})
+      if ((votes.refused & static_cast<uint32_t>(bit)) != 0) refused.emplace_back(name);
+    tell(votes.refused == 0 ? Kind::good : Kind::less, "votes",
+         votes.refused == 0 ? "clock and vector units are given"
+         : refused.empty()  ? "the DSP's system takes none: its clock is the system's choice; compare the cycles below"
+                            : fmt::format("{} refused: {}: the clock is the system's choice; compare the cycles below",
+                                          fmt::join(refused, ", "), hexagon::aee_name(votes.status)));
+    tell(info.map_call == 2   ? Kind::good
+         : info.map_call == 1 ? Kind::less
+                              : Kind::bad,
+         "map call",
+         info.map_call == 2 ? "HAP_mmap2"
+         : info.map_call == 1
+             ? "HAP_mmap, since there is no HAP_mmap2: a buffer has less than 2 GiB, as slabs have anyway"
+             : "the DSP's system has no HAP_mmap: nothing can be mapped; it is too old");
+  }
+
+  void latency() {
+    const auto with = hexagon::measure_call_us(*session_, options_.calls);
+    if (!worked("latency", with)) return;
+    call_us_ = *with;
+    const auto off = session_->set_latency(false);
+    const auto without = hexagon::measure_call_us(*session_, options_.calls);
+    const auto on = session_->set_latency(true);
+    if (!worked("latency", off) || !worked("latency", without) || !worked("latency", on)) return;
+    if (!*on)
+      tell(Kind::less, "latency", fmt::format("{:.0f} us a call; the library is too old to be asked for less", *with));
+    else if (**on != AEE_SUCCESS)
+      tell(Kind::less, "latency",
+           fmt::format("{:.0f} us a call; less was refused: {}; keep the screen on", *with, hexagon::aee_name(**on)));
+    else
+      tell(Kind::good, "latency", fmt::format("{:.0f} us a call, {:.0f} without asking for less", *with, *without));
+  }
+
+  // The fastest of some runs, by the DSP's clock.
+  Result<Product::Run> best(Product& product, uint32_t threads, int64_t rows) const {
+    Product::Run best;
+    for (int i = 0; i < options_.repeats; ++i) {
+      LLADA_TRY(const Product::Run run, product.run(threads, rows));
+      if (i == 0 || run.dsp_us < best.dsp_us) best = run;
+    }
+    return best;
+  }
+
+  // A wrong sum makes everything that the DSP computes worthless.
+  bool speed() {
+    auto made = Product::make(library_, session_, options_.outputs);
+    if (!worked("product", made)) return false;
+    product_.emplace(std::move(*made));
+    const auto line = [&](uint32_t threads, const Product::Run& run) {
+      const double packets = run.packets > 0 ? static_cast<double>(run.packets)
+                                             : hexagon::kProductPackets * static_cast<double>(options_.outputs) / 4096;
+      return fmt::format("{} thread{} {:.2f} ms{}", threads, threads == 1 ? "" : "s", run.dsp_us / 1e3,
+                         run.cycles > 0 ? fmt::format(" ({:.2f} cycles per packet)",
+                                                      static_cast<double>(run.cycles) * threads / packets)
+                                        : "");
+    };
+    const uint32_t all = session_->info().threads;
+    const auto given_back = session_->vote(false);
+    const auto before = best(*product_, all, Product::kRows);
+    const auto voted = session_->vote(true);
+    if (!worked("votes", given_back) || !worked("product", before) || !worked("votes", voted)) return false;
+    std::vector<std::string> lines;
+    for (uint32_t threads = 1; threads <= all; ++threads) {
+      const auto run = best(*product_, threads, Product::kRows);
+      if (!worked("product", run)) return false;
+      lines.push_back(line(threads, *run));
+      fastest_us_ = threads == 1 ? run->dsp_us : std::min(fastest_us_, run->dsp_us);
+    }
+    const Product::Check check = product_->check();
+    if (!check.right()) {
+      tell(Kind::bad, "product",
+           fmt::format("sums are off by up to {:g}: do not use this DSP, and send the hash {:016x}", check.worst_error,
+                       check.hash));
+      return false;
+    }
+    tell(Kind::good, "product",
+         fmt::format("{} x {} x {} of Q4_0 is right, {:.0f} GMAC/s; {}; without votes {}", Product::kRows,
+                     Product::kInputs, options_.outputs, product_->macs() / fastest_us_ / 1e3, fmt::join(lines, ", "),
+                     line(all, *before)));
+    const auto row = best(*product_, 0, 1);
+    if (!worked("one row", row)) return false;
+    row_us_ = row->dsp_us;
+    tell(Kind::good, "one row",
+         fmt::format("{:.2f} ms, {:.1f} GB/s of weights", row_us_ / 1e3,
+                     static_cast<double>(product_->weight_bytes()) / row_us_ / 1e3));
+    macs_ = product_->macs(), weight_bytes_ = static_cast<double>(product_->weight_bytes());
+    return true;
+  }
+
+  void maps() {
+    const auto idle = hexagon::measure_maps(library_, *session_, options_.large_map, nullptr);
+    if (!worked("mapping", idle)) return;
+    price_ = *idle;
+    const auto busy = hexagon::measure_maps(library_, *session_, options_.large_map, product_ ? &*product_ : nullptr);
+    if (!worked("mapping", busy)) return;
+    busy_ = *busy;
+    tell(Kind::good, "mapping",
+         fmt::format("{:.0f} us a call and {:.1f} us a MB; {:.0f} and {:.1f} while the DSP computes",
+                     price_.us_per_call, price_.us_per_mb, busy_.us_per_call, busy_.us_per_mb));
+  }
+
+  void coherency() {
+    const auto found = hexagon::measure_coherency(library_, *session_);
+    if (!worked("caches", found)) return;
+    if (!found->asked)
+      tell(Kind::bad, "caches",
+           "one side does not see what the other wrote, in spite of maintenance: do not use this DSP");
+    else
+      tell(Kind::good, "caches",
+           fmt::format(
+               "right with maintenance; without it the DSP {} what the host wrote, the host {} what the DSP wrote",
+               found->host_to_dsp ? "sees" : "does not see", found->dsp_to_host ? "sees" : "does not see"));
+  }
+
+  void space() {
+    product_.reset();  // whose buffer is part of it
+    const auto found = hexagon::measure_space(library_, *session_, options_.space_step);
+    if (!worked("window", found)) return;
+    if (found->bytes == 0) {
+      tell(Kind::bad, "window", fmt::format("nothing can be mapped: {}", found->refusal));
+      return;
+    }
+    space_ = found->bytes;
+    hexagon::learn_space(*library_, options_.cache, space_);
+    const bool less = space_ < kHexagonSpace - (int64_t{256} << 20);
+    tell(less ? Kind::less : Kind::good, "window",
+         fmt::format("{:.2f} GiB of address space, {}{}", static_cast<double>(space_) / 0x1p30,
+                     found->of_memory ? "as far as memory went: end other programs and measure again"
+                                      : fmt::format("then {}", found->refusal.empty() ? "no end" : found->refusal),
+                     less && !found->of_memory ? "; --device hexagon:sessions=2 gives two" : ""));
+  }
+
+  void sessions() {
+    const auto second = Session::open(library_, options_.space_bytes, options_.deadline_s);
+    sessions_ = second ? 2 : 1;
+    tell(second ? Kind::good : Kind::less, "sessions",
+         second ? "two at a time" : fmt::format("one: a second was refused: {}", second.error().message));
+  }
+
+  void write_profile() {
+    if (space_ == 0) return;
+    const WireInfo& info = session_->info();
+    const uint32_t arch = library_->architecture().value_or(info.arch);
+    auto base = load_profile(arch >= 81 ? "v81-8elite-gen5" : arch >= 79 ? "v79-8elite" : "v75-8gen3");
+    LLADA_CHECK(base.has_value());
+    Profile p = std::move(*base);
+    const std::string based_on = p.name;
+    const std::string by =
+        fmt::format("llada doctor, {}{}", session_->module(), info.emulated != 0 ? ", EMULATED" : "");
+    const auto measured = [&](double value) {
+      return Number{std::max(value, 1e-3), std::nullopt, std::nullopt, 'M', by};
+    };
+    p.name = fmt::format("measured-v{}", arch);
+    p.description = fmt::format("{}DSP v{} of this machine, our own kernels; what was not measured is from {}",
+                                info.emulated != 0 ? "EMULATED, no figure is a time: " : "", arch, based_on);
+    p.npu.matmul_gflops = measured(2 * macs_ / fastest_us_ / 1e3);
+    p.npu.stream_gb_per_s = measured(weight_bytes_ / row_us_ / 1e3);
+    p.npu.row_tile = {8, std::nullopt, std::nullopt, 'H', "rows that a pass of our kernels over the weights takes"};
+    p.npu.activation_bytes = {4, std::nullopt, std::nullopt, 'H', "F32, as in this engine"};
+    p.npu.types = {DType::F16, DType::Q8_0, DType::Q4_0};
+    p.npu.batch_us = measured(call_us_);
+    p.window_gib = measured(static_cast<double>(space_) / 0x1p30);
+    p.reserve_gib.value = std::min(p.reserve_gib.value, static_cast<double>(space_) / 0x1p30 / 2);
+    p.sessions = measured(sessions_);
+    p.map_variants = {{"measured", measured(price_.us_per_call), measured(price_.us_per_mb)},
+                      {"busy", measured(busy_.us_per_call), measured(busy_.us_per_mb)}};
+    p.map_default = "busy";  // SOMR maps while the DSP computes
+    p.head_on_npu = true;
+    p.rival.clear();
+    p.dsp = {static_cast<int>(info.arch), static_cast<int>(info.threads), session_->module()};
+    // What was not measured and matters most, a factor of two either way where nobody has said more.
+    p.uncertain.clear();
+    for (const auto& [path, number] :
+         {std::pair{"npu.attention_gflops", &p.npu.attention_gflops}, std::pair{"npu.op_us", &p.npu.op_us},
+          std::pair{"cpu.matmul_gflops", &p.cpu.matmul_gflops}}) {
+      if (!number->low) number->low = number->value / 2, number->high = number->value * 2;
+      p.uncertain.emplace_back(path);
+    }
+    checkup_.profile = std::move(p);
+  }
+
+  CheckupOptions options_;
+  Checkup checkup_;
+  std::shared_ptr<Library> library_;
+  std::shared_ptr<Session> session_;
+  std::optional<Product> product_;
+  double macs_ = 0, weight_bytes_ = 0, open_ms_ = 0, call_us_ = 0, fastest_us_ = 0, row_us_ = 0;
+  hexagon::MapPrice price_, busy_;
+  int64_t space_ = 0;
+  int sessions_ = 1;
+};
+
+}  // namespace
+
+Checkup check_hexagon(const CheckupOptions& options) { return Examination(options).run(); }
+
+}  // namespace llada::bench

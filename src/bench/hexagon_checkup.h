@@ -1,0 +1,38 @@
+// What a phone's DSP is and what it gives, found out step by step: one finding per step, which names what was found
+// and, where that is less than it could be, what to do. The numbers become a profile, which `llada simulate` and the
+// device hexagon read. A step that fails ends what depends on it and nothing else; nothing is left open.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "study/sim/profile.h"
+
+namespace llada::bench {
+
+struct Finding {
+  enum class Kind { good, less, bad };  // as it should be; slower or smaller than it could be; does not work
+  Kind kind = Kind::good;
+  std::string what, text;  // "window", "3.25 GiB ..."
+};
+
+struct CheckupOptions {
+  std::string library = {};                        // libcdsprpc; empty: as the device finds it
+  std::string cache = {};                          // folder where the window is kept for later runs; empty: it is not
+  int64_t space_step = int64_t{256} << 20;         // of the buffers that the address space is filled with
+  int64_t space_bytes = int64_t{7} << 29;          // of an emulated session
+  int64_t large_map = int64_t{64} << 20;           // bytes of the larger of two mappings
+  int64_t outputs = 4096;                          // of the product
+  int calls = 50, repeats = 5;                     // of an empty call, of a product
+  double deadline_s = 30;                          // of each call
+  std::function<void(const Finding&)> found = {};  // as soon as it is; may be empty
+};
+
+struct Checkup {
+  std::vector<Finding> findings;
+  std::optional<Profile> profile;  // none: the DSP could not be used
+};
+Checkup check_hexagon(const CheckupOptions& options);
+
+}  // namespace llada::bench

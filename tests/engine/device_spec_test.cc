@@ -1,0 +1,68 @@
+// The text of --device: what a measured profile brings, and what is refused.
+#include "engine/device_spec.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "study/devices.h"
+#include "study/sim/profile.h"
+
+namespace llada {
+namespace {
+
+class DeviceSpecs : public testing::Test {
+ protected:
+  void SetUp() override {
+    file_ = (std::filesystem::temp_directory_path() / fmt::format("llada_spec_{}.json", ::getpid())).string();
+    Profile profile = *load_profile("v79-8elite");
+    profile.window_gib->value = 3.25;
+    profile.dsp = {.arch = 73, .threads = 6, .module = "libllada_hexagon_skel_v73_aligned.so"};
+    std::ofstream(file_) << profile_text(profile);
+  }
+  void TearDown() override { std::filesystem::remove(file_); }
+  static std::string error(const std::string& text) {
+    const auto spec = parse_device_spec(text, &study_devices());
+    return spec ? "" : spec.error().message;
+  }
+  std::string file_;
+};
+
+TEST_F(DeviceSpecs, AProfileBringsWindowThreadsAndModule) {
+  const auto spec = parse_device_spec("hexagon:profile=" + file_, &study_devices());
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->window.gib, 3.25);
+  EXPECT_EQ(spec->dsp.threads, 6);
+  EXPECT_EQ(spec->dsp.module, "libllada_hexagon_skel_v73_aligned.so");
+  for (const std::string& text :
+       {"hexagon:window=2GiB,profile=" + file_, "hexagon:profile=" + file_ + ",window=2GiB"}) {
+    const auto given = parse_device_spec(text, &study_devices());
+    ASSERT_TRUE(given) << given.error().message;
+    EXPECT_EQ(given->window.gib, 2) << text;
+  }
+  const auto plain = parse_device_spec("hexagon", &study_devices());
+  EXPECT_EQ(plain->window.gib, 0);
+  EXPECT_EQ(plain->dsp.threads, 0);
+}
+
+TEST_F(DeviceSpecs, WhatIsNoMeasuredProfileIsRefused) {
+  EXPECT_EQ(error("hexagon:profile=v79-8elite"),
+            "device 'hexagon': v79-8elite: dsp: missing, needed what 'llada doctor --device hexagon' writes");
+  std::ofstream(file_) << "{}";
+  EXPECT_EQ(error("hexagon:profile=" + file_), "device 'hexagon': " + file_ + ": name: missing");
+  EXPECT_EQ(parse_device_spec("hexagon:profile=x.json", nullptr).error().message,
+            "device 'hexagon': profile: this program reads none");
+  EXPECT_NE(error("sim:v79-8elite,profile=x.json").find("'profile': needed one of"), std::string::npos);
+}
+
+TEST_F(DeviceSpecs, HexagonDoesNotCopy) {
+  EXPECT_EQ(error("hexagon:memory=copy"),
+            "device 'hexagon': memory: found 'copy', but its slabs are mapped, needed plan or sessions");
+  EXPECT_EQ(error("hexagon:memory=sessions"), "");
+  EXPECT_EQ(error("sim:v79-8elite,memory=copy"), "");
+}
+
+}  // namespace
+}  // namespace llada
