@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 TYPES = {3: "q8_0", 4: "q4_0", 8: "q4_k", 10: "q6_k"}
-DOTS = {"sdot": 16, "udot": 16, "smmla": 32, "ummla": 32}  # multiply-adds of one
+DOTS = {"sdot": 16, "udot": 16, "smmla": 32, "ummla": 32, "usmmla": 32}  # multiply-adds of one
 
 
 def functions(path):
@@ -41,6 +41,9 @@ def what(name):
     tile = re.search(r"multiply_tile<8, .*::PackedSource<\(llada::DType\)(\d+)>", name)
     if tile:
         return TYPES[int(tile[1])] + ", 8 rows"
+    tile = re.search(r"tiles::.*::multiply_strips<\(dsp::Format\)(\d), (\d)", name)
+    if tile:
+        return f"DSP's tiles: {('q4_0', 'q8_0', 'f16')[int(tile[1])]}, {tile[2]} rows"
     part = re.search(r"digests::.*::(score_keys|mix)<32>", name)
     return part and {"score_keys": "digests: scores", "mix": "digests: values"}[part[1]]
 
@@ -50,7 +53,7 @@ def main():
     print("| loop | instructions | multiplying | longest run of them | register copies | stack | multiply-adds | instructions per multiply-add |")
     print("|---|---|---|---|---|---|---|---|")
     for isa in ("dotprod", "i8mm"):
-        for path in folder.glob(f"src/kernels/**/neon_{isa}.cc.o"):
+        for path in sorted(folder.glob(f"src/**/*neon_{isa}.cc.o")):
             rows = {}
             for name, code in functions(path):
                 for body in dot_loops(code) if what(name) else ():

@@ -7,6 +7,8 @@
 
 #include "base/check.h"
 #include "devices/hexagon/batch.h"
+#include "devices/hexagon/host/module.h"
+#include "devices/hexagon/host/tiles.h"
 #include "devices/hexagon/library.h"
 #include "devices/hexagon/map_lane.h"
 #include "devices/hexagon/reserve.h"
@@ -23,6 +25,8 @@ using namespace hexagon;
 // million on an idle machine, a tenth of that beside ten busy processes; a real DSP thousands of millions.
 constexpr double kSlowestEmulated = 5e6, kSlowest = 50e6;
 static_assert(kHexagonRows == WIRE_MAX_ROWS);
+// Ops of a batch on the host: so few that the buffers of their weights all get a number, be they one each.
+constexpr size_t kOpsHere = WIRE_BUFFERS / 4;
 
 struct LoadedSlab {
   DeviceSlab slab;
@@ -33,12 +37,14 @@ struct LoadedSlab {
 
 class Hexagon final : public HexagonDevice {
  public:
+  // uses_dsp: false, everything on the host.
   Hexagon(HexagonOptions options, std::shared_ptr<Library> library, std::shared_ptr<Weights> weights,
-          std::unique_ptr<Device> host)
+          std::unique_ptr<Device> host, bool uses_dsp)
       : options_(std::move(options)),
         library_(std::move(library)),
         weights_(std::move(weights)),
-        host_(std::move(host)) {
+        host_(std::move(host)),
+        uses_dsp_(uses_dsp) {
     place_.resize(weights_->infos().size());
     in_slab_.assign(weights_->infos().size(), -1);
     set_window(options_.window_bytes.value_or(kHexagonSpace - options_.reserve_bytes));
@@ -60,6 +66,10 @@ class Hexagon final : public HexagonDevice {
 
   DeviceInfo info() const override {
     const DeviceInfo behind = host_->info();
+    if (!uses_dsp_)
+      return {behind.name,
+              fmt::format("{} ({} in the DSP's arithmetic)", behind.description, tile_kernels().front().isa),
+              behind.threads, behind.processor};
     std::string what = "not started";
     if (!sessions_.empty()) what = describe_session(*library_, sessions_[0]->info());
     return {"hexagon",
@@ -74,12 +84,8 @@ class Hexagon final : public HexagonDevice {
                        info.emulated != 0 ? "emulated by qemu-hexagon" : "the DSP of this machine", library.path());
   }
 
-  Result<std::unique_ptr<Device>> share(int threads) const override {
-    LLADA_TRY(auto host, host_->share(threads));
-    auto other = std::make_unique<Hexagon>(options_, library_, weights_, std::move(host));
-    other->set_window(window_);
-    return other;
-  }
+  Result<std::unique_ptr<Device>> share(int threads) const override { return share(threads, uses_dsp_); }
+  Result<std::unique_ptr<Device>> on_host(int threads) const override { return share(threads, false); }
 
   Status start() override {
     if (!sessions_.empty() &&
@@ -103,7 +109,9 @@ class Hexagon final : public HexagonDevice {
     return SharedBytes(data, [keep = std::move(buffer)](std::byte*) mutable { keep.reset(); });
   }
 
-  Capabilities capabilities() override { return {.window = this, .beside = this}; }
+  Capabilities capabilities() override {
+    return uses_dsp_ ? Capabilities{.window = this, .beside = this} : Capabilities{};
+  }
 
   // ---- Placement and the window
 
@@ -206,27 +214,27 @@ class Hexagon final : public HexagonDevice {
     LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&
                 run.last <= run.program->ops.size());
     LLADA_TRY_STATUS(prepare(run));
-    if (run.unit == Unit::host) {
-      LLADA_TRY_STATUS(run_on_host(run, run.first, run.last));
-      return ++tickets_;
-    }
-    for (size_t i = run.first; i < run.last; ++i) LLADA_TRY_STATUS(check_mapped(run.program->ops[i], i));
+    const bool here = !uses_dsp_ || run.unit == Unit::host;
+    if (!here)
+      for (size_t i = run.first; i < run.last; ++i) LLADA_TRY_STATUS(check_mapped(run.program->ops[i], i));
+    const auto on_host = [&](const Op& op) { return needs_host(run, op) || (here && place(op) == Unit::host); };
     for (size_t i = run.first; i < run.last;) {
-      const bool host = needs_host(run, run.program->ops[i]);
+      const bool host = on_host(run.program->ops[i]);
       int session = session_of(run.program->ops[i]);
       size_t end = i + 1, ops = wire_ops(run.program->ops[i], *run.inputs);
-      for (; end < run.last && needs_host(run, run.program->ops[end]) == host; ++end) {
+      for (; end < run.last && on_host(run.program->ops[end]) == host; ++end) {
         ops += wire_ops(run.program->ops[end], *run.inputs);
-        if (!host && ops > WIRE_MAX_OPS) break;
+        if (!host && (ops > WIRE_MAX_OPS || (here && end - i == kOpsHere))) break;
         const int next = session_of(run.program->ops[end]);
-        if (!host && next >= 0 && session >= 0 && next != session) break;
+        if (!host && !here && next >= 0 && session >= 0 && next != session) break;
         if (session < 0) session = next;
       }
       if (host) {
         LLADA_TRY_STATUS(run_on_host(run, i, end));
-        counters_.host_ops += static_cast<int64_t>(end - i);
+        if (!here) counters_.host_ops += static_cast<int64_t>(end - i);
       } else {
-        LLADA_TRY_STATUS(run_on_dsp(run, i, end, *sessions_[static_cast<size_t>(std::max(session, 0))]));
+        LLADA_TRY_STATUS(here ? run_here(run, i, end)
+                              : run_on_dsp(run, i, end, *sessions_[static_cast<size_t>(std::max(session, 0))]));
       }
       i = end;
     }
@@ -245,7 +253,7 @@ class Hexagon final : public HexagonDevice {
   // A pass of its own on the host's processors, while the DSP works on the step: with an arena of its own.
   Result<Ticket> submit_beside(const Run& run) override {
     if (beside_host_ == nullptr) {
-      LLADA_TRY(beside_host_, host_->share(host_->info().threads));
+      LLADA_TRY(beside_host_, on_host(host_->info().threads));
     }
     for (auto& [ticket, done] : beside_) done.wait();  // one at a time
     // Without a thread to be had it runs in wait().
@@ -269,6 +277,8 @@ class Hexagon final : public HexagonDevice {
     int64_t bytes = host_->memory_bytes() + staging_.bytes() + (scratch_ ? scratch_->bytes() : 0);
     for (const LoadedSlab& s : slabs_)
       for (const auto& buffer : s.packed->buffers) bytes += buffer->bytes();
+    for (const auto& [w, slab] : own_)
+      for (const auto& buffer : slab->buffers) bytes += buffer->bytes();
     return bytes;
   }
   void set_trace(Trace* trace) override {
@@ -372,8 +382,12 @@ class Hexagon final : public HexagonDevice {
     return host_->wait(ticket);
   }
 
-  Status run_on_dsp(const Run& run, size_t first, size_t last, Session& session) {
-    const TraceSpan span(trace_, "npu", fmt::format("ops {} to {}", first, last - 1));
+  using Numbers = std::function<Result<uint32_t>(const std::shared_ptr<Buffer>&)>;
+
+  // The batch that the ops become is sent by send(batch) until the scratch is large enough for it.
+  template <class Send>
+  Status run_batch(const Run& run, size_t first, size_t last, std::function<PlacedWeight(WeightId)> weight,
+                   Numbers number, const Send& send) {
     if (scratch_ == nullptr) scratch_ = Buffer::allocate(library_, kFirstScratch);
     std::vector<std::shared_ptr<Buffer>> stores;
     for (const Stream& s : run.inputs->streams)
@@ -390,27 +404,82 @@ class Hexagon final : public HexagonDevice {
                            .kv = stores,
                            .infos = weights_->infos(),
                            .layouts = weights_->layouts(),
-                           .weight = [&](WeightId w) { return place_[static_cast<size_t>(w)]; },
-                           .number = [&](const std::shared_ptr<Buffer>& b) { return session.map(b); },
+                           .weight = weight,
+                           .number = number,
                            .sequence = ++sequence_};
       forget_digests(run, first, last);
       LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
-      const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
-      LLADA_TRY(const WireReply reply, session.run(batch.bytes, sequence_, options_.deadline_s + batch.macs / slowest));
+      LLADA_TRY(const WireReply reply, send(batch));
       if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
         scratch_ = nullptr;
         scratch_ = Buffer::allocate(library_, reply.detail);
         continue;
       }
-      ++counters_.batches;
-      counters_.packets += static_cast<int64_t>(reply.packets);
-      counters_.maps_beside += reply.maps_beside;
       if (reply.status != WIRE_OK) return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
-      counters_.dsp_ops += static_cast<int64_t>(last - first);
       for (size_t k = 0; k < std::min(times_.size(), std::size(reply.microseconds)); ++k)
         times_[k] += reply.microseconds[k] / 1e3;
       return batch.has_head ? read_head(batch, staging_, rows_, run) : Status{};
     }
+  }
+
+  Status run_on_dsp(const Run& run, size_t first, size_t last, Session& session) {
+    const TraceSpan span(trace_, "npu", fmt::format("ops {} to {}", first, last - 1));
+    const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
+    const auto weight = [&](WeightId w) { return place_[static_cast<size_t>(w)]; };
+    const auto number = [&](const std::shared_ptr<Buffer>& b) { return session.map(b); };
+    LLADA_TRY_STATUS(run_batch(run, first, last, weight, number, [&](const Batch& batch) -> Result<WireReply> {
+      LLADA_TRY(const WireReply reply, session.run(batch.bytes, sequence_, options_.deadline_s + batch.macs / slowest));
+      if (reply.status == WIRE_NO_SCRATCH) return reply;
+      ++counters_.batches;
+      counters_.packets += static_cast<int64_t>(reply.packets);
+      counters_.maps_beside += reply.maps_beside;
+      return reply;
+    }));
+    counters_.dsp_ops += static_cast<int64_t>(last - first);
+    return {};
+  }
+
+  // By the DSP's code on the host, which reads the slabs where they are, mapped or not.
+  Status run_here(const Run& run, size_t first, size_t last) {
+    const TraceSpan span(trace_, "cpu", fmt::format("ops {} to {}", first, last - 1));
+    std::map<WeightId, std::shared_ptr<const PackedSlab>> slabs;  // which stay as long as they are read
+    Status status;
+    for (size_t i = first; i < last; ++i)
+      for_each_weight(run.program->ops[i], [&](WeightId w) {
+        if (status && !slabs.contains(w)) status = find_slab(w, slabs[w]);
+      });
+    LLADA_TRY_STATUS(status);
+    if (module_ == nullptr) module_ = std::make_unique<HostModule>(host_->info().threads);
+    const auto weight = [&](WeightId w) {
+      const PackedSlab& slab = *slabs.at(w);
+      const PackedSlab::Place& place = slab.place_of(w);
+      return PlacedWeight{slab.buffers[place.buffer], place.offset};
+    };
+    module_->begin_batch();
+    const auto number = [&](const std::shared_ptr<Buffer>& b) -> Result<uint32_t> {
+      return module_->number(b->data(), b->bytes(), b->fd());
+    };
+    return run_batch(run, first, last, weight, number,
+                     [&](const Batch& batch) -> Result<WireReply> { return module_->run(batch.bytes); });
+  }
+
+  // Whoever has the weight packed, for the DSP or not; here alone where nobody has.
+  Status find_slab(WeightId w, std::shared_ptr<const PackedSlab>& slab) {
+    slab = weights_->packed(w);
+    if (slab == nullptr) {
+      LLADA_TRY(slab, weights_->pack(library_, {w}, host_->info().threads));
+      own_[w] = slab;
+    } else if (const auto mine = own_.find(w); mine != own_.end() && mine->second != slab) {
+      own_.erase(mine);
+    }
+    return {};
+  }
+
+  Result<std::unique_ptr<Device>> share(int threads, bool uses_dsp) const {
+    LLADA_TRY(auto host, host_->share(threads));
+    auto other = std::make_unique<Hexagon>(options_, library_, weights_, std::move(host), uses_dsp);
+    other->set_window(window_);
+    return other;
   }
 
   // The host's digests of keys and values that the DSP is about to write.
@@ -429,6 +498,9 @@ class Hexagon final : public HexagonDevice {
   std::shared_ptr<Library> library_;
   std::shared_ptr<Weights> weights_;
   std::unique_ptr<Device> host_, beside_host_;
+  bool uses_dsp_;
+  std::unique_ptr<HostModule> module_;
+  std::map<WeightId, std::shared_ptr<const PackedSlab>> own_;  // packed here because nobody else had
   int64_t window_ = 0;
   std::vector<std::shared_ptr<Session>> sessions_;
   std::vector<LoadedSlab> slabs_;
@@ -458,7 +530,7 @@ Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions&
   LLADA_CHECK(infos.size() == weights.size() && options.sessions >= 1 && host->capabilities().host != nullptr);
   LLADA_TRY(auto library, Library::open(options.library));
   auto packed = std::make_shared<Weights>(infos, weights, hooks);
-  return std::make_unique<Hexagon>(options, std::move(library), std::move(packed), std::move(host));
+  return std::make_unique<Hexagon>(options, std::move(library), std::move(packed), std::move(host), true);
 }
 
 Result<std::string> describe_hexagon(const HexagonOptions& options) {

@@ -1,14 +1,15 @@
 #include "devices/hexagon/slabs.h"
 
-#include <algorithm>
-
 #include "base/threads.h"
 #include "devices/hexagon/pack.h"
 
 namespace llada::hexagon {
 
 Weights::Weights(std::span<const WeightInfo> infos, std::span<const TensorView> views, WeightHooks hooks)
-    : infos_(infos.begin(), infos.end()), views_(views.begin(), views.end()), hooks_(std::move(hooks)) {
+    : infos_(infos.begin(), infos.end()),
+      views_(views.begin(), views.end()),
+      hooks_(std::move(hooks)),
+      slab_of_(infos.size()) {
   for (size_t i = 0; i < infos_.size(); ++i) {
     const bool vector = is_vector(infos_[i]);
     const auto layout = layout_for(views_[i].type, vector ? WeightUse::vector : WeightUse::matrix);
@@ -58,7 +59,13 @@ Result<std::shared_ptr<const PackedSlab>> Weights::pack(const std::shared_ptr<Li
     if (hooks_.packed) hooks_.packed(w);
   }
   packed_[weights] = slab;
+  for (const WeightId w : weights) slab_of_[static_cast<size_t>(w)] = slab;
   return slab;
+}
+
+std::shared_ptr<const PackedSlab> Weights::packed(WeightId w) {
+  const std::lock_guard lock(mutex_);
+  return slab_of_[static_cast<size_t>(w)].lock();
 }
 
 }  // namespace llada::hexagon

@@ -1,0 +1,32 @@
+// The DSP's module in this process: the sources of devices/hexagon/dsp, compiled for the host, run the very batches that
+// a session sends to the DSP, over the same buffers, and give the same bits. Matrix products are the host's own kernels
+// (tiles.h). There is nothing to map and nothing to fail; it is trusted, and checks a batch all the same.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "devices/hexagon/wire.h"
+
+namespace llada::hexagon {
+
+class HostModule {
+ public:
+  // One thread calls; with it `threads` work (at most dsp::kMaxWorkers).
+  explicit HostModule(int threads);
+  ~HostModule();
+
+  // The names of the batch before are void.
+  void begin_batch();
+  // The number by which the batch names the buffer that begins at `data`; fd tells buffers apart. WIRE_BUFFERS: it names
+  // too many.
+  uint32_t number(std::byte* data, int64_t bytes, int fd);
+  WireReply run(std::span<const std::byte> batch);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace llada::hexagon
