@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts the instructions of the innermost loops of the 64-bit Arm int8 kernels, as the compiler wrote them: per
+"""Counts the instructions of the innermost loops of the 64-bit Arm int8 kernels (the DSP's tiles among them), as the compiler wrote them: per
 multiply-add, and how many of them multiply, copy a register or touch the stack. Nothing is run, so this says nothing of
 time. usage: count_arm64.py [build folder]   (after cmake --build --preset arm64)"""
 import collections
@@ -58,7 +58,8 @@ def main():
             for name, code in functions(path):
                 for body in dot_loops(code) if what(name) else ():
                     ops = collections.Counter(op for _, op, _ in body)
-                    work = sum(n * ops[op] for op, n in DOTS.items())
+                    # Numbers of 16 bits are multiplied as four products of their bytes.
+                    work = sum(n * ops[op] for op, n in DOTS.items()) // (4 if ": f16" in what(name) else 1)
                     marks = "".join("x" if op in DOTS else " " for _, op, _ in body)
                     copies = sum(op == "mov" and rest.startswith("v") for _, op, rest in body)
                     stack = sum("[sp" in rest for _, op, rest in body)

@@ -28,6 +28,6 @@ else QEMU_CPU=max ctest --preset arm64 "$@"; fi
 if [ -x build/arm64/bin/test_engine ]; then  # a short generation with an Arm host, which the stages leave out with longer ones
   QEMU_CPU=max ctest --preset arm64 -R '^engine\.HexagonRun\.EveryWindow'
 fi
-QEMU_CPU=cortex-a76 ctest --preset arm64 -R '^kernels\.' "$@"
-QEMU_CPU=cortex-a72 ctest --preset arm64 -R '^kernels\.' "$@"
+QEMU_CPU=cortex-a76 ctest --preset arm64 -R '^(kernels|hexagon_host)\.' "$@"
+QEMU_CPU=cortex-a72 ctest --preset arm64 -R '^(kernels|hexagon_host)\.' "$@"
 echo "arm64: max, cortex-a76 and cortex-a72 passed"

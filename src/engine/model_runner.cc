@@ -180,7 +180,8 @@ Status ModelRunner::begin_beside(std::span<Active* const> steps) {
   for (Active* a : steps) {
     if (!a->sparse() || a->step.state->beside_kv) continue;
     const KvStore& kv = a->step.state->kv;
-    LLADA_TRY(a->step.state->beside_kv, KvStore::create(kv.shape()));
+    LLADA_TRY(a->step.state->beside_kv,
+              KvStore::create(kv.shape(), [&](int64_t bytes) { return executor_.allocate(bytes); }));
     std::vector<int32_t> all(static_cast<size_t>(kv.shape().positions));
     std::iota(all.begin(), all.end(), 0);
     a->step.state->beside_kv->put_back(kv.save(all));

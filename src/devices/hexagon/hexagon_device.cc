@@ -6,14 +6,12 @@
 #include <map>
 
 #include "base/check.h"
-#include "devices/hexagon/batch.h"
+#include "devices/hexagon/batch_runner.h"
 #include "devices/hexagon/host/module.h"
 #include "devices/hexagon/host/tiles.h"
 #include "devices/hexagon/library.h"
 #include "devices/hexagon/map_lane.h"
-#include "devices/hexagon/reserve.h"
 #include "devices/hexagon/session.h"
-#include "devices/hexagon/slabs.h"
 #include "devices/value_plan.h"
 
 namespace llada {
@@ -44,7 +42,8 @@ class Hexagon final : public HexagonDevice {
         library_(std::move(library)),
         weights_(std::move(weights)),
         host_(std::move(host)),
-        uses_dsp_(uses_dsp) {
+        uses_dsp_(uses_dsp),
+        batches_(library_, weights_) {
     place_.resize(weights_->infos().size());
     in_slab_.assign(weights_->infos().size(), -1);
     set_window(options_.window_bytes.value_or(kHexagonSpace - options_.reserve_bytes));
@@ -59,8 +58,8 @@ class Hexagon final : public HexagonDevice {
     map_lane_.finish();
     HexagonCounters c = counters_;
     c.arena_bytes = arena_ ? arena_->bytes() : 0;
-    c.staging_bytes = staging_.bytes();
-    c.scratch_bytes = scratch_ ? scratch_->bytes() : 0;
+    c.staging_bytes = batches_.staging_bytes();
+    c.scratch_bytes = batches_.scratch_bytes();
     return c;
   }
 
@@ -270,11 +269,11 @@ class Hexagon final : public HexagonDevice {
 
   PhaseTimes take_phase_times() override {
     PhaseTimes times = host_->take_phase_times();
-    for (size_t k = 0; k < times.size(); ++k) times[k] += std::exchange(times_[k], 0.0);
+    for (size_t k = 0; k < times.size(); ++k) times[k] += std::exchange(batches_.times[k], 0.0);
     return times;
   }
   int64_t memory_bytes() const override {
-    int64_t bytes = host_->memory_bytes() + staging_.bytes() + (scratch_ ? scratch_->bytes() : 0);
+    int64_t bytes = host_->memory_bytes() + batches_.staging_bytes() + batches_.scratch_bytes();
     for (const LoadedSlab& s : slabs_)
       for (const auto& buffer : s.packed->buffers) bytes += buffer->bytes();
     for (const auto& [w, slab] : own_)
@@ -382,59 +381,20 @@ class Hexagon final : public HexagonDevice {
     return host_->wait(ticket);
   }
 
-  using Numbers = std::function<Result<uint32_t>(const std::shared_ptr<Buffer>&)>;
-
-  // The batch that the ops become is sent by send(batch) until the scratch is large enough for it.
-  template <class Send>
-  Status run_batch(const Run& run, size_t first, size_t last, std::function<PlacedWeight(WeightId)> weight,
-                   Numbers number, const Send& send) {
-    if (scratch_ == nullptr) scratch_ = Buffer::allocate(library_, kFirstScratch);
-    std::vector<std::shared_ptr<Buffer>> stores;
-    for (const Stream& s : run.inputs->streams)
-      if (s.kv != nullptr)
-        if (auto buffer = library_->find(s.kv->memory())) stores.push_back(std::move(buffer));
-    for (;;) {
-      if (scratch_ == nullptr) return failed("hexagon: shared memory for scratch could not be allocated");
-      BatchSources sources{.run = &run,
-                           .plan = plan_.get(),
-                           .rows = &rows_,
-                           .rope = &rope_,
-                           .arena = arena_,
-                           .scratch = scratch_,
-                           .kv = stores,
-                           .infos = weights_->infos(),
-                           .layouts = weights_->layouts(),
-                           .weight = weight,
-                           .number = number,
-                           .sequence = ++sequence_};
-      forget_digests(run, first, last);
-      LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
-      LLADA_TRY(const WireReply reply, send(batch));
-      if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
-        scratch_ = nullptr;
-        scratch_ = Buffer::allocate(library_, reply.detail);
-        continue;
-      }
-      if (reply.status != WIRE_OK) return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
-      for (size_t k = 0; k < std::min(times_.size(), std::size(reply.microseconds)); ++k)
-        times_[k] += reply.microseconds[k] / 1e3;
-      return batch.has_head ? read_head(batch, staging_, rows_, run) : Status{};
-    }
-  }
-
   Status run_on_dsp(const Run& run, size_t first, size_t last, Session& session) {
     const TraceSpan span(trace_, "npu", fmt::format("ops {} to {}", first, last - 1));
     const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
-    const auto weight = [&](WeightId w) { return place_[static_cast<size_t>(w)]; };
-    const auto number = [&](const std::shared_ptr<Buffer>& b) { return session.map(b); };
-    LLADA_TRY_STATUS(run_batch(run, first, last, weight, number, [&](const Batch& batch) -> Result<WireReply> {
-      LLADA_TRY(const WireReply reply, session.run(batch.bytes, sequence_, options_.deadline_s + batch.macs / slowest));
+    const auto send = [&](const Batch& batch, uint64_t sequence) -> Result<WireReply> {
+      LLADA_TRY(const WireReply reply, session.run(batch.bytes, sequence, options_.deadline_s + batch.macs / slowest));
       if (reply.status == WIRE_NO_SCRATCH) return reply;
       ++counters_.batches;
       counters_.packets += static_cast<int64_t>(reply.packets);
       counters_.maps_beside += reply.maps_beside;
       return reply;
-    }));
+    };
+    LLADA_TRY_STATUS(batches_.run({run, first, last, *plan_, rows_, arena_,
+                                   [&](WeightId w) { return place_[static_cast<size_t>(w)]; },
+                                   [&](const std::shared_ptr<Buffer>& b) { return session.map(b); }, send}));
     counters_.dsp_ops += static_cast<int64_t>(last - first);
     return {};
   }
@@ -456,11 +416,11 @@ class Hexagon final : public HexagonDevice {
       return PlacedWeight{slab.buffers[place.buffer], place.offset};
     };
     module_->begin_batch();
-    const auto number = [&](const std::shared_ptr<Buffer>& b) -> Result<uint32_t> {
-      return module_->number(b->data(), b->bytes(), b->fd());
-    };
-    return run_batch(run, first, last, weight, number,
-                     [&](const Batch& batch) -> Result<WireReply> { return module_->run(batch.bytes); });
+    return batches_.run({run, first, last, *plan_, rows_, arena_, weight,
+                         [&](const std::shared_ptr<Buffer>& b) -> Result<uint32_t> {
+                           return module_->number(b->data(), b->bytes(), b->fd());
+                         },
+                         [&](const Batch& batch, uint64_t) -> Result<WireReply> { return module_->run(batch.bytes); }});
   }
 
   // Whoever has the weight packed, for the DSP or not; here alone where nobody has.
@@ -482,18 +442,6 @@ class Hexagon final : public HexagonDevice {
     return other;
   }
 
-  // The host's digests of keys and values that the DSP is about to write.
-  static void forget_digests(const Run& run, size_t first, size_t last) {
-    for (size_t i = first; i < last; ++i) {
-      const Op& op = run.program->ops[i];
-      if (op.kind != OpKind::store_kv) continue;
-      for (const RowSpan& span : run.inputs->spans)
-        for (int32_t r = span.begin; r < span.begin + span.count; ++r)
-          run.inputs->streams[static_cast<size_t>(span.stream)].kv->changed(
-              op.layer, span.sequence, run.inputs->positions[static_cast<size_t>(r)]);
-    }
-  }
-
   HexagonOptions options_;
   std::shared_ptr<Library> library_;
   std::shared_ptr<Weights> weights_;
@@ -506,17 +454,14 @@ class Hexagon final : public HexagonDevice {
   std::vector<LoadedSlab> slabs_;
   std::vector<PlacedWeight> place_;  // by weight
   std::vector<int> in_slab_;         // by weight; -1: in none
-  std::shared_ptr<Buffer> arena_, scratch_;
-  Staging staging_;
+  std::shared_ptr<Buffer> arena_;
+  BatchRunner batches_;
   RecentPlans<ValuePlan> plans_{kRecentPlans};
   std::shared_ptr<const ValuePlan> plan_;  // of the program that was submitted last
   RowSets rows_;
-  RopeTables rope_;
   std::map<Ticket, std::future<Status>> beside_;
-  uint64_t sequence_ = 0;
   Ticket tickets_ = 0;
   HexagonCounters counters_;  // maps, unmaps, mapped_bytes: the lane's until it is drained
-  PhaseTimes times_{};
   Trace* trace_ = nullptr;
   mutable MapLane map_lane_;  // the last member: its jobs use the others
 };

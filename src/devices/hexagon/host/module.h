@@ -1,6 +1,6 @@
-// The DSP's module in this process: the sources of devices/hexagon/dsp, compiled for the host, run the very batches that
-// a session sends to the DSP, over the same buffers, and give the same bits. Matrix products are the host's own kernels
-// (tiles.h). There is nothing to map and nothing to fail; it is trusted, and checks a batch all the same.
+// The DSP's module in this process: the sources of devices/hexagon/dsp, compiled for the host, run the batches that a
+// session would send to the DSP, over the same buffers, and give the same bits. Matrix products are the host's own
+// kernels (tiles.h). Nothing needs to be mapped.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +19,8 @@ class HostModule {
 
   // The names of the batch before are void.
   void begin_batch();
-  // The number by which the batch names the buffer that begins at `data`; fd tells buffers apart. WIRE_BUFFERS: it names
-  // too many.
+  // The number by which the batch names the buffer that begins at `data`; fd tells buffers apart. WIRE_BUFFERS: it
+  // names too many.
   uint32_t number(std::byte* data, int64_t bytes, int fd);
   WireReply run(std::span<const std::byte> batch);
 

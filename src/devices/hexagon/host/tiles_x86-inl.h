@@ -1,5 +1,5 @@
-// The kernels of the x86 sets: a strip is a register of outputs. That file defines `Lanes`, the register and its
-// instructions, before.
+// The kernels of the x86 sets: a strip is a register of outputs. The file that includes this one defines `Lanes` before:
+// the register and its instructions.
 #pragma once
 #include "devices/hexagon/host/tile_rows-inl.h"
 
