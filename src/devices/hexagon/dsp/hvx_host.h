@@ -13,7 +13,7 @@ struct HVX_VectorPair {
   HVX_Vector low, high;
 };
 struct HVX_VectorPred {
-  uint8_t byte[128];
+  HVX_Vector mask;  // all bits of a byte, or none
 };
 
 namespace hvx_host {
@@ -47,11 +47,8 @@ HVX_Vector each(F f, const HVX_Vector& a, const HVX_Vector& b) {
   return out.vector();
 }
 template <class T, class F>
-HVX_VectorPred compare(F f, HVX_Vector a, HVX_Vector b) {
-  HVX_VectorPred out;
-  const Lanes<T> x(a), y(b);
-  for (size_t i = 0; i < 128; ++i) out.byte[i] = f(x.v[i / sizeof(T)], y.v[i / sizeof(T)]);
-  return out;
+HVX_VectorPred compare(F f, const HVX_Vector& a, const HVX_Vector& b) {
+  return {each<T, T>([f](T x, T y) { return f(x, y) ? -1 : 0; }, a, b)};
 }
 // Bits [0, bits) of a shift count, with its sign.
 inline int64_t signed_count(int64_t count, int bits) {
@@ -80,29 +77,39 @@ inline HVX_Vector Q6_V_vand_VV(HVX_Vector a, HVX_Vector b) { return a & b; }
 inline HVX_Vector Q6_V_vor_VV(HVX_Vector a, HVX_Vector b) { return a | b; }
 inline HVX_Vector Q6_V_vxor_VV(HVX_Vector a, HVX_Vector b) { return a ^ b; }
 inline HVX_VectorPred Q6_Q_vsetq_R(int32_t r) {
-  HVX_VectorPred out;
-  for (int i = 0; i < 128; ++i) out.byte[i] = i < (r & 127);
-  return out;
+  hvx_host::Lanes<uint8_t> out;
+  for (int i = 0; i < 128; ++i) out.v[i] = i < (r & 127) ? 255 : 0;
+  return {out.vector()};
 }
 inline HVX_Vector Q6_V_vmux_QVV(const HVX_VectorPred& q, HVX_Vector a, HVX_Vector b) {
-  hvx_host::Lanes<uint8_t> x(a), y(b);
-  for (int i = 0; i < 128; ++i) x.v[i] = q.byte[i] ? x.v[i] : y.v[i];
-  return x.vector();
+  return (a & q.mask) | (b & ~q.mask);
 }
-inline HVX_Vector Q6_V_vand_QV(const HVX_VectorPred& q, HVX_Vector a) { return Q6_V_vmux_QVV(q, a, Q6_V_vzero()); }
+inline HVX_Vector Q6_V_vand_QV(const HVX_VectorPred& q, HVX_Vector a) { return a & q.mask; }
 inline HVX_Vector Q6_V_valign_VVR(HVX_Vector high, HVX_Vector low, int32_t r) {
-  hvx_host::Lanes<uint8_t> out;
-  const hvx_host::Lanes<uint8_t> h(high), l(low);
-  for (int i = 0, at = r & 127; i < 128; ++i, ++at) out.v[i] = at < 128 ? l.v[at] : h.v[at - 128];
-  return out.vector();
+  uint8_t both[256];
+  memcpy(both, &low, 128);
+  memcpy(both + 128, &high, 128);
+  HVX_Vector out;
+  memcpy(&out, both + (r & 127), 128);
+  return out;
 }
 inline HVX_Vector Q6_V_vror_VR(HVX_Vector v, int32_t r) { return Q6_V_valign_VVR(v, v, r); }
-inline HVX_VectorPair Q6_W_vshuff_VVR(HVX_Vector u, HVX_Vector v, int32_t r) {
-  hvx_host::Lanes<uint8_t> high(u), low(v);
-  for (int offset = 1; offset < 128; offset <<= 1)
-    for (int k = 0; (r & offset) != 0 && k < 128; ++k)
-      if ((k & offset) == 0) std::swap(high.v[k], low.v[k + offset]);
+// Elements of -r bytes of v and u in turn, which is what r = -1, -2 and -4 mean; the kernels have no others.
+template <class T>
+HVX_VectorPair hvx_host_shuffle(HVX_Vector u, HVX_Vector v) {
+  constexpr int kHalf = hvx_host::Lanes<T>::kCount / 2;
+  const hvx_host::Lanes<T> x(u), y(v);
+  hvx_host::Lanes<T> low, high;
+  for (int i = 0; i < kHalf; ++i) {
+    low.v[2 * i] = y.v[i], low.v[2 * i + 1] = x.v[i];
+    high.v[2 * i] = y.v[kHalf + i], high.v[2 * i + 1] = x.v[kHalf + i];
+  }
   return {low.vector(), high.vector()};
+}
+inline HVX_VectorPair Q6_W_vshuff_VVR(HVX_Vector u, HVX_Vector v, int32_t r) {
+  return r == -1   ? hvx_host_shuffle<uint8_t>(u, v)
+         : r == -2 ? hvx_host_shuffle<uint16_t>(u, v)
+                   : hvx_host_shuffle<uint32_t>(u, v);
 }
 template <class Narrow, class Wide>
 HVX_Vector hvx_host_pack(HVX_Vector u, HVX_Vector v, int shift) {

@@ -1,4 +1,4 @@
-// The kernels of the x86 sets: a strip is a register of outputs. The file that includes this one defines `Lanes` before:
+// The kernels of the x86 sets: a strip is a register of outputs. The file that includes this one has defined `Lanes`,
 // the register and its instructions.
 #pragma once
 #include "devices/hexagon/host/tile_rows-inl.h"
