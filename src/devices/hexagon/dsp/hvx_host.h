@@ -62,6 +62,14 @@ T saturated(int64_t value) {
   constexpr int64_t kTop = (int64_t{1} << (8 * sizeof(T) - 1)) - 1;
   return static_cast<T>(std::clamp(value, -kTop - 1, kTop));
 }
+// floor((a * (upper half of b) + more) / 2^15), saturated: in two parts that have 32 bits each.
+inline int32_t by_upper_half(int32_t a, int32_t b, int32_t more) {
+  const int32_t factor = b >> 16;
+  const auto upper = static_cast<uint32_t>((a >> 16) * factor) << 1;
+  const auto lower = static_cast<uint32_t>(((a & 0xffff) * factor + more) >> 15);
+  const bool over = a == INT32_MIN && factor == -32768;
+  return over ? INT32_MAX : static_cast<int32_t>(upper + lower);
+}
 inline int64_t part(int32_t word, int half) { return static_cast<int16_t>(static_cast<uint32_t>(word) >> (16 * half)); }
 
 }  // namespace hvx_host
@@ -145,12 +153,11 @@ HVX_HOST_2(Q6_Vw_vsub_VwVw, uint32_t, uint32_t, a - b)
 HVX_HOST_2(Q6_Vw_vmax_VwVw, int32_t, int32_t, std::max(a, b))
 HVX_HOST_2(Q6_Vw_vmin_VwVw, int32_t, int32_t, std::min(a, b))
 HVX_HOST_2(Q6_Vuh_vavg_VuhVuh_rnd, uint16_t, uint16_t, (a + b + 1) >> 1)
-HVX_HOST_2(Q6_Vh_vlsr_VhVh, uint16_t, uint16_t, hvx_host::shifted(a, -hvx_host::signed_count(b, 5)))
+HVX_HOST_2(Q6_Vh_vlsr_VhVh, uint16_t, uint16_t, (b & 16) != 0 ? uint32_t{a} << (32 - (b & 31)) : a >> (b & 15))
 HVX_HOST_2(Q6_Vw_vlsr_VwVw, uint32_t, uint32_t, hvx_host::shifted(a, -hvx_host::signed_count(b, 6)))
 HVX_HOST_2(Q6_Vw_vasl_VwVw, int32_t, int32_t, hvx_host::shifted(a, hvx_host::signed_count(b, 6)))
-HVX_HOST_2(Q6_Vw_vmpyo_VwVh_s1_sat, int32_t, int32_t, hvx_host::saturated<int32_t>((a * hvx_host::part(b, 1)) >> 15))
-HVX_HOST_2(Q6_Vw_vmpyo_VwVh_s1_rnd_sat, int32_t, int32_t,
-           hvx_host::saturated<int32_t>((((a * hvx_host::part(b, 1)) >> 14) + 1) >> 1))
+HVX_HOST_2(Q6_Vw_vmpyo_VwVh_s1_sat, int32_t, int32_t, hvx_host::by_upper_half(a, b, 0))
+HVX_HOST_2(Q6_Vw_vmpyo_VwVh_s1_rnd_sat, int32_t, int32_t, hvx_host::by_upper_half(a, b, 1 << 14))
 HVX_HOST_R(Q6_Vh_vasl_VhR, uint16_t, a << (r & 15))
 HVX_HOST_R(Q6_Vh_vasr_VhR, int16_t, a >> (r & 15))
 HVX_HOST_R(Q6_Vuh_vlsr_VuhR, uint16_t, a >> (r & 15))

@@ -1,4 +1,5 @@
-// Q8_0 tiles x int8 rows, four rows at a time on the vector unit. Dots have 20 bits: the scale's multiplication takes them as words.
+// Q8_0 tiles x int8 rows, four rows at a time on the vector unit. Dots have 20 bits: the scale's multiplication takes
+// them as words.
 #include "devices/hexagon/dsp/tile.h"
 
 namespace dsp {
