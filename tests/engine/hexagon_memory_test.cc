@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "devices/hexagon/reserve.h"
 #include "engine/convert.h"
 #include "golden.h"
 #include "hexagon/hexagon_tools.h"
@@ -45,7 +46,9 @@ TEST(HexagonMemory, TheSlabsAreTheOneCopyWhoeverComputes) {
     EXPECT_EQ(*fails, *by_dsp) << source;
     EXPECT_GT(static_cast<double>(all), 0.8 * stored) << "the cpu alone packs everything";
     EXPECT_EQ(beside, works) << source << ": nothing is packed for the path beside";
-    EXPECT_EQ(gone, works) << source << ": nor for the fallback that took over";
+    // The kernels' scratch and what is staged of a step; the fallback that took over has its own.
+    const int64_t work = kFirstScratch + (int64_t{3} << 19);
+    EXPECT_LT(gone, works + work) << source << ": nor for the fallback that took over";
     if (source == std::string_view("tiny-llada")) {
       EXPECT_EQ(works, 0) << "of a dense model the DSP computes all";
     } else {

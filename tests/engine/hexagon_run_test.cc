@@ -10,6 +10,7 @@
 
 #include "base/memory_usage.h"
 #include "base/random.h"
+#include "devices/hexagon/reserve.h"
 #include "engine/convert.h"
 #include "golden.h"
 #include "hexagon/hexagon_tools.h"
@@ -246,7 +247,8 @@ TEST_F(HexagonRun, KilledProcessesAreReplacedAndNoAnswerChanges) {
     }
   }
   EXPECT_GT(hit, 0);
-  EXPECT_EQ(hexagon->fallback()->memory_bytes(), 0) << "the host read the DSP's slabs and packed nothing";
+  EXPECT_LT(hexagon->fallback()->memory_bytes(), kFirstScratch + (int64_t{3} << 19))
+      << "no weights, they are the DSP's";
   // Twenty generations have met every buffer; a leak of one page per cycle would show after a thousand.
   if (kills > 100) {
     EXPECT_LT(peak_memory_bytes(), memory + (int64_t{4} << 20));

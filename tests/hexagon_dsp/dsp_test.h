@@ -59,10 +59,10 @@ class DspTest : public testing::Test {
     // Numbers come in order: those before the test's own are of bytes that no batch names.
     for (uint32_t i = 0; i < kScratch; ++i)
       if (i == kBuffer)
-        host_.number(host_memory_->data(), host_memory_->bytes(), kScratch + 1);
+        host_.number(host_memory_->data(), host_memory_->bytes());
       else
-        host_.number(host_scratch_->data() + i + 1, 0, static_cast<int>(i));
-    host_.number(host_scratch_->data(), host_scratch_->bytes(), kScratch);
+        host_.number(host_scratch_->data() + i + 1, 0);
+    host_.number(host_scratch_->data(), host_scratch_->bytes());
     used_ = 0;
   }
 

@@ -24,13 +24,13 @@ void forget_digests(const Run& run, size_t first, size_t last) {
 
 Status BatchRunner::run(const Work& work) {
   const auto& [run, first, last, plan, rows, arena, weight, number, send] = work;
-  if (scratch_ == nullptr) scratch_ = Buffer::allocate(library_, kFirstScratch);
+  if (scratch_ == nullptr) scratch_ = Buffer::allocate(memory_, kFirstScratch);
   std::vector<std::shared_ptr<Buffer>> stores;
   for (const Stream& s : run.inputs->streams)
     if (s.kv != nullptr)
       if (auto buffer = library_->find(s.kv->memory())) stores.push_back(std::move(buffer));
   for (;;) {
-    if (scratch_ == nullptr) return failed("hexagon: shared memory for scratch could not be allocated");
+    if (scratch_ == nullptr) return failed("hexagon: memory for scratch could not be allocated");
     const BatchSources sources{.run = &run,
                                .plan = &plan,
                                .rows = &rows,
@@ -44,11 +44,11 @@ Status BatchRunner::run(const Work& work) {
                                .number = number,
                                .sequence = ++sequence_};
     forget_digests(run, first, last);
-    LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
+    LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, memory_));
     LLADA_TRY(const WireReply reply, send(batch, sequence_));
     if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
       scratch_ = nullptr;
-      scratch_ = Buffer::allocate(library_, reply.detail);
+      scratch_ = Buffer::allocate(memory_, reply.detail);
       continue;
     }
     if (reply.status != WIRE_OK) return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));

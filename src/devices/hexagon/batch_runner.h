@@ -11,8 +11,9 @@ namespace llada::hexagon {
 
 class BatchRunner {
  public:
-  BatchRunner(std::shared_ptr<Library> library, std::shared_ptr<const Weights> weights)
-      : library_(std::move(library)), weights_(std::move(weights)) {}
+  // memory: whose memory is taken; null: the host's alone, where the library has lost its DSP or may be asked no more.
+  BatchRunner(std::shared_ptr<Library> library, std::shared_ptr<Library> memory, std::shared_ptr<const Weights> weights)
+      : library_(std::move(library)), memory_(std::move(memory)), weights_(std::move(weights)) {}
 
   struct Work {
     const Run& run;
@@ -31,7 +32,7 @@ class BatchRunner {
   PhaseTimes times{};
 
  private:
-  std::shared_ptr<Library> library_;
+  std::shared_ptr<Library> library_, memory_;
   std::shared_ptr<const Weights> weights_;
   std::shared_ptr<Buffer> scratch_;
   Staging staging_;

@@ -43,7 +43,7 @@ class Hexagon final : public HexagonDevice {
         weights_(std::move(weights)),
         host_(std::move(host)),
         uses_dsp_(uses_dsp),
-        batches_(library_, weights_) {
+        batches_(library_, uses_dsp ? library_ : nullptr, weights_) {
     place_.resize(weights_->infos().size());
     in_slab_.assign(weights_->infos().size(), -1);
     set_window(options_.window_bytes.value_or(kHexagonSpace - options_.reserve_bytes));
@@ -293,7 +293,7 @@ class Hexagon final : public HexagonDevice {
     if (plan_ == nullptr) plan_ = plans_.keep(run.program, plan_values(*run.program));
     if (arena_ == nullptr || arena_->bytes() < plan_->bytes) {
       arena_ = nullptr;
-      arena_ = Buffer::allocate(library_, plan_->bytes);
+      arena_ = Buffer::allocate(uses_dsp_ ? library_ : nullptr, plan_->bytes);
       if (arena_ == nullptr)
         return failed("hexagon: {} bytes of shared memory for activations could not be allocated", plan_->bytes);
       host_->capabilities().host->use_arena(SharedBytes(arena_->data(), [keep = arena_](std::byte*) {}),
@@ -416,11 +416,10 @@ class Hexagon final : public HexagonDevice {
       return PlacedWeight{slab.buffers[place.buffer], place.offset};
     };
     module_->begin_batch();
-    return batches_.run({run, first, last, *plan_, rows_, arena_, weight,
-                         [&](const std::shared_ptr<Buffer>& b) -> Result<uint32_t> {
-                           return module_->number(b->data(), b->bytes(), b->fd());
-                         },
-                         [&](const Batch& batch, uint64_t) -> Result<WireReply> { return module_->run(batch.bytes); }});
+    return batches_.run(
+        {run, first, last, *plan_, rows_, arena_, weight,
+         [&](const std::shared_ptr<Buffer>& b) -> Result<uint32_t> { return module_->number(b->data(), b->bytes()); },
+         [&](const Batch& batch, uint64_t) -> Result<WireReply> { return module_->run(batch.bytes); }});
   }
 
   // Whoever has the weight packed, for the DSP or not; here alone where nobody has.

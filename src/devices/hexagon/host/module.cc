@@ -45,14 +45,15 @@ void HostModule::begin_batch() {
   state_->named = 0;
 }
 
-uint32_t HostModule::number(std::byte* data, int64_t bytes, int fd) {
+uint32_t HostModule::number(std::byte* data, int64_t bytes) {
   auto* const address = reinterpret_cast<uint8_t*>(data);
-  const auto is = [&](const dsp::Buffer& b) { return b.address == address && b.bytes == bytes && b.fd == fd; };
+  const auto is = [&](const dsp::Buffer& b) { return b.address == address && b.bytes == bytes; };
   uint32_t i = 0;
   while (i < state_->named && !is(state_->buffers.list[i])) ++i;
   if (i == state_->named && i < WIRE_BUFFERS) {
     dsp::Buffer& buffer = state_->buffers.list[state_->named++];
-    buffer.address = address, buffer.bytes = static_cast<uint32_t>(bytes), buffer.fd = fd, buffer.taken = true;
+    buffer.address = address, buffer.bytes = static_cast<uint32_t>(bytes), buffer.fd = static_cast<int32_t>(i),
+    buffer.taken = true;
   }
   return i;
 }

@@ -19,9 +19,8 @@ class HostModule {
 
   // The names of the batch before are void.
   void begin_batch();
-  // The number by which the batch names the buffer that begins at `data`; fd tells buffers apart. WIRE_BUFFERS: it
-  // names too many.
-  uint32_t number(std::byte* data, int64_t bytes, int fd);
+  // The number by which the batch names the buffer that begins at `data`. WIRE_BUFFERS: it names too many.
+  uint32_t number(std::byte* data, int64_t bytes);
   WireReply run(std::span<const std::byte> batch);
 
  private:

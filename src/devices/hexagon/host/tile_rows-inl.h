@@ -19,18 +19,20 @@ constexpr int kTileOutputs = 32, kTogether = 16;  // blocks whose rows are unpac
 // A block of R rows. Its product is floor(dot * c / 2^S), c = round(scale * mantissa / 2^15), S = fixed_shift + shift.
 // That is also floor((dot << left) * c / 2^15) >> -right without a bit lost, which 64-bit Arm has an instruction for.
 struct RowValues {
-  alignas(16) int32_t correction[16];  // what a dot of unsigned weights begins with
-  int32_t low_correction[16];          // F16, of the dots of low bytes
-  int32_t mantissa[16];                // 15 bits, on 64-bit Arm in the upper half
-  int32_t shift[16], left[16], right[16];
+  alignas(16) int32_t correction[32];  // what a dot of unsigned weights begins with
+  int32_t low_correction[32];          // F16, of the dots of low bytes
+  int32_t mantissa[32];                // 15 bits, on 64-bit Arm in the upper half
+  int32_t shift[32], left[32], right[32];
 };
-// Where row r stands in them. For registers with two rows they are repeated: 0 1 0 1, 2 3 2 3 and so on.
+// Where row r stands in them: as a register has it whose lanes are one row (repeated four times), or two in turn
+// (twice), or once.
+template <int kRepeated>
+constexpr int place_of(int r) {
+  return kRepeated == 4 ? 4 * r : kRepeated == 2 ? r / 2 * 4 + r % 2 : r;
+}
 template <int kRepeated>
 TILE_INLINE void put(int32_t* list, int r, int32_t value) {
-  if constexpr (kRepeated == 2)
-    list[r / 2 * 4 + r % 2] = list[r / 2 * 4 + r % 2 + 2] = value;
-  else
-    list[r] = value;
+  for (int i = 0; i < kRepeated; ++i) list[place_of<kRepeated>(r) + i * (4 / kRepeated)] = value;
 }
 #if defined(__aarch64__)
 constexpr int kMantissaAt = 16;
@@ -76,7 +78,7 @@ TILE_INLINE void unpack_rows(const Block& block, RowValues& to) {
       set(to.correction, as<int32_t>(block.correction)[r]);
       set(to.mantissa, as<int16_t>(block.mantissa)[r] << kMantissaAt);
     }
-    if constexpr (kRepeated == 2) set(to.low_correction, to.correction[r / 2 * 4 + r % 2]);
+    if constexpr (kRepeated == 2) set(to.low_correction, to.correction[place_of<2>(r)]);
     const int32_t over = 15 - fixed_shift(F) - shifts[r];
     set(to.shift, shifts[r]);
     set(to.left, over > 0 ? over : 0);

@@ -6,7 +6,7 @@ namespace llada::hexagon::tiles {
 namespace {
 
 struct Strip {
-  static constexpr int kOutputs = 4, kRepeated = 1;
+  static constexpr int kOutputs = 4, kRepeated = 4;
 
   // Of w = 256 * high + 128 + low and the row's a = 256 * ah + al there remain 128 * ah of the middle and 128 * al.
   static TILE_INLINE void unpack_wide(const dsp::BlockF16& block, RowValues& to) {
@@ -18,8 +18,10 @@ struct Strip {
       }
       vst1q_s32(out, vshlq_n_s32(vpaddq_s32(first, second), 7));
     };
-    sums(block.high, to.correction);
-    sums(block.low, to.low_correction);
+    int32_t high[4], low[4];
+    sums(block.high, high);
+    sums(block.low, low);
+    for (int r = 0; r < 4; ++r) put<kRepeated>(to.correction, r, high[r]), put<kRepeated>(to.low_correction, r, low[r]);
   }
   static TILE_INLINE int8x16_t without_128(uint8x16_t v) { return vreinterpretq_s8_u8(veorq_u8(v, vdupq_n_u8(128))); }
   // first and second by the eight inputs of two rows.
@@ -31,11 +33,11 @@ struct Strip {
   template <Format F, int R, class Block>
   static TILE_INLINE void dots(const Block& x, const uint8_t* w, const RowValues& row, int32x4_t dot[R]) {
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) dot[r] = vdupq_n_s32(F == Format::q8 ? 0 : row.correction[r]);
+    for (int r = 0; r < R; ++r) dot[r] = F == Format::q8 ? vdupq_n_s32(0) : vld1q_s32(row.correction + 4 * r);
     if constexpr (F == Format::f16) {
       int32x4_t high[R], low[R];
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) high[r] = vdupq_n_s32(0), low[r] = vdupq_n_s32(row.low_correction[r]);
+      for (int r = 0; r < R; ++r) high[r] = vdupq_n_s32(0), low[r] = vld1q_s32(row.low_correction + 4 * r);
 #pragma GCC unroll 4
       for (int g = 0; g < 4; ++g) {
         uint8x16_t h[2], l[2];
@@ -71,9 +73,9 @@ struct Strip {
   static TILE_INLINE void add(const RowValues& row, int32x4_t scales, const int32x4_t dot[R], int32x4_t total[R]) {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const int16x8_t mantissa = vreinterpretq_s16_s32(vdupq_n_s32(row.mantissa[r]));
+      const int16x8_t mantissa = vreinterpretq_s16_s32(vld1q_s32(row.mantissa + 4 * r));
       const int32x4_t c = vreinterpretq_s32_s16(vqrdmulhq_s16(vreinterpretq_s16_s32(scales), mantissa));
-      total[r] = add_product(total[r], dot[r], vdupq_n_s32(row.left[r]), c, vdupq_n_s32(row.right[r]));
+      total[r] = add_product(total[r], dot[r], vld1q_s32(row.left + 4 * r), c, vld1q_s32(row.right + 4 * r));
     }
   }
 
