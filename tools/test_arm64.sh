@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Cross-builds for 64-bit Arm and tests it on three emulated processors: everything on `max`, the kernels on
-# cortex-a76 (no int8 matrix multiplication) and cortex-a72 (no dot products). Skips, saying so, where the emulator or
-# the compiler is missing; missing arm64 libraries are an error. Arguments go to ctest; TARGETS limits what is built.
+# Cross-builds for 64-bit Arm and tests it on three emulated processors: everything on `max`, the kernels (with those
+# over the DSP's tiles) on cortex-a76 (no int8 matrix multiplication) and cortex-a72 (no dot products). Skips, saying so,
+# where the emulator or the compiler is missing; missing arm64 libraries are an error. Arguments go to ctest; TARGETS
+# limits what is built.
 # The Hexagon device is tested with an Arm host too: the stand-in, an arm64 program under its emulator, starts
 # qemu-hexagon, which this machine runs as it is.
 set -euo pipefail
