@@ -227,6 +227,7 @@ class SomeLayersOnTheHost final : public Device {
   SomeLayersOnTheHost(Device& device, std::function<bool(const Op&)> mine) : device_(device), mine_(std::move(mine)) {}
   DeviceInfo info() const override { return device_.info(); }
   Result<std::unique_ptr<Device>> share(int threads) const override { return device_.share(threads); }
+  Status supports(const Program& program) const override { return device_.supports(program); }
   Result<Ticket> submit(const Run& run) override { return device_.submit(run); }
   Status wait(Ticket ticket) override { return device_.wait(ticket); }
   SharedBytes allocate(int64_t bytes) override { return device_.allocate(bytes); }

@@ -6,12 +6,13 @@
 #include <map>
 
 #include "base/check.h"
-#include "devices/hexagon/batch_runner.h"
-#include "devices/hexagon/host/module.h"
-#include "devices/hexagon/host/tiles.h"
+#include "devices/hexagon/batch.h"
+#include "devices/hexagon/host_twin.h"
 #include "devices/hexagon/library.h"
 #include "devices/hexagon/map_lane.h"
+#include "devices/hexagon/reserve.h"
 #include "devices/hexagon/session.h"
+#include "devices/hexagon/slabs.h"
 #include "devices/value_plan.h"
 
 namespace llada {
@@ -23,8 +24,6 @@ using namespace hexagon;
 // million on an idle machine, a tenth of that beside ten busy processes; a real DSP thousands of millions.
 constexpr double kSlowestEmulated = 5e6, kSlowest = 50e6;
 static_assert(kHexagonRows == WIRE_MAX_ROWS);
-// Ops of a batch on the host: so few that the buffers of their weights all get a number, be they one each.
-constexpr size_t kOpsHere = WIRE_BUFFERS / 4;
 
 struct LoadedSlab {
   DeviceSlab slab;
@@ -35,15 +34,14 @@ struct LoadedSlab {
 
 class Hexagon final : public HexagonDevice {
  public:
-  // uses_dsp: false, everything on the host.
+  // host: its twin (host_twin.h).
   Hexagon(HexagonOptions options, std::shared_ptr<Library> library, std::shared_ptr<Weights> weights,
-          std::unique_ptr<Device> host, bool uses_dsp)
+          std::unique_ptr<Device> host)
       : options_(std::move(options)),
         library_(std::move(library)),
         weights_(std::move(weights)),
-        host_(std::move(host)),
-        uses_dsp_(uses_dsp),
-        batches_(library_, uses_dsp ? library_ : nullptr, weights_) {
+        placement_{library_, weights_, options_.head_on_dsp},
+        host_(std::move(host)) {
     place_.resize(weights_->infos().size());
     in_slab_.assign(weights_->infos().size(), -1);
     set_window(options_.window_bytes.value_or(kHexagonSpace - options_.reserve_bytes));
@@ -58,17 +56,13 @@ class Hexagon final : public HexagonDevice {
     map_lane_.finish();
     HexagonCounters c = counters_;
     c.arena_bytes = arena_ ? arena_->bytes() : 0;
-    c.staging_bytes = batches_.staging_bytes();
-    c.scratch_bytes = batches_.scratch_bytes();
+    c.staging_bytes = staging_.bytes();
+    c.scratch_bytes = scratch_ ? scratch_->bytes() : 0;
     return c;
   }
 
   DeviceInfo info() const override {
     const DeviceInfo behind = host_->info();
-    if (!uses_dsp_)
-      return {behind.name,
-              fmt::format("{} ({} in the DSP's arithmetic)", behind.description, tile_kernels().front().isa),
-              behind.threads, behind.processor};
     std::string what = "not started";
     if (!sessions_.empty()) what = describe_session(*library_, sessions_[0]->info());
     return {"hexagon",
@@ -83,8 +77,13 @@ class Hexagon final : public HexagonDevice {
                        info.emulated != 0 ? "emulated by qemu-hexagon" : "the DSP of this machine", library.path());
   }
 
-  Result<std::unique_ptr<Device>> share(int threads) const override { return share(threads, uses_dsp_); }
-  Result<std::unique_ptr<Device>> on_host(int threads) const override { return share(threads, false); }
+  Result<std::unique_ptr<Device>> on_host(int threads) const override { return host_->share(threads); }
+  Result<std::unique_ptr<Device>> share(int threads) const override {
+    LLADA_TRY(auto host, host_->share(threads));
+    auto other = std::make_unique<Hexagon>(options_, library_, weights_, std::move(host));
+    other->set_window(window_);
+    return other;
+  }
 
   Status start() override {
     if (!sessions_.empty() &&
@@ -101,41 +100,13 @@ class Hexagon final : public HexagonDevice {
     return {};
   }
 
-  SharedBytes allocate(int64_t bytes) override {
-    auto buffer = Buffer::allocate(library_, bytes);
-    if (buffer == nullptr) return allocate_shared(bytes);  // K/V beyond a buffer's size: attention is the host's then
-    std::byte* data = buffer->data();
-    return SharedBytes(data, [keep = std::move(buffer)](std::byte*) mutable { keep.reset(); });
-  }
+  SharedBytes allocate(int64_t bytes) override { return host_->allocate(bytes); }
 
-  Capabilities capabilities() override {
-    return uses_dsp_ ? Capabilities{.window = this, .beside = this} : Capabilities{};
-  }
+  Capabilities capabilities() override { return {.window = this, .beside = this}; }
 
   // ---- Placement and the window
 
-  Unit place(const Op& op) const override {
-    switch (op.kind) {
-      case OpKind::embed:  // its table would take a tenth of the window for a few rows
-      case OpKind::route:
-      case OpKind::experts:
-        return Unit::host;
-      case OpKind::head:
-        if (!options_.head_on_dsp || lacking(op)) return Unit::host;
-        break;
-      default:
-        if (lacking(op)) return Unit::host;
-        break;
-    }
-    Unit unit = Unit::accelerator;
-    for_each_weight(op, [&](WeightId w) {
-      const auto i = static_cast<size_t>(w);
-      // F32 matrices are routers, whose next ops are the host's; the DSP would multiply floats one by one.
-      const bool floats = weights_->layouts()[i] == WIRE_STORED_F32 && !is_vector(weights_->infos()[i]);
-      if (floats || weights_->layouts()[i] == WIRE_NO_LAYOUT) unit = Unit::host;
-    });
-    return unit;
-  }
+  Unit place(const Op& op) const override { return placement_.place(op); }
 
   DeviceWindow window() const override {
     return {
@@ -209,31 +180,33 @@ class Hexagon final : public HexagonDevice {
 
   // ---- Work
 
+  Status supports(const Program& program) const override { return host_->supports(program); }  // which runs the rest
+
   Result<Ticket> submit(const Run& run) override {
     LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&
                 run.last <= run.program->ops.size());
     LLADA_TRY_STATUS(prepare(run));
-    const bool here = !uses_dsp_ || run.unit == Unit::host;
-    if (!here)
-      for (size_t i = run.first; i < run.last; ++i) LLADA_TRY_STATUS(check_mapped(run.program->ops[i], i));
-    const auto on_host = [&](const Op& op) { return needs_host(run, op) || (here && place(op) == Unit::host); };
+    if (run.unit == Unit::host) {
+      LLADA_TRY_STATUS(run_on_host(run, run.first, run.last));
+      return ++tickets_;
+    }
+    for (size_t i = run.first; i < run.last; ++i) LLADA_TRY_STATUS(check_mapped(run.program->ops[i], i));
     for (size_t i = run.first; i < run.last;) {
-      const bool host = on_host(run.program->ops[i]);
+      const bool host = placement_.needs_host(run, run.program->ops[i]);
       int session = session_of(run.program->ops[i]);
       size_t end = i + 1, ops = wire_ops(run.program->ops[i], *run.inputs);
-      for (; end < run.last && on_host(run.program->ops[end]) == host; ++end) {
+      for (; end < run.last && placement_.needs_host(run, run.program->ops[end]) == host; ++end) {
         ops += wire_ops(run.program->ops[end], *run.inputs);
-        if (!host && (ops > WIRE_MAX_OPS || (here && end - i == kOpsHere))) break;
+        if (!host && ops > WIRE_MAX_OPS) break;
         const int next = session_of(run.program->ops[end]);
-        if (!host && !here && next >= 0 && session >= 0 && next != session) break;
+        if (!host && next >= 0 && session >= 0 && next != session) break;
         if (session < 0) session = next;
       }
       if (host) {
         LLADA_TRY_STATUS(run_on_host(run, i, end));
-        if (!here) counters_.host_ops += static_cast<int64_t>(end - i);
+        counters_.host_ops += static_cast<int64_t>(end - i);
       } else {
-        LLADA_TRY_STATUS(here ? run_here(run, i, end)
-                              : run_on_dsp(run, i, end, *sessions_[static_cast<size_t>(std::max(session, 0))]));
+        LLADA_TRY_STATUS(run_on_dsp(run, i, end, *sessions_[static_cast<size_t>(std::max(session, 0))]));
       }
       i = end;
     }
@@ -252,7 +225,7 @@ class Hexagon final : public HexagonDevice {
   // A pass of its own on the host's processors, while the DSP works on the step: with an arena of its own.
   Result<Ticket> submit_beside(const Run& run) override {
     if (beside_host_ == nullptr) {
-      LLADA_TRY(beside_host_, on_host(host_->info().threads));
+      LLADA_TRY(beside_host_, host_->share(host_->info().threads));
     }
     for (auto& [ticket, done] : beside_) done.wait();  // one at a time
     // Without a thread to be had it runs in wait().
@@ -269,15 +242,13 @@ class Hexagon final : public HexagonDevice {
 
   PhaseTimes take_phase_times() override {
     PhaseTimes times = host_->take_phase_times();
-    for (size_t k = 0; k < times.size(); ++k) times[k] += std::exchange(batches_.times[k], 0.0);
+    for (size_t k = 0; k < times.size(); ++k) times[k] += std::exchange(times_[k], 0.0);
     return times;
   }
   int64_t memory_bytes() const override {
-    int64_t bytes = host_->memory_bytes() + batches_.staging_bytes() + batches_.scratch_bytes();
+    int64_t bytes = host_->memory_bytes() + staging_.bytes() + (scratch_ ? scratch_->bytes() : 0);
     for (const LoadedSlab& s : slabs_)
       for (const auto& buffer : s.packed->buffers) bytes += buffer->bytes();
-    for (const auto& [w, slab] : own_)
-      for (const auto& buffer : slab->buffers) bytes += buffer->bytes();
     return bytes;
   }
   void set_trace(Trace* trace) override {
@@ -293,7 +264,7 @@ class Hexagon final : public HexagonDevice {
     if (plan_ == nullptr) plan_ = plans_.keep(run.program, plan_values(*run.program));
     if (arena_ == nullptr || arena_->bytes() < plan_->bytes) {
       arena_ = nullptr;
-      arena_ = Buffer::allocate(uses_dsp_ ? library_ : nullptr, plan_->bytes);
+      arena_ = Buffer::allocate(library_, plan_->bytes);
       if (arena_ == nullptr)
         return failed("hexagon: {} bytes of shared memory for activations could not be allocated", plan_->bytes);
       host_->capabilities().host->use_arena(SharedBytes(arena_->data(), [keep = arena_](std::byte*) {}),
@@ -302,44 +273,9 @@ class Hexagon final : public HexagonDevice {
     if (run.first == 0) {
       if (run.program->ops[0].in[0] == kNoValue) forget(arena_->data(), plan_->bytes);  // no values yet
       rows_ = bind_row_sets(*run.inputs, *run.program);
-      int64_t seen = 0;
-      for (const Stream& s : run.inputs->streams) seen += s.kv != nullptr && library_->find(s.kv->memory()) != nullptr;
-      if (seen > 0 && seen < std::ssize(run.inputs->streams))
-        return failed("hexagon: of the K/V stores of a step the DSP sees {} of {}", seen, run.inputs->streams.size());
+      LLADA_TRY_STATUS(placement_.check_stores(run));
     }
     return {};
-  }
-
-  // What the DSP cannot do, or not in this step: K/V in memory that it does not see, more rows than a batch takes.
-  // Stores of one step are of one kind: where some are beyond a buffer's size and others are not, a row's numbers would
-  // depend on its company, and the step is refused (prepare).
-  bool needs_host(const Run& run, const Op& op) const {
-    if (run.program->shape.rows > WIRE_MAX_ROWS || lacking(op)) return true;
-    // Keys of a trial wait for their attention on the unit that stored them, so both go together.
-    if (op.kind == OpKind::store_kv || op.kind == OpKind::attention) return !in_sight(run) || capped(*run.program);
-    return false;
-  }
-  // Forms of ops that the DSP has no code for: soft caps, other activations than SiLU, norms without weight.
-  static bool lacking(const Op& op) {
-    switch (op.kind) {
-      case OpKind::head:
-        return op.parameter != 0;
-      case OpKind::glu:
-        return op.activation != Activation::silu;
-      case OpKind::rms_norm:
-      case OpKind::head_norm:
-        return op.weight[0] == kNoWeight;
-      default:
-        return false;
-    }
-  }
-  static bool capped(const Program& program) {
-    return std::ranges::any_of(program.attentions, [](const Attention& a) { return a.cap > 0; });
-  }
-
-  bool in_sight(const Run& run) const {
-    return std::ranges::all_of(run.inputs->streams,
-                               [&](const Stream& s) { return library_->find(s.kv->memory()) != nullptr; });
   }
 
   int session_of(const Op& op) const {
@@ -383,84 +319,66 @@ class Hexagon final : public HexagonDevice {
 
   Status run_on_dsp(const Run& run, size_t first, size_t last, Session& session) {
     const TraceSpan span(trace_, "npu", fmt::format("ops {} to {}", first, last - 1));
-    const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
-    const auto send = [&](const Batch& batch, uint64_t sequence) -> Result<WireReply> {
-      LLADA_TRY(const WireReply reply, session.run(batch.bytes, sequence, options_.deadline_s + batch.macs / slowest));
-      if (reply.status == WIRE_NO_SCRATCH) return reply;
+    if (scratch_ == nullptr) scratch_ = Buffer::allocate(library_, kFirstScratch);
+    std::vector<std::shared_ptr<Buffer>> stores;
+    for (const Stream& s : run.inputs->streams)
+      if (s.kv != nullptr)
+        if (auto buffer = library_->find(s.kv->memory())) stores.push_back(std::move(buffer));
+    for (;;) {
+      if (scratch_ == nullptr) return failed("hexagon: shared memory for scratch could not be allocated");
+      BatchSources sources{.run = &run,
+                           .plan = plan_.get(),
+                           .rows = &rows_,
+                           .rope = &rope_,
+                           .arena = arena_,
+                           .scratch = scratch_,
+                           .kv = stores,
+                           .infos = weights_->infos(),
+                           .layouts = weights_->layouts(),
+                           .weight = [&](WeightId w) { return place_[static_cast<size_t>(w)]; },
+                           .number = [&](const std::shared_ptr<Buffer>& b) { return session.map(b); },
+                           .sequence = ++sequence_};
+      forget_digests(run, first, last);
+      LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
+      const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
+      LLADA_TRY(const WireReply reply, session.run(batch.bytes, sequence_, options_.deadline_s + batch.macs / slowest));
+      if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
+        scratch_ = nullptr;
+        scratch_ = Buffer::allocate(library_, reply.detail);
+        continue;
+      }
       ++counters_.batches;
       counters_.packets += static_cast<int64_t>(reply.packets);
       counters_.maps_beside += reply.maps_beside;
-      return reply;
-    };
-    LLADA_TRY_STATUS(batches_.run({run, first, last, *plan_, rows_, arena_,
-                                   [&](WeightId w) { return place_[static_cast<size_t>(w)]; },
-                                   [&](const std::shared_ptr<Buffer>& b) { return session.map(b); }, send}));
-    counters_.dsp_ops += static_cast<int64_t>(last - first);
-    return {};
-  }
-
-  // By the DSP's code on the host, which reads the slabs where they are, mapped or not.
-  Status run_here(const Run& run, size_t first, size_t last) {
-    const TraceSpan span(trace_, "cpu", fmt::format("ops {} to {}", first, last - 1));
-    std::map<WeightId, std::shared_ptr<const PackedSlab>> slabs;  // which stay as long as they are read
-    Status status;
-    for (size_t i = first; i < last; ++i)
-      for_each_weight(run.program->ops[i], [&](WeightId w) {
-        if (status && !slabs.contains(w)) status = find_slab(w, slabs[w]);
-      });
-    LLADA_TRY_STATUS(status);
-    if (module_ == nullptr) module_ = std::make_unique<HostModule>(host_->info().threads);
-    const auto weight = [&](WeightId w) {
-      const PackedSlab& slab = *slabs.at(w);
-      const PackedSlab::Place& place = slab.place_of(w);
-      return PlacedWeight{slab.buffers[place.buffer], place.offset};
-    };
-    module_->begin_batch();
-    return batches_.run(
-        {run, first, last, *plan_, rows_, arena_, weight,
-         [&](const std::shared_ptr<Buffer>& b) -> Result<uint32_t> { return module_->number(b->data(), b->bytes()); },
-         [&](const Batch& batch, uint64_t) -> Result<WireReply> { return module_->run(batch.bytes); }});
-  }
-
-  // Whoever has the weight packed, for the DSP or not; here alone where nobody has.
-  Status find_slab(WeightId w, std::shared_ptr<const PackedSlab>& slab) {
-    slab = weights_->packed(w);
-    if (slab == nullptr) {
-      LLADA_TRY(slab, weights_->pack(library_, {w}, host_->info().threads));
-      own_[w] = slab;
-    } else if (const auto mine = own_.find(w); mine != own_.end() && mine->second != slab) {
-      own_.erase(mine);
+      if (reply.status != WIRE_OK) return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
+      counters_.dsp_ops += static_cast<int64_t>(last - first);
+      for (size_t k = 0; k < std::min(times_.size(), std::size(reply.microseconds)); ++k)
+        times_[k] += reply.microseconds[k] / 1e3;
+      return batch.has_head ? read_head(batch, staging_, rows_, run) : Status{};
     }
-    return {};
-  }
-
-  Result<std::unique_ptr<Device>> share(int threads, bool uses_dsp) const {
-    LLADA_TRY(auto host, host_->share(threads));
-    auto other = std::make_unique<Hexagon>(options_, library_, weights_, std::move(host), uses_dsp);
-    other->set_window(window_);
-    return other;
   }
 
   HexagonOptions options_;
   std::shared_ptr<Library> library_;
   std::shared_ptr<Weights> weights_;
+  Placement placement_;
   std::unique_ptr<Device> host_, beside_host_;
-  bool uses_dsp_;
-  std::unique_ptr<HostModule> module_;
-  std::map<WeightId, std::shared_ptr<const PackedSlab>> own_;  // packed here because nobody else had
   int64_t window_ = 0;
   std::vector<std::shared_ptr<Session>> sessions_;
   std::vector<LoadedSlab> slabs_;
   std::vector<PlacedWeight> place_;  // by weight
   std::vector<int> in_slab_;         // by weight; -1: in none
-  std::shared_ptr<Buffer> arena_;
-  BatchRunner batches_;
+  std::shared_ptr<Buffer> arena_, scratch_;
+  Staging staging_;
   RecentPlans<ValuePlan> plans_{kRecentPlans};
   std::shared_ptr<const ValuePlan> plan_;  // of the program that was submitted last
   RowSets rows_;
+  RopeTables rope_;
   std::map<Ticket, std::future<Status>> beside_;
+  uint64_t sequence_ = 0;
   Ticket tickets_ = 0;
   HexagonCounters counters_;  // maps, unmaps, mapped_bytes: the lane's until it is drained
+  PhaseTimes times_{};
   Trace* trace_ = nullptr;
   mutable MapLane map_lane_;  // the last member: its jobs use the others
 };
@@ -474,7 +392,8 @@ Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions&
   LLADA_CHECK(infos.size() == weights.size() && options.sessions >= 1 && host->capabilities().host != nullptr);
   LLADA_TRY(auto library, Library::open(options.library));
   auto packed = std::make_shared<Weights>(infos, weights, hooks);
-  return std::make_unique<Hexagon>(options, std::move(library), std::move(packed), std::move(host), true);
+  auto twin = make_host_twin({library, packed, options.head_on_dsp}, std::move(host));
+  return std::make_unique<Hexagon>(options, std::move(library), std::move(packed), std::move(twin));
 }
 
 Result<std::string> describe_hexagon(const HexagonOptions& options) {

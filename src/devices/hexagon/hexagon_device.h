@@ -2,9 +2,9 @@
 // given, both work on the same arena and the same K/V. Runs on the accelerator become batches, one invoke each; weights
 // lie in slabs that are mapped and unmapped in the DSP's 32-bit address space.
 //
-// A run on the host (Unit::host), one beside a step, and the device that goes on after a failure (on_host) are computed
-// by the DSP's own code compiled for the host (host/module.h), from the slabs as the DSP reads them: the same bits. Ops
-// that the DSP has no code for, and steps of more rows than a batch takes, are the given host device's in any case.
+// The host computes what the DSP could by the DSP's own code, from the slabs as the DSP reads them, with the same bits
+// (host_twin.h): a run on the host, a pass beside a step, and the device that goes on after a failure. Ops that the DSP
+// has no code for, and steps of more rows than a batch takes, are the given host device's in any case.
 //
 // Every failure of the DSP (its process ends, a call does not return, an answer makes no sense, a mapping is refused)
 // is an error of the call that met it, in bounded time; the device starts a new session when slabs are defined next.
