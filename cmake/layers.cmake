@@ -28,11 +28,11 @@ endfunction()
 # Several files of a target in one translation unit: the headers of JSON, the command line and GoogleTest are most of a
 # small file's compile time. Always for the tests and for layers made of small files that all include JSON, elsewhere
 # with LLADA_UNITY. So no two files of a folder may use a name for two things.
-# Half of a unit's time is its headers: large units are the shortest build. They are as many as keep two cores busy.
-set(LLADA_UNITY_FILES 20)
+# Half of a unit's time is its headers: large units are the shortest build. A layer is one, as two cores are busy with
+# two layers; a test program has as many as that.
 option(LLADA_UNITY "compile the files of every target together, as the presets do" OFF)
-function(llada_unity target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LLADA_UNITY_FILES})
+function(llada_unity target files)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
 endfunction()
 
 # llada_layer(name DEPS other layers... LIBS system libraries... EXCLUDE files...): one static library for every .cc below the folder.
@@ -46,7 +46,7 @@ function(llada_layer name)
   if(sources)
     add_library(${target} STATIC ${sources})
     if(LLADA_UNITY OR name MATCHES "^(cli|engine|eval|bench|formats|text)$")
-      llada_unity(${target})
+      llada_unity(${target} 0)
     endif()
     set(scope PUBLIC)
   else()
@@ -74,7 +74,7 @@ function(llada_layer name)
      name MATCHES "^(cli|formats|eval|engine|bench|models|serve|hub|devices/hexagon)$")
     set(options ${LLADA_QUICK_BUILD})
   elseif(name STREQUAL "cli" OR (NOT LLADA_SANITIZE AND
-         name MATCHES "^(api|engine|eval|graph|hub|memory|models|serve|study|study/sim|devices/hexagon)$"))
+         name MATCHES "^(api|engine|eval|formats|graph|hub|memory|models|serve|study|devices/hexagon)$"))
     set(options ${LLADA_QUICK_BUILD})
   endif()
   if(sources)
@@ -104,7 +104,7 @@ function(llada_tests name)
   endif()
   add_executable(test_${name} ${sources} $<TARGET_OBJECTS:llada_hostile_memory>)
   target_link_libraries(test_${name} PRIVATE llada_base)
-  llada_unity(test_${name})
+  llada_unity(test_${name} 20)
   foreach(dep IN LISTS ARG_DEPS)
     target_link_libraries(test_${name} PRIVATE llada_${dep})
   endforeach()

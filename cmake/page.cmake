@@ -1,4 +1,5 @@
-# llada_page(target): the page of `llada serve`, put together from src/serve/page and compiled into the target.
+# llada_page(target): the page of `llada serve`, put together from src/serve/page, and openapi.json, compiled into the
+# target.
 #
 # page.html has the places @style@ and @script@; the scripts go in by name order of the list below, since each uses the
 # ones before it. The page's policy names both parts by their digests, so a browser runs nothing else.
@@ -32,7 +33,9 @@ function(llada_page target)
   endforeach()
   file(READ ${folder}/page.css style)
   file(READ ${folder}/page.html html)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/page.css ${folder}/page.html)
+  file(READ ${folder}/../openapi.json LLADA_OPENAPI)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/page.css ${folder}/page.html
+               ${folder}/../openapi.json)
   llada_base64_digest("${script}" LLADA_PAGE_SCRIPT_DIGEST)
   llada_base64_digest("${style}" LLADA_PAGE_STYLE_DIGEST)
   string(REPLACE "@style@" "${style}" html "${html}")

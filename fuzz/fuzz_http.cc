@@ -6,11 +6,9 @@
 #include <string_view>
 
 #include "engine/infill_text.h"
+#include "serve/access.h"
 #include "serve/ask.h"
 #include "serve/beast_head.h"
-#include "serve/cors.h"
-#include "serve/hosts.h"
-#include "serve/keys.h"
 
 namespace {
 

@@ -8,7 +8,7 @@ mkdir -p build/fuzz/seeds/profile
 for profile in profiles/*.json; do (printf p; cat "$profile") >"build/fuzz/seeds/profile/$(basename "$profile")"; done
 mkdir -p build/fuzz/seeds/listing
 printf '{"sha":"0123456789abcdef0123456789abcdef01234567","siblings":[{"rfilename":"config.json","size":7},{"rfilename":"model-00001-of-00002.safetensors","lfs":{"size":9}},{"rfilename":"d/m-Q4_0.gguf"}]}' >build/fuzz/seeds/listing/list
-printf 'dsim:v79-8elite,window=40%%,memory=lru,fail=gone:3' >build/fuzz/seeds/profile/device
+printf 'dsim:v79-8elite,window=40%%,memory=lru,fallback=cpu' >build/fuzz/seeds/profile/device
 mkdir -p build/fuzz/seeds/http
 request() { printf 'POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer k\r\nContent-Length: %s\r\n\r\n%s' "$2" "${#3}" "$3" >"build/fuzz/seeds/http/$1"; }
 request chat /v1/chat/completions '{"messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"hi"}]}],"max_tokens":64,"temperature":0.5,"seed":7,"stop":["a","b"],"n":2,"stream":true,"stream_options":{"include_usage":true},"diffusing":"frames","llada":{"preset":"fast","threshold":0.9,"kv":"dual"},"response_format":{"type":"text"},"user":null}'

@@ -63,7 +63,7 @@ check avx2 eval -m "$q8" --tasks "$work/one.jsonl" --no-reference --record "$wor
 check avx2 score -m "$tiny" -p 'Sort: 3 1' --continuation ' 1 3' --method mc --draws 3 --cfg 0.5 --threads 1
 check avx2 tune -m "$tiny" --tasks "$work/two.jsonl" --options '--gen-length 8 --block-length 8' --generations 1 --breadth 1 \
   --max-loss 100 --threads 1 -o "$work/mine.json"
-check avx2 simulate --profile sm8750-paper --preset llada-8b:q4_0 --ablation paper
+check avx2 simulate --profile sm8750-paper --preset llada-8b:q4_0
 check avx2 bench --preset tiny:q4_0 --layers 1 --only forward --rows 1,9 --repeats 1 --stream-mib 1 --threads 1
 wait
 [ ! -e "$work/failed" ]

@@ -1,4 +1,4 @@
-// What is about no object: versions, features, errors, and what callers' arguments have in common.
+// Functions without an object: versions, features, errors; and checks of callers' arguments that all functions share.
 #include <ranges>
 
 #include "api/objects.h"
@@ -35,11 +35,6 @@ std::expected<std::vector<ChatMessage>, ApiError> read_messages(const char* cons
     read.push_back({role == "developer" ? "system" : std::string(role), std::string(content)});  // its newer name
   }
   return read;
-}
-
-Outcome check_out(const char* name, const void* out) {
-  if (out == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found null, needed a place for it", name);
-  return LLADA_OK;
 }
 
 namespace {

@@ -1,6 +1,7 @@
 #include "api/handles.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <shared_mutex>
 #include <unordered_map>
@@ -53,16 +54,16 @@ std::shared_ptr<Object> find(Kind kind, const void* handle) {
   return found == all.live.end() ? nullptr : found->second;
 }
 
-void* enlist(Kind kind, std::shared_ptr<Object> object) {
+void* add_handle(Kind kind, std::shared_ptr<Object> object) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   const uintptr_t number = all.next * kKinds + static_cast<uintptr_t>(kind);
   all.live.emplace(number, std::move(object));
   ++all.next;
-  return reinterpret_cast<void*>(number);
+  return std::bit_cast<void*>(number);
 }
 
-std::shared_ptr<Object> strike(Kind kind, const void* handle) noexcept {
+std::shared_ptr<Object> release(Kind kind, const void* handle) noexcept {
   const auto number = reinterpret_cast<uintptr_t>(handle);
   if (!is_of(kind, number)) return nullptr;
   Registry& all = registry();

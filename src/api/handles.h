@@ -1,4 +1,4 @@
-// What stands behind the handles of llada.h. A handle is a number that looks like a pointer and is never read through:
+// The objects behind the handles of llada.h. A handle is a number that looks like a pointer and is never read through:
 // the registry maps the numbers of live objects to them, so a freed, foreign or invented handle is found out. A call
 // holds a share of its object, so that freeing it from another thread ends nothing half-way.
 //
@@ -63,9 +63,9 @@ enum class Kind : uintptr_t { options = 1, model, engine, request };
 // Null: no live object of that kind.
 std::shared_ptr<Object> find(Kind kind, const void* handle);
 // A new handle, or an exception.
-void* enlist(Kind kind, std::shared_ptr<Object> object);
+void* add_handle(Kind kind, std::shared_ptr<Object> object);
 // The object, which the handle no longer names.
-std::shared_ptr<Object> strike(Kind kind, const void* handle) noexcept;
+std::shared_ptr<Object> release(Kind kind, const void* handle) noexcept;
 
 // Notes the line for this thread and the object, which may be null.
 llada_status report(Object* object, llada_status status, std::string_view line) noexcept;
@@ -110,7 +110,7 @@ llada_status with(const void* handle, const Work& work) noexcept {
 // Stores a new handle.
 template <class Public, class T>
 void hand_out(std::shared_ptr<T> object, Public** out) {
-  *out = static_cast<Public*>(enlist(T::kKind, std::move(object)));
+  *out = static_cast<Public*>(add_handle(T::kKind, std::move(object)));
 }
 
 }  // namespace llada::api

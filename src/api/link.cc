@@ -1,1 +1,1 @@
-// The shared library is the archive of this part and what that needs; CMake wants a source beside them.
+// The shared library is the archive of this part and the libraries that it needs; CMake wants a source beside them.

@@ -1,4 +1,4 @@
-// llada_model: loading, what it is, its texts and tokens.
+// llada_model: loading, description, texts and tokens, scores.
 #include <fmt/ranges.h>
 
 #include "api/objects.h"
@@ -64,7 +64,7 @@ llada_status llada_model_load(int32_t api_version, const char* path, const llada
     LLADA_TRY_STATUS(check_version(api_version));
     LLADA_TRY_STATUS(check_out("model", model));
     LLADA_TRY(const auto place, read_text("path", path, LLADA_TEXT));
-    LLADA_TRY(Chosen chosen, read_options(options, LLADA_FOR_MODEL));
+    LLADA_TRY(OptionValues chosen, read_options(options, LLADA_FOR_MODEL));
     if (progress != nullptr)
       chosen.load.progress = [&](int64_t done, int64_t total) {
         if (progress(user, done, total) != 0) throw Aborted{LLADA_ERROR_ABORTED};
@@ -83,7 +83,7 @@ llada_status llada_model_load(int32_t api_version, const char* path, const llada
   });
 }
 
-void llada_model_free(llada_model* model) { strike(Kind::model, model); }
+void llada_model_free(llada_model* model) { release(Kind::model, model); }
 
 llada_status llada_model_describe(const llada_model* model, llada_model_info* info) {
   return with<ModelObject>(model, [&](ModelObject& object) -> Outcome {

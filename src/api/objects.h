@@ -1,4 +1,4 @@
-// The objects behind the handles of llada.h, and what their functions share.
+// The objects behind the handles of llada.h, and helpers that their functions share.
 #pragma once
 #include <atomic>
 #include <mutex>
@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "api/forming.h"
 #include "api/handles.h"
 #include "engine/engine.h"
 #include "engine/options.h"
@@ -16,8 +15,8 @@
 
 namespace llada::api {
 
-// What one llada_options says, for whichever call reads it.
-struct Chosen {
+// The values of one llada_options, for all calls that may read it.
+struct OptionValues {
   LoadOptions load;
   SchedulerOptions engine{.most_running = 1};
   int64_t cache_bytes = 0;
@@ -28,12 +27,34 @@ struct Chosen {
   ScoreOptions score;
 };
 
+// An answer while it is decoded, as llada.h shows it: the canvas from the answer's first token on (of an infilled text,
+// from its first), with the confidence of every token, kept up with the edits of the steps.
+struct AnswerCanvas {
+  std::shared_ptr<const Model> model;
+  int64_t begin = 0;      // where it begins in the engine's canvas
+  decode::Canvas canvas;  // of the answer alone
+  std::vector<float> confidences;
+  std::vector<int32_t> states;     // LLADA_TOKEN_...
+  std::vector<const char*> texts;  // of the tokens, in the tokenizer; empty where there is none
+  std::vector<size_t> text_sizes;
+
+  static AnswerCanvas of(std::shared_ptr<const Model> model, const Request& request);
+  // Edits by the engine's positions. Those behind the answer (padding) are left out of `changed`.
+  void apply(std::span<const decode::Edit> edits, std::vector<int32_t>* changed);
+  // The end of a request: tokens that differ were committed without a step (the tail behind an end token).
+  void finish(std::span<const int32_t> tokens);
+  int64_t masked() const;
+
+ private:
+  void set(size_t at, int32_t token, decode::TokenState state, double confidence);
+};
+
 struct OptionsObject : Object {
   static constexpr Kind kKind = Kind::options;
   static constexpr const char* kName = "options";
   std::mutex mutex;                         // guards what follows
   std::set<std::string, std::less<>> keys;  // that were set
-  Chosen chosen;
+  OptionValues values;
 };
 
 struct ModelObject : Object {
@@ -56,11 +77,11 @@ struct RequestObject : Object {
   static constexpr const char* kName = "request";
   std::shared_ptr<ModelObject> model;
   std::shared_ptr<Submission> submission;
-  std::shared_ptr<Forming> formed;  // by the engine's thread while it runs; others read it once it has ended
+  std::shared_ptr<AnswerCanvas> decoded;  // the engine's thread writes it; others read it once the request has ended
   bool keep_steps = false, infill = false;
   std::atomic<bool> in_use = false;
   // The one thread's that uses it:
-  Forming shown;  // as of the last step that was handed out
+  AnswerCanvas shown;  // as of the last step that was handed out
   std::string shown_text;
   std::vector<int32_t> edits;
   bool result_made = false;
@@ -71,9 +92,9 @@ struct RequestObject : Object {
 };
 
 // A copy of the options behind a handle; null is none. allowed: LLADA_FOR_... that the call reads.
-std::expected<Chosen, ApiError> read_options(const llada_options* options, int32_t allowed);
+std::expected<OptionValues, ApiError> read_options(const llada_options* options, int32_t allowed);
 
-// LLADA_ERROR_FILE where the model's file is not what was loaded.
+// LLADA_ERROR_FILE where the model's file has changed since it was loaded.
 Outcome check_file(const Model& model);
 Outcome check_version(int32_t api_version);
 // A text that a caller gave.
@@ -89,7 +110,11 @@ std::expected<std::span<const T>, ApiError> read_array(const char* name, const T
 }
 std::expected<std::vector<ChatMessage>, ApiError> read_messages(const char* const* roles, const char* const* contents,
                                                                 size_t messages);
-Outcome check_out(const char* name, const void* out);
+template <class T>
+Outcome check_out(const char* name, const T* out) {
+  if (out == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found null, needed a place for it", name);
+  return LLADA_OK;
+}
 
 // The size of the struct that the caller has, its first member.
 template <class T>
@@ -101,7 +126,7 @@ std::expected<size_t, ApiError> size_of(const char* name, const T* out) {
   return size;
 }
 
-// Copies what fits that struct.
+// Copies as many members as that struct has.
 template <class T>
 Outcome fill(const char* name, T* out, T value) {
   LLADA_TRY(const size_t size, size_of(name, out));

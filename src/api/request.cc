@@ -1,10 +1,74 @@
 // llada_engine and llada_request: submitting, steps, results.
+#include <algorithm>
 #include <chrono>
 
 #include "api/objects.h"
 #include "engine/decode_choice.h"
 #include "engine/infill_text.h"
 #include "engine/prompt.h"
+
+namespace llada::api {
+
+using decode::TokenState;
+
+static_assert(static_cast<int>(TokenState::fixed) == LLADA_TOKEN_FIXED &&
+              static_cast<int>(TokenState::masked) == LLADA_TOKEN_MASKED &&
+              static_cast<int>(TokenState::visible) == LLADA_TOKEN_VISIBLE &&
+              static_cast<int>(TokenState::stable) == LLADA_TOKEN_STABLE);
+
+AnswerCanvas AnswerCanvas::of(std::shared_ptr<const Model> model, const Request& request) {
+  AnswerCanvas made;
+  made.model = std::move(model);
+  const bool infill = request.gaps.has_value();
+  const int64_t given = std::ssize(request.tokens);
+  const auto size = static_cast<size_t>(infill ? given : most_generated(*made.model, given, request.options));
+  made.begin = infill ? 0 : given;
+  made.canvas.infill = infill;
+  made.canvas.mask_id = made.model->special_ids().mask;
+  made.canvas.tokens.resize(size);
+  made.canvas.states.resize(size);
+  made.confidences.resize(size);
+  made.states.resize(size);
+  if (made.model->has_tokenizer()) made.texts.resize(size), made.text_sizes.resize(size);
+  for (size_t i = 0; i < size; ++i)
+    infill ? made.set(i, request.tokens[i], TokenState::fixed, 1)
+           : made.set(i, made.canvas.mask_id, TokenState::masked, 0);
+  if (infill)
+    for (const int32_t gap : *request.gaps)
+      if (gap >= 0 && static_cast<size_t>(gap) < size)  // the engine refuses others
+        made.set(static_cast<size_t>(gap), made.canvas.mask_id, TokenState::masked, 0);
+  return made;
+}
+
+void AnswerCanvas::set(size_t at, int32_t token, TokenState state, double confidence) {
+  canvas.tokens[at] = token;
+  canvas.states[at] = state;
+  states[at] = static_cast<int32_t>(state);
+  confidences[at] = state == TokenState::masked ? 0 : static_cast<float>(confidence);
+  if (texts.empty()) return;
+  const std::string_view text = state == TokenState::masked ? kHole : model->tokenizer().piece(token);
+  texts[at] = text.empty() ? "" : text.data();
+  text_sizes[at] = text.size();
+}
+
+void AnswerCanvas::apply(std::span<const decode::Edit> edits, std::vector<int32_t>* changed) {
+  for (const decode::Edit& edit : edits) {
+    const int64_t at = edit.position - begin;
+    if (at < 0 || at >= canvas.size()) continue;
+    set(static_cast<size_t>(at), edit.token, edit.state, edit.confidence);
+    if (changed != nullptr) changed->push_back(static_cast<int32_t>(at));
+  }
+}
+
+void AnswerCanvas::finish(std::span<const int32_t> tokens) {
+  const size_t size = std::min(tokens.size(), canvas.tokens.size());
+  for (size_t i = 0; i < size; ++i)
+    if (tokens[i] != canvas.tokens[i]) set(i, tokens[i], TokenState::stable, 1);
+}
+
+int64_t AnswerCanvas::masked() const { return std::ranges::count(canvas.states, TokenState::masked); }
+
+}  // namespace llada::api
 
 using namespace llada::api;
 using llada::Engine;
@@ -36,7 +100,7 @@ std::chrono::milliseconds time_of(int32_t timeout_ms) {
   return timeout_ms < 0 ? std::chrono::hours(24 * 365 * 100) : std::chrono::milliseconds(timeout_ms);
 }
 
-// What a request that has ended came to.
+// The status of a request that has ended.
 Outcome ended(RequestObject& request) {
   const auto& result = request.submission->wait();
   if (result) return LLADA_OK;
@@ -45,8 +109,8 @@ Outcome ended(RequestObject& request) {
 }
 
 // As the command line has them.
-std::expected<llada::decode::DecodeOptions, ApiError> decode_options(const Chosen& chosen, const llada::Model& model,
-                                                                     bool infill) {
+std::expected<llada::decode::DecodeOptions, ApiError> decode_options(const OptionValues& chosen,
+                                                                     const llada::Model& model, bool infill) {
   llada::DecodeChoice choice(infill);
   choice.call_preset("preset");
   choice.use_defaults();
@@ -57,7 +121,7 @@ std::expected<llada::decode::DecodeOptions, ApiError> decode_options(const Chose
   return choice.options;
 }
 
-// What a run counted, beyond the first version of the API.
+// The counts of a run, beyond the first version of the API.
 void count_into(llada_result& out, const llada::GenerationStats& stats) {
   const llada::decode::RunStats& d = stats.decode;
   out.full_forwards = d.full_forwards;
@@ -87,24 +151,24 @@ llada_status submit(llada_engine* engine, const llada_options* options, bool inf
                     const Lay& lay) {
   return with<EngineObject>(engine, [&](EngineObject& object) -> Outcome {
     LLADA_TRY_STATUS(check_out("request", out));
-    LLADA_TRY(Chosen chosen, read_options(options, LLADA_FOR_REQUEST));
+    LLADA_TRY(OptionValues chosen, read_options(options, LLADA_FOR_REQUEST));
     const auto& model = object.model->model;
     Request request;
     LLADA_TRY(request.options, decode_options(chosen, *model, infill));
     request.stop = std::move(chosen.stop);
     LLADA_TRY_STATUS(lay(*model, request));
     LLADA_TRY_STATUS(check_file(*model));
-    // What the engine would refuse later is refused now.
+    // The engine's later refusals are made now.
     LLADA_TRY_STATUS(llada::check_request(*model, request));
-    auto formed = std::make_shared<Forming>(Forming::of(model, request));
+    auto decoded = std::make_shared<AnswerCanvas>(AnswerCanvas::of(model, request));
     auto handle = std::make_shared<RequestObject>();
     handle->model = object.model;
-    handle->formed = formed;
+    handle->decoded = decoded;
     handle->keep_steps = chosen.keep_steps;
     handle->infill = infill;
-    if (chosen.keep_steps) handle->shown = *formed;
-    const auto on_step = [formed = std::move(formed)](const llada::decode::StepEvent& event) {
-      formed->apply(event.edits, nullptr);
+    if (chosen.keep_steps) handle->shown = *decoded;
+    const auto on_step = [decoded = std::move(decoded)](const llada::decode::StepEvent& event) {
+      decoded->apply(event.edits, nullptr);
       return true;
     };
     handle->submission =
@@ -119,7 +183,7 @@ llada_status submit(llada_engine* engine, const llada_options* options, bool inf
 llada_status llada_engine_create(llada_model* model, const llada_options* options, llada_engine** engine) {
   return with<ModelObject>(model, [&](ModelObject&) -> Outcome {
     LLADA_TRY_STATUS(check_out("engine", engine));
-    LLADA_TRY(Chosen chosen, read_options(options, LLADA_FOR_ENGINE));
+    LLADA_TRY(OptionValues chosen, read_options(options, LLADA_FOR_ENGINE));
     auto object = std::make_shared<EngineObject>();
     object->model = live<ModelObject>(model);
     if (!object->model) return refuse(LLADA_ERROR_HANDLE, "model: was freed");
@@ -135,7 +199,7 @@ llada_status llada_engine_create(llada_model* model, const llada_options* option
   });
 }
 
-void llada_engine_free(llada_engine* engine) { strike(Kind::engine, engine); }
+void llada_engine_free(llada_engine* engine) { release(Kind::engine, engine); }
 
 llada_status llada_engine_describe(const llada_engine* engine, llada_engine_stats* stats) {
   return with<EngineObject>(engine, [&](EngineObject& object) -> Outcome {
@@ -213,7 +277,7 @@ llada_status llada_request_next(llada_request* request, int32_t timeout_ms, llad
     }
     r.edits.clear();
     r.shown.apply(update->edits, &r.edits);
-    const Forming& f = r.shown;
+    const AnswerCanvas& f = r.shown;
     if (!f.texts.empty()) r.shown_text = llada::text_so_far(*f.model, f.canvas, 0);
     llada_step out = LLADA_STEP_INIT;
     out.number = update->step;
@@ -259,7 +323,7 @@ llada_status llada_request_cancel(llada_request* request) {
 }
 
 void llada_request_free(llada_request* request) {
-  if (const auto object = std::static_pointer_cast<RequestObject>(strike(Kind::request, request)))
+  if (const auto object = std::static_pointer_cast<RequestObject>(release(Kind::request, request)))
     object->submission->cancel();
 }
 
@@ -271,7 +335,7 @@ llada_status llada_request_result(llada_request* request, llada_result* result) 
       return refuse(LLADA_ERROR_BUSY, "request: it has not ended, needed llada_request_wait()");
     LLADA_TRY_STATUS(ended(r));
     const llada::Generation& g = *r.submission->wait();
-    Forming& f = *r.formed;
+    AnswerCanvas& f = *r.decoded;
     if (!r.result_made) f.finish(g.tokens);
     r.result_made = true;
     llada_result out = LLADA_RESULT_INIT;

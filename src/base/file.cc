@@ -341,4 +341,10 @@ Status AtomicFile::commit() {
   return {};
 }
 
+Status write_file(const std::string& path, std::string_view text) {
+  LLADA_TRY(auto file, AtomicFile::create(path));
+  LLADA_TRY_STATUS(file.write(text.data(), text.size()));
+  return file.commit();
+}
+
 }  // namespace llada

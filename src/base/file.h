@@ -105,6 +105,9 @@ class AtomicFile {
   size_t buffered_ = 0;
 };
 
+// The whole of such a file at once.
+Status write_file(const std::string& path, std::string_view text);
+
 // Deletes the ".tmp" files of this process (the first sixteen at any time). Async-signal-safe: for the
 // handler of a signal that ends the program, the only one who may call it.
 void remove_unfinished_files() noexcept;

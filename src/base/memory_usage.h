@@ -9,9 +9,9 @@ namespace llada {
 int64_t peak_memory_bytes();
 
 // For a process that lives long and whose load changes: from here on all threads allocate from one heap, and freed
-// blocks of 1 MiB and more go back to the system at once, so that memory follows what is in use. glibc's own rules (a
-// heap for each of eight threads a processor, a border that moves up to 32 MiB) kept 25 % more under the load of
-// tools/serve_load.py and went on growing; 256 KiB made a small model's steps 1 % slower, by the faults of new pages.
+// blocks of 1 MiB and more go back to the system at once, so that memory follows what is in use. By glibc's own rules
+// (a heap for each of eight threads a processor, a border that moves up to 32 MiB) the memory of a server under load
+// goes on growing; a border below 1 MiB would give back buffers of every step, and fault their pages in again.
 // To be called before other threads start; nothing where there is no glibc.
 void return_freed_memory();
 

@@ -47,9 +47,7 @@ Status Trace::write(const std::string& path) const {
                        quoted(span.name), lanes[span.lane], span.start_us, span.duration_us,
                        span.arguments.empty() ? "{}" : span.arguments);
   out += "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"args\":{\"name\":\"llada\"}}]}\n";
-  LLADA_TRY(auto file, AtomicFile::create(path));
-  LLADA_TRY_STATUS(file.write(out.data(), out.size()));
-  return file.commit();
+  return write_file(path, out);
 }
 
 }  // namespace llada

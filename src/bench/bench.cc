@@ -85,10 +85,7 @@ class Bench {
   bool needs_model() const { return o_.parts.gemm || o_.parts.moe || needs_loaded_model(); }
 
   Status check() {
-    if ((o_.experts_on_device > 0) != !o_.profile.empty())
-      return invalid("--experts-on-device and --profile: found one, needed both or none");
     if (!o_.replay.empty() && !o_.parts.end_to_end) return invalid("--replay: only with --only e2e");
-    if (o_.experts_on_device > 0 && !o_.parts.moe) return invalid("--experts-on-device: only with --moe");
     if (!needs_model()) return {};
     if (o_.model.empty() == o_.preset.empty())
       return invalid("{} of a model and a preset were given, needed one", o_.model.empty() ? "none" : "both");
@@ -160,11 +157,6 @@ class Bench {
         report_.moe.push_back(result);
         add();
       }
-    if (o_.experts_on_device > 0) {
-      LLADA_TRY_STATUS(say("experts shared out"));
-      const MoeHybridOptions shared = {.profile = o_.profile, .share = o_.experts_on_device, .repeats = o_.repeats};
-      LLADA_TRY(report_.moe_hybrid, measure_hybrid(test, geometry_.config, shared));
-    }
     return {};
   }
 
@@ -191,7 +183,7 @@ class Bench {
     const double begin = now_s();
     if (preset_) {
       const auto made = [this](double, std::string_view what) {
-        if (!say(fmt::format("making {}", what)) && o_.unheeded) o_.unheeded();
+        if (!say(fmt::format("making {}", what)) && o_.leave) o_.leave();
       };
       SynthRequest request = {.preset = preset_->preset, .type = preset_->type};
       request.router_bias = o_.router_bias.value_or(request.router_bias);
@@ -200,7 +192,7 @@ class Bench {
       LLADA_TRY_STATUS(say("loading"));
       LoadOptions options = o_.load;
       options.progress = [this](int64_t, int64_t) {
-        if (stopped() && o_.unheeded) o_.unheeded();
+        if (stopped() && o_.leave) o_.leave();
       };
       LLADA_TRY(model_, Model::load(o_.model, options));
     }
@@ -259,7 +251,7 @@ class Bench {
     return {};
   }
 
-  Beside beside() {
+  RunSettings run_settings() {
     return {.bytes_per_token = work_of(*model_, table_->isa).bytes_read(1),
             .read_gb_per_s = [this] { return reading_->gb_per_s(pool_, 5); },
             .stopped = o_.stopped};
@@ -278,7 +270,7 @@ class Bench {
       LLADA_TRY_STATUS(say(fmt::format("{} tokens, refresh {}, rows {}", o_.gen_length, name(refresh), name(rows))));
       const double begin = now_s();
       LLADA_TRY(const auto result,
-                measure_end_to_end(*model_, script, o_.prompt_tokens, o_.gen_length, o_.repeats, beside()));
+                measure_end_to_end(*model_, script, o_.prompt_tokens, o_.gen_length, o_.repeats, run_settings()));
       estimate_.measured(estimate_.run_s(), now_s() - begin);
       report_.end_to_end.push_back(result);
       add();
@@ -290,7 +282,7 @@ class Bench {
     for (const auto& runs : runs_) {
       LLADA_TRY_STATUS(say(fmt::format("{} runs of {}", runs.size(), runs.front().strategy)));
       const double begin = now_s();
-      LLADA_TRY(const auto result, measure_replay(*model_, runs, o_.repeats, beside()));
+      LLADA_TRY(const auto result, measure_replay(*model_, runs, o_.repeats, run_settings()));
       estimate_.measured(estimate_.run_s(), now_s() - begin);
       report_.replayed.push_back(result);
       add();

@@ -13,7 +13,6 @@
 #include "bench/gemm.h"
 #include "bench/machine.h"
 #include "bench/moe.h"
-#include "bench/moe_hybrid.h"
 #include "bench/replay.h"
 #include "bench/shared.h"
 
@@ -40,11 +39,9 @@ struct BenchOptions {
   int64_t prompt_tokens = 78, gen_length = 128, block_length = 32, tokens_per_step = 5;
   std::vector<int64_t> requests = {1, 2, 4, 8};  // at a time, of the shared forwards
   int64_t attention_rows = 32, attention_keys = 4096;
-  std::string replay;            // a recording: the whole runs follow it in place of a script
-  int64_t replay_runs = 3;       // of each strategy of it, nearest to prompt_tokens and gen_length
-  bool one_run = false;          // of the whole runs only the first way
-  double experts_on_device = 0;  // share that an accelerator of `profile` holds; 0: no hybrid lines
-  std::string profile;
+  std::string replay;       // a recording: the whole runs follow it in place of a script
+  int64_t replay_runs = 3;  // of each strategy of it, nearest to prompt_tokens and gen_length
+  bool one_run = false;     // of the whole runs only the first way
   Parts parts;
   // All may be empty. What is measured next, after so many seconds of work of so many in all: an estimate from the
   // machine's ceilings, made once these are measured (before: 0 of 0) and corrected by what has been measured since.
@@ -54,7 +51,7 @@ struct BenchOptions {
   // Asked before and within everything that is measured: true ends it, and the report has what is whole by then.
   std::function<bool()> stopped;
   // Called where `stopped` says so while a model is made or loaded, which has no end but its own: a program may leave.
-  std::function<void()> unheeded;
+  std::function<void()> leave;
 };
 
 struct ModelFacts {
@@ -79,7 +76,6 @@ struct BenchReport {
   std::vector<ForwardResult> forward;
   std::vector<AttentionResult> attention;
   std::vector<MoeResult> moe;  // of one layer
-  std::optional<MoeHybridResult> moe_hybrid;
   std::vector<EndToEndResult> end_to_end;
   std::vector<ReplayResult> replayed;  // by strategy of the recording
   std::vector<SharedResult> shared;    // by BenchOptions::requests

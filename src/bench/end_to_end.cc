@@ -7,7 +7,7 @@
 
 namespace llada::bench {
 Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& script, int64_t prompt_tokens,
-                                          int64_t gen_tokens, int repeats, const Beside& beside) {
+                                          int64_t gen_tokens, int repeats, const RunSettings& settings) {
   if (script.tokens_per_step < 1 || script.block_length < 1 || gen_tokens < 1 || prompt_tokens < 1)
     return invalid("bench: found {} prompt tokens, {} to generate, blocks of {}, {} per step; needed 1 or more",
                    prompt_tokens, gen_tokens, script.block_length, script.tokens_per_step);
@@ -20,25 +20,26 @@ Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& scri
   std::vector<WholeRun> runs;
   std::vector<double> readings;
   for (int i = 0; i < repeats; ++i) {
-    if (beside.read_gb_per_s) readings.push_back(beside.read_gb_per_s());
-    LLADA_TRY(auto run, run_whole(model, prompt, gen_tokens, paced, beside.stopped));
+    if (settings.read_gb_per_s) readings.push_back(settings.read_gb_per_s());
+    LLADA_TRY(auto run, run_whole(model, prompt, gen_tokens, paced, settings.stopped));
     runs.push_back(std::move(run));
   }
   std::ranges::sort(runs, {}, &WholeRun::seconds);
   const WholeRun& middle = runs[runs.size() / 2];
-  return EndToEndResult{.prompt_tokens = prompt_tokens,
-                        .gen_tokens = gen_tokens,
-                        .script = script,
-                        .seconds = middle.seconds,
-                        .seconds_min = runs.front().seconds,
-                        .seconds_max = runs.back().seconds,
-                        .forwards = middle.stats.nfe,
-                        .full_forwards = middle.stats.full_forwards,
-                        .rows = middle.stats.rows,
-                        .logit_rows = middle.stats.logit_rows,
-                        .phase_ms = middle.phases,
-                        .kv_bytes = middle.kv_bytes,
-                        .bound = {beside.bytes_per_token, median(readings), middle.first_seconds, middle.first_tokens}};
+  return EndToEndResult{
+      .prompt_tokens = prompt_tokens,
+      .gen_tokens = gen_tokens,
+      .script = script,
+      .seconds = middle.seconds,
+      .seconds_min = runs.front().seconds,
+      .seconds_max = runs.back().seconds,
+      .forwards = middle.stats.nfe,
+      .full_forwards = middle.stats.full_forwards,
+      .rows = middle.stats.rows,
+      .logit_rows = middle.stats.logit_rows,
+      .phase_ms = middle.phases,
+      .kv_bytes = middle.kv_bytes,
+      .bound = {settings.bytes_per_token, median(readings), middle.first_seconds, middle.first_tokens}};
 }
 
 }  // namespace llada::bench

@@ -22,6 +22,6 @@ struct EndToEndResult {
 
 // prompt_tokens random tokens, then gen_tokens masks.
 Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& script, int64_t prompt_tokens,
-                                          int64_t gen_tokens, int repeats, const Beside& beside = {});
+                                          int64_t gen_tokens, int repeats, const RunSettings& settings = {});
 
 }  // namespace llada::bench

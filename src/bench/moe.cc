@@ -1,7 +1,6 @@
 #include "bench/moe.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -103,7 +102,7 @@ int64_t MoeTest::expert_bytes() const {
   return bytes;
 }
 
-Status MoeTest::run(const std::vector<float>& gates, int64_t rows, int16_t used, const ExpertsPlan* plan) {
+Status MoeTest::run(const std::vector<float>& gates, int64_t rows, int16_t used) {
   Op op{.kind = OpKind::experts};
   op.weight = {0, static_cast<WeightId>(experts_), static_cast<WeightId>(2 * experts_)};
   op.experts = static_cast<int16_t>(experts_), op.experts_used = used;
@@ -114,61 +113,13 @@ Status MoeTest::run(const std::vector<float>& gates, int64_t rows, int16_t used,
                     .x = x_.data(),
                     .gates = gates.data(),
                     .rows = rows,
-                    .out = out_.data(),
-                    .plan = plan});
+                    .out = out_.data()});
 }
 
 void MoeTest::reserve(int64_t rows) {
   x_.resize(static_cast<size_t>(rows * width_));
   out_.resize(x_.size());
   for (size_t i = 0; i < x_.size(); ++i) x_[i] = static_cast<float>(2 * uniform(1, 0, i, kInputDraw) - 1);
-}
-
-Result<double> MoeTest::run_plan(const std::vector<float>& gates, int64_t rows, const ExpertsPlan& plan) {
-  reserve(rows);
-  LLADA_TRY_STATUS(run(gates, rows, static_cast<int16_t>(used_), &plan));
-  return run_->host_part_s();
-}
-
-Status MoeTest::measure_host(ExpertCosts& costs, int repeats) {
-  // Normal equations of T = first + n stream + n r row, each point weighed by 1 / T, so that small layers count.
-  std::array<std::array<double, 4>, 3> sums{};
-  int64_t next = 0;
-  for (const int64_t wanted : {2, 6, 20, 48})
-    for (const int64_t rows : {1, 2, 4, 12}) {
-      const int64_t count = std::min(wanted, experts_);
-      reserve(rows);
-      std::vector<double> times;
-      for (int i = 0; i < repeats; ++i) {
-        std::vector<float> gates(static_cast<size_t>(rows * experts_), 0.0f);
-        ExpertsPlan plan;
-        for (int64_t k = 0; k < count; ++k) {
-          const int64_t e = next++ % experts_;  // others than last time: not in a cache
-          plan.work.push_back({static_cast<int32_t>(e), static_cast<int32_t>(rows), false});
-          for (int64_t r = 0; r < rows; ++r) gates[static_cast<size_t>(r * experts_ + e)] = 1;
-        }
-        LLADA_TRY_STATUS(run(gates, rows, static_cast<int16_t>(count), &plan));
-        times.push_back(run_->host_part_s());
-      }
-      const double time = median(times);
-      const auto n = static_cast<double>(count), r = static_cast<double>(rows);
-      const std::array<double, 4> point = {1 / time, n / time, n * r / time, 1};
-      for (size_t a = 0; a < 3; ++a)
-        for (size_t b = 0; b < 4; ++b) sums[a][b] += point[a] * point[b];
-    }
-  for (size_t a = 0; a < 3; ++a)
-    for (size_t c = 0; c < 3; ++c) {
-      if (c == a) continue;
-      const double by = sums[c][a] / sums[a][a];
-      for (size_t b = 0; b < 4; ++b) sums[c][b] -= by * sums[a][b];
-    }
-  const auto solved = [&](size_t a) { return std::max(1e-9, sums[a][3] / sums[a][a]); };
-  costs.host_first_s = solved(0);
-  costs.host_expert_s = 0;
-  costs.host_bytes_per_s = costs.expert_bytes() / solved(1);
-  costs.host_row_s = solved(2);
-  costs.host_overlap = false;
-  return {};
 }
 
 Result<MoeResult> MoeTest::measure(MoeRouting routing, int64_t rows, const ReadTest& read, int repeats) {

@@ -47,15 +47,10 @@ class MoeTest {
   // `read` measures the machine's rate.
   Result<MoeResult> measure(MoeRouting routing, int64_t rows, const ReadTest& read, int repeats);
 
-  // One layer as planned, every expert computed by this machine; the value is the wall time of the host's part.
-  Result<double> run_plan(const std::vector<float>& gates, int64_t rows, const ExpertsPlan& plan);
-  // What an expert costs this machine, in the fields host_* of the costs: a line through the times of a few
-  // experts with a few rows each, T = first + experts (stream + rows row).
-  Status measure_host(ExpertCosts& costs, int repeats);
   int64_t expert_bytes() const;  // in the kernels' layout
 
  private:
-  Status run(const std::vector<float>& gates, int64_t rows, int16_t used, const ExpertsPlan* plan = nullptr);
+  Status run(const std::vector<float>& gates, int64_t rows, int16_t used);
   void reserve(int64_t rows);
 
   const kernels::KernelTable* table_ = nullptr;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "bench/machine.h"
+#include "decode/canvas.h"
 
 namespace llada::bench {
 namespace {
@@ -25,10 +26,10 @@ class Replay final : public decode::Strategy {
     plan.rows = expanded(step.rows), plan.logits = expanded(step.wanted);
     plan.keys = step.keys;
     plan.block_begin = step.block.begin, plan.block_end = step.block.end;
-    plan.inputs = tokens_at(canvas, plan.rows);
+    plan.inputs = decode::tokens_at(canvas, plan.rows);
     plan.trials = trials(canvas, step.trials);
     plan.sparse.rows = expanded(step.sparse_rows);
-    plan.sparse.inputs = tokens_at(canvas, plan.sparse.rows);
+    plan.sparse.inputs = decode::tokens_at(canvas, plan.sparse.rows);
     plan.sparse.trials = trials(canvas, step.sparse_trials);
     return plan;
   }
@@ -45,24 +46,11 @@ class Replay final : public decode::Strategy {
   int64_t step_bound() const override { return std::ssize(run_.steps); }
 
  private:
-  static std::vector<int32_t> tokens_at(const decode::Canvas& canvas, const std::vector<int32_t>& rows) {
-    std::vector<int32_t> tokens;
-    for (const int32_t row : rows) tokens.push_back(canvas.tokens[static_cast<size_t>(row)]);
-    return tokens;
-  }
-
   // A second row, of models whose rows predict the position behind them, is the one before.
   static std::vector<decode::Trial> trials(const decode::Canvas& canvas, const std::vector<RecordedTrial>& recorded) {
     std::vector<decode::Trial> trials;
-    for (const RecordedTrial& r : recorded) {
-      decode::Trial trial = {.rows = {r.position}, .inputs = {canvas.mask_id}, .logits = r.position};
-      if (r.rows == 2) {
-        trial.logits = r.position - 1;
-        trial.rows.insert(trial.rows.begin(), trial.logits);
-        trial.inputs.insert(trial.inputs.begin(), canvas.tokens[static_cast<size_t>(trial.logits)]);
-      }
-      trials.push_back(std::move(trial));
-    }
+    for (const RecordedTrial& r : recorded)
+      trials.push_back(decode::trial_of(canvas, r.position, r.position + 1 - r.rows));
     return trials;
   }
 
@@ -140,15 +128,15 @@ Status check_attention(const std::vector<RecordedRun>& runs, int64_t attention_b
 }
 
 Result<ReplayResult> measure_replay(const Model& model, const std::vector<RecordedRun>& runs, int repeats,
-                                    const Beside& beside) {
+                                    const RunSettings& settings) {
   std::vector<ReplayResult> repeated;
   std::vector<double> readings;
   for (int i = 0; i < repeats; ++i) {
     ReplayResult result = {.strategy = runs.front().strategy, .options = runs.front().options};
-    result.bound.bytes_per_token = beside.bytes_per_token;
-    if (beside.read_gb_per_s) readings.push_back(beside.read_gb_per_s());
+    result.bound.bytes_per_token = settings.bytes_per_token;
+    if (settings.read_gb_per_s) readings.push_back(settings.read_gb_per_s());
     for (const RecordedRun& run : runs) {
-      LLADA_TRY(const auto followed, follow(model, run, beside.stopped));
+      LLADA_TRY(const auto followed, follow(model, run, settings.stopped));
       const decode::RunStats& stats = followed.stats;
       ++result.runs;
       result.prompt_tokens += run.prompt_tokens;

@@ -40,6 +40,6 @@ Status check_attention(const std::vector<RecordedRun>& runs, int64_t attention_b
 
 // Follows the runs, all of one strategy.
 Result<ReplayResult> measure_replay(const Model& model, const std::vector<RecordedRun>& runs, int repeats,
-                                    const Beside& beside = {});
+                                    const RunSettings& settings = {});
 
 }  // namespace llada::bench

@@ -8,21 +8,6 @@
 #include "decode/canvas.h"
 
 namespace llada::bench {
-namespace {
-
-bool is_masked(const decode::Canvas& canvas, int32_t position) {
-  return canvas.states[static_cast<size_t>(position)] == decode::TokenState::masked;
-}
-
-std::vector<int32_t> masked_in(const decode::Canvas& canvas, const decode::Block& block) {
-  std::vector<int32_t> masked;
-  for (int32_t p = block.begin; p < block.end; ++p)
-    if (is_masked(canvas, p)) masked.push_back(p);
-  return masked;
-}
-
-}  // namespace
-
 std::string_view name(Refresh refresh) { return refresh == Refresh::block ? "block" : "once"; }
 
 std::string_view name(RowsPolicy rows) { return rows == RowsPolicy::block ? "block" : "masked or just committed"; }
@@ -34,14 +19,14 @@ ScriptedStrategy::ScriptedStrategy(const Script& script, const decode::Canvas& c
       exact_({.kv = decode::KvChoice::block}, false, canvas.size(), script.attention_block) {}
 
 decode::StepPlan ScriptedStrategy::plan(const decode::Canvas& canvas) {
-  while (masked_in(canvas, blocks_[current_]).empty()) {
+  while (!decode::has_masks(canvas, blocks_[current_])) {
     ++current_;
     step_ = 0;
     LLADA_CHECK(current_ < blocks_.size());
   }
   const decode::Block& block = blocks_[current_];
   decode::StepPlan plan;
-  plan.logits = masked_in(canvas, block);
+  plan.logits = decode::positions_in(canvas, block, decode::TokenState::masked);
   plan.keys = static_cast<int32_t>(canvas.size());
   plan.block_begin = block.begin;
   plan.block_end = block.end;
@@ -50,7 +35,7 @@ decode::StepPlan ScriptedStrategy::plan(const decode::Canvas& canvas) {
     plan.keys = static_cast<int32_t>(std::min(canvas.size(), blocks * script_.attention_block));
     const std::span feed(canvas.tokens.data(), static_cast<size_t>(plan.keys));
     plan.rows = exact_.rows(canvas, feed, block, plan.logits, false);
-    for (const int32_t row : plan.rows) plan.inputs.push_back(canvas.tokens[static_cast<size_t>(row)]);
+    plan.inputs = decode::tokens_at(canvas, plan.rows);
     exact_.planned(plan);
     return plan;
   }
@@ -61,7 +46,7 @@ decode::StepPlan ScriptedStrategy::plan(const decode::Canvas& canvas) {
     std::iota(rows.begin(), rows.end(), full ? 0 : block.begin);
   }
   std::ranges::set_union(rows, just_committed_, std::back_inserter(plan.rows));
-  for (const int32_t row : plan.rows) plan.inputs.push_back(canvas.tokens[static_cast<size_t>(row)]);
+  plan.inputs = decode::tokens_at(canvas, plan.rows);
   return plan;
 }
 

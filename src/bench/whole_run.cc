@@ -16,18 +16,22 @@ Result<WholeRun> run_whole(const Model& model, std::span<const int32_t> prompt, 
   device.take_phase_times();
   const double begin = now_s();
   decode::Canvas canvas = decode::lay_generation(prompt, gen_tokens, ids);
-  LLADA_TRY(const auto strategy, make_strategy(canvas));
-  LLADA_TRY(auto runner,
-            SingleRunner::create(model, device, canvas.size(), false, decode::head_rule({}, ids), nullptr));
-  const auto goes_on = [&](const decode::StepEvent& event) {
+  LLADA_TRY(auto strategy, make_strategy(canvas));
+  LLADA_TRY(auto state, RequestState::create(model, device, canvas.size(), false, decode::head_rule({}, ids)));
+  ModelRunner runner(model, device, nullptr, {});
+  decode::Denoiser denoiser(std::move(canvas), std::move(strategy));
+  while (!denoiser.done()) {
+    RequestStep step{&denoiser, &state};
+    runner.run({&step, 1});
+    LLADA_TRY_STATUS(step.status);
+    LLADA_TRY(const decode::StepEvent event, denoiser.take(std::move(step.result)));
     if (event.step == 0) run.first_seconds = now_s() - begin, run.first_tokens = std::ssize(event.edits);
-    return !stopped || !stopped();
-  };
-  LLADA_TRY(run.stats, decode::denoise(canvas, *strategy, *runner, goes_on));
-  if (run.stats.cancelled) return failed("bench: stopped");
+    if (stopped && stopped()) return failed("bench: stopped");
+  }
+  run.stats = denoiser.stats();
   run.seconds = now_s() - begin;
   run.phases = device.take_phase_times();
-  run.kv_bytes = runner->state().kv.bytes();
+  run.kv_bytes = state.kv.bytes();
   return run;
 }
 

@@ -29,8 +29,8 @@ struct AutoregressionBound {
   double over(double rate) const { return tokens_per_s() > 0 ? rate / tokens_per_s() : 0; }
 };
 
-// What a measurement of whole runs asks beside the runs; each may be left out.
-struct Beside {
+// Of a measurement of whole runs, beside the runs; each may be left out.
+struct RunSettings {
   double bytes_per_token = 0;             // of the bound
   std::function<double()> read_gb_per_s;  // just before each run
   std::function<bool()> stopped;          // after every step; true is an error

@@ -1,7 +1,6 @@
 // llada bench: the machine's ceilings, and how near kernels, forwards and whole runs come to them.
 #include "bench/bench.h"
 
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,7 +16,6 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
-#include "study/simulate.h"
 
 namespace llada::cli {
 namespace {
@@ -134,7 +132,7 @@ Result<int> run(Options& o) {
   const auto text_of = [&](const bench::BenchReport& report) {
     return o.json ? json_line(bench_json(report)) : printer.finish(report, options.parts);
   };
-  options.unheeded = [&] {
+  options.leave = [&] {
     last.interrupted = true;
     show(text_of(last));
     ::_exit(128 + InterruptGuard::signal_number());
@@ -156,9 +154,10 @@ Work setup_bench(CLI::App& app) {
   b.types = {DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q6_K};
   app.add_option("-m,--model,MODEL", b.model, "a GGUF file or a Hugging Face folder")->type_name("MODEL");
   add_hub_option(app, o->hub, further("Details"));
-  app.add_option("--preset", b.preset, "or a published geometry with random weights in memory, such as llada-8b:q4_0")
+  app.add_option("--preset", b.preset,
+                 "in place of a model: a published geometry with random weights, such as llada-8b:q4_0")
       ->type_name("NAME:TYPE");
-  add_integer_option(app, "--layers", b.layers, 1, 1024, "of a preset, in place of the published number");
+  add_integer_option(app, "--layers", b.layers, 1, 1024, "layers of the preset (as published)");
   app.add_option("--router-bias", b.router_bias,
                  "of a preset with selection biases (llada2-mini): their spread; a larger one sends a block's rows to "
                  "fewer experts (0.05)")
@@ -171,43 +170,29 @@ Work setup_bench(CLI::App& app) {
   app.add_flag_callback(
       "--moe", [&b] { b.parts = {true, false, false, false, false, true, false}; },
       "one layer's experts of a mixture alone: short for --only machine,moe");
-  add_list_option(app, "--rows", "LIST", "rows of products and forwards (1,8,16,32,64,128)",
+  add_list_option(app, "--rows", "LIST", "numbers of rows of products and forwards (1,8,16,32,64,128)",
                   [&b](const auto& words) { return read_numbers(words, 4096, b.rows); });
   add_list_option(app, "--types", "LIST", "types of the matrix products (q4_0,q8_0,q4_k,q6_k)",
                   [&b](const auto& words) { return read_types(words, b.types); });
-  add_list_option(app, "--requests", "LIST", "at a time in shared forwards, of --only shared (1,2,4,8)",
+  add_list_option(app, "--requests", "LIST", "requests at a time in shared forwards, for --only shared (1,2,4,8)",
                   [&b](const auto& words) { return read_numbers(words, 1024, b.requests); });
-  add_integer_option(app, "--repeats", b.repeats, 1, 1000, "of everything; medians are shown (5)");
+  add_integer_option(app, "--repeats", b.repeats, 1, 1000, "how often everything is measured; medians are shown (5)");
   add_integer_option(app, "--stream-mib", o->stream_mib, 1, 1 << 20,
                      "MiB of weights that a product goes through; the read test takes four times it (256)");
   add_integer_option(app, "--tokens-per-step", b.tokens_per_step, 1, 4096,
-                     "commits of a scripted step in the whole runs (5)");
-  add_integer_option(app, "--prompt-tokens", b.prompt_tokens, 1, 1 << 20, "of the whole runs (78)");
-  add_integer_option(app, "--gen-length", b.gen_length, 1, 1 << 20, "of the whole runs (128)");
+                     "tokens that a step of the whole runs commits (5)");
+  add_integer_option(app, "--prompt-tokens", b.prompt_tokens, 1, 1 << 20, "prompt tokens of the whole runs (78)");
+  add_integer_option(app, "--gen-length", b.gen_length, 1, 1 << 20, "generated tokens of the whole runs (128)");
   app.add_option("--replay", b.replay, "the whole runs follow those that llada eval --record wrote, forward by forward")
       ->type_name("FILE");
   add_integer_option(app, "--replay-runs", b.replay_runs, 1, 1 << 20,
-                     "of each strategy, those nearest to --prompt-tokens and --gen-length (3)");
-  add_integer_option(app, "--block-length", b.block_length, 1, 1 << 20, "of the whole runs (32)");
-  add_integer_option(app, "--attention-keys", b.attention_keys, 1, 1 << 20, "positions that attention reads (4096)");
-  add_integer_option(app, "--attention-rows", b.attention_rows, 1, 4096, "rows that read them (32)");
-  app.add_option_function<std::string>(
-         "--experts-on-device",
-         [&b](const std::string& text) {
-           const auto percent = text.ends_with("%")
-                                    ? parse_integer(std::string_view(text).substr(0, text.size() - 1), 1, 100)
-                                    : Result<int64_t>(invalid(""));
-           if (!percent)
-             throw CLI::ValidationError("--experts-on-device",
-                                        fmt::format("found '{}', needed a share such as 25%", text));
-           b.experts_on_device = static_cast<double>(*percent) / 100;
-         },
-         "with --moe: layers shared out between this machine and an emulated accelerator that holds so many")
-      ->type_name("P%");
-  offer(app.add_option("--profile", b.profile, "of that accelerator and its link")->type_name("NAME|FILE"),
-        fmt::format("{}", fmt::join(profile_names(), " ")));
-  for (const char* name : {"--requests", "--stream-mib", "--replay-runs", "--block-length", "--experts-on-device",
-                           "--profile", "--attention-keys", "--attention-rows"})
+                     "runs followed of each strategy: those nearest to --prompt-tokens and --gen-length (3)");
+  add_integer_option(app, "--block-length", b.block_length, 1, 1 << 20, "tokens of a block in the whole runs (32)");
+  add_integer_option(app, "--attention-keys", b.attention_keys, 1, 1 << 20,
+                     "positions that the attention measurement reads (4096)");
+  add_integer_option(app, "--attention-rows", b.attention_rows, 1, 4096, "rows of the attention measurement (32)");
+  for (const char* name :
+       {"--requests", "--stream-mib", "--replay-runs", "--block-length", "--attention-keys", "--attention-rows"})
     app.get_option(name)->group(further("Details"));
   add_device_options(app, b.load);
   app.add_flag("--quick", o->quick, "about a minute: 8 layers, few repeats and rows");
@@ -224,7 +209,6 @@ Work setup_bench(CLI::App& app) {
       "  llada bench --preset llada-8b:q4_0 --only shared --repeats 1\n"
       "  llada bench --preset llada-8b:q4_0 --only e2e --replay runs.jsonl\n"
       "  llada bench --preset llada2-mini:q4_0 --moe --rows 8,32\n"
-      "  llada bench --preset llada2-mini:q4_0 --moe --rows 32 --experts-on-device 25% --profile rtx4060-pcie4\n"
       "  llada bench -m model.gguf --only forward,e2e --threads 2 --json");
   return [o, &app]() -> Result<int> {
     if (o->quick) make_quick(app, *o);

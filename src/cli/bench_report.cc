@@ -112,34 +112,6 @@ Json moe_json(const bench::MoeResult& m) {
           {"all_experts_ratio", m.dense_ms / m.ms}};
 }
 
-Json moe_hybrid_json(const bench::MoeHybridResult& r) {
-  Json json = {{"profile", r.profile},
-               {"experts_on_device", r.share},
-               {"slots_per_layer", r.slots},
-               {"rows", r.rows},
-               {"labels", {{"host", "measured"}, {"accelerator", "emulated"}, {"link", "emulated"}}},
-               {"host_costs",
-                {{"first_us", r.costs.host_first_s * 1e6},
-                 {"stream_gb_per_s", r.costs.host_bytes_per_s / 1e9},
-                 {"row_us", r.costs.host_row_s * 1e6}}},
-               {"lines", Json::array()}};
-  for (const bench::MoeHybridLine& l : r.lines) {
-    Json line = {{"name", l.name},
-                 {"step_ms", l.step_ms()},
-                 {"makespan_error_mean", l.predicted_off},
-                 {"hit_rate", l.hit_rate},
-                 {"host_share", l.host_share},
-                 {"moved_bytes_per_step", l.moved_bytes},
-                 {"utilisation", {{"host", l.host}, {"accelerator", l.device}, {"link", l.link}}},
-                 {"layers", Json::array()}};
-    for (const bench::MoeHybridLayer& layer : l.layers)
-      line["layers"].push_back(
-          {{"predicted_ms", layer.predicted_ms}, {"real_ms", layer.real_ms}, {"host_ms", layer.host_ms}});
-    json["lines"].push_back(std::move(line));
-  }
-  return json;
-}
-
 Json bound_json(const bench::AutoregressionBound& bound, int64_t tokens, double seconds) {
   const auto count = static_cast<double>(tokens);
   return {
@@ -308,30 +280,6 @@ constexpr std::string_view kMoeNotes =
     "experts, measured in turns; best: fastest reading over fastest run; all: every\n"
     "row through every expert\n";
 
-std::string moe_hybrid_text(const bench::MoeHybridResult& r) {
-  std::string out = fmt::format(
-      "\nexperts shared out with an emulated accelerator ({}),\n{:.0f} % of the experts there ({} per layer), {} rows "
-      "a "
-      "step; costs of this host,\nmeasured: {:.0f} us once a layer, an expert streamed at {:.1f} GB/s, {:.1f} us a "
-      "row\n"
-      "{:<9} {:>5} {:>8} {:>8} {:>8} {:>4} {:>4} {:>7} {:>4} {:>6} {:>5}\n",
-      r.profile, 100 * r.share, r.slots, r.rows, r.costs.host_first_s * 1e6, r.costs.host_bytes_per_s / 1e9,
-      r.costs.host_row_s * 1e6, "ms", "layer", "foreseen", "real", "host", "off", "hits", "MB", "cpu", "accel.",
-      "link");
-  for (const bench::MoeHybridLine& l : r.lines) {
-    for (size_t i = 0; i < l.layers.size(); ++i)
-      out += fmt::format("{:<9} {:>5} {:>8.3f} {:>8.3f} {:>8.3f}\n", l.name, i, l.layers[i].predicted_ms,
-                         l.layers[i].real_ms, l.layers[i].host_ms);
-    out += fmt::format("{:<9} {:>5} {:>8} {:>8.3f} {:>8} {:>3.0f}% {:>3.0f}% {:>7.1f} {:>3.0f}% {:>5.0f}% {:>4.0f}%\n",
-                       l.name, "step", "", l.step_ms(), "", 100 * l.predicted_off, 100 * l.hit_rate,
-                       l.moved_bytes / 1e6, 100 * l.host, 100 * l.device, 100 * l.link);
-  }
-  return out +
-         "real: ends when the host's experts (measured on this machine) and the\n"
-         "accelerator's and its moves (emulated clock) have; MB: moved; all layers read\n"
-         "the same weights, routing is synthetic\n";
-}
-
 // A token per forward reads the weights that one row passes.
 std::string bound_text(const bench::AutoregressionBound& bound, int64_t tokens, double seconds) {
   const auto count = static_cast<double>(tokens);
@@ -364,57 +312,49 @@ std::string replay_text(const bench::ReplayResult& r) {
       128 * r.seconds_max / tokens, tokens / r.seconds, bound_text(r.bound, r.tokens, r.seconds));
 }
 
-}  // namespace
-
-// The rows of one list that are new, with a heading before the first. `notes` end the table before it.
-template <class T>
-std::string BenchPrinter::rows(const std::vector<T>& list, size_t& shown, const std::function<std::string()>& head,
-                               std::string (*row)(const T&), std::string_view notes) {
-  std::string out;
-  for (; shown < list.size(); ++shown) {
-    if (shown == 0) out += end_table() + head();
-    out += row(list[shown]);
-    notes_ = notes;
-  }
+// All lines but the last ones, in the order in which they are measured. The notes of a table stand behind it once
+// something else follows, or at the end.
+std::string text_so_far(const BenchReport& r, bool ended) {
+  std::string out = machine_text(r.machine);
+  std::string_view notes;
+  const auto begin = [&](const std::string& text) { out += std::exchange(notes, ""), out += text; };
+  const auto table = [&](const auto& list, const auto& head, const auto& row, std::string_view below) {
+    if (list.empty()) return;
+    begin(head());
+    for (const auto& one : list) out += row(one);
+    notes = below;
+  };
+  table(
+      r.gemm, [&] { return gemm_head(r.machine); }, gemm_row, kGemmNotes);
+  table(
+      r.moe, [&] { return moe_head(r.moe.front()); }, moe_row, kMoeNotes);
+  if (r.model.load_seconds > 0)
+    begin(fmt::format("\n{}:\n{}, {} layers, {:.2f} billion parameters,\n{} stored, ready in {:.2f} s\n",
+                      r.model.source, r.model.name, r.model.layers, static_cast<double>(r.model.parameters) / 1e9,
+                      bytes_text(static_cast<double>(r.model.stored_bytes)), r.model.load_seconds));
+  table(
+      r.forward, [&] { return forward_head(r.machine); }, forward_row, kForwardNotes);
+  for (const bench::AttentionResult& a : r.attention)
+    begin(fmt::format("\nattention of {} rows over {} positions: {:.1f} ms, {:.1f} % of that forward\n({:.1f} ms)\n",
+                      a.forward.rows, a.forward.keys, a.ms, a.percent_of_forward, a.forward.ms));
+  for (const bench::EndToEndResult& e : r.end_to_end) begin(end_to_end_text(e));
+  for (const bench::ReplayResult& replayed : r.replayed) begin(replay_text(replayed));
+  table(
+      r.shared, [&] { return shared_head(r.shared.front()); },
+      [&](const bench::SharedResult& s) { return shared_row(s, r.shared.front()); }, kSharedNotes);
+  if (ended) begin("");
   return out;
 }
 
-std::string BenchPrinter::end_table() { return std::string(std::exchange(notes_, "")); }
+}  // namespace
 
 std::string BenchPrinter::update(const BenchReport& r) {
-  std::string out;
-  if (!std::exchange(machine_, true)) out += machine_text(r.machine);
-  out += rows<bench::GemmResult>(
-      r.gemm, gemm_, [&] { return gemm_head(r.machine); }, gemm_row, kGemmNotes);
-  out += rows<bench::MoeResult>(
-      r.moe, moe_, [&] { return moe_head(r.moe.front()); }, moe_row, kMoeNotes);
-  if (r.moe_hybrid && !std::exchange(moe_hybrid_, true)) out += end_table() + moe_hybrid_text(*r.moe_hybrid);
-  if (r.model.load_seconds > 0 && !std::exchange(model_, true))
-    out += end_table() + fmt::format("\n{}:\n{}, {} layers, {:.2f} billion parameters,\n{} stored, ready in {:.2f} s\n",
-                                     r.model.source, r.model.name, r.model.layers,
-                                     static_cast<double>(r.model.parameters) / 1e9,
-                                     bytes_text(static_cast<double>(r.model.stored_bytes)), r.model.load_seconds);
-  out += rows<bench::ForwardResult>(
-      r.forward, forward_, [&] { return forward_head(r.machine); }, forward_row, kForwardNotes);
-  for (; attention_ < r.attention.size(); ++attention_) {
-    const bench::AttentionResult& a = r.attention[attention_];
-    out += end_table() +
-           fmt::format("\nattention of {} rows over {} positions: {:.1f} ms, {:.1f} % of that forward\n({:.1f} ms)\n",
-                       a.forward.rows, a.forward.keys, a.ms, a.percent_of_forward, a.forward.ms);
-  }
-  for (; end_to_end_ < r.end_to_end.size(); ++end_to_end_)
-    out += end_table() + end_to_end_text(r.end_to_end[end_to_end_]);
-  for (; replayed_ < r.replayed.size(); ++replayed_) out += end_table() + replay_text(r.replayed[replayed_]);
-  for (; shared_ < r.shared.size(); ++shared_) {
-    if (shared_ == 0) out += end_table() + shared_head(r.shared.front());
-    out += shared_row(r.shared[shared_], r.shared.front());
-    notes_ = kSharedNotes;
-  }
-  return out;
+  std::string text = text_so_far(r, false);
+  return text.substr(std::exchange(given_, text.size()));
 }
 
 std::string BenchPrinter::finish(const BenchReport& r, const bench::Parts& parts) {
-  std::string out = update(r) + end_table();
+  std::string out = text_so_far(r, true).substr(given_);
   if (!r.forward.empty()) out += new_shape_text(r.forward);
   int64_t again = 0;
   for (const auto& g : r.gemm) again += g.timings > 1;
@@ -466,7 +406,6 @@ Json bench_json(const BenchReport& r) {
   }
   json["moe"] = Json::array();
   for (const auto& one : r.moe) json["moe"].push_back(moe_json(one));
-  if (r.moe_hybrid) json["moe_hybrid"] = moe_hybrid_json(*r.moe_hybrid);
   json["end_to_end"] = Json::array();
   for (const auto& e : r.end_to_end) json["end_to_end"].push_back(end_to_end_json(e));
   json["replayed"] = Json::array();

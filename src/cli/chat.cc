@@ -132,12 +132,9 @@ class Chat {
     if (forgotten > 0 && !options_.quiet)
       note(fmt::format("note: the oldest {} messages were forgotten to fit the context of {} tokens\n", forgotten,
                        context));
-    const TraceSpan span(workspace_.trace(), "host", "decode");
     std::optional<QuietInput> quiet;
     if (options_.interactive) quiet.emplace(STDIN_FILENO);
-    const Request request{.tokens = std::move(ids), .options = decode, .stop = stop_};
-    return workspace_.watch([&](const StepCallback& on_step) { return workspace_.session().run(request, on_step); },
-                            false, decode);
+    return workspace_.answer({.tokens = std::move(ids), .options = decode, .stop = stop_});
   }
 
   Status message(std::string_view text) {

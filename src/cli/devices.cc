@@ -8,7 +8,6 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
-#include "study/devices.h"
 
 namespace llada::cli {
 
@@ -39,8 +38,7 @@ Work setup_devices(CLI::App& app) {
       "  llada devices\n"
       "  LLADA_ISA=scalar llada devices --json");
   return [json]() -> Result<int> {
-    LLADA_TRY(const auto devices,
-              list_devices(isa_from_environment(), 0, cdsprpc_from_environment(), &study_devices()));
+    LLADA_TRY(const auto devices, list_devices(isa_from_environment(), 0, cdsprpc_from_environment(), more_devices));
     std::string out;
     if (*json) {
       auto list = nlohmann::ordered_json::array();

@@ -19,7 +19,7 @@ struct EvalOptions {
   ModelOptions model;
   DecodeFlags decode;
   std::string tasks, reference_path, record_path;
-  int64_t limit = 0, likelihood_groups = 0, streams = 0;
+  int64_t limit = 0, likelihood_groups = 0, at_once = 0;
   std::vector<std::string> compare;
   bool json = false, raw = false, no_reference = false;
 };
@@ -76,7 +76,7 @@ Result<int> run(EvalOptions& o) {
   std::string current;
   eval::EvaluateOptions options;
   options.workers = o.model.load.threads;
-  options.streams = static_cast<int>(o.streams);
+  options.at_once = static_cast<int>(o.at_once);
   options.raw_prompts = o.raw;
   if (compared) options.reference = eval::reference_options(strategies);
   options.reference_path = o.reference_path;
@@ -133,7 +133,7 @@ Work setup_eval(CLI::App& app) {
   app.add_flag("--no-reference", o->no_reference, "compare strategies with each other only");
   add_integer_option(app, "--likelihood-groups", o->likelihood_groups, 1, int64_t{1} << 40,
                      "score a response in N forwards instead of one per token (docs/evaluation.md)");
-  add_integer_option(app, "--streams", o->streams, 1, 1024,
+  add_integer_option(app, "--streams", o->at_once, 1, 1024,
                      "decode N examples at a time in shared forwards, instead of one on each thread; equal results");
   app.add_option("--record", o->record_path, "write rows, confidences and edits of every step; - is stdout")
       ->type_name("FILE");

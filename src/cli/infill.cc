@@ -57,14 +57,8 @@ Result<int> infill(InfillOptions& o) {
   o.decode.draw_seed();
 
   const InterruptGuard guard;
-  Generation generation;
-  {
-    const TraceSpan span(workspace->trace(), "host", "decode");
-    const auto work = [&](const StepCallback& on_step) {
-      return workspace->session().infill(layout.tokens, layout.positions, o.decode.options, on_step);
-    };
-    LLADA_TRY(generation, workspace->watch(work, true, o.decode.options));
-  }
+  LLADA_TRY(const Generation generation,
+            workspace->answer({.tokens = layout.tokens, .gaps = layout.positions, .options = o.decode.options}));
   if (o.show.json) {
     LLADA_TRY_STATUS(print(json_line({{"text", printable_text(generation.text, false)},
                                       {"tokens", generation.tokens},

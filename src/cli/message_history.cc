@@ -99,9 +99,7 @@ Result<MessageHistory> MessageHistory::open(const std::string& path) {
   if (history.messages_.size() > 2 * kMostMessages || text.size() > 2 * kMostBytes) {
     std::string shorter;
     for (const std::string& message : kept) shorter += escaped_message(message) + '\n';
-    LLADA_TRY(auto file, AtomicFile::create(path));  // which keeps the mode
-    LLADA_TRY_STATUS(file.write(shorter.data(), shorter.size()));
-    LLADA_TRY_STATUS(file.commit());
+    LLADA_TRY_STATUS(write_file(path, shorter));  // which keeps the mode
   }
   history.messages_ = {kept.begin(), kept.end()};
   return history;

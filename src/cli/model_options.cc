@@ -7,7 +7,6 @@
 #include "cli/help.h"
 #include "cli/hub_access.h"
 #include "cli/options.h"
-#include "study/devices.h"
 
 namespace llada::cli {
 
@@ -57,7 +56,7 @@ void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::strin
 }
 
 void add_device_options(CLI::App& app, LoadOptions& options) {
-  options.plugin = &study_devices();
+  options.plugin = more_devices;
   offer(app.add_option("--device", options.device,
                        "where to compute: cpu, sim:PROFILE[,window=40%,...], hexagon[:...] or cuda[:budget=4GiB] (cpu)")
             ->type_name("NAME")

@@ -30,6 +30,8 @@ void add_model_options(CLI::App& app, ModelOptions& options, std::optional<std::
 Result<bool> place_model(ModelOptions& options, const std::optional<std::string>& first_word, std::string& text,
                          bool has_text);
 void add_device_options(CLI::App& app, LoadOptions& options);
+// That --device offers beside the engine's own; program() sets it.
+inline const DevicePlugin* more_devices = nullptr;
 void add_threads_option(CLI::App& app, LoadOptions& options, const std::string& group);
 void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::string& group);
 

@@ -29,12 +29,6 @@ Status OutputFile::report(std::string_view text) const {
   return {};
 }
 
-Status write_file(const std::string& path, std::string_view text) {
-  LLADA_TRY(auto file, OutputFile::open(path));
-  LLADA_TRY_STATUS(file.write(text));
-  return file.commit();
-}
-
 std::string refuse_stdout(const std::string& path) { return path == "-" ? "found '-', needed the name of a file" : ""; }
 
 CLI::Option* only_file(CLI::Option* option) { return option->check(refuse_stdout, ""); }

@@ -27,9 +27,6 @@ class OutputFile {
   bool stdout_ = false;
 };
 
-// The whole file at once.
-Status write_file(const std::string& path, std::string_view text);
-
 // Of a file that is read again, or that comes beside what stdout has.
 CLI::Option* only_file(CLI::Option* option);
 std::string refuse_stdout(const std::string& path);  // empty: it names a file

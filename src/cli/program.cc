@@ -141,7 +141,8 @@ int main_command(Arguments words, const Build& build) {
 
 }  // namespace
 
-int program(int argc, char** argv, const Build& build) {
+int program(int argc, char** argv, const Build& build, const DevicePlugin& devices) {
+  more_devices = &devices;
   // For tests: memory that nobody has written holds NaN (base/pages.h).
   const char* poison = std::getenv("LLADA_POISON");
   if (poison != nullptr && std::string_view(poison) != "0") fill_forgotten_memory(0xff);

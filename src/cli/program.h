@@ -2,6 +2,10 @@
 // or the input is wrong, 128 + n stopped by signal n. An error is one line on stderr.
 #pragma once
 
+namespace llada {
+class DevicePlugin;
+}
+
 namespace llada::cli {
 
 struct Build {
@@ -10,6 +14,7 @@ struct Build {
   const char* compiler;  // name, version, processor and configuration
 };
 
-int program(int argc, char** argv, const Build& build);
+// devices: that --device offers beside the engine's own.
+int program(int argc, char** argv, const Build& build, const DevicePlugin& devices);
 
 }  // namespace llada::cli

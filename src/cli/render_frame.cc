@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "cli/report.h"
-#include "text/utf8_stream.h"
+#include "text/utf8.h"
 
 namespace llada::cli {
 namespace {

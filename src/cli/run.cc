@@ -50,29 +50,6 @@ Status show_unfinished(const Workspace& workspace, bool json) {
 
 constexpr int64_t kKeptHistory = int64_t{1} << 30;  // most bytes of a conversation's K/V from turn to turn
 
-// While the weights are not read yet: what cannot be answered is refused before that.
-Result<std::vector<int32_t>> read_ids(const Model& model, RunOptions& o, const std::string& prompt) {
-  std::vector<int32_t> ids;
-  if (o.raw) {
-    LLADA_TRY(ids, text_prompt(model, prompt));
-  } else {
-    std::vector<ChatMessage> messages;
-    if (!o.system.empty()) messages.push_back({"system", o.system});
-    messages.push_back({"user", prompt});
-    LLADA_TRY(ids, chat_prompt(model, messages));
-  }
-  LLADA_TRY_STATUS(o.decode.resolve(model.special_ids().attention_block));
-  LLADA_TRY_STATUS(check_context(model, std::ssize(ids), most_generated(model, std::ssize(ids), o.decode.options)));
-  return ids;
-}
-
-Result<Generation> answer_once(Workspace& workspace, const RunOptions& o, std::vector<int32_t> ids) {
-  const TraceSpan span(workspace.trace(), "host", "decode");
-  const Request request{.tokens = std::move(ids), .options = o.decode.options, .stop = o.stop};
-  return workspace.watch([&](const StepCallback& on_step) { return workspace.session().run(request, on_step); }, false,
-                         o.decode.options);
-}
-
 // -p, -f, or what stdin holds where that is no terminal; what is piped in beside -p stands in a line below it.
 Result<std::string> read_prompt(const RunOptions& o) {
   if (!o.has_prompt && !o.has_file && is_terminal(STDIN_FILENO))
@@ -113,10 +90,15 @@ Result<int> run(RunOptions& o) {
     LLADA_TRY(prompt, read_prompt(o));
   }
   std::vector<int32_t> ids;
+  // While the weights are not read yet: what cannot be answered is refused before that.
   if (!o.chat)
     o.model.load.before_weights = [&](const Model& model) -> Status {
-      LLADA_TRY(ids, read_ids(model, o, prompt));
-      return {};
+      std::vector<ChatMessage> messages;
+      if (!o.system.empty()) messages.push_back({"system", o.system});
+      messages.push_back({"user", prompt});
+      LLADA_TRY(ids, o.raw ? text_prompt(model, prompt) : chat_prompt(model, messages));
+      LLADA_TRY_STATUS(o.decode.resolve(model.special_ids().attention_block));
+      return check_context(model, std::ssize(ids), most_generated(model, std::ssize(ids), o.decode.options));
     };
   LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show, o.chat ? kKeptHistory : 0));
   LLADA_TRY_STATUS(o.decode.resolve(workspace->model().special_ids().attention_block));
@@ -137,7 +119,7 @@ Result<int> run(RunOptions& o) {
                                         .history = talks && !o.no_history ? history_path() : "",
                                         .show = [&](const Generation& g) { return show_answer(o, g); }}));
   } else {
-    auto answer = answer_once(*workspace, o, std::move(ids));
+    auto answer = workspace->answer({.tokens = std::move(ids), .options = o.decode.options, .stop = o.stop});
     if (!answer) {
       if (answer.error().kind != ErrorKind::invalid_input) LLADA_TRY_STATUS(show_unfinished(*workspace, o.show.json));
       return std::unexpected(answer.error());
@@ -224,17 +206,18 @@ Work setup(CLI::App& app, bool talk) {
   add_decode_options(app, o->decode);
   add_show_options(app, o->show);
   const std::string start = "It decodes with the preset balanced; options replace values of it, --steps all of it.";
-  app.footer(talk ? start + "\n\n"
-                            "Examples:\n"
-                            "  llada chat model.gguf\n"
-                            "  llada chat model.gguf --system 'Answer in one sentence.' --temp 0.7"
+  app.footer(talk ? start +
+                        "\n\n"
+                        "Examples:\n"
+                        "  llada chat model.gguf\n"
+                        "  llada chat model.gguf --system 'Answer in one sentence.' --temp 0.7"
                   : start +
-                    " What a pipe or file on stdin holds goes below the prompt.\n\n"
-                    "Examples:\n"
-                    "  llada run model.gguf 'Why is the sky blue?'\n"
-                    "  llada run -m model.gguf 'Sum this up:' < notes.txt\n"
-                    "  llada run -m model.gguf -f prompt.txt -n 200 --preset-decode fast --json\n"
-                    "  llada run -m model.gguf 'A name for a cat' --temp 0.8 --top-p 0.9");
+                        " What a pipe or file on stdin holds goes below the prompt.\n\n"
+                        "Examples:\n"
+                        "  llada run model.gguf 'Why is the sky blue?'\n"
+                        "  llada run -m model.gguf 'Sum this up:' < notes.txt\n"
+                        "  llada run -m model.gguf -f prompt.txt -n 200 --preset-decode fast --json\n"
+                        "  llada run -m model.gguf 'A name for a cat' --temp 0.8 --top-p 0.9");
   return [o, first_word, prompt, file]() -> Result<int> {
     o->has_file = file != nullptr && file->count() > 0;
     LLADA_TRY(o->has_prompt, place_model(o->model, *first_word, o->prompt, prompt != nullptr && prompt->count() > 0));

@@ -6,10 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/numbers.h"
-#include "base/trace.h"
 #include "cli/commands.h"
 #include "cli/help.h"
-#include "cli/lanes_svg.h"
 #include "cli/options.h"
 #include "cli/output_file.h"
 #include "cli/report.h"
@@ -23,8 +21,7 @@ using Json = nlohmann::ordered_json;
 
 struct Request {
   SimulateOptions simulate;
-  std::string ablation = "paper", sweep, replay, trace, svg;
-  std::string line = "somr";  // of --trace and --svg
+  std::string sweep, replay, trace;
   std::vector<int32_t> latency;
   std::optional<int32_t> latency_logits;
   int64_t replay_run = 0;
@@ -73,10 +70,6 @@ Json simulation_json(const Simulation& s) {
                                    {"seconds_at_high", row.seconds_high},
                                    {"source", row.source}});
   return json;
-}
-
-std::string paragraph(const std::string& text) {
-  return wrapped(text, 0, 0, static_cast<size_t>(output_width())) + '\n';
 }
 
 std::string window_text(const Simulation& s) {
@@ -193,30 +186,10 @@ Result<Range> parse_range(std::string_view text) {
   return invalid("--sweep: found '{}', needed window=FROM:TO:STEP in GiB", text);
 }
 
-constexpr std::array kLineNames = {"cpu", "prefix-kv", "npu", "somr", "mbsd", "revision"};
-
-Status write_pictures(const Request& r) {
-  if (r.trace.empty() && r.svg.empty()) return {};
-  const auto index = static_cast<size_t>(std::ranges::find(kLineNames, r.line) - kLineNames.begin());
-  LLADA_TRY(const auto spans, simulate_spans(r.simulate, index));
-  if (!r.trace.empty()) {
-    Trace trace;
-    for (const SimulatedSpan& span : spans)
-      trace.add({span.lane, span.name, span.start_s * 1e6, (span.end_s - span.start_s) * 1e6, {}});
-    LLADA_TRY_STATUS(trace.write(r.trace));
-  }
-  if (!r.svg.empty())
-    LLADA_TRY_STATUS(write_file(r.svg, lanes_svg(spans, fmt::format("{} on {}, line {}: three block passes, modelled",
-                                                                    r.simulate.preset, r.simulate.profile, r.line))));
-  return {};
-}
-
 // What belongs to the other of the two simulations is refused, not ignored.
 Status check_moe(const Request& r) {
-  constexpr std::array kOnlyMoe = {"--experts-on-device", "--routing",     "--skip-decided",    "--moe-tokens",
-                                   "--moe-steps",         "--moe-seed",    "--moe-guess-noise", "--moe-guess-by-score",
-                                   "--moe-slices",        "--moe-grouped", "--sensitivity"};
-  constexpr std::array kBoth = {"--moe", "--profile", "--trace", "--svg", "--json", "--map", "--help"};
+  constexpr std::array kOnlyMoe = {"--experts-on-device", "--routing", "--moe-tokens", "--moe-slices", "--moe-grouped"};
+  constexpr std::array kBoth = {"--moe", "--profile", "--trace", "--json", "--map", "--help"};
   const bool moe = !r.moe.simulate.geometry.empty();
   for (const CLI::Option* option : r.app->get_options()) {
     const std::string name = option->get_name();
@@ -234,7 +207,7 @@ Result<int> run(Request r) {
     if (r.simulate.profile.empty()) return invalid("--moe: needed --profile");
     r.moe.simulate.profile = r.simulate.profile;
     r.moe.simulate.map_variant = r.simulate.map_variant;
-    return run_moe(r.moe, r.trace, r.svg, r.json);
+    return run_moe(r.moe, r.trace, r.json);
   }
   if (!r.replay.empty()) {
     if (r.simulate.tokens_per_pass)
@@ -250,8 +223,8 @@ Result<int> run(Request r) {
   if (r.compare) {
     if (!r.simulate.profile.empty())
       return invalid("--compare-profiles: runs every built-in profile, so not with --profile");
-    if (!r.trace.empty() || !r.svg.empty() || !r.sweep.empty() || !r.simulate.map_variant.empty())
-      return invalid("--compare-profiles: not with --sweep, --trace, --svg or --map");
+    if (!r.trace.empty() || !r.sweep.empty() || !r.simulate.map_variant.empty())
+      return invalid("--compare-profiles: not with --sweep, --trace or --map");
     profiles = profile_names();
   } else if (r.simulate.profile.empty()) {
     return invalid("--profile: needed one of {}, or a .json file", fmt::join(profile_names(), ", "));
@@ -293,7 +266,10 @@ Result<int> run(Request r) {
       }
     }
   }
-  LLADA_TRY_STATUS(write_pictures(r));
+  if (!r.trace.empty()) {
+    LLADA_TRY(const auto spans, simulate_spans(r.simulate));
+    LLADA_TRY_STATUS(write_spans(spans, r.trace));
+  }
   if (r.compare) json = {{"label", "modelled"}, {"profiles", std::move(json)}};
   LLADA_TRY_STATUS(print(r.json ? json_line(json) : text));
   return 0;
@@ -305,17 +281,6 @@ Work setup_simulate(CLI::App& app) {
   auto r = std::make_shared<Request>();
   SimulateOptions& o = r->simulate;
   r->app = &app;
-  const auto count = [&app](const char* name, int64_t& value, const char* help) {
-    app.add_option_function<std::string>(
-           name,
-           [name, &value](const std::string& text) {
-             const auto parsed = parse_integer(text, 0, 1 << 20);
-             if (!parsed) throw CLI::ValidationError(name, parsed.error().message);
-             value = *parsed;
-           },
-           help)
-        ->type_name("N");
-  };
   const auto real = [&app](const char* name, std::optional<double>& value, const char* unit, const char* help) {
     app.add_option_function<std::string>(
            name,
@@ -334,57 +299,38 @@ Work setup_simulate(CLI::App& app) {
         fmt::format("{}", fmt::join(profile_names(), " ")));
   offer(app.add_option("--preset", o.preset, "the model's geometry and type (llada-8b:q4_0)")->type_name("NAME:TYPE"),
         "llada-8b llada-1.5 dream-7b");
-  count("--prompt", o.prompt, "prompt tokens (78)");
-  count("--gen", o.gen, "tokens to generate (128)");
-  count("--block", o.block, "tokens per block (32)");
-  app.add_option("--ablation", r->ablation, "which ladder: paper (paper)")
-      ->check(CLI::IsMember({"paper"}).description(""))
-      ->type_name("NAME");
-  real("--tokens-per-pass", o.tokens_per_pass, "X", "of the last line, instead of what the paper's table implies");
-  app.add_option("--replay", r->replay, "the last line's passes from a recording of llada eval --record")
+  add_integer_option(app, "--prompt", o.prompt, 0, 1 << 20, "prompt tokens (78)");
+  add_integer_option(app, "--gen", o.gen, 0, 1 << 20, "tokens to generate (128)");
+  add_integer_option(app, "--block", o.block, 0, 1 << 20, "tokens per block (32)");
+  real("--tokens-per-pass", o.tokens_per_pass, "X",
+       "tokens that a pass of the last line commits (as the paper's table implies)");
+  app.add_option("--replay", r->replay, "take the last line's passes from a recording of llada eval --record")
       ->type_name("FILE");
-  app.add_option_function<std::string>(
-         "--sparse-rows",
-         [&o](const std::string& text) {
-           const auto value = parse_integer(text, 0, 1 << 20);
-           if (!value) throw CLI::ValidationError("--sparse-rows", value.error().message);
-           o.sparse_rows = static_cast<int32_t>(*value);
-         },
-         "of the last line: rows that the CPU revises beside every pass (0)")
-      ->type_name("N");
-  app.add_option("--replay-run", r->replay_run, "which run of the recording, from 0 (0)")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30).description(""))
-      ->type_name("N");
-  app.add_option("--sweep", r->sweep, "the SOMR line over windows in GiB: window=1.0:4.0:0.25")->type_name("RANGE");
-  app.add_option("--latency", r->latency, "milliseconds of a pass of each number of rows, as ROWS:MS,...")
+  add_integer_option(app, "--replay-run", r->replay_run, 0, 1 << 30, "which run of the recording, from 0 (0)");
+  app.add_option("--sweep", r->sweep, "simulate the SOMR line with several windows in GiB: window=1.0:4.0:0.25")
+      ->type_name("RANGE");
+  app.add_option("--latency", r->latency, "print the milliseconds of a pass of each number of rows, as ROWS:MS,...")
       ->delimiter(',')
       ->type_name("ROWS,...");
   app.add_option("--latency-logits", r->latency_logits,
                  "with --latency: rows of a pass whose logits are computed, at most (all)")
       ->type_name("N");
-  app.add_flag("--compare-profiles", r->compare, "every built-in profile");
-  real("--window", o.window_gib, "GIB", "of the NPU, reserve included, instead of the profile's");
+  app.add_flag("--compare-profiles", r->compare, "simulate every built-in profile");
+  real("--window", o.window_gib, "GIB", "address space of the NPU, reserve included (the profile's)");
   app.add_option("--map", o.map_variant, "which of the profile's prices of mapping")->type_name("NAME");
   app.add_option("--memory", o.memory,
-                 "plan, copy, lru, fifo, drop-all, belady or sessions for the lines from SOMR on (plan)")
+                 "plan, copy, lru, drop-all, belady or sessions for the lines from SOMR on (plan)")
       ->type_name("POLICY");
-  app.add_option("--grain", o.grain, "slabs of a layer, half-layer or op (the coarsest that fits)")->type_name("GRAIN");
-  app.add_option("--head", o.head, "where the LM head runs: npu or cpu (the profile's)")->type_name("UNIT");
-  app.add_option("--logits", o.logits, "all rows or only wanted ones (the profile's)")->type_name("ROWS");
-  app.add_option("--line", r->line, "the line of --trace and --svg: cpu, prefix-kv, npu, somr, mbsd or revision (somr)")
-      ->check(CLI::IsMember(std::vector<std::string>(kLineNames.begin(), kLineNames.end())).description(""))
-      ->type_name("LINE");
-  only_file(app.add_option("--trace", r->trace, "write the lanes of three passes as a Chrome/Perfetto trace"))
+  only_file(app.add_option("--trace", r->trace,
+                           "write the lanes of three passes of the SOMR line as a Chrome/Perfetto trace"))
       ->type_name("FILE");
-  only_file(app.add_option("--svg", r->svg, "write the lanes of three passes as a picture"))->type_name("FILE");
   app.add_flag("--json", r->json, "one JSON object on stdout");
-  for (const char* name :
-       {"--sparse-rows", "--replay-run", "--latency", "--latency-logits", "--map", "--grain", "--head", "--logits"})
+  for (const char* name : {"--replay-run", "--latency", "--latency-logits", "--map"})
     app.get_option(name)->group(further("Details"));
   add_moe_options(app, r->moe);
   app.footer(
       "Examples:\n"
-      "  llada simulate --profile sm8750-paper --ablation paper\n"
+      "  llada simulate --profile sm8750-paper\n"
       "  llada simulate --profile v79-8elite --tokens-per-pass 5 --json\n"
       "  llada simulate --profile sm8750-paper --sweep window=2.0:4.0:0.25\n"
       "  llada simulate --compare-profiles\n"

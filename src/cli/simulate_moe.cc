@@ -6,12 +6,10 @@
 #include "base/numbers.h"
 #include "base/trace.h"
 #include "cli/help.h"
-#include "cli/lanes_svg.h"
 #include "cli/options.h"
-#include "cli/output_file.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
-#include "study/moe_sensitivity.h"
+#include "study/moe_simulate.h"
 
 namespace llada::cli {
 namespace {
@@ -79,11 +77,6 @@ std::string verdict(const MoePhase& p) {
   return {};
 }
 
-// A line of text, in the width of the terminal.
-std::string paragraph(std::string_view text, size_t indent = 0) {
-  return wrapped(text, 0, indent, static_cast<size_t>(output_width())) + '\n';
-}
-
 std::string phase_text(const MoePhase& p) {
   const TraceStatistics& s = p.statistics;
   std::string routing = fmt::format(
@@ -144,54 +137,18 @@ std::string text_of(const MoeSimulation& s) {
   return out;
 }
 
-std::string sensitivity_text(const MoeSimulateOptions& o, const std::vector<MoeSensitivityRow>& rows) {
-  std::string out =
-      paragraph(fmt::format("{} on {}: hybrid over the static mapping, and over TIDE, with one number changed at a "
-                            "time; means over the shares. Modelled.",
-                            o.geometry, o.profile)) +
-      fmt::format("{:<28} {:>6}", "", "");
-  for (const MoeHeadline& h : rows.front().headlines)
-    out += fmt::format(" {:>12}", h.phase + (h.over_tide > 0 ? " / TIDE" : ""));
-  out += '\n';
-  for (const MoeSensitivityRow& row : rows) {
-    out += fmt::format("{:<28} {:>6}", row.number, row.unit.empty() ? "" : fmt::format("{:.4g}", row.value));
-    for (const MoeHeadline& h : row.headlines)
-      out += fmt::format(" {:>12}", h.over_tide > 0 ? fmt::format("{:.2f} / {:.2f}", h.over_static, h.over_tide)
-                                                    : fmt::format("{:.2f}", h.over_static));
-    if (!row.unit.empty()) out += fmt::format("  {} [{}]", row.unit, row.trust);
-    out += '\n';
-  }
-  return out;
-}
-
-Json sensitivity_json(const MoeSimulateOptions& o, const std::vector<MoeSensitivityRow>& rows) {
-  Json json = {{"profile", o.profile}, {"geometry", o.geometry}, {"label", "modelled"}, {"sensitivity", Json::array()}};
-  for (const MoeSensitivityRow& row : rows) {
-    Json entry = {{"number", row.number}, {"unit", row.unit},     {"trust", std::string(1, row.trust)},
-                  {"value", row.value},   {"source", row.source}, {"phases", Json::array()}};
-    for (const MoeHeadline& h : row.headlines) {
-      entry["phases"].push_back({{"phase", h.phase}, {"speed_up_over_static", h.over_static}});
-      if (h.over_tide > 0) entry["phases"].back()["speed_up_over_tide"] = h.over_tide;
-    }
-    json["sensitivity"].push_back(std::move(entry));
-  }
-  return json;
-}
-
-Status write_lanes(const MoeSimulateOptions& o, const std::string& trace_path, const std::string& svg) {
-  LLADA_TRY(const auto spans, simulate_moe_spans(o));
-  if (!trace_path.empty()) {
-    Trace trace;
-    for (const SimulatedSpan& span : spans)
-      trace.add({span.lane, span.name, span.start_s * 1e6, (span.end_s - span.start_s) * 1e6, {}});
-    LLADA_TRY_STATUS(trace.write(trace_path));
-  }
-  if (svg.empty()) return {};
-  return write_file(
-      svg, lanes_svg(spans, fmt::format("{} on {}: the hybrid line's last steps, modelled", o.geometry, o.profile)));
-}
-
 }  // namespace
+
+std::string paragraph(std::string_view text, size_t indent) {
+  return wrapped(text, 0, indent, static_cast<size_t>(output_width())) + '\n';
+}
+
+Status write_spans(const std::vector<SimulatedSpan>& spans, const std::string& path) {
+  Trace trace;
+  for (const SimulatedSpan& span : spans)
+    trace.add({span.lane, span.name, span.start_s * 1e6, (span.end_s - span.start_s) * 1e6, {}});
+  return trace.write(path);
+}
 
 void add_moe_options(CLI::App& app, MoeRequest& r) {
   const std::string kGroup = further("Mixtures of experts");
@@ -207,26 +164,9 @@ void add_moe_options(CLI::App& app, MoeRequest& r) {
   app.add_option("--routing", o.routing, "routing from llada run --record-routing, instead of a synthetic router")
       ->type_name("FILE")
       ->group(kGroup);
-  app.add_flag("--skip-decided", o.skip_decided, "rows that are final are not computed, and do not route")
-      ->group(kGroup);
-  app.add_option_function<std::string>(
-         "--moe-guess-noise",
-         [&o](const std::string& text) {
-           double value = 0;
-           const auto [end, error] = llada::from_chars(text.data(), text.data() + text.size(), value);
-           if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
-             throw CLI::ValidationError("--moe-guess-noise", fmt::format("found '{}', needed a number", text));
-           o.guess_noise = value;
-         },
-         "how wrong the next layers' routers are about a row, in its own spread per layer (0.5)")
-      ->type_name("X")
-      ->group(kGroup);
   const auto count = [&](const char* name, auto& value, int64_t most, const char* help) {
     add_integer_option(app, name, value, 1, most, help)->group(kGroup);
   };
-  app.add_flag("--moe-guess-by-score", o.guess_by_score,
-               "prefetch guesses the next layer from the cache's scores, as HybriMoE's released code does")
-      ->group(kGroup);
   count("--moe-slices", o.slices, 64, "slices of an expert in the hybrid line (as many as are worthwhile)");
   app.add_option_function<std::string>(
          "--moe-grouped",
@@ -238,24 +178,18 @@ void add_moe_options(CLI::App& app, MoeRequest& r) {
          "whether one start of the accelerator's kernels serves a list of experts (as the profile says)")
       ->type_name("on|off")
       ->group(kGroup);
-  app.add_flag("--sensitivity", r.sensitivity, "how the headline moves with its least certain numbers")->group(kGroup);
   count("--moe-tokens", o.tokens, 4096, "tokens decoded (96)");
-  count("--moe-steps", o.steps, 512, "denoising steps of a block (16)");
-  count("--moe-seed", o.seed, 1 << 30, "of the synthetic router (1)");
 }
 
-Result<int> run_moe(MoeRequest r, const std::string& trace_path, const std::string& svg, bool json) {
+Result<int> run_moe(MoeRequest r, const std::string& trace, bool json) {
   if (!r.shares.empty()) {
     LLADA_TRY(r.simulate.shares, parse_shares(r.shares));
   }
-  if (r.sensitivity) {
-    if (!trace_path.empty() || !svg.empty()) return invalid("--sensitivity: not with --trace or --svg");
-    LLADA_TRY(const auto rows, moe_sensitivity(r.simulate));
-    LLADA_TRY_STATUS(print(json ? json_line(sensitivity_json(r.simulate, rows)) : sensitivity_text(r.simulate, rows)));
-    return 0;
-  }
   LLADA_TRY(const MoeSimulation simulation, simulate_moe(r.simulate));
-  if (!trace_path.empty() || !svg.empty()) LLADA_TRY_STATUS(write_lanes(r.simulate, trace_path, svg));
+  if (!trace.empty()) {
+    LLADA_TRY(const auto spans, simulate_moe_spans(r.simulate));
+    LLADA_TRY_STATUS(write_spans(spans, trace));
+  }
   Json out = {{"profile", simulation.profile},
               {"geometry", simulation.geometry},
               {"label", "modelled"},

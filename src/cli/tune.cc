@@ -41,15 +41,15 @@ std::function<double(const eval::Score&)> cost_of(const std::string& minimize) {
   return [](const eval::Score& s) { return s.n ? 1e3 * s.table_seconds / static_cast<double>(s.n) : 0; };
 }
 
-PresetOrigin origin_of(const TuneOptions& o, const Model& model, const eval::Trial& trial) {
-  const eval::Score total = trial.total();
+PresetOrigin origin_of(const TuneOptions& o, const Model& model, const eval::Attempt& attempt) {
+  const eval::Score total = attempt.total();
   return {.model = eval::model_fingerprint(model),
           .device = model.device().info().description,
           .tasks = o.tasks,
           .examples = total.n,
           .max_loss = o.max_loss,
-          .loss = trial.loss(),
-          .held_out_loss = trial.validation_loss(),
+          .loss = attempt.loss(),
+          .held_out_loss = attempt.validation_loss(),
           .agreement = eval::Score::ratio(total.agreed, total.compared),
           .nfe_mean = total.mean(total.nfe),
           .rows_mean = total.mean(total.rows)};
@@ -58,7 +58,7 @@ PresetOrigin origin_of(const TuneOptions& o, const Model& model, const eval::Tri
 nlohmann::ordered_json report_of(const TuneOptions& o, const eval::TuneResult& result, double seconds,
                                  int64_t examples) {
   auto frontier = nlohmann::ordered_json::array();
-  for (const eval::Trial& t : result.frontier) {
+  for (const eval::Attempt& t : result.frontier) {
     const eval::Score s = t.total();
     frontier.push_back({{"options", t.options},
                         {"cost", t.cost},
@@ -106,7 +106,7 @@ Result<int> run(const TuneOptions& o) {
   const auto axes = tune_axes(block > 0);
   const auto accepts = [&](const std::string& text) {
     const auto parsed = parse_decode_options(joined(o.common, text), block, StartFrom::open_length);
-    return parsed && decode::validate_for(*parsed, model->special_ids()).has_value();
+    return parsed && decode::validate(*parsed, false, block).has_value();
   };
   LLADA_TRY_STATUS(eval::check_tune(examples, axes, accepts));
 
@@ -183,7 +183,7 @@ Result<int> run(const TuneOptions& o) {
   LLADA_TRY_STATUS(out.report(o.json ? json_line(report_of(o, result, seconds, result.examples - known)) : table));
   if (result.chosen < 0)
     return failed("no candidate stays within {} points of the reference; {} was not written", o.max_loss, o.out);
-  const eval::Trial& chosen = result.frontier[static_cast<size_t>(result.chosen)];
+  const eval::Attempt& chosen = result.frontier[static_cast<size_t>(result.chosen)];
   const std::string text =
       decode_preset_text({.name = o.name, .options = joined(o.common, chosen.options)}, origin_of(o, *model, chosen));
   LLADA_TRY_STATUS(out.write(text));

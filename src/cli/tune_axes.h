@@ -44,7 +44,7 @@ inline std::vector<eval::Axis> tune_axes(bool block_causal = false) {
       continue;
     }
     eval::Axis axis{std::string(field.key), tuned_choices(field), 0};
-    // The search begins with the default, and with a tail, which has paid wherever it was tried.
+    // The search begins with the default, and with a tail, as the presets have it.
     const auto start = std::ranges::find(axis.choices, field.key == "tail" ? "--tail 32" : "");
     axis.start = static_cast<size_t>(start - axis.choices.begin());
     axes.push_back(std::move(axis));

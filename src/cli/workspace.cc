@@ -149,15 +149,16 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
   if (!show.routing_path.empty()) {
     LLADA_TRY(workspace->routing_, RoutingRecorder::create(show.routing_path, workspace->model_->file()));
     session.routing = [recorder = workspace->routing_.get()](const RoutedLayer& routed) {
-      return recorder->hear(routed);
+      return recorder->record(routed);
     };
   }
   LLADA_TRY(workspace->session_, Session::create(workspace->model_, session));
   return workspace;
 }
 
-Result<Generation> Workspace::watch(const std::function<Result<Generation>(const StepCallback&)>& work, bool infill,
-                                    const decode::DecodeOptions& options) {
+Result<Generation> Workspace::answer(const llada::Request& request) {
+  const TraceSpan span(trace(), "host", "decode");
+  const bool infill = request.gaps.has_value();
   std::optional<LiveView> live;
   const bool wanted = !show_.no_live && !show_.json && !show_.quiet;
   std::optional<QuietInput> quiet;
@@ -167,8 +168,8 @@ Result<Generation> Workspace::watch(const std::function<Result<Generation>(const
                                       .color = wants_color(),
                                       .delay_ms = show_.delay_ms,
                                       .infill = infill,
-                                      .block_length = options.block_length,
-                                      .open_length = options.auto_length && !infill});
+                                      .block_length = request.options.block_length,
+                                      .open_length = request.options.auto_length && !infill});
   }
   Status shown;
   final_tokens_.clear();
@@ -182,7 +183,7 @@ Result<Generation> Workspace::watch(const std::function<Result<Generation>(const
     if (live) shown = live->show(event);
     return shown.has_value() && InterruptGuard::signal_number() == 0;
   };
-  LLADA_TRY(Generation generation, work(on_step));
+  LLADA_TRY(Generation generation, session_->run(request, on_step));
   LLADA_TRY_STATUS(shown);
   if (live) {
     LLADA_TRY_STATUS(live->finish());

@@ -37,13 +37,11 @@ class Workspace {
   Session& session() const { return *session_; }
   Trace* trace() { return trace_ ? &*trace_ : nullptr; }
 
-  // Runs `work` with a callback that repaints where asked for and ends the run on a signal. The picture is
-  // gone afterwards, and the time it took is not in the stats. An error of stdout ends the run and is
-  // returned.
-  Result<Generation> watch(const std::function<Result<Generation>(const StepCallback&)>& work, bool infill,
-                           const decode::DecodeOptions& options);
+  // Runs the request, repaints where asked for and ends the run on a signal. The picture is gone afterwards, and the
+  // time it took is not in the stats. An error of stdout ends the run and is returned.
+  Result<Generation> answer(const llada::Request& request);
 
-  // Final tokens of the answer that watch() has seen so far: what is left when a run fails half-way.
+  // Final tokens of the answer that answer() has seen so far: what is left when a run fails half-way.
   const std::vector<int32_t>& final_tokens() const { return final_tokens_; }
 
   // Writes the trace and the routing, where they were asked for.

@@ -12,20 +12,6 @@
 namespace llada::decode {
 namespace {
 
-std::vector<int32_t> masks_of(const Canvas& canvas, const Block& block) {
-  std::vector<int32_t> positions;
-  for (int32_t p = block.begin; p < block.end; ++p)
-    if (canvas.states[static_cast<size_t>(p)] == TokenState::masked) positions.push_back(p);
-  return positions;
-}
-
-std::vector<int32_t> fed(std::span<const int32_t> rows, std::span<const int32_t> feed) {
-  std::vector<int32_t> inputs;
-  inputs.reserve(rows.size());
-  for (const int32_t row : rows) inputs.push_back(feed[static_cast<size_t>(row)]);
-  return inputs;
-}
-
 // The second stream of guidance sees what the first does, with the prompt masked.
 std::vector<int32_t> unconditional(const Canvas& canvas, std::span<const int32_t> rows,
                                    std::span<const int32_t> inputs) {
@@ -58,7 +44,7 @@ BlockStrategy::BlockStrategy(const DecodeOptions& options, const SpecialIds& ids
 std::vector<int32_t> BlockStrategy::rows_of(std::span<const int32_t> positions) const {
   std::vector<int32_t> rows;
   for (const int32_t p : positions)
-    if (rows.empty() || rows.back() != row_of(p)) rows.push_back(row_of(p));  // 0 and 1 may share row 0
+    if (rows.empty() || rows.back() != ids_.row_of(p)) rows.push_back(ids_.row_of(p));  // 0 and 1 may share row 0
   return rows;
 }
 
@@ -77,7 +63,7 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
   StepPlan plan;
   if (reviser_ && reviser_->sweep_due(canvas)) {
     asked_.sweep = true;
-    asked_.look = reviser_->look(canvas, block_);
+    asked_.checks = reviser_->checks(canvas, block_);
     plan.keys = keys_read(canvas);
     plan.rows = kv_.sweep_rows(std::span(canvas.tokens).first(static_cast<size_t>(plan.keys)));
   } else {
@@ -85,9 +71,10 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
   }
   plan.block_begin = block_.begin;
   plan.block_end = block_.end;
-  plan.inputs = fed(plan.rows, canvas.tokens);
-  plan.sparse.inputs = fed(plan.sparse.rows, canvas.tokens);
-  add_trials(canvas, asked_.separate ? plan.sparse.trials : plan.trials);
+  plan.inputs = tokens_at(canvas, plan.rows);
+  plan.sparse.inputs = tokens_at(canvas, plan.sparse.rows);
+  for (const int32_t position : asked_.checks.trials)
+    (asked_.separate ? plan.sparse.trials : plan.trials).push_back(trial_of(canvas, position, ids_.row_of(position)));
   if (options_.cfg_scale > 0) {
     plan.cfg_scale = options_.cfg_scale;
     plan.unconditional = unconditional(canvas, plan.rows, plan.inputs);
@@ -102,14 +89,14 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
 void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   move_to_open_block(canvas);
   const Block& block = block_;
-  asked_.masks = masks_of(canvas, block);
-  if (reviser_) asked_.look = reviser_->look(canvas, block);
+  asked_.masks = positions_in(canvas, block, TokenState::masked);
+  if (reviser_) asked_.checks = reviser_->checks(canvas, block);
   if (length_) length_->enter(block);
   plan.keys = keys_read(canvas);
   const auto feed = std::span(canvas.tokens).first(static_cast<size_t>(plan.keys));
   asked_.separate =
       options_.revision == Revision::dual_path && options_.revise_path == RevisePath::separate && kv_.covers(feed);
-  plan.logits = rows_of(merged(asked_.masks, asked_.look.peeks));
+  plan.logits = rows_of(merged(asked_.masks, asked_.checks.in_place));
   plan.rows = kv_.rows(canvas, feed, block, plan.logits, asked_.separate);
   if (length_) {
     asked_.ends = length_->last_positions(block);
@@ -128,17 +115,6 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   }
   if (asked_.separate) {
     std::ranges::set_difference(kv_.stale(feed, block.begin), plan.rows, std::back_inserter(plan.sparse.rows));
-  }
-}
-
-void BlockStrategy::add_trials(const Canvas& canvas, std::vector<Trial>& trials) const {
-  for (const int32_t position : asked_.look.trials) {
-    Trial trial = {.rows = {position}, .inputs = {canvas.undecided_token()}, .logits = row_of(position)};
-    if (trial.logits != position) {
-      trial.rows.insert(trial.rows.begin(), trial.logits);
-      trial.inputs.insert(trial.inputs.begin(), canvas.tokens[static_cast<size_t>(trial.logits)]);
-    }
-    trials.push_back(std::move(trial));
   }
 }
 
@@ -181,19 +157,19 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
     return *std::ranges::lower_bound(result.predictions, row, {}, &Prediction::position);
   };
   std::vector<Candidate> candidates;
-  for (const int32_t p : asked_.masks) candidates.push_back(candidate(at_row(row_of(p)), p));
+  for (const int32_t p : asked_.masks) candidates.push_back(candidate(at_row(ids_.row_of(p)), p));
   std::vector<Edit> edits = decide(candidates);
   if (length_) {
     std::vector<Prediction> ends;
-    for (const int32_t p : asked_.ends) ends.push_back(at_row(row_of(p)));
+    for (const int32_t p : asked_.ends) ends.push_back(at_row(ids_.row_of(p)));
     length_->answered(block_, ends);
   }
-  for (const int32_t p : asked_.lookahead) speculation_->propose(p, at_row(row_of(p)));
+  for (const int32_t p : asked_.lookahead) speculation_->propose(p, at_row(ids_.row_of(p)));
   if (reviser_) {
     std::vector<Prediction> seen = asked_.separate ? result.sparse : result.trials;
-    for (size_t i = 0; i < seen.size(); ++i) seen[i].position = asked_.look.trials[i];
-    for (const int32_t p : asked_.look.peeks) {
-      seen.push_back(at_row(row_of(p)));
+    for (size_t i = 0; i < seen.size(); ++i) seen[i].position = asked_.checks.trials[i];
+    for (const int32_t p : asked_.checks.in_place) {
+      seen.push_back(at_row(ids_.row_of(p)));
       seen.back().position = p;
     }
     reviser_->merge(canvas, block_, seen, edits);
@@ -238,13 +214,8 @@ void BlockStrategy::stored(const Canvas& canvas, int64_t positions) {
   kv_.stored(std::span(canvas.tokens).first(static_cast<size_t>(positions)));
 }
 
-bool BlockStrategy::is_open(const Canvas& canvas, const Block& block) const {
-  const auto end = canvas.states.begin() + block.end;
-  return std::find(canvas.states.begin() + block.begin, end, TokenState::masked) != end;
-}
-
 void BlockStrategy::move_to_open_block(const Canvas& canvas) {
-  while (!is_open(canvas, blocks_[current_]) &&
+  while (!has_masks(canvas, blocks_[current_]) &&
          !(entered_ && reviser_ && reviser_->keeps_open(canvas, blocks_[current_]))) {
     ++current_;
     step_ = 0;

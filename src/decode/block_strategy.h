@@ -8,8 +8,7 @@
 //   K/V policy  which rows the forward computes
 //
 // A step is either of a block, or a sweep that decides nothing and only looks again. Predictions are asked
-// and answered by row; positions and rows differ by one for models with shifted logits, and only this class
-// knows.
+// and answered by row (SpecialIds::row_of).
 #pragma once
 #include <memory>
 #include <optional>
@@ -47,18 +46,15 @@ class BlockStrategy final : public Strategy {
     std::vector<int32_t> masks;      // positions of the block to decide
     std::vector<int32_t> lookahead;  // positions to draft
     std::vector<int32_t> ends;       // positions that say whether the answer ends before them
-    Look look;
+    Checks checks;
     bool separate = false;  // trials are in the sparse plan
   };
 
-  int32_t row_of(int32_t position) const { return ids_.shift_logits && position > 0 ? position - 1 : position; }
   int32_t keys_read(const Canvas& canvas) const;  // attention reads positions [0, this)
   std::vector<int32_t> rows_of(std::span<const int32_t> positions) const;
-  bool is_open(const Canvas& canvas, const Block& block) const;
   void move_to_open_block(const Canvas& canvas);
   int64_t finished_end(int64_t open) const;
   void plan_block(const Canvas& canvas, StepPlan& plan);
-  void add_trials(const Canvas& canvas, std::vector<Trial>& trials) const;
   Candidate candidate(const Prediction& prediction, int32_t position) const;
   std::vector<Edit> decide(std::span<const Candidate> candidates);
 

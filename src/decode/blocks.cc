@@ -6,6 +6,18 @@
 
 namespace llada::decode {
 
+bool has_masks(const Canvas& canvas, const Block& block) {
+  const auto end = canvas.states.begin() + block.end;
+  return std::find(canvas.states.begin() + block.begin, end, TokenState::masked) != end;
+}
+
+std::vector<int32_t> positions_in(const Canvas& canvas, const Block& block, TokenState state) {
+  std::vector<int32_t> positions;
+  for (int32_t p = block.begin; p < block.end; ++p)
+    if (canvas.states[static_cast<size_t>(p)] == state) positions.push_back(p);
+  return positions;
+}
+
 std::vector<Block> tile_blocks(const Canvas& canvas, int64_t from, int64_t length) {
   LLADA_CHECK(from >= 0 && length >= 1);
   int64_t last = canvas.size();

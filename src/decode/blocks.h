@@ -14,6 +14,10 @@ struct Block {
   int64_t masks = 0;           // when the run starts
 };
 
+bool has_masks(const Canvas& canvas, const Block& block);
+// The block's positions in that state, ascending.
+std::vector<int32_t> positions_in(const Canvas& canvas, const Block& block, TokenState state);
+
 // Spans of `length` positions, from position `from` to the last mask. Spans without a mask are left out; the last span
 // ends behind the last mask, so it may be shorter. With from = generated_begin() these are LLaDA's blocks; models whose
 // attention is tiled from position 0 pass from = 0.

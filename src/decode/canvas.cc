@@ -35,6 +35,10 @@ Canvas lay_generation(std::span<const int32_t> prompt, int64_t gen_length, const
   return canvas;
 }
 
+Canvas fixed_canvas(std::span<const int32_t> tokens) {
+  return {.tokens = {tokens.begin(), tokens.end()}, .states = std::vector(tokens.size(), TokenState::fixed)};
+}
+
 Result<Canvas> lay_infill(std::span<const int32_t> template_tokens, std::span<const int32_t> gap_positions,
                           const SpecialIds& ids) {
   if (gap_positions.empty()) return invalid("infill: found no gap, needed at least one");
@@ -56,11 +60,11 @@ Result<Canvas> lay_infill(std::span<const int32_t> template_tokens, std::span<co
   return canvas;
 }
 
-HeadRule head_rule(const DecodeOptions& options, const SpecialIds& ids, bool infill) {
-  HeadRule rule;
+SamplingRule head_rule(const DecodeOptions& options, const SpecialIds& ids, bool infill) {
+  SamplingRule rule;
   rule.temperature = options.temperature;
   rule.seed = options.seed;
-  rule.one_draw = draws_once(options);
+  rule.fixed_noise = draws_once(options);
   add(rule.never_sampled, ids.mask);
   if (options.logits_eos_inf) {
     add(rule.never_sampled, ids.eos);
@@ -85,6 +89,20 @@ HeadRule head_rule(const DecodeOptions& options, const SpecialIds& ids, bool inf
 int64_t generated_begin(const Canvas& canvas) {
   return std::ranges::find_if(canvas.states, [](TokenState s) { return s != TokenState::fixed; }) -
          canvas.states.begin();
+}
+
+std::vector<int32_t> tokens_at(const Canvas& canvas, std::span<const int32_t> positions) {
+  std::vector<int32_t> tokens;
+  tokens.reserve(positions.size());
+  for (const int32_t p : positions) tokens.push_back(canvas.tokens[static_cast<size_t>(p)]);
+  return tokens;
+}
+
+Trial trial_of(const Canvas& canvas, int32_t position, int32_t row) {
+  if (row == position) return {.rows = {position}, .inputs = {canvas.undecided_token()}, .logits = row};
+  return {.rows = {row, position},
+          .inputs = {canvas.tokens[static_cast<size_t>(row)], canvas.undecided_token()},
+          .logits = row};
 }
 
 int64_t count_masked(const Canvas& canvas) { return std::ranges::count(canvas.states, TokenState::masked); }

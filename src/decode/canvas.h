@@ -15,6 +15,9 @@ int64_t generation_size(int64_t prompt_tokens, int64_t gen_length, const Special
 // The prompt is fixed whatever it holds: a mask id in it is text, not a gap. gen_length has passed validate().
 Canvas lay_generation(std::span<const int32_t> prompt, int64_t gen_length, const SpecialIds& ids);
 
+// A text in which nothing is open, for what is read off a forward over it; its tokens may be masks.
+Canvas fixed_canvas(std::span<const int32_t> tokens);
+
 // The template with a mask at every gap position (any order, no repeats, at least one); the rest is fixed.
 Result<Canvas> lay_infill(std::span<const int32_t> template_tokens, std::span<const int32_t> gap_positions,
                           const SpecialIds& ids);
@@ -24,7 +27,13 @@ Result<Canvas> lay_infill(std::span<const int32_t> template_tokens, std::span<co
 // confidence_eos_eot_inf takes only the end-of-turn token out of the softmax, because the reference changes the
 // end-of-sequence logit in the sampled copy alone. infill: no end token is sampled and none is in the softmax, since
 // the text goes on behind the gap.
-HeadRule head_rule(const DecodeOptions& options, const SpecialIds& ids, bool infill = false);
+SamplingRule head_rule(const DecodeOptions& options, const SpecialIds& ids, bool infill = false);
+
+// The tokens that rows at these positions are fed.
+std::vector<int32_t> tokens_at(const Canvas& canvas, std::span<const int32_t> positions);
+
+// Asks what `row` would predict of a position if that were not decided.
+Trial trial_of(const Canvas& canvas, int32_t position, int32_t row);
 
 // First position that is not fixed; size() when all are.
 int64_t generated_begin(const Canvas& canvas);

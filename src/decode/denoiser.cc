@@ -1,14 +1,49 @@
 #include "decode/denoiser.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
 #include "decode/answer.h"
 #include "decode/canvas.h"
-#include "decode/contract.h"
 
 namespace llada::decode {
 namespace {
+
+// ---- The contract between canvas, strategy and runner, checked in every step (plan() and take()): it costs nothing
+// beside a forward, and a broken side is named at once instead of spoiling the text. Errors are `failed`: none of it is
+// the user's doing.
+
+bool strictly_ascending(std::span<const int32_t> positions, int32_t end) {
+  return std::ranges::adjacent_find(positions, std::ranges::greater_equal{}) == positions.end() &&
+         (positions.empty() || (positions.front() >= 0 && positions.back() < end));
+}
+
+// Of a plan, its sparse plan or a trial: ascending rows with one input each, with guidance also an unconditional one.
+template <class Part>
+Status check_rows(std::string_view what, const Part& part, const StepPlan& plan) {
+  if (!strictly_ascending(part.rows, plan.keys))
+    return failed("{}: rows are not ascending positions below {}", what, plan.keys);
+  if (part.inputs.size() != part.rows.size() ||
+      part.unconditional.size() != (plan.cfg_scale > 0 ? part.rows.size() : 0))
+    return failed("{}: found {} inputs and {} unconditional ones for {} rows", what, part.inputs.size(),
+                  part.unconditional.size(), part.rows.size());
+  return {};
+}
+
+Status check_prediction(const Prediction& p, int32_t row, const Canvas& canvas) {
+  if (p.position != row) return failed("forward: found a prediction for position {}, needed {}", p.position, row);
+  if (p.token < 0 || !canvas.may_hold(p.token, TokenState::visible))
+    return failed("forward: position {}: found token {}, needed one that is not the mask", p.position, p.token);
+  // Softmax sums may round to just above 1.
+  if (!(p.probability >= 0 && p.probability <= 1 + 1e-6) || !std::isfinite(p.entropy) || !std::isfinite(p.margin))
+    return failed("forward: position {}: found probability {}, entropy {}, margin {}, needed finite numbers",
+                  p.position, p.probability, p.entropy, p.margin);
+  return {};
+}
+
+// ----
 
 int64_t trial_rows_of(const StepPlan& plan) {
   int64_t rows = 0;
@@ -52,35 +87,81 @@ void Denoiser::follow(std::vector<int32_t> text) {
 
 Result<std::reference_wrapper<const StepPlan>> Denoiser::plan() {
   LLADA_CHECK(!done_);
-  if (!planned_) {
-    if (stats_.steps == bound_) return failed("strategy: not done after its bound of {} steps", bound_);
-    plan_ = strategy_->plan(canvas_);
-    LLADA_TRY_STATUS(check_plan(*plan_, canvas_));
-    planned_ = true;
-  }
-  return std::cref(*plan_);
+  if (planned_) return std::cref(*plan_);
+  if (stats_.steps == bound_) return failed("strategy: not done after its bound of {} steps", bound_);
+  plan_ = strategy_->plan(canvas_);
+  const StepPlan& plan = *plan_;
+  const SparsePlan& sparse = plan.sparse;
+  if (plan.keys < 1 || plan.keys > canvas_.size())
+    return failed("plan: found {} keys, needed 1 to {}", plan.keys, canvas_.size());
+  if (plan.rows.empty() && plan.trials.empty()) return failed("plan: rows are missing, and there is no trial");
+  LLADA_TRY_STATUS(check_rows("plan", plan, plan));
+  LLADA_TRY_STATUS(check_rows("sparse plan", sparse, plan));
+  if (!strictly_ascending(plan.logits, plan.keys) || !std::ranges::includes(plan.rows, plan.logits))
+    return failed("plan: logits are not an ascending part of the rows");
+  if (plan.block_begin < 0 || plan.block_begin > plan.block_end || plan.block_end > canvas_.size())
+    return failed("plan: found the block {} to {}, needed it inside 0 to {}", plan.block_begin, plan.block_end,
+                  canvas_.size());
+  for (const auto* trials : {&plan.trials, &sparse.trials})
+    for (const Trial& trial : *trials) {
+      LLADA_TRY_STATUS(check_rows("trial", trial, plan));
+      if (!std::ranges::binary_search(trial.rows, trial.logits))
+        return failed("trial: logits of {} are wanted, which is none of its rows", trial.logits);
+    }
+  for (const int32_t row : sparse.rows)
+    if (std::ranges::binary_search(plan.rows, row))
+      return failed("sparse plan: row {} is computed by the step itself", row);
+  planned_ = true;
+  return std::cref(plan);
 }
 
 Result<StepEvent> Denoiser::take(StepResult result) {
   LLADA_CHECK(planned_);
   result_ = std::move(result);
   done_ = true;  // should anything be wrong
-  LLADA_TRY_STATUS(check_result(*plan_, canvas_, result_));
+  const StepPlan& plan = *plan_;
+  if (result_.predictions.size() != plan.logits.size())
+    return failed("forward: found {} predictions, needed {}", result_.predictions.size(), plan.logits.size());
+  for (size_t i = 0; i < plan.logits.size(); ++i)
+    LLADA_TRY_STATUS(check_prediction(result_.predictions[i], plan.logits[i], canvas_));
+  for (const auto& [trials, found] :
+       {std::pair(&plan.trials, &result_.trials), {&plan.sparse.trials, &result_.sparse}}) {
+    if (found->size() != trials->size())
+      return failed("forward: found {} predictions of trials, needed {}", found->size(), trials->size());
+    for (size_t i = 0; i < trials->size(); ++i)
+      LLADA_TRY_STATUS(check_prediction((*found)[i], (*trials)[i].logits, canvas_));
+  }
   planned_ = false;
-  count_forward(*plan_, stats_);
+  count_forward(plan, stats_);
   edits_ = strategy_->accept(canvas_, result_);
-  LLADA_TRY_STATUS(check_edits(canvas_, edits_));
-  if (!text_.empty())
-    for (Edit& edit : edits_)
-      if (edit.state != TokenState::masked) edit.token = text_[static_cast<size_t>(edit.position)];
-  apply();
+  int64_t previous = -1;
+  for (Edit& edit : edits_) {
+    if (edit.position <= previous || edit.position >= canvas_.size())
+      return failed("edit: found position {} after {}, needed ascending ones below {}", edit.position, previous,
+                    canvas_.size());
+    previous = edit.position;
+    const TokenState state = canvas_.states[static_cast<size_t>(edit.position)];
+    if (state == TokenState::fixed || state == TokenState::stable)
+      return failed("edit: position {} is {}, needed one that may change", edit.position,
+                    state == TokenState::fixed ? "fixed" : "stable");
+    if (edit.token < 0 || edit.state == TokenState::fixed || !canvas_.may_hold(edit.token, edit.state))
+      return failed("edit: position {}: found token {} that does not fit its state", edit.position, edit.token);
+    if (!text_.empty() && edit.state != TokenState::masked) edit.token = text_[static_cast<size_t>(edit.position)];
+  }
+  for (const Edit& edit : edits_) {
+    const auto i = static_cast<size_t>(edit.position);
+    stats_.committed += canvas_.is_undecided(edit.position) && edit.state != TokenState::masked;
+    stats_.committed -= !canvas_.is_undecided(edit.position) && edit.state == TokenState::masked;
+    stats_.edits += canvas_.tokens[i] != edit.token;
+    canvas_.tokens[i] = edit.token;
+    canvas_.states[i] = edit.state;
+  }
   stats_.counters = strategy_->counters();
   committed_ += final_length(canvas_, begin_ + committed_);
   done_ = stats_.cancelled || strategy_->done(canvas_);
   stats_.stopped_early = done_ && !stats_.cancelled && count_masked(canvas_) > 0;
-  return StepEvent{stats_.steps++,   edits_,     result_.predictions,
-                   canvas_,          committed_, plan_->block_begin,
-                   plan_->block_end, *plan_,     result_};
+  return StepEvent{stats_.steps++, edits_, result_.predictions, canvas_, committed_, plan.block_begin, plan.block_end,
+                   plan,           result_};
 }
 
 void Denoiser::cancel() {
@@ -91,36 +172,6 @@ void Denoiser::cancel() {
 void Denoiser::end() {
   done_ = true;
   stats_.stopped_early = count_masked(canvas_) > 0;
-}
-
-void Denoiser::apply() {
-  for (const Edit& edit : edits_) {
-    const auto i = static_cast<size_t>(edit.position);
-    stats_.committed += canvas_.states[i] == TokenState::masked && edit.state != TokenState::masked;
-    stats_.committed -= canvas_.states[i] != TokenState::masked && edit.state == TokenState::masked;
-    stats_.edits += canvas_.tokens[i] != edit.token;
-    canvas_.tokens[i] = edit.token;
-    canvas_.states[i] = edit.state;
-  }
-}
-
-Result<RunStats> denoise(Canvas& canvas, Strategy& strategy, StepRunner& runner,
-                         const std::function<bool(const StepEvent&)>& on_step) {
-  // Lent, not given: the caller keeps the strategy, and gets the canvas back whatever happens.
-  Denoiser denoiser(std::move(canvas), std::shared_ptr<Strategy>(std::shared_ptr<Strategy>(), &strategy));
-  const auto run = [&]() -> Status {
-    while (!denoiser.done()) {
-      LLADA_TRY(const StepPlan& plan, denoiser.plan());
-      LLADA_TRY(auto result, runner.run(plan, denoiser.forward_number()));
-      LLADA_TRY(const StepEvent event, denoiser.take(std::move(result)));
-      if (on_step && !on_step(event)) denoiser.cancel();
-    }
-    return {};
-  };
-  const Status status = run();
-  canvas = std::move(denoiser.canvas());
-  LLADA_TRY_STATUS(status);
-  return denoiser.stats();
 }
 
 }  // namespace llada::decode

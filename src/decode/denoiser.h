@@ -1,6 +1,6 @@
 // One request being denoised: its canvas, its strategy and what it has cost so far. It says what it wants of the next
 // forward and takes what the forward brought; who computes, when, and beside which other requests is not its business.
-// It owns no rule; it holds the strategy and the forward to their contract (contract.h).
+// It owns no rule; it holds the strategy and the forward to their contract (denoiser.cc).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -85,8 +85,6 @@ class Denoiser {
   Canvas& canvas() { return canvas_; }  // for whoever takes or finishes the text once it is done
 
  private:
-  void apply();
-
   Canvas canvas_;
   const std::shared_ptr<Strategy> strategy_;
   const int64_t begin_, bound_;  // of the generated region; most steps
@@ -98,11 +96,5 @@ class Denoiser {
   int64_t committed_ = 0;
   bool planned_ = false, done_ = false;
 };
-
-// Runs one request until it is done. on_step may be empty; false cancels after the step that was just applied. On an
-// error the canvas is as the last finished step left it: the runner's own error, or `failed` where a side broke its
-// contract.
-Result<RunStats> denoise(Canvas& canvas, Strategy& strategy, StepRunner& runner,
-                         const std::function<bool(const StepEvent&)>& on_step);
 
 }  // namespace llada::decode

@@ -18,9 +18,11 @@ TokenState DualPath::first_state(double confidence) const {
 // Visible tokens up to the first decided end token: what a check can still be of use for.
 std::vector<int32_t> DualPath::revisable(const Canvas& canvas) const {
   const int64_t end = canvas.infill ? canvas.size() : first_end(canvas, begin_, canvas.size(), ids_.end_ids);
-  return visible_in(canvas, {.begin = static_cast<int32_t>(begin_),
-                             .end = static_cast<int32_t>(std::min(end + 1, canvas.size())),
-                             .masks = 0});
+  return positions_in(canvas,
+                      {.begin = static_cast<int32_t>(begin_),
+                       .end = static_cast<int32_t>(std::min(end + 1, canvas.size())),
+                       .masks = 0},
+                      TokenState::visible);
 }
 
 // No mask before the first end token, or none at all.
@@ -33,7 +35,7 @@ bool DualPath::all_decided(const Canvas& canvas) const {
 
 bool DualPath::sweep_due(const Canvas& canvas) const { return all_decided(canvas) && !revisable(canvas).empty(); }
 
-Look DualPath::look(const Canvas& canvas, const Block&) {
+Checks DualPath::checks(const Canvas& canvas, const Block&) {
   std::vector<int32_t> positions = revisable(canvas);
   // By turns the most doubtful ones and those that have waited longest, so that neither is forgotten.
   const bool least = step_ % 2 == 0;
@@ -44,7 +46,7 @@ Look DualPath::look(const Canvas& canvas, const Block&) {
   const int64_t most = all_decided(canvas) ? options_.final_sweep : options_.revise_rows;
   positions.resize(std::min(positions.size(), static_cast<size_t>(most)));
   std::ranges::sort(positions);
-  return {.trials = std::move(positions), .peeks = {}};
+  return {.trials = std::move(positions), .in_place = {}};
 }
 
 void DualPath::merge(const Canvas& canvas, const Block&, std::span<const Prediction> seen, std::vector<Edit>& edits) {
@@ -85,12 +87,12 @@ void DualPath::merge(const Canvas& canvas, const Block&, std::span<const Predict
     ++changed_;
     put(edits, {p.position, p.token, TokenState::visible, p.probability});
   }
-  settle(canvas, edits);
+  finish_checked(canvas, edits);
 }
 
 // What has been checked often enough is final; without a sweep, so is everything once there is nothing to
 // decide.
-void DualPath::settle(const Canvas& canvas, std::vector<Edit>& edits) const {
+void DualPath::finish_checked(const Canvas& canvas, std::vector<Edit>& edits) const {
   const Canvas after = with_edits(canvas, edits);
   const bool give_up = options_.final_sweep == 0 && all_decided(after);
   for (const int32_t p : revisable(after)) {

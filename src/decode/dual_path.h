@@ -37,7 +37,7 @@ class DualPath final : public Reviser {
   DualPath(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas);
 
   TokenState first_state(double confidence) const override;
-  Look look(const Canvas& canvas, const Block& block) override;
+  Checks checks(const Canvas& canvas, const Block& block) override;
   void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
              std::vector<Edit>& edits) override;
   bool sweep_due(const Canvas& canvas) const override;
@@ -53,7 +53,7 @@ class DualPath final : public Reviser {
 
   std::vector<int32_t> revisable(const Canvas& canvas) const;
   bool all_decided(const Canvas& canvas) const;
-  void settle(const Canvas& canvas, std::vector<Edit>& edits) const;
+  void finish_checked(const Canvas& canvas, std::vector<Edit>& edits) const;
 
   const DecodeOptions options_;
   const SpecialIds ids_;

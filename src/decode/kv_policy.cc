@@ -69,7 +69,7 @@ std::vector<int32_t> KvPlanner::rows(const Canvas& canvas, std::span<const int32
 }
 
 // Of `frozen`, those of the block that are not.
-std::vector<int32_t> KvPlanner::thawed(int32_t begin, const Block& block) const {
+std::vector<int32_t> KvPlanner::not_frozen(int32_t begin, const Block& block) const {
   std::vector<int32_t> rows;
   for (int32_t p = begin; p < block.end; ++p)
     if (!frozen_[static_cast<size_t>(p)]) rows.push_back(p);
@@ -88,14 +88,14 @@ std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const
       return rows;
     }
     stale_from_ = block.begin;
-    return merged(merged(needed, stale(feed, size)), thawed(block.begin, block));
+    return merged(merged(needed, stale(feed, size)), not_frozen(block.begin, block));
   }
   if (starts || full_is_due()) return range(0, size);
   std::vector<int32_t> rows = merged(needed, stale(feed, size));
   if (stale_elsewhere) {
     std::erase_if(rows, [&](int32_t row) { return row < block.begin && !std::ranges::binary_search(needed, row); });
   }
-  if (choice_ == KvChoice::frozen) return merged(rows, thawed(slide_ ? 0 : block.begin, block));
+  if (choice_ == KvChoice::frozen) return merged(rows, not_frozen(slide_ ? 0 : block.begin, block));
   return merged(rows, range(block.begin, choice_ == KvChoice::prefix ? size : block.end));
 }
 

@@ -79,7 +79,7 @@ class KvPlanner {
 
  private:
   bool full_is_due() const;
-  std::vector<int32_t> thawed(int32_t begin, const Block& block) const;
+  std::vector<int32_t> not_frozen(int32_t begin, const Block& block) const;
   std::vector<int32_t> chosen_rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
                                    bool stale_elsewhere);
   std::vector<int32_t> block_causal_rows(std::span<const int32_t> feed, int64_t begin) const;

@@ -35,12 +35,9 @@ struct DecodeOptions : LengthOptions,
 
 // Refuses what cannot work or would be silently ignored, with one line "KEY: ..." (invalid input; pairs.cc).
 // With infill, gen_length is not looked at; make_strategy() then compares steps with the blocks of the
-// canvas.
-Status validate(const DecodeOptions& options, bool infill = false);
-
-// What validate() let through and the model cannot do. For block-causal models: the K/V of a finished block
-// is final and exact (kv_policy.h), so policies that live with stale K/V have no meaning, and neither have
-// drafts of blocks that would read an unfinished one, nor gaps whose right-hand text the model cannot see.
-Status validate_for(const DecodeOptions& options, const SpecialIds& ids, bool infill = false);
+// canvas. attention_block > 0: what a block-causal model cannot do as well. There the K/V of a finished block is final
+// and exact (kv_policy.h), so policies that live with stale K/V have no meaning, and neither have drafts of blocks that
+// would read an unfinished one, nor gaps whose right-hand text the model cannot see.
+Status validate(const DecodeOptions& options, bool infill = false, int64_t attention_block = 0);
 
 }  // namespace llada::decode

@@ -69,18 +69,10 @@ void put(std::vector<Edit>& edits, const Edit& edit) {
     edits.insert(at, edit);
 }
 
-std::vector<int32_t> visible_in(const Canvas& canvas, const Block& block) {
-  std::vector<int32_t> positions;
-  for (int32_t p = block.begin; p < block.end; ++p)
-    if (canvas.states[static_cast<size_t>(p)] == TokenState::visible) positions.push_back(p);
-  return positions;
-}
-
-void settle_finished(const Canvas& canvas, const Block& block, std::vector<Edit>& edits) {
+void finish_block(const Canvas& canvas, const Block& block, std::vector<Edit>& edits) {
   const Canvas after = with_edits(canvas, edits);
-  const auto begin = after.states.begin() + block.begin, end = after.states.begin() + block.end;
-  if (std::find(begin, end, TokenState::masked) != end) return;
-  for (const int32_t p : visible_in(after, block)) {
+  if (has_masks(after, block)) return;
+  for (const int32_t p : positions_in(after, block, TokenState::visible)) {
     const auto known = std::ranges::find(edits, p, &Edit::position);
     const double confidence = known != edits.end() ? known->confidence : 1;
     put(edits, {p, after.tokens[static_cast<size_t>(p)], TokenState::stable, confidence});

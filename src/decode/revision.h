@@ -1,10 +1,10 @@
-// Looking again at what was committed. A reviser says which visible tokens a step predicts again, and turns
-// the answers into edits. In runs that sample, the noise of a position is drawn once (draws_once() in sampling.h), so
+// Checking what was committed. A reviser says which visible tokens a step predicts again, and turns the answers into
+// edits. In runs that sample, the noise of a position is drawn once (draws_once() in sampling.h), so
 // that a prediction differs from the one before only where the model's logits do.
 //
-// Two ways to look: a trial computes a row with the mask at the token's own position (Trial in types.h), so
-// the answer is what the others say of it; a peek reads the prediction of the token's own row with the token
-// in place, which only a model trained for it answers well.
+// Two ways to check: a trial computes a row with the mask at the token's own position (Trial in types.h), so the answer
+// is what the others say of it; a check in place reads the prediction of the token's own row with the token there,
+// which only a model trained for it answers well.
 #pragma once
 #include <memory>
 #include <span>
@@ -46,9 +46,9 @@ struct RevisionOptions {
 };
 std::span<const Field> revision_fields();
 
-struct Look {
-  std::vector<int32_t> trials;  // positions, ascending
-  std::vector<int32_t> peeks;   // positions of the current block, ascending
+struct Checks {
+  std::vector<int32_t> trials;    // positions, ascending
+  std::vector<int32_t> in_place;  // positions of the current block, ascending
 };
 
 class Reviser {
@@ -60,15 +60,15 @@ class Reviser {
   // The state of a token committed with this confidence.
   virtual TokenState first_state(double confidence) const = 0;
 
-  // What a step of the block looks at; when sweep_due(), what a sweep looks at (at least one position).
-  virtual Look look(const Canvas& canvas, const Block& block) = 0;
+  // What a step of the block checks; when sweep_due(), what a sweep checks (at least one position).
+  virtual Checks checks(const Canvas& canvas, const Block& block) = 0;
 
-  // `seen` are predictions of what look() named, trials before peeks, with the position that was looked at.
+  // `seen` are predictions of what checks() named, trials before in_place, with the position that was checked.
   // edits (ascending) holds the step's commits in their first state; merge() may change, drop or add edits.
   virtual void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
                      std::vector<Edit>& edits) = 0;
 
-  // The next step decides nothing and only looks. Not a question of early stop, so that runs that stop early
+  // The next step decides nothing and only checks. Not a question of early stop, so that runs that stop early
   // are the same runs, cut off.
   virtual bool sweep_due(const Canvas&) const { return false; }
   // The block needs another step although it has no mask.
@@ -81,7 +81,7 @@ class Reviser {
   int64_t changed() const { return changed_; }
 
  protected:
-  int64_t made_ = 0;     // tokens looked at again
+  int64_t made_ = 0;     // tokens checked
   int64_t changed_ = 0;  // of them, those that did not stay
 };
 
@@ -97,8 +97,6 @@ Canvas with_edits(const Canvas& canvas, std::span<const Edit> edits);
 void put(std::vector<Edit>& edits, const Edit& edit);
 
 // When the edits leave no mask in the block: every visible token of it becomes stable.
-void settle_finished(const Canvas& canvas, const Block& block, std::vector<Edit>& edits);
-
-std::vector<int32_t> visible_in(const Canvas& canvas, const Block& block);
+void finish_block(const Canvas& canvas, const Block& block, std::vector<Edit>& edits);
 
 }  // namespace llada::decode

@@ -21,7 +21,7 @@ constexpr double kLeastHeat = 1e-30;  // samples the best token as 0 does; below
 bool contains(std::span<const int32_t> sorted, int32_t id) { return std::ranges::binary_search(sorted, id); }
 
 // Of the clean logits: probability of `out.token`, entropy, the two best and the margin between them.
-void describe(std::span<const float> logits, const HeadRule& rule, Prediction& out) {
+void describe(std::span<const float> logits, const SamplingRule& rule, Prediction& out) {
   int32_t best = -1, second = -1;
   double most = kNone;
   for (int32_t id = 0; id < std::ssize(logits); ++id) {
@@ -54,7 +54,7 @@ void describe(std::span<const float> logits, const HeadRule& rule, Prediction& o
 class Allowed {
  public:
   // All logits are divided by `heat`, behind the penalty.
-  Allowed(std::span<const float> logits, const HeadRule& rule, double penalty, std::span<const int32_t> repeated,
+  Allowed(std::span<const float> logits, const SamplingRule& rule, double penalty, std::span<const int32_t> repeated,
           double heat)
       : logits_(logits.begin(), logits.end()) {
     if (penalty != 1)
@@ -186,7 +186,7 @@ bool needs_logits(const DecodeOptions& o) {
 
 bool draws_once(const DecodeOptions& o) { return samples(o) && (o.revision != Revision::none || o.mbsd); }
 
-Prediction predict(std::span<const float> logits, const DecodeOptions& options, const HeadRule& rule,
+Prediction predict(std::span<const float> logits, const DecodeOptions& options, const SamplingRule& rule,
                    std::span<const int32_t> repeated, const Draw& draw) {
   Prediction out{.position = draw.row};
   out.probability = std::numeric_limits<double>::quiet_NaN();
@@ -197,7 +197,7 @@ Prediction predict(std::span<const float> logits, const DecodeOptions& options, 
   allowed.keep_share(options.top_p);
   if (heated) allowed.keep_best(options.top_k);
   allowed.keep_from(options.min_p);
-  const auto forward = static_cast<uint64_t>(rule.one_draw ? 0 : draw.forward);
+  const auto forward = static_cast<uint64_t>(rule.fixed_noise ? 0 : draw.forward);
   out.token = allowed.take(heated ? 1 : options.temperature,
                            random_key(options.seed, forward, static_cast<uint64_t>(draw.row)));
   if (out.token < 0) return out;
@@ -222,13 +222,13 @@ std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, int64
 }
 
 Status predict_all(std::span<const float> logits, std::span<const float> sparse_logits, const DecodeOptions& options,
-                   const HeadRule& rule, const SpecialIds& ids, const Canvas& canvas, int64_t forward,
+                   const SamplingRule& rule, const SpecialIds& ids, const Canvas& canvas, int64_t forward,
                    StepResult& result) {
   const auto again = [&](std::span<Prediction> predictions, std::span<const float> rows, int64_t number) -> Status {
     for (size_t i = 0; i < predictions.size(); ++i) {
       Prediction& p = predictions[i];
       const size_t vocabulary = rows.size() / predictions.size();
-      const int64_t position = int64_t{p.position} + (ids.shift_logits ? 1 : 0);
+      const int64_t position = ids.predicted_by(p.position);
       std::vector<int32_t> repeated;
       if (options.repeat_penalty != 1) repeated = tokens_nearby(canvas, position, options.repeat_window, ids);
       p = predict(rows.subspan(i * vocabulary, vocabulary), options, rule, repeated, {number, p.position});

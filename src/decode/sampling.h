@@ -56,7 +56,7 @@ struct Draw {
 
 // One row's prediction from its logits (guidance applied, nothing excluded). `repeated` are ids, each once. Where a
 // logit is not finite the token is -1 and the probability NaN, as from a device.
-Prediction predict(std::span<const float> logits, const DecodeOptions& options, const HeadRule& rule,
+Prediction predict(std::span<const float> logits, const DecodeOptions& options, const SamplingRule& rule,
                    std::span<const int32_t> repeated, const Draw& draw);
 
 // What is decided within `window` positions of `position`, which itself does not count: ids ascending, each once.
@@ -67,7 +67,7 @@ std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, int64
 // sparse_logits: of result.sparse, which is a forward of its own; all x vocabulary. Logits that are not finite are
 // ErrorKind::data.
 Status predict_all(std::span<const float> logits, std::span<const float> sparse_logits, const DecodeOptions& options,
-                   const HeadRule& rule, const SpecialIds& ids, const Canvas& canvas, int64_t forward,
+                   const SamplingRule& rule, const SpecialIds& ids, const Canvas& canvas, int64_t forward,
                    StepResult& result);
 
 }  // namespace llada::decode

@@ -5,7 +5,6 @@
 #include <optional>
 #include <vector>
 
-#include "decode/pairs.h"
 #include "decode/removed.h"
 
 namespace llada::decode {
@@ -144,9 +143,7 @@ Result<DecodeOptions> resolved(std::span<const Setting> given, std::span<const S
 // What the model cannot do with them, as far as its attention says it.
 Status fits(const Result<DecodeOptions>& options, const DecodeUse& use) {
   if (!options) return std::unexpected(options.error());
-  SpecialIds ids;
-  ids.attention_block = use.attention_block;
-  return use.attention_block > 0 ? validate_for(*options, ids, use.infill) : Status();
+  return use.attention_block > 0 ? validate(*options, use.infill, use.attention_block) : Status();
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ Result<DecodeOptions> decode_options(std::span<const Setting> given, const Prese
 bool asks_for_schedule(const Setting& setting);
 
 // An error whose first word is the key of an option, with what was typed in its place: for refusals that come later,
-// from validate_for() or the engine.
+// from validate() for the model or the engine.
 Error as_typed(Error error, std::span<const Setting> given, std::span<const Setting> preset = {});
 
 }  // namespace llada::decode

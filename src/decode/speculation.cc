@@ -102,7 +102,7 @@ std::vector<int32_t> Speculation::lookahead(const Canvas& canvas, const Block& b
   for (int32_t p = block.end; p < keys; ++p) {
     if (static_cast<int64_t>(positions.size()) == options_.mbsd_lookahead) break;
     if (canvas.states[static_cast<size_t>(p)] != TokenState::masked) continue;
-    const int32_t row = ids_.shift_logits ? std::max(p - 1, 0) : p;
+    const int32_t row = ids_.row_of(p);
     const bool extra = row != last_row && !std::ranges::binary_search(computed, row);
     if (extra && rows + 1 > most) break;
     rows += extra;

@@ -2,16 +2,37 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "decode/block_strategy.h"
 #include "decode/canvas.h"
 
 namespace llada::decode {
+namespace {
+
+class OneForward final : public Strategy {
+ public:
+  explicit OneForward(StepPlan plan) : plan_(std::move(plan)) {}
+  StepPlan plan(const Canvas& /*canvas*/) override { return plan_; }
+  std::vector<Edit> accept(const Canvas& /*canvas*/, const StepResult& /*result*/) override {
+    done_ = true;
+    return {};
+  }
+  bool done(const Canvas& /*canvas*/) const override { return done_; }
+  int64_t step_bound() const override { return 1; }
+
+ private:
+  const StepPlan plan_;
+  bool done_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> one_forward(StepPlan plan) { return std::make_unique<OneForward>(std::move(plan)); }
 
 Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, const SpecialIds& ids,
                                                 const Canvas& canvas) {
-  LLADA_TRY_STATUS(validate(options, canvas.infill));
-  LLADA_TRY_STATUS(validate_for(options, ids, canvas.infill));
+  LLADA_TRY_STATUS(validate(options, canvas.infill, ids.attention_block));
   if (ids.mask < 0 || canvas.mask_id != ids.mask) {
     return invalid("mask token: found id {} (canvas {}), needed the model's mask token", ids.mask, canvas.mask_id);
   }

@@ -54,4 +54,8 @@ class Strategy {
 Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, const SpecialIds& ids,
                                                 const Canvas& canvas);
 
+// One forward as it is planned here, which decides nothing: for what is read off its logits. The Denoiser plans the
+// same again until it takes the result.
+std::unique_ptr<Strategy> one_forward(StepPlan plan);
+
 }  // namespace llada::decode

@@ -1,17 +1,14 @@
 #include "decode/token_editing.h"
 
-#include <algorithm>
-
 namespace llada::decode {
 
-Look TokenEditing::look(const Canvas& canvas, const Block& block) {
-  return {.trials = {}, .peeks = visible_in(canvas, block)};
+Checks TokenEditing::checks(const Canvas& canvas, const Block& block) {
+  return {.trials = {}, .in_place = positions_in(canvas, block, TokenState::visible)};
 }
 
 void TokenEditing::merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
                          std::vector<Edit>& edits) {
-  const auto begin = canvas.states.begin() + block.begin, end = canvas.states.begin() + block.end;
-  const bool alone = std::find(begin, end, TokenState::masked) == end;
+  const bool alone = !has_masks(canvas, block);
   bool changed = false;
   for (const Prediction& p : seen) {
     ++made_;
@@ -22,11 +19,11 @@ void TokenEditing::merge(const Canvas& canvas, const Block& block, std::span<con
   }
   alone_ += alone;
   finished_ = alone ? !changed || alone_ >= most_ : most_ == 0;
-  if (finished_) settle_finished(canvas, block, edits);
+  if (finished_) finish_block(canvas, block, edits);
 }
 
 bool TokenEditing::keeps_open(const Canvas& canvas, const Block& block) const {
-  return !finished_ && !visible_in(canvas, block).empty();
+  return !finished_ && !positions_in(canvas, block, TokenState::visible).empty();
 }
 
 }  // namespace llada::decode

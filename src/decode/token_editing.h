@@ -14,7 +14,7 @@ class TokenEditing final : public Reviser {
 
   void enter(const Block&) override { finished_ = false, alone_ = 0; }
   TokenState first_state(double) const override { return TokenState::visible; }
-  Look look(const Canvas& canvas, const Block& block) override;
+  Checks checks(const Canvas& canvas, const Block& block) override;
   void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
              std::vector<Edit>& edits) override;
   bool keeps_open(const Canvas& canvas, const Block& block) const override;

@@ -53,6 +53,12 @@ struct SpecialIds {
   // > 0: block-causal attention (LLaDA2): a position sees its own block of so many positions, counted from 0,
   // and all blocks before it. 0: every position sees all.
   int64_t attention_block = 0;
+
+  // The row whose logits predict a position, and the last position that a row predicts.
+  int32_t row_of(int64_t position) const {
+    return static_cast<int32_t>(shift_logits && position > 0 ? position - 1 : position);
+  }
+  int64_t predicted_by(int64_t row) const { return shift_logits ? row + 1 : row; }
 };
 
 using llada::Prediction;
@@ -109,24 +115,6 @@ struct StepResult {
   std::vector<Prediction> predictions = {};  // in plan.logits' order
   std::vector<Prediction> trials = {};       // one per plan.trials
   std::vector<Prediction> sparse = {};       // one per plan.sparse.trials
-};
-
-// Rules that the head applies to every requested row of the run.
-struct HeadRule {
-  double temperature = 0;               // Gumbel-max at > 0: argmax(logit - T*ln(-ln U))
-  uint64_t seed = 0;                    // U depends on (seed, forward number, position, token) only
-  bool one_draw = false;                // U does not depend on the forward number (draws_once() in sampling.h)
-  std::vector<int32_t> never_sampled;   // mask id always; the end token with logits_eos_inf
-  std::vector<int32_t> out_of_softmax;  // logit -inf before the softmax: confidence becomes 0 when chosen
-};
-
-// The other side of a step: a model on a device, or a script in a test.
-class StepRunner {
- public:
-  virtual ~StepRunner() = default;
-  // forward_number counts the forwards of this run from 0 (it keys the random numbers); a sparse plan that is
-  // not empty takes the number after it.
-  virtual Result<StepResult> run(const StepPlan& plan, int64_t forward_number) = 0;
 };
 
 }  // namespace llada::decode

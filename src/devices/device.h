@@ -1,4 +1,4 @@
-// What the engine asks of anything that can compute: load weights once, run stretches of a program against the K/V
+// What the engine asks of anything that can compute: load weights once, run parts of a program against the K/V
 // stores of a step's streams. A run is consecutive ops on one unit of a device. Devices never see models, strategies or
 // text.
 //

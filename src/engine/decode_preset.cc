@@ -20,9 +20,7 @@ struct BuiltIn {
 };
 
 // A block and what stands before it is all that a block-causal model sees, so K/V of finished blocks is exact and there
-// is no tail. 96.5 % of 144 long answers right with 8.5 forwards, where the published sampler has 93.8 with 9.1; with
-// weights that are less sure (96 answers) 86.5 with 10.9, and 67.7 with 12.0. All of one small model of ours: no
-// checkpoint of LLaDA2 was at hand (docs/lab/decoding.md).
+// is no tail. Chosen with a small model of ours: no checkpoint of LLaDA2 was at hand (docs/lab/decoding.md).
 constexpr const char* kBlockCausal =
     "--kv block --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.9 --stable-threshold 0.99 "
     "--final-sweep 0";
@@ -30,30 +28,26 @@ constexpr const char* kBlockCausalFast =
     "--kv block --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.85 --stable-threshold 0.99 "
     "--final-sweep 0";
 
-// Chosen on eval/tuning.jsonl (gsm-mini, json and sort, 200 each; tiny-llada, F16) and, where answers are long, on the
-// first 24 of each of the six tasks of eval/long_tuning.jsonl (144; `long`: 32 of each) with weights of tiny-llada-long
-// that are less sure than the present ones (commit 2796c61). More is in docs/lab/decoding.md and long-answers.md there.
+// How they were chosen, and what each has measured: docs/lab/decoding.md and long-answers.md there.
 constexpr std::array kBuiltIn = {
     // LLaDA's own sampler at its slowest: one token per forward, everything recomputed, on a canvas of a fixed length.
     BuiltIn{"exact", "--gen-length 128"},
-    // 95.7 % right, 2.7 forwards, 243 rows; on 144 long answers 90.3 %, 12.5 and 2348. Every second forward computes
-    // the block alone, masks more than half a block behind it are not read, and what is written is looked at again
-    // until it is stable (decode/dual_path.h) or the answer complete. What else was tried: docs/lab/decoding.md.
+    // Every second forward computes the block alone, masks more than half a block behind it are not read, and what is
+    // written is checked until it is stable (decode/dual_path.h) or the answer complete.
     BuiltIn{"balanced",
             "--kv dual --refresh 2 --slide --tail 16 --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.9 "
             "--stable-threshold 0.99 --final-sweep 0",
             kBlockCausal},
-    // 94.7 % right, 2.6 forwards, 210 rows.
+    // Fewer forwards and rows for a little less certainty.
     BuiltIn{
         "fast",
         "--kv dual --refresh 3 --slide --tail 16 --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.85 "
         "--stable-threshold 0.99 --final-sweep 0",
         kBlockCausalFast},
-    // Long answers on devices where rows are dear: 92.4 % right there with 26 forwards and 738 rows. On short ones sort
-    // loses 7 points by the cache.
+    // Long answers on devices where rows are dear: more forwards, of few rows. Sorting short lists loses by the cache.
     BuiltIn{"long", "--kv frozen --slide --block-length 8 --tail 16 --threshold 0.95 --entropy-gate 0.2"},
-    // Where a forward of 32 rows takes about as long as one of 1: two of three forwards compute 32 rows and what
-    // is looked at again, 8 at most, the others everything. 95.3 % right, 2.7 forwards, 218 rows.
+    // Where a forward of 32 rows takes about as long as one of 1: two of three forwards compute 32 rows and what is
+    // checked, 8 at most, the others everything.
     BuiltIn{"npu",
             "--kv dual --refresh 3 --slide --tail 16 --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.9 "
             "--stable-threshold 0.99 --final-sweep 0",

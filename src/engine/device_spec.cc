@@ -70,7 +70,7 @@ Error unknown_option(const DeviceSpec& spec, const DevicePlugin* plugin, std::st
                                : spec.hexagon ? "sessions, positions, library, space, deadline"
                                               : "";
   return invalid("'{}': needed one of {}{}{}, fallback{}{}", key, spec.cuda ? "budget, products" : "window, ", own,
-                 spec.cuda ? "" : ", memory, grain, head", plugin != nullptr ? ", " : "",
+                 spec.cuda ? "" : ", memory, grain, head", plugin != nullptr && !plugin->options().empty() ? ", " : "",
                  plugin != nullptr ? plugin->options() : "")
       .error();
 }

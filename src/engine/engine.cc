@@ -47,20 +47,20 @@ void Engine::call(std::function<void()> work) {
 }
 
 template <class T>
-class Engine::Promise {
+class Engine::Completion {
  public:
   using Handle = std::shared_ptr<std::conditional_t<std::is_same_v<T, Generation>, Submission, SubmittedFor<T>>>;
-  Promise(Handle handle, std::function<void(Result<T>)> on_done)
+  Completion(Handle handle, std::function<void(Result<T>)> on_done)
       : handle_(std::move(handle)), on_done_(std::move(on_done)) {}
-  Promise(const Promise&) = delete;
-  Promise& operator=(const Promise&) = delete;
-  ~Promise() {
-    if (!kept_) settle(std::unexpected(Error{ErrorKind::memory, kOutOfMemory}));
+  Completion(const Completion&) = delete;
+  Completion& operator=(const Completion&) = delete;
+  ~Completion() {
+    if (!completed_) complete(std::unexpected(Error{ErrorKind::memory, kOutOfMemory}));
   }
 
   const Handle& handle() const { return handle_; }
-  void settle(Result<T> result) noexcept {
-    kept_ = true;
+  void complete(Result<T> result) noexcept {
+    completed_ = true;
     if (on_done_) {
       auto copy = within_memory([&]() -> Result<T> { return result; });
       if (!copy) result = std::unexpected(copy.error());
@@ -80,23 +80,23 @@ class Engine::Promise {
  private:
   const Handle handle_;
   const std::function<void(Result<T>)> on_done_;
-  bool kept_ = false;
+  bool completed_ = false;
 };
 
 std::shared_ptr<Submission> Engine::submit(Request request, Callbacks callbacks) {
   auto handle = std::make_shared<Submission>();
-  const auto promise = std::make_shared<Promise<Generation>>(handle, std::move(callbacks.on_done));
+  const auto completion = std::make_shared<Completion<Generation>>(handle, std::move(callbacks.on_done));
   call([this, request = std::move(request), on_step = std::move(callbacks.on_step), keep = callbacks.keep_steps,
-        promise] { take_on(request, on_step, keep, promise); });
+        completion] { take_on(request, on_step, keep, completion); });
   return handle;
 }
 
 std::shared_ptr<ScoreSubmission> Engine::submit_score(ScoreRequest request, Scheduler::ScoredCallback on_done) {
   auto handle = std::make_shared<ScoreSubmission>();
-  const auto promise = std::make_shared<Promise<ScoreResult>>(handle, std::move(on_done));
-  call([this, request = std::move(request), promise] {
-    const auto done = [promise](Result<ScoreResult> result) { promise->settle(std::move(result)); };
-    track(scheduler_->add_score(request, done), promise);
+  const auto completion = std::make_shared<Completion<ScoreResult>>(handle, std::move(on_done));
+  call([this, request = std::move(request), completion] {
+    const auto done = [completion](Result<ScoreResult> result) { completion->complete(std::move(result)); };
+    track(scheduler_->add_score(request, done), completion);
   });
   return handle;
 }
@@ -107,17 +107,17 @@ SchedulerStats Engine::stats() const {
 }
 
 template <class T>
-void Engine::track(const Result<Scheduler::Id>& id, const std::shared_ptr<Promise<T>>& promise) {
+void Engine::track(const Result<Scheduler::Id>& id, const std::shared_ptr<Completion<T>>& completion) {
   if (id) {
-    running_.emplace(*id, promise->handle());
+    running_.emplace(*id, completion->handle());
   } else {
-    promise->settle(std::unexpected(id.error()));
+    completion->complete(std::unexpected(id.error()));
   }
 }
 
 void Engine::take_on(const Request& request, StepCallback on_step, bool keep_steps,
-                     const std::shared_ptr<Promise<Generation>>& promise) {
-  const auto keeping = [handle = promise->handle(), keep_steps,
+                     const std::shared_ptr<Completion<Generation>>& completion) {
+  const auto keeping = [handle = completion->handle(), keep_steps,
                         on_step = std::move(on_step)](const decode::StepEvent& event) {
     if (keep_steps) {
       {
@@ -128,8 +128,8 @@ void Engine::take_on(const Request& request, StepCallback on_step, bool keep_ste
     }
     return !on_step || on_step(event);
   };
-  const auto done = [promise](Result<Generation> result) { promise->settle(std::move(result)); };
-  track(scheduler_->add(request, keeping, done), promise);
+  const auto done = [completion](Result<Generation> result) { completion->complete(std::move(result)); };
+  track(scheduler_->add(request, keeping, done), completion);
 }
 
 void Engine::cancel_asked() {
@@ -144,7 +144,7 @@ void Engine::work_on() {
   for (;;) try {
       return work();
     } catch (const std::bad_alloc&) {
-      scheduler_->drop();  // their promises tell them
+      scheduler_->drop();  // their completions tell them
     } catch (const std::system_error&) {
       scheduler_->drop();  // a thread that could not be had: as without memory
     }

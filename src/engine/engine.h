@@ -116,17 +116,17 @@ class Engine {
  private:
   explicit Engine(std::unique_ptr<Scheduler> scheduler);
   void work();
-  // Settles a handle once: with its result, or, where that never comes, with kOutOfMemory. Throws nothing.
+  // Completes a handle once: with its result, or, where that never comes, with kOutOfMemory. Throws nothing.
   template <class T>
-  class Promise;
+  class Completion;
   void work_on();
   void take_on(const Request& request, StepCallback on_step, bool keep_steps,
-               const std::shared_ptr<Promise<Generation>>& promise);
+               const std::shared_ptr<Completion<Generation>>& completion);
   void cancel_asked();
   void call(std::function<void()> work);
   // Of a request that was taken on, or refused.
   template <class T>
-  void track(const Result<Scheduler::Id>& id, const std::shared_ptr<Promise<T>>& promise);
+  void track(const Result<Scheduler::Id>& id, const std::shared_ptr<Completion<T>>& completion);
 
   const std::unique_ptr<Scheduler> scheduler_;  // the thread's alone
   std::atomic<int64_t> row_budget_;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/cpu_time.h"
+#include "decode/canvas.h"
 #include "engine/model.h"
 #include "engine/model_runner.h"
 #include "engine/request.h"
@@ -36,24 +37,25 @@ decode::StepPlan plan_of(const Model& model, int64_t rows, const LatencyRequest&
 // Wall clock; on a device that lives in emulated time its own. One processor thread computes in the caller: then its
 // processor time, which other programs change little (beside three builds, 20 rows took longer than 32 by the wall
 // clock).
-Result<double> timed(Device& device, SingleRunner& runner, const decode::StepPlan& plan) {
+Result<double> timed(Device& device, ModelRunner& runner, RequestStep step) {
   Clock* const clock = device.capabilities().clock;
   const double emulated = clock != nullptr ? clock->emulated().seconds : 0;
   const auto begin = std::chrono::steady_clock::now();
   const double cpu_begin = thread_cpu_seconds();
-  LLADA_TRY(const auto predictions, runner.run(plan, 0));
+  runner.run({&step, 1});
+  LLADA_TRY_STATUS(step.status);
   if (clock == nullptr && device.info().name == "cpu" && device.info().threads == 1)
     return (thread_cpu_seconds() - cpu_begin) * 1e3;
   if (clock != nullptr) return (clock->emulated().seconds - emulated) * 1e3;
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
-Result<double> median_ms(Device& device, SingleRunner& runner, const decode::StepPlan& plan) {
-  LLADA_TRY(const double first, timed(device, runner, plan));
+Result<double> median_ms(Device& device, ModelRunner& runner, const RequestStep& step) {
+  LLADA_TRY(const double first, timed(device, runner, step));
   if (first >= kSlowMs) return first;
   std::vector<double> times;
   for (double sum = 0; times.size() < kLeastRuns || (sum < kEnoughMs && times.size() < kMostRuns);) {
-    LLADA_TRY(const double ms, timed(device, runner, plan));
+    LLADA_TRY(const double ms, timed(device, runner, step));
     times.push_back(ms);
     sum += ms;
   }
@@ -95,11 +97,17 @@ Result<LatencyTable> measure_latency(const Model& model, const LatencyRequest& a
   request.most_rows = std::clamp<int64_t>(request.most_rows, 1, request.keys);
   LLADA_TRY(const OwnDevices own, share_devices(model, request.threads));
   Device& device = device_of(model, own);
-  decode::HeadRule rule;
+  SamplingRule rule;
   rule.never_sampled = {model.special_ids().mask};
-  LLADA_TRY(auto runner,
-            SingleRunner::create(model, device, request.keys, false, rule, nullptr, executor_options(model, own, {})));
-  LLADA_TRY(const double all, timed(device, *runner, plan_of(model, request.keys, request)));  // fills the store
+  ModelRunner runner(model, device, nullptr, executor_options(model, own, {}));
+  LLADA_TRY(auto state, RequestState::create(model, device, request.keys, false, rule));
+  const decode::Canvas canvas = decode::fixed_canvas(std::vector<int32_t>(static_cast<size_t>(request.keys), 0));
+  // The same forward again and again: nothing is taken of its results.
+  const auto denoiser = [&](int64_t rows) {
+    return decode::Denoiser(canvas, decode::one_forward(plan_of(model, rows, request)));
+  };
+  decode::Denoiser whole = denoiser(request.keys);  // fills the store
+  LLADA_TRY(const double all, timed(device, runner, {&whole, &state}));
   static_cast<void>(all);
   LatencyTable table{device.info().description, request.keys, request.logit_rows, {}};
   std::vector<int64_t> ladder;
@@ -107,7 +115,8 @@ Result<LatencyTable> measure_latency(const Model& model, const LatencyRequest& a
     if (rows < request.most_rows) ladder.push_back(rows);
   ladder.push_back(request.most_rows);
   for (const int64_t rows : ladder) {
-    LLADA_TRY(const double ms, median_ms(device, *runner, plan_of(model, rows, request)));
+    decode::Denoiser part = denoiser(rows);
+    LLADA_TRY(const double ms, median_ms(device, runner, {&part, &state}));
     table.points.push_back({rows, ms});
   }
   return table;

@@ -32,8 +32,8 @@
 
 #include "base/error.h"
 #include "decode/options.h"
-#include "engine/forward_job.h"
 #include "engine/model.h"
+#include "engine/model_runner.h"
 #include "engine/token_score.h"
 
 namespace llada {

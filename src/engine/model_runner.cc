@@ -33,57 +33,23 @@ KvShape kv_shape(const Model& model, int64_t positions, bool guided) {
 }
 
 Result<RequestState> RequestState::create(const Model& model, Device& device, int64_t positions, bool guided,
-                                          decode::HeadRule rule) {
+                                          SamplingRule rule) {
   LLADA_TRY(auto kv,
             KvStore::create(kv_shape(model, positions, guided), [&](int64_t bytes) { return device.allocate(bytes); }));
-  return RequestState{.kv = std::move(kv),
-                      .sampling = {.temperature = rule.temperature,
-                                   .seed = rule.seed,
-                                   .forward_number = 0,
-                                   .one_draw = rule.one_draw,
-                                   .never_sampled = std::move(rule.never_sampled),
-                                   .out_of_softmax = std::move(rule.out_of_softmax)}};
+  return RequestState{.device = &device, .kv = std::move(kv), .most_positions = positions, .sampling = std::move(rule)};
 }
 
-Status RequestState::grow(Device& device, int64_t positions) {
-  LLADA_TRY(kv, kv.grown(positions, [&](int64_t bytes) { return device.allocate(bytes); }));
+Status RequestState::make_room(int64_t keys) {
+  const int64_t positions = kv.shape().positions;
+  if (keys <= positions) return {};
+  const int64_t doubled = std::max(keys, prompt + 2 * (positions - prompt));
+  // Old and new store are there together while it grows: what is copied is never more than half of all, or the first
+  // store (request_bytes).
+  const int64_t wanted = doubled > most_positions / 2 ? most_positions : doubled;
+  LLADA_TRY(kv, kv.grown(wanted, [&](int64_t bytes) { return device->allocate(bytes); }));
   beside_kv.reset();  // made again, as a copy
   return {};
 }
-
-// What one forward computes of a plan.
-struct ModelRunner::Part {
-  const RequestStep& step;
-  std::span<const int32_t> rows, inputs, unconditional, logits;
-  std::span<const decode::Trial> trials;
-  KvStore* kv;
-  int64_t forward_number;
-};
-
-// A request's step that is under way.
-struct ModelRunner::Active {
-  RequestStep step;
-  decode::StepResult result = {};
-  Status status = {};  // of this request alone
-  bool sparse_done = false;
-  KvStore::Saved refreshed = {};  // the sparse plan's K/V, which the step's own rows must not see
-
-  bool sparse() const { return !step.plan->sparse.empty(); }
-  // A sparse plan works on the second store where there is one.
-  Part part(bool of_sparse_plan) const {
-    const decode::StepPlan& p = *step.plan;
-    if (of_sparse_plan)
-      return {step,
-              p.sparse.rows,
-              p.sparse.inputs,
-              p.sparse.unconditional,
-              {},
-              p.sparse.trials,
-              step.state->beside_kv ? &*step.state->beside_kv : &step.state->kv,
-              step.forward_number + 1};
-    return {step, p.rows, p.inputs, p.unconditional, p.logits, p.trials, &step.state->kv, step.forward_number};
-  }
-};
 
 namespace {
 
@@ -106,21 +72,11 @@ std::vector<Prediction> take(std::span<const Prediction> from, size_t& next, siz
   return {part.begin(), part.end()};
 }
 
-}  // namespace
-
-ModelRunner::ModelRunner(const Model& model, Device& device, Trace* trace, ExecutorOptions executor)
-    : model_(model), executor_(device, build_with(model.graph()), std::move(executor)), trace_(trace) {}
-
-Status ModelRunner::check_keys(const RequestStep& step) const {
-  const decode::StepPlan& plan = *step.plan;
-  const KvStore& kv = step.state->kv;
+Status check_keys(const decode::StepPlan& plan, const KvStore& kv) {
   const int sequences = plan.cfg_scale > 0 ? 2 : 1;
   if (sequences > kv.shape().sequences) return failed("engine: a plan asks for guidance that the run did not announce");
-  if (sequences == 2 && plan.unconditional.size() != plan.rows.size())
-    return failed("engine: a guided plan lacks the tokens of the unconditional stream");
   std::vector<bool> computed(static_cast<size_t>(plan.keys), false);
-  for (const int32_t p : plan.rows)
-    if (p < plan.keys) computed[static_cast<size_t>(p)] = true;
+  for (const int32_t p : plan.rows) computed[static_cast<size_t>(p)] = true;
   for (int s = 0; s < sequences; ++s)
     for (int32_t p = 0; p < plan.keys; ++p)
       // A sparse plan runs beside the step's rows, so it finds none of what they compute.
@@ -129,179 +85,158 @@ Status ModelRunner::check_keys(const RequestStep& step) const {
   return {};
 }
 
-// Adds the part to the step as a stream of its own.
-Status ModelRunner::bind(const Part& part, StepInputs& inputs) const {
-  const decode::StepPlan& plan = *part.step.plan;
-  const RequestState& state = *part.step.state;
+// Adds the rows and trials of `part`, the step's plan or its sparse plan, to a forward as a stream of its own. logits:
+// rows of the part, ascending.
+template <class Part>
+void add_stream(const RequestStep& step, const Part& part, std::span<const int32_t> logits, KvStore& kv,
+                int64_t forward_number, const KeyRule& keys, StepInputs& inputs) {
+  const decode::StepPlan& plan = *step.plan;
   const auto index = static_cast<int32_t>(inputs.streams.size());
-  Stream& stream = inputs.streams.emplace_back();
-  stream.kv = part.kv;
-  stream.sampling = state.sampling;
-  stream.sampling.forward_number = part.forward_number;
-  stream.keep_logits = state.keep_logits;
-  stream.block = plan.block_begin;
+  inputs.streams.push_back({&kv, step.state->sampling, step.state->keep_logits, plan.block_begin});
+  inputs.streams.back().sampling.forward_number = forward_number;
   const auto first_wanted = static_cast<int32_t>(inputs.wanted.size());
-  // Logits rows (ascending) of one group of rows, which becomes one span.
-  const auto add = [&](std::span<const int32_t> rows, std::span<const int32_t> tokens, std::span<const int32_t> logits,
-                       int sequence, bool trial) -> Status {
-    const auto begin = static_cast<int32_t>(inputs.positions.size());
-    if (tokens.size() != rows.size())
-      return failed("engine: a plan has {} tokens for {} rows", tokens.size(), rows.size());
-    append_span(inputs, {.stream = index, .sequence = sequence, .trial = trial}, tokens, rows, model_.graph().keys,
-                plan.keys);
-    size_t next = 0;
-    for (size_t r = 0; r < rows.size() && next < logits.size(); ++r)
-      if (rows[r] == logits[next]) inputs.wanted.push_back(begin + static_cast<int32_t>(r)), ++next;
-    if (next != logits.size()) return failed("engine: a plan wants logits of a row that it does not compute");
-    return {};
-  };
   const int sequences = plan.cfg_scale > 0 ? 2 : 1;
   for (int s = 0; s < sequences; ++s) {
-    LLADA_TRY_STATUS(add(part.rows, s == 0 ? part.inputs : part.unconditional, part.logits, s, false));
-    for (const decode::Trial& trial : part.trials)
-      LLADA_TRY_STATUS(add(trial.rows, s == 0 ? trial.inputs : trial.unconditional, {&trial.logits, 1}, s, true));
+    const auto add = [&](const auto& rows, std::span<const int32_t> wanted, bool trial) {
+      auto row = static_cast<int32_t>(inputs.positions.size());
+      append_span(inputs, {.stream = index, .sequence = s, .trial = trial}, s == 0 ? rows.inputs : rows.unconditional,
+                  rows.rows, keys, plan.keys);
+      for (const int32_t position : wanted) {
+        while (inputs.positions[static_cast<size_t>(row)] != position) ++row;
+        inputs.wanted.push_back(row);
+      }
+    };
+    add(part, logits, false);
+    for (const decode::Trial& trial : part.trials) add(trial, {&trial.logits, 1}, true);
   }
   // The second sequence wants the same rows as the first, in the same order.
   const int32_t predictions = (static_cast<int32_t>(inputs.wanted.size()) - first_wanted) / sequences;
   for (int32_t p = first_wanted; p < first_wanted + predictions; ++p)
     inputs.predictions.push_back({p, sequences == 2 ? p + predictions : -1, plan.cfg_scale});
-  return {};
 }
 
-Status ModelRunner::bind_all(std::span<Active* const> steps, bool sparse, StepInputs& inputs) {
-  inputs = {};
-  for (const Active* a : steps)
-    if (!sparse || a->sparse()) LLADA_TRY_STATUS(bind(a->part(sparse), inputs));
-  return {};
-}
+}  // namespace
+
+ModelRunner::ModelRunner(const Model& model, Device& device, Trace* trace, ExecutorOptions executor)
+    : model_(model), executor_(device, build_with(model.graph()), std::move(executor)), trace_(trace) {}
 
 // Starts the sparse plans over the second stores; run() of the executor finishes them.
-Status ModelRunner::begin_beside(std::span<Active* const> steps) {
-  for (Active* a : steps) {
-    if (!a->sparse() || a->step.state->beside_kv) continue;
-    const KvStore& kv = a->step.state->kv;
-    LLADA_TRY(a->step.state->beside_kv,
-              KvStore::create(kv.shape(), [&](int64_t bytes) { return executor_.allocate(bytes); }));
-    std::vector<int32_t> all(static_cast<size_t>(kv.shape().positions));
-    std::iota(all.begin(), all.end(), 0);
-    a->step.state->beside_kv->put_back(kv.save(all));
+Status ModelRunner::begin_beside(std::span<RequestStep* const> steps) {
+  beside_inputs_ = {};
+  for (const RequestStep* step : steps) {
+    std::optional<KvStore>& copy = step->state->beside_kv;
+    if (!copy) {
+      const KvStore& kv = step->state->kv;
+      LLADA_TRY(copy, KvStore::create(kv.shape(), [&](int64_t bytes) { return executor_.allocate(bytes); }));
+      std::vector<int32_t> all(static_cast<size_t>(kv.shape().positions));
+      std::iota(all.begin(), all.end(), 0);
+      copy->put_back(kv.save(all));
+    }
+    add_stream(*step, step->plan->sparse, {}, *copy, step->denoiser->forward_number() + 1, model_.graph().keys,
+               beside_inputs_);
   }
-  LLADA_TRY_STATUS(bind_all(steps, true, beside_inputs_));
   const Stopwatch watch(device_seconds_);
   return executor_.run_beside(beside_inputs_, beside_outputs_, &beside_streams_);
 }
 
 // A sparse plan sees the store as it is now, and the step's rows see nothing of it: its K/V is kept aside until they
 // are done. Whatever happens, the store is then as it was.
-Status ModelRunner::run_sparse(std::span<Active* const> steps) {
+Status ModelRunner::run_sparse(std::span<RequestStep* const> steps) {
   std::vector<KvStore::Saved> before;
-  for (const Active* a : steps) before.push_back(a->step.state->kv.save(a->step.plan->sparse.rows));
-  Status status = bind_all(steps, true, inputs_);
-  if (status) {
+  inputs_ = {};
+  for (const RequestStep* step : steps) {
+    before.push_back(step->state->kv.save(step->plan->sparse.rows));
+    add_stream(*step, step->plan->sparse, {}, step->state->kv, step->denoiser->forward_number() + 1,
+               model_.graph().keys, inputs_);
+  }
+  Status status;
+  {
     const Stopwatch watch(device_seconds_);
     status = executor_.run_beside(inputs_, outputs_, &streams_);
   }
   size_t next = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
-    Active& a = *steps[i];
-    KvStore& kv = a.step.state->kv;
-    if (status) a.refreshed = kv.save(a.step.plan->sparse.rows);
+    RequestStep& step = *steps[i];
+    KvStore& kv = step.state->kv;
+    if (status) step.refreshed = kv.save(step.plan->sparse.rows);
     kv.put_back(before[i]);
     if (!status) continue;
-    a.status = streams_[i];
-    a.result.sparse = take(outputs_.predictions, next, a.step.plan->sparse.trials.size());
-    a.step.state->sparse_logits = std::move(outputs_.logits[i]);
-    a.sparse_done = a.status.has_value();
+    step.status = streams_[i];
+    step.result.sparse = take(outputs_.predictions, next, step.plan->sparse.trials.size());
+    step.state->sparse_logits = std::move(outputs_.logits[i]);
+    step.sparse_done = step.status.has_value();
   }
   return status;
 }
 
-// One forward of those who have no error of their own yet. Where this succeeds each has its result, or its own error.
-Status ModelRunner::run_together(std::span<Active* const> all) {
-  // A second store stays in use when its device has failed: it holds what the step found, the first one perhaps not.
-  std::vector<Active*> before_it, beside_it;
-  for (Active* a : all)
-    if (a->sparse() && !a->sparse_done)
-      (executor_.runs_beside() || a->step.state->beside_kv ? beside_it : before_it).push_back(a);
-  if (!before_it.empty()) LLADA_TRY_STATUS(run_sparse(before_it));
-  std::vector<Active*> steps;
-  std::ranges::copy_if(all, std::back_inserter(steps), [](const Active* a) { return a->status.has_value(); });
-  if (steps.empty()) return {};
-  if (!beside_it.empty()) LLADA_TRY_STATUS(begin_beside(beside_it));
-  LLADA_TRY_STATUS(bind_all(steps, false, inputs_));
-  // The memory of each request's last logits takes its new ones.
-  outputs_.logits.resize(steps.size());
-  for (size_t i = 0; i < steps.size(); ++i) outputs_.logits[i] = std::move(steps[i]->step.state->logits);
-  {
+void ModelRunner::run(std::span<RequestStep> all) {
+  const Status unchanged = model_.file().check_unchanged();  // or its weights are those of two models
+  size_t rows = 0;
+  std::vector<RequestStep*> steps, before_it, beside_it;
+  for (RequestStep& step : all) {
+    if (step.status) step.status = unchanged;
+    if (step.status)
+      step.status = within_memory([&]() -> Status {
+        LLADA_TRY(const decode::StepPlan& plan, step.denoiser->plan());
+        step.plan = &plan;
+        LLADA_TRY_STATUS(step.state->make_room(plan.keys));
+        return check_keys(plan, step.state->kv);
+      });
+    if (!step.status) continue;
+    steps.push_back(&step);
+    rows += step.plan->rows.size();
+    // A second store stays in use when its device has failed: it holds what the step found, the first one perhaps not.
+    if (!step.plan->sparse.empty() && !step.sparse_done)
+      (executor_.runs_beside() || step.state->beside_kv ? beside_it : before_it).push_back(&step);
+  }
+  if (steps.empty()) return;
+  const TraceSpan span(trace_, "decode",
+                       steps.size() == 1 ? fmt::format("step {}: {} rows", steps[0]->denoiser->forward_number(), rows)
+                                         : fmt::format("{} requests: {} rows", steps.size(), rows));
+  const Status status = [&]() -> Status {
+    if (!before_it.empty()) LLADA_TRY_STATUS(run_sparse(before_it));
+    std::erase_if(steps, [](const RequestStep* step) { return !step->status; });
+    if (steps.empty()) return {};
+    if (!beside_it.empty()) LLADA_TRY_STATUS(begin_beside(beside_it));
+    inputs_ = {};
+    outputs_.logits.resize(steps.size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      RequestStep& step = *steps[i];
+      add_stream(step, *step.plan, step.plan->logits, step.state->kv, step.denoiser->forward_number(),
+                 model_.graph().keys, inputs_);
+      outputs_.logits[i] = std::move(step.state->logits);  // whose memory takes the new ones
+    }
     const Stopwatch watch(device_seconds_);
-    LLADA_TRY_STATUS(executor_.run(inputs_, outputs_, &streams_));
+    return executor_.run(inputs_, outputs_, &streams_);
+  }();
+  if (!status) {
+    executor_.join_beside();
+    for (RequestStep* step : steps) {
+      if (steps.size() == 1)
+        step->status = status;
+      else
+        run({step, 1});
+    }
+    return;
   }
   size_t next = 0, next_beside = 0, stream_beside = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
-    Active& a = *steps[i];
-    const decode::StepPlan& plan = *a.step.plan;
-    RequestState& state = *a.step.state;
-    a.result.predictions = take(outputs_.predictions, next, plan.logits.size());
-    a.result.trials = take(outputs_.predictions, next, plan.trials.size());
-    a.status = streams_[i];
+    RequestStep& step = *steps[i];
+    RequestState& state = *step.state;
+    const decode::StepPlan& plan = *step.plan;
+    step.result.predictions = take(outputs_.predictions, next, plan.logits.size());
+    step.result.trials = take(outputs_.predictions, next, plan.trials.size());
+    step.status = streams_[i];
     if (state.keep_logits) state.logits = std::move(outputs_.logits[i]);
-    if (a.sparse() && !a.sparse_done) {
-      if (a.status) a.status = beside_streams_[stream_beside];
-      a.result.sparse = take(beside_outputs_.predictions, next_beside, plan.sparse.trials.size());
+    if (!plan.sparse.empty() && !step.sparse_done) {
+      if (step.status) step.status = beside_streams_[stream_beside];
+      step.result.sparse = take(beside_outputs_.predictions, next_beside, plan.sparse.trials.size());
       state.sparse_logits = std::move(beside_outputs_.logits[stream_beside++]);
-      a.refreshed = state.beside_kv->save(plan.sparse.rows);
+      step.refreshed = state.beside_kv->save(plan.sparse.rows);
     }
     if (state.beside_kv) state.beside_kv->put_back(state.kv.save(plan.rows));
-    state.kv.put_back(a.refreshed);
+    state.kv.put_back(step.refreshed);
   }
-  return {};
-}
-
-std::vector<Result<decode::StepResult>> ModelRunner::run(std::span<const RequestStep> steps) {
-  size_t rows = 0;
-  for (const RequestStep& step : steps) rows += step.plan->rows.size();
-  const TraceSpan span(trace_, "decode",
-                       steps.size() == 1 ? fmt::format("step {}: {} rows", steps[0].forward_number, rows)
-                                         : fmt::format("{} requests: {} rows", steps.size(), rows));
-  std::vector<Active> active;
-  for (const RequestStep& step : steps) active.push_back({.step = step});
-  std::vector<Active*> sound;
-  const Status unchanged = model_.file().check_unchanged();  // or its weights are those of two models
-  for (Active& a : active) {
-    a.status = unchanged ? check_keys(a.step) : unchanged;
-    if (a.status) sound.push_back(&a);
-  }
-  const auto run = [&](std::span<Active* const> who) {
-    Status status = run_together(who);
-    if (!status) executor_.join_beside();
-    return status;
-  };
-  const bool together = sound.size() > 1 && run(sound);
-  for (Active* const a : sound) {
-    if (together || !a->status) continue;
-    if (const Status alone = run({&a, 1}); !alone) a->status = alone;
-  }
-  std::vector<Result<decode::StepResult>> results;
-  for (Active& a : active) {
-    if (a.status) {
-      results.emplace_back(std::move(a.result));
-    } else {
-      results.emplace_back(std::unexpected(a.status.error()));
-    }
-  }
-  return results;
-}
-
-Result<std::unique_ptr<SingleRunner>> SingleRunner::create(const Model& model, Device& device, int64_t positions,
-                                                           bool guided, decode::HeadRule rule, Trace* trace,
-                                                           ExecutorOptions executor) {
-  LLADA_TRY(auto state, RequestState::create(model, device, positions, guided, std::move(rule)));
-  return std::unique_ptr<SingleRunner>(new SingleRunner(model, device, std::move(state), trace, std::move(executor)));
-}
-
-Result<decode::StepResult> SingleRunner::run(const decode::StepPlan& plan, int64_t forward_number) {
-  const RequestStep step{&plan, &state_, forward_number};
-  return std::move(runner_.run({&step, 1})[0]);
 }
 
 }  // namespace llada

@@ -1,5 +1,5 @@
 // The model's side of decoding steps: turns the plans of one or many requests into the inputs of one forward, runs it,
-// hands back to each request what is its own. A request's result does not depend on who else is in its forwards.
+// hands back to each request its own results. These do not depend on who else is in its forwards.
 //
 // A sparse plan is computed before the step's own rows; in what it sees and changes it is as if it had run beside them.
 // In time it is charged where the device has one unit; where it has two it runs beside the step on the host
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/trace.h"
-#include "decode/types.h"
+#include "decode/denoiser.h"
 #include "engine/model.h"
 #include "memory/kv_store.h"
 #include "sched/executor.h"
@@ -33,13 +33,16 @@ KvShape kv_shape(const Model& model, int64_t positions, bool guided);
 
 // What a request keeps from one forward to the next.
 struct RequestState {
-  // A canvas of `positions`; guided reserves a second K/V sequence for the unconditional rows.
+  // A store of `positions`; guided reserves a second K/V sequence for the unconditional rows. The device outlives it.
   static Result<RequestState> create(const Model& model, Device& device, int64_t positions, bool guided,
-                                     decode::HeadRule rule);
-  // Keys and values of more positions from here on; between two forwards.
-  Status grow(Device& device, int64_t positions);
+                                     SamplingRule rule);
+  // Between two forwards: keys and values of `keys` positions at least. A store that is too small grows to twice of
+  // what it has behind the prompt.
+  Status make_room(int64_t keys);
 
+  Device* device;
   KvStore kv;
+  int64_t prompt = 0, most_positions = 0;  // of the canvas; most: what it may come to
   SamplingRule sampling = {};
   bool keep_logits = false;
   // Of the last forward, where they are kept, x vocabulary: predictions, then trials; sparse trials.
@@ -47,11 +50,39 @@ struct RequestState {
   std::optional<KvStore> beside_kv = {};  // equal to kv before every step; of a device that runs sparse plans beside
 };
 
-// One request's part of a forward; the pointers live until the forward is done.
+// One request's part of a forward: what its denoiser plans next, and what came of it. A sparse plan that is not empty
+// has the forward number after the step's own.
 struct RequestStep {
-  const decode::StepPlan* plan;
-  RequestState* state;
-  int64_t forward_number;  // of the request, from 0; a sparse plan that is not empty takes the number after it
+  decode::Denoiser* denoiser;
+  RequestState* state;  // no other step's
+  // Of ModelRunner::run():
+  const decode::StepPlan* plan = nullptr;  // null: the denoiser had none
+  Status status = {};                      // of this request alone
+  decode::StepResult result = {};
+  bool sparse_done = false;
+  KvStore::Saved refreshed = {};  // the sparse plan's K/V, which the step's own rows must not see
+};
+
+// Work that takes part in shared forwards, as whoever drives it sees it: it says what it wants of the next forward and
+// takes what came. A generation is one kind (request.h), a score another (likelihood.h).
+class ForwardJob {
+ public:
+  ForwardJob() = default;
+  virtual ~ForwardJob() = default;
+  ForwardJob(const ForwardJob&) = delete;
+  ForwardJob& operator=(const ForwardJob&) = delete;
+
+  // Makes its first K/V store on the device, which outlives the job; once, before the first plan. prefixes may be null.
+  virtual Status allocate(Device& device, PrefixCache* prefixes) = 0;
+  virtual bool done() const = 0;
+  virtual void cancel() = 0;  // done after this
+
+  // Its steps of the next forward: one, and further ones as long as all have at most `rows` rows together. What is not
+  // taken is asked for again. Not while done().
+  virtual std::vector<RequestStep> steps(int64_t rows) = 0;
+  // What one of them brought, which has no error. prefixes: as in allocate(); null where what computed is not what
+  // prefixes are kept for.
+  virtual Status take(RequestStep& step, double device_seconds, PrefixCache* prefixes) = 0;
 };
 
 class ModelRunner {
@@ -61,10 +92,10 @@ class ModelRunner {
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
 
-  // One forward of all steps, whose states are different ones; results in their order. Damaged numbers are an error of
-  // the requests that have them alone. Where the forward itself fails, every request's part is run again alone, so that
-  // an error is the error of that request.
-  std::vector<Result<decode::StepResult>> run(std::span<const RequestStep> steps);
+  // One forward of all steps that have no error. Damaged numbers are an error of the requests that have them alone.
+  // Where the forward itself fails, every request's part is run again alone, so that an error is the error of that
+  // request.
+  void run(std::span<RequestStep> steps);
 
   bool fell_back() const { return executor_.fell_back(); }  // the device failed, its fallback took over
   // Of a device that has failed nothing is kept, and nothing used: what computes now may round otherwise. Null then.
@@ -73,14 +104,8 @@ class ModelRunner {
   double device_seconds() const { return device_seconds_; }
 
  private:
-  struct Active;
-  struct Part;
-  Status check_keys(const RequestStep& step) const;
-  Status bind(const Part& part, StepInputs& inputs) const;
-  Status bind_all(std::span<Active* const> steps, bool sparse, StepInputs& inputs);
-  Status run_together(std::span<Active* const> steps);
-  Status run_sparse(std::span<Active* const> steps);
-  Status begin_beside(std::span<Active* const> steps);
+  Status run_sparse(std::span<RequestStep* const> steps);
+  Status begin_beside(std::span<RequestStep* const> steps);
 
   const Model& model_;
   Executor executor_;
@@ -89,23 +114,6 @@ class ModelRunner {
   StepOutputs outputs_, beside_outputs_;
   std::vector<Status> streams_, beside_streams_;  // of the executor's last passes
   double device_seconds_ = 0;
-};
-
-// One request alone.
-class SingleRunner final : public decode::StepRunner {
- public:
-  static Result<std::unique_ptr<SingleRunner>> create(const Model& model, Device& device, int64_t positions,
-                                                      bool guided, decode::HeadRule rule, Trace* trace,
-                                                      ExecutorOptions executor = {});
-
-  Result<decode::StepResult> run(const decode::StepPlan& plan, int64_t forward_number) override;
-  RequestState& state() { return state_; }
-
- private:
-  SingleRunner(const Model& model, Device& device, RequestState state, Trace* trace, ExecutorOptions executor)
-      : state_(std::move(state)), runner_(model, device, trace, std::move(executor)) {}
-  RequestState state_;
-  ModelRunner runner_;
 };
 
 }  // namespace llada

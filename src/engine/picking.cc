@@ -6,7 +6,7 @@
 
 namespace llada {
 
-std::vector<size_t> pick(std::span<const Candidate> oldest_first, int64_t row_budget, int64_t patience) {
+std::vector<size_t> pick(std::span<const WaitingStep> oldest_first, int64_t row_budget, int64_t patience) {
   std::vector<size_t> order(oldest_first.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto urgency = [&](size_t i) {

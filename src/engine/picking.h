@@ -9,7 +9,7 @@
 
 namespace llada {
 
-struct Candidate {
+struct WaitingStep {
   int64_t rows = 0;         // that its next forward computes
   int64_t passed_over = 0;  // forwards since its last one that it was not part of
 };
@@ -20,7 +20,7 @@ struct Candidate {
 //
 // Nobody is passed over more than patience + n - 1 times in a row while at most n requests run: once a request is
 // impatient, every forward serves the first of those that wait at least as long, and there are at most n - 1 of them.
-std::vector<size_t> pick(std::span<const Candidate> oldest_first, int64_t row_budget, int64_t patience);
+std::vector<size_t> pick(std::span<const WaitingStep> oldest_first, int64_t row_budget, int64_t patience);
 
 // The fewest rows at which a row costs at most a tenth more than where it is cheapest. The points ascend in rows.
 int64_t row_budget(std::span<const decode::LatencyPoint> rows_to_ms);

@@ -32,23 +32,6 @@ std::string text_with_holes(const Tokenizer& tokenizer, std::span<const int32_t>
   return text;
 }
 
-Result<decode::Canvas> lay(const Model& model, const Request& request) {
-  const decode::SpecialIds& ids = model.special_ids();
-  const bool infill = request.gaps.has_value();
-  const auto size = static_cast<int64_t>(request.tokens.size());
-  LLADA_TRY_STATUS(decode::validate(request.options, infill));
-  LLADA_TRY_STATUS(decode::validate_for(request.options, ids, infill));
-  if (!infill) {
-    const int64_t length = most_generated(model, size, request.options);
-    LLADA_TRY_STATUS(check_context(model, size, length));
-    return decode::lay_generation(request.tokens, length, ids);
-  }
-  if (model.context() > 0 && size > model.context())
-    return invalid("the text has {} tokens, gaps included; this model's maximum context length is {} tokens", size,
-                   model.context());
-  return decode::lay_infill(request.tokens, *request.gaps, ids);
-}
-
 }  // namespace
 
 std::string_view finish_reason(const Generation& g) {
@@ -57,13 +40,12 @@ std::string_view finish_reason(const Generation& g) {
 }
 
 Status check_request(const Model& model, const Request& request) {
-  LLADA_TRY_STATUS(check_stop(model, request));
-  LLADA_TRY_STATUS(check_tokens(model, request.tokens));
-  LLADA_TRY(const auto canvas, lay(model, request));
-  decode::DecodeOptions options = request.options;
-  options.device_latency = false;
-  LLADA_TRY(const auto strategy, decode::make_strategy(options, model.special_ids(), canvas));
-  static_cast<void>(strategy);
+  // Lent: what is created is dropped here. Nothing is measured for it.
+  const std::shared_ptr<const Model> lent(std::shared_ptr<const Model>(), &model);
+  Request plain = request;
+  plain.options.device_latency = false;
+  LLADA_TRY(const auto created, RunningRequest::create(lent, plain, 0, {}));
+  static_cast<void>(created);
   return {};
 }
 
@@ -137,12 +119,13 @@ ExecutorOptions executor_options(const Model& model, const OwnDevices& own,
           .warn = warn};
 }
 
-RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request& request, decode::Canvas canvas,
-                               std::shared_ptr<decode::Strategy> strategy)
+RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request& request, StepCallback on_step,
+                               decode::Canvas canvas, std::shared_ptr<decode::Strategy> strategy)
     : model_(std::move(model)),
       options_(request.options),
       stop_(request.stop),
       alternatives_(request.alternatives),
+      on_step_(std::move(on_step)),
       first_positions_(llada::first_positions(*model_, request, canvas.size())),
       rule_(decode::head_rule(request.options, model_->special_ids(), request.gaps.has_value())),
       infill_(request.gaps.has_value()),
@@ -153,26 +136,41 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
       denoiser_(std::move(canvas), std::move(strategy)) {}
 
 Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<const Model> model,
-                                                               const Request& request, int threads) {
+                                                               const Request& request, int threads,
+                                                               StepCallback on_step) {
+  const decode::SpecialIds& ids = model->special_ids();
+  const auto size = std::ssize(request.tokens);
   LLADA_TRY_STATUS(check_stop(*model, request));
-  LLADA_TRY(auto canvas, lay(*model, request));
-  LLADA_TRY_STATUS(check_tokens(*model, canvas.tokens));
+  LLADA_TRY_STATUS(decode::validate(request.options, request.gaps.has_value(), ids.attention_block));
+  decode::Canvas canvas;
+  if (!request.gaps) {
+    const int64_t length = most_generated(*model, size, request.options);
+    LLADA_TRY_STATUS(check_context(*model, size, length));
+    LLADA_TRY_STATUS(check_tokens(*model, request.tokens));
+    canvas = decode::lay_generation(request.tokens, length, ids);
+  } else if (model->context() > 0 && size > model->context()) {
+    return invalid("the text has {} tokens, gaps included; this model's maximum context length is {} tokens", size,
+                   model->context());
+  } else {
+    LLADA_TRY(canvas, decode::lay_infill(request.tokens, *request.gaps, ids));
+    LLADA_TRY_STATUS(check_tokens(*model, canvas.tokens));  // the gaps' own are ignored
+  }
   decode::DecodeOptions resolved = request.options;
   if (resolved.device_latency) {
     LLADA_TRY(const LatencyTable table, model->latency(threads));
     resolved.latency_table = table.buckets();
     resolved.device_latency = false;
   }
-  LLADA_TRY(auto strategy, decode::make_strategy(resolved, model->special_ids(), canvas));
+  LLADA_TRY(auto strategy, decode::make_strategy(resolved, ids, canvas));
   return std::unique_ptr<RunningRequest>(
-      new RunningRequest(std::move(model), request, std::move(canvas), std::move(strategy)));
+      new RunningRequest(std::move(model), request, std::move(on_step), std::move(canvas), std::move(strategy)));
 }
 
 Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
   const decode::SpecialIds& ids = model_->special_ids();
   begin_ = std::chrono::steady_clock::now();
-  device_ = &device;
   LLADA_TRY(state_, RequestState::create(*model_, device, first_positions_, options_.cfg_scale > 0, rule_));
+  state_->prompt = prompt_tokens_, state_->most_positions = denoiser_.canvas().size();
   state_->keep_logits = decode::needs_logits(options_) || alternatives_ > 0;
   if (alternatives_ > 0) scores_.resize(static_cast<size_t>(denoiser_.canvas().size()));
   if (prefixes == nullptr || !shares_prefix_) return {};
@@ -187,33 +185,16 @@ std::span<const int32_t> RunningRequest::tokens(int64_t count) const {
   return std::span(denoiser_.canvas().tokens).first(static_cast<size_t>(count));
 }
 
-Status RunningRequest::make_room(const decode::StepPlan& plan) {
-  const int64_t positions = state_->kv.shape().positions;
-  if (plan.keys <= positions) return {};
-  const int64_t doubled = std::max<int64_t>(plan.keys, prompt_tokens_ + 2 * (positions - prompt_tokens_));
-  // Old and new store are there together while it grows: what is copied is never more than half of all, or the first
-  // store (request_bytes).
-  const int64_t all = denoiser_.canvas().size();
-  return state_->grow(*device_, doubled > all / 2 ? all : doubled);
-}
-
-Result<RequestStep> RunningRequest::step() {
-  LLADA_TRY(const decode::StepPlan& plan, denoiser_.plan());
-  LLADA_TRY_STATUS(make_room(plan));
-  return RequestStep{&plan, &*state_, denoiser_.forward_number()};
-}
-
-Status RunningRequest::take(decode::StepResult result, double device_seconds, PrefixCache* prefixes,
-                            const StepCallback& on_step) {
+Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCache* prefixes) {
   stats_.device_seconds += device_seconds;
   if (decode::needs_logits(options_))
     LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_, model_->special_ids(),
-                                         denoiser_.canvas(), denoiser_.forward_number(), result));
-  LLADA_TRY(const decode::StepEvent event, denoiser_.take(std::move(result)));
+                                         denoiser_.canvas(), denoiser_.forward_number(), step.result));
+  LLADA_TRY(const decode::StepEvent event, denoiser_.take(std::move(step.result)));
   if (alternatives_ > 0) keep_scores(event);
   if (cursor_ && prefixes != nullptr) prefixes->publish(*cursor_, tokens(denoiser_.exact_prefix()), state_->kv);
   if (!stop_.empty() && find_stop(std::min(event.committed, decided_answer()))) denoiser_.end();
-  if (on_step && !on_step(event)) denoiser_.cancel();
+  if (on_step_ && !on_step_(event)) denoiser_.cancel();
   return {};
 }
 
@@ -239,7 +220,7 @@ void RunningRequest::keep_scores(const decode::StepEvent& event) {
     if (edit.state != decode::TokenState::masked && edit.token == score.token) continue;  // only said to be final
     score = {};
     if (edit.state == decode::TokenState::masked) continue;
-    const auto logits = logits_of(event.plan, predicting_row(edit.position, model_->special_ids()));
+    const auto logits = logits_of(event.plan, model_->special_ids().row_of(edit.position));
     if (!logits.empty()) score = score_of(logits, edit.token, alternatives_);
   }
 }

@@ -110,40 +110,32 @@ Device& device_of(const Model& model, const OwnDevices& own);
 ExecutorOptions executor_options(const Model& model, const OwnDevices& own,
                                  const std::function<void(const std::string&)>& warn);
 
-class RunningRequest {
+class RunningRequest final : public ForwardJob {
  public:
   // Refuses what cannot be. threads: of the device, whose latency table the options may ask for: then not while a run
-  // of the model is under way on this thread (Model::begin_run).
+  // of the model is under way on this thread (Model::begin_run). on_step may be empty.
   static Result<std::unique_ptr<RunningRequest>> create(std::shared_ptr<const Model> model, const Request& request,
-                                                        int threads);
+                                                        int threads, StepCallback on_step);
 
-  // Makes the K/V store, which step() makes larger as a length that follows the answer needs it; once, before the first
-  // step. prefixes may be null, and is used where the model and the options allow: a block-causal model, K/V policy
-  // `block`, no guidance.
-  Status allocate(Device& device, PrefixCache* prefixes);
-  bool allocated() const { return state_.has_value(); }
+  // prefixes are used where the model and the options allow: a block-causal model, K/V policy `block`, no guidance.
+  Status allocate(Device& device, PrefixCache* prefixes) override;
+  bool done() const override { return denoiser_.done(); }
+  void cancel() override { denoiser_.cancel(); }
+  std::vector<RequestStep> steps(int64_t /*rows*/) override { return {{&denoiser_, &*state_}}; }
+  Status take(RequestStep& step, double device_seconds, PrefixCache* prefixes) override;
 
-  // Of the next forward; valid until take(). Only once allocated and while the denoiser is not done.
-  Result<RequestStep> step();
-  // What it brought, told to the listener with the steps behind it that need no forward of their own. prefixes: as
-  // above; null where what computed is not what prefixes are kept for. on_step may be empty.
-  Status take(decode::StepResult result, double device_seconds, PrefixCache* prefixes, const StepCallback& on_step);
-
-  decode::Denoiser& denoiser() { return denoiser_; }
-
-  // Once the denoiser is done: the answer, or of a cancelled request what there is of it. Called once.
+  // Once done: the answer, or of a cancelled request what there is of it. Called once.
   Generation finish(const Device& device);
 
  private:
-  RunningRequest(std::shared_ptr<const Model> model, const Request& request, decode::Canvas canvas,
-                 std::shared_ptr<decode::Strategy> strategy);
+  RunningRequest(std::shared_ptr<const Model> model, const Request& request, StepCallback on_step,
+                 decode::Canvas canvas, std::shared_ptr<decode::Strategy> strategy);
   struct Stop {
     int64_t tokens;  // of the answer, the stop string included
     size_t text;     // bytes before it
     std::string which;
   };
   std::span<const int32_t> tokens(int64_t count) const;
-  Status make_room(const decode::StepPlan& plan);
   std::span<const float> logits_of(const decode::StepPlan& plan, int32_t row) const;
   void keep_scores(const decode::StepEvent& event);
   std::optional<Stop> find_stop(int64_t length) const;
@@ -153,13 +145,13 @@ class RunningRequest {
   const decode::DecodeOptions options_;
   const std::vector<std::string> stop_;
   const int64_t alternatives_;
+  const StepCallback on_step_;
   const int64_t first_positions_;   // of the K/V store
   std::vector<TokenScore> scores_;  // by position, where alternatives are kept
-  const decode::HeadRule rule_;
+  const SamplingRule rule_;
   const bool infill_, shares_prefix_;
   const int64_t prompt_tokens_;
   decode::Denoiser denoiser_;
-  Device* device_ = nullptr;  // of allocate()
   std::optional<RequestState> state_;
   std::optional<PrefixCache::Cursor> cursor_;
   GenerationStats stats_;

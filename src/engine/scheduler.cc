@@ -3,37 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
-
 namespace llada {
-namespace {
-
-// A generation with its listener.
-class GenerationJob final : public ForwardJob {
- public:
-  GenerationJob(std::unique_ptr<RunningRequest> request, StepCallback on_step)
-      : request_(std::move(request)), on_step_(std::move(on_step)) {}
-
-  Status allocate(Device& device, PrefixCache* prefixes) override { return request_->allocate(device, prefixes); }
-  bool done() const override { return request_->denoiser().done(); }
-  void cancel() override { request_->denoiser().cancel(); }
-  Result<std::vector<RequestStep>> plan(int64_t /*rows*/) override {
-    LLADA_TRY(const RequestStep step, request_->step());
-    return std::vector{step};
-  }
-  Status take(const RequestStep& /*step*/, decode::StepResult result, double device_seconds,
-              PrefixCache* prefixes) override {
-    return request_->take(std::move(result), device_seconds, prefixes, on_step_);
-  }
-  Generation finish(const Device& device) { return request_->finish(device); }
-
- private:
-  const std::unique_ptr<RunningRequest> request_;
-  const StepCallback on_step_;
-};
-
-}  // namespace
-
 Scheduler::Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const SchedulerOptions& options)
     : model_(std::move(model)),
       own_(std::move(own)),
@@ -63,9 +33,8 @@ Scheduler::Id Scheduler::enqueue(std::unique_ptr<ForwardJob> job, std::function<
 
 Result<Scheduler::Id> Scheduler::add(const Request& request, StepCallback on_step, DoneCallback on_done) {
   return within_memory([&]() -> Result<Id> {
-    LLADA_TRY(auto running, RunningRequest::create(model_, request, options_.threads));
-    auto job = std::make_unique<GenerationJob>(std::move(running), std::move(on_step));
-    GenerationJob* const generation = job.get();
+    LLADA_TRY(auto job, RunningRequest::create(model_, request, options_.threads, std::move(on_step)));
+    RunningRequest* const generation = job.get();
     return enqueue(std::move(job), [this, generation, on_done = std::move(on_done)](Entry& entry) {
       const auto result = [&]() -> Result<Generation> {
         if (entry.error) return std::unexpected(std::move(*entry.error));
@@ -114,15 +83,18 @@ std::vector<Scheduler::Turn> Scheduler::plan() {
   std::vector<Turn> turns, further;
   for (const auto& entry : running_) {
     if (entry->finished()) continue;
-    auto steps = within_memory([&] { return entry->job->plan(row_budget()); });
-    if (!steps) {
-      entry->error = steps.error();
-      continue;
-    }
-    LLADA_CHECK(!steps->empty());
-    turns.push_back({entry.get(), steps->front(), entry->passed_over});
-    for (const RequestStep& step : std::span(*steps).subspan(1)) further.push_back({entry.get(), step, 0});
+    const auto planned = [&]() -> Status {
+      for (const RequestStep& step : entry->job->steps(row_budget())) {
+        LLADA_TRY(const decode::StepPlan& plan, step.denoiser->plan());
+        const bool first = turns.empty() || turns.back().entry != entry.get();
+        (first ? turns : further).push_back({entry.get(), step, decode::rows_of(plan), first ? entry->passed_over : 0});
+      }
+      return {};
+    };
+    if (const Status status = within_memory(planned); !status) entry->error = status.error();
   }
+  std::erase_if(turns, [](const Turn& turn) { return turn.entry->error.has_value(); });
+  std::erase_if(further, [](const Turn& turn) { return turn.entry->error.has_value(); });
   turns.insert(turns.end(), further.begin(), further.end());
   return turns;
 }
@@ -144,7 +116,7 @@ void Scheduler::run(std::span<const Turn> turns) {
   int64_t rows = 0;
   for (const Turn& turn : turns) {
     steps.push_back(turn.step);
-    rows += decode::rows_of(*turn.step.plan);
+    rows += turn.rows;
   }
   ++stats_.forwards;
   stats_.parts += static_cast<int64_t>(steps.size());
@@ -153,14 +125,14 @@ void Scheduler::run(std::span<const Turn> turns) {
   Clock* const emulated = device().capabilities().clock;
   const auto clock = [&] { return emulated != nullptr ? emulated->emulated().seconds : runner_.device_seconds(); };
   const double before = runner_.device_seconds(), begin = clock();
-  auto results = runner_.run(steps);
+  runner_.run(steps);
   const double seconds = runner_.device_seconds() - before;
   learned_.ran(rows, clock() - begin);
   for (size_t i = 0; i < turns.size(); ++i) {
     Entry& entry = *turns[i].entry;
     const auto take = [&]() -> Status {
-      LLADA_TRY(auto result, std::move(results[i]));
-      return entry.job->take(turns[i].step, std::move(result), seconds, prefixes());
+      LLADA_TRY_STATUS(steps[i].status);
+      return entry.job->take(steps[i], seconds, prefixes());
     };
     if (entry.error) continue;  // of another of its steps
     if (const Status status = within_memory(take); !status) entry.error = status.error();
@@ -171,10 +143,10 @@ void Scheduler::run_forward() {
   const auto run_of_the_model = model_->begin_run();
   admit();
   const std::vector<Turn> turns = plan();
-  std::vector<Candidate> candidates;
-  for (const Turn& turn : turns) candidates.push_back({decode::rows_of(*turn.step.plan), turn.passed_over});
+  std::vector<WaitingStep> waiting;
+  for (const Turn& turn : turns) waiting.push_back({turn.rows, turn.passed_over});
   std::vector<Turn> picked;
-  for (const size_t i : pick(candidates, row_budget(), options_.patience)) picked.push_back(turns[i]);
+  for (const size_t i : pick(waiting, row_budget(), options_.patience)) picked.push_back(turns[i]);
   for (const auto& entry : running_)
     if (!entry->finished()) ++entry->passed_over;
   for (const Turn& turn : picked) turn.entry->passed_over = 0;

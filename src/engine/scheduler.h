@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/forward_job.h"
 #include "engine/likelihood.h"
 #include "engine/picking.h"
 #include "engine/request.h"
@@ -88,7 +87,7 @@ class Scheduler {
   struct Turn {  // a step that could be part of the next forward
     Entry* entry;
     RequestStep step;
-    int64_t passed_over;
+    int64_t rows, passed_over;
   };
 
   Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const SchedulerOptions& options);

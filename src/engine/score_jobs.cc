@@ -26,7 +26,7 @@ std::vector<ContinuationScore> empty_scores(const ScoreRequest& request) {
 }
 
 Result<RequestState> keeping_logits(const Model& model, Device& device, int64_t positions, bool guided,
-                                    decode::HeadRule rule) {
+                                    SamplingRule rule) {
   LLADA_TRY(auto state, RequestState::create(model, device, positions, guided, std::move(rule)));
   state.keep_logits = true;
   return state;
@@ -73,7 +73,7 @@ void CanvasScore::lay(Lane& lane, size_t index) const {
   decode::StepPlan plan;
   const auto prompt = static_cast<int64_t>(request_.prompt.size());
   for (const ScoreTarget& target : canvas.targets)
-    plan.logits.push_back(predicting_row(prompt + static_cast<int64_t>(target.offset), ids));
+    plan.logits.push_back(ids.row_of(prompt + static_cast<int64_t>(target.offset)));
   std::ranges::sort(plan.logits);
   plan.logits.erase(std::ranges::unique(plan.logits).begin(), plan.logits.end());
   int64_t begin = 0;
@@ -92,22 +92,25 @@ void CanvasScore::lay(Lane& lane, size_t index) const {
     for (size_t i = 0; i < plan.rows.size() && plan.rows[i] < prompt; ++i) plan.unconditional[i] = ids.mask;
   }
   plan.block_begin = static_cast<int32_t>(prompt), plan.block_end = plan.keys;
-  lane.plan = std::move(plan);
+  decode::Canvas laid = decode::fixed_canvas(tokens);
+  laid.mask_id = ids.mask;
+  lane.denoiser = std::make_unique<decode::Denoiser>(std::move(laid), decode::one_forward(std::move(plan)));
+  lane.rows = (std::ssize(tokens) - begin) * (request_.options.cfg_scale > 0 ? 2 : 1);
   lane.stored = std::move(tokens);
   lane.canvas = index;
 }
 
-Result<std::vector<RequestStep>> CanvasScore::plan(int64_t rows) {
+std::vector<RequestStep> CanvasScore::steps(int64_t rows) {
   std::vector<RequestStep> steps;
   int64_t total = 0;
   const auto fits = [&](int64_t more) { return steps.empty() || total + more <= rows; };
   const auto add = [&](const std::unique_ptr<Lane>& lane) {
-    total += decode::rows_of(lane->plan);
-    steps.push_back({&lane->plan, &lane->state, 0});
+    total += lane->rows;
+    steps.push_back({lane->denoiser.get(), &lane->state});
   };
   // Those that are laid come first, whichever lanes they are in: `rows` was larger perhaps when they were laid.
   for (const auto& lane : lanes_)
-    if (lane->canvas && fits(decode::rows_of(lane->plan))) add(lane);
+    if (lane->canvas && fits(lane->rows)) add(lane);
   const int64_t lanes = score_lanes(*model_, positions_ * (request_.options.cfg_scale > 0 ? 2 : 1), rows);
   while (next_ < canvases_.size() && fits(rows_of_next())) {
     auto idle = std::ranges::find_if(lanes_, [](const auto& lane) { return !lane->canvas; });
@@ -121,21 +124,21 @@ Result<std::vector<RequestStep>> CanvasScore::plan(int64_t rows) {
   return steps;
 }
 
-Status CanvasScore::take(const RequestStep& step, decode::StepResult result, double /*device_seconds*/,
-                         PrefixCache* /*prefixes*/) {
+Status CanvasScore::take(RequestStep& step, double /*device_seconds*/, PrefixCache* /*prefixes*/) {
   const auto lane = std::ranges::find(lanes_, step.state, [](const auto& l) { return &l->state; });
   const size_t index = *std::exchange((*lane)->canvas, std::nullopt);
+  LLADA_TRY(const decode::StepEvent event, step.denoiser->take(std::move(step.result)));
   const auto prompt = static_cast<int64_t>(request_.prompt.size());
   const bool alternatives = request_.options.method != ScoreMethod::monte_carlo;
   for (const ScoreTarget& target : canvases_[index].targets) {
     const int32_t token = request_.continuations[target.continuation][target.offset];
-    const int32_t row = predicting_row(prompt + static_cast<int64_t>(target.offset), model_->special_ids());
-    const size_t at = index_in(step.plan->logits, row);
+    const int32_t row = model_->special_ids().row_of(prompt + static_cast<int64_t>(target.offset));
+    const size_t at = index_in(event.plan.logits, row);
     answers_[index].tokens.push_back(score_of(logits_row(step.state->logits, at, model_->config().vocab), token,
                                               alternatives ? request_.options.top : 0));
-    answers_[index].best.push_back(result.predictions[at].token == token);
+    answers_[index].best.push_back(event.predictions[at].token == token);
   }
-  rows_ += decode::rows_of(*step.plan);
+  rows_ += step.denoiser->stats().rows;
   ++taken_;
   return {};
 }
@@ -208,18 +211,12 @@ Status DuelScore::allocate(Device& device, PrefixCache* /*prefixes*/) {
   return begin();
 }
 
-Result<std::vector<RequestStep>> DuelScore::plan(int64_t /*rows*/) {
-  LLADA_TRY(const decode::StepPlan& plan, denoiser_->plan());
-  return std::vector<RequestStep>{{&plan, &*state_, denoiser_->forward_number()}};
-}
-
-Status DuelScore::take(const RequestStep& step, decode::StepResult result, double /*device_seconds*/,
-                       PrefixCache* /*prefixes*/) {
+Status DuelScore::take(RequestStep& step, double /*device_seconds*/, PrefixCache* /*prefixes*/) {
   ContinuationScore& score = result_.continuations[at_];
-  LLADA_TRY(const decode::StepEvent event, denoiser_->take(std::move(result)));
+  LLADA_TRY(const decode::StepEvent event, denoiser_->take(std::move(step.result)));
   ++result_.forwards, result_.rows += decode::rows_of(event.plan);
   for (const decode::Edit& edit : event.edits) {
-    const int32_t row = predicting_row(edit.position, model_->special_ids());
+    const int32_t row = model_->special_ids().row_of(edit.position);
     const auto found = std::ranges::lower_bound(event.predictions, row, {}, &decode::Prediction::position);
     if (found == event.predictions.end() || found->position != row)
       return failed("score: position {} was decided without a prediction", edit.position);

@@ -23,16 +23,16 @@ class CanvasScore final : public ScoreJob {
 
   Status allocate(Device& device, PrefixCache* prefixes) override;
   bool done() const override { return cancelled() || taken_ == canvases_.size(); }
-  Result<std::vector<RequestStep>> plan(int64_t rows) override;
-  Status take(const RequestStep& step, decode::StepResult result, double device_seconds,
-              PrefixCache* prefixes) override;
+  std::vector<RequestStep> steps(int64_t rows) override;
+  Status take(RequestStep& step, double device_seconds, PrefixCache* prefixes) override;
   ScoreResult finish() override;
 
  private:
   // A store and the canvas that is computed in it.
   struct Lane {
     RequestState state;
-    decode::StepPlan plan = {};
+    std::unique_ptr<decode::Denoiser> denoiser = {};  // of one forward
+    int64_t rows = 0;                                 // of that
     std::optional<size_t> canvas = {};
     std::vector<int32_t> stored = {};  // tokens whose K/V the store holds
   };
@@ -64,9 +64,8 @@ class DuelScore final : public ScoreJob {
 
   Status allocate(Device& device, PrefixCache* prefixes) override;
   bool done() const override { return cancelled() || at_ == request_.continuations.size(); }
-  Result<std::vector<RequestStep>> plan(int64_t rows) override;
-  Status take(const RequestStep& step, decode::StepResult result, double device_seconds,
-              PrefixCache* prefixes) override;
+  std::vector<RequestStep> steps(int64_t /*rows*/) override { return {{denoiser_.get(), &*state_}}; }
+  Status take(RequestStep& step, double device_seconds, PrefixCache* prefixes) override;
   ScoreResult finish() override { return std::move(result_); }
 
  private:

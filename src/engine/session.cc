@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "decode/canvas.h"
+
 namespace llada {
 namespace {
 
@@ -29,13 +31,6 @@ Result<Generation> Session::generate(std::span<const int32_t> prompt, const deco
   return run({.tokens = {prompt.begin(), prompt.end()}, .options = options}, on_step);
 }
 
-Result<Generation> Session::infill(std::span<const int32_t> tokens, std::span<const int32_t> gaps,
-                                   const decode::DecodeOptions& options, const StepCallback& on_step) {
-  return run(
-      {.tokens = {tokens.begin(), tokens.end()}, .gaps = std::vector(gaps.begin(), gaps.end()), .options = options},
-      on_step);
-}
-
 Result<ExecutorOptions> Session::listening() const {
   ExecutorOptions options = executor_options(*model_, own_, options_.warn);
   if (options_.routing) {
@@ -48,7 +43,7 @@ Result<ExecutorOptions> Session::listening() const {
 }
 
 Result<Generation> Session::run(const Request& request, const StepCallback& on_step) {
-  LLADA_TRY(const auto running, RunningRequest::create(model_, request, options_.threads));
+  LLADA_TRY(const auto running, RunningRequest::create(model_, request, options_.threads, on_step));
   const auto lock = model_->begin_run();
   const TracedRun traced(device(), options_.trace);
   LLADA_TRY(auto executor, listening());
@@ -57,12 +52,13 @@ Result<Generation> Session::run(const Request& request, const StepCallback& on_s
   device().take_phase_times();
   Clock* const clock = device().capabilities().clock;
   if (clock != nullptr) clock->reset_emulated();
-  while (!running->denoiser().done()) {
-    LLADA_TRY(const RequestStep step, running->step());
+  while (!running->done()) {
+    std::vector<RequestStep> steps = running->steps(0);
     const double before = runner.device_seconds();
-    LLADA_TRY(auto result, std::move(runner.run({&step, 1})[0]));
+    runner.run(steps);
+    LLADA_TRY_STATUS(steps[0].status);
     PrefixCache* const prefixes = runner.usable(options_.prefixes.get());
-    LLADA_TRY_STATUS(running->take(std::move(result), runner.device_seconds() - before, prefixes, on_step));
+    LLADA_TRY_STATUS(running->take(steps[0], runner.device_seconds() - before, prefixes));
   }
   Generation generation = running->finish(device());
   GenerationStats& stats = generation.stats;
@@ -81,9 +77,10 @@ Result<ScoreResult> Session::score(const ScoreRequest& request) {
   ModelRunner runner(*model_, device(), options_.trace, std::move(executor));
   LLADA_TRY_STATUS(job->allocate(device(), nullptr));
   while (!job->done()) {
-    LLADA_TRY(const auto steps, job->plan(0));
-    LLADA_TRY(auto result, std::move(runner.run(steps)[0]));
-    LLADA_TRY_STATUS(job->take(steps[0], std::move(result), 0, nullptr));
+    std::vector<RequestStep> steps = job->steps(0);
+    runner.run(steps);
+    LLADA_TRY_STATUS(steps[0].status);
+    LLADA_TRY_STATUS(job->take(steps[0], 0, nullptr));
   }
   return job->finish();
 }
@@ -93,17 +90,21 @@ Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens, std:
   const auto lock = model_->begin_run();
   const TracedRun traced(device(), options_.trace);
   LLADA_TRY(auto executor, listening());
-  LLADA_TRY(auto runner, SingleRunner::create(*model_, device(), static_cast<int64_t>(tokens.size()), false, {},
-                                              options_.trace, std::move(executor)));
+  ModelRunner runner(*model_, device(), options_.trace, std::move(executor));
+  const auto size = std::ssize(tokens);
+  LLADA_TRY(auto state, RequestState::create(*model_, device(), size, false, {}));
+  state.keep_logits = true;
   decode::StepPlan plan;
   plan.rows.resize(tokens.size());
   std::iota(plan.rows.begin(), plan.rows.end(), 0);
   plan.inputs.assign(tokens.begin(), tokens.end());
   plan.logits.assign(positions.begin(), positions.end());
-  plan.keys = static_cast<int32_t>(tokens.size());
-  runner->state().keep_logits = true;
-  LLADA_TRY(auto result, runner->run(plan, 0));
-  return std::move(runner->state().logits);
+  plan.keys = static_cast<int32_t>(size);
+  decode::Denoiser denoiser(decode::fixed_canvas(tokens), decode::one_forward(std::move(plan)));
+  RequestStep step{&denoiser, &state};
+  runner.run({&step, 1});
+  LLADA_TRY_STATUS(step.status);
+  return std::move(state.logits);
 }
 
 }  // namespace llada

@@ -29,11 +29,7 @@ class Session {
   Result<Generation> generate(std::span<const int32_t> prompt, const decode::DecodeOptions& options,
                               const StepCallback& on_step);
 
-  // Fills the gaps (positions in `tokens`, whose ids there are ignored). The rest of the text stays as it is.
-  Result<Generation> infill(std::span<const int32_t> tokens, std::span<const int32_t> gaps,
-                            const decode::DecodeOptions& options, const StepCallback& on_step);
-
-  // Either of them, with what they have no parameter for.
+  // Any request: one with gaps is filled, its other text stays as it is.
   Result<Generation> run(const Request& request, const StepCallback& on_step);
 
   // How probable the continuations are (likelihood.h), one forward at a time.

@@ -4,8 +4,6 @@
 #include <span>
 #include <vector>
 
-#include "decode/options.h"
-
 namespace llada {
 
 struct TokenScore {
@@ -27,11 +25,6 @@ TokenScore score_of(std::span<const float> logits, int32_t token, int64_t top);
 // One row of logits of many.
 inline std::span<const float> logits_row(std::span<const float> logits, size_t row, int64_t vocab) {
   return logits.subspan(row * static_cast<size_t>(vocab), static_cast<size_t>(vocab));
-}
-
-// The row that predicts a position.
-constexpr int32_t predicting_row(int64_t position, const decode::SpecialIds& ids) {
-  return static_cast<int32_t>(ids.shift_logits && position > 0 ? position - 1 : position);
 }
 
 }  // namespace llada

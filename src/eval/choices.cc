@@ -10,6 +10,8 @@
 namespace llada::eval {
 namespace {
 
+constexpr int64_t kInFlight = 8;  // questions under way at a time
+
 // The results of a question's requests as one.
 ScoreResult joined(std::vector<ScoreResult> results) {
   ScoreResult all = std::move(results.front());
@@ -170,7 +172,7 @@ Result<ChoiceReport> answer_choices(const std::shared_ptr<const Model>& model, E
   std::deque<Asked> asked;
   size_t next = 0;
   while (next < questions.size() || !asked.empty()) {
-    while (next < questions.size() && static_cast<int64_t>(asked.size()) < options.in_flight) {
+    while (next < questions.size() && static_cast<int64_t>(asked.size()) < kInFlight) {
       Asked& question = asked.emplace_back(next);
       for (ScoreRequest& request : requests[next]) question.scores.push_back(engine.submit_score(std::move(request)));
       ++next;

@@ -22,7 +22,6 @@ struct ChoiceOptions {
   bool published = true;
   bool chat = false;                        // the context is a user's message in the model's template
   int64_t shots = 0;                        // answered examples before each context
-  int64_t in_flight = 8;                    // questions under way at a time
   std::string_view option_name = "option";  // as errors name one
 };
 

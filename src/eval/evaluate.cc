@@ -63,10 +63,10 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(std::shared_ptr<const Model
                                                         : chat_prompt(*evaluator->model_, {&message, 1}));
     evaluator->prompts_.push_back(std::move(ids));
   }
-  if (evaluator->options_.streams > 0) {
+  if (evaluator->options_.at_once > 0) {
     LLADA_TRY(evaluator->engine_, Engine::create(evaluator->model_, {}));
   }
-  for (int i = 0; i < (evaluator->engine_ ? evaluator->options_.streams : workers); ++i) {
+  for (int i = 0; i < (evaluator->engine_ ? evaluator->options_.at_once : workers); ++i) {
     LLADA_TRY(auto session, Session::create(evaluator->model_, {.threads = 1, .trace = nullptr}));
     evaluator->sessions_.push_back(std::move(session));
   }
@@ -280,7 +280,7 @@ Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vect
   const bool compare = reference.has_value(), recorded = options.record != nullptr;
   const auto finished = options.finished ? options.finished : [](const StrategyResult&) { return Status(); };
   for (const StrategyUnderTest& strategy : strategies)  // before the dear reference runs
-    LLADA_TRY_STATUS(decode::validate_for(strategy.options, model->special_ids()));
+    LLADA_TRY_STATUS(decode::validate(strategy.options, false, model->special_ids().attention_block));
   LLADA_TRY(const auto evaluator, Evaluator::create(model, std::move(examples), std::move(options)));
   for (const StrategyUnderTest& strategy : strategies) LLADA_TRY_STATUS(evaluator->check_fits(strategy.options));
   Evaluation evaluation;

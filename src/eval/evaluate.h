@@ -32,13 +32,13 @@ struct StrategyResult {
 struct EvaluateOptions {
   int workers = 0;  // 0: one per usable physical core
   // > 0: so many examples at a time in shared forwards on the model's own device; it is not free for others then.
-  int streams = 0;
+  int at_once = 0;
   bool raw_prompts = false;
   // Compare with this run of every example (reference.h); absent: agreement is not counted.
   std::optional<decode::DecodeOptions> reference = {};
   std::string reference_path = {};  // keep its answers in this file; empty: in memory
   bool likelihood = false;
-  int64_t likelihood_groups = 0;             // likelihood.h
+  int64_t likelihood_groups = 0;             // pseudo_log_likelihood()
   std::optional<LatencyTable> latency = {};  // fills Score::table_seconds
   std::function<void(int64_t done, int64_t total, const std::string& what)> progress = {};
   // Gets every run of a strategy in the order of the examples; an error ends the evaluation.

@@ -63,11 +63,7 @@ const Score* MeasurementStore::find(const std::string& options, const std::vecto
 
 Status MeasurementStore::put(const std::string& options, const std::vector<size_t>& which, const Score& score) {
   scores_[{options, which}] = score;
-  if (path_.empty()) return {};
-  LLADA_TRY(auto file, AtomicFile::create(path_));
-  const std::string out = text();
-  LLADA_TRY_STATUS(file.write(out.data(), out.size()));
-  return file.commit();
+  return path_.empty() ? Status() : write_file(path_, text());
 }
 
 Result<MeasurementStore> MeasurementStore::parse(std::string_view text, const std::string& source, Key key) {

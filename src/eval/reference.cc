@@ -161,12 +161,6 @@ Result<ReferenceStore> ReferenceStore::open(const std::string& path, Key key) {
   return store;
 }
 
-Status ReferenceStore::save() const {
-  if (path_.empty() || !changed_) return {};
-  LLADA_TRY(auto file, AtomicFile::create(path_));
-  const std::string out = text();
-  LLADA_TRY_STATUS(file.write(out.data(), out.size()));
-  return file.commit();
-}
+Status ReferenceStore::save() const { return path_.empty() || !changed_ ? Status() : write_file(path_, text()); }
 
 }  // namespace llada::eval

@@ -12,6 +12,15 @@ constexpr double kZ = 1.959963984540054;  // 97.5 % quantile of the normal distr
 
 }  // namespace
 
+Result<Likelihood> pseudo_log_likelihood(Session& session, std::span<const int32_t> prompt,
+                                         std::span<const int32_t> response, int64_t groups) {
+  const auto score = session.score({.prompt = {prompt.begin(), prompt.end()},
+                                    .continuations = {{response.begin(), response.end()}},
+                                    .options = {.method = ScoreMethod::pseudo, .groups = groups}});
+  if (!score) return std::unexpected(score.error());
+  return Likelihood{score->continuations[0].log_probability, static_cast<int64_t>(response.size())};
+}
+
 void Score::operator+=(const Score& other) {
   n += other.n;
   right += other.right;

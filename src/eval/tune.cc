@@ -22,6 +22,7 @@ double error_points(const Score& s) {
 
 constexpr size_t kKeepOneOf = 3;  // of a stage's candidates, for twice its examples
 constexpr size_t kLeastKept = 4;
+constexpr int64_t kLeastExamples = 24;  // of the first stage
 constexpr size_t kSecondChances = 12;
 constexpr size_t kUsuallyValidated = 6;  // only an estimate: as many as the frontier has
 
@@ -48,7 +49,7 @@ class Search {
 
   Result<TuneResult> run() {
     all_ = static_cast<int64_t>(halves_.search.size());
-    const int64_t first = std::min(all_, std::max(request_.least_examples, all_ / 8));
+    const int64_t first = std::min(all_, std::max(kLeastExamples, all_ / 8));
     least_ = first;
     LLADA_TRY_STATUS(explore(first));
     size_t keep = tried_.size();
@@ -205,19 +206,19 @@ class Search {
   Result<TuneResult> decide() {
     TuneResult result;
     result.refused = refused_;
-    std::vector<Trial> candidates;
+    std::vector<Attempt> candidates;
     for (const auto& [genes, tried] : tried_) {
       ++result.tried;
       if (tried.examples < all_) continue;
       candidates.push_back({text(genes), tried.score, {}, request_.cost(tried.score)});
     }
     std::ranges::sort(candidates, {}, by_cost);
-    std::vector<Trial> first, others;
-    for (Trial& trial : candidates)
-      (first.empty() || trial.loss() < first.back().loss() ? first : others).push_back(std::move(trial));
-    std::vector<Trial> validated;
+    std::vector<Attempt> first, others;
+    for (Attempt& attempt : candidates)
+      (first.empty() || attempt.loss() < first.back().loss() ? first : others).push_back(std::move(attempt));
+    std::vector<Attempt> validated;
     LLADA_TRY_STATUS(validate(first, false, validated));
-    const auto found = [&] { return std::ranges::any_of(validated, [&](const Trial& t) { return holds(t); }); };
+    const auto found = [&] { return std::ranges::any_of(validated, [&](const Attempt& t) { return holds(t); }); };
     if (!found()) LLADA_TRY_STATUS(validate(others, true, validated));
     std::vector<Genes> left = ranked(1, -1);  // what is surest, so not the lucky on few examples
     std::erase_if(left, [&](const Genes& genes) { return tried_.at(genes).examples == all_; });
@@ -227,38 +228,40 @@ class Search {
       LLADA_TRY_STATUS(try_all("second chances", {left[i]}, all_));
       const Tried& tried = tried_.at(left[i]);
       if (tried.examples < all_ || loss_points(tried.score) > request_.max_loss) continue;
-      std::vector<Trial> one = {{text(left[i]), tried.score, {}, request_.cost(tried.score)}};
+      std::vector<Attempt> one = {{text(left[i]), tried.score, {}, request_.cost(tried.score)}};
       LLADA_TRY_STATUS(validate(one, true, validated));
     }
     std::ranges::sort(validated, {}, by_cost);
     double least = 0;  // loss of what is in the frontier
-    for (Trial& trial : validated) {
-      const bool chosen = result.chosen < 0 && holds(trial);
-      const bool better = result.frontier.empty() || trial.loss() < least;
+    for (Attempt& attempt : validated) {
+      const bool chosen = result.chosen < 0 && holds(attempt);
+      const bool better = result.frontier.empty() || attempt.loss() < least;
       if (chosen) result.chosen = static_cast<int64_t>(result.frontier.size());
-      if (better) least = trial.loss();
-      if (better || chosen) result.frontier.push_back(std::move(trial));
+      if (better) least = attempt.loss();
+      if (better || chosen) result.frontier.push_back(std::move(attempt));
     }
     result.examples = done_;
     return result;
   }
 
-  Status validate(std::vector<Trial>& trials, bool stop_at_first, std::vector<Trial>& out) {
+  Status validate(std::vector<Attempt>& attempts, bool stop_at_first, std::vector<Attempt>& out) {
     const auto each = static_cast<int64_t>(halves_.validation.size());
     later_ = 0;
-    for (size_t i = 0; i < trials.size(); ++i) {
-      tell("validation", static_cast<int64_t>(trials.size() - i) * each);
-      LLADA_TRY(trials[i].validation, measured(trials[i].options, halves_.validation));
-      trials[i].cost = request_.cost(trials[i].total());
-      out.push_back(trials[i]);
-      if (stop_at_first && holds(trials[i])) break;
+    for (size_t i = 0; i < attempts.size(); ++i) {
+      tell("validation", static_cast<int64_t>(attempts.size() - i) * each);
+      LLADA_TRY(attempts[i].validation, measured(attempts[i].options, halves_.validation));
+      attempts[i].cost = request_.cost(attempts[i].total());
+      out.push_back(attempts[i]);
+      if (stop_at_first && holds(attempts[i])) break;
     }
     return {};
   }
 
-  bool holds(const Trial& t) const { return t.loss() <= request_.max_loss && t.validation_loss() <= request_.max_loss; }
+  bool holds(const Attempt& t) const {
+    return t.loss() <= request_.max_loss && t.validation_loss() <= request_.max_loss;
+  }
 
-  static std::tuple<double, double, std::string> by_cost(const Trial& t) { return {t.cost, t.loss(), t.options}; }
+  static std::tuple<double, double, std::string> by_cost(const Attempt& t) { return {t.cost, t.loss(), t.options}; }
 
   std::string leader() const {
     const auto best = ranked(std::max<int64_t>(least_, 1), 0);
@@ -294,9 +297,9 @@ class Search {
 
 }  // namespace
 
-double Trial::loss() const { return loss_points(total()); }
-double Trial::validation_loss() const { return loss_points(validation); }
-Score Trial::total() const {
+double Attempt::loss() const { return loss_points(total()); }
+double Attempt::validation_loss() const { return loss_points(validation); }
+Score Attempt::total() const {
   Score sum = search;
   sum += validation;
   return sum;
@@ -354,7 +357,7 @@ std::string tune_table(const TuneResult& result) {
   std::string out = fmt::format("{:>8} {:>7} {:>10} {:>7} {:>7} {:>8} {:>9}\n", "cost", "loss", "held out", "same",
                                 "NFE", "rows", "examples");
   for (size_t i = 0; i < result.frontier.size(); ++i) {
-    const Trial& t = result.frontier[i];
+    const Attempt& t = result.frontier[i];
     const Score s = t.total();
     out += fmt::format("{:>8.3f} {:>+7.2f} {:>+10.2f} {:>6.1f}% {:>7.2f} {:>8.0f} {:>9}{}\n         {}\n", t.cost,
                        rounded(t.loss(), 2), rounded(t.validation_loss(), 2), 100 * Score::ratio(s.agreed, s.compared),

@@ -26,7 +26,7 @@ struct Axis {
   size_t start = 0;                  // where the search begins
 };
 
-struct Trial {
+struct Attempt {
   std::string options;
   Score search, validation;  // over the examples of each half that it was tried on
   double cost = 0;           // per example, over all examples that it was tried on
@@ -48,14 +48,13 @@ struct TuneRequest {
   double max_loss = 1;  // points of accuracy below the reference
   int64_t generations = 4;
   int64_t breadth = 3;                                              // promising candidates whose neighbours are tried
-  int64_t least_examples = 24;                                      // of the first stage
   std::function<double(const Score& score)> cost;                   // per example
   std::function<void(const TuneProgress& progress)> progress = {};  // before every measurement
   std::function<void(const std::string& text)> news = {};           // a line for people after every stage
 };
 
 struct TuneResult {
-  std::vector<Trial> frontier;     // ascending cost; each more accurate than all cheaper ones, but for the chosen one,
+  std::vector<Attempt> frontier;   // ascending cost; each more accurate than all cheaper ones, but for the chosen one,
                                    // which may stand behind one that held in the search alone
   int64_t chosen = -1;             // index into frontier; -1: nothing stays within max_loss
   int64_t tried = 0, refused = 0;  // candidates measured; combinations that make no sense

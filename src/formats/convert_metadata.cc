@@ -1,12 +1,16 @@
 #include "formats/convert_metadata.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/pretokenizer_regexes.h"
 #include "formats/convert.h"
 #include "formats/gguf_model.h"
-#include "formats/pretokenizer_names.h"
 
 namespace llada {
 namespace {
@@ -101,6 +105,56 @@ void add_ids(GgufWriter& out, const ModelConfig& c, const TokenizerSpec& spec) {
   add_id(out, "tokenizer.ggml.eot_token_id", c.eot_id, spec.eot);
   add_id(out, "tokenizer.ggml.mask_token_id", c.mask_id, spec.mask);
   if (!c.end_ids.empty()) out.add_i32s(kKeyEndIds, c.end_ids);
+}
+
+// llama.cpp's name (tokenizer.ggml.pre) for the pre-tokenizer regexes of a tokenizer.json file; "default" where it has
+// none. exact: the name means the same splits; otherwise it is the closest one that llama.cpp has, and the regexes
+// themselves must be stored beside it.
+struct PretokenizerName {
+  std::string_view name;
+  bool exact;
+};
+
+struct Known {
+  std::string_view regex;
+  PretokenizerName name;
+};
+
+constexpr std::array kKnown = {
+    // LLaDA-8B, LLaDA-MoE and the Ling family they take their tokenizer from.
+    Known{kBailingRegex, {"bailingmoe", true}},
+    // Dream takes Qwen2's.
+    Known{kQwenRegex, {"qwen2", true}},
+    Known{kLlamaRegex, {"llama-bpe", true}},
+    Known{kQwen35Regex, {"qwen35", true}},
+    Known{kGpt4oRegex, {"gpt-4o", true}},
+    Known{kGpt2Regex, {"gpt-2", true}},
+    // Nothing in llama.cpp splits exactly so; bailingmoe differs in how punctuation joins a following word or line end.
+    Known{kTinyRegex, {"bailingmoe", false}},
+};
+
+// Line ends stand in tokenizer.json as themselves or as escapes.
+std::string spelled_out(std::string_view regex) {
+  std::string out;
+  for (const char c : regex) {
+    if (c == '\r')
+      out += "\\r";
+    else if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
+  }
+  return out;
+}
+
+PretokenizerName pretokenizer_name(std::span<const std::string> regexes) {
+  std::vector<std::string> plain;
+  for (const std::string& regex : regexes) plain.push_back(spelled_out(regex));
+  if (plain.size() == 1)
+    if (const auto found = std::ranges::find(kKnown, std::string_view(plain[0]), &Known::regex); found != kKnown.end())
+      return found->name;
+  if (std::ranges::equal(plain, kDeepseekV3Regexes)) return {"deepseek-v3", true};
+  return {"default", false};
 }
 
 // tokenizer.ggml.pre as it is written. A name that comes with rules is the source's guess at them, so ours

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/key_range.h"
-#include "base/random.h"
 #include "tensor/prediction.h"
 
 namespace llada {
@@ -21,20 +20,6 @@ class KvStore;
 enum class Pass : uint8_t {
   denoise,  // rows of a canvas, and predictions of some of them
   encode,   // a prompt, each row reading what is before it: keys and values are stored, nothing is predicted
-};
-
-struct SamplingRule {
-  double temperature = 0;
-  uint64_t seed = 0;
-  int64_t forward_number = 0;
-  bool one_draw = false;  // the noise of a position is the same in every forward
-  std::vector<int32_t> never_sampled;
-  std::vector<int32_t> out_of_softmax;
-
-  // Of the row that predicts at `position`: the key of its random numbers (base/random.h).
-  uint64_t key(int64_t position) const {
-    return random_key(seed, static_cast<uint64_t>(one_draw ? 0 : forward_number), static_cast<uint64_t>(position));
-  }
 };
 
 struct Stream {

@@ -28,7 +28,7 @@ Status make_folder(const std::string& path) {
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
-// Regular files below `folder`, links followed, relative to it. What cannot be read is left out.
+// Regular files below `folder`, links followed, relative to it. Unreadable ones are left out.
 std::vector<std::string> files_below(const std::string& folder) {
   std::vector<std::string> out;
   std::error_code failure;

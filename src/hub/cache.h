@@ -1,7 +1,7 @@
 // The cache folder of Hugging Face's tools, shared with them:
 //
 //   models--OWNER--NAME/blobs/ETAG                the files, named by SHA-256 (Git LFS) or Git's SHA-1 of a blob
-//   models--OWNER--NAME/blobs/ETAG.incomplete     what has come of one
+//   models--OWNER--NAME/blobs/ETAG.incomplete     the bytes of one so far
 //   models--OWNER--NAME/snapshots/COMMIT/PATH     relative links to them; where there can be none, the files themselves
 //   models--OWNER--NAME/refs/REVISION             the commit that a branch or tag was at
 //   .locks/models--OWNER--NAME/ETAG.lock          held (flock) by who is downloading it
@@ -43,8 +43,8 @@ class Cache {
   Status link(const std::string& commit, const std::string& path, const std::string& etag) const;
   Status point(const std::string& revision, const std::string& commit) const;
   std::string lock_path(const std::string& etag) const;
-  // All of the repository: every commit, and what has come of downloads. Invalid: nothing of it is there; failed: a
-  // download is under way.
+  // All of the repository: every commit, and the bytes of unfinished downloads. Invalid: nothing of it is there;
+  // failed: a download is under way.
   Status remove() const;
 
  private:

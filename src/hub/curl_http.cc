@@ -61,58 +61,65 @@ int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return *transfer.stopped && (*transfer.stopped)() ? 1 : 0;
 }
 
-}  // namespace
+class CurlHttp : public Http {
+ public:
+  CurlHttp(HttpSettings settings, CURL* curl) : settings_(std::move(settings)), curl_(curl) {}
+  CurlHttp(const CurlHttp&) = delete;
+  CurlHttp& operator=(const CurlHttp&) = delete;
+  ~CurlHttp() override { curl_easy_cleanup(curl_); }
 
-struct Http::State {
-  HttpSettings settings;
-  CURL* curl = nullptr;
-  explicit State(HttpSettings s) : settings(std::move(s)) {}
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  ~State() { curl_easy_cleanup(curl); }
+  HttpAnswer get(const std::string& url, size_t limit) override { return perform(url, false, 0, limit, nullptr); }
+  HttpAnswer head(const std::string& url) override { return perform(url, true, 0, 0, nullptr); }
+  HttpAnswer download(const std::string& url, int64_t from, const BodySink& sink) override {
+    return perform(url, false, from, 0, &sink);
+  }
 
+ private:
   HttpAnswer perform(const std::string& url, bool head, int64_t from, size_t limit, const BodySink* sink);
+
+  const HttpSettings settings_;
+  CURL* const curl_;
 };
 
-HttpAnswer Http::State::perform(const std::string& url, bool head, int64_t from, size_t limit, const BodySink* sink) {
-  curl_easy_reset(curl);  // keeps connections
-  Transfer transfer{.curl = curl, .answer = {}, .limit = limit, .sink = sink, .stopped = &settings.stopped};
+HttpAnswer CurlHttp::perform(const std::string& url, bool head, int64_t from, size_t limit, const BodySink* sink) {
+  curl_easy_reset(curl_);  // keeps connections
+  Transfer transfer{.curl = curl_, .answer = {}, .limit = limit, .sink = sink, .stopped = &settings_.stopped};
   char reason[CURL_ERROR_SIZE] = "";
   const bool secure = url.starts_with("https://");
-  curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
+  curl_easy_setopt(curl_, CURLOPT_URL, url.c_str());
   // A redirect may not leave TLS, nor name a file or another protocol.
-  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, secure ? "https" : "http,https");
-  curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, secure ? "https" : "http,https");
-  curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, head ? 0L : 1L);
-  curl_easy_setopt(curl, CURLOPT_MAXREDIRS, 10L);
-  curl_easy_setopt(curl, CURLOPT_UNRESTRICTED_AUTH, 0L);
-  curl_easy_setopt(curl, CURLOPT_NOBODY, head ? 1L : 0L);
-  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(curl, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
-  curl_easy_setopt(curl, CURLOPT_USERAGENT, "llada.cpp");
-  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, static_cast<long>(settings.connect_seconds));
-  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(settings.stall_seconds));
-  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
-  curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
-  curl_easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
-  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
-  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
-  curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-  curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
-  curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &transfer);
-  curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, 256L << 10);
-  if (!settings.certificates.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, settings.certificates.c_str());
-  if (!settings.token.empty()) {
-    curl_easy_setopt(curl, CURLOPT_HTTPAUTH, static_cast<long>(CURLAUTH_BEARER));
-    curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, settings.token.c_str());
+  curl_easy_setopt(curl_, CURLOPT_PROTOCOLS_STR, secure ? "https" : "http,https");
+  curl_easy_setopt(curl_, CURLOPT_REDIR_PROTOCOLS_STR, secure ? "https" : "http,https");
+  curl_easy_setopt(curl_, CURLOPT_FOLLOWLOCATION, head ? 0L : 1L);
+  curl_easy_setopt(curl_, CURLOPT_MAXREDIRS, 10L);
+  curl_easy_setopt(curl_, CURLOPT_UNRESTRICTED_AUTH, 0L);
+  curl_easy_setopt(curl_, CURLOPT_NOBODY, head ? 1L : 0L);
+  curl_easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(curl_, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
+  curl_easy_setopt(curl_, CURLOPT_USERAGENT, "llada.cpp");
+  curl_easy_setopt(curl_, CURLOPT_CONNECTTIMEOUT, static_cast<long>(settings_.connect_seconds));
+  curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_TIME, static_cast<long>(settings_.stall_seconds));
+  curl_easy_setopt(curl_, CURLOPT_ERRORBUFFER, reason);
+  curl_easy_setopt(curl_, CURLOPT_HEADERFUNCTION, on_header);
+  curl_easy_setopt(curl_, CURLOPT_HEADERDATA, &transfer);
+  curl_easy_setopt(curl_, CURLOPT_WRITEFUNCTION, on_body);
+  curl_easy_setopt(curl_, CURLOPT_WRITEDATA, &transfer);
+  curl_easy_setopt(curl_, CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(curl_, CURLOPT_XFERINFOFUNCTION, on_progress);
+  curl_easy_setopt(curl_, CURLOPT_XFERINFODATA, &transfer);
+  curl_easy_setopt(curl_, CURLOPT_BUFFERSIZE, 256L << 10);
+  if (!settings_.certificates.empty()) curl_easy_setopt(curl_, CURLOPT_CAINFO, settings_.certificates.c_str());
+  if (!settings_.token.empty()) {
+    curl_easy_setopt(curl_, CURLOPT_HTTPAUTH, static_cast<long>(CURLAUTH_BEARER));
+    curl_easy_setopt(curl_, CURLOPT_XOAUTH2_BEARER, settings_.token.c_str());
   }
   // Sizes and sums are those of the file, so no encoding of the way.
   curl_slist* headers = curl_slist_append(nullptr, "Accept-Encoding: identity");
   if (from > 0) headers = curl_slist_append(headers, ("Range: bytes=" + std::to_string(from) + "-").c_str());
-  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-  const CURLcode code = curl_easy_perform(curl);
-  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &transfer.answer.status);
+  curl_easy_setopt(curl_, CURLOPT_HTTPHEADER, headers);
+  const CURLcode code = curl_easy_perform(curl_);
+  curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &transfer.answer.status);
   curl_slist_free_all(headers);
   HttpAnswer answer = std::move(transfer.answer);
   if (code == CURLE_OK) return answer;
@@ -125,66 +132,49 @@ HttpAnswer Http::State::perform(const std::string& url, bool head, int64_t from,
   return answer;
 }
 
-Result<Http> Http::create(HttpSettings settings) {
-  auto state = std::make_unique<State>(std::move(settings));
-  if (library_is_up()) state->curl = curl_easy_init();
-  if (state->curl == nullptr) return failed("libcurl cannot be started");
-  return Http(std::move(state));
-}
+using DigestContext = std::unique_ptr<EVP_MD_CTX, decltype([](EVP_MD_CTX* context) { EVP_MD_CTX_free(context); })>;
 
-Http::Http(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Http::Http(Http&&) noexcept = default;
-Http::~Http() = default;
+class OpenSslChecksum : public Checksum {
+ public:
+  explicit OpenSslChecksum(DigestContext context) : context_(std::move(context)) {}
 
-HttpAnswer Http::get(const std::string& url, size_t limit) { return state_->perform(url, false, 0, limit, nullptr); }
-HttpAnswer Http::head(const std::string& url) { return state_->perform(url, true, 0, 0, nullptr); }
-HttpAnswer Http::download(const std::string& url, int64_t from, const BodySink& sink) {
-  return state_->perform(url, false, from, 0, &sink);
-}
+  void update(std::span<const std::byte> bytes) override {
+    EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size());
+  }
+  std::string hex() override {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned int size = 0;
+    if (EVP_DigestFinal_ex(context_.get(), digest, &size) != 1) return "";
+    std::string out;
+    for (unsigned int i = 0; i < size; ++i) out += fmt::format("{:02x}", digest[i]);
+    return out;
+  }
 
-struct Checksum::State {
-  EVP_MD_CTX* context = EVP_MD_CTX_new();
-  State() = default;
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  ~State() { EVP_MD_CTX_free(context); }
+ private:
+  const DigestContext context_;
 };
 
-Checksum::Checksum(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Checksum::Checksum(Checksum&&) noexcept = default;
-Checksum& Checksum::operator=(Checksum&&) noexcept = default;
-Checksum::~Checksum() = default;
-
-Result<Checksum> Checksum::sha256() {
-  auto state = std::make_unique<State>();
-  if (state->context == nullptr || EVP_DigestInit_ex(state->context, EVP_sha256(), nullptr) != 1)
-    return failed("libcrypto has no SHA-256");
-  return Checksum(std::move(state));
+Result<std::unique_ptr<Checksum>> start(const EVP_MD* kind, const char* name) {
+  DigestContext context(EVP_MD_CTX_new());
+  if (!context || EVP_DigestInit_ex(context.get(), kind, nullptr) != 1) return failed("libcrypto has no {}", name);
+  return std::make_unique<OpenSslChecksum>(std::move(context));
 }
 
-Result<Checksum> Checksum::git_blob(int64_t bytes) {
-  auto state = std::make_unique<State>();
-  if (state->context == nullptr || EVP_DigestInit_ex(state->context, EVP_sha1(), nullptr) != 1)
-    return failed("libcrypto has no SHA-1");
-  const std::string head = "blob " + std::to_string(bytes);
-  EVP_DigestUpdate(state->context, head.c_str(), head.size() + 1);  // with the NUL
-  return Checksum(std::move(state));
+}  // namespace
+
+Result<std::unique_ptr<Http>> Http::create(HttpSettings settings) {
+  CURL* curl = library_is_up() ? curl_easy_init() : nullptr;
+  if (curl == nullptr) return failed("libcurl cannot be started");
+  return std::make_unique<CurlHttp>(std::move(settings), curl);
 }
 
-void Checksum::update(std::span<const std::byte> bytes) {
-  EVP_DigestUpdate(state_->context, bytes.data(), bytes.size());
-}
+Result<std::unique_ptr<Checksum>> Checksum::sha256() { return start(EVP_sha256(), "SHA-256"); }
 
-std::string Checksum::hex() {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  if (EVP_DigestFinal_ex(state_->context, digest, &size) != 1) return "";
-  std::string out;
-  for (unsigned int i = 0; i < size; ++i) {
-    out += "0123456789abcdef"[digest[i] >> 4];
-    out += "0123456789abcdef"[digest[i] & 15];
-  }
-  return out;
+Result<std::unique_ptr<Checksum>> Checksum::git_blob(int64_t bytes) {
+  LLADA_TRY(auto sum, start(EVP_sha1(), "SHA-1"));
+  const std::string head = fmt::format("blob {}", bytes);
+  sum->update(std::as_bytes(std::span(head.c_str(), head.size() + 1)));  // with the NUL
+  return sum;
 }
 
 }  // namespace llada::hub

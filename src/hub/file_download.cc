@@ -157,15 +157,14 @@ class Partial {
  private:
   Status start_sum() {
     bytes_ = 0;
-    LLADA_TRY(auto sum, is_sha256(head_.etag) ? Checksum::sha256() : Checksum::git_blob(head_.bytes));
-    sum_.emplace(std::move(sum));
+    LLADA_TRY(sum_, is_sha256(head_.etag) ? Checksum::sha256() : Checksum::git_blob(head_.bytes));
     return {};
   }
 
   std::string path_;
   const RemoteHead& head_;
   Descriptor file_{-1};
-  std::optional<Checksum> sum_;
+  std::unique_ptr<Checksum> sum_;
   int64_t bytes_ = 0;
   int write_error_ = 0;
 };
@@ -301,7 +300,7 @@ Result<RemoteHead> ask_head(const Connection& c, const std::string& commit, cons
   if (etag.size() >= 2 && etag.starts_with('"') && etag.ends_with('"')) etag = etag.substr(1, etag.size() - 2);
   head.etag = std::string(etag);
   if (!is_commit(head.etag) && !is_sha256(head.etag))
-    return failed("{}: its etag '{}' is neither a SHA-256 nor a SHA-1, so what comes could not be checked", shown,
+    return failed("{}: its etag '{}' is neither a SHA-256 nor a SHA-1, so the file could not be checked", shown,
                   printable(head.etag));
   if (const std::string told = value("x-repo-commit"); !told.empty() && told != commit)
     return failed("{}: of commit {}, the server answers with {}", shown, commit, printable(told));
@@ -340,7 +339,8 @@ Result<int64_t> fetch_blob(const Connection& c, const std::string& commit, const
     }
     ::unlink(partial.path().c_str());
     if (resumed)
-      c.say(fmt::format("{}: what an earlier attempt left is not the file's beginning; once more", printable(path)));
+      c.say(
+          fmt::format("{}: the bytes of an earlier attempt are not the file's beginning; once more", printable(path)));
   }
   return failed("{}: its checksum is not {}, the one that the server announced; the file was damaged on the way",
                 printable(path), head.etag);

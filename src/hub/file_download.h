@@ -14,7 +14,7 @@ struct RemoteHead {
   int64_t bytes = 0;
 };
 
-// What a whole pull shares.
+// The state of a whole pull.
 struct Connection {
   const HubSettings& settings;
   const Request& request;
@@ -29,7 +29,7 @@ struct Connection {
 };
 
 // The answer to a request that `ask` makes, asked again with growing pauses while the network or the server fails. The
-// error says what `what` was answered with and what to do.
+// error names `what`, the answer and the remedy.
 Result<HttpAnswer> ask_patiently(const Connection& connection, const std::string& what,
                                  const std::function<HttpAnswer()>& ask);
 
@@ -37,7 +37,7 @@ Result<HttpAnswer> ask_patiently(const Connection& connection, const std::string
 std::string file_address(const Connection& connection, const std::string& commit, const std::string& path);
 std::string escaped(std::string_view text, bool keep_slashes);  // for an address
 
-// listed_bytes: what the listing says, for servers whose heads do not; -1: nothing.
+// listed_bytes: the size in the listing, for servers whose heads have none; -1: none.
 Result<RemoteHead> ask_head(const Connection& connection, const std::string& commit, const std::string& path,
                             int64_t listed_bytes);
 

@@ -27,7 +27,7 @@ struct HttpAnswer {
   long status = 0;      // 0: no answer, or one that broke off
   std::string failure;  // why
   bool stopped = false;
-  bool unknown_host = false;  // its name, or the proxy's, has no address
+  bool unknown_host = false;                   // its name, or the proxy's, has no address
   std::map<std::string, std::string> headers;  // names in lower case, of the last answer; at most 200
   std::string body;
   const std::string& header(const std::string& name) const {
@@ -42,38 +42,25 @@ using BodySink = std::function<bool(const HttpAnswer& head, std::span<const std:
 
 class Http {
  public:
-  static Result<Http> create(HttpSettings settings);  // error: this build cannot
-  Http(Http&&) noexcept;
-  ~Http();
+  static Result<std::unique_ptr<Http>> create(HttpSettings settings);  // error: this build cannot
+  virtual ~Http() = default;
 
   // The whole body, at most `limit` bytes, following redirects.
-  HttpAnswer get(const std::string& url, size_t limit);
+  virtual HttpAnswer get(const std::string& url, size_t limit) = 0;
   // The head alone. Redirects are not followed.
-  HttpAnswer head(const std::string& url);
+  virtual HttpAnswer head(const std::string& url) = 0;
   // From byte `from` on (0: no range is asked for), following redirects. A server may ignore the range and say 200.
-  HttpAnswer download(const std::string& url, int64_t from, const BodySink& sink);
-
- private:
-  struct State;
-  explicit Http(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  virtual HttpAnswer download(const std::string& url, int64_t from, const BodySink& sink) = 0;
 };
 
 // Sums that a hub names files by: SHA-256, or Git's name of a blob, which is SHA-1 over "blob SIZE\0" and the content.
 class Checksum {
  public:
-  static Result<Checksum> sha256();
-  static Result<Checksum> git_blob(int64_t bytes);
-  Checksum(Checksum&&) noexcept;
-  Checksum& operator=(Checksum&&) noexcept;
-  ~Checksum();
-  void update(std::span<const std::byte> bytes);
-  std::string hex();  // ends it
-
- private:
-  struct State;
-  explicit Checksum(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  static Result<std::unique_ptr<Checksum>> sha256();
+  static Result<std::unique_ptr<Checksum>> git_blob(int64_t bytes);
+  virtual ~Checksum() = default;
+  virtual void update(std::span<const std::byte> bytes) = 0;
+  virtual std::string hex() = 0;  // ends it
 };
 
 }  // namespace llada::hub

@@ -66,7 +66,7 @@ Result<Pulled> download(const Connection& c, const Listing& listing) {
   }
   LLADA_TRY(const Choice choice, choose_files(names, c.request.what, name));
   Pulled pulled{.path = path_of(c.cache, listing.commit, choice), .commit = listing.commit};
-  std::vector<Wanted> wanted;  // a file of a commit does not change, so what is linked is what it was
+  std::vector<Wanted> wanted;  // a file of a commit never changes, so a link stays right
   size_t small = 0;            // of these, before the weights
   int64_t total = 0, done = 0, missing = 0;
   for (size_t i = 0; i < choice.files.size(); ++i) {
@@ -123,7 +123,7 @@ Result<Pulled> pull(const HubSettings& settings, const Request& request, bool pr
   }
   HubSettings patience = settings;
   if (prefer_cache && from_cache(cache, request)) patience.attempts = 1;
-  const Connection asking{patience, request, events, cache, *http};
+  const Connection asking{patience, request, events, cache, **http};
   const auto listing = ask_listing(asking);
   if (!listing) {
     if (!prefer_cache || listing.error().kind != ErrorKind::failed || asking.stopped())
@@ -133,7 +133,7 @@ Result<Pulled> pull(const HubSettings& settings, const Request& request, bool pr
     asking.say(fmt::format("{}; using the copy in the cache", listing.error().message));
     return cached;
   }
-  return download({settings, request, events, cache, *http}, *listing);
+  return download({settings, request, events, cache, **http}, *listing);
 }
 
 }  // namespace llada::hub

@@ -1,4 +1,4 @@
-// A model of a hub on this machine: what is cached is used, what is missing is downloaded, checked and cached.
+// A model of a hub on this machine: cached files are used, missing ones are downloaded, checked and cached.
 //
 // Source of the protocol: Hugging Face's hub as its huggingface_hub package speaks it; tests/hub/python_tools.py lets
 // both ask one server and compares their folders. The hub itself was out of reach, so unsure are: whether every mirror
@@ -39,8 +39,8 @@ struct PullEvents {
   std::function<void(int64_t done, int64_t total, std::string_view file)> progress = {};
   std::function<void(std::string_view line)> say = {};  // a retry, a wait for another process
   std::function<bool()> stopped = {};                   // asked several times a second
-  // Of a folder whose files are there but for the weights, before these are asked for. An error ends the download; what
-  // is there stays.
+  // Of a folder whose files are there but for the weights, before these are asked for. An error ends the download;
+  // files that are there stay.
   std::function<Status(const std::string& folder)> judge = {};
 };
 
@@ -52,7 +52,7 @@ struct Pulled {
 };
 
 // Errors: invalid where the request or the repository is wrong (no such one, no access, nothing that can be opened),
-// failed where the network, the server or the disk is; what has come stays for the next call. A stop is
+// failed where the network, the server or the disk is; received bytes stay for the next call. A stop is
 // ErrorKind::failed with the way to go on. prefer_cache: an answer that does not come is no error while a whole copy is
 // there.
 Result<Pulled> pull(const HubSettings& settings, const Request& request, bool prefer_cache, const PullEvents& events);

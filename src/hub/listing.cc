@@ -94,7 +94,7 @@ Result<Choice> choose_folder(const std::vector<std::string>& files, std::string_
   choice.small = static_cast<size_t>(
       std::ranges::count_if(choice.files, [](const std::string& file) { return !is_folder_weight(file); }));
   if (std::ranges::count(files, "config.json") == 0)
-    return invalid("{}: has safetensors and no config.json, so what they belong to is not known", name);
+    return invalid("{}: has safetensors and no config.json, so their model is not known", name);
   return choice;
 }
 

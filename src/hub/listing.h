@@ -37,8 +37,8 @@ struct Choice {
   size_t small = 0;                // how many of a folder's files come before its weights
 };
 
-// What to fetch for `what`: that file; the GGUF file with that quantization in its name; or, where nothing is asked
-// for, of several GGUF files the first by kPreferredTypes, of a folder with safetensors its weights, configuration and
+// The files to fetch for `what`: that file; the GGUF file with that quantization in its name; or, where it is empty, of
+// several GGUF files the first by kPreferredTypes, of a folder with safetensors its weights, configuration and
 // tokenizer. Errors list what there is. `name` is the repository's, for errors.
 Result<Choice> choose_files(const std::vector<std::string>& files, std::string_view what, std::string_view name);
 

@@ -21,7 +21,7 @@ bool is_hex(std::string_view text, size_t digits) {
          std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
-// What stands behind "https://host/", without the pages of a repository that a browser shows ("/tree/main").
+// The path of an address, without the pages of a repository that a browser shows ("/tree/main").
 std::string_view without_address(std::string_view text) {
   const size_t scheme = text.find("://");
   if (scheme == std::string_view::npos) return text;

@@ -9,8 +9,7 @@ namespace {
 
 // Chooses k of m at equal distances, the first and the last included. What follows the last slab of a pass (a head on
 // another unit, the host's turn) then maps the first two of the next pass, and between those two ends every mapping has
-// a whole distance to hide behind. Tried: equal distances around the cycle, which leave the map lane idle during that
-// tail (2 % slower on the sm8750-paper profile).
+// a whole distance to hide behind. Equal distances around the cycle would leave the map lane idle during that tail.
 std::vector<bool> spread(size_t m, size_t k) {
   std::vector<bool> chosen(m, false);
   if (k == 1) chosen[m / 2] = true;

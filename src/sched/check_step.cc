@@ -1,9 +1,9 @@
-#include "sched/check_step.h"
-
+// check_step() of executor.h: what devices rely on when they index by a step.
 #include <algorithm>
 #include <cmath>
 
 #include "memory/kv_store.h"
+#include "sched/executor.h"
 
 namespace llada {
 namespace {

@@ -4,14 +4,12 @@
 #include <cmath>
 #include <utility>
 
-#include "sched/check_step.h"
-
 namespace llada {
 namespace {
 
 // A device without a window runs a program in one piece per unit.
-std::vector<MemoryRuntime::Stretch> cut_by_unit(const Device& device, const Program& program) {
-  std::vector<MemoryRuntime::Stretch> out;
+std::vector<MemoryRuntime::Segment> cut_by_unit(const Device& device, const Program& program) {
+  std::vector<MemoryRuntime::Segment> out;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const Unit unit = device.place(program.ops[i]);
     if (out.empty() || out.back().unit != unit) out.push_back({i, i, unit, {}, {}});
@@ -20,11 +18,11 @@ std::vector<MemoryRuntime::Stretch> cut_by_unit(const Device& device, const Prog
   return out;
 }
 
-// Every experts op in a stretch of its own, so that its routing can be looked at before.
-std::vector<MemoryRuntime::Stretch> cut_at_experts(const Program& program, std::vector<MemoryRuntime::Stretch> from) {
-  std::vector<MemoryRuntime::Stretch> out;
-  for (MemoryRuntime::Stretch& whole : from) {
-    MemoryRuntime::Stretch rest = whole;
+// Every experts op in a segment of its own, so that its routing can be looked at before.
+std::vector<MemoryRuntime::Segment> cut_at_experts(const Program& program, std::vector<MemoryRuntime::Segment> from) {
+  std::vector<MemoryRuntime::Segment> out;
+  for (MemoryRuntime::Segment& whole : from) {
+    MemoryRuntime::Segment rest = whole;
     rest.releases.clear();
     for (size_t i = whole.first; i < whole.last; ++i) {
       if (program.ops[i].kind != OpKind::experts) continue;
@@ -46,13 +44,6 @@ std::vector<MemoryRuntime::Stretch> cut_at_experts(const Program& program, std::
 StepShape shape_of(const StepInputs& inputs) {
   return {static_cast<int32_t>(inputs.tokens.size()), static_cast<int32_t>(inputs.wanted.size()),
           static_cast<int32_t>(inputs.predictions.size()), inputs.pass};
-}
-
-// What a device fills; memory of the step before stays for it.
-void empty(const StepInputs& inputs, StepOutputs& outputs) {
-  outputs.predictions.clear();
-  outputs.logits.resize(inputs.streams.size());
-  for (auto& logits : outputs.logits) logits.clear();
 }
 
 }  // namespace
@@ -83,45 +74,24 @@ void Executor::begin_experts() {
 Result<std::shared_ptr<const Executor::Prepared>> Executor::program(StepShape shape) {
   if (auto kept = recent_.find(shape)) return kept;
   LLADA_TRY(auto built, build(shape));
-  auto stretches = memory_ ? memory_->cut(*device_, *built) : cut_by_unit(*device_, *built);
-  if (split_) stretches = cut_at_experts(*built, std::move(stretches));
+  auto segments = memory_ ? memory_->cut(*device_, *built) : cut_by_unit(*device_, *built);
+  if (split_) segments = cut_at_experts(*built, std::move(segments));
   const KvGeometry kv = kv_geometry(*built);
-  return recent_.keep(shape, {std::move(built), std::move(stretches), kv});
+  return recent_.keep(shape, {std::move(built), std::move(segments), kv});
 }
 
-Status Executor::run_once(const Forward& forward) {
-  Status status = within_memory([&] { return run_stretches(forward); });
-  // What a sound device was given may still write results; it shall not when somebody else uses their memory.
-  const Ticket last = std::exchange(last_, 0);
-  if (!status && status.error().kind != ErrorKind::failed) static_cast<void>(device_->wait(last));
-  return status;
-}
-
-Status Executor::run_stretches(const Forward& forward) {
-  const StepInputs& inputs = *forward.inputs;
-  // Somebody else has computed with the device: no expert is where this run's books say.
-  if (split_ && can_.experts != nullptr && can_.experts->expert_run() != expert_run_) begin_experts();
+Result<std::shared_ptr<const Executor::Prepared>> Executor::prepared_for(const Forward& forward) {
   LLADA_TRY_STATUS(prepare());
-  LLADA_TRY(const std::shared_ptr<const Prepared> prepared, program(shape_of(inputs)));
+  const StepInputs& inputs = *forward.inputs;
+  LLADA_TRY(auto prepared, program(shape_of(inputs)));
   LLADA_TRY_STATUS(check_step(inputs, dry() ? KvGeometry{} : prepared->kv));
-  empty(inputs, *forward.outputs);
-  Ticket& ticket = last_ = 0;
-  if (split_) split_->begin_step(inputs);
-  for (const MemoryRuntime::Stretch& stretch : prepared->stretches) {
-    if (memory_) LLADA_TRY_STATUS(memory_->before(*device_, stretch, ticket));
-    Run run{prepared->program, stretch.first, stretch.last, &inputs, forward.outputs, stretch.unit};
-    if (const Op& op = prepared->program->ops[stretch.first]; split_ && op.kind == OpKind::experts) {
-      LLADA_TRY_STATUS(device_->wait(ticket));  // the plan needs what the router decided
-      LLADA_TRY(run.experts, split_->plan(*device_, *prepared->program, op, inputs));
-    }
-    LLADA_TRY(ticket, device_->submit(run));
-    if (memory_) LLADA_TRY_STATUS(memory_->after(stretch));
-  }
-  LLADA_TRY_STATUS(device_->wait(ticket));
-  return finish_results(forward);
+  forward.outputs->predictions.clear();  // memory of the step before stays for the device
+  forward.outputs->logits.resize(inputs.streams.size());
+  for (auto& logits : forward.outputs->logits) logits.clear();
+  return prepared;
 }
 
-Status Executor::finish_results(const Forward& forward) const {
+Status Executor::finish(const Forward& forward) const {
   const auto& [inputs, outputs, told] = forward;
   std::vector<Status> streams(inputs->streams.size());
   if (!dry()) {
@@ -162,31 +132,24 @@ Status Executor::finish_beside() {
   const auto forward = std::exchange(under_way_, {});
   return within_memory([&]() -> Status {
     if (due > 0) LLADA_TRY_STATUS(device_->wait(due));
-    return forward ? finish_results(*forward) : Status{};
+    return forward ? finish(*forward) : Status{};
   });
 }
 
-Status Executor::submit_beside(const Forward& forward) {
-  return within_memory([&] { return start_beside(forward); });
-}
-
-Status Executor::start_beside(const Forward& forward) {
-  const StepInputs& inputs = *forward.inputs;
-  LLADA_TRY_STATUS(prepare());
-  LLADA_TRY(const std::shared_ptr<const Prepared> prepared, program(shape_of(inputs)));
-  LLADA_TRY_STATUS(check_step(inputs, dry() ? KvGeometry{} : prepared->kv));
-  empty(inputs, *forward.outputs);
-  Run run{prepared->program, 0, prepared->program->ops.size(), &inputs, forward.outputs};
-  run.unit = Unit::host;
-  if (can_.beside != nullptr) {
-    LLADA_TRY(beside_, can_.beside->submit_beside(run));
-  } else {
-    LLADA_TRY(const Ticket ticket, device_->submit(run));
-    LLADA_TRY_STATUS(device_->wait(ticket));
-  }
-  if (!runs_beside()) return finish_results(forward);
-  under_way_ = forward;
-  return {};
+Status Executor::begin_beside(const Forward& forward) {
+  return within_memory([&]() -> Status {
+    LLADA_TRY(const auto prepared, prepared_for(forward));
+    const Run run{prepared->program, 0, prepared->program->ops.size(), forward.inputs, forward.outputs, Unit::host};
+    if (can_.beside != nullptr) {
+      LLADA_TRY(beside_, can_.beside->submit_beside(run));
+    } else {
+      LLADA_TRY(const Ticket ticket, device_->submit(run));
+      LLADA_TRY_STATUS(device_->wait(ticket));
+    }
+    if (!runs_beside()) return finish(forward);
+    under_way_ = forward;
+    return {};
+  });
 }
 
 Status Executor::fall_back(const Error& error) {
@@ -225,16 +188,42 @@ Status Executor::run(const StepInputs& inputs, StepOutputs& outputs, std::vector
   const Forward forward{&inputs, &outputs, streams};
   const std::optional<Forward> other = under_way_;
   const auto broken = [](const Status& status) { return !status && status.error().kind == ErrorKind::failed; };
+  Ticket last = 0;  // of the step's runs
+  const auto compute = [&]() -> Status {
+    // Somebody else has computed with the device: no expert is where this run's books say.
+    if (split_ && can_.experts != nullptr && can_.experts->expert_run() != expert_run_) begin_experts();
+    LLADA_TRY(const auto prepared, prepared_for(forward));
+    if (split_) split_->begin_step(inputs);
+    for (const MemoryRuntime::Segment& segment : prepared->segments) {
+      if (memory_) LLADA_TRY_STATUS(memory_->before(*device_, segment, last));
+      Run run{prepared->program, segment.first, segment.last, &inputs, &outputs, segment.unit};
+      if (const Op& op = prepared->program->ops[segment.first]; split_ && op.kind == OpKind::experts) {
+        LLADA_TRY_STATUS(device_->wait(last));  // the plan needs what the router decided
+        LLADA_TRY(run.experts, split_->plan(*device_, *prepared->program, op, inputs));
+      }
+      LLADA_TRY(last, device_->submit(run));
+      if (memory_) LLADA_TRY_STATUS(memory_->after(segment));
+    }
+    LLADA_TRY_STATUS(device_->wait(last));
+    return finish(forward);
+  };
+  const auto attempt = [&] {
+    Status status = within_memory(compute);
+    // What a sound device was given may still write results; it shall not when somebody else uses their memory.
+    if (!status && status.error().kind != ErrorKind::failed) static_cast<void>(device_->wait(last));
+    last = 0;
+    return status;
+  };
   // Both are waited for before anything else is done: neither is under way, nor its failure lost, whatever follows.
-  Status step = run_once(forward), beside = finish_beside();
+  Status step = attempt(), beside = finish_beside();
   if (broken(step) || broken(beside)) {
     LLADA_TRY_STATUS(fall_back(broken(step) ? step.error() : beside.error()));
     if (broken(beside)) {
       // Of one that has only emulated time left the numbers are there.
-      beside = other ? submit_beside(*other) : Status{};
+      beside = other ? begin_beside(*other) : Status{};
       if (beside) beside = finish_beside();
     }
-    if (broken(step)) step = run_once(forward);
+    if (broken(step)) step = attempt();
   }
   LLADA_TRY_STATUS(step);
   LLADA_TRY_STATUS(beside);
@@ -244,10 +233,10 @@ Status Executor::run(const StepInputs& inputs, StepOutputs& outputs, std::vector
 
 Status Executor::run_beside(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams) {
   const Forward forward{&inputs, &outputs, streams};
-  if (const Status status = submit_beside(forward); !status) {
+  if (const Status status = begin_beside(forward); !status) {
     if (status.error().kind != ErrorKind::failed) return status;
     LLADA_TRY_STATUS(fall_back(status.error()));
-    LLADA_TRY_STATUS(submit_beside(forward));
+    LLADA_TRY_STATUS(begin_beside(forward));
   }
   mark_computed(inputs);
   return {};

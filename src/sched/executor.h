@@ -32,6 +32,11 @@ struct ExecutorOptions {
 // wanted rows within a block.
 inline constexpr size_t kRecentShapes = 48;
 
+// A step's own consistency, so that devices may index by what stands in it: spans cover the rows, positions and ranges
+// lie in their stores, predictions name wanted rows of one stream. needed: what the program wants of a store; none is
+// looked at where it wants none. Time: rows and streams.
+Status check_step(const StepInputs& inputs, const KvGeometry& needed);
+
 class Executor {
  public:
   using Build = std::function<Result<std::shared_ptr<const Program>>(StepShape)>;
@@ -71,7 +76,7 @@ class Executor {
  private:
   struct Prepared {
     std::shared_ptr<const Program> program;
-    std::vector<MemoryRuntime::Stretch> stretches;
+    std::vector<MemoryRuntime::Segment> segments;
     KvGeometry kv;
   };
   // A step, or what runs beside one, with whoever hears of its streams.
@@ -83,13 +88,13 @@ class Executor {
   void begin_experts();
   Result<std::shared_ptr<const Program>> build(StepShape shape) const;  // that the device supports
   Result<std::shared_ptr<const Prepared>> program(StepShape shape);
-  Status run_once(const Forward& forward);
-  Status run_stretches(const Forward& forward);
+  // The program of a forward, whose inputs are checked and whose outputs are empty then.
+  Result<std::shared_ptr<const Prepared>> prepared_for(const Forward& forward);
+  // Once it is computed. There is one prediction for each that was asked for; each is given its position, and what is
+  // no number is told.
+  Status finish(const Forward& forward) const;
+  Status begin_beside(const Forward& forward);
   Status finish_beside();
-  // There is one prediction for each that was asked for; each is given its position, and what is no number is told.
-  Status finish_results(const Forward& forward) const;
-  Status submit_beside(const Forward& forward);
-  Status start_beside(const Forward& forward);
   // After a failure: the fallback takes over. Where there is none to take over, that error.
   Status fall_back(const Error& error);
   bool dry() const { return can_.clock != nullptr && can_.clock->dry(); }
@@ -101,7 +106,6 @@ class Executor {
   std::optional<MemoryRuntime> memory_;
   std::optional<ExpertSplit> split_;
   int64_t expert_run_ = 0;                 // of the device, that split_ keeps the books of
-  Ticket last_ = 0;                        // of the step's last run
   std::optional<Forward> under_way_;       // what really runs beside
   Ticket beside_ = 0, beside_before_ = 0;  // sparse passes of this step and of the one before
   bool prepared_ = false, fell_back_ = false;

@@ -111,12 +111,12 @@ Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& progr
   if (!runtime.pager_) {
     runtime.slot_.assign(static_cast<size_t>(plan.slots), -1);
     for (size_t i = 0; i < runtime.slot_.size() && i < plan.streamed.size(); ++i)
-      LLADA_TRY_STATUS(runtime.stream(plan.streamed[i], false));
+      LLADA_TRY_STATUS(runtime.map_into_slot(plan.streamed[i], false));
   }
   return runtime;
 }
 
-std::vector<MemoryRuntime::Stretch> MemoryRuntime::cut(const Device& device, const Program& program) const {
+std::vector<MemoryRuntime::Segment> MemoryRuntime::cut(const Device& device, const Program& program) const {
   std::vector<size_t> last_use(plan_.slabs.size(), 0);
   std::vector<std::vector<int>> needs(program.ops.size());
   for (size_t i = 0; i < program.ops.size(); ++i) {
@@ -131,7 +131,7 @@ std::vector<MemoryRuntime::Stretch> MemoryRuntime::cut(const Device& device, con
     });
     std::ranges::sort(needs[i]);  // ops read their weights in any order of slabs
   }
-  std::vector<Stretch> out;
+  std::vector<Segment> out;
   bool close = true;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const Unit unit = device.place(program.ops[i]);
@@ -149,7 +149,7 @@ std::vector<MemoryRuntime::Stretch> MemoryRuntime::cut(const Device& device, con
 
 // Puts a streamed slab into a free slot; when it is demanded and none is free, the slot of the slab that the
 // cycle needs last gives way.
-Status MemoryRuntime::stream(int slab, bool demanded) {
+Status MemoryRuntime::map_into_slot(int slab, bool demanded) {
   auto slot = std::ranges::find(slot_, -1);
   if (slot == slot_.end()) {
     if (!demanded) return {};
@@ -161,11 +161,11 @@ Status MemoryRuntime::stream(int slab, bool demanded) {
   return window_->map(slab, options_.policy == MemoryPolicy::copy ? MapMode::copy : MapMode::remap);
 }
 
-Status MemoryRuntime::before(Device& device, const Stretch& stretch, Ticket previous) {
-  if (!pager_ && stretch.slabs.size() > slot_.size())
-    return failed("device memory: ops {} to {} need {} slabs at a time, the plan has slots for {}", stretch.first,
-                  stretch.last, stretch.slabs.size(), slot_.size());
-  for (const int slab : stretch.slabs) {
+Status MemoryRuntime::before(Device& device, const Segment& segment, Ticket previous) {
+  if (!pager_ && segment.slabs.size() > slot_.size())
+    return failed("device memory: ops {} to {} need {} slabs at a time, the plan has slots for {}", segment.first,
+                  segment.last, segment.slabs.size(), slot_.size());
+  for (const int slab : segment.slabs) {
     if (pager_) {
       const DemandPager::Touch touch = pager_->touch(slab);
       if (!touch.map) continue;
@@ -174,19 +174,19 @@ Status MemoryRuntime::before(Device& device, const Stretch& stretch, Ticket prev
       for (const int32_t out : touch.evict) LLADA_TRY_STATUS(window_->unmap(out));
       LLADA_TRY_STATUS(window_->map(slab, MapMode::remap));
     } else if (std::ranges::count(slot_, slab) == 0) {
-      LLADA_TRY_STATUS(stream(slab, true));
+      LLADA_TRY_STATUS(map_into_slot(slab, true));
     }
   }
   return {};
 }
 
-Status MemoryRuntime::after(const Stretch& stretch) {
+Status MemoryRuntime::after(const Segment& segment) {
   if (pager_) return {};
-  for (const int slab : stretch.releases) {
+  for (const int slab : segment.releases) {
     const auto slot = std::ranges::find(slot_, slab);
     if (slot == slot_.end())
-      return failed("device memory: slab {}, which ops {} to {} have read, is in no slot", slab, stretch.first,
-                    stretch.last);
+      return failed("device memory: slab {}, which ops {} to {} have read, is in no slot", slab, segment.first,
+                    segment.last);
     // The next one in the cycle that is in no slot yet.
     const auto at = static_cast<size_t>(std::ranges::find(plan_.streamed, slab) - plan_.streamed.begin());
     for (size_t step = 1; step < plan_.streamed.size(); ++step) {
@@ -194,7 +194,7 @@ Status MemoryRuntime::after(const Stretch& stretch) {
       if (std::ranges::count(slot_, next) > 0) continue;
       LLADA_TRY_STATUS(window_->unmap(slab));
       *slot = -1;
-      LLADA_TRY_STATUS(stream(next, false));
+      LLADA_TRY_STATUS(map_into_slot(next, false));
       break;
     }
   }

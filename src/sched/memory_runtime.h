@@ -56,24 +56,24 @@ class MemoryRuntime {
   // read (a step with wanted rows does).
   static Result<MemoryRuntime> create(Device& device, const Program& program, const MemoryOptions& options);
 
-  // A stretch of a program that can be submitted once `slabs` are mapped.
-  struct Stretch {
+  // Ops of a program that can be submitted once `slabs` are mapped.
+  struct Segment {
     size_t first = 0, last = 0;  // ops [first, last)
     Unit unit = Unit::accelerator;
     std::vector<int> slabs;     // that are not pinned
     std::vector<int> releases;  // of them those that no later op of the program reads
   };
-  std::vector<Stretch> cut(const Device& device, const Program& program) const;
+  std::vector<Segment> cut(const Device& device, const Program& program) const;
 
-  // Before a stretch is submitted; `previous` is the ticket of the work before it, or 0. After it was.
-  Status before(Device& device, const Stretch& stretch, Ticket previous);
-  Status after(const Stretch& stretch);
+  // Before a segment is submitted; `previous` is the ticket of the work before it, or 0. After it was.
+  Status before(Device& device, const Segment& segment, Ticket previous);
+  Status after(const Segment& segment);
 
   const ResidencyPlan& plan() const { return plan_; }
 
  private:
   MemoryRuntime() = default;
-  Status stream(int slab, bool demanded);
+  Status map_into_slot(int slab, bool demanded);
 
   Window* window_ = nullptr;
   MemoryOptions options_;

@@ -33,7 +33,7 @@ std::vector<PrefetchChoice> choose_prefetch(const ExpertCosts& costs, std::span<
   std::vector<PrefetchChoice> chosen;
   double link = link_free_s;
   while (static_cast<int32_t>(chosen.size()) < options.most) {
-    const double arrives = link + costs.move_s();
+    const double arrival = link + costs.move_s();
     double best_gain = 0, best_makespan = 0;
     Layer* best_layer = nullptr;
     ExpertLoad* best_load = nullptr;
@@ -46,7 +46,7 @@ std::vector<PrefetchChoice> choose_prefetch(const ExpertCosts& costs, std::span<
         last = load.expert;
         const ExpertLoad before = load;
         load.resident = true;
-        load.ready_s = std::max(0.0, arrives - layer.ahead->begins_s);
+        load.ready_s = std::max(0.0, arrival - layer.ahead->begins_s);
         const double with = makespan(costs, layer, rule);
         load = before;
         const double gain = (layer.makespan - with) * layer.trust;
@@ -57,10 +57,10 @@ std::vector<PrefetchChoice> choose_prefetch(const ExpertCosts& costs, std::span<
     }
     if (best_layer == nullptr) break;
     best_load->resident = true;
-    best_load->ready_s = std::max(0.0, arrives - best_layer->ahead->begins_s);
+    best_load->ready_s = std::max(0.0, arrival - best_layer->ahead->begins_s);
     best_layer->makespan = best_makespan;
     chosen.push_back({{best_layer->ahead->layer, best_load->expert}, best_gain});
-    link = arrives;
+    link = arrival;
   }
   return chosen;
 }

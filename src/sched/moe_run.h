@@ -95,8 +95,8 @@ class MoeRuntime {
   bool there(ExpertId id) const { return cache_.books().there(id); }
   std::vector<ExpertId> guesses(int32_t layer) const;  // that are there
   // It cannot make room for another before it is there.
-  void arrives(ExpertId id) { arriving_.insert(id), cache_.protect(id); }
-  void settle(const LayerRouting& routing, ExpertsPlan& out, const ExpertLink& link);
+  void mark_in_flight(ExpertId id) { in_flight_.insert(id), cache_.protect(id); }
+  void sort_arriving(const LayerRouting& routing, ExpertsPlan& out, const ExpertLink& link);
   void refresh(const LayerRouting& routing, ExpertsPlan& out);
   std::vector<ExpertLoad> loads_of(const LayerRouting& routing, int32_t layer, const ExpertLink& link) const;
   std::optional<ExpertCache::Admission> admission(ExpertId id) const;
@@ -111,9 +111,9 @@ class MoeRuntime {
   MoeOptions options_;
   ExpertCache cache_;
   BlockResidency residency_;
-  std::vector<bool> placed_;     // per layer
-  std::set<ExpertId> arriving_;  // residents that are not there yet
-  size_t queued_ = 0;            // background moves that have not begun
+  std::vector<bool> placed_;      // per layer
+  std::set<ExpertId> in_flight_;  // residents that are not there yet
+  size_t queued_ = 0;             // background moves that have not begun
   int64_t step_ = -1;
   int64_t asked_ = 0, guessed_ = 0, right_ = 0;  // lately: layers with guesses, moves on a guess, those that came true
   double asking_s_ = 0;                          // lately: wall clock of asking

@@ -83,8 +83,8 @@ std::function<void()> Admission::begin(Party& party) {
 }
 
 // Where memory is short a request that has not begun is not overtaken by others that have not, or a large one would
-// wait for ever. Those that have begun go on meanwhile: the one of them that began last was counted beside what the
-// others keep, so that some answer can always be computed.
+// wait for ever. Those that have begun go on meanwhile: the one of them that began last was counted beside the bytes
+// that the others keep, so that some answer can always be computed.
 void Admission::start_some() {
   std::vector<std::function<void()>> starts;
   {

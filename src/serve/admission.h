@@ -1,6 +1,6 @@
-// Who may begin. The server's own queue before the engine's: so many answers run at a time, and only while the memory
-// that they may come to hold, which is known before they begin, fits in a budget; so many requests wait, no longer than
-// a bound; the rest is refused. Those that wait take turns: of each request one answer, then of the next, so that
+// The server's own queue before the engine's: so many answers run at a time, and only while the memory that they may
+// come to hold, which is known before they begin, fits in a budget; so many requests wait, no longer than a bound; the
+// rest is refused. Those that wait take turns: of each request one answer, then of the next, so that
 // nobody waits behind all the answers of another. Usable from any thread; nothing is called under a lock.
 #pragma once
 #include <chrono>
@@ -18,8 +18,8 @@
 
 namespace llada::serve {
 
-// What an answer holds at most beside the model, in bytes: while it is computed (what the engine needs for it, its text
-// in all forms, a stream's notes of its steps, its JSON), and from its end until it has been handed on.
+// The most memory that an answer holds beside the model, in bytes: while it is computed (the engine's part, its text in
+// all forms, a stream's notes of its steps, its JSON), and from its end until it has been sent.
 struct AnswerBytes {
   double computed = 0, kept = 0;  // kept is a part of computed
 };
@@ -55,10 +55,11 @@ class Admission {
   // The answers of one request, all of them or none: nothing where the queue has no room for those that cannot begin at
   // once. An id is known before its start() is called: `known` is told them.
   bool enter(std::vector<Ticket> tickets, const std::function<void(const std::vector<Id>&)>& known);
-  // Bytes without which a request could not come to its end: what all its answers keep, one of them being computed.
+  // Bytes without which a request could not come to its end: those that all its answers keep, and the rest of one that
+  // is being computed.
   static double needed(const std::vector<Ticket>& tickets);
   bool could_hold(double bytes) const { return limits_.kv_bytes <= 0 || bytes <= limits_.kv_bytes; }
-  void computed(Id id);  // from now on it holds what is kept alone
+  void computed(Id id);  // from now on it holds its kept bytes alone
   void leave(Id id);     // was handed on, or need not begin
   void expire();         // ends the waiting of requests that have waited too long
   AdmissionCounts counts() const;
@@ -73,7 +74,7 @@ class Admission {
     std::deque<Waiting> waiting;
     std::chrono::steady_clock::time_point since;
     double kept = 0, needed = 0;  // bytes that they keep; that they need to come to their end
-    bool begun = false;           // what they keep is counted
+    bool begun = false;           // their kept bytes are counted
   };
   struct Held {
     double kept = 0, more = 0;  // more: while it is computed

@@ -1,16 +1,16 @@
-// The text of an answer while it forms, for streams. Two views of it: what can no longer change, piece by piece, and
-// everything that is decided so far.
+// The text of an answer while it is decoded, for streams. Two views of it: the text that can no longer change, piece by
+// piece, and everything that is decided so far.
 #pragma once
 #include <deque>
 #include <string>
 #include <vector>
 
 #include "engine/request.h"
-#include "text/utf8_stream.h"
+#include "text/utf8.h"
 
 namespace llada::serve {
 
-// What a stream needs of one step.
+// One step, as far as a stream needs it.
 struct StepNote {
   int64_t step = 0, committed = 0, masks_left = 0, forwards = 0, rows = 0;
   std::vector<decode::Edit> edits;
@@ -26,10 +26,10 @@ class AnswerText {
              std::vector<std::string> stop);
 
   void apply(const StepNote& note);
-  // Valid UTF-8 that follows what was given before: final, before any stop text, and never the beginning of one.
+  // The next piece of final text, as valid UTF-8: before any stop text, and never the beginning of one.
   std::string take();
   int64_t tokens_given() const { return decoded_; }  // final ones so far
-  // The rest, once the answer is known as bytes: what was given before is its beginning.
+  // The rest, once the answer is known as bytes, of which the pieces so far are the beginning.
   std::string finish(std::string_view answer);
   // All that is decided, before any stop text, kHole for masks that have text behind them.
   std::string whole() const;

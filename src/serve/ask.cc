@@ -13,7 +13,6 @@ namespace llada::serve {
 namespace {
 
 using nlohmann::json;
-using Done = std::expected<void, ApiError>;
 
 constexpr const char* kTooLong = "context_length_exceeded";
 
@@ -75,10 +74,6 @@ ApiError about(const DecodeChoice& choice, const Error& error) {
   return api;
 }
 
-}  // namespace
-
-namespace {
-
 // How long the answer may be. A client does not know what the context has room for, so more than there can be is no
 // mistake, and -1 leaves it open, as with llama-server.
 Done read_length(Body& body, std::initializer_list<const char*> names, DecodeChoice& choice) {
@@ -92,8 +87,7 @@ Done read_length(Body& body, std::initializer_list<const char*> names, DecodeCho
   return {};
 }
 
-// What tokens are sampled from, once it is known that they are: at temperature 0 the best one is taken, from however
-// many.
+// The options of sampling count only where tokens are sampled: at temperature 0 the best token is taken.
 Done read_sampling(Body& body, DecodeChoice& choice) {
   const bool samples = choice.options.temperature > 0;
   DecodeChoice unused;
@@ -134,6 +128,9 @@ Answered<Decoding> read_decoding(Body& body, int64_t attention_block, bool infil
   return decoding;
 }
 
+namespace {
+
+// stream, stream_options, diffusing.
 Done read_streaming(Body& body, Ask& ask) {
   LLADA_TRY(ask.stream, body.boolean("stream", false));
   if (const json* options = body.find("stream_options")) {
@@ -170,10 +167,27 @@ Done check_format(const json& format, const std::string& name) {
   return {};
 }
 
-Done read_format(Body& body) {
-  const json* format = body.find("response_format");
-  if (format == nullptr) return {};
-  return check_format(*format, "response_format");
+}  // namespace
+
+Answered<Ask> read_ask(Body& body, Shape shape) {
+  Ask ask{.shape = shape};
+  LLADA_TRY_STATUS(read_streaming(body, ask));
+  LLADA_TRY(ask.note, read_hints(body, shape == Shape::response));
+  const json* format = shape == Shape::infill || shape == Shape::response ? nullptr : body.find("response_format");
+  if (format != nullptr) LLADA_TRY_STATUS(check_format(*format, "response_format"));
+  return ask;
+}
+
+Answered<int64_t> read_count(Service& service, Body& body) {
+  LLADA_TRY(const auto n, body.integer("n", 1, service.options().most_answers));
+  return n.value_or(1);
+}
+
+Done read_logprobs(Body& body, Ask& ask) {
+  LLADA_TRY(const auto logprobs, body.integer("logprobs", 0, kMostAlternatives));
+  ask.logprobs = logprobs.has_value();
+  ask.alternatives = logprobs.value_or(0);
+  return {};
 }
 
 Answered<std::vector<std::string>> read_stop(Body& body) {
@@ -222,7 +236,8 @@ Answered<ChatMessage> read_message(const json& item, const std::string& where, c
   for (const auto& [key, value] : item.items()) {
     const bool idle = value.is_null() || (value.is_array() && value.empty()) || form.beside.contains(key);
     if (key != "role" && key != "content" && !idle)
-      return refuse(fmt::format("{}.{}: this field is not supported here", where, key), where + "." + key);
+      return refuse(fmt::format("{}.{}: this field is not supported here", where, key),
+                    fmt::format("{}.{}", where, key));
   }
   LLADA_TRY(std::string content, read_content(item.value("content", json()), where + ".content", form));
   return ChatMessage{role == "developer" ? "system" : role.get<std::string>(), std::move(content)};
@@ -259,7 +274,8 @@ Answered<std::vector<ChatMessage>> read_input(Body& body) {
 
 namespace {
 
-// What a response shall hold besides: things that none here has. Log-probabilities are another matter.
+// Further parts of a response that a client wants; those listed here never occur. Log-probabilities do, and are
+// refused.
 Done read_include(Body& body) {
   LLADA_TRY(const auto names, body.texts("include"));
   static const std::set<std::string> kAbsent = {

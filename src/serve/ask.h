@@ -1,5 +1,5 @@
-// What a request asks of the engine, whatever route it came by: prompts and how they are decoded, how many answers, and
-// how they are handed back. The fields are OpenAI's; those that only this engine has stand in `llada`, with the keys of
+// A request to the engine, whatever route it came by: prompts and how they are decoded, how many answers, and how they
+// are sent back. The fields are OpenAI's; those that only this engine has stand in `llada`, with the keys of
 // decode/fields.h and `preset`.
 #pragma once
 #include <memory>
@@ -16,25 +16,25 @@
 namespace llada::serve {
 
 enum class Shape { chat, completion, fim, infill, response };  // of the reply
-// What a stream shows of the denoising beside final text: nothing; the whole text so far in every event, as Mercury
+// How a stream shows the denoising beside final text: not at all; the whole text so far in every event, as Mercury
 // does; every step with its edits.
 enum class Watch { none, replace, frames };
 
 struct Ask {
   Shape shape = Shape::chat;
-  std::vector<Request> requests;         // one per answer, in the order of their index
+  std::vector<Request> requests = {};    // one per answer, in the order of their index
   std::vector<std::string> echoed = {};  // by index: text of the prompt before the answer; empty: none
   std::vector<InfillGap> gaps = {};      // of infilling, which has one request
   bool whole_text = false;               // of infilling: the answer is the text with its gaps filled, not one gap's
   std::vector<std::string> stop = {};    // where the engine does not look for them itself: of infilling
-  std::string preset;                    // that was used
-  std::string note = {};                 // one line: what was asked for and could not be had, or was left out
+  std::string preset = {};               // that was used
+  std::string note = {};                 // one line: wishes that could not be met or were left out
   bool scores_prompt = false;            // log-probabilities of the prompt's tokens before those of the answer's
   bool drops_answer = false;             // those of the prompt alone
   bool stream = false, logprobs = false;
   bool include_usage = false, usage_in_pieces = false;  // of a stream: behind the last piece; so far, in each
   int64_t alternatives = 0;                             // most probable tokens beside each log-probability
-  Json said = {};  // of /v1/responses: the fields of the request that its answer repeats
+  Json repeated = {};  // of /v1/responses: the fields of the request that its answer has, too
   Watch watch = Watch::none;
 };
 
@@ -47,26 +47,25 @@ inline constexpr int64_t kMostAlternatives = 20;  // as OpenAI's
 // there are, none of these. attention_block: of the model, as for DecodeChoice::resolve().
 struct Decoding {
   DecodeChoice choice;
-  bool insists = false;  // on a length, as `llada.gen_length` does; else what the context leaves will do
+  bool insists = false;  // on a length, as `llada.gen_length` does; else the context's room is enough
 };
 Answered<Decoding> read_decoding(Body& body, int64_t attention_block, bool infill,
                                  std::initializer_list<const char*> lengths = {"max_completion_tokens", "max_tokens"});
-// stream, stream_options, diffusing, into `ask`.
-std::expected<void, ApiError> read_streaming(Body& body, Ask& ask);
-// response_format: text alone.
-std::expected<void, ApiError> read_format(Body& body);
-std::expected<void, ApiError> check_format(const nlohmann::json& format, const std::string& name);
+// The fields of all shapes: stream, stream_options, diffusing, response_format, and the hints, whose note is kept.
+Answered<Ask> read_ask(Body& body, Shape shape);
+Answered<int64_t> read_count(Service& service, Body& body);  // n
+Done read_logprobs(Body& body, Ask& ask);                    // of shapes where it is a number
 Answered<std::vector<ChatMessage>> read_messages(Body& body);
 // input, of /v1/responses: a text, or a list of messages.
 Answered<std::vector<ChatMessage>> read_input(Body& body);
 Answered<std::vector<std::string>> read_stop(Body& body);
-// How much shall be thought and said: nothing here follows it, so what comes back is a note, or empty (ask_hints.cc).
+// Wishes about thinking and verbosity, which no model here follows: the result is a note, or empty (ask_hints.cc).
 // response: of /v1/responses.
 Answered<std::string> read_hints(Body& body, bool response = false);
 
-// Of /v1/responses, what nothing here could do: previous_response_id, include, background and others, each refused but
-// for values that ask for what is done anyway.
-std::expected<void, ApiError> read_unstored(Body& body);
+// Fields of /v1/responses that this server cannot follow: previous_response_id, include, background and others, each
+// refused but for values that change nothing.
+Done read_unstored(Body& body);
 
 void add_note(Ask& ask, std::string_view note);
 
@@ -77,26 +76,26 @@ Answered<std::vector<int32_t>> text_ids(Service& service, std::string_view text,
 
 // Puts the requests for prompts times n answers into `ask`, each with a seed of its own where tokens are sampled: seed,
 // seed + 1, ... by index; and its preset, and the note where an answer cannot be as long as was asked for. prompts are
-// those of the field `field`. Refused: what the engine would refuse, K/V that the budget cannot hold, too many.
-std::expected<void, ApiError> make_requests(Service& service, Ask& ask, const std::string& field,
-                                            const std::vector<std::vector<int32_t>>& prompts, const Decoding& decoding,
-                                            int64_t n, const std::vector<std::string>& stop = {});
+// those of the field `field`. Refused: requests that the engine would refuse, K/V that the budget cannot hold, too
+// many.
+Done make_requests(Service& service, Ask& ask, const std::string& field,
+                   const std::vector<std::vector<int32_t>>& prompts, const Decoding& decoding, int64_t n,
+                   const std::vector<std::string>& stop = {});
 
 // Tokens of a request that are not to be filled.
 int64_t prompt_tokens(const Request& request);
 
-// Answers that a request may ask for: what could never be taken on, however idle the server is, is not for another
-// time.
+// The most answers that a request may ask for: more than an idle server can take on is refused for good.
 int64_t most_answers(const Service& service);
 
 // Whether one request could be answered, and whether so many could be taken on at all, of which `prompts` are asked
 // for n times each.
-std::expected<void, ApiError> check(Service& service, const Request& request, const DecodeChoice& choice);
-std::expected<void, ApiError> check_count(Service& service, int64_t prompts, int64_t n);
+Done check(Service& service, const Request& request, const DecodeChoice& choice);
+Done check_count(Service& service, int64_t prompts, int64_t n);
 
 // A prompt that leaves no room for an answer, as clients know it by its code; they shorten it then.
 std::unexpected<ApiError> too_long(const std::string& field, const std::string& message);
 // Refuses so, before it is cut to tokens, a text that can never fit.
-std::expected<void, ApiError> check_bytes(Service& service, size_t bytes, const std::string& field);
+Done check_bytes(Service& service, size_t bytes, const std::string& field);
 
 }  // namespace llada::serve

@@ -1,4 +1,4 @@
-// How much a model shall think before it answers, and at what length it shall talk: wishes that many clients send by
+// How much a model shall think before it answers, and how long it shall talk: many clients send these wishes by
 // themselves, each in a form of its own. No model here does either, so the answer is the same; where more was wished
 // for than nothing, a note says so.
 #include <algorithm>
@@ -35,7 +35,7 @@ Wish read_switch(const std::string& name, const json& value) {
   return value.get<bool>();
 }
 
-// What would become of the thoughts.
+// How thoughts would be shown.
 Wish read_anything(const std::string&, const json&) { return false; }
 
 Wish read_tokens(const std::string& name, const json& value) {
@@ -52,7 +52,7 @@ struct Hint {
   Wish (*read)(const std::string& name, const json& value);
 };
 constexpr std::array kHints = {
-    Hint{"reasoning_effort", read_effort},  // OpenAI's chat, and what follows it
+    Hint{"reasoning_effort", read_effort},  // OpenAI's chat, and its followers
     Hint{"verbosity", read_verbosity},
     Hint{"text.verbosity", read_verbosity},  // the same of OpenAI's responses
     Hint{"reasoning.effort", read_effort},   // OpenAI's responses, OpenRouter's chat
@@ -71,10 +71,10 @@ constexpr std::array kHints = {
 };
 
 // The members of an object are all known; it is named with the one that is not.
-std::expected<void, ApiError> check_members(const std::string& name, const json& object) {
+Done check_members(const std::string& name, const json& object) {
   if (!object.is_object()) return wrong(name, object, "an object");
   for (const auto& [key, value] : object.items()) {
-    const std::string whole = name + "." + key;
+    const std::string whole = fmt::format("{}.{}", name, key);
     if (value.is_null() || std::ranges::any_of(kHints, [&](const Hint& h) { return whole == h.name; })) continue;
     return refuse(fmt::format("{}: this field is not supported here", whole), whole);
   }

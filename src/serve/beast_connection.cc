@@ -8,10 +8,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <sstream>
 
-#include "serve/hosts.h"
-#include "serve/log.h"
+#include "serve/access.h"
 
 namespace llada::serve {
 namespace {
@@ -20,6 +18,8 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using Clock = std::chrono::steady_clock;
+
+constexpr size_t kReadBytes = size_t{64} << 10;  // at a time, of a body
 
 // Where the client is; "unix" of a UNIX socket.
 std::string name_of_peer(const StreamProtocol::socket& socket) {
@@ -41,8 +41,12 @@ const std::string& ConnectionHost::date() {
 }
 
 Connection::Connection(StreamProtocol::socket socket, std::shared_ptr<ConnectionHost> host, bool spare)
-    : stream_(std::move(socket)), looking_(stream_.get_executor()), host_(std::move(host)), spare_(spare) {
-  peer_ = name_of_peer(stream_.socket());
+    : socket_(std::move(socket)),
+      deadline_(socket_.get_executor()),
+      looking_(socket_.get_executor()),
+      host_(std::move(host)),
+      spare_(spare) {
+  peer_ = name_of_peer(socket_);
   unix_socket_ = peer_ == "unix";
   in_open_ = host_->open.insert(host_->open.end(), this);
   ++host_->open_count, ++host_->accepted;
@@ -51,7 +55,6 @@ Connection::Connection(StreamProtocol::socket socket, std::shared_ptr<Connection
 Connection::~Connection() {
   if (exchange_) exchange_->gone();
   close();
-  leave_idle();
 }
 
 void Connection::leave_idle() {
@@ -68,8 +71,21 @@ void Connection::close() {
   --host_->open_count;
   Failure ignored;
   looking_.cancel(ignored);
-  stream_.socket().shutdown(asio::socket_base::shutdown_both, ignored);
-  stream_.close();
+  deadline_.cancel(ignored);
+  static_cast<void>(socket_.shutdown(asio::socket_base::shutdown_both, ignored));
+  static_cast<void>(socket_.close(ignored));
+}
+
+// Closing the socket ends reads and writes with an error. A wait that was over before its end was moved still comes
+// here.
+void Connection::expire_at(Clock::time_point end) {
+  deadline_.expires_at(end);
+  if (end == Clock::time_point::max()) return;
+  deadline_.async_wait([weak = weak_from_this()](Failure failure) {
+    const auto self = weak.lock();
+    if (failure || !self || self->deadline_.expiry() > Clock::now()) return;
+    static_cast<void>(self->socket_.close(failure));
+  });
 }
 
 void Connection::lost() {
@@ -93,7 +109,7 @@ void Connection::read() {
   parser_->body_limit(host_->limits.body_bytes);
   parser_->get().body() = BodyBytes(host_->bodies);
   searched_ = 0;
-  stream_.expires_after(std::chrono::seconds(host_->limits.read_seconds));
+  expire_at(Clock::now() + std::chrono::seconds(host_->limits.read_seconds));
   read_head();
 }
 
@@ -104,7 +120,7 @@ void Connection::read_head() {
   const size_t size = size_of_head(buffered(), searched_);
   searched_ = buffered().size();
   if (size > 0 || searched_ > host_->limits.header_bytes) return take_head(size);
-  stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](Failure failure, size_t count) {
+  socket_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](Failure failure, size_t count) {
     if (failure || self->closed_) return self->close();
     self->buffer_.commit(count);
     self->read_head();
@@ -122,29 +138,30 @@ void Connection::take_head(size_t size) {
   if (failure) return refuse_reading(failure);
   if (const std::string fault = fault_of_fields(parser_->get()); !fault.empty()) return refuse(400, fault);
   if (parser_->is_done()) return handle();
+  // curl waits for this before it sends a long body. HTTP/1.0 has no interim replies.
+  const auto& request = parser_->get();
+  if (request.version() >= 11 && beast::iequals(request[http::field::expect], "100-continue") && !send_interim())
+    return close();
+  parser_->eager(true);
   read_body();
 }
 
+// Takes the bytes in the buffer, then the rest as it comes. The head of a chunk stays in the buffer until it is whole.
 void Connection::read_body() {
-  const auto go_on = [self = shared_from_this()](Failure failure, size_t) {
-    if (failure) return self->refuse_reading(failure);
-    http::async_read(self->stream_, self->buffer_, *self->parser_, [self](Failure body_failure, size_t) {
-      if (body_failure) return self->refuse_reading(body_failure);
-      self->handle();
-    });
-  };
-  // curl waits for this before it sends a long body. HTTP/1.0 has no interim replies.
-  if (parser_->get().version() >= 11 && beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
-    chunk_ = "HTTP/1.1 100 Continue\r\n\r\n";
-    asio::async_write(stream_, asio::buffer(chunk_), go_on);
-  } else {
-    go_on({}, 0);
-  }
+  Failure failure;
+  if (buffer_.size() > 0) buffer_.consume(parser_->put(buffer_.data(), failure));
+  if (failure && failure != http::error::need_more) return refuse_reading(failure);
+  if (parser_->is_done()) return handle();
+  if (buffer_.size() > host_->limits.header_bytes)
+    return refuse(400, fmt::format("the head of a chunk is longer than {} bytes", host_->limits.header_bytes));
+  socket_.async_read_some(buffer_.prepare(kReadBytes), [self = shared_from_this()](Failure broken, size_t count) {
+    if (broken || self->closed_) return self->close();
+    self->buffer_.commit(count);
+    self->read_body();
+  });
 }
 
 void Connection::refuse_reading(Failure failure) {
-  const bool http_error = failure.category() == http::make_error_code(http::error::bad_method).category();
-  if (!http_error || failure == http::error::end_of_stream || failure == http::error::partial_message) return close();
   if (failure == http::error::body_limit)
     return refuse(413, fmt::format("the body is longer than {} bytes", host_->limits.body_bytes));
   if (failure == http::error::buffer_overflow)
@@ -158,7 +175,7 @@ void Connection::refuse(int status, const std::string& message) {
   handle(ApiError(status, message));
 }
 
-void Connection::handle(std::optional<ApiError> fault) {
+void Connection::handle(const std::optional<ApiError>& fault) {
   auto& request = parser_->get();
   keep_alive_ = request.keep_alive() && !fault && !spare_;
   head_ = request.method() == http::verb::head;
@@ -167,7 +184,7 @@ void Connection::handle(std::optional<ApiError> fault) {
   asked.peer = peer_, asked.unix_socket = unix_socket_, asked.spare = spare_;
   asked.fault = fault;
   leave_idle();
-  stream_.expires_never();
+  expire_at(Clock::time_point::max());
   const auto reply_to = [weak = weak_from_this(), loop = host_->loop](HttpReply reply) {
     loop->post([weak, reply = std::move(reply)]() mutable {
       if (const auto self = weak.lock(); self && self->exchange_) self->write(std::move(reply));
@@ -186,19 +203,19 @@ void Connection::handle(std::optional<ApiError> fault) {
 void Connection::watch() {
   if (watching_) return;
   watching_ = true;
-  stream_.socket().async_wait(asio::socket_base::wait_read, [self = shared_from_this()](Failure failure) {
+  socket_.async_wait(asio::socket_base::wait_read, [self = shared_from_this()](Failure failure) {
     self->watching_ = false;
     if (!failure && self->exchange_) self->look();
   });
 }
 
 void Connection::look() {
-  pollfd socket{stream_.socket().native_handle(), POLLIN | POLLRDHUP, 0};
+  pollfd socket{socket_.native_handle(), POLLIN | POLLRDHUP, 0};
   if (::poll(&socket, 1, 0) == 0) return watch();
   if ((socket.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return lost();
   if ((socket.revents & POLLRDHUP) != 0 && !may_be_there()) return lost();
-  // Reading does not wait any more, so the socket is looked at again: soon, where an answer to what was just sent to it
-  // may come, otherwise now and then.
+  // Reading does not wait any more, so the socket is looked at again: soon after an interim reply or a ping was sent,
+  // which a client that has gone answers with a reset; otherwise now and then.
   watching_ = true;
   constexpr auto kSoon = std::chrono::milliseconds(10), kLater = std::chrono::milliseconds(100);
   looking_.expires_after(Clock::now() - asked_ < kLater ? kSoon : kLater);
@@ -208,11 +225,11 @@ void Connection::look() {
   });
 }
 
-// The client has ended its direction of the connection: it has gone, or waits for the reply to its last request. What
-// is sent to it tells: the system of a client that has gone answers with a reset. In HTTP/1.1 a client skips any number
-// of interim replies; HTTP/1.0 has none, and such a client counts as gone where its reply takes longer than one look.
+// The client has ended its direction of the connection: it has gone, or waits for the reply to its last request.
+// Sending to it tells which: the system of a client that has gone answers with a reset. In HTTP/1.1 a client skips any
+// number of interim replies; HTTP/1.0 has none, and such a client counts as gone where its reply takes longer than one
+// look.
 bool Connection::may_be_there() {
-  constexpr std::string_view kInterim = "HTTP/1.1 100 Continue\r\n\r\n";
   if (replying_ && !outflow_) return true;  // the reply tells
   const bool again = asked_ != Clock::time_point();
   if (again && Clock::now() < asked_ + std::chrono::seconds(10)) return http11_ || outflow_;
@@ -222,33 +239,38 @@ bool Connection::may_be_there() {
     outflow_->ping();
     return true;
   }
-  const ssize_t sent =
-      ::send(stream_.socket().native_handle(), kInterim.data(), kInterim.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  return send_interim();
+}
+
+// False: the client has gone.
+bool Connection::send_interim() {
+  constexpr std::string_view kInterim = "HTTP/1.1 100 Continue\r\n\r\n";
+  const ssize_t sent = ::send(socket_.native_handle(), kInterim.data(), kInterim.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   return sent == std::ssize(kInterim) || (sent < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
 void Connection::set_head(const HttpReply& reply, bool chunked) {
-  http::response<http::empty_body> response;
-  response.version(http11_ ? 11 : 10);
-  response.result(static_cast<unsigned>(reply.status));
-  response.set(http::field::date, host_->date());
-  response.set(http::field::content_type, reply.type);
-  for (const auto& [name, value] : reply.headers) response.set(name, value);
-  response.set("X-Content-Type-Options", "nosniff");
+  const auto status = http::int_to_status(static_cast<unsigned>(reply.status));
+  const boost::string_view reason = http::obsolete_reason(status);
+  head_text_ = fmt::format("HTTP/1.{} {} {}\r\nDate: {}\r\nContent-Type: {}\r\n", http11_ ? 1 : 0, reply.status,
+                           std::string_view(reason.data(), reason.size()), host_->date(), reply.type);
+  const auto add = [this](std::string_view name, std::string_view value) {
+    head_text_ += fmt::format("{}: {}\r\n", name, value);
+  };
+  for (const auto& [name, value] : reply.headers) add(name, value);
+  add("X-Content-Type-Options", "nosniff");
   if (reply.stream) {
-    response.set(http::field::cache_control, "no-cache");
-    response.set("X-Accel-Buffering", "no");  // a reverse proxy hands events on at once
-    if (chunked) response.chunked(true);
+    add("Cache-Control", "no-cache");
+    add("X-Accel-Buffering", "no");  // a reverse proxy hands events on at once
+    if (chunked) add("Transfer-Encoding", "chunked");
   } else {
-    response.content_length(reply.body.size());
+    add("Content-Length", std::to_string(reply.body.size()));
   }
-  response.keep_alive(keep_alive_);
-  std::ostringstream text;
-  text << response.base();
-  head_text_ = std::move(text).str();
+  if (keep_alive_ != http11_) add("Connection", keep_alive_ ? "keep-alive" : "close");
+  head_text_ += "\r\n";
 }
 
-// What lies in head_text_ and chunk_, as fast as the client takes it.
+// Sends head_text_ and chunk_ as fast as the client takes them.
 template <class Done>
 void Connection::send(Done done) {
   const std::chrono::duration<double> limit(host_->limits.write_seconds);
@@ -264,8 +286,8 @@ void Connection::send_rest(Done done) {
   const size_t head = std::min(sent_, head_text_.size());
   const std::array<asio::const_buffer, 2> rest = {asio::buffer(head_text_) + head,
                                                   asio::buffer(chunk_) + (sent_ - head)};
-  stream_.expires_at(pace_.end());
-  stream_.async_write_some(rest, [self = shared_from_this(), done = std::move(done)](Failure failure, size_t count) {
+  expire_at(pace_.end());
+  socket_.async_write_some(rest, [self = shared_from_this(), done = std::move(done)](Failure failure, size_t count) {
     self->sent_ += count;
     self->pace_.took(count, Clock::now());
     if (!failure && self->sent_ < self->head_text_.size() + self->chunk_.size()) return self->send_rest(done);
@@ -301,7 +323,7 @@ void Connection::write(HttpReply reply) {
 }
 
 void Connection::written(Failure failure) {
-  if (failure || closed_) return lost();
+  if (failure) return lost();
   if (outflow_) exchange_->stream_ended();
   exchange_.reset();
   outflow_.reset();
@@ -309,15 +331,15 @@ void Connection::written(Failure failure) {
   unread_ ? linger() : close();
 }
 
-// Closing at once would reset the connection, and the client might lose the reply that says what was wrong.
+// Closing at once would reset the connection, and the client might lose the reply with the error.
 void Connection::linger() {
   if (unread_) {
     Failure ignored;
-    stream_.socket().shutdown(asio::socket_base::shutdown_send, ignored);
-    stream_.expires_after(std::chrono::seconds(2));  // for all that still comes
+    static_cast<void>(socket_.shutdown(asio::socket_base::shutdown_send, ignored));
+    expire_at(Clock::now() + std::chrono::seconds(2));  // for all that still comes
     unread_ = false;
   }
-  stream_.async_read_some(asio::buffer(ignored_), [self = shared_from_this()](Failure failure, size_t) {
+  socket_.async_read_some(asio::buffer(ignored_), [self = shared_from_this()](Failure failure, size_t) {
     failure ? self->close() : self->linger();
   });
 }
@@ -358,7 +380,7 @@ void Connection::pump() {
   }
   if (piece.bytes.empty() && !piece.last) {
     caught_up_ = true;
-    return stream_.expires_never();
+    return expire_at(Clock::time_point::max());
   }
   last_ = piece.last;
   exchange_->streamed(std::ssize(piece.bytes));

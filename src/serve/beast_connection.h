@@ -4,8 +4,14 @@
 // clang-format off
 #include <utility>  // first: Boost 1.74 uses it and does not include it
 // clang-format on
-#include <boost/asio.hpp>
-#include <boost/beast.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -41,7 +47,7 @@ class Loop {
   boost::asio::io_context* io_;
 };
 
-// What connections share. On the server's thread alone, but for the counts and the loop.
+// The state that connections share. On the server's thread alone, but for the counts and the loop.
 struct ConnectionHost {
   ServerLimits limits;
   std::shared_ptr<BodyBudget> bodies;  // of all connections
@@ -76,10 +82,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_body();
   void refuse_reading(Failure failure);
   void refuse(int status, const std::string& message);
-  void handle(std::optional<ApiError> fault = {});
+  void handle(const std::optional<ApiError>& fault = {});
   void watch();
   void look();
   bool may_be_there();
+  bool send_interim();
   void write(HttpReply reply);
   void hold_reply(int64_t bytes);
   void make_room();
@@ -94,10 +101,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void linger();
   void lost();
   void leave_idle();
+  void expire_at(std::chrono::steady_clock::time_point end);
   std::string_view buffered() const;
 
-  boost::beast::basic_stream<StreamProtocol> stream_;
-  boost::asio::steady_timer looking_;  // until look() is called again
+  StreamProtocol::socket socket_;
+  boost::asio::steady_timer deadline_;  // when the read or write in progress has to be over
+  boost::asio::steady_timer looking_;   // until look() is called again
   std::shared_ptr<ConnectionHost> host_;
   std::list<Connection*>::iterator in_open_;
   std::optional<std::list<Connection*>::iterator> in_idle_;
@@ -109,7 +118,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<Request> parser_;
   std::shared_ptr<Exchange> exchange_;  // the request that is being answered
   bool keep_alive_ = false, head_ = false, http11_ = false;
-  bool unread_ = false;                            // the client may still be sending what was refused
+  bool unread_ = false;                            // the client may still be sending a refused request
   char ignored_[4096];                             // of that
   bool watching_ = false;                          // for the client's end of the connection
   int64_t unread_bytes_ = 0;                       // of ConnectionHost::unread_bytes

@@ -1,11 +1,13 @@
-// The head of a request, from bytes to what routes see. Beast parses it; what Beast lets pass and HTTP/1.1 (RFC 9112)
-// has servers refuse, because a proxy in front of them could read it in another way, is refused here.
+// The head of a request, from bytes to the HttpRequest of routes. Beast parses it. Forms that Beast lets pass and
+// HTTP/1.1 (RFC 9112) has servers refuse, because a proxy in front of them could read them in another way, are refused
+// here.
 #pragma once
 // clang-format off
 #include <utility>  // first: Boost 1.74 uses it and does not include it
 // clang-format on
 #include <boost/beast/core/buffers_range.hpp>
-#include <boost/beast/http.hpp>
+#include <boost/beast/http/message.hpp>
+#include <boost/beast/http/parser.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,7 +16,7 @@
 
 namespace llada::serve {
 
-// A body for Beast's parser. Unlike Beast's own it takes no memory for what a client merely says that it will send.
+// A body for Beast's parser. Unlike Beast's own it takes no memory for bytes that a client only announces.
 struct CountedBody {
   using value_type = BodyBytes;
   class reader {
@@ -53,7 +55,7 @@ std::string fault_of_begin(std::string_view bytes);
 std::string fault_of_head(std::string_view head);
 std::string fault_of_fields(const BeastRequest& request);
 
-// What routes see of a request that was read.
+// A request that was read, as routes see it.
 HttpRequest plain_request(const BeastRequest& from);
 
 }  // namespace llada::serve

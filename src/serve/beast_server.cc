@@ -9,8 +9,8 @@
 #include <future>
 #include <thread>
 
+#include "serve/access.h"
 #include "serve/beast_connection.h"
-#include "serve/hosts.h"
 
 namespace llada::serve {
 namespace {
@@ -34,12 +34,10 @@ struct Listener {
 
   Failure open(const Endpoint& endpoint, bool reuse) {
     Failure failure;
-    acceptor.open(endpoint.protocol(), failure);
-    if (failure) return failure;
-    if (reuse) acceptor.set_option(asio::socket_base::reuse_address(true), failure);
-    acceptor.bind(endpoint, failure);
-    if (!failure) acceptor.listen(asio::socket_base::max_listen_connections, failure);
-    return failure;
+    if (acceptor.open(endpoint.protocol(), failure)) return failure;
+    if (reuse && acceptor.set_option(asio::socket_base::reuse_address(true), failure)) return failure;
+    if (acceptor.bind(endpoint, failure)) return failure;
+    return acceptor.listen(asio::socket_base::max_listen_connections, failure);
   }
 
   asio::basic_socket_acceptor<StreamProtocol> acceptor;
@@ -53,8 +51,7 @@ bool is_left_behind(const std::string& path) {
   asio::io_context io;
   asio::local::stream_protocol::socket socket(io);
   Failure failure;
-  socket.connect(asio::local::stream_protocol::endpoint(path), failure);
-  return failure == asio::error::connection_refused;
+  return socket.connect(asio::local::stream_protocol::endpoint(path), failure) == asio::error::connection_refused;
 }
 
 class BeastServer : public Server {
@@ -105,7 +102,7 @@ class BeastServer : public Server {
   }
 
  private:
-  // What is thrown on this thread is about one connection, which ends with the call that threw.
+  // An exception on this thread is about one connection, which ends with the call that threw.
   void run() {
     for (;;) try {
         io_.run();
@@ -170,7 +167,7 @@ class BeastServer : public Server {
 
   bool close_idle() {
     Failure ignored;
-    for (const auto& listener : listeners_) listener->acceptor.close(ignored);
+    for (const auto& listener : listeners_) static_cast<void>(listener->acceptor.close(ignored));
     host_->closing = true;
     bool busy = false;
     const auto open = host_->open;  // closing takes it out of the list
@@ -204,19 +201,22 @@ class BeastServer : public Server {
     std::make_shared<Connection>(std::move(socket), host_, host_->open.size() >= most)->read();
   }
 
-  // Events leave at once; what a slow reader leaves in the kernel is bounded; a client that vanished without a word is
-  // found within two minutes.
+  // Events leave at once; the bytes that wait in the kernel for a slow reader are bounded; a client that vanished
+  // without a word is found within two minutes.
   void set_options(StreamProtocol::socket& socket) const {
-    Failure ignored;
-    socket.set_option(asio::ip::tcp::no_delay(true), ignored);
-    socket.set_option(asio::socket_base::send_buffer_size(host_->limits.send_buffer_bytes), ignored);
-    socket.set_option(asio::socket_base::keep_alive(true), ignored);
+    const auto set = [&](const auto& option) {
+      Failure ignored;
+      static_cast<void>(socket.set_option(option, ignored));
+    };
+    set(asio::ip::tcp::no_delay(true));
+    set(asio::socket_base::send_buffer_size(host_->limits.send_buffer_bytes));
+    set(asio::socket_base::keep_alive(true));
     using Idle = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPIDLE>;
     using Interval = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPINTVL>;
     using Count = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPCNT>;
-    socket.set_option(Idle(60), ignored);
-    socket.set_option(Interval(15), ignored);
-    socket.set_option(Count(4), ignored);
+    set(Idle(60));
+    set(Interval(15));
+    set(Count(4));
   }
 
   void accept_later(Listener& listener) {

@@ -22,17 +22,18 @@ bool is_empty(const json& v) {
 }
 bool is_any(const json&) { return true; }
 
-// Fields of OpenAI's and others' clients, with the values that ask for what is done anyway. What a route reads itself
-// never comes here.
+// Fields of OpenAI's and others' clients that are accepted with values that change nothing. A field that a route reads
+// itself never comes here.
 struct Idle {
   const char* name;
   bool (*value)(const json&);
 };
 constexpr std::array kIdle = {
-    // Notes of the client's own.
-    Idle{"user", is_any}, Idle{"metadata", is_any}, Idle{"store", is_any}, Idle{"service_tier", is_any},
-    Idle{"safety_identifier", is_any}, Idle{"prompt_cache_key", is_any}, Idle{"prompt_cache_retention", is_any},
-    Idle{"cache_prompt", is_any}, Idle{"request_id", is_any}, Idle{"priority", is_zero},
+    // There is one model; notes of the client's own.
+    Idle{"model", is_any}, Idle{"user", is_any}, Idle{"metadata", is_any}, Idle{"store", is_any},
+    Idle{"service_tier", is_any}, Idle{"safety_identifier", is_any}, Idle{"prompt_cache_key", is_any},
+    Idle{"prompt_cache_retention", is_any}, Idle{"cache_prompt", is_any}, Idle{"request_id", is_any},
+    Idle{"priority", is_zero},
     // There are no tools.
     Idle{"tools", is_empty}, Idle{"functions", is_empty}, Idle{"parallel_tool_calls", is_any},
     Idle{"max_tool_calls", is_any}, Idle{"tool_choice", [](const json& v) { return v == "none" || v == "auto"; }},
@@ -162,7 +163,7 @@ void Body::ignore(std::initializer_list<const char*> names) {
   for (const char* name : names) object_.erase(name);
 }
 
-std::expected<void, ApiError> Body::finish() const {
+Done Body::finish() const {
   for (const auto& [name, value] : object_.items()) {
     if (read_.contains(name) || value.is_null() || idle(name, value, object_)) continue;
     const bool tools = name == "tools" || name == "tool_choice" || name == "functions" || name == "function_call";

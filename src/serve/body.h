@@ -1,5 +1,5 @@
-// The JSON body of a request, read field by field: what is wrong or not known is refused with the field's name. null
-// stands for a field that is not there, as in OpenAI's own clients.
+// The JSON body of a request, read field by field: a wrong or unknown field is refused by name. null stands for a field
+// that is not there, as in OpenAI's own clients.
 #pragma once
 #include <optional>
 #include <set>
@@ -28,8 +28,8 @@ class Body {
   Answered<std::vector<int32_t>> tokens(const std::string& name);     // a list of token ids
   void ignore(std::initializer_list<const char*> names);  // harmless here, whatever they say: as if not there
 
-  // Refuses what nobody has read, but for null and for values that ask for what is done anyway.
-  std::expected<void, ApiError> finish() const;
+  // Refuses fields that nobody has read, but for null and for values that change nothing.
+  Done finish() const;
 
  private:
   explicit Body(nlohmann::json object) : object_(std::move(object)) {}

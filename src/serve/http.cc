@@ -1,5 +1,8 @@
 #include "serve/http.h"
 
+#include <array>
+#include <ctime>
+
 #include "formats/printable.h"
 
 namespace llada::serve {
@@ -10,7 +13,29 @@ int hex_digit(char c) {
   return c >= '0' && at != std::string_view::npos ? static_cast<int>(at) : -1;
 }
 
+// A format of strftime, in UTC.
+std::string utc(const char* format, std::chrono::system_clock::time_point time) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(time));
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  std::array<char, 64> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), format, &parts)};
+}
+
 }  // namespace
+
+std::string timestamp(std::chrono::system_clock::time_point time) {
+  const auto ms = std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch()).count() % 1000;
+  return utc("%FT%T", time) + fmt::format(".{:03}Z", ms);
+}
+
+std::string http_date(std::chrono::system_clock::time_point time) { return utc("%a, %d %b %Y %H:%M:%S GMT", time); }
+
+std::string log_line(const Json& fields) {
+  Json line = {{"ts", timestamp(std::chrono::system_clock::now())}};
+  line.update(fields);
+  return dump(line);
+}
 
 std::string without_folders(std::string_view message) {
   const size_t end = message.find(": ");
@@ -82,7 +107,7 @@ void Exchange::respond(HttpReply reply) {
 
 void Exchange::stream_ended() { end({.status = 200, .bytes = streamed_, .stream = true}); }
 
-void Exchange::end(End end) {
+void Exchange::end(const End& end) {
   if (ended_.exchange(true) || !on_end_) return;
   try {
     on_end_(*this, end);

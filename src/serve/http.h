@@ -1,6 +1,8 @@
-// HTTP as routes see it: a request that was read whole, a reply that is there or grows. Sockets are connection.h's.
+// HTTP as routes see it: a request that was read whole, a reply that is there or grows; the log's lines. Sockets are
+// beast_connection.h's.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -13,11 +15,66 @@
 #include <vector>
 
 #include "base/error.h"
-#include "serve/body_bytes.h"
 
 namespace llada::serve {
 
 using Json = nlohmann::ordered_json;
+
+// The bytes of bodies that are held, of all connections together, have a bound: neither many connections nor requests
+// that wait for a worker fill the memory. Usable from any thread.
+class BodyBudget {
+ public:
+  explicit BodyBudget(size_t most) : most_(most) {}
+
+  bool take(size_t bytes) {
+    if (held_.fetch_add(bytes) + bytes <= most_) return true;
+    held_ -= bytes;
+    return false;
+  }
+  void give_back(size_t bytes) { held_ -= bytes; }
+  size_t held() const { return held_; }
+
+ private:
+  const size_t most_;
+  std::atomic<size_t> held_ = 0;
+};
+
+// The bytes of one body, from the socket until they have been read.
+class BodyBytes {
+ public:
+  // Bytes that each body may have whatever the others hold: an ordinary request is never refused for long ones.
+  static constexpr size_t kFree = size_t{64} << 10;
+
+  BodyBytes() = default;
+  explicit BodyBytes(std::shared_ptr<BodyBudget> budget) : budget_(std::move(budget)) {}
+  BodyBytes(BodyBytes&& other) noexcept { *this = std::move(other); }
+  BodyBytes& operator=(BodyBytes&& other) noexcept {
+    std::swap(budget_, other.budget_);
+    std::swap(counted_, other.counted_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~BodyBytes() {
+    if (budget_) budget_->give_back(counted_);
+  }
+
+  std::string_view text() const { return bytes_; }
+  // False: there is no room for more.
+  bool append(std::string_view more) {
+    const size_t size = bytes_.size() + more.size(), counted = size > kFree ? size - kFree : 0;
+    if (budget_ && counted > counted_) {
+      if (!budget_->take(counted - counted_)) return false;
+      counted_ = counted;
+    }
+    bytes_ += more;
+    return true;
+  }
+
+ private:
+  std::shared_ptr<BodyBudget> budget_;
+  size_t counted_ = 0;
+  std::string bytes_;
+};
 
 // An error of the engine without the folders of the file that it begins with: they are nobody's business over HTTP.
 std::string without_folders(std::string_view message);
@@ -29,7 +86,7 @@ struct ApiError {
 
   ApiError(int with_status, std::string text, std::string about = {}, std::string with_code = {})
       : status(with_status), message(std::move(text)), param(std::move(about)), code(std::move(with_code)) {}
-  // An error of the engine: what it calls invalid is the client's, the rest the machine's.
+  // An error of the engine: an invalid input is the client's, the rest the machine's.
   ApiError(const Error& error)  // NOLINT: LLADA_TRY hands it on
       : status(error.kind == ErrorKind::invalid_input ? 400
                : error.kind == ErrorKind::memory      ? 503
@@ -48,7 +105,7 @@ struct HttpRequest {
   std::string peer = {};               // address and port of the client
   bool unix_socket = false;            // came by one, where no name leads
   bool spare = false;                  // more connections are open than may be: answered in short, or not at all
-  std::optional<ApiError> fault = {};  // why it could not be read, or is no HTTP: what it shall be told
+  std::optional<ApiError> fault = {};  // why it could not be read, or is no HTTP: the error to reply
 };
 
 // Connections. pushed_out: closed, though nothing was wrong with them, because there were too many, or because their
@@ -58,7 +115,7 @@ struct ServerCounts {
   int64_t body_bytes = 0;  // of bodies that are received or wait, beyond BodyBytes::kFree of each
 };
 
-// A body that grows. What is ready lies in memory that is bounded, however slowly the client reads.
+// A body that grows. The memory of its ready part is bounded, however slowly the client reads.
 class Outflow {
  public:
   struct Piece {
@@ -66,7 +123,7 @@ class Outflow {
     bool last = false;  // nothing follows
   };
   virtual ~Outflow() = default;
-  // By the connection, when it can write: what is ready, or nothing.
+  // By the connection, when it can write: the bytes that are ready, or none.
   virtual Piece take() = 0;
   // ready() is called from any thread when take() has something; before this call nothing was announced.
   virtual void listen(std::function<void()> ready) = 0;
@@ -86,14 +143,23 @@ struct HttpReply {
 
 template <class T>
 using Answered = std::expected<T, ApiError>;
+using Done = Answered<void>;
 
-// Both may repeat what the client wrote, such as a field's name: what has no place on a line of the log is escaped.
+// Both may repeat the client's words, such as a field's name: characters that a line of the log must not have are
+// escaped.
 std::unexpected<ApiError> refuse(const std::string& message, const std::string& param);
 
 Json error_json(const ApiError& error);
 HttpReply error_reply(const ApiError& error);
 HttpReply json_reply(const Json& json);
 std::string dump(const Json& json);  // valid UTF-8 whatever it holds
+
+// 2026-01-31T23:59:59.999Z
+std::string timestamp(std::chrono::system_clock::time_point time);
+// Sun, 06 Nov 1994 08:49:37 GMT, as the header Date has it.
+std::string http_date(std::chrono::system_clock::time_point time);
+// A line of the log without its end: one JSON object, the time and these fields.
+std::string log_line(const Json& fields);
 
 // The text of a path's part, in which clients write %2F for a slash.
 std::string without_percent(std::string_view part);
@@ -103,7 +169,7 @@ inline constexpr int kClientGone = 499;  // nginx's status, for the log and the 
 // One request on its way through the server. respond() is called once, from any thread.
 class Exchange {
  public:
-  // What became of it.
+  // How it ended.
   struct End {
     int status = 0;
     int64_t bytes = 0;  // of the body
@@ -137,7 +203,7 @@ class Exchange {
   void stream_ended();
 
  private:
-  void end(End end);
+  void end(const End& end);
 
   const std::function<void(HttpReply)> respond_;
   BodyBytes body_;

@@ -27,7 +27,7 @@ Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
       head_(head_of(service, exchange_->id, ask_.shape)),
       answers_(ask_.requests.size()),
       left_(answers_.size()) {
-  if (ask_.stream && ask_.shape == Shape::response) response_.emplace(head_, ask_.said);
+  if (ask_.stream && ask_.shape == Shape::response) response_.emplace(head_, ask_.repeated);
 }
 
 Job::~Job() {
@@ -35,8 +35,8 @@ Job::~Job() {
     if (answer.ticket != kNone) service_.admission().leave(answer.ticket);
 }
 
-// Once it is admitted: what is laid here is as large as the answer may become.
-void Job::lay(size_t index) {
+// Takes memory of the size that the answer may come to, so this runs only once it is admitted.
+void Job::prepare(size_t index) {
   const Model& model = service_.model();
   const Request& request = ask_.requests[index];
   Answer& answer = answers_[index];
@@ -92,7 +92,7 @@ void Job::start(size_t index) {
       if (answers_[index].stage != Stage::waiting) return {};
       answers_[index].stage = Stage::running;
       answers_[index].forwards_before = static_cast<double>(service_.engine().stats().forwards);
-      lay(index);
+      prepare(index);
     }
     if (ask_.scores_prompt && ask_.requests[index].tokens.size() > 1) {
       score(index);
@@ -104,7 +104,7 @@ void Job::start(size_t index) {
   if (!begun) done(index, std::unexpected(begun.error()));
 }
 
-void Job::hold(size_t index, std::shared_ptr<Submitted> handle) {
+void Job::keep_handle(size_t index, std::shared_ptr<Submitted> handle) {
   const std::lock_guard lock(mutex_);
   if (!why_cancelled_.empty() || exchange_->is_gone()) handle->cancel();
   // Of one that has ended it would hold the result a second time.
@@ -120,21 +120,22 @@ void Job::score(size_t index) {
     }
     self->generate(index);
   };
-  hold(index, service_.engine().submit_score(prompt_score(ask_.requests[index]), on_done));
+  keep_handle(index, service_.engine().submit_score(prompt_score(ask_.requests[index]), on_done));
 }
 
 void Job::generate(size_t index) {
   const auto self = shared_from_this();
-  hold(index, service_.engine().submit(
+  keep_handle(index,
+              service_.engine().submit(
                   ask_.requests[index],
                   {.on_step = [self, index](const decode::StepEvent& event) { return self->step(index, event); },
                    .on_done = [self, index](Result<Generation> result) { self->done(index, std::move(result)); }}));
 }
 
-// The engine's thread has others to serve: what goes wrong here ends this answer.
+// The engine's thread has others to serve: an exception here ends this answer alone.
 bool Job::step(size_t index, const decode::StepEvent& event) {
   try {
-    return take_note(index, event);
+    return note_step(index, event);
   } catch (const std::exception&) {
     const std::lock_guard lock(mutex_);
     if (why_cancelled_.empty()) why_cancelled_ = "memory ran out";
@@ -142,7 +143,7 @@ bool Job::step(size_t index, const decode::StepEvent& event) {
   }
 }
 
-bool Job::take_note(size_t index, const decode::StepEvent& event) {
+bool Job::note_step(size_t index, const decode::StepEvent& event) {
   const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
   {
     const std::lock_guard lock(mutex_);
@@ -170,7 +171,7 @@ bool Job::take_note(size_t index, const decode::StepEvent& event) {
       answer.notes.push_back(std::move(note));
     }
   }
-  wake();
+  announce();
   return true;
 }
 
@@ -197,12 +198,12 @@ void Job::done(size_t index, Result<Generation> result) {
     last = --left_ == 0;
   }
   service_.admission().computed(ticket);
-  wake();
-  if (last) settle();
+  announce();
+  if (last) finish_all();
 }
 
 // Nothing of it is held any more.
-void Job::let_go(size_t index) {
+void Job::release_ticket(size_t index) {
   Admission::Id ticket;
   {
     const std::lock_guard lock(mutex_);
@@ -229,7 +230,7 @@ void Job::ping() {
     const std::lock_guard lock(mutex_);
     ping_ = true;
   }
-  wake();
+  announce();
 }
 
 void Job::cancel(const std::string& why, int status) {
@@ -249,13 +250,13 @@ void Job::cancel(const std::string& why, int status) {
       last = --left_ == 0;
     }
   }
-  for (const size_t index : waiting) let_go(index);
-  wake();
-  if (last) settle();
+  for (const size_t index : waiting) release_ticket(index);
+  announce();
+  if (last) finish_all();
 }
 
 // All answers have ended. A reply that is not a stream is made by a worker: the engine's thread has others to serve.
-void Job::settle() {
+void Job::finish_all() {
   const auto self = shared_from_this();
   try {
     log();
@@ -264,7 +265,7 @@ void Job::settle() {
   if (ask_.stream) return service_.ended(self);
   const auto reply = [self] {
     answer_guarded(*self->exchange_, [&] { self->exchange_->respond(self->whole()); });
-    for (size_t i = 0; i < self->answers_.size(); ++i) self->let_go(i);
+    for (size_t i = 0; i < self->answers_.size(); ++i) self->release_ticket(i);
     self->service_.ended(self);
   };
   // Tokens and alternatives that are written as JSON.
@@ -299,7 +300,7 @@ void Job::listen(std::function<void()> ready) {
   ready_ = std::move(ready);
 }
 
-void Job::wake() {
+void Job::announce() {
   try {
     std::function<void()> ready;
     {
@@ -317,7 +318,7 @@ void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answ
   try {
     job->begin();
   } catch (...) {
-    job->cancel("memory ran out");  // what has begun ends, and the end of the server does not wait for it
+    job->cancel("memory ran out");  // answers that have begun end; the server's end does not wait for them
     throw;
   }
 }

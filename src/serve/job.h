@@ -1,6 +1,6 @@
-// The answers to one request on their way: entered for admission, computed by the engine, handed back whole or as a
-// stream. The engine's thread only notes what happened; JSON is made by whoever hands it back. Of a stream whose reader
-// is slow the notes of steps are merged, so what waits is bounded by the canvas, and no text is lost.
+// The answers to one request on their way: entered for admission, computed by the engine, sent whole or as a stream.
+// The engine's thread only notes steps; JSON is made by the thread that sends it. Of a stream whose reader is slow the
+// notes of steps are merged, so their number is bounded by the canvas, and no text is lost.
 #pragma once
 #include <chrono>
 #include <deque>
@@ -13,7 +13,6 @@
 
 #include "serve/answer_text.h"
 #include "serve/ask.h"
-#include "serve/responses.h"
 #include "serve/shapes.h"
 
 namespace llada::serve {
@@ -28,7 +27,7 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   // Now and then: ends it where it has taken longer than that; of a stream that has been silent for so long, but for 0,
   // says that it goes on.
   void tick(double answer_seconds, double ping_seconds);
-  // Ends what is not finished. why, status: what the client is told, where it is still there.
+  // Ends the answers that are not finished. why, status: the error for the client, where it is still there.
   void cancel(const std::string& why, int status = 503);
 
   Piece take() override;
@@ -46,23 +45,23 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
     std::optional<ScoreResult> score = {};  // of its prompt
     std::deque<StepNote> notes = {};        // of a stream, not yet handed on
     std::optional<Result<Generation>> result = {};
-    bool canvas_said = false, handed_on = false;  // of a stream: its first frame, its last piece
-    double forwards_before = 0;                   // of the engine, when it was asked for
-    int64_t forwards = 0, rows = 0;               // of its own so far
-    std::optional<AnswerText> text = {};          // of a stream: belongs to take()
-    std::vector<double> confidence = {};          // by canvas position, where log-probabilities are wanted
+    bool canvas_sent = false, sent = false;  // of a stream: its first frame, its last piece
+    double forwards_before = 0;              // of the engine, when it was asked for
+    int64_t forwards = 0, rows = 0;          // of its own so far
+    std::optional<AnswerText> text = {};     // of a stream: belongs to take()
+    std::vector<double> confidence = {};     // by canvas position, where log-probabilities are wanted
   };
   void start(size_t index);
-  void lay(size_t index);
+  void prepare(size_t index);
   void score(size_t index);
   void generate(size_t index);
-  void hold(size_t index, std::shared_ptr<Submitted> handle);
+  void keep_handle(size_t index, std::shared_ptr<Submitted> handle);
   bool step(size_t index, const decode::StepEvent& event);
-  bool take_note(size_t index, const decode::StepEvent& event);
+  bool note_step(size_t index, const decode::StepEvent& event);
   void done(size_t index, Result<Generation> result);
-  void let_go(size_t index);
-  void wake();
-  void settle();
+  void release_ticket(size_t index);
+  void announce();
+  void finish_all();
   HttpReply whole();
   HttpReply with_note(HttpReply reply) const;
   std::optional<ApiError> failure() const;
@@ -72,20 +71,20 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   std::string first_events();
   std::string events(size_t index, const StepNote& note);
   std::string last_events(size_t index);
-  void hand_on(size_t index);
-  std::string failing_events(const ApiError& error);
+  void release_answer(size_t index);
+  std::string error_events(const ApiError& error);
   std::vector<ScoredToken> scored(size_t index) const;
   std::span<const int32_t> answer_tokens(size_t index) const;
-  Json side(size_t index, const StepNote& note);
-  Json counted(Json piece, size_t index, int64_t tokens) const;
+  Json frame_json(size_t index, const StepNote& note);
+  Json with_usage(Json piece, size_t index, int64_t tokens) const;
 
   Service& service_;
   const std::shared_ptr<Exchange> exchange_;
   const Ask ask_;
   const AnswerHead head_;
   const Clock::time_point begin_ = Clock::now();
-  // Guards what follows, but for what belongs to take(), as answers that have ended do; where there is no stream, until
-  // all of them have ended: then they stay as they are.
+  // Guards the members below. Of a stream those of take() need no lock, nor do answers that have ended; without a
+  // stream answers need none once all have ended, since they no longer change.
   mutable std::mutex mutex_;
   std::vector<Answer> answers_;
   size_t left_;  // answers that have not ended
@@ -98,7 +97,7 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   std::optional<ResponseEvents> response_;  // of a stream of /v1/responses: take()'s own
 };
 
-// Answers what a route has read: the job, or why there is none.
+// Answers the request that a route has read: begins the job, or replies with the error.
 void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> ask);
 
 }  // namespace llada::serve

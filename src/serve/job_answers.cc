@@ -1,4 +1,4 @@
-// The JSON of what a job has decoded, once its answers have ended.
+// The JSON of a job's answers, once they have ended.
 #include <algorithm>
 
 #include "serve/job.h"
@@ -50,8 +50,8 @@ std::span<const int32_t> Job::answer_tokens(size_t index) const {
   if (!ask_.requests[index].gaps) {
     // Beside a prompt's scores there is the end token's, too: evaluation clients ask for one token behind the prompt
     // and leave out the last entry, whichever token it is.
-    const int64_t said = (*answers_[index].result)->stats.content_tokens + (ask_.scores_prompt ? 1 : 0);
-    return all.first(static_cast<size_t>(ask_.drops_answer ? 0 : std::min<int64_t>(said, std::ssize(all))));
+    const int64_t tokens = (*answers_[index].result)->stats.content_tokens + (ask_.scores_prompt ? 1 : 0);
+    return all.first(static_cast<size_t>(ask_.drops_answer ? 0 : std::min<int64_t>(tokens, std::ssize(all))));
   }
   const InfillGap& gap = ask_.gaps.front();
   const auto filled = all.subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));
@@ -72,11 +72,11 @@ std::vector<ScoredToken> Job::scored(size_t index) const {
   std::vector<ScoredToken> tokens;
   if (ask_.scores_prompt)
     tokens = scored_prompt(request.tokens, answer.score ? answer.score->continuations.front() : ContinuationScore());
-  const auto said = answer_tokens(index);
+  const auto answered = answer_tokens(index);
   // Where they stand in the result, which of a text with gaps is the whole text, and in the canvas.
-  const auto first = static_cast<size_t>(said.data() - g.tokens.data());
+  const auto first = static_cast<size_t>(answered.data() - g.tokens.data());
   const size_t before = request.gaps ? 0 : request.tokens.size();
-  for (size_t i = first; i < first + said.size(); ++i) {
+  for (size_t i = first; i < first + answered.size(); ++i) {
     // Behind the end of an answer other tokens may have been decided than there are.
     const bool scored = i < g.scores.size() && g.scores[i].token == g.tokens[i];
     tokens.push_back(scored ? with_score(g.scores[i]) : taken(g.tokens[i], answer.confidence[before + i]));
@@ -105,7 +105,7 @@ Json Job::usage() const {
 // All answers have ended, so that nothing changes any more and no lock is held while text and JSON are made.
 HttpReply Job::whole() {
   if (const auto error = failure()) return error_reply(*error);
-  const auto said = [&](size_t i) {
+  const auto with_echo = [&](size_t i) {
     FinishedAnswer answer = finished(i);
     if (i < ask_.echoed.size()) answer.text.insert(0, ask_.echoed[i]);
     answer.text = to_valid_utf8(answer.text);
@@ -114,15 +114,15 @@ HttpReply Job::whole() {
   Json more = {{"preset", ask_.preset}};
   if (!ask_.note.empty()) more["note"] = ask_.note;
   if (ask_.shape == Shape::response || ask_.shape == Shape::infill) {
-    Json json = ask_.shape == Shape::response ? response_json(head_, ask_.said, said(0), usage())
-                                              : infill_json(head_, said(0), usage());
+    Json json = ask_.shape == Shape::response ? response_json(head_, ask_.repeated, with_echo(0), usage())
+                                              : infill_json(head_, with_echo(0), usage());
     json["llada"] = std::move(more);
     return with_note(json_reply(json));
   }
   WholeText text(head_);
   for (size_t i = 0; i < answers_.size(); ++i) {
-    text.add(said(i));
-    hand_on(i);
+    text.add(with_echo(i));
+    release_answer(i);
   }
   return with_note({.body = text.end({{"usage", usage()}, {"llada", std::move(more)}})});
 }

@@ -1,4 +1,4 @@
-// What a job hands to a client that reads its answers while they form.
+// The events that a job sends to a client which reads its answers while they are decoded.
 #include <algorithm>
 
 #include "decode/canvas.h"
@@ -11,11 +11,11 @@ constexpr const char* kPing = ": ping\n\n";  // a comment of the event stream, w
 
 }  // namespace
 
-Json Job::side(size_t index, const StepNote& note) {
+Json Job::frame_json(size_t index, const StepNote& note) {
   const Model& model = service_.model();
   const Request& request = ask_.requests[index];
   Json edits = Json::array();
-  const bool first = note.forwards > 0 && answers_[index].canvas_said == false;
+  const bool first = note.forwards > 0 && !answers_[index].canvas_sent;
   if (first && request.gaps) {
     // The text around the gaps, so that a reader sees all of the canvas.
     for (size_t p = 0; p < request.tokens.size(); ++p)
@@ -34,8 +34,8 @@ Json Job::side(size_t index, const StepNote& note) {
       {"index", index},    {"step", note.step},        {"masks_left", note.masks_left}, {"forwards", note.forwards},
       {"rows", note.rows}, {"edits", std::move(edits)}};
   if (first) {
-    answers_[index].canvas_said = true;
-    // Where the length follows the answer: what is seen at first.
+    answers_[index].canvas_sent = true;
+    // Where the length follows the answer: the part that is seen at first.
     const int64_t length =
         request.options.auto_length ? std::min(end - size, 2 * request.options.block_length) : end - size;
     json["canvas"] = {{"begin", request.gaps ? 0 : size}, {"length", request.gaps ? size : length}};
@@ -45,7 +45,7 @@ Json Job::side(size_t index, const StepNote& note) {
 
 namespace {
 
-// Mercury's: the whole text so far takes the place of what came before.
+// Mercury's: the whole text so far replaces the text of earlier events.
 Json replacing(const AnswerHead& head, size_t index, const std::string& text, const std::string& reason,
                double progress) {
   Json json = piece_json(head, static_cast<int64_t>(index), text, reason, nullptr);
@@ -57,7 +57,7 @@ Json replacing(const AnswerHead& head, size_t index, const std::string& text, co
 }  // namespace
 
 // With the counts so far, where they are wanted in each piece.
-Json Job::counted(Json piece, size_t index, int64_t tokens) const {
+Json Job::with_usage(Json piece, size_t index, int64_t tokens) const {
   if (!ask_.usage_in_pieces) return piece;
   const int64_t prompt = prompt_tokens(ask_.requests[index]);
   piece["usage"] = {{"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
@@ -79,12 +79,12 @@ std::string Job::events(size_t index, const StepNote& note) {
   const std::string delta = answer.text ? answer.text->take() : "";
   if (ask_.watch == Watch::frames) {
     Json json = piece_json(head_, at, delta, "", nullptr);
-    json["llada"] = side(index, note);
+    json["llada"] = frame_json(index, note);
     return event_text(json);
   }
   if (response_) return response_->delta(delta);
   if (delta.empty()) return "";
-  return event_text(counted(piece_json(head_, at, delta, "", nullptr), index, answer.text->tokens_given()));
+  return event_text(with_usage(piece_json(head_, at, delta, "", nullptr), index, answer.text->tokens_given()));
 }
 
 std::string Job::last_events(size_t index) {
@@ -109,17 +109,17 @@ std::string Job::last_events(size_t index) {
                   .forwards = stats.decode.nfe,
                   .rows = stats.decode.rows,
                   .edits = {}};
-    json["llada"] = side(index, note);
+    json["llada"] = frame_json(index, note);
     json["usage"] = usage_json({stats}, prompt_tokens(ask_.requests[index]));
     if (ask_.requests[index].gaps) json["spans"] = end.spans;
     return event_text(json);
   }
   const int64_t tokens = (*answer.result)->stats.content_tokens;
-  return (rest.empty() ? "" : event_text(counted(piece_json(head_, at, rest, "", nullptr), index, tokens))) +
-         event_text(counted(piece_json(head_, at, "", end.reason, end.logprobs), index, tokens));
+  return (rest.empty() ? "" : event_text(with_usage(piece_json(head_, at, rest, "", nullptr), index, tokens))) +
+         event_text(with_usage(piece_json(head_, at, "", end.reason, end.logprobs), index, tokens));
 }
 
-// What lies ready is taken under the lock and made into JSON without it: the engine's thread notes its next step
+// Steps and results are taken under the lock and made into JSON without it: the engine's thread notes its next step
 // meanwhile. Of many answers that have ended each is made into JSON when the ones before it have been written.
 Outflow::Piece Job::take() {
   constexpr size_t kNotesAtOnce = 16, kPieceBytes = size_t{64} << 10;
@@ -145,18 +145,18 @@ Outflow::Piece Job::take() {
   if (!begun_) piece.bytes = first_events();
   begun_ = true;
   if (failing) {
-    piece.bytes += failing_events(*failing);
+    piece.bytes += error_events(*failing);
     piece.last = ended_ = true;
     return piece;
   }
   for (size_t i = 0; i < answers_.size(); ++i) {
     for (const StepNote& note : notes[i]) piece.bytes += events(i, note);
-    if (ended[i] && !answers_[i].handed_on && piece.bytes.size() < kPieceBytes) {
+    if (ended[i] && !answers_[i].sent && piece.bytes.size() < kPieceBytes) {
       piece.bytes += last_events(i);
-      hand_on(i);
+      release_answer(i);
     }
   }
-  if (!std::ranges::all_of(answers_, &Answer::handed_on)) {
+  if (!std::ranges::all_of(answers_, &Answer::sent)) {
     if (ping && piece.bytes.empty()) piece.bytes = kPing;
     const std::lock_guard lock(mutex_);
     if (!piece.bytes.empty()) last_piece_ = Clock::now(), ping_ = false;
@@ -168,18 +168,18 @@ Outflow::Piece Job::take() {
   return piece;
 }
 
-// What is left of the answer are its counts.
-void Job::hand_on(size_t index) {
+// Only the counts of the answer are kept.
+void Job::release_answer(size_t index) {
   Answer& answer = answers_[index];
-  answer.handed_on = true;
+  answer.sent = true;
   Generation& g = **answer.result;
   g.tokens = {}, g.text = {}, g.scores = {};
   answer.text.reset();
   answer.confidence = {};
-  let_go(index);
+  release_ticket(index);
 }
 
-std::string Job::failing_events(const ApiError& error) {
+std::string Job::error_events(const ApiError& error) {
   if (response_) return response_->failed(error);
   return event_text(error_json(error)) + std::string(kLastEvent);
 }

@@ -1,4 +1,4 @@
-// What the server counts, as Prometheus reads it. Usable from any thread.
+// The server's counts, as Prometheus reads them. Usable from any thread.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -32,7 +32,7 @@ class Metrics {
   void cancelled();
   void fell_back();  // the device failed, its fallback took over
 
-  struct Now {  // what others count
+  struct Now {  // counts of other parts
     int64_t waiting = 0, running = 0, forwards = 0, rows = 0, parts = 0;
     ServerCounts connections = {};
     double kv_bytes = 0;

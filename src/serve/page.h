@@ -1,5 +1,5 @@
-// The page that the server shows at `/`: one HTML text that loads nothing else, put together from src/serve/page by
-// cmake/page.cmake.
+// Files that are compiled in (cmake/page.cmake): the page that the server shows at `/`, one HTML text that loads
+// nothing else, put together from src/serve/page; and openapi.json.
 #pragma once
 #include <string_view>
 
@@ -12,5 +12,7 @@ struct Page {
 };
 
 const Page& page();
+
+std::string_view openapi_schemas();
 
 }  // namespace llada::serve

@@ -2,8 +2,6 @@
 // fills each of them, so a long gap holds a long text.
 #include <algorithm>
 
-#include "serve/infill.h"
-#include "serve/job.h"
 #include "serve/routes.h"
 
 namespace llada::serve {
@@ -52,7 +50,7 @@ Answered<Ask> lay(Service& service, Ask ask, const std::string& field, InfillLay
   return ask;
 }
 
-// One gap between two texts, no longer than what the context leaves beside them.
+// One gap between two texts, no longer than the context has room for beside them.
 Answered<Ask> lay_one(Service& service, Ask ask, const std::string& field, std::string_view before, int64_t gap,
                       std::string_view behind, const DecodeChoice& choice, int64_t n = 1) {
   const auto with = [&](int64_t length) {
@@ -69,7 +67,7 @@ Answered<Ask> lay_one(Service& service, Ask ask, const std::string& field, std::
   return lay(service, std::move(ask), field, std::move(layout), choice, n);
 }
 
-// What stands in other files, before what stands in this one.
+// Text of other files, which goes before the text of this one.
 Answered<std::string> read_extra(Body& body) {
   const json* list = body.find("input_extra");
   std::string text;
@@ -85,32 +83,23 @@ Answered<std::string> read_extra(Body& body) {
 
 }  // namespace
 
-Answered<Ask> read_fim(Service& service, Body body, Shape shape) {
-  Ask ask{.shape = shape, .requests = {}, .preset = {}};
-  LLADA_TRY_STATUS(read_streaming(body, ask));
-  LLADA_TRY(ask.note, read_hints(body));
-  LLADA_TRY_STATUS(read_format(body));
+Answered<Ask> read_fim(Service& service, Body body) {
+  LLADA_TRY(Ask ask, read_ask(body, Shape::fim));
   LLADA_TRY(const auto prompt, body.text("prompt"));
   LLADA_TRY(const auto suffix, body.text("suffix"));
   LLADA_TRY(ask.stop, read_stop(body));
   LLADA_TRY(const auto gap, read_gap(body, {"max_completion_tokens", "max_tokens"}));
-  LLADA_TRY(const auto n, body.integer("n", 1, service.options().most_answers));
-  LLADA_TRY(const auto logprobs, body.integer("logprobs", 0, kMostAlternatives));
-  ask.logprobs = logprobs.has_value();
-  ask.alternatives = logprobs.value_or(0);
+  LLADA_TRY(const int64_t n, read_count(service, body));
+  LLADA_TRY_STATUS(read_logprobs(body, ask));
   LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, true));
-  body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
   if (!prompt && !suffix) return refuse("prompt: needed, a text (or suffix)", "prompt");
   const std::string before = prompt.value_or(""), behind = suffix.value_or("");
-  return lay_one(service, std::move(ask), prompt ? "prompt" : "suffix", before, gap, behind, decoding.choice,
-                 n.value_or(1));
+  return lay_one(service, std::move(ask), prompt ? "prompt" : "suffix", before, gap, behind, decoding.choice, n);
 }
 
 Answered<Ask> read_infill(Service& service, Body body) {
-  Ask ask{.shape = Shape::infill, .requests = {}, .preset = {}};
-  LLADA_TRY_STATUS(read_streaming(body, ask));
-  LLADA_TRY(ask.note, read_hints(body));
+  LLADA_TRY(Ask ask, read_ask(body, Shape::infill));
   LLADA_TRY(const auto text, body.text("text"));
   LLADA_TRY(const auto before, body.text("input_prefix"));
   LLADA_TRY(const auto behind, body.text("input_suffix"));
@@ -120,8 +109,8 @@ Answered<Ask> read_infill(Service& service, Body body) {
   LLADA_TRY(const auto length, body.integer("n_predict", -1, INT64_MAX));
   if (!text) body.ignore({"top_k", "top_p"});  // llama.vim's, of sampling that it does not ask for
   LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, true));
-  // Of llama.vim: what it tells llama-server about its cache and time.
-  body.ignore({"model", "id_slot", "n_indent", "samplers", "cache_prompt", "t_max_prompt_ms", "t_max_predict_ms",
+  // Of llama.vim: settings of llama-server's cache and time.
+  body.ignore({"id_slot", "n_indent", "samplers", "cache_prompt", "t_max_prompt_ms", "t_max_predict_ms",
                "response_fields", "n_cache_reuse"});
   LLADA_TRY_STATUS(body.finish());
   if (text.has_value() == (before.has_value() || behind.has_value()))
@@ -137,24 +126,6 @@ Answered<Ask> read_infill(Service& service, Body body) {
   ask.whole_text = true;
   LLADA_TRY(InfillLayout layout, lay_out(service, "text", *pieces));
   return lay(service, std::move(ask), "text", std::move(layout), decoding.choice);
-}
-
-namespace {
-
-void answer_with(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> (*read)(Service&, Body)) {
-  auto body = Body::parse(*exchange);
-  if (!body) return exchange->respond(error_reply(body.error()));
-  begin_job(service, exchange, read(service, std::move(*body)));
-}
-
-}  // namespace
-
-void answer_fim(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  answer_with(service, exchange, [](Service& s, Body body) { return read_fim(s, std::move(body), Shape::fim); });
-}
-
-void answer_infill(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  answer_with(service, exchange, read_infill);
 }
 
 }  // namespace llada::serve

@@ -1,5 +1,5 @@
-// /health, /ready, /metrics, /v1/models, /v1/models/{id}, /props, /v1/llada/options and the page: what the server is
-// and does.
+// /health, /ready, /metrics, /v1/models, /v1/models/{id}, /props, /v1/llada/options and the page: the server
+// and its state.
 #include <algorithm>
 #include <cmath>
 
@@ -12,19 +12,19 @@
 
 namespace llada::serve {
 
-void answer_health(Service& service, const std::shared_ptr<Exchange>& exchange) {
+HttpReply health(Service& service, const HttpRequest&) {
   // Alive, also while the model is loaded, which may take longer than a supervisor waits before it starts anew.
-  exchange->respond(json_reply({{"status", service.loading() ? "loading" : service.ready() ? "ok" : "draining"}}));
+  return json_reply({{"status", service.loading() ? "loading" : service.ready() ? "ok" : "draining"}});
 }
 
-void answer_ready(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  if (service.ready()) return exchange->respond(json_reply({{"status", "ready"}}));
-  exchange->respond(error_reply(
-      ApiError(503, service.loading() ? "the model is being loaded" : "the server is shutting down", "", "not_ready")));
+HttpReply readiness(Service& service, const HttpRequest&) {
+  if (service.ready()) return json_reply({{"status", "ready"}});
+  return error_reply(
+      ApiError(503, service.loading() ? "the model is being loaded" : "the server is shutting down", "", "not_ready"));
 }
 
-void answer_metrics(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  exchange->respond({.type = "text/plain; version=0.0.4", .body = service.metrics().text(service.now())});
+HttpReply metrics(Service& service, const HttpRequest&) {
+  return {.type = "text/plain; version=0.0.4", .body = service.metrics().text(service.now())};
 }
 
 namespace {
@@ -50,34 +50,36 @@ Json model_json(const Service& service) {
 
 }  // namespace
 
-void answer_models(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  exchange->respond(json_reply({{"object", "list"}, {"data", Json::array({model_json(service)})}}));
+HttpReply models(Service& service, const HttpRequest&) {
+  return json_reply({{"object", "list"}, {"data", Json::array({model_json(service)})}});
 }
 
-void answer_model(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  const std::string& path = exchange->request.path;
+HttpReply one_model(Service& service, const HttpRequest& request) {
+  const std::string& path = request.path;
   const std::string asked = without_percent(std::string_view(path).substr(std::string_view("/v1/models/").size()));
-  if (asked == service.name()) return exchange->respond(json_reply(model_json(service)));
-  exchange->respond(error_reply(ApiError(404,
-                                         fmt::format("the model {} does not exist; there is {}",
-                                                     in_quotes(asked.substr(0, 100)), in_quotes(service.name())),
-                                         "model", "model_not_found")));
+  if (asked == service.name()) return json_reply(model_json(service));
+  return error_reply(ApiError(404,
+                              fmt::format("the model {} does not exist; there is {}", in_quotes(asked.substr(0, 100)),
+                                          in_quotes(service.name())),
+                              "model", "model_not_found"));
 }
 
-void answer_props(Service& service, const std::shared_ptr<Exchange>& exchange) {
+HttpReply properties(Service& service, const HttpRequest&) {
   const Model& model = service.model();
-  exchange->respond(json_reply({{"model", service.name()},
-                                {"architecture", "diffusion"},
-                                {"device", model.device().info().description},
-                                {"context", model.config().context},
-                                {"n_ctx", model.config().context},
-                                {"attention_block", model.special_ids().attention_block},
-                                {"default_preset", kDefaultPreset},
-                                {"single_turn", model.chat_format().single_turn},
-                                {"total_slots", service.admission().limits().running},
-                                {"waiting", service.admission().limits().waiting},
-                                {"row_budget", service.engine().row_budget()}}));
+  return json_reply({{"model", service.name()},
+                     {"architecture", "diffusion"},
+                     {"device", model.device().info().description},
+                     {"context", model.config().context},
+                     {"n_ctx", model.config().context},
+                     {"attention_block", model.special_ids().attention_block},
+                     {"default_preset", kDefaultPreset},
+                     {"single_turn", model.chat_format().single_turn},
+                     {"total_slots", service.admission().limits().running},
+                     {"waiting", service.admission().limits().waiting},
+                     {"row_budget", service.engine().row_budget()}});
 }
+
+namespace {
 
 // attention_block: of the model, which has presets of its own form.
 Json options_json(int64_t attention_block) {
@@ -108,27 +110,29 @@ Json options_json(int64_t attention_block) {
   return list;
 }
 
-void answer_options(Service& service, const std::shared_ptr<Exchange>& exchange) {
+}  // namespace
+
+HttpReply decoding_options(Service& service, const HttpRequest&) {
   Json presets = Json::array();
   const int64_t block = service.model().special_ids().attention_block;
   for (const std::string_view name : decode_presets())
     presets.push_back({{"name", name}, {"options", find_decode_preset(std::string(name), false, block)->options}});
-  exchange->respond(json_reply({{"options", options_json(block)}, {"presets", std::move(presets)}}));
+  return json_reply({{"options", options_json(block)}, {"presets", std::move(presets)}});
 }
 
-void answer_page(Service&, const std::shared_ptr<Exchange>& exchange) {
+HttpReply front_page(Service&, const HttpRequest& request) {
   const Page& shown = page();
   HttpReply reply{.type = "text/html; charset=utf-8"};
   reply.headers = {{"ETag", std::string(shown.tag)},
                    {"Cache-Control", "no-cache"},
                    {"Content-Security-Policy", std::string(shown.policy)},
                    {"Referrer-Policy", "no-referrer"}};
-  if (exchange->request.if_none_match == shown.tag) {
+  if (request.if_none_match == shown.tag) {
     reply.status = 304;
   } else {
     reply.body = shown.html;
   }
-  exchange->respond(std::move(reply));
+  return reply;
 }
 
 }  // namespace llada::serve

@@ -1,28 +1,16 @@
 // /tokenize, /detokenize, /apply-template and /tokenizer_info: texts to token ids and back. Field names are those of
 // lm-evaluation-harness (prompt) and of llama-server (content); both are read, and both are answered.
-#include <algorithm>
-
-#include "serve/ask.h"
 #include "serve/routes.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
-namespace {
 
-using Replied = Answered<HttpReply>;
-
-void reply(const std::shared_ptr<Exchange>& exchange, Replied answer) {
-  exchange->respond(answer ? std::move(*answer) : error_reply(answer.error()));
-}
-
-Replied tokenize(Service& service, Exchange& exchange) {
-  LLADA_TRY(Body body, Body::parse(exchange));
+Answered<HttpReply> tokenize(Service& service, Body body) {
   LLADA_TRY(const auto prompt, body.text("prompt"));
   LLADA_TRY(const auto content, body.text("content"));
   LLADA_TRY(const bool special, body.boolean("add_special_tokens", false));
   LLADA_TRY(const bool also_special, body.boolean("add_special", false));
   LLADA_TRY(const bool controls, body.boolean("parse_special", true));
-  body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
   if (!prompt && !content) return refuse("prompt: needed, a text (or content)", "prompt");
   const std::string& text = prompt ? *prompt : *content;
@@ -35,10 +23,8 @@ Replied tokenize(Service& service, Exchange& exchange) {
   return json_reply({{"tokens", ids}, {"count", ids.size()}});
 }
 
-Replied detokenize(Service& service, Exchange& exchange) {
-  LLADA_TRY(Body body, Body::parse(exchange));
+Answered<HttpReply> detokenize(Service& service, Body body) {
   LLADA_TRY(const auto ids, body.tokens("tokens"));
-  body.ignore({"model"});
   LLADA_TRY_STATUS(body.finish());
   if (const Status status = check_tokens(service.model(), ids); !status)
     return refuse("tokens: " + status.error().message, "tokens");
@@ -52,44 +38,28 @@ Replied detokenize(Service& service, Exchange& exchange) {
   return json_reply({{"prompt", text}, {"content", text}});
 }
 
-Replied apply_template(Service& service, Exchange& exchange) {
-  LLADA_TRY(Body body, Body::parse(exchange));
+Answered<HttpReply> apply_template(Service& service, Body body) {
   LLADA_TRY(const auto messages, read_messages(body));
-  LLADA_TRY(const auto hints, read_hints(body));
-  body.ignore({"model"});
+  LLADA_TRY_STATUS(read_hints(body));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY(const auto ids, service.model().chat_ids(messages));
   return json_reply({{"prompt", to_valid_utf8(service.model().tokenizer().decode(ids, true))}, {"tokens", ids}});
 }
 
-}  // namespace
-
-void answer_tokenize(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  reply(exchange, tokenize(service, *exchange));
-}
-
-void answer_detokenize(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  reply(exchange, detokenize(service, *exchange));
-}
-
-void answer_apply_template(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  reply(exchange, apply_template(service, *exchange));
-}
-
-void answer_tokenizer_info(Service& service, const std::shared_ptr<Exchange>& exchange) {
+HttpReply tokenizer_info(Service& service, const HttpRequest&) {
   const Model& model = service.model();
   const auto piece = [&](int32_t id) {
     return id < 0 ? Json(nullptr) : Json(to_valid_utf8(model.tokenizer().piece(id)));
   };
   const TokenizerSpec& spec = model.tokenizer().spec();
-  exchange->respond(json_reply({{"name_or_path", service.name()},
-                                {"vocab_size", model.tokenizer().vocab_size()},
-                                {"bos_token", piece(spec.bos)},
-                                {"eos_token", piece(model.special_ids().eos)},
-                                {"pad_token", piece(model.special_ids().eos)},
-                                {"mask_token", piece(model.special_ids().mask)},
-                                {"add_bos_token", spec.add_bos},
-                                {"chat_template", spec.chat_template}}));
+  return json_reply({{"name_or_path", service.name()},
+                     {"vocab_size", model.tokenizer().vocab_size()},
+                     {"bos_token", piece(spec.bos)},
+                     {"eos_token", piece(model.special_ids().eos)},
+                     {"pad_token", piece(model.special_ids().eos)},
+                     {"mask_token", piece(model.special_ids().mask)},
+                     {"add_bos_token", spec.add_bos},
+                     {"chat_template", spec.chat_template}});
 }
 
 }  // namespace llada::serve

@@ -1,50 +1,56 @@
-// The routes, each a function that answers, in files of their own. A new route is declared here, stands in the table of
-// service.cc, in openapi.cc and in docs/server.md.
+// The routes: the functions that answer them, in files of their own, and their table. A new route is declared here and
+// stands in the table of routes.cc, in openapi.json where it takes a body, and in docs/server.md.
 #pragma once
 #include <memory>
 #include <span>
 #include <string_view>
 
+#include "serve/ask.h"
 #include "serve/service.h"
 
 namespace llada::serve {
-
-using Answer = void (*)(Service& service, const std::shared_ptr<Exchange>& exchange);
 
 inline constexpr std::string_view kPathId = "{id}";
 
 struct Route {
   std::string_view method, path;  // the path may end with kPathId, as in OpenAPI
-  Answer answer;
+  void (*answer)(Service& service, const std::shared_ptr<Exchange>& exchange);
   bool open = false;     // without a key
   bool early = false;    // while the model is loading, too
   bool at_once = false;  // by the thread that serves connections: it waits for nothing and takes no time
+  bool streams = false;  // the answer can be a stream
 };
 std::span<const Route> routes();
+bool has_path(const Route& route, std::string_view path);
 
-void answer_health(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_ready(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_models(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_model(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_props(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_options(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_metrics(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_page(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_openapi(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_chat(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_responses(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_completions(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_fim(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_infill(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_tokenize(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_detokenize(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_apply_template(Service& service, const std::shared_ptr<Exchange>& exchange);
-void answer_tokenizer_info(Service& service, const std::shared_ptr<Exchange>& exchange);
-
-// Of a path that is none of the routes'.
+// The error of a path that no route has: another route that the client may have meant.
 ApiError missing_route(std::string_view path);
 
-// The decoding options as a list for programs: key, unit, help, group, default, choices, range.
-Json options_json();
+// Routes without a body.
+HttpReply health(Service& service, const HttpRequest& request);
+HttpReply readiness(Service& service, const HttpRequest& request);
+HttpReply models(Service& service, const HttpRequest& request);
+HttpReply one_model(Service& service, const HttpRequest& request);
+HttpReply properties(Service& service, const HttpRequest& request);
+HttpReply decoding_options(Service& service, const HttpRequest& request);
+HttpReply metrics(Service& service, const HttpRequest& request);
+HttpReply front_page(Service& service, const HttpRequest& request);
+HttpReply openapi(Service& service, const HttpRequest& request);
+HttpReply tokenizer_info(Service& service, const HttpRequest& request);
+
+// Routes whose body is answered at once.
+Answered<HttpReply> tokenize(Service& service, Body body);
+Answered<HttpReply> detokenize(Service& service, Body body);
+Answered<HttpReply> apply_template(Service& service, Body body);
+
+// Routes whose body asks for answers of the model.
+Answered<Ask> read_chat(Service& service, Body body);
+Answered<Ask> read_completion(Service& service, Body body);
+Answered<Ask> read_response(Service& service, Body body);
+// {prompt, suffix, max_tokens, ...}: the gap between the two has max_tokens tokens.
+Answered<Ask> read_fim(Service& service, Body body);
+// {text: "... <mask:4> ..."}, gaps anywhere; or llama-server's {input_prefix, input_suffix, input_extra, prompt,
+// n_predict}, a gap at the cursor.
+Answered<Ask> read_infill(Service& service, Body body);
 
 }  // namespace llada::serve

@@ -5,7 +5,7 @@
 //
 // Who refers to whom: a server owns its loop, its thread and its connections, and calls the handler on that thread
 // only. So the handler's owner outlives the server. An Exchange is shared by whoever works on it, and may outlive all
-// of them: it reaches its connection through the loop, which drops what comes once the server has ended.
+// of them: it reaches its connection through the loop, which drops calls once the server has ended.
 #pragma once
 #include <functional>
 #include <memory>
@@ -40,7 +40,7 @@ class Server {
   // Listens, and serves until it is destroyed.
   static Result<std::unique_ptr<Server>> open(const ServerAddress& address, const ServerLimits& limits,
                                               Handler handler);
-  // What replies are written by then is written; connections are closed.
+  // Replies that are not written by then are cut off; connections are closed.
   virtual ~Server() = default;
 
   virtual int port() const = 0;  // 0: a UNIX socket

@@ -8,35 +8,10 @@
 #include "formats/model_file.h"
 #include "memory/prefix_cache.h"
 #include "serve/job.h"
-#include "serve/keys.h"
 #include "serve/routes.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
-
-std::span<const Route> routes() {
-  static constexpr Route kRoutes[] = {
-      {"GET", "/", answer_page, true, true},
-      {"GET", "/health", answer_health, true, true, true},
-      {"GET", "/ready", answer_ready, true, true, true},
-      {"GET", "/openapi.json", answer_openapi, false, true},
-      {"GET", "/v1/llada/options", answer_options},
-      {"GET", "/v1/models", answer_models},
-      {"GET", "/v1/models/{id}", answer_model},
-      {"GET", "/props", answer_props},
-      {"GET", "/metrics", answer_metrics, false, true, true},
-      {"POST", "/v1/chat/completions", answer_chat},
-      {"POST", "/v1/responses", answer_responses},
-      {"POST", "/v1/completions", answer_completions},
-      {"POST", "/v1/fim/completions", answer_fim},
-      {"POST", "/infill", answer_infill},
-      {"POST", "/tokenize", answer_tokenize},
-      {"POST", "/detokenize", answer_detokenize},
-      {"POST", "/apply-template", answer_apply_template},
-      {"GET", "/tokenizer_info", answer_tokenizer_info},
-  };
-  return kRoutes;
-}
 
 Service::Service(ServiceOptions options)
     : options_(std::move(options)), admission_(options_.admission), workers_(2), ticker_([this] { tick(); }) {}
@@ -150,17 +125,6 @@ void Service::drain(double seconds) {
 
 namespace {
 
-// A path that ends with {id} stands for all that go on where it begins.
-bool has_path(const Route& route, std::string_view path) {
-  if (!route.path.ends_with(kPathId)) return path == route.path;
-  const std::string_view begin = route.path.substr(0, route.path.size() - kPathId.size());
-  return path.size() > begin.size() && path.starts_with(begin);
-}
-
-bool takes(const Route& route, const HttpRequest& request) {
-  return has_path(route, request.path) && route.method == request.method;
-}
-
 // A client's own name of its request goes back to it and into the log, where it is one that harms neither.
 bool is_sane_id(std::string_view id) {
   const auto belongs = [](unsigned char c) { return std::isalnum(c) != 0 || std::strchr("-_.:/+=@", c) != nullptr; };
@@ -244,7 +208,8 @@ void Service::tell_ends(Exchange& exchange, const Route* route) {
 
 void Service::handle(std::shared_ptr<Exchange> exchange) {
   const HttpRequest& request = exchange->request;
-  const auto found = std::ranges::find_if(routes(), [&](const Route& r) { return takes(r, request); });
+  const auto takes = [&](const Route& r) { return r.method == request.method && has_path(r, request.path); };
+  const auto found = std::ranges::find_if(routes(), takes);
   const Route* route = found == routes().end() ? nullptr : &*found;
   exchange->id = fmt::format("{:08x}{:08x}", created_.load(), next_.fetch_add(1));
   tell_ends(*exchange, route);

@@ -1,5 +1,5 @@
-// What the routes work with: the model on its engine, who may begin, keys, counts; and the life of the server: loading,
-// ready, draining. It knows no sockets; whoever has some hands requests to handle().
+// The objects that routes work with: the model on its engine, admission, keys, counts; and the life of the server:
+// loading, ready, draining. It knows no sockets; whoever has some passes requests to handle().
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -12,11 +12,9 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "serve/access.h"
 #include "serve/admission.h"
-#include "serve/cors.h"
-#include "serve/hosts.h"
 #include "serve/http.h"
-#include "serve/log.h"
 #include "serve/metrics.h"
 #include "serve/workers.h"
 
@@ -42,7 +40,7 @@ struct ServiceOptions {
 class Service {
  public:
   explicit Service(ServiceOptions options);
-  // Ends what is under way. Whoever calls handle() has ended before.
+  // Cancels the answers that are not finished. Callers of handle() have ended before.
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -54,8 +52,8 @@ class Service {
   // Answers, soon or later. From any thread, returns at once.
   void handle(std::shared_ptr<Exchange> exchange);
 
-  // Takes nothing on any more; waits until what was taken on has been answered, at most so long, then cancels the rest
-  // and waits for that.
+  // Takes on no more requests; waits until all have been answered, at most so long, then cancels the rest and waits for
+  // these.
   void drain(double seconds);
 
   // For routes; only while ready().
@@ -80,7 +78,7 @@ class Service {
 
  private:
   enum class State { loading, ready, draining };
-  // The reply to what is not for a route to answer; nothing: the route may.
+  // The reply to a request that no route may answer; nothing: the route may.
   std::optional<HttpReply> refusal(const HttpRequest& request, const struct Route* route) const;
   bool has_key(const HttpRequest& request) const;
   void tell_ends(Exchange& exchange, const struct Route* route);

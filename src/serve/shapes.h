@@ -21,7 +21,7 @@ struct FinishedAnswer {
   std::string text;      // valid UTF-8
   std::string reason;    // OpenAI's finish_reason
   Json logprobs;         // or null
-  Json spans = nullptr;  // of infilling: what each gap holds
+  Json spans = nullptr;  // of infilling: the text of each gap
 };
 
 // A whole reply of /infill.
@@ -44,7 +44,7 @@ class WholeText {
 // A piece of the stream of answer `index`. reason may be empty: it goes on.
 Json piece_json(const AnswerHead& head, int64_t index, const std::string& delta, const std::string& reason,
                 const Json& logprobs);
-// What a chat's stream begins with; null for others.
+// The first piece of a chat's stream; null for others.
 Json role_json(const AnswerHead& head, int64_t index);
 // Behind the last piece, where it was asked for.
 Json usage_piece_json(const AnswerHead& head, const Json& usage);
@@ -55,7 +55,7 @@ inline constexpr std::string_view kLastEvent = "data: [DONE]\n\n";
 // Of all answers together; prompts are counted once. seconds: of the longest.
 Json usage_json(const std::vector<GenerationStats>& stats, int64_t prompt_tokens);
 
-// What a token of a canvas looks like to a reader: its own characters, bytes of unfinished ones as U+FFFD.
+// A token of a canvas for a reader: its own characters, bytes of unfinished ones as U+FFFD.
 std::string token_text(const Model& model, int32_t token);
 
 // A token with its log-probability (nats), where it has one, and the best tokens in its place.
@@ -76,5 +76,29 @@ Json logprobs_json(const Model& model, Shape shape, std::span<const ScoredToken>
 
 // An edit, as `llada.edits` lists them.
 Json edit_json(const Model& model, const decode::Edit& edit);
+
+// /v1/responses: OpenAI's response object, which has one output item, a message, with one part, its text. repeated: the
+// request's own fields that it has, too.
+Json response_json(const AnswerHead& head, const Json& repeated, const FinishedAnswer& answer, const Json& usage);
+
+// The events of its stream, each with its number.
+class ResponseEvents {
+ public:
+  ResponseEvents(AnswerHead head, Json repeated) : head_(std::move(head)), repeated_(std::move(repeated)) {}
+
+  std::string begin();
+  std::string delta(const std::string& text);  // empty: no event
+  // rest: the text that has not been sent; answer: all of it.
+  std::string end(const std::string& rest, const FinishedAnswer& answer, const Json& usage);
+  std::string failed(const ApiError& error);
+
+ private:
+  std::string event(const std::string& type, const Json& fields);
+  std::string part_event(const std::string& type, const Json& fields);
+
+  const AnswerHead head_;
+  const Json repeated_;
+  int64_t next_ = 0;
+};
 
 }  // namespace llada::serve

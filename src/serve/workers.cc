@@ -26,33 +26,32 @@ void Workers::finish() {
 void Workers::give(std::function<void()> work, WorkSize size) {
   {
     const std::lock_guard lock(mutex_);
-    (size == WorkSize::large ? large_ : small_).push_back({given_++, std::move(work)});
+    queue_.push_back({size, std::move(work)});
   }
   changed_.notify_one();
 }
 
-// Where the work stands that a thread may begin now: the oldest.
-std::deque<Workers::Work>* Workers::next() {
-  const bool large = !large_.empty() && free_for_large_ > 0;
-  if (large && (small_.empty() || large_.front().turn < small_.front().turn)) return &large_;
-  return small_.empty() ? nullptr : &small_;
+// The oldest work that a thread may begin now.
+std::deque<Workers::Work>::iterator Workers::next() {
+  return std::ranges::find_if(queue_,
+                              [&](const Work& work) { return work.size == WorkSize::small || free_for_large_ > 0; });
 }
 
 void Workers::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return next() != nullptr || (stopping_ && small_.empty() && large_.empty()); });
-    std::deque<Work>* const from = next();
-    if (from == nullptr) return;
-    const int large = from == &large_ ? 1 : 0;
+    changed_.wait(lock, [&] { return next() != queue_.end() || (stopping_ && queue_.empty()); });
+    const auto first = next();
+    if (first == queue_.end()) return;
+    const int large = first->size == WorkSize::large ? 1 : 0;
     free_for_large_ -= large;
     {
-      const std::function<void()> work = std::move(from->front().call);
-      from->pop_front();
+      const std::function<void()> work = std::move(first->call);
+      queue_.erase(first);
       lock.unlock();
       try {
         work();
-      } catch (...) {  // the next one's work is another's
+      } catch (...) {  // the next work belongs to another request
       }
     }
     lock.lock();

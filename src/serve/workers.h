@@ -1,8 +1,7 @@
-// A few threads that do what is given to them, in order: reading JSON and cutting texts into tokens, which would hold
+// A few threads that do the work given to them, in order: reading JSON and cutting texts into tokens, which would hold
 // up the thread that serves connections. One of them does no large work, so that small requests never wait for it.
 #pragma once
 #include <condition_variable>
-#include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -15,31 +14,30 @@ enum class WorkSize { small, large };  // large: it may take a second
 
 class Workers {
  public:
-  // Where the system gives fewer threads, those that it gave end and std::system_error leaves.
+  // Where the system has fewer threads, those that were started end and std::system_error is thrown.
   explicit Workers(int threads);
   ~Workers() { finish(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  // What it throws is lost, so it deals with that itself (answer_guarded).
+  // Exceptions of the work are dropped, so it deals with them itself (answer_guarded).
   void give(std::function<void()> work, WorkSize size = WorkSize::small);
-  // What was given is done, and the threads end; what is given later is not done. The object is still one that others'
-  // threads may give to, so it is to be destroyed after they have ended.
+  // Does the work that was given and ends the threads; later work is not done. Other threads may still call give(), so
+  // the object is destroyed after they have ended.
   void finish();
 
  private:
   struct Work {
-    int64_t turn;
+    WorkSize size;
     std::function<void()> call;
   };
   void run();
-  std::deque<Work>* next();
+  std::deque<Work>::iterator next();
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::deque<Work> small_, large_;  // oldest first
-  int64_t given_ = 0;
-  int free_for_large_;  // threads that may still begin large work
+  std::deque<Work> queue_;  // oldest first
+  int free_for_large_;      // threads that may still begin large work
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

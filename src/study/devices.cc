@@ -4,7 +4,6 @@
 #include "engine/device_spec.h"
 #include "models/model_graph.h"
 #include "study/paging.h"
-#include "study/sim/faulty_device.h"
 #include "study/sim/sim_device.h"
 
 namespace llada {
@@ -76,12 +75,8 @@ class StudyDevices final : public DevicePlugin {
     LLADA_TRY(Profile profile, load_profile(std::string(name.substr(kSim.size()))));
     return std::make_unique<SimulatedDevice>(std::move(profile));
   }
-  std::string_view options() const override { return "fail"; }
-  Result<Wrap> wrap(std::string_view key, std::string_view value) const override {
-    if (key != "fail") return Wrap();
-    LLADA_TRY(const FaultPlan plan, parse_fault(value));
-    return [plan](std::unique_ptr<Device> device) { return make_faulty_device(std::move(device), plan); };
-  }
+  std::string_view options() const override { return ""; }
+  Result<Wrap> wrap(std::string_view, std::string_view) const override { return Wrap(); }
   Result<MemoryOptions> memory(std::string_view name) const override { return memory_from_name(name); }
 };
 

@@ -1,5 +1,5 @@
-// What the experts of published mixtures look like, as far as their speed goes: sizes, layers, how many are
-// chosen, and how their routing behaves as far as anyone has published it. Autoregressive ones are here
+// Geometries of published mixtures, as far as speed depends on them: sizes, layers, experts chosen per row, and their
+// routing statistics as far as these are published. Autoregressive ones are here
 // because HybriMoE was measured on them; they can be simulated, not run.
 #pragma once
 #include <array>

@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <set>
 
 #include "base/check.h"
-#include "base/json_limits.h"
 #include "base/random.h"
 #include "devices/routing_rule.h"
 #include "engine/json_fields.h"
@@ -179,8 +176,7 @@ RoutingTrace prefill_trace(const MoeGeometry& g, int32_t count, int32_t rows, ui
   return trace;
 }
 
-RoutingTrace diffusion_trace(const MoeGeometry& g, int32_t count, int32_t block, int32_t steps, bool skip_decided,
-                             uint64_t seed) {
+RoutingTrace diffusion_trace(const MoeGeometry& g, int32_t count, int32_t block, int32_t steps, uint64_t seed) {
   RoutingTrace trace = start(g);
   Router router(g, seed);
   uint64_t time = 0;
@@ -196,7 +192,6 @@ RoutingTrace diffusion_trace(const MoeGeometry& g, int32_t count, int32_t block,
         if (t > 0)
           router.draw_token(own[static_cast<size_t>(r)], static_cast<uint64_t>(b * block + r), time,
                             t == decided_at ? 0.8 : g.routing.token_memory);
-        if (skip_decided && t >= decided_at + 2) continue;
         rows.push_back(&own[static_cast<size_t>(r)]);
       }
       trace.steps.push_back(router.step(rows, t == 0, time));
@@ -208,7 +203,7 @@ RoutingTrace diffusion_trace(const MoeGeometry& g, int32_t count, int32_t block,
 
 TraceStatistics statistics(const RoutingTrace& trace) {
   TraceStatistics s;
-  double layers = 0, pairs_1 = 0, pairs_5 = 0, total = 0, in_quarter = 0, history = 0, history_quarter = 0;
+  double layers = 0, pairs_1 = 0, pairs_5 = 0, total = 0, in_quarter = 0;
   std::array<double, kAhead> wanted{};
   std::vector<std::vector<bool>> quarter;
   for (const LayerRouting& h : trace.history) {
@@ -216,11 +211,7 @@ TraceStatistics statistics(const RoutingTrace& trace) {
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, std::greater<>(), [&](int32_t e) { return h.rows[static_cast<size_t>(e)]; });
     quarter.emplace_back(h.rows.size(), false);
-    for (size_t i = 0; i < order.size(); ++i) {
-      const auto e = static_cast<size_t>(order[i]);
-      history += h.rows[e];
-      if (i < order.size() / 4) history_quarter += h.rows[e], quarter.back()[e] = true;
-    }
+    for (size_t i = 0; i < order.size() / 4; ++i) quarter.back()[static_cast<size_t>(order[i])] = true;
   }
   for (size_t t = 0; t < trace.steps.size(); ++t) {
     const RoutingStep& step = trace.steps[t];
@@ -257,7 +248,6 @@ TraceStatistics statistics(const RoutingTrace& trace) {
   const auto over = [](double a, double b) { return b > 0 ? a / b : 0; };
   s.rows = over(s.rows, static_cast<double>(trace.steps.size()));
   s.touched = over(s.touched, layers);
-  s.top_quarter = over(history_quarter, history);
   s.static_quarter = over(in_quarter, total);
   s.similarity_1 = over(s.similarity_1, pairs_1);
   s.similarity_5 = over(s.similarity_5, pairs_5);
@@ -281,113 +271,79 @@ std::string routing_line(const RecordedRouting& r) {
 
 namespace {
 
-class RoutingReader {
- public:
-  RoutingReader(std::string_view origin, int64_t most_cells) : origin_(origin), most_cells_(most_cells) {}
+constexpr double kMostGate = 1e6;
+constexpr size_t kMostRoutedRows = size_t{1} << 16;  // of a step
 
-  Result<RoutingTrace> run(std::string_view text) {
-    while (!text.empty()) {
-      const std::string_view line = text.substr(0, text.find('\n'));
-      text.remove_prefix(std::min(line.size() + 1, text.size()));
-      ++number_;
-      if (line.empty()) continue;
-      const bool bounded =
-          check_json_limits(line, "", {.depth = 8, .values = SIZE_MAX, .run_bytes = SIZE_MAX}).has_value();
-      const Json json = bounded ? Json::parse(line, nullptr, false) : Json(Json::value_t::discarded);
-      if (!json.is_object()) return wrong("a JSON object");
-      LLADA_TRY_STATUS(number_ == 1 ? header(json) : layer(json));
-    }
-    if (number_ == 0) return wrong("a header");
-    if (trace_.steps.empty()) return wrong("at least one step");
-    if (next_ != 0) return invalid("{}: step {} ends after {} of {} layers", origin_, step_, next_, trace_.layers);
-    // Without other texts the first step is what a static mapping knows.
-    trace_.history = trace_.steps.front().layers;
-    return std::move(trace_);
+// Rows per expert, and the sum of their gates, from a row's chosen experts and gates.
+Status add_row(LayerRouting& layer, const Json& chosen, const Json& gates, const RoutingTrace& trace,
+               const std::string& where) {
+  if (!chosen.is_array() || !gates.is_array() || chosen.size() != gates.size() ||
+      chosen.size() > static_cast<size_t>(trace.used))
+    return invalid("{}: needed at most {} experts per row, and as many gates", where, trace.used);
+  for (size_t k = 0; k < chosen.size(); ++k) {
+    if (!chosen[k].is_number_integer() || chosen[k] < 0 || chosen[k] >= trace.experts || !gates[k].is_number())
+      return invalid("{}: needed experts from 0 to {} with numbers for gates", where, trace.experts - 1);
+    const auto e = chosen[k].get<size_t>();
+    for (size_t before = 0; before < k; ++before)
+      if (chosen[before] == chosen[k]) return invalid("{}: needed other experts than {} twice in one row", where, e);
+    const auto gate = gates[k].get<double>();
+    if (!(std::abs(gate) <= kMostGate)) return invalid("{}: needed gates up to {:g}", where, kMostGate);
+    ++layer.rows[e];
+    layer.score[e] += static_cast<float>(gate);
   }
-
- private:
-  std::unexpected<Error> wrong(std::string_view needed) const {
-    return invalid("{}: line {}: needed {}", origin_, number_, needed);
-  }
-  Result<int64_t> integer(const Json& json, const char* key, int64_t least, int64_t most) const {
-    const auto found = json.find(key);
-    if (found == json.end() || !found->is_number_integer() || *found < least || *found > most)
-      return wrong(fmt::format("{}: a whole number from {} to {}", key, least, most));
-    return found->get<int64_t>();
-  }
-
-  Status header(const Json& json) {
-    if (!json.contains("format") || json["format"] != "llada-routing") return wrong("format: llada-routing");
-    LLADA_TRY_STATUS(integer(json, "version", 1, 1));
-    LLADA_TRY(const int64_t layers, integer(json, "layers", 1, 1024));
-    LLADA_TRY(const int64_t experts, integer(json, "experts", 1, 4096));
-    LLADA_TRY(const int64_t used, integer(json, "used", 1, experts));
-    trace_.layers = static_cast<int32_t>(layers);
-    trace_.experts = static_cast<int32_t>(experts);
-    trace_.used = static_cast<int32_t>(used);
-    return {};
-  }
-
-  Status layer(const Json& json) {
-    if (trace_.layers == 0) return wrong("a header first");
-    LLADA_TRY(const int64_t step, integer(json, "step", 0, INT64_MAX));
-    LLADA_TRY(const int64_t layer, integer(json, "layer", 0, trace_.layers - 1));
-    if (layer != next_ || (layer > 0 && step != step_) || (layer == 0 && step <= step_))
-      return wrong(fmt::format("layer {} of a step, found layer {} of step {}", next_, layer, step));
-    const auto rows = json.find("experts"), gates = json.find("gates"), positions = json.find("positions");
-    const auto lists = [&](auto it) { return it != json.end() && it->is_array() && it->size() <= 1 << 16; };
-    if (!lists(rows) || !lists(gates) || !lists(positions) || rows->size() != gates->size() ||
-        positions->size() != rows->size() || rows->empty())
-      return wrong("positions, experts and gates: lists with an entry per row");
-    if (layer == 0) {
-      step_ = step;
-      trace_.steps.emplace_back();
-      RoutingStep& s = trace_.steps.back();
-      s.rows = static_cast<int32_t>(rows->size());
-      // A step over other positions than the one before begins a block.
-      s.block_start = *positions != positions_;
-      positions_ = *positions;
-    }
-    RoutingStep& s = trace_.steps.back();
-    if ((cells_ += trace_.experts) > most_cells_)
-      return wrong(fmt::format("an end: the experts of all lines are over {}", most_cells_));
-    LayerRouting r{std::vector<int32_t>(static_cast<size_t>(trace_.experts), 0),
-                   std::vector<float>(static_cast<size_t>(trace_.experts), 0)};
-    for (size_t i = 0; i < rows->size(); ++i) {
-      const Json &chosen = (*rows)[i], &weights = (*gates)[i];
-      if (!chosen.is_array() || !weights.is_array() || chosen.size() != weights.size() ||
-          chosen.size() > static_cast<size_t>(trace_.used))
-        return wrong(fmt::format("at most {} experts per row, and as many gates", trace_.used));
-      for (size_t k = 0; k < chosen.size(); ++k) {
-        if (!chosen[k].is_number_integer() || chosen[k] < 0 || chosen[k] >= trace_.experts || !weights[k].is_number())
-          return wrong(fmt::format("experts from 0 to {} with numbers for gates", trace_.experts - 1));
-        const auto e = chosen[k].get<size_t>();
-        for (size_t before = 0; before < k; ++before)
-          if (chosen[before] == chosen[k]) return wrong(fmt::format("other experts than {} twice in one row", e));
-        const auto gate = weights[k].get<double>();
-        if (!(std::abs(gate) <= kMostGate)) return wrong(fmt::format("gates up to {:g}", kMostGate));
-        ++r.rows[e];
-        r.score[e] += static_cast<float>(gate);
-      }
-    }
-    s.layers.push_back(std::move(r));
-    next_ = (static_cast<int32_t>(layer) + 1) % trace_.layers;
-    return {};
-  }
-
-  const std::string origin_;
-  const int64_t most_cells_;
-  static constexpr double kMostGate = 1e6;
-  int64_t number_ = 0, step_ = -1, cells_ = 0;
-  int32_t next_ = 0;
-  Json positions_;
-  RoutingTrace trace_;
-};
+  return {};
+}
 
 }  // namespace
 
-Result<RoutingTrace> parse_routing(std::string_view text, std::string_view origin, int64_t most_cells) {
-  return RoutingReader(origin, most_cells).run(text);
+Result<RoutingTrace> parse_routing(std::string_view text, const std::string& origin, int64_t most_cells) {
+  RoutingTrace trace;
+  int64_t last_step = -1, cells = 0;
+  int32_t next = 0;  // layer
+  std::vector<int32_t> last_positions;
+  const auto visit = [&](std::string_view line, const std::string& where) -> Status {
+    LLADA_TRY(auto fields, JsonFields::parse(line, where));
+    if (trace.layers == 0) {
+      LLADA_TRY_STATUS(fields.head("llada-routing", 1));
+      LLADA_TRY(const int64_t layers, fields.integer("layers", 1, 1024));
+      LLADA_TRY(const int64_t experts, fields.integer("experts", 1, 4096));
+      LLADA_TRY(const int64_t used, fields.integer("used", 1, experts));
+      trace.layers = static_cast<int32_t>(layers);
+      trace.experts = static_cast<int32_t>(experts);
+      trace.used = static_cast<int32_t>(used);
+      return {};
+    }
+    LLADA_TRY(const int64_t step, fields.integer("step", 0, INT64_MAX));
+    LLADA_TRY(const int64_t layer, fields.integer("layer", 0, trace.layers - 1));
+    if (layer != next || (layer > 0 ? step != last_step : step <= last_step))
+      return invalid("{}: found layer {} of step {}, needed layer {} of a step", where, layer, step, next);
+    LLADA_TRY(auto positions, fields.integers("positions", 0, INT32_MAX));
+    const Json rows = fields.all().value("experts", Json()), gates = fields.all().value("gates", Json());
+    if (!rows.is_array() || !gates.is_array() || rows.empty() || rows.size() > kMostRoutedRows ||
+        rows.size() != gates.size() || rows.size() != positions.size())
+      return invalid("{}: needed positions, experts and gates: lists with an entry per row", where);
+    if ((cells += trace.experts) > most_cells)
+      return invalid("{}: needed an end: the experts of all lines are over {}", where, most_cells);
+    if (layer == 0) {
+      last_step = step;
+      RoutingStep& s = trace.steps.emplace_back();
+      s.rows = static_cast<int32_t>(rows.size());
+      s.block_start = positions != last_positions;  // over other positions than the step before
+      last_positions = std::move(positions);
+    }
+    const auto experts = static_cast<size_t>(trace.experts);
+    LayerRouting& routing = trace.steps.back().layers.emplace_back(
+        LayerRouting{std::vector<int32_t>(experts, 0), std::vector<float>(experts, 0)});
+    for (size_t r = 0; r < rows.size(); ++r) LLADA_TRY_STATUS(add_row(routing, rows[r], gates[r], trace, where));
+    next = (next + 1) % trace.layers;
+    return {};
+  };
+  LLADA_TRY_STATUS(for_each_json_line(text, origin, visit));
+  if (trace.steps.empty()) return invalid("{}: needed a header and at least one step", origin);
+  if (next != 0) return invalid("{}: step {} ends after {} of {} layers", origin, last_step, next, trace.layers);
+  // Without other texts the first step is what a static mapping knows.
+  trace.history = trace.steps.front().layers;
+  return trace;
 }
 
 Result<RoutingTrace> read_routing(const std::string& path) {

@@ -32,8 +32,7 @@ struct RoutingTrace {
 struct TraceStatistics {
   double rows = 0;                            // per step
   double touched = 0;                         // share of the experts that a step wants
-  double top_quarter = 0;                     // share of the history's rows that its most popular quarter has
-  double static_quarter = 0;                  // share of the trace's rows that this same quarter has
+  double static_quarter = 0;                  // share of the trace's rows of the history's most popular quarter
   double similarity_1 = 0, similarity_5 = 0;  // cosine of a layer's loads one and five steps apart
   std::array<double, kAhead> guessed = {};    // share of the wanted experts that a guess named
 };
@@ -44,15 +43,13 @@ RoutingTrace decode_trace(const MoeGeometry& geometry, int32_t count, uint64_t s
 // `count` prompts of `rows` rows, one step each (prefill).
 RoutingTrace prefill_trace(const MoeGeometry& geometry, int32_t count, int32_t rows, uint64_t seed);
 // `count` blocks of `block` rows, `steps` denoising steps each; rows are decided evenly over the steps, and a
-// row's part of the score is drawn anew when it is decided. With skip_decided, a decided row is left out from
-// the second step after that on (a K/V policy that does not compute it again).
-RoutingTrace diffusion_trace(const MoeGeometry& geometry, int32_t count, int32_t block, int32_t steps,
-                             bool skip_decided, uint64_t seed);
+// row's part of the score is drawn anew when it is decided.
+RoutingTrace diffusion_trace(const MoeGeometry& geometry, int32_t count, int32_t block, int32_t steps, uint64_t seed);
 
 // Recorded routing: JSON lines; errors name the line. A line of a few bytes takes memory for all experts, so their
 // number summed over all lines has a bound (half a gigabyte).
 inline constexpr int64_t kMostRoutingCells = int64_t{1} << 26;
-Result<RoutingTrace> parse_routing(std::string_view text, std::string_view origin,
+Result<RoutingTrace> parse_routing(std::string_view text, const std::string& origin,
                                    int64_t most_cells = kMostRoutingCells);
 Result<RoutingTrace> read_routing(const std::string& path);
 

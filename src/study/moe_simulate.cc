@@ -5,7 +5,6 @@
 #include <cmath>
 #include <functional>
 
-#include "study/moe_rivals.h"
 #include "study/sim/cost.h"
 #include "study/sim/expert_lanes.h"
 #include "study/sim/moe_bound.h"
@@ -14,6 +13,7 @@ namespace llada {
 namespace {
 
 const int64_t kGroup = slice_group(true);
+constexpr uint64_t kSeed = 1;                           // of the synthetic routers
 constexpr int32_t kRefreshes[] = {1, 2, 4, 8, 16, 31};  // of TIDE's sweep
 
 struct Setting {
@@ -59,8 +59,7 @@ struct Executed {
 };
 
 // `trace` and `options` are of slices where the costs are; slots: of one layer.
-Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeOptions& options, bool guess_by_score,
-                         bool record = false) {
+Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeOptions& options, bool record = false) {
   const MoeGeometry& g = s.geometry;
   Lanes lanes(s.profile.ddr_gb_per_s.value * 1e9);
   ExpertLanes experts(lanes, s.costs,
@@ -71,7 +70,6 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeO
                       record);
   MoeRuntime runtime(trace.layers, trace.experts, s.costs, options);
   for (const ExpertId id : runtime.place(trace.history)) LLADA_TRY_STATUS(experts.place(id));
-  ScoreGuesses scores(trace.layers, trace.experts, options.cache);
 
   constexpr double kKeys = 512;  // positions attended to; experts are what this is about
   const auto w = [](int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); };
@@ -107,14 +105,6 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeO
       const LayerRouting& routing = step.layers[at];
       std::span<const LayerRouting> ahead;
       if (at < step.ahead.size()) ahead = step.ahead[at];
-      LayerRouting scored;
-      if (guess_by_score) {
-        scores.observe(l, routing);
-        if (l + 1 < trace.layers) {
-          scored = scores.guess(l + 1, routing);
-          ahead = {&scored, 1};
-        }
-      }
       const ExpertsPlan plan = runtime.layer(l, routing, ahead, clock);
       plan_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - wall).count();
       LLADA_TRY(const TaskId done, experts.run(plan, after));
@@ -241,7 +231,7 @@ int32_t slots_of(double share, int32_t experts) {
 
 // Every line of a setting. `slices`: of an expert, in the hybrid line.
 Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTrace& trace, double share,
-                           const MoeSimulateOptions& o, int32_t slices) {
+                           int32_t slices) {
   const MoeGeometry& g = s.geometry;
   MoePhase out;
   out.phase = std::move(phase), out.share = share;
@@ -250,7 +240,7 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
   double between_s = 0;
   const auto run = [&](std::string name, MoeOptions options) -> Result<MoeLine> {
     options.cache.slots = out.slots;
-    LLADA_TRY(auto executed, execute(s, trace, options, o.guess_by_score));
+    LLADA_TRY(auto executed, execute(s, trace, options));
     if (out.lines.empty()) between_s = executed.between_s;
     executed.line.name = std::move(name);
     executed.line.refresh = options.refresh;
@@ -264,24 +254,22 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
   const MoeOptions fixed = base(g, MoeRule::static_split);
   LLADA_TRY_STATUS(add("static", fixed));
   out.bound_s = best_possible_s(s, trace, out.slots, between_s);
-  if (!o.headline) {
-    MoeOptions layers = fixed;
-    layers.cache.shared = true;
-    LLADA_TRY_STATUS(add("layer split", layers));
-    LLADA_TRY_STATUS(add("all-cpu", base(g, MoeRule::all_cpu)));
-    MoeOptions demand = base(g, MoeRule::on_demand);
-    demand.cached = true;
-    demand.cache.rule = CacheRule::lru;
-    LLADA_TRY_STATUS(add("on-demand, LRU", demand));
-    LLADA_TRY_STATUS(add("+ scheduling", base(g, MoeRule::hybrid)));
-    MoeOptions only = fixed;
-    only.cached = true;
-    only.blocks = g.diffusion;
-    LLADA_TRY_STATUS(add("+ cache", only));
-    only = fixed;
-    only.prefetch = true;
-    LLADA_TRY_STATUS(add("+ prefetch", only));
-  }
+  MoeOptions layers = fixed;
+  layers.cache.shared = true;
+  LLADA_TRY_STATUS(add("layer split", layers));
+  LLADA_TRY_STATUS(add("all-cpu", base(g, MoeRule::all_cpu)));
+  MoeOptions demand = base(g, MoeRule::on_demand);
+  demand.cached = true;
+  demand.cache.rule = CacheRule::lru;
+  LLADA_TRY_STATUS(add("on-demand, LRU", demand));
+  LLADA_TRY_STATUS(add("+ scheduling", base(g, MoeRule::hybrid)));
+  MoeOptions only = fixed;
+  only.cached = true;
+  only.blocks = g.diffusion;
+  LLADA_TRY_STATUS(add("+ cache", only));
+  only = fixed;
+  only.prefetch = true;
+  LLADA_TRY_STATUS(add("+ prefetch", only));
   if (g.diffusion) {
     MoeLine best;
     for (const int32_t refresh : kRefreshes) {
@@ -292,7 +280,7 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
     }
     out.lines.push_back(std::move(best));
   }
-  if (g.diffusion && !o.headline) {
+  if (g.diffusion) {
     MoeOptions scores = hybrid(g);
     scores.blocks = false;
     LLADA_TRY_STATUS(add("hybrid, MRS", scores));
@@ -300,15 +288,14 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
   if (slices == 1) {
     LLADA_TRY_STATUS(add("hybrid", hybrid(g)));
   } else {
-    if (!o.headline) LLADA_TRY_STATUS(add("hybrid, whole", hybrid(g)));
+    LLADA_TRY_STATUS(add("hybrid, whole", hybrid(g)));
     MoeOptions options = hybrid(g);
     options.cache.slots = out.slots;
-    LLADA_TRY(auto executed, execute({s.profile, g, s.costs.sliced(slices)}, sliced(trace, slices),
-                                     options.sliced(slices), o.guess_by_score));
+    LLADA_TRY(auto executed,
+              execute({s.profile, g, s.costs.sliced(slices)}, sliced(trace, slices), options.sliced(slices)));
     executed.line.name = "hybrid";
     out.lines.push_back(std::move(executed.line));
   }
-  if (o.headline) return out;
   for (const CacheRule rule : kCacheRules) {
     MoeLine line;
     line.name = fmt::format("cache {}", name(rule));
@@ -316,20 +303,6 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
     line.hit_rate = cache_hits(trace, cache, out.slots);
     out.lines.push_back(std::move(line));
   }
-  MoeLine line;
-  line.name = "cache belady";
-  int64_t used = 0, hits = 0;
-  for (int32_t l = 0; l < trace.layers; ++l) {
-    std::vector<const LayerRouting*> steps;
-    for (const RoutingStep& step : trace.steps) {
-      const LayerRouting& routing = step.layers[static_cast<size_t>(l)];
-      steps.push_back(&routing);
-      used += std::ranges::count_if(routing.rows, [](int32_t rows) { return rows > 0; });
-    }
-    hits += belady_hits(steps, out.slots);
-  }
-  line.hit_rate = used > 0 ? static_cast<double>(hits) / static_cast<double>(used) : 0;
-  out.lines.push_back(std::move(line));
   return out;
 }
 
@@ -341,7 +314,6 @@ Result<Setting> set_up(const MoeSimulateOptions& o) {
         "v79-8elite, or a file with an \"experts\" object)",
         profile.name);
   if (o.grouped) profile.experts->grouped = *o.grouped;
-  for (const auto& [path, value] : o.numbers) profile = with_number(std::move(profile), path, value);
   LLADA_TRY(auto geometry, find_geometry(o.geometry));
   if (!o.map_variant.empty() && profile.map(o.map_variant).name != o.map_variant)
     return invalid("profile {}: found no map variant '{}'", profile.name, o.map_variant);
@@ -355,11 +327,6 @@ Result<Setting> set_up(const MoeSimulateOptions& o) {
   LLADA_TRY_STATUS(in("blocks", o.blocks, 1, 64));
   LLADA_TRY_STATUS(in("block", o.block, 1, 512));
   LLADA_TRY_STATUS(in("steps", o.steps, 1, o.block));
-  if (o.guess_noise) {
-    if (!(*o.guess_noise >= 0 && *o.guess_noise <= 100))
-      return invalid("guess noise: found {}, needed 0 to 100", *o.guess_noise);
-    geometry.routing.guess_noise = *o.guess_noise;
-  }
   for (const double share : o.shares)
     if (!(share > 0 && share <= 1)) return invalid("experts on the device: found {}, needed above 0 to 1", share);
   if (o.slices < 0 || (o.slices > 0 && geometry.expert_width % (o.slices * kGroup) != 0))
@@ -377,10 +344,10 @@ Result<std::vector<std::pair<std::string, RoutingTrace>>> traces(const MoeSimula
     LLADA_TRY(auto trace, read_routing(o.routing));
     list.emplace_back("recorded", std::move(trace));
   } else if (g.diffusion) {
-    list.emplace_back("denoise", diffusion_trace(g, o.blocks, o.block, o.steps, o.skip_decided, o.seed));
+    list.emplace_back("denoise", diffusion_trace(g, o.blocks, o.block, o.steps, kSeed));
   } else {
-    list.emplace_back("prefill", prefill_trace(g, o.prompts, o.prompt, o.seed));
-    list.emplace_back("decode", decode_trace(g, o.tokens, o.seed));
+    list.emplace_back("prefill", prefill_trace(g, o.prompts, o.prompt, kSeed));
+    list.emplace_back("decode", decode_trace(g, o.tokens, kSeed));
   }
   return list;
 }
@@ -410,7 +377,7 @@ Result<MoeSimulation> simulate_moe(const MoeSimulateOptions& o) {
   out.host_s = s.costs.host_s(1), out.device_s = s.costs.device_s(1), out.move_s = s.costs.move_s();
   for (const auto& [phase, trace] : list)
     for (const double share : o.shares) {
-      LLADA_TRY(auto result, run_phase(s, phase, trace, share, o, out.slices));
+      LLADA_TRY(auto result, run_phase(s, phase, trace, share, out.slices));
       out.phases.push_back(std::move(result));
     }
   return out;
@@ -425,7 +392,7 @@ Result<std::vector<SimulatedSpan>> simulate_moe_spans(const MoeSimulateOptions& 
   options.cache.slots = slots_of(o.shares.front(), trace.experts);
   const int32_t slices = o.slices > 0 ? o.slices : worthwhile_slices(s.costs, s.geometry.expert_width, kGroup);
   LLADA_TRY(auto executed, execute({s.profile, s.geometry, s.costs.sliced(slices)}, sliced(trace, slices),
-                                   options.sliced(slices), false, true));
+                                   options.sliced(slices), true));
   return std::move(executed.spans);
 }
 

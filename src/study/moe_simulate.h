@@ -1,5 +1,5 @@
 // What a mixture of experts would take on a machine of a profile. The planner, the cache and the prefetch of sched
-// decide, emulated lanes (study/sim) carry it out layer by layer, and the rivals run on the same trace with the same
+// decide, emulated lanes (study/sim) carry it out layer by layer, and the baselines run on the same trace with the same
 // slots. Everything here is modelled.
 //
 // Words:
@@ -28,15 +28,9 @@ struct MoeSimulateOptions {
   int32_t tokens = 96;                             // decoded
   int32_t prompts = 4, prompt = 128;
   int32_t blocks = 4, block = 32, steps = 16;  // of a diffusion model
-  bool skip_decided = false;                   // rows that are final are not computed any more
-  std::string routing;                // a recording instead of a synthetic router: its layers, experts and rows
-  std::optional<double> guess_noise;  // of the synthetic router, instead of the geometry's
-  bool guess_by_score = false;        // prefetch guesses from the cache's scores, not from routers
-  int32_t slices = 0;                 // of an expert in the hybrid line; 0: as many as are worthwhile
-  std::optional<bool> grouped;        // kernels of the accelerator take a list of experts; instead of the profile's
-  std::vector<std::pair<std::string, double>> numbers;  // of the profile, changed: path and value
-  bool headline = false;                                // only static, TIDE and hybrid
-  uint64_t seed = 1;
+  std::string routing;          // a recording instead of a synthetic router: its layers, experts and rows
+  int32_t slices = 0;           // of an expert in the hybrid line; 0: as many as are worthwhile
+  std::optional<bool> grouped;  // kernels of the accelerator take a list of experts; instead of the profile's
   std::string map_variant;
 };
 

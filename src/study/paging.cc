@@ -8,8 +8,6 @@ std::string_view name(PagingRule rule) {
   switch (rule) {
     case PagingRule::lru:
       return "lru";
-    case PagingRule::fifo:
-      return "fifo";
     case PagingRule::drop_all:
       return "drop-all";
     case PagingRule::belady:
@@ -71,17 +69,6 @@ Result<MemoryOptions> memory_from_name(std::string_view text) {
     names.push_back(memory.name);
   }
   return invalid("memory policy: found '{}', needed one of {}", text, fmt::join(names, ", "));
-}
-
-Result<PagingCost> simulate_paging(PagingRule rule, std::span<const int64_t> slab_bytes, int64_t window_bytes,
-                                   int passes) {
-  LLADA_TRY(auto pager, Pager::create(rule, {slab_bytes.begin(), slab_bytes.end()}, window_bytes));
-  constexpr int kWarm = 2;
-  double bytes = 0, maps = 0;
-  for (int pass = -kWarm; pass < passes; ++pass)
-    for (size_t i = 0; i < slab_bytes.size(); ++i)
-      if (pager.touch(static_cast<int32_t>(i)).map && pass >= 0) bytes += static_cast<double>(slab_bytes[i]), maps += 1;
-  return PagingCost{bytes / passes, maps / passes};
 }
 
 }  // namespace llada

@@ -1,10 +1,8 @@
-// The rivals of the plan in memory/residency.h: slabs are mapped when they are needed, and a rule says which one has to
-// go. Belady's rule, by which the slab goes that is used farthest in the future, is the best that any demand paging can
-// do.
+// Baselines of the plan in memory/residency.h: slabs are mapped on demand, and a rule says which one is evicted.
+// Belady's rule, which evicts the slab whose next use is farthest in the future, is the best that demand paging can do.
 #pragma once
 #include <cstdint>
 #include <deque>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -15,7 +13,6 @@ namespace llada {
 
 enum class PagingRule {
   lru,       // the slab whose last use is longest ago goes
-  fifo,      // the slab that was mapped first goes
   drop_all,  // on overflow everything goes
   belady,    // the slab whose next use in the cycle is farthest goes
 };
@@ -38,7 +35,7 @@ class Pager final : public DemandPager {
   std::vector<int64_t> bytes_;
   int64_t window_, used_ = 0;
   std::vector<bool> mapped_;
-  std::deque<int32_t> order_;  // lru: by last use, fifo and drop_all: by mapping; oldest first
+  std::deque<int32_t> order_;  // lru: by last use, else by mapping; oldest first
 };
 
 // Every policy of memory by name, in the order in which tables show them.
@@ -51,19 +48,9 @@ struct NamedMemory {
 inline constexpr NamedMemory kMemories[] = {{"plan"},
                                             {"copy", MemoryPolicy::copy},
                                             {"lru", {}, PagingRule::lru},
-                                            {"fifo", {}, PagingRule::fifo},
                                             {"drop-all", {}, PagingRule::drop_all},
                                             {"belady", {}, PagingRule::belady},
                                             {"sessions", MemoryPolicy::sessions}};
 Result<MemoryOptions> memory_from_name(std::string_view text);
-
-struct PagingCost {
-  double bytes_per_pass = 0, maps_per_pass = 0;
-};
-
-// Averages over `passes` passes after two that fill the window. Belady's rule settles into a pattern of
-// several passes; with n slabs, n - 1 passes average it exactly where the slabs are equal.
-Result<PagingCost> simulate_paging(PagingRule rule, std::span<const int64_t> slab_bytes, int64_t window_bytes,
-                                   int passes);
 
 }  // namespace llada

@@ -23,7 +23,7 @@ Result<std::unique_ptr<RoutingRecorder>> RoutingRecorder::create(const std::stri
   return recorder;
 }
 
-Status RoutingRecorder::hear(const RoutedLayer& routed) {
+Status RoutingRecorder::record(const RoutedLayer& routed) {
   if (routed.layer == 0) ++step_;
   RecordedRouting r{.step = step_, .layer = routed.layer, .positions = {}, .experts = {}, .gates = {}};
   r.positions.assign(routed.positions.begin(), routed.positions.end());
@@ -43,10 +43,6 @@ Status RoutingRecorder::hear(const RoutedLayer& routed) {
   return {};
 }
 
-Status RoutingRecorder::commit() {
-  LLADA_TRY(auto file, AtomicFile::create(path_));
-  LLADA_TRY_STATUS(file.write(text_.data(), text_.size()));
-  return file.commit();
-}
+Status RoutingRecorder::commit() { return write_file(path_, text_); }
 
 }  // namespace llada

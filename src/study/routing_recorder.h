@@ -13,7 +13,7 @@ namespace llada {
 class RoutingRecorder {
  public:
   static Result<std::unique_ptr<RoutingRecorder>> create(const std::string& path, const ModelFile& file);
-  Status hear(const RoutedLayer& routed);
+  Status record(const RoutedLayer& routed);
   Status commit();
 
  private:

@@ -44,7 +44,6 @@ struct Setup {
   std::vector<WeightSize> sizes;
   MemoryOptions memory;
   SimOptions device;
-  bool logits_all = false;
   int64_t arena_bytes = 0;
 
   Setup(Profile p, PresetSpec s, ModelGraph g) : profile(std::move(p)), spec(std::move(s)), graph(std::move(g)) {}
@@ -83,26 +82,15 @@ Result<Setup> set_up(const SimulateOptions& o) {
     const DType type = stored_type(tensor, s.spec.type);
     s.sizes.push_back({row_bytes(type, w.dims[0]) * w.dims[1], type, matrix});
   }
-  if (o.sparse_rows < 0 || o.sparse_rows > o.block)
-    return invalid("sparse rows: found {}, needed 0 to the block's {}", o.sparse_rows, o.block);
   if (!o.memory.empty()) {
     LLADA_TRY(s.memory, memory_from_name(o.memory));
   }
-  for (const SlabGrain grain : {SlabGrain::layer, SlabGrain::half_layer, SlabGrain::op})
-    if (o.grain == name(grain)) s.memory.grain = grain;
-  if (!o.grain.empty() && !s.memory.grain) return invalid("grain: found '{}', needed layer, half-layer or op", o.grain);
   s.device.map_variant = o.map_variant;
   // Activations and K/V of a full pass may need more than the profile sets aside.
   const auto canvas = static_cast<int32_t>(o.prompt + o.gen);
   const Program full = s.graph.forward(plain_shape(canvas, canvas));
   s.arena_bytes = arena_bytes(full, static_cast<int64_t>(s.profile.npu.activation_bytes.value), canvas);
   LLADA_TRY_STATUS(apply_window(s, o));
-  if (!o.head.empty() && o.head != "npu" && o.head != "cpu")
-    return invalid("head: found '{}', needed npu or cpu", o.head);
-  if (!o.head.empty()) s.device.head_on_npu = o.head == "npu";
-  if (!o.logits.empty() && o.logits != "all" && o.logits != "wanted")
-    return invalid("logits: found '{}', needed all or wanted", o.logits);
-  s.logits_all = o.logits.empty() ? s.profile.logits_all_rows : o.logits == "all";
   return s;
 }
 
@@ -175,7 +163,6 @@ Result<SimulatedLine> run_line(const Setup& setup, const LineSpec& spec, const s
   MemoryOptions memory = setup.memory;
   if (!spec.planned) {
     LLADA_TRY(memory, memory_from_name(spec.memory));
-    memory.grain = setup.memory.grain;
   }
   LLADA_TRY(const auto bench, Bench::create(setup, spec.host_only, memory));
   for (const SimulatedPass& p : passes) LLADA_TRY_STATUS(bench->pass(p));
@@ -208,10 +195,7 @@ Result<SimulatedLine> run_line(const Setup& setup, const SimulateOptions& o, siz
     return invalid("preset: found {}, whose attention is block-causal; needed a model with full attention",
                    setup.spec.preset.name);
   const double tokens = index == kLast && o.tokens_per_pass ? *o.tokens_per_pass : spec.tokens_per_pass;
-  auto passes = schedule(o, spec.prefix_kv, setup.logits_all, tokens);
-  if (index == kLast && o.sparse_rows > 0)
-    for (SimulatedPass& p : passes)
-      if (p.rows <= o.block) p.sparse = p.sparse_wanted = o.sparse_rows;
+  const auto passes = schedule(o, spec.prefix_kv, setup.profile.logits_all_rows, tokens);
   return run_line(setup, spec, passes, o.gen);
 }
 
@@ -347,17 +331,11 @@ Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& o, double from
   return rows;
 }
 
-Result<std::vector<SimulatedSpan>> simulate_spans(const SimulateOptions& o, size_t index) {
+Result<std::vector<SimulatedSpan>> simulate_spans(const SimulateOptions& o) {
   LLADA_TRY(const Setup setup, set_up(o));
-  const LineSpec& spec = kLines[std::min(index, kLast)];
-  MemoryOptions memory = setup.memory;
-  if (!spec.planned) {
-    LLADA_TRY(memory, memory_from_name(spec.memory));
-    memory.grain = setup.memory.grain;
-  }
-  LLADA_TRY(const auto bench, Bench::create(setup, spec.host_only, memory, true));
+  LLADA_TRY(const auto bench, Bench::create(setup, kLines[kSomr].host_only, setup.memory, true));
   const auto block = static_cast<int32_t>(o.block);
-  const SimulatedPass pass{block, setup.logits_all ? block : std::max(1, block / 2),
+  const SimulatedPass pass{block, setup.profile.logits_all_rows ? block : std::max(1, block / 2),
                            static_cast<int32_t>(o.prompt + o.gen)};
   for (int warm = 0; warm < 2; ++warm) LLADA_TRY_STATUS(bench->pass(pass));
   double origin = 0;

@@ -32,13 +32,9 @@ struct SimulateOptions {
   std::string map_variant;                // empty: the profile's default
   std::optional<double> window_gib;       // before the reserve; overrides the profile's
   std::string memory;                     // policy of the lines with a planned memory; empty: "plan"
-  std::string grain;                      // "layer", "half-layer", "op"; empty: the coarsest that fits
-  std::string head;                       // "npu" or "cpu"; empty: the profile's
-  std::string logits;                     // "all" or "wanted"; empty: the profile's
   std::optional<double> tokens_per_pass;  // of the last line
-  int32_t sparse_rows = 0;            // of the last line: revised by the CPU beside every pass after a block's first
-  std::vector<SimulatedPass> replay;  // passes of the last line, from a trace; empty: from tokens_per_pass
-  int64_t replay_tokens = 0;          // that those passes committed
+  std::vector<SimulatedPass> replay;      // passes of the last line, from a trace; empty: from tokens_per_pass
+  int64_t replay_tokens = 0;              // that those passes committed
 };
 
 struct SimulatedLine {
@@ -110,8 +106,8 @@ struct SweepRow {
 };
 Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& options, double from, double to, double step);
 
-// Spans of the lanes for three block passes of the line with that index (0 to 5), in steady state.
-Result<std::vector<SimulatedSpan>> simulate_spans(const SimulateOptions& options, size_t line);
+// Spans of the lanes for three block passes of the fourth line (SOMR), in steady state.
+Result<std::vector<SimulatedSpan>> simulate_spans(const SimulateOptions& options);
 
 // One run of a recording of `llada eval --record` (recording.h).
 struct ReplayTrace {

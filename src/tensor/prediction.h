@@ -1,9 +1,28 @@
-// What the head says of one row, from the device that computed it to the rule that decides: one struct for all. (A wire
-// format to another processor has its own, sums instead of probabilities: devices/hexagon/wire.h.)
+// What the head is asked for and what it says of one row, from the device that computes it to the rule that decides:
+// one struct each for all. (A wire format to another processor has its own, sums instead of probabilities:
+// devices/hexagon/wire.h.)
 #pragma once
 #include <cstdint>
+#include <vector>
+
+#include "base/random.h"
 
 namespace llada {
+
+// Rules that the head applies to every row of a stream that a prediction is wanted of.
+struct SamplingRule {
+  double temperature = 0;  // Gumbel-max at > 0: argmax(logit - T*ln(-ln U)), U of (seed, forward, position, token)
+  uint64_t seed = 0;
+  int64_t forward_number = 0;
+  bool fixed_noise = false;                  // the noise of a position is the same in every forward
+  std::vector<int32_t> never_sampled = {};   // ascending
+  std::vector<int32_t> out_of_softmax = {};  // ascending; logit -inf before the softmax: confidence is 0 when chosen
+
+  // Of the row that predicts at `position`: the key of its random numbers (base/random.h).
+  uint64_t key(int64_t position) const {
+    return random_key(seed, static_cast<uint64_t>(fixed_noise ? 0 : forward_number), static_cast<uint64_t>(position));
+  }
+};
 
 // Softmax is over clean logits (temperature 1), in double. A row with a logit that is not finite has token -1 or
 // numbers that are none.

@@ -87,7 +87,7 @@ Result<AddedToken> read_added_token(const Json& value, bool nfc, const std::stri
 
 Status read_added_tokens_decoder(const Json& decoder, const std::string& where, bool nfc, AddedTokens& out) {
   if (!decoder.is_object()) return invalid("{} is {}, needed an object", where, kind_of(decoder));
-  // By id: a hole may be large, and what a file means does not depend on how it sorts its keys.
+  // By id: a hole may be large, and the order of a file's keys has no meaning.
   std::map<int64_t, const Json*> entries;
   for (const auto& [key, value] : decoder.items()) {
     int64_t id = -1;

@@ -105,7 +105,7 @@ Status check_messages(std::span<const ChatMessage> messages) {
   return {};
 }
 
-// What stands between the head of a system message and its end, where no value does.
+// The text between the head of a system message and its end, where no value stands there.
 std::string default_system(std::string_view texts) {
   constexpr std::string_view kHead = "<|im_start|>system\n";
   for (size_t at = texts.find(kHead); at != std::string_view::npos; at = texts.find(kHead, at + 1)) {

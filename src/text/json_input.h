@@ -28,7 +28,7 @@ Result<std::string> string_member(const Json& object, const char* name, const st
 // A member that must be a whole number in [0, limit).
 Result<int64_t> index_member(const Json& object, const char* name, int64_t limit, const std::string& where);
 
-// "a string", "an object", "null": what was found, for error lines.
+// The kind of a value for error lines: "a string", "an object", "null".
 std::string_view kind_of(const Json& value);
 
 }  // namespace llada

@@ -23,7 +23,7 @@ std::string_view first_word(std::string_view text) {
   return text.substr(0, static_cast<size_t>(std::ranges::find_if_not(text, is_name_part) - text.begin()));
 }
 
-// A branch for what no conversation here has. One with a "not" may be the branch for all the others.
+// A branch for parts that no conversation here has. One with a "not" may be the branch for all the others.
 bool is_extra(std::string_view condition) {
   constexpr std::array kWords = {"tool", "function", "think", "reasoning", "last_query", "document", "image", "video"};
   return !condition.contains("not ") &&
@@ -94,7 +94,7 @@ class Expression {
     out_ += word.ends_with(".strip") ? kTrimmedHole : kHole;
   }
 
-  // What stands on both sides of a comparison is not written.
+  // A template writes neither side of a comparison.
   void compare() {
     if (last_ < out_.size()) out_.resize(last_);
     compared_ = true;

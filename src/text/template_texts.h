@@ -1,5 +1,5 @@
-// What a Jinja chat template writes, read off its source without running it: enough to tell whether it is one that this
-// program lays out alike, and to find the texts that it adds. Inside text/ only.
+// The text that a Jinja chat template writes, read off its source without running it: enough to tell whether it is one
+// that this program lays out alike, and to find the texts that it adds. Inside text/ only.
 #pragma once
 #include <string>
 #include <string_view>

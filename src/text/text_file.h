@@ -9,7 +9,7 @@
 
 namespace llada {
 
-// `name` is what errors call it. UTF-16 and UTF-32 are told by their marks.
+// `name` is its name in errors. UTF-16 and UTF-32 are told by their marks.
 Result<std::string> as_text(std::string bytes, const std::string& name);
 
 // A file, which may be a pipe.

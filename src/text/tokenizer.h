@@ -13,8 +13,8 @@
 //   something else.
 // - Bytes that are not valid UTF-8 are pre-tokens of one byte each; the valid stretches between them are tokenized as
 //   texts of their own.
-// - User-defined tokens match leftmost-longest, before normalisation. Those in spec.matched_last match only in what the
-//   others left. None is found inside the text of a control token. White space around a control token stays, also where
+// - User-defined tokens match leftmost-longest, before normalisation. Those in spec.matched_last match only between
+//   the others. None is found inside the text of a control token. White space around a control token stays, also where
 //   a file asks for it to be taken away (lstrip, rstrip).
 // - With spec.nfc a text is normalised, so its form C comes back. GGUF has no such key, and llama.cpp never does it.
 //
@@ -33,7 +33,7 @@
 
 namespace llada {
 
-// What the text of a control token inside a text becomes.
+// How the text of a control token inside a text is encoded.
 enum class ControlText { letters, token };
 
 // Immutable; copies share the tables. All methods may be called from many threads at once.

@@ -13,7 +13,7 @@
 namespace llada {
 namespace {
 
-// What the tokenizer classes whose files are vocab.json and merges.txt do before the merges.
+// The steps before the merges, of tokenizer classes whose files are vocab.json and merges.txt.
 Status follow_class(const Json& config, const std::string& where, TokenizerSpec& spec) {
   LLADA_TRY(std::string name, string_member(config, "tokenizer_class", "", where));
   if (name.ends_with("Fast")) name.resize(name.size() - 4);

@@ -1,6 +1,7 @@
 #include "text/utf8.h"
 
 #include <fmt/format.h>
+#include <utf8proc.h>
 
 namespace llada {
 
@@ -28,22 +29,9 @@ Utf8Unit utf8_unit(std::string_view text) {
 }
 
 void append_utf8(std::string& out, char32_t c) {
-  const auto put = [&](char32_t bits) { out += static_cast<char>(static_cast<uint8_t>(bits)); };
-  if (c < 0x80) {
-    put(c);
-  } else if (c < 0x800) {
-    put(0xC0 | (c >> 6));
-    put(0x80 | (c & 0x3F));
-  } else if (c < 0x10000) {
-    put(0xE0 | (c >> 12));
-    put(0x80 | ((c >> 6) & 0x3F));
-    put(0x80 | (c & 0x3F));
-  } else {
-    put(0xF0 | (c >> 18));
-    put(0x80 | ((c >> 12) & 0x3F));
-    put(0x80 | ((c >> 6) & 0x3F));
-    put(0x80 | (c & 0x3F));
-  }
+  utf8proc_uint8_t bytes[4];
+  const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes);
+  out.append(bytes, bytes + size);
 }
 
 std::string to_valid_utf8(std::string_view bytes) {
@@ -73,6 +61,25 @@ std::string in_quotes(std::string_view text) {
   }
   out += text.empty() ? "\"" : "...\"";
   return out;
+}
+
+std::string Utf8Stream::take() {
+  size_t complete = pending_.size();
+  // An unfinished sequence is at most three bytes long, so its lead byte is among the last three.
+  for (size_t back = 1; back <= 3 && back <= pending_.size(); ++back) {
+    const size_t at = pending_.size() - back;
+    const Utf8Unit unit = utf8_unit(std::string_view(pending_).substr(at));
+    if (unit.incomplete && static_cast<size_t>(unit.length) == back) complete = at;
+  }
+  std::string text = to_valid_utf8(std::string_view(pending_).substr(0, complete));
+  pending_.erase(0, complete);
+  return text;
+}
+
+std::string Utf8Stream::flush() {
+  std::string text = to_valid_utf8(pending_);
+  pending_.clear();
+  return text;
 }
 
 }  // namespace llada

@@ -280,39 +280,6 @@ TEST(Moe, BytesAreThoseOfTheTouchedExperts) {
   }
 }
 
-TEST(Moe, SharedOutLayersEndWhenBothUnitsHave) {
-  ThreadPool pool(2);
-  ModelConfig config = small_mixture();
-  config.name = "small", config.layers = 3, config.heads = config.kv_heads = 4, config.head_dim = 64, config.vocab = 64;
-  auto test = MoeTest::create(*kernels::available().front(), pool, config, DType::Q8_0);
-  ASSERT_TRUE(test) << test.error().message;
-  const auto r = measure_hybrid(
-      *test, config,
-      {.profile = "rtx4060-pcie4", .share = 0.25, .rows = 8, .blocks = 1, .steps = 3, .layers = 2, .repeats = 2});
-  ASSERT_TRUE(r) << r.error().message;
-  EXPECT_EQ(r->slots, 3);
-  EXPECT_GT(r->costs.host_row_s, 0);
-  ASSERT_EQ(r->lines.size(), 4u);
-  for (const MoeHybridLine& line : r->lines) {
-    ASSERT_EQ(line.layers.size(), 2u) << "of three";
-    for (const MoeHybridLayer& layer : line.layers) {
-      EXPECT_GT(layer.predicted_ms, 0) << line.name;
-      if (line.host_share > 0) {
-        EXPECT_GE(layer.real_ms, layer.host_ms * (1 - 1e-9)) << line.name;
-      }
-    }
-    EXPECT_LE(line.device, 1);
-    EXPECT_EQ(line.host_share, line.name == "all-cpu" ? 1 : line.name == "on-demand" ? 0 : line.host_share);
-    EXPECT_EQ(line.moved_bytes > 0, line.name == "on-demand" || (line.name == "hybrid" && line.moved_bytes > 0))
-        << line.name;
-  }
-  // Nothing of the host's is in the on-demand line, so its emulated clock is the prediction.
-  EXPECT_LT(r->lines[2].predicted_off, 1e-6);
-  const auto refused = measure_hybrid(*test, config, {.profile = "v75-8gen3", .share = 0.25});
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().message, "profile v75-8gen3: has no numbers for experts, needed such as rtx4060-pcie4");
-}
-
 TEST(Forwards, AMixtureTellsWhatItTouched) {
   Preset preset = find_preset("llada2-mini").value();
   ModelConfig& c = preset.config;
@@ -350,9 +317,6 @@ TEST(Bench, RefusesWhatMakesNoSense) {
   o = small();
   o.parts = {false, false, false, false, false, true};
   EXPECT_EQ(run_bench(o).error().message, "moe: found a dense model, needed a mixture of experts");
-  o = small();
-  o.experts_on_device = 0.25;
-  EXPECT_EQ(run_bench(o).error().message, "--experts-on-device and --profile: found one, needed both or none");
   o = small();
   o.preset = "tiny:q9";
   EXPECT_EQ(run_bench(o).error().kind, ErrorKind::invalid_input);

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "decode/canvas.h"
-#include "decode/denoiser.h"
+#include "decode/script.h"
 
 namespace llada::bench {
 namespace {

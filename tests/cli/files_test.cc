@@ -171,8 +171,7 @@ TEST_F(UserFiles, ADashIsRefusedWhereAFileIsNeeded) {
       {"--reference", {"eval", "-m", m, "--tasks", ids, "--reference", "-"}},
       {"--reference", {"tune", "-m", m, "--tasks", ids, "-o", "-", "--reference", "-"}},
       {"--resume", {"tune", "-m", m, "--tasks", ids, "-o", "-", "--resume", "-"}},
-      {"--trace", {"simulate", "--profile", "sm8750-paper", "--trace", "-"}},
-      {"--svg", {"simulate", "--profile", "sm8750-paper", "--svg", "-"}}};
+      {"--trace", {"simulate", "--profile", "sm8750-paper", "--trace", "-"}}};
   for (const auto& [option, words] : runs)
     expect_line(run(words), 2, std::string(option) + ": found '-', needed the name of a file");
   const auto chat = run({"chat", "-q", "-m", m}, "/save -\n");

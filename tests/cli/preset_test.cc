@@ -16,11 +16,10 @@ TEST(DecodePreset, BuiltInOptionsAreValid) {
     EXPECT_TRUE(options) << name << ": " << options.error().message;
   }
   // What a block-causal model can do; `long` slides.
-  decode::SpecialIds ids = {.mask = 9, .eos = 8, .end_ids = {8}, .attention_block = 32};
   for (const char* name : {"exact", "balanced", "fast", "long", "npu", "llada2", "llada2.1"}) {
     const auto options = parse_decode_options(find_decode_preset(name, true, 32)->options);
     ASSERT_TRUE(options) << name << ": " << options.error().message;
-    EXPECT_EQ(decode::validate_for(*options, ids).has_value(), name != std::string("long")) << name;
+    EXPECT_EQ(decode::validate(*options, false, 32).has_value(), name != std::string("long")) << name;
   }
   EXPECT_NE(find_decode_preset("balanced", true, 32)->options, find_decode_preset("fast", true, 32)->options);
   EXPECT_EQ(decode::as_flags(*parse_decode_options(find_decode_preset("exact")->options)), "") << "nothing changes";

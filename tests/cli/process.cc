@@ -25,7 +25,8 @@ void check(bool good, const char* what) {
   if (!good) throw std::runtime_error(std::string(what) + " failed");
 }
 
-std::vector<std::string> command_line(const std::vector<std::string>& arguments) {
+std::vector<std::string> command_line(const std::vector<std::string>& arguments,
+                                      const std::string& program = LLADA_BINARY) {
   std::vector<std::string> words;
   const std::string emulator = LLADA_EMULATOR;  // words with bars between them, or empty
   for (size_t at = 0; at < emulator.size();) {
@@ -33,7 +34,7 @@ std::vector<std::string> command_line(const std::vector<std::string>& arguments)
     words.push_back(emulator.substr(at, end - at));
     at = end + 1;
   }
-  words.emplace_back(LLADA_BINARY);
+  words.push_back(program);
   words.insert(words.end(), arguments.begin(), arguments.end());
   return words;
 }
@@ -115,7 +116,7 @@ std::string several_turns_model() {
 std::string tiny_model() { return LLADA_SOURCE_DIR "/models/tiny-llada"; }
 
 ProcessResult run_llada(const std::vector<std::string>& arguments, const ProcessInput& input) {
-  const auto words = command_line(arguments);
+  const auto words = command_line(arguments, input.program);
   Pipe in = input.stdin_socket ? socket_pair() : Pipe(), out, err;
   if (input.close_stdout) {  // before the program starts, so that it cannot be faster
     ::close(out.read_end);

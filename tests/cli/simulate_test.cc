@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/lanes_svg.h"
 #include "cli/process.h"
 
 namespace llada::test {
@@ -32,7 +31,7 @@ std::string read_and_remove(const std::string& path) {
 // labels: long
 TEST(Simulate, JsonHasTheKeysThatToolsRelyOn) {
   const auto result = run_llada({"simulate", "--profile", "sm8750-paper", "--preset", "llada-8b:q4_0", "--prompt", "78",
-                                 "--gen", "128", "--ablation", "paper", "--json"});
+                                 "--gen", "128", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   const Json json = Json::parse(result.out);
   EXPECT_EQ(json["profile"], "sm8750-paper");
@@ -61,10 +60,10 @@ TEST(Simulate, TextSaysThatItIsModelledAndWhereSomrDoesNothing) {
 }
 
 // labels: long
-TEST(Simulate, SweepTraceAndPicture) {
-  const std::string trace = temporary(".json"), svg = temporary(".svg");
-  const auto sweep = run_llada({"simulate", "--profile", "sm8750-paper", "--sweep", "window=3.0:4.0:0.5", "--json",
-                                "--trace", trace, "--svg", svg});
+TEST(Simulate, SweepAndTrace) {
+  const std::string trace = temporary(".json");
+  const auto sweep =
+      run_llada({"simulate", "--profile", "sm8750-paper", "--sweep", "window=3.0:4.0:0.5", "--json", "--trace", trace});
   ASSERT_EQ(sweep.status, 0) << sweep.err;
   const Json rows = Json::parse(sweep.out)["sweep"];
   ASSERT_EQ(rows.size(), 3u);
@@ -72,10 +71,7 @@ TEST(Simulate, SweepTraceAndPicture) {
   EXPECT_GT(rows[0]["policy_bytes_mapped_per_pass"]["lru"], rows[0]["policy_bytes_mapped_per_pass"]["plan"]);
   const Json events = Json::parse(read_and_remove(trace));
   EXPECT_GT(events["traceEvents"].size(), 1000u);
-  const std::string picture = read_and_remove(svg);
-  EXPECT_TRUE(picture.starts_with("<svg ")) << picture.substr(0, 40);
-  EXPECT_TRUE(picture.ends_with("</svg>\n"));
-  for (const char* lane : {">npu<", ">cpu<", ">map<"}) EXPECT_NE(picture.find(lane), std::string::npos) << lane;
+  for (const char* lane : {"npu", "cpu", "map"}) EXPECT_TRUE(events.dump().contains(std::string("\"") + lane)) << lane;
 }
 
 TEST(Simulate, LatencyHasSteps) {
@@ -109,7 +105,6 @@ TEST(Simulate, WrongCallsAreOneLineWithStatusTwo) {
       {{"--profile", "v79-8elite", "--gen", "many"}, "--gen"},
       {{"--profile", "v79-8elite", "--latency", "32", "--latency-logits", "0"}, "latency-logits: found 0"},
       {{"--profile", "v79-8elite", "--latency-logits", "8"}, "--latency-logits: needs --latency"},
-      {{"--profile", "v79-8elite", "--ablation", "mine"}, "--ablation"},
       {{"--profile", "v79-8elite", "--tokens-per-pass", "x"}, "needed a number"},
       {{"--profile", "v79-8elite", "--tokens-per-pass", "99"}, "tokens per pass: found 99"},
       {{"--profile", "v79-8elite", "--sweep", "window=1:2"}, "needed window=FROM:TO:STEP"},
@@ -128,6 +123,8 @@ TEST(Simulate, WrongCallsAreOneLineWithStatusTwo) {
     EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
   }
 }
+
+const ProcessInput kFailing{.program = LLADA_FAILING};
 
 Words run_on(const std::string& device) {
   return {"run",
@@ -160,7 +157,7 @@ TEST(RunOnSim, TheAnswerIsTheCpusAndItsTimeIsLabelledModelled) {
 }
 
 TEST(RunOnSim, AFailedDeviceIsOneWarningAndTheSameAnswer) {
-  const auto cpu = run_llada(run_on("cpu")), failing = run_llada(run_on("sim:v79-8elite,fail=gone:100"));
+  const auto cpu = run_llada(run_on("cpu")), failing = run_llada(run_on("sim:v79-8elite,fail=gone:100"), kFailing);
   ASSERT_EQ(failing.status, 0) << failing.err;
   EXPECT_EQ(Json::parse(cpu.out)["tokens"], Json::parse(failing.out)["tokens"]);
   EXPECT_EQ(std::ranges::count(failing.err, '\n'), 1) << failing.err;
@@ -172,7 +169,7 @@ TEST(RunOnSim, AFailedDeviceIsOneWarningAndTheSameAnswer) {
 // labels: long
 TEST(RunOnSim, WithoutAFallbackTheStatusIsOneAndTheTextSoFarIsPrinted) {
   const Json whole = Json::parse(run_llada(run_on("cpu")).out);
-  const auto failing = run_llada(run_on("cpu,fail=gone:1000"));
+  const auto failing = run_llada(run_on("cpu,fail=gone:1000"), kFailing);
   EXPECT_EQ(failing.status, 1);
   EXPECT_NE(failing.err.find("cpu: the device is gone at op 1000 (injected)"), std::string::npos) << failing.err;
   const Json part = Json::parse(failing.out);
@@ -192,19 +189,6 @@ TEST(Devices, AreListedWithWhatWasFound) {
   if (given.out.find("hexagon: not usable: this build") == std::string::npos) {
     EXPECT_NE(given.out.find("/nonexistent/lib.so"), std::string::npos) << given.out;
   }
-}
-
-TEST(LanesSvg, OneRectangleForTouchingWorkOfOneKind) {
-  const std::vector<SimulatedSpan> spans = {{"npu", "matmul 0", 0, 1},
-                                            {"npu", "matmul 1", 1, 2},
-                                            {"npu", "attention 1", 2, 3},
-                                            {"map", "slab 3", 0, 1},
-                                            {"map", "slab 4", 1, 2}};
-  const std::string svg = cli::lanes_svg(spans, "a < b & c");
-  size_t rects = 0;
-  for (size_t at = 0; (at = svg.find("<rect x", at)) != std::string::npos; ++at) ++rects;
-  EXPECT_EQ(rects, 2 + 2 + 5u) << "two on npu, two on map (each mapping is seen), five in the legend";
-  EXPECT_NE(svg.find("a &lt; b &amp; c"), std::string::npos);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "base/memory_usage.h"
 #include "engine/golden.h"
-#include "study/devices.h"
+#include "failing/failing_device.h"
 #include "study/synth.h"
 
 namespace llada {
@@ -32,7 +32,7 @@ class CudaMemory : public testing::Test {
   static void TearDownTestSuite() { fs::remove(path_); }
 
   static Result<std::shared_ptr<const Model>> load(const std::string& device) {
-    return Model::load(path_, {.device = device, .plugin = &study_devices(), .isa = "", .threads = 2});
+    return Model::load(path_, {.device = device, .plugin = &failing_devices(), .isa = "", .threads = 2});
   }
   // Of all tensors as they are stored.
   static int64_t stored(const Model& model) {

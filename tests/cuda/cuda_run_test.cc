@@ -2,7 +2,7 @@
 // between the GPU and the host.
 #include "engine/golden.h"
 #include "engine/shared_forwards.h"
-#include "study/devices.h"
+#include "failing/failing_device.h"
 
 namespace llada {
 namespace {
@@ -21,7 +21,7 @@ Result<Answer> answer(const char* model, const std::string& device, const Expert
   if (items.empty()) items = load_golden(folder(model) + "/golden.json");
   LLADA_TRY(const auto loaded,
             Model::load(folder(model),
-                        {.device = device, .plugin = &study_devices(), .isa = "", .threads = 2, .experts = experts}));
+                        {.device = device, .plugin = &failing_devices(), .isa = "", .threads = 2, .experts = experts}));
   LLADA_TRY(const auto session, Session::create(loaded, {.threads = 0}));
   decode::DecodeOptions options;
   options.gen_length = 4;
@@ -151,7 +151,7 @@ TEST(CudaRun, WhatCannotBeIsRefusedInOneLine) {
   };
   for (const auto& [device, status, says] : cases) {
     const auto got =
-        Model::load(folder("tiny-llada"), {.device = device, .plugin = &study_devices(), .isa = "", .threads = 1});
+        Model::load(folder("tiny-llada"), {.device = device, .plugin = &failing_devices(), .isa = "", .threads = 1});
     ASSERT_FALSE(got) << device;
     EXPECT_EQ(exit_status(got.error()), status) << got.error().message;
     EXPECT_NE(got.error().message.find(says), std::string::npos) << got.error().message;

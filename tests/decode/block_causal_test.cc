@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "decode/answer.h"
-#include "decode/pairs.h"
+#include "decode/strategy_pairs.h"
 
 namespace llada::decode {
 namespace {
@@ -380,9 +380,9 @@ TEST(BlockCausal, RefusesWhatHasNoMeaningThere) {
   const auto refusal = [](auto set, bool infill = false) {
     DecodeOptions o;
     set(o);
-    const Status status = validate_for(o, ids_of(32), infill);
+    const Status status = validate(o, infill, 32);
     EXPECT_FALSE(status);
-    EXPECT_TRUE(validate_for(o, test_ids(), infill)) << "a model with full attention takes it";
+    EXPECT_TRUE(validate(o, infill)) << "a model with full attention takes it";
     if (status) return std::string();
     EXPECT_EQ(status.error().kind, ErrorKind::invalid_input);
     EXPECT_THAT(status.error().message, HasSubstr("needed"));
@@ -400,8 +400,8 @@ TEST(BlockCausal, RefusesWhatHasNoMeaningThere) {
   EXPECT_THAT(refusal([](auto& o) { o.block_length = 12; }), StartsWith("block_length: found 12"));
   EXPECT_THAT(refusal([](auto&) {}, true), StartsWith("infill:"));
   EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::frozen, o.revision = Revision::edit; }), StartsWith("revision:"));
-  EXPECT_TRUE(validate_for({LengthOptions{.block_length = 8}, CacheOptions{.kv = KvChoice::block}}, ids_of(32)));
-  EXPECT_TRUE(validate_for({LengthOptions{.block_length = 8}, CacheOptions{.kv = KvChoice::frozen}}, ids_of(32)));
+  EXPECT_TRUE(validate({LengthOptions{.block_length = 8}, CacheOptions{.kv = KvChoice::block}}, false, 32));
+  EXPECT_TRUE(validate({LengthOptions{.block_length = 8}, CacheOptions{.kv = KvChoice::frozen}}, false, 32));
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ TEST(Canvas, HashIsFnvOfTheTokens) {
   EXPECT_EQ(canvas_hash(canvas), expected);
 }
 
-TEST(HeadRule, FollowsTheReferenceWithItsQuirk) {
+TEST(SamplingRule, FollowsTheReferenceWithItsQuirk) {
   const SpecialIds ids = test_ids();
   DecodeOptions options;
   EXPECT_THAT(head_rule(options, ids).never_sampled, ElementsAre(kMask));
@@ -76,16 +76,17 @@ TEST(HeadRule, FollowsTheReferenceWithItsQuirk) {
   EXPECT_THAT(head_rule(options, ids).out_of_softmax, ElementsAre(kEos, kEot));
 }
 
-TEST(HeadRule, InfillNeverEnds) {
+TEST(SamplingRule, InfillNeverEnds) {
   SpecialIds ids = test_ids();
   ids.end_ids = {kEot, 5};
   EXPECT_THAT(head_rule({}, ids, true).never_sampled, ElementsAre(5, kEos, kEot, kMask));
   EXPECT_THAT(head_rule({}, ids, true).out_of_softmax, ElementsAre(5, kEos, kEot));
 }
 
-TEST(HeadRule, LeavesOutAbsentTokens) {
+TEST(SamplingRule, LeavesOutAbsentTokens) {
   const SpecialIds ids = {.mask = kMask};
-  const HeadRule rule = head_rule({EndingOptions{.logits_eos_inf = true, .confidence_eos_eot_inf = true}}, ids, true);
+  const SamplingRule rule =
+      head_rule({EndingOptions{.logits_eos_inf = true, .confidence_eos_eot_inf = true}}, ids, true);
   EXPECT_THAT(rule.never_sampled, ElementsAre(kMask));
   EXPECT_THAT(rule.out_of_softmax, IsEmpty());
 }

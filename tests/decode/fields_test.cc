@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "decode/pairs.h"
+#include "decode/options.h"
 #include "decode/settings.h"
 
 namespace llada::decode {

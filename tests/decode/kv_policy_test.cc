@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "decode/pairs.h"
+#include "decode/options.h"
 #include "decode/script.h"
 
 namespace llada::decode {

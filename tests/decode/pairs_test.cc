@@ -1,13 +1,12 @@
 // Every pair of strategy and K/V policy works or is refused with one line; the table in the documentation is
 // the one that the code makes.
-#include "decode/pairs.h"
-
 #include <gmock/gmock.h>
 
 #include <fstream>
 #include <sstream>
 
 #include "decode/script.h"
+#include "decode/strategy_pairs.h"
 
 namespace llada::decode {
 namespace {

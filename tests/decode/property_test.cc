@@ -6,7 +6,7 @@
 #include <random>
 
 #include "decode/answer.h"
-#include "decode/pairs.h"
+#include "decode/options.h"
 #include "decode/random_options.h"
 #include "decode/script.h"
 

@@ -3,7 +3,6 @@
 #include <random>
 
 #include "decode/options.h"
-#include "decode/pairs.h"
 
 namespace llada::decode {
 

@@ -85,7 +85,7 @@ TEST(Sampling, IsThatOfTheDirectImplementation) {
     o.top_p = ps[rng() % ps.size()];
     o.min_p = ps[rng() % ps.size()];
     o.repeat_penalty = penalties[rng() % penalties.size()];
-    HeadRule rule;
+    SamplingRule rule;
     if (size > 3) rule.never_sampled = {2, 39};
     std::vector<int32_t> repeated;
     for (int32_t id = 0; id < static_cast<int32_t>(size); ++id)
@@ -102,7 +102,7 @@ TEST(Sampling, ConfidenceIsThatOfTheCleanSoftmax) {
   const std::vector<float> logits = {1, 3, 2, 2.5F, -1};
   DecodeOptions o;
   o.temperature = 0.5, o.top_k = 2, o.repeat_penalty = 3;
-  HeadRule rule{.never_sampled = {4}, .out_of_softmax = {3}};
+  SamplingRule rule{.never_sampled = {4}, .out_of_softmax = {3}};
   const std::vector<int32_t> repeated = {1};
   const double sum = std::exp(1.0) + std::exp(3.0) + std::exp(2.0) + std::exp(-1.0);  // without id 3
   std::map<int32_t, int> seen;
@@ -127,7 +127,7 @@ TEST(Sampling, ConfidenceIsThatOfTheCleanSoftmax) {
 // margin of what is left. Of the clean softmax the order of these two rows is the other one.
 TEST(Sampling, DreamsRulesReadWhatIsSampledFrom) {
   const std::vector<float> a = {3, 2.9F}, b = {3, 1.5F, 1.5F, 1.5F, 1.5F, 1.5F};
-  const HeadRule rule;
+  const SamplingRule rule;
   const auto entropy = [&](const std::vector<float>& logits, double temperature, double top_p = 1, int64_t top_k = 0) {
     const DecodeOptions o{AcceptanceOptions{.acceptance = Acceptance::dream_entropy},
                           SamplingOptions{.temperature = temperature, .top_k = top_k, .top_p = top_p}};
@@ -212,8 +212,8 @@ TEST(Sampling, FrequenciesAreThoseOfTheRenormalisedSoftmax) {
 // Over seeds, one draw for all forwards has the same distribution; over forwards it is one token.
 TEST(Sampling, OneDrawIsATokenOfTheSameDistribution) {
   const std::vector<float> logits = {0, 1, 2, 3};
-  HeadRule once;
-  once.one_draw = true;
+  SamplingRule once;
+  once.fixed_noise = true;
   DecodeOptions o;
   o.temperature = 2;
   double sum = 0;
@@ -252,8 +252,8 @@ TEST(Sampling, TrialsAreSampledFromTheirOwnLogits) {
   DecodeOptions o;
   o.temperature = 1, o.top_k = 6;
   for (const bool once : {false, true}) {
-    HeadRule rule;
-    rule.one_draw = once;
+    SamplingRule rule;
+    rule.fixed_noise = once;
     StepResult result = {.predictions = {{.position = 4}},
                          .trials = {{.position = 2}, {.position = 3}},
                          .sparse = {{.position = 5}, {.position = 2}}};
@@ -282,8 +282,8 @@ TEST(Sampling, RevisionOfSampledTokensChangesNothingThatTheModelDoesNot) {
   o.acceptance = Acceptance::threshold, o.threshold = 0.1;
   o.stable_threshold = 0.99, o.edit_threshold = 0.05;
   const auto run = [&](std::optional<bool> once) {
-    HeadRule rule = head_rule(o, ids);
-    if (once) rule.one_draw = *once;
+    SamplingRule rule = head_rule(o, ids);
+    if (once) rule.fixed_noise = *once;
     ScriptRunner runner([&](const StepPlan&, int64_t forward, int32_t position) {
       std::vector<float> logits;
       for (uint64_t id = 0; id < 7; ++id)

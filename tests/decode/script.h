@@ -16,6 +16,35 @@
 
 namespace llada::decode {
 
+// The other side of a step: a script in the place of a model on a device.
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+  // forward_number counts the forwards of this run from 0; a sparse plan that is not empty takes the number after it.
+  virtual Result<StepResult> run(const StepPlan& plan, int64_t forward_number) = 0;
+};
+
+// Runs one request until it is done. on_step may be empty; false cancels after the step that was just applied. On an
+// error the canvas is as the last finished step left it.
+inline Result<RunStats> denoise(Canvas& canvas, Strategy& strategy, StepRunner& runner,
+                                const std::function<bool(const StepEvent&)>& on_step) {
+  // Lent, not given: the caller keeps the strategy, and gets the canvas back whatever happens.
+  Denoiser denoiser(std::move(canvas), std::shared_ptr<Strategy>(std::shared_ptr<Strategy>(), &strategy));
+  const auto run = [&]() -> Status {
+    while (!denoiser.done()) {
+      LLADA_TRY(const StepPlan& plan, denoiser.plan());
+      LLADA_TRY(auto result, runner.run(plan, denoiser.forward_number()));
+      LLADA_TRY(const StepEvent event, denoiser.take(std::move(result)));
+      if (on_step && !on_step(event)) denoiser.cancel();
+    }
+    return {};
+  };
+  const Status status = run();
+  canvas = std::move(denoiser.canvas());
+  LLADA_TRY_STATUS(status);
+  return denoiser.stats();
+}
+
 // Ten tokens: 0 to 6 are text.
 inline constexpr int32_t kEos = 7, kEot = 8, kMask = 9;
 inline SpecialIds test_ids() { return {.mask = kMask, .eos = kEos, .eot = kEot, .end_ids = {kEos, kEot}}; }

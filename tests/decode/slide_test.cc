@@ -114,9 +114,7 @@ TEST(Slide, IsRefusedWhereBlocksMatter) {
   o.acceptance = Acceptance::schedule, o.steps = 64;
   EXPECT_THAT(validate(o).error().message, HasSubstr("steps: found 64 with gen_length 128, slide true"));
   o.steps = 0, o.acceptance = Acceptance::threshold;
-  SpecialIds ids = test_ids();
-  ids.attention_block = 32;
-  EXPECT_THAT(validate_for(o, ids).error().message, HasSubstr("slide: found true with a block-causal model"));
+  EXPECT_THAT(validate(o, false, 32).error().message, HasSubstr("slide: found true with a block-causal model"));
 }
 
 }  // namespace

@@ -294,7 +294,7 @@ TEST_P(Conformance, SamplingFollowsTheTemperedDistribution) {
   // Drawn once, the noise of every forward is that of the first.
   in.sampling.forward_number = 0;
   const int32_t first = run(in).predictions[0].token;
-  in.sampling.one_draw = true;
+  in.sampling.fixed_noise = true;
   for (int i = 0; i < 12; ++i) {
     in.sampling.forward_number = i;
     EXPECT_EQ(run(in).predictions[0].token, first) << i;

@@ -5,10 +5,10 @@
 #include <numeric>
 
 #include "devices/cpu/cpu_device.h"
+#include "failing/failing_device.h"
 #include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
-#include "study/sim/faulty_device.h"
 
 namespace llada {
 namespace {
@@ -18,7 +18,9 @@ class NotFinite : public testing::Test {
   NotFinite() : model_(make_small_model(DType::Q8_0, small_config())) {
     cpu_ = std::move(*make_cpu_device({.threads = 1, .isa = ""}, model_.graph.weights, model_.views, {}));
   }
-  std::unique_ptr<Device> faulty(const char* fault) { return make_faulty_device(*cpu_->share(1), *parse_fault(fault)); }
+  std::unique_ptr<Device> faulty(const char* fault) {
+    return make_failing_device(*cpu_->share(1), *parse_fault(fault));
+  }
   static OneStream inputs(bool logits) {
     OneStream in;
     in.tokens = {3, 1, 4, 1, 5, 9};

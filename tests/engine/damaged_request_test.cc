@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "decode/canvas.h"
 #include "devices/small_model.h"
 #include "geometry/model_files.h"
 #include "shared_forwards.h"
@@ -87,25 +88,29 @@ TEST_P(DamagedRequest, OneForwardServesEverybody) {
     std::vector<RequestState> states;
     std::vector<RequestStep> steps;
     for (size_t i = 0; i < some.size(); ++i)
-      states.push_back(*RequestState::create(*model, device, 40, false, decode::HeadRule()));
-    for (size_t i = 0; i < some.size(); ++i) steps.push_back({&some[i], &states[i], 0});
-    ModelRunner runner(*model, device, nullptr, {});
-    return runner.run(steps);
+      states.push_back(*RequestState::create(*model, device, 40, false, SamplingRule()));
+    std::vector<std::unique_ptr<decode::Denoiser>> denoisers;
+    for (const decode::StepPlan& plan : some)
+      denoisers.push_back(
+          std::make_unique<decode::Denoiser>(decode::fixed_canvas(plan.inputs), decode::one_forward(plan)));
+    for (size_t i = 0; i < some.size(); ++i) steps.push_back({denoisers[i].get(), &states[i]});
+    ModelRunner(*model, device, nullptr, {}).run(steps);
+    return steps;
   };
   std::vector<Prediction> alone;
-  for (const decode::StepPlan& plan : plans) alone.push_back((*run({&plan, 1})[0]).predictions[0]);
+  for (const decode::StepPlan& plan : plans) alone.push_back(run({&plan, 1})[0].result.predictions[0]);
   const int each = device.submitted / 8;
   plans[kBadRequest].inputs[4] = kBadToken;
   device.submitted = 0;
   const auto results = run(plans);
   EXPECT_EQ(device.submitted, each) << "as many as for one of them alone";
   for (size_t i = 0; i < results.size(); ++i) {
-    ASSERT_EQ(results[i].has_value(), i != kBadRequest) << i;
+    ASSERT_EQ(results[i].status.has_value(), i != kBadRequest) << i;
     if (i == kBadRequest) {
-      EXPECT_EQ(results[i].error().kind, ErrorKind::data);
+      EXPECT_EQ(results[i].status.error().kind, ErrorKind::data);
       continue;
     }
-    const Prediction &got = results[i]->predictions[0], &expected = alone[i];
+    const Prediction &got = results[i].result.predictions[0], &expected = alone[i];
     EXPECT_EQ(got.token, expected.token) << i;
     EXPECT_EQ(got.logit, expected.logit) << i;
     EXPECT_EQ(got.probability, expected.probability) << i;
@@ -148,9 +153,8 @@ TEST_P(DamagedRequest, TheOthersAnswersAndTheDeviceStay) {
   EXPECT_TRUE(warnings.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, DamagedRequest, testing::Bool(), [](const auto& info) {
-  return info.param ? "experts" : "dense";
-});
+INSTANTIATE_TEST_SUITE_P(All, DamagedRequest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "experts" : "dense"; });
 
 }  // namespace
 }  // namespace llada

@@ -7,12 +7,12 @@
 #include <filesystem>
 
 #include "engine/inspect.h"
+#include "failing/failing_device.h"
 #include "formats/convert.h"
 #include "geometry/peaked_engine.h"
 #include "golden.h"
 #include "hexagon/hexagon_tools.h"
 #include "kernels/kernels.h"
-#include "study/devices.h"
 #include "study/synth.h"
 
 namespace llada {
@@ -140,7 +140,7 @@ TEST(GeometryRun, SimWindowsAndAFailingDeviceGiveTheSameAnswer) {
     for (const char* device :
          {"sim:v79-8elite,window=60%,head=cpu,fallback=none", "sim:v79-8elite,head=npu,fallback=none",
           "sim:sm8750-paper,window=100%,fallback=none", "sim:v79-8elite,fail=gone:5"}) {
-      const PeakedEngine engine(name, type, {.device = device, .plugin = &study_devices(), .threads = 2});
+      const PeakedEngine engine(name, type, {.device = device, .plugin = &failing_devices(), .threads = 2});
       expect_answer(engine, fmt::format("{} on {}", name, device));
     }
 }

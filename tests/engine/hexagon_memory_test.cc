@@ -6,9 +6,9 @@
 
 #include "devices/hexagon/reserve.h"
 #include "engine/convert.h"
+#include "failing/failing_device.h"
 #include "golden.h"
 #include "hexagon/hexagon_tools.h"
-#include "study/devices.h"
 
 namespace llada {
 namespace {
@@ -20,7 +20,7 @@ TEST(HexagonMemory, TheSlabsAreTheOneCopyWhoeverComputes) {
   // packed: what the cpu device has packed, be it as host, beside a step or for the fallback, which share it.
   const auto answer = [&](const std::string& device, bool beside, int64_t& packed) -> Result<std::vector<int32_t>> {
     LLADA_TRY(const auto model,
-              Model::load(file, {.device = device, .plugin = &study_devices(), .isa = "", .threads = 1}));
+              Model::load(file, {.device = device, .plugin = &failing_devices(), .isa = "", .threads = 1}));
     LLADA_TRY(const auto session, Session::create(model, {.threads = 0}));
     decode::DecodeOptions options;
     options.gen_length = options.block_length = options.steps = 2;

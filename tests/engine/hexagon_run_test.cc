@@ -12,10 +12,10 @@
 #include "base/random.h"
 #include "devices/hexagon/reserve.h"
 #include "engine/convert.h"
+#include "failing/failing_device.h"
 #include "golden.h"
 #include "hexagon/hexagon_tools.h"
 #include "shared_forwards.h"
-#include "study/devices.h"
 
 namespace llada {
 namespace {
@@ -34,7 +34,7 @@ class HexagonRun : public testing::Test {
   void TearDown() override { EXPECT_TRUE(dsp_processes().empty()); }
 
   static std::shared_ptr<const Model> load(const std::string& device, const std::string& path = path_) {
-    auto model = Model::load(path, {.device = device, .plugin = &study_devices(), .isa = "", .threads = 1});
+    auto model = Model::load(path, {.device = device, .plugin = &failing_devices(), .isa = "", .threads = 1});
     if (!model) throw std::runtime_error(model.error().message);
     return *model;
   }

@@ -2,6 +2,7 @@
 // labels of this file: native
 #include <thread>
 
+#include "decode/canvas.h"
 #include "engine/model_runner.h"
 #include "golden.h"
 
@@ -112,9 +113,16 @@ TEST_F(Invariance, ThreadCountChangesNothingWhenRevisingAndSpeculating) {
 TEST_F(Invariance, ASparsePlanIsUnseenByItsStep) {
   const int64_t n = 40;
   const auto tokens = std::span(items_[0].canvas).first(static_cast<size_t>(n));
-  auto bare = SingleRunner::create(*model_, model_->device(), n, false, {}, nullptr);
-  auto busy = SingleRunner::create(*model_, model_->device(), n, false, {}, nullptr);
-  ASSERT_TRUE(bare && busy);
+  auto bare = *RequestState::create(*model_, model_->device(), n, false, {});
+  auto busy = *RequestState::create(*model_, model_->device(), n, false, {});
+  ModelRunner runner(*model_, model_->device(), nullptr, {});
+  const auto run = [&](const decode::StepPlan& plan, RequestState& state) {
+    decode::Denoiser denoiser(decode::fixed_canvas(tokens), decode::one_forward(plan));
+    RequestStep step{&denoiser, &state};
+    runner.run({&step, 1});
+    EXPECT_TRUE(step.status) << step.status.error().message;
+    return step.result;
+  };
   decode::StepPlan full;
   full.keys = static_cast<int32_t>(n);
   for (int32_t p = 0; p < n; ++p) full.rows.push_back(p), full.inputs.push_back(model_->special_ids().mask);
@@ -129,16 +137,8 @@ TEST_F(Invariance, ASparsePlanIsUnseenByItsStep) {
   }
   with_sparse.sparse.trials = {{.rows = {35}, .inputs = {7}, .unconditional = {}, .logits = 35}};
   std::vector<decode::StepResult> plain, sparse;
-  for (const auto* plan : {&full, &step, &step}) {
-    auto result = (*bare)->run(*plan, 0);
-    ASSERT_TRUE(result) << result.error().message;
-    plain.push_back(*result);
-  }
-  for (const auto* plan : {&full, &with_sparse, &step}) {
-    auto result = (*busy)->run(*plan, 0);
-    ASSERT_TRUE(result) << result.error().message;
-    sparse.push_back(*result);
-  }
+  for (const auto* plan : {&full, &step, &step}) plain.push_back(run(*plan, bare));
+  for (const auto* plan : {&full, &with_sparse, &step}) sparse.push_back(run(*plan, busy));
   for (size_t i = 0; i < 2; ++i) EXPECT_EQ(plain[1].predictions[i].logit, sparse[1].predictions[i].logit);
   EXPECT_EQ(sparse[1].sparse.size(), 1u);
   EXPECT_NE(plain[2].predictions[0].logit, sparse[2].predictions[0].logit) << "refreshed rows are seen now";

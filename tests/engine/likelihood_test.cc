@@ -487,14 +487,15 @@ TEST_F(Likelihoods, AShrinkingBudgetLeavesNoCanvasBehind) {
       const auto job = *start_score(m, request);
       ASSERT_TRUE(job->allocate(device_of(*m, own), nullptr));
       int64_t forwards = 0;
-      const auto take = [&](const RequestStep& step) {
+      const auto take = [&](RequestStep& step) {
         ++forwards;
-        ASSERT_TRUE(job->take(step, *runner.run({&step, 1})[0], 0, nullptr));
+        runner.run({&step, 1});
+        ASSERT_TRUE(step.status && job->take(step, 0, nullptr));
       };
-      std::vector<RequestStep> steps = *job->plan(1000);
+      std::vector<RequestStep> steps = job->steps(1000);
       for (size_t i = 0; i < std::min(taken_first, steps.size()); ++i) take(steps[i]);
       while (!job->done() && !HasFatalFailure()) {
-        steps = *job->plan(1);
+        steps = job->steps(1);
         ASSERT_EQ(steps.size(), 1u) << "after " << forwards << " of " << alone.forwards << " forwards";
         take(steps[0]);
       }

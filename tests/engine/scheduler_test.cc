@@ -9,11 +9,11 @@
 
 #include "engine/convert.h"
 #include "engine/picking.h"
+#include "failing/failing_device.h"
 #include "formats/convert.h"
 #include "golden.h"
 #include "llada2_files.h"
 #include "shared_forwards.h"
-#include "study/devices.h"
 
 namespace llada {
 namespace {
@@ -21,22 +21,22 @@ namespace {
 constexpr int64_t kAnyRows = int64_t{1} << 40;
 
 TEST(Picking, OldestFirstWithinTheBudget) {
-  const std::vector<Candidate> three = {{10, 0}, {10, 0}, {10, 0}};
+  const std::vector<WaitingStep> three = {{10, 0}, {10, 0}, {10, 0}};
   EXPECT_EQ(pick(three, 100, 4), (std::vector<size_t>{0, 1, 2}));
   EXPECT_EQ(pick(three, 20, 4), (std::vector<size_t>{0, 1}));
   EXPECT_EQ(pick(three, 29, 4), (std::vector<size_t>{0, 1}));
   EXPECT_EQ(pick(three, 1, 4), (std::vector<size_t>{0})) << "somebody always";
-  const std::vector<Candidate> uneven = {{10, 0}, {30, 0}, {5, 0}};
+  const std::vector<WaitingStep> uneven = {{10, 0}, {30, 0}, {5, 0}};
   EXPECT_EQ(pick(uneven, 20, 4), (std::vector<size_t>{0, 2})) << "who fits may pass who does not";
   EXPECT_TRUE(pick({}, 20, 4).empty());
 }
 
 TEST(Picking, TheImpatientComeFirst) {
-  EXPECT_EQ(pick(std::vector<Candidate>{{10, 0}, {30, 3}, {5, 0}}, 20, 4), (std::vector<size_t>{0, 2}));
-  EXPECT_EQ(pick(std::vector<Candidate>{{10, 0}, {30, 4}, {5, 0}}, 20, 4), (std::vector<size_t>{1}));
-  EXPECT_EQ(pick(std::vector<Candidate>{{10, 0}, {30, 4}, {5, 6}}, 20, 4), (std::vector<size_t>{0, 2}))
+  EXPECT_EQ(pick(std::vector<WaitingStep>{{10, 0}, {30, 3}, {5, 0}}, 20, 4), (std::vector<size_t>{0, 2}));
+  EXPECT_EQ(pick(std::vector<WaitingStep>{{10, 0}, {30, 4}, {5, 0}}, 20, 4), (std::vector<size_t>{1}));
+  EXPECT_EQ(pick(std::vector<WaitingStep>{{10, 0}, {30, 4}, {5, 6}}, 20, 4), (std::vector<size_t>{0, 2}))
       << "the longest waiting; then who fits";
-  EXPECT_EQ(pick(std::vector<Candidate>{{1, 0}, {1, 0}}, 1, 0), (std::vector<size_t>{0})) << "equal: the older";
+  EXPECT_EQ(pick(std::vector<WaitingStep>{{1, 0}, {1, 0}}, 1, 0), (std::vector<size_t>{0})) << "equal: the older";
 }
 
 // Any budget, patience and sizes, with requests coming and going: the budget holds for all but a single one, nobody
@@ -48,10 +48,10 @@ TEST(Picking, NobodyWaitsForEver) {
       return static_cast<int64_t>(mix64(seed * kRandomStep + ++n) % static_cast<uint64_t>(below));
     };
     const int64_t most = 1 + random(12), budget = 1 + random(60), patience = random(6);
-    std::vector<Candidate> running;
+    std::vector<WaitingStep> running;
     for (int forward = 0; forward < 200; ++forward) {
       while (static_cast<int64_t>(running.size()) < most && random(3) == 0) running.push_back({0, 0});
-      for (Candidate& c : running) c.rows = 1 + random(40);
+      for (WaitingStep& c : running) c.rows = 1 + random(40);
       const auto picked = pick(running, budget, patience);
       ASSERT_EQ(picked.empty(), running.empty());
       int64_t rows = 0;
@@ -64,11 +64,11 @@ TEST(Picking, NobodyWaitsForEver) {
         ++running[i].passed_over;
       }
       for (const size_t i : picked) running[i].passed_over = 0;
-      for (const Candidate& c : running) {
+      for (const WaitingStep& c : running) {
         EXPECT_LE(c.passed_over, patience + most - 1);
         longest = std::max(longest, c.passed_over - patience);
       }
-      std::erase_if(running, [&](const Candidate& c) { return c.passed_over == 0 && random(9) == 0; });
+      std::erase_if(running, [&](const WaitingStep& c) { return c.passed_over == 0 && random(9) == 0; });
     }
   }
   EXPECT_GT(longest, 3) << "the bound is not far from what happens";
@@ -139,7 +139,7 @@ class SharedForwards : public testing::Test {
   static std::shared_ptr<const Model> load(const std::string& path, const std::string& device = "cpu",
                                            int threads = 2) {
     auto model = Model::load(
-        path, {.device = device, .plugin = &study_devices(), .isa = isa_from_environment(), .threads = threads});
+        path, {.device = device, .plugin = &failing_devices(), .isa = isa_from_environment(), .threads = threads});
     if (!model) throw std::runtime_error(model.error().message);
     return *model;
   }

@@ -59,9 +59,7 @@ inline std::vector<Ran> run_alone(const std::shared_ptr<const Model>& model, std
     Recorder recorder(w);
     const auto session = Session::create(model, {.threads = 0});
     EXPECT_TRUE(session);
-    const Request& r = w.request;
-    const auto g = r.gaps ? (*session)->infill(r.tokens, *r.gaps, r.options, recorder.on_step())
-                          : (*session)->generate(r.tokens, r.options, recorder.on_step());
+    const auto g = (*session)->run(w.request, recorder.on_step());
     EXPECT_TRUE(g) << w.name << ": " << (g ? "" : g.error().message);
     all.push_back(g ? recorder.ran(*g) : Ran{});
   }

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "engine/convert.h"
+#include "failing/failing_device.h"
 #include "golden.h"
-#include "study/devices.h"
 
 namespace llada {
 namespace {
@@ -29,7 +29,7 @@ class SimRun : public testing::Test {
   };
   static Result<Answer> answer(const std::string& device, const decode::DecodeOptions& options) {
     LLADA_TRY(const auto model,
-              Model::load(path_, {.device = device, .plugin = &study_devices(), .isa = "", .threads = 2}));
+              Model::load(path_, {.device = device, .plugin = &failing_devices(), .isa = "", .threads = 2}));
     Answer a;
     LLADA_TRY(const auto session,
               Session::create(model, {.threads = 0, .trace = nullptr, .warn = [&](const std::string& line) {

@@ -174,7 +174,7 @@ TEST(Evaluate, SharedForwardsChangeNothing) {
   std::vector<Evaluation> runs;
   for (const int streams : {0, 2}) {
     EvaluateOptions options = compared(2);
-    options.streams = streams;
+    options.at_once = streams;
     options.record = [&](const RecordedRun& run) {
       recorded[streams > 0].push_back(recording_lines(run));
       return Status();

@@ -66,7 +66,7 @@ class LongInput : public ::testing::Test {
     std::vector<std::string> lines;
     EvaluateOptions options;
     options.workers = workers;
-    options.streams = streams;
+    options.at_once = streams;
     options.record = [&](const RecordedRun& run) {
       lines.push_back(recording_lines(run));
       return Status();

@@ -506,12 +506,12 @@ TEST(Checksum, IsThePublishedOne) {
   LLADA_NEEDS_DOWNLOADS();
   const auto bytes = [](std::string_view text) { return std::as_bytes(std::span(text)); };
   auto sha = hub::Checksum::sha256();  // FIPS 180-2, appendix B.1
-  sha->update(bytes("a"));
-  sha->update(bytes("bc"));
-  EXPECT_EQ(sha->hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  (*sha)->update(bytes("a"));
+  (*sha)->update(bytes("bc"));
+  EXPECT_EQ((*sha)->hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   auto blob = hub::Checksum::git_blob(12);  // git hash-object of "hello world\n"
-  blob->update(bytes("hello world\n"));
-  EXPECT_EQ(blob->hex(), "3b18e512dba79e4c8300dd08aeb37f8e728b8dad");
+  (*blob)->update(bytes("hello world\n"));
+  EXPECT_EQ((*blob)->hex(), "3b18e512dba79e4c8300dd08aeb37f8e728b8dad");
 }
 
 }  // namespace

@@ -149,8 +149,8 @@ std::string StandInHub::etag(const std::string& path) const {
   const File& file = files.at(path);
   auto sum = file.lfs ? hub::Checksum::sha256() : hub::Checksum::git_blob(static_cast<int64_t>(file.content.size()));
   if (!sum) return "";
-  sum->update(std::as_bytes(std::span(file.content)));
-  return sum->hex();
+  (*sum)->update(std::as_bytes(std::span(file.content)));
+  return (*sum)->hex();
 }
 
 WebReply StandInHub::listing() const {

@@ -98,10 +98,9 @@ TEST(Layering, IncludesFollowTheTable) { expect_none(forbidden_includes(tree({"s
 // What the headers of engine and study show of the parts below to those above, who do not include it themselves: plain
 // data that requests and results are made of, and the device and the file that a model names.
 constexpr std::string_view kShown[] = {
-    "decode/denoiser.h",    "decode/fields.h",      "decode/options.h",      "decode/removed.h",
-    "decode/settings.h",    "decode/types.h",       "devices/device.h",      "formats/model_config.h",
-    "formats/model_file.h", "memory/kv_store.h",    "memory/prefix_cache.h", "models/presets.h",
-    "sched/executor.h",     "sched/expert_split.h", "sched/moe_cache.h",     "sched/moe_run.h"};
+    "decode/denoiser.h", "decode/fields.h",        "decode/options.h",     "decode/removed.h",  "decode/settings.h",
+    "devices/device.h",  "formats/model_config.h", "formats/model_file.h", "memory/kv_store.h", "memory/prefix_cache.h",
+    "models/presets.h",  "sched/executor.h",       "sched/expert_split.h", "sched/moe_cache.h", "sched/moe_run.h"};
 
 TEST(Layering, WhatIsSeenThroughHeadersIsMeantToBe) {
   constexpr std::string_view kAbove[] = {"cli", "eval"}, kThrough[] = {"engine", "study", "eval", "cli"};

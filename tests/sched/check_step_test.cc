@@ -1,12 +1,11 @@
 // A step that names anything outside of its stores, its rows or its streams is refused before a device sees it.
-#include "sched/check_step.h"
-
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <limits>
 
 #include "memory/kv_store.h"
+#include "sched/executor.h"
 
 namespace llada {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "engine/infill_text.h"
 #include "engine/likelihood.h"
+#include "serve/ask.h"
 #include "serve/fixture.h"
 #include "text/utf8.h"
 
@@ -190,7 +191,9 @@ TEST_F(Answers, FillGaps) {
   DecodeChoice choice(true);
   choice.use_defaults();
   ASSERT_TRUE(choice.resolve());
-  const auto alone = open_session(tiny_model())->infill(layout.tokens, layout.positions, choice.options, {}).value();
+  const auto alone = open_session(tiny_model())
+                         ->run({.tokens = layout.tokens, .gaps = layout.positions, .options = choice.options}, {})
+                         .value();
   const auto reply = post("/infill", {{"text", text}});
   ASSERT_EQ(reply.status, 200) << reply.body;
   EXPECT_EQ(reply.json()["content"], to_valid_utf8(alone.text));
@@ -291,6 +294,10 @@ TEST_F(Answers, AreDescribedAsStreamsWhereOneCanAskForThem) {
     streams += asks;
   }
   EXPECT_EQ(streams, 5);
+  const json& schemas = description["components"]["schemas"];
+  EXPECT_EQ(schemas["Chat"]["properties"]["top_logprobs"]["maximum"], kMostAlternatives);
+  EXPECT_EQ(schemas["Completion"]["properties"]["logprobs"]["maximum"], kMostAlternatives);
+  EXPECT_EQ(schemas["Completion"]["properties"]["n"]["maximum"], options.most_answers);
 }
 
 TEST_F(Answers, RefuseWithTheNameOfTheField) {

@@ -4,9 +4,9 @@
 #include <system_error>
 
 #include "bounded_memory.h"
+#include "failing/failing_device.h"
 #include "serve/fixture.h"
 #include "serve/workers.h"
-#include "study/devices.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -48,7 +48,7 @@ class FailingDevice : public ServeTest {
     };
     start(false);
     auto model = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada",
-                             {.device = device, .plugin = &study_devices(), .isa = "", .threads = 2});
+                             {.device = device, .plugin = &failing_devices(), .isa = "", .threads = 2});
     ASSERT_TRUE(model) << model.error().message;
     ASSERT_TRUE(service->set_model(*model));
   }

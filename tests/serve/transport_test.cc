@@ -9,9 +9,8 @@
 #include <fstream>
 #include <future>
 
+#include "serve/access.h"
 #include "serve/fixture.h"
-#include "serve/hosts.h"
-#include "serve/log.h"
 #include "serve/routes.h"
 
 namespace llada::serve {

@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 #include "engine/golden.h"
-#include "study/devices.h"
+#include "failing/failing_device.h"
 #include "study/moe_routing.h"
 #include "study/routing_recorder.h"
 
@@ -35,9 +35,9 @@ decode::DecodeOptions short_answer(decode::KvChoice kv) {
 Result<Answer> answer(const std::string& device, const ExpertRequest& experts, decode::KvChoice kv,
                       std::function<Status(const RoutedLayer&)> routing = {}) {
   static const std::vector<GoldenItem> items = load_golden(kModel + "/golden.json");
-  LLADA_TRY(
-      const auto model,
-      Model::load(kModel, {.device = device, .plugin = &study_devices(), .isa = "", .threads = 2, .experts = experts}));
+  LLADA_TRY(const auto model,
+            Model::load(kModel,
+                        {.device = device, .plugin = &failing_devices(), .isa = "", .threads = 2, .experts = experts}));
   LLADA_TRY(const auto session,
             Session::create(model, {.threads = 0, .trace = nullptr, .routing = std::move(routing)}));
   const GoldenItem& item = items.front();
@@ -131,13 +131,13 @@ TEST(MoeRun, ImpossibleRequestsAreRefusedInOneLine) {
   };
   for (const auto& [device, request, says] : cases) {
     const auto got = Model::load(
-        "no-such-model", {.device = device, .plugin = &study_devices(), .isa = "", .threads = 1, .experts = request});
+        "no-such-model", {.device = device, .plugin = &failing_devices(), .isa = "", .threads = 1, .experts = request});
     ASSERT_FALSE(got) << says;
     EXPECT_EQ(exit_status(got.error()), 2);
     EXPECT_NE(got.error().message.find(says), std::string::npos) << got.error().message;
   }
   const auto odd = Model::load(kModel, {.device = "sim:a6000-pcie4",
-                                        .plugin = &study_devices(),
+                                        .plugin = &failing_devices(),
                                         .isa = "",
                                         .threads = 1,
                                         .experts = {.share = 0.25, .slices = 3}});
@@ -147,7 +147,7 @@ TEST(MoeRun, ImpossibleRequestsAreRefusedInOneLine) {
       << odd.error().message;
   const auto dense = Model::load(
       LLADA_SOURCE_DIR "/models/tiny-llada",
-      {.device = "sim:a6000-pcie4", .plugin = &study_devices(), .isa = "", .threads = 1, .experts = {.share = 0.25}});
+      {.device = "sim:a6000-pcie4", .plugin = &failing_devices(), .isa = "", .threads = 1, .experts = {.share = 0.25}});
   ASSERT_FALSE(dense);
   EXPECT_NE(dense.error().message.find("a dense model, it has no experts"), std::string::npos);
 }
@@ -160,7 +160,7 @@ TEST(MoeRun, RecordedRoutingIsWhatTheRoutersDecided) {
   auto recorder = RoutingRecorder::create(path, *file);
   ASSERT_TRUE(recorder);
   const auto got =
-      answer("cpu", {}, decode::KvChoice::dual, [&](const RoutedLayer& r) { return (*recorder)->hear(r); });
+      answer("cpu", {}, decode::KvChoice::dual, [&](const RoutedLayer& r) { return (*recorder)->record(r); });
   ASSERT_TRUE(got) << got.error().message;
   ASSERT_TRUE((*recorder)->commit());
   const auto trace = read_routing(path);
@@ -228,20 +228,22 @@ TEST(MoeRun, HostileRoutingIsRefusedByLine) {
   ASSERT_TRUE(parse_routing(head + step + "\n", "f"));
   const auto large = parse_routing(head + step + "\n", "f", 3);
   ASSERT_FALSE(large);
-  EXPECT_EQ(large.error().message, "f: line 2: needed an end: the experts of all lines are over 3");
+  EXPECT_EQ(large.error().message, "f:2: needed an end: the experts of all lines are over 3");
   const std::pair<std::string, const char*> cases[] = {
-      {"", "f: line 0: needed a header"},
-      {"[]\n", "f: line 1: needed a JSON object"},
-      {"{\"format\":\"other\"}\n", "f: line 1: needed format: llada-routing"},
+      {"", "f: needed a header and at least one step"},
+      {"[]\n", "f:1: the JSON is not an object"},
+      {"{\"format\":\"other\"}\n", "f:1: field 'format': found 'other', needed 'llada-routing'"},
       {"{\"format\":\"llada-routing\",\"version\":1,\"layers\":0,\"experts\":4,\"used\":2}\n",
-       "layers: a whole number"},
-      {"{\"format\":\"llada-routing\",\"version\":1,\"layers\":1,\"experts\":4,\"used\":9}\n", "used: a whole number"},
-      {head, "needed at least one step"},
-      {head + R"({"step":0,"layer":1,"positions":[3],"experts":[[1]],"gates":[[1]]})", "layer: a whole number"},
+       "field 'layers': found 0, needed a whole number"},
+      {"{\"format\":\"llada-routing\",\"version\":1,\"layers\":1,\"experts\":4,\"used\":9}\n",
+       "field 'used': found 9, needed a whole number"},
+      {head, "needed a header and at least one step"},
+      {head + R"({"step":0,"layer":1,"positions":[3],"experts":[[1]],"gates":[[1]]})",
+       "field 'layer': found 1, needed a whole number"},
       {head + R"({"step":0,"layer":0,"positions":[3],"experts":[[4]],"gates":[[1]]})", "experts from 0 to 3"},
       {head + R"({"step":0,"layer":0,"positions":[3],"experts":[[1,2,3]],"gates":[[1,1,1]]})", "at most 2 experts"},
       {head + R"({"step":0,"layer":0,"positions":[3,4],"experts":[[1]],"gates":[[1]]})", "an entry per row"},
-      {head + step + "\n" + step, "line 3: needed layer 0 of a step"},
+      {head + step + "\n" + step, "f:3: found layer 0 of step 0, needed layer 0 of a step"},
       {head + R"({"step":0,"layer":0,"positions":[3],"experts":[[1,1]],"gates":[[0.5,0.5]]})",
        "other experts than 1 twice"},
       {head + R"({"step":0,"layer":0,"positions":[3],"experts":[[1]],"gates":[[1e300]]})", "gates up to 1e+06"},

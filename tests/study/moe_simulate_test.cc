@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "study/moe_routing.h"
-#include "study/moe_sensitivity.h"
 
 namespace llada {
 namespace {
@@ -28,7 +27,8 @@ TEST(MoeSimulate, HybridBeatsItsRivalsAndIsPredicted) {
   ASSERT_TRUE(s) << s.error().message;
   ASSERT_EQ(s->phases.size(), 2u);
   for (const MoePhase& p : s->phases) {
-    for (const char* rival : {"static", "all-cpu"}) EXPECT_GT(p.speed_up("hybrid", rival), 1.1) << p.phase << rival;
+    for (const char* baseline : {"static", "all-cpu"})
+      EXPECT_GT(p.speed_up("hybrid", baseline), 1.1) << p.phase << baseline;
     EXPECT_GT(p.speed_up("+ scheduling", "static"), 1.1) << p.phase;
     EXPECT_LT(p.find("hybrid")->predicted_off, 0.1) << p.phase;
     EXPECT_EQ(p.find("static")->moved_bytes, 0);
@@ -42,7 +42,6 @@ TEST(MoeSimulate, HybridBeatsItsRivalsAndIsPredicted) {
     EXPECT_NEAR(p.find("layer split")->hit_rate, 6.5 / 26, 0.02)
         << "16 slots in each of 26 layers hold 6.5 layers of 64";
     EXPECT_EQ(p.find("TIDE"), nullptr) << "a rival of diffusion only";
-    EXPECT_GE(p.find("cache belady")->hit_rate, p.find("cache lru")->hit_rate);
   }
   EXPECT_NEAR(s->expert_bytes, 3.0 * 2048 * 1408 * 18 / 32, 1);
 }
@@ -61,23 +60,6 @@ TEST(MoeSimulate, SlicesHelpWhereALayerHasTwoLargeExperts) {
   ASSERT_FALSE(odd);
   EXPECT_EQ(odd.error().message,
             "slices: found 3, needed a divisor of 56, the groups of 256 hidden values of an expert of mixtral");
-}
-
-TEST(MoeSimulate, TheHeadlineMovesWithWhatIsUncertain) {
-  MoeSimulateOptions o = small("a6000-pcie4", "deepseek-v2-lite");
-  o.tokens = 4, o.prompt = 2;
-  const auto rows = moe_sensitivity(o);
-  ASSERT_TRUE(rows) << rows.error().message;
-  const auto decode = [&](const char* number, bool last) {
-    double found = 0;
-    for (const MoeSensitivityRow& row : *rows)
-      if (row.number == number && (found == 0 || last)) found = row.headlines.at(1).over_static;
-    return found;
-  };
-  EXPECT_EQ(decode("as it stands", false), simulate_moe(o)->phases.at(1).speed_up("hybrid", "static"));
-  EXPECT_GT(decode("experts.link_gb_per_s", true), decode("as it stands", false)) << "a faster link";
-  EXPECT_LT(decode("guesses", false), decode("guesses", true)) << "worse guesses first";
-  EXPECT_EQ(rows->front().headlines.at(1).phase, "decode");
 }
 
 TEST(MoeSimulate, DiffusionHasTideBesideIt) {
@@ -126,7 +108,6 @@ TEST(MoeSimulate, RequestsAreRead) {
       {[](auto& o) { o.shares = {0}; }, "experts on the device: found 0"},
       {[](auto& o) { o.steps = 99; }, "steps: found 99, needed 1 to 8"},
       {[](auto& o) { o.routing = "no-such-file"; }, "no-such-file"},
-      {[](auto& o) { o.guess_noise = -1; }, "guess noise: found -1"},
   };
   for (const auto& [change, says] : cases) {
     MoeSimulateOptions o = small("a6000-pcie4", "llada2-mini");

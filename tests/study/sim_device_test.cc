@@ -12,9 +12,9 @@
 #include "devices/cpu/cpu_device.h"
 #include "devices/one_stream.h"
 #include "devices/small_model.h"
+#include "failing/failing_device.h"
 #include "sched/executor.h"
 #include "study/paging.h"
-#include "study/sim/faulty_device.h"
 
 namespace llada {
 namespace {
@@ -270,7 +270,7 @@ TEST_F(SimDeviceTest, EveryFailureIsRetriedOnTheFallbackWithTheSameAnswer) {
       } else {
         inner = cpu();
       }
-      const auto device = make_faulty_device(std::move(inner), *parse_fault(fault));
+      const auto device = make_failing_device(std::move(inner), *parse_fault(fault));
       const auto fallback = cpu();
       std::vector<std::string> warnings;
       Executor executor(*device, forwards_of(model_.graph),
@@ -289,7 +289,7 @@ TEST_F(SimDeviceTest, EveryFailureIsRetriedOnTheFallbackWithTheSameAnswer) {
 }
 
 TEST_F(SimDeviceTest, WithoutAFallbackTheFailureIsTheResult) {
-  const auto device = make_faulty_device(cpu(), {Fault::gone, 50});
+  const auto device = make_failing_device(cpu(), {Fault::gone, 50});
   Executor executor(*device, forwards_of(model_.graph));
   const auto got = passes(executor);
   ASSERT_FALSE(got);

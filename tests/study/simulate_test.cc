@@ -163,18 +163,20 @@ TEST(Simulate, MemoryPoliciesDifferInTimeAsTheyShould) {
 // labels: long
 TEST(Simulate, TheSparsePathHidesBehindThePassWhereTheCpuIsFast) {
   SimulateOptions o = options("v79-8elite");
+  o.replay.assign(15, {.rows = 32, .wanted = 32, .keys = 206});
+  o.replay_tokens = 128;
   const auto dense = simulate_last_line(o);
-  o.sparse_rows = 4;
+  for (SimulatedPass& pass : o.replay) pass.sparse = pass.sparse_wanted = 4;
   const auto beside = simulate_last_line(o);
   ASSERT_TRUE(dense && beside);
   EXPECT_GT(beside->cpu_seconds, dense->cpu_seconds + 0.5);
   EXPECT_LT(beside->seconds, dense->seconds + 0.5 * (beside->cpu_seconds - dense->cpu_seconds))
       << "most of it runs beside the NPU; the shared DRAM costs some";
   // The paper's CPU needs longer for four rows than its NPU for a block: then the passes wait.
-  o = options("sm8750-paper");
-  const auto without = simulate_last_line(o);
-  o.sparse_rows = 4;
+  o.profile = "sm8750-paper";
   const auto with = simulate_last_line(o);
+  for (SimulatedPass& pass : o.replay) pass.sparse = pass.sparse_wanted = 0;
+  const auto without = simulate_last_line(o);
   ASSERT_TRUE(without && with);
   EXPECT_GT(with->seconds, without->seconds + 1);
 }
@@ -197,9 +199,6 @@ TEST(Simulate, WrongRequestsAreOneLine) {
       {[](auto& o) { o.window_gib = 0.2; }, "window: found 0.2 GiB, needed more than the 0.30 GiB"},
       {[](auto& o) { o.map_variant = "fast"; }, "found no map variant 'fast'"},
       {[](auto& o) { o.memory = "mru"; }, "memory policy: found 'mru'"},
-      {[](auto& o) { o.grain = "page"; }, "grain: found 'page'"},
-      {[](auto& o) { o.head = "gpu"; }, "head: found 'gpu'"},
-      {[](auto& o) { o.logits = "some"; }, "logits: found 'some'"},
   };
   for (const Case& c : cases) {
     SimulateOptions o = options("v79-8elite");
@@ -230,7 +229,7 @@ TEST(Simulate, LongCanvasesTakeTheirPlaceInTheWindow) {
 
 // labels: long
 TEST(Simulate, SpansAreOrderedPerLaneAndDoNotOverlap) {
-  const auto spans = simulate_spans(options("sm8750-paper"), 3);
+  const auto spans = simulate_spans(options("sm8750-paper"));
   ASSERT_TRUE(spans);
   std::map<std::string, double> end;
   for (const SimulatedSpan& span : *spans) {

@@ -6,7 +6,6 @@
 #include "text/nfc.h"
 #include "text/support.h"
 #include "text/utf8.h"
-#include "text/utf8_stream.h"
 
 namespace llada {
 namespace {

@@ -1,7 +1,6 @@
 #include "devices/cpu/cpu_experts.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <thread>
@@ -212,8 +211,8 @@ void CpuExperts::multiply(const Job& job, int slot, const Task& task, const floa
   const CpuWeight& w = weight(job, slot, group);
   const bool all_rows = group.expert == kShared && slot != 2 && rounds(job);
   const std::byte* activations = all_rows ? rounded_.data() : activations_ + group.activations;
-  llada::multiply(*job.kernels, {&w, x + group.begin * w.inputs, activations, group.count, y + group.begin * w.outputs},
-                  task.n0, task.n1);
+  const CpuProduct product{&w, x + group.begin * w.inputs, activations, group.count, y + group.begin * w.outputs};
+  job.kernels->matmul(product.args(task.n0, task.n1));
 }
 
 // A row's experts are added in ascending order, so that its sum does not depend on the other rows.
@@ -294,10 +293,8 @@ void CpuExperts::run_tasks(const Job& job) {
 }
 
 void CpuExperts::run_host_part(const Job& job, const std::vector<int64_t>& order) {
-  const auto begin = std::chrono::steady_clock::now();
   list_tasks(job, order, true);
   run_tasks(job);
-  host_part_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 // Hidden values of slices that are not in the part under way become zero, and so add nothing.

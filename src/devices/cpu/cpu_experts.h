@@ -46,7 +46,6 @@ class CpuExperts {
   // What Job::shared gave for its rows, rows x width; until the next run.
   const float* beside() const { return y_ + groups_.back().begin * beside_width_; }
   static bool fits_beside(std::span<const CpuWeight> weights, const Op& op, const std::array<WeightId, 3>& shared);
-  double host_part_s() const { return host_part_s_; }  // wall time of the host's part of the last run with a plan
   int64_t memory_bytes() const { return buffer_.bytes() + rounded_.bytes(); }
 
  private:
@@ -110,7 +109,6 @@ class CpuExperts {
   size_t progress_size_ = 0;
   std::atomic<int64_t> next_{0}, products_left_{0};  // down tasks that are not done
   Scratch buffer_;
-  double host_part_s_ = 0;
   Scratch rounded_;  // all rows as int8
   // x_: rows that are gathered as floats, where floats are multiplied.
   float *x_ = nullptr, *gate_ = nullptr, *up_ = nullptr, *y_ = nullptr;

@@ -9,19 +9,19 @@ int64_t column_step(const kernels::KernelTable& kernels, const CpuWeight& weight
   return tile * ((tiles + pieces - 1) / pieces);
 }
 
-void multiply(const kernels::KernelTable& kernels, const CpuProduct& product, int64_t n0, int64_t n1) {
-  const CpuWeight& w = *product.weight;
-  kernels.matmul({.type = w.stored.type,
-                  .n = w.outputs,
-                  .k = w.inputs,
-                  .weights = w.bytes(),
-                  .x = product.x,
-                  .activations = product.activations,
-                  .rows = product.rows,
-                  .n0 = n0,
-                  .n1 = n1,
-                  .y = product.y,
-                  .y_stride = w.outputs});
+kernels::MatmulArgs CpuProduct::args(int64_t n0, int64_t n1) const {
+  const CpuWeight& w = *weight;
+  return {.type = w.stored.type,
+          .n = w.outputs,
+          .k = w.inputs,
+          .weights = w.bytes(),
+          .x = x,
+          .activations = activations,
+          .rows = rows,
+          .n0 = n0,
+          .n1 = n1,
+          .y = y,
+          .y_stride = w.outputs};
 }
 
 void multiply(const kernels::KernelTable& kernels, ThreadPool& pool, std::span<const CpuProduct> products) {
@@ -51,7 +51,7 @@ void multiply(const kernels::KernelTable& kernels, ThreadPool& pool, std::span<c
   }
   pool.run(static_cast<int64_t>(fine.size()), [&](int64_t i, int) {
     const Task& t = fine[static_cast<size_t>(i)];
-    multiply(kernels, *t.product, t.n0, t.n1);
+    kernels.matmul(t.product->args(t.n0, t.n1));
   });
 }
 

@@ -12,6 +12,8 @@ struct CpuProduct {
   const std::byte* activations;  // the same quantized, where the type multiplies integers
   int64_t rows;
   float* y;  // rows x outputs
+
+  kernels::MatmulArgs args(int64_t n0, int64_t n1) const;  // of columns [n0, n1)
 };
 
 // Tasks per thread, enough that a loop's last tasks end together, and how many of them are cut finer where there are
@@ -20,9 +22,6 @@ inline constexpr int64_t kTasksPerThread = 8, kFineTasks = 2, kFewRows = 16;
 
 // Columns per task that cut a product into `pieces`, or fewer: whole column tiles.
 int64_t column_step(const kernels::KernelTable& kernels, const CpuWeight& weight, int64_t pieces);
-
-// Columns [n0, n1) of a product.
-void multiply(const kernels::KernelTable& kernels, const CpuProduct& product, int64_t n0, int64_t n1);
 
 // All of several products in one loop, so that a small matrix does not leave a thread idle.
 void multiply(const kernels::KernelTable& kernels, ThreadPool& pool, std::span<const CpuProduct> products);

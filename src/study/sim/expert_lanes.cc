@@ -108,7 +108,7 @@ ExpertLink ExpertLanes::link() {
   return link;
 }
 
-Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after, std::optional<double> host_s) {
+Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after) {
   link();  // forgets what has arrived
   for (const ExpertId id : plan.cancelled) LLADA_TRY_STATUS(cancel(id));
   Layer layer{.plan = plan, .after = after};
@@ -120,16 +120,7 @@ Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after, std::opti
     if (!move.background) LLADA_TRY_STATUS(add_move(layer, move));
   if (plan.moves_first) layer.wait = layer.last_move;
   TaskId last_host = kNoTask;
-  if (host_s) {
-    LaneTask task;
-    task.lane = Lane::cpu;
-    task.fixed_s = *host_s;
-    task.after = after;
-    task.maps[0] = layer.wait;
-    if (!layer.host.empty()) last_host = lanes_.add(std::move(task));
-  } else {
-    for (const ExpertWork& work : layer.host) last_host = add_host(layer, work);
-  }
+  for (const ExpertWork& work : layer.host) last_host = add_host(layer, work);
   while (layer.next_device < layer.device.size()) LLADA_TRY_STATUS(add_device(layer));
   for (const ExpertId id : plan.released) {
     drop_pieces(id);

@@ -6,7 +6,6 @@
 #pragma once
 #include <array>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -21,8 +20,7 @@ class ExpertLanes {
 
   // Adds the layer's tasks after `after`. The value is a task that ends when all of them have, background
   // moves excepted. Failed: work on an expert that is neither there nor moved, or more residents than slots.
-  // `host_s`: what the host's experts took together, measured, instead of what they cost.
-  Result<TaskId> run(const ExpertsPlan& plan, TaskId after, std::optional<double> host_s = {});
+  Result<TaskId> run(const ExpertsPlan& plan, TaskId after);
 
   // As of the lanes' present time.
   ExpertLink link();

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "devices/device.h"
+#include "engine/device_plugin.h"
 
 namespace llada {
 
@@ -22,9 +23,12 @@ struct FaultPlan {
   int64_t at = 0;  // maps or ops counted from 0 over the device's life
 };
 
-// "allocate", "map:N", "submit:N", "gone:N" or "nan:N".
+// Reads "allocate", "map:N", "submit:N", "gone:N" or "nan:N".
 Result<FaultPlan> parse_fault(std::string_view text);
 
-std::unique_ptr<Device> make_faulty_device(std::unique_ptr<Device> device, FaultPlan plan);
+std::unique_ptr<Device> make_failing_device(std::unique_ptr<Device> device, FaultPlan plan);
+
+// The devices of study/devices.h, and for each device of --device the option `fail=FAULT`. One object without state.
+const DevicePlugin& failing_devices();
 
 }  // namespace llada

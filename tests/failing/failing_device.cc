@@ -1,16 +1,18 @@
-#include "study/sim/faulty_device.h"
+#include "failing/failing_device.h"
 
 #include <algorithm>
 #include <charconv>
 #include <limits>
 #include <utility>
 
+#include "study/devices.h"
+
 namespace llada {
 namespace {
 
-class FaultyDevice final : public Device, Window, ExpertHost, Clock, Beside, HostUnit {
+class FailingDevice final : public Device, Window, ExpertHost, Clock, Beside, HostUnit {
  public:
-  FaultyDevice(std::unique_ptr<Device> device, FaultPlan plan)
+  FailingDevice(std::unique_ptr<Device> device, FaultPlan plan)
       : device_(std::move(device)), can_(device_->capabilities()), plan_(plan) {}
 
   // Those of the device behind.
@@ -26,7 +28,7 @@ class FaultyDevice final : public Device, Window, ExpertHost, Clock, Beside, Hos
   Result<std::unique_ptr<Device>> share(int threads) const override {
     if (plan_.fault == Fault::allocate) return failed("{}: allocation refused (injected)", info().name);
     LLADA_TRY(auto other, device_->share(threads));
-    return std::make_unique<FaultyDevice>(std::move(other), plan_);
+    return std::make_unique<FailingDevice>(std::move(other), plan_);
   }
 
   Result<Ticket> submit(const Run& run) override {
@@ -124,7 +126,28 @@ class FaultyDevice final : public Device, Window, ExpertHost, Clock, Beside, Hos
   bool gone_ = false;
 };
 
+class FailingDevices final : public DevicePlugin {
+ public:
+  std::string_view form() const override { return study_devices().form(); }
+  std::vector<Listed> list() const override { return study_devices().list(); }
+  Result<std::unique_ptr<PluginDevice>> find(std::string_view name) const override {
+    return study_devices().find(name);
+  }
+  Result<MemoryOptions> memory(std::string_view name) const override { return study_devices().memory(name); }
+  std::string_view options() const override { return "fail"; }
+  Result<Wrap> wrap(std::string_view key, std::string_view value) const override {
+    if (key != "fail") return Wrap();
+    LLADA_TRY(const FaultPlan plan, parse_fault(value));
+    return [plan](std::unique_ptr<Device> device) { return make_failing_device(std::move(device), plan); };
+  }
+};
+
 }  // namespace
+
+const DevicePlugin& failing_devices() {
+  static const FailingDevices devices;
+  return devices;
+}
 
 Result<FaultPlan> parse_fault(std::string_view text) {
   if (text == "allocate") return FaultPlan{Fault::allocate, 0};
@@ -139,8 +162,8 @@ Result<FaultPlan> parse_fault(std::string_view text) {
   return invalid("fail: found '{}', needed allocate, map:N, submit:N, gone:N or nan:N", text);
 }
 
-std::unique_ptr<Device> make_faulty_device(std::unique_ptr<Device> device, FaultPlan plan) {
-  return std::make_unique<FaultyDevice>(std::move(device), plan);
+std::unique_ptr<Device> make_failing_device(std::unique_ptr<Device> device, FaultPlan plan) {
+  return std::make_unique<FailingDevice>(std::move(device), plan);
 }
 
 }  // namespace llada

@@ -1,0 +1,130 @@
+// /v1/chat/completions and /v1/responses: the answer to a conversation, in OpenAI's two protocols; /v1/completions:
+// text that follows a prompt, as it is or as token ids, or, with a suffix, text between the two.
+#include "serve/routes.h"
+#include "text/utf8.h"
+
+namespace llada::serve {
+namespace {
+
+using nlohmann::json;
+
+// A text, a list of texts, a list of token ids, or a list of such lists.
+Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body& body) {
+  const json* value = body.find("prompt");
+  std::vector<std::vector<int32_t>> prompts;
+  const auto add = [&](const json& item) -> Done {
+    if (item.is_string()) {
+      LLADA_TRY(auto ids, text_ids(service, item.get_ref<const std::string&>(), "prompt"));
+      prompts.push_back(std::move(ids));
+      return {};
+    }
+    if (!item.is_array() || item.empty()) return wrong("prompt", item, "a text or a list of token ids");
+    std::vector<int32_t> ids;
+    for (const json& id : item) {
+      const auto number = whole_number(id);
+      if (!number || *number < 0 || *number >= service.model().config().vocab)
+        return wrong("prompt", id, fmt::format("token ids below {}", service.model().config().vocab));
+      ids.push_back(static_cast<int32_t>(*number));
+    }
+    prompts.push_back(std::move(ids));
+    return {};
+  };
+  if (value == nullptr || (value->is_array() && value->empty()))
+    return refuse("prompt: needed, a text, token ids, or a list of them", "prompt");
+  if (value->is_array() && !value->front().is_number()) {
+    LLADA_TRY_STATUS(check_count(service, std::ssize(*value), 1));
+    for (const json& item : *value) LLADA_TRY_STATUS(add(item));
+  } else {
+    LLADA_TRY_STATUS(add(*value));
+  }
+  return prompts;
+}
+
+// Fields that the answer repeats stay in memory as long as it takes.
+Done check_repeated(Body& body) {
+  constexpr size_t kMostBytes = size_t{16} << 10;
+  for (const char* name : {"metadata", "parallel_tool_calls"})
+    if (const auto* value = body.find(name); value != nullptr && dump(Json(*value)).size() > kMostBytes)
+      return wrong(name, *value, fmt::format("{} bytes of JSON at most", kMostBytes));
+  return {};
+}
+
+// The fields that a response repeats, as they were understood.
+Json repeated_fields(Body& body, const std::optional<std::string>& instructions, const DecodeChoice& choice) {
+  const auto repeat = [&](const char* name, const Json& otherwise) {
+    const json* value = body.find(name);
+    return value == nullptr ? otherwise : Json(*value);
+  };
+  return {{"instructions", instructions ? Json(*instructions) : Json(nullptr)},
+          {"max_output_tokens", repeat("max_output_tokens", nullptr)},
+          {"metadata", repeat("metadata", Json::object())},
+          {"parallel_tool_calls", repeat("parallel_tool_calls", true)},
+          {"temperature", choice.options.temperature},
+          {"top_p", choice.options.top_p}};
+}
+
+}  // namespace
+
+Answered<Ask> read_chat(Service& service, Body body) {
+  LLADA_TRY(Ask ask, read_ask(body, Shape::chat));
+  LLADA_TRY(const auto messages, read_messages(body));
+  LLADA_TRY(const auto stop, read_stop(body));
+  LLADA_TRY(const int64_t n, read_count(service, body));
+  LLADA_TRY(ask.logprobs, body.boolean("logprobs", false));
+  LLADA_TRY(const auto top, body.integer("top_logprobs", 0, kMostAlternatives));
+  if (top && *top > 0 && !ask.logprobs)
+    return refuse("top_logprobs: found it without logprobs, needed logprobs true", "top_logprobs");
+  ask.alternatives = top.value_or(0);
+  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, false));
+  LLADA_TRY_STATUS(body.finish());
+  LLADA_TRY(auto ids, conversation_ids(service, messages, "messages"));
+  LLADA_TRY_STATUS(make_requests(service, ask, "messages", {std::move(ids)}, decoding, n, stop));
+  return ask;
+}
+
+Answered<Ask> read_completion(Service& service, Body body) {
+  if (body.find("suffix") != nullptr) {
+    LLADA_TRY(Ask ask, read_fim(service, std::move(body)));
+    ask.shape = Shape::completion;
+    return ask;
+  }
+  LLADA_TRY(Ask ask, read_ask(body, Shape::completion));
+  LLADA_TRY(const auto prompts, read_prompts(service, body));
+  LLADA_TRY(const auto stop, read_stop(body));
+  LLADA_TRY(const int64_t n, read_count(service, body));
+  LLADA_TRY(const bool echo, body.boolean("echo", false));
+  LLADA_TRY_STATUS(read_logprobs(body, ask));
+  ask.scores_prompt = echo && ask.logprobs;
+  if (ask.scores_prompt && ask.stream)
+    return refuse("stream: log-probabilities of the prompt (echo) come whole; needed no stream", "stream");
+  if (const json* most = body.find("max_tokens"); ask.scores_prompt && most != nullptr && *most == 0) {
+    ask.drops_answer = true;
+    body.put("max_tokens", 1);
+  }
+  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, false));
+  LLADA_TRY_STATUS(body.finish());
+  LLADA_TRY_STATUS(make_requests(service, ask, "prompt", prompts, decoding, n, stop));
+  if (echo)
+    for (const Request& request : ask.requests)
+      ask.echoed.push_back(to_valid_utf8(service.model().tokenizer().decode(request.tokens)));
+  return ask;
+}
+
+Answered<Ask> read_response(Service& service, Body body) {
+  LLADA_TRY(Ask ask, read_ask(body, Shape::response));
+  if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
+  LLADA_TRY_STATUS(read_unstored(body));
+  LLADA_TRY(auto messages, read_input(body));
+  LLADA_TRY(const auto instructions, body.text("instructions"));
+  if (instructions) messages.insert(messages.begin(), {"system", *instructions});
+  LLADA_TRY(const Decoding decoding,
+            read_decoding(body, service.model().special_ids().attention_block, false, {"max_output_tokens"}));
+  LLADA_TRY_STATUS(check_repeated(body));
+  ask.repeated = repeated_fields(body, instructions, decoding.choice);
+  LLADA_TRY_STATUS(body.finish());
+  LLADA_TRY(auto ids, conversation_ids(service, messages, "input"));
+  LLADA_TRY_STATUS(make_requests(service, ask, "input", {std::move(ids)}, decoding, 1));
+  return ask;
+}
+
+}  // namespace llada::serve
