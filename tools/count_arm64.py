@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Counts the instructions of the innermost loops of the 64-bit Arm int8 kernels (the DSP's tiles among them), as the compiler wrote them: per
 multiply-add, and how many of them multiply, copy a register or touch the stack. Nothing is run, so this says nothing of
-time. usage: count_arm64.py [build folder]   (after cmake --build --preset arm64)"""
+time. usage: count_arm64.py [--check] [build folder]   (after cmake --build --preset arm64)
+--check: prints nothing unless a loop's instructions per multiply-add are more than 3 % above RECORDED, or a loop is
+missing; then the exit status is 1. A kernel that got better: its new figure is recorded. The figures are g++ 12.2's."""
 import collections
 import pathlib
 import re
@@ -10,6 +12,20 @@ import sys
 
 TYPES = {3: "q8_0", 4: "q4_0", 8: "q4_k", 10: "q6_k"}
 DOTS = {"sdot": 16, "udot": 16, "smmla": 32, "ummla": 32, "usmmla": 32}  # multiply-adds of one
+
+
+# Instructions per multiply-add, by instruction set and loop.
+RECORDED = {
+    ("dotprod", "digests: scores"): 80 / 1024, ("dotprod", "digests: values"): 80 / 1024,
+    ("dotprod", "q4_0, 8 rows"): 132 / 1024, ("dotprod", "q8_0, 8 rows"): 123 / 1024,
+    ("dotprod", "q4_k, 8 rows"): 165 / 1024, ("dotprod", "q6_k, 8 rows"): 181 / 1024,
+    ("i8mm", "digests: scores"): 26 / 512, ("i8mm", "digests: values"): 26 / 512,
+    ("i8mm", "q4_0, 8 rows"): 100 / 1024, ("i8mm", "q8_0, 8 rows"): 93 / 1024,
+    ("i8mm", "q4_k, 8 rows"): 135 / 1024, ("i8mm", "q6_k, 8 rows"): 149 / 1024,
+    ("dotprod", "DSP's tiles: q4_0, 8 rows"): 158 / 1024, ("dotprod", "DSP's tiles: q8_0, 8 rows"): 177 / 1024,
+    ("i8mm", "DSP's tiles: q4_0, 8 rows"): 127 / 1024, ("i8mm", "DSP's tiles: q8_0, 8 rows"): 119 / 1024,
+}
+MOST_RISE = 1.03
 
 
 def functions(path):
@@ -48,13 +64,12 @@ def what(name):
     return part and {"score_keys": "digests: scores", "mix": "digests: values"}[part[1]]
 
 
-def main():
-    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build/arm64")
-    print("| loop | instructions | multiplying | longest run of them | register copies | stack | multiply-adds | instructions per multiply-add |")
-    print("|---|---|---|---|---|---|---|---|")
+def measure(folder):
+    """{(instruction set, loop): its row} of the objects below a build folder. A row: instructions, multiplying ones,
+    their longest run, register copies, touches of the stack, multiply-adds."""
+    rows = {}
     for isa in ("dotprod", "i8mm"):
         for path in sorted(folder.glob(f"src/**/*neon_{isa}.cc.o")):
-            rows = {}
             for name, code in functions(path):
                 for body in dot_loops(code) if what(name) else ():
                     ops = collections.Counter(op for _, op, _ in body)
@@ -63,9 +78,49 @@ def main():
                     marks = "".join("x" if op in DOTS else " " for _, op, _ in body)
                     copies = sum(op == "mov" and rest.startswith("v") for _, op, rest in body)
                     stack = sum("[sp" in rest for _, op, rest in body)
-                    rows[what(name)] = (f"| {isa}: {what(name)} | {len(body)} | {marks.count('x')} | {max(map(len, marks.split()))} | "
-                                        f"{copies} | {stack} | {work} | {len(body) / work:.3f} |")
-            print("\n".join(rows[key] for key in sorted(rows)))
+                    rows[isa, what(name)] = (len(body), marks.count("x"), max(map(len, marks.split())), copies, stack,
+                                             work)
+    return rows
+
+
+def check(rows):
+    """Lines that say where a loop is missing or has more instructions per multiply-add than it may have."""
+    problems = []
+    tiles = any("DSP's tiles" in loop for _, loop in rows)  # a build without the Hexagon compiler has none
+    for key, recorded in RECORDED.items():
+        if "DSP's tiles" in key[1] and not tiles:
+            continue
+        if key not in rows:
+            problems.append(f"{key[0]}: {key[1]}: the loop was not found, {recorded:.3f} recorded")
+        elif rows[key][0] / rows[key][-1] > MOST_RISE * recorded:
+            problems.append(f"{key[0]}: {key[1]}: {rows[key][0] / rows[key][-1]:.3f} instructions per multiply-add, "
+                            f"{recorded:.3f} recorded and 3 % more allowed")
+    return problems
+
+
+def self_test():
+    good = {key: (round(figure * 10000), 1, 1, 0, 0, 10000) for key, figure in RECORDED.items()}
+    assert check(good) == [] and len(RECORDED) >= 8
+    for key in RECORDED:
+        worse = {**good, key: (round(RECORDED[key] * 10400), 1, 1, 0, 0, 10000)}
+        assert len(check(worse)) == 1 and key[1] in check(worse)[0]
+        assert len(check({k: v for k, v in good.items() if k != key})) == 1
+
+
+def main():
+    words = [w for w in sys.argv[1:] if not w.startswith("--")]
+    if "--self-test" in sys.argv:
+        return self_test()
+    rows = measure(pathlib.Path(words[0] if words else "build/arm64"))
+    if "--check" in sys.argv:
+        problems = check(rows)
+        print("".join(f"{line}\n" for line in problems), end="")
+        return sys.exit(1 if problems else 0)
+    print("| loop | instructions | multiplying | longest run of them | register copies | stack | multiply-adds | instructions per multiply-add |")
+    print("|---|---|---|---|---|---|---|---|")
+    for isa, loop in sorted(rows):
+        row = rows[isa, loop]
+        print(f"| {isa}: {loop} | {' | '.join(map(str, row))} | {row[0] / row[-1]:.3f} |")
 
 
 main()

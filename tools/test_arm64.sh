@@ -23,6 +23,9 @@ done
 cmake --preset arm64 >/dev/null
 # shellcheck disable=SC2086
 cmake --build --preset arm64 ${TARGETS:+--target $TARGETS} -- --quiet
+if command -v python3 >/dev/null && [ -n "$(find build/arm64/src/kernels -name neon_i8mm.cc.o 2>/dev/null)" ]; then
+  tools/count_arm64.py --check build/arm64  # instructions per multiply-add: no load of the machine changes them
+fi
 # Many tests in one emulated process: most of a short one's time is the translation of the program's start.
 if command -v python3 >/dev/null; then QEMU_CPU=max tools/run_tests.py arm64 "$@"
 else QEMU_CPU=max ctest --preset arm64 "$@"; fi
@@ -31,4 +34,11 @@ if [ -x build/arm64/bin/test_engine ]; then  # a short generation with an Arm ho
 fi
 QEMU_CPU=cortex-a76 ctest --preset arm64 -R '^(kernels|hexagon_host)\.' "$@"
 QEMU_CPU=cortex-a72 ctest --preset arm64 -R '^(kernels|hexagon_host)\.' "$@"
+# Newer phones have pages of 16 KiB, some servers of 64 KiB.
+emulator=$(command -v qemu-aarch64 || command -v qemu-aarch64-static)
+if [ -x build/arm64/bin/test_base ]; then
+  for page in 16384 65536; do
+    QEMU_CPU=max "$emulator" -p "$page" build/arm64/bin/test_base --gtest_brief=1 --gtest_filter='Pages.*:Files.*'
+  done
+fi
 echo "arm64: max, cortex-a76 and cortex-a72 passed"

@@ -63,6 +63,11 @@ Status set_pack_cache(OptionValues& c, std::string_view text) {
     c.load.pack_cache = {PackCache::Use::make, std::string(text)};
   return {};
 }
+Status set_fit_check(OptionValues& c, std::string_view text) {
+  if (text != "true" && text != "false") return invalid("found '{}', needed true or false", text);
+  c.load.system_root = text == "true" ? "/" : "";
+  return {};
+}
 Status set_streams(OptionValues& c, std::string_view text) {
   return read_whole(text, 1, kMostStreams, c.engine.most_running);
 }
@@ -113,6 +118,9 @@ constexpr OwnOption kOwn[] = {
     {LLADA_FOR_MODEL, "pack_cache", "WHERE", "off or a folder", "off",
      "a folder of packed weights, which are used, and made where they are missing: processes then share one copy",
      kModel, set_pack_cache},
+    {LLADA_FOR_MODEL, "fit_check", "", "true or false", "true",
+     "refuses a model that does not fit into the memory that is left, before its weights are read", kModel,
+     set_fit_check},
     {LLADA_FOR_ENGINE, "streams", "N", "a whole number from 1 to 1024", "1",
      "requests that share forwards; the others wait in the order in which they came", kEngine, set_streams},
     {LLADA_FOR_ENGINE, "row_budget", "N", "a whole number from 0 to 1048576", "0",

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "base/fnv.h"
+#include "base/pages.h"
 #include "base/system.h"
 
 namespace llada {
@@ -158,14 +159,12 @@ MappedFile::~MappedFile() {
 
 void MappedFile::drop(size_t offset, size_t size) const {
   // Only whole pages inside the range: a neighbour's bytes on the border pages stay warm.
-  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t begin = (offset + page - 1) / page * page;
-  const size_t end = std::min(offset + size, size_) / page * page;
+  const auto [begin, end] = whole_pages(offset, std::min(offset + size, size_), static_cast<uint64_t>(page_bytes()));
   if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
 void MappedFile::will_read(size_t offset, size_t size) const {
-  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<size_t>(page_bytes());
   const size_t begin = offset / page * page, end = std::min(offset + size, size_);
   if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_WILLNEED);
 }

@@ -21,12 +21,22 @@ void forget(std::byte* data, int64_t bytes) {
   if (byte >= 0 && bytes > 0) std::memset(data, byte, static_cast<size_t>(bytes));
 }
 
+int64_t page_bytes() {
+  static const int64_t bytes = ::sysconf(_SC_PAGESIZE);
+  return bytes;
+}
+
+std::pair<uint64_t, uint64_t> whole_pages(uint64_t begin, uint64_t end, uint64_t page) {
+  return {(begin + page - 1) / page * page, end / page * page};
+}
+
 AlignedBytes allocate_aligned(int64_t bytes) {
-  constexpr size_t kPage = 4096, kHugePage = size_t{2} << 20;
+  constexpr size_t kHugePage = size_t{2} << 20;
+  const auto page = static_cast<size_t>(page_bytes());
   const auto wanted = static_cast<size_t>(std::max<int64_t>(bytes, 1));
-  const size_t align = wanted >= kHugePage ? kHugePage : kPage;
+  const size_t align = wanted >= kHugePage ? kHugePage : page;
   // The size is rounded to small pages only: the tail of a huge page that nobody touches would cost memory.
-  const size_t size = (wanted + kPage - 1) / kPage * kPage;
+  const size_t size = (wanted + page - 1) / page * page;
   void* data = nullptr;
   if (::posix_memalign(&data, align, size) != 0) return nullptr;
 #ifdef MADV_HUGEPAGE
@@ -39,9 +49,8 @@ AlignedBytes allocate_aligned(int64_t bytes) {
 SharedBytes allocate_shared(int64_t bytes) { return allocate_aligned(bytes); }
 
 void release_pages(std::byte* begin, int64_t bytes) {
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto at = reinterpret_cast<uintptr_t>(begin);
-  const uintptr_t first = (at + page - 1) / page * page, last = (at + static_cast<uintptr_t>(bytes)) / page * page;
+  const auto [first, last] = whole_pages(at, at + static_cast<uintptr_t>(bytes), static_cast<uintptr_t>(page_bytes()));
   if (first < last) ::madvise(begin + (first - at), last - first, MADV_DONTNEED);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <utility>
 
 namespace llada {
 
@@ -13,6 +14,13 @@ struct AlignedFree {
   void operator()(std::byte* data) const { std::free(data); }
 };
 using AlignedBytes = std::unique_ptr<std::byte[], AlignedFree>;
+
+// Of the system's pages: 4 KiB on most, 16 KiB on newer phones, up to 64 KiB on arm64 servers.
+int64_t page_bytes();
+
+// The pages that lie whole in [begin, end): where the first begins and the last ends; no pair (a, b) with a < b where
+// there are none.
+std::pair<uint64_t, uint64_t> whole_pages(uint64_t begin, uint64_t end, uint64_t page);
 
 // At least `bytes` bytes on a page's border, contents undefined, pages untouched; null when there is no such
 // memory. From 2 MiB on the system is asked for huge pages.

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/control_groups.h"
 #include "base/system.h"
 
 namespace llada {
@@ -35,35 +36,21 @@ int quota(const std::filesystem::path& group) {
   return static_cast<int>(std::min<int64_t>((time - 1) / period + 1, INT_MAX));
 }
 
-// The smallest quota of a group and those above it, up to `mount`. In a container that shows its own group as the
-// mount's root, a group that stands outside is not there, and the root is what counts.
-int smallest_quota(const std::filesystem::path& mount, const std::string& group) {
+int own_quota(const std::filesystem::path& root) {
   int smallest = INT_MAX;
-  std::filesystem::path at = mount;
-  for (const auto& part : std::filesystem::path(group).relative_path()) {
-    smallest = std::min(smallest, quota(at));
-    if (part == "..") return smallest;  // above what a namespace shows
-    at /= part;
-  }
-  return std::min(smallest, quota(at));
+  for_each_own_group(root, "cpu",
+                     [&](const std::filesystem::path& group) { smallest = std::min(smallest, quota(group)); });
+  return smallest;
 }
 
-// A line of /proc/self/cgroup is "0::/GROUP" of version 2 or "4:cpu,cpuacct:/GROUP" of version 1. Where there is none,
-// the mounts' roots count.
-int own_quota(const std::filesystem::path& root) {
-  const std::filesystem::path mounts = root / "sys/fs/cgroup";
-  int smallest = std::min(quota(mounts), quota(mounts / "cpu"));
-  std::ifstream file(root / "proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    const size_t names = line.find(':'), group = line.find(':', names + 1);
-    if (names == std::string::npos || group == std::string::npos) continue;
-    const std::string controllers = line.substr(names + 1, group - names - 1), path = line.substr(group + 1);
-    if (controllers.empty())
-      smallest = std::min({smallest, smallest_quota(mounts, path), smallest_quota(mounts / "unified", path)});
-    else if (("," + controllers + ",").find(",cpu,") != std::string::npos)
-      smallest = std::min({smallest, smallest_quota(mounts / "cpu", path), smallest_quota(mounts / controllers, path)});
-  }
-  return smallest;
+// Of a processor beside its neighbours: the kernel's capacity, of which a limit of its clock (the user's, or that of
+// thermal pressure) leaves a part.
+int capacity_now(const std::filesystem::path& cpu) {
+  const int64_t capacity = read_int(cpu / "cpu_capacity", kFullCapacity);
+  const int64_t limit = read_int(cpu / "cpufreq/scaling_max_freq", 0),
+                most = read_int(cpu / "cpufreq/cpuinfo_max_freq", 0);
+  if (limit <= 0 || most <= 0 || limit >= most) return static_cast<int>(capacity);
+  return static_cast<int>(std::max<int64_t>(1, capacity * limit / most));
 }
 
 }  // namespace
@@ -81,7 +68,7 @@ Processors find_processors(const std::filesystem::path& root, const std::vector<
     const auto base = root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu));
     const std::tuple core(read_int(base / "topology/physical_package_id", 0), read_int(base / "topology/cluster_id", 0),
                           read_int(base / "topology/core_id", cpu));
-    const int capacity = read_int(base / "cpu_capacity", kFullCapacity);
+    const int capacity = capacity_now(base);
     candidates.push_back({seen[core]++, capacity, cpu});
     greatest = std::max(greatest, capacity);
   }
@@ -91,6 +78,7 @@ Processors find_processors(const std::filesystem::path& root, const std::vector<
   Processors found;
   for (const Candidate& c : candidates) {
     found.order.push_back(c.cpu);
+    found.capacity.push_back(c.capacity);
     if (c.sibling == 0 && 2 * c.capacity >= greatest) ++found.preferred;
   }
   found.threads = std::max(1, std::min(own_quota(root), found.preferred));
@@ -127,6 +115,24 @@ std::vector<int> members(const ProcessorMask& mask) {
   for (int cpu = 0; cpu < static_cast<int>(mask.size() * 64); ++cpu)
     if (contains(mask, cpu)) out.push_back(cpu);
   return out;
+}
+
+std::vector<int> Processors::used() const {
+  std::vector<int> cpus(order.begin(), order.begin() + preferred);
+  std::ranges::sort(cpus);
+  return cpus;
+}
+
+ProcessorWatch::ProcessorWatch(std::filesystem::path root, std::function<ProcessorMask()> mask)
+    : root_(std::move(root)), mask_(mask ? std::move(mask) : own_mask) {}
+
+std::optional<Processors> ProcessorWatch::changed(Clock::time_point now, const Processors& present) {
+  if (now < next_) return std::nullopt;
+  const auto begin = Clock::now();
+  Processors found = find_processors(root_, members(mask_()));
+  next_ = now + std::max<Clock::duration>(kLeastPause, kCostShare * (Clock::now() - begin));
+  if (found.order.empty() || found == present) return std::nullopt;
+  return found;
 }
 
 Processors usable_processors() { return find_processors("/", members(own_mask())); }

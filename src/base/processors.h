@@ -1,12 +1,15 @@
 // Which processors of a machine a compute thread should use, as the kernel describes them below /sys: one hardware
 // thread of every physical core before any second one, fast cores before slow ones (arm64 publishes a capacity per
-// core, 1024 for the fastest), nothing outside the affinity mask, no more threads than the quotas of the process's
-// control group and of those above it pay for. Sources: Documentation/ABI/stable/sysfs-devices-system-cpu (topology,
-// cpu_capacity), cgroup-v2.rst (cpu.max), cgroups(7) (/proc/self/cgroup).
+// core, 1024 for the fastest; a limit of its clock below what it can counts as so much less), nothing outside the
+// affinity mask, no more threads than the quotas of the process's control group and of those above it pay for. Sources:
+// Documentation/ABI/stable/sysfs-devices-system-cpu (topology, cpu_capacity), cpufreq.rst (scaling_max_freq, to which
+// the kernel's and the vendors' thermal governors write), cgroup-v2.rst (cpu.max).
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,8 +20,13 @@ struct Processors {
   // least half of the greatest capacity: a slow core in a loop would make the fast ones wait for its last piece.
   std::vector<int> order;
   int preferred = 0;
+  // Of each in `order`, beside the others' alone: that of the kernel, less where the clock is limited now.
+  std::vector<int> capacity = {};
   // Threads for an unspecified request: preferred, or less under a quota; at least 1.
   int threads = 1;
+
+  std::vector<int> used() const;  // the preferred ones, ascending
+  bool operator==(const Processors&) const = default;
 };
 
 // root: of the file system ("/"), where sys and proc are. allowed: the affinity mask, ascending. What is not there
@@ -38,5 +46,25 @@ bool contains(const ProcessorMask& mask, int processor);
 using AffinityCall = std::function<int(size_t bytes, uint64_t* mask)>;
 ProcessorMask read_mask(const AffinityCall& get);
 std::vector<int> members(const ProcessorMask& mask);  // ascending
+
+// Whether the processors of this process are others than they were: cores are taken from it or given back (its mask, a
+// cpuset, a quota), or slowed (a limit of the clock, as heat brings). Cheap enough to be asked before every step.
+class ProcessorWatch {
+ public:
+  // mask: those that are allowed; empty: own_mask().
+  using Clock = std::chrono::steady_clock;
+  explicit ProcessorWatch(std::filesystem::path root = "/", std::function<ProcessorMask()> mask = {});
+  // What there is now, where it is not `present`; nothing before a pause after the last look has passed. The pause is
+  // at least kLeastPause, and so long that looking takes a 2,000th of the time: a server's thousand files take longer.
+  std::optional<Processors> changed(Clock::time_point now, const Processors& present);
+
+  static constexpr std::chrono::seconds kLeastPause{3};
+  static constexpr int kCostShare = 2000;
+
+ private:
+  std::filesystem::path root_;
+  std::function<ProcessorMask()> mask_;
+  Clock::time_point next_ = Clock::now() + kLeastPause;
+};
 
 }  // namespace llada

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/processors.h"
 #include "base/system.h"
 
 namespace llada {
@@ -56,13 +55,24 @@ struct ThreadPool::Share {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
+ThreadPool::ThreadPool(int threads) {
   const Processors processors = usable_processors();
-  if (threads <= 0) threads = processors.threads;
+  if (threads <= 0) watch_.emplace();
+  start(threads > 0 ? threads : processors.threads, processors);
+}
+
+ThreadPool::ThreadPool(const Processors& processors) { start(processors.threads, processors); }
+
+void ThreadPool::start(int threads, const Processors& processors) {
+  shared_ = std::make_unique<Shared>();
   shares_ = std::make_unique<Share[]>(static_cast<size_t>(threads));
+  present_ = processors;
   if (threads > static_cast<int>(processors.order.size())) shared_->spins = 0;  // a spin would keep others from working
+  bound_.clear();
   if (threads > 1 && threads == processors.preferred)
     bound_.assign(processors.order.begin(), processors.order.begin() + threads);
+  weigh(processors);
+  size_ = threads;
   for (int i = 1; i < threads; ++i) {
     const std::span order(processors.order);
     ProcessorMask mask;
@@ -78,6 +88,49 @@ ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
       stop();
       throw;
     }
+  }
+}
+
+// Of threads that are bound, each to a processor whose capacity is known. Ends of equal shares are left to share_end(),
+// which rounds them as a machine with equal cores has always had them.
+void ThreadPool::weigh(const Processors& processors) {
+  ends_.clear();
+  int64_t sum = 0;
+  bool alike = true;
+  for (const int cpu : bound_) {
+    const auto at = static_cast<size_t>(std::ranges::find(processors.order, cpu) - processors.order.begin());
+    if (at >= processors.capacity.size()) return ends_.clear();
+    alike = alike && processors.capacity[at] == processors.capacity[0];
+    ends_.push_back(sum += processors.capacity[at]);
+  }
+  if (alike) ends_.clear();
+}
+
+int64_t ThreadPool::share_end(int64_t count, int thread) const {
+  if (ends_.empty()) return count * (thread + 1) / size();
+  return count * ends_[static_cast<size_t>(thread)] / ends_.back();
+}
+
+void ThreadPool::follow_processors() {
+  if (!watch_) return;
+  if (const auto changed = watch_->changed(ProcessorWatch::Clock::now(), present_)) use(*changed);
+}
+
+void ThreadPool::use(const Processors& processors) {
+  if (processors.threads == size() && processors.used() == present_.used()) {
+    present_ = processors;
+    weigh(processors);
+    return;
+  }
+  stop();
+  workers_.clear();
+  try {
+    start(processors.threads, processors);
+  } catch (const std::exception&) {  // no thread, or no memory for one
+    workers_.clear();
+    bound_.clear();
+    ends_.clear();
+    size_ = 1;
   }
 }
 
@@ -109,9 +162,11 @@ void ThreadPool::run(int64_t count, const std::function<void(int64_t, int)>& bod
   Shared& s = *shared_;
   LLADA_CHECK(s.busy.load(std::memory_order_relaxed) == 0);
   s.body = &body;
-  for (int64_t i = 0; i < size(); ++i)
-    shares_[static_cast<size_t>(i)].range.store(Share::pack(count * i / size(), count * (i + 1) / size()),
-                                                std::memory_order_relaxed);
+  for (int64_t i = 0, begin = 0; i < size(); ++i) {
+    const int64_t end = share_end(count, static_cast<int>(i));
+    shares_[static_cast<size_t>(i)].range.store(Share::pack(begin, end), std::memory_order_relaxed);
+    begin = end;
+  }
   s.busy.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
   s.generation.fetch_add(1, std::memory_order_release);
   s.generation.notify_all();

@@ -1,6 +1,7 @@
 // A small pool of worker threads for data-parallel loops. Results never depend on the number of threads: a loop body
 // writes only what its index names. Every thread begins with its own contiguous share of the indices, in ascending
 // order, so that it walks through memory once and forward; who is done first takes from the ends of the others' shares.
+// Where cores are of unlike capacity, a share is as large as its core is fast.
 // Workers spin for a few tens of microseconds after a loop (the next op follows at once) and then sleep in the kernel,
 // so an idle engine costs no power.
 //
@@ -14,8 +15,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
+
+#include "base/processors.h"
 
 namespace llada {
 
@@ -24,11 +28,23 @@ class ThreadPool {
   // threads <= 0: one per preferred core. The caller's thread works too and counts. Where the system gives fewer, those
   // that it gave end and std::system_error leaves, as std::bad_alloc does where memory is short.
   explicit ThreadPool(int threads = 0);
+  // Over these processors, with as many threads as they say; for tests.
+  explicit ThreadPool(const Processors& processors);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int size() const { return static_cast<int>(workers_.size()) + 1; }
+  int size() const { return size_.load(std::memory_order_relaxed); }
+
+  // Of a pool whose number of threads was not given: looks every few seconds whether the processors of this process are
+  // others than before (ProcessorWatch), and uses those. Between two loops, by the owner; size() is another afterwards.
+  void follow_processors();
+  // Workers end and new ones start where other processors are to be used; else shares alone change. Where the system
+  // gives no threads, the caller's works alone.
+  void use(const Processors& processors);
+
+  // Where the thread's share of `count` indices ends; it begins where the one before it ends.
+  int64_t share_end(int64_t count, int thread) const;
 
   // Runs body(index, thread) for every index in [0, count), count < 2^31; returns when all are done. thread is in
   // [0, size()). One loop at a time; called from one thread only (the pool's owner). The first exception of a body
@@ -38,6 +54,8 @@ class ThreadPool {
  private:
   struct Shared;
   struct Share;
+  void start(int threads, const Processors& processors);
+  void weigh(const Processors& processors);
   void work(int thread);
   void work_through(int thread) noexcept;
   void wait_for_workers();
@@ -46,7 +64,11 @@ class ThreadPool {
   std::unique_ptr<Shared> shared_;
   std::unique_ptr<Share[]> shares_;
   std::vector<std::thread> workers_;
-  std::vector<int> bound_;  // the caller's processor, then the workers', where every worker has its own; else empty
+  std::atomic<int> size_{1};  // others may ask while the owner follows the processors
+  Processors present_;        // that the threads were chosen for
+  std::optional<ProcessorWatch> watch_;
+  std::vector<int64_t> ends_;  // of the threads' shares, of ends_.back(); empty: all alike
+  std::vector<int> bound_;     // the caller's processor, then the workers', where every worker has its own; else empty
 };
 
 int usable_cores();  // preferred cores of this process (processors.h), at least 1

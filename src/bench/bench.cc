@@ -80,7 +80,7 @@ class Bench {
   }
 
   bool needs_loaded_model() const {
-    return o_.parts.forward || o_.parts.attention || o_.parts.end_to_end || o_.parts.shared;
+    return o_.parts.forward || o_.parts.attention || o_.parts.end_to_end || o_.parts.shared || o_.parts.sustained;
   }
   bool needs_model() const { return o_.parts.gemm || o_.parts.moe || needs_loaded_model(); }
 
@@ -113,7 +113,7 @@ class Bench {
     if (config.experts == 0 && p.moe && !p.gemm && !needs_loaded_model())
       return invalid("moe: found a dense model, needed a mixture of experts");
     const int64_t block = config.attention_block;
-    const bool scripted = p.shared || (p.end_to_end && o_.replay.empty());
+    const bool scripted = p.shared || p.sustained || (p.end_to_end && o_.replay.empty());
     if (scripted && block > 0 && (o_.block_length > block || block % o_.block_length != 0))
       return invalid("block length: found {}, needed {}, the model's attention block, or a divisor of it",
                      o_.block_length, block);
@@ -220,6 +220,7 @@ class Bench {
     if (o_.parts.attention) LLADA_TRY_STATUS(attention());
     if (o_.parts.end_to_end) LLADA_TRY_STATUS(o_.replay.empty() ? end_to_end() : replayed());
     if (o_.parts.shared) LLADA_TRY_STATUS(shared());
+    if (o_.parts.sustained) LLADA_TRY_STATUS(sustained());
     return {};
   }
 
@@ -301,6 +302,29 @@ class Bench {
       add();
     }
     return {};
+  }
+
+  Status sustained() {
+    // The way of `npu` and `fast`: a block's masked rows, and what lies outside computed with each block.
+    SustainedWork work{.script = {.block_length = o_.block_length, .tokens_per_step = o_.tokens_per_step},
+                       .prompt_tokens = o_.prompt_tokens,
+                       .gen_tokens = o_.gen_length,
+                       .minutes = o_.minutes};
+    work.script.attention_block = model_->config().attention_block;
+    work.script.refresh = work.script.attention_block > 0 ? Refresh::once : Refresh::block;
+    work.script.rows = work.script.attention_block > 0 ? RowsPolicy::block : RowsPolicy::masked;
+    LLADA_TRY_STATUS(say(fmt::format("minute 1 of {}", o_.minutes)));
+    const auto minute = [this](const SustainedMinute& m) {
+      report_.sustained.push_back(m);
+      estimate_.measured(60, m.seconds);
+      add();
+      static_cast<void>(say(fmt::format("minute {} of {}: {:.0f} tokens a minute", report_.sustained.size() + 1,
+                                        o_.minutes, m.tokens_per_minute())));
+    };
+    const auto measured = measure_sustained(
+        *model_, work,
+        {.now_s = now_s, .heat = [] { return read_heat("/"); }, .stopped = o_.stopped, .minute = minute});
+    return measured ? Status() : std::unexpected(measured.error());
   }
 
   const BenchOptions& o_;

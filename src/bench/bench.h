@@ -15,14 +15,16 @@
 #include "bench/moe.h"
 #include "bench/replay.h"
 #include "bench/shared.h"
+#include "bench/sustained.h"
 
 namespace llada::bench {
 
 // What is measured beside the machine's ceilings, which every report has.
 struct Parts {
   bool machine = true, gemm = true, forward = true, attention = true, end_to_end = true;
-  bool moe = true;      // of a mixture
-  bool shared = false;  // takes as long as all the others together, so it is to be asked for
+  bool moe = true;         // of a mixture
+  bool shared = false;     // takes as long as all the others together, so it is to be asked for
+  bool sustained = false;  // takes BenchOptions::minutes
 };
 
 struct BenchOptions {
@@ -38,6 +40,7 @@ struct BenchOptions {
   int64_t stream_bytes = int64_t{256} << 20;  // of weights behind a product; the read test takes four times it
   int64_t prompt_tokens = 78, gen_length = 128, block_length = 32, tokens_per_step = 5;
   std::vector<int64_t> requests = {1, 2, 4, 8};  // at a time, of the shared forwards
+  int64_t minutes = 10;                          // of the sustained work
   int64_t attention_rows = 32, attention_keys = 4096;
   std::string replay;       // a recording: the whole runs follow it in place of a script
   int64_t replay_runs = 3;  // of each strategy of it, nearest to prompt_tokens and gen_length
@@ -79,6 +82,7 @@ struct BenchReport {
   std::vector<EndToEndResult> end_to_end;
   std::vector<ReplayResult> replayed;  // by strategy of the recording
   std::vector<SharedResult> shared;    // by BenchOptions::requests
+  std::vector<SustainedMinute> sustained;
   int repeats = 0;
   int64_t peak_memory_bytes = 0;  // of the process, with the buffers that the measurements need
   bool interrupted = false;       // by `stopped`: what is missing was not measured

@@ -6,16 +6,21 @@
 #include "bench/machine.h"
 
 namespace llada::bench {
+
+std::vector<int32_t> random_prompt(const Model& model, int64_t tokens) {
+  std::vector<int32_t> prompt;
+  const auto plain = static_cast<double>(ordinary_ids(model));
+  for (int64_t i = 0; i < tokens; ++i)
+    prompt.push_back(static_cast<int32_t>(uniform(23, 0, static_cast<uint64_t>(i), 0) * plain));
+  return prompt;
+}
+
 Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& script, int64_t prompt_tokens,
                                           int64_t gen_tokens, int repeats, const RunSettings& settings) {
   if (script.tokens_per_step < 1 || script.block_length < 1 || gen_tokens < 1 || prompt_tokens < 1)
     return invalid("bench: found {} prompt tokens, {} to generate, blocks of {}, {} per step; needed 1 or more",
                    prompt_tokens, gen_tokens, script.block_length, script.tokens_per_step);
-  std::vector<int32_t> prompt;
-  const auto plain = static_cast<double>(ordinary_ids(model));
-  for (int64_t i = 0; i < prompt_tokens; ++i)
-    prompt.push_back(static_cast<int32_t>(uniform(23, 0, static_cast<uint64_t>(i), 0) * plain));
-
+  const std::vector<int32_t> prompt = random_prompt(model, prompt_tokens);
   const auto paced = [&](const decode::Canvas& canvas) { return std::make_unique<ScriptedStrategy>(script, canvas); };
   std::vector<WholeRun> runs;
   std::vector<double> readings;

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "bench/scripted_strategy.h"
 #include "bench/whole_run.h"
@@ -19,6 +20,8 @@ struct EndToEndResult {
   int64_t kv_bytes = 0;
   AutoregressionBound bound;
 };
+
+std::vector<int32_t> random_prompt(const Model& model, int64_t tokens);
 
 // prompt_tokens random tokens, then gen_tokens masks.
 Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& script, int64_t prompt_tokens,

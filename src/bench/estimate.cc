@@ -55,7 +55,8 @@ Estimate::Estimate(const BenchOptions& options, const Ceilings& ceilings, const 
   if (p.end_to_end) all_expected_s_ += run_s() * (options.one_run || config.attention_block > 0 ? 1 : kWays);
   if (p.shared)
     for (const int64_t requests : options.requests) all_expected_s_ += static_cast<double>(requests) * run_s();
-  if (p.forward || p.attention || p.end_to_end || p.shared) all_expected_s_ += load_s();
+  if (p.sustained) all_expected_s_ += 60 * static_cast<double>(options.minutes);
+  if (p.forward || p.attention || p.end_to_end || p.shared || p.sustained) all_expected_s_ += load_s();
 }
 
 double Estimate::forward_s(double rows) const {

@@ -9,7 +9,8 @@ namespace llada::bench {
 int64_t ordinary_ids(const Model& model) { return model.config().vocab / 2; }
 
 Result<WholeRun> run_whole(const Model& model, std::span<const int32_t> prompt, int64_t gen_tokens,
-                           const MakeStrategy& make_strategy, const std::function<bool()>& stopped) {
+                           const MakeStrategy& make_strategy, const std::function<bool()>& stopped,
+                           const std::function<void(int64_t tokens)>& stepped) {
   WholeRun run;
   Device& device = model.device();
   const decode::SpecialIds& ids = model.special_ids();
@@ -26,6 +27,7 @@ Result<WholeRun> run_whole(const Model& model, std::span<const int32_t> prompt, 
     LLADA_TRY_STATUS(step.status);
     LLADA_TRY(const decode::StepEvent event, denoiser.take(std::move(step.result)));
     if (event.step == 0) run.first_seconds = now_s() - begin, run.first_tokens = std::ssize(event.edits);
+    if (stepped) stepped(std::ssize(event.edits));
     if (stopped && stopped()) return failed("bench: stopped");
   }
   run.stats = denoiser.stats();

@@ -50,8 +50,10 @@ using MakeStrategy = std::function<Result<std::unique_ptr<decode::Strategy>>(con
 // Ids below it are ordinary: the special ones come last.
 int64_t ordinary_ids(const Model& model);
 
-// The prompt, then gen_tokens masks. An error where `stopped` says so after a step.
+// The prompt, then gen_tokens masks. An error where `stopped` says so after a step. stepped: after each step, with the
+// tokens that it decided.
 Result<WholeRun> run_whole(const Model& model, std::span<const int32_t> prompt, int64_t gen_tokens,
-                           const MakeStrategy& make_strategy, const std::function<bool()>& stopped);
+                           const MakeStrategy& make_strategy, const std::function<bool()>& stopped,
+                           const std::function<void(int64_t tokens)>& stepped = {});
 
 }  // namespace llada::bench

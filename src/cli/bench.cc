@@ -75,12 +75,12 @@ Status read_parts(const std::vector<std::string>& words, bench::Parts& parts) {
   const std::array places = {std::pair{"machine", &parts.machine}, std::pair{"gemm", &parts.gemm},
                              std::pair{"forward", &parts.forward}, std::pair{"attention", &parts.attention},
                              std::pair{"moe", &parts.moe},         std::pair{"e2e", &parts.end_to_end},
-                             std::pair{"shared", &parts.shared}};
+                             std::pair{"shared", &parts.shared},   std::pair{"sustained", &parts.sustained}};
   for (const auto& [name, part] : places) *part = false;
   for (const std::string& word : words) {
     const auto found = std::ranges::find(places, word, [](const auto& place) { return place.first; });
     if (found == places.end())
-      return invalid("found '{}', needed some of machine, gemm, forward, attention, moe, e2e, shared", word);
+      return invalid("found '{}', needed some of machine, gemm, forward, attention, moe, e2e, shared, sustained", word);
     *found->second = true;
   }
   return {};
@@ -165,7 +165,8 @@ Work setup_bench(CLI::App& app) {
       ->check(CLI::Range(0.0, 100.0))
       ->group(further("Details"));
   add_list_option(app, "--only", "PARTS",
-                  "some of machine,gemm,forward,attention,moe,e2e,shared (all but shared; moe: of a mixture)",
+                  "some of machine,gemm,forward,attention,moe,e2e,shared,sustained (all but the last two; moe: of a "
+                  "mixture)",
                   [&b](const auto& words) { return read_parts(words, b.parts); });
   app.add_flag_callback(
       "--moe", [&b] { b.parts = {true, false, false, false, false, true, false}; },
@@ -188,11 +189,13 @@ Work setup_bench(CLI::App& app) {
   add_integer_option(app, "--replay-runs", b.replay_runs, 1, 1 << 20,
                      "runs followed of each strategy: those nearest to --prompt-tokens and --gen-length (3)");
   add_integer_option(app, "--block-length", b.block_length, 1, 1 << 20, "tokens of a block in the whole runs (32)");
+  add_integer_option(app, "--minutes", b.minutes, 1, 24 * 60,
+                     "minutes of work without a pause, of --only sustained (10)");
   add_integer_option(app, "--attention-keys", b.attention_keys, 1, 1 << 20,
                      "positions that the attention measurement reads (4096)");
   add_integer_option(app, "--attention-rows", b.attention_rows, 1, 4096, "rows of the attention measurement (32)");
-  for (const char* name :
-       {"--requests", "--stream-mib", "--replay-runs", "--block-length", "--attention-keys", "--attention-rows"})
+  for (const char* name : {"--requests", "--minutes", "--stream-mib", "--replay-runs", "--block-length",
+                           "--attention-keys", "--attention-rows"})
     app.get_option(name)->group(further("Details"));
   add_device_options(app, b.load);
   app.add_flag("--quick", o->quick, "about a minute: 8 layers, few repeats and rows");
@@ -207,6 +210,7 @@ Work setup_bench(CLI::App& app) {
       "  llada bench --preset llada-8b:q4_0\n"
       "  llada bench --preset llada-8b:q4_0 --only gemm --types q4_0 --rows 8,32,128\n"
       "  llada bench --preset llada-8b:q4_0 --only shared --repeats 1\n"
+      "  llada bench --preset llada-8b:q4_0 --only sustained --minutes 10\n"
       "  llada bench --preset llada-8b:q4_0 --only e2e --replay runs.jsonl\n"
       "  llada bench --preset llada2-mini:q4_0 --moe --rows 8,32\n"
       "  llada bench -m model.gguf --only forward,e2e --threads 2 --json");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/report.h"
+#include "cli/sustained_report.h"
 
 namespace llada::cli {
 namespace {
@@ -342,6 +343,7 @@ std::string text_so_far(const BenchReport& r, bool ended) {
   table(
       r.shared, [&] { return shared_head(r.shared.front()); },
       [&](const bench::SharedResult& s) { return shared_row(s, r.shared.front()); }, kSharedNotes);
+  if (!r.sustained.empty()) begin(sustained_rows(r.sustained));
   if (ended) begin("");
   return out;
 }
@@ -356,6 +358,7 @@ std::string BenchPrinter::update(const BenchReport& r) {
 std::string BenchPrinter::finish(const BenchReport& r, const bench::Parts& parts) {
   std::string out = text_so_far(r, true).substr(given_);
   if (!r.forward.empty()) out += new_shape_text(r.forward);
+  if (!r.sustained.empty()) out += sustained_text(r.sustained);
   int64_t again = 0;
   for (const auto& g : r.gemm) again += g.timings > 1;
   for (const auto& f : r.forward) again += f.timings > 1;
@@ -366,7 +369,7 @@ std::string BenchPrinter::finish(const BenchReport& r, const bench::Parts& parts
         again, 100 * (1 - bench::PeakWatch::kDisturbed));
   if (r.interrupted) return out + "\ninterrupted: the rest was not measured\n";
   out += "\n" + ceiling_row("ceilings at the end", r.machine.all_after);
-  if (parts.forward || parts.attention || parts.end_to_end || parts.shared)
+  if (parts.forward || parts.attention || parts.end_to_end || parts.shared || parts.sustained)
     out += fmt::format("peak memory {} (the reading for the ceilings alone takes {})\n",
                        bytes_text(static_cast<double>(r.peak_memory_bytes)),
                        bytes_text(static_cast<double>(4 * stream_bytes_)));
@@ -412,6 +415,8 @@ Json bench_json(const BenchReport& r) {
   for (const auto& e : r.replayed) json["replayed"].push_back(replay_json(e));
   json["shared"] = Json::array();
   for (const auto& s : r.shared) json["shared"].push_back(shared_json(s, r.shared.front()));
+  json["sustained"] = Json::array();
+  for (const auto& minute : r.sustained) json["sustained"].push_back(sustained_json(minute));
   json["peak_memory_bytes"] = r.peak_memory_bytes;
   json["interrupted"] = r.interrupted;
   return json;

@@ -49,8 +49,8 @@ void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::strin
                                         : PackCache::Use::make;
            if (cache.use == PackCache::Use::make) cache.folder = text;
          },
-         "packed weights on disk: auto uses what llada pack has made, off nothing; a folder's are used, and made where "
-         "they are missing (auto)")
+         "packed weights on disk: auto uses what llada pack has made, and makes them below 12 GB of memory; off uses "
+         "nothing; a folder's are used, and made where they are missing (auto)")
       ->type_name("WHERE")
       ->group(group);
 }
@@ -79,6 +79,10 @@ void add_device_options(CLI::App& app, LoadOptions& options) {
             ->group(further(kGroup)),
         "fast exact");
   add_pack_cache_option(app, options, further(kGroup));
+  app.add_flag_callback(
+         "--no-fit-check", [&options] { options.system_root.clear(); },
+         "load a model that does not fit into the memory that is left")
+      ->group(further(kGroup));
 }
 
 // An unset variable of a shell gives one.

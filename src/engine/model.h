@@ -41,6 +41,9 @@ struct LoadOptions {
   bool exact_attention = false;  // on the host: no digests (devices/cpu/cpu_device.h)
   PackCache pack_cache = {};     // of this machine's packed weights; a library's caller decides
   ExpertRequest experts = {};    // experts shared out between the device's units
+  // Where proc, sys and system are, which tell how much memory there is: a model that does not fit is refused before
+  // its weights are read (fit_check.h). Empty: nobody looks.
+  std::string system_root = "/";
   // Called on the thread that loads, before each weight of a file is read; bytes of what is read before the first run.
   // It may leave by an exception, which leaves load() with everything freed.
   std::function<void(int64_t done, int64_t total)> progress = {};

@@ -8,6 +8,7 @@
 #include "devices/cpu/cpu_device.h"
 #include "devices/cpu/packed_weights.h"
 #include "devices/hexagon/reserve.h"
+#include "engine/fit_check.h"
 #include "engine/pack_cache.h"
 #include "tensor/view.h"
 
@@ -52,6 +53,24 @@ std::vector<WeightId> host_weights(const Program& program, const Device& device,
   return ids;
 }
 
+// The packed weights that are on disk, where a file's model fits into memory with or without them; null: none are.
+Result<std::shared_ptr<const PackedWeights>> fitting_weights(const LoadOptions& options, const ModelFile& file,
+                                                             const ModelGraph& graph,
+                                                             std::span<const TensorView> weights) {
+  const auto room =
+      options.system_root.empty() || file.files().empty() ? std::nullopt : find_memory_room(options.system_root);
+  if (!room) return cached_weights(options, file, graph);
+  LLADA_TRY(const auto* kernels, kernels::select(options.isa));
+  MemoryNeed need = memory_need(graph, weights, *kernels);
+  LoadOptions with = options;
+  PackCache& cache = with.pack_cache;
+  if (cache.use == PackCache::Use::found && keeps_packed(need, *room)) cache.use = PackCache::Use::make_with_room;
+  auto packed = cached_weights(with, file, graph);
+  if (packed != nullptr) need.packed = 0;
+  LLADA_TRY_STATUS(check_fit(file.path(), need, *room));
+  return packed;
+}
+
 }  // namespace
 
 Result<std::vector<TensorView>> weight_views(const ModelFile& file, const ModelGraph& graph) {
@@ -87,11 +106,18 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
   LLADA_TRY(const std::vector<TensorView> weights, weight_views(file, graph));
   const WeightHooks hooks = weight_hooks(graph, weights, to_tell);
   OpenedDevice opened{.device = nullptr, .fallback = nullptr, .expert_costs = {}, .memory = spec.memory};
+  const bool copies = spec.hexagon || spec.cuda;  // which have a copy of the weights of their own
+  std::shared_ptr<const PackedWeights> packed;
+  if (copies) {
+    packed = cached_weights(options, file, graph);
+  } else {
+    LLADA_TRY(packed, fitting_weights(options, file, graph, weights));
+  }
   const CpuOptions cpu{.threads = options.threads,
                        .isa = options.isa,
                        .exact_attention = options.exact_attention,
-                       .when_needed = spec.hexagon || spec.cuda,  // which have a copy of the weights of their own
-                       .packed = cached_weights(options, file, graph)};
+                       .when_needed = copies,
+                       .packed = std::move(packed)};
   LLADA_TRY(auto host, make_cpu_device(cpu, graph.weights, weights, hooks));
   if (spec.fallback && !spec.hexagon) {
     LLADA_TRY(opened.fallback, host->share(cpu.threads));

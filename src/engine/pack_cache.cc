@@ -101,6 +101,19 @@ struct PackJob {
     return false;
   }
 
+  // On the disk of the folder, or of the nearest one above it that is there: for two copies, as others need some too.
+  bool has_room() const {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < views.size(); ++i)
+      if (needs_packing(*table, graph.weights[i], views[i]))
+        bytes += table->packed_bytes(views[i].type, views[i].shape.rows(), views[i].shape.columns());
+    fs::path at = fs::path(path).parent_path();
+    std::error_code failure;
+    while (at.has_relative_path() && !fs::exists(at, failure)) at = at.parent_path();
+    const fs::space_info space = fs::space(at, failure);
+    return !failure && space.available / 2 >= static_cast<uint64_t>(bytes);
+  }
+
   Result<std::shared_ptr<const PackedWeights>> open() const {
     return PackedWeights::open(path, table->isa, source, graph.weights, views);
   }
@@ -183,6 +196,12 @@ std::shared_ptr<const PackedWeights> cached_weights(const LoadOptions& options, 
     warn(fmt::format("{}; the weights are packed again", found.error().message));
   } else if (cache.use == PackCache::Use::found) {
     return nullptr;
+  } else if (cache.use == PackCache::Use::make_with_room) {
+    if (!job->has_room()) return nullptr;
+    warn(
+        fmt::format("{}: packed weights are made once and kept, since this machine has less than 12 GB of memory "
+                    "(llada pack --remove MODEL removes them, --pack-cache off keeps none)",
+                    job->path));
   }
   auto lock = job->lock();
   if (lock && !lock->try_hold()) {

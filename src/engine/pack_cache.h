@@ -1,10 +1,11 @@
 // Packed weights kept on disk: where they lie, whose they are, when they are made. One file per model file and
 // instruction set in a folder, the user's cache by default; packed_weights.h of devices/cpu says what is in it.
 //
-// A copy is as large as the model, so none is made that nobody asked for: make_packed() (`llada pack`) makes it, and
-// from then on it is found, used, and made again when the model's file has changed. PackCache::Use::make makes one at
-// the first start. Nothing here is needed: what cannot be used or written is a warning, and the weights are packed in
-// memory as without it.
+// A copy is as large as the model, so a machine with enough memory makes none that nobody asked for: make_packed()
+// (`llada pack`) makes it, and from then on it is found, used, and made again when the model's file has changed.
+// PackCache::Use::make makes one at the first start. Where memory is short (fit_check.h), `found` makes one too, if the
+// disk has room for two. Nothing here is needed: what cannot be used or written is a warning, and the weights are then
+// packed in memory.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -24,9 +25,10 @@ struct ModelGraph;
 
 struct PackCache {
   enum class Use : uint8_t {
-    none,   // weights are packed in memory, whatever is in the folder
-    found,  // a file that is there is used; one whose model has changed is made again
-    make,   // one that is not there is made too
+    none,            // weights are packed in memory, whatever is in the folder
+    found,           // a file that is there is used; one whose model has changed is made again
+    make,            // one that is not there is made too
+    make_with_room,  // the same where the disk has twice its size left, which a line says; else as `found`
   };
   Use use = Use::none;
   std::string folder;  // none: as Use::none

@@ -52,6 +52,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
   Result<Ticket> submit(const Run& run) override {
     LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&
                 run.last <= run.program->ops.size());
+    if (run.first == 0) pool_->follow_processors();
     LLADA_TRY_STATUS(prepare(run.program));
     LLADA_TRY_STATUS(load_for(run));
     if (run.first == 0 && run.program->ops[0].in[0] == kNoValue) forget(arena_.data(), plan_->bytes);  // no values yet

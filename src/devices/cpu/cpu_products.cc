@@ -41,9 +41,10 @@ void multiply(const kernels::KernelTable& kernels, ThreadPool& pool, std::span<c
   // A thread's last tasks are what another that is done takes from it: in quarters, so that neither waits long. With
   // few rows a task is one stream of weights, and pieces of it cost more than the wait.
   const auto count = static_cast<int64_t>(tasks.size());
-  for (int64_t i = 0; i < count; ++i) {
+  int64_t end = 0;  // of the thread's share
+  for (int64_t i = 0, thread = 0; i < count; ++i) {
     const Task& t = tasks[static_cast<size_t>(i)];
-    const int64_t end = count * (i * pool.size() / count + 1) / pool.size();  // of the thread's share
+    while (end <= i) end = pool.share_end(count, static_cast<int>(thread++));
     const int64_t tile = kernels.column_tile(t.product->weight->stored.type), tiles = (t.n1 - t.n0 + tile - 1) / tile;
     const bool whole = i + kFineTasks < end || t.product->rows <= kFewRows;
     const int64_t step = whole ? t.n1 - t.n0 : (tiles + 3) / 4 * tile;

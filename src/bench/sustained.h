@@ -1,0 +1,46 @@
+// What a machine gives when it works on without a pause: whole generations at a scripted pace, one after another,
+// counted by the minute, with the temperature and clocks that the system tells. A phone that gives its best for half a
+// minute and half of it after ten shows here and nowhere else.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "bench/scripted_strategy.h"
+#include "engine/model.h"
+
+namespace llada::bench {
+
+// Of the processors and the hottest place that is measured; 0: the system does not tell.
+struct Heat {
+  double celsius = 0;  // of the hottest of /sys/class/thermal
+  double mhz = 0;      // mean of what the processors' clocks are now
+};
+// root: of the file system ("/").
+Heat read_heat(const std::filesystem::path& root);
+
+struct SustainedMinute {
+  double seconds = 0;                // a little over a minute: it ends with a forward
+  int64_t tokens = 0, forwards = 0;  // in it
+  Heat heat;                         // at its end
+  double tokens_per_minute() const { return 60 * static_cast<double>(tokens) / seconds; }
+  double forwards_per_minute() const { return 60 * static_cast<double>(forwards) / seconds; }
+};
+
+struct SustainedWork {
+  Script script;
+  int64_t prompt_tokens = 0, gen_tokens = 0, minutes = 0;
+};
+
+struct SustainedHooks {
+  std::function<double()> now_s;                       // a clock that goes on
+  std::function<Heat()> heat;                          // empty: nothing is told
+  std::function<bool()> stopped;                       // after every forward; true is an error
+  std::function<void(const SustainedMinute&)> minute;  // one is over
+};
+
+Result<std::vector<SustainedMinute>> measure_sustained(const Model& model, const SustainedWork& work,
+                                                       const SustainedHooks& hooks);
+
+}  // namespace llada::bench

@@ -1,0 +1,17 @@
+// The part of `llada bench`'s report that is about work without a pause.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/sustained.h"
+
+namespace llada::cli {
+
+// A heading, and a line for each minute.
+std::string sustained_rows(const std::vector<bench::SustainedMinute>& minutes);
+// The last minute beside the first; there is one.
+std::string sustained_text(const std::vector<bench::SustainedMinute>& minutes);
+nlohmann::ordered_json sustained_json(const bench::SustainedMinute& minute);
+
+}  // namespace llada::cli

@@ -1,0 +1,41 @@
+// Whether a model fits into the memory that a machine has left, from its headers, before a weight is read; and whether
+// its packed weights should lie on disk there. A system without room does not refuse memory: it ends a program in the
+// middle of its work (Linux), or the ones beside it first (Android).
+//
+// Counted is what the process cannot give back: weights that are packed in its memory, keys, values and activations of
+// a short request. Pages of a mapped file, the model's or a packed one's, can be dropped and read again, so they do not
+// count; nor does a longer request, which may never come.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/error.h"
+#include "base/memory_room.h"
+#include "kernels/kernels.h"
+#include "models/model_graph.h"
+#include "tensor/view.h"
+
+namespace llada {
+
+struct MemoryNeed {
+  int64_t packed = 0, kv = 0, activations = 0;  // bytes
+  int64_t total() const { return packed + kv + activations; }
+};
+
+// Positions of the request that is counted, where the model has as many.
+inline constexpr int64_t kCountedPositions = 256;
+
+// weights[i] belongs to graph.weights[i]. Nothing of the weights themselves is read.
+MemoryNeed memory_need(const ModelGraph& graph, std::span<const TensorView> weights,
+                       const kernels::KernelTable& kernels);
+
+// Machines with less memory keep packed weights on disk without being asked to, where the copy is more than a
+// kWorthShare-th of the memory: a smaller one is packed faster than anybody notices.
+inline constexpr int64_t kSmallMachineBytes = int64_t{12} << 30, kWorthShare = 32;
+bool keeps_packed(const MemoryNeed& need, const MemoryRoom& room);
+
+// One line of what is needed, what is there, and what helps. model: its path.
+Status check_fit(const std::string& model, const MemoryNeed& need, const MemoryRoom& room);
+
+}  // namespace llada
