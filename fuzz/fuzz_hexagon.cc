@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "devices/hexagon/dsp/matmul.h"
 #include "devices/hexagon/dsp/os.h"
 #include "devices/hexagon/dsp/skel.h"
 #include "devices/hexagon/wire.h"
@@ -73,6 +74,8 @@ bool os_start_worker(uint32_t, void (*)(void*), void*) { return false; }
 void os_join_worker(uint32_t) {}
 void os_wait(uint32_t*, uint32_t) { std::abort(); }  // there is one thread
 void os_wake(uint32_t*) {}
+
+void multiply(Format format, const TileJob& job) { multiply_by_vectors(format, job); }
 
 }  // namespace dsp
 

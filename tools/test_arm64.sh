@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Cross-builds for 64-bit Arm and tests it on three emulated processors: everything on `max`, the kernels on
-# cortex-a76 (no int8 matrix multiplication) and cortex-a72 (no dot products). Skips, saying so, where the emulator or
-# the compiler is missing; missing arm64 libraries are an error. Arguments go to ctest; TARGETS limits what is built.
+# Cross-builds for 64-bit Arm and tests it on three emulated processors: everything on `max`, the kernels (with those
+# over the DSP's tiles) on cortex-a76 (no int8 matrix multiplication) and cortex-a72 (no dot products). Skips, saying so,
+# where the emulator or the compiler is missing; missing arm64 libraries are an error. Arguments go to ctest; TARGETS
+# limits what is built.
 # The Hexagon device is tested with an Arm host too: the stand-in, an arm64 program under its emulator, starts
 # qemu-hexagon, which this machine runs as it is.
 set -euo pipefail
@@ -31,8 +32,8 @@ else QEMU_CPU=max ctest --preset arm64 "$@"; fi
 if [ -x build/arm64/bin/test_engine ]; then  # a short generation with an Arm host, which the stages leave out with longer ones
   QEMU_CPU=max ctest --preset arm64 -R '^engine\.HexagonRun\.EveryWindow'
 fi
-QEMU_CPU=cortex-a76 ctest --preset arm64 -R '^kernels\.' "$@"
-QEMU_CPU=cortex-a72 ctest --preset arm64 -R '^kernels\.' "$@"
+QEMU_CPU=cortex-a76 ctest --preset arm64 -R '^(kernels|hexagon_host)\.' "$@"
+QEMU_CPU=cortex-a72 ctest --preset arm64 -R '^(kernels|hexagon_host)\.' "$@"
 # Newer phones have pages of 16 KiB, some servers of 64 KiB.
 emulator=$(command -v qemu-aarch64 || command -v qemu-aarch64-static)
 if [ -x build/arm64/bin/test_base ]; then

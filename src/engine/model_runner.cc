@@ -127,7 +127,7 @@ Status ModelRunner::begin_beside(std::span<RequestStep* const> steps) {
     std::optional<KvStore>& copy = step->state->beside_kv;
     if (!copy) {
       const KvStore& kv = step->state->kv;
-      LLADA_TRY(copy, KvStore::create(kv.shape()));
+      LLADA_TRY(copy, KvStore::create(kv.shape(), [&](int64_t bytes) { return executor_.allocate(bytes); }));
       std::vector<int32_t> all(static_cast<size_t>(kv.shape().positions));
       std::iota(all.begin(), all.end(), 0);
       copy->put_back(kv.save(all));

@@ -18,9 +18,9 @@ namespace {
 
 Program one_row(const ModelGraph& graph) { return graph.forward(plain_shape(1, 1)); }
 
-Result<std::unique_ptr<Device>> open_hexagon(const DeviceSpec& spec, const ModelGraph& graph,
-                                             std::span<const TensorView> weights, std::unique_ptr<Device> host,
-                                             const WeightHooks& hooks, const LoadOptions& options) {
+Result<std::unique_ptr<HexagonDevice>> open_hexagon(const DeviceSpec& spec, const ModelGraph& graph,
+                                                     std::span<const TensorView> weights, std::unique_ptr<Device> host,
+                                                     const WeightHooks& hooks, const LoadOptions& options) {
   const int64_t positions =
       spec.positions.value_or(graph.context > 0 ? std::min(graph.context, kHexagonRows) : kHexagonRows);
   const auto rows = static_cast<int32_t>(std::min(positions, kHexagonRows));
@@ -128,15 +128,19 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
                        .when_needed = copies,
                        .packed = std::move(packed)};
   LLADA_TRY(auto host, make_cpu_device(cpu, graph.weights, weights, hooks));
-  if (spec.fallback) {
+  if (spec.fallback && !spec.hexagon) {
     LLADA_TRY(opened.fallback, host->share(cpu.threads));
   }
   HostUnit& unit = *host->capabilities().host;
   if (spec.plugin) {
     LLADA_TRY(opened.device, spec.plugin->open(spec, graph, weights, std::move(host)));
   } else if (spec.hexagon) {
-    LLADA_TRY(opened.device, open_hexagon(spec, graph, weights, std::move(host), hooks, options));
-    LLADA_TRY_STATUS(unit.load(host_weights(one_row(graph), *opened.device, false)));
+    LLADA_TRY(auto dsp, open_hexagon(spec, graph, weights, std::move(host), hooks, options));
+    LLADA_TRY_STATUS(unit.load(host_weights(one_row(graph), *dsp, false)));
+    if (spec.fallback) {
+      LLADA_TRY(opened.fallback, dsp->on_host(cpu.threads));
+    }
+    opened.device = std::move(dsp);
   } else if (spec.cuda) {
     LLADA_TRY(auto gpu, make_cuda_device(spec.gpu, graph.weights, weights, std::move(host), hooks));
     LLADA_TRY_STATUS(unit.load(host_weights(one_row(graph), *gpu, spec.gpu.experts.has_value())));

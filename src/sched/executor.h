@@ -58,6 +58,9 @@ class Executor {
   // simply runs first, and a simulated one lets it take until the end of the run after the following one.
   Status run_beside(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams = nullptr);
 
+  // Memory for a store that the device computes over as over those of steps.
+  SharedBytes allocate(int64_t bytes) { return device_->allocate(bytes); }
+
   bool runs_beside() const { return can_.beside != nullptr && can_.beside->overlaps(); }
   // For whoever will not call run() after run_beside(): waits for what runs beside, whatever comes of it.
   void join_beside() { static_cast<void>(finish_beside()); }

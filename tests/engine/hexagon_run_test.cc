@@ -10,6 +10,7 @@
 
 #include "base/memory_usage.h"
 #include "base/random.h"
+#include "devices/hexagon/reserve.h"
 #include "engine/convert.h"
 #include "failing/failing_device.h"
 #include "golden.h"
@@ -221,7 +222,8 @@ TEST_F(HexagonRun, KilledProcessesAreReplacedAndNoAnswerChanges) {
   ASSERT_NE(library, nullptr) << ::dlerror();
   const auto fault = reinterpret_cast<int (*)(const char*)>(::dlsym(library, "llada_standin_fault"));
   const auto options = strategy(decode::KvChoice::dual);
-  const auto expected = answer(load("cpu"), prompt(), options);
+  // Undisturbed.
+  const auto expected = answer(load("hexagon:fallback=none"), prompt(), options);
   ASSERT_TRUE(expected);
   const auto hexagon = load("hexagon:window=50%");
   std::optional<int> buffers;
@@ -245,6 +247,8 @@ TEST_F(HexagonRun, KilledProcessesAreReplacedAndNoAnswerChanges) {
     }
   }
   EXPECT_GT(hit, 0);
+  EXPECT_LT(hexagon->fallback()->memory_bytes(), kFirstScratch + (int64_t{3} << 19))
+      << "no weights, they are the DSP's";
   // Twenty generations have met every buffer; a leak of one page per cycle would show after a thousand.
   if (kills > 100) {
     EXPECT_LT(peak_memory_bytes(), memory + (int64_t{4} << 20));

@@ -204,7 +204,7 @@ TEST_F(HexagonTest, TheHostWorksWhileTheDspDoes) {
   Trace trace;
   device->set_trace(&trace);
   Executor executor(*device, forwards_of(model_->graph));
-  KvStore kv = store(*device), aside = *KvStore::create(kv.shape());
+  KvStore kv = store(*device), aside = store(*device);
   OneResult out;
   StepOutputs beside;
   ASSERT_TRUE(run_one(executor, inputs(0, 9), kv, out));
@@ -215,12 +215,10 @@ TEST_F(HexagonTest, TheHostWorksWhileTheDspDoes) {
   ASSERT_TRUE(executor.run_beside(sparse_step, beside));
   ASSERT_TRUE(run_one(executor, dense, kv, out));
   ASSERT_EQ(beside.predictions.size(), 2u) << "there when run() returns";
-  // By the cpu alone over the same store.
-  const auto cpu = cpu_->share(1);
-  Executor alone(**cpu, forwards_of(model_->graph));
+  // By the DSP over the same store: the same bits.
   aside.put_back(kv.save(rows));
   OneResult again;
-  ASSERT_TRUE(run_one(alone, sparse, aside, again));
+  ASSERT_TRUE(run_one(executor, sparse, aside, again));
   EXPECT_EQ(beside.logits[0], again.logits);
 }
 
@@ -340,6 +338,60 @@ TEST_F(HexagonTest, CopyingIsRefusedByName) {
   EXPECT_EQ(got.error().message, "hexagon: slabs are mapped, not copied; needed memory plan or sessions");
 }
 
+// The host computes the layers of its choice of every step.
+class SomeLayersOnTheHost final : public Device {
+ public:
+  SomeLayersOnTheHost(Device& device, std::function<bool(const Op&)> mine) : device_(device), mine_(std::move(mine)) {}
+  DeviceInfo info() const override { return device_.info(); }
+  Result<std::unique_ptr<Device>> share(int threads) const override { return device_.share(threads); }
+  Status supports(const Program& program) const override { return device_.supports(program); }
+  Result<Ticket> submit(const Run& run) override { return device_.submit(run); }
+  Status wait(Ticket ticket) override { return device_.wait(ticket); }
+  SharedBytes allocate(int64_t bytes) override { return device_.allocate(bytes); }
+  Unit place(const Op& op) const override { return mine_(op) ? Unit::host : device_.place(op); }
+  Capabilities capabilities() override { return device_.capabilities(); }
+  PhaseTimes take_phase_times() override { return device_.take_phase_times(); }
+  int64_t memory_bytes() const override { return device_.memory_bytes(); }
+  void set_trace(Trace* trace) override { device_.set_trace(trace); }
+
+ private:
+  Device& device_;
+  std::function<bool(const Op&)> mine_;
+};
+
+// Whoever computes a layer, a head or a row: the same bits, from the same packed weights.
+TEST_F(HexagonTest, TheHostGivesTheDspsBitsForLayersForRowsAndForAll) {
+  const auto all = expected();
+  const auto device = hexagon(options());
+  const std::vector<std::function<bool(const Op&)>> splits = {
+      [](const Op& op) { return op.layer == 1; }, [](const Op& op) { return op.kind == OpKind::head; },
+      [](const Op& op) { return op.layer % 2 == 0 && op.kind != OpKind::matmul; }, [](const Op&) { return true; }};
+  for (size_t i = 0; i < splits.size(); ++i) {
+    SomeLayersOnTheHost split(*device, splits[i]);
+    Executor executor(split, forwards_of(model_->graph));
+    const auto got = passes(executor, split);
+    ASSERT_TRUE(got) << i << ": " << got.error().message;
+    EXPECT_EQ(*got, all) << "split " << i;
+  }
+  // Without the DSP: the slabs are there, so that nothing is packed again.
+  const auto host = *device->on_host(2);
+  Executor alone(*host, forwards_of(model_->graph)), dsp(*device, forwards_of(model_->graph));
+  const int buffers = shared_buffers();
+  auto got = passes(alone, *host);
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(*got, all);
+  EXPECT_LE(shared_buffers(), buffers + 3) << "arena, staging and scratch";
+  // Some rows here, some there, over one store.
+  KvStore kv = store(*device);
+  std::vector<float> both;
+  for (const auto& [in, by] : {std::pair{inputs(0, 9), &alone}, {inputs(4, 7), &dsp}, {inputs(2, 4), &alone}}) {
+    OneResult out;
+    ASSERT_TRUE(run_one(*by, in, kv, out));
+    both.insert(both.end(), out.logits.begin(), out.logits.end());
+  }
+  EXPECT_EQ(both, all);
+}
+
 // ---- Failures
 
 struct Failure {
@@ -347,11 +399,7 @@ struct Failure {
   const char* says;
 };
 
-TEST_F(HexagonTest, EveryFailureIsRetriedOnTheCpuAndTheDspIsStartedAgain) {
-  const auto cpu = cpu_->share(1);
-  Executor plain(**cpu, forwards_of(model_->graph));
-  const auto by_cpu = passes(plain, **cpu);
-  ASSERT_TRUE(by_cpu);
+TEST_F(HexagonTest, EveryFailureIsRetriedOnTheHostWithTheSameBitsAndTheDspIsStartedAgain) {
   const auto all = expected();
   // Invokes: 0 open, 1 query, then mappings and batches; a generation on a fresh session has more than 9 of them.
   for (const Failure& f : {Failure{"kill:9:100", "ended"},
@@ -363,7 +411,7 @@ TEST_F(HexagonTest, EveryFailureIsRetriedOnTheCpuAndTheDspIsStartedAgain) {
     if (std::string_view(f.fault).starts_with("hang")) with.deadline_s = 1;  // a loaded machine looks like a hang
     const auto device = hexagon(with);
     fault_(f.fault);
-    const auto fallback = cpu_->share(1);
+    const auto fallback = device->on_host(1);
     std::vector<std::string> warnings;
     Executor executor(*device, forwards_of(model_->graph),
                       {.memory = {}, .fallback = fallback->get(), .warn = [&](const std::string& line) {
@@ -378,7 +426,7 @@ TEST_F(HexagonTest, EveryFailureIsRetriedOnTheCpuAndTheDspIsStartedAgain) {
     EXPECT_NE(warnings[0].find(f.says), std::string::npos) << f.fault << ": " << warnings[0];
     EXPECT_EQ(warnings[0].find('\n'), std::string::npos);
     EXPECT_LT(seconds, 60) << "a hang would last for ever";
-    for (size_t i = 0; i < got->size(); ++i) ASSERT_NEAR((*got)[i], (*by_cpu)[i], 0.12) << f.fault;
+    EXPECT_EQ(*got, all) << f.fault;
     // The next generation has the DSP again.
     fault_("");
     const auto again = passes(*device);

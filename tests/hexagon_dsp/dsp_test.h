@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <span>
 #include <vector>
 
+#include "devices/hexagon/host/module.h"
 #include "devices/hexagon/pack.h"
 #include "hexagon_dsp/dsp_process.h"
 #include "tensor/quantize.h"
@@ -51,6 +53,16 @@ class DspTest : public testing::Test {
     std::memset(scratch_->data(), 0xff, static_cast<size_t>(scratch_->bytes()));
     ASSERT_EQ(dsp_->map(kBuffer, *memory_).status, WIRE_OK);
     ASSERT_EQ(dsp_->map(kScratch, *scratch_).status, WIRE_OK);
+    host_memory_ = std::make_unique<SharedBuffer>(bytes);
+    host_scratch_ = std::make_unique<SharedBuffer>(16 << 20);
+    host_.begin_batch();
+    // Numbers come in order: those before the test's own are of bytes that no batch names.
+    for (uint32_t i = 0; i < kScratch; ++i)
+      if (i == kBuffer)
+        host_.number(host_memory_->data(), host_memory_->bytes());
+      else
+        host_.number(host_scratch_->data() + i + 1, 0);
+    host_.number(host_scratch_->data(), host_scratch_->bytes());
     used_ = 0;
   }
 
@@ -119,13 +131,32 @@ class DspTest : public testing::Test {
     std::memcpy(bytes.data() + sizeof head, ops.data(), ops.size_bytes());
     return bytes;
   }
+  // On the DSP; the module on the host has to write the same bits.
   WireReply run(std::span<const WireOp> ops, uint32_t threads = 0) {
     const auto bytes = batch(ops, threads);
-    return dsp_->run(bytes.data(), static_cast<uint32_t>(bytes.size()));
+    const size_t used = static_cast<size_t>(used_);
+    std::memcpy(host_memory_->data(), memory_->data(), used);
+    const WireReply reply = dsp_->run(bytes.data(), static_cast<uint32_t>(bytes.size()));
+    if (reply.status != WIRE_OK || !host_too_) return reply;
+    const WireReply host = host_.run(bytes);
+    EXPECT_EQ(host.status, WIRE_OK) << host.detail;
+    size_t same = 0;
+    while (same < used && same_word(same)) same += 4;
+    EXPECT_GE(same, used) << "the host's module differs from the DSP at byte " << same;
+    return reply;
+  }
+  // What is no number may be any.
+  bool same_word(size_t at) const {
+    float a = 0, b = 0;
+    std::memcpy(&a, memory_->data() + at, 4);
+    std::memcpy(&b, host_memory_->data() + at, 4);
+    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) || (a != a && b != b);
   }
   WireReply run(const WireOp& op, uint32_t threads = 0) { return run(std::span(&op, 1), threads); }
 
-  std::unique_ptr<SharedBuffer> memory_, scratch_;
+  std::unique_ptr<SharedBuffer> memory_, scratch_, host_memory_, host_scratch_;
+  HostModule host_{2};
+  bool host_too_ = true;  // false: a test maps buffers of its own, or writes into them while a batch runs
   std::unique_ptr<DspProcess> dsp_;
   int64_t used_ = 0;
 };

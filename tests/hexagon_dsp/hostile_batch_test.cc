@@ -12,6 +12,8 @@ namespace {
 
 class HexagonHostile : public DspTest {
  protected:
+  HexagonHostile() { host_too_ = false; }
+
   static constexpr uint32_t kRows = 4, kColumns = 32, kBytes = kRows * kColumns * 4;
 
   WireRef numbers(int64_t count, float value) { return put(std::vector<float>(static_cast<size_t>(count), value)); }

@@ -11,6 +11,8 @@ namespace {
 
 class HexagonPackets : public DspTest {
  protected:
+  HexagonPackets() { host_too_ = false; }
+
   double matmul_packets(DType type, int64_t n, int64_t k, int64_t rows) {
     const auto stored = kernels::testing::make_weights(type, n, k, kernels::testing::Fill::random, 5);
     WireOp op = make_op(WIRE_MATMUL, static_cast<uint32_t>(rows), static_cast<uint32_t>(k));

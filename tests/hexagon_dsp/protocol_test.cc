@@ -9,6 +9,8 @@ namespace {
 
 class HexagonProtocol : public DspTest {
  protected:
+  HexagonProtocol() { host_too_ = false; }
+
   WireOp good_op() {
     WireOp op = make_op(WIRE_ADD, 4, 32);
     op.in[0] = put(std::vector<float>(128)), op.in[1] = put(std::vector<float>(128));

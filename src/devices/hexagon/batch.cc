@@ -377,6 +377,17 @@ bool on_dsp(const Op& op) {
   return rule_of(op.kind).table != Table::norms || op.weight[0] != kNoWeight;
 }
 
+void forget_digests(const Run& run, size_t first, size_t last) {
+  for (size_t i = first; i < last; ++i) {
+    const Op& op = run.program->ops[i];
+    if (rule_of(op.kind).kv != KvUse::writes) continue;
+    for (const RowSpan& span : run.inputs->spans)
+      for (int32_t r = span.begin; r < span.begin + span.count; ++r)
+        run.inputs->streams[static_cast<size_t>(span.stream)].kv->changed(
+            op.layer, span.sequence, run.inputs->positions[static_cast<size_t>(r)]);
+  }
+}
+
 size_t wire_ops(const Op& op, const StepInputs& inputs) {
   const bool apart = rule_of(op.kind).kv != KvUse::none || op.kind == OpKind::head;
   return apart ? std::max<size_t>(1, inputs.spans.size()) : 1;

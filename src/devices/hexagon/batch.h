@@ -73,6 +73,9 @@ struct Batch {
 // The DSP has code for the op in this form: not for soft caps, other activations than SiLU, norms without weight.
 bool on_dsp(const Op& op);
 
+// Drops the host's digests of keys and values that a batch with these ops of the program is about to write.
+void forget_digests(const Run& run, size_t first, size_t last);
+
 // How many ops of a batch an op of the program becomes at most: one for the rows of each stream where those differ in
 // what the DSP is told of them.
 size_t wire_ops(const Op& op, const StepInputs& inputs);

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "devices/hexagon/batch.h"
+#include "devices/hexagon/host_twin.h"
 #include "devices/hexagon/known_space.h"
 #include "devices/hexagon/library.h"
 #include "devices/hexagon/map_lane.h"
@@ -35,11 +36,13 @@ struct LoadedSlab {
 
 class Hexagon final : public HexagonDevice {
  public:
+  // host: its twin (host_twin.h).
   Hexagon(HexagonOptions options, std::shared_ptr<Library> library, std::shared_ptr<Weights> weights,
           std::unique_ptr<Device> host)
       : options_(std::move(options)),
         library_(std::move(library)),
         weights_(std::move(weights)),
+        placement_{library_, weights_, options_.head_on_dsp},
         host_(std::move(host)) {
     place_.resize(weights_->infos().size());
     in_slab_.assign(weights_->infos().size(), -1);
@@ -76,6 +79,7 @@ class Hexagon final : public HexagonDevice {
                        info.emulated != 0 ? "emulated by qemu-hexagon" : "the DSP of this machine", library.path());
   }
 
+  Result<std::unique_ptr<Device>> on_host(int threads) const override { return host_->share(threads); }
   Result<std::unique_ptr<Device>> share(int threads) const override {
     LLADA_TRY(auto host, host_->share(threads));
     auto other = std::make_unique<Hexagon>(options_, library_, weights_, std::move(host));
@@ -124,28 +128,13 @@ class Hexagon final : public HexagonDevice {
         refusal->bytes, refusal->beside, static_cast<double>(next) / 0x1p30);
   }
 
-  SharedBytes allocate(int64_t bytes) override {
-    auto buffer = Buffer::allocate(library_, bytes);
-    if (buffer == nullptr) return allocate_shared(bytes);  // K/V beyond a buffer's size: attention is the host's then
-    std::byte* data = buffer->data();
-    return SharedBytes(data, [keep = std::move(buffer)](std::byte*) mutable { keep.reset(); });
-  }
+  SharedBytes allocate(int64_t bytes) override { return host_->allocate(bytes); }
 
   Capabilities capabilities() override { return {.window = this, .beside = this}; }
 
   // ---- Placement and the window
 
-  Unit place(const Op& op) const override {
-    if (!on_dsp(op) || (op.kind == OpKind::head && !options_.head_on_dsp)) return Unit::host;
-    Unit unit = Unit::accelerator;
-    for_each_weight(op, [&](WeightId w) {
-      const auto i = static_cast<size_t>(w);
-      // F32 matrices are routers, whose next ops are the host's; the DSP would multiply floats one by one.
-      const bool floats = weights_->layouts()[i] == WIRE_STORED_F32 && !is_vector(weights_->infos()[i]);
-      if (floats || weights_->layouts()[i] == WIRE_NO_LAYOUT) unit = Unit::host;
-    });
-    return unit;
-  }
+  Unit place(const Op& op) const override { return placement_.place(op); }
 
   DeviceWindow window() const override {
     return {
@@ -237,10 +226,10 @@ class Hexagon final : public HexagonDevice {
     }
     for (size_t i = run.first; i < run.last; ++i) LLADA_TRY_STATUS(check_mapped(run.program->ops[i], i));
     for (size_t i = run.first; i < run.last;) {
-      const bool host = needs_host(run, run.program->ops[i]);
+      const bool host = placement_.needs_host(run, run.program->ops[i]);
       int session = session_of(run.program->ops[i]);
       size_t end = i + 1, ops = wire_ops(run.program->ops[i], *run.inputs);
-      for (; end < run.last && needs_host(run, run.program->ops[end]) == host; ++end) {
+      for (; end < run.last && placement_.needs_host(run, run.program->ops[end]) == host; ++end) {
         ops += wire_ops(run.program->ops[end], *run.inputs);
         if (!host && ops > WIRE_MAX_OPS) break;
         const int next = session_of(run.program->ops[end]);
@@ -318,29 +307,9 @@ class Hexagon final : public HexagonDevice {
     if (run.first == 0) {
       if (run.program->ops[0].in[0] == kNoValue) forget(arena_->data(), plan_->bytes);  // no values yet
       rows_ = bind_row_sets(*run.inputs, *run.program);
-      int64_t seen = 0;
-      for (const Stream& s : run.inputs->streams) seen += s.kv != nullptr && library_->find(s.kv->memory()) != nullptr;
-      if (seen > 0 && seen < std::ssize(run.inputs->streams))
-        return failed("hexagon: of the K/V stores of a step the DSP sees {} of {}", seen, run.inputs->streams.size());
+      LLADA_TRY_STATUS(placement_.check_stores(run));
     }
     return {};
-  }
-
-  // What the DSP cannot do, or not in this step: K/V in memory that it does not see, more rows than a batch takes.
-  // Stores of one step are of one kind: where some are beyond a buffer's size and others are not, a row's numbers would
-  // depend on its company, and the step is refused (prepare).
-  bool needs_host(const Run& run, const Op& op) const {
-    if (run.program->shape.rows > WIRE_MAX_ROWS || !on_dsp(op)) return true;
-    // Keys of a trial wait for their attention on the unit that stored them, so both go together.
-    return rule_of(op.kind).kv != KvUse::none && (!in_sight(run) || capped(*run.program));
-  }
-  static bool capped(const Program& program) {
-    return std::ranges::any_of(program.attentions, [](const Attention& a) { return a.cap > 0; });
-  }
-
-  bool in_sight(const Run& run) const {
-    return std::ranges::all_of(run.inputs->streams,
-                               [&](const Stream& s) { return library_->find(s.kv->memory()) != nullptr; });
   }
 
   int session_of(const Op& op) const {
@@ -427,6 +396,7 @@ class Hexagon final : public HexagonDevice {
   HexagonOptions options_;
   std::shared_ptr<Library> library_;
   std::shared_ptr<Weights> weights_;
+  Placement placement_;
   std::unique_ptr<Device> host_, beside_host_;
   int64_t window_ = 0;
   std::string fewer_;          // why there are fewer sessions than the slabs were to be defined for
@@ -460,7 +430,8 @@ Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions&
   LLADA_TRY(auto library, Library::open(options.library));
   if (!options.module.empty()) library->opened(options.module);
   auto packed = std::make_shared<Weights>(infos, weights, hooks);
-  return std::make_unique<Hexagon>(options, std::move(library), std::move(packed), std::move(host));
+  auto twin = make_host_twin({library, packed, options.head_on_dsp}, std::move(host));
+  return std::make_unique<Hexagon>(options, std::move(library), std::move(packed), std::move(twin));
 }
 
 Result<std::string> describe_hexagon(const HexagonOptions& options) {

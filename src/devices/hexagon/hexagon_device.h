@@ -2,6 +2,10 @@
 // given, both work on the same arena and the same K/V. Runs on the accelerator become batches, one invoke each; weights
 // lie in slabs that are mapped and unmapped in the DSP's 32-bit address space.
 //
+// The host computes what the DSP could by the DSP's own code, from the slabs as the DSP reads them, with the same bits
+// (host_twin.h): a run on the host, a pass beside a step, and the device that goes on after a failure. Ops that the DSP
+// has no code for, and steps of more rows than a batch takes, are the given host device's in any case.
+//
 // Every failure of the DSP (its process ends, a call does not return, an answer makes no sense, a mapping is refused)
 // is an error of the call that met it, in bounded time; the device starts a new session when slabs are defined next.
 // After a refused mapping the window is what had been mapped by then (Window::narrow).
@@ -52,6 +56,9 @@ class HexagonDevice : public Device, public Window, public Beside {
   virtual Status start() = 0;
   virtual void set_window(int64_t weight_bytes) = 0;  // before the first use
   virtual HexagonCounters counters() const = 0;
+  // A device that computes without the DSP, on the host's processors, over the same packed weights and with the same
+  // bits: for whoever goes on where the DSP fails.
+  virtual Result<std::unique_ptr<Device>> on_host(int threads) const = 0;
 };
 
 // weights[i] belongs to infos[i] and must stay readable as long as the device or one that shares with it lives. host: a

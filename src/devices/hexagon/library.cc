@@ -328,6 +328,14 @@ std::shared_ptr<Buffer> Library::find(const std::byte* data) const {
 std::shared_ptr<Buffer> Buffer::allocate(std::shared_ptr<Library> library, int64_t bytes, double deadline_s) {
   const int64_t rounded = (std::max<int64_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
   if (rounded >= kBufferLimit) return nullptr;
+  if (library == nullptr) {
+    std::shared_ptr<Buffer> buffer(new Buffer);
+    buffer->own_ = allocate_shared(rounded);
+    if (buffer->own_ == nullptr) return nullptr;
+    buffer->data_ = buffer->own_.get();
+    buffer->bytes_ = rounded;
+    return buffer;
+  }
   // The driver may not answer; memory that it gives too late goes back.
   struct Asked {
     std::mutex mutex;
@@ -378,7 +386,7 @@ Buffer::~Buffer() {
   for (const auto& session : std::exchange(mapped_in_, {}))
     // A session that cannot unmap is dead, and then nothing is mapped.
     if (const auto alive = session.lock()) static_cast<void>(alive->unmap(*this));
-  if (data_ == nullptr) return;
+  if (library_ == nullptr || data_ == nullptr) return;
   {
     const std::lock_guard lock(library_->mutex_);
     library_->buffers_.erase(data_);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/pages.h"
 #include "devices/hexagon/cdsprpc_abi.h"
 
 namespace llada::hexagon {
@@ -121,7 +122,8 @@ class Session;
 
 class Buffer {
  public:
-  // Zeroed, whole pages. Null when there is no such memory or it would be too large.
+  // Zeroed, whole pages. Null when there is no such memory or it would be too large. library null: memory that the host
+  // alone sees.
   static std::shared_ptr<Buffer> allocate(std::shared_ptr<Library> library, int64_t bytes, double deadline_s = 10);
   ~Buffer();  // also takes it out of the sessions that have it mapped
   Buffer(const Buffer&) = delete;
@@ -137,6 +139,7 @@ class Buffer {
   void remember(std::weak_ptr<Session> session);
   void forget(const Session* session);
   std::shared_ptr<Library> library_;
+  SharedBytes own_;  // without a library
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
   int fd_ = -1;

@@ -1,7 +1,5 @@
 #include "devices/hexagon/slabs.h"
 
-#include <algorithm>
-
 #include "base/threads.h"
 #include "devices/hexagon/pack.h"
 
@@ -15,7 +13,10 @@ int64_t narrower(int64_t window, int64_t mapped, int64_t missing) {
 }
 
 Weights::Weights(std::span<const WeightInfo> infos, std::span<const TensorView> views, WeightHooks hooks)
-    : infos_(infos.begin(), infos.end()), views_(views.begin(), views.end()), hooks_(std::move(hooks)) {
+    : infos_(infos.begin(), infos.end()),
+      views_(views.begin(), views.end()),
+      hooks_(std::move(hooks)),
+      slab_of_(infos.size()) {
   for (size_t i = 0; i < infos_.size(); ++i) {
     const auto layout = layout_for(views_[i].type, is_vector(infos_[i]));
     layouts_.push_back(layout.value_or(WIRE_NO_LAYOUT));
@@ -64,7 +65,13 @@ Result<std::shared_ptr<const PackedSlab>> Weights::pack(const std::shared_ptr<Li
     if (hooks_.packed) hooks_.packed(w);
   }
   packed_[weights] = slab;
+  for (const WeightId w : weights) slab_of_[static_cast<size_t>(w)] = slab;
   return slab;
+}
+
+std::shared_ptr<const PackedSlab> Weights::packed(WeightId w) {
+  const std::lock_guard lock(mutex_);
+  return slab_of_[static_cast<size_t>(w)].lock();
 }
 
 }  // namespace llada::hexagon

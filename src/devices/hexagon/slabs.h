@@ -2,6 +2,7 @@
 // size limit of a buffer). Packed once and shared by the devices over the same weights as long as one of them uses
 // the slab.
 #pragma once
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,8 @@ struct PackedSlab {
   };
   std::vector<std::shared_ptr<Buffer>> buffers;
   std::vector<Place> places;
+
+  const Place& place_of(WeightId w) const { return *std::ranges::find(places, w, &Place::weight); }
 };
 
 // Of a window that was too large: a step back, and no more than what was `mapped` of weights when a mapping was
@@ -44,6 +47,8 @@ class Weights {
 
   Result<std::shared_ptr<const PackedSlab>> pack(const std::shared_ptr<Library>& library,
                                                  const std::vector<WeightId>& weights, int threads);
+  // The slab that some device packed last with the weight in it; null: none of those in use has it.
+  std::shared_ptr<const PackedSlab> packed(WeightId w);
 
  private:
   std::vector<WeightInfo> infos_;
@@ -53,6 +58,7 @@ class Weights {
   WeightHooks hooks_;
   std::mutex mutex_;
   std::map<std::vector<WeightId>, std::weak_ptr<const PackedSlab>> packed_;
+  std::vector<std::weak_ptr<const PackedSlab>> slab_of_;  // by weight
 };
 
 }  // namespace llada::hexagon

@@ -88,10 +88,11 @@ void put(BlockQ4<R>& block, uint32_t row, const Quantized& q, int32_t mantissa, 
 template <class Block>
 void put_rest(Block& block, uint32_t row, const Quantized& q, int32_t mantissa, int32_t shift) {
   put_bits(block.correction[row / 2], row % 2 * 32, 32, -128 * q.sum);
-  put_bits(block.mantissa, row * 16, 16, mantissa);
+  put_bits(block.mantissa[row / 4], row % 4 * 16, 16, mantissa);
   put_bits(block.shift[row / 2], row % 2 * 32, 32, shift);
 }
-void put(BlockQ8& block, uint32_t row, const Quantized& q, int32_t mantissa, int32_t shift) {
+template <int R>
+void put(BlockQ8<R>& block, uint32_t row, const Quantized& q, int32_t mantissa, int32_t shift) {
   put_inputs(q.words, block.q, row);
   put_rest(block, row, q, mantissa, shift);
 }
@@ -141,8 +142,8 @@ void fill(Format format, const float* x, uint32_t stride, uint32_t rows, uint32_
 }
 
 uint32_t block_bytes(Format format, uint32_t rows_in_group) {
-  if (format == Format::q8) return sizeof(BlockQ8);
   if (format == Format::f16) return sizeof(BlockF16);
+  if (format == Format::q8) return rows_in_group == 8 ? sizeof(BlockQ8<8>) : sizeof(BlockQ8<4>);
   return rows_in_group == 8 ? sizeof(BlockQ4<8>) : sizeof(BlockQ4<4>);
 }
 
@@ -155,18 +156,17 @@ int32_t base_shift(uint32_t blocks) {  // a block's product is below 2^30
 }
 
 uint32_t group_rows(Format format, uint32_t rows, uint32_t first) {
-  return format == Format::q4 && rows - first > 4 ? 8 : 4;
+  return most_rows(format) == 8 && rows - first > 4 ? 8 : 4;
 }
 
-uint32_t groups_of(Format format, uint32_t rows) { return format == Format::q4 ? (rows + 7) / 8 : (rows + 3) / 4; }
+uint32_t groups_of(Format format, uint32_t rows) { return (rows + most_rows(format) - 1) / most_rows(format); }
 
 uint32_t group_bytes(Format format, uint32_t rows_in_group, uint32_t inputs) {
   return sizeof(RowGroup) + blocks_of(inputs) * block_bytes(format, rows_in_group);
 }
 
 uint32_t activation_bytes(Format format, uint32_t rows, uint32_t inputs) {
-  const uint32_t most = format == Format::q4 ? 8 : 4;
-  return groups_of(format, rows) * group_bytes(format, most, inputs);
+  return groups_of(format, rows) * group_bytes(format, most_rows(format), inputs);
 }
 
 void quantize_group(Format format, const float* x, uint32_t stride, uint32_t rows, uint32_t inputs, uint32_t first,
@@ -176,14 +176,17 @@ void quantize_group(Format format, const float* x, uint32_t stride, uint32_t row
   auto& head = *reinterpret_cast<RowGroup*>(group);
   uint8_t* blocks = group + sizeof(RowGroup);
   x += static_cast<uint64_t>(first) * stride;
-  if (format == Format::q8)
-    fill(format, x, stride, present, capacity, inputs, work, head, reinterpret_cast<BlockQ8*>(blocks));
-  else if (format == Format::f16)
-    fill(format, x, stride, present, capacity, inputs, work, head, reinterpret_cast<BlockF16*>(blocks));
+  const auto as = [&](auto* typed) { fill(format, x, stride, present, capacity, inputs, work, head, typed); };
+  if (format == Format::f16)
+    as(reinterpret_cast<BlockF16*>(blocks));
+  else if (format == Format::q8 && capacity == 8)
+    as(reinterpret_cast<BlockQ8<8>*>(blocks));
+  else if (format == Format::q8)
+    as(reinterpret_cast<BlockQ8<4>*>(blocks));
   else if (capacity == 8)
-    fill(format, x, stride, present, capacity, inputs, work, head, reinterpret_cast<BlockQ4<8>*>(blocks));
+    as(reinterpret_cast<BlockQ4<8>*>(blocks));
   else
-    fill(format, x, stride, present, capacity, inputs, work, head, reinterpret_cast<BlockQ4<4>*>(blocks));
+    as(reinterpret_cast<BlockQ4<4>*>(blocks));
 }
 
 }  // namespace dsp

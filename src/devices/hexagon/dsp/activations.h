@@ -45,20 +45,30 @@ struct BlockQ4 {
   Words pair[R / 2];  // low: correction = -8 * sum of the row's q in the block; high: mantissa
   Words shift[R / 2];
 };
-struct BlockQ8 {  // 4 rows
-  Words q[4][4];
-  Words correction[2];  // by row: -128 * sum
-  Words mantissa;       // low: rows 0 and 1
-  Words shift[2];
-  Words unused;
+template <int R>
+struct BlockQ8 {
+  Words q[4][R];
+  Words correction[R / 2];  // by row: -128 * sum
+  Words mantissa[R / 4];    // low: rows 0 and 1
+  Words shift[R / 2];
+  Words unused[R / 4];
 };
 struct BlockF16 {  // 4 rows
   Words high[4][4], low[4][4];
   Words correction[2];  // by row: -128 * sum of the 16-bit q
-  Words mantissa;
+  Words mantissa[1];
   Words shift[2];
   Words unused;
 };
+
+// Rows of the largest group. The host's registers hold eight rows of Q8_0 products, the vector unit's four.
+constexpr uint32_t most_rows(Format format) {
+#ifdef __hexagon__
+  return format == Format::q4 ? 8 : 4;
+#else
+  return format == Format::f16 ? 4 : 8;
+#endif
+}
 
 inline uint32_t blocks_of(uint32_t inputs) { return (inputs / kBlock + 1) & ~1u; }  // even
 uint32_t group_rows(Format format, uint32_t rows, uint32_t first);  // rows that the group from row `first` has room for

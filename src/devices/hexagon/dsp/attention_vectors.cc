@@ -169,7 +169,7 @@ Softmax weigh(const float* scores, uint32_t count, float scale, uint32_t row, in
                                         ((static_cast<uint64_t>(static_cast<uint32_t>(value)) << at) & mask));
     };
     put(block.correction[row / 2], word, half, correction);
-    put(block.mantissa, mantissa_bits, row * 16, present ? 1 << 14 : 0);
+    put(block.mantissa[0], mantissa_bits, row * 16, present ? 1 << 14 : 0);
     put(block.shift[row / 2], word, half, present ? base + highest - shift : 0);
   }
   head.bias[row] = static_cast<int32_t>(vectors / 2);
@@ -235,14 +235,14 @@ bool attend_vectors(const AttentionJob& job) {
         pack_keys(from, in_tile(t), d, largest_exponent(from, in_tile(t), d), a.work, a.key_tile);
         for (uint32_t g = 0; g < groups; ++g) {
           const uint32_t first = g * kGroupRows, left = job.rows - first;
-          multiply_f16({.tile = a.key_tile,
-                        .group = a.queries + g * query_bytes,
-                        .rows = left < kGroupRows ? left : kGroupRows,
-                        .capacity = kGroupRows,
-                        .inputs = d,
-                        .y = a.scores + first * kChunkKeys + t * kKeyTile,
-                        .stride = kChunkKeys,
-                        .columns = kKeyTile});
+          multiply(Format::f16, {.tile = a.key_tile,
+                                 .group = a.queries + g * query_bytes,
+                                 .rows = left < kGroupRows ? left : kGroupRows,
+                                 .capacity = kGroupRows,
+                                 .inputs = d,
+                                 .y = a.scores + first * kChunkKeys + t * kKeyTile,
+                                 .stride = kChunkKeys,
+                                 .columns = kKeyTile});
         }
       }
       for (uint32_t g = 0; g < groups; ++g) {
@@ -251,14 +251,14 @@ bool attend_vectors(const AttentionJob& job) {
         for (uint32_t r = 0; r < rows; ++r)
           softmax[r] = weigh(a.scores + (first + r) * kChunkKeys, count, scale, r, a.row, a.weights);
         for (uint32_t t = 0; t < d / 32; ++t)
-          multiply_f16({.tile = a.value_tiles + t * value_bytes,
-                        .group = a.weights,
-                        .rows = rows,
-                        .capacity = kGroupRows,
-                        .inputs = tiles * kKeyTile,
-                        .y = a.chunk_mix + t * 32,
-                        .stride = d,
-                        .columns = 32});
+          multiply(Format::f16, {.tile = a.value_tiles + t * value_bytes,
+                                 .group = a.weights,
+                                 .rows = rows,
+                                 .capacity = kGroupRows,
+                                 .inputs = tiles * kKeyTile,
+                                 .y = a.chunk_mix + t * 32,
+                                 .stride = d,
+                                 .columns = 32});
         for (uint32_t r = 0; r < rows; ++r) {
           const uint32_t at = head * kAttentionRows + first + r;
           join(softmax[r], a.chunk_mix + r * d, scale, d, chunk == 0, a.state + 2 * at, a.mix + at * d);

@@ -50,7 +50,7 @@ uint8_t* Batch::scratch(uint64_t bytes) {
 uint8_t* Batch::quantize(uint32_t layout, const float* x, uint32_t rows, uint32_t inputs, uint8_t* to) {
   const auto format = static_cast<Format>(format_of(layout));
   uint8_t* work = to + quantized_bytes(layout, rows, inputs);
-  const uint32_t most = format == Format::q4 ? 8 : 4, bytes = group_bytes(format, most, inputs);
+  const uint32_t most = most_rows(format), bytes = group_bytes(format, most, inputs);
   pool_.each(groups_of(format, rows), [&](uint32_t group, uint32_t worker) {
     quantize_group(format, x, inputs, rows, inputs, group * most,
                    reinterpret_cast<uint32_t*>(work + worker * work_bytes(inputs)), to + group * bytes);
@@ -66,10 +66,10 @@ void Batch::multiply(const Product& p, uint32_t tile, const float* x, const uint
     return;
   }
   const auto format = static_cast<Format>(format_of(p.layout));
-  const uint32_t most = format == Format::q4 ? 8 : 4, bytes = group_bytes(format, most, inputs);
+  const uint32_t most = most_rows(format), bytes = group_bytes(format, most, inputs);
   for (uint32_t group = 0; group < groups_of(format, rows); ++group) {
     const uint32_t first = group * most, left = rows - first;
-    multiply_tile(format, {.tile = p.weights + uint64_t{tile} * tile_bytes(format, inputs),
+    dsp::multiply(format, {.tile = p.weights + uint64_t{tile} * tile_bytes(format, inputs),
                            .group = activations + group * bytes,
                            .rows = left < most ? left : most,
                            .capacity = group_rows(format, rows, first),

@@ -1,10 +1,14 @@
 // Vector helpers on top of the compiler's HVX intrinsics (128-byte vectors, integer instructions that v60 to v81 have).
-// The one place where the compiler's Hexagon headers are included.
+// The one place where the compiler's Hexagon headers are included; the host has hvx_host.h for them.
 #pragma once
+#ifdef __hexagon__
 #include <hexagon_types.h>
 // types before protos
 #include <hexagon_protos.h>
 #include <hvx_hexagon_protos.h>
+#else
+#include "devices/hexagon/dsp/hvx_host.h"
+#endif
 #include <stdint.h>
 
 namespace dsp {

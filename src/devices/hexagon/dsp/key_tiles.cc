@@ -45,7 +45,6 @@ inline __attribute__((always_inline)) Bytes row_bytes(const uint16_t* row, uint3
   return {Q6_V_vxor_VV(Q6_Vb_vpacko_VhVh(second, first), Q6_V_vsplat_R(static_cast<int32_t>(0x80808080u))),
           Q6_Vb_vpacke_VhVh(second, first)};
 }
-constexpr Bytes no_row() { return {}; }
 
 // Words [i][lane] to [lane][i] of 32 vectors: five times every vector is interleaved with the one 16 further on.
 HVX_Vector* transpose(HVX_Vector* from, HVX_Vector* to) {
@@ -113,8 +112,10 @@ void pack_values(const uint16_t* values, uint32_t count, uint32_t head_dim, uint
     Bytes row[4];
     for (uint32_t j = 0; j < 4; ++j) {
       const uint32_t key = 4 * g + j;
-      row[j] = key < count ? row_bytes(values + key * head_dim, head_dim, exponent) : no_row();
-      if (key >= count) row[j].high = Q6_V_vsplat_R(static_cast<int32_t>(0x80808080u)), row[j].low = Q6_V_vzero();
+      if (key < count)
+        row[j] = row_bytes(values + key * head_dim, head_dim, exponent);
+      else
+        row[j].high = Q6_V_vsplat_R(static_cast<int32_t>(0x80808080u)), row[j].low = Q6_V_vzero();
     }
     // The bytes of four keys side by side: pairs of bytes, then pairs of pairs.
     for (uint32_t plane = 0; plane < 2; ++plane) {

@@ -1,9 +1,11 @@
-// The scalar instructions that have no name in C, and what the build is for. A fuzzer's build for the host has a file
-// of this name of its own.
+// The scalar instructions that have no name in C, and what the build is for: the DSP, or the host, where the same
+// sources give the same bits.
 #pragma once
 #include <stdint.h>
 
 namespace dsp {
+
+#ifdef __hexagon__
 
 constexpr uint32_t kArchitecture = __HEXAGON_ARCH__;
 
@@ -25,5 +27,20 @@ inline void clean_cache(const uint8_t* bytes, uint32_t count) {
     asm volatile("dccleaninva(%0)" : : "r"(line) : "memory");
   asm volatile("syncht" : : : "memory");
 }
+
+#else
+
+constexpr uint32_t kArchitecture = 0;
+
+inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline int32_t round_to_int(float x) {  // beyond the range of int32 the nearest of it, as the instruction does
+  if (x != x) return -1;
+  if (x >= 2147483648.0f) return INT32_MAX;
+  return x < -2147483648.0f ? INT32_MIN : static_cast<int32_t>(__builtin_lrintf(x));
+}
+inline uint64_t clock_cycles() { return 0; }
+inline void clean_cache(const uint8_t*, uint32_t) {}  // there is one cache
+
+#endif
 
 }  // namespace dsp

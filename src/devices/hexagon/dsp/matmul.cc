@@ -38,17 +38,6 @@ void finish(const TileJob& job, const HVX_Vector* sums) {
   for (uint32_t first = 0; first < job.rows; first += kTogether) finish_rows(job, sums, first, exponents);
 }
 
-void multiply_tile(Format format, const TileJob& job) {
-  switch (format) {
-    case Format::q4:
-      return multiply_q4(job);
-    case Format::q8:
-      return multiply_q8(job);
-    case Format::f16:
-      return multiply_f16(job);
-  }
-}
-
 void multiply_f32(const float* weights, const float* x, uint32_t rows, uint32_t inputs, uint32_t n0, uint32_t n1,
                   float* y, uint32_t stride) {
   for (uint32_t n = n0; n < n1; ++n) {

@@ -19,11 +19,28 @@ struct TileJob {
 };
 
 uint32_t tile_bytes(Format format, uint32_t inputs);
-void multiply_tile(Format format, const TileJob& job);
 
 void multiply_q4(const TileJob& job);
 void multiply_q8(const TileJob& job);
 void multiply_f16(const TileJob& job);
+
+inline void multiply_by_vectors(Format format, const TileJob& job) {
+  switch (format) {
+    case Format::q4:
+      return multiply_q4(job);
+    case Format::q8:
+      return multiply_q8(job);
+    case Format::f16:
+      return multiply_f16(job);
+  }
+}
+
+#ifdef __hexagon__
+inline void multiply(Format format, const TileJob& job) { multiply_by_vectors(format, job); }
+#else
+// By the processor's own instructions, with the same bits (devices/hexagon/host/tiles.h).
+void multiply(Format format, const TileJob& job);
+#endif
 
 // Outputs [n0, n1) of stored F32 weights, rows x inputs activations; sums in eight parts, fused.
 void multiply_f32(const float* weights, const float* x, uint32_t rows, uint32_t inputs, uint32_t n0, uint32_t n1,

@@ -19,7 +19,7 @@ DSP_INLINE void row(const BlockF16& a, int r, const HVX_Vector* w, HVX_Vector sc
   }
   // floor(P / 2^8): the correction takes back 128 of every high byte and is a multiple of it.
   const HVX_Vector dot = Q6_Vw_vadd_VwVw(Q6_Vw_vaslacc_VwVwR(middle, high, 8), Q6_Vw_vasr_VwR(low, 8));
-  HVX_Vector scales = Q6_Vh_vmpy_VhRh_s1_rnd_sat(scale, of_row(&a.mantissa, r / 2));
+  HVX_Vector scales = Q6_Vh_vmpy_VhRh_s1_rnd_sat(scale, of_row(a.mantissa, r / 2));
   if (r % 2 == 0) scales = Q6_Vw_vasl_VwR(scales, 16);
   const HVX_Vector product = Q6_Vw_vmpyo_VwVh_s1_sat(Q6_Vw_vasl_VwR(dot, 4), scales);
   sums[r] = Q6_Vw_vasracc_VwVwR(sums[r], product, of_row(a.shift, r));

@@ -1,6 +1,78 @@
-// The vector intrinsics; hexagon_types.h says why.
+// The vector unit's types and the instructions that the kernels here use, lane by lane in plain C++ from their public
+// description: so that the very same sources run on the host, where they are the oracle of the host's own kernels
+// (devices/hexagon/host) and do what is not a matrix product.
 #pragma once
-#include "hexagon_types.h"
+#include <stdint.h>
+#include <string.h>
+
+#include <algorithm>
+
+typedef int32_t HVX_Vector __attribute__((vector_size(128), aligned(128)));
+typedef int32_t HVX_UVector __attribute__((vector_size(128), aligned(2)));
+struct HVX_VectorPair {
+  HVX_Vector low, high;
+};
+struct HVX_VectorPred {
+  HVX_Vector mask;  // all bits of a byte, or none
+};
+
+namespace hvx_host {
+
+template <class T>
+struct Lanes {
+  static constexpr int kCount = 128 / static_cast<int>(sizeof(T));
+  T v[kCount];
+  Lanes() = default;
+  explicit Lanes(const HVX_Vector& from) { memcpy(v, &from, 128); }
+  HVX_Vector vector() const {
+    HVX_Vector out;
+    memcpy(&out, v, 128);
+    return out;
+  }
+};
+
+// R lanes of f(T lanes ...).
+template <class R, class T, class F>
+HVX_Vector each(F f, const HVX_Vector& a) {
+  const Lanes<T> x(a);
+  Lanes<R> out;
+  for (int i = 0; i < Lanes<R>::kCount; ++i) out.v[i] = static_cast<R>(f(x.v[i]));
+  return out.vector();
+}
+template <class R, class T, class F>
+HVX_Vector each(F f, const HVX_Vector& a, const HVX_Vector& b) {
+  const Lanes<T> x(a), y(b);
+  Lanes<R> out;
+  for (int i = 0; i < Lanes<R>::kCount; ++i) out.v[i] = static_cast<R>(f(x.v[i], y.v[i]));
+  return out.vector();
+}
+template <class T, class F>
+HVX_VectorPred compare(F f, const HVX_Vector& a, const HVX_Vector& b) {
+  return {each<T, T>([f](T x, T y) { return f(x, y) ? -1 : 0; }, a, b)};
+}
+// Bits [0, bits) of a shift count, with its sign.
+inline int64_t signed_count(int64_t count, int bits) {
+  return static_cast<int64_t>(static_cast<uint64_t>(count) << (64 - bits)) >> (64 - bits);
+}
+inline int64_t shifted(int64_t value, int64_t left) {
+  return left >= 0 ? static_cast<int64_t>(static_cast<uint64_t>(value) << left) : value >> -left;
+}
+template <class T>
+T saturated(int64_t value) {
+  constexpr int64_t kTop = (int64_t{1} << (8 * sizeof(T) - 1)) - 1;
+  return static_cast<T>(std::clamp(value, -kTop - 1, kTop));
+}
+// floor((a * (upper half of b) + more) / 2^15), saturated: in two parts that have 32 bits each.
+inline int32_t by_upper_half(int32_t a, int32_t b, int32_t more) {
+  const int32_t factor = b >> 16;
+  const auto upper = static_cast<uint32_t>((a >> 16) * factor) << 1;
+  const auto lower = static_cast<uint32_t>(((a & 0xffff) * factor + more) >> 15);
+  const bool over = a == INT32_MIN && factor == -32768;
+  return over ? INT32_MAX : static_cast<int32_t>(upper + lower);
+}
+inline int64_t part(int32_t word, int half) { return static_cast<int16_t>(static_cast<uint32_t>(word) >> (16 * half)); }
+
+}  // namespace hvx_host
 
 inline HVX_Vector Q6_V_vzero() { return HVX_Vector{}; }
 inline HVX_Vector Q6_V_vsplat_R(int32_t r) { return HVX_Vector{} + r; }
@@ -13,29 +85,39 @@ inline HVX_Vector Q6_V_vand_VV(HVX_Vector a, HVX_Vector b) { return a & b; }
 inline HVX_Vector Q6_V_vor_VV(HVX_Vector a, HVX_Vector b) { return a | b; }
 inline HVX_Vector Q6_V_vxor_VV(HVX_Vector a, HVX_Vector b) { return a ^ b; }
 inline HVX_VectorPred Q6_Q_vsetq_R(int32_t r) {
-  HVX_VectorPred out;
-  for (int i = 0; i < 128; ++i) out.byte[i] = i < (r & 127);
-  return out;
+  hvx_host::Lanes<uint8_t> out;
+  for (int i = 0; i < 128; ++i) out.v[i] = i < (r & 127) ? 255 : 0;
+  return {out.vector()};
 }
 inline HVX_Vector Q6_V_vmux_QVV(const HVX_VectorPred& q, HVX_Vector a, HVX_Vector b) {
-  hvx_host::Lanes<uint8_t> x(a), y(b);
-  for (int i = 0; i < 128; ++i) x.v[i] = q.byte[i] ? x.v[i] : y.v[i];
-  return x.vector();
+  return (a & q.mask) | (b & ~q.mask);
 }
-inline HVX_Vector Q6_V_vand_QV(const HVX_VectorPred& q, HVX_Vector a) { return Q6_V_vmux_QVV(q, a, Q6_V_vzero()); }
+inline HVX_Vector Q6_V_vand_QV(const HVX_VectorPred& q, HVX_Vector a) { return a & q.mask; }
 inline HVX_Vector Q6_V_valign_VVR(HVX_Vector high, HVX_Vector low, int32_t r) {
-  hvx_host::Lanes<uint8_t> out;
-  const hvx_host::Lanes<uint8_t> h(high), l(low);
-  for (int i = 0, at = r & 127; i < 128; ++i, ++at) out.v[i] = at < 128 ? l.v[at] : h.v[at - 128];
-  return out.vector();
+  uint8_t both[256];
+  memcpy(both, &low, 128);
+  memcpy(both + 128, &high, 128);
+  HVX_Vector out;
+  memcpy(&out, both + (r & 127), 128);
+  return out;
 }
 inline HVX_Vector Q6_V_vror_VR(HVX_Vector v, int32_t r) { return Q6_V_valign_VVR(v, v, r); }
-inline HVX_VectorPair Q6_W_vshuff_VVR(HVX_Vector u, HVX_Vector v, int32_t r) {
-  hvx_host::Lanes<uint8_t> high(u), low(v);
-  for (int offset = 1; offset < 128; offset <<= 1)
-    for (int k = 0; (r & offset) != 0 && k < 128; ++k)
-      if ((k & offset) == 0) std::swap(high.v[k], low.v[k + offset]);
+// Elements of -r bytes of v and u in turn, which is what r = -1, -2 and -4 mean; the kernels have no others.
+template <class T>
+HVX_VectorPair hvx_host_shuffle(HVX_Vector u, HVX_Vector v) {
+  constexpr int kHalf = hvx_host::Lanes<T>::kCount / 2;
+  const hvx_host::Lanes<T> x(u), y(v);
+  hvx_host::Lanes<T> low, high;
+  for (int i = 0; i < kHalf; ++i) {
+    low.v[2 * i] = y.v[i], low.v[2 * i + 1] = x.v[i];
+    high.v[2 * i] = y.v[kHalf + i], high.v[2 * i + 1] = x.v[kHalf + i];
+  }
   return {low.vector(), high.vector()};
+}
+inline HVX_VectorPair Q6_W_vshuff_VVR(HVX_Vector u, HVX_Vector v, int32_t r) {
+  return r == -1   ? hvx_host_shuffle<uint8_t>(u, v)
+         : r == -2 ? hvx_host_shuffle<uint16_t>(u, v)
+                   : hvx_host_shuffle<uint32_t>(u, v);
 }
 template <class Narrow, class Wide>
 HVX_Vector hvx_host_pack(HVX_Vector u, HVX_Vector v, int shift) {
@@ -71,12 +153,11 @@ HVX_HOST_2(Q6_Vw_vsub_VwVw, uint32_t, uint32_t, a - b)
 HVX_HOST_2(Q6_Vw_vmax_VwVw, int32_t, int32_t, std::max(a, b))
 HVX_HOST_2(Q6_Vw_vmin_VwVw, int32_t, int32_t, std::min(a, b))
 HVX_HOST_2(Q6_Vuh_vavg_VuhVuh_rnd, uint16_t, uint16_t, (a + b + 1) >> 1)
-HVX_HOST_2(Q6_Vh_vlsr_VhVh, uint16_t, uint16_t, hvx_host::shifted(a, -hvx_host::signed_count(b, 5)))
+HVX_HOST_2(Q6_Vh_vlsr_VhVh, uint16_t, uint16_t, (b & 16) != 0 ? uint32_t{a} << (32 - (b & 31)) : a >> (b & 15))
 HVX_HOST_2(Q6_Vw_vlsr_VwVw, uint32_t, uint32_t, hvx_host::shifted(a, -hvx_host::signed_count(b, 6)))
 HVX_HOST_2(Q6_Vw_vasl_VwVw, int32_t, int32_t, hvx_host::shifted(a, hvx_host::signed_count(b, 6)))
-HVX_HOST_2(Q6_Vw_vmpyo_VwVh_s1_sat, int32_t, int32_t, hvx_host::saturated<int32_t>((a * hvx_host::part(b, 1)) >> 15))
-HVX_HOST_2(Q6_Vw_vmpyo_VwVh_s1_rnd_sat, int32_t, int32_t,
-           hvx_host::saturated<int32_t>((((a * hvx_host::part(b, 1)) >> 14) + 1) >> 1))
+HVX_HOST_2(Q6_Vw_vmpyo_VwVh_s1_sat, int32_t, int32_t, hvx_host::by_upper_half(a, b, 0))
+HVX_HOST_2(Q6_Vw_vmpyo_VwVh_s1_rnd_sat, int32_t, int32_t, hvx_host::by_upper_half(a, b, 1 << 14))
 HVX_HOST_R(Q6_Vh_vasl_VhR, uint16_t, a << (r & 15))
 HVX_HOST_R(Q6_Vh_vasr_VhR, int16_t, a >> (r & 15))
 HVX_HOST_R(Q6_Vuh_vlsr_VuhR, uint16_t, a >> (r & 15))

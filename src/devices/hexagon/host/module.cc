@@ -1,0 +1,97 @@
+#include "devices/hexagon/host/module.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <system_error>
+#include <thread>
+
+#include "devices/hexagon/dsp/batch.h"
+#include "devices/hexagon/dsp/os.h"
+
+namespace llada::hexagon {
+namespace {
+
+// What the module's calls of os.h need to know: whose threads they are about.
+struct Workers {
+  uint32_t threads = 1;
+  std::array<std::thread, dsp::kMaxWorkers> started;
+};
+thread_local Workers* current = nullptr;
+
+}  // namespace
+
+struct HostModule::State {
+  Workers workers;
+  dsp::Buffers buffers;
+  uint32_t named = 0;
+  dsp::Pool pool;
+  dsp::BatchCopy copy;
+};
+
+HostModule::HostModule(int threads) : state_(std::make_unique<State>()) {
+  state_->workers.threads = static_cast<uint32_t>(std::clamp<int>(threads, 1, dsp::kMaxWorkers));
+}
+
+HostModule::~HostModule() {
+  current = &state_->workers;
+  state_->pool.stop();
+  current = nullptr;
+}
+
+void HostModule::begin_batch() {
+  std::fill_n(state_->buffers.list, state_->named, dsp::Buffer{});
+  state_->named = 0;
+}
+
+uint32_t HostModule::number(std::byte* data, int64_t bytes) {
+  auto* const address = reinterpret_cast<uint8_t*>(data);
+  const auto is = [&](const dsp::Buffer& b) { return b.address == address && b.bytes == bytes; };
+  uint32_t i = 0;
+  while (i < state_->named && !is(state_->buffers.list[i])) ++i;
+  if (i == state_->named && i < WIRE_BUFFERS) {
+    dsp::Buffer& buffer = state_->buffers.list[state_->named++];
+    buffer.address = address, buffer.bytes = static_cast<uint32_t>(bytes), buffer.fd = static_cast<int32_t>(i),
+    buffer.taken = true;
+  }
+  return i;
+}
+
+WireReply HostModule::run(std::span<const std::byte> batch) {
+  WireReply reply{};
+  current = &state_->workers;
+  dsp::Batch(state_->buffers, state_->pool, state_->copy).run(batch.data(), static_cast<uint32_t>(batch.size()), reply);
+  current = nullptr;
+  reply.magic = WIRE_MAGIC;
+  return reply;
+}
+
+}  // namespace llada::hexagon
+
+// The system below the module's sources.
+namespace dsp {
+
+using llada::hexagon::current;
+
+uint64_t os_microseconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+}
+uint64_t os_packets() { return 0; }
+uint32_t os_threads() { return current->threads; }
+
+bool os_start_worker(uint32_t index, void (*entry)(void*), void* argument) {
+  try {
+    current->started[index] = std::thread(entry, argument);
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
+}
+void os_join_worker(uint32_t index) { current->started[index].join(); }
+
+void os_wait(uint32_t* word, uint32_t seen) { reinterpret_cast<std::atomic<uint32_t>*>(word)->wait(seen); }
+void os_wake(uint32_t* word) { reinterpret_cast<std::atomic<uint32_t>*>(word)->notify_all(); }
+
+}  // namespace dsp

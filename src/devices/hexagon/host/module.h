@@ -1,0 +1,31 @@
+// The DSP's module in this process: the sources of devices/hexagon/dsp, compiled for the host, run the batches that a
+// session would send to the DSP, over the same buffers, and give the same bits. Matrix products are the host's own
+// kernels (tiles.h). Nothing needs to be mapped.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "devices/hexagon/wire.h"
+
+namespace llada::hexagon {
+
+class HostModule {
+ public:
+  // One thread calls; with it `threads` work (at most dsp::kMaxWorkers).
+  explicit HostModule(int threads);
+  ~HostModule();
+
+  // The names of the batch before are void.
+  void begin_batch();
+  // The number by which the batch names the buffer that begins at `data`. WIRE_BUFFERS: it names too many.
+  uint32_t number(std::byte* data, int64_t bytes);
+  WireReply run(std::span<const std::byte> batch);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace llada::hexagon
