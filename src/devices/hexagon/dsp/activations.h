@@ -68,6 +68,8 @@ uint32_t activation_bytes(Format format, uint32_t rows, uint32_t inputs);
 
 // The shift that keeps a sum over the blocks within 32 bits.
 int32_t base_shift(uint32_t blocks);
+// A block's product is p * 2^unit.
+int32_t unit_exponent(Format format);
 
 // Fills the group of rows from `first`. Row r of x starts at x + r * stride. work: blocks_of(inputs) words for this
 // caller.

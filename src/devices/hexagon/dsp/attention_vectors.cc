@@ -9,7 +9,7 @@
 // key. tests/hexagon_dsp/attention_oracle.h carries them through the softmax.
 #include "devices/hexagon/dsp/attention.h"
 #include "devices/hexagon/dsp/float_math.h"
-#include "devices/hexagon/dsp/hvx.h"
+#include "devices/hexagon/dsp/fixed_vectors.h"
 #include "devices/hexagon/dsp/key_tiles.h"
 #include "devices/hexagon/dsp/matmul.h"
 
@@ -49,15 +49,6 @@ Areas areas(uint8_t* base, uint32_t d, uint32_t heads) {
   a.chunk_mix = reinterpret_cast<float*>(take(kGroupRows * d * 4));
   a.bytes = at;
   return a;
-}
-
-int32_t reduce_max(HVX_Vector v) {
-  for (int32_t step = 64; step >= 4; step /= 2) v = Q6_Vw_vmax_VwVw(v, Q6_V_vror_VR(v, step));
-  return Q6_R_vextract_VR(v, 0);
-}
-int32_t reduce_sum(HVX_Vector v) {
-  for (int32_t step = 64; step >= 4; step /= 2) v = Q6_Vw_vadd_VwVw(v, Q6_V_vror_VR(v, step));
-  return Q6_R_vextract_VR(v, 0);
 }
 
 // Floats as integers that are ordered alike.

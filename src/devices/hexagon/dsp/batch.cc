@@ -122,9 +122,7 @@ Fault Batch::select_rows(const WireOp& op) {
   DSP_TRY(indices(op.index, op.rows, op.source_rows, rows));
   const uint32_t n = op.columns;
   if (!checking_)
-    each_row(op.rows, [&](uint32_t r) {
-      for (uint32_t i = 0; i < n; ++i) to[uint64_t{r} * n + i] = from[uint64_t{rows[r]} * n + i];
-    });
+    each_row(op.rows, [&](uint32_t r) { copy(from + uint64_t{rows[r]} * n, n, to + uint64_t{r} * n); });
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include "devices/hexagon/dsp/float_math.h"
 #include "devices/hexagon/dsp/head.h"
 #include "devices/hexagon/dsp/matmul.h"
+#include "devices/hexagon/dsp/rows.h"
 
 namespace dsp {
 namespace {
@@ -156,9 +157,8 @@ Fault Batch::head(const WireOp& op) {
     for (uint32_t n0 = begin; n0 < begin + n; n0 += kTile) multiply(p, n0 / kTile, x, activations, op.rows, op.columns);
     for (uint32_t r = 0; r < op.rows; ++r) {
       float* row = y + r * kChunk;
-      if (logits != nullptr)
-        for (uint32_t i = 0; i < n; ++i) logits[uint64_t{r} * w.outputs + begin + i] = row[i];
-      partial[uint64_t{chunk} * op.rows + r] = reduce_chunk(row, begin, n, not_in_sum, not_chosen);
+      if (logits != nullptr) copy(row, n, logits + uint64_t{r} * w.outputs + begin);
+      partial[uint64_t{chunk} * op.rows + r] = reduce_chunk(row, begin, n, not_in_sum, not_chosen, kVectorChunk);
     }
   });
   for (uint32_t r = 0; r < op.rows; ++r) {
