@@ -71,6 +71,8 @@ bool os_start_worker(uint32_t, void (*)(void*), void*) { return false; }
 void os_join_worker(uint32_t) {}
 void os_wait(uint32_t*, uint32_t) { std::abort(); }  // there is one thread
 void os_wake(uint32_t*) {}
+void os_pause() {}
+uint32_t os_polls() { return 1; }
 
 }  // namespace dsp
 

@@ -58,7 +58,9 @@ class Builder {
                    static_cast<uint32_t>(ranges.size()),
                    0,
                    static_cast<uint32_t>(s_.scratch->bytes()),
-                   {scratch, 0}};
+                   {scratch, 0},
+                   0,
+                   0};
     const auto append = [&](const void* data, size_t bytes) {
       const auto* from = static_cast<const std::byte*>(data);
       batch_.bytes.insert(batch_.bytes.end(), from, from + bytes);

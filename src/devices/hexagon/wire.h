@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x4c4c4432u /* "2DLL" */
-#define WIRE_VERSION 4u
+#define WIRE_VERSION 5u
 #define WIRE_BUFFERS 256 /* buffers mapped at a time */
 #define WIRE_MAX_OPS 4096
 #define WIRE_MAX_ROWS 1024 /* rows of a step */
@@ -75,6 +75,8 @@ typedef struct WireReply {
   uint32_t microseconds[16]; /* run: by kind of op */
   uint32_t maps_beside;      /* run: mappings and unmappings that were done while the batch ran */
   uint32_t check_packets;    /* run, emulator only: packets until the first op began, not among `packets` */
+  uint32_t wakes;            /* run: how often workers that slept, or the caller that slept for them, were woken */
+  uint32_t reserved;
 } WireReply;
 
 typedef struct WireInfo {
@@ -254,6 +256,8 @@ typedef struct WireBatch {
   uint32_t threads;       /* workers to use; 0: all */
   uint32_t scratch_bytes; /* a few MiB will do; WIRE_NO_SCRATCH says what is missing */
   WireRef scratch;        /* multiple of 128; contents are lost */
+  uint32_t polls;         /* looks for work of an idle worker before it sleeps, while the batch runs; 0: the module's own */
+  uint32_t reserved;
 } WireBatch;
 
 #endif

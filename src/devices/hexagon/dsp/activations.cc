@@ -1,6 +1,5 @@
 #include "devices/hexagon/dsp/activations.h"
 
-#include "devices/hexagon/dsp/activations_vectors.h"
 #include "devices/hexagon/dsp/float_math.h"
 
 namespace dsp {
@@ -102,7 +101,7 @@ void put(BlockF16& block, uint32_t row, const Quantized& q, int32_t mantissa, in
   put_rest(block, row, q, mantissa, shift);
 }
 
-// One row of the group, plainly; absent: a row of zeros.
+// One row of the group.
 template <class Block>
 void fill_row(Format format, const float* row, uint32_t r, uint32_t inputs, uint32_t* work, RowGroup& head,
               Block* blocks) {
@@ -110,7 +109,7 @@ void fill_row(Format format, const float* row, uint32_t r, uint32_t inputs, uint
   const int32_t base = base_shift(padded);
   int32_t top = -1000;
   for (uint32_t b = 0; b < padded; ++b) {
-    const float s = row != nullptr && b < real ? block_scale(format, row + b * kBlock) : 0;
+    const float s = b < real ? block_scale(format, row + b * kBlock) : 0;
     work[b] = bits_of(s);
     const Scale scale = split(s);
     top = scale.exponent > top ? scale.exponent : top;
@@ -135,16 +134,6 @@ void fill_row(Format format, const float* row, uint32_t r, uint32_t inputs, uint
   }
   head.bias[r] = static_cast<int32_t>(floored / 2);
   head.exponent[r] = base + top + unit_exponent(format);
-}
-
-template <class Block>
-void fill(Format format, const float* x, uint32_t stride, uint32_t rows, uint32_t capacity, uint32_t inputs,
-          uint32_t* work, RowGroup& head, Block* blocks) {
-  for (uint32_t r = 0; r < capacity; ++r) {
-    const float* row = r < rows ? x + static_cast<uint64_t>(r) * stride : nullptr;
-    if (row == nullptr || !quantize_row(format, row, inputs, r, work, head, blocks))
-      fill_row(format, row, r, inputs, work, head, blocks);
-  }
 }
 
 uint32_t block_bytes(Format format, uint32_t rows_in_group) {
@@ -178,21 +167,21 @@ uint32_t activation_bytes(Format format, uint32_t rows, uint32_t inputs) {
   return groups_of(format, rows) * group_bytes(format, most, inputs);
 }
 
-void quantize_group(Format format, const float* x, uint32_t stride, uint32_t rows, uint32_t inputs, uint32_t first,
-                    uint32_t* work, uint8_t* group) {
-  const uint32_t capacity = group_rows(format, rows, first);
-  const uint32_t present = rows - first < capacity ? rows - first : capacity;
+namespace plain {
+
+void quantize_row(Format format, const float* row, uint32_t inputs, uint32_t r, uint32_t rows_in_group, uint32_t* work,
+                  uint8_t* group) {
   auto& head = *reinterpret_cast<RowGroup*>(group);
   uint8_t* blocks = group + sizeof(RowGroup);
-  x += static_cast<uint64_t>(first) * stride;
   if (format == Format::q8)
-    fill(format, x, stride, present, capacity, inputs, work, head, reinterpret_cast<BlockQ8*>(blocks));
+    fill_row(format, row, r, inputs, work, head, reinterpret_cast<BlockQ8*>(blocks));
   else if (format == Format::f16)
-    fill(format, x, stride, present, capacity, inputs, work, head, reinterpret_cast<BlockF16*>(blocks));
-  else if (capacity == 8)
-    fill(format, x, stride, present, capacity, inputs, work, head, reinterpret_cast<BlockQ4<8>*>(blocks));
+    fill_row(format, row, r, inputs, work, head, reinterpret_cast<BlockF16*>(blocks));
+  else if (rows_in_group == 8)
+    fill_row(format, row, r, inputs, work, head, reinterpret_cast<BlockQ4<8>*>(blocks));
   else
-    fill(format, x, stride, present, capacity, inputs, work, head, reinterpret_cast<BlockQ4<4>*>(blocks));
+    fill_row(format, row, r, inputs, work, head, reinterpret_cast<BlockQ4<4>*>(blocks));
 }
 
+}  // namespace plain
 }  // namespace dsp

@@ -1,8 +1,9 @@
+// Activations on the vector unit, to the bits of plain::quantize_row(), which is called for what is not ordinary.
+//
 // Per row twice over its blocks of 32 inputs, each a vector: first their largest magnitudes, so that the row's largest
 // scale is known; then 32 blocks at a time what depends on a block alone (its scale, its inverse), a lane per block, and
 // the rounding of its inputs, a lane per input.
-#include "devices/hexagon/dsp/activations_vectors.h"
-
+#include "devices/hexagon/dsp/activations.h"
 #include "devices/hexagon/dsp/fixed_vectors.h"
 
 namespace dsp {
@@ -160,8 +161,7 @@ HVX_Vector bytes_of(const HVX_Vector* q, HVX_Vector add, bool high) {
   return high ? Q6_Vb_vpacko_VhVh(half(2), half(0)) : Q6_Vb_vpacke_VhVh(half(2), half(0));
 }
 
-}  // namespace
-
+// False where the row has a number that is not finite, or a block without numbers of 2^-97 or more but not of zeros.
 template <class Block>
 bool quantize_row(Format format, const float* row, uint32_t inputs, uint32_t r, uint32_t* work, RowGroup& head,
                   Block* blocks) {
@@ -229,9 +229,35 @@ bool quantize_row(Format format, const float* row, uint32_t inputs, uint32_t r, 
   return true;
 }
 
-template bool quantize_row(Format, const float*, uint32_t, uint32_t, uint32_t*, RowGroup&, BlockQ4<8>*);
-template bool quantize_row(Format, const float*, uint32_t, uint32_t, uint32_t*, RowGroup&, BlockQ4<4>*);
-template bool quantize_row(Format, const float*, uint32_t, uint32_t, uint32_t*, RowGroup&, BlockQ8*);
-template bool quantize_row(Format, const float*, uint32_t, uint32_t, uint32_t*, RowGroup&, BlockF16*);
+template <class Block>
+void fill(Format format, const float* x, uint32_t stride, uint32_t rows, uint32_t capacity, uint32_t inputs,
+          uint32_t* work, uint8_t* group) {
+  auto& head = *reinterpret_cast<RowGroup*>(group);
+  auto* blocks = reinterpret_cast<Block*>(group + sizeof(RowGroup));
+  for (uint32_t r = 0; r < rows; ++r) {
+    const float* row = x + static_cast<uint64_t>(r) * stride;
+    if (!quantize_row(format, row, inputs, r, work, head, blocks))
+      plain::quantize_row(format, row, inputs, r, capacity, work, group);
+  }
+  // Absent rows are multiplied as they are: whatever there is gives sums that nobody stores.
+  for (uint32_t r = rows; r < capacity; ++r) head.bias[r] = 0, head.exponent[r] = 0;
+}
+
+}  // namespace
+
+void quantize_group(Format format, const float* x, uint32_t stride, uint32_t rows, uint32_t inputs, uint32_t first,
+                    uint32_t* work, uint8_t* group) {
+  const uint32_t capacity = group_rows(format, rows, first);
+  const uint32_t present = rows - first < capacity ? rows - first : capacity;
+  x += static_cast<uint64_t>(first) * stride;
+  if (format == Format::q8)
+    fill<BlockQ8>(format, x, stride, present, capacity, inputs, work, group);
+  else if (format == Format::f16)
+    fill<BlockF16>(format, x, stride, present, capacity, inputs, work, group);
+  else if (capacity == 8)
+    fill<BlockQ4<8>>(format, x, stride, present, capacity, inputs, work, group);
+  else
+    fill<BlockQ4<4>>(format, x, stride, present, capacity, inputs, work, group);
+}
 
 }  // namespace dsp

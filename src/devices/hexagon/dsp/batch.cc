@@ -197,7 +197,7 @@ Fault Batch::guide(const WireOp& op) {
       if (g.unconditional != WIRE_NO_ROW)
         dsp::guide(c, x + uint64_t{g.unconditional} * n, g.factor, n, to);
       else
-        for (uint32_t i = 0; i < n; ++i) to[i] = c[i];
+        copy(c, n, to);
     });
   return {};
 }
@@ -308,7 +308,7 @@ void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
     reply.status = fault.status, reply.detail = fault.detail, reply.op = op;
   };
   pool_.use(batch.threads);
-  pool_.take_packets();
+  const Pool::Awake awake(pool_, batch.polls);
 
   uint32_t op = 0;
   if (const Fault f = check(op)) return fail(f, op);
@@ -325,7 +325,7 @@ void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
     if (f) return fail(f, i);
   }
   maintain(WIRE_HOST_READS);
-  reply.packets = pool_.take_packets();
+  reply.packets = pool_.packets(), reply.wakes = pool_.wakes();
   reply.maps_beside = __atomic_load_n(&buffers_.served, __ATOMIC_SEQ_CST) - served;
   fail({}, batch.op_count);
 }

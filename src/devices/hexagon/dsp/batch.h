@@ -97,6 +97,7 @@ class Batch {
   uint8_t* quantize(uint32_t layout, const float* x, uint32_t rows, uint32_t inputs, uint8_t* to);
   static void multiply(const Product& product, uint32_t tile, const float* x, const uint8_t* activations, uint32_t rows,
                        uint32_t inputs);
+  static void prefetch(const Product& product, uint32_t tile, uint32_t inputs);
 
   Buffers& buffers_;
   Pool& pool_;

@@ -81,6 +81,12 @@ void Batch::multiply(const Product& p, uint32_t tile, const float* x, const uint
   }
 }
 
+void Batch::prefetch(const Product& p, uint32_t tile, uint32_t inputs) {
+  if (p.layout == WIRE_STORED_F32) return;
+  const auto format = static_cast<Format>(format_of(p.layout));
+  prefetch_tile(p.weights + uint64_t{tile} * tile_bytes(format, inputs), format, inputs);
+}
+
 Fault Batch::matmul(const WireOp& op) {
   float* x = nullptr;
   DSP_TRY(value(op.in[0], op.rows, op.columns, Use::reads, x));
@@ -114,7 +120,10 @@ Fault Batch::matmul(const WireOp& op) {
   pool_.each(tiles, [&](uint32_t tile, uint32_t) {
     uint32_t i = 0;
     while (tile >= products[i].last) ++i;
-    multiply(products[i], tile - products[i].first, x, activations[i], op.rows, op.columns);
+    const Product& p = products[i];
+    // Each worker takes the next tile that nobody has: likely this one, and surely somebody's.
+    if (const uint32_t next = tile + pool_.workers(); next < p.last) prefetch(p, next - p.first, op.columns);
+    multiply(p, tile - p.first, x, activations[i], op.rows, op.columns);
   });
   return {};
 }
@@ -154,7 +163,10 @@ Fault Batch::head(const WireOp& op) {
     Product p;
     p.weights = weights, p.layout = w.layout, p.outputs = w.outputs, p.stride = kChunk;
     p.y = y - begin;  // column c of the chunk is output begin + c
-    for (uint32_t n0 = begin; n0 < begin + n; n0 += kTile) multiply(p, n0 / kTile, x, activations, op.rows, op.columns);
+    for (uint32_t n0 = begin; n0 < begin + n; n0 += kTile) {
+      if (n0 + kTile < begin + n) prefetch(p, n0 / kTile + 1, op.columns);
+      multiply(p, n0 / kTile, x, activations, op.rows, op.columns);
+    }
     for (uint32_t r = 0; r < op.rows; ++r) {
       float* row = y + r * kChunk;
       if (logits != nullptr) copy(row, n, logits + uint64_t{r} * w.outputs + begin);

@@ -19,6 +19,9 @@ struct TileJob {
 };
 
 uint32_t tile_bytes(Format format, uint32_t inputs);
+// Asks for the beginning of a tile, as much of it as the caches of all workers together should hold, to be in L2 when
+// it is multiplied.
+void prefetch_tile(const uint8_t* tile, Format format, uint32_t inputs);
 void multiply_tile(Format format, const TileJob& job);
 
 void multiply_q4(const TileJob& job);

@@ -20,4 +20,6 @@ inline void clean_cache(const uint8_t* bytes, uint32_t count) {
         static_cast<void>(*static_cast<const volatile uint8_t*>(bytes + count - 1));
 }
 
+inline void prefetch(const uint8_t*, uint32_t, uint32_t) {}
+
 }  // namespace dsp
