@@ -96,7 +96,7 @@ class Builder {
 
     const WireRange all{{kShared, 0}, used_, WIRE_HOST_WROTE | WIRE_HOST_READS};
     const WireBatch head{WIRE_MAGIC,    WIRE_VERSION, 7, static_cast<uint32_t>(ops_.size()), 1, 0,
-                         kScratchBytes, {kScratch, 0}, 0, 0};
+                         kScratchBytes, {kScratch, 0}, 0, 0, {WIRE_NO_BUFFER, 0}};
     std::vector<uint8_t> out;
     const auto append = [&](const void* data, size_t bytes) {
       out.insert(out.end(), static_cast<const uint8_t*>(data), static_cast<const uint8_t*>(data) + bytes);

@@ -67,7 +67,7 @@ std::vector<std::byte> long_batch(uint32_t number, uint32_t scratch, uint64_t se
     if (mark) op.index = {number, kGuide};
     if (!mark) op.weight[0] = {{number, kWeights}, WIRE_STORED_F32, kColumns, 256};
   }
-  const WireBatch head{WIRE_MAGIC, WIRE_VERSION, sequence, kOps, 0, 1, 1 << 20, {scratch, 0}, 0, 0};
+  const WireBatch head{WIRE_MAGIC, WIRE_VERSION, sequence, kOps, 0, 1, 1 << 20, {scratch, 0}, 0, 0, kNone};
   std::vector<std::byte> bytes(sizeof head + kOps * sizeof(WireOp));
   std::memcpy(bytes.data(), &head, sizeof head);
   std::memcpy(bytes.data() + sizeof head, ops.data(), kOps * sizeof(WireOp));

@@ -115,7 +115,8 @@ class DspTest : public testing::Test {
                             static_cast<uint32_t>(scratch_->bytes()),
                             {kScratch, 0},
                             polls_,
-                            0};
+                            0,
+                            kNowhere};
     std::vector<std::byte> bytes(sizeof head + ops.size_bytes());
     std::memcpy(bytes.data(), &head, sizeof head);
     std::memcpy(bytes.data() + sizeof head, ops.data(), ops.size_bytes());

@@ -57,6 +57,9 @@ struct BatchSources {
   std::span<const WireLayout> layouts;  // by weight
   std::function<PlacedWeight(WeightId)> weight;
   std::function<Result<uint32_t>(const std::shared_ptr<Buffer>&)> number;  // of a buffer, mapping it where needed
+  // Whether a weight's buffer comes or goes while the batch runs; then flags is there (WireFlags).
+  std::function<bool(const Buffer&)> passes = {};
+  std::shared_ptr<Buffer> flags = {};
   uint64_t sequence = 0;
 };
 
@@ -67,6 +70,7 @@ struct Batch {
   uint32_t predictions = 0, logits = WIRE_NO_BUFFER;
   int64_t head_rows = 0, vocabulary = 0;
   double macs = 0;  // multiply-accumulates, for the deadline
+  std::vector<uint32_t> ops_at;  // ops of the batch up to the end of each op of the run
 };
 
 // How many ops of a batch an op of the program becomes at most: one for the rows of each stream where those differ in

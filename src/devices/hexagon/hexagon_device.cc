@@ -1,9 +1,12 @@
 #include "devices/hexagon/hexagon_device.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <map>
+#include <set>
+#include <thread>
 
 #include "base/check.h"
 #include "devices/hexagon/batch.h"
@@ -29,6 +32,35 @@ struct LoadedSlab {
   std::shared_ptr<const PackedSlab> packed;
   bool mapped = false;  // asked for; it is when the ticket is done
   int64_t ticket = 0;
+};
+
+// Ops that were submitted and not yet run: they wait for what follows them, so that a pass is one batch, whatever is
+// mapped and unmapped in between.
+struct Pending {
+  Run run;  // first to last; program: null, there are none
+  int session = 0;
+  size_t ops = 0;  // of the batch, at most
+  struct Step {
+    size_t after;  // op of the program
+    int slab;
+    bool map;
+  };
+  std::vector<Step> steps;  // in their order
+};
+
+// What mappings wait for that follow some of a batch's ops.
+struct Progress {
+  std::shared_ptr<Buffer> flags;
+  std::vector<uint32_t> ops_at;  // of the batch, behind each op of the program from `first` on
+  size_t first = 0;
+  std::atomic<bool> built = false, ended = false;
+
+  WireFlags& shared() const { return *reinterpret_cast<WireFlags*>(flags->data()); }
+  void wait(size_t after) const {
+    using namespace std::chrono_literals;
+    while (!ended && !(built && (after == first || std::atomic_ref(shared().done) >= ops_at[after - first - 1])))
+      std::this_thread::sleep_for(20us);
+  }
 };
 
 class Hexagon final : public HexagonDevice {
@@ -138,6 +170,7 @@ class Hexagon final : public HexagonDevice {
 
   Status define_slabs(std::vector<DeviceSlab> slabs) override {
     // What became of mappings whose slabs go is of no interest; of a dead session nothing is mapped.
+    drop_pending();
     static_cast<void>(map_lane_.drain());
     LLADA_TRY_STATUS(start());
     for (size_t i = 0; i < slabs_.size(); ++i)
@@ -163,26 +196,21 @@ class Hexagon final : public HexagonDevice {
     return {};
   }
 
-  // Both only ask: the lane maps and unmaps in that order while batches run. A run waits for the slabs that it needs,
-  // and has their errors; no run is under way here that could still read a slab, for submit() returns when all is done.
+  // Both only ask: the lane maps and unmaps in that order while batches run, and behind the ops that were submitted
+  // before. A run has the errors of the slabs that it needs.
   Status map(int index, MapMode) override {
     LLADA_CHECK(index >= 0 && static_cast<size_t>(index) < slabs_.size());
     LoadedSlab& s = slabs_[static_cast<size_t>(index)];
     if (s.mapped) return failed("hexagon: slab {} is mapped already", index);
-    s.ticket =
-        map_lane_.post([this, index, session = session_of(s), packed = s.packed, bytes = s.slab.bytes]() -> Status {
-          const TraceSpan span(trace_, "map", fmt::format("slab {}", index));
-          for (size_t b = 0; b < packed->buffers.size(); ++b) {
-            const auto number = session->map(packed->buffers[b]);
-            if (number) continue;
-            while (b-- > 0) static_cast<void>(session->unmap(*packed->buffers[b]));
-            return failed("{} (slab {})", number.error().message, index);
-          }
-          ++counters_.maps;
-          counters_.mapped_bytes += bytes;
-          return {};
-        });
+    if (uses_pending(index)) LLADA_TRY_STATUS(flush());  // a buffer has one number in a batch
+    for (const auto& buffer : s.packed->buffers)
+      if (session_of(s)->promise(*buffer) == WIRE_BUFFERS)
+        return failed("hexagon: {} buffers are mapped already, no more are possible (slab {})", WIRE_BUFFERS, index);
     s.mapped = true;
+    if (pending_.run.program == nullptr)
+      post_map(index);
+    else
+      pending_.steps.push_back({pending_.run.last, index, true});
     return {};
   }
 
@@ -190,13 +218,11 @@ class Hexagon final : public HexagonDevice {
     LLADA_CHECK(index >= 0 && static_cast<size_t>(index) < slabs_.size());
     LoadedSlab& s = slabs_[static_cast<size_t>(index)];
     if (!s.mapped) return failed("hexagon: slab {} is not mapped", index);
-    map_lane_.post([this, index, session = session_of(s), packed = s.packed]() -> Status {
-      const TraceSpan span(trace_, "map", fmt::format("unmap slab {}", index));
-      for (const auto& buffer : packed->buffers) LLADA_TRY_STATUS(session->unmap(*buffer));
-      ++counters_.unmaps;
-      return {};
-    });
     s.mapped = false;
+    if (pending_.run.program == nullptr)
+      post_unmap(index, nullptr, 0);
+    else
+      pending_.steps.push_back({pending_.run.last, index, false});
     return {};
   }
 
@@ -205,12 +231,21 @@ class Hexagon final : public HexagonDevice {
   Result<Ticket> submit(const Run& run) override {
     LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&
                 run.last <= run.program->ops.size());
+    const Run& before = pending_.run;
+    if (before.program != nullptr && !(run.program == before.program && run.inputs == before.inputs &&
+                                       run.outputs == before.outputs && run.first == before.last)) {
+      if (run.first == 0)
+        drop_pending();  // of a pass that was given up: its inputs may be gone
+      else
+        LLADA_TRY_STATUS(flush());
+    }
     LLADA_TRY_STATUS(prepare(run));
     if (run.unit == Unit::host) {
+      LLADA_TRY_STATUS(flush());
       LLADA_TRY_STATUS(run_on_host(run, run.first, run.last));
       return ++tickets_;
     }
-    for (size_t i = run.first; i < run.last; ++i) LLADA_TRY_STATUS(check_mapped(run.program->ops[i], i));
+    for (size_t i = run.first; i < run.last; ++i) LLADA_TRY_STATUS(check_asked(run.program->ops[i], i));
     for (size_t i = run.first; i < run.last;) {
       const bool host = needs_host(run, run.program->ops[i]);
       int session = session_of(run.program->ops[i]);
@@ -223,10 +258,11 @@ class Hexagon final : public HexagonDevice {
         if (session < 0) session = next;
       }
       if (host) {
+        LLADA_TRY_STATUS(flush());
         LLADA_TRY_STATUS(run_on_host(run, i, end));
         counters_.host_ops += static_cast<int64_t>(end - i);
       } else {
-        LLADA_TRY_STATUS(run_on_dsp(run, i, end, *sessions_[static_cast<size_t>(std::max(session, 0))]));
+        LLADA_TRY_STATUS(add_pending(run, i, end, session, ops));
       }
       i = end;
     }
@@ -236,7 +272,7 @@ class Hexagon final : public HexagonDevice {
   Status wait(Ticket ticket) override {
     LLADA_CHECK(ticket <= tickets_);
     const auto found = beside_.find(ticket);
-    if (found == beside_.end()) return {};  // all other work is done when submit() returns
+    if (found == beside_.end()) return flush();
     const Status status = found->second.get();
     beside_.erase(found);
     return status;
@@ -346,8 +382,8 @@ class Hexagon final : public HexagonDevice {
     return sessions_[static_cast<size_t>(s.slab.session)];
   }
 
-  // Waits for mappings that were asked for.
-  Status check_mapped(const Op& op, size_t i) {
+  // That mappings were asked for.
+  Status check_asked(const Op& op, size_t i) {
     Status status;
     for_each_weight(op, [&](WeightId w) {
       const int slab = in_slab_[static_cast<size_t>(w)];
@@ -358,10 +394,90 @@ class Hexagon final : public HexagonDevice {
       else if (!slabs_[static_cast<size_t>(slab)].mapped)
         status =
             failed("hexagon: op {} ({}) uses {}, whose slab {} is not mapped", i, llada::name(op.kind), name, slab);
-      else if (LoadedSlab& s = slabs_[static_cast<size_t>(slab)]; !(status = map_lane_.wait(s.ticket)))
-        s.mapped = false;
     });
     return status;
+  }
+
+  // The slabs that ops of a run read.
+  std::set<int> slabs_of(const Run& run) const {
+    std::set<int> slabs;
+    for (size_t i = run.first; i < run.last; ++i)
+      for_each_weight(run.program->ops[i],
+                      [&](WeightId w) { slabs.insert(in_slab_[static_cast<size_t>(w)]); });
+    return slabs;
+  }
+  bool uses_pending(int slab) const {
+    return pending_.run.program != nullptr && slabs_of(pending_.run).contains(slab);
+  }
+
+  // How the mapping of each ended, waiting for it.
+  Status check_mapped(const std::set<int>& slabs) {
+    for (const int slab : slabs) {
+      LoadedSlab& s = slabs_[static_cast<size_t>(slab)];
+      if (Status status = map_lane_.wait(s.ticket); !status) {
+        s.mapped = false;
+        return status;
+      }
+    }
+    return {};
+  }
+
+  Status add_pending(const Run& run, size_t first, size_t last, int session, size_t ops) {
+    Pending& p = pending_;
+    const bool any = p.run.program != nullptr;
+    if (any && (p.ops + ops > WIRE_MAX_OPS || (session >= 0 && p.session >= 0 && session != p.session)))
+      LLADA_TRY_STATUS(flush());
+    if (p.run.program == nullptr) {
+      p.run = run, p.run.first = first, p.session = -1, p.ops = 0;
+    }
+    p.run.last = last, p.ops += ops;
+    if (p.session < 0) p.session = session;
+    return {};
+  }
+
+  // Mappings that were asked for are made all the same.
+  void drop_pending() {
+    const Pending dropped = std::exchange(pending_, {});
+    for (const Pending::Step& step : dropped.steps) step.map ? post_map(step.slab) : post_unmap(step.slab, nullptr, 0);
+  }
+
+  Status flush() {
+    if (pending_.run.program == nullptr) return {};
+    const Pending p = std::exchange(pending_, {});
+    return run_on_dsp(p, *sessions_[static_cast<size_t>(std::max(p.session, 0))]);
+  }
+
+  void post_map(int index) {
+    LoadedSlab& s = slabs_[static_cast<size_t>(index)];
+    s.ticket = map_lane_.post([this, index, session = session_of(s), packed = s.packed, bytes = s.slab.bytes]() -> Status {
+      const TraceSpan span(trace_, "map", fmt::format("slab {}", index));
+      for (size_t b = 0; b < packed->buffers.size(); ++b) {
+        const auto number = session->map(packed->buffers[b]);
+        if (number) continue;
+        stop_waiting(*session, *packed->buffers[b]);
+        while (b-- > 0) static_cast<void>(session->unmap(*packed->buffers[b]));
+        return failed("{} (slab {})", number.error().message, index);
+      }
+      ++counters_.maps;
+      counters_.mapped_bytes += bytes;
+      return {};
+    });
+  }
+  void post_unmap(int index, std::shared_ptr<Progress> progress, size_t after) {
+    LoadedSlab& s = slabs_[static_cast<size_t>(index)];
+    map_lane_.post([this, index, session = session_of(s), packed = s.packed, progress, after]() -> Status {
+      if (progress != nullptr) progress->wait(after);
+      const TraceSpan span(trace_, "map", fmt::format("unmap slab {}", index));
+      for (const auto& buffer : packed->buffers) LLADA_TRY_STATUS(session->unmap(*buffer));
+      ++counters_.unmaps;
+      return {};
+    });
+  }
+  // A batch that waits for the buffer, now or later, gives up.
+  void stop_waiting(Session& session, Buffer& buffer) const {
+    if (flags_ == nullptr) return;
+    std::atomic_ref(reinterpret_cast<WireFlags*>(flags_->data())->stop) = 1;
+    session.wake(buffer);
   }
 
   Status run_on_host(const Run& run, size_t first, size_t last) {
@@ -372,45 +488,85 @@ class Hexagon final : public HexagonDevice {
     return host_->wait(ticket);
   }
 
-  Status run_on_dsp(const Run& run, size_t first, size_t last, Session& session) {
+  Status run_on_dsp(const Pending& p, Session& session) {
+    const Run& run = p.run;
+    const size_t first = run.first, last = run.last;
     const TraceSpan span(trace_, "npu", fmt::format("ops {} to {}", first, last - 1));
     if (scratch_ == nullptr) scratch_ = Buffer::allocate(library_, kFirstScratch);
+    if (flags_ == nullptr) flags_ = Buffer::allocate(library_, sizeof(WireFlags));
+    if (flags_ == nullptr) return failed("hexagon: shared memory for flags could not be allocated");
+    *reinterpret_cast<WireFlags*>(flags_->data()) = {};
     std::vector<std::shared_ptr<Buffer>> stores;
     for (const Stream& s : run.inputs->streams)
       if (s.kv != nullptr)
         if (auto buffer = library_->find(s.kv->memory())) stores.push_back(std::move(buffer));
-    for (;;) {
-      if (scratch_ == nullptr) return failed("hexagon: shared memory for scratch could not be allocated");
-      BatchSources sources{.run = &run,
-                           .plan = plan_.get(),
-                           .rows = &rows_,
-                           .rope = &rope_,
-                           .arena = arena_,
-                           .scratch = scratch_,
-                           .kv = stores,
-                           .infos = weights_->infos(),
-                           .layouts = weights_->layouts(),
-                           .weight = [&](WeightId w) { return place_[static_cast<size_t>(w)]; },
-                           .number = [&](const std::shared_ptr<Buffer>& b) { return session.map(b); },
-                           .sequence = ++sequence_};
-      forget_digests(run, first, last);
-      LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
-      const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
-      LLADA_TRY(const WireReply reply, session.run(batch.bytes, sequence_, options_.deadline_s + batch.macs / slowest));
-      if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
-        scratch_ = nullptr;
-        scratch_ = Buffer::allocate(library_, reply.detail);
-        continue;
-      }
-      ++counters_.batches;
-      counters_.packets += static_cast<int64_t>(reply.packets);
-      counters_.maps_beside += reply.maps_beside;
-      if (reply.status != WIRE_OK) return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
-      counters_.dsp_ops += static_cast<int64_t>(last - first);
-      for (size_t k = 0; k < std::min(times_.size(), std::size(reply.microseconds)); ++k)
-        times_[k] += reply.microseconds[k] / 1e3;
-      return batch.has_head ? read_head(batch, staging_, rows_, run) : Status{};
+
+    // Slabs that are not there for all of the batch, as far as is known now.
+    const std::set<int> needed = slabs_of(run);
+    std::set<int> passing, there;
+    std::set<const Buffer*> buffers;
+    for (const int slab : needed) {
+      const LoadedSlab& s = slabs_[static_cast<size_t>(slab)];
+      const bool moves = std::ranges::any_of(p.steps, [&](const auto& step) { return step.slab == slab; });
+      (moves || !map_lane_.done(s.ticket) ? passing : there).insert(slab);
     }
+    LLADA_TRY_STATUS(check_mapped(there));
+    for (const int slab : passing)
+      for (const auto& buffer : slabs_[static_cast<size_t>(slab)].packed->buffers) buffers.insert(buffer.get());
+
+    const auto progress = std::make_shared<Progress>();
+    progress->flags = flags_, progress->first = first;
+    int64_t maps = std::ranges::count_if(p.steps, &Pending::Step::map) + std::ssize(passing);
+    for (const Pending::Step& step : p.steps)
+      step.map ? post_map(step.slab) : post_unmap(step.slab, progress, step.after);
+    const Status status = [&]() -> Status {
+      for (;;) {
+        if (scratch_ == nullptr) return failed("hexagon: shared memory for scratch could not be allocated");
+        BatchSources sources{
+            .run = &run,
+            .plan = plan_.get(),
+            .rows = &rows_,
+            .rope = &rope_,
+            .arena = arena_,
+            .scratch = scratch_,
+            .kv = stores,
+            .infos = weights_->infos(),
+            .layouts = weights_->layouts(),
+            .weight = [&](WeightId w) { return place_[static_cast<size_t>(w)]; },
+            .number = [&](const std::shared_ptr<Buffer>& b) -> Result<uint32_t> {
+              if (buffers.contains(b.get())) return session.promised(*b);
+              return session.map(b);
+            },
+            .passes = [&](const Buffer& b) { return buffers.contains(&b); },
+            .flags = flags_,
+            .sequence = ++sequence_};
+        forget_digests(run, first, last);
+        LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
+        if (!progress->built) progress->ops_at = batch.ops_at, progress->built = true;
+        const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
+        const double waits = options_.deadline_s * static_cast<double>(std::exchange(maps, 0));
+        LLADA_TRY(const WireReply reply,
+                  session.run(batch.bytes, sequence_, options_.deadline_s + waits + batch.macs / slowest));
+        if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
+          scratch_ = nullptr;
+          scratch_ = Buffer::allocate(library_, reply.detail);
+          continue;
+        }
+        ++counters_.batches;
+        counters_.packets += static_cast<int64_t>(reply.packets);
+        counters_.maps_beside += reply.maps_beside;
+        if (reply.status != WIRE_OK)
+          return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
+        counters_.dsp_ops += static_cast<int64_t>(last - first);
+        for (size_t k = 0; k < std::min(times_.size(), std::size(reply.microseconds)); ++k)
+          times_[k] += reply.microseconds[k] / 1e3;
+        return batch.has_head ? read_head(batch, staging_, rows_, run) : Status{};
+      }
+    }();
+    progress->ended = true;
+    // A slab that did not come is the reason.
+    if (!status) LLADA_TRY_STATUS(check_mapped(passing));
+    return status;
   }
 
   // The host's digests of keys and values that the DSP is about to write.
@@ -434,7 +590,8 @@ class Hexagon final : public HexagonDevice {
   std::vector<LoadedSlab> slabs_;
   std::vector<PlacedWeight> place_;  // by weight
   std::vector<int> in_slab_;         // by weight; -1: in none
-  std::shared_ptr<Buffer> arena_, scratch_;
+  std::shared_ptr<Buffer> arena_, scratch_, flags_;
+  Pending pending_;
   Staging staging_;
   RecentPlans<ValuePlan> plans_{kRecentPlans};
   std::shared_ptr<const ValuePlan> plan_;  // of the program that was submitted last

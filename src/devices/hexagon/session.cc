@@ -122,7 +122,7 @@ int64_t Session::mapped_bytes() const {
 Status Session::die(std::string why) {
   const std::lock_guard lock(mutex_);
   if (dead_.empty()) dead_ = std::move(why);
-  numbers_.clear();
+  numbers_.clear(), promised_.clear();
   mapped_bytes_ = 0;
   return failed("hexagon: {}", dead_);
 }
@@ -206,10 +206,32 @@ std::optional<uint32_t> Session::number_of(const Buffer& buffer) const {
 }
 
 uint32_t Session::free_number() const {
-  const std::lock_guard lock(mutex_);
   std::vector<bool> taken(WIRE_BUFFERS, false);
   for (const auto& [other, number] : numbers_) taken[number] = true;
+  for (const auto& [other, number] : promised_) taken[number] = true;
   return static_cast<uint32_t>(std::ranges::find(taken, false) - taken.begin());
+}
+
+uint32_t Session::promise(const Buffer& buffer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = promised_.find(&buffer);
+  if (found != promised_.end()) return found->second;
+  const uint32_t number = free_number();
+  if (number < WIRE_BUFFERS) promised_[&buffer] = number;
+  return number;
+}
+
+uint32_t Session::promised(const Buffer& buffer) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto* numbers : {&promised_, &numbers_})
+    if (const auto found = numbers->find(&buffer); found != numbers->end()) return found->second;
+  return WIRE_BUFFERS;
+}
+
+void Session::wake(Buffer& buffer) {
+  const std::lock_guard alone(maps_.mutex);
+  if (const uint32_t number = promised(buffer); number < WIRE_BUFFERS && alive())
+    static_cast<void>(map_number(WIRE_UNMAP, number, buffer, "giving a buffer up"));
 }
 
 Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
@@ -217,7 +239,7 @@ Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
   if (const auto known = number_of(*buffer)) return *known;
   const std::lock_guard alone(maps_.mutex);
   if (const auto known = number_of(*buffer)) return *known;  // while others were served
-  const uint32_t number = free_number();
+  const uint32_t number = promise(*buffer);
   if (number == WIRE_BUFFERS) return failed("hexagon: {} buffers are mapped already, no more are possible", number);
   const auto length = static_cast<size_t>(buffer->bytes());
   const auto driver = [&, fd = buffer->fd(), data = buffer->data()](bool mapping) {
@@ -243,6 +265,7 @@ Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
   const std::lock_guard lock(mutex_);
   if (!dead_.empty()) return failed("hexagon: {}", dead_);
   numbers_[buffer.get()] = number;
+  promised_.erase(buffer.get());
   mapped_bytes_ += buffer->bytes();
   return number;
 }

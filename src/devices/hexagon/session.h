@@ -34,6 +34,12 @@ class Session : public std::enable_shared_from_this<Session> {
   // Nothing to do where it is not mapped; refused, and the session lives on, where a batch that runs names it.
   Status unmap(Buffer& buffer);
   int64_t mapped_bytes() const;
+  // The number that the buffer's next map() will give it, so that a batch may name it before; WIRE_BUFFERS: none is left.
+  uint32_t promise(const Buffer& buffer);
+  // What is promised, or else the buffer's number; WIRE_BUFFERS: neither.
+  uint32_t promised(const Buffer& buffer) const;
+  // Wakes a batch that waits for a buffer which will not come; it finds WireFlags::stop.
+  void wake(Buffer& buffer);
 
   // A batch as wire.h lays it out. The reply's own checks are done: it answers this batch, and status WIRE_OK means
   // that all ops were done. A status of the DSP other than WIRE_OK is the caller's affair.
@@ -56,7 +62,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Status die(std::string why);
   Guarded kill_process();
   std::optional<uint32_t> number_of(const Buffer& buffer) const;
-  uint32_t free_number() const;  // WIRE_BUFFERS: none
+  uint32_t free_number() const;  // WIRE_BUFFERS: none; under mutex_
   Status map_number(uint32_t method, uint32_t number, const Buffer& buffer, std::string_view what);
 
   std::shared_ptr<Library> library_;
@@ -67,7 +73,7 @@ class Session : public std::enable_shared_from_this<Session> {
   double deadline_s_ = 0;
   Channel runs_, maps_;
   mutable std::mutex mutex_;  // guards what follows; never held during a call
-  std::map<const Buffer*, uint32_t> numbers_;
+  std::map<const Buffer*, uint32_t> numbers_, promised_;
   int64_t mapped_bytes_ = 0;
   std::string dead_;  // why; empty: alive
   std::optional<Guarded> killing_;

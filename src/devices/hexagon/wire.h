@@ -30,7 +30,7 @@
    takes two in buffers and one out handle, close one in handle). The invoke returns 0 whenever it could write the
    reply; what happened stands in the reply. A call whose buffers have another count or size returns 14 (bad
    parameter). Several threads of the host may call at a time: map, unmap and query are served while a batch runs,
-   batches wait for each other. What a batch names stays mapped until it has ended. */
+   batches wait for each other. What a batch names stays mapped until it has ended, or as WirePassing says. */
 enum WireMethod {
   WIRE_OPEN = 0,
   WIRE_CLOSE = 1,
@@ -248,16 +248,37 @@ typedef struct WireRange {
   uint32_t bytes, use;
 } WireRange;
 
+/* A buffer that comes and goes while the batch runs, so that one batch reads more than the address space holds. Nothing
+   writes to it, and no list or range lies in it. The first op that names it waits until it is mapped, with this
+   descriptor and no fewer bytes; behind op `last` it may be unmapped. */
+#define WIRE_MAX_PASSING 64
+typedef struct WirePassing {
+  uint32_t buffer;
+  int32_t fd;
+  uint32_t bytes;
+  uint32_t last;
+} WirePassing;
+
+/* Written while the batch runs. Where the host stops a batch that waits for a buffer, it asks to unmap that one, which
+   wakes it. */
+typedef struct WireFlags {
+  uint32_t done; /* by the DSP: ops that are done */
+  uint32_t reserved[15];
+  uint32_t stop; /* by the host: 1: a buffer that the batch waits for will not come */
+  uint32_t reserved2[15];
+} WireFlags;
+
 typedef struct WireBatch {
   uint32_t magic, version;
   uint64_t sequence; /* comes back in the reply */
-  uint32_t op_count; /* WireOp[op_count] follow, then WireRange[range_count] */
+  uint32_t op_count; /* WireOp[op_count] follow, then WireRange[range_count], then WirePassing[passing_count] */
   uint32_t range_count;
   uint32_t threads;       /* workers to use; 0: all */
   uint32_t scratch_bytes; /* a few MiB will do; WIRE_NO_SCRATCH says what is missing */
   WireRef scratch;        /* multiple of 128; contents are lost */
-  uint32_t polls;         /* looks for work of an idle worker before it sleeps, while the batch runs; 0: the module's own */
-  uint32_t reserved;
+  uint32_t polls; /* looks for work of an idle worker before it sleeps, while the batch runs; 0: the module's own */
+  uint32_t passing_count; /* at most WIRE_MAX_PASSING */
+  WireRef flags;          /* WireFlags, or absent */
 } WireBatch;
 
 #endif

@@ -34,6 +34,7 @@ Fault Batch::list(WireRef ref, uint64_t bytes, const CopiedList*& out) {
   if (out != nullptr) return {};
   const uint32_t* from = nullptr;
   DSP_TRY(at(ref, bytes, Use::reads, from));
+  if (from == nullptr) return {WIRE_BAD_REF, ref.buffer};  // it is not there for certain
   out = copy_.add(ref, touched_[touched_count_ - 1].place, from, static_cast<uint32_t>(bytes));
   return out != nullptr ? Fault{} : Fault{WIRE_BAD_OP, WIRE_CHECK_LISTS};
 }
@@ -241,6 +242,7 @@ Fault Batch::maintain(uint32_t use) {
   for (uint32_t i = 0; i < copy_.head().range_count; ++i) {
     const WireRange& range = copy_.ranges()[i];
     if ((range.use & use) == 0) continue;
+    if (copy_.passing(range.at.buffer) != nullptr) return {WIRE_BAD_REF, range.at.buffer};
     uint8_t* bytes = nullptr;
     touched_count_ = 0;
     DSP_TRY(at(range.at, range.bytes, Use::reads, bytes, 1));
@@ -248,6 +250,50 @@ Fault Batch::maintain(uint32_t use) {
     if (!checking_) clean_cache(bytes, range.bytes);
   }
   return {};
+}
+
+Fault Batch::touch(const Place& place, Use use) {
+  if (place.overlaps(scratch_place_) || touched_count_ == kMostTouched) return {WIRE_BAD_OP, WIRE_CHECK_ALIAS};
+  touched_[touched_count_++] = {place, use};
+  return {};
+}
+
+Fault Batch::passing_at(const WirePassing& passing, uint32_t offset, uint64_t bytes, Use use, uint8_t*& out,
+                        uint32_t alignment) {
+  const Fault bad = {WIRE_BAD_REF, passing.buffer};
+  if (offset > passing.bytes || bytes > passing.bytes - offset || use != Use::reads || op_ > passing.last) return bad;
+  if (offset % alignment != 0) return {WIRE_BAD_OP, WIRE_CHECK_ALIGNMENT};
+  out = nullptr;
+  if (checking_) return touch({passing.fd, offset, offset + static_cast<uint32_t>(bytes)}, use);
+  Buffer& buffer = buffers_.list[passing.buffer];
+  for (;;) {
+    const uint32_t asked = __atomic_load_n(&buffers_.asked, __ATOMIC_SEQ_CST);
+    {
+      const Held held(buffers_.lock);
+      if (buffer.address != nullptr) {
+        if (buffer.fd != passing.fd || buffer.bytes < passing.bytes) return bad;
+        buffer.used = true;
+        out = buffer.address + offset;
+        return {};
+      }
+    }
+    if (flags_ == nullptr) return bad;
+    clean_cache(reinterpret_cast<const uint8_t*>(&flags_->stop), sizeof flags_->stop);
+    if (__atomic_load_n(&flags_->stop, __ATOMIC_SEQ_CST) != 0) return bad;
+    os_wait(&buffers_.asked, asked);
+  }
+}
+
+void Batch::done(uint32_t op) {
+  for (uint32_t i = 0; i < copy_.head().passing_count; ++i) {
+    const WirePassing& passing = copy_.all_passing()[i];
+    if (passing.last != op) continue;
+    const Held held(buffers_.lock);
+    buffers_.list[passing.buffer].used = false;
+  }
+  if (flags_ == nullptr) return;
+  __atomic_store_n(&flags_->done, op + 1, __ATOMIC_SEQ_CST);
+  clean_cache(reinterpret_cast<const uint8_t*>(&flags_->done), sizeof flags_->done);
 }
 
 Fault Batch::check_aliases(uint32_t op) {
@@ -287,8 +333,13 @@ Fault Batch::check(uint32_t& op) {
     DSP_TRY(at(batch.scratch, batch.scratch_bytes, Use::writes, scratch_, 128));
     scratch_place_ = touched_[0].place;
   }
-  for (; op < batch.op_count; ++op) {
+  if (batch.flags.buffer != WIRE_NO_BUFFER) {
     touched_count_ = 0;
+    DSP_TRY(at(batch.flags, sizeof(WireFlags), Use::writes, flags_, 64));
+    copy_.note_write(touched_[0].place, 0);
+  }
+  for (; op < batch.op_count; ++op) {
+    touched_count_ = 0, op_ = op;
     DSP_TRY(execute(copy_.op(op)));
     DSP_TRY(check_aliases(op));
   }
@@ -318,11 +369,13 @@ void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
   uint64_t before = os_microseconds();
   for (uint32_t i = 0; i < batch.op_count; ++i) {
     const WireOp& running = copy_.op(i);
+    op_ = i;
     const Fault f = execute(running);
     const uint64_t now = os_microseconds();
     reply.microseconds[running.kind] += static_cast<uint32_t>(now - before);
     before = now;
     if (f) return fail(f, i);
+    done(i);
   }
   maintain(WIRE_HOST_READS);
   reply.packets = pool_.packets(), reply.wakes = pool_.wakes();

@@ -58,6 +58,7 @@ Terms softmax_terms(const float* numbers, uint32_t n, uint32_t top) {
   const int32_t left = exponent - 131 < 30 ? exponent - 131 : 30, right = left < -31 ? 31 : -left;
   const int32_t limit = left > 0 ? kFarthest >> left : INT32_MAX;
   HVX_Vector d[kVectors], t[kVectors], lowest = splat(INT32_MAX);
+#pragma clang loop unroll_count(2)
   for (uint32_t v = 0; v < vectors; ++v) {
     const HVX_Vector bits = load(numbers + v * kLanes);
     const HVX_Vector difference = Q6_Vw_vsub_VwVw(splat(reference), fixed_q(bits, splat(exponent)));
@@ -78,6 +79,7 @@ Terms softmax_terms(const float* numbers, uint32_t n, uint32_t top) {
   }
   Terms out = {0, 0, reduce_min(lowest) >> 23};
   HVX_Vector high = zero, low = zero, weighted_high = zero, weighted_low = zero;
+#pragma clang loop unroll_count(2)  // one's latencies hide behind the other
   for (uint32_t v = 0; v < vectors; ++v) {
     const HVX_Vector behind = Q6_Vw_vsub_VwVw(Q6_Vuw_vlsr_VuwR(t[v], 23), splat(out.lowest));
     HVX_Vector weight = Q6_Vw_vlsr_VwVw(power_of_fraction(t[v]), Q6_Vw_vmin_VwVw(behind, splat(31)));

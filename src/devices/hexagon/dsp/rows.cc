@@ -19,6 +19,7 @@ inline __attribute__((always_inline)) void by_vectors(uint32_t n, float* y, cons
   for (uint32_t first = 0; first < whole; first += kStretch) {
     const uint32_t count = whole - first < kStretch ? whole - first : kStretch;
     Odd odd;
+#pragma clang loop unroll_count(2)  // one's latencies hide behind the other
     for (uint32_t v = 0; v < count; ++v) done[v] = vectors((first + v) * kLanes, odd);
     if (odd.any())
       plainly(first * kLanes, count * kLanes);
@@ -49,6 +50,7 @@ uint64_t squares(const float* x, uint32_t n, int32_t exponent) {
   uint64_t sum = plain::squares(x + whole * kLanes, n % kLanes, exponent);
   for (uint32_t first = 0; first < whole; first += kTogether) {
     HVX_Vector high = splat(0), low = splat(0);
+#pragma clang loop unroll_count(2)
     for (uint32_t v = first; v < whole && v < first + kTogether; ++v) {
       const HVX_Vector q = fixed_q(load(x + v * kLanes), splat(exponent));
       const HVX_VectorPair square = Q6_W_vmpyoacc_WVwVh(Q6_W_vmpye_VwVuh(q, q), q, q);
@@ -82,6 +84,7 @@ void rope(float* x, const float* table, uint32_t heads, uint32_t head_dim, uint3
   for (uint32_t h = 0; h < heads; ++h, x += head_dim) {
     HVX_Vector done[2 * kMost];
     Odd odd;
+#pragma clang loop unroll_count(2)
     for (uint32_t v = 0; v < count; ++v) {
       const HVX_Vector c = load(table + v * kLanes), s = load(table + half + v * kLanes);
       HVX_Vector p = load(x + (adjacent ? 2 * v : v) * kLanes);
@@ -179,6 +182,10 @@ void store_half(const float* x, uint32_t n, uint16_t* y) {
     i += kLanes;
   }
   plain::store_half(x + i, n - i, y + i);
+}
+
+void load_half(const uint16_t* x, uint32_t n, float* y) {
+  for (uint32_t i = 0; i < n; ++i) y[i] = half_to_float(x[i]);
 }
 
 }  // namespace dsp

@@ -52,8 +52,4 @@ void stored_row(uint32_t layout, const uint8_t* table, uint32_t index, uint32_t 
   }
 }
 
-void load_half(const uint16_t* x, uint32_t n, float* y) {
-  for (uint32_t i = 0; i < n; ++i) y[i] = half_to_float(x[i]);
-}
-
 }  // namespace dsp
