@@ -36,7 +36,8 @@ WireOp empty_op(WireKind kind, uint32_t rows, uint32_t columns) {
 Result<WireReply> run(Session& session, const WireOp& op, uint32_t number, const Buffer& buffer, WireRef scratch,
                       uint32_t scratch_bytes, uint32_t threads) {
   static uint64_t sequence = 0;
-  const WireBatch head{WIRE_MAGIC, WIRE_VERSION, ++sequence, 1, 1, threads, scratch_bytes, scratch, 0, 0, {WIRE_NO_BUFFER, 0}};
+  WireBatch head{WIRE_MAGIC, WIRE_VERSION, ++sequence, 1, 1, threads, scratch_bytes, scratch, 0, 0, {}, 0, 0};
+  head.flags.buffer = WIRE_NO_BUFFER;
   const WireRange all{{number, 0}, static_cast<uint32_t>(buffer.bytes()), WIRE_HOST_WROTE | WIRE_HOST_READS};
   std::vector<std::byte> batch(sizeof head + sizeof op + sizeof all);
   std::memcpy(batch.data(), &head, sizeof head);

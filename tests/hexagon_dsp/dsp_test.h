@@ -116,7 +116,9 @@ class DspTest : public testing::Test {
                             {kScratch, 0},
                             polls_,
                             0,
-                            kNowhere};
+                            kNowhere,
+                            units_,
+                            0};
     std::vector<std::byte> bytes(sizeof head + ops.size_bytes());
     std::memcpy(bytes.data(), &head, sizeof head);
     std::memcpy(bytes.data() + sizeof head, ops.data(), ops.size_bytes());
@@ -131,7 +133,7 @@ class DspTest : public testing::Test {
   std::unique_ptr<SharedBuffer> memory_, scratch_;
   std::unique_ptr<DspProcess> dsp_;
   int64_t used_ = 0;
-  uint32_t polls_ = 0;  // of WireBatch
+  uint32_t polls_ = 0, units_ = 0;  // of WireBatch
 };
 
 }  // namespace llada::hexagon

@@ -76,8 +76,8 @@ TEST_F(HexagonPackets, PerMultiplyAccumulateOfAttention) {
 TEST_F(HexagonPackets, RowsThatFillAGroupAreFree) {
   const double of_25 = of_outputs(DType::Q4_0, 4096, 25), of_28 = of_outputs(DType::Q4_0, 4096, 28);
   const double of_29 = of_outputs(DType::Q4_0, 4096, 29), of_32 = of_outputs(DType::Q4_0, 4096, 32);
-  fmt::print("packets (emulated) of 64 outputs of 4,096 inputs: {} rows {}, {} {}, {} {}, {} {}\n", 25, of_25, 28, of_28,
-             29, of_29, 32, of_32);
+  fmt::print("packets (emulated) of 64 outputs of 4,096 inputs: {} rows {}, {} {}, {} {}, {} {}\n", 25, of_25, 28,
+             of_28, 29, of_29, 32, of_32);
   EXPECT_LE(of_28, 1.005 * of_25);
   EXPECT_LE(of_32, 1.005 * of_29);
   EXPECT_LE(of_32, 1.14 * of_25);

@@ -74,10 +74,12 @@ TEST_F(HexagonPlain, SumsProductsNormsAndSwiglu) {
     const auto row = [&](const Rows& of, int64_t r) { return of.data() + r * kColumns; };
     WireOp op = make_op(WIRE_ADD, kRows, kColumns);
     op.in[0] = put(x), op.in[1] = put(y);
-    compare(op, x, [&](int64_t r, float* out) { dsp::plain::add(row(y, r), kColumns, out); }, "add");
+    compare(
+        op, x, [&](int64_t r, float* out) { dsp::plain::add(row(y, r), kColumns, out); }, "add");
     op = make_op(WIRE_SWIGLU, kRows, kColumns);
     op.in[0] = put(x), op.in[1] = put(y), op.out[0] = op.in[0];
-    compare(op, x, [&](int64_t r, float* out) { dsp::plain::swiglu(out, row(y, r), kColumns, out); }, "swiglu");
+    compare(
+        op, x, [&](int64_t r, float* out) { dsp::plain::swiglu(out, row(y, r), kColumns, out); }, "swiglu");
     op = make_op(WIRE_RMS_NORM, kRows, kColumns);
     op.in[0] = put(x), op.out[0] = reserve(kRows * kColumns * 4), op.weight[0] = put_vector(weight);
     for (const float epsilon : {1e-5f, 0.0f}) {
@@ -93,9 +95,7 @@ TEST_F(HexagonPlain, SumsProductsNormsAndSwiglu) {
     op.index = put(guides);
     compare(
         op, x,
-        [&](int64_t r, float* out) {
-          dsp::plain::guide(row(x, r), row(x, (r + 1) % kRows), 1.7f, kColumns, out);
-        },
+        [&](int64_t r, float* out) { dsp::plain::guide(row(x, r), row(x, (r + 1) % kRows), 1.7f, kColumns, out); },
         "guide");
   }
 }
@@ -241,9 +241,10 @@ TEST_F(HexagonPlain, TheHeadsChunks) {
       auto row = get<float>(op.logits, kVocabulary);
       WirePrediction want = dsp::no_prediction();
       for (uint32_t begin = 0; begin < kVocabulary; begin += dsp::kChunk)
-        dsp::merge(want, dsp::reduce_chunk(row.data() + begin, begin, std::min(dsp::kChunk, uint32_t{kVocabulary} - begin),
-                                           {out.data(), op.out_of_softmax_count},
-                                           {never.data(), op.never_sampled_count}, dsp::kPlainChunk));
+        dsp::merge(want,
+                   dsp::reduce_chunk(row.data() + begin, begin, std::min(dsp::kChunk, uint32_t{kVocabulary} - begin),
+                                     {out.data(), op.out_of_softmax_count}, {never.data(), op.never_sampled_count},
+                                     dsp::kPlainChunk));
       const auto got = get<WirePrediction>(op.predictions, 1)[0];
       EXPECT_EQ(got.best, want.best) << kind;
       EXPECT_EQ(got.second, want.second) << kind;

@@ -73,7 +73,9 @@ class Builder {
                    {scratch, 0},
                    0,
                    static_cast<uint32_t>(passing_.size()),
-                   flags};
+                   flags,
+                   0,
+                   0};
     const auto append = [&](const void* data, size_t bytes) {
       const auto* from = static_cast<const std::byte*>(data);
       batch_.bytes.insert(batch_.bytes.end(), from, from + bytes);
@@ -358,7 +360,7 @@ class Builder {
   Batch batch_;
   std::vector<WireOp> ops_;
   uint32_t arena_ = 0, staged_ = 0;
-  std::vector<uint32_t> kv_;  // buffers of the streams' stores
+  std::vector<uint32_t> kv_;                 // buffers of the streams' stores
   std::map<uint32_t, WirePassing> passing_;  // by number
   std::vector<uint32_t> passing_now_;        // of the op that is translated
   std::vector<Group> groups_;

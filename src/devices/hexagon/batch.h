@@ -69,7 +69,7 @@ struct Batch {
   bool has_head = false;
   uint32_t predictions = 0, logits = WIRE_NO_BUFFER;
   int64_t head_rows = 0, vocabulary = 0;
-  double macs = 0;  // multiply-accumulates, for the deadline
+  double macs = 0;               // multiply-accumulates, for the deadline
   std::vector<uint32_t> ops_at;  // ops of the batch up to the end of each op of the run
 };
 

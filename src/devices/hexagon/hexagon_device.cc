@@ -1,20 +1,15 @@
 #include "devices/hexagon/hexagon_device.h"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <future>
 #include <map>
 #include <set>
-#include <thread>
 
 #include "base/check.h"
 #include "devices/hexagon/batch.h"
 #include "devices/hexagon/library.h"
-#include "devices/hexagon/map_lane.h"
+#include "devices/hexagon/mapped_slabs.h"
 #include "devices/hexagon/reserve.h"
-#include "devices/hexagon/session.h"
-#include "devices/hexagon/slabs.h"
 #include "devices/value_plan.h"
 
 namespace llada {
@@ -27,15 +22,9 @@ using namespace hexagon;
 constexpr double kSlowestEmulated = 5e6, kSlowest = 50e6;
 static_assert(kHexagonRows == WIRE_MAX_ROWS);
 
-struct LoadedSlab {
-  DeviceSlab slab;
-  std::shared_ptr<const PackedSlab> packed;
-  bool mapped = false;  // asked for; it is when the ticket is done
-  int64_t ticket = 0;
-};
-
 // Ops that were submitted and not yet run: they wait for what follows them, so that a pass is one batch, whatever is
 // mapped and unmapped in between.
+constexpr size_t kMostSteps = WIRE_MAX_PASSING / 2;  // a slab may have two buffers
 struct Pending {
   Run run;  // first to last; program: null, there are none
   int session = 0;
@@ -48,21 +37,6 @@ struct Pending {
   std::vector<Step> steps;  // in their order
 };
 
-// What mappings wait for that follow some of a batch's ops.
-struct Progress {
-  std::shared_ptr<Buffer> flags;
-  std::vector<uint32_t> ops_at;  // of the batch, behind each op of the program from `first` on
-  size_t first = 0;
-  std::atomic<bool> built = false, ended = false;
-
-  WireFlags& shared() const { return *reinterpret_cast<WireFlags*>(flags->data()); }
-  void wait(size_t after) const {
-    using namespace std::chrono_literals;
-    while (!ended && !(built && (after == first || std::atomic_ref(shared().done) >= ops_at[after - first - 1])))
-      std::this_thread::sleep_for(20us);
-  }
-};
-
 class Hexagon final : public HexagonDevice {
  public:
   Hexagon(HexagonOptions options, std::shared_ptr<Library> library, std::shared_ptr<Weights> weights,
@@ -70,9 +44,8 @@ class Hexagon final : public HexagonDevice {
       : options_(std::move(options)),
         library_(std::move(library)),
         weights_(std::move(weights)),
-        host_(std::move(host)) {
-    place_.resize(weights_->infos().size());
-    in_slab_.assign(weights_->infos().size(), -1);
+        host_(std::move(host)),
+        slabs_(weights_, sessions_) {
     set_window(options_.window_bytes.value_or(kHexagonSpace - options_.reserve_bytes));
   }
 
@@ -82,8 +55,9 @@ class Hexagon final : public HexagonDevice {
 
   void set_window(int64_t weight_bytes) override { window_ = weight_bytes; }
   HexagonCounters counters() const override {
-    map_lane_.finish();
+    slabs_.finish();
     HexagonCounters c = counters_;
+    c.maps = slabs_.maps, c.unmaps = slabs_.unmaps, c.mapped_bytes = slabs_.mapped_bytes;
     c.arena_bytes = arena_ ? arena_->bytes() : 0;
     c.staging_bytes = staging_.bytes();
     c.scratch_bytes = scratch_ ? scratch_->bytes() : 0;
@@ -169,58 +143,31 @@ class Hexagon final : public HexagonDevice {
   std::vector<int64_t> weight_sizes() const override { return {weights_->bytes().begin(), weights_->bytes().end()}; }
 
   Status define_slabs(std::vector<DeviceSlab> slabs) override {
-    // What became of mappings whose slabs go is of no interest; of a dead session nothing is mapped.
     drop_pending();
-    static_cast<void>(map_lane_.drain());
+    slabs_.finish();
     LLADA_TRY_STATUS(start());
-    for (size_t i = 0; i < slabs_.size(); ++i)
-      if (slabs_[i].mapped) LLADA_TRY_STATUS(unmap(static_cast<int>(i)));
-    LLADA_TRY_STATUS(map_lane_.drain());
-    // The old ones stay until the new ones are there: most are the same.
-    const std::vector<LoadedSlab> before = std::exchange(slabs_, {});
-    std::ranges::fill(place_, PlacedWeight{});
-    std::ranges::fill(in_slab_, -1);
-    for (DeviceSlab& slab : slabs) {
-      if (slab.session < 0 || slab.session >= options_.sessions)
-        return failed("hexagon: slab {} wants session {}, there are {}", slabs_.size(), slab.session,
-                      options_.sessions);
-      LLADA_TRY(auto packed, weights_->pack(library_, slab.weights, host_->info().threads));
-      for (const PackedSlab::Place& p : packed->places) {
-        const auto w = static_cast<size_t>(p.weight);
-        if (in_slab_[w] >= 0) return failed("hexagon: {} is in two slabs", weights_->infos()[w].name);
-        in_slab_[w] = static_cast<int>(slabs_.size());
-        place_[w] = {packed->buffers[p.buffer], p.offset};
-      }
-      slabs_.push_back({std::move(slab), std::move(packed), false});
-    }
-    return {};
+    LLADA_TRY_STATUS(slabs_.unmap_all());
+    return slabs_.define(std::move(slabs), library_, host_->info().threads);
   }
 
   // Both only ask: the lane maps and unmaps in that order while batches run, and behind the ops that were submitted
   // before. A run has the errors of the slabs that it needs.
   Status map(int index, MapMode) override {
-    LLADA_CHECK(index >= 0 && static_cast<size_t>(index) < slabs_.size());
-    LoadedSlab& s = slabs_[static_cast<size_t>(index)];
-    if (s.mapped) return failed("hexagon: slab {} is mapped already", index);
-    if (uses_pending(index)) LLADA_TRY_STATUS(flush());  // a buffer has one number in a batch
-    for (const auto& buffer : s.packed->buffers)
-      if (session_of(s)->promise(*buffer) == WIRE_BUFFERS)
-        return failed("hexagon: {} buffers are mapped already, no more are possible (slab {})", WIRE_BUFFERS, index);
-    s.mapped = true;
+    if (pending_.steps.size() >= kMostSteps) LLADA_TRY_STATUS(flush());
+    const bool any = pending_.run.program != nullptr;
+    if (any && slabs_.used_by(pending_.run).contains(index)) LLADA_TRY_STATUS(flush());  // a buffer has one number
+    LLADA_TRY_STATUS(slabs_.expect(index));
     if (pending_.run.program == nullptr)
-      post_map(index);
+      slabs_.post_map(index);
     else
       pending_.steps.push_back({pending_.run.last, index, true});
     return {};
   }
 
   Status unmap(int index) override {
-    LLADA_CHECK(index >= 0 && static_cast<size_t>(index) < slabs_.size());
-    LoadedSlab& s = slabs_[static_cast<size_t>(index)];
-    if (!s.mapped) return failed("hexagon: slab {} is not mapped", index);
-    s.mapped = false;
+    if (!std::exchange(slabs_.at(index).mapped, false)) return failed("hexagon: slab {} is not mapped", index);
     if (pending_.run.program == nullptr)
-      post_unmap(index, nullptr, 0);
+      slabs_.post_unmap(index, nullptr, 0);
     else
       pending_.steps.push_back({pending_.run.last, index, false});
     return {};
@@ -245,15 +192,15 @@ class Hexagon final : public HexagonDevice {
       LLADA_TRY_STATUS(run_on_host(run, run.first, run.last));
       return ++tickets_;
     }
-    for (size_t i = run.first; i < run.last; ++i) LLADA_TRY_STATUS(check_asked(run.program->ops[i], i));
+    for (size_t i = run.first; i < run.last; ++i) LLADA_TRY_STATUS(slabs_.check_asked(run.program->ops[i], i));
     for (size_t i = run.first; i < run.last;) {
       const bool host = needs_host(run, run.program->ops[i]);
-      int session = session_of(run.program->ops[i]);
+      int session = slabs_.session_of(run.program->ops[i]);
       size_t end = i + 1, ops = wire_ops(run.program->ops[i], *run.inputs);
       for (; end < run.last && needs_host(run, run.program->ops[end]) == host; ++end) {
         ops += wire_ops(run.program->ops[end], *run.inputs);
         if (!host && ops > WIRE_MAX_OPS) break;
-        const int next = session_of(run.program->ops[end]);
+        const int next = slabs_.session_of(run.program->ops[end]);
         if (!host && next >= 0 && session >= 0 && next != session) break;
         if (session < 0) session = next;
       }
@@ -302,13 +249,11 @@ class Hexagon final : public HexagonDevice {
     return times;
   }
   int64_t memory_bytes() const override {
-    int64_t bytes = host_->memory_bytes() + staging_.bytes() + (scratch_ ? scratch_->bytes() : 0);
-    for (const LoadedSlab& s : slabs_)
-      for (const auto& buffer : s.packed->buffers) bytes += buffer->bytes();
-    return bytes;
+    return host_->memory_bytes() + staging_.bytes() + (scratch_ ? scratch_->bytes() : 0) + slabs_.bytes();
   }
   void set_trace(Trace* trace) override {
-    map_lane_.finish();  // which writes to the old one
+    slabs_.finish();  // which writes to the old one
+    slabs_.set_trace(trace);
     trace_ = trace;
     host_->set_trace(trace);
   }
@@ -369,59 +314,6 @@ class Hexagon final : public HexagonDevice {
                                [&](const Stream& s) { return library_->find(s.kv->memory()) != nullptr; });
   }
 
-  int session_of(const Op& op) const {
-    int session = -1;
-    for_each_weight(op, [&](WeightId w) {
-      if (const int slab = in_slab_[static_cast<size_t>(w)]; slab >= 0)
-        session = slabs_[static_cast<size_t>(slab)].slab.session;
-    });
-    return session;
-  }
-
-  const std::shared_ptr<Session>& session_of(const LoadedSlab& s) const {
-    return sessions_[static_cast<size_t>(s.slab.session)];
-  }
-
-  // That mappings were asked for.
-  Status check_asked(const Op& op, size_t i) {
-    Status status;
-    for_each_weight(op, [&](WeightId w) {
-      const int slab = in_slab_[static_cast<size_t>(w)];
-      const auto& name = weights_->infos()[static_cast<size_t>(w)].name;
-      if (!status) return;
-      if (slab < 0)
-        status = failed("hexagon: op {} ({}) uses {}, which is in no slab", i, llada::name(op.kind), name);
-      else if (!slabs_[static_cast<size_t>(slab)].mapped)
-        status =
-            failed("hexagon: op {} ({}) uses {}, whose slab {} is not mapped", i, llada::name(op.kind), name, slab);
-    });
-    return status;
-  }
-
-  // The slabs that ops of a run read.
-  std::set<int> slabs_of(const Run& run) const {
-    std::set<int> slabs;
-    for (size_t i = run.first; i < run.last; ++i)
-      for_each_weight(run.program->ops[i],
-                      [&](WeightId w) { slabs.insert(in_slab_[static_cast<size_t>(w)]); });
-    return slabs;
-  }
-  bool uses_pending(int slab) const {
-    return pending_.run.program != nullptr && slabs_of(pending_.run).contains(slab);
-  }
-
-  // How the mapping of each ended, waiting for it.
-  Status check_mapped(const std::set<int>& slabs) {
-    for (const int slab : slabs) {
-      LoadedSlab& s = slabs_[static_cast<size_t>(slab)];
-      if (Status status = map_lane_.wait(s.ticket); !status) {
-        s.mapped = false;
-        return status;
-      }
-    }
-    return {};
-  }
-
   Status add_pending(const Run& run, size_t first, size_t last, int session, size_t ops) {
     Pending& p = pending_;
     const bool any = p.run.program != nullptr;
@@ -438,46 +330,19 @@ class Hexagon final : public HexagonDevice {
   // Mappings that were asked for are made all the same.
   void drop_pending() {
     const Pending dropped = std::exchange(pending_, {});
-    for (const Pending::Step& step : dropped.steps) step.map ? post_map(step.slab) : post_unmap(step.slab, nullptr, 0);
+    for (const Pending::Step& step : dropped.steps) post(step, nullptr);
+  }
+  void post(const Pending::Step& step, std::shared_ptr<const Progress> progress) {
+    if (step.map)
+      slabs_.post_map(step.slab);
+    else
+      slabs_.post_unmap(step.slab, std::move(progress), step.after);
   }
 
   Status flush() {
     if (pending_.run.program == nullptr) return {};
     const Pending p = std::exchange(pending_, {});
     return run_on_dsp(p, *sessions_[static_cast<size_t>(std::max(p.session, 0))]);
-  }
-
-  void post_map(int index) {
-    LoadedSlab& s = slabs_[static_cast<size_t>(index)];
-    s.ticket = map_lane_.post([this, index, session = session_of(s), packed = s.packed, bytes = s.slab.bytes]() -> Status {
-      const TraceSpan span(trace_, "map", fmt::format("slab {}", index));
-      for (size_t b = 0; b < packed->buffers.size(); ++b) {
-        const auto number = session->map(packed->buffers[b]);
-        if (number) continue;
-        stop_waiting(*session, *packed->buffers[b]);
-        while (b-- > 0) static_cast<void>(session->unmap(*packed->buffers[b]));
-        return failed("{} (slab {})", number.error().message, index);
-      }
-      ++counters_.maps;
-      counters_.mapped_bytes += bytes;
-      return {};
-    });
-  }
-  void post_unmap(int index, std::shared_ptr<Progress> progress, size_t after) {
-    LoadedSlab& s = slabs_[static_cast<size_t>(index)];
-    map_lane_.post([this, index, session = session_of(s), packed = s.packed, progress, after]() -> Status {
-      if (progress != nullptr) progress->wait(after);
-      const TraceSpan span(trace_, "map", fmt::format("unmap slab {}", index));
-      for (const auto& buffer : packed->buffers) LLADA_TRY_STATUS(session->unmap(*buffer));
-      ++counters_.unmaps;
-      return {};
-    });
-  }
-  // A batch that waits for the buffer, now or later, gives up.
-  void stop_waiting(Session& session, Buffer& buffer) const {
-    if (flags_ == nullptr) return;
-    std::atomic_ref(reinterpret_cast<WireFlags*>(flags_->data())->stop) = 1;
-    session.wake(buffer);
   }
 
   Status run_on_host(const Run& run, size_t first, size_t last) {
@@ -495,6 +360,7 @@ class Hexagon final : public HexagonDevice {
     if (scratch_ == nullptr) scratch_ = Buffer::allocate(library_, kFirstScratch);
     if (flags_ == nullptr) flags_ = Buffer::allocate(library_, sizeof(WireFlags));
     if (flags_ == nullptr) return failed("hexagon: shared memory for flags could not be allocated");
+    slabs_.use_flags(flags_);
     *reinterpret_cast<WireFlags*>(flags_->data()) = {};
     std::vector<std::shared_ptr<Buffer>> stores;
     for (const Stream& s : run.inputs->streams)
@@ -502,44 +368,45 @@ class Hexagon final : public HexagonDevice {
         if (auto buffer = library_->find(s.kv->memory())) stores.push_back(std::move(buffer));
 
     // Slabs that are not there for all of the batch, as far as is known now.
-    const std::set<int> needed = slabs_of(run);
     std::set<int> passing, there;
     std::set<const Buffer*> buffers;
-    for (const int slab : needed) {
-      const LoadedSlab& s = slabs_[static_cast<size_t>(slab)];
+    for (const int slab : slabs_.used_by(run)) {
       const bool moves = std::ranges::any_of(p.steps, [&](const auto& step) { return step.slab == slab; });
-      (moves || !map_lane_.done(s.ticket) ? passing : there).insert(slab);
+      (moves || !slabs_.done(slab) ? passing : there).insert(slab);
     }
-    LLADA_TRY_STATUS(check_mapped(there));
+    // Pinned slabs are awaited here where a batch cannot name them all.
+    if (passing.size() > kMostSteps)
+      for (const int slab : std::exchange(passing, {}))
+        (std::ranges::any_of(p.steps, [&](const auto& step) { return step.slab == slab; }) ? passing : there)
+            .insert(slab);
+    LLADA_TRY_STATUS(slabs_.check_mapped(there));
     for (const int slab : passing)
-      for (const auto& buffer : slabs_[static_cast<size_t>(slab)].packed->buffers) buffers.insert(buffer.get());
+      for (const auto& buffer : slabs_.at(slab).packed->buffers) buffers.insert(buffer.get());
 
     const auto progress = std::make_shared<Progress>();
     progress->flags = flags_, progress->first = first;
     int64_t maps = std::ranges::count_if(p.steps, &Pending::Step::map) + std::ssize(passing);
-    for (const Pending::Step& step : p.steps)
-      step.map ? post_map(step.slab) : post_unmap(step.slab, progress, step.after);
+    for (const Pending::Step& step : p.steps) post(step, progress);
     const Status status = [&]() -> Status {
       for (;;) {
         if (scratch_ == nullptr) return failed("hexagon: shared memory for scratch could not be allocated");
-        BatchSources sources{
-            .run = &run,
-            .plan = plan_.get(),
-            .rows = &rows_,
-            .rope = &rope_,
-            .arena = arena_,
-            .scratch = scratch_,
-            .kv = stores,
-            .infos = weights_->infos(),
-            .layouts = weights_->layouts(),
-            .weight = [&](WeightId w) { return place_[static_cast<size_t>(w)]; },
-            .number = [&](const std::shared_ptr<Buffer>& b) -> Result<uint32_t> {
-              if (buffers.contains(b.get())) return session.promised(*b);
-              return session.map(b);
-            },
-            .passes = [&](const Buffer& b) { return buffers.contains(&b); },
-            .flags = flags_,
-            .sequence = ++sequence_};
+        BatchSources sources{.run = &run,
+                             .plan = plan_.get(),
+                             .rows = &rows_,
+                             .rope = &rope_,
+                             .arena = arena_,
+                             .scratch = scratch_,
+                             .kv = stores,
+                             .infos = weights_->infos(),
+                             .layouts = weights_->layouts(),
+                             .weight = [&](WeightId w) { return slabs_.place(w); },
+                             .number = [&](const std::shared_ptr<Buffer>& b) -> Result<uint32_t> {
+                               if (buffers.contains(b.get())) return session.promised(*b);
+                               return session.map(b);
+                             },
+                             .passes = [&](const Buffer& b) { return buffers.contains(&b); },
+                             .flags = flags_,
+                             .sequence = ++sequence_};
         forget_digests(run, first, last);
         LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
         if (!progress->built) progress->ops_at = batch.ops_at, progress->built = true;
@@ -565,7 +432,7 @@ class Hexagon final : public HexagonDevice {
     }();
     progress->ended = true;
     // A slab that did not come is the reason.
-    if (!status) LLADA_TRY_STATUS(check_mapped(passing));
+    if (!status) LLADA_TRY_STATUS(slabs_.check_mapped(passing));
     return status;
   }
 
@@ -587,9 +454,6 @@ class Hexagon final : public HexagonDevice {
   std::unique_ptr<Device> host_, beside_host_;
   int64_t window_ = 0;
   std::vector<std::shared_ptr<Session>> sessions_;
-  std::vector<LoadedSlab> slabs_;
-  std::vector<PlacedWeight> place_;  // by weight
-  std::vector<int> in_slab_;         // by weight; -1: in none
   std::shared_ptr<Buffer> arena_, scratch_, flags_;
   Pending pending_;
   Staging staging_;
@@ -600,10 +464,10 @@ class Hexagon final : public HexagonDevice {
   std::map<Ticket, std::future<Status>> beside_;
   uint64_t sequence_ = 0;
   Ticket tickets_ = 0;
-  HexagonCounters counters_;  // maps, unmaps, mapped_bytes: the lane's until it is drained
+  HexagonCounters counters_;  // but for those of slabs_
   PhaseTimes times_{};
   Trace* trace_ = nullptr;
-  mutable MapLane map_lane_;  // the last member: its jobs use the others
+  MappedSlabs slabs_;  // the last member: what it does uses the others
 };
 
 }  // namespace

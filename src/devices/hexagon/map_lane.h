@@ -25,8 +25,8 @@ class MapLane {
   int64_t post(Job job);
   Status wait(int64_t ticket);  // until it is done; how it ended
   bool done(int64_t ticket);
-  void finish();                // until all are done
-  Status drain();               // the same, and forgets how they ended; the first error
+  void finish();   // until all are done
+  Status drain();  // the same, and forgets how they ended; the first error
 
  private:
   void work();

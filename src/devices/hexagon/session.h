@@ -34,7 +34,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // Nothing to do where it is not mapped; refused, and the session lives on, where a batch that runs names it.
   Status unmap(Buffer& buffer);
   int64_t mapped_bytes() const;
-  // The number that the buffer's next map() will give it, so that a batch may name it before; WIRE_BUFFERS: none is left.
+  // The number that the buffer's next map() will give it, so that a batch may name it before that; WIRE_BUFFERS: none
+  // is left.
   uint32_t promise(const Buffer& buffer);
   // What is promised, or else the buffer's number; WIRE_BUFFERS: neither.
   uint32_t promised(const Buffer& buffer) const;

@@ -87,8 +87,15 @@ typedef struct WireInfo {
   uint32_t vector_bytes;   /* 128 */
   uint32_t kinds;          /* bit per WireKind that run takes */
   uint32_t matrix_layouts; /* bit per WireLayout that matmul and head take */
-  uint32_t reserved[8];
+  uint32_t units;          /* bits of WireUnit that a batch may ask for */
+  uint32_t reserved[7];
 } WireInfo;
+
+/* What may compute the products of matmul and head beside the vector unit's integers, which define them (dsp/
+   activations.h) and which every module has. No module here has any of these: docs/hexagon.md, "A matrix unit". */
+enum WireUnit {
+  WIRE_UNIT_MATRIX = 1 /* a matrix unit in FP16: within the bound of tests/hexagon_dsp/tolerance.h, not bit for bit */
+};
 
 enum WireMapFlags { WIRE_MAP_READ_ONLY = 1 };
 
@@ -251,7 +258,7 @@ typedef struct WireRange {
 /* A buffer that comes and goes while the batch runs, so that one batch reads more than the address space holds. Nothing
    writes to it, and no list or range lies in it. The first op that names it waits until it is mapped, with this
    descriptor and no fewer bytes; behind op `last` it may be unmapped. */
-#define WIRE_MAX_PASSING 64
+#define WIRE_MAX_PASSING 224
 typedef struct WirePassing {
   uint32_t buffer;
   int32_t fd;
@@ -279,6 +286,8 @@ typedef struct WireBatch {
   uint32_t polls; /* looks for work of an idle worker before it sleeps, while the batch runs; 0: the module's own */
   uint32_t passing_count; /* at most WIRE_MAX_PASSING */
   WireRef flags;          /* WireFlags, or absent */
+  uint32_t units;         /* WireUnit that may be used, of those in WireInfo; 0: integers alone */
+  uint32_t reserved;      /* 0 */
 } WireBatch;
 
 #endif

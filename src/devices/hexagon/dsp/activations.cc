@@ -144,7 +144,9 @@ uint32_t block_bytes(Format format, uint32_t rows_in_group) {
 
 }  // namespace
 
-int32_t unit_exponent(Format format) { return format == Format::q4 ? -15 : format == Format::q8 ? 4 - 15 : 8 + 11 - 15; }
+int32_t unit_exponent(Format format) {
+  return format == Format::q4 ? -15 : format == Format::q8 ? 4 - 15 : 8 + 11 - 15;
+}
 
 int32_t base_shift(uint32_t blocks) {  // a block's product is below 2^30
   int32_t shift = 0;

@@ -1,16 +1,16 @@
 // Activations on the vector unit, to the bits of plain::quantize_row(), which is called for what is not ordinary.
 //
 // Per row twice over its blocks of 32 inputs, each a vector: first their largest magnitudes, so that the row's largest
-// scale is known; then 32 blocks at a time what depends on a block alone (its scale, its inverse), a lane per block, and
-// the rounding of its inputs, a lane per input.
+// scale is known; then, 32 blocks at a time, all that depends on a block alone (its scale, its inverse), a lane per
+// block, and the rounding of its inputs, a lane per input.
 #include "devices/hexagon/dsp/activations.h"
 #include "devices/hexagon/dsp/fixed_vectors.h"
 
 namespace dsp {
 namespace {
 
-constexpr uint32_t kBlocks = kLanes;             // handled together
-constexpr int32_t k127 = 0xfe0000;               // the mantissa of 127
+constexpr uint32_t kBlocks = kLanes;  // handled together
+constexpr int32_t k127 = 0xfe0000;    // the mantissa of 127
 constexpr int32_t kLowestField = 30;
 
 // Lane b: `op` over the 32 lanes of get(b). Two vectors become one of half as many parts each, and so on; of few blocks
@@ -31,9 +31,7 @@ inline __attribute__((always_inline)) HVX_Vector by_block(uint32_t count, const 
   return all;
 }
 
-HVX_Vector low_product(HVX_Vector a, HVX_Vector b) {
-  return Q6_Vw_vmpyieacc_VwVwVuh(Q6_Vw_vmpyieo_VhVh(a, b), a, b);
-}
+HVX_Vector low_product(HVX_Vector a, HVX_Vector b) { return Q6_Vw_vmpyieacc_VwVwVuh(Q6_Vw_vmpyieo_VhVh(a, b), a, b); }
 // A quotient that is off by one at most, made exact: `rest` is what it leaves of the dividend.
 HVX_Vector exact(HVX_Vector quotient, HVX_Vector rest, HVX_Vector divisor) {
   const HVX_Vector less = Q6_Vw_vasr_VwR(rest, 31);  // -1 where the quotient is too large
@@ -217,8 +215,9 @@ bool quantize_row(const float* row, uint32_t inputs, uint32_t r, uint32_t* work,
       if (format == Format::f16) put_bytes(bytes_of(q + b, splat(128), true), blocks + first + b, count - b, r, 0);
       put_bytes(bytes_of(q + b, zero, false), blocks + first + b, count - b, r, format == Format::f16 ? 1 : 0);
     }
-    keep(sums, by_block(count, [&](uint32_t b) { return q[b]; },
-                        [](HVX_Vector a, HVX_Vector b) { return Q6_Vw_vadd_VwVw(a, b); }));
+    keep(sums, by_block(
+                   count, [&](uint32_t b) { return q[b]; },
+                   [](HVX_Vector a, HVX_Vector b) { return Q6_Vw_vadd_VwVw(a, b); }));
     for (uint32_t b = 0; b < count; ++b) put_rest(blocks[first + b], r, sums[b], mantissas[b], shifts[b]);
   }
   head.bias[r] = reduce_sum(floored) / 2;
@@ -227,8 +226,8 @@ bool quantize_row(const float* row, uint32_t inputs, uint32_t r, uint32_t* work,
 }
 
 template <Format format, class Block>
-void fill(const float* x, uint32_t stride, uint32_t rows, uint32_t capacity, uint32_t inputs,
-          uint32_t* work, uint8_t* group) {
+void fill(const float* x, uint32_t stride, uint32_t rows, uint32_t capacity, uint32_t inputs, uint32_t* work,
+          uint8_t* group) {
   auto& head = *reinterpret_cast<RowGroup*>(group);
   auto* blocks = reinterpret_cast<Block*>(group + sizeof(RowGroup));
   for (uint32_t r = 0; r < rows; ++r) {

@@ -17,6 +17,8 @@ uint32_t supported_matrix_layouts() {
   return 1u << WIRE_STORED_F32 | 1u << WIRE_TILE_Q4_0 | 1u << WIRE_TILE_Q8_0 | 1u << WIRE_TILE_F16;
 }
 
+uint32_t supported_units() { return 0; }
+
 Fault Batch::value(WireRef ref, uint64_t rows, uint64_t columns, Use use, float*& out, uint32_t alignment) {
   return at(ref, rows * columns * 4, use, out, alignment);
 }
@@ -122,8 +124,7 @@ Fault Batch::select_rows(const WireOp& op) {
   DSP_TRY(value(op.out[0], op.rows, op.columns, Use::writes, to));
   DSP_TRY(indices(op.index, op.rows, op.source_rows, rows));
   const uint32_t n = op.columns;
-  if (!checking_)
-    each_row(op.rows, [&](uint32_t r) { copy(from + uint64_t{rows[r]} * n, n, to + uint64_t{r} * n); });
+  if (!checking_) each_row(op.rows, [&](uint32_t r) { copy(from + uint64_t{rows[r]} * n, n, to + uint64_t{r} * n); });
   return {};
 }
 
@@ -285,7 +286,7 @@ Fault Batch::passing_at(const WirePassing& passing, uint32_t offset, uint64_t by
 }
 
 void Batch::done(uint32_t op) {
-  for (uint32_t i = 0; i < copy_.head().passing_count; ++i) {
+  for (uint32_t i = 0; copy_.releases(op) && i < copy_.head().passing_count; ++i) {
     const WirePassing& passing = copy_.all_passing()[i];
     if (passing.last != op) continue;
     const Held held(buffers_.lock);
@@ -355,6 +356,10 @@ void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
   if (!copy_.take(data, bytes)) return;
   const WireBatch& batch = copy_.head();
   reply.sequence = batch.sequence;
+  if ((batch.units & ~supported_units()) != 0) {
+    reply.status = WIRE_UNSUPPORTED, reply.detail = batch.units;
+    return;
+  }
   const auto fail = [&](Fault fault, uint32_t op) {
     reply.status = fault.status, reply.detail = fault.detail, reply.op = op;
   };

@@ -126,5 +126,6 @@ class Batch {
 // Bits of WireInfo.
 uint32_t supported_kinds();
 uint32_t supported_matrix_layouts();
+uint32_t supported_units();
 
 }  // namespace dsp

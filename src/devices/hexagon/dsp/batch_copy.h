@@ -41,6 +41,7 @@ class BatchCopy {
     return place > 0 ? &passing_[place - 1] : nullptr;
   }
   const WirePassing* all_passing() const { return passing_; }
+  bool releases(uint32_t op) const { return releases_[op]; }  // a buffer may go behind it
 
   // Null: not copied yet.
   const CopiedList* find(WireRef ref, uint32_t bytes) const;
@@ -65,6 +66,7 @@ class BatchCopy {
   WireRange ranges_[WIRE_MAX_RANGES] = {};
   WirePassing passing_[WIRE_MAX_PASSING] = {};
   uint8_t place_of_[WIRE_BUFFERS] = {};  // in passing_, from 1
+  bool releases_[WIRE_MAX_OPS] = {};
   CopiedList lists_[WIRE_MAX_LISTS] = {};
   uint32_t list_count_ = 0, list_bytes_ = 0;
   Write writes_[kWrites * WIRE_MAX_OPS + 1] = {};  // and the flags

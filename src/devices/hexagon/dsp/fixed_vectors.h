@@ -2,9 +2,9 @@
 // vector unit does not have, in integers.
 //
 // product() and sum() give the very bits of the scalar instructions (nearest, ties to even) for ordinary operands and
-// results. The others are noted in an Odd: numbers that are not finite, below normal ones, or leave their range. Whoever
-// finds any() computes these elements again with scalar floats (rows_plain.h), so what is computed does not depend on
-// how.
+// results. The others are noted in an Odd: numbers that are not finite, are below normal ones, or leave their range.
+// Whoever finds any() computes these elements again with scalar floats (rows_plain.h), so the results do not depend on
+// the way.
 #pragma once
 #include "devices/hexagon/dsp/fixed_math.h"
 #include "devices/hexagon/dsp/hvx.h"
@@ -20,9 +20,7 @@ inline __attribute__((always_inline)) void store(float* at, HVX_Vector v) { *rei
 DSP_VECTOR magnitude_of(HVX_Vector bits) { return Q6_V_vand_VV(bits, splat(0x7fffffff)); }
 DSP_VECTOR sign_of(HVX_Vector bits) { return Q6_V_vand_VV(bits, splat(INT32_MIN)); }
 // value where sign is zero, -value where it is all ones.
-DSP_VECTOR with_sign(HVX_Vector value, HVX_Vector sign) {
-  return Q6_Vw_vsub_VwVw(Q6_V_vxor_VV(value, sign), sign);
-}
+DSP_VECTOR with_sign(HVX_Vector value, HVX_Vector sign) { return Q6_Vw_vsub_VwVw(Q6_V_vxor_VV(value, sign), sign); }
 DSP_VECTOR lane_numbers() {
   alignas(128) static constexpr int32_t kNumbers[kLanes] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
                                                             11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
@@ -155,8 +153,7 @@ DSP_VECTOR sum(HVX_Vector a, HVX_Vector b, Odd& odd) {
   };
   const HVX_Vector x = mantissa(large, fl), whole = mantissa(small, fs);
   const HVX_Vector exponent_large = Q6_Vw_vmax_VwVw(fl, one);
-  const HVX_Vector behind =
-      Q6_Vw_vmin_VwVw(Q6_Vw_vsub_VwVw(exponent_large, Q6_Vw_vmax_VwVw(fs, one)), splat(31));
+  const HVX_Vector behind = Q6_Vw_vmin_VwVw(Q6_Vw_vsub_VwVw(exponent_large, Q6_Vw_vmax_VwVw(fs, one)), splat(31));
   const HVX_Vector shifted = Q6_Vw_vlsr_VwVw(whole, behind);
   const HVX_VectorPred exact = Q6_Q_vcmp_eq_VwVw(Q6_Vw_vasl_VwVw(shifted, behind), whole);
   const HVX_Vector y = Q6_V_vmux_QVV(exact, shifted, Q6_V_vor_VV(shifted, one));
@@ -164,8 +161,8 @@ DSP_VECTOR sum(HVX_Vector a, HVX_Vector b, Odd& odd) {
   const HVX_VectorPred nothing = Q6_Q_vcmp_eq_VwVw(total, zero);
   const HVX_Vector zeros = Q6_Vuw_vcl0_Vuw(total);
   const HVX_Vector normal = Q6_Vw_vasl_VwVw(total, zeros), top = Q6_Vuw_vlsr_VuwR(normal, 8);
-  const HVX_Vector rest = Q6_Vw_vadd_VwVw(Q6_V_vand_VV(normal, splat(0xff)),
-                                          Q6_Vw_vadd_VwVw(Q6_V_vand_VV(top, one), splat(0x7f)));
+  const HVX_Vector rest =
+      Q6_Vw_vadd_VwVw(Q6_V_vand_VV(normal, splat(0xff)), Q6_Vw_vadd_VwVw(Q6_V_vand_VV(top, one), splat(0x7f)));
   const HVX_Vector exponent =
       Q6_V_vmux_QVV(nothing, splat(127), Q6_Vw_vsub_VwVw(Q6_Vw_vadd_VwVw(exponent_large, splat(2)), zeros));
   odd.note_exponent(exponent), odd.note_exponent(exponent_large);
@@ -174,8 +171,6 @@ DSP_VECTOR sum(HVX_Vector a, HVX_Vector b, Odd& odd) {
   // Of nothing the sign is that of both, or plus.
   return Q6_V_vmux_QVV(nothing, sign_of(Q6_V_vand_VV(a, b)), Q6_V_vor_VV(bits, sign_of(of_large)));
 }
-DSP_VECTOR difference(HVX_Vector a, HVX_Vector b, Odd& odd) {
-  return sum(a, Q6_V_vxor_VV(b, splat(INT32_MIN)), odd);
-}
+DSP_VECTOR difference(HVX_Vector a, HVX_Vector b, Odd& odd) { return sum(a, Q6_V_vxor_VV(b, splat(INT32_MIN)), odd); }
 
 }  // namespace dsp

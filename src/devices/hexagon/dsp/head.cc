@@ -50,8 +50,10 @@ WirePrediction reduce_chunk(float* logits, uint32_t begin, uint32_t n, TokenList
   if (two.best >= 0) p.max = logits[two.best];
   if (two.best >= 0 && finite(p.max)) {
     const Terms terms = kernels.softmax_terms(logits, n, static_cast<uint32_t>(two.best));
-    p.rest = times_power(static_cast<float>(terms.sum), -30 - terms.lowest);
-    p.weighted = times_power(-static_cast<float>(terms.weighted), -23 - terms.lowest);
+    if (terms.lowest < kNoTerm) {
+      p.rest = times_power(static_cast<float>(terms.sum), -30 - terms.lowest);
+      p.weighted = times_power(-static_cast<float>(terms.weighted), -23 - terms.lowest);
+    }
   }
   put_back(logits, begin, n, out_of_softmax, kept);
   excluded += exclude(logits, begin, n, never_sampled, nullptr);

@@ -28,8 +28,8 @@ struct Terms {
   uint64_t sum, weighted;
   int32_t lowest;
 };
-// Two ways to the same bits: the definition in plain C++ (head_plain.cc) and the vector unit's (head_vectors.cc; numbers
-// aligned to 128 bytes).
+// Two ways to the same bits: the definition in plain C++ (head_plain.cc), and the vector unit's (head_vectors.cc, for
+// numbers whose last vector may be read whole).
 struct ChunkKernels {
   Two (*two_largest)(const float* numbers, uint32_t n);
   Terms (*softmax_terms)(const float* numbers, uint32_t n, uint32_t top);

@@ -21,8 +21,7 @@ int32_t place_of(HVX_Vector numbers, int32_t largest, HVX_Vector places) {
 Two two_largest(const float* numbers, uint32_t n) {
   HVX_Vector best = splat(INT32_MIN), second = best, best_at = splat(0), second_at = best_at, at = lane_numbers();
   for (uint32_t v = 0; v * kLanes < n; ++v, at = Q6_Vw_vadd_VwVw(at, splat(int32_t{kLanes}))) {
-    const HVX_Vector number =
-        Q6_V_vmux_QVV(absent(v, n), splat(INT32_MIN), ordered_bits(load(numbers + v * kLanes)));
+    const HVX_Vector number = Q6_V_vmux_QVV(absent(v, n), splat(INT32_MIN), ordered_bits(load(numbers + v * kLanes)));
     const HVX_VectorPred over_best = Q6_Q_vcmp_gt_VwVw(number, best), over_second = Q6_Q_vcmp_gt_VwVw(number, second);
     second_at = Q6_V_vmux_QVV(over_best, best_at, Q6_V_vmux_QVV(over_second, at, second_at));
     second = Q6_V_vmux_QVV(over_best, best, Q6_Vw_vmax_VwVw(number, second));

@@ -19,7 +19,6 @@ inline __attribute__((always_inline)) void by_vectors(uint32_t n, float* y, cons
   for (uint32_t first = 0; first < whole; first += kStretch) {
     const uint32_t count = whole - first < kStretch ? whole - first : kStretch;
     Odd odd;
-#pragma clang loop unroll_count(2)  // one's latencies hide behind the other
     for (uint32_t v = 0; v < count; ++v) done[v] = vectors((first + v) * kLanes, odd);
     if (odd.any())
       plainly(first * kLanes, count * kLanes);
@@ -50,7 +49,6 @@ uint64_t squares(const float* x, uint32_t n, int32_t exponent) {
   uint64_t sum = plain::squares(x + whole * kLanes, n % kLanes, exponent);
   for (uint32_t first = 0; first < whole; first += kTogether) {
     HVX_Vector high = splat(0), low = splat(0);
-#pragma clang loop unroll_count(2)
     for (uint32_t v = first; v < whole && v < first + kTogether; ++v) {
       const HVX_Vector q = fixed_q(load(x + v * kLanes), splat(exponent));
       const HVX_VectorPair square = Q6_W_vmpyoacc_WVwVh(Q6_W_vmpye_VwVuh(q, q), q, q);
@@ -71,7 +69,7 @@ void rms_norm(const float* x, const float* weight, float epsilon, uint32_t n, fl
   const float scale = plain::rms_scale(squares(x, n, exponent), exponent, epsilon, n);
   by_vectors(
       n, y,
-      [&](uint32_t i, Odd& odd) __attribute__((always_inline)) {
+      [&](uint32_t i, Odd & odd) __attribute__((always_inline)) {
         return product(product(load(x + i), splat(scale), odd), load(weight + i), odd);
       },
       [&](uint32_t i, uint32_t count) { plain::apply_norm(x + i, weight + i, scale, count, y + i); });
@@ -84,7 +82,6 @@ void rope(float* x, const float* table, uint32_t heads, uint32_t head_dim, uint3
   for (uint32_t h = 0; h < heads; ++h, x += head_dim) {
     HVX_Vector done[2 * kMost];
     Odd odd;
-#pragma clang loop unroll_count(2)
     for (uint32_t v = 0; v < count; ++v) {
       const HVX_Vector c = load(table + v * kLanes), s = load(table + half + v * kLanes);
       HVX_Vector p = load(x + (adjacent ? 2 * v : v) * kLanes);
@@ -111,7 +108,7 @@ void rope(float* x, const float* table, uint32_t heads, uint32_t head_dim, uint3
 void swiglu(const float* gate, const float* up, uint32_t n, float* y) {
   by_vectors(
       n, y,
-      [&](uint32_t i, Odd& odd) __attribute__((always_inline)) {
+      [&](uint32_t i, Odd & odd) __attribute__((always_inline)) {
         const HVX_Vector g = load(gate + i);
         return product(product(sigmoid(g, odd), g, odd), load(up + i), odd);
       },
@@ -120,14 +117,14 @@ void swiglu(const float* gate, const float* up, uint32_t n, float* y) {
 
 void add(const float* x, uint32_t n, float* y) {
   by_vectors(
-      n, y, [&](uint32_t i, Odd& odd) __attribute__((always_inline)) { return sum(load(y + i), load(x + i), odd); },
+      n, y, [&](uint32_t i, Odd & odd) __attribute__((always_inline)) { return sum(load(y + i), load(x + i), odd); },
       [&](uint32_t i, uint32_t count) { plain::add(x + i, count, y + i); });
 }
 
 void guide(const float* conditional, const float* unconditional, float scale, uint32_t n, float* y) {
   by_vectors(
       n, y,
-      [&](uint32_t i, Odd& odd) __attribute__((always_inline)) {
+      [&](uint32_t i, Odd & odd) __attribute__((always_inline)) {
         const HVX_Vector u = load(unconditional + i);
         return sum(u, product(splat(scale), difference(load(conditional + i), u, odd), odd), odd);
       },
@@ -136,8 +133,8 @@ void guide(const float* conditional, const float* unconditional, float scale, ui
 
 void scale(const float* x, float factor, uint32_t n, float* y) {
   by_vectors(
-      n, y,
-      [&](uint32_t i, Odd& odd) __attribute__((always_inline)) { return product(load(x + i), splat(factor), odd); },
+      n,
+      y, [&](uint32_t i, Odd & odd) __attribute__((always_inline)) { return product(load(x + i), splat(factor), odd); },
       [&](uint32_t i, uint32_t count) { plain::scale(x + i, factor, count, y + i); });
 }
 
@@ -153,15 +150,15 @@ namespace {
 inline __attribute__((always_inline)) HVX_Vector halves(HVX_Vector bits) {
   const HVX_Vector magnitude = magnitude_of(bits), one = splat(1), field = Q6_Vuw_vlsr_VuwR(magnitude, 23);
   const HVX_Vector odd = Q6_V_vand_VV(Q6_Vuw_vlsr_VuwR(magnitude, 13), one);
-  const HVX_Vector normal = Q6_Vuw_vlsr_VuwR(
-      Q6_Vw_vadd_VwVw(Q6_Vw_vsub_VwVw(magnitude, splat(0x38000000 - 0xfff)), odd), 13);
+  const HVX_Vector normal =
+      Q6_Vuw_vlsr_VuwR(Q6_Vw_vadd_VwVw(Q6_Vw_vsub_VwVw(magnitude, splat(0x38000000 - 0xfff)), odd), 13);
   // Below normal halves: multiples of 2^-24.
   const HVX_Vector mantissa = Q6_V_vor_VV(Q6_V_vand_VV(magnitude, splat(0x7fffff)), splat(0x800000));
   const HVX_Vector right = Q6_Vw_vmax_VwVw(Q6_Vw_vmin_VwVw(Q6_Vw_vsub_VwVw(splat(126), field), splat(30)), one);
   const HVX_Vector odd_small = Q6_V_vand_VV(Q6_Vw_vlsr_VwVw(mantissa, right), one);
   const HVX_Vector half = Q6_Vw_vasl_VwVw(one, Q6_Vw_vsub_VwVw(right, one));
-  const HVX_Vector small = Q6_Vw_vlsr_VwVw(
-      Q6_Vw_vadd_VwVw(Q6_Vw_vadd_VwVw(mantissa, Q6_Vw_vsub_VwVw(half, one)), odd_small), right);
+  const HVX_Vector small =
+      Q6_Vw_vlsr_VwVw(Q6_Vw_vadd_VwVw(Q6_Vw_vadd_VwVw(mantissa, Q6_Vw_vsub_VwVw(half, one)), odd_small), right);
   HVX_Vector h = Q6_V_vmux_QVV(Q6_Q_vcmp_gt_VwVw(splat(0x38800000), magnitude), small, normal);
   h = Q6_V_vmux_QVV(Q6_Q_vcmp_gt_VwVw(magnitude, splat(0x477fefff)), splat(0x7c00), h);
   h = Q6_V_vmux_QVV(Q6_Q_vcmp_gt_VwVw(magnitude, splat(static_cast<int32_t>(kInfinityBits))), splat(0x7e00), h);

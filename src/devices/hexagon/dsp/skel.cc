@@ -114,6 +114,7 @@ int32_t query(const RemoteBuffer& out) {
   info.vector_bytes = 128;
   info.kinds = supported_kinds();
   info.matrix_layouts = supported_matrix_layouts();
+  info.units = supported_units();
   info.magic = WIRE_MAGIC;
   return 0;
 }
