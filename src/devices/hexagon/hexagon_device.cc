@@ -357,11 +357,13 @@ class Hexagon final : public HexagonDevice {
     const Run& run = p.run;
     const size_t first = run.first, last = run.last;
     const TraceSpan span(trace_, "npu", fmt::format("ops {} to {}", first, last - 1));
+    const auto progress = std::make_shared<Progress>();
+    const Progress::End end{progress};
     if (scratch_ == nullptr) scratch_ = Buffer::allocate(library_, kFirstScratch);
     if (flags_ == nullptr) flags_ = Buffer::allocate(library_, sizeof(WireFlags));
-    if (flags_ == nullptr) return failed("hexagon: shared memory for flags could not be allocated");
+    if (flags_ != nullptr) *reinterpret_cast<WireFlags*>(flags_->data()) = {};
     slabs_.use_flags(flags_);
-    *reinterpret_cast<WireFlags*>(flags_->data()) = {};
+    progress->flags = flags_, progress->first = first;
     std::vector<std::shared_ptr<Buffer>> stores;
     for (const Stream& s : run.inputs->streams)
       if (s.kv != nullptr)
@@ -379,15 +381,14 @@ class Hexagon final : public HexagonDevice {
       for (const int slab : std::exchange(passing, {}))
         (std::ranges::any_of(p.steps, [&](const auto& step) { return step.slab == slab; }) ? passing : there)
             .insert(slab);
-    LLADA_TRY_STATUS(slabs_.check_mapped(there));
     for (const int slab : passing)
       for (const auto& buffer : slabs_.at(slab).packed->buffers) buffers.insert(buffer.get());
 
-    const auto progress = std::make_shared<Progress>();
-    progress->flags = flags_, progress->first = first;
     int64_t maps = std::ranges::count_if(p.steps, &Pending::Step::map) + std::ssize(passing);
-    for (const Pending::Step& step : p.steps) post(step, progress);
+    for (const Pending::Step& step : p.steps) post(step, flags_ != nullptr ? progress : nullptr);
     const Status status = [&]() -> Status {
+      if (flags_ == nullptr) return failed("hexagon: shared memory for flags could not be allocated");
+      LLADA_TRY_STATUS(slabs_.check_mapped(there));
       for (;;) {
         if (scratch_ == nullptr) return failed("hexagon: shared memory for scratch could not be allocated");
         BatchSources sources{.run = &run,
@@ -430,7 +431,7 @@ class Hexagon final : public HexagonDevice {
         return batch.has_head ? read_head(batch, staging_, rows_, run) : Status{};
       }
     }();
-    progress->ended = true;
+    progress->ended = true;  // so that the mappings behind it are made, which are waited for
     // A slab that did not come is the reason.
     if (!status) LLADA_TRY_STATUS(slabs_.check_mapped(passing));
     return status;

@@ -92,9 +92,10 @@ void MappedSlabs::post_map(int index) {
   s.ticket = lane_.post([this, index, session = session(s), packed = s.packed, bytes = s.slab.bytes]() -> Status {
     const TraceSpan span(trace_, "map", fmt::format("slab {}", index));
     for (size_t b = 0; b < packed->buffers.size(); ++b) {
+      const uint32_t promised = session->promised(*packed->buffers[b]);
       const auto number = session->map(packed->buffers[b]);
       if (number) continue;
-      stop_waiting(*session, *packed->buffers[b]);
+      stop_waiting(*session, promised, *packed->buffers[b]);
       while (b-- > 0) static_cast<void>(session->unmap(*packed->buffers[b]));
       return failed("{} (slab {})", number.error().message, index);
     }
@@ -116,10 +117,10 @@ void MappedSlabs::post_unmap(int index, std::shared_ptr<const Progress> progress
 }
 
 // A batch that waits for the buffer, now or later, gives up.
-void MappedSlabs::stop_waiting(Session& session, Buffer& buffer) const {
+void MappedSlabs::stop_waiting(Session& session, uint32_t number, const Buffer& buffer) const {
   if (flags_ == nullptr) return;
   std::atomic_ref(reinterpret_cast<WireFlags*>(flags_->data())->stop) = 1;
-  session.wake(buffer);
+  if (number < WIRE_BUFFERS) session.wake(number, buffer);
 }
 
 Status MappedSlabs::check_asked(const Op& op, size_t i) const {

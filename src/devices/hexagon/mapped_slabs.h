@@ -20,6 +20,10 @@ struct Progress {
   std::vector<uint32_t> ops_at;   // Batch::ops_at; there when `built`
   std::atomic<bool> built = false, ended = false;
 
+  struct End {  // of the batch, however it comes
+    std::shared_ptr<Progress> of;
+    ~End() { of->ended = true; }
+  };
   void wait(size_t op) const;  // until the program's ops below `op` are done, or the batch has ended
 };
 
@@ -67,7 +71,7 @@ class MappedSlabs {
   const std::shared_ptr<Session>& session(const Slab& s) const {
     return sessions_[static_cast<size_t>(s.slab.session)];
   }
-  void stop_waiting(Session& session, Buffer& buffer) const;
+  void stop_waiting(Session& session, uint32_t number, const Buffer& buffer) const;
 
   std::shared_ptr<Weights> weights_;
   const std::vector<std::shared_ptr<Session>>& sessions_;

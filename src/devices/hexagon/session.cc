@@ -228,10 +228,9 @@ uint32_t Session::promised(const Buffer& buffer) const {
   return WIRE_BUFFERS;
 }
 
-void Session::wake(Buffer& buffer) {
+void Session::wake(uint32_t number, const Buffer& buffer) {
   const std::lock_guard alone(maps_.mutex);
-  if (const uint32_t number = promised(buffer); number < WIRE_BUFFERS && alive())
-    static_cast<void>(map_number(WIRE_UNMAP, number, buffer, "giving a buffer up"));
+  if (alive()) static_cast<void>(map_number(WIRE_UNMAP, number, buffer, "giving a buffer up"));
 }
 
 Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
@@ -240,6 +239,13 @@ Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
   const std::lock_guard alone(maps_.mutex);
   if (const auto known = number_of(*buffer)) return *known;  // while others were served
   const uint32_t number = promise(*buffer);
+  auto mapped = map_as(number, buffer);
+  const std::lock_guard lock(mutex_);
+  promised_.erase(buffer.get());
+  return mapped;
+}
+
+Result<uint32_t> Session::map_as(uint32_t number, const std::shared_ptr<Buffer>& buffer) {
   if (number == WIRE_BUFFERS) return failed("hexagon: {} buffers are mapped already, no more are possible", number);
   const auto length = static_cast<size_t>(buffer->bytes());
   const auto driver = [&, fd = buffer->fd(), data = buffer->data()](bool mapping) {
@@ -265,7 +271,6 @@ Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
   const std::lock_guard lock(mutex_);
   if (!dead_.empty()) return failed("hexagon: {}", dead_);
   numbers_[buffer.get()] = number;
-  promised_.erase(buffer.get());
   mapped_bytes_ += buffer->bytes();
   return number;
 }

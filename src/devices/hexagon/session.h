@@ -40,7 +40,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // What is promised, or else the buffer's number; WIRE_BUFFERS: neither.
   uint32_t promised(const Buffer& buffer) const;
   // Wakes a batch that waits for a buffer which will not come; it finds WireFlags::stop.
-  void wake(Buffer& buffer);
+  void wake(uint32_t number, const Buffer& buffer);
 
   // A batch as wire.h lays it out. The reply's own checks are done: it answers this batch, and status WIRE_OK means
   // that all ops were done. A status of the DSP other than WIRE_OK is the caller's affair.
@@ -64,6 +64,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Guarded kill_process();
   std::optional<uint32_t> number_of(const Buffer& buffer) const;
   uint32_t free_number() const;  // WIRE_BUFFERS: none; under mutex_
+  Result<uint32_t> map_as(uint32_t number, const std::shared_ptr<Buffer>& buffer);
   Status map_number(uint32_t method, uint32_t number, const Buffer& buffer, std::string_view what);
 
   std::shared_ptr<Library> library_;
