@@ -46,10 +46,7 @@ class Builder {
     kv.sequences = 1, kv.positions = l_.rows, kv.heads = l_.kv_heads, kv.head_dim = l_.head_dim, kv.half = l_.half;
     kv.trial = l_.trial ? take(2 * l_.rows * k * 4) : kNone;
 
-    WireOp* op = &add(WIRE_EMBED, 0);
-    op->out[0] = x, op->weight[0] = {take(8 * l_.width * 4), WIRE_STORED_F32, l_.width, 8},
-    op->index = take(l_.rows * 4);
-    op = &add(WIRE_RMS_NORM, l_.width);
+    WireOp* op = &add(WIRE_RMS_NORM, l_.width);
     op->in[0] = x, op->out[0] = h, op->weight[0] = vector(l_.width), op->parameter = 1e-5f;
     op = &add(WIRE_MATMUL, l_.width);
     op->in[0] = h, op->out[0] = qs, op->out[1] = ks, op->out[2] = vs;

@@ -177,6 +177,10 @@ class Device {
   // the same time.
   virtual Result<std::unique_ptr<Device>> share(int threads) const = 0;
 
+  // Failed: the device cannot run the program, for an op or what is asked of it; the line names the op. Asked before
+  // anything of it is submitted, which a program that was refused must not be.
+  virtual Status supports(const Program& program) const = 0;
+
   // Values that cross from one run to the next of a program live in the device's arena; runs of one program
   // follow in order.
   virtual Result<Ticket> submit(const Run& run) = 0;

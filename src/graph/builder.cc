@@ -25,29 +25,27 @@ int16_t entered(std::vector<T>& table, const T& entry) {
 
 }  // namespace
 
-Op& Builder::append(OpKind kind, RowSet rows) {
-  program_.ops.push_back({.kind = kind, .rows = rows});
-  return program_.ops.back();
+Op& Builder::append(OpKind kind, RowSet rows, std::initializer_list<ValueId> in, ValueId out) {
+  Op& op = program_.ops.emplace_back(Op{.kind = kind, .rows = rows});
+  std::ranges::copy(in, op.in.begin());
+  op.out[0] = out;
+  return op;
 }
 
 ValueId Builder::embed(WeightId table) {
   const ValueId out = value(weight(table).dims[0], RowSet::all);
-  Op& op = append(OpKind::embed, RowSet::all);
-  op.weight[0] = table;
-  op.out[0] = out;
+  append(OpKind::embed, RowSet::all, {}, out).weight[0] = table;
   return out;
 }
 
 ValueId Builder::select_rows(ValueId x) {
   const ValueId out = value(columns(x), RowSet::wanted);
-  Op& op = append(OpKind::select_rows, RowSet::wanted);
-  op.in[0] = x;
-  op.out[0] = out;
+  append(OpKind::select_rows, RowSet::wanted, {x}, out);
   return out;
 }
 
-Op& Builder::append_norm(OpKind kind, RowSet rows, WeightId w, float epsilon) {
-  Op& op = append(kind, rows);
+Op& Builder::append_norm(OpKind kind, ValueId x, ValueId out, WeightId w, float epsilon) {
+  Op& op = append(kind, rows(x), {x}, out);
   op.weight[0] = w;
   if (w != kNoWeight) op.layer = weight(w).layer;
   op.attributes = entered(program_.norms, {.epsilon = epsilon, .weighted = w != kNoWeight});
@@ -56,40 +54,32 @@ Op& Builder::append_norm(OpKind kind, RowSet rows, WeightId w, float epsilon) {
 
 ValueId Builder::rms_norm(ValueId x, WeightId w, float epsilon) {
   const ValueId out = value(columns(x), rows(x));
-  Op& op = append_norm(OpKind::rms_norm, rows(x), w, epsilon);
-  op.in[0] = x;
-  op.out[0] = out;
+  append_norm(OpKind::rms_norm, x, out, w, epsilon);
   return out;
 }
 
 void Builder::head_norm(ValueId x, WeightId w, int heads, int head_dim, float epsilon) {
-  Op& op = append_norm(OpKind::head_norm, rows(x), w, epsilon);
-  op.in[0] = op.out[0] = x;
+  Op& op = append_norm(OpKind::head_norm, x, x, w, epsilon);
   op.heads = static_cast<int16_t>(heads);
   op.head_dim = static_cast<int16_t>(head_dim);
 }
 
 void Builder::rope(ValueId x, int heads, int head_dim, const Rope& rope) {
-  Op& op = append(OpKind::rope, rows(x));
-  op.in[0] = op.out[0] = x;
+  Op& op = append(OpKind::rope, rows(x), {x}, x);
   op.heads = static_cast<int16_t>(heads);
   op.head_dim = static_cast<int16_t>(head_dim);
   op.attributes = entered(program_.ropes, rope);
 }
 
 void Builder::store_kv(int layer, ValueId k, ValueId v, const Attention& attention) {
-  Op& op = append(OpKind::store_kv, rows(k));
-  op.in[0] = k;
-  op.in[1] = v;
+  Op& op = append(OpKind::store_kv, rows(k), {k, v});
   op.layer = static_cast<int16_t>(layer);
   op.attributes = entered(program_.attentions, attention);
 }
 
 ValueId Builder::attention(int layer, ValueId q, const Attention& attention) {
   const ValueId out = value(columns(q), rows(q));
-  Op& op = append(OpKind::attention, rows(q));
-  op.in[0] = q;
-  op.out[0] = out;
+  Op& op = append(OpKind::attention, rows(q), {q}, out);
   op.layer = static_cast<int16_t>(layer);
   op.attributes = entered(program_.attentions, attention);
   return out;
@@ -97,32 +87,21 @@ ValueId Builder::attention(int layer, ValueId q, const Attention& attention) {
 
 ValueId Builder::glu(ValueId gate, ValueId up, Activation activation) {
   const ValueId out = value(columns(gate), rows(gate));
-  Op& op = append(OpKind::glu, rows(gate));
-  op.activation = activation;
-  op.in[0] = gate;
-  op.in[1] = up;
-  op.out[0] = out;
+  append(OpKind::glu, rows(gate), {gate, up}, out).activation = activation;
   return out;
 }
 
-void Builder::add(ValueId x, ValueId y) {
-  Op& op = append(OpKind::add, rows(x));
-  op.in[0] = op.out[0] = x;
-  op.in[1] = y;
-}
+void Builder::add(ValueId x, ValueId y) { append(OpKind::add, rows(x), {x, y}, x); }
 
 void Builder::add_bias(ValueId x, WeightId bias) {
-  Op& op = append(OpKind::add_bias, rows(x));
-  op.in[0] = op.out[0] = x;
+  Op& op = append(OpKind::add_bias, rows(x), {x}, x);
   op.weight[0] = bias;
   op.layer = weight(bias).layer;
 }
 
 ValueId Builder::route(ValueId scores, WeightId selection_bias, const Routing& r) {
   const ValueId out = value(r.experts, rows(scores));
-  Op& op = append(OpKind::route, rows(scores));
-  op.in[0] = scores;
-  op.out[0] = out;
+  Op& op = append(OpKind::route, rows(scores), {scores}, out);
   op.weight[0] = selection_bias;
   op.experts = static_cast<int16_t>(r.experts);
   op.experts_used = static_cast<int16_t>(r.used);
@@ -137,11 +116,8 @@ ValueId Builder::route(ValueId scores, WeightId selection_bias, const Routing& r
 ValueId Builder::experts(ValueId x, ValueId gates, const std::array<WeightId, 3>& gate_up_down, const Routing& r,
                          Activation activation) {
   const ValueId out = value(columns(x), rows(x));
-  Op& op = append(OpKind::experts, rows(x));
+  Op& op = append(OpKind::experts, rows(x), {x, gates}, out);
   op.activation = activation;
-  op.in[0] = x;
-  op.in[1] = gates;
-  op.out[0] = out;
   op.weight = gate_up_down;
   op.layer = weight(gate_up_down[0]).layer;
   op.experts = static_cast<int16_t>(r.experts);
@@ -151,16 +127,13 @@ ValueId Builder::experts(ValueId x, ValueId gates, const std::array<WeightId, 3>
 
 ValueId Builder::guide(ValueId x) {
   const ValueId out = value(columns(x), RowSet::predicted);
-  Op& op = append(OpKind::guide, RowSet::predicted);
-  op.in[0] = x;
-  op.out[0] = out;
+  append(OpKind::guide, RowSet::predicted, {x}, out);
   return out;
 }
 
 void Builder::head(ValueId x, WeightId w, float cap) {
-  Op& op = append(OpKind::head, RowSet::predicted);
+  Op& op = append(OpKind::head, RowSet::predicted, {x});
   op.parameter = cap;
-  op.in[0] = x;
   op.weight[0] = w;
 }
 

@@ -1,6 +1,8 @@
 // Appends ops to a program so that a model's forward reads like the paper. Shapes follow from the weights; what ops
 // have in common is entered into the program's tables once, whoever names it first. Mistakes surface in verify().
 #pragma once
+#include <initializer_list>
+
 #include "graph/program.h"
 
 namespace llada {
@@ -44,8 +46,8 @@ class Builder {
   RowSet rows(ValueId id) const { return program_.values[static_cast<size_t>(id)].rows; }
   int32_t columns(ValueId id) const { return program_.values[static_cast<size_t>(id)].columns; }
   const WeightInfo& weight(WeightId id) const { return weights_[static_cast<size_t>(id)]; }
-  Op& append(OpKind kind, RowSet rows);
-  Op& append_norm(OpKind kind, RowSet rows, WeightId weight, float epsilon);
+  Op& append(OpKind kind, RowSet rows, std::initializer_list<ValueId> in, ValueId out = kNoValue);
+  Op& append_norm(OpKind kind, ValueId x, ValueId out, WeightId weight, float epsilon);
 
   Program program_;
   std::span<const WeightInfo> weights_;
@@ -55,14 +57,12 @@ template <size_t N>
 std::array<ValueId, N> Builder::linear(ValueId x, const std::array<WeightId, N>& weights) {
   static_assert(N >= 1 && N <= 3);
   std::array<ValueId, N> out;
-  Op op{.kind = OpKind::matmul, .rows = rows(x), .layer = weight(weights[0]).layer};
-  op.in[0] = x;
+  Op& op = append(OpKind::matmul, rows(x), {x});
+  op.layer = weight(weights[0]).layer;
   for (size_t i = 0; i < N; ++i) {
-    out[i] = value(weight(weights[i]).dims[1], rows(x));
-    op.out[i] = out[i];
+    op.out[i] = out[i] = value(weight(weights[i]).dims[1], rows(x));
     op.weight[i] = weights[i];
   }
-  program_.ops.push_back(op);
   return out;
 }
 

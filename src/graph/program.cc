@@ -1,32 +1,19 @@
 #include "graph/program.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace llada {
-namespace {
-
-constexpr std::array<std::string_view, kOpKindCount> kNames = {
-    "embed", "select_rows", "rms_norm", "head_norm", "matmul",  "rope",  "store_kv", "attention",
-    "glu",   "add",         "add_bias", "route",     "experts", "guide", "head"};
-
-}  // namespace
-
 void note_uses(const Program& program, std::span<WeightInfo> weights) {
   for (WeightInfo& w : weights) w.picked_from = w.multiplied = false;
   for (const Op& op : program.ops) {
-    const bool picks = op.kind == OpKind::embed;
-    const bool multiplies = op.kind == OpKind::matmul || op.kind == OpKind::experts || op.kind == OpKind::head;
+    const OpRule& rule = rule_of(op.kind);
     for_each_weight(op, [&](WeightId id) {
       WeightInfo& w = weights[static_cast<size_t>(id)];
-      w.picked_from |= picks;
-      w.multiplied |= multiplies;
+      w.picked_from |= rule.weights.role == WeightRole::rows;
+      w.multiplied |= rule.multiplies();
     });
   }
-}
-
-std::string_view name(OpKind kind) {
-  const auto i = static_cast<size_t>(kind);
-  return i < kNames.size() ? kNames[i] : "unknown";
 }
 
 std::string_view name(Activation activation) { return activation == Activation::silu ? "silu" : "gelu_tanh"; }
@@ -36,11 +23,42 @@ std::string_view name(Pass pass) { return pass == Pass::denoise ? "denoise" : "e
 KvGeometry kv_geometry(const Program& program) {
   KvGeometry g;
   for (const Op& op : program.ops) {
-    if (op.kind != OpKind::store_kv && op.kind != OpKind::attention) continue;
+    if (rule_of(op.kind).kv == KvUse::none) continue;
     const Attention& a = program.attention(op);
     g = {std::max<int>(g.layers, op.layer + 1), a.kv_heads, a.head_dim};
   }
   return g;
+}
+
+OpWork work_of(const Program& program, const Op& op, std::span<const WeightInfo> weights, double row_keys,
+               double row_tile) {
+  const OpRule& rule = rule_of(op.kind);
+  OpWork work;
+  double rows = program.shape.count(op.rows);
+  if (rule.multiplies()) {
+    work.weight_reads = 1;
+    if (rule.weights.role == WeightRole::experts) {
+      const double share = static_cast<double>(op.experts_used) / op.experts;
+      work.weight_reads = op.experts * (1 - std::pow(1 - share, rows));
+      rows *= share;
+    }
+    const double padded = std::ceil(rows / row_tile) * row_tile;
+    for (const WeightId id : op.weight) {
+      if (id == kNoWeight) continue;
+      const auto [inputs, outputs] = weights[static_cast<size_t>(id)].dims;
+      work.multiply_adds += work.weight_reads * padded * static_cast<double>(inputs) * static_cast<double>(outputs);
+    }
+  } else if (rule.kv == KvUse::reads) {
+    work.multiply_adds = 2 * row_keys * program.attention(op).heads * program.attention(op).head_dim;
+  } else {
+    for (const auto& list : {op.in, op.out})
+      for (const ValueId id : list) {
+        if (id == kNoValue) continue;
+        const Value& v = program.values[static_cast<size_t>(id)];
+        work.values += static_cast<double>(program.shape.count(v.rows)) * v.columns;
+      }
+  }
+  return work;
 }
 
 }  // namespace llada

@@ -17,40 +17,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "graph/ops.h"
 #include "graph/rope.h"
 #include "graph/step.h"
 
 namespace llada {
-
-enum class OpKind : uint8_t {
-  embed,        // out[0] = rows of weight[0] named by the step's tokens
-  select_rows,  // out[0] (wanted rows) = those rows of in[0], which has all
-  rms_norm,     // out[0] = in[0] normalised per row, times weight[0] where the norm has one
-  head_norm,    // in[0] in place: rms_norm of each head's vector (weight[0]: head_dim values)
-  matmul,       // out[i] = in[0] x weight[i]^T for the 1 to 3 weights given: one read of the activations serves
-                // all
-  rope,         // in[0] in place: rotary positions
-  store_kv,     // K/V store of `layer`, at each row's position: K = in[0], V = in[1]
-  attention,    // out[0] = attention of in[0] over the K/V store of `layer`, each row over its own range of keys
-  glu,          // gated linear unit: out[0] = activation(in[0]) * in[1]
-  add,          // in[0] += in[1]
-  add_bias,     // in[0] += weight[0] in every row
-  route,        // out[0] = gates (rows x experts) from in[0] = router scores: 0 where an expert is not chosen;
-                // weight[0]: optional bias that takes part in the choice only
-  experts,      // out[0] = sum over experts e of gate[e] * down_e(activation(gate_e(x)) * up_e(x)), x = in[0], gates
-                // = in[1]; weight[i]: gate, up, down of expert 0, the other experts' follow it in the list
-  guide,        // out[0] (predicted rows) = of in[0] (wanted rows) what the step's PredictedRows say
-  head,         // predictions (and logits on request) from in[0] x weight[0]^T, soft-capped where it says so
-};
-inline constexpr int kOpKindCount = 15;
-std::string_view name(OpKind kind);
-
-enum class RowSet : uint8_t {
-  all,        // every computed row
-  wanted,     // rows that predictions need: two for a guided one
-  predicted,  // one row per prediction
-};
-inline constexpr int kRowSetCount = 3;
 
 using ValueId = int16_t;
 using WeightId = int32_t;
@@ -77,8 +48,7 @@ struct Op {
   std::array<ValueId, 3> in = {kNoValue, kNoValue, kNoValue};
   std::array<ValueId, 3> out = {kNoValue, kNoValue, kNoValue};
   std::array<WeightId, 3> weight = {kNoWeight, kNoWeight, kNoWeight};
-  // Into a table of the program. rope: ropes; store_kv, attention: attentions; rms_norm, head_norm: norms.
-  int16_t attributes = -1;
+  int16_t attributes = -1;                   // into a table of the program, its kind says which (OpRule::table)
   int16_t heads = 0, head_dim = 0;           // rope, head_norm: the vectors of a row that are treated one by one
   Activation activation = Activation::silu;  // glu, experts
   // route: how gates come from scores. groups > 1 (a divisor of the experts): only the best groups_used
@@ -136,8 +106,6 @@ struct StepShape {
 };
 // Of a step without guidance.
 inline StepShape plain_shape(int32_t rows, int32_t wanted) { return {rows, wanted, wanted}; }
-// Of a pass that encodes a prompt.
-inline StepShape prompt_shape(int32_t rows) { return {.rows = rows, .pass = Pass::encode}; }
 
 // One way of attending; layers of one model may differ in everything but the heads of K/V.
 struct Attention {

@@ -14,47 +14,7 @@ namespace {
 // No machine maps more; below that no product of rows, columns and bytes overflows.
 constexpr double kMostBytes = 0x1p47;
 
-// How many operands a kind has. in_place: out[0] is in[0].
-struct Operands {
-  int in, out;
-  bool in_place;
-  int least_weights, most_weights;
-};
-constexpr Operands operands_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::embed:
-      return {0, 1, false, 1, 1};
-    case OpKind::select_rows:
-      return {1, 1, false, 0, 0};
-    case OpKind::rms_norm:
-      return {1, 1, false, 0, 1};
-    case OpKind::head_norm:
-      return {1, 1, true, 0, 1};
-    case OpKind::matmul:
-      return {1, 3, false, 1, 3};  // as many outputs as weights
-    case OpKind::rope:
-      return {1, 1, true, 0, 0};
-    case OpKind::store_kv:
-      return {2, 0, false, 0, 0};
-    case OpKind::attention:
-      return {1, 1, false, 0, 0};
-    case OpKind::glu:
-      return {2, 1, false, 0, 0};
-    case OpKind::add:
-      return {2, 1, true, 0, 0};
-    case OpKind::add_bias:
-      return {1, 1, true, 1, 1};
-    case OpKind::route:
-      return {1, 1, false, 0, 1};
-    case OpKind::experts:
-      return {2, 1, false, 3, 3};
-    case OpKind::guide:
-      return {1, 1, false, 0, 0};
-    case OpKind::head:
-      return {1, 0, false, 1, 1};
-  }
-  return {0, 0, false, 0, 0};
-}
+}  // namespace
 
 // Walks the ops once with what is known of the values so far.
 class Verifier {
@@ -82,6 +42,45 @@ class Verifier {
         chosen_[static_cast<size_t>(id)] = op.kind == OpKind::route ? op.experts_used : int16_t{0};
       }
     }
+    return {};
+  }
+
+  // ---- Rules of single kinds
+
+  Status heads(const Op& op) const { return op.heads < 1 ? wrong("{} heads", op.heads) : Status{}; }
+  Status rope(const Op& op) const {
+    LLADA_TRY_STATUS(heads(op));
+    if (const int rotary = program_.rope(op).rotary; rotary > op.head_dim)
+      return wrong("{} rotary of {} elements", rotary, op.head_dim);
+    return {};
+  }
+  Status store_kv(const Op& op) {
+    LLADA_TRY_STATUS(kv_geometry(op));
+    stored_ = op.layer;
+    return {};
+  }
+  Status attention(const Op& op) {
+    LLADA_TRY_STATUS(kv_geometry(op));
+    // Rows of a trial stand beside the store until their attention, and devices keep those of one layer.
+    if (stored_ != op.layer)
+      return wrong("the last K/V stored is of layer {}, that of layer {} needed", stored_, op.layer);
+    return {};
+  }
+  Status route(const Op& op) const {
+    LLADA_TRY_STATUS(routing(op));
+    if (!(std::isfinite(op.parameter) && op.parameter > 0)) return wrong("its scale is {}", op.parameter);
+    return {};
+  }
+  Status experts(const Op& op) const {
+    if (op.layer < 0) return wrong("layer {} has no experts", op.layer);
+    LLADA_TRY_STATUS(routing(op));
+    if (op.in[0] == op.in[1]) return wrong("value {} is both rows and gates", op.in[0]);
+    LLADA_TRY_STATUS(gates(op));
+    return expert_weights(op, columns(op.in[0]));
+  }
+  Status head(const Op& op) {
+    if (std::exchange(head_, true)) return wrong("a second head");
+    if (!(std::isfinite(op.parameter) && op.parameter >= 0)) return wrong("its soft cap is {}", op.parameter);
     return {};
   }
 
@@ -149,19 +148,15 @@ class Verifier {
   int64_t columns(ValueId id) const { return program_.values[static_cast<size_t>(id)].columns; }
   const WeightInfo& info(WeightId id) const { return weights_[static_cast<size_t>(id)]; }
 
-  static bool has_attributes(OpKind kind) {
-    return kind == OpKind::rope || kind == OpKind::store_kv || kind == OpKind::attention || is_norm(kind);
-  }
-  static bool is_norm(OpKind kind) { return kind == OpKind::rms_norm || kind == OpKind::head_norm; }
   Status attributes(const Op& op) const {
-    const size_t entries = op.kind == OpKind::rope   ? program_.ropes.size()
-                           : is_norm(op.kind)        ? program_.norms.size()
-                           : has_attributes(op.kind) ? program_.attentions.size()
-                                                     : 0;
-    if (has_attributes(op.kind) ? op.attributes < 0 || static_cast<size_t>(op.attributes) >= entries
-                                : op.attributes != -1)
+    const Table table = rule_of(op.kind).table;
+    const size_t entries = table == Table::ropes        ? program_.ropes.size()
+                           : table == Table::norms      ? program_.norms.size()
+                           : table == Table::attentions ? program_.attentions.size()
+                                                        : 0;
+    if (table == Table::none ? op.attributes != -1 : op.attributes < 0 || static_cast<size_t>(op.attributes) >= entries)
       return wrong("entry {} of its table does not exist", op.attributes);
-    if (is_norm(op.kind) && program_.norm(op).weighted != (op.weight[0] != kNoWeight))
+    if (table == Table::norms && program_.norm(op).weighted != (op.weight[0] != kNoWeight))
       return wrong("its norm is one {} weight", program_.norm(op).weighted ? "with a" : "without");
     if (static_cast<int>(op.activation) >= kActivationCount)
       return wrong("activation {} does not exist", static_cast<int>(op.activation));
@@ -175,46 +170,45 @@ class Verifier {
       return invalid("program: op {} is of the unknown kind {}", index_, static_cast<int>(op.kind));
     if (!exists(op.rows)) return wrong("row set {} does not exist", static_cast<int>(op.rows));
     if (op.layer < -1 || op.layer >= layers_) return wrong("layer {} of {} does not exist", op.layer, layers_);
-    const Operands needed = operands_of(op.kind);
-    int weights = 0, outputs = needed.out;
-    for (int i = 0; i < 3; ++i) {
-      const WeightId id = op.weight[static_cast<size_t>(i)];
-      if (id == kNoWeight && i >= needed.least_weights) continue;
-      if (i >= needed.most_weights || id < 0 || static_cast<size_t>(id) >= weights_.size() || weights != i)
+    const OpRule& rule = rule_of(op.kind);
+    size_t weights = 0;
+    for (size_t i = 0; i < op.weight.size(); ++i) {
+      const WeightId id = op.weight[i];
+      if (id == kNoWeight && std::cmp_greater_equal(i, rule.weights.least)) continue;
+      if (std::cmp_greater_equal(i, rule.weights.most) || id < 0 || static_cast<size_t>(id) >= weights_.size() ||
+          weights != i)
         return wrong("weight {} does not exist", i);
       ++weights;
     }
-    if (op.kind == OpKind::matmul) outputs = weights;
-    for (int i = 0; i < 3; ++i) {
-      const ValueId in = op.in[static_cast<size_t>(i)], out = op.out[static_cast<size_t>(i)];
-      if (i < needed.in ? !exists(in) : in != kNoValue) return wrong("input {} does not exist", i);
-      if (i < needed.in && !written_[static_cast<size_t>(in)])
-        return wrong("value {} is read before it is written", in);
+    const size_t outputs = rule.values.in_place                      ? 1
+                           : rule.values.out == Width::none          ? 0
+                           : rule.weights.role == WeightRole::products ? weights
+                                                                     : 1;
+    for (size_t i = 0; i < op.in.size(); ++i) {
+      const ValueId in = op.in[i], out = op.out[i];
+      const bool has_input = i < rule.values.in.size() && rule.values.in[i] != Width::none;
+      if (has_input ? !exists(in) : in != kNoValue) return wrong("input {} does not exist", i);
+      if (has_input && !written_[static_cast<size_t>(in)]) return wrong("value {} is read before it is written", in);
       if (i < outputs ? !exists(out) : out != kNoValue) return wrong("output {} does not exist", i);
     }
-    if (needed.in_place && op.out[0] != op.in[0])
+    if (rule.values.in_place && op.out[0] != op.in[0])
       return wrong("value {} is changed in place, value {} cannot be the result", op.in[0], op.out[0]);
-    for (size_t i = 0; i < 3; ++i) {
-      const ValueId out = op.out[i];
-      if (out == kNoValue) continue;
-      const size_t first = needed.in_place ? 1 : 0;
-      if (std::find(op.in.begin() + static_cast<std::ptrdiff_t>(first), op.in.end(), out) != op.in.end())
-        return wrong("value {} is read and written", out);
-      if (std::find(op.out.begin(), op.out.begin() + static_cast<std::ptrdiff_t>(i), out) !=
-          op.out.begin() + static_cast<std::ptrdiff_t>(i))
-        return wrong("value {} is written twice", out);
+    for (size_t i = 0; i < outputs; ++i) {
+      if (std::find(op.in.begin() + (rule.values.in_place ? 1 : 0), op.in.end(), op.out[i]) != op.in.end())
+        return wrong("value {} is read and written", op.out[i]);
+      const auto* const end = op.out.begin() + static_cast<std::ptrdiff_t>(i);
+      if (std::find(op.out.begin(), end, op.out[i]) != end) return wrong("value {} is written twice", op.out[i]);
     }
     return {};
   }
 
-  Status value(ValueId id, int64_t columns, RowSet rows) const {
+  static int bit(RowSet set) { return 1 << static_cast<int>(set); }
+  // rows: a bit of OpRule::Rows.
+  Status value(ValueId id, int64_t columns, int rows) const {
     const Value& v = program_.values[static_cast<size_t>(id)];
     if (v.columns != columns) return wrong("value {} has {} columns, {} needed", id, v.columns, columns);
-    if (v.rows != rows) return wrong("value {} has the wrong row set", id);
+    if (bit(v.rows) != rows) return wrong("value {} has the wrong row set", id);
     return {};
-  }
-  Status row_set(const Op& op, RowSet needed) const {
-    return op.rows == needed ? Status{} : wrong("has the wrong row set");
   }
   Status vector(const Op& op, int64_t n) const {
     const WeightInfo& w = info(op.weight[0]);
@@ -224,8 +218,8 @@ class Verifier {
     return {};
   }
   // Devices keep a vector as floats, and nothing else of it.
-  Status matrix(const Op& op, int slot, int64_t inputs, int64_t outputs) const {
-    const WeightInfo& w = info(op.weight[static_cast<size_t>(slot)]);
+  Status matrix(const Op& op, size_t slot, int64_t inputs, int64_t outputs) const {
+    const WeightInfo& w = info(op.weight[slot]);
     if (w.dims[0] != inputs || (outputs >= 0 && w.dims[1] != outputs))
       return wrong("weight {} is {} x {}, {} x {} needed", w.name, w.dims[0], w.dims[1], inputs, outputs);
     if (w.dims[1] < 1 || w.dims[1] > INT32_MAX)
@@ -233,11 +227,6 @@ class Verifier {
     if (is_vector(w)) return wrong("weight {} is a vector, a matrix needed", w.name);
     return {};
   }
-  Status number(float x, const char* what, bool zero = false) const {
-    if (std::isfinite(x) && (x > 0 || (zero && x == 0))) return {};
-    return wrong("its {} is {}", what, x);
-  }
-
   Status routing(const Op& op) const {
     if (op.experts < 1 || op.experts_used < 1 || op.experts_used > op.experts)
       return wrong("{} of {} experts", op.experts_used, op.experts);
@@ -270,13 +259,6 @@ class Verifier {
     return {};
   }
 
-  int64_t kv_columns(const Op& op) const {
-    return int64_t{program_.attention(op).kv_heads} * program_.attention(op).head_dim;
-  }
-  int64_t query_columns(const Op& op) const {
-    return int64_t{program_.attention(op).heads} * program_.attention(op).head_dim;
-  }
-
   // A K/V store has one geometry for all layers.
   Status kv_geometry(const Op& op) {
     if (op.layer < 0) return wrong("layer {} has no K/V", op.layer);
@@ -288,91 +270,46 @@ class Verifier {
     return {};
   }
 
-  Status check(const Op& op) {
-    const int64_t c = op.in[0] == kNoValue ? 0 : columns(op.in[0]);
-    switch (op.kind) {
-      case OpKind::embed:
-        LLADA_TRY_STATUS(row_set(op, RowSet::all));
-        LLADA_TRY_STATUS(matrix(op, 0, columns(op.out[0]), -1));
-        return value(op.out[0], columns(op.out[0]), RowSet::all);
-      case OpKind::select_rows:
-        LLADA_TRY_STATUS(row_set(op, RowSet::wanted));
-        LLADA_TRY_STATUS(value(op.in[0], c, RowSet::all));
-        return value(op.out[0], c, op.rows);
-      case OpKind::rms_norm:
-        LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
-        if (op.weight[0] != kNoWeight) LLADA_TRY_STATUS(vector(op, c));
-        return value(op.out[0], c, op.rows);
-      case OpKind::head_norm:
-        if (op.heads < 1) return wrong("{} heads", op.heads);
-        LLADA_TRY_STATUS(value(op.in[0], int64_t{op.heads} * op.head_dim, op.rows));
-        return op.weight[0] == kNoWeight ? Status{} : vector(op, op.head_dim);
-      case OpKind::matmul:
-        LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
-        for (int i = 0; i < 3 && op.weight[static_cast<size_t>(i)] != kNoWeight; ++i) {
-          const int64_t out = columns(op.out[static_cast<size_t>(i)]);
-          LLADA_TRY_STATUS(matrix(op, i, c, out));
-          LLADA_TRY_STATUS(value(op.out[static_cast<size_t>(i)], out, op.rows));
-        }
-        return {};
-      case OpKind::rope:
-        // A predicted row stands for two in guidance: it has no position of its own.
-        if (op.rows == RowSet::predicted) return wrong("has the wrong row set");
-        if (op.heads < 1) return wrong("{} heads", op.heads);
-        if (const int rotary = program_.rope(op).rotary; rotary > op.head_dim)
-          return wrong("{} rotary of {} elements", rotary, op.head_dim);
-        return value(op.in[0], int64_t{op.heads} * op.head_dim, op.rows);
-      case OpKind::store_kv:
-        LLADA_TRY_STATUS(row_set(op, RowSet::all));
-        LLADA_TRY_STATUS(kv_geometry(op));
-        stored_ = op.layer;
-        LLADA_TRY_STATUS(value(op.in[0], kv_columns(op), op.rows));
-        return value(op.in[1], kv_columns(op), op.rows);
-      case OpKind::attention:
-        if (op.rows == RowSet::predicted) return wrong("has the wrong row set");
-        LLADA_TRY_STATUS(kv_geometry(op));
-        // Rows of a trial stand beside the store until their attention, and devices keep those of one layer.
-        if (stored_ != op.layer)
-          return wrong("the last K/V stored is of layer {}, that of layer {} needed", stored_, op.layer);
-        LLADA_TRY_STATUS(value(op.in[0], query_columns(op), op.rows));
-        return value(op.out[0], query_columns(op), op.rows);
-      case OpKind::glu:
-        LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
-        LLADA_TRY_STATUS(value(op.in[1], c, op.rows));
-        return value(op.out[0], c, op.rows);
-      case OpKind::add:
-        LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
-        return value(op.in[1], c, op.rows);
-      case OpKind::add_bias:
-        LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
-        return vector(op, c);
-      case OpKind::route:
-        LLADA_TRY_STATUS(routing(op));
-        LLADA_TRY_STATUS(number(op.parameter, "scale"));
-        LLADA_TRY_STATUS(value(op.in[0], op.experts, op.rows));
-        if (op.weight[0] != kNoWeight) LLADA_TRY_STATUS(vector(op, op.experts));
-        return value(op.out[0], op.experts, op.rows);
-      case OpKind::experts:
-        if (op.layer < 0) return wrong("layer {} has no experts", op.layer);
-        LLADA_TRY_STATUS(routing(op));
-        if (op.in[0] == op.in[1]) return wrong("value {} is both rows and gates", op.in[0]);
-        LLADA_TRY_STATUS(value(op.in[0], c, op.rows));
-        LLADA_TRY_STATUS(value(op.in[1], op.experts, op.rows));
-        LLADA_TRY_STATUS(gates(op));
-        LLADA_TRY_STATUS(expert_weights(op, c));
-        return value(op.out[0], c, op.rows);
-      case OpKind::guide:
-        LLADA_TRY_STATUS(row_set(op, RowSet::predicted));
-        LLADA_TRY_STATUS(value(op.in[0], c, RowSet::wanted));
-        return value(op.out[0], c, RowSet::predicted);
-      case OpKind::head:
-        if (std::exchange(head_, true)) return wrong("a second head");
-        LLADA_TRY_STATUS(row_set(op, RowSet::predicted));
-        LLADA_TRY_STATUS(number(op.parameter, "soft cap", true));
-        LLADA_TRY_STATUS(value(op.in[0], c, RowSet::predicted));
-        return matrix(op, 0, c, -1);
+  // own: of a value whose number is its own.
+  int64_t width(const Op& op, Width rule, int64_t own) const {
+    switch (rule) {
+      case Width::none:
+      case Width::own:
+        return own;
+      case Width::input:
+        return columns(op.in[0]);
+      case Width::heads:
+        return int64_t{op.heads} * op.head_dim;
+      case Width::head:
+        return op.head_dim;
+      case Width::queries:
+        return int64_t{program_.attention(op).heads} * program_.attention(op).head_dim;
+      case Width::keys:
+        return int64_t{program_.attention(op).kv_heads} * program_.attention(op).head_dim;
+      case Width::experts:
+        return op.experts;
     }
-    return wrong("unknown kind");
+    return own;
+  }
+
+  Status check(const Op& op) {
+    const OpRule& rule = rule_of(op.kind);
+    if ((rule.rows.result & bit(op.rows)) == 0) return wrong("has the wrong row set");
+    if (rule.check != nullptr) LLADA_TRY_STATUS(rule.check(*this, op));
+    for (size_t i = 0; i < rule.values.in.size(); ++i)
+      if (op.in[i] != kNoValue)
+        LLADA_TRY_STATUS(value(op.in[i], width(op, rule.values.in[i], 0),
+                               i == 0 && rule.rows.input != 0 ? rule.rows.input : bit(op.rows)));
+    if (rule.weights.role == WeightRole::rows) LLADA_TRY_STATUS(matrix(op, 0, columns(op.out[0]), -1));
+    if (rule.weights.role == WeightRole::vector && op.weight[0] != kNoWeight)
+      LLADA_TRY_STATUS(vector(op, width(op, rule.weights.vector, 0)));
+    for (size_t i = 0; rule.weights.role == WeightRole::products && i < op.weight.size() && op.weight[i] != kNoWeight;
+         ++i)
+      LLADA_TRY_STATUS(matrix(op, i, columns(op.in[0]), rule.values.out == Width::none ? -1 : columns(op.out[i])));
+    if (rule.values.in_place) return {};
+    for (const ValueId id : op.out)
+      if (id != kNoValue) LLADA_TRY_STATUS(value(id, width(op, rule.values.out, columns(id)), bit(op.rows)));
+    return {};
   }
 
   const Program& program_;
@@ -386,7 +323,13 @@ class Verifier {
   size_t index_ = 0;
 };
 
-}  // namespace
+Status check_heads(Verifier& v, const Op& op) { return v.heads(op); }
+Status check_rope(Verifier& v, const Op& op) { return v.rope(op); }
+Status check_store_kv(Verifier& v, const Op& op) { return v.store_kv(op); }
+Status check_attention(Verifier& v, const Op& op) { return v.attention(op); }
+Status check_route(Verifier& v, const Op& op) { return v.route(op); }
+Status check_experts(Verifier& v, const Op& op) { return v.experts(op); }
+Status check_head(Verifier& v, const Op& op) { return v.head(op); }
 
 Status verify(const Program& program, std::span<const WeightInfo> weights) { return Verifier(program, weights).run(); }
 

@@ -1,7 +1,6 @@
 // The tables of 256-bit vectors: AVX2 + FMA + F16C, and the same with AVX-VNNI for the integer products.
 #include "kernels/avx2.h"
 
-#include "kernels/digest.h"
 #include "kernels/tables.h"
 
 namespace llada::kernels {
@@ -34,9 +33,7 @@ const KernelTable* avx2_table() {
     KernelTable t = *scalar_table();
     t.isa = "avx2";
     avx2::use_row_kernels(t);
-    t.attention = attention_by_keys<avx2::digest_attention, avx2::float_attention>;
-    t.digest_bytes = avx2::digest_bytes;
-    t.digest = avx2::digest;
+    avx2::use_digests(t);
     t.column_tile = avx2_column_tile;
     t.packed_bytes = avx2_packed_bytes;
     t.pack = avx2_pack;
@@ -59,9 +56,7 @@ const KernelTable* avxvnni_table() {
   static const KernelTable table = [] {
     KernelTable t = *avx2_table();
     t.isa = "avxvnni";
-    t.attention = attention_by_keys<avxvnni::digest_attention, avx2::float_attention>;
-    t.digest_bytes = avxvnni::digest_bytes;
-    t.digest = avxvnni::digest;
+    avxvnni::use_digests(t);
     t.pack = avxvnni_pack;
     t.matmul = avxvnni_matmul;
     return t;

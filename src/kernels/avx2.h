@@ -26,18 +26,14 @@ inline constexpr int64_t kColumnTile = 16;  // of every type
 // Activations: of each row the groups of 32, 8 bits each and then the scale, a float.
 inline constexpr int64_t kActivationGroupBytes = 52, kActivationScaleAt = 32;
 
-// Head by head, in floats; from args.digest alone.
 void float_attention(const AttentionArgs& args);
-int64_t digest_bytes(DType kv_type, int64_t positions, int64_t head_dim);
-void digest(const DigestArgs& args);
-void digest_attention(const AttentionArgs& args);
+// Attention by digests where a row sees many keys, else in floats, and the digests.
+void use_digests(KernelTable& table);
 
 }  // namespace llada::kernels::avx2
 
 namespace llada::kernels::avxvnni {
 void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed);
 void matmul(const MatmulArgs& args);
-int64_t digest_bytes(DType kv_type, int64_t positions, int64_t head_dim);
-void digest(const DigestArgs& args);
-void digest_attention(const AttentionArgs& args);
+void use_digests(KernelTable& table);
 }  // namespace llada::kernels::avxvnni

@@ -7,7 +7,7 @@
 namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
 namespace {
 
-inline constexpr bool kPairs = false;
+inline constexpr bool kPairs = false, kValuesByWord = false, kSkipsHalf = false;
 
 inline Ints load(const int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const Ints*>(p)); }
 inline Vec to_float(Ints x) { return _mm256_cvtepi32_ps(x); }
@@ -43,11 +43,11 @@ inline void store_weights(int32_t* at, int t, Ints w0, Ints w1) {
 // Four columns of 16 rows: eight sums.
 template <bool kMix, class Put>
 inline __attribute__((always_inline)) void products(const int32_t* rows, const int32_t* columns, int64_t count,
-                                                    int words, const Put& put) {
+                                                    int words, int, const Ints (&start)[2], const Put& put) {
   for (int64_t c = 0; c < count; c += 4) {
     Ints x[4], y[4];
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) x[j] = y[j] = fill_int(0);
+    for (int j = 0; j < 4; ++j) x[j] = start[0], y[j] = start[1];
     const int32_t *row = rows, *column = columns + c * words;
 #pragma GCC unroll 8
     for (int i = 0; i < words; ++i, row += 16, ++column) {  // unrolled: GCC 12 copies every sum once a turn

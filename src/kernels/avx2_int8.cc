@@ -6,8 +6,8 @@
 //                or 8 * 32 * 127 = 32512 over half a group of 6-bit quants. Unsigned sums (no center) are at most 16 *
 //                15 * 127 = 30480 over a group of 4-bit and 8 * 31 * 127 = 31496 over half a group of 5-bit quants.
 //   Q8_0         A pair can leave 16 bits, so both are widened to words: vpmaddwd makes half as many products, and 32
-//                bits hold their sums. (vpmaddubsw of |w| and a with w's sign, then vpmaddwd, was 10 % slower: the sign
-//                is a third instruction for the two units that multiply.)
+//                bits hold their sums. A sign moved to the activations would be a third instruction for the two units
+//                that multiply.
 #include <immintrin.h>
 
 #include "kernels/avx2.h"

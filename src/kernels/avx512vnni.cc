@@ -1,9 +1,6 @@
 // The AVX-512 F/BW/DQ/VL + VNNI table.
 #include "kernels/avx512vnni.h"
 
-#include "kernels/avx512vnni_attention.h"
-#include "kernels/avx512vnni_float.h"
-#include "kernels/digest.h"
 #include "kernels/tables.h"
 
 namespace llada::kernels {
@@ -37,9 +34,7 @@ const KernelTable* avx512vnni_table() {
     KernelTable t = *scalar_table();
     t.isa = "avx512vnni";
     avx512vnni::use_row_kernels(t);
-    t.attention = attention_by_keys<avx512vnni::digest_attention, avx512vnni::float_attention>;
-    t.digest_bytes = avx512vnni::digest_bytes;
-    t.digest = avx512vnni::digest;
+    avx512vnni::use_digests(t);
     t.column_tile = avx512_column_tile;
     t.packed_bytes = avx512_packed_bytes;
     t.pack = avx512_pack;

@@ -83,4 +83,17 @@ void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t 
 void pick_rows(const PickArgs& args);
 void matmul(const MatmulArgs& args);
 
+// Sets every entry that has nothing to do with weights: rms_norm ... attention, softmax_stats, top2.
+void use_row_kernels(KernelTable& table);
+
+// F32, F16 and BF16 weights; entries of the same names without "float_".
+int64_t float_column_tile();
+int64_t float_packed_bytes(DType type, int64_t n, int64_t k);
+void float_pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed);
+void float_matmul(const MatmulArgs& args);
+
+void float_attention(const AttentionArgs& args);
+// Attention by digests where a row sees many keys, else in floats, and the digests.
+void use_digests(KernelTable& table);
+
 }  // namespace llada::kernels::avx512vnni

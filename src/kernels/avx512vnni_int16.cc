@@ -6,11 +6,8 @@
 // conversion and a float multiply-add. Everything within a block of 256 is integer arithmetic; there is one float per
 // row, column and block.
 //
-// The bound (measured): on Zen 5 multiplications of bytes, words and floats share two ports, and everything else has
-// others. A block of 8 rows has 512, 32 + 32 and 16 of them, so Q4_0 reaches at most 86.5 % of the int8 peak. (With one
-// activation scale per block it was 91.4 %, and the error 1.3 times as large, 3 times with outliers.) Tried there:
-// vpmaddwd and vpaddd for vpdpwssd (1.5 % less); all packs before all vpdpwssd, other orders of loads and unpacking
-// (within 0.5 %).
+// The bound: multiplications of bytes, words and floats share two ports, and everything else has others. A block of 8
+// rows has 512, 32 + 32 and 16 of them.
 //
 //   Q4_K  the 6-bit scales and mins of the format, the scales times 64 before a row's ratios make them 12-bit integers.
 //         Sums of q fit without the - 8 where neither the positive nor the negative quants of a group sum up to more
@@ -27,8 +24,8 @@ namespace {
 constexpr int64_t kHeader = 64, kChunkBytes = 576;  // of a block; nibbles and scales of a chunk
 
 // sum (q - 8) a of one chunk, or sum q a of steps [From, To), given to take(row, x, y), x and y as in avx512vnni.h. A
-// row's sums are taken beside the last steps of the next row: all of them at the end filled the ports that multiply in
-// bursts (0.7 % at best, 3 % with another thread on the core).
+// row's sums are taken beside the last steps of the next row: all of them at the end fill the ports that multiply in
+// bursts.
 template <int R, bool Centred = true, int From = 0, int To = 8, class Take>
 inline __attribute__((always_inline)) void chunk_sums(const uint8_t* w, const uint8_t* a, const uint8_t* next,
                                                       Take take) {

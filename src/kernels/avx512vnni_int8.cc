@@ -4,8 +4,7 @@
 //             avx512vnni_int16.cc. That loses at most half a unit of 2^-15 of the largest possible sum; rounding the
 //             activations has cost some twenty times as much, so one shift for all is enough (one fitted to each row
 //             and block would mostly be 3). A block whose scales do not fit 14 bits (see Q4_0) keeps F16 scales, in
-//             float and without shift. Tried: each sum converted and multiplied with a float scale, the partial sums in
-//             memory, which ran at 60 % of the peak instead of 72 %.
+//             float and without shift.
 //   expanded  any other type, expanded block by block; float scale and offset per group of 32.
 #include "kernels/avx512vnni_tile.h"
 #include "kernels/avx512vnni_vector-inl.h"

@@ -1,13 +1,9 @@
 // The loops around the tile kernels. Up to 8 rows: one stream of weights. More: rows in equal blocks of at most 128;
 // within a block, two column tiles at a time, and 1024 k at a time for all row tiles. So a piece of weights (2 x 9.3
-// KiB at 4 bits, 2 x 17.3 at 8) is read from memory once and stays near while the activations pass by from L2. (Half of
-// that or a quarter: up to 2 and 5 % less at 32 rows.) The next piece is prefetched meanwhile; without that the times
-// of computing and of memory add up (54 % of the int8 peak at 32 rows instead of 81 %). Long rows of many activations
-// go in spans of k such that the span's activations fit L2. A result is one running float sum over blocks of 256 k in
-// ascending order, whatever the spans are.
-//
-// Tried: unpacking a piece of 4-bit quants into bytes once for all row tiles. Nothing gained at 64 and 128 rows, 5 %
-// lost at 32 (what limits the tile kernel instead: avx512vnni_int16.cc).
+// KiB at 4 bits, 2 x 17.3 at 8) is read from memory once and stays near while the activations pass by from L2. The next
+// piece is prefetched meanwhile: without that the times of computing and of memory add up. Long rows of many
+// activations go in spans of k such that the span's activations fit L2. A result is one running float sum over blocks
+// of 256 k in ascending order, whatever the spans are.
 #include <immintrin.h>
 
 #include "kernels/avx512vnni_tile.h"
@@ -99,7 +95,7 @@ void prefetch_row_tile(const Span& s, int64_t c, int64_t columns, int64_t r, int
 }
 
 // The sums that the row tile at r begins with, or, behind the last one, the first row tile of the next column tiles:
-// without this every row tile of a later span waited for them (k = 12,288 took 3 % longer on one thread).
+// without this every row tile of a later span waits for them.
 void prefetch_following(const Span& s, int64_t c, int64_t columns, int64_t r) {
   if (r >= s.r1) {
     r = s.r0;

@@ -4,9 +4,6 @@
 // (avx512vnni_int16.cc), with sub-groups of 16. That rounding is a thirtieth of what rounding the activations costs.
 // The 8-bit scales are multiplied by 32 before a row's ratios make them 13-bit integers: |total| <= 16 * 4096 * 32512 <
 // 2^31.
-//
-// Tried: sums times scales first, in 16 bits, so that both halves of a group share the multiplication with the row's
-// ratios. One instruction in 20 less, no faster, and less exact.
 #include "kernels/avx512vnni_tile.h"
 #include "kernels/avx512vnni_vector-inl.h"
 
@@ -17,7 +14,7 @@ constexpr int64_t kHeader = 64, kChunkBytes = 832, kScales = 768, kPairBytes = 1
 constexpr int kScaleBits = 5;
 constexpr float kScaleFactor = 1 << kScaleBits;
 
-// add_fours() and add_pairs() for clang (avx512vnni_vector-inl.h). GCC 12 makes this loop up to 3 % faster from the
+// add_fours() and add_pairs() for clang (avx512vnni_vector-inl.h). GCC 12 makes a faster loop from the
 // intrinsics.
 inline __attribute__((always_inline)) void add_products(__m512i& sum, __m512i a, __m512i b) {
 #ifdef __clang__
@@ -35,7 +32,7 @@ inline __attribute__((always_inline)) void add_scaled_pair(__m512i& sum, __m512i
 }
 
 // Two steps of a chunk from their 192 bytes. follow(row) is called one row behind, so that what follows the products is
-// spread over them (1.5 % of the whole loop).
+// spread over them.
 template <int R, class Follow>
 inline __attribute__((always_inline)) void step_pair(const uint8_t* w, const uint8_t* a, __m512i (&x)[R],
                                                      __m512i (&y)[R], Follow follow) {

@@ -21,8 +21,7 @@ inline __m512i broadcast32(const void* p) {
   return _mm512_set1_epi32(v);
 }
 // Multiply-adds of bytes (a unsigned, b signed) in fours and of 16-bit words in pairs. As assembly, because as
-// intrinsics GCC 12 copies sums (2 to 4 % of Q4_0 and Q8_0 where another thread shares the core, up to half of
-// attention) and clang 19 and 22 put them on the stack (Q8_0 and Q6_K at 0.4 of the speed).
+// intrinsics GCC 12 copies sums and clang 19 and 22 put them on the stack.
 inline __attribute__((always_inline)) void add_fours(__m512i& sum, __m512i a, __m512i b) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
 }
@@ -32,8 +31,7 @@ inline __attribute__((always_inline)) void add_pairs(__m512i& sum, __m512i a, __
 
 // As assembly: GCC 12 takes a function that only prefetches for one without effects, and drops the calls. Non-temporal
 // with few rows: such weights pass once and should not drive out what is read again soon (activations, the rows of
-// experts; in turns with prefetcht0, 32 rows of LLaDA2-mini, 5 layers and head: 34.8 and 36.1 ms against 37.7 and
-// 42.7). Full row tiles read a piece of weights several times: there it lost 1 to 2 %.
+// experts). Full row tiles read a piece of weights several times.
 template <int R>
 inline void prefetch(const uint8_t* p) {
   if constexpr (R < kRowTile)

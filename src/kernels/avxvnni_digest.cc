@@ -31,10 +31,6 @@ inline Ints step(Ints sum, Ints row, Ints column) {
 
 namespace llada::kernels::avxvnni {
 
-int64_t digest_bytes(DType kv_type, int64_t positions, int64_t head_dim) {
-  return digests::digest_size(kv_type, positions, head_dim);
-}
-void digest(const DigestArgs& args) { digests::renew_digest(args); }
-void digest_attention(const AttentionArgs& args) { digests::attend_by_digest(args); }
+void use_digests(KernelTable& table) { digests::set_digest_kernels<avx2::float_attention>(table); }
 
 }  // namespace llada::kernels::avxvnni

@@ -1,20 +1,25 @@
-// Attention over digests (kernels.h), for vectors of 4 and 8 floats. A digest holds the keys and values of a head in 8
-// bits; rows that see many keys read it instead of the floats. avx512vnni_attention.cc has the same computation for
-// vectors of 16, states its error, and says what was tried (tests/kernels/digest_test.cc holds all tables to one
-// bound).
+// Attention over digests (kernels.h), for vectors of 4, 8 and 16 floats. A digest holds the keys and values of a head
+// in 8 bits; rows that see many keys read it instead of the floats.
 //
 // Each file that has the instructions includes this once, after it has defined the names listed below.
 // LLADA_VECTOR_NAMESPACE names its namespace; everything is in an anonymous namespace, as in x86_rows-inl.h.
 //
 // The computation:
-//   - Queries, keys and values are multiplied by a Hadamard matrix, which spreads a value that stands out in one
-//     channel over all channels. Each then gets one scale and becomes bytes.
+//   - Queries, keys and values are multiplied by a Hadamard matrix (QuaRot, arXiv 2404.00456). That leaves q . k as it
+//     is and spreads a value that stands out in one channel over all channels; results are turned back in the end. Each
+//     then gets one scale and becomes bytes.
 //   - Softmax weights become bytes relative to the largest product of weight and value scale of the row in a block of
-//     64 keys.
+//     64 keys. So a key that takes nearly all weight costs only its own block's precision, and a value far below the
+//     others costs nothing. The sum of the weights and the sums over blocks are floats.
 //   - A vector lane is one row, a tile is two vectors of rows. A block of keys is multiplied with all tiles of a call
 //     before the next block, so that it comes from memory once.
 //   - A row's result depends on the row and the keys that it sees alone: scales belong to one position, and blocks
 //     begin at multiples of 64.
+//
+// Error: of a score 0.0093 |q||k| / head_dim, as much as 8-bit activations bring into q and k before (0.7 % each); of
+// the mix 0.7 % of the root mean square of a result. Together, for normal keys and values: 0.6 % with flat weights, 1.2
+// % with scores that deviate by 1, 2.1 % with scores that deviate by 4. (tests/kernels/digest_test.cc holds all tables
+// to one bound.)
 //
 // Layout. A word is four bytes, and products are made of words: four dimensions of a key (d, d + L, d + 2 L, d + 3 L
 // among 4 L neighbours, where L is the number of lanes), or four neighbouring positions of a value. Keys of a head lie
@@ -29,18 +34,23 @@
 //   max, greater, both, choose     max keeps a NaN in its second operand; both: lanes that hold in two masks
 //   load_f16                       F16 numbers as a Vec
 //   swap_lanes<h>(Vec)             lane i gets lane i xor h
-//   power(Vec x)                   2^(the low 8 bits of each lane's pattern - 127); 0 where they are 0
+//   power(Vec x)                   2^(the low 8 bits of each lane's pattern - 127); 0 where they are 0. Or, with
+//                                  LLADA_OWN_MATH, all between its #ifndef and #endif
 //   bytes(x0 .. x3, s0 .. s3)      round(x_i * s_i) of each lane as the bytes of a word
 //   to_float(Ints)                 each lane as a float
 //   kPairs                         whether words lie in pairs, see above
+//   kValuesByWord                  whether values lie as [word][dimension] in a block of 64 positions
 //   store_weights(at, t, w0, w1)   stores two vectors of words for the rows of half t of a tile, in the order above
-//   products<kMix>(rows, columns, count, words, put)
-//                                  calls put(column, t, sums of the rows of half t); with kMix the rows are weights
+//   products<kMix>(rows, columns, count, words, halves, start, put)
+//                                  calls put(column, t, start[t] + sums of the rows of half t < halves); with kMix the
+//                                  rows are weights
+//   kSkipsHalf                     whether a tile with no more rows than lanes is computed as one half
 //   kKeyFlip, kValueFlip           0x80808080 where the bytes of keys or values are unsigned, that is 128 more than
 //                                  they mean; 0 otherwise
 //   add_bytes(Ints sum, Ints word) the sum of each word's unsigned bytes added to `sum`; used where kValueFlip is not 0
 //   kMostWeight                    what the largest weight becomes: 255 or 127
 #pragma once
+#include "kernels/kernels.h"
 
 namespace llada::kernels::LLADA_VECTOR_NAMESPACE {
 namespace {
@@ -49,7 +59,6 @@ inline constexpr int64_t kTileRows = 2 * kLanes, kTiles = 32 / kTileRows, kKeys 
 inline constexpr int kKeyWords = static_cast<int>(kKeys / 4);
 inline constexpr float kHidden =
     -1e30f;  // log weight of a key that a row does not see: finite, its exponential is zero
-inline constexpr float kPowers = 12583039.0f;  // 1.5 * 2^23 + 127: adding it leaves round(x) + 127 in the low bits
 
 inline constexpr int64_t row_word(int64_t word, int64_t row) {
   return kPairs ? (word / 2 * kTileRows + row) * 2 + word % 2 : word * kTileRows + row;
@@ -57,6 +66,13 @@ inline constexpr int64_t row_word(int64_t word, int64_t row) {
 inline constexpr int64_t column_word(int64_t column, int64_t word, int64_t words) {
   return kPairs ? (column / 2 * (words / 2) + word / 2) * 4 + column % 2 * 2 + word % 2 : column * words + word;
 }
+// Of a block of values.
+inline constexpr int64_t value_word(int64_t column, int64_t word, int64_t columns) {
+  return kValuesByWord ? word * columns + column : column_word(column, word, kKeyWords);
+}
+
+#ifndef LLADA_OWN_MATH
+inline constexpr float kPowers = 12583039.0f;  // 1.5 * 2^23 + 127: adding it leaves round(x) + 127 in the low bits
 
 // 2^x of x up to 127 within 3.5e-6 relative; 0 below -126.5.
 inline Vec exp2(Vec x) {
@@ -76,6 +92,33 @@ inline float reduce(Vec x, float (*join)(float, float)) {
   for (int i = 1; i < kLanes; ++i) all = join(all, lanes[i]);
   return all;
 }
+inline float largest_lane(Vec x) {
+  return reduce(x, [](float a, float b) { return a > b ? a : b; });
+}
+inline float sum_of_lanes(Vec x) {
+  return reduce(x, [](float a, float b) { return a + b; });
+}
+
+// Of the signed bytes of each word.
+template <int Words>
+inline int32_t sum_of_bytes(const int32_t (&words)[Words]) {
+  int32_t sum = 0;
+  for (const int32_t word : words)
+    for (int shift = 0; shift < 32; shift += 8) sum += static_cast<int8_t>(word >> shift);
+  return sum;
+}
+
+// log2 of x / 127, 0.6 to 2.2 % above the exact one: a parabola over the mantissa.
+inline float log_of(float x) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &x, 4);
+  const float exponent = static_cast<float>(static_cast<int>(bits >> 23) - 127);
+  bits = (bits & 0x7fffff) | 0x3f800000;
+  float m;
+  __builtin_memcpy(&m, &bits, 4);
+  return (-0.3333333f * m + 2.0f) * m + (-1.6506667f - 6.9886847f) + exponent;
+}
+#endif
 
 // Exchanges between lanes: the upper of each pair gets the difference.
 template <int h>
@@ -98,6 +141,7 @@ inline void turn(Vec (&x)[Vectors]) {
   for (int v = 0; v < Vectors; ++v) {
     x[v] = turn_lanes<2>(turn_lanes<1>(x[v]));
     if constexpr (kLanes > 4) x[v] = turn_lanes<4>(x[v]);
+    if constexpr (kLanes > 8) x[v] = turn_lanes<8>(x[v]);
   }
 }
 
@@ -105,14 +149,14 @@ template <int Vectors>
 inline float largest(const Vec (&x)[Vectors]) {
   Vec most = zero();
   for (int v = 0; v < Vectors; ++v) most = max(max(x[v], sub(zero(), x[v])), most);
-  return reduce(most, [](float a, float b) { return a > b ? a : b; });
+  return largest_lane(most);
 }
 
 template <int Vectors>
 inline bool finite(const Vec (&x)[Vectors]) {
   Vec sum = zero();
   for (int v = 0; v < Vectors; ++v) sum = fma(x[v], zero(), sum);
-  return reduce(sum, [](float a, float b) { return a + b; }) == 0;
+  return sum_of_lanes(sum) == 0;
 }
 
 // Where the parts of a head's digest lie.
@@ -145,17 +189,6 @@ inline void words_of(const Vec (&x)[Vectors], float scale, int32_t (&words)[kLan
   const Vec s = fill(scale);
   for (int g = 0; g < Vectors / 4; ++g)
     store(words + kLanes * g, bytes(x[4 * g], x[4 * g + 1], x[4 * g + 2], x[4 * g + 3], s, s, s, s));
-}
-
-// log2 of x / 127, 0.6 to 2.2 % above the exact one: a parabola over the mantissa.
-inline float log_of(float x) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &x, 4);
-  const float exponent = static_cast<float>(static_cast<int>(bits >> 23) - 127);
-  bits = (bits & 0x7fffff) | 0x3f800000;
-  float m;
-  __builtin_memcpy(&m, &bits, 4);
-  return (-0.3333333f * m + 2.0f) * m + (-1.6506667f - 6.9886847f) + exponent;
 }
 
 template <int Vectors>
@@ -196,7 +229,7 @@ void make_digest(const DigestArgs& a) {
       store(words, bytes(values[0][v], values[1][v], values[2][v], values[3][v], fill(scales[0]), fill(scales[1]),
                          fill(scales[2]), fill(scales[3])));
       for (int i = 0; i < kLanes; ++i) {
-        int32_t& to_word = block[column_word(kLanes * v + i, p % kKeys / 4, kKeyWords)];
+        int32_t& to_word = block[value_word(kLanes * v + i, p % kKeys / 4, kLanes * Vectors)];
         to_word = (to_word & ~mine) | ((words[i] ^ kValueFlip) & mine);
       }
     }
@@ -209,6 +242,7 @@ struct Tile {
   Ints start[2];                                                 // what 128 added to keys makes too much
   Vec query_scale[2], before[2], end[2], top[2], weight_sum[2];  // before: half a key less than the first seen
   int64_t rows;
+  int halves() const { return kSkipsHalf && rows <= kLanes ? 1 : 2; }
   KeyRange common;  // what each of its rows sees
 };
 
@@ -217,11 +251,6 @@ struct Work {
   alignas(64) int32_t weights[kKeyWords * kTileRows];
   alignas(64) float logs[kKeys][kTileRows];  // log2 of weight * scale of the value
 };
-
-inline KeyRange range_of(const AttentionArgs& a, int64_t row) {
-  if (a.ranges == nullptr) return {0, static_cast<int32_t>(a.keys)};
-  return {a.ranges[row].first, a.ranges[row].last};
-}
 
 // Rows [r0, r0 + rows) into the lanes of a tile.
 template <int Vectors>
@@ -235,7 +264,7 @@ __attribute__((noinline)) void take_queries(const AttentionArgs& a, int64_t r0, 
     int32_t words[kWords] = {};
     if (lane < rows) {
       const int64_t r = r0 + lane;
-      const KeyRange seen = range_of(a, r);
+      const KeyRange seen = a.range(r);
       Vec q[Vectors];
       for (int v = 0; v < Vectors; ++v) q[v] = load(a.q + r * a.q_stride + kLanes * v);
       turn(q);
@@ -248,9 +277,7 @@ __attribute__((noinline)) void take_queries(const AttentionArgs& a, int64_t r0, 
       tile.common.first = seen.first > tile.common.first ? seen.first : tile.common.first;
       tile.common.last = seen.last < tile.common.last ? seen.last : tile.common.last;
       words_of(q, most > 0x1p-120f ? 127 / most : 0, words);
-      if (kKeyFlip != 0)
-        for (const int32_t word : words)
-          for (int shift = 0; shift < 32; shift += 8) start[lane] -= 128 * static_cast<int8_t>(word >> shift);
+      if (kKeyFlip != 0) start[lane] = -128 * sum_of_bytes(words);
     }
     for (int i = 0; i < kWords; ++i) tile.queries[row_word(i, lane)] = words[i];
   }
@@ -274,9 +301,9 @@ __attribute__((noinline)) void score_keys(Work& w, const Tile& tile, const Diges
   const Vec scale[2] = {tile.query_scale[0], tile.query_scale[1]};
   const Ints start[2] = {tile.start[0], tile.start[1]};
   products<false>(
-      tile.queries, from.keys + p0 * kWords, kKeys,
-      kWords, [&](int64_t key, int t, Ints sum) __attribute__((always_inline)) {
-        const Vec s = mul(to_float(kKeyFlip != 0 ? add(sum, start[t]) : sum), fill(from.key_scale[p0 + key]));
+      tile.queries, from.keys + p0 * kWords, kKeys, kWords, tile.halves(),
+      start, [&](int64_t key, int t, Ints sum) __attribute__((always_inline)) {
+        const Vec s = mul(to_float(sum), fill(from.key_scale[p0 + key]));
         store(w.logs[key] + t * kLanes, fma(s, scale[t], fill(from.value_log[p0 + key])));
         if (t == 0 && next != nullptr) {
           __builtin_prefetch(next + key * 4 * kWords);
@@ -356,9 +383,10 @@ __attribute__((noinline)) void mix(const Work& w, Tile& tile, const int32_t* blo
   const Vec before[2] = {joint[0].before, joint[1].before}, after[2] = {joint[0].after, joint[1].after};
   const Ints start[2] = {joint[0].start, joint[1].start};
   products<true>(
-      w.weights, block, kLanes * Vectors, kKeyWords, [&](int64_t d, int t, Ints sum) __attribute__((always_inline)) {
+      w.weights, block, kLanes * Vectors, kKeyWords, tile.halves(),
+      start, [&](int64_t d, int t, Ints sum) __attribute__((always_inline)) {
         float* to = tile.sums[d] + t * kLanes;
-        store(to, fma(to_float(kValueFlip != 0 ? add(sum, start[t]) : sum), after[t], mul(load(to), before[t])));
+        store(to, fma(to_float(sum), after[t], mul(load(to), before[t])));
         if (t == 0 && next != nullptr) __builtin_prefetch(next + d * 4 * kKeyWords);
       });
 }
@@ -385,9 +413,9 @@ void attend(const AttentionArgs& a) {
   constexpr int64_t kRows = kTiles * kTileRows;
   for (int64_t r = a.r0; r < a.r1; r += kRows) {
     const int64_t rows = a.r1 - r < kRows ? a.r1 - r : kRows, tiles = (rows + kTileRows - 1) / kTileRows;
-    KeyRange all = range_of(a, r);
+    KeyRange all = a.range(r);
     for (int64_t i = 1; i < rows; ++i) {
-      const KeyRange one = range_of(a, r + i);
+      const KeyRange one = a.range(r + i);
       all = {one.first < all.first ? one.first : all.first, one.last > all.last ? one.last : all.last};
     }
     for (int64_t i = 0; i < tiles; ++i)
@@ -403,10 +431,10 @@ void attend(const AttentionArgs& a) {
           return fetch ? reinterpret_cast<const char*>(block + kKeyWords * a.head_dim) : nullptr;
         };
         score_keys<Vectors>(w, tile, from, p0, next(keys));
-        Joint joint[2];
+        Joint joint[2] = {};
         const bool all_seen = tile.common.first <= p0 && p0 + kKeys <= tile.common.last;
         const auto weigh_half = all_seen ? weigh<true> : weigh<false>;
-        for (int t = 0; t < 2; ++t) weigh_half(w, tile, from, t, p0, joint[t]);
+        for (int t = 0; t < tile.halves(); ++t) weigh_half(w, tile, from, t, p0, joint[t]);
         mix<Vectors>(w, tile, values, joint, next(values));
       }
     }
@@ -422,6 +450,29 @@ int64_t digest_size(DType kv_type, int64_t positions, int64_t head_dim) {
 void renew_digest(const DigestArgs& a) { (a.head_dim == 64 ? make_digest<64 / kLanes> : make_digest<128 / kLanes>)(a); }
 
 void attend_by_digest(const AttentionArgs& a) { (a.head_dim == 64 ? attend<64 / kLanes> : attend<128 / kLanes>)(a); }
+
+// A table's attention: stretches of rows that see enough keys go by the digest, the others by floats; a matter of each
+// row alone.
+template <void (*by_floats)(const AttentionArgs&)>
+void attention_by_keys(const AttentionArgs& args) {
+  const auto narrow = [&](int64_t r) {
+    const KeyRange seen = args.range(r);
+    return args.digest != nullptr && seen.last - seen.first >= kDigestKeys;
+  };
+  AttentionArgs part = args;
+  for (part.r0 = args.r0; part.r0 < args.r1; part.r0 = part.r1) {
+    const bool digest = narrow(part.r0);
+    for (part.r1 = part.r0 + 1; part.r1 < args.r1 && narrow(part.r1) == digest;) ++part.r1;
+    (digest ? attend_by_digest : by_floats)(part);
+  }
+}
+
+template <void (*by_floats)(const AttentionArgs&)>
+constexpr void set_digest_kernels(KernelTable& table) {
+  table.attention = attention_by_keys<by_floats>;
+  table.digest_bytes = digest_size;
+  table.digest = renew_digest;
+}
 
 }  // namespace
 }  // namespace llada::kernels::LLADA_VECTOR_NAMESPACE

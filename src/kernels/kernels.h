@@ -48,6 +48,12 @@ struct AttentionArgs {
   const std::byte* digest = nullptr;
   int64_t digest_positions = 0;  // as it was made for
   float cap = 0;                 // of the scaled scores (soft_cap); 0: none. Not together with a digest
+
+  // What a row sees. Inlined, so that no code for newer processors can replace it when the program is linked.
+  __attribute__((always_inline)) KeyRange range(int64_t row) const {
+    if (ranges == nullptr) return {0, static_cast<int32_t>(keys)};
+    return {ranges[row].first, ranges[row].last};
+  }
 };
 // Scratch floats for a call over `keys` keys; enough for any kernel's row tile.
 int64_t attention_scratch(int64_t keys);

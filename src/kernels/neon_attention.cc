@@ -138,17 +138,12 @@ void rows_together(const AttentionArgs& a, int64_t r, int64_t keys) {
   }
 }
 
-inline KeyRange range_of(const AttentionArgs& a, int64_t row) {
-  if (a.ranges == nullptr) return {0, static_cast<int32_t>(a.keys)};
-  return {a.ranges[row].first, a.ranges[row].last};
-}
-
 template <class T>
 void all_rows(const AttentionArgs& args) {
   for (int64_t r = args.r0, count; r < args.r1; r += count) {
-    const KeyRange range = range_of(args, r);
+    const KeyRange range = args.range(r);
     const auto same = [&](int64_t row) {
-      const KeyRange other = range_of(args, row);
+      const KeyRange other = args.range(row);
       return other.first == range.first && other.last == range.last;
     };
     for (count = 1; count < kRows && r + count < args.r1 && same(r + count);) ++count;

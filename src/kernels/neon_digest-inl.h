@@ -2,7 +2,7 @@
 // neon_i8mm.cc share them. Each includes this, then defines kPairs, products and store_weights, then includes
 // digest-inl.h.
 #pragma once
-#include "kernels/digest.h"
+#include "kernels/kernels.h"
 #include "kernels/neon_vector.h"
 
 namespace llada::kernels::neon::digests {

@@ -65,11 +65,12 @@ struct Isa {
 namespace llada::kernels::neon::digests {
 namespace {
 
-inline constexpr bool kPairs = false;
+inline constexpr bool kPairs = false, kValuesByWord = false, kSkipsHalf = false;
 
 // Eight columns of eight rows: 16 sums, four words of each column at a time.
 template <bool kMix, class Put>
-LLADA_INLINE void products(const int32_t* rows, const int32_t* columns, int64_t count, int words, const Put& put) {
+LLADA_INLINE void products(const int32_t* rows, const int32_t* columns, int64_t count, int words, int,
+                           const int32x4_t (&start)[2], const Put& put) {
   const auto dot = [](int32x4_t sum, int32x4_t row, int32x4_t column, auto lane) __attribute__((always_inline)) {
     if constexpr (kMix)
       return vreinterpretq_s32_u32(
@@ -79,7 +80,7 @@ LLADA_INLINE void products(const int32_t* rows, const int32_t* columns, int64_t 
   };
   for (int64_t c = 0; c < count; c += 8) {
     int32x4_t x[8], y[8];
-    unroll<8>([&](auto j) __attribute__((always_inline)) { x[j] = y[j] = vdupq_n_s32(0); });
+    unroll<8>([&](auto j) __attribute__((always_inline)) { x[j] = start[0], y[j] = start[1]; });
     const int32_t *row = rows, *column = columns + c * words;
     for (int i = 0; i < words; i += 4, row += 32, column += 4) {
       int32x4_t b[8];
@@ -113,9 +114,11 @@ LLADA_INLINE void store_weights(int32_t* at, int t, int32x4_t w0, int32x4_t w1) 
 namespace llada::kernels {
 
 const KernelTable* neon_dotprod_table() {
-  static constexpr KernelTable table = neon::with_digests(
-      neon::make_table("neon_dotprod"), attention_by_keys<neon::digests::attend_by_digest, neon::attention>,
-      neon::digests::digest_size, neon::digests::renew_digest);
+  static constexpr KernelTable table = [] {
+    KernelTable t = neon::make_table("neon_dotprod");
+    neon::digests::set_digest_kernels<neon::attention>(t);
+    return t;
+  }();
   return neon::has_dotprod() ? &table : nullptr;
 }
 

@@ -82,11 +82,12 @@ struct Isa {
 namespace llada::kernels::neon::digests {
 namespace {
 
-inline constexpr bool kPairs = true;
+inline constexpr bool kPairs = true, kValuesByWord = false, kSkipsHalf = false;
 
 // Eight columns of eight rows: 16 sums of two rows and two columns, two words of each at a time.
 template <bool kMix, class Put>
-LLADA_INLINE void products(const int32_t* rows, const int32_t* columns, int64_t count, int words, const Put& put) {
+LLADA_INLINE void products(const int32_t* rows, const int32_t* columns, int64_t count, int words, int,
+                           const int32x4_t (&start)[2], const Put& put) {
   const auto multiply = [](int32x4_t sum, int32x4_t row, int32x4_t column) __attribute__((always_inline)) {
     if constexpr (kMix)
       return vreinterpretq_s32_u32(
@@ -108,8 +109,8 @@ LLADA_INLINE void products(const int32_t* rows, const int32_t* columns, int64_t 
     }
     unroll<4>([&](auto q) __attribute__((always_inline)) {
       unroll<2>([&](auto t) __attribute__((always_inline)) {
-        put(c + 2 * q, t, vuzp1q_s32(sum[q][2 * t], sum[q][2 * t + 1]));
-        put(c + 2 * q + 1, t, vuzp2q_s32(sum[q][2 * t], sum[q][2 * t + 1]));
+        put(c + 2 * q, t, vaddq_s32(start[t], vuzp1q_s32(sum[q][2 * t], sum[q][2 * t + 1])));
+        put(c + 2 * q + 1, t, vaddq_s32(start[t], vuzp2q_s32(sum[q][2 * t], sum[q][2 * t + 1])));
       });
     });
   }
@@ -129,9 +130,11 @@ LLADA_INLINE void store_weights(int32_t* at, int t, int32x4_t w0, int32x4_t w1) 
 namespace llada::kernels {
 
 const KernelTable* neon_i8mm_table() {
-  static constexpr KernelTable table = neon::with_digests(
-      neon::make_table("neon_i8mm"), attention_by_keys<neon::digests::attend_by_digest, neon::attention>,
-      neon::digests::digest_size, neon::digests::renew_digest);
+  static constexpr KernelTable table = [] {
+    KernelTable t = neon::make_table("neon_i8mm");
+    neon::digests::set_digest_kernels<neon::attention>(t);
+    return t;
+  }();
   return neon::has_i8mm() ? &table : nullptr;
 }
 

@@ -291,14 +291,5 @@ constexpr KernelTable make_table(std::string_view isa) {
   };
 }
 
-[[maybe_unused]] constexpr KernelTable with_digests(KernelTable table, void (*attend)(const AttentionArgs&),
-                                                    int64_t (*bytes)(DType, int64_t, int64_t),
-                                                    void (*renew)(const DigestArgs&)) {
-  table.attention = attend;
-  table.digest_bytes = bytes;
-  table.digest = renew;
-  return table;
-}
-
 }  // namespace
 }  // namespace llada::kernels::neon

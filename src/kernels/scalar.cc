@@ -73,7 +73,7 @@ void attention(const AttentionArgs& a) {
   for (int64_t r = a.r0; r < a.r1; ++r) {
     const float* q = a.q + r * a.q_stride;
     float* out = a.out + r * a.out_stride;
-    const KeyRange seen = a.ranges != nullptr ? a.ranges[r] : KeyRange{0, static_cast<int32_t>(a.keys)};
+    const KeyRange seen = a.range(r);
     float* score = a.scratch;
     float max = -std::numeric_limits<float>::infinity();
     for (int64_t p = seen.first; p < seen.last; ++p) {

@@ -276,18 +276,13 @@ inline void finish_tile(const AttentionTile& t) {
   }
 }
 
-inline KeyRange range_of(const AttentionArgs& a, int64_t row) {
-  if (a.ranges == nullptr) return {0, static_cast<int32_t>(a.keys)};
-  return {a.ranges[row].first, a.ranges[row].last};
-}
-
 // Two tiles from row r0 on. Keys that no row sees are left out in front, a multiple of 4, since sums of weights go by
 // the key's number modulo 4.
 inline void attend_tiles(const AttentionArgs& args, int64_t r0) {
   constexpr int kTiles = 2;
   const int64_t end = args.r1 - r0 < kTiles * kLanes ? args.r1 : r0 + kTiles * kLanes;
   int32_t skipped = INT32_MAX;
-  for (int64_t r = r0; r < end; ++r) skipped = range_of(args, r).first < skipped ? range_of(args, r).first : skipped;
+  for (int64_t r = r0; r < end; ++r) skipped = args.range(r).first < skipped ? args.range(r).first : skipped;
   skipped = skipped / 4 * 4;
   AttentionArgs a = args;
   a.k = stored_row(args.k, args.kv_type, skipped * args.head_dim);
@@ -302,7 +297,7 @@ inline void attend_tiles(const AttentionArgs& args, int64_t r0) {
     t.rows = end - first < kLanes ? end - first : kLanes;
     float befores[kLanes] = {}, ends[kLanes] = {};
     for (int64_t r = 0; r < t.rows; ++r) {
-      const KeyRange range = range_of(args, first + r);
+      const KeyRange range = args.range(first + r);
       t.ranges[r] = {range.first - skipped, range.last - skipped};
       t.keys = t.ranges[r].last > t.keys ? t.ranges[r].last : t.keys;
       befores[r] = static_cast<float>(t.ranges[r].first) - 0.5f;

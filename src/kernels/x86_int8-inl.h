@@ -46,8 +46,8 @@ namespace {
 inline constexpr int64_t kRowBlock = 128;
 inline constexpr int64_t kPackedBlock = 32;  // groups; 9 to 17 KiB of packed weights that stay in L1
 inline constexpr int64_t kStepBytes = 512, kLine = 64;
-// From so many rows on 6-bit weights are unpacked once for all rows, 8 to 14 % faster. (With 4 bits this was up to 5 %
-// slower: what it saves are three instructions of a step.) No tile then has fewer rows than kReadyRows.
+// From so many rows on 6-bit weights are unpacked once for all rows; with 4 bits that saves only three instructions of
+// a step. No tile then has fewer rows than kReadyRows.
 inline constexpr int64_t kUnpackRows = 2 * kIntRows + 1;
 inline constexpr int kReadyRows = kIntRows / 2 + 1;
 

@@ -140,9 +140,15 @@ Status KvStore::reserve_digests(const void* maker, int64_t head_bytes) {
   return {};
 }
 
+void KvStore::track_copy(const void* copy) {
+  if (std::exchange(copy_, copy) == copy) return;
+  copied_.assign(copy != nullptr ? static_cast<size_t>(shape_.positions * shape_.sequences * shape_.layers) : 0, 0);
+}
+
 void KvStore::clear() {
   std::ranges::fill(versions_, kAbsent);
   std::ranges::fill(digested_, uint8_t{0});
+  std::ranges::fill(copied_, uint8_t{0});
   forget(data_.get(), 2 * half_bytes_);
   forget(digests_.get(), digest_bytes_);
 }

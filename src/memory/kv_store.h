@@ -63,8 +63,22 @@ class KvStore {
   void set_digested(int layer, int sequence, int64_t position) {
     if (!digested_.empty()) digested_[layer_index(layer, sequence, position)] = 1;
   }
+
+  // A copy that a device keeps in its own memory: which positions of it are as they are here. `copy` stands for it: of
+  // another one nothing is known. changed() as for digests.
+  void track_copy(const void* copy);
+  void forget_copy() { track_copy(nullptr); }
+  bool copied(int layer, int sequence, int64_t position) const {
+    return !copied_.empty() && copied_[layer_index(layer, sequence, position)] != 0;
+  }
+  void set_copied(int layer, int sequence, int64_t position) {
+    if (!copied_.empty()) copied_[layer_index(layer, sequence, position)] = 1;
+  }
+
   void changed(int layer, int sequence, int64_t position) {
-    if (!digested_.empty()) digested_[layer_index(layer, sequence, position)] = 0;
+    const size_t i = layer_index(layer, sequence, position);
+    if (!digested_.empty()) digested_[i] = 0;
+    if (!copied_.empty()) copied_[i] = 0;
   }
 
   // Keys and values of some positions in every layer and sequence, and their versions, to be put back later.
@@ -103,6 +117,8 @@ class KvStore {
   int64_t digest_head_bytes_ = 0, digest_bytes_ = 0;
   AlignedBytes digests_;
   std::vector<uint8_t> digested_;  // layer x sequence x position; empty: there are no digests
+  const void* copy_ = nullptr;
+  std::vector<uint8_t> copied_;  // layer x sequence x position; empty: there is no copy
   std::vector<int64_t> versions_;
 };
 

@@ -57,11 +57,17 @@ void empty(const StepInputs& inputs, StepOutputs& outputs) {
 
 }  // namespace
 
+Result<std::shared_ptr<const Program>> Executor::build(StepShape shape) const {
+  LLADA_TRY(auto built, build_(shape));
+  LLADA_TRY_STATUS(device_->supports(*built));
+  return built;
+}
+
 Status Executor::prepare() {
   if (prepared_) return {};
   if (can_.window != nullptr && can_.window->window().weight_bytes != kUnlimitedWindow) {
     // One wanted row, so that every weight is there.
-    LLADA_TRY(const auto built, build_(plain_shape(1, 1)));
+    LLADA_TRY(const auto built, build(plain_shape(1, 1)));
     LLADA_TRY(memory_, MemoryRuntime::create(*device_, *built, options_.memory));
   }
   if (options_.experts && !split_) begin_experts();
@@ -76,7 +82,7 @@ void Executor::begin_experts() {
 
 Result<std::shared_ptr<const Executor::Prepared>> Executor::program(StepShape shape) {
   if (auto kept = recent_.find(shape)) return kept;
-  LLADA_TRY(auto built, build_(shape));
+  LLADA_TRY(auto built, build(shape));
   auto stretches = memory_ ? memory_->cut(*device_, *built) : cut_by_unit(*device_, *built);
   if (split_) stretches = cut_at_experts(*built, std::move(stretches));
   const KvGeometry kv = kv_geometry(*built);

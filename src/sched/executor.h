@@ -78,6 +78,7 @@ class Executor {
     std::vector<Status>* streams;
   };
   void begin_experts();
+  Result<std::shared_ptr<const Program>> build(StepShape shape) const;  // that the device supports
   Result<std::shared_ptr<const Prepared>> program(StepShape shape);
   Status run_once(const Forward& forward);
   Status run_stretches(const Forward& forward);

@@ -20,6 +20,7 @@ class CountingDevice final : public Device {
   explicit CountingDevice(Device& device) : device_(device) {}
   DeviceInfo info() const override { return device_.info(); }
   Result<std::unique_ptr<Device>> share(int threads) const override { return device_.share(threads); }
+  Status supports(const Program& program) const override { return device_.supports(program); }
   Result<Ticket> submit(const Run& run) override {
     ++submitted;
     return device_.submit(run);

@@ -25,6 +25,7 @@ class MapsOnly final : public Device, Window {
   }
   DeviceInfo info() const override { return {"maps", "maps", 1, ""}; }
   Result<std::unique_ptr<Device>> share(int) const override { return failed("one is enough"); }
+  Status supports(const Program&) const override { return {}; }
   Status wait(Ticket) override { return {}; }
   Unit place(const Op& op) const override { return op.kind == OpKind::embed ? Unit::host : Unit::accelerator; }
   DeviceWindow window() const override {

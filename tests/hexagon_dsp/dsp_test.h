@@ -94,8 +94,8 @@ class DspTest : public testing::Test {
     return out;
   }
   // A weight in its layout; `view` has inputs x outputs.
-  WireWeight put_weight(const TensorView& view, WeightUse use = WeightUse::matrix) {
-    const WireLayout layout = layout_for(view.type, use).value();
+  WireWeight put_weight(const TensorView& view) {
+    const WireLayout layout = layout_for(view.type).value();
     const int64_t inputs = view.shape.columns(), outputs = view.shape.rows();
     const WireRef ref = reserve(layout_bytes(layout, outputs, inputs));
     EXPECT_FALSE(pack(layout, view, 0, outputs, memory_->data() + ref.offset));

@@ -119,8 +119,6 @@ TEST_F(HexagonHostile, OutputsLieApartFromEverythingElse) {
   bad.back().predictions = within(a, 256);
   op(WIRE_HEAD).weight[0] = {b, WIRE_STORED_F32, kColumns, 8};
   bad.back().predictions = reserve(512), bad.back().logits = within(bad.back().predictions, 64);
-  op(WIRE_EMBED).weight[0] = {a, WIRE_STORED_F32, kColumns, 8}, bad.back().out[0] = a;
-  bad.back().index = put(std::vector<int32_t>(4));
   for (const uint32_t values : {0u, 512u}) {  // keys over values, rows over keys
     op(WIRE_STORE_KV).in[1] = b;
     WireOp& store = bad.back();

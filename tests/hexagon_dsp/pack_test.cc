@@ -19,7 +19,7 @@ TEST(HexagonPack, TilesHoldTheWeightsWithinTheStatedError) {
       constexpr int64_t kOutputs = 37, kInputs = 96;
       const auto stored = kernels::testing::make_weights(type, kOutputs, kInputs, fill, 3);
       const auto view = kernels::testing::view(type, stored, kOutputs, kInputs);
-      const WireLayout layout = layout_for(type, WeightUse::matrix).value();
+      const WireLayout layout = layout_for(type).value();
       std::vector<std::byte> packed(static_cast<size_t>(layout_bytes(layout, kOutputs, kInputs)), std::byte{0xee});
       pack(layout, view, 0, 32, packed.data());
       pack(layout, view, 32, kOutputs, packed.data());
@@ -50,24 +50,23 @@ TEST(HexagonPack, ValuesThatAreNotFiniteAreFound) {
   constexpr int64_t kOutputs = 70, kInputs = 96;
   struct Damage {
     DType type;
-    WeightUse use;
+    bool vector;
     size_t at;  // byte in a row
     std::vector<uint8_t> bytes;
   };
   const std::vector<uint8_t> nan = {0x01, 0x7e}, infinity = {0x00, 0xfc};
-  for (const Damage& d : {Damage{DType::Q4_0, WeightUse::matrix, 18, nan},
-                          {DType::Q4_0, WeightUse::matrix, 36, infinity},
-                          {DType::Q8_0, WeightUse::matrix, 34, infinity},
-                          {DType::F16, WeightUse::matrix, 40, nan},
-                          {DType::F16, WeightUse::matrix, 42, infinity},
-                          {DType::BF16, WeightUse::matrix, 44, {0x80, 0xff}},
-                          {DType::F32, WeightUse::matrix, 8, {0, 0, 0x80, 0x7f}},
-                          {DType::F32, WeightUse::vector, 8, {1, 0, 0x80, 0xff}},
-                          {DType::Q8_0, WeightUse::embedding, 34, nan}}) {
+  for (const Damage& d : {Damage{DType::Q4_0, false, 18, nan},
+                          {DType::Q4_0, false, 36, infinity},
+                          {DType::Q8_0, false, 34, infinity},
+                          {DType::F16, false, 40, nan},
+                          {DType::F16, false, 42, infinity},
+                          {DType::BF16, false, 44, {0x80, 0xff}},
+                          {DType::F32, false, 8, {0, 0, 0x80, 0x7f}},
+                          {DType::F32, true, 8, {1, 0, 0x80, 0xff}}}) {
     SCOPED_TRACE(traits(d.type).name);
     auto stored = kernels::testing::make_weights(d.type, kOutputs, kInputs, Fill::random, 3);
     const auto view = kernels::testing::view(d.type, stored, kOutputs, kInputs);
-    const WireLayout layout = layout_for(d.type, d.use).value();
+    const WireLayout layout = layout_for(d.type, d.vector).value();
     std::vector<std::byte> packed(static_cast<size_t>(layout_bytes(layout, kOutputs, kInputs)));
     EXPECT_FALSE(pack(layout, view, 0, kOutputs, packed.data()));
     for (const int64_t n : {69, 33}) {
@@ -88,10 +87,9 @@ TEST(HexagonPack, TakesNoMoreRoomThanTheFile) {
 }
 
 TEST(HexagonPack, OtherTypesHaveNoLayout) {
-  EXPECT_FALSE(layout_for(DType::Q4_K, WeightUse::matrix));
-  EXPECT_FALSE(layout_for(DType::Q6_K, WeightUse::embedding));
-  EXPECT_FALSE(layout_for(DType::F16, WeightUse::vector));
-  EXPECT_EQ(layout_for(DType::Q4_0, WeightUse::embedding), WIRE_STORED_Q4_0);
+  EXPECT_FALSE(layout_for(DType::Q4_K));
+  EXPECT_FALSE(layout_for(DType::Q6_K));
+  EXPECT_FALSE(layout_for(DType::F16, true));
 }
 
 }  // namespace

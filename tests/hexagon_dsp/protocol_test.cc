@@ -91,8 +91,8 @@ TEST_F(HexagonProtocol, ShapesAndIndicesAreChecked) {
   op = make_op(WIRE_MATMUL, 2, 64);
   op.in[0] = reserve(512), op.out[0] = reserve(512);
   expect(op, WIRE_BAD_OP, WIRE_CHECK_WEIGHT);
-  op.weight[0] = {reserve(4096), WIRE_STORED_Q4_0, 64, 32};
-  expect(op, WIRE_UNSUPPORTED, WIRE_STORED_Q4_0);
+  op.weight[0] = {reserve(4096), 5, 64, 32};  // no WireLayout
+  expect(op, WIRE_UNSUPPORTED, 5);
   op.weight[0].layout = WIRE_TILE_Q4_0, op.weight[0].inputs = 96;
   expect(op, WIRE_BAD_OP, WIRE_CHECK_WEIGHT);
   op.weight[0] = {{kBuffer, static_cast<uint32_t>(memory_->bytes() - 1024)}, WIRE_TILE_Q4_0, 64, 32};

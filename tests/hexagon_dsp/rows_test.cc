@@ -139,22 +139,6 @@ TEST_F(HexagonRows, AddBiasSelectGuideAreExact) {
   EXPECT_EQ(get<float>(ops[4].out[0], 4 * kColumns), selected);
 }
 
-TEST_F(HexagonRows, EmbeddingsEqualTheDefinitionOfTheirType) {
-  constexpr int64_t kVocabulary = 50, kWidth = 96;
-  const std::vector<int32_t> tokens = {0, 49, 7, 7, 31};
-  for (const DType type : {DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0}) {
-    const auto stored = kernels::testing::make_weights(type, kVocabulary, kWidth, kernels::testing::Fill::wide, 4);
-    WireOp op = make_op(WIRE_EMBED, 5);
-    op.weight[0] = put_weight(kernels::testing::view(type, stored, kVocabulary, kWidth), WeightUse::embedding);
-    op.index = put(tokens), op.out[0] = reserve(5 * kWidth * 4);
-    ASSERT_EQ(run(op).status, WIRE_OK);
-    std::vector<float> want(5 * kWidth);
-    for (size_t r = 0; r < tokens.size(); ++r)
-      dequantize_row(type, stored.data() + tokens[r] * row_bytes(type, kWidth), want.data() + r * kWidth, kWidth);
-    EXPECT_EQ(get<float>(op.out[0], 5 * kWidth), want) << traits(type).name;
-  }
-}
-
 TEST_F(HexagonRows, MatmulOfF32WeightsIsARoundingPerTermAway) {
   constexpr int64_t kOutputs = 45, kInputs = 70, kRows = 3;
   const auto stored = kernels::testing::make_weights(DType::F32, kOutputs, kInputs, kernels::testing::Fill::random, 4);

@@ -109,6 +109,36 @@ TEST(KvStore, AGrownOneHoldsWhatWasThereAndKnowsNothingOfTheRest) {
   EXPECT_FALSE(grown->digested(1, 0, 3)) << "digests were left behind";
 }
 
+// What a device has copied is told by position and layer, apart from digests, and to whom the copy belongs.
+TEST(KvStore, CopiesAreToldByPosition) {
+  KvStore kv = std::move(*KvStore::create({.layers = 2, .sequences = 2, .kv_heads = 1, .head_dim = 8, .positions = 5}));
+  const int copy = 0, other = 0;
+  kv.set_copied(1, 0, 4);
+  EXPECT_FALSE(kv.copied(1, 0, 4)) << "nobody has a copy";
+  const int64_t bytes = kv.bytes();
+  kv.track_copy(&copy);
+  EXPECT_EQ(kv.bytes(), bytes);
+  kv.set_copied(1, 0, 4), kv.set_copied(0, 1, 4);
+  kv.track_copy(&copy);
+  EXPECT_TRUE(kv.copied(1, 0, 4)) << "the same copy";
+  EXPECT_FALSE(kv.copied(0, 0, 4) || kv.copied(1, 1, 4) || kv.copied(1, 0, 3));
+  ASSERT_TRUE(kv.reserve_digests(&kv, 64));
+  EXPECT_TRUE(kv.copied(1, 0, 4));
+  EXPECT_FALSE(kv.digested(1, 0, 4));
+  kv.changed(1, 0, 4);
+  EXPECT_FALSE(kv.copied(1, 0, 4));
+  EXPECT_TRUE(kv.copied(0, 1, 4));
+  kv.clear();
+  EXPECT_FALSE(kv.copied(0, 1, 4));
+  kv.set_copied(0, 1, 4);
+  kv.track_copy(&other);
+  EXPECT_FALSE(kv.copied(0, 1, 4)) << "another copy has nothing";
+  kv.set_copied(0, 1, 4);
+  kv.forget_copy();
+  kv.track_copy(&other);
+  EXPECT_FALSE(kv.copied(0, 1, 4)) << "a new one at the same address";
+}
+
 // Who has not asked for digests, or has dropped them, has none, whatever it says of them.
 TEST(KvStore, WithoutDigestsNothingIsDigested) {
   KvStore kv = std::move(*KvStore::create({.layers = 2, .sequences = 1, .kv_heads = 1, .head_dim = 8, .positions = 5}));

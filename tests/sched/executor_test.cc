@@ -25,6 +25,7 @@ class ScriptedDevice final : public Device, Beside {
 
   DeviceInfo info() const override { return {"device " + std::to_string(number_), "", 1, ""}; }
   Result<std::unique_ptr<Device>> share(int) const override { return failed("not shared"); }
+  Status supports(const Program&) const override { return {}; }
   Result<Ticket> submit(const Run& run) override {
     ++forwards;
     return queue(run, faults.submit, faults.wait, faults.damaged);

@@ -15,6 +15,7 @@ class RoutedDevice final : public Device, ExpertHost, Clock {
  public:
   DeviceInfo info() const override { return {"routed", "", 1, ""}; }
   Result<std::unique_ptr<Device>> share(int) const override { return failed("not shared"); }
+  Status supports(const Program&) const override { return {}; }
   Result<Ticket> submit(const Run&) override { return 1; }
   Status wait(Ticket) override { return {}; }
   Capabilities capabilities() override { return {.experts = this, .clock = this}; }

@@ -14,6 +14,7 @@ class FourSlabs final : public Device, Window {
  public:
   DeviceInfo info() const override { return {"four", "four", 1, ""}; }
   Result<std::unique_ptr<Device>> share(int) const override { return failed("one is enough"); }
+  Status supports(const Program&) const override { return {}; }
   Result<Ticket> submit(const Run&) override { return 1; }
   Status wait(Ticket) override { return {}; }
   DeviceWindow window() const override {

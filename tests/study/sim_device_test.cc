@@ -200,6 +200,7 @@ class ForgetfulDevice final : public Device, Window {
   Capabilities capabilities() override { return {.window = this}; }
   DeviceInfo info() const override { return device_.info(); }
   Result<std::unique_ptr<Device>> share(int threads) const override { return device_.share(threads); }
+  Status supports(const Program& program) const override { return device_.supports(program); }
   Result<Ticket> submit(const Run& run) override { return device_.submit(run); }
   Status wait(Ticket ticket) override { return device_.wait(ticket); }
   Unit place(const Op& op) const override { return device_.place(op); }

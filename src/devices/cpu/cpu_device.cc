@@ -17,6 +17,7 @@
 #include "devices/cpu/cpu_weights.h"
 #include "devices/cpu/row_tasks.h"
 #include "devices/cpu/scratch.h"
+#include "devices/op_table.h"
 #include "devices/value_plan.h"
 #include "tensor/quantize.h"
 
@@ -46,6 +47,8 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
     return std::make_unique<CpuDevice>(weights_, std::make_unique<ThreadPool>(threads), exact_attention_);
   }
 
+  Status supports(const Program& program) const override { return kHandlers.covers(program, "cpu"); }
+
   Result<Ticket> submit(const Run& run) override {
     LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&
                 run.last <= run.program->ops.size());
@@ -63,7 +66,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
       ready_ = std::exchange(quantized_, kNoValue);
       const auto begin = std::chrono::steady_clock::now();
       const double trace_begin = trace_ != nullptr ? trace_->now_us() : 0;
-      LLADA_TRY_STATUS(execute(op));
+      LLADA_TRY_STATUS((this->*kHandlers[op.kind])(op, run.program->shape.count(op.rows)));
       const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
       times_[static_cast<size_t>(op.kind)] += ms;
       if (trace_ != nullptr)
@@ -107,9 +110,10 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
   Status prepare(const std::shared_ptr<const Program>& program) {
     auto plan = plans_.find(program);
     if (plan == nullptr) {
+      LLADA_TRY_STATUS(supports(*program));
       LLADA_TRY_STATUS(check_uses(*weights_, *program));
       for (const Op& op : program->ops)
-        if ((op.kind == OpKind::rms_norm || op.kind == OpKind::head_norm) && op.weight[0] == kNoWeight)
+        if (rule_of(op.kind).table == Table::norms && op.weight[0] == kNoWeight)
           ones_.resize(
               std::max(ones_.size(), static_cast<size_t>(program->values[static_cast<size_t>(op.in[0])].columns)),
               1.0f);
@@ -124,7 +128,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
     if (weights_->complete()) return {};
     std::vector<WeightId> ids;
     for (size_t i = run.first; i < run.last; ++i)
-      if (const Op& op = run.program->ops[i]; op.kind != OpKind::embed)
+      if (const Op& op = run.program->ops[i]; rule_of(op.kind).weights.role != WeightRole::rows)
         for_each_weight(op, [&](WeightId id) { ids.push_back(id); });
     return weights_->load(*pool_, ids);
   }
@@ -177,112 +181,104 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
         op.weight, [&](WeightId id) { return id != kNoWeight && kernels_.integer_path(weight(id).stored.type); });
   }
 
-  Status execute(const Op& op) {
-    const int64_t rows = run_->program->shape.count(op.rows);
-    switch (op.kind) {
-      case OpKind::embed:
-        embed(op, rows);
-        return {};
-      case OpKind::select_rows: {
-        const int64_t n = columns(op.in[0]);
-        for (int64_t r = 0; r < rows; ++r)
-          std::memcpy(value(op.out[0]) + r * n, value(op.in[0]) + run_->inputs->wanted[static_cast<size_t>(r)] * n,
-                      static_cast<size_t>(n) * 4);
-        return {};
-      }
-      case OpKind::rms_norm: {
-        const int64_t n = columns(op.in[0]);
-        return for_rows_of_input(op, rows, n, [&](int64_t r) {
-          kernels_.rms_norm(value(op.in[0]) + r * n, norm_weight(op), run_->program->norm(op).epsilon, n,
-                            value(op.out[0]) + r * n);
-        });
-      }
-      case OpKind::head_norm: {
-        const int64_t vectors = rows * op.heads;
-        for_rows(vectors, [&](int64_t i) {
-          float* x = value(op.in[0]) + i * op.head_dim;
-          kernels_.rms_norm(x, norm_weight(op), run_->program->norm(op).epsilon, op.head_dim, x);
-        });
-        return {};
-      }
-      case OpKind::matmul:
-        return matmul(op, rows);
-      case OpKind::rope:
-        return rope(op, rows);
-      case OpKind::store_kv:
-        return attention_.store(attention_job(op), rows);
-      case OpKind::attention:
-        return attention_.attend(attention_job(op));
-      case OpKind::glu: {
-        if (&op == shared_.glu) return {};
-        const int64_t n = columns(op.in[0]);
-        const auto unit = op.activation == Activation::silu ? kernels_.swiglu : kernels_.geglu;
-        return for_rows_of_input(op, rows, n, [&](int64_t r) {
-          unit(value(op.in[0]) + r * n, value(op.in[1]) + r * n, n, value(op.out[0]) + r * n);
-        });
-      }
-      case OpKind::add: {
-        const int64_t n = columns(op.in[0]);
-        for_rows(rows, [&](int64_t r) { kernels_.add(value(op.in[1]) + r * n, n, value(op.in[0]) + r * n); });
-        return {};
-      }
-      case OpKind::add_bias: {
-        const int64_t n = columns(op.in[0]);
-        for_rows(rows,
-                 [&](int64_t r) { kernels_.add(weight(op.weight[0]).vector.data(), n, value(op.in[0]) + r * n); });
-        return {};
-      }
-      case OpKind::route: {
-        const float* bias = op.weight[0] == kNoWeight ? nullptr : weight(op.weight[0]).vector.data();
-        for_rows(rows, [&](int64_t r) {
-          route_row(op, value(op.in[0]) + r * op.experts, bias, value(op.out[0]) + r * op.experts);
-        });
-        return {};
-      }
-      case OpKind::experts:
-        return experts_.run({.kernels = &kernels_,
-                             .pool = pool_.get(),
-                             .weights = weights_->list,
-                             .op = &op,
-                             .x = value(op.in[0]),
-                             .gates = value(op.in[1]),
-                             .rows = rows,
-                             .out = value(op.out[0]),
-                             .shared = shared_.down != nullptr ? &shared_.weights : nullptr,
-                             .plan = run_->experts});
-      case OpKind::guide:
-        guide(op, rows);
-        return {};
-      case OpKind::head: {
-        const CpuWeight& w = weight(op.weight[0]);
-        const int64_t n = columns(op.in[0]);
-        if (kernels_.integer_path(w.stored.type)) LLADA_TRY_STATUS(quantize(value(op.in[0]), rows, n, types_of(op)));
-        return head_.run({.kernels = &kernels_,
-                          .pool = pool_.get(),
-                          .weight = &w,
-                          .x = value(op.in[0]),
-                          .activations = activations_.data(),
-                          .rows = rows,
-                          .cap = op.parameter,
-                          .inputs = run_->inputs,
-                          .sets = &rows_},
-                         *run_->outputs);
-      }
-    }
-    return failed("cpu: op kind {} is unknown", static_cast<int>(op.kind));
+  Status select_rows(const Op& op, int64_t rows) {
+    const int64_t n = columns(op.in[0]);
+    for (int64_t r = 0; r < rows; ++r)
+      std::memcpy(value(op.out[0]) + r * n, value(op.in[0]) + run_->inputs->wanted[static_cast<size_t>(r)] * n,
+                  static_cast<size_t>(n) * 4);
+    return {};
   }
 
+  Status rms_norm(const Op& op, int64_t rows) {
+    const int64_t n = columns(op.in[0]);
+    return for_rows_of_input(op, rows, n, [&](int64_t r) {
+      kernels_.rms_norm(value(op.in[0]) + r * n, norm_weight(op), run_->program->norm(op).epsilon, n,
+                        value(op.out[0]) + r * n);
+    });
+  }
+
+  Status head_norm(const Op& op, int64_t rows) {
+    for_rows(rows * op.heads, [&](int64_t i) {
+      float* x = value(op.in[0]) + i * op.head_dim;
+      kernels_.rms_norm(x, norm_weight(op), run_->program->norm(op).epsilon, op.head_dim, x);
+    });
+    return {};
+  }
+
+  Status store_kv(const Op& op, int64_t rows) { return attention_.store(attention_job(op), rows); }
+  Status attention(const Op& op, int64_t) { return attention_.attend(attention_job(op)); }
+
+  Status glu(const Op& op, int64_t rows) {
+    if (&op == shared_.glu) return {};
+    const int64_t n = columns(op.in[0]);
+    const auto unit = op.activation == Activation::silu ? kernels_.swiglu : kernels_.geglu;
+    return for_rows_of_input(op, rows, n, [&](int64_t r) {
+      unit(value(op.in[0]) + r * n, value(op.in[1]) + r * n, n, value(op.out[0]) + r * n);
+    });
+  }
+
+  Status add(const Op& op, int64_t rows) {
+    const int64_t n = columns(op.in[0]);
+    for_rows(rows, [&](int64_t r) { kernels_.add(value(op.in[1]) + r * n, n, value(op.in[0]) + r * n); });
+    return {};
+  }
+
+  Status add_bias(const Op& op, int64_t rows) {
+    const int64_t n = columns(op.in[0]);
+    for_rows(rows, [&](int64_t r) { kernels_.add(vector(op), n, value(op.in[0]) + r * n); });
+    return {};
+  }
+
+  Status route(const Op& op, int64_t rows) {
+    for_rows(rows, [&](int64_t r) {
+      route_row(op, value(op.in[0]) + r * op.experts, vector(op), value(op.out[0]) + r * op.experts);
+    });
+    return {};
+  }
+
+  Status experts(const Op& op, int64_t rows) {
+    return experts_.run({.kernels = &kernels_,
+                         .pool = pool_.get(),
+                         .weights = weights_->list,
+                         .op = &op,
+                         .x = value(op.in[0]),
+                         .gates = value(op.in[1]),
+                         .rows = rows,
+                         .out = value(op.out[0]),
+                         .shared = shared_.down != nullptr ? &shared_.weights : nullptr,
+                         .plan = run_->experts});
+  }
+
+  Status head(const Op& op, int64_t rows) {
+    const CpuWeight& w = weight(op.weight[0]);
+    const int64_t n = columns(op.in[0]);
+    if (kernels_.integer_path(w.stored.type)) LLADA_TRY_STATUS(quantize(value(op.in[0]), rows, n, types_of(op)));
+    return head_.run({.kernels = &kernels_,
+                      .pool = pool_.get(),
+                      .weight = &w,
+                      .x = value(op.in[0]),
+                      .activations = activations_.data(),
+                      .rows = rows,
+                      .cap = op.parameter,
+                      .inputs = run_->inputs,
+                      .sets = &rows_},
+                     *run_->outputs);
+  }
+
+  // Null: the op has none.
+  const float* vector(const Op& op) const {
+    return op.weight[0] == kNoWeight ? nullptr : weight(op.weight[0]).vector.data();
+  }
   // Of a norm without weight: ones, which change no bit.
-  const float* norm_weight(const Op& op) const {
-    return op.weight[0] == kNoWeight ? ones_.data() : weight(op.weight[0]).vector.data();
-  }
+  const float* norm_weight(const Op& op) const { return op.weight[0] == kNoWeight ? ones_.data() : vector(op); }
 
-  void embed(const Op& op, int64_t rows) {
+  Status embed(const Op& op, int64_t rows) {
     const CpuWeight& table = weight(op.weight[0]);
     for_rows(rows, [&](int64_t r) {
       const int64_t token = run_->inputs->tokens[static_cast<size_t>(r)];
       dequantize_row(table.stored.type, table.stored.row(token), value(op.out[0]) + r * table.inputs, table.inputs);
     });
+    return {};
   }
 
   // Fills activations_; the quantized rows serve every weight of the op.
@@ -366,7 +362,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
             .out = op.out[0] != kNoValue ? value(op.out[0]) : nullptr};
   }
 
-  void guide(const Op& op, int64_t rows) {
+  Status guide(const Op& op, int64_t rows) {
     const int64_t n = columns(op.in[0]);
     for (int64_t r = 0; r < rows; ++r) {
       const PredictedRow& p = run_->inputs->predictions[static_cast<size_t>(r)];
@@ -381,7 +377,19 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
       const auto scale = static_cast<float>(p.scale + 1.0);
       for (int64_t i = 0; i < n; ++i) out[i] = u[i] + scale * (c[i] - u[i]);
     }
+    return {};
   }
+
+  using Handler = Status (CpuDevice::*)(const Op&, int64_t rows);
+  static constexpr OpTable<Handler> kHandlers{
+      {OpKind::embed, &CpuDevice::embed},       {OpKind::select_rows, &CpuDevice::select_rows},
+      {OpKind::rms_norm, &CpuDevice::rms_norm}, {OpKind::head_norm, &CpuDevice::head_norm},
+      {OpKind::matmul, &CpuDevice::matmul},     {OpKind::rope, &CpuDevice::rope},
+      {OpKind::store_kv, &CpuDevice::store_kv}, {OpKind::attention, &CpuDevice::attention},
+      {OpKind::glu, &CpuDevice::glu},           {OpKind::add, &CpuDevice::add},
+      {OpKind::add_bias, &CpuDevice::add_bias}, {OpKind::route, &CpuDevice::route},
+      {OpKind::experts, &CpuDevice::experts},   {OpKind::guide, &CpuDevice::guide},
+      {OpKind::head, &CpuDevice::head}};
 
   std::shared_ptr<CpuWeights> weights_;
   const kernels::KernelTable& kernels_;

@@ -8,10 +8,6 @@
 // stage, experts with many rows (bound by arithmetic) alternate with experts with few rows (bound by memory, which one
 // thread nearly exhausts), so that both are busy all the time. A task that needs another expert's result waits for that
 // expert alone. What it waits for stands before it in the queue and so is under way.
-//
-// Tried: rounding a row again for each of its eight experts (1.3 us every time for a row of 2,048); seven loops with a
-// barrier each, which lost little on a quiet machine, but one descheduled worker then stopped all others seven times
-// per layer.
 #pragma once
 #include <array>
 #include <atomic>

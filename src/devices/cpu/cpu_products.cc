@@ -38,8 +38,8 @@ void multiply(const kernels::KernelTable& kernels, ThreadPool& pool, std::span<c
     for (int64_t n0 = 0; n0 < product.weight->outputs; n0 += step)
       tasks.push_back({&product, n0, std::min(product.weight->outputs, n0 + step)});
   }
-  // A thread's last tasks are what another that is done takes from it: in quarters, so that neither waits long (206
-  // rows: 1 to 2 % less time). With few rows a task is one stream of weights, and pieces of it cost more than the wait.
+  // A thread's last tasks are what another that is done takes from it: in quarters, so that neither waits long. With
+  // few rows a task is one stream of weights, and pieces of it cost more than the wait.
   const auto count = static_cast<int64_t>(tasks.size());
   for (int64_t i = 0; i < count; ++i) {
     const Task& t = tasks[static_cast<size_t>(i)];

@@ -90,7 +90,7 @@ std::vector<WeightId> CpuWeights::every_id() const {
 Status check_uses(const CpuWeights& weights, const Program& program) {
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
-    if (op.kind != OpKind::matmul && op.kind != OpKind::experts && op.kind != OpKind::head) continue;
+    if (!rule_of(op.kind).multiplies()) continue;
     bool ready = true;
     for_each_weight(op, [&](WeightId id) { ready = ready && weights.list[static_cast<size_t>(id)].can_multiply(); });
     if (!ready)

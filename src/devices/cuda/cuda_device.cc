@@ -17,6 +17,7 @@
 #include "devices/cuda/runtime.h"
 #include "devices/cuda/step_data.h"
 #include "devices/cuda/weights.h"
+#include "devices/op_table.h"
 #include "devices/value_plan.h"
 
 namespace llada {
@@ -73,10 +74,20 @@ class Cuda final : public CudaDevice {
     return other;
   }
 
-  int64_t digest_bytes(const KvShape& kv) const override { return KvMirrors::digest_bytes(kv); }
   SharedBytes allocate(int64_t bytes) override { return allocate_pinned(bytes); }
 
   Capabilities capabilities() override { return {.experts = this}; }
+
+  Status supports(const Program& program) const override {
+    LLADA_TRY_STATUS(kHandlers.covers(program, "cuda"));
+    for (const Attention& a : program.attentions)
+      if (a.head_dim > kMostHeadDim)
+        return failed("cuda: attention has heads of {} dimensions, needed at most {}", a.head_dim, kMostHeadDim);
+    for (const Op& op : program.ops)
+      if (op.kind == OpKind::route && op.experts > kMostExperts)
+        return failed("cuda: a router has {} experts, needed at most {}", op.experts, kMostExperts);
+    return {};
+  }
 
   // ---- Runs
 
@@ -141,11 +152,14 @@ class Cuda final : public CudaDevice {
   }
   // In the host's copy of the arena.
   float* mirror(ValueId id) const {
-    return reinterpret_cast<float*>(host_arena_.get() + plan_->offsets[static_cast<size_t>(id)]);
+    return reinterpret_cast<float*>(host_arena_.data() + plan_->offsets[static_cast<size_t>(id)]);
   }
   int64_t columns(ValueId id) const { return program_->values[static_cast<size_t>(id)].columns; }
   const Matrix& matrix(WeightId id) const { return gpu_->weights->matrices[static_cast<size_t>(id)]; }
-  const float* vector(WeightId id) const { return gpu_->weights->vectors[static_cast<size_t>(id)]; }
+  // Null: the op has none.
+  const float* vector(const Op& op) const {
+    return op.weight[0] == kNoWeight ? nullptr : gpu_->weights->vectors[static_cast<size_t>(op.weight[0])];
+  }
 
   Status queue(const Run& run) {
     if (run.first == 0) {
@@ -158,7 +172,7 @@ class Cuda final : public CudaDevice {
     for (size_t i = run.first; i < run.last; ++i) {
       const Op& op = run.program->ops[i];
       LLADA_TRY_STATUS(op_times_.begin(op.kind, op.layer, stream_.get(), trace_));
-      LLADA_TRY_STATUS(execute(op));
+      LLADA_TRY_STATUS((this->*kHandlers[op.kind])(op, program_->shape.count(op.rows)));
       mirrored_.clear();
     }
     LLADA_TRY_STATUS(op_times_.end(stream_.get(), trace_));
@@ -168,7 +182,7 @@ class Cuda final : public CudaDevice {
   Status prepare(const Run& run) {
     auto plan = plans_.find(run.program);
     if (plan == nullptr) {
-      for (const Op& op : run.program->ops) LLADA_TRY_STATUS(refuse(*run.program, op));
+      LLADA_TRY_STATUS(supports(*run.program));
       plan = plans_.keep(run.program, plan_values(*run.program));
     }
     plan_ = std::move(plan);
@@ -182,123 +196,114 @@ class Cuda final : public CudaDevice {
     return step_.bind(*gpu_->memory, *run.inputs, *run.program, std::move(stores), stream_.get());
   }
 
-  static Status refuse(const Program& program, const Op& op) {
-    if (op.kind == OpKind::attention || op.kind == OpKind::store_kv)
-      if (const int dim = program.attention(op).head_dim; dim > kMostHeadDim)
-        return failed("cuda: attention has heads of {} dimensions, needed at most {}", dim, kMostHeadDim);
-    if (op.kind == OpKind::route && op.experts > kMostExperts)
-      return failed("cuda: a router has {} experts, needed at most {}", op.experts, kMostExperts);
+  Status embed(const Op& op, int64_t rows) {
+    cuda::embed(stream_.get(), matrix(op.weight[0]), step_.at<int32_t>(step_.tokens), rows, value(op.out[0]));
     return {};
   }
 
-  Status execute(const Op& op) {
-    const int64_t rows = program_->shape.count(op.rows);
-    cudaStream_t s = stream_.get();
-    switch (op.kind) {
-      case OpKind::embed:
-        embed(s, matrix(op.weight[0]), step_.at<int32_t>(step_.tokens), rows, value(op.out[0]));
-        return {};
-      case OpKind::select_rows:
-        select_rows(s, value(op.in[0]), step_.at<int32_t>(step_.wanted), rows, columns(op.in[0]), value(op.out[0]));
-        return {};
-      case OpKind::rms_norm:
-        rms_norm(s, value(op.in[0]), norm_weight(op), program_->norm(op).epsilon, rows, columns(op.in[0]),
-                 value(op.out[0]));
-        return {};
-      case OpKind::head_norm:
-        rms_norm(s, value(op.in[0]), norm_weight(op), program_->norm(op).epsilon, rows * op.heads, op.head_dim,
-                 value(op.in[0]));
-        return {};
-      case OpKind::matmul: {
-        LLADA_TRY_STATUS(products_.begin(op, value(op.in[0]), rows, columns(op.in[0]), s));
-        for (size_t i = 0; i < op.weight.size() && op.weight[i] != kNoWeight; ++i) {
-          const Matrix& w = matrix(op.weight[i]);
-          products_.multiply(w, 0, w.outputs, value(op.out[i]), w.outputs);
-        }
-        return {};
-      }
-      case OpKind::rope: {
-        const StepData::Rotary& angles = step_.rotary(op);
-        rope(s,
-             {.x = value(op.in[0]),
-              .cos = step_.at<float>(angles.cos),
-              .sin = step_.at<float>(angles.sin),
-              .computed_row = op.rows == RowSet::all ? nullptr : step_.at<int32_t>(step_.wanted),
-              .heads = op.heads,
-              .head_dim = op.head_dim,
-              .rotary = program_->rope(op).rotary,
-              .adjacent = program_->rope(op).adjacent},
-             rows);
-        return {};
-      }
-      case OpKind::store_kv:
-        return store(op, rows);
-      case OpKind::attention:
-        return attend(op);
-      case OpKind::glu:
-        (op.activation == Activation::silu ? swiglu : geglu)(s, value(op.in[0]), value(op.in[1]),
-                                                             rows * columns(op.in[0]), value(op.out[0]));
-        return {};
-      case OpKind::add:
-        add(s, value(op.in[1]), rows * columns(op.in[0]), value(op.in[0]));
-        return {};
-      case OpKind::add_bias:
-        add_bias(s, vector(op.weight[0]), rows, columns(op.in[0]), value(op.in[0]));
-        return {};
-      case OpKind::route:
-        route(s,
-              {.scores = value(op.in[0]),
-               .bias = op.weight[0] == kNoWeight ? nullptr : vector(op.weight[0]),
-               .gates = value(op.out[0]),
-               .rule = routing_rule(op)},
-              rows);
-        return {};
-      case OpKind::experts:
-        return compute_experts(op, rows);
-      case OpKind::guide:
-        guide(s, value(op.in[0]), step_.at<GuidedRow>(step_.guided), rows, columns(op.in[0]), value(op.out[0]));
-        return {};
-      case OpKind::head:
-        LLADA_TRY_STATUS(products_.begin(op, value(op.in[0]), rows, columns(op.in[0]), s));
-        return head_.run({.matrix = &matrix(op.weight[0]),
-                          .memory = gpu_->memory.get(),
-                          .step = &step_,
-                          .inputs = run_->inputs,
-                          .outputs = run_->outputs,
-                          .rows = rows,
-                          .cap = op.parameter,
-                          .stream = s},
-                         products_);
-    }
-    return failed("cuda: op kind {} is unknown", static_cast<int>(op.kind));
+  Status select_rows(const Op& op, int64_t rows) {
+    cuda::select_rows(stream_.get(), value(op.in[0]), step_.at<int32_t>(step_.wanted), rows, columns(op.in[0]),
+                      value(op.out[0]));
+    return {};
   }
 
-  const float* norm_weight(const Op& op) const { return op.weight[0] == kNoWeight ? nullptr : vector(op.weight[0]); }
+  Status norm(const Op& op, int64_t rows) {
+    const bool heads = op.kind == OpKind::head_norm;
+    rms_norm(stream_.get(), value(op.in[0]), vector(op), program_->norm(op).epsilon, heads ? rows * op.heads : rows,
+             heads ? op.head_dim : columns(op.in[0]), value(op.out[0]));
+    return {};
+  }
+
+  Status matmul(const Op& op, int64_t rows) {
+    LLADA_TRY_STATUS(products_.begin(op, value(op.in[0]), rows, columns(op.in[0]), stream_.get()));
+    for (size_t i = 0; i < op.weight.size() && op.weight[i] != kNoWeight; ++i) {
+      const Matrix& w = matrix(op.weight[i]);
+      products_.multiply(w, 0, w.outputs, value(op.out[i]), w.outputs);
+    }
+    return {};
+  }
+
+  Status rope(const Op& op, int64_t rows) {
+    const StepData::Rotary& angles = step_.rotary(op);
+    cuda::rope(stream_.get(),
+               {.x = value(op.in[0]),
+                .cos = step_.at<float>(angles.cos),
+                .sin = step_.at<float>(angles.sin),
+                .computed_row = op.rows == RowSet::all ? nullptr : step_.at<int32_t>(step_.wanted),
+                .heads = op.heads,
+                .head_dim = op.head_dim,
+                .rotary = program_->rope(op).rotary,
+                .adjacent = program_->rope(op).adjacent},
+               rows);
+    return {};
+  }
+
+  Status glu(const Op& op, int64_t rows) {
+    (op.activation == Activation::silu ? swiglu : geglu)(stream_.get(), value(op.in[0]), value(op.in[1]),
+                                                         rows * columns(op.in[0]), value(op.out[0]));
+    return {};
+  }
+
+  Status add(const Op& op, int64_t rows) {
+    cuda::add(stream_.get(), value(op.in[1]), rows * columns(op.in[0]), value(op.in[0]));
+    return {};
+  }
+
+  Status add_bias(const Op& op, int64_t rows) {
+    cuda::add_bias(stream_.get(), vector(op), rows, columns(op.in[0]), value(op.in[0]));
+    return {};
+  }
+
+  Status route(const Op& op, int64_t rows) {
+    cuda::route(stream_.get(),
+                {.scores = value(op.in[0]), .bias = vector(op), .gates = value(op.out[0]), .rule = routing_rule(op)},
+                rows);
+    return {};
+  }
+
+  Status guide(const Op& op, int64_t rows) {
+    cuda::guide(stream_.get(), value(op.in[0]), step_.at<GuidedRow>(step_.guided), rows, columns(op.in[0]),
+                value(op.out[0]));
+    return {};
+  }
+
+  Status head(const Op& op, int64_t rows) {
+    LLADA_TRY_STATUS(products_.begin(op, value(op.in[0]), rows, columns(op.in[0]), stream_.get()));
+    return head_.run({.matrix = &matrix(op.weight[0]),
+                      .memory = gpu_->memory.get(),
+                      .step = &step_,
+                      .inputs = run_->inputs,
+                      .outputs = run_->outputs,
+                      .rows = rows,
+                      .cap = op.parameter,
+                      .stream = stream_.get()},
+                     products_);
+  }
 
   KvStore& store_of(const RowSpan& span) const { return *run_->inputs->streams[static_cast<size_t>(span.stream)].kv; }
 
-  Status store(const Op& op, int64_t rows) {
+  Status store_kv(const Op& op, int64_t rows) {
     const Attention& a = program_->attention(op);
     if (std::ranges::any_of(run_->inputs->spans, &RowSpan::trial))
       LLADA_TRY_STATUS(reserve(*gpu_->memory, trial_, 2 * rows * a.kv_heads * a.head_dim * 4, "trials", stream_.get()));
-    store_kv(stream_.get(),
-             {.k = value(op.in[0]),
-              .v = value(op.in[1]),
-              .positions = step_.at<int32_t>(step_.positions),
-              .rows_of = step_.at<StoredRow>(step_.stored_rows),
-              .stores = step_.at<KvPlace>(step_.stores),
-              .trial = trial_.data(),
-              .layer = op.layer,
-              .kv_heads = a.kv_heads,
-              .head_dim = a.head_dim},
-             rows);
+    cuda::store_kv(stream_.get(),
+                   {.k = value(op.in[0]),
+                    .v = value(op.in[1]),
+                    .positions = step_.at<int32_t>(step_.positions),
+                    .rows_of = step_.at<StoredRow>(step_.stored_rows),
+                    .stores = step_.at<KvPlace>(step_.stores),
+                    .trial = trial_.data(),
+                    .layer = op.layer,
+                    .kv_heads = a.kv_heads,
+                    .head_dim = a.head_dim},
+                   rows);
     for (const RowSpan& span : run_->inputs->spans)
       for (int32_t r = span.begin; !span.trial && r < span.begin + span.count; ++r)
-        store_of(span).set_digested(op.layer, span.sequence, run_->inputs->positions[static_cast<size_t>(r)]);
+        store_of(span).set_copied(op.layer, span.sequence, run_->inputs->positions[static_cast<size_t>(r)]);
     return {};
   }
 
-  Status attend(const Op& op) {
+  Status attention(const Op& op, int64_t) {
     const auto set = static_cast<size_t>(op.rows);
     const Attention& a = program_->attention(op);
     for (size_t s = 0; s < step_.sets.spans[set].size(); ++s) {
@@ -306,21 +311,21 @@ class Cuda final : public CudaDevice {
       LLADA_TRY_STATUS(KvMirrors::refresh(step_.places[static_cast<size_t>(span.stream)], store_of(span), op.layer,
                                           span.sequence, step_.sets.of(a).reach[set][s], stream_.get()));
     }
-    attention(stream_.get(),
-              {.q = value(op.in[0]),
-               .tiles = step_.at<AttentionTile>(step_.tiles[set]),
-               .ranges = step_.at<KeyRange>(step_.ranges(a)[set]),
-               .overrides = step_.at<int32_t>(step_.overrides),
-               .trial = trial_.data(),
-               .stores = step_.at<KvPlace>(step_.stores),
-               .layer = op.layer,
-               .heads = a.heads,
-               .kv_heads = a.kv_heads,
-               .head_dim = a.head_dim,
-               .scale = a.scale,
-               .cap = a.cap,
-               .out = value(op.out[0])},
-              step_.tiles[set].count, step_.halves, step_.floats);
+    cuda::attention(stream_.get(),
+                    {.q = value(op.in[0]),
+                     .tiles = step_.at<AttentionTile>(step_.tiles[set]),
+                     .ranges = step_.at<KeyRange>(step_.ranges(a)[set]),
+                     .overrides = step_.at<int32_t>(step_.overrides),
+                     .trial = trial_.data(),
+                     .stores = step_.at<KvPlace>(step_.stores),
+                     .layer = op.layer,
+                     .heads = a.heads,
+                     .kv_heads = a.kv_heads,
+                     .head_dim = a.head_dim,
+                     .scale = a.scale,
+                     .cap = a.cap,
+                     .out = value(op.out[0])},
+                    step_.tiles[set].count, step_.halves, step_.floats);
     return {};
   }
 
@@ -337,7 +342,7 @@ class Cuda final : public CudaDevice {
 
   // The stores of the step say of what was queued that the GPU has it, which after an error nobody knows.
   void forget_copies() {
-    for (KvStore* const store : std::exchange(stores_, {})) store->drop_digests();
+    for (KvStore* const store : std::exchange(stores_, {})) store->forget_copy();
   }
 
   // ---- Experts
@@ -345,11 +350,9 @@ class Cuda final : public CudaDevice {
   // The value in the host's arena; false where that failed.
   bool mirror_value(ValueId id, int64_t n) const {
     if (mirrored_.contains(id)) return true;
-    if (host_arena_bytes_ < plan_->bytes) {
-      host_arena_ = allocate_pinned(plan_->bytes);
-      host_arena_bytes_ = host_arena_ != nullptr ? plan_->bytes : 0;
+    if (host_arena_.bytes < plan_->bytes) {
       mirrored_.clear();
-      if (host_arena_ == nullptr) return false;
+      if (!host_arena_.reserve(plan_->bytes, "values")) return false;
     }
     if (!check(
             cudaMemcpyAsync(mirror(id), value(id), static_cast<size_t>(n) * 4, cudaMemcpyDeviceToHost, stream_.get()),
@@ -360,7 +363,7 @@ class Cuda final : public CudaDevice {
     return true;
   }
 
-  Status compute_experts(const Op& op, int64_t rows) {
+  Status experts(const Op& op, int64_t rows) {
     ExpertRun::Job job{.weights = gpu_->weights.get(),
                        .op = &op,
                        .x = value(op.in[0]),
@@ -405,12 +408,23 @@ class Cuda final : public CudaDevice {
 
   // The op on the host, over the host's copy of the arena.
   Status host_experts(const Op& op, const ExpertsPlan* plan) {
-    host_->capabilities().host->use_arena(host_arena_, host_arena_bytes_);
+    host_->capabilities().host->use_arena(host_arena_.memory, host_arena_.bytes);
     const auto at = static_cast<size_t>(&op - program_->ops.data());
     Run run{program_, at, at + 1, run_->inputs, run_->outputs, Unit::host, plan};
     LLADA_TRY(const Ticket ticket, host_->submit(run));
     return host_->wait(ticket);
   }
+
+  using Handler = Status (Cuda::*)(const Op&, int64_t rows);
+  static constexpr OpTable<Handler> kHandlers{
+      {OpKind::embed, &Cuda::embed},       {OpKind::select_rows, &Cuda::select_rows},
+      {OpKind::rms_norm, &Cuda::norm},     {OpKind::head_norm, &Cuda::norm},
+      {OpKind::matmul, &Cuda::matmul},     {OpKind::rope, &Cuda::rope},
+      {OpKind::store_kv, &Cuda::store_kv}, {OpKind::attention, &Cuda::attention},
+      {OpKind::glu, &Cuda::glu},           {OpKind::add, &Cuda::add},
+      {OpKind::add_bias, &Cuda::add_bias}, {OpKind::route, &Cuda::route},
+      {OpKind::experts, &Cuda::experts},   {OpKind::guide, &Cuda::guide},
+      {OpKind::head, &Cuda::head}};
 
   ExpertSlots::Source source() const {
     return [gpu = gpu_](ExpertId id, int piece) {
@@ -438,8 +452,7 @@ class Cuda final : public CudaDevice {
   HeadRun head_;
   DeviceBytes arena_, trial_;
   // The host's copy of the arena, filled value by value; peek() is what fills it.
-  mutable SharedBytes host_arena_;
-  mutable int64_t host_arena_bytes_ = 0;
+  mutable PinnedBytes host_arena_;
   mutable std::set<ValueId> mirrored_;
   OpTimes op_times_;
   PhaseTimes times_{};

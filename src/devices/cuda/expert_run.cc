@@ -5,6 +5,14 @@
 #include <future>
 
 namespace llada::cuda {
+namespace {
+
+// Copies that everything waits for: those of residents. What only passes through needs the products before it.
+bool comes_first(const ExpertsPlan& plan, const ExpertMove& move) {
+  return plan.moves_first && !move.background && move.to == MoveTo::slot;
+}
+
+}  // namespace
 
 Status ExpertRun::prepare(const Job& job) {
   const Op& op = *job.op;
@@ -98,150 +106,132 @@ Status ExpertRun::run_all(const Job& job) {
   return {};
 }
 
-namespace {
+ExpertRun::Share::Share(const Job& job) {
+  const auto experts = static_cast<size_t>(job.op->experts);
+  rows.resize(experts), begins.resize(experts), here.resize(experts);
+  for (size_t i = 0; i < static_cast<size_t>(job.rows) * experts; ++i) rows[i % experts] += job.host_gates[i] != 0;
+  for (size_t e = 1; e < experts; ++e) begins[e] = begins[e - 1] + rows[e - 1];
+}
 
-// Rows of each expert, and where they begin among the gathered rows.
-struct Counts {
-  std::vector<int32_t> rows, begins;
-  Counts(const float* gates, int64_t rows_count, int experts)
-      : rows(static_cast<size_t>(experts), 0), begins(rows.size(), 0) {
-    for (int64_t i = 0; i < rows_count * experts; ++i) rows[static_cast<size_t>(i % experts)] += gates[i] != 0;
-    for (size_t e = 1; e < rows.size(); ++e) begins[e] = begins[e - 1] + rows[e - 1];
-  }
-};
-
-// Every expert that has rows is in the plan once, with that number of rows.
-Status check_work(const ExpertsPlan& plan, const Counts& counts) {
-  std::vector<int32_t> left = counts.rows;
+Status ExpertRun::Share::take(const ExpertsPlan& plan, ExpertSlots& slots) {
+  std::vector<int32_t> left = rows;
   for (const ExpertWork& work : plan.work) {
-    if (work.expert < 0 || static_cast<size_t>(work.expert) >= left.size() ||
-        std::exchange(left[static_cast<size_t>(work.expert)], 0) != work.rows)
+    const auto e = static_cast<size_t>(work.expert);
+    if (work.expert < 0 || e >= left.size() || std::exchange(left[e], 0) != work.rows)
       return failed("cuda: a plan gives expert {} of layer {} {} rows, the router others", work.expert, plan.layer,
                     work.rows);
+    if (!work.on_device) {
+      host.push_back(work.expert);
+      continue;
+    }
+    here[e] = 1;
+    const ExpertId id{plan.layer, work.expert};
+    if (std::ranges::any_of(plan.moves, [&](const ExpertMove& m) { return !m.background && m.id == id; })) continue;
+    if (slots.address(id, 0) == nullptr)
+      return failed("cuda: expert {} of layer {} is on the GPU's list, but not there", id.expert, id.layer);
+    (slots.arrived(id) ? arrived : late).push_back(work.expert);
   }
   if (std::ranges::any_of(left, [](int32_t n) { return n != 0; }))
     return failed("cuda: a plan of layer {} leaves out experts that have rows", plan.layer);
   return {};
 }
 
-}  // namespace
+// One transfer: where each matrix is, the order of the launch, and which experts are here.
+Status ExpertRun::send_plan(const ExpertSlots& slots, const Job& job, const Share& share) {
+  const size_t e = share.rows.size();
+  std::vector<const uint8_t*> tables(3 * e, nullptr);
+  for (const int32_t expert : share.arrived)
+    for (int p = 0; p < 3; ++p)
+      tables[static_cast<size_t>(p) * e + static_cast<size_t>(expert)] = slots.address({job.plan->layer, expert}, p);
+  const size_t bytes = e * (3 * 8 + 4 + 1);
+  // The plan of the layer before may still be under way from here.
+  if (plan_copied_) LLADA_TRY_STATUS(check(cudaEventSynchronize(plan_copied_.get()), "copying a plan of experts"));
+  LLADA_TRY_STATUS(pinned_.reserve(static_cast<int64_t>(bytes), "a plan of experts"));
+  std::memcpy(pinned_.data(), tables.data(), 3 * e * 8);
+  if (!share.arrived.empty()) std::memcpy(pinned_.data() + 3 * e * 8, share.arrived.data(), share.arrived.size() * 4);
+  std::memcpy(pinned_.data() + 3 * e * 8 + e * 4, share.here.data(), e);
+  LLADA_TRY_STATUS(check(cudaMemcpyAsync(plan_, pinned_.data(), bytes, cudaMemcpyHostToDevice, job.stream),
+                         "copying a plan of experts"));
+  if (!plan_copied_) {
+    LLADA_TRY(plan_copied_, make_event(false));
+  }
+  return check(cudaEventRecord(plan_copied_.get(), job.stream), "copying a plan of experts");
+}
+
+void ExpertRun::multiply_arrived(const Job& job, const Share& share) const {
+  if (share.arrived.empty()) return;
+  const size_t e = share.rows.size();
+  const auto* table = reinterpret_cast<const uint8_t* const*>(plan_);
+  const auto* order = reinterpret_cast<const int32_t*>(plan_ + 3 * e * 8);
+  int64_t most = 0;
+  for (const int32_t expert : share.arrived) most = std::max<int64_t>(most, share.rows[static_cast<size_t>(expert)]);
+  const auto n = static_cast<int64_t>(share.arrived.size());
+  multiply(job, 0, order, n, most, table);
+  multiply(job, 1, order, n, most, table + e);
+  // Rows of other experts among them are no numbers yet; those products come later and overwrite them.
+  activate(job, 0, job.rows * job.op->experts_used);
+  multiply(job, 2, order, n, most, table + 2 * e);
+}
+
+Status ExpertRun::multiply_moved(ExpertSlots& slots, const Job& job, const Share& share, int32_t expert) const {
+  const ExpertId id{job.plan->layer, expert};
+  const int64_t rows = share.rows[static_cast<size_t>(expert)];
+  for (int p = 0; p < 3; ++p) {
+    LLADA_TRY_STATUS(slots.wait(id, p, job.stream));
+    if (p == 2) activate(job, share.begins[static_cast<size_t>(expert)], rows);
+    multiply(job, p, nullptr, 1, rows, nullptr, slots.address(id, p), expert);
+  }
+  return {};
+}
+
+Status ExpertRun::run_share(ExpertSlots& slots, const Job& job, const Share& share) {
+  const ExpertsPlan& plan = *job.plan;
+  LLADA_TRY_STATUS(send_plan(slots, job, share));
+  multiply_arrived(job, share);
+  for (const int32_t expert : share.late) LLADA_TRY_STATUS(slots.copy({plan.layer, expert}));
+  for (const int32_t expert : share.late) LLADA_TRY_STATUS(multiply_moved(slots, job, share, expert));
+  for (const ExpertMove& move : plan.moves) {
+    if (move.background) continue;
+    if (!comes_first(plan, move)) {
+      LLADA_TRY_STATUS(slots.assign(move, job.stream));
+      LLADA_TRY_STATUS(slots.copy(move.id));
+    }
+    const bool wanted = move.id.layer == plan.layer && share.here[static_cast<size_t>(move.id.expert)] != 0;
+    if (wanted) LLADA_TRY_STATUS(multiply_moved(slots, job, share, move.id.expert));
+    LLADA_TRY_STATUS(slots.used(move, job.stream));
+  }
+  for (const ExpertId id : plan.released) LLADA_TRY_STATUS(slots.release(id, job.stream));
+  for (const ExpertMove& move : plan.kept) LLADA_TRY_STATUS(slots.keep(move, job.stream));
+  for (const ExpertMove& move : plan.moves)
+    if (move.background) LLADA_TRY_STATUS(slots.add_background(move, job.stream));
+  return slots.pump();
+}
 
 Status ExpertRun::run_plan(ExpertSlots& slots, const Job& job) {
   const Op& op = *job.op;
   const ExpertsPlan& plan = *job.plan;
-  const Counts counts(job.host_gates, job.rows, op.experts);
-  LLADA_TRY_STATUS(check_work(plan, counts));
+  Share share(job);
   for (const ExpertId id : plan.cancelled) LLADA_TRY_STATUS(slots.cancel(id));
+  LLADA_TRY_STATUS(share.take(plan, slots));
   LLADA_TRY_STATUS(prepare(job));
-
-  std::vector<int32_t> host, order;  // order: the GPU's that are there, then those on their way
-  std::vector<int32_t> late;
-  const auto move_of = [&](int32_t expert) {
-    return std::ranges::find_if(plan.moves, [&](const ExpertMove& m) {
-      return !m.background && m.id == ExpertId{plan.layer, expert};
-    });
-  };
-  std::vector<uint8_t> here(static_cast<size_t>(op.experts), 0);
-  for (const ExpertWork& work : plan.work) {
-    if (!work.on_device) {
-      host.push_back(work.expert);
-      continue;
-    }
-    here[static_cast<size_t>(work.expert)] = 1;
-    if (move_of(work.expert) != plan.moves.end()) continue;
-    const ExpertId id{plan.layer, work.expert};
-    if (slots.address(id, 0) == nullptr)
-      return failed("cuda: expert {} of layer {} is on the GPU's list, but not there", id.expert, id.layer);
-    if (slots.arrived(id))
-      order.push_back(work.expert);
-    else
-      late.push_back(work.expert);
-  }
-  // Copies that everything waits for: those of residents. What only passes through needs the products before it.
-  const auto first = [&](const ExpertMove& m) { return plan.moves_first && !m.background && m.to == MoveTo::slot; };
   if (plan.moves_first) {
     for (const ExpertMove& move : plan.moves)
-      if (first(move)) {
+      if (comes_first(plan, move)) {
         LLADA_TRY_STATUS(slots.assign(move, job.stream));
         LLADA_TRY_STATUS(slots.copy(move.id));
       }
     LLADA_TRY_STATUS(slots.wait_for_copies());
   }
 
-  std::future<Status> other;
+  std::future<Status> host;
   // Without a thread to be had it runs when it is waited for.
-  if (!host.empty()) other = std::async(std::launch::async | std::launch::deferred, [&] { return job.host(host); });
-  const auto device = [&]() -> Status {
-    // One transfer: which experts are here, the order of the launch, and where each matrix is.
-    const auto e = static_cast<size_t>(op.experts);
-    std::vector<const uint8_t*> tables(3 * e, nullptr);
-    for (const int32_t expert : order)
-      for (int p = 0; p < 3; ++p)
-        tables[static_cast<size_t>(p) * e + static_cast<size_t>(expert)] = slots.address({plan.layer, expert}, p);
-    const auto bytes = static_cast<int64_t>(e * (3 * 8 + 4 + 1));
-    // The plan of the layer before may still be under way from here.
-    if (plan_copied_) LLADA_TRY_STATUS(check(cudaEventSynchronize(plan_copied_.get()), "copying a plan of experts"));
-    if (bytes > plan_bytes_) {
-      pinned_ = allocate_pinned(bytes);
-      plan_bytes_ = pinned_ != nullptr ? bytes : 0;
-      if (pinned_ == nullptr) return failed("cuda: {} bytes of pinned memory could not be allocated", bytes);
-    }
-    std::memcpy(pinned_.get(), tables.data(), 3 * e * 8);
-    if (!order.empty()) std::memcpy(pinned_.get() + 3 * e * 8, order.data(), order.size() * 4);
-    std::memcpy(pinned_.get() + 3 * e * 8 + e * 4, here.data(), e);
-    LLADA_TRY_STATUS(
-        check(cudaMemcpyAsync(plan_, pinned_.get(), static_cast<size_t>(bytes), cudaMemcpyHostToDevice, job.stream),
-              "copying a plan of experts"));
-    if (!plan_copied_) {
-      LLADA_TRY(plan_copied_, make_event(false));
-    }
-    LLADA_TRY_STATUS(check(cudaEventRecord(plan_copied_.get(), job.stream), "copying a plan of experts"));
-    const auto* table = reinterpret_cast<const uint8_t* const*>(plan_);
-    const auto* device_order = reinterpret_cast<const int32_t*>(plan_ + 3 * e * 8);
-    if (!order.empty()) {
-      int64_t most = 0;
-      for (const int32_t expert : order) most = std::max<int64_t>(most, counts.rows[static_cast<size_t>(expert)]);
-      const auto n = static_cast<int64_t>(order.size());
-      multiply(job, 0, device_order, n, most, table);
-      multiply(job, 1, device_order, n, most, table + e);
-      // Rows of other experts among them are no numbers yet; those products come later and overwrite them.
-      activate(job, 0, job.rows * op.experts_used);
-      multiply(job, 2, device_order, n, most, table + 2 * e);
-    }
-    // One that is moved, piece by piece.
-    const auto single = [&](int32_t expert) -> Status {
-      const ExpertId id{plan.layer, expert};
-      const int64_t rows = counts.rows[static_cast<size_t>(expert)];
-      for (int p = 0; p < 3; ++p) {
-        LLADA_TRY_STATUS(slots.wait(id, p, job.stream));
-        if (p == 2) activate(job, counts.begins[static_cast<size_t>(expert)], rows);
-        multiply(job, p, nullptr, 1, rows, nullptr, slots.address(id, p), expert);
-      }
-      return {};
-    };
-    for (const int32_t expert : late) LLADA_TRY_STATUS(slots.copy({plan.layer, expert}));
-    for (const int32_t expert : late) LLADA_TRY_STATUS(single(expert));
-    for (const ExpertMove& move : plan.moves) {
-      if (move.background) continue;
-      if (!first(move)) {
-        LLADA_TRY_STATUS(slots.assign(move, job.stream));
-        LLADA_TRY_STATUS(slots.copy(move.id));
-      }
-      const bool wanted = move.id.layer == plan.layer && here[static_cast<size_t>(move.id.expert)] != 0;
-      if (wanted) LLADA_TRY_STATUS(single(move.id.expert));
-      LLADA_TRY_STATUS(slots.used(move, job.stream));
-    }
-    for (const ExpertId id : plan.released) LLADA_TRY_STATUS(slots.release(id, job.stream));
-    for (const ExpertMove& move : plan.kept) LLADA_TRY_STATUS(slots.keep(move, job.stream));
-    for (const ExpertMove& move : plan.moves)
-      if (move.background) LLADA_TRY_STATUS(slots.add_background(move, job.stream));
-    return slots.pump();
-  };
-  const Status done = device();
-  if (other.valid()) LLADA_TRY_STATUS(other.get());
+  if (!share.host.empty())
+    host = std::async(std::launch::async | std::launch::deferred, [&] { return job.host(share.host); });
+  const Status done = run_share(slots, job, share);
+  if (host.valid()) LLADA_TRY_STATUS(host.get());
   LLADA_TRY_STATUS(done);
   const float* others = nullptr;
-  if (!host.empty()) {
+  if (!share.host.empty()) {
     const int64_t width = job.weights->matrices[static_cast<size_t>(op.weight[0])].inputs;
     LLADA_TRY_STATUS(check(cudaMemcpyAsync(others_, job.host_out, static_cast<size_t>(job.rows * width) * 4,
                                            cudaMemcpyHostToDevice, job.stream),

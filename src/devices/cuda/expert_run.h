@@ -38,14 +38,30 @@ class ExpertRun {
   bool on_tensor_cores(const Job& job, size_t slot) const;
   void add_up(const Job& job, const uint8_t* here, const float* others) const;
 
+  // Who computes what of a plan.
+  struct Share {
+    std::vector<int32_t> rows, begins;         // of each expert, and where they begin among the gathered rows
+    std::vector<uint8_t> here;                 // by expert: the GPU's
+    std::vector<int32_t> arrived, late, host;  // the GPU's that are there, those on their way; the host's
+
+    explicit Share(const Job& job);
+    // Failed: the plan does not have every expert that has rows once, with that number of rows; or gives the GPU one
+    // that is neither there nor moved.
+    Status take(const ExpertsPlan& plan, ExpertSlots& slots);
+  };
+  Status send_plan(const ExpertSlots& slots, const Job& job, const Share& share);
+  void multiply_arrived(const Job& job, const Share& share) const;
+  // Piece by piece.
+  Status multiply_moved(ExpertSlots& slots, const Job& job, const Share& share, int32_t expert) const;
+  Status run_share(ExpertSlots& slots, const Job& job, const Share& share);
+
   DeviceBytes memory_;
   ExpertRows rows_{};
   float *gate_ = nullptr, *up_ = nullptr, *y_ = nullptr, *others_ = nullptr;
   SplitRows split_x_, split_hidden_;
   uint8_t* plan_ = nullptr;  // here, order, and three tables of a plan
-  SharedBytes pinned_;       // of plan_
-  int64_t plan_bytes_ = 0;
-  Event plan_copied_;  // from there to plan_
+  PinnedBytes pinned_;       // of plan_
+  Event plan_copied_;        // from there to plan_
 };
 
 }  // namespace llada::cuda

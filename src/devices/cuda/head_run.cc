@@ -22,11 +22,7 @@ Status HeadRun::run(const Job& job, ProductRun& products) {
       reserve(memory, partials_, rows * chunks * static_cast<int64_t>(sizeof(HeadPartial)), "the head", job.stream));
   const auto result_bytes = rows * static_cast<int64_t>(sizeof(Prediction));
   LLADA_TRY_STATUS(reserve(memory, results_, result_bytes, "predictions", job.stream));
-  if (result_bytes > host_results_bytes_) {
-    host_results_ = allocate_pinned(result_bytes);
-    host_results_bytes_ = host_results_ != nullptr ? result_bytes : 0;
-    if (host_results_ == nullptr) return failed("cuda: pinned memory for predictions could not be allocated");
-  }
+  LLADA_TRY_STATUS(host_results_.reserve(result_bytes, "predictions"));
   auto* const logits = reinterpret_cast<float*>(logits_.data());
   HeadArguments a{.logits = logits,
                   .stride = chunk,
@@ -46,7 +42,7 @@ Status HeadRun::run(const Job& job, ProductRun& products) {
     LLADA_TRY_STATUS(keep_logits(job, vocab, a));
   }
   head_merge(job.stream, a, rows, reinterpret_cast<Prediction*>(results_.data()));
-  LLADA_TRY_STATUS(check(cudaMemcpyAsync(host_results_.get(), results_.data(), static_cast<size_t>(result_bytes),
+  LLADA_TRY_STATUS(check(cudaMemcpyAsync(host_results_.data(), results_.data(), static_cast<size_t>(result_bytes),
                                          cudaMemcpyDeviceToHost, job.stream),
                          "copying predictions"));
   pending_ = Pending{job.outputs, rows};
@@ -74,7 +70,7 @@ Status HeadRun::keep_logits(const Job& job, int64_t vocab, const HeadArguments& 
 Status HeadRun::take() {
   if (!pending_) return {};
   const Pending done = *std::exchange(pending_, std::nullopt);
-  const auto* results = reinterpret_cast<const Prediction*>(host_results_.get());
+  const auto* results = reinterpret_cast<const Prediction*>(host_results_.data());
   done.outputs->predictions.assign(results, results + done.rows);
   return {};
 }

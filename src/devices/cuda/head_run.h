@@ -37,8 +37,7 @@ class HeadRun {
   static Status keep_logits(const Job& job, int64_t vocab, const HeadArguments& a);
 
   DeviceBytes logits_, partials_, results_;
-  SharedBytes host_results_;
-  int64_t host_results_bytes_ = 0;
+  PinnedBytes host_results_;
   std::optional<Pending> pending_;
 };
 

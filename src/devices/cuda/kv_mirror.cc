@@ -5,8 +5,7 @@
 namespace llada::cuda {
 namespace {
 
-constexpr size_t kMirrors = 4;         // kept at least: a run's, the sparse path's beside it, those of the run before
-constexpr int64_t kUnusedDigest = 64;  // the flags come with memory for digests, of which there are none
+constexpr size_t kMirrors = 4;  // kept at least: a run's, the sparse path's beside it, those of the run before
 
 int64_t element(const KvStore& kv) { return kv.shape().type == DType::F16 ? 2 : 4; }
 
@@ -17,16 +16,12 @@ int64_t head_bytes(const KvStore& kv) {
 
 }  // namespace
 
-int64_t KvMirrors::digest_bytes(const KvShape& kv) {
-  return int64_t{kv.layers} * kv.sequences * kv.kv_heads * kUnusedDigest;
-}
-
 Result<const KvMirrors::Mirror*> KvMirrors::of(Memory& memory, KvStore& kv) {
   const int64_t bytes = 2 * kv.half_bytes();
   for (auto it = mirrors_.begin(); it != mirrors_.end(); ++it) {
     if (it->store != kv.memory() || it->data.bytes() != bytes) continue;
     mirrors_.splice(mirrors_.begin(), mirrors_, it);
-    LLADA_TRY_STATUS(kv.reserve_digests(&mirrors_.front(), kUnusedDigest));
+    kv.track_copy(&mirrors_.front());
     return &mirrors_.front();
   }
   cudaPointerAttributes attributes{};
@@ -35,9 +30,8 @@ Result<const KvMirrors::Mirror*> KvMirrors::of(Memory& memory, KvStore& kv) {
   while (mirrors_.size() >= most_) mirrors_.pop_back();
   LLADA_TRY(auto data, memory.allocate(bytes, "the K/V store"));
   mirrors_.push_front({kv.memory(), std::move(data)});
-  // Twice: a mirror that is gone may have lain at this address, and its flags say nothing about this one.
-  LLADA_TRY_STATUS(kv.reserve_digests(&mirrors_.front(), 0));
-  LLADA_TRY_STATUS(kv.reserve_digests(&mirrors_.front(), kUnusedDigest));
+  kv.forget_copy();  // of a mirror that is gone, and may have lain at this address
+  kv.track_copy(&mirrors_.front());
   return &mirrors_.front();
 }
 
@@ -77,9 +71,9 @@ Status KvMirrors::refresh(const KvPlace& place, KvStore& kv, int layer, int sequ
   };
   int64_t stale = -1;  // first of a stretch
   for (int64_t p = keys.first; p <= keys.last; ++p) {
-    const bool old = p < keys.last && !kv.digested(layer, sequence, p);
+    const bool old = p < keys.last && !kv.copied(layer, sequence, p);
     if (old && stale < 0) stale = p;
-    if (old) kv.set_digested(layer, sequence, p);
+    if (old) kv.set_copied(layer, sequence, p);
     if (old || stale < 0) continue;
     LLADA_TRY_STATUS(copy(stale, p));
     stale = -1;

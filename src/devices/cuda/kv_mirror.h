@@ -1,6 +1,5 @@
 // The GPU's copies of K/V stores, of the same layout. What a step stores goes to both; what the host has written since
-// is copied before attention reads it. The store's flags of digests tell the two apart: to this device, a digest is its
-// copy.
+// is copied before attention reads it; the store keeps a flag for each position that the copy has (KvStore::copied).
 #pragma once
 #include <list>
 #include <span>
@@ -22,9 +21,6 @@ class KvMirrors {
   // The stores and copies of a step's streams, copies made at the first time. Failed: a store is not of pinned memory
   // (Device::allocate), or no memory.
   Result<std::vector<KvPlace>> of(Memory& memory, std::span<const Stream> streams);
-
-  // Bytes of flags' memory that a store of this shape gets here.
-  static int64_t digest_bytes(const KvShape& shape);
 
   // Queues copies of what `keys` of a sequence name and the GPU does not have.
   static Status refresh(const KvPlace& place, KvStore& kv, int layer, int sequence, KeyRange keys, cudaStream_t stream);

@@ -71,6 +71,14 @@ SharedBytes allocate_pinned(int64_t bytes) {
   return SharedBytes(static_cast<std::byte*>(data), [](std::byte* p) { static_cast<void>(cudaFreeHost(p)); });
 }
 
+Status PinnedBytes::reserve(int64_t needed, const char* what) {
+  if (needed <= bytes) return {};
+  memory = allocate_pinned(needed);
+  bytes = memory != nullptr ? needed : 0;
+  if (memory == nullptr) return failed("cuda: {} bytes of pinned memory for {} could not be allocated", needed, what);
+  return {};
+}
+
 Result<Queue> make_stream() {
   cudaStream_t stream = nullptr;
   LLADA_TRY_STATUS(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream"));

@@ -70,6 +70,15 @@ Status reserve(Memory& memory, DeviceBytes& bytes, int64_t needed, const std::st
 // Pinned memory of the host, which the GPU sees too; null when there is none.
 SharedBytes allocate_pinned(int64_t bytes);
 
+// Pinned memory that grows; contents are lost on growth. What the GPU does with it must have ended.
+struct PinnedBytes {
+  SharedBytes memory;
+  int64_t bytes = 0;
+
+  std::byte* data() const { return memory.get(); }
+  Status reserve(int64_t needed, const char* what);
+};
+
 // cudaStreamDestroy() returns at once while work goes on: what the work uses must outlive it.
 struct StreamEnd {
   void operator()(cudaStream_t stream) const {

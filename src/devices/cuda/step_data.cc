@@ -94,14 +94,10 @@ Status StepData::bind(Memory& memory, const StepInputs& in, const Program& progr
   head_tokens = put(lists);
 
   const auto bytes = static_cast<int64_t>(packed_.size());
-  if (bytes > pinned_bytes_) {
-    pinned_ = allocate_pinned(bytes);
-    pinned_bytes_ = pinned_ != nullptr ? bytes : 0;
-    if (pinned_ == nullptr) return failed("cuda: {} bytes of pinned memory could not be allocated", bytes);
-  }
+  LLADA_TRY_STATUS(pinned_.reserve(bytes, "a step's inputs"));
   LLADA_TRY_STATUS(reserve(memory, device_, bytes, "a step's inputs", stream));
-  std::memcpy(pinned_.get(), packed_.data(), packed_.size());
-  return check(cudaMemcpyAsync(device_.data(), pinned_.get(), packed_.size(), cudaMemcpyHostToDevice, stream),
+  std::memcpy(pinned_.data(), packed_.data(), packed_.size());
+  return check(cudaMemcpyAsync(device_.data(), pinned_.data(), packed_.size(), cudaMemcpyHostToDevice, stream),
                "copying a step's inputs");
 }
 

@@ -52,8 +52,7 @@ class StepData {
   std::vector<Rotary> rotaries_;             // by rope of the program
   std::vector<std::array<Part, 2>> ranges_;  // by window: sets.reads
   std::vector<std::byte> packed_;
-  SharedBytes pinned_;
-  int64_t pinned_bytes_ = 0;
+  PinnedBytes pinned_;
   DeviceBytes device_;
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "devices/op_table.h"
 
 namespace llada::hexagon {
 
@@ -36,8 +37,13 @@ namespace {
 
 constexpr WireRef kNone{WIRE_NO_BUFFER, 0};
 
+// Ops of a batch from ops of the program.
 class Builder {
+  using Append = void (Builder::*)(WireOp&, const Op&);
+
  public:
+  static constexpr bool has(OpKind kind) { return kAppend[kind] != nullptr; }
+
   Builder(const BatchSources& sources, Staging& staging)
       : s_(sources), program_(*sources.run->program), staging_(staging) {}
 
@@ -214,44 +220,45 @@ class Builder {
     }
     w.index = w.trial_index = w.table = w.spans = w.predictions = w.logits = w.out_of_softmax = w.never_sampled = kNone;
     w.kv.keys = w.kv.values = w.kv.trial = kNone;
-    switch (op.kind) {
-      case OpKind::select_rows:
-        w.source_rows = static_cast<uint32_t>(program_.shape.rows);
-        w.index = staged(s_.run->inputs->wanted);
-        break;
-      case OpKind::rms_norm:
-        w.parameter = program_.norm(op).epsilon;
-        break;
-      case OpKind::head_norm:
-        w.columns = 0;
-        w.heads = static_cast<uint16_t>(op.heads), w.head_dim = static_cast<uint16_t>(op.head_dim);
-        w.parameter = program_.norm(op).epsilon;
-        break;
-      case OpKind::rope:
-        rope(w, op);
-        break;
-      case OpKind::store_kv:
-      case OpKind::attention:
-        for (Group& g : groups_) of_group(w, op, g);
-        return {};
-      case OpKind::guide: {
-        std::vector<WireGuide> guides;
-        for (const PredictedRow& p : s_.run->inputs->predictions)
-          guides.push_back({static_cast<uint32_t>(p.conditional),
-                            p.unconditional < 0 ? WIRE_NO_ROW : static_cast<uint32_t>(p.unconditional),
-                            static_cast<float>(p.scale + 1.0)});
-        w.source_rows = static_cast<uint32_t>(program_.shape.wanted);
-        w.index = staged(guides);
-        break;
-      }
-      case OpKind::head:
-        head(w);
-        return {};
-      default:
-        break;
-    }
-    ops_.push_back(w);
+    const Append append = kAppend[op.kind];
+    LLADA_CHECK(append != nullptr);
+    (this->*append)(w, op);
     return {};
+  }
+
+  void elementwise(WireOp& w, const Op&) { ops_.push_back(w); }
+  void matmul(WireOp& w, const Op&) { ops_.push_back(w); }
+
+  void select_rows(WireOp& w, const Op&) {
+    w.source_rows = static_cast<uint32_t>(program_.shape.rows);
+    w.index = staged(s_.run->inputs->wanted);
+    ops_.push_back(w);
+  }
+
+  void rms_norm(WireOp& w, const Op& op) {
+    w.parameter = program_.norm(op).epsilon;
+    ops_.push_back(w);
+  }
+
+  void head_norm(WireOp& w, const Op& op) {
+    w.columns = 0;
+    w.heads = static_cast<uint16_t>(op.heads), w.head_dim = static_cast<uint16_t>(op.head_dim);
+    rms_norm(w, op);
+  }
+
+  void guide(WireOp& w, const Op&) {
+    std::vector<WireGuide> guides;
+    for (const PredictedRow& p : s_.run->inputs->predictions)
+      guides.push_back({static_cast<uint32_t>(p.conditional),
+                        p.unconditional < 0 ? WIRE_NO_ROW : static_cast<uint32_t>(p.unconditional),
+                        static_cast<float>(p.scale + 1.0)});
+    w.source_rows = static_cast<uint32_t>(program_.shape.wanted);
+    w.index = staged(guides);
+    ops_.push_back(w);
+  }
+
+  void kv_op(WireOp& w, const Op& op) {
+    for (Group& g : groups_) of_group(w, op, g);
   }
 
   void rope(WireOp& w, const Op& op) {
@@ -271,6 +278,7 @@ class Builder {
       known->second = staged(table);
     }
     w.table = known->second;
+    ops_.push_back(w);
   }
 
   // The rows of one stream of a store_kv or an attention.
@@ -283,7 +291,7 @@ class Builder {
       if (op.in[i] != kNoValue) w.in[i] = behind(w.in[i], begin * columns(op.in[i]) * 4);
     kv(w, op, g);
     spans(w, g, set);
-    if (op.kind == OpKind::store_kv) {
+    if (rule_of(op.kind).kv == KvUse::writes) {
       w.index = behind(positions(RowSet::all), begin * 4);
     } else {
       w.out[0] = behind(w.out[0], begin * columns(op.out[0]) * 4);
@@ -298,7 +306,7 @@ class Builder {
   }
 
   // One op for neighbouring rows with the same lists of tokens, so for all rows nearly always.
-  void head(const WireOp& whole) {
+  void head(WireOp& whole, const Op&) {
     const StepInputs& in = *s_.run->inputs;
     const auto stream_of = [&](uint32_t row) -> const Stream& {
       return in.streams[static_cast<size_t>(s_.rows->streams[row])];
@@ -340,7 +348,7 @@ class Builder {
                                {{staged_, 0}, static_cast<uint32_t>(staging_.used()), kBoth}};
     int low = INT16_MAX, high = -1;
     for (size_t i = first; i < last; ++i)
-      if (program_.ops[i].kind == OpKind::store_kv || program_.ops[i].kind == OpKind::attention)
+      if (rule_of(program_.ops[i].kind).kv != KvUse::none)
         low = std::min<int>(low, program_.ops[i].layer), high = std::max<int>(high, program_.ops[i].layer);
     if (high < 0) return out;
     for (size_t s = 0; s < kv_.size(); ++s) {
@@ -353,6 +361,20 @@ class Builder {
     }
     return out;
   }
+
+  // What is not here is the host's: an embedding would take a tenth of the window for a few rows.
+  static constexpr OpTable<Append> kAppend{{OpKind::select_rows, &Builder::select_rows},
+                                           {OpKind::rms_norm, &Builder::rms_norm},
+                                           {OpKind::head_norm, &Builder::head_norm},
+                                           {OpKind::matmul, &Builder::matmul},
+                                           {OpKind::rope, &Builder::rope},
+                                           {OpKind::store_kv, &Builder::kv_op},
+                                           {OpKind::attention, &Builder::kv_op},
+                                           {OpKind::glu, &Builder::elementwise},
+                                           {OpKind::add, &Builder::elementwise},
+                                           {OpKind::add_bias, &Builder::elementwise},
+                                           {OpKind::guide, &Builder::guide},
+                                           {OpKind::head, &Builder::head}};
 
   const BatchSources& s_;
   const Program& program_;
@@ -373,8 +395,14 @@ static_assert(sizeof(WireKeys) == sizeof(KeyRange), "ranges are staged as they a
 
 }  // namespace
 
+bool on_dsp(const Op& op) {
+  if (!Builder::has(op.kind) || op.activation != Activation::silu) return false;
+  if (op.kind == OpKind::head) return op.parameter == 0;
+  return rule_of(op.kind).table != Table::norms || op.weight[0] != kNoWeight;
+}
+
 size_t wire_ops(const Op& op, const StepInputs& inputs) {
-  const bool apart = op.kind == OpKind::store_kv || op.kind == OpKind::attention || op.kind == OpKind::head;
+  const bool apart = rule_of(op.kind).kv != KvUse::none || op.kind == OpKind::head;
   return apart ? std::max<size_t>(1, inputs.spans.size()) : 1;
 }
 

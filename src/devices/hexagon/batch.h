@@ -73,6 +73,9 @@ struct Batch {
   std::vector<uint32_t> ops_at;  // ops of the batch up to the end of each op of the run
 };
 
+// The DSP has code for the op in this form: not for soft caps, other activations than SiLU, norms without weight.
+bool on_dsp(const Op& op);
+
 // How many ops of a batch an op of the program becomes at most: one for the rows of each stream where those differ in
 // what the DSP is told of them.
 size_t wire_ops(const Op& op, const StepInputs& inputs);

@@ -114,18 +114,7 @@ class Hexagon final : public HexagonDevice {
   // ---- Placement and the window
 
   Unit place(const Op& op) const override {
-    switch (op.kind) {
-      case OpKind::embed:  // its table would take a tenth of the window for a few rows
-      case OpKind::route:
-      case OpKind::experts:
-        return Unit::host;
-      case OpKind::head:
-        if (!options_.head_on_dsp || lacking(op)) return Unit::host;
-        break;
-      default:
-        if (lacking(op)) return Unit::host;
-        break;
-    }
+    if (!on_dsp(op) || (op.kind == OpKind::head && !options_.head_on_dsp)) return Unit::host;
     Unit unit = Unit::accelerator;
     for_each_weight(op, [&](WeightId w) {
       const auto i = static_cast<size_t>(w);
@@ -174,6 +163,8 @@ class Hexagon final : public HexagonDevice {
   }
 
   // ---- Work
+
+  Status supports(const Program& program) const override { return host_->supports(program); }  // which runs the rest
 
   Result<Ticket> submit(const Run& run) override {
     LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&
@@ -286,24 +277,9 @@ class Hexagon final : public HexagonDevice {
   // Stores of one step are of one kind: where some are beyond a buffer's size and others are not, a row's numbers would
   // depend on its company, and the step is refused (prepare).
   bool needs_host(const Run& run, const Op& op) const {
-    if (run.program->shape.rows > WIRE_MAX_ROWS || lacking(op)) return true;
+    if (run.program->shape.rows > WIRE_MAX_ROWS || !on_dsp(op)) return true;
     // Keys of a trial wait for their attention on the unit that stored them, so both go together.
-    if (op.kind == OpKind::store_kv || op.kind == OpKind::attention) return !in_sight(run) || capped(*run.program);
-    return false;
-  }
-  // Forms of ops that the DSP has no code for: soft caps, other activations than SiLU, norms without weight.
-  static bool lacking(const Op& op) {
-    switch (op.kind) {
-      case OpKind::head:
-        return op.parameter != 0;
-      case OpKind::glu:
-        return op.activation != Activation::silu;
-      case OpKind::rms_norm:
-      case OpKind::head_norm:
-        return op.weight[0] == kNoWeight;
-      default:
-        return false;
-    }
+    return rule_of(op.kind).kv != KvUse::none && (!in_sight(run) || capped(*run.program));
   }
   static bool capped(const Program& program) {
     return std::ranges::any_of(program.attentions, [](const Attention& a) { return a.cap > 0; });
@@ -441,7 +417,7 @@ class Hexagon final : public HexagonDevice {
   static void forget_digests(const Run& run, size_t first, size_t last) {
     for (size_t i = first; i < last; ++i) {
       const Op& op = run.program->ops[i];
-      if (op.kind != OpKind::store_kv) continue;
+      if (rule_of(op.kind).kv != KvUse::writes) continue;
       for (const RowSpan& span : run.inputs->spans)
         for (int32_t r = span.begin; r < span.begin + span.count; ++r)
           run.inputs->streams[static_cast<size_t>(span.stream)].kv->changed(

@@ -142,20 +142,17 @@ bool finite_row(DType type, const std::byte* row, int64_t n, std::vector<float>&
 
 }  // namespace
 
-std::optional<WireLayout> layout_for(DType type, WeightUse use) {
-  if (use == WeightUse::vector) return type == DType::F32 ? std::optional(WIRE_STORED_F32) : std::nullopt;
-  const bool embedding = use == WeightUse::embedding;
+std::optional<WireLayout> layout_for(DType type, bool vector) {
+  if (type == DType::F32) return WIRE_STORED_F32;
+  if (vector) return std::nullopt;
   switch (type) {
-    case DType::F32:
-      return WIRE_STORED_F32;
     case DType::F16:
-      return embedding ? WIRE_STORED_F16 : WIRE_TILE_F16;
     case DType::BF16:
-      return embedding ? WIRE_STORED_BF16 : WIRE_TILE_F16;
+      return WIRE_TILE_F16;
     case DType::Q8_0:
-      return embedding ? WIRE_STORED_Q8_0 : WIRE_TILE_Q8_0;
+      return WIRE_TILE_Q8_0;
     case DType::Q4_0:
-      return embedding ? WIRE_STORED_Q4_0 : WIRE_TILE_Q4_0;
+      return WIRE_TILE_Q4_0;
     default:
       return std::nullopt;
   }
@@ -163,21 +160,7 @@ std::optional<WireLayout> layout_for(DType type, WeightUse use) {
 
 int64_t layout_bytes(WireLayout layout, int64_t outputs, int64_t inputs) {
   if (is_tile(layout)) return (outputs + kTile - 1) / kTile * bytes_of_tile(layout, inputs);
-  const auto type = [&] {
-    switch (layout) {
-      case WIRE_STORED_F16:
-        return DType::F16;
-      case WIRE_STORED_BF16:
-        return DType::BF16;
-      case WIRE_STORED_Q8_0:
-        return DType::Q8_0;
-      case WIRE_STORED_Q4_0:
-        return DType::Q4_0;
-      default:
-        return DType::F32;
-    }
-  }();
-  return (outputs * row_bytes(type, inputs) + kVector - 1) / kVector * kVector;
+  return (outputs * inputs * 4 + kVector - 1) / kVector * kVector;
 }
 
 std::optional<int64_t> pack(WireLayout layout, const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {

@@ -13,10 +13,8 @@
 
 namespace llada::hexagon {
 
-enum class WeightUse : uint8_t { vector, embedding, matrix };
-
-// The layout in which the DSP takes a weight of this type, or nothing where it cannot.
-std::optional<WireLayout> layout_for(DType type, WeightUse use);
+// The layout in which the DSP takes a matrix of this type, or a vector; nothing where it cannot.
+std::optional<WireLayout> layout_for(DType type, bool vector = false);
 
 // Bytes of a weight in its layout, rounded up to 128. inputs: a multiple of the type's group.
 int64_t layout_bytes(WireLayout layout, int64_t outputs, int64_t inputs);

@@ -10,8 +10,7 @@ namespace llada::hexagon {
 Weights::Weights(std::span<const WeightInfo> infos, std::span<const TensorView> views, WeightHooks hooks)
     : infos_(infos.begin(), infos.end()), views_(views.begin(), views.end()), hooks_(std::move(hooks)) {
   for (size_t i = 0; i < infos_.size(); ++i) {
-    const bool vector = is_vector(infos_[i]);
-    const auto layout = layout_for(views_[i].type, vector ? WeightUse::vector : WeightUse::matrix);
+    const auto layout = layout_for(views_[i].type, is_vector(infos_[i]));
     layouts_.push_back(layout.value_or(WIRE_NO_LAYOUT));
     // For the layout a vector is one output.
     bytes_.push_back(layout ? layout_bytes(*layout, infos_[i].dims[1], infos_[i].dims[0]) : views_[i].bytes());

@@ -53,7 +53,7 @@ enum WireStatus {
 
 enum WireCheck {
   WIRE_CHECK_ROWS = 1,    /* 1 to WIRE_MAX_ROWS; source_rows fits */
-  WIRE_CHECK_COLUMNS = 2, /* at least 1; matmul, head, embed: a multiple of 32 where the layout has groups */
+  WIRE_CHECK_COLUMNS = 2, /* at least 1; matmul, head: a multiple of 32 where the layout has groups */
   WIRE_CHECK_HEADS =
       3, /* heads * head_dim = columns, rotary even and at most head_dim, the scale of scores in (0, 1] */
   WIRE_CHECK_WEIGHT = 4, /* inputs and outputs of a weight do not fit the op */
@@ -115,7 +115,7 @@ typedef struct WireRef {
 } WireRef;
 #define WIRE_NO_BUFFER 0xffffffffu /* an absent ref */
 
-/* The numbers of OpKind in graph/program.h. route and experts are not taken: their ops belong on the host. */
+/* The numbers of OpKind in graph/ops.h. embed, route and experts are not taken: their ops belong on the host. */
 enum WireKind {
   WIRE_EMBED = 0,
   WIRE_SELECT_ROWS = 1,
@@ -135,9 +135,8 @@ enum WireKind {
 };
 
 /* How a weight lies in its buffer; a weight starts on a multiple of 128 bytes.
-   Stored layouts are row-major, {inputs} contiguous. What takes what:
+   STORED_F32 is row-major, {inputs} contiguous. What takes what:
      norm and bias vectors: STORED_F32;
-     embed: any STORED layout;
      matmul, head: STORED_F32 (slow, for small matrices such as routers) and the tiles.
    Tiles (pack.h writes them): outputs are padded to a multiple of 32 with zeros and grouped by 32; a tile is
      int32 exponent[32], then for each pair of 32-input blocks (inputs / 32 rounded up to even, padded with zeros)
@@ -149,10 +148,6 @@ enum WireKind {
 enum WireLayout {
   WIRE_NO_LAYOUT = 0,
   WIRE_STORED_F32 = 1,
-  WIRE_STORED_F16 = 2,
-  WIRE_STORED_BF16 = 3,
-  WIRE_STORED_Q8_0 = 4,
-  WIRE_STORED_Q4_0 = 5,
   WIRE_TILE_Q4_0 = 8,
   WIRE_TILE_Q8_0 = 9,
   WIRE_TILE_F16 = 10
@@ -161,7 +156,7 @@ enum WireLayout {
 typedef struct WireWeight {
   WireRef data;
   uint32_t layout;          /* WireLayout; WIRE_NO_LAYOUT: there is none */
-  uint32_t inputs, outputs; /* vectors: outputs = 1; embed: inputs = width, outputs = vocabulary */
+  uint32_t inputs, outputs; /* vectors: outputs = 1 */
 } WireWeight;
 
 /* Rows [begin, begin + count) of the op's rows belong to a sequence. A trial's rows are not stored; `all` is the
@@ -199,7 +194,6 @@ typedef struct WireKv {
    step of several streams has a store_kv and an attention for the rows of each. Fields that a kind does not name are
    0, refs that it does not name are absent.
 
-   embed        out[0]; weight[0]; index = int32 token per row
    select_rows  in[0], out[0], columns; source_rows = rows of in[0]; index = int32 row of in[0] per row
    rms_norm     in[0], out[0] (may be the same), columns; weight[0]; parameter = epsilon
    head_norm    in[0] in place; heads, head_dim; weight[0] (head_dim values); parameter = epsilon

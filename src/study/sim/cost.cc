@@ -8,54 +8,23 @@ namespace llada {
 
 OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op, std::span<const WeightInfo> infos,
                 std::span<const WeightSize> sizes, double row_keys) {
+  const OpRule& rule = rule_of(op.kind);
+  const OpWork work = work_of(program, op, infos, row_keys, unit.row_tile.value);
   OpCost cost;
-  const double rows = program.shape.count(op.rows);
-  const double padded = std::ceil(rows / unit.row_tile.value) * unit.row_tile.value;
-  switch (op.kind) {
-    case OpKind::matmul:
-    case OpKind::head: {
-      cost.kernels = 0;
-      for (const WeightId id : op.weight) {
-        if (id == kNoWeight) continue;
-        const WeightInfo& w = infos[static_cast<size_t>(id)];
-        cost.kernels += 1;
-        cost.compute_s += 2 * static_cast<double>(w.dims[0]) * static_cast<double>(w.dims[1]) * padded /
-                          (unit.matmul_gflops.value * 1e9);
-        cost.stream_bytes += static_cast<double>(sizes[static_cast<size_t>(id)].bytes);
-      }
-      return cost;
+  if (rule.multiplies()) {
+    cost.kernels = 0;
+    cost.compute_s = 2 * work.multiply_adds / (unit.matmul_gflops.value * 1e9);
+    for (const WeightId id : op.weight) {
+      if (id == kNoWeight) continue;
+      cost.kernels += static_cast<int>(std::ceil(work.weight_reads));
+      cost.stream_bytes += work.weight_reads * static_cast<double>(sizes[static_cast<size_t>(id)].bytes);
     }
-    case OpKind::experts: {
-      // Every row goes to experts_used of them; of all experts those are read that some row chose, taken to
-      // be chosen evenly. Rows of one expert are few, so each expert's are padded.
-      const double share = static_cast<double>(op.experts_used) / op.experts;
-      const double touched = op.experts * (1 - std::pow(1 - share, rows));
-      const double each = std::ceil(rows * share / unit.row_tile.value) * unit.row_tile.value;
-      cost.kernels = 3 * static_cast<int>(std::ceil(touched));
-      for (const WeightId id : op.weight) {
-        const WeightInfo& w = infos[static_cast<size_t>(id)];
-        cost.compute_s += touched * each * 2 * static_cast<double>(w.dims[0]) * static_cast<double>(w.dims[1]) /
-                          (unit.matmul_gflops.value * 1e9);
-        cost.stream_bytes += touched * static_cast<double>(sizes[static_cast<size_t>(id)].bytes);
-      }
-      return cost;
-    }
-    case OpKind::attention:
-      cost.compute_s = 4 * row_keys * program.attention(op).heads * program.attention(op).head_dim /
-                       (unit.attention_gflops.value * 1e9);
-      return cost;
-    default: {
-      double values = 0;
-      for (const auto& list : {op.in, op.out})
-        for (const ValueId id : list)
-          if (id != kNoValue) {
-            const Value& v = program.values[static_cast<size_t>(id)];
-            values += static_cast<double>(program.shape.count(v.rows)) * v.columns;
-          }
-      cost.compute_s = values * unit.activation_bytes.value / (unit.elementwise_gb_per_s.value * 1e9);
-      return cost;
-    }
+  } else if (rule.kv == KvUse::reads) {
+    cost.compute_s = 2 * work.multiply_adds / (unit.attention_gflops.value * 1e9);
+  } else {
+    cost.compute_s = work.values * unit.activation_bytes.value / (unit.elementwise_gb_per_s.value * 1e9);
   }
+  return cost;
 }
 
 ExpertCosts expert_costs(const Profile& p, std::string_view map_variant, std::array<double, 3> piece_bytes,

@@ -1,8 +1,6 @@
-// The price of one op on one unit of a profile, from its shape alone. A matrix product costs its weights'
-// bytes at the streaming rate and 2 x inputs x outputs x rows operations, rows padded to the unit's tile;
-// attention costs 4 x heads x head_dim operations per row and key; everything else the activations that it
-// reads and writes. Of a mixture, the experts that some row is expected to choose. Deliberately absent:
-// caches, and bandwidth taken by activations.
+// The price of one op on one unit of a profile: its work (graph/ops.h) at the unit's rates. Weights are streamed from
+// DRAM, everything but products and attention costs the bytes of its activations. Deliberately absent: caches, and
+// bandwidth taken by the activations of products.
 #pragma once
 #include <array>
 #include <cstdint>

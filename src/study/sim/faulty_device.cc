@@ -72,6 +72,7 @@ class FaultyDevice final : public Device, Window, ExpertHost, Clock, Beside, Hos
   SharedBytes allocate(int64_t bytes) override { return device_->allocate(bytes); }
   void use_arena(SharedBytes memory, int64_t bytes) override { can_.host->use_arena(std::move(memory), bytes); }
   Status load(std::span<const WeightId> ids) override { return can_.host->load(ids); }
+  Status supports(const Program& program) const override { return device_->supports(program); }
   Unit place(const Op& op) const override { return device_->place(op); }
   DeviceWindow window() const override { return can_.window->window(); }
   std::vector<int64_t> weight_sizes() const override { return can_.window->weight_sizes(); }

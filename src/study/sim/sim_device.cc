@@ -66,6 +66,12 @@ class Sim final : public SimDevice {
     return refusal(op, chip_->profile.npu).empty() ? Unit::accelerator : Unit::host;
   }
 
+  Status supports(const Program& program) const override {
+    for (size_t i = 0; i < program.ops.size(); ++i)
+      LLADA_TRY_STATUS(runs(program.ops[i], i, place(program.ops[i]) == Unit::accelerator));
+    return numerics_ ? numerics_->supports(program) : Status{};
+  }
+
   Capabilities capabilities() override { return {.window = this, .experts = this, .clock = this, .beside = this}; }
 
   bool dry() const override { return numerics_ == nullptr; }
@@ -232,7 +238,7 @@ class Sim final : public SimDevice {
   // Why `unit` cannot run the op; empty where it can.
   std::string refusal(const Op& op, const UnitProfile& unit) const {
     if (std::ranges::find(unit.ops, op.kind) == unit.ops.end()) return fmt::format("no {} op", llada::name(op.kind));
-    if (op.kind != OpKind::matmul && op.kind != OpKind::head && op.kind != OpKind::experts) return "";
+    if (!rule_of(op.kind).multiplies()) return "";
     std::string reason;
     for_each_weight(op, [&](WeightId w) {
       const WeightSize& size = chip_->sizes[static_cast<size_t>(w)];
@@ -242,11 +248,16 @@ class Sim final : public SimDevice {
     return reason;
   }
 
-  Status check(const Op& op, size_t i, bool npu) const {
+  Status runs(const Op& op, size_t i, bool npu) const {
     const std::string reason = refusal(op, npu ? chip_->profile.npu : chip_->profile.cpu);
     if (!reason.empty())
       return failed("sim: op {} ({}): the {} of {} has {}", i, llada::name(op.kind), npu ? "npu" : "cpu",
                     chip_->profile.name, reason);
+    return {};
+  }
+
+  Status check(const Op& op, size_t i, bool npu) const {
+    LLADA_TRY_STATUS(runs(op, i, npu));
     if (!npu || window_ < 0) return {};
     Status status;
     for_each_weight(op, [&](WeightId w) {
@@ -279,8 +290,9 @@ class Sim final : public SimDevice {
 
   void add(const Run& run, const Op& op, const RowKeys& keys, bool npu, bool beside, int& in_batch, TaskId& last) {
     const UnitProfile& unit = npu ? chip_->profile.npu : chip_->profile.cpu;
-    const double read =
-        op.kind == OpKind::attention ? keys[static_cast<size_t>(op.attributes)][static_cast<size_t>(op.rows)] : 0;
+    const double read = rule_of(op.kind).kv == KvUse::reads
+                            ? keys[static_cast<size_t>(op.attributes)][static_cast<size_t>(op.rows)]
+                            : 0;
     const OpCost cost = price_op(unit, *run.program, op, chip_->infos, chip_->sizes, read);
     LaneTask task;
     task.lane = npu ? Lane::npu : Lane::cpu;

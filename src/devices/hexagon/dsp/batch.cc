@@ -8,9 +8,9 @@
 namespace dsp {
 
 uint32_t supported_kinds() {
-  return (1u << WIRE_EMBED | 1u << WIRE_SELECT_ROWS | 1u << WIRE_RMS_NORM | 1u << WIRE_HEAD_NORM | 1u << WIRE_MATMUL |
-          1u << WIRE_ROPE | 1u << WIRE_STORE_KV | 1u << WIRE_ATTENTION | 1u << WIRE_SWIGLU | 1u << WIRE_ADD |
-          1u << WIRE_ADD_BIAS | 1u << WIRE_GUIDE | 1u << WIRE_HEAD);
+  return (1u << WIRE_SELECT_ROWS | 1u << WIRE_RMS_NORM | 1u << WIRE_HEAD_NORM | 1u << WIRE_MATMUL | 1u << WIRE_ROPE |
+          1u << WIRE_STORE_KV | 1u << WIRE_ATTENTION | 1u << WIRE_SWIGLU | 1u << WIRE_ADD | 1u << WIRE_ADD_BIAS |
+          1u << WIRE_GUIDE | 1u << WIRE_HEAD);
 }
 
 uint32_t supported_matrix_layouts() {
@@ -95,25 +95,6 @@ Fault Batch::cache(const WireOp& op, const WireSpan* spans, uint32_t rows_of_all
   if (trial != nullptr) use = Use::writes;
   DSP_TRY(at(kv.keys, bytes, use, keys, 64));
   return at(kv.values, bytes, use, values, 64);
-}
-
-Fault Batch::embed(const WireOp& op) {
-  const WireWeight& w = op.weight[0];
-  if (w.layout < WIRE_STORED_F32 || w.layout > WIRE_STORED_Q4_0) return {WIRE_UNSUPPORTED, w.layout};
-  const bool groups = w.layout >= WIRE_STORED_Q8_0;
-  if (w.inputs == 0 || w.inputs > kMaxColumns || (groups && w.inputs % 32 != 0))
-    return {WIRE_BAD_OP, WIRE_CHECK_COLUMNS};
-  const uint8_t* table = nullptr;
-  float* out = nullptr;
-  const uint32_t* tokens = nullptr;
-  DSP_TRY(at(w.data, uint64_t{w.outputs} * stored_row_bytes(w.layout, w.inputs), Use::reads, table,
-             w.layout == WIRE_STORED_F32 ? 4 : 1));
-  DSP_TRY(value(op.out[0], op.rows, w.inputs, Use::writes, out));
-  DSP_TRY(indices(op.index, op.rows, w.outputs, tokens));
-  if (!checking_)
-    each_row(op.rows,
-             [&](uint32_t r) { stored_row(w.layout, table, tokens[r], w.inputs, out + uint64_t{r} * w.inputs); });
-  return {};
 }
 
 Fault Batch::select_rows(const WireOp& op) {
@@ -206,12 +187,9 @@ Fault Batch::guide(const WireOp& op) {
 
 Fault Batch::execute(const WireOp& op) {
   if (op.rows == 0 || op.rows > WIRE_MAX_ROWS) return {WIRE_BAD_OP, WIRE_CHECK_ROWS};
-  if (op.columns > kMaxColumns ||
-      (op.columns == 0 && op.kind != WIRE_EMBED && op.kind != WIRE_HEAD_NORM && op.kind != WIRE_ATTENTION))
+  if (op.columns > kMaxColumns || (op.columns == 0 && op.kind != WIRE_HEAD_NORM && op.kind != WIRE_ATTENTION))
     return {WIRE_BAD_OP, WIRE_CHECK_COLUMNS};
   switch (op.kind) {
-    case WIRE_EMBED:
-      return embed(op);
     case WIRE_SELECT_ROWS:
       return select_rows(op);
     case WIRE_RMS_NORM:

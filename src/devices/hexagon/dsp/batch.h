@@ -54,7 +54,6 @@ class Batch {
   Fault check_lists(uint32_t& op) const;
   // One op: its checks and, unless checking_, its work.
   Fault execute(const WireOp& op);
-  Fault embed(const WireOp& op);
   Fault select_rows(const WireOp& op);
   Fault norm(const WireOp& op, bool heads);
   Fault matmul(const WireOp& op);

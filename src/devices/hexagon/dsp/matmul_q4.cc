@@ -1,7 +1,6 @@
 // Q4_0 tiles x int8 rows, by eight rows or four. Per block of 32 inputs: 8 multiply-accumulates of 4 bytes per row and
 // 32 outputs; then the dots of two rows, which fit 16 bits once the zero point is subtracted, share one vector for the
-// scale's multiplication. Tried and lost: one vector of 32-bit dots per row through vmpyo (a row then costs a whole
-// multiplier packet twice); words instead of pairs of words loaded (the load slots fill: 24 packets for 22).
+// scale's multiplication.
 #include "devices/hexagon/dsp/tile.h"
 
 namespace dsp {

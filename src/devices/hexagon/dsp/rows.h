@@ -15,10 +15,6 @@ void guide(const float* conditional, const float* unconditional, float scale, ui
 void scale(const float* x, float factor, uint32_t n, float* y);
 void copy(const float* x, uint32_t n, float* y);
 
-// Row `index` of a stored table, n values; the same bits as tensor/quantize.h's. layout: a WIRE_STORED_*.
-void stored_row(uint32_t layout, const uint8_t* table, uint32_t index, uint32_t n, float* y);
-uint32_t stored_row_bytes(uint32_t layout, uint32_t n);
-
 void store_half(const float* x, uint32_t n, uint16_t* y);
 void load_half(const uint16_t* x, uint32_t n, float* y);
 

@@ -1,0 +1,39 @@
+// What a device runs: a handler for each kind of op that it has code for. Of the others the first is refused by name
+// before anything of a program runs.
+#pragma once
+#include <array>
+#include <initializer_list>
+#include <string_view>
+
+#include "graph/program.h"
+
+namespace llada {
+
+template <class Handler>
+class OpTable {
+ public:
+  struct Row {
+    OpKind kind;
+    Handler handler;
+  };
+  constexpr OpTable(std::initializer_list<Row> rows) {
+    for (const Row& row : rows) handlers_[static_cast<size_t>(row.kind)] = row.handler;
+  }
+  // Null: there is none.
+  constexpr Handler operator[](OpKind kind) const {
+    const auto k = static_cast<size_t>(kind);
+    return k < handlers_.size() ? handlers_[k] : Handler{};
+  }
+
+  Status covers(const Program& program, std::string_view device) const {
+    for (size_t i = 0; i < program.ops.size(); ++i)
+      if ((*this)[program.ops[i].kind] == nullptr)
+        return failed("{}: op {} ({}) is none that this device runs", device, i, name(program.ops[i].kind));
+    return {};
+  }
+
+ private:
+  std::array<Handler, kOpKindCount> handlers_{};
+};
+
+}  // namespace llada
