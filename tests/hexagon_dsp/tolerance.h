@@ -35,7 +35,7 @@ constexpr double kInverseSqrt = 1.5;
 // 2^-t in dsp/fixed_math.h for e^-d, relative, in u: d is given in 24 digits behind the point, rounded (half of 2^-24),
 // t = d log2(e) rounded to 23 digits with a constant off by 2^-31.5 of itself, the polynomial off by 2^-26.5, its steps
 // by 2^-30 each: ln 2 (0.73 + 1 + t 2^-7.5) + 0.18 + 0.1.
-inline double fixed_power(double d) { return 1.5 + 0.0055 * d; }
+inline double fixed_power(double d) { return 1.5 + 0.0055 * std::min(d, 128.0); }
 
 // dsp/rows_plain.cc, rms_norm, relative: numbers are cut to 2^-28 of a power of two that the largest reaches, so the
 // sum of squares is off by 2 sqrt(n) 2^-28 of itself (Cauchy), and by n floors of 2^-40; it is rounded to F32, divided,

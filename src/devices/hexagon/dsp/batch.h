@@ -98,11 +98,11 @@ class Batch {
     float* y = nullptr;
     uint32_t stride = 0;
     uint32_t first = 0, last = 0;  // tiles
+    uint32_t tile_bytes = 0;
   };
   uint8_t* quantize(uint32_t layout, const float* x, uint32_t rows, uint32_t inputs, uint8_t* to);
   static void multiply(const Product& product, uint32_t tile, const float* x, const uint8_t* activations, uint32_t rows,
                        uint32_t inputs);
-  static void prefetch(const Product& product, uint32_t tile, uint32_t inputs);
 
   Buffers& buffers_;
   Pool& pool_;

@@ -17,9 +17,11 @@ void copy(void* to, const void* from, uint32_t bytes) {
 
 bool BatchCopy::take(const void* data, uint32_t bytes) {
   list_count_ = list_bytes_ = write_count_ = 0;
-  for (uint8_t& place : place_of_) place = 0;
-  for (uint32_t i = 0; i < WIRE_MAX_PASSING; ++i)  // of the batch before
-    if (passing_[i].last < WIRE_MAX_OPS) releases_[passing_[i].last] = false;
+  for (; passing_count_ > 0; --passing_count_) {
+    const WirePassing& passing = passing_[passing_count_ - 1];
+    place_of_[passing.buffer] = 0;
+    if (passing.last < WIRE_MAX_OPS) releases_[passing.last] = false;
+  }
   head_ = {};
   if (bytes < sizeof(WireBatch)) return false;
   copy(&head_, data, sizeof head_);
@@ -36,7 +38,8 @@ bool BatchCopy::take(const void* data, uint32_t bytes) {
        head_.passing_count * static_cast<uint32_t>(sizeof(WirePassing)));
   for (uint32_t i = 0; i < head_.passing_count; ++i) {
     if (passing_[i].buffer >= WIRE_BUFFERS || place_of_[passing_[i].buffer] != 0) return false;
-    place_of_[passing_[i].buffer] = static_cast<uint8_t>(i + 1);
+    passing_count_ = i + 1;
+    place_of_[passing_[i].buffer] = static_cast<uint8_t>(passing_count_);
     if (passing_[i].last < head_.op_count) releases_[passing_[i].last] = true;
   }
   return true;

@@ -65,6 +65,7 @@ class BatchCopy {
   WireOp ops_[WIRE_MAX_OPS] = {};
   WireRange ranges_[WIRE_MAX_RANGES] = {};
   WirePassing passing_[WIRE_MAX_PASSING] = {};
+  uint32_t passing_count_ = 0;           // that the two behind it tell of
   uint8_t place_of_[WIRE_BUFFERS] = {};  // in passing_, from 1
   bool releases_[WIRE_MAX_OPS] = {};
   CopiedList lists_[WIRE_MAX_LISTS] = {};

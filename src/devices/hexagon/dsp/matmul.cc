@@ -1,7 +1,6 @@
 #include "devices/hexagon/dsp/matmul.h"
 
 #include "devices/hexagon/dsp/float_math.h"
-#include "devices/hexagon/dsp/machine.h"
 #include "devices/hexagon/dsp/tile.h"
 
 namespace dsp {
@@ -9,12 +8,6 @@ namespace dsp {
 uint32_t tile_bytes(Format format, uint32_t inputs) {
   const uint32_t vectors = format == Format::q4 ? 4 : format == Format::q8 ? 8 : 16;
   return 128 + blocks_of(inputs) / 2 * (2 * vectors + 1) * 128;
-}
-
-void prefetch_tile(const uint8_t* tile, Format format, uint32_t inputs) {
-  constexpr uint32_t kMost = 64 << 10, kLine = 1 << 10;  // beside the tile that is multiplied
-  const uint32_t bytes = tile_bytes(format, inputs) < kMost ? tile_bytes(format, inputs) : kMost;
-  prefetch(tile, kLine, (bytes + kLine - 1) / kLine);
 }
 
 namespace {
