@@ -35,6 +35,7 @@ struct Pending {
     bool map;
   };
   std::vector<Step> steps;  // in their order
+  std::set<int> again;      // slabs that were used, and are mapped for what comes behind: under another number
 };
 
 class Hexagon final : public HexagonDevice {
@@ -143,13 +144,13 @@ class Hexagon final : public HexagonDevice {
   // before. A run has the errors of the slabs that it needs.
   Status map(int index, MapMode) override {
     if (pending_.steps.size() >= kMostSteps) LLADA_TRY_STATUS(flush());
-    const bool any = pending_.run.program != nullptr;
-    if (any && slabs_.used_by(pending_.run).contains(index)) LLADA_TRY_STATUS(flush());  // a buffer has one number
     LLADA_TRY_STATUS(slabs_.expect(index));
-    if (pending_.run.program == nullptr)
+    if (pending_.run.program == nullptr) {
       slabs_.post_map(index);
-    else
-      pending_.steps.push_back({pending_.run.last, index, true});
+      return {};
+    }
+    if (slabs_.used_by(pending_.run).contains(index)) pending_.again.insert(index);
+    pending_.steps.push_back({pending_.run.last, index, true});
     return {};
   }
 
@@ -293,7 +294,10 @@ class Hexagon final : public HexagonDevice {
   Status add_pending(const Run& run, size_t first, size_t last, int session, size_t ops) {
     Pending& p = pending_;
     const bool any = p.run.program != nullptr;
-    if (any && (p.ops + ops > WIRE_MAX_OPS || (session >= 0 && p.session >= 0 && session != p.session)))
+    Run part = run;
+    part.first = first, part.last = last;
+    const bool again = std::ranges::any_of(slabs_.used_by(part), [&](int slab) { return p.again.contains(slab); });
+    if (any && (again || p.ops + ops > WIRE_MAX_OPS || (session >= 0 && p.session >= 0 && session != p.session)))
       LLADA_TRY_STATUS(flush());
     if (p.run.program == nullptr) {
       p.run = run, p.run.first = first, p.session = -1, p.ops = 0;
@@ -347,7 +351,7 @@ class Hexagon final : public HexagonDevice {
 
     // Slabs that are not there for all of the batch, as far as is known now.
     std::set<int> passing, there;
-    std::set<const Buffer*> buffers;
+    std::map<const Buffer*, uint32_t> numbers;
     for (const int slab : slabs_.used_by(run)) {
       const bool moves = std::ranges::any_of(p.steps, [&](const auto& step) { return step.slab == slab; });
       (moves || !slabs_.done(slab) ? passing : there).insert(slab);
@@ -357,11 +361,19 @@ class Hexagon final : public HexagonDevice {
       for (const int slab : std::exchange(passing, {}))
         (std::ranges::any_of(p.steps, [&](const auto& step) { return step.slab == slab; }) ? passing : there)
             .insert(slab);
+    const auto number = [&](int slab) {
+      for (const auto& buffer : slabs_.at(slab).packed->buffers) numbers[buffer.get()] = session.promised(*buffer);
+    };
+    const auto comes = [&](int slab) {
+      return !p.again.contains(slab) &&
+             std::ranges::any_of(p.steps, [&](const auto& step) { return step.map && step.slab == slab; });
+    };
     for (const int slab : passing)
-      for (const auto& buffer : slabs_.at(slab).packed->buffers) buffers.insert(buffer.get());
-
+      if (!comes(slab)) number(slab);
     int64_t maps = std::ranges::count_if(p.steps, &Pending::Step::map) + std::ssize(passing);
     for (const Pending::Step& step : p.steps) post(step, flags_ != nullptr ? progress : nullptr);
+    for (const int slab : passing)
+      if (comes(slab)) number(slab);
     const Status status = [&]() -> Status {
       if (flags_ == nullptr) return failed("hexagon: shared memory for flags could not be allocated");
       LLADA_TRY_STATUS(slabs_.check_mapped(there));
@@ -378,10 +390,11 @@ class Hexagon final : public HexagonDevice {
                              .layouts = weights_->layouts(),
                              .weight = [&](WeightId w) { return slabs_.place(w); },
                              .number = [&](const std::shared_ptr<Buffer>& b) -> Result<uint32_t> {
-                               if (buffers.contains(b.get())) return session.promised(*b);
-                               return session.map(b);
+                               const auto passes = numbers.find(b.get());
+                               if (passes == numbers.end()) return session.map(b);
+                               return passes->second;
                              },
-                             .passes = [&](const Buffer& b) { return buffers.contains(&b); },
+                             .passes = [&](const Buffer& b) { return numbers.contains(&b); },
                              .flags = flags_,
                              .sequence = ++sequence_};
         forget_digests(run, first, last);

@@ -79,16 +79,13 @@ int64_t MappedSlabs::bytes() const {
 
 Status MappedSlabs::expect(int index) {
   Slab& s = at(index);
-  if (s.mapped) return failed("hexagon: slab {} is mapped already", index);
-  for (const auto& buffer : s.packed->buffers)
-    if (session(s)->promise(*buffer) == WIRE_BUFFERS)
-      return failed("hexagon: {} buffers are mapped already, no more are possible (slab {})", WIRE_BUFFERS, index);
-  s.mapped = true;
+  if (std::exchange(s.mapped, true)) return failed("hexagon: slab {} is mapped already", index);
   return {};
 }
 
 void MappedSlabs::post_map(int index) {
   Slab& s = at(index);
+  for (const auto& buffer : s.packed->buffers) session(s)->promise(*buffer);
   s.ticket = lane_.post([this, index, session = session(s), packed = s.packed, bytes = s.slab.bytes]() -> Status {
     const TraceSpan span(trace_, "map", fmt::format("slab {}", index));
     for (size_t b = 0; b < packed->buffers.size(); ++b) {

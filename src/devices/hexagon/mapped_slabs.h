@@ -50,9 +50,8 @@ class MappedSlabs {
   int session_of(const Op& op) const;  // -1: of any
   int64_t bytes() const;
 
-  // Asks for it; the number that a buffer will have is promised. Both are marked as done.
-  Status expect(int index);
-  void post_map(int index);
+  Status expect(int index);  // marks it as mapped
+  void post_map(int index);  // asks for it; the numbers that its buffers will have are promised
   // Behind the program's ops below `op` of a batch; null: at once.
   void post_unmap(int index, std::shared_ptr<const Progress> progress, size_t op);
   // That mappings were asked for. i: the op's place, for the message.

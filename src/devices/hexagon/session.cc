@@ -237,9 +237,8 @@ Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
   LLADA_TRY_STATUS(check_alive());
   if (const auto known = number_of(*buffer)) return *known;
   const std::lock_guard alone(maps_.mutex);
-  if (const auto known = number_of(*buffer)) return *known;  // while others were served
-  const uint32_t number = promise(*buffer);
-  auto mapped = map_as(number, buffer);
+  const auto known = number_of(*buffer);  // while others were served
+  auto mapped = known ? Result<uint32_t>(*known) : map_as(promise(*buffer), buffer);
   const std::lock_guard lock(mutex_);
   promised_.erase(buffer.get());
   return mapped;
