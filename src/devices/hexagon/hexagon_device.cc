@@ -137,6 +137,9 @@ class Hexagon final : public HexagonDevice {
     slabs_.finish();
     LLADA_TRY_STATUS(start());
     LLADA_TRY_STATUS(slabs_.unmap_all());
+    if (flags_ == nullptr) flags_ = Buffer::allocate(library_, sizeof(WireFlags));
+    if (flags_ == nullptr) return failed("hexagon: shared memory for flags could not be allocated");
+    slabs_.use_flags(flags_);
     return slabs_.define(std::move(slabs), library_, host_->info().threads);
   }
 
@@ -340,9 +343,7 @@ class Hexagon final : public HexagonDevice {
     const auto progress = std::make_shared<Progress>();
     const Progress::End end{progress};
     if (scratch_ == nullptr) scratch_ = Buffer::allocate(library_, kFirstScratch);
-    if (flags_ == nullptr) flags_ = Buffer::allocate(library_, sizeof(WireFlags));
-    if (flags_ != nullptr) *reinterpret_cast<WireFlags*>(flags_->data()) = {};
-    slabs_.use_flags(flags_);
+    *reinterpret_cast<WireFlags*>(flags_->data()) = {};
     progress->flags = flags_, progress->first = first;
     std::vector<std::shared_ptr<Buffer>> stores;
     for (const Stream& s : run.inputs->streams)
@@ -371,11 +372,10 @@ class Hexagon final : public HexagonDevice {
     for (const int slab : passing)
       if (!comes(slab)) number(slab);
     int64_t maps = std::ranges::count_if(p.steps, &Pending::Step::map) + std::ssize(passing);
-    for (const Pending::Step& step : p.steps) post(step, flags_ != nullptr ? progress : nullptr);
+    for (const Pending::Step& step : p.steps) post(step, progress);
     for (const int slab : passing)
       if (comes(slab)) number(slab);
     const Status status = [&]() -> Status {
-      if (flags_ == nullptr) return failed("hexagon: shared memory for flags could not be allocated");
       LLADA_TRY_STATUS(slabs_.check_mapped(there));
       for (;;) {
         if (scratch_ == nullptr) return failed("hexagon: shared memory for scratch could not be allocated");

@@ -26,7 +26,9 @@ Status MappedSlabs::unmap_all() {
   static_cast<void>(lane_.drain());
   for (size_t i = 0; i < slabs_.size(); ++i)
     if (std::exchange(slabs_[i].mapped, false)) post_unmap(static_cast<int>(i), nullptr, 0);
-  return lane_.drain();
+  const Status status = lane_.drain();
+  for (const auto& session : sessions_) session->forget_promises();  // of mappings that failed
+  return status;
 }
 
 Status MappedSlabs::define(std::vector<DeviceSlab> slabs, const std::shared_ptr<Library>& library, int threads) {
@@ -89,7 +91,7 @@ void MappedSlabs::post_map(int index) {
   s.ticket = lane_.post([this, index, session = session(s), packed = s.packed, bytes = s.slab.bytes]() -> Status {
     const TraceSpan span(trace_, "map", fmt::format("slab {}", index));
     for (size_t b = 0; b < packed->buffers.size(); ++b) {
-      const uint32_t promised = session->promised(*packed->buffers[b]);
+      const uint32_t promised = session->next_promised(*packed->buffers[b]);
       const auto number = session->map(packed->buffers[b]);
       if (number) continue;
       stop_waiting(*session, promised, *packed->buffers[b]);

@@ -208,24 +208,23 @@ std::optional<uint32_t> Session::number_of(const Buffer& buffer) const {
 uint32_t Session::free_number() const {
   std::vector<bool> taken(WIRE_BUFFERS, false);
   for (const auto& [other, number] : numbers_) taken[number] = true;
-  for (const auto& [other, number] : promised_) taken[number] = true;
+  for (const auto& [other, numbers] : promised_)
+    for (const uint32_t number : numbers) taken[number] = true;
   return static_cast<uint32_t>(std::ranges::find(taken, false) - taken.begin());
 }
 
 uint32_t Session::promise(const Buffer& buffer) {
   const std::lock_guard lock(mutex_);
-  const auto found = promised_.find(&buffer);
-  if (found != promised_.end()) return found->second;
   const uint32_t number = free_number();
-  if (number < WIRE_BUFFERS) promised_[&buffer] = number;
+  if (number < WIRE_BUFFERS) promised_[&buffer].push_back(number);
   return number;
 }
 
 uint32_t Session::promised(const Buffer& buffer) const {
   const std::lock_guard lock(mutex_);
-  for (const auto* numbers : {&promised_, &numbers_})
-    if (const auto found = numbers->find(&buffer); found != numbers->end()) return found->second;
-  return WIRE_BUFFERS;
+  if (const auto found = promised_.find(&buffer); found != promised_.end()) return found->second.back();
+  const auto found = numbers_.find(&buffer);
+  return found != numbers_.end() ? found->second : WIRE_BUFFERS;
 }
 
 void Session::wake(uint32_t number, const Buffer& buffer) {
@@ -233,14 +232,29 @@ void Session::wake(uint32_t number, const Buffer& buffer) {
   if (alive()) static_cast<void>(map_number(WIRE_UNMAP, number, buffer, "giving a buffer up"));
 }
 
+void Session::forget_promises() {
+  const std::lock_guard lock(mutex_);
+  promised_.clear();
+}
+
+uint32_t Session::next_promised(const Buffer& buffer) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = promised_.find(&buffer);
+  return found != promised_.end() ? found->second.front() : WIRE_BUFFERS;
+}
+
 Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
   LLADA_TRY_STATUS(check_alive());
   if (const auto known = number_of(*buffer)) return *known;
   const std::lock_guard alone(maps_.mutex);
-  const auto known = number_of(*buffer);  // while others were served
-  auto mapped = known ? Result<uint32_t>(*known) : map_as(promise(*buffer), buffer);
+  if (const auto known = number_of(*buffer)) return *known;  // while others were served
+  const uint32_t number = next_promised(*buffer);
+  auto mapped = map_as(number < WIRE_BUFFERS ? number : promise(*buffer), buffer);
   const std::lock_guard lock(mutex_);
-  promised_.erase(buffer.get());
+  if (const auto kept = promised_.find(buffer.get()); kept != promised_.end()) {
+    kept->second.pop_front();
+    if (kept->second.empty()) promised_.erase(kept);
+  }
   return mapped;
 }
 

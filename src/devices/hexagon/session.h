@@ -4,6 +4,7 @@
 // new one. Any thread may call: batches run one after the other, mappings one after the other, and mappings beside
 // batches.
 #pragma once
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -34,11 +35,13 @@ class Session : public std::enable_shared_from_this<Session> {
   // Nothing to do where it is not mapped; refused, and the session lives on, where a batch that runs names it.
   Status unmap(Buffer& buffer);
   int64_t mapped_bytes() const;
-  // The number that the buffer's next map() will give it, so that a batch may name it before that; WIRE_BUFFERS: none
-  // is left.
+  // A number for the buffer's next map() that has none, so that a batch may name it before that; WIRE_BUFFERS: none is
+  // left.
   uint32_t promise(const Buffer& buffer);
-  // What is promised, or else the buffer's number; WIRE_BUFFERS: neither.
+  // What was promised last, or else the buffer's number; WIRE_BUFFERS: neither.
   uint32_t promised(const Buffer& buffer) const;
+  uint32_t next_promised(const Buffer& buffer) const;  // to the next map(); WIRE_BUFFERS: nothing
+  void forget_promises();
   // Wakes a batch that waits for a buffer which will not come; it finds WireFlags::stop.
   void wake(uint32_t number, const Buffer& buffer);
 
@@ -75,7 +78,8 @@ class Session : public std::enable_shared_from_this<Session> {
   double deadline_s_ = 0;
   Channel runs_, maps_;
   mutable std::mutex mutex_;  // guards what follows; never held during a call
-  std::map<const Buffer*, uint32_t> numbers_, promised_;
+  std::map<const Buffer*, uint32_t> numbers_;
+  std::map<const Buffer*, std::deque<uint32_t>> promised_;  // in the order of the map() calls to come
   int64_t mapped_bytes_ = 0;
   std::string dead_;  // why; empty: alive
   std::optional<Guarded> killing_;
