@@ -72,8 +72,13 @@ uint32_t os_threads() { return 1; }
 uint32_t os_emulated() { return 1; }
 bool os_start_worker(uint32_t, void (*)(void*), void*) { return false; }
 void os_join_worker(uint32_t) {}
-void os_wait(uint32_t*, uint32_t) { std::abort(); }  // there is one thread
+void os_wait(uint32_t*, uint32_t) {  // there is one thread, so it waits for a buffer: the host stops it
+  std::memset(shared.data, 0xff, shared.bytes);
+  std::memset(scratch.data, 0xff, scratch.bytes);
+}
 void os_wake(uint32_t*) {}
+void os_pause() {}
+uint32_t os_polls() { return 1; }
 
 void multiply(Format format, const TileJob& job) { multiply_by_vectors(format, job); }
 

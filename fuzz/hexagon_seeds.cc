@@ -92,8 +92,10 @@ class Builder {
     op->out_of_softmax = op->never_sampled = index, op->out_of_softmax_count = op->never_sampled_count = 2;
 
     const WireRange all{{kShared, 0}, used_, WIRE_HOST_WROTE | WIRE_HOST_READS};
-    const WireBatch head{WIRE_MAGIC,    WIRE_VERSION, 7, static_cast<uint32_t>(ops_.size()), 1, 0,
-                         kScratchBytes, {kScratch, 0}};
+    WireBatch head{};
+    head.magic = WIRE_MAGIC, head.version = WIRE_VERSION, head.sequence = 7;
+    head.op_count = static_cast<uint32_t>(ops_.size()), head.range_count = 1;
+    head.scratch_bytes = kScratchBytes, head.scratch = {kScratch, 0}, head.flags = kNone;
     std::vector<uint8_t> out;
     const auto append = [&](const void* data, size_t bytes) {
       out.insert(out.end(), static_cast<const uint8_t*>(data), static_cast<const uint8_t*>(data) + bytes);

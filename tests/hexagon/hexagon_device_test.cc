@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "devices/cpu/cpu_device.h"
+#include "devices/hexagon/library.h"
 #include "devices/one_stream.h"
 #include "devices/small_model.h"
 #include "hexagon_tools.h"

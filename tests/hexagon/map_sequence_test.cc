@@ -71,7 +71,7 @@ class MapsOnly final : public Device, Window {
       WireBatch head;
       WireOp op;
     } batch{};
-    batch.head = {WIRE_MAGIC, WIRE_VERSION, ++sequence_, 1, 0, 1, 1024, {small, 4096}};
+    batch.head = {WIRE_MAGIC, WIRE_VERSION, ++sequence_, 1, 0, 1, 1024, {small, 4096}, 0, 0, {WIRE_NO_BUFFER, 0}, 0, 0};
     WireOp& op = batch.op;
     op.kind = WIRE_RMS_NORM, op.rows = 1, op.columns = 32;
     for (WireRef* ref : {&op.in[1], &op.out[1], &op.out[2], &op.index, &op.trial_index, &op.table, &op.spans,

@@ -67,7 +67,7 @@ std::vector<std::byte> long_batch(uint32_t number, uint32_t scratch, uint64_t se
     if (mark) op.index = {number, kGuide};
     if (!mark) op.weight[0] = {{number, kWeights}, WIRE_STORED_F32, kColumns, 256};
   }
-  const WireBatch head{WIRE_MAGIC, WIRE_VERSION, sequence, kOps, 0, 1, 1 << 20, {scratch, 0}};
+  const WireBatch head{WIRE_MAGIC, WIRE_VERSION, sequence, kOps, 0, 1, 1 << 20, {scratch, 0}, 0, 0, kNone, 0, 0};
   std::vector<std::byte> bytes(sizeof head + kOps * sizeof(WireOp));
   std::memcpy(bytes.data(), &head, sizeof head);
   std::memcpy(bytes.data() + sizeof head, ops.data(), kOps * sizeof(WireOp));
@@ -131,6 +131,7 @@ TEST_F(Overlap, StreamedSlabsAreMappedBesideTheBatches) {
     for (int pass = 0; pass < 60 && (pass == 0 || (percent < 100 && device->counters().maps_beside == 0)); ++pass) {
       const Status status = run_one(executor, in, kv, out);
       ASSERT_TRUE(status) << status.error().message;
+      ASSERT_EQ(device->counters().batches, pass + 1) << "a pass is one call, whatever is mapped in it";
     }
     // What the window leaves for everything else is enough.
     const HexagonReserve reserve = hexagon_reserve(model.graph.forward(plain_shape(40, 40)), model.graph.weights, 40);

@@ -125,7 +125,12 @@ class DspTest : public testing::Test {
                             0,
                             threads,
                             static_cast<uint32_t>(scratch_->bytes()),
-                            {kScratch, 0}};
+                            {kScratch, 0},
+                            polls_,
+                            0,
+                            kNowhere,
+                            units_,
+                            0};
     std::vector<std::byte> bytes(sizeof head + ops.size_bytes());
     std::memcpy(bytes.data(), &head, sizeof head);
     std::memcpy(bytes.data() + sizeof head, ops.data(), ops.size_bytes());
@@ -159,6 +164,7 @@ class DspTest : public testing::Test {
   bool host_too_ = true;  // false: a test maps buffers of its own, or writes into them while a batch runs
   std::unique_ptr<DspProcess> dsp_;
   int64_t used_ = 0;
+  uint32_t polls_ = 0, units_ = 0;  // of WireBatch
 };
 
 }  // namespace llada::hexagon

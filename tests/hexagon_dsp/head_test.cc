@@ -46,18 +46,30 @@ class HexagonHead : public DspTest {
         else if (second < 0 || l[t] > l[second])
           second = t;
       }
-      // Roundings of a term: its difference to the chunk's largest logit and those between the largest ones (each a
-      // share of itself, and all of them sum to d), its exponential, a chain of 128 additions and two levels more; per
-      // merge an exponential, a sum with the largest one's own 1, a fused step - and for the weighted sum two of these.
-      constexpr double kChunks = (kVocabulary + 511) / 512, kAdditions = 128 + 2;
+      // A term in its chunk: both logits are cut to 2^-28 of a power of two that the chunk's largest reaches, which
+      // moves d and so the term by 2^-27 of that logit; 2^-t (tolerance.h); the term cut to 2^-30, and its product with
+      // d rounded to 2^-23, of a power of two that the chunk's largest term reaches half of. A chunk's sum is rounded;
+      // per merge an exponential, whose argument is a share of d, a sum with the largest one's own 1, a fused step -
+      // and for the weighted sum two of these.
+      constexpr double kChunks = (kVocabulary + 511) / 512;
       double rest = 0, weighted = 0, rest_off = 0, weighted_off = 0;
-      for (int64_t t = 0; t < kVocabulary; ++t) {
-        if (t == top || in(rules.out_of_softmax, t)) continue;
-        const double d = double{l[t]} - l[top], e = std::exp(d);
-        const double term = std::fabs(d) + kExponential + kAdditions;
-        rest += e, weighted += d * e;
-        rest_off += gamma(term + kChunks * (kExponential + 2)) * e + kExponentialFloor;
-        weighted_off += gamma(term + 1 + kChunks * (kExponential + 4)) * -d * e - d * kExponentialFloor;
+      for (int64_t begin = 0; begin < kVocabulary; begin += 512) {
+        const int64_t end = std::min<int64_t>(begin + 512, kVocabulary);
+        double size = 0, most = -INFINITY;
+        for (int64_t t = begin; t < end; ++t) {
+          if (t == top || in(rules.out_of_softmax, t)) continue;
+          size = std::max(size, std::fabs(double{l[t]})), most = std::max(most, double{l[t]});
+        }
+        const double largest = std::exp(most - l[top]), cut = std::max(size, std::fabs(double{l[top]})) * 0x1p-27 / kU;
+        for (int64_t t = begin; t < end; ++t) {
+          if (t == top || in(rules.out_of_softmax, t)) continue;
+          const double d = double{l[t]} - l[top], e = std::exp(d);
+          const double term = cut + fixed_power(-d) + 1 + std::fabs(d);
+          rest += e, weighted += d * e;
+          rest_off += gamma(term + kChunks * (kExponential + 2)) * e + largest * 0x1p-29 + kExponentialFloor;
+          weighted_off += gamma(term + 1 + kChunks * (kExponential + 4)) * -d * e + e * (cut + 0.5) * kU +
+                          largest * (0x1p-23 - d * 0x1p-29) - d * kExponentialFloor;
+        }
       }
       const WirePrediction& p = predictions[static_cast<size_t>(r)];
       EXPECT_EQ(p.best, best) << r;

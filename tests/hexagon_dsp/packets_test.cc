@@ -74,5 +74,42 @@ TEST_F(HexagonPackets, PerMultiplyAccumulateOfAttention) {
   EXPECT_GT(each, 1.0 / 64);
 }
 
+// What the head does with a logit beside its product: the difference between head and matmul, of 1,024 more outputs.
+TEST_F(HexagonPackets, PerLogit) {
+  constexpr int64_t kInputs = 64, kRows = 8;
+  const auto packets = [&](WireKind kind, int64_t outputs) {
+    used_ = 0;
+    const auto stored =
+        kernels::testing::make_weights(DType::Q4_0, outputs, kInputs, kernels::testing::Fill::random, 5);
+    WireOp op = make_op(kind, kRows, kInputs);
+    op.in[0] = put(kernels::testing::normal_rows(kRows, kInputs, 9));
+    op.weight[0] = put_weight(kernels::testing::view(DType::Q4_0, stored, outputs, kInputs));
+    if (kind == WIRE_MATMUL)
+      op.out[0] = reserve(kRows * outputs * 4);
+    else
+      op.predictions = reserve(kRows * int64_t{sizeof(WirePrediction)});
+    const WireReply reply = run(op, 1);
+    EXPECT_EQ(reply.status, WIRE_OK);
+    return static_cast<double>(reply.packets);
+  };
+  const double head = packets(WIRE_HEAD, 2048) - packets(WIRE_HEAD, 1024);
+  const double product = packets(WIRE_MATMUL, 2048) - packets(WIRE_MATMUL, 1024);
+  const double each = (head - product) / (1024 * kRows);
+  fmt::print("packets per logit (emulated), beside its product: {:.2f}\n", each);
+  EXPECT_LE(each, 3);
+  EXPECT_GT(each, 0.2);
+}
+
+// Rows come in groups of 4 (the last one) and 8: those that fill a group cost next to nothing.
+TEST_F(HexagonPackets, RowsThatFillAGroupAreFree) {
+  const double of_25 = of_outputs(DType::Q4_0, 4096, 25), of_28 = of_outputs(DType::Q4_0, 4096, 28);
+  const double of_29 = of_outputs(DType::Q4_0, 4096, 29), of_32 = of_outputs(DType::Q4_0, 4096, 32);
+  fmt::print("packets (emulated) of 64 outputs of 4,096 inputs: {} rows {}, {} {}, {} {}, {} {}\n", 25, of_25, 28,
+             of_28, 29, of_29, 32, of_32);
+  EXPECT_LE(of_28, 1.005 * of_25);
+  EXPECT_LE(of_32, 1.005 * of_29);
+  EXPECT_LE(of_32, 1.14 * of_25);
+}
+
 }  // namespace
 }  // namespace llada::hexagon

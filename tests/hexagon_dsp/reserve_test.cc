@@ -15,7 +15,7 @@ class HexagonReserveTest : public DspTest {
     op.in[0] = op.in[1] = {kBuffer, 0};
     for (WireWeight& w : op.weight) w.data = {kBuffer, 64 << 20};
     op.out[0] = {kBuffer, 112 << 20}, op.predictions = {kBuffer, 136 << 20};
-    const WireBatch head = {WIRE_MAGIC, WIRE_VERSION, 7, 1, 0, 0, 0, kNowhere};
+    const WireBatch head = {WIRE_MAGIC, WIRE_VERSION, 7, 1, 0, 0, 0, kNowhere, 0, 0, kNowhere, 0, 0};
     std::vector<std::byte> bytes(sizeof head + sizeof op);
     std::memcpy(bytes.data(), &head, sizeof head);
     std::memcpy(bytes.data() + sizeof head, &op, sizeof op);

@@ -32,11 +32,17 @@ constexpr double kExponentialFloor = 0x1p-149;
 // the step before left is squared.
 constexpr double kInverseSqrt = 1.5;
 
-// dsp/rows.cc, rms_norm, relative: squares in 8 chains of fused steps, three levels of additions, a division and
-// epsilon make the mean, of whose error the root halves; then the root itself and two products.
+// 2^-t in dsp/fixed_math.h for e^-d, relative, in u: d is given in 24 digits behind the point, rounded (half of 2^-24),
+// t = d log2(e) rounded to 23 digits with a constant off by 2^-31.5 of itself, the polynomial off by 2^-26.5, its steps
+// by 2^-30 each: ln 2 (0.73 + 1 + t 2^-7.5) + 0.18 + 0.1.
+inline double fixed_power(double d) { return 1.5 + 0.0055 * std::min(d, 128.0); }
+
+// dsp/rows_plain.cc, rms_norm, relative: numbers are cut to 2^-28 of a power of two that the largest reaches, so the
+// sum of squares is off by 2 sqrt(n) 2^-28 of itself (Cauchy), and by n floors of 2^-40; it is rounded to F32, divided,
+// and epsilon is added; of the mean's error the root halves; then the root itself and two products.
 inline double rms_norm_roundings(int64_t n) {
-  const double mean = std::ceil(static_cast<double>(n) / 8) + 3 + 1 + 1;
-  return mean / 2 + kInverseSqrt + 2;
+  const double squares = std::sqrt(static_cast<double>(n)) / 8 + static_cast<double>(n) * 0x1p-16;
+  return (squares + 1 + 1 + 1) / 2 + kInverseSqrt + 2;
 }
 inline double rms_norm_bound(int64_t n, double exact, double weight) {
   return gamma(rms_norm_roundings(n)) * std::fabs(exact) + (1 + std::fabs(weight)) * kHalfSmallest;
@@ -47,11 +53,12 @@ inline double rope_bound(double ac, double bs) {
   return gamma(2) * (std::fabs(ac) + std::fabs(bs)) + 3 * kHalfSmallest;
 }
 
-// swiglu: e = exp(-|g|), its product with a negative g, 1 + e (of which e is at most a half), the quotient, the
-// product with up.
+// swiglu: e = 2^-t with 30 digits, 1 / (1 + e), of which e is at most a half, off by 2^-28; for a negative gate e times
+// it; rounded to F32, twice where it is below normal numbers; the products with gate and up.
 inline double swiglu_bound(double gate, double up, double exact) {
-  const double numerator = gate < 0 ? kExponential + 1 : 0, denominator = kExponential / 2 + 1;
-  return gamma(numerator + denominator + 2) * std::fabs(exact) + kExponentialFloor * std::fabs(gate * up) +
+  const double power = fixed_power(std::fabs(gate));
+  const double roundings = (gate < 0 ? power : 0) + power / 2 + 0.2 + 1 + 2;
+  return gamma(roundings) * std::fabs(exact) + kExponentialFloor * std::fabs(gate * up) +
          (2 + std::fabs(up)) * kHalfSmallest;
 }
 

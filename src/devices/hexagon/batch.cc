@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -55,7 +56,18 @@ class Builder {
       kv_.push_back(number);
     }
     find_groups();
-    for (size_t i = first; i < last; ++i) LLADA_TRY_STATUS(translate(program_.ops[i]));
+    for (size_t i = first; i < last; ++i) {
+      LLADA_TRY_STATUS(translate(program_.ops[i]));
+      batch_.ops_at.push_back(static_cast<uint32_t>(ops_.size()));
+      for (const uint32_t number : std::exchange(passing_now_, {}))
+        passing_[number].last = static_cast<uint32_t>(ops_.size()) - 1;
+    }
+    if (passing_.size() > WIRE_MAX_PASSING)
+      return failed("hexagon: {} buffers come and go in a batch, at most {} can", passing_.size(), WIRE_MAX_PASSING);
+    WireRef flags = kNone;
+    if (!passing_.empty()) {
+      LLADA_TRY(flags.buffer, s_.number(s_.flags));
+    }
     const std::vector<WireRange> ranges = this->ranges(first, last);
     WireBatch head{WIRE_MAGIC,
                    WIRE_VERSION,
@@ -64,7 +76,12 @@ class Builder {
                    static_cast<uint32_t>(ranges.size()),
                    s_.threads,
                    static_cast<uint32_t>(s_.scratch->bytes()),
-                   {scratch, 0}};
+                   {scratch, 0},
+                   0,
+                   static_cast<uint32_t>(passing_.size()),
+                   flags,
+                   0,
+                   0};
     const auto append = [&](const void* data, size_t bytes) {
       const auto* from = static_cast<const std::byte*>(data);
       batch_.bytes.insert(batch_.bytes.end(), from, from + bytes);
@@ -72,6 +89,7 @@ class Builder {
     append(&head, sizeof head);
     append(ops_.data(), ops_.size() * sizeof(WireOp));
     append(ranges.data(), ranges.size() * sizeof(WireRange));
+    for (const auto& [number, passing] : passing_) append(&passing, sizeof passing);
     return std::move(batch_);
   }
 
@@ -96,6 +114,10 @@ class Builder {
     const PlacedWeight place = s_.weight(id);
     LLADA_CHECK(place.buffer != nullptr);
     LLADA_TRY(const uint32_t number, s_.number(place.buffer));
+    if (s_.passes && s_.passes(*place.buffer)) {
+      passing_[number] = {number, place.buffer->fd(), static_cast<uint32_t>(place.buffer->bytes()), 0};
+      passing_now_.push_back(number);
+    }
     return WireWeight{{number, place.offset},
                       static_cast<uint32_t>(s_.layouts[static_cast<size_t>(id)]),
                       static_cast<uint32_t>(info.dims[0]),
@@ -360,7 +382,9 @@ class Builder {
   Batch batch_;
   std::vector<WireOp> ops_;
   uint32_t arena_ = 0, staged_ = 0;
-  std::vector<uint32_t> kv_;  // buffers of the streams' stores
+  std::vector<uint32_t> kv_;                 // buffers of the streams' stores
+  std::map<uint32_t, WirePassing> passing_;  // by number
+  std::vector<uint32_t> passing_now_;        // of the op that is translated
   std::vector<Group> groups_;
   std::map<RowSet, WireRef> positions_;
   std::map<std::pair<RowSet, int16_t>, WireRef> tables_;                    // rotary angles by rows and geometry
@@ -461,17 +485,6 @@ Status read_head(const Batch& batch, const Staging& staging, const RowSets& rows
     p.margin = probability(w.best, w.best_logit) - probability(w.second, w.second_logit);
   }
   return {};
-}
-
-void forget_digests(const Run& run, size_t first, size_t last) {
-  for (size_t i = first; i < last; ++i) {
-    const Op& op = run.program->ops[i];
-    if (rule_of(op.kind).kv != KvUse::writes) continue;
-    for (const RowSpan& span : run.inputs->spans)
-      for (int32_t r = span.begin; r < span.begin + span.count; ++r)
-        run.inputs->streams[static_cast<size_t>(span.stream)].kv->changed(
-            op.layer, span.sequence, run.inputs->positions[static_cast<size_t>(r)]);
-  }
 }
 
 }  // namespace llada::hexagon

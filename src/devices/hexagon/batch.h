@@ -57,7 +57,10 @@ struct BatchSources {
   std::span<const WireLayout> layouts;  // by weight
   std::function<PlacedWeight(WeightId)> weight;
   std::function<Result<uint32_t>(const std::shared_ptr<Buffer>&)> number;  // of a buffer, mapping it where needed
-  uint32_t threads = 0;                                                    // of the DSP; 0: all
+  // Whether a weight's buffer comes or goes while the batch runs; then flags is there (WireFlags).
+  std::function<bool(const Buffer&)> passes = {};
+  std::shared_ptr<Buffer> flags = {};
+  uint32_t threads = 0;  // of the DSP; 0: all
   uint64_t sequence = 0;
 };
 
@@ -67,7 +70,8 @@ struct Batch {
   bool has_head = false;
   uint32_t predictions = 0, logits = WIRE_NO_BUFFER;
   int64_t head_rows = 0, vocabulary = 0;
-  double macs = 0;  // multiply-accumulates, for the deadline
+  double macs = 0;               // multiply-accumulates, for the deadline
+  std::vector<uint32_t> ops_at;  // ops of the batch up to the end of each op of the run
 };
 
 // The DSP has code for the op in this form: not for soft caps, other activations than SiLU, norms without weight.

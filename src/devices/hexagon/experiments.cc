@@ -40,7 +40,8 @@ Result<WireReply> run_op(Session& session, const WireOp& op, uint32_t number, co
   const uint64_t sequence = ++last;
   const WireRange all{{number, 0}, static_cast<uint32_t>(buffer.bytes()), use};
   const uint32_t ranges = use != 0 ? 1 : 0;
-  const WireBatch head{WIRE_MAGIC, WIRE_VERSION, sequence, 1, ranges, threads, scratch_bytes, scratch};
+  const WireBatch head{WIRE_MAGIC, WIRE_VERSION, sequence, 1, ranges, threads, scratch_bytes, scratch, 0,
+                       0,          kNoRef,       0,        0};
   std::vector<std::byte> batch(sizeof head + sizeof op + ranges * sizeof all);
   std::memcpy(batch.data(), &head, sizeof head);
   std::memcpy(batch.data() + sizeof head, &op, sizeof op);

@@ -1,19 +1,17 @@
 #include "devices/hexagon/hexagon_device.h"
 
 #include <algorithm>
-#include <chrono>
 #include <future>
 #include <map>
+#include <set>
 
 #include "base/check.h"
 #include "devices/hexagon/batch.h"
 #include "devices/hexagon/host_twin.h"
 #include "devices/hexagon/known_space.h"
 #include "devices/hexagon/library.h"
-#include "devices/hexagon/map_lane.h"
+#include "devices/hexagon/mapped_slabs.h"
 #include "devices/hexagon/reserve.h"
-#include "devices/hexagon/session.h"
-#include "devices/hexagon/slabs.h"
 #include "devices/value_plan.h"
 
 namespace llada {
@@ -26,12 +24,20 @@ using namespace hexagon;
 constexpr double kSlowestEmulated = 5e6, kSlowest = 50e6;
 static_assert(kHexagonRows == WIRE_MAX_ROWS);
 
-struct LoadedSlab {
-  DeviceSlab slab;
-  std::shared_ptr<const PackedSlab> packed;
-  bool mapped = false;  // asked for; it is when the ticket is done
-  int64_t ticket = 0;
-  bool there = false;  // the lane's until it is drained
+// Ops that were submitted and not yet run: they wait for what follows them, so that a pass is one batch, whatever is
+// mapped and unmapped in between.
+constexpr size_t kMostSteps = WIRE_MAX_PASSING / 2;  // a slab may have two buffers
+struct Pending {
+  Run run;  // first to last; program: null, there are none
+  int session = 0;
+  size_t ops = 0;  // of the batch, at most
+  struct Step {
+    size_t after;  // op of the program
+    int slab;
+    bool map;
+  };
+  std::vector<Step> steps;  // in their order
+  std::set<int> again;      // slabs that were used, and are mapped for what comes behind: under another number
 };
 
 class Hexagon final : public HexagonDevice {
@@ -43,9 +49,8 @@ class Hexagon final : public HexagonDevice {
         library_(std::move(library)),
         weights_(std::move(weights)),
         placement_{library_, weights_, options_.head_on_dsp},
-        host_(std::move(host)) {
-    place_.resize(weights_->infos().size());
-    in_slab_.assign(weights_->infos().size(), -1);
+        host_(std::move(host)),
+        slabs_(weights_, sessions_) {
     set_window(options_.window_bytes.value_or(believed_space(*library_, options_.cache) - options_.reserve_bytes));
   }
 
@@ -55,8 +60,9 @@ class Hexagon final : public HexagonDevice {
 
   void set_window(int64_t weight_bytes) override { window_ = weight_bytes; }
   HexagonCounters counters() const override {
-    map_lane_.finish();
+    slabs_.finish();
     HexagonCounters c = counters_;
+    c.maps = slabs_.maps, c.unmaps = slabs_.unmaps, c.mapped_bytes = slabs_.mapped_bytes;
     c.arena_bytes = arena_ ? arena_->bytes() : 0;
     c.staging_bytes = staging_.bytes();
     c.scratch_bytes = scratch_ ? scratch_->bytes() : 0;
@@ -112,15 +118,14 @@ class Hexagon final : public HexagonDevice {
   // What was mapped when a mapping was refused is what there is; where a buffer beside the weights was refused, room
   // for it is made. Several windows are not planned for, so nothing can be planned again.
   std::string narrow() override {
-    map_lane_.finish();
+    slabs_.finish();
     if (!fewer_.empty()) return std::exchange(fewer_, {});
     if (sessions_.size() != 1 || slabs_.empty() || !sessions_[0]->alive()) return {};
     const auto refusal = sessions_[0]->take_refusal();
     if (!refusal) return {};
-    int64_t weights = 0, largest = 0;
-    for (const LoadedSlab& s : slabs_) largest = std::max(largest, s.slab.bytes), weights += s.there ? s.slab.bytes : 0;
-    const int64_t next = narrower(window_, weights, slab_refused_ ? 0 : refusal->bytes);
-    if (next < 2 * largest) return {};  // two slots are the least that streams
+    const auto there = slabs_.there_when_refused();
+    const int64_t next = narrower(window_, there.value_or(slabs_.there()), there ? 0 : refusal->bytes);
+    if (next < 2 * slabs_.largest()) return {};  // two slots are the least that streams
     window_ = next;
     learn_space(*library_, options_.cache, next + options_.reserve_bytes);
     return fmt::format(
@@ -143,72 +148,39 @@ class Hexagon final : public HexagonDevice {
   std::vector<int64_t> weight_sizes() const override { return {weights_->bytes().begin(), weights_->bytes().end()}; }
 
   Status define_slabs(std::vector<DeviceSlab> slabs) override {
-    // What became of mappings whose slabs go is of no interest; of a dead session nothing is mapped.
-    static_cast<void>(map_lane_.drain());
+    drop_pending();
+    slabs_.finish();
     LLADA_TRY_STATUS(start());
-    for (size_t i = 0; i < slabs_.size(); ++i)
-      if (slabs_[i].mapped) LLADA_TRY_STATUS(unmap(static_cast<int>(i)));
-    LLADA_TRY_STATUS(map_lane_.drain());
-    // The old ones stay until the new ones are there: most are the same.
-    const std::vector<LoadedSlab> before = std::exchange(slabs_, {});
-    std::ranges::fill(place_, PlacedWeight{});
-    std::ranges::fill(in_slab_, -1);
-    for (DeviceSlab& slab : slabs) {
-      if (slab.session < 0 || slab.session >= options_.sessions)
-        return failed("hexagon: slab {} wants session {}, there are {}", slabs_.size(), slab.session,
-                      options_.sessions);
-      LLADA_TRY(auto packed, weights_->pack(library_, slab.weights, host_->info().threads));
-      for (const PackedSlab::Place& p : packed->places) {
-        const auto w = static_cast<size_t>(p.weight);
-        if (in_slab_[w] >= 0) return failed("hexagon: {} is in two slabs", weights_->infos()[w].name);
-        in_slab_[w] = static_cast<int>(slabs_.size());
-        place_[w] = {packed->buffers[p.buffer], p.offset};
-      }
-      slabs_.push_back({std::move(slab), std::move(packed), false});
-    }
+    LLADA_TRY_STATUS(slabs_.unmap_all());
+    if (flags_ == nullptr) flags_ = Buffer::allocate(library_, sizeof(WireFlags));
+    if (flags_ == nullptr) return failed("hexagon: shared memory for flags could not be allocated");
+    slabs_.use_flags(flags_);
+    LLADA_TRY_STATUS(slabs_.define(std::move(slabs), library_, host_->info().threads));
     fewer_.clear();
-    slab_refused_ = false;
     return {};
   }
 
-  // Both only ask: the lane maps and unmaps in that order while batches run. A run waits for the slabs that it needs,
-  // and has their errors; no run is under way here that could still read a slab, for submit() returns when all is done.
+  // Both only ask: the lane maps and unmaps in that order while batches run, and behind the ops that were submitted
+  // before. A run has the errors of the slabs that it needs.
   Status map(int index, MapMode mode) override {
-    LLADA_CHECK(index >= 0 && static_cast<size_t>(index) < slabs_.size());
     if (mode == MapMode::copy) return invalid("hexagon: slabs are mapped, not copied; needed memory plan or sessions");
-    LoadedSlab& s = slabs_[static_cast<size_t>(index)];
-    if (s.mapped) return failed("hexagon: slab {} is mapped already", index);
-    s.ticket =
-        map_lane_.post([this, index, session = session_of(s), packed = s.packed, bytes = s.slab.bytes]() -> Status {
-          const TraceSpan span(trace_, "map", fmt::format("slab {}", index));
-          for (size_t b = 0; b < packed->buffers.size(); ++b) {
-            const auto number = session->map(packed->buffers[b]);
-            if (number) continue;
-            while (b-- > 0) static_cast<void>(session->unmap(*packed->buffers[b]));
-            slab_refused_ = true;
-            return failed("{} (slab {})", number.error().message, index);
-          }
-          ++counters_.maps;
-          counters_.mapped_bytes += bytes;
-          slabs_[static_cast<size_t>(index)].there = true;
-          return {};
-        });
-    s.mapped = true;
+    if (pending_.steps.size() >= kMostSteps) LLADA_TRY_STATUS(flush());
+    LLADA_TRY_STATUS(slabs_.expect(index));
+    if (pending_.run.program == nullptr) {
+      slabs_.post_map(index);
+      return {};
+    }
+    if (slabs_.used_by(pending_.run).contains(index)) pending_.again.insert(index);
+    pending_.steps.push_back({pending_.run.last, index, true});
     return {};
   }
 
   Status unmap(int index) override {
-    LLADA_CHECK(index >= 0 && static_cast<size_t>(index) < slabs_.size());
-    LoadedSlab& s = slabs_[static_cast<size_t>(index)];
-    if (!s.mapped) return failed("hexagon: slab {} is not mapped", index);
-    map_lane_.post([this, index, session = session_of(s), packed = s.packed]() -> Status {
-      const TraceSpan span(trace_, "map", fmt::format("unmap slab {}", index));
-      slabs_[static_cast<size_t>(index)].there = false;
-      for (const auto& buffer : packed->buffers) LLADA_TRY_STATUS(session->unmap(*buffer));
-      ++counters_.unmaps;
-      return {};
-    });
-    s.mapped = false;
+    if (!std::exchange(slabs_.at(index).mapped, false)) return failed("hexagon: slab {} is not mapped", index);
+    if (pending_.run.program == nullptr)
+      slabs_.post_unmap(index, nullptr, 0);
+    else
+      pending_.steps.push_back({pending_.run.last, index, false});
     return {};
   }
 
@@ -219,28 +191,38 @@ class Hexagon final : public HexagonDevice {
   Result<Ticket> submit(const Run& run) override {
     LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&
                 run.last <= run.program->ops.size());
+    const Run& before = pending_.run;
+    if (before.program != nullptr && !(run.program == before.program && run.inputs == before.inputs &&
+                                       run.outputs == before.outputs && run.first == before.last)) {
+      if (run.first == 0)
+        drop_pending();  // of a pass that was given up: its inputs may be gone
+      else
+        LLADA_TRY_STATUS(flush());
+    }
     LLADA_TRY_STATUS(prepare(run));
     if (run.unit == Unit::host) {
+      LLADA_TRY_STATUS(flush());
       LLADA_TRY_STATUS(run_on_host(run, run.first, run.last));
       return ++tickets_;
     }
-    for (size_t i = run.first; i < run.last; ++i) LLADA_TRY_STATUS(check_mapped(run.program->ops[i], i));
+    for (size_t i = run.first; i < run.last; ++i) LLADA_TRY_STATUS(slabs_.check_asked(run.program->ops[i], i));
     for (size_t i = run.first; i < run.last;) {
       const bool host = placement_.needs_host(run, run.program->ops[i]);
-      int session = session_of(run.program->ops[i]);
+      int session = slabs_.session_of(run.program->ops[i]);
       size_t end = i + 1, ops = wire_ops(run.program->ops[i], *run.inputs);
       for (; end < run.last && placement_.needs_host(run, run.program->ops[end]) == host; ++end) {
         ops += wire_ops(run.program->ops[end], *run.inputs);
         if (!host && ops > WIRE_MAX_OPS) break;
-        const int next = session_of(run.program->ops[end]);
+        const int next = slabs_.session_of(run.program->ops[end]);
         if (!host && next >= 0 && session >= 0 && next != session) break;
         if (session < 0) session = next;
       }
       if (host) {
+        LLADA_TRY_STATUS(flush());
         LLADA_TRY_STATUS(run_on_host(run, i, end));
         counters_.host_ops += static_cast<int64_t>(end - i);
       } else {
-        LLADA_TRY_STATUS(run_on_dsp(run, i, end, *sessions_[static_cast<size_t>(std::max(session, 0))]));
+        LLADA_TRY_STATUS(add_pending(run, i, end, session, ops));
       }
       i = end;
     }
@@ -250,7 +232,7 @@ class Hexagon final : public HexagonDevice {
   Status wait(Ticket ticket) override {
     LLADA_CHECK(ticket <= tickets_);
     const auto found = beside_.find(ticket);
-    if (found == beside_.end()) return {};  // all other work is done when submit() returns
+    if (found == beside_.end()) return flush();
     const Status status = found->second.get();
     beside_.erase(found);
     return status;
@@ -280,13 +262,11 @@ class Hexagon final : public HexagonDevice {
     return times;
   }
   int64_t memory_bytes() const override {
-    int64_t bytes = host_->memory_bytes() + staging_.bytes() + (scratch_ ? scratch_->bytes() : 0);
-    for (const LoadedSlab& s : slabs_)
-      for (const auto& buffer : s.packed->buffers) bytes += buffer->bytes();
-    return bytes;
+    return host_->memory_bytes() + staging_.bytes() + (scratch_ ? scratch_->bytes() : 0) + slabs_.bytes();
   }
   void set_trace(Trace* trace) override {
-    map_lane_.finish();  // which writes to the old one
+    slabs_.finish();  // which writes to the old one
+    slabs_.set_trace(trace);
     trace_ = trace;
     host_->set_trace(trace);
   }
@@ -312,35 +292,38 @@ class Hexagon final : public HexagonDevice {
     return {};
   }
 
-  int session_of(const Op& op) const {
-    int session = -1;
-    for_each_weight(op, [&](WeightId w) {
-      if (const int slab = in_slab_[static_cast<size_t>(w)]; slab >= 0)
-        session = slabs_[static_cast<size_t>(slab)].slab.session;
-    });
-    return session;
+  Status add_pending(const Run& run, size_t first, size_t last, int session, size_t ops) {
+    Pending& p = pending_;
+    const bool any = p.run.program != nullptr;
+    Run part = run;
+    part.first = first, part.last = last;
+    const bool again = std::ranges::any_of(slabs_.used_by(part), [&](int slab) { return p.again.contains(slab); });
+    if (any && (again || p.ops + ops > WIRE_MAX_OPS || (session >= 0 && p.session >= 0 && session != p.session)))
+      LLADA_TRY_STATUS(flush());
+    if (p.run.program == nullptr) {
+      p.run = run, p.run.first = first, p.session = -1, p.ops = 0;
+    }
+    p.run.last = last, p.ops += ops;
+    if (p.session < 0) p.session = session;
+    return {};
   }
 
-  const std::shared_ptr<Session>& session_of(const LoadedSlab& s) const {
-    return sessions_[static_cast<size_t>(s.slab.session)];
+  // Mappings that were asked for are made all the same.
+  void drop_pending() {
+    const Pending dropped = std::exchange(pending_, {});
+    for (const Pending::Step& step : dropped.steps) post(step, nullptr);
+  }
+  void post(const Pending::Step& step, std::shared_ptr<const Progress> progress) {
+    if (step.map)
+      slabs_.post_map(step.slab);
+    else
+      slabs_.post_unmap(step.slab, std::move(progress), step.after);
   }
 
-  // Waits for mappings that were asked for.
-  Status check_mapped(const Op& op, size_t i) {
-    Status status;
-    for_each_weight(op, [&](WeightId w) {
-      const int slab = in_slab_[static_cast<size_t>(w)];
-      const auto& name = weights_->infos()[static_cast<size_t>(w)].name;
-      if (!status) return;
-      if (slab < 0)
-        status = failed("hexagon: op {} ({}) uses {}, which is in no slab", i, llada::name(op.kind), name);
-      else if (!slabs_[static_cast<size_t>(slab)].mapped)
-        status =
-            failed("hexagon: op {} ({}) uses {}, whose slab {} is not mapped", i, llada::name(op.kind), name, slab);
-      else if (LoadedSlab& s = slabs_[static_cast<size_t>(slab)]; !(status = map_lane_.wait(s.ticket)))
-        s.mapped = false;
-    });
-    return status;
+  Status flush() {
+    if (pending_.run.program == nullptr) return {};
+    const Pending p = std::exchange(pending_, {});
+    return run_on_dsp(p, *sessions_[static_cast<size_t>(std::max(p.session, 0))]);
   }
 
   Status run_on_host(const Run& run, size_t first, size_t last) {
@@ -351,46 +334,95 @@ class Hexagon final : public HexagonDevice {
     return host_->wait(ticket);
   }
 
-  Status run_on_dsp(const Run& run, size_t first, size_t last, Session& session) {
+  Status run_on_dsp(const Pending& p, Session& session) {
+    const Run& run = p.run;
+    const size_t first = run.first, last = run.last;
     const TraceSpan span(trace_, "npu", fmt::format("ops {} to {}", first, last - 1));
+    const auto progress = std::make_shared<Progress>();
+    const Progress::End end{progress};
     if (scratch_ == nullptr) scratch_ = Buffer::allocate(library_, kFirstScratch);
+    *reinterpret_cast<WireFlags*>(flags_->data()) = {};
+    progress->flags = flags_, progress->first = first;
     std::vector<std::shared_ptr<Buffer>> stores;
     for (const Stream& s : run.inputs->streams)
       if (s.kv != nullptr)
         if (auto buffer = library_->find(s.kv->memory())) stores.push_back(std::move(buffer));
-    for (;;) {
-      if (scratch_ == nullptr) return failed("hexagon: shared memory for scratch could not be allocated");
-      BatchSources sources{.run = &run,
-                           .plan = plan_.get(),
-                           .rows = &rows_,
-                           .rope = &rope_,
-                           .arena = arena_,
-                           .scratch = scratch_,
-                           .kv = stores,
-                           .infos = weights_->infos(),
-                           .layouts = weights_->layouts(),
-                           .weight = [&](WeightId w) { return place_[static_cast<size_t>(w)]; },
-                           .number = [&](const std::shared_ptr<Buffer>& b) { return session.map(b); },
-                           .threads = static_cast<uint32_t>(options_.threads),
-                           .sequence = ++sequence_};
-      forget_digests(run, first, last);
-      LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
-      const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
-      LLADA_TRY(const WireReply reply, session.run(batch.bytes, sequence_, options_.deadline_s + batch.macs / slowest));
-      if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
-        scratch_ = nullptr;
-        scratch_ = Buffer::allocate(library_, reply.detail);
-        continue;
-      }
-      ++counters_.batches;
-      counters_.packets += static_cast<int64_t>(reply.packets);
-      counters_.maps_beside += reply.maps_beside;
-      if (reply.status != WIRE_OK) return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
-      counters_.dsp_ops += static_cast<int64_t>(last - first);
-      for (size_t k = 0; k < std::min(times_.size(), std::size(reply.microseconds)); ++k)
-        times_[k] += reply.microseconds[k] / 1e3;
-      return batch.has_head ? read_head(batch, staging_, rows_, run) : Status{};
+
+    // Slabs that are not there for all of the batch, as far as is known now.
+    std::set<int> passing, there;
+    std::map<const Buffer*, uint32_t> numbers;
+    for (const int slab : slabs_.used_by(run)) {
+      const bool moves = std::ranges::any_of(p.steps, [&](const auto& step) { return step.slab == slab; });
+      (moves || !slabs_.done(slab) ? passing : there).insert(slab);
     }
+    // Pinned slabs are awaited here where a batch cannot name them all.
+    if (passing.size() > kMostSteps)
+      for (const int slab : std::exchange(passing, {}))
+        (std::ranges::any_of(p.steps, [&](const auto& step) { return step.slab == slab; }) ? passing : there)
+            .insert(slab);
+    const auto number = [&](int slab) {
+      for (const auto& buffer : slabs_.at(slab).packed->buffers) numbers[buffer.get()] = session.promised(*buffer);
+    };
+    const auto comes = [&](int slab) {
+      return !p.again.contains(slab) &&
+             std::ranges::any_of(p.steps, [&](const auto& step) { return step.map && step.slab == slab; });
+    };
+    for (const int slab : passing)
+      if (!comes(slab)) number(slab);
+    int64_t maps = std::ranges::count_if(p.steps, &Pending::Step::map) + std::ssize(passing);
+    for (const Pending::Step& step : p.steps) post(step, progress);
+    for (const int slab : passing)
+      if (comes(slab)) number(slab);
+    const Status status = [&]() -> Status {
+      LLADA_TRY_STATUS(slabs_.check_mapped(there));
+      for (;;) {
+        if (scratch_ == nullptr) return failed("hexagon: shared memory for scratch could not be allocated");
+        BatchSources sources{.run = &run,
+                             .plan = plan_.get(),
+                             .rows = &rows_,
+                             .rope = &rope_,
+                             .arena = arena_,
+                             .scratch = scratch_,
+                             .kv = stores,
+                             .infos = weights_->infos(),
+                             .layouts = weights_->layouts(),
+                             .weight = [&](WeightId w) { return slabs_.place(w); },
+                             .number = [&](const std::shared_ptr<Buffer>& b) -> Result<uint32_t> {
+                               const auto passes = numbers.find(b.get());
+                               if (passes == numbers.end()) return session.map(b);
+                               return passes->second;
+                             },
+                             .passes = [&](const Buffer& b) { return numbers.contains(&b); },
+                             .flags = flags_,
+                             .threads = static_cast<uint32_t>(options_.threads),
+                             .sequence = ++sequence_};
+        forget_digests(run, first, last);
+        LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
+        if (!progress->built) progress->ops_at = batch.ops_at, progress->built = true;
+        const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
+        const double waits = options_.deadline_s * static_cast<double>(std::exchange(maps, 0));
+        LLADA_TRY(const WireReply reply,
+                  session.run(batch.bytes, sequence_, options_.deadline_s + waits + batch.macs / slowest));
+        if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
+          scratch_ = nullptr;
+          scratch_ = Buffer::allocate(library_, reply.detail);
+          continue;
+        }
+        ++counters_.batches;
+        counters_.packets += static_cast<int64_t>(reply.packets);
+        counters_.maps_beside += reply.maps_beside;
+        if (reply.status != WIRE_OK)
+          return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
+        counters_.dsp_ops += static_cast<int64_t>(last - first);
+        for (size_t k = 0; k < std::min(times_.size(), std::size(reply.microseconds)); ++k)
+          times_[k] += reply.microseconds[k] / 1e3;
+        return batch.has_head ? read_head(batch, staging_, rows_, run) : Status{};
+      }
+    }();
+    progress->ended = true;  // so that the mappings behind it are made, which are waited for
+    // A slab that did not come is the reason.
+    if (!status) LLADA_TRY_STATUS(slabs_.check_mapped(passing));
+    return status;
   }
 
   HexagonOptions options_;
@@ -399,13 +431,10 @@ class Hexagon final : public HexagonDevice {
   Placement placement_;
   std::unique_ptr<Device> host_, beside_host_;
   int64_t window_ = 0;
-  std::string fewer_;          // why there are fewer sessions than the slabs were to be defined for
-  bool slab_refused_ = false;  // the lane's until it is drained
+  std::string fewer_;  // why there are fewer sessions than the slabs were to be defined for
   std::vector<std::shared_ptr<Session>> sessions_;
-  std::vector<LoadedSlab> slabs_;
-  std::vector<PlacedWeight> place_;  // by weight
-  std::vector<int> in_slab_;         // by weight; -1: in none
-  std::shared_ptr<Buffer> arena_, scratch_;
+  std::shared_ptr<Buffer> arena_, scratch_, flags_;
+  Pending pending_;
   Staging staging_;
   RecentPlans<ValuePlan> plans_{kRecentPlans};
   std::shared_ptr<const ValuePlan> plan_;  // of the program that was submitted last
@@ -414,10 +443,10 @@ class Hexagon final : public HexagonDevice {
   std::map<Ticket, std::future<Status>> beside_;
   uint64_t sequence_ = 0;
   Ticket tickets_ = 0;
-  HexagonCounters counters_;  // maps, unmaps, mapped_bytes: the lane's until it is drained
+  HexagonCounters counters_;  // but for those of slabs_
   PhaseTimes times_{};
   Trace* trace_ = nullptr;
-  mutable MapLane map_lane_;  // the last member: its jobs use the others
+  MappedSlabs slabs_;  // the last member: what it does uses the others
 };
 
 }  // namespace

@@ -30,6 +30,11 @@ Status MapLane::wait(int64_t ticket) {
   return found == ended_.end() ? Status{} : found->second;
 }
 
+bool MapLane::done(int64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  return done_ >= ticket;
+}
+
 void MapLane::finish() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return done_ == posted_; });

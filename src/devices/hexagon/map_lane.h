@@ -24,8 +24,9 @@ class MapLane {
 
   int64_t post(Job job);
   Status wait(int64_t ticket);  // until it is done; how it ended
-  void finish();                // until all are done
-  Status drain();               // the same, and forgets how they ended; the first error
+  bool done(int64_t ticket);
+  void finish();   // until all are done
+  Status drain();  // the same, and forgets how they ended; the first error
 
  private:
   void work();

@@ -204,7 +204,7 @@ int64_t Session::mapped_bytes() const {
 Status Session::die(std::string why) {
   const std::lock_guard lock(mutex_);
   if (dead_.empty()) dead_ = std::move(why);
-  numbers_.clear();
+  numbers_.clear(), promised_.clear();
   mapped_bytes_ = 0;
   return failed("hexagon: {}", dead_);
 }
@@ -289,10 +289,41 @@ std::optional<uint32_t> Session::number_of(const Buffer& buffer) const {
 }
 
 uint32_t Session::free_number() const {
-  const std::lock_guard lock(mutex_);
   std::vector<bool> taken(WIRE_BUFFERS, false);
   for (const auto& [other, number] : numbers_) taken[number] = true;
+  for (const auto& [other, numbers] : promised_)
+    for (const uint32_t number : numbers) taken[number] = true;
   return static_cast<uint32_t>(std::ranges::find(taken, false) - taken.begin());
+}
+
+uint32_t Session::promise(const Buffer& buffer) {
+  const std::lock_guard lock(mutex_);
+  const uint32_t number = free_number();
+  if (number < WIRE_BUFFERS) promised_[&buffer].push_back(number);
+  return number;
+}
+
+uint32_t Session::promised(const Buffer& buffer) const {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = promised_.find(&buffer); found != promised_.end()) return found->second.back();
+  const auto found = numbers_.find(&buffer);
+  return found != numbers_.end() ? found->second : WIRE_BUFFERS;
+}
+
+void Session::wake(uint32_t number, const Buffer& buffer) {
+  const std::lock_guard alone(maps_.mutex);
+  if (alive()) static_cast<void>(map_number(WIRE_UNMAP, number, buffer, "giving a buffer up"));
+}
+
+void Session::forget_promises() {
+  const std::lock_guard lock(mutex_);
+  promised_.clear();
+}
+
+uint32_t Session::next_promised(const Buffer& buffer) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = promised_.find(&buffer);
+  return found != promised_.end() ? found->second.front() : WIRE_BUFFERS;
 }
 
 Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
@@ -300,7 +331,17 @@ Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
   if (const auto known = number_of(*buffer)) return *known;
   const std::lock_guard alone(maps_.mutex);
   if (const auto known = number_of(*buffer)) return *known;  // while others were served
-  const uint32_t number = free_number();
+  const uint32_t number = next_promised(*buffer);
+  auto mapped = map_as(number < WIRE_BUFFERS ? number : promise(*buffer), buffer);
+  const std::lock_guard lock(mutex_);
+  if (const auto kept = promised_.find(buffer.get()); kept != promised_.end()) {
+    kept->second.pop_front();
+    if (kept->second.empty()) promised_.erase(kept);
+  }
+  return mapped;
+}
+
+Result<uint32_t> Session::map_as(uint32_t number, const std::shared_ptr<Buffer>& buffer) {
   if (number == WIRE_BUFFERS) return failed("hexagon: {} buffers are mapped already, no more are possible", number);
   const auto length = static_cast<size_t>(buffer->bytes());
   const auto driver = [&, fd = buffer->fd(), data = buffer->data()](bool mapping) {

@@ -4,6 +4,7 @@
 // new one. Any thread may call: batches run one after the other, mappings one after the other, and mappings beside
 // batches.
 #pragma once
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -56,6 +57,15 @@ class Session : public std::enable_shared_from_this<Session> {
   // Nothing to do where it is not mapped; refused, and the session lives on, where a batch that runs names it.
   Status unmap(Buffer& buffer);
   int64_t mapped_bytes() const;
+  // A number for the buffer's next map() that has none, so that a batch may name it before that; WIRE_BUFFERS: none is
+  // left.
+  uint32_t promise(const Buffer& buffer);
+  // What was promised last, or else the buffer's number; WIRE_BUFFERS: neither.
+  uint32_t promised(const Buffer& buffer) const;
+  uint32_t next_promised(const Buffer& buffer) const;  // to the next map(); WIRE_BUFFERS: nothing
+  void forget_promises();
+  // Wakes a batch that waits for a buffer which will not come; it finds WireFlags::stop.
+  void wake(uint32_t number, const Buffer& buffer);
 
   // A batch as wire.h lays it out. The reply's own checks are done: it answers this batch, and status WIRE_OK means
   // that all ops were done. A status of the DSP other than WIRE_OK is the caller's affair.
@@ -80,7 +90,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void refused(const Buffer& buffer);
   Guarded kill_process();
   std::optional<uint32_t> number_of(const Buffer& buffer) const;
-  uint32_t free_number() const;  // WIRE_BUFFERS: none
+  uint32_t free_number() const;  // WIRE_BUFFERS: none; under mutex_
+  Result<uint32_t> map_as(uint32_t number, const std::shared_ptr<Buffer>& buffer);
   Status map_number(uint32_t method, uint32_t number, const Buffer& buffer, std::string_view what);
 
   std::shared_ptr<Library> library_;
@@ -94,6 +105,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Channel runs_, maps_;
   mutable std::mutex mutex_;  // guards what follows; never held during a call
   std::map<const Buffer*, uint32_t> numbers_;
+  std::map<const Buffer*, std::deque<uint32_t>> promised_;  // in the order of the map() calls to come
   int64_t mapped_bytes_ = 0;
   std::optional<Refusal> refusal_;
   std::string dead_;  // why; empty: alive

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x4c4c4432u /* "2DLL" */
-#define WIRE_VERSION 5u
+#define WIRE_VERSION 6u
 #define WIRE_BUFFERS 256 /* buffers mapped at a time */
 #define WIRE_MAX_OPS 4096
 #define WIRE_MAX_ROWS 1024 /* rows of a step */
@@ -30,7 +30,7 @@
    takes two in buffers and one out handle, close one in handle). The invoke returns 0 whenever it could write the
    reply; what happened stands in the reply. A call whose buffers have another count or size returns 14 (bad
    parameter). Several threads of the host may call at a time: map, unmap and query are served while a batch runs,
-   batches wait for each other. What a batch names stays mapped until it has ended. */
+   batches wait for each other. What a batch names stays mapped until it has ended, or as WirePassing says. */
 enum WireMethod {
   WIRE_OPEN = 0,
   WIRE_CLOSE = 1,
@@ -87,6 +87,8 @@ typedef struct WireReply {
   uint32_t maps_beside;      /* run: mappings and unmappings that were done while the batch ran */
   uint32_t check_packets;    /* run, emulator only: packets until the first op began, not among `packets` */
   uint64_t cycles;           /* run: of the processor's clock, from the batch's arrival to its end; 0: not counted */
+  uint32_t wakes;            /* run: how often workers that slept, or the caller that slept for them, were woken */
+  uint32_t reserved;
 } WireReply;
 
 typedef struct WireInfo {
@@ -98,8 +100,15 @@ typedef struct WireInfo {
   uint32_t kinds;          /* bit per WireKind that run takes */
   uint32_t matrix_layouts; /* bit per WireLayout that matmul and head take */
   uint32_t map_call;       /* 2: buffers are mapped by HAP_mmap2, 1: by HAP_mmap, 0: the system has neither */
-  uint32_t reserved[7];
+  uint32_t units;          /* bits of WireUnit that a batch may ask for */
+  uint32_t reserved[6];
 } WireInfo;
+
+/* What may compute the products of matmul and head beside the vector unit's integers, which define them (dsp/
+   activations.h) and which every module has. No module here has any of these: docs/hexagon.md, "A matrix unit". */
+enum WireUnit {
+  WIRE_UNIT_MATRIX = 1 /* a matrix unit in FP16: within the bound of tests/hexagon_dsp/tolerance.h, not bit for bit */
+};
 
 enum WireMapFlags { WIRE_MAP_READ_ONLY = 1, WIRE_MAP_UP = 2 };
 
@@ -253,14 +262,39 @@ typedef struct WireRange {
   uint32_t bytes, use;
 } WireRange;
 
+/* A buffer that comes and goes while the batch runs, so that one batch reads more than the address space holds. Nothing
+   writes to it, and no list or range lies in it. The first op that names it waits until it is mapped, with this
+   descriptor and no fewer bytes; behind op `last` it may be unmapped. */
+#define WIRE_MAX_PASSING 224
+typedef struct WirePassing {
+  uint32_t buffer;
+  int32_t fd;
+  uint32_t bytes;
+  uint32_t last;
+} WirePassing;
+
+/* Written while the batch runs. Where the host stops a batch that waits for a buffer, it asks to unmap that one, which
+   wakes it. */
+typedef struct WireFlags {
+  uint32_t done; /* by the DSP: ops that are done */
+  uint32_t reserved[15];
+  uint32_t stop; /* by the host: 1: a buffer that the batch waits for will not come */
+  uint32_t reserved2[15];
+} WireFlags;
+
 typedef struct WireBatch {
   uint32_t magic, version;
   uint64_t sequence; /* comes back in the reply */
-  uint32_t op_count; /* WireOp[op_count] follow, then WireRange[range_count] */
+  uint32_t op_count; /* WireOp[op_count] follow, then WireRange[range_count], then WirePassing[passing_count] */
   uint32_t range_count;
   uint32_t threads;       /* workers to use; 0: all */
   uint32_t scratch_bytes; /* a few MiB will do; WIRE_NO_SCRATCH says what is missing */
   WireRef scratch;        /* multiple of 128; contents are lost */
+  uint32_t polls; /* looks for work of an idle worker before it sleeps, while the batch runs; 0: the module's own */
+  uint32_t passing_count; /* at most WIRE_MAX_PASSING */
+  WireRef flags;          /* WireFlags, or absent */
+  uint32_t units;         /* WireUnit that may be used, of those in WireInfo; 0: integers alone */
+  uint32_t reserved;      /* 0 */
 } WireBatch;
 
 #endif

@@ -102,43 +102,39 @@ void put(BlockF16& block, uint32_t row, const Quantized& q, int32_t mantissa, in
   put_rest(block, row, q, mantissa, shift);
 }
 
+// One row of the group.
 template <class Block>
-void fill(Format format, const float* x, uint32_t stride, uint32_t rows, uint32_t capacity, uint32_t inputs,
-          uint32_t* work, RowGroup& head, Block* blocks) {
-  // p * 2^unit is a block's product; see activations.h.
-  const int32_t unit = format == Format::q4 ? -15 : format == Format::q8 ? 4 - 15 : 8 + 11 - 15;
+void fill_row(Format format, const float* row, uint32_t r, uint32_t inputs, uint32_t* work, RowGroup& head,
+              Block* blocks) {
   const uint32_t padded = blocks_of(inputs), real = inputs / kBlock;
   const int32_t base = base_shift(padded);
-  for (uint32_t r = 0; r < capacity; ++r) {
-    const float* row = x + static_cast<uint64_t>(r) * stride;
-    int32_t top = -1000;
-    for (uint32_t b = 0; b < padded; ++b) {
-      const float s = r < rows && b < real ? block_scale(format, row + b * kBlock) : 0;
-      work[b] = bits_of(s);
-      const Scale scale = split(s);
-      top = scale.exponent > top ? scale.exponent : top;
-    }
-    if (top > 126) {  // not finite: so are all results of the row, which the head reports
-      for (uint32_t b = 0; b < padded; ++b) put(blocks[b], r, {}, 0, 0);
-      head.bias[r] = 1, head.exponent[r] = kNotFinite;
+  int32_t top = -1000;
+  for (uint32_t b = 0; b < padded; ++b) {
+    const float s = b < real ? block_scale(format, row + b * kBlock) : 0;
+    work[b] = bits_of(s);
+    const Scale scale = split(s);
+    top = scale.exponent > top ? scale.exponent : top;
+  }
+  if (top > 126) {  // not finite: so are all results of the row, which the head reports
+    for (uint32_t b = 0; b < padded; ++b) put(blocks[b], r, {}, 0, 0);
+    head.bias[r] = 1, head.exponent[r] = kNotFinite;
+    return;
+  }
+  uint32_t floored = 0;
+  for (uint32_t b = 0; b < padded; ++b) {
+    const float s = float_of(work[b]);
+    const Scale scale = split(s);
+    const int32_t shift = base + top - scale.exponent;
+    if (s == 0 || shift > 31) {
+      put(blocks[b], r, {}, 0, 0);
       continue;
     }
-    uint32_t floored = 0;
-    for (uint32_t b = 0; b < padded; ++b) {
-      const float s = float_of(work[b]);
-      const Scale scale = split(s);
-      const int32_t shift = base + top - scale.exponent;
-      if (s == 0 || shift > 31) {
-        put(blocks[b], r, {}, 0, 0);
-        continue;
-      }
-      const float inverse = format == Format::f16 ? 1.0f / s : 127.0f / largest(row + b * kBlock);
-      put(blocks[b], r, quantize(format, row + b * kBlock, inverse), scale.mantissa, shift);
-      floored += shift > 0 || format != Format::q4 ? 1 : 0;
-    }
-    head.bias[r] = static_cast<int32_t>(floored / 2);
-    head.exponent[r] = base + top + unit;
+    const float inverse = format == Format::f16 ? 1.0f / s : 127.0f / largest(row + b * kBlock);
+    put(blocks[b], r, quantize(format, row + b * kBlock, inverse), scale.mantissa, shift);
+    floored += shift > 0 || format != Format::q4 ? 1 : 0;
   }
+  head.bias[r] = static_cast<int32_t>(floored / 2);
+  head.exponent[r] = base + top + unit_exponent(format);
 }
 
 uint32_t block_bytes(Format format, uint32_t rows_in_group) {
@@ -148,6 +144,10 @@ uint32_t block_bytes(Format format, uint32_t rows_in_group) {
 }
 
 }  // namespace
+
+int32_t unit_exponent(Format format) {
+  return format == Format::q4 ? -15 : format == Format::q8 ? 4 - 15 : 8 + 11 - 15;
+}
 
 int32_t base_shift(uint32_t blocks) {  // a block's product is below 2^30
   int32_t shift = 0;
@@ -169,24 +169,23 @@ uint32_t activation_bytes(Format format, uint32_t rows, uint32_t inputs) {
   return groups_of(format, rows) * group_bytes(format, most_rows(format), inputs);
 }
 
-void quantize_group(Format format, const float* x, uint32_t stride, uint32_t rows, uint32_t inputs, uint32_t first,
-                    uint32_t* work, uint8_t* group) {
-  const uint32_t capacity = group_rows(format, rows, first);
-  const uint32_t present = rows - first < capacity ? rows - first : capacity;
+namespace plain {
+
+void quantize_row(Format format, const float* row, uint32_t inputs, uint32_t r, uint32_t rows_in_group, uint32_t* work,
+                  uint8_t* group) {
   auto& head = *reinterpret_cast<RowGroup*>(group);
   uint8_t* blocks = group + sizeof(RowGroup);
-  x += static_cast<uint64_t>(first) * stride;
-  const auto as = [&](auto* typed) { fill(format, x, stride, present, capacity, inputs, work, head, typed); };
   if (format == Format::f16)
-    as(reinterpret_cast<BlockF16*>(blocks));
-  else if (format == Format::q8 && capacity == 8)
-    as(reinterpret_cast<BlockQ8<8>*>(blocks));
+    fill_row(format, row, r, inputs, work, head, reinterpret_cast<BlockF16*>(blocks));
+  else if (format == Format::q8 && rows_in_group == 8)
+    fill_row(format, row, r, inputs, work, head, reinterpret_cast<BlockQ8<8>*>(blocks));
   else if (format == Format::q8)
-    as(reinterpret_cast<BlockQ8<4>*>(blocks));
-  else if (capacity == 8)
-    as(reinterpret_cast<BlockQ4<8>*>(blocks));
+    fill_row(format, row, r, inputs, work, head, reinterpret_cast<BlockQ8<4>*>(blocks));
+  else if (rows_in_group == 8)
+    fill_row(format, row, r, inputs, work, head, reinterpret_cast<BlockQ4<8>*>(blocks));
   else
-    as(reinterpret_cast<BlockQ4<4>*>(blocks));
+    fill_row(format, row, r, inputs, work, head, reinterpret_cast<BlockQ4<4>*>(blocks));
 }
 
+}  // namespace plain
 }  // namespace dsp

@@ -78,10 +78,18 @@ uint32_t activation_bytes(Format format, uint32_t rows, uint32_t inputs);
 
 // The shift that keeps a sum over the blocks within 32 bits.
 int32_t base_shift(uint32_t blocks);
+// A block's product is p * 2^unit.
+int32_t unit_exponent(Format format);
 
-// Fills the group of rows from `first`. Row r of x starts at x + r * stride. work: blocks_of(inputs) words for this
-// caller.
+// Fills the group of rows from `first`. Row r of x starts at x + r * stride, a multiple of 128 bytes. work: of this
+// caller, blocks_of(inputs) words rounded up to 128 bytes.
 void quantize_group(Format format, const float* x, uint32_t stride, uint32_t rows, uint32_t inputs, uint32_t first,
                     uint32_t* work, uint8_t* group);
+
+// The definition of a row of a group in plain C++. work: blocks_of(inputs) words.
+namespace plain {
+void quantize_row(Format format, const float* row, uint32_t inputs, uint32_t r, uint32_t rows_in_group, uint32_t* work,
+                  uint8_t* group);
+}
 
 }  // namespace dsp

@@ -8,10 +8,11 @@
 // value by 2^-15 of the largest of its 32 keys' (or of 2^-13 of the chunk's). The sum of weights is off by 2^-26 per
 // key. tests/hexagon_dsp/attention_oracle.h carries them through the softmax.
 #include "devices/hexagon/dsp/attention.h"
+#include "devices/hexagon/dsp/fixed_vectors.h"
 #include "devices/hexagon/dsp/float_math.h"
-#include "devices/hexagon/dsp/hvx.h"
 #include "devices/hexagon/dsp/key_tiles.h"
 #include "devices/hexagon/dsp/matmul.h"
+#include "devices/hexagon/dsp/rows.h"
 
 namespace dsp {
 namespace {
@@ -49,15 +50,6 @@ Areas areas(uint8_t* base, uint32_t d, uint32_t heads) {
   a.chunk_mix = reinterpret_cast<float*>(take(kGroupRows * d * 4));
   a.bytes = at;
   return a;
-}
-
-int32_t reduce_max(HVX_Vector v) {
-  for (int32_t step = 64; step >= 4; step /= 2) v = Q6_Vw_vmax_VwVw(v, Q6_V_vror_VR(v, step));
-  return Q6_R_vextract_VR(v, 0);
-}
-int32_t reduce_sum(HVX_Vector v) {
-  for (int32_t step = 64; step >= 4; step /= 2) v = Q6_Vw_vadd_VwVw(v, Q6_V_vror_VR(v, step));
-  return Q6_R_vextract_VR(v, 0);
 }
 
 // Floats as integers that are ordered alike.
@@ -177,18 +169,18 @@ Softmax weigh(const float* scores, uint32_t count, float scale, uint32_t row, in
   return {largest, sum};
 }
 
-// One chunk's softmax joined to what came before.
-void join(const Softmax& chunk, const float* chunk_mix, float scale, uint32_t d, bool first, float* state, float* mix) {
+// One chunk's softmax joined to what came before; chunk_mix is lost.
+void join(const Softmax& chunk, float* chunk_mix, float scale, uint32_t d, bool first, float* state, float* mix) {
   if (first) {
     state[0] = chunk.largest, state[1] = chunk.sum;
-    for (uint32_t i = 0; i < d; ++i) mix[i] = chunk_mix[i];
-    return;
+    return copy(chunk_mix, d, mix);
   }
   const bool grows = chunk.largest > state[0];
   const float factor = exponential((grows ? state[0] - chunk.largest : chunk.largest - state[0]) * scale);
-  const float before = grows ? factor : 1.0f, after = grows ? 1.0f : factor;
-  state[1] = fma(state[1], before, chunk.sum * after);
-  for (uint32_t i = 0; i < d; ++i) mix[i] = fma(mix[i], before, chunk_mix[i] * after);
+  state[1] = grows ? fma(state[1], factor, chunk.sum) : fma(chunk.sum, factor, state[1]);
+  float* smaller = grows ? mix : chunk_mix;
+  dsp::scale(smaller, factor, d, smaller);
+  add(chunk_mix, d, mix);
   if (grows) state[0] = chunk.largest;
 }
 
@@ -272,7 +264,10 @@ bool attend_vectors(const AttentionJob& job) {
       const float largest = a.state[2 * at], inverse = 1.0f / a.state[2 * at + 1];
       float* out = job.out + static_cast<uint64_t>(r) * job.stride + head * d;
       // Scores that are not finite make a row that is not.
-      for (uint32_t i = 0; i < d; ++i) out[i] = finite(largest) ? a.mix[at * d + i] * inverse : kInfinity;
+      if (finite(largest))
+        dsp::scale(a.mix + at * d, inverse, d, out);
+      else
+        for (uint32_t i = 0; i < d; ++i) out[i] = kInfinity;
     }
   return true;
 }

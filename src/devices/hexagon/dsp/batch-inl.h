@@ -11,6 +11,13 @@ constexpr uint32_t kMaxColumns = 1 << 17;
 
 template <class T>
 Fault Batch::at(WireRef ref, uint64_t bytes, Use use, T*& out, uint32_t alignment) {
+  const WirePassing* passing = copy_.passing(ref.buffer);
+  if (passing != nullptr) {
+    uint8_t* there = nullptr;
+    const Fault fault = passing_at(*passing, ref.offset, bytes, use, there, alignment);
+    out = reinterpret_cast<T*>(there);
+    return fault;
+  }
   if (ref.buffer >= WIRE_BUFFERS || buffers_.list[ref.buffer].address == nullptr) return {WIRE_BAD_REF, ref.buffer};
   Buffer& buffer = buffers_.list[ref.buffer];
   if (checking_) buffer.used = true;
@@ -18,11 +25,7 @@ Fault Batch::at(WireRef ref, uint64_t bytes, Use use, T*& out, uint32_t alignmen
   if (use != Use::reads && buffer.read_only) return {WIRE_BAD_REF, ref.buffer};
   if (ref.offset % alignment != 0) return {WIRE_BAD_OP, WIRE_CHECK_ALIGNMENT};
   out = reinterpret_cast<T*>(buffer.address + ref.offset);
-  if (!checking_) return {};
-  const Place place = {buffer.fd, ref.offset, ref.offset + static_cast<uint32_t>(bytes)};
-  if (place.overlaps(scratch_place_) || touched_count_ == kMostTouched) return {WIRE_BAD_OP, WIRE_CHECK_ALIAS};
-  touched_[touched_count_++] = {place, use};
-  return {};
+  return checking_ ? touch({buffer.fd, ref.offset, ref.offset + static_cast<uint32_t>(bytes)}, use) : Fault{};
 }
 
 template <class Body>

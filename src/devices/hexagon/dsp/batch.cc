@@ -17,6 +17,8 @@ uint32_t supported_matrix_layouts() {
   return 1u << WIRE_STORED_F32 | 1u << WIRE_TILE_Q4_0 | 1u << WIRE_TILE_Q8_0 | 1u << WIRE_TILE_F16;
 }
 
+uint32_t supported_units() { return 0; }
+
 Fault Batch::value(WireRef ref, uint64_t rows, uint64_t columns, Use use, float*& out, uint32_t alignment) {
   return at(ref, rows * columns * 4, use, out, alignment);
 }
@@ -34,6 +36,7 @@ Fault Batch::list(WireRef ref, uint64_t bytes, const CopiedList*& out) {
   if (out != nullptr) return {};
   const uint32_t* from = nullptr;
   DSP_TRY(at(ref, bytes, Use::reads, from));
+  if (from == nullptr) return {WIRE_BAD_REF, ref.buffer};  // it is not there for certain
   out = copy_.add(ref, touched_[touched_count_ - 1].place, from, static_cast<uint32_t>(bytes));
   return out != nullptr ? Fault{} : Fault{WIRE_BAD_OP, WIRE_CHECK_LISTS};
 }
@@ -102,10 +105,7 @@ Fault Batch::select_rows(const WireOp& op) {
   DSP_TRY(value(op.out[0], op.rows, op.columns, Use::writes, to));
   DSP_TRY(indices(op.index, op.rows, op.source_rows, rows));
   const uint32_t n = op.columns;
-  if (!checking_)
-    each_row(op.rows, [&](uint32_t r) {
-      for (uint32_t i = 0; i < n; ++i) to[uint64_t{r} * n + i] = from[uint64_t{rows[r]} * n + i];
-    });
+  if (!checking_) each_row(op.rows, [&](uint32_t r) { copy(from + uint64_t{rows[r]} * n, n, to + uint64_t{r} * n); });
   return {};
 }
 
@@ -180,7 +180,7 @@ Fault Batch::guide(const WireOp& op) {
       if (g.unconditional != WIRE_NO_ROW)
         dsp::guide(c, x + uint64_t{g.unconditional} * n, g.factor, n, to);
       else
-        for (uint32_t i = 0; i < n; ++i) to[i] = c[i];
+        copy(c, n, to);
     });
   return {};
 }
@@ -221,6 +221,7 @@ Fault Batch::maintain(uint32_t use) {
   for (uint32_t i = 0; i < copy_.head().range_count; ++i) {
     const WireRange& range = copy_.ranges()[i];
     if ((range.use & use) == 0) continue;
+    if (copy_.passing(range.at.buffer) != nullptr) return {WIRE_BAD_REF, range.at.buffer};
     uint8_t* bytes = nullptr;
     touched_count_ = 0;
     DSP_TRY(at(range.at, range.bytes, Use::reads, bytes, 1));
@@ -228,6 +229,50 @@ Fault Batch::maintain(uint32_t use) {
     if (!checking_) clean_cache(bytes, range.bytes);
   }
   return {};
+}
+
+Fault Batch::touch(const Place& place, Use use) {
+  if (place.overlaps(scratch_place_) || touched_count_ == kMostTouched) return {WIRE_BAD_OP, WIRE_CHECK_ALIAS};
+  touched_[touched_count_++] = {place, use};
+  return {};
+}
+
+Fault Batch::passing_at(const WirePassing& passing, uint32_t offset, uint64_t bytes, Use use, uint8_t*& out,
+                        uint32_t alignment) {
+  const Fault bad = {WIRE_BAD_REF, passing.buffer};
+  if (offset > passing.bytes || bytes > passing.bytes - offset || use != Use::reads || op_ > passing.last) return bad;
+  if (offset % alignment != 0) return {WIRE_BAD_OP, WIRE_CHECK_ALIGNMENT};
+  out = nullptr;
+  if (checking_) return touch({passing.fd, offset, offset + static_cast<uint32_t>(bytes)}, use);
+  Buffer& buffer = buffers_.list[passing.buffer];
+  for (;;) {
+    const uint32_t asked = __atomic_load_n(&buffers_.asked, __ATOMIC_SEQ_CST);
+    {
+      const Held held(buffers_.lock);
+      if (buffer.address != nullptr) {
+        if (buffer.fd != passing.fd || buffer.bytes < passing.bytes) return bad;
+        buffer.used = true;
+        out = buffer.address + offset;
+        return {};
+      }
+    }
+    if (flags_ == nullptr) return bad;
+    clean_cache(reinterpret_cast<const uint8_t*>(&flags_->stop), sizeof flags_->stop);
+    if (__atomic_load_n(&flags_->stop, __ATOMIC_SEQ_CST) != 0) return bad;
+    os_wait(&buffers_.asked, asked);
+  }
+}
+
+void Batch::done(uint32_t op) {
+  for (uint32_t i = 0; copy_.releases(op) && i < copy_.head().passing_count; ++i) {
+    const WirePassing& passing = copy_.all_passing()[i];
+    if (passing.last != op) continue;
+    const Held held(buffers_.lock);
+    buffers_.list[passing.buffer].used = false;
+  }
+  if (flags_ == nullptr) return;
+  __atomic_store_n(&flags_->done, op + 1, __ATOMIC_SEQ_CST);
+  clean_cache(reinterpret_cast<const uint8_t*>(&flags_->done), sizeof flags_->done);
 }
 
 Fault Batch::check_aliases(uint32_t op) {
@@ -267,8 +312,13 @@ Fault Batch::check(uint32_t& op) {
     DSP_TRY(at(batch.scratch, batch.scratch_bytes, Use::writes, scratch_, 128));
     scratch_place_ = touched_[0].place;
   }
-  for (; op < batch.op_count; ++op) {
+  if (batch.flags.buffer != WIRE_NO_BUFFER) {
     touched_count_ = 0;
+    DSP_TRY(at(batch.flags, sizeof(WireFlags), Use::writes, flags_, 64));
+    copy_.note_write(touched_[0].place, 0);
+  }
+  for (; op < batch.op_count; ++op) {
+    touched_count_ = 0, op_ = op;
     DSP_TRY(execute(copy_.op(op)));
     DSP_TRY(check_aliases(op));
   }
@@ -284,11 +334,15 @@ void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
   if (!copy_.take(data, bytes)) return;
   const WireBatch& batch = copy_.head();
   reply.sequence = batch.sequence;
+  if ((batch.units & ~supported_units()) != 0) {
+    reply.status = WIRE_UNSUPPORTED, reply.detail = batch.units;
+    return;
+  }
   const auto fail = [&](Fault fault, uint32_t op) {
     reply.status = fault.status, reply.detail = fault.detail, reply.op = op;
   };
   pool_.use(batch.threads);
-  pool_.take_packets();
+  const Pool::Awake awake(pool_, batch.polls);
 
   uint32_t op = 0;
   if (const Fault f = check(op)) return fail(f, op);
@@ -298,14 +352,16 @@ void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
   uint64_t before = os_microseconds();
   for (uint32_t i = 0; i < batch.op_count; ++i) {
     const WireOp& running = copy_.op(i);
+    op_ = i;
     const Fault f = execute(running);
     const uint64_t now = os_microseconds();
     reply.microseconds[running.kind] += static_cast<uint32_t>(now - before);
     before = now;
     if (f) return fail(f, i);
+    done(i);
   }
   maintain(WIRE_HOST_READS);
-  reply.packets = pool_.take_packets();
+  reply.packets = pool_.packets(), reply.wakes = pool_.wakes();
   reply.maps_beside = __atomic_load_n(&buffers_.served, __ATOMIC_SEQ_CST) - served;
   fail({}, batch.op_count);
 }

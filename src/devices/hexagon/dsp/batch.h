@@ -26,6 +26,7 @@ struct Buffers {
   Lock lock;  // for all of it; a batch holds it while it is checked, and what it uses stays as it is until its end
   Buffer list[WIRE_BUFFERS];
   uint32_t served = 0;  // mappings and unmappings that were done; read without the lock
+  uint32_t asked = 0;   // and those that were refused; futex word
 };
 
 struct Fault {
@@ -69,6 +70,11 @@ class Batch {
   // the scratch, or written where only reading is allowed. While checking, what the op touches is noted.
   template <class T>
   Fault at(WireRef ref, uint64_t bytes, Use use, T*& out, uint32_t alignment = alignof(T));
+  // The same in a buffer that comes and goes, for which it waits when the op runs; null while checking.
+  Fault passing_at(const WirePassing& passing, uint32_t offset, uint64_t bytes, Use use, uint8_t*& out,
+                   uint32_t alignment);
+  Fault touch(const Place& place, Use use);
+  void done(uint32_t op);  // the op and those before it
   Fault value(WireRef ref, uint64_t rows, uint64_t columns, Use use, float*& out, uint32_t alignment = 128);
   Fault vector(const WireWeight& weight, uint32_t length, const float*& out);
   Fault matrix(const WireWeight& weight, uint32_t inputs, const uint8_t*& out);
@@ -92,6 +98,7 @@ class Batch {
     float* y = nullptr;
     uint32_t stride = 0;
     uint32_t first = 0, last = 0;  // tiles
+    uint32_t tile_bytes = 0;
   };
   uint8_t* quantize(uint32_t layout, const float* x, uint32_t rows, uint32_t inputs, uint8_t* to);
   static void multiply(const Product& product, uint32_t tile, const float* x, const uint8_t* activations, uint32_t rows,
@@ -101,6 +108,8 @@ class Batch {
   Pool& pool_;
   BatchCopy& copy_;
   bool checking_ = true;
+  uint32_t op_ = 0;  // that is checked or runs
+  WireFlags* flags_ = nullptr;
   Place scratch_place_;  // empty: there is none, or it is this that is looked up
   struct Touched {
     Place place;
@@ -116,5 +125,6 @@ class Batch {
 // Bits of WireInfo.
 uint32_t supported_kinds();
 uint32_t supported_matrix_layouts();
+uint32_t supported_units();
 
 }  // namespace dsp

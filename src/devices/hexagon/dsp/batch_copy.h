@@ -35,6 +35,13 @@ class BatchCopy {
   const WireBatch& head() const { return head_; }
   const WireOp& op(uint32_t i) const { return ops_[i]; }
   const WireRange* ranges() const { return ranges_; }
+  // Null: the buffer is there from the beginning to the end.
+  const WirePassing* passing(uint32_t buffer) const {
+    const uint32_t place = buffer < WIRE_BUFFERS ? place_of_[buffer] : 0;
+    return place > 0 ? &passing_[place - 1] : nullptr;
+  }
+  const WirePassing* all_passing() const { return passing_; }
+  bool releases(uint32_t op) const { return releases_[op]; }  // a buffer may go behind it
 
   // Null: not copied yet.
   const CopiedList* find(WireRef ref, uint32_t bytes) const;
@@ -57,9 +64,13 @@ class BatchCopy {
   WireBatch head_ = {};
   WireOp ops_[WIRE_MAX_OPS] = {};
   WireRange ranges_[WIRE_MAX_RANGES] = {};
+  WirePassing passing_[WIRE_MAX_PASSING] = {};
+  uint32_t passing_count_ = 0;           // that the two behind it tell of
+  uint8_t place_of_[WIRE_BUFFERS] = {};  // in passing_, from 1
+  bool releases_[WIRE_MAX_OPS] = {};
   CopiedList lists_[WIRE_MAX_LISTS] = {};
   uint32_t list_count_ = 0, list_bytes_ = 0;
-  Write writes_[kWrites * WIRE_MAX_OPS] = {};
+  Write writes_[kWrites * WIRE_MAX_OPS + 1] = {};  // and the flags
   uint32_t write_count_ = 0;
   uint32_t words_[WIRE_MAX_LIST_BYTES / 4] = {};
 };

@@ -3,6 +3,7 @@
 #include "devices/hexagon/dsp/float_math.h"
 #include "devices/hexagon/dsp/head.h"
 #include "devices/hexagon/dsp/matmul.h"
+#include "devices/hexagon/dsp/rows.h"
 
 namespace dsp {
 namespace {
@@ -26,6 +27,11 @@ uint32_t align(uint32_t bytes) { return (bytes + 127) & ~127u; }
 uint32_t quantized_bytes(uint32_t layout, uint32_t rows, uint32_t inputs) {
   const uint32_t format = format_of(layout);
   return format == kNoFormat ? 0 : align(activation_bytes(static_cast<Format>(format), rows, inputs));
+}
+// 0: outputs have no tiles.
+uint32_t bytes_of_tile(uint32_t layout, uint32_t inputs) {
+  const uint32_t format = format_of(layout);
+  return format == kNoFormat ? 0 : tile_bytes(static_cast<Format>(format), inputs);
 }
 uint32_t work_bytes(uint32_t inputs) { return align(blocks_of(inputs) * 4); }
 
@@ -67,9 +73,10 @@ void Batch::multiply(const Product& p, uint32_t tile, const float* x, const uint
   }
   const auto format = static_cast<Format>(format_of(p.layout));
   const uint32_t most = most_rows(format), bytes = group_bytes(format, most, inputs);
-  for (uint32_t group = 0; group < groups_of(format, rows); ++group) {
+  const uint8_t* at = p.weights + uint64_t{tile} * p.tile_bytes;
+  for (uint32_t group = 0, groups = groups_of(format, rows); group < groups; ++group) {
     const uint32_t first = group * most, left = rows - first;
-    dsp::multiply(format, {.tile = p.weights + uint64_t{tile} * tile_bytes(format, inputs),
+    dsp::multiply(format, {.tile = at,
                            .group = activations + group * bytes,
                            .rows = left < most ? left : most,
                            .capacity = group_rows(format, rows, first),
@@ -92,6 +99,7 @@ Fault Batch::matmul(const WireOp& op) {
     DSP_TRY(matrix(w, op.columns, p.weights));
     DSP_TRY(value(op.out[count], op.rows, w.outputs, Use::writes, p.y));
     p.layout = w.layout, p.outputs = p.stride = w.outputs, p.first = tiles;
+    p.tile_bytes = bytes_of_tile(w.layout, op.columns);
     p.last = tiles += (w.outputs + kTile - 1) / kTile;
     if (w.layout != WIRE_STORED_F32 && (formats & 1u << w.layout) == 0) {
       formats |= 1u << w.layout;
@@ -113,7 +121,11 @@ Fault Batch::matmul(const WireOp& op) {
   pool_.each(tiles, [&](uint32_t tile, uint32_t) {
     uint32_t i = 0;
     while (tile >= products[i].last) ++i;
-    multiply(products[i], tile - products[i].first, x, activations[i], op.rows, op.columns);
+    const Product& p = products[i];
+    // Each worker takes the next tile that nobody has: likely this one, and surely somebody's.
+    if (const uint32_t next = tile + pool_.workers(); next < p.last)
+      prefetch_tile(p.weights + uint64_t{next - p.first} * p.tile_bytes, p.tile_bytes);
+    multiply(p, tile - p.first, x, activations[i], op.rows, op.columns);
   });
   return {};
 }
@@ -152,13 +164,16 @@ Fault Batch::head(const WireOp& op) {
     const uint32_t begin = chunk * kChunk, n = w.outputs - begin < kChunk ? w.outputs - begin : kChunk;
     Product p;
     p.weights = weights, p.layout = w.layout, p.outputs = w.outputs, p.stride = kChunk;
+    p.tile_bytes = bytes_of_tile(w.layout, op.columns);
     p.y = y - begin;  // column c of the chunk is output begin + c
-    for (uint32_t n0 = begin; n0 < begin + n; n0 += kTile) multiply(p, n0 / kTile, x, activations, op.rows, op.columns);
+    for (uint32_t n0 = begin; n0 < begin + n; n0 += kTile) {
+      if (n0 + kTile < begin + n) prefetch_tile(weights + uint64_t{n0 / kTile + 1} * p.tile_bytes, p.tile_bytes);
+      multiply(p, n0 / kTile, x, activations, op.rows, op.columns);
+    }
     for (uint32_t r = 0; r < op.rows; ++r) {
       float* row = y + r * kChunk;
-      if (logits != nullptr)
-        for (uint32_t i = 0; i < n; ++i) logits[uint64_t{r} * w.outputs + begin + i] = row[i];
-      partial[uint64_t{chunk} * op.rows + r] = reduce_chunk(row, begin, n, not_in_sum, not_chosen);
+      if (logits != nullptr) copy(row, n, logits + uint64_t{r} * w.outputs + begin);
+      partial[uint64_t{chunk} * op.rows + r] = reduce_chunk(row, begin, n, not_in_sum, not_chosen, kVectorChunk);
     }
   });
   for (uint32_t r = 0; r < op.rows; ++r) {

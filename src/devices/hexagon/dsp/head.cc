@@ -1,18 +1,21 @@
 #include "devices/hexagon/dsp/head.h"
 
-#include "devices/hexagon/dsp/float_math.h"
+#include "devices/hexagon/dsp/fixed_math.h"
 
 namespace dsp {
 namespace {
 
-void exclude(float* logits, uint32_t begin, uint32_t n, TokenList list, float* kept) {
+// How many tokens of the list are in the chunk.
+uint32_t exclude(float* logits, uint32_t begin, uint32_t n, TokenList list, float* kept) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < list.count; ++i) {
     const uint32_t at = static_cast<uint32_t>(list.tokens[i]) - begin;
     if (at >= n) continue;
-    if (kept != nullptr && count < kMostExcluded) kept[count++] = logits[at];
+    if (kept != nullptr && count < kMostExcluded) kept[count] = logits[at];
     logits[at] = -kInfinity;
+    ++count;
   }
+  return count;
 }
 // In reverse, so that a token named twice gets its first value.
 void put_back(float* logits, uint32_t begin, uint32_t n, TokenList list, const float* kept) {
@@ -39,34 +42,24 @@ WirePrediction no_prediction() {
 }
 
 WirePrediction reduce_chunk(float* logits, uint32_t begin, uint32_t n, TokenList out_of_softmax,
-                            TokenList never_sampled) {
+                            TokenList never_sampled, const ChunkKernels& kernels) {
   WirePrediction p = no_prediction();
   float kept[kMostExcluded];
-  exclude(logits, begin, n, out_of_softmax, kept);
-  uint32_t top = n;
-  for (uint32_t i = 0; i < n; ++i)
-    if (logits[i] > p.max || logits[i] != logits[i]) p.max = logits[i], top = i;  // not a number stays
-  // In four parts, so that additions need not wait for each other.
-  float rest[4] = {}, weighted[4] = {};
-  for (uint32_t i = 0; i < n; ++i) {
-    if (i == top || !(logits[i] > -kInfinity)) continue;
-    const float d = logits[i] - p.max, e = exponential(d);
-    rest[i % 4] += e;
-    weighted[i % 4] = fma(d, e, weighted[i % 4]);
-  }
-  p.rest = (rest[0] + rest[1]) + (rest[2] + rest[3]);
-  p.weighted = (weighted[0] + weighted[1]) + (weighted[2] + weighted[3]);
-
-  put_back(logits, begin, n, out_of_softmax, kept);
-  exclude(logits, begin, n, never_sampled, nullptr);
-  for (uint32_t i = 0; i < n; ++i) {
-    if (logits[i] > p.best_logit) {
-      p.second = p.best, p.second_logit = p.best_logit;
-      p.best = static_cast<int32_t>(begin + i), p.best_logit = logits[i];
-    } else if (logits[i] > p.second_logit) {
-      p.second = static_cast<int32_t>(begin + i), p.second_logit = logits[i];
+  uint32_t excluded = exclude(logits, begin, n, out_of_softmax, kept);
+  Two two = kernels.two_largest(logits, n);
+  if (two.best >= 0) p.max = logits[two.best];
+  if (two.best >= 0 && finite(p.max)) {
+    const Terms terms = kernels.softmax_terms(logits, n, static_cast<uint32_t>(two.best));
+    if (terms.lowest < kNoTerm) {
+      p.rest = times_power(static_cast<float>(terms.sum), -30 - terms.lowest);
+      p.weighted = times_power(-static_cast<float>(terms.weighted), -23 - terms.lowest);
     }
   }
+  put_back(logits, begin, n, out_of_softmax, kept);
+  excluded += exclude(logits, begin, n, never_sampled, nullptr);
+  if (excluded > 0) two = kernels.two_largest(logits, n);
+  if (two.best >= 0) p.best = static_cast<int32_t>(begin) + two.best, p.best_logit = logits[two.best];
+  if (two.second >= 0) p.second = static_cast<int32_t>(begin) + two.second, p.second_logit = logits[two.second];
   return p;
 }
 

@@ -189,7 +189,49 @@ inline HVX_VectorPred Q6_Q_vcmp_gt_VhVh(HVX_Vector a, HVX_Vector b) {
   return hvx_host::compare<int16_t>([](int16_t x, int16_t y) { return x > y; }, a, b);
 }
 
-// ---- Products
+inline HVX_VectorPair Q6_W_vdeal_VVR(HVX_Vector u, HVX_Vector v, int32_t r) {
+  hvx_host::Lanes<uint8_t> high(u), low(v);
+  for (int offset = 64; offset > 0; offset >>= 1)
+    for (int k = 0; (r & offset) != 0 && k < 128; ++k)
+      if ((k & offset) == 0) std::swap(high.v[k], low.v[k + offset]);
+  return {low.vector(), high.vector()};
+}
+
+// ---- Products. By the low half of b, unsigned, or the high one, signed; 64 bits in a pair.
+inline HVX_VectorPair Q6_W_vmpye_VwVuh(HVX_Vector a, HVX_Vector b) {
+  const auto product = [](int32_t x, int32_t y) { return int64_t{x} * static_cast<uint16_t>(y); };
+  return {hvx_host::each<uint32_t, int32_t>([&](int32_t x, int32_t y) { return product(x, y) << 16; }, a, b),
+          hvx_host::each<int32_t, int32_t>([&](int32_t x, int32_t y) { return product(x, y) >> 16; }, a, b)};
+}
+inline HVX_VectorPair Q6_W_vmpyoacc_WVwVh(const HVX_VectorPair& sum, HVX_Vector a, HVX_Vector b) {
+  hvx_host::Lanes<uint32_t> low(sum.low), high(sum.high);
+  const hvx_host::Lanes<int32_t> x(a), y(b);
+  for (int i = 0; i < 32; ++i) {
+    const int64_t product = x.v[i] * hvx_host::part(y.v[i], 1) + static_cast<int32_t>(high.v[i]);
+    high.v[i] = static_cast<uint32_t>(product >> 16);
+    low.v[i] = low.v[i] >> 16 | static_cast<uint32_t>(product) << 16;
+  }
+  return {low.vector(), high.vector()};
+}
+inline HVX_Vector Q6_Vw_vmpye_VwVuh(HVX_Vector a, HVX_Vector b) {
+  return hvx_host::each<int32_t, int32_t>(
+      [](int32_t x, int32_t y) { return (int64_t{x} * static_cast<uint16_t>(y)) >> 16; }, a, b);
+}
+inline HVX_Vector Q6_Vw_vmpyoacc_VwVwVh_s1_rnd_sat_shift(HVX_Vector sum, HVX_Vector a, HVX_Vector b) {
+  hvx_host::Lanes<int32_t> s(sum);
+  const hvx_host::Lanes<int32_t> x(a), y(b);
+  for (int i = 0; i < 32; ++i)
+    s.v[i] = hvx_host::saturated<int32_t>((((s.v[i] + x.v[i] * hvx_host::part(y.v[i], 1)) >> 14) + 1) >> 1);
+  return s.vector();
+}
+inline HVX_Vector Q6_Vw_vmpyieo_VhVh(HVX_Vector a, HVX_Vector b) {
+  return hvx_host::each<uint32_t, int32_t>(
+      [](int32_t x, int32_t y) { return hvx_host::part(x, 0) * hvx_host::part(y, 1) << 16; }, a, b);
+}
+inline HVX_Vector Q6_Vw_vmpyieacc_VwVwVuh(HVX_Vector sum, HVX_Vector a, HVX_Vector b) {
+  return Q6_Vw_vadd_VwVw(sum, hvx_host::each<uint32_t, int32_t>(
+                                  [](int32_t x, int32_t y) { return int64_t{x} * static_cast<uint16_t>(y); }, a, b));
+}
 inline HVX_Vector Q6_Vh_vmpy_VhRh_s1_rnd_sat(HVX_Vector v, int32_t r) {
   hvx_host::Lanes<int16_t> lanes(v);
   for (int i = 0; i < 64; ++i)

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "devices/hexagon/dsp/activations.h"
+#include "devices/hexagon/dsp/machine.h"
 
 namespace dsp {
 
@@ -19,6 +20,12 @@ struct TileJob {
 };
 
 uint32_t tile_bytes(Format format, uint32_t inputs);
+// Asks for the beginning of a tile, as much of it as the caches of all workers together should hold beside those that
+// are multiplied, to be in L2 when it is multiplied.
+inline void prefetch_tile(const uint8_t* tile, uint32_t bytes) {
+  constexpr uint32_t kMost = 64 << 10, kStretch = 10;
+  prefetch(tile, 1 << kStretch, (bytes < kMost ? bytes : kMost) >> kStretch);
+}
 
 void multiply_q4(const TileJob& job);
 void multiply_q8(const TileJob& job);

@@ -27,6 +27,9 @@ void os_join_worker(uint32_t index);
 // Sleeps until *word != seen or for no reason at all; os_wake ends the sleep of all.
 void os_wait(uint32_t* word, uint32_t seen);
 void os_wake(uint32_t* word);
+// Between two looks at a word that another thread is about to change; how many of them are worth more than a sleep.
+void os_pause();
+uint32_t os_polls();
 
 constexpr uint32_t kMaxWorkers = 8;
 

@@ -18,6 +18,7 @@ enum Call {
   kFutex = 98,
   kClockGetTime = 113,
   kAffinity = 123,
+  kYield = 124,
   kKill = 129,
   kUnmap = 215,
   kClone = 220,
@@ -238,6 +239,9 @@ void os_wait(uint32_t* at, uint32_t seen) {
   call(kFutex, word(at), kFutexWait, static_cast<int32_t>(seen), word(&kPatience));
 }
 void os_wake(uint32_t* at) { call(kFutex, word(at), kFutexWake, 0x7fffffff); }
+// The host's processors have other work than to wait for one another.
+void os_pause() { call(kYield); }
+uint32_t os_polls() { return 64; }
 
 extern "C" [[noreturn]] void dsp_main(const uintptr_t* stack) {
   int32_t status = 2;

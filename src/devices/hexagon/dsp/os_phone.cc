@@ -85,5 +85,7 @@ void os_wait(uint32_t* word, uint32_t seen) {
 void os_wake(uint32_t* word) {
   if (qurt_futex_wake != nullptr) qurt_futex_wake(word, 64);
 }
+void os_pause() { asm volatile("pause(#63)"); }  // cycles, left to the other hardware threads
+uint32_t os_polls() { return 1 << 14; }          // about a millisecond
 
 }  // namespace dsp

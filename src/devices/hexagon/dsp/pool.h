@@ -1,5 +1,6 @@
-// Workers that share the tasks of one op: the calling thread is worker 0, the others sleep between ops. Which worker
-// takes a task is chance; results never depend on it.
+// Workers that share the tasks of one op: the calling thread is worker 0. Between the ops of a batch the others look
+// for work, and so does the caller for their end, before they sleep; between batches they sleep. Which worker takes a
+// task is chance; results never depend on it.
 #pragma once
 #include <stdint.h>
 
@@ -27,7 +28,19 @@ class Pool {
         const_cast<Body*>(&body));
   }
 
-  uint64_t take_packets();  // executed inside run() since the last call, by all workers
+  // While one lives, workers stay awake for `polls` looks (0: as the system has it). Counts start anew.
+  class Awake {
+   public:
+    Awake(Pool& pool, uint32_t polls);
+    ~Awake();
+    Awake(const Awake&) = delete;
+    Awake& operator=(const Awake&) = delete;
+
+   private:
+    Pool& pool_;
+  };
+  uint64_t packets() const;  // executed inside run(), by all workers
+  uint32_t wakes() const { return wakes_; }
 
  private:
   struct Worker {
@@ -38,12 +51,18 @@ class Pool {
   };
   static void main(void* argument);
   void work(uint32_t worker);
+  // Until *word is no longer `seen`; asleep: how many sleep for it, so that whoever changes it knows.
+  void await(uint32_t* word, uint32_t seen, uint32_t* asleep);
+  void wake(uint32_t* word, const uint32_t* asleep);
 
   bool stopping_ = false;
   uint32_t started_ = 1, workers_ = 1;
   uint32_t generation_ = 0;  // a job each; futex word
   uint32_t next_ = 0, tasks_ = 0;
   uint32_t busy_ = 0;  // workers that have not finished the job; futex word
+  uint32_t sleepers_ = 0, caller_sleeps_ = 0;
+  uint32_t polls_ = 0;  // 0 between batches
+  uint32_t wakes_ = 0;
   void (*body_)(void*, uint32_t, uint32_t) = nullptr;
   void* context_ = nullptr;
   Worker each_[kMaxWorkers] = {};

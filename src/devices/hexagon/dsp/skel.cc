@@ -35,7 +35,12 @@ bool is(uint32_t scalars, Shape shape) {
          (scalars >> 4 & 0xf) == shape.in_handles && (scalars & 0xf) == shape.out_handles;
 }
 
-void count_served() { __atomic_add_fetch(&session.buffers.served, 1u, __ATOMIC_SEQ_CST); }
+// A batch may wait for the buffer, or for the news that it will not come.
+void tell(bool served) {
+  if (served) __atomic_add_fetch(&session.buffers.served, 1u, __ATOMIC_SEQ_CST);
+  __atomic_add_fetch(&session.buffers.asked, 1u, __ATOMIC_SEQ_CST);
+  os_wake(&session.buffers.asked);
+}
 
 bool names_buffer(const WireMap& request) {
   return request.magic == WIRE_MAGIC && request.version == WIRE_VERSION && request.buffer < WIRE_BUFFERS;
@@ -66,7 +71,7 @@ void map(const WireMap& request, WireReply& reply) {
   buffer.address = static_cast<uint8_t*>(address);
   buffer.bytes = request.bytes, buffer.fd = request.fd;
   buffer.read_only = (request.flags & WIRE_MAP_READ_ONLY) != 0;
-  count_served();
+  tell(true);
 }
 
 void unmap(const WireMap& request, WireReply& reply) {
@@ -80,6 +85,7 @@ void unmap(const WireMap& request, WireReply& reply) {
     const Held held(session.buffers.lock);
     if (buffer.address == nullptr || buffer.used) {
       reply.status = buffer.used ? WIRE_BUSY_BUFFER : WIRE_BAD_REF, reply.detail = request.buffer;
+      tell(false);
       return;
     }
     going = buffer;
@@ -88,7 +94,7 @@ void unmap(const WireMap& request, WireReply& reply) {
   os_unmap(going.address, going.bytes, going.fd);
   const Held held(session.buffers.lock);
   buffer = {};
-  count_served();
+  tell(true);
 }
 
 void run(const RemoteBuffer& in, WireReply& reply) {
@@ -121,6 +127,7 @@ int32_t query(const RemoteBuffer& out) {
   info.kinds = supported_kinds();
   info.matrix_layouts = supported_matrix_layouts();
   info.map_call = os_map_call();
+  info.units = supported_units();
   info.magic = WIRE_MAGIC;
   return 0;
 }

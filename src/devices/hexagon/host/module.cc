@@ -93,5 +93,7 @@ void os_join_worker(uint32_t index) { current->started[index].join(); }
 
 void os_wait(uint32_t* word, uint32_t seen) { reinterpret_cast<std::atomic<uint32_t>*>(word)->wait(seen); }
 void os_wake(uint32_t* word) { reinterpret_cast<std::atomic<uint32_t>*>(word)->notify_all(); }
+void os_pause() { std::this_thread::yield(); }
+uint32_t os_polls() { return 64; }
 
 }  // namespace dsp

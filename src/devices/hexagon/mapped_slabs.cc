@@ -1,0 +1,164 @@
+#include "devices/hexagon/mapped_slabs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+
+namespace llada::hexagon {
+
+void Progress::wait(size_t op) const {
+  using namespace std::chrono_literals;
+  auto& done = reinterpret_cast<WireFlags*>(flags->data())->done;
+  while (!ended && !(built && (op == first || std::atomic_ref(done) >= ops_at[op - first - 1])))
+    std::this_thread::sleep_for(20us);
+}
+
+MappedSlabs::MappedSlabs(std::shared_ptr<Weights> weights, const std::vector<std::shared_ptr<Session>>& sessions)
+    : weights_(std::move(weights)),
+      sessions_(sessions),
+      place_(weights_->infos().size()),
+      in_slab_(weights_->infos().size(), -1) {}
+
+Status MappedSlabs::unmap_all() {
+  static_cast<void>(lane_.drain());
+  for (size_t i = 0; i < slabs_.size(); ++i)
+    if (std::exchange(slabs_[i].mapped, false)) post_unmap(static_cast<int>(i), nullptr, 0);
+  const Status status = lane_.drain();
+  for (const auto& session : sessions_) session->forget_promises();  // of mappings that failed
+  return status;
+}
+
+Status MappedSlabs::define(std::vector<DeviceSlab> slabs, const std::shared_ptr<Library>& library, int threads) {
+  // The old ones stay until the new ones are there: most are the same.
+  const std::vector<Slab> before = std::exchange(slabs_, {});
+  std::ranges::fill(place_, PlacedWeight{});
+  std::ranges::fill(in_slab_, -1);
+  for (DeviceSlab& slab : slabs) {
+    if (slab.session < 0 || slab.session >= std::ssize(sessions_))
+      return failed("hexagon: slab {} wants session {}, there are {}", slabs_.size(), slab.session, sessions_.size());
+    LLADA_TRY(auto packed, weights_->pack(library, slab.weights, threads));
+    for (const PackedSlab::Place& p : packed->places) {
+      const auto w = static_cast<size_t>(p.weight);
+      if (in_slab_[w] >= 0) return failed("hexagon: {} is in two slabs", weights_->infos()[w].name);
+      in_slab_[w] = static_cast<int>(slabs_.size());
+      place_[w] = {packed->buffers[p.buffer], p.offset};
+    }
+    slabs_.push_back({std::move(slab), std::move(packed)});
+  }
+  there_when_refused_.reset();
+  return {};
+}
+
+MappedSlabs::Slab& MappedSlabs::at(int index) {
+  LLADA_CHECK(index >= 0 && static_cast<size_t>(index) < slabs_.size());
+  return slabs_[static_cast<size_t>(index)];
+}
+
+std::set<int> MappedSlabs::used_by(const Run& run) const {
+  std::set<int> slabs;
+  for (size_t i = run.first; i < run.last; ++i)
+    for_each_weight(run.program->ops[i], [&](WeightId w) { slabs.insert(in_slab_[static_cast<size_t>(w)]); });
+  return slabs;
+}
+
+int MappedSlabs::session_of(const Op& op) const {
+  int session = -1;
+  for_each_weight(op, [&](WeightId w) {
+    if (const int slab = in_slab_[static_cast<size_t>(w)]; slab >= 0)
+      session = slabs_[static_cast<size_t>(slab)].slab.session;
+  });
+  return session;
+}
+
+int64_t MappedSlabs::bytes() const {
+  int64_t bytes = 0;
+  for (const Slab& s : slabs_)
+    for (const auto& buffer : s.packed->buffers) bytes += buffer->bytes();
+  return bytes;
+}
+
+int64_t MappedSlabs::largest() const {
+  int64_t largest = 0;
+  for (const Slab& s : slabs_) largest = std::max(largest, s.slab.bytes);
+  return largest;
+}
+
+int64_t MappedSlabs::there() const {
+  int64_t bytes = 0;
+  for (const Slab& s : slabs_) bytes += s.there ? s.slab.bytes : 0;
+  return bytes;
+}
+
+Status MappedSlabs::expect(int index) {
+  Slab& s = at(index);
+  if (std::exchange(s.mapped, true)) return failed("hexagon: slab {} is mapped already", index);
+  return {};
+}
+
+void MappedSlabs::post_map(int index) {
+  Slab& s = at(index);
+  for (const auto& buffer : s.packed->buffers) session(s)->promise(*buffer);
+  s.ticket = lane_.post([this, index, session = session(s), packed = s.packed, bytes = s.slab.bytes]() -> Status {
+    const TraceSpan span(trace_, "map", fmt::format("slab {}", index));
+    for (size_t b = 0; b < packed->buffers.size(); ++b) {
+      const uint32_t promised = session->next_promised(*packed->buffers[b]);
+      const auto number = session->map(packed->buffers[b]);
+      if (number) continue;
+      if (!there_when_refused_) there_when_refused_ = there();
+      stop_waiting(*session, promised, *packed->buffers[b]);
+      while (b-- > 0) static_cast<void>(session->unmap(*packed->buffers[b]));
+      return failed("{} (slab {})", number.error().message, index);
+    }
+    ++maps;
+    mapped_bytes += bytes;
+    slabs_[static_cast<size_t>(index)].there = true;
+    return {};
+  });
+}
+
+void MappedSlabs::post_unmap(int index, std::shared_ptr<const Progress> progress, size_t op) {
+  Slab& s = at(index);
+  lane_.post([this, index, session = session(s), packed = s.packed, progress, op]() -> Status {
+    if (progress != nullptr) progress->wait(op);
+    const TraceSpan span(trace_, "map", fmt::format("unmap slab {}", index));
+    slabs_[static_cast<size_t>(index)].there = false;
+    for (const auto& buffer : packed->buffers) LLADA_TRY_STATUS(session->unmap(*buffer));
+    ++unmaps;
+    return {};
+  });
+}
+
+// A batch that waits for the buffer, now or later, gives up.
+void MappedSlabs::stop_waiting(Session& session, uint32_t number, const Buffer& buffer) const {
+  if (flags_ == nullptr) return;
+  std::atomic_ref(reinterpret_cast<WireFlags*>(flags_->data())->stop) = 1;
+  if (number < WIRE_BUFFERS) session.wake(number, buffer);
+}
+
+Status MappedSlabs::check_asked(const Op& op, size_t i) const {
+  Status status;
+  for_each_weight(op, [&](WeightId w) {
+    const int slab = in_slab_[static_cast<size_t>(w)];
+    const auto& name = weights_->infos()[static_cast<size_t>(w)].name;
+    if (!status) return;
+    if (slab < 0)
+      status = failed("hexagon: op {} ({}) uses {}, which is in no slab", i, llada::name(op.kind), name);
+    else if (!slabs_[static_cast<size_t>(slab)].mapped)
+      status = failed("hexagon: op {} ({}) uses {}, whose slab {} is not mapped", i, llada::name(op.kind), name, slab);
+  });
+  return status;
+}
+
+Status MappedSlabs::check_mapped(const std::set<int>& slabs) {
+  for (const int slab : slabs)
+    if (Status status = lane_.wait(at(slab).ticket); !status) {
+      at(slab).mapped = false;
+      return status;
+    }
+  return {};
+}
+
+}  // namespace llada::hexagon

@@ -1,0 +1,93 @@
+// The slabs of a device: packed, mapped and unmapped by a thread of their own (MapLane) in the order in which that was
+// asked for, beside the batches that run. Words: progress = how far the batch has come behind some of whose ops slabs
+// come and go.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "devices/hexagon/batch.h"
+#include "devices/hexagon/map_lane.h"
+#include "devices/hexagon/session.h"
+#include "devices/hexagon/slabs.h"
+
+namespace llada::hexagon {
+
+struct Progress {
+  std::shared_ptr<Buffer> flags;  // WireFlags
+  size_t first = 0;               // op of the program
+  std::vector<uint32_t> ops_at;   // Batch::ops_at; there when `built`
+  std::atomic<bool> built = false, ended = false;
+
+  struct End {  // of the batch, however it comes
+    std::shared_ptr<Progress> of;
+    ~End() { of->ended = true; }
+  };
+  void wait(size_t op) const;  // until the program's ops below `op` are done, or the batch has ended
+};
+
+class MappedSlabs {
+ public:
+  // sessions: by number, as they are when something is asked for; outlives this.
+  MappedSlabs(std::shared_ptr<Weights> weights, const std::vector<std::shared_ptr<Session>>& sessions);
+
+  struct Slab {
+    DeviceSlab slab;
+    std::shared_ptr<const PackedSlab> packed;
+    bool mapped = false;  // asked for; it is when the ticket is done
+    int64_t ticket = 0;
+    bool there = false;  // the lane's until finish()
+  };
+
+  // In place of those before, which are unmapped: of these nobody waits for a mapping.
+  Status define(std::vector<DeviceSlab> slabs, const std::shared_ptr<Library>& library, int threads);
+  // What became of mappings whose slabs go is of no interest; of a dead session nothing is mapped.
+  Status unmap_all();
+
+  Slab& at(int index);
+  PlacedWeight place(WeightId w) const { return place_[static_cast<size_t>(w)]; }
+  std::set<int> used_by(const Run& run) const;
+  int session_of(const Op& op) const;  // -1: of any
+  int64_t bytes() const;
+  bool empty() const { return slabs_.empty(); }
+  int64_t largest() const;
+
+  Status expect(int index);  // marks it as mapped
+  void post_map(int index);  // asks for it; the numbers that its buffers will have are promised
+  // Behind the program's ops below `op` of a batch; null: at once.
+  void post_unmap(int index, std::shared_ptr<const Progress> progress, size_t op);
+  // That mappings were asked for. i: the op's place, for the message.
+  Status check_asked(const Op& op, size_t i) const;
+  bool done(int index) { return lane_.done(at(index).ticket); }
+  Status check_mapped(const std::set<int>& slabs);  // how the mapping of each ended, waiting for it
+
+  void finish() const { lane_.finish(); }
+  void set_trace(Trace* trace) { trace_ = trace; }  // while nothing is under way
+  void use_flags(std::shared_ptr<Buffer> flags) { flags_ = std::move(flags); }
+
+  // All that follows is the lane's until finish().
+  int64_t there() const;  // bytes of the slabs that are mapped
+  // The same when the mapping of a slab was refused first since define().
+  std::optional<int64_t> there_when_refused() const { return there_when_refused_; }
+  int64_t maps = 0, unmaps = 0, mapped_bytes = 0;
+
+ private:
+  const std::shared_ptr<Session>& session(const Slab& s) const {
+    return sessions_[static_cast<size_t>(s.slab.session)];
+  }
+  void stop_waiting(Session& session, uint32_t number, const Buffer& buffer) const;
+
+  std::shared_ptr<Weights> weights_;
+  const std::vector<std::shared_ptr<Session>>& sessions_;
+  std::vector<Slab> slabs_;
+  std::vector<PlacedWeight> place_;  // by weight
+  std::vector<int> in_slab_;         // by weight; -1: in none
+  std::shared_ptr<Buffer> flags_;
+  std::optional<int64_t> there_when_refused_;
+  Trace* trace_ = nullptr;
+  mutable MapLane lane_;  // the last member: its jobs use the others
+};
+
+}  // namespace llada::hexagon
