@@ -25,7 +25,8 @@ MappedSlabs::MappedSlabs(std::shared_ptr<Weights> weights, const std::vector<std
 Status MappedSlabs::unmap_all() {
   static_cast<void>(lane_.drain());
   for (size_t i = 0; i < slabs_.size(); ++i)
-    if (std::exchange(slabs_[i].mapped, false)) post_unmap(static_cast<int>(i), nullptr, 0);
+    if (std::exchange(slabs_[i].mapped, false) && slabs_[i].slab.session < std::ssize(sessions_))
+      post_unmap(static_cast<int>(i), nullptr, 0);
   const Status status = lane_.drain();
   for (const auto& session : sessions_) session->forget_promises();  // of mappings that failed
   return status;
