@@ -105,7 +105,8 @@ typedef struct WireInfo {
 } WireInfo;
 
 /* What may compute the products of matmul and head beside the vector unit's integers, which define them (dsp/
-   activations.h) and which every module has. No module here has any of these: docs/hexagon.md, "A matrix unit". */
+   activations.h) and which every module has. No module here has any of these: docs/lab/hexagon-dsp.md, "A matrix
+   unit". */
 enum WireUnit {
   WIRE_UNIT_MATRIX = 1 /* a matrix unit in FP16: within the bound of tests/hexagon_dsp/tolerance.h, not bit for bit */
 };

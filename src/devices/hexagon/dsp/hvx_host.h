@@ -1,6 +1,6 @@
 // The vector unit's types and the instructions that the kernels here use, lane by lane in plain C++ from their public
 // description: so that the very same sources run on the host, where they are the oracle of the host's own kernels
-// (devices/hexagon/host) and do what is not a matrix product.
+// (devices/hexagon/host) and do what is attention and not a matrix product.
 #pragma once
 #include <stdint.h>
 #include <string.h>
