@@ -45,7 +45,7 @@ class Product {
 
 // Instruction packets of one product of 32 x 4096 x 4096 by the module for v67, as the emulator counts them: what
 // cycles on a phone, where packets cannot be counted, are compared with.
-inline constexpr double kProductPackets = 3.9e6;
+inline constexpr double kProductPackets = 3.2e6;
 
 // As much as the session maps, in buffers of `step` bytes and then of a quarter of it, until one is refused; everything
 // is unmapped again. What a sixteenth buffer of 256 MiB would begin is beyond 32 bits.
