@@ -1,5 +1,5 @@
-// What the module does on the vector unit beside matrix products and attention, by its definitions in plain C++: lane by
-// lane (hvx_host.h) it would be the same bits, later.
+// What the module does on the vector unit beside matrix products and attention, by its definitions in plain C++. Lane
+// by lane (hvx_host.h) it would be the same bits, later.
 #include "devices/hexagon/dsp/rows.h"
 
 #include <string.h>
