@@ -32,9 +32,7 @@ void read_body(const std::string& text) {
   check_refusal(body);
   if (!body) return;
   const bool infill = body->find("text") != nullptr, response = body->find("input") != nullptr;
-  Ask ask;
-  check_refusal(read_streaming(*body, ask));
-  check_refusal(read_format(*body));
+  check_refusal(read_ask(*body, infill ? Shape::infill : response ? Shape::response : Shape::chat));
   check_refusal(response ? read_input(*body) : read_messages(*body));
   if (response) check_refusal(read_unstored(*body));
   check_refusal(read_stop(*body));
