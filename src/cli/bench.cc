@@ -165,8 +165,8 @@ Work setup_bench(CLI::App& app) {
       ->check(CLI::Range(0.0, 100.0))
       ->group(further("Details"));
   add_list_option(app, "--only", "PARTS",
-                  "some of machine, gemm, forward, attention, moe, e2e, shared, sustained (all but the last two; moe: of "
-                  "a mixture)",
+                  "some of machine, gemm, forward, attention, moe, e2e, shared, sustained (all but the last two; moe: "
+                  "of a mixture)",
                   [&b](const auto& words) { return read_parts(words, b.parts); });
   app.add_flag_callback(
       "--moe", [&b] { b.parts = {true, false, false, false, false, true, false}; },
