@@ -32,9 +32,8 @@ void read_body(const std::string& text) {
   check_refusal(body);
   if (!body) return;
   const bool infill = body->find("text") != nullptr, response = body->find("input") != nullptr;
-  Ask ask;
-  check_refusal(read_streaming(*body, ask));
-  check_refusal(read_format(*body));
+  const auto shape = infill ? serve::Shape::infill : response ? serve::Shape::response : serve::Shape::chat;
+  check_refusal(read_ask(*body, shape));
   check_refusal(response ? read_input(*body) : read_messages(*body));
   if (response) check_refusal(read_unstored(*body));
   check_refusal(read_stop(*body));

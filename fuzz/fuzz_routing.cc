@@ -33,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   const TraceStatistics s = statistics(*trace);
-  for (const double value : {s.rows, s.touched, s.top_quarter, s.static_quarter, s.similarity_1, s.similarity_5})
+  for (const double value : {s.rows, s.touched, s.static_quarter, s.similarity_1, s.similarity_5})
     require(std::isfinite(value) && value >= 0);
   require(s.touched <= 1 && s.static_quarter <= 1);
   if (experts <= 64) require(sliced(trace->steps.front().layers.front(), 2).rows.size() == 2 * experts);

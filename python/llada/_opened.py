@@ -226,9 +226,10 @@ def _load(path: bytes, settings: list[tuple[str, str]], progress: Optional[Progr
         try:
             if progress is not None:
                 progress(done, total)
+            return len(raised)  # here too a signal may raise
         except BaseException as error:  # raised again below: none may leave through the library
             raised.append(error)
-        return len(raised)
+            return 1
 
     made = ctypes.c_void_p()
     with _options.handle(settings) as options:
@@ -238,5 +239,7 @@ def _load(path: bytes, settings: list[tuple[str, str]], progress: Optional[Progr
     if raised:
         _capi.lib.llada_model_free(made)
         raise raised[0]
+    if status == _capi.ERROR_ABORTED:  # by a Ctrl-C that came when report() was left, where ctypes drops it
+        raise KeyboardInterrupt
     check(status)
     return made

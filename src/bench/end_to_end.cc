@@ -7,11 +7,11 @@
 
 namespace llada::bench {
 
-std::vector<int32_t> random_prompt(const Model& model, int64_t tokens) {
+std::vector<int32_t> random_prompt(const Model& model, int64_t tokens, uint64_t number) {
   std::vector<int32_t> prompt;
   const auto plain = static_cast<double>(ordinary_ids(model));
   for (int64_t i = 0; i < tokens; ++i)
-    prompt.push_back(static_cast<int32_t>(uniform(23, 0, static_cast<uint64_t>(i), 0) * plain));
+    prompt.push_back(static_cast<int32_t>(uniform(23, number, static_cast<uint64_t>(i), 0) * plain));
   return prompt;
 }
 

@@ -21,7 +21,8 @@ struct EndToEndResult {
   AutoregressionBound bound;
 };
 
-std::vector<int32_t> random_prompt(const Model& model, int64_t tokens);
+// Ordinary tokens; another text for each `number`.
+std::vector<int32_t> random_prompt(const Model& model, int64_t tokens, uint64_t number = 0);
 
 // prompt_tokens random tokens, then gen_tokens masks.
 Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& script, int64_t prompt_tokens,

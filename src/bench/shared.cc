@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/random.h"
+#include "bench/end_to_end.h"
 #include "bench/machine.h"
 #include "engine/scheduler.h"
 
@@ -56,12 +56,9 @@ Result<SharedResult> measure_shared(const std::shared_ptr<const Model>& model, c
   if (work.tokens_per_step < 1 || work.block_length < 1 || work.gen_tokens < 1 || work.prompt_tokens < 1)
     return invalid("bench: found {} prompt tokens, {} to generate, blocks of {}, {} per step; needed 1 or more",
                    work.prompt_tokens, work.gen_tokens, work.block_length, work.tokens_per_step);
-  const int64_t plain = model->config().vocab / 2;  // ordinary tokens: the special ones come last
   std::vector<Request> all(static_cast<size_t>(requests));
   for (size_t r = 0; r < all.size(); ++r) {
-    for (int64_t i = 0; i < work.prompt_tokens; ++i)
-      all[r].tokens.push_back(
-          static_cast<int32_t>(uniform(23, r, static_cast<uint64_t>(i), 0) * static_cast<double>(plain)));
+    all[r].tokens = random_prompt(*model, work.prompt_tokens, r);
     all[r].options = options_of(work, model->special_ids().attention_block > 0);
   }
   std::vector<SharedRun> runs;

@@ -94,8 +94,8 @@ void CanvasScore::lay(Lane& lane, size_t index) const {
   plan.block_begin = static_cast<int32_t>(prompt), plan.block_end = plan.keys;
   decode::Canvas laid = decode::fixed_canvas(tokens);
   laid.mask_id = ids.mask;
+  lane.rows = decode::rows_of(plan);
   lane.denoiser = std::make_unique<decode::Denoiser>(std::move(laid), decode::one_forward(std::move(plan)));
-  lane.rows = (std::ssize(tokens) - begin) * (request_.options.cfg_scale > 0 ? 2 : 1);
   lane.stored = std::move(tokens);
   lane.canvas = index;
 }
