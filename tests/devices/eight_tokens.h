@@ -39,7 +39,9 @@ inline std::vector<float> logits_of_eight_tokens(Device& device, const std::shar
                                        .inputs = &in,
                                        .outputs = &out});
     EXPECT_TRUE(ticket) << ticket.error().message;
-    if (ticket && first + ops_per_run >= ops) EXPECT_TRUE(device.wait(*ticket));
+    if (ticket && first + ops_per_run >= ops) {
+      EXPECT_TRUE(device.wait(*ticket));
+    }
   }
   return out.logits.at(0);
 }
