@@ -63,6 +63,7 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
   StepPlan plan;
   if (reviser_ && reviser_->sweep_due(canvas)) {
     asked_.sweep = true;
+    under_way_.reset();  // the sweep looks at the same tokens, in sight of all the others
     asked_.checks = reviser_->checks(canvas, block_);
     plan.keys = keys_read(canvas);
     plan.rows = kv_.sweep_rows(std::span(canvas.tokens).first(static_cast<size_t>(plan.keys)));
@@ -83,14 +84,39 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
       for (Trial& trial : *trials) trial.unconditional = unconditional(canvas, trial.rows, trial.inputs);
   }
   kv_.planned(plan);
+  if (!plan.sparse.empty()) begin_pass(canvas, plan);
+  plan.landing = landing(canvas, plan);
   return plan;
+}
+
+void BlockStrategy::begin_pass(const Canvas& canvas, const StepPlan& plan) {
+  const std::vector<int32_t>& checked = asked_.checks.trials;
+  under_way_ = {.plan = plan.sparse, .checked = checked, .tokens = tokens_at(canvas, checked), .forward = forward_};
+}
+
+// A row that a step computes anew, or whose token changes, while the pass is under way is not stored.
+Landing BlockStrategy::landing(const Canvas& canvas, const StepPlan& plan) {
+  if (!under_way_) return {};
+  SparsePlan& pass = under_way_->plan;
+  std::vector<int32_t> rows, inputs;
+  for (size_t i = 0; i < pass.rows.size(); ++i) {
+    const int32_t row = pass.rows[i];
+    if (canvas.tokens[static_cast<size_t>(row)] != pass.inputs[i] || std::ranges::binary_search(plan.rows, row))
+      continue;
+    rows.push_back(row), inputs.push_back(pass.inputs[i]);
+  }
+  pass.rows = std::move(rows), pass.inputs = std::move(inputs);
+  using enum Landing::When;
+  if (options_.revise_lateness < 0) return {.when = if_there, .stored = pass.rows};
+  if (forward_ - under_way_->forward < options_.revise_lateness) return {};
+  return {.when = waited, .stored = pass.rows};
 }
 
 void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   move_to_open_block(canvas);
   const Block& block = block_;
   asked_.masks = positions_in(canvas, block, TokenState::masked);
-  if (reviser_) asked_.checks = reviser_->checks(canvas, block);
+  if (reviser_ && !under_way_) asked_.checks = reviser_->checks(canvas, block);
   if (length_) length_->enter(block);
   plan.keys = keys_read(canvas);
   const auto feed = std::span(canvas.tokens).first(static_cast<size_t>(plan.keys));
@@ -113,7 +139,8 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
     plan.logits = merged(plan.logits, ahead);
     plan.rows = merged(plan.rows, ahead);
   }
-  if (asked_.separate) {
+  // Stale K/V of a block-causal model is computed by the step's own rows, which keeps it exact.
+  if (asked_.separate && !under_way_ && ids_.attention_block == 0) {
     std::ranges::set_difference(kv_.stale(feed, block.begin), plan.rows, std::back_inserter(plan.sparse.rows));
   }
 }
@@ -166,8 +193,11 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
   }
   for (const int32_t p : asked_.lookahead) speculation_->propose(p, at_row(ids_.row_of(p)));
   if (reviser_) {
-    std::vector<Prediction> seen = asked_.separate ? result.sparse : result.trials;
-    for (size_t i = 0; i < seen.size(); ++i) seen[i].position = asked_.checks.trials[i];
+    std::vector<Prediction> seen = take_landed(canvas, result);
+    for (size_t i = 0; i < result.trials.size(); ++i) {
+      seen.push_back(result.trials[i]);
+      seen.back().position = asked_.checks.trials[i];
+    }
     for (const int32_t p : asked_.checks.in_place) {
       seen.push_back(at_row(ids_.row_of(p)));
       seen.back().position = p;
@@ -177,6 +207,21 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
   step_ += !asked_.sweep;
   ++forward_;
   return edits;
+}
+
+// The predictions of the pass that landed, by the position that was checked; none of a token that has changed since.
+std::vector<Prediction> BlockStrategy::take_landed(const Canvas& canvas, const StepResult& result) {
+  if (!result.landed) return {};
+  std::vector<Prediction> seen;
+  for (size_t i = 0; i < result.sparse.size(); ++i) {
+    const int32_t position = under_way_->checked[i];
+    if (canvas.tokens[static_cast<size_t>(position)] != under_way_->tokens[i]) continue;
+    seen.push_back(result.sparse[i]);
+    seen.back().position = position;
+  }
+  kv_.landed(under_way_->plan);
+  under_way_.reset();
+  return seen;
 }
 
 // ---- Progress

@@ -49,6 +49,17 @@ class BlockStrategy final : public Strategy {
     Checks checks;
     bool separate = false;  // trials are in the sparse plan
   };
+  // The sparse pass under way.
+  struct UnderWay {
+    SparsePlan plan;               // of its rows, those whose K/V may still be stored
+    std::vector<int32_t> checked;  // positions of its trials
+    std::vector<int32_t> tokens;   // that were checked
+    int64_t forward;               // number of the step that began it
+  };
+
+  void begin_pass(const Canvas& canvas, const StepPlan& plan);
+  Landing landing(const Canvas& canvas, const StepPlan& plan);
+  std::vector<Prediction> take_landed(const Canvas& canvas, const StepResult& result);
 
   int32_t keys_read(const Canvas& canvas) const;  // attention reads positions [0, this)
   std::vector<int32_t> rows_of(std::span<const int32_t> positions) const;
@@ -67,6 +78,7 @@ class BlockStrategy final : public Strategy {
   std::optional<Length> length_;
   std::unique_ptr<Reviser> reviser_;
   Asked asked_;
+  std::optional<UnderWay> under_way_;
   size_t current_ = 0;    // the block the next plan looks at first
   Block block_;           // what of it the last plan was for: all, or what a sliding block covers
   bool entered_ = false;  // it has had a step

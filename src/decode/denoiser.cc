@@ -111,6 +111,11 @@ Result<std::reference_wrapper<const StepPlan>> Denoiser::plan() {
   for (const int32_t row : sparse.rows)
     if (std::ranges::binary_search(plan.rows, row))
       return failed("sparse plan: row {} is computed by the step itself", row);
+  if (!sparse.empty()) beside_ = sparse;
+  const Landing& landing = plan.landing;
+  if (landing.when != Landing::When::not_yet && !beside_) return failed("plan: a pass lands, and none is under way");
+  if (beside_ && !std::ranges::includes(beside_->rows, landing.stored))
+    return failed("plan: K/V lands that the pass under way does not compute");
   planned_ = true;
   return std::cref(plan);
 }
@@ -124,8 +129,10 @@ Result<StepEvent> Denoiser::take(StepResult result) {
     return failed("forward: found {} predictions, needed {}", result_.predictions.size(), plan.logits.size());
   for (size_t i = 0; i < plan.logits.size(); ++i)
     LLADA_TRY_STATUS(check_prediction(result_.predictions[i], plan.logits[i], canvas_));
-  for (const auto& [trials, found] :
-       {std::pair(&plan.trials, &result_.trials), {&plan.sparse.trials, &result_.sparse}}) {
+  if (result_.landed ? plan.landing.when == Landing::When::not_yet : plan.landing.when == Landing::When::waited)
+    return failed("forward: the sparse pass {}", result_.landed ? "landed too early" : "did not land");
+  landed_ = result_.landed ? *std::exchange(beside_, {}) : SparsePlan{};
+  for (const auto& [trials, found] : {std::pair(&plan.trials, &result_.trials), {&landed_.trials, &result_.sparse}}) {
     if (found->size() != trials->size())
       return failed("forward: found {} predictions of trials, needed {}", found->size(), trials->size());
     for (size_t i = 0; i < trials->size(); ++i)
@@ -160,8 +167,16 @@ Result<StepEvent> Denoiser::take(StepResult result) {
   committed_ += final_length(canvas_, begin_ + committed_);
   done_ = stats_.cancelled || strategy_->done(canvas_);
   stats_.stopped_early = done_ && !stats_.cancelled && count_masked(canvas_) > 0;
-  return StepEvent{stats_.steps++, edits_, result_.predictions, canvas_, committed_, plan.block_begin, plan.block_end,
-                   plan,           result_};
+  return StepEvent{stats_.steps++,
+                   edits_,
+                   result_.predictions,
+                   canvas_,
+                   committed_,
+                   plan.block_begin,
+                   plan.block_end,
+                   plan,
+                   result_,
+                   result_.landed ? &landed_ : nullptr};
 }
 
 void Denoiser::cancel() {

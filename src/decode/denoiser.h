@@ -24,6 +24,7 @@ struct StepEvent {
   int64_t block_begin, block_end;
   const StepPlan& plan;
   const StepResult& result;
+  const SparsePlan* landed;  // whose results result.sparse are; null: none landed
 };
 
 struct RunStats {
@@ -89,7 +90,9 @@ class Denoiser {
   const std::shared_ptr<Strategy> strategy_;
   const int64_t begin_, bound_;  // of the generated region; most steps
   RunStats stats_;
-  std::optional<StepPlan> plan_;  // of the step under way, or the last one
+  std::optional<StepPlan> plan_;      // of the step under way, or the last one
+  std::optional<SparsePlan> beside_;  // of the pass under way
+  SparsePlan landed_;
   StepResult result_;
   std::vector<Edit> edits_;
   std::vector<int32_t> text_;  // of follow()

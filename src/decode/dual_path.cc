@@ -38,7 +38,7 @@ bool DualPath::sweep_due(const Canvas& canvas) const { return all_decided(canvas
 Checks DualPath::checks(const Canvas& canvas, const Block&) {
   std::vector<int32_t> positions = revisable(canvas);
   // By turns the most doubtful ones and those that have waited longest, so that neither is forgotten.
-  const bool least = step_ % 2 == 0;
+  const bool least = turn_++ % 2 == 0;
   std::ranges::stable_sort(positions, [&](int32_t a, int32_t b) {
     const Memory &x = memory_[static_cast<size_t>(a)], &y = memory_[static_cast<size_t>(b)];
     return least ? x.confidence < y.confidence : x.looked < y.looked;

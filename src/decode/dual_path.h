@@ -1,16 +1,16 @@
 // Dual-Path Progressive Revision (llada.cpp paper, arXiv 2606.13740). A token is masked, then visible
 // (written, seen by all others, still revisable), then stable. The dense path decides masks; a few visible
-// tokens per step are predicted again with themselves masked, in trials: on the sparse path beside the step
-// (`separate`), or as extra rows of the step's own forward where nothing runs in parallel (`fused`).
+// tokens are predicted again with themselves masked, in trials: in passes of the sparse path beside the steps
+// (`separate`, one pass at a time), or as extra rows of each step's own forward (`fused`).
 //
 // A token is stable at once when it was committed with stable_threshold or more, otherwise when a check
 // agrees with it that confidently, when kStableRepeats predictions in a row (the commit included) agree, or
-// when it has been checked kMostChecks times. Checks run in the step that is being computed and are merged
-// at its end, together with the dense path's edits: a result is one boundary later than the canvas it saw.
+// when it has been checked kMostChecks times. Results are merged at the end of a step, together with the dense path's
+// edits: of the step that saw the same canvas, or, of the sparse path, revise_lateness steps later.
 //
 // Conflicts, in this order:
 //  1. The dense path edits masks only and the sparse path visible tokens only, so they never write one
-//     position; a check of a token that is no longer visible is dropped.
+//     position; a check of a token that is no longer visible, or another one by now, is dropped.
 //  2. A check that disagrees writes its token when its probability is above the acceptance threshold;
 //     otherwise the token stays, and the check counts.
 //  3. Two changes next to each other were both made in sight of the other's old token: only the more probable
@@ -19,7 +19,8 @@
 // A token that was changed is checked again before it is stable, and every check counts against kMostChecks,
 // so revision ends. Once no mask is left before the first end token, or none at all, a sweep looks at what is
 // still visible, final_sweep tokens per step. Tokens behind a decided end token are not looked at: they are
-// no content. With final_sweep 0 there is no sweep: what is visible then becomes stable as it is.
+// no content. With final_sweep 0 there is no sweep: what is visible then becomes stable as it is. A sparse pass that
+// is under way when a sweep begins is given up: the sweep checks its tokens in sight of all the others.
 #pragma once
 #include <vector>
 
@@ -57,9 +58,9 @@ class DualPath final : public Reviser {
 
   const DecodeOptions options_;
   const SpecialIds ids_;
-  const int64_t begin_;         // of the generated region
-  std::vector<Memory> memory_;  // by position
-  int64_t step_ = 0;
+  const int64_t begin_;          // of the generated region
+  std::vector<Memory> memory_;   // by position
+  int64_t step_ = 0, turn_ = 0;  // times that results were merged, and that checks were asked for
 };
 
 }  // namespace llada::decode

@@ -140,9 +140,11 @@ bool KvPlanner::covers(std::span<const int32_t> feed) const {
 
 void KvPlanner::planned(const StepPlan& plan) {
   for (size_t i = 0; i < plan.rows.size(); ++i) fed_[static_cast<size_t>(plan.rows[i])] = plan.inputs[i];
-  for (size_t i = 0; i < plan.sparse.rows.size(); ++i)
-    fed_[static_cast<size_t>(plan.sparse.rows[i])] = plan.sparse.inputs[i];
   partial_ = plan.rows.size() == static_cast<size_t>(plan.keys) ? 0 : partial_ + 1;
+}
+
+void KvPlanner::landed(const SparsePlan& pass) {
+  for (size_t i = 0; i < pass.rows.size(); ++i) fed_[static_cast<size_t>(pass.rows[i])] = pass.inputs[i];
 }
 
 }  // namespace llada::decode

@@ -89,11 +89,9 @@ constexpr Conflict kConflicts[] = {
        return a.attention_block > 0 && a.o.kv == KvChoice::frozen && a.o.revision != Revision::none;
      },
      "which freezes what a block-causal model revises; needed none, or kv block"},
-    {"revise_path", "",
-     [](const Asked& a) {
-       return a.attention_block > 0 && a.o.revision == Revision::dual_path && a.o.revise_path == RevisePath::separate;
-     },
-     "with a block-causal model, where it would read K/V from before the step; needed fused"},
+    {"revise_lateness", "revise_path",
+     [](const Asked& a) { return a.o.revise_lateness != 0 && a.o.revise_path == RevisePath::fused; },
+     "whose results come with the step's own; needed revise_path separate"},
 };
 
 // The key that the conflict is about; empty: none.

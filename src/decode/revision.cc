@@ -25,6 +25,9 @@ std::span<const Field> revision_fields() {
     field<&O::revise_path>(revision, "revise_path", "WHERE",
         "in the step's own forward, or in a separate one beside it, which another device could run")
         .of(Revision::dual_path),
+    field<&O::revise_lateness>(revision, "revise_lateness", "N",
+        "with --revise-path separate: use its results N steps later; ready: as soon as they are there")
+        .in({0, 64}).or_word("ready").of(Revision::dual_path),
     field<&O::revise_rows>(revision, "revise_rows", "N", "tokens predicted again per step").in(kPositions)
         .tuned("4 8 16 32").of(Revision::dual_path),
     field<&O::final_sweep>(revision, "final_sweep", "N",

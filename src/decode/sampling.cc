@@ -242,7 +242,7 @@ Status predict_all(std::span<const float> logits, std::span<const float> sparse_
   const size_t own = all == 0 ? 0 : logits.size() / all * result.predictions.size();
   LLADA_TRY_STATUS(again(result.predictions, logits.first(own), forward));
   LLADA_TRY_STATUS(again(result.trials, logits.subspan(own), forward));
-  return again(result.sparse, sparse_logits, forward + 1);
+  return again(result.sparse, sparse_logits, result.landed.value_or(0));
 }
 
 }  // namespace llada::decode

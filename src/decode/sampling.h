@@ -64,7 +64,7 @@ Prediction predict(std::span<const float> logits, const DecodeOptions& options, 
 std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, int64_t window, const SpecialIds& ids);
 
 // Puts predictions made here in the place of the device's. logits: those of result.predictions, then of result.trials;
-// sparse_logits: of result.sparse, which is a forward of its own; all x vocabulary. Logits that are not finite are
+// sparse_logits: of result.sparse; all x vocabulary. Logits that are not finite are
 // ErrorKind::data.
 Status predict_all(std::span<const float> logits, std::span<const float> sparse_logits, const DecodeOptions& options,
                    const SamplingRule& rule, const SpecialIds& ids, const Canvas& canvas, int64_t forward,

@@ -8,6 +8,7 @@
 //   edit    one changed position
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -81,9 +82,10 @@ struct Trial {
   bool operator==(const Trial&) const = default;
 };
 
-// Work of a step that needs nothing of the step's dense rows and can run beside them on another device: it
-// reads the K/V as they were before the step, and what it writes is seen from the next step on. Where there
-// is one device it runs first and is charged as a forward of its own.
+// A pass that needs nothing of the step's dense rows and can run beside them on another device, and beside those of
+// later steps: it reads the canvas and the K/V as they were before the step that begins it. Its results land at the end
+// of a step, which that step's plan says (Landing); until then nobody sees them. One pass of a request is under way at
+// a time. Where there is one device it runs first and is charged as a forward of its own.
 struct SparsePlan {
   std::vector<int32_t> rows;                // positions whose K/V is recomputed; none of the dense rows
   std::vector<int32_t> inputs;              // token fed at each
@@ -92,6 +94,16 @@ struct SparsePlan {
 
   bool empty() const { return rows.empty() && trials.empty(); }
   bool operator==(const SparsePlan&) const = default;
+};
+
+// Whether the pass under way, which this step may have begun, lands at the end of the step.
+struct Landing {
+  enum class When { not_yet, if_there, waited };  // waited: the step ends no earlier than the pass
+  When when = When::not_yet;
+  // Of the pass's rows, those whose K/V replaces the stored one: neither the token nor the stored K/V has changed since
+  // the pass began. Ascending.
+  std::vector<int32_t> stored = {};
+  bool operator==(const Landing&) const = default;
 };
 
 // How a K/V read is made in a step: which rows are recomputed is `rows`; every other position that is read
@@ -106,7 +118,8 @@ struct StepPlan {
   std::vector<int32_t> unconditional = {};  // token fed at each row of that stream; empty without guidance
   int32_t block_begin = 0, block_end = 0;   // the current block [begin, end)
   std::vector<Trial> trials = {};           // ride in the same forward as the rows and read their fresh K/V
-  SparsePlan sparse = {};                   // beside them; empty: none
+  SparsePlan sparse = {};                   // begins with the step, beside its rows; empty: no pass begins
+  Landing landing = {};                     // of the pass under way
   bool operator==(const StepPlan&) const = default;
 };
 
@@ -114,7 +127,8 @@ struct StepPlan {
 struct StepResult {
   std::vector<Prediction> predictions = {};  // in plan.logits' order
   std::vector<Prediction> trials = {};       // one per plan.trials
-  std::vector<Prediction> sparse = {};       // one per plan.sparse.trials
+  std::vector<Prediction> sparse = {};       // one per trial of the sparse pass that landed
+  std::optional<int64_t> landed = {};        // the number of that pass's forward; none has landed without
 };
 
 }  // namespace llada::decode

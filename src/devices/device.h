@@ -140,12 +140,15 @@ class Clock {
   virtual bool dry() const = 0;
 };
 
-// A pass of its own on the host unit while the device works on a step.
+// Passes of their own on the host unit while the device works on steps. They are computed one after another, in the
+// order in which they are given.
 class Beside {
  public:
   virtual ~Beside() = default;
-  // What the run points to must live until it is waited for, and it must not share K/V with the step.
+  // Does not wait. What the run points to must live until it is waited for, and it must not share K/V with a step.
   virtual Result<Ticket> submit_beside(const Run& run) = 0;
+  // Whether wait() would return at once.
+  virtual bool ready(Ticket ticket) = 0;
   // False: only the time is beside, the numbers are there on return. True: after wait().
   virtual bool overlaps() const = 0;
 };

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "decode/row_sets.h"
 #include "models/model_graph.h"
 
 namespace llada {
@@ -120,53 +121,91 @@ void add_stream(const RequestStep& step, const Part& part, std::span<const int32
 ModelRunner::ModelRunner(const Model& model, Device& device, Trace* trace, ExecutorOptions executor)
     : model_(model), executor_(device, build_with(model.graph()), std::move(executor)), trace_(trace) {}
 
-// Starts the sparse plans over the second stores; run() of the executor finishes them.
-Status ModelRunner::begin_beside(std::span<RequestStep* const> steps) {
-  beside_inputs_ = {};
-  for (const RequestStep* step : steps) {
-    std::optional<KvStore>& copy = step->state->beside_kv;
-    if (!copy) {
-      const KvStore& kv = step->state->kv;
-      LLADA_TRY(copy, KvStore::create(kv.shape(), [&](int64_t bytes) { return executor_.allocate(bytes); }));
-      std::vector<int32_t> all(static_cast<size_t>(kv.shape().positions));
-      std::iota(all.begin(), all.end(), 0);
-      copy->put_back(kv.save(all));
-    }
-    add_stream(*step, step->plan->sparse, {}, *copy, step->denoiser->forward_number() + 1, model_.graph().keys,
-               beside_inputs_);
+// A copy of the request's store, which no pass is using.
+Status ModelRunner::use_beside_store(RequestState& state) {
+  std::shared_ptr<KvStore>& copy = state.beside_kv;
+  if (state.sparse && !executor_.there(*state.sparse->pass)) copy.reset();  // the pass was given up, and goes on in it
+  if (copy) {
+    copy->put_back(state.kv.save(std::exchange(state.outdated, {})));
+    return {};
   }
-  const Stopwatch watch(device_seconds_);
-  return executor_.run_beside(beside_inputs_, beside_outputs_, &beside_streams_);
+  LLADA_TRY(KvStore store, KvStore::create(state.kv.shape(), [&](int64_t bytes) { return executor_.allocate(bytes); }));
+  copy = std::make_shared<KvStore>(std::move(store));
+  std::vector<int32_t> all(static_cast<size_t>(state.kv.shape().positions));
+  std::iota(all.begin(), all.end(), 0);
+  copy->put_back(state.kv.save(all));
+  state.outdated.clear();
+  return {};
 }
 
-// A sparse plan sees the store as it is now, and the step's rows see nothing of it: its K/V is kept aside until they
-// are done. Whatever happens, the store is then as it was.
-Status ModelRunner::run_sparse(std::span<RequestStep* const> steps) {
+// Begins the sparse passes of these steps as one. beside: over the second stores. Over the requests' own they are
+// computed on return, and the stores are as they were.
+Status ModelRunner::begin_sparse(std::span<RequestStep* const> steps, bool beside) {
+  const auto pass = std::make_shared<BesidePass>();
   std::vector<KvStore::Saved> before;
-  inputs_ = {};
+  size_t first = 0;
   for (const RequestStep* step : steps) {
-    before.push_back(step->state->kv.save(step->plan->sparse.rows));
-    add_stream(*step, step->plan->sparse, {}, step->state->kv, step->denoiser->forward_number() + 1,
-               model_.graph().keys, inputs_);
+    RequestState& state = *step->state;
+    const decode::SparsePlan& plan = step->plan->sparse;
+    if (beside) {
+      LLADA_TRY_STATUS(use_beside_store(state));
+      pass->stores.push_back(state.beside_kv);
+    } else {
+      before.push_back(state.kv.save(plan.rows));
+    }
+    state.sparse = {.pass = pass,
+                    .stream = pass->inputs.streams.size(),
+                    .first = std::exchange(first, first + plan.trials.size()),
+                    .forward = step->denoiser->forward_number() + 1,
+                    .rows = plan.rows,
+                    .trials = plan.trials.size()};
+    add_stream(*step, plan, {}, beside ? *state.beside_kv : state.kv, state.sparse->forward, model_.graph().keys,
+               pass->inputs);
   }
-  Status status;
-  {
-    const Stopwatch watch(device_seconds_);
-    status = executor_.run_beside(inputs_, outputs_, &streams_);
+  const Stopwatch watch(device_seconds_);
+  const Status status = executor_.begin_beside(pass);
+  for (size_t i = 0; i < before.size(); ++i) {
+    RequestState& state = *steps[i]->state;
+    if (status) state.sparse->refreshed = state.kv.save(state.sparse->rows);
+    state.kv.put_back(before[i]);
   }
-  size_t next = 0;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    RequestStep& step = *steps[i];
-    KvStore& kv = step.state->kv;
-    if (status) step.refreshed = kv.save(step.plan->sparse.rows);
-    kv.put_back(before[i]);
-    if (!status) continue;
-    step.status = streams_[i];
-    step.result.sparse = take(outputs_.predictions, next, step.plan->sparse.trials.size());
-    step.state->sparse_logits = std::move(outputs_.logits[i]);
-    step.sparse_done = step.status.has_value();
-  }
+  if (!status)
+    for (const RequestStep* step : steps) step->state->sparse.reset();
   return status;
+}
+
+// The end of a step whose rows are computed: the pass's results where it lands, and the second store brought up to date.
+void ModelRunner::land_sparse(RequestStep& step) {
+  RequestState& state = *step.state;
+  const decode::Landing& landing = step.plan->landing;
+  using enum decode::Landing::When;
+  const auto changed = [&](std::span<const int32_t> rows) { state.outdated = decode::merged(state.outdated, rows); };
+  if (state.beside_kv) changed(step.plan->rows);
+  if (state.sparse && (landing.when == waited || (landing.when == if_there && executor_.there(*state.sparse->pass)))) {
+    const SparsePart part = *std::exchange(state.sparse, {});
+    BesidePass& pass = *part.pass;
+    const Status landed = [&] {
+      const Stopwatch watch(device_seconds_);
+      return executor_.land(pass);
+    }();
+    if (step.status) step.status = landed ? pass.streams[part.stream] : landed;
+    if (!step.status) return;
+    size_t next = part.first;
+    step.result.sparse = take(pass.outputs.predictions, next, part.trials);
+    step.result.landed = part.forward;
+    if (state.keep_logits) state.sparse_logits = std::move(pass.outputs.logits[part.stream]);
+    if (part.refreshed.positions.empty()) {
+      if (!part.rows.empty()) state.kv.put_back(pass.inputs.streams[part.stream].kv->save(landing.stored));
+    } else {
+      std::vector<int32_t> others;
+      std::ranges::set_difference(part.rows, landing.stored, std::back_inserter(others));
+      const KvStore::Saved kept = state.kv.save(others);
+      state.kv.put_back(part.refreshed);
+      state.kv.put_back(kept);
+    }
+    if (state.beside_kv) changed(part.rows);
+  }
+  if (state.beside_kv && !state.sparse) state.beside_kv->put_back(state.kv.save(std::exchange(state.outdated, {})));
 }
 
 void ModelRunner::run(std::span<RequestStep> all) {
@@ -186,7 +225,8 @@ void ModelRunner::run(std::span<RequestStep> all) {
     steps.push_back(&step);
     rows += step.plan->rows.size();
     // A second store stays in use when its device has failed: it holds what the step found, the first one perhaps not.
-    if (!step.plan->sparse.empty() && !step.sparse_done)
+    const std::optional<SparsePart>& begun = step.state->sparse;
+    if (!step.plan->sparse.empty() && !(begun && begun->forward == step.denoiser->forward_number() + 1))
       (executor_.runs_beside() || step.state->beside_kv ? beside_it : before_it).push_back(&step);
   }
   if (steps.empty()) return;
@@ -194,10 +234,8 @@ void ModelRunner::run(std::span<RequestStep> all) {
                        steps.size() == 1 ? fmt::format("step {}: {} rows", steps[0]->denoiser->forward_number(), rows)
                                          : fmt::format("{} requests: {} rows", steps.size(), rows));
   const Status status = [&]() -> Status {
-    if (!before_it.empty()) LLADA_TRY_STATUS(run_sparse(before_it));
-    std::erase_if(steps, [](const RequestStep* step) { return !step->status; });
-    if (steps.empty()) return {};
-    if (!beside_it.empty()) LLADA_TRY_STATUS(begin_beside(beside_it));
+    if (!before_it.empty()) LLADA_TRY_STATUS(begin_sparse(before_it, false));
+    if (!beside_it.empty()) LLADA_TRY_STATUS(begin_sparse(beside_it, true));
     inputs_ = {};
     outputs_.logits.resize(steps.size());
     for (size_t i = 0; i < steps.size(); ++i) {
@@ -210,7 +248,6 @@ void ModelRunner::run(std::span<RequestStep> all) {
     return executor_.run(inputs_, outputs_, &streams_);
   }();
   if (!status) {
-    executor_.join_beside();
     for (RequestStep* step : steps) {
       if (steps.size() == 1)
         step->status = status;
@@ -219,23 +256,15 @@ void ModelRunner::run(std::span<RequestStep> all) {
     }
     return;
   }
-  size_t next = 0, next_beside = 0, stream_beside = 0;
+  size_t next = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
     RequestStep& step = *steps[i];
-    RequestState& state = *step.state;
     const decode::StepPlan& plan = *step.plan;
     step.result.predictions = take(outputs_.predictions, next, plan.logits.size());
     step.result.trials = take(outputs_.predictions, next, plan.trials.size());
     step.status = streams_[i];
-    if (state.keep_logits) state.logits = std::move(outputs_.logits[i]);
-    if (!plan.sparse.empty() && !step.sparse_done) {
-      if (step.status) step.status = beside_streams_[stream_beside];
-      step.result.sparse = take(beside_outputs_.predictions, next_beside, plan.sparse.trials.size());
-      state.sparse_logits = std::move(beside_outputs_.logits[stream_beside++]);
-      step.refreshed = state.beside_kv->save(plan.sparse.rows);
-    }
-    if (state.beside_kv) state.beside_kv->put_back(state.kv.save(plan.rows));
-    state.kv.put_back(step.refreshed);
+    if (step.state->keep_logits) step.state->logits = std::move(outputs_.logits[i]);
+    land_sparse(step);
   }
 }
 

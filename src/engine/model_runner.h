@@ -1,10 +1,12 @@
 // The model's side of decoding steps: turns the plans of one or many requests into the inputs of one forward, runs it,
 // hands back to each request its own results. These do not depend on who else is in its forwards.
 //
-// A sparse plan is computed before the step's own rows; in what it sees and changes it is as if it had run beside them.
-// In time it is charged where the device has one unit; where it has two it runs beside the step on the host
-// (Executor::run_beside). A device that really does both at a time gets a second K/V store for it: a copy that the
-// sparse rows read and write, brought up to date after every step.
+// A sparse pass sees the canvas and the K/V as they are when it begins, and its results are kept aside until it lands, at
+// the end of that step or of a later one. Where the device has one unit it is computed before the step's own rows; where
+// it has two, on the host beside this step and later ones (Executor::begin_beside). A device that really does both at a
+// time gets a second K/V store for it: a copy that the pass reads and writes, brought up to date after every step in
+// which no pass is under way. So results do not depend on the device, nor on how long a pass takes, unless the plan asks
+// for those that are there.
 #pragma once
 #include <memory>
 #include <optional>
@@ -31,6 +33,16 @@ Executor::Build build_with(const ModelGraph& graph);
 // The K/V of a canvas of so many positions; guided: with a second sequence for the unconditional rows.
 KvShape kv_shape(const Model& model, int64_t positions, bool guided);
 
+// A request's part of a sparse pass under way.
+struct SparsePart {
+  std::shared_ptr<BesidePass> pass;  // of it and of all others whose passes began in the same forward
+  size_t stream = 0, first = 0;      // in the pass: its stream, and its first prediction
+  int64_t forward = 0;               // its number
+  std::vector<int32_t> rows;         // whose K/V it computes
+  size_t trials = 0;
+  KvStore::Saved refreshed = {};  // of a pass over the request's own store: the K/V that it computed
+};
+
 // What a request keeps from one forward to the next.
 struct RequestState {
   // A store of `positions`; guided reserves a second K/V sequence for the unconditional rows. The device outlives it.
@@ -47,7 +59,10 @@ struct RequestState {
   bool keep_logits = false;
   // Of the last forward, where they are kept, x vocabulary: predictions, then trials; sparse trials.
   std::vector<float> logits = {}, sparse_logits = {};
-  std::optional<KvStore> beside_kv = {};  // equal to kv before every step; of a device that runs sparse plans beside
+  std::optional<SparsePart> sparse = {};
+  // Of a device that runs sparse passes beside: equal to kv before every step but for `outdated`.
+  std::shared_ptr<KvStore> beside_kv = {};
+  std::vector<int32_t> outdated = {};  // positions, ascending
 };
 
 // One request's part of a forward: what its denoiser plans next, and what came of it. A sparse plan that is not empty
@@ -59,8 +74,6 @@ struct RequestStep {
   const decode::StepPlan* plan = nullptr;  // null: the denoiser had none
   Status status = {};                      // of this request alone
   decode::StepResult result = {};
-  bool sparse_done = false;
-  KvStore::Saved refreshed = {};  // the sparse plan's K/V, which the step's own rows must not see
 };
 
 // Work that takes part in shared forwards, as whoever drives it sees it: it says what it wants of the next forward and
@@ -88,7 +101,7 @@ class ForwardJob {
 class ModelRunner {
  public:
   ModelRunner(const Model& model, Device& device, Trace* trace, ExecutorOptions executor);
-  ~ModelRunner() { executor_.join_beside(); }  // what runs beside writes into this object
+  ~ModelRunner() { executor_.settle(); }  // before the model goes
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
 
@@ -104,15 +117,16 @@ class ModelRunner {
   double device_seconds() const { return device_seconds_; }
 
  private:
-  Status run_sparse(std::span<RequestStep* const> steps);
-  Status begin_beside(std::span<RequestStep* const> steps);
+  Status begin_sparse(std::span<RequestStep* const> steps, bool beside);
+  Status use_beside_store(RequestState& state);
+  void land_sparse(RequestStep& step);
 
   const Model& model_;
   Executor executor_;
   Trace* trace_;
-  StepInputs inputs_, beside_inputs_;
-  StepOutputs outputs_, beside_outputs_;
-  std::vector<Status> streams_, beside_streams_;  // of the executor's last passes
+  StepInputs inputs_;
+  StepOutputs outputs_;
+  std::vector<Status> streams_;  // of the executor's last forward
   double device_seconds_ = 0;
 };
 

@@ -199,7 +199,8 @@ Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCach
 }
 
 // The kept logits that predict at this row: of the step's own predictions, or of a trial's.
-std::span<const float> RunningRequest::logits_of(const decode::StepPlan& plan, int32_t row) const {
+std::span<const float> RunningRequest::logits_of(const decode::StepEvent& event, int32_t row) const {
+  const decode::StepPlan& plan = event.plan;
   const int64_t vocabulary = model_->config().vocab;
   const auto found = std::ranges::lower_bound(plan.logits, row);
   if (found != plan.logits.end() && *found == row)
@@ -209,8 +210,9 @@ std::span<const float> RunningRequest::logits_of(const decode::StepPlan& plan, i
   };
   if (const size_t i = trial(plan.trials); i < plan.trials.size())
     return logits_row(state_->logits, plan.logits.size() + i, vocabulary);
-  if (const size_t i = trial(plan.sparse.trials); i < plan.sparse.trials.size())
-    return logits_row(state_->sparse_logits, i, vocabulary);
+  if (event.landed != nullptr)
+    if (const size_t i = trial(event.landed->trials); i < event.landed->trials.size())
+      return logits_row(state_->sparse_logits, i, vocabulary);
   return {};
 }
 
@@ -220,7 +222,7 @@ void RunningRequest::keep_scores(const decode::StepEvent& event) {
     if (edit.state != decode::TokenState::masked && edit.token == score.token) continue;  // only said to be final
     score = {};
     if (edit.state == decode::TokenState::masked) continue;
-    const auto logits = logits_of(event.plan, model_->special_ids().row_of(edit.position));
+    const auto logits = logits_of(event, model_->special_ids().row_of(edit.position));
     if (!logits.empty()) score = score_of(logits, edit.token, alternatives_);
   }
 }

@@ -136,7 +136,7 @@ class RunningRequest final : public ForwardJob {
     std::string which;
   };
   std::span<const int32_t> tokens(int64_t count) const;
-  std::span<const float> logits_of(const decode::StepPlan& plan, int32_t row) const;
+  std::span<const float> logits_of(const decode::StepEvent& event, int32_t row) const;
   void keep_scores(const decode::StepEvent& event);
   std::optional<Stop> find_stop(int64_t length) const;
   int64_t decided_answer() const;

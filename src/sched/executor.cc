@@ -48,6 +48,14 @@ StepShape shape_of(const StepInputs& inputs) {
 
 bool broken(const Status& status) { return !status && status.error().kind == ErrorKind::failed; }
 
+void mark_computed(const StepInputs& inputs) {
+  for (const RowSpan& span : inputs.spans) {  // a trial's rows are not stored
+    const Stream& stream = inputs.streams[static_cast<size_t>(span.stream)];
+    for (int32_t r = span.begin; !span.trial && stream.kv != nullptr && r < span.begin + span.count; ++r)
+      stream.kv->set_version(span.sequence, inputs.positions[static_cast<size_t>(r)], stream.sampling.forward_number);
+  }
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Program>> Executor::build(StepShape shape) const {
@@ -128,30 +136,65 @@ Status Executor::finish(const Forward& forward) const {
   return {};
 }
 
-Status Executor::finish_beside() {
-  const Ticket now = std::exchange(beside_, 0);
-  const Ticket due = runs_beside() ? now : std::exchange(beside_before_, now);
-  const auto forward = std::exchange(under_way_, {});
+Status Executor::submit_beside(BesidePass& pass) {
   return within_memory([&]() -> Status {
-    if (due > 0) LLADA_TRY_STATUS(device_->wait(due));
-    return forward ? finish(*forward) : Status{};
-  });
-}
-
-Status Executor::begin_beside(const Forward& forward) {
-  return within_memory([&]() -> Status {
-    LLADA_TRY(const auto prepared, prepared_for(forward));
-    const Run run{prepared->program, 0, prepared->program->ops.size(), forward.inputs, forward.outputs, Unit::host};
+    LLADA_TRY(const auto prepared, prepared_for({&pass.inputs, &pass.outputs, nullptr}));
+    const Run run{prepared->program, 0, prepared->program->ops.size(), &pass.inputs, &pass.outputs, Unit::host};
+    pass.device = device_, pass.ended = {};
     if (can_.beside != nullptr) {
-      LLADA_TRY(beside_, can_.beside->submit_beside(run));
+      LLADA_TRY(pass.ticket, can_.beside->submit_beside(run));
     } else {
       LLADA_TRY(const Ticket ticket, device_->submit(run));
       LLADA_TRY_STATUS(device_->wait(ticket));
     }
-    if (!runs_beside()) return finish(forward);
-    under_way_ = forward;
+    pass.computed = !runs_beside();
     return {};
   });
+}
+
+Status Executor::begin_beside(std::shared_ptr<BesidePass> pass) {
+  std::erase_if(under_way_, [this](const auto& other) {
+    const bool ended = there(*other);
+    if (ended) wait_for(*other);
+    return ended;
+  });
+  if (const Status status = submit_beside(*pass); !status) {
+    if (!broken(status)) return status;
+    LLADA_TRY_STATUS(fall_back(status.error()));
+    LLADA_TRY_STATUS(submit_beside(*pass));
+  }
+  mark_computed(pass->inputs);
+  if (!pass->computed) under_way_.push_back(std::move(pass));
+  return {};
+}
+
+bool Executor::there(const BesidePass& pass) const {
+  if (pass.landed || pass.ticket == 0) return true;
+  Beside* const beside = pass.device->capabilities().beside;
+  return beside == nullptr || beside->ready(pass.ticket);
+}
+
+void Executor::wait_for(BesidePass& pass) {
+  if (pass.ticket == 0) return;
+  pass.ended = within_memory([&] { return pass.device->wait(std::exchange(pass.ticket, 0)); });
+}
+
+Status Executor::land(BesidePass& pass) {
+  if (pass.landed) return *pass.landed;
+  wait_for(pass);
+  if (broken(pass.ended)) {
+    if (pass.device == device_) pass.ended = fall_back(pass.ended.error());
+    // Of one that has only emulated time left the numbers are there.
+    if (pass.device != device_ && !pass.computed) pass.ended = submit_beside(pass);
+    wait_for(pass);
+  }
+  if (pass.ended) pass.ended = finish({&pass.inputs, &pass.outputs, &pass.streams});
+  pass.landed = pass.ended;
+  return pass.ended;
+}
+
+void Executor::settle() {
+  for (const auto& pass : std::exchange(under_way_, {})) wait_for(*pass);
 }
 
 Status Executor::while_narrower(Status ended, const std::function<Status()>& attempt) {
@@ -178,6 +221,8 @@ Status Executor::fall_back(const Error& error) {
     options_.warn(
         fmt::format("{}; this step and all later ones run on {}", error.message, options_.fallback->info().name));
   fell_back_ = true;
+  // What it still computes ends before anything of it is given up.
+  for (const auto& pass : under_way_) wait_for(*pass);
   device_ = options_.fallback;
   can_ = device_->capabilities();
   memory_.reset();
@@ -187,26 +232,12 @@ Status Executor::fall_back(const Error& error) {
     split_.reset();
   }
   recent_.clear();
-  beside_ = beside_before_ = 0;
   prepared_ = false;
   return {};
 }
 
-namespace {
-
-void mark_computed(const StepInputs& inputs) {
-  for (const RowSpan& span : inputs.spans) {  // a trial's rows are not stored
-    const Stream& stream = inputs.streams[static_cast<size_t>(span.stream)];
-    for (int32_t r = span.begin; !span.trial && stream.kv != nullptr && r < span.begin + span.count; ++r)
-      stream.kv->set_version(span.sequence, inputs.positions[static_cast<size_t>(r)], stream.sampling.forward_number);
-  }
-}
-
-}  // namespace
-
 Status Executor::run(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams) {
   const Forward forward{&inputs, &outputs, streams};
-  const std::optional<Forward> other = under_way_;
   Ticket last = 0;  // of the step's runs
   const auto compute = [&]() -> Status {
     // Somebody else has computed with the device: no expert is where this run's books say.
@@ -233,31 +264,12 @@ Status Executor::run(const StepInputs& inputs, StepOutputs& outputs, std::vector
     last = 0;
     return status;
   };
-  // Both are waited for before anything else is done: neither is under way, nor its failure lost, whatever follows.
-  Status step = attempt(), beside = finish_beside();
-  step = while_narrower(std::move(step), attempt);
-  if (broken(step) || broken(beside)) {
-    LLADA_TRY_STATUS(fall_back(broken(step) ? step.error() : beside.error()));
-    if (broken(beside)) {
-      // Of one that has only emulated time left the numbers are there.
-      beside = other ? begin_beside(*other) : Status{};
-      if (beside) beside = finish_beside();
-    }
-    if (broken(step)) step = attempt();
+  Status step = while_narrower(attempt(), attempt);
+  if (broken(step)) {
+    LLADA_TRY_STATUS(fall_back(step.error()));
+    step = attempt();
   }
   LLADA_TRY_STATUS(step);
-  LLADA_TRY_STATUS(beside);
-  mark_computed(inputs);
-  return {};
-}
-
-Status Executor::run_beside(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams) {
-  const Forward forward{&inputs, &outputs, streams};
-  if (const Status status = begin_beside(forward); !status) {
-    if (status.error().kind != ErrorKind::failed) return status;
-    LLADA_TRY_STATUS(fall_back(status.error()));
-    LLADA_TRY_STATUS(begin_beside(forward));
-  }
   mark_computed(inputs);
   return {};
 }

@@ -1,8 +1,8 @@
 // From a step shape to results: builds (or finds) the program, cuts it into runs by the unit that computes them and by
 // the slabs that have to be mapped, and submits them in order. Where a mapping is refused it plans again for a smaller
 // window. When the device fails and there is a fallback, the fallback takes over for good, and what failed is run again
-// on it from its beginning: the step, the one beside it, or both. A step's K/V is written before it is read, so what
-// the failed device left behind does not show.
+// on it from its beginning: a step, or a pass beside the steps. A step's K/V is written before it is read, so what the
+// failed device left behind does not show.
 //
 // Results that are not finite numbers are no failure of the device: a damaged weight or activation gives them on any.
 // They are errors (ErrorKind::data) of the streams that have them; the other streams' results stand. Nor is it the
@@ -38,6 +38,22 @@ inline constexpr size_t kRecentShapes = 48;
 // looked at where it wants none. Time: rows and streams.
 Status check_step(const StepInputs& inputs, const KvGeometry& needed);
 
+// A forward of the sparse path, on the host beside the steps that follow: one or many streams.
+struct BesidePass {
+  StepInputs inputs;
+  std::vector<std::shared_ptr<KvStore>> stores = {};  // of the inputs, where nobody else keeps them
+  StepOutputs outputs = {};                           // once it has landed
+  std::vector<Status> streams = {};                   // likewise: a status per stream
+
+ private:
+  friend class Executor;
+  Device* device = nullptr;           // that computes it
+  Ticket ticket = 0;                  // of the device; 0: it has been waited for
+  bool computed = false;              // the numbers are there, whatever the device's time says
+  Status ended = {};                  // what the device said of it
+  std::optional<Status> landed = {};  // what land() says of it
+};
+
 class Executor {
  public:
   using Build = std::function<Result<std::shared_ptr<const Program>>(StepShape)>;
@@ -46,24 +62,26 @@ class Executor {
   Executor(Device& device, Build build, ExecutorOptions options)
       : device_(&device), can_(device.capabilities()), build_(std::move(build)), options_(std::move(options)) {}
 
-  // One forward over the K/V stores of the streams. inputs.wanted may be empty: then only K/V is refreshed. The call
-  // also waits for the forward that run_beside() began, and fails where that one failed. After an error nothing is
-  // under way, and the next call may be made. streams: gets a status per stream; damaged numbers are then told there
-  // alone. null: the first damaged stream is the call's error.
+  // One forward over the K/V stores of the streams. inputs.wanted may be empty: then only K/V is refreshed. After an
+  // error the next call may be made. streams: gets a status per stream; damaged numbers are then told there alone. null:
+  // the first damaged stream is the call's error.
   Status run(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams = nullptr);
 
-  // The sparse path: a forward on the host that runs beside the following run(). Where the device really does both at a
-  // time (runs_beside()) its numbers are there when that run() returns, the stores must be others than the run's, and
-  // inputs, outputs and streams must live until then. Elsewhere they are there on return: on a device with one unit it
-  // simply runs first, and a simulated one lets it take until the end of the run after the following one.
-  Status run_beside(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams = nullptr);
+  // Begins a pass. Where the device really computes it beside the steps (runs_beside()) its stores must be others than
+  // theirs, and the executor keeps it until it has ended. Elsewhere its numbers are there on return: on a device with
+  // one unit it simply runs first, and a simulated one lets it take emulated time.
+  Status begin_beside(std::shared_ptr<BesidePass> pass);
+  // Whether land() would not have to wait.
+  bool there(const BesidePass& pass) const;
+  // Waits for its results. The same status in every call; that of damaged numbers is told by stream alone.
+  Status land(BesidePass& pass);
 
   // Memory for a store that the device computes over as over those of steps.
   SharedBytes allocate(int64_t bytes) { return device_->allocate(bytes); }
 
   bool runs_beside() const { return can_.beside != nullptr && can_.beside->overlaps(); }
-  // For whoever will not call run() after run_beside(): waits for what runs beside, whatever comes of it.
-  void join_beside() { static_cast<void>(finish_beside()); }
+  // Waits for all passes, whatever comes of them.
+  void settle();
 
   // Maps what stays mapped, so that the first step does not pay for it. run() does it too.
   Status prepare();
@@ -80,7 +98,7 @@ class Executor {
     std::vector<MemoryRuntime::Segment> segments;
     KvGeometry kv;
   };
-  // A step, or what runs beside one, with whoever hears of its streams.
+  // A step or a pass beside, with whoever hears of its streams.
   struct Forward {
     const StepInputs* inputs;
     StepOutputs* outputs;
@@ -94,8 +112,8 @@ class Executor {
   // Once it is computed. There is one prediction for each that was asked for; each is given its position, and what is
   // no number is told.
   Status finish(const Forward& forward) const;
-  Status begin_beside(const Forward& forward);
-  Status finish_beside();
+  Status submit_beside(BesidePass& pass);
+  static void wait_for(BesidePass& pass);
   // What `attempt` gave, and gives again as long as the device's window turns out smaller than it was said to be.
   Status while_narrower(Status ended, const std::function<Status()>& attempt);
   // After a failure: the fallback takes over. Where there is none to take over, that error.
@@ -108,9 +126,8 @@ class Executor {
   ExecutorOptions options_;
   std::optional<MemoryRuntime> memory_;
   std::optional<ExpertSplit> split_;
-  int64_t expert_run_ = 0;                 // of the device, that split_ keeps the books of
-  std::optional<Forward> under_way_;       // what really runs beside
-  Ticket beside_ = 0, beside_before_ = 0;  // sparse passes of this step and of the one before
+  int64_t expert_run_ = 0;                              // of the device, that split_ keeps the books of
+  std::vector<std::shared_ptr<BesidePass>> under_way_;  // that really run beside
   bool prepared_ = false, fell_back_ = false;
   Recent<StepShape, Prepared> recent_{kRecentShapes};
 };

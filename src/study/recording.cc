@@ -241,12 +241,20 @@ void RunRecorder::step(const decode::StepEvent& event) {
   }
   step.trials = recorded(event.plan.trials, event.result.trials);
   step.sparse_rows = ranges_of(event.plan.sparse.rows);
-  step.sparse_trials = recorded(event.plan.sparse.trials, event.result.sparse);
+  if (!event.plan.sparse.empty()) {
+    // A pass that never lands predicts what is there.
+    std::vector<decode::Prediction> none;
+    for (const decode::Trial& trial : event.plan.sparse.trials)
+      none.push_back({.token = event.canvas.tokens[static_cast<size_t>(trial.logits)]});
+    step.sparse_trials = recorded(event.plan.sparse.trials, none);
+    pass_ = run_.steps.size();
+  }
   step.edits.assign(event.edits.begin(), event.edits.end());
   step.committed = decided - decided_;
   step.final = event.committed;
   decided_ = decided;
   run_.steps.push_back(std::move(step));
+  if (event.landed != nullptr) run_.steps[pass_].sparse_trials = recorded(event.landed->trials, event.result.sparse);
 }
 
 std::string recording_header(const std::string& model) {

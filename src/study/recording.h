@@ -77,6 +77,7 @@ class RunRecorder {
 
  private:
   RecordedRun run_;
+  size_t pass_ = 0;  // step that began the last sparse pass
   int64_t decided_ = 0;
 };
 

@@ -132,8 +132,14 @@ class Bench {
 
   Status pass(const SimulatedPass& p) {
     StepOutputs outputs;
-    if (p.sparse > 0) LLADA_TRY_STATUS(executor_->run_beside(step(p.sparse, p.sparse_wanted, p.keys), outputs));
-    return executor_->run(step(p.rows, p.wanted, p.keys), outputs);
+    const auto before = std::exchange(sparse_, {});
+    if (p.sparse > 0) {
+      sparse_ = std::make_shared<BesidePass>();
+      sparse_->inputs = step(p.sparse, p.sparse_wanted, p.keys);
+      LLADA_TRY_STATUS(executor_->begin_beside(sparse_));
+    }
+    LLADA_TRY_STATUS(executor_->run(step(p.rows, p.wanted, p.keys), outputs));
+    return before ? executor_->land(*before) : Status{};
   }
 
   SimDevice& device() { return *device_; }
@@ -156,6 +162,7 @@ class Bench {
   }
   std::unique_ptr<SimDevice> device_;
   std::unique_ptr<Executor> executor_;
+  std::shared_ptr<BesidePass> sparse_;  // of the last pass; lands one pass later
 };
 
 Result<SimulatedLine> run_line(const Setup& setup, const LineSpec& spec, const std::vector<SimulatedPass>& passes,

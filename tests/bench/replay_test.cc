@@ -33,6 +33,7 @@ class Random final : public decode::StepRunner {
     for (const int32_t p : plan.logits) out.predictions.push_back(predicted(forward, p));
     for (const decode::Trial& trial : plan.trials) out.trials.push_back(predicted(forward, trial.logits));
     for (const decode::Trial& trial : plan.sparse.trials) out.sparse.push_back(predicted(forward + 1, trial.logits));
+    if (plan.landing.when == decode::Landing::When::waited) out.landed = forward + 1;
     return out;
   }
   std::vector<StepPlan> plans;

@@ -37,9 +37,11 @@ class OnCuda {
 
   Status run(const OneStream& in) { return run_one(*executor_, in, *kv_, out); }
   Status run_beside(const OneStream& in) {
-    StepOutputs beside;
-    LLADA_TRY_STATUS(executor_->run_beside(in.over(*kv_), beside));
-    out = OneResult(std::move(beside));
+    const auto pass = std::make_shared<BesidePass>();
+    pass->inputs = in.over(*kv_);
+    LLADA_TRY_STATUS(executor_->begin_beside(pass));
+    LLADA_TRY_STATUS(executor_->land(*pass));
+    out = OneResult(std::move(pass->outputs));
     return {};
   }
   KvStore& kv() { return *kv_; }

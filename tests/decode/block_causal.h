@@ -14,9 +14,20 @@ class BlockCausalModel : public StepRunner {
       : seed_(seed), block_(block), ends_(ends), steady_(steady) {}
 
   Result<StepResult> run(const StepPlan& plan, int64_t) override {
-    if (!plan.sparse.empty()) return failed("a sparse plan");
+    if (!plan.sparse.rows.empty()) return failed("rows beside the step, which would not be exact");
     plans.push_back(plan);
     const size_t streams = plan.cfg_scale > 0 ? 2 : 1;
+    const auto predicted = [&](const Trial& trial) {
+      uint64_t h = 0;
+      for (size_t s = 0; s < streams; ++s) {
+        Store alone = stores_[s];
+        store(alone, trial.rows, s == 0 ? trial.inputs : trial.unconditional, plan.keys);
+        h = mix64(h ^ seen(alone, trial.logits, plan.keys));
+      }
+      return prediction(h, trial.logits);
+    };
+    if (!plan.sparse.empty()) beside_.clear();
+    for (const Trial& trial : plan.sparse.trials) beside_.push_back(predicted(trial));
     for (size_t s = 0; s < streams; ++s) {
       store(stores_[s], plan.rows, s == 0 ? plan.inputs : plan.unconditional, plan.keys);
       for (int32_t p = 0; p < plan.keys; ++p)
@@ -29,15 +40,8 @@ class BlockCausalModel : public StepRunner {
       for (size_t s = 0; s < streams; ++s) h = mix64(h ^ seen(stores_[s], row, plan.keys));
       result.predictions.push_back(prediction(h, row));
     }
-    for (const Trial& trial : plan.trials) {
-      uint64_t h = 0;
-      for (size_t s = 0; s < streams; ++s) {
-        Store alone = stores_[s];
-        store(alone, trial.rows, s == 0 ? trial.inputs : trial.unconditional, plan.keys);
-        h = mix64(h ^ seen(alone, trial.logits, plan.keys));
-      }
-      result.trials.push_back(prediction(h, trial.logits));
-    }
+    for (const Trial& trial : plan.trials) result.trials.push_back(predicted(trial));
+    if (plan.landing.when == Landing::When::waited) result.sparse = beside_, result.landed = 0;
     return result;
   }
 
@@ -116,6 +120,7 @@ class BlockCausalModel : public StepRunner {
   const int64_t block_;
   const uint64_t ends_, steady_;
   Store stores_[2];
+  std::vector<Prediction> beside_;  // of the sparse pass under way
 };
 
 }  // namespace llada::decode

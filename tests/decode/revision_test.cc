@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "base/random.h"
+#include "decode/dual_path.h"
 #include "decode/script.h"
 
 namespace llada::decode {
@@ -143,6 +145,105 @@ TEST(DualPath, SeparatePathReadsBesideTheStep) {
   EXPECT_EQ(o.stats.sparse_forwards, 1);
   EXPECT_EQ(o.stats.nfe, o.stats.steps + 1);
   EXPECT_EQ(o.canvas.tokens[2], 5);
+}
+
+// Two tokens a step, block by block; a check of any token says 5.
+Outcome late(
+    int64_t lateness, std::function<int64_t(int64_t)> pass_steps = {}, std::vector<int64_t>* landed = nullptr,
+    void (*with)(DecodeOptions&) = [](DecodeOptions&) {}) {
+  DecodeOptions options = dual(12);
+  options.block_length = 2;
+  options.revise_path = RevisePath::separate, options.revise_lateness = lateness;
+  options.kv = KvChoice::dual;
+  options.revise_rows = 1;
+  with(options);
+  const auto say = script([](int32_t, int64_t, bool trial) { return std::pair(trial ? 5 : 3, 0.8); });
+  Canvas canvas = lay_generation(kPrompt, options.gen_length, test_ids());
+  auto strategy = *make_strategy(options, test_ids(), canvas);
+  ScriptRunner runner(say);
+  if (pass_steps) runner.pass_steps = std::move(pass_steps);
+  Outcome outcome;
+  const auto stats = denoise(canvas, *strategy, runner, [&](const StepEvent& event) {
+    outcome.trace.emplace_back();
+    for (const Edit& edit : event.edits)
+      if (edit.token == 5) outcome.trace.back().emplace_back(edit.position, edit.token);
+    return true;
+  });
+  EXPECT_TRUE(stats);
+  outcome.stats = *stats, outcome.canvas = canvas, outcome.plans = runner.plans;
+  if (landed != nullptr) *landed = runner.landed;
+  return outcome;
+}
+
+std::vector<size_t> passes_of(const Outcome& outcome) {
+  std::vector<size_t> steps;
+  for (size_t i = 0; i < outcome.plans.size(); ++i)
+    if (!outcome.plans[i].sparse.empty()) steps.push_back(i);
+  return steps;
+}
+
+// Results are used exactly so many steps later, and no pass begins while one is under way.
+TEST(DualPath, ResultsLandAsLateAsIsSaid) {
+  const Outcome now = late(0), two = late(2);
+  EXPECT_THAT(passes_of(now), ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(passes_of(two), ElementsAre(1, 4));
+  EXPECT_THAT(now.trace[1], ElementsAre(Pair(2, 5))) << "of the step that saw the same canvas";
+  EXPECT_THAT(two.trace[1], IsEmpty());
+  EXPECT_THAT(two.trace[2], IsEmpty());
+  EXPECT_THAT(two.trace[3], ElementsAre(Pair(2, 5)));
+  EXPECT_EQ(two.plans[3].landing.when, Landing::When::waited);
+}
+
+// What is stored: no row that a step has computed meanwhile.
+TEST(DualPath, ARefreshedRowThatHasChangedIsNotStored) {
+  const Outcome o = late(2, {}, nullptr, [](DecodeOptions& options) { options.slide = true; });
+  EXPECT_THAT(o.plans[1].sparse.rows, ElementsAre(2, 3)) << "committed in step 0";
+  EXPECT_THAT(o.plans[2].landing.stored, IsEmpty()) << "not yet";
+  EXPECT_EQ(o.plans[3].landing.when, Landing::When::waited);
+  EXPECT_THAT(o.plans[3].landing.stored, ElementsAre(2, 3));
+  const Outcome full = late(2, {}, nullptr, [](DecodeOptions& options) { options.slide = true, options.refresh = 2; });
+  EXPECT_THAT(full.plans[1].sparse.rows, ElementsAre(2, 3));
+  EXPECT_EQ(std::ssize(full.plans[2].rows), full.plans[2].keys) << "which computes every row";
+  EXPECT_EQ(full.plans[3].landing.when, Landing::When::waited);
+  EXPECT_THAT(full.plans[3].landing.stored, IsEmpty());
+}
+
+// As late as they are there: equal to a fixed lateness where every pass takes that long, never waited for, and given up
+// where the sweep begins.
+TEST(DualPath, ReadyResultsAreTheSameAsLateOnes) {
+  for (const int64_t steps : {0, 1, 2, 4}) {
+    const Outcome fixed = late(steps), ready = late(kReady, [&](int64_t) { return steps; });
+    EXPECT_EQ(fixed.trace, ready.trace) << steps;
+    EXPECT_EQ(fixed.canvas.tokens, ready.canvas.tokens) << steps;
+  }
+  std::vector<int64_t> landed;
+  const Outcome never = late(
+      kReady, [](int64_t) { return 1000; }, &landed);
+  EXPECT_THAT(landed, IsEmpty());
+  EXPECT_THAT(passes_of(never), ElementsAre(1));
+  for (const StepPlan& plan : never.plans) EXPECT_NE(plan.landing.when, Landing::When::waited);
+  EXPECT_EQ(std::ranges::count(never.canvas.states, TokenState::stable), 12) << "the sweep has looked at all";
+}
+
+// Whatever passes take, every run ends with all decided, and no token is checked more often than it may be.
+TEST(DualPath, AnyLatenessEnds) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const Outcome o = late(kReady, [&](int64_t step) {
+      return static_cast<int64_t>(8 * uniform(seed, static_cast<uint64_t>(step), 0, 0));
+    });
+    EXPECT_EQ(std::ranges::count(o.canvas.states, TokenState::stable), 12) << seed;
+    EXPECT_LE(o.stats.counters.revisions_made, 12 * kMostChecks) << seed;
+  }
+}
+
+TEST(DualPath, LatenessIsOfTheSeparatePath) {
+  DecodeOptions options = dual(4);
+  options.revise_lateness = 1;
+  const Status status = validate(options);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message,
+            "revise_lateness: found 1 with revise_path fused, whose results come with the step's own; needed "
+            "revise_path separate");
 }
 
 TEST(DualPath, NothingBehindADecidedEndIsLookedAt) {

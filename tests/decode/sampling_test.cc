@@ -256,7 +256,8 @@ TEST(Sampling, TrialsAreSampledFromTheirOwnLogits) {
     rule.fixed_noise = once;
     StepResult result = {.predictions = {{.position = 4}},
                          .trials = {{.position = 2}, {.position = 3}},
-                         .sparse = {{.position = 5}, {.position = 2}}};
+                         .sparse = {{.position = 5}, {.position = 2}},
+                         .landed = 8};
     ASSERT_TRUE(predict_all(logits, sparse, o, rule, ids, canvas, 11, result));
     const auto expect = [&](const Prediction& got, std::span<const float> of, int64_t forward, int32_t position) {
       const Prediction wanted = predict(of, o, rule, {}, {forward, position});
@@ -267,8 +268,8 @@ TEST(Sampling, TrialsAreSampledFromTheirOwnLogits) {
     expect(result.predictions[0], row(logits, 0), 11, 4);
     expect(result.trials[0], row(logits, 1), 11, 2);
     expect(result.trials[1], row(logits, 2), 11, 3);
-    expect(result.sparse[0], row(sparse, 0), 12, 5);
-    expect(result.sparse[1], row(sparse, 1), 12, 2);
+    expect(result.sparse[0], row(sparse, 0), 8, 5);
+    expect(result.sparse[1], row(sparse, 1), 8, 2);
   }
 }
 

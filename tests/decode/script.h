@@ -71,13 +71,25 @@ class ScriptRunner : public StepRunner {
     for (const int32_t position : plan.logits) result.predictions.push_back(script_(plan, forward_number, position));
     for (const Trial& trial : plan.trials)
       result.trials.push_back(script_(as_plan(trial, plan), forward_number, trial.logits));
-    for (const Trial& trial : plan.sparse.trials)
-      result.sparse.push_back(script_(as_plan(trial, plan), forward_number + 1, trial.logits));
+    if (!plan.sparse.empty()) {
+      beside_ = {.sparse = {}, .landed = forward_number + 1};
+      ended_ = std::ssize(plans) + pass_steps(std::ssize(plans));
+      for (const Trial& trial : plan.sparse.trials)
+        beside_.sparse.push_back(script_(as_plan(trial, plan), forward_number + 1, trial.logits));
+    }
+    using enum Landing::When;
+    if (plan.landing.when == waited || (plan.landing.when == if_there && std::ssize(plans) >= ended_)) {
+      result.sparse = beside_.sparse, result.landed = beside_.landed;
+      landed.push_back(std::ssize(plans));
+    }
     plans.push_back(plan);
     return result;
   }
 
   std::vector<StepPlan> plans;
+  std::vector<int64_t> landed;  // steps at whose end a sparse pass landed
+  // How many steps after the one that begins it a pass is there.
+  std::function<int64_t(int64_t step)> pass_steps = [](int64_t) { return 0; };
 
  private:
   // What a trial is fed, for scripts that look at it.
@@ -87,6 +99,8 @@ class ScriptRunner : public StepRunner {
 
   Script script_;
   int64_t forwards_ = 0;
+  StepResult beside_;
+  int64_t ended_ = 0;
   std::vector<bool> stored_;
 };
 

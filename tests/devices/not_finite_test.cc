@@ -54,11 +54,14 @@ TEST_F(NotFinite, NoResultOfADeviceThatGivesNoNumbers) {
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().message, kLine);
     EXPECT_EQ(exit_status(status.error()), 1);
-    StepOutputs sparse;
-    const auto beside = executor.run_beside(in.over(kv), sparse);
-    ASSERT_FALSE(beside);
-    EXPECT_EQ(beside.error().message, kLine);
-    EXPECT_EQ(beside.error().kind, ErrorKind::data);
+    const auto pass = std::make_shared<BesidePass>();
+    pass->inputs = in.over(kv);
+    ASSERT_TRUE(executor.begin_beside(pass));
+    ASSERT_TRUE(executor.land(*pass));
+    ASSERT_EQ(pass->streams.size(), 1u);
+    ASSERT_FALSE(pass->streams[0]);
+    EXPECT_EQ(pass->streams[0].error().message, kLine);
+    EXPECT_EQ(pass->streams[0].error().kind, ErrorKind::data);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "failing/late_device.h"
 #include "study/devices.h"
 
 namespace llada {
@@ -39,6 +40,7 @@ class FailingDevice final : public Device, Window, ExpertHost, Clock, Beside, Ho
     if (!overlaps()) damage();  // its numbers are there although nobody has waited
     return ticket;
   }
+  bool ready(Ticket ticket) override { return can_.beside->ready(ticket); }
   bool overlaps() const override { return can_.beside->overlaps(); }
 
   template <typename Submit>
@@ -138,6 +140,15 @@ class FailingDevices final : public DevicePlugin {
   Result<MemoryOptions> memory(std::string_view name) const override { return study_devices().memory(name); }
   std::string_view options() const override { return "fail"; }
   Result<Wrap> wrap(std::string_view key, std::string_view value) const override {
+    if (key == "late") {
+      int most_ms = 0, seed = 0;
+      const size_t colon = std::min(value.find(':'), value.size() - 1);
+      std::from_chars(value.data(), value.data() + colon, most_ms);
+      std::from_chars(value.data() + colon + 1, value.data() + value.size(), seed);
+      return [=](std::unique_ptr<Device> device) {
+        return make_late_device(std::move(device), most_ms, static_cast<uint64_t>(seed));
+      };
+    }
     if (key != "fail") return Wrap();
     LLADA_TRY(const FaultPlan plan, parse_fault(value));
     return [plan](std::unique_ptr<Device> device) { return make_failing_device(std::move(device), plan); };

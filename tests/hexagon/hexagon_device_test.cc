@@ -207,15 +207,17 @@ TEST_F(HexagonTest, TheHostWorksWhileTheDspDoes) {
   Executor executor(*device, forwards_of(model_->graph));
   KvStore kv = store(*device), aside = store(*device);
   OneResult out;
-  StepOutputs beside;
   ASSERT_TRUE(run_one(executor, inputs(0, 9), kv, out));
   const std::vector<int32_t> rows = {0, 1, 2, 3, 4, 5, 6, 7, 8};
   aside.put_back(kv.save(rows));
   const OneStream dense = inputs(0, 9), sparse = inputs(3, 5);
-  const StepInputs sparse_step = sparse.over(aside);
-  ASSERT_TRUE(executor.run_beside(sparse_step, beside));
+  const auto pass = std::make_shared<BesidePass>();
+  pass->inputs = sparse.over(aside);
+  ASSERT_TRUE(executor.begin_beside(pass));
   ASSERT_TRUE(run_one(executor, dense, kv, out));
-  ASSERT_EQ(beside.predictions.size(), 2u) << "there when run() returns";
+  ASSERT_TRUE(executor.land(*pass));
+  const StepOutputs& beside = pass->outputs;
+  ASSERT_EQ(beside.predictions.size(), 2u);
   // By the DSP over the same store: the same bits.
   aside.put_back(kv.save(rows));
   OneResult again;

@@ -36,6 +36,7 @@ class ScriptedDevice final : public Device, Beside {
     ++forwards_beside;
     return queue(run, faults.submit_beside, faults.wait_beside, faults.damaged_beside);
   }
+  bool ready(Ticket) override { return there; }
   bool overlaps() const override { return true; }
   Status wait(Ticket ticket) override {
     const auto found = under_way_.extract(ticket);
@@ -60,6 +61,7 @@ class ScriptedDevice final : public Device, Beside {
 
   Faults faults;
   int forwards = 0, forwards_beside = 0;
+  bool there = false;  // what was begun beside has ended
 
  private:
   struct Job {
@@ -111,8 +113,15 @@ class ExecutorFailures : public testing::Test {
   }
   ScriptedDevice first_{1, true}, second_{2, false};
   std::vector<std::string> warnings_;
-  const StepInputs step_ = step_of(3), beside_ = step_of(2);
-  StepOutputs out_, out_beside_;
+  // A pass of two streams, begun.
+  static std::shared_ptr<BesidePass> begin(Executor& executor) {
+    auto pass = std::make_shared<BesidePass>();
+    pass->inputs = step_of(2);
+    EXPECT_TRUE(executor.begin_beside(pass));
+    return pass;
+  }
+  const StepInputs step_ = step_of(3);
+  StepOutputs out_;
 };
 
 // Whichever of the two fails, and wherever: what failed is computed by the fallback, what did not keeps its results,
@@ -127,10 +136,11 @@ TEST_F(ExecutorFailures, OfTheStepAndBesideItEachOrder) {
     std::vector<std::string> warnings;
     Executor executor(first, one_op,
                       {.fallback = &second, .warn = [&](const std::string& line) { warnings.push_back(line); }});
-    const Status begun = executor.run_beside(beside_, out_beside_);
-    ASSERT_TRUE(begun) << which;
+    const auto pass = begin(executor);
     const Status done = executor.run(step_, out_);
     ASSERT_TRUE(done) << which << ": " << done.error().message;
+    ASSERT_TRUE(executor.land(*pass)) << which;
+    const StepOutputs& out_beside_ = pass->outputs;
     const bool beside_failed = (which & 12) != 0, step_failed = (which & 3) != 0 || (which & 4) != 0;
     EXPECT_EQ(tokens_of(out_), std::vector<int32_t>(3, step_failed ? 2 : 1)) << which;
     EXPECT_EQ(tokens_of(out_beside_), std::vector<int32_t>(2, beside_failed ? 2 : 1)) << which;
@@ -139,7 +149,7 @@ TEST_F(ExecutorFailures, OfTheStepAndBesideItEachOrder) {
     EXPECT_EQ(warnings.size(), which != 0 ? 1u : 0u) << which;
     EXPECT_TRUE(first.idle()) << which << ": what runs beside is waited for before anything is given up";
     // The next step is computed by whoever is there now.
-    ASSERT_TRUE(executor.run_beside(beside_, out_beside_)) << which;
+    begin(executor);
     ASSERT_TRUE(executor.run(step_, out_)) << which;
     EXPECT_EQ(tokens_of(out_), std::vector<int32_t>(3, which != 0 ? 2 : 1)) << which;
   }
@@ -154,47 +164,71 @@ TEST_F(ExecutorFailures, OfTheFallbackToo) {
       first.faults = {.wait = step_fails, .wait_beside = beside_fails};
       second.faults = {.wait = true};
       Executor executor(first, one_op, {.fallback = &second, .warn = {}});
-      ASSERT_TRUE(executor.run_beside(beside_, out_beside_));
-      const Status done = executor.run(step_, out_);
-      ASSERT_FALSE(done);
-      EXPECT_EQ(done.error().message, "device 2: wait");
+      auto pass = begin(executor);
+      const Status done = executor.run(step_, out_), landed = executor.land(*pass);
+      EXPECT_EQ(done.has_value(), !step_fails);
+      EXPECT_EQ(landed.has_value(), !beside_fails);
+      EXPECT_EQ((step_fails ? done : landed).error().message, "device 2: wait");
       EXPECT_TRUE(executor.fell_back());
       EXPECT_TRUE(first.idle());
       second.faults = {};
       const int before = first.forwards + first.forwards_beside;
-      ASSERT_TRUE(executor.run_beside(beside_, out_beside_));
+      pass = begin(executor);
       ASSERT_TRUE(executor.run(step_, out_));
+      ASSERT_TRUE(executor.land(*pass));
       EXPECT_EQ(tokens_of(out_), std::vector<int32_t>(3, 2));
-      EXPECT_EQ(tokens_of(out_beside_), std::vector<int32_t>(2, 2));
+      EXPECT_EQ(tokens_of(pass->outputs), std::vector<int32_t>(2, 2));
       EXPECT_EQ(first.forwards + first.forwards_beside, before) << "a device that was left is not asked again";
     }
 }
 
-TEST_F(ExecutorFailures, WithoutAFallbackNothingStaysUnderWay) {
+TEST_F(ExecutorFailures, WithoutAFallbackAPassHasAnErrorOfItsOwn) {
   Executor executor(first_, one_op);
   first_.faults = {.wait_beside = true};
-  ASSERT_TRUE(executor.run_beside(beside_, out_beside_));
-  Status done = executor.run(step_, out_);
-  ASSERT_FALSE(done) << "the failure beside the step is not lost";
-  EXPECT_EQ(done.error().message, "device 1: wait");
+  auto pass = begin(executor);
+  ASSERT_TRUE(executor.run(step_, out_)) << "the step is not the pass";
+  const Status landed = executor.land(*pass);
+  ASSERT_FALSE(landed);
+  EXPECT_EQ(landed.error().message, "device 1: wait");
   first_.faults = {.submit = true};
-  ASSERT_TRUE(executor.run_beside(beside_, out_beside_));
-  done = executor.run(step_, out_);
+  pass = begin(executor);
+  const Status done = executor.run(step_, out_);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().message, "device 1: submit");
-  EXPECT_TRUE(first_.idle());
   first_.faults = {};
+  ASSERT_TRUE(executor.land(*pass)) << "it goes on without the step";
+  EXPECT_TRUE(first_.idle());
   ASSERT_TRUE(executor.run(step_, out_));
   EXPECT_EQ(tokens_of(out_), std::vector<int32_t>(3, 1));
+}
+
+// A pass that takes long holds up no step; whoever lands it waits for it, and so does the end.
+TEST_F(ExecutorFailures, ASlowPassIsNotWaitedFor) {
+  Executor executor(first_, one_op);
+  const auto pass = begin(executor), behind = begin(executor);
+  for (int step = 0; step < 3; ++step) {
+    ASSERT_TRUE(executor.run(step_, out_));
+    EXPECT_FALSE(executor.there(*pass));
+    EXPECT_TRUE(pass->outputs.predictions.empty());
+  }
+  first_.there = true;
+  EXPECT_TRUE(executor.there(*pass));
+  ASSERT_TRUE(executor.land(*pass));
+  EXPECT_EQ(tokens_of(pass->outputs), std::vector<int32_t>(2, 1));
+  EXPECT_FALSE(first_.idle());
+  executor.settle();
+  EXPECT_TRUE(first_.idle());
 }
 
 // Damaged numbers are no failure of the device: nobody leaves it, nothing is computed twice.
 TEST_F(ExecutorFailures, DamagedNumbersAreTheirStreamsAlone) {
   Executor executor(first_, one_op, with_fallback());
   first_.faults = {.damaged = {1}, .damaged_beside = {0}};
-  std::vector<Status> streams, streams_beside;
-  ASSERT_TRUE(executor.run_beside(beside_, out_beside_, &streams_beside));
+  std::vector<Status> streams;
+  const auto pass = begin(executor);
   ASSERT_TRUE(executor.run(step_, out_, &streams));
+  ASSERT_TRUE(executor.land(*pass));
+  const std::vector<Status>& streams_beside = pass->streams;
   ASSERT_EQ(streams.size(), 3u);
   ASSERT_EQ(streams_beside.size(), 2u);
   EXPECT_TRUE(streams[0] && !streams[1] && streams[2]);
@@ -209,14 +243,8 @@ TEST_F(ExecutorFailures, DamagedNumbersAreTheirStreamsAlone) {
   EXPECT_TRUE(warnings_.empty());
 
   // Whoever does not ask for the streams hears of the first of them.
-  ASSERT_TRUE(executor.run_beside(beside_, out_beside_));
-  Status done = executor.run(step_, out_);
+  const Status done = executor.run(step_, out_);
   ASSERT_FALSE(done);
-  EXPECT_EQ(done.error().kind, ErrorKind::data);
-  first_.faults = {.damaged_beside = {1}};
-  ASSERT_TRUE(executor.run_beside(beside_, out_beside_));
-  done = executor.run(step_, out_, &streams);
-  ASSERT_FALSE(done) << "of the forward beside";
   EXPECT_EQ(done.error().kind, ErrorKind::data);
   EXPECT_FALSE(executor.fell_back());
 }
@@ -226,10 +254,8 @@ TEST_F(ExecutorFailures, WithoutMemoryIsAnErrorAndTheDeviceStays) {
   Executor executor(first_, one_op, with_fallback());
   for (const bool beside : {false, true}) {
     first_.faults.without_memory = true;
-    if (beside) {
-      ASSERT_TRUE(executor.run_beside(beside_, out_beside_));
-    }
-    const Status done = executor.run(step_, out_);
+    const auto pass = beside ? begin(executor) : nullptr;
+    const Status done = beside ? executor.land(*pass) : executor.run(step_, out_);
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().kind, ErrorKind::memory);
     first_.faults = {};
@@ -243,12 +269,13 @@ TEST_F(ExecutorFailures, WithoutMemoryIsAnErrorAndTheDeviceStays) {
 TEST_F(ExecutorFailures, ADamagedStreamBesideAFailingDevice) {
   Executor executor(first_, one_op, with_fallback());
   first_.faults = {.wait = true, .damaged_beside = {0}};
-  std::vector<Status> streams, streams_beside;
-  ASSERT_TRUE(executor.run_beside(beside_, out_beside_, &streams_beside));
+  std::vector<Status> streams;
+  const auto pass = begin(executor);
   ASSERT_TRUE(executor.run(step_, out_, &streams));
+  ASSERT_TRUE(executor.land(*pass));
   EXPECT_TRUE(streams[0] && streams[1] && streams[2]);
   EXPECT_EQ(tokens_of(out_), std::vector<int32_t>(3, 2));
-  EXPECT_FALSE(streams_beside[0]);
+  EXPECT_FALSE(pass->streams[0]);
   EXPECT_TRUE(executor.fell_back());
 }
 

@@ -1,6 +1,7 @@
 #include "devices/hexagon/hexagon_device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <future>
 #include <map>
 #include <set>
@@ -243,14 +244,20 @@ class Hexagon final : public HexagonDevice {
     if (beside_host_ == nullptr) {
       LLADA_TRY(beside_host_, host_->share(host_->info().threads));
     }
-    for (auto& [ticket, done] : beside_) done.wait();  // one at a time
+    const auto before = beside_.empty() ? std::shared_future<Status>() : beside_.rbegin()->second;
     // Without a thread to be had it runs in wait().
-    beside_[++tickets_] = std::async(std::launch::async | std::launch::deferred, [this, run]() -> Status {
-      const TraceSpan span(trace_, "cpu beside", fmt::format("{} rows", run.program->shape.rows));
+    const auto pass = [this, run, before, trace = trace_]() -> Status {
+      if (before.valid()) before.wait();
+      const TraceSpan span(trace, "cpu beside", fmt::format("{} rows", run.program->shape.rows));
       LLADA_TRY(const Ticket inner, beside_host_->submit(run));
       return beside_host_->wait(inner);
-    });
+    };
+    beside_[++tickets_] = std::async(std::launch::async | std::launch::deferred, pass).share();
     return tickets_;
+  }
+  bool ready(Ticket ticket) override {
+    const auto found = beside_.find(ticket);
+    return found == beside_.end() || found->second.wait_for(std::chrono::seconds(0)) != std::future_status::timeout;
   }
   bool overlaps() const override { return true; }
 
@@ -440,7 +447,7 @@ class Hexagon final : public HexagonDevice {
   std::shared_ptr<const ValuePlan> plan_;  // of the program that was submitted last
   RowSets rows_;
   RopeTables rope_;
-  std::map<Ticket, std::future<Status>> beside_;
+  std::map<Ticket, std::shared_future<Status>> beside_;
   uint64_t sequence_ = 0;
   Ticket tickets_ = 0;
   HexagonCounters counters_;  // but for those of slabs_

@@ -143,6 +143,7 @@ class Sim final : public SimDevice {
 
   Result<Ticket> submit(const Run& run) override { return submit(run, false); }
   Result<Ticket> submit_beside(const Run& run) override { return submit(run, true); }
+  bool ready(Ticket ticket) override { return ticket == kNoTask || lanes_.finished(ticket); }
   bool overlaps() const override { return false; }
 
   Result<Ticket> submit(const Run& run, bool beside) {
