@@ -46,7 +46,9 @@ Json line_json(const SimulatedLine& l) {
           {"maps_per_pass", l.maps_per_pass},
           {"map_seconds", l.map_seconds},
           {"npu_seconds", l.npu_seconds},
-          {"cpu_seconds", l.cpu_seconds}};
+          {"cpu_seconds", l.cpu_seconds},
+          {"sparse_passes", l.sparse_passes},
+          {"lateness", l.lateness}};
 }
 
 Json simulation_json(const Simulation& s) {

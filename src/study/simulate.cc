@@ -132,15 +132,24 @@ class Bench {
 
   Status pass(const SimulatedPass& p) {
     StepOutputs outputs;
-    const auto before = std::exchange(sparse_, {});
-    if (p.sparse > 0) {
+    if (p.sparse > 0 && !sparse_) {
       sparse_ = std::make_shared<BesidePass>();
       sparse_->inputs = step(p.sparse, p.sparse_wanted, p.keys);
       LLADA_TRY_STATUS(executor_->begin_beside(sparse_));
+      steps_ = 0;
     }
     LLADA_TRY_STATUS(executor_->run(step(p.rows, p.wanted, p.keys), outputs));
-    return before ? executor_->land(*before) : Status{};
+    if (sparse_ && executor_->there(*sparse_)) {
+      LLADA_TRY_STATUS(executor_->land(*sparse_));
+      sparse_.reset();
+      ++landed_, lateness_ += steps_;
+    }
+    ++steps_;
+    return {};
   }
+
+  int64_t landed() const { return landed_; }
+  double lateness() const { return landed_ > 0 ? static_cast<double>(lateness_) / static_cast<double>(landed_) : 0; }
 
   SimDevice& device() { return *device_; }
   const ResidencyPlan* plan() const { return executor_->plan(); }
@@ -162,7 +171,9 @@ class Bench {
   }
   std::unique_ptr<SimDevice> device_;
   std::unique_ptr<Executor> executor_;
-  std::shared_ptr<BesidePass> sparse_;  // of the last pass; lands one pass later
+  std::shared_ptr<BesidePass> sparse_;  // under way; no other begins
+  int64_t steps_ = 0;                   // since it began
+  int64_t landed_ = 0, lateness_ = 0;
 };
 
 Result<SimulatedLine> run_line(const Setup& setup, const LineSpec& spec, const std::vector<SimulatedPass>& passes,
@@ -187,6 +198,7 @@ Result<SimulatedLine> run_line(const Setup& setup, const LineSpec& spec, const s
   line.exposed_map_seconds = s.exposed_map_s;
   line.npu_seconds = s.npu_s;
   line.cpu_seconds = s.cpu_s;
+  line.sparse_passes = bench->landed(), line.lateness = bench->lateness();
   return line;
 }
 

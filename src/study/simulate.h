@@ -46,6 +46,8 @@ struct SimulatedLine {
   double maps_per_pass = 0;
   double map_seconds = 0, exposed_map_seconds = 0;  // mapping in all, and of it what nothing hid
   double npu_seconds = 0, cpu_seconds = 0;          // lanes at work
+  int64_t sparse_passes = 0;                        // of the CPU's path, that landed
+  double lateness = 0;                              // their mean, in passes
   double tokens_per_pass() const { return passes > 0 ? static_cast<double>(tokens) / static_cast<double>(passes) : 0; }
 };
 

@@ -196,6 +196,13 @@ TEST_F(HexagonRun, TheDualPathWorksOnBothAtATime) {
   for (const auto& [b0, b1] : beside)
     overlapping += std::ranges::any_of(npu, [&](const auto& n) { return n.first < b1 && b0 < n.second; });
   EXPECT_GT(overlapping, 0);
+  // Results that are used one step later: the answer of a device with one unit.
+  options.revise_lateness = 1;
+  const auto later = answer(load("hexagon:fallback=none"), prompt(), options),
+             cpu = answer(load("cpu"), prompt(), options);
+  ASSERT_TRUE(later && cpu);
+  EXPECT_EQ(later->tokens, cpu->tokens);
+  EXPECT_EQ(later->stats, cpu->stats);
 }
 
 // Eight requests at a time, of which one has sparse plans that the host computes meanwhile; with half of the weights

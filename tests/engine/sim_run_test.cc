@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <set>
 
 #include "engine/convert.h"
 #include "failing/failing_device.h"
@@ -85,6 +86,55 @@ TEST_F(SimRun, EveryWindowGivesTheCpusAnswer) {
       EXPECT_GT(got->stats.emulated->seconds, 0);
       EXPECT_GT(got->stats.emulated->npu_s, 0);
     }
+  }
+}
+
+// Passes beside the steps: with a fixed lateness the answer is the same whether the pass runs before the step, in
+// emulated time, or on another thread for however long.
+TEST_F(SimRun, AFixedLatenessGivesOneAnswerOnEveryDevice) {
+  std::set<std::vector<int32_t>> answers;
+  int64_t passes = 0;
+  for (const int64_t lateness : {0, 1, 3})
+    for (const bool sampled : {false, true}) {
+      decode::DecodeOptions options = strategy(decode::KvChoice::dual);
+      options.revision = decode::Revision::dual_path, options.revise_path = decode::RevisePath::separate;
+      options.revise_lateness = lateness;
+      options.threshold = 0.3, options.stable_threshold = 1, options.block_length = 4, options.revise_rows = 2;
+      options.early_stop = decode::EarlyStop::none;
+      if (sampled) options.temperature = 2;
+      const auto expected = answer("cpu", options);
+      ASSERT_TRUE(expected) << expected.error().message;
+      passes += expected->stats.decode.sparse_forwards;
+      answers.insert(expected->tokens);
+      std::vector<std::string> devices = {"sim:v79-8elite,window=50%,fallback=none"};
+      for (int seed = 0; seed < (quick() ? 2 : 20); ++seed) devices.push_back(fmt::format("cpu,late=6:{}", seed));
+      for (const std::string& device : devices) {
+        const auto got = answer(device, options);
+        ASSERT_TRUE(got) << device << ": " << got.error().message;
+        EXPECT_EQ(got->tokens, expected->tokens) << device << ", lateness " << lateness;
+        EXPECT_EQ(got->stats.decode, expected->stats.decode) << device << ", lateness " << lateness;
+      }
+    }
+  EXPECT_GT(passes, 20);
+  EXPECT_GT(answers.size(), 2u) << "lateness decides something";
+}
+
+// As late as they are there: where there is no other unit, that is at once; elsewhere the run ends, whatever comes when.
+TEST_F(SimRun, ReadyResultsNeedNoWaiting) {
+  decode::DecodeOptions options = strategy(decode::KvChoice::dual);
+  options.revision = decode::Revision::dual_path, options.revise_path = decode::RevisePath::separate;
+  options.threshold = 0.5, options.stable_threshold = 1;
+  const auto at_once = answer("cpu", options);
+  options.revise_lateness = decode::kReady;
+  const auto ready = answer("cpu", options);
+  ASSERT_TRUE(at_once && ready);
+  EXPECT_EQ(at_once->tokens, ready->tokens);
+  EXPECT_EQ(at_once->stats.decode, ready->stats.decode);
+  for (int seed = 0; seed < (quick() ? 2 : 20); ++seed) {
+    const auto got = answer(fmt::format("cpu,late=40:{}", seed), options);
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(got->tokens.size(), 32u);
+    EXPECT_LE(got->stats.decode.sparse_forwards, at_once->stats.decode.sparse_forwards);
   }
 }
 

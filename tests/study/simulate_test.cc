@@ -7,12 +7,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <stdexcept>
 #include <tuple>
 
+#include "base/file.h"
 #include "study/recording.h"
+#include "study/sim/profile.h"
 
 namespace llada {
 namespace {
@@ -160,25 +163,35 @@ TEST(Simulate, MemoryPoliciesDifferInTimeAsTheyShould) {
   EXPECT_LT(copy, lru) << "copying beats a slow mapping";
 }
 
+// Passes of the CPU's path land when they are done, and no NPU pass waits for them: what they cost is the DRAM that both
+// share, however slow the CPU is. A slow one lands fewer passes, later.
 // labels: long
-TEST(Simulate, TheSparsePathHidesBehindThePassWhereTheCpuIsFast) {
+TEST(Simulate, ASlowCpuDelaysNoPass) {
+  Profile slow = *load_profile("v79-8elite");
+  for (Number* rate : {&slow.cpu.matmul_gflops, &slow.cpu.attention_gflops, &slow.cpu.elementwise_gb_per_s})
+    rate->value /= 10, rate->low.reset(), rate->high.reset();
+  const std::string file = testing::TempDir() + "slow_cpu.json";
+  ASSERT_TRUE(write_file(file, profile_text(slow)));
   SimulateOptions o = options("v79-8elite");
-  o.replay.assign(15, {.rows = 32, .wanted = 32, .keys = 206});
+  o.replay.assign(60, {.rows = 32, .wanted = 32, .keys = 206});
   o.replay_tokens = 128;
-  const auto dense = simulate_last_line(o);
-  for (SimulatedPass& pass : o.replay) pass.sparse = pass.sparse_wanted = 4;
-  const auto beside = simulate_last_line(o);
-  ASSERT_TRUE(dense && beside);
-  EXPECT_GT(beside->cpu_seconds, dense->cpu_seconds + 0.5);
-  EXPECT_LT(beside->seconds, dense->seconds + 0.5 * (beside->cpu_seconds - dense->cpu_seconds))
-      << "most of it runs beside the NPU; the shared DRAM costs some";
-  // The paper's CPU needs longer for four rows than its NPU for a block: then the passes wait.
-  o.profile = "sm8750-paper";
-  const auto with = simulate_last_line(o);
-  for (SimulatedPass& pass : o.replay) pass.sparse = pass.sparse_wanted = 0;
-  const auto without = simulate_last_line(o);
-  ASSERT_TRUE(without && with);
-  EXPECT_GT(with->seconds, without->seconds + 1);
+  std::vector<SimulatedLine> dense, beside;
+  for (const std::string& profile : {std::string("v79-8elite"), file}) {
+    o.profile = profile;
+    for (const int32_t sparse : {0, 8}) {
+      for (SimulatedPass& pass : o.replay) pass.sparse = pass.sparse_wanted = sparse;
+      const auto line = simulate_last_line(o);
+      ASSERT_TRUE(line) << line.error().message;
+      (sparse == 0 ? dense : beside).push_back(*line);
+    }
+  }
+  for (size_t i = 0; i < 2; ++i) EXPECT_LT(beside[i].seconds, 1.25 * dense[i].seconds) << i;
+  EXPECT_LT(beside[1].seconds - dense[1].seconds, beside[0].seconds - dense[0].seconds + 0.01 * dense[1].seconds)
+      << "ten times slower, and no pass waits longer";
+  EXPECT_GT(beside[0].sparse_passes, 4 * beside[1].sparse_passes);
+  EXPECT_GE(beside[1].lateness, 4 * beside[0].lateness);
+  EXPECT_EQ(dense[0].sparse_passes, 0);
+  std::filesystem::remove(file);
 }
 
 // labels: long

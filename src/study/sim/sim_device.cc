@@ -26,6 +26,7 @@ struct MappedSlab {
 };
 
 constexpr double kMb = 1e6;
+constexpr double kSliceS = 1e-3;  // of a processor, before it may do something else
 
 class Sim final : public SimDevice {
  public:
@@ -333,6 +334,12 @@ class Sim final : public SimDevice {
       task.label =
           op.layer >= 0 ? fmt::format("{} {}", llada::name(op.kind), op.layer) : std::string(llada::name(op.kind));
     if (beside && !task.label.empty()) task.label = "sparse " + task.label;
+    if (beside) {
+      // The system takes processors from it for what is not in the background, between two slices of its time.
+      const double slices = std::max(1.0, std::ceil((task.fixed_s + task.compute_s) / kSliceS));
+      task.fixed_s /= slices, task.compute_s /= slices, task.bytes /= slices;
+      for (double i = 1; i < slices; ++i) task.after = lanes_.add(task);
+    }
     last = lanes_.add(std::move(task));
     for (const int slab : needed) slabs_[static_cast<size_t>(slab)].used = last;
   }
