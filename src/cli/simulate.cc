@@ -36,10 +36,15 @@ std::string gib(double bytes) { return fmt::format("{:.2f}", bytes / 0x1p30); }
 Json line_json(const SimulatedLine& l) {
   return {{"name", l.name},
           {"seconds", l.seconds},
+          {"seconds_low", l.seconds_low},
+          {"seconds_high", l.seconds_high},
           {"passes", l.passes},
           {"tokens", l.tokens},
           {"tokens_per_pass", l.tokens_per_pass()},
+          {"rows_per_pass", l.rows_per_pass},
           {"joules", l.joules},
+          {"joules_low", l.joules_low},
+          {"joules_high", l.joules_high},
           {"bytes_mapped_per_pass", l.bytes_mapped_per_pass},
           {"exposed_map_seconds", l.exposed_map_seconds},
           {"lower_bound_bytes_per_pass", l.lower_bound_bytes},
@@ -110,12 +115,18 @@ std::string simulation_text(const Simulation& s, const SimulateOptions& o, const
   std::string out =
       paragraph(fmt::format("{} on {}: {} prompt tokens, {} generated", s.preset, s.profile, o.prompt, o.gen)) +
       paragraph("All numbers are modelled. " + s.description) + '\n';
-  constexpr const char* kHead = "{:<14} {:>9} {:>7} {:>9} {:>8} {:>9} {:>9}\n";
-  out += fmt::format(kHead, "", "", "", "tokens", "", "mapped", "exposed");
-  out += fmt::format(kHead, "", "seconds", "passes", "per pass", "joules", "GiB/pass", "map s");
+  constexpr const char* kHead = "{:<13} {:>7} {:>15} {:>6} {:>6} {:>6} {:>6} {:>8} {:>7}\n";
+  out += fmt::format(kHead, "", "", "", "", "rows", "tokens", "", "mapped", "exposed");
+  out += fmt::format(kHead, "", "seconds", "low to high", "passes", "a pass", "a pass", "joules", "GiB/pass", "map s");
   for (const SimulatedLine& l : s.ladder)
-    out += fmt::format("{:<14} {:>9.1f} {:>7} {:>9.2f} {:>8.0f} {:>9} {:>9.1f}\n", l.name, l.seconds, l.passes,
+    out += fmt::format("{:<13} {:>7.1f} {:>15} {:>6} {:>6.0f} {:>6.2f} {:>6.0f} {:>8} {:>7.1f}\n", l.name, l.seconds,
+                       fmt::format("{:.1f} to {:.1f}", l.seconds_low, l.seconds_high), l.passes, l.rows_per_pass,
                        l.tokens_per_pass(), l.joules, gib(l.bytes_mapped_per_pass), l.exposed_map_seconds);
+  if (const SimulatedLine& last = s.ladder.back(); last.sparse_passes > 0)
+    out +=
+        '\n' + paragraph(fmt::format("beside the last line's passes the CPU computes {} of its own, whose results come "
+                                     "{:.1f} passes later",
+                                     last.sparse_passes, last.lateness));
   if (!replayed.empty())
     out += '\n' + paragraph(fmt::format("recording: {}; its seconds are of these, the other lines' of {} tokens",
                                         replayed, o.gen));

@@ -19,20 +19,28 @@ constexpr double kGiB = 0x1p30;
 // Tokens per pass that the published times imply (see simulate.h).
 constexpr double kMbsdTokensPerPass = 128 / 103.5, kRevisionTokensPerPass = 128 / 15.2;
 
+// Tokens that revision checks in a pass of the CPU's path, as the presets have it.
+constexpr int32_t kRevisedRows = 8;
+
+// With speculation a pass has as many logits as its block has rows: drafts stand in the place of what is decided. With
+// revision the CPU checks tokens beside it, and computes the K/V of those that were decided since.
+enum class Fills { nothing, drafts, drafts_and_checks };
+
 struct LineSpec {
   const char* name;
   bool host_only, prefix_kv;
   std::string_view memory;  // by name; of the lines with a planned memory the options' choice
   bool planned;
   double tokens_per_pass;
+  Fills fills = Fills::nothing;
 };
 constexpr LineSpec kLines[] = {
     {"CPU", true, false, "plan", false, 1},
     {"+ prefix K/V", true, true, "plan", false, 1},
     {"+ NPU", false, true, "drop-all", false, 1},
     {"+ SOMR", false, true, "plan", true, 1},
-    {"+ MBSD", false, true, "plan", true, kMbsdTokensPerPass},
-    {"+ revision", false, true, "plan", true, kRevisionTokensPerPass},
+    {"+ MBSD", false, true, "plan", true, kMbsdTokensPerPass, Fills::drafts},
+    {"+ revision", false, true, "plan", true, kRevisionTokensPerPass, Fills::drafts_and_checks},
 };
 constexpr size_t kSomr = 3, kLast = std::size(kLines) - 1;
 
@@ -95,7 +103,8 @@ Result<Setup> set_up(const SimulateOptions& o) {
 }
 
 // Blocks left to right, each with its share of the passes; without prefix K/V every pass is a full one.
-std::vector<SimulatedPass> schedule(const SimulateOptions& o, bool prefix_kv, bool logits_all, double tokens_per_pass) {
+std::vector<SimulatedPass> schedule(const SimulateOptions& o, const LineSpec& line, bool logits_all,
+                                    double tokens_per_pass) {
   const auto canvas = static_cast<int32_t>(o.prompt + o.gen);
   const int64_t blocks = (o.gen + o.block - 1) / o.block;
   const int64_t passes =
@@ -105,9 +114,14 @@ std::vector<SimulatedPass> schedule(const SimulateOptions& o, bool prefix_kv, bo
     const auto length = static_cast<int32_t>(std::min(o.block, o.gen - b * o.block));
     const int64_t share = (b + 1) * passes / blocks - b * passes / blocks;
     for (int64_t i = 0; i < share; ++i) {
-      const int32_t rows = prefix_kv && i > 0 ? length : canvas;
+      const int32_t rows = line.prefix_kv && i > 0 ? length : canvas;
       const auto undecided = static_cast<int32_t>(length - i * length / share);
-      list.push_back({rows, logits_all ? rows : std::max(1, undecided), canvas});
+      const int32_t wanted = line.fills == Fills::nothing ? std::max(1, undecided) : length;
+      list.push_back({rows, logits_all ? rows : wanted, canvas});
+      // The first pass of a run finds nothing to check.
+      if (line.fills == Fills::drafts_and_checks && list.size() > 1)
+        list.back().sparse = kRevisedRows + static_cast<int32_t>(std::lround(tokens_per_pass)),
+        list.back().sparse_wanted = kRevisedRows;
     }
   }
   return list;
@@ -191,6 +205,8 @@ Result<SimulatedLine> run_line(const Setup& setup, const LineSpec& spec, const s
   line.passes = static_cast<int64_t>(passes.size());
   line.tokens = tokens;
   line.joules = s.joules;
+  for (const SimulatedPass& p : passes) line.rows_per_pass += p.rows;
+  line.rows_per_pass /= static_cast<double>(passes.size());
   line.bytes_mapped_per_pass = static_cast<double>(s.mapped_bytes) / static_cast<double>(passes.size());
   line.maps_per_pass = static_cast<double>(s.maps) / static_cast<double>(passes.size());
   if (const ResidencyPlan* plan = bench->plan()) line.lower_bound_bytes = static_cast<double>(plan->lower_bound());
@@ -214,7 +230,7 @@ Result<SimulatedLine> run_line(const Setup& setup, const SimulateOptions& o, siz
     return invalid("preset: found {}, whose attention is block-causal; needed a model with full attention",
                    setup.spec.preset.name);
   const double tokens = index == kLast && o.tokens_per_pass ? *o.tokens_per_pass : spec.tokens_per_pass;
-  const auto passes = schedule(o, spec.prefix_kv, setup.profile.logits_all_rows, tokens);
+  const auto passes = schedule(o, spec, setup.profile.logits_all_rows, tokens);
   return run_line(setup, spec, passes, o.gen);
 }
 
@@ -280,6 +296,19 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
       *seconds = line.seconds;
     }
     out.sensitivity.push_back(std::move(row));
+  }
+  for (const bool slowest : {false, true}) {
+    setup.profile = profile;
+    for (const SensitivityRow& row : out.sensitivity)
+      setup.profile =
+          with_number(setup.profile, row.path, (row.seconds_low > row.seconds_high) == slowest ? row.low : row.high);
+    LLADA_TRY_STATUS(apply_window(setup, o));
+    for (size_t i = 0; i < std::size(kLines); ++i) {
+      LLADA_TRY(const auto at_end, run_line(setup, o, i));
+      SimulatedLine& line = out.ladder[i];
+      (slowest ? line.seconds_high : line.seconds_low) = at_end.seconds;
+      (slowest ? line.joules_high : line.joules_low) = at_end.joules;
+    }
   }
   return out;
 }

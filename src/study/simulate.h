@@ -21,7 +21,7 @@ struct SimulatedPass {
   int32_t rows = 0;    // computed
   int32_t wanted = 0;  // of them with logits
   int32_t keys = 0;    // positions attended to
-  // The sparse path: rows that the CPU computes beside the pass, merged at its end.
+  // The sparse path: rows of a pass that the CPU begins beside this one, where none is under way.
   int32_t sparse = 0, sparse_wanted = 0;
 };
 
@@ -40,8 +40,11 @@ struct SimulateOptions {
 struct SimulatedLine {
   std::string name;
   double seconds = 0;
+  // With the profile's least certain numbers together at the ends that make the last line fastest and slowest.
+  double seconds_low = 0, seconds_high = 0;
   int64_t passes = 0, tokens = 0;
-  double joules = 0;
+  double rows_per_pass = 0;
+  double joules = 0, joules_low = 0, joules_high = 0;  // at the same ends
   double bytes_mapped_per_pass = 0, lower_bound_bytes = 0;  // both of the NPU's weights
   double maps_per_pass = 0;
   double map_seconds = 0, exposed_map_seconds = 0;  // mapping in all, and of it what nothing hid

@@ -39,8 +39,8 @@ TEST(Simulate, JsonHasTheKeysThatToolsRelyOn) {
   EXPECT_EQ(json["label"], "modelled");
   ASSERT_EQ(json["ladder"].size(), 6u);
   for (const Json& line : json["ladder"])
-    for (const char* key :
-         {"name", "seconds", "passes", "tokens_per_pass", "joules", "bytes_mapped_per_pass", "exposed_map_seconds"})
+    for (const char* key : {"name", "seconds", "seconds_low", "seconds_high", "passes", "rows_per_pass",
+                            "tokens_per_pass", "joules", "bytes_mapped_per_pass", "exposed_map_seconds"})
       EXPECT_TRUE(line.contains(key)) << key;
   EXPECT_EQ(json["ladder"][0]["name"], "CPU");
   EXPECT_EQ(json["ladder"][5]["name"], "+ revision");
@@ -56,7 +56,7 @@ TEST(Simulate, TextSaysThatItIsModelledAndWhereSomrDoesNothing) {
   EXPECT_NE(v81.out.find("npu.matmul_gflops = 5200 GFLOP/s [M]"), std::string::npos);
   const auto all = run_llada({"simulate", "--compare-profiles", "--json"});
   ASSERT_EQ(all.status, 0) << all.err;
-  EXPECT_EQ(Json::parse(all.out)["profiles"].size(), 6u);
+  EXPECT_EQ(Json::parse(all.out)["profiles"].size(), 8u);
 }
 
 // labels: long
@@ -182,7 +182,7 @@ TEST(RunOnSim, WithoutAFallbackTheStatusIsOneAndTheTextSoFarIsPrinted) {
 TEST(Devices, AreListedWithWhatWasFound) {
   const auto text = run_llada({"devices"});
   for (const char* name : {"cpu: ", "sim:a6000-pcie4: ", "sim:rtx4060-pcie4: ", "sim:sm8750-paper: ", "sim:v75-8gen3: ",
-                           "sim:v79-8elite: ", "sim:v81-8elite-gen5: ", "hexagon: ",
+                           "sim:v75-hvx: ", "sim:v79-hvx: ", "sim:v79-8elite: ", "sim:v81-8elite-gen5: ", "hexagon: ",
                            "cuda: "})  // the last two say what is missing where nothing was found
     EXPECT_NE(text.out.find(name), std::string::npos) << name;
   const auto given = run_llada({"devices"}, {.environment = {"LLADA_CDSPRPC=/nonexistent/lib.so"}});

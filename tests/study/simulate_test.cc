@@ -122,6 +122,35 @@ TEST(NewerChips, BeatAutoregressiveDecodingAndSomrHasLittleToDo) {
   EXPECT_NEAR(*v79.somr_saving_high, 1 - v79.ladder[3].seconds / v79.ladder[2].seconds, 0.02);
 }
 
+// This program's own kernels: the time of a pass is that of its instruction packets, and cycles per packet decide whether
+// the DSP is faster than the CPU.
+// labels: long
+TEST(OwnKernels, PacketsAreTheTimeOfAPass) {
+  const Simulation s = simulate(options("v79-hvx"));
+  // 46 M packets a layer of 32 rows, 32 layers, at 2.4 G packets a second (docs/lab/hexagon-dsp.md); attention over 206
+  // positions, the head and hand-overs come on top.
+  const double packets_s = 32 * 46e6 / 2.4e9;
+  const double pass = (s.ladder[3].seconds - s.ladder[5].seconds) / static_cast<double>(128 - s.ladder[5].passes);
+  EXPECT_GT(pass, packets_s);
+  EXPECT_LT(pass, 1.3 * packets_s);
+  EXPECT_LT(s.ladder[5].seconds_low, s.ladder[5].seconds / 2);
+  EXPECT_GT(s.ladder[5].seconds_high, 1.3 * s.ladder[5].seconds);
+  EXPECT_GT(s.step128_npu_s, s.step128_cpu_s) << "many rows are the CPU's at this packet rate";
+  const Simulation matrix_unit = simulate(options("v79-8elite"));
+  EXPECT_GT(s.ladder[5].seconds, 5 * matrix_unit.ladder[5].seconds);
+}
+
+// With revision the CPU's path is priced: passes of the paper's slow CPU come passes later and delay nothing.
+// labels: long
+TEST(OwnKernels, TheCpusPathIsPricedAndDelaysNothing) {
+  const Simulation paper = simulate(options("sm8750-paper")), own = simulate(options("v79-hvx"));
+  EXPECT_GT(paper.ladder[5].lateness, 2);
+  EXPECT_EQ(own.ladder[5].lateness, 0) << "there at the end of the pass beside which it ran";
+  EXPECT_EQ(own.ladder[5].sparse_passes, own.ladder[5].passes - 1);
+  for (const Simulation* s : {&paper, &own})
+    for (size_t i = 0; i < 5; ++i) EXPECT_EQ(s->ladder[i].sparse_passes, 0) << s->ladder[i].name;
+}
+
 // labels: long
 TEST(NewerChips, TheThreeLeastCertainNumbersHaveARange) {
   for (const std::string& name : profile_names()) {
