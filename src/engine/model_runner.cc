@@ -174,7 +174,8 @@ Status ModelRunner::begin_sparse(std::span<RequestStep* const> steps, bool besid
   return status;
 }
 
-// The end of a step whose rows are computed: the pass's results where it lands, and the second store brought up to date.
+// The end of a step whose rows are computed: the pass's results where it lands, and the second store brought up to
+// date.
 void ModelRunner::land_sparse(RequestStep& step) {
   RequestState& state = *step.state;
   const decode::Landing& landing = step.plan->landing;

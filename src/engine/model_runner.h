@@ -1,12 +1,12 @@
 // The model's side of decoding steps: turns the plans of one or many requests into the inputs of one forward, runs it,
 // hands back to each request its own results. These do not depend on who else is in its forwards.
 //
-// A sparse pass sees the canvas and the K/V as they are when it begins, and its results are kept aside until it lands, at
-// the end of that step or of a later one. Where the device has one unit it is computed before the step's own rows; where
-// it has two, on the host beside this step and later ones (Executor::begin_beside). A device that really does both at a
-// time gets a second K/V store for it: a copy that the pass reads and writes, brought up to date after every step in
-// which no pass is under way. So results do not depend on the device, nor on how long a pass takes, unless the plan asks
-// for those that are there.
+// A sparse pass sees the canvas and the K/V as they are when it begins, and its results are kept aside until it lands,
+// at the end of that step or of a later one. Where the device has one unit it is computed before the step's own rows;
+// where it has two, on the host beside this step and later ones (Executor::begin_beside). A device that really does
+// both at a time gets a second K/V store for it: a copy that the pass reads and writes, brought up to date after every
+// step in which no pass is under way. So results do not depend on the device, nor on how long a pass takes, unless the
+// plan asks for those that are there.
 #pragma once
 #include <memory>
 #include <optional>

@@ -166,7 +166,7 @@ TEST(Profile, AnUnknownNameListsTheKnownOnes) {
   ASSERT_FALSE(profile);
   EXPECT_EQ(profile.error().message,
             "profile: found 'v80', needed a .json file or one of a6000-pcie4, rtx4060-pcie4, sm8750-paper, "
-            "v75-8gen3, v79-8elite, v81-8elite-gen5");
+            "v75-8gen3, v75-hvx, v79-8elite, v79-hvx, v81-8elite-gen5");
   const auto file = load_profile("no/such.json");
   ASSERT_FALSE(file);
   EXPECT_EQ(exit_status(file.error()), 2);
