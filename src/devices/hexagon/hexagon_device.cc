@@ -9,8 +9,10 @@
 #include "devices/hexagon/batch.h"
 #include "devices/hexagon/host_twin.h"
 #include "devices/hexagon/known_space.h"
+#include "devices/hexagon/kv_rows.h"
 #include "devices/hexagon/library.h"
 #include "devices/hexagon/mapped_slabs.h"
+#include "devices/hexagon/pending.h"
 #include "devices/hexagon/reserve.h"
 #include "devices/value_plan.h"
 
@@ -23,22 +25,6 @@ using namespace hexagon;
 // million on an idle machine, a tenth of that beside ten busy processes; a real DSP thousands of millions.
 constexpr double kSlowestEmulated = 5e6, kSlowest = 50e6;
 static_assert(kHexagonRows == WIRE_MAX_ROWS);
-
-// Ops that were submitted and not yet run: they wait for what follows them, so that a pass is one batch, whatever is
-// mapped and unmapped in between.
-constexpr size_t kMostSteps = WIRE_MAX_PASSING / 2;  // a slab may have two buffers
-struct Pending {
-  Run run;  // first to last; program: null, there are none
-  int session = 0;
-  size_t ops = 0;  // of the batch, at most
-  struct Step {
-    size_t after;  // op of the program
-    int slab;
-    bool map;
-  };
-  std::vector<Step> steps;  // in their order
-  std::set<int> again;      // slabs that were used, and are mapped for what comes behind: under another number
-};
 
 class Hexagon final : public HexagonDevice {
  public:
@@ -63,6 +49,7 @@ class Hexagon final : public HexagonDevice {
     slabs_.finish();
     HexagonCounters c = counters_;
     c.maps = slabs_.maps, c.unmaps = slabs_.unmaps, c.mapped_bytes = slabs_.mapped_bytes;
+    c.lines += *fetched_lines_;
     c.arena_bytes = arena_ ? arena_->bytes() : 0;
     c.staging_bytes = staging_.bytes();
     c.scratch_bytes = scratch_ ? scratch_->bytes() : 0;
@@ -201,7 +188,6 @@ class Hexagon final : public HexagonDevice {
     }
     LLADA_TRY_STATUS(prepare(run));
     if (run.unit == Unit::host) {
-      LLADA_TRY_STATUS(flush());
       LLADA_TRY_STATUS(run_on_host(run, run.first, run.last));
       return ++tickets_;
     }
@@ -218,7 +204,6 @@ class Hexagon final : public HexagonDevice {
         if (session < 0) session = next;
       }
       if (host) {
-        LLADA_TRY_STATUS(flush());
         LLADA_TRY_STATUS(run_on_host(run, i, end));
         counters_.host_ops += static_cast<int64_t>(end - i);
       } else {
@@ -281,11 +266,19 @@ class Hexagon final : public HexagonDevice {
       arena_ = Buffer::allocate(library_, plan_->bytes);
       if (arena_ == nullptr)
         return failed("hexagon: {} bytes of shared memory for activations could not be allocated", plan_->bytes);
-      host_->capabilities().host->use_arena(SharedBytes(arena_->data(), [keep = arena_](std::byte*) {}),
-                                            arena_->bytes());
+      host_arena_ = Buffer::allocate(nullptr, plan_->bytes);
+      if (host_arena_ == nullptr)
+        return failed("hexagon: {} bytes for activations could not be allocated", plan_->bytes);
+      host_->capabilities().host->use_arena(SharedBytes(host_arena_->data(), [keep = host_arena_](std::byte*) {}),
+                                            host_arena_->bytes());
+      run_program_ = nullptr;
+    }
+    if (run.first == 0 || run_program_ != run.program.get()) {
+      // What a program begins with in place of tokens lies in neither arena.
+      where_.assign(run.program->values.size(), run.program->ops[0].in[0] == kNoValue ? 0 : kOnHost | kOnDsp);
+      run_program_ = run.program.get();
     }
     if (run.first == 0) {
-      if (run.program->ops[0].in[0] == kNoValue) forget(arena_->data(), plan_->bytes);  // no values yet
       rows_ = bind_row_sets(*run.inputs, *run.program);
       LLADA_TRY_STATUS(placement_.check_stores(run));
     }
@@ -320,33 +313,45 @@ class Hexagon final : public HexagonDevice {
       slabs_.post_unmap(step.slab, std::move(progress), step.after);
   }
 
-  Status flush() {
+  // wanted: values that the host reads next.
+  Status flush(std::span<const ValueId> wanted = {}) {
     if (pending_.run.program == nullptr) return {};
     const Pending p = std::exchange(pending_, {});
-    return run_on_dsp(p, *sessions_[static_cast<size_t>(std::max(p.session, 0))]);
+    return run_on_dsp(p, *sessions_[static_cast<size_t>(std::max(p.session, 0))], wanted);
   }
 
   Status run_on_host(const Run& run, size_t first, size_t last) {
     Run part = run;
     part.first = first, part.last = last;
     part.unit = Unit::host;
+    Places behind = where_;
+    const std::vector<ValueId> wanted = to_bring(part, kOnHost, behind);
+    LLADA_TRY_STATUS(flush(wanted));
+    if (std::ranges::any_of(wanted, [&](ValueId id) { return (where_[static_cast<size_t>(id)] & kOnHost) == 0; })) {
+      Pending nothing{.run = part};  // an earlier batch has computed them
+      nothing.run.last = first;
+      LLADA_TRY_STATUS(run_on_dsp(nothing, *sessions_[0], wanted));
+    }
+    static_cast<void>(to_bring(part, kOnHost, where_));
     LLADA_TRY(const Ticket ticket, host_->submit(part));
     return host_->wait(ticket);
   }
 
-  Status run_on_dsp(const Pending& p, Session& session) {
+  Status run_on_dsp(const Pending& p, Session& session, std::span<const ValueId> wanted) {
     const Run& run = p.run;
     const size_t first = run.first, last = run.last;
     const TraceSpan span(trace_, "npu", fmt::format("ops {} to {}", first, last - 1));
+    Places where = where_;
+    const std::vector<ValueId> in = to_bring(run, kOnDsp, where);
+    std::vector<ValueId> out;
+    for (const ValueId id : wanted)
+      if (where[static_cast<size_t>(id)] == kOnDsp) out.push_back(id);
     const auto progress = std::make_shared<Progress>();
     const Progress::End end{progress};
     if (scratch_ == nullptr) scratch_ = Buffer::allocate(library_, kFirstScratch);
-    *reinterpret_cast<WireFlags*>(flags_->data()) = {};
+    flags_->give([&] { *reinterpret_cast<WireFlags*>(flags_->data()) = {}; });
     progress->flags = flags_, progress->first = first;
-    std::vector<std::shared_ptr<Buffer>> stores;
-    for (const Stream& s : run.inputs->streams)
-      if (s.kv != nullptr)
-        if (auto buffer = library_->find(s.kv->memory())) stores.push_back(std::move(buffer));
+    const KeptStores stores = keep_stores(*run.inputs, *library_, fetched_lines_);
 
     // Slabs that are not there for all of the batch, as far as is known now.
     std::set<int> passing, there;
@@ -383,7 +388,11 @@ class Hexagon final : public HexagonDevice {
                              .rope = &rope_,
                              .arena = arena_,
                              .scratch = scratch_,
-                             .kv = stores,
+                             .kv = stores.buffers,
+                             .host_arena = host_arena_,
+                             .in = in,
+                             .out = out,
+                             .written = stores.written,
                              .infos = weights_->infos(),
                              .layouts = weights_->layouts(),
                              .weight = [&](WeightId w) { return slabs_.place(w); },
@@ -396,13 +405,17 @@ class Hexagon final : public HexagonDevice {
                              .flags = flags_,
                              .threads = static_cast<uint32_t>(options_.threads),
                              .sequence = ++sequence_};
-        forget_digests(run, first, last);
+        forget_digests(run, first, last, true);
         LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
+        staging_.in.buffer()->give();
+        staging_.out.buffer()->give();
         if (!progress->built) progress->ops_at = batch.ops_at, progress->built = true;
         const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
         const double waits = options_.deadline_s * static_cast<double>(std::exchange(maps, 0));
         LLADA_TRY(const WireReply reply,
                   session.run(batch.bytes, sequence_, options_.deadline_s + waits + batch.macs / slowest));
+        staging_.out.buffer()->take();
+        counters_.lines += reply.lines;
         if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
           scratch_ = nullptr;
           scratch_ = Buffer::allocate(library_, reply.detail);
@@ -416,7 +429,15 @@ class Hexagon final : public HexagonDevice {
         counters_.dsp_ops += static_cast<int64_t>(last - first);
         for (size_t k = 0; k < std::min(times_.size(), std::size(reply.microseconds)); ++k)
           times_[k] += reply.microseconds[k] / 1e3;
-        return batch.has_head ? read_head(batch, staging_, rows_, run) : Status{};
+        for (size_t i = 0; i < out.size(); ++i) {
+          const auto id = static_cast<size_t>(out[i]);
+          std::memcpy(host_arena_->data() + plan_->offsets[id], staging_.out.at(batch.out[i]),
+                      static_cast<size_t>(run.program->shape.count(run.program->values[id].rows) *
+                                          int64_t{run.program->values[id].columns} * 4));
+          where[id] |= kOnHost;
+        }
+        where_ = std::move(where);
+        return batch.has_head ? read_head(batch, staging_.out, rows_, run) : Status{};
       }
     }();
     progress->ended = true;  // so that the mappings behind it are made, which are waited for
@@ -433,9 +454,12 @@ class Hexagon final : public HexagonDevice {
   int64_t window_ = 0;
   std::string fewer_;  // why there are fewer sessions than the slabs were to be defined for
   std::vector<std::shared_ptr<Session>> sessions_;
-  std::shared_ptr<Buffer> arena_, scratch_, flags_;
+  std::shared_ptr<Buffer> arena_, scratch_, flags_, host_arena_;
+  Places where_;                          // of the program that was submitted last
+  const Program* run_program_ = nullptr;  // of which where_ is
+  std::shared_ptr<std::atomic<int64_t>> fetched_lines_ = std::make_shared<std::atomic<int64_t>>(0);
   Pending pending_;
-  Staging staging_;
+  Stagings staging_;
   RecentPlans<ValuePlan> plans_{kRecentPlans};
   std::shared_ptr<const ValuePlan> plan_;  // of the program that was submitted last
   RowSets rows_;

@@ -12,8 +12,11 @@ namespace llada::hexagon {
 void Progress::wait(size_t op) const {
   using namespace std::chrono_literals;
   auto& done = reinterpret_cast<WireFlags*>(flags->data())->done;
-  while (!ended && !(built && (op == first || std::atomic_ref(done) >= ops_at[op - first - 1])))
-    std::this_thread::sleep_for(20us);
+  const auto is_done = [&] {
+    flags->take();
+    return std::atomic_ref(done) >= ops_at[op - first - 1];
+  };
+  while (!ended && !(built && (op == first || is_done()))) std::this_thread::sleep_for(20us);
 }
 
 MappedSlabs::MappedSlabs(std::shared_ptr<Weights> weights, const std::vector<std::shared_ptr<Session>>& sessions)
@@ -135,7 +138,7 @@ void MappedSlabs::post_unmap(int index, std::shared_ptr<const Progress> progress
 // A batch that waits for the buffer, now or later, gives up.
 void MappedSlabs::stop_waiting(Session& session, uint32_t number, const Buffer& buffer) const {
   if (flags_ == nullptr) return;
-  std::atomic_ref(reinterpret_cast<WireFlags*>(flags_->data())->stop) = 1;
+  flags_->give([&] { std::atomic_ref(reinterpret_cast<WireFlags*>(flags_->data())->stop) = 1; });
   if (number < WIRE_BUFFERS) session.wake(number, buffer);
 }
 

@@ -343,6 +343,7 @@ Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
 
 Result<uint32_t> Session::map_as(uint32_t number, const std::shared_ptr<Buffer>& buffer) {
   if (number == WIRE_BUFFERS) return failed("hexagon: {} buffers are mapped already, no more are possible", number);
+  buffer->give();
   const auto length = static_cast<size_t>(buffer->bytes());
   const auto driver = [&, fd = buffer->fd(), data = buffer->data()](bool mapping) {
     // By value: what a call that never returns would use.
