@@ -120,6 +120,9 @@ TEST_F(Caches, NoRangeCanBeLeftOut) {
     const bool same = got && *got == *expected;
     EXPECT_EQ(same, lost == kRanges) << "range " << lost << (got ? "" : ": " + got.error().message);
   }
+  play_phone("coherent=0,sync=0");  // nor what the host does for its own
+  const auto got = story();
+  EXPECT_FALSE(got && *got == *expected);
 }
 
 TEST_F(Caches, LinesAreThoseThatAStepTouched) {
@@ -193,7 +196,10 @@ TEST(CachesOfLlada8b, APassMaintainsFewLines) {
                          .written = {{}},
                          .infos = graph.weights,
                          .layouts = layouts,
-                         .weight = [&](WeightId) { return PlacedWeight{small, 0}; },
+                         .weight =
+                             [&](WeightId) {
+                               return PlacedWeight{small, 0};
+                             },
                          .number = [&](const std::shared_ptr<Buffer>& b) -> Result<uint32_t> {
                            return numbers.try_emplace(b.get(), static_cast<uint32_t>(numbers.size())).first->second;
                          }};

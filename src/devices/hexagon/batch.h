@@ -102,6 +102,9 @@ struct Stagings {
 Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last, Stagings& staging,
                           const std::shared_ptr<Library>& library);
 
+// Brings the values of sources.out to the host's arena.
+void take_values(const BatchSources& sources, const Batch& batch, const Staging& out);
+
 // How the heads of a K/V store's halves lie: bytes.
 struct KvHeads {
   int64_t count, row, stride, half;

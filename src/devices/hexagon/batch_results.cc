@@ -22,6 +22,16 @@ void forget_digests(const Run& run, size_t first, size_t last, bool away) {
   }
 }
 
+void take_values(const BatchSources& sources, const Batch& batch, const Staging& out) {
+  const Program& program = *sources.run->program;
+  for (size_t i = 0; i < sources.out.size(); ++i) {
+    const auto id = static_cast<size_t>(sources.out[i]);
+    const Value& value = program.values[id];
+    std::memcpy(sources.host_arena->data() + sources.plan->offsets[id], out.at(batch.out[i]),
+                static_cast<size_t>(program.shape.count(value.rows) * int64_t{value.columns} * 4));
+  }
+}
+
 KvHeads heads_of(const KvStore& store) {
   const KvShape& shape = store.shape();
   return {int64_t{shape.layers} * shape.sequences * shape.kv_heads, store.row_bytes(), store.head_bytes(),

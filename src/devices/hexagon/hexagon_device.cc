@@ -59,17 +59,12 @@ class Hexagon final : public HexagonDevice {
   DeviceInfo info() const override {
     const DeviceInfo behind = host_->info();
     std::string what = "not started";
-    if (!sessions_.empty()) what = describe_session(*library_, sessions_[0]->info());
+    if (!sessions_.empty()) what = describe(*library_, sessions_[0]->info());
     return {"hexagon",
             fmt::format("{}, {} session{} with {:.2f} GiB for weights and {:.0f} MiB beside; host on {}", what,
                         options_.sessions, options_.sessions == 1 ? "" : "s", static_cast<double>(window_) / 0x1p30,
                         static_cast<double>(options_.reserve_bytes) / 0x1p20, behind.description),
             behind.threads, behind.processor};
-  }
-
-  static std::string describe_session(const Library& library, const WireInfo& info) {
-    return fmt::format("Hexagon v{}, {} threads, {} ({})", info.arch, info.threads,
-                       info.emulated != 0 ? "emulated by qemu-hexagon" : "the DSP of this machine", library.path());
   }
 
   Result<std::unique_ptr<Device>> on_host(int threads) const override { return host_->share(threads); }
@@ -81,9 +76,7 @@ class Hexagon final : public HexagonDevice {
   }
 
   Status start() override {
-    if (!sessions_.empty() &&
-        std::ranges::all_of(sessions_, &Session::alive, [](const auto& s) -> const Session& { return *s; }))
-      return {};
+    if (!sessions_.empty() && all_alive()) return {};
     sessions_.clear();
     const int64_t space =
         options_.space_bytes.value_or(std::min<int64_t>(window_ + options_.reserve_bytes, 0xffff0000));
@@ -102,22 +95,34 @@ class Hexagon final : public HexagonDevice {
     return {};
   }
 
-  // What was mapped when a mapping was refused is what there is; where a buffer beside the weights was refused, room
-  // for it is made. Several windows are not planned for, so nothing can be planned again.
+  // Large mappings may find no room where small ones do, so they are parted first. Then what was mapped when a mapping
+  // was refused is what there is; where a buffer beside the weights was refused, room for it is made.
   std::string narrow() override {
     slabs_.finish();
     if (!fewer_.empty()) return std::exchange(fewer_, {});
-    if (sessions_.size() != 1 || slabs_.empty() || !sessions_[0]->alive()) return {};
-    const auto refusal = sessions_[0]->take_refusal();
+    if (slabs_.empty() || !all_alive()) return {};
+    std::optional<Session::Refusal> refusal;
+    int64_t next = window_;
+    for (size_t i = 0; i < sessions_.size(); ++i) {
+      const auto refused = sessions_[i]->take_refusal();
+      if (!refused) continue;
+      const auto there = slabs_.there_when_refused(static_cast<int>(i));
+      next = std::min(next,
+                      narrower(window_, there.value_or(slabs_.there(static_cast<int>(i))), there ? 0 : refused->bytes));
+      refusal = refused;
+    }
     if (!refusal) return {};
-    const auto there = slabs_.there_when_refused();
-    const int64_t next = narrower(window_, there.value_or(slabs_.there()), there ? 0 : refusal->bytes);
+    const std::string what =
+        fmt::format("hexagon: mapping {} bytes beside {} was refused", refusal->bytes, refusal->beside);
+    if (slabs_.bundled()) {
+      slabs_.part();
+      return what + "; slabs are mapped one by one from now on";
+    }
     if (next < 2 * slabs_.largest()) return {};  // two slots are the least that streams
     window_ = next;
     learn_space(*library_, options_.cache, next + options_.reserve_bytes);
-    return fmt::format(
-        "hexagon: mapping {} bytes beside {} was refused; the window for weights is {:.2f} GiB from now on",
-        refusal->bytes, refusal->beside, static_cast<double>(next) / 0x1p30);
+    return fmt::format("{}; the window for weights is {:.2f} GiB from now on", what,
+                       static_cast<double>(next) / 0x1p30);
   }
 
   SharedBytes allocate(int64_t bytes) override { return host_->allocate(bytes); }
@@ -257,6 +262,10 @@ class Hexagon final : public HexagonDevice {
   }
 
  private:
+  bool all_alive() const {
+    return std::ranges::all_of(sessions_, [](const auto& session) { return session->alive(); });
+  }
+
   // The arena of the program, and what is derived from the step at its first run.
   Status prepare(const Run& run) {
     plan_ = plans_.find(run.program);
@@ -343,9 +352,8 @@ class Hexagon final : public HexagonDevice {
     const TraceSpan span(trace_, "npu", fmt::format("ops {} to {}", first, last - 1));
     Places where = where_;
     const std::vector<ValueId> in = to_bring(run, kOnDsp, where);
-    std::vector<ValueId> out;
-    for (const ValueId id : wanted)
-      if (where[static_cast<size_t>(id)] == kOnDsp) out.push_back(id);
+    std::vector<ValueId> out(wanted.begin(), wanted.end());
+    std::erase_if(out, [&](ValueId id) { return where[static_cast<size_t>(id)] != kOnDsp; });
     const auto progress = std::make_shared<Progress>();
     const Progress::End end{progress};
     if (scratch_ == nullptr) scratch_ = Buffer::allocate(library_, kFirstScratch);
@@ -407,8 +415,7 @@ class Hexagon final : public HexagonDevice {
                              .sequence = ++sequence_};
         forget_digests(run, first, last, true);
         LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
-        staging_.in.buffer()->give();
-        staging_.out.buffer()->give();
+        for (const Staging* staged : {&staging_.in, &staging_.out}) staged->buffer()->give();
         if (!progress->built) progress->ops_at = batch.ops_at, progress->built = true;
         const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
         const double waits = options_.deadline_s * static_cast<double>(std::exchange(maps, 0));
@@ -429,13 +436,8 @@ class Hexagon final : public HexagonDevice {
         counters_.dsp_ops += static_cast<int64_t>(last - first);
         for (size_t k = 0; k < std::min(times_.size(), std::size(reply.microseconds)); ++k)
           times_[k] += reply.microseconds[k] / 1e3;
-        for (size_t i = 0; i < out.size(); ++i) {
-          const auto id = static_cast<size_t>(out[i]);
-          std::memcpy(host_arena_->data() + plan_->offsets[id], staging_.out.at(batch.out[i]),
-                      static_cast<size_t>(run.program->shape.count(run.program->values[id].rows) *
-                                          int64_t{run.program->values[id].columns} * 4));
-          where[id] |= kOnHost;
-        }
+        take_values(sources, batch, staging_.out);
+        for (const ValueId id : out) where[static_cast<size_t>(id)] |= kOnHost;
         where_ = std::move(where);
         return batch.has_head ? read_head(batch, staging_.out, rows_, run) : Status{};
       }
@@ -491,7 +493,7 @@ Result<std::string> describe_hexagon(const HexagonOptions& options) {
   LLADA_TRY(auto library, Library::open(options.library));
   LLADA_TRY(const auto session,
             Session::open(library, options.space_bytes.value_or(kHexagonSpace), options.deadline_s));
-  return Hexagon::describe_session(*library, session->info());
+  return describe(*library, session->info());
 }
 
 }  // namespace llada

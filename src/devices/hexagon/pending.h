@@ -40,7 +40,8 @@ inline std::vector<ValueId> to_bring(const Run& run, Where here, Places& places)
       if (run.program->shape.count(run.program->values[static_cast<size_t>(id)].rows) > 0) values.push_back(id);
       places[static_cast<size_t>(id)] |= here;
     }
-    for (const ValueId id : op.out)  // in place too
+    if (rule_of(op.kind).values.in_place) places[static_cast<size_t>(op.in[0])] = here;
+    for (const ValueId id : op.out)
       if (id != kNoValue) places[static_cast<size_t>(id)] = here;
   }
   return values;

@@ -15,14 +15,13 @@ namespace {
 
 constexpr double kSecondsToDie = 5;  // at most, between the kill and the return of the call that hangs
 
+}  // namespace
+
 // A channel's thread that wakes on a slow core hands the DSP's answer on late.
-void wait_on_fast_cores() {
-  const Processors cores = usable_processors();
+void bind_to_fast_cores(const Processors& cores) {
   const auto fast = static_cast<size_t>(cores.preferred);
   if (fast > 0 && fast < cores.order.size()) bind_thread(mask_of(std::span(cores.order).first(fast)));
 }
-
-}  // namespace
 
 // Outlives the session when a call never returns: then the thread is left behind, alone with this.
 struct Session::Worker {
@@ -58,6 +57,11 @@ std::string describe(const WireReply& reply) {
                      reply.status < std::size(kNames) ? kNames[reply.status] : "unknown status", reply.detail);
 }
 
+std::string describe(const Library& library, const WireInfo& info) {
+  return fmt::format("Hexagon v{}, {} threads, {} ({})", info.arch, info.threads,
+                     info.emulated != 0 ? "emulated by qemu-hexagon" : "the DSP of this machine", library.path());
+}
+
 Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library, int64_t space_bytes,
                                                double deadline_s) {
   LLADA_TRY(auto place, library->take_session(deadline_s));
@@ -68,7 +72,7 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library,
   for (Channel* channel : {&session->runs_, &session->maps_}) {
     channel->worker = std::make_shared<Worker>();
     channel->thread = std::thread([worker = channel->worker] {
-      wait_on_fast_cores();
+      bind_to_fast_cores(usable_processors());
       Worker::loop(worker);
     });
   }

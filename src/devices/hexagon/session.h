@@ -18,6 +18,10 @@
 #include "devices/hexagon/library.h"
 #include "devices/hexagon/wire.h"
 
+namespace llada {
+struct Processors;
+}
+
 namespace llada::hexagon {
 
 class Session : public std::enable_shared_from_this<Session> {
@@ -112,7 +116,11 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<Guarded> killing_;
 };
 
+// The thread runs where a session's threads do: on the preferred ones of these processors, if there are others.
+void bind_to_fast_cores(const Processors& cores);
+
 // "op 3: bad ref (detail 7)", for messages.
 std::string describe(const WireReply& reply);
+std::string describe(const Library& library, const WireInfo& info);  // the DSP
 
 }  // namespace llada::hexagon

@@ -21,7 +21,7 @@
 //                           HAP_mmap2, votes=-1: no HAP_power_set; space=BYTES: more are not mapped in a session;
 //                           alloc=BYTES: larger buffers are not to be had. Caches of buffers made from now on:
 //                           coherent=1: nobody looks into the DSP's, 0: nor into the host's; lost=N: the N-th range of
-//                           every batch is not maintained. Sessions opened from now on: hardware=N: threads that run
+//                           every batch is not maintained, sync=0: what llada_standin_sync() is asked for is not done. Sessions opened from now on: hardware=N: threads that run
 //                           at a time, scatter=SEED: buffers are mapped anywhere. slow=N: every answer takes N times
 //                           as long; batch_us, map_us, map_us_mb: a batch, a mapping, a MB of it take that much longer,
 //                           as a profile of `llada doctor` says. "" none
@@ -277,7 +277,11 @@ EXPORT void rpcmem_free(void* data) {
 EXPORT int rpcmem_to_fd(void* data) { return state().buffers.descriptor(data); }
 
 // Linux's DMA_BUF_IOCTL_SYNC of a buffer.
-EXPORT int llada_standin_sync(int fd, uint32_t flags) { return state().buffers.sync(fd, flags); }
+EXPORT int llada_standin_sync(int fd, uint32_t flags) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  return s.value("sync", 1) != 0 ? s.buffers.sync(fd, flags) : 0;
+}
 
 // The driver's share of a delayed mapping: from now on the DSP may map this descriptor; addresses are given when it
 // does.
