@@ -1,5 +1,5 @@
-// Machines on which a side does not look into the other one's caches: the stand-in keeps a copy of every buffer for each
-// side and moves only what is asked for. Every story is told again in both of their modes, with one range after the
+// Machines on which a side does not look into the other one's caches: the stand-in keeps a copy of every buffer for
+// each side and moves only what is asked for. The same passes are made on both kinds of them, with one range after the
 // other left out, and over the geometry of LLaDA-8B the lines are counted that a pass asks for.
 #include "devices/cpu/cpu_device.h"
 #include "devices/hexagon/batch.h"
@@ -107,8 +107,8 @@ TEST_F(Caches, WhoeverLooksIntoThemTheBitsAreTheSame) {
   }
 }
 
-// What is staged, predictions, logits, and keys and values that the host wrote; of a batch that asks for rows their keys
-// and their values.
+// What is staged, predictions, logits, and keys and values that the host wrote; of a batch that asks for rows their
+// keys and their values.
 TEST_F(Caches, NoRangeCanBeLeftOut) {
   play_phone("coherent=1");
   const auto expected = story();

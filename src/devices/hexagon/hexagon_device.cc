@@ -334,6 +334,7 @@ class Hexagon final : public HexagonDevice {
     part.first = first, part.last = last;
     part.unit = Unit::host;
     Places behind = where_;
+    if (pending_.run.program != nullptr) static_cast<void>(to_bring(pending_.run, kOnDsp, behind));
     const std::vector<ValueId> wanted = to_bring(part, kOnHost, behind);
     LLADA_TRY_STATUS(flush(wanted));
     if (std::ranges::any_of(wanted, [&](ValueId id) { return (where_[static_cast<size_t>(id)] & kOnHost) == 0; })) {

@@ -16,17 +16,19 @@ class DspRows final : public KvKeeper {
   DspRows(const KvStore& store, std::shared_ptr<Buffer> buffer, std::shared_ptr<std::atomic<int64_t>> lines)
       : heads_(heads_of(store)), buffer_(std::move(buffer)), lines_(std::move(lines)) {}
 
-  // Of a session that is gone, or does not answer and is ended for it, the system has written everything back.
+  // Of a process that has ended the system has written everything back.
   void bring(std::span<const KvRows> rows) override {
     buffer_->give();
     constexpr size_t kMost = WIRE_MAX_RANGES / 2;
     for (; !rows.empty(); rows = rows.subspan(std::min(kMost, rows.size())))
-      if (const auto session = buffer_->session()) ask(*session, rows.first(std::min(kMost, rows.size())));
+      if (const auto session = buffer_->session(); session != nullptr)
+        ask(*session, rows.first(std::min(kMost, rows.size())));
     buffer_->take();
   }
 
  private:
   void ask(Session& session, std::span<const KvRows> rows) {
+    if (!session.alive()) return session.end_process();
     const uint32_t number = session.promised(*buffer_);
     if (number >= WIRE_BUFFERS) return;
     std::vector<WireRange> ranges;
@@ -39,7 +41,10 @@ class DspRows final : public KvKeeper {
     std::vector<std::byte> batch(sizeof head + ranges.size() * sizeof(WireRange));
     std::memcpy(batch.data(), &head, sizeof head);
     std::memcpy(batch.data() + sizeof head, ranges.data(), ranges.size() * sizeof(WireRange));
-    if (const auto reply = session.run(batch, 0, kMostSeconds)) *lines_ += reply->lines;
+    if (const auto reply = session.run(batch, 0, kMostSeconds))
+      *lines_ += reply->lines;
+    else
+      session.end_process();
   }
 
   KvHeads heads_;

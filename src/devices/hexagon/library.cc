@@ -397,9 +397,11 @@ void Buffer::take() const {
 
 std::shared_ptr<Session> Buffer::session() {
   const std::lock_guard lock(mutex_);
-  for (const auto& session : mapped_in_)
-    if (auto alive = session.lock(); alive != nullptr && alive->alive()) return alive;
-  return nullptr;
+  std::shared_ptr<Session> any;
+  for (const auto& entry : mapped_in_)
+    if (auto session = entry.lock(); session != nullptr && (any == nullptr || session->alive()))
+      any = std::move(session);
+  return any;
 }
 
 void Buffer::remember(std::weak_ptr<Session> session) {

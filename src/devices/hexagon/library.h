@@ -144,7 +144,7 @@ class Buffer {
   // memory; and what it reads from now on comes from there. What was written since the last give() is lost by take().
   void give(const std::function<void()>& write = {}) const;
   void take() const;
-  // One that has it mapped and lives; null: none has.
+  // One that has it mapped, if possible one that lives; null: none has.
   std::shared_ptr<Session> session();
 
  private:

@@ -240,6 +240,10 @@ Result<int> Session::call(Channel& channel, std::function<int()> function, doubl
   return failed("{}, but {} did not return", late.error().message, returned ? "killing it" : "the call");
 }
 
+void Session::end_process() {
+  if (!alive()) static_cast<void>(kill_process().wait(kSecondsToDie));
+}
+
 Guarded Session::kill_process() {
   const std::lock_guard lock(mutex_);
   if (!killing_)

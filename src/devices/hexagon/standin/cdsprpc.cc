@@ -433,6 +433,7 @@ EXPORT int remote_session_control(uint32_t request, void* data, uint32_t) {
       const auto process = process_of(static_cast<remote_rpc_process_clean_params*>(data)->domain);
       if (process == nullptr) return AEE_ENOSUCH;
       process->kill();
+      for (int i = 0; i < 20000 && process->alive(); ++i) ::usleep(100);
       return AEE_SUCCESS;
     }
     case FASTRPC_RESERVE_NEW_SESSION: {
