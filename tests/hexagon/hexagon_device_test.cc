@@ -250,7 +250,7 @@ TEST_F(HexagonTest, ARefusedMappingShrinksTheWindowAndThePlanIsMadeAgain) {
   const HexagonCounters before = device->counters();
   // What is pinned lies in one mapping, of a page or two; what streams beside it is refused.
   const int64_t used = before.arena_bytes + before.staging_bytes + before.scratch_bytes + kv.bytes();
-  play_phone(fmt::format("space={}", used + 4 * hexagon::kPageBytes));
+  play_phone(fmt::format("space={}", used + 5 * hexagon::kPageBytes));
   const auto got = passes(executor, *device);
   ASSERT_TRUE(got) << got.error().message;
   EXPECT_EQ(*got, all) << "bit for bit";

@@ -1,7 +1,8 @@
 // A Hexagon DSP as a device: the accelerator is the DSP behind libcdsprpc (library.h), the host is a device that it is
 // given. Each has an arena of its own, at the same offsets: what the other one reads of it is copied, so that a batch
-// names all that has to be kept in order between their caches; K/V is the DSP's until the host asks. Runs on the accelerator become batches, one invoke each; weights
-// lie in slabs that are mapped and unmapped in the DSP's 32-bit address space.
+// names all that has to be kept in order between their caches; K/V is the DSP's until the host asks. Runs on the
+// accelerator become batches, one invoke each; weights lie in slabs that are mapped and unmapped in the DSP's 32-bit
+// address space.
 //
 // The host computes what the DSP could by the DSP's own code, from the slabs as the DSP reads them, with the same bits
 // (host_twin.h): a run on the host, a pass beside a step, and the device that goes on after a failure. Ops that the DSP

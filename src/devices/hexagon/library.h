@@ -140,8 +140,9 @@ class Buffer {
   int64_t bytes() const { return bytes_; }
   int fd() const { return fd_; }
 
-  // Of the host's caches, where the DSP does not look into them: what the host has written, by `write` or before, goes to
-  // memory; and what it reads from now on comes from there. What was written since the last give() is lost by take().
+  // Of the host's caches, where the DSP does not look into them: what the host has written, by `write` or before, goes
+  // to memory; and what it reads from now on comes from there. What was written since the last give() is lost by
+  // take().
   void give(const std::function<void()>& write = {}) const;
   void take() const;
   // One that has it mapped, if possible one that lives; null: none has.

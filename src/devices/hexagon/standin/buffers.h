@@ -1,7 +1,7 @@
 // Buffers of the stand-in: memory of this process behind a descriptor; and of machines whose caches nobody else looks
-// into, the copies that each side has of it. Words: line = RING_CACHE_LINE bytes; host's, DSP's copy = what a side reads
-// and writes. Between the copies moves what either side asks for, and nothing else: the host by sync(), as Linux's
-// DMA_BUF_IOCTL_SYNC does it, the DSP by cleaning lines (os_emulator.cc).
+// into, the copies that each side has of it. Words: line = RING_CACHE_LINE bytes; host's, DSP's copy = what a side
+// reads and writes. Between the copies moves what either side asks for, and nothing else: the host by sync(), as
+// Linux's DMA_BUF_IOCTL_SYNC does it, the DSP by cleaning lines (os_emulator.cc).
 #pragma once
 #include <cstddef>
 #include <cstdint>

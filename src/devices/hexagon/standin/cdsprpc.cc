@@ -21,10 +21,11 @@
 //                           HAP_mmap2, votes=-1: no HAP_power_set; space=BYTES: more are not mapped in a session;
 //                           alloc=BYTES: larger buffers are not to be had. Caches of buffers made from now on:
 //                           coherent=1: nobody looks into the DSP's, 0: nor into the host's; lost=N: the N-th range of
-//                           every batch is not maintained, sync=0: what llada_standin_sync() is asked for is not done. Sessions opened from now on: hardware=N: threads that run
-//                           at a time, scatter=SEED: buffers are mapped anywhere. slow=N: every answer takes N times
-//                           as long; batch_us, map_us, map_us_mb: a batch, a mapping, a MB of it take that much longer,
-//                           as a profile of `llada doctor` says. "" none
+//                           every batch is not maintained, sync=0: what llada_standin_sync() is asked for is not done.
+//                           Sessions opened from now on: hardware=N: threads that run at a time, scatter=SEED: buffers
+//                           are mapped anywhere. slow=N: every answer takes N times as long; batch_us, map_us,
+//                           map_us_mb: a batch, a mapping, a MB of it take that much longer, as a profile of `llada
+//                           doctor` says. "" none
 //   llada_standin_sync(d, f) what DMA_BUF_IOCTL_SYNC is to Linux's buffers
 // and reads LLADA_HEXAGON_QEMU (the emulator, qemu-hexagon), LLADA_HEXAGON_LOG (a file for what it prints),
 // LLADA_HEXAGON_FILES (a folder: buffers are unnamed files there instead of memory), LLADA_CDSPRPC_FAULT and
