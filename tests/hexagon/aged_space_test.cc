@@ -1,13 +1,11 @@
 // An address space that ages: mappings anywhere, so that what is free lies in pieces, over thousands of them; few large
 // mappings of what stays; windows that shrink in several sessions; and machines that are slow, or have few threads.
-#include <pthread.h>
-#include <sched.h>
-
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/file.h"
 #include "base/processors.h"
+#include "base/system.h"
 #include "devices/cpu/cpu_device.h"
 #include "devices/hexagon/hexagon_device.h"
 #include "devices/hexagon/session.h"
@@ -196,11 +194,7 @@ TEST(Channels, AreBoundToTheFastCoresOfAPhone) {
     std::vector<int> found;
     std::thread([&] {
       bind_to_fast_cores(cores);
-      cpu_set_t set;
-      CPU_ZERO(&set);
-      ASSERT_EQ(::pthread_getaffinity_np(::pthread_self(), sizeof set, &set), 0);
-      for (int i = 0; i < CPU_SETSIZE; ++i)
-        if (CPU_ISSET(i, &set)) found.push_back(i);
+      found = members(own_mask());
     }).join();
     return found;
   };

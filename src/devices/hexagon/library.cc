@@ -1,8 +1,6 @@
 #include "devices/hexagon/library.h"
 
 #include <dlfcn.h>
-#include <linux/dma-buf.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -183,7 +181,7 @@ Status Library::load(const std::string& path) {
   ask_dsp_ = reinterpret_cast<remote_handle_control_fn*>(::dlsym(handle_, "remote_handle_control"));
   standin_error_ = reinterpret_cast<const char* (*)()>(::dlsym(handle_, "llada_standin_error"));
   standin_space_ = reinterpret_cast<int (*)(uint32_t)>(::dlsym(handle_, "llada_standin_space"));
-  standin_sync_ = reinterpret_cast<int (*)(int, uint32_t)>(::dlsym(handle_, "llada_standin_sync"));
+  standin_sync_ = reinterpret_cast<int (*)(int, int)>(::dlsym(handle_, "llada_standin_sync"));
   architecture_ = ask_architecture();
   return {};
 }
@@ -258,13 +256,11 @@ void Library::choose_space(int64_t bytes) const {
   if (standin_space_ != nullptr) standin_space_(static_cast<uint32_t>(std::min<int64_t>(bytes, UINT32_MAX)));
 }
 
-void Library::sync(int fd, uint32_t flags) const {
-  dma_buf_sync request{flags};
-  // A buffer that is none of Linux's has nothing to be kept in order by it.
+void Library::sync(int fd, CacheSync direction) const {
   if (standin_sync_ != nullptr)
-    standin_sync_(fd, flags);
+    standin_sync_(fd, direction == CacheSync::take ? 1 : 0);
   else
-    static_cast<void>(::ioctl(fd, DMA_BUF_IOCTL_SYNC, &request));
+    sync_caches(fd, direction);
 }
 
 Result<int> Library::control(uint32_t request, std::shared_ptr<void> data, uint32_t bytes, double deadline_s) const {
@@ -387,12 +383,12 @@ std::shared_ptr<Buffer> Buffer::over(SharedBytes memory, int64_t bytes) {
 void Buffer::give(const std::function<void()>& write) const {
   const std::lock_guard lock(sync_mutex_);
   if (write) write();
-  if (library_ != nullptr) library_->sync(fd_, DMA_BUF_SYNC_END | DMA_BUF_SYNC_WRITE);
+  if (library_ != nullptr) library_->sync(fd_, CacheSync::give);
 }
 
 void Buffer::take() const {
   const std::lock_guard lock(sync_mutex_);
-  if (library_ != nullptr) library_->sync(fd_, DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ);
+  if (library_ != nullptr) library_->sync(fd_, CacheSync::take);
 }
 
 std::shared_ptr<Session> Buffer::session() {

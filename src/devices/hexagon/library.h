@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/pages.h"
+#include "base/system.h"
 #include "devices/hexagon/cdsprpc_abi.h"
 
 namespace llada::hexagon {
@@ -81,8 +82,7 @@ class Library {
   // Of a module in that session.
   Result<std::string> address(const Place& place, const std::string& module, double deadline_s) const;
 
-  // DMA_BUF_IOCTL_SYNC of a buffer: a no-op of the system's where both sides see the same.
-  void sync(int fd, uint32_t flags) const;
+  void sync(int fd, CacheSync direction) const;  // of a buffer
 
   // The buffer that begins at `data`, whichever device allocated it; null: none of ours.
   std::shared_ptr<Buffer> find(const std::byte* data) const;
@@ -109,7 +109,7 @@ class Library {
   void* handle_ = nullptr;
   const char* (*standin_error_)() = nullptr;
   int (*standin_space_)(uint32_t) = nullptr;
-  int (*standin_sync_)(int, uint32_t) = nullptr;
+  int (*standin_sync_)(int, int) = nullptr;
   friend class Buffer;
   std::optional<uint32_t> architecture_;
   remote_handle_control_fn* ask_dsp_ = nullptr;  // null: an old library

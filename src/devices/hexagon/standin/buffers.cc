@@ -1,7 +1,6 @@
 #include "devices/hexagon/standin/buffers.h"
 
 #include <fcntl.h>
-#include <linux/dma-buf.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -106,16 +105,16 @@ std::optional<RingBuffer> Buffers::cached(int fd) const {
   return b == nullptr || b->files.cache < 0 ? std::nullopt : std::optional(b->files);
 }
 
-int Buffers::sync(int fd, uint32_t flags) {
+int Buffers::sync(int fd, bool take) {
   const std::lock_guard lock(mutex_);
   auto* const b = const_cast<Buffer*>(find(fd));
   if (b == nullptr) return -1;
   if (b->shadow.empty()) return 0;
   uint8_t* const memory = map_file(b->files.memory, b->bytes);
   if (memory == nullptr) return -1;
-  if ((flags & DMA_BUF_SYNC_END) != 0 && (flags & DMA_BUF_SYNC_WRITE) != 0)
+  if (!take) {
     move_written(b->data, b->shadow.data(), memory, b->bytes);
-  if ((flags & DMA_BUF_SYNC_END) == 0 && (flags & DMA_BUF_SYNC_READ) != 0) {
+  } else {
     // Lines that were written and not given to memory are lost: they are forgotten, not written.
     for (size_t at = 0; at < b->bytes; at += RING_CACHE_LINE)
       if (std::memcmp(b->data + at, memory + at, RING_CACHE_LINE) != 0)

@@ -27,7 +27,7 @@ class Buffers {
   int free(void* data);                                         // its descriptor; -1: none of these
   int descriptor(void* data) const;
   std::optional<RingBuffer> cached(int fd) const;  // nothing: both sides see the same
-  int sync(int fd, uint32_t flags);                // of DMA_BUF_IOCTL_SYNC
+  int sync(int fd, bool take);                     // take: from memory; else to it
 
  private:
   struct Buffer {

@@ -277,11 +277,11 @@ EXPORT void rpcmem_free(void* data) {
 
 EXPORT int rpcmem_to_fd(void* data) { return state().buffers.descriptor(data); }
 
-// Linux's DMA_BUF_IOCTL_SYNC of a buffer.
-EXPORT int llada_standin_sync(int fd, uint32_t flags) {
+// What Linux's DMA_BUF_IOCTL_SYNC is to its buffers: 0 at the end of writing, 1 at the beginning of reading.
+EXPORT int llada_standin_sync(int fd, int take) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
-  return s.value("sync", 1) != 0 ? s.buffers.sync(fd, flags) : 0;
+  return s.value("sync", 1) != 0 ? s.buffers.sync(fd, take != 0) : 0;
 }
 
 // The driver's share of a delayed mapping: from now on the DSP may map this descriptor; addresses are given when it
