@@ -79,6 +79,7 @@ void os_wait(uint32_t*, uint32_t) {  // there is one thread, so it waits for a b
 void os_wake(uint32_t*) {}
 void os_pause() {}
 uint32_t os_polls() { return 1; }
+void os_clean(const uint8_t*, uint32_t) {}
 
 void multiply(Format format, const TileJob& job) { multiply_by_vectors(format, job); }
 

@@ -23,6 +23,11 @@ int this_processor();                         // which one this thread is on; -1
 
 int64_t modified_ns(const struct stat& file);  // since 1970
 
+// Memory that other processors of the machine see by its descriptor: what this one has written goes to memory, or what
+// it reads from now on comes from there. Nothing where the system has no such memory, or keeps caches in order itself.
+enum class CacheSync : uint8_t { give, take };
+void sync_caches(int fd, CacheSync direction);
+
 std::string boot_name();  // another one after every start of the machine; empty where the system does not tell
 
 }  // namespace llada

@@ -1,7 +1,9 @@
 // Linux and Android: affinity, /proc, the auxiliary vector.
+#include <linux/dma-buf.h>
 #include <malloc.h>
 #include <sched.h>
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 
 #include <cerrno>
@@ -42,6 +44,13 @@ bool bind_thread(const ProcessorMask& mask) {
 }
 
 int this_processor() { return ::sched_getcpu(); }
+
+void sync_caches(int fd, CacheSync direction) {
+  dma_buf_sync request{};
+  request.flags =
+      direction == CacheSync::give ? DMA_BUF_SYNC_END | DMA_BUF_SYNC_WRITE : DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ;
+  static_cast<void>(::ioctl(fd, DMA_BUF_IOCTL_SYNC, &request));
+}
 
 std::string boot_name() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");

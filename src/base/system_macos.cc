@@ -43,6 +43,8 @@ ProcessorMask own_mask() {
 bool bind_thread(const ProcessorMask&) { return false; }
 int this_processor() { return -1; }
 
+void sync_caches(int, CacheSync) {}
+
 std::string boot_name() { return {}; }
 
 int64_t modified_ns(const struct stat& file) {

@@ -57,6 +57,7 @@ struct DeviceSlab {
   std::vector<WeightId> weights;  // a weight that two slabs name needs both
   int64_t bytes = 0;
   int session = 0;
+  bool pinned = false;  // stays mapped from its first mapping on, so that it may lie with others
 };
 
 enum class MapMode : uint8_t {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ranges>
+#include <utility>
 
 namespace llada {
 
@@ -36,6 +38,7 @@ Result<KvStore> KvStore::create(const KvShape& shape, const Allocator& allocate)
 }
 
 Result<KvStore> KvStore::grown(int64_t positions, const Allocator& allocate) const {
+  bring();
   KvShape shape = shape_;
   shape.positions = positions;
   LLADA_TRY(KvStore store, create(shape, allocate));
@@ -53,6 +56,7 @@ Result<KvStore> KvStore::grown(int64_t positions, const Allocator& allocate) con
 }
 
 KvStore::Saved KvStore::save(std::span<const int32_t> positions) const {
+  bring(positions);
   Saved saved{.positions = {positions.begin(), positions.end()}, .data = {}, .versions = {}};
   const int64_t row = row_bytes();
   const int64_t heads = int64_t{shape_.layers} * shape_.sequences * shape_.kv_heads;
@@ -71,6 +75,7 @@ KvStore::Saved KvStore::save(std::span<const int32_t> positions) const {
 }
 
 void KvStore::put_back(const Saved& saved) {
+  bring(saved.positions);
   const int64_t row = row_bytes();
   const int64_t heads = int64_t{shape_.layers} * shape_.sequences * shape_.kv_heads;
   const std::byte* from = saved.data.data();
@@ -95,6 +100,7 @@ int64_t KvStore::sequence_bytes(int64_t count) const {
 }
 
 void KvStore::read(int sequence, int64_t begin, int64_t count, std::byte* to) const {
+  bring(std::views::iota(begin, begin + count));
   for (const int64_t half : {int64_t{0}, half_bytes_})
     for (int layer = 0; layer < shape_.layers; ++layer)
       for (int head = 0; head < shape_.kv_heads; ++head)
@@ -103,6 +109,7 @@ void KvStore::read(int sequence, int64_t begin, int64_t count, std::byte* to) co
 }
 
 void KvStore::write(int sequence, int64_t begin, int64_t count, const std::byte* from) {
+  bring(std::views::iota(begin, begin + count));
   const int64_t bytes = count * row_bytes();
   for (const int64_t half : {int64_t{0}, half_bytes_})
     for (int layer = 0; layer < shape_.layers; ++layer)
@@ -143,6 +150,45 @@ Status KvStore::reserve_digests(const void* maker, int64_t head_bytes) {
 void KvStore::track_copy(const void* copy) {
   if (std::exchange(copy_, copy) == copy) return;
   copied_.assign(copy != nullptr ? static_cast<size_t>(shape_.positions * shape_.sequences * shape_.layers) : 0, 0);
+}
+
+namespace {
+
+// Neighbours among what `take` says of each position.
+template <class Take>
+std::vector<KvRows> rows_of(int64_t positions, const Take& take) {
+  std::vector<KvRows> rows;
+  for (int64_t p = 0; p < positions; ++p) {
+    if (!take(p)) continue;
+    if (rows.empty() || rows.back().last != p) rows.push_back({p, p});
+    rows.back().last = p + 1;
+  }
+  return rows;
+}
+
+}  // namespace
+
+void KvStore::keep_with(std::shared_ptr<KvKeeper> keeper) {
+  keeper_ = std::move(keeper);
+  away_.assign(static_cast<size_t>(shape_.positions), 0);
+  written_.assign(static_cast<size_t>(shape_.positions), 0);
+}
+
+template <class Positions>
+void KvStore::bring(const Positions& positions) const {
+  if (keeper_ == nullptr) return;
+  std::vector<uint8_t> wanted(away_.size(), 0);
+  for (const auto p : positions)
+    if (std::exchange(away_[static_cast<size_t>(p)], uint8_t{0}) != 0) wanted[static_cast<size_t>(p)] = 1;
+  const auto rows = rows_of(std::ssize(wanted), [&](int64_t p) { return wanted[static_cast<size_t>(p)] != 0; });
+  if (!rows.empty()) keeper_->bring(rows);
+}
+
+void KvStore::bring() const { bring(std::views::iota(int64_t{0}, shape_.positions)); }
+
+std::vector<KvRows> KvStore::take_written() {
+  return rows_of(std::ssize(written_),
+                 [&](int64_t p) { return std::exchange(written_[static_cast<size_t>(p)], uint8_t{0}) != 0; });
 }
 
 void KvStore::clear() {

@@ -5,6 +5,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,19 @@ struct KvShape {
   int layers = 0, sequences = 1, kv_heads = 0, head_dim = 0;
   int64_t positions = 0;
   DType type = DType::F32;  // F32 or F16
+};
+
+// Positions [first, last).
+struct KvRows {
+  int64_t first = 0, last = 0;
+};
+
+// Who has rows of a store where its memory does not show them: a processor whose cache nobody looks into.
+class KvKeeper {
+ public:
+  virtual ~KvKeeper() = default;
+  // Of every layer and sequence: from now on the memory shows them, and may be written.
+  virtual void bring(std::span<const KvRows> rows) = 0;
 };
 
 class KvStore {
@@ -36,6 +50,8 @@ class KvStore {
   int64_t bytes() const { return 2 * half_bytes_ + digest_bytes_; }
   std::byte* memory() const { return data_.get(); }  // of keys, then of values, each half_bytes()
   int64_t half_bytes() const { return half_bytes_; }
+  int64_t head_bytes() const { return head_bytes_; }  // from one head to the next
+  int64_t row_bytes() const { return int64_t{shape_.head_dim} * (shape_.type == DType::F16 ? 2 : 4); }
 
   std::byte* keys(int layer, int sequence, int head) { return data_.get() + offset(layer, sequence, head); }
   std::byte* values(int layer, int sequence, int head) {
@@ -79,7 +95,19 @@ class KvStore {
     const size_t i = layer_index(layer, sequence, position);
     if (!digested_.empty()) digested_[i] = 0;
     if (!copied_.empty()) copied_[i] = 0;
+    if (!written_.empty()) written_[static_cast<size_t>(position)] = 1;
   }
+
+  // A keeper is asked for its rows by all functions here; whoever goes to the memory itself asks by bring() before.
+  void keep_with(std::shared_ptr<KvKeeper> keeper);
+  const std::shared_ptr<KvKeeper>& keeper() const { return keeper_; }
+  void bring() const;  // all rows
+  // The keeper has written the position, in place of whoever called changed().
+  void set_away(int64_t position) {
+    written_[static_cast<size_t>(position)] = 0, away_[static_cast<size_t>(position)] = 1;
+  }
+  // What others than the keeper have written since this was asked last; at first nothing.
+  std::vector<KvRows> take_written();
 
   // Keys and values of some positions in every layer and sequence, and their versions, to be put back later.
   struct Saved {
@@ -98,7 +126,6 @@ class KvStore {
 
  private:
   KvStore() = default;
-  int64_t row_bytes() const { return int64_t{shape_.head_dim} * (shape_.type == DType::F16 ? 2 : 4); }
   int64_t head_index(int layer, int sequence, int head) const {
     return (int64_t{layer} * shape_.sequences + sequence) * shape_.kv_heads + head;
   }
@@ -117,6 +144,11 @@ class KvStore {
   int64_t digest_head_bytes_ = 0, digest_bytes_ = 0;
   AlignedBytes digests_;
   std::vector<uint8_t> digested_;  // layer x sequence x position; empty: there are no digests
+  template <class Positions>
+  void bring(const Positions& positions) const;
+  std::shared_ptr<KvKeeper> keeper_;
+  mutable std::vector<uint8_t> away_;  // by position: only the keeper shows it; empty: there is no keeper
+  std::vector<uint8_t> written_;       // by position
   const void* copy_ = nullptr;
   std::vector<uint8_t> copied_;  // layer x sequence x position; empty: there is no copy
   std::vector<int64_t> versions_;

@@ -102,7 +102,7 @@ Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& progr
 
   std::vector<DeviceSlab> slabs;
   for (size_t i = 0; i < plan.slabs.size(); ++i) {
-    slabs.push_back({plan.slabs[i].weights, plan.slabs[i].bytes, session[i]});
+    slabs.push_back({plan.slabs[i].weights, plan.slabs[i].bytes, session[i], !pages && plan.pinned[i]});
     for (const int32_t w : plan.slabs[i].weights)
       runtime.of_weight_[static_cast<size_t>(w)].push_back(static_cast<int>(i));
   }

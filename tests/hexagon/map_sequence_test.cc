@@ -110,6 +110,7 @@ int64_t resident_kb(int pid) {
 
 TEST(MapSequence, PassesOfAn8BModelMapWhatThePlanSaysAndLeaveNothing) {
   SKIP_WITHOUT_EMULATOR();
+  play_phone("coherent=2");  // of mappings alone
   const bool whole = std::getenv("LLADA_TEST_LONG") != nullptr;
   const int64_t divisor = whole ? 1 : 16;
   const int passes = whole ? 100 : 4;
@@ -161,6 +162,7 @@ TEST(MapSequence, PassesOfAn8BModelMapWhatThePlanSaysAndLeaveNothing) {
   }
   EXPECT_TRUE(dsp_processes().empty());
   EXPECT_EQ(shared_buffers(), 0);
+  play_phone("");
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ TEST(MapLane, AJobWithoutMemoryIsItsOwnError) {
 class Overlap : public testing::Test {
  protected:
   void SetUp() override { SKIP_WITHOUT_EMULATOR(); }
+  void TearDown() override { play_phone(""); }
 };
 
 constexpr uint32_t kGuide = 768 << 10;  // where the copy of the mark is described
@@ -75,6 +76,7 @@ std::vector<std::byte> long_batch(uint32_t number, uint32_t scratch, uint64_t se
 }
 
 TEST_F(Overlap, MappingsAreServedWhileABatchRunsAndWhatItNamesStays) {
+  play_phone("coherent=2");  // the mark is looked at while the batch runs
   const auto library = *Library::open(standin_path());
   const auto session = *Session::open(library, 64 << 20, 60);
   const auto named = Buffer::allocate(library, 4 << 20), scratch = Buffer::allocate(library, 1 << 20),

@@ -28,8 +28,8 @@ bool has(const std::string& text, const std::string& line) {
 
 TEST(Probe, AnswersWhatThePageSays) {
   SKIP_WITHOUT_EMULATOR();
-  const std::string query = probe("query"), map = probe("map"), matmul = probe("matmul"), ladder = probe("ladder 512"),
-                    speed = probe("speed 32");
+  const std::string query = probe("query"), map = probe("map"), matmul = probe("matmul"),
+                    ladder = probe("ladder 512", "LLADA_CDSPRPC_PHONE=coherent=2 "), speed = probe("speed 32");
   EXPECT_TRUE(has(query, "arch 67") && has(query, "emulated 1") && has(query, "status 0")) << query;
   EXPECT_TRUE(has(map, "value 3.424002") && has(map, "status 0")) << map;
   EXPECT_TRUE(has(matmul, "hash dd18f839700cd823") && has(matmul, "status 0")) << matmul;
@@ -41,7 +41,7 @@ TEST(Probe, AnswersWhatThePageSays) {
       << speed;
   EXPECT_TRUE(has(probe("dance 2>/dev/null"), "status 2"));
   // A phone that gives 2.9 GiB: eleven buffers of 256 MiB, two of 64.
-  const std::string less = probe("ladder", "LLADA_CDSPRPC_PHONE=space=3113851289 ");
+  const std::string less = probe("ladder", "LLADA_CDSPRPC_PHONE=space=3113851289,coherent=2 ");
   EXPECT_TRUE(has(less, "mapped_mib 2944") && has(less, "status 0")) << less;
 }
 

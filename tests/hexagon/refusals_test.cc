@@ -275,15 +275,6 @@ TEST(ProductOfAnExperiment, HasThePacketsThatItIsSaidToHave) {
   EXPECT_NEAR(whole, kProductPackets, 0.02 * kProductPackets);
 }
 
-TEST(Coherent, TheEmulatorIsBothWays) {
-  SKIP_WITHOUT_EMULATOR();
-  const auto library = *Library::open(standin_path());
-  const auto session = *Session::open(library, 64 << 20, 20);
-  const auto found = measure_coherency(library, *session);
-  ASSERT_TRUE(found) << found.error().message;
-  EXPECT_TRUE(found->asked && found->host_to_dsp && found->dsp_to_host);
-}
-
 TEST(KeptSpace, IsThatOfThisStartAndArchitecture) {
   std::string folder = (fs::temp_directory_path() / "llada_space_XXXXXX").string();
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);

@@ -2,20 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
 #include "base/check.h"
-#include "base/random.h"
 #include "devices/op_table.h"
 
 namespace llada::hexagon {
 
 Status Staging::restart(const std::shared_ptr<Library>& library) {
-  constexpr int64_t kFirst = 1 << 20;
+  constexpr int64_t kFirst = 1 << 19;
   if (buffer_ == nullptr || !fits()) {
     const int64_t wanted = std::max(kFirst, used_ + used_ / 4);
     buffer_ = nullptr;
@@ -44,23 +42,32 @@ class Builder {
  public:
   static constexpr bool has(OpKind kind) { return kAppend[kind] != nullptr; }
 
-  Builder(const BatchSources& sources, Staging& staging)
-      : s_(sources), program_(*sources.run->program), staging_(staging) {}
+  Builder(const BatchSources& sources, Stagings& staging)
+      : s_(sources), program_(*sources.run->program), staging_(staging.in), out_(staging.out) {}
 
   Result<Batch> build(size_t first, size_t last) {
     LLADA_TRY(arena_, s_.number(s_.arena));
     LLADA_TRY(staged_, s_.number(staging_.buffer()));
+    LLADA_TRY(out_number_, s_.number(out_.buffer()));
     LLADA_TRY(const uint32_t scratch, s_.number(s_.scratch));
     for (const auto& store : s_.kv) {
       LLADA_TRY(const uint32_t number, s_.number(store));
       kv_.push_back(number);
     }
     find_groups();
+    for (const ValueId id : s_.in) {
+      const std::byte* const from = s_.host_arena->data() + s_.plan->offsets[static_cast<size_t>(id)];
+      append_copy(id, {staged_, staging_.put(std::span(from, static_cast<size_t>(bytes_of(id))))}, value(id));
+    }
     for (size_t i = first; i < last; ++i) {
       LLADA_TRY_STATUS(translate(program_.ops[i]));
       batch_.ops_at.push_back(static_cast<uint32_t>(ops_.size()));
       for (const uint32_t number : std::exchange(passing_now_, {}))
         passing_[number].last = static_cast<uint32_t>(ops_.size()) - 1;
+    }
+    for (const ValueId id : s_.out) {
+      batch_.out.push_back(out_.take(bytes_of(id)));
+      append_copy(id, value(id), {out_number_, batch_.out.back()});
     }
     if (passing_.size() > WIRE_MAX_PASSING)
       return failed("hexagon: {} buffers come and go in a batch, at most {} can", passing_.size(), WIRE_MAX_PASSING);
@@ -68,7 +75,7 @@ class Builder {
     if (!passing_.empty()) {
       LLADA_TRY(flags.buffer, s_.number(s_.flags));
     }
-    const std::vector<WireRange> ranges = this->ranges(first, last);
+    const std::vector<WireRange> ranges = this->ranges();
     WireBatch head{WIRE_MAGIC,
                    WIRE_VERSION,
                    s_.sequence,
@@ -101,6 +108,33 @@ class Builder {
   template <class T>
   WireRef staged(const std::vector<T>& data) {
     return {staged_, staging_.put(std::span<const T>(data))};
+  }
+  int64_t bytes_of(ValueId id) const {
+    return program_.shape.count(program_.values[static_cast<size_t>(id)].rows) * int64_t{columns(id)} * 4;
+  }
+  // Every row of a value.
+  void append_copy(ValueId id, WireRef from, WireRef to) {
+    const auto rows = static_cast<uint32_t>(program_.shape.count(program_.values[static_cast<size_t>(id)].rows));
+    WireOp w = empty_op();
+    w.kind = WIRE_SELECT_ROWS, w.layer = -1;
+    w.rows = w.source_rows = rows, w.columns = columns(id);
+    w.in[0] = from, w.out[0] = to;
+    const auto [known, fresh] = counts_.try_emplace(rows, kNone);
+    if (fresh) {
+      std::vector<int32_t> each(rows);
+      std::iota(each.begin(), each.end(), 0);
+      known->second = staged(each);
+    }
+    w.index = known->second;
+    ops_.push_back(w);
+  }
+  static WireOp empty_op() {
+    WireOp w{};
+    w.in[0] = w.in[1] = w.out[0] = w.out[1] = w.out[2] = kNone;
+    for (WireWeight& weight : w.weight) weight.data = kNone;
+    w.index = w.trial_index = w.table = w.spans = w.predictions = w.logits = w.out_of_softmax = w.never_sampled = kNone;
+    w.kv.keys = w.kv.values = w.kv.trial = kNone;
+    return w;
   }
   // Index lists are the same for every op of a row set.
   WireRef positions(RowSet set) {
@@ -197,14 +231,14 @@ class Builder {
                .trial = kNone};
     if (!any_trial(g)) return;
     if (g.trial.buffer == WIRE_NO_BUFFER)
-      g.trial = {staged_, staging_.take(int64_t{g.rows[0]} * shape.kv_heads * 2 * shape.head_dim *
+      g.trial = {out_number_, out_.take(int64_t{g.rows[0]} * shape.kv_heads * 2 * shape.head_dim *
                                         (shape.type == DType::F16 ? 2 : 4))};
     wire.kv.trial = g.trial;
   }
 
   // Appends what the op becomes.
   Status translate(const Op& op) {
-    WireOp w{};
+    WireOp w = empty_op();
     w.kind = static_cast<uint16_t>(op.kind);
     w.layer = op.layer;
     w.rows = static_cast<uint32_t>(program_.shape.count(op.rows));
@@ -213,13 +247,10 @@ class Builder {
     w.in[0] = value(op.in[0]), w.in[1] = value(op.in[1]);
     for (size_t i = 0; i < 3; ++i) {
       w.out[i] = value(op.out[i]);
-      w.weight[i].data = kNone;
       if (op.weight[i] == kNoWeight) continue;
       LLADA_TRY(w.weight[i], weight(op.weight[i]));
       batch_.macs += static_cast<double>(w.rows) * w.weight[i].inputs * w.weight[i].outputs;
     }
-    w.index = w.trial_index = w.table = w.spans = w.predictions = w.logits = w.out_of_softmax = w.never_sampled = kNone;
-    w.kv.keys = w.kv.values = w.kv.trial = kNone;
     const Append append = kAppend[op.kind];
     LLADA_CHECK(append != nullptr);
     (this->*append)(w, op);
@@ -320,10 +351,11 @@ class Builder {
     batch_.head_rows = whole.rows;
     batch_.vocabulary = vocabulary;
     // What no head answers, so that one that does not answer at all is noticed.
-    const WireRef predictions = staged(std::vector<std::byte>(whole.rows * sizeof(WirePrediction), std::byte{0xff}));
+    const WireRef predictions = {
+        out_number_, out_.put<std::byte>(std::vector(whole.rows * sizeof(WirePrediction), std::byte{0xff}))};
     batch_.predictions = predictions.offset;
     if (std::ranges::any_of(in.streams, [](const Stream& s) { return s.keep_logits || s.sampling.temperature > 0; }))
-      batch_.logits = staging_.take(int64_t{whole.rows} * vocabulary * 4);
+      batch_.logits = out_.take(int64_t{whole.rows} * vocabulary * 4);
     for (uint32_t first = 0, next; first < whole.rows; first = next) {
       for (next = first + 1; next < whole.rows && alike(first, next);) ++next;
       const SamplingRule& rule = stream_of(first).sampling;
@@ -332,7 +364,7 @@ class Builder {
       w.in[0] = behind(w.in[0], uint64_t{first} * w.columns * 4);
       w.predictions = behind(predictions, uint64_t{first} * sizeof(WirePrediction));
       if (batch_.logits != WIRE_NO_BUFFER)
-        w.logits = behind({staged_, batch_.logits}, uint64_t{first} * vocabulary * 4);
+        w.logits = behind({out_number_, batch_.logits}, uint64_t{first} * vocabulary * 4);
       if (!rule.out_of_softmax.empty()) w.out_of_softmax = staged(rule.out_of_softmax);
       if (!rule.never_sampled.empty()) w.never_sampled = staged(rule.never_sampled);
       w.out_of_softmax_count = static_cast<uint32_t>(rule.out_of_softmax.size());
@@ -341,23 +373,25 @@ class Builder {
     }
   }
 
-  // Everything that both sides touch. Of the K/V the layers of this batch: keys and values are contiguous per layer.
-  std::vector<WireRange> ranges(size_t first, size_t last) const {
-    constexpr uint32_t kBoth = WIRE_HOST_WROTE | WIRE_HOST_READS;
-    std::vector<WireRange> out{{{arena_, 0}, static_cast<uint32_t>(s_.plan->bytes), kBoth},
-                               {{staged_, 0}, static_cast<uint32_t>(staging_.used()), kBoth}};
-    int low = INT16_MAX, high = -1;
-    for (size_t i = first; i < last; ++i)
-      if (rule_of(program_.ops[i].kind).kv != KvUse::none)
-        low = std::min<int>(low, program_.ops[i].layer), high = std::max<int>(high, program_.ops[i].layer);
-    if (high < 0) return out;
-    for (size_t s = 0; s < kv_.size(); ++s) {
-      KvStore& store = *s_.run->inputs->streams[s].kv;
-      const int64_t layer = store.half_bytes() / store.shape().layers;
-      for (const std::byte* begin : {store.keys(low, 0, 0), store.values(low, 0, 0)})
-        out.push_back({{kv_[s], static_cast<uint32_t>(begin - store.memory())},
-                       static_cast<uint32_t>(layer * (high - low + 1)),
-                       kBoth});
+  // What one side has written and the other one reads, in this step; all else is the DSP's alone.
+  std::vector<WireRange> ranges() const {
+    std::vector<WireRange> out;
+    const auto add = [&](uint32_t number, int64_t begin, int64_t end, uint32_t use) {
+      if (begin < end)
+        out.push_back({{number, static_cast<uint32_t>(begin)}, static_cast<uint32_t>(end - begin), use, 1, 0});
+    };
+    add(staged_, 0, staging_.used(), WIRE_HOST_WROTE);
+    const int64_t from = batch_.has_head ? batch_.predictions : 0;
+    const int64_t to = from + (batch_.has_head ? batch_.head_rows * int64_t{sizeof(WirePrediction)} : 0);
+    add(out_number_, from, to, WIRE_HOST_WROTE | WIRE_HOST_READS);
+    add(out_number_, 0, from, WIRE_HOST_READS);
+    add(out_number_, to, out_.used(), WIRE_HOST_READS);
+    // So many stretches of rows that there is no room for all are one.
+    const size_t stretches = (WIRE_MAX_RANGES - out.size()) / 2 / std::max<size_t>(1, s_.written.size());
+    for (size_t s = 0; s < s_.written.size(); ++s) {
+      std::vector<KvRows> rows = s_.written[s];
+      if (rows.size() > stretches) rows = {{rows.front().first, rows.back().last}};
+      add_rows(heads_of(*s_.run->inputs->streams[s].kv), kv_[s], rows, WIRE_HOST_WROTE, out);
     }
     return out;
   }
@@ -381,12 +415,14 @@ class Builder {
   Staging& staging_;
   Batch batch_;
   std::vector<WireOp> ops_;
-  uint32_t arena_ = 0, staged_ = 0;
+  Staging& out_;
+  uint32_t arena_ = 0, staged_ = 0, out_number_ = 0;
   std::vector<uint32_t> kv_;                 // buffers of the streams' stores
   std::map<uint32_t, WirePassing> passing_;  // by number
   std::vector<uint32_t> passing_now_;        // of the op that is translated
   std::vector<Group> groups_;
   std::map<RowSet, WireRef> positions_;
+  std::map<uint32_t, WireRef> counts_;                                      // 0, 1, ... so many
   std::map<std::pair<RowSet, int16_t>, WireRef> tables_;                    // rotary angles by rows and geometry
   std::map<std::pair<const RowSets::Reads*, size_t>, WireRef> key_ranges_;  // of all and of wanted rows
 };
@@ -401,90 +437,19 @@ bool on_dsp(const Op& op) {
   return rule_of(op.kind).table != Table::norms || op.weight[0] != kNoWeight;
 }
 
-void forget_digests(const Run& run, size_t first, size_t last) {
-  for (size_t i = first; i < last; ++i) {
-    const Op& op = run.program->ops[i];
-    if (rule_of(op.kind).kv != KvUse::writes) continue;
-    for (const RowSpan& span : run.inputs->spans)
-      for (int32_t r = span.begin; r < span.begin + span.count; ++r)
-        run.inputs->streams[static_cast<size_t>(span.stream)].kv->changed(
-            op.layer, span.sequence, run.inputs->positions[static_cast<size_t>(r)]);
-  }
-}
-
 size_t wire_ops(const Op& op, const StepInputs& inputs) {
   const bool apart = rule_of(op.kind).kv != KvUse::none || op.kind == OpKind::head;
   return apart ? std::max<size_t>(1, inputs.spans.size()) : 1;
 }
 
-Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last, Staging& staging,
+Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last, Stagings& staging,
                           const std::shared_ptr<Library>& library) {
   for (;;) {
-    LLADA_TRY_STATUS(staging.restart(library));
+    LLADA_TRY_STATUS(staging.in.restart(library));
+    LLADA_TRY_STATUS(staging.out.restart(library));
     LLADA_TRY(auto batch, Builder(sources, staging).build(first, last));
-    if (staging.fits()) return batch;
+    if (staging.in.fits() && staging.out.fits()) return batch;
   }
-}
-
-namespace {
-
-// Gumbel-max over the row, as every device does it: ties and order cannot matter, each token has its own noise.
-void sample(const float* logits, int64_t n, const SamplingRule& rule, int32_t position, Prediction& out) {
-  const uint64_t key = rule.key(position);
-  std::vector<bool> excluded(static_cast<size_t>(n), false);
-  for (const int32_t token : rule.never_sampled)
-    if (token >= 0 && token < n) excluded[static_cast<size_t>(token)] = true;
-  double best = -std::numeric_limits<double>::infinity();
-  out.token = -1;
-  for (int64_t t = 0; t < n; ++t) {
-    if (excluded[static_cast<size_t>(t)]) continue;
-    const double u = draw(key, static_cast<uint64_t>(t));
-    const double score = logits[t] - rule.temperature * std::log(-std::log(u));
-    if (score > best) best = score, out.token = static_cast<int32_t>(t), out.logit = logits[t];
-  }
-}
-
-}  // namespace
-
-Status read_head(const Batch& batch, const Staging& staging, const RowSets& rows, const Run& run) {
-  const StepInputs& in = *run.inputs;
-  const auto* from = reinterpret_cast<const WirePrediction*>(staging.at(batch.predictions));
-  const float* logits =
-      batch.logits == WIRE_NO_BUFFER ? nullptr : reinterpret_cast<const float*>(staging.at(batch.logits));
-  run.outputs->predictions.assign(static_cast<size_t>(batch.head_rows), {});
-  reserve_logits(in, rows, batch.vocabulary, *run.outputs);
-  for (int64_t r = 0; r < batch.head_rows; ++r) {
-    const WirePrediction w = from[r];
-    Prediction& p = run.outputs->predictions[static_cast<size_t>(r)];
-    const auto known = [&](int32_t token) { return token >= -1 && token < batch.vocabulary; };
-    // -infinity is what a row has of which every token is excluded.
-    const auto number = [](float x) { return x < std::numeric_limits<float>::infinity(); };
-    const bool answered = known(w.best) && known(w.second) && w.reserved == 0;
-    const bool is_damaged = answered && !(number(w.max) && number(w.best_logit));
-    if (!is_damaged &&
-        !(answered && w.best >= 0 && std::isfinite(w.best_logit) && w.rest >= 0 && number(w.rest) && w.weighted <= 0))
-      return failed("hexagon: the prediction of position {} is garbage (token {} of {})",
-                    rows.positions[2][static_cast<size_t>(r)], w.best, batch.vocabulary);
-    if (is_damaged) {
-      p.probability = std::numeric_limits<double>::quiet_NaN();
-      continue;
-    }
-    const SamplingRule& rule = in.streams[static_cast<size_t>(rows.streams[static_cast<size_t>(r)])].sampling;
-    p.token = w.best, p.runner_up = w.second, p.logit = w.best_logit;
-    if (float* kept = kept_logits(rows, r, batch.vocabulary, *run.outputs))
-      std::copy_n(logits + r * batch.vocabulary, batch.vocabulary, kept);
-    if (rule.temperature > 0)
-      sample(logits + r * batch.vocabulary, batch.vocabulary, rule, rows.positions[2][static_cast<size_t>(r)], p);
-    const double sum = 1.0 + static_cast<double>(w.rest);
-    const auto probability = [&](int32_t token, float logit) {
-      if (token < 0 || std::ranges::count(rule.out_of_softmax, token) > 0) return 0.0;
-      return std::exp(static_cast<double>(logit) - static_cast<double>(w.max)) / sum;
-    };
-    p.probability = probability(p.token, p.logit);
-    p.entropy = std::max(0.0, std::log1p(static_cast<double>(w.rest)) - static_cast<double>(w.weighted) / sum);
-    p.margin = probability(w.best, w.best_logit) - probability(w.second, w.second_logit);
-  }
-  return {};
 }
 
 }  // namespace llada::hexagon

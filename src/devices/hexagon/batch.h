@@ -53,6 +53,10 @@ struct BatchSources {
   RopeTables* rope = nullptr;  // extended as far as the step needs
   std::shared_ptr<Buffer> arena, scratch;
   std::vector<std::shared_ptr<Buffer>> kv;  // by stream; empty where no op needs them
+  // Values that are brought from the host's arena before the first op, and those that come back behind the last.
+  std::shared_ptr<Buffer> host_arena = {};
+  std::vector<ValueId> in = {}, out = {};
+  std::vector<std::vector<KvRows>> written = {};  // rows that the host wrote since the last batch, by stream
   std::span<const WeightInfo> infos;
   std::span<const WireLayout> layouts;  // by weight
   std::function<PlacedWeight(WeightId)> weight;
@@ -70,6 +74,7 @@ struct Batch {
   bool has_head = false;
   uint32_t predictions = 0, logits = WIRE_NO_BUFFER;
   int64_t head_rows = 0, vocabulary = 0;
+  std::vector<uint32_t> out;     // where the values of BatchSources::out come to
   double macs = 0;               // multiply-accumulates, for the deadline
   std::vector<uint32_t> ops_at;  // ops of the batch up to the end of each op of the run
 };
@@ -77,23 +82,41 @@ struct Batch {
 // The DSP has code for the op in this form: not for soft caps, other activations than SiLU, norms without weight.
 bool on_dsp(const Op& op);
 
-// Drops the host's digests of keys and values that a batch with these ops of the program is about to write.
-void forget_digests(const Run& run, size_t first, size_t last);
+// Drops the host's digests of keys and values that a batch with these ops of the program is about to write. away: they
+// are where the host does not see them until it asks (KvStore::set_away).
+void forget_digests(const Run& run, size_t first, size_t last, bool away);
 
 // How many ops of a batch an op of the program becomes at most: one for the rows of each stream where those differ in
 // what the DSP is told of them.
 size_t wire_ops(const Op& op, const StepInputs& inputs);
 
-// Ops [first, last) of the run's program. The staging buffer grows until it holds what is staged.
-Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last, Staging& staging,
+// What a batch and its host say to each other: a side never writes where the other one does, so that no cache holds
+// what lies over the other's. A single pair for all batches of a device.
+struct Stagings {
+  Staging in;   // written by the host
+  Staging out;  // written by the DSP, but that predictions have a mark of the host's before
+  int64_t bytes() const { return in.bytes() + out.bytes(); }
+};
+
+// Ops [first, last) of the run's program. The staging buffers grow until they hold what is staged.
+Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last, Stagings& staging,
                           const std::shared_ptr<Library>& library);
 
-// The host's digests of keys and values that ops [first, last) are about to write.
-void forget_digests(const Run& run, size_t first, size_t last);
+// Brings the values of sources.out to the host's arena.
+void take_values(const BatchSources& sources, const Batch& batch, const Staging& out);
+
+// How the heads of a K/V store's halves lie: bytes.
+struct KvHeads {
+  int64_t count, row, stride, half;
+};
+KvHeads heads_of(const KvStore& store);
+// Those rows of all heads in the buffer with that number: two ranges for each stretch.
+void add_rows(const KvHeads& heads, uint32_t number, std::span<const KvRows> rows, uint32_t use,
+              std::vector<WireRange>& ranges);
 
 // The predictions of a batch with a head op, and the logits where the step keeps them. Samples on the host from the
 // DSP's logits at temperature > 0, by the rule of every device. A row with a logit that is not finite becomes a
 // prediction that is none (tensor/prediction.h). Fails on answers that no head could give.
-Status read_head(const Batch& batch, const Staging& staging, const RowSets& rows, const Run& run);
+Status read_head(const Batch& batch, const Staging& out, const RowSets& rows, const Run& run);
 
 }  // namespace llada::hexagon

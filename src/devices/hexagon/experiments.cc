@@ -38,7 +38,7 @@ Result<WireReply> run_op(Session& session, const WireOp& op, uint32_t number, co
                          uint32_t scratch_bytes, uint32_t threads, uint32_t use = kMaintained) {
   static std::atomic<uint64_t> last = 0;
   const uint64_t sequence = ++last;
-  const WireRange all{{number, 0}, static_cast<uint32_t>(buffer.bytes()), use};
+  const WireRange all{{number, 0}, static_cast<uint32_t>(buffer.bytes()), use, 1, 0};
   const uint32_t ranges = use != 0 ? 1 : 0;
   const WireBatch head{WIRE_MAGIC, WIRE_VERSION, sequence, 1, ranges, threads, scratch_bytes, scratch, 0,
                        0,          kNoRef,       0,        0};
@@ -46,7 +46,9 @@ Result<WireReply> run_op(Session& session, const WireOp& op, uint32_t number, co
   std::memcpy(batch.data(), &head, sizeof head);
   std::memcpy(batch.data() + sizeof head, &op, sizeof op);
   if (ranges > 0) std::memcpy(batch.data() + sizeof head + sizeof op, &all, sizeof all);
+  if ((use & WIRE_HOST_WROTE) != 0) buffer.give();
   LLADA_TRY(const WireReply reply, session.run(batch, sequence, kDeadline));
+  if ((use & WIRE_HOST_READS) != 0) buffer.take();
   if (reply.status != WIRE_OK) return failed("hexagon: an experiment: the DSP answered {}", describe(reply));
   return reply;
 }

@@ -10,8 +10,10 @@
 #include "devices/hexagon/batch.h"
 #include "devices/hexagon/host_twin.h"
 #include "devices/hexagon/known_space.h"
+#include "devices/hexagon/kv_rows.h"
 #include "devices/hexagon/library.h"
 #include "devices/hexagon/mapped_slabs.h"
+#include "devices/hexagon/pending.h"
 #include "devices/hexagon/reserve.h"
 #include "devices/value_plan.h"
 
@@ -24,22 +26,6 @@ using namespace hexagon;
 // million on an idle machine, a tenth of that beside ten busy processes; a real DSP thousands of millions.
 constexpr double kSlowestEmulated = 5e6, kSlowest = 50e6;
 static_assert(kHexagonRows == WIRE_MAX_ROWS);
-
-// Ops that were submitted and not yet run: they wait for what follows them, so that a pass is one batch, whatever is
-// mapped and unmapped in between.
-constexpr size_t kMostSteps = WIRE_MAX_PASSING / 2;  // a slab may have two buffers
-struct Pending {
-  Run run;  // first to last; program: null, there are none
-  int session = 0;
-  size_t ops = 0;  // of the batch, at most
-  struct Step {
-    size_t after;  // op of the program
-    int slab;
-    bool map;
-  };
-  std::vector<Step> steps;  // in their order
-  std::set<int> again;      // slabs that were used, and are mapped for what comes behind: under another number
-};
 
 class Hexagon final : public HexagonDevice {
  public:
@@ -64,6 +50,7 @@ class Hexagon final : public HexagonDevice {
     slabs_.finish();
     HexagonCounters c = counters_;
     c.maps = slabs_.maps, c.unmaps = slabs_.unmaps, c.mapped_bytes = slabs_.mapped_bytes;
+    c.lines += *fetched_lines_;
     c.arena_bytes = arena_ ? arena_->bytes() : 0;
     c.staging_bytes = staging_.bytes();
     c.scratch_bytes = scratch_ ? scratch_->bytes() : 0;
@@ -73,17 +60,12 @@ class Hexagon final : public HexagonDevice {
   DeviceInfo info() const override {
     const DeviceInfo behind = host_->info();
     std::string what = "not started";
-    if (!sessions_.empty()) what = describe_session(*library_, sessions_[0]->info());
+    if (!sessions_.empty()) what = describe(*library_, sessions_[0]->info());
     return {"hexagon",
             fmt::format("{}, {} session{} with {:.2f} GiB for weights and {:.0f} MiB beside; host on {}", what,
                         options_.sessions, options_.sessions == 1 ? "" : "s", static_cast<double>(window_) / 0x1p30,
                         static_cast<double>(options_.reserve_bytes) / 0x1p20, behind.description),
             behind.threads, behind.processor};
-  }
-
-  static std::string describe_session(const Library& library, const WireInfo& info) {
-    return fmt::format("Hexagon v{}, {} threads, {} ({})", info.arch, info.threads,
-                       info.emulated != 0 ? "emulated by qemu-hexagon" : "the DSP of this machine", library.path());
   }
 
   Result<std::unique_ptr<Device>> on_host(int threads) const override { return host_->share(threads); }
@@ -95,9 +77,7 @@ class Hexagon final : public HexagonDevice {
   }
 
   Status start() override {
-    if (!sessions_.empty() &&
-        std::ranges::all_of(sessions_, &Session::alive, [](const auto& s) -> const Session& { return *s; }))
-      return {};
+    if (!sessions_.empty() && all_alive()) return {};
     sessions_.clear();
     const int64_t space =
         options_.space_bytes.value_or(std::min<int64_t>(window_ + options_.reserve_bytes, 0xffff0000));
@@ -116,22 +96,34 @@ class Hexagon final : public HexagonDevice {
     return {};
   }
 
-  // What was mapped when a mapping was refused is what there is; where a buffer beside the weights was refused, room
-  // for it is made. Several windows are not planned for, so nothing can be planned again.
+  // Large mappings may find no room where small ones do, so they are parted first. Then what was mapped when a mapping
+  // was refused is what there is; where a buffer beside the weights was refused, room for it is made.
   std::string narrow() override {
     slabs_.finish();
     if (!fewer_.empty()) return std::exchange(fewer_, {});
-    if (sessions_.size() != 1 || slabs_.empty() || !sessions_[0]->alive()) return {};
-    const auto refusal = sessions_[0]->take_refusal();
+    if (slabs_.empty() || !all_alive()) return {};
+    std::optional<Session::Refusal> refusal;
+    int64_t next = window_;
+    for (size_t i = 0; i < sessions_.size(); ++i) {
+      const auto refused = sessions_[i]->take_refusal();
+      if (!refused) continue;
+      const auto there = slabs_.there_when_refused(static_cast<int>(i));
+      next = std::min(next,
+                      narrower(window_, there.value_or(slabs_.there(static_cast<int>(i))), there ? 0 : refused->bytes));
+      refusal = refused;
+    }
     if (!refusal) return {};
-    const auto there = slabs_.there_when_refused();
-    const int64_t next = narrower(window_, there.value_or(slabs_.there()), there ? 0 : refusal->bytes);
+    const std::string what =
+        fmt::format("hexagon: mapping {} bytes beside {} was refused", refusal->bytes, refusal->beside);
+    if (slabs_.bundled()) {
+      slabs_.part();
+      return what + "; slabs are mapped one by one from now on";
+    }
     if (next < 2 * slabs_.largest()) return {};  // two slots are the least that streams
     window_ = next;
     learn_space(*library_, options_.cache, next + options_.reserve_bytes);
-    return fmt::format(
-        "hexagon: mapping {} bytes beside {} was refused; the window for weights is {:.2f} GiB from now on",
-        refusal->bytes, refusal->beside, static_cast<double>(next) / 0x1p30);
+    return fmt::format("{}; the window for weights is {:.2f} GiB from now on", what,
+                       static_cast<double>(next) / 0x1p30);
   }
 
   SharedBytes allocate(int64_t bytes) override { return host_->allocate(bytes); }
@@ -202,7 +194,6 @@ class Hexagon final : public HexagonDevice {
     }
     LLADA_TRY_STATUS(prepare(run));
     if (run.unit == Unit::host) {
-      LLADA_TRY_STATUS(flush());
       LLADA_TRY_STATUS(run_on_host(run, run.first, run.last));
       return ++tickets_;
     }
@@ -219,7 +210,6 @@ class Hexagon final : public HexagonDevice {
         if (session < 0) session = next;
       }
       if (host) {
-        LLADA_TRY_STATUS(flush());
         LLADA_TRY_STATUS(run_on_host(run, i, end));
         counters_.host_ops += static_cast<int64_t>(end - i);
       } else {
@@ -279,6 +269,10 @@ class Hexagon final : public HexagonDevice {
   }
 
  private:
+  bool all_alive() const {
+    return std::ranges::all_of(sessions_, [](const auto& session) { return session->alive(); });
+  }
+
   // The arena of the program, and what is derived from the step at its first run.
   Status prepare(const Run& run) {
     plan_ = plans_.find(run.program);
@@ -288,11 +282,19 @@ class Hexagon final : public HexagonDevice {
       arena_ = Buffer::allocate(library_, plan_->bytes);
       if (arena_ == nullptr)
         return failed("hexagon: {} bytes of shared memory for activations could not be allocated", plan_->bytes);
-      host_->capabilities().host->use_arena(SharedBytes(arena_->data(), [keep = arena_](std::byte*) {}),
-                                            arena_->bytes());
+      host_arena_ = Buffer::allocate(nullptr, plan_->bytes);
+      if (host_arena_ == nullptr)
+        return failed("hexagon: {} bytes for activations could not be allocated", plan_->bytes);
+      host_->capabilities().host->use_arena(SharedBytes(host_arena_->data(), [keep = host_arena_](std::byte*) {}),
+                                            host_arena_->bytes());
+      run_program_ = nullptr;
+    }
+    if (run.first == 0 || run_program_ != run.program.get()) {
+      // What a program begins with in place of tokens lies in neither arena.
+      where_.assign(run.program->values.size(), run.program->ops[0].in[0] == kNoValue ? 0 : kOnHost | kOnDsp);
+      run_program_ = run.program.get();
     }
     if (run.first == 0) {
-      if (run.program->ops[0].in[0] == kNoValue) forget(arena_->data(), plan_->bytes);  // no values yet
       rows_ = bind_row_sets(*run.inputs, *run.program);
       LLADA_TRY_STATUS(placement_.check_stores(run));
     }
@@ -327,33 +329,45 @@ class Hexagon final : public HexagonDevice {
       slabs_.post_unmap(step.slab, std::move(progress), step.after);
   }
 
-  Status flush() {
+  // wanted: values that the host reads next.
+  Status flush(std::span<const ValueId> wanted = {}) {
     if (pending_.run.program == nullptr) return {};
     const Pending p = std::exchange(pending_, {});
-    return run_on_dsp(p, *sessions_[static_cast<size_t>(std::max(p.session, 0))]);
+    return run_on_dsp(p, *sessions_[static_cast<size_t>(std::max(p.session, 0))], wanted);
   }
 
   Status run_on_host(const Run& run, size_t first, size_t last) {
     Run part = run;
     part.first = first, part.last = last;
     part.unit = Unit::host;
+    Places behind = where_;
+    if (pending_.run.program != nullptr) static_cast<void>(to_bring(pending_.run, kOnDsp, behind));
+    const std::vector<ValueId> wanted = to_bring(part, kOnHost, behind);
+    LLADA_TRY_STATUS(flush(wanted));
+    if (std::ranges::any_of(wanted, [&](ValueId id) { return (where_[static_cast<size_t>(id)] & kOnHost) == 0; })) {
+      Pending nothing{.run = part};  // an earlier batch has computed them
+      nothing.run.last = first;
+      LLADA_TRY_STATUS(run_on_dsp(nothing, *sessions_[0], wanted));
+    }
+    static_cast<void>(to_bring(part, kOnHost, where_));
     LLADA_TRY(const Ticket ticket, host_->submit(part));
     return host_->wait(ticket);
   }
 
-  Status run_on_dsp(const Pending& p, Session& session) {
+  Status run_on_dsp(const Pending& p, Session& session, std::span<const ValueId> wanted) {
     const Run& run = p.run;
     const size_t first = run.first, last = run.last;
     const TraceSpan span(trace_, "npu", fmt::format("ops {} to {}", first, last - 1));
+    Places where = where_;
+    const std::vector<ValueId> in = to_bring(run, kOnDsp, where);
+    std::vector<ValueId> out(wanted.begin(), wanted.end());
+    std::erase_if(out, [&](ValueId id) { return where[static_cast<size_t>(id)] != kOnDsp; });
     const auto progress = std::make_shared<Progress>();
     const Progress::End end{progress};
     if (scratch_ == nullptr) scratch_ = Buffer::allocate(library_, kFirstScratch);
-    *reinterpret_cast<WireFlags*>(flags_->data()) = {};
+    flags_->give([&] { *reinterpret_cast<WireFlags*>(flags_->data()) = {}; });
     progress->flags = flags_, progress->first = first;
-    std::vector<std::shared_ptr<Buffer>> stores;
-    for (const Stream& s : run.inputs->streams)
-      if (s.kv != nullptr)
-        if (auto buffer = library_->find(s.kv->memory())) stores.push_back(std::move(buffer));
+    const KeptStores stores = keep_stores(*run.inputs, *library_, fetched_lines_);
 
     // Slabs that are not there for all of the batch, as far as is known now.
     std::set<int> passing, there;
@@ -390,7 +404,11 @@ class Hexagon final : public HexagonDevice {
                              .rope = &rope_,
                              .arena = arena_,
                              .scratch = scratch_,
-                             .kv = stores,
+                             .kv = stores.buffers,
+                             .host_arena = host_arena_,
+                             .in = in,
+                             .out = out,
+                             .written = stores.written,
                              .infos = weights_->infos(),
                              .layouts = weights_->layouts(),
                              .weight = [&](WeightId w) { return slabs_.place(w); },
@@ -403,13 +421,16 @@ class Hexagon final : public HexagonDevice {
                              .flags = flags_,
                              .threads = static_cast<uint32_t>(options_.threads),
                              .sequence = ++sequence_};
-        forget_digests(run, first, last);
+        forget_digests(run, first, last, true);
         LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
+        for (const Staging* staged : {&staging_.in, &staging_.out}) staged->buffer()->give();
         if (!progress->built) progress->ops_at = batch.ops_at, progress->built = true;
         const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
         const double waits = options_.deadline_s * static_cast<double>(std::exchange(maps, 0));
         LLADA_TRY(const WireReply reply,
                   session.run(batch.bytes, sequence_, options_.deadline_s + waits + batch.macs / slowest));
+        staging_.out.buffer()->take();
+        counters_.lines += reply.lines;
         if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
           scratch_ = nullptr;
           scratch_ = Buffer::allocate(library_, reply.detail);
@@ -423,7 +444,10 @@ class Hexagon final : public HexagonDevice {
         counters_.dsp_ops += static_cast<int64_t>(last - first);
         for (size_t k = 0; k < std::min(times_.size(), std::size(reply.microseconds)); ++k)
           times_[k] += reply.microseconds[k] / 1e3;
-        return batch.has_head ? read_head(batch, staging_, rows_, run) : Status{};
+        take_values(sources, batch, staging_.out);
+        for (const ValueId id : out) where[static_cast<size_t>(id)] |= kOnHost;
+        where_ = std::move(where);
+        return batch.has_head ? read_head(batch, staging_.out, rows_, run) : Status{};
       }
     }();
     progress->ended = true;  // so that the mappings behind it are made, which are waited for
@@ -440,9 +464,12 @@ class Hexagon final : public HexagonDevice {
   int64_t window_ = 0;
   std::string fewer_;  // why there are fewer sessions than the slabs were to be defined for
   std::vector<std::shared_ptr<Session>> sessions_;
-  std::shared_ptr<Buffer> arena_, scratch_, flags_;
+  std::shared_ptr<Buffer> arena_, scratch_, flags_, host_arena_;
+  Places where_;                          // of the program that was submitted last
+  const Program* run_program_ = nullptr;  // of which where_ is
+  std::shared_ptr<std::atomic<int64_t>> fetched_lines_ = std::make_shared<std::atomic<int64_t>>(0);
   Pending pending_;
-  Staging staging_;
+  Stagings staging_;
   RecentPlans<ValuePlan> plans_{kRecentPlans};
   std::shared_ptr<const ValuePlan> plan_;  // of the program that was submitted last
   RowSets rows_;
@@ -474,7 +501,7 @@ Result<std::string> describe_hexagon(const HexagonOptions& options) {
   LLADA_TRY(auto library, Library::open(options.library));
   LLADA_TRY(const auto session,
             Session::open(library, options.space_bytes.value_or(kHexagonSpace), options.deadline_s));
-  return Hexagon::describe_session(*library, session->info());
+  return describe(*library, session->info());
 }
 
 }  // namespace llada

@@ -1,6 +1,8 @@
 // A Hexagon DSP as a device: the accelerator is the DSP behind libcdsprpc (library.h), the host is a device that it is
-// given, both work on the same arena and the same K/V. Runs on the accelerator become batches, one invoke each; weights
-// lie in slabs that are mapped and unmapped in the DSP's 32-bit address space.
+// given. Each has an arena of its own, at the same offsets: what the other one reads of it is copied, so that a batch
+// names all that has to be kept in order between their caches; K/V is the DSP's until the host asks. Runs on the
+// accelerator become batches, one invoke each; weights lie in slabs that are mapped and unmapped in the DSP's 32-bit
+// address space.
 //
 // The host computes what the DSP could by the DSP's own code, from the slabs as the DSP reads them, with the same bits
 // (host_twin.h): a run on the host, a pass beside a step, and the device that goes on after a failure. Ops that the DSP
@@ -46,6 +48,7 @@ struct HexagonCounters {
   int64_t maps = 0, unmaps = 0, mapped_bytes = 0;  // slabs; bytes summed over maps
   int64_t maps_beside = 0;  // mappings and unmappings that the DSP served while one of its batches ran
   int64_t packets = 0;      // instruction packets, counted by the emulator
+  int64_t lines = 0;        // cache lines of 32 bytes that the DSP maintained for the host
   int64_t sessions_opened = 0;
   int64_t arena_bytes = 0, staging_bytes = 0, scratch_bytes = 0;  // of buffers beside weights, as they are now
 };

@@ -40,8 +40,7 @@ class HostTwin final : public Device, HostUnit {
   Capabilities capabilities() override { return {.host = this}; }
 
   void use_arena(SharedBytes memory, int64_t bytes) override {
-    arena_ = placement_.library->find(memory.get());
-    LLADA_CHECK(arena_ != nullptr);
+    arena_ = Buffer::over(memory, bytes);
     cpu().use_arena(std::move(memory), bytes);
   }
   Status load(std::span<const WeightId> ids) override { return cpu().load(ids); }
@@ -53,6 +52,7 @@ class HostTwin final : public Device, HostUnit {
     const auto on_cpu = [&](const Op& op) {
       return placement_.needs_host(run, op) || placement_.place(op) == Unit::host;
     };
+    bring_rows(run);
     for (size_t i = run.first, end = 0; i < run.last; i = end) {
       const bool cpu = on_cpu(run.program->ops[i]);
       size_t ops = wire_ops(run.program->ops[i], *run.inputs);
@@ -104,6 +104,14 @@ class HostTwin final : public Device, HostUnit {
     return placement_.check_stores(run);
   }
 
+  // Of K/V that ops of the run read or write and a DSP may have.
+  static void bring_rows(const Run& run) {
+    const auto ops = std::span(run.program->ops).subspan(run.first, run.last - run.first);
+    if (std::ranges::all_of(ops, [](const Op& op) { return rule_of(op.kind).kv == KvUse::none; })) return;
+    for (const Stream& s : run.inputs->streams)
+      if (s.kv != nullptr) s.kv->bring();
+  }
+
   Status run_on_cpu(const Run& run, size_t first, size_t last) {
     Run part = run;
     part.first = first, part.last = last;
@@ -125,7 +133,7 @@ class HostTwin final : public Device, HostUnit {
     for (const Stream& s : run.inputs->streams)
       if (s.kv != nullptr)
         if (auto buffer = placement_.library->find(s.kv->memory())) stores.push_back(std::move(buffer));
-    forget_digests(run, first, last);
+    forget_digests(run, first, last, false);
     if (module_ == nullptr) module_ = std::make_unique<HostModule>(cpu_->info().threads);
     for (int64_t scratch = kFirstScratch;;) {
       if (scratch_ == nullptr || scratch_->bytes() < scratch) {
@@ -162,7 +170,7 @@ class HostTwin final : public Device, HostUnit {
       if (reply.status != WIRE_OK) return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
       for (size_t k = 0; k < std::min(times_.size(), std::size(reply.microseconds)); ++k)
         times_[k] += reply.microseconds[k] / 1e3;
-      return batch.has_head ? read_head(batch, staging_, rows_, run) : Status{};
+      return batch.has_head ? read_head(batch, staging_.out, rows_, run) : Status{};
     }
   }
 
@@ -183,7 +191,7 @@ class HostTwin final : public Device, HostUnit {
   std::unique_ptr<HostModule> module_;
   std::map<WeightId, std::shared_ptr<const PackedSlab>> own_;
   std::shared_ptr<Buffer> arena_, scratch_;
-  Staging staging_;
+  Stagings staging_;
   RecentPlans<ValuePlan> plans_{kRecentPlans};
   std::shared_ptr<const ValuePlan> plan_;  // of the program that was submitted last
   RowSets rows_;

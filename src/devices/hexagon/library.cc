@@ -181,6 +181,7 @@ Status Library::load(const std::string& path) {
   ask_dsp_ = reinterpret_cast<remote_handle_control_fn*>(::dlsym(handle_, "remote_handle_control"));
   standin_error_ = reinterpret_cast<const char* (*)()>(::dlsym(handle_, "llada_standin_error"));
   standin_space_ = reinterpret_cast<int (*)(uint32_t)>(::dlsym(handle_, "llada_standin_space"));
+  standin_sync_ = reinterpret_cast<int (*)(int, int)>(::dlsym(handle_, "llada_standin_sync"));
   architecture_ = ask_architecture();
   return {};
 }
@@ -253,6 +254,13 @@ std::string Library::reason() const {
 
 void Library::choose_space(int64_t bytes) const {
   if (standin_space_ != nullptr) standin_space_(static_cast<uint32_t>(std::min<int64_t>(bytes, UINT32_MAX)));
+}
+
+void Library::sync(int fd, CacheSync direction) const {
+  if (standin_sync_ != nullptr)
+    standin_sync_(fd, direction == CacheSync::take ? 1 : 0);
+  else
+    sync_caches(fd, direction);
 }
 
 Result<int> Library::control(uint32_t request, std::shared_ptr<void> data, uint32_t bytes, double deadline_s) const {
@@ -328,14 +336,7 @@ std::shared_ptr<Buffer> Library::find(const std::byte* data) const {
 std::shared_ptr<Buffer> Buffer::allocate(std::shared_ptr<Library> library, int64_t bytes, double deadline_s) {
   const int64_t rounded = (std::max<int64_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
   if (rounded >= kBufferLimit) return nullptr;
-  if (library == nullptr) {
-    std::shared_ptr<Buffer> buffer(new Buffer);
-    buffer->own_ = allocate_shared(rounded);
-    if (buffer->own_ == nullptr) return nullptr;
-    buffer->data_ = buffer->own_.get();
-    buffer->bytes_ = rounded;
-    return buffer;
-  }
+  if (library == nullptr) return over(allocate_shared(rounded), rounded);
   // The driver may not answer; memory that it gives too late goes back.
   struct Asked {
     std::mutex mutex;
@@ -368,6 +369,35 @@ std::shared_ptr<Buffer> Buffer::allocate(std::shared_ptr<Library> library, int64
   const std::lock_guard lock(buffer->library_->mutex_);
   buffer->library_->buffers_[buffer->data_] = buffer;
   return buffer;
+}
+
+std::shared_ptr<Buffer> Buffer::over(SharedBytes memory, int64_t bytes) {
+  if (memory == nullptr) return nullptr;
+  std::shared_ptr<Buffer> buffer(new Buffer);
+  buffer->own_ = std::move(memory);
+  buffer->data_ = buffer->own_.get();
+  buffer->bytes_ = bytes;
+  return buffer;
+}
+
+void Buffer::give(const std::function<void()>& write) const {
+  const std::lock_guard lock(sync_mutex_);
+  if (write) write();
+  if (library_ != nullptr) library_->sync(fd_, CacheSync::give);
+}
+
+void Buffer::take() const {
+  const std::lock_guard lock(sync_mutex_);
+  if (library_ != nullptr) library_->sync(fd_, CacheSync::take);
+}
+
+std::shared_ptr<Session> Buffer::session() {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Session> any;
+  for (const auto& entry : mapped_in_)
+    if (auto session = entry.lock(); session != nullptr && (any == nullptr || session->alive()))
+      any = std::move(session);
+  return any;
 }
 
 void Buffer::remember(std::weak_ptr<Session> session) {

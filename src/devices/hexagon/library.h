@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/pages.h"
+#include "base/system.h"
 #include "devices/hexagon/cdsprpc_abi.h"
 
 namespace llada::hexagon {
@@ -81,6 +82,8 @@ class Library {
   // Of a module in that session.
   Result<std::string> address(const Place& place, const std::string& module, double deadline_s) const;
 
+  void sync(int fd, CacheSync direction) const;  // of a buffer
+
   // The buffer that begins at `data`, whichever device allocated it; null: none of ours.
   std::shared_ptr<Buffer> find(const std::byte* data) const;
 
@@ -106,6 +109,7 @@ class Library {
   void* handle_ = nullptr;
   const char* (*standin_error_)() = nullptr;
   int (*standin_space_)(uint32_t) = nullptr;
+  int (*standin_sync_)(int, int) = nullptr;
   friend class Buffer;
   std::optional<uint32_t> architecture_;
   remote_handle_control_fn* ask_dsp_ = nullptr;  // null: an old library
@@ -129,9 +133,20 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
+  // Memory that the host alone sees.
+  static std::shared_ptr<Buffer> over(SharedBytes memory, int64_t bytes);
+
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   int fd() const { return fd_; }
+
+  // Of the host's caches, where the DSP does not look into them: what the host has written, by `write` or before, goes
+  // to memory; and what it reads from now on comes from there. What was written since the last give() is lost by
+  // take().
+  void give(const std::function<void()>& write = {}) const;
+  void take() const;
+  // One that has it mapped, if possible one that lives; null: none has.
+  std::shared_ptr<Session> session();
 
  private:
   friend class Session;
@@ -143,6 +158,7 @@ class Buffer {
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
   int fd_ = -1;
+  mutable std::mutex sync_mutex_;
   std::mutex mutex_;  // guards what follows: several sessions may map it at a time
   std::vector<std::weak_ptr<Session>> mapped_in_;
 };

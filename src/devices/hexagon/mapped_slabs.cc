@@ -12,8 +12,11 @@ namespace llada::hexagon {
 void Progress::wait(size_t op) const {
   using namespace std::chrono_literals;
   auto& done = reinterpret_cast<WireFlags*>(flags->data())->done;
-  while (!ended && !(built && (op == first || std::atomic_ref(done) >= ops_at[op - first - 1])))
-    std::this_thread::sleep_for(20us);
+  const auto is_done = [&] {
+    flags->take();
+    return std::atomic_ref(done) >= ops_at[op - first - 1];
+  };
+  while (!ended && !(built && (op == first || is_done()))) std::this_thread::sleep_for(20us);
 }
 
 MappedSlabs::MappedSlabs(std::shared_ptr<Weights> weights, const std::vector<std::shared_ptr<Session>>& sessions)
@@ -33,23 +36,53 @@ Status MappedSlabs::unmap_all() {
 }
 
 Status MappedSlabs::define(std::vector<DeviceSlab> slabs, const std::shared_ptr<Library>& library, int threads) {
-  // The old ones stay until the new ones are there: most are the same.
-  const std::vector<Slab> before = std::exchange(slabs_, {});
+  struct Bundle {
+    std::vector<size_t> slabs;
+    std::vector<WeightId> weights;
+    int64_t bytes = 0;
+  };
+  std::vector<Bundle> bundles;
+  std::map<int, size_t> open;  // by session: the one that takes its next pinned slab
+  for (size_t i = 0; i < slabs.size(); ++i) {
+    const DeviceSlab& slab = slabs[i];
+    if (slab.session < 0 || slab.session >= std::ssize(sessions_))
+      return failed("hexagon: slab {} wants session {}, there are {}", i, slab.session, sessions_.size());
+    size_t at = bundles.size();
+    if (slab.pinned) {
+      const auto [known, fresh] = open.try_emplace(slab.session, at);
+      if (!fresh && bundles[known->second].bytes + slab.bytes > bundle_bytes_) known->second = at;
+      at = known->second;
+    }
+    if (at == bundles.size()) bundles.emplace_back();
+    Bundle& bundle = bundles[at];
+    bundle.slabs.push_back(i);
+    bundle.weights.insert(bundle.weights.end(), slab.weights.begin(), slab.weights.end());
+    bundle.bytes += slab.bytes;
+  }
+  // Of the old ones those stay that are the same; the others make room before new ones are packed.
+  std::vector<Slab> before = std::exchange(slabs_, {});
+  std::erase_if(before, [&](const Slab& slab) {
+    return std::ranges::none_of(bundles, [&](const Bundle& bundle) {
+      return std::ranges::equal(bundle.weights, slab.packed->places, {}, {}, &PackedSlab::Place::weight);
+    });
+  });
   std::ranges::fill(place_, PlacedWeight{});
   std::ranges::fill(in_slab_, -1);
-  for (DeviceSlab& slab : slabs) {
-    if (slab.session < 0 || slab.session >= std::ssize(sessions_))
-      return failed("hexagon: slab {} wants session {}, there are {}", slabs_.size(), slab.session, sessions_.size());
-    LLADA_TRY(auto packed, weights_->pack(library, slab.weights, threads));
-    for (const PackedSlab::Place& p : packed->places) {
-      const auto w = static_cast<size_t>(p.weight);
-      if (in_slab_[w] >= 0) return failed("hexagon: {} is in two slabs", weights_->infos()[w].name);
-      in_slab_[w] = static_cast<int>(slabs_.size());
-      place_[w] = {packed->buffers[p.buffer], p.offset};
+  slabs_.resize(slabs.size());
+  for (const Bundle& bundle : bundles) {
+    LLADA_TRY(const auto packed, weights_->pack(library, bundle.weights, threads));
+    for (const PackedSlab::Place& p : packed->places)
+      place_[static_cast<size_t>(p.weight)] = {packed->buffers[p.buffer], p.offset};
+    for (const size_t i : bundle.slabs) {
+      for (const WeightId id : slabs[i].weights) {
+        int& slab = in_slab_[static_cast<size_t>(id)];
+        if (slab >= 0) return failed("hexagon: {} is in two slabs", weights_->infos()[static_cast<size_t>(id)].name);
+        slab = static_cast<int>(i);
+      }
+      slabs_[i] = {.slab = std::move(slabs[i]), .packed = packed, .bundle = bundle.slabs.front()};
     }
-    slabs_.push_back({std::move(slab), std::move(packed)});
   }
-  there_when_refused_.reset();
+  there_when_refused_.clear();
   return {};
 }
 
@@ -76,9 +109,16 @@ int MappedSlabs::session_of(const Op& op) const {
 
 int64_t MappedSlabs::bytes() const {
   int64_t bytes = 0;
-  for (const Slab& s : slabs_)
-    for (const auto& buffer : s.packed->buffers) bytes += buffer->bytes();
+  for (size_t i = 0; i < slabs_.size(); ++i)
+    if (slabs_[i].bundle == i)
+      for (const auto& buffer : slabs_[i].packed->buffers) bytes += buffer->bytes();
   return bytes;
+}
+
+bool MappedSlabs::bundled() const {
+  for (size_t i = 0; i < slabs_.size(); ++i)
+    if (slabs_[i].bundle != i) return true;
+  return false;
 }
 
 int64_t MappedSlabs::largest() const {
@@ -87,9 +127,10 @@ int64_t MappedSlabs::largest() const {
   return largest;
 }
 
-int64_t MappedSlabs::there() const {
+int64_t MappedSlabs::there(int session) const {
   int64_t bytes = 0;
-  for (const Slab& s : slabs_) bytes += s.there ? s.slab.bytes : 0;
+  for (const Slab& s : slabs_)
+    if (s.slab.session == session && slabs_[s.bundle].there) bytes += s.slab.bytes;
   return bytes;
 }
 
@@ -101,31 +142,40 @@ Status MappedSlabs::expect(int index) {
 
 void MappedSlabs::post_map(int index) {
   Slab& s = at(index);
-  for (const auto& buffer : s.packed->buffers) session(s)->promise(*buffer);
-  s.ticket = lane_.post([this, index, session = session(s), packed = s.packed, bytes = s.slab.bytes]() -> Status {
+  Slab& first = slabs_[s.bundle];
+  if (first.asked++ > 0) {
+    s.ticket = first.ticket;
+    return;
+  }
+  int64_t bytes = 0;
+  for (const auto& buffer : s.packed->buffers) session(s)->promise(*buffer), bytes += buffer->bytes();
+  s.ticket = lane_.post([this, index, bundle = s.bundle, session = session(s), packed = s.packed, bytes]() -> Status {
     const TraceSpan span(trace_, "map", fmt::format("slab {}", index));
     for (size_t b = 0; b < packed->buffers.size(); ++b) {
       const uint32_t promised = session->next_promised(*packed->buffers[b]);
       const auto number = session->map(packed->buffers[b]);
       if (number) continue;
-      if (!there_when_refused_) there_when_refused_ = there();
+      const int of = slabs_[bundle].slab.session;
+      there_when_refused_.try_emplace(of, there(of));
       stop_waiting(*session, promised, *packed->buffers[b]);
       while (b-- > 0) static_cast<void>(session->unmap(*packed->buffers[b]));
       return failed("{} (slab {})", number.error().message, index);
     }
     ++maps;
     mapped_bytes += bytes;
-    slabs_[static_cast<size_t>(index)].there = true;
+    slabs_[bundle].there = true;
     return {};
   });
+  first.ticket = s.ticket;
 }
 
 void MappedSlabs::post_unmap(int index, std::shared_ptr<const Progress> progress, size_t op) {
   Slab& s = at(index);
-  lane_.post([this, index, session = session(s), packed = s.packed, progress, op]() -> Status {
+  if (--slabs_[s.bundle].asked > 0) return;
+  lane_.post([this, index, bundle = s.bundle, session = session(s), packed = s.packed, progress, op]() -> Status {
     if (progress != nullptr) progress->wait(op);
     const TraceSpan span(trace_, "map", fmt::format("unmap slab {}", index));
-    slabs_[static_cast<size_t>(index)].there = false;
+    slabs_[bundle].there = false;
     for (const auto& buffer : packed->buffers) LLADA_TRY_STATUS(session->unmap(*buffer));
     ++unmaps;
     return {};
@@ -135,7 +185,7 @@ void MappedSlabs::post_unmap(int index, std::shared_ptr<const Progress> progress
 // A batch that waits for the buffer, now or later, gives up.
 void MappedSlabs::stop_waiting(Session& session, uint32_t number, const Buffer& buffer) const {
   if (flags_ == nullptr) return;
-  std::atomic_ref(reinterpret_cast<WireFlags*>(flags_->data())->stop) = 1;
+  flags_->give([&] { std::atomic_ref(reinterpret_cast<WireFlags*>(flags_->data())->stop) = 1; });
   if (number < WIRE_BUFFERS) session.wake(number, buffer);
 }
 
@@ -156,7 +206,7 @@ Status MappedSlabs::check_asked(const Op& op, size_t i) const {
 Status MappedSlabs::check_mapped(const std::set<int>& slabs) {
   for (const int slab : slabs)
     if (Status status = lane_.wait(at(slab).ticket); !status) {
-      at(slab).mapped = false;
+      if (std::exchange(at(slab).mapped, false)) --slabs_[at(slab).bundle].asked;
       return status;
     }
   return {};

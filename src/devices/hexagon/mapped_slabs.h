@@ -1,8 +1,11 @@
 // The slabs of a device: packed, mapped and unmapped by a thread of their own (MapLane) in the order in which that was
-// asked for, beside the batches that run. Words: progress = how far the batch has come behind some of whose ops slabs
+// asked for, beside the batches that run. Pinned slabs lie in few large buffers, since each mapping is a piece of the
+// address space that others have to fit around. Words: bundle = slabs of a session in one buffer, named by the first;
+// progress = how far the batch has come behind some of whose ops slabs
 // come and go.
 #pragma once
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -38,6 +41,8 @@ class MappedSlabs {
     std::shared_ptr<const PackedSlab> packed;
     bool mapped = false;  // asked for; it is when the ticket is done
     int64_t ticket = 0;
+    size_t bundle = 0;   // its first slab
+    int asked = 0;       // of the first: how many of the bundle are mapped
     bool there = false;  // the lane's until finish()
   };
 
@@ -53,6 +58,9 @@ class MappedSlabs {
   int64_t bytes() const;
   bool empty() const { return slabs_.empty(); }
   int64_t largest() const;
+  // Whether slabs lie together; without, from the next define() on each lies alone.
+  bool bundled() const;
+  void part() { bundle_bytes_ = 0; }
 
   Status expect(int index);  // marks it as mapped
   void post_map(int index);  // asks for it; the numbers that its buffers will have are promised
@@ -68,9 +76,12 @@ class MappedSlabs {
   void use_flags(std::shared_ptr<Buffer> flags) { flags_ = std::move(flags); }
 
   // All that follows is the lane's until finish().
-  int64_t there() const;  // bytes of the slabs that are mapped
-  // The same when the mapping of a slab was refused first since define().
-  std::optional<int64_t> there_when_refused() const { return there_when_refused_; }
+  int64_t there(int session) const;  // bytes of its slabs that are mapped
+  // The same when the mapping of one of its slabs was refused first since define().
+  std::optional<int64_t> there_when_refused(int session) const {
+    const auto found = there_when_refused_.find(session);
+    return found == there_when_refused_.end() ? std::nullopt : std::optional(found->second);
+  }
   int64_t maps = 0, unmaps = 0, mapped_bytes = 0;
 
  private:
@@ -85,7 +96,8 @@ class MappedSlabs {
   std::vector<PlacedWeight> place_;  // by weight
   std::vector<int> in_slab_;         // by weight; -1: in none
   std::shared_ptr<Buffer> flags_;
-  std::optional<int64_t> there_when_refused_;
+  std::map<int, int64_t> there_when_refused_;  // by session
+  int64_t bundle_bytes_ = int64_t{1} << 30;    // of a bundle at most
   Trace* trace_ = nullptr;
   mutable MapLane lane_;  // the last member: its jobs use the others
 };

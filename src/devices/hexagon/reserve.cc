@@ -37,12 +37,19 @@ HexagonReserve hexagon_reserve(const Program& program, std::span<const WeightInf
   const int64_t rows = program.shape.rows;
   HexagonReserve r{.process = kProcess, .arena = plan_values(program).bytes, .scratch = kFirstScratch};
   // Per row and row set: position, token, range of keys, span, how it is guided, a prediction.
-  int64_t staged = rows * 3 * (8 + 8 + 28 + 12 + 32) + 4096, table = 0, trial = 0;
+  int64_t staged = rows * 3 * (8 + 8 + 28 + 12 + 32) + 4096, table = 0, trial = 0, crossing = 0;
   staged += rows * 2 * 8 * std::ssize(program.attentions);  // ranges of keys, once more for each window
   std::set<std::pair<RowSet, int16_t>> rotated;             // a table each, as batch.cc stages them
   for (const Op& op : program.ops) {
     const auto dims = [&](size_t i) { return infos[static_cast<size_t>(op.weight[i])].dims; };
     int64_t scratch = 0;
+    if (op.kind == OpKind::embed || op.kind == OpKind::route || op.kind == OpKind::experts || op.kind == OpKind::head) {
+      int64_t columns = 0;
+      for (const auto& ids : {op.in, op.out})
+        for (const ValueId id : ids)
+          if (id != kNoValue) columns += program.values[static_cast<size_t>(id)].columns;
+      crossing = std::max(crossing, rows * columns * 4);
+    }
     switch (op.kind) {
       case OpKind::matmul:
         scratch = scratch_of_matrices(rows, dims(0)[0],
@@ -74,8 +81,8 @@ HexagonReserve hexagon_reserve(const Program& program, std::span<const WeightInf
     }
     r.scratch = std::max(r.scratch, scratch);
   }
-  // The buffer grows by a quarter more than was missing.
-  r.staging = (staged + table + trial) * 5 / 4 + (int64_t{1} << 20);
+  // Two buffers, which grow by a quarter more than was missing.
+  r.staging = (staged + table + trial + crossing) * 5 / 4 + (int64_t{1} << 20);
   return r;
 }
 

@@ -10,6 +10,9 @@
 // data[] (argument i starts at the sum of the sizes before it, each rounded up to 128); adds 1 to request and wakes it.
 // The program runs the skel's entry over those arguments, stores result, sets reply = request and wakes it; then the
 // stand-in copies the out buffers back. The out handle of open and the in handle of close travel in `handle`.
+// The caches of a DSP that nobody else looks into are played with files: of a buffer that RingTable names the program
+// maps `cache` in place of `fd`; what cleaning a line moves goes between that file and `memory`, and `shadow` is what
+// `cache` was when they were last the same.
 // RING_LEAVE as scalars of the first channel ends the process with status 0. The program also leaves when HOST_PID is
 // gone.
 #ifndef LLADA_DEVICES_HEXAGON_RING_H_
@@ -17,7 +20,7 @@
 #include <stdint.h>
 
 #define RING_MAGIC 0x4c4c5247u
-#define RING_VERSION 3u
+#define RING_VERSION 4u
 #define RING_BYTES (4u << 20) /* of the control file; a multiple of the guest's 64 KiB pages */
 #define RING_CHANNELS 2u
 #define RING_SHORT_BYTES (64u << 10) /* of every channel but the first, at the end of the file */
@@ -36,14 +39,22 @@ typedef struct Ring {
   uint32_t channels;   /* by the program before it is ready, in the first channel: how many it serves; 0 counts as 1 */
   uint32_t lacks;      /* by the stand-in, in the first channel: RingLacks, what a phone's system would not have */
   int32_t vote_status; /* by the stand-in, in the first channel: what HAP_power_set answers */
-  uint32_t reserved[2];
-} Ring; /* the arguments' bytes follow at offset 128 */
+  uint32_t hardware;   /* by the stand-in, in the first channel: threads that run at a time; 0: any number */
+  uint32_t scatter; /* by the stand-in, in the first channel: buffers are mapped anywhere, by this seed; 0: in order */
+} Ring;             /* the arguments' bytes follow at offset 128 */
 
 enum RingLacks { RING_LACKS_MMAP2 = 1, RING_LACKS_VOTES = 2 };
 
 #define RING_DATA 128u
 #define RING_CHANNEL_AT(channel) ((channel) == 0 ? 0 : RING_BYTES - (RING_CHANNELS - (channel)) * RING_SHORT_BYTES)
-#define RING_CHANNEL_BYTES(channel) \
-  ((channel) == 0 ? RING_BYTES - (RING_CHANNELS - 1) * RING_SHORT_BYTES : RING_SHORT_BYTES)
+#define RING_CHANNEL_BYTES(channel) ((channel) == 0 ? RING_TABLE_AT : RING_SHORT_BYTES)
+
+/* Behind the first channel, by the stand-in before a buffer is mapped: descriptors of the host. fd 0: no entry. */
+typedef struct RingBuffer {
+  int32_t fd, memory, cache, shadow;
+} RingBuffer;
+#define RING_TABLE 1024u /* entries */
+#define RING_TABLE_AT (RING_BYTES - (RING_CHANNELS - 1) * RING_SHORT_BYTES - RING_TABLE * 16u)
+#define RING_CACHE_LINE 64u /* of what is moved */
 
 #endif

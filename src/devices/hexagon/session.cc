@@ -15,14 +15,13 @@ namespace {
 
 constexpr double kSecondsToDie = 5;  // at most, between the kill and the return of the call that hangs
 
+}  // namespace
+
 // A channel's thread that wakes on a slow core hands the DSP's answer on late.
-void wait_on_fast_cores() {
-  const Processors cores = usable_processors();
+void bind_to_fast_cores(const Processors& cores) {
   const auto fast = static_cast<size_t>(cores.preferred);
   if (fast > 0 && fast < cores.order.size()) bind_thread(mask_of(std::span(cores.order).first(fast)));
 }
-
-}  // namespace
 
 // Outlives the session when a call never returns: then the thread is left behind, alone with this.
 struct Session::Worker {
@@ -58,6 +57,11 @@ std::string describe(const WireReply& reply) {
                      reply.status < std::size(kNames) ? kNames[reply.status] : "unknown status", reply.detail);
 }
 
+std::string describe(const Library& library, const WireInfo& info) {
+  return fmt::format("Hexagon v{}, {} threads, {} ({})", info.arch, info.threads,
+                     info.emulated != 0 ? "emulated by qemu-hexagon" : "the DSP of this machine", library.path());
+}
+
 Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library, int64_t space_bytes,
                                                double deadline_s) {
   LLADA_TRY(auto place, library->take_session(deadline_s));
@@ -68,7 +72,7 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library,
   for (Channel* channel : {&session->runs_, &session->maps_}) {
     channel->worker = std::make_shared<Worker>();
     channel->thread = std::thread([worker = channel->worker] {
-      wait_on_fast_cores();
+      bind_to_fast_cores(usable_processors());
       Worker::loop(worker);
     });
   }
@@ -236,6 +240,10 @@ Result<int> Session::call(Channel& channel, std::function<int()> function, doubl
   return failed("{}, but {} did not return", late.error().message, returned ? "killing it" : "the call");
 }
 
+void Session::end_process() {
+  if (!alive()) static_cast<void>(kill_process().wait(kSecondsToDie));
+}
+
 Guarded Session::kill_process() {
   const std::lock_guard lock(mutex_);
   if (!killing_)
@@ -343,6 +351,7 @@ Result<uint32_t> Session::map(const std::shared_ptr<Buffer>& buffer) {
 
 Result<uint32_t> Session::map_as(uint32_t number, const std::shared_ptr<Buffer>& buffer) {
   if (number == WIRE_BUFFERS) return failed("hexagon: {} buffers are mapped already, no more are possible", number);
+  buffer->give();
   const auto length = static_cast<size_t>(buffer->bytes());
   const auto driver = [&, fd = buffer->fd(), data = buffer->data()](bool mapping) {
     // By value: what a call that never returns would use.

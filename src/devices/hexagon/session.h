@@ -18,6 +18,10 @@
 #include "devices/hexagon/library.h"
 #include "devices/hexagon/wire.h"
 
+namespace llada {
+struct Processors;
+}
+
 namespace llada::hexagon {
 
 class Session : public std::enable_shared_from_this<Session> {
@@ -38,6 +42,8 @@ class Session : public std::enable_shared_from_this<Session> {
   Result<std::optional<int>> set_latency(bool low);
 
   Status call_nothing();  // there and back
+  // Of one that is dead: its process is ended, and what it had in its caches is written back then.
+  void end_process();
 
   // Asks the DSP's system for clock and vector units, or gives both back; open() asks, the end gives back.
   struct Votes {
@@ -112,7 +118,11 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<Guarded> killing_;
 };
 
+// The thread runs where a session's threads do: on the preferred ones of these processors, if there are others.
+void bind_to_fast_cores(const Processors& cores);
+
 // "op 3: bad ref (detail 7)", for messages.
 std::string describe(const WireReply& reply);
+std::string describe(const Library& library, const WireInfo& info);  // the DSP
 
 }  // namespace llada::hexagon

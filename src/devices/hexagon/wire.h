@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x4c4c4432u /* "2DLL" */
-#define WIRE_VERSION 6u
+#define WIRE_VERSION 7u
 #define WIRE_BUFFERS 256 /* buffers mapped at a time */
 #define WIRE_MAX_OPS 4096
 #define WIRE_MAX_ROWS 1024 /* rows of a step */
@@ -88,7 +88,7 @@ typedef struct WireReply {
   uint32_t check_packets;    /* run, emulator only: packets until the first op began, not among `packets` */
   uint64_t cycles;           /* run: of the processor's clock, from the batch's arrival to its end; 0: not counted */
   uint32_t wakes;            /* run: how often workers that slept, or the caller that slept for them, were woken */
-  uint32_t reserved;
+  uint32_t lines;            /* run: cache lines of 32 bytes that were maintained for its ranges */
 } WireReply;
 
 typedef struct WireInfo {
@@ -159,13 +159,7 @@ enum WireKind {
      TILE_Q4_0: 4 vectors; low nibble q + 8 of input 8g + j, high nibble that of input 8g + 4 + j;
      TILE_Q8_0: 8 vectors; q + 128 of input 4g + j;
      TILE_F16: 16 vectors; q is 16 bits: vectors 0 to 7 hold (q >> 8) + 128 of input 4g + j, 8 to 15 hold q & 255. */
-enum WireLayout {
-  WIRE_NO_LAYOUT = 0,
-  WIRE_STORED_F32 = 1,
-  WIRE_TILE_Q4_0 = 8,
-  WIRE_TILE_Q8_0 = 9,
-  WIRE_TILE_F16 = 10
-};
+enum WireLayout { WIRE_NO_LAYOUT = 0, WIRE_STORED_F32 = 1, WIRE_TILE_Q4_0 = 8, WIRE_TILE_Q8_0 = 9, WIRE_TILE_F16 = 10 };
 
 typedef struct WireWeight {
   WireRef data;
@@ -256,11 +250,15 @@ typedef struct WirePrediction {
 } WirePrediction;
 
 /* Bytes that the host wrote since the last batch (before the first op the DSP drops its cached copies of them) or will
-   read after this one (behind the last op the DSP writes them back). */
+   read after this one (behind the last op the DSP writes them back): `count` pieces of `bytes` bytes each, the next
+   `stride` bytes, 32 at least, behind the one before. Nothing else becomes visible to the other side. So the host may
+   not write to a line that the DSP has written and not written back: the DSP's copy would be written over it. A batch
+   may have ranges and no op. */
 enum WireRangeUse { WIRE_HOST_WROTE = 1, WIRE_HOST_READS = 2 };
+#define WIRE_LINE 32
 typedef struct WireRange {
   WireRef at;
-  uint32_t bytes, use;
+  uint32_t bytes, use, count, stride;
 } WireRange;
 
 /* A buffer that comes and goes while the batch runs, so that one batch reads more than the address space holds. Nothing

@@ -2,7 +2,6 @@
 
 #include "devices/hexagon/dsp/attention.h"
 #include "devices/hexagon/dsp/batch-inl.h"
-#include "devices/hexagon/dsp/machine.h"
 #include "devices/hexagon/dsp/rows.h"
 
 namespace dsp {
@@ -222,13 +221,23 @@ Fault Batch::maintain(uint32_t use) {
     const WireRange& range = copy_.ranges()[i];
     if ((range.use & use) == 0) continue;
     if (copy_.passing(range.at.buffer) != nullptr) return {WIRE_BAD_REF, range.at.buffer};
+    if (range.count == 0 || (range.count > 1 && (range.stride < WIRE_LINE || range.stride < range.bytes)))
+      return {WIRE_BAD_REF, range.at.buffer};
     uint8_t* bytes = nullptr;
     touched_count_ = 0;
-    DSP_TRY(at(range.at, range.bytes, Use::reads, bytes, 1));
+    DSP_TRY(at(range.at, uint64_t{range.count - 1} * range.stride + range.bytes, Use::reads, bytes, 1));
     // Cleaned and invalidated line by line: what the host wrote is not there in newer form, what it reads is written.
-    if (!checking_) clean_cache(bytes, range.bytes);
+    for (uint32_t piece = 0; !checking_ && piece < range.count; ++piece)
+      clean(bytes + piece * range.stride, range.bytes);
   }
   return {};
+}
+
+void Batch::clean(const uint8_t* bytes, uint32_t count) {
+  if (count == 0) return;
+  const auto at = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(bytes) % WIRE_LINE);
+  lines_ += (at + count + WIRE_LINE - 1) / WIRE_LINE;
+  os_clean(bytes, count);
 }
 
 Fault Batch::touch(const Place& place, Use use) {
@@ -257,7 +266,7 @@ Fault Batch::passing_at(const WirePassing& passing, uint32_t offset, uint64_t by
       }
     }
     if (flags_ == nullptr) return bad;
-    clean_cache(reinterpret_cast<const uint8_t*>(&flags_->stop), sizeof flags_->stop);
+    clean(reinterpret_cast<const uint8_t*>(&flags_->stop), sizeof flags_->stop);
     if (__atomic_load_n(&flags_->stop, __ATOMIC_SEQ_CST) != 0) return bad;
     os_wait(&buffers_.asked, asked);
   }
@@ -272,7 +281,7 @@ void Batch::done(uint32_t op) {
   }
   if (flags_ == nullptr) return;
   __atomic_store_n(&flags_->done, op + 1, __ATOMIC_SEQ_CST);
-  clean_cache(reinterpret_cast<const uint8_t*>(&flags_->done), sizeof flags_->done);
+  clean(reinterpret_cast<const uint8_t*>(&flags_->done), sizeof flags_->done);
 }
 
 Fault Batch::check_aliases(uint32_t op) {
@@ -316,6 +325,7 @@ Fault Batch::check(uint32_t& op) {
     touched_count_ = 0;
     DSP_TRY(at(batch.flags, sizeof(WireFlags), Use::writes, flags_, 64));
     copy_.note_write(touched_[0].place, 0);
+    clean(reinterpret_cast<const uint8_t*>(flags_), sizeof *flags_);  // which the host has set back
   }
   for (; op < batch.op_count; ++op) {
     touched_count_ = 0, op_ = op;
@@ -340,6 +350,7 @@ void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
   }
   const auto fail = [&](Fault fault, uint32_t op) {
     reply.status = fault.status, reply.detail = fault.detail, reply.op = op;
+    reply.lines = lines_;
   };
   pool_.use(batch.threads);
   const Pool::Awake awake(pool_, batch.polls);
@@ -357,7 +368,10 @@ void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
     const uint64_t now = os_microseconds();
     reply.microseconds[running.kind] += static_cast<uint32_t>(now - before);
     before = now;
-    if (f) return fail(f, i);
+    if (f) {
+      maintain(WIRE_HOST_READS);  // so that the host may write there again
+      return fail(f, i);
+    }
     done(i);
   }
   maintain(WIRE_HOST_READS);

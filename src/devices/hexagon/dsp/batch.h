@@ -65,6 +65,7 @@ class Batch {
   Fault head(const WireOp& op);
 
   Fault maintain(uint32_t use);
+  void clean(const uint8_t* bytes, uint32_t count);
 
   // The address of `bytes` bytes at `ref`; faults when they are not inside a mapped buffer or not aligned, or inside
   // the scratch, or written where only reading is allowed. While checking, what the op touches is noted.
@@ -108,7 +109,8 @@ class Batch {
   Pool& pool_;
   BatchCopy& copy_;
   bool checking_ = true;
-  uint32_t op_ = 0;  // that is checked or runs
+  uint32_t op_ = 0;     // that is checked or runs
+  uint32_t lines_ = 0;  // cleaned for ranges
   WireFlags* flags_ = nullptr;
   Place scratch_place_;  // empty: there is none, or it is this that is looked up
   struct Touched {

@@ -19,7 +19,7 @@ inline uint64_t clock_cycles() {
   return count;
 }
 
-// Writes the lines of these bytes to memory and forgets them.
+// What os_clean() is on a DSP.
 inline void clean_cache(const uint8_t* bytes, uint32_t count) {
   constexpr uintptr_t kLine = 32;
   const auto end = reinterpret_cast<uintptr_t>(bytes) + count;
@@ -46,7 +46,6 @@ inline int32_t round_to_int(float x) {  // beyond the range of int32 the nearest
   return x < -2147483648.0f ? INT32_MIN : static_cast<int32_t>(__builtin_lrintf(x));
 }
 inline uint64_t clock_cycles() { return 0; }
-inline void clean_cache(const uint8_t*, uint32_t) {}  // there is one cache
 inline void prefetch(const uint8_t*, uint32_t, uint32_t) {}
 
 #endif

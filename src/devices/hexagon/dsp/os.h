@@ -11,6 +11,9 @@ void* os_map(int32_t fd, uint32_t bytes, bool read_only, uint32_t* error);
 uint32_t os_unmap(void* address, uint32_t bytes, int32_t fd);  // 0 or the error number
 uint32_t os_map_call();                                        // WireInfo::map_call
 
+// Writes the cache lines of these bytes to memory and forgets them.
+void os_clean(const uint8_t* bytes, uint32_t count);
+
 // Asks for clock and vector units, or gives both back. The bits (WireVote) that were refused, with the first status.
 uint32_t os_vote(bool up, int32_t* status);
 

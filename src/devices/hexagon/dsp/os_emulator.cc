@@ -1,10 +1,13 @@
 // The system back end under qemu-hexagon's user mode, and the program around the skel: `llada_dsp HOST_PID FD` maps the
 // ring (devices/hexagon/ring.h) and serves invokes. Linux calls go through trap0(#1): number in r6, arguments in
 // r0 to r5. A guest page is 64 KiB, so sizes of buffers are multiples of that.
+#include "devices/hexagon/dsp/lock.h"
+#include "devices/hexagon/dsp/machine.h"
 #include "devices/hexagon/dsp/os.h"
 #include "devices/hexagon/dsp/os_hap.h"
 #include "devices/hexagon/dsp/skel.h"
 #include "devices/hexagon/ring.h"
+#include "devices/hexagon/wire.h"
 
 namespace dsp {
 namespace {
@@ -13,6 +16,8 @@ enum Call {
   kOpenAt = 56,
   kClose = 57,
   kWrite = 64,
+  kReadAt = 67,
+  kWriteAt = 68,
   kExit = 93,
   kExitGroup = 94,
   kFutex = 98,
@@ -43,6 +48,7 @@ struct Time {
 };
 
 constexpr int32_t kFutexWait = 0, kFutexWake = 1;
+constexpr Time kShort = {0, 1'000'000};
 constexpr Time kPatience = {0, 200'000'000};  // then a waiter looks again whether the host is still there
 
 uint32_t host_process = 0;
@@ -79,6 +85,39 @@ uint32_t parse(const char* text) {
 
 // One read of a word that the host may write at any time.
 uint32_t once(const uint32_t& shared) { return __atomic_load_n(&shared, __ATOMIC_RELAXED); }
+
+const Ring* control = nullptr;  // the first channel
+
+// Of hardware threads there may be fewer than of threads (ring.h): whoever runs has one until it sleeps or waits for
+// another. The thread that maps goes first: on a DSP it would push a worker out, here it takes the next that is free.
+uint32_t hardware() { return control != nullptr ? once(control->hardware) : 0; }
+uint32_t running = 0;  // futex word
+uint32_t mapper_waits = 0;
+
+bool is_mapper() {
+  const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  const auto stack = reinterpret_cast<uintptr_t>(stacks[kMaxWorkers - 1]);
+  return here >= stack && here < stack + kStackBytes;
+}
+
+void enter() {
+  if (hardware() == 0) return;
+  const bool first = is_mapper();
+  if (first) __atomic_store_n(&mapper_waits, 1u, __ATOMIC_SEQ_CST);
+  for (;;) {
+    uint32_t now = __atomic_load_n(&running, __ATOMIC_SEQ_CST);
+    const bool mine = now < hardware() && (first || __atomic_load_n(&mapper_waits, __ATOMIC_SEQ_CST) == 0);
+    if (mine && __atomic_compare_exchange_n(&running, &now, now + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) break;
+    if (!mine) call(kFutex, word(&running), kFutexWait, static_cast<int32_t>(now), word(&kShort));
+  }
+  if (first) __atomic_store_n(&mapper_waits, 0u, __ATOMIC_SEQ_CST);
+}
+
+void leave() {
+  if (hardware() == 0) return;
+  __atomic_sub_fetch(&running, 1u, __ATOMIC_SEQ_CST);
+  call(kFutex, word(&running), kFutexWake, 0x7fffffff);
+}
 
 // One invoke out of a ring of `bytes` bytes. Arguments lie behind the ring's head, in order.
 int32_t invoke(Ring& ring, uint32_t bytes) {
@@ -117,22 +156,111 @@ int32_t serve(Ring& ring, uint32_t bytes) {
   }
 }
 
-const Ring* control = nullptr;  // the first channel
-uint32_t map_error = 0;         // of the last mapping that failed
+uint32_t map_error = 0;  // of the last mapping that failed
+
+int32_t open_of_host(int32_t fd, bool read_only) {
+  constexpr int32_t kAtCwd = -100, kReadWrite = 2, kCloseOnExec = 02000000;
+  const FdPath path(host_process, static_cast<uint32_t>(fd));
+  return call(kOpenAt, kAtCwd, word(path.text), (read_only ? 0 : kReadWrite) | kCloseOnExec);
+}
+
+// A buffer whose lines lie in this DSP's cache until they are cleaned (ring.h).
+struct Cached {
+  uint8_t* address;  // null: free
+  uint32_t bytes;
+  int32_t memory, shadow;
+};
+constexpr uint32_t kCached = WIRE_BUFFERS + 1;
+Cached cached[kCached];
+Lock cached_lock;
+
+// Between a file and memory, all of it or nobody's.
+bool move(Call method, int32_t file, void* bytes, uint32_t count, uint32_t at) {
+  // The offset is 64 bits, in an even pair of registers: r4 and r5.
+  return call(method, file, word(bytes), static_cast<int32_t>(count), 0, static_cast<int32_t>(at), 0) ==
+         static_cast<int32_t>(count);
+}
+
+// Written lines go to memory, all others come from there.
+void clean(const Cached& buffer, uint32_t first, uint32_t last) {
+  constexpr uint32_t kPiece = 8 << 10;
+  uint8_t memory[kPiece], shadow[kPiece];
+  const auto same = [](const uint8_t* a, const uint8_t* b) {
+    const auto *x = reinterpret_cast<const uint64_t*>(a), *y = reinterpret_cast<const uint64_t*>(b);
+    for (uint32_t i = 0; i < RING_CACHE_LINE / 8; ++i)
+      if (x[i] != y[i]) return false;
+    return true;
+  };
+  const auto copy = [](const uint8_t* from, uint8_t* to) {
+    for (uint32_t i = 0; i < RING_CACHE_LINE / 8; ++i)
+      reinterpret_cast<uint64_t*>(to)[i] = reinterpret_cast<const uint64_t*>(from)[i];
+  };
+  last = (last + RING_CACHE_LINE - 1) / RING_CACHE_LINE * RING_CACHE_LINE;
+  for (uint32_t at = first / RING_CACHE_LINE * RING_CACHE_LINE; at < last;) {
+    const uint32_t count = last - at < kPiece ? last - at : kPiece;
+    uint8_t* const lines = buffer.address + at;
+    if (!move(kReadAt, buffer.memory, memory, count, at) || !move(kReadAt, buffer.shadow, shadow, count, at)) return;
+    for (uint32_t i = 0; i < count; i += RING_CACHE_LINE)
+      if (same(lines + i, shadow + i))
+        copy(memory + i, lines + i);
+      else  // this line alone: the host may write to others
+        move(kWriteAt, buffer.memory, lines + i, RING_CACHE_LINE, at + i);
+    move(kWriteAt, buffer.shadow, lines, count, at);
+    at += count;
+  }
+}
+
+// Somewhere where nothing is, if there is such a place near: what hours of mapping and unmapping come to.
+int32_t scattered() {
+  static uint32_t state = 0;
+  if (control == nullptr || once(control->scatter) == 0) return 0;
+  if (state == 0) state = once(control->scatter);
+  state = state * 1664525u + 1013904223u;
+  return static_cast<int32_t>(state >> 4 & 0x0fff0000u);
+}
 
 // (void*)-1, as a phone's calls answer, where it fails.
 void* map_of_host(int32_t fd, uint32_t bytes, bool read_only) {
-  constexpr int32_t kAtCwd = -100, kReadWrite = 2, kShared = 1, kCloseOnExec = 02000000;
-  const FdPath path(host_process, static_cast<uint32_t>(fd));
-  const int32_t file = call(kOpenAt, kAtCwd, word(path.text), (read_only ? 0 : kReadWrite) | kCloseOnExec);
+  constexpr int32_t kShared = 1;
+  const RingBuffer* entry = nullptr;
+  if (control != nullptr) {
+    const auto* table = reinterpret_cast<const RingBuffer*>(reinterpret_cast<const uint8_t*>(control) + RING_TABLE_AT);
+    for (uint32_t i = 0; i < RING_TABLE && entry == nullptr; ++i)
+      if (table[i].fd == fd) entry = &table[i];
+  }
+  const int32_t file = open_of_host(entry != nullptr ? entry->cache : fd, read_only && entry == nullptr);
   int32_t address = file;
   if (file >= 0) {
-    address = call(kMap2, 0, static_cast<int32_t>(bytes), read_only ? 1 : 3, kShared, file, 0);
+    address =
+        call(kMap2, scattered(), static_cast<int32_t>(bytes), read_only && entry == nullptr ? 1 : 3, kShared, file, 0);
     call(kClose, file);
   }
-  if (address >= 0 || address <= -4096) return reinterpret_cast<void*>(static_cast<uintptr_t>(address));
+  if (address >= 0 || address <= -4096) {
+    auto* const at = reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(address));
+    if (entry == nullptr) return at;
+    const Held held(cached_lock);
+    Cached* free = cached;
+    while (free->address != nullptr) ++free;  // there are more than numbers of buffers
+    *free = {at, bytes, open_of_host(entry->memory, false), open_of_host(entry->shadow, false)};
+    clean(*free, 0, bytes);
+    return at;
+  }
   map_error = static_cast<uint32_t>(-address);
   return reinterpret_cast<void*>(~uintptr_t{0});
+}
+
+// The system writes back what is cached of it.
+int unmap(void* address, uint32_t bytes) {
+  {
+    const Held held(cached_lock);
+    for (Cached& buffer : cached) {
+      if (buffer.address != address) continue;
+      clean(buffer, 0, buffer.bytes);
+      call(kClose, buffer.memory), call(kClose, buffer.shadow);
+      buffer = {};
+    }
+  }
+  return -call(kUnmap, word(address), static_cast<int32_t>(bytes));
 }
 
 int32_t serve(uint32_t control_fd) {
@@ -144,6 +272,7 @@ int32_t serve(uint32_t control_fd) {
     return 2;
   }
   control = ring;
+  enter();
   static_assert(RING_CHANNELS ==
                 2);  // workers of a pool are numbered from 1 to kMaxWorkers - 1: one thread more is free
   const bool second = os_start_worker(
@@ -163,20 +292,27 @@ Hap hap() {
   calls.mmap = [](void*, int bytes, int protection, int, int fd, long) {
     return map_of_host(fd, static_cast<uint32_t>(bytes), protection == kHapRead);
   };
-  calls.munmap = [](void* address, int bytes) { return -call(kUnmap, word(address), bytes); };
+  calls.munmap = [](void* address, int bytes) { return unmap(address, static_cast<uint32_t>(bytes)); };
   const uint32_t lacks = control != nullptr ? once(control->lacks) : 0;
   if ((lacks & RING_LACKS_MMAP2) == 0) {
     calls.mmap2 = [](void*, uint32_t bytes, int protection, int, int fd, long) {
       return map_of_host(fd, bytes, protection == kHapRead);
     };
-    calls.munmap2 = [](void* address, uint32_t bytes) {
-      return -call(kUnmap, word(address), static_cast<int32_t>(bytes));
-    };
+    calls.munmap2 = unmap;
   }
   if ((lacks & RING_LACKS_VOTES) == 0)
     calls.power_set = [](void*, void*) { return control != nullptr ? static_cast<int>(control->vote_status) : 0; };
   calls.error = [] { return map_error; };
   return calls;
+}
+
+void os_clean(const uint8_t* bytes, uint32_t count) {
+  clean_cache(bytes, count);
+  const Held held(cached_lock);
+  for (const Cached& buffer : cached)
+    if (buffer.address != nullptr && bytes >= buffer.address && bytes < buffer.address + buffer.bytes)
+      clean(buffer, static_cast<uint32_t>(bytes - buffer.address),
+            static_cast<uint32_t>(bytes - buffer.address) + count);
 }
 
 uint64_t os_microseconds() {
@@ -201,6 +337,7 @@ void os_log(const char* text) {
 
 uint32_t os_threads() {
   alignas(8) uint8_t mask[128] = {};
+  if (const uint32_t few = hardware(); few > 0) return few < 4 ? few : 4;
   const int32_t bytes = call(kAffinity, 0, sizeof(mask), word(mask));
   uint32_t processors = 0;
   for (int32_t i = 0; i < bytes; ++i) processors += static_cast<uint32_t>(__builtin_popcount(mask[i]));
@@ -224,11 +361,29 @@ dsp_clone:
   { trap0(#1) }
 )");
 
+namespace {
+
+struct Start {
+  void (*entry)(void*);
+  void* argument;
+};
+Start starts[kMaxWorkers + 1];
+
+void start(void* of) {
+  const Start mine = *static_cast<Start*>(of);
+  enter();
+  mine.entry(mine.argument);
+  leave();
+}
+
+}  // namespace
+
 bool os_start_worker(uint32_t index, void (*entry)(void*), void* argument) {
+  starts[index] = {entry, argument};
   // Memory, files, signal handlers and semaphores shared; one process; clear the word at the end.
   constexpr int32_t kThread = 0x50f00 | 0x200000;
   alive[index - 1] = 1;
-  return dsp_clone(kThread, stacks[index - 1] + kStackBytes - 128, entry, argument, &alive[index - 1]) > 0;
+  return dsp_clone(kThread, stacks[index - 1] + kStackBytes - 128, start, &starts[index], &alive[index - 1]) > 0;
 }
 
 void os_join_worker(uint32_t index) {
@@ -236,11 +391,17 @@ void os_join_worker(uint32_t index) {
 }
 
 void os_wait(uint32_t* at, uint32_t seen) {
+  leave();
   call(kFutex, word(at), kFutexWait, static_cast<int32_t>(seen), word(&kPatience));
+  enter();
 }
 void os_wake(uint32_t* at) { call(kFutex, word(at), kFutexWake, 0x7fffffff); }
 // The host's processors have other work than to wait for one another.
-void os_pause() { call(kYield); }
+void os_pause() {
+  leave();
+  call(kYield);
+  enter();
+}
 uint32_t os_polls() { return 64; }
 
 extern "C" [[noreturn]] void dsp_main(const uintptr_t* stack) {

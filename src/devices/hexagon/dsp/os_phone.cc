@@ -3,6 +3,7 @@
 // the call that needs it, and the module loads. Compiled, never run by a test: no emulator has these functions. Workers
 // have stacks of this module, set through the system's own functions for attributes, whose layout nobody needs to know.
 // Deliberately absent: VTCM and locks of vector units, whose structures are only in the vendor's SDK.
+#include "devices/hexagon/dsp/machine.h"
 #include "devices/hexagon/dsp/os.h"
 #include "devices/hexagon/dsp/os_hap.h"
 
@@ -31,6 +32,8 @@ Hap hap() {
   const bool second = HAP_mmap2 != nullptr && HAP_munmap2 != nullptr;
   return {second ? HAP_mmap2 : nullptr, HAP_mmap, second ? HAP_munmap2 : nullptr, HAP_munmap, HAP_power_set, nullptr};
 }
+
+void os_clean(const uint8_t* bytes, uint32_t count) { clean_cache(bytes, count); }
 
 uint64_t os_microseconds() { return HAP_perf_get_time_us != nullptr ? HAP_perf_get_time_us() : 0; }
 uint64_t os_packets() { return 0; }

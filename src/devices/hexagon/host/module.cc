@@ -79,6 +79,7 @@ uint64_t os_microseconds() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
 }
 uint64_t os_packets() { return 0; }
+void os_clean(const uint8_t*, uint32_t) {}  // there is one cache
 uint32_t os_threads() { return current->threads; }
 
 bool os_start_worker(uint32_t index, void (*entry)(void*), void* argument) {

@@ -19,18 +19,23 @@
 //                           statuses that these requests get, votes the one of HAP_power_set on the DSP; arch=0x73 is
 //                           what the DSP is said to be, 0: the library does not tell; mmap2=0: the DSP has no
 //                           HAP_mmap2, votes=-1: no HAP_power_set; space=BYTES: more are not mapped in a session;
-//                           alloc=BYTES: larger buffers are not to be had. "" none
+//                           alloc=BYTES: larger buffers are not to be had. Caches of buffers made from now on:
+//                           coherent=1: nobody looks into the DSP's, 0: nor into the host's; lost=N: the N-th range of
+//                           every batch is not maintained, sync=0: what llada_standin_sync() is asked for is not done.
+//                           Sessions opened from now on: hardware=N: threads that run at a time, scatter=SEED: buffers
+//                           are mapped anywhere. slow=N: every answer takes N times as long; batch_us, map_us,
+//                           map_us_mb: a batch, a mapping, a MB of it take that much longer, as a profile of `llada
+//                           doctor` says. "" none
+//   llada_standin_sync(d, f) what DMA_BUF_IOCTL_SYNC is to Linux's buffers
 // and reads LLADA_HEXAGON_QEMU (the emulator, qemu-hexagon), LLADA_HEXAGON_LOG (a file for what it prints),
 // LLADA_HEXAGON_FILES (a folder: buffers are unnamed files there instead of memory), LLADA_CDSPRPC_FAULT and
 // LLADA_CDSPRPC_PHONE (as above) and, like the real one, ADSP_LIBRARY_PATH (where modules are, beside the library's own
 // folder).
 //
 // A library of C functions has state of the process; that is the interface it imitates.
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -38,7 +43,10 @@
 #include <string>
 
 #include "devices/hexagon/cdsprpc_abi.h"
+#include "devices/hexagon/standin/buffers.h"
 #include "devices/hexagon/standin/dsp_process.h"
+#include "devices/hexagon/standin/paths.h"
+#include "devices/hexagon/wire.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -54,11 +62,6 @@ struct Fault {
   int64_t delay_us = 0;
 };
 
-struct Buffer {
-  int fd;
-  size_t bytes;
-};
-
 struct Session {
   std::shared_ptr<DspProcess> process;
   uint64_t module = 0;           // handle that the skel's open method gave
@@ -67,7 +70,7 @@ struct Session {
 
 struct State {
   std::mutex mutex;
-  std::map<void*, Buffer> buffers;
+  Buffers buffers;
   std::map<int, Session> sessions;  // by domain
   int reserved = 0;                 // sessions beside the default one
   uint32_t space = 0xe0000000u;
@@ -78,7 +81,7 @@ struct State {
   uint64_t choices = 0;                  // of failures so far
   std::condition_variable chosen;
   int poison = 0;
-  std::map<std::string, int64_t> phone;  // what it refuses
+  std::map<std::string, int64_t> phone, always;  // what it refuses; what the environment says
 
   int status(const char* key) const { return static_cast<int>(value(key, AEE_SUCCESS)); }
   int64_t value(const char* key, int64_t otherwise) const {
@@ -88,7 +91,7 @@ struct State {
 };
 
 void set_phone(State& s, const char* text) {
-  s.phone.clear();
+  s.phone = s.always;
   if (s.sessions.empty()) s.reserved = 0;
   for (std::string rest = text; !rest.empty();) {
     const std::string entry = rest.substr(0, rest.find(','));
@@ -126,57 +129,10 @@ State& state() {
     auto* fresh = new State;
     if (const char* fault = std::getenv("LLADA_CDSPRPC_FAULT")) set_fault(*fresh, fault);
     if (const char* phone = std::getenv("LLADA_CDSPRPC_PHONE")) set_phone(*fresh, phone);
+    fresh->always = fresh->phone;
     return fresh;
   }();
   return *s;
-}
-
-std::string own_folder() {
-  Dl_info info{};
-  ::dladdr(reinterpret_cast<const void*>(&own_folder), &info);
-  const std::string path = info.dli_fname != nullptr ? info.dli_fname : "";
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash);
-}
-
-std::string find_emulator() {
-  if (const char* given = std::getenv("LLADA_HEXAGON_QEMU")) return given;
-  const char* path = std::getenv("PATH");
-  std::string rest = path != nullptr ? path : "/usr/bin";
-  while (!rest.empty()) {
-    const size_t colon = rest.find(':');
-    const std::string candidate = rest.substr(0, colon) + "/qemu-hexagon";
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
-    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
-  }
-  return "";
-}
-
-std::string find_module(const std::string& name) {
-  const char* given = std::getenv("ADSP_LIBRARY_PATH");
-  std::string rest = given != nullptr ? std::string(given) + ";" : "";
-  rest += own_folder();
-  while (!rest.empty()) {
-    const size_t end = rest.find(';');
-    const std::string candidate = rest.substr(0, end) + "/" + name;
-    if (::access(candidate.c_str(), R_OK) == 0) return candidate;
-    rest = end == std::string::npos ? "" : rest.substr(end + 1);
-  }
-  return "";
-}
-
-// "file:///libNAME.so?SYMBOL&_modver=1.0&_dom=cdsp[&_session=N]"
-bool split_uri(const std::string& uri, std::string& module, std::string& symbol, int& session) {
-  constexpr std::string_view kHead = "file:///";
-  const size_t question = uri.find('?'), first = uri.find('&');
-  if (!uri.starts_with(kHead) || question == std::string::npos || first == std::string::npos || first < question ||
-      uri.find("&_dom=cdsp") == std::string::npos)
-    return false;
-  module = uri.substr(kHead.size(), question - kHead.size());
-  symbol = uri.substr(question + 1, first - question - 1);
-  const size_t at = uri.find("&_session=");
-  session = at == std::string::npos ? 0 : std::atoi(uri.c_str() + at + 10);
-  return module.find('/') == std::string::npos && !module.empty() && !symbol.empty();
 }
 
 // Sessions beside the default one have domains of their own, above the numbers of real DSPs.
@@ -194,6 +150,16 @@ int fail(int code, std::string why) {
   const std::lock_guard lock(s.mutex);
   s.error = std::move(why);
   return code;
+}
+
+// The message is the host's own copy.
+void lose_range(const remote_buf& batch, int64_t index) {
+  WireBatch head;
+  if (batch.nLen < sizeof head) return;
+  std::memcpy(&head, batch.pv, sizeof head);
+  if (index < head.range_count)
+    reinterpret_cast<WireRange*>(static_cast<uint8_t*>(batch.pv) + sizeof head + head.op_count * sizeof(WireOp))[index]
+        .use = 0;
 }
 
 // A handle of ours is the domain with a mark; one module per session.
@@ -221,6 +187,8 @@ int open_session(const char* uri, remote_handle64* handle) {
       return refused;
     }
     paths.vote_status = s.status("votes");
+    paths.hardware = static_cast<uint32_t>(s.value("hardware", 0));
+    paths.scatter = static_cast<uint32_t>(s.value("scatter", 0));
     paths.lacks = (s.value("mmap2", 1) == 0 ? 1u * RING_LACKS_MMAP2 : 0u) |
                   (paths.vote_status == -1 ? 1u * RING_LACKS_VOTES : 0u);
     const auto found = s.sessions.find(domain);
@@ -292,46 +260,28 @@ EXPORT int llada_standin_poison(int byte) {
 
 EXPORT void* rpcmem_alloc(int, uint32_t, int size) {
   if (size <= 0) return nullptr;
-  {
-    State& s = state();
-    std::unique_lock lock(s.mutex);
-    if (s.fault.kind == "hang-alloc") hang(s, lock, "alloc");
-    if (size > s.value("alloc", size)) return nullptr;
-  }
-  const size_t bytes = (static_cast<size_t>(size) + kGuestPage - 1) / kGuestPage * kGuestPage;
-  const char* folder = std::getenv("LLADA_HEXAGON_FILES");
-  const int fd = folder != nullptr ? ::open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)
-                                   : ::memfd_create("llada-rpcmem", MFD_CLOEXEC);
-  if (fd < 0) return nullptr;
-  void* data = ::ftruncate(fd, static_cast<off_t>(bytes)) == 0
-                   ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-                   : MAP_FAILED;
-  if (data == MAP_FAILED) {
-    ::close(fd);
-    return nullptr;
-  }
   State& s = state();
-  const std::lock_guard lock(s.mutex);
-  s.buffers[data] = {fd, bytes};
-  if (s.poison != 0) std::memset(data, s.poison, bytes);
-  return data;
+  std::unique_lock lock(s.mutex);
+  if (s.fault.kind == "hang-alloc") hang(s, lock, "alloc");
+  if (size > s.value("alloc", size)) return nullptr;
+  const auto coherent = static_cast<Coherent>(s.value("coherent", kBoth));
+  return s.buffers.allocate((static_cast<size_t>(size) + kGuestPage - 1) / kGuestPage * kGuestPage, coherent, s.poison);
 }
 
 EXPORT void rpcmem_free(void* data) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
-  const auto found = s.buffers.find(data);
-  if (found == s.buffers.end()) return;
-  ::munmap(data, found->second.bytes);
-  ::close(found->second.fd);
-  s.buffers.erase(found);
+  for (const auto& [domain, session] : s.sessions) session.process->forget_buffer(s.buffers.descriptor(data));
+  s.buffers.free(data);
 }
 
-EXPORT int rpcmem_to_fd(void* data) {
+EXPORT int rpcmem_to_fd(void* data) { return state().buffers.descriptor(data); }
+
+// What Linux's DMA_BUF_IOCTL_SYNC is to its buffers: 0 at the end of writing, 1 at the beginning of reading.
+EXPORT int llada_standin_sync(int fd, int take) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
-  const auto found = s.buffers.find(data);
-  return found == s.buffers.end() ? -1 : found->second.fd;
+  return s.value("sync", 1) != 0 ? s.buffers.sync(fd, take != 0) : 0;
 }
 
 // The driver's share of a delayed mapping: from now on the DSP may map this descriptor; addresses are given when it
@@ -351,7 +301,12 @@ EXPORT int fastrpc_mmap(int domain, int fd, void*, int offset, size_t length, in
   size_t mapped = length;
   for (const auto& [other, bytes] : found->second.mapped) mapped += bytes;
   if (static_cast<int64_t>(mapped) > s.value("space", INT64_MAX)) return AEE_ENOMEMORY;
-  return found->second.mapped.emplace(fd, length).second ? AEE_SUCCESS : AEE_EMAPALREADYPRESENT;
+  if (!found->second.mapped.emplace(fd, length).second) return AEE_EMAPALREADYPRESENT;
+  if (const auto buffer = s.buffers.cached(fd)) found->second.process->add_buffer(*buffer);
+  const int64_t us = s.value("map_us", 0) + s.value("map_us_mb", 0) * static_cast<int64_t>(length) / 1000000;
+  lock.unlock();
+  if (us > 0) ::usleep(static_cast<useconds_t>(us));
+  return AEE_SUCCESS;
 }
 
 EXPORT int fastrpc_munmap(int domain, int fd, void*, size_t length) {
@@ -363,6 +318,7 @@ EXPORT int fastrpc_munmap(int domain, int fd, void*, size_t length) {
   const auto entry = found->second.mapped.find(fd);
   if (entry == found->second.mapped.end() || entry->second != length) return AEE_ENOSUCHMAP;
   found->second.mapped.erase(entry);
+  found->second.process->forget_buffer(fd);
   return AEE_SUCCESS;
 }
 
@@ -374,6 +330,8 @@ EXPORT int remote_handle64_invoke(remote_handle64 handle, uint32_t scalars, remo
   std::shared_ptr<DspProcess> process;
   uint64_t module = 0;
   Fault fault;
+  const bool is_run = REMOTE_SCALARS_METHOD(scalars) == WIRE_RUN && REMOTE_SCALARS_INBUFS(scalars) == 1;
+  int64_t us = 0, lost = -1, slow = 1;
   {
     const std::lock_guard lock(s.mutex);
     const auto found = s.sessions.find(static_cast<int>(handle & ~kHandleMark));
@@ -382,6 +340,8 @@ EXPORT int remote_handle64_invoke(remote_handle64 handle, uint32_t scalars, remo
     module = found->second.module;
     if (s.fault.at >= 0 && s.fault.kind != "map" && s.invokes++ == s.fault.at) fault = s.fault;
     if (fault.kind == "hang-all") fault.kind = "hang";
+    if (is_run) us = s.value("batch_us", 0), lost = s.value("lost", -1);
+    slow = s.value("slow", 1);
   }
   if (fault.kind == "error") return AEE_EFAILED;
   std::function<void()> after;
@@ -395,7 +355,11 @@ EXPORT int remote_handle64_invoke(remote_handle64 handle, uint32_t scalars, remo
     while (process->alive()) ::usleep(100);
   }
   if (fault.kind == "hang") process->freeze();
+  if (lost >= 0) lose_range(arguments[0].buf, lost);
+  const auto begin = std::chrono::steady_clock::now();
   const int status = process->invoke(module, scalars, arguments, after);
+  us += (slow - 1) * std::chrono::ceil<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin).count();
+  if (us > 0) ::usleep(static_cast<useconds_t>(us));
   if (fault.kind == "garbage" && status == AEE_SUCCESS) {
     const uint32_t in = REMOTE_SCALARS_INBUFS(scalars), out = REMOTE_SCALARS_OUTBUFS(scalars);
     uint32_t noise = 0x9e3779b9u;
@@ -470,6 +434,7 @@ EXPORT int remote_session_control(uint32_t request, void* data, uint32_t) {
       const auto process = process_of(static_cast<remote_rpc_process_clean_params*>(data)->domain);
       if (process == nullptr) return AEE_ENOSUCH;
       process->kill();
+      for (int i = 0; i < 20000 && process->alive(); ++i) ::usleep(100);
       return AEE_SUCCESS;
     }
     case FASTRPC_RESERVE_NEW_SESSION: {

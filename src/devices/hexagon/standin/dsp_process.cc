@@ -16,6 +16,8 @@
 #include <cstring>
 #include <system_error>
 
+#include "devices/hexagon/standin/buffers.h"
+
 namespace llada::standin {
 namespace {
 
@@ -62,6 +64,8 @@ std::unique_ptr<DspProcess> DspProcess::start(const ProcessPaths& paths, uint32_
   first.magic = RING_MAGIC;
   first.lacks = paths.lacks;
   first.vote_status = paths.vote_status;
+  first.hardware = paths.hardware;
+  first.scatter = paths.scatter;
 
   DspProcess* self = p.get();
   const std::string host = std::to_string(::getpid()), control = std::to_string(p->ring_fd_);
@@ -81,6 +85,11 @@ std::unique_ptr<DspProcess> DspProcess::start(const ProcessPaths& paths, uint32_
       }
       self->pid_ = 0;
       ::waitpid(pid, &status, 0);
+    }
+    {
+      const std::lock_guard lock(self->mutex_);
+      for (RingBuffer* b = self->table(); b < self->table() + RING_TABLE; ++b)
+        if (b->fd > 0) write_back(*b);
     }
     self->ended_ = true;
     futex_wake(&self->ring(0).ready);
@@ -105,6 +114,18 @@ DspProcess::~DspProcess() {
   if (keeper_.joinable()) keeper_.join();
   if (file_ != nullptr) ::munmap(file_, RING_BYTES);
   if (ring_fd_ >= 0) ::close(ring_fd_);
+}
+
+void DspProcess::add_buffer(const RingBuffer& buffer) {
+  const std::lock_guard lock(mutex_);
+  RingBuffer* entry = table();
+  while (entry->fd != 0 && entry < table() + RING_TABLE - 1) ++entry;
+  *entry = buffer;
+}
+void DspProcess::forget_buffer(int fd) {
+  const std::lock_guard lock(mutex_);
+  for (RingBuffer* b = table(); b < table() + RING_TABLE; ++b)
+    if (b->fd == fd) *b = {};
 }
 
 // The keeper clears pid_ before it lets go of the number.

@@ -20,6 +20,7 @@ struct ProcessPaths {
   std::string emulator, program, log;  // log: where its standard error goes; empty: nowhere
   uint32_t lacks = 0;                  // RingLacks
   int vote_status = 0;                 // what its HAP_power_set answers
+  uint32_t hardware = 0, scatter = 0;  // as in Ring
 };
 
 class DspProcess {
@@ -33,6 +34,11 @@ class DspProcess {
   // (ring.h), others wait.
   int invoke(uint64_t handle, uint32_t scalars, remote_arg* arguments, const std::function<void()>& after = {});
 
+  // A buffer with copies of its own, before it is mapped; nothing where there is none such. When the process ends, what
+  // it had written to those that it still has is written back.
+  void add_buffer(const RingBuffer& buffer);
+  void forget_buffer(int fd);
+
   // Any thread, at any time.
   void kill();    // returns at once
   void freeze();  // stops without an end, what a hang looks like from outside; returns once it is stopped
@@ -42,6 +48,7 @@ class DspProcess {
   DspProcess() = default;
 
   void signal(int number);
+  RingBuffer* table() const { return reinterpret_cast<RingBuffer*>(file_ + RING_TABLE_AT); }
   Ring& ring(uint32_t channel) const { return *reinterpret_cast<Ring*>(file_ + RING_CHANNEL_AT(channel)); }
   bool take_channel(uint64_t bytes, uint32_t& channel);  // waits for one; false where none is large enough
   void give_back(uint32_t channel);

@@ -1,0 +1,22 @@
+// The K/V rows that a DSP has written: they stay in its caches until the host asks, by a batch without ops.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "devices/hexagon/library.h"
+#include "graph/program.h"
+#include "memory/kv_store.h"
+
+namespace llada::hexagon {
+
+// The stores of a step that a DSP can see, by stream, which from now on are kept; and what the host has written to
+// them, which is in memory now. lines: where those that are maintained later are counted.
+struct KeptStores {
+  std::vector<std::shared_ptr<Buffer>> buffers;
+  std::vector<std::vector<KvRows>> written;
+};
+KeptStores keep_stores(const StepInputs& inputs, const Library& library,
+                       const std::shared_ptr<std::atomic<int64_t>>& lines);
+
+}  // namespace llada::hexagon
