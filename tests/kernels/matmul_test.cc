@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernel_test_data.h"
+#include "tensor/computed.h"
 
 namespace llada::kernels {
 namespace {
@@ -14,10 +15,11 @@ using namespace testing;
 
 // What a product may lose relative to sum |w||x|. Float path: one rounding per step of the longest sum (k).
 // Integer path: int8 products are exact; each group's sum is scaled and added with at most four roundings,
-// and a packed form may keep a group's scale to one part in 2000 (half a unit in 11 bits).
+// and a packed form may keep a group's scale to one part in 2000 (half a unit in 11 bits). What a type loses by being
+// computed as another one is stated by value, of which the smaller ones of a group lose as much as its largest.
 double tolerance(DType type, int64_t k) {
   const double roundings = static_cast<double>(traits(type).quantized ? 4 * (k / 16) : k) + 16;
-  return roundings * kEpsilon + (traits(type).quantized ? 5e-4 : 0);
+  return roundings * kEpsilon + (traits(type).quantized ? 5e-4 + 4 * computed_error(type) : 0);
 }
 
 // The oracle's product once, and every table's beside it.
