@@ -161,7 +161,8 @@ TEST(ActivationError, OddWidthsRowsAndColumns) {
               lost += (static_cast<double>(got[i]) - want[i]) * (static_cast<double>(got[i]) - want[i]);
               norm += scale[i];
             }
-            ASSERT_LE(std::sqrt(lost), (1e-3 + computed_error(type)) * std::sqrt(norm)) << name_of(*table, p) << " row " << r;
+            ASSERT_LE(std::sqrt(lost), (1e-3 + computed_error(type)) * std::sqrt(norm))
+                << name_of(*table, p) << " row " << r;
           }
         }
       }
