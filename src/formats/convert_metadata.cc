@@ -35,9 +35,9 @@ std::string_view arch_name(Architecture architecture) {
 
 // llama.cpp's general.file_type: the type of most tensors.
 uint32_t file_type(DType type) {
-  // Of the types that are written, which stand first, and of three more.
-  constexpr std::array<uint32_t, 11> numbers = {0, 1, 32, 7, 2, 3, 8, 9, 15, 17, 18};
-  return numbers.at(static_cast<size_t>(type));
+  constexpr std::array<uint32_t, kFileTypeCount> numbers = {0,  1,  32, 7,  2,  3,  8,  9,  15, 17, 18, 10, 12,
+                                                            25, 30, 19, 20, 28, 23, 26, 24, 31, 36, 37, 38, 39};
+  return numbers[static_cast<size_t>(type)];
 }
 
 void add_id(GgufWriter& out, std::string_view key, int32_t preferred, int32_t otherwise) {

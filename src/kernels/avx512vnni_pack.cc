@@ -1,5 +1,6 @@
-// Stored groups into the packed layouts of avx512vnni.h, one column tile at a time. Columns beyond n are packed as zero. Packing is to go at the speed of memory: the next
-// column tile is fetched in order while this one is read along sixteen rows, and what is written goes past the caches.
+// Stored groups into the packed layouts of avx512vnni.h, one column tile at a time. Columns beyond n are packed as
+// zero. Packing is to go at the speed of memory: the next column tile is fetched in order while this one is read along
+// sixteen rows, and what is written goes past the caches.
 #include <immintrin.h>
 
 #include "kernels/avx512vnni_stored-inl.h"

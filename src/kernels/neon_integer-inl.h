@@ -9,7 +9,8 @@
 //   spread, scaled, exchange    which lanes of an accumulator belong to which row and column
 //
 // Layouts. Packed weights: neon_packed-inl.h; matrices of few columns are unpacked to int8 a chunk of k at a time, once
-// for all rows. Activations: blocks of four rows, per block an ActivationGroup for every 32 values; missing rows are zero.
+// for all rows. Activations: blocks of four rows, per block an ActivationGroup for every 32 values; missing rows are
+// zero.
 //
 // Every element is the sum over groups, ascending, of fma(row scale, float(dot) * column scale, sum). For types with an
 // offset it is followed by fma(row scale * row sum, offset, sum). The bits are the same for any tile and on all three

@@ -81,8 +81,9 @@ float block_scale(DType type, const std::byte* block) {
   return f16_to_float(static_cast<uint16_t>(d));
 }
 
-// Sub-groups of 16 with whole numbers as scales. Integers are even where F16 has half of the block's scale, since kernels
-// may round the sums of six bits to even numbers; the scales are as large as F16 lets them be, for the same reason.
+// Sub-groups of 16 with whole numbers as scales. Integers are even where F16 has half of the block's scale, since
+// kernels may round the sums of six bits to even numbers; the scales are as large as F16 lets them be, for the same
+// reason.
 GroupQ6_K to_q6_k(DType type, const std::byte* row, int64_t block) {
   QuantGroup groups[8];
   float d = block_scale(type, row + block * traits(type).bytes) * (type == DType::IQ1_M ? 0.125f : 1.0f);

@@ -89,8 +89,8 @@ void equal_scales_and_mins(uint64_t word, uint8_t (&packed)[12]) {
 }
 constexpr double kMeanSubScale = 47.5;
 
-// How groups of the other types are made: random bytes, of which some bits are set so that sub-scales are all large, and
-// an F16 scale of either sign. deviation: of the values where that scale is one.
+// How groups of the other types are made: random bytes, of which some bits are set so that sub-scales are all large,
+// and an F16 scale of either sign. deviation: of the values where that scale is one.
 struct RandomGroup {
   DType type;
   int scale_at;
