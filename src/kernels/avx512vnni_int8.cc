@@ -117,9 +117,11 @@ void q8(const Tile& t) {
       for (int r = 0; r < R; ++r) x[r] = y[r] = broadcast64(wide + 2 * r);
       byte_steps<R>(w, a, next, x, y);
       prefetch<R>(next + 512);
-      if (t.step > kPrefetched) {
+      constexpr int64_t kAhead = kPrefetched + (kOffsets ? 64 : 0);
+      if constexpr (kOffsets) prefetch<R>(next + kPrefetched);
+      if (t.step > kAhead) {
 #pragma GCC unroll 8
-        for (int line = 0; line < 8; ++line) prefetch<R>(next + kPrefetched + 64 * line);
+        for (int line = 0; line < 8; ++line) prefetch<R>(next + kAhead + 64 * line);
       }
       const __m512i scale = _mm512_load_si512(w + 1024);
 #pragma GCC unroll 8
