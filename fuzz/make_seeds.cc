@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "devices/cpu/packed_file.h"
+#include "formats/gguf.h"
 #include "formats/model_fixture.h"
 
 using namespace llada;
@@ -35,6 +36,16 @@ int main(int argc, char** argv) {
     const std::string json = hf_config_json(config, Style::standard);
     const std::string length = {static_cast<char>(json.size() & 255), static_cast<char>(json.size() >> 8)};
     write(std::string("safetensors/model-") + arch, "m" + length + json + safetensors_bytes(hf_tensors(config), names));
+  }
+  for (int i = 0; i < kFileTypeCount; ++i) {  // a tensor of each type
+    const auto type = static_cast<DType>(i);
+    const std::string name(traits(type).name);
+    const auto u64 = [](uint64_t v) { return std::string(reinterpret_cast<const char*>(&v), 8); };
+    const auto u32 = [](uint32_t v) { return std::string(reinterpret_cast<const char*>(&v), 4); };
+    std::string bytes =
+        "GGUF" + u32(3) + u64(1) + u64(0) + u64(1) + "t" + u32(1) + u64(256) + u32(ggml_from_dtype(type)) + u64(0);
+    bytes.resize((bytes.size() + 31) / 32 * 32);
+    write("gguf/type-" + name, bytes + std::string(static_cast<size_t>(row_bytes(type, 256)), '\x35'));
   }
   // q, k and v in one tensor; a model in two files.
   ModelConfig config = tiny_config(Architecture::dream);

@@ -30,15 +30,23 @@ def main(path):
                     continue  # the sign of a zero scale differs between this library and ggml's C code
                 packed = quants.quantize(row.reshape(1, 32), TYPES[name])
                 out.write(f"quantize {name} {row.tobytes().hex()} {packed.tobytes().hex()}\n")
-        for name in ("F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"):
+        for name in ("F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "Q2_K", "Q3_K",
+                     "IQ4_NL", "IQ4_XS", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M", "TQ1_0",
+                     "TQ2_0", "MXFP4", "NVFP4"):
             elements, size = gguf.GGML_QUANT_SIZES[TYPES[name]]
             raw = rng.integers(0, 256, (2 if elements < 256 else 1, size), dtype=np.uint8)
             # Scales in a sane range: no infinity or NaN in the fixture.
-            halves = {"F16": [0], "Q4_1": [0, 2], "Q5_1": [0, 2], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+            halves = {"F16": [0], "Q4_1": [0, 2], "Q5_1": [0, 2], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
+                      "Q2_K": [80, 82], "Q3_K": [108], "TQ1_0": [52], "TQ2_0": [64], "IQ1_M": [], "MXFP4": [],
+                      "NVFP4": []}
             for at in halves.get(name, [0] if name != "BF16" else []):
                 raw[:, at:at + 2] = (rng.standard_normal(len(raw)) * 0.1).astype(np.float16).view(np.uint8).reshape(-1, 2)
             if name == "BF16":
                 raw[:, 1] = 0x3E
+            if name == "IQ1_M":
+                raw[:, 55] = raw[:, 55] & 15 | 0x20  # the top nibble of its scale
+            if name == "MXFP4":
+                raw[:, 0] = (1, 120)  # 2^-127 and a usual exponent
             values = quants.dequantize(raw, TYPES[name]).astype(np.float32)
             out.write(f"dequantize {name} {raw.tobytes().hex()} {values.tobytes().hex()}\n")
 

@@ -35,7 +35,8 @@ std::string_view arch_name(Architecture architecture) {
 
 // llama.cpp's general.file_type: the type of most tensors.
 uint32_t file_type(DType type) {
-  constexpr std::array<uint32_t, kDTypeCount> numbers = {0, 1, 32, 7, 2, 3, 8, 9, 15, 17, 18};
+  constexpr std::array<uint32_t, kFileTypeCount> numbers = {0,  1,  32, 7,  2,  3,  8,  9,  15, 17, 18, 10, 12,
+                                                            25, 30, 19, 20, 28, 23, 26, 24, 31, 36, 37, 38, 39};
   return numbers[static_cast<size_t>(type)];
 }
 

@@ -32,17 +32,13 @@ struct GgmlType {
   uint32_t number;
   DType type;
 };
-constexpr std::array<GgmlType, kDTypeCount> kGgmlTypes = {{{0, DType::F32},
-                                                           {1, DType::F16},
-                                                           {30, DType::BF16},
-                                                           {8, DType::Q8_0},
-                                                           {2, DType::Q4_0},
-                                                           {3, DType::Q4_1},
-                                                           {6, DType::Q5_0},
-                                                           {7, DType::Q5_1},
-                                                           {12, DType::Q4_K},
-                                                           {13, DType::Q5_K},
-                                                           {14, DType::Q6_K}}};
+constexpr std::array<GgmlType, kFileTypeCount> kGgmlTypes = {
+    {{0, DType::F32},      {1, DType::F16},     {30, DType::BF16},  {8, DType::Q8_0},     {2, DType::Q4_0},
+     {3, DType::Q4_1},     {6, DType::Q5_0},    {7, DType::Q5_1},   {12, DType::Q4_K},    {13, DType::Q5_K},
+     {14, DType::Q6_K},    {10, DType::Q2_K},   {11, DType::Q3_K},  {20, DType::IQ4_NL},  {23, DType::IQ4_XS},
+     {16, DType::IQ2_XXS}, {17, DType::IQ2_XS}, {22, DType::IQ2_S}, {18, DType::IQ3_XXS}, {21, DType::IQ3_S},
+     {19, DType::IQ1_S},   {29, DType::IQ1_M},  {34, DType::TQ1_0}, {35, DType::TQ2_0},   {39, DType::MXFP4},
+     {40, DType::NVFP4}}};
 
 // ggml's enum ggml_type by number, with the names that it once gave.
 constexpr std::array<std::string_view, 43> kGgmlNames = {

@@ -1,11 +1,13 @@
 #include "formats/model_record.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
 #include "formats/expectations.h"
 #include "formats/printable.h"
+#include "tensor/computed.h"
 
 namespace llada {
 namespace {
@@ -135,6 +137,32 @@ Status index_tensors(ModelRecord& record, std::string_view file) {
   return {};
 }
 
+// What the types that are computed as others cost. A head that is tied to the embedding makes that a matrix, too.
+void note_types(ModelRecord& record) {
+  struct Cost {
+    int64_t stored = 0, computed = 0;
+  };
+  std::array<Cost, kDTypeCount> costs{};
+  for (const ModelTensor& tensor : record.tensors) {
+    const TensorView& view = tensor.view;
+    if (view.shape.rank == 1 || (tensor.name == "token_embd.weight" && !record.config.tied_head)) continue;
+    Cost& cost = costs[static_cast<size_t>(view.type)];
+    cost.stored += view.bytes();
+    cost.computed += row_bytes(computed_type(view.type), view.shape.columns()) * view.shape.rows();
+  }
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const auto type = static_cast<DType>(i), computed = computed_type(type);
+    const Cost& cost = costs[static_cast<size_t>(i)];
+    if (computed == type || cost.stored == 0) continue;
+    const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / 0x1p30; };
+    std::string line = fmt::format("type {}: computed as {}; {:.2f} GiB of the file become {:.2f} GiB in memory",
+                                   traits(type).name, traits(computed).name, gib(cost.stored), gib(cost.computed));
+    if (const double error = computed_error(type); error > 1e-5)
+      line += fmt::format(", and values move by up to {:.2g} % of the largest of their 32", 100 * error);
+    record.config.notes.push_back(std::move(line));
+  }
+}
+
 Status index_and_check_tensors(ModelRecord& record, std::string_view file) {
   LLADA_TRY_STATUS(index_tensors(record, file));
   const auto& tensors = record.tensors;
@@ -159,7 +187,10 @@ Status index_and_check_tensors(ModelRecord& record, std::string_view file) {
   });
   if (!status) return status;
   const auto stranger = std::ranges::find(known, false);
-  if (stranger == known.end()) return {};
+  if (stranger == known.end()) {
+    note_types(record);
+    return {};
+  }
   return invalid("{}: tensor {} is not part of this architecture", file,
                  printable(tensors[static_cast<size_t>(stranger - known.begin())].file_name));
 }

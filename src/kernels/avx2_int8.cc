@@ -1,11 +1,10 @@
 // Integer products with AVX2's vpmaddubsw. It adds pairs of products with saturation to 16 bits, so each type is
 // handled such that neither a pair nor a sum of pairs leaves these bits. Activations are within +-127.
 //
-//   4 to 6 bits  A pair is at most 63 * 127 * 2 = 16002. Pairs are added modulo 2^16 to a start of -center * sum(a).
-//                The result is the sum of (q - center) * a, at most 16 * 16 * 127 = 32512 over a group of 5-bit quants
-//                or 8 * 32 * 127 = 32512 over half a group of 6-bit quants. Unsigned sums (no center) are at most 16 *
-//                15 * 127 = 30480 over a group of 4-bit and 8 * 31 * 127 = 31496 over half a group of 5-bit quants.
-//   Q8_0         A pair can leave 16 bits, so both are widened to words: vpmaddwd makes half as many products, and 32
+//   4, 6 bits    A pair is at most 63 * 127 * 2 = 16002. Pairs are added modulo 2^16 to a start of -center * sum(a).
+//                The result is the sum of (q - center) * a, at most 8 * 32 * 127 = 32512 over half a group of 6-bit
+//                quants. Unsigned sums (no center) are at most 16 * 15 * 127 = 30480 over a group of 4-bit quants.
+//   8 bits       A pair can leave 16 bits, so both are widened to words: vpmaddwd makes half as many products, and 32
 //                bits hold their sums. A sign moved to the activations would be a third instruction for the two units
 //                that multiply.
 #include <immintrin.h>
@@ -18,7 +17,7 @@
 namespace llada::kernels::avx2 {
 namespace {
 
-using Sum = __m256i;  // pairs of int16 per column; for Q8_0 int32
+using Sum = __m256i;  // pairs of int16 per column; for 8 bits int32
 inline constexpr int kWideCenter = 0, kWideFlip = 0, kIntRows = 6;
 inline constexpr bool kWords = true;
 
@@ -109,7 +108,7 @@ int64_t activation_bytes(int64_t rows, int64_t k) { return activation_size(rows,
 void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, TypeSet readers,
                    std::byte* activations) {
   quantize_range(x, k, r0, r1, activations);
-  if ((readers & type_bit(DType::Q8_0)) != 0) widen_range(rows, k, r0, r1, activations);
+  if ((readers & kWideTypes) != 0) widen_range(rows, k, r0, r1, activations);
 }
 void pick_rows(const PickArgs& args) { pick_range(args); }
 void matmul(const MatmulArgs& args) { multiply_int8(args); }

@@ -71,9 +71,10 @@ inline constexpr int kWideShift = 4, kHalfShift = 1;
 //   Q4_K: block = 16 F16 d, 16 F16 dmin, then chunks of 512 B of nibbles, 32 B of scales and 32 B of mins.
 //   Q6_K: block = 16 float d, then chunks of 4 x 192 B and 2 x 32 B of scales. 192 B are two steps: X, Y, X in the
 //   low six bits of three vectors, the second Y in their upper two, lowest bits first.
+//   Q8_M: block = 16 float super-scales, 16 float super-offsets, then chunks of 1024 B (w + 128) and 256 B: 64 B of
+//   scales and 64 B of offsets; or, marked as Q8_0 and Q4_0 mark it, 128 B of float scales and 128 B of float offsets.
 int64_t packed_tile_bytes(DType type, int64_t k);
 
-bool packs(DType type);
 int64_t column_tile(DType type);
 int64_t packed_bytes(DType type, int64_t n, int64_t k);
 void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed);

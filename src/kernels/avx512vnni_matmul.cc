@@ -27,7 +27,7 @@ TileKernel kernel_of(DType type, int64_t rows) {
     case DType::Q6_K:
       return q6_k_kernel(rows);
     default:
-      return expanded_kernel(rows);
+      return q8_m_kernel(rows);
   }
 }
 
@@ -112,7 +112,7 @@ void prefetch_following(const Span& s, int64_t c, int64_t columns, int64_t r) {
 void multiply_piece(const Span& s, int64_t c, int64_t columns, int64_t from, int64_t to, const uint8_t* weights,
                     const uint8_t* next) {
   const int64_t chunks = to - from, row_tiles = (s.r1 - s.r0 + kRowTile - 1) / kRowTile;
-  const int64_t bytes = packs(s.args.type) ? packed_offset(s.args.type, to) - packed_offset(s.args.type, from) : 0;
+  const int64_t bytes = packed_offset(s.args.type, to) - packed_offset(s.args.type, from);
   const int64_t share = columns * bytes / row_tiles;  // of the following pieces, for each row tile to prefetch
   for (int64_t i = 0; i < row_tiles; ++i) {
     const int64_t r = s.r0 + i * kRowTile;
@@ -173,24 +173,12 @@ void stream(const MatmulArgs& a) {
 
 void multiply_columns(const Span& s, int64_t c, int64_t columns) {
   const MatmulArgs& a = s.args;
-  if (packs(a.type)) {
-    const auto* tile = reinterpret_cast<const uint8_t*>(a.weights) + c / kColumnTile * s.tile_bytes;
-    for (int64_t piece = s.from; piece < s.to; piece += kPiece) {
-      const int64_t end = lesser(piece + kPiece, s.to);
-      const uint8_t* next = end < s.to ? tile + packed_offset(a.type, end)
-                                       : tile + columns * s.tile_bytes + packed_offset(a.type, s.from);
-      multiply_piece(s, c, columns, piece, end, tile + packed_offset(a.type, piece), next);
-    }
-  } else {
-    alignas(64) uint8_t expanded[kColumnPair][kBlockChunks * kExpandedChunk];
-    for (int64_t piece = s.from; piece < s.to; piece += kBlockChunks) {
-      for (int64_t i = 0; i < columns; ++i) {
-        const int64_t first = c + i * kColumnTile;
-        expand_block(a.type, a.weights, a.k, first, lesser(kColumnTile, a.n - first), piece / kBlockChunks,
-                     expanded[i]);
-      }
-      multiply_piece(s, c, columns, piece, lesser(piece + kBlockChunks, s.to), expanded[0], expanded[0]);
-    }
+  const auto* tile = reinterpret_cast<const uint8_t*>(a.weights) + c / kColumnTile * s.tile_bytes;
+  for (int64_t piece = s.from; piece < s.to; piece += kPiece) {
+    const int64_t end = lesser(piece + kPiece, s.to);
+    const uint8_t* next =
+        end < s.to ? tile + packed_offset(a.type, end) : tile + columns * s.tile_bytes + packed_offset(a.type, s.from);
+    multiply_piece(s, c, columns, piece, end, tile + packed_offset(a.type, piece), next);
   }
 }
 
@@ -199,14 +187,13 @@ void multiply_columns(const Span& s, int64_t c, int64_t columns) {
 int64_t column_tile(DType) { return kColumnTile; }
 
 void matmul(const MatmulArgs& a) {
-  if (a.rows <= kRowTile && packs(a.type)) {
+  if (a.rows <= kRowTile) {
     stream(a);
     return;
   }
   alignas(64) float sums[kColumnPair * kRowBlock * kColumnTile];
   const ActivationLayout layout(a.rows, a.k);
-  const int64_t chunks = chunks_of(a.k);
-  const int64_t tile_bytes = packs(a.type) ? packed_tile_bytes(a.type, a.k) : kBlockChunks * kExpandedChunk;
+  const int64_t chunks = chunks_of(a.k), tile_bytes = packed_tile_bytes(a.type, a.k);
   const int64_t row_tiles = (a.rows + kRowTile - 1) / kRowTile, most = kRowBlock / kRowTile;
   const int64_t row_blocks = (row_tiles + most - 1) / most;
   const int64_t height = (row_tiles + row_blocks - 1) / row_blocks * kRowTile;  // of nearly equal row blocks

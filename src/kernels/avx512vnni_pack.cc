@@ -1,6 +1,6 @@
-// Stored groups into the packed layouts of avx512vnni.h, one column tile at a time, and the expansion of blocks of the
-// types that stay as stored. Columns beyond n are packed as zero. Packing is to go at the speed of memory: the next
-// column tile is fetched in order while this one is read along sixteen rows, and what is written goes past the caches.
+// Stored groups into the packed layouts of avx512vnni.h, one column tile at a time. Columns beyond n are packed as
+// zero. Packing is to go at the speed of memory: the next column tile is fetched in order while this one is read along
+// sixteen rows, and what is written goes past the caches.
 #include <immintrin.h>
 
 #include "kernels/avx512vnni_stored-inl.h"
@@ -289,6 +289,67 @@ uint8_t* pack_q8_0(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
   return out;
 }
 
+// Offsets are whole numbers up to kScaleRange of one of a block's columns, as scales are. Where that moves a group's
+// values by more than 2^-11 of them, or a scale is too small for it, the block's numbers stay floats.
+uint8_t* pack_q8_m(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out) {
+  alignas(64) float scale[8][16] = {}, offset[8][16] = {};
+  __m512 most_scale = _mm512_setzero_ps(), most_offset = _mm512_setzero_ps();
+  const auto larger = [](__m512 most, const float* values) {
+    return _mm512_max_ps(most, _mm512_abs_ps(_mm512_load_ps(values)));
+  };
+  for (int64_t g = 0; g < 2 * chunks; ++g) {
+    for (int64_t c = 0; c < kColumnTile; ++c)
+      if (const std::byte* group = group_at(s, c, 2 * chunk + g)) {
+        __builtin_memcpy(&scale[g][c], group, 4);
+        __builtin_memcpy(&offset[g][c], group + 4, 4);
+      }
+    most_scale = larger(most_scale, scale[g]), most_offset = larger(most_offset, offset[g]);
+  }
+  const __m512 range = _mm512_set1_ps(kScaleRange);
+  const auto inverse = [&](__m512 most) {
+    return _mm512_maskz_div_ps(_mm512_cmp_ps_mask(most, _mm512_setzero_ps(), _CMP_NEQ_UQ), range, most);
+  };
+  const __m512 per_scale = inverse(most_scale), per_offset = inverse(most_offset);
+  const __m512 half_unit = _mm512_mul_ps(most_offset, _mm512_set1_ps(0.5f / kScaleRange));
+  __mmask16 exact = 0;
+  __m512i scales[8], offsets[8];
+  for (int64_t g = 0; g < 2 * chunks; ++g) {
+    const __m512 d = _mm512_load_ps(scale[g]), m = _mm512_load_ps(offset[g]), scaled = _mm512_mul_ps(d, per_scale);
+    const __mmask16 present = _mm512_cmp_ps_mask(d, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+    exact |= _mm512_mask_cmp_ps_mask(present, _mm512_abs_ps(scaled), _mm512_set1_ps(2 * kScaleLeast), _CMP_NGE_UQ);
+    const __m512 size = _mm512_fmadd_ps(_mm512_abs_ps(d), _mm512_set1_ps(64.0f), _mm512_abs_ps(m));
+    exact |= _mm512_cmp_ps_mask(half_unit, _mm512_mul_ps(size, _mm512_set1_ps(0x1p-11f)), _CMP_NLE_UQ);
+    exact |= _mm512_cmp_ps_mask(size, _mm512_set1_ps(1e30f), _CMP_NLE_UQ);  // infinity or NaN, too
+    scales[g] = _mm512_cvtps_epi32(scaled), offsets[g] = _mm512_cvtps_epi32(_mm512_mul_ps(m, per_offset));
+  }
+  const __m512 unit = _mm512_set1_ps(1 / kScaleRange);
+  store_past(out, _mm512_castps_si512(exact != 0 ? _mm512_set1_ps(-1.0f) : _mm512_mul_ps(most_scale, unit)));
+  store_past(out + 64, _mm512_castps_si512(_mm512_mul_ps(most_offset, unit)));
+  out += 128;
+  for (int64_t c = 0; c < chunks; ++c, out += 1280) {
+    ChunkVectors v;
+    load_chunk(s, chunk + c, v);
+    for (int q = 0; q < 8; ++q) {
+      store_past(out + 128 * q, v.x[q]);
+      store_past(out + 128 * q + 64, v.y[q]);
+    }
+    if (exact != 0) {
+      for (float& value : offset[2 * c]) value *= -0.125f;  // the activations bring -8 * sum
+      for (float& value : offset[2 * c + 1]) value *= -0.125f;
+      lanes(scale[2 * c], scale[2 * c + 1], reinterpret_cast<float*>(out + 1024));
+      lanes(offset[2 * c], offset[2 * c + 1], reinterpret_cast<float*>(out + 1024 + 128));
+      continue;
+    }
+    const auto two = [](__m512i a, __m512i b) {
+      return _mm512_or_si512(_mm512_and_si512(a, _mm512_set1_epi32(0xffff)), _mm512_slli_epi32(b, 16));
+    };
+    store_past(out + 1024, two(scales[2 * c], scales[2 * c + 1]));
+    store_past(out + 1024 + 64, two(offsets[2 * c], offsets[2 * c + 1]));
+    for (int64_t at = 1152; at < 1280; at += 64) store_past(out + at, _mm512_setzero_si512());
+  }
+  return out;
+}
+
 uint8_t* pack_q4_k(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out) {
   // d and dmin, then 12 bytes of 6-bit scales and mins (see scale_and_min), for all columns at once.
   const int64_t group = chunk / kBlockChunks;
@@ -350,10 +411,6 @@ uint8_t* pack_q6_k(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
 
 }  // namespace
 
-bool packs(DType type) {
-  return type == DType::Q4_0 || type == DType::Q8_0 || type == DType::Q4_K || type == DType::Q6_K;
-}
-
 int64_t packed_tile_bytes(DType type, int64_t k) {
   switch (type) {
     case DType::Q4_0:
@@ -363,6 +420,8 @@ int64_t packed_tile_bytes(DType type, int64_t k) {
       return blocks_of(k) * 64 + chunks_of(k) * 1088;
     case DType::Q6_K:
       return blocks_of(k) * 64 + chunks_of(k) * 832;
+    case DType::Q8_M:
+      return blocks_of(k) * 128 + chunks_of(k) * 1280;
     default:
       return 0;
   }
@@ -374,7 +433,6 @@ int64_t packed_bytes(DType type, int64_t n, int64_t k) {
 
 void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
   const int64_t k = weight.shape.dims[0], n = weight.shape.dims[1] * weight.shape.dims[2] * weight.shape.dims[3];
-  if (!packs(weight.type)) return;
   for (int64_t first = n0; first < n1; first += kColumnTile) {
     const int64_t columns = n - first < kColumnTile ? n - first : kColumnTile;
     const Source source{weight.type, weight.data, stored_row_bytes(weight.type, k), k, first, columns};
@@ -394,35 +452,15 @@ void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
         case DType::Q4_K:
           out = pack_q4_k(source, chunk, chunks, out);
           break;
+        case DType::Q8_M:
+          out = pack_q8_m(source, chunk, chunks, out);
+          break;
         default:
           out = pack_q6_k(source, chunk, chunks, out);
       }
     }
   }
   _mm_sfence();
-}
-
-void expand_block(DType type, const std::byte* stored, int64_t k, int64_t c0, int64_t columns, int64_t b,
-                  uint8_t* out) {
-  const Source source{type, stored, stored_row_bytes(type, k), k, c0, columns};
-  const int64_t left = chunks_of(k) - b * kBlockChunks, chunks = left < kBlockChunks ? left : kBlockChunks;
-  for (int64_t c = 0; c < chunks; ++c, out += kExpandedChunk) {
-    const int64_t chunk = b * kBlockChunks + c;
-    ChunkVectors v;
-    load_chunk(source, chunk, v);
-    for (int q = 0; q < 8; ++q) {
-      _mm512_store_si512(out + 128 * q, v.x[q]);
-      _mm512_store_si512(out + 128 * q + 64, v.y[q]);
-    }
-    float scale[2][16], offset[2][16];
-    for (int64_t g = 0; g < 2; ++g)
-      for (int64_t column = 0; column < kColumnTile; ++column) {
-        constants_of(source, column, 2 * chunk + g, scale[g][column], offset[g][column]);
-        offset[g][column] *= -0.125f;  // the activations bring -8 * sum
-      }
-    lanes(scale[0], scale[1], reinterpret_cast<float*>(out + 1024));
-    lanes(offset[0], offset[1], reinterpret_cast<float*>(out + 1024 + 128));
-  }
 }
 
 }  // namespace llada::kernels::avx512vnni

@@ -111,8 +111,8 @@ struct Parts {
         wide((readers & kWide) != 0),
         pairs((readers & kPairs) != 0) {}
   // As constants, so that no code of type_bit() is made here (see avx512vnni_vector-inl.h).
-  static constexpr TypeSet kHalves = type_bit(DType::Q6_K), kWide = type_bit(DType::Q8_0),
-                           kPairs = type_bit(DType::Q4_K);
+  static constexpr TypeSet kHalves = type_bit(DType::Q6_K), kPairs = type_bit(DType::Q4_K),
+                           kWide = type_bit(DType::Q8_0) | type_bit(DType::Q8_M);
   static constexpr TypeSet kIntegerScales = kHalves | kPairs;  // the types of which no block keeps float scales
 };
 

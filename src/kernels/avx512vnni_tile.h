@@ -33,13 +33,6 @@ TileKernel q4_0_kernel(int64_t rows);
 TileKernel q4_k_kernel(int64_t rows);
 TileKernel q8_0_kernel(int64_t rows);
 TileKernel q6_k_kernel(int64_t rows);
-
-// Weights of the types that are used as stored, expanded by expand_block: chunks of 1024 B of quants and 4 x
-// 64 B of floats: scale of X, scale of Y, offset of X, offset of Y (w = scale * q + offset; the offsets are
-// divided by -8).
-inline constexpr int64_t kExpandedChunk = 1024 + 256;
-TileKernel expanded_kernel(int64_t rows);
-// Columns [c0, c0 + columns), block b of the stored matrix; missing columns become zero.
-void expand_block(DType type, const std::byte* stored, int64_t k, int64_t c0, int64_t columns, int64_t b, uint8_t* out);
+TileKernel q8_m_kernel(int64_t rows);
 
 }  // namespace llada::kernels::avx512vnni

@@ -8,8 +8,9 @@
 //   dots                        integer dot products of R rows and four columns
 //   spread, scaled, exchange    which lanes of an accumulator belong to which row and column
 //
-// Layouts. Packed weights: neon_packed-inl.h; other types are unpacked to int8 a chunk of k at a time, once for all
-// rows. Activations: blocks of four rows, per block an ActivationGroup for every 32 values; missing rows are zero.
+// Layouts. Packed weights: neon_packed-inl.h; matrices of few columns are unpacked to int8 a chunk of k at a time, once
+// for all rows. Activations: blocks of four rows, per block an ActivationGroup for every 32 values; missing rows are
+// zero.
 //
 // Every element is the sum over groups, ascending, of fma(row scale, float(dot) * column scale, sum). For types with an
 // offset it is followed by fma(row scale * row sum, offset, sum). The bits are the same for any tile and on all three
@@ -253,23 +254,18 @@ void matmul_stored(const MatmulArgs& a) {
   }
 }
 
-void matmul(const MatmulArgs& a) {
-  const bool packed = packed_bytes(a.type, a.n, a.k) > 0;
+void matmul(const MatmulArgs& args) {
+  const MatmulArgs a = computed_args(args);
+  const bool packed = computed_bytes(a.type, a.n, a.k) > 0;
   switch (a.type) {
     case DType::Q8_0:
       return packed ? matmul_packed<DType::Q8_0>(a) : matmul_stored<DType::Q8_0>(a);
+    case DType::Q8_M:
+      return packed ? matmul_packed<DType::Q8_M>(a) : matmul_stored<DType::Q8_M>(a);
     case DType::Q4_0:
       return packed ? matmul_packed<DType::Q4_0>(a) : matmul_stored<DType::Q4_0>(a);
-    case DType::Q4_1:
-      return matmul_stored<DType::Q4_1>(a);
-    case DType::Q5_0:
-      return matmul_stored<DType::Q5_0>(a);
-    case DType::Q5_1:
-      return matmul_stored<DType::Q5_1>(a);
     case DType::Q4_K:
       return packed ? matmul_packed<DType::Q4_K>(a) : matmul_stored<DType::Q4_K>(a);
-    case DType::Q5_K:
-      return matmul_stored<DType::Q5_K>(a);
     case DType::Q6_K:
       return packed ? matmul_packed<DType::Q6_K>(a) : matmul_stored<DType::Q6_K>(a);
     default:

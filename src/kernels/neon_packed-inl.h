@@ -5,6 +5,8 @@
 // eight groups share.
 //   Q8_0  quants: 128 values
 //         scales: four F16
+//   Q8_M  quants: as Q8_0
+//         scales: four float scales and four float offsets
 //   Q4_0  quants: 64 bytes, value bytes j and j + 64 in the low and high nibble of byte j, two's complement
 //         scales: four F16
 //   Q4_K  quants: as Q4_0, unsigned
@@ -15,6 +17,7 @@
 //         scales: two times four scales of a byte
 //         shared: four F16 d
 #pragma once
+#include "kernels/computed.h"
 #include "kernels/neon_common.h"
 #include "kernels/neon_unpack-inl.h"
 #include "kernels/neon_vector.h"
@@ -60,18 +63,31 @@ struct HalfScales : PackedAreas {  // an F16 scale for every column and group
 template <DType type>
 struct PackedSource;
 
-template <>
-struct PackedSource<DType::Q8_0> : HalfScales {
+template <class Areas>
+struct ByteQuants : Areas {
   static constexpr bool kSmall = false;
   static constexpr int kShift = 0;
   static constexpr int64_t kBytes = 128;
   LLADA_INLINE void load(int64_t g, int8x16_t w[kRegisters]) const {
-    load_tile(reinterpret_cast<const int8_t*>(q) + g * kBytes, w);
+    load_tile(reinterpret_cast<const int8_t*>(this->q) + g * kBytes, w);
   }
   static LLADA_INLINE void store(const int8x16_t tile[kRegisters], uint8_t* q) {
     for (int i = 0; i < kRegisters; ++i) vst1q_s8(reinterpret_cast<int8_t*>(q) + 16 * i, tile[i]);
   }
 };
+
+template <>
+struct PackedSource<DType::Q8_0> : ByteQuants<HalfScales> {};
+
+struct FloatScales : PackedAreas {
+  static constexpr bool kHalves = false, kOffset = true;
+  static constexpr int64_t kScaleBytes = 32, kHeadBytes = 0;
+  LLADA_INLINE const float* floats(int64_t g) const { return reinterpret_cast<const float*>(scales) + g * 2 * kTile; }
+  LLADA_INLINE float32x4_t scale(int64_t g, int) const { return vld1q_f32(floats(g)); }
+  LLADA_INLINE float32x4_t offset(int64_t g) const { return vld1q_f32(floats(g) + kTile); }
+};
+template <>
+struct PackedSource<DType::Q8_M> : ByteQuants<FloatScales> {};
 
 LLADA_INLINE void store_nibbles(const int8x16_t tile[kRegisters], uint8_t* q) {
   for (int i = 0; i < kRegisters / 2; ++i)
@@ -179,6 +195,8 @@ int64_t packed_tile_bytes(DType type, int64_t k) {
       return tile_bytes<DType::Q4_0>(k);
     case DType::Q8_0:
       return tile_bytes<DType::Q8_0>(k);
+    case DType::Q8_M:
+      return tile_bytes<DType::Q8_M>(k);
     case DType::Q4_K:
       return tile_bytes<DType::Q4_K>(k);
     case DType::Q6_K:
@@ -190,7 +208,7 @@ int64_t packed_tile_bytes(DType type, int64_t k) {
 
 // Padding a few columns to whole tiles would break the bound of a tenth more than the file; those stay as
 // stored.
-int64_t packed_bytes(DType type, int64_t n, int64_t k) {
+int64_t computed_bytes(DType type, int64_t n, int64_t k) {
   const int64_t tile = packed_tile_bytes(type, k);
   if (tile == 0) return 0;
   const int64_t bytes = (n + kTile - 1) / kTile * tile;
@@ -216,6 +234,10 @@ void pack_scales(const std::byte* row, const ColumnGroup& column, int64_t g, int
     bytes[0] = static_cast<uint8_t>(stored.scales[g % 8 * 2]);
     bytes[kTile] = static_cast<uint8_t>(stored.scales[g % 8 * 2 + 1]);
     halves[0] = std::bit_cast<__fp16>(stored.d);
+  } else if constexpr (type == DType::Q8_M) {
+    auto* floats = reinterpret_cast<float*>(scales) + g * 2 * kTile + i;
+    floats[0] = column.scale[0];
+    floats[kTile] = column.offset;
   } else {
     reinterpret_cast<__fp16*>(scales)[g * kTile + i] = static_cast<__fp16>(column.scale[0]);
   }
@@ -241,11 +263,17 @@ void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, std::byte* pac
   }
 }
 
-void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
+void pack_computed(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
   if (weight.type == DType::Q4_0) pack_tiles<DType::Q4_0>(weight, n0, n1, packed);
   if (weight.type == DType::Q8_0) pack_tiles<DType::Q8_0>(weight, n0, n1, packed);
+  if (weight.type == DType::Q8_M) pack_tiles<DType::Q8_M>(weight, n0, n1, packed);
   if (weight.type == DType::Q4_K) pack_tiles<DType::Q4_K>(weight, n0, n1, packed);
   if (weight.type == DType::Q6_K) pack_tiles<DType::Q6_K>(weight, n0, n1, packed);
+}
+
+int64_t packed_bytes(DType type, int64_t n, int64_t k) { return packed_bytes_of(computed_bytes, type, n, k); }
+void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
+  pack_any(pack_computed, computed_bytes, weight, n0, n1, packed);
 }
 
 }  // namespace

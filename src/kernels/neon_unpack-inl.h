@@ -36,20 +36,7 @@ LLADA_INLINE Values minus(Values v, int8_t centre) {
   return {vsubq_s8(v.low, vdupq_n_s8(centre)), vsubq_s8(v.high, vdupq_n_s8(centre))};
 }
 
-// Adds 16 where bit i of the 32 bits at `high` is set.
-LLADA_INLINE Values fifth_bits(Values v, const uint8_t* high) {
-  constexpr uint8_t kSpread[16] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
-  constexpr uint8_t kBits[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-  uint32_t word;
-  std::memcpy(&word, high, sizeof word);
-  const uint8x16_t all = vreinterpretq_u8_u32(vdupq_n_u32(word)), spread = vld1q_u8(kSpread), bits = vld1q_u8(kBits);
-  const auto sixteen = [&](uint8x16_t index) __attribute__((always_inline)) {
-    return vreinterpretq_s8_u8(vandq_u8(vtstq_u8(vqtbl1q_u8(all, index), bits), vdupq_n_u8(16)));
-  };
-  return {vaddq_s8(v.low, sixteen(spread)), vaddq_s8(v.high, sixteen(vaddq_u8(spread, vdupq_n_u8(2))))};
-}
-
-// The 6-bit scale and minimum of sub-group j of a Q4_K or Q5_K group: 12 bytes hold eight of each.
+// The 6-bit scale and minimum of sub-group j of a Q4_K group: 12 bytes hold eight of each.
 LLADA_INLINE void scale_and_min(const uint8_t* s, int64_t j, int& scale, int& min) {
   if (j < 4) {
     scale = s[j] & 63;
@@ -60,15 +47,14 @@ LLADA_INLINE void scale_and_min(const uint8_t* s, int64_t j, int& scale, int& mi
   }
 }
 
-template <class Group>
-LLADA_INLINE void k_scales(const Group& group, int64_t j, ColumnGroup& out) {
+LLADA_INLINE void k_scales(const GroupQ4_K& group, int64_t j, ColumnGroup& out) {
   int scale, min;
   scale_and_min(group.scales, j, scale, min);
   out.scale[0] = out.scale[1] = half_to_float(group.d) * static_cast<float>(scale);
   out.offset = -(half_to_float(group.dmin) * static_cast<float>(min));
 }
 
-// Sub-groups 2i and 2i + 1 of a Q4_K or Q5_K group are the low and high nibbles of the same 32 bytes.
+// Sub-groups 2i and 2i + 1 of a Q4_K group are the low and high nibbles of the same 32 bytes.
 LLADA_INLINE Values k_nibbles(const uint8_t* q, int64_t j) {
   const uint8_t* at = q + j / 2 * 32;
   const int8x16_t shift = vdupq_n_s8(j % 2 == 0 ? 0 : -4);
@@ -103,34 +89,13 @@ struct Unpack<DType::Q4_0> {
 };
 
 template <>
-struct Unpack<DType::Q4_1> {
-  static constexpr bool kSmall = true, kHalves = false, kOffset = true;
-  static LLADA_INLINE void group(const std::byte* row, int64_t g, ColumnGroup& out) {
-    const auto& stored = reinterpret_cast<const GroupQ4_1*>(row)[g];
-    out.q = nibbles(stored.q);
-    out.scale[0] = half_to_float(stored.d);
-    out.offset = half_to_float(stored.m);
-  }
-};
-
-template <>
-struct Unpack<DType::Q5_0> {
-  static constexpr bool kSmall = true, kHalves = false, kOffset = false;
-  static LLADA_INLINE void group(const std::byte* row, int64_t g, ColumnGroup& out) {
-    const auto& stored = reinterpret_cast<const GroupQ5_0*>(row)[g];
-    out.q = minus(fifth_bits(nibbles(stored.q), stored.high), 16);
-    out.scale[0] = half_to_float(stored.d);
-  }
-};
-
-template <>
-struct Unpack<DType::Q5_1> {
+struct Unpack<DType::Q8_M> {
   static constexpr bool kSmall = false, kHalves = false, kOffset = true;
   static LLADA_INLINE void group(const std::byte* row, int64_t g, ColumnGroup& out) {
-    const auto& stored = reinterpret_cast<const GroupQ5_1*>(row)[g];
-    out.q = fifth_bits(nibbles(stored.q), stored.high);
-    out.scale[0] = half_to_float(stored.d);
-    out.offset = half_to_float(stored.m);
+    const auto& stored = reinterpret_cast<const GroupQ8_M*>(row)[g];
+    out.q = {vld1q_s8(stored.q), vld1q_s8(stored.q + 16)};
+    out.scale[0] = stored.d;
+    out.offset = stored.m;
   }
 };
 
@@ -140,21 +105,6 @@ struct Unpack<DType::Q4_K> {
   static LLADA_INLINE void group(const std::byte* row, int64_t g, ColumnGroup& out) {
     const auto& stored = reinterpret_cast<const GroupQ4_K*>(row)[g / 8];
     out.q = k_nibbles(stored.q, g % 8);
-    k_scales(stored, g % 8, out);
-  }
-};
-
-template <>
-struct Unpack<DType::Q5_K> {
-  static constexpr bool kSmall = false, kHalves = false, kOffset = true;
-  static LLADA_INLINE void group(const std::byte* row, int64_t g, ColumnGroup& out) {
-    const auto& stored = reinterpret_cast<const GroupQ5_K*>(row)[g / 8];
-    const Values low = k_nibbles(stored.q, g % 8);
-    const uint8x16_t bit = vdupq_n_u8(static_cast<uint8_t>(1u << (g % 8))), sixteen = vdupq_n_u8(16);
-    const auto fifth = [&](const uint8_t* at) __attribute__((always_inline)) {
-      return vreinterpretq_s8_u8(vandq_u8(vtstq_u8(vld1q_u8(at), bit), sixteen));
-    };
-    out.q = {vaddq_s8(low.low, fifth(stored.high)), vaddq_s8(low.high, fifth(stored.high + 16))};
     k_scales(stored, g % 8, out);
   }
 };

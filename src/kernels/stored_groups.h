@@ -1,4 +1,4 @@
-// Sizes of stored groups as constants, for loops that cannot call tensor/dtype.h for each group.
+// Sizes of the groups that kernels pack as constants, for loops that cannot call tensor/dtype.h for each group.
 #pragma once
 #include <cstdint>
 
@@ -7,23 +7,17 @@
 namespace llada::kernels {
 
 // Groups of 256 elements instead of 32.
-constexpr bool super_type(DType type) { return type == DType::Q4_K || type == DType::Q5_K || type == DType::Q6_K; }
+constexpr bool super_type(DType type) { return type == DType::Q4_K || type == DType::Q6_K; }
 constexpr int64_t stored_group_bytes(DType type) {
   switch (type) {
     case DType::Q8_0:
       return sizeof(GroupQ8_0);
     case DType::Q4_0:
       return sizeof(GroupQ4_0);
-    case DType::Q4_1:
-      return sizeof(GroupQ4_1);
-    case DType::Q5_0:
-      return sizeof(GroupQ5_0);
-    case DType::Q5_1:
-      return sizeof(GroupQ5_1);
+    case DType::Q8_M:
+      return sizeof(GroupQ8_M);
     case DType::Q4_K:
       return sizeof(GroupQ4_K);
-    case DType::Q5_K:
-      return sizeof(GroupQ5_K);
     default:
       return sizeof(GroupQ6_K);
   }

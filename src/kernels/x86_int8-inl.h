@@ -11,12 +11,11 @@
 // Weights per column tile and group:
 //   Q4_0         packed: 8 x 32 B (low nibbles X, high nibbles Y), 16 F16 scales
 //   Q8_0         packed: 8 x (X, Y), or with words (kWords) 16 x half as much with 2 k each; 16 F16 scales
+//   Q8_M         packed: as Q8_0, but with 16 float scales and 16 float offsets
 //   Q4_K         packed: nibbles as Q4_0, 16 scales, 16 mins, a byte each; before a block 16 F16 d and 16 F16 dmin
 //   Q6_K         packed: low nibbles as Q4_0, then 4 x 32 B with the upper two bits of X, Y, X, Y of two steps, lowest
 //                bits first, 2 x 16 scales of a byte; before a block 16 F16 d
-//   other types  used as stored: a block is expanded on the stack for all rows: 8 x (X, Y) of unsigned quants, then
-//                floats: 16 scales and 16 offsets where the type has them. (Q4_K and Q6_K were expanded too: 1 to 8
-//                rows spent most of their time on it.)
+// (Types that were expanded from their stored bytes for each product spent most of the time of 1 to 8 rows on it.)
 //
 // Activations: rows x groups of ActivationGroup, with q and scales exactly the oracle's.
 //
@@ -33,9 +32,9 @@
 //   broadcast_at<Row, At>(rows)           four bytes eight times
 //   factor_of(x), finish<Form>(Sum, factor)
 //                                         the sum as 8 x int32, times x (1 where the form has no halves)
-//   kWideCenter, kWideFlip                the center of Q8_0, whose quants are packed xor kWideFlip
-//   kWords                                whether Q8_0 and its activations are multiplied as words of 16 bits, two k to
-//                                         a step: then At counts in these
+//   kWideCenter, kWideFlip                the center of 8 bits, whose quants are packed xor kWideFlip
+//   kWords                                whether 8 bits and their activations are multiplied as words of 16 bits, two k
+//                                         to a step: then At counts in these
 //   kIntRows                              rows of a tile
 #pragma once
 #include "kernels/x86_int8_layout-inl.h"
@@ -54,7 +53,7 @@ inline constexpr int kReadyRows = kIntRows / 2 + 1;
 // What a type is to the products.
 struct PackedForm {
   static constexpr int kHalves = 1;
-  static constexpr bool kOffset = false, kNibbles = true, kSixBits = false, kWide = false, kPacked = true;
+  static constexpr bool kOffset = false, kNibbles = true, kSixBits = false, kWide = false;
 };
 struct Q4_0Form : PackedForm {
   static constexpr DType kType = DType::Q4_0;
@@ -75,25 +74,18 @@ struct Q6_KForm : PackedForm {
   static constexpr int kCenter = 32, kHalves = 2;
   static constexpr bool kSixBits = true;
 };
-template <DType Type, int Center, int Halves, bool Offset>
-struct ExpandedForm {
-  static constexpr DType kType = Type;
-  static constexpr int kCenter = Center, kHalves = Halves;
-  static constexpr bool kOffset = Offset, kNibbles = false, kSixBits = false, kWide = false, kPacked = false;
+struct Q8_MForm : Q8_0Form {
+  static constexpr DType kType = DType::Q8_M;
+  static constexpr bool kOffset = true;
 };
-using Q4_1Form = ExpandedForm<DType::Q4_1, 0, 1, true>;
-using Q5_0Form = ExpandedForm<DType::Q5_0, 16, 1, false>;
-// A sum over 32 unsigned 5-bit quants exceeds int16.
-using Q5_1Form = ExpandedForm<DType::Q5_1, 0, 2, true>;
-using Q5_KForm = ExpandedForm<DType::Q5_K, 0, 2, true>;
 
 template <class Form>
 constexpr int64_t form_bytes() {
-  return Form::kPacked ? packed_group_bytes(Form::kType) : kStepBytes + (Form::kOffset ? 128 : 64);
+  return packed_group_bytes(Form::kType);
 }
 template <class Form>
 constexpr int64_t header_bytes() {
-  return Form::kPacked ? packed_header_bytes(Form::kType) : 0;
+  return packed_header_bytes(Form::kType);
 }
 
 struct IntTile {
@@ -137,12 +129,12 @@ inline __m128i eight_bytes(const uint8_t* p) { return _mm_loadl_epi64(reinterpre
 // Scales of columns 8j .. 8j + 7; header: of the group's block.
 template <class Form>
 inline __m256 weight_scale(const uint8_t* header, const uint8_t* w, int j) {
-  if constexpr (Form::kPacked && Form::kType == DType::Q4_K)
+  if constexpr (Form::kType == DType::Q4_K)
     return _mm256_mul_ps(halves_at(header + 16 * j),
                          _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(eight_bytes(w + 256 + 8 * j))));
-  if constexpr (Form::kPacked && Form::kType == DType::Q6_K) return halves_at(header + 16 * j);
-  if constexpr (Form::kPacked) return halves_at(w + form_bytes<Form>() - 32 + 16 * j);
-  return _mm256_loadu_ps(reinterpret_cast<const float*>(w + kStepBytes + 32 * j));
+  if constexpr (Form::kType == DType::Q6_K) return halves_at(header + 16 * j);
+  if constexpr (Form::kType == DType::Q8_M) return _mm256_loadu_ps(reinterpret_cast<const float*>(w + 512 + 32 * j));
+  return halves_at(w + form_bytes<Form>() - 32 + 16 * j);
 }
 
 // What the sums of half a group are multiplied by before the halves are added: Q6_K's scales, which are whole numbers.
@@ -156,10 +148,10 @@ inline __m256i whole_factor(const uint8_t* w, int half, int j) {
 
 template <class Form>
 inline __m256 weight_offset(const uint8_t* header, const uint8_t* w, int j) {
-  if constexpr (Form::kPacked)  // -dmin * min
+  if constexpr (Form::kType == DType::Q4_K)  // -dmin * min
     return _mm256_mul_ps(_mm256_xor_ps(halves_at(header + 32 + 16 * j), _mm256_set1_ps(-0.0f)),
                          _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(eight_bytes(w + 272 + 8 * j))));
-  return _mm256_loadu_ps(reinterpret_cast<const float*>(w + kStepBytes + 64 + 32 * j));
+  return _mm256_loadu_ps(reinterpret_cast<const float*>(w + 576 + 32 * j));
 }
 
 // X and Y of a step.
@@ -285,7 +277,7 @@ template <class Form>
 inline void multiply_groups(const MatmulArgs& a, int64_t r0, int64_t rows, int64_t g0, int64_t groups,
                             const uint8_t* weights, const uint8_t* steps, float* sums) {
   const int64_t row_groups = a.k / kGroup, tiles = (rows + kIntRows - 1) / kIntRows;
-  const int64_t bytes = Form::kPacked && rows > 2 ? packed_tile_bytes(Form::kType, groups) : 0, share = bytes / tiles;
+  const int64_t bytes = rows > 2 ? packed_tile_bytes(Form::kType, groups) : 0, share = bytes / tiles;
   for (int64_t i = 0; i < tiles; ++i) {  // of nearly equal height
     const int64_t first = rows * i / tiles, last = rows * (i + 1) / tiles;
     const auto* activations = reinterpret_cast<const ActivationGroup*>(a.activations);
@@ -326,28 +318,19 @@ inline void unpack_steps(const uint8_t* w, int64_t groups, uint8_t* steps) {
 template <class Form>
 inline void multiply_form(const MatmulArgs& a) {
   alignas(64) float sums[kRowBlock * kTile];
-  constexpr int64_t kBlock = Form::kPacked ? kPackedBlock : kBlockGroups;
-  alignas(64) uint8_t expanded[Form::kPacked ? 1 : kBlock * form_bytes<Form>()];
-  alignas(64) uint8_t steps[Form::kSixBits ? kBlock * kStepBytes : 1];
-  const int64_t groups = a.k / kGroup, stride = Form::kPacked ? 0 : stored_row_bytes(Form::kType, a.k);
+  alignas(64) uint8_t steps[Form::kSixBits ? kPackedBlock * kStepBytes : 1];
+  const int64_t groups = a.k / kGroup;
   for (int64_t r0 = 0; r0 < a.rows; r0 += kRowBlock) {
     const int64_t rows = a.rows - r0 < kRowBlock ? a.rows - r0 : kRowBlock;
     const bool ready = Form::kSixBits && rows >= kUnpackRows;
     for (int64_t c = a.n0; c < a.n1; c += kTile) {
       __builtin_memset(sums, 0, static_cast<size_t>(rows * kTile) * sizeof(float));
-      for (int64_t g = 0; g < groups; g += kBlock) {
-        const int64_t count = groups - g < kBlock ? groups - g : kBlock;
-        const uint8_t* weights = expanded;
-        if constexpr (Form::kPacked) {
-          weights = reinterpret_cast<const uint8_t*>(a.weights) + c / kTile * packed_tile_bytes(Form::kType, groups) +
-                    packed_tile_bytes(Form::kType, g);
-          if constexpr (Form::kSixBits) {
-            if (ready) unpack_steps<Form>(weights, count, steps);
-          }
-        } else {
-          const Source source{a.weights, stride, c, a.n - c < kTile ? a.n - c : kTile};
-          uint8_t* out = expanded;
-          for (int64_t i = 0; i < count; ++i) out = expand_group<Form::kType>(source, g + i, Form::kOffset, out);
+      for (int64_t g = 0; g < groups; g += kPackedBlock) {
+        const int64_t count = groups - g < kPackedBlock ? groups - g : kPackedBlock;
+        const uint8_t* weights = reinterpret_cast<const uint8_t*>(a.weights) +
+                                 c / kTile * packed_tile_bytes(Form::kType, groups) + packed_tile_bytes(Form::kType, g);
+        if constexpr (Form::kSixBits) {
+          if (ready) unpack_steps<Form>(weights, count, steps);
         }
         multiply_groups<Form>(a, r0, rows, g, count, weights, ready ? steps : nullptr, sums);
       }
@@ -365,16 +348,10 @@ inline void multiply_int8(const MatmulArgs& a) {
       return multiply_form<Q4_0Form>(a);
     case DType::Q8_0:
       return multiply_form<Q8_0Form>(a);
-    case DType::Q4_1:
-      return multiply_form<Q4_1Form>(a);
-    case DType::Q5_0:
-      return multiply_form<Q5_0Form>(a);
-    case DType::Q5_1:
-      return multiply_form<Q5_1Form>(a);
     case DType::Q4_K:
       return multiply_form<Q4_KForm>(a);
-    case DType::Q5_K:
-      return multiply_form<Q5_KForm>(a);
+    case DType::Q8_M:
+      return multiply_form<Q8_MForm>(a);
     default:
       return multiply_form<Q6_KForm>(a);
   }

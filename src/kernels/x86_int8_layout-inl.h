@@ -33,11 +33,12 @@ inline constexpr int64_t activation_size(int64_t rows, int64_t k) { return words
 inline __m256i load_256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 inline void store_256(void* p, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(p), x); }
-inline __m256i broadcast_32(const void* p) {
+inline int load_32(const void* p) {
   int v;
   __builtin_memcpy(&v, p, 4);
-  return _mm256_set1_epi32(v);
+  return v;
 }
+inline __m256i broadcast_32(const void* p) { return _mm256_set1_epi32(load_32(p)); }
 inline __m256i join(__m128i low, __m128i high) { return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1); }
 inline __m256i bytes_of(int value) { return _mm256_set1_epi8(static_cast<char>(value)); }
 inline uint16_t load_16(const void* p) {
@@ -45,26 +46,12 @@ inline uint16_t load_16(const void* p) {
   __builtin_memcpy(&v, p, 2);
   return v;
 }
-inline float half_at(const void* p) { return _cvtsh_ss(load_16(p)); }
 
 inline __m256i nibbles(const void* p) {  // 16 bytes: the low nibbles, then the high ones
   const __m128i bytes = load_128(p);
   return _mm256_and_si256(join(bytes, _mm_srli_epi16(bytes, 4)), bytes_of(15));
 }
-inline __m256i fifth_bits(const void* p) {  // 32 bits into 32 bytes of 0 or 16
-  const __m256i spread = _mm256_shuffle_epi8(
-      broadcast_32(p), _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303));
-  const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
-  return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit), bytes_of(16));
-}
-
-// One group of a column: unsigned quants (Q8_0: as stored), scale (not of Q6_K, which is packed), offset.
-struct GroupValues {
-  __m256i q;
-  float scale, offset;
-};
-
-// The 6-bit scale and min of group j of Q4_K and Q5_K; the last four borrow bits from the first four.
+// The 6-bit scale and min of group j of Q4_K; the last four borrow bits from the first four.
 struct ScaleAndMin {
   int scale, min;
 };
@@ -74,46 +61,22 @@ inline ScaleAndMin scale_and_min(const std::byte* s, int j) {
   return {(packed[j + 4] & 15) | (packed[j - 4] >> 6 << 4), packed[j + 4] >> 4 | (packed[j] >> 6 << 4)};
 }
 
-// Group j of eight in a group of 256 elements.
+// Group g of a stored row: unsigned quants, those of eight bits as stored.
 template <DType type>
-inline GroupValues super_values(const std::byte* s, int j) {
-  const __m128i shift = _mm_cvtsi32_si128(type == DType::Q6_K ? 2 * (j % 4) : j);
-  if (type == DType::Q6_K) {
-    const __m256i low = load_256(s + 64 * (j / 4) + 32 * (j % 2)), high = load_256(s + 128 + 32 * (j / 4));
-    const __m256i four = _mm256_and_si256(j % 4 < 2 ? low : _mm256_srli_epi16(low, 4), bytes_of(15));
-    const __m256i two = _mm256_slli_epi16(_mm256_and_si256(_mm256_srl_epi16(high, shift), bytes_of(3)), 4);
-    return {_mm256_or_si256(four, two), 0, 0};
+inline __m256i group_quants(const std::byte* row, int64_t g) {
+  const std::byte* s = row + (super_type(type) ? g / 8 : g) * stored_group_bytes(type);
+  const int j = static_cast<int>(g % 8);
+  if constexpr (type == DType::Q8_0) return load_256(s + 2);
+  if constexpr (type == DType::Q8_M) return load_256(s + 8);
+  if constexpr (type == DType::Q4_0) return nibbles(s + 2);
+  if constexpr (type == DType::Q4_K) {
+    const __m256i low = load_256(s + 16 + 32 * (j / 2));
+    return _mm256_and_si256(j % 2 == 0 ? low : _mm256_srli_epi16(low, 4), bytes_of(15));
   }
-  const auto [scale, min] = scale_and_min(s, j);
-  const float d = half_at(s) * static_cast<float>(scale);
-  const __m256i low = load_256(s + (type == DType::Q4_K ? 16 : 48) + 32 * (j / 2));
-  __m256i q = _mm256_and_si256(j % 2 == 0 ? low : _mm256_srli_epi16(low, 4), bytes_of(15));
-  if (type == DType::Q5_K) {
-    const __m256i fifth = _mm256_and_si256(_mm256_srl_epi16(load_256(s + 16), shift), bytes_of(1));
-    q = _mm256_or_si256(q, _mm256_slli_epi16(fifth, 4));
-  }
-  return {q, d, -half_at(s + 2) * static_cast<float>(min)};
-}
-
-// Group g of a stored row.
-template <DType type>
-inline GroupValues group_values(const std::byte* row, int64_t g) {
-  if constexpr (super_type(type))
-    return super_values<type>(row + g / 8 * stored_group_bytes(type), static_cast<int>(g % 8));
-  const std::byte* s = row + g * stored_group_bytes(type);
-  const float d = half_at(s);
-  switch (type) {
-    case DType::Q8_0:
-      return {load_256(s + 2), d, 0};
-    case DType::Q4_0:
-      return {nibbles(s + 2), d, 0};
-    case DType::Q4_1:
-      return {nibbles(s + 4), d, half_at(s + 2)};
-    case DType::Q5_0:
-      return {_mm256_or_si256(nibbles(s + 6), fifth_bits(s + 2)), d, 0};
-    default:
-      return {_mm256_or_si256(nibbles(s + 8), fifth_bits(s + 4)), d, half_at(s + 2)};  // Q5_1
-  }
+  const __m256i low = load_256(s + 64 * (j / 4) + 32 * (j % 2)), high = load_256(s + 128 + 32 * (j / 4));
+  const __m256i four = _mm256_and_si256(j % 4 < 2 ? low : _mm256_srli_epi16(low, 4), bytes_of(15));
+  const __m256i two = _mm256_and_si256(_mm256_srl_epi16(high, _mm_cvtsi32_si128(2 * (j % 4))), bytes_of(3));
+  return _mm256_or_si256(four, _mm256_slli_epi16(two, 4));
 }
 
 // Rows of eight 32-bit words become columns.
@@ -143,38 +106,22 @@ struct Source {
 
 // Steps of eight columns: v[s] holds step s of all of them.
 template <DType type>
-inline void load_columns(const Source& s, int64_t g, int first, __m256i (&v)[8], GroupValues (&values)[16]) {
-  for (int c = 0; c < 8; ++c) {
-    GroupValues& value = values[first + c];
-    value = {_mm256_setzero_si256(), 0, 0};
-    if (first + c < s.columns) value = group_values<type>(s.data + (s.first + first + c) * s.stride, g);
-    v[c] = value.q;
-  }
+inline void load_columns(const Source& s, int64_t g, int first, __m256i (&v)[8]) {
+  for (int c = 0; c < 8; ++c)
+    v[c] = first + c < s.columns ? group_quants<type>(s.data + (s.first + first + c) * s.stride, g)
+                                 : _mm256_setzero_si256();
   transpose(v);
 }
 
-// Group g in the expanded layout; returns its end.
-template <DType type>
-inline uint8_t* expand_group(const Source& s, int64_t g, bool offsets, uint8_t* out) {
-  GroupValues values[16];
-  for (int j = 0; j < 2; ++j) {
-    __m256i v[8];
-    load_columns<type>(s, g, 8 * j, v, values);
-    for (int step = 0; step < 8; ++step) store_256(out + 64 * step + 32 * j, v[step]);
-  }
-  out += 512;
-  auto* floats = reinterpret_cast<float*>(out);
-  for (int c = 0; c < 16; ++c) *floats++ = values[c].scale;
-  if (offsets)
-    for (int c = 0; c < 16; ++c) *floats++ = values[c].offset;
-  return reinterpret_cast<uint8_t*>(floats);
+constexpr bool packs(DType type) {
+  return type == DType::Q4_0 || type == DType::Q8_0 || type == DType::Q8_M || type == DType::Q4_K ||
+         type == DType::Q6_K;
 }
-
-inline bool packs(DType type) {
-  return type == DType::Q4_0 || type == DType::Q8_0 || type == DType::Q4_K || type == DType::Q6_K;
-}
+constexpr bool wide_type(DType type) { return type == DType::Q8_0 || type == DType::Q8_M; }
 // Bytes of a group, and what stands before eight of them.
-constexpr int64_t packed_group_bytes(DType type) { return type == DType::Q8_0 ? 544 : type == DType::Q6_K ? 416 : 288; }
+constexpr int64_t packed_group_bytes(DType type) {
+  return type == DType::Q8_0 ? 544 : type == DType::Q8_M ? 640 : type == DType::Q6_K ? 416 : 288;
+}
 constexpr int64_t packed_header_bytes(DType type) { return type == DType::Q4_K ? 64 : type == DType::Q6_K ? 32 : 0; }
 // Of the first `groups` of a column tile; a multiple of eight where the type has headers.
 constexpr int64_t packed_tile_bytes(DType type, int64_t groups) {
@@ -201,7 +148,7 @@ inline __m256i pairs_apart(__m256i v) {
   return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v, order), 0xd8);
 }
 
-// flip: what the quants of Q8_0 are xored with; words: their steps have two k instead of four.
+// flip: what quants of eight bits are xored with; words: their steps have two k instead of four.
 template <DType type>
 inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip, bool words, std::byte* packed) {
   const int64_t k = weight.shape.dims[0], n = weight.shape.dims[1], groups = k / kGroup;
@@ -225,12 +172,11 @@ inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip
         put_halves(g, type == DType::Q6_K ? 208 : 0);
         if (type == DType::Q4_K) put_halves(g, 2);
       }
-      GroupValues values[16];
       __m256i x[8], y[8];
-      load_columns<type>(s, g, 0, x, values);
-      load_columns<type>(s, g, 8, y, values);
+      load_columns<type>(s, g, 0, x);
+      load_columns<type>(s, g, 8, y);
       for (int step = 0; step < 8; ++step) {
-        if (type == DType::Q8_0) {
+        if (wide_type(type)) {
           const __m256i a = _mm256_xor_si256(x[step], bytes_of(flip)), b = _mm256_xor_si256(y[step], bytes_of(flip));
           store_256(out + 64 * step, words ? _mm256_permute2x128_si256(pairs_apart(a), pairs_apart(b), 0x20) : a);
           store_256(out + 64 * step + 32, words ? _mm256_permute2x128_si256(pairs_apart(a), pairs_apart(b), 0x31) : b);
@@ -240,7 +186,7 @@ inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip
                     _mm256_or_si256(low, _mm256_slli_epi16(_mm256_and_si256(y[step], bytes_of(15)), 4)));
         }
       }
-      out += type == DType::Q8_0 ? 512 : 256;
+      out += wide_type(type) ? 512 : 256;
       if (type == DType::Q6_K) {
         for (int step = 0; step < 8; step += 2, out += 32)
           store_256(out, upper_bits(x[step], y[step], x[step + 1], y[step + 1]));
@@ -257,6 +203,13 @@ inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip
                 group != nullptr ? scale_and_min(group, static_cast<int>(g % 8)) : ScaleAndMin{0, 0};
             *out++ = static_cast<uint8_t>(which == 0 ? both.scale : both.min);
           }
+      } else if (type == DType::Q8_M) {
+        for (int at = 0; at < 8; at += 4)
+          for (int64_t c = 0; c < kTile; ++c, out += 4) {
+            const std::byte* group = stored(c, g);
+            const int bits = group != nullptr ? load_32(group + at) : 0;
+            __builtin_memcpy(out, &bits, 4);
+          }
       } else {
         put_halves(g, 0);
       }
@@ -267,6 +220,7 @@ inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip
 inline void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, int flip, bool words, std::byte* packed) {
   if (weight.type == DType::Q4_0) pack_type<DType::Q4_0>(weight, n0, n1, flip, words, packed);
   if (weight.type == DType::Q8_0) pack_type<DType::Q8_0>(weight, n0, n1, flip, words, packed);
+  if (weight.type == DType::Q8_M) pack_type<DType::Q8_M>(weight, n0, n1, flip, words, packed);
   if (weight.type == DType::Q4_K) pack_type<DType::Q4_K>(weight, n0, n1, flip, words, packed);
   if (weight.type == DType::Q6_K) pack_type<DType::Q6_K>(weight, n0, n1, flip, words, packed);
 }
@@ -317,6 +271,9 @@ inline void quantize_range(const float* x, int64_t k, int64_t r0, int64_t r1, st
   }
 }
 
+// Whose readers read words.
+inline constexpr TypeSet kWideTypes = type_bit(DType::Q8_0) | type_bit(DType::Q8_M);
+
 inline void widen_range(int64_t rows, int64_t k, int64_t r0, int64_t r1, std::byte* activations) {
   const auto* groups = reinterpret_cast<const ActivationGroup*>(activations);
   std::byte* out = activations + words_at(rows, k);
@@ -332,7 +289,7 @@ inline void pick_range(const PickArgs& a) {
                        static_cast<unsigned long>(bytes));
   };
   area(0, 0, words_at(1, a.k));
-  if ((a.readers & type_bit(DType::Q8_0)) != 0) area(words_at(a.rows, a.k), words_at(a.count, a.k), a.k * 2);
+  if ((a.readers & kWideTypes) != 0) area(words_at(a.rows, a.k), words_at(a.count, a.k), a.k * 2);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Sources: the group layouts in dtype.h and ggml's reference (not SIMD) quantizers, whose arithmetic is
+// Sources: the group layouts in dtype.h and groups.cc, and ggml's reference (not SIMD) quantizers, whose arithmetic is
 // followed operation by operation in float, because one different rounding changes a stored byte. In
 // particular values are multiplied by the inverse of the scale before that scale is rounded to F16. Not done:
 // quantization to the K types, which needs a search rather than a rule.
@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "tensor/groups.h"
 #include "tensor/half.h"
 
 namespace llada {
@@ -19,114 +20,6 @@ namespace {
 int to_int(float value) { return value > -2147483648.0f && value < 2147483648.0f ? static_cast<int>(value) : 0; }
 
 float inverse(float d) { return d != 0.0f ? 1.0f / d : 0.0f; }
-
-template <class Group>
-void for_groups(const std::byte* src, int64_t n, int elements, auto body) {
-  for (int64_t i = 0; i < n / elements; ++i) {
-    Group group;  // copied: stored groups lie at any address
-    std::memcpy(&group, src + i * static_cast<int64_t>(sizeof(Group)), sizeof group);
-    body(group, i * elements);
-  }
-}
-
-void dequantize_q8_0(const std::byte* src, float* dst, int64_t n) {
-  for_groups<GroupQ8_0>(src, n, 32, [&](const GroupQ8_0& g, int64_t at) {
-    const float d = f16_to_float(g.d);
-    for (int i = 0; i < 32; ++i) dst[at + i] = d * static_cast<float>(g.q[i]);
-  });
-}
-
-void dequantize_q4_0(const std::byte* src, float* dst, int64_t n) {
-  for_groups<GroupQ4_0>(src, n, 32, [&](const GroupQ4_0& g, int64_t at) {
-    const float d = f16_to_float(g.d);
-    for (int i = 0; i < 16; ++i) {
-      dst[at + i] = static_cast<float>((g.q[i] & 15) - 8) * d;
-      dst[at + i + 16] = static_cast<float>((g.q[i] >> 4) - 8) * d;
-    }
-  });
-}
-
-void dequantize_q4_1(const std::byte* src, float* dst, int64_t n) {
-  for_groups<GroupQ4_1>(src, n, 32, [&](const GroupQ4_1& g, int64_t at) {
-    const float d = f16_to_float(g.d), m = f16_to_float(g.m);
-    for (int i = 0; i < 16; ++i) {
-      dst[at + i] = static_cast<float>(g.q[i] & 15) * d + m;
-      dst[at + i + 16] = static_cast<float>(g.q[i] >> 4) * d + m;
-    }
-  });
-}
-
-// The 5-bit value of element i: nibbles in `q`, fifth bits in `high` (bit i of 32, little-endian).
-int five_bits(const uint8_t (&q)[16], const uint8_t (&high)[4], int i) {
-  const int nibble = i < 16 ? q[i] & 15 : q[i - 16] >> 4;
-  return nibble | (((high[i / 8] >> (i % 8)) & 1) << 4);
-}
-
-void dequantize_q5_0(const std::byte* src, float* dst, int64_t n) {
-  for_groups<GroupQ5_0>(src, n, 32, [&](const GroupQ5_0& g, int64_t at) {
-    const float d = f16_to_float(g.d);
-    for (int i = 0; i < 32; ++i) dst[at + i] = static_cast<float>(five_bits(g.q, g.high, i) - 16) * d;
-  });
-}
-
-void dequantize_q5_1(const std::byte* src, float* dst, int64_t n) {
-  for_groups<GroupQ5_1>(src, n, 32, [&](const GroupQ5_1& g, int64_t at) {
-    const float d = f16_to_float(g.d), m = f16_to_float(g.m);
-    for (int i = 0; i < 32; ++i) dst[at + i] = static_cast<float>(five_bits(g.q, g.high, i)) * d + m;
-  });
-}
-
-struct ScaleMin {
-  float scale, min;
-};
-
-// Sub-group j of 8 in a 256-element group of Q4_K or Q5_K: 6-bit scales and mins in 12 bytes. The last four
-// borrow their top two bits from the bytes of the first four.
-ScaleMin sub_group(const uint8_t (&packed)[12], int j) {
-  if (j < 4) return {static_cast<float>(packed[j] & 63), static_cast<float>(packed[j + 4] & 63)};
-  return {static_cast<float>((packed[j + 4] & 15) | ((packed[j - 4] >> 6) << 4)),
-          static_cast<float>((packed[j + 4] >> 4) | ((packed[j] >> 6) << 4))};
-}
-
-void dequantize_q4_k(const std::byte* src, float* dst, int64_t n) {
-  for_groups<GroupQ4_K>(src, n, 256, [&](const GroupQ4_K& g, int64_t at) {
-    for (int j = 0; j < 8; ++j) {
-      const ScaleMin s = sub_group(g.scales, j);
-      const float d = f16_to_float(g.d) * s.scale, m = f16_to_float(g.dmin) * s.min;
-      for (int i = 0; i < 32; ++i) {
-        const int byte = g.q[j / 2 * 32 + i];
-        dst[at + j * 32 + i] = d * static_cast<float>(j % 2 == 0 ? byte & 15 : byte >> 4) - m;
-      }
-    }
-  });
-}
-
-void dequantize_q5_k(const std::byte* src, float* dst, int64_t n) {
-  for_groups<GroupQ5_K>(src, n, 256, [&](const GroupQ5_K& g, int64_t at) {
-    for (int j = 0; j < 8; ++j) {
-      const ScaleMin s = sub_group(g.scales, j);
-      const float d = f16_to_float(g.d) * s.scale, m = f16_to_float(g.dmin) * s.min;
-      for (int i = 0; i < 32; ++i) {
-        const int byte = g.q[j / 2 * 32 + i];
-        const int value = (j % 2 == 0 ? byte & 15 : byte >> 4) | (((g.high[i] >> j) & 1) << 4);
-        dst[at + j * 32 + i] = d * static_cast<float>(value) - m;
-      }
-    }
-  });
-}
-
-void dequantize_q6_k(const std::byte* src, float* dst, int64_t n) {
-  for_groups<GroupQ6_K>(src, n, 256, [&](const GroupQ6_K& g, int64_t at) {
-    const float d = f16_to_float(g.d);
-    for (int i = 0; i < 256; ++i) {
-      const int half = i / 128, quarter = i % 128 / 32, lane = i % 32;
-      const int low = g.low[half * 64 + quarter % 2 * 32 + lane];
-      const int high = g.high[half * 32 + lane] >> (2 * quarter);
-      const int value = ((quarter < 2 ? low & 15 : low >> 4) | ((high & 3) << 4)) - 32;
-      dst[at + i] = d * static_cast<float>(g.scales[i / 16]) * static_cast<float>(value);
-    }
-  });
-}
 
 // The value of largest magnitude with its sign; of equal ones the first.
 float signed_extreme(const float* x) {
@@ -232,34 +125,18 @@ void dequantize_row(DType type, const std::byte* src, float* dst, int64_t n) {
     case DType::BF16:
       from_half(src, dst, n, bf16_to_float);
       break;
-    case DType::Q8_0:
-      dequantize_q8_0(src, dst, n);
-      break;
-    case DType::Q4_0:
-      dequantize_q4_0(src, dst, n);
-      break;
-    case DType::Q4_1:
-      dequantize_q4_1(src, dst, n);
-      break;
-    case DType::Q5_0:
-      dequantize_q5_0(src, dst, n);
-      break;
-    case DType::Q5_1:
-      dequantize_q5_1(src, dst, n);
-      break;
-    case DType::Q4_K:
-      dequantize_q4_k(src, dst, n);
-      break;
-    case DType::Q5_K:
-      dequantize_q5_k(src, dst, n);
-      break;
-    case DType::Q6_K:
-      dequantize_q6_k(src, dst, n);
-      break;
+    default:
+      for (int64_t at = 0; at < n; at += 32) {
+        const QuantGroup g = read_group(type, src, at / 32);
+        for (int i = 0; i < 32; ++i) {
+          const float product = g.scale[i / 16] * static_cast<float>(g.q[i]);
+          dst[at + i] = has_offset(type) ? product + g.offset[i / 16] : product;  // a negative zero stays one
+        }
+      }
   }
 }
 
-bool can_quantize(DType type) { return type != DType::Q4_K && type != DType::Q5_K && type != DType::Q6_K; }
+bool can_quantize(DType type) { return type <= DType::Q5_1; }
 
 void quantize_row(DType type, const float* src, std::byte* dst, int64_t n) {
   LLADA_CHECK(n % traits(type).elements == 0 && can_quantize(type));
@@ -288,9 +165,7 @@ void quantize_row(DType type, const float* src, std::byte* dst, int64_t n) {
     case DType::Q5_1:
       quantize_groups(src, dst, n, quantize_q5_1);
       break;
-    case DType::Q4_K:
-    case DType::Q5_K:
-    case DType::Q6_K:
+    default:
       break;
   }
 }

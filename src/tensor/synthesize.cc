@@ -89,10 +89,77 @@ void equal_scales_and_mins(uint64_t word, uint8_t (&packed)[12]) {
 }
 constexpr double kMeanSubScale = 47.5;
 
+// How groups of the other types are made: random bytes, of which some bits are set so that sub-scales are all large,
+// and an F16 scale of either sign. deviation: of the values where that scale is one.
+struct RandomGroup {
+  DType type;
+  int scale_at;
+  double deviation;
+  int set_at, set_end, set_step;  // bytes of `bits`
+  int bits;
+};
+constexpr RandomGroup kRandomGroups[] = {
+    {DType::Q3_K, 108, 57.29, 0, 0, 1, 0},        {DType::IQ4_NL, 0, 67.42, 0, 0, 1, 0},
+    {DType::IQ4_XS, 0, 1649.0, 0, 0, 1, 0},       {DType::IQ2_XXS, 0, 70.63, 9, 66, 8, 0x80},
+    {DType::IQ2_XS, 0, 73.92, 66, 74, 1, 0x88},   {DType::IQ2_S, 0, 74.60, 74, 82, 1, 0x88},
+    {DType::IQ3_XXS, 0, 188.25, 69, 98, 4, 0x80}, {DType::IQ3_S, 0, 185.69, 106, 110, 1, 0x88},
+    {DType::IQ1_S, 0, 9.525, 35, 50, 2, 0x40},    {DType::TQ1_0, 52, 0.8176, 0, 0, 1, 0},
+    {DType::TQ2_0, 64, 1.2247, 0, 0, 1, 0},       {DType::IQ1_M, -1, 9.536, 0, 0, 1, 0},
+};
+
+// Both bits of each pair alike: the upper bits of signed 6-bit numbers, which so are far from zero.
+void twin_bits(uint8_t* p, int count) {
+  for (int i = 0; i < count; ++i) p[i] = static_cast<uint8_t>((p[i] & 0x55) * 3);
+}
+
+void make_random_groups(const RandomGroup& of, uint64_t key, double spread, int64_t first, int64_t last,
+                        std::byte* dst) {
+  const Scales d(spread / of.deviation);
+  const int bytes = traits(of.type).bytes;
+  for (int64_t g = first; g < last; ++g, dst += bytes) {
+    Words words(key, g);
+    const uint16_t scale = d.any(words.next());
+    auto* p = reinterpret_cast<uint8_t*>(dst);
+    words.fill(p, static_cast<size_t>(bytes));
+    for (int at = of.set_at; at < of.set_end; at += of.set_step) p[at] = static_cast<uint8_t>(p[at] | of.bits);
+    if (of.type == DType::Q3_K) twin_bits(p + 104, 4);
+    if (of.type == DType::IQ4_XS) twin_bits(p + 2, 2);
+    if (of.scale_at >= 0) std::memcpy(p + of.scale_at, &scale, 2);
+    for (int i = 0; of.scale_at < 0 && i < 4;
+         ++i) {  // IQ1_M: a nibble of the scale above four sub-scales of three bits
+      uint16_t word;
+      std::memcpy(&word, p + 48 + 2 * i, 2);
+      word = static_cast<uint16_t>((word & 0x0fff) | 0x0924 | (scale >> 4 * i & 15) << 12);
+      std::memcpy(p + 48 + 2 * i, &word, 2);
+    }
+  }
+}
+
+// The types of four-bit floats with a scale that is a small float: the two scales (places in `scales`, ascending) next
+// to the one wanted, mixed such that the spread is met.
+template <size_t Bytes, size_t ScaleBytes>
+void make_small_floats(uint64_t key, double wanted, double (*scale_of)(int), int64_t first, int64_t last,
+                       std::byte* dst) {
+  int below = 0;
+  while (below < 125 && scale_of(below + 1) <= wanted) ++below;
+  const double low = scale_of(below), high = scale_of(below + 1);
+  const double share = (wanted * wanted - low * low) / (high * high - low * low);
+  for (int64_t g = first; g < last; ++g, dst += Bytes) {
+    Words words(key, g);
+    auto* p = reinterpret_cast<uint8_t*>(dst);
+    words.fill(p, Bytes);
+    for (size_t i = 0; i < ScaleBytes; ++i)
+      p[i] = static_cast<uint8_t>(below + (static_cast<double>(words.next() >> 11) * 0x1p-53 < share ? 1 : 0));
+  }
+}
+constexpr double kFloat4Deviation = 5.852;  // of E2M1's values, doubled
+
 }  // namespace
 
 void synthesize_groups(DType type, uint64_t key, double spread, int64_t first, int64_t last, std::byte* dst) {
   LLADA_CHECK(first % kSynthesisUnit == 0 && first <= last);
+  for (const RandomGroup& random : kRandomGroups)
+    if (random.type == type) return make_random_groups(random, key, spread, first, last, dst);
   switch (type) {
     case DType::F32:
       make_floats<float>(key, spread, first, last, dst, [](float x) { return x; });
@@ -184,6 +251,42 @@ void synthesize_groups(DType type, uint64_t key, double spread, int64_t first, i
       });
       break;
     }
+    case DType::Q2_K: {  // sub-scales equal to their mins, as in Q4_K
+      const double middle = spread / 13.112;
+      const Scales d(middle), m(1.5 * middle);
+      for (int64_t g = first; g < last; ++g, dst += 84) {
+        Words words(key, g);
+        auto* p = reinterpret_cast<uint8_t*>(dst);
+        words.fill(p, 84);
+        for (int i = 0; i < 16; ++i) p[i] = static_cast<uint8_t>(((p[i] & 7) | 8) * 17);
+        const uint64_t word = words.next();
+        const uint16_t both[2] = {d.positive(word), m.positive(word)};
+        std::memcpy(p + 80, both, sizeof both);
+      }
+      break;
+    }
+    case DType::Q8_M: {
+      const double middle = spread / deviation(255);
+      make_groups<GroupQ8_M>(key, first, last, dst, [&](Words& words, GroupQ8_M& g) {
+        const auto part = static_cast<float>(static_cast<double>(words.next() >> 11) * 0x1p-53);
+        g.d = static_cast<float>(middle) * (0.75f + 0.5f * part);
+        g.m = g.d * 0.25f;
+        words.fill(g.q, sizeof g.q);
+        for (int8_t& q : g.q) q = std::max<int8_t>(q, -127);
+      });
+      break;
+    }
+    case DType::MXFP4:
+      make_small_floats<17, 1>(
+          key, spread / kFloat4Deviation, [](int e) { return std::exp2(e - 128.0); }, first, last, dst);
+      break;
+    case DType::NVFP4:
+      make_small_floats<36, 4>(
+          key, spread / kFloat4Deviation,
+          [](int x) { return x < 8 ? x * 0x1p-10 : (8 + x % 8) * std::exp2(x / 8 - 11.0); }, first, last, dst);
+      break;
+    default:
+      break;
   }
 }
 

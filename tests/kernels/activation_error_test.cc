@@ -10,6 +10,7 @@
 #include <span>
 
 #include "kernel_test_data.h"
+#include "tensor/computed.h"
 
 namespace llada::kernels {
 namespace {
@@ -88,8 +89,9 @@ std::vector<double> errors(const Problem& p, const std::vector<float>& got, cons
 // Of one row relative to the oracle's, and the mean over the rows. The mean is what the promise is about: 1.15 at most,
 // 1.05 for Q8_0; held closer, since the quants are the oracle's and what else is lost is small beside their rounding.
 // Of few products it is known less well.
-double mean_limit() { return quick() ? 1.05 : 1.02; }
-constexpr double kRow = 1.15;
+// Types that are computed with a loss of their own (tensor/computed.h) are given that beside it.
+double mean_limit(DType type) { return computed_error(type) > 1e-3 ? 1.5 : quick() ? 1.05 : 1.02; }
+double row_limit(DType type) { return computed_error(type) > 1e-3 ? 1.7 : 1.15; }
 
 void expect_error_of_groups(const Problem& p, const Bytes& stored, const std::vector<float>& x,
                             const std::string& what) {
@@ -102,9 +104,9 @@ void expect_error_of_groups(const Problem& p, const Bytes& stored, const std::ve
     for (size_t r = 0; r < got.size(); ++r) {
       ASSERT_GT(oracle[r], 0);
       mean += got[r] / oracle[r] / static_cast<double>(got.size());
-      EXPECT_LE(got[r], kRow * oracle[r]) << name_of(*table, p) << ", " << what << ", row " << r;
+      EXPECT_LE(got[r], row_limit(p.type) * oracle[r]) << name_of(*table, p) << ", " << what << ", row " << r;
     }
-    EXPECT_LE(mean, mean_limit()) << name_of(*table, p) << ", " << what;
+    EXPECT_LE(mean, mean_limit(p.type)) << name_of(*table, p) << ", " << what;
     if (std::getenv("LLADA_TEST_PRINT") != nullptr)  // for docs/lab/kernels.md
       fmt::print("{:<10} {:<5} {:<40} {:.4f}\n", table->isa, traits(p.type).name, what, mean);
   }
@@ -159,7 +161,8 @@ TEST(ActivationError, OddWidthsRowsAndColumns) {
               lost += (static_cast<double>(got[i]) - want[i]) * (static_cast<double>(got[i]) - want[i]);
               norm += scale[i];
             }
-            ASSERT_LE(std::sqrt(lost), 1e-3 * std::sqrt(norm)) << name_of(*table, p) << " row " << r;
+            ASSERT_LE(std::sqrt(lost), (1e-3 + computed_error(type)) * std::sqrt(norm))
+                << name_of(*table, p) << " row " << r;
           }
         }
       }

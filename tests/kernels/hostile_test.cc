@@ -199,7 +199,7 @@ TEST(Hostile, DamagedActivationsAreSeenInEveryColumn) {
     }
 }
 
-// Where the F16 numbers lie in a group of a type: its scales, and offsets.
+// Where the F16 numbers lie in a group of a type: its scales, and offsets. Q8_M's are floats, whose upper halves serve.
 std::vector<int64_t> scales_of(DType type) {
   switch (type) {
     case DType::F32:
@@ -213,6 +213,20 @@ std::vector<int64_t> scales_of(DType type) {
       return {0, 2};
     case DType::Q6_K:
       return {static_cast<int64_t>(offsetof(GroupQ6_K, d))};
+    case DType::Q2_K:
+      return {80, 82};
+    case DType::Q3_K:
+      return {108};
+    case DType::TQ1_0:
+      return {52};
+    case DType::TQ2_0:
+      return {64};
+    case DType::IQ1_M:  // in four parts
+    case DType::MXFP4:  // no number that is not finite
+    case DType::NVFP4:
+      return {};
+    case DType::Q8_M:
+      return {2, 6};
     default:
       return {0};
   }
@@ -256,7 +270,8 @@ TEST(Hostile, DamagedWeightsAreSeenInTheirColumn) {
           const uint16_t half = float_to_f16(bad), brain = float_to_bf16(bad);
           const int64_t last = row / traits(type).bytes - 1;
           for (const int64_t group : {int64_t{0}, last / 3, last})
-            for (const int64_t at : scales_of(type)) with(column * row + group * traits(type).bytes + at, &half, 2);
+            for (const int64_t at : scales_of(type))
+              with(column * row + group * traits(type).bytes + at, type == DType::Q8_M ? &brain : &half, 2);
           if (type == DType::F32) with(column * row + 77 * 4, &bad, 4);
           if (type == DType::F16) with(column * row + 77 * 2, &half, 2);
           if (type == DType::BF16) with(column * row + 77 * 2, &brain, 2);

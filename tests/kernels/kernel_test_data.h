@@ -108,6 +108,46 @@ inline Bytes make_weights(DType type, int64_t n, int64_t k, Fill fill, uint64_t 
     } else {
       for (int i = 0; i < traits(type).bytes; ++i) p[i] = quant_byte(fill, random, i);
       switch (type) {
+        case DType::IQ4_NL:
+        case DType::IQ2_XXS:
+        case DType::IQ2_XS:
+        case DType::IQ2_S:
+        case DType::IQ3_XXS:
+        case DType::IQ3_S:
+        case DType::IQ1_S:
+          put(0, scale_bits(fill, random));
+          break;
+        case DType::IQ4_XS:
+          put(0, float_to_f16(f16_to_float(scale_bits(fill, random)) * 0x1p-5f));
+          break;
+        case DType::Q2_K:
+          put(80, scale_bits(fill, random));
+          put(82, scale_bits(fill, random));
+          break;
+        case DType::Q3_K:
+          put(108, scale_bits(fill, random));
+          break;
+        case DType::TQ1_0:
+          put(52, scale_bits(fill, random));
+          break;
+        case DType::TQ2_0:
+          put(64, scale_bits(fill, random));
+          break;
+        case DType::IQ1_M:
+          for (const size_t at : {49u, 51u, 53u, 55u})  // 2^-7 in its scale's nibbles
+            p[at] = static_cast<uint8_t>((p[at] & 15) | (at == 55 ? 0x20 : 0));
+          break;
+        case DType::MXFP4:
+          p[0] = static_cast<uint8_t>(120 - random.below(fill == Fill::wide ? 10 : 2));
+          break;
+        case DType::NVFP4:
+          for (int i = 0; i < 4; ++i) p[i] = static_cast<uint8_t>(fill == Fill::wide ? p[i] & 63 : 16 + (p[i] & 15));
+          break;
+        case DType::Q8_M: {
+          const float d = f16_to_float(scale_bits(fill, random)), m = 8 * f16_to_float(scale_bits(fill, random));
+          std::memcpy(p, &d, 4), std::memcpy(p + 4, &m, 4);
+          break;
+        }
         case DType::Q8_0:
           if (fill != Fill::random && fill != Fill::wide)
             for (int i = 0; i < 32; ++i) {

@@ -1,19 +1,37 @@
 #include "devices/cuda/weights.h"
 
+#include <vector>
+
+#include "tensor/computed.h"
 #include "tensor/quantize.h"
 
 namespace llada::cuda {
 namespace {
 
+// A matrix on the device: of a type with kernels there, or of what the type is computed as where that has some.
+DType device_type(DType type) { return has_kernels(type) ? type : computed_type(type); }
+int64_t matrix_bytes(const TensorView& view) {
+  return row_bytes(device_type(view.type), view.shape.columns()) * view.shape.rows();
+}
 int64_t device_bytes(const WeightInfo& info, const TensorView& view) {
-  return align(is_vector(info) ? info.dims[0] * 4 : view.bytes());
+  return align(is_vector(info) ? info.dims[0] * 4 : matrix_bytes(view));
+}
+std::vector<std::byte> converted(const TensorView& view) {
+  std::vector<std::byte> rows(static_cast<size_t>(matrix_bytes(view)));
+  const int64_t stride = static_cast<int64_t>(rows.size()) / view.shape.rows();
+  for (int64_t r = 0; r < view.shape.rows(); ++r)
+    convert_row(view.type, view.row(r), rows.data() + r * stride, view.shape.columns());
+  return rows;
 }
 
-Status check_type(const WeightInfo& info, const TensorView& view) {
+// type: as which it is to be on the device.
+Status check_type(const WeightInfo& info, const TensorView& view, DType type) {
   if (is_vector(info)) return {};
-  if (!has_kernels(view.type))
-    return failed("cuda: {} is {}, the GPU has products of f32, f16, bf16, q8_0, q4_0, q4_k and q6_k", info.name,
-                  traits(view.type).name);
+  if (!has_kernels(type))
+    return failed(
+        "cuda: {} is {}, the GPU has products of f32, f16, bf16, q8_0, q4_0, q4_k, q6_k and, "
+        "but for experts that are moved, of what is computed as one of these",
+        info.name, traits(view.type).name);
   if (info.dims[0] % kInputStep != 0)
     return failed("cuda: {} has {} inputs, needed a multiple of {}", info.name, info.dims[0], kInputStep);
   return {};
@@ -34,7 +52,7 @@ Result<std::shared_ptr<const Weights>> load_weights(std::shared_ptr<Memory> memo
   const auto stays = [&](size_t i) { return !(without_experts && infos[i].expert >= 0); };
   int64_t total = 0;
   for (size_t i = 0; i < infos.size(); ++i) {
-    LLADA_TRY_STATUS(check_type(infos[i], views[i]));
+    LLADA_TRY_STATUS(check_type(infos[i], views[i], stays(i) ? device_type(views[i].type) : views[i].type));
     if (stays(i)) total += device_bytes(infos[i], views[i]);
   }
   LLADA_TRY(w.slab, w.memory->allocate(total, "weights"));
@@ -44,11 +62,12 @@ Result<std::shared_ptr<const Weights>> load_weights(std::shared_ptr<Memory> memo
   std::vector<std::vector<float>> vectors;  // alive until the copies are done
   uint8_t* at = w.slab.data();
   for (size_t i = 0; i < infos.size(); ++i) {
-    w.matrices[i] = {nullptr, views[i].type, static_cast<int32_t>(infos[i].dims[0]),
-                     static_cast<int32_t>(infos[i].dims[1])};
+    w.matrices[i] = {nullptr, stays(i) ? device_type(views[i].type) : views[i].type,
+                     static_cast<int32_t>(infos[i].dims[0]), static_cast<int32_t>(infos[i].dims[1])};
     if (!stays(i)) continue;
     const void* from = views[i].data;
     int64_t bytes = views[i].bytes();
+    std::vector<std::byte> as_computed;
     if (is_vector(infos[i])) {
       auto& floats = vectors.emplace_back(static_cast<size_t>(infos[i].dims[0]));
       dequantize_row(views[i].type, views[i].data, floats.data(), infos[i].dims[0]);
@@ -57,6 +76,11 @@ Result<std::shared_ptr<const Weights>> load_weights(std::shared_ptr<Memory> memo
       bytes = infos[i].dims[0] * 4;
     } else {
       w.matrices[i].data = at;
+      if (device_type(views[i].type) != views[i].type) {
+        as_computed = converted(views[i]);
+        from = as_computed.data();
+        bytes = static_cast<int64_t>(as_computed.size());
+      }
     }
     pointers[i] = at;
     LLADA_TRY_STATUS(check(cudaMemcpyAsync(at, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream.get()),

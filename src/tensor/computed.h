@@ -1,0 +1,21 @@
+// Types that kernels multiply by, and how the others are brought to one of them when weights are packed. What that
+// costs in memory and in the weights' values: docs/models.md.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace llada {
+
+// What a matrix of `type` is computed as: F32, F16, BF16, Q4_0, Q8_0, Q8_M, Q4_K and Q6_K as themselves.
+DType computed_type(DType type);
+
+// The largest difference that convert_row may make to a value, as a share of the largest magnitude in its 32.
+double computed_error(DType type);
+
+// src: row_bytes(type, n) bytes. dst: row_bytes(computed_type(type), n) bytes; the two types differ. A group with a
+// scale that is not finite, or beyond F16 where the computed type has one, gives values that are not finite.
+void convert_row(DType type, const std::byte* src, std::byte* dst, int64_t n);
+
+}  // namespace llada

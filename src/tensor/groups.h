@@ -1,0 +1,25 @@
+// What a stored group of any quantized type holds: the definition of the types. Private to tensor.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace llada {
+
+// 32 consecutive values of a row: value i is scale[i / 16] * q[i] + offset[i / 16]. Products of scales are exact in
+// float for every type.
+struct QuantGroup {
+  float scale[2], offset[2];
+  int8_t q[32];
+};
+
+constexpr bool has_offset(DType type) {
+  return type == DType::Q4_1 || type == DType::Q5_1 || type == DType::Q4_K || type == DType::Q5_K ||
+         type == DType::Q2_K || type == DType::Q8_M;
+}
+
+// Group `index` of 32 of a stored row of a quantized type.
+QuantGroup read_group(DType type, const std::byte* row, int64_t index);
+
+}  // namespace llada
