@@ -33,8 +33,8 @@
 //   factor_of(x), finish<Form>(Sum, factor)
 //                                         the sum as 8 x int32, times x (1 where the form has no halves)
 //   kWideCenter, kWideFlip                the center of 8 bits, whose quants are packed xor kWideFlip
-//   kWords                                whether 8 bits and their activations are multiplied as words of 16 bits, two k
-//                                         to a step: then At counts in these
+//   kWords                                whether 8 bits and their activations are multiplied as words of 16 bits, two
+//                                         k to a step: then At counts in these
 //   kIntRows                              rows of a tile
 #pragma once
 #include "kernels/x86_int8_layout-inl.h"

@@ -1,5 +1,5 @@
 // Types that kernels multiply by, and how the others are brought to one of them when weights are packed. What that
-// costs in memory and in the weights' values: docs/models.md.
+// costs in memory and in the weights' values: docs/lab/kernels.md.
 #pragma once
 #include <cstddef>
 #include <cstdint>
