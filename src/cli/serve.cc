@@ -1,4 +1,5 @@
 // llada serve: the model as a server for OpenAI's clients, editors and browsers (docs/server.md).
+#include <fmt/ranges.h>
 #include <pthread.h>
 
 #include <atomic>
@@ -27,7 +28,7 @@ constexpr const char* kKeyVariable = "LLADA_API_KEY";
 
 struct ServeOptions {
   ModelOptions model;
-  serve::ServerAddress address;
+  serve::ServerAddress address{.host = "localhost"};  // both loopback addresses: clients differ in which they try
   serve::ServerLimits limits;
   serve::ServiceOptions service;
   std::string keys_path, environment_keys;
@@ -146,8 +147,9 @@ Result<int> run(ServeOptions& o) {
   LLADA_TRY(const auto server,
             serve::Server::open(o.address, o.limits, [&](auto exchange) { service.handle(std::move(exchange)); }));
   sockets = server.get();
-  const std::string where = o.address.socket.empty() ? "http://" + serve::host_and_port(o.address.host, server->port())
-                                                     : "unix:" + o.address.socket;
+  const std::string where = o.address.socket.empty()
+                                ? fmt::format("http://{}", fmt::join(server->addresses(), " and http://"))
+                                : "unix:" + o.address.socket;
   const auto load = [&]() -> Status {
     LLADA_TRY(const std::string path, model_path(o.model));
     LLADA_TRY(auto model, o.quiet ? Model::load(path, o.model.load) : load_model(path, o.model.load));
@@ -178,7 +180,7 @@ Work setup_serve(CLI::App& app) {
                         const std::string& group) {
     return app.add_option(name, value, help)->type_name(type)->group(group);
   };
-  text("--host", o->address.host, "NAME", "where to listen: a name or address (127.0.0.1: this machine alone)", kPlace);
+  text("--host", o->address.host, "NAME", "where to listen: a name or address (localhost: this machine alone)", kPlace);
   add_integer_option(app, "--port", o->address.port, 0, 65535, "0: any free one, which is said (8080)")->group(kPlace);
   text("--socket", o->address.socket, "PATH", "a UNIX socket in place of --host and --port", further(kPlace));
   text("--api-key-file", o->keys_path, "FILE",
@@ -192,6 +194,10 @@ Work setup_serve(CLI::App& app) {
       "--host and addresses)");
   texts("--cors", o->origins, "ORIGIN",
         "an origin whose pages may ask, or *; repeatable, or a list with commas (none but the server's own page)");
+  app.add_flag("--strict", o->service.strict, "refuse fields of a request that have no effect here")
+      ->group(further(kPlace));
+  app.add_flag("--strict-model", o->service.strict_model, "refuse requests that name another model than the one here")
+      ->group(further(kPlace));
   text("--alias", o->service.name, "NAME", "what the model is called in answers (the file's name)", further(kPlace));
   add_integer_option(app, "--parallel", o->service.admission.running, 1, 4096, "answers computed at a time (8)")
       ->group(kLoad);

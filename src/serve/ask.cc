@@ -7,6 +7,7 @@
 
 #include "decode/removed.h"
 #include "engine/prompt.h"
+#include "formats/printable.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -108,10 +109,19 @@ Answered<Decoding> read_decoding(Body& body, int64_t attention_block, bool infil
   choice.use_defaults();
   choice.built_in_presets_only("llada.preset");
   if (!infill) LLADA_TRY_STATUS(read_length(body, lengths, choice));
-  const std::pair<const char*, const char*> named[] = {
-      {"temperature", "temperature"}, {"seed", "seed"}, {"random_seed", "seed"}};  // the last is Mistral's
-  for (const auto& [name, key] : named)
-    if (const json* value = body.find(name)) LLADA_TRY_STATUS(give(choice, key, *value, name));
+  // The third is Mistral's, the last vLLM's and llama-server's.
+  const std::pair<const char*, const char*> named[] = {{"temperature", "temperature"},
+                                                       {"seed", "seed"},
+                                                       {"random_seed", "seed"},
+                                                       {"repeat_penalty", "repeat_penalty"},
+                                                       {"repetition_penalty", "repeat_penalty"}};
+  const json* penalty = body.find("repeat_penalty");
+  for (const auto& [name, key] : named) {
+    const json* value = body.find(name);
+    const bool twice = value != penalty && key == std::string_view("repeat_penalty") && penalty != nullptr;
+    if (value == nullptr || (twice && *value == *penalty)) continue;  // some clients send both names
+    LLADA_TRY_STATUS(give(choice, key, *value, name));
+  }
   LLADA_TRY(const bool ignore_end, body.boolean("ignore_eos", false));
   if (ignore_end && !infill) LLADA_TRY_STATUS(give(choice, "early_stop", "none", "ignore_eos"));
   LLADA_TRY_STATUS(read_llada(body, choice, infill));
@@ -169,11 +179,33 @@ Done check_format(const json& format, const std::string& name) {
 
 }  // namespace
 
-Answered<Ask> read_ask(Body& body, Shape shape) {
+Done check_model(Service& service, Body& body) {
+  const json* model = body.find("model");
+  if (model == nullptr || !service.options().strict_model) return {};
+  const std::string name = service.name();
+  if (*model == name || *model == name + ":latest") return {};
+  return std::unexpected(
+      ApiError(404,
+               fmt::format("the model {} does not exist; there is {}",
+                           printable(model->dump(-1, ' ', true, json::error_handler_t::replace), 100), in_quotes(name)),
+               "model", "model_not_found"));
+}
+
+Done add_warning(Service& service, Ask& ask, const std::string& warning) {
+  if (service.options().strict) return refuse(warning + " (--strict)", warning.substr(0, warning.find_first_of(",:")));
+  ask.warnings.push_back(warning);
+  add_note(ask, warning);
+  return {};
+}
+
+Answered<Ask> read_ask(Service& service, Body& body, Shape shape) {
   Ask ask{.shape = shape};
+  LLADA_TRY_STATUS(check_model(service, body));
   LLADA_TRY_STATUS(read_streaming(body, ask));
-  LLADA_TRY(ask.note, read_hints(body, shape == Shape::response));
-  const json* format = shape == Shape::infill || shape == Shape::response ? nullptr : body.find("response_format");
+  LLADA_TRY(const auto warnings, read_without_effect(body, shape == Shape::response));
+  for (const std::string& warning : warnings) LLADA_TRY_STATUS(add_warning(service, ask, warning));
+  const bool formats = shape == Shape::chat || shape == Shape::completion || shape == Shape::fim;
+  const json* format = formats ? body.find("response_format") : nullptr;
   if (format != nullptr) LLADA_TRY_STATUS(check_format(*format, "response_format"));
   return ask;
 }
@@ -190,14 +222,15 @@ Done read_logprobs(Body& body, Ask& ask) {
   return {};
 }
 
-Answered<std::vector<std::string>> read_stop(Body& body) {
-  LLADA_TRY(auto stop, body.texts("stop"));
+Answered<std::vector<std::string>> read_stop(Body& body, const std::string& name) {
+  LLADA_TRY(auto stop, body.texts(name));
   std::erase(stop, "");  // some clients' way to send none
-  if (stop.size() > 16) return refuse(fmt::format("stop: found {} texts, needed 16 at most", stop.size()), "stop");
+  if (stop.size() > 16) return refuse(fmt::format("{}: found {} texts, needed 16 at most", name, stop.size()), name);
   constexpr size_t kMostBytes = 4096;  // each answer of a request has its own
   for (const std::string& text : stop)
     if (text.size() > kMostBytes)
-      return refuse(fmt::format("stop: found a text of {} bytes, needed {} at most", text.size(), kMostBytes), "stop");
+      return refuse(fmt::format("{}: found a text of {} bytes, needed {} at most", name, text.size(), kMostBytes),
+                    name);
   return stop;
 }
 
@@ -255,11 +288,33 @@ Answered<std::vector<ChatMessage>> read_list(const json& list, const MessageForm
 
 }  // namespace
 
-Answered<std::vector<ChatMessage>> read_messages(Body& body) {
-  static const MessageForm kForm{.field = "messages", .parts = {"text"}, .beside = {"name"}};
+namespace {
+
+Answered<std::vector<ChatMessage>> read_messages(Body& body, const MessageForm& form) {
   const json* list = body.find("messages");
   if (list == nullptr) return refuse("messages: needed, a list with at least one message", "messages");
-  return read_list(*list, kForm);
+  return read_list(*list, form);
+}
+
+}  // namespace
+
+Answered<std::vector<ChatMessage>> read_messages(Body& body) {
+  static const MessageForm kForm{.field = "messages", .parts = {"text"}, .beside = {"name"}};
+  return read_messages(body, kForm);
+}
+
+// thinking: of an earlier answer, by a model that thought.
+Answered<std::vector<ChatMessage>> read_plain_messages(Body& body) {
+  static const MessageForm kForm{.field = "messages", .parts = {"text"}, .beside = {"thinking", "cache_control"}};
+  return read_messages(body, kForm);
+}
+
+Answered<std::optional<std::string>> read_system(Body& body) {
+  static const MessageForm kForm{.field = "system", .parts = {"text"}, .beside = {}};
+  const json* system = body.find("system");
+  if (system == nullptr) return std::nullopt;
+  LLADA_TRY(std::string text, read_content(*system, "system", kForm));
+  return text;
 }
 
 Answered<std::vector<ChatMessage>> read_input(Body& body) {

@@ -15,22 +15,24 @@
 
 namespace llada::serve {
 
-enum class Shape { chat, completion, fim, infill, response };  // of the reply
+// Of the reply. The last four are Anthropic's, Ollama's two, and llama-server's /completion.
+enum class Shape { chat, completion, fim, infill, response, message, ollama_chat, ollama_text, llama };
 // How a stream shows the denoising beside final text: not at all; the whole text so far in every event, as Mercury
 // does; every step with its edits.
 enum class Watch { none, replace, frames };
 
 struct Ask {
   Shape shape = Shape::chat;
-  std::vector<Request> requests = {};    // one per answer, in the order of their index
-  std::vector<std::string> echoed = {};  // by index: text of the prompt before the answer; empty: none
-  std::vector<InfillGap> gaps = {};      // of infilling, which has one request
-  bool whole_text = false;               // of infilling: the answer is the text with its gaps filled, not one gap's
-  std::vector<std::string> stop = {};    // where the engine does not look for them itself: of infilling
-  std::string preset = {};               // that was used
-  std::string note = {};                 // one line: wishes that could not be met or were left out
-  bool scores_prompt = false;            // log-probabilities of the prompt's tokens before those of the answer's
-  bool drops_answer = false;             // those of the prompt alone
+  std::vector<Request> requests = {};      // one per answer, in the order of their index
+  std::vector<std::string> echoed = {};    // by index: text of the prompt before the answer; empty: none
+  std::vector<InfillGap> gaps = {};        // of infilling, which has one request
+  bool whole_text = false;                 // of infilling: the answer is the text with its gaps filled, not one gap's
+  std::vector<std::string> stop = {};      // where the engine does not look for them itself: of infilling
+  std::string preset = {};                 // that was used
+  std::string note = {};                   // one line: wishes that could not be met or were left out
+  std::vector<std::string> warnings = {};  // of wishes that have no effect here, a line each; the note has them too
+  bool scores_prompt = false;              // log-probabilities of the prompt's tokens before those of the answer's
+  bool drops_answer = false;               // those of the prompt alone
   bool stream = false, logprobs = false;
   bool include_usage = false, usage_in_pieces = false;  // of a stream: behind the last piece; so far, in each
   int64_t alternatives = 0;                             // most probable tokens beside each log-probability
@@ -51,23 +53,33 @@ struct Decoding {
 };
 Answered<Decoding> read_decoding(Body& body, int64_t attention_block, bool infill,
                                  std::initializer_list<const char*> lengths = {"max_completion_tokens", "max_tokens"});
-// The fields of all shapes: stream, stream_options, diffusing, response_format, and the hints, whose note is kept.
-Answered<Ask> read_ask(Body& body, Shape shape);
+// The fields of all shapes: model, stream, stream_options, diffusing, response_format, and those without effect.
+Answered<Ask> read_ask(Service& service, Body& body, Shape shape);
+// model: any name, but where the server is strict about it. Ollama's clients put a tag behind it.
+Done check_model(Service& service, Body& body);
 Answered<int64_t> read_count(Service& service, Body& body);  // n
 Done read_logprobs(Body& body, Ask& ask);                    // of shapes where it is a number
 Answered<std::vector<ChatMessage>> read_messages(Body& body);
 // input, of /v1/responses: a text, or a list of messages.
 Answered<std::vector<ChatMessage>> read_input(Body& body);
-Answered<std::vector<std::string>> read_stop(Body& body);
+// Of Ollama's and Anthropic's chats.
+Answered<std::vector<ChatMessage>> read_plain_messages(Body& body);
+// A text, or a list of parts that are texts; nothing where it is not there.
+Answered<std::optional<std::string>> read_system(Body& body);
+Answered<std::vector<std::string>> read_stop(Body& body, const std::string& name = "stop");
 // Wishes about thinking and verbosity, which no model here follows: the result is a note, or empty (ask_hints.cc).
 // response: of /v1/responses.
 Answered<std::string> read_hints(Body& body, bool response = false);
+// These, and ways of sampling that only others have: a line for each kind that has no effect.
+Answered<std::vector<std::string>> read_without_effect(Body& body, bool response);
 
 // Fields of /v1/responses that this server cannot follow: previous_response_id, include, background and others, each
 // refused but for values that change nothing.
 Done read_unstored(Body& body);
 
 void add_note(Ask& ask, std::string_view note);
+// A wish that has no effect; refused where the server is strict.
+Done add_warning(Service& service, Ask& ask, const std::string& warning);
 
 // Token ids of a conversation, or of a text that is taken as it is; errors are about `field`.
 Answered<std::vector<int32_t>> conversation_ids(Service& service, std::span<const ChatMessage> messages,

@@ -1,6 +1,6 @@
-// How much a model shall think before it answers, and how long it shall talk: many clients send these wishes by
-// themselves, each in a form of its own. No model here does either, so the answer is the same; where more was wished
-// for than nothing, a note says so.
+// Wishes that have no effect here. How much a model shall think before it answers, and how long it shall talk: many
+// clients send these by themselves, each in a form of its own, and no model here does either; and ways of sampling of
+// other programs. The answer is the same; where more was wished for than nothing, a warning says so.
 #include <algorithm>
 #include <array>
 
@@ -38,6 +38,10 @@ Wish read_switch(const std::string& name, const json& value) {
 // How thoughts would be shown.
 Wish read_anything(const std::string&, const json&) { return false; }
 
+Wish read_think(const std::string& name, const json& value) {
+  return value.is_boolean() ? read_switch(name, value) : read_effort(name, value);
+}
+
 Wish read_tokens(const std::string& name, const json& value) {
   if (!value.is_number_integer()) return wrong(name, value, "a whole number");
   return value != 0;
@@ -67,8 +71,36 @@ constexpr std::array kHints = {
     Hint{"chat_template_kwargs.reasoning_effort", read_effort},
     Hint{"thinking.type", read_type},  // DeepSeek's, and Anthropic's by way of LiteLLM
     Hint{"thinking.budget_tokens", read_tokens},
-    Hint{"reasoning_format", read_anything},  // llama-server's
+    Hint{"thinking.display", read_anything},
+    Hint{"output_config.effort", read_effort},  // Anthropic's
+    Hint{"think", read_think},                  // Ollama's
+    Hint{"reasoning_format", read_anything},    // llama-server's
 };
+
+// Ways of sampling that other programs have and no decoding here: an answer without them is one that the model gives.
+constexpr std::array kOthersSampling = {"presence_penalty",
+                                        "frequency_penalty",
+                                        "length_penalty",
+                                        "typical_p",
+                                        "tfs_z",
+                                        "mirostat",
+                                        "mirostat_tau",
+                                        "mirostat_eta",
+                                        "dynatemp_range",
+                                        "dynatemp_exponent",
+                                        "xtc_probability",
+                                        "xtc_threshold",
+                                        "dry_multiplier",
+                                        "dry_base",
+                                        "dry_allowed_length",
+                                        "dry_penalty_last_n",
+                                        "repeat_last_n",
+                                        "repetition_penalty_range",
+                                        "top_a",
+                                        "epsilon_cutoff",
+                                        "eta_cutoff",
+                                        "smoothing_factor",
+                                        "smoothing_curve"};
 
 // The members of an object are all known; it is named with the one that is not.
 Done check_members(const std::string& name, const json& object) {
@@ -85,7 +117,7 @@ Done check_members(const std::string& name, const json& object) {
 
 Answered<std::string> read_hints(Body& body, bool response) {
   std::string more;
-  for (const char* name : {"reasoning", "thinking", "chat_template_kwargs"})
+  for (const char* name : {"reasoning", "thinking", "chat_template_kwargs", "output_config"})
     if (const json* object = body.find(name)) LLADA_TRY_STATUS(check_members(name, *object));
   for (const auto& [name, read] : kHints) {
     const std::string whole = name, object = whole.substr(0, whole.find('.'));
@@ -101,6 +133,21 @@ Answered<std::string> read_hints(Body& body, bool response) {
   }
   if (more.empty()) return more;
   return more + ": the model neither thinks nor knows how much to say, so the answer is the same";
+}
+
+Answered<std::vector<std::string>> read_without_effect(Body& body, bool response) {
+  std::vector<std::string> warnings;
+  LLADA_TRY(std::string hints, read_hints(body, response));
+  if (!hints.empty()) warnings.push_back(std::move(hints));
+  std::string names;
+  for (const char* name : kOthersSampling) {
+    const bool idle = body.changes_nothing(name);
+    const json* value = body.find(name);
+    if (value != nullptr && !value->is_number()) return wrong(name, *value, "a number");
+    if (!idle) names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  if (!names.empty()) warnings.push_back(names + ": this way of sampling is not here, so it has no effect");
+  return warnings;
 }
 
 }  // namespace llada::serve

@@ -86,6 +86,7 @@ class BeastServer : public Server {
   }
 
   int port() const override { return port_; }
+  std::vector<std::string> addresses() const override { return addresses_; }
   ServerCounts counts() const override {
     return {host_->open_count, host_->accepted, host_->pushed_out, static_cast<int64_t>(host_->bodies->held())};
   }
@@ -129,7 +130,7 @@ class BeastServer : public Server {
         if (std::ranges::find(ends, entry.endpoint()) == ends.end()) ends.push_back(entry.endpoint());
     }
     for (int i = 0; i < kTries; ++i) {
-      listeners_.clear(), failure = {}, port_ = port;
+      listeners_.clear(), addresses_.clear(), failure = {}, port_ = port;
       for (asio::ip::tcp::endpoint end : ends) {
         end.port(static_cast<unsigned short>(port_));
         auto listener = std::make_unique<Listener>(io_);
@@ -141,6 +142,7 @@ class BeastServer : public Server {
         if (failure) break;
         port_ = port_of(listener->acceptor.local_endpoint());
         listeners_.push_back(std::move(listener));
+        addresses_.push_back(host_and_port(end.address().to_string(), port_));
       }
       if (!failure) return listeners_.empty() ? absent : failure;
       if (port != 0 || failure != asio::error::address_in_use) break;
@@ -232,6 +234,7 @@ class BeastServer : public Server {
   asio::executor_work_guard<asio::io_context::executor_type> alive_{io_.get_executor()};
   std::vector<std::unique_ptr<Listener>> listeners_;
   int port_ = 0;
+  std::vector<std::string> addresses_;
   std::string socket_path_;  // empty: no UNIX socket
   ino_t socket_file_ = 0;
   std::thread thread_;

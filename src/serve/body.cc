@@ -47,12 +47,15 @@ constexpr std::array kIdle = {
     // The template's answer begins behind the last message.
     Idle{"add_generation_prompt", is_true}, Idle{"continue_final_message", is_false}, Idle{"documents", is_empty},
     // Ways of sampling and of ending that are switched off.
-    Idle{"presence_penalty", is_zero}, Idle{"frequency_penalty", is_zero}, Idle{"repetition_penalty", is_one},
-    Idle{"repeat_penalty", is_one}, Idle{"length_penalty", is_one}, Idle{"typical_p", is_one}, Idle{"tfs_z", is_one},
-    Idle{"mirostat", is_zero}, Idle{"dynatemp_range", is_zero}, Idle{"xtc_probability", is_zero},
-    Idle{"dry_multiplier", is_zero}, Idle{"use_beam_search", is_false}, Idle{"min_tokens", is_zero},
-    Idle{"logit_bias", is_empty}, Idle{"stop_token_ids", is_empty}, Idle{"bad_words", is_empty},
-    Idle{"grammar", is_empty}};
+    Idle{"presence_penalty", is_zero}, Idle{"frequency_penalty", is_zero}, Idle{"length_penalty", is_one},
+    Idle{"typical_p", is_one}, Idle{"tfs_z", is_one}, Idle{"mirostat", is_zero}, Idle{"dynatemp_range", is_zero},
+    Idle{"xtc_probability", is_zero}, Idle{"dry_multiplier", is_zero}, Idle{"use_beam_search", is_false},
+    Idle{"min_tokens", is_zero}, Idle{"logit_bias", is_empty}, Idle{"stop_token_ids", is_empty},
+    Idle{"bad_words", is_empty}, Idle{"grammar", is_empty},
+    // Of Anthropic's clients and Ollama's: caches and contexts of theirs, pictures, forms of the answer.
+    Idle{"cache_control", is_any}, Idle{"context_management", is_any}, Idle{"inference_geo", is_any},
+    Idle{"mcp_servers", is_empty}, Idle{"keep_alive", is_any}, Idle{"images", is_empty}, Idle{"template", is_empty},
+    Idle{"context", is_empty}, Idle{"format", is_empty}, Idle{"logprobs", is_false}, Idle{"top_logprobs", is_zero}};
 
 // Of two fields together.
 bool idle_beside(const std::string& name, const json& value, const json& body) {
@@ -157,6 +160,11 @@ Answered<std::vector<int32_t>> Body::tokens(const std::string& name) {
     ids.push_back(static_cast<int32_t>(*id));
   }
   return ids;
+}
+
+bool Body::changes_nothing(const std::string& name) const {
+  const auto found = object_.find(name);
+  return found == object_.end() || found->is_null() || idle(name, *found, object_);
 }
 
 void Body::ignore(std::initializer_list<const char*> names) {

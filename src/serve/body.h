@@ -28,6 +28,8 @@ class Body {
   Answered<std::vector<int32_t>> tokens(const std::string& name);     // a list of token ids
   void ignore(std::initializer_list<const char*> names);  // harmless here, whatever they say: as if not there
 
+  // Whether it is not there, or has a value that changes nothing.
+  bool changes_nothing(const std::string& name) const;
   // Refuses fields that nobody has read, but for null and for values that change nothing.
   Done finish() const;
 

@@ -13,7 +13,10 @@ namespace {
 constexpr size_t kNotes = 64;  // steps that wait for a reader before they are merged
 
 AnswerHead head_of(const Service& service, const std::string& id, Shape shape) {
-  const char* kind = shape == Shape::chat ? "chatcmpl-" : shape == Shape::response ? "resp_" : "cmpl-";
+  const char* kind = shape == Shape::chat       ? "chatcmpl-"
+                     : shape == Shape::response ? "resp_"
+                     : shape == Shape::message  ? "msg_"
+                                                : "cmpl-";
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return {shape, kind + id, std::chrono::duration_cast<std::chrono::seconds>(now).count(), service.name()};
 }
@@ -26,9 +29,8 @@ Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
       ask_(std::move(ask)),
       head_(head_of(service, exchange_->id, ask_.shape)),
       answers_(ask_.requests.size()),
-      left_(answers_.size()) {
-  if (ask_.stream && ask_.shape == Shape::response) response_.emplace(head_, ask_.repeated);
-}
+      left_(answers_.size()),
+      form_(make_form(head_, ask_)) {}
 
 Job::~Job() {
   for (const Answer& answer : answers_)
@@ -81,7 +83,8 @@ void Job::begin() {
   exchange_->on_gone([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->cancel("");
   });
-  if (ask_.stream) exchange_->respond(with_note({.type = "text/event-stream", .stream = shared_from_this()}));
+  if (ask_.stream)
+    exchange_->respond(with_note({.type = form_ ? form_->type() : "text/event-stream", .stream = shared_from_this()}));
 }
 
 // Called by admission, on any thread.
@@ -285,14 +288,16 @@ void Job::log() const {
     forwards += answer.forwards;
   }
   const auto error = failure();
-  service_.log({{"event", "answer"},
-                {"id", exchange_->id},
-                {"answers", answers_.size()},
-                {"stream", ask_.stream},
-                {"tokens", tokens},
-                {"forwards", forwards},
-                {"ms", std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin_).count()},
-                {"error", error ? Json(error->message) : Json(nullptr)}});
+  Json line = {{"event", "answer"},
+               {"id", exchange_->id},
+               {"answers", answers_.size()},
+               {"stream", ask_.stream},
+               {"tokens", tokens},
+               {"forwards", forwards},
+               {"ms", std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin_).count()},
+               {"error", error ? Json(error->message) : Json(nullptr)}};
+  if (!ask_.warnings.empty()) line["warnings"] = ask_.warnings;
+  service_.log(line);
 }
 
 void Job::listen(std::function<void()> ready) {

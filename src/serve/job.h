@@ -13,6 +13,7 @@
 
 #include "serve/answer_text.h"
 #include "serve/ask.h"
+#include "serve/forms.h"
 #include "serve/shapes.h"
 
 namespace llada::serve {
@@ -94,7 +95,7 @@ class Job : public Outflow, public std::enable_shared_from_this<Job> {
   Clock::time_point last_piece_ = begin_;   // of a stream
   bool ping_ = false;                       // the next piece shall not be empty
   bool begun_ = false, ended_ = false;      // of a stream: take()'s own
-  std::optional<ResponseEvents> response_;  // of a stream of /v1/responses: take()'s own
+  const std::unique_ptr<AnswerForm> form_;  // null: answers are choices; of a stream take()'s own
 };
 
 // Answers the request that a route has read: begins the job, or replies with the error.

@@ -20,7 +20,8 @@ FinishedAnswer Job::finished(size_t index) const {
   const Request& request = ask_.requests[index];
   const Generation& g = **answers_[index].result;
   const Tokenizer& tokenizer = service_.model().tokenizer();
-  FinishedAnswer answer{.text = g.text, .reason = std::string(finish_reason(g)), .logprobs = nullptr};
+  FinishedAnswer answer{
+      .text = g.text, .reason = std::string(finish_reason(g)), .logprobs = nullptr, .stopped_by = g.stopped_by};
   if (request.gaps) {
     answer.text.clear(), answer.reason = "length", answer.spans = Json::array();
     for (const InfillGap& gap : ask_.gaps) {
@@ -36,7 +37,7 @@ FinishedAnswer Job::finished(size_t index) const {
     for (const std::string& stop : ask_.stop)
       if (const size_t at = answer.text.find(stop); at != std::string::npos) {
         answer.text.resize(at);
-        answer.reason = "stop";
+        answer.reason = "stop", answer.stopped_by = stop;
       }
   }
   if (ask_.drops_answer) answer.text.clear();
@@ -113,10 +114,11 @@ HttpReply Job::whole() {
   };
   Json more = {{"preset", ask_.preset}};
   if (!ask_.note.empty()) more["note"] = ask_.note;
-  if (ask_.shape == Shape::response || ask_.shape == Shape::infill) {
-    Json json = ask_.shape == Shape::response ? response_json(head_, ask_.repeated, with_echo(0), usage())
-                                              : infill_json(head_, with_echo(0), usage());
-    json["llada"] = std::move(more);
+  Json beside = {{"llada", std::move(more)}};
+  if (!ask_.warnings.empty()) beside["warnings"] = ask_.warnings;
+  if (form_ || ask_.shape == Shape::infill) {
+    Json json = form_ ? form_->whole(with_echo(0), usage()) : infill_json(head_, with_echo(0), usage());
+    json.update(beside);
     return with_note(json_reply(json));
   }
   WholeText text(head_);
@@ -124,7 +126,9 @@ HttpReply Job::whole() {
     text.add(with_echo(i));
     release_answer(i);
   }
-  return with_note({.body = text.end({{"usage", usage()}, {"llada", std::move(more)}})});
+  Json rest = {{"usage", usage()}};
+  rest.update(beside);
+  return with_note({.body = text.end(rest)});
 }
 
 HttpReply Job::with_note(HttpReply reply) const {

@@ -5,11 +5,6 @@
 #include "serve/job.h"
 
 namespace llada::serve {
-namespace {
-
-constexpr const char* kPing = ": ping\n\n";  // a comment of the event stream, which clients leave out
-
-}  // namespace
 
 Json Job::frame_json(size_t index, const StepNote& note) {
   const Model& model = service_.model();
@@ -82,7 +77,7 @@ std::string Job::events(size_t index, const StepNote& note) {
     json["llada"] = frame_json(index, note);
     return event_text(json);
   }
-  if (response_) return response_->delta(delta);
+  if (form_) return form_->delta(delta);
   if (delta.empty()) return "";
   return event_text(with_usage(piece_json(head_, at, delta, "", nullptr), index, answer.text->tokens_given()));
 }
@@ -95,10 +90,10 @@ std::string Job::last_events(size_t index) {
     return event_text(replacing(head_, index, to_valid_utf8(end.text), end.reason, 1)) +
            event_text(piece_json(head_, at, "", end.reason, end.logprobs));
   const std::string rest = answer.text ? answer.text->finish(end.text) : to_valid_utf8(end.text);
-  if (response_) {
+  if (form_) {
     FinishedAnswer whole = end;
     whole.text = to_valid_utf8(whole.text);
-    return response_->end(rest, whole, usage());
+    return form_->end(rest, whole, usage());
   }
   if (ask_.watch == Watch::frames) {
     const GenerationStats& stats = (*answer.result)->stats;
@@ -157,13 +152,13 @@ Outflow::Piece Job::take() {
     }
   }
   if (!std::ranges::all_of(answers_, &Answer::sent)) {
-    if (ping && piece.bytes.empty()) piece.bytes = kPing;
+    if (ping && piece.bytes.empty()) piece.bytes = form_ ? form_->ping() : ": ping\n\n";
     const std::lock_guard lock(mutex_);
     if (!piece.bytes.empty()) last_piece_ = Clock::now(), ping_ = false;
     return piece;
   }
-  if (ask_.include_usage) piece.bytes += event_text(usage_piece_json(head_, usage()));
-  if (!response_) piece.bytes += kLastEvent;
+  if (ask_.include_usage && !form_) piece.bytes += event_text(usage_piece_json(head_, usage()));
+  if (!form_) piece.bytes += kLastEvent;
   piece.last = ended_ = true;
   return piece;
 }
@@ -180,12 +175,12 @@ void Job::release_answer(size_t index) {
 }
 
 std::string Job::error_events(const ApiError& error) {
-  if (response_) return response_->failed(error);
+  if (form_) return form_->failed(error);
   return event_text(error_json(error)) + std::string(kLastEvent);
 }
 
 std::string Job::first_events() {
-  if (response_) return response_->begin();
+  if (form_) return form_->begin();
   std::string text;
   for (size_t i = 0; i < answers_.size(); ++i) {
     const auto at = static_cast<int64_t>(i);

@@ -66,7 +66,7 @@ Json operation_of(const Route& route, const Json& bodies) {
   const std::string path(route.path);
   const Json anything = {{"schema", Json::object()}};
   Json answer = {{path == "/" ? "text/html" : path == "/metrics" ? "text/plain" : "application/json", anything}};
-  if (route.streams) answer["text/event-stream"] = anything;
+  if (route.streams) answer[path.starts_with("/api/") ? "application/x-ndjson" : "text/event-stream"] = anything;
   Json operation = {{"operationId", (post ? "post " : "get ") + path},
                     {"responses",
                      {{"200", {{"description", "the answer"}, {"content", std::move(answer)}}},

@@ -1,5 +1,6 @@
 // /v1/chat/completions and /v1/responses: the answer to a conversation, in OpenAI's two protocols; /v1/completions:
-// text that follows a prompt, as it is or as token ids, or, with a suffix, text between the two.
+// text that follows a prompt, as it is or as token ids, or, with a suffix, text between the two; /completion: the same
+// in llama-server's own protocol.
 #include "serve/routes.h"
 #include "text/utf8.h"
 
@@ -66,7 +67,7 @@ Json repeated_fields(Body& body, const std::optional<std::string>& instructions,
 }  // namespace
 
 Answered<Ask> read_chat(Service& service, Body body) {
-  LLADA_TRY(Ask ask, read_ask(body, Shape::chat));
+  LLADA_TRY(Ask ask, read_ask(service, body, Shape::chat));
   LLADA_TRY(const auto messages, read_messages(body));
   LLADA_TRY(const auto stop, read_stop(body));
   LLADA_TRY(const int64_t n, read_count(service, body));
@@ -88,7 +89,7 @@ Answered<Ask> read_completion(Service& service, Body body) {
     ask.shape = Shape::completion;
     return ask;
   }
-  LLADA_TRY(Ask ask, read_ask(body, Shape::completion));
+  LLADA_TRY(Ask ask, read_ask(service, body, Shape::completion));
   LLADA_TRY(const auto prompts, read_prompts(service, body));
   LLADA_TRY(const auto stop, read_stop(body));
   LLADA_TRY(const int64_t n, read_count(service, body));
@@ -110,8 +111,22 @@ Answered<Ask> read_completion(Service& service, Body body) {
   return ask;
 }
 
+Answered<Ask> read_llama_completion(Service& service, Body body) {
+  LLADA_TRY(Ask ask, read_ask(service, body, Shape::llama));
+  if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
+  LLADA_TRY(const auto prompts, read_prompts(service, body));
+  if (prompts.size() > 1) return refuse(fmt::format("prompt: found {} prompts, needed one", prompts.size()), "prompt");
+  LLADA_TRY(const auto stop, read_stop(body));
+  LLADA_TRY(const Decoding decoding,
+            read_decoding(body, service.model().special_ids().attention_block, false, {"n_predict", "max_tokens"}));
+  ignore_llama_settings(body);
+  LLADA_TRY_STATUS(body.finish());
+  LLADA_TRY_STATUS(make_requests(service, ask, "prompt", prompts, decoding, 1, stop));
+  return ask;
+}
+
 Answered<Ask> read_response(Service& service, Body body) {
-  LLADA_TRY(Ask ask, read_ask(body, Shape::response));
+  LLADA_TRY(Ask ask, read_ask(service, body, Shape::response));
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
   LLADA_TRY_STATUS(read_unstored(body));
   LLADA_TRY(auto messages, read_input(body));

@@ -83,8 +83,13 @@ Answered<std::string> read_extra(Body& body) {
 
 }  // namespace
 
+void ignore_llama_settings(Body& body) {
+  body.ignore({"id_slot", "n_indent", "samplers", "cache_prompt", "t_max_prompt_ms", "t_max_predict_ms",
+               "response_fields", "n_cache_reuse", "n_keep", "n_discard", "return_progress"});
+}
+
 Answered<Ask> read_fim(Service& service, Body body) {
-  LLADA_TRY(Ask ask, read_ask(body, Shape::fim));
+  LLADA_TRY(Ask ask, read_ask(service, body, Shape::fim));
   LLADA_TRY(const auto prompt, body.text("prompt"));
   LLADA_TRY(const auto suffix, body.text("suffix"));
   LLADA_TRY(ask.stop, read_stop(body));
@@ -99,7 +104,7 @@ Answered<Ask> read_fim(Service& service, Body body) {
 }
 
 Answered<Ask> read_infill(Service& service, Body body) {
-  LLADA_TRY(Ask ask, read_ask(body, Shape::infill));
+  LLADA_TRY(Ask ask, read_ask(service, body, Shape::infill));
   LLADA_TRY(const auto text, body.text("text"));
   LLADA_TRY(const auto before, body.text("input_prefix"));
   LLADA_TRY(const auto behind, body.text("input_suffix"));
@@ -109,9 +114,7 @@ Answered<Ask> read_infill(Service& service, Body body) {
   LLADA_TRY(const auto length, body.integer("n_predict", -1, INT64_MAX));
   if (!text) body.ignore({"top_k", "top_p"});  // llama.vim's, of sampling that it does not ask for
   LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, true));
-  // Of llama.vim: settings of llama-server's cache and time.
-  body.ignore({"id_slot", "n_indent", "samplers", "cache_prompt", "t_max_prompt_ms", "t_max_predict_ms",
-               "response_fields", "n_cache_reuse"});
+  ignore_llama_settings(body);
   LLADA_TRY_STATUS(body.finish());
   if (text.has_value() == (before.has_value() || behind.has_value()))
     return refuse("text: needed a text with gaps <mask:N>, or input_prefix and input_suffix", "text");

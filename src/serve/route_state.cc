@@ -74,6 +74,10 @@ HttpReply properties(Service& service, const HttpRequest&) {
                      {"attention_block", model.special_ids().attention_block},
                      {"default_preset", kDefaultPreset},
                      {"single_turn", model.chat_format().single_turn},
+                     {"model_path", service.name()},
+                     {"chat_template", model.tokenizer().spec().chat_template},
+                     {"modalities", {{"vision", false}, {"audio", false}}},
+                     {"default_generation_settings", {{"n_ctx", model.context()}}},
                      {"total_slots", service.admission().limits().running},
                      {"waiting", service.admission().limits().waiting},
                      {"row_budget", service.engine().row_budget()}});

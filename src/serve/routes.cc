@@ -40,8 +40,11 @@ struct Absent {
   const char* why;
 };
 constexpr Absent kAbsent[] = {
-    {"/api/", "Ollama's protocol is not spoken here; OpenAI's is, below /v1"},
-    {"/v1/messages", "Anthropic's protocol is not spoken here; OpenAI's is: /v1/chat/completions, /v1/responses"},
+    {"/api/embed", "this server has no embeddings"},
+    {"/api/",
+     "of Ollama's routes there are /api/chat, generate, show, tags, ps and version; the model is the one that "
+     "the server was started with"},
+    {"/v1/messages/", "of Anthropic's routes there are /v1/messages and /v1/messages/count_tokens"},
     {"/v1/embeddings", "this server has no embeddings"},
     {"/embedding", "this server has no embeddings"},
     {"/v1/rerank", "this server has no reranking"},
@@ -52,7 +55,6 @@ constexpr Absent kAbsent[] = {
     {"/v1/files", "nothing is stored here"},
     {"/v1/batches", "nothing is stored here"},
     {"/v1/responses/", "nothing is stored here; the whole conversation stands in each request"},
-    {"/completion", "needed /v1/completions"},
 };
 
 // The route that the path ends with, where clients put another address before it: one with /v1 twice, one without, that
@@ -84,13 +86,22 @@ std::span<const Route> routes() {
       {"GET", "/metrics", get<metrics>, false, true, true},
       answers("/v1/chat/completions", generate<read_chat>),
       answers("/v1/responses", generate<read_response>),
+      answers("/v1/messages", generate<read_message_request>),
+      {"POST", "/v1/messages/count_tokens", post<count_tokens>},
       answers("/v1/completions", generate<read_completion>),
+      answers("/completion", generate<read_llama_completion>),
       answers("/v1/fim/completions", generate<read_fim>),
       answers("/infill", generate<read_infill>),
       {"POST", "/tokenize", post<tokenize>},
       {"POST", "/detokenize", post<detokenize>},
       {"POST", "/apply-template", post<apply_template>},
       {"GET", "/tokenizer_info", get<tokenizer_info>},
+      {"GET", "/api/version", get<ollama_version>},
+      {"GET", "/api/tags", get<ollama_tags>},
+      {"GET", "/api/ps", get<ollama_running>},
+      {"POST", "/api/show", post<ollama_show>},
+      answers("/api/chat", ollama_chat),
+      answers("/api/generate", ollama_generate),
   };
   return kRoutes;
 }

@@ -37,16 +37,28 @@ HttpReply metrics(Service& service, const HttpRequest& request);
 HttpReply front_page(Service& service, const HttpRequest& request);
 HttpReply openapi(Service& service, const HttpRequest& request);
 HttpReply tokenizer_info(Service& service, const HttpRequest& request);
+HttpReply ollama_version(Service& service, const HttpRequest& request);
+HttpReply ollama_tags(Service& service, const HttpRequest& request);
+HttpReply ollama_running(Service& service, const HttpRequest& request);
+
+// Ollama's, which answer at once where there is no text.
+void ollama_chat(Service& service, const std::shared_ptr<Exchange>& exchange);
+void ollama_generate(Service& service, const std::shared_ptr<Exchange>& exchange);
 
 // Routes whose body is answered at once.
 Answered<HttpReply> tokenize(Service& service, Body body);
 Answered<HttpReply> detokenize(Service& service, Body body);
 Answered<HttpReply> apply_template(Service& service, Body body);
+Answered<HttpReply> count_tokens(Service& service, Body body);
+Answered<HttpReply> ollama_show(Service& service, Body body);
 
 // Routes whose body asks for answers of the model.
 Answered<Ask> read_chat(Service& service, Body body);
 Answered<Ask> read_completion(Service& service, Body body);
 Answered<Ask> read_response(Service& service, Body body);
+Answered<Ask> read_message_request(Service& service, Body body);   // Anthropic's
+Answered<Ask> read_llama_completion(Service& service, Body body);  // llama-server's {prompt, n_predict, ...}
+void ignore_llama_settings(Body& body);                            // of its cache and time, in any request
 // {prompt, suffix, max_tokens, ...}: the gap between the two has max_tokens tokens.
 Answered<Ask> read_fim(Service& service, Body body);
 // {text: "... <mask:4> ..."}, gaps anywhere; or llama-server's {input_prefix, input_suffix, input_extra, prompt,

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "serve/http.h"
 
@@ -43,7 +44,8 @@ class Server {
   // Replies that are not written by then are cut off; connections are closed.
   virtual ~Server() = default;
 
-  virtual int port() const = 0;  // 0: a UNIX socket
+  virtual int port() const = 0;                            // 0: a UNIX socket
+  virtual std::vector<std::string> addresses() const = 0;  // where it listens, each with its port; none: a UNIX socket
   virtual ServerCounts counts() const = 0;
   // Ends once nothing is being answered, or after so many seconds: connections close.
   virtual void finish(double seconds) = 0;

@@ -7,6 +7,7 @@
 
 #include "formats/model_file.h"
 #include "memory/prefix_cache.h"
+#include "serve/forms.h"
 #include "serve/job.h"
 #include "serve/routes.h"
 #include "text/utf8.h"
@@ -184,6 +185,7 @@ void Service::tell_ends(Exchange& exchange, const Route* route) {
   const auto begin = std::chrono::steady_clock::now();
   const std::string own_id = is_sane_id(exchange.request.request_id) ? exchange.request.request_id : "";
   exchange.before_reply([this, own_id](const Exchange& of, HttpReply& reply) {
+    if (!reply.error.empty()) put_error_in_form(of.request.path, reply);
     reply.headers.emplace_back("X-Request-Id", own_id.empty() ? of.id : own_id);
     options_.cors.add_headers(of.request, reply);
   });

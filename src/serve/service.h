@@ -32,6 +32,8 @@ struct ServiceOptions {
   int threads = 0;                // of the engine's share of the device; 0: the device itself
   int64_t row_budget = 0;         // rows of a forward; 0: learned
   HostNames hosts = {};           // by which requests may call the server, beside this machine's and addresses
+  bool strict = false;            // fields that have no effect here are refused
+  bool strict_model = false;      // only the model's own name is answered
   Origins cors = {};              // whose pages may ask from a browser, beside the page itself
   std::function<void(const std::string& line)> log = {};  // one JSON object per request, and warnings; from any thread
   std::function<ServerCounts()> connections = {};         // for the metrics

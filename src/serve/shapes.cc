@@ -263,29 +263,29 @@ Json usage_of(const Json& usage) {
 
 }  // namespace
 
-Json response_json(const AnswerHead& head, const Json& repeated, const FinishedAnswer& answer, const Json& usage) {
+Json ResponseForm::whole(const FinishedAnswer& answer, const Json& usage) const {
   const std::string status = status_of(answer);
   const Json parts = Json::array({text_part(answer.text)});
-  Json json = response_with(head, repeated, status, Json::array({message(head, status, parts)}));
+  Json json = response_with(head_, repeated_, status, Json::array({message(head_, status, parts)}));
   if (status == "incomplete") json["incomplete_details"] = {{"reason", "max_output_tokens"}};
   json["usage"] = usage_of(usage);
   return json;
 }
 
-std::string ResponseEvents::event(const std::string& type, const Json& fields) {
+std::string ResponseForm::event(const std::string& type, const Json& fields) {
   Json json = {{"type", type}, {"sequence_number", next_++}};
   json.update(fields);
   return "event: " + type + "\n" + event_text(json);
 }
 
-std::string ResponseEvents::part_event(const std::string& type, const Json& fields) {
+std::string ResponseForm::part_event(const std::string& type, const Json& fields) {
   Json json = {{"item_id", message_id(head_)}, {"output_index", 0}, {"content_index", 0}};
   json.update(fields);
   return event(type, json);
 }
 
 // Events are numbered in the order in which they are made: one statement each.
-std::string ResponseEvents::begin() {
+std::string ResponseForm::begin() {
   const Json response = response_with(head_, repeated_, "in_progress", Json::array());
   std::string text = event("response.created", {{"response", response}});
   text += event("response.in_progress", {{"response", response}});
@@ -295,12 +295,12 @@ std::string ResponseEvents::begin() {
   return text;
 }
 
-std::string ResponseEvents::delta(const std::string& text) {
+std::string ResponseForm::delta(const std::string& text) {
   if (text.empty()) return "";
   return part_event("response.output_text.delta", {{"delta", text}, {"logprobs", Json::array()}});
 }
 
-std::string ResponseEvents::end(const std::string& rest, const FinishedAnswer& answer, const Json& usage) {
+std::string ResponseForm::end(const std::string& rest, const FinishedAnswer& answer, const Json& usage) {
   const std::string status = status_of(answer);
   const Json part = text_part(answer.text);
   std::string text = delta(rest);
@@ -308,11 +308,11 @@ std::string ResponseEvents::end(const std::string& rest, const FinishedAnswer& a
   text += part_event("response.content_part.done", {{"part", part}});
   text +=
       event("response.output_item.done", {{"output_index", 0}, {"item", message(head_, status, Json::array({part}))}});
-  text += event("response." + status, {{"response", response_json(head_, repeated_, answer, usage)}});
+  text += event("response." + status, {{"response", whole(answer, usage)}});
   return text;
 }
 
-std::string ResponseEvents::failed(const ApiError& error) {
+std::string ResponseForm::failed(const ApiError& error) {
   Json response = response_with(head_, repeated_, "failed", Json::array());
   response["error"] = {{"code", "server_error"}, {"message", error.message}};
   return event("response.failed", {{"response", response}});

@@ -18,10 +18,25 @@ struct AnswerHead {
 
 // One answer, once it is finished.
 struct FinishedAnswer {
-  std::string text;      // valid UTF-8
-  std::string reason;    // OpenAI's finish_reason
-  Json logprobs;         // or null
-  Json spans = nullptr;  // of infilling: the text of each gap
+  std::string text;             // valid UTF-8
+  std::string reason;           // OpenAI's finish_reason
+  Json logprobs;                // or null
+  Json spans = nullptr;         // of infilling: the text of each gap
+  std::string stopped_by = {};  // the stop text that ended it
+};
+
+// How a protocol whose requests have one answer writes it: whole, and as the pieces of a stream.
+class AnswerForm {
+ public:
+  virtual ~AnswerForm() = default;
+  virtual Json whole(const FinishedAnswer& answer, const Json& usage) const = 0;
+  virtual std::string begin() { return ""; }
+  virtual std::string delta(const std::string& text) = 0;  // empty: no event
+  // rest: the text that has not been sent; answer: all of it.
+  virtual std::string end(const std::string& rest, const FinishedAnswer& answer, const Json& usage) = 0;
+  virtual std::string failed(const ApiError& error) = 0;
+  virtual std::string ping() { return ": ping\n\n"; }  // a comment of an event stream, which clients leave out
+  virtual const char* type() const { return "text/event-stream"; }
 };
 
 // A whole reply of /infill.
@@ -79,18 +94,16 @@ Json edit_json(const Model& model, const decode::Edit& edit);
 
 // /v1/responses: OpenAI's response object, which has one output item, a message, with one part, its text. repeated: the
 // request's own fields that it has, too.
-Json response_json(const AnswerHead& head, const Json& repeated, const FinishedAnswer& answer, const Json& usage);
-
-// The events of its stream, each with its number.
-class ResponseEvents {
+// The events of its stream have numbers.
+class ResponseForm : public AnswerForm {
  public:
-  ResponseEvents(AnswerHead head, Json repeated) : head_(std::move(head)), repeated_(std::move(repeated)) {}
+  ResponseForm(AnswerHead head, Json repeated) : head_(std::move(head)), repeated_(std::move(repeated)) {}
 
-  std::string begin();
-  std::string delta(const std::string& text);  // empty: no event
-  // rest: the text that has not been sent; answer: all of it.
-  std::string end(const std::string& rest, const FinishedAnswer& answer, const Json& usage);
-  std::string failed(const ApiError& error);
+  Json whole(const FinishedAnswer& answer, const Json& usage) const override;
+  std::string begin() override;
+  std::string delta(const std::string& text) override;
+  std::string end(const std::string& rest, const FinishedAnswer& answer, const Json& usage) override;
+  std::string failed(const ApiError& error) override;
 
  private:
   std::string event(const std::string& type, const Json& fields);

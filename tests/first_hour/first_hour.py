@@ -71,7 +71,7 @@ ADDED = {r"^llada serve\b": " --port 0"}
 
 # What differs from machine to machine and from run to run: pattern, what stands for it.
 MASKS = [
-    (r"127\.0\.0\.1:\d+", "<address>"),
+    (r"127\.0\.0\.1:\d+( and http://\[::1\]:\d+)?", "<address>"),
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "<time>"),
     (r"-?\b\d+\.\d+(e-?\d+)?", "#"),
     (r"(?<![\w.#])\d+(?= ?(ms|s|min|h|tokens/s|rows/s|GB/s|MB/s|kB/s|GB|MB|kB|B)\b)", "#"),
