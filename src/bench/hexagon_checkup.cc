@@ -233,7 +233,7 @@ class Examination {
     if (space_ == 0) return;
     const WireInfo& info = session_->info();
     const uint32_t arch = library_->architecture().value_or(info.arch);
-    auto base = load_profile(arch >= 81 ? "v81-8elite-gen5" : arch >= 79 ? "v79-8elite" : "v75-8gen3");
+    auto base = load_profile(arch >= 79 ? "v79-hvx" : "v75-hvx");
     LLADA_CHECK(base.has_value());
     Profile p = std::move(*base);
     const std::string based_on = p.name;
@@ -245,11 +245,14 @@ class Examination {
     p.name = fmt::format("measured-v{}", arch);
     p.description = fmt::format("{}DSP v{} of this machine, our own kernels; what was not measured is from {}",
                                 info.emulated != 0 ? "EMULATED, no figure is a time: " : "", arch, based_on);
+    const double assumed = p.npu.matmul_gflops.value;
     p.npu.matmul_gflops = measured(2 * macs_ / fastest_us_ / 1e3);
+    // Every kernel is instruction packets, so all go as fast or slow as the measured one.
+    const double faster = p.npu.matmul_gflops.value / assumed;
+    for (Number* rate : {&p.npu.attention_gflops, &p.npu.elementwise_gb_per_s})
+      *rate = {rate->value * faster, std::nullopt, std::nullopt, 'I',
+               fmt::format("{}'s, {:.3g} times as fast, as the measured product is", based_on, faster)};
     p.npu.stream_gb_per_s = measured(weight_bytes_ / row_us_ / 1e3);
-    p.npu.row_tile = {8, std::nullopt, std::nullopt, 'H', "rows that a pass of our kernels over the weights takes"};
-    p.npu.activation_bytes = {4, std::nullopt, std::nullopt, 'H', "F32, as in this engine"};
-    p.npu.types = {DType::F16, DType::Q8_0, DType::Q4_0};
     p.npu.batch_us = measured(call_us_);
     p.window_gib = measured(static_cast<double>(space_) / 0x1p30);
     p.reserve_gib.value = std::min(p.reserve_gib.value, static_cast<double>(space_) / 0x1p30 / 2);
