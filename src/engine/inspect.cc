@@ -5,22 +5,9 @@
 #include "engine/folder_check.h"
 #include "engine/model.h"
 #include "formats/convert.h"
+#include "formats/family.h"
 
 namespace llada {
-
-std::string_view name(Architecture architecture) {
-  switch (architecture) {
-    case Architecture::llada:
-      return "llada";
-    case Architecture::llada_moe:
-      return "llada-moe";
-    case Architecture::llada2:
-      return "llada2";
-    case Architecture::dream:
-      return "dream";
-  }
-  return "";
-}
 
 namespace {
 
@@ -88,7 +75,7 @@ Result<ModelSummary> inspect_model(const std::string& path) {
   LLADA_TRY(const auto file, ModelFile::open(path));
   ModelSummary summary{.path = file.path(),
                        .format = std::string(file.format()),
-                       .architecture = std::string(name(file.config().architecture)),
+                       .architecture = std::string(family_of(file.config().architecture).name),
                        .config = file.config(),
                        .parameters = 0,
                        .file_bytes = file.file_bytes(),

@@ -9,6 +9,7 @@
 
 #include "formats/convert_metadata.h"
 #include "formats/expectations.h"
+#include "formats/family.h"
 #include "formats/gguf_writer.h"
 #include "tensor/quantize.h"
 
@@ -96,7 +97,7 @@ class Converter {
         return true;  // optional and absent; ModelFile has checked the required ones
       }
       job.type = type_for(job);
-      job.permute = config_.architecture == Architecture::llada && !adjacent &&
+      job.permute = family_of(config_.architecture).permuted_in_gguf && !adjacent &&
                     (job.name.find(".attn_q.") != std::string::npos || job.name.find(".attn_k.") != std::string::npos);
       writer_.add_tensor(job.name, job.type, job.shape);
       jobs_.push_back(std::move(job));

@@ -10,6 +10,7 @@
 
 #include "base/pretokenizer_regexes.h"
 #include "formats/convert.h"
+#include "formats/family.h"
 #include "formats/gguf_model.h"
 
 namespace llada {
@@ -18,20 +19,6 @@ namespace {
 constexpr uint32_t kAlignment = 32;
 constexpr int64_t kSigmoidGating = 2;         // llama.cpp's expert_gating_func
 constexpr uint32_t kQuantizationVersion = 2;  // of ggml's group layouts
-
-std::string_view arch_name(Architecture architecture) {
-  switch (architecture) {
-    case Architecture::llada:
-      return "llada";
-    case Architecture::llada_moe:
-      return "llada-moe";
-    case Architecture::llada2:
-      return "llada2";
-    case Architecture::dream:
-      return "dream";
-  }
-  return "";
-}
 
 // llama.cpp's general.file_type: the type of most tensors.
 uint32_t file_type(DType type) {
@@ -57,7 +44,7 @@ void add_yarn(GgufWriter& out, const std::string& prefix, const Yarn& y) {
 }
 
 void add_model(GgufWriter& out, const ModelConfig& c) {
-  const std::string prefix = std::string(arch_name(c.architecture)) + ".";
+  const std::string prefix = std::string(family_of(c.architecture).name) + ".";
   const auto u32 = [&](std::string_view key, int64_t value) {
     out.add_u32(prefix + std::string(key), static_cast<uint32_t>(value));
   };
@@ -218,7 +205,7 @@ std::vector<std::string> llama_cpp_notes(const ModelConfig& c, const TokenizerSp
 }
 
 Status add_metadata(GgufWriter& out, const ModelConfig& config, const TokenizerSpec* tokenizer, DType type) {
-  out.add_string("general.architecture", arch_name(config.architecture));
+  out.add_string("general.architecture", family_of(config.architecture).name);
   out.add_string("general.type", "model");
   out.add_string("general.name", config.name);
   add_model(out, config);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "formats/family.h"
 #include "formats/gguf_fields.h"
 #include "formats/tensor_table.h"
 
@@ -10,7 +11,7 @@ namespace llada {
 namespace {
 
 struct Dialect {
-  Architecture architecture;
+  const Family* family = nullptr;
   bool diffuse = false;
   std::string prefix;  // of the metadata keys, with the dot
 };
@@ -26,7 +27,7 @@ class ModelReader {
     LLADA_TRY(record_.tokenizer, read_gguf_tokenizer(file_, file_bytes_, name_));
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(quirks());
-    if (is_mixture(dialect_.architecture)) LLADA_TRY_STATUS(experts());
+    if (is_mixture(dialect_.family->architecture)) LLADA_TRY_STATUS(experts());
     LLADA_TRY_STATUS(token_ids());
     LLADA_TRY_STATUS(check_config(record_.config, name_));
     if (record_.tokenizer && static_cast<int64_t>(record_.tokenizer->tokens.size()) != record_.config.vocab)
@@ -43,21 +44,16 @@ class ModelReader {
     dialect_.diffuse = arch == "diffuse";
     std::string kind = arch;
     if (dialect_.diffuse) {
-      LLADA_TRY(kind, fields_.string("diffuse.model_type", "llada"));
+      LLADA_TRY(kind, fields_.string("diffuse.model_type", std::string(families().front()->name)));
     }
-    if (kind == "llada") {
-      dialect_.architecture = Architecture::llada;
-    } else if (kind == "dream") {
-      dialect_.architecture = Architecture::dream;
-    } else if (kind == "llada-moe" && !dialect_.diffuse) {
-      dialect_.architecture = Architecture::llada_moe;
-    } else if (kind == "llada2" && !dialect_.diffuse) {
-      dialect_.architecture = Architecture::llada2;
-    } else {
-      return invalid("{}: {} is \"{}\", llada, llada-moe, llada2, dream or diffuse needed", name_,
-                     dialect_.diffuse ? "diffuse.model_type" : "general.architecture", printable(kind));
+    std::string names;
+    for (const Family* one : families()) {
+      if (kind == one->name && (one->diffuse || !dialect_.diffuse)) dialect_.family = one;
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", one->name);
     }
-    return {};
+    if (dialect_.family != nullptr) return {};
+    return invalid("{}: {} is \"{}\", {} or diffuse needed", name_,
+                   dialect_.diffuse ? "diffuse.model_type" : "general.architecture", printable(kind), names);
   }
 
   std::string key(std::string_view suffix) const { return dialect_.prefix + std::string(suffix); }
@@ -65,7 +61,7 @@ class ModelReader {
 
   Status geometry() {
     ModelConfig& c = record_.config;
-    c.architecture = dialect_.architecture;
+    c.architecture = dialect_.family->architecture;
     LLADA_TRY(c.name, fields_.string("general.name", ""));
     LLADA_TRY(c.layers, fields_.integer(key("block_count")));
     LLADA_TRY(c.width, fields_.integer(key("embedding_length")));
@@ -82,11 +78,13 @@ class ModelReader {
       return invalid("{}: {} is {}, the key length {} needed", name_, key("attention.value_length"), value_length,
                      c.head_dim);
     LLADA_TRY(c.rotary_dims, fields_.integer(key("rope.dimension_count"), c.head_dim));
-    if (c.architecture == Architecture::llada2) {
+    if (dialect_.family->sigmoid_router) {
       LLADA_TRY(c.dense_layers, fields_.integer(key("leading_dense_block_count"), 0));
-      LLADA_TRY(c.attention_block, fields_.integer(key("attention.block_length"), kLlada2Block));
     }
-    if (!is_mixture(dialect_.architecture) || c.dense_layers > 0) {
+    if (const int64_t block = dialect_.family->attention_block; block > 0) {
+      LLADA_TRY(c.attention_block, fields_.integer(key("attention.block_length"), block));
+    }
+    if (!is_mixture(c.architecture) || c.dense_layers > 0) {
       LLADA_TRY(c.ffn_width, fields_.integer(key("feed_forward_length")));
     }
     const int64_t table_rows = dim("token_embd.weight", 1);
@@ -104,12 +102,12 @@ class ModelReader {
     LLADA_TRY_STATUS(fits_float("rope.freq_base", theta));
     c.rms_eps = static_cast<float>(eps);
     c.rope_theta = static_cast<float>(theta);
-    const bool dream = c.architecture == Architecture::dream;
-    const bool permuted = c.architecture == Architecture::llada && !dialect_.diffuse;
+    const Family& family = *dialect_.family;
+    const bool permuted = family.permuted_in_gguf && !dialect_.diffuse;
     c.rope_pairing = permuted ? RopePairing::adjacent : RopePairing::half_split;
-    LLADA_TRY(c.shift_logits, fields_.boolean("diffusion.shift_logits", dream));
+    LLADA_TRY(c.shift_logits, fields_.boolean("diffusion.shift_logits", family.shift_logits));
     c.qk_norm = is_mixture(c.architecture) && dim("blk.0.attn_q_norm.weight", 0) > 0;
-    c.qkv_bias = dream || dim("blk.0.attn_q.bias", 0) > 0 || dim("blk.0.attn_qkv.bias", 0) > 0;
+    c.qkv_bias = family.qkv_bias || dim("blk.0.attn_q.bias", 0) > 0 || dim("blk.0.attn_qkv.bias", 0) > 0;
     c.tied_head = dim("output.weight", 0) == 0;
     LLADA_TRY(const auto scaling, fields_.string(key("rope.scaling.type"), "none"));
     if (scaling == "yarn") {
@@ -142,7 +140,7 @@ class ModelReader {
     LLADA_TRY(c.expert_ffn_width,
               fields_.integer(key("expert_feed_forward_length"), dim("blk.0.ffn_gate_exps.weight", 1)));
     LLADA_TRY_STATUS(gates());
-    if (c.architecture == Architecture::llada2) return sigmoid_router();
+    if (dialect_.family->sigmoid_router) return sigmoid_router();
     LLADA_TRY_STATUS(only("expert_gating_func", {0, 1}, "softmax (1)"));
     LLADA_TRY_STATUS(only("expert_shared_count", {0}, "0"));
     LLADA_TRY_STATUS(only("leading_dense_block_count", {0}, "0"));
@@ -156,7 +154,7 @@ class ModelReader {
   // either.
   Status gates() {
     ModelConfig& c = record_.config;
-    if (c.architecture == Architecture::llada2) {
+    if (dialect_.family->sigmoid_router) {
       c.norm_topk = c.experts_used > 1;
       LLADA_TRY(const auto said, fields_.boolean(key("expert_weights_norm"), c.norm_topk));
       if (said != c.norm_topk) c.notes.push_back(note_on_llada2_gates(key("expert_weights_norm"), said));

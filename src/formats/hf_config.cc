@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "formats/family.h"
 #include "formats/json.h"
 #include "formats/printable.h"
 
@@ -16,12 +17,7 @@ namespace {
 using nlohmann::json;
 using Names = std::initializer_list<std::string_view>;
 
-constexpr int64_t kLladaMoeVocab = 157184;
-constexpr int32_t kLladaMoeMask = 156895;  // LLaDA-MoE's and LLaDA2's config.json do not give it; their model cards do
-// What the published configuration classes take for a key that is missing, where it is not what most take.
-constexpr int64_t kDreamKvHeads = 32;
-constexpr int32_t kDreamMask = 151666;
-constexpr int64_t kLlada2Context = 16384, kLlada2Experts = 16, kLlada2ExpertsUsed = 2;
+// What LLaDA2's configuration class takes for a key that is missing.
 constexpr int64_t kLlada2Groups = 8, kLlada2GroupsUsed = 4;
 constexpr double kLlada2ExpertScale = 2.5, kLlada2RotaryFactor = 0.5;
 
@@ -40,7 +36,8 @@ class ConfigReader {
       : root_(root), generation_(generation), file_(file) {}
 
   Result<ModelConfig> read() {
-    LLADA_TRY_STATUS(architecture());
+    LLADA_TRY(family_, family());
+    config_.architecture = family_->architecture;
     LLADA_TRY_STATUS(quantization());
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(quirks());
@@ -52,10 +49,7 @@ class ConfigReader {
     LLADA_TRY(config_.pad_id, token("pad_token_id"));
     LLADA_TRY(config_.eot_id, token("eot_token_id"));
     LLADA_TRY_STATUS(further_ends());
-    if (config_.mask_id < 0 && config_.architecture == Architecture::dream && config_.vocab > kDreamMask)
-      config_.mask_id = kDreamMask;
-    if (config_.mask_id < 0 && is_mixture(config_.architecture) && config_.vocab == kLladaMoeVocab)
-      config_.mask_id = kLladaMoeMask;
+    if (config_.mask_id < 0 && family_->has_mask(config_.vocab)) config_.mask_id = family_->mask_id;
     LLADA_TRY_STATUS(check_config(config_, file_));
     return config_;
   }
@@ -147,47 +141,38 @@ class ConfigReader {
     return {};
   }
 
-  Status architecture() {
+  Result<const Family*> family() const {
     const json* list = find({"architectures"});
-    if (list == nullptr || (list->is_array() && list->empty())) return model_type();
-    if (!list->is_array() || !list->front().is_string())
-      return wrong("architectures", *list, "a list such as [\"LLaDAModelLM\"]");
-    const auto& name = list->front().get_ref<const std::string&>();
-    if (name == "LLaDAModelLM") {
-      config_.architecture = Architecture::llada;
-    } else if (name == "LLaDAMoEModel" || name == "LLaDAMoEModelLM" || name == "FusedLLaDAMoEModelLM") {
-      config_.architecture = Architecture::llada_moe;
-    } else if (name == "DreamModel") {
-      config_.architecture = Architecture::dream;
-    } else if (name == "LLaDA2MoeModelLM") {
-      config_.architecture = Architecture::llada2;
-    } else {
-      return invalid(
-          "{}: architectures names {}, LLaDAModelLM, LLaDAMoEModelLM, LLaDAMoEModel, LLaDA2MoeModelLM or "
-          "DreamModel "
-          "needed",
-          file_, shown(list->front()));
-    }
-    return {};
+    if (list == nullptr || (list->is_array() && list->empty())) return family_of_model_type();
+    const std::string such = fmt::format("a list such as [\"{}\"]", families().front()->classes.front());
+    if (!list->is_array() || !list->front().is_string()) return wrong("architectures", *list, such);
+    for (const Family* one : families())
+      if (std::ranges::count(one->classes, list->front().get_ref<const std::string&>()) > 0) return one;
+    return invalid("{}: architectures names {}, {} needed", file_, shown(list->front()), all(&Family::classes));
   }
 
-  // Where the class is not named.
-  Status model_type() {
+  // Where the class is not named. Of two families of one type, one is a mixture.
+  Result<const Family*> family_of_model_type() const {
     const json* type = find({"model_type"});
     if (type == nullptr)
-      return invalid("{}: architectures is missing, a list such as [\"LLaDAModelLM\"] needed", file_);
-    if (*type == "llada") {
-      config_.architecture = find({"num_experts"}) == nullptr ? Architecture::llada : Architecture::llada_moe;
-    } else if (*type == "llada_moe") {
-      config_.architecture = Architecture::llada_moe;
-    } else if (*type == "Dream") {
-      config_.architecture = Architecture::dream;
-    } else if (*type == "llada2_moe" || *type == "llada2_moe_veomni") {
-      config_.architecture = Architecture::llada2;
-    } else {
-      return wrong("model_type", *type, "llada, llada_moe, llada2_moe or Dream");
+      return invalid("{}: architectures is missing, a list such as [\"{}\"] needed", file_,
+                     families().front()->classes.front());
+    const Family* found = nullptr;
+    for (const Family* one : families()) {
+      if (!type->is_string() || std::ranges::count(one->model_types, type->get_ref<const std::string&>()) == 0)
+        continue;
+      if (found == nullptr || is_mixture(one->architecture) == (find({"num_experts"}) != nullptr)) found = one;
     }
-    return {};
+    if (found == nullptr) return wrong("model_type", *type, all(&Family::model_types));
+    return found;
+  }
+
+  // The first names of all families: "llada, llada_moe or Dream".
+  static std::string all(FamilyNames Family::*names) {
+    std::string out((families().front()->*names).front());
+    for (const Family* one : families().subspan(1))
+      out += fmt::format("{}{}", one == families().back() ? " or " : ", ", (one->*names).front());
+    return out;
   }
 
   // Weights that other software has rounded: their tensors mean something else.
@@ -210,21 +195,22 @@ class ConfigReader {
     LLADA_TRY(c.layers, integer({"num_hidden_layers", "n_layers"}));
     LLADA_TRY(c.width, integer({"hidden_size", "d_model"}));
     LLADA_TRY(c.heads, integer({"num_attention_heads", "n_heads"}));
-    const bool dream = c.architecture == Architecture::dream, llada2 = c.architecture == Architecture::llada2;
-    // Dream's class has a number of its own; null means the heads there too.
-    LLADA_TRY(c.kv_heads, integer({"num_key_value_heads", "n_kv_heads"},
-                                  dream && !root_.contains("num_key_value_heads") ? kDreamKvHeads : c.heads));
+    // A class may have a number of its own; null means the heads there too.
+    const bool null = root_.contains("num_key_value_heads");
+    LLADA_TRY(c.kv_heads,
+              integer({"num_key_value_heads", "n_kv_heads"}, null ? c.heads : family_->kv_heads.value_or(c.heads)));
     if (c.heads < 1) return invalid("{}: num_attention_heads is {}, at least 1 needed", file_, c.heads);
     LLADA_TRY(c.head_dim, integer({"head_dim"}, c.width / c.heads));
     if (find({"head_dim"}) == nullptr && c.width % c.heads != 0)
       return invalid("{}: hidden_size is {}, a multiple of the {} heads needed", file_, c.width, c.heads);
     c.rotary_dims = c.head_dim;
-    if (llada2) LLADA_TRY_STATUS(partial_rotation());
+    c.attention_block = family_->attention_block;
+    if (family_->partial_rotation) LLADA_TRY_STATUS(partial_rotation());
     // OLMo pads the table: embedding_size rows, of which vocab_size are tokens.
     LLADA_TRY(c.vocab, integer({"embedding_size", "vocab_size"}));
-    LLADA_TRY(c.context, integer({"max_position_embeddings", "max_sequence_length"}, llada2 ? kLlada2Context : 4096));
+    LLADA_TRY(c.context, integer({"max_position_embeddings", "max_sequence_length"}, family_->context));
     if (c.architecture == Architecture::llada_moe) return {};
-    if (llada2) {
+    if (family_->sigmoid_router) {
       LLADA_TRY(c.dense_layers, integer({"first_k_dense_replace"}, 0));
       if (c.dense_layers == 0) return {};
     }
@@ -240,7 +226,6 @@ class ConfigReader {
     ModelConfig& c = config_;
     LLADA_TRY(const auto factor, rope_number("partial_rotary_factor", kLlada2RotaryFactor));
     c.rotary_dims = static_cast<int64_t>(static_cast<double>(c.head_dim) * std::min(factor, 1.0f));
-    c.attention_block = kLlada2Block;
     LLADA_TRY(const auto given, integer({"rotary_dim"}, c.rotary_dims));
     if (given != c.rotary_dims)
       c.notes.push_back(
@@ -260,13 +245,12 @@ class ConfigReader {
 
   Status quirks() {
     ModelConfig& c = config_;
-    const bool dream = c.architecture == Architecture::dream;
-    LLADA_TRY(c.rms_eps, number({"rms_norm_eps", "layer_norm_eps"}, dream ? 1e-6 : 1e-5));
+    LLADA_TRY(c.rms_eps, number({"rms_norm_eps", "layer_norm_eps"}, family_->rms_eps));
     LLADA_TRY(c.rope_theta, rope_number("rope_theta", 10000.0));
     c.rope_pairing = RopePairing::half_split;
-    c.shift_logits = dream;
-    LLADA_TRY(c.qkv_bias, boolean({"attention_bias", "include_qkv_bias"}, dream));
-    if (dream) c.qkv_bias = true;
+    c.shift_logits = family_->shift_logits;
+    LLADA_TRY(c.qkv_bias, boolean({"attention_bias", "include_qkv_bias"}, false));
+    c.qkv_bias = c.qkv_bias || family_->qkv_bias;
     LLADA_TRY(c.tied_head, boolean({"tie_word_embeddings"}, false));
     if (is_olmo()) {  // its code reads weight_tying alone, and its class ties where the key is missing
       LLADA_TRY(c.tied_head, boolean({"weight_tying"}, true));
@@ -305,14 +289,14 @@ class ConfigReader {
       LLADA_TRY_STATUS(needed("layer_norm_type", "rms"));
       LLADA_TRY_STATUS(needed("activation_type", "silu"));
     }
-    if (config_.architecture == Architecture::llada_moe && find({"rope_theta", "rope_parameters"}) == nullptr)
+    if (family_->needs_rope_theta && find({"rope_theta", "rope_parameters"}) == nullptr)
       return invalid("{}: rope_theta is missing, a number needed", file_);
     LLADA_TRY_STATUS(only("rope", {true}));
     LLADA_TRY_STATUS(only("block_type", {"llama"}));
     LLADA_TRY_STATUS(only("layer_norm_type", {"rms"}));
     LLADA_TRY_STATUS(only("activation_type", {"silu"}));
     LLADA_TRY_STATUS(only("hidden_act", {"silu"}));
-    if (config_.architecture != Architecture::llada2) LLADA_TRY_STATUS(only("partial_rotary_factor", {1, 1.0}));
+    if (!family_->partial_rotation) LLADA_TRY_STATUS(only("partial_rotary_factor", {1, 1.0}));
     for (const auto name : {"rope_scaling", "rope_parameters"}) {
       const json* scaling = find({name});
       if (scaling == nullptr) continue;
@@ -322,8 +306,7 @@ class ConfigReader {
           return invalid("{}: {}.{} is an object, the same rotation in all layers needed", file_, name, printable(key));
       for (const auto kind : {"rope_type", "type"})
         if (const auto found = scaling->find(kind); found != scaling->end() && *found != "default") {
-          // LLaDA's published code reads no such key.
-          if (*found != "yarn" || config_.architecture == Architecture::llada)
+          if (*found != "yarn" || !family_->yarn)
             return invalid("{}: {}.{} is {}, no scaling needed", file_, name, kind, shown(*found));
           LLADA_TRY(config_.yarn, yarn(*scaling));
         }
@@ -364,15 +347,13 @@ class ConfigReader {
 
   Status experts() {
     ModelConfig& c = config_;
-    const bool llada2 = c.architecture == Architecture::llada2;
-    LLADA_TRY(c.experts, integer({"num_experts"}, llada2 ? std::optional(kLlada2Experts) : std::nullopt));
+    LLADA_TRY(c.experts, integer({"num_experts"}, family_->experts));
     if (c.experts < 1) return invalid("{}: num_experts is {}, at least 1 needed", file_, c.experts);
-    LLADA_TRY(c.experts_used,
-              integer({"num_experts_per_tok"}, llada2 ? std::optional(kLlada2ExpertsUsed) : std::nullopt));
+    LLADA_TRY(c.experts_used, integer({"num_experts_per_tok"}, family_->experts_used));
     LLADA_TRY(c.expert_ffn_width, integer({"expert_intermediate_size", "moe_intermediate_size"}));
     LLADA_TRY_STATUS(gates());
-    LLADA_TRY(c.qk_norm, boolean({"qk_layernorm", "use_qk_norm"}, llada2));
-    if (llada2) return sigmoid_router();
+    LLADA_TRY(c.qk_norm, boolean({"qk_layernorm", "use_qk_norm"}, family_->sigmoid_router));
+    if (family_->sigmoid_router) return sigmoid_router();
     LLADA_TRY_STATUS(only("shared_expert_intermediate_size", {0}));
     LLADA_TRY_STATUS(only("num_shared_experts", {0}));
     LLADA_TRY_STATUS(only("moe_router_enable_expert_bias", {false}));
@@ -391,7 +372,7 @@ class ConfigReader {
   // norm_topk_prob where model_type is llada_moe, which only tools/train has written.
   Status gates() {
     ModelConfig& c = config_;
-    if (c.architecture == Architecture::llada2) {
+    if (family_->sigmoid_router) {
       c.norm_topk = c.experts_used > 1;
       LLADA_TRY(const auto said, boolean({"norm_topk_prob"}, c.norm_topk));
       if (said != c.norm_topk) c.notes.push_back(note_on_llada2_gates("norm_topk_prob", said));
@@ -425,6 +406,7 @@ class ConfigReader {
   const json& root_;
   const json& generation_;
   std::string_view file_;
+  const Family* family_ = nullptr;
   ModelConfig config_;
 };
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "formats/family.h"
 #include "formats/hf_config.h"
 #include "formats/printable.h"
 #include "formats/safetensors.h"
@@ -63,7 +64,7 @@ void tie(ModelRecord& record) {
   }
   const std::string name = printable(head->file_name);
   const bool other = differ(head->view, embedding->view);
-  if (c.architecture == Architecture::llada) {  // its code has no head beside the embedding
+  if (family_of(c.architecture).head_is_embedding) {
     if (other)
       c.notes.push_back(fmt::format(
           "weight_tying is true and {} differs from the embedding: LLaDA's published code computes logits with "

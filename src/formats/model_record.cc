@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "formats/expectations.h"
+#include "formats/family.h"
 #include "formats/printable.h"
 #include "tensor/computed.h"
 
@@ -82,7 +83,7 @@ Status check_config(const ModelConfig& c, std::string_view file) {
     return invalid("{}: {} heads over {} key/value heads, a multiple needed", file, c.heads, c.kv_heads);
   LLADA_TRY_STATUS(in_range(file, "head width", c.head_dim, 2, 8192));
   if (c.head_dim % 2 != 0) return invalid("{}: head width is {}, an even number needed", file, c.head_dim);
-  if (c.rotary_dims != c.head_dim && c.architecture != Architecture::llada2)
+  if (c.rotary_dims != c.head_dim && !family_of(c.architecture).partial_rotation)
     return invalid("{}: rotary dimensions are {}, the head width {} needed", file, c.rotary_dims, c.head_dim);
   LLADA_TRY_STATUS(in_range(file, "rotary dimensions", c.rotary_dims, 2, c.head_dim));
   if (c.rotary_dims % 2 != 0)

@@ -9,15 +9,6 @@ Result<Program> ModelGraph::program(StepShape shape) const {
   return forward(shape);
 }
 
-Result<ModelGraph> build_model(const ModelConfig& config) {
-  switch (config.architecture) {
-    case Architecture::llada:
-    case Architecture::llada_moe:
-    case Architecture::dream:
-    case Architecture::llada2:
-      return build_transformer(config);
-  }
-  return invalid("unknown architecture");
-}
+Result<ModelGraph> build_model(const ModelConfig& config) { return build_transformer(config); }
 
 }  // namespace llada

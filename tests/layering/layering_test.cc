@@ -170,6 +170,34 @@ TEST(Layering, OnlyBaseKnowsTheSystem) {
   expect_none(banned_text(others, words));
 }
 
+// Names by which files say what they hold stand in the family's description alone.
+TEST(Layering, AFamilyIsOneFile) {
+  struct Case {
+    std::string_view file;
+    std::vector<std::string> words;
+  };
+  const std::vector<Case> cases = {
+      {"llada", {"LLaDAModelLM"}},
+      {"llada_moe", {"LLaDAMoEModel", "\"llada-moe\""}},
+      {"llada2", {"LLaDA2MoeModelLM", "\"llada2_moe", ".name = \"llada2\""}},
+      {"dream", {"DreamModel", "\"Dream\"", "\"dream\""}},
+  };
+  // llama.cpp's name of a pre-tokenizer is the same word.
+  constexpr std::string_view kPreTokenizers[] = {"src/text/pre_tokenizer_rules.cc", "src/models/presets.cc"};
+  for (const Case& one : cases) {
+    const std::string own = "src/formats/family_" + std::string(one.file) + ".cc";
+    auto files = cpp(tree({"src"}));
+    const auto found = std::ranges::find(files, own, &SourceFile::path);
+    ASSERT_NE(found, files.end()) << own;
+    for (const std::string& word : one.words)
+      EXPECT_NE(found->text.find(word), std::string::npos) << own << ": " << word;
+    std::erase_if(files, [&](const SourceFile& file) {
+      return file.path == own || (one.file == "llada_moe" && std::ranges::count(kPreTokenizers, file.path) > 0);
+    });
+    expect_none(banned_text(files, one.words));
+  }
+}
+
 // A program that is built for the builder's own processor stops on another one of a cluster. Kernels choose when they
 // start.
 TEST(Layering, NothingIsBuiltForOneProcessor) {
