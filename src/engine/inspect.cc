@@ -71,6 +71,8 @@ Status add_tokenizer(const ModelFile& file, ModelSummary& summary) {
 
 }  // namespace
 
+std::string_view name(Architecture architecture) { return family_of(architecture).name; }
+
 Result<ModelSummary> inspect_model(const std::string& path) {
   LLADA_TRY(const auto file, ModelFile::open(path));
   ModelSummary summary{.path = file.path(),

@@ -47,6 +47,8 @@ struct ModelSummary {
   std::optional<TokenizerSummary> tokenizer;
 };
 
+std::string_view name(Architecture architecture);  // "llada-moe"
+
 Result<ModelSummary> inspect_model(const std::string& path);
 
 }  // namespace llada
