@@ -111,17 +111,22 @@ std::string uncertain_text(const std::vector<SensitivityRow>& rows) {
          out;
 }
 
+// In twelve columns.
+std::string range_text(double low, double high) {
+  return fmt::format("{:.{}f} to {:.{}f}", low, low < 100 ? 1 : 0, high, high < 100 ? 1 : 0);
+}
+
 std::string simulation_text(const Simulation& s, const SimulateOptions& o, const std::string& replayed) {
   std::string out =
       paragraph(fmt::format("{} on {}: {} prompt tokens, {} generated", s.preset, s.profile, o.prompt, o.gen)) +
       paragraph("All numbers are modelled. " + s.description) + '\n';
-  constexpr const char* kHead = "{:<13} {:>7} {:>15} {:>6} {:>6} {:>6} {:>6} {:>8} {:>7}\n";
+  constexpr const char* kHead = "{:<13} {:>6} {:>13} {:>6} {:>6} {:>6} {:>6} {:>8} {:>7}\n";
   out += fmt::format(kHead, "", "", "", "", "rows", "tokens", "", "mapped", "exposed");
   out += fmt::format(kHead, "", "seconds", "low to high", "passes", "a pass", "a pass", "joules", "GiB/pass", "map s");
   for (const SimulatedLine& l : s.ladder)
-    out += fmt::format("{:<13} {:>7.1f} {:>15} {:>6} {:>6.0f} {:>6.2f} {:>6.0f} {:>8} {:>7.1f}\n", l.name, l.seconds,
-                       fmt::format("{:.1f} to {:.1f}", l.seconds_low, l.seconds_high), l.passes, l.rows_per_pass,
-                       l.tokens_per_pass(), l.joules, gib(l.bytes_mapped_per_pass), l.exposed_map_seconds);
+    out += fmt::format("{:<13} {:>6.1f} {:>13} {:>6} {:>6.0f} {:>6.2f} {:>6.0f} {:>8} {:>7.1f}\n", l.name, l.seconds,
+                       range_text(l.seconds_low, l.seconds_high), l.passes, l.rows_per_pass, l.tokens_per_pass(),
+                       l.joules, gib(l.bytes_mapped_per_pass), l.exposed_map_seconds);
   if (const SimulatedLine& last = s.ladder.back(); last.sparse_passes > 0)
     out +=
         '\n' + paragraph(fmt::format("beside the last line's passes the CPU computes {} of its own, whose results come "

@@ -47,7 +47,7 @@ struct ModelSummary {
   std::optional<TokenizerSummary> tokenizer;
 };
 
-std::string_view name(Architecture architecture);  // "llada-moe"
+std::string_view name(Architecture architecture);
 
 Result<ModelSummary> inspect_model(const std::string& path);
 

@@ -63,8 +63,8 @@ class Executor {
       : device_(&device), can_(device.capabilities()), build_(std::move(build)), options_(std::move(options)) {}
 
   // One forward over the K/V stores of the streams. inputs.wanted may be empty: then only K/V is refreshed. After an
-  // error the next call may be made. streams: gets a status per stream; damaged numbers are then told there alone. null:
-  // the first damaged stream is the call's error.
+  // error the next call may be made. streams: gets a status per stream; damaged numbers are then told there alone.
+  // null: the first damaged stream is the call's error.
   Status run(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams = nullptr);
 
   // Begins a pass. Where the device really computes it beside the steps (runs_beside()) its stores must be others than

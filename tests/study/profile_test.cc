@@ -42,8 +42,8 @@ TEST(Profile, BuiltInOnesAreTheFilesAndEveryNumberHasASource) {
     }
     EXPECT_EQ(profile.uncertain.size(), 3u);
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"a6000-pcie4", "rtx4060-pcie4", "sm8750-paper", "v75-8gen3", "v79-8elite",
-                                             "v81-8elite-gen5"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"a6000-pcie4", "rtx4060-pcie4", "sm8750-paper", "v75-8gen3", "v75-hvx",
+                                             "v79-8elite", "v79-hvx", "v81-8elite-gen5"}));
 }
 
 TEST(Profile, ValuesArriveWhereTheyBelong) {

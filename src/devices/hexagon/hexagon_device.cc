@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <map>
 #include <set>
 
@@ -10,6 +9,7 @@
 #include "devices/hexagon/batch.h"
 #include "devices/hexagon/host_twin.h"
 #include "devices/hexagon/known_space.h"
+#include "devices/hexagon/host_passes.h"
 #include "devices/hexagon/kv_rows.h"
 #include "devices/hexagon/library.h"
 #include "devices/hexagon/mapped_slabs.h"
@@ -39,10 +39,6 @@ class Hexagon final : public HexagonDevice {
         host_(std::move(host)),
         slabs_(weights_, sessions_) {
     set_window(options_.window_bytes.value_or(believed_space(*library_, options_.cache) - options_.reserve_bytes));
-  }
-
-  ~Hexagon() override {
-    for (auto& [ticket, done] : beside_) done.wait();
   }
 
   void set_window(int64_t weight_bytes) override { window_ = weight_bytes; }
@@ -222,33 +218,14 @@ class Hexagon final : public HexagonDevice {
 
   Status wait(Ticket ticket) override {
     LLADA_CHECK(ticket <= tickets_);
-    const auto found = beside_.find(ticket);
-    if (found == beside_.end()) return flush();
-    const Status status = found->second.get();
-    beside_.erase(found);
-    return status;
+    return beside_.has(ticket) ? beside_.take(ticket) : flush();
   }
 
-  // A pass of its own on the host's processors, while the DSP works on the step: with an arena of its own.
   Result<Ticket> submit_beside(const Run& run) override {
-    if (beside_host_ == nullptr) {
-      LLADA_TRY(beside_host_, host_->share(host_->info().threads));
-    }
-    const auto before = beside_.empty() ? std::shared_future<Status>() : beside_.rbegin()->second;
-    // Without a thread to be had it runs in wait().
-    const auto pass = [this, run, before, trace = trace_]() -> Status {
-      if (before.valid()) before.wait();
-      const TraceSpan span(trace, "cpu beside", fmt::format("{} rows", run.program->shape.rows));
-      LLADA_TRY(const Ticket inner, beside_host_->submit(run));
-      return beside_host_->wait(inner);
-    };
-    beside_[++tickets_] = std::async(std::launch::async | std::launch::deferred, pass).share();
-    return tickets_;
+    LLADA_TRY_STATUS(beside_.begin(tickets_ + 1, run, *host_, trace_));
+    return ++tickets_;
   }
-  bool ready(Ticket ticket) override {
-    const auto found = beside_.find(ticket);
-    return found == beside_.end() || found->second.wait_for(std::chrono::seconds(0)) != std::future_status::timeout;
-  }
+  bool ready(Ticket ticket) override { return beside_.ready(ticket); }
   bool overlaps() const override { return true; }
 
   int64_t digest_bytes(const KvShape& kv) const override { return host_->digest_bytes(kv); }
@@ -460,7 +437,7 @@ class Hexagon final : public HexagonDevice {
   std::shared_ptr<Library> library_;
   std::shared_ptr<Weights> weights_;
   Placement placement_;
-  std::unique_ptr<Device> host_, beside_host_;
+  std::unique_ptr<Device> host_;
   int64_t window_ = 0;
   std::string fewer_;  // why there are fewer sessions than the slabs were to be defined for
   std::vector<std::shared_ptr<Session>> sessions_;
@@ -474,7 +451,7 @@ class Hexagon final : public HexagonDevice {
   std::shared_ptr<const ValuePlan> plan_;  // of the program that was submitted last
   RowSets rows_;
   RopeTables rope_;
-  std::map<Ticket, std::shared_future<Status>> beside_;
+  HostPasses beside_;
   uint64_t sequence_ = 0;
   Ticket tickets_ = 0;
   HexagonCounters counters_;  // but for those of slabs_
