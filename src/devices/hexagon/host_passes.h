@@ -1,4 +1,4 @@
-// Passes of their own on the host's processors while the DSP works on steps: one after another, with an arena of theirs.
+// Passes of their own on the host while the DSP works on steps: one after another, with an arena of theirs.
 #pragma once
 #include <fmt/format.h>
 
