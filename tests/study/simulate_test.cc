@@ -159,8 +159,9 @@ TEST(NewerChips, TheThreeLeastCertainNumbersHaveARange) {
     for (const SensitivityRow& row : s.sensitivity) {
       EXPECT_LT(row.low, row.high) << row.path;
       const double now = s.ladder.back().seconds;
-      EXPECT_LE(std::min(row.seconds_low, row.seconds_high), now * 1.0000001) << row.path;
-      EXPECT_GE(std::max(row.seconds_low, row.seconds_high), now * 0.9999999) << row.path;
+      // How many of the CPU's passes, which share the DRAM, fall into the run depends on the speed too.
+      EXPECT_LE(std::min(row.seconds_low, row.seconds_high), now * 1.005) << row.path;
+      EXPECT_GE(std::max(row.seconds_low, row.seconds_high), now * 0.995) << row.path;
     }
   }
 }
