@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "engine/convert.h"
@@ -136,6 +138,42 @@ TEST_F(SimRun, ReadyResultsNeedNoWaiting) {
     EXPECT_EQ(got->tokens.size(), 32u);
     EXPECT_LE(got->stats.decode.sparse_forwards, at_once->stats.decode.sparse_forwards);
   }
+}
+
+// By the clock of the machine: while one pass takes its second, step after step begins and ends.
+TEST_F(SimRun, NoStepWaitsForASlowPass) {
+  decode::DecodeOptions options = strategy(decode::KvChoice::dual);
+  options.revision = decode::Revision::dual_path, options.revise_path = decode::RevisePath::separate;
+  options.revise_lateness = decode::kReady;
+  options.threshold = 0.3, options.stable_threshold = 1, options.block_length = 4;
+  options.early_stop = decode::EarlyStop::none;
+  const auto model = Model::load(path_, {.device = "cpu,late=1000:1", .plugin = &failing_devices(), .threads = 2});
+  ASSERT_TRUE(model);
+  Trace trace;
+  auto session = Session::create(*model, {.threads = 0, .trace = &trace, .warn = {}});
+  ASSERT_TRUE(session);
+  const GoldenItem& item = items_.back();
+  ASSERT_TRUE((*session)->generate(std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens)), options, {}));
+  session->reset();  // which waits for the last pass
+  const std::string file = path_ + ".trace";
+  ASSERT_TRUE(trace.write(file));
+  const nlohmann::json json = nlohmann::json::parse(*read_file(file));
+  std::filesystem::remove(file);
+  std::map<int, std::string> lane;
+  for (const auto& e : json.at("traceEvents"))
+    if (e.at("ph") == "M" && e.at("name") == "thread_name") lane[e.at("tid")] = e.at("args").at("name");
+  std::map<std::string, std::vector<std::pair<double, double>>> spans;
+  for (const auto& e : json.at("traceEvents"))
+    if (e.at("ph") == "X")
+      spans[lane[e.at("tid")]].emplace_back(e.at("ts"), e.at("ts").get<double>() + e.at("dur").get<double>());
+  ASSERT_FALSE(spans["decode"].empty());
+  ASSERT_FALSE(spans["beside"].empty());
+  int64_t most = 0;
+  for (const auto& [begin, end] : spans["beside"])
+    most = std::max(most, static_cast<int64_t>(std::ranges::count_if(spans["decode"], [&](const auto& step) {
+                      return begin < step.first && step.second < end;
+                    })));
+  EXPECT_GE(most, 3);
 }
 
 TEST_F(SimRun, FailuresAreRetriedOnTheCpuWithTheSameAnswer) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "base/trace.h"
 
 namespace llada {
 namespace {
@@ -40,8 +41,9 @@ class LateDevice final : public Device, Beside {
     const double u = uniform(seed_, static_cast<uint64_t>(++passes_begun_), 0, 0);
     const auto time = std::chrono::microseconds(static_cast<int64_t>(u * most_ms_ * 1000));
     const auto before = passes_.empty() ? std::shared_future<Status>() : passes_.rbegin()->second;
-    const auto pass = [this, run, before, time]() -> Status {
+    const auto pass = [this, run, before, time, trace = trace_]() -> Status {
       if (before.valid()) before.wait();
+      const TraceSpan span(trace, "beside", "pass");
       std::this_thread::sleep_for(time);
       LLADA_TRY(const Ticket inner, unit_->submit(run));
       return unit_->wait(inner);
@@ -63,7 +65,10 @@ class LateDevice final : public Device, Beside {
   SharedBytes allocate(int64_t bytes) override { return device_->allocate(bytes); }
   PhaseTimes take_phase_times() override { return device_->take_phase_times(); }
   int64_t memory_bytes() const override { return device_->memory_bytes(); }
-  void set_trace(Trace* trace) override { device_->set_trace(trace); }
+  void set_trace(Trace* trace) override {
+    trace_ = trace;
+    device_->set_trace(trace);
+  }
 
  private:
   static constexpr Ticket kFirst = Ticket{1} << 40;  // tickets from here on are of passes
@@ -71,6 +76,7 @@ class LateDevice final : public Device, Beside {
   const int most_ms_;
   const uint64_t seed_;
   int64_t passes_begun_ = 0;
+  Trace* trace_ = nullptr;
   std::map<Ticket, std::shared_future<Status>> passes_;
 };
 
