@@ -9,6 +9,7 @@
 #include "serve/access.h"
 #include "serve/ask.h"
 #include "serve/beast_head.h"
+#include "serve/service.h"
 
 namespace {
 
@@ -33,7 +34,8 @@ void read_body(const std::string& text) {
   if (!body) return;
   const bool infill = body->find("text") != nullptr, response = body->find("input") != nullptr;
   const auto shape = infill ? serve::Shape::infill : response ? serve::Shape::response : serve::Shape::chat;
-  check_refusal(read_ask(*body, shape));
+  static Service service{ServiceOptions{}};  // without a model, which its own fields do not need
+  check_refusal(read_ask(service, *body, shape));
   check_refusal(response ? read_input(*body) : read_messages(*body));
   if (response) check_refusal(read_unstored(*body));
   check_refusal(read_stop(*body));
