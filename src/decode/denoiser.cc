@@ -114,8 +114,12 @@ Result<std::reference_wrapper<const StepPlan>> Denoiser::plan() {
   if (!sparse.empty()) beside_ = sparse;
   const Landing& landing = plan.landing;
   if (landing.when != Landing::When::not_yet && !beside_) return failed("plan: a pass lands, and none is under way");
-  if (beside_ && !std::ranges::includes(beside_->rows, landing.stored))
+  if (!strictly_ascending(landing.stored, plan.keys) ||
+      (beside_ && !std::ranges::includes(beside_->rows, landing.stored)))
     return failed("plan: K/V lands that the pass under way does not compute");
+  for (const int32_t row : landing.stored)
+    if (std::ranges::binary_search(plan.rows, row))
+      return failed("plan: row {} lands, and is computed by the step itself", row);
   planned_ = true;
   return std::cref(plan);
 }

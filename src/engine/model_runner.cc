@@ -143,6 +143,7 @@ Status ModelRunner::use_beside_store(RequestState& state) {
 Status ModelRunner::begin_sparse(std::span<RequestStep* const> steps, bool beside) {
   const auto pass = std::make_shared<BesidePass>();
   std::vector<KvStore::Saved> before;
+  std::vector<SparsePart> parts;
   size_t first = 0;
   for (const RequestStep* step : steps) {
     RequestState& state = *step->state;
@@ -153,24 +154,23 @@ Status ModelRunner::begin_sparse(std::span<RequestStep* const> steps, bool besid
     } else {
       before.push_back(state.kv.save(plan.rows));
     }
-    state.sparse = {.pass = pass,
-                    .stream = pass->inputs.streams.size(),
-                    .first = std::exchange(first, first + plan.trials.size()),
-                    .forward = step->denoiser->forward_number() + 1,
-                    .rows = plan.rows,
-                    .trials = plan.trials.size()};
-    add_stream(*step, plan, {}, beside ? *state.beside_kv : state.kv, state.sparse->forward, model_.graph().keys,
+    parts.push_back({.pass = pass,
+                     .stream = pass->inputs.streams.size(),
+                     .first = std::exchange(first, first + plan.trials.size()),
+                     .forward = step->denoiser->forward_number() + 1,
+                     .rows = plan.rows,
+                     .trials = plan.trials.size()});
+    add_stream(*step, plan, {}, beside ? *state.beside_kv : state.kv, parts.back().forward, model_.graph().keys,
                pass->inputs);
   }
   const Stopwatch watch(device_seconds_);
   const Status status = executor_.begin_beside(pass);
   for (size_t i = 0; i < before.size(); ++i) {
-    RequestState& state = *steps[i]->state;
-    if (status) state.sparse->refreshed = state.kv.save(state.sparse->rows);
-    state.kv.put_back(before[i]);
+    KvStore& kv = steps[i]->state->kv;
+    if (status) parts[i].refreshed = kv.save(parts[i].rows);
+    kv.put_back(before[i]);
   }
-  if (!status)
-    for (const RequestStep* step : steps) step->state->sparse.reset();
+  for (size_t i = 0; status && i < steps.size(); ++i) steps[i]->state->sparse = std::move(parts[i]);
   return status;
 }
 

@@ -153,11 +153,8 @@ Status Executor::submit_beside(BesidePass& pass) {
 }
 
 Status Executor::begin_beside(std::shared_ptr<BesidePass> pass) {
-  std::erase_if(under_way_, [this](const auto& other) {
-    const bool ended = there(*other);
-    if (ended) wait_for(*other);
-    return ended;
-  });
+  drop_ended();
+  under_way_.reserve(under_way_.size() + 1);  // or what is begun might have no owner
   if (const Status status = submit_beside(*pass); !status) {
     if (!broken(status)) return status;
     LLADA_TRY_STATUS(fall_back(status.error()));
@@ -174,6 +171,14 @@ bool Executor::there(const BesidePass& pass) const {
   return beside == nullptr || beside->ready(pass.ticket);
 }
 
+void Executor::drop_ended() {
+  std::erase_if(under_way_, [this](const auto& pass) {
+    const bool ended = there(*pass);
+    if (ended) wait_for(*pass);
+    return ended;
+  });
+}
+
 void Executor::wait_for(BesidePass& pass) {
   if (pass.ticket == 0) return;
   pass.ended = within_memory([&] { return pass.device->wait(std::exchange(pass.ticket, 0)); });
@@ -185,9 +190,10 @@ Status Executor::land(BesidePass& pass) {
   if (broken(pass.ended)) {
     if (pass.device == device_) pass.ended = fall_back(pass.ended.error());
     // Of one that has only emulated time left the numbers are there.
-    if (pass.device != device_ && !pass.computed) pass.ended = submit_beside(pass);
+    if (pass.device != device_) pass.ended = pass.computed ? Status{} : submit_beside(pass);
     wait_for(pass);
   }
+  std::erase_if(under_way_, [&](const auto& other) { return other.get() == &pass; });
   if (pass.ended) pass.ended = finish({&pass.inputs, &pass.outputs, &pass.streams});
   pass.landed = pass.ended;
   return pass.ended;
@@ -201,6 +207,7 @@ Status Executor::while_narrower(Status ended, const std::function<Status()>& att
   const Status first = ended;
   std::string said;
   while (broken(ended) && !fell_back_ && can_.window != nullptr) {
+    for (const auto& pass : under_way_) wait_for(*pass);  // which read the weights that are laid out anew
     std::string line = can_.window->narrow();
     if (line.empty()) break;
     said = std::move(line);
@@ -237,6 +244,7 @@ Status Executor::fall_back(const Error& error) {
 }
 
 Status Executor::run(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams) {
+  drop_ended();
   const Forward forward{&inputs, &outputs, streams};
   Ticket last = 0;  // of the step's runs
   const auto compute = [&]() -> Status {

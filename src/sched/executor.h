@@ -114,6 +114,7 @@ class Executor {
   Status finish(const Forward& forward) const;
   Status submit_beside(BesidePass& pass);
   static void wait_for(BesidePass& pass);
+  void drop_ended();
   // What `attempt` gave, and gives again as long as the device's window turns out smaller than it was said to be.
   Status while_narrower(Status ended, const std::function<Status()>& attempt);
   // After a failure: the fallback takes over. Where there is none to take over, that error.

@@ -95,11 +95,17 @@ Answered<Ask> read_text_request(Service& service, Body& body) {
   LLADA_TRY(const auto suffix, body.text("suffix"));
   LLADA_TRY(const bool raw, body.boolean("raw", false));
   if (suffix && !suffix->empty()) {
+    for (const char* field : {"n", "logprobs"})
+      if (body.find(field) != nullptr)
+        return refuse(fmt::format("{}: a reply here has one answer, without log-probabilities", field), field);
     if (const auto* length = body.find("num_predict")) body.put("max_tokens", *length);
     LLADA_TRY(Ask gap, read_fim(service, std::move(body)));
-    gap.shape = ask.shape, gap.warnings = std::move(ask.warnings);
-    gap.note.clear();
-    for (const std::string& warning : gap.warnings) add_note(gap, warning);
+    gap.shape = ask.shape;
+    for (std::string& warning : ask.warnings) {
+      if (std::ranges::count(gap.warnings, warning) > 0) continue;
+      add_note(gap, warning);
+      gap.warnings.push_back(std::move(warning));
+    }
     return gap;
   }
   LLADA_TRY_STATUS(fill(service, body, ask, "prompt", [&]() -> Answered<std::vector<int32_t>> {

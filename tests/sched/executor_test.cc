@@ -34,10 +34,12 @@ class ScriptedDevice final : public Device, Beside {
   }
   Result<Ticket> submit_beside(const Run& run) override {
     ++forwards_beside;
-    return queue(run, faults.submit_beside, faults.wait_beside, faults.damaged_beside);
+    if (!only_time) return queue(run, faults.submit_beside, faults.wait_beside, faults.damaged_beside);
+    run.outputs->predictions.assign(run.inputs->predictions.size(), {.token = number_, .probability = 0.5});
+    return queue({.program = run.program, .inputs = run.inputs, .outputs = &unused_}, false, faults.wait_beside, {});
   }
   bool ready(Ticket) override { return there; }
-  bool overlaps() const override { return true; }
+  bool overlaps() const override { return !only_time; }
   Status wait(Ticket ticket) override {
     const auto found = under_way_.extract(ticket);
     if (found.empty()) return {};
@@ -61,7 +63,8 @@ class ScriptedDevice final : public Device, Beside {
 
   Faults faults;
   int forwards = 0, forwards_beside = 0;
-  bool there = false;  // what was begun beside has ended
+  bool there = false;      // what was begun beside has ended
+  bool only_time = false;  // passes beside are computed at once, and take time
 
  private:
   struct Job {
@@ -77,6 +80,7 @@ class ScriptedDevice final : public Device, Beside {
   const int32_t number_;
   const bool two_units_;
   std::map<Ticket, Job> under_way_;
+  StepOutputs unused_;
   Ticket tickets_ = 0;
 };
 
@@ -218,6 +222,23 @@ TEST_F(ExecutorFailures, ASlowPassIsNotWaitedFor) {
   EXPECT_FALSE(first_.idle());
   executor.settle();
   EXPECT_TRUE(first_.idle());
+}
+
+// The numbers of a pass that has only emulated time left are there, whatever becomes of the device.
+TEST_F(ExecutorFailures, OfEmulatedTimeLosesNoNumbers) {
+  for (const bool step_fails : {false, true}) {
+    ScriptedDevice first{1, true}, second{2, false};
+    first.only_time = true;
+    first.faults = {.submit = step_fails, .wait_beside = true};
+    Executor executor(first, one_op, {.fallback = &second, .warn = {}});
+    const auto pass = begin(executor);
+    ASSERT_TRUE(executor.run(step_, out_));
+    const Status landed = executor.land(*pass);
+    ASSERT_TRUE(landed) << landed.error().message;
+    EXPECT_EQ(tokens_of(pass->outputs), std::vector<int32_t>(2, 1));
+    EXPECT_EQ(tokens_of(out_), std::vector<int32_t>(3, step_fails ? 2 : 1));
+    EXPECT_TRUE(executor.fell_back());
+  }
 }
 
 // Damaged numbers are no failure of the device: nobody leaves it, nothing is computed twice.

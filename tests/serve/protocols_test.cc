@@ -179,6 +179,11 @@ TEST_F(Protocols, OllamasTextsGapsAndWhatThereIs) {
   EXPECT_EQ(generate(raw)["response"], "26");
   const json gap = {{"prompt", "Ken has 20+6="}, {"suffix", " puzzles."}, {"options", {{"num_predict", 2}}}};
   EXPECT_EQ(generate(gap)["response"], "26");
+  for (const char* field : {"n", "logprobs"}) {
+    json several = gap;
+    several[field] = 2;
+    EXPECT_EQ(post("/api/generate", several).status, 400) << "a reply has one answer";
+  }
   EXPECT_EQ(generate({{"model", "tiny"}})["done_reason"], "load") << "it only asks that the model be there";
   EXPECT_EQ(post("/api/chat", {{"model", "tiny"}, {"messages", json::array()}}).json()["done_reason"], "load");
   EXPECT_EQ(get("/api/version").json()["version"].get<std::string>().substr(0, 2), "0.");

@@ -85,6 +85,7 @@ Result<std::shared_ptr<const Weights>> load_weights(std::shared_ptr<Memory> memo
     pointers[i] = at;
     LLADA_TRY_STATUS(check(cudaMemcpyAsync(at, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream.get()),
                            "copying weights"));
+    if (!as_computed.empty()) LLADA_TRY_STATUS(check(cudaStreamSynchronize(stream.get()), "copying weights"));
     if (hooks.packed) hooks.packed(i);  // the bytes are read when the call returns: they are not of pinned memory
     at += device_bytes(infos[i], views[i]);
   }

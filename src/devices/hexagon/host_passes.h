@@ -27,21 +27,21 @@ class HostPasses {
     if (unit_ == nullptr) {
       LLADA_TRY(unit_, host.share(host.info().threads));
     }
-    const auto before = passes_.empty() ? std::shared_future<Status>() : passes_.rbegin()->second;
+    auto before = passes_.empty() ? std::shared_future<Status>() : passes_.rbegin()->second;
     // Without a thread to be had it runs in take().
-    const auto pass = [this, run, before, trace]() -> Status {
-      if (before.valid()) before.wait();
+    auto pass = [this, run, before, trace]() mutable -> Status {
+      if (before.valid()) std::exchange(before, {}).wait();
       const TraceSpan span(trace, "cpu beside", fmt::format("{} rows", run.program->shape.rows));
       LLADA_TRY(const Ticket inner, unit_->submit(run));
       return unit_->wait(inner);
     };
-    passes_[ticket] = std::async(std::launch::async | std::launch::deferred, pass).share();
+    passes_[ticket] = std::async(std::launch::async | std::launch::deferred, std::move(pass)).share();
     return {};
   }
   bool has(Ticket ticket) const { return passes_.contains(ticket); }
   bool ready(Ticket ticket) const {
     const auto found = passes_.find(ticket);
-    return found == passes_.end() || found->second.wait_for(std::chrono::seconds(0)) != std::future_status::timeout;
+    return found == passes_.end() || found->second.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   }
   Status take(Ticket ticket) { return passes_.extract(ticket).mapped().get(); }  // waits
 
