@@ -91,13 +91,17 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
 
 void BlockStrategy::begin_pass(const Canvas& canvas, const StepPlan& plan) {
   const std::vector<int32_t>& checked = asked_.checks.trials;
-  under_way_ = {.plan = plan.sparse, .checked = checked, .tokens = tokens_at(canvas, checked), .forward = forward_};
+  under_way_ = {.rows = plan.sparse.rows,
+                .inputs = plan.sparse.inputs,
+                .checked = checked,
+                .tokens = tokens_at(canvas, checked),
+                .forward = forward_};
 }
 
 // A row that a step computes anew, or whose token changes, while the pass is under way is not stored.
 Landing BlockStrategy::landing(const Canvas& canvas, const StepPlan& plan) {
   if (!under_way_) return {};
-  SparsePlan& pass = under_way_->plan;
+  UnderWay& pass = *under_way_;
   std::vector<int32_t> rows, inputs;
   for (size_t i = 0; i < pass.rows.size(); ++i) {
     const int32_t row = pass.rows[i];
@@ -219,7 +223,7 @@ std::vector<Prediction> BlockStrategy::take_landed(const Canvas& canvas, const S
     seen.push_back(result.sparse[i]);
     seen.back().position = position;
   }
-  kv_.landed(under_way_->plan);
+  kv_.landed(under_way_->rows, under_way_->inputs);
   under_way_.reset();
   return seen;
 }

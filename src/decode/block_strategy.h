@@ -51,10 +51,10 @@ class BlockStrategy final : public Strategy {
   };
   // The sparse pass under way.
   struct UnderWay {
-    SparsePlan plan;               // of its rows, those whose K/V may still be stored
-    std::vector<int32_t> checked;  // positions of its trials
-    std::vector<int32_t> tokens;   // that were checked
-    int64_t forward;               // number of the step that began it
+    std::vector<int32_t> rows, inputs;  // whose K/V may still be stored, and the tokens that it is of
+    std::vector<int32_t> checked;       // positions of its trials
+    std::vector<int32_t> tokens;        // that were checked
+    int64_t forward;                    // number of the step that began it
   };
 
   void begin_pass(const Canvas& canvas, const StepPlan& plan);

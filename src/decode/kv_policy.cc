@@ -143,8 +143,8 @@ void KvPlanner::planned(const StepPlan& plan) {
   partial_ = plan.rows.size() == static_cast<size_t>(plan.keys) ? 0 : partial_ + 1;
 }
 
-void KvPlanner::landed(const SparsePlan& pass) {
-  for (size_t i = 0; i < pass.rows.size(); ++i) fed_[static_cast<size_t>(pass.rows[i])] = pass.inputs[i];
+void KvPlanner::landed(std::span<const int32_t> rows, std::span<const int32_t> inputs) {
+  for (size_t i = 0; i < rows.size(); ++i) fed_[static_cast<size_t>(rows[i])] = inputs[i];
 }
 
 }  // namespace llada::decode

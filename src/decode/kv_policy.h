@@ -75,8 +75,8 @@ class KvPlanner {
   void stored(std::span<const int32_t> tokens);
   int64_t exact_prefix(const Canvas& canvas) const;
 
-  void planned(const StepPlan& plan);   // this is what the forward will be fed
-  void landed(const SparsePlan& pass);  // this is stored now
+  void planned(const StepPlan& plan);                                           // this is what the forward will be fed
+  void landed(std::span<const int32_t> rows, std::span<const int32_t> inputs);  // this is stored now
 
  private:
   bool full_is_due() const;

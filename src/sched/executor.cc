@@ -106,9 +106,9 @@ Status Executor::finish(const Forward& forward) const {
   std::vector<Status> streams(inputs->streams.size());
   if (!dry()) {
     const size_t rows = inputs->predictions.size();
-    const std::string name = device_->info().name;
+    const auto name = [&] { return device_->info().name; };
     if (outputs->predictions.size() != rows)
-      return failed("{}: {} predictions came back, {} were asked for", name, outputs->predictions.size(), rows);
+      return failed("{}: {} predictions came back, {} were asked for", name(), outputs->predictions.size(), rows);
     std::vector<int32_t> stream_of;  // by wanted row
     for (const RowSpan& span : inputs->spans)
       while (stream_of.size() < inputs->wanted.size() && inputs->wanted[stream_of.size()] < span.begin + span.count)
@@ -122,11 +122,11 @@ Status Executor::finish(const Forward& forward) const {
       if (stream && !(p.token >= 0 && finite(p.logit) && std::isfinite(p.probability) && std::isfinite(p.entropy) &&
                       std::isfinite(p.margin)))
         stream = damaged("{}: the logits of position {} are not finite; the weights or the activations are damaged",
-                         name, p.position);
+                         name(), p.position);
     }
     for (size_t s = 0; s < streams.size() && s < outputs->logits.size(); ++s)
       if (streams[s] && !std::ranges::all_of(outputs->logits[s], finite))
-        streams[s] = damaged("{}: logits are not finite; the weights or the activations are damaged", name);
+        streams[s] = damaged("{}: logits are not finite; the weights or the activations are damaged", name());
   }
   if (told != nullptr) {
     *told = std::move(streams);
