@@ -151,8 +151,18 @@ std::string model_name(const std::string& path) {
   return owner_end == std::string::npos ? repository.substr(8) : repository.substr(owner_end + 2);
 }
 
-Result<ModelFile> ModelFile::open(const std::string& path) {
+Result<ModelFile> ModelFile::open(const std::string& path, const Overrides& overrides) {
   LLADA_TRY_STATUS(check_is_path(path));
+  LLADA_TRY(auto model, open_any(path));
+  ModelConfig& c = model.record_.config;
+  if (overrides.mask_id >= 0) c.mask_id = overrides.mask_id;
+  if (overrides.attention_block >= 0) c.attention_block = overrides.attention_block;
+  c.shift_logits = overrides.shift_logits.value_or(c.shift_logits);
+  LLADA_TRY_STATUS(check_config(c, path));
+  return model;
+}
+
+Result<ModelFile> ModelFile::open_any(const std::string& path) {
   if (is_folder(path)) return open_folder(path, path);
   if (path.ends_with(".safetensors")) {
     const std::string parent = fs::path(path).parent_path().string();

@@ -18,7 +18,7 @@ constexpr std::string_view kRoleTags =
 
 Preset llada_8b(std::string_view name, std::string title) {
   return {.name = name,
-          .config = {.architecture = Architecture::llada,
+          .config = {.family = &kLladaFamily,
                      .name = std::move(title),
                      .layers = 32,
                      .width = 4096,
@@ -49,7 +49,7 @@ Preset llada_8b(std::string_view name, std::string title) {
 
 Preset dream_7b() {
   return {.name = "dream-7b",
-          .config = {.architecture = Architecture::dream,
+          .config = {.family = &kDreamFamily,
                      .name = "Dream-v0-Instruct-7B",
                      .layers = 28,
                      .width = 3584,
@@ -81,7 +81,7 @@ Preset dream_7b() {
 
 Preset llada_moe_7b() {
   return {.name = "llada-moe-7b",
-          .config = {.architecture = Architecture::llada_moe,
+          .config = {.family = &kLladaMoeFamily,
                      .name = "LLaDA-MoE-7B-A1B-Instruct",
                      .layers = 16,
                      .width = 2048,
@@ -108,7 +108,7 @@ Preset llada_moe_7b() {
 
 Preset llada2_mini() {
   return {.name = "llada2-mini",
-          .config = {.architecture = Architecture::llada2,
+          .config = {.family = &kLlada2Family,
                      .name = "LLaDA2.0-mini",
                      .layers = 20,
                      .width = 2048,
