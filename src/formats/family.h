@@ -1,6 +1,6 @@
-// A family: what sets the models of one architecture apart, as data. Each is described in a file family_*.cc, which both
-// parsers, the converter, `inspect` and the decoding presets read. Deliberately absent: what every file says itself
-// (model_config.h), and tensor names, which families share (tensor_names.h).
+// A family: what sets the models of one architecture apart, as data. Each is described in a file family_*.cc, which
+// both parsers, the converter, `inspect` and the decoding presets read. Deliberately absent: what every file says
+// itself (model_config.h), and tensor names, which families share (tensor_names.h).
 #pragma once
 #include <optional>
 #include <span>
@@ -34,8 +34,8 @@ struct Family {
   bool diffuse = false;           // diffuse-cpp writes it too, with the name as diffuse.model_type
   bool permuted_in_gguf = false;  // q and k rows in llama.cpp's files: adjacent elements of a head rotate together
 
-  // An autoregressive model's architecture, which diffusion models keep for their files. Such a file does not say how it
-  // is decoded: options give the id of the mask and the attention block (Overrides).
+  // An autoregressive model's architecture, which diffusion models keep for their files. Such a file does not say how
+  // it is decoded: options give the id of the mask and the attention block (Overrides).
   bool autoregressive = false;
 
   bool shift_logits = false;
@@ -54,6 +54,10 @@ struct Family {
 
   int64_t attention_block = 0;  // where a file does not say; 0: full attention
   FamilyNames block_keys = {};  // of config.json that give it
+  // One class for full and block-causal attention: a folder or repository with this word in its name has blocks of
+  // named_block.
+  std::string_view block_word = {};
+  int64_t named_block = 0;
 
   // What the published configuration class takes where config.json has no such key; nothing: the key is needed, or
   // follows from others.
@@ -77,6 +81,10 @@ std::span<const Family> llama_families();  // family_llama.cc
 
 // All, in the order in which errors list them.
 std::span<const Family* const> families();
+
+// Of a diffusion model that is known and not computed, by its architecture, class or model_type: what it would need.
+// Empty: not one of these.
+std::string_view missing_for(std::string_view name);
 
 // Null: none of that general.architecture.
 const Family* find_family(std::string_view name);

@@ -55,6 +55,11 @@ constexpr Family in_blocks(Family f, int64_t block, FamilyNames keys = {}) {
   return f;
 }
 
+constexpr Family in_named_blocks(Family f, std::string_view word, int64_t block) {
+  f.block_word = word, f.named_block = block;
+  return f;
+}
+
 constexpr Family shifted(Family f) {
   f.shift_logits = true;
   return f;
@@ -79,8 +84,9 @@ constexpr Family kQwenFamilies[] = {
             kSdarPresets),
     in_blocks(with_mask(named(qwen3_moe(), "sdar_moe", kSdarMoeClasses, kSdarMoeTypes), kQwen3Mask), 4, kSdarBlock),
     // dllm-hub's small models; one class for full attention (mdlm) and blocks (bd3lm), which the name alone tells.
-    with_mask(named(qwen3(), "a2d-qwen3", kA2dQwen3Classes, kA2dQwen3Types), kQwen3Mask),
-    with_mask(named(qwen2(), "a2d-qwen2", kA2dQwen2Classes, kA2dQwen2Types), kFastDllmMask),
+    in_named_blocks(with_mask(named(qwen3(), "a2d-qwen3", kA2dQwen3Classes, kA2dQwen3Types), kQwen3Mask), "bd3lm", 32),
+    in_named_blocks(with_mask(named(qwen2(), "a2d-qwen2", kA2dQwen2Classes, kA2dQwen2Types), kFastDllmMask), "bd3lm",
+                    32),
     // Uncertain: that logits are shifted; its code was not at hand.
     shifted(with_mask(named(qwen3_moe(), "rnd1", kRnd1Classes, kRnd1Types), kQwen3Mask)),
     // Fast-dLLM v2 (arXiv 2509.26328).

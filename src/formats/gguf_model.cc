@@ -52,6 +52,8 @@ class ModelReader {
       names += fmt::format("{}{}", names.empty() ? "" : ", ", one->name);
     }
     if (dialect_.family != nullptr) return {};
+    if (const auto missing = missing_for(kind); !missing.empty())
+      return invalid("{}: general.architecture is \"{}\", which is not supported: it needs {}", name_, kind, missing);
     return invalid("{}: {} is \"{}\", {} or diffuse needed", name_,
                    dialect_.diffuse ? "diffuse.model_type" : "general.architecture", printable(kind), names);
   }

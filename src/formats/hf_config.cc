@@ -144,6 +144,8 @@ class ConfigReader {
     if (!list->is_array() || !list->front().is_string()) return wrong("architectures", *list, such);
     for (const Family* one : families())
       if (std::ranges::count(one->classes, list->front().get_ref<const std::string&>()) > 0) return one;
+    LLADA_TRY_STATUS(known("architectures", list->front()));
+    if (const json* type = find({"model_type"})) LLADA_TRY_STATUS(known("model_type", *type));
     return invalid("{}: architectures names {}, {} needed", file_, shown(list->front()), all(&Family::classes));
   }
 
@@ -159,8 +161,17 @@ class ConfigReader {
         continue;
       if (found == nullptr || one->mixture() == (find({"num_experts", "num_local_experts"}) != nullptr)) found = one;
     }
-    if (found == nullptr) return wrong("model_type", *type, all(&Family::model_types));
-    return found;
+    if (found != nullptr) return found;
+    LLADA_TRY_STATUS(known("model_type", *type));
+    return wrong("model_type", *type, all(&Family::model_types));
+  }
+
+  // Refuses a diffusion model that is known and not computed.
+  Status known(std::string_view key, const json& name) const {
+    if (!name.is_string()) return {};
+    const std::string_view missing = missing_for(name.get_ref<const std::string&>());
+    if (missing.empty()) return {};
+    return invalid("{}: {} is {}, which is not supported: it needs {}", file_, key, shown(name), missing);
   }
 
   // The first names of the families of diffusion models: "llada, llada_moe or Dream".

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "formats/family.h"
 #include "formats/gguf.h"
 #include "formats/gguf_model.h"
 #include "formats/gguf_parts.h"
@@ -210,6 +211,13 @@ Result<ModelConfig> read_folder_config(const std::string& folder) {
   }
   LLADA_TRY(auto config, read_hf_config(config_text, generation_text, config_path));
   config.name = model_name(folder);
+  if (const Family& f = *config.family; !f.block_word.empty() && config.name.contains(f.block_word)) {
+    config.attention_block = f.named_block;
+    config.notes.push_back(
+        fmt::format("attention is block-causal over blocks of {} because the name has {} in it: no file says so; "
+                    "--attention-block 0 is full attention",
+                    f.named_block, f.block_word));
+  }
   return config;
 }
 

@@ -18,30 +18,30 @@ ModelConfig tiny_config(const Family* family) {
   c.layers = 2;
   c.width = 64;
   c.heads = 4;
-  c.kv_heads = family == &kDreamFamily ? 2 : 4;
+  c.kv_heads = family->qkv_bias || family->head_norms == HeadNorms::usual ? 2 : 4;
   c.head_dim = c.rotary_dims = 16;
   c.vocab = 40;
   c.context = 128;
   c.rms_eps = 1e-5f;
   c.rope_theta = 10000.0f;
-  c.shift_logits = c.qkv_bias = family == &kDreamFamily;
+  c.shift_logits = family->shift_logits, c.qkv_bias = family->qkv_bias;
+  c.attention_block = family->attention_block;
+  c.qk_norm = family->head_norms != HeadNorms::none;
   c.mask_id = 36;
   c.eos_id = c.pad_id = 37;
-  if (family == &kLladaMoeFamily) {
+  if (family->router == Router::softmax) {
     c.experts = 4;
     c.experts_used = 2;
     c.expert_ffn_width = 32;
-    c.qk_norm = true;
+    c.norm_topk = family->gates == Gates::as_said;
   } else {
     c.ffn_width = 96;
   }
   if (family == &kLlada2Family) {
-    c.kv_heads = 2;
     c.rotary_dims = 8;
     c.experts = 8, c.experts_used = 2, c.expert_ffn_width = 32, c.shared_expert_ffn_width = 32, c.dense_layers = 1;
-    c.sigmoid_router = c.norm_topk = c.qk_norm = true;
+    c.sigmoid_router = c.norm_topk = true;
     c.expert_groups = 4, c.expert_groups_used = 2, c.expert_scale = 2.5f;
-    c.attention_block = 32;
   }
   return c;
 }
@@ -269,14 +269,10 @@ std::vector<FakeTensor> hf_tensors(const ModelConfig& config) {
 
 std::string hf_config_json(const ModelConfig& c, Style style) {
   const bool llada2 = c.family == &kLlada2Family;
-  const char* name = c.family == &kDreamFamily ? "DreamModel"
-                     : llada2                  ? "LLaDA2MoeModelLM"
-                     : c.experts > 0           ? "LLaDAMoEModelLM"
-                                               : "LLaDAModelLM";
   std::string out = fmt::format(
       R"({{"architectures":["{}"],"model_type":"llada","vocab_size":{},"rms_norm_eps":1e-05,"rope_theta":10000.0,)"
       R"("mask_token_id":{},"eos_token_id":{},"pad_token_id":{})",
-      name, c.vocab, c.mask_id, c.eos_id, c.pad_id);
+      c.family->classes.front(), c.vocab, c.mask_id, c.eos_id, c.pad_id);
   if (style == Style::olmo) {
     out += fmt::format(
         R"(,"d_model":{},"n_layers":{},"n_heads":{},"n_kv_heads":{},"mlp_hidden_size":{},"embedding_size":{},)"
@@ -285,6 +281,7 @@ std::string hf_config_json(const ModelConfig& c, Style style) {
         c.width, c.layers, c.heads, c.kv_heads, c.ffn_width, c.vocab, c.context);
     return out;
   }
+  if (!c.family->block_keys.empty()) out += fmt::format(R"(,"{}":{})", c.family->block_keys.front(), c.attention_block);
   out += fmt::format(
       R"(,"hidden_size":{},"num_hidden_layers":{},"num_attention_heads":{},"num_key_value_heads":{},"head_dim":{},)"
       R"("max_position_embeddings":{},"tie_word_embeddings":false,"rope_scaling":null)",

@@ -62,21 +62,20 @@ std::string hf_name(const ModelConfig& c, const WeightInfo& w) {
 
 std::string config_json(const ModelConfig& c) {
   const bool llada2 = c.family == &kLlada2Family;
-  const char* name = "LLaDAModelLM";
-  if (c.family == &kDreamFamily) name = "DreamModel";
-  if (c.family == &kLladaMoeFamily) name = "LLaDAMoEModelLM";
-  if (llada2) name = "LLaDA2MoeModelLM";
   std::string text = fmt::format(
       R"({{"architectures":["{}"],"vocab_size":{},"rms_norm_eps":{},"rope_theta":{},"mask_token_id":{},"eos_token_id":{},)"
       R"("pad_token_id":{},"hidden_size":{},"num_hidden_layers":{},"num_attention_heads":{},"num_key_value_heads":{},)"
       R"("head_dim":{},"max_position_embeddings":{},"{}":{})",
-      name, c.vocab, c.rms_eps, c.rope_theta, c.mask_id, c.eos_id, c.pad_id, c.width, c.layers, c.heads, c.kv_heads,
-      c.head_dim, c.context, c.family == &kLladaFamily ? "weight_tying" : "tie_word_embeddings", c.tied_head);
+      c.family->classes.front(), c.vocab, c.rms_eps, c.rope_theta, c.mask_id, c.eos_id, c.pad_id, c.width, c.layers,
+      c.heads, c.kv_heads, c.head_dim, c.context, c.family == &kLladaFamily ? "weight_tying" : "tie_word_embeddings",
+      c.tied_head);
   if (c.ffn_width > 0) text += fmt::format(R"(,"intermediate_size":{})", c.ffn_width);
   if (c.experts > 0)
     text += fmt::format(
         R"(,"num_experts":{},"num_experts_per_tok":{},"moe_intermediate_size":{},"norm_topk_prob":{},"use_qk_norm":{})",
         c.experts, c.experts_used, c.expert_ffn_width, c.norm_topk, c.qk_norm);
+  if (!c.family->block_keys.empty())
+    text += fmt::format(R"(,"{}":{})", c.family->block_keys.front(), c.attention_block);
   if (llada2)
     text +=
         fmt::format(R"(,"moe_shared_expert_intermediate_size":{},"num_shared_experts":1,"n_group":{},"topk_group":{},)"

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "base/random.h"
+#include "formats/family.h"
 #include "tensor/quantize.h"
 
 namespace llada {
@@ -199,6 +200,16 @@ std::vector<PeakedSpec> make_specs() {
   llada2.sigmoid_router = llada2.norm_topk = true;
   llada2.expert_groups = 4, llada2.expert_groups_used = 2, llada2.expert_scale = 2.5f;
 
+  ModelConfig sdar = common(find_family("sdar"));
+  sdar.qk_norm = true;
+  sdar.rms_eps = 1e-6f;
+  sdar.attention_block = 4;
+
+  ModelConfig fast_dllm = common(find_family("fast-dllm-v2"));
+  fast_dllm.qkv_bias = fast_dllm.shift_logits = true;
+  fast_dllm.rms_eps = 1e-6f;
+  fast_dllm.attention_block = 16;
+
   ModelConfig large = common(&kLladaFamily);
   large.layers = 2;
   large.width = 256, large.heads = 2, large.kv_heads = 1, large.head_dim = large.rotary_dims = 128;
@@ -206,8 +217,14 @@ std::vector<PeakedSpec> make_specs() {
   large.vocab = 100000;
   large.mask_id = 99999, large.eos_id = large.pad_id = 99998;
 
-  return {{"llada", common(&kLladaFamily), 24}, {"dream", dream, 40}, {"llada_moe", moe, 24}, {"llada2", llada2, 37},
-          {"far", common(&kLladaFamily), 1111}, {"large", large, 24}};
+  return {{"llada", common(&kLladaFamily), 24},
+          {"dream", dream, 40},
+          {"llada_moe", moe, 24},
+          {"llada2", llada2, 37},
+          {"sdar", sdar, 37},
+          {"fast_dllm", fast_dllm, 37},
+          {"far", common(&kLladaFamily), 1111},
+          {"large", large, 24}};
 }
 
 }  // namespace
