@@ -7,7 +7,6 @@
 #include "cli/hub_access.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
-#include "engine/fit_check.h"
 
 namespace llada::cli {
 namespace {
@@ -132,7 +131,7 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
   row("presets", fmt::format("{}", fmt::join(m.presets, ", ")));
   if (m.missing.empty()) {
     row("memory", fmt::format("{} on this machine's cpu beside the file's pages, for {} positions",
-                              bytes_text(static_cast<double>(m.memory)), kCountedPositions));
+                              bytes_text(static_cast<double>(m.memory)), m.positions));
     row("run it", m.command);
   } else {
     row("missing", m.missing);

@@ -85,7 +85,7 @@ void add_run(const ModelFile& file, ModelSummary& summary) {
   if (const Status fits = check_can_decode(c, c.mask_id, summary.path); !fits) {
     summary.missing = fits.error().message;
   } else if (const auto need = needed_memory(file)) {
-    summary.memory = need->total();
+    summary.memory = need->total(), summary.positions = kCountedPositions;
   } else {
     summary.missing = need.error().message;
   }
@@ -109,6 +109,7 @@ Result<ModelSummary> inspect_model(const std::string& path, const Overrides& ove
                        .tokenizer = std::nullopt,
                        .missing = {},
                        .memory = 0,
+                       .positions = 0,
                        .presets = {},
                        .command = {}};
   add_tensors(file, summary);

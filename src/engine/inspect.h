@@ -47,7 +47,8 @@ struct ModelSummary {
   std::optional<TokenizerSummary> tokenizer;
 
   std::string missing;  // why a run would refuse it as it is, in the words of a run; empty: it would not
-  int64_t memory = 0;   // bytes of a short request on this machine's cpu (fit_check.h), mapped pages not counted
+  // Bytes that a request of so many positions needs on this machine's cpu (fit_check.h), mapped pages not counted.
+  int64_t memory = 0, positions = 0;
   std::vector<std::string> presets;  // decoding presets: the default one, and those of the family's published samplers
   std::string command;               // that runs it; "..." where an option is missing
 };
