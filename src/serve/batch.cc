@@ -308,8 +308,9 @@ Result<BatchCounts> Batch::run() {
       continue;
     }
     lock.unlock();
-    if (!input_.ready(milliseconds(100))) continue;
-    if (read = take_line(); !read) break;
+    const auto ready = input_.ready(milliseconds(100));
+    read = !ready ? std::unexpected(ready.error()) : *ready ? take_line() : Status();
+    if (!read) break;
   }
   give_up();
   std::unique_lock lock(mutex_);

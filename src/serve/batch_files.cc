@@ -17,9 +17,6 @@
 namespace llada::serve {
 namespace {
 
-constexpr const char* kStdin = "stdin";
-
-// Names that Python's and the shell's tools write for the two marks; the text behind them is no line of JSON.
 Status check_encoding(std::string_view first, const std::string& name) {
   if (first.starts_with("\xFF\xFE") || first.starts_with("\xFE\xFF"))
     return invalid("{}: found UTF-16 or UTF-32, needed UTF-8", name);
@@ -28,85 +25,77 @@ Status check_encoding(std::string_view first, const std::string& name) {
 
 }  // namespace
 
+Descriptor::~Descriptor() {
+  if (fd_ > STDERR_FILENO) ::close(fd_);
+}
+
 Result<LineSource> LineSource::open(const std::string& path, size_t most_bytes) {
   LineSource source;
   source.most_bytes_ = most_bytes;
-  source.name_ = path == "-" ? kStdin : path;
-  source.owned_ = path != "-";
-  source.fd_ = source.owned_ ? ::open(path.c_str(), O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
-  if (source.fd_ < 0) return std::unexpected(file_error(path, "open", errno));
+  source.name_ = path == "-" ? "stdin" : path;
+  source.file_ = Descriptor(path == "-" ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (source.file_.get() < 0) return std::unexpected(file_error(path, "open", errno));
   struct stat info {};
-  if (::fstat(source.fd_, &info) != 0) return std::unexpected(file_error(source.name_, "look at", errno));
+  if (::fstat(source.file_.get(), &info) != 0) return std::unexpected(file_error(source.name_, "look at", errno));
   if (S_ISDIR(info.st_mode)) return invalid("{}: is a folder, needed a file of requests", source.name_);
   if (S_ISREG(info.st_mode)) source.size_ = info.st_size;
   return source;
 }
 
-LineSource::LineSource(LineSource&& other) noexcept
-    : name_(std::move(other.name_)),
-      buffer_(std::move(other.buffer_)),
-      begin_(other.begin_),
-      searched_(other.searched_),
-      most_bytes_(other.most_bytes_),
-      fd_(std::exchange(other.fd_, -1)),
-      ended_(other.ended_),
-      owned_(other.owned_),
-      size_(other.size_),
-      taken_(other.taken_),
-      lines_(other.lines_) {}
-
-LineSource::~LineSource() {
-  if (owned_ && fd_ >= 0) ::close(fd_);
-}
-
 bool LineSource::is_file(const std::string& path) const {
   struct stat own {
   }, other{};
-  return ::fstat(fd_, &own) == 0 && ::stat(path.c_str(), &other) == 0 && S_ISREG(own.st_mode) &&
+  return ::fstat(file_.get(), &own) == 0 && ::stat(path.c_str(), &other) == 0 && S_ISREG(own.st_mode) &&
          own.st_dev == other.st_dev && own.st_ino == other.st_ino;
 }
 
-bool LineSource::ready(std::chrono::milliseconds time) const {
-  if (ended_ || buffer_.find('\n', searched_) != std::string::npos) return true;
-  struct pollfd look = {.fd = fd_, .events = POLLIN, .revents = 0};
-  return ::poll(&look, 1, static_cast<int>(time.count())) > 0;
+// Whether the buffer holds all of the next line, which is looked for once in each byte. Of one that is too long it
+// holds little.
+bool LineSource::has_line() {
+  searched_ = std::min(buffer_.find('\n', searched_), buffer_.size());
+  if (searched_ < buffer_.size() || ended_) return true;
+  if (buffer_.size() - begin_ > most_bytes_) {
+    if (dropped_ == 0) kept_ = buffer_.substr(begin_, 200);
+    dropped_ += static_cast<int64_t>(buffer_.size() - begin_);
+    begin_ = buffer_.size();
+  }
+  buffer_.erase(0, std::exchange(begin_, 0));
+  searched_ = buffer_.size();
+  return false;
+}
+
+Status LineSource::read_more() {
+  char bytes[size_t{64} << 10];
+  const ssize_t n = ::read(file_.get(), bytes, sizeof bytes);
+  if (n < 0 && (errno == EINTR || errno == EAGAIN)) return {};
+  if (n < 0) return failed("{}: read failed: {}", name_, std::strerror(errno));
+  ended_ = n == 0;
+  buffer_.append(bytes, static_cast<size_t>(n));
+  return {};
+}
+
+Result<bool> LineSource::ready(std::chrono::milliseconds time) {
+  if (has_line()) return true;
+  struct pollfd look = {.fd = file_.get(), .events = POLLIN, .revents = 0};
+  if (::poll(&look, 1, static_cast<int>(time.count())) <= 0) return false;
+  LLADA_TRY_STATUS(read_more());
+  return has_line();
 }
 
 Result<std::optional<LineSource::Line>> LineSource::next() {
-  bool too_long = false;
-  std::string kept;  // of a line that is too long, what the buffer does not have any more
-  for (;;) {
-    const size_t end = buffer_.find('\n', searched_);
-    const bool last = end == std::string::npos && ended_;
-    if (last && begin_ == buffer_.size() && !too_long) return std::nullopt;
-    if (end != std::string::npos || last) {
-      const size_t stop = last ? buffer_.size() : end;
-      Line line{.text = too_long ? std::move(kept) : buffer_.substr(begin_, stop - begin_),
-                .number = ++lines_,
-                .too_long = too_long,
-                .ended = !last};
-      taken_ += static_cast<int64_t>(stop - begin_) + (last ? 0 : 1);
-      begin_ = searched_ = last ? stop : stop + 1;
-      if (line.number == 1) {
-        LLADA_TRY_STATUS(check_encoding(line.text, name_));
-        if (line.text.starts_with("\xEF\xBB\xBF")) line.text.erase(0, 3);
-      }
-      return line;
-    }
-    if (buffer_.size() - begin_ > most_bytes_) {
-      if (!std::exchange(too_long, true)) kept = buffer_.substr(begin_, 200);
-      taken_ += static_cast<int64_t>(buffer_.size() - begin_);
-      begin_ = buffer_.size();
-    }
-    buffer_.erase(0, std::exchange(begin_, 0));
-    searched_ = buffer_.size();
-    char bytes[size_t{64} << 10];
-    const ssize_t n = ::read(fd_, bytes, sizeof bytes);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (n < 0) return failed("{}: read failed: {}", name_, std::strerror(errno));
-    ended_ = n == 0;
-    buffer_.append(bytes, static_cast<size_t>(n));
+  while (!has_line()) LLADA_TRY_STATUS(read_more());
+  const bool last = searched_ == buffer_.size();
+  const size_t size = searched_ - begin_;
+  if (last && size == 0 && dropped_ == 0) return std::nullopt;
+  Line line{.text = {}, .number = ++lines_, .too_long = dropped_ > 0 || size > most_bytes_, .ended = !last};
+  line.text = dropped_ > 0 ? std::move(kept_) : buffer_.substr(begin_, line.too_long ? 200 : size);
+  taken_ += std::exchange(dropped_, 0) + static_cast<int64_t>(size) + (last ? 0 : 1);
+  begin_ = searched_ = searched_ + (last ? 0 : 1);
+  if (line.number == 1) {
+    LLADA_TRY_STATUS(check_encoding(line.text, name_));
+    if (line.text.starts_with("\xEF\xBB\xBF")) line.text.erase(0, 3);
   }
+  return line;
 }
 
 namespace {
@@ -140,17 +129,17 @@ Result<BatchFile> BatchFile::open(const std::string& path, BatchDone& done) {
   file.path_ = path == "-" ? "stdout" : path;
   struct stat info {};
   if (path == "-") {
-    file.fd_ = STDOUT_FILENO;
+    file.file_ = Descriptor(STDOUT_FILENO);
     return file;
   }
   const bool exists = ::stat(path.c_str(), &info) == 0;
   file.regular_ = !exists || S_ISREG(info.st_mode);
   const int more = file.regular_ ? O_RDWR | O_CREAT | O_APPEND : O_WRONLY;
-  file.fd_ = ::open(path.c_str(), more | O_CLOEXEC, 0644);
-  if (file.fd_ < 0) return std::unexpected(file_error(path, "write", errno));
+  file.file_ = Descriptor(::open(path.c_str(), more | O_CLOEXEC, 0644));
+  if (file.file_.get() < 0) return std::unexpected(file_error(path, "write", errno));
   if (!file.regular_) return file;
   LLADA_TRY(auto lock, FileLock::open(path));
-  file.lock_.emplace(std::move(lock));
+  file.lock_ = std::make_unique<FileLock>(std::move(lock));
   if (!file.lock_->try_hold()) return invalid("{}: another process writes answers to it", path);
   LLADA_TRY_STATUS(file.read_back(done));
   return file;
@@ -165,7 +154,8 @@ Status BatchFile::read_back(BatchDone& done) {
     if (!line->ended) {  // the process that wrote it was killed
       const size_t common = std::min(line->text.size(), kBatchLineBegin.size());
       if (line->text.substr(0, common) != kBatchLineBegin.substr(0, common)) return foreign(where);
-      if (::ftruncate(fd_, bytes_) != 0) return std::unexpected(file_error(path_, "cut its torn last line", errno));
+      if (::ftruncate(file_.get(), bytes_) != 0)
+        return std::unexpected(file_error(path_, "cut its torn last line", errno));
       return {};
     }
     LLADA_TRY_STATUS(note_done(line->text, where, done));
@@ -173,30 +163,18 @@ Status BatchFile::read_back(BatchDone& done) {
   }
 }
 
-BatchFile::BatchFile(BatchFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      lock_(std::move(other.lock_)),
-      fd_(std::exchange(other.fd_, -1)),
-      regular_(other.regular_),
-      bytes_(other.bytes_),
-      lines_(other.lines_) {}
-
-BatchFile::~BatchFile() {
-  if (fd_ >= 0 && fd_ != STDOUT_FILENO) ::close(fd_);
-}
-
 Status BatchFile::add(std::string_view line) {
   for (std::string_view rest = line; !rest.empty();) {
-    const ssize_t n = ::write(fd_, rest.data(), rest.size());
+    const ssize_t n = ::write(file_.get(), rest.data(), rest.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) {  // a pipe that does not wait, as a parent process may leave it
-      struct pollfd look = {.fd = fd_, .events = POLLOUT, .revents = 0};
+      struct pollfd look = {.fd = file_.get(), .events = POLLOUT, .revents = 0};
       ::poll(&look, 1, 100);
       continue;
     }
     if (n < 0) {
       const int code = errno;
-      if (regular_ && rest.size() < line.size()) static_cast<void>(::ftruncate(fd_, bytes_));
+      if (regular_ && rest.size() < line.size()) static_cast<void>(::ftruncate(file_.get(), bytes_));
       return failed("{}: cannot write: {}", path_, std::strerror(code));
     }
     rest.remove_prefix(static_cast<size_t>(n));
@@ -207,7 +185,7 @@ Status BatchFile::add(std::string_view line) {
 
 Status BatchFile::sync() {
   int code = 0;
-  do code = !regular_ || ::fsync(fd_) == 0 ? 0 : errno;
+  do code = !regular_ || ::fsync(file_.get()) == 0 ? 0 : errno;
   while (code == EINTR);
   if (code != 0) return failed("{}: cannot write: {}", path_, std::strerror(code));
   return {};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <random>
 #include <set>
 #include <utility>
@@ -77,7 +78,21 @@ Status Batches::read_store() {
       return invalid("{}: found no object of a server at {}", path_of("objects.sqlite"), in_quotes(object.id));
     objects_.emplace(object.id, std::move(json));
   }
+  remove_strays();
   return {};
+}
+
+// Files that nobody knows of: the server was killed before their objects were kept.
+void Batches::remove_strays() const {
+  std::set<std::string> known;
+  for (const auto& [id, object] : objects_) {
+    known.insert(id);
+    if (object.at("object") == "batch" && !is_finished(object)) known.insert({output_id(id), error_id(id)});
+  }
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, none))
+    if (const std::string name = entry.path().filename(); name.starts_with("file-") && !known.contains(name))
+      std::filesystem::remove(entry.path(), none);
 }
 
 void Batches::start() {
@@ -342,7 +357,16 @@ Result<bool> Batches::answer(const std::string& id, bool expired) {
     options.refusal = "the batch has expired before this request began", options.refusal_code = "batch_expired";
   options.in_flight = std::max<int64_t>(service_.admission().limits().running - 1, 1);
   options.may_begin = [this] { return service_.admission().counts().waiting == 0; };
-  options.write = [&](bool is_error, std::string_view line) { return (is_error ? errors : output).add(line); };
+  int64_t others = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    others = held_bytes();
+  }
+  options.write = [&](bool is_error, std::string_view line) -> Status {
+    if (others + output.bytes() + errors.bytes() + std::ssize(line) > limits_.disk_bytes)
+      return llada::failed("the server's files take {} bytes, all that they may (--store-limit)", limits_.disk_bytes);
+    return (is_error ? errors : output).add(line);
+  };
   options.proceed = [&](const BatchCounts& counts) {
     {
       const std::lock_guard lock(mutex_);

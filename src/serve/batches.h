@@ -52,6 +52,7 @@ class Batches {
   Batches(Service& service, std::string folder, const BatchLimits& limits)
       : service_(service), folder_(std::move(folder)), limits_(limits) {}
   Status read_store();
+  void remove_strays() const;
   void run();
   std::string next_batch();
   void work_on(const std::string& id);

@@ -46,9 +46,6 @@ struct Absent {
 };
 constexpr Absent kAbsent[] = {
     {"/api/embed", "this server has no embeddings"},
-    {"/api/",
-     "of Ollama's routes there are /api/chat, generate, show, tags, ps and version; the model is the one that "
-     "the server was started with"},
     {"/v1/messages/", "of Anthropic's routes there are /v1/messages and /v1/messages/count_tokens"},
     {"/v1/embeddings", "this server has no embeddings"},
     {"/embedding", "this server has no embeddings"},
@@ -59,6 +56,11 @@ constexpr Absent kAbsent[] = {
     {"/v1/moderations", "this server has no moderation"},
     {"/v1/responses/", "nothing is stored here; the whole conversation stands in each request"},
 };
+
+constexpr std::string_view kOllama = "/api/";
+constexpr const char* kOllamaRoutes =
+    "of Ollama's routes there are /api/chat, generate, show, tags, ps and version; the model is the one that "
+    "the server was started with";
 
 // The route that the path ends with, where clients put another address before it: one with /v1 twice, one without, that
 // of a route, that of an Azure deployment. Of several the longest.
@@ -133,10 +135,12 @@ std::string path_id(std::string_view route, std::string_view path) {
 }
 
 ApiError missing_route(std::string_view path) {
+  const auto absent = [](const char* why) { return ApiError(404, fmt::format("there is no such route: {}", why)); };
+  for (const Absent& a : kAbsent)
+    if (path.starts_with(a.path)) return absent(a.why);
   if (const std::string_view nearest = nearest_route(path); !nearest.empty())
     return {404, fmt::format("there is no such route; needed {}", nearest)};
-  for (const Absent& a : kAbsent)
-    if (path.starts_with(a.path)) return {404, fmt::format("there is no such route: {}", a.why)};
+  if (path.starts_with(kOllama)) return absent(kOllamaRoutes);
   return {404, "there is no such route (see /openapi.json)"};
 }
 
