@@ -28,8 +28,8 @@ std::string with_spans(std::string text, const Json& spans) {
 void expect_kept(const std::string& text, size_t gaps) {
   const std::string path = testing::TempDir() + "/llada-infill-" + std::to_string(::getpid());
   std::ofstream(path, std::ios::binary) << text;
-  const auto done = run_llada(
-      {"infill", "-q", "-m", LLADA_SOURCE_DIR "/models/tiny-llada-long", "-f", path, "--threshold", "0.0", "--json"});
+  const auto done = run_llada({"infill", "-q", "-m", LLADA_SOURCE_DIR "/models/tiny-llada-long", "-f", path, "--steps",
+                               "1", "--block-length", "1024", "--json"});
   std::filesystem::remove(path);
   ASSERT_EQ(done.status, 0) << done.err;
   const Json json = Json::parse(done.out);
