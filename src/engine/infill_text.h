@@ -1,6 +1,6 @@
-// A text with gaps, as people write it: <mask:N> is a gap of N tokens, <mask> one of one token, everything else is text.
-// A backslash in front takes either as text: \<mask> is the text <mask>. So one that stands in front of a gap is written
-// twice; elsewhere backslashes are text.
+// A text with gaps, as people write it: <mask:N> is a gap of N tokens, <mask> one of one token, everything else is
+// text. A backslash in front takes either as text: \<mask> is the text <mask>. So one that stands in front of a gap is
+// written twice; elsewhere backslashes are text.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -32,8 +32,8 @@ struct InfillLayout {
   std::vector<InfillGap> gaps;
 };
 
-// The text between two gaps is tokenized on its own, because what stands in a gap is not known yet; so it may be cut into
-// other tokens than inside the finished text.
+// The text between two gaps is tokenized on its own, because what stands in a gap is not known yet; so it may be cut
+// into other tokens than inside the finished text.
 Result<InfillLayout> lay_out_infill(const Model& model, std::span<const InfillPiece> pieces);
 
 }  // namespace llada

@@ -14,7 +14,8 @@ struct FormPart {
   std::string_view bytes;  // of the body
 };
 
-// The parts of a body with this Content-Type. Refused: another type, a body that ends within a part, more than 32 parts.
+// The parts of a body with this Content-Type. Refused: another type, a body that ends within a part, more than 32
+// parts.
 Answered<std::vector<FormPart>> parse_form(std::string_view content_type, std::string_view body);
 
 }  // namespace llada::serve

@@ -1,3 +1,4 @@
+// The store in an SQLite file: one table, whose rows change in transactions.
 #include <sqlite3.h>
 
 #include "serve/store.h"

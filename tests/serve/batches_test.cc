@@ -257,7 +257,9 @@ TEST_F(BatchRoutes, CancelledAndExpiredOnesKeepTheirAnswers) {
   {
     const auto store = Store::open((folder_ / "objects.sqlite").string());
     ASSERT_TRUE(store) << store.error().message;
-    for (StoredObject object : (*store)->all().value()) {
+    const auto stored = (*store)->all();
+    ASSERT_TRUE(stored) << stored.error().message;
+    for (StoredObject object : *stored) {
       if (object.id != late) continue;
       json changed = json::parse(object.json);
       changed["expires_at"] = changed["created_at"];
