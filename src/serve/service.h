@@ -113,8 +113,8 @@ class Service {
   bool stopping_ = false;
   // Who uses whom: jobs, the engine's thread, the workers' threads and the ticker use all that stands above them, and
   // hold no owner of it. The engine's thread gives to the workers, whose threads use the engine. So the destructor ends
-  // in this order: the batches' thread and jobs (drain), the ticker, the workers' threads, the engine's thread, and only
-  // then the objects.
+  // in this order: the batches' thread and jobs (drain), the ticker, the workers' threads, the engine's thread, and
+  // only then the objects.
   Workers workers_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Batches> batches_;
