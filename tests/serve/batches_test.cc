@@ -276,6 +276,21 @@ TEST_F(BatchRoutes, CancelledAndExpiredOnesKeepTheirAnswers) {
   EXPECT_EQ(rest.at("399")["error"]["code"], "batch_expired");
 }
 
+TEST_F(BatchRoutes, FilesThatTakeAllTheirRoomEndABatchWithItsAnswers) {
+  start_keeping({.disk_bytes = 8000});
+  const json over = ended(create(requests(20))["id"]);
+  EXPECT_EQ(over["status"], "failed");
+  ASSERT_EQ(over["errors"]["data"].size(), 1u) << over;
+  EXPECT_THAT(over["errors"]["data"][0]["message"].get<std::string>(), HasSubstr("8000 bytes, all that they may"));
+  const size_t answers = lines_of(over["output_file_id"]).size();
+  EXPECT_GT(answers, 0u);
+  EXPECT_EQ(over["request_counts"]["completed"], answers);
+  // There is room again.
+  for (const json& file : get("/v1/files").json()["data"])
+    ask(server->port(), "DELETE", "/v1/files/" + file["id"].get<std::string>());
+  EXPECT_EQ(ended(create(requests(4))["id"])["status"], "completed");
+}
+
 TEST_F(BatchRoutes, RefuseWhatCannotBe) {
   start_keeping({.disk_bytes = 4000, .files = 3, .batches = 2, .unfinished = 1});
   EXPECT_EQ(upload(std::string(4001, 'a')).json()["error"]["code"], "disk_limit");
