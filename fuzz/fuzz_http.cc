@@ -9,6 +9,7 @@
 #include "serve/access.h"
 #include "serve/ask.h"
 #include "serve/beast_head.h"
+#include "serve/multipart.h"
 #include "serve/service.h"
 
 namespace {
@@ -74,6 +75,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     need(key_of(request).size() <= std::max(request.authorization.size(), request.api_key.size()));
     static_cast<void>(HostNames().allows(request.host));
     static_cast<void>(Origins::parse({request.origin}));
+    if (const size_t at = bytes.find("\r\n\r\n"); at != std::string_view::npos) {
+      const auto parts = parse_form(request.type, bytes.substr(at + 4));
+      need(parts || parts.error().status == 400 || parts.error().status == 415);
+    }
   }
   const size_t body = bytes.find("\r\n\r\n");
   if (body != std::string_view::npos) read_body(std::string(bytes.substr(body + 4)));

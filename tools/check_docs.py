@@ -16,8 +16,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLUMNS = 120
 # Lines together of the files that a pattern names (* stays within a folder).
-BUDGETS = {"README.md": 90, "docs/decoding.md": 150, "docs/*.md": 1250, "ARCHITECTURE.md": 180}
-PRINTED = {"docs/strategies.md"}
+BUDGETS = {"README.md": 90, "docs/decoding.md": 150, "docs/scale.md": 120, "docs/*.md": 1250, "ARCHITECTURE.md": 180}
+APART = {"docs/strategies.md", "docs/scale.md"}  # of docs/*.md: printed by the program; with a budget of its own
 WORDS = ("ARCHITECTURE.md", "Words", 30)  # a page, its section with a table, the most rows
 
 
@@ -63,7 +63,7 @@ def rows(text, section):
 def over_budget(pages):
     """What is longer than its budget. pages: {path: text}"""
     for pattern, most in BUDGETS.items():
-        total = sum(text.count("\n") for path, text in pages.items() if path not in PRINTED
+        total = sum(text.count("\n") for path, text in pages.items() if (path not in APART or path == pattern)
                     and fnmatch.fnmatch(path, pattern) and path.count("/") == pattern.count("/"))
         if total > most:
             yield f"{pattern}: {total} lines, {most} at most"
@@ -78,9 +78,9 @@ def main():
         if path.is_file() and path.suffix not in (".jsonl", ".json", ".bin", ".gguf") and path.name != "check_docs.py":
             found += [f"{path.relative_to(ROOT)}: {f}" for f in findings(path, path.read_text(errors="replace"))]
     found += over_budget({str(path.relative_to(ROOT)): path.read_text() for path in files("*.md") if path.is_file()})
-    long = {"README.md": "\n" * 91, "docs/a.md": "\n" * 1000, "docs/b.md": "\n" * 251, "docs/lab/c.md": "\n" * 9999,
+    long = {"README.md": "\n" * 91, "docs/a.md": "\n" * 1000, "docs/b.md": "\n" * 251, "docs/scale.md": "\n" * 121, "docs/lab/c.md": "\n" * 9999,
             WORDS[0]: f"\n## {WORDS[1]}\n" + "|\n" * (WORDS[2] + 3)}
-    assert [line.split(":")[0] for line in over_budget(long)] == ["README.md", "docs/*.md", WORDS[0]], long
+    assert [line.split(":")[0] for line in over_budget(long)] == ["README.md", "docs/scale.md", "docs/*.md", WORDS[0]], long
     wrong = list(findings(ROOT / "x.md", "[a](nowhere.md)\n| a | b |\n|---|\n" + "x" * 121))
     assert len(wrong) == 3, wrong
     print("\n".join(found) or "documents are in order")

@@ -22,6 +22,7 @@ Work setup_run(CLI::App& app);
 Work setup_chat(CLI::App& app);
 Work setup_infill(CLI::App& app);
 Work setup_serve(CLI::App& app);
+Work setup_batch(CLI::App& app);
 Work setup_eval(CLI::App& app);
 Work setup_score(CLI::App& app);
 Work setup_tune(CLI::App& app);

@@ -82,7 +82,7 @@ Work setup_infill(CLI::App& app) {
   auto first_word = std::make_shared<std::optional<std::string>>();
   add_model_options(app, o->model, *first_word);
   auto* text = app.add_option("-p,--text,--prompt,TEXT", o->text,
-                              "text with gaps: <mask:N> is N tokens, <mask> one; - reads it from stdin")
+                              "text with gaps: <mask:N> is N tokens, <mask> one, \\<mask> text; - reads it from stdin")
                    ->group("Text");
   auto* file =
       app.add_option("-f,--file", o->file, "a file with that text; - is stdin")->type_name("FILE")->group("Text");

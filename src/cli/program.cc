@@ -26,6 +26,7 @@ constexpr Command kCommands[] = {
     {"chat", "hold a conversation", setup_chat},
     {"infill", "fill the gaps of a text", setup_infill},
     {"serve", "answer requests over HTTP, as OpenAI's protocol has them", setup_serve},
+    {"batch", "answer a file of requests, as OpenAI's batches have them", setup_batch},
     {"eval", "measure strategies on a file of tasks", setup_eval},
     {"score", "score texts and answers to multiple choice", setup_score},
     {"tune", "find fast decoding options for a task", setup_tune},

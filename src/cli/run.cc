@@ -58,6 +58,7 @@ Result<std::string> read_prompt(const RunOptions& o) {
   std::string prompt;
   if (o.has_file || from_stdin) {
     LLADA_TRY(prompt, read_text(o.has_file ? o.file : "-"));
+    if (!o.raw) prompt = with_plain_line_ends(std::move(prompt));
   } else {
     prompt = o.prompt;
     if (!o.raw) {
@@ -65,6 +66,7 @@ Result<std::string> read_prompt(const RunOptions& o) {
     }
     LLADA_TRY(std::string piped, piped_text());
     LLADA_TRY(piped, as_text(piped, "stdin"));
+    piped = with_plain_line_ends(std::move(piped));
     if (piped.ends_with('\n')) piped.pop_back();
     if (!piped.empty()) prompt += '\n' + piped;
   }

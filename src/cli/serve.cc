@@ -31,9 +31,9 @@ struct ServeOptions {
   serve::ServerAddress address{.host = "localhost"};  // both loopback addresses: clients differ in which they try
   serve::ServerLimits limits;
   serve::ServiceOptions service;
-  std::string keys_path, environment_keys;
+  std::string keys_path, environment_keys, store;
   std::vector<std::string> hosts, origins;
-  int64_t kv_mib = 0, prefix_mib = 1024, drain_seconds = 25, ping_seconds = 15;
+  int64_t store_mib = 10240, kv_mib = 0, prefix_mib = 1024, drain_seconds = 25, ping_seconds = 15;
   bool quiet = false;
 };
 
@@ -138,6 +138,9 @@ Result<int> run(ServeOptions& o) {
   const BlockedSignals blocked;
   serve::Service service(o.service);
   service.set_keys(std::move(keys));
+  if (!o.store.empty())
+    if (const Status kept = service.keep_batches(o.store, {.disk_bytes = o.store_mib << 20}); !kept)
+      return std::unexpected(Error{kept.error().kind, "--store: " + kept.error().message});
   Signals signals(blocked, [&] {
     auto again = read_keys(o);
     if (!again) return log_line({{"event", "keys"}, {"error", again.error().message}});
@@ -228,6 +231,10 @@ Work setup_serve(CLI::App& app) {
   add_integer_option(app, "--max-connections", o->limits.connections, 1, 1 << 20, "open at a time (1024)")
       ->group(further(kLoad));
   add_integer_option(app, "--max-body", o->limits.body_bytes, 1024, int64_t{1} << 30, "bytes of a request (4194304)")
+      ->group(further(kLoad));
+  text("--store", o->store, "DIR", "a folder for files and batches (/v1/files, /v1/batches); none: they are refused",
+       further(kLoad));
+  add_integer_option(app, "--store-limit", o->store_mib, 1, int64_t{1} << 32, "MiB of these files together (10240)")
       ->group(further(kLoad));
   add_integer_option(app, "--ping", o->ping_seconds, 0, 1'000'000,
                      "seconds of silence after which a stream sends a comment; 0: never (15)")

@@ -2,6 +2,8 @@
 
 #include <charconv>
 #include <numeric>
+#include <string>
+#include <utility>
 
 #include "text/utf8.h"
 
@@ -17,11 +19,26 @@ Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
   };
   for (size_t at = text.find('<'); at != std::string_view::npos; at = text.find('<', at)) {
     const std::string_view rest = text.substr(at);
+    if (!rest.starts_with(kOne) && !rest.starts_with(kMany)) {
+      ++at;
+      continue;
+    }
+    // Of the backslashes in front every second one stands for the one before it.
+    size_t marks = 0;
+    while (at - marks > literal && text[at - marks - 1] == '\\') ++marks;
+    if (marks > 0) {
+      flush(at - (marks + 1) / 2);
+      literal = at;
+    }
+    if (marks % 2 == 1) {
+      ++at;
+      continue;
+    }
     InfillPiece gap;
     size_t length = kOne.size();
     if (rest.starts_with(kOne)) {
       gap.gap = 1;
-    } else if (rest.starts_with(kMany)) {
+    } else {
       const size_t close = rest.find('>');
       const std::string_view digits =
           rest.substr(kMany.size(), close == std::string_view::npos ? close : close - kMany.size());
@@ -31,9 +48,6 @@ Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
         return invalid("the gap {} of the text: needed <mask:N> with N from 1 to {}",
                        in_quotes(rest.substr(0, close == std::string_view::npos ? close : close + 1)), kMaxGap);
       length = close + 1;
-    } else {
-      ++at;
-      continue;
     }
     flush(at);
     pieces.push_back(gap);
@@ -49,18 +63,24 @@ Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
 Result<InfillLayout> lay_out_infill(const Model& model, std::span<const InfillPiece> pieces) {
   InfillLayout layout;
   LLADA_TRY(layout.tokens, model.prompt_ids(""));  // BOS where the model wants one
+  std::string text;
+  const auto add_text = [&] {
+    const auto ids = model.tokenizer().encode(std::exchange(text, {}));
+    layout.tokens.insert(layout.tokens.end(), ids.begin(), ids.end());
+  };
   for (const InfillPiece& piece : pieces) {
-    const size_t begin = layout.tokens.size();
     if (piece.gap == 0) {
-      const auto ids = model.tokenizer().encode(piece.text);
-      layout.tokens.insert(layout.tokens.end(), ids.begin(), ids.end());
+      text += piece.text;
       continue;
     }
+    add_text();
+    const size_t begin = layout.tokens.size();
     layout.tokens.resize(begin + static_cast<size_t>(piece.gap), model.special_ids().mask);
     layout.gaps.push_back({static_cast<int64_t>(begin), piece.gap});
     layout.positions.resize(layout.positions.size() + static_cast<size_t>(piece.gap));
     std::iota(layout.positions.end() - piece.gap, layout.positions.end(), static_cast<int32_t>(begin));
   }
+  add_text();
   return layout;
 }
 

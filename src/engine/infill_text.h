@@ -1,5 +1,6 @@
-// A text with gaps, as people write it: <mask:N> is a gap of N tokens, <mask> one of one token,
-// everything else is text. There is no escape: a text that must contain "<mask>" itself cannot be given here.
+// A text with gaps, as people write it: <mask:N> is a gap of N tokens, <mask> one of one token, everything else is
+// text. A backslash in front takes either as text: \<mask> is the text <mask>. So one that stands in front of a gap is
+// written twice; elsewhere backslashes are text.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -14,7 +15,7 @@ namespace llada {
 inline constexpr int64_t kMaxGap = 512;
 
 struct InfillPiece {
-  std::string_view text;  // into the parsed text; empty for a gap
+  std::string_view text;  // into the parsed text; empty for a gap. Pieces of text that follow each other are one text
   int64_t gap = 0;        // tokens; 0 for text
 };
 
@@ -31,8 +32,8 @@ struct InfillLayout {
   std::vector<InfillGap> gaps;
 };
 
-// Every stretch of text between gaps is tokenized on its own, because what stands in a gap is not known yet; so a
-// stretch may be cut into other tokens than inside the finished text.
+// The text between two gaps is tokenized on its own, because what stands in a gap is not known yet; so it may be cut
+// into other tokens than inside the finished text.
 Result<InfillLayout> lay_out_infill(const Model& model, std::span<const InfillPiece> pieces);
 
 }  // namespace llada

@@ -18,4 +18,17 @@ Result<std::vector<int32_t>> chat_prompt(const Model& model, std::span<const Cha
   return model.chat_ids(messages);
 }
 
+Result<TextPair> encode_pair(const Model& model, std::string context, std::string continuation) {
+  const size_t last = context.find_last_not_of(" \t\r\n\f\v");
+  const size_t end = last == std::string::npos ? 0 : last + 1;
+  continuation.insert(0, context.substr(end));
+  context.resize(end);
+  TextPair pair;
+  LLADA_TRY(auto both, model.prompt_ids(context + continuation));
+  LLADA_TRY(pair.context, model.prompt_ids(context));
+  const size_t begin = std::min(pair.context.size(), both.size());
+  pair.continuation.assign(both.begin() + static_cast<std::ptrdiff_t>(begin), both.end());
+  return pair;
+}
+
 }  // namespace llada

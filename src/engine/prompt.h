@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,5 +17,12 @@ Result<std::vector<int32_t>> text_prompt(const Model& model, std::string_view te
 
 // In the model's chat template. Invalid: no message, none with text, or a user's last one without.
 Result<std::vector<int32_t>> chat_prompt(const Model& model, std::span<const ChatMessage> messages);
+
+// Tokens of a continuation behind a context as lm-evaluation-harness cuts them: blanks at the context's end go to the
+// continuation, and what both have as one text less what the context has alone is the continuation.
+struct TextPair {
+  std::vector<int32_t> context, continuation;
+};
+Result<TextPair> encode_pair(const Model& model, std::string context, std::string continuation);
 
 }  // namespace llada

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/prompt.h"
+
 namespace llada::eval {
 namespace {
 
@@ -131,19 +133,6 @@ ChoiceTotal ChoiceReport::total() const {
   ChoiceTotal sum;
   for (const auto& [task, total] : tasks) sum += total;
   return sum;
-}
-
-Result<TextPair> encode_pair(const Model& model, std::string context, std::string continuation) {
-  const size_t last = context.find_last_not_of(" \t\r\n\f\v");
-  const size_t end = last == std::string::npos ? 0 : last + 1;
-  continuation.insert(0, context.substr(end));
-  context.resize(end);
-  TextPair pair;
-  LLADA_TRY(auto both, model.prompt_ids(context + continuation));
-  LLADA_TRY(pair.context, model.prompt_ids(context));
-  const size_t begin = std::min(pair.context.size(), both.size());
-  pair.continuation.assign(both.begin() + static_cast<std::ptrdiff_t>(begin), both.end());
-  return pair;
 }
 
 Result<std::vector<ScoreRequest>> score_requests(const Model& model, const Question& question,

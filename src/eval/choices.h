@@ -56,13 +56,6 @@ struct ChoiceReport {
 Result<std::vector<ScoreRequest>> score_requests(const Model& model, const Question& question,
                                                  std::span<const Question> examples, const ChoiceOptions& options);
 
-// Tokens of a continuation behind a context as lm-evaluation-harness cuts them: blanks at the context's end go to the
-// continuation, and what both have as one text less what the context has alone is the continuation.
-struct TextPair {
-  std::vector<int32_t> context, continuation;
-};
-Result<TextPair> encode_pair(const Model& model, std::string context, std::string continuation);
-
 // Asks for every question. proceed is called while it waits, at least ten times a second, with the number of questions
 // that are done; false ends the work with what there is.
 Result<ChoiceReport> answer_choices(const std::shared_ptr<const Model>& model, Engine& engine,

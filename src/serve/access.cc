@@ -168,7 +168,7 @@ bool Origins::is_preflight(const HttpRequest& request) const {
 HttpReply Origins::preflight(const HttpRequest& request) const {
   HttpReply reply{.status = 204, .type = "text/plain"};
   reply.headers = {
-      {"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+      {"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
       {"Access-Control-Allow-Headers",
        is_list_of_headers(request.asked_headers) ? request.asked_headers : "Authorization, Content-Type, X-Api-Key"},
       {"Access-Control-Max-Age", "600"}};

@@ -77,6 +77,7 @@ HttpRequest plain_request(const BeastRequest& from) {
   to.authorization = text(from[http::field::authorization]);
   to.api_key = text(from["X-Api-Key"]);
   to.origin = text(from[http::field::origin]);
+  to.type = text(from[http::field::content_type]);
   to.coding = text(from[http::field::content_encoding]);
   to.if_none_match = text(from[http::field::if_none_match]);
   to.request_id = text(from["X-Request-Id"]);

@@ -99,7 +99,7 @@ struct HttpRequest {
   std::string method, path, query;     // path without the query, and without a slash at its end
   std::string authorization, api_key;  // the headers Authorization and X-Api-Key
   std::string origin, host, if_none_match;
-  std::string coding;                  // Content-Encoding
+  std::string type, coding;            // Content-Type, Content-Encoding
   std::string request_id;              // X-Request-Id
   std::string asked_headers;           // Access-Control-Request-Headers, of a browser that asks first
   std::string peer = {};               // address and port of the client

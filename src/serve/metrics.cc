@@ -49,6 +49,11 @@ void Metrics::finished(double seconds, int64_t tokens, int64_t prompt_tokens, do
   per_forward_.add(tokens_per_forward);
 }
 
+int64_t Metrics::tokens() const {
+  const std::lock_guard lock(mutex_);
+  return tokens_;
+}
+
 void Metrics::cancelled() {
   const std::lock_guard lock(mutex_);
   ++cancelled_;

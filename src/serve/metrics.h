@@ -30,7 +30,8 @@ class Metrics {
   void first_step(double seconds, double forwards);
   void finished(double seconds, int64_t tokens, int64_t prompt_tokens, double tokens_per_forward);
   void cancelled();
-  void fell_back();  // the device failed, its fallback took over
+  int64_t tokens() const;  // of finished answers
+  void fell_back();        // the device failed, its fallback took over
 
   struct Now {  // counts of other parts
     int64_t waiting = 0, running = 0, forwards = 0, rows = 0, parts = 0;

@@ -61,21 +61,29 @@ Json schemas(int64_t most) {
   return all;
 }
 
+std::string method_of(const Route& route) {
+  return route.method == "POST" ? "post" : route.method == "DELETE" ? "delete" : "get";
+}
+
 Json operation_of(const Route& route, const Json& bodies) {
-  const bool post = route.method == "POST";
   const std::string path(route.path);
+  const bool post = route.method == "POST" && !path.ends_with("/cancel");
   const Json anything = {{"schema", Json::object()}};
-  Json answer = {{path == "/" ? "text/html" : path == "/metrics" ? "text/plain" : "application/json", anything}};
+  const char* given = path == "/"                  ? "text/html"
+                      : path == "/metrics"         ? "text/plain"
+                      : path.ends_with("/content") ? "application/octet-stream"
+                                                   : "application/json";
+  Json answer = {{given, anything}};
   if (route.streams) answer[path.starts_with("/api/") ? "application/x-ndjson" : "text/event-stream"] = anything;
-  Json operation = {{"operationId", (post ? "post " : "get ") + path},
+  Json operation = {{"operationId", method_of(route) + " " + path},
                     {"responses",
                      {{"200", {{"description", "the answer"}, {"content", std::move(answer)}}},
                       {"default",
                        {{"description", "a refusal or an error"},
                         {"content", {{"application/json", {{"schema", reference("Error")}}}}}}}}}};
-  if (post)
-    operation["requestBody"] = {{"required", true}, {"content", {{"application/json", {{"schema", bodies.at(path)}}}}}};
-  if (path.ends_with(kPathId))
+  const char* type = path == "/v1/files" ? "multipart/form-data" : "application/json";
+  if (post) operation["requestBody"] = {{"required", true}, {"content", {{type, {{"schema", bodies.at(path)}}}}}};
+  if (path.contains(kPathId))
     operation["parameters"] =
         Json::array({{{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}});
   return operation;
@@ -87,7 +95,7 @@ HttpReply openapi(Service& service, const HttpRequest&) {
   Json all = schemas(most_answers(service));
   Json paths = Json::object();
   for (const Route& route : routes())
-    paths[std::string(route.path)][route.method == "POST" ? "post" : "get"] = operation_of(route, all["bodies"]);
+    paths[std::string(route.path)][method_of(route)] = operation_of(route, all["bodies"]);
   return json_reply({{"openapi", "3.1.0"},
                      {"info", {{"title", "llada serve"}, {"version", "1"}}},
                      {"paths", std::move(paths)},

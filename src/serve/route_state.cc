@@ -55,8 +55,7 @@ HttpReply models(Service& service, const HttpRequest&) {
 }
 
 HttpReply one_model(Service& service, const HttpRequest& request) {
-  const std::string& path = request.path;
-  const std::string asked = without_percent(std::string_view(path).substr(std::string_view("/v1/models/").size()));
+  const std::string asked = path_id("/v1/models/{id}", request.path);
   if (asked == service.name()) return json_reply(model_json(service));
   return error_reply(ApiError(404,
                               fmt::format("the model {} does not exist; there is {}", in_quotes(asked.substr(0, 100)),

@@ -33,6 +33,11 @@ constexpr Route answers(std::string_view path, decltype(Route::answer) answer) {
   return {.method = "POST", .path = path, .answer = answer, .streams = true};
 }
 
+constexpr Route in_batches(Route route) {
+  route.in_batch = true;
+  return route;
+}
+
 constexpr std::string_view kBelow = "/v1";
 
 struct Absent {
@@ -41,9 +46,6 @@ struct Absent {
 };
 constexpr Absent kAbsent[] = {
     {"/api/embed", "this server has no embeddings"},
-    {"/api/",
-     "of Ollama's routes there are /api/chat, generate, show, tags, ps and version; the model is the one that "
-     "the server was started with"},
     {"/v1/messages/", "of Anthropic's routes there are /v1/messages and /v1/messages/count_tokens"},
     {"/v1/embeddings", "this server has no embeddings"},
     {"/embedding", "this server has no embeddings"},
@@ -52,10 +54,13 @@ constexpr Absent kAbsent[] = {
     {"/v1/audio", "this server takes and gives text alone"},
     {"/v1/images", "this server takes and gives text alone"},
     {"/v1/moderations", "this server has no moderation"},
-    {"/v1/files", "nothing is stored here"},
-    {"/v1/batches", "nothing is stored here"},
     {"/v1/responses/", "nothing is stored here; the whole conversation stands in each request"},
 };
+
+constexpr std::string_view kOllama = "/api/";
+constexpr const char* kOllamaRoutes =
+    "of Ollama's routes there are /api/chat, generate, show, tags, ps and version; the model is the one that "
+    "the server was started with";
 
 // The route that the path ends with, where clients put another address before it: one with /v1 twice, one without, that
 // of a route, that of an Azure deployment. Of several the longest.
@@ -84,14 +89,24 @@ std::span<const Route> routes() {
       {"GET", "/v1/models/{id}", get<one_model>},
       {"GET", "/props", get<properties>},
       {"GET", "/metrics", get<metrics>, false, true, true},
-      answers("/v1/chat/completions", generate<read_chat>),
-      answers("/v1/responses", generate<read_response>),
+      in_batches(answers("/v1/chat/completions", generate<read_chat>)),
+      in_batches(answers("/v1/responses", generate<read_response>)),
       answers("/v1/messages", generate<read_message_request>),
       {"POST", "/v1/messages/count_tokens", post<count_tokens>},
-      answers("/v1/completions", generate<read_completion>),
+      in_batches(answers("/v1/completions", generate<read_completion>)),
       answers("/completion", generate<read_llama_completion>),
-      answers("/v1/fim/completions", generate<read_fim>),
-      answers("/infill", generate<read_infill>),
+      in_batches(answers("/v1/fim/completions", generate<read_fim>)),
+      in_batches(answers("/infill", generate<read_infill>)),
+      in_batches({.method = "POST", .path = "/v1/llada/score", .answer = score}),
+      {"POST", "/v1/files", add_file},
+      {"GET", "/v1/files", get<list_files>},
+      {"GET", "/v1/files/{id}/content", get<file_content>},
+      {"GET", "/v1/files/{id}", get<one_file>},
+      {"DELETE", "/v1/files/{id}", get<remove_file>},
+      {"POST", "/v1/batches", post<add_batch>},
+      {"GET", "/v1/batches", get<list_batches>},
+      {"POST", "/v1/batches/{id}/cancel", get<cancel_batch>},
+      {"GET", "/v1/batches/{id}", get<one_batch>},
       {"POST", "/tokenize", post<tokenize>},
       {"POST", "/detokenize", post<detokenize>},
       {"POST", "/apply-template", post<apply_template>},
@@ -106,18 +121,26 @@ std::span<const Route> routes() {
   return kRoutes;
 }
 
-// A path that ends with {id} stands for all that go on where it begins.
+// {id} stands for any text, which may have a slash where the path ends with it.
 bool has_path(const Route& route, std::string_view path) {
-  if (!route.path.ends_with(kPathId)) return path == route.path;
-  const std::string_view begin = route.path.substr(0, route.path.size() - kPathId.size());
-  return path.size() > begin.size() && path.starts_with(begin);
+  const size_t place = route.path.find(kPathId);
+  if (place == std::string_view::npos) return path == route.path;
+  const std::string_view begin = route.path.substr(0, place), end = route.path.substr(place + kPathId.size());
+  return path.size() > begin.size() + end.size() && path.starts_with(begin) && path.ends_with(end);
+}
+
+std::string path_id(std::string_view route, std::string_view path) {
+  const size_t place = route.find(kPathId), end = route.size() - place - kPathId.size();
+  return without_percent(path.substr(place, path.size() - place - end));
 }
 
 ApiError missing_route(std::string_view path) {
+  const auto absent = [](const char* why) { return ApiError(404, fmt::format("there is no such route: {}", why)); };
+  for (const Absent& a : kAbsent)
+    if (path.starts_with(a.path)) return absent(a.why);
   if (const std::string_view nearest = nearest_route(path); !nearest.empty())
     return {404, fmt::format("there is no such route; needed {}", nearest)};
-  for (const Absent& a : kAbsent)
-    if (path.starts_with(a.path)) return {404, fmt::format("there is no such route: {}", a.why)};
+  if (path.starts_with(kOllama)) return absent(kOllamaRoutes);
   return {404, "there is no such route (see /openapi.json)"};
 }
 

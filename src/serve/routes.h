@@ -13,15 +13,18 @@ namespace llada::serve {
 inline constexpr std::string_view kPathId = "{id}";
 
 struct Route {
-  std::string_view method, path;  // the path may end with kPathId, as in OpenAPI
+  std::string_view method, path;  // the path may have kPathId in it, as in OpenAPI
   void (*answer)(Service& service, const std::shared_ptr<Exchange>& exchange);
-  bool open = false;     // without a key
-  bool early = false;    // while the model is loading, too
-  bool at_once = false;  // by the thread that serves connections: it waits for nothing and takes no time
-  bool streams = false;  // the answer can be a stream
+  bool open = false;      // without a key
+  bool early = false;     // while the model is loading, too
+  bool at_once = false;   // by the thread that serves connections: it waits for nothing and takes no time
+  bool streams = false;   // the answer can be a stream
+  bool in_batch = false;  // requests of a batch may have it as their url
 };
 std::span<const Route> routes();
 bool has_path(const Route& route, std::string_view path);
+// What a path that a route has says in the place of {id}.
+std::string path_id(std::string_view route, std::string_view path);
 
 // The error of a path that no route has: another route that the client may have meant.
 ApiError missing_route(std::string_view path);
@@ -37,6 +40,18 @@ HttpReply metrics(Service& service, const HttpRequest& request);
 HttpReply front_page(Service& service, const HttpRequest& request);
 HttpReply openapi(Service& service, const HttpRequest& request);
 HttpReply tokenizer_info(Service& service, const HttpRequest& request);
+
+// Files and batches that are kept (route_batches.cc).
+void add_file(Service& service, const std::shared_ptr<Exchange>& exchange);
+HttpReply list_files(Service& service, const HttpRequest& request);
+HttpReply one_file(Service& service, const HttpRequest& request);
+HttpReply file_content(Service& service, const HttpRequest& request);
+HttpReply remove_file(Service& service, const HttpRequest& request);
+Answered<HttpReply> add_batch(Service& service, Body body);
+HttpReply list_batches(Service& service, const HttpRequest& request);
+HttpReply one_batch(Service& service, const HttpRequest& request);
+HttpReply cancel_batch(Service& service, const HttpRequest& request);
+
 HttpReply ollama_version(Service& service, const HttpRequest& request);
 HttpReply ollama_tags(Service& service, const HttpRequest& request);
 HttpReply ollama_running(Service& service, const HttpRequest& request);
@@ -51,6 +66,9 @@ Answered<HttpReply> detokenize(Service& service, Body body);
 Answered<HttpReply> apply_template(Service& service, Body body);
 Answered<HttpReply> count_tokens(Service& service, Body body);
 Answered<HttpReply> ollama_show(Service& service, Body body);
+
+// Answers with the log-probabilities of texts behind a prompt.
+void score(Service& service, const std::shared_ptr<Exchange>& exchange);
 
 // Routes whose body asks for answers of the model.
 Answered<Ask> read_chat(Service& service, Body body);

@@ -8,7 +8,6 @@
 #include "formats/model_file.h"
 #include "memory/prefix_cache.h"
 #include "serve/forms.h"
-#include "serve/job.h"
 #include "serve/routes.h"
 #include "text/utf8.h"
 
@@ -65,7 +64,12 @@ Status Service::set_model(std::shared_ptr<const Model> model) {
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   loaded_ = true;
   State loading = State::loading;
-  state_.compare_exchange_strong(loading, State::ready);
+  if (state_.compare_exchange_strong(loading, State::ready) && batches_) batches_->start();
+  return {};
+}
+
+Status Service::keep_batches(const std::string& folder, const BatchLimits& limits) {
+  LLADA_TRY(batches_, Batches::open(*this, folder, limits));
   return {};
 }
 
@@ -97,23 +101,24 @@ Metrics::Now Service::now() const {
           .ready = ready()};
 }
 
-bool Service::began(std::shared_ptr<Job> job) {
+bool Service::began(std::shared_ptr<Pending> answer) {
   const std::lock_guard lock(mutex_);
   if (state_ == State::draining) return false;
-  jobs_.insert(std::move(job));
+  jobs_.insert(std::move(answer));
   return true;
 }
 
-void Service::ended(const std::shared_ptr<Job>& job) {
+void Service::ended(const std::shared_ptr<Pending>& answer) {
   {
     const std::lock_guard lock(mutex_);
-    jobs_.erase(job);
+    jobs_.erase(answer);
   }
   changed_.notify_all();
 }
 
 void Service::drain(double seconds) {
   state_ = State::draining;
+  if (batches_) batches_->stop();
   std::unique_lock lock(mutex_);
   const auto idle = [&] { return jobs_.empty(); };
   if (changed_.wait_for(lock, std::chrono::duration<double>(seconds), idle)) return;

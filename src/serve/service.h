@@ -14,13 +14,23 @@
 #include "engine/engine.h"
 #include "serve/access.h"
 #include "serve/admission.h"
+#include "serve/batches.h"
 #include "serve/http.h"
 #include "serve/metrics.h"
 #include "serve/workers.h"
 
 namespace llada::serve {
 
-class Job;
+// An answer that is under way.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  // Now and then: ends it where it has taken longer than that; of a stream that has been silent for so long, but for 0,
+  // says that it goes on.
+  virtual void tick(double answer_seconds, double ping_seconds) = 0;
+  // Ends what is not finished. why, status: the error for the client, where it is still there.
+  virtual void cancel(const std::string& why, int status = 503) = 0;
+};
 
 struct ServiceOptions {
   AdmissionLimits admission = {};
@@ -47,6 +57,8 @@ class Service {
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
+  // Before set_model(): files and batches are kept in this folder.
+  Status keep_batches(const std::string& folder, const BatchLimits& limits);
   // Requests are taken from now on. Failed: the model has no tokenizer, or its device gave up.
   Status set_model(std::shared_ptr<const Model> model);
   void set_keys(std::vector<std::string> keys);  // none: nobody needs one
@@ -66,14 +78,15 @@ class Service {
   Admission& admission() { return admission_; }
   Metrics& metrics() { return metrics_; }
   Workers& workers() { return workers_; }
+  Batches* batches() { return batches_.get(); }  // null: nothing is kept
   const ServiceOptions& options() const { return options_; }
   std::string name() const;
   int64_t created() const { return created_; }  // seconds since 1970, of the model's loading
   Metrics::Now now() const;
 
   // Answers that are under way, for drain().
-  bool began(std::shared_ptr<Job> job);  // false: nothing begins any more
-  void ended(const std::shared_ptr<Job>& job);
+  bool began(std::shared_ptr<Pending> answer);  // false: nothing begins any more
+  void ended(const std::shared_ptr<Pending>& answer);
   void log(const Json& fields) const {
     if (options_.log) options_.log(log_line(fields));
   }
@@ -96,13 +109,15 @@ class Service {
   mutable std::mutex mutex_;  // guards what follows, up to stopping_
   std::condition_variable changed_;
   std::vector<std::string> keys_;
-  std::set<std::shared_ptr<Job>> jobs_;
+  std::set<std::shared_ptr<Pending>> jobs_;
   bool stopping_ = false;
   // Who uses whom: jobs, the engine's thread, the workers' threads and the ticker use all that stands above them, and
   // hold no owner of it. The engine's thread gives to the workers, whose threads use the engine. So the destructor ends
-  // in this order: jobs (drain), the ticker, the workers' threads, the engine's thread, and only then the objects.
+  // in this order: the batches' thread and jobs (drain), the ticker, the workers' threads, the engine's thread, and
+  // only then the objects.
   Workers workers_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Batches> batches_;
   std::thread ticker_;
 };
 

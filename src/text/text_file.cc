@@ -1,6 +1,7 @@
 #include "text/text_file.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -12,17 +13,54 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// The longer marks first: UTF-32's begins as UTF-16's does.
-constexpr std::pair<std::string_view, std::string_view> kOtherMarks[] = {
-    {"\xFF\xFE\0\0"sv, "UTF-32"}, {"\0\0\xFE\xFF"sv, "UTF-32"}, {"\xFF\xFE"sv, "UTF-16"}, {"\xFE\xFF"sv, "UTF-16"}};
+constexpr std::string_view kMark = "\xEF\xBB\xBF", kWideMark = "\xFF\xFE", kWideMarkBigEndian = "\xFE\xFF";
+// UTF-32's first mark begins as UTF-16's does.
+constexpr std::string_view kWidestMarks[] = {"\xFF\xFE\0\0"sv, "\0\0\xFE\xFF"sv};
+
+// The text behind UTF-16's mark.
+Result<std::string> from_utf16(std::string_view bytes, bool big_endian, const std::string& name) {
+  const auto unit = [&](size_t at) {
+    const auto first = static_cast<unsigned char>(bytes[at]), second = static_cast<unsigned char>(bytes[at + 1]);
+    return static_cast<char32_t>(big_endian ? first << 8 | second : second << 8 | first);
+  };
+  if (bytes.size() % 2 != 0) return invalid("{}: found UTF-16 of an odd number of bytes, needed two a unit", name);
+  std::string text;
+  for (size_t at = kWideMark.size(); at < bytes.size(); at += 2) {
+    char32_t code = unit(at);
+    if (code >= 0xD800 && code < 0xE000) {
+      const char32_t low = code < 0xDC00 && at + 2 < bytes.size() ? unit(at + 2) : 0;
+      if (low < 0xDC00 || low >= 0xE000)
+        return invalid("{}: byte {}: found 0x{:04x}, half of a pair of UTF-16 without the other", name, at + 1,
+                       static_cast<uint32_t>(code));
+      code = 0x10000 + ((code - 0xD800) << 10 | (low - 0xDC00));
+      at += 2;
+    }
+    append_utf8(text, code);
+  }
+  return text;
+}
+
+// A text has no NUL; the letters of UTF-16 have one in every second byte.
+Status check_no_nul(std::string_view text, const std::string& name) {
+  const size_t nul = text.find('\0');
+  if (nul == std::string_view::npos) return {};
+  size_t nuls[2] = {};
+  for (size_t at = nul; at < text.size(); ++at) nuls[at % 2] += text[at] == '\0' ? 1 : 0;
+  if (nul < 2 && std::max(nuls[0], nuls[1]) > text.size() / 4)
+    return invalid("{}: found UTF-16 without a mark, needed UTF-8, or UTF-16 with its mark in front", name);
+  return invalid("{}: byte {} (line {}): found 0x00, which no text has", name, nul + 1,
+                 1 + std::ranges::count(text.substr(0, nul), '\n'));
+}
 
 }  // namespace
 
 Result<std::string> as_text(std::string bytes, const std::string& name) {
-  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  for (const std::string_view mark : kWidestMarks)
+    if (bytes.starts_with(mark)) return invalid("{}: found UTF-32, needed UTF-8", name);
+  if (bytes.starts_with(kWideMark) || bytes.starts_with(kWideMarkBigEndian)) {
+    LLADA_TRY(bytes, from_utf16(bytes, bytes.starts_with(kWideMarkBigEndian), name));
+  }
   const std::string_view text = bytes;
-  for (const auto& [mark, encoding] : kOtherMarks)
-    if (text.starts_with(mark)) return invalid("{}: found {}, needed UTF-8", name, encoding);
   for (size_t at = 0; at < text.size();) {
     const Utf8Unit unit = utf8_unit(text.substr(at));
     if (!unit.valid)
@@ -31,8 +69,17 @@ Result<std::string> as_text(std::string bytes, const std::string& name) {
                      static_cast<unsigned char>(text[at]));
     at += static_cast<size_t>(unit.length);
   }
+  LLADA_TRY_STATUS(check_no_nul(text, name));
   if (text.starts_with(kMark)) bytes.erase(0, kMark.size());
   return bytes;
+}
+
+std::string with_plain_line_ends(std::string text) {
+  size_t kept = 0;
+  for (size_t at = 0; at < text.size(); ++at)
+    if (!std::string_view(text).substr(at).starts_with("\r\n")) text[kept++] = text[at];
+  text.resize(kept);
+  return text;
 }
 
 Result<std::string> read_text_file(const std::string& path, size_t limit_bytes) {

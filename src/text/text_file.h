@@ -1,6 +1,6 @@
-// Texts from outside: prompts, token ids, keys, task files, conversations. They are UTF-8. A byte order mark in front,
-// which some editors write, is left out; what is not UTF-8 is refused with the place of its first such byte, since a
-// model would answer to something else than was meant.
+// Texts from outside: prompts, token ids, keys, task files, conversations. They are UTF-8, or UTF-16 with the byte
+// order mark in front that its editors write. A mark is left out; what is no text is refused with the place of its
+// first such byte, since a model would answer to something else than was meant.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -9,8 +9,11 @@
 
 namespace llada {
 
-// `name` is its name in errors. UTF-16 and UTF-32 are told by their marks.
+// As UTF-8; `name` is its name in errors.
 Result<std::string> as_text(std::string bytes, const std::string& name);
+
+// With \n where a line ends with \r\n: a prompt means the same to a model whichever system wrote it.
+std::string with_plain_line_ends(std::string text);
 
 // A file, which may be a pipe.
 Result<std::string> read_text_file(const std::string& path, size_t limit_bytes = size_t{256} << 20);

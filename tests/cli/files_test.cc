@@ -62,15 +62,40 @@ TEST_F(UserFiles, AByteOrderMarkIsNoPartOfAText) {
   EXPECT_EQ(run({"chat", "-q", "-m", tiny_model(), "-n", "16"}, marked + "\n").out, talk);
 }
 
+// As Windows' editors write it: UTF-16 with its mark, lines that end with \r\n.
+TEST_F(UserFiles, ATextIsTheSameWhicheverSystemWroteIt) {
+  const auto wide = [](std::string_view text) {
+    std::string bytes = "\xFF\xFE";
+    for (const char c : text) bytes += {c, '\0'};
+    return bytes;
+  };
+  const std::string lines = "Write as JSON:\nEric is 31 years old,\nlives in Oslo.";
+  std::string windows;
+  for (const char c : lines) windows += c == '\n' ? "\r\n" : std::string(1, c);
+  const auto plain = answer({"-f", folder.write("plain", lines)});
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  EXPECT_EQ(answer({"-f", folder.write("windows", windows)}).out, plain.out);
+  EXPECT_EQ(answer({"-f", folder.write("wide", wide(windows))}).out, plain.out);
+  EXPECT_EQ(answer({}, wide(windows)).out, plain.out);
+  const auto scored = [&](const std::string& name, const std::string& text) {
+    return run({"score", "-m", tiny_model(), "--method", "chain", "--tasks", folder.write(name, text), "--json"});
+  };
+  const std::string tasks = R"({"prompt":"a","choices":[" b"," c"],"answer":0})";
+  const auto total = [](const ProcessResult& result) { return result.out.substr(0, result.out.find("\"seconds\"")); };
+  const std::string all = total(scored("unix", tasks + "\n" + tasks + "\n"));
+  ASSERT_TRUE(all.contains("\"n\":2")) << all;
+  EXPECT_EQ(total(scored("other", wide(tasks + "\r\n" + tasks))), all);
+}
+
 TEST_F(UserFiles, WhatIsNotUtf8IsRefusedWithItsPlace) {
   const std::string latin = folder.write("latin1.txt", "one\ncaf\xE9"),
-                    wide = folder.write("wide", std::string("\xFF\xFEh\0i\0", 6));
+                    wide = folder.write("wide", std::string("\xFF\xFE\0\0h\0\0\0", 8));
   const std::string message = "byte 8 (line 2): found 0xe9, which is not UTF-8 there";
   expect_line(answer({"-f", latin}), 2, latin + ": " + message);
   expect_line(answer({}, "one\ncaf\xE9"), 2, "stdin: " + message);
   expect_line(answer({"-p", "one\ncaf\xE9"}), 2, "prompt: " + message);
   expect_line(answer({"--system", "one\ncaf\xE9", kSortPrompt}), 2, "--system: " + message);
-  expect_line(answer({"-f", wide}), 2, wide + ": found UTF-16, needed UTF-8");
+  expect_line(answer({"-f", wide}), 2, wide + ": found UTF-32, needed UTF-8");
   const Words infill = {"infill", "-q", "-m", tiny_model()}, score = {"score", "-m", tiny_model()};
   const auto with = [&](Words words, const Words& more) {
     words.insert(words.end(), more.begin(), more.end());

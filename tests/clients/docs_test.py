@@ -1,21 +1,24 @@
-"""Every line of docs/server.md that begins with `curl`, run as it stands against a server (with that server's port), its
-answer that of the `#` line behind it where there is one, and a line for every route that the server's own description
-lists."""
+"""Every line of docs/server.md and docs/scale.md that begins with `curl`, run as it stands against a server (with that
+server's port), its answer that of the `#` line behind it where there is one, and a line for every route that the
+server's own description lists. $FILE and $BATCH are the ids of the file and the batch that lines before made."""
 
 import json
+import os
+import pathlib
 import re
 import subprocess
+import tempfile
 import unittest
 
 import support
 
-DOCUMENT = support.ROOT / "docs/server.md"
+DOCUMENTS = [support.ROOT / "docs/server.md", support.ROOT / "docs/scale.md"]
 
 
 def commands():
-    """The curl commands of the document's indented blocks, continued lines joined, each with the answer behind it."""
+    """The curl commands of the documents' indented blocks, continued lines joined, each with the answer behind it."""
     found, open_line = [], ""
-    for line in DOCUMENT.read_text(encoding="utf-8").splitlines():
+    for line in "\n".join(page.read_text(encoding="utf-8") for page in DOCUMENTS).splitlines():
         text = line.strip()
         if not open_line and line.startswith("    # ") and found:
             found[-1] = (found[-1][0], text[2:])
@@ -66,14 +69,22 @@ def said(events):
 
 class Document(unittest.TestCase):
     def test_every_curl_line(self):
-        url = support.server().url
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        server = support.Server("--store", folder + "/store")
+        self.addCleanup(server.stop)
+        request = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions",
+                   "body": {"messages": [{"role": "user", "content": "Count"}], "max_tokens": 128}}
+        pathlib.Path(folder, "requests.jsonl").write_text("".join(
+            json.dumps({**request, "custom_id": str(i)}) + "\n" for i in range(500)), encoding="utf-8")
+        url, made = server.url, {}
         lines = commands()
         self.assertGreater(len(lines), 12)
         self.assertGreater(len([answer for _, answer in lines if answer]), 10)
         for line, answer in lines:
             with self.subTest(line):
                 command = line.replace("http://localhost:8080", url).replace("curl ", "curl --fail-with-body -sS ", 1)
-                done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60)
+                done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, cwd=folder,
+                                      env={**os.environ, **made})
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                 text = done.stdout.decode()
                 if '"stream": true' in line:
@@ -83,8 +94,11 @@ class Document(unittest.TestCase):
                     else:
                         self.assertEqual(events.pop(), "[DONE]")
                     found = said([json.loads(event) for event in events])
-                elif not re.search(r"/metrics|8080/( |$)", line):
+                elif not re.search(r"/metrics|8080/( |$)|/content$", line):
                     found = said(values(text))
+                    for value in values(text):
+                        if value.get("object") in ("file", "batch"):
+                            made.setdefault(value["object"].upper(), value["id"])
                 if answer:
                     self.assertEqual(found, answer)
 

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 import support
 
@@ -32,7 +33,15 @@ def fuzz(url, seed):
 
 
 def main():
-    url = support.Server(*LIMITS).url
+    with tempfile.TemporaryDirectory() as store:
+        server = support.Server(*LIMITS, "--store", store)
+        try:
+            return fuzz_both(server.url)
+        finally:
+            server.stop()
+
+
+def fuzz_both(url):
     runs = [fuzz(url, seed) for seed in SEEDS]
     failed = 0
     for run in runs:

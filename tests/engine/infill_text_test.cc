@@ -31,6 +31,27 @@ TEST(InfillTemplate, WhatOnlyLooksLikeAGapIsText) {
   EXPECT_EQ(shape("<<mask>>"), "<|[1]|>");
 }
 
+// The texts of pieces without a gap between them are one.
+std::string joined(std::string text) {
+  for (size_t at; (at = text.find('|')) != std::string::npos;)
+    if (text.substr(at + 1).starts_with('[') || (at > 0 && text[at - 1] == ']'))
+      text[at] = '/';
+    else
+      text.erase(at, 1);
+  return text;
+}
+
+TEST(InfillTemplate, ABackslashTakesAGapAsText) {
+  EXPECT_EQ(joined(shape(R"(a \<mask:x> b<mask>)")), "a <mask:x> b/[1]");
+  EXPECT_EQ(joined(shape(R"(\<mask>\<mask:0><mask>)")), "<mask><mask:0>/[1]");
+  EXPECT_EQ(joined(shape(R"(\\<mask><mask:2>)")), R"(\/[1]/[2])");
+  EXPECT_EQ(joined(shape(R"(C:\\\<mask> <mask>)")), R"(C:\<mask> /[1])");
+  EXPECT_EQ(joined(shape(R"(\\\\<mask>)")), R"(\\/[1])");
+  EXPECT_EQ(joined(shape(R"(\d+\< <mask>\)")), R"(\d+\< /[1]/\)") << "elsewhere they are text";
+  EXPECT_EQ(joined(shape(R"(<mask>\<mask>)")), "[1]/<mask>");
+  EXPECT_TRUE(shape(R"(\<mask>)").starts_with("error: the text has no gap"));
+}
+
 TEST(InfillTemplate, RefusesBadGaps) {
   for (const char* bad : {"<mask:0>", "<mask:513>", "<mask:-1>", "<mask:>", "<mask:4", "<mask:four>", "<mask: 4>",
                           "<mask:4 >", "ok <mask:2> then <mask:99999999999999999999>"}) {

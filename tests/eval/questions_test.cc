@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "devices/small_model.h"
+#include "engine/prompt.h"
 #include "engine/session.h"
 #include "eval/choices.h"
 #include "eval/shipped_model.h"

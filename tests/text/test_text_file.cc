@@ -23,15 +23,37 @@ TEST(TextFile, AMarkInFrontIsLeftOut) {
 }
 
 TEST(TextFile, Utf8IsTakenAsItIs) {
-  for (const std::string& text : {""s, "a"s, "é日😀"s, "a\0b\r\n"s, "\xF4\x8F\xBF\xBF"s})
+  for (const std::string& text : {""s, "a"s, "é日😀"s, "a\r\nb\r\n"s, "\xF4\x8F\xBF\xBF"s})
     EXPECT_EQ(*as_text(text, "f"), text);
 }
 
 TEST(TextFile, OtherEncodingsAreNamed) {
-  EXPECT_EQ(message("\xFF\xFEh\0i\0"s), "f: found UTF-16, needed UTF-8");
-  EXPECT_EQ(message("\xFE\xFF\0h\0i"s), "f: found UTF-16, needed UTF-8");
   EXPECT_EQ(message("\xFF\xFE\0\0h\0\0\0"s), "f: found UTF-32, needed UTF-8");
   EXPECT_EQ(message("\0\0\xFE\xFF\0\0\0h"s), "f: found UTF-32, needed UTF-8");
+}
+
+// Python's "é日😀\n".encode("utf-16-le") and ("utf-16-be").
+TEST(TextFile, Utf16IsReadByItsMark) {
+  EXPECT_EQ(*as_text("\xFF\xFE\xE9\0\xE5\x65\x3D\xD8\x00\xDE\n\0"s, "f"), "é日😀\n");
+  EXPECT_EQ(*as_text("\xFE\xFF\0\xE9\x65\xE5\xD8\x3D\xDE\x00\0\n"s, "f"), "é日😀\n");
+  EXPECT_EQ(*as_text("\xFF\xFE"s, "f"), "");
+  EXPECT_EQ(message("\xFF\xFEh\0i"s), "f: found UTF-16 of an odd number of bytes, needed two a unit");
+  EXPECT_EQ(message("\xFF\xFEh\0\x3D\xD8"s), "f: byte 5: found 0xd83d, half of a pair of UTF-16 without the other");
+  EXPECT_EQ(message("\xFF\xFE\x3D\xD8h\0"s), "f: byte 3: found 0xd83d, half of a pair of UTF-16 without the other");
+  EXPECT_EQ(message("\xFE\xFF\xDE\0\0h"s), "f: byte 3: found 0xde00, half of a pair of UTF-16 without the other");
+}
+
+TEST(TextFile, WhatHasANulIsNoText) {
+  const std::string without = "f: found UTF-16 without a mark, needed UTF-8, or UTF-16 with its mark in front";
+  EXPECT_EQ(message("h\0i\0"s), without);
+  EXPECT_EQ(message("\0h\0i"s), without);
+  EXPECT_EQ(message("GGUF\n\3\0\0\0"s), "f: byte 7 (line 2): found 0x00, which no text has");
+  EXPECT_EQ(message("\xFF\xFEh\0\0\0"s), "f: byte 2 (line 1): found 0x00, which no text has");
+}
+
+TEST(TextFile, LineEndsOfOtherSystems) {
+  EXPECT_EQ(with_plain_line_ends("a\r\nb\r\n\r\n"), "a\nb\n\n");
+  EXPECT_EQ(with_plain_line_ends("a\rb\n\r\r\n\r"), "a\rb\n\r\n\r") << "only those of lines";
 }
 
 TEST(TextFile, TheFirstByteThatIsNotUtf8IsNamed) {

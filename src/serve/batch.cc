@@ -1,0 +1,336 @@
+#include "serve/batch.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/fnv.h"
+#include "engine/prompt.h"
+#include "serve/routes.h"
+
+namespace llada::serve {
+namespace {
+
+using nlohmann::json;
+using std::chrono::milliseconds;
+
+constexpr JsonLimits kLineLimits{.depth = 20, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26};
+constexpr int kMostFailures = 16;  // of the machine, one behind the other
+
+struct BatchRequest {
+  int64_t line = 0;
+  std::string custom_id;
+  const Route* route = nullptr;
+  std::string body;
+};
+
+// Why a line is no request. custom_id: where it has one of its own.
+struct BatchFault {
+  std::string message, code = "invalid_line";
+};
+
+const Route* find_batch_route(std::string_view url) {
+  const auto found =
+      std::ranges::find_if(routes(), [&](const Route& route) { return route.in_batch && route.path == url; });
+  return found == routes().end() ? nullptr : &*found;
+}
+
+std::string batch_urls() {
+  std::vector<std::string_view> urls;
+  for (const Route& route : routes())
+    if (route.in_batch) urls.push_back(route.path);
+  return fmt::format("{}", fmt::join(urls, ", "));
+}
+
+uint64_t hash_of(const std::string& salt, const std::string& id) {
+  Fnv hash;
+  hash.add(salt);
+  hash.add(int64_t{0});
+  hash.add(id);
+  return hash.hash();
+}
+
+std::string shown(const json& value) {
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
+}
+
+// Without one, sampled tokens would not be the same after an interruption.
+void give_seed(json& body, uint64_t hash) {
+  const auto own = body.find("llada");
+  const bool given = body.contains("seed") || body.contains("random_seed") ||
+                     (own != body.end() && own->is_object() && own->contains("seed"));
+  if (!given) body["seed"] = hash >> 1;  // a whole number that any reader takes for one of 64 bits with a sign
+}
+
+class Batch {
+ public:
+  Batch(Service& service, LineSource& input, const BatchDone& done, const BatchOptions& options)
+      : service_(service), input_(input), done_(done), options_(options) {}
+
+  Result<BatchCounts> run();
+
+ private:
+  // A line of the input is taken: skipped, refused, or begun.
+  Status take_line();
+  Status take(const LineSource::Line& line, bool own);
+  std::expected<BatchRequest, BatchFault> read(const json& line, int64_t number) const;
+  void begin(BatchRequest request);
+  void ended(const std::shared_ptr<Exchange>& exchange, const HttpReply& reply);
+  Status refuse_line(int64_t number, const std::string& custom_id, const BatchFault& fault);
+  // The lock is held.
+  void add(bool failed, const std::string& line);
+  void flush_failures();
+  bool go_on();
+  void give_up();
+
+  Service& service_;
+  LineSource& input_;
+  const BatchDone& done_;
+  const BatchOptions& options_;
+  std::unordered_map<std::string, int64_t> seen_;  // the line of each id
+  bool at_end_ = false;                            // of the input
+  std::mutex mutex_;                               // guards what follows
+  std::condition_variable changed_;
+  BatchCounts counts_;
+  std::map<std::shared_ptr<Exchange>, BatchRequest> under_way_;
+  std::deque<BatchRequest> again_;     // the queue was full
+  std::vector<std::string> failures_;  // lines of the machine's failures, until another request is answered
+  Status status_;                      // of the output, or of the machine
+  bool stopping_ = false;
+};
+
+std::string line_text(const std::string& id, const std::string& custom_id, const std::string& response,
+                      const Json& error) {
+  return fmt::format("{}{}\",\"custom_id\":{},\"response\":{},\"error\":{}}}\n", kBatchLineBegin, id, custom_id,
+                     response, dump(error));
+}
+
+std::expected<BatchRequest, BatchFault> Batch::read(const json& line, int64_t number) const {
+  const auto field = [&](const char* name) {
+    const auto found = line.find(name);
+    return found == line.end() ? json() : *found;
+  };
+  const auto fault = [](std::string message) { return std::unexpected(BatchFault{std::move(message)}); };
+  if (const json method = field("method"); !method.is_null() && method != "POST")
+    return fault(fmt::format("method: found {}, needed \"POST\"", shown(method)));
+  const json url = field("url");
+  const Route* route = url.is_string() ? find_batch_route(url.get<std::string>()) : nullptr;
+  if (route == nullptr) return fault(fmt::format("url: found {}, needed one of {}", shown(url), batch_urls()));
+  if (!options_.url.empty() && url != options_.url)
+    return fault(fmt::format("url: found {}, needed the batch's endpoint {}", shown(url), options_.url));
+  const auto found = line.find("body");
+  if (found == line.end() || !found->is_object()) return fault("body: needed, the JSON object of a request");
+  json body = *found;
+  if (body.value("stream", json()) == true) return fault("body.stream: found true, needed false in a batch");
+  const std::string id = field("custom_id").get<std::string>();
+  give_seed(body, hash_of("", id));
+  return BatchRequest{number, id, route, body.dump(-1, ' ', false, json::error_handler_t::replace)};
+}
+
+void Batch::add(bool failed, const std::string& line) {
+  if (!status_) return;
+  status_ = options_.write(failed, line);
+  if (status_) ++counts_.answered, counts_.failed += failed ? 1 : 0;
+}
+
+void Batch::flush_failures() {
+  for (const std::string& line : std::exchange(failures_, {})) add(true, line);
+}
+
+Status Batch::refuse_line(int64_t number, const std::string& custom_id, const BatchFault& fault) {
+  const std::string id =
+      fmt::format("{:016x}", hash_of(options_.salt, custom_id.empty() ? fmt::format("line {}", number) : custom_id));
+  const std::lock_guard lock(mutex_);
+  const std::string message = fmt::format("line {}: {}", number, fault.message);
+  if (custom_id.empty()) {
+    add(true, line_text(id, "null", "null", {{"code", fault.code}, {"message", message}, {"line", number}}));
+  } else {
+    const ApiError error(400, message, "", fault.code);
+    const Json response = {{"status_code", 400}, {"request_id", "req_" + id}, {"body", error_json(error)}};
+    add(true, line_text(id, dump(custom_id), dump(response), {{"code", fault.code}, {"message", message}}));
+  }
+  return status_;
+}
+
+Status Batch::take_line() {
+  LLADA_TRY(const auto line, input_.next());
+  if (!line) {
+    at_end_ = true;
+    return {};
+  }
+  const int64_t before = counts_.read_bytes;
+  const bool own = (line->number - 1) % options_.shards == options_.shard - 1;
+  const int64_t there = counts_.there;
+  LLADA_TRY_STATUS(take(*line, own));
+  counts_.read_bytes = input_.position();
+  if (counts_.there != there) counts_.skipped_bytes += counts_.read_bytes - before;
+  return {};
+}
+
+// Lines of other shards are read for their ids: one that stands twice is known to all.
+Status Batch::take(const LineSource::Line& line, bool own) {
+  if (is_blank(line.text) && !line.too_long) return {};
+  const auto fault = [&](std::string message, const char* code, const std::string& custom_id = "") -> Status {
+    if (!own) return {};
+    if (custom_id.empty() ? done_.lines.contains(line.number) : done_.ids.contains(custom_id)) {
+      ++counts_.there;
+      return {};
+    }
+    return refuse_line(line.number, custom_id, {std::move(message), code});
+  };
+  if (line.too_long)
+    return fault(fmt::format("found more than {} bytes, needed a request of so many at most", kMostBatchLine),
+                 "line_too_long");
+  const auto object = parse_json_object(line.text, "the request", kLineLimits);
+  if (!object) return fault(object.error().message, "invalid_json");
+  const json custom_id = object->value("custom_id", json());
+  if (!custom_id.is_string() || custom_id.get_ref<const std::string&>().empty())
+    return fault(fmt::format("custom_id: found {}, needed a text of its own", shown(custom_id)), "invalid_custom_id");
+  const std::string id = custom_id.get<std::string>();
+  if (const auto [first, is_new] = seen_.try_emplace(id, line.number); !is_new)
+    return fault(fmt::format("custom_id: found {}, which line {} has", shown(custom_id), first->second),
+                 "duplicate_custom_id");
+  if (!own) return {};
+  if (done_.ids.contains(id)) {
+    ++counts_.there;
+    return {};
+  }
+  if (!options_.refusal.empty()) return fault(options_.refusal, options_.refusal_code.c_str(), id);
+  auto request = read(*object, line.number);
+  if (!request) return fault(request.error().message, "invalid_request", id);
+  begin(std::move(*request));
+  return {};
+}
+
+void Batch::begin(BatchRequest request) {
+  BodyBytes body;
+  body.append(request.body);
+  // The exchange is owned by whoever works on it; it finds itself in under_way_ by this.
+  auto self = std::make_shared<std::weak_ptr<Exchange>>();
+  const Route* const route = request.route;
+  HttpRequest asked;
+  asked.method = "POST", asked.path = route->path;
+  const auto exchange = std::make_shared<Exchange>(std::move(asked), std::move(body), [this, self](HttpReply reply) {
+    if (const auto own = self->lock()) ended(own, reply);
+  });
+  *self = exchange;
+  exchange->id = fmt::format("{:016x}", hash_of(options_.salt, request.custom_id));
+  {
+    const std::lock_guard lock(mutex_);
+    under_way_.emplace(exchange, std::move(request));
+  }
+  answer_guarded(*exchange, [&] { route->answer(service_, exchange); });
+}
+
+// Called once for each request, on any thread.
+void Batch::ended(const std::shared_ptr<Exchange>& exchange, const HttpReply& reply) {
+  const std::lock_guard lock(mutex_);
+  auto own = under_way_.extract(exchange);
+  if (own.empty()) return;
+  BatchRequest& request = own.mapped();
+  const bool failed = reply.status != 200;
+  if (stopping_ ? failed : reply.status == kClientGone || (reply.status == 503 && !service_.ready())) {
+    // Given up: the next run asks again.
+  } else if (reply.status == 429) {
+    again_.push_back(std::move(request));
+  } else {
+    const std::string response = fmt::format("{{\"status_code\":{},\"request_id\":\"req_{}\",\"body\":{}}}",
+                                             reply.status, exchange->id, reply.body);
+    Json error;
+    if (failed) {
+      const json body = json::parse(reply.body, nullptr, false);
+      const json told = body.is_object() ? body.value("error", json::object()) : json::object();
+      const json code = told.value("code", json());
+      error = {{"code", code.is_string() ? Json(code) : Json(told.value("type", "server_error"))},
+               {"message", told.value("message", reply.error)}};
+    }
+    std::string line = line_text(exchange->id, dump(request.custom_id), response, error);
+    if (reply.status < 500) {
+      flush_failures();
+      add(failed, line);
+    } else {
+      failures_.push_back(std::move(line));
+      if (std::ssize(failures_) >= kMostFailures && status_)
+        status_ = llada::failed("the last {} requests failed: {}", failures_.size(), reply.error);
+    }
+  }
+  changed_.notify_all();
+}
+
+bool Batch::go_on() {
+  if (!options_.proceed) return true;
+  BatchCounts counts;
+  {
+    const std::lock_guard lock(mutex_);
+    counts = counts_;
+  }
+  return options_.proceed(counts);
+}
+
+void Batch::give_up() {
+  std::vector<std::shared_ptr<Exchange>> left;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    for (const auto& [exchange, request] : under_way_) left.push_back(exchange);
+  }
+  for (const auto& exchange : left) exchange->gone();
+}
+
+Result<BatchCounts> Batch::run() {
+  bool stopped = false;
+  Status read;
+  for (;;) {
+    stopped = !go_on();
+    std::unique_lock lock(mutex_);
+    if (stopped || !status_) break;
+    if (at_end_ && again_.empty() && under_way_.empty()) break;
+    if ((at_end_ && again_.empty()) || std::ssize(under_way_) >= options_.in_flight) {
+      changed_.wait_for(lock, milliseconds(100));
+      continue;
+    }
+    if (options_.may_begin && !options_.may_begin()) {
+      changed_.wait_for(lock, milliseconds(20));
+      continue;
+    }
+    if (!again_.empty()) {
+      changed_.wait_for(lock, milliseconds(100));  // others fill the queue: a moment later there may be room
+      BatchRequest request = std::move(again_.front());
+      again_.pop_front();
+      lock.unlock();
+      begin(std::move(request));
+      continue;
+    }
+    lock.unlock();
+    const auto ready = input_.ready(milliseconds(100));
+    read = !ready ? std::unexpected(ready.error()) : *ready ? take_line() : Status();
+    if (!read) break;
+  }
+  give_up();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return under_way_.empty(); });
+  if (!stopped && read && status_) flush_failures();
+  if (!read) return std::unexpected(read.error());
+  if (!status_) return std::unexpected(status_.error());
+  counts_.over = !stopped;
+  return counts_;
+}
+
+}  // namespace
+
+Result<BatchCounts> run_batch(Service& service, LineSource& input, const BatchDone& done, const BatchOptions& options) {
+  return Batch(service, input, done, options).run();
+}
+
+Status check_batch_url(std::string_view url) {
+  if (find_batch_route(url) != nullptr) return {};
+  return invalid("found {}, needed one of {}", shown(std::string(url)), batch_urls());
+}
+
+}  // namespace llada::serve

@@ -1,0 +1,418 @@
+#include "serve/batches.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "base/file.h"
+#include "engine/prompt.h"
+#include "serve/batch.h"
+#include "serve/service.h"
+
+namespace llada::serve {
+namespace {
+
+int64_t now() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(since).count();
+}
+
+std::string new_id(std::string_view kind) {
+  std::random_device random;
+  return fmt::format("{}{:08x}{:08x}{:08x}", kind, random(), random(), random());
+}
+
+Json file_json(const std::string& id, const std::string& name, const std::string& purpose, int64_t bytes,
+               int64_t expires) {
+  Json json = {{"id", id},         {"object", "file"},   {"bytes", bytes},       {"created_at", now()},
+               {"filename", name}, {"purpose", purpose}, {"status", "processed"}};
+  if (expires > 0) json["expires_at"] = expires;
+  return json;
+}
+
+bool is_finished(const Json& batch) {
+  static const std::set<std::string> kFinished = {"completed", "failed", "expired", "cancelled"};
+  return kFinished.contains(batch.at("status").get<std::string>());
+}
+
+std::unexpected<ApiError> missing(std::string_view kind, const std::string& id) {
+  return std::unexpected(ApiError(404, fmt::format("there is no {} {}", kind, in_quotes(id)), "id", "not_found"));
+}
+
+// The answers of a batch, in files that have their ids from its own: what is found there after a kill is what it had.
+std::string output_id(const std::string& batch) { return "file-" + batch + "-output"; }
+std::string error_id(const std::string& batch) { return "file-" + batch + "-error"; }
+
+std::optional<ApiError> as_api_error(const Status& status) {
+  return status ? std::nullopt : std::optional<ApiError>(ApiError(500, without_folders(status.error().message)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Batches>> Batches::open(Service& service, const std::string& folder, const BatchLimits& limits) {
+  if (const std::string_view why = Store::absence(); !why.empty()) return failed("{}", why);
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return std::unexpected(file_error(folder, "create", errno));
+  std::unique_ptr<Batches> batches(new Batches(service, folder, limits));
+  LLADA_TRY(auto lock, FileLock::open(folder + "/lock"));
+  batches->lock_.emplace(std::move(lock));
+  if (!batches->lock_->try_hold()) return invalid("{}: another server uses it", folder);
+  LLADA_TRY(batches->store_, Store::open(folder + "/objects.sqlite"));
+  LLADA_TRY_STATUS(batches->read_store());
+  return batches;
+}
+
+Batches::~Batches() { stop(); }
+
+Status Batches::read_store() {
+  LLADA_TRY(const auto stored, store_->all());
+  for (const StoredObject& object : stored) {
+    Json json = Json::parse(object.json, nullptr, false);
+    if (!json.is_object() || json.value("id", "") != object.id)
+      return invalid("{}: found no object of a server at {}", path_of("objects.sqlite"), in_quotes(object.id));
+    objects_.emplace(object.id, std::move(json));
+  }
+  remove_strays();
+  return {};
+}
+
+// Files that nobody knows of: the server was killed before their objects were kept.
+void Batches::remove_strays() const {
+  std::set<std::string> known;
+  for (const auto& [id, object] : objects_) {
+    known.insert(id);
+    if (object.at("object") == "batch" && !is_finished(object)) known.insert({output_id(id), error_id(id)});
+  }
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, none))
+    if (const std::string name = entry.path().filename(); name.starts_with("file-") && !known.contains(name))
+      std::filesystem::remove(entry.path(), none);
+}
+
+void Batches::start() {
+  const std::lock_guard lock(mutex_);
+  if (!thread_.joinable() && !stopping_) thread_ = std::thread([this] { run(); });
+}
+
+void Batches::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status Batches::put(std::vector<Json> objects, const std::vector<std::string>& removed) {
+  std::vector<StoredObject> stored;
+  for (const Json& object : objects) stored.push_back({object.at("id").get<std::string>(), dump(object)});
+  LLADA_TRY_STATUS(store_->change(stored, removed));
+  for (size_t i = 0; i < objects.size(); ++i) objects_[stored[i].id] = std::move(objects[i]);
+  for (const std::string& id : removed) objects_.erase(id);
+  return {};
+}
+
+int64_t Batches::held_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [id, object] : objects_)
+    if (object.at("object") == "file") bytes += object.at("bytes").get<int64_t>();
+  return bytes;
+}
+
+Answered<Json> Batches::find(std::string_view kind, const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = objects_.find(id);
+  if (found == objects_.end() || found->second.at("object") != kind) return missing(kind, id);
+  return found->second;
+}
+
+std::vector<Json> Batches::all(std::string_view kind) const {
+  std::vector<Json> found;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, object] : objects_)
+      if (object.at("object") == kind) found.push_back(object);
+  }
+  std::ranges::stable_sort(found, std::greater(),
+                           [](const Json& json) { return json.at("created_at").get<int64_t>(); });
+  return found;
+}
+
+Answered<Json> Batches::add_file(const std::string& name, const std::string& purpose, std::string_view bytes,
+                                 int64_t seconds) {
+  const std::lock_guard lock(mutex_);
+  const auto is_file = [](const auto& entry) { return entry.second.at("object") == "file"; };
+  if (std::ranges::count_if(objects_, is_file) >= limits_.files)
+    return std::unexpected(ApiError(400, fmt::format("found {} files, needed fewer; delete some", limits_.files),
+                                    "file", "too_many_files"));
+  const int64_t held = held_bytes(), size = std::ssize(bytes);
+  if (held + size > limits_.disk_bytes)
+    return std::unexpected(ApiError(400,
+                                    fmt::format("file: found {} bytes beside {} of other files, needed {} at most "
+                                                "together; delete some",
+                                                size, held, limits_.disk_bytes),
+                                    "file", "disk_limit"));
+  const Json file = file_json(new_id("file-"), name, purpose, size, seconds > 0 ? now() + seconds : 0);
+  const std::string path = path_of(file.at("id"));
+  const auto keep = [&]() -> Status {
+    LLADA_TRY_STATUS(check_free_space(path, bytes.size()));
+    LLADA_TRY_STATUS(write_file(path, bytes));
+    return put({file});
+  };
+  if (const auto error = as_api_error(keep())) {
+    ::unlink(path.c_str());
+    return std::unexpected(*error);
+  }
+  return file;
+}
+
+Answered<Json> Batches::remove_file(const std::string& id) {
+  LLADA_TRY(const Json file, find("file", id));
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, object] : objects_)
+    if (object.at("object") == "batch" && object.at("input_file_id") == id && !is_finished(object))
+      return std::unexpected(ApiError(400, fmt::format("the batch {} reads this file", name), "id", "file_in_use"));
+  if (const auto error = as_api_error(put({}, {id}))) return std::unexpected(*error);
+  ::unlink(path_of(id).c_str());
+  return Json{{"id", id}, {"object", "file"}, {"deleted", true}};
+}
+
+// Of those that have ended the oldest go.
+void Batches::keep_few_batches() {
+  std::vector<std::pair<int64_t, std::string>> ended;
+  int64_t count = 0;
+  for (const auto& [id, object] : objects_)
+    if (object.at("object") == "batch") {
+      ++count;
+      if (is_finished(object)) ended.emplace_back(object.at("created_at").get<int64_t>(), id);
+    }
+  std::ranges::sort(ended);
+  std::vector<std::string> removed;
+  for (size_t i = 0; i < ended.size() && count - std::ssize(removed) >= limits_.batches; ++i)
+    removed.push_back(ended[i].second);
+  if (!removed.empty()) static_cast<void>(put({}, removed));
+}
+
+Answered<Json> Batches::add_batch(Json batch) {
+  const std::lock_guard lock(mutex_);
+  const std::string input = batch.at("input_file_id");
+  const auto file = objects_.find(input);
+  if (file == objects_.end() || file->second.at("object") != "file") return missing("file", input);
+  const auto waits = [](const auto& entry) {
+    return entry.second.at("object") == "batch" && !is_finished(entry.second);
+  };
+  if (std::ranges::count_if(objects_, waits) >= limits_.unfinished)
+    return std::unexpected(ApiError(429,
+                                    fmt::format("found {} batches that have not ended, needed fewer; try again "
+                                                "later",
+                                                limits_.unfinished),
+                                    "", "too_many_batches"));
+  keep_few_batches();
+  Json json = {{"id", new_id("batch_")}, {"object", "batch"}};
+  json.update(batch);
+  json.update({{"errors", nullptr},
+               {"status", "validating"},
+               {"output_file_id", nullptr},
+               {"error_file_id", nullptr},
+               {"created_at", now()},
+               {"expires_at", now() + json.at("seconds").get<int64_t>()},
+               {"request_counts", {{"total", 0}, {"completed", 0}, {"failed", 0}}}});
+  for (const char* time :
+       {"in_progress_at", "finalizing_at", "completed_at", "failed_at", "expired_at", "cancelling_at", "cancelled_at"})
+    json[time] = nullptr;
+  json.erase("seconds");
+  if (const auto error = as_api_error(put({json}))) return std::unexpected(*error);
+  changed_.notify_all();
+  return json;
+}
+
+Answered<Json> Batches::cancel_batch(const std::string& id) {
+  LLADA_TRY(Json batch, find("batch", id));
+  const std::lock_guard lock(mutex_);
+  batch = objects_.at(id);
+  if (is_finished(batch))
+    return std::unexpected(ApiError(
+        400, fmt::format("status: found {}, needed a batch that has not ended", batch.at("status").dump()), "id"));
+  if (batch["status"] != "cancelling") {
+    batch["status"] = "cancelling", batch["cancelling_at"] = now();
+    if (const auto error = as_api_error(put({batch}))) return std::unexpected(*error);
+  }
+  changed_.notify_all();
+  return batch;
+}
+
+// Files whose time is over, but for those that a batch still reads.
+void Batches::remove_expired() {
+  std::set<std::string> read;
+  for (const auto& [id, object] : objects_)
+    if (object.at("object") == "batch" && !is_finished(object))
+      read.insert(object.at("input_file_id").get<std::string>());
+  std::vector<std::string> removed;
+  for (const auto& [id, object] : objects_)
+    if (object.at("object") == "file" && object.value("expires_at", INT64_MAX) < now() && !read.contains(id))
+      removed.push_back(id);
+  if (removed.empty() || !put({}, removed)) return;
+  for (const std::string& id : removed) ::unlink(path_of(id).c_str());
+}
+
+// Waits for one; empty: the server ends. The oldest first.
+std::string Batches::next_batch() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    remove_expired();
+    const Json* next = nullptr;
+    for (const auto& [id, object] : objects_)
+      if (object.at("object") == "batch" && !is_finished(object) &&
+          (next == nullptr || object.at("created_at") < next->at("created_at")))
+        next = &object;
+    if (next != nullptr) return next->at("id");
+    changed_.wait_for(lock, std::chrono::minutes(1));
+  }
+  return "";
+}
+
+void Batches::run() {
+  for (std::string id = next_batch(); !id.empty(); id = next_batch()) {
+    try {
+      work_on(id);
+    } catch (const std::exception& error) {
+      service_.log({{"event", "batch"}, {"id", id}, {"error", error.what()}});
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, std::chrono::seconds(10), [this] { return stopping_; });
+    }
+  }
+}
+
+void Batches::work_on(const std::string& id) {
+  auto whole = answer(id, false);
+  std::string status;
+  {
+    const std::lock_guard lock(mutex_);
+    const Json& batch = objects_.at(id);
+    if (!whole) {
+      status = "failed";
+    } else if (*whole) {
+      status = "completed";
+    } else if (batch.at("status") == "cancelling") {
+      status = "cancelled";
+    } else if (batch.at("expires_at").get<int64_t>() <= now()) {
+      status = "expired";
+    }
+    if (stopping_ && (!whole || status.empty())) return;  // it goes on another time
+  }
+  if (status == "expired") {
+    whole = answer(id, true);
+    if (whole && !*whole) return;
+  }
+  finish(id, status, whole ? "" : without_folders(whole.error().message));
+}
+
+bool Batches::goes_on(const std::string& id, int64_t expires) const {
+  const std::lock_guard lock(mutex_);
+  return !stopping_ && objects_.at(id).at("status") != "cancelling" && now() < expires;
+}
+
+// Counts the requests of a batch that nobody has looked at.
+Status Batches::count_requests(const std::string& id, const std::string& path) {
+  LLADA_TRY(auto input, LineSource::open(path, kMostBatchLine));
+  int64_t total = 0;
+  for (;;) {
+    LLADA_TRY(const auto line, input.next());
+    if (!line) break;
+    total += line->too_long || !is_blank(line->text) ? 1 : 0;
+  }
+  const std::lock_guard lock(mutex_);
+  Json batch = objects_.at(id);
+  if (batch["status"] == "validating") batch["status"] = "in_progress";
+  batch["in_progress_at"] = now();
+  batch["request_counts"]["total"] = total;
+  return put({batch});
+}
+
+// expired: what has no answer gets that error. Whether every request has its line now.
+Result<bool> Batches::answer(const std::string& id, bool expired) {
+  BatchDone done;
+  LLADA_TRY(auto output, BatchFile::open(path_of(output_id(id)), done));
+  LLADA_TRY(auto errors, BatchFile::open(path_of(error_id(id)), done));
+  Json batch;
+  {
+    const std::lock_guard lock(mutex_);
+    batch = objects_.at(id);
+  }
+  const std::string path = path_of(batch.at("input_file_id"));
+  if (batch.at("in_progress_at").is_null()) LLADA_TRY_STATUS(count_requests(id, path));
+  LLADA_TRY(auto input, LineSource::open(path, kMostBatchLine));
+  const int64_t expires = expired ? INT64_MAX : batch.at("expires_at").get<int64_t>();
+  const int64_t answered = output.lines(), failed = errors.lines();
+  BatchOptions options;
+  options.url = batch.at("endpoint");
+  options.salt = id;
+  if (expired)
+    options.refusal = "the batch has expired before this request began", options.refusal_code = "batch_expired";
+  options.in_flight = std::max<int64_t>(service_.admission().limits().running - 1, 1);
+  options.may_begin = [this] { return service_.admission().counts().waiting == 0; };
+  int64_t others = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    others = held_bytes();
+  }
+  options.write = [&](bool is_error, std::string_view line) -> Status {
+    if (others + output.bytes() + errors.bytes() + std::ssize(line) > limits_.disk_bytes)
+      return llada::failed("the server's files take {} bytes, all that they may (--store-limit)", limits_.disk_bytes);
+    return (is_error ? errors : output).add(line);
+  };
+  options.proceed = [&](const BatchCounts& counts) {
+    {
+      const std::lock_guard lock(mutex_);
+      Json& shown = objects_.at(id)["request_counts"];
+      shown["completed"] = answered + counts.answered - counts.failed;
+      shown["failed"] = failed + counts.failed;
+    }
+    return goes_on(id, expires);
+  };
+  LLADA_TRY(const BatchCounts counts, run_batch(service_, input, done, options));
+  static_cast<void>(options.proceed(counts));
+  LLADA_TRY_STATUS(output.sync());
+  LLADA_TRY_STATUS(errors.sync());
+  return counts.over;
+}
+
+// The answers become files that clients know of.
+void Batches::finish(const std::string& id, const std::string& status, const std::string& error) {
+  const std::lock_guard lock(mutex_);
+  Json batch = objects_.at(id);
+  std::vector<Json> changed;
+  for (const auto& [field, file, name] : {std::tuple("output_file_id", output_id(id), "output.jsonl"),
+                                          std::tuple("error_file_id", error_id(id), "error.jsonl")}) {
+    struct stat info {};
+    if (::stat(path_of(file).c_str(), &info) != 0) continue;
+    if (info.st_size == 0) {
+      ::unlink(path_of(file).c_str());
+      continue;
+    }
+    batch[field] = file;
+    changed.push_back(file_json(file, fmt::format("{}_{}", id, name), "batch_output", info.st_size, 0));
+  }
+  batch["status"] = status, batch[status + "_at"] = now();
+  if (!error.empty())
+    batch["errors"] = {
+        {"object", "list"},
+        {"data", {{{"code", "server_error"}, {"message", error}, {"param", nullptr}, {"line", nullptr}}}}};
+  changed.push_back(std::move(batch));
+  const Status kept = put(std::move(changed));
+  service_.log({{"event", "batch"},
+                {"id", id},
+                {"status", status},
+                {"error", !error.empty() ? Json(error)
+                          : kept         ? Json(nullptr)
+                                         : Json(kept.error().message)}});
+  if (!kept) throw std::runtime_error(kept.error().message);  // tried again after a while
+}
+
+}  // namespace llada::serve

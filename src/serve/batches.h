@@ -1,0 +1,81 @@
+// Files and batches that a server keeps (/v1/files, /v1/batches): their objects in a Store, the files' bytes beside it,
+// and a thread that works on one batch after the other (serve/batch.h). A batch that was under way when the server
+// ended, however it ended, goes on when it runs again. A batch makes room for whoever waits for an answer: it begins
+// requests only while nobody waits, and leaves one of the places to others.
+#pragma once
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/file_lock.h"
+#include "serve/batch_files.h"
+#include "serve/http.h"
+#include "serve/store.h"
+
+namespace llada::serve {
+
+class Service;
+struct BatchCounts;
+
+struct BatchLimits {
+  int64_t disk_bytes = int64_t{10} << 30;  // of all files together
+  int64_t files = 10'000, batches = 1'000, unfinished = 64;
+};
+
+class Batches {
+ public:
+  // Failed: the folder cannot be used, or another server uses it.
+  static Result<std::unique_ptr<Batches>> open(Service& service, const std::string& folder, const BatchLimits& limits);
+  ~Batches();
+  Batches(const Batches&) = delete;
+  Batches& operator=(const Batches&) = delete;
+
+  void start();  // once the model is there
+  void stop();   // gives up the requests under way; the batch goes on another time
+
+  // Objects as OpenAI's protocol has them. seconds: until the file goes; 0: never.
+  Answered<Json> add_file(const std::string& name, const std::string& purpose, std::string_view bytes, int64_t seconds);
+  Answered<Json> remove_file(const std::string& id);
+  Answered<Json> add_batch(Json batch);  // with its endpoint, input_file_id, completion_window, metadata
+  Answered<Json> cancel_batch(const std::string& id);
+  Answered<Json> find(std::string_view kind, const std::string& id) const;  // file or batch
+  std::vector<Json> all(std::string_view kind) const;                       // the newest first
+  std::string path_of(const std::string& file) const { return folder_ + "/" + file; }
+
+ private:
+  Batches(Service& service, std::string folder, const BatchLimits& limits)
+      : service_(service), folder_(std::move(folder)), limits_(limits) {}
+  Status read_store();
+  void remove_strays() const;
+  void run();
+  std::string next_batch();
+  void work_on(const std::string& id);
+  Status count_requests(const std::string& id, const std::string& path);
+  Result<bool> answer(const std::string& id, bool expired);
+  bool goes_on(const std::string& id, int64_t expires) const;
+  void finish(const std::string& id, const std::string& status, const std::string& error);
+  // The lock is held.
+  Status put(std::vector<Json> objects, const std::vector<std::string>& removed = {});
+  void remove_expired();
+  void keep_few_batches();
+  int64_t held_bytes() const;
+
+  Service& service_;
+  const std::string folder_;
+  const BatchLimits limits_;
+  std::optional<FileLock> lock_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::unique_ptr<Store> store_;
+  std::map<std::string, Json> objects_;  // by id
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace llada::serve

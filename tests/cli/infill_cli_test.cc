@@ -1,0 +1,61 @@
+// llada infill as a process: what stands around the gaps is kept byte for byte, wherever the gaps are and however many.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/process.h"
+
+namespace llada::test {
+namespace {
+
+using Json = nlohmann::json;
+
+// Puts the texts of the spans into the gaps, by a way of its own.
+std::string with_spans(std::string text, const Json& spans) {
+  size_t at = 0;
+  for (const Json& span : spans) {
+    at = text.find("<mask", at);
+    if (at == std::string::npos) return "more spans than gaps";
+    const std::string filled = span["text"];
+    text.replace(at, text.find('>', at) + 1 - at, filled);
+    at += filled.size();
+  }
+  return text;
+}
+
+void expect_kept(const std::string& text, size_t gaps) {
+  const std::string path = testing::TempDir() + "/llada-infill-" + std::to_string(::getpid());
+  std::ofstream(path, std::ios::binary) << text;
+  const auto done = run_llada({"infill", "-q", "-m", LLADA_SOURCE_DIR "/models/tiny-llada-long", "-f", path, "--steps",
+                               "1", "--block-length", "1024", "--json"});
+  std::filesystem::remove(path);
+  ASSERT_EQ(done.status, 0) << done.err;
+  const Json json = Json::parse(done.out);
+  ASSERT_EQ(json["spans"].size(), gaps);
+  EXPECT_EQ(json["text"], with_spans(text, json["spans"]));
+}
+
+TEST(Infill, ATableKeepsEveryOtherByte) {
+  std::string table = "| no | name\t| sum |\r\n|---|---|---|\r\n";
+  for (int row = 1; row <= 60; ++row) table += fmt::format("|{}|<mask:2>\t|é  {}\r\n", row, row % 7);
+  expect_kept(table, 60);
+}
+
+TEST(Infill, GapsStandAnywhere) {
+  expect_kept("<mask:2> a <mask><mask:3><mask> b <mask>", 5);
+  expect_kept("<mask:2>", 1);
+  std::string many;
+  for (int i = 0; i < 500; ++i) many += i % 3 == 0 ? "<mask>" : "<mask>,";
+  expect_kept(many, 500);
+}
+
+TEST(Infill, ABackslashTakesAGapAsText) {
+  const auto done = run_llada({"infill", "-q", tiny_model(), R"(write \<mask:4> for 20+6=<mask:2>)"});
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_TRUE(done.out.starts_with("write <mask:4> for 20+6=")) << done.out;
+}
+
+}  // namespace
+}  // namespace llada::test
