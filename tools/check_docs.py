@@ -16,8 +16,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLUMNS = 120
 # Lines together of the files that a pattern names (* stays within a folder).
-BUDGETS = {"README.md": 90, "docs/decoding.md": 150, "docs/*.md": 1250, "ARCHITECTURE.md": 180}
+BUDGETS = {"README.md": 90, "docs/decoding.md": 150, "docs/decide.md": 80, "docs/*.md": 1250, "ARCHITECTURE.md": 180}
 PRINTED = {"docs/strategies.md"}
+APART = {"docs/decide.md"}  # has its own budget, and is not part of the others
 WORDS = ("ARCHITECTURE.md", "Words", 30)  # a page, its section with a table, the most rows
 
 
@@ -64,7 +65,7 @@ def over_budget(pages):
     """What is longer than its budget. pages: {path: text}"""
     for pattern, most in BUDGETS.items():
         total = sum(text.count("\n") for path, text in pages.items() if path not in PRINTED
-                    and fnmatch.fnmatch(path, pattern) and path.count("/") == pattern.count("/"))
+                    and (path not in APART or path == pattern) and fnmatch.fnmatch(path, pattern) and path.count("/") == pattern.count("/"))
         if total > most:
             yield f"{pattern}: {total} lines, {most} at most"
     page, section, most = WORDS

@@ -24,6 +24,7 @@ Work setup_infill(CLI::App& app);
 Work setup_serve(CLI::App& app);
 Work setup_eval(CLI::App& app);
 Work setup_score(CLI::App& app);
+Work setup_decide(CLI::App& app);
 Work setup_tune(CLI::App& app);
 Work setup_pull(CLI::App& app);
 Work setup_pack(CLI::App& app);

@@ -18,18 +18,15 @@
 
 namespace llada::serve {
 
-class Job : public Outflow, public std::enable_shared_from_this<Job> {
+class Job : public Outflow, public UnderWay, public std::enable_shared_from_this<Job> {
  public:
   Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask);
   ~Job() override;
 
   // Replies 429 where the queue is full; otherwise once there is something to say.
   void begin();
-  // Now and then: ends it where it has taken longer than that; of a stream that has been silent for so long, but for 0,
-  // says that it goes on.
-  void tick(double answer_seconds, double ping_seconds);
-  // Ends the answers that are not finished. why, status: the error for the client, where it is still there.
-  void cancel(const std::string& why, int status = 503);
+  void tick(double answer_seconds, double ping_seconds) override;
+  void cancel(const std::string& why, int status) override;
 
   Piece take() override;
   void listen(std::function<void()> ready) override;

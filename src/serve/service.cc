@@ -8,7 +8,6 @@
 #include "formats/model_file.h"
 #include "memory/prefix_cache.h"
 #include "serve/forms.h"
-#include "serve/job.h"
 #include "serve/routes.h"
 #include "text/utf8.h"
 
@@ -97,14 +96,14 @@ Metrics::Now Service::now() const {
           .ready = ready()};
 }
 
-bool Service::began(std::shared_ptr<Job> job) {
+bool Service::began(std::shared_ptr<UnderWay> job) {
   const std::lock_guard lock(mutex_);
   if (state_ == State::draining) return false;
   jobs_.insert(std::move(job));
   return true;
 }
 
-void Service::ended(const std::shared_ptr<Job>& job) {
+void Service::ended(const std::shared_ptr<UnderWay>& job) {
   {
     const std::lock_guard lock(mutex_);
     jobs_.erase(job);
@@ -119,7 +118,7 @@ void Service::drain(double seconds) {
   if (changed_.wait_for(lock, std::chrono::duration<double>(seconds), idle)) return;
   const auto jobs = jobs_;
   lock.unlock();
-  for (const auto& job : jobs) job->cancel("the server is shutting down");
+  for (const auto& job : jobs) job->cancel("the server is shutting down", 503);
   lock.lock();
   changed_.wait(lock, idle);
 }

@@ -1,6 +1,7 @@
 // The objects that routes work with: the model on its engine, admission, keys, counts; and the life of the server:
 // loading, ready, draining. It knows no sockets; whoever has some passes requests to handle().
 #pragma once
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -20,7 +21,16 @@
 
 namespace llada::serve {
 
-class Job;
+// Answers on their way, as the service sees them.
+class UnderWay {
+ public:
+  virtual ~UnderWay() = default;
+  // Now and then: ends it where it has taken longer than answer_seconds; a stream that has been silent for
+  // ping_seconds, but for 0, says that it goes on.
+  virtual void tick(double answer_seconds, double ping_seconds) = 0;
+  // Ends what is not finished. why, status: the error for the client, where it is still there.
+  virtual void cancel(const std::string& why, int status) = 0;
+};
 
 struct ServiceOptions {
   AdmissionLimits admission = {};
@@ -34,7 +44,8 @@ struct ServiceOptions {
   HostNames hosts = {};           // by which requests may call the server, beside this machine's and addresses
   bool strict = false;            // fields that have no effect here are refused
   bool strict_model = false;      // only the model's own name is answered
-  Origins cors = {};              // whose pages may ask from a browser, beside the page itself
+  std::array<double, kQuestionKinds> temperatures = {1, 1, 1};  // of decisions, by kind of question
+  Origins cors = {};                                      // whose pages may ask from a browser, beside the page itself
   std::function<void(const std::string& line)> log = {};  // one JSON object per request, and warnings; from any thread
   std::function<ServerCounts()> connections = {};         // for the metrics
 };
@@ -62,6 +73,7 @@ class Service {
   bool ready() const { return state_ == State::ready; }
   bool loading() const { return state_ == State::loading; }
   const Model& model() const { return *model_; }
+  const std::shared_ptr<const Model>& shared_model() const { return model_; }
   Engine& engine() const { return *engine_; }
   Admission& admission() { return admission_; }
   Metrics& metrics() { return metrics_; }
@@ -72,8 +84,8 @@ class Service {
   Metrics::Now now() const;
 
   // Answers that are under way, for drain().
-  bool began(std::shared_ptr<Job> job);  // false: nothing begins any more
-  void ended(const std::shared_ptr<Job>& job);
+  bool began(std::shared_ptr<UnderWay> job);  // false: nothing begins any more
+  void ended(const std::shared_ptr<UnderWay>& job);
   void log(const Json& fields) const {
     if (options_.log) options_.log(log_line(fields));
   }
@@ -96,7 +108,7 @@ class Service {
   mutable std::mutex mutex_;  // guards what follows, up to stopping_
   std::condition_variable changed_;
   std::vector<std::string> keys_;
-  std::set<std::shared_ptr<Job>> jobs_;
+  std::set<std::shared_ptr<UnderWay>> jobs_;
   bool stopping_ = false;
   // Who uses whom: jobs, the engine's thread, the workers' threads and the ticker use all that stands above them, and
   // hold no owner of it. The engine's thread gives to the workers, whose threads use the engine. So the destructor ends

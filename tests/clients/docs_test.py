@@ -1,6 +1,6 @@
-"""Every line of docs/server.md that begins with `curl`, run as it stands against a server (with that server's port), its
-answer that of the `#` line behind it where there is one, and a line for every route that the server's own description
-lists."""
+"""Every line of docs/server.md and docs/decide.md that begins with `curl`, run as it stands against a server (with that
+server's port), its answer that of the `#` line behind it where there is one, and a line for every route that the
+server's own description lists."""
 
 import json
 import re
@@ -9,13 +9,13 @@ import unittest
 
 import support
 
-DOCUMENT = support.ROOT / "docs/server.md"
+DOCUMENTS = [support.ROOT / "docs" / name for name in ("server.md", "decide.md")]
 
 
 def commands():
-    """The curl commands of the document's indented blocks, continued lines joined, each with the answer behind it."""
+    """The curl commands of the documents' indented blocks, continued lines joined, each with the answer behind it."""
     found, open_line = [], ""
-    for line in DOCUMENT.read_text(encoding="utf-8").splitlines():
+    for line in "\n".join(page.read_text(encoding="utf-8") for page in DOCUMENTS).splitlines():
         text = line.strip()
         if not open_line and line.startswith("    # ") and found:
             found[-1] = (found[-1][0], text[2:])
