@@ -82,18 +82,18 @@ TEST_F(DecisionRoutes, ManyClientsGetWhatEachGetsAlone) {
   options.admission.running = 4;
   start();
   std::vector<json> bodies, wanted;
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 4; ++i) {
     json questions = json::array();
-    for (int q = 0; q <= i; ++q) questions.push_back(q % 2 == 0 ? spam() : tone());
-    bodies.push_back(body(std::move(questions), {{"llada", {{"rotations", 1 + i % 3}}}}));
+    for (int q = 0; q <= i; ++q) questions.push_back(q == 1 ? spam() : tone());
+    bodies.push_back(body(std::move(questions), {{"llada", {{"rotations", 1 + i % 2}}}}));
     wanted.push_back(alone(bodies.back()));
   }
   std::vector<json> got(32);
   std::vector<std::thread> clients;
   for (size_t c = 0; c < got.size(); ++c)
-    clients.emplace_back([&, c] { got[c] = post(kDecisions, bodies[c % 8]).json(); });
+    clients.emplace_back([&, c] { got[c] = post(kDecisions, bodies[c % 4]).json(); });
   for (std::thread& client : clients) client.join();
-  for (size_t c = 0; c < got.size(); ++c) EXPECT_EQ(got[c], wanted[c % 8]);
+  for (size_t c = 0; c < got.size(); ++c) EXPECT_EQ(got[c], wanted[c % 4]);
 }
 
 TEST_F(DecisionRoutes, TheFieldThatIsWrongIsNamed) {
@@ -113,7 +113,7 @@ TEST_F(DecisionRoutes, TheFieldThatIsWrongIsNamed) {
             "questions.q.type: found 'box', needed noul, choice or score");
   json longer = body({spam()});
   longer["input"] = std::string(3000, '7');
-  EXPECT_TRUE(error(kDecisions, longer)["message"].get<std::string>().contains("context")) << error(kDecisions, longer);
+  EXPECT_TRUE(error(kDecisions, longer)["message"].get<std::string>().ends_with("the model was trained for 256"));
 }
 
 TEST_F(DecisionRoutes, WhatTheMemoryCannotHoldIsRefused) {
