@@ -56,6 +56,7 @@ class Decision final : public DecideJob {
       : model_(std::move(model)), request_(request) {}
   Result<std::vector<int32_t>> prompt_of(const std::string& text) const;
   Result<LabelTree> tree_of(size_t question, size_t first, bool behind_text) const;
+  Status check_room(size_t question, int64_t positions) const;
   Status add_question(size_t question);
   Status add_joint();
   Status lay_out();
@@ -69,6 +70,7 @@ class Decision final : public DecideJob {
   std::vector<DecideCanvas> canvases_;
   std::optional<CanvasLanes> lanes_;
   DecideSize size_ = {};
+  int64_t prompt_tokens_ = 0;  // so far
 };
 
 std::string Decision::text_before(const std::string& question) const {
@@ -94,10 +96,21 @@ Result<LabelTree> Decision::tree_of(size_t question, size_t first, bool behind_t
   return tree;
 }
 
+Status Decision::check_room(size_t question, int64_t positions) const {
+  if (model_->context() == 0 || positions <= model_->context()) return {};
+  return invalid("questions[{}]: with the input it needs {} positions; {}", question, positions,
+                 model_->context_bound());
+}
+
 Status Decision::add_question(size_t question) {
   const DecideQuestion& q = request_.questions[question];
   for (const size_t first : rotations_of(q, request_.options.rotations)) {
     LLADA_TRY(auto prompt, prompt_of(text_before(question_text(q, request_.options.labels, first))));
+    // Before the next one is cut to tokens, which takes time and memory.
+    LLADA_TRY_STATUS(check_room(question, std::ssize(prompt)));
+    if ((prompt_tokens_ += std::ssize(prompt)) > kMostPromptTokens)
+      return invalid("questions: their prompts have more than {} tokens together; ask fewer at a time",
+                     kMostPromptTokens);
     LLADA_TRY(auto tree, tree_of(question, first, plain()));
     for (DecideCanvas& canvas : question_canvases(readings_.size(), tree, std::ssize(prompt), model_->special_ids()))
       canvases_.push_back(std::move(canvas));
@@ -124,10 +137,8 @@ Status Decision::add_joint() {
 Status Decision::lay_out() {
   CanvasLanes::Setup setup{.canvases = canvases_.size()};
   for (const DecideCanvas& canvas : canvases_) {
-    const int64_t prompt = std::ssize(prompts_[canvas.prompt]), size = prompt + std::ssize(canvas.tail);
-    if (model_->context() > 0 && size > model_->context())
-      return invalid("questions[{}]: with the input it needs {} positions; {}",
-                     readings_[canvas.slots.front().reading].question, size, model_->context_bound());
+    const int64_t size = std::ssize(prompts_[canvas.prompt]) + std::ssize(canvas.tail);
+    LLADA_TRY_STATUS(check_room(readings_[canvas.slots.front().reading].question, size));
     setup.positions = std::max(setup.positions, size);
     size_.slots = std::max(size_.slots, std::ssize(canvas.slots));
     size_.tokens += std::ssize(canvas.tail);

@@ -54,6 +54,7 @@ struct DecideQuestion {
 
 inline constexpr size_t kMostQuestions = 400, kMostOptions = 255, kMostLevels = 10;
 inline constexpr int64_t kMostRotations = 255;
+inline constexpr int64_t kMostPromptTokens = int64_t{1} << 22;  // of all questions and rotations of a request
 
 // What stands for an option: a letter (a number where there are more than 26), or its own text.
 enum class DecideLabels { letters, values };

@@ -432,6 +432,9 @@ TEST_P(Decisions, WhatCannotBeReadIsRefused) {
   EXPECT_EQ(refusal({kState, {many_options(1)}, {}}), "questions[0].choices: found 1, needed 2 to 255");
   EXPECT_EQ(refusal({kState, {kSpam, many_options(256)}, {}}), "questions[1].choices: found 256, needed 2 to 255");
   EXPECT_EQ(refusal({kState, {kTone}, {.joint = true, .rotations = 2}}), "rotations: found 2, needed 1 with joint");
+  EXPECT_THAT(refusal({kState, std::vector<DecideQuestion>(400, many_options(255)), {.rotations = 255}}),
+              testing::HasSubstr("questions[0]: with the input it needs"))
+      << "at once";
   EXPECT_THAT(
       refusal({std::string(1100, '7'), {kSpam}, {}}),
       testing::MatchesRegex("questions.0.: with the input it needs [0-9]+ positions; the model was trained for 1024"));
@@ -501,6 +504,38 @@ TEST(DecideJson, NamesTheFieldThatIsWrong) {
             "llada.k: is not known here");
   EXPECT_EQ(error_of(R"({"state": 1, "questions": {"a": {"type": "noul"}}})"),
             "questions.a: found neither instructions nor criteria, needed one");
+}
+
+// Every value of a body in turn by others: it is read, or refused in one line.
+TEST(DecideJson, AnyValueIsReadOrRefused) {
+  const json others =
+      json::parse(R"([null, true, -1, 1e300, 18446744073709551615, "", " ", "x", [], [[]], {}, {"a": 1}])");
+  const char* const bodies[] = {
+      R"({"input": [{"role": "user", "content": [{"type": "input_json", "data": {"a": 1}}, {"type": "refusal", "refusal": "r"}]},
+          {"type": "custom_tool_call", "call_id": "c", "name": "n", "input": "i"},
+          {"type": "custom_tool_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "t"}]}],
+          "questions": [{"type": "choice", "name": "q", "instructions": "a", "choices": [{"value": "b", "description": "d"},
+          {"value": true}]}, {"type": "score", "instructions": "a", "levels": [{"label": "l"}, {"label": "m"}]}],
+          "llada": {"labels": "values", "rotations": 2, "joint": false}})",
+      R"({"state": [1], "instructions": "i", "joint": true, "questions": {"q": {"type": "noul", "instructions": "a",
+          "criteria": {"true": "t", "false": null}}, "r": {"type": "choice", "criteria": {"a": null, "b": "c"}},
+          "s": {"type": "score", "criteria": ["l", 3]}}})"};
+  int64_t read = 0, refused = 0;
+  for (const char* const text : bodies) {
+    const json body = json::parse(text);
+    ASSERT_TRUE(parse_decide(body)) << parse_decide(body).error().message;
+    for (const auto& [path, value] : body.flatten().items())
+      for (json::json_pointer at(path); !at.empty(); at.pop_back())
+        for (const json& other : others) {
+          json changed = body;
+          changed[at] = other;
+          const auto request = parse_decide(changed);
+          (request ? read : refused) += 1;
+          if (!request) EXPECT_EQ(request.error().message.find('\n'), std::string::npos) << request.error().message;
+        }
+  }
+  EXPECT_GT(read, 100);
+  EXPECT_GT(refused, 500);
 }
 
 TEST(DecideJson, WritesWhatTheClientsRead) {
