@@ -45,8 +45,8 @@
  * Threads. Every function may be called from any thread. Models, engines and options take calls from many threads at
  * once. A request is used by one thread at a time (another gets LLADA_ERROR_BUSY), except for llada_request_cancel(),
  * llada_request_done() and llada_request_free(). Calls that wait (llada_request_next(), llada_request_wait(), and those
- * that compute: llada_model_load(), llada_engine_create(), llada_logits(), llada_score(), llada_score_many()) hold no
- * lock of the caller's.
+ * that compute: llada_model_load(), llada_engine_create(), llada_logits(), llada_score(), llada_score_many(),
+ * llada_decide()) hold no lock of the caller's.
  * A process that forks uses the library in one of the two only, and frees its engines before exit() where it can.
  *
  * Borrowed pointers are valid until what the function says. Texts are UTF-8 as far as the model writes UTF-8, end with
@@ -76,7 +76,7 @@
 #define LLADA_VERSION_PATCH 0
 
 /* Grows with every change of this file. Passed where a program starts. */
-#define LLADA_API_VERSION 3
+#define LLADA_API_VERSION 4
 
 #if defined(__GNUC__)
 #define LLADA_API __attribute__((visibility("default")))
@@ -397,6 +397,12 @@ LLADA_API LLADA_MUST_CHECK llada_status llada_score_many(llada_model *model, con
                                                          const int32_t *const *continuations, const size_t *counts,
                                                          size_t continuation_count, const llada_options *options,
                                                          llada_score_result *scores);
+
+/* Decisions: typed questions about a text, each answered by a probability for every option, in one forward and without
+ * a text. request: JSON, as the body of POST /v1/decisions or of POST /v1/systemone (docs/decide.md). *answer: JSON, as
+ * the reply; borrowed until this thread calls llada_decide() again, or ends. From version 4 of the API. */
+LLADA_API LLADA_MUST_CHECK llada_status llada_decide(llada_model *model, const char *request, size_t size,
+                                                     const char **answer, size_t *answer_size);
 
 #ifdef __cplusplus
 }

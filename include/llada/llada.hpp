@@ -138,6 +138,13 @@ class Model : public Handle<llada_model, llada_model_free> {
                       &score));
     return score;
   }
+  // JSON to JSON, as POST /v1/decisions and /v1/systemone have them.
+  std::string decide(const std::string& request) const {
+    const char* answer = nullptr;
+    size_t size = 0;
+    check(llada_decide(get(), request.data(), request.size(), &answer, &size));
+    return {answer, size};
+  }
   // Of several continuations of one prompt, each as it has it alone, with the forwards that they share computed once.
   std::vector<llada_score_result> scores(const std::vector<int32_t>& prompt,
                                          const std::vector<std::vector<int32_t>>& continuations,

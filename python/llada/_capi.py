@@ -11,7 +11,7 @@ import sys
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any
 
-API_VERSION = 3  # LLADA_API_VERSION of the header that this file was written after
+API_VERSION = 4  # LLADA_API_VERSION of the header that this file was written after
 
 OK, END, TIMEOUT = 0, 1, 2
 ERROR_INVALID, ERROR_FAILED, ERROR_HANDLE, ERROR_BUSY, ERROR_VERSION = -1, -2, -3, -4, -5
@@ -132,6 +132,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "llada_score_many": (
         c_int32, [Handle, _IDS, c_size_t, POINTER(_IDS), _COUNT, c_size_t, Handle, POINTER(ScoreResult)],
     ),
+    "llada_decide": (c_int32, [Handle, c_char_p, c_size_t, POINTER(c_void_p), POINTER(c_size_t)]),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Optional, Union
 
@@ -146,6 +147,27 @@ class Model(AsyncCalls):
             return [Score(one.log_probability, one.tokens, one.forwards, one.greedy == 1) for one in found]
 
         return interruptible(compute)
+
+    def decide(self, questions: Any, about: Any = "", **llada: Any) -> Any:
+        """A probability for every option of typed questions, each in one forward and without a text. questions: a list
+        of {"type": "predicate" | "choice" | "score", "instructions": ..., "choices" | "levels": [...]}, or a dict of
+        questions by name as of /v1/systemone. about: the text, or conversation, that is asked about. llada: labels,
+        rotations, joint. The value is the reply of the server's route (docs/decide.md)."""
+        body = {"state" if isinstance(questions, dict) else "input": about, "questions": questions, "llada": llada}
+        request, model = json.dumps(body).encode(), self._live()
+
+        def compute() -> Any:
+            answer, size = ctypes.c_void_p(), ctypes.c_size_t()
+            check(
+                _capi.lib.llada_decide(model, request, len(request), ctypes.byref(answer), ctypes.byref(size))
+            )
+            return json.loads(ctypes.string_at(answer, size.value))
+
+        return interruptible(compute)
+
+    async def adecide(self, questions: Any, about: Any = "", **llada: Any) -> Any:
+        """As `decide`, on a thread of its own."""
+        return await in_thread(self.decide, questions, about, **llada)
 
     def _prompt_ids(self, prompt: Any, raw: bool) -> Any:
         if isinstance(prompt, str):

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "api/objects.h"
+#include "engine/decide_json.h"
 
 using namespace llada::api;
 using llada::Model;
@@ -209,5 +210,24 @@ llada_status llada_score_many(llada_model* model, const int32_t* prompt, size_t 
       all.emplace_back(one.begin(), one.end());
     }
     return score_all(object, before, std::move(all), options, scores);
+  });
+}
+
+llada_status llada_decide(llada_model* model, const char* request, size_t size, const char** answer,
+                          size_t* answer_size) {
+  return with<ModelObject>(model, [&](ModelObject& object) -> Outcome {
+    thread_local std::string said;
+    LLADA_TRY_STATUS(check_out("answer", answer));
+    LLADA_TRY_STATUS(check_out("answer_size", answer_size));
+    LLADA_TRY(const auto text, read_text("request", request, size));
+    LLADA_TRY(const auto asked, llada::read_decide(text, "request"));
+    LLADA_TRY_STATUS(check_file(*object.model));
+    const std::lock_guard alone(object.computing);
+    LLADA_TRY(const auto session, llada::Session::create(object.model, {}));
+    LLADA_TRY(const auto result, session->decide(asked));
+    said = llada::decide_text(asked, result, llada::model_name(object.model->file().path()));
+    *answer = said.c_str();
+    *answer_size = said.size();
+    return LLADA_OK;
   });
 }

@@ -25,6 +25,7 @@ Work setup_serve(CLI::App& app);
 Work setup_batch(CLI::App& app);
 Work setup_eval(CLI::App& app);
 Work setup_score(CLI::App& app);
+Work setup_decide(CLI::App& app);
 Work setup_tune(CLI::App& app);
 Work setup_pull(CLI::App& app);
 Work setup_pack(CLI::App& app);

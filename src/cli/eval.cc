@@ -1,7 +1,9 @@
 // llada eval: quality and cost of one or several decoding strategies on a file of tasks.
 #include <unistd.h>
 
+#include "base/figures.h"
 #include "cli/commands.h"
+#include "cli/decide_report.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
 #include "cli/options.h"
@@ -9,6 +11,8 @@
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
+#include "engine/decide_json.h"
+#include "engine/json_fields.h"
 #include "engine/session.h"
 #include "eval/evaluate.h"
 
@@ -18,10 +22,11 @@ namespace {
 struct EvalOptions {
   ModelOptions model;
   DecodeFlags decode;
-  std::string tasks, reference_path, record_path;
+  std::string tasks, reference_path, record_path, calibration;
   int64_t limit = 0, likelihood_groups = 0, at_once = 0;
   std::vector<std::string> compare;
-  bool json = false, raw = false, no_reference = false;
+  bool json = false, raw = false, no_reference = false, decide = false;
+  int64_t rotations = 1;
 };
 
 // "name: options", as --compare takes it. Without a colon the whole text is options and names itself.
@@ -57,7 +62,44 @@ Result<std::vector<eval::StrategyUnderTest>> strategies_of(EvalOptions& o,
   return strategies;
 }
 
+// Questions are decided by the probabilities of their options, and nothing is generated.
+Result<int> run_decide(const EvalOptions& o) {
+  if (!o.compare.empty() || o.decode.given() || !o.reference_path.empty() || !o.record_path.empty() || o.no_reference ||
+      o.likelihood_groups > 0 || o.at_once > 0 || o.raw)
+    return invalid("--decide: needed with --limit, --rotations, --calibration and --json alone: nothing is decoded");
+  LLADA_TRY(const auto tasks, eval::load_decide_tasks(o.tasks, o.limit));
+  DecideOptions options{.rotations = o.rotations};
+  if (!o.calibration.empty()) {
+    LLADA_TRY(options.temperatures, load_temperatures(o.calibration));
+  }
+  LLADA_TRY(const std::string path, model_path(o.model));
+  LLADA_TRY(const auto model, load_model(path, o.model.load));
+  warn_of_notes(*model);
+  const InterruptGuard guard;
+  LLADA_TRY(const auto report, run_decide_tasks(model, tasks, options));
+  const auto measures = measure(report, options.temperatures);
+  if (o.json) {
+    LLADA_TRY_STATUS(print(json_line({{"model", path},
+                                      {"device", model->device().info().description},
+                                      {"label", "measured"},
+                                      {"tasks", measures_json(measures)},
+                                      {"ms_per_decision", report.ms_each()},
+                                      {"forwards", report.forwards},
+                                      {"rows", report.rows},
+                                      {"seconds", report.seconds},
+                                      {"interrupted", report.interrupted}})));
+  } else {
+    LLADA_TRY_STATUS(print(measures_table("task", measures) +
+                           fmt::format("{:.2f} ms per decision (measured), {}, {}{}\n", report.ms_each(),
+                                       counted(report.forwards, "forward"), counted(report.rows, "row"),
+                                       report.interrupted ? "; interrupted" : "")));
+  }
+  return report.interrupted ? 128 + InterruptGuard::signal_number() : 0;
+}
+
 Result<int> run(EvalOptions& o) {
+  if (o.decide) return run_decide(o);
+  if (o.rotations > 1 || !o.calibration.empty()) return invalid("--rotations and --calibration: needed with --decide");
   LLADA_TRY(auto strategies, strategies_of(o));
   if (o.no_reference && !o.reference_path.empty())
     return invalid("--no-reference: needed without --reference {}", o.reference_path);
@@ -138,8 +180,15 @@ Work setup_eval(CLI::App& app) {
   app.add_option("--record", o->record_path, "write rows, confidences and edits of every step; - is stdout")
       ->type_name("FILE");
   app.add_flag("--raw", o->raw, "feed prompts as they are, without the model's chat template");
+  app.add_flag("--decide", o->decide,
+               "decide questions by the probabilities of their options, instead of generating answers");
+  add_integer_option(app, "--rotations", o->rotations, 1, kMostRotations,
+                     "with --decide: ask a choice with its options in up to N orders (1)");
+  app.add_option("--calibration", o->calibration, "with --decide: temperatures of llada decide --calibrate")
+      ->type_name("FILE");
   app.add_flag("--json", o->json, "one JSON object on stdout instead of a table");
-  for (const char* name : {"--likelihood-groups", "--record", "--raw", "--streams"})
+  for (const char* name :
+       {"--likelihood-groups", "--record", "--raw", "--streams", "--decide", "--rotations", "--calibration"})
     app.get_option(name)->group(further("Details"));
   o->decode.use_defaults(false);
   add_decode_options(app, o->decode);

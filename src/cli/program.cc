@@ -29,6 +29,7 @@ constexpr Command kCommands[] = {
     {"batch", "answer a file of requests, as OpenAI's batches have them", setup_batch},
     {"eval", "measure strategies on a file of tasks", setup_eval},
     {"score", "score texts and answers to multiple choice", setup_score},
+    {"decide", "answer typed questions by probabilities", setup_decide},
     {"tune", "find fast decoding options for a task", setup_tune},
     {"pull", "get a model from Hugging Face", setup_pull},
     {"pack", "keep packed weights on disk, for quick starts", setup_pack},

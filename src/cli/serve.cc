@@ -16,6 +16,7 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
+#include "engine/decide_json.h"
 #include "serve/access.h"
 #include "serve/server.h"
 #include "serve/service.h"
@@ -31,7 +32,7 @@ struct ServeOptions {
   serve::ServerAddress address{.host = "localhost"};  // both loopback addresses: clients differ in which they try
   serve::ServerLimits limits;
   serve::ServiceOptions service;
-  std::string keys_path, environment_keys, store;
+  std::string keys_path, environment_keys, store, calibration;
   std::vector<std::string> hosts, origins;
   int64_t store_mib = 10240, kv_mib = 0, prefix_mib = 1024, drain_seconds = 25, ping_seconds = 15;
   bool quiet = false;
@@ -125,6 +126,9 @@ Result<int> run(ServeOptions& o) {
   };
   o.service.log = log;
   o.service.admission.kv_bytes = static_cast<double>(o.kv_mib) * (1 << 20);
+  if (!o.calibration.empty()) {
+    LLADA_TRY(o.service.temperatures, load_temperatures(o.calibration));
+  }
   o.service.ping_seconds = static_cast<double>(o.ping_seconds);
   o.service.kept_prefix_bytes = o.prefix_mib << 20;
   std::atomic<serve::Server*> sockets = nullptr;
@@ -217,6 +221,9 @@ Work setup_serve(CLI::App& app) {
       ->group(further(kLoad));
   add_integer_option(app, "--row-budget", o->service.row_budget, 0, 1 << 20,
                      "rows of a shared forward; 0: learned from the forwards that are run (0)")
+      ->group(further(kLoad));
+  app.add_option("--calibration", o->calibration, "temperatures of decisions, which llada decide --calibrate wrote")
+      ->type_name("FILE")
       ->group(further(kLoad));
   app.add_option_function<std::string>(
          "--timeout",

@@ -101,6 +101,17 @@ std::shared_ptr<ScoreSubmission> Engine::submit_score(ScoreRequest request, Sche
   return handle;
 }
 
+std::shared_ptr<DecideSubmission> Engine::submit_decide(std::unique_ptr<DecideJob> job,
+                                                        Scheduler::DecidedCallback on_done) {
+  auto handle = std::make_shared<DecideSubmission>();
+  const auto completion = std::make_shared<Completion<DecideResult>>(handle, std::move(on_done));
+  call([this, job = std::make_shared<std::unique_ptr<DecideJob>>(std::move(job)), completion] {
+    const auto done = [completion](Result<DecideResult> result) { completion->complete(std::move(result)); };
+    track(scheduler_->add_decide(std::move(*job), done), completion);
+  });
+  return handle;
+}
+
 SchedulerStats Engine::stats() const {
   const std::lock_guard lock(mutex_);
   return stats_;

@@ -90,6 +90,7 @@ class Submission : public SubmittedFor<Generation> {
 };
 
 using ScoreSubmission = SubmittedFor<ScoreResult>;
+using DecideSubmission = SubmittedFor<DecideResult>;
 
 class Engine {
  public:
@@ -107,8 +108,11 @@ class Engine {
   std::shared_ptr<Submission> submit(Request request, Callbacks callbacks);
   std::shared_ptr<Submission> submit(Request request) { return submit(std::move(request), {}); }
 
-  // A score takes part in the same forwards and holds nobody up; on_done may be empty.
+  // A score and decisions take part in the same forwards and hold nobody up; on_done may be empty.
   std::shared_ptr<ScoreSubmission> submit_score(ScoreRequest request, Scheduler::ScoredCallback on_done = {});
+  // job: of start_decide(), which cuts the prompts to tokens on its caller's thread.
+  std::shared_ptr<DecideSubmission> submit_decide(std::unique_ptr<DecideJob> job,
+                                                  Scheduler::DecidedCallback on_done = {});
 
   SchedulerStats stats() const;                       // as of the last forward
   int64_t row_budget() const { return row_budget_; }  // of the next forward

@@ -13,13 +13,6 @@ using nlohmann::json;
 // A line of a recording lists at most a few numbers per canvas position.
 constexpr JsonLimits kLimits{.depth = 8, .values = size_t{1} << 22, .run_bytes = size_t{1} << 17};
 
-// What was found, short enough for a line.
-std::string shown(const json& value) {
-  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  if (text.size() > 40) text = text.substr(0, 37) + "...";
-  return text;
-}
-
 Result<int64_t> whole(const json& value, int64_t least, int64_t most, const std::string& where, const char* name) {
   const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX)
                                                : value.is_number_integer();
@@ -38,6 +31,12 @@ Result<double> finite(const json& value, double least, double most, const std::s
 }
 
 }  // namespace
+
+std::string shown(const json& value) {
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (text.size() > 40) text = text.substr(0, 37) + "...";
+  return text;
+}
 
 Result<JsonFields> JsonFields::parse(std::string_view text, std::string where) {
   LLADA_TRY(auto object, parse_json_object(text, where, kLimits));

@@ -48,6 +48,9 @@ class JsonFields {
   std::vector<std::string> taken_;
 };
 
+// A value that was found, short enough for an error's line.
+std::string shown(const nlohmann::json& value);
+
 // Valid UTF-8 on one line with its end, whatever bytes the values hold.
 std::string json_line(const nlohmann::ordered_json& object);
 

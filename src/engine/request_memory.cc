@@ -4,6 +4,7 @@
 
 #include "decode/length.h"
 #include "decode/sampling.h"
+#include "engine/canvas_lanes.h"
 #include "engine/score_jobs.h"
 
 namespace llada {
@@ -103,6 +104,18 @@ double score_bytes(const Model& model, const ScoreRequest& request, int64_t rows
              (store_bytes(model, positions, guided) + static_cast<double>(positions) * kPositionBytes) +
          logits_bytes(model, static_cast<double>(lanes)) + 2 * masked * sizeof(int32_t) + tokens * kCanvas +
          kAnswerCopies * score_bytes_of(static_cast<int64_t>(tokens), request.options.top);
+}
+
+double decide_bytes(const Model& model, const DecideSize& size, int64_t rows) {
+  int64_t lanes = lanes_at_once(size.positions - size.shared, rows);
+  if (size.shared > 0) lanes = std::min(lanes, kMostLanesWithPrefix);
+  constexpr double kLabel = 1024;  // its text, its tokens, its place in the tree, its numbers
+  return kRequestBytes +
+         static_cast<double>(lanes) *
+             (store_bytes(model, size.positions, false) + static_cast<double>(size.positions) * kPositionBytes) +
+         logits_bytes(model, static_cast<double>(lanes * size.slots)) +
+         kAnswerCopies *
+             (static_cast<double>(size.tokens) * sizeof(int32_t) + static_cast<double>(size.labels) * kLabel);
 }
 
 }  // namespace llada

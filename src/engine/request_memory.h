@@ -7,6 +7,7 @@
 #pragma once
 #include <cstdint>
 
+#include "engine/decide.h"
 #include "engine/likelihood.h"
 #include "engine/model.h"
 #include "engine/request.h"
@@ -21,6 +22,9 @@ double result_bytes(const Model& model, const Request& request);
 
 // Of a score by the method `chain` that check_score() lets pass, in forwards of at most `rows` rows.
 double score_bytes(const Model& model, const ScoreRequest& request, int64_t rows);
+
+// Of decisions, in forwards of at most `rows` rows.
+double decide_bytes(const Model& model, const DecideSize& size, int64_t rows);
 
 // Bytes of text that so many tokens are at most, undecided ones included.
 double text_bytes(const Model& model, int64_t tokens);

@@ -45,19 +45,31 @@ Result<Scheduler::Id> Scheduler::add(const Request& request, StepCallback on_ste
   });
 }
 
+// Of a job that has its result at its end alone.
+template <class T, class Job>
+Scheduler::Id Scheduler::enqueue_result(std::unique_ptr<Job> job, std::function<void(Result<T>)> on_done,
+                                        const char* what) {
+  Job* const asked = job.get();
+  return enqueue(std::move(job), [asked, what, on_done = std::move(on_done)](Entry& entry) {
+    const auto result = [&]() -> Result<T> {
+      if (entry.error) return std::unexpected(std::move(*entry.error));
+      if (asked->cancelled()) return failed("{}: cancelled", what);
+      return asked->finish();
+    };
+    if (on_done) on_done(within_memory(result));
+  });
+}
+
 Result<Scheduler::Id> Scheduler::add_score(const ScoreRequest& request, ScoredCallback on_done) {
   return within_memory([&]() -> Result<Id> {
     LLADA_TRY(auto job, start_score(model_, request));
-    ScoreJob* const score = job.get();
-    return enqueue(std::move(job), [score, on_done = std::move(on_done)](Entry& entry) {
-      const auto result = [&]() -> Result<ScoreResult> {
-        if (entry.error) return std::unexpected(std::move(*entry.error));
-        if (score->cancelled()) return failed("score: cancelled");
-        return score->finish();
-      };
-      if (on_done) on_done(within_memory(result));
-    });
+    return enqueue_result<ScoreResult>(std::move(job), std::move(on_done), "score");
   });
+}
+
+Result<Scheduler::Id> Scheduler::add_decide(std::unique_ptr<DecideJob> job, DecidedCallback on_done) {
+  return within_memory(
+      [&]() -> Result<Id> { return enqueue_result<DecideResult>(std::move(job), std::move(on_done), "decide"); });
 }
 
 void Scheduler::cancel(Id id) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/decide.h"
 #include "engine/likelihood.h"
 #include "engine/picking.h"
 #include "engine/request.h"
@@ -42,6 +43,7 @@ class Scheduler {
   using Id = int64_t;
   using DoneCallback = std::function<void(Result<Generation>)>;
   using ScoredCallback = std::function<void(Result<ScoreResult>)>;
+  using DecidedCallback = std::function<void(Result<DecideResult>)>;
 
   static Result<std::unique_ptr<Scheduler>> create(std::shared_ptr<const Model> model, const SchedulerOptions& options);
 
@@ -55,8 +57,10 @@ class Scheduler {
   // The same for a score (likelihood.h), which takes part in forwards beside generations, with more than one of its
   // canvases where rows are left.
   Result<Id> add_score(const ScoreRequest& request, ScoredCallback on_done);
+  // And for decisions (decide.h), which have been started.
+  Result<Id> add_decide(std::unique_ptr<DecideJob> job, DecidedCallback on_done);
 
-  // Ends the request with what there is of its answer, a score with an error. Nothing where it has ended.
+  // Ends the request with what there is of its answer, a score and decisions with an error. Nothing where it has ended.
   void cancel(Id id);
 
   // Forgets everybody without a word: where no memory was left for the scheduler's own books, with whatever state that
@@ -95,6 +99,8 @@ class Scheduler {
   PrefixCache* prefixes() const { return runner_.usable(options_.prefixes.get()); }
   void admit();
   Id enqueue(std::unique_ptr<ForwardJob> job, std::function<void(Entry&)> end);
+  template <class T, class Job>
+  Id enqueue_result(std::unique_ptr<Job> job, std::function<void(Result<T>)> on_done, const char* what);
   std::vector<Turn> plan();
   void run(std::span<const Turn> turns);
   void end_finished();

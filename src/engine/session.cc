@@ -69,19 +69,30 @@ Result<Generation> Session::run(const Request& request, const StepCallback& on_s
   return generation;
 }
 
-Result<ScoreResult> Session::score(const ScoreRequest& request) {
-  LLADA_TRY(const auto job, start_score(model_, request));
+Status Session::finish_alone(ForwardJob& job, PrefixCache* prefixes) {
   const auto lock = model_->begin_run();
   const TracedRun traced(device(), options_.trace);
   LLADA_TRY(auto executor, listening());
   ModelRunner runner(*model_, device(), options_.trace, std::move(executor));
-  LLADA_TRY_STATUS(job->allocate(device(), nullptr));
-  while (!job->done()) {
-    std::vector<RequestStep> steps = job->steps(0);
+  LLADA_TRY_STATUS(job.allocate(device(), prefixes));
+  while (!job.done()) {
+    std::vector<RequestStep> steps = job.steps(0);
     runner.run(steps);
     LLADA_TRY_STATUS(steps[0].status);
-    LLADA_TRY_STATUS(job->take(steps[0], 0, nullptr));
+    LLADA_TRY_STATUS(job.take(steps[0], 0, runner.usable(prefixes)));
   }
+  return {};
+}
+
+Result<ScoreResult> Session::score(const ScoreRequest& request) {
+  LLADA_TRY(const auto job, start_score(model_, request));
+  LLADA_TRY_STATUS(finish_alone(*job, nullptr));
+  return job->finish();
+}
+
+Result<DecideResult> Session::decide(const DecideRequest& request) {
+  LLADA_TRY(const auto job, start_decide(model_, request));
+  LLADA_TRY_STATUS(finish_alone(*job, options_.prefixes.get()));
   return job->finish();
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/trace.h"
+#include "engine/decide.h"
 #include "engine/likelihood.h"
 #include "engine/request.h"
 
@@ -35,6 +36,9 @@ class Session {
   // How probable the continuations are (likelihood.h), one forward at a time.
   Result<ScoreResult> score(const ScoreRequest& request);
 
+  // Decisions (decide.h), one forward at a time.
+  Result<DecideResult> decide(const DecideRequest& request);
+
   // All logits of one forward over `tokens` at the given positions (ascending): positions x vocabulary. For
   // tests and evaluation.
   Result<std::vector<float>> logits(std::span<const int32_t> tokens, std::span<const int32_t> positions);
@@ -42,6 +46,8 @@ class Session {
  private:
   Session(std::shared_ptr<const Model> model, OwnDevices own, const SessionOptions& options)
       : model_(std::move(model)), own_(std::move(own)), options_(options) {}
+  // One of its steps at a time, to its end; with options_.prefixes where they are wanted.
+  Status finish_alone(ForwardJob& job, PrefixCache* prefixes);
   Result<ExecutorOptions> listening() const;  // the executor's options, with who hears what routers decide
   Device& device() const { return device_of(*model_, own_); }
 

@@ -6,12 +6,13 @@
 
 namespace llada {
 
-double log_probability(std::span<const float> logits, int32_t token) {
-  const double top = *std::ranges::max_element(logits);
+LogSoftmax::LogSoftmax(std::span<const float> logits) : logits_(logits), top_(*std::ranges::max_element(logits)) {
   double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - top);
-  return logits[static_cast<size_t>(token)] - top - std::log(sum);
+  for (const float logit : logits) sum += std::exp(logit - top_);
+  log_sum_ = std::log(sum);
 }
+
+double log_probability(std::span<const float> logits, int32_t token) { return LogSoftmax(logits)[token]; }
 
 TokenScore score_of(std::span<const float> logits, int32_t token, int64_t top) {
   TokenScore score{token, log_probability(logits, token)};

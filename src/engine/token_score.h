@@ -16,7 +16,16 @@ struct TokenScore {
   std::vector<Alternative> top = {};  // best first, ties by id
 };
 
-// log softmax(logits)[token], in double; logits of one row.
+// log softmax of one row of logits, in double.
+class LogSoftmax {
+ public:
+  explicit LogSoftmax(std::span<const float> logits);
+  double operator[](int32_t token) const { return logits_[static_cast<size_t>(token)] - top_ - log_sum_; }
+
+ private:
+  std::span<const float> logits_;
+  double top_, log_sum_;
+};
 double log_probability(std::span<const float> logits, int32_t token);
 
 // The token with the `top` best ones of its row.

@@ -18,6 +18,7 @@ class Body {
   // That of the request; ends where its client has gone, or it takes longer than a request could.
   static Answered<Body> parse(Exchange& exchange);
 
+  const nlohmann::json& all() const { return object_; }
   // The value, or null where it is not there. It counts as read.
   const nlohmann::json* find(const std::string& name);
   void put(const std::string& name, nlohmann::json value) { object_[name] = std::move(value); }

@@ -60,10 +60,11 @@ void Job::begin() {
   std::vector<Admission::Ticket> tickets;
   for (size_t i = 0; i < answers_.size(); ++i) {
     const Request& request = ask_.requests[i];
-    tickets.push_back({.bytes = answer_bytes(service_.model(), request, ask_.scores_prompt && request.tokens.size() > 1,
-                                             std::max(service_.engine().row_budget(), RowBudget::kMostOfMixture)),
-                       .start = [self = shared_from_this(), i] { self->start(i); },
-                       .expired = [self = shared_from_this()] { self->cancel("the queue was full for too long"); }});
+    tickets.push_back(
+        {.bytes = answer_bytes(service_.model(), request, ask_.scores_prompt && request.tokens.size() > 1,
+                               std::max(service_.engine().row_budget(), RowBudget::kMostOfMixture)),
+         .start = [self = shared_from_this(), i] { self->start(i); },
+         .expired = [self = shared_from_this()] { self->cancel("the queue was full for too long", 503); }});
   }
   if (const double bytes = Admission::needed(tickets); !service_.admission().could_hold(bytes)) {
     exchange_->respond(
@@ -81,7 +82,7 @@ void Job::begin() {
     return service_.ended(shared_from_this());
   }
   exchange_->on_gone([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->cancel("");
+    if (const auto self = weak.lock()) self->cancel("", 503);
   });
   if (ask_.stream)
     exchange_->respond(with_note({.type = form_ ? form_->type() : "text/event-stream", .stream = shared_from_this()}));
@@ -323,7 +324,7 @@ void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answ
   try {
     job->begin();
   } catch (...) {
-    job->cancel("memory ran out");  // answers that have begun end; the server's end does not wait for them
+    job->cancel("memory ran out", 503);  // answers that have begun end; the server's end does not wait for them
     throw;
   }
 }

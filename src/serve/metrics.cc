@@ -54,6 +54,13 @@ int64_t Metrics::tokens() const {
   return tokens_;
 }
 
+void Metrics::decided(double seconds, int64_t questions, int64_t prompt_tokens) {
+  const std::lock_guard lock(mutex_);
+  decisions_ += questions;
+  prompt_tokens_ += prompt_tokens;
+  deciding_.add(seconds);
+}
+
 void Metrics::cancelled() {
   const std::lock_guard lock(mutex_);
   ++cancelled_;
@@ -87,11 +94,13 @@ std::string Metrics::text(const Now& now) const {
   out += one("llada_answers_total", "counter", "answers that were finished", finished_);
   out += one("llada_answers_cancelled_total", "counter", "answers that nobody waited for, or that took too long",
              cancelled_);
+  out += one("llada_decisions_total", "counter", "questions that were decided", decisions_);
   out += one("llada_device_fallbacks_total", "counter", "devices that failed and were replaced by their fallback",
              fallbacks_);
   out += one("llada_tokens_total", "counter", "tokens of finished answers", tokens_);
   out += one("llada_prompt_tokens_total", "counter", "tokens of their prompts", prompt_tokens_);
   out += latency_.text("llada_answer_seconds", "from request to finished answer");
+  out += deciding_.text("llada_decide_seconds", "from request to its decisions");
   out += first_.text("llada_first_step_seconds", "from request to the first step");
   out += first_forwards_.text("llada_first_step_forwards", "shared forwards from request to the first step");
   return out + per_forward_.text("llada_tokens_per_forward", "tokens of an answer by its own forwards");

@@ -93,6 +93,8 @@ std::span<const Route> routes() {
       in_batches(answers("/v1/responses", generate<read_response>)),
       answers("/v1/messages", generate<read_message_request>),
       {"POST", "/v1/messages/count_tokens", post<count_tokens>},
+      {"POST", "/v1/decisions", decisions},
+      {"POST", "/v1/systemone", systemone},
       in_batches(answers("/v1/completions", generate<read_completion>)),
       answers("/completion", generate<read_llama_completion>),
       in_batches(answers("/v1/fim/completions", generate<read_fim>)),

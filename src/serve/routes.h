@@ -60,6 +60,10 @@ HttpReply ollama_running(Service& service, const HttpRequest& request);
 void ollama_chat(Service& service, const std::shared_ptr<Exchange>& exchange);
 void ollama_generate(Service& service, const std::shared_ptr<Exchange>& exchange);
 
+// Decisions (engine/decide.h): OpenAI's route, and that of TypeSafe's System One.
+void decisions(Service& service, const std::shared_ptr<Exchange>& exchange);
+void systemone(Service& service, const std::shared_ptr<Exchange>& exchange);
+
 // Routes whose body is answered at once.
 Answered<HttpReply> tokenize(Service& service, Body body);
 Answered<HttpReply> detokenize(Service& service, Body body);

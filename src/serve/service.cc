@@ -124,7 +124,7 @@ void Service::drain(double seconds) {
   if (changed_.wait_for(lock, std::chrono::duration<double>(seconds), idle)) return;
   const auto jobs = jobs_;
   lock.unlock();
-  for (const auto& job : jobs) job->cancel("the server is shutting down");
+  for (const auto& job : jobs) job->cancel("the server is shutting down", 503);
   lock.lock();
   changed_.wait(lock, idle);
 }

@@ -1,6 +1,7 @@
 // The objects that routes work with: the model on its engine, admission, keys, counts; and the life of the server:
 // loading, ready, draining. It knows no sockets; whoever has some passes requests to handle().
 #pragma once
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -44,7 +45,8 @@ struct ServiceOptions {
   HostNames hosts = {};           // by which requests may call the server, beside this machine's and addresses
   bool strict = false;            // fields that have no effect here are refused
   bool strict_model = false;      // only the model's own name is answered
-  Origins cors = {};              // whose pages may ask from a browser, beside the page itself
+  std::array<double, kQuestionKinds> temperatures = {1, 1, 1};  // of decisions, by kind of question
+  Origins cors = {};                                      // whose pages may ask from a browser, beside the page itself
   std::function<void(const std::string& line)> log = {};  // one JSON object per request, and warnings; from any thread
   std::function<ServerCounts()> connections = {};         // for the metrics
 };
@@ -74,6 +76,7 @@ class Service {
   bool ready() const { return state_ == State::ready; }
   bool loading() const { return state_ == State::loading; }
   const Model& model() const { return *model_; }
+  const std::shared_ptr<const Model>& shared_model() const { return model_; }
   Engine& engine() const { return *engine_; }
   Admission& admission() { return admission_; }
   Metrics& metrics() { return metrics_; }

@@ -114,6 +114,25 @@ TEST(CApiMisuse, Arguments) {
   EXPECT_EQ(llada_token_text(tiny().model, -1, &piece, &size), LLADA_ERROR_INVALID);
 }
 
+TEST(CApiMisuse, ARequestForDecisionsIsReadAsTheServerReadsIt) {
+  const char* answer = nullptr;
+  size_t size = 0;
+  const auto line = [&](const char* request) {
+    EXPECT_EQ(llada_decide(tiny().model, request, LLADA_TEXT, &answer, &size), LLADA_ERROR_INVALID);
+    return std::string(llada_error(tiny().model));
+  };
+  EXPECT_EQ(line(nullptr), "request: found null, needed a text");
+  EXPECT_EQ(line(R"({"input": "a", "questions": []})"), "request: questions: found 0, needed 1 to 400");
+  EXPECT_NE(line("{").find("request"), std::string::npos);
+  const char* const asked =
+      R"({"input": "Jane is 52.", "questions": [{"type": "predicate", "instructions": "Is Jane old?"}]})";
+  EXPECT_EQ(llada_decide(tiny().model, asked, LLADA_TEXT, nullptr, &size), LLADA_ERROR_INVALID);
+  EXPECT_EQ(llada_decide(nullptr, asked, LLADA_TEXT, &answer, &size), LLADA_ERROR_HANDLE);
+  ASSERT_EQ(llada_decide(tiny().model, asked, LLADA_TEXT, &answer, &size), LLADA_OK) << llada_error(tiny().model);
+  EXPECT_EQ(std::string_view(answer, size).substr(0, 31), R"({"object":"decision","model":"t)");
+  EXPECT_EQ(answer[size], '\0');
+}
+
 TEST(CApiMisuse, ArgumentsOfManyScores) {
   const int32_t token = 5, unknown = 1 << 30;
   const int32_t *texts[] = {&token, nullptr}, *bad[] = {&token, &unknown};

@@ -231,6 +231,7 @@ TEST(Help, ListsOptionsAndExamples) {
       {"infill", {"--text", "--file", "--block-length", "--live", "--json", "<mask:4>"}},
       {"eval", {"--tasks", "--limit", "--compare", "--json", "--gen-length", "--kv", "--reference", "--record"}},
       {"score", {"--tasks", "--continuation", "--method", "--draws", "--seed", "--order", "--cfg", "--shots", "--out"}},
+      {"decide", {"--question", "--choice", "--levels", "--state", "--request", "--joint", "--calibrate"}},
       {"tune", {"--tasks", "--max-loss", "--minimize", "--out", "--reference"}},
       {"inspect", {"MODEL", "--tensors", "--json"}},
       {"convert", {"SOURCE", "OUT", "--type", "q4_0"}},
@@ -256,7 +257,7 @@ TEST(Help, ListsOptionsAndExamples) {
 TEST(Help, FitsTwoScreens) {
   LLADA_NEEDS_TERMINAL();
   for (const std::string command : {"run", "chat", "infill", "eval", "tune", "inspect", "convert", "logits", "devices",
-                                    "synth", "bench", "simulate", "pull", "pack", "score", "doctor"}) {
+                                    "synth", "bench", "simulate", "pull", "pack", "score", "decide", "doctor"}) {
     const auto help = run_llada_on_terminal({command, "--help"}, {.columns = 80, .rows = 24});
     EXPECT_EQ(help.status, 0);
     EXPECT_LE(std::ranges::count(help.out, '\n'), 48) << command;

@@ -1,6 +1,7 @@
-"""Every line of docs/server.md and docs/scale.md that begins with `curl`, run as it stands against a server (with that
-server's port), its answer that of the `#` line behind it where there is one, and a line for every route that the
-server's own description lists. $FILE and $BATCH are the ids of the file and the batch that lines before made."""
+"""Every line of docs/server.md, docs/scale.md and docs/decide.md that begins with `curl`, run as it stands against a
+server (with that server's port), its answer that of the `#` line behind it where there is one, and a line for every
+route that the server's own description lists. $FILE and $BATCH are the ids of the file and the batch that lines before
+made."""
 
 import json
 import os
@@ -12,7 +13,7 @@ import unittest
 
 import support
 
-DOCUMENTS = [support.ROOT / "docs/server.md", support.ROOT / "docs/scale.md"]
+DOCUMENTS = [support.ROOT / "docs" / name for name in ("server.md", "scale.md", "decide.md")]
 
 
 def commands():
