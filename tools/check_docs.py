@@ -16,8 +16,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLUMNS = 120
 # Lines together of the files that a pattern names (* stays within a folder).
-BUDGETS = {"README.md": 90, "docs/decoding.md": 150, "docs/*.md": 1250, "ARCHITECTURE.md": 180}
+BUDGETS = {"README.md": 90, "docs/decoding.md": 150, "docs/forms.md": 90, "docs/*.md": 1250, "ARCHITECTURE.md": 180}
 PRINTED = {"docs/strategies.md"}
+APART = {"docs/forms.md"}  # of the budget of all pages
 WORDS = ("ARCHITECTURE.md", "Words", 30)  # a page, its section with a table, the most rows
 
 
@@ -64,6 +65,7 @@ def over_budget(pages):
     """What is longer than its budget. pages: {path: text}"""
     for pattern, most in BUDGETS.items():
         total = sum(text.count("\n") for path, text in pages.items() if path not in PRINTED
+                    and (path == pattern or path not in APART)
                     and fnmatch.fnmatch(path, pattern) and path.count("/") == pattern.count("/"))
         if total > most:
             yield f"{pattern}: {total} lines, {most} at most"

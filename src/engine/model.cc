@@ -154,6 +154,14 @@ Result<std::vector<int32_t>> Model::chat_ids(std::span<const ChatMessage> messag
   return render_chat(*tokenizer_, chat_format_, messages, true);
 }
 
+Result<std::shared_ptr<const forms::TokenForm>> Model::form(const decode::DecodeOptions& options) const {
+  const std::optional<forms::Form> form = decode::form_of(options);
+  if (!form) return nullptr;
+  if (!has_tokenizer())
+    return invalid("{}: the model has no tokenizer; needed a model with one", forms::key_of(form->kind));
+  return forms_.get(*form, tokenizer(), ids_);
+}
+
 Result<LatencyTable> Model::latency(int threads) const {
   const std::lock_guard lock(latency_mutex_);
   if (const auto found = latency_.find(threads); found != latency_.end()) return found->second;

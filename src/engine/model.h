@@ -16,6 +16,7 @@
 #include "decode/options.h"
 #include "devices/device.h"
 #include "engine/expert_setup.h"
+#include "engine/form_store.h"
 #include "engine/latency.h"
 #include "engine/pack_cache.h"
 #include "formats/model_file.h"
@@ -101,6 +102,9 @@ class Model {
   Result<std::vector<int32_t>> prompt_ids(std::string_view text) const;
   Result<std::vector<int32_t>> chat_ids(std::span<const ChatMessage> messages) const;
 
+  // The form that the options ask for, over this model's tokens; null: none.
+  Result<std::shared_ptr<const forms::TokenForm>> form(const decode::DecodeOptions& options) const;
+
   // Rows to milliseconds on this device with that many threads (0: the model's own), default request.
   // Measured at the first call, which waits until no run is under way and holds back new ones, and kept as long as the
   // model is loaded. Not to be called from inside a run.
@@ -122,7 +126,8 @@ class Model {
   int64_t context_ = 0;
   std::unique_ptr<OpenedDevice> device_;
   std::optional<ExpertSplitOptions> experts_;
-  mutable std::mutex latency_mutex_;             // guards latency_, the only part that changes after load()
+  mutable FormStore forms_;
+  mutable std::mutex latency_mutex_;             // guards latency_, which changes after load() as forms_ does
   mutable std::map<int, LatencyTable> latency_;  // by threads
   mutable std::shared_mutex runs_;               // shared by runs; a measurement has it alone
 };

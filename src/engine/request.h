@@ -129,7 +129,8 @@ class RunningRequest final : public ForwardJob {
 
  private:
   RunningRequest(std::shared_ptr<const Model> model, const Request& request, StepCallback on_step,
-                 decode::Canvas canvas, std::shared_ptr<decode::Strategy> strategy);
+                 decode::Canvas canvas, std::shared_ptr<decode::Strategy> strategy,
+                 std::shared_ptr<const forms::TokenForm> form);
   struct Stop {
     int64_t tokens;  // of the answer, the stop string included
     size_t text;     // bytes before it
@@ -149,6 +150,7 @@ class RunningRequest final : public ForwardJob {
   const int64_t first_positions_;   // of the K/V store
   std::vector<TokenScore> scores_;  // by position, where alternatives are kept
   const SamplingRule rule_;
+  const std::shared_ptr<const forms::TokenForm> form_;  // null: the answer is free
   const bool infill_, shares_prefix_;
   const int64_t prompt_tokens_;
   decode::Denoiser denoiser_;
