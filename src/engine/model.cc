@@ -5,6 +5,7 @@
 #include "devices/cuda/cuda_device.h"
 #include "engine/device_spec.h"
 #include "engine/folder_check.h"
+#include "engine/form_store.h"
 #include "engine/open_device.h"
 #include "engine/weight_reading.h"
 #include "models/model_graph.h"
@@ -52,7 +53,10 @@ Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file) 
 }
 
 Model::Model(ModelFile file)
-    : file_(std::move(file)), graph_(std::make_unique<ModelGraph>()), device_(std::make_unique<OpenedDevice>()) {}
+    : file_(std::move(file)),
+      graph_(std::make_unique<ModelGraph>()),
+      device_(std::make_unique<OpenedDevice>()),
+      forms_(std::make_unique<FormStore>()) {}
 Model::~Model() = default;
 
 Device& Model::device() const { return *device_->device; }
@@ -159,7 +163,7 @@ Result<std::shared_ptr<const forms::TokenForm>> Model::form(const decode::Decode
   if (!form) return nullptr;
   if (!has_tokenizer())
     return invalid("{}: the model has no tokenizer; needed a model with one", forms::key_of(form->kind));
-  return forms_.get(*form, tokenizer(), ids_);
+  return forms_->get(*form, tokenizer(), ids_);
 }
 
 Result<LatencyTable> Model::latency(int threads) const {

@@ -16,7 +16,6 @@
 #include "decode/options.h"
 #include "devices/device.h"
 #include "engine/expert_setup.h"
-#include "engine/form_store.h"
 #include "engine/latency.h"
 #include "engine/pack_cache.h"
 #include "formats/model_file.h"
@@ -26,9 +25,13 @@
 namespace llada {
 
 class DevicePlugin;
+class FormStore;
 struct MemoryOptions;
 struct ModelGraph;
 struct OpenedDevice;
+namespace forms {
+class TokenForm;
+}
 
 class Model;
 
@@ -126,8 +129,8 @@ class Model {
   int64_t context_ = 0;
   std::unique_ptr<OpenedDevice> device_;
   std::optional<ExpertSplitOptions> experts_;
-  mutable FormStore forms_;
-  mutable std::mutex latency_mutex_;             // guards latency_, which changes after load() as forms_ does
+  const std::unique_ptr<FormStore> forms_;
+  mutable std::mutex latency_mutex_;             // guards latency_, which changes after load()
   mutable std::map<int, LatencyTable> latency_;  // by threads
   mutable std::shared_mutex runs_;               // shared by runs; a measurement has it alone
 };

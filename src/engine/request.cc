@@ -37,7 +37,7 @@ std::string text_with_holes(const Tokenizer& tokenizer, std::span<const int32_t>
 
 std::string_view finish_reason(const Generation& g) {
   if (g.stats.decode.cancelled) return "interrupted";
-  return !g.stopped_by.empty() || g.stats.content_tokens < std::ssize(g.tokens) ? "stop" : "length";
+  return !g.stopped_by.empty() || g.fits || g.stats.content_tokens < std::ssize(g.tokens) ? "stop" : "length";
 }
 
 Status check_request(const Model& model, const Request& request) {
@@ -294,6 +294,7 @@ Generation RunningRequest::finish(const Device& device) {
   if (options_.auto_length && !infill_) end = std::min(end, decode::first_end(canvas, begin, end, ids.end_ids) + 1);
   result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.begin() + end);
   if (alternatives_ > 0 && state_) result.scores.assign(scores_.begin() + begin, scores_.begin() + end);
+  result.fits = form_ != nullptr && !stop && !stats.decode.cancelled;
   if (model_->has_tokenizer()) result.text = text_so_far(*model_, canvas, begin);
   if (stop) {
     result.text.resize(stop->text);

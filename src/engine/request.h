@@ -66,6 +66,7 @@ struct Generation {
   std::vector<int32_t> tokens;
   std::string text;             // decoded content; for infilling the whole text. kHole for a mask with text behind it
   std::string stopped_by = {};  // which of Request::stop; the tokens end with it, the text before it
+  bool fits = false;            // the form that was asked for: complete, also where it leaves no room for an end token
   // Of `tokens`, where alternatives were asked for: what the forward that decided each said of its position, by the
   // softmax at temperature 1, guidance applied. A token that was decided without a row of logits has the token -1.
   std::vector<TokenScore> scores = {};

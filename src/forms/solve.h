@@ -2,8 +2,8 @@
 // sequences, and constrained marginals, by dynamic programs over (position, state).
 //
 // Sources: Viterbi over token automata from DINGO (arXiv 2505.23061), sampling and marginals by forward and backward
-// sums as in arXiv 2607.07026. Positions that no forward has predicted may hold anything that fits: of them only matters
-// that there is something.
+// sums as in arXiv 2607.07026. Positions that no forward has predicted may hold anything that fits: of them it only
+// matters that there is something.
 #pragma once
 #include <cstdint>
 #include <memory>

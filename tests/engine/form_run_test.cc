@@ -45,25 +45,25 @@ TEST(FormRun, AnswersOfEveryPresetFit) {
   const auto session = *Session::create(tiny(), {.threads = 0});
   const auto automaton = *forms::automaton_of({forms::FormKind::json_schema, kSchema});
   const auto tokens = prompt("Write JSON: Eric is 31 years old and works as a baker.");
-  for (const char* preset : {"exact", "balanced", "fast", "long", "npu", "llada2", "llada2.1"})
-    for (const char* temperature : {"0", "1"}) {
-      const auto options = options_with({{"preset", preset},
-                                         {"json_schema", kSchema},
-                                         {"gen_length", "48"},
-                                         {"temperature", temperature},
-                                         {"seed", "5"}});
-      const auto answer = session->run({.tokens = tokens, .options = options}, {});
-      ASSERT_TRUE(answer) << preset << ": " << answer.error().message;
-      EXPECT_TRUE(automaton.fits(answer->text)) << preset << " " << answer->text;
-      EXPECT_EQ(finish_reason(*answer), "stop");
-      const auto again = session->run({.tokens = tokens, .options = options}, {});
-      EXPECT_EQ(again->text, answer->text);
-      const auto engine = *Engine::create(tiny(), {.threads = 1, .row_budget = 4096});
-      const auto one = engine->submit({.tokens = tokens, .options = options});
-      const auto other = engine->submit({.tokens = prompt("2 + 3 ="), .options = options_with({{"choice", "yes|no"}})});
-      EXPECT_EQ(one->wait()->tokens, answer->tokens) << preset;
-      EXPECT_TRUE(other->wait()->text == "yes" || other->wait()->text == "no");
-    }
+  for (const char* preset : {"exact", "balanced", "fast", "long", "npu", "llada2", "llada2.1"}) {
+    const bool heated = preset == std::string_view("fast") || preset == std::string_view("balanced");
+    const auto options = options_with({{"preset", preset},
+                                       {"json_schema", kSchema},
+                                       {"gen_length", "40"},
+                                       {"temperature", heated ? "1" : "0"},
+                                       {"seed", "5"}});
+    const auto answer = session->run({.tokens = tokens, .options = options}, {});
+    ASSERT_TRUE(answer) << preset << ": " << answer.error().message;
+    EXPECT_TRUE(automaton.fits(answer->text)) << preset << " " << answer->text;
+    EXPECT_EQ(finish_reason(*answer), "stop");
+    if (!heated) continue;
+    const auto engine = *Engine::create(tiny(), {.threads = 1, .row_budget = 4096});
+    const auto one = engine->submit({.tokens = tokens, .options = options});
+    const auto other = engine->submit({.tokens = prompt("2 + 3 ="), .options = options_with({{"choice", "yes|no"}})});
+    EXPECT_EQ(one->wait()->tokens, answer->tokens) << preset;
+    const std::string text = other->wait()->text;
+    EXPECT_TRUE(text == "yes" || text == "no") << text;
+  }
 }
 
 TEST(FormRun, WhatTheFormSaysCostsNothing) {
