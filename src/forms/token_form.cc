@@ -1,6 +1,7 @@
 #include "forms/token_form.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -16,7 +17,8 @@ namespace {
 
 constexpr int64_t kMostVisits = 600'000'000;  // nodes of the vocabulary's tree: two seconds or three
 constexpr int64_t kMostSetTokens = 40'000'000;
-constexpr size_t kForcedBytes = 96;  // looked at ahead
+constexpr int64_t kWorthSharing = 20'000;  // nodes: fewer are walked sooner than a region is looked at
+constexpr size_t kForcedBytes = 96;        // looked at ahead
 
 }  // namespace
 
@@ -33,6 +35,11 @@ class Lift {
         edges_(static_cast<size_t>(automaton.states()) + 1),
         is_end_(static_cast<size_t>(vocabulary.size())) {
     for (const int32_t id : ends.ids) is_end_[static_cast<size_t>(id)] = 1;
+    for (int32_t n = 0; n < static_cast<int32_t>(v_.nodes().size());) {
+      const Vocabulary::Node& first = v_.nodes()[static_cast<size_t>(n)];
+      below_[first.byte] = first.end - n;
+      n = first.end;
+    }
     std::array<int, 256> bytes{}, last{};  // by letter
     for (int byte = 0; byte < 256; ++byte) ++bytes[a_.letter[byte]], last[a_.letter[byte]] = byte;
     const auto letters = static_cast<size_t>(a_.letters);
@@ -74,6 +81,13 @@ class Lift {
 
  private:
   using Edge = TokenForm::Edge;
+  struct Inner {  // what is alike of regions that are
+    struct Exit {
+      int32_t node, exit;
+    };
+    std::vector<Edge> edges;  // to an inner state's number
+    std::vector<Exit> exits;
+  };
 
   // Calls visit(node, state) for every node below [begin, end) that the automaton reads from `state` on; visit says
   // whether the walk goes on below it.
@@ -138,26 +152,15 @@ class Lift {
       return;
     }
     const auto all = static_cast<int32_t>(v_.nodes().size());
-    if (!regions_.loops(state)) {
+    if (!regions_.has(state) || nodes_below(state) < kWorthSharing) {
       walk(state, 0, all, [&](int32_t n, int32_t to) { return add(n, to), true; });
       edges = take_lists();
       return;
     }
-    const Region region = regions_.seen_from(state);
-    auto [known, fresh] = alike_.try_emplace(region.shape);
+    Region region = regions_.seen_from(state);
+    auto [known, fresh] = alike_.try_emplace(std::move(region.shape));
     Inner& inner = known->second;
-    if (fresh) {
-      walk(state, 0, all, [&](int32_t n, int32_t to) {
-        if (!regions_.same(state, to)) {
-          inner.exits.push_back({n, index_in(region.exits, to)});
-          return false;
-        }
-        add(n, to);
-        return true;
-      });
-      inner.edges = take_lists();
-      for (Edge& edge : inner.edges) edge.to = index_in(region.inside, edge.to);
-    }
+    if (fresh) walk_inside(known->first, inner);
     for (const auto& [node, exit] : inner.exits) {
       const int32_t to = region.exits[static_cast<size_t>(exit)];
       add(node, to);
@@ -168,8 +171,32 @@ class Lift {
     for (const Edge& edge : inner.edges) edges.push_back({edge.set, region.inside[static_cast<size_t>(edge.to)]});
   }
 
-  static int32_t index_in(const std::vector<int32_t>& list, int32_t value) {
-    return static_cast<int32_t>(std::ranges::find(list, value) - list.begin());
+  // All tokens and beginnings of tokens that a region reads, by its own numbers.
+  void walk_inside(const std::vector<int32_t>& shape, Inner& inner) {
+    const std::span<const Vocabulary::Node> nodes = v_.nodes();
+    const auto letters = static_cast<size_t>(a_.letters);
+    stack_[0] = 0;
+    for (int32_t n = 0; n < static_cast<int32_t>(nodes.size());) {
+      const Vocabulary::Node& node = nodes[static_cast<size_t>(n)];
+      ++visits_;
+      const int32_t to = shape[static_cast<size_t>(stack_[node.depth - size_t{1}]) * letters + a_.letter[node.byte]];
+      if (to <= Region::kFirstExit) inner.exits.push_back({n, Region::kFirstExit - to});
+      if (to < 0) {
+        n = node.end;
+        continue;
+      }
+      add(n, to);  // inner numbers are below those of states
+      stack_[node.depth] = to;
+      ++n;
+    }
+    inner.edges = take_lists();
+  }
+
+  int64_t nodes_below(int32_t state) const {
+    int64_t sum = 0;
+    for (int byte = 0; byte < 256; ++byte)
+      if (a_.step(state, static_cast<uint8_t>(byte)) >= 0) sum += below_[static_cast<size_t>(byte)];
+    return sum;
   }
 
   // Where the bytes that follow are fixed and make more than one of the tokenizer's tokens: the first of these.
@@ -261,25 +288,18 @@ class Lift {
     out.first_class_.push_back(static_cast<int32_t>(out.set_classes_.size()));
   }
 
-  struct Inner {  // what is alike of regions that are
-    struct Exit {
-      int32_t node, exit;
-    };
-    std::vector<Edge> edges;  // to an inner state's number
-    std::vector<Exit> exits;
-  };
-
   const Automaton& a_;
   const Vocabulary& v_;
   const EndTokens& ends_;
-  const Regions regions_;
+  Regions regions_;
   std::map<std::vector<int32_t>, Inner> alike_;
   std::vector<int32_t> list_of_, targets_;
   std::vector<std::vector<int32_t>> lists_;
   std::vector<int32_t> stack_;
   std::vector<std::vector<Edge>> edges_;
-  std::vector<char> is_end_;    // by token
-  std::vector<int> only_byte_;  // by state: the one that may follow; -1: more, or none
+  std::vector<char> is_end_;          // by token
+  std::array<int64_t, 256> below_{};  // nodes of the tree by their first byte
+  std::vector<int> only_byte_;        // by state: the one that may follow; -1: more, or none
   std::vector<std::vector<int32_t>> sets_;
   std::unordered_multimap<uint64_t, int32_t> known_;
   int64_t visits_ = 0, set_tokens_ = 0;

@@ -71,6 +71,34 @@ TEST(Lift, StringsOfASchemaShareTheirTokens) {
   EXPECT_LT(many - more, 3 * (more - few));
 }
 
+// What regions share is what every state has by itself; a token that is too long for them alone does not fit.
+TEST(Lift, SharedTokensLeadWhereTheirBytesDo) {
+  const std::vector<std::string> pieces = synthetic(30'000);
+  const Vocabulary vocabulary(std::vector<std::string_view>(pieces.begin(), pieces.end()));
+  std::mt19937 random(9);
+  for (const Form& form :
+       {Form{FormKind::json_schema, forty_fields()}, Form{FormKind::json_object, "2"},
+        Form{FormKind::form_template, "{\"a\": <string 3..60>, \"b\": <string 0..60>} <word> <text>"},
+        Form{FormKind::regex, "([^x]{2,9}|[a-m ]*){3}"}}) {
+    const auto automaton = automaton_of(form);
+    const auto lifted = TokenForm::create(*automaton, vocabulary, {});
+    ASSERT_TRUE(lifted.has_value());
+    int fitting = 0;
+    for (int32_t state = 0; state < automaton->states(); ++state) {
+      if (lifted->edges(state).empty()) continue;
+      for (int k = 0; k < 300; ++k) {
+        const auto token = static_cast<int32_t>(random() % pieces.size());
+        int32_t to = state;
+        for (const char c : pieces[static_cast<size_t>(token)])
+          if (to >= 0) to = automaton->step(to, static_cast<uint8_t>(c));
+        ASSERT_EQ(lifted->step(state, token), to) << form.text << ": " << pieces[static_cast<size_t>(token)];
+        fitting += to >= 0;
+      }
+    }
+    EXPECT_GT(fitting, 300) << form.text;
+  }
+}
+
 // Time and memory, printed: test_forms --gtest_also_run_disabled_tests --gtest_filter='*Measure*'. LLADA_VOCABULARY
 // names a file of a real vocabulary's pieces, a line of hexadecimal digits each.
 TEST(Lift, DISABLED_Measure) {
