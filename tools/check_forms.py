@@ -97,7 +97,8 @@ def main():
             least = shortest(model, text)
             if least > 120:
                 continue
-            validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
+            draft = jsonschema.Draft202012Validator
+            validator = draft(schema, format_checker=draft.FORMAT_CHECKER)
             for length in (least, least + 1, least + rng.randrange(2, 10), least + 30):
                 options = {"gen_length": length, "preset": rng.choice(presets), "temperature": rng.choice([0, 1])}
                 answer = str(model.generate("Fill it in.", json_schema=text, seed=number, **options))
