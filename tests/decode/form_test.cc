@@ -158,8 +158,13 @@ TEST(Form, WhatIsFixedIsNoQuestion) {
   auto strategy = make_strategy(options, test_ids(), canvas, c.form);
   ASSERT_TRUE(strategy);
   LogitRunner runner(3, c, options, canvas, test_ids());
-  const auto stats = denoise(canvas, **strategy, runner, {});
+  std::vector<int32_t> told(static_cast<size_t>(canvas.size()), -1);
+  const auto stats = denoise(canvas, **strategy, runner, [&](const StepEvent& event) {
+    for (const Edit& edit : event.edits) told[static_cast<size_t>(edit.position)] = edit.token;
+    return true;
+  });
   ASSERT_TRUE(stats);
+  EXPECT_EQ(told[2], 0) << "whoever follows the edits has the whole answer";
   EXPECT_LE(stats->steps, 4);  // the end needs none
   EXPECT_EQ(text_of(std::span(canvas.tokens).subspan(2, static_cast<size_t>(answer_length(canvas, 2, {{kEos, kEot}})))),
             "{ab12");
