@@ -16,10 +16,10 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLUMNS = 120
 # Lines together of the files that a pattern names (* stays within a folder).
-BUDGETS = {"README.md": 90, "docs/decoding.md": 150, "docs/decide.md": 80, "docs/scale.md": 120, "docs/*.md": 1250,
-           "ARCHITECTURE.md": 180}
+BUDGETS = {"README.md": 90, "docs/decoding.md": 150, "docs/decide.md": 80, "docs/forms.md": 90, "docs/scale.md": 120,
+           "docs/*.md": 1250, "ARCHITECTURE.md": 180}
 # Of docs/*.md: printed by the program; with budgets of their own.
-APART = {"docs/strategies.md", "docs/scale.md", "docs/decide.md"}
+APART = {"docs/strategies.md", "docs/decide.md", "docs/forms.md", "docs/scale.md"}
 WORDS = ("ARCHITECTURE.md", "Words", 30)  # a page, its section with a table, the most rows
 
 

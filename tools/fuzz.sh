@@ -2,12 +2,18 @@
 # Runs the fuzz targets for SECONDS in all, shared evenly by the targets. The corpus grows in build/fuzz/corpus. usage: fuzz.sh [SECONDS]
 set -uo pipefail
 cd "$(dirname "$0")/.."
-cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzz_gguf fuzz_safetensors fuzz_tokenizer fuzz_profile fuzz_routing fuzz_packed fuzz_program fuzz_hexagon fuzz_listing fuzz_api fuzz_http fuzz_seeds fuzz_hexagon_seeds -- --quiet || exit 1
+cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzz_gguf fuzz_safetensors fuzz_tokenizer fuzz_profile fuzz_routing fuzz_packed fuzz_program fuzz_hexagon fuzz_listing fuzz_forms fuzz_api fuzz_http fuzz_seeds fuzz_hexagon_seeds -- --quiet || exit 1
 build/fuzz/bin/fuzz_seeds build/fuzz/seeds && build/fuzz/bin/fuzz_hexagon_seeds build/fuzz/seeds/hexagon || exit 1
 mkdir -p build/fuzz/seeds/profile
 for profile in profiles/*.json; do (printf p; cat "$profile") >"build/fuzz/seeds/profile/$(basename "$profile")"; done
 mkdir -p build/fuzz/seeds/listing
 printf '{"sha":"0123456789abcdef0123456789abcdef01234567","siblings":[{"rfilename":"config.json","size":7},{"rfilename":"model-00001-of-00002.safetensors","lfs":{"size":9}},{"rfilename":"d/m-Q4_0.gguf"}]}' >build/fuzz/seeds/listing/list
+mkdir -p build/fuzz/seeds/forms
+printf 'Zyes|no\\|maybe' >build/fuzz/seeds/forms/choice
+printf '[^(ab|[^c-e\\d])*\\u00e9{2,3}.+?$' >build/fuzz/seeds/forms/regex
+printf '\\{"type":"object","properties":{"a":{"type":"integer","minimum":-5},"b":{"$ref":"#/$defs/x"}},"required":["a"],"$defs":{"x":{"anyOf":[{"enum":[1,"a"]},{"type":"array","items":{"$ref":"#/$defs/x"},"maxItems":2}]}}}' >build/fuzz/seeds/forms/schema
+printf ']3' >build/fuzz/seeds/forms/object
+printf '^{"a": <string 1..5>, "b": <int 0..150>} <choice a|b> <<' >build/fuzz/seeds/forms/template
 printf 'dsim:v79-8elite,window=40%%,memory=lru,fallback=cpu' >build/fuzz/seeds/profile/device
 mkdir -p build/fuzz/seeds/http
 request() { printf 'POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer k\r\nContent-Length: %s\r\n\r\n%s' "$2" "${#3}" "$3" >"build/fuzz/seeds/http/$1"; }
@@ -17,7 +23,7 @@ request infill /infill '{"text":"a <mask:4> b <mask>","diffusing":true,"llada":{
 request responses /v1/responses '{"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]},{"role":"assistant","id":"msg_1","status":"completed","content":[{"type":"output_text","text":"a","annotations":[]}]}],"instructions":"s","max_output_tokens":9,"truncation":"disabled","include":[],"text":{"format":{"type":"text"}},"stream":true,"store":true}'
 printf 'GET /v1/models/some%%2Fmodel%%20v1?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n' >build/fuzz/seeds/http/model
 printf 'POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n5\r\n{"n":\r\n0\r\n\r\n' >build/fuzz/seeds/http/chunked
-targets=(build/fuzz/bin/fuzz_gguf build/fuzz/bin/fuzz_safetensors build/fuzz/bin/fuzz_tokenizer build/fuzz/bin/fuzz_profile build/fuzz/bin/fuzz_routing build/fuzz/bin/fuzz_packed build/fuzz/bin/fuzz_program build/fuzz/bin/fuzz_hexagon build/fuzz/bin/fuzz_listing build/fuzz/bin/fuzz_api build/fuzz/bin/fuzz_http)
+targets=(build/fuzz/bin/fuzz_gguf build/fuzz/bin/fuzz_safetensors build/fuzz/bin/fuzz_tokenizer build/fuzz/bin/fuzz_profile build/fuzz/bin/fuzz_routing build/fuzz/bin/fuzz_packed build/fuzz/bin/fuzz_program build/fuzz/bin/fuzz_hexagon build/fuzz/bin/fuzz_listing build/fuzz/bin/fuzz_forms build/fuzz/bin/fuzz_api build/fuzz/bin/fuzz_http)
 jobs=$(nproc)
 each=$(((${1:-60} + ${#targets[@]} - 1) / ${#targets[@]}))
 

@@ -67,7 +67,7 @@ void LiveView::update_cells(const decode::StepEvent& event) {
                                                                                : CellState::decided;
   }
   for (const decode::Edit& edit : event.edits) {
-    if (edit.position >= canvas.answer_end()) continue;  // padding is not shown
+    if (static_cast<size_t>(edit.position) >= begin_ + cells_.size()) continue;  // padding, or not seen yet
     Cell& cell = cells_[static_cast<size_t>(edit.position) - begin_];
     cell.confidence = edit.confidence;
     if (cell.state == CellState::decided) cell.state = CellState::fresh;

@@ -8,6 +8,7 @@
 #include "cli/help.h"
 #include "cli/mistakes.h"
 #include "engine/decode_preset.h"
+#include "text/text_file.h"
 
 namespace llada::cli {
 namespace {
@@ -58,6 +59,13 @@ Status DecodeFlags::resolve(std::optional<int64_t> attention_block) {
   return {};
 }
 
+// The value of an option: of one that takes a file or JSON the file's text, unless it is an object as it stands.
+static Result<std::string> file_or_json(const Field& field, const std::string& typed) {
+  const size_t first = typed.find_first_not_of(" \t\r\n");
+  if (field.unit != "FILE|JSON" || first == std::string::npos || typed[first] == '{') return typed;
+  return read_text_file(typed, size_t{1} << 20);
+}
+
 Status DecodeFlags::set(std::string_view name, const std::string& text, int64_t attention_block) {
   std::string flag(name);
   if (!flag.starts_with('-')) flag.insert(0, flag.size() == 1 ? "-" : "--");
@@ -76,7 +84,9 @@ Status DecodeFlags::set(std::string_view name, const std::string& text, int64_t 
     }
     const auto target = [](const Field& f) { return f.target.empty() ? f.key : f.target; };
     std::erase_if(next.given_, [&](const Setting& s) { return target(*s.field) == target(*field); });
-    next.given_.push_back({field, text, flag});
+    auto value = file_or_json(*field, text);
+    if (!value) return invalid("{}: {}", flag, value.error().message);
+    next.given_.push_back({field, *std::move(value), flag});
   }
   LLADA_TRY_STATUS(next.resolve(attention_block));
   *this = std::move(next);
@@ -102,7 +112,10 @@ void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
       app.add_option_function<std::string>(flag_names(field), refuse)->group("");
       continue;
     }
-    const auto set = [name, &field, &flags](const std::string& text) {
+    const auto set = [name, &field, &flags](const std::string& typed) {
+      const auto read = file_or_json(field, typed);
+      if (!read) throw CLI::ValidationError(name, read.error().message);
+      const std::string& text = *read;
       decode::DecodeOptions scratch;
       if (const Status status = set_field(scratch, field.key, text); !status)
         throw CLI::ValidationError(name, with_flag(status.error()).message.substr(name.size() + 2));

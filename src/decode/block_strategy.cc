@@ -26,13 +26,15 @@ std::vector<int32_t> unconditional(const Canvas& canvas, std::span<const int32_t
 }  // namespace
 
 BlockStrategy::BlockStrategy(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas,
-                             std::vector<Block> blocks, std::vector<int64_t> block_steps)
+                             std::vector<Block> blocks, std::vector<int64_t> block_steps,
+                             std::unique_ptr<FormKeeper> form)
     : options_(options),
       ids_(ids),
       blocks_(std::move(blocks)),
       block_steps_(std::move(block_steps)),
       kv_(options, options.slide, canvas.size(), ids.attention_block),
-      reviser_(make_reviser(options, ids, canvas)) {
+      reviser_(make_reviser(options, ids, canvas)),
+      form_(std::move(form)) {
   if (!blocks_.empty()) block_ = blocks_.front();
   if (options.mbsd) speculation_.emplace(options, ids);
   if (predicts_length(options, ids.attention_block) && !canvas.infill)
@@ -183,48 +185,67 @@ std::vector<Edit> BlockStrategy::decide(std::span<const Candidate> candidates) {
   return edits;
 }
 
+// Predictions by position, which may share a row.
+std::vector<Prediction> BlockStrategy::predictions_of(const Canvas& canvas, std::span<const int32_t> positions,
+                                                      const StepResult& result) {
+  if (form_) return form_->predict(canvas, positions, result, forward_);
+  std::vector<Prediction> out;
+  for (const int32_t p : positions) {
+    out.push_back(*std::ranges::lower_bound(result.predictions, ids_.row_of(p), {}, &Prediction::position));
+    out.back().position = p;
+  }
+  return out;
+}
+
 std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& result) {
-  const auto at_row = [&](int32_t row) {
-    return *std::ranges::lower_bound(result.predictions, row, {}, &Prediction::position);
-  };
+  const std::vector<int32_t> asked = merged(asked_.masks, asked_.lookahead);
+  const std::vector<Prediction> predicted = predictions_of(canvas, asked, result);
   std::vector<Candidate> candidates;
-  for (const int32_t p : asked_.masks) candidates.push_back(candidate(at_row(ids_.row_of(p)), p));
+  for (const Prediction& p : predicted)
+    if (std::ranges::binary_search(asked_.masks, p.position)) candidates.push_back(candidate(p, p.position));
   std::vector<Edit> edits = decide(candidates);
   if (length_) {
     std::vector<Prediction> ends;
-    for (const int32_t p : asked_.ends) ends.push_back(at_row(ids_.row_of(p)));
+    for (const int32_t p : asked_.ends)
+      ends.push_back(*std::ranges::lower_bound(result.predictions, ids_.row_of(p), {}, &Prediction::position));
     length_->answered(block_, ends);
   }
-  for (const int32_t p : asked_.lookahead) speculation_->propose(p, at_row(ids_.row_of(p)));
-  if (reviser_) {
-    std::vector<Prediction> seen = take_landed(canvas, result);
-    for (size_t i = 0; i < result.trials.size(); ++i) {
-      seen.push_back(result.trials[i]);
-      seen.back().position = asked_.checks.trials[i];
-    }
-    for (const int32_t p : asked_.checks.in_place) {
-      seen.push_back(at_row(ids_.row_of(p)));
-      seen.back().position = p;
-    }
-    reviser_->merge(canvas, block_, seen, edits);
+  for (const Prediction& p : predicted)
+    if (std::ranges::binary_search(asked_.lookahead, p.position)) speculation_->propose(p.position, p);
+  if (reviser_) reviser_->merge(canvas, block_, checked(canvas, result), edits);
+  if (form_) {
+    form_->keep(canvas, edits);
+    for (const Edit& edit : form_->fixed(with_edits(canvas, edits), block_.end)) put(edits, edit);
   }
   step_ += !asked_.sweep;
   ++forward_;
   return edits;
 }
 
-// The predictions of the pass that landed, by the position that was checked; none of a token that has changed since.
-std::vector<Prediction> BlockStrategy::take_landed(const Canvas& canvas, const StepResult& result) {
-  if (!result.landed) return {};
+// What the reviser asked for, by the position that was checked: of the pass that landed those whose token has not
+// changed since, then the step's trials and its checks in place.
+std::vector<Prediction> BlockStrategy::checked(const Canvas& canvas, const StepResult& result) {
   std::vector<Prediction> seen;
-  for (size_t i = 0; i < result.sparse.size(); ++i) {
-    const int32_t position = under_way_->checked[i];
-    if (canvas.tokens[static_cast<size_t>(position)] != under_way_->tokens[i]) continue;
-    seen.push_back(result.sparse[i]);
+  const auto add = [&](const Prediction& prediction, int32_t position, const std::vector<forms::RowScores>& scores,
+                       size_t at) {
+    seen.push_back(form_ ? form_->again(canvas, position, prediction, scores[at]) : prediction);
     seen.back().position = position;
+  };
+  if (result.landed) {
+    for (size_t i = 0; i < result.sparse.size(); ++i) {
+      const int32_t position = under_way_->checked[i];
+      if (canvas.tokens[static_cast<size_t>(position)] == under_way_->tokens[i])
+        add(result.sparse[i], position, result.sparse_scores, i);
+    }
+    kv_.landed(under_way_->rows, under_way_->inputs);
+    under_way_.reset();
   }
-  kv_.landed(under_way_->rows, under_way_->inputs);
-  under_way_.reset();
+  for (size_t i = 0; i < result.trials.size(); ++i)
+    add(result.trials[i], asked_.checks.trials[i], result.trial_scores, i);
+  for (const int32_t p : asked_.checks.in_place) {
+    const auto row = std::ranges::lower_bound(result.predictions, ids_.row_of(p), {}, &Prediction::position);
+    add(*row, p, result.scores, static_cast<size_t>(row - result.predictions.begin()));
+  }
   return seen;
 }
 

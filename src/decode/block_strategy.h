@@ -17,6 +17,7 @@
 
 #include "decode/acceptance.h"
 #include "decode/blocks.h"
+#include "decode/form_keeper.h"
 #include "decode/kv_policy.h"
 #include "decode/length.h"
 #include "decode/revision.h"
@@ -29,7 +30,7 @@ class BlockStrategy final : public Strategy {
  public:
   // The options are valid; one share of steps (share_steps, even_steps) for each block.
   BlockStrategy(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas, std::vector<Block> blocks,
-                std::vector<int64_t> block_steps);
+                std::vector<int64_t> block_steps, std::unique_ptr<FormKeeper> form = nullptr);
 
   StepPlan plan(const Canvas& canvas) override;
   std::vector<Edit> accept(const Canvas& canvas, const StepResult& result) override;
@@ -59,13 +60,15 @@ class BlockStrategy final : public Strategy {
 
   void begin_pass(const Canvas& canvas, const StepPlan& plan);
   Landing landing(const Canvas& canvas, const StepPlan& plan);
-  std::vector<Prediction> take_landed(const Canvas& canvas, const StepResult& result);
 
   int32_t keys_read(const Canvas& canvas) const;  // attention reads positions [0, this)
   std::vector<int32_t> rows_of(std::span<const int32_t> positions) const;
   void move_to_open_block(const Canvas& canvas);
   int64_t finished_end(int64_t open) const;
   void plan_block(const Canvas& canvas, StepPlan& plan);
+  std::vector<Prediction> predictions_of(const Canvas& canvas, std::span<const int32_t> positions,
+                                         const StepResult& result);
+  std::vector<Prediction> checked(const Canvas& canvas, const StepResult& result);
   Candidate candidate(const Prediction& prediction, int32_t position) const;
   std::vector<Edit> decide(std::span<const Candidate> candidates);
 
@@ -77,6 +80,7 @@ class BlockStrategy final : public Strategy {
   std::optional<Speculation> speculation_;
   std::optional<Length> length_;
   std::unique_ptr<Reviser> reviser_;
+  const std::unique_ptr<FormKeeper> form_;  // null: the answer is free
   Asked asked_;
   std::optional<UnderWay> under_way_;
   size_t current_ = 0;    // the block the next plan looks at first

@@ -78,6 +78,9 @@ Denoiser::Denoiser(Canvas canvas, std::shared_ptr<Strategy> strategy)
       bound_(strategy_->step_bound()),
       done_(strategy_->done(canvas_)) {
   stats_.stopped_early = done_ && count_masked(canvas_) > 0;
+  for (size_t p = 0; p < canvas_.states.size(); ++p)
+    if (canvas_.states[p] != TokenState::fixed && canvas_.states[p] != TokenState::masked)
+      begun_.push_back({static_cast<int32_t>(p), canvas_.tokens[p], canvas_.states[p], 1});
 }
 
 void Denoiser::follow(std::vector<int32_t> text) {
@@ -166,6 +169,12 @@ Result<StepEvent> Denoiser::take(StepResult result) {
     stats_.edits += canvas_.tokens[i] != edit.token;
     canvas_.tokens[i] = edit.token;
     canvas_.states[i] = edit.state;
+  }
+  if (!begun_.empty()) {
+    stats_.committed += std::ssize(begun_);
+    edits_.insert(edits_.end(), begun_.begin(), begun_.end());
+    std::ranges::sort(edits_, {}, &Edit::position);
+    begun_.clear();
   }
   stats_.counters = strategy_->counters();
   committed_ += final_length(canvas_, begin_ + committed_);

@@ -17,7 +17,7 @@ namespace llada::decode {
 // One finished step. Everything referred to belongs to the Denoiser and lives until its next call.
 struct StepEvent {
   int64_t step;  // from 0
-  std::span<const Edit> edits;
+  std::span<const Edit> edits;  // of the first step also what was decided before it, where a form fixed it
   std::span<const Prediction> predictions;  // result.predictions
   const Canvas& canvas;                     // with the edits applied
   int64_t committed;                        // length of the final contiguous text after the prompt: it only grows
@@ -94,7 +94,7 @@ class Denoiser {
   std::optional<SparsePlan> beside_;  // of the pass under way
   SparsePlan landed_;
   StepResult result_;
-  std::vector<Edit> edits_;
+  std::vector<Edit> edits_, begun_;  // begun: decided before the first step, and told with it
   std::vector<int32_t> text_;  // of follow()
   int64_t committed_ = 0;
   bool planned_ = false, done_ = false;

@@ -10,8 +10,8 @@ namespace llada::decode {
 std::span<const Field> fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> list;
-    for (const auto part : {length_fields(), acceptance_fields(), sampling_fields(), ending_fields(), cache_fields(),
-                            speculation_fields(), revision_fields()})
+    for (const auto part : {length_fields(), acceptance_fields(), sampling_fields(), ending_fields(), form_fields(),
+                            cache_fields(), speculation_fields(), revision_fields()})
       list.insert(list.end(), part.begin(), part.end());
     return list;
   }();
@@ -19,9 +19,15 @@ std::span<const Field> fields() {
 }
 
 std::string_view title(FieldGroup group) {
-  static constexpr std::string_view kTitles[] = {
-      "Length",  "Acceptance", "Sampling", "Guidance", "End of the answer", "Caches", "Drafts of blocks ahead",
-      "Revision"};
+  static constexpr std::string_view kTitles[] = {"Length",
+                                                 "Acceptance",
+                                                 "Sampling",
+                                                 "Guidance",
+                                                 "End of the answer",
+                                                 "Form of the answer",
+                                                 "Caches",
+                                                 "Drafts of blocks ahead",
+                                                 "Revision"};
   return kTitles[static_cast<size_t>(group)];
 }
 
@@ -40,6 +46,7 @@ std::string needed(const Field& f) {
   if (f.key == "latency_table") return "ROWS:MS,..., device or none";
   if (f.key == "seed") return "a whole number of 64 bits";
   if (f.is_switch()) return "true or false";
+  if (f.text) return "text";
   if (!f.words.empty()) return fmt::format("one of {}", fmt::join(f.words, ", "));
   const bool bounded = std::isfinite(f.range.most);
   std::string text = f.unit == "N" ? "a whole number" : "a number";
@@ -86,9 +93,16 @@ std::string as_flags(const DecodeOptions& options) {
     if (f.show == nullptr || f.show(f, options) == f.show(f, {})) continue;
     if (!text.empty()) text += ' ';
     text += flag(f);
-    if (!f.is_switch() || f.show(f, options) == "false") text.append("=").append(f.show(f, options));
+    if (!f.is_switch() || f.show(f, options) == "false") text.append("=").append(as_word(f.show(f, options)));
   }
   return text;
+}
+
+std::string as_word(std::string_view text) {
+  if (text.find_first_of(" \t\r\n'") == std::string_view::npos) return std::string(text);
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
 }
 
 std::string field_table() {

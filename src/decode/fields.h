@@ -11,7 +11,7 @@
 
 namespace llada::decode {
 
-enum class FieldGroup { length, acceptance, sampling, guidance, ending, caches, drafts, revision };
+enum class FieldGroup { length, acceptance, sampling, guidance, ending, form, caches, drafts, revision };
 std::string_view title(FieldGroup group);  // a heading of help and tables
 
 struct Range {
@@ -32,6 +32,7 @@ struct Field {
   Revision revision = Revision::none;         // the way of revising that reads it; naming it chooses that way
   std::string_view target = {}, value = {};   // a shorthand: sets another field, to `value` where that is not empty
   bool basic = false;                         // one of those that the short help shows
+  bool text = false;                          // the value is any text that can be read, not a number or a word
   std::span<const std::string_view> words{};  // of a choice
   Status (*read)(const Field&, std::string_view text, DecodeOptions&) = nullptr;
   std::string (*show)(const Field&, const DecodeOptions&) = nullptr;
@@ -60,8 +61,9 @@ Result<std::string> get_field(const DecodeOptions& options, std::string_view key
 // Whether every value is in its range: "KEY: found x, needed ...".
 Status check_fields(const DecodeOptions& options, bool infill);
 
-// What differs from the defaults, as flags: "--gen-length 64 --slide".
+// What differs from the defaults, as flags: "--gen-length=64 --slide". A text with white space is in single quotes.
 std::string as_flags(const DecodeOptions& options);
+std::string as_word(std::string_view text);
 
 // The list as Markdown, for docs/strategies.md. Its defaults are those without a preset, where a length follows the
 // answer.

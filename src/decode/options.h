@@ -10,6 +10,7 @@
 
 #include "decode/acceptance.h"
 #include "decode/answer.h"
+#include "decode/form_options.h"
 #include "decode/kv_policy.h"
 #include "decode/length.h"
 #include "decode/revision.h"
@@ -22,6 +23,7 @@ struct DecodeOptions : LengthOptions,
                        AcceptanceOptions,
                        SamplingOptions,
                        EndingOptions,
+                       FormOptions,
                        CacheOptions,
                        SpeculationOptions,
                        RevisionOptions {

@@ -58,6 +58,16 @@ constexpr Conflict kConflicts[] = {
      "edit"},
     {"top_k top_p min_p", "temperature", [](const Asked& a) { return a.o.temperature == 0; },
      "which takes the best token; needed a temperature above 0"},
+    {"choice regex json_schema json_object template", "",
+     [](const Asked& a) {
+       return !a.o.choice.empty() + !a.o.regex.empty() + !a.o.json_schema.empty() + (a.o.json_object > 0) +
+                  !a.o.form_template.empty() >
+              1;
+     },
+     "beside another form of the answer; needed one"},
+    {"top_k top_p min_p repeat_penalty logits_eos_inf confidence_eos_eot_inf", "",
+     [](const Asked& a) { return form_of(a.o).has_value(); },
+     "where the answer has a form, which decides what may be sampled; needed it left out"},
     {"refresh", "kv", [](const Asked& a) { return a.o.refresh > 0 && a.o.kv == KvChoice::none; },
      "which computes everything in every step; needed another kv"},
     {"tail", "", [](const Asked& a) { return a.o.tail >= 0 && a.infill; },

@@ -31,7 +31,7 @@ class OneForward final : public Strategy {
 std::unique_ptr<Strategy> one_forward(StepPlan plan) { return std::make_unique<OneForward>(std::move(plan)); }
 
 Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, const SpecialIds& ids,
-                                                const Canvas& canvas) {
+                                                const Canvas& canvas, std::shared_ptr<const forms::TokenForm> form) {
   LLADA_TRY_STATUS(validate(options, canvas.infill, ids.attention_block));
   if (ids.mask < 0 || canvas.mask_id != ids.mask) {
     return invalid("mask token: found id {} (canvas {}), needed the model's mask token", ids.mask, canvas.mask_id);
@@ -57,7 +57,10 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
       options.acceptance == Acceptance::llada2
           ? even_steps(static_cast<int64_t>(blocks.size()), options.steps, options.block_length)
           : share_steps(blocks, steps, is_dream(options.acceptance));
-  return std::make_unique<BlockStrategy>(options, ids, canvas, std::move(blocks), std::move(block_steps));
+  std::unique_ptr<FormKeeper> keeper;
+  if (form != nullptr) keeper = std::make_unique<FormKeeper>(std::move(form), options, ids, canvas);
+  return std::make_unique<BlockStrategy>(options, ids, canvas, std::move(blocks), std::move(block_steps),
+                                         std::move(keeper));
 }
 
 }  // namespace llada::decode

@@ -51,8 +51,11 @@ class Strategy {
 
 // Blocks left to right with the rules of the options. Invalid: options that validate() refuses, ids without a
 // mask token, more positions than 31 bits count, fewer steps than blocks with masks.
+// form: what the answer must fit, over the model's tokens; the strategy takes what the form fixes as decided, which
+// write_fixed() has done on the canvas.
 Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, const SpecialIds& ids,
-                                                const Canvas& canvas);
+                                                const Canvas& canvas,
+                                                std::shared_ptr<const forms::TokenForm> form = nullptr);
 
 // One forward as it is planned here, which decides nothing: for what is read off its logits. The Denoiser plans the
 // same again until it takes the result.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "forms/scores.h"
 #include "tensor/prediction.h"
 
 namespace llada::decode {
@@ -129,6 +130,8 @@ struct StepResult {
   std::vector<Prediction> trials = {};       // one per plan.trials
   std::vector<Prediction> sparse = {};       // one per trial of the sparse pass that landed
   std::optional<int64_t> landed = {};        // the number of that pass's forward; none has landed without
+  // Of a request with a form, by the classes of its tokens (read_scores() in form_keeper.h); of the three lists above.
+  std::vector<forms::RowScores> scores = {}, trial_scores = {}, sparse_scores = {};
 };
 
 }  // namespace llada::decode

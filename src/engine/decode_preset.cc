@@ -71,7 +71,7 @@ Result<std::string> options_of(JsonFields& fields) {
   LLADA_TRY(const auto settings, read_settings(object));
   std::string words;
   for (const decode::Setting& s : settings)
-    words += fmt::format("{}{}={}", words.empty() ? "" : " ", decode::flag(*s.field), s.text);
+    words += fmt::format("{}{}={}", words.empty() ? "" : " ", decode::flag(*s.field), decode::as_word(s.text));
   return words;
 }
 

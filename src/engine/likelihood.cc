@@ -31,6 +31,8 @@ Status check_options(const ScoreOptions& o) {
     return invalid("order: found revision or drafts, needed a rule whose commits are final");
   if (decode::samples(o.order) || decode::needs_logits(o.order))
     return invalid("order: found sampling or penalties, needed none: the given text is what is written");
+  if (decode::form_of(o.order))
+    return invalid("order: found a form of the answer, needed none: the given text is what is written");
   if (o.cfg_scale > 0) return invalid("cfg_scale: duel has its guidance in the decoding options");
   return {};
 }

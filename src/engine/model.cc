@@ -5,6 +5,7 @@
 #include "devices/cuda/cuda_device.h"
 #include "engine/device_spec.h"
 #include "engine/folder_check.h"
+#include "engine/form_store.h"
 #include "engine/open_device.h"
 #include "engine/weight_reading.h"
 #include "formats/family.h"
@@ -53,7 +54,10 @@ Result<std::optional<TokenizerSpec>> load_tokenizer_spec(const ModelFile& file) 
 }
 
 Model::Model(ModelFile file)
-    : file_(std::move(file)), graph_(std::make_unique<ModelGraph>()), device_(std::make_unique<OpenedDevice>()) {}
+    : file_(std::move(file)),
+      graph_(std::make_unique<ModelGraph>()),
+      device_(std::make_unique<OpenedDevice>()),
+      forms_(std::make_unique<FormStore>()) {}
 Model::~Model() = default;
 
 Device& Model::device() const { return *device_->device; }
@@ -154,6 +158,14 @@ Result<std::vector<int32_t>> Model::chat_ids(std::span<const ChatMessage> messag
   for (const ChatMessage& message : messages) bytes += message.content.size();
   LLADA_TRY_STATUS(check_length(bytes));
   return render_chat(*tokenizer_, chat_format_, messages, true);
+}
+
+Result<std::shared_ptr<const forms::TokenForm>> Model::form(const decode::DecodeOptions& options) const {
+  const std::optional<forms::Form> form = decode::form_of(options);
+  if (!form) return nullptr;
+  if (!has_tokenizer())
+    return invalid("{}: the model has no tokenizer; needed a model with one", forms::key_of(form->kind));
+  return forms_->get(*form, tokenizer(), ids_);
 }
 
 Result<LatencyTable> Model::latency(int threads) const {

@@ -25,9 +25,13 @@
 namespace llada {
 
 class DevicePlugin;
+class FormStore;
 struct MemoryOptions;
 struct ModelGraph;
 struct OpenedDevice;
+namespace forms {
+class TokenForm;
+}
 
 class Model;
 
@@ -103,6 +107,9 @@ class Model {
   Result<std::vector<int32_t>> prompt_ids(std::string_view text) const;
   Result<std::vector<int32_t>> chat_ids(std::span<const ChatMessage> messages) const;
 
+  // The form that the options ask for, over this model's tokens; null: none.
+  Result<std::shared_ptr<const forms::TokenForm>> form(const decode::DecodeOptions& options) const;
+
   // Rows to milliseconds on this device with that many threads (0: the model's own), default request.
   // Measured at the first call, which waits until no run is under way and holds back new ones, and kept as long as the
   // model is loaded. Not to be called from inside a run.
@@ -124,7 +131,8 @@ class Model {
   int64_t context_ = 0;
   std::unique_ptr<OpenedDevice> device_;
   std::optional<ExpertSplitOptions> experts_;
-  mutable std::mutex latency_mutex_;             // guards latency_, the only part that changes after load()
+  const std::unique_ptr<FormStore> forms_;
+  mutable std::mutex latency_mutex_;             // guards latency_, which changes after load()
   mutable std::map<int, LatencyTable> latency_;  // by threads
   mutable std::shared_mutex runs_;               // shared by runs; a measurement has it alone
 };

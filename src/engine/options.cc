@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ranges>
+#include <utility>
 
 #include "engine/json_fields.h"
 
@@ -32,18 +33,37 @@ const decode::Field* find_flag(std::string_view word) {
   return nullptr;
 }
 
-Result<DecodeWords> read_words(std::string_view text) {
-  std::vector<std::string_view> pieces;
-  constexpr std::string_view kSpace = " \t\r\n";
-  for (size_t at = text.find_first_not_of(kSpace); at != std::string_view::npos;) {
-    const size_t end = std::min(text.find_first_of(kSpace, at), text.size());
-    pieces.push_back(text.substr(at, end - at));
-    at = text.find_first_not_of(kSpace, end);
+namespace {
+
+Result<std::vector<std::string>> split_words(std::string_view text) {
+  std::vector<std::string> pieces;
+  bool inside = false, quoted = false;  // of a word; of quotes in it
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (!quoted && std::string_view(" \t\r\n").contains(c)) {
+      inside = false;
+      continue;
+    }
+    if (!std::exchange(inside, true)) pieces.emplace_back();
+    if (c == '\'')
+      quoted = !quoted;
+    else if (!quoted && c == '\\' && i + 1 < text.size() && text[i + 1] == '\'')
+      pieces.back() += text[++i];
+    else
+      pieces.back() += c;
   }
+  if (quoted) return invalid("found a ' without its end");
+  return pieces;
+}
+
+}  // namespace
+
+Result<DecodeWords> read_words(std::string_view text) {
+  LLADA_TRY(const auto pieces, split_words(text));
   DecodeWords words;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const size_t equals = pieces[i].find('=');
-    const std::string_view name = pieces[i].substr(0, equals);
+    const std::string_view name = std::string_view(pieces[i]).substr(0, equals);
     const decode::Field* field = find_flag(name);
     if (field == nullptr && name != kPresetFlag) return invalid("{}", decode::no_option(name));
     std::string value = "true";

@@ -4,6 +4,7 @@
 
 #include "decode/answer.h"
 #include "decode/canvas.h"
+#include "decode/form_keeper.h"
 #include "decode/sampling.h"
 
 namespace llada {
@@ -36,7 +37,7 @@ std::string text_with_holes(const Tokenizer& tokenizer, std::span<const int32_t>
 
 std::string_view finish_reason(const Generation& g) {
   if (g.stats.decode.cancelled) return "interrupted";
-  return !g.stopped_by.empty() || g.stats.content_tokens < std::ssize(g.tokens) ? "stop" : "length";
+  return !g.stopped_by.empty() || g.fits || g.stats.content_tokens < std::ssize(g.tokens) ? "stop" : "length";
 }
 
 Status check_request(const Model& model, const Request& request) {
@@ -120,7 +121,8 @@ ExecutorOptions executor_options(const Model& model, const OwnDevices& own,
 }
 
 RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request& request, StepCallback on_step,
-                               decode::Canvas canvas, std::shared_ptr<decode::Strategy> strategy)
+                               decode::Canvas canvas, std::shared_ptr<decode::Strategy> strategy,
+                               std::shared_ptr<const forms::TokenForm> form)
     : model_(std::move(model)),
       options_(request.options),
       stop_(request.stop),
@@ -128,6 +130,7 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
       on_step_(std::move(on_step)),
       first_positions_(llada::first_positions(*model_, request, canvas.size())),
       rule_(decode::head_rule(request.options, model_->special_ids(), request.gaps.has_value())),
+      form_(std::move(form)),
       infill_(request.gaps.has_value()),
       shares_prefix_(model_->special_ids().attention_block > 0 && options_.cfg_scale == 0 &&
                      (options_.kv == decode::KvChoice::block || options_.kv == decode::KvChoice::frozen)),
@@ -161,9 +164,11 @@ Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<c
     resolved.latency_table = table.buckets();
     resolved.device_latency = false;
   }
-  LLADA_TRY(auto strategy, decode::make_strategy(resolved, ids, canvas));
-  return std::unique_ptr<RunningRequest>(
-      new RunningRequest(std::move(model), request, std::move(on_step), std::move(canvas), std::move(strategy)));
+  LLADA_TRY(auto form, model->form(resolved));
+  if (form) LLADA_TRY_STATUS(decode::begin_form(form, resolved, ids, canvas));
+  LLADA_TRY(auto strategy, decode::make_strategy(resolved, ids, canvas, form));
+  return std::unique_ptr<RunningRequest>(new RunningRequest(std::move(model), request, std::move(on_step),
+                                                            std::move(canvas), std::move(strategy), std::move(form)));
 }
 
 Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
@@ -171,7 +176,7 @@ Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
   begin_ = std::chrono::steady_clock::now();
   LLADA_TRY(state_, RequestState::create(*model_, device, first_positions_, options_.cfg_scale > 0, rule_));
   state_->prompt = prompt_tokens_, state_->most_positions = denoiser_.canvas().size();
-  state_->keep_logits = decode::needs_logits(options_) || alternatives_ > 0;
+  state_->keep_logits = decode::needs_logits(options_) || alternatives_ > 0 || form_ != nullptr;
   if (alternatives_ > 0) scores_.resize(static_cast<size_t>(denoiser_.canvas().size()));
   if (prefixes == nullptr || !shares_prefix_) return {};
   cursor_ = prefixes->begin(model_, state_->kv.shape(), ids.attention_block);
@@ -190,6 +195,9 @@ Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCach
   if (decode::needs_logits(options_))
     LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_, model_->special_ids(),
                                          denoiser_.canvas(), denoiser_.forward_number(), step.result));
+  if (form_)
+    decode::read_scores(state_->logits, state_->sparse_logits, *form_, options_, rule_, denoiser_.forward_number(),
+                        step.result);
   LLADA_TRY(const decode::StepEvent event, denoiser_.take(std::move(step.result)));
   if (alternatives_ > 0) keep_scores(event);
   if (cursor_ && prefixes != nullptr) prefixes->publish(*cursor_, tokens(denoiser_.exact_prefix()), state_->kv);
@@ -286,6 +294,7 @@ Generation RunningRequest::finish(const Device& device) {
   if (options_.auto_length && !infill_) end = std::min(end, decode::first_end(canvas, begin, end, ids.end_ids) + 1);
   result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.begin() + end);
   if (alternatives_ > 0 && state_) result.scores.assign(scores_.begin() + begin, scores_.begin() + end);
+  result.fits = form_ != nullptr && !stop && !stats.decode.cancelled;
   if (model_->has_tokenizer()) result.text = text_so_far(*model_, canvas, begin);
   if (stop) {
     result.text.resize(stop->text);

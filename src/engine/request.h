@@ -66,6 +66,7 @@ struct Generation {
   std::vector<int32_t> tokens;
   std::string text;             // decoded content; for infilling the whole text. kHole for a mask with text behind it
   std::string stopped_by = {};  // which of Request::stop; the tokens end with it, the text before it
+  bool fits = false;            // the form that was asked for: complete, also where it leaves no room for an end token
   // Of `tokens`, where alternatives were asked for: what the forward that decided each said of its position, by the
   // softmax at temperature 1, guidance applied. A token that was decided without a row of logits has the token -1.
   std::vector<TokenScore> scores = {};
@@ -129,7 +130,8 @@ class RunningRequest final : public ForwardJob {
 
  private:
   RunningRequest(std::shared_ptr<const Model> model, const Request& request, StepCallback on_step,
-                 decode::Canvas canvas, std::shared_ptr<decode::Strategy> strategy);
+                 decode::Canvas canvas, std::shared_ptr<decode::Strategy> strategy,
+                 std::shared_ptr<const forms::TokenForm> form);
   struct Stop {
     int64_t tokens;  // of the answer, the stop string included
     size_t text;     // bytes before it
@@ -149,6 +151,7 @@ class RunningRequest final : public ForwardJob {
   const int64_t first_positions_;   // of the K/V store
   std::vector<TokenScore> scores_;  // by position, where alternatives are kept
   const SamplingRule rule_;
+  const std::shared_ptr<const forms::TokenForm> form_;  // null: the answer is free
   const bool infill_, shares_prefix_;
   const int64_t prompt_tokens_;
   decode::Denoiser denoiser_;

@@ -74,7 +74,8 @@ double request_bytes(const Model& model, const Request& request) {
   // Extra rows beside a step: their keys and values are kept aside, before and after, and on a device that computes
   // them beside it they have a store of their own.
   if (o.revision == decode::Revision::dual_path && o.revise_path == decode::RevisePath::separate) bytes += 3 * store;
-  if (decode::needs_logits(o) || request.alternatives > 0) bytes += logits_bytes(model, kept_rows(model, o, positions));
+  if (decode::needs_logits(o) || decode::form_of(o) || request.alternatives > 0)
+    bytes += logits_bytes(model, kept_rows(model, o, positions));
   if (request.alternatives > 0) bytes += kAnswerCopies * score_bytes_of(positions, request.alternatives);
   bytes += static_cast<double>(positions) * kPositionBytes * (guided ? 2 : 1);
   return bytes + (kAnswerCopies + 1) * text_bytes(model, positions);

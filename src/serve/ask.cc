@@ -25,7 +25,7 @@ std::string setting_text(const json& value) {
 
 // One option from a field of the body; `typed` is what errors call it.
 Done give(DecodeChoice& choice, const std::string& key, const json& value, const std::string& typed) {
-  if (value.is_structured()) return wrong(typed, value, "a number, a text, true or false");
+  if (value.is_structured() && key != "json_schema") return wrong(typed, value, "a number, a text, true or false");
   auto setting = decode::setting(key, setting_text(value));
   if (!setting) {
     const std::string_view instead = decode::replaced_by(key);
@@ -168,15 +168,6 @@ Done read_streaming(Body& body, Ask& ask) {
   return {};
 }
 
-Done check_format(const json& format, const std::string& name) {
-  const bool typed = format.is_object() && format.contains("type") && format.at("type").is_string();
-  if (!typed) return wrong(name, format, "{\"type\": \"text\"}");
-  if (const auto type = format.at("type").get<std::string>(); type != "text")
-    return refuse(
-        fmt::format("{}: found type {}, needed text; answers are not constrained here", name, in_quotes(type)), name);
-  return {};
-}
-
 }  // namespace
 
 Done check_model(Service& service, Body& body) {
@@ -206,7 +197,7 @@ Answered<Ask> read_ask(Service& service, Body& body, Shape shape) {
   for (const std::string& warning : warnings) LLADA_TRY_STATUS(add_warning(service, ask, warning));
   const bool formats = shape == Shape::chat || shape == Shape::completion || shape == Shape::fim;
   const json* format = formats ? body.find("response_format") : nullptr;
-  if (format != nullptr) LLADA_TRY_STATUS(check_format(*format, "response_format"));
+  if (format != nullptr) LLADA_TRY_STATUS(read_format(body, *format));
   return ask;
 }
 
@@ -363,7 +354,8 @@ Done read_unstored(Body& body) {
       return refuse(fmt::format("text.{}: this field is not supported here", name), "text." + name);
   const auto format = text->find("format");
   if (format == text->end() || format->is_null()) return {};
-  return check_format(*format, "text.format");
+  if (format->is_object() && format->value("type", json()) == "text") return {};
+  return wrong("text.format", *format, "{\"type\": \"text\"}");
 }
 
 int64_t prompt_tokens(const Request& request) {

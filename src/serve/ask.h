@@ -73,6 +73,9 @@ Answered<std::string> read_hints(Body& body, bool response = false);
 // These, and ways of sampling that only others have: a line for each kind that has no effect.
 Answered<std::vector<std::string>> read_without_effect(Body& body, bool response);
 
+// response_format: what it asks for becomes an option of `llada`, json_schema or json_object.
+Done read_format(Body& body, const nlohmann::json& format);
+
 // Fields of /v1/responses that this server cannot follow: previous_response_id, include, background and others, each
 // refused but for values that change nothing.
 Done read_unstored(Body& body);

@@ -105,7 +105,20 @@ Answered<Body> Body::parse(Exchange& exchange) {
 Answered<Body> Body::parse(std::string_view text, const JsonWatch& watch) {
   auto object = parse_json_object(text, "the body", kBodyLimits, watch);
   if (!object) return std::unexpected(ApiError(400, object.error().message));
-  return Body(std::move(*object));
+  Body body(std::move(*object));
+  if (text.contains("json_schema")) body.text_ = text;
+  return body;
+}
+
+std::optional<nlohmann::ordered_json> Body::in_order(std::initializer_list<const char*> path) const {
+  // Its limits have been looked at.
+  auto value = nlohmann::ordered_json::parse(text_, nullptr, /*allow_exceptions=*/false);
+  for (const char* name : path) {
+    if (!value.is_object() || !value.contains(name)) return {};
+    nlohmann::ordered_json inner = std::move(value[name]);
+    value = std::move(inner);
+  }
+  return value;
 }
 
 const json* Body::find(const std::string& name) {

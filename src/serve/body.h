@@ -22,6 +22,9 @@ class Body {
   // The value, or null where it is not there. It counts as read.
   const nlohmann::json* find(const std::string& name);
   void put(const std::string& name, nlohmann::json value) { object_[name] = std::move(value); }
+  // The value at a path, with the members of its objects in the order in which they were sent; nothing where it is not
+  // there. Of bodies that ask for a form of the answer.
+  std::optional<nlohmann::ordered_json> in_order(std::initializer_list<const char*> path) const;
   Answered<bool> boolean(const std::string& name, bool otherwise);
   Answered<std::optional<int64_t>> integer(const std::string& name, int64_t least, int64_t most);
   Answered<std::optional<std::string>> text(const std::string& name);
@@ -37,6 +40,7 @@ class Body {
  private:
   explicit Body(nlohmann::json object) : object_(std::move(object)) {}
   nlohmann::json object_;
+  std::string text_;  // where in_order() may be asked
   std::set<std::string> read_;
 };
 

@@ -19,7 +19,7 @@ Json option_schema(const decode::Field& field) {
     schema["type"] = "boolean";
   } else if (!field.words.empty()) {
     schema = {{"type", "string"}, {"enum", field.words}};
-  } else if (field.key == "latency_table") {
+  } else if (field.key == "latency_table" || field.text) {
     schema["type"] = "string";
   } else {
     schema["type"] = field.unit == "N" ? "integer" : "number";

@@ -101,7 +101,7 @@ Json options_json(int64_t attention_block) {
                   {"needed", decode::needed(field)}};
     if (field.show != nullptr && field.key != "seed") entry["default"] = field.show(field, defaults.options);
     if (!field.target.empty()) entry["sets"] = field.target;
-    if (!field.is_switch() && field.words.empty() && field.key != "latency_table")
+    if (!field.is_switch() && field.words.empty() && field.key != "latency_table" && !field.text)
       entry["range"] = {{"least", bound(field.range.least)},
                         {"most", bound(field.range.most)},
                         {"above_least", field.range.above_least},

@@ -181,16 +181,19 @@ TEST(Options, EveryFieldIsReachedThreeWays) {
     const std::string text = field.is_switch()    ? "true"
                              : !own.words.empty() ? std::string(own.words[own.words[0] == own.show(own, {}) ? 1 : 0])
                              : field.key == "latency_table" ? "8:1,16:1.5"
+                             : field.key == "json_schema"   ? "{}"
+                             : field.text                   ? "it's a|b"
                              : field.unit == "N"            ? "3"
                                                             : "0.625";
     const std::string flag = decode::flag(field), word = field.is_switch() ? flag : flag + "=" + text;
-    const bool quoted = !own.words.empty() || field.key == "latency_table";
+    const bool quoted = !own.words.empty() || field.key == "latency_table" || field.text;
     const auto preset =
         parse_decode_preset(fmt::format(R"({{"format":"llada-preset","version":1,"name":"n","options":{{"{}":{}}}}})",
                                         field.key, field.is_switch() || !quoted ? text : fmt::format("\"{}\"", text)),
                             "f");
     ASSERT_TRUE(preset) << field.key << ": " << preset.error().message;
-    const auto from_text = parse_decode_options(word), from_json = parse_decode_options(preset->options);
+    const auto from_text = parse_decode_options(field.is_switch() ? word : flag + "=" + decode::as_word(text)),
+               from_json = parse_decode_options(preset->options);
 
     CLI::App app;
     DecodeFlags flags;

@@ -1,5 +1,6 @@
 """OpenAI's own Python client, unmodified: answers equal to the command line's, streams, errors, timeouts, leaving."""
 
+import json
 import time
 import unittest
 
@@ -207,11 +208,19 @@ class Refusals(unittest.TestCase):
                 ask(client(), **options)
             self.assertIn(name, str(raised.exception))
 
-    def test_what_is_not_there_yet_says_so(self):
-        schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+    def test_an_answer_fits_its_schema(self):
+        properties = {"name": {"type": "string", "maxLength": 8}, "age": {"type": "integer"}, "a": {"type": "boolean"}}
+        schema = {"type": "object", "properties": properties, "required": list(properties)}
+        answer = ask(client(), response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}})
+        found = json.loads(answer.choices[0].message.content)
+        self.assertEqual(list(found), ["name", "age", "a"])  # in the schema's order
+        self.assertIsInstance(found["age"], int)
+        found = ask(client(), response_format={"type": "json_object"}).choices[0].message.content
+        self.assertIsInstance(json.loads(found), dict)
         with self.assertRaises(openai.BadRequestError) as raised:
-            ask(client(), response_format=schema)
-        self.assertIn("response_format", str(raised.exception))
+            ask(client(), response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {
+                "type": "string", "contentEncoding": "base64"}}})
+        self.assertIn("$.contentEncoding: not supported", str(raised.exception))
 
     def test_a_prompt_beyond_the_context_has_its_code(self):
         with self.assertRaises(openai.BadRequestError) as raised:

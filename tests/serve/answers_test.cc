@@ -378,6 +378,52 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
   EXPECT_EQ(removed.json()["error"]["message"], "llada.wino: was removed: revise looks again at what is doubtful");
 }
 
+TEST_F(Answers, FitTheFormThatWasAskedFor) {
+  constexpr const char* kEric = "Write as JSON: Eric is 31 years old, lives in Oslo and works as a baker.";
+  // Members in the order that was sent, which a parsed body has lost.
+  const std::string body = json(chat_body(kEric, {{"temperature", 1}})).dump();
+  const std::string format =
+      R"("response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties":
+         {"name": {"type": "string", "maxLength": 9}, "age": {"type": "integer", "minimum": 0, "maximum": 150},
+          "big": {"type": "boolean"}}, "required": ["name", "age", "big"], "additionalProperties": false}}}, )";
+  Client client(server->port());
+  client.send(http_request("POST", "/v1/chat/completions", body.substr(0, 1) + format + body.substr(1)));
+  const Received reply = client.receive();
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const auto found = nlohmann::ordered_json::parse(content(reply));
+  ASSERT_EQ(found.size(), 3u) << content(reply);
+  EXPECT_EQ(found.items().begin().key(), "name");
+  EXPECT_TRUE(found["age"].is_number_integer() && found["age"] >= 0 && found["age"] <= 150 &&
+              found["big"].is_boolean());
+  EXPECT_EQ(reply.json()["choices"][0]["finish_reason"], "stop");
+  const auto object = post("/v1/chat/completions", chat_body(kEric, {{"response_format", {{"type", "json_object"}}}}));
+  EXPECT_TRUE(json::parse(content(object)).is_object());
+  const auto choice = post("/v1/chat/completions", chat_body("?", {{"llada", {{"choice", "yes|no"}}}}));
+  EXPECT_TRUE(content(choice) == "yes" || content(choice) == "no");
+  // Streamed, the text that the form fixes is there too, also where no forward is left to be computed.
+  const auto streamed = [&](const json& form) {
+    const auto stream = post("/v1/chat/completions", chat_body(kEric, {{"stream", true}, {"llada", form}}));
+    std::string text;
+    for (const std::string& event : stream.events()) {
+      const json delta = event == "[DONE]" ? json::object() : json::parse(event)["choices"][0]["delta"];
+      if (delta.contains("content")) text += delta["content"].get<std::string>();
+    }
+    return text;
+  };
+  const std::string text = streamed({{"template", R"({"name": "Eric", "age": <int 0..99>})"}});
+  EXPECT_TRUE(text.starts_with(R"({"name": "Eric", "age": )") && text.ends_with("}")) << text;
+  EXPECT_EQ(streamed({{"choice", "exactly this"}}), "exactly this");
+  const auto refused =
+      post("/v1/chat/completions", chat_body(kEric, {{"max_tokens", 2},
+                                                     {"llada",
+                                                      {{"json_schema",
+                                                        {{"type", "object"},
+                                                         {"properties", {{"name", {{"const", "a long fixed text"}}}}},
+                                                         {"required", {"name"}}}}}}}));
+  EXPECT_EQ(refused.status, 400) << refused.body;
+  EXPECT_NE(refused.body.find("max_tokens: found 2, needed "), std::string::npos) << refused.body;
+}
+
 // Which preset an answer had, and why none where one would be used by default; gaps have the same one.
 TEST_F(Answers, SayWhichPresetTheyHad) {
   const auto of = [&](const char* path, json body, json asked) {

@@ -1,0 +1,45 @@
+// Input: a letter for the kind of form, then its text. What is read becomes an automaton over bytes, and over a small
+// vocabulary; the shortest answer of the latter must fit the former.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "forms/form.h"
+#include "forms/solve.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace llada::forms;
+  if (size == 0 || size > 4096) return 0;
+  const Form form{static_cast<FormKind>(data[0] % 5), std::string(reinterpret_cast<const char*>(data) + 1, size - 1)};
+  const auto automaton = automaton_of(form);
+  if (!automaton) {
+    if (automaton.error().message.find('\n') != std::string::npos) std::abort();
+    return 0;
+  }
+  static const std::vector<std::string> kTexts = [] {
+    std::vector<std::string> texts = {"", "\": \"", "\", \"", "true", "{\"", "12", "ab", "\xc3\xa9", "\xa9 \xc3"};
+    for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
+    return texts;
+  }();
+  static const Vocabulary kVocabulary(std::vector<std::string_view>(kTexts.begin(), kTexts.end()));
+  auto lifted = TokenForm::create(*automaton, kVocabulary, {{0}, 0});
+  if (!lifted) std::abort();  // the vocabulary has every byte
+  const auto tokens = std::make_shared<const TokenForm>(*std::move(lifted));
+  const int64_t least = tokens->least(tokens->start());
+  if (least > 64) return 0;
+  Solver solver(tokens, false);
+  std::vector<Slot> slots(static_cast<size_t>(least));
+  std::string text;
+  for (Slot& slot : slots) {
+    for (int32_t t = 0; slot.token < 0; ++t) {
+      slot.token = t;
+      if (t >= static_cast<int32_t>(kTexts.size())) std::abort();
+      if (!solver.fits(slots)) slot.token = -1;
+    }
+    text += kTexts[static_cast<size_t>(slot.token)];
+  }
+  if (!automaton->fits(text)) std::abort();
+  return 0;
+}

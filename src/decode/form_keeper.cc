@@ -1,0 +1,185 @@
+#include "decode/form_keeper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "decode/canvas.h"
+#include "decode/options.h"
+
+namespace llada::decode {
+namespace {
+
+Prediction prediction_of(const forms::Chosen& chosen, int32_t position) {
+  return {.position = position,
+          .token = chosen.token,
+          .logit = chosen.logit,
+          .probability = chosen.probability,
+          .entropy = chosen.entropy,
+          .margin = chosen.margin,
+          .runner_up = chosen.runner_up};
+}
+
+}  // namespace
+
+FormKeeper::FormKeeper(std::shared_ptr<const forms::TokenForm> form, const DecodeOptions& options,
+                       const SpecialIds& ids, const Canvas& canvas)
+    : form_(std::move(form)),
+      ids_(ids),
+      sampled_(samples(options)),
+      fixed_noise_(draws_once(options)),
+      seed_(options.seed),
+      key_(form_of(options) ? forms::key_of(form_of(options)->kind) : "form"),
+      solver_(form_, canvas.infill) {
+  int64_t begin = -1;
+  for (int64_t p = 0; p <= canvas.answer_end(); ++p) {
+    const bool open = p < canvas.answer_end() && canvas.states[static_cast<size_t>(p)] != TokenState::fixed;
+    if (open && begin < 0) begin = p;
+    if (!open && begin >= 0) stretches_.push_back({std::exchange(begin, -1), p});
+  }
+}
+
+const FormKeeper::Stretch* FormKeeper::stretch_of(int64_t position) const {
+  const auto found =
+      std::ranges::find_if(stretches_, [&](const Stretch& s) { return s.begin <= position && position < s.end; });
+  return found == stretches_.end() ? nullptr : &*found;
+}
+
+std::vector<forms::Slot> FormKeeper::slots(const Canvas& canvas, const Stretch& stretch) const {
+  std::vector<forms::Slot> slots(static_cast<size_t>(stretch.end - stretch.begin));
+  for (size_t i = 0; i < slots.size(); ++i)
+    if (const auto p = static_cast<size_t>(stretch.begin) + i; canvas.states[p] != TokenState::masked)
+      slots[i].token = canvas.tokens[p];
+  return slots;
+}
+
+Status FormKeeper::check(const Canvas& canvas) {
+  for (const Stretch& stretch : stretches_) {
+    if (solver_.fits(slots(canvas, stretch))) continue;
+    const int64_t length = stretch.end - stretch.begin;
+    const int64_t needed = solver_.shortest();
+    if (!canvas.infill) return invalid("gen_length: found {}, needed {} at least for {}", length, needed, key_);
+    return invalid("{}: found a gap of {} tokens at position {}; needed {}{}", key_, length, stretch.begin, needed,
+                   length < needed ? " at least" : ", or another number that it can fill");
+  }
+  return {};
+}
+
+std::vector<Edit> FormKeeper::fixed(const Canvas& canvas, int64_t end) {
+  std::vector<Edit> edits;
+  for (const Stretch& stretch : stretches_) {
+    std::vector<forms::Slot> all = slots(canvas, stretch);
+    const std::vector<forms::Slot> before = all;
+    if (std::ranges::none_of(all, [](const forms::Slot& s) { return s.token < 0; })) continue;
+    solver_.write_fixed(all);
+    const auto count = static_cast<size_t>(std::clamp<int64_t>(end - stretch.begin, 0, std::ssize(all)));
+    if (std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count),
+                    [](const forms::Slot& s) { return s.token < 0; })) {
+      const std::vector<int32_t> only = solver_.fixed(all, count);
+      for (size_t i = 0; i < only.size(); ++i)
+        if (only[i] >= 0) all[i].token = only[i];
+    }
+    for (size_t i = 0; i < all.size(); ++i)
+      if (before[i].token < 0 && all[i].token >= 0)
+        edits.push_back(
+            {static_cast<int32_t>(stretch.begin) + static_cast<int32_t>(i), all[i].token, TokenState::stable, 1});
+  }
+  return edits;
+}
+
+std::vector<Prediction> FormKeeper::predict(const Canvas& canvas, std::span<const int32_t> positions,
+                                            const StepResult& result, int64_t forward) {
+  std::vector<Prediction> out;
+  const auto row_at = [&](int32_t position) {
+    return std::ranges::lower_bound(result.predictions, ids_.row_of(position), {}, &Prediction::position) -
+           result.predictions.begin();
+  };
+  for (size_t i = 0; i < positions.size();) {
+    const Stretch* stretch = stretch_of(positions[i]);
+    if (stretch == nullptr) {
+      out.push_back(result.predictions[static_cast<size_t>(row_at(positions[i]))]);
+      out.back().position = positions[i++];
+      continue;
+    }
+    std::vector<forms::Slot> all = slots(canvas, *stretch);
+    for (; i < positions.size() && positions[i] < stretch->end; ++i)
+      all[static_cast<size_t>(positions[i] - stretch->begin)].scores =
+          &result.scores[static_cast<size_t>(row_at(positions[i]))];
+    const auto path = solver_.solve(all, {.sampled = sampled_,
+                                          .seed = seed_,
+                                          .forward = static_cast<uint64_t>(fixed_noise_ ? 0 : forward),
+                                          .first_position = stretch->begin});
+    for (const forms::Chosen& chosen : path)
+      out.push_back(prediction_of(chosen, static_cast<int32_t>(stretch->begin) + chosen.slot));
+  }
+  return out;
+}
+
+Prediction FormKeeper::again(const Canvas& canvas, int32_t position, const Prediction& seen,
+                             const forms::RowScores& scores) {
+  const Stretch* stretch = stretch_of(position);
+  if (stretch == nullptr) return seen;
+  std::vector<forms::Slot> all = slots(canvas, *stretch);
+  all[static_cast<size_t>(position - stretch->begin)] = {-1, &scores};
+  const auto path =
+      solver_.solve(all, {.sampled = sampled_, .seed = seed_, .forward = 0, .first_position = stretch->begin});
+  return path.empty() ? seen : prediction_of(path.front(), position);
+}
+
+void FormKeeper::keep(const Canvas& canvas, std::vector<Edit>& edits) {
+  const auto replaces = [&](const Edit& edit) {
+    return !canvas.is_undecided(edit.position) && edit.state != TokenState::masked &&
+           edit.token != canvas.tokens[static_cast<size_t>(edit.position)];
+  };
+  if (std::ranges::none_of(edits, replaces)) return;
+  Canvas after = canvas;
+  const auto apply = [&](const Edit& edit) {
+    after.tokens[static_cast<size_t>(edit.position)] = edit.token;
+    after.states[static_cast<size_t>(edit.position)] = edit.state;
+  };
+  for (const Edit& edit : edits)
+    if (!replaces(edit)) apply(edit);
+  for (Edit& edit : edits) {
+    if (!replaces(edit)) continue;
+    const Stretch* stretch = stretch_of(edit.position);
+    const int32_t old = canvas.tokens[static_cast<size_t>(edit.position)];
+    apply(edit);
+    if (stretch == nullptr || solver_.fits(slots(after, *stretch))) continue;
+    edit.token = old;
+    apply(edit);
+  }
+}
+
+Status begin_form(std::shared_ptr<const forms::TokenForm> form, const DecodeOptions& options, const SpecialIds& ids,
+                  Canvas& canvas) {
+  FormKeeper keeper(std::move(form), options, ids, canvas);
+  LLADA_TRY_STATUS(keeper.check(canvas));
+  for (const Edit& edit : keeper.fixed(canvas, 0)) {
+    canvas.tokens[static_cast<size_t>(edit.position)] = edit.token;
+    canvas.states[static_cast<size_t>(edit.position)] = edit.state;
+  }
+  return {};
+}
+
+void read_scores(std::span<const float> logits, std::span<const float> sparse_logits, const forms::TokenForm& form,
+                 const DecodeOptions& options, const SamplingRule& rule, int64_t forward, StepResult& result) {
+  const bool heated = orders_by_sampled(options);
+  const auto read = [&](std::span<const float> rows, std::span<const Prediction> predictions, int64_t number) {
+    std::vector<forms::RowScores> scores;
+    for (size_t i = 0; i < predictions.size(); ++i) {
+      const size_t vocabulary = rows.size() / predictions.size();
+      SamplingRule of_row{.seed = rule.seed, .forward_number = number, .fixed_noise = rule.fixed_noise};
+      scores.push_back(forms::read_row(rows.subspan(i * vocabulary, vocabulary), form,
+                                       {.temperature = heated ? 1 : options.temperature,
+                                        .confidence_heat = heated ? options.temperature : 1,
+                                        .key = of_row.key(predictions[i].position)}));
+    }
+    return scores;
+  };
+  const size_t all = result.predictions.size() + result.trials.size();
+  const size_t own = all == 0 ? 0 : logits.size() / all * result.predictions.size();
+  result.scores = read(logits.first(own), result.predictions, forward);
+  result.trial_scores = read(logits.subspan(own), result.trials, forward);
+  result.sparse_scores = read(sparse_logits, result.sparse, result.landed.value_or(0));
+}
+
+}  // namespace llada::decode

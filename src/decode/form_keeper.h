@@ -1,0 +1,62 @@
+// Holds a canvas to a form: predictions are replaced by those of the best sequence that fits, and what the form leaves
+// no choice about is written without a prediction. What is decided can be completed at any time: all tokens that a step
+// commits are of one joint path, and a change of a token that would break it is not made.
+//
+// Where the text goes on behind a gap (infilling), every gap fits the form by itself and is filled. Padding of a
+// block-causal model is free.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "decode/types.h"
+#include "forms/solve.h"
+
+namespace llada::decode {
+
+struct DecodeOptions;
+
+class FormKeeper {
+ public:
+  FormKeeper(std::shared_ptr<const forms::TokenForm> form, const DecodeOptions& options, const SpecialIds& ids,
+             const Canvas& canvas);
+
+  // Before the first plan. Invalid: the form needs more tokens than there are, with the number that would do.
+  Status check(const Canvas& canvas);
+  // What the form fixes before `end`, and as far as only decided text stands before it, as edits of masks.
+  std::vector<Edit> fixed(const Canvas& canvas, int64_t end);
+
+  // Predictions of masked positions (ascending), with the position in the place of the row. `forward` keys the noise.
+  std::vector<Prediction> predict(const Canvas& canvas, std::span<const int32_t> positions, const StepResult& result,
+                                  int64_t forward);
+  // The prediction of a decided position, as the form leaves it given all others.
+  Prediction again(const Canvas& canvas, int32_t position, const Prediction& seen, const forms::RowScores& scores);
+  // Of edits that write another token over a decided one those that cannot stay keep the old token.
+  void keep(const Canvas& canvas, std::vector<Edit>& edits);
+
+ private:
+  struct Stretch {
+    int64_t begin, end;
+  };
+  const Stretch* stretch_of(int64_t position) const;
+  std::vector<forms::Slot> slots(const Canvas& canvas, const Stretch& stretch) const;
+
+  const std::shared_ptr<const forms::TokenForm> form_;
+  const SpecialIds ids_;
+  const bool sampled_, fixed_noise_;
+  const uint64_t seed_;
+  const std::string key_;
+  std::vector<Stretch> stretches_;
+  forms::Solver solver_;
+};
+
+// Before a strategy is made: writes what the form fixes. Invalid as in FormKeeper::check().
+Status begin_form(std::shared_ptr<const forms::TokenForm> form, const DecodeOptions& options, const SpecialIds& ids,
+                  Canvas& canvas);
+
+// Before a step's result is taken: reads the kept logits (predictions, trials; of the sparse pass apart), of which a
+// request with a form needs more than the best token. `rule` is the head's.
+void read_scores(std::span<const float> logits, std::span<const float> sparse_logits, const forms::TokenForm& form,
+                 const DecodeOptions& options, const SamplingRule& rule, int64_t forward, StepResult& result);
+
+}  // namespace llada::decode

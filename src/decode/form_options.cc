@@ -1,0 +1,59 @@
+#include "decode/form_options.h"
+
+#include "decode/field_entry.h"
+
+namespace llada::decode {
+namespace {
+
+template <auto Member, forms::FormKind kind>
+Entry form_entry(std::string_view unit, std::string_view help) {
+  Entry f(FieldGroup::form, forms::key_of(kind), unit, help);
+  f.text = true;
+  f.read = [](const Field&, std::string_view text, DecodeOptions& o) -> Status {
+    if (!text.empty()) {
+      const forms::Form form{kind, std::string(text)};
+      if (Status status = forms::check_form(form); !status) {
+        const std::string before = fmt::format("{}: ", forms::key_of(kind));
+        std::string& message = status.error().message;
+        if (message.starts_with(before)) message.erase(0, before.size());
+        return status;
+      }
+    }
+    o.*Member = text;
+    return {};
+  };
+  f.show = [](const Field&, const DecodeOptions& o) { return o.*Member; };
+  f.check = [](const Field&, const DecodeOptions&) -> Status { return {}; };
+  return f;
+}
+
+}  // namespace
+
+std::span<const Field> form_fields() {
+  using O = FormOptions;
+  using enum forms::FormKind;
+  // clang-format off
+  static const Field kFields[] = {
+    form_entry<&O::choice, choice>("A|B|...", "the answer is one of these texts"),
+    form_entry<&O::regex, regex>("REGEX", "the whole answer fits the regular expression"),
+    form_entry<&O::json_schema, json_schema>("FILE|JSON", "the answer is JSON that is valid by the schema"),
+    field<&O::json_object>(FieldGroup::form, "json_object", "N",
+        "the answer is a JSON object of at most N levels; 0: it need not be").in({0, forms::kMostLevels}),
+    form_entry<&O::form_template, form_template>("TEXT",
+        "the answer is this text with its typed gaps filled, as in {\"age\": <int 0..150>}"),
+  };
+  // clang-format on
+  return kFields;
+}
+
+std::optional<forms::Form> form_of(const FormOptions& o) {
+  using enum forms::FormKind;
+  if (!o.choice.empty()) return forms::Form{choice, o.choice};
+  if (!o.regex.empty()) return forms::Form{regex, o.regex};
+  if (!o.json_schema.empty()) return forms::Form{json_schema, o.json_schema};
+  if (o.json_object > 0) return forms::Form{json_object, std::to_string(o.json_object)};
+  if (!o.form_template.empty()) return forms::Form{form_template, o.form_template};
+  return {};
+}
+
+}  // namespace llada::decode

@@ -1,0 +1,40 @@
+#include "engine/form_store.h"
+
+#include <algorithm>
+
+#include "text/tokenizer.h"
+
+namespace llada {
+
+Result<std::shared_ptr<const forms::TokenForm>> FormStore::get(const forms::Form& form, const Tokenizer& tokenizer,
+                                                               const decode::SpecialIds& ids) {
+  std::shared_ptr<const forms::Vocabulary> vocabulary;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known =
+        std::ranges::find(kept_, form, [](const auto& kept) -> const forms::Form& { return kept.first; });
+    if (known != kept_.end()) {
+      kept_.splice(kept_.begin(), kept_, known);
+      return known->second;
+    }
+    if (!vocabulary_) vocabulary_ = forms::Vocabulary::of(tokenizer);
+    vocabulary = vocabulary_;
+  }
+  // Others go on while a form is made; two that ask for the same one may both make it.
+  LLADA_TRY(const forms::Automaton automaton, forms::automaton_of(form));
+  forms::EndTokens ends{ids.end_ids, ids.eos >= 0 || ids.end_ids.empty() ? ids.eos : ids.end_ids.front()};
+  if (ends.fill >= 0 && std::ranges::find(ends.ids, ends.fill) == ends.ids.end()) ends.ids.push_back(ends.fill);
+  auto lifted = forms::TokenForm::create(automaton, *vocabulary, ends);
+  if (!lifted) return invalid("{}: {}", forms::key_of(form.kind), lifted.error().message);
+  auto made = std::make_shared<const forms::TokenForm>(*std::move(lifted));
+  const std::lock_guard lock(mutex_);
+  kept_.emplace_front(form, made);
+  int64_t bytes = 0;
+  const auto too_many = std::find_if(std::next(kept_.begin()), kept_.end(), [&](const auto& kept) {
+    return (bytes += kept.second->bytes() + std::ssize(kept.first.text)) > kMostBytes;
+  });
+  kept_.erase(too_many, kept_.end());
+  return made;
+}
+
+}  // namespace llada

@@ -1,0 +1,70 @@
+// What a text may be, as an expression over bytes: the common language of regular expressions, schemas, choices and
+// templates. An expression is immutable, and parts may be shared.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace llada::forms {
+
+struct Expression;
+using Expr = std::shared_ptr<const Expression>;
+
+struct ByteRange {
+  uint8_t first = 0, last = 0;
+  bool operator==(const ByteRange&) const = default;
+};
+
+struct CodeRange {
+  char32_t first = 0, last = 0;
+  bool operator==(const CodeRange&) const = default;
+};
+
+struct Expression {
+  enum class Kind {
+    never,     // fits no text
+    text,      // these bytes
+    bytes,     // one byte of the ranges
+    sequence,  // all parts in order; no parts: the empty text
+    either,    // one of the parts
+    repeat,    // the one part, `least` to `most` times
+    members,   // the parts in order with ", " between them; those that are not required may be left out
+  };
+  Kind kind = Kind::never;
+  std::string text = {};
+  std::vector<ByteRange> ranges = {};
+  std::vector<Expr> parts = {};
+  int64_t least = 0, most = -1;     // most -1: without end
+  std::vector<bool> required = {};  // of members
+};
+
+Expr never();
+Expr text(std::string bytes);
+Expr sequence(std::vector<Expr> parts);
+Expr either(std::vector<Expr> parts);
+Expr repeat(Expr part, int64_t least, int64_t most);
+Expr members(std::vector<Expr> parts, std::vector<bool> required);
+
+// How a character stands in the answer.
+enum class Letters {
+  plain,  // as its UTF-8
+  json,   // inside a JSON string: quote, backslash and the five control characters that have a short escape are
+          // escaped, other control characters do not occur, all others are UTF-8
+};
+
+inline constexpr char32_t kLastCode = 0x10ffff;
+
+// One character of the ranges, which may overlap; surrogates are none.
+Expr one_of(std::vector<CodeRange> ranges, Letters letters);
+// Those text characters in order; UTF-8, of which invalid bytes stand for themselves.
+Expr letters_of(std::string_view utf8, Letters letters);
+
+// Sorted, without overlaps and neighbours.
+std::vector<CodeRange> merged(std::vector<CodeRange> ranges);
+// All characters that are not in the ranges.
+std::vector<CodeRange> others(std::vector<CodeRange> ranges);
+
+}  // namespace llada::forms

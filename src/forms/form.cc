@@ -1,0 +1,86 @@
+#include "forms/form.h"
+
+#include <utility>
+
+#include "forms/form_template.h"
+#include "forms/json_schema.h"
+#include "forms/json_values.h"
+#include "forms/regex.h"
+
+namespace llada::forms {
+namespace {
+
+Result<Expr> expression_of(const Form& form) {
+  switch (form.kind) {
+    case FormKind::choice:
+      return parse_choice(form.text);
+    case FormKind::regex:
+      return parse_regex(form.text);
+    case FormKind::json_schema:
+      return parse_json_schema(form.text);
+    case FormKind::json_object:
+      if (form.text.size() != 1 || form.text[0] < '1' || form.text[0] > '0' + kMostLevels)
+        return invalid("found '{}', needed 1 to {} levels", form.text, kMostLevels);
+      return json_object(form.text[0] - '0');
+    case FormKind::form_template:
+      return parse_template(form.text);
+  }
+  return never();
+}
+
+}  // namespace
+
+std::string_view key_of(FormKind kind) {
+  constexpr std::string_view kKeys[] = {"choice", "regex", "json_schema", "json_object", "template"};
+  return kKeys[static_cast<size_t>(kind)];
+}
+
+Result<Expr> parse_choice(std::string_view given) {
+  std::vector<Expr> parts;
+  std::string one;
+  for (size_t i = 0; i <= given.size(); ++i) {
+    if (i == given.size() || given[i] == '|') {
+      if (one.empty()) return invalid("found an empty choice, needed texts with | between them");
+      parts.push_back(text(std::exchange(one, {})));
+    } else if (given[i] == '\\' && i + 1 < given.size() && (given[i + 1] == '|' || given[i + 1] == '\\')) {
+      one += given[++i];
+    } else {
+      one += given[i];
+    }
+  }
+  return either(std::move(parts));
+}
+
+namespace {
+
+// The error with the option before it.
+std::unexpected<Error> of_option(const Form& form, Error error) {
+  const std::string_view key = key_of(form.kind);
+  if (!error.message.starts_with(key)) error.message = fmt::format("{}: {}", key, error.message);
+  return std::unexpected(std::move(error));
+}
+
+Result<Expr> read(const Form& form) {
+  if (form.text.size() > kMostFormBytes)
+    return of_option(form, {ErrorKind::invalid_input, "found more than 1 MiB of text"});
+  auto expression = expression_of(form);
+  if (!expression) return of_option(form, expression.error());
+  return expression;
+}
+
+}  // namespace
+
+Status check_form(const Form& form) {
+  LLADA_TRY(const Expr expression, read(form));
+  static_cast<void>(expression);
+  return {};
+}
+
+Result<Automaton> automaton_of(const Form& form) {
+  LLADA_TRY(const Expr expression, read(form));
+  auto automaton = compile(expression);
+  if (!automaton) return of_option(form, automaton.error());
+  return automaton;
+}
+
+}  // namespace llada::forms

@@ -1,0 +1,34 @@
+// What an answer must fit, as somebody writes it. (No library of Debian 12 makes automata of JSON Schema for C++: those
+// that exist are Rust and Python.)
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "forms/automaton.h"
+#include "forms/expression.h"
+
+namespace llada::forms {
+
+enum class FormKind { choice, regex, json_schema, json_object, form_template };
+
+// The key of the option that asks for it, which errors begin with.
+std::string_view key_of(FormKind kind);
+
+struct Form {
+  FormKind kind{};
+  std::string text;  // of json_object: how many levels, 1 to kMostLevels
+  bool operator==(const Form&) const = default;
+};
+
+inline constexpr size_t kMostFormBytes = size_t{1} << 20;
+inline constexpr int64_t kMostLevels = 5;
+
+// "yes|no|maybe"; "\|" is a bar, "\\" a backslash.
+Result<Expr> parse_choice(std::string_view text);
+
+// Invalid: one line that begins with the option. check_form() reads the text alone and is cheap.
+Status check_form(const Form& form);
+Result<Automaton> automaton_of(const Form& form);
+
+}  // namespace llada::forms

@@ -1,0 +1,292 @@
+#include "forms/json_schema.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "forms/json_values.h"
+#include "forms/regex.h"
+
+namespace llada::forms {
+namespace {
+
+constexpr std::string_view kNotes[] = {"title",      "description", "default",   "examples",    "example",
+                                       "deprecated", "readOnly",    "writeOnly", "$comment",    "$schema",
+                                       "$id",        "$defs",       "$anchor",   "definitions", "contentType"};
+constexpr std::string_view kStringKeys[] = {"minLength", "maxLength", "pattern", "format"};
+constexpr std::string_view kNumberKeys[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+constexpr std::string_view kArrayKeys[] = {"items", "minItems", "maxItems"};
+constexpr std::string_view kObjectKeys[] = {"properties", "required", "additionalProperties"};
+constexpr int64_t kMostExpressions = 50'000;  // of a schema whose references multiply
+constexpr int kMostDepth = 200;               // of schemas in schemas, references followed
+
+bool is_in(std::span<const std::string_view> list, std::string_view key) {
+  return std::ranges::find(list, key) != list.end();
+}
+
+// Whether a $ref leads back to itself is known by the schemas that are being read.
+class Reader {
+ public:
+  explicit Reader(const Json& root) : root_(root) {}
+
+  Result<Expr> schema(const Json& s, const std::string& where) {
+    if (++made_ > kMostExpressions || depth_ == kMostDepth)
+      return invalid("{}: the schema is too large or too deep once its references are followed", where.substr(0, 200));
+    ++depth_;
+    auto read = schema_at(s, where);
+    --depth_;
+    return read;
+  }
+
+ private:
+  Result<Expr> schema_at(const Json& s, const std::string& where) {
+    if (s.is_boolean()) return s.get<bool>() ? any_ : never();
+    if (!s.is_object()) return invalid("{}: found {}, needed a schema", where, spelled(s).substr(0, 60));
+    for (const char* key : {"$ref", "anyOf", "allOf"})
+      if (s.contains(key)) {
+        LLADA_TRY_STATUS(only(s, {key}, where, "beside " + std::string(key)));
+        if (key == std::string_view("$ref")) return reference(s[key], where + ".$ref");
+        return alternatives(s[key], key == std::string_view("allOf"), where + "." + key);
+      }
+    LLADA_TRY(const auto types, types_of(s, where));
+    if (s.contains("const") || s.contains("enum")) return values(s, types, where);
+    std::vector<Expr> parts;
+    std::vector<std::string_view> known = {"type"};
+    for (const std::string& type : types) {
+      LLADA_TRY(Expr part, of_type(s, type, where, known));
+      parts.push_back(std::move(part));
+    }
+    for (const auto& [key, value] : s.items())
+      if (!is_in(known, key) && !is_in(kNotes, key)) return invalid("{}.{}: not supported", where, key);
+    return either(std::move(parts));
+  }
+
+  Status only(const Json& s, std::vector<std::string_view> known, const std::string& where, const std::string& why) {
+    for (const auto& [key, value] : s.items())
+      if (!is_in(known, key) && !is_in(kNotes, key)) return invalid("{}.{}: not supported {}", where, key, why);
+    return {};
+  }
+
+  Result<Expr> reference(const Json& to, const std::string& where) {
+    const std::string name = to.is_string() ? to.get<std::string>() : spelled(to);
+    if (!to.is_string() || !name.starts_with("#") || (name.size() > 1 && name[1] != '/'))
+      return invalid("{}: found {}, needed a place in this document, like #/$defs/NAME", where, spelled(to));
+    const Json* at = &root_;
+    for (size_t begin = 2; begin < name.size() + 1 && name.size() > 1;) {
+      const size_t end = std::min(name.find('/', begin), name.size());
+      std::string part = name.substr(begin, end - begin);
+      for (const auto& [code, letter] : {std::pair("~1", "/"), {"~0", "~"}})
+        for (size_t found = 0; (found = part.find(code, found)) != std::string::npos; ++found)
+          part.replace(found, 2, letter);
+      if (!at->is_object() || !at->contains(part))
+        return invalid("{}: found {}, which is not there", where, spelled(to));
+      at = &(*at)[part];
+      begin = end + 1;
+    }
+    int& open = open_[at];
+    if (open == kMostNested) return never();
+    ++open;
+    auto followed = schema(*at, where);
+    --open_[at];
+    return followed;
+  }
+
+  Result<Expr> alternatives(const Json& list, bool all, const std::string& where) {
+    if (!list.is_array() || list.empty() || (all && list.size() > 1))
+      return invalid("{}: found {}, needed a list of {}", where,
+                     list.is_array() ? std::to_string(list.size()) + " schemas" : spelled(list).substr(0, 60),
+                     all ? "one schema" : "schemas");
+    std::vector<Expr> parts;
+    for (size_t i = 0; i < list.size(); ++i) {
+      LLADA_TRY(Expr part, schema(list[i], where + "[" + std::to_string(i) + "]"));
+      parts.push_back(std::move(part));
+    }
+    return either(std::move(parts));
+  }
+
+  // Where no type is given, what the other keywords are about; of those without, any.
+  Result<std::vector<std::string>> types_of(const Json& s, const std::string& where) {
+    static constexpr std::string_view kTypes[] = {"string", "number", "integer", "boolean", "null", "array", "object"};
+    std::vector<std::string> types;
+    if (s.contains("type")) {
+      const Json list = s["type"].is_array() ? s["type"] : Json::array({s["type"]});
+      for (const Json& type : list) {
+        if (!type.is_string() || !is_in(kTypes, type.get<std::string>()))
+          return invalid("{}.type: found {}, needed {}", where, spelled(type), fmt::join(kTypes, ", "));
+        types.push_back(type.get<std::string>());
+      }
+      if (types.empty()) return invalid("{}.type: found no type, needed one", where);
+      return types;
+    }
+    if (s.contains("const") || s.contains("enum")) return types;
+    for (const auto& [keys, type] : {std::pair(std::span<const std::string_view>(kObjectKeys), "object"),
+                                     {std::span(kArrayKeys), "array"},
+                                     {std::span(kStringKeys), "string"},
+                                     {std::span(kNumberKeys), "number"}})
+      if (std::ranges::any_of(keys, [&](std::string_view key) { return s.contains(key); })) types.emplace_back(type);
+    if (types.empty()) types.emplace_back("any");
+    return types;
+  }
+
+  static bool is_of(const Json& value, std::string_view type) {
+    if (type == "integer")
+      return value.is_number_integer() ||
+             (value.is_number_float() && value.get<double>() == std::floor(value.get<double>()));
+    return (type == "string" && value.is_string()) || (type == "number" && value.is_number()) ||
+           (type == "boolean" && value.is_boolean()) || (type == "null" && value.is_null()) ||
+           (type == "array" && value.is_array()) || (type == "object" && value.is_object());
+  }
+
+  Result<Expr> values(const Json& s, const std::vector<std::string>& types, const std::string& where) {
+    LLADA_TRY_STATUS(only(s, {"const", "enum", "type"}, where, "beside enum and const"));
+    Json list = s.contains("enum") ? s["enum"] : Json::array({s["const"]});
+    if (!list.is_array() || list.empty())
+      return invalid("{}.enum: found {}, needed a list of values", where, spelled(list));
+    std::vector<Expr> parts;
+    for (const Json& value : list) {
+      if (s.contains("const") && value != s["const"]) continue;
+      if (!types.empty() && std::ranges::none_of(types, [&](const std::string& t) { return is_of(value, t); }))
+        continue;
+      parts.push_back(text(spelled(value)));
+    }
+    if (parts.empty()) return invalid("{}: no value fits both enum or const and the rest", where);
+    return either(std::move(parts));
+  }
+
+  Result<Expr> of_type(const Json& s, std::string_view type, const std::string& where,
+                       std::vector<std::string_view>& known) {
+    const auto knows = [&](std::span<const std::string_view> keys) {
+      known.insert(known.end(), keys.begin(), keys.end());
+    };
+    if (type == "any") return any_;
+    if (type == "null") return text("null");
+    if (type == "boolean") return either({text("true"), text("false")});
+    if (type == "string") return knows(kStringKeys), string(s, where);
+    if (type == "integer" || type == "number") return knows(kNumberKeys), number(s, type == "integer", where);
+    if (type == "array") return knows(kArrayKeys), array(s, where);
+    return knows(kObjectKeys), object(s, where);
+  }
+
+  Result<int64_t> count(const Json& s, const char* key, int64_t fallback, const std::string& where) {
+    if (!s.contains(key)) return fallback;
+    const Json& value = s[key];
+    if (!value.is_number_unsigned() || value.get<uint64_t>() > 1'000'000)
+      return invalid("{}.{}: found {}, needed a whole number from 0 to 1000000", where, key, spelled(value));
+    return value.get<int64_t>();
+  }
+
+  Result<Expr> string(const Json& s, const std::string& where) {
+    LLADA_TRY(const int64_t least, count(s, "minLength", 0, where));
+    LLADA_TRY(const int64_t most, count(s, "maxLength", -1, where));
+    const bool sized = s.contains("minLength") || s.contains("maxLength");
+    for (const char* key : {"pattern", "format"}) {
+      if (!s.contains(key)) continue;
+      if (sized || (s.contains("pattern") && s.contains("format")))
+        return invalid("{}.{}: not supported beside another keyword for strings", where, key);
+      if (!s[key].is_string()) return invalid("{}.{}: found {}, needed a string", where, key, spelled(s[key]));
+      const auto value = s[key].get<std::string>();
+      if (key == std::string_view("format")) {
+        Expr format = json_format(value);
+        if (format == nullptr)
+          return invalid("{}.format: found {}, needed date, time, date-time, uuid, email, hostname, ipv4 or uri", where,
+                         spelled(s[key]));
+        return format;
+      }
+      auto content = parse_regex(value, Letters::json, Match::anywhere);
+      if (!content) return invalid("{}.pattern: {}", where, content.error().message);
+      return quoted(*std::move(content));
+    }
+    if (most >= 0 && most < least)
+      return invalid("{}.maxLength: found {}, which is below minLength {}", where, most, least);
+    return json_string(least, most);
+  }
+
+  // A bound as a whole number: of integers rounded into the range, of numbers there is no other.
+  Result<std::optional<int64_t>> bound(const Json& s, const char* key, bool integer, bool up,
+                                       const std::string& where) {
+    if (!s.contains(key)) return std::optional<int64_t>();
+    const Json& value = s[key];
+    if (!value.is_number()) return invalid("{}.{}: found {}, needed a number", where, key, spelled(value));
+    const double real = value.get<double>(), whole = up ? std::ceil(real) : std::floor(real);
+    if (std::abs(real) > 1e15) return invalid("{}.{}: found {}, needed at most 1e15", where, key, spelled(value));
+    if (!integer && whole != real)
+      return invalid("{}.{}: found {}, needed a whole number as bound", where, key, spelled(value));
+    return std::optional(static_cast<int64_t>(whole));
+  }
+
+  Result<Expr> number(const Json& s, bool integer, const std::string& where) {
+    LLADA_TRY(auto least, bound(s, "minimum", integer, true, where));
+    LLADA_TRY(auto most, bound(s, "maximum", integer, false, where));
+    // Rounded away from the range, so that the step over the bound lands on the first whole number inside.
+    LLADA_TRY(const auto above, bound(s, "exclusiveMinimum", integer, false, where));
+    LLADA_TRY(const auto below, bound(s, "exclusiveMaximum", integer, true, where));
+    Expr found;
+    if (integer) {
+      if (above) least = std::max(least.value_or(*above + 1), *above + 1);
+      if (below) most = std::min(most.value_or(*below - 1), *below - 1);
+      if (least && most && *most < *least) return invalid("{}: no integer lies between the bounds", where);
+      return json_integer(least, most);
+    }
+    NumberRange r{least, most};
+    if (above && (!least || *above >= *least)) r.least = above, r.above = true;
+    if (below && (!most || *below <= *most)) r.most = below, r.below = true;
+    if (r.least && r.most && (*r.most < *r.least || (*r.most == *r.least && (r.above || r.below))))
+      return invalid("{}: no number lies between the bounds", where);
+    return json_number(r);
+  }
+
+  Result<Expr> array(const Json& s, const std::string& where) {
+    LLADA_TRY(const int64_t least, count(s, "minItems", 0, where));
+    LLADA_TRY(const int64_t most, count(s, "maxItems", -1, where));
+    if (most >= 0 && most < least)
+      return invalid("{}.maxItems: found {}, which is below minItems {}", where, most, least);
+    Expr item = item_;
+    if (s.contains("items")) {
+      LLADA_TRY(item, schema(s["items"], where + ".items"));
+    }
+    return json_list(item, least, most);
+  }
+
+  Result<Expr> object(const Json& s, const std::string& where) {
+    if (s.contains("additionalProperties") && s["additionalProperties"] != false)
+      return invalid("{}.additionalProperties: found {}, needed false", where,
+                     spelled(s["additionalProperties"]).substr(0, 60));
+    const Json none = Json::object(), list = Json::array();
+    const Json& properties = s.contains("properties") ? s["properties"] : none;
+    const Json& required = s.contains("required") ? s["required"] : list;
+    if (!properties.is_object()) return invalid("{}.properties: needed an object", where);
+    if (!required.is_array()) return invalid("{}.required: needed a list of names", where);
+    if (!s.contains("properties") && !s.contains("required") && !s.contains("additionalProperties"))
+      return json_object(kAnyDepth);
+    for (const Json& name : required)
+      if (!name.is_string() || !properties.contains(name.get<std::string>()))
+        return invalid("{}.required: found {}, needed a name among the properties", where, spelled(name));
+    std::vector<Expr> parts;
+    std::vector<bool> needed;
+    for (const auto& [key, value] : properties.items()) {
+      LLADA_TRY(Expr member, schema(value, where + ".properties." + key));
+      parts.push_back(sequence({text(Json(key).dump() + ": "), std::move(member)}));
+      needed.push_back(std::ranges::find(required, Json(key)) != required.end());
+    }
+    return sequence({text("{"), members(std::move(parts), std::move(needed)), text("}")});
+  }
+
+  const Json& root_;
+  std::map<const Json*, int> open_;
+  const Expr any_ = json_any(kAnyDepth), item_ = json_any(kAnyDepth - 1);
+  int64_t made_ = 0;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+Result<Expr> parse_json_schema(std::string_view text) {
+  LLADA_TRY(const Json root, parse_json_text(text, "json_schema"));
+  return Reader(root).schema(root, "$");
+}
+
+}  // namespace llada::forms

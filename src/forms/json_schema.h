@@ -1,0 +1,24 @@
+// JSON Schema as an expression. Every text that fits is valid by the schema; not every valid text fits, since answers
+// have one spelling (json_values.h), members stand in the schema's order, and objects have no members but those of
+// `properties`.
+//
+// Keywords: type (also a list), enum, const, properties, required, additionalProperties false, items, minItems,
+// maxItems, minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf, $ref
+// inside the document, allOf of one schema. A $ref inside what it names is followed kMostNested times; beyond that what
+// needs it is left out. Notes (title, description, default, examples ...) say nothing. Any other keyword is an error
+// that names it, and so are combinations that would need two automata at once.
+#pragma once
+#include <string_view>
+
+#include "base/error.h"
+#include "forms/expression.h"
+
+namespace llada::forms {
+
+inline constexpr int kMostNested = 4;
+inline constexpr int kAnyDepth = 3;  // of values that a schema leaves open
+
+// Errors begin with the path of what is wrong: "$.properties.age: ...".
+Result<Expr> parse_json_schema(std::string_view text);
+
+}  // namespace llada::forms

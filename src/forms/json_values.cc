@@ -1,0 +1,188 @@
+#include "forms/json_values.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/json_limits.h"
+#include "forms/regex.h"
+
+namespace llada::forms {
+namespace {
+
+Expr fits(std::string_view regex, Letters letters = Letters::plain) {
+  auto parsed = parse_regex(regex, letters);
+  LLADA_CHECK(parsed.has_value());
+  return *std::move(parsed);
+}
+
+Expr digit(char first, char last) {
+  return one_of({{static_cast<char32_t>(first), static_cast<char32_t>(last)}}, Letters::plain);
+}
+Expr digits(size_t count) { return repeat(digit('0', '9'), static_cast<int64_t>(count), static_cast<int64_t>(count)); }
+
+// Numbers of as many digits as both bounds have, which are equally long.
+Expr same_length(std::string_view least, std::string_view most) {
+  if (least.empty()) return text("");
+  if (least.find_first_not_of('0') == std::string_view::npos && most.find_first_not_of('9') == std::string_view::npos)
+    return digits(least.size());
+  if (least[0] == most[0]) return sequence({text({least[0]}), same_length(least.substr(1), most.substr(1))});
+  std::vector<Expr> parts;
+  const std::string zeros(least.size() - 1, '0'), nines(least.size() - 1, '9');
+  parts.push_back(sequence({text({least[0]}), same_length(least.substr(1), nines)}));
+  if (most[0] - least[0] > 1)
+    parts.push_back(
+        sequence({digit(static_cast<char>(least[0] + 1), static_cast<char>(most[0] - 1)), digits(zeros.size())}));
+  parts.push_back(sequence({text({most[0]}), same_length(zeros, most.substr(1))}));
+  return either(std::move(parts));
+}
+
+// Of numbers from 0; most none: without end.
+Expr natural(uint64_t least, std::optional<uint64_t> most) {
+  if (most && *most < least) return never();
+  std::vector<Expr> parts;
+  std::string low = std::to_string(least);
+  const std::string high = most ? std::to_string(*most) : "";
+  while (!most || low.size() < high.size()) {
+    parts.push_back(same_length(low, std::string(low.size(), '9')));
+    low = "1" + std::string(low.size(), '0');
+    if (!most) {  // all that are longer
+      parts.push_back(sequence({digit('1', '9'), repeat(digit('0', '9'), static_cast<int64_t>(low.size()) - 1, -1)}));
+      return either(std::move(parts));
+    }
+  }
+  parts.push_back(same_length(low, high));
+  return either(std::move(parts));
+}
+
+uint64_t magnitude(int64_t value) {
+  return value < 0 ? uint64_t{0} - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
+}
+
+std::optional<uint64_t> magnitude(std::optional<int64_t> value) {
+  return value ? std::optional(magnitude(*value)) : std::nullopt;
+}
+
+// The numbers of one sign by their size, in [least, most].
+Expr sized(uint64_t least, std::optional<uint64_t> most, bool above, bool below) {
+  if (most && *most < least) return never();
+  const Expr whole =
+      natural(least + (above ? 1 : 0), most ? std::optional(*most - (below && *most > 0 ? 1 : 0)) : most);
+  std::vector<Expr> parts;
+  if (!(below && most == 0U)) parts.push_back(whole);
+  if (!most || *most > least) {
+    const auto last = most ? std::optional(*most - 1) : std::nullopt;
+    const Expr fraction = fits("\\.[0-9]*[1-9]");
+    parts.push_back(sequence({natural(least, last), fraction}));
+  }
+  return either(std::move(parts));
+}
+
+}  // namespace
+
+Result<Json> parse_json_text(std::string_view text, std::string_view source) {
+  LLADA_TRY_STATUS(check_json_limits(text, source, {.depth = 64, .values = 50'000, .run_bytes = size_t{1} << 16}));
+  Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return invalid("{}: not valid JSON", source);
+  return json;
+}
+
+std::string spelled(const Json& value) {
+  std::string out;
+  const char* separator = "";
+  if (value.is_object()) {
+    for (const auto& [key, member] : value.items())
+      out += std::exchange(separator, ", ") + Json(key).dump() + ": " + spelled(member);
+    return "{" + out + "}";
+  }
+  if (!value.is_array()) return value.dump();
+  for (const Json& item : value) out += std::exchange(separator, ", ") + spelled(item);
+  return "[" + out + "]";
+}
+
+Expr quoted(Expr content) { return sequence({text("\""), std::move(content), text("\"")}); }
+
+Expr json_string(int64_t least, int64_t most) {
+  return quoted(repeat(one_of({{0, kLastCode}}, Letters::json), least, most));
+}
+
+Expr json_integer(std::optional<int64_t> least, std::optional<int64_t> most) {
+  if (least && most && *most < *least) return never();
+  std::vector<Expr> parts;
+  if (!most || *most >= 0)
+    parts.push_back(natural(magnitude(std::max<int64_t>(least.value_or(0), 0)), magnitude(most)));
+  if (!least || *least < 0)
+    parts.push_back(sequence({text("-"), natural(most && *most < 0 ? magnitude(*most) : 1, magnitude(least))}));
+  return either(std::move(parts));
+}
+
+Expr json_number(const NumberRange& r) {
+  if (!r.least && !r.most) return fits("-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]{1,2})?");
+  std::vector<Expr> parts;
+  if (!r.most || *r.most >= 0) {
+    const bool bounded = r.least && *r.least >= 0;
+    parts.push_back(sized(bounded ? magnitude(*r.least) : 0, magnitude(r.most), bounded && r.above, r.below));
+  }
+  if (!r.least || *r.least < 0) {
+    const bool bounded = r.most && *r.most < 0;
+    const Expr size = sized(bounded ? magnitude(*r.most) : 0, magnitude(r.least), bounded ? r.below : true, r.above);
+    parts.push_back(sequence({text("-"), size}));
+  }
+  return either(std::move(parts));
+}
+
+Expr json_literal() { return either({text("true"), text("false"), text("null")}); }
+
+Expr json_list(const Expr& item, int64_t least, int64_t most) {
+  if (most == 0) return least > 0 ? never() : text("[]");
+  const Expr more = repeat(sequence({text(", "), item}), std::max<int64_t>(least - 1, 0), most < 0 ? -1 : most - 1);
+  const Expr some = sequence({text("["), item, more, text("]")});
+  return least > 0 ? some : either({text("[]"), some});
+}
+
+Expr json_object(int64_t depth) {
+  const Expr member = sequence({json_string(0, -1), text(": "), json_any(depth - 1)});
+  const Expr more = repeat(sequence({text(", "), member}), 0, -1);
+  return either({text("{}"), sequence({text("{"), member, more, text("}")})});
+}
+
+Expr json_any(int64_t depth) {
+  std::vector<Expr> parts = {json_string(0, -1), json_number({}), json_literal()};
+  if (depth > 0) parts.push_back(json_list(json_any(depth - 1), 0, -1)), parts.push_back(json_object(depth));
+  return either(std::move(parts));
+}
+
+Expr json_format(std::string_view name) {
+  // February has 28 days in every year.
+  constexpr std::string_view kDate =
+      "[12][0-9]{3}-(((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))|((0[469]|11)-(0[1-9]|[12][0-9]|30))|(02-(0[1-9]|1[0-9]"
+      "|"
+      "2[0-8])))";
+  constexpr std::string_view kTime = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]";
+  constexpr std::string_view kZone = "(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
+  constexpr std::string_view kName = "[a-z0-9]([a-z0-9-]{0,14}[a-z0-9])?";
+  constexpr std::string_view kByte = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+  const std::string host = std::string(kName) + "(\\." + std::string(kName) + "){1,3}";
+  const std::string byte(kByte);
+  std::string regex;
+  if (name == "date")
+    regex = kDate;
+  else if (name == "time")
+    regex = std::string(kTime) + std::string(kZone);
+  else if (name == "date-time")
+    regex = std::string(kDate) + "T" + std::string(kTime) + std::string(kZone);
+  else if (name == "uuid")
+    regex = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
+  else if (name == "email")
+    regex = "[A-Za-z0-9_]([A-Za-z0-9_+-]|\\.[A-Za-z0-9_]){0,30}@" + host;
+  else if (name == "hostname")
+    regex = host;
+  else if (name == "ipv4")
+    regex = byte + "(\\." + byte + "){3}";
+  else if (name == "uri")
+    regex = "https?://" + host + "(/[A-Za-z0-9_.~-]{0,40}){0,8}";
+  return regex.empty() ? nullptr : quoted(fits(regex, Letters::json));
+}
+
+}  // namespace llada::forms

@@ -1,0 +1,278 @@
+#include "forms/regex.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "text/utf8.h"
+
+namespace llada::forms {
+namespace {
+
+constexpr int kMostGroups = 64;
+constexpr int64_t kMostRepeats = 100'000;
+
+const std::vector<CodeRange> kDigits = {{'0', '9'}};
+const std::vector<CodeRange> kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+const std::vector<CodeRange> kSpace = {{'\t', '\r'}, {' ', ' '}};
+
+std::vector<CodeRange> other_ascii(std::vector<CodeRange> ranges) {
+  ranges.push_back({0x80, kLastCode});
+  return others(std::move(ranges));
+}
+
+class Parser {
+ public:
+  Parser(std::string_view regex, Letters letters, Match match) : in_(regex), letters_(letters), match_(match) {}
+
+  Result<Expr> parse() {
+    LLADA_TRY(Expr all, alternatives(0));
+    if (at_ < in_.size()) return wrong("')' without '('");
+    return all;
+  }
+
+ private:
+  bool more() const { return at_ < in_.size(); }
+  char peek() const { return in_[at_]; }
+  bool take(char c) { return more() && peek() == c && ++at_ > 0; }
+  std::unexpected<Error> wrong(std::string_view what) const { return invalid("found {} at byte {}", what, at_); }
+  std::unexpected<Error> refused(std::string_view what) const {
+    return invalid("found {} at byte {}, which is not supported", what, at_);
+  }
+
+  Expr anything() const { return repeat(one_of({{0, kLastCode}}, letters_), 0, -1); }
+
+  Result<Expr> alternatives(int depth) {
+    if (depth > kMostGroups) return invalid("found groups nested deeper than {}", kMostGroups);
+    std::vector<Expr> branches;
+    do {
+      LLADA_TRY(Expr branch, branch_of(depth));
+      branches.push_back(std::move(branch));
+    } while (take('|'));
+    return either(std::move(branches));
+  }
+
+  Result<Expr> branch_of(int depth) {
+    std::vector<Expr> parts;
+    const bool begins = depth == 0 && take('^');
+    bool ends = false;
+    while (more() && peek() != '|' && peek() != ')') {
+      if (depth == 0 && peek() == '$' && (at_ + 1 == in_.size() || in_[at_ + 1] == '|')) {
+        ends = true;
+        ++at_;
+        break;
+      }
+      LLADA_TRY(Expr atom, atom_of(depth));
+      LLADA_TRY(atom, repeated(std::move(atom)));
+      parts.push_back(std::move(atom));
+    }
+    if (depth == 0 && match_ == Match::anywhere) {
+      if (!begins) parts.insert(parts.begin(), anything());
+      if (!ends) parts.push_back(anything());
+    }
+    return sequence(std::move(parts));
+  }
+
+  Result<Expr> atom_of(int depth) {
+    const char c = peek();
+    if (c == '^' || c == '$') return refused("an anchor inside the expression");
+    if (c == '*' || c == '+' || c == '?') return wrong("a repetition of nothing");
+    if (c == '(') {
+      ++at_;
+      if (take('?') && !take(':')) return refused("a group that begins with '(?'");
+      LLADA_TRY(Expr inner, alternatives(depth + 1));
+      if (!take(')')) return wrong("the end inside a group");
+      return inner;
+    }
+    if (c == '.') {
+      ++at_;
+      return one_of(others({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}), letters_);
+    }
+    if (c == '[') return class_of();
+    if (c == '\\') {
+      LLADA_TRY(auto ranges, escape_of());
+      return one_of(std::move(ranges), letters_);
+    }
+    LLADA_TRY(const char32_t code, character());
+    return one_of({{code, code}}, letters_);
+  }
+
+  Result<char32_t> character() {
+    const Utf8Unit unit = utf8_unit(in_.substr(at_));
+    if (!unit.valid) return wrong("a byte that is not UTF-8");
+    at_ += static_cast<size_t>(unit.length);
+    return unit.code_point;
+  }
+
+  Result<char32_t> hex(size_t least, size_t most) {
+    char32_t code = 0;
+    size_t digits = 0;
+    for (; more() && digits < most; ++digits, ++at_) {
+      const char c = peek();
+      const int value = c >= '0' && c <= '9'   ? c - '0'
+                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                               : -1;
+      if (value < 0) break;
+      code = code * 16 + static_cast<char32_t>(value);
+    }
+    if (digits < least || code > kLastCode) return wrong("an escape without its hexadecimal digits");
+    return code;
+  }
+
+  Result<std::vector<CodeRange>> escape_of() {
+    ++at_;
+    if (!more()) return wrong("the end behind '\\'");
+    const char c = peek();
+    const auto one = [&](char32_t code) { return std::vector<CodeRange>{{code, code}}; };
+    ++at_;
+    switch (c) {
+      case 'd':
+        return kDigits;
+      case 'D':
+        return other_ascii(kDigits);
+      case 'w':
+        return kWord;
+      case 'W':
+        return other_ascii(kWord);
+      case 's':
+        return kSpace;
+      case 'S':
+        return other_ascii(kSpace);
+      case 'n':
+        return one('\n');
+      case 'r':
+        return one('\r');
+      case 't':
+        return one('\t');
+      case 'f':
+        return one('\f');
+      case 'v':
+        return one('\v');
+      case '0':
+        return one(0);
+      case 'x': {
+        LLADA_TRY(const char32_t code, hex(2, 2));
+        return one(code);
+      }
+      case 'u': {
+        const bool braced = take('{');
+        LLADA_TRY(const char32_t code, braced ? hex(1, 6) : hex(4, 4));
+        if (braced && !take('}')) return wrong("the end of \\u{...}");
+        return one(code);
+      }
+      default:
+        break;
+    }
+    --at_;
+    if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
+      return refused(std::string("the escape '\\") + c + "'");
+    LLADA_TRY(const char32_t code, character());
+    return one(code);
+  }
+
+  Result<Expr> class_of() {
+    ++at_;
+    const bool inverted = take('^');
+    bool of_ascii = false;  // of a class with \d, \w or \s in it the opposite is one of ASCII, as theirs are
+    std::vector<CodeRange> ranges;
+    while (more() && peek() != ']') {
+      std::vector<CodeRange> part;
+      bool named = false;
+      if (peek() == '\\') {
+        const char kind = at_ + 1 < in_.size() ? in_[at_ + 1] : ' ';
+        named = std::string_view("dDwWsS").contains(kind);
+        if (kind == 'b') {
+          at_ += 2;
+          part = {{'\b', '\b'}};
+        } else {
+          LLADA_TRY(part, escape_of());
+        }
+      } else {
+        LLADA_TRY(const char32_t code, character());
+        part = {{code, code}};
+      }
+      of_ascii |= named;
+      if (!named && at_ + 1 < in_.size() && peek() == '-' && in_[at_ + 1] != ']') {
+        ++at_;
+        char32_t last = 0;
+        if (peek() == '\\') {
+          LLADA_TRY(const auto end, escape_of());
+          if (end.size() != 1 || end[0].first != end[0].last) return wrong("a range that ends with a class");
+          last = end[0].first;
+        } else {
+          LLADA_TRY(last, character());
+        }
+        if (last < part[0].first) return wrong("a range whose end is before its beginning");
+        part[0].last = last;
+      }
+      ranges.insert(ranges.end(), part.begin(), part.end());
+    }
+    if (!take(']')) return wrong("the end inside a class");
+    if (inverted) ranges = of_ascii ? other_ascii(std::move(ranges)) : others(std::move(ranges));
+    return one_of(std::move(ranges), letters_);
+  }
+
+  // {m}, {m,} or {m,n}; none: the brace is a character.
+  std::optional<std::pair<int64_t, int64_t>> braces() const {
+    const size_t end = in_.find('}', at_);
+    if (end == std::string_view::npos) return {};
+    const std::string_view inside = in_.substr(at_ + 1, end - at_ - 1);
+    const size_t comma = inside.find(',');
+    const auto number = [](std::string_view digits) -> std::optional<int64_t> {
+      int64_t value = 0;
+      if (digits.empty() || digits.size() > 9) return {};
+      for (const char c : digits) {
+        if (c < '0' || c > '9') return {};
+        value = value * 10 + (c - '0');
+      }
+      return value;
+    };
+    const auto least = number(inside.substr(0, comma));
+    if (!least) return {};
+    if (comma == std::string_view::npos) return std::pair(*least, *least);
+    if (comma + 1 == inside.size()) return std::pair(*least, int64_t{-1});
+    const auto most = number(inside.substr(comma + 1));
+    if (!most) return {};
+    return std::pair(*least, *most);
+  }
+
+  Result<Expr> repeated(Expr atom) {
+    while (more()) {
+      int64_t least = 0, most = -1;
+      if (take('*')) {
+      } else if (take('+')) {
+        least = 1;
+      } else if (take('?')) {
+        most = 1;
+      } else if (const auto bounds = peek() == '{' ? braces() : std::nullopt) {
+        std::tie(least, most) = *bounds;
+        if (most >= 0 && most < least) return wrong("a repetition whose most is below its least");
+        if (std::max(least, most) > kMostRepeats) return wrong("a repetition of more than 100000");
+        at_ = in_.find('}', at_) + 1;
+      } else {
+        return atom;
+      }
+      if (more() && peek() == '+') return refused("a possessive repetition");
+      take('?');
+      atom = repeat(std::move(atom), least, most);
+      if (more() && (peek() == '*' || peek() == '+' || peek() == '?')) return wrong("a repetition of a repetition");
+    }
+    return atom;
+  }
+
+  const std::string_view in_;
+  const Letters letters_;
+  const Match match_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+Result<Expr> parse_regex(std::string_view regex, Letters letters, Match match) {
+  return Parser(regex, letters, match).parse();
+}
+
+}  // namespace llada::forms

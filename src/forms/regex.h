@@ -1,0 +1,21 @@
+// Regular expressions, of which a text is matched as a whole: characters, . (all but line ends), classes, the escapes
+// \d \w \s (ASCII) and their opposites (of ASCII too: other dialects disagree beyond it), \n \r \t \f \v \0 \xHH \uHHHH
+// \u{H...} and escaped punctuation, groups, |, * + ? {m} {m,} {m,n}, lazy forms of them, which fit the same texts, and
+// ^ and $ at the ends of a branch. A brace that begins no repetition is itself. Refused by name and byte offset:
+// back-references, look-around, \b, flags, \p, possessive forms, anchors elsewhere.
+#pragma once
+#include <string_view>
+
+#include "base/error.h"
+#include "forms/expression.h"
+
+namespace llada::forms {
+
+enum class Match {
+  whole,     // ^ and $ say nothing
+  anywhere,  // as JSON Schema's pattern: a branch without ^ may have anything before it, without $ anything behind
+};
+
+Result<Expr> parse_regex(std::string_view regex, Letters letters = Letters::plain, Match match = Match::whole);
+
+}  // namespace llada::forms

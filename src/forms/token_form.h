@@ -1,0 +1,73 @@
+// A form over a model's tokens: what a token of the vocabulary makes of every state of the automaton.
+//
+//   set    the tokens that lead from one state to another; equal sets are one, however many states have them
+//   class  tokens that are in the same sets, so that the form cannot tell them apart
+//   end    the state behind an end token
+//
+// Where the form leaves one way to go on, byte by byte, the text is cut as the model's tokenizer cuts it, and no other
+// tokens fit: a text that the form fixes is fixed tokens. Its last token is left open, since the tokenizer might join
+// it with what follows. Special tokens never fit; an end token fits where the text may end, and where it must, it is
+// the token that fills what is left. Only states that tokens lead to are looked at.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "forms/automaton.h"
+#include "forms/vocabulary.h"
+
+namespace llada::forms {
+
+// What ends an answer, and what stands behind it; none: an answer that fits fills its positions.
+struct EndTokens {
+  std::vector<int32_t> ids = {};
+  int32_t fill = -1;
+};
+
+class TokenForm {
+ public:
+  struct Edge {
+    int32_t set, to;
+  };
+
+  // Invalid: no tokens fit, or the vocabulary makes too much of it (kMostVisits).
+  static Result<TokenForm> create(const Automaton& automaton, const Vocabulary& vocabulary, const EndTokens& ends);
+
+  int32_t start() const { return start_; }
+  int32_t states() const { return static_cast<int32_t>(complete_.size()); }
+  int32_t end() const { return states() - 1; }
+  bool complete(int32_t state) const { return complete_[static_cast<size_t>(state)]; }  // of `end` too
+  std::span<const Edge> edges(int32_t state) const {
+    const auto s = static_cast<size_t>(state);
+    return std::span(edges_).subspan(static_cast<size_t>(first_edge_[s]),
+                                     static_cast<size_t>(first_edge_[s + 1] - first_edge_[s]));
+  }
+  // Tokens up to the nearest complete state; kNever where there is none.
+  static constexpr int32_t kNever = INT32_MAX;
+  int32_t least(int32_t state) const { return least_[static_cast<size_t>(state)]; }
+
+  int32_t sets() const { return static_cast<int32_t>(only_.size()); }
+  std::span<const int32_t> classes_of(int32_t set) const {  // ascending
+    const auto s = static_cast<size_t>(set);
+    return std::span(set_classes_)
+        .subspan(static_cast<size_t>(first_class_[s]), static_cast<size_t>(first_class_[s + 1] - first_class_[s]));
+  }
+  int32_t only_token(int32_t set) const { return only_[static_cast<size_t>(set)]; }  // -1: there are more
+
+  int32_t classes() const { return classes_; }
+  std::span<const int32_t> class_of() const { return class_of_; }  // by token; -1: it never fits
+  // Where a token leads; -1: it does not fit there.
+  int32_t step(int32_t state, int32_t token) const;
+  int64_t bytes() const;
+
+ private:
+  friend class Lift;
+  int32_t start_ = 0, classes_ = 0;
+  std::vector<char> complete_;
+  std::vector<int32_t> least_, first_edge_, first_class_, set_classes_, only_, class_of_;
+  std::vector<Edge> edges_;
+};
+
+}  // namespace llada::forms

@@ -1,0 +1,200 @@
+// Runs that are held to a form: whatever the options and the logits, every canvas can be completed and every answer fits.
+#include "forms/form.h"
+
+#include <gmock/gmock.h>
+
+#include "decode/answer.h"
+#include "decode/form_keeper.h"
+#include "decode/options.h"
+#include "decode/random_options.h"
+#include "decode/script.h"
+
+namespace llada::decode {
+namespace {
+
+using testing::HasSubstr;
+
+// Tokens 0 to 6 and those from 10 on are text; 7, 8 and 9 are the special ones of test_ids().
+const std::vector<std::string_view> kPieces = {"{",  "}",   "\"", "a",   "b",    ": ",  ", ",   "",      "",   "",  "1",
+                                               "2",  "0",   "-",  "\"a", "\": ", "{\"", "true", "false", "ab", "[", "]",
+                                               "12", "\"}", "n",  "ull", "t",    "rue", " ",    ":",     ","};
+
+struct FormCase {
+  forms::Automaton automaton;
+  std::shared_ptr<const forms::TokenForm> form;
+
+  FormCase(forms::FormKind kind, const std::string& text) {
+    automaton = *forms::automaton_of({kind, text});
+    form = std::make_shared<const forms::TokenForm>(
+        *forms::TokenForm::create(automaton, forms::Vocabulary(kPieces), {{kEos, kEot}, kEos}));
+  }
+};
+
+std::string text_of(std::span<const int32_t> tokens) {
+  std::string text;
+  for (const int32_t t : tokens) text += kPieces[static_cast<size_t>(t)];
+  return text;
+}
+
+// Predictions as a script has them, and logits that depend on the canvas.
+class LogitRunner : public StepRunner {
+ public:
+  LogitRunner(uint64_t seed, const FormCase& c, const DecodeOptions& options, const Canvas& canvas,
+              const SpecialIds& ids)
+      : seed_(seed),
+        case_(c),
+        options_(options),
+        rule_(head_rule(options, ids, canvas.infill)),
+        script_(random_script(seed)) {}
+
+  Result<StepResult> run(const StepPlan& plan, int64_t forward) override {
+    LLADA_TRY(StepResult result, script_.run(plan, forward));
+    const auto logits = [&](size_t rows, uint64_t salt) {
+      std::vector<float> values(rows * kPieces.size());
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<float>(mix64(seed_ + mix64(digest(plan) + salt + i)) % 1000) / 100;
+      return values;
+    };
+    for (auto* list : {&result.predictions, &result.trials, &result.sparse})
+      for (Prediction& p : *list) p.position = std::max(p.position, 0);
+    read_scores(logits(result.predictions.size() + result.trials.size(), 0), logits(result.sparse.size(), 77),
+                *case_.form, options_, rule_, forward, result);
+    return result;
+  }
+  size_t logit_rows() const {
+    size_t rows = 0;
+    for (const StepPlan& plan : script_.plans) rows += plan.logits.size();
+    return rows;
+  }
+
+ private:
+  const uint64_t seed_;
+  const FormCase& case_;
+  const DecodeOptions& options_;
+  const SamplingRule rule_;
+  ScriptRunner script_;
+};
+
+TEST(Form, EveryRunEndsWithATextThatFits) {
+  const FormCase cases[] = {
+      {forms::FormKind::json_schema, R"({"properties": {"a": {"type": "integer"}, "b": {"type": ["boolean", "null"]},
+        "ab": {"type": "string", "maxLength": 6}}, "required": ["a"]})"},
+      {forms::FormKind::regex, "(a|b)*(12|0)?"},
+      {forms::FormKind::choice, "true|false|null|ab12ab12"},
+      {forms::FormKind::json_schema, R"({"type": "array", "items": {"enum": [1, 2, true]}, "minItems": 2})"}};
+  Rng rng(5);
+  int runs = 0, revised = 0, drafted = 0, sampled = 0, infilled = 0, block_causal = 0, shifted = 0;
+  for (int round = 0; round < 6000; ++round) {
+    DecodeOptions options = random_options(rng);
+    options.auto_length = options.auto_length && rng() % 2;
+    const FormCase& c = cases[rng() % std::size(cases)];
+    SpecialIds ids = test_ids();
+    ids.shift_logits = rng() % 4 == 0;
+    ids.attention_block = rng() % 4 == 0 ? 8 : 0;
+    if (ids.attention_block > 0) options.block_length = 8;
+    const bool infill = rng() % 5 == 0;
+    const int32_t least = c.form->least(c.form->start());
+    options.gen_length = std::max<int64_t>(1, least + between(rng, 0, 20));
+    options.choice = "a";  // that there is one
+    if (!validate(options, infill, ids.attention_block)) continue;
+    Canvas canvas;
+    if (infill) {
+      std::vector<int32_t> gaps, text(static_cast<size_t>(options.gen_length) + 12, 3);
+      for (int32_t p = 0; p < least; ++p) gaps.push_back(1 + p);
+      for (int32_t p = 0; p < options.gen_length; ++p) gaps.push_back(least + 4 + p);
+      text.resize(text.size() + static_cast<size_t>(least), 3);
+      canvas = *lay_infill(text, gaps, ids);
+    } else {
+      canvas = lay_generation(std::vector<int32_t>(1 + rng() % 9, 4), options.gen_length, ids);
+    }
+    if (const Status begun = begin_form(c.form, options, ids, canvas); !begun) {
+      ASSERT_TRUE(infill) << begun.error().message;
+      continue;
+    }
+    auto strategy = make_strategy(options, ids, canvas, c.form);
+    if (!strategy) continue;
+    LogitRunner runner(rng(), c, options, canvas, ids);
+    const int64_t begin = generated_begin(canvas);
+    const auto fixed_at = canvas.states;
+    FormKeeper keeper(c.form, options, ids, canvas);
+    const auto look = [&](const StepEvent& event) {
+      EXPECT_TRUE(keeper.check(event.canvas)) << as_flags(options);
+      return !testing::Test::HasFailure();
+    };
+    const auto stats = denoise(canvas, **strategy, runner, look);
+    ASSERT_TRUE(stats) << stats.error().message << " " << as_flags(options);
+    ASSERT_FALSE(testing::Test::HasFailure());
+    ++runs;
+    revised += stats->counters.revisions_changed > 0, drafted += stats->counters.drafts_accepted > 0;
+    sampled += samples(options), infilled += infill, block_causal += ids.attention_block > 0,
+        shifted += ids.shift_logits;
+    if (infill) {
+      for (int64_t p = 0; p < canvas.size();) {
+        int64_t end = p;
+        while (end < canvas.size() && fixed_at[static_cast<size_t>(end)] != TokenState::fixed) ++end;
+        const auto gap = std::span(canvas.tokens).subspan(static_cast<size_t>(p), static_cast<size_t>(end - p));
+        ASSERT_TRUE(gap.empty() || c.automaton.fits(text_of(gap))) << text_of(gap) << " " << as_flags(options);
+        p = end + 1;
+      }
+    } else {
+      const int64_t length = answer_length(canvas, begin, ids.end_ids);
+      const auto answer = std::span(canvas.tokens).subspan(static_cast<size_t>(begin), static_cast<size_t>(length));
+      ASSERT_EQ(std::ranges::count(answer, kMask), 0) << as_flags(options);
+      ASSERT_TRUE(c.automaton.fits(text_of(answer))) << text_of(answer) << " " << as_flags(options);
+    }
+  }
+  EXPECT_GT(runs, 700);
+  for (const int kind : {revised, drafted, sampled, infilled, block_causal, shifted}) EXPECT_GT(kind, 10);
+}
+
+TEST(Form, WhatIsFixedIsNoQuestion) {
+  const FormCase c(forms::FormKind::regex, "\\{ab12");
+  const DecodeOptions options = {LengthOptions{.gen_length = 32}, FormOptions{.regex = "x"}};
+  Canvas canvas = lay_generation(kPrompt, 32, test_ids());
+  ASSERT_TRUE(begin_form(c.form, options, test_ids(), canvas));
+  EXPECT_EQ(canvas.tokens[2], 0);  // the only way to begin
+  EXPECT_EQ(canvas.states[2], TokenState::stable);
+  EXPECT_TRUE(canvas.is_undecided(3));  // "a" or "ab"
+  auto strategy = make_strategy(options, test_ids(), canvas, c.form);
+  ASSERT_TRUE(strategy);
+  LogitRunner runner(3, c, options, canvas, test_ids());
+  std::vector<int32_t> told(static_cast<size_t>(canvas.size()), -1);
+  const auto stats = denoise(canvas, **strategy, runner, [&](const StepEvent& event) {
+    for (const Edit& edit : event.edits) told[static_cast<size_t>(edit.position)] = edit.token;
+    return true;
+  });
+  ASSERT_TRUE(stats);
+  EXPECT_EQ(told[2], 0) << "whoever follows the edits has the whole answer";
+  EXPECT_LE(stats->steps, 4);  // the end needs none
+  EXPECT_EQ(text_of(std::span(canvas.tokens).subspan(2, static_cast<size_t>(answer_length(canvas, 2, {{kEos, kEot}})))),
+            "{ab12");
+}
+
+TEST(Form, ImpossibleRequestsSayWhatWouldDo) {
+  const FormCase c(forms::FormKind::choice, "ababab|12121212");
+  const DecodeOptions options = {LengthOptions{.gen_length = 2}, FormOptions{.choice = "x"}};
+  Canvas canvas = lay_generation(kPrompt, 2, test_ids());
+  EXPECT_EQ(begin_form(c.form, options, test_ids(), canvas).error().message,
+            "gen_length: found 2, needed 3 at least for choice");
+  const std::vector<int32_t> text(8, 3), gaps = {2, 3};
+  Canvas infill = *lay_infill(text, gaps, test_ids());
+  EXPECT_EQ(begin_form(c.form, options, test_ids(), infill).error().message,
+            "choice: found a gap of 2 tokens at position 2; needed 3 at least");
+}
+
+TEST(Form, OptionsThatCannotGoWithOne) {
+  DecodeOptions options = {FormOptions{.choice = "a|b"}};
+  EXPECT_TRUE(validate(options));
+  options.temperature = 1, options.top_k = 4;
+  EXPECT_EQ(validate(options).error().message,
+            "top_k: found 4 where the answer has a form, which decides what may be sampled; needed it left out");
+  options = {FormOptions{.choice = "a|b", .regex = "x"}};
+  EXPECT_EQ(validate(options).error().message, "choice: found a|b beside another form of the answer; needed one");
+  EXPECT_THAT(set_field(options, "regex", "a(").error().message,
+              HasSubstr("regex: found the end inside a group at byte 2"));
+  EXPECT_EQ(set_field(options, "json_schema", R"({"type": "x"})").error().message,
+            R"(json_schema: $.type: found "x", needed string, number, integer, boolean, null, array, object)");
+}
+
+}  // namespace
+}  // namespace llada::decode

@@ -1,0 +1,127 @@
+// Requests with a form on the shipped model: every preset's answer fits, alone and in company, and what needs no
+// forward takes none.
+#include <gtest/gtest.h>
+
+#include "engine/decode_choice.h"
+#include "engine/engine.h"
+#include "engine/infill_text.h"
+#include "engine/session.h"
+#include "forms/form.h"
+#include "golden.h"
+
+namespace llada {
+namespace {
+
+const std::shared_ptr<const Model>& tiny() {
+  static const auto kModel = load_model(LLADA_SOURCE_DIR "/models/tiny-llada", 1);
+  return kModel;
+}
+
+decode::DecodeOptions options_with(std::vector<std::pair<const char*, std::string>> given) {
+  DecodeChoice choice;
+  choice.use_defaults();
+  for (const auto& [key, text] : given) {
+    if (key == std::string_view("preset")) {
+      choice.give_preset(text);
+    } else {
+      choice.give(*decode::setting(key, text));
+    }
+  }
+  const Status status = choice.resolve(0);
+  EXPECT_TRUE(status) << status.error().message;
+  return choice.options;
+}
+
+std::vector<int32_t> prompt(const char* text) {
+  const ChatMessage message{"user", text};
+  return *tiny()->chat_ids({&message, 1});
+}
+
+constexpr const char* kSchema =
+    R"({"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer",
+  "minimum": 0, "maximum": 150}, "job": {"enum": ["baker", "pilot", null]}}, "required": ["name", "age", "job"]})";
+
+TEST(FormRun, AnswersOfEveryPresetFit) {
+  const auto session = *Session::create(tiny(), {.threads = 0});
+  const auto automaton = *forms::automaton_of({forms::FormKind::json_schema, kSchema});
+  const auto tokens = prompt("Write JSON: Eric is 31 years old and works as a baker.");
+  for (const char* preset : {"exact", "balanced", "fast", "long", "npu", "llada2", "llada2.1"}) {
+    const bool heated = preset == std::string_view("fast") || preset == std::string_view("balanced");
+    const auto options = options_with({{"preset", preset},
+                                       {"json_schema", kSchema},
+                                       {"gen_length", "40"},
+                                       {"temperature", heated ? "1" : "0"},
+                                       {"seed", "5"}});
+    const auto answer = session->run({.tokens = tokens, .options = options}, {});
+    ASSERT_TRUE(answer) << preset << ": " << answer.error().message;
+    EXPECT_TRUE(automaton.fits(answer->text)) << preset << " " << answer->text;
+    EXPECT_EQ(finish_reason(*answer), "stop");
+    if (!heated) continue;
+    const auto engine = *Engine::create(tiny(), {.threads = 1, .row_budget = 4096});
+    const auto one = engine->submit({.tokens = tokens, .options = options});
+    const auto other = engine->submit({.tokens = prompt("2 + 3 ="), .options = options_with({{"choice", "yes|no"}})});
+    EXPECT_EQ(one->wait()->tokens, answer->tokens) << preset;
+    const std::string text = other->wait()->text;
+    EXPECT_TRUE(text == "yes" || text == "no") << text;
+  }
+}
+
+TEST(FormRun, WhatTheFormSaysCostsNothing) {
+  const auto session = *Session::create(tiny(), {.threads = 0});
+  const auto fixed =
+      session->run({.tokens = prompt("Say it."), .options = options_with({{"choice", "exactly this"}})}, {});
+  ASSERT_TRUE(fixed) << fixed.error().message;
+  EXPECT_EQ(fixed->text, "exactly this");
+  EXPECT_EQ(fixed->stats.decode.nfe, 0);
+  const auto template_text = R"({"name": "Eric", "age": <int 0..99>, "city": "Oslo"})";
+  const auto gap = session->run(
+      {.tokens = prompt("Eric is 31."), .options = options_with({{"template", template_text}, {"gen_length", "40"}})},
+      {});
+  ASSERT_TRUE(gap) << gap.error().message;
+  EXPECT_TRUE(gap->text.starts_with(R"({"name": "Eric", "age": )"));
+  EXPECT_TRUE(gap->text.ends_with(R"(, "city": "Oslo"})"));
+  EXPECT_LE(gap->stats.decode.nfe, 4);
+}
+
+TEST(FormRun, EveryLengthFromTheShortestOn) {
+  const auto session = *Session::create(tiny(), {.threads = 0});
+  const auto automaton = *forms::automaton_of({forms::FormKind::json_schema, kSchema});
+  const auto tokens = prompt("x");
+  const auto too_short =
+      session->run({.tokens = tokens, .options = options_with({{"json_schema", kSchema}, {"gen_length", "3"}})}, {});
+  ASSERT_FALSE(too_short);
+  const std::string expected = "gen_length: found 3, needed ";
+  ASSERT_TRUE(too_short.error().message.starts_with(expected)) << too_short.error().message;
+  const int64_t least = std::stoll(too_short.error().message.substr(expected.size()));
+  for (int64_t length = least - 1; length < least + 12; ++length) {
+    const auto answer = session->run({.tokens = tokens,
+                                      .options = options_with({{"json_schema", kSchema},
+                                                               {"gen_length", std::to_string(length)},
+                                                               {"temperature", length % 2 ? "0" : "1"},
+                                                               {"seed", "3"}})},
+                                     {});
+    ASSERT_EQ(answer.has_value(), length >= least) << length;
+    if (answer) EXPECT_TRUE(automaton.fits(answer->text)) << answer->text;
+  }
+}
+
+TEST(FormRun, GapsFitByThemselves) {
+  const auto session = *Session::create(tiny(), {.threads = 0});
+  DecodeChoice choice(true);
+  choice.use_defaults();
+  choice.give(*decode::setting("regex", "[0-9]+|[a-c]+"));
+  ASSERT_TRUE(choice.resolve(0));
+  const std::vector<int32_t> text = tiny()->tokenizer().encode("1 + 1 = __ and 5 - 3 = __.");
+  const std::vector<int32_t> gaps = {6, 7, 8, 12};
+  const auto answer = session->run({.tokens = text, .gaps = gaps, .options = choice.options}, {});
+  ASSERT_TRUE(answer) << answer.error().message;
+  const auto automaton = *forms::automaton_of({forms::FormKind::regex, "[0-9]+|[a-c]+"});
+  const auto piece = [&](size_t from, size_t count) {
+    return tiny()->tokenizer().decode(std::span(answer->tokens).subspan(from, count));
+  };
+  EXPECT_TRUE(automaton.fits(piece(6, 3))) << piece(6, 3);
+  EXPECT_TRUE(automaton.fits(piece(12, 1))) << piece(12, 1);
+}
+
+}  // namespace
+}  // namespace llada

@@ -1,0 +1,245 @@
+// Regular expressions, JSON texts, schemas and templates as automata: against another matcher, against counting, and
+// against what must be refused.
+#include "forms/automaton.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "forms/form.h"
+#include "forms/json_values.h"
+#include "forms/regex.h"
+
+namespace llada::forms {
+namespace {
+
+Automaton of(FormKind kind, const std::string& text) {
+  auto made = automaton_of({kind, text});
+  EXPECT_TRUE(made.has_value()) << text << ": " << (made ? "" : made.error().message);
+  return made ? *made : Automaton{};
+}
+
+std::string error_of(FormKind kind, const std::string& text) {
+  const auto made = automaton_of({kind, text});
+  EXPECT_FALSE(made.has_value()) << text;
+  return made ? "" : made.error().message;
+}
+
+// A random expression of a dialect that the standard library's matcher reads the same.
+std::string random_regex(std::mt19937& random, int depth) {
+  const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  if (depth == 0) {
+    static const char* kAtoms[] = {"a", "b", "c", "[ab]", "[^a]", ".", "\\d", "\\w", "1"};
+    return kAtoms[pick(9)];
+  }
+  static const char* kRepeats[] = {"*", "+", "?", "{2}", "{1,2}", "{0,1}", "{1,}"};
+  const std::string a = random_regex(random, depth - 1), b = random_regex(random, depth - 1);
+  switch (pick(4)) {
+    case 0:
+      return a + b;
+    case 1:
+      return "(" + a + "|" + b + ")";
+    case 2:
+      return "(?:" + a + ")" + kRepeats[pick(7)];
+    default:
+      return a;
+  }
+}
+
+TEST(Regex, FitsWhatAnotherMatcherFits) {
+  std::mt19937 random(7);
+  int fitting = 0;
+  for (int i = 0; i < 300; ++i) {
+    const std::string regex = random_regex(random, 3);
+    const std::regex reference(regex, std::regex::ECMAScript);
+    const Automaton automaton = of(FormKind::regex, regex);
+    for (int k = 0; k < 60; ++k) {
+      std::string text;
+      for (unsigned n = random() % 7; n > 0; --n) text += "abc1_-"[random() % 6];
+      fitting += automaton.fits(text);
+      ASSERT_EQ(automaton.fits(text), std::regex_match(text, reference)) << regex << " on '" << text << "'";
+    }
+  }
+  EXPECT_GT(fitting, 1000);
+}
+
+TEST(Regex, KnowsCharactersOfSeveralBytes) {
+  const Automaton euro = of(FormKind::regex, "[α-ω]+|€|.{2}x");
+  EXPECT_TRUE(euro.fits("αβγω"));
+  EXPECT_TRUE(euro.fits("€"));
+  EXPECT_TRUE(euro.fits("🙂éx"));
+  EXPECT_FALSE(euro.fits("Ω"));
+  EXPECT_FALSE(euro.fits("\xe2\x82"));
+  EXPECT_FALSE(euro.fits("\xe2\x82x"));  // no two characters
+  const Automaton any = of(FormKind::regex, "[^x]");
+  EXPECT_FALSE(any.fits("\xed\xa0\x80"));  // a surrogate
+  EXPECT_TRUE(any.fits("\xf4\x8f\xbf\xbf"));
+  EXPECT_FALSE(any.fits("\xf4\x90\x80\x80"));
+  EXPECT_FALSE(any.fits("\xc0\x80"));  // overlong
+}
+
+TEST(Regex, RefusesWithThePlace) {
+  EXPECT_EQ(error_of(FormKind::regex, "a(b"), "regex: found the end inside a group at byte 3");
+  EXPECT_EQ(error_of(FormKind::regex, "a(?=b)"),
+            "regex: found a group that begins with '(?' at byte 3, which is not supported");
+  EXPECT_EQ(error_of(FormKind::regex, "(a)\\1"), "regex: found the escape '\\1' at byte 4, which is not supported");
+  EXPECT_EQ(error_of(FormKind::regex, "a{3,2}"), "regex: found a repetition whose most is below its least at byte 1");
+  EXPECT_EQ(error_of(FormKind::regex, "[]"), "regex: no text fits the form");
+  EXPECT_EQ(error_of(FormKind::regex, "((a{999}){999}){999}"), "regex: the form needs more than 400000 states");
+  EXPECT_EQ(error_of(FormKind::regex, "(a|b)*a(a|b){30}"), "regex: the form needs more than 20000 states");
+}
+
+TEST(Automaton, IsMinimal) {
+  EXPECT_EQ(of(FormKind::choice, "cat|rat|bat").states(), 4);
+  EXPECT_EQ(of(FormKind::regex, "(a|b)*abb").states(), 4);
+  EXPECT_EQ(of(FormKind::regex, "(ab|ab|a(b)){2}").states(), 5);
+  EXPECT_EQ(of(FormKind::regex, "a*").states(), 1);
+}
+
+TEST(Choice, FitsItsTextsAlone) {
+  const Automaton choice = of(FormKind::choice, "yes|no|either\\|or|日本");
+  for (const char* text : {"yes", "no", "either|or", "日本"}) EXPECT_TRUE(choice.fits(text)) << text;
+  for (const char* text : {"", "ye", "noo", "either", "日"}) EXPECT_FALSE(choice.fits(text)) << text;
+  EXPECT_EQ(error_of(FormKind::choice, "a||b"), "choice: found an empty choice, needed texts with | between them");
+}
+
+TEST(Numbers, IntegersBetweenBounds) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 150; ++i) {
+    int64_t a = static_cast<int64_t>(random() % 2600) - 1300, b = static_cast<int64_t>(random() % 2600) - 1300;
+    if (a > b) std::swap(a, b);
+    const auto both = compile(json_integer(a, b)), low = compile(json_integer(a, {})),
+               high = compile(json_integer({}, b));
+    ASSERT_TRUE(both && low && high);
+    for (int64_t n = -1400; n <= 1400; ++n) {
+      const std::string text = std::to_string(n);
+      ASSERT_EQ(both->fits(text), a <= n && n <= b) << a << " " << b << " " << n;
+      ASSERT_EQ(low->fits(text), a <= n) << a << " " << n;
+      ASSERT_EQ(high->fits(text), n <= b) << b << " " << n;
+    }
+    ASSERT_FALSE(both->fits("00") || both->fits("-0") || both->fits("") || both->fits("01"));
+  }
+}
+
+TEST(Numbers, NumbersBetweenBounds) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 100; ++i) {
+    NumberRange r{static_cast<int64_t>(random() % 40) - 20, {}, random() % 2 == 0, random() % 2 == 0};
+    r.most = *r.least + 1 + static_cast<int64_t>(random() % 15);
+    const auto range = compile(json_number(r));
+    ASSERT_TRUE(range.has_value());
+    for (int n = -2200; n <= 2200; n += 25) {
+      const double value = n / 100.0;
+      std::string text = fmt::format("{}", value);
+      if (text == "-0") continue;
+      const bool inside = (r.above ? value > static_cast<double>(*r.least) : value >= static_cast<double>(*r.least)) &&
+                          (r.below ? value < static_cast<double>(*r.most) : value <= static_cast<double>(*r.most));
+      ASSERT_EQ(range->fits(text), inside)
+          << *r.least << (r.above ? " above " : " ") << *r.most << (r.below ? " below " : " ") << text;
+    }
+  }
+}
+
+TEST(Schema, FitsValidTextsInOneSpelling) {
+  const Automaton person = of(FormKind::json_schema, R"({"type": "object", "properties": {
+      "name": {"type": "string", "minLength": 1, "maxLength": 3},
+      "age": {"type": "integer", "minimum": 0, "maximum": 150},
+      "tags": {"type": "array", "items": {"enum": ["x", 2, null]}, "maxItems": 2},
+      "when": {"type": "string", "format": "date"}}, "required": ["name", "tags"]})");
+  for (const char* text : {R"({"name": "Ann", "tags": []})", R"({"name": "\"\\\n", "age": 150, "tags": ["x", null]})",
+                           R"({"name": "né", "tags": [2], "when": "2024-02-28"})"})
+    EXPECT_TRUE(person.fits(text)) << text;
+  for (const char* text :
+       {R"({"name": "Anne", "tags": []})", R"({"name": "", "tags": []})", R"({"name": "A"})",
+        R"({"tags": [], "name": "A"})", R"({"name":"A", "tags": []})", R"({"name": "A", "age": 151, "tags": []})",
+        R"({"name": "A", "tags": [2, 2, 2]})", R"({"name": "A", "tags": [], "when": "2024-02-30"})",
+        R"({"name": "A", "tags": [], "more": 1})"})
+    EXPECT_FALSE(person.fits(text)) << text;
+}
+
+TEST(Schema, MembersThatMayBeLeftOut) {
+  const Automaton object =
+      of(FormKind::json_schema, R"({"properties": {"a": {"const": 1}, "b": {"const": 2}, "c": {"const": 3}}})");
+  std::set<std::string> fitting;
+  for (int mask = 0; mask < 8; ++mask) {
+    std::string inside;
+    for (int i = 0; i < 3; ++i)
+      if (mask >> i & 1) inside += fmt::format("{}\"{}\": {}", inside.empty() ? "" : ", ", "abc"[i], i + 1);
+    EXPECT_TRUE(object.fits("{" + inside + "}")) << inside;
+  }
+  EXPECT_FALSE(object.fits(R"({, "b": 2})"));
+  EXPECT_FALSE(object.fits(R"({"a": 1, })"));
+  EXPECT_FALSE(object.fits(R"({"a": 1 "b": 2})"));
+}
+
+TEST(Schema, FollowsReferencesToADepth) {
+  const Automaton tree = of(FormKind::json_schema, R"({"$ref": "#/$defs/node", "$defs": {"node": {"type": "object",
+      "properties": {"v": {"type": "boolean"}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
+      "required": ["v", "next"]}}})");
+  std::string text = "null";
+  for (int depth = 0; depth < kMostLevels + 1; ++depth) {
+    text = R"({"v": true, "next": )" + text + "}";
+    EXPECT_EQ(tree.fits(text), depth < 4) << depth;
+  }
+  EXPECT_EQ(error_of(FormKind::json_schema, R"({"$ref": "#/$defs/x"})"),
+            R"(json_schema: $.$ref: found "#/$defs/x", which is not there)");
+  EXPECT_EQ(error_of(FormKind::json_schema, R"({"$ref": "#"})"), "json_schema: no text fits the form");
+}
+
+TEST(Schema, NamesWhatItCannotDo) {
+  const auto error = [](const char* schema) { return error_of(FormKind::json_schema, schema); };
+  EXPECT_EQ(error(R"({"properties": {"n": {"type": "number", "multipleOf": 3}}})"),
+            "json_schema: $.properties.n.multipleOf: not supported");
+  EXPECT_EQ(error(R"({"type": "string", "pattern": "a", "maxLength": 3})"),
+            "json_schema: $.pattern: not supported beside another keyword for strings");
+  EXPECT_EQ(error(R"({"anyOf": [{"type": "null"}], "minLength": 3})"),
+            "json_schema: $.minLength: not supported beside anyOf");
+  EXPECT_EQ(error(R"({"type": "object", "additionalProperties": true})"),
+            "json_schema: $.additionalProperties: found true, needed false");
+  EXPECT_EQ(error(R"({"type": "strin"})"),
+            R"(json_schema: $.type: found "strin", needed string, number, integer, boolean, null, array, object)");
+  EXPECT_EQ(error(R"({"type": "integer", "minimum": 3, "maximum": 2})"),
+            "json_schema: $: no integer lies between the bounds");
+  EXPECT_EQ(error("{"), "json_schema: not valid JSON");
+  EXPECT_EQ(error(R"({"type": "string", "format": "ipv6"})"),
+            R"(json_schema: $.format: found "ipv6", needed date, time, date-time, uuid, email, hostname, ipv4 or uri)");
+}
+
+TEST(Schema, PatternIsFoundAnywhereInTheString) {
+  const Automaton some = of(FormKind::json_schema, R"({"type": "string", "pattern": "b\"+|^x$"})");
+  EXPECT_TRUE(some.fits(R"("ab\"c")"));
+  EXPECT_TRUE(some.fits(R"("x")"));
+  EXPECT_FALSE(some.fits(R"("xx")"));
+  EXPECT_FALSE(some.fits(R"("ab")"));
+}
+
+TEST(JsonObject, NestsToItsDepth) {
+  const Automaton two = of(FormKind::json_object, "2");
+  EXPECT_TRUE(two.fits(R"({"a": [1, -2.5e3, "x"], "b": {"c": null}})"));
+  EXPECT_TRUE(two.fits("{}"));
+  EXPECT_FALSE(two.fits(R"({"a": [[1]]})"));
+  EXPECT_FALSE(two.fits("[]"));
+  EXPECT_FALSE(two.fits(R"({"a": 01})"));
+  EXPECT_EQ(error_of(FormKind::json_object, "6"), "json_object: found '6', needed 1 to 5 levels");
+}
+
+TEST(Template, HasTypedGaps) {
+  const Automaton person =
+      of(FormKind::form_template, R"({"name": <string 1..5>, "age": <int 0..150>} <choice a|b> << <)");
+  EXPECT_TRUE(person.fits(R"({"name": "Ann", "age": 7} b < <)"));
+  EXPECT_FALSE(person.fits(R"({"name": "Ann", "age": 151} b < <)"));
+  EXPECT_FALSE(person.fits(R"({"name": "", "age": 7} b < <)"));
+  EXPECT_EQ(
+      error_of(FormKind::form_template, "ab <date>"),
+      "template: the gap at byte 3: found 'date', needed string, int, number, bool, choice, regex, word, text or json");
+  EXPECT_EQ(error_of(FormKind::form_template, "<int 5>"),
+            "template: the gap at byte 0: found '5', needed a range like 0..150");
+  EXPECT_EQ(error_of(FormKind::form_template, "x<int"), "template: the gap at byte 1 has no '>'");
+}
+
+}  // namespace
+}  // namespace llada::forms

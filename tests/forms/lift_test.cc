@@ -1,0 +1,163 @@
+// Large vocabularies: what is shared between the states of a form, and how long it takes to make one.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "forms/form.h"
+#include "forms/regions.h"
+#include "forms/solve.h"
+
+namespace llada::forms {
+namespace {
+
+// Pieces as byte-level vocabularies have them: all bytes, then words with and without a space before them, numbers, and
+// what stands in programs' texts.
+std::vector<std::string> synthetic(size_t count) {
+  std::mt19937 random(1);
+  std::vector<std::string> pieces;
+  for (int byte = 0; byte < 256; ++byte) pieces.emplace_back(1, static_cast<char>(byte));
+  static const char* kJson[] = {"{\"",  "\": \"", "\", \"", "\": ", "\"}",  "\":", ", \"",
+                                "true", "false",  "null",   "\"]",  "\\\"", "},",  "();\n"};
+  for (const char* text : kJson) pieces.emplace_back(text);
+  while (pieces.size() < count) {
+    std::string piece = random() % 2 ? " " : "";
+    const unsigned kind = random() % 20;
+    for (unsigned n = 1 + random() % 9; n > 0; --n)
+      piece += kind == 0   ? std::string("\xe4\xb8") + static_cast<char>(0x80 + random() % 64)
+               : kind == 1 ? std::string(1, "0123456789"[random() % 10])
+               : kind == 2 ? std::string(1, "(){}[]<>=\"';:,.\\/-_\n"[random() % 20])
+                           : std::string(1, "etaoinshrdlucmfwypvbgkETAOIN"[random() % 28]);
+    pieces.push_back(piece);
+  }
+  return pieces;
+}
+
+// 40 fields of the types that schemas have.
+std::string forty_fields() {
+  std::string text = R"({"type": "object", "properties": {)", required;
+  static const char* kTypes[] = {R"({"type": "string"})",
+                                 R"({"type": "integer"})",
+                                 R"({"enum": ["low", "middle", "high"]})",
+                                 R"({"type": "array", "items": {"type": "string"}})",
+                                 R"({"type": ["number", "null"]})",
+                                 R"({"type": "boolean"})",
+                                 R"({"type": "string", "format": "date"})",
+                                 R"({"type": "string", "maxLength": 8})"};
+  for (int i = 0; i < 40; ++i) {
+    text += fmt::format(R"({}"field_{}": {})", i ? ", " : "", i, kTypes[i % 8]);
+    if (i % 3) required += fmt::format(R"({}"field_{}")", required.empty() ? "" : ", ", i);
+  }
+  return text + R"(}, "required": [)" + required + "]}";
+}
+
+TEST(Lift, StringsOfASchemaShareTheirTokens) {
+  const std::vector<std::string> pieces = synthetic(20'000);
+  const Vocabulary vocabulary(std::vector<std::string_view>(pieces.begin(), pieces.end()));
+  const auto sets = [&](int fields) {
+    std::string text;
+    for (int i = 0; i < fields; ++i) text += fmt::format(R"({}"f{}": {{"type": "string"}})", i ? ", " : "", i);
+    const auto automaton = automaton_of({FormKind::json_schema, "{\"properties\": {" + text + "}}"});
+    const auto form = TokenForm::create(*automaton, vocabulary, {});
+    EXPECT_TRUE(form.has_value());
+    return form->sets();
+  };
+  // Nearly all that a field adds is what crosses its own name.
+  const int32_t few = sets(2), more = sets(4), many = sets(8);
+  EXPECT_LT(many - more, 3 * (more - few));
+}
+
+// What regions share is what every state has by itself; a token that is too long for them alone does not fit.
+TEST(Lift, SharedTokensLeadWhereTheirBytesDo) {
+  const std::vector<std::string> pieces = synthetic(30'000);
+  const Vocabulary vocabulary(std::vector<std::string_view>(pieces.begin(), pieces.end()));
+  std::mt19937 random(9);
+  for (const Form& form :
+       {Form{FormKind::json_schema, forty_fields()}, Form{FormKind::json_object, "2"},
+        Form{FormKind::form_template, "{\"a\": <string 3..60>, \"b\": <string 0..60>} <word> <text>"},
+        Form{FormKind::regex, "([^x]{2,9}|[a-m ]*){3}"}}) {
+    const auto automaton = automaton_of(form);
+    const auto lifted = TokenForm::create(*automaton, vocabulary, {});
+    ASSERT_TRUE(lifted.has_value());
+    int fitting = 0;
+    for (int32_t state = 0; state < automaton->states(); ++state) {
+      if (lifted->edges(state).empty()) continue;
+      for (int k = 0; k < 300; ++k) {
+        const auto token = static_cast<int32_t>(random() % pieces.size());
+        if (pieces[static_cast<size_t>(token)].size() > kReach) continue;
+        int32_t to = state;
+        for (const char c : pieces[static_cast<size_t>(token)])
+          if (to >= 0) to = automaton->step(to, static_cast<uint8_t>(c));
+        ASSERT_EQ(lifted->step(state, token), to) << form.text << ": " << pieces[static_cast<size_t>(token)];
+        fitting += to >= 0;
+      }
+    }
+    EXPECT_GT(fitting, 300) << form.text;
+  }
+}
+
+// Time and memory, printed: test_forms --gtest_also_run_disabled_tests --gtest_filter='*Measure*'. LLADA_VOCABULARY
+// names a file of a real vocabulary's pieces, a line of hexadecimal digits each.
+TEST(Lift, DISABLED_Measure) {
+  using Clock = std::chrono::steady_clock;
+  const auto ms = [](Clock::time_point since) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - since).count();
+  };
+  const auto measure = [&](const std::vector<std::string>& pieces) {
+    const auto start = Clock::now();
+    const Vocabulary vocabulary(std::vector<std::string_view>(pieces.begin(), pieces.end()));
+    const double tree = ms(start);
+    for (const auto& [name, form] : {std::pair("40 fields", Form{FormKind::json_schema, forty_fields()}),
+                                     {"object of 3 levels", Form{FormKind::json_object, "3"}},
+                                     {"regex", Form{FormKind::regex, "([A-Z][a-z]+ ){1,4}\\d{2,4}"}},
+                                     {"string of 100", Form{FormKind::form_template, "{\"a\": <string 0..100>}"}}}) {
+      const auto begin = Clock::now();
+      const auto automaton = automaton_of(form);
+      ASSERT_TRUE(automaton.has_value());
+      const double bytes = ms(begin);
+      auto lifted = TokenForm::create(*automaton, vocabulary, {{0}, 0});
+      ASSERT_TRUE(lifted.has_value()) << lifted.error().message;
+      const double all = ms(begin);
+      const auto shared = std::make_shared<const TokenForm>(*std::move(lifted));
+      std::vector<float> logits(pieces.size());
+      std::mt19937 random(2);
+      for (float& l : logits) l = static_cast<float>(random() % 10000) / 1000;
+      const auto reading = Clock::now();
+      std::vector<RowScores> rows(32);
+      for (RowScores& row : rows) row = read_row(logits, *shared, {});
+      const double read = ms(reading);
+      std::vector<Slot> slots(128);
+      for (size_t i = 0; i < 32; ++i) slots[i].scores = &rows[i];
+      Solver solver(shared, false);
+      if (slots.size() < static_cast<size_t>(shared->least(shared->start()))) slots.resize(400);
+      const auto solving = Clock::now();
+      const auto path = solver.solve(slots);
+      std::printf(
+          "%zu tokens, %s: tree %.0f ms, bytes %.0f ms, tokens %.0f ms; %d states, %d sets, %d classes, %.1f MB; "
+          "32 rows read %.1f ms, solved %.1f ms (%zu)\n",
+          pieces.size(), name, tree, bytes, all - bytes, shared->states(), shared->sets(), shared->classes(),
+          static_cast<double>(shared->bytes() + vocabulary.bytes()) / 1e6, read, ms(solving), path.size());
+    }
+  };
+  measure(synthetic(150'000));
+  measure(synthetic(262'144));
+  if (const char* path = std::getenv("LLADA_VOCABULARY")) {
+    std::vector<std::string> pieces;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+      std::string piece;
+      for (size_t i = 0; i + 1 < line.size(); i += 2)
+        piece += static_cast<char>(std::stoi(line.substr(i, 2), nullptr, 16));
+      pieces.push_back(piece);
+    }
+    measure(pieces);
+  }
+}
+
+}  // namespace
+}  // namespace llada::forms
