@@ -31,8 +31,9 @@ Work setup_synth(CLI::App& app) {
       throw CLI::ValidationError("--" + found.error().message);
     o->preset = text;
   };
-  offer(app.add_option_function<std::string>("--preset", preset,
-                                             "llada-8b, llada-1.5, dream-7b, llada-moe-7b, llada2-mini or tiny")
+  offer(app.add_option_function<std::string>(
+               "--preset", preset,
+               "llada-8b, llada-1.5, dream-7b, llada-moe-7b, llada2-mini, diffusion-gemma-26b or tiny")
             ->type_name("NAME")
             ->required(),
         "llada-8b llada-1.5 dream-7b llada-moe-7b llada2-mini tiny");

@@ -10,6 +10,7 @@
 
 #include "base/pretokenizer_regexes.h"
 #include "formats/convert.h"
+#include "formats/diffusion_gemma_files.h"
 #include "formats/family.h"
 #include "formats/gguf_model.h"
 
@@ -44,6 +45,7 @@ void add_yarn(GgufWriter& out, const std::string& prefix, const Yarn& y) {
 }
 
 void add_model(GgufWriter& out, const ModelConfig& c) {
+  if (c.gemma) return add_diffusion_gemma_metadata(out, c);
   const std::string prefix = std::string(family_of(c.architecture).name) + ".";
   const auto u32 = [&](std::string_view key, int64_t value) {
     out.add_u32(prefix + std::string(key), static_cast<uint32_t>(value));

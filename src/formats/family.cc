@@ -7,7 +7,8 @@
 namespace llada {
 
 std::span<const Family* const> families() {
-  static constexpr const Family* kAll[] = {&kLladaFamily, &kLladaMoeFamily, &kLlada2Family, &kDreamFamily};
+  static constexpr const Family* kAll[] = {&kLladaFamily, &kLladaMoeFamily, &kLlada2Family, &kDreamFamily,
+                                           &kDiffusionGemmaFamily};
   return kAll;
 }
 

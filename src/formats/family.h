@@ -42,7 +42,7 @@ struct Family {
   bool has_mask(int64_t vocab) const { return mask_vocab > 0 ? vocab == mask_vocab : vocab > mask_id; }
 };
 
-extern const Family kLladaFamily, kLladaMoeFamily, kLlada2Family, kDreamFamily;
+extern const Family kLladaFamily, kLladaMoeFamily, kLlada2Family, kDreamFamily, kDiffusionGemmaFamily;
 
 // In the order in which errors list them.
 std::span<const Family* const> families();
