@@ -5,11 +5,13 @@
 #include <fstream>
 #include <iterator>
 
+#include "formats/convert.h"
 #include "formats/gguf.h"
 #include "formats/gguf_model.h"
 #include "formats/hf_config.h"
 #include "formats/model_file.h"
 #include "temp_folder.h"
+#include "tensor/quantize.h"
 
 namespace llada {
 namespace {
@@ -89,6 +91,31 @@ TEST(DiffusionGemmaFiles, GlobalLayersAtOnce) {
   EXPECT_EQ(good->canvas.t_max, 0.9);
   EXPECT_EQ(good->eos_id, 1);
   EXPECT_EQ(good->end_ids, std::vector<int32_t>{50});
+}
+
+// Also what a folder says in numbers and GGUF in a tensor: which part of a head turns.
+TEST(DiffusionGemmaFiles, AFolderIsConverted) {
+  const TempFolder folder;
+  const auto source = ModelFile::open(kMade + "folder");
+  ASSERT_TRUE(source) << source.error().message;
+  const std::string out = folder / "model.gguf";
+  const auto status = convert_to_gguf(*source, nullptr, out, {.type = DType::BF16, .progress = {}});
+  ASSERT_TRUE(status) << status.error().message;
+  const auto written = ModelFile::open(out);
+  ASSERT_TRUE(written) << written.error().message;
+  expect_equal(source->config(), written->config());
+  EXPECT_EQ(written->config().canvas.t_max, source->config().canvas.t_max);
+  for (const auto& entry : source->tensors()) {
+    const TensorView* other = written->find(entry.name);
+    ASSERT_NE(other, nullptr) << entry.name;
+    ASSERT_EQ(entry.view.shape, other->shape) << entry.name;
+    std::vector<float> a(static_cast<size_t>(entry.view.shape.columns())), b = a;
+    for (int64_t r = 0; r < other->shape.rows(); ++r) {
+      dequantize_row(entry.view.type, entry.view.row(r), a.data(), std::ssize(a));
+      dequantize_row(other->type, other->row(r), b.data(), std::ssize(b));
+      ASSERT_EQ(a, b) << entry.name;
+    }
+  }
 }
 
 struct Change {

@@ -50,6 +50,8 @@ def randomise(model, seed):
             value.copy_(0.8 + 0.2 * noise.tanh())
         elif name.endswith("per_expert_scale"):
             value.copy_(1 + 0.4 * noise.tanh())
+        elif name.endswith(("q_norm.weight", "k_norm.weight")):
+            value.copy_(0.5 + 0.1 * noise)  # scores are not scaled: with more, a rounding turns attention over
         elif value.dim() == 1:
             value.copy_(1 + 0.2 * noise)
         elif "embed_tokens" in name:
