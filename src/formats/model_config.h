@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/uniform_canvas.h"
 #include "base/yarn.h"
 
 namespace llada {
@@ -52,9 +53,10 @@ struct ModelConfig {
   int64_t shared_expert_ffn_width = 0;  // an expert that every row passes; 0: none
 
   int64_t attention_block = 0;  // block-causal attention over blocks counted from position 0; 0: full
+  UniformCanvas canvas = {};    // length > 0: answers are decided in canvases of random tokens, there is no mask
 
   int32_t mask_id = -1, bos_id = -1, eos_id = -1, pad_id = -1, eot_id = -1;  // -1: not given
-  std::vector<int32_t> end_ids = {};  // that end an answer beside eos and eot
+  std::vector<int32_t> end_ids = {};                                         // that end an answer beside eos and eot
 
   // What the file says and is not done, because the code that the model was published with does not do it
   // either. One sentence each, for people.
