@@ -11,7 +11,7 @@ std::span<const Field> fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> list;
     for (const auto part : {length_fields(), acceptance_fields(), sampling_fields(), ending_fields(), cache_fields(),
-                            speculation_fields(), revision_fields()})
+                            speculation_fields(), revision_fields(), uniform_fields()})
       list.insert(list.end(), part.begin(), part.end());
     return list;
   }();
@@ -19,9 +19,15 @@ std::span<const Field> fields() {
 }
 
 std::string_view title(FieldGroup group) {
-  static constexpr std::string_view kTitles[] = {
-      "Length",  "Acceptance", "Sampling", "Guidance", "End of the answer", "Caches", "Drafts of blocks ahead",
-      "Revision"};
+  static constexpr std::string_view kTitles[] = {"Length",
+                                                 "Acceptance",
+                                                 "Sampling",
+                                                 "Guidance",
+                                                 "End of the answer",
+                                                 "Caches",
+                                                 "Drafts of blocks ahead",
+                                                 "Revision",
+                                                 "Canvases of random tokens"};
   return kTitles[static_cast<size_t>(group)];
 }
 

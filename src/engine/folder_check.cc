@@ -48,7 +48,7 @@ Status check_tokens_fit(const ModelConfig& config, int64_t tokens, const std::st
 Status check_tokens_fit(const ModelConfig& config, const Tokenizer* tokenizer, const decode::SpecialIds& ids,
                         const std::string& path) {
   if (tokenizer != nullptr) LLADA_TRY_STATUS(check_tokens_fit(config, tokenizer->vocab_size(), path));
-  if (ids.mask < 0 || ids.mask >= config.vocab)
+  if (ids.uniform.length == 0 && (ids.mask < 0 || ids.mask >= config.vocab))
     return invalid("{}: no mask token: neither the metadata nor the tokenizer names one", path);
   return {};
 }

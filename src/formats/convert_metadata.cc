@@ -159,8 +159,8 @@ Status add_tokenizer(GgufWriter& out, const ModelConfig& c, const TokenizerSpec&
   if (spec.tokens.size() != spec.kinds.size() || static_cast<int64_t>(spec.tokens.size()) > c.vocab)
     return invalid("tokenizer: {} tokens and {} types for a vocabulary of {}", spec.tokens.size(), spec.kinds.size(),
                    c.vocab);
-  out.add_string("tokenizer.ggml.model", "gpt2");
-  out.add_string("tokenizer.ggml.pre", written_pretokenizer(spec).name);
+  out.add_string("tokenizer.ggml.model", spec.characters ? kGemma4Tokenizer : "gpt2");
+  if (!spec.characters) out.add_string("tokenizer.ggml.pre", written_pretokenizer(spec).name);
   // llama.cpp counts on one token for every row of the table: ids without a text get a name.
   std::vector<std::string> tokens = spec.tokens;
   std::vector<int32_t> kinds;
