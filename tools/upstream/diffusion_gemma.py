@@ -5,7 +5,9 @@ Writes tests/data/diffusion_gemma: a small model of random weights as its class 
 model.safetensors, with a vision tower), the same as a GGUF with the keys and tensor names that llama.cpp's open pull
 request writes (model.gguf), and what the class computes from it in 32-bit floats (golden.json): the logits of canvas
 passes behind a prompt and behind a canvas that was encoded in its turn, with and without self-conditioning. Weights are
-rounded to BF16 before anything is computed, so files and numbers belong together exactly.
+rounded to BF16 before anything is computed, so files and numbers belong together exactly. Also recorded are whole answers
+of the class's generate(), which draws from functions of seed, forward and position as this program does
+(uniform_canvas.py).
 
     tools/upstream/diffusion_gemma.py [--out tests/data/diffusion_gemma]
 """
@@ -16,6 +18,8 @@ import pathlib
 import struct
 
 import torch
+
+from uniform_canvas import RANDOM_TOKEN, TOKEN_DRAW, uniform
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCABULARY, WIDTH, LAYERS, CANVAS, PROMPT, WINDOW = 96, 32, 6, 8, 12, 5
@@ -77,7 +81,48 @@ def goldens(model, seed):
             passes.append(dict(canvas=canvas[0].tolist(), behind=canvas_number, conditioned=signal is not None,
                                temperature=temperature, logits=[round(x, 6) for x in logits[0].flatten().tolist()]))
         new = logits.argmax(-1)
-    return dict(prompt=prompt[0].tolist(), vocabulary=VOCABULARY, canvas_length=CANVAS, passes=passes)
+    answers = [answer(model, ids(length), **options) for length, options in [
+        (PROMPT, dict(seed=3, steps=6, bound=0.1)), (3, dict(seed=4, steps=9, bound=2.5)),
+        (21, dict(seed=5, steps=4, bound=6.0, t_min=0.05, t_max=0.2)), (1, dict(seed=6, steps=1, bound=0.1))]]
+    return dict(prompt=prompt[0].tolist(), vocabulary=VOCABULARY, canvas_length=CANVAS, passes=passes, answers=answers)
+
+
+@torch.no_grad()
+def answer(model, prompt, seed, steps, bound, t_min=0.4, t_max=0.8, canvases=3):
+    """Ids of generate(), up to the first end token."""
+    from transformers.models.diffusion_gemma import generation_diffusion_gemma as gemma
+    state = dict(forward=0, begin=prompt.shape[1])
+    draw = lambda kind: [uniform(seed, state["forward"], state["begin"] + i, kind) for i in range(CANVAS)]
+
+    def multinomial(probabilities, num_samples):
+        sums = probabilities.double().cumsum(-1)
+        draws = torch.tensor(draw(TOKEN_DRAW), dtype=torch.float64)[:, None]
+        state["forward"] += 1  # what is drawn from here on is for the next forward
+        return (sums <= draws * sums[:, -1:]).sum(-1, keepdim=True)
+
+    def next_canvas(**words):
+        state["begin"] += CANVAS
+        return own_next(**words)
+
+    def random_canvas(self, batch_size, device):
+        return torch.tensor([[min(VOCABULARY - 1, int(u * VOCABULARY)) for u in draw(RANDOM_TOKEN)]])
+
+    mixin, sampler = gemma.DiffusionGemmaGenerationMixin, gemma.EntropyBoundSampler
+    own_multinomial, own_next, own_canvas = torch.multinomial, mixin._prepare_kwargs_for_next_canvas, \
+        sampler.initialize_canvas
+    torch.multinomial, sampler.initialize_canvas = multinomial, random_canvas
+    mixin._prepare_kwargs_for_next_canvas = staticmethod(next_canvas)
+    try:
+        config = gemma.DiffusionGemmaGenerationConfig(
+            max_new_tokens=CANVAS * canvases, max_denoising_steps=steps, t_min=t_min, t_max=t_max, eos_token_id=[1],
+            pad_token_id=0, stability_threshold=1, confidence_threshold=0.005, return_dict_in_generate=False,
+            sampler_config=gemma.EntropyBoundSamplerConfig(entropy_bound=bound))
+        tokens = model.generate(prompt, generation_config=config)[0, prompt.shape[1]:].tolist()
+    finally:
+        torch.multinomial, sampler.initialize_canvas = own_multinomial, own_canvas
+        mixin._prepare_kwargs_for_next_canvas = staticmethod(own_next)
+    return dict(prompt=prompt[0].tolist(), seed=seed, steps=steps, entropy_bound=bound, t_min=t_min, t_max=t_max,
+                canvases=canvases, tokens=tokens[: tokens.index(1) + 1 if 1 in tokens else None])
 
 
 # ---------------------------------------------------------------- GGUF
