@@ -9,7 +9,6 @@ constexpr std::string_view kGemmaClasses[] = {kDiffusionGemmaClass};
 constexpr std::string_view kGemmaTypes[] = {"diffusion_gemma"};
 
 constexpr Family kDiffusionGemmaFamily = {
-    .architecture = Architecture::diffusion_gemma,
     .name = kDiffusionGemmaArch,
     .classes = kGemmaClasses,
     .model_types = kGemmaTypes,

@@ -19,7 +19,7 @@ class Reader {
 
   Result<ModelRecord> read() {
     record_.format = "gguf";
-    c_.architecture = Architecture::diffusion_gemma;
+    c_.family = &kDiffusionGemmaFamily;
     LLADA_TRY(record_.tokenizer, read_gguf_tokenizer(file_, file_bytes_, name_));
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(layers());

@@ -102,7 +102,7 @@ class Reader {
   Result<ModelConfig> read() {
     if (const json* given = root_.find("quantization_config"))
       return root_.wrong("quantization_config", *given, "weights in F32, F16 or BF16, or GGUF");
-    c_.architecture = Architecture::diffusion_gemma;
+    c_.family = &kDiffusionGemmaFamily;
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(layers());
     LLADA_TRY_STATUS(global_layers());

@@ -51,7 +51,7 @@ TEST(DiffusionGemmaFiles, FolderAndGgufSayTheSame) {
   ASSERT_TRUE(folder) << folder.error().message;
   ASSERT_TRUE(gguf) << gguf.error().message;
   const ModelConfig& c = folder->config();
-  EXPECT_EQ(c.architecture, Architecture::diffusion_gemma);
+  EXPECT_EQ(c.family, &kDiffusionGemmaFamily);
   EXPECT_EQ(c.gemma->global, (std::vector<bool>{false, false, false, false, false, true}));
   EXPECT_EQ(c.gemma->head_dim, 16);
   EXPECT_EQ(c.gemma->kv_heads, 1);
