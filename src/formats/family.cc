@@ -7,10 +7,10 @@ namespace llada {
 
 std::span<const Family* const> families() {
   static const std::vector<const Family*> all = [] {
-    std::vector<const Family*> list = {&kLladaFamily, &kLladaMoeFamily, &kLlada2Family, &kDreamFamily,
-                                       &kDiffusionGemmaFamily};
+    std::vector<const Family*> list = {&kLladaFamily, &kLladaMoeFamily, &kLlada2Family, &kDreamFamily};
     for (const auto more : {qwen_families(), llama_families()})
       for (const Family& one : more) list.push_back(&one);
+    list.push_back(&kDiffusionGemmaFamily);
     return list;
   }();
   return all;
