@@ -48,8 +48,15 @@ Status check_tokens_fit(const ModelConfig& config, int64_t tokens, const std::st
 Status check_tokens_fit(const ModelConfig& config, const Tokenizer* tokenizer, const decode::SpecialIds& ids,
                         const std::string& path) {
   if (tokenizer != nullptr) LLADA_TRY_STATUS(check_tokens_fit(config, tokenizer->vocab_size(), path));
-  if (ids.uniform.length == 0 && (ids.mask < 0 || ids.mask >= config.vocab))
-    return invalid("{}: no mask token: neither the metadata nor the tokenizer names one", path);
+  if (ids.uniform.length > 0) return {};
+  const bool masked = ids.mask >= 0 && ids.mask < config.vocab;
+  if (config.attention_block < 0)
+    return invalid(
+        "{}: {} is the architecture of autoregressive models, and the file says nothing of diffusion; needed "
+        "{}--attention-block N (0: each position sees all)",
+        path, config.family->name, masked ? "" : "--mask-id ID and ");
+  if (!masked)
+    return invalid("{}: no mask token: neither the metadata nor the tokenizer names one; --mask-id gives it", path);
   return {};
 }
 

@@ -71,13 +71,11 @@ Status add_tokenizer(const ModelFile& file, ModelSummary& summary) {
 
 }  // namespace
 
-std::string_view name(Architecture architecture) { return family_of(architecture).name; }
-
 Result<ModelSummary> inspect_model(const std::string& path) {
   LLADA_TRY(const auto file, ModelFile::open(path));
   ModelSummary summary{.path = file.path(),
                        .format = std::string(file.format()),
-                       .architecture = std::string(family_of(file.config().architecture).name),
+                       .architecture = std::string(file.config().family->name),
                        .config = file.config(),
                        .parameters = 0,
                        .file_bytes = file.file_bytes(),

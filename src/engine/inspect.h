@@ -47,8 +47,6 @@ struct ModelSummary {
   std::optional<TokenizerSummary> tokenizer;
 };
 
-std::string_view name(Architecture architecture);
-
 Result<ModelSummary> inspect_model(const std::string& path);
 
 }  // namespace llada

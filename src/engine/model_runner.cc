@@ -30,7 +30,8 @@ KvShape kv_shape(const Model& model, int64_t positions, bool guided) {
           .kv_heads = graph.kv_heads,
           .head_dim = graph.head_dim,
           .positions = positions,
-          .type = kv_type(model)};
+          .type = kv_type(model),
+          .by_layer = graph.kv_by_layer};
 }
 
 Result<RequestState> RequestState::create(const Model& model, Device& device, int64_t positions, bool guided,

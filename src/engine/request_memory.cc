@@ -18,7 +18,7 @@ constexpr double kAllocation = 32;  // what an allocation costs beside its bytes
 double store_bytes(const Model& model, int64_t positions, bool guided) {
   const KvShape shape = kv_shape(model, positions, guided);
   const double places = static_cast<double>(positions) * shape.sequences;
-  const double heads = static_cast<double>(shape.layers) * shape.sequences * shape.kv_heads;
+  const auto heads = static_cast<double>(shape.heads());
   const auto digests = static_cast<double>(model.device().digest_bytes(shape));
   constexpr double kLine = 64;  // heads begin at cache lines
   return KvStore::needed_bytes(shape) + 2 * heads * kLine + places * sizeof(int64_t) +

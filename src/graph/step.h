@@ -90,9 +90,10 @@ struct KeyRule {
 };
 
 // A sliding window of some layers' attention: what it leaves of a row's range, at least one key. Counted from the row's
-// own position; -1: no limit.
+// own position, or from that of the first row of its span, so that all rows of a canvas see the same; -1: no limit.
 struct KeyWindow {
   int32_t before = -1, after = -1;
+  bool of_span = false;
 
   bool none() const { return before < 0 && after < 0; }
   KeyRange of(int32_t position, KeyRange range) const;
