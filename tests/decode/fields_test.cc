@@ -282,7 +282,7 @@ TEST(Settings, WhatDoesNotGoWithThePresetIsRefusedNamingBoth) {
   const Setting frozen = *setting("kv", "frozen");
   const std::vector<Setting> preset = {*setting("kv", "block"), *setting("revise", "true")};
   EXPECT_TRUE(decode_options({&frozen, 1}, {"p", preset}));
-  EXPECT_THAT(decode_options({&frozen, 1}, {"p", preset}, {.attention_block = 32}).error().message,
+  EXPECT_THAT(decode_options({&frozen, 1}, {"p", preset}, {.kind = 32}).error().message,
               StartsWith("kv frozen: does not go with preset p: revise: found dual-path with kv frozen"));
 }
 
