@@ -97,7 +97,8 @@ Json summary_json(const ModelSummary& m, bool tensors) {
 std::string id_text(int32_t id) { return id < 0 ? "none" : fmt::format("{}", id); }
 
 std::string attention_text(const ModelConfig& c) {
-  if (c.canvas.length > 0) return fmt::format("; causal, behind it canvases of {} that see themselves", c.canvas.length);
+  if (c.canvas.length > 0)
+    return fmt::format("; causal, behind it canvases of {} that see themselves", c.canvas.length);
   const std::string sees = c.attention_block > 0    ? fmt::format("block-causal over blocks of {}", c.attention_block)
                            : c.attention_block == 0 ? "full"
                                                     : "not said";
@@ -142,7 +143,8 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
     row("tokenizer", "none: takes token ids only");
   }
   for (const std::string& text : notes_of(c)) row("note", text);
-  row("presets", fmt::format("{}", fmt::join(m.presets, ", ")));
+  row("presets", m.presets.empty() ? "none: it was published with numbers of its own"
+                                   : fmt::format("{}", fmt::join(m.presets, ", ")));
   if (m.missing.empty()) {
     row("memory", fmt::format("{} on this machine's cpu beside the file's pages, for {} positions",
                               bytes_text(static_cast<double>(m.memory)), kCountedPositions));
