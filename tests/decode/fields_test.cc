@@ -84,7 +84,7 @@ TEST(Fields, EveryMemberIsInTheListOnce) {
       listed_of<LengthOptions>(length_fields(), 1) + listed_of<AcceptanceOptions>(acceptance_fields()) +
       listed_of<SamplingOptions>(sampling_fields()) + listed_of<EndingOptions>(ending_fields()) +
       listed_of<CacheOptions>(cache_fields()) + listed_of<SpeculationOptions>(speculation_fields(), 1) +
-      listed_of<RevisionOptions>(revision_fields());
+      listed_of<RevisionOptions>(revision_fields()) + listed_of<UniformOptions>(uniform_fields());
   EXPECT_EQ(own, listed) << "the list is the sum of the parts' own";
   EXPECT_TRUE(check_fields({}, false));
 }
