@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "base/random.h"
@@ -24,9 +25,8 @@ int main(int argc, char** argv) {
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path, std::ios::binary) << bytes;
   };
-  for (const auto& [family, arch] :
-       {std::pair{&kLladaFamily, "llada"}, std::pair{&kDreamFamily, "dream"},
-        std::pair{&kLladaMoeFamily, "llada-moe"}, std::pair{&kLladaFamily, "diffuse"}}) {
+  for (const auto& [family, arch] : {std::pair{&kLladaFamily, "llada"}, std::pair{&kDreamFamily, "dream"},
+                                     std::pair{&kLladaMoeFamily, "llada-moe"}, std::pair{&kLladaFamily, "diffuse"}}) {
     ModelConfig config = tiny_config(family);
     config.layers = 1;  // short inputs mutate faster
     write(std::string("gguf/") + arch, gguf_bytes(config, {.arch = arch, .type = DType::Q4_0}));
@@ -46,6 +46,12 @@ int main(int argc, char** argv) {
         "GGUF" + u32(3) + u64(1) + u64(0) + u64(1) + "t" + u32(1) + u64(256) + u32(ggml_from_dtype(type)) + u64(0);
     bytes.resize((bytes.size() + 31) / 32 * 32);
     write("gguf/type-" + name, bytes + std::string(static_cast<size_t>(row_bytes(type, 256)), '\x35'));
+  }
+  for (const auto& [name, file] : {std::pair{"gguf/diffusion-gemma", "model.gguf"},
+                                   std::pair{"safetensors/config-diffusion-gemma", "folder/config.json"}}) {
+    std::ifstream in(std::string(LLADA_SOURCE_DIR "/tests/data/diffusion_gemma/") + file, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    write(name, (bytes.starts_with("GGUF") ? "" : "c") + bytes);
   }
   // q, k and v in one tensor; a model in two files.
   ModelConfig config = tiny_config(&kDreamFamily);

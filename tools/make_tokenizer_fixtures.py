@@ -89,6 +89,9 @@ def split(regex):
     return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(regex), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
+# Gemma 4's kind: merges of characters, a space is U+2581, byte tokens for what has no token.
+GEMMA_SPECIALS = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "<|turn>", "<turn|>", "<|channel>", "<channel|>", "<|think|>", "<|tool_response>"]
+
 FIXTURES = {
     "gpt2": (pre_tokenizers.ByteLevel(add_prefix_space=False), None, False, [special("<|endoftext|>")], 900),
     "llama": (split(LLAMA), None, True, [special(t) for t in ("<|startoftext|>", "<|endoftext|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|mdm_mask|>")], 1000),
@@ -100,7 +103,25 @@ FIXTURES = {
     "overlaps": (pre_tokenizers.Sequence([*(pre_tokenizers.Split(Regex(regex), "isolated") for regex in DEEPSEEK), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]), None, False,
                  [special("<|im_end|>"), plain("end"), plain("d|>a"), late("<|im"), plain("bc"), late("ab"), late("abc"), plain("<tool"), plain("<tool_call>"), late("call>x"), late("l>"),
                   late("[SEP]", special=True), late("EP]b"), late("SEP")], 500),
+    "gemma": (None, None, False, [special(name) for name in GEMMA_SPECIALS] + [plain("<table>")], 700),
 }
+
+
+def gemma_tokenizer(r, added, size):
+    trained = Tokenizer(models.BPE())
+    trained.normalizer = normalizers.Replace(" ", "\u2581")
+    trained.pre_tokenizer = pre_tokenizers.Split(Regex(r"\n+|[^\n]+"), "isolated")
+    texts = [text + "\n" * r.randrange(1, 6) for text in training_text(r)]
+    trained.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, limit_alphabet=120, show_progress=False))
+    learned = json.loads(trained.to_str())["model"]
+    names = GEMMA_SPECIALS + [f"<0x{byte:02X}>" for byte in range(256)] + sorted(learned["vocab"], key=learned["vocab"].get)
+    tokenizer = Tokenizer(models.BPE({name: id for id, name in enumerate(names)}, [tuple(m) for m in learned["merges"]],
+                                     fuse_unk=True, unk_token="<unk>", byte_fallback=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.add_tokens(added)
+    return tokenizer
 
 
 def ids_of(tokenizer, text):
@@ -110,11 +131,14 @@ def ids_of(tokenizer, text):
 def write_fixtures(folder):
     for name, (pre, normalizer, ignore_merges, added, size) in FIXTURES.items():
         r = random.Random("fixture " + name)
-        tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
-        tokenizer.pre_tokenizer, tokenizer.decoder = pre, decoders.ByteLevel()
-        if normalizer: tokenizer.normalizer = normalizer
-        tokenizer.train_from_iterator(training_text(r), trainers.BpeTrainer(vocab_size=size, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False))
-        tokenizer.add_tokens(added)
+        if name == "gemma":
+            tokenizer = gemma_tokenizer(r, added, size)
+        else:
+            tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+            tokenizer.pre_tokenizer, tokenizer.decoder = pre, decoders.ByteLevel()
+            if normalizer: tokenizer.normalizer = normalizer
+            tokenizer.train_from_iterator(training_text(r), trainers.BpeTrainer(vocab_size=size, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False))
+            tokenizer.add_tokens(added)
         path = os.path.join(folder, name + ".json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump(json.loads(tokenizer.to_str()), file, ensure_ascii=False, separators=(",", ":"))

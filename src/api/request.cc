@@ -116,7 +116,7 @@ std::expected<llada::decode::DecodeOptions, ApiError> decode_options(const Optio
   choice.use_defaults();
   for (const llada::decode::Setting& setting : chosen.settings) choice.give(setting);
   choice.give_preset(chosen.preset);
-  LLADA_TRY_STATUS(choice.resolve(model.special_ids().attention_block));
+  LLADA_TRY_STATUS(choice.resolve(model.special_ids().kind()));
   choice.draw_seed();
   return choice.options;
 }

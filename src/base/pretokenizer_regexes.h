@@ -30,6 +30,9 @@ inline constexpr std::array<std::string_view, 3> kDeepseekV3Regexes = {
     R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
 };
 
+// Gemma 4: lines and what separates them.
+inline constexpr std::string_view kGemma4Regex = R"([^\n]+|\n+)";
+
 // The tiny models that ship with this project: GPT-2's without contractions, digits one by one.
 inline constexpr std::string_view kTinyRegex = R"( ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 

@@ -16,7 +16,7 @@ enum class TokenKind : int32_t { normal = 1, unknown = 2, control = 3, user_defi
 
 struct TokenizerSpec {
   // tokens[id]: for normal tokens in the byte alphabet of GPT-2 (space is U+0120), for control and
-  // user-defined ones as plain UTF-8. kinds has the same length.
+  // user-defined ones as plain UTF-8. kinds has the same length. With `characters`, normal ones are UTF-8 too.
   std::vector<std::string> tokens;
   std::vector<TokenKind> kinds;
   std::vector<std::string> merges;  // "left right", rank = index
@@ -28,6 +28,8 @@ struct TokenizerSpec {
   std::vector<std::string> regexes;  // from tokenizer.json when present; applied in order, each splitting further
   bool nfc = false;                  // normalise to NFC first (Qwen2's tokenizer.json)
   bool ignore_merges = false;        // a whole pre-token that is in the vocabulary is taken as it is (llama-bpe)
+  // Merges join characters, not bytes (Gemma 4): a space is U+2581, and a character without a token is byte tokens.
+  bool characters = false;
   bool add_bos = false;
   std::string chat_template;  // Jinja source as shipped; its texts are read, it is never run
   bool single_turn = false;   // trained on single questions: a message stands alone, whatever was said before it
@@ -42,7 +44,11 @@ inline constexpr size_t kMaxChatTemplateBytes = size_t{1} << 20;
 // What a mask and the end of a turn are called in published tokenizers, for files that do not say it; the first that
 // is there counts.
 inline constexpr std::array<std::string_view, 2> kMaskTexts = {"<|mdm_mask|>", "<|mask|>"};
-inline constexpr std::array<std::string_view, 3> kEndOfTurnTexts = {"<|eot_id|>", "<|im_end|>", "<|role_end|>"};
+inline constexpr std::array<std::string_view, 4> kEndOfTurnTexts = {"<|eot_id|>", "<|im_end|>", "<|role_end|>",
+                                                                    "<turn|>"};
+
+// What tokenizer.ggml.model and tokenizer.ggml.pre are called where `characters` is set.
+inline constexpr std::string_view kGemma4Tokenizer = "gemma4";
 
 // The id of the control token that has the first of these texts that one has; -1: none has any.
 inline int32_t find_control_token(const TokenizerSpec& spec, std::span<const std::string_view> texts) {

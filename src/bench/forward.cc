@@ -18,17 +18,34 @@ namespace {
 // Rows of a head's keys that are random; they repeat, which attention does not notice.
 constexpr int64_t kPattern = 64;
 
+// What a canvas is told of the step before: so many tokens for each row, none of them another row's.
+SoftTokens some_tokens(int64_t rows, int64_t vocab) {
+  constexpr int64_t kTokens = 256;
+  SoftTokens soft;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < kTokens && i < vocab; ++i) {
+      const int64_t step = std::max<int64_t>(1, vocab / kTokens);
+      soft.tokens.push_back(static_cast<int32_t>(i * step + r % step));
+      soft.probabilities.push_back(1.0f / kTokens);
+    }
+    soft.begin.push_back(std::ssize(soft.tokens));
+  }
+  return soft;
+}
+
 void fill(KvStore& kv, ThreadPool& pool) {
   const KvShape& s = kv.shape();
-  const int64_t row = s.head_dim * traits(s.type).bytes;
-  std::vector<std::byte> pattern(static_cast<size_t>(kPattern * row));
-  synthesize_groups(s.type, 11, 0.5, 0, kPattern * s.head_dim, pattern.data());
-  pool.run(int64_t{s.layers} * s.sequences * s.kv_heads, [&](int64_t i, int) {
-    const int head = static_cast<int>(i % s.kv_heads), rest = static_cast<int>(i / s.kv_heads);
-    for (std::byte* half : {kv.keys(rest / s.sequences, rest % s.sequences, head),
-                            kv.values(rest / s.sequences, rest % s.sequences, head)})
-      for (int64_t p = 0; p < s.positions; p += kPattern)
-        std::memcpy(half + p * row, pattern.data(), static_cast<size_t>(std::min(kPattern, s.positions - p) * row));
+  int32_t widest = 0;
+  for (int layer = 0; layer < s.layers; ++layer) widest = std::max(widest, s.of(layer).head_dim);
+  std::vector<std::byte> pattern(static_cast<size_t>(kPattern * widest * traits(s.type).bytes));
+  synthesize_groups(s.type, 11, 0.5, 0, kPattern * widest, pattern.data());
+  pool.run(int64_t{s.layers} * s.sequences, [&](int64_t i, int) {
+    const int layer = static_cast<int>(i / s.sequences), sequence = static_cast<int>(i % s.sequences);
+    const int64_t row = kv.row_bytes(layer);
+    for (int head = 0; head < s.of(layer).heads; ++head)
+      for (std::byte* half : {kv.keys(layer, sequence, head), kv.values(layer, sequence, head)})
+        for (int64_t p = 0; p < s.positions; p += kPattern)
+          std::memcpy(half + p * row, pattern.data(), static_cast<size_t>(std::min(kPattern, s.positions - p) * row));
   });
   for (int sequence = 0; sequence < s.sequences; ++sequence)
     for (int64_t p = 0; p < s.positions; ++p) kv.set_version(sequence, p, 0);
@@ -78,7 +95,8 @@ Result<ForwardTest> ForwardTest::create(const Model& model, ThreadPool& pool, st
                                       .kv_heads = graph.kv_heads,
                                       .head_dim = graph.head_dim,
                                       .positions = positions,
-                                      .type = kv_type(model)}));
+                                      .type = kv_type(model),
+                                      .by_layer = graph.kv_by_layer}));
   fill(kv, pool);
   ForwardTest test(model, pool, std::move(kv));
   test.work_ = work_of(model, isa);
@@ -116,6 +134,8 @@ Result<ForwardResult> ForwardTest::measure(PeakWatch& watch, int64_t rows, int64
     inputs.predictions.push_back({.conditional = static_cast<int32_t>(r)});
   }
   append_span(inputs, {}, tokens, positions, model_->graph().keys, static_cast<int32_t>(keys));
+  const SoftTokens soft = some_tokens(model_->graph().encodes ? rows : 0, model_->config().vocab);
+  if (model_->graph().encodes) inputs.streams[0].soft = &soft;
   StepOutputs outputs;
   Device& device = model_->device();
   LLADA_TRY_STATUS(executor_.run(inputs, outputs));

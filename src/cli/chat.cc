@@ -74,7 +74,7 @@ class Chat {
     std::string question, answer;  // up to the first token that was not decided
   };
 
-  int64_t attention_block() const { return workspace_.model().special_ids().attention_block; }
+  decode::ModelKind kind() const { return workspace_.model().special_ids().kind(); }
 
   static size_t columns() { return static_cast<size_t>(std::max(20, terminal_size(STDERR_FILENO).columns - 1)); }
 
@@ -236,7 +236,7 @@ class Chat {
       stop_.clear();
       if (!value.empty()) stop_.emplace_back(value);
     } else {
-      LLADA_TRY_STATUS(options_.decode.set(name, std::string(value.empty() ? "true" : value), attention_block()));
+      LLADA_TRY_STATUS(options_.decode.set(name, std::string(value.empty() ? "true" : value), kind()));
       if (!options_.decode.note().empty()) tell("note: " + options_.decode.note());
     }
     return tell(setting());

@@ -30,33 +30,33 @@ struct EvalOptions {
 };
 
 // "name: options", as --compare takes it. Without a colon the whole text is options and names itself.
-Result<eval::StrategyUnderTest> parse_strategy(const std::string& text, std::optional<int64_t> attention_block) {
+Result<eval::StrategyUnderTest> parse_strategy(const std::string& text, const std::optional<decode::ModelKind>& kind) {
   const size_t colon = text.find(':');
   const std::string name = colon == std::string::npos ? text : text.substr(0, colon);
   const std::string options = colon == std::string::npos ? text : text.substr(colon + 1);
-  const auto parsed = parse_decode_flags(options, StartFrom::defaults, attention_block);
+  const auto parsed = parse_decode_flags(options, StartFrom::defaults, kind);
   if (!parsed) return invalid("--compare '{}': {}", text, parsed.error().message);
-  if (attention_block && !parsed->note().empty()) note(fmt::format("note: {}: {}\n", one_line(name), parsed->note()));
+  if (kind && !parsed->note().empty()) note(fmt::format("note: {}: {}\n", one_line(name), parsed->note()));
   const size_t begin = options.find_first_not_of(' ');
   return eval::StrategyUnderTest{name, begin == std::string::npos ? "" : options.substr(begin), parsed->options};
 }
 
-// attention_block: of the model, once that is known.
+// kind: of the model, once that is known.
 Result<std::vector<eval::StrategyUnderTest>> strategies_of(EvalOptions& o,
-                                                           std::optional<int64_t> attention_block = {}) {
+                                                           const std::optional<decode::ModelKind>& kind = {}) {
   if (!o.compare.empty() && o.decode.given())
     return invalid("--compare: each strategy has its own decoding options; needed none beside it on the command line");
   std::vector<eval::StrategyUnderTest> strategies;
   for (const std::string& text : o.compare) {
-    LLADA_TRY(auto strategy, parse_strategy(text, attention_block));
+    LLADA_TRY(auto strategy, parse_strategy(text, kind));
     if (strategy.name.empty()) return invalid("--compare '{}': found no name, needed 'NAME: OPTIONS'", text);
     if (std::ranges::count(strategies, strategy.name, &eval::StrategyUnderTest::name) > 0)
       return invalid("--compare '{}': two strategies have this name; results could not be told apart", strategy.name);
     strategies.push_back(std::move(strategy));
   }
   if (strategies.empty()) {
-    LLADA_TRY_STATUS(o.decode.resolve(attention_block));
-    if (attention_block && !o.decode.note().empty()) note(fmt::format("note: {}\n", o.decode.note()));
+    LLADA_TRY_STATUS(o.decode.resolve(kind));
+    if (kind && !o.decode.note().empty()) note(fmt::format("note: {}\n", o.decode.note()));
     strategies.push_back({"run", "as given on the command line", o.decode.options});
   }
   return strategies;
@@ -111,7 +111,7 @@ Result<int> run(EvalOptions& o) {
   LLADA_TRY(const std::string path, model_path(o.model));
   LLADA_TRY(const auto model, load_model(path, o.model.load));
   warn_of_notes(*model);
-  LLADA_TRY(strategies, strategies_of(o, model->special_ids().attention_block));
+  LLADA_TRY(strategies, strategies_of(o, model->special_ids().kind()));
   LLADA_TRY_STATUS(recording.write(recording_header(path)));
 
   std::optional<Progress> progress;

@@ -46,7 +46,7 @@ Result<int> infill(InfillOptions& o) {
   LLADA_TRY(const auto pieces, parse_infill_template(text));
   InfillLayout layout;
   o.model.load.before_weights = [&](const Model& model) -> Status {
-    LLADA_TRY_STATUS(o.decode.resolve(model.special_ids().attention_block));
+    LLADA_TRY_STATUS(o.decode.resolve(model.special_ids().kind()));
     LLADA_TRY(layout, lay_out_infill(model, pieces));
     return {};
   };

@@ -1,6 +1,7 @@
 // llada inspect: what a model file holds.
 #include "engine/inspect.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
@@ -36,6 +37,13 @@ Json config_json(const ModelConfig& c) {
     json["experts_used"] = c.experts_used;
     json["expert_ffn_width"] = c.expert_ffn_width;
     json["gates_renormalised"] = c.norm_topk;
+  }
+  if (c.gemma) {
+    json["global_layers"] = std::ranges::count(c.gemma->global, true);
+    json["global_kv_heads"] = c.gemma->kv_heads;
+    json["global_head_dim"] = c.gemma->head_dim;
+    json["sliding_window"] = c.gemma->window;
+    json["canvas_length"] = c.canvas.length;
   }
   json["special_ids"] = {
       {"mask", c.mask_id}, {"bos", c.bos_id}, {"eos", c.eos_id}, {"eot", c.eot_id}, {"pad", c.pad_id}};
@@ -88,6 +96,8 @@ Json summary_json(const ModelSummary& m, bool tensors) {
 std::string id_text(int32_t id) { return id < 0 ? "none" : fmt::format("{}", id); }
 
 std::string attention_text(const ModelConfig& c) {
+  if (c.canvas.length > 0)
+    return fmt::format("; causal, behind it canvases of {} that see themselves", c.canvas.length);
   const std::string sees = c.attention_block > 0    ? fmt::format("block-causal over blocks of {}", c.attention_block)
                            : c.attention_block == 0 ? "full"
                                                     : "not said";
@@ -113,6 +123,10 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
                                                         c.experts, c.expert_ffn_width, c.norm_topk ? "" : "not ")
                                           : fmt::format("{}", c.ffn_width)));
   row("attention", fmt::format("{} heads of {}, {} for K/V{}", c.heads, c.head_dim, c.kv_heads, attention_text(c)));
+  if (c.gemma)
+    row("", fmt::format("a window of {} keys in {} layers; in {} all keys, heads of {}, {} for K/V", c.gemma->window,
+                        std::ranges::count(c.gemma->global, false), std::ranges::count(c.gemma->global, true),
+                        c.gemma->head_dim, c.gemma->kv_heads));
   row("rope", fmt::format("theta {}, {} dims, {} pairs", c.rope_theta, c.rotary_dims,
                           c.rope_pairing == RopePairing::adjacent ? "adjacent" : "half-split"));
   row("context", fmt::format("{} positions", c.context));
@@ -128,7 +142,8 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
     row("tokenizer", "none: takes token ids only");
   }
   for (const std::string& text : notes_of(c)) row("note", text);
-  row("presets", fmt::format("{}", fmt::join(m.presets, ", ")));
+  row("presets", m.presets.empty() ? "none: it was published with numbers of its own"
+                                   : fmt::format("{}", fmt::join(m.presets, ", ")));
   if (m.missing.empty()) {
     row("memory", fmt::format("{} on this machine's cpu beside the file's pages, for {} positions",
                               bytes_text(static_cast<double>(m.memory)), m.positions));

@@ -53,9 +53,8 @@ Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most
   return value;
 }
 
-Status DecodeFlags::resolve(std::optional<int64_t> attention_block) {
-  if (const Status status = DecodeChoice::resolve(attention_block); !status)
-    return std::unexpected(with_flag(status.error()));
+Status DecodeFlags::resolve(const std::optional<decode::ModelKind>& kind) {
+  if (const Status status = DecodeChoice::resolve(kind); !status) return std::unexpected(with_flag(status.error()));
   return {};
 }
 
@@ -66,7 +65,7 @@ static Result<std::string> file_or_json(const Field& field, const std::string& t
   return read_text_file(typed, size_t{1} << 20);
 }
 
-Status DecodeFlags::set(std::string_view name, const std::string& text, int64_t attention_block) {
+Status DecodeFlags::set(std::string_view name, const std::string& text, const decode::ModelKind& kind) {
   std::string flag(name);
   if (!flag.starts_with('-')) flag.insert(0, flag.size() == 1 ? "-" : "--");
   std::ranges::replace(flag, '_', '-');
@@ -88,7 +87,7 @@ Status DecodeFlags::set(std::string_view name, const std::string& text, int64_t 
     if (!value) return invalid("{}: {}", flag, value.error().message);
     next.given_.push_back({field, *std::move(value), flag});
   }
-  LLADA_TRY_STATUS(next.resolve(attention_block));
+  LLADA_TRY_STATUS(next.resolve(kind));
   *this = std::move(next);
   return {};
 }
@@ -132,20 +131,21 @@ void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill) {
   }
 }
 
-Result<DecodeFlags> parse_decode_flags(std::string_view text, StartFrom start, std::optional<int64_t> attention_block) {
+Result<DecodeFlags> parse_decode_flags(std::string_view text, StartFrom start,
+                                       const std::optional<decode::ModelKind>& kind) {
   LLADA_TRY(DecodeWords words, read_words(text));
   DecodeFlags flags;
   if (start == StartFrom::defaults) flags.use_defaults(false);
   if (start == StartFrom::open_length) flags.use_default_length();
   flags.give_preset(std::move(words.preset));
   for (Setting& s : words.settings) flags.give(std::move(s));
-  LLADA_TRY_STATUS(flags.resolve(attention_block));
+  LLADA_TRY_STATUS(flags.resolve(kind));
   return flags;
 }
 
-Result<decode::DecodeOptions> parse_decode_options(std::string_view text, std::optional<int64_t> attention_block,
+Result<decode::DecodeOptions> parse_decode_options(std::string_view text, const std::optional<decode::ModelKind>& kind,
                                                    StartFrom start) {
-  LLADA_TRY(const DecodeFlags flags, parse_decode_flags(text, start, attention_block));
+  LLADA_TRY(const DecodeFlags flags, parse_decode_flags(text, start, kind));
   return flags.options;
 }
 

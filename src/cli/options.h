@@ -48,10 +48,10 @@ void read_environment(LoadOptions& options);  // both, and where the user's cach
 class DecodeFlags : public DecodeChoice {
  public:
   // As DecodeChoice has it, with the flag in the place of an option's key.
-  Status resolve(std::optional<int64_t> attention_block = {});
+  Status resolve(const std::optional<decode::ModelKind>& kind = {});
   // One option as in a command line, dashes or not, or preset-decode; it replaces what was said before. Refused:
   // nothing has changed.
-  Status set(std::string_view name, const std::string& text, int64_t attention_block);
+  Status set(std::string_view name, const std::string& text, const decode::ModelKind& kind);
   // A refusal of the model's or the engine's, with the flag in the place of the option's key.
   Error named(Error error) const;
 
@@ -68,10 +68,11 @@ void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill = false);
 enum class StartFrom { nothing, open_length, defaults };
 
 // The same options from one string: words separated by white space, "--name value" or "--name=value". Validated;
-// attention_block as in DecodeChoice::resolve().
+// kind as in DecodeChoice::resolve().
 Result<DecodeFlags> parse_decode_flags(std::string_view text, StartFrom start,
-                                       std::optional<int64_t> attention_block = {});
-Result<decode::DecodeOptions> parse_decode_options(std::string_view text, std::optional<int64_t> attention_block = {},
+                                       const std::optional<decode::ModelKind>& kind = {});
+Result<decode::DecodeOptions> parse_decode_options(std::string_view text,
+                                                   const std::optional<decode::ModelKind>& kind = {},
                                                    StartFrom start = StartFrom::nothing);
 
 // `llada help options`: every option with its values, its default and what it does, in lines of 80 columns.

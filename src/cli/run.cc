@@ -99,11 +99,11 @@ Result<int> run(RunOptions& o) {
       if (!o.system.empty()) messages.push_back({"system", o.system});
       messages.push_back({"user", prompt});
       LLADA_TRY(ids, o.raw ? text_prompt(model, prompt) : chat_prompt(model, messages));
-      LLADA_TRY_STATUS(o.decode.resolve(model.special_ids().attention_block));
+      LLADA_TRY_STATUS(o.decode.resolve(model.special_ids().kind()));
       return check_context(model, std::ssize(ids), most_generated(model, std::ssize(ids), o.decode.options));
     };
   LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show, o.chat ? kKeptHistory : 0));
-  LLADA_TRY_STATUS(o.decode.resolve(workspace->model().special_ids().attention_block));
+  LLADA_TRY_STATUS(o.decode.resolve(workspace->model().special_ids().kind()));
   if (!o.show.quiet) warn_of_other_model(workspace->model(), o.decode);
   if (o.show.verbose) note(fmt::format("options: {}\n", decode::as_flags(o.decode.options)));
   if (!o.show.quiet && !o.decode.note().empty()) note(fmt::format("note: {}\n", o.decode.note()));

@@ -50,18 +50,18 @@ Status check_given(const ScoreCommand& o) {
 
 // The text that is scored has its length and its end. A preset is meant for other commands too, so what it says of them
 // is not looked at; what was typed is refused.
-Result<decode::DecodeOptions> read_order(const std::string& text, std::optional<int64_t> attention_block) {
+Result<decode::DecodeOptions> read_order(const std::string& text, const std::optional<decode::ModelKind>& kind) {
   LLADA_TRY(const DecodeWords words, read_words(text));
   for (const decode::Setting& s : words.settings)
     if (s.field->key == "gen_length" || s.field->key == "early_stop")
       return invalid("{}: found {}, needed none: the continuation's tokens are the answer, to the last one", s.typed,
                      s.text);
-  return parse_decode_options(text, attention_block);
+  return parse_decode_options(text, kind);
 }
 
-// attention_block: of the model, once that is known.
-Status set_order(ScoreCommand& o, std::optional<int64_t> attention_block = {}) {
-  auto order = read_order(o.order, attention_block);
+// kind: of the model, once that is known.
+Status set_order(ScoreCommand& o, const std::optional<decode::ModelKind>& kind = {}) {
+  auto order = read_order(o.order, kind);
   if (!order) return invalid("--order: {}", order.error().message);
   o.choice.score.order = *order;
   return {};
@@ -221,7 +221,7 @@ Result<int> run(ScoreCommand& o) {
   }
   LLADA_TRY(const std::string path, model_path(o.model));
   LLADA_TRY(const auto model, load_model(path, o.model.load));
-  LLADA_TRY_STATUS(set_order(o, model->special_ids().attention_block));
+  LLADA_TRY_STATUS(set_order(o, model->special_ids().kind()));
   warn_of_notes(*model);
   const InterruptGuard guard;
   // The device's own table takes a while to measure; for a few texts an everyday number of rows does as well.

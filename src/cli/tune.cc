@@ -100,13 +100,16 @@ Result<int> run(const TuneOptions& o) {
   LLADA_TRY(const std::string path, model_path(o.model));
   LLADA_TRY(const auto model, load_model(path, o.model.load));
   warn_of_notes(*model);
-  const int64_t block = model->special_ids().attention_block;
-  common = parse_decode_options(o.common, block, StartFrom::open_length);
+  const decode::ModelKind kind = model->special_ids().kind();
+  if (kind.uniform.length > 0)
+    return invalid("{}: its canvases hold random tokens, which are decided in one way; needed a model with a mask",
+                   model->file().path());
+  common = parse_decode_options(o.common, kind, StartFrom::open_length);
   if (!common) return invalid("--options: {}", common.error().message);
-  const auto axes = tune_axes(block > 0);
+  const auto axes = tune_axes(kind.attention_block > 0);
   const auto accepts = [&](const std::string& text) {
-    const auto parsed = parse_decode_options(joined(o.common, text), block, StartFrom::open_length);
-    return parsed && decode::validate(*parsed, false, block).has_value();
+    const auto parsed = parse_decode_options(joined(o.common, text), kind, StartFrom::open_length);
+    return parsed && decode::validate(*parsed, false, kind).has_value();
   };
   LLADA_TRY_STATUS(eval::check_tune(examples, axes, accepts));
 
@@ -168,7 +171,7 @@ Result<int> run(const TuneOptions& o) {
       return *score;
     }
     const std::string whole = joined(o.common, text);
-    LLADA_TRY(const auto parsed, parse_decode_options(whole, block, StartFrom::open_length));
+    LLADA_TRY(const auto parsed, parse_decode_options(whole, kind, StartFrom::open_length));
     LLADA_TRY(const auto result, evaluator->run({text, whole, parsed}, which));
     LLADA_TRY_STATUS(measurements.put(text, which, result.total));
     return result.total;

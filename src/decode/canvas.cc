@@ -16,6 +16,8 @@ void add(std::vector<int32_t>& ids, int32_t id) {
 }  // namespace
 
 int64_t generation_size(int64_t prompt_tokens, int64_t gen_length, const SpecialIds& ids) {
+  if (const int64_t length = ids.uniform.length; length > 0)
+    return prompt_tokens + (gen_length + length - 1) / length * length;
   const int64_t asked = prompt_tokens + gen_length, block = std::max<int64_t>(ids.attention_block, 1);
   return (asked + block - 1) / block * block;
 }
@@ -25,11 +27,11 @@ Canvas lay_generation(std::span<const int32_t> prompt, int64_t gen_length, const
   const auto given = static_cast<int64_t>(prompt.size());
   const auto size = static_cast<size_t>(generation_size(given, gen_length, ids));
   Canvas canvas;
-  canvas.mask_id = ids.mask;
+  canvas.mask_id = ids.uniform.length > 0 ? -1 : ids.mask;
   canvas.padding = static_cast<int64_t>(size) - given - gen_length;
   canvas.tokens.reserve(size);
   canvas.tokens.assign(prompt.begin(), prompt.end());
-  canvas.tokens.resize(size, ids.mask);
+  canvas.tokens.resize(size, ids.uniform.length > 0 ? 0 : ids.mask);
   canvas.states.assign(prompt.size(), TokenState::fixed);
   canvas.states.resize(size, TokenState::masked);
   return canvas;
@@ -62,10 +64,11 @@ Result<Canvas> lay_infill(std::span<const int32_t> template_tokens, std::span<co
 
 SamplingRule head_rule(const DecodeOptions& options, const SpecialIds& ids, bool infill) {
   SamplingRule rule;
-  rule.temperature = options.temperature;
+  // Random canvases read logits and draw from them themselves (temper()).
+  rule.temperature = ids.uniform.length > 0 ? 0 : options.temperature;
   rule.seed = options.seed;
   rule.fixed_noise = draws_once(options);
-  add(rule.never_sampled, ids.mask);
+  if (ids.uniform.length == 0) add(rule.never_sampled, ids.mask);
   if (options.logits_eos_inf) {
     add(rule.never_sampled, ids.eos);
     add(rule.out_of_softmax, ids.eos);

@@ -102,6 +102,11 @@ Result<std::reference_wrapper<const StepPlan>> Denoiser::plan() {
   LLADA_TRY_STATUS(check_rows("sparse plan", sparse, plan));
   if (!strictly_ascending(plan.logits, plan.keys) || !std::ranges::includes(plan.rows, plan.logits))
     return failed("plan: logits are not an ascending part of the rows");
+  if (plan.encode && (!plan.logits.empty() || plan.cfg_scale > 0 || !plan.trials.empty() || !sparse.empty()))
+    return failed("plan: found predictions, guidance, trials or a sparse plan beside a prompt that is encoded");
+  if (plan.draws.size() != (plan.temperature > 0 ? plan.logits.size() : 0))
+    return failed("plan: found {} draws for {} predictions at the temperature {}", plan.draws.size(),
+                  plan.logits.size(), plan.temperature);
   if (plan.block_begin < 0 || plan.block_begin > plan.block_end || plan.block_end > canvas_.size())
     return failed("plan: found the block {} to {}, needed it inside 0 to {}", plan.block_begin, plan.block_end,
                   canvas_.size());
@@ -136,6 +141,9 @@ Result<StepEvent> Denoiser::take(StepResult result) {
     return failed("forward: found {} predictions, needed {}", result_.predictions.size(), plan.logits.size());
   for (size_t i = 0; i < plan.logits.size(); ++i)
     LLADA_TRY_STATUS(check_prediction(result_.predictions[i], plan.logits[i], canvas_));
+  if (result_.drawn.size() != plan.draws.size() || std::ranges::any_of(result_.drawn, [](int32_t t) { return t < 0; }))
+    return failed("forward: found {} drawn tokens, needed {} that are none below 0", result_.drawn.size(),
+                  plan.draws.size());
   if (result_.landed ? plan.landing.when == Landing::When::not_yet : plan.landing.when == Landing::When::waited)
     return failed("forward: the sparse pass {}", result_.landed ? "landed too early" : "did not land");
   landed_ = result_.landed ? *std::exchange(beside_, {}) : SparsePlan{};

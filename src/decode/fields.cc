@@ -11,7 +11,7 @@ std::span<const Field> fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> list;
     for (const auto part : {length_fields(), acceptance_fields(), sampling_fields(), ending_fields(), form_fields(),
-                            cache_fields(), speculation_fields(), revision_fields()})
+                            cache_fields(), speculation_fields(), revision_fields(), uniform_fields()})
       list.insert(list.end(), part.begin(), part.end());
     return list;
   }();
@@ -27,7 +27,8 @@ std::string_view title(FieldGroup group) {
                                                  "Form of the answer",
                                                  "Caches",
                                                  "Drafts of blocks ahead",
-                                                 "Revision"};
+                                                 "Revision",
+                                                 "Canvases of random tokens"};
   return kTitles[static_cast<size_t>(group)];
 }
 

@@ -11,7 +11,7 @@
 
 namespace llada::decode {
 
-enum class FieldGroup { length, acceptance, sampling, guidance, ending, form, caches, drafts, revision };
+enum class FieldGroup { length, acceptance, sampling, guidance, ending, form, caches, drafts, revision, random_canvas };
 std::string_view title(FieldGroup group);  // a heading of help and tables
 
 struct Range {

@@ -1,7 +1,8 @@
 // What a user may ask of decoding: the sum of its parts. Each part is declared, listed and used in a file of its own;
 // what cannot go together: pairs.cc. Sources: LLaDA's generate() (arXiv 2502.09992), threshold and factor from
 // Fast-dLLM (arXiv 2505.22618), entropy from the EB-Sampler (arXiv 2505.24857), Dream's three from its generation code,
-// speculation and progressive revision from the llada.cpp paper (arXiv 2606.13740), editing from LLaDA2.1's report.
+// speculation and progressive revision from the llada.cpp paper (arXiv 2606.13740), editing from LLaDA2.1's report, the
+// rules for canvases of random tokens from DiffusionGemma's class in the package transformers.
 // Names, ranges, text forms and help of every option: fields.h. Deliberately absent: the model's context limit (the
 // engine knows it), and rules that were tried and left (docs/lab/rules.md).
 #pragma once
@@ -16,6 +17,7 @@
 #include "decode/revision.h"
 #include "decode/sampling.h"
 #include "decode/speculation.h"
+#include "decode/uniform_canvas.h"
 
 namespace llada::decode {
 
@@ -26,7 +28,8 @@ struct DecodeOptions : LengthOptions,
                        FormOptions,
                        CacheOptions,
                        SpeculationOptions,
-                       RevisionOptions {
+                       RevisionOptions,
+                       UniformOptions {
   DecodeOptions() = default;
   // The defaults with these parts: DecodeOptions(LengthOptions{.gen_length = 8}, CacheOptions{.kv = KvChoice::dual}).
   template <class... Parts>
@@ -37,9 +40,10 @@ struct DecodeOptions : LengthOptions,
 
 // Refuses what cannot work or would be silently ignored, with one line "KEY: ..." (invalid input; pairs.cc).
 // With infill, gen_length is not looked at; make_strategy() then compares steps with the blocks of the
-// canvas. attention_block > 0: what a block-causal model cannot do as well. There the K/V of a finished block is final
+// canvas. kind: what such a model cannot do as well. With block-causal attention the K/V of a finished block is final
 // and exact (kv_policy.h), so policies that live with stale K/V have no meaning, and neither have drafts of blocks that
-// would read an unfinished one, nor gaps whose right-hand text the model cannot see.
-Status validate(const DecodeOptions& options, bool infill = false, int64_t attention_block = 0);
+// would read an unfinished one, nor gaps whose right-hand text the model cannot see. With canvases of random tokens
+// there is one way of decoding (uniform_canvas.h), whose options mean nothing elsewhere.
+Status validate(const DecodeOptions& options, bool infill = false, const ModelKind& kind = {});
 
 }  // namespace llada::decode

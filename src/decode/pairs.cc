@@ -14,7 +14,8 @@ namespace {
 struct Asked {
   const DecodeOptions& o;
   bool infill = false;
-  int64_t attention_block = 0;
+  const ModelKind& kind;
+  int64_t attention_block = kind.attention_block;
 
   bool fixed_length() const { return !infill && !o.auto_length; }
   int64_t blocks() const { return (o.gen_length - 1) / o.block_length + 1; }
@@ -68,6 +69,8 @@ constexpr Conflict kConflicts[] = {
     {"top_k top_p min_p repeat_penalty logits_eos_inf confidence_eos_eot_inf", "",
      [](const Asked& a) { return form_of(a.o).has_value(); },
      "where the answer has a form, which decides what may be sampled; needed it left out"},
+    {"t_max", "t_min", [](const Asked& a) { return a.o.t_max <= a.o.t_min; },
+     "which a canvas ends with; needed a higher temperature to begin with"},
     {"refresh", "kv", [](const Asked& a) { return a.o.refresh > 0 && a.o.kv == KvChoice::none; },
      "which computes everything in every step; needed another kv"},
     {"tail", "", [](const Asked& a) { return a.o.tail >= 0 && a.infill; },
@@ -137,11 +140,34 @@ Status check_conflicts(const Asked& asked) {
   return {};
 }
 
+// Canvases of random tokens have options of their own, and few of the others.
+Status check_kind(const DecodeOptions& o, bool infill, const ModelKind& kind) {
+  constexpr std::string_view kBoth[] = {"gen_length", "temperature", "seed", "early_stop", "entropy_bound", "accept"};
+  const bool uniform = kind.uniform.length > 0;
+  if (uniform && infill)
+    return invalid("infill: a model whose canvases hold random tokens writes behind a prompt only; needed no gap");
+  for (const Field& f : fields()) {
+    if (f.show == nullptr || f.show(f, o) == f.show(f, {})) continue;
+    if (!uniform && f.group == FieldGroup::random_canvas)
+      return invalid("{}: found {}, which is for models whose canvases hold random tokens; needed it left out", f.key,
+                     f.show(f, o));
+    if (uniform && f.group != FieldGroup::random_canvas &&
+        (std::ranges::find(kBoth, f.key) == std::end(kBoth) ||
+         (f.key == "accept" && o.acceptance != Acceptance::entropy)))
+      return invalid(
+          "{}: found {} with a model whose canvases hold random tokens, which are decided in a way of their "
+          "own; needed it left out",
+          f.key, f.show(f, o));
+  }
+  return {};
+}
+
 }  // namespace
 
-Status validate(const DecodeOptions& o, bool infill, int64_t attention_block) {
+Status validate(const DecodeOptions& o, bool infill, const ModelKind& kind) {
   LLADA_TRY_STATUS(check_fields(o, infill));
-  return check_conflicts({o, infill, attention_block});
+  LLADA_TRY_STATUS(check_kind(o, infill, kind));
+  return check_conflicts({o, infill, kind});
 }
 
 }  // namespace llada::decode

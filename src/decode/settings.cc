@@ -129,13 +129,14 @@ bool asks_for_schedule(const Setting& s) {
 
 namespace {
 
-Result<DecodeOptions> resolved(std::span<const Setting> given, std::span<const Setting> preset, bool infill) {
+Result<DecodeOptions> resolved(std::span<const Setting> given, std::span<const Setting> preset, const DecodeUse& use) {
   Resolver alone, resolver;  // a preset has to make sense alone, whatever is given beside it
   for (const Setting& s : preset) LLADA_TRY_STATUS(alone.add(s, false));
   for (const Setting& s : given) LLADA_TRY_STATUS(resolver.add(s, false));
   for (const Setting& s : preset) LLADA_TRY_STATUS(resolver.add(s, true));
   DecodeOptions options = resolver.finish();
-  if (const Status status = validate(options, infill); !status)
+  if (const Status status = validate(options, use.infill, use.kind.uniform.length > 0 ? use.kind : ModelKind());
+      !status)
     return std::unexpected(as_typed(status.error(), given, preset));
   return options;
 }
@@ -143,18 +144,18 @@ Result<DecodeOptions> resolved(std::span<const Setting> given, std::span<const S
 // What the model cannot do with them, as far as its attention says it.
 Status fits(const Result<DecodeOptions>& options, const DecodeUse& use) {
   if (!options) return std::unexpected(options.error());
-  return use.attention_block > 0 ? validate(*options, use.infill, use.attention_block) : Status();
+  return validate(*options, use.infill, use.kind);
 }
 
 }  // namespace
 
 Result<DecodeOptions> decode_options(std::span<const Setting> given, const PresetSettings& preset,
                                      const DecodeUse& use) {
-  auto options = resolved(given, preset.settings, use.infill);
+  auto options = resolved(given, preset.settings, use);
   if (given.empty() || preset.settings.empty()) return options;
   const Status status = fits(options, use);
   const auto works = [&](std::span<const Setting> own, std::span<const Setting> of_preset) {
-    return fits(resolved(own, of_preset, use.infill), use).has_value();
+    return fits(resolved(own, of_preset, use), use).has_value();
   };
   // What is wrong without the other is refused as it is, here or by whoever knows the model.
   if (status || !works(given, {}) || !works({}, preset.settings)) return options;

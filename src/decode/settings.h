@@ -23,10 +23,10 @@ struct PresetSettings {
   std::span<const Setting> settings;
 };
 
-// What the options are for: the gaps of a text, a block-causal model of that block (0: any other, or not known).
+// What the options are for: the gaps of a text, a kind of model (the default: any with masks, or not known).
 struct DecodeUse {
   bool infill = false;
-  int64_t attention_block = 0;
+  ModelKind kind = {};
 };
 
 // The options that `given` asks for, validated. What is given replaces that value of the preset, and the rest of the

@@ -6,6 +6,7 @@
 
 #include "decode/block_strategy.h"
 #include "decode/canvas.h"
+#include "decode/uniform_strategy.h"
 
 namespace llada::decode {
 namespace {
@@ -32,11 +33,16 @@ std::unique_ptr<Strategy> one_forward(StepPlan plan) { return std::make_unique<O
 
 Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, const SpecialIds& ids,
                                                 const Canvas& canvas, std::shared_ptr<const forms::TokenForm> form) {
-  LLADA_TRY_STATUS(validate(options, canvas.infill, ids.attention_block));
-  if (ids.mask < 0 || canvas.mask_id != ids.mask) {
+  LLADA_TRY_STATUS(validate(options, canvas.infill, ids.kind()));
+  const bool uniform = ids.uniform.length > 0;
+  if (uniform && (canvas.mask_id >= 0 || ids.vocab < 1))
+    return invalid("canvas: found mask {} and a vocabulary of {}, needed no mask and tokens to draw from",
+                   canvas.mask_id, ids.vocab);
+  if (!uniform && (ids.mask < 0 || canvas.mask_id != ids.mask)) {
     return invalid("mask token: found id {} (canvas {}), needed the model's mask token", ids.mask, canvas.mask_id);
   }
-  if (ids.eos == ids.mask || ids.eot == ids.mask || std::ranges::find(ids.end_ids, ids.mask) != ids.end_ids.end()) {
+  if (!uniform &&
+      (ids.eos == ids.mask || ids.eot == ids.mask || std::ranges::find(ids.end_ids, ids.mask) != ids.end_ids.end())) {
     return invalid("end tokens: found the mask token {} among them", ids.mask);
   }
   if (canvas.size() > std::numeric_limits<int32_t>::max()) {
@@ -45,6 +51,7 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
   if (canvas.states.size() != canvas.tokens.size()) {
     return invalid("canvas: found {} states for {} tokens", canvas.states.size(), canvas.tokens.size());
   }
+  if (uniform) return std::make_unique<UniformStrategy>(options, ids, canvas);
   const int64_t from = ids.attention_block > 0 ? 0 : generated_begin(canvas);
   // A sliding block moves over one tile; the schedule is that of the whole run.
   const int64_t tile = options.slide ? std::max<int64_t>(canvas.size(), 1) : options.block_length;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/uniform_canvas.h"
 #include "forms/scores.h"
 #include "tensor/prediction.h"
 
@@ -31,19 +32,29 @@ enum class TokenState : uint8_t {
 struct Canvas {
   std::vector<int32_t> tokens;
   std::vector<TokenState> states;
-  int32_t mask_id = -1;
-  bool infill = false;  // gaps in a fixed text: an end token would not end it
+  int32_t mask_id = -1;  // -1: there is none, and an undecided position holds any token
+  bool infill = false;   // gaps in a fixed text: an end token would not end it
   // Of the last positions: masks that only fill the last block of a block-causal model. They are decided like
   // all others, since the model sees them, but are no part of the answer.
   int64_t padding = 0;
 
   // What an undecided position holds. Only here does it mean the mask: whether a position is undecided, its state says.
   int32_t undecided_token() const { return mask_id; }
-  bool may_hold(int32_t token, TokenState state) const { return (token == mask_id) == (state == TokenState::masked); }
+  bool may_hold(int32_t token, TokenState state) const {
+    return mask_id < 0 ? token >= 0 : (token == mask_id) == (state == TokenState::masked);
+  }
   bool is_undecided(int64_t position) const { return states[static_cast<size_t>(position)] == TokenState::masked; }
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
   int64_t answer_end() const { return size() - padding; }
+};
+
+// What kinds of options a model can be decoded with.
+struct ModelKind {
+  int64_t attention_block = 0;  // as in SpecialIds
+  UniformCanvas uniform = {};   // length > 0: canvases of random tokens
+
+  ModelKind(int64_t block = 0, const UniformCanvas& canvas = {}) : attention_block(block), uniform(canvas) {}
 };
 
 struct SpecialIds {
@@ -55,6 +66,10 @@ struct SpecialIds {
   // > 0: block-causal attention (LLaDA2): a position sees its own block of so many positions, counted from 0,
   // and all blocks before it. 0: every position sees all.
   int64_t attention_block = 0;
+  UniformCanvas uniform = {};  // length > 0: canvases of random tokens below vocab, and no mask (uniform_canvas.h)
+  int64_t vocab = 0;
+
+  ModelKind kind() const { return {attention_block, uniform}; }
 
   // The row whose logits predict a position, and the last position that a row predicts.
   int32_t row_of(int64_t position) const {
@@ -121,6 +136,14 @@ struct StepPlan {
   std::vector<Trial> trials = {};           // ride in the same forward as the rows and read their fresh K/V
   SparsePlan sparse = {};                   // begins with the step, beside its rows; empty: no pass begins
   Landing landing = {};                     // of the pass under way
+  // The rows go through the model's pass that encodes a prompt: each reads what is before it, nothing is predicted.
+  bool encode = false;
+  // > 0: predictions are of softmax(logits / temperature), and for each of `logits` there is a number in (0, 1) that
+  // picks a token (temper()).
+  double temperature = 0;
+  std::vector<double> draws = {};
+  // The rows are told what the last such step predicted: the softmax of its logits over its temperature.
+  bool conditioned = false;
   bool operator==(const StepPlan&) const = default;
 };
 
@@ -128,6 +151,7 @@ struct StepPlan {
 struct StepResult {
   std::vector<Prediction> predictions = {};  // in plan.logits' order
   std::vector<Prediction> trials = {};       // one per plan.trials
+  std::vector<int32_t> drawn = {};           // one per plan.draws
   std::vector<Prediction> sparse = {};       // one per trial of the sparse pass that landed
   std::optional<int64_t> landed = {};        // the number of that pass's forward; none has landed without
   // Of a request with a form, by the classes of its tokens (read_scores() in form_keeper.h); of the three lists above.

@@ -62,8 +62,10 @@ RowSets bind_row_sets(const StepInputs& in, const Program& program) {
     if (std::ranges::find(sets.reads, a.window, &RowSets::Reads::window) == sets.reads.end())
       sets.reads.push_back({.window = a.window, .ranges = {}, .reach = {}});
   for (RowSets::Reads& reads : sets.reads) {
-    for (size_t r = 0; r < in.ranges.size(); ++r)
-      reads.ranges[0].push_back(reads.window.of(in.positions[r], in.ranges[r]));
+    for (const RowSpan& span : in.spans)
+      for (auto r = static_cast<size_t>(span.begin); r < static_cast<size_t>(span.begin + span.count); ++r)
+        reads.ranges[0].push_back(
+            reads.window.of(in.positions[reads.window.of_span ? static_cast<size_t>(span.begin) : r], in.ranges[r]));
     for (const int32_t row : in.wanted) reads.ranges[1].push_back(reads.ranges[0][static_cast<size_t>(row)]);
     for (size_t set = 0; set < 2; ++set)
       for (const RowSpan& span : sets.spans[set]) {

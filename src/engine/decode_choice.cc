@@ -32,11 +32,12 @@ const Setting* DecodeChoice::schedule() const {
 }
 
 // The preset's settings, less what does not apply to gaps.
-Status DecodeChoice::read_preset(int64_t attention_block) {
+Status DecodeChoice::read_preset(const decode::ModelKind& kind) {
   preset_settings_.clear();
+  if (kind.uniform.length > 0) return take_numbers_of(kind.uniform);
   if (used_preset_.empty()) return {};
   const auto read = [&]() -> Status {
-    LLADA_TRY(const DecodePreset preset, find_decode_preset(used_preset_, files_, attention_block));
+    LLADA_TRY(const DecodePreset preset, find_decode_preset(used_preset_, files_, kind.attention_block));
     tuned_for_ = preset.model, built_in_ = preset.built_in;
     LLADA_TRY(DecodeWords words, read_words(preset.options));
     if (!words.preset.empty()) return invalid("{}: a preset cannot name another one", used_preset_);
@@ -52,24 +53,47 @@ Status DecodeChoice::read_preset(int64_t attention_block) {
   return {};
 }
 
-Status DecodeChoice::resolve(std::optional<int64_t> attention_block) {
-  constexpr int64_t kSomeBlock = 32;  // that of all published block-causal models
-  if (attention_block) return resolve_for(*attention_block);
-  const Status status = resolve_for(0);
-  return status || resolve_for(kSomeBlock) ? Status() : status;
+// What the model was published with stands in the place of a preset.
+Status DecodeChoice::take_numbers_of(const UniformCanvas& canvas) {
+  if (!used_preset_.empty())
+    return invalid(
+        "{}: found {} with a model whose canvases hold random tokens, which has numbers of its own; needed "
+        "none",
+        preset_typed_, used_preset_);
+  const std::pair<std::string_view, std::string> numbers[] = {
+      {"denoising_steps", fmt::format("{}", canvas.steps)},
+      {"t_max", fmt::format("{}", canvas.t_max)},
+      {"t_min", fmt::format("{}", canvas.t_min)},
+      {"entropy_bound", fmt::format("{}", canvas.entropy_bound)},
+      {"stability_threshold", fmt::format("{}", canvas.stability_threshold)},
+      {"confidence_threshold", fmt::format("{}", canvas.confidence_threshold)}};
+  for (const auto& [key, text] : numbers) {
+    LLADA_TRY(auto number, decode::setting(key, text));
+    number.typed += " (of the model)";
+    preset_settings_.push_back(std::move(number));
+  }
+  return {};
 }
 
-Status DecodeChoice::resolve_for(int64_t attention_block) {
-  const Setting* schedule = this->schedule();
-  used_preset_ = preset_.empty() && default_preset_ && schedule == nullptr ? kDefaultPreset : preset_;
-  LLADA_TRY_STATUS(read_preset(attention_block));
+Status DecodeChoice::resolve(const std::optional<decode::ModelKind>& kind) {
+  constexpr int64_t kSomeBlock = 32, kSomeCanvas = 256;  // those of all published models
+  if (kind) return resolve_for(*kind);
+  const Status status = resolve_for({});
+  return status || resolve_for(kSomeBlock) || resolve_for({0, {.length = kSomeCanvas}}) ? Status() : status;
+}
+
+Status DecodeChoice::resolve_for(const decode::ModelKind& kind) {
+  random_ = kind.uniform.length > 0;
+  const Setting* schedule = random_ ? nullptr : this->schedule();
+  used_preset_ = preset_.empty() && default_preset_ && schedule == nullptr && !random_ ? kDefaultPreset : preset_;
+  LLADA_TRY_STATUS(read_preset(kind));
   // What is decoded together is the block that sees itself, where nobody says otherwise. A preset of tune was measured
   // with the length that it leaves out.
-  if (!used_preset_.empty() && built_in_ && attention_block > 0 && !names("block_length")) {
-    LLADA_TRY(auto block, decode::setting("block_length", fmt::format("{}", attention_block)));
+  if (!used_preset_.empty() && built_in_ && kind.attention_block > 0 && !names("block_length")) {
+    LLADA_TRY(auto block, decode::setting("block_length", fmt::format("{}", kind.attention_block)));
     preset_settings_.push_back(std::move(block));
   }
-  auto resolved = decode::decode_options(given_, {used_preset_, preset_settings_}, {infill_, attention_block});
+  auto resolved = decode::decode_options(given_, {used_preset_, preset_settings_}, {infill_, kind});
   if (!resolved) {
     std::string& message = resolved.error().message;
     if (message.contains(": does not go with preset "))
@@ -82,7 +106,7 @@ Status DecodeChoice::resolve_for(int64_t attention_block) {
   note_.clear();
   if (schedule != nullptr)
     note_ = fmt::format("{} asks for a fixed schedule, so preset {} is not used", schedule->typed, kDefaultPreset);
-  choose_length();
+  choose_length(kind);
   return {};
 }
 
@@ -94,14 +118,14 @@ bool DecodeChoice::names(std::string_view key) const {
 DecodeChoice DecodeChoice::defaults() const {
   DecodeChoice own(infill_);
   own.default_preset_ = default_preset_, own.default_length_ = default_length_, own.draws_seed_ = draws_seed_;
-  LLADA_CHECK(own.resolve_for(0).has_value());
+  LLADA_CHECK(own.resolve_for({}).has_value());
   return own;
 }
 
-DecodeChoice DecodeChoice::request_defaults(int64_t attention_block) {
+DecodeChoice DecodeChoice::request_defaults(const decode::ModelKind& kind) {
   DecodeChoice choice;
   choice.use_defaults();
-  LLADA_CHECK(choice.resolve_for(attention_block).has_value());
+  LLADA_CHECK(choice.resolve_for(kind).has_value());
   return choice;
 }
 
@@ -117,19 +141,20 @@ std::string DecodeChoice::described(const decode::Field& field) const {
   return used_preset_.empty() || text == field.show(field, plain) ? text : "preset: " + text;
 }
 
-void DecodeChoice::choose_length() {
+void DecodeChoice::choose_length(const decode::ModelKind& kind) {
   length_by_default_ = false;
   if (!default_length_ || infill_ || names("gen_length")) return;
   decode::DecodeOptions open = options;
   open_length(open);
-  if (!decode::validate(open)) return;  // steps, early_stop none ...: the length has to be known
+  if (!decode::validate(open, false, random_ ? kind : decode::ModelKind()))
+    return;  // steps, early_stop none ...: the length has to be known
   options = open;
   length_by_default_ = true;
 }
 
 void DecodeChoice::draw_seed() {
   const auto drawn = [](const Setting& s) { return s.field->key == "seed" && s.text == decode::kDrawnSeed; };
-  if (std::ranges::any_of(given_, drawn) || (options.temperature != 0 && !names("seed")))
+  if (std::ranges::any_of(given_, drawn) || ((options.temperature != 0 || random_) && !names("seed")))
     options.seed = std::random_device()();
 }
 

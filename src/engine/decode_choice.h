@@ -26,7 +26,7 @@ class DecodeChoice {
   // The same without anything that was given, resolved for models with full attention; help shows these.
   DecodeChoice defaults() const;
   // The same of a request of the server or of the library, which are answered with use_defaults().
-  static DecodeChoice request_defaults(int64_t attention_block = 0);
+  static DecodeChoice request_defaults(const decode::ModelKind& kind = {});
   // What an option is after resolve(), for help: "dual", "preset: dual", "drawn". Empty for a shorthand that the preset
   // does not name.
   std::string described(const decode::Field& field) const;
@@ -41,10 +41,10 @@ class DecodeChoice {
   void give_preset(std::string name_or_path) { preset_ = std::move(name_or_path); }
   bool given() const { return !given_.empty() || !preset_.empty(); }
 
-  // Validated; what only together makes no sense is refused here. Again once the model is known: attention_block is the
-  // block of a block-causal model, 0 of others. Nothing: the model is not known, and what one kind of models can do is
-  // not refused (presets have a form for each).
-  Status resolve(std::optional<int64_t> attention_block = {});
+  // Validated; what only together makes no sense is refused here. Again once the model and so its kind is known.
+  // Nothing: it is not known, and what one kind of models can do is not refused (presets have a form for each). A model
+  // whose canvases hold random tokens has no presets but its own numbers.
+  Status resolve(const std::optional<decode::ModelKind>& kind = {});
   // Nobody said how long an answer may be, and auto was put in.
   bool length_by_default() const { return length_by_default_; }
   // The preset that resolve() used; empty: options alone.
@@ -68,17 +68,19 @@ class DecodeChoice {
   bool infill_;
 
  private:
-  Status resolve_for(int64_t attention_block);
+  Status resolve_for(const decode::ModelKind& kind);
   const decode::Setting* schedule() const;  // what asks for one in the place of the default preset; or null
-  Status read_preset(int64_t attention_block);
+  Status read_preset(const decode::ModelKind& kind);
+  Status take_numbers_of(const UniformCanvas& canvas);
   bool names(std::string_view key) const;  // an option, or the preset
-  void choose_length();
+  void choose_length(const decode::ModelKind& kind);
 
   std::string used_preset_, tuned_for_, note_, preset_typed_ = std::string(kPresetFlag);
   std::vector<decode::Setting> preset_settings_;
   bool default_preset_ = false, default_length_ = false, draws_seed_ = false, length_by_default_ = false;
   bool files_ = true, flags_ = true;
   bool built_in_ = false;  // the preset that was used
+  bool random_ = false;    // random numbers take part whatever the options are
 };
 
 }  // namespace llada

@@ -24,7 +24,8 @@ MemoryNeed memory_need(const ModelGraph& graph, std::span<const TensorView> weig
                                                         .kv_heads = graph.kv_heads,
                                                         .head_dim = graph.head_dim,
                                                         .positions = positions,
-                                                        .type = quantized ? DType::F16 : DType::F32}));
+                                                        .type = quantized ? DType::F16 : DType::F32,
+                                                        .by_layer = graph.kv_by_layer}));
   const auto rows = static_cast<int32_t>(positions);
   need.activations = plan_values(graph.forward(plain_shape(rows, rows))).bytes;
   return need;

@@ -46,6 +46,7 @@ Status check_tokens_fit(const ModelConfig& config, int64_t tokens, const std::st
 }
 
 Status check_can_decode(const ModelConfig& config, int32_t mask, const std::string& path) {
+  if (config.canvas.length > 0) return {};
   const bool masked = mask >= 0 && mask < config.vocab;
   if (config.attention_block < 0)
     return invalid(

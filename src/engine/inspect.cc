@@ -89,7 +89,7 @@ void add_run(const ModelFile& file, ModelSummary& summary) {
   } else {
     summary.missing = need.error().message;
   }
-  summary.presets = {std::string(kDefaultPreset)};
+  if (c.canvas.length == 0) summary.presets = {std::string(kDefaultPreset)};
   for (const FamilyPreset& preset : c.family->presets) summary.presets.emplace_back(preset.name);
   summary.command = fmt::format("llada run {} 'Why is the sky blue?'", file.path());
 }

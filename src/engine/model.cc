@@ -30,7 +30,9 @@ decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenize
                          .eot = config.eot_id,
                          .end_ids = {},
                          .shift_logits = config.shift_logits,
-                         .attention_block = config.attention_block};
+                         .attention_block = config.attention_block,
+                         .uniform = config.canvas,
+                         .vocab = config.vocab};
   if (tokenizer != nullptr) {
     const TokenizerSpec& spec = tokenizer->spec();
     if (ids.mask < 0) ids.mask = spec.mask;
@@ -40,6 +42,7 @@ decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenize
     for (const int32_t id : ids.end_ids)
       if (ids.eot < 0 && id != ids.eos) ids.eot = id;
   }
+  if (ids.uniform.length > 0) ids.mask = -1;
   std::vector<int32_t> ends = config.end_ids;
   ends.insert(ends.end(), {ids.eos, ids.eot});
   for (const int32_t id : ends)

@@ -30,7 +30,8 @@ KvShape kv_shape(const Model& model, int64_t positions, bool guided) {
           .kv_heads = graph.kv_heads,
           .head_dim = graph.head_dim,
           .positions = positions,
-          .type = kv_type(model)};
+          .type = kv_type(model),
+          .by_layer = graph.kv_by_layer};
 }
 
 Result<RequestState> RequestState::create(const Model& model, Device& device, int64_t positions, bool guided,
@@ -95,6 +96,7 @@ void add_stream(const RequestStep& step, const Part& part, std::span<const int32
   const auto index = static_cast<int32_t>(inputs.streams.size());
   inputs.streams.push_back({&kv, step.state->sampling, step.state->keep_logits, plan.block_begin});
   inputs.streams.back().sampling.forward_number = forward_number;
+  if (plan.conditioned) inputs.streams.back().soft = &step.state->soft;
   const auto first_wanted = static_cast<int32_t>(inputs.wanted.size());
   const int sequences = plan.cfg_scale > 0 ? 2 : 1;
   for (int s = 0; s < sequences; ++s) {
@@ -211,8 +213,7 @@ void ModelRunner::land_sparse(RequestStep& step) {
 
 void ModelRunner::run(std::span<RequestStep> all) {
   const Status unchanged = model_.file().check_unchanged();  // or its weights are those of two models
-  size_t rows = 0;
-  std::vector<RequestStep*> steps, before_it, beside_it;
+  std::vector<RequestStep*> of_pass[2];
   for (RequestStep& step : all) {
     if (step.status) step.status = unchanged;
     if (step.status)
@@ -222,15 +223,24 @@ void ModelRunner::run(std::span<RequestStep> all) {
         LLADA_TRY_STATUS(step.state->make_room(plan.keys));
         return check_keys(plan, step.state->kv);
       });
-    if (!step.status) continue;
-    steps.push_back(&step);
-    rows += step.plan->rows.size();
-    // A second store stays in use when its device has failed: it holds what the step found, the first one perhaps not.
-    const std::optional<SparsePart>& begun = step.state->sparse;
-    if (!step.plan->sparse.empty() && !(begun && begun->forward == step.denoiser->forward_number() + 1))
-      (executor_.runs_beside() || step.state->beside_kv ? beside_it : before_it).push_back(&step);
+    if (step.status) of_pass[step.plan->encode ? 1 : 0].push_back(&step);
   }
+  run_pass(of_pass[1], Pass::encode);
+  run_pass(of_pass[0], Pass::denoise);
+}
+
+// The steps have plans, all of that pass.
+void ModelRunner::run_pass(std::span<RequestStep* const> steps, Pass pass) {
   if (steps.empty()) return;
+  size_t rows = 0;
+  std::vector<RequestStep*> before_it, beside_it;
+  for (RequestStep* const step : steps) {
+    rows += step->plan->rows.size();
+    // A second store stays in use when its device has failed: it holds what the step found, the first one perhaps not.
+    const std::optional<SparsePart>& begun = step->state->sparse;
+    if (!step->plan->sparse.empty() && !(begun && begun->forward == step->denoiser->forward_number() + 1))
+      (executor_.runs_beside() || step->state->beside_kv ? beside_it : before_it).push_back(step);
+  }
   const TraceSpan span(trace_, "decode",
                        steps.size() == 1 ? fmt::format("step {}: {} rows", steps[0]->denoiser->forward_number(), rows)
                                          : fmt::format("{} requests: {} rows", steps.size(), rows));
@@ -238,11 +248,12 @@ void ModelRunner::run(std::span<RequestStep> all) {
     if (!before_it.empty()) LLADA_TRY_STATUS(begin_sparse(before_it, false));
     if (!beside_it.empty()) LLADA_TRY_STATUS(begin_sparse(beside_it, true));
     inputs_ = {};
+    inputs_.pass = pass;
     outputs_.logits.resize(steps.size());
     for (size_t i = 0; i < steps.size(); ++i) {
       RequestStep& step = *steps[i];
       add_stream(step, *step.plan, step.plan->logits, step.state->kv, step.denoiser->forward_number(),
-                 model_.graph().keys, inputs_);
+                 pass == Pass::encode ? KeyRule::causal() : model_.graph().keys, inputs_);
       outputs_.logits[i] = std::move(step.state->logits);  // whose memory takes the new ones
     }
     const Stopwatch watch(device_seconds_);

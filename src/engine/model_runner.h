@@ -59,6 +59,7 @@ struct RequestState {
   bool keep_logits = false;
   // Of the last forward, where they are kept, x vocabulary: predictions, then trials; sparse trials.
   std::vector<float> logits = {}, sparse_logits = {};
+  SoftTokens soft = {};  // of the last tempered forward: what a plan that is `conditioned` tells its rows
   std::optional<SparsePart> sparse = {};
   // Of a device that runs sparse passes beside: equal to kv before every step but for `outdated`.
   std::shared_ptr<KvStore> beside_kv = {};
@@ -105,7 +106,8 @@ class ModelRunner {
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
 
-  // One forward of all steps that have no error. Damaged numbers are an error of the requests that have them alone.
+  // One forward of all steps that have no error, or two: of those that encode, and of the others. Damaged numbers are an
+  // error of the requests that have them alone.
   // Where the forward itself fails, every request's part is run again alone, so that an error is the error of that
   // request.
   void run(std::span<RequestStep> steps);
@@ -117,6 +119,7 @@ class ModelRunner {
   double device_seconds() const { return device_seconds_; }
 
  private:
+  void run_pass(std::span<RequestStep* const> steps, Pass pass);
   Status begin_sparse(std::span<RequestStep* const> steps, bool beside);
   Status use_beside_store(RequestState& state);
   void land_sparse(RequestStep& step);

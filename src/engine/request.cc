@@ -40,6 +40,10 @@ std::string_view finish_reason(const Generation& g) {
   return !g.stopped_by.empty() || g.fits || g.stats.content_tokens < std::ssize(g.tokens) ? "stop" : "length";
 }
 
+bool takes_gaps(const Model& model) {
+  return model.special_ids().attention_block == 0 && model.special_ids().uniform.length == 0;
+}
+
 Status check_request(const Model& model, const Request& request) {
   // Lent: what is created is dropped here. Nothing is measured for it.
   const std::shared_ptr<const Model> lent(std::shared_ptr<const Model>(), &model);
@@ -72,7 +76,9 @@ int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_
 
 int64_t room_behind(const Model& model, int64_t prompt_tokens) {
   if (model.context() == 0) return decode::kMaxGenLength;
-  const int64_t block = std::max<int64_t>(model.special_ids().attention_block, 1);
+  const decode::SpecialIds& ids = model.special_ids();
+  if (const int64_t length = ids.uniform.length; length > 0) return (model.context() - prompt_tokens) / length * length;
+  const int64_t block = std::max<int64_t>(ids.attention_block, 1);
   return model.context() / block * block - prompt_tokens;
 }
 
@@ -132,8 +138,9 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
       rule_(decode::head_rule(request.options, model_->special_ids(), request.gaps.has_value())),
       form_(std::move(form)),
       infill_(request.gaps.has_value()),
-      shares_prefix_(model_->special_ids().attention_block > 0 && options_.cfg_scale == 0 &&
-                     (options_.kv == decode::KvChoice::block || options_.kv == decode::KvChoice::frozen)),
+      shares_prefix_(model_->special_ids().uniform.length > 0 ||
+                     (model_->special_ids().attention_block > 0 && options_.cfg_scale == 0 &&
+                      (options_.kv == decode::KvChoice::block || options_.kv == decode::KvChoice::frozen))),
       prompt_tokens_(static_cast<int64_t>(request.tokens.size()) -
                      (infill_ ? static_cast<int64_t>(request.gaps->size()) : 0)),
       denoiser_(std::move(canvas), std::move(strategy)) {}
@@ -144,7 +151,7 @@ Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<c
   const decode::SpecialIds& ids = model->special_ids();
   const auto size = std::ssize(request.tokens);
   LLADA_TRY_STATUS(check_stop(*model, request));
-  LLADA_TRY_STATUS(decode::validate(request.options, request.gaps.has_value(), ids.attention_block));
+  LLADA_TRY_STATUS(decode::validate(request.options, request.gaps.has_value(), ids.kind()));
   decode::Canvas canvas;
   if (!request.gaps) {
     const int64_t length = most_generated(*model, size, request.options);
@@ -176,10 +183,13 @@ Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
   begin_ = std::chrono::steady_clock::now();
   LLADA_TRY(state_, RequestState::create(*model_, device, first_positions_, options_.cfg_scale > 0, rule_));
   state_->prompt = prompt_tokens_, state_->most_positions = denoiser_.canvas().size();
-  state_->keep_logits = decode::needs_logits(options_) || alternatives_ > 0 || form_ != nullptr;
+  state_->keep_logits =
+      decode::needs_logits(options_) || alternatives_ > 0 || form_ != nullptr || ids.uniform.length > 0;
   if (alternatives_ > 0) scores_.resize(static_cast<size_t>(denoiser_.canvas().size()));
   if (prefixes == nullptr || !shares_prefix_) return {};
-  cursor_ = prefixes->begin(model_, state_->kv.shape(), ids.attention_block);
+  // A prompt that is encoded causally can be cut anywhere.
+  constexpr int64_t kCausalPage = 32;
+  cursor_ = prefixes->begin(model_, state_->kv.shape(), ids.uniform.length > 0 ? kCausalPage : ids.attention_block);
   // Up to the block of the first mask, whose own rows are computed in any case.
   stats_.reused_positions = prefixes->fill(*cursor_, tokens(decode::generated_begin(denoiser_.canvas())), state_->kv);
   denoiser_.stored(stats_.reused_positions);
@@ -190,8 +200,28 @@ std::span<const int32_t> RunningRequest::tokens(int64_t count) const {
   return std::span(denoiser_.canvas().tokens).first(static_cast<size_t>(count));
 }
 
+// What a step of a random canvas says of its rows, and what the next one is told of it.
+Status RunningRequest::temper(RequestStep& step) {
+  // Less than this share of the best token's probability changes no activation that is stored in 16 bits.
+  constexpr double kLeast = 0x1p-30;
+  SoftTokens& soft = state_->soft;
+  soft = {};
+  return decode::temper(
+      state_->logits, *step.plan,
+      [&](std::span<const double> weights, double sum) {
+        for (size_t id = 0; id < weights.size(); ++id) {
+          if (weights[id] < kLeast) continue;
+          soft.tokens.push_back(static_cast<int32_t>(id));
+          soft.probabilities.push_back(static_cast<float>(weights[id] / sum));
+        }
+        soft.begin.push_back(std::ssize(soft.tokens));
+      },
+      step.result);
+}
+
 Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCache* prefixes) {
   stats_.device_seconds += device_seconds;
+  if (step.plan->temperature > 0) LLADA_TRY_STATUS(temper(step));
   if (decode::needs_logits(options_))
     LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_, model_->special_ids(),
                                          denoiser_.canvas(), denoiser_.forward_number(), step.result));
@@ -286,7 +316,8 @@ Generation RunningRequest::finish(const Device& device) {
   stats.decode = denoiser_.stats();
   stats.prompt_tokens = prompt_tokens_;
   stats.content_tokens = stop ? stop->tokens : decode::content_tokens(canvas, ids);
-  if (decode::samples(options_) || options_.remasking == decode::Remasking::random) stats.seed = options_.seed;
+  if (decode::samples(options_) || ids.uniform.length > 0 || options_.remasking == decode::Remasking::random)
+    stats.seed = options_.seed;
   stats.canvas_hash = decode::canvas_hash(canvas);
   stats.device = device.info().description;
   const int64_t begin = infill_ ? 0 : prompt_tokens_;

@@ -76,6 +76,9 @@ struct Generation {
 // Why an answer ended: "stop" (an end token or a stop string), "length" (none came) or "interrupted".
 std::string_view finish_reason(const Generation& generation);
 
+// Whether gaps in a text can be filled.
+bool takes_gaps(const Model& model);
+
 // Whether a run of the request could begin: all that is refused without computing. Invalid: why not.
 Status check_request(const Model& model, const Request& request);
 
@@ -118,7 +121,8 @@ class RunningRequest final : public ForwardJob {
   static Result<std::unique_ptr<RunningRequest>> create(std::shared_ptr<const Model> model, const Request& request,
                                                         int threads, StepCallback on_step);
 
-  // prefixes are used where the model and the options allow: a block-causal model, K/V policy `block`, no guidance.
+  // prefixes are used where the model and the options allow: a block-causal model, K/V policy `block`, no guidance; or
+  // a model of random canvases, whose prompt is encoded causally.
   Status allocate(Device& device, PrefixCache* prefixes) override;
   bool done() const override { return denoiser_.done(); }
   void cancel() override { denoiser_.cancel(); }
@@ -139,6 +143,7 @@ class RunningRequest final : public ForwardJob {
   };
   std::span<const int32_t> tokens(int64_t count) const;
   std::span<const float> logits_of(const decode::StepEvent& event, int32_t row) const;
+  Status temper(RequestStep& step);
   void keep_scores(const decode::StepEvent& event);
   std::optional<Stop> find_stop(int64_t length) const;
   int64_t decided_answer() const;

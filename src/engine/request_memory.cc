@@ -19,7 +19,7 @@ constexpr double kAllocation = 32;  // what an allocation costs beside its bytes
 double store_bytes(const Model& model, int64_t positions, bool guided) {
   const KvShape shape = kv_shape(model, positions, guided);
   const double places = static_cast<double>(positions) * shape.sequences;
-  const double heads = static_cast<double>(shape.layers) * shape.sequences * shape.kv_heads;
+  const auto heads = static_cast<double>(shape.heads());
   const auto digests = static_cast<double>(model.device().digest_bytes(shape));
   constexpr double kLine = 64;  // heads begin at cache lines
   return KvStore::needed_bytes(shape) + 2 * heads * kLine + places * sizeof(int64_t) +
@@ -33,6 +33,7 @@ double score_bytes_of(int64_t positions, int64_t alternatives) {
 
 // Rows whose logits a step keeps.
 double kept_rows(const Model& model, const decode::DecodeOptions& o, int64_t positions) {
+  if (const int64_t length = model.special_ids().uniform.length; length > 0) return static_cast<double>(length);
   const int64_t block = std::max(o.block_length, model.special_ids().attention_block);
   int64_t rows = block;                                                                         // its masks and looks
   if (decode::predicts_length(o, model.special_ids().attention_block)) rows += o.block_length;  // where an end may be
@@ -74,8 +75,11 @@ double request_bytes(const Model& model, const Request& request) {
   // Extra rows beside a step: their keys and values are kept aside, before and after, and on a device that computes
   // them beside it they have a store of their own.
   if (o.revision == decode::Revision::dual_path && o.revise_path == decode::RevisePath::separate) bytes += 3 * store;
-  if (decode::needs_logits(o) || decode::form_of(o) || request.alternatives > 0)
+  const bool uniform = model.special_ids().uniform.length > 0;
+  if (decode::needs_logits(o) || decode::form_of(o) || request.alternatives > 0 || uniform)
     bytes += logits_bytes(model, kept_rows(model, o, positions));
+  // What a canvas is told of its last step: an id and a probability for any token.
+  if (uniform) bytes += 2 * logits_bytes(model, kept_rows(model, o, positions));
   if (request.alternatives > 0) bytes += kAnswerCopies * score_bytes_of(positions, request.alternatives);
   bytes += static_cast<double>(positions) * kPositionBytes * (guided ? 2 : 1);
   return bytes + (kAnswerCopies + 1) * text_bytes(model, positions);

@@ -280,7 +280,7 @@ Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vect
   const bool compare = reference.has_value(), recorded = options.record != nullptr;
   const auto finished = options.finished ? options.finished : [](const StrategyResult&) { return Status(); };
   for (const StrategyUnderTest& strategy : strategies)  // before the dear reference runs
-    LLADA_TRY_STATUS(decode::validate(strategy.options, false, model->special_ids().attention_block));
+    LLADA_TRY_STATUS(decode::validate(strategy.options, false, model->special_ids().kind()));
   LLADA_TRY(const auto evaluator, Evaluator::create(model, std::move(examples), std::move(options)));
   for (const StrategyUnderTest& strategy : strategies) LLADA_TRY_STATUS(evaluator->check_fits(strategy.options));
   Evaluation evaluation;

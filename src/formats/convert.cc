@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "formats/convert_metadata.h"
+#include "formats/diffusion_gemma_files.h"
 #include "formats/expectations.h"
 #include "formats/family.h"
 #include "formats/gguf_writer.h"
@@ -33,6 +34,7 @@ struct Job {
   Shape shape;
   std::vector<TensorView> sources;
   bool permute = false;
+  std::vector<float> made = {};  // a vector that the source says in another way; then there are no sources
 };
 
 class Converter {
@@ -93,6 +95,9 @@ class Converter {
         if (static_cast<int64_t>(job.sources.size()) != expected.shape.dims[2])
           status = invalid("{}: {}: {} experts found, {} needed", model_.path(), stem, job.sources.size(),
                            expected.shape.dims[2]);
+      } else if (config_.gemma && expected.name == "rope_freqs.weight") {
+        for (int64_t i = 0; i < expected.shape.columns(); ++i)
+          job.made.push_back(rope_factor(i, config_.gemma->rotary_dims));
       } else {
         return true;  // optional and absent; ModelFile has checked the required ones
       }
@@ -123,6 +128,7 @@ class Converter {
 
   Status write(const Job& job, AtomicFile& out) {
     report(job.name);
+    if (!job.made.empty()) return put(out, job.made.data(), std::ssize(job.made) * 4);
     for (const TensorView& source : job.sources) {
       if (job.shape.rank == 1) {
         LLADA_TRY_STATUS(write_vector(job, source, out));

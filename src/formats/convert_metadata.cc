@@ -10,6 +10,7 @@
 
 #include "base/pretokenizer_regexes.h"
 #include "formats/convert.h"
+#include "formats/diffusion_gemma_files.h"
 #include "formats/family.h"
 #include "formats/gguf_model.h"
 
@@ -44,6 +45,7 @@ void add_yarn(GgufWriter& out, const std::string& prefix, const Yarn& y) {
 }
 
 void add_model(GgufWriter& out, const ModelConfig& c) {
+  if (c.gemma) return add_diffusion_gemma_metadata(out, c);
   const std::string prefix = std::string(c.family->name) + ".";
   const auto u32 = [&](std::string_view key, int64_t value) {
     out.add_u32(prefix + std::string(key), static_cast<uint32_t>(value));
@@ -158,8 +160,8 @@ Status add_tokenizer(GgufWriter& out, const ModelConfig& c, const TokenizerSpec&
   if (spec.tokens.size() != spec.kinds.size() || static_cast<int64_t>(spec.tokens.size()) > c.vocab)
     return invalid("tokenizer: {} tokens and {} types for a vocabulary of {}", spec.tokens.size(), spec.kinds.size(),
                    c.vocab);
-  out.add_string("tokenizer.ggml.model", "gpt2");
-  out.add_string("tokenizer.ggml.pre", written_pretokenizer(spec).name);
+  out.add_string("tokenizer.ggml.model", spec.characters ? kGemma4Tokenizer : "gpt2");
+  if (!spec.characters) out.add_string("tokenizer.ggml.pre", written_pretokenizer(spec).name);
   // llama.cpp counts on one token for every row of the table: ids without a text get a name.
   std::vector<std::string> tokens = spec.tokens;
   std::vector<int32_t> kinds;

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "formats/diffusion_gemma_files.h"
+
 namespace llada {
 namespace {
 
@@ -83,6 +85,7 @@ class Visitor {
 
 void for_each_expected(const ModelConfig& config, bool split_experts,
                        const std::function<bool(const ExpectedTensor&)>& visit) {
+  if (config.gemma) return for_each_of_diffusion_gemma(config, split_experts, visit);
   Visitor(config, split_experts, visit).run();
 }
 

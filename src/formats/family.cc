@@ -10,6 +10,7 @@ std::span<const Family* const> families() {
     std::vector<const Family*> list = {&kLladaFamily, &kLladaMoeFamily, &kLlada2Family, &kDreamFamily};
     for (const auto more : {qwen_families(), llama_families()})
       for (const Family& one : more) list.push_back(&one);
+    list.push_back(&kDiffusionGemmaFamily);
     return list;
   }();
   return all;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "formats/diffusion_gemma_files.h"
 #include "formats/family.h"
 #include "formats/gguf_fields.h"
 #include "formats/tensor_table.h"
@@ -259,6 +260,9 @@ class ModelReader {
 }  // namespace
 
 Result<ModelRecord> read_gguf_model(const GgufFile& file, uint64_t file_bytes, std::string_view name) {
+  if (const GgufValue* arch = file.find("general.architecture");
+      arch != nullptr && arch->as_string() == kDiffusionGemmaArch)
+    return read_diffusion_gemma_gguf(file, file_bytes, name);
   return ModelReader(file, file_bytes, name).read();
 }
 

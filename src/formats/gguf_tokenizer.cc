@@ -10,6 +10,11 @@ namespace {
 constexpr uint64_t kMaxTokens = uint64_t{1} << 24;
 constexpr uint64_t kMaxRegexes = 16, kMaxRegexBytes = 4096;
 
+bool is_marker(std::string_view text) {
+  return text.size() > 3 && text.front() == '<' && text.back() == '>' &&
+         (text[1] == '|' || text[text.size() - 2] == '|');
+}
+
 class TokenizerReader {
  public:
   TokenizerReader(const GgufFile& file, uint64_t file_bytes, std::string_view name)
@@ -18,9 +23,10 @@ class TokenizerReader {
   Result<std::optional<TokenizerSpec>> read() {
     LLADA_TRY(const auto model, fields_.string("tokenizer.ggml.model", "none"));
     if (model == "none" || model == "no_vocab") return std::nullopt;
-    if (model != "gpt2")
-      return invalid("{}: tokenizer.ggml.model is {}, gpt2 (byte-level BPE) needed", name_, printable(model));
     TokenizerSpec spec;
+    spec.characters = model == kGemma4Tokenizer;
+    if (model != "gpt2" && !spec.characters)
+      return invalid("{}: tokenizer.ggml.model is {}, gpt2 (byte-level BPE) or gemma4 needed", name_, printable(model));
     LLADA_TRY(spec.tokens, strings("tokenizer.ggml.tokens", kMaxTokens));
     LLADA_TRY(spec.merges, strings("tokenizer.ggml.merges", 4 * kMaxTokens));
     for (size_t i = 0; i < spec.merges.size(); ++i) {
@@ -63,15 +69,18 @@ class TokenizerReader {
       std::copy_n(value->data.data() + 4 * i, 4, reinterpret_cast<std::byte*>(&kind));
       if (kind < 1 || kind > 6) return invalid("{}: {}: token {} has type {}, 1 to 6 needed", name_, key, i, kind);
       spec.kinds.push_back(static_cast<TokenKind>(kind));
+      // llama.cpp calls the markers of a message's parts so in order to print them.
+      if (spec.characters && spec.kinds[i] == TokenKind::user_defined && is_marker(spec.tokens[i]))
+        spec.kinds[i] = TokenKind::control;
     }
     return {};
   }
 
   Status texts(TokenizerSpec& spec) {
-    LLADA_TRY(spec.pre, fields_.string("tokenizer.ggml.pre", ""));
+    LLADA_TRY(spec.pre, fields_.string("tokenizer.ggml.pre", std::string(spec.characters ? kGemma4Tokenizer : "")));
     LLADA_TRY(spec.chat_template, fields_.string("tokenizer.chat_template", "", kMaxChatTemplateBytes));
     LLADA_TRY(spec.single_turn, fields_.boolean(std::string(kKeySingleTurn), false));
-    LLADA_TRY(spec.add_bos, fields_.boolean("tokenizer.ggml.add_bos_token", false));
+    LLADA_TRY(spec.add_bos, fields_.boolean("tokenizer.ggml.add_bos_token", spec.characters));
     if (file_.find(kKeyRegexes) != nullptr) {
       LLADA_TRY(spec.regexes, strings(kKeyRegexes, kMaxRegexes));
       for (const auto& regex : spec.regexes)

@@ -45,6 +45,13 @@ void GgufWriter::add_i32s(std::string_view key, std::span<const int32_t> values)
   put(metadata_, values.data(), values.size_bytes());
 }
 
+void GgufWriter::add_bools(std::string_view key, const std::vector<bool>& values) {
+  key_and_type(key, GgufType::array);
+  put_u32(metadata_, static_cast<uint32_t>(GgufType::boolean));
+  put_u64(metadata_, values.size());
+  for (const bool one : values) metadata_ += one ? '\1' : '\0';
+}
+
 void GgufWriter::add_tensor(std::string_view name, DType type, const Shape& shape) {
   const auto bytes = static_cast<uint64_t>(TensorView{nullptr, type, shape}.bytes());
   tensors_.push_back({std::string(name), type, shape, data_bytes_, bytes});

@@ -26,6 +26,7 @@ class GgufWriter {
   void add_string(std::string_view key, std::string_view value);
   void add_strings(std::string_view key, std::span<const std::string> values);
   void add_i32s(std::string_view key, std::span<const int32_t> values);
+  void add_bools(std::string_view key, const std::vector<bool>& values);
 
   // Tensors are written in the order in which they are added.
   void add_tensor(std::string_view name, DType type, const Shape& shape);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "formats/diffusion_gemma_files.h"
 #include "formats/family.h"
 #include "formats/json.h"
 #include "formats/printable.h"
@@ -417,6 +418,14 @@ class ConfigReader {
   ModelConfig config_;
 };
 
+// By the first class, or where there is none by the type.
+bool names_diffusion_gemma(const json& root) {
+  const auto classes = root.find("architectures"), type = root.find("model_type");
+  if (classes != root.end() && classes->is_array() && !classes->empty())
+    return classes->front() == std::string(kDiffusionGemmaClass);
+  return (classes == root.end() || classes->is_null()) && type != root.end() && *type == "diffusion_gemma";
+}
+
 }  // namespace
 
 Result<ModelConfig> read_hf_config(std::string_view config_json, std::string_view generation_json,
@@ -426,6 +435,7 @@ Result<ModelConfig> read_hf_config(std::string_view config_json, std::string_vie
   if (!generation_json.empty()) {
     LLADA_TRY(generation, parse_json_object(generation_json, fmt::format("{} (generation_config.json)", file)));
   }
+  if (names_diffusion_gemma(root)) return read_diffusion_gemma_config(root, generation, file);
   return ConfigReader(root, generation, file).read();
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "formats/diffusion_gemma_files.h"
 #include "formats/family.h"
 #include "formats/hf_config.h"
 #include "formats/printable.h"
@@ -89,20 +90,28 @@ Result<ModelRecord> read_hf_model(const ModelConfig& config, std::span<const Nam
   record.config = config;
   TensorTable table(record, folder);
   Unread unread;
+  int64_t vision = 0;  // tensors of the part that reads images
   uint64_t file_bytes = 0;
   for (const NamedBytes& shard : shards) {
     file_bytes += shard.bytes.size();
     LLADA_TRY(auto file, parse_safetensors(shard.bytes, shard.name));
     LLADA_TRY_STATUS(table.expect(file_bytes, file.tensors.size(), sizeof(SafetensorsTensor)));
     for (const UnreadTensor& tensor : file.unread) {
-      if (canonical_name(tensor.name))
+      if (config.gemma ? diffusion_gemma_tensor(tensor.name).part == DiffusionGemmaTensor::Part::text
+                       : canonical_name(tensor.name).has_value())
         return invalid("{}: tensor {} has dtype {}, F32, F16 or BF16 needed", shard.name, printable(tensor.name),
                        tensor.type);
       if (is_quantized_part(tensor.name)) return not_a_weight(shard.name, tensor.name);
       unread.add(tensor.name);
     }
     for (SafetensorsTensor& tensor : file.tensors) {
-      if (auto name = canonical_name(tensor.name)) {
+      if (config.gemma) {
+        DiffusionGemmaTensor known = diffusion_gemma_tensor(tensor.name);
+        if (known.part == DiffusionGemmaTensor::Part::unknown) return not_a_weight(shard.name, tensor.name);
+        vision += known.part == DiffusionGemmaTensor::Part::vision;
+        if (known.part == DiffusionGemmaTensor::Part::text)
+          LLADA_TRY_STATUS(table.add({std::move(known.name), std::move(tensor.name), tensor.view, tensor.offset}));
+      } else if (auto name = canonical_name(tensor.name)) {
         LLADA_TRY_STATUS(table.add({std::move(*name), std::move(tensor.name), tensor.view, tensor.offset}));
       } else if (is_buffer(tensor.name)) {
         unread.add(tensor.name);
@@ -112,6 +121,9 @@ Result<ModelRecord> read_hf_model(const ModelConfig& config, std::span<const Nam
     }
   }
   unread.report(record.config);
+  if (vision > 0)
+    record.config.notes.push_back(
+        fmt::format("the vision tower ({} tensors) is not read: prompts are text alone", vision));
   tie(record);
   LLADA_TRY_STATUS(index_and_check_tensors(record, folder));
   return record;

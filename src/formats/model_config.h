@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "base/uniform_canvas.h"
 #include "base/yarn.h"
+#include "formats/diffusion_gemma.h"
 
 namespace llada {
 
 struct Family;  // family.h
-extern const Family kLladaFamily, kLladaMoeFamily, kLlada2Family, kDreamFamily;
+extern const Family kLladaFamily, kLladaMoeFamily, kLlada2Family, kDreamFamily, kDiffusionGemmaFamily;
 
 // Which two elements of a head rotate together: (2j, 2j+1) or (j, j + rotary/2).
 enum class RopePairing { adjacent, half_split };
@@ -51,6 +53,9 @@ struct ModelConfig {
   // Block-causal attention over blocks counted from position 0; 0: full; -1: not said, of an autoregressive model's
   // architecture alone.
   int64_t attention_block = 0;
+  UniformCanvas canvas = {};  // length > 0: answers are decided in canvases of random tokens, there is no mask
+
+  std::optional<DiffusionGemma> gemma = {};  // of that family
 
   int32_t mask_id = -1, bos_id = -1, eos_id = -1, pad_id = -1, eot_id = -1;  // -1: not given
   std::vector<int32_t> end_ids = {};                                         // that end an answer beside eos and eot

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "formats/diffusion_gemma_files.h"
 #include "formats/expectations.h"
 #include "formats/family.h"
 #include "formats/printable.h"
@@ -125,6 +126,7 @@ Status check_config(const ModelConfig& c, std::string_view file) {
   if (!(std::isfinite(c.rope_theta) && c.rope_theta >= 1))
     return invalid("{}: RoPE base is {}, a finite number from 1 needed", file, c.rope_theta);
   if (c.yarn) LLADA_TRY_STATUS(check_yarn(*c.yarn, c, file));
+  if (c.gemma) LLADA_TRY_STATUS(check_diffusion_gemma(c, file));
   LLADA_TRY_STATUS(is_id(file, "mask", c.mask_id, c.vocab));
   LLADA_TRY_STATUS(is_id(file, "bos", c.bos_id, c.vocab));
   LLADA_TRY_STATUS(is_id(file, "eos", c.eos_id, c.vocab));
@@ -177,7 +179,7 @@ void note_types(ModelRecord& record) {
 Status index_and_check_tensors(ModelRecord& record, std::string_view file) {
   LLADA_TRY_STATUS(index_tensors(record, file));
   const auto& tensors = record.tensors;
-  const bool split_experts = record.format == "safetensors";
+  const bool split_experts = record.format == "safetensors" || record.config.gemma;
   std::vector<bool> known(tensors.size());
   Status status;
   for_each_expected(record.config, split_experts, [&](const ExpectedTensor& expected) {

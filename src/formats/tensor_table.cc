@@ -93,8 +93,8 @@ Status TensorTable::add_experts(const ModelTensor& whole) {
 Status TensorTable::add(ModelTensor tensor) {
   if (tensor.name.ends_with(kQkvWeight)) return add_qkv(tensor, false);
   if (tensor.name.ends_with(kQkvBias)) return add_qkv(tensor, true);
-  if (record_.format == "safetensors" && record_.config.experts > 0 && tensor.name.ends_with(kStack))
-    return add_experts(tensor);
+  const bool apart = record_.format == "safetensors" || record_.config.gemma;
+  if (apart && record_.config.experts > 0 && tensor.name.ends_with(kStack)) return add_experts(tensor);
   memory_ += tensor.name.size() + tensor.file_name.size();
   LLADA_TRY_STATUS(check_memory(memory_, file_bytes_, file_, "the tensor table"));
   record_.tensors.push_back(std::move(tensor));

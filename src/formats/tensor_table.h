@@ -3,7 +3,7 @@
 //   blk.N.attn_qkv.weight, .bias     rows of q, then of k, then of v
 //   blk.N.ffn_{gate,up,down}_exps    in safetensors: the experts of a layer, one after another
 //   blk.N.ffn_gate_up_exps           the same, each expert's gate before its up
-// In GGUF stacks of experts stay what they are. Private to formats/.
+// In GGUF stacks of experts stay what they are, but for DiffusionGemma's. Private to formats/.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -99,6 +99,19 @@ void Builder::add_bias(ValueId x, WeightId bias) {
   op.layer = weight(bias).layer;
 }
 
+void Builder::scale(ValueId x, double factor, WeightId w) {
+  Op& op = append(OpKind::scale, rows(x), {x}, x);
+  op.parameter = static_cast<float>(factor);
+  op.weight[0] = w;
+  if (w != kNoWeight) op.layer = weight(w).layer;
+}
+
+ValueId Builder::soft_embed(WeightId table) {
+  const ValueId out = value(weight(table).dims[0], RowSet::all);
+  append(OpKind::soft_embed, RowSet::all, {}, out).weight[0] = table;
+  return out;
+}
+
 ValueId Builder::route(ValueId scores, WeightId selection_bias, const Routing& r) {
   const ValueId out = value(r.experts, rows(scores));
   Op& op = append(OpKind::route, rows(scores), {scores}, out);

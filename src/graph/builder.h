@@ -33,6 +33,8 @@ class Builder {
   ValueId glu(ValueId gate, ValueId up, Activation activation = Activation::silu);
   void add(ValueId x, ValueId y);
   void add_bias(ValueId x, WeightId bias);
+  void scale(ValueId x, double factor, WeightId weight = kNoWeight);
+  ValueId soft_embed(WeightId table);
   ValueId route(ValueId scores, WeightId selection_bias, const Routing& routing);
   ValueId experts(ValueId x, ValueId gates, const std::array<WeightId, 3>& gate_up_down, const Routing& routing,
                   Activation activation = Activation::silu);

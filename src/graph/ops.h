@@ -34,6 +34,9 @@ enum class OpKind : uint8_t {
                 // weight[0]: optional bias that takes part in the choice only
   experts,      // out[0] = sum over experts e of gate[e] * down_e(activation(gate_e(x)) * up_e(x)), x = in[0], gates
                 // = in[1]; weight[i]: gate, up, down of expert 0, the other experts' follow it in the list
+  scale,        // in[0] *= the op's parameter, times weight[0] where there is one: an element for each column, or one
+                // for all. 0 stays 0, so that gates of experts that were not chosen do
+  soft_embed,   // out[0] = rows of weight[0] weighted by the probabilities of the stream's soft tokens (step.h)
   guide,        // out[0] (predicted rows) = of in[0] (wanted rows) what the step's PredictedRows say
   head,         // predictions (and logits on request) from in[0] x weight[0]^T, soft-capped where it says so
 };
@@ -108,6 +111,7 @@ Status check_store_kv(Verifier&, const Op&);
 Status check_attention(Verifier&, const Op&);
 Status check_route(Verifier&, const Op&);
 Status check_experts(Verifier&, const Op&);
+Status check_scale(Verifier&, const Op&);
 Status check_head(Verifier&, const Op&);
 
 inline constexpr Width kSame = Width::input;
@@ -168,6 +172,15 @@ inline constexpr OpRule kOps[] = {
      {},
      {},
      check_experts},
+    {OpKind::scale,
+     "scale",
+     {},
+     {.in = {kSame}, .in_place = true},
+     {WeightRole::vector, 0, 1, Width::own},
+     {},
+     {},
+     check_scale},
+    {OpKind::soft_embed, "soft_embed", {.result = kAll}, {.out = Width::own}, {WeightRole::rows, 1, 1}},
     {OpKind::guide, "guide", {.result = kPredicted, .input = kWanted}, {.in = {kSame}, .out = kSame}},
     {OpKind::head, "head", {.result = kPredicted}, {.in = {kSame}}, {WeightRole::products, 1, 1}, {}, {}, check_head},
 };

@@ -22,11 +22,19 @@ std::string_view name(Pass pass) { return pass == Pass::denoise ? "denoise" : "e
 
 KvGeometry kv_geometry(const Program& program) {
   KvGeometry g;
+  std::vector<KvHeads> layers;
   for (const Op& op : program.ops) {
     if (rule_of(op.kind).kv == KvUse::none) continue;
     const Attention& a = program.attention(op);
-    g = {std::max<int>(g.layers, op.layer + 1), a.kv_heads, a.head_dim};
+    const auto layer = static_cast<size_t>(op.layer);
+    layers.resize(std::max(layers.size(), layer + 1));
+    layers[layer] = {a.kv_heads, a.head_dim};
   }
+  const auto stores = std::ranges::find_if(layers, [](const KvHeads& one) { return one != KvHeads{}; });
+  if (stores == layers.end()) return g;
+  g = {static_cast<int>(layers.size()), stores->heads, stores->head_dim};
+  if (std::ranges::any_of(layers, [&](const KvHeads& one) { return one != KvHeads{} && one != *stores; }))
+    g.by_layer = std::move(layers);
   return g;
 }
 

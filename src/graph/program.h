@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/kv_heads.h"
 #include "graph/ops.h"
 #include "graph/rope.h"
 #include "graph/step.h"
@@ -57,7 +58,7 @@ struct Op {
   uint8_t renormalise = 0;  // the chosen gates sum to 1 before scaling
   uint8_t groups = 0, groups_used = 0;
   int16_t experts = 0, experts_used = 0;  // route, experts
-  // route: scale of the gates; head: soft cap c of the logits, c tanh(l / c), or 0: none
+  // route: scale of the gates; scale: the factor; head: soft cap c of the logits, c tanh(l / c), or 0: none
   float parameter = 0;
 };
 // Calls visit(id) for every weight that the op may read; of experts that is each expert's three.
@@ -147,10 +148,16 @@ void note_uses(const Program& program, std::span<WeightInfo> weights);
 // shape that name rows of the tables, positions of the store and rows of the step.
 Status verify(const Program& program, std::span<const WeightInfo> weights);
 
-// What a store must have for the program: layers at least, heads and elements exactly; layers 0: it needs none.
+// What a store must have for the program: layers at least, heads and elements exactly; layers 0: it needs none. Where
+// layers differ, kv_heads and head_dim are the first one's.
 struct KvGeometry {
   int layers = 0, kv_heads = 0, head_dim = 0;
+  std::vector<KvHeads> by_layer = {};  // where layers differ; of one that stores none: nothing
   bool operator==(const KvGeometry&) const = default;
+
+  KvHeads of(int layer) const {
+    return by_layer.empty() ? KvHeads{kv_heads, head_dim} : by_layer[static_cast<size_t>(layer)];
+  }
 };
 KvGeometry kv_geometry(const Program& program);
 

@@ -22,12 +22,21 @@ enum class Pass : uint8_t {
   encode,   // a prompt, each row reading what is before it: keys and values are stored, nothing is predicted
 };
 
+// What each row of a canvas is thought to be, as probabilities of tokens: of a step before (self-conditioning).
+struct SoftTokens {
+  std::vector<int64_t> begin = {0};  // row i has entries [begin[i], begin[i + 1])
+  std::vector<int32_t> tokens;       // of a row ascending
+  std::vector<float> probabilities;
+};
+
 struct Stream {
   KvStore* kv = nullptr;  // no other stream's; null where the program stores no keys
   SamplingRule sampling = {};
   bool keep_logits = false;
   // Which block of the request its rows are of, any number: steps of one block choose experts alike.
   int32_t block = 0;
+  // Of all rows of the stream, in order; null: nothing is known of any. For programs that have soft_embed.
+  const SoftTokens* soft = nullptr;
 };
 
 // Rows [begin, begin + count) of the step belong to one sequence of one stream. A trial's rows store nothing: each
@@ -81,9 +90,10 @@ struct KeyRule {
 };
 
 // A sliding window of some layers' attention: what it leaves of a row's range, at least one key. Counted from the row's
-// own position; -1: no limit.
+// own position, or from that of the first row of its span, so that all rows of a canvas see the same; -1: no limit.
 struct KeyWindow {
   int32_t before = -1, after = -1;
+  bool of_span = false;
 
   bool none() const { return before < 0 && after < 0; }
   KeyRange of(int32_t position, KeyRange range) const;

@@ -25,6 +25,7 @@ class Verifier {
         written_(program.values.size(), false),
         chosen_(program.values.size(), 0) {
     for (const WeightInfo& w : weights) layers_ = std::max(layers_, w.layer + 1);
+    kv_.resize(static_cast<size_t>(layers_));
   }
 
   Status run() {
@@ -39,7 +40,8 @@ class Verifier {
       for (const ValueId id : op.out) {
         if (id == kNoValue) continue;
         written_[static_cast<size_t>(id)] = true;
-        chosen_[static_cast<size_t>(id)] = op.kind == OpKind::route ? op.experts_used : int16_t{0};
+        if (op.kind != OpKind::scale)
+          chosen_[static_cast<size_t>(id)] = op.kind == OpKind::route ? op.experts_used : int16_t{0};
       }
     }
     return {};
@@ -77,6 +79,10 @@ class Verifier {
     if (op.in[0] == op.in[1]) return wrong("value {} is both rows and gates", op.in[0]);
     LLADA_TRY_STATUS(gates(op));
     return expert_weights(op, columns(op.in[0]));
+  }
+  Status scale(const Op& op) const {
+    if (!std::isfinite(op.parameter)) return wrong("its factor is {}", op.parameter);
+    return {};
   }
   Status head(const Op& op) {
     if (std::exchange(head_, true)) return wrong("a second head");
@@ -259,14 +265,15 @@ class Verifier {
     return {};
   }
 
-  // A K/V store has one geometry for all layers.
+  // A K/V store has one geometry for all sequences of a layer.
   Status kv_geometry(const Op& op) {
     if (op.layer < 0) return wrong("layer {} has no K/V", op.layer);
     const Attention& a = program_.attention(op);
-    const std::array<int16_t, 2> geometry = {a.kv_heads, a.head_dim};
-    if (kv_ && *kv_ != geometry)
-      return wrong("{} kv heads of {} elements, others have {} of {}", a.kv_heads, a.head_dim, (*kv_)[0], (*kv_)[1]);
-    kv_ = geometry;
+    KvHeads& kv = kv_[static_cast<size_t>(op.layer)];
+    const KvHeads geometry = {a.kv_heads, a.head_dim};
+    if (kv != KvHeads{} && kv != geometry)
+      return wrong("{} kv heads of {} elements, others have {} of {}", a.kv_heads, a.head_dim, kv.heads, kv.head_dim);
+    kv = geometry;
     return {};
   }
 
@@ -301,8 +308,10 @@ class Verifier {
         LLADA_TRY_STATUS(value(op.in[i], width(op, rule.values.in[i], 0),
                                i == 0 && rule.rows.input != 0 ? rule.rows.input : bit(op.rows)));
     if (rule.weights.role == WeightRole::rows) LLADA_TRY_STATUS(matrix(op, 0, columns(op.out[0]), -1));
-    if (rule.weights.role == WeightRole::vector && op.weight[0] != kNoWeight)
-      LLADA_TRY_STATUS(vector(op, width(op, rule.weights.vector, 0)));
+    if (rule.weights.role == WeightRole::vector && op.weight[0] != kNoWeight) {
+      const bool one_for_all = op.kind == OpKind::scale && info(op.weight[0]).dims[0] == 1;
+      LLADA_TRY_STATUS(vector(op, one_for_all ? 1 : width(op, rule.weights.vector, columns(op.in[0]))));
+    }
     for (size_t i = 0; rule.weights.role == WeightRole::products && i < op.weight.size() && op.weight[i] != kNoWeight;
          ++i)
       LLADA_TRY_STATUS(matrix(op, i, columns(op.in[0]), rule.values.out == Width::none ? -1 : columns(op.out[i])));
@@ -317,7 +326,7 @@ class Verifier {
   int layers_ = 0;  // that the weights are of
   std::vector<bool> written_;
   std::vector<int16_t> chosen_;               // by value: experts that a row has gates of; 0: no router's result
-  std::optional<std::array<int16_t, 2>> kv_;  // heads and their elements
+  std::vector<KvHeads> kv_;                   // by layer; nothing: it has stored none
   int stored_ = -1;                           // layer of the last store_kv
   bool head_ = false;
   size_t index_ = 0;
@@ -329,6 +338,7 @@ Status check_store_kv(Verifier& v, const Op& op) { return v.store_kv(op); }
 Status check_attention(Verifier& v, const Op& op) { return v.attention(op); }
 Status check_route(Verifier& v, const Op& op) { return v.route(op); }
 Status check_experts(Verifier& v, const Op& op) { return v.experts(op); }
+Status check_scale(Verifier& v, const Op& op) { return v.scale(op); }
 Status check_head(Verifier& v, const Op& op) { return v.head(op); }
 
 Status verify(const Program& program, std::span<const WeightInfo> weights) { return Verifier(program, weights).run(); }

@@ -5,19 +5,30 @@
 #include <ranges>
 #include <utility>
 
+#include "base/check.h"
+
 namespace llada {
 
 static int64_t element_bytes(const KvShape& shape) { return shape.type == DType::F16 ? 2 : 4; }
 
+int64_t KvShape::heads() const {
+  int64_t sum = by_layer.empty() ? int64_t{layers} * kv_heads : 0;
+  for (const KvHeads& one : by_layer) sum += one.heads;
+  return sum * sequences;
+}
+
 double KvStore::needed_bytes(const KvShape& shape) {
-  return 2.0 * static_cast<double>(shape.positions) * shape.head_dim * static_cast<double>(element_bytes(shape)) *
-         shape.kv_heads * shape.sequences * shape.layers;
+  double elements = 0;  // of a position
+  for (int layer = 0; layer < shape.layers; ++layer)
+    elements += static_cast<double>(shape.of(layer).heads) * shape.of(layer).head_dim;
+  return 2.0 * static_cast<double>(shape.positions) * static_cast<double>(element_bytes(shape)) * shape.sequences *
+         elements;
 }
 
 Result<KvStore> KvStore::create(const KvShape& shape, const Allocator& allocate) {
+  LLADA_CHECK(shape.by_layer.empty() || std::ssize(shape.by_layer) == shape.layers);
   KvStore store;
   store.shape_ = shape;
-  const int64_t element = element_bytes(shape);
   const auto missing = [&] {
     return no_memory("K/V store: memory for {} positions x {} layers x {} sequences could not be allocated",
                      shape.positions, shape.layers, shape.sequences);
@@ -26,8 +37,10 @@ Result<KvStore> KvStore::create(const KvShape& shape, const Allocator& allocate)
   constexpr double kMostBytes = 0x1p47;
   if (needed_bytes(shape) > kMostBytes) return missing();
   // Whole cache lines per head: two threads that write neighbouring heads never share a line.
-  store.head_bytes_ = (shape.positions * shape.head_dim * element + 63) / 64 * 64;
-  store.half_bytes_ = store.head_bytes_ * shape.kv_heads * shape.sequences * shape.layers;
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    store.layer_begin_.push_back(store.half_bytes_);
+    store.half_bytes_ += store.head_bytes(layer) * shape.of(layer).heads * shape.sequences;
+  }
   store.data_ = allocate ? allocate(2 * store.half_bytes_) : allocate_shared(2 * store.half_bytes_);
   if (store.data_ == nullptr) return missing();
   forget(store.data_.get(), 2 * store.half_bytes_);
@@ -42,14 +55,16 @@ Result<KvStore> KvStore::grown(int64_t positions, const Allocator& allocate) con
   KvShape shape = shape_;
   shape.positions = positions;
   LLADA_TRY(KvStore store, create(shape, allocate));
-  const int64_t heads = int64_t{shape.layers} * shape.sequences * shape.kv_heads,
-                bytes = shape_.positions * row_bytes();
-  for (int64_t head = 0; head < heads; ++head) {
-    const std::byte* from = data_.get() + head * head_bytes_;
-    std::byte* to = store.data_.get() + head * store.head_bytes_;
+  std::vector<int64_t> there;  // where its heads begin
+  store.for_each_head([&](int, int64_t at) { there.push_back(at); });
+  size_t head = 0;
+  for_each_head([&](int layer, int64_t at) {
+    const int64_t bytes = shape_.positions * row_bytes(layer);
+    const std::byte* from = data_.get() + at;
+    std::byte* to = store.data_.get() + there[head++];
     std::copy_n(from, bytes, to);
     std::copy_n(from + half_bytes_, bytes, to + store.half_bytes_);
-  }
+  });
   for (int s = 0; s < shape.sequences; ++s)
     for (int64_t p = 0; p < shape_.positions; ++p) store.set_version(s, p, version(s, p));
   return store;
@@ -58,17 +73,15 @@ Result<KvStore> KvStore::grown(int64_t positions, const Allocator& allocate) con
 KvStore::Saved KvStore::save(std::span<const int32_t> positions) const {
   bring(positions);
   Saved saved{.positions = {positions.begin(), positions.end()}, .data = {}, .versions = {}};
-  const int64_t row = row_bytes();
-  const int64_t heads = int64_t{shape_.layers} * shape_.sequences * shape_.kv_heads;
-  saved.data.reserve(static_cast<size_t>(2 * heads * row) * positions.size());
-  for (const int64_t half : {int64_t{0}, half_bytes_}) {
-    for (int64_t head = 0; head < heads; ++head) {
+  saved.data.reserve(static_cast<size_t>(sequence_bytes(1) * shape_.sequences) * positions.size());
+  for (const int64_t half : {int64_t{0}, half_bytes_})
+    for_each_head([&](int layer, int64_t at) {
+      const int64_t row = row_bytes(layer);
       for (const int32_t p : positions) {
-        const std::byte* from = data_.get() + half + head * head_bytes_ + p * row;
+        const std::byte* from = data_.get() + half + at + p * row;
         saved.data.insert(saved.data.end(), from, from + row);
       }
-    }
-  }
+    });
   for (int s = 0; s < shape_.sequences; ++s)
     for (const int32_t p : positions) saved.versions.push_back(version(s, p));
   return saved;
@@ -76,17 +89,15 @@ KvStore::Saved KvStore::save(std::span<const int32_t> positions) const {
 
 void KvStore::put_back(const Saved& saved) {
   bring(saved.positions);
-  const int64_t row = row_bytes();
-  const int64_t heads = int64_t{shape_.layers} * shape_.sequences * shape_.kv_heads;
   const std::byte* from = saved.data.data();
-  for (const int64_t half : {int64_t{0}, half_bytes_}) {
-    for (int64_t head = 0; head < heads; ++head) {
+  for (const int64_t half : {int64_t{0}, half_bytes_})
+    for_each_head([&](int layer, int64_t at) {
+      const int64_t row = row_bytes(layer);
       for (const int32_t p : saved.positions) {
-        std::copy_n(from, row, data_.get() + half + head * head_bytes_ + p * row);
+        std::copy_n(from, row, data_.get() + half + at + p * row);
         from += row;
       }
-    }
-  }
+    });
   size_t i = 0;
   for (int s = 0; s < shape_.sequences; ++s)
     for (const int32_t p : saved.positions) {
@@ -96,25 +107,28 @@ void KvStore::put_back(const Saved& saved) {
 }
 
 int64_t KvStore::sequence_bytes(int64_t count) const {
-  return 2 * shape_.layers * shape_.kv_heads * count * row_bytes();
+  int64_t position = 0;
+  for (int layer = 0; layer < shape_.layers; ++layer) position += shape_.of(layer).heads * row_bytes(layer);
+  return 2 * count * position;
 }
 
 void KvStore::read(int sequence, int64_t begin, int64_t count, std::byte* to) const {
   bring(std::views::iota(begin, begin + count));
   for (const int64_t half : {int64_t{0}, half_bytes_})
     for (int layer = 0; layer < shape_.layers; ++layer)
-      for (int head = 0; head < shape_.kv_heads; ++head)
-        to = std::copy_n(data_.get() + half + offset(layer, sequence, head) + begin * row_bytes(), count * row_bytes(),
-                         to);
+      for (int head = 0; head < shape_.of(layer).heads; ++head)
+        to = std::copy_n(data_.get() + half + offset(layer, sequence, head) + begin * row_bytes(layer),
+                         count * row_bytes(layer), to);
 }
 
 void KvStore::write(int sequence, int64_t begin, int64_t count, const std::byte* from) {
   bring(std::views::iota(begin, begin + count));
-  const int64_t bytes = count * row_bytes();
   for (const int64_t half : {int64_t{0}, half_bytes_})
-    for (int layer = 0; layer < shape_.layers; ++layer)
-      for (int head = 0; head < shape_.kv_heads; ++head, from += bytes)
-        std::copy_n(from, bytes, data_.get() + half + offset(layer, sequence, head) + begin * row_bytes());
+    for (int layer = 0; layer < shape_.layers; ++layer) {
+      const int64_t row = row_bytes(layer), bytes = count * row;
+      for (int head = 0; head < shape_.of(layer).heads; ++head, from += bytes)
+        std::copy_n(from, bytes, data_.get() + half + offset(layer, sequence, head) + begin * row);
+    }
   for (int64_t p = begin; p < begin + count; ++p) {
     set_version(sequence, p, 0);
     for (int layer = 0; layer < shape_.layers; ++layer) changed(layer, sequence, p);
@@ -129,6 +143,7 @@ void KvStore::drop_digests() {
 }
 
 Status KvStore::reserve_digests(const void* maker, int64_t head_bytes) {
+  LLADA_CHECK(shape_.by_layer.empty());
   if (digest_maker_ == maker && digest_head_bytes_ == head_bytes) return {};
   const int64_t heads = int64_t{shape_.layers} * shape_.sequences * shape_.kv_heads;
   drop_digests();

@@ -1,7 +1,7 @@
 // Keys and values of every canvas position, per layer, with what is known of each position: absent until
 // first written, then a version that says from which forward it was computed. Sequences are independent
 // copies (guidance has two). Layout: [layer][sequence][kv head][position][head_dim], keys and values apart,
-// so one head's keys are contiguous.
+// so one head's keys are contiguous. Layers may differ in their heads.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/kv_heads.h"
 #include "base/pages.h"
 #include "tensor/dtype.h"
 
@@ -18,7 +19,14 @@ namespace llada {
 struct KvShape {
   int layers = 0, sequences = 1, kv_heads = 0, head_dim = 0;
   int64_t positions = 0;
-  DType type = DType::F32;  // F32 or F16
+  DType type = DType::F32;             // F32 or F16
+  std::vector<KvHeads> by_layer = {};  // where layers differ; otherwise all have kv_heads of head_dim
+
+  KvHeads of(int layer) const {
+    return by_layer.empty() ? KvHeads{kv_heads, head_dim} : by_layer[static_cast<size_t>(layer)];
+  }
+  // Heads of all layers and sequences.
+  int64_t heads() const;
 };
 
 // Positions [first, last).
@@ -50,8 +58,12 @@ class KvStore {
   int64_t bytes() const { return 2 * half_bytes_ + digest_bytes_; }
   std::byte* memory() const { return data_.get(); }  // of keys, then of values, each half_bytes()
   int64_t half_bytes() const { return half_bytes_; }
-  int64_t head_bytes() const { return head_bytes_; }  // from one head to the next
-  int64_t row_bytes() const { return int64_t{shape_.head_dim} * (shape_.type == DType::F16 ? 2 : 4); }
+  int64_t head_bytes(int layer = 0) const {  // from one head to the next
+    return (shape_.positions * row_bytes(layer) + 63) / 64 * 64;
+  }
+  int64_t row_bytes(int layer = 0) const {
+    return int64_t{shape_.of(layer).head_dim} * (shape_.type == DType::F16 ? 2 : 4);
+  }
 
   std::byte* keys(int layer, int sequence, int head) { return data_.get() + offset(layer, sequence, head); }
   std::byte* values(int layer, int sequence, int head) {
@@ -65,7 +77,7 @@ class KvStore {
   void clear();  // everything absent again
 
   // Digests: a device's own narrower form of a head's keys and values (kernels.h), kept beside them once it asks.
-  // `maker` stands for the form: another one's are lost. Fails when the memory is not there.
+  // `maker` stands for the form: another one's are lost. Not where layers differ. Fails when the memory is not there.
   Status reserve_digests(const void* maker, int64_t head_bytes);
   void drop_digests();  // there are none any more
   std::byte* digest(int layer, int sequence, int head) {
@@ -129,7 +141,17 @@ class KvStore {
   int64_t head_index(int layer, int sequence, int head) const {
     return (int64_t{layer} * shape_.sequences + sequence) * shape_.kv_heads + head;
   }
-  int64_t offset(int layer, int sequence, int head) const { return head_index(layer, sequence, head) * head_bytes_; }
+  int64_t offset(int layer, int sequence, int head) const {
+    return layer_begin_[static_cast<size_t>(layer)] +
+           (int64_t{sequence} * shape_.of(layer).heads + head) * head_bytes(layer);
+  }
+  // Calls visit(layer, bytes from the begin of a half) for every head.
+  template <class Visit>
+  void for_each_head(Visit visit) const {
+    for (int layer = 0; layer < shape_.layers; ++layer)
+      for (int sequence = 0; sequence < shape_.sequences; ++sequence)
+        for (int head = 0; head < shape_.of(layer).heads; ++head) visit(layer, offset(layer, sequence, head));
+  }
   size_t layer_index(int layer, int sequence, int64_t position) const {
     return static_cast<size_t>((int64_t{layer} * shape_.sequences + sequence) * shape_.positions + position);
   }
@@ -138,7 +160,8 @@ class KvStore {
   }
 
   KvShape shape_;
-  int64_t head_bytes_ = 0, half_bytes_ = 0;
+  std::vector<int64_t> layer_begin_;  // in each half
+  int64_t half_bytes_ = 0;
   SharedBytes data_;
   const void* digest_maker_ = nullptr;
   int64_t digest_head_bytes_ = 0, digest_bytes_ = 0;

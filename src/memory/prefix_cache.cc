@@ -41,7 +41,8 @@ PrefixCache::Cursor PrefixCache::begin(const std::shared_ptr<const void>& model,
   const auto same = [&](const Root& root) {
     return !root.model.owner_before(model) && !model.owner_before(root.model) && root.block == block &&
            root.shape.layers == shape.layers && root.shape.kv_heads == shape.kv_heads &&
-           root.shape.head_dim == shape.head_dim && root.shape.type == shape.type;
+           root.shape.head_dim == shape.head_dim && root.shape.by_layer == shape.by_layer &&
+           root.shape.type == shape.type;
   };
   auto root = std::ranges::find_if(roots_, same);
   if (root == roots_.end()) {

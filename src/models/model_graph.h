@@ -19,6 +19,7 @@ struct ModelGraph {
 
   // What the K/V store must hold per position and layer.
   int layers = 0, kv_heads = 0, head_dim = 0;
+  std::vector<KvHeads> kv_by_layer = {};  // where layers differ
   int64_t width = 0, vocab = 0;
   int64_t context = 0;  // positions the model was trained for
   KeyRule keys;         // what a row of a canvas reads; one of a prompt that is encoded: KeyRule::causal()
@@ -28,5 +29,6 @@ struct ModelGraph {
 Result<ModelGraph> build_model(const ModelConfig& config);
 
 Result<ModelGraph> build_transformer(const ModelConfig& config);
+Result<ModelGraph> build_diffusion_gemma(const ModelConfig& config);
 
 }  // namespace llada

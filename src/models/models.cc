@@ -9,6 +9,8 @@ Result<Program> ModelGraph::program(StepShape shape) const {
   return forward(shape);
 }
 
-Result<ModelGraph> build_model(const ModelConfig& config) { return build_transformer(config); }
+Result<ModelGraph> build_model(const ModelConfig& config) {
+  return config.gemma ? build_diffusion_gemma(config) : build_transformer(config);
+}
 
 }  // namespace llada

@@ -17,6 +17,13 @@ constexpr std::string_view kChatMl =
 constexpr std::string_view kRoleTags =
     "{{'<role>' + message['role'] + '</role>' + message['content'] + '<|role_end|>'}}";
 
+// DiffusionGemma's pattern; the last layer is always global.
+std::vector<bool> global_layers(int64_t layers) {
+  std::vector<bool> global;
+  for (int64_t i = 0; i < layers; ++i) global.push_back(i % 6 == 5 || i + 1 == layers);
+  return global;
+}
+
 Preset llada_8b(std::string_view name, std::string title) {
   return {.name = name,
           .config = {.family = &kLladaFamily,
@@ -145,6 +152,46 @@ Preset llada2_mini() {
           .chat_template = kRoleTags};
 }
 
+Preset diffusion_gemma_26b() {
+  Preset p = {.name = "diffusion-gemma-26b",
+              .config = {.family = &kDiffusionGemmaFamily,
+                         .name = "diffusiongemma-26B-A4B-it",
+                         .layers = 30,
+                         .width = 2816,
+                         .heads = 16,
+                         .kv_heads = 8,
+                         .head_dim = 256,
+                         .ffn_width = 2112,
+                         .vocab = 262144,
+                         .context = 262144,
+                         .rms_eps = 1e-6f,
+                         .rope_theta = 1e4f,
+                         .rotary_dims = 256,
+                         .qk_norm = true,
+                         .tied_head = true,
+                         .experts = 128,
+                         .experts_used = 8,
+                         .expert_ffn_width = 704,
+                         .norm_topk = true,
+                         .canvas = {.length = 256},
+                         .gemma = DiffusionGemma{.window = 1024,
+                                                 .kv_heads = 2,
+                                                 .head_dim = 512,
+                                                 .rope_theta = 1e6f,
+                                                 .rotary_dims = 128,
+                                                 .logit_cap = 30},
+                         .bos_id = 2,
+                         .eos_id = 1,
+                         .pad_id = 0,
+                         .eot_id = 106,
+                         .end_ids = {50}},
+              .control_tokens = {{0, "<pad>"}, {1, "<eos>"}, {2, "<bos>"}, {50, "<|tool_response>"}, {106, "<turn|>"}},
+              .pre_tokenizer = "gpt-2",
+              .chat_template = ""};
+  p.config.gemma->global = global_layers(p.config.layers);
+  return p;
+}
+
 struct QwenShape {
   int64_t layers, width, heads, ffn_width;
   bool tied = false;
@@ -220,6 +267,7 @@ std::vector<Preset> presets() {
           qwen3("qwen3-0.6b", "a2d-qwen3", "Qwen3-0.6B-diffusion-mdlm-v0.1", 0, {28, 1024, 16, 3072, true}),
           qwen3("sdar-1.7b", "sdar", "SDAR-1.7B-Chat", 4, {28, 2048, 16, 6144}),
           qwen3("sdar-8b", "sdar", "SDAR-8B-Chat", 4, {36, 4096, 32, 12288}),
+          diffusion_gemma_26b(),
           tiny()};
 }
 
@@ -245,6 +293,7 @@ Result<PresetSpec> parse_preset(std::string_view spec) {
 Result<Preset> with_layers(Preset preset, int64_t layers) {
   if (layers < 1 || layers > 1024) return invalid("layers: found {}, needed 1 to 1024", layers);
   preset.config.layers = layers;
+  if (preset.config.gemma) preset.config.gemma->global = global_layers(layers);
   return preset;
 }
 

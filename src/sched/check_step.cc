@@ -1,6 +1,7 @@
 // check_step() of executor.h: what devices rely on when they index by a step.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "memory/kv_store.h"
 #include "sched/executor.h"
@@ -11,10 +12,26 @@ namespace {
 Status check_store(const KvGeometry& needed, const Stream& stream) {
   if (stream.kv == nullptr) return failed("step: a stream has no K/V store");
   const KvShape& store = stream.kv->shape();
-  const bool same = needed.kv_heads == store.kv_heads && needed.head_dim == store.head_dim;
-  if (same && needed.layers <= store.layers) return {};
+  bool same = needed.layers <= store.layers;
+  for (int layer = 0; same && layer < needed.layers; ++layer)
+    same = needed.of(layer) == store.of(layer) || needed.of(layer) == KvHeads{};
+  if (same) return {};
   return failed("K/V store: found {} layers of {} heads of {} elements, needed {} of {} of {}", store.layers,
                 store.kv_heads, store.head_dim, needed.layers, needed.kv_heads, needed.head_dim);
+}
+
+// rows: of the stream.
+Status check_soft(const SoftTokens& soft, size_t stream, int64_t rows) {
+  const auto entries = static_cast<int64_t>(soft.tokens.size());
+  bool good = std::ssize(soft.begin) == rows + 1 && soft.begin.front() == 0 && soft.begin.back() == entries &&
+              std::ranges::is_sorted(soft.begin) && std::ssize(soft.probabilities) == entries;
+  for (int64_t row = 0; good && row < rows; ++row) {
+    int32_t last = -1;
+    for (int64_t i = soft.begin[static_cast<size_t>(row)]; i < soft.begin[static_cast<size_t>(row) + 1]; ++i)
+      good = good && std::exchange(last, soft.tokens[static_cast<size_t>(i)]) < soft.tokens[static_cast<size_t>(i)];
+  }
+  if (good) return {};
+  return failed("step: soft tokens of stream {} are not ascending lists of its {} rows", stream, rows);
 }
 
 // One span's rows, against its stream's store.
@@ -61,6 +78,9 @@ Status check_step(const StepInputs& in, const KvGeometry& needed) {
     next += span.count;
   }
   if (next != rows) return failed("step: spans cover {} of {} rows", next, rows);
+  for (size_t s = 0; s < in.streams.size(); ++s)
+    if (in.streams[s].soft != nullptr)
+      LLADA_TRY_STATUS(check_soft(*in.streams[s].soft, s, std::ranges::count(stream_of, static_cast<int32_t>(s))));
   for (size_t i = 0; i < in.wanted.size(); ++i)
     if (in.wanted[i] < 0 || in.wanted[i] >= rows || (i > 0 && in.wanted[i] <= in.wanted[i - 1]))
       return failed("step: wanted row {} is {} of {}", i, in.wanted[i], rows);

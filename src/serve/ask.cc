@@ -102,7 +102,7 @@ Done read_sampling(Body& body, DecodeChoice& choice) {
 
 }  // namespace
 
-Answered<Decoding> read_decoding(Body& body, int64_t attention_block, bool infill,
+Answered<Decoding> read_decoding(Body& body, const decode::ModelKind& kind, bool infill,
                                  std::initializer_list<const char*> lengths) {
   Decoding decoding{.choice = DecodeChoice(infill)};
   DecodeChoice& choice = decoding.choice;
@@ -127,8 +127,7 @@ Answered<Decoding> read_decoding(Body& body, int64_t attention_block, bool infil
   LLADA_TRY_STATUS(read_llada(body, choice, infill));
   if (const json* own = body.find("llada")) decoding.insists = !own->value("gen_length", json()).is_null();
   const auto resolve = [&]() -> Done {
-    if (const Status status = choice.resolve(attention_block); !status)
-      return std::unexpected(about(choice, status.error()));
+    if (const Status status = choice.resolve(kind); !status) return std::unexpected(about(choice, status.error()));
     return {};
   };
   LLADA_TRY_STATUS(resolve());

@@ -46,12 +46,12 @@ inline constexpr int64_t kMostAlternatives = 20;  // as OpenAI's
 //
 // Decoding: temperature, top_p, top_k, min_p, seed, ignore_eos, llada, and how long the answer may be, under any of
 // `lengths`, the first before the others, -1 for as long as it needs; of infilling, whose gaps say how many tokens
-// there are, none of these. attention_block: of the model, as for DecodeChoice::resolve().
+// there are, none of these. kind: of the model, as for DecodeChoice::resolve().
 struct Decoding {
   DecodeChoice choice;
   bool insists = false;  // on a length, as `llada.gen_length` does; else the context's room is enough
 };
-Answered<Decoding> read_decoding(Body& body, int64_t attention_block, bool infill,
+Answered<Decoding> read_decoding(Body& body, const decode::ModelKind& kind, bool infill,
                                  std::initializer_list<const char*> lengths = {"max_completion_tokens", "max_tokens"});
 // The fields of all shapes: model, stream, stream_options, diffusing, response_format, and those without effect.
 Answered<Ask> read_ask(Service& service, Body& body, Shape shape);

@@ -76,7 +76,7 @@ Answered<Ask> read_chat(Service& service, Body body) {
   if (top && *top > 0 && !ask.logprobs)
     return refuse("top_logprobs: found it without logprobs, needed logprobs true", "top_logprobs");
   ask.alternatives = top.value_or(0);
-  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, false));
+  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY(auto ids, conversation_ids(service, messages, "messages"));
   LLADA_TRY_STATUS(make_requests(service, ask, "messages", {std::move(ids)}, decoding, n, stop));
@@ -102,7 +102,7 @@ Answered<Ask> read_completion(Service& service, Body body) {
     ask.drops_answer = true;
     body.put("max_tokens", 1);
   }
-  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, false));
+  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY_STATUS(make_requests(service, ask, "prompt", prompts, decoding, n, stop));
   if (echo)
@@ -118,7 +118,7 @@ Answered<Ask> read_llama_completion(Service& service, Body body) {
   if (prompts.size() > 1) return refuse(fmt::format("prompt: found {} prompts, needed one", prompts.size()), "prompt");
   LLADA_TRY(const auto stop, read_stop(body));
   LLADA_TRY(const Decoding decoding,
-            read_decoding(body, service.model().special_ids().attention_block, false, {"n_predict", "max_tokens"}));
+            read_decoding(body, service.model().special_ids().kind(), false, {"n_predict", "max_tokens"}));
   ignore_llama_settings(body);
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY_STATUS(make_requests(service, ask, "prompt", prompts, decoding, 1, stop));
@@ -133,7 +133,7 @@ Answered<Ask> read_response(Service& service, Body body) {
   LLADA_TRY(const auto instructions, body.text("instructions"));
   if (instructions) messages.insert(messages.begin(), {"system", *instructions});
   LLADA_TRY(const Decoding decoding,
-            read_decoding(body, service.model().special_ids().attention_block, false, {"max_output_tokens"}));
+            read_decoding(body, service.model().special_ids().kind(), false, {"max_output_tokens"}));
   LLADA_TRY_STATUS(check_repeated(body));
   ask.repeated = repeated_fields(body, instructions, decoding.choice);
   LLADA_TRY_STATUS(body.finish());

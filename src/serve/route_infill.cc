@@ -96,7 +96,7 @@ Answered<Ask> read_fim(Service& service, Body body) {
   LLADA_TRY(const auto gap, read_gap(body, {"max_completion_tokens", "max_tokens"}));
   LLADA_TRY(const int64_t n, read_count(service, body));
   LLADA_TRY_STATUS(read_logprobs(body, ask));
-  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, true));
+  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().kind(), true));
   LLADA_TRY_STATUS(body.finish());
   if (!prompt && !suffix) return refuse("prompt: needed, a text (or suffix)", "prompt");
   const std::string before = prompt.value_or(""), behind = suffix.value_or("");
@@ -113,7 +113,7 @@ Answered<Ask> read_infill(Service& service, Body body) {
   LLADA_TRY(ask.stop, read_stop(body));
   LLADA_TRY(const auto length, body.integer("n_predict", -1, INT64_MAX));
   if (!text) body.ignore({"top_k", "top_p"});  // llama.vim's, of sampling that it does not ask for
-  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().attention_block, true));
+  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().kind(), true));
   ignore_llama_settings(body);
   LLADA_TRY_STATUS(body.finish());
   if (text.has_value() == (before.has_value() || behind.has_value()))

@@ -27,8 +27,7 @@ Answered<Ask> read_message_request(Service& service, Body body) {
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
   LLADA_TRY(const auto messages, read_conversation(body));
   LLADA_TRY(const auto stop, read_stop(body, "stop_sequences"));
-  LLADA_TRY(const Decoding decoding,
-            read_decoding(body, service.model().special_ids().attention_block, false, {"max_tokens"}));
+  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"max_tokens"}));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY(auto ids, conversation_ids(service, messages, "messages"));
   LLADA_TRY_STATUS(make_requests(service, ask, "messages", {std::move(ids)}, decoding, 1, stop));

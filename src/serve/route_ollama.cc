@@ -73,8 +73,7 @@ Answered<Ask> begin_ask(Service& service, Body& body, Shape shape) {
 Done fill(Service& service, Body& body, Ask& ask, const std::string& field,
           const std::function<Answered<std::vector<int32_t>>()>& prompt) {
   LLADA_TRY(const auto stop, read_stop(body));
-  LLADA_TRY(const Decoding decoding,
-            read_decoding(body, service.model().special_ids().attention_block, false, {"num_predict"}));
+  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"num_predict"}));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY(auto ids, prompt());
   return make_requests(service, ask, field, {std::move(ids)}, decoding, 1, stop);
@@ -167,7 +166,7 @@ Answered<HttpReply> ollama_show(Service& service, Body body) {
   LLADA_TRY_STATUS(body.finish());
   const Model& model = service.model();
   Json capabilities = Json::array({"completion"});
-  if (model.special_ids().attention_block == 0) capabilities.push_back("insert");
+  if (takes_gaps(model)) capabilities.push_back("insert");
   const std::string architecture(model.architecture());
   return json_reply({{"modelfile", ""},
                      {"parameters", ""},

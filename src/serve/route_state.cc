@@ -43,7 +43,7 @@ Json model_json(const Service& service) {
           {"max_context_length", model.context()},
           {"capabilities",
            {{"completion_chat", true},
-            {"completion_fim", model.special_ids().attention_block == 0},
+            {"completion_fim", takes_gaps(model)},
             {"function_calling", false},
             {"vision", false}}}};
 }
@@ -84,9 +84,9 @@ HttpReply properties(Service& service, const HttpRequest&) {
 
 namespace {
 
-// attention_block: of the model, which has presets of its own form.
-Json options_json(int64_t attention_block) {
-  const DecodeChoice defaults = DecodeChoice::request_defaults(attention_block);
+// kind: of the model, which has presets of its own form.
+Json options_json(const decode::ModelKind& kind) {
+  const DecodeChoice defaults = DecodeChoice::request_defaults(kind);
   Json list = Json::array();
   for (const decode::Field& field : decode::fields()) {
     const auto bound = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
@@ -117,10 +117,11 @@ Json options_json(int64_t attention_block) {
 
 HttpReply decoding_options(Service& service, const HttpRequest&) {
   Json presets = Json::array();
-  const int64_t block = service.model().special_ids().attention_block;
+  const decode::ModelKind kind = service.model().special_ids().kind();
   for (const std::string_view name : decode_presets())
-    presets.push_back({{"name", name}, {"options", find_decode_preset(std::string(name), false, block)->options}});
-  return json_reply({{"options", options_json(block)}, {"presets", std::move(presets)}});
+    presets.push_back(
+        {{"name", name}, {"options", find_decode_preset(std::string(name), false, kind.attention_block)->options}});
+  return json_reply({{"options", options_json(kind)}, {"presets", std::move(presets)}});
 }
 
 HttpReply front_page(Service&, const HttpRequest& request) {

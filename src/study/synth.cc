@@ -38,12 +38,22 @@ class WeightMaker {
       const int64_t begin = first + i * step;
       synthesize_groups(type, key(t.name), spread(t), begin, std::min(last, begin + step), dst + i * step * bytes);
     });
-    if (!t.name.ends_with("norm.weight")) return;
-    auto* values = reinterpret_cast<float*>(dst);  // the gains of a trained model lie around 1
-    for (int64_t i = 0; i < last - first; ++i) values[i] += 1;
+    if (!is_gain(t) && t.name != kRopeFactors) return;
+    auto* values = reinterpret_cast<float*>(dst);
+    for (int64_t i = 0; i < last - first; ++i) {
+      if (is_gain(t))
+        values[i] += 1;  // those of a trained model lie around it
+      else
+        values[i] = 4 * (first + i) < t.shape.columns() ? 1 : 1e30f;  // a quarter of a head turns
+    }
   }
 
  private:
+  static constexpr std::string_view kRopeFactors = "rope_freqs.weight";
+  // Of a norm, of a layer, of an expert.
+  static bool is_gain(const PresetTensor& t) {
+    return t.shape.rank == 1 && (t.name.contains("norm") || t.name.contains("scale"));
+  }
   uint64_t key(std::string_view name) const {
     uint64_t hash = mix64(seed_ + kRandomStep);
     for (const char c : name) hash = mix64(hash ^ static_cast<uint8_t>(c));

@@ -15,7 +15,7 @@ TokenizerSpec synthesize_vocabulary(const Preset& preset) {
   for (const PresetToken& token : preset.control_tokens) {
     spec.tokens[static_cast<size_t>(token.id)] = token.text;
     spec.kinds[static_cast<size_t>(token.id)] = TokenKind::control;
-    first_control = std::min(first_control, token.id);
+    if (token.id >= 256) first_control = std::min(first_control, token.id);
   }
   std::vector<std::string> words;
   for (int byte = 0; byte < 256; ++byte) words.push_back(to_byte_alphabet(std::string(1, static_cast<char>(byte))));
@@ -30,8 +30,10 @@ TokenizerSpec synthesize_vocabulary(const Preset& preset) {
       stems.push_back(words.back());
     }
   }
+  size_t word = 0;
   for (size_t id = 0; id < static_cast<size_t>(first_control); ++id) {
-    spec.tokens[id] = std::move(words[id]);
+    if (spec.kinds[id] == TokenKind::control) continue;
+    spec.tokens[id] = std::move(words[word++]);
     spec.kinds[id] = TokenKind::normal;
   }
   const ModelConfig& c = preset.config;

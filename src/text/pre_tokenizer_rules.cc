@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/tokenizer_spec.h"
 #include "text/utf8.h"
 
 namespace llada {
@@ -31,6 +32,7 @@ constexpr Named kNamed[] = {
     {"bailingmoe", kBailingRegex, false},
     {"bailingmoe2", kBailingRegex, false},
     {"llada-moe", kBailingRegex, false},
+    {kGemma4Tokenizer, kGemma4Regex, false},
 };
 
 constexpr std::string_view kDeepseek = "deepseek-v3";

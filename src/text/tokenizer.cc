@@ -66,19 +66,40 @@ class Encoder {
   }
 
   void pre_token(std::string_view piece) {
-    if (tables_.spec.ignore_merges) {
+    if (!tables_.words.empty()) {
       if (const auto it = tables_.words.find(piece); it != tables_.words.end()) {
         ids_.push_back(it->second);
         return;
       }
     }
     while (!piece.empty()) {  // a gigabyte at a time, so that positions fit the merger's integers
-      const std::string_view part = piece.substr(0, kMaxWord);
       word_.clear();
-      for (const char byte : part) word_.push_back(tables_.byte_token[static_cast<uint8_t>(byte)]);
+      piece.remove_prefix(tables_.spec.characters ? take_characters(piece) : take_bytes(piece));
       merger_.merge(tables_.merges, word_, ids_);
-      piece.remove_prefix(part.size());
     }
+  }
+
+  // Both fill word_, and give the bytes that it stands for.
+  size_t take_bytes(std::string_view piece) {
+    const std::string_view part = piece.substr(0, kMaxWord);
+    for (const char byte : part) word_.push_back(tables_.byte_token[static_cast<uint8_t>(byte)]);
+    return part.size();
+  }
+
+  size_t take_characters(std::string_view piece) {
+    size_t at = 0;
+    while (at < piece.size() && std::ssize(word_) + 4 <= kMaxWord) {
+      const Utf8Unit unit = utf8_unit(piece.substr(at));
+      const auto found = tables_.characters.find(unit.code_point == ' ' ? kSpaceMark : unit.code_point);
+      if (found != tables_.characters.end()) {
+        word_.push_back(found->second);
+      } else {
+        for (int i = 0; i < unit.length; ++i)
+          word_.push_back(tables_.byte_token[static_cast<uint8_t>(piece[at + static_cast<size_t>(i)])]);
+      }
+      at += static_cast<size_t>(unit.length);
+    }
+    return at;
   }
 
   const TokenizerTables& tables_;

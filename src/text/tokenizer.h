@@ -18,7 +18,11 @@
 //   a file asks for it to be taken away (lstrip, rstrip).
 // - With spec.nfc a text is normalised, so its form C comes back. GGUF has no such key, and llama.cpp never does it.
 //
-// Deliberately absent: sentencepiece, WordPiece and byte-fallback models, dropout, truncation, post-processors.
+// Where spec.characters is set (Gemma 4), merges join characters in which a space is U+2581. A character without a
+// token becomes byte tokens, <0xXX>; so do invalid bytes. A run of line ends that is a token is taken whole. U+2581 in
+// a text comes back as a space, as in the published tokenizer.
+//
+// Deliberately absent: sentencepiece and WordPiece models, dropout, truncation, post-processors.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -130,7 +130,8 @@ Result<TokenizerSpec> parse_tokenizer_files(const TokenizerFiles& files, const s
     return invalid("{}.post_processor puts {} first, which the vocabulary does not have", file("tokenizer.json"),
                    in_quotes(begins_with));
   if (spec.bos < 0) spec.bos = begin;
-  LLADA_TRY(spec.add_bos, bool_member(config, "add_bos_token", begin >= 0 && begin == spec.bos, config_name));
+  LLADA_TRY(spec.add_bos,
+            bool_member(config, "add_bos_token", spec.bos >= 0 && (begin == spec.bos || spec.characters), config_name));
   LLADA_TRY(spec.single_turn, bool_member(config, "llada_single_turn", false, config_name));
   if (files.chat_template.empty()) {
     LLADA_TRY_STATUS(read_chat_template(config, config_name, spec));

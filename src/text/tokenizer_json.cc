@@ -16,6 +16,8 @@ Result<std::string> type_of(const Json& component, const std::string& where) {
 
 // --- normalizer
 
+constexpr std::string_view kSpaceText = "\u2581";
+
 Status read_normalizer(const Json& value, const std::string& where, TokenizerSpec& spec) {
   if (value.is_null()) return {};
   LLADA_TRY(const std::string type, type_of(value, where));
@@ -30,7 +32,15 @@ Status read_normalizer(const Json& value, const std::string& where, TokenizerSpe
       LLADA_TRY_STATUS(read_normalizer((*parts)[i], fmt::format("{}.normalizers[{}]", where, i), spec));
     return {};
   }
-  return invalid("{}.type is {}, needed NFC or no normalizer", where, in_quotes(type));
+  if (type == "Replace") {
+    const Json* pattern = find_member(value, "pattern");
+    LLADA_TRY(const std::string content, string_member(value, "content", "", where));
+    if (pattern == nullptr || *pattern != Json{{"String", " "}} || content != kSpaceText)
+      return invalid("{} is not the one that writes U+2581 for a space, needed that, NFC or no normalizer", where);
+    spec.characters = true;
+    return {};
+  }
+  return invalid("{}.type is {}, needed NFC, Replace or no normalizer", where, in_quotes(type));
 }
 
 // --- pre_tokenizer
@@ -65,6 +75,15 @@ Status read_split(const Json& value, const std::string& where, TokenizerSpec& sp
   return {};
 }
 
+// Behind the normalizer that leaves no space, a cut at spaces cuts nothing.
+Status check_space_split(const Json& value, const std::string& where) {
+  LLADA_TRY(const std::string type, type_of(value, where));
+  const Json* pattern = find_member(value, "pattern");
+  if (type == "Split" && pattern != nullptr && *pattern == Json{{"String", " "}}) return {};
+  return invalid("{}.type is {}, needed none or a Split at spaces where the normalizer replaces these", where,
+                 in_quotes(type));
+}
+
 Status read_pre_tokenizer(const Json& value, const std::string& where, bool& byte_level, TokenizerSpec& spec) {
   LLADA_TRY(const std::string type, type_of(value, where));
   if (byte_level)
@@ -95,6 +114,11 @@ Status read_pre_tokenizer(const Json& value, const std::string& where, bool& byt
 }
 
 // --- model
+
+bool is_byte_name(std::string_view text) {
+  return text.size() == 6 && text.starts_with("<0x") && text.ends_with('>') &&
+         text.substr(3, 2).find_first_not_of("0123456789ABCDEF") == std::string_view::npos;
+}
 
 Status refuse_text(const Json& model, const char* name, const std::string& where) {
   LLADA_TRY(const std::string text, string_member(model, name, "", where));
@@ -144,7 +168,9 @@ Status read_model(const Json& model, const std::string& where, TokenizerSpec& sp
   LLADA_TRY(const std::string type, type_of(model, where));
   if (type != "BPE") return invalid("{}.type is {}, needed BPE", where, in_quotes(type));
   LLADA_TRY(const bool byte_fallback, bool_member(model, "byte_fallback", false, where));
-  if (byte_fallback) return invalid("{}.byte_fallback is true, needed a byte-level vocabulary", where);
+  if (byte_fallback != spec.characters)
+    return invalid("{}.byte_fallback is {}, needed {} with {}", where, byte_fallback, spec.characters,
+                   spec.characters ? "U+2581 for spaces" : "a byte-level vocabulary");
   if (const Json* dropout = find_member(model, "dropout"); dropout != nullptr && !dropout->is_null() && *dropout != 0)
     return invalid("{}.dropout is not null: ids would be random", where);
   LLADA_TRY_STATUS(refuse_text(model, "continuing_subword_prefix", where));
@@ -153,6 +179,8 @@ Status read_model(const Json& model, const std::string& where, TokenizerSpec& sp
   const Json* vocab = find_member(model, "vocab");
   if (vocab == nullptr) return invalid("{}.vocab is missing", where);
   LLADA_TRY_STATUS(read_vocabulary(*vocab, where + ".vocab", spec));
+  for (size_t id = 0; id < spec.tokens.size() && byte_fallback; ++id)
+    if (spec.kinds[id] == TokenKind::normal && is_byte_name(spec.tokens[id])) spec.kinds[id] = TokenKind::byte;
   return read_merges(model, where, spec);
 }
 
@@ -187,16 +215,22 @@ Status read_tokenizer_json(std::string_view text, const std::string& where, Toke
     LLADA_TRY_STATUS(read_normalizer(*normalizer, where + ".normalizer", spec));
 
   const Json* pre_tokenizer = find_member(json, "pre_tokenizer");
-  if (pre_tokenizer == nullptr || pre_tokenizer->is_null())
-    return invalid("{}.pre_tokenizer is missing, needed ByteLevel", where);
-  bool byte_level = false;
-  LLADA_TRY_STATUS(read_pre_tokenizer(*pre_tokenizer, where + ".pre_tokenizer", byte_level, spec));
-  if (!byte_level) return invalid("{}.pre_tokenizer has no ByteLevel, needed one as the last", where);
-  if (spec.regexes.empty()) spec.regexes.emplace_back(R"([\s\S]+)");  // ByteLevel alone, without its regex: no cuts
+  const bool cuts = pre_tokenizer != nullptr && !pre_tokenizer->is_null();
+  if (spec.characters) {
+    if (cuts) LLADA_TRY_STATUS(check_space_split(*pre_tokenizer, where + ".pre_tokenizer"));
+    spec.pre = kGemma4Tokenizer;
+  } else {
+    if (!cuts) return invalid("{}.pre_tokenizer is missing, needed ByteLevel", where);
+    bool byte_level = false;
+    LLADA_TRY_STATUS(read_pre_tokenizer(*pre_tokenizer, where + ".pre_tokenizer", byte_level, spec));
+    if (!byte_level) return invalid("{}.pre_tokenizer has no ByteLevel, needed one as the last", where);
+    if (spec.regexes.empty()) spec.regexes.emplace_back(R"([\s\S]+)");  // ByteLevel alone, without its regex: no cuts
+  }
 
   if (const Json* decoder = find_member(json, "decoder"); decoder != nullptr && !decoder->is_null()) {
     LLADA_TRY(const std::string type, type_of(*decoder, where + ".decoder"));
-    if (type != "ByteLevel") return invalid("{}.decoder.type is {}, needed ByteLevel", where, in_quotes(type));
+    const std::string_view needed = spec.characters ? "Sequence" : "ByteLevel";
+    if (type != needed) return invalid("{}.decoder.type is {}, needed {}", where, in_quotes(type), needed);
   }
   const Json* model = find_member(json, "model");
   if (model == nullptr) return invalid("{}.model is missing", where);

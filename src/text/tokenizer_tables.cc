@@ -54,6 +54,16 @@ Status make_specials_control(TokenizerSpec& spec, const std::string& source) {
   return {};
 }
 
+void append_with_spaces(std::string& out, std::string_view text) {
+  constexpr std::string_view kMark = "\u2581";
+  for (size_t at = 0; at < text.size();) {
+    const size_t mark = std::min(text.find(kMark, at), text.size());
+    out += text.substr(at, mark - at);
+    if (mark < text.size()) out += ' ';
+    at = mark + kMark.size();
+  }
+}
+
 void make_pieces(TokenizerTables& tables) {
   const TokenizerSpec& spec = tables.spec;
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
@@ -62,6 +72,8 @@ void make_pieces(TokenizerTables& tables) {
     if (spec.kinds[id] == TokenKind::unused) continue;
     if (const auto byte = byte_of_name(text); byte && spec.kinds[id] == TokenKind::byte) {
       tables.bytes += *byte;
+    } else if (spec.characters && !is_control_kind(spec.kinds[id])) {
+      append_with_spaces(tables.bytes, text);
     } else if (const auto raw = from_byte_alphabet(text); raw && is_alphabet_kind(spec.kinds[id])) {
       tables.bytes += *raw;
     } else {
@@ -72,6 +84,31 @@ void make_pieces(TokenizerTables& tables) {
 }
 
 using TokenIndex = std::unordered_map<std::string_view, int32_t>;
+
+Status index_bytes(const std::string& source, const TokenIndex& normal, TokenizerTables& tables) {
+  for (int byte = 0; byte < 256; ++byte) {
+    std::string text;
+    append_utf8(text, byte_to_char(static_cast<uint8_t>(byte)));
+    const auto it = normal.find(text);
+    if (it == normal.end())
+      return invalid("{}: no normal token for byte 0x{:02X} ({}), needed one for each of the 256 bytes", source, byte,
+                     in_quotes(text));
+    tables.byte_token[byte] = it->second;
+  }
+  return {};
+}
+
+Status index_byte_tokens(const std::string& source, TokenizerTables& tables) {
+  tables.byte_token.fill(-1);
+  for (size_t id = 0; id < tables.spec.tokens.size(); ++id)
+    if (tables.spec.kinds[id] == TokenKind::byte)
+      if (const auto byte = byte_of_name(tables.spec.tokens[id]))
+        tables.byte_token[static_cast<uint8_t>(*byte)] = static_cast<int32_t>(id);
+  const auto missing = std::ranges::find(tables.byte_token, -1);
+  if (missing == tables.byte_token.end()) return {};
+  return invalid("{}: no byte token <0x{:02X}>, needed one for each of the 256 bytes", source,
+                 missing - tables.byte_token.begin());
+}
 
 Status index_tokens(const std::string& source, TokenizerTables& tables, TokenIndex& normal) {
   const TokenizerSpec& spec = tables.spec;
@@ -103,18 +140,14 @@ Status index_tokens(const std::string& source, TokenizerTables& tables, TokenInd
   }
   tables.literals = LiteralMatcher(std::move(literals));
   tables.last_literals = LiteralMatcher(std::move(last_literals));
-  for (int byte = 0; byte < 256; ++byte) {
-    std::string text;
-    append_utf8(text, byte_to_char(static_cast<uint8_t>(byte)));
-    const auto it = normal.find(text);
-    if (it == normal.end())
-      return invalid("{}: no normal token for byte 0x{:02X} ({}), needed one for each of the 256 bytes", source, byte,
-                     in_quotes(text));
-    tables.byte_token[byte] = it->second;
-  }
+  LLADA_TRY_STATUS(spec.characters ? index_byte_tokens(source, tables) : index_bytes(source, normal, tables));
   // A user-defined token may be in the merges too; its text is then also its place in the byte alphabet.
   for (const auto& [text, id] : whole)
     if (spec.kinds[id] == TokenKind::user_defined) normal.emplace(text, id);
+  if (!spec.characters) return {};
+  for (const auto& [text, id] : normal)
+    if (const Utf8Unit unit = utf8_unit(text); unit.valid && static_cast<size_t>(unit.length) == text.size())
+      tables.characters.emplace(unit.code_point, id);
   return {};
 }
 
@@ -201,9 +234,11 @@ Status build_tables(TokenizerSpec spec, const std::string& source, TokenizerTabl
   TokenIndex normal;
   LLADA_TRY_STATUS(index_tokens(source, tables, normal));
   LLADA_TRY_STATUS(read_merges(source, normal, tables));
-  if (tables.spec.ignore_merges) {
-    for (size_t id = 0; id < tables.spec.tokens.size(); ++id)
-      if (tables.spec.kinds[id] == TokenKind::normal) tables.words.emplace(tables.piece(static_cast<int32_t>(id)), id);
+  const bool all = tables.spec.ignore_merges;
+  for (size_t id = 0; id < tables.spec.tokens.size() && (all || tables.spec.characters); ++id) {
+    const std::string_view piece = tables.piece(static_cast<int32_t>(id));
+    if (tables.spec.kinds[id] == TokenKind::normal && (all || piece.find_first_not_of('\n') == std::string_view::npos))
+      tables.words.emplace(piece, id);
   }
   return {};
 }

@@ -47,7 +47,8 @@ struct TokenizerTables {
   std::string bytes;                                    // all pieces, one after the other
   std::vector<size_t> begin;                            // piece of id: bytes[begin[id], begin[id + 1])
   std::array<int32_t, 256> byte_token{};                // the token of each single byte
-  std::unordered_map<std::string_view, int32_t> words;  // piece -> id, when whole pre-tokens skip the merges
+  std::unordered_map<char32_t, int32_t> characters;     // with spec.characters: those that have a token
+  std::unordered_map<std::string_view, int32_t> words;  // piece -> id of the whole pre-tokens that skip the merges
   std::map<std::string_view, int32_t> controls;         // text -> id
   MergeTable merges;
   PreTokenizer pre_tokenizer;
@@ -62,6 +63,8 @@ struct TokenizerTables {
 };
 
 inline bool is_control_kind(TokenKind kind) { return kind == TokenKind::control || kind == TokenKind::unknown; }
+
+inline constexpr char32_t kSpaceMark = 0x2581;  // stands for a space in tokens of characters
 
 // Fills `tables`, which stays where it is: its members point into each other.
 Status build_tables(TokenizerSpec spec, const std::string& source, TokenizerTables& tables);

@@ -86,7 +86,8 @@ TEST(Fields, EveryMemberIsInTheListOnce) {
       listed_of<LengthOptions>(length_fields(), 1) + listed_of<AcceptanceOptions>(acceptance_fields()) +
       listed_of<SamplingOptions>(sampling_fields()) + listed_of<EndingOptions>(ending_fields()) +
       listed_of<FormOptions>(form_fields()) + listed_of<CacheOptions>(cache_fields()) +
-      listed_of<SpeculationOptions>(speculation_fields(), 1) + listed_of<RevisionOptions>(revision_fields());
+      listed_of<SpeculationOptions>(speculation_fields(), 1) + listed_of<RevisionOptions>(revision_fields()) +
+      listed_of<UniformOptions>(uniform_fields());
   EXPECT_EQ(own, listed) << "the list is the sum of the parts' own";
   EXPECT_TRUE(check_fields({}, false));
 }
@@ -285,7 +286,7 @@ TEST(Settings, WhatDoesNotGoWithThePresetIsRefusedNamingBoth) {
   const Setting frozen = *setting("kv", "frozen");
   const std::vector<Setting> preset = {*setting("kv", "block"), *setting("revise", "true")};
   EXPECT_TRUE(decode_options({&frozen, 1}, {"p", preset}));
-  EXPECT_THAT(decode_options({&frozen, 1}, {"p", preset}, {.attention_block = 32}).error().message,
+  EXPECT_THAT(decode_options({&frozen, 1}, {"p", preset}, {.kind = 32}).error().message,
               StartsWith("kv frozen: does not go with preset p: revise: found dual-path with kv frozen"));
 }
 

@@ -48,7 +48,7 @@ struct World {
 
   World() {
     add("table", 32, kTokens, DType::Q8_0, -1);
-    for (const int n : {4, 16, 32, 64}) add("vector", n, 1, DType::F32);
+    for (const int n : {1, 4, 16, 32, 64}) add("vector", n, 1, DType::F32);
     for (const int n : {4, 16, 64}) add("vector of layer 1", n, 1, DType::F16, 1);
     for (const int outputs : {4, 16, 32, 64}) add("from 32", 32, outputs, DType::F32);
     for (const int outputs : {16, 32, 64}) add("from 64", 64, outputs, DType::Q4_0, 1);
@@ -168,7 +168,7 @@ class Maker {
     std::vector<Value> fit;
     for (size_t i = 0; i < written_.size(); ++i)
       if (written_[i] && takes(kind, program().values[i])) fit.push_back(program().values[i]);
-    if (kind == OpKind::embed || b_.below(64) == 63)
+    if (kind == OpKind::embed || kind == OpKind::soft_embed || b_.below(64) == 63)
       return emit(kind, 16 << b_.below(3), static_cast<RowSet>(b_.below(3)));
     if (fit.empty()) return;
     const Value& v = fit[static_cast<size_t>(b_.below(static_cast<int>(fit.size())))];
@@ -267,6 +267,13 @@ class Maker {
         op.out[0] = value(32, rows, false, {op.in[0]});
         break;
       }
+      case OpKind::scale:
+        op.in[0] = op.out[0] = value(c, rows, true), op.parameter = 0.25f * static_cast<float>(b_.below(8));
+        if (b_.below(2) != 0) op.weight[0] = weight(b_.below(4) == 0 ? 1 : c, 1);
+        break;
+      case OpKind::soft_embed:
+        op.rows = RowSet::all, op.weight[0] = 0, op.out[0] = value(32, RowSet::all, false);
+        break;
       case OpKind::guide:
         op.rows = RowSet::predicted, op.in[0] = value(c, RowSet::wanted, true),
         op.out[0] = value(c, RowSet::predicted, false);
@@ -506,11 +513,20 @@ inline Ran run(Device& device, const Made& c, size_t ops, uint8_t fill) {
   const KvGeometry needed = kv_geometry(c.program);
   KvShape shape = c.kv;
   if (needed.layers > 0)
-    shape.layers = needed.layers, shape.kv_heads = needed.kv_heads, shape.head_dim = needed.head_dim;
+    shape.layers = needed.layers, shape.kv_heads = needed.kv_heads, shape.head_dim = needed.head_dim,
+    shape.by_layer = needed.by_layer;
   StepInputs step = c.inputs;
   std::vector<KvStore> stores;
   stores.reserve(step.streams.size());
+  std::vector<SoftTokens> soft(step.streams.size());
+  for (const RowSpan& span : step.spans)
+    for (int32_t r = 0; r < span.count; ++r) {
+      SoftTokens& of = soft[static_cast<size_t>(span.stream)];
+      of.tokens.insert(of.tokens.end(), {0, 2}), of.probabilities.insert(of.probabilities.end(), {0.5f, 0.25f});
+      of.begin.push_back(std::ssize(of.tokens));
+    }
   for (Stream& stream : step.streams) {
+    stream.soft = &soft[stores.size()];
     auto kv = KvStore::create(shape);
     if (!kv) return {std::unexpected(kv.error()), {}};
     // Keys that the step does not write are those of before.

@@ -47,6 +47,23 @@ TEST(ValuePlan, AValueLivesFromTheFirstToTheLastOpThatNamesIt) {
   EXPECT_EQ(lives[3].bytes, 2 * 7 * 2);
 }
 
+// Two canvases behind prompts of 10 and of 2: every row reads so many keys before its canvas, and all of it.
+TEST(ValuePlan, AWindowMayBeCountedFromASpansFirstRow) {
+  Program p;
+  p.shape = plain_shape(7, 2);
+  p.attentions = {{.heads = 1, .kv_heads = 1, .head_dim = 4, .scale = 1, .window = {.before = 3, .of_span = true}}};
+  StepInputs in;
+  in.streams.resize(2);
+  append_span(in, {.stream = 0}, std::vector<int32_t>(4), std::vector<int32_t>{10, 11, 12, 13}, KeyRule::full(), 14);
+  append_span(in, {.stream = 1}, std::vector<int32_t>(3), std::vector<int32_t>{2, 3, 4}, KeyRule::full(), 5);
+  in.wanted = {3, 6};
+  const RowSets sets = bind_row_sets(in, p);
+  const RowSets::Reads& reads = sets.of(p.attentions[0]);
+  const KeyRange first{7, 14}, second{0, 5};
+  EXPECT_EQ(reads.ranges[0], (std::vector<KeyRange>{first, first, first, first, second, second, second}));
+  EXPECT_EQ(reads.ranges[1], (std::vector<KeyRange>{first, second}));
+}
+
 TEST(ValuePlan, OnlyValuesOfOtherTimesShareBytes) {
   const ValuePlan plan = plan_values(chain());
   ASSERT_EQ(plan.offsets.size(), 5U);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <random>
 
+#include "base/file.h"
 #include "formats/allocation_meter.h"
 #include "formats/gguf.h"
 #include "formats/gguf_model.h"
@@ -185,6 +186,18 @@ TEST(Hostile, MutatedGguf) {
     const std::string good = gguf_bytes(config, options);
     mutate(good, header_of(good, config, options), 1200, ++seed, read_gguf);
   }
+}
+
+TEST(Hostile, MutatedDiffusionGemma) {
+  const std::string made = LLADA_SOURCE_DIR "/tests/data/diffusion_gemma/";
+  const std::string gguf = *read_file(made + "model.gguf");
+  mutate(gguf, gguf.find("blk.5.layer_output_scale.weight"), 800, 31, read_gguf);
+  mutate(*read_file(made + "folder/config.json"), SIZE_MAX, 800, 32,
+         [](std::span<const std::byte> bytes) -> Result<ModelRecord> {
+           ModelRecord record;
+           LLADA_TRY(record.config, read_hf_config(text_of(bytes), "", "hostile.file"));
+           return record;
+         });
 }
 
 TEST(Hostile, MutatedGgufMetadata) {

@@ -202,6 +202,40 @@ TEST(Program, TheStoreThatItNeeds) {
   EXPECT_EQ(kv_geometry(small_program()), KvGeometry{});
 }
 
+TEST(Program, LayersMayDifferInWhatTheyStore) {
+  Builder b(plain_shape(4, 0), kLayerWeights);
+  const Attention few{.heads = 4, .kv_heads = 2, .head_dim = 8, .scale = 1},
+      many{.heads = 4, .kv_heads = 4, .head_dim = 4, .scale = 1};
+  const auto [k, v] = b.linear<2>(b.embed(0), {3, 3});
+  b.store_kv(0, k, v, few);
+  const Program one = b.take();
+  Program both = one;
+  both.attentions.push_back(many);
+  both.ops.push_back(both.ops.back());
+  both.ops.back().layer = 1, both.ops.back().attributes = 1;
+  ASSERT_TRUE(verify(both, kLayerWeights)) << verify(both, kLayerWeights).error().message;
+  EXPECT_EQ(kv_geometry(one), (KvGeometry{1, 2, 8}));
+  EXPECT_EQ(kv_geometry(both), (KvGeometry{2, 2, 8, {{2, 8}, {4, 4}}}));
+  both.ops.back().layer = 0;
+  EXPECT_EQ(verify(both, kLayerWeights).error().message,
+            "program: op 3 (store_kv): 4 kv heads of 4 elements, others have 2 of 8");
+}
+
+TEST(Program, AScaleIsOneNumberOrOneForEachColumn) {
+  const std::vector<WeightInfo> weights = {
+      {"table", {8, 5}, -1}, {"each", {8, 1}, 0}, {"all", {1, 1}, 0}, {"odd", {7, 1}, 0}};
+  const auto message = [&](double factor, WeightId weight) {
+    Builder b(plain_shape(2, 0), weights);
+    b.scale(b.embed(0), factor, weight);
+    const auto status = verify(b.take(), weights);
+    return status ? std::string() : status.error().message;
+  };
+  for (const WeightId weight : {kNoWeight, 1, 2}) EXPECT_EQ(message(-0.5, weight), "");
+  EXPECT_EQ(message(1, 3), "program: op 1 (scale): weight odd is 7 x 1, 8 x 1 needed");
+  EXPECT_EQ(message(1, 0), "program: op 1 (scale): weight table is 8 x 5, 8 x 1 needed");
+  EXPECT_EQ(message(kNan, 1), "program: op 1 (scale): its factor is nan");
+}
+
 // One entry for all that are alike, in each table.
 TEST(Program, WhatOpsHaveInCommonIsEnteredOnce) {
   const Rope slow = *make_rope({.rotary = 8, .theta = 1e6}), fast = *make_rope({.rotary = 8, .theta = 10});

@@ -109,6 +109,48 @@ TEST(KvStore, AGrownOneHoldsWhatWasThereAndKnowsNothingOfTheRest) {
   EXPECT_FALSE(grown->digested(1, 0, 3)) << "digests were left behind";
 }
 
+// Every function that walks over heads, where two layers have few long ones and one many short ones.
+TEST(KvStore, LayersMayDifferInTheirHeads) {
+  const KvShape shape{.layers = 3, .sequences = 2, .positions = 7, .by_layer = {{4, 3}, {1, 10}, {4, 3}}};
+  EXPECT_EQ(KvStore::needed_bytes(shape), 2.0 * 7 * 4 * 2 * (12 + 10 + 12));
+  EXPECT_EQ(shape.heads(), 18);
+  auto kv = *KvStore::create(shape);
+  const auto each = [&](KvStore& store, const auto& body) {
+    for (int l = 0; l < 3; ++l)
+      for (int s = 0; s < 2; ++s)
+        for (int h = 0; h < shape.of(l).heads; ++h)
+          for (int i = 0; i < 7 * shape.of(l).head_dim; ++i)
+            body(reinterpret_cast<float*>(store.keys(l, s, h))[i], reinterpret_cast<float*>(store.values(l, s, h))[i],
+                 static_cast<float>(l * 10000 + s * 1000 + h * 100 + i));
+  };
+  const auto expect_all = [&](KvStore& store) {
+    each(store, [](float k, float v, float expected) {
+      ASSERT_EQ(k, expected);
+      ASSERT_EQ(v, -expected - 1);
+    });
+  };
+  each(kv, [](float& k, float& v, float value) { k = value, v = -value - 1; });
+  expect_all(kv);
+  auto grown = *kv.grown(9);
+  expect_all(grown);
+  const auto saved = kv.save(std::vector<int32_t>{1, 6});
+  EXPECT_EQ(std::ssize(saved.data), 2 * kv.sequence_bytes(2));
+  std::vector<std::byte> copy(static_cast<size_t>(kv.sequence_bytes(5)));
+  kv.read(1, 2, 5, copy.data());
+  each(kv, [](float& k, float& v, float) { k = v = 0; });
+  kv.put_back(saved);
+  kv.write(1, 2, 5, copy.data());
+  const auto kept = [&](int s, int p) { return p == 1 || p == 6 || (s == 1 && p >= 2); };
+  for (int l = 0; l < 3; ++l)
+    for (int s = 0; s < 2; ++s)
+      for (int p = 0; p < 7; ++p) {
+        const int d = shape.of(l).head_dim, h = shape.of(l).heads - 1;
+        const auto value = static_cast<float>(l * 10000 + s * 1000 + h * 100 + p * d);
+        EXPECT_EQ(reinterpret_cast<float*>(kv.keys(l, s, h))[p * d], kept(s, p) ? value : 0) << l << s << p;
+        EXPECT_EQ(reinterpret_cast<float*>(kv.values(l, s, h))[p * d], kept(s, p) ? -value - 1 : 0) << l << s << p;
+      }
+}
+
 // What a device has copied is told by position and layer, apart from digests, and to whom the copy belongs.
 TEST(KvStore, CopiesAreToldByPosition) {
   KvStore kv = std::move(*KvStore::create({.layers = 2, .sequences = 2, .kv_heads = 1, .head_dim = 8, .positions = 5}));

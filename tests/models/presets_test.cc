@@ -11,13 +11,15 @@ namespace {
 Preset preset(std::string_view name) { return find_preset(name).value(); }
 
 // Model cards: 8,015,581,184 (LLaDA-8B, and LLaDA-1.5 which only trains it further), 7,615,616,512 (Dream,
-// the geometry of Qwen2.5-7B), 7.36 billion (LLaDA-MoE), 16.26 billion (LLaDA2.0-mini).
+// the geometry of Qwen2.5-7B), 7.36 billion (LLaDA-MoE), 16.26 billion (LLaDA2.0-mini), 25.2 billion
+// (DiffusionGemma without its vision tower).
 TEST(Presets, ParametersAreThePublishedOnes) {
   EXPECT_EQ(parameters_of(preset("llada-8b")), 8'015'581'184);
   EXPECT_EQ(parameters_of(preset("llada-1.5")), 8'015'581'184);
   EXPECT_EQ(parameters_of(preset("dream-7b")), 7'615'616'512);
   EXPECT_EQ(parameters_of(preset("llada-moe-7b")), 7'356'880'896);
   EXPECT_EQ(parameters_of(preset("llada2-mini")), 16'255'643'392);
+  EXPECT_NEAR(static_cast<double>(parameters_of(preset("diffusion-gemma-26b"))) / 1e9, 25.2, 0.06);
   EXPECT_EQ(parameters_of(preset("illada-8b")), 7'615'025'152);
   EXPECT_EQ(parameters_of(preset("qwen3-0.6b")), 596'049'920);
   EXPECT_EQ(parameters_of(preset("sdar-8b")), 8'190'735'360);
@@ -28,10 +30,13 @@ TEST(Presets, TensorCountsAreThePublishedOnes) {
   EXPECT_EQ(tensors_of(preset("dream-7b")).size(), 3 + 12 * 28u);
   EXPECT_EQ(tensors_of(preset("llada-moe-7b")).size(), 3 + 12 * 16u);
   EXPECT_EQ(tensors_of(preset("llada2-mini")).size(), 3 + 8 * 20 + 3 + 8 * 19u);
+  // As uploaded, but for the experts' gate and up, which are one tensor there.
+  EXPECT_EQ(tensors_of(preset("diffusion-gemma-26b")).size(), 692 + 30u);
 }
 
 TEST(Presets, TensorsAreNamedOnceAndKnowTheirLayer) {
-  for (const char* name : {"llada-8b", "dream-7b", "llada-moe-7b", "llada2-mini", "illada-8b", "sdar-1.7b", "tiny"}) {
+  for (const char* name : {"llada-8b", "dream-7b", "llada-moe-7b", "llada2-mini", "illada-8b", "sdar-1.7b",
+                           "diffusion-gemma-26b", "tiny"}) {
     const Preset p = preset(name);
     std::set<std::string> names;
     int deepest = -1;
@@ -78,7 +83,7 @@ TEST(Presets, SpecsNameAModelAndAType) {
   EXPECT_EQ(parse_preset("llada-8b")->type, DType::Q4_0);
   EXPECT_EQ(parse_preset("llada-9b").error().message,
             "preset: found 'llada-9b', needed one of llada-8b, llada-1.5, dream-7b, llada-moe-7b, "
-            "llada2-mini, illada-8b, qwen3-0.6b, sdar-1.7b, sdar-8b, tiny");
+            "llada2-mini, illada-8b, qwen3-0.6b, sdar-1.7b, sdar-8b, diffusion-gemma-26b, tiny");
   EXPECT_NE(parse_preset("llada-8b:q3").error().message.find("'q3'"), std::string::npos);
 }
 

@@ -80,5 +80,27 @@ TEST(CheckStep, FindsEveryDamage) {
   for (const auto& [damage, expected] : cases) EXPECT_EQ(message(damage), expected);
 }
 
+TEST(CheckStep, SoftTokensAreAscendingListsOfTheStreamsRows) {
+  KvStore kv = *KvStore::create({.layers = 2, .sequences = 1, .kv_heads = 2, .head_dim = 8, .positions = 9});
+  const auto accepted = [&](const SoftTokens& soft) {
+    StepInputs in;
+    in.streams = {{.kv = &kv, .soft = &soft}};
+    append_span(in, {}, std::vector<int32_t>{1, 2}, std::vector<int32_t>{3, 4}, KeyRule::full(), 9);
+    const auto status = check_step(in, kNeeded);
+    EXPECT_EQ(status ? "" : status.error().message,
+              status ? "" : "step: soft tokens of stream 0 are not ascending lists of its 2 rows");
+    return status.has_value();
+  };
+  EXPECT_TRUE(accepted({{0, 2, 3}, {4, 7, 1}, {0.5f, 0.25f, 1}}));
+  EXPECT_TRUE(accepted({{0, 0, 0}, {}, {}}));
+  EXPECT_FALSE(accepted({{0, 3}, {1, 4, 7}, {1, 1, 1}})) << "of one row";
+  EXPECT_FALSE(accepted({{0, 2, 1}, {4}, {1}}));
+  EXPECT_FALSE(accepted({{0, 1, 4}, {4, 5, 6}, {1, 1, 1}})) << "more than there are";
+  EXPECT_FALSE(accepted({{0, 2, 3}, {7, 4, 1}, {1, 1, 1}})) << "descending";
+  EXPECT_FALSE(accepted({{0, 2, 3}, {4, 4, 1}, {1, 1, 1}})) << "twice";
+  EXPECT_FALSE(accepted({{0, 2, 3}, {-1, 4, 1}, {1, 1, 1}}));
+  EXPECT_FALSE(accepted({{0, 2, 3}, {4, 7, 1}, {1, 1}}));
+}
+
 }  // namespace
 }  // namespace llada

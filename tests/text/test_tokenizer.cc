@@ -16,7 +16,7 @@ using testing::HasSubstr;
 using text_test::byte_spec;
 using text_test::fixture;
 
-constexpr const char* kFixtures[] = {"gpt2", "llama", "qwen2", "bailing", "sequence", "overlaps"};
+constexpr const char* kFixtures[] = {"gpt2", "llama", "qwen2", "bailing", "sequence", "overlaps", "gemma"};
 
 std::string create_error(TokenizerSpec spec) {
   const auto tokenizer = Tokenizer::create(std::move(spec), "model.gguf");
@@ -37,7 +37,7 @@ TEST(Tokenizer, IdsEqualThePublishedLibrarys) {
       const auto text = item["text"].get<std::string>();
       const auto ids = tokenizer.encode(text);
       ASSERT_EQ(ids, item["ids"].get<std::vector<int32_t>>()) << name << ": " << item["text"].dump(-1, ' ', true);
-      if (tokenizer.spec().nfc) continue;
+      if (tokenizer.spec().nfc || text.contains("\u2581")) continue;
       ASSERT_EQ(tokenizer.decode(ids), text);
     }
   }
@@ -59,7 +59,7 @@ TEST(Tokenizer, ANamedPreTokenizerEqualsThePublishedLibrarys) {
 
 TEST(Tokenizer, WholeControlTokensEqualThePublishedLibrarys) {
   const auto items = text_test::read_json(text_test::fixture_path("whole.expected.json"));
-  ASSERT_EQ(items.size(), 240u);
+  ASSERT_EQ(items.size(), 280u);
   int controls = 0;
   for (const auto& item : items) {
     const Tokenizer tokenizer = fixture(item["tokenizer"]);
@@ -70,9 +70,32 @@ TEST(Tokenizer, WholeControlTokensEqualThePublishedLibrarys) {
   EXPECT_GT(controls, 100);
 }
 
+// Gemma 4's kind, of which the published library's ids are compared above.
+TEST(Tokenizer, CharactersFallBackToBytes) {
+  const Tokenizer tokenizer = fixture("gemma");
+  const auto pieces = [&](std::string_view text) {
+    std::string joined;
+    for (const int32_t id : tokenizer.encode(text)) joined += tokenizer.spec().tokens[id] + "|";
+    return joined;
+  };
+  EXPECT_EQ(pieces("\U000323af"), "<0xF0>|<0xB2>|<0x8E>|<0xAF>|");
+  EXPECT_EQ(pieces("\xff\xe4\xbd"), "<0xFF>|<0xE4>|<0xBD>|");
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a \u2581b")), "a  b");
+  EXPECT_EQ(pieces("\n\n"), "\n\n|");
+  std::string marker = pieces("<turn|>");
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("<turn|>")), "<turn|>") << marker;
+  for (const int32_t id : tokenizer.encode("<turn|><0x41>")) EXPECT_FALSE(tokenizer.is_control(id));
+  // A run of line ends that is a token skips the merges.
+  TokenizerSpec spec = tokenizer.spec();
+  std::erase(spec.merges, "\n \n");
+  EXPECT_EQ(Tokenizer::create(spec, "")->encode("\n\n"), tokenizer.encode("\n\n"));
+  std::ranges::replace(spec.tokens, "<0x7F>", "<0x7f>");
+  EXPECT_THAT(create_error(spec), HasSubstr("no byte token <0x7F>, needed one for each of the 256 bytes"));
+}
+
 TEST(Tokenizer, AnyBytesComeBack) {
   std::mt19937 random(11);
-  for (const std::string name : {"gpt2", "llama", "bailing", "sequence", "qwen2"}) {
+  for (const std::string name : {"gpt2", "llama", "bailing", "sequence", "qwen2", "gemma"}) {
     TokenizerSpec spec = fixture(name).spec();
     spec.nfc = false;  // normalisation is meant to change bytes
     const Tokenizer tokenizer = *Tokenizer::create(spec, name);

@@ -59,6 +59,7 @@ std::byte* CpuAttention::trial_kv(int64_t row, int head) const {
 }
 
 int64_t CpuAttention::digest_bytes(const KvStore& kv) const {
+  if (!kv.shape().by_layer.empty()) return 0;
   return job_->kernels->digest_bytes(kv.shape().type, kv.shape().positions, kv.shape().head_dim);
 }
 bool CpuAttention::by_digest(const KvStore& kv, const KeyRange& reach) const {

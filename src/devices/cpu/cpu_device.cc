@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/system.h"
 #include "devices/cpu/cpu_attention.h"
+#include "devices/cpu/cpu_embedding.h"
 #include "devices/cpu/cpu_experts.h"
 #include "devices/cpu/cpu_head.h"
 #include "devices/cpu/cpu_products.h"
@@ -96,7 +97,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
   }
 
   int64_t digest_bytes(const KvShape& kv) const override {
-    if (exact_attention_ || kv.positions < kernels::kDigestKeys) return 0;
+    if (exact_attention_ || kv.positions < kernels::kDigestKeys || !kv.by_layer.empty()) return 0;
     return int64_t{kv.layers} * kv.sequences * kv.kv_heads * kernels_.digest_bytes(kv.type, kv.positions, kv.head_dim);
   }
 
@@ -227,6 +228,25 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
   Status add_bias(const Op& op, int64_t rows) {
     const int64_t n = columns(op.in[0]);
     for_rows(rows, [&](int64_t r) { kernels_.add(vector(op), n, value(op.in[0]) + r * n); });
+    return {};
+  }
+
+  // Of a column that is 0 nothing is multiplied: a factor that is not finite would choose an expert.
+  Status scale(const Op& op, int64_t rows) {
+    const int64_t n = columns(op.in[0]);
+    const float* factors = vector(op);
+    const bool each = factors != nullptr && weight(op.weight[0]).inputs == n;
+    const float all = factors != nullptr && !each ? op.parameter * factors[0] : op.parameter;
+    for_rows(rows, [&](int64_t r) {
+      float* x = value(op.in[0]) + r * n;
+      for (int64_t i = 0; i < n; ++i)
+        if (x[i] != 0) x[i] *= each ? all * factors[i] : all;
+    });
+    return {};
+  }
+
+  Status soft_embed(const Op& op, int64_t) {
+    embed_soft_tokens(*pool_, weight(op.weight[0]).stored, *run_->inputs, value(op.out[0]));
     return {};
   }
 
@@ -389,7 +409,8 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
       {OpKind::store_kv, &CpuDevice::store_kv}, {OpKind::attention, &CpuDevice::attention},
       {OpKind::glu, &CpuDevice::glu},           {OpKind::add, &CpuDevice::add},
       {OpKind::add_bias, &CpuDevice::add_bias}, {OpKind::route, &CpuDevice::route},
-      {OpKind::experts, &CpuDevice::experts},   {OpKind::guide, &CpuDevice::guide},
+      {OpKind::experts, &CpuDevice::experts},   {OpKind::scale, &CpuDevice::scale},
+      {OpKind::guide, &CpuDevice::guide},       {OpKind::soft_embed, &CpuDevice::soft_embed},
       {OpKind::head, &CpuDevice::head}};
 
   std::shared_ptr<CpuWeights> weights_;

@@ -7,9 +7,9 @@
 
 #include "base/check.h"
 #include "devices/hexagon/batch.h"
+#include "devices/hexagon/host_passes.h"
 #include "devices/hexagon/host_twin.h"
 #include "devices/hexagon/known_space.h"
-#include "devices/hexagon/host_passes.h"
 #include "devices/hexagon/kv_rows.h"
 #include "devices/hexagon/library.h"
 #include "devices/hexagon/mapped_slabs.h"
@@ -175,7 +175,11 @@ class Hexagon final : public HexagonDevice {
 
   // ---- Work
 
-  Status supports(const Program& program) const override { return host_->supports(program); }  // which runs the rest
+  Status supports(const Program& program) const override {
+    if (!kv_geometry(program).by_layer.empty())
+      return failed("hexagon: layers differ in their K/V heads, needed alike");
+    return host_->supports(program);  // which runs the rest
+  }
 
   Result<Ticket> submit(const Run& run) override {
     LLADA_CHECK(run.program != nullptr && run.inputs != nullptr && run.first <= run.last &&

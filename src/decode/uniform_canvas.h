@@ -1,0 +1,54 @@
+// Canvases of random tokens (DiffusionGemma's sampler, as its class in the package transformers has it). There is no
+// mask: an undecided position holds some token of the vocabulary, and every forward sees the whole canvas.
+//
+//   encode    the prompt, later the last canvas, goes through the model's other pass: each position reads what is before
+//             it, its keys and values are stored for good, nothing is predicted
+//   denoise   step n of N computes the canvas behind it, bidirectional, at the temperature t_min + (t_max - t_min)
+//             (N - n) / N with n from 0. Of every position it gives the best token, a drawn one and the entropy. From
+//             the second step on the model is also told what the step before it predicted (self-conditioning)
+//   accept    positions in ascending order of entropy, as long as the entropies before them sum to entropy_bound at
+//             most, take the token that was drawn. All others become fresh random tokens. Nothing is kept for longer
+//             than a step: an accepted token may go again
+//   commit    when the best tokens are what they were in the last stability_threshold steps and the mean entropy is
+//             below confidence_threshold, or after N steps: the canvas becomes the best tokens, all at once
+//
+// An answer has as many canvases as gen_length needs; after one with an end token there is none. Accepted tokens are
+// `visible` in the canvas, random ones `masked`, committed ones `stable`.
+//
+// Deliberately absent: caches of a canvas's K/V, drafts, revision, guidance, infilling: the model has no mask that a gap
+// or an unconditional prompt could hold.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "decode/types.h"
+
+namespace llada::decode {
+
+struct DecodeOptions;
+struct Field;
+
+// Named as in the model's generation_config.json. entropy_bound is that of the rule `entropy`, which is the same.
+struct UniformOptions {
+  int64_t denoising_steps = UniformCanvas().steps;
+  double t_max = UniformCanvas().t_max, t_min = UniformCanvas().t_min;
+  int64_t stability_threshold = UniformCanvas().stability_threshold;
+  double confidence_threshold = UniformCanvas().confidence_threshold;
+};
+std::span<const Field> uniform_fields();
+
+// Draws of a run are functions of its seed, the number of the denoising forward that they are for or of, from 0, and
+// the position.
+double token_draw(uint64_t seed, int64_t forward, int64_t position);
+int32_t random_token(uint64_t seed, int64_t forward, int64_t position, int64_t vocab);
+
+// What a tempered plan asks of its rows' logits (row after row, plan.logits in order): predictions of softmax(logits /
+// temperature), whose token is the best one, and the tokens that plan.draws pick: the first whose probability and those
+// of all lower ids sum to more than the draw. A row with a logit that is not finite is ErrorKind::data. told gets each
+// row's probabilities, all but for a factor: the best token has 1, and `sum` is that of all.
+using Told = std::function<void(std::span<const double> weights, double sum)>;
+Status temper(std::span<const float> logits, const StepPlan& plan, const Told& told, StepResult& result);
+
+}  // namespace llada::decode

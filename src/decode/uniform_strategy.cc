@@ -1,0 +1,115 @@
+#include "decode/uniform_strategy.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "decode/acceptance.h"
+#include "decode/answer.h"
+#include "decode/canvas.h"
+#include "decode/uniform_canvas.h"
+
+namespace llada::decode {
+
+UniformStrategy::UniformStrategy(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas)
+    : ids_(ids),
+      options_(options),
+      scale_(samples(options) ? options.temperature : 1),
+      entropy_bound_(options.entropy_bound),
+      seed_(options.seed),
+      to_the_end_(options.early_stop == EarlyStop::none),
+      begin_(static_cast<int32_t>(generated_begin(canvas))),
+      canvases_((canvas.size() - begin_) / ids.uniform.length),
+      canvas_(begin_) {
+  LLADA_CHECK(canvas.size() == begin_ + canvases_ * ids.uniform.length);
+}
+
+double UniformStrategy::temperature() const {
+  const double left = static_cast<double>(options_.denoising_steps - step_);
+  return scale_ *
+         (options_.t_min + (options_.t_max - options_.t_min) * (left / static_cast<double>(options_.denoising_steps)));
+}
+
+// For the next forward; but: indices in the canvas, ascending, that stay.
+void UniformStrategy::fill_with_random(std::span<const size_t> but) {
+  for (size_t i = 0; i < current_.size(); ++i)
+    if (!std::ranges::binary_search(but, i))
+      current_[i] = random_token(seed_, forward_, canvas_ + static_cast<int64_t>(i), ids_.vocab);
+}
+
+StepPlan UniformStrategy::plan(const Canvas& canvas) {
+  StepPlan plan;
+  plan.block_begin = canvas_;
+  plan.block_end = canvas_ + static_cast<int32_t>(ids_.uniform.length);
+  plan.encode = encoded_ < canvas_;
+  plan.rows.resize(static_cast<size_t>(plan.encode ? canvas_ - encoded_ : plan.block_end - canvas_));
+  std::iota(plan.rows.begin(), plan.rows.end(), plan.encode ? encoded_ : canvas_);
+  plan.keys = plan.rows.back() + 1;
+  if (plan.encode) {
+    plan.inputs = tokens_at(canvas, plan.rows);
+    encoded_ = canvas_;
+    return plan;
+  }
+  if (current_.empty()) {
+    current_.resize(plan.rows.size());
+    fill_with_random({});
+  }
+  plan.inputs = current_;
+  plan.logits = plan.rows;
+  plan.temperature = temperature();
+  plan.conditioned = step_ > 0;
+  for (const int32_t position : plan.rows) plan.draws.push_back(token_draw(seed_, forward_, position));
+  return plan;
+}
+
+// Whether the canvas is done with these best tokens, which are remembered.
+bool UniformStrategy::stops(std::span<const Prediction> predictions) {
+  std::vector<int32_t> best;
+  double entropy = 0;
+  for (const Prediction& p : predictions) best.push_back(p.token), entropy += p.entropy;
+  const auto wanted = static_cast<size_t>(options_.stability_threshold);
+  const bool stable =
+      history_.size() >= wanted && std::ranges::all_of(history_, [&](const auto& b) { return b == best; });
+  history_.push_back(std::move(best));
+  if (history_.size() > wanted) history_.erase(history_.begin());
+  return stable && entropy < options_.confidence_threshold * static_cast<double>(predictions.size());
+}
+
+std::vector<Edit> UniformStrategy::accept(const Canvas& canvas, const StepResult& result) {
+  if (result.predictions.empty()) return {};  // of an encoded prompt
+  std::vector<Edit> edits;
+  ++step_, ++forward_;
+  if (stops(result.predictions) || step_ == options_.denoising_steps) {
+    for (const Prediction& p : result.predictions)
+      edits.push_back({p.position, p.token, TokenState::stable, p.probability});
+    canvas_ += static_cast<int32_t>(ids_.uniform.length);
+    step_ = 0;
+    current_.clear();
+    history_.clear();
+    return edits;
+  }
+  std::vector<Candidate> candidates;
+  for (const Prediction& p : result.predictions) candidates.push_back({.position = p.position, .entropy = p.entropy});
+  const std::vector<size_t> accepted = accept_entropy(candidates, entropy_bound_);
+  for (const size_t i : accepted) current_[i] = result.drawn[i];
+  fill_with_random(accepted);
+  for (size_t i = 0; i < current_.size(); ++i) {
+    const bool kept = std::ranges::binary_search(accepted, i);
+    const int32_t position = canvas_ + static_cast<int32_t>(i);
+    const TokenState state = kept ? TokenState::visible : TokenState::masked;
+    const Prediction& p = result.predictions[i];
+    if (canvas.tokens[static_cast<size_t>(position)] != current_[i] ||
+        canvas.states[static_cast<size_t>(position)] != state)
+      edits.push_back({position, current_[i], state, kept && p.token == current_[i] ? p.probability : 0});
+  }
+  return edits;
+}
+
+bool UniformStrategy::done(const Canvas& canvas) const {
+  if (canvas_ == canvas.size()) return true;
+  return !to_the_end_ && first_end(canvas, begin_, canvas_, ids_.end_ids) < canvas_;
+}
+
+int64_t UniformStrategy::step_bound() const { return canvases_ * (options_.denoising_steps + 1); }
+
+}  // namespace llada::decode

@@ -1,0 +1,13 @@
+// Rows of an embedding table: those of tokens, and mixtures of them.
+#pragma once
+#include "base/threads.h"
+#include "graph/step.h"
+#include "tensor/view.h"
+
+namespace llada {
+
+// Row r of out (as many as the step has, as wide as the table) = the sum over its soft tokens of probability times the
+// table's row; zeros where its stream has none. The sum runs over the tokens in their order, whoever is beside the row.
+void embed_soft_tokens(ThreadPool& pool, const TensorView& table, const StepInputs& inputs, float* out);
+
+}  // namespace llada

@@ -1,0 +1,19 @@
+// DiffusionGemma (google, 2026-06): one stack of weights in two ways, a causal one that encodes what is finished and
+// one that denoises a canvas behind it. What its files say beside what every model has. In ModelConfig, the numbers of
+// heads and of RoPE are the sliding layers'.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace llada {
+
+struct DiffusionGemma {
+  std::vector<bool> global = {};       // by layer: attends to everything; the others by a window, sliding
+  int64_t window = 0;                  // keys that a row of a sliding layer reads, its own among them
+  int64_t kv_heads = 0, head_dim = 0;  // of global layers, whose values are their keys before norm and rotation
+  float rope_theta = 1e6f;             // of global layers
+  int64_t rotary_dims = 0;             // elements of a global head that turn; frequencies are those of all of them
+  float logit_cap = 30;
+};
+
+}  // namespace llada

@@ -1,0 +1,19 @@
+// DiffusionGemma: Gemma 4 in two ways, a causal one for what is finished and one for the canvas behind it. Its readers
+// are files of their own (diffusion_gemma.h).
+#include "formats/diffusion_gemma_files.h"
+#include "formats/family.h"
+
+namespace llada {
+
+constexpr std::string_view kGemmaClasses[] = {kDiffusionGemmaClass};
+constexpr std::string_view kGemmaTypes[] = {"diffusion_gemma"};
+
+constexpr Family kDiffusionGemmaFamily = {
+    .name = kDiffusionGemmaArch,
+    .classes = kGemmaClasses,
+    .model_types = kGemmaTypes,
+    .head_is_embedding = true,
+    .rms_eps = 1e-6,
+};
+
+}  // namespace llada

@@ -1,0 +1,179 @@
+// DiffusionGemma's files: a folder as its class saves it, a GGUF as llama.cpp's pull requests write it.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "formats/convert.h"
+#include "formats/gguf.h"
+#include "formats/gguf_model.h"
+#include "formats/hf_config.h"
+#include "formats/model_file.h"
+#include "temp_folder.h"
+#include "tensor/quantize.h"
+
+namespace llada {
+namespace {
+
+const std::string kMade = LLADA_SOURCE_DIR "/tests/data/diffusion_gemma/";
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void expect_equal(const ModelConfig& a, const ModelConfig& b) {
+  EXPECT_EQ(a.layers, b.layers);
+  EXPECT_EQ(a.width, b.width);
+  EXPECT_EQ(a.heads, b.heads);
+  EXPECT_EQ(a.kv_heads, b.kv_heads);
+  EXPECT_EQ(a.head_dim, b.head_dim);
+  EXPECT_EQ(a.ffn_width, b.ffn_width);
+  EXPECT_EQ(a.vocab, b.vocab);
+  EXPECT_EQ(a.experts, b.experts);
+  EXPECT_EQ(a.experts_used, b.experts_used);
+  EXPECT_EQ(a.expert_ffn_width, b.expert_ffn_width);
+  EXPECT_EQ(a.rope_theta, b.rope_theta);
+  EXPECT_EQ(a.rms_eps, b.rms_eps);
+  EXPECT_EQ(a.gemma->global, b.gemma->global);
+  EXPECT_EQ(a.gemma->window, b.gemma->window);
+  EXPECT_EQ(a.gemma->kv_heads, b.gemma->kv_heads);
+  EXPECT_EQ(a.gemma->head_dim, b.gemma->head_dim);
+  EXPECT_EQ(a.gemma->rope_theta, b.gemma->rope_theta);
+  EXPECT_EQ(a.gemma->rotary_dims, b.gemma->rotary_dims);
+  EXPECT_EQ(a.gemma->logit_cap, b.gemma->logit_cap);
+  EXPECT_EQ(a.canvas.length, b.canvas.length);
+}
+
+TEST(DiffusionGemmaFiles, FolderAndGgufSayTheSame) {
+  const auto folder = ModelFile::open(kMade + "folder"), gguf = ModelFile::open(kMade + "model.gguf");
+  ASSERT_TRUE(folder) << folder.error().message;
+  ASSERT_TRUE(gguf) << gguf.error().message;
+  const ModelConfig& c = folder->config();
+  EXPECT_EQ(c.family, &kDiffusionGemmaFamily);
+  EXPECT_EQ(c.gemma->global, (std::vector<bool>{false, false, false, false, false, true}));
+  EXPECT_EQ(c.gemma->head_dim, 16);
+  EXPECT_EQ(c.gemma->kv_heads, 1);
+  EXPECT_EQ(c.gemma->rotary_dims, 4);
+  EXPECT_EQ(c.gemma->window, 5);
+  EXPECT_EQ(c.canvas.length, 8);
+  EXPECT_EQ(c.bos_id, 2);
+  EXPECT_EQ(c.eos_id, 1);
+  expect_equal(c, gguf->config());
+  for (const auto& entry : folder->tensors()) {
+    const TensorView* other = gguf->find(entry.name);
+    ASSERT_NE(other, nullptr) << entry.name;
+    EXPECT_EQ(entry.view.shape, other->shape) << entry.name;
+  }
+  EXPECT_EQ(folder->tensors().size() + 1, gguf->tensors().size()) << "the factors of RoPE";
+}
+
+TEST(DiffusionGemmaFiles, TheVisionTowerIsPassedOverAndSaidOnce) {
+  const auto folder = ModelFile::open(kMade + "folder");
+  ASSERT_TRUE(folder) << folder.error().message;
+  EXPECT_EQ(folder->config().notes,
+            std::vector<std::string>{"the vision tower (16 tensors) is not read: prompts are text alone"});
+}
+
+// The published configuration: numbers of global layers for all of them at once, ends as a list.
+TEST(DiffusionGemmaFiles, GlobalLayersAtOnce) {
+  std::string text = text_of(kMade + "folder/config.json");
+  const size_t from = text.find("\"per_layer_config\""), to = text.find("\"rms_norm_eps\"");
+  text.replace(from, to - from, R"("global_head_dim": 16, "num_global_key_value_heads": 1, )");
+  const auto config = read_hf_config(text, R"({"eos_token_id": [1, 106, 50], "t_max": 0.9})", "config.json");
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().message, "config.json: eos token id is 106, below the vocabulary size 96 needed");
+  const auto good = read_hf_config(text, R"({"eos_token_id": [1, 50], "t_max": 0.9})", "config.json");
+  ASSERT_TRUE(good) << good.error().message;
+  EXPECT_EQ(good->gemma->head_dim, 16);
+  EXPECT_EQ(good->gemma->kv_heads, 1);
+  EXPECT_EQ(good->canvas.t_max, 0.9);
+  EXPECT_EQ(good->eos_id, 1);
+  EXPECT_EQ(good->end_ids, std::vector<int32_t>{50});
+}
+
+// Also what a folder says in numbers and GGUF in a tensor: which part of a head turns.
+TEST(DiffusionGemmaFiles, AFolderIsConverted) {
+  const TempFolder folder;
+  const auto source = ModelFile::open(kMade + "folder");
+  ASSERT_TRUE(source) << source.error().message;
+  const std::string out = folder / "model.gguf";
+  const auto status = convert_to_gguf(*source, nullptr, out, {.type = DType::BF16, .progress = {}});
+  ASSERT_TRUE(status) << status.error().message;
+  const auto written = ModelFile::open(out);
+  ASSERT_TRUE(written) << written.error().message;
+  expect_equal(source->config(), written->config());
+  EXPECT_EQ(written->config().canvas.t_max, source->config().canvas.t_max);
+  for (const auto& entry : source->tensors()) {
+    const TensorView* other = written->find(entry.name);
+    ASSERT_NE(other, nullptr) << entry.name;
+    ASSERT_EQ(entry.view.shape, other->shape) << entry.name;
+    std::vector<float> a(static_cast<size_t>(entry.view.shape.columns())), b = a;
+    for (int64_t r = 0; r < other->shape.rows(); ++r) {
+      dequantize_row(entry.view.type, entry.view.row(r), a.data(), std::ssize(a));
+      dequantize_row(other->type, other->row(r), b.data(), std::ssize(b));
+      ASSERT_EQ(a, b) << entry.name;
+    }
+  }
+}
+
+struct Change {
+  std::string from, to, error;
+};
+
+TEST(DiffusionGemmaFiles, AConfigurationThatContradictsItself) {
+  const std::string text = text_of(kMade + "folder/config.json");
+  const Change changes[] = {
+      {"\"num_hidden_layers\": 6", "\"num_hidden_layers\": 7",
+       "c: text_config.layer_types is a list of 6, a list of 7 needed"},
+      {"\"num_key_value_heads\": 1", "\"num_key_value_heads\": 3",
+       "c: 4 heads over 3 key/value heads of global layers, a multiple needed"},
+      {"\"5\": {", "\"4\": {",
+       "c: text_config.per_layer_config.4 has 1 key/value heads of 16, 2 of 8 needed as in other layers of its kind"},
+      {"\"proportional\"", "\"yarn\"",
+       "c: text_config.rope_parameters.full_attention.rope_type is \"yarn\", \"proportional\" needed"},
+      {"gelu_pytorch_tanh", "silu", "c: text_config.hidden_activation is \"silu\", \"gelu_pytorch_tanh\" needed"},
+      {"\"canvas_length\": 8", "\"canvas_length\": 0", "c: canvas length is 0, 1 to 65536 needed"},
+      {"\"sliding_window\": 5", "\"sliding_window\": \"5\"",
+       "c: text_config.sliding_window is \"5\", an integer needed"},
+      {"\"num_experts\": 4", "\"num_experts\": null", "c: text_config.num_experts is missing"},
+      {"\"text_config\"", "\"text\"", "c: text_config is missing, an object needed"},
+  };
+  for (const auto& [from, to, error] : changes) {
+    std::string changed = text;
+    ASSERT_NE(changed.find(from), std::string::npos) << from;
+    changed.replace(changed.find(from), from.size(), to);
+    const auto config = read_hf_config(changed, "", "c");
+    ASSERT_FALSE(config) << to;
+    EXPECT_EQ(config.error().message, error);
+  }
+}
+
+// A changed number of a GGUF's metadata against its tensors; the file keeps its length.
+TEST(DiffusionGemmaFiles, AGgufThatContradictsItsTensors) {
+  const std::string bytes = text_of(kMade + "model.gguf");
+  const auto opened = [&](const std::string& key, uint32_t value) {
+    std::string changed = bytes;
+    const size_t at = changed.find(key);
+    EXPECT_NE(at, std::string::npos) << key;
+    std::copy_n(reinterpret_cast<const char*>(&value), 4,
+                changed.begin() + static_cast<std::ptrdiff_t>(at + key.size() + 4));
+    const std::span data(reinterpret_cast<const std::byte*>(changed.data()), changed.size());
+    const auto file = GgufFile::parse(data, "g");
+    EXPECT_TRUE(file);
+    const auto model = read_gguf_model(*file, changed.size(), "g");
+    return model ? "" : model.error().message;
+  };
+  const std::string arch = "diffusion-gemma.";
+  EXPECT_EQ(opened(arch + "block_count", 7),
+            "g: diffusion-gemma.attention.sliding_window_pattern is 6 x boolean, one for each of 7 layers needed");
+  EXPECT_EQ(opened(arch + "attention.key_length", 32), "g: diffusion-gemma.attention.value_length is 16, 32 needed");
+  EXPECT_EQ(opened(arch + "expert_count", 8), "g: tensor blk.0.ffn_gate_up_exps.weight is 32x64x4, 32x64x8 needed");
+  EXPECT_EQ(opened(arch + "feed_forward_length", 32), "g: tensor self_cond_gate.weight is 32x64, 32x32 needed");
+  EXPECT_EQ(opened("diffusion.canvas_length", 0), "g: canvas length is 0, 1 to 65536 needed");
+  EXPECT_EQ(opened(arch + "attention.sliding_window", 0), "g: sliding window is 0, 1 to 16777216 needed");
+}
+
+}  // namespace
+}  // namespace llada
