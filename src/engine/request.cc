@@ -189,7 +189,8 @@ Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCach
   stats_.device_seconds += device_seconds;
   if (decode::needs_logits(options_))
     LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_, model_->special_ids(),
-                                         denoiser_.canvas(), denoiser_.forward_number(), step.result));
+                                         denoiser_.canvas(), denoiser_.sparse_canvas(), denoiser_.forward_number(),
+                                         step.result));
   LLADA_TRY(const decode::StepEvent event, denoiser_.take(std::move(step.result)));
   if (alternatives_ > 0) keep_scores(event);
   if (cursor_ && prefixes != nullptr) prefixes->publish(*cursor_, tokens(denoiser_.exact_prefix()), state_->kv);
