@@ -194,6 +194,7 @@ TEST_F(HexagonRun, TheDualPathWorksOnBothAtATime) {
 
 // By an emulated clock, on which a pass takes one step or ten: no step of the DSP waits for it, and the answer is that
 // of a pass that is used as many steps later.
+// labels: long
 TEST_F(HexagonRun, ASlowCpuDelaysNoStep) {
   auto options = strategy(decode::KvChoice::dual, 8);
   for (const int steps : {1, 10}) {

@@ -65,7 +65,8 @@ TEST_F(AgedSpace, PinnedSlabsLieInOneMapping) {
 }
 
 // Mappings and unmappings at 95 % of what a session has, at any place: what is refused for want of a large enough piece
-// is made room for, and a model's answer is the same behind it. Here 500; all 10,000 with LLADA_TEST_LONG=1.
+// is made room for, and a model's answer is the same behind it. Here 500; all 10,000 with LLADA_TEST_LONG=1,
+// as the test hexagon.aged_space has it.
 TEST_F(AgedSpace, ThousandsOfMappingsLeaveNothingAndTheSameBits) {
   const int cycles = std::getenv("LLADA_TEST_LONG") != nullptr ? 10000 : 500;
   const auto all = expected();

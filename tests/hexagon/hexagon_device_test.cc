@@ -168,7 +168,8 @@ TEST_F(HexagonTest, TheHostWorksWhileTheDspDoes) {
 
 // ---- What phones refuse in the middle of a run
 
-// A session's address space is not what it was said to be: one line, a smaller window, the same logits, and no fallback.
+// A session's address space is not what it was said to be: one line, a smaller window, the same logits, and no
+// fallback.
 TEST_F(HexagonTest, ARefusedMappingShrinksTheWindowAndThePlanIsMadeAgain) {
   auto with = options();
   with.head_on_dsp = false;
