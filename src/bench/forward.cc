@@ -89,14 +89,7 @@ ForwardTest::ForwardTest(const Model& model, ThreadPool& pool, KvStore kv)
 
 Result<ForwardTest> ForwardTest::create(const Model& model, ThreadPool& pool, std::string_view isa, int64_t positions,
                                         int64_t stream_bytes) {
-  const ModelGraph& graph = model.graph();
-  LLADA_TRY(auto kv, KvStore::create({.layers = graph.layers,
-                                      .sequences = 1,
-                                      .kv_heads = graph.kv_heads,
-                                      .head_dim = graph.head_dim,
-                                      .positions = positions,
-                                      .type = kv_type(model),
-                                      .by_layer = graph.kv_by_layer}));
+  LLADA_TRY(auto kv, KvStore::create(kv_shape(model, positions, false)));
   fill(kv, pool);
   ForwardTest test(model, pool, std::move(kv));
   test.work_ = work_of(model, isa);

@@ -119,7 +119,7 @@ Result<std::reference_wrapper<const StepPlan>> Denoiser::plan() {
   for (const int32_t row : sparse.rows)
     if (std::ranges::binary_search(plan.rows, row))
       return failed("sparse plan: row {} is computed by the step itself", row);
-  if (!sparse.empty()) beside_ = sparse;
+  if (!sparse.empty()) beside_ = sparse, beside_canvas_ = canvas_;
   const Landing& landing = plan.landing;
   if (landing.when != Landing::When::not_yet && !beside_) return failed("plan: a pass lands, and none is under way");
   if (!strictly_ascending(landing.stored, plan.keys) ||

@@ -83,6 +83,7 @@ class Denoiser {
 
   const RunStats& stats() const { return stats_; }
   const Canvas& canvas() const { return canvas_; }
+  const Canvas& sparse_canvas() const { return beside_canvas_; }  // as the pass that was begun last found it
   Canvas& canvas() { return canvas_; }  // for whoever takes or finishes the text once it is done
 
  private:
@@ -92,6 +93,7 @@ class Denoiser {
   RunStats stats_;
   std::optional<StepPlan> plan_;      // of the step under way, or the last one
   std::optional<SparsePlan> beside_;  // of the pass under way
+  Canvas beside_canvas_;
   SparsePlan landed_;
   StepResult result_;
   std::vector<Edit> edits_, begun_;  // begun: decided before the first step, and told with it

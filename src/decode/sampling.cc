@@ -222,15 +222,16 @@ std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, int64
 }
 
 Status predict_all(std::span<const float> logits, std::span<const float> sparse_logits, const DecodeOptions& options,
-                   const SamplingRule& rule, const SpecialIds& ids, const Canvas& canvas, int64_t forward,
-                   StepResult& result) {
-  const auto again = [&](std::span<Prediction> predictions, std::span<const float> rows, int64_t number) -> Status {
+                   const SamplingRule& rule, const SpecialIds& ids, const Canvas& canvas, const Canvas& sparse_canvas,
+                   int64_t forward, StepResult& result) {
+  const auto again = [&](std::span<Prediction> predictions, std::span<const float> rows, int64_t number,
+                         const Canvas& seen) -> Status {
     for (size_t i = 0; i < predictions.size(); ++i) {
       Prediction& p = predictions[i];
       const size_t vocabulary = rows.size() / predictions.size();
       const int64_t position = ids.predicted_by(p.position);
       std::vector<int32_t> repeated;
-      if (options.repeat_penalty != 1) repeated = tokens_nearby(canvas, position, options.repeat_window, ids);
+      if (options.repeat_penalty != 1) repeated = tokens_nearby(seen, position, options.repeat_window, ids);
       p = predict(rows.subspan(i * vocabulary, vocabulary), options, rule, repeated, {number, p.position});
       if (p.token < 0 || !std::isfinite(p.probability))
         return damaged("the logits of position {} are not finite; the weights or the activations are damaged",
@@ -240,9 +241,9 @@ Status predict_all(std::span<const float> logits, std::span<const float> sparse_
   };
   const size_t all = result.predictions.size() + result.trials.size();
   const size_t own = all == 0 ? 0 : logits.size() / all * result.predictions.size();
-  LLADA_TRY_STATUS(again(result.predictions, logits.first(own), forward));
-  LLADA_TRY_STATUS(again(result.trials, logits.subspan(own), forward));
-  return again(result.sparse, sparse_logits, result.landed.value_or(0));
+  LLADA_TRY_STATUS(again(result.predictions, logits.first(own), forward, canvas));
+  LLADA_TRY_STATUS(again(result.trials, logits.subspan(own), forward, canvas));
+  return again(result.sparse, sparse_logits, result.landed.value_or(0), sparse_canvas);
 }
 
 }  // namespace llada::decode

@@ -64,10 +64,10 @@ Prediction predict(std::span<const float> logits, const DecodeOptions& options, 
 std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, int64_t window, const SpecialIds& ids);
 
 // Puts predictions made here in the place of the device's. logits: those of result.predictions, then of result.trials;
-// sparse_logits: of result.sparse; all x vocabulary. Logits that are not finite are
-// ErrorKind::data.
+// sparse_logits: of result.sparse; all x vocabulary. sparse_canvas: as the sparse pass found it. Logits that are not
+// finite are ErrorKind::data.
 Status predict_all(std::span<const float> logits, std::span<const float> sparse_logits, const DecodeOptions& options,
-                   const SamplingRule& rule, const SpecialIds& ids, const Canvas& canvas, int64_t forward,
-                   StepResult& result);
+                   const SamplingRule& rule, const SpecialIds& ids, const Canvas& canvas, const Canvas& sparse_canvas,
+                   int64_t forward, StepResult& result);
 
 }  // namespace llada::decode

@@ -2,9 +2,9 @@
 // its packed weights should lie on disk there. A system without room does not refuse memory: it ends a program in the
 // middle of its work (Linux), or the ones beside it first (Android).
 //
-// Counted is what the process cannot give back: weights that are packed in its memory, keys, values and activations of
-// a short request. Pages of a mapped file, the model's or a packed one's, can be dropped and read again, so they do not
-// count; nor does a longer request, which may never come.
+// Counted is what the process cannot give back: weights that are packed in its memory, or in buffers that it shares
+// with an accelerator, keys, values and activations of a short request. Pages of a mapped file, the model's or a packed
+// one's, can be dropped and read again, so they do not count; nor does a longer request, which may never come.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/memory_room.h"
+#include "formats/model_file.h"
 #include "kernels/kernels.h"
 #include "models/model_graph.h"
 #include "tensor/view.h"
@@ -20,15 +21,16 @@ namespace llada {
 
 struct MemoryNeed {
   int64_t packed = 0, kv = 0, activations = 0;  // bytes
-  int64_t total() const { return packed + kv + activations; }
+  int64_t shared = 0;                           // weights in buffers, which no file can stand for
+  int64_t total() const { return packed + shared + kv + activations; }
 };
 
-// Positions of the request that is counted, where the model has as many.
-inline constexpr int64_t kCountedPositions = 256;
+// Positions of the request that is counted: 256, where the model has as many.
+int32_t counted_positions(const ModelGraph& graph);
 
-// weights[i] belongs to graph.weights[i]. Nothing of the weights themselves is read.
-MemoryNeed memory_need(const ModelGraph& graph, std::span<const TensorView> weights,
-                       const kernels::KernelTable& kernels);
+// weights[i] belongs to graph.weights[i]; of them the cpu packs `packed`. Nothing of the weights themselves is read.
+MemoryNeed memory_need(const ModelFile& file, const ModelGraph& graph, std::span<const TensorView> weights,
+                       const kernels::KernelTable& kernels, std::span<const WeightId> packed);
 
 // Machines with less memory keep packed weights on disk without being asked to, where the copy is more than a
 // kWorthShare-th of the memory: a smaller one is packed faster than anybody notices.

@@ -1,6 +1,7 @@
 #include "engine/inspect.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "engine/decode_preset.h"
 #include "engine/fit_check.h"
@@ -72,11 +73,14 @@ Status add_tokenizer(const ModelFile& file, ModelSummary& summary) {
   return {};
 }
 
-Result<MemoryNeed> needed_memory(const ModelFile& file) {
+Result<MemoryNeed> needed_memory(const ModelFile& file, ModelSummary& summary) {
   LLADA_TRY(const ModelGraph graph, build_model(file.config()));
   LLADA_TRY(const auto weights, weight_views(file, graph));
   LLADA_TRY(const auto* kernels, kernels::select(""));
-  return memory_need(graph, weights, *kernels);
+  std::vector<WeightId> all(weights.size());
+  std::iota(all.begin(), all.end(), WeightId{0});
+  summary.positions = counted_positions(graph);
+  return memory_need(file, graph, weights, *kernels, all);
 }
 
 // What a run needs, and would say.
@@ -84,8 +88,8 @@ void add_run(const ModelFile& file, ModelSummary& summary) {
   const ModelConfig& c = summary.config;
   if (const Status fits = check_can_decode(c, c.mask_id, summary.path); !fits) {
     summary.missing = fits.error().message;
-  } else if (const auto need = needed_memory(file)) {
-    summary.memory = need->total(), summary.positions = kCountedPositions;
+  } else if (const auto need = needed_memory(file, summary)) {
+    summary.memory = need->total();
   } else {
     summary.missing = need.error().message;
   }

@@ -6,6 +6,7 @@
 #include "engine/device_spec.h"
 #include "engine/folder_check.h"
 #include "engine/form_store.h"
+#include "engine/model_runner.h"
 #include "engine/open_device.h"
 #include "engine/weight_reading.h"
 #include "formats/family.h"
@@ -171,10 +172,24 @@ Result<std::shared_ptr<const forms::TokenForm>> Model::form(const decode::Decode
   return forms_->get(*form, tokenizer(), ids_);
 }
 
+void Model::add_runner(ModelRunner& runner) const {
+  const std::lock_guard lock(runners_mutex_);
+  runners_.push_back(&runner);
+}
+
+void Model::remove_runner(ModelRunner& runner) const {
+  const std::lock_guard lock(runners_mutex_);
+  std::erase(runners_, &runner);
+}
+
 Result<LatencyTable> Model::latency(int threads) const {
   const std::lock_guard lock(latency_mutex_);
   if (const auto found = latency_.find(threads); found != latency_.end()) return found->second;
   const std::lock_guard alone(runs_);
+  {
+    const std::lock_guard runners(runners_mutex_);
+    for (ModelRunner* const runner : runners_) runner->settle();
+  }
   LLADA_TRY(auto table, measure_latency(*this, {.threads = threads}));
   return latency_.emplace(threads, std::move(table)).first->second;
 }

@@ -26,6 +26,7 @@ namespace llada {
 
 class DevicePlugin;
 class FormStore;
+class ModelRunner;
 struct MemoryOptions;
 struct ModelGraph;
 struct OpenedDevice;
@@ -117,6 +118,9 @@ class Model {
 
   // Whoever computes with the model for a session holds this.
   std::shared_lock<std::shared_mutex> begin_run() const { return std::shared_lock(runs_); }
+  // Passes beside the steps outlive the run that began them: a measurement waits for those of each runner.
+  void add_runner(ModelRunner& runner) const;
+  void remove_runner(ModelRunner& runner) const;
 
  private:
   explicit Model(ModelFile file);
@@ -135,6 +139,8 @@ class Model {
   mutable std::mutex latency_mutex_;             // guards latency_, which changes after load()
   mutable std::map<int, LatencyTable> latency_;  // by threads
   mutable std::shared_mutex runs_;               // shared by runs; a measurement has it alone
+  mutable std::mutex runners_mutex_;             // guards what follows
+  mutable std::vector<ModelRunner*> runners_;
 };
 
 // The tokenizer description of a model file or folder, before it is run; convert and inspect need no more.

@@ -9,11 +9,6 @@
 #include "models/model_graph.h"
 
 namespace llada {
-DType kv_type(const Model& model) {
-  const auto quantized = [](const ModelFile::Entry& entry) { return traits(entry.view.type).quantized; };
-  return std::ranges::any_of(model.file().tensors(), quantized) ? DType::F16 : DType::F32;
-}
-
 Executor::Build build_with(const ModelGraph& graph) {
   return [&graph](StepShape shape) -> Result<std::shared_ptr<const Program>> {
     LLADA_TRY(auto built, graph.program(shape));
@@ -23,15 +18,18 @@ Executor::Build build_with(const ModelGraph& graph) {
   };
 }
 
-KvShape kv_shape(const Model& model, int64_t positions, bool guided) {
-  const ModelGraph& graph = model.graph();
+KvShape kv_shape(const ModelFile& file, const ModelGraph& graph, int64_t positions, bool guided) {
+  const auto quantized = [](const ModelFile::Entry& entry) { return traits(entry.view.type).quantized; };
   return {.layers = graph.layers,
           .sequences = guided ? 2 : 1,
           .kv_heads = graph.kv_heads,
           .head_dim = graph.head_dim,
           .positions = positions,
-          .type = kv_type(model),
+          .type = std::ranges::any_of(file.tensors(), quantized) ? DType::F16 : DType::F32,
           .by_layer = graph.kv_by_layer};
+}
+KvShape kv_shape(const Model& model, int64_t positions, bool guided) {
+  return kv_shape(model.file(), model.graph(), positions, guided);
 }
 
 Result<RequestState> RequestState::create(const Model& model, Device& device, int64_t positions, bool guided,
@@ -121,7 +119,13 @@ void add_stream(const RequestStep& step, const Part& part, std::span<const int32
 }  // namespace
 
 ModelRunner::ModelRunner(const Model& model, Device& device, Trace* trace, ExecutorOptions executor)
-    : model_(model), executor_(device, build_with(model.graph()), std::move(executor)), trace_(trace) {}
+    : model_(model), executor_(device, build_with(model.graph()), std::move(executor)), trace_(trace) {
+  model_.add_runner(*this);
+}
+ModelRunner::~ModelRunner() {
+  model_.remove_runner(*this);
+  settle();  // before the model goes
+}
 
 // A copy of the request's store, which no pass is using.
 Status ModelRunner::use_beside_store(RequestState& state) {

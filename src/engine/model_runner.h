@@ -23,14 +23,13 @@ namespace llada {
 
 class PrefixCache;
 
-// What keys and values are stored as: F16 halves what attention reads; where the weights are exact floats the
-// store stays exact too, so that the float path reproduces a reference implementation.
-DType kv_type(const Model& model);
-
 // Builds and verifies the programs of a graph, which must outlive it.
 Executor::Build build_with(const ModelGraph& graph);
 
-// The K/V of a canvas of so many positions; guided: with a second sequence for the unconditional rows.
+// The K/V of a canvas of so many positions; guided: with a second sequence for the unconditional rows. F16 halves what
+// attention reads; where all stored weights are floats the store is exact too, so that the float path reproduces a
+// reference implementation.
+KvShape kv_shape(const ModelFile& file, const ModelGraph& graph, int64_t positions, bool guided);
 KvShape kv_shape(const Model& model, int64_t positions, bool guided);
 
 // A request's part of a sparse pass under way.
@@ -102,7 +101,7 @@ class ForwardJob {
 class ModelRunner {
  public:
   ModelRunner(const Model& model, Device& device, Trace* trace, ExecutorOptions executor);
-  ~ModelRunner() { executor_.settle(); }  // before the model goes
+  ~ModelRunner();
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
 
@@ -111,6 +110,8 @@ class ModelRunner {
   // Where the forward itself fails, every request's part is run again alone, so that an error is the error of that
   // request.
   void run(std::span<RequestStep> steps);
+  // Waits for the passes under way. Not while a run is.
+  void settle() { executor_.settle(); }
 
   bool fell_back() const { return executor_.fell_back(); }  // the device failed, its fallback took over
   // Of a device that has failed nothing is kept, and nothing used: what computes now may round otherwise. Null then.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <numeric>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "devices/cpu/packed_weights.h"
 #include "devices/hexagon/reserve.h"
 #include "engine/fit_check.h"
+#include "engine/model_runner.h"
 #include "engine/pack_cache.h"
 #include "tensor/view.h"
 
@@ -19,8 +22,8 @@ namespace {
 Program one_row(const ModelGraph& graph) { return graph.forward(plain_shape(1, 1)); }
 
 Result<std::unique_ptr<HexagonDevice>> open_hexagon(const DeviceSpec& spec, const ModelGraph& graph,
-                                                     std::span<const TensorView> weights, std::unique_ptr<Device> host,
-                                                     const WeightHooks& hooks, const LoadOptions& options) {
+                                                    std::span<const TensorView> weights, std::unique_ptr<Device> host,
+                                                    const WeightHooks& hooks, const LoadOptions& options) {
   const int64_t positions =
       spec.positions.value_or(graph.context > 0 ? std::min(graph.context, kHexagonRows) : kHexagonRows);
   const auto rows = static_cast<int32_t>(std::min(positions, kHexagonRows));
@@ -52,25 +55,48 @@ Result<std::unique_ptr<HexagonDevice>> open_hexagon(const DeviceSpec& spec, cons
   return device;
 }
 
+Result<std::unique_ptr<CudaDevice>> open_cuda(CudaOptions gpu, const LoadOptions& options, const ModelFile& file,
+                                              const ModelGraph& graph, std::span<const TensorView> weights,
+                                              std::unique_ptr<Device> host, const WeightHooks& hooks) {
+  if (!options.system_root.empty()) {
+    const int32_t rows = counted_positions(graph);
+    gpu.step = std::make_shared<Program>(graph.forward(plain_shape(rows, rows)));
+    gpu.kv_bytes = static_cast<int64_t>(KvStore::needed_bytes(kv_shape(file, graph, rows, false)));
+  }
+  return make_cuda_device(gpu, graph.weights, weights, std::move(host), hooks);
+}
+
 // What the host multiplies in every step beside an accelerator that works. Everything else is for the day that it
 // fails.
-std::vector<WeightId> host_weights(const Program& program, const Device& device, bool experts) {
+template <class OnHost>
+std::vector<WeightId> host_weights(const Program& program, const OnHost& on_host) {
   std::vector<WeightId> ids;
   for (const Op& op : program.ops)
-    if (op.kind != OpKind::embed && (device.place(op) == Unit::host || (experts && op.kind == OpKind::experts)))
-      for_each_weight(op, [&](WeightId id) { ids.push_back(id); });
+    if (op.kind != OpKind::embed && on_host(op)) for_each_weight(op, [&](WeightId id) { ids.push_back(id); });
   return ids;
 }
 
+std::vector<WeightId> every_weight(const ModelGraph& graph) {
+  std::vector<WeightId> ids(graph.weights.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  return ids;
+}
+
+// What there is of memory; nothing where nobody looks, or nothing is read from files.
+std::optional<MemoryRoom> room_to_keep(const LoadOptions& options, const ModelFile& file) {
+  return options.system_root.empty() || file.files().empty() ? std::nullopt : find_memory_room(options.system_root);
+}
+
 // The packed weights that are on disk, where a file's model fits into memory with or without them; null: none are.
+// on_host: what the cpu packs.
 Result<std::shared_ptr<const PackedWeights>> fitting_weights(const LoadOptions& options, const ModelFile& file,
                                                              const ModelGraph& graph,
-                                                             std::span<const TensorView> weights) {
-  const auto room =
-      options.system_root.empty() || file.files().empty() ? std::nullopt : find_memory_room(options.system_root);
+                                                             std::span<const TensorView> weights,
+                                                             std::span<const WeightId> on_host) {
+  const auto room = room_to_keep(options, file);
   if (!room) return cached_weights(options, file, graph);
   LLADA_TRY(const auto* kernels, kernels::select(options.isa));
-  MemoryNeed need = memory_need(graph, weights, *kernels);
+  MemoryNeed need = memory_need(file, graph, weights, *kernels, on_host);
   LoadOptions with = options;
   PackCache& cache = with.pack_cache;
   if (cache.use == PackCache::Use::found && keeps_packed(need, *room)) cache.use = PackCache::Use::make_with_room;
@@ -78,6 +104,23 @@ Result<std::shared_ptr<const PackedWeights>> fitting_weights(const LoadOptions& 
   if (packed != nullptr) need.packed = 0;
   LLADA_TRY_STATUS(check_fit(file.path(), need, *room));
   return packed;
+}
+
+// The same of a DSP, whose weights lie in buffers that it shares with the host, and whose window has to hold them, or
+// parts of them by turns. on_host: what the cpu packs, where that is not on disk.
+Status check_hexagon(HexagonDevice& dsp, const MemoryOptions& memory, const LoadOptions& options, const ModelFile& file,
+                     const ModelGraph& graph, std::span<const TensorView> weights, std::span<const WeightId> on_host) {
+  const Program program = one_row(graph);
+  LLADA_TRY_STATUS(MemoryRuntime::fits(dsp, program, memory));
+  const auto room = room_to_keep(options, file);
+  if (!room) return {};
+  LLADA_TRY(const auto* kernels, kernels::select(options.isa));
+  MemoryNeed need = memory_need(file, graph, weights, *kernels, on_host);
+  for (const WeightUse& use : weight_uses(program, dsp)) need.shared += use.bytes;
+  const int32_t rows = counted_positions(graph);
+  const HexagonReserve beside = hexagon_reserve(graph.forward(plain_shape(rows, rows)), graph.weights, rows);
+  need.activations += beside.arena + beside.staging + beside.scratch;  // each side has an arena
+  return check_fit(file.path(), need, *room);
 }
 
 }  // namespace
@@ -116,12 +159,16 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
   const WeightHooks hooks = weight_hooks(graph, weights, to_tell);
   OpenedDevice opened{.device = nullptr, .fallback = nullptr, .expert_costs = {}, .memory = spec.memory};
   const bool copies = spec.hexagon || spec.cuda;  // which have a copy of the weights of their own
+  std::vector<WeightId> on_host;                  // what the cpu packs
+  if (!copies) on_host = every_weight(graph);
+  if (spec.gpu.experts) on_host = host_weights(one_row(graph), [](const Op& op) { return op.kind == OpKind::experts; });
   std::shared_ptr<const PackedWeights> packed;
-  if (copies) {
-    packed = cached_weights(options, file, graph);
+  if (spec.hexagon) {
+    packed = cached_weights(options, file, graph);  // what else is needed is known when the DSP is there
   } else {
-    LLADA_TRY(packed, fitting_weights(options, file, graph, weights));
+    LLADA_TRY(packed, fitting_weights(options, file, graph, weights, on_host));
   }
+  const bool on_disk = packed != nullptr;
   const CpuOptions cpu{.threads = options.threads,
                        .isa = options.isa,
                        .exact_attention = options.exact_attention,
@@ -136,14 +183,17 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
     LLADA_TRY(opened.device, spec.plugin->open(spec, graph, weights, std::move(host)));
   } else if (spec.hexagon) {
     LLADA_TRY(auto dsp, open_hexagon(spec, graph, weights, std::move(host), hooks, options));
-    LLADA_TRY_STATUS(unit.load(host_weights(one_row(graph), *dsp, false)));
+    on_host = host_weights(one_row(graph), [&](const Op& op) { return dsp->place(op) == Unit::host; });
+    LLADA_TRY_STATUS(check_hexagon(*dsp, spec.memory, options, file, graph, weights,
+                                   on_disk ? std::span<const WeightId>() : on_host));
+    LLADA_TRY_STATUS(unit.load(on_host));
     if (spec.fallback) {
       LLADA_TRY(opened.fallback, dsp->on_host(cpu.threads));
     }
     opened.device = std::move(dsp);
   } else if (spec.cuda) {
-    LLADA_TRY(auto gpu, make_cuda_device(spec.gpu, graph.weights, weights, std::move(host), hooks));
-    LLADA_TRY_STATUS(unit.load(host_weights(one_row(graph), *gpu, spec.gpu.experts.has_value())));
+    LLADA_TRY(auto gpu, open_cuda(spec.gpu, options, file, graph, weights, std::move(host), hooks));
+    LLADA_TRY_STATUS(unit.load(on_host));
     if (spec.gpu.experts) {
       const Program program = one_row(graph);
       LLADA_TRY(opened.expert_costs, gpu->measure_experts(*std::ranges::find(program.ops, OpKind::experts, &Op::kind)));

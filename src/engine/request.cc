@@ -224,7 +224,8 @@ Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCach
   if (step.plan->temperature > 0) LLADA_TRY_STATUS(temper(step));
   if (decode::needs_logits(options_))
     LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_, model_->special_ids(),
-                                         denoiser_.canvas(), denoiser_.forward_number(), step.result));
+                                         denoiser_.canvas(), denoiser_.sparse_canvas(), denoiser_.forward_number(),
+                                         step.result));
   if (form_)
     decode::read_scores(state_->logits, state_->sparse_logits, *form_, options_, rule_, denoiser_.forward_number(),
                         step.result);

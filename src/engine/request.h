@@ -121,8 +121,8 @@ class RunningRequest final : public ForwardJob {
   static Result<std::unique_ptr<RunningRequest>> create(std::shared_ptr<const Model> model, const Request& request,
                                                         int threads, StepCallback on_step);
 
-  // prefixes are used where the model and the options allow: a block-causal model, K/V policy `block`, no guidance; or
-  // a model of random canvases, whose prompt is encoded causally.
+  // prefixes are used where the model and the options allow: a block-causal model, K/V policy `block` or `frozen`, no
+  // guidance; or a model of random canvases, whose prompt is encoded causally.
   Status allocate(Device& device, PrefixCache* prefixes) override;
   bool done() const override { return denoiser_.done(); }
   void cancel() override { denoiser_.cancel(); }

@@ -26,6 +26,31 @@ Result<ResidencyPlan> fitting_plan(std::span<const WeightUse> uses, const Device
   return last;
 }
 
+struct Layout {
+  ResidencyPlan plan;
+  std::vector<int32_t> session;  // by slab
+};
+
+Result<Layout> lay_out(Device& device, const Program& program, const MemoryOptions& options) {
+  const DeviceWindow window = device.capabilities().window->window();
+  const auto uses = weight_uses(program, device);
+  const bool pages = options.pager != nullptr,
+             sessions = !pages && options.policy == MemoryPolicy::sessions && window.sessions > 1;
+  Layout layout;
+  if (pages || sessions) {
+    const SlabGrain grain = options.grain.value_or(SlabGrain::layer);
+    LLADA_TRY(layout.plan, plan_residency(group_slabs(uses, grain, window.page_bytes), kUnlimitedWindow));
+    layout.plan.window_bytes = window.weight_bytes;
+  } else {
+    LLADA_TRY(layout.plan, fitting_plan(uses, window, options.grain));
+  }
+  layout.session.assign(layout.plan.slabs.size(), 0);
+  if (sessions) {
+    LLADA_TRY(layout.session, split_sessions(layout.plan.slabs, window.weight_bytes, window.sessions));
+  }
+  return layout;
+}
+
 }  // namespace
 
 std::string_view name(MemoryPolicy policy) { return kPolicyNames[static_cast<size_t>(policy)]; }
@@ -69,29 +94,21 @@ int64_t arena_bytes(const Program& program, int64_t bytes_per_value, int64_t key
   return plan_arena(value_lifetimes(program, bytes_per_value)).bytes + kv;
 }
 
+Status MemoryRuntime::fits(Device& device, const Program& program, const MemoryOptions& options) {
+  const auto layout = lay_out(device, program, options);
+  return layout ? Status() : std::unexpected(layout.error());
+}
+
 Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& program, const MemoryOptions& options) {
   MemoryRuntime runtime;
   runtime.options_ = options;
   runtime.window_ = device.capabilities().window;
   LLADA_CHECK(runtime.window_ != nullptr);
   const DeviceWindow window = runtime.window_->window();
-  const auto uses = weight_uses(program, device);
+  const bool pages = options.pager != nullptr;
   runtime.of_weight_.resize(runtime.window_->weight_sizes().size());
-  const bool pages = options.pager != nullptr,
-             sessions = !pages && options.policy == MemoryPolicy::sessions && window.sessions > 1;
-  std::vector<int32_t> session;
-  if (pages || sessions) {
-    const SlabGrain grain = options.grain.value_or(SlabGrain::layer);
-    LLADA_TRY(runtime.plan_, plan_residency(group_slabs(uses, grain, window.page_bytes), kUnlimitedWindow));
-    runtime.plan_.window_bytes = window.weight_bytes;
-  } else {
-    LLADA_TRY(runtime.plan_, fitting_plan(uses, window, options.grain));
-  }
-  ResidencyPlan& plan = runtime.plan_;
-  session.assign(plan.slabs.size(), 0);
-  if (sessions) {
-    LLADA_TRY(session, split_sessions(plan.slabs, window.weight_bytes, window.sessions));
-  }
+  LLADA_TRY(Layout layout, lay_out(device, program, options));
+  ResidencyPlan& plan = runtime.plan_ = std::move(layout.plan);
   if (pages && window.weight_bytes != kUnlimitedWindow && plan.weight_bytes > window.weight_bytes) {
     std::vector<int64_t> sizes;
     for (const Slab& slab : plan.slabs) sizes.push_back(slab.bytes);
@@ -102,7 +119,7 @@ Result<MemoryRuntime> MemoryRuntime::create(Device& device, const Program& progr
 
   std::vector<DeviceSlab> slabs;
   for (size_t i = 0; i < plan.slabs.size(); ++i) {
-    slabs.push_back({plan.slabs[i].weights, plan.slabs[i].bytes, session[i], !pages && plan.pinned[i]});
+    slabs.push_back({plan.slabs[i].weights, plan.slabs[i].bytes, layout.session[i], !pages && plan.pinned[i]});
     for (const int32_t w : plan.slabs[i].weights)
       runtime.of_weight_[static_cast<size_t>(w)].push_back(static_cast<int>(i));
   }

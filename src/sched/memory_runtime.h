@@ -55,6 +55,8 @@ class MemoryRuntime {
   // Defines the slabs of a device with a window and maps what stays. The program must read every weight that later ones
   // read (a step with wanted rows does).
   static Result<MemoryRuntime> create(Device& device, const Program& program, const MemoryOptions& options);
+  // Whether the window has room for what create() would map.
+  static Status fits(Device& device, const Program& program, const MemoryOptions& options);
 
   // Ops of a program that can be submitted once `slabs` are mapped.
   struct Segment {

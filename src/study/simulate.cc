@@ -303,9 +303,16 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
       setup.profile =
           with_number(setup.profile, row.path, (row.seconds_low > row.seconds_high) == slowest ? row.low : row.high);
     LLADA_TRY_STATUS(apply_window(setup, o));
+    const auto beside_the_cpu = [](const std::string& path) {
+      return path.starts_with("npu.") || path.starts_with("map.") || path.starts_with("window.");
+    };
+    const bool cpu_moves = !std::ranges::all_of(profile.uncertain, beside_the_cpu);
     for (size_t i = 0; i < std::size(kLines); ++i) {
-      LLADA_TRY(const auto at_end, run_line(setup, o, i));
       SimulatedLine& line = out.ladder[i];
+      SimulatedLine at_end = line;
+      if (!kLines[i].host_only || cpu_moves) {
+        LLADA_TRY(at_end, run_line(setup, o, i));
+      }
       (slowest ? line.seconds_high : line.seconds_low) = at_end.seconds;
       (slowest ? line.joules_high : line.joules_low) = at_end.joules;
     }

@@ -73,6 +73,29 @@ TEST_F(CudaMemory, OneCopyOfTheWeightsAsLongAsTheGpuWorks) {
              stored(**model), (*model)->device().memory_bytes(), peak_memory_bytes() - before);
 }
 
+// A budget that is too small is refused before a weight is read, and the one that is named is enough.
+TEST_F(CudaMemory, TheNeedIsToldBeforeAndIsEnough) {
+  const auto refused = load("cuda:budget=5MiB,fallback=none");
+  ASSERT_FALSE(refused);
+  const std::string& line = refused.error().message;
+  EXPECT_EQ(refused.error().kind, ErrorKind::memory);
+  EXPECT_TRUE(line.starts_with("cuda: needs ") && line.find("the budget has 5.0 MiB left") != line.npos) << line;
+  const double needed = std::stod(line.substr(std::string("cuda: needs ").size()));
+  EXPECT_FALSE(load(fmt::format("cuda:budget={:.1f}MiB,fallback=none", needed - 0.2)));
+  const auto model = load(fmt::format("cuda:budget={:.1f}MiB,fallback=none", needed + 0.1));
+  ASSERT_TRUE(model) << model.error().message;
+  const auto session = Session::create(*model, {});
+  ASSERT_TRUE(session);
+  decode::DecodeOptions options;
+  options.gen_length = options.block_length = 56, options.steps = 1;
+  const std::vector<int32_t> prompt(200, 5);  // so that the first step has 256 rows
+  const auto got = (*session)->generate(prompt, options, {});
+  EXPECT_TRUE(got) << got.error().message;
+  // Weights that fit alone are no reason to begin.
+  const double weights = std::stod(line.substr(line.find("weights ") + 8));
+  EXPECT_FALSE(load(fmt::format("cuda:budget={:.1f}MiB,fallback=none", weights + 0.2)));
+}
+
 TEST_F(CudaMemory, TheFallbackPacksTheRestWhenItTakesOver) {
   std::vector<std::string> warnings;
   const auto cpu = load("cpu");

@@ -1,6 +1,7 @@
 // Emulated: whole answers of the shipped models on --device cuda, and of the mixture with its experts shared out
 // between the GPU and the host.
 #include "engine/golden.h"
+#include "engine/late_passes.h"
 #include "engine/shared_forwards.h"
 #include "failing/failing_device.h"
 
@@ -98,23 +99,45 @@ TEST(CudaRun, NoSettingOfTheExpertsChangesTheAnswer) {
   }
 }
 
-// The sparse pass goes before the step, and its answers are read before the step is.
-TEST(CudaRun, ARevisionOfItsOwnPass) {
-  const auto revise = [](decode::DecodeOptions& options) {
-    options.gen_length = 8, options.block_length = 2;
-    options.revision = decode::Revision::dual_path;
-    options.revise_path = decode::RevisePath::separate;
-    options.threshold = 0.3;         // so that some are wrong
-    options.stable_threshold = 1.0;  // and everything is looked at again
+// Passes beside the steps are the host's. With a fixed lateness the answer is the cpu device's; of results that are
+// used when they are there too, where an emulated clock says when that is.
+TEST(CudaRun, AFixedLatenessGivesTheCpusAnswer) {
+  int64_t revised = 0;
+  for (const int64_t lateness : {0, 2}) {
+    const auto options = [&](int64_t value) {
+      return [value](decode::DecodeOptions& o) {
+        check_apart(o, value);
+        o.gen_length = 8, o.block_length = 2;
+      };
+    };
+    const auto expected = answer("tiny-llada", "cpu", {}, options(lateness)),
+               got = answer("tiny-llada", "cuda:fallback=none", {}, options(lateness)),
+               ready = answer("tiny-llada", fmt::format("cuda:fallback=none,slow-host={}", lateness + 1), {},
+                              options(decode::kReady));
+    for (const auto* answer : {&expected, &got, &ready}) {
+      ASSERT_TRUE(*answer) << answer->error().message;
+      EXPECT_EQ((*answer)->tokens, expected->tokens) << "lateness " << lateness;
+      EXPECT_EQ((*answer)->stats.decode, expected->stats.decode) << "lateness " << lateness;
+    }
+    const decode::RunStats& stats = expected->stats.decode;
+    EXPECT_GT(stats.sparse_forwards, 0);
+    EXPECT_EQ(ready->stats.emulated->seconds, static_cast<double>(stats.nfe - stats.sparse_forwards));
+    revised += stats.counters.revisions_made;
+  }
+  EXPECT_GT(revised, 0);
+}
+
+// The host computes all experts of its passes, whichever the GPU holds.
+TEST(CudaRun, PassesBesideAMixture) {
+  const auto options = [](decode::DecodeOptions& o) {
+    check_apart(o, 1);
+    o.gen_length = 8, o.block_length = 2;
   };
-  const auto expected = answer("tiny-llada", "cpu", {}, revise),
-             got = answer("tiny-llada", "cuda:fallback=none", {}, revise);
-  ASSERT_TRUE(expected) << expected.error().message;
-  ASSERT_TRUE(got) << got.error().message;
-  EXPECT_GT(expected->stats.decode.sparse_forwards, 0);
-  EXPECT_GT(expected->stats.decode.counters.revisions_made, 0);
+  const auto expected = answer("tiny-llada-moe", "cpu", {}, options),
+             got = answer("tiny-llada-moe", "cuda:fallback=none", {.share = 0.25, .plan = "static"}, options);
+  ASSERT_TRUE(expected && got) << (got ? "" : got.error().message);
+  EXPECT_GT(got->stats.decode.sparse_forwards, 0);
   EXPECT_EQ(got->tokens, expected->tokens);
-  EXPECT_EQ(got->stats.decode.counters.revisions_made, expected->stats.decode.counters.revisions_made);
 }
 
 // labels: long
@@ -141,7 +164,7 @@ TEST(CudaRun, TheCpuTakesOverFromAFailingGpu) {
 
 TEST(CudaRun, WhatCannotBeIsRefusedInOneLine) {
   const std::tuple<const char*, int, const char*> cases[] = {
-      {"cuda:budget=1MiB", 1, "cuda: weights needs"},
+      {"cuda:budget=1MiB", 1, "cuda: needs "},
       {"cuda:budget=0MiB", 2, "budget: found '0MiB', needed such as 512MiB or 4GiB"},
       {"cuda:budget=4", 2, "budget: found '4'"},
       {"cuda:window=40%", 2, "'window': needed one of budget, products, fallback, fail"},

@@ -258,7 +258,7 @@ TEST(Sampling, TrialsAreSampledFromTheirOwnLogits) {
                          .trials = {{.position = 2}, {.position = 3}},
                          .sparse = {{.position = 5}, {.position = 2}},
                          .landed = 8};
-    ASSERT_TRUE(predict_all(logits, sparse, o, rule, ids, canvas, 11, result));
+    ASSERT_TRUE(predict_all(logits, sparse, o, rule, ids, canvas, canvas, 11, result));
     const auto expect = [&](const Prediction& got, std::span<const float> of, int64_t forward, int32_t position) {
       const Prediction wanted = predict(of, o, rule, {}, {forward, position});
       EXPECT_EQ(got.position, position);
@@ -271,6 +271,24 @@ TEST(Sampling, TrialsAreSampledFromTheirOwnLogits) {
     expect(result.sparse[0], row(sparse, 0), 8, 5);
     expect(result.sparse[1], row(sparse, 1), 8, 2);
   }
+}
+
+// A pass that lands later is penalized for what stood on the canvas when it began.
+TEST(Sampling, APassIsPenalizedForTheCanvasThatItSaw) {
+  const SpecialIds ids = test_ids();
+  const Canvas before = lay_generation(kPrompt, 8, ids);
+  Canvas now = before;
+  const auto next = static_cast<size_t>(kPrompt.size());
+  now.tokens[next] = 5, now.states[next] = TokenState::visible;
+  DecodeOptions o;
+  o.repeat_penalty = 100, o.repeat_window = 4;
+  const auto position = static_cast<int32_t>(next) + 1;
+  std::vector<float> logits(10, 0.5f);
+  logits[5] = 3, logits[6] = 1;
+  StepResult result = {.predictions = {{.position = position}}, .sparse = {{.position = position}}, .landed = 1};
+  ASSERT_TRUE(predict_all(logits, logits, o, {}, ids, now, before, 3, result));
+  EXPECT_EQ(result.predictions[0].token, 6);
+  EXPECT_EQ(result.sparse[0].token, 5);
 }
 
 // A model that says the same of a position in every forward gives revision nothing to change, whatever is sampled.
@@ -335,7 +353,7 @@ TEST(Sampling, LogitsThatAreNotFiniteEndTheStep) {
     logits[15] = bad;  // of the second row, far from what top-k keeps
     StepResult result;
     result.predictions = {{.position = 2, .token = 1}, {.position = 3, .token = 1}};
-    const Status status = predict_all(logits, {}, o, {}, ids, canvas, 0, result);
+    const Status status = predict_all(logits, {}, o, {}, ids, canvas, canvas, 0, result);
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().kind, ErrorKind::data);
     EXPECT_EQ(status.error().message.find("the logits of position 3 are not finite"), 0u) << status.error().message;
@@ -356,7 +374,7 @@ TEST(Sampling, TheGreatestAndLeastValuesOverflowNothing) {
         ASSERT_TRUE(validate(o));
         StepResult result;
         result.predictions = {{.position = 2, .token = 1}, {.position = 3, .token = 1}};
-        const Status status = predict_all(logits, {}, o, {}, ids, canvas, 0, result);
+        const Status status = predict_all(logits, {}, o, {}, ids, canvas, canvas, 0, result);
         ASSERT_TRUE(status) << temperature << " " << penalty << ": " << status.error().message;
         for (const Prediction& p : result.predictions)
           for (const double x : {double{p.logit}, p.probability, p.entropy, p.margin}) EXPECT_TRUE(std::isfinite(x));
@@ -392,7 +410,7 @@ TEST(Sampling, ThePenaltyLooksAroundThePredictedPosition) {
   const auto token = [&](bool shifted) {
     ids.shift_logits = shifted;
     result.predictions = {{.position = 2}};
-    EXPECT_TRUE(predict_all(logits, {}, o, {}, ids, canvas, 0, result));
+    EXPECT_TRUE(predict_all(logits, {}, o, {}, ids, canvas, canvas, 0, result));
     return result.predictions[0].token;
   };
   EXPECT_EQ(token(true), 2) << "position 3 has 3 before it";

@@ -9,6 +9,7 @@
 #include "engine/convert.h"
 #include "engine/golden.h"
 #include "formats/temp_folder.h"
+#include "hexagon/hexagon_tools.h"
 #include "kernels/kernels.h"
 
 namespace llada {
@@ -59,8 +60,9 @@ class FitOnLoading : public ::testing::Test {
     std::ofstream(folder / "root/proc/meminfo")
         << "MemTotal: " << total_kib << " kB\nMemAvailable: " << available_kib << " kB\nSwapFree: 0 kB\n";
   }
-  Result<std::shared_ptr<const Model>> load(PackCache::Use use, bool check = true) {
+  Result<std::shared_ptr<const Model>> load(PackCache::Use use, bool check = true, const std::string& device = "cpu") {
     LoadOptions o;
+    o.device = device;
     o.isa = isa;
     o.threads = 1;
     o.pack_cache = {use, cache};
@@ -87,6 +89,35 @@ TEST_F(FitOnLoading, RefusesWhatDoesNotFitUnlessToldNotToLook) {
   fs::remove(folder / "root/proc/meminfo");  // a system that does not tell
   EXPECT_TRUE(load(PackCache::Use::none));
   EXPECT_EQ(warnings, std::vector<std::string>());
+}
+
+// labels: device native
+TEST_F(FitOnLoading, TheDspsWeightsCountThoughTheFileHasThem) {
+  SKIP_WITHOUT_EMULATOR();
+  const auto on_dsp = [&](const char* device) { return load(PackCache::Use::none, true, device); };
+  machine(32 << 20, 1 << 20);
+  int64_t on_device = 0;
+  {
+    const auto whole = on_dsp("hexagon:fallback=none");
+    ASSERT_TRUE(whole) << whole.error().message;
+    Device& device = (*whole)->device();
+    const std::vector<int64_t> sizes = device.capabilities().window->weight_sizes();
+    const Program program = (*whole)->graph().forward(plain_shape(1, 1));
+    for (const Op& op : program.ops)
+      if (op.kind != OpKind::embed && device.place(op) == Unit::accelerator)
+        for_each_weight(op, [&](WeightId id) { on_device += sizes[static_cast<size_t>(id)]; });
+  }
+  ASSERT_GT(on_device, 1 << 20);
+  machine(32 << 20, on_device / 1024);  // nothing for keys, values and activations
+  const auto refused = on_dsp("hexagon:fallback=none");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::memory) << refused.error().message;
+  EXPECT_TRUE(refused.error().message.starts_with(model + ": needs ")) << refused.error().message;
+  machine(32 << 20, 1 << 20);
+  const auto narrow = on_dsp("hexagon:window=1%");
+  ASSERT_FALSE(narrow);
+  EXPECT_EQ(narrow.error().kind, ErrorKind::invalid_input);
+  EXPECT_TRUE(narrow.error().message.starts_with("window: found ")) << narrow.error().message;
 }
 
 // Total memory so small that the tiny model's copy is worth keeping.

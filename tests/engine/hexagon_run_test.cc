@@ -2,7 +2,6 @@
 // kind of strategy, and when the DSP process is killed on the way. An emulator is slow: the recorded runs and a
 // thousand kills are for LLADA_TEST_LONG=1 and LLADA_TEST_KILLS=N in the environment.
 // labels of this file: device native
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -15,6 +14,7 @@
 #include "failing/failing_device.h"
 #include "golden.h"
 #include "hexagon/hexagon_tools.h"
+#include "late_passes.h"
 #include "shared_forwards.h"
 
 namespace llada {
@@ -42,6 +42,7 @@ class HexagonRun : public testing::Test {
     std::vector<int32_t> tokens;
     std::vector<std::string> warnings;
     decode::RunStats stats;
+    std::optional<EmulatedStats> emulated;
   };
   static Result<Answer> answer(const std::shared_ptr<const Model>& model, std::span<const int32_t> prompt,
                                const decode::DecodeOptions& options, Trace* trace = nullptr) {
@@ -53,6 +54,7 @@ class HexagonRun : public testing::Test {
     LLADA_TRY(auto generation, session->generate(prompt, options, {}));
     a.tokens = std::move(generation.tokens);
     a.stats = generation.stats.decode;
+    a.emulated = generation.stats.emulated;
     return a;
   }
   // A few tokens of a real prompt: an emulated row of attention costs by its keys.
@@ -169,28 +171,13 @@ TEST_F(HexagonRun, EveryKindOfStrategyGivesTheCpusIds) {
 // The sparse path of a separate revision runs on the host's processors while the DSP works on the step.
 TEST_F(HexagonRun, TheDualPathWorksOnBothAtATime) {
   auto options = strategy(decode::KvChoice::dual);
-  options.revision = decode::Revision::dual_path;
-  options.revise_path = decode::RevisePath::separate;
-  options.threshold = 0.5;
-  options.stable_threshold = 1.0;  // everything is looked at again
+  check_apart(options, 0);
   options.gen_length = 8;
   Trace trace;
   const auto got = answer(load("hexagon:fallback=none"), prompt(), options, &trace);
   ASSERT_TRUE(got) << got.error().message;
-  const std::string file = path_ + ".trace";
-  ASSERT_TRUE(trace.write(file));
-  const nlohmann::json json = nlohmann::json::parse(*read_file(file));
-  std::filesystem::remove(file);
-  std::map<int, std::string> lane;
-  for (const auto& e : json.at("traceEvents"))
-    if (e.at("ph") == "M" && e.at("name") == "thread_name") lane[e.at("tid")] = e.at("args").at("name");
-  std::vector<std::pair<double, double>> npu, beside;
-  for (const auto& e : json.at("traceEvents")) {
-    if (e.at("ph") != "X") continue;
-    const std::string& name = lane[e.at("tid")];
-    if (name == "npu" || name == "cpu beside")
-      (name == "npu" ? npu : beside).emplace_back(e.at("ts"), e.at("ts").get<double>() + e.at("dur").get<double>());
-  }
+  auto spans = spans_by_lane(trace);
+  const auto &npu = spans["npu"], &beside = spans["cpu beside"];
   ASSERT_FALSE(beside.empty()) << "nothing was revised";
   int overlapping = 0;
   for (const auto& [b0, b1] : beside)
@@ -203,6 +190,25 @@ TEST_F(HexagonRun, TheDualPathWorksOnBothAtATime) {
   ASSERT_TRUE(later && cpu);
   EXPECT_EQ(later->tokens, cpu->tokens);
   EXPECT_EQ(later->stats, cpu->stats);
+}
+
+// By an emulated clock, on which a pass takes one step or ten: no step of the DSP waits for it, and the answer is that
+// of a pass that is used as many steps later.
+// labels: long
+TEST_F(HexagonRun, ASlowCpuDelaysNoStep) {
+  auto options = strategy(decode::KvChoice::dual, 8);
+  for (const int steps : {1, 10}) {
+    check_apart(options, steps - 1);
+    const auto late = answer(load("hexagon:fallback=none"), prompt(), options);
+    options.revise_lateness = decode::kReady;
+    const auto ready = answer(load(fmt::format("hexagon:fallback=none,slow-host={}", steps)), prompt(), options);
+    ASSERT_TRUE(late && ready) << (ready ? "" : ready.error().message);
+    EXPECT_EQ(ready->tokens, late->tokens) << steps;
+    EXPECT_EQ(ready->stats, late->stats) << steps;
+    ASSERT_GT(ready->stats.sparse_forwards, 0) << steps;
+    EXPECT_EQ(ready->emulated->seconds, static_cast<double>(ready->stats.nfe - ready->stats.sparse_forwards)) << steps;
+    EXPECT_EQ(ready->emulated->cpu_s, static_cast<double>(steps * ready->stats.sparse_forwards)) << steps;
+  }
 }
 
 // Eight requests at a time, of which one has sparse plans that the host computes meanwhile; with half of the weights
@@ -225,9 +231,6 @@ TEST_F(HexagonRun, SharedForwardsGiveTheAnswersThatEachHasAlone) {
 TEST_F(HexagonRun, KilledProcessesAreReplacedAndNoAnswerChanges) {
   const char* asked = std::getenv("LLADA_TEST_KILLS");
   const int kills = asked != nullptr ? std::atoi(asked) : 3;
-  void* library = ::dlopen(standin_path(), RTLD_NOW | RTLD_LOCAL);
-  ASSERT_NE(library, nullptr) << ::dlerror();
-  const auto fault = reinterpret_cast<int (*)(const char*)>(::dlsym(library, "llada_standin_fault"));
   const auto options = strategy(decode::KvChoice::dual);
   // Undisturbed.
   const auto expected = answer(load("hexagon:fallback=none"), prompt(), options);
@@ -238,11 +241,10 @@ TEST_F(HexagonRun, KilledProcessesAreReplacedAndNoAnswerChanges) {
   int hit = 0;
   for (int i = 0; i < kills; ++i) {
     // Somewhere in the session's start, its mappings or its batches, at once or within 3 ms.
-    fault(fmt::format("kill:{}:{}", static_cast<int>(40 * uniform(1, static_cast<uint64_t>(i), 0, 0)),
-                      static_cast<int>(3000 * uniform(2, static_cast<uint64_t>(i), 0, 0)))
-              .c_str());
+    play_fault(fmt::format("kill:{}:{}", static_cast<int>(40 * uniform(1, static_cast<uint64_t>(i), 0, 0)),
+                           static_cast<int>(3000 * uniform(2, static_cast<uint64_t>(i), 0, 0))));
     const auto got = answer(hexagon, prompt(), options);
-    fault("");
+    play_fault("");
     ASSERT_TRUE(got) << i << ": " << got.error().message;
     ASSERT_EQ(got->tokens, expected->tokens) << "kill " << i;
     ASSERT_LE(got->warnings.size(), 1u);

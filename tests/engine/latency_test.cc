@@ -6,7 +6,10 @@
 #include <chrono>
 #include <future>
 
+#include "engine/scheduler.h"
+#include "failing/failing_device.h"
 #include "golden.h"
+#include "late_passes.h"
 #include "study/devices.h"
 
 namespace llada {
@@ -65,6 +68,36 @@ TEST(Latency, IsMeasuredAlone) {
   ASSERT_TRUE(done) << done.error().message;
   EXPECT_TRUE(waited) << "it was measured during the run";
   EXPECT_TRUE(measured.get());
+}
+
+// Nor beside a pass that outlives the forward that began it.
+// labels: long
+TEST(Latency, APassUnderWayEndsBefore) {
+  const auto model = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada",
+                                 {.device = "cpu,late=200:1", .plugin = &failing_devices(), .isa = "", .threads = 1});
+  ASSERT_TRUE(model);
+  Trace trace;
+  const auto scheduler = Scheduler::create(*model, {.trace = &trace});
+  ASSERT_TRUE(scheduler);
+  const GoldenItem item = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json").back();
+  Request request{.tokens = {item.canvas.begin(), item.canvas.begin() + item.prompt_tokens}};
+  check_apart(request.options, decode::kReady);
+  request.options.gen_length = 16, request.options.block_length = 4;
+  bool under_way = false;
+  const auto on_step = [&](const decode::StepEvent& event) {
+    under_way = !event.plan.sparse.empty() && event.landed == nullptr;
+    return true;
+  };
+  ASSERT_TRUE((*scheduler)->add(request, on_step, [](const Result<Generation>& got) {
+    EXPECT_TRUE(got) << got.error().message;
+  }));
+  while (!under_way && !(*scheduler)->idle()) (*scheduler)->run_forward();
+  ASSERT_TRUE(under_way);
+  const double begin = trace.now_us();
+  ASSERT_TRUE((*model)->latency(0));
+  auto spans = spans_by_lane(trace);
+  ASSERT_FALSE(spans["cpu beside"].empty());
+  for (const auto& [from, to] : spans["cpu"]) EXPECT_TRUE(from < begin || from >= spans["cpu beside"].back().second);
 }
 
 // labels: long

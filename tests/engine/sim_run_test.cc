@@ -4,13 +4,12 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "engine/convert.h"
 #include "failing/failing_device.h"
 #include "golden.h"
+#include "late_passes.h"
 
 namespace llada {
 namespace {
@@ -99,10 +98,8 @@ TEST_F(SimRun, AFixedLatenessGivesOneAnswerOnEveryDevice) {
   for (const int64_t lateness : {0, 1, 3})
     for (const bool sampled : {false, true}) {
       decode::DecodeOptions options = strategy(decode::KvChoice::dual);
-      options.revision = decode::Revision::dual_path, options.revise_path = decode::RevisePath::separate;
-      options.revise_lateness = lateness;
-      options.threshold = 0.3, options.stable_threshold = 1, options.block_length = 4, options.revise_rows = 2;
-      options.early_stop = decode::EarlyStop::none;
+      check_apart(options, lateness);
+      options.block_length = 4, options.revise_rows = 2;
       if (sampled) options.temperature = 2;
       const auto expected = answer("cpu", options);
       ASSERT_TRUE(expected) << expected.error().message;
@@ -121,7 +118,8 @@ TEST_F(SimRun, AFixedLatenessGivesOneAnswerOnEveryDevice) {
   EXPECT_GT(answers.size(), 2u) << "lateness decides something";
 }
 
-// As late as they are there: where there is no other unit, that is at once; elsewhere the run ends, whatever comes when.
+// As late as they are there: where there is no other unit, that is at once; elsewhere the run ends, whatever comes
+// when.
 TEST_F(SimRun, ReadyResultsNeedNoWaiting) {
   decode::DecodeOptions options = strategy(decode::KvChoice::dual);
   options.revision = decode::Revision::dual_path, options.revise_path = decode::RevisePath::separate;
@@ -140,13 +138,34 @@ TEST_F(SimRun, ReadyResultsNeedNoWaiting) {
   }
 }
 
+// The same by an emulated clock, on which a pass takes a fixed number of steps: results that are used when they are
+// there are those of that lateness, and no step waits; those that are wanted at once are waited for.
+TEST_F(SimRun, ASlowProcessorDelaysNoStep) {
+  decode::DecodeOptions options = strategy(decode::KvChoice::dual);
+  for (const int steps : {1, 2, 10}) {
+    check_apart(options, steps - 1);
+    options.block_length = 4;
+    const auto late = answer("cpu", options);
+    options.revise_lateness = decode::kReady;
+    const auto ready = answer(fmt::format("cpu,slow-host={}", steps), options);
+    options.revise_lateness = 0;
+    const auto waited = answer(fmt::format("cpu,slow-host={}", steps), options);
+    ASSERT_TRUE(late && ready && waited);
+    EXPECT_EQ(ready->tokens, late->tokens) << steps;
+    EXPECT_EQ(ready->stats.decode, late->stats.decode) << steps;
+    const auto& decode = ready->stats.decode;
+    ASSERT_GT(decode.sparse_forwards, 0) << steps;
+    EXPECT_EQ(ready->stats.emulated->seconds, static_cast<double>(decode.nfe - decode.sparse_forwards)) << steps;
+    const EmulatedStats& w = *waited->stats.emulated;
+    EXPECT_EQ(w.seconds, w.npu_s + w.cpu_s - static_cast<double>(waited->stats.decode.sparse_forwards)) << steps;
+  }
+}
+
 // By the clock of the machine: while one pass takes its second, step after step begins and ends.
 TEST_F(SimRun, NoStepWaitsForASlowPass) {
   decode::DecodeOptions options = strategy(decode::KvChoice::dual);
-  options.revision = decode::Revision::dual_path, options.revise_path = decode::RevisePath::separate;
-  options.revise_lateness = decode::kReady;
-  options.threshold = 0.3, options.stable_threshold = 1, options.block_length = 4;
-  options.early_stop = decode::EarlyStop::none;
+  check_apart(options, decode::kReady);
+  options.block_length = 4;
   const auto model = Model::load(path_, {.device = "cpu,late=1000:1", .plugin = &failing_devices(), .threads = 2});
   ASSERT_TRUE(model);
   Trace trace;
@@ -155,21 +174,11 @@ TEST_F(SimRun, NoStepWaitsForASlowPass) {
   const GoldenItem& item = items_.back();
   ASSERT_TRUE((*session)->generate(std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens)), options, {}));
   session->reset();  // which waits for the last pass
-  const std::string file = path_ + ".trace";
-  ASSERT_TRUE(trace.write(file));
-  const nlohmann::json json = nlohmann::json::parse(*read_file(file));
-  std::filesystem::remove(file);
-  std::map<int, std::string> lane;
-  for (const auto& e : json.at("traceEvents"))
-    if (e.at("ph") == "M" && e.at("name") == "thread_name") lane[e.at("tid")] = e.at("args").at("name");
-  std::map<std::string, std::vector<std::pair<double, double>>> spans;
-  for (const auto& e : json.at("traceEvents"))
-    if (e.at("ph") == "X")
-      spans[lane[e.at("tid")]].emplace_back(e.at("ts"), e.at("ts").get<double>() + e.at("dur").get<double>());
+  auto spans = spans_by_lane(trace);
   ASSERT_FALSE(spans["decode"].empty());
-  ASSERT_FALSE(spans["beside"].empty());
+  ASSERT_FALSE(spans["cpu beside"].empty());
   int64_t most = 0;
-  for (const auto& [begin, end] : spans["beside"])
+  for (const auto& [begin, end] : spans["cpu beside"])
     most = std::max(most, static_cast<int64_t>(std::ranges::count_if(spans["decode"], [&](const auto& step) {
                       return begin < step.first && step.second < end;
                     })));

@@ -149,6 +149,11 @@ class FailingDevices final : public DevicePlugin {
         return make_late_device(std::move(device), most_ms, static_cast<uint64_t>(seed));
       };
     }
+    if (key == "slow-host") {
+      int steps = 0;
+      std::from_chars(value.data(), value.data() + value.size(), steps);
+      return [=](std::unique_ptr<Device> device) { return make_slow_host_device(std::move(device), steps); };
+    }
     if (key != "fail") return Wrap();
     LLADA_TRY(const FaultPlan plan, parse_fault(value));
     return [plan](std::unique_ptr<Device> device) { return make_failing_device(std::move(device), plan); };

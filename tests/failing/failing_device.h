@@ -28,8 +28,8 @@ Result<FaultPlan> parse_fault(std::string_view text);
 
 std::unique_ptr<Device> make_failing_device(std::unique_ptr<Device> device, FaultPlan plan);
 
-// The devices of study/devices.h, and for each device of --device the option `fail=FAULT`, or
-// `late=MS:SEED` (late_device.h). One object without state.
+// The devices of study/devices.h, and for each device of --device the option `fail=FAULT`, `late=MS:SEED` or
+// `slow-host=STEPS` (late_device.h). One object without state.
 const DevicePlugin& failing_devices();
 
 }  // namespace llada

@@ -1,89 +1,143 @@
 #include "failing/late_device.h"
 
+#include <algorithm>
 #include <chrono>
-#include <future>
 #include <map>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/random.h"
-#include "base/trace.h"
+#include "devices/host_passes.h"
 
 namespace llada {
 namespace {
 
-class LateDevice final : public Device, Beside {
+// What both have in common: the device behind, and passes of its own where that has none.
+class LateDevice : public Device {
  public:
-  LateDevice(std::unique_ptr<Device> device, int most_ms, uint64_t seed)
-      : device_(std::move(device)), most_ms_(most_ms), seed_(seed) {}
-  ~LateDevice() override {
-    for (auto& [ticket, pass] : passes_) pass.wait();
+  LateDevice(std::unique_ptr<Device> device, std::function<void()> ahead) : device_(std::move(device)) {
+    behind_ = device_->capabilities().beside;
+    if (ahead || behind_ == nullptr || !behind_->overlaps()) behind_ = &passes_.emplace(*device_, std::move(ahead));
   }
 
   DeviceInfo info() const override { return device_->info(); }
-  Result<std::unique_ptr<Device>> share(int threads) const override {
-    LLADA_TRY(auto other, device_->share(threads));
-    return std::make_unique<LateDevice>(std::move(other), most_ms_, seed_);
-  }
   Capabilities capabilities() override {
     Capabilities can = device_->capabilities();
-    can.beside = this;
+    can.beside = behind_;
     return can;
   }
   Status supports(const Program& program) const override { return device_->supports(program); }
   Unit place(const Op& op) const override { return device_->place(op); }
   Result<Ticket> submit(const Run& run) override { return device_->submit(run); }
-
-  Result<Ticket> submit_beside(const Run& run) override {
-    if (unit_ == nullptr) {
-      LLADA_TRY(unit_, device_->share(1));
-    }
-    const double u = uniform(seed_, static_cast<uint64_t>(++passes_begun_), 0, 0);
-    const auto time = std::chrono::microseconds(static_cast<int64_t>(u * most_ms_ * 1000));
-    const auto before = passes_.empty() ? std::shared_future<Status>() : passes_.rbegin()->second;
-    const auto pass = [this, run, before, time, trace = trace_]() -> Status {
-      if (before.valid()) before.wait();
-      const TraceSpan span(trace, "beside", "pass");
-      std::this_thread::sleep_for(time);
-      LLADA_TRY(const Ticket inner, unit_->submit(run));
-      return unit_->wait(inner);
-    };
-    const Ticket ticket = kFirst + passes_begun_;
-    passes_[ticket] = std::async(std::launch::async, pass).share();
-    return ticket;
-  }
-  bool ready(Ticket ticket) override {
-    return passes_.at(ticket).wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-  }
-  bool overlaps() const override { return true; }
   Status wait(Ticket ticket) override {
-    const auto pass = passes_.extract(ticket);
-    return pass.empty() ? device_->wait(ticket) : pass.mapped().get();
+    return passes_ && passes_->has(ticket) ? passes_->take(ticket) : device_->wait(ticket);
   }
-
   int64_t digest_bytes(const KvShape& kv) const override { return device_->digest_bytes(kv); }
   SharedBytes allocate(int64_t bytes) override { return device_->allocate(bytes); }
   PhaseTimes take_phase_times() override { return device_->take_phase_times(); }
   int64_t memory_bytes() const override { return device_->memory_bytes(); }
   void set_trace(Trace* trace) override {
-    trace_ = trace;
     device_->set_trace(trace);
+    if (passes_) passes_->set_trace(trace);
+  }
+
+ protected:
+  std::unique_ptr<Device> device_;
+  Beside* behind_ = nullptr;
+
+ private:
+  std::optional<HostPasses> passes_;
+};
+
+class RandomlyLate final : public LateDevice {
+ public:
+  RandomlyLate(std::unique_ptr<Device> device, int most_ms, uint64_t seed)
+      : LateDevice(std::move(device),
+                   [=, pass = uint64_t{0}]() mutable {
+                     const double u = uniform(seed, ++pass, 0, 0);
+                     std::this_thread::sleep_for(std::chrono::microseconds(static_cast<int64_t>(u * most_ms * 1000)));
+                   }),
+        most_ms_(most_ms),
+        seed_(seed) {}
+
+  Result<std::unique_ptr<Device>> share(int threads) const override {
+    LLADA_TRY(auto other, device_->share(threads));
+    return std::make_unique<RandomlyLate>(std::move(other), most_ms_, seed_);
   }
 
  private:
-  static constexpr Ticket kFirst = Ticket{1} << 40;  // tickets from here on are of passes
-  std::unique_ptr<Device> device_, unit_;
   const int most_ms_;
   const uint64_t seed_;
-  int64_t passes_begun_ = 0;
-  Trace* trace_ = nullptr;
-  std::map<Ticket, std::shared_future<Status>> passes_;
+};
+
+class SlowHost final : public LateDevice, Beside, Clock {
+ public:
+  SlowHost(std::unique_ptr<Device> device, int steps) : LateDevice(std::move(device), {}), steps_(steps) {}
+
+  Result<std::unique_ptr<Device>> share(int threads) const override {
+    LLADA_TRY(auto other, device_->share(threads));
+    return std::make_unique<SlowHost>(std::move(other), steps_);
+  }
+  Capabilities capabilities() override {
+    Capabilities can = LateDevice::capabilities();
+    can.beside = this, can.clock = this;
+    return can;
+  }
+
+  Result<Ticket> submit(const Run& run) override {
+    if (run.first == 0) now_ += 1, stats_.npu_s += 1;
+    return LateDevice::submit(run);
+  }
+  Result<Ticket> submit_beside(const Run& run) override {
+    LLADA_TRY(const Ticket ticket, behind_->submit_beside(run));
+    last_end_ = std::max(last_end_, now_) + steps_;
+    stats_.cpu_s += steps_;
+    passes_[ticket].end = last_end_;
+    return ticket;
+  }
+  // By the emulated clock, however long the numbers really take.
+  bool ready(Ticket ticket) override {
+    const auto found = passes_.find(ticket);
+    if (found == passes_.end()) return true;
+    if (now_ < found->second.end) return false;
+    if (!found->second.ended) found->second.ended = LateDevice::wait(ticket);
+    return true;
+  }
+  bool overlaps() const override { return true; }
+  Status wait(Ticket ticket) override {
+    const auto pass = passes_.extract(ticket);
+    if (pass.empty()) return LateDevice::wait(ticket);
+    now_ = std::max(now_, pass.mapped().end);
+    return pass.mapped().ended ? *pass.mapped().ended : LateDevice::wait(ticket);
+  }
+
+  EmulatedStats emulated() override {
+    stats_.seconds = now_ - begin_;
+    return stats_;
+  }
+  void reset_emulated() override { begin_ = now_, stats_ = {.profile = "slow host"}; }
+  bool dry() const override { return false; }
+
+ private:
+  struct Pass {
+    double end = 0;
+    std::optional<Status> ended = {};
+  };
+  const int steps_;
+  double now_ = 0, begin_ = 0, last_end_ = 0;
+  std::map<Ticket, Pass> passes_;
+  EmulatedStats stats_ = {.profile = "slow host"};
 };
 
 }  // namespace
 
 std::unique_ptr<Device> make_late_device(std::unique_ptr<Device> device, int most_ms, uint64_t seed) {
-  return std::make_unique<LateDevice>(std::move(device), most_ms, seed);
+  return std::make_unique<RandomlyLate>(std::move(device), most_ms, seed);
+}
+
+std::unique_ptr<Device> make_slow_host_device(std::unique_ptr<Device> device, int steps) {
+  return std::make_unique<SlowHost>(std::move(device), steps);
 }
 
 }  // namespace llada

@@ -6,56 +6,28 @@
 #include "base/file.h"
 #include "base/processors.h"
 #include "base/system.h"
-#include "devices/cpu/cpu_device.h"
-#include "devices/hexagon/hexagon_device.h"
 #include "devices/hexagon/session.h"
-#include "devices/one_stream.h"
-#include "devices/small_model.h"
-#include "hexagon_tools.h"
-#include "sched/executor.h"
+#include "model_on_dsp.h"
 
 namespace llada {
 namespace {
 
 using namespace hexagon;
 
-class AgedSpace : public testing::Test {
+class AgedSpace : public ModelOnDsp {
  protected:
   static void SetUpTestSuite() {
     ModelConfig config = small_config();
     config.layers = 8;
     config.ffn_width = 384;  // so that a layer takes most of a page of the emulator
-    model_ = new SmallModel(make_small_model(DType::Q4_0, config));
-    cpu_ = make_cpu_device({.threads = 1, .isa = ""}, model_->graph.weights, model_->views, {})->release();
+    make_model(config);
   }
-  static void TearDownTestSuite() {
-    delete cpu_;
-    delete model_;
+  static std::unique_ptr<HexagonDevice> hexagon(int sessions = 1) {
+    HexagonOptions with = options();
+    with.sessions = sessions, with.deadline_s = 60, with.head_on_dsp = false;
+    return ModelOnDsp::hexagon(with);
   }
-  void SetUp() override {
-    SKIP_WITHOUT_EMULATOR();
-    play_fault("");
-  }
-  void TearDown() override {
-    if (!no_emulator().empty()) return;
-    play_phone("");
-    EXPECT_TRUE(dsp_processes().empty());
-    EXPECT_EQ(shared_buffers(), 0);
-  }
-  static std::unique_ptr<HexagonDevice> hexagon(int sessions = 1, std::optional<int64_t> space = {}) {
-    HexagonOptions options{.library = standin_path(), .sessions = sessions, .space_bytes = space, .deadline_s = 60};
-    options.head_on_dsp = false;
-    return *make_hexagon_device(options, model_->graph.weights, model_->views, *cpu_->share(1));
-  }
-  static int64_t total(HexagonDevice& device, SlabGrain grain) {
-    const Program program = model_->graph.forward(plain_shape(1, 1));
-    return total_bytes(group_slabs(weight_uses(program, device), grain, device.window().page_bytes));
-  }
-  static KvStore store(Device& device) {
-    return *KvStore::create(
-        {.layers = 8, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 16, .type = DType::F16},
-        [&](int64_t bytes) { return device.allocate(bytes); });
-  }
+  static KvStore store(Device& device) { return ModelOnDsp::store(device, 16); }
   static Result<std::vector<float>> pass(Executor& executor, KvStore& kv) {
     OneStream in;
     for (int32_t p = 0; p < 4; ++p) in.tokens.push_back(p * 71), in.positions.push_back(p);
@@ -72,12 +44,7 @@ class AgedSpace : public testing::Test {
     KvStore kv = store(*device);
     return *pass(executor, kv);
   }
-
-  static SmallModel* model_;
-  static Device* cpu_;
 };
-SmallModel* AgedSpace::model_ = nullptr;
-Device* AgedSpace::cpu_ = nullptr;
 
 TEST_F(AgedSpace, PinnedSlabsLieInOneMapping) {
   const auto device = hexagon();
@@ -98,7 +65,8 @@ TEST_F(AgedSpace, PinnedSlabsLieInOneMapping) {
 }
 
 // Mappings and unmappings at 95 % of what a session has, at any place: what is refused for want of a large enough piece
-// is made room for, and a model's answer is the same behind it. Here 500; all 10,000 with LLADA_TEST_LONG=1.
+// is made room for, and a model's answer is the same behind it. Here 500; all 10,000 with LLADA_TEST_LONG=1,
+// as the test hexagon.aged_space has it.
 TEST_F(AgedSpace, ThousandsOfMappingsLeaveNothingAndTheSameBits) {
   const int cycles = std::getenv("LLADA_TEST_LONG") != nullptr ? 10000 : 500;
   const auto all = expected();

@@ -1,61 +1,19 @@
 // Machines on which a side does not look into the other one's caches: the stand-in keeps a copy of every buffer for
 // each side and moves only what is asked for. The same passes are made on both kinds of them, with one range after the
 // other left out, and over the geometry of LLaDA-8B the lines are counted that a pass asks for.
-#include "devices/cpu/cpu_device.h"
 #include "devices/hexagon/batch.h"
 #include "devices/hexagon/experiments.h"
-#include "devices/hexagon/hexagon_device.h"
-#include "devices/one_stream.h"
-#include "devices/small_model.h"
-#include "hexagon_tools.h"
+#include "model_on_dsp.h"
 #include "models/presets.h"
-#include "sched/executor.h"
 
 namespace llada {
 namespace {
 
 using namespace hexagon;
 
-class Caches : public testing::Test {
+class Caches : public ModelOnDsp {
  protected:
-  static void SetUpTestSuite() {
-    model_ = new SmallModel(make_small_model(DType::Q4_0, small_config()));
-    cpu_ = make_cpu_device({.threads = 1, .isa = ""}, model_->graph.weights, model_->views, {})->release();
-  }
-  static void TearDownTestSuite() {
-    delete cpu_;
-    delete model_;
-  }
-  void SetUp() override {
-    SKIP_WITHOUT_EMULATOR();
-    play_fault("");
-  }
-  void TearDown() override {
-    if (!no_emulator().empty()) return;
-    play_fault("");
-    play_phone("");
-    EXPECT_TRUE(dsp_processes().empty());
-    EXPECT_EQ(shared_buffers(), 0);
-  }
-
-  static std::unique_ptr<HexagonDevice> hexagon() {
-    return *make_hexagon_device({.library = standin_path(), .deadline_s = 30}, model_->graph.weights, model_->views,
-                                *cpu_->share(1));
-  }
-  static KvStore store(Device& device) {
-    return *KvStore::create(
-        {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 64, .type = DType::F16},
-        [&](int64_t bytes) { return device.allocate(bytes); });
-  }
-  // Rows of these positions over nine keys.
-  static OneStream inputs(int32_t first, int32_t last, int32_t shift = 0) {
-    OneStream in;
-    for (int32_t p = first; p < last; ++p) in.tokens.push_back((p * 71 + shift) % 1500), in.positions.push_back(p);
-    in.spans = {{0, last - first, 0, 9}};
-    in.wanted = {0, last - first - 1};
-    in.keep_logits = true;
-    return in;
-  }
+  static std::unique_ptr<HexagonDevice> hexagon() { return ModelOnDsp::hexagon(options()); }
 
   // Everything that either side may do to the other's memory, and all that comes of it.
   static Result<std::vector<float>> story() {
@@ -89,12 +47,7 @@ class Caches : public testing::Test {
     LLADA_TRY_STATUS(pass(executor, inputs(5, 7)));      // and the DSP over what the host has
     return all;
   }
-
-  static SmallModel* model_;
-  static Device* cpu_;
 };
-SmallModel* Caches::model_ = nullptr;
-Device* Caches::cpu_ = nullptr;
 
 TEST_F(Caches, WhoeverLooksIntoThemTheBitsAreTheSame) {
   const auto expected = story();

@@ -1,7 +1,5 @@
 // Calls of the driver that never return: each ends as an error within its deadline and the time that a kill is given,
 // even where the kill hangs too; and a session behind it can be had.
-#include <dlfcn.h>
-
 #include <chrono>
 #include <thread>
 
@@ -17,21 +15,18 @@ class Deadlines : public testing::Test {
  protected:
   void SetUp() override {
     SKIP_WITHOUT_EMULATOR();
-    void* library = ::dlopen(standin_path(), RTLD_NOW | RTLD_LOCAL);
-    ASSERT_NE(library, nullptr) << ::dlerror();
-    fault_ = reinterpret_cast<int (*)(const char*)>(::dlsym(library, "llada_standin_fault"));
-    fault_("");
+    play_fault("");
     library_ = *Library::open(standin_path());
   }
   void TearDown() override {
-    if (fault_ == nullptr) return;
+    if (!no_emulator().empty()) return;
     release();
     EXPECT_TRUE(dsp_processes().empty());
     EXPECT_EQ(shared_buffers(), 0);
   }
   // Whatever hangs returns.
   void release() {
-    fault_("");
+    play_fault("");
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
   std::shared_ptr<Session> opened(double deadline) {
@@ -52,17 +47,16 @@ class Deadlines : public testing::Test {
   }
 
   std::shared_ptr<Library> library_;
-  int (*fault_)(const char*) = nullptr;
 };
 
 TEST_F(Deadlines, AMappingThatHangs) {
   auto session = opened(kDeadline);
   const auto buffer = Buffer::allocate(library_, 1 << 16);
-  fault_("hang-map:0");
+  play_fault("hang-map:0");
   expect_late("mapping a buffer", [&] { return session->map(buffer); });
   EXPECT_FALSE(session->alive());
   // The next call fails at once, and a session beside it works meanwhile.
-  fault_("hang-unmap:99");
+  play_fault("hang-unmap:99");
   EXPECT_FALSE(session->map(buffer));
   auto other = opened(20);
   EXPECT_TRUE(other->map(buffer));
@@ -71,7 +65,7 @@ TEST_F(Deadlines, AMappingThatHangs) {
 }
 
 TEST_F(Deadlines, AnAllocationThatHangs) {
-  fault_("hang-alloc:0");
+  play_fault("hang-alloc:0");
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(Buffer::allocate(library_, 1 << 16, kDeadline), nullptr);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -85,14 +79,14 @@ TEST_F(Deadlines, AnUnmappingThatHangs) {
   auto session = opened(kDeadline);
   const auto buffer = Buffer::allocate(library_, 1 << 16);
   ASSERT_TRUE(session->map(buffer));
-  fault_("hang-unmap:0");
+  play_fault("hang-unmap:0");
   expect_late("unmapping a buffer", [&] { return session->unmap(*buffer); });
   release();
 }
 
 TEST_F(Deadlines, ADriverThatHangsWhenASessionIsAskedFor) {
   auto first = opened(20);
-  fault_("hang-control:0");
+  play_fault("hang-control:0");
   expect_late("asking the driver for a session", [&] { return Session::open(library_, 64 << 20, kDeadline); });
   release();
   EXPECT_NE(opened(20), nullptr);
@@ -102,7 +96,7 @@ TEST_F(Deadlines, ADriverThatHangsWhenASessionIsAskedFor) {
 TEST_F(Deadlines, AKillThatHangs) {
   auto session = opened(kDeadline);
   const auto buffer = Buffer::allocate(library_, 1 << 16);
-  fault_("hang-all:0");
+  play_fault("hang-all:0");
   expect_late("mapping a buffer", [&] { return session->map(buffer); });
   release();
 }

@@ -1,69 +1,16 @@
 // The Hexagon device over the emulated DSP: windows of every size, an address space that refuses what bookkeeping would
 // allow, several sessions, work beside the DSP, and every failure that a DSP can have, on purpose.
-#include "devices/hexagon/hexagon_device.h"
-
-#include <dlfcn.h>
-
 #include <chrono>
 #include <optional>
 
-#include "devices/cpu/cpu_device.h"
 #include "devices/hexagon/library.h"
-#include "devices/one_stream.h"
-#include "devices/small_model.h"
-#include "hexagon_tools.h"
-#include "sched/executor.h"
+#include "model_on_dsp.h"
 
 namespace llada {
 namespace {
 
-class HexagonTest : public testing::Test {
+class HexagonTest : public ModelOnDsp {
  protected:
-  static void SetUpTestSuite() {
-    model_ = new SmallModel(make_small_model(DType::Q4_0, small_config()));
-    cpu_ = make_cpu_device({.threads = 1, .isa = ""}, model_->graph.weights, model_->views, {})->release();
-  }
-  static void TearDownTestSuite() {
-    delete cpu_;
-    delete model_;
-  }
-  void SetUp() override {
-    SKIP_WITHOUT_EMULATOR();
-    void* library = ::dlopen(standin_path(), RTLD_NOW | RTLD_LOCAL);
-    ASSERT_NE(library, nullptr) << ::dlerror();
-    fault_ = reinterpret_cast<int (*)(const char*)>(::dlsym(library, "llada_standin_fault"));
-    fault_("");
-  }
-  void TearDown() override {
-    if (fault_ == nullptr) return;
-    fault_("");
-    play_phone("");
-    EXPECT_TRUE(dsp_processes().empty());
-    EXPECT_EQ(shared_buffers(), 0);
-  }
-
-  static HexagonOptions options() { return {.library = standin_path(), .deadline_s = 30}; }
-  static std::unique_ptr<HexagonDevice> hexagon(HexagonOptions options) {
-    return *make_hexagon_device(options, model_->graph.weights, model_->views, *cpu_->share(1));
-  }
-  // Bytes of all slabs of the DSP's weights.
-  static int64_t total(HexagonDevice& device, SlabGrain grain) {
-    const Program program = model_->graph.forward(plain_shape(1, 1));
-    return total_bytes(group_slabs(weight_uses(program, device), grain, device.window().page_bytes));
-  }
-  static KvStore store(Device& device) {
-    return *KvStore::create(
-        {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 64, .type = DType::F16},
-        [&](int64_t bytes) { return device.allocate(bytes); });
-  }
-  static OneStream inputs(int32_t first, int32_t last) {
-    OneStream in;
-    for (int32_t p = first; p < last; ++p) in.tokens.push_back(p * 71 % 1500), in.positions.push_back(p);
-    in.spans = {{0, last - first, 0, 9}};
-    in.wanted = {0, last - first - 1};
-    in.keep_logits = true;
-    return in;
-  }
   // A full pass and two partial ones: the logits of all of them.
   static Result<std::vector<float>> passes(Executor& executor, Device& device) {
     KvStore kv = store(device);
@@ -84,13 +31,7 @@ class HexagonTest : public testing::Test {
     const auto got = passes(*device);
     return got ? *got : std::vector<float>{};
   }
-
-  static SmallModel* model_;
-  static Device* cpu_;
-  int (*fault_)(const char*) = nullptr;
 };
-SmallModel* HexagonTest::model_ = nullptr;
-Device* HexagonTest::cpu_ = nullptr;
 
 TEST_F(HexagonTest, EveryWindowGivesTheSameLogitsWithTheMapsThatThePlanSays) {
   const auto all = expected();
@@ -227,7 +168,8 @@ TEST_F(HexagonTest, TheHostWorksWhileTheDspDoes) {
 
 // ---- What phones refuse in the middle of a run
 
-// A session's address space is not what it was said to be: one line, a smaller window, the same logits, and no fallback.
+// A session's address space is not what it was said to be: one line, a smaller window, the same logits, and no
+// fallback.
 TEST_F(HexagonTest, ARefusedMappingShrinksTheWindowAndThePlanIsMadeAgain) {
   auto with = options();
   with.head_on_dsp = false;
@@ -318,14 +260,14 @@ TEST_F(HexagonTest, OneDeadSessionOfTwoIsSaidAndBothComeBack) {
   {
     Executor first = executor();
     ASSERT_TRUE(device->start());
-    fault_("die:8");
+    play_fault("die:8");
     ASSERT_TRUE(passes(first, *device));
     EXPECT_TRUE(first.fell_back());
   }
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].find("the DSP process ended; this step and all later ones run on"), std::string::npos)
       << warnings[0];
-  fault_("");
+  play_fault("");
   Executor second = executor();
   const auto again = passes(second, *device);
   ASSERT_TRUE(again) << again.error().message;
@@ -413,7 +355,7 @@ TEST_F(HexagonTest, EveryFailureIsRetriedOnTheHostWithTheSameBitsAndTheDspIsStar
     auto with = options();
     if (std::string_view(f.fault).starts_with("hang")) with.deadline_s = 1;  // a loaded machine looks like a hang
     const auto device = hexagon(with);
-    fault_(f.fault);
+    play_fault(f.fault);
     const auto fallback = device->on_host(1);
     std::vector<std::string> warnings;
     Executor executor(*device, forwards_of(model_->graph),
@@ -431,7 +373,7 @@ TEST_F(HexagonTest, EveryFailureIsRetriedOnTheHostWithTheSameBitsAndTheDspIsStar
     EXPECT_LT(seconds, 60) << "a hang would last for ever";
     EXPECT_EQ(*got, all) << f.fault;
     // The next generation has the DSP again.
-    fault_("");
+    play_fault("");
     const auto again = passes(*device);
     ASSERT_TRUE(again) << f.fault << ": " << again.error().message;
     EXPECT_EQ(*again, all) << f.fault;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <set>
 
 #include "base/check.h"
+#include "devices/cuda/device_need.h"
 #include "devices/cuda/expert_costs.h"
 #include "devices/cuda/expert_run.h"
 #include "devices/cuda/expert_slots.h"
@@ -17,6 +17,7 @@
 #include "devices/cuda/runtime.h"
 #include "devices/cuda/step_data.h"
 #include "devices/cuda/weights.h"
+#include "devices/host_passes.h"
 #include "devices/op_table.h"
 #include "devices/value_plan.h"
 
@@ -32,7 +33,7 @@ struct Gpu {
   std::shared_ptr<Memory> memory;
   std::shared_ptr<const Weights> weights;
   std::array<int64_t, 3> piece_bytes = {0, 0, 0};
-  std::map<ExpertId, std::array<WeightId, 3>> pieces;  // where experts are moved: their matrices
+  ExpertPieces pieces;  // where experts are moved: their matrices
 };
 
 class Cuda final : public CudaDevice {
@@ -76,7 +77,7 @@ class Cuda final : public CudaDevice {
 
   SharedBytes allocate(int64_t bytes) override { return allocate_pinned(bytes); }
 
-  Capabilities capabilities() override { return {.experts = this}; }
+  Capabilities capabilities() override { return {.experts = this, .beside = &beside_}; }
 
   Status supports(const Program& program) const override {
     LLADA_TRY_STATUS(kHandlers.covers(program, "cuda"));
@@ -105,10 +106,7 @@ class Cuda final : public CudaDevice {
     return std::unexpected(queued.error());
   }
 
-  Status wait(Ticket ticket) override {
-    LLADA_CHECK(ticket <= tickets_);
-    return finish();
-  }
+  Status wait(Ticket ticket) override { return beside_.has(ticket) ? beside_.take(ticket) : finish(); }
 
   std::span<const float> peek(const Program& program, ValueId id) const override {
     if (program_ == nullptr || program_.get() != &program) return {};
@@ -145,7 +143,7 @@ class Cuda final : public CudaDevice {
 
   PhaseTimes take_phase_times() override { return std::exchange(times_, PhaseTimes{}); }
   int64_t memory_bytes() const override { return gpu_->memory->used() + host_->memory_bytes(); }
-  void set_trace(Trace* trace) override { trace_ = trace; }
+  void set_trace(Trace* trace) override { trace_ = trace, beside_.set_trace(trace); }
 
  private:
   float* value(ValueId id) const {
@@ -458,6 +456,7 @@ class Cuda final : public CudaDevice {
   OpTimes op_times_;
   PhaseTimes times_{};
   Trace* trace_ = nullptr;
+  HostPasses beside_{*host_};
   Ticket tickets_ = 0;
   Queue stream_;  // last: it ends before the memory that its work uses
 };
@@ -476,16 +475,11 @@ Result<std::unique_ptr<CudaDevice>> make_cuda_device(const CudaOptions& options,
   gpu->options = options;
   gpu->description = found->description;
   gpu->memory = std::make_shared<Memory>(options.budget_bytes);
+  if (options.experts) gpu->pieces = find_pieces(infos, weights, options.experts->first_layer, gpu->piece_bytes);
+  LLADA_TRY(const int64_t stored, weight_bytes(infos, weights, options.experts.has_value()));
+  const int64_t slots = options.experts ? ExpertSlots::bytes_needed(*options.experts, gpu->piece_bytes) : 0;
+  LLADA_TRY_STATUS(check_need(*gpu->memory, options, infos, stored, slots));
   LLADA_TRY(gpu->weights, load_weights(gpu->memory, infos, weights, options.experts.has_value(), hooks));
-  if (options.experts) {
-    for (size_t i = 0; i < infos.size(); ++i) {
-      if (infos[i].expert < 0) continue;
-      const auto is = [&](const char* part) { return infos[i].name.find(part) != std::string::npos; };
-      const size_t piece = is("gate") ? 0 : is("up") ? 1 : 2;
-      gpu->pieces[{infos[i].layer - options.experts->first_layer, infos[i].expert}][piece] = static_cast<WeightId>(i);
-      gpu->piece_bytes[piece] = std::max(gpu->piece_bytes[piece], weights[i].bytes());
-    }
-  }
   auto device = std::make_unique<Cuda>(std::move(gpu), std::move(host));
   LLADA_TRY_STATUS(device->start());
   if (options.experts) LLADA_TRY_STATUS(device->take_slot_memory());

@@ -1,6 +1,7 @@
 // An NVIDIA GPU as a device: the accelerator is the GPU, the host is a device that it is given, which computes experts
-// that the GPU does not hold and takes over when the GPU fails. Weights stay quantized in device memory, activations
-// live there, a K/V store is written to both memories and read from the GPU's (docs/cuda.md).
+// that the GPU does not hold and passes beside the steps, and takes over when the GPU fails. Weights stay quantized in
+// device memory, activations live there, a K/V store is written to both memories and read from the GPU's
+// (docs/cuda.md).
 //
 // One GPU, the first that the driver shows (CUDA_VISIBLE_DEVICES chooses). Deliberately absent: several GPUs, weights
 // of a dense model streamed through a window.
@@ -27,6 +28,9 @@ struct CudaExperts {
 struct CudaOptions {
   int64_t budget_bytes = -1;  // device memory for everything; -1: what the GPU has
   std::optional<CudaExperts> experts = {};
+  // A step that is to find room beside the weights, and the bytes of its K/V; null: none.
+  std::shared_ptr<const Program> step = {};
+  int64_t kv_bytes = 0;
   bool tensor_products = false;  // on tensor cores, of types that have kernels for them; compute capability 8.0
 };
 

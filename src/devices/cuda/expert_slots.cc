@@ -12,6 +12,19 @@ int64_t slot_count(const CudaExperts& e) { return e.slots + e.buffer + e.staging
 
 }  // namespace
 
+ExpertPieces find_pieces(std::span<const WeightInfo> infos, std::span<const TensorView> views, int32_t first_layer,
+                         std::array<int64_t, 3>& bytes) {
+  ExpertPieces pieces;
+  for (size_t i = 0; i < infos.size(); ++i) {
+    if (infos[i].expert < 0) continue;
+    const auto is = [&](const char* part) { return infos[i].name.find(part) != std::string::npos; };
+    const size_t piece = is("gate") ? 0 : is("up") ? 1 : 2;
+    pieces[{infos[i].layer - first_layer, infos[i].expert}][piece] = static_cast<WeightId>(i);
+    bytes[piece] = std::max(bytes[piece], views[i].bytes());
+  }
+  return pieces;
+}
+
 int64_t ExpertSlots::bytes_needed(const CudaExperts& experts, std::array<int64_t, 3> bytes) {
   return slot_count(experts) * (align(bytes[0]) + align(bytes[1]) + align(bytes[2]));
 }

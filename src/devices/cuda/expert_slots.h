@@ -21,6 +21,11 @@
 
 namespace llada::cuda {
 
+// The three matrices of each expert: gate, up, down. bytes: of the largest of each kind.
+using ExpertPieces = std::map<ExpertId, std::array<WeightId, 3>>;
+ExpertPieces find_pieces(std::span<const WeightInfo> infos, std::span<const TensorView> views, int32_t first_layer,
+                         std::array<int64_t, 3>& bytes);
+
 class ExpertSlots {
  public:
   ~ExpertSlots();

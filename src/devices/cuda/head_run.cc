@@ -7,15 +7,24 @@ namespace {
 
 constexpr int64_t kHeadColumns = 32 * 512;  // of logits in device memory at a time
 
+int64_t columns_at_a_time(int64_t vocabulary) {
+  return std::min<int64_t>(kHeadColumns, (vocabulary + kHeadChunk - 1) / kHeadChunk * kHeadChunk);
+}
+
 }  // namespace
+
+int64_t HeadRun::bytes(int64_t rows, int64_t vocabulary) {
+  const int64_t chunks = (vocabulary + kHeadChunk - 1) / kHeadChunk;
+  return rows * (columns_at_a_time(vocabulary) * 4 + chunks * static_cast<int64_t>(sizeof(HeadPartial)) +
+                 static_cast<int64_t>(sizeof(Prediction)));
+}
 
 Status HeadRun::run(const Job& job, ProductRun& products) {
   const Matrix& w = *job.matrix;
   const StepData& step = *job.step;
   Memory& memory = *job.memory;
   const int64_t rows = job.rows;
-  const int64_t vocab = w.outputs,
-                chunk = std::min<int64_t>(kHeadColumns, (vocab + kHeadChunk - 1) / kHeadChunk * kHeadChunk);
+  const int64_t vocab = w.outputs, chunk = columns_at_a_time(vocab);
   const int64_t chunks = (vocab + kHeadChunk - 1) / kHeadChunk;
   LLADA_TRY_STATUS(reserve(memory, logits_, rows * chunk * 4, "logits", job.stream));
   LLADA_TRY_STATUS(

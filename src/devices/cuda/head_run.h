@@ -21,6 +21,7 @@ class HeadRun {
     float cap;  // soft cap of the logits; 0: none
     cudaStream_t stream;
   };
+  static int64_t bytes(int64_t rows, int64_t vocabulary);  // of device memory
   // Queues it; `products` has begun with the head's op.
   Status run(const Job& job, ProductRun& products);
   // Once the stream has been waited for: writes predictions to the outputs, if a head has run since. Error: a logit

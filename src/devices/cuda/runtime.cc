@@ -52,6 +52,13 @@ int64_t Memory::used() const {
   return used_;
 }
 
+Result<int64_t> Memory::left() const {
+  if (budget_ >= 0) return budget_ - used();
+  size_t free = 0, total = 0;
+  LLADA_TRY_STATUS(check(cudaMemGetInfo(&free, &total), "asking for free memory"));
+  return static_cast<int64_t>(free);
+}
+
 Status reserve(Memory& memory, DeviceBytes& bytes, int64_t needed, const std::string& what, cudaStream_t stream) {
   if (needed <= bytes.bytes()) return {};
   if (bytes.data() != nullptr) LLADA_TRY_STATUS(check(cudaStreamSynchronize(stream), "waiting for memory to be free"));

@@ -56,6 +56,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   Result<DeviceBytes> allocate(int64_t bytes, const std::string& what);
   int64_t used() const;
   int64_t budget() const { return budget_; }
+  Result<int64_t> left() const;  // of the budget; without one, of the GPU
 
  private:
   friend class DeviceBytes;

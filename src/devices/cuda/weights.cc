@@ -37,7 +37,22 @@ Status check_type(const WeightInfo& info, const TensorView& view, DType type) {
   return {};
 }
 
+int64_t table_bytes(std::span<const WeightInfo> infos) { return std::ssize(infos) * 8; }
+
+bool stays(const WeightInfo& info, bool without_experts) { return !(without_experts && info.expert >= 0); }
+
 }  // namespace
+
+Result<int64_t> weight_bytes(std::span<const WeightInfo> infos, std::span<const TensorView> views,
+                             bool without_experts) {
+  int64_t total = table_bytes(infos);
+  for (size_t i = 0; i < infos.size(); ++i) {
+    const bool here = stays(infos[i], without_experts);
+    LLADA_TRY_STATUS(check_type(infos[i], views[i], here ? device_type(views[i].type) : views[i].type));
+    if (here) total += device_bytes(infos[i], views[i]);
+  }
+  return total;
+}
 
 Result<std::shared_ptr<const Weights>> load_weights(std::shared_ptr<Memory> memory, std::span<const WeightInfo> infos,
                                                     std::span<const TensorView> views, bool without_experts,
@@ -49,22 +64,18 @@ Result<std::shared_ptr<const Weights>> load_weights(std::shared_ptr<Memory> memo
   w.views.assign(views.begin(), views.end());
   w.matrices.resize(infos.size());
   w.vectors.resize(infos.size());
-  const auto stays = [&](size_t i) { return !(without_experts && infos[i].expert >= 0); };
-  int64_t total = 0;
-  for (size_t i = 0; i < infos.size(); ++i) {
-    LLADA_TRY_STATUS(check_type(infos[i], views[i], stays(i) ? device_type(views[i].type) : views[i].type));
-    if (stays(i)) total += device_bytes(infos[i], views[i]);
-  }
-  LLADA_TRY(w.slab, w.memory->allocate(total, "weights"));
-  LLADA_TRY(w.pointers, w.memory->allocate(static_cast<int64_t>(infos.size()) * 8, "the list of weights"));
+  LLADA_TRY(const int64_t total, weight_bytes(infos, views, without_experts));
+  LLADA_TRY(w.slab, w.memory->allocate(total - table_bytes(infos), "weights"));
+  LLADA_TRY(w.pointers, w.memory->allocate(table_bytes(infos), "the list of weights"));
   LLADA_TRY(const Queue stream, make_stream());
   std::vector<const uint8_t*> pointers(infos.size(), nullptr);
   std::vector<std::vector<float>> vectors;  // alive until the copies are done
   uint8_t* at = w.slab.data();
   for (size_t i = 0; i < infos.size(); ++i) {
-    w.matrices[i] = {nullptr, stays(i) ? device_type(views[i].type) : views[i].type,
-                     static_cast<int32_t>(infos[i].dims[0]), static_cast<int32_t>(infos[i].dims[1])};
-    if (!stays(i)) continue;
+    const bool here = stays(infos[i], without_experts);
+    w.matrices[i] = {nullptr, here ? device_type(views[i].type) : views[i].type, static_cast<int32_t>(infos[i].dims[0]),
+                     static_cast<int32_t>(infos[i].dims[1])};
+    if (!here) continue;
     const void* from = views[i].data;
     int64_t bytes = views[i].bytes();
     std::vector<std::byte> as_computed;

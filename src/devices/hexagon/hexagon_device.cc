@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "devices/hexagon/batch.h"
-#include "devices/hexagon/host_passes.h"
 #include "devices/hexagon/host_twin.h"
 #include "devices/hexagon/known_space.h"
 #include "devices/hexagon/kv_rows.h"
@@ -15,6 +14,7 @@
 #include "devices/hexagon/mapped_slabs.h"
 #include "devices/hexagon/pending.h"
 #include "devices/hexagon/reserve.h"
+#include "devices/host_passes.h"
 #include "devices/value_plan.h"
 
 namespace llada {
@@ -124,7 +124,7 @@ class Hexagon final : public HexagonDevice {
 
   SharedBytes allocate(int64_t bytes) override { return host_->allocate(bytes); }
 
-  Capabilities capabilities() override { return {.window = this, .beside = this}; }
+  Capabilities capabilities() override { return {.window = this, .beside = &beside_}; }
 
   // ---- Placement and the window
 
@@ -220,17 +220,7 @@ class Hexagon final : public HexagonDevice {
     return ++tickets_;
   }
 
-  Status wait(Ticket ticket) override {
-    LLADA_CHECK(ticket <= tickets_);
-    return beside_.has(ticket) ? beside_.take(ticket) : flush();
-  }
-
-  Result<Ticket> submit_beside(const Run& run) override {
-    LLADA_TRY_STATUS(beside_.begin(tickets_ + 1, run, *host_, trace_));
-    return ++tickets_;
-  }
-  bool ready(Ticket ticket) override { return beside_.ready(ticket); }
-  bool overlaps() const override { return true; }
+  Status wait(Ticket ticket) override { return beside_.has(ticket) ? beside_.take(ticket) : flush(); }
 
   int64_t digest_bytes(const KvShape& kv) const override { return host_->digest_bytes(kv); }
 
@@ -247,6 +237,7 @@ class Hexagon final : public HexagonDevice {
     slabs_.set_trace(trace);
     trace_ = trace;
     host_->set_trace(trace);
+    beside_.set_trace(trace);
   }
 
  private:
@@ -455,7 +446,7 @@ class Hexagon final : public HexagonDevice {
   std::shared_ptr<const ValuePlan> plan_;  // of the program that was submitted last
   RowSets rows_;
   RopeTables rope_;
-  HostPasses beside_;
+  HostPasses beside_{*host_};
   uint64_t sequence_ = 0;
   Ticket tickets_ = 0;
   HexagonCounters counters_;  // but for those of slabs_

@@ -53,7 +53,7 @@ struct HexagonCounters {
   int64_t arena_bytes = 0, staging_bytes = 0, scratch_bytes = 0;  // of buffers beside weights, as they are now
 };
 
-class HexagonDevice : public Device, public Window, public Beside {
+class HexagonDevice : public Device, public Window {
  public:
   // Opens the sessions now instead of at the first use. An error says what is missing.
   virtual Status start() = 0;
