@@ -288,8 +288,8 @@ Work setup_score(CLI::App& app) {
       "  llada score -m model.gguf -p 'The capital of France is' --continuation ' Paris' --continuation ' Rome'\n"
       "  llada score -m model.gguf --tasks arc_challenge_test.jsonl --cfg 0.5\n"
       "  llada score -m model.gguf --tasks mmlu_test.jsonl --shots 5 --examples mmlu_dev.jsonl --json\n"
-      "Log-probabilities are natural. docs/evaluation.md says what each method means, docs/lab/published-scores.md has "
-      "the commands of published tables.");
+      "Log-probabilities are natural. docs/evaluation.md says what each method means, and where the commands of "
+      "published tables are.");
   return [o]() -> Result<int> {
     read_environment(o->model.load);
     return run(*o);

@@ -400,10 +400,10 @@ void Batches::finish(const std::string& id, const std::string& status, const std
     changed.push_back(file_json(file, fmt::format("{}_{}", id, name), "batch_output", info.st_size, 0));
   }
   batch["status"] = status, batch[status + "_at"] = now();
-  if (!error.empty())
-    batch["errors"] = {
-        {"object", "list"},
-        {"data", {{{"code", "server_error"}, {"message", error}, {"param", nullptr}, {"line", nullptr}}}}};
+  if (!error.empty()) {
+    const Json one = {{"code", "server_error"}, {"message", error}, {"param", nullptr}, {"line", nullptr}};
+    batch["errors"] = {{"object", "list"}, {"data", Json::array({one})}};
+  }
   changed.push_back(std::move(batch));
   const Status kept = put(std::move(changed));
   service_.log({{"event", "batch"},

@@ -1,4 +1,4 @@
-"""The server behind nginx, with the configuration that docs/server.md gives."""
+"""The server behind nginx, with the configuration that docs/scale.md gives."""
 
 import pathlib
 import subprocess
@@ -20,8 +20,8 @@ SLOW = {"max_tokens": 200, "temperature": 2, "seed": 1,
 
 
 def documented():
-    """The block of docs/server.md that begins with `upstream`."""
-    lines = (support.ROOT / "docs/server.md").read_text(encoding="utf-8").splitlines()
+    """The block of docs/scale.md that begins with `upstream`."""
+    lines = (support.ROOT / "docs/scale.md").read_text(encoding="utf-8").splitlines()
     begin = lines.index("    upstream llada { server 127.0.0.1:8080; keepalive 16; }")
     block = []
     for line in lines[begin:]:
