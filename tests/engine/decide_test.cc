@@ -186,7 +186,7 @@ class Decisions : public testing::TestWithParam<const char*> {
     if (!folder_.empty()) return;
     folder_ = std::filesystem::temp_directory_path() / fmt::format("llada_decide_{}", ::getpid());
     ModelConfig full = small_config(), shifted = small_dream(), causal = small_llada2();
-    shifted.architecture = Architecture::dream;
+    shifted.family = &kDreamFamily;
     shifted.shift_logits = true;
     causal.attention_block = 32;
     for (auto& [name, config] : {std::pair{"full", &full}, {"shifted", &shifted}, {"causal", &causal}}) {
