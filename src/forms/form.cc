@@ -6,6 +6,7 @@
 #include "forms/json_schema.h"
 #include "forms/json_values.h"
 #include "forms/regex.h"
+#include "text/utf8.h"
 
 namespace llada::forms {
 namespace {
@@ -53,9 +54,13 @@ Result<Expr> parse_choice(std::string_view given) {
 
 namespace {
 
-// The error with the option before it.
+// The error with the option before it. It may quote the form, which can hold anything: one line is made of it.
 std::unexpected<Error> of_option(const Form& form, Error error) {
+  constexpr size_t kMostBytes = 400;
   const std::string_view key = key_of(form.kind);
+  error.message = to_valid_utf8(std::string_view(error.message).substr(0, kMostBytes));
+  for (char& c : error.message)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   if (!error.message.starts_with(key)) error.message = fmt::format("{}: {}", key, error.message);
   return std::unexpected(std::move(error));
 }

@@ -227,6 +227,12 @@ TEST(JsonObject, NestsToItsDepth) {
   EXPECT_EQ(error_of(FormKind::json_object, "6"), "json_object: found '6', needed 1 to 5 levels");
 }
 
+TEST(JsonObject, ErrorsAreOneLine) {
+  EXPECT_EQ(error_of(FormKind::json_object, "{9}\n{9}"), "json_object: found '{9} {9}', needed 1 to 5 levels");
+  EXPECT_EQ(error_of(FormKind::json_schema, R"({"properties": {"a\nb": {"x": 1}}})"),
+            "json_schema: $.properties.a b.x: not supported");
+}
+
 TEST(Template, HasTypedGaps) {
   const Automaton person =
       of(FormKind::form_template, R"({"name": <string 1..5>, "age": <int 0..150>} <choice a|b> << <)");
