@@ -101,7 +101,7 @@ class Model {
   // wants one. A plain text is a program's: control tokens' texts in it are these tokens. In a message they are text.
   // Of any text; a prompt has text_prompt() and chat_prompt() (engine/prompt.h).
   Result<std::vector<int32_t>> prompt_ids(std::string_view text) const;
-  Result<std::vector<int32_t>> chat_ids(std::span<const ChatMessage> messages) const;
+  Result<std::vector<int32_t>> chat_ids(std::span<const ChatMessage> messages, bool think = false) const;
 
   // Rows to milliseconds on this device with that many threads (0: the model's own), default request.
   // Measured at the first call, which waits until no run is under way and holds back new ones, and kept as long as the
