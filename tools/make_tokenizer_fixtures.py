@@ -271,6 +271,50 @@ PUBLISHED = {
         {{- '<think>\\n\\n</think>\\n\\n' }}
     {%- endif %}
 {%- endif %}""",
+    ("gemma-4", "gemma"): """{%- macro strip_thinking(text) -%}
+    {%- set ns = namespace(result='') -%}
+    {%- for part in text.split('<channel|>') -%}
+        {%- if '<|channel>' in part -%}
+            {%- set ns.result = ns.result + part.split('<|channel>')[0] -%}
+        {%- else -%}
+            {%- set ns.result = ns.result + part -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {{- ns.result | trim -}}
+{%- endmacro -%}
+{%- set loop_messages = messages -%}
+{{- bos_token -}}
+{%- if (enable_thinking is defined and enable_thinking) or tools or messages[0]['role'] in ['system', 'developer'] -%}
+    {{- '<|turn>system\\n' -}}
+    {%- if enable_thinking is defined and enable_thinking -%}
+        {{- '<|think|>\\n' -}}
+    {%- endif -%}
+    {%- if messages[0]['role'] in ['system', 'developer'] -%}
+        {{- messages[0]['content'] | trim -}}
+        {%- set loop_messages = messages[1:] -%}
+    {%- endif -%}
+    {%- if tools -%}
+        {%- for tool in tools %}{{- '<|tool>' + (tool | tojson) + '<tool|>' -}}{%- endfor %}
+    {%- endif -%}
+    {{- '<turn|>\\n' -}}
+{%- endif -%}
+{%- for message in loop_messages -%}
+    {%- set role = 'model' if message['role'] == 'assistant' else message['role'] -%}
+    {{- '<|turn>' + role + '\\n' -}}
+    {%- if role == 'model' -%}
+        {{- strip_thinking(message['content']) -}}
+    {%- else -%}
+        {{- message['content'] | trim -}}
+    {%- endif -%}
+    {{- '<turn|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+    {{- '<|turn>model\\n' -}}
+    {%- if not enable_thinking | default(false) -%}
+        {{- '<|channel>thought\\n<channel|>' -}}
+    {%- endif -%}
+{%- endif -%}
+""",
     ("ling-2", "bailing"): """{% set thinking_option = 'off' %}
 {{- '<role>SYSTEM</role>' }}
 {%- if messages[0].role == 'system' %}
@@ -328,10 +372,14 @@ def write_templates(folder):
     for (name, fixture), source in PUBLISHED.items():
         tokenizer = Tokenizer.from_file(os.path.join(folder, fixture + ".json"))
         template = environment.from_string(source)
-        for conversation in conversations:
+        gemma = fixture == "gemma"
+        channel = [("user", "So?"), ("assistant", "<|channel>thought\nHm.\n<channel|> No. "), ("user", "Why?")]
+        for conversation in conversations + ([channel] if gemma else []):
             messages = [{"role": role, "content": content} for role, content in conversation]
-            text = template.render(messages=messages, add_generation_prompt=True, bos_token="<|startoftext|>")
-            items.append({"name": name, "tokenizer": fixture, "messages": messages, "ids": ids_of(tokenizer, text)})
+            for think in (False, True) if gemma else (False,):
+                text = template.render(messages=messages, add_generation_prompt=True, bos_token="<bos>" if gemma else "<|startoftext|>",
+                                       **({"enable_thinking": think} if gemma else {}))
+                items.append({"name": name, "tokenizer": fixture, "messages": messages, "ids": ids_of(tokenizer, text)} | ({"think": True} if think else {}))
     content = {"templates": {name: source for (name, _), source in PUBLISHED.items()}, "items": items}
     with open(os.path.join(folder, "templates.expected.json"), "w", encoding="utf-8") as file:
         json.dump(content, file, indent=0, separators=(",", ":"))

@@ -122,7 +122,7 @@ class Chat {
     std::vector<int32_t> ids;
     const auto tokens = [&](std::span<const ChatMessage> rest) -> Result<int64_t> {
       const TraceSpan span(workspace_.trace(), "host", "tokenize");
-      LLADA_TRY(ids, chat_prompt(workspace_.model(), rest));
+      LLADA_TRY(ids, chat_prompt(workspace_.model(), rest, options_.think));
       // With the answer, and the padding of a block-causal model behind it.
       // Of `auto`, which takes what is left, as much as it takes by default.
       const int64_t length = decode.auto_length ? decode::DecodeOptions().gen_length : decode.gen_length;

@@ -14,6 +14,7 @@ namespace llada::cli {
 
 struct ChatOptions {
   std::string system;   // empty: none
+  bool think = false;   // before it answers
   DecodeFlags& decode;  // resolved; /set changes it
   std::vector<std::string> stop;
   bool interactive = false;  // somebody types at a terminal: a banner, and mistakes do not end it

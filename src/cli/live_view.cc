@@ -84,13 +84,14 @@ FrameStatus LiveView::status(const decode::StepEvent& event) const {
     status.committed += state != decode::TokenState::masked;
     content += state != decode::TokenState::masked && cells_[i].state != CellState::end;
   }
-  if (!options_.infill && options_.block_length > 0) {
+  const int64_t canvas = model_.special_ids().uniform.length;
+  if (const int64_t block_length = canvas > 0 ? canvas : options_.block_length; !options_.infill && block_length > 0) {
     // Blocks are counted from the first one with generated text; a block-causal model's begin at position 0.
     const auto begin = static_cast<int64_t>(begin_);
     const int64_t origin = model_.special_ids().attention_block > 0 ? 0 : begin;
-    const int64_t first = (begin - origin) / options_.block_length;
-    status.block = (event.block_begin - origin) / options_.block_length - first + 1;
-    status.blocks = (begin + status.total - 1 - origin) / options_.block_length - first + 1;
+    const int64_t first = (begin - origin) / block_length;
+    status.block = (event.block_begin - origin) / block_length - first + 1;
+    status.blocks = (begin + status.total - 1 - origin) / block_length - first + 1;
   }
   const double decoding = seconds_since(start_) - seconds_;
   status.tokens_per_s = decoding > 0 ? static_cast<double>(content) / decoding : 0;

@@ -23,17 +23,21 @@ struct RunOptions {
   ShowOptions show;
   std::string prompt, file, system;
   std::vector<std::string> stop;
-  bool has_prompt = false, has_file = false, chat = false, raw = false, no_history = false;
+  bool has_prompt = false, has_file = false, chat = false, raw = false, no_history = false, think = false;
 };
 
 Status show_answer(const RunOptions& o, const Generation& generation) {
   if (o.show.json) {
-    return print(json_line({{"text", printable_text(generation.text, false)},
-                            {"tokens", generation.tokens},
-                            {"finish_reason", finish_reason(generation)},
-                            {"preset", o.decode.preset()},
-                            {"stats", stats_json(generation.stats)}}));
+    nlohmann::ordered_json json = {{"text", printable_text(generation.text, false)},
+                                   {"tokens", generation.tokens},
+                                   {"finish_reason", finish_reason(generation)},
+                                   {"preset", o.decode.preset()},
+                                   {"stats", stats_json(generation.stats)}};
+    if (o.think) json["thoughts"] = printable_text(generation.thoughts, false);
+    return print(json_line(json));
   }
+  if (o.think && !generation.thoughts.empty())
+    LLADA_TRY_STATUS(print(printable_text(generation.thoughts, is_terminal(STDOUT_FILENO)) + "\n\n"));
   LLADA_TRY_STATUS(print(printable_text(generation.text, is_terminal(STDOUT_FILENO)) + '\n'));
   if (!o.show.quiet)
     note(unfinished_line(generation) + stats_lines(generation.stats, o.decode.preset(), o.show.verbose));
@@ -83,8 +87,10 @@ Result<int> run(RunOptions& o) {
   if (o.has_prompt + o.has_file + o.chat > 1)
     return invalid("{} of --prompt, --file and --chat were given, needed one at most",
                    o.has_prompt + o.has_file + o.chat);
-  if (o.raw && (o.chat || !o.system.empty()))
-    return invalid("--raw: takes the prompt without a chat template, so neither --chat nor --system goes with it");
+  if (o.raw && (o.chat || !o.system.empty() || o.think))
+    return invalid(
+        "--raw: takes the prompt without a chat template, so neither --chat nor --system nor --think goes "
+        "with it");
   LLADA_TRY_STATUS(o.decode.resolve());
   LLADA_TRY(o.system, as_text(o.system, "--system"));
   std::string prompt;
@@ -98,7 +104,7 @@ Result<int> run(RunOptions& o) {
       std::vector<ChatMessage> messages;
       if (!o.system.empty()) messages.push_back({"system", o.system});
       messages.push_back({"user", prompt});
-      LLADA_TRY(ids, o.raw ? text_prompt(model, prompt) : chat_prompt(model, messages));
+      LLADA_TRY(ids, o.raw ? text_prompt(model, prompt) : chat_prompt(model, messages, o.think));
       LLADA_TRY_STATUS(o.decode.resolve(model.special_ids().kind()));
       return check_context(model, std::ssize(ids), most_generated(model, std::ssize(ids), o.decode.options));
     };
@@ -114,6 +120,7 @@ Result<int> run(RunOptions& o) {
   int status = 0;
   if (o.chat) {
     LLADA_TRY(status, chat(*workspace, {.system = o.system,
+                                        .think = o.think,
                                         .decode = o.decode,
                                         .stop = o.stop,
                                         .interactive = talks,
@@ -195,6 +202,8 @@ Work setup(CLI::App& app, bool talk) {
   app.add_option("--system", o->system, "system message before the conversation (-sys)")
       ->type_name("TEXT")
       ->group(kGroup);
+  app.add_flag("--think", o->think, "let the model think before it answers, and show its thoughts (models that can)")
+      ->group(further(kGroup));
   if (!talk)
     app.add_flag("--raw", o->raw, "feed the prompt as it is, without the model's chat template; special tokens count")
         ->group(further(kGroup));

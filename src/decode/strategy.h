@@ -50,8 +50,8 @@ class Strategy {
 };
 
 // Blocks left to right with the rules of the options, or canvases of random tokens (uniform_canvas.h) where the model
-// has these. Invalid: options that validate() refuses, ids without a mask token where one is needed, more positions than
-// 31 bits count, fewer steps than blocks with masks.
+// has these. Invalid: options that validate() refuses, ids without a mask token where one is needed, more positions
+// than 31 bits count, fewer steps than blocks with masks.
 // form: what the answer must fit, over the model's tokens; the strategy takes what the form fixes as decided, which
 // write_fixed() has done on the canvas.
 Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, const SpecialIds& ids,

@@ -106,7 +106,7 @@ class Model {
   // wants one. A plain text is a program's: control tokens' texts in it are these tokens. In a message they are text.
   // Of any text; a prompt has text_prompt() and chat_prompt() (engine/prompt.h).
   Result<std::vector<int32_t>> prompt_ids(std::string_view text) const;
-  Result<std::vector<int32_t>> chat_ids(std::span<const ChatMessage> messages) const;
+  Result<std::vector<int32_t>> chat_ids(std::span<const ChatMessage> messages, bool think = false) const;
 
   // The form that the options ask for, over this model's tokens; null: none.
   Result<std::shared_ptr<const forms::TokenForm>> form(const decode::DecodeOptions& options) const;

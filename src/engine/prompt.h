@@ -16,7 +16,7 @@ bool is_blank(std::string_view text);  // nothing but white space
 Result<std::vector<int32_t>> text_prompt(const Model& model, std::string_view text);
 
 // In the model's chat template. Invalid: no message, none with text, or a user's last one without.
-Result<std::vector<int32_t>> chat_prompt(const Model& model, std::span<const ChatMessage> messages);
+Result<std::vector<int32_t>> chat_prompt(const Model& model, std::span<const ChatMessage> messages, bool think = false);
 
 // Tokens of a continuation behind a context as lm-evaluation-harness cuts them: blanks at the context's end go to the
 // continuation, and what both have as one text less what the context has alone is the continuation.

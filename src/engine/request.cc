@@ -6,6 +6,7 @@
 #include "decode/canvas.h"
 #include "decode/form_keeper.h"
 #include "decode/sampling.h"
+#include "text/thoughts.h"
 
 namespace llada {
 namespace {
@@ -54,13 +55,23 @@ Status check_request(const Model& model, const Request& request) {
   return {};
 }
 
-std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin) {
+std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin, std::string* thoughts) {
   auto length = static_cast<size_t>(canvas.infill ? canvas.answer_end() - begin
                                                   : decode::answer_length(canvas, begin, model.special_ids().end_ids));
   const auto from = static_cast<size_t>(begin);
   const std::span states = std::span(canvas.states).subspan(from);
   while (!canvas.infill && length > 0 && states[length - 1] == decode::TokenState::masked) --length;
-  return text_with_holes(model.tokenizer(), std::span(canvas.tokens).subspan(from, length), states);
+  const auto tokens = std::span(canvas.tokens).subspan(from, length);
+  if (model.chat_format().thought_begin < 0) return text_with_holes(model.tokenizer(), tokens, states);
+  AnswerParts parts(model.tokenizer(), model.chat_format());
+  for (size_t i = 0; i < length; ++i) {
+    if (states[i] != decode::TokenState::masked)
+      parts.add(tokens[i]);
+    else if (!parts.thinks())
+      parts.said += kHole;
+  }
+  if (thoughts != nullptr) *thoughts = std::move(parts.thought);
+  return std::move(parts.said);
 }
 
 // A canvas whose length follows the answer is laid for the longest one. Few are that long, so the store begins with
@@ -277,7 +288,9 @@ int64_t RunningRequest::decided_answer() const {
 std::optional<RunningRequest::Stop> RunningRequest::find_stop(int64_t length) const {
   const auto answer = tokens(prompt_tokens_ + length).subspan(static_cast<size_t>(prompt_tokens_));
   const auto text_of = [&](int64_t count) {
-    return model_->tokenizer().decode(answer.first(static_cast<size_t>(count)));
+    AnswerParts parts(model_->tokenizer(), model_->chat_format());
+    for (const int32_t token : answer.first(static_cast<size_t>(count))) parts.add(token);
+    return std::move(parts.said);
   };
   const auto find = [&](int64_t count) {
     std::optional<Stop> found;
@@ -327,7 +340,7 @@ Generation RunningRequest::finish(const Device& device) {
   result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.begin() + end);
   if (alternatives_ > 0 && state_) result.scores.assign(scores_.begin() + begin, scores_.begin() + end);
   result.fits = form_ != nullptr && !stop && !stats.decode.cancelled;
-  if (model_->has_tokenizer()) result.text = text_so_far(*model_, canvas, begin);
+  if (model_->has_tokenizer()) result.text = text_so_far(*model_, canvas, begin, &result.thoughts);
   if (stop) {
     result.text.resize(stop->text);
     result.stopped_by = stop->which;

@@ -56,8 +56,10 @@ struct GenerationStats {
 };
 
 // The text of an answer that is being decided (of the whole canvas when infilling), from position `begin` up to the end
-// of the answer or its last decided token; kHole for a mask before that. The model has a tokenizer.
-std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin);
+// of the answer or its last decided token; kHole for a mask before that. What the model thinks is left out, and put into
+// `thoughts` where that is not null. The model has a tokenizer.
+std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin,
+                        std::string* thoughts = nullptr);
 
 inline constexpr std::string_view kHole = "\u2591";  // a light shade: a token that was never decided
 
@@ -65,6 +67,7 @@ struct Generation {
   // The generated region, tail included; with auto_length up to the end token. For infilling the whole canvas.
   std::vector<int32_t> tokens;
   std::string text;             // decoded content; for infilling the whole text. kHole for a mask with text behind it
+  std::string thoughts = {};    // of a model that has a channel for them (text/thoughts.h); not in the text
   std::string stopped_by = {};  // which of Request::stop; the tokens end with it, the text before it
   bool fits = false;            // the form that was asked for: complete, also where it leaves no room for an end token
   // Of `tokens`, where alternatives were asked for: what the forward that decided each said of its position, by the

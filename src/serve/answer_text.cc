@@ -1,6 +1,7 @@
 #include "serve/answer_text.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace llada::serve {
 
@@ -13,13 +14,15 @@ void merge(StepNote& note, StepNote later) {
   note = std::move(later);
 }
 
-AnswerText::AnswerText(const Tokenizer& tokenizer, int64_t begin, int64_t length, std::vector<int32_t> end_ids,
-                       std::vector<std::string> stop)
+AnswerText::AnswerText(const Tokenizer& tokenizer, const ChatFormat& format, int64_t begin, int64_t length,
+                       std::vector<int32_t> end_ids, std::vector<std::string> stop)
     : tokenizer_(tokenizer),
+      format_(format),
       begin_(begin),
       end_ids_(std::move(end_ids)),
       stop_(std::move(stop)),
-      tokens_(static_cast<size_t>(length), -1) {}
+      tokens_(static_cast<size_t>(length), -1),
+      final_(tokenizer, format) {}
 
 void AnswerText::apply(const StepNote& note) {
   for (const decode::Edit& edit : note.edits) {
@@ -38,25 +41,28 @@ int64_t AnswerText::answer_end(int64_t most) const {
 
 std::string AnswerText::take() {
   const int64_t end = answer_end(committed_);
-  const std::span tokens(tokens_);
-  if (end > decoded_)
-    final_ += tokenizer_.decode(tokens.subspan(static_cast<size_t>(decoded_), static_cast<size_t>(end - decoded_)));
-  decoded_ = std::max(decoded_, end);
+  for (; decoded_ < end; ++decoded_) final_.add(tokens_[static_cast<size_t>(decoded_)]);
+  const std::string& said = final_.said;
   // Up to the first stop text, or to where one may have begun.
-  size_t most = final_.size();
+  size_t most = said.size();
   for (const std::string& stop : stop_) {
-    if (const size_t at = final_.find(stop); at != std::string::npos) most = std::min(most, at);
-    for (size_t n = std::min(stop.size() - 1, final_.size()); n > 0; --n)
-      if (std::string_view(final_).ends_with(std::string_view(stop).substr(0, n))) {
-        most = std::min(most, final_.size() - n);
+    if (const size_t at = said.find(stop); at != std::string::npos) most = std::min(most, at);
+    for (size_t n = std::min(stop.size() - 1, said.size()); n > 0; --n)
+      if (std::string_view(said).ends_with(std::string_view(stop).substr(0, n))) {
+        most = std::min(most, said.size() - n);
         break;
       }
   }
   if (most > given_) {
-    stream_.append(std::string_view(final_).substr(given_, most - given_));
+    stream_.append(std::string_view(said).substr(given_, most - given_));
     given_ = most;
   }
   return stream_.take();
+}
+
+std::string AnswerText::take_thoughts() {
+  thoughts_.append(std::exchange(final_.thought, {}));
+  return thoughts_.take();
 }
 
 std::string AnswerText::finish(std::string_view answer) {
@@ -67,16 +73,18 @@ std::string AnswerText::finish(std::string_view answer) {
 
 std::string AnswerText::whole() const {
   const int64_t end = answer_end(std::ssize(tokens_));
-  std::string text, holes;
+  AnswerParts parts(tokenizer_, format_);
+  std::string holes;
   for (int64_t i = 0; i < end; ++i) {
     const int32_t token = tokens_[static_cast<size_t>(i)];
-    if (token < 0) {
+    if (token >= 0) {
+      if (!parts.thinks()) parts.said += std::exchange(holes, {});
+      parts.add(token);
+    } else if (!parts.thinks()) {
       holes += kHole;
-    } else {
-      text += holes + tokenizer_.decode({&token, 1});
-      holes.clear();
     }
   }
+  std::string text = std::move(parts.said);
   for (const std::string& stop : stop_)
     if (const size_t at = text.find(stop); at != std::string::npos) text.resize(at);
   return to_valid_utf8(text);

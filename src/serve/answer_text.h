@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "text/thoughts.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -22,12 +23,14 @@ void merge(StepNote& note, StepNote later);
 class AnswerText {
  public:
   // The answer stands in [begin, begin + length) of the canvas. end_ids: tokens that end it; none for infilling.
-  AnswerText(const Tokenizer& tokenizer, int64_t begin, int64_t length, std::vector<int32_t> end_ids,
-             std::vector<std::string> stop);
+  AnswerText(const Tokenizer& tokenizer, const ChatFormat& format, int64_t begin, int64_t length,
+             std::vector<int32_t> end_ids, std::vector<std::string> stop);
 
   void apply(const StepNote& note);
   // The next piece of final text, as valid UTF-8: before any stop text, and never the beginning of one.
   std::string take();
+  // Of what take() found, what the model thinks: no part of the answer.
+  std::string take_thoughts();
   int64_t tokens_given() const { return decoded_; }  // final ones so far
   // The rest, once the answer is known as bytes, of which the pieces so far are the beginning.
   std::string finish(std::string_view answer);
@@ -38,14 +41,15 @@ class AnswerText {
   int64_t answer_end(int64_t most) const;
 
   const Tokenizer tokenizer_;
+  const ChatFormat format_;
   const int64_t begin_;
   const std::vector<int32_t> end_ids_;
   const std::vector<std::string> stop_;
   std::vector<int32_t> tokens_;  // -1: masked
   int64_t committed_ = 0, decoded_ = 0;
-  std::string final_;  // bytes of the committed tokens
-  size_t given_ = 0;   // of them
-  Utf8Stream stream_;
+  AnswerParts final_;  // of the committed tokens
+  size_t given_ = 0;   // bytes of what is said
+  Utf8Stream stream_, thoughts_;
 };
 
 }  // namespace llada::serve

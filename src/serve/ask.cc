@@ -192,7 +192,8 @@ Answered<Ask> read_ask(Service& service, Body& body, Shape shape) {
   Ask ask{.shape = shape};
   LLADA_TRY_STATUS(check_model(service, body));
   LLADA_TRY_STATUS(read_streaming(body, ask));
-  LLADA_TRY(const auto warnings, read_without_effect(body, shape == Shape::response));
+  const bool thinks = shape == Shape::chat && service.model().chat_format().thought_begin >= 0;
+  LLADA_TRY(const auto warnings, read_without_effect(body, shape == Shape::response, thinks ? &ask.think : nullptr));
   for (const std::string& warning : warnings) LLADA_TRY_STATUS(add_warning(service, ask, warning));
   const bool formats = shape == Shape::chat || shape == Shape::completion || shape == Shape::fim;
   const json* format = formats ? body.find("response_format") : nullptr;
@@ -411,11 +412,11 @@ void add_note(Ask& ask, std::string_view note) {
 }
 
 Answered<std::vector<int32_t>> conversation_ids(Service& service, std::span<const ChatMessage> messages,
-                                                const std::string& field) {
+                                                const std::string& field, bool think) {
   size_t bytes = 0;
   for (const ChatMessage& message : messages) bytes += message.content.size();
   LLADA_TRY_STATUS(check_bytes(service, bytes, field));
-  auto ids = chat_prompt(service.model(), messages);
+  auto ids = chat_prompt(service.model(), messages, think);
   if (!ids) return refuse(fmt::format("{}: {}", field, ids.error().message), field);
   return std::move(*ids);
 }

@@ -34,6 +34,7 @@ struct Ask {
   bool scores_prompt = false;              // log-probabilities of the prompt's tokens before those of the answer's
   bool drops_answer = false;               // those of the prompt alone
   bool stream = false, logprobs = false;
+  bool think = false;  // of a chat: the model shall think, and its thoughts are part of the reply
   bool include_usage = false, usage_in_pieces = false;  // of a stream: behind the last piece; so far, in each
   int64_t alternatives = 0;                             // most probable tokens beside each log-probability
   Json repeated = {};  // of /v1/responses: the fields of the request that its answer has, too
@@ -67,11 +68,11 @@ Answered<std::vector<ChatMessage>> read_plain_messages(Body& body);
 // A text, or a list of parts that are texts; nothing where it is not there.
 Answered<std::optional<std::string>> read_system(Body& body);
 Answered<std::vector<std::string>> read_stop(Body& body, const std::string& name = "stop");
-// Wishes about thinking and verbosity, which no model here follows: the result is a note, or empty (ask_hints.cc).
-// response: of /v1/responses.
-Answered<std::string> read_hints(Body& body, bool response = false);
+// Wishes about thinking and verbosity. The result is a note on those that have no effect, or empty (ask_hints.cc).
+// response: of /v1/responses. think: of a route and a model with thoughts, set where they are wished for; else null.
+Answered<std::string> read_hints(Body& body, bool response = false, bool* think = nullptr);
 // These, and ways of sampling that only others have: a line for each kind that has no effect.
-Answered<std::vector<std::string>> read_without_effect(Body& body, bool response);
+Answered<std::vector<std::string>> read_without_effect(Body& body, bool response, bool* think);
 
 // response_format: what it asks for becomes an option of `llada`, json_schema or json_object.
 Done read_format(Body& body, const nlohmann::json& format);
@@ -86,7 +87,7 @@ Done add_warning(Service& service, Ask& ask, const std::string& warning);
 
 // Token ids of a conversation, or of a text that is taken as it is; errors are about `field`.
 Answered<std::vector<int32_t>> conversation_ids(Service& service, std::span<const ChatMessage> messages,
-                                                const std::string& field);
+                                                const std::string& field, bool think = false);
 Answered<std::vector<int32_t>> text_ids(Service& service, std::string_view text, const std::string& field);
 
 // Puts the requests for prompts times n answers into `ask`, each with a seed of its own where tokens are sampled: seed,

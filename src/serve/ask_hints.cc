@@ -1,6 +1,7 @@
 // Wishes that have no effect here. How much a model shall think before it answers, and how long it shall talk: many
-// clients send these by themselves, each in a form of its own, and no model here does either; and ways of sampling of
-// other programs. The answer is the same; where more was wished for than nothing, a warning says so.
+// clients send these by themselves, each in a form of its own. A model with a channel for thoughts thinks then; others
+// do not, and none knows how long to talk; nor are there other programs' ways of sampling. Where a wish has no effect
+// the answer is the same, and a warning says so.
 #include <algorithm>
 #include <array>
 
@@ -115,7 +116,7 @@ Done check_members(const std::string& name, const json& object) {
 
 }  // namespace
 
-Answered<std::string> read_hints(Body& body, bool response) {
+Answered<std::string> read_hints(Body& body, bool response, bool* think) {
   std::string more;
   for (const char* name : {"reasoning", "thinking", "chat_template_kwargs", "output_config"})
     if (const json* object = body.find(name)) LLADA_TRY_STATUS(check_members(name, *object));
@@ -129,15 +130,18 @@ Answered<std::string> read_hints(Body& body, bool response) {
     }
     if (value == nullptr) continue;
     LLADA_TRY(const bool wished, read(whole, *value));
-    if (wished) more += (more.empty() ? "" : ", ") + whole;
+    if (wished && think != nullptr && !whole.ends_with("verbosity"))
+      *think = true;
+    else if (wished)
+      more += (more.empty() ? "" : ", ") + whole;
   }
   if (more.empty()) return more;
   return more + ": the model neither thinks nor knows how much to say, so the answer is the same";
 }
 
-Answered<std::vector<std::string>> read_without_effect(Body& body, bool response) {
+Answered<std::vector<std::string>> read_without_effect(Body& body, bool response, bool* think) {
   std::vector<std::string> warnings;
-  LLADA_TRY(std::string hints, read_hints(body, response));
+  LLADA_TRY(std::string hints, read_hints(body, response, think));
   if (!hints.empty()) warnings.push_back(std::move(hints));
   std::string names;
   for (const char* name : kOthersSampling) {

@@ -46,11 +46,12 @@ void Job::prepare(size_t index) {
   if (!ask_.stream) return;
   if (!request.gaps) {
     const auto size = std::ssize(request.tokens);
-    answer.text.emplace(model.tokenizer(), size, most_generated(model, size, request.options),
+    answer.text.emplace(model.tokenizer(), model.chat_format(), size, most_generated(model, size, request.options),
                         model.special_ids().end_ids, request.stop);
   } else if (!ask_.whole_text) {
     const InfillGap& gap = ask_.gaps.front();
-    answer.text.emplace(model.tokenizer(), gap.position, gap.length, std::vector<int32_t>(), ask_.stop);
+    answer.text.emplace(model.tokenizer(), model.chat_format(), gap.position, gap.length, std::vector<int32_t>(),
+                        ask_.stop);
   }
 }
 

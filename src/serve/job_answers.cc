@@ -22,6 +22,7 @@ FinishedAnswer Job::finished(size_t index) const {
   const Tokenizer& tokenizer = service_.model().tokenizer();
   FinishedAnswer answer{
       .text = g.text, .reason = std::string(finish_reason(g)), .logprobs = nullptr, .stopped_by = g.stopped_by};
+  if (ask_.think) answer.thoughts = to_valid_utf8(g.thoughts);
   if (request.gaps) {
     answer.text.clear(), answer.reason = "length", answer.spans = Json::array();
     for (const InfillGap& gap : ask_.gaps) {

@@ -31,8 +31,9 @@ Json Job::frame_json(size_t index, const StepNote& note) {
   if (first) {
     answers_[index].canvas_sent = true;
     // Where the length follows the answer: the part that is seen at first.
-    const int64_t length =
-        request.options.auto_length ? std::min(end - size, 2 * request.options.block_length) : end - size;
+    const int64_t canvas = model.special_ids().uniform.length;
+    const int64_t seen = canvas > 0 ? canvas : 2 * request.options.block_length;
+    const int64_t length = request.options.auto_length ? std::min(end - size, seen) : end - size;
     json["canvas"] = {{"begin", request.gaps ? 0 : size}, {"length", request.gaps ? size : length}};
   }
   return json;
@@ -78,8 +79,11 @@ std::string Job::events(size_t index, const StepNote& note) {
     return event_text(json);
   }
   if (form_) return form_->delta(delta);
-  if (delta.empty()) return "";
-  return event_text(with_usage(piece_json(head_, at, delta, "", nullptr), index, answer.text->tokens_given()));
+  const std::string thoughts = ask_.think && answer.text ? answer.text->take_thoughts() : "";
+  const std::string thought = thoughts.empty() ? "" : event_text(thought_json(head_, at, thoughts));
+  if (delta.empty()) return thought;
+  return thought +
+         event_text(with_usage(piece_json(head_, at, delta, "", nullptr), index, answer.text->tokens_given()));
 }
 
 std::string Job::last_events(size_t index) {

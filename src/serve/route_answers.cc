@@ -78,7 +78,7 @@ Answered<Ask> read_chat(Service& service, Body body) {
   ask.alternatives = top.value_or(0);
   LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false));
   LLADA_TRY_STATUS(body.finish());
-  LLADA_TRY(auto ids, conversation_ids(service, messages, "messages"));
+  LLADA_TRY(auto ids, conversation_ids(service, messages, "messages", ask.think));
   LLADA_TRY_STATUS(make_requests(service, ask, "messages", {std::move(ids)}, decoding, n, stop));
   return ask;
 }

@@ -46,6 +46,7 @@ void WholeText::add(const FinishedAnswer& answer) {
   Json choice = {{"index", count_}};
   if (is_chat(head_)) {
     choice["message"] = {{"role", "assistant"}, {"content", answer.text}, {"refusal", nullptr}};
+    if (!answer.thoughts.empty()) choice["message"]["reasoning_content"] = answer.thoughts;
   } else {
     choice["text"] = answer.text;
     // Clients of fill-in-the-middle read one or the other.
@@ -72,6 +73,12 @@ Json piece_json(const AnswerHead& head, int64_t index, const std::string& delta,
   choice["finish_reason"] = or_null(reason);
   Json json = chunk_json(head, Json::array({std::move(choice)}));
   if (head.shape == Shape::infill) json["content"] = delta, json["stop"] = !reason.empty();  // as llama-server has them
+  return json;
+}
+
+Json thought_json(const AnswerHead& head, int64_t index, const std::string& thoughts) {
+  Json json = piece_json(head, index, "", "", nullptr);
+  json["choices"][0]["delta"] = {{"reasoning_content", thoughts}};
   return json;
 }
 

@@ -23,6 +23,7 @@ struct FinishedAnswer {
   Json logprobs;                // or null
   Json spans = nullptr;         // of infilling: the text of each gap
   std::string stopped_by = {};  // the stop text that ended it
+  std::string thoughts = {};    // where they were wished for
 };
 
 // How a protocol whose requests have one answer writes it: whole, and as the pieces of a stream.
@@ -59,6 +60,8 @@ class WholeText {
 // A piece of the stream of answer `index`. reason may be empty: it goes on.
 Json piece_json(const AnswerHead& head, int64_t index, const std::string& delta, const std::string& reason,
                 const Json& logprobs);
+// The same of a part of the thoughts before it.
+Json thought_json(const AnswerHead& head, int64_t index, const std::string& thoughts);
 // The first piece of a chat's stream; null for others.
 Json role_json(const AnswerHead& head, int64_t index);
 // Behind the last piece, where it was asked for.

@@ -14,6 +14,8 @@ constexpr std::string_view kStartHeader = "<|start_header_id|>", kEndHeader = "<
 constexpr std::string_view kEndOfTurn = "<|eot_id|>", kStart = "<|startoftext|>", kEndOfText = "<|endoftext|>";
 constexpr std::string_view kImStart = "<|im_start|>", kImEnd = "<|im_end|>";
 constexpr std::string_view kThinkingOff = "detailed thinking off";
+constexpr std::string_view kTurn = "<|turn>", kTurnEnd = "<turn|>", kThink = "<|think|>";
+constexpr std::string_view kChannel = "<|channel>", kChannelEnd = "<channel|>";
 constexpr std::string_view kRole = "<role>", kRoleClose = "</role>", kRoleEnd = "<|role_end|>";
 
 // Python's str.isspace(), which the template's `trim` means.
@@ -157,6 +159,11 @@ bool is_known(const ChatFormat& format, const Tokenizer& tokenizer, std::string_
                       {std::string(kRole), std::string(kRoleClose), end, std::string(kThinkingOff),
                        "detailed thinking ", "off", "SYSTEM", "HUMAN", "ASSISTANT", "system", "user", "assistant"});
     }
+    case ChatStyle::gemma: {
+      // Its templates lay tools and media out in macros, so only the frame of a message is looked at.
+      const auto begins = [&](const std::string& role) { return texts.contains(fmt::format("{}{}\n", kTurn, role)); };
+      return (begins(hole) || begins("user")) && begins("model") && texts.contains(kTurnEnd);
+    }
     case ChatStyle::plain:
       return false;
   }
@@ -171,6 +178,18 @@ std::string without_thoughts(const std::string& answer) {
   return answer.substr(std::min(answer.find_first_not_of('\n', at + kEnd.size()), answer.size()));
 }
 
+// What stands outside of channels, as the templates have it.
+std::string without_channels(std::string_view answer) {
+  std::string said;
+  while (!answer.empty()) {
+    const size_t end = answer.find(kChannelEnd);
+    const std::string_view part = answer.substr(0, end);
+    said += part.substr(0, part.find(kChannel));
+    answer.remove_prefix(end == std::string_view::npos ? answer.size() : end + kChannelEnd.size());
+  }
+  return said;
+}
+
 std::string_view bailing_role(const std::string& role) {
   return role == "system" ? "SYSTEM" : role == "user" ? "HUMAN" : "ASSISTANT";
 }
@@ -183,6 +202,7 @@ ChatStyle detect_style(const Tokenizer& tokenizer) {
   const bool chatml = has(kImStart) && has(kImEnd);
   if (mentions(kStartHeader) && llada) return ChatStyle::llada;
   if (mentions(kImStart) && chatml) return ChatStyle::chatml;
+  if (has(kTurn) && has(kTurnEnd) && (source.empty() || mentions(kTurn))) return ChatStyle::gemma;
   if (mentions(kRole)) return ChatStyle::bailing;
   if (llada) return ChatStyle::llada;
   if (chatml) return ChatStyle::chatml;
@@ -200,6 +220,8 @@ std::string_view name(ChatStyle style) {
       return "chatml";
     case ChatStyle::bailing:
       return "bailing";
+    case ChatStyle::gemma:
+      return "gemma";
     case ChatStyle::plain:
       return "plain";
   }
@@ -218,6 +240,12 @@ ChatFormat detect_chat_format(const Tokenizer& tokenizer) {
     const std::string behind = fmt::format("{}\ndetailed thinking", kHole);
     if (source.empty() || texts.contains(behind)) format.ends_system = fmt::format("\n{}", kThinkingOff);
   }
+  if (format.style == ChatStyle::gemma && tokenizer.find_control(kThink)) {
+    const auto begin = tokenizer.find_control(kChannel), end = tokenizer.find_control(kChannelEnd);
+    if (begin && end) format.thought_begin = *begin, format.thought_end = *end;
+    // As a string literal of the template has it, whose line end is an escape.
+    format.closes_thoughts = begin && end && source.contains("<|channel>thought\\n<channel|>");
+  }
   format.drops_thoughts = source.contains("</think>") || (source.empty() && !format.ends_system.empty());
   if (source.find_first_not_of(" \t\r\n") == std::string::npos) return format;
   if (!is_known(format, tokenizer, texts))
@@ -229,8 +257,10 @@ ChatFormat detect_chat_format(const Tokenizer& tokenizer) {
 }
 
 Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, const ChatFormat& format,
-                                         std::span<const ChatMessage> messages, bool add_assistant_header) {
+                                         std::span<const ChatMessage> messages, bool add_assistant_header, bool think) {
   LLADA_TRY_STATUS(check_messages(messages));
+  if (think && format.thought_begin < 0)
+    return invalid("think: the model has no channel for thoughts; needed it left out");
   const TokenizerSpec& spec = tokenizer.spec();
   const std::string end_text = spec.eos >= 0 ? std::string(tokenizer.piece(spec.eos)) : std::string();
   const bool has_system = messages[0].role == "system";
@@ -291,6 +321,26 @@ Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, const ChatF
       if (add_assistant_header) header("ASSISTANT");
       break;
     }
+    case ChatStyle::gemma: {
+      LLADA_TRY_STATUS(need_controls(tokenizer, "gemma", {kTurn, kTurnEnd}));
+      if (spec.bos >= 0) out.token(spec.bos);
+      const auto turn_of = [&](std::string_view role, std::string_view content, bool thinks) {
+        out.control(kTurn).text(role).text("\n");
+        if (thinks) out.control(kThink).text("\n");
+        out.text(trim(content)).control(kTurnEnd).text("\n");
+      };
+      if (think && !has_system) turn_of("system", "", true);
+      for (size_t i = 0; i < turns.size(); ++i) {
+        if (turns[i].role == "assistant")
+          turn_of("model", without_channels(turns[i].content), false);
+        else
+          turn_of(turns[i].role, turns[i].content, think && i == 0 && has_system);
+      }
+      if (!add_assistant_header) break;
+      out.control(kTurn).text("model\n");
+      if (!think && format.closes_thoughts) out.control(kChannel).text("thought\n").control(kChannelEnd);
+      break;
+    }
     case ChatStyle::plain: {
       if (spec.add_bos && spec.bos >= 0) out.token(spec.bos);
       for (size_t i = 0; i < turns.size(); ++i) out.text(i > 0 ? "\n" : "").text(turns[i].content);
@@ -317,6 +367,9 @@ std::vector<int32_t> stop_ids(const Tokenizer& tokenizer, ChatStyle style) {
       break;
     case ChatStyle::bailing:
       add({kRoleEnd, kEndOfText});
+      break;
+    case ChatStyle::gemma:
+      add({kTurnEnd, "<eos>", "<|tool_response>"});
       break;
     case ChatStyle::plain:
       add({kEndOfText});

@@ -9,12 +9,15 @@
 //            system message ends with "detailed thinking off", which is all of it where none is given (Ling 2.0,
 //            LLaDA-MoE, LLaDA2). A template says which of the two it does, if any; without a template both are done.
 //            None of it, and no <|role_end|>, for a vocabulary without that token (the first Ling models)
+//   gemma    BOS, then per message <|turn>ROLE\n TEXT <turn|>\n; TEXT is trimmed, an answer's role is model. The model may
+//            think first, in <|channel>thought\n ... <channel|>: it is asked to by <|think|>\n at the head of a system
+//            message, and where it is not, a template may close an empty channel for it (Gemma 4, DiffusionGemma)
 //   plain    the texts joined by newlines, BOS first where the tokenizer asks for it (base models)
 //
 // An answer that comes back as history may contain the text of the end token. It is removed, as the models' own chat
-// programs do; so is what an answer thought (up to </think>) where the template does that. Of a model that was trained
+// programs do; so is what an answer thought (up to </think>, or in its channel) where the template does that. Of a model that was trained
 // on single questions (TokenizerSpec::single_turn) the leading system message and what begins with the last user
-// message are laid out. Deliberately absent: tools, images, "thinking" switches.
+// message are laid out. Deliberately absent: tools, images, other "thinking" switches.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -27,7 +30,7 @@
 
 namespace llada {
 
-enum class ChatStyle { llada, chatml, bailing, plain };
+enum class ChatStyle { llada, chatml, bailing, gemma, plain };
 std::string_view name(ChatStyle style);  // "chatml"
 
 struct ChatMessage {
@@ -41,16 +44,20 @@ struct ChatFormat {
   std::string ends_system;      // behind a first system message that is given
   bool drops_thoughts = false;  // of answers before the last question
   bool single_turn = false;
+  int32_t thought_begin = -1, thought_end = -1;  // tokens around thoughts, which can be asked for; -1: there are none
+  bool closes_thoughts = false;                  // an answer that is not to think begins behind an empty channel
   std::string note;  // a sentence for people where a template is there and may write something else; empty: it does not
 };
 
 // The style by the shipped template's text, else by the control tokens that the vocabulary has.
 ChatFormat detect_chat_format(const Tokenizer& tokenizer);
 
-// The ids of a whole conversation; with add_assistant_header they end where the answer begins.
-// Errors: no messages, an unknown role, a style whose control tokens the vocabulary lacks.
+// The ids of a whole conversation; with add_assistant_header they end where the answer begins. think: it shall think.
+// Errors: no messages, an unknown role, a style whose control tokens the vocabulary lacks, thoughts of a model that has
+// no channel for them.
 Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, const ChatFormat& format,
-                                         std::span<const ChatMessage> messages, bool add_assistant_header);
+                                         std::span<const ChatMessage> messages, bool add_assistant_header,
+                                         bool think = false);
 
 // The ids that end an answer, ascending, without repetition.
 std::vector<int32_t> stop_ids(const Tokenizer& tokenizer, ChatStyle style);

@@ -268,7 +268,7 @@ TEST(AnswerText, GivesCharactersOnceTheyAreWholeAndStopTextsNever) {
   std::vector<decode::Edit> edits;
   for (size_t i = 0; i < ids.size(); ++i)
     edits.push_back({static_cast<int32_t>(10 + i), ids[i], decode::TokenState::stable, 1});
-  AnswerText text(tokenizer, 10, std::ssize(ids), {}, {"STOP"});
+  AnswerText text(tokenizer, {}, 10, std::ssize(ids), {}, {"STOP"});
   std::string given;
   for (size_t i = 0; i < ids.size(); ++i) {
     text.apply(note(static_cast<int64_t>(i + 1), {edits[i]}));
@@ -278,7 +278,7 @@ TEST(AnswerText, GivesCharactersOnceTheyAreWholeAndStopTextsNever) {
   }
   EXPECT_EQ(given, "a\u00e9b ");
   EXPECT_EQ(text.finish("a\u00e9b "), "");
-  AnswerText reversed(tokenizer, 10, std::ssize(ids), {}, {});
+  AnswerText reversed(tokenizer, {}, 10, std::ssize(ids), {}, {});
   reversed.apply(note(0, {edits.back()}));
   EXPECT_EQ(reversed.take(), "") << "not final yet";
   EXPECT_TRUE(reversed.whole().starts_with(kHole));

@@ -7,6 +7,7 @@
 
 #include "text/chat_template.h"
 #include "text/support.h"
+#include "text/thoughts.h"
 
 namespace llada {
 namespace {
@@ -60,21 +61,23 @@ TEST(Chat, RenderedConversationsEqualThePublishedLibrarys) {
   }
 }
 
-nlohmann::json begin_of(bool llama) { return llama ? nlohmann::json("<|startoftext|>") : nlohmann::json(); }
+nlohmann::json begin_of(std::string_view tokenizer) {
+  return tokenizer == "llama" ? nlohmann::json("<|startoftext|>") : tokenizer == "gemma" ? "<bos>" : nlohmann::json();
+}
 
 // Expected ids: Jinja and the published library, with templates as they are published.
 TEST(Chat, PublishedTemplatesAreFollowed) {
   const auto golden = text_test::read_json(text_test::fixture_path("templates.expected.json"));
-  ASSERT_EQ(golden["items"].size(), 30u);
+  ASSERT_EQ(golden["items"].size(), 44u);
   for (const auto& item : golden["items"]) {
-    const nlohmann::json config = {{"bos_token", begin_of(item["tokenizer"] == "llama")},
+    const nlohmann::json config = {{"bos_token", begin_of(item["tokenizer"].get<std::string>())},
                                    {"chat_template", golden["templates"][item["name"].get<std::string>()]}};
     const Tokenizer tokenizer = fixture(item["tokenizer"], config.dump());
     const ChatFormat format = detect_chat_format(tokenizer);
     EXPECT_EQ(format.note, "") << item["name"];
     std::vector<ChatMessage> messages;
     for (const auto& message : item["messages"]) messages.push_back({message["role"], message["content"]});
-    const auto ids = render_chat(tokenizer, format, messages, true);
+    const auto ids = render_chat(tokenizer, format, messages, true, item.value("think", false));
     ASSERT_TRUE(ids) << ids.error().message;
     EXPECT_EQ(*ids, item["ids"].get<std::vector<int32_t>>())
         << item["name"] << " gave " << tokenizer.decode(*ids, true) << ", needed "
@@ -86,8 +89,7 @@ TEST(Chat, PublishedTemplatesAreFollowed) {
 TEST(Chat, OtherTemplatesAreNoted) {
   const auto golden = text_test::read_json(text_test::fixture_path("templates.expected.json"));
   const auto note = [&](const char* tokenizer, const std::string& chat_template) {
-    const nlohmann::json config = {{"bos_token", begin_of(std::string_view(tokenizer) == "llama")},
-                                   {"chat_template", chat_template}};
+    const nlohmann::json config = {{"bos_token", begin_of(tokenizer)}, {"chat_template", chat_template}};
     return detect_chat_format(fixture(tokenizer, config.dump())).note;
   };
   const auto changed = [&](const char* name, const std::string& from, const std::string& to) {
@@ -112,6 +114,54 @@ TEST(Chat, OtherTemplatesAreNoted) {
   EXPECT_THAT(changed("dream", "{{- '<|im_start|>assistant", "{{- 'Think. <|im_start|>assistant"), noted);
   EXPECT_THAT(changed("ling-2", "'off'", "'on'"), noted);
   EXPECT_THAT(changed("ling-2", "+ content }}", "+ '<think>' + content }}"), noted);
+}
+
+TEST(Chat, GemmaThinksWhereItCanAndIsAskedTo) {
+  const auto golden = text_test::read_json(text_test::fixture_path("templates.expected.json"));
+  auto source = golden["templates"]["gemma-4"].get<std::string>();
+  const auto header = [&](bool think) {
+    const nlohmann::json config = {{"bos_token", "<bos>"}, {"chat_template", source}};
+    const Tokenizer tokenizer = fixture("gemma", config.dump());
+    const ChatFormat format = detect_chat_format(tokenizer);
+    EXPECT_EQ(format.note, "");
+    EXPECT_EQ(format.style, ChatStyle::gemma);
+    const std::vector<ChatMessage> message = {{"user", "a"}};
+    const std::string text = tokenizer.decode(*render_chat(tokenizer, format, message, true, think), true);
+    return text.substr(text.find("a<turn|>"));
+  };
+  EXPECT_EQ(header(false), "a<turn|>\n<|turn>model\n<|channel>thought\n<channel|>");
+  EXPECT_EQ(header(true), "a<turn|>\n<|turn>model\n");
+  const size_t empty = source.find("'<|channel>thought");
+  source.replace(empty, source.find(" -}}", empty) - empty, "''");
+  EXPECT_EQ(header(false), "a<turn|>\n<|turn>model\n") << "a template that closes no channel";
+  const Tokenizer gemma = fixture("gemma");
+  EXPECT_EQ(stop_ids(gemma, ChatStyle::gemma).size(), 3u);
+  const Tokenizer other = text_test::tiny_llada();
+  const auto refused =
+      render_chat(other, detect_chat_format(other), std::vector<ChatMessage>{{"user", "a"}}, true, true);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "think: the model has no channel for thoughts; needed it left out");
+}
+
+TEST(Chat, WhatIsThoughtIsNotSaid) {
+  const Tokenizer tokenizer = fixture("gemma");
+  const ChatFormat format = detect_chat_format(tokenizer);
+  const auto parts = [&](std::string_view text) {
+    AnswerParts parts(tokenizer, format);
+    for (const int32_t token : tokenizer.encode(text, ControlText::token)) parts.add(token);
+    return std::pair(parts.said, parts.thought);
+  };
+  using Parts = std::pair<std::string, std::string>;
+  EXPECT_EQ(parts("Yes."), Parts("Yes.", ""));
+  EXPECT_EQ(parts("<|channel>thought\nHm.\nSo<channel|>Yes."), Parts("Yes.", "Hm.\nSo"));
+  EXPECT_EQ(parts("<|channel>thought\n<channel|>Yes."), Parts("Yes.", ""));
+  EXPECT_EQ(parts("a<|channel>x\nb<channel|>c<|channel>y\nd<channel|>e"), Parts("ace", "bd"));
+  EXPECT_EQ(parts("a<|channel>thought\nnever closed"), Parts("a", "never closed"));
+  EXPECT_EQ(parts("a<channel|>b"), Parts("ab", ""));
+  EXPECT_EQ(parts("a<|channel>name"), Parts("a", ""));
+  AnswerParts others(text_test::tiny_llada(), detect_chat_format(text_test::tiny_llada()));
+  for (const int32_t token : text_test::tiny_llada().encode("<|channel>thought\nno")) others.add(token);
+  EXPECT_EQ(others.said, "<|channel>thought\nno");
 }
 
 TEST(Chat, HostileTemplatesEnd) {
