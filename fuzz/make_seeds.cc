@@ -24,10 +24,10 @@ int main(int argc, char** argv) {
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path, std::ios::binary) << bytes;
   };
-  for (const auto& [architecture, arch] :
-       {std::pair{Architecture::llada, "llada"}, std::pair{Architecture::dream, "dream"},
-        std::pair{Architecture::llada_moe, "llada-moe"}, std::pair{Architecture::llada, "diffuse"}}) {
-    ModelConfig config = tiny_config(architecture);
+  for (const auto& [family, arch] :
+       {std::pair{&kLladaFamily, "llada"}, std::pair{&kDreamFamily, "dream"},
+        std::pair{&kLladaMoeFamily, "llada-moe"}, std::pair{&kLladaFamily, "diffuse"}}) {
+    ModelConfig config = tiny_config(family);
     config.layers = 1;  // short inputs mutate faster
     write(std::string("gguf/") + arch, gguf_bytes(config, {.arch = arch, .type = DType::Q4_0}));
     const auto names = hf_names(config, Style::standard);
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
     write("gguf/type-" + name, bytes + std::string(static_cast<size_t>(row_bytes(type, 256)), '\x35'));
   }
   // q, k and v in one tensor; a model in two files.
-  ModelConfig config = tiny_config(Architecture::dream);
+  ModelConfig config = tiny_config(&kDreamFamily);
   config.layers = 1;
   const GgufOptions options{.arch = "dream", .type = DType::Q4_0};
   write("gguf/fused-qkv",
@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   const auto parts = gguf_parts(config, options, {5, 0});
   const auto first = static_cast<uint32_t>(parts[0].size());
   write("gguf/parts", "p" + std::string(reinterpret_cast<const char*>(&first), sizeof first) + parts[0] + parts[1]);
-  write("safetensors/config-olmo", "c" + hf_config_json(tiny_config(Architecture::llada), Style::olmo));
+  write("safetensors/config-olmo", "c" + hf_config_json(tiny_config(&kLladaFamily), Style::olmo));
   write("safetensors/index",
         R"(i{"metadata":{"total_size":1},"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors"}})");
   // Packed weights, whole and as an index alone.

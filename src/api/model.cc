@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include "api/objects.h"
-#include "engine/inspect.h"
 
 using namespace llada::api;
 using llada::Model;
@@ -75,7 +74,7 @@ llada_status llada_model_load(int32_t api_version, const char* path, const llada
     } catch (const Aborted& aborted) {
       return refuse(aborted.status, "{}: the caller's progress function ended the loading", place);
     }
-    object->architecture = llada::name(object->model->config().architecture);
+    object->architecture = object->model->architecture();
     object->device = object->model->device().info().description;
     object->notes = fmt::format("{}", fmt::join(object->model->notes(), "\n"));
     hand_out(std::move(object), model);

@@ -30,7 +30,7 @@ Status read_whole(std::string_view text, int64_t least, int64_t most, T& out) {
 }
 
 constexpr int64_t kMostThreads = 1024, kMostStreams = 1024, kMostRows = int64_t{1} << 20,
-                  kMostContext = int64_t{1} << 30, kMostCache = int64_t{1} << 46;
+                  kMostContext = int64_t{1} << 30, kMostTokens = int64_t{1} << 24, kMostCache = int64_t{1} << 46;
 
 Status set_device(OptionValues& c, std::string_view text) {
   if (text.empty()) return invalid("found '', needed a device");
@@ -45,6 +45,17 @@ Status set_threads(OptionValues& c, std::string_view text) {
 }
 Status set_ctx_size(OptionValues& c, std::string_view text) {
   return read_whole(text, 0, kMostContext, c.load.context);
+}
+Status set_mask_id(OptionValues& c, std::string_view text) {
+  return read_whole(text, 0, kMostTokens, c.load.overrides.mask_id);
+}
+Status set_attention_block(OptionValues& c, std::string_view text) {
+  return read_whole(text, 0, kMostRows, c.load.overrides.attention_block);
+}
+Status set_shift(OptionValues& c, std::string_view text) {
+  if (text != "true" && text != "false") return invalid("found '{}', needed true or false", text);
+  c.load.overrides.shift_logits = text == "true";
+  return {};
 }
 Status set_attention(OptionValues& c, std::string_view text) {
   if (text != "fast" && text != "exact") return invalid("found '{}', needed fast or exact", text);
@@ -110,6 +121,13 @@ constexpr OwnOption kOwn[] = {
      "0: of a model one per physical core, of an engine as many as its model", kModel, set_threads},
     {LLADA_FOR_MODEL, "ctx_size", "N", "a whole number from 0 to 1073741824", "0",
      "most positions of a request; 0: as many as the model was trained for", kModel, set_ctx_size},
+    {LLADA_FOR_MODEL, "mask_id", "ID", "a whole number from 0 to 16777216", "",
+     "token id of the mask, where the model's file does not say or says another", kModel, set_mask_id},
+    {LLADA_FOR_MODEL, "attention_block", "N", "a whole number from 0 to 1048576", "",
+     "block-causal attention over blocks of N positions, where the file does not say; 0: full", kModel,
+     set_attention_block},
+    {LLADA_FOR_MODEL, "shift", "", "true or false", "",
+     "true: row i - 1 predicts position i, as in Dream; where the file does not say", kModel, set_shift},
     {LLADA_FOR_MODEL, "attention", "KIND", "fast or exact", "fast",
      "of rows that see 1024 positions or more: fast reads 8-bit copies of keys and values, exact the stored ones",
      kModel, set_attention},
@@ -135,8 +153,9 @@ constexpr OwnOption kOwn[] = {
      "of method pseudo: forwards that share the tokens; 0: one for each", kScore, set_groups},
     {LLADA_FOR_SCORE, "order", "OPTIONS", "decoding options as on the command line", "",
      "of method duel: the order in which decoding would commit", kScore, set_order},
-    {LLADA_FOR_REQUEST, "preset", "NAME", "exact, balanced, fast, long, npu, llada2, llada2.1, or a llada tune file",
-     "", "decoding options under a name; options beside it replace its own", "Presets", set_preset},
+    {LLADA_FOR_REQUEST, "preset", "NAME",
+     "exact, balanced, fast, long, npu, llada2, llada2.1, sdar, or a llada tune file", "",
+     "decoding options under a name; options beside it replace its own", "Presets", set_preset},
     {LLADA_FOR_REQUEST, "stop", "TEXT", "any text but an empty one", "",
      "ends the answer before this text; each time that it is set it is one more", "Ending", set_stop},
     {LLADA_FOR_REQUEST, "keep_steps", "", "true or false", "false", "keeps every step for llada_request_next()",

@@ -136,7 +136,7 @@ class Bench {
   };
   Result<Geometry> geometry() const {
     if (preset_) return Geometry{preset_->preset.config, preset_->type};
-    LLADA_TRY(const auto file, ModelFile::open(o_.model));
+    LLADA_TRY(const auto file, ModelFile::open(o_.model, o_.load.overrides));
     Geometry g{file.config()};
     for (const ModelTensor& tensor : file.tensors())
       if (tensor.name.find("_exps.") != std::string::npos) g.experts = tensor.view.type;

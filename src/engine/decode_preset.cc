@@ -8,15 +8,16 @@
 
 #include "engine/json_fields.h"
 #include "engine/options.h"
+#include "formats/family.h"
 #include "text/text_file.h"
 
 namespace llada {
 namespace {
 
 struct BuiltIn {
-  const char* name;
-  const char* options;
-  const char* block_causal = nullptr;  // for block-causal models; null: the same
+  std::string_view name;
+  std::string_view options;
+  std::string_view block_causal = {};  // for block-causal models; empty: the same
 };
 
 // A block and what stands before it is all that a block-causal model sees, so K/V of finished blocks is exact and there
@@ -52,11 +53,15 @@ constexpr std::array kBuiltIn = {
             "--kv dual --refresh 3 --slide --tail 16 --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.9 "
             "--stable-threshold 0.99 --final-sweep 0",
             kBlockCausal},
-    // The published samplers of LLaDA2.0 (arXiv 2512.15745) and, with token editing, LLaDA2.1, over exact block K/V;
-    // not chosen here, and no checkpoint of them was at hand.
-    BuiltIn{"llada2", "--accept llada2 --threshold 0.95 --kv block --early-stop block"},
-    BuiltIn{"llada2.1", "--threshold 0.7 --edit-threshold 0.5 --kv block --early-stop block"},
 };
+
+// These, and the published samplers, which are their families'.
+std::vector<BuiltIn> built_in() {
+  std::vector<BuiltIn> all(kBuiltIn.begin(), kBuiltIn.end());
+  for (const Family* family : families())
+    for (const FamilyPreset& preset : family->presets) all.push_back({preset.name, preset.options});
+  return all;
+}
 
 constexpr int64_t kVersion = 1;
 
@@ -102,15 +107,17 @@ Result<DecodePreset> parse_decode_preset(std::string_view text, const std::strin
 
 std::vector<std::string_view> decode_presets() {
   std::vector<std::string_view> names;
-  for (const BuiltIn& preset : kBuiltIn) names.push_back(preset.name);
+  for (const BuiltIn& preset : built_in()) names.push_back(preset.name);
   return names;
 }
 
 Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool files, int64_t attention_block) {
-  for (const BuiltIn& preset : kBuiltIn) {
+  for (const BuiltIn& preset : built_in()) {
     if (name_or_path != preset.name) continue;
-    const bool own = attention_block > 0 && preset.block_causal != nullptr;
-    return DecodePreset{.name = preset.name, .options = own ? preset.block_causal : preset.options, .built_in = true};
+    const bool own = attention_block > 0 && !preset.block_causal.empty();
+    return DecodePreset{.name = std::string(preset.name),
+                        .options = std::string(own ? preset.block_causal : preset.options),
+                        .built_in = true};
   }
   const std::string known = fmt::format("{}", fmt::join(decode_presets(), ", "));
   if (!files) return invalid("found '{}', needed one of {}", name_or_path, known);

@@ -45,10 +45,14 @@ struct ModelSummary {
   std::vector<TypeTotal> types;        // most bytes first
   std::vector<TensorSummary> tensors;  // in file order
   std::optional<TokenizerSummary> tokenizer;
+
+  std::string missing;  // why a run would refuse it as it is, in the words of a run; empty: it would not
+  // Bytes that a request of so many positions needs on this machine's cpu (fit_check.h), mapped pages not counted.
+  int64_t memory = 0, positions = 0;
+  std::vector<std::string> presets;  // decoding presets: the default one, and those of the family's published samplers
+  std::string command;               // that runs it; "..." where an option is missing
 };
 
-std::string_view name(Architecture architecture);
-
-Result<ModelSummary> inspect_model(const std::string& path);
+Result<ModelSummary> inspect_model(const std::string& path, const Overrides& overrides = {});
 
 }  // namespace llada

@@ -8,6 +8,7 @@
 #include "engine/model_runner.h"
 #include "engine/open_device.h"
 #include "engine/weight_reading.h"
+#include "formats/family.h"
 #include "models/model_graph.h"
 
 namespace llada {
@@ -59,6 +60,7 @@ Model::~Model() = default;
 Device& Model::device() const { return *device_->device; }
 Device* Model::fallback() const { return device_->fallback.get(); }
 const MemoryOptions& Model::memory() const { return device_->memory; }
+std::string_view Model::architecture() const { return config().family->name; }
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const LoadOptions& options) {
   LLADA_TRY(DeviceSpec where, parse_device_spec(options.device, options.plugin));
@@ -66,7 +68,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
   LLADA_TRY(const MoeOptions moe, check_experts(options.experts, where, options.device));
   if (where.cuda)  // before anything large is read
     if (const auto gpu = describe_cuda(); !gpu) return invalid("cuda: {}", gpu.error().message);
-  LLADA_TRY(auto file, ModelFile::open(path));
+  LLADA_TRY(auto file, ModelFile::open(path, options.overrides));
   std::shared_ptr<Model> model(new Model(std::move(file)));
   LLADA_TRY_STATUS(model->set_context(options.context));
   LLADA_TRY(auto spec, load_tokenizer_spec(model->file_));

@@ -39,6 +39,7 @@ struct LoadOptions {
   std::string cdsprpc = {};  // the library of device hexagon where `device` names none; empty: as it finds one
   int threads = 0;           // 0: one per usable physical core
   int64_t context = 0;       // most positions of a request; 0: what the model was trained for, which bounds it
+  Overrides overrides = {};
   bool exact_attention = false;  // on the host: no digests (devices/cpu/cpu_device.h)
   PackCache pack_cache = {};     // of this machine's packed weights; a library's caller decides
   ExpertRequest experts = {};    // experts shared out between the device's units
@@ -77,6 +78,7 @@ class Model {
 
   const ModelFile& file() const { return file_; }
   const ModelConfig& config() const { return file_.config(); }
+  std::string_view architecture() const;  // the family's name
   // Most positions of a request: LoadOptions::context or the file's; 0: any.
   int64_t context() const { return context_; }
   std::string context_bound() const;  // what an error says of it: "the model was trained for 4096"

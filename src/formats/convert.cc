@@ -97,7 +97,7 @@ class Converter {
         return true;  // optional and absent; ModelFile has checked the required ones
       }
       job.type = type_for(job);
-      job.permute = family_of(config_.architecture).permuted_in_gguf && !adjacent &&
+      job.permute = config_.family->permuted_in_gguf && !adjacent &&
                     (job.name.find(".attn_q.") != std::string::npos || job.name.find(".attn_k.") != std::string::npos);
       writer_.add_tensor(job.name, job.type, job.shape);
       jobs_.push_back(std::move(job));

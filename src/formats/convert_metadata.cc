@@ -44,7 +44,7 @@ void add_yarn(GgufWriter& out, const std::string& prefix, const Yarn& y) {
 }
 
 void add_model(GgufWriter& out, const ModelConfig& c) {
-  const std::string prefix = std::string(family_of(c.architecture).name) + ".";
+  const std::string prefix = std::string(c.family->name) + ".";
   const auto u32 = [&](std::string_view key, int64_t value) {
     out.add_u32(prefix + std::string(key), static_cast<uint32_t>(value));
   };
@@ -68,7 +68,7 @@ void add_model(GgufWriter& out, const ModelConfig& c) {
     u32("expert_used_count", c.experts_used);
     u32("expert_feed_forward_length", c.expert_ffn_width);
     out.add_bool(prefix + "expert_weights_norm", c.norm_topk);
-    if (c.norm_topk && !c.sigmoid_router) out.add_bool(kKeyRenormalise, true);
+    if (c.norm_topk && c.family->gates == Gates::raw) out.add_bool(kKeyRenormalise, true);
     if (c.sigmoid_router) u32("expert_gating_func", kSigmoidGating);
     if (c.expert_groups > 1) {
       u32("expert_group_count", c.expert_groups);
@@ -81,7 +81,8 @@ void add_model(GgufWriter& out, const ModelConfig& c) {
     }
     if (c.dense_layers > 0) u32("leading_dense_block_count", c.dense_layers);
   }
-  if (c.attention_block > 0) u32("attention.block_length", c.attention_block);
+  if (c.attention_block > 0 || (c.family->autoregressive && c.attention_block == 0))
+    u32("attention.block_length", c.attention_block);
   out.add_bool(prefix + "attention.causal", false);
   out.add_bool("diffusion.shift_logits", c.shift_logits);
 }
@@ -187,7 +188,7 @@ Status add_tokenizer(GgufWriter& out, const ModelConfig& c, const TokenizerSpec&
 
 std::vector<std::string> llama_cpp_notes(const ModelConfig& c, const TokenizerSpec* tokenizer) {
   std::vector<std::string> notes;
-  const bool moe = c.architecture == Architecture::llada_moe;
+  const bool moe = c.family == &kLladaMoeFamily;
   if (moe && !c.qk_norm) notes.push_back("llama.cpp will not open this file: its llada-moe has norms on q and k");
   if (moe && c.tied_head) notes.push_back("llama.cpp will not open this file: its llada-moe has a head of its own");
   if (moe && c.norm_topk)
@@ -205,7 +206,7 @@ std::vector<std::string> llama_cpp_notes(const ModelConfig& c, const TokenizerSp
 }
 
 Status add_metadata(GgufWriter& out, const ModelConfig& config, const TokenizerSpec* tokenizer, DType type) {
-  out.add_string("general.architecture", family_of(config.architecture).name);
+  out.add_string("general.architecture", config.family->name);
   out.add_string("general.type", "model");
   out.add_string("general.name", config.name);
   add_model(out, config);

@@ -1,20 +1,39 @@
 #include "formats/family.h"
 
 #include <algorithm>
-
-#include "base/check.h"
+#include <vector>
 
 namespace llada {
 
 std::span<const Family* const> families() {
-  static constexpr const Family* kAll[] = {&kLladaFamily, &kLladaMoeFamily, &kLlada2Family, &kDreamFamily};
-  return kAll;
+  static const std::vector<const Family*> all = [] {
+    std::vector<const Family*> list = {&kLladaFamily, &kLladaMoeFamily, &kLlada2Family, &kDreamFamily};
+    for (const auto more : {qwen_families(), llama_families()})
+      for (const Family& one : more) list.push_back(&one);
+    return list;
+  }();
+  return all;
 }
 
-const Family& family_of(Architecture architecture) {
-  const auto found = std::ranges::find(families(), architecture, [](const Family* f) { return f->architecture; });
-  LLADA_CHECK(found != families().end());
-  return **found;
+std::string_view missing_for(std::string_view name) {
+  struct Missing {
+    std::string_view name, what;
+  };
+  constexpr std::string_view kClover = "Gated DeltaNet layers, with a recurrent state that is kept for each block";
+  constexpr std::string_view kNemotron =
+      "blocks whose K/V is written again by a causal pass, and a scale of q by position";
+  constexpr std::string_view kWedlm = "causal attention over positions in the order in which they were decided";
+  constexpr Missing kMissing[] = {
+      {"clover_moe", kClover}, {"nemotron_labs_diffusion", kNemotron}, {"NemotronLabsDiffusionModel", kNemotron},
+      {"wedlm", kWedlm},       {"WeDLMForCausalLM", kWedlm},
+  };
+  const auto found = std::ranges::find(kMissing, name, &Missing::name);
+  return found == std::end(kMissing) ? std::string_view() : found->what;
+}
+
+const Family* find_family(std::string_view name) {
+  const auto found = std::ranges::find(families(), name, &Family::name);
+  return found == families().end() ? nullptr : *found;
 }
 
 }  // namespace llada

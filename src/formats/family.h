@@ -1,6 +1,6 @@
-// A family: what sets the models of one architecture apart, as data. Each is described in a file of its own,
-// family_*.cc, which both parsers, the converter and `inspect` read. Deliberately absent: what every file says itself
-// (model_config.h), and tensor names, which families share (tensor_names.h).
+// A family: what sets the models of one architecture apart, as data. Each is described in a file family_*.cc, which
+// both parsers, the converter, `inspect` and the decoding presets read. Deliberately absent: what every file says
+// itself (model_config.h), and tensor names, which families share (tensor_names.h).
 #pragma once
 #include <optional>
 #include <span>
@@ -12,21 +12,52 @@ namespace llada {
 
 using FamilyNames = std::span<const std::string_view>;
 
+// RMSNorm of each head of q and k. where_said: a key of config.json or a tensor of a GGUF file asks for it; usual: so,
+// and a folder without the key has it.
+enum class HeadNorms { none, where_said, usual };
+
+enum class Router { none, softmax, sigmoid };  // sigmoid: with groups, shared experts and leading dense layers
+
+// Whether the gates of the experts used are scaled to a sum of 1. as_said: as norm_topk_prob has it; of_several: where
+// more than one expert is used, whatever the file says; raw: not, unless a key of this project asks for it.
+enum class Gates { raw, of_several, as_said };
+
+// A decoding preset that follows the family's published sampler.
+struct FamilyPreset {
+  std::string_view name, options;  // as on the command line
+};
+
 struct Family {
-  Architecture architecture;
   std::string_view name;          // general.architecture, as it is read and written
   FamilyNames classes;            // of `architectures` in config.json; errors name the first
   FamilyNames model_types;        // where config.json names no class
   bool diffuse = false;           // diffuse-cpp writes it too, with the name as diffuse.model_type
   bool permuted_in_gguf = false;  // q and k rows in llama.cpp's files: adjacent elements of a head rotate together
 
+  // An autoregressive model's architecture, which diffusion models keep for their files. Such a file does not say how
+  // it is decoded: options give the id of the mask and the attention block (Overrides).
+  bool autoregressive = false;
+
   bool shift_logits = false;
-  bool qkv_bias = false;           // always; otherwise where the file has it
+  bool qkv_bias = false;  // always; otherwise where the file has it
+  HeadNorms head_norms = HeadNorms::none;
   bool partial_rotation = false;   // of the leading part of a head
+  double rotary_factor = 1;        // that part, where config.json does not say
   bool yarn = true;                // the published code scales rotary positions
+  bool olmo_keys = false;          // config.json may have OLMo's names
   bool head_is_embedding = false;  // where it is tied, whatever else the file holds
-  bool sigmoid_router = false;     // with groups and shared experts
-  int64_t attention_block = 0;     // where a file does not say
+
+  Router router = Router::none;
+  Gates gates = Gates::raw;
+  int64_t expert_groups = 0, expert_groups_used = 0;  // where a file does not say
+  double expert_scale = 1;
+
+  int64_t attention_block = 0;  // where a file does not say; 0: full attention
+  FamilyNames block_keys = {};  // of config.json that give it
+  // One class for full and block-causal attention: a folder or repository with this word in its name has blocks of
+  // named_block.
+  std::string_view block_word = {};
+  int64_t named_block = 0;
 
   // What the published configuration class takes where config.json has no such key; nothing: the key is needed, or
   // follows from others.
@@ -39,14 +70,23 @@ struct Family {
   int32_t mask_id = -1;
   int64_t mask_vocab = 0;
 
+  std::span<const FamilyPreset> presets = {};
+
+  bool mixture() const { return router != Router::none; }
   bool has_mask(int64_t vocab) const { return mask_vocab > 0 ? vocab == mask_vocab : vocab > mask_id; }
 };
 
-extern const Family kLladaFamily, kLladaMoeFamily, kLlada2Family, kDreamFamily;
+std::span<const Family> qwen_families();   // family_qwen.cc
+std::span<const Family> llama_families();  // family_llama.cc
 
-// In the order in which errors list them.
+// All, in the order in which errors list them.
 std::span<const Family* const> families();
 
-const Family& family_of(Architecture architecture);
+// Of a diffusion model that is known and not computed, by its architecture, class or model_type: what it would need.
+// Empty: not one of these.
+std::string_view missing_for(std::string_view name);
+
+// Null: none of that general.architecture.
+const Family* find_family(std::string_view name);
 
 }  // namespace llada

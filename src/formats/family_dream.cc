@@ -7,7 +7,6 @@ constexpr std::string_view kDreamClasses[] = {"DreamModel"};
 constexpr std::string_view kDreamTypes[] = {"Dream"};
 
 constexpr Family kDreamFamily = {
-    .architecture = Architecture::dream,
     .name = "dream",
     .classes = kDreamClasses,
     .model_types = kDreamTypes,

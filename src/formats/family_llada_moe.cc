@@ -7,10 +7,11 @@ constexpr std::string_view kLladaMoeClasses[] = {"LLaDAMoEModelLM", "LLaDAMoEMod
 constexpr std::string_view kLladaMoeTypes[] = {"llada_moe", "llada"};
 
 constexpr Family kLladaMoeFamily = {
-    .architecture = Architecture::llada_moe,
     .name = "llada-moe",
     .classes = kLladaMoeClasses,
     .model_types = kLladaMoeTypes,
+    .head_norms = HeadNorms::where_said,
+    .router = Router::softmax,
     .needs_rope_theta = true,
     .mask_id = 156895,  // from its model card
     .mask_vocab = 157184,

@@ -27,7 +27,7 @@ class ModelReader {
     LLADA_TRY(record_.tokenizer, read_gguf_tokenizer(file_, file_bytes_, name_));
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(quirks());
-    if (is_mixture(dialect_.family->architecture)) LLADA_TRY_STATUS(experts());
+    if (dialect_.family->mixture()) LLADA_TRY_STATUS(experts());
     LLADA_TRY_STATUS(token_ids());
     LLADA_TRY_STATUS(check_config(record_.config, name_));
     if (record_.tokenizer && static_cast<int64_t>(record_.tokenizer->tokens.size()) != record_.config.vocab)
@@ -52,6 +52,8 @@ class ModelReader {
       names += fmt::format("{}{}", names.empty() ? "" : ", ", one->name);
     }
     if (dialect_.family != nullptr) return {};
+    if (const auto missing = missing_for(kind); !missing.empty())
+      return invalid("{}: general.architecture is \"{}\", which is not supported: it needs {}", name_, kind, missing);
     return invalid("{}: {} is \"{}\", {} or diffuse needed", name_,
                    dialect_.diffuse ? "diffuse.model_type" : "general.architecture", printable(kind), names);
   }
@@ -61,7 +63,7 @@ class ModelReader {
 
   Status geometry() {
     ModelConfig& c = record_.config;
-    c.architecture = dialect_.family->architecture;
+    c.family = dialect_.family;
     LLADA_TRY(c.name, fields_.string("general.name", ""));
     LLADA_TRY(c.layers, fields_.integer(key("block_count")));
     LLADA_TRY(c.width, fields_.integer(key("embedding_length")));
@@ -78,13 +80,11 @@ class ModelReader {
       return invalid("{}: {} is {}, the key length {} needed", name_, key("attention.value_length"), value_length,
                      c.head_dim);
     LLADA_TRY(c.rotary_dims, fields_.integer(key("rope.dimension_count"), c.head_dim));
-    if (dialect_.family->sigmoid_router) {
+    if (dialect_.family->router == Router::sigmoid) {
       LLADA_TRY(c.dense_layers, fields_.integer(key("leading_dense_block_count"), 0));
     }
-    if (const int64_t block = dialect_.family->attention_block; block > 0) {
-      LLADA_TRY(c.attention_block, fields_.integer(key("attention.block_length"), block));
-    }
-    if (!is_mixture(c.architecture) || c.dense_layers > 0) {
+    LLADA_TRY(c.attention_block, fields_.integer(key("attention.block_length"), dialect_.family->attention_block));
+    if (!c.family->mixture() || c.dense_layers > 0) {
       LLADA_TRY(c.ffn_width, fields_.integer(key("feed_forward_length")));
     }
     const int64_t table_rows = dim("token_embd.weight", 1);
@@ -106,7 +106,7 @@ class ModelReader {
     const bool permuted = family.permuted_in_gguf && !dialect_.diffuse;
     c.rope_pairing = permuted ? RopePairing::adjacent : RopePairing::half_split;
     LLADA_TRY(c.shift_logits, fields_.boolean("diffusion.shift_logits", family.shift_logits));
-    c.qk_norm = is_mixture(c.architecture) && dim("blk.0.attn_q_norm.weight", 0) > 0;
+    c.qk_norm = family.head_norms != HeadNorms::none && dim("blk.0.attn_q_norm.weight", 0) > 0;
     c.qkv_bias = family.qkv_bias || dim("blk.0.attn_q.bias", 0) > 0 || dim("blk.0.attn_qkv.bias", 0) > 0;
     c.tied_head = dim("output.weight", 0) == 0;
     LLADA_TRY(const auto scaling, fields_.string(key("rope.scaling.type"), "none"));
@@ -140,7 +140,7 @@ class ModelReader {
     LLADA_TRY(c.expert_ffn_width,
               fields_.integer(key("expert_feed_forward_length"), dim("blk.0.ffn_gate_exps.weight", 1)));
     LLADA_TRY_STATUS(gates());
-    if (dialect_.family->sigmoid_router) return sigmoid_router();
+    if (dialect_.family->router == Router::sigmoid) return sigmoid_router();
     LLADA_TRY_STATUS(only("expert_gating_func", {0, 1}, "softmax (1)"));
     LLADA_TRY_STATUS(only("expert_shared_count", {0}, "0"));
     LLADA_TRY_STATUS(only("leading_dense_block_count", {0}, "0"));
@@ -150,19 +150,13 @@ class ModelReader {
     return {};
   }
 
-  // As in a Hugging Face folder (hf_config.cc); llama.cpp does not read expert_weights_norm of llada-moe
-  // either.
   Status gates() {
-    ModelConfig& c = record_.config;
-    if (dialect_.family->sigmoid_router) {
-      c.norm_topk = c.experts_used > 1;
-      LLADA_TRY(const auto said, fields_.boolean(key("expert_weights_norm"), c.norm_topk));
-      if (said != c.norm_topk) c.notes.push_back(note_on_llada2_gates(key("expert_weights_norm"), said));
-      return {};
-    }
-    LLADA_TRY(const auto said, fields_.boolean(key("expert_weights_norm"), false));
-    LLADA_TRY(c.norm_topk, fields_.boolean(std::string(kKeyRenormalise), false));
-    if (said && !c.norm_topk) c.notes.push_back(note_on_llada_moe_gates(key("expert_weights_norm"), kKeyRenormalise));
+    const std::string said_key = key("expert_weights_norm");
+    LLADA_TRY(const auto said, fields_.boolean(said_key, true));
+    LLADA_TRY(const auto own, fields_.boolean(std::string(kKeyRenormalise), false));
+    const bool always = dialect_.family->gates == Gates::as_said;  // llama.cpp has no such key for these
+    set_gates(record_.config, always || has("expert_weights_norm") ? std::optional(said) : std::nullopt, own, said_key,
+              kKeyRenormalise);
     return {};
   }
 

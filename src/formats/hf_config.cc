@@ -17,10 +17,6 @@ namespace {
 using nlohmann::json;
 using Names = std::initializer_list<std::string_view>;
 
-// What LLaDA2's configuration class takes for a key that is missing.
-constexpr int64_t kLlada2Groups = 8, kLlada2GroupsUsed = 4;
-constexpr double kLlada2ExpertScale = 2.5, kLlada2RotaryFactor = 0.5;
-
 std::string shown(const json& value) {
   if (value.is_string()) return fmt::format("\"{}\"", printable(value.get_ref<const std::string&>()));
   if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
@@ -37,12 +33,12 @@ class ConfigReader {
 
   Result<ModelConfig> read() {
     LLADA_TRY(family_, family());
-    config_.architecture = family_->architecture;
+    config_.family = family_;
     LLADA_TRY_STATUS(quantization());
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(quirks());
     LLADA_TRY_STATUS(refusals());
-    if (is_mixture(config_.architecture)) LLADA_TRY_STATUS(experts());
+    if (family_->mixture()) LLADA_TRY_STATUS(experts());
     LLADA_TRY(config_.mask_id, token("mask_token_id"));
     LLADA_TRY(config_.bos_id, token("bos_token_id"));
     LLADA_TRY(config_.eos_id, token("eos_token_id"));
@@ -148,6 +144,8 @@ class ConfigReader {
     if (!list->is_array() || !list->front().is_string()) return wrong("architectures", *list, such);
     for (const Family* one : families())
       if (std::ranges::count(one->classes, list->front().get_ref<const std::string&>()) > 0) return one;
+    LLADA_TRY_STATUS(known("architectures", list->front()));
+    if (const json* type = find({"model_type"})) LLADA_TRY_STATUS(known("model_type", *type));
     return invalid("{}: architectures names {}, {} needed", file_, shown(list->front()), all(&Family::classes));
   }
 
@@ -161,18 +159,29 @@ class ConfigReader {
     for (const Family* one : families()) {
       if (!type->is_string() || std::ranges::count(one->model_types, type->get_ref<const std::string&>()) == 0)
         continue;
-      if (found == nullptr || is_mixture(one->architecture) == (find({"num_experts"}) != nullptr)) found = one;
+      if (found == nullptr || one->mixture() == (find({"num_experts", "num_local_experts"}) != nullptr)) found = one;
     }
-    if (found == nullptr) return wrong("model_type", *type, all(&Family::model_types));
-    return found;
+    if (found != nullptr) return found;
+    LLADA_TRY_STATUS(known("model_type", *type));
+    return wrong("model_type", *type, all(&Family::model_types));
   }
 
-  // The first names of all families: "llada, llada_moe or Dream".
+  // Refuses a diffusion model that is known and not computed.
+  Status known(std::string_view key, const json& name) const {
+    if (!name.is_string()) return {};
+    const std::string_view missing = missing_for(name.get_ref<const std::string&>());
+    if (missing.empty()) return {};
+    return invalid("{}: {} is {}, which is not supported: it needs {}", file_, key, shown(name), missing);
+  }
+
+  // The first names of the families of diffusion models: "llada, llada_moe or Dream".
   static std::string all(FamilyNames Family::*names) {
-    std::string out((families().front()->*names).front());
-    for (const Family* one : families().subspan(1))
-      out += fmt::format("{}{}", one == families().back() ? " or " : ", ", (one->*names).front());
-    return out;
+    std::vector<std::string_view> list;
+    for (const Family* one : families())
+      if (!one->autoregressive) list.push_back((one->*names).front());
+    const std::string_view last = list.back();
+    list.pop_back();
+    return fmt::format("{} or {}", fmt::join(list, ", "), last);
   }
 
   // Weights that other software has rounded: their tensors mean something else.
@@ -205,12 +214,15 @@ class ConfigReader {
       return invalid("{}: hidden_size is {}, a multiple of the {} heads needed", file_, c.width, c.heads);
     c.rotary_dims = c.head_dim;
     c.attention_block = family_->attention_block;
+    for (const auto key : family_->block_keys) {
+      LLADA_TRY(c.attention_block, integer({key}, c.attention_block));
+    }
     if (family_->partial_rotation) LLADA_TRY_STATUS(partial_rotation());
     // OLMo pads the table: embedding_size rows, of which vocab_size are tokens.
     LLADA_TRY(c.vocab, integer({"embedding_size", "vocab_size"}));
     LLADA_TRY(c.context, integer({"max_position_embeddings", "max_sequence_length"}, family_->context));
-    if (c.architecture == Architecture::llada_moe) return {};
-    if (family_->sigmoid_router) {
+    if (family_->router == Router::softmax) return {};
+    if (family_->router == Router::sigmoid) {
       LLADA_TRY(c.dense_layers, integer({"first_k_dense_replace"}, 0));
       if (c.dense_layers == 0) return {};
     }
@@ -224,7 +236,7 @@ class ConfigReader {
   // LLaDA2: the leading part of a head. The published code takes it from the factor alone.
   Status partial_rotation() {
     ModelConfig& c = config_;
-    LLADA_TRY(const auto factor, rope_number("partial_rotary_factor", kLlada2RotaryFactor));
+    LLADA_TRY(const auto factor, rope_number("partial_rotary_factor", family_->rotary_factor));
     c.rotary_dims = static_cast<int64_t>(static_cast<double>(c.head_dim) * std::min(factor, 1.0f));
     LLADA_TRY(const auto given, integer({"rotary_dim"}, c.rotary_dims));
     if (given != c.rotary_dims)
@@ -251,10 +263,13 @@ class ConfigReader {
     c.shift_logits = family_->shift_logits;
     LLADA_TRY(c.qkv_bias, boolean({"attention_bias", "include_qkv_bias"}, false));
     c.qkv_bias = c.qkv_bias || family_->qkv_bias;
+    if (family_->head_norms != HeadNorms::none) {
+      LLADA_TRY(c.qk_norm, boolean({"qk_layernorm", "use_qk_norm"}, family_->head_norms == HeadNorms::usual));
+    }
     LLADA_TRY(c.tied_head, boolean({"tie_word_embeddings"}, false));
     if (is_olmo()) {  // its code reads weight_tying alone, and its class ties where the key is missing
       LLADA_TRY(c.tied_head, boolean({"weight_tying"}, true));
-    } else if (c.architecture == Architecture::llada) {
+    } else if (family_->olmo_keys) {
       LLADA_TRY(const auto tied, boolean({"weight_tying"}, false));
       c.tied_head = c.tied_head || tied;
     }
@@ -262,7 +277,7 @@ class ConfigReader {
   }
 
   // As LLaDA was published. Files with the standard names come from elsewhere.
-  bool is_olmo() const { return config_.architecture == Architecture::llada && find({"d_model"}) != nullptr; }
+  bool is_olmo() const { return family_->olmo_keys && find({"d_model"}) != nullptr; }
 
   // Keys without which the published class builds another kind of model than we compute.
   Status needed(std::string_view name, const json& value) const {
@@ -347,13 +362,12 @@ class ConfigReader {
 
   Status experts() {
     ModelConfig& c = config_;
-    LLADA_TRY(c.experts, integer({"num_experts"}, family_->experts));
+    LLADA_TRY(c.experts, integer({"num_experts", "num_local_experts"}, family_->experts));
     if (c.experts < 1) return invalid("{}: num_experts is {}, at least 1 needed", file_, c.experts);
     LLADA_TRY(c.experts_used, integer({"num_experts_per_tok"}, family_->experts_used));
     LLADA_TRY(c.expert_ffn_width, integer({"expert_intermediate_size", "moe_intermediate_size"}));
     LLADA_TRY_STATUS(gates());
-    LLADA_TRY(c.qk_norm, boolean({"qk_layernorm", "use_qk_norm"}, family_->sigmoid_router));
-    if (family_->sigmoid_router) return sigmoid_router();
+    if (family_->router == Router::sigmoid) return sigmoid_router();
     LLADA_TRY_STATUS(only("shared_expert_intermediate_size", {0}));
     LLADA_TRY_STATUS(only("num_shared_experts", {0}));
     LLADA_TRY_STATUS(only("moe_router_enable_expert_bias", {false}));
@@ -367,21 +381,14 @@ class ConfigReader {
     return all ? Status{} : wrong("moe_layer_freq", *every, "1 for every layer");
   }
 
-  // The published code does not read norm_topk_prob: LLaDA2's gates are renormalised where more than one expert is
-  // used, LLaDA-MoE's never. A key of this project asks for renormalised gates in LLaDA-MoE's shape. So does
-  // norm_topk_prob where model_type is llada_moe, which only tools/train has written.
+  // A key of this project asks for renormalised gates in LLaDA-MoE's shape. So does norm_topk_prob where model_type is
+  // llada_moe, which only tools/train has written.
   Status gates() {
-    ModelConfig& c = config_;
-    if (family_->sigmoid_router) {
-      c.norm_topk = c.experts_used > 1;
-      LLADA_TRY(const auto said, boolean({"norm_topk_prob"}, c.norm_topk));
-      if (said != c.norm_topk) c.notes.push_back(note_on_llada2_gates("norm_topk_prob", said));
-      return {};
-    }
-    LLADA_TRY(const auto said, boolean({"norm_topk_prob"}, false));
+    constexpr const char *kKey = "norm_topk_prob", *kOwnKey = "llada_renormalise_gates";
+    LLADA_TRY(const auto said, boolean({kKey}, false));
     const json* kind = find({"model_type"});
-    LLADA_TRY(c.norm_topk, boolean({"llada_renormalise_gates"}, said && kind != nullptr && *kind == "llada_moe"));
-    if (said && !c.norm_topk) c.notes.push_back(note_on_llada_moe_gates("norm_topk_prob", "llada_renormalise_gates"));
+    LLADA_TRY(const auto own, boolean({kOwnKey}, said && kind != nullptr && *kind == "llada_moe"));
+    set_gates(config_, find({kKey}) != nullptr ? std::optional(said) : std::nullopt, own, kKey, kOwnKey);
     return {};
   }
 
@@ -391,9 +398,9 @@ class ConfigReader {
     c.sigmoid_router = true;
     LLADA_TRY_STATUS(only("score_function", {"sigmoid"}));
     LLADA_TRY_STATUS(only("moe_router_enable_expert_bias", {true}));
-    LLADA_TRY(c.expert_groups, integer({"n_group"}, kLlada2Groups));
-    LLADA_TRY(c.expert_groups_used, integer({"topk_group"}, kLlada2GroupsUsed));
-    LLADA_TRY(c.expert_scale, number({"routed_scaling_factor"}, kLlada2ExpertScale));
+    LLADA_TRY(c.expert_groups, integer({"n_group"}, family_->expert_groups));
+    LLADA_TRY(c.expert_groups_used, integer({"topk_group"}, family_->expert_groups_used));
+    LLADA_TRY(c.expert_scale, number({"routed_scaling_factor"}, family_->expert_scale));
     LLADA_TRY(const auto shared, integer({"num_shared_experts"}, 0));
     if (shared < 0 || shared > 64) return invalid("{}: num_shared_experts is {}, 0 to 64 needed", file_, shared);
     LLADA_TRY(const auto shared_width, integer({"moe_shared_expert_intermediate_size"}, c.expert_ffn_width));

@@ -64,7 +64,7 @@ void tie(ModelRecord& record) {
   }
   const std::string name = printable(head->file_name);
   const bool other = differ(head->view, embedding->view);
-  if (family_of(c.architecture).head_is_embedding) {
+  if (c.family->head_is_embedding) {
     if (other)
       c.notes.push_back(fmt::format(
           "weight_tying is true and {} differs from the embedding: LLaDA's published code computes logits with "

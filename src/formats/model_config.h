@@ -10,17 +10,14 @@
 
 namespace llada {
 
-enum class Architecture { llada, llada_moe, llada2, dream };
-
-constexpr bool is_mixture(Architecture a) { return a == Architecture::llada_moe || a == Architecture::llada2; }
-
-inline constexpr int64_t kLlada2Block = 32;  // the published sampler's, where a file does not say
+struct Family;  // family.h
+extern const Family kLladaFamily, kLladaMoeFamily, kLlada2Family, kDreamFamily;
 
 // Which two elements of a head rotate together: (2j, 2j+1) or (j, j + rotary/2).
 enum class RopePairing { adjacent, half_split };
 
 struct ModelConfig {
-  Architecture architecture = Architecture::llada;
+  const Family* family = &kLladaFamily;
   std::string name;  // general.name or the folder's name
 
   int64_t layers = 0;
@@ -51,16 +48,25 @@ struct ModelConfig {
   int64_t dense_layers = 0;             // leading layers with a dense feed-forward of ffn_width
   int64_t shared_expert_ffn_width = 0;  // an expert that every row passes; 0: none
 
-  int64_t attention_block = 0;  // block-causal attention over blocks counted from position 0; 0: full
+  // Block-causal attention over blocks counted from position 0; 0: full; -1: not said, of an autoregressive model's
+  // architecture alone.
+  int64_t attention_block = 0;
 
   int32_t mask_id = -1, bos_id = -1, eos_id = -1, pad_id = -1, eot_id = -1;  // -1: not given
-  std::vector<int32_t> end_ids = {};  // that end an answer beside eos and eot
+  std::vector<int32_t> end_ids = {};                                         // that end an answer beside eos and eot
 
   // What the file says and is not done, because the code that the model was published with does not do it
   // either. One sentence each, for people.
   std::vector<std::string> notes = {};
   // What else of the files is passed over, which changes nothing: for `inspect` alone.
   std::vector<std::string> remarks = {};
+};
+
+// What a person says of a model whose file does not, or says otherwise. -1, absent: nothing.
+struct Overrides {
+  int32_t mask_id = -1;
+  int64_t attention_block = -1;
+  std::optional<bool> shift_logits = {};
 };
 
 }  // namespace llada

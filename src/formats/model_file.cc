@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "formats/family.h"
 #include "formats/gguf.h"
 #include "formats/gguf_model.h"
 #include "formats/gguf_parts.h"
@@ -151,8 +152,18 @@ std::string model_name(const std::string& path) {
   return owner_end == std::string::npos ? repository.substr(8) : repository.substr(owner_end + 2);
 }
 
-Result<ModelFile> ModelFile::open(const std::string& path) {
+Result<ModelFile> ModelFile::open(const std::string& path, const Overrides& overrides) {
   LLADA_TRY_STATUS(check_is_path(path));
+  LLADA_TRY(auto model, open_any(path));
+  ModelConfig& c = model.record_.config;
+  if (overrides.mask_id >= 0) c.mask_id = overrides.mask_id;
+  if (overrides.attention_block >= 0) c.attention_block = overrides.attention_block;
+  c.shift_logits = overrides.shift_logits.value_or(c.shift_logits);
+  LLADA_TRY_STATUS(check_config(c, path));
+  return model;
+}
+
+Result<ModelFile> ModelFile::open_any(const std::string& path) {
   if (is_folder(path)) return open_folder(path, path);
   if (path.ends_with(".safetensors")) {
     const std::string parent = fs::path(path).parent_path().string();
@@ -200,6 +211,13 @@ Result<ModelConfig> read_folder_config(const std::string& folder) {
   }
   LLADA_TRY(auto config, read_hf_config(config_text, generation_text, config_path));
   config.name = model_name(folder);
+  if (const Family& f = *config.family; !f.block_word.empty() && config.name.contains(f.block_word)) {
+    config.attention_block = f.named_block;
+    config.notes.push_back(
+        fmt::format("attention is block-causal over blocks of {} because the name has {} in it: no file says so; "
+                    "--attention-block 0 is full attention",
+                    f.named_block, f.block_word));
+  }
   return config;
 }
 

@@ -32,7 +32,7 @@ class ModelFile {
 
   // A .gguf file (of a model in parts the first), a Hugging Face folder (config.json with model.safetensors or
   // its sharded form), or a .safetensors file inside such a folder.
-  static Result<ModelFile> open(const std::string& path);
+  static Result<ModelFile> open(const std::string& path, const Overrides& overrides = {});
 
   // A model that no file holds: the record's views point into memory that the caller keeps. `name` stands
   // where errors name a path. The record is taken as it is.
@@ -64,6 +64,7 @@ class ModelFile {
 
  private:
   Status map(const std::string& path);
+  static Result<ModelFile> open_any(const std::string& path);
   static Result<ModelFile> open_gguf(const std::string& path);
   // The file that holds the view and where it begins there; null where none does.
   std::pair<const MappedFile*, size_t> place_of(const TensorView& view) const;

@@ -52,19 +52,28 @@ const ModelTensor* ModelRecord::find(std::string_view name) const {
   return found != by_name.end() && name_of(*found) == name ? &tensors[*found] : nullptr;
 }
 
-std::string note_on_llada_moe_gates(std::string_view key, std::string_view own) {
-  return fmt::format(
-      "{} is true: LLaDA-MoE's published code does not renormalise the gates, so neither is it done here; "
-      "{}: true "
-      "asks for it",
-      key, own);
-}
-
-std::string note_on_llada2_gates(std::string_view key, bool said) {
-  return fmt::format(
-      "{} is {}: LLaDA2's published code renormalises the gates when more than one expert is used and not "
-      "otherwise, and so is it done here",
-      key, said);
+void set_gates(ModelConfig& config, std::optional<bool> said, bool own, std::string_view key,
+               std::string_view own_key) {
+  switch (config.family->gates) {
+    case Gates::as_said:
+      config.norm_topk = said.value_or(config.norm_topk);
+      return;
+    case Gates::of_several:
+      config.norm_topk = config.experts_used > 1;
+      if (said && *said != config.norm_topk)
+        config.notes.push_back(fmt::format(
+            "{} is {}: LLaDA2's published code renormalises the gates when more than one expert is used and "
+            "not otherwise, and so is it done here",
+            key, *said));
+      return;
+    case Gates::raw:
+      config.norm_topk = own;
+      if (said.value_or(false) && !own)
+        config.notes.push_back(
+            fmt::format("{} is true: LLaDA-MoE's published code does not renormalise the gates, so neither is it done "
+                        "here; {}: true asks for it",
+                        key, own_key));
+  }
 }
 
 Status check_memory(uint64_t needed_bytes, uint64_t file_bytes, std::string_view file, std::string_view what) {
@@ -83,7 +92,7 @@ Status check_config(const ModelConfig& c, std::string_view file) {
     return invalid("{}: {} heads over {} key/value heads, a multiple needed", file, c.heads, c.kv_heads);
   LLADA_TRY_STATUS(in_range(file, "head width", c.head_dim, 2, 8192));
   if (c.head_dim % 2 != 0) return invalid("{}: head width is {}, an even number needed", file, c.head_dim);
-  if (c.rotary_dims != c.head_dim && !family_of(c.architecture).partial_rotation)
+  if (c.rotary_dims != c.head_dim && !c.family->partial_rotation)
     return invalid("{}: rotary dimensions are {}, the head width {} needed", file, c.rotary_dims, c.head_dim);
   LLADA_TRY_STATUS(in_range(file, "rotary dimensions", c.rotary_dims, 2, c.head_dim));
   if (c.rotary_dims % 2 != 0)
@@ -109,7 +118,8 @@ Status check_config(const ModelConfig& c, std::string_view file) {
     if (!(std::isfinite(c.expert_scale) && c.expert_scale > 0))
       return invalid("{}: the scale of the experts is {}, a finite positive number needed", file, c.expert_scale);
   }
-  LLADA_TRY_STATUS(in_range(file, "attention block", c.attention_block, 0, int64_t{1} << 20));
+  const int64_t not_said = c.family->autoregressive ? -1 : 0;
+  LLADA_TRY_STATUS(in_range(file, "attention block", c.attention_block, not_said, int64_t{1} << 20));
   if (!(std::isfinite(c.rms_eps) && c.rms_eps > 0 && c.rms_eps < 1))
     return invalid("{}: RMSNorm epsilon is {}, between 0 and 1 needed", file, c.rms_eps);
   if (!(std::isfinite(c.rope_theta) && c.rope_theta >= 1))

@@ -41,10 +41,9 @@ struct NamedBytes {
   std::string name;
 };
 
-// Sentences for ModelConfig::notes, where `key` of a file asks for gates that the published code does not compute.
-// LLaDA-MoE: the key is true, and the key `own` of this project would be followed instead. LLaDA2: the key says `said`.
-std::string note_on_llada_moe_gates(std::string_view key, std::string_view own);
-std::string note_on_llada2_gates(std::string_view key, bool said);
+// norm_topk by the family's rule (Gates). said: of the file's key `key`, where it has one; own: of the key `own_key` of
+// this project. Notes what the key asks for and the published code does not compute.
+void set_gates(ModelConfig& config, std::optional<bool> said, bool own, std::string_view key, std::string_view own_key);
 
 // Finite, positive, consistent with each other and within the bounds that make every later product fit 64
 // bits.

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "formats/expectations.h"
+#include "formats/family.h"
 
 namespace llada {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::string_view kRoleTags =
 
 Preset llada_8b(std::string_view name, std::string title) {
   return {.name = name,
-          .config = {.architecture = Architecture::llada,
+          .config = {.family = &kLladaFamily,
                      .name = std::move(title),
                      .layers = 32,
                      .width = 4096,
@@ -44,12 +45,13 @@ Preset llada_8b(std::string_view name, std::string title) {
                              {126347, "<|end_header_id|>"},
                              {126348, "<|eot_id|>"}},
           .pre_tokenizer = "bailingmoe",
-          .chat_template = kLlamaHeaders};
+          .chat_template = kLlamaHeaders,
+          .add_bos = true};
 }
 
 Preset dream_7b() {
   return {.name = "dream-7b",
-          .config = {.architecture = Architecture::dream,
+          .config = {.family = &kDreamFamily,
                      .name = "Dream-v0-Instruct-7B",
                      .layers = 28,
                      .width = 3584,
@@ -76,12 +78,13 @@ Preset dream_7b() {
                              {151665, "<|beginoftext|>"},
                              {151666, "<|mask|>"}},
           .pre_tokenizer = "qwen2",
-          .chat_template = kChatMl};
+          .chat_template = kChatMl,
+          .nfc = true};
 }
 
 Preset llada_moe_7b() {
   return {.name = "llada-moe-7b",
-          .config = {.architecture = Architecture::llada_moe,
+          .config = {.family = &kLladaMoeFamily,
                      .name = "LLaDA-MoE-7B-A1B-Instruct",
                      .layers = 16,
                      .width = 2048,
@@ -108,7 +111,7 @@ Preset llada_moe_7b() {
 
 Preset llada2_mini() {
   return {.name = "llada2-mini",
-          .config = {.architecture = Architecture::llada2,
+          .config = {.family = &kLlada2Family,
                      .name = "LLaDA2.0-mini",
                      .layers = 20,
                      .width = 2048,
@@ -142,6 +145,55 @@ Preset llada2_mini() {
           .chat_template = kRoleTags};
 }
 
+struct QwenShape {
+  int64_t layers, width, heads, ffn_width;
+  bool tied = false;
+};
+
+// Qwen3's layers, with 8 K/V heads of 128.
+Preset qwen3(std::string_view name, std::string_view family, std::string title, int64_t block, const QwenShape& shape) {
+  return {.name = name,
+          .config = {.family = find_family(family),
+                     .name = std::move(title),
+                     .layers = shape.layers,
+                     .width = shape.width,
+                     .heads = shape.heads,
+                     .kv_heads = 8,
+                     .head_dim = 128,
+                     .ffn_width = shape.ffn_width,
+                     .vocab = 151936,
+                     .context = 32768,
+                     .rms_eps = 1e-6f,
+                     .rope_theta = 1e6f,
+                     .rotary_dims = 128,
+                     .rope_pairing = RopePairing::half_split,
+                     .qk_norm = true,
+                     .tied_head = shape.tied,
+                     .attention_block = block,
+                     .mask_id = 151669,
+                     .eos_id = 151643,
+                     .pad_id = 151643,
+                     .eot_id = 151645},
+          .control_tokens = {{151643, "<|endoftext|>"},
+                             {151644, "<|im_start|>"},
+                             {151645, "<|im_end|>"},
+                             {151669, "<|MASK|>"}},
+          .pre_tokenizer = "qwen2",
+          .chat_template = kChatMl,
+          .nfc = true};
+}
+
+// Its special tokens are the last here and the first as published: a made vocabulary has its words before them.
+Preset illada_8b() {
+  Preset p = llada_8b("illada-8b", "iLLaDA-8B-Instruct");
+  p.config.kv_heads = 8;
+  p.config.ffn_width = 14336;
+  p.config.vocab = 155136;
+  p.config.context = 8192;
+  p.config.tied_head = true;
+  return p;
+}
+
 Preset tiny() {
   Preset p = llada_8b("tiny", "tiny");
   p.config.layers = 2;
@@ -164,6 +216,10 @@ std::vector<Preset> presets() {
           dream_7b(),
           llada_moe_7b(),
           llada2_mini(),
+          illada_8b(),
+          qwen3("qwen3-0.6b", "a2d-qwen3", "Qwen3-0.6B-diffusion-mdlm-v0.1", 0, {28, 1024, 16, 3072, true}),
+          qwen3("sdar-1.7b", "sdar", "SDAR-1.7B-Chat", 4, {28, 2048, 16, 6144}),
+          qwen3("sdar-8b", "sdar", "SDAR-8B-Chat", 4, {36, 4096, 32, 12288}),
           tiny()};
 }
 

@@ -23,8 +23,9 @@ struct Preset {
   std::string_view name;  // as on the command line: "llada-8b"
   ModelConfig config;     // config.name is the published model's; ids are set
   std::vector<PresetToken> control_tokens;
-  std::string_view pre_tokenizer;  // as tokenizer.ggml.pre names it
-  std::string_view chat_template;  // enough of it for the chat style to be recognised
+  std::string_view pre_tokenizer;     // as tokenizer.ggml.pre names it
+  std::string_view chat_template;     // enough of it for the chat style to be recognised
+  bool nfc = false, add_bos = false;  // of its tokenizer
 };
 
 // One tensor of a model file: name and shape as GGUF has them ({in, out}; experts {in, out, experts}).

@@ -168,14 +168,15 @@ Answered<HttpReply> ollama_show(Service& service, Body body) {
   const Model& model = service.model();
   Json capabilities = Json::array({"completion"});
   if (model.special_ids().attention_block == 0) capabilities.push_back("insert");
+  const std::string architecture(model.architecture());
   return json_reply({{"modelfile", ""},
                      {"parameters", ""},
                      {"template", model.tokenizer().spec().chat_template},
                      {"details", details()},
                      {"model_info",
-                      {{"general.architecture", "llada"},
-                       {"llada.context_length", model.context()},
-                       {"llada.vocab_size", model.config().vocab}}},
+                      {{"general.architecture", architecture},
+                       {architecture + ".context_length", model.context()},
+                       {architecture + ".vocab_size", model.config().vocab}}},
                      {"capabilities", std::move(capabilities)},
                      {"modified_at", created(service)}});
 }

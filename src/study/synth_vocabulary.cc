@@ -36,8 +36,8 @@ TokenizerSpec synthesize_vocabulary(const Preset& preset) {
   }
   const ModelConfig& c = preset.config;
   spec.pre = preset.pre_tokenizer;
-  spec.nfc = c.architecture == Architecture::dream;
-  spec.add_bos = c.architecture == Architecture::llada;
+  spec.nfc = preset.nfc;
+  spec.add_bos = preset.add_bos;
   spec.chat_template = preset.chat_template;
   spec.bos = c.bos_id, spec.eos = c.eos_id, spec.pad = c.pad_id, spec.eot = c.eot_id, spec.mask = c.mask_id;
   return spec;

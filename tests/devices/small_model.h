@@ -21,7 +21,7 @@
 namespace llada {
 
 inline ModelConfig small_config(RopePairing pairing = RopePairing::half_split, int kv_heads = 4) {
-  return {.architecture = Architecture::llada,
+  return {.family = &kLladaFamily,
           .name = "small",
           .layers = 3,
           .width = 64,
@@ -44,7 +44,7 @@ inline ModelConfig small_dream() {
 
 inline ModelConfig small_llada_moe() {
   ModelConfig c = small_config();
-  c.architecture = Architecture::llada_moe;
+  c.family = &kLladaMoeFamily;
   c.qk_norm = true;
   c.ffn_width = 0;
   c.experts = 6, c.experts_used = 2, c.expert_ffn_width = 32;
@@ -53,7 +53,7 @@ inline ModelConfig small_llada_moe() {
 
 inline ModelConfig small_llada2() {
   ModelConfig c = small_config(RopePairing::half_split, 2);
-  c.architecture = Architecture::llada2;
+  c.family = &kLlada2Family;
   c.qk_norm = true;
   c.rotary_dims = 8;
   c.experts = 8, c.experts_used = 2, c.expert_ffn_width = 32, c.shared_expert_ffn_width = 64, c.dense_layers = 1;

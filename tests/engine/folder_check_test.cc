@@ -52,6 +52,12 @@ TEST_F(FolderCheck, WithoutWeights) {
   EXPECT_THAT(outcome(), HasSubstr("has no tokenizer that can be read"));
 }
 
+TEST_F(FolderCheck, AnAutoregressiveModelIsNamedWithTheOptionsThatItNeeds) {
+  change("config.json", "LLaDAModelLM", "LlamaForCausalLM");
+  EXPECT_THAT(outcome(), HasSubstr("llama is the architecture of autoregressive models, and the file says nothing of "
+                                   "diffusion; needed --attention-block N (0: each position sees all)"));
+}
+
 TEST_F(FolderCheck, AnEmptyTokenizerIsNamed) {
   std::ofstream(folder_ / "tokenizer.json", std::ios::trunc).flush();
   EXPECT_THAT(outcome(), HasSubstr("tokenizer.json: is empty, a JSON object needed"));

@@ -33,7 +33,7 @@ class Likelihoods : public testing::Test {
     std::filesystem::create_directories(folder_);
     ModelConfig full = small_config(), shifted = small_dream(), causal = small_llada2(), one = small_llada2();
     full.rope_pairing = RopePairing::adjacent;  // as a GGUF file of this architecture has it
-    shifted.architecture = Architecture::dream;
+    shifted.family = &kDreamFamily;
     shifted.shift_logits = true;
     causal.attention_block = 4;
     one.attention_block = 1;

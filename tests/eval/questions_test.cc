@@ -267,7 +267,7 @@ TEST(Choices, TextsAreCutAsTheHarnessCutsThem) {
 // As a chain the end token is scored too.
 TEST(Choices, DreamIsAskedAsItsAuthorsDo) {
   ModelConfig config = small_dream();
-  config.architecture = Architecture::dream;
+  config.family = &kDreamFamily;
   config.shift_logits = true;
   config.vocab = 1024, config.mask_id = 1005, config.eos_id = config.pad_id = 1001;
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("llada_dream_{}", ::getpid());

@@ -51,17 +51,16 @@ class ConvertTypes : public testing::TestWithParam<DType> {};
 
 TEST_P(ConvertTypes, EveryMatrixIsQuantizedRowByRow) {
   const DType type = GetParam();
-  for (const Architecture architecture :
-       {Architecture::llada, Architecture::dream, Architecture::llada_moe, Architecture::llada2}) {
+  for (const Family* family : {&kLladaFamily, &kDreamFamily, &kLladaMoeFamily, &kLlada2Family}) {
     const TempFolder in, out;
-    const ModelConfig config = tiny_config(architecture);
+    const ModelConfig config = tiny_config(family);
     const ModelFile model = opened(write_folder(in, config));
     const TokenizerSpec spec = tiny_tokenizer();
     const auto status = convert_to_gguf(model, &spec, out / "m.gguf", {.type = type, .progress = {}});
     ASSERT_TRUE(status) << status.error().message;
     const ModelFile written = opened(out / "m.gguf");
-    EXPECT_EQ(written.config().architecture, architecture);
-    EXPECT_EQ(written.config().shift_logits, architecture == Architecture::dream);
+    EXPECT_EQ(written.config().family, family);
+    EXPECT_EQ(written.config().shift_logits, family == &kDreamFamily);
     EXPECT_EQ(written.config().mask_id, 36);
     const auto expected = fake_tensors(config, false);
     const auto parts = fake_tensors(config, true);
@@ -76,7 +75,7 @@ TEST_P(ConvertTypes, EveryMatrixIsQuantizedRowByRow) {
       }
       const bool qk =
           tensor.name.find("attn_q.") != std::string::npos || tensor.name.find("attn_k.") != std::string::npos;
-      if (architecture == Architecture::llada && qk) source = permuted(source, 64, 16);
+      if (family == &kLladaFamily && qk) source = permuted(source, 64, 16);
       const bool plain = tensor.view.shape.rank == 1 || tensor.name.find("gate_inp") != std::string::npos;
       EXPECT_EQ(tensor.view.type, plain ? DType::F32 : type);
       std::vector<std::byte> bytes(static_cast<size_t>(tensor.view.bytes()));
@@ -94,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Types, ConvertTypes,
 
 TEST(Convert, TheDiffuseDialectBecomesLlamaCpps) {
   const TempFolder folder;
-  const ModelConfig config = tiny_config(Architecture::llada);
+  const ModelConfig config = tiny_config(&kLladaFamily);
   const ModelFile model = opened(
       folder.write("in.gguf", gguf_bytes(config, {.arch = "diffuse", .model_type = "llada", .tokenizer = false})));
   ASSERT_TRUE(convert_to_gguf(model, nullptr, folder / "out.gguf", {.type = DType::F32, .progress = {}}));
@@ -109,7 +108,7 @@ TEST(Convert, TheDiffuseDialectBecomesLlamaCpps) {
 
 TEST(Convert, QuantizedSourcesAreWidenedAndRequantized) {
   const TempFolder folder;
-  const ModelConfig config = tiny_config(Architecture::llada);
+  const ModelConfig config = tiny_config(&kLladaFamily);
   const ModelFile model = opened(folder.write("in.gguf", gguf_bytes(config, {.type = DType::Q5_1})));
   ASSERT_TRUE(convert_to_gguf(model, nullptr, folder / "f32.gguf", {.type = DType::F32, .progress = {}}));
   ASSERT_TRUE(convert_to_gguf(model, nullptr, folder / "same.gguf", {.type = DType::Q5_1, .progress = {}}));
@@ -122,7 +121,7 @@ TEST(Convert, QuantizedSourcesAreWidenedAndRequantized) {
 
 TEST(Convert, RowsThatDoNotFitStayF16AndAreReported) {
   const TempFolder in, out;
-  ModelConfig config = tiny_config(Architecture::llada);
+  ModelConfig config = tiny_config(&kLladaFamily);
   config.ffn_width = 80;
   const ModelFile model = opened(write_folder(in, config));
   std::vector<std::string> said;
@@ -143,7 +142,7 @@ TEST(Convert, RowsThatDoNotFitStayF16AndAreReported) {
 
 TEST(Convert, TokenizersSurvive) {
   const TempFolder in, out;
-  ModelConfig config = tiny_config(Architecture::llada);
+  ModelConfig config = tiny_config(&kLladaFamily);
   config.vocab = 44;
   const std::string folder = write_folder(in, config);
   in.write("generation_config.json", R"({"eos_token_id":[3,4]})");
@@ -189,7 +188,7 @@ TEST(Convert, TokenizersSurvive) {
 }
 
 TEST(Convert, BadWeightsAreNamed) {
-  const ModelConfig config = tiny_config(Architecture::llada);
+  const ModelConfig config = tiny_config(&kLladaFamily);
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 1e6f}) {
     const TempFolder in, out;
     auto tensors = fake_tensors(config, true);
@@ -207,7 +206,7 @@ TEST(Convert, BadWeightsAreNamed) {
 // Of every kind of tensor, into every type; the source's own type too, whose rows are copied as they are.
 TEST(Convert, WeightsThatAreNotFiniteAreNamedInEveryType) {
   const float infinity = std::numeric_limits<float>::infinity();
-  const ModelConfig config = tiny_config(Architecture::llada_moe);
+  const ModelConfig config = tiny_config(&kLladaMoeFamily);
   for (const std::string tensor : {"token_embd.weight", "blk.0.attn_norm.weight", "blk.1.ffn_gate_inp.weight",
                                    "blk.1.ffn_down_exps.2.weight", "output.weight"}) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity}) {
@@ -230,7 +229,7 @@ TEST(Convert, WeightsThatAreNotFiniteAreNamedInEveryType) {
 }
 
 TEST(Convert, WhatATypeCannotHoldIsNamed) {
-  const ModelConfig config = tiny_config(Architecture::llada);
+  const ModelConfig config = tiny_config(&kLladaFamily);
   const auto converts = [&](float value, DType type) {
     const TempFolder in, out;
     auto tensors = fake_tensors(config, true);
@@ -248,7 +247,7 @@ TEST(Convert, WhatATypeCannotHoldIsNamed) {
 // A file of a group type whose scale is not finite, into the same type.
 TEST(Convert, ABadScaleIsNamed) {
   const TempFolder folder;
-  const ModelConfig config = tiny_config(Architecture::llada);
+  const ModelConfig config = tiny_config(&kLladaFamily);
   std::string bytes = gguf_bytes(config, {.type = DType::Q8_0});
   const ModelFile good = opened(folder.write("good.gguf", bytes));
   const auto& tensors = good.tensors();
@@ -263,14 +262,12 @@ TEST(Convert, ABadScaleIsNamed) {
 }
 
 TEST(Convert, EveryShapeThatOpensOpensAgain) {
-  for (const Architecture architecture :
-       {Architecture::llada, Architecture::dream, Architecture::llada_moe, Architecture::llada2}) {
+  for (const Family* family : {&kLladaFamily, &kDreamFamily, &kLladaMoeFamily, &kLlada2Family}) {
     for (int shape = 0; shape < 8; ++shape) {
-      ModelConfig config = tiny_config(architecture);
+      ModelConfig config = tiny_config(family);
       config.tied_head = (shape & 1) != 0;
-      if (is_mixture(architecture)) config.qk_norm = (shape & 2) != 0;
-      if (architecture == Architecture::llada || architecture == Architecture::llada_moe)
-        config.qkv_bias = (shape & 4) != 0;
+      if (family->mixture()) config.qk_norm = (shape & 2) != 0;
+      if (family == &kLladaFamily || family == &kLladaMoeFamily) config.qkv_bias = (shape & 4) != 0;
       const TempFolder in, out;
       std::string json = hf_config_json(config, Style::standard);
       const auto set = [&](const std::string& key, bool value) {
@@ -280,7 +277,7 @@ TEST(Convert, EveryShapeThatOpensOpensAgain) {
         json.insert(1, fmt::format("\"{}\":{},", key, value));
       };
       set("tie_word_embeddings", config.tied_head);
-      set(architecture == Architecture::llada2 ? "use_qk_norm" : "qk_layernorm", config.qk_norm);
+      set(family == &kLlada2Family ? "use_qk_norm" : "qk_layernorm", config.qk_norm);
       set("attention_bias", config.qkv_bias);
       in.write("config.json", json);
       in.write("model.safetensors",
@@ -298,7 +295,7 @@ TEST(Convert, EveryShapeThatOpensOpensAgain) {
 TEST(Convert, GatesThatAreRenormalisedStaySo) {
   for (const bool renormalised : {false, true}) {
     const TempFolder in, out;
-    const ModelConfig config = tiny_config(Architecture::llada_moe);
+    const ModelConfig config = tiny_config(&kLladaMoeFamily);
     std::string json = hf_config_json(config, Style::standard);
     json.insert(1, fmt::format("\"llada_renormalise_gates\":{},", renormalised));
     in.write("config.json", json);
@@ -314,18 +311,17 @@ TEST(Convert, SaysWhereLlamaCppDiffers) {
   using testing::ElementsAre;
   using testing::IsEmpty;
   TokenizerSpec spec = tiny_tokenizer();
-  for (const Architecture architecture :
-       {Architecture::llada, Architecture::dream, Architecture::llada_moe, Architecture::llada2})
-    EXPECT_THAT(llama_cpp_notes(tiny_config(architecture), &spec), IsEmpty());
-  ModelConfig dense = tiny_config(Architecture::llada);
+  for (const Family* family : {&kLladaFamily, &kDreamFamily, &kLladaMoeFamily, &kLlada2Family})
+    EXPECT_THAT(llama_cpp_notes(tiny_config(family), &spec), IsEmpty());
+  ModelConfig dense = tiny_config(&kLladaFamily);
   dense.qkv_bias = true;  // its loader takes them where they are there
   EXPECT_THAT(llama_cpp_notes(dense, nullptr), IsEmpty());
-  ModelConfig moe = tiny_config(Architecture::llada_moe);
+  ModelConfig moe = tiny_config(&kLladaMoeFamily);
   moe.qk_norm = false;
   moe.norm_topk = moe.qkv_bias = moe.tied_head = true;
   EXPECT_THAT(llama_cpp_notes(moe, nullptr), ElementsAre(HasSubstr("has norms on q and k"),
                                                          HasSubstr("has a head of its own"), HasSubstr("renormalise")));
-  const ModelConfig plain = tiny_config(Architecture::llada);
+  const ModelConfig plain = tiny_config(&kLladaFamily);
   spec.pre.clear();
   spec.regexes = {R"(\p{L}+|\p{N}{1,2}|\s+)"};
   EXPECT_THAT(llama_cpp_notes(plain, &spec), ElementsAre(HasSubstr("tokenizer.ggml.pre is default")));
@@ -350,7 +346,7 @@ TEST(Convert, PublishedRulesGetTheirNames) {
        "qwen35"}};
   for (const auto& [regexes, name] : published) {
     const TempFolder in, out;
-    const ModelFile model = opened(write_folder(in, tiny_config(Architecture::llada)));
+    const ModelFile model = opened(write_folder(in, tiny_config(&kLladaFamily)));
     TokenizerSpec spec = tiny_tokenizer();
     for (const std::string before : {"", "default"}) {  // "default": as this program wrote it earlier
       spec.pre = before;
@@ -365,7 +361,7 @@ TEST(Convert, PublishedRulesGetTheirNames) {
 
 TEST(Convert, RefusedOutputs) {
   const TempFolder folder;
-  const std::string bytes = gguf_bytes(tiny_config(Architecture::llada));
+  const std::string bytes = gguf_bytes(tiny_config(&kLladaFamily));
   const ModelFile model = opened(folder.write("in.gguf", bytes));
   const auto refusal = [&](const std::string& path, DType type = DType::F16) {
     const auto status = convert_to_gguf(model, nullptr, path, {.type = type, .progress = {}});
@@ -381,7 +377,7 @@ TEST(Convert, RefusedOutputs) {
   EXPECT_EQ(folder.read("in.gguf"), bytes);
   EXPECT_EQ(folder.files(), 2u);
   const TempFolder in;
-  const ModelFile whole = opened(write_folder(in, tiny_config(Architecture::llada)));
+  const ModelFile whole = opened(write_folder(in, tiny_config(&kLladaFamily)));
   const std::string before = in.read("config.json");
   const auto over = convert_to_gguf(whole, nullptr, in / "config.json", {.type = DType::F16, .progress = {}});
   ASSERT_FALSE(over);
@@ -391,7 +387,7 @@ TEST(Convert, RefusedOutputs) {
 
 TEST(Convert, ASymbolicLinkStaysALink) {
   const TempFolder folder;
-  const ModelFile model = opened(folder.write("in.gguf", gguf_bytes(tiny_config(Architecture::llada))));
+  const ModelFile model = opened(folder.write("in.gguf", gguf_bytes(tiny_config(&kLladaFamily))));
   folder.write("real.gguf", "old");
   std::filesystem::create_symlink("real.gguf", folder / "link.gguf");
   ASSERT_TRUE(convert_to_gguf(model, nullptr, folder / "link.gguf", {.type = DType::F16, .progress = {}}));
@@ -425,7 +421,7 @@ int convert_in_child(const ModelFile& model, const std::string& out, const std::
 
 TEST(ConvertFailure, AFullDiskLeavesTheOldFile) {
   const TempFolder in, out;
-  const ModelFile model = opened(write_folder(in, tiny_config(Architecture::llada)));
+  const ModelFile model = opened(write_folder(in, tiny_config(&kLladaFamily)));
   const auto limit = [] {
     ::signal(SIGXFSZ, SIG_IGN);  // writes fail with EFBIG instead
     const rlimit small{50000, 50000};
@@ -445,7 +441,7 @@ TEST(ConvertFailure, AFullDiskLeavesTheOldFile) {
 
 TEST(ConvertFailure, AKilledProcessLeavesTheOldFile) {
   const TempFolder in, out;
-  const ModelFile model = opened(write_folder(in, tiny_config(Architecture::llada)));
+  const ModelFile model = opened(write_folder(in, tiny_config(&kLladaFamily)));
   const auto die = [](double, std::string_view what) {
     if (what == "output_norm.weight") ::raise(SIGKILL);
   };

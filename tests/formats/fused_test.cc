@@ -27,15 +27,14 @@ void expect_same(const ModelFile& model, const ModelFile& plain) {
 }
 
 TEST(FusedQkv, InGgufIsRowsOfTheMatrix) {
-  for (const auto& [architecture, arch] :
-       {std::pair{Architecture::llada, "llada"}, std::pair{Architecture::dream, "dream"},
-        std::pair{Architecture::llada_moe, "llada-moe"}, std::pair{Architecture::llada2, "llada2"},
-        std::pair{Architecture::dream, "diffuse"}}) {
+  for (const auto& [family, arch] :
+       {std::pair{&kLladaFamily, "llada"}, std::pair{&kDreamFamily, "dream"}, std::pair{&kLladaMoeFamily, "llada-moe"},
+        std::pair{&kLlada2Family, "llada2"}, std::pair{&kDreamFamily, "diffuse"}}) {
     for (const bool bias : {false, true}) {
       for (const DType type : {DType::F32, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q5_1}) {
-        ModelConfig config = tiny_config(architecture);
-        if (architecture == Architecture::llada2 && bias) continue;
-        if (architecture != Architecture::dream) config.qkv_bias = bias;
+        ModelConfig config = tiny_config(family);
+        if (family == &kLlada2Family && bias) continue;
+        if (family != &kDreamFamily) config.qkv_bias = bias;
         const GgufOptions options{
             .arch = arch, .model_type = std::string(arch) == "diffuse" ? "dream" : "", .type = type};
         const auto tensors = fake_tensors(config, false);
@@ -55,7 +54,7 @@ TEST(FusedQkv, InGgufIsRowsOfTheMatrix) {
 }
 
 TEST(FusedQkv, OtherShapesAndTwoOfThemAreRefused) {
-  const ModelConfig config = tiny_config(Architecture::dream);
+  const ModelConfig config = tiny_config(&kDreamFamily);
   const auto refusal = [&](const std::function<void(std::vector<FakeTensor>&)>& change, DType type = DType::F32) {
     auto tensors = with_fused_qkv(fake_tensors(config, false));
     change(tensors);
@@ -139,14 +138,14 @@ std::string write_folder(const TempFolder& folder, const Stacks& stacks, const s
 }
 
 TEST(StackedExperts, AreTheModel) {
-  for (const Architecture architecture : {Architecture::llada_moe, Architecture::llada2})
+  for (const Family* family : {&kLladaMoeFamily, &kLlada2Family})
     for (const bool dinfer : {false, true}) {
-      const ModelConfig config = tiny_config(architecture);
+      const ModelConfig config = tiny_config(family);
       const TempFolder plain, folder, out;
       const std::string json = hf_config_json(config, Style::standard);
       write_folder(plain, {hf_tensors(config), hf_names(config, Style::standard)}, json);
       std::string class_name = json;
-      if (dinfer && architecture == Architecture::llada_moe)
+      if (dinfer && family == &kLladaMoeFamily)
         class_name.replace(class_name.find("LLaDAMoEModelLM"), 15, "FusedLLaDAMoEModelLM");
       const ModelFile model = opened(write_folder(folder, stacked(config, dinfer), class_name));
       const ModelFile expected = opened(plain.path());
@@ -159,7 +158,7 @@ TEST(StackedExperts, AreTheModel) {
 }
 
 TEST(StackedExperts, OfOtherShapesAreRefused) {
-  const ModelConfig config = tiny_config(Architecture::llada_moe);
+  const ModelConfig config = tiny_config(&kLladaMoeFamily);
   const auto refusal = [&](bool dinfer, const std::function<void(Stacks&)>& change) {
     Stacks stacks = stacked(config, dinfer);
     change(stacks);
@@ -199,7 +198,7 @@ TEST(StackedExperts, OfOtherShapesAreRefused) {
                         s.tensors.push_back(*std::ranges::find(one, "blk.1.ffn_up_exps.2.weight", &FakeTensor::name));
                       }),
               HasSubstr("are both blk.1.ffn_up_exps.2.weight"));
-  const ModelConfig dense = tiny_config(Architecture::llada);
+  const ModelConfig dense = tiny_config(&kLladaFamily);
   Stacks stacks{fake_tensors(dense, true), hf_names(dense, Style::standard)};
   stacks.tensors.push_back({"w1", {{2, 2, 2, 1}, 3}, std::vector<float>(8)});
   stacks.names["w1"] = "model.layers.0.mlp.w1";

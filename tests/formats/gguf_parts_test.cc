@@ -43,9 +43,9 @@ INSTANTIATE_TEST_SUITE_P(Models, Parts, testing::Values("llada", "dream", "llada
 
 TEST_P(Parts, AreTheModel) {
   const std::string arch = GetParam();
-  const ModelConfig config = tiny_config(arch == "llada"   ? Architecture::llada
-                                         : arch == "dream" ? Architecture::dream
-                                                           : Architecture::llada_moe);
+  const ModelConfig config = tiny_config(arch == "llada"   ? &kLladaFamily
+                                         : arch == "dream" ? &kDreamFamily
+                                                           : &kLladaMoeFamily);
   const GgufOptions options{.arch = arch, .type = DType::Q8_0};
   const TempFolder folder;
   const ModelFile whole = opened(folder.write("whole.gguf", gguf_bytes(config, options)));
@@ -80,7 +80,7 @@ TEST_P(Parts, AreTheModel) {
 }
 
 TEST(GgufParts, TheFileGivesTheNameWhereItHasNone) {
-  ModelConfig config = tiny_config(Architecture::llada);
+  ModelConfig config = tiny_config(&kLladaFamily);
   config.name.clear();
   const TempFolder folder;
   EXPECT_EQ(opened(write_parts(folder, gguf_parts(config, {}, {4, 0}))).config().name, "m");
@@ -88,7 +88,7 @@ TEST(GgufParts, TheFileGivesTheNameWhereItHasNone) {
 
 TEST(GgufParts, AnotherPartNamesTheFirst) {
   const TempFolder folder;
-  const auto parts = gguf_parts(tiny_config(Architecture::llada), {}, {4, 4, 0});
+  const auto parts = gguf_parts(tiny_config(&kLladaFamily), {}, {4, 4, 0});
   const std::string first = write_parts(folder, parts);
   EXPECT_EQ(outcome_of(folder / name_of_part(1, 3)),
             folder / name_of_part(1, 3) + ": part 2 of 3 of a model; needed its first part: " + first);
@@ -103,7 +103,7 @@ TEST(GgufParts, AnotherPartNamesTheFirst) {
 }
 
 TEST(GgufParts, WrongPartsAreRefused) {
-  const ModelConfig config = tiny_config(Architecture::llada);
+  const ModelConfig config = tiny_config(&kLladaFamily);
   const auto good = gguf_parts(config, {}, {4, 4, 0});
   const auto refusal = [&](size_t part, const std::string& bytes) {
     const TempFolder folder;

@@ -177,11 +177,10 @@ size_t header_of(const std::string& gguf, const ModelConfig& config, const GgufO
 
 TEST(Hostile, MutatedGguf) {
   uint32_t seed = 0;
-  for (const auto& [architecture, arch] :
-       {std::pair{Architecture::llada, "llada"}, std::pair{Architecture::dream, "dream"},
-        std::pair{Architecture::llada_moe, "llada-moe"}, std::pair{Architecture::llada2, "llada2"},
-        std::pair{Architecture::llada, "diffuse"}}) {
-    ModelConfig config = tiny_config(architecture);
+  for (const auto& [family, arch] :
+       {std::pair{&kLladaFamily, "llada"}, std::pair{&kDreamFamily, "dream"}, std::pair{&kLladaMoeFamily, "llada-moe"},
+        std::pair{&kLlada2Family, "llada2"}, std::pair{&kLladaFamily, "diffuse"}}) {
+    ModelConfig config = tiny_config(family);
     const GgufOptions options{.arch = arch, .type = seed % 2 == 0 ? DType::Q8_0 : DType::F16};
     const std::string good = gguf_bytes(config, options);
     mutate(good, header_of(good, config, options), 1200, ++seed, read_gguf);
@@ -189,7 +188,7 @@ TEST(Hostile, MutatedGguf) {
 }
 
 TEST(Hostile, MutatedGgufMetadata) {
-  ModelConfig config = tiny_config(Architecture::llada);
+  ModelConfig config = tiny_config(&kLladaFamily);
   const std::string whole = gguf_writer(config, {}).header();
   // No tensors: the count in the header says so, the infos behind the metadata are not looked at.
   std::string good = whole;
@@ -211,7 +210,7 @@ Result<ModelRecord> read_gguf_parts(std::span<const std::byte> bytes) {
 }
 
 TEST(Hostile, MutatedGgufParts) {
-  const ModelConfig config = tiny_config(Architecture::dream);
+  const ModelConfig config = tiny_config(&kDreamFamily);
   for (const size_t first : {size_t{0}, size_t{9}}) {
     const auto parts = gguf_parts(config, {.arch = "dream", .type = DType::Q8_0}, {first, 0});
     std::string good;
@@ -225,8 +224,8 @@ TEST(Hostile, MutatedGgufParts) {
 }
 
 TEST(Hostile, MutatedFusedGguf) {
-  for (const auto& [architecture, arch] : {std::pair{Architecture::llada, "llada"}, {Architecture::dream, "dream"}}) {
-    const ModelConfig config = tiny_config(architecture);
+  for (const auto& [family, arch] : {std::pair{&kLladaFamily, "llada"}, {&kDreamFamily, "dream"}}) {
+    const ModelConfig config = tiny_config(family);
     const GgufOptions options{.arch = arch, .type = DType::Q8_0};
     const auto tensors = with_fused_qkv(fake_tensors(config, false));
     const std::string good = gguf_bytes(gguf_metadata(config, options), tensors, options.type);
@@ -235,8 +234,8 @@ TEST(Hostile, MutatedFusedGguf) {
 }
 
 TEST(Hostile, MutatedSafetensors) {
-  for (const Architecture architecture : {Architecture::llada, Architecture::llada_moe, Architecture::llada2}) {
-    const ModelConfig config = tiny_config(architecture);
+  for (const Family* family : {&kLladaFamily, &kLladaMoeFamily, &kLlada2Family}) {
+    const ModelConfig config = tiny_config(family);
     const std::string good = safetensors_bytes(hf_tensors(config), hf_names(config, Style::standard));
     uint64_t header = 0;
     std::memcpy(&header, good.data(), 8);
@@ -248,8 +247,8 @@ TEST(Hostile, MutatedSafetensors) {
 }
 
 TEST(Hostile, MutatedConfig) {
-  for (const Architecture architecture : {Architecture::llada, Architecture::llada_moe, Architecture::llada2}) {
-    const ModelConfig config = tiny_config(architecture);
+  for (const Family* family : {&kLladaFamily, &kLladaMoeFamily, &kLlada2Family}) {
+    const ModelConfig config = tiny_config(family);
     const std::string weights = safetensors_bytes(hf_tensors(config), hf_names(config, Style::standard));
     const std::string good = hf_config_json(config, Style::standard);
     mutate(good, good.size(), 600, 31, [&](std::span<const std::byte> bytes) -> Result<ModelRecord> {
@@ -369,7 +368,7 @@ std::string with_length(const std::string& header, size_t data) {
 
 Result<ModelRecord> read_shard(std::span<const std::byte> bytes) {
   const NamedBytes shard{bytes, "hostile.file"};
-  return read_hf_model(tiny_config(Architecture::llada), {&shard, 1}, "hostile.file");
+  return read_hf_model(tiny_config(&kLladaFamily), {&shard, 1}, "hostile.file");
 }
 
 TEST(HostileCost, ManyTinySafetensors) {

@@ -11,37 +11,37 @@
 
 namespace llada::testing_models {
 
-ModelConfig tiny_config(Architecture architecture) {
+ModelConfig tiny_config(const Family* family) {
   ModelConfig c;
-  c.architecture = architecture;
+  c.family = family;
   c.name = "tiny";
   c.layers = 2;
   c.width = 64;
   c.heads = 4;
-  c.kv_heads = architecture == Architecture::dream ? 2 : 4;
+  c.kv_heads = family->qkv_bias || family->head_norms == HeadNorms::usual ? 2 : 4;
   c.head_dim = c.rotary_dims = 16;
   c.vocab = 40;
   c.context = 128;
   c.rms_eps = 1e-5f;
   c.rope_theta = 10000.0f;
-  c.shift_logits = c.qkv_bias = architecture == Architecture::dream;
+  c.shift_logits = family->shift_logits, c.qkv_bias = family->qkv_bias;
+  c.attention_block = family->attention_block;
+  c.qk_norm = family->head_norms != HeadNorms::none;
   c.mask_id = 36;
   c.eos_id = c.pad_id = 37;
-  if (architecture == Architecture::llada_moe) {
+  if (family->router == Router::softmax) {
     c.experts = 4;
     c.experts_used = 2;
     c.expert_ffn_width = 32;
-    c.qk_norm = true;
+    c.norm_topk = family->gates == Gates::as_said;
   } else {
     c.ffn_width = 96;
   }
-  if (architecture == Architecture::llada2) {
-    c.kv_heads = 2;
+  if (family == &kLlada2Family) {
     c.rotary_dims = 8;
     c.experts = 8, c.experts_used = 2, c.expert_ffn_width = 32, c.shared_expert_ffn_width = 32, c.dense_layers = 1;
-    c.sigmoid_router = c.norm_topk = c.qk_norm = true;
+    c.sigmoid_router = c.norm_topk = true;
     c.expert_groups = 4, c.expert_groups_used = 2, c.expert_scale = 2.5f;
-    c.attention_block = 32;
   }
   return c;
 }
@@ -100,7 +100,7 @@ GgufWriter gguf_metadata(const ModelConfig& c, const GgufOptions& options) {
     u32("expert_used_count", c.experts_used);
     u32("expert_feed_forward_length", c.expert_ffn_width);
   }
-  if (c.architecture == Architecture::llada2) {
+  if (c.family == &kLlada2Family) {
     u32("rope.dimension_count", c.rotary_dims);
     u32("expert_gating_func", 2);
     u32("expert_group_count", c.expert_groups);
@@ -247,7 +247,7 @@ std::map<std::string, std::string> hf_names(const ModelConfig& config, Style sty
         names[fmt::format("blk.{}.ffn_{}_exps.{}.weight", i, kind, e)] =
             fmt::format("model.layers.{}.mlp.experts.{}.{}_proj.weight", i, e, kind);
   }
-  if (config.architecture != Architecture::llada2) return names;
+  if (config.family != &kLlada2Family) return names;
   names["token_embd.weight"] = "model.word_embeddings.weight";
   for (int64_t i = 0; i < config.layers; ++i) {
     const std::string ours = fmt::format("blk.{}.", i), theirs = fmt::format("model.layers.{}.", i);
@@ -264,19 +264,15 @@ std::map<std::string, std::string> hf_names(const ModelConfig& config, Style sty
 
 std::vector<FakeTensor> hf_tensors(const ModelConfig& config) {
   const auto tensors = fake_tensors(config, true);
-  return config.architecture == Architecture::llada2 ? with_fused_qkv(tensors) : tensors;
+  return config.family == &kLlada2Family ? with_fused_qkv(tensors) : tensors;
 }
 
 std::string hf_config_json(const ModelConfig& c, Style style) {
-  const bool llada2 = c.architecture == Architecture::llada2;
-  const char* architecture = c.architecture == Architecture::dream ? "DreamModel"
-                             : llada2                              ? "LLaDA2MoeModelLM"
-                             : c.experts > 0                       ? "LLaDAMoEModelLM"
-                                                                   : "LLaDAModelLM";
+  const bool llada2 = c.family == &kLlada2Family;
   std::string out = fmt::format(
       R"({{"architectures":["{}"],"model_type":"llada","vocab_size":{},"rms_norm_eps":1e-05,"rope_theta":10000.0,)"
       R"("mask_token_id":{},"eos_token_id":{},"pad_token_id":{})",
-      architecture, c.vocab, c.mask_id, c.eos_id, c.pad_id);
+      c.family->classes.front(), c.vocab, c.mask_id, c.eos_id, c.pad_id);
   if (style == Style::olmo) {
     out += fmt::format(
         R"(,"d_model":{},"n_layers":{},"n_heads":{},"n_kv_heads":{},"mlp_hidden_size":{},"embedding_size":{},)"
@@ -285,6 +281,7 @@ std::string hf_config_json(const ModelConfig& c, Style style) {
         c.width, c.layers, c.heads, c.kv_heads, c.ffn_width, c.vocab, c.context);
     return out;
   }
+  if (!c.family->block_keys.empty()) out += fmt::format(R"(,"{}":{})", c.family->block_keys.front(), c.attention_block);
   out += fmt::format(
       R"(,"hidden_size":{},"num_hidden_layers":{},"num_attention_heads":{},"num_key_value_heads":{},"head_dim":{},)"
       R"("max_position_embeddings":{},"tie_word_embeddings":false,"rope_scaling":null)",

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/tokenizer_spec.h"
+#include "formats/family.h"
 #include "formats/gguf_writer.h"
 #include "formats/model_config.h"
 #include "formats/model_file.h"
@@ -32,7 +33,7 @@ struct FakeTensor {
 
 // Two layers of width 64, 4 heads of 16; llada_moe: 4 experts. Values depend only on the name and the
 // position, are exact in BF16 and differ within a tensor.
-ModelConfig tiny_config(Architecture architecture);
+ModelConfig tiny_config(const Family* family);
 std::vector<FakeTensor> fake_tensors(const ModelConfig& config, bool split_experts);
 
 // 40 tokens: bytes' letters, two merges, <|mdm_mask|> 36, <|endoftext|> 37, <|eot_id|> 38; 39 unused.

@@ -22,7 +22,7 @@ const std::string kQ8 = LLADA_SOURCE_DIR "/tests/data/peer/tiny-llada-q8_0.gguf"
 TEST(Peer, MetadataIsRead) {
   const ModelFile model = opened(kBf16);
   const ModelConfig& c = model.config();
-  EXPECT_EQ(c.architecture, Architecture::llada);
+  EXPECT_EQ(c.family, &kLladaFamily);
   EXPECT_EQ(c.name, "tiny-llada");
   EXPECT_EQ(c.layers, 6);
   EXPECT_EQ(c.width, 256);

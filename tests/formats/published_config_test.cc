@@ -50,7 +50,7 @@ std::string refused(const std::string& json) {
 
 // 64 wide, 4 heads of 16, 8 experts.
 std::string llada2_json() {
-  std::string json = hf_config_json(tiny_config(Architecture::llada2), Style::standard);
+  std::string json = hf_config_json(tiny_config(&kLlada2Family), Style::standard);
   return instead(instead(json, "num_experts", "32"), "num_experts_per_tok", "4");
 }
 
@@ -104,7 +104,7 @@ TEST(PublishedConfig, Llada2sGatesAreRenormalisedWithMoreThanOneExpert) {
 }
 
 TEST(PublishedConfig, LladaMoesGatesAreNever) {
-  const std::string json = hf_config_json(tiny_config(Architecture::llada_moe), Style::standard);
+  const std::string json = hf_config_json(tiny_config(&kLladaMoeFamily), Style::standard);
   EXPECT_FALSE(accepted(json).norm_topk);
   EXPECT_THAT(accepted(json).notes, IsEmpty());
   const std::string said = instead(json, "norm_topk_prob", "true");
@@ -122,10 +122,10 @@ TEST(PublishedConfig, LladaMoesGatesAreNever) {
 
 TEST(PublishedConfig, InGgufTheGatesAreTheSame) {
   const TempFolder folder;
-  const auto open = [&](Architecture architecture, int64_t used, bool said, bool own) {
-    ModelConfig config = tiny_config(architecture);
+  const auto open = [&](const Family* family, int64_t used, bool said, bool own) {
+    ModelConfig config = tiny_config(family);
     config.experts_used = used;
-    const bool moe = architecture == Architecture::llada_moe;
+    const bool moe = family == &kLladaMoeFamily;
     const std::string arch = moe ? "llada-moe" : "llada2";
     GgufWriter out = gguf_writer(config, {.arch = arch, .type = DType::F32});
     out.add_bool(arch + ".expert_weights_norm", said);
@@ -140,12 +140,12 @@ TEST(PublishedConfig, InGgufTheGatesAreTheSame) {
     return model ? model->config() : ModelConfig{};
   };
   for (const bool said : {false, true}) {
-    const ModelConfig moe = open(Architecture::llada_moe, 2, said, false);
+    const ModelConfig moe = open(&kLladaMoeFamily, 2, said, false);
     EXPECT_FALSE(moe.norm_topk);
     EXPECT_EQ(moe.notes.size(), said ? 1u : 0u);
-    EXPECT_TRUE(open(Architecture::llada_moe, 2, said, true).norm_topk);
+    EXPECT_TRUE(open(&kLladaMoeFamily, 2, said, true).norm_topk);
     for (const int64_t used : {1, 2}) {
-      const ModelConfig two = open(Architecture::llada2, used, said, false);
+      const ModelConfig two = open(&kLlada2Family, used, said, false);
       EXPECT_EQ(two.norm_topk, used > 1);
       EXPECT_EQ(two.notes.size(), said != (used > 1) ? 1u : 0u);
     }
@@ -153,7 +153,7 @@ TEST(PublishedConfig, InGgufTheGatesAreTheSame) {
 }
 
 TEST(PublishedConfig, LladasDefaults) {
-  const std::string json = hf_config_json(tiny_config(Architecture::llada), Style::olmo);
+  const std::string json = hf_config_json(tiny_config(&kLladaFamily), Style::olmo);
   EXPECT_FALSE(accepted(json).tied_head);
   EXPECT_TRUE(accepted(without(json, "weight_tying")).tied_head);
   EXPECT_FALSE(accepted(with(json, R"("tie_word_embeddings":true)")).tied_head) << "its code reads weight_tying";
@@ -165,7 +165,7 @@ TEST(PublishedConfig, LladasDefaults) {
 }
 
 TEST(PublishedConfig, LladaMoesDefaults) {
-  const std::string json = hf_config_json(tiny_config(Architecture::llada_moe), Style::standard);
+  const std::string json = hf_config_json(tiny_config(&kLladaMoeFamily), Style::standard);
   EXPECT_THAT(refused(without(json, "rope_theta")), HasSubstr("rope_theta is missing"));
   EXPECT_FALSE(accepted(without(json, "qk_layernorm")).qk_norm);
   EXPECT_EQ(accepted(without(json, "num_key_value_heads")).kv_heads, 4);
@@ -174,7 +174,7 @@ TEST(PublishedConfig, LladaMoesDefaults) {
 }
 
 TEST(PublishedConfig, DreamsDefaults) {
-  std::string json = hf_config_json(tiny_config(Architecture::dream), Style::standard);
+  std::string json = hf_config_json(tiny_config(&kDreamFamily), Style::standard);
   EXPECT_EQ(accepted(without(json, "rms_norm_eps")).rms_eps, 1e-6f);
   EXPECT_EQ(accepted(instead(json, "num_key_value_heads", "null")).kv_heads, 4);
   EXPECT_THAT(refused(without(json, "num_key_value_heads")), HasSubstr("key/value heads is 32, 1 to 4 needed"));
@@ -183,30 +183,30 @@ TEST(PublishedConfig, DreamsDefaults) {
 }
 
 TEST(PublishedConfig, ModelTypeWhereNoClassIsNamed) {
-  for (const auto& [architecture, types] : std::initializer_list<std::pair<Architecture, std::vector<std::string>>>{
-           {Architecture::llada, {"llada"}},
-           {Architecture::llada_moe, {"llada", "llada_moe"}},
-           {Architecture::dream, {"Dream"}},
-           {Architecture::llada2, {"llada2_moe", "llada2_moe_veomni"}}}) {
-    const std::string json = hf_config_json(tiny_config(architecture), Style::standard);
+  for (const auto& [family, types] : std::initializer_list<std::pair<const Family*, std::vector<std::string>>>{
+           {&kLladaFamily, {"llada"}},
+           {&kLladaMoeFamily, {"llada", "llada_moe"}},
+           {&kDreamFamily, {"Dream"}},
+           {&kLlada2Family, {"llada2_moe", "llada2_moe_veomni"}}}) {
+    const std::string json = hf_config_json(tiny_config(family), Style::standard);
     for (const std::string& type : types) {
       const std::string typed = instead(json, "model_type", '"' + type + '"');
       for (const char* list : {"null", "[]"})
-        EXPECT_EQ(accepted(instead(typed, "architectures", list)).architecture, architecture) << type;
-      EXPECT_EQ(accepted(without(typed, "architectures")).architecture, architecture) << type;
+        EXPECT_EQ(accepted(instead(typed, "architectures", list)).family, family) << type;
+      EXPECT_EQ(accepted(without(typed, "architectures")).family, family) << type;
     }
   }
-  const std::string json = hf_config_json(tiny_config(Architecture::llada), Style::olmo);
+  const std::string json = hf_config_json(tiny_config(&kLladaFamily), Style::olmo);
   EXPECT_THAT(refused(without(without(json, "architectures"), "model_type")), HasSubstr("architectures is missing"));
-  EXPECT_THAT(refused(instead(without(json, "architectures"), "model_type", "\"llama\"")),
-              HasSubstr("model_type is \"llama\", llada, llada_moe, llada2_moe or Dream needed"));
+  EXPECT_THAT(refused(instead(without(json, "architectures"), "model_type", "\"gpt2\"")),
+              HasSubstr("model_type is \"gpt2\", llada, llada_moe, llada2_moe, Dream, sdar, sdar_moe, "));
   EXPECT_THAT(refused(instead(json, "architectures", "\"LLaDAModelLM\"")),
               HasSubstr("architectures is \"LLaDAModelLM\""));
   EXPECT_THAT(refused(instead(json, "architectures", "[7]")), HasSubstr("architectures is of type array"));
 }
 
 TEST(PublishedConfig, RoundedWeightsAreNamed) {
-  const std::string json = hf_config_json(tiny_config(Architecture::dream), Style::standard);
+  const std::string json = hf_config_json(tiny_config(&kDreamFamily), Style::standard);
   for (const auto& [member, words] : std::initializer_list<std::pair<const char*, const char*>>{
            {R"("quantization_config":{"quant_method":"gptq","bits":4})",
             "quantization_config has quant_method \"gptq\""},
@@ -223,7 +223,7 @@ TEST(PublishedConfig, RoundedWeightsAreNamed) {
 }
 
 TEST(PublishedConfig, SlidingLayersAreNotRead) {
-  const std::string json = hf_config_json(tiny_config(Architecture::dream), Style::standard);
+  const std::string json = hf_config_json(tiny_config(&kDreamFamily), Style::standard);
   EXPECT_THAT(accepted(with(json, R"("layer_types":["full_attention","full_attention"])")).notes, IsEmpty());
   for (const char* member : {R"("layer_types":["full_attention","sliding_attention"])",
                              R"("use_sliding_window":false,"layer_types":["sliding_attention","full_attention"])"})
@@ -242,7 +242,7 @@ TEST(PublishedConfig, Yarn) {
       without_null.replace(at, null.size(), R"("unused":0)");
     return with(without_null, R"("rope_scaling":{)" + fields + "}");
   };
-  for (const Architecture a : {Architecture::dream, Architecture::llada_moe, Architecture::llada2}) {
+  for (const Family* a : {&kDreamFamily, &kLladaMoeFamily, &kLlada2Family}) {
     const std::string json = hf_config_json(tiny_config(a), Style::standard);
     const int64_t context = tiny_config(a).context;
     ModelConfig c = accepted(scaled(json, R"("type":"yarn","factor":4.0,"original_max_position_embeddings":32768)"));
@@ -274,7 +274,7 @@ TEST(PublishedConfig, Yarn) {
       EXPECT_THAT(refused(scaled(json, fields)), HasSubstr(complaint)) << fields;
     EXPECT_THAT(refused(with(json, R"("use_sliding_window":true)")), HasSubstr("use_sliding_window is true"));
   }
-  EXPECT_THAT(refused(with(hf_config_json(tiny_config(Architecture::llada), Style::olmo),
+  EXPECT_THAT(refused(with(hf_config_json(tiny_config(&kLladaFamily), Style::olmo),
                            R"("rope_scaling":{"type":"yarn","factor":4})")),
               HasSubstr("rope_scaling.type is \"yarn\", no scaling needed"));
 }
@@ -282,7 +282,7 @@ TEST(PublishedConfig, Yarn) {
 // In llama.cpp's keys, and through convert and back.
 TEST(PublishedConfig, YarnInGguf) {
   const TempFolder folder;
-  const ModelConfig config = tiny_config(Architecture::llada);
+  const ModelConfig config = tiny_config(&kLladaFamily);
   const auto open = [&](const std::function<void(GgufWriter&)>& add) {
     GgufWriter out = gguf_writer(config, {.type = DType::F32});
     out.add_string("llada.rope.scaling.type", "yarn");

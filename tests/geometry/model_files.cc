@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "formats/convert_metadata.h"
+#include "formats/family.h"
 
 namespace llada {
 namespace {
@@ -42,7 +43,7 @@ constexpr std::pair<std::string_view, std::string_view> kLlada2[] = {{"attn_norm
                                                                      {"ffn_down_exps", "down_proj"}};
 
 std::string hf_name(const ModelConfig& c, const WeightInfo& w) {
-  const bool olmo = c.architecture == Architecture::llada, llada2 = c.architecture == Architecture::llada2;
+  const bool olmo = c.family == &kLladaFamily, llada2 = c.family == &kLlada2Family;
   const std::string stem = olmo ? "model.transformer." : "model.";
   if (w.name == "token_embd.weight")
     return stem + (olmo ? "wte" : llada2 ? "word_embeddings" : "embed_tokens") + ".weight";
@@ -60,23 +61,21 @@ std::string hf_name(const ModelConfig& c, const WeightInfo& w) {
 }
 
 std::string config_json(const ModelConfig& c) {
-  const bool llada2 = c.architecture == Architecture::llada2;
-  const char* name = "LLaDAModelLM";
-  if (c.architecture == Architecture::dream) name = "DreamModel";
-  if (c.architecture == Architecture::llada_moe) name = "LLaDAMoEModelLM";
-  if (llada2) name = "LLaDA2MoeModelLM";
+  const bool llada2 = c.family == &kLlada2Family;
   std::string text = fmt::format(
       R"({{"architectures":["{}"],"vocab_size":{},"rms_norm_eps":{},"rope_theta":{},"mask_token_id":{},"eos_token_id":{},)"
       R"("pad_token_id":{},"hidden_size":{},"num_hidden_layers":{},"num_attention_heads":{},"num_key_value_heads":{},)"
       R"("head_dim":{},"max_position_embeddings":{},"{}":{})",
-      name, c.vocab, c.rms_eps, c.rope_theta, c.mask_id, c.eos_id, c.pad_id, c.width, c.layers, c.heads, c.kv_heads,
-      c.head_dim, c.context, c.architecture == Architecture::llada ? "weight_tying" : "tie_word_embeddings",
+      c.family->classes.front(), c.vocab, c.rms_eps, c.rope_theta, c.mask_id, c.eos_id, c.pad_id, c.width, c.layers,
+      c.heads, c.kv_heads, c.head_dim, c.context, c.family == &kLladaFamily ? "weight_tying" : "tie_word_embeddings",
       c.tied_head);
   if (c.ffn_width > 0) text += fmt::format(R"(,"intermediate_size":{})", c.ffn_width);
   if (c.experts > 0)
     text += fmt::format(
         R"(,"num_experts":{},"num_experts_per_tok":{},"moe_intermediate_size":{},"norm_topk_prob":{},"use_qk_norm":{})",
         c.experts, c.experts_used, c.expert_ffn_width, c.norm_topk, c.qk_norm);
+  if (!c.family->block_keys.empty())
+    text += fmt::format(R"(,"{}":{})", c.family->block_keys.front(), c.attention_block);
   if (llada2)
     text +=
         fmt::format(R"(,"moe_shared_expert_intermediate_size":{},"num_shared_experts":1,"n_group":{},"topk_group":{},)"
@@ -110,7 +109,7 @@ void write_hf_folder(const SmallModel& m, const std::string& folder, bool tied_h
   };
   for (size_t i = 0; i < m.graph.weights.size(); ++i) {
     const WeightInfo& w = m.graph.weights[i];
-    if (c.architecture == Architecture::llada2 && w.name.ends_with("attn_q.weight")) {
+    if (c.family == &kLlada2Family && w.name.ends_with("attn_q.weight")) {
       add(fmt::format("model.layers.{}.attention.query_key_value.weight", w.layer),
           fmt::format("{},{}", (c.heads + 2 * c.kv_heads) * c.head_dim, c.width),
           {bytes_of(m, i), bytes_of(m, i + 1), bytes_of(m, i + 2)});

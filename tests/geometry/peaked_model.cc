@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "base/random.h"
+#include "formats/family.h"
 #include "tensor/quantize.h"
 
 namespace llada {
@@ -55,7 +56,7 @@ class Maker {
     }
     if (leaf_ == "attn_output" && w_.layer == 0) return output(r, out);
     const bool down = leaf_.starts_with("ffn_down");
-    const double scale = !down ? 0x1p-6 : c_.architecture == Architecture::llada_moe ? 0x1p-7 : 0x1p-8;
+    const double scale = !down ? 0x1p-6 : c_.family == &kLladaMoeFamily ? 0x1p-7 : 0x1p-8;
     for (int64_t g = 0; g < groups(); ++g) random_group(g, scale, out);
   }
 
@@ -162,8 +163,8 @@ class Maker {
   bool bias_ = false;
 };
 
-ModelConfig common(Architecture architecture) {
-  ModelConfig c{.architecture = architecture,
+ModelConfig common(const Family* family) {
+  ModelConfig c{.family = family,
                 .name = "peaked",
                 .layers = 3,
                 .width = 384,
@@ -180,35 +181,50 @@ ModelConfig common(Architecture architecture) {
 }
 
 std::vector<PeakedSpec> make_specs() {
-  ModelConfig dream = common(Architecture::dream);
+  ModelConfig dream = common(&kDreamFamily);
   dream.qkv_bias = dream.shift_logits = true;
   dream.rms_eps = 1e-6f;
 
-  ModelConfig moe = common(Architecture::llada_moe);
+  ModelConfig moe = common(&kLladaMoeFamily);
   moe.qk_norm = true;
   moe.ffn_width = 0;
   moe.experts = 8, moe.experts_used = 2, moe.expert_ffn_width = 96;
 
-  ModelConfig llada2 = common(Architecture::llada2);
+  ModelConfig llada2 = common(&kLlada2Family);
   llada2.qk_norm = true;
   llada2.rms_eps = 1e-6f;
   llada2.rotary_dims = 32;
-  llada2.attention_block = kLlada2Block;
+  llada2.attention_block = 32;
   llada2.experts = 8, llada2.experts_used = 2, llada2.expert_ffn_width = 96;
   llada2.shared_expert_ffn_width = 160, llada2.dense_layers = 1;
   llada2.sigmoid_router = llada2.norm_topk = true;
   llada2.expert_groups = 4, llada2.expert_groups_used = 2, llada2.expert_scale = 2.5f;
 
-  ModelConfig large = common(Architecture::llada);
+  ModelConfig sdar = common(find_family("sdar"));
+  sdar.qk_norm = true;
+  sdar.rms_eps = 1e-6f;
+  sdar.attention_block = 4;
+
+  ModelConfig fast_dllm = common(find_family("fast-dllm-v2"));
+  fast_dllm.qkv_bias = fast_dllm.shift_logits = true;
+  fast_dllm.rms_eps = 1e-6f;
+  fast_dllm.attention_block = 16;
+
+  ModelConfig large = common(&kLladaFamily);
   large.layers = 2;
   large.width = 256, large.heads = 2, large.kv_heads = 1, large.head_dim = large.rotary_dims = 128;
   large.ffn_width = 288;
   large.vocab = 100000;
   large.mask_id = 99999, large.eos_id = large.pad_id = 99998;
 
-  return {
-      {"llada", common(Architecture::llada), 24}, {"dream", dream, 40}, {"llada_moe", moe, 24}, {"llada2", llada2, 37},
-      {"far", common(Architecture::llada), 1111}, {"large", large, 24}};
+  return {{"llada", common(&kLladaFamily), 24},
+          {"dream", dream, 40},
+          {"llada_moe", moe, 24},
+          {"llada2", llada2, 37},
+          {"sdar", sdar, 37},
+          {"fast_dllm", fast_dllm, 37},
+          {"far", common(&kLladaFamily), 1111},
+          {"large", large, 24}};
 }
 
 }  // namespace

@@ -18,6 +18,9 @@ TEST(Presets, ParametersAreThePublishedOnes) {
   EXPECT_EQ(parameters_of(preset("dream-7b")), 7'615'616'512);
   EXPECT_EQ(parameters_of(preset("llada-moe-7b")), 7'356'880'896);
   EXPECT_EQ(parameters_of(preset("llada2-mini")), 16'255'643'392);
+  EXPECT_EQ(parameters_of(preset("illada-8b")), 7'615'025'152);
+  EXPECT_EQ(parameters_of(preset("qwen3-0.6b")), 596'049'920);
+  EXPECT_EQ(parameters_of(preset("sdar-8b")), 8'190'735'360);
 }
 
 TEST(Presets, TensorCountsAreThePublishedOnes) {
@@ -28,7 +31,7 @@ TEST(Presets, TensorCountsAreThePublishedOnes) {
 }
 
 TEST(Presets, TensorsAreNamedOnceAndKnowTheirLayer) {
-  for (const char* name : {"llada-8b", "dream-7b", "llada-moe-7b", "llada2-mini", "tiny"}) {
+  for (const char* name : {"llada-8b", "dream-7b", "llada-moe-7b", "llada2-mini", "illada-8b", "sdar-1.7b", "tiny"}) {
     const Preset p = preset(name);
     std::set<std::string> names;
     int deepest = -1;
@@ -54,7 +57,8 @@ TEST(Presets, TheQ4FileOfLlada8bHasItsKnownSize) {
 }
 
 TEST(Presets, SpecialIdsAreControlTokensInsideTheVocabulary) {
-  for (const char* name : {"llada-8b", "llada-1.5", "dream-7b", "llada-moe-7b", "llada2-mini", "tiny"}) {
+  for (const char* name :
+       {"llada-8b", "llada-1.5", "dream-7b", "llada-moe-7b", "llada2-mini", "illada-8b", "sdar-1.7b", "tiny"}) {
     const Preset p = preset(name);
     std::set<int32_t> control;
     for (const PresetToken& token : p.control_tokens) {
@@ -74,7 +78,7 @@ TEST(Presets, SpecsNameAModelAndAType) {
   EXPECT_EQ(parse_preset("llada-8b")->type, DType::Q4_0);
   EXPECT_EQ(parse_preset("llada-9b").error().message,
             "preset: found 'llada-9b', needed one of llada-8b, llada-1.5, dream-7b, llada-moe-7b, "
-            "llada2-mini, tiny");
+            "llada2-mini, illada-8b, qwen3-0.6b, sdar-1.7b, sdar-8b, tiny");
   EXPECT_NE(parse_preset("llada-8b:q3").error().message.find("'q3'"), std::string::npos);
 }
 

@@ -149,6 +149,15 @@ def save(folder, model, architecture, config=None, without=(), extra=None):
     write_tokenizer(folder)
 
 
+def save_pretrained(folder, model, architecture, keys):
+    """The model as the installed package saves it, under another class's name and with `keys` in config.json."""
+    model.save_pretrained(folder)
+    fields = json.loads((folder / "config.json").read_text())
+    fields.update(architectures=[architecture], mask_token_id=MASK, **keys)
+    (folder / "config.json").write_text(json.dumps(fields, indent=1))
+    write_tokenizer(folder)
+
+
 # ---------------------------------------------------------------- llada
 
 
@@ -159,9 +168,10 @@ def run_llada(program, *words, text=None):
     return json.loads(done.stdout)
 
 
-def our_logits(program, folder, ids):
+def our_logits(program, folder, ids, *options):
     out = folder / "rows.f32"
-    shape = run_llada(program, "logits", "-m", folder, "--ids", "-", "-o", out, "--json", text=" ".join(map(str, ids)))
+    shape = run_llada(program, "logits", "-m", folder, "--ids", "-", "-o", out, "--json", *options,
+                      text=" ".join(map(str, ids)))
     return torch.frombuffer(bytearray(out.read_bytes()), dtype=torch.float32).view(shape["rows"], shape["vocab"])
 
 

@@ -1,0 +1,45 @@
+// Diffusion models that are Llama's layers.
+#include "formats/family.h"
+
+namespace llada {
+namespace {
+
+// Of model_type "llama" too, which the class alone tells apart.
+constexpr std::string_view kDiffCoderClasses[] = {"StableDiffcoderForCausalLM"},
+                           kDiffCoderTypes[] = {"stable_diffcoder"};
+constexpr std::string_view kLlamaClasses[] = {"LlamaForCausalLM"}, kLlamaTypes[] = {"llama"};
+constexpr std::string_view kMistral3Classes[] = {"Ministral3ForCausalLM"}, kMistral3Types[] = {"ministral3"};
+
+constexpr Family kLlamaFamilies[] = {
+    {.name = "stable-diffcoder",
+     .classes = kDiffCoderClasses,
+     .model_types = kDiffCoderTypes,
+     .attention_block = 4,  // its card's
+     .rms_eps = 1e-6,
+     .context = 2048,
+     .mask_id = 5,  // its generation code's
+     .mask_vocab = 155136},
+    {.name = "llama",
+     .classes = kLlamaClasses,
+     .model_types = kLlamaTypes,
+     .permuted_in_gguf = true,
+     .autoregressive = true,
+     .attention_block = -1,
+     .rms_eps = 1e-6,
+     .context = 2048},
+    {.name = "mistral3",
+     .classes = kMistral3Classes,
+     .model_types = kMistral3Types,
+     .permuted_in_gguf = true,
+     .autoregressive = true,
+     .attention_block = -1,
+     .rms_eps = 1e-5,
+     .context = 262144,
+     .kv_heads = 8},
+};
+
+}  // namespace
+
+std::span<const Family> llama_families() { return kLlamaFamilies; }
+
+}  // namespace llada
