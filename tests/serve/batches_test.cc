@@ -286,8 +286,8 @@ TEST_F(BatchRoutes, FilesThatTakeAllTheirRoomEndABatchWithItsAnswers) {
   EXPECT_GT(answers, 0u);
   EXPECT_EQ(over["request_counts"]["completed"], answers);
   // There is room again.
-  for (const json& file : get("/v1/files").json()["data"])
-    ask(server->port(), "DELETE", "/v1/files/" + file["id"].get<std::string>());
+  const json files = get("/v1/files").json();
+  for (const json& file : files["data"]) ask(server->port(), "DELETE", "/v1/files/" + file["id"].get<std::string>());
   EXPECT_EQ(ended(create(requests(4))["id"])["status"], "completed");
 }
 
