@@ -62,8 +62,8 @@ std::span<const Field> uniform_fields() {
     field<&O::t_min>(random_canvas, "t_min", "T", "temperature that its steps fall to").in(kAboveZero),
     field<&O::stability_threshold>(random_canvas, "stability_threshold", "N",
         "a canvas is done when its best tokens stayed for so many steps,").in({0, 1000}),
-    field<&O::confidence_threshold>(random_canvas, "confidence_threshold", "NATS", "and their mean entropy is below this")
-        .in(kAboveZero),
+    field<&O::confidence_threshold>(random_canvas, "confidence_threshold", "NATS",
+        "and their mean entropy is below this").in(kAboveZero),
   };
   // clang-format on
   return kFields;

@@ -1,8 +1,8 @@
 // Canvases of random tokens (DiffusionGemma's sampler, as its class in the package transformers has it). There is no
 // mask: an undecided position holds some token of the vocabulary, and every forward sees the whole canvas.
 //
-//   encode    the prompt, later the last canvas, goes through the model's other pass: each position reads what is before
-//             it, its keys and values are stored for good, nothing is predicted
+//   encode    the prompt, later the last canvas, goes through the model's other pass: each position reads what is
+//             before it, its keys and values are stored for good, nothing is predicted
 //   denoise   step n of N computes the canvas behind it, bidirectional, at the temperature t_min + (t_max - t_min)
 //             (N - n) / N with n from 0. Of every position it gives the best token, a drawn one and the entropy. From
 //             the second step on the model is also told what the step before it predicted (self-conditioning)
@@ -15,8 +15,8 @@
 // An answer has as many canvases as gen_length needs; after one with an end token there is none. Accepted tokens are
 // `visible` in the canvas, random ones `masked`, committed ones `stable`.
 //
-// Deliberately absent: caches of a canvas's K/V, drafts, revision, guidance, infilling: the model has no mask that a gap
-// or an unconditional prompt could hold.
+// Deliberately absent: caches of a canvas's K/V, drafts, revision, guidance, infilling: the model has no mask that a
+// gap or an unconditional prompt could hold.
 #pragma once
 #include <cstdint>
 #include <functional>
