@@ -9,8 +9,8 @@
 //            system message ends with "detailed thinking off", which is all of it where none is given (Ling 2.0,
 //            LLaDA-MoE, LLaDA2). A template says which of the two it does, if any; without a template both are done.
 //            None of it, and no <|role_end|>, for a vocabulary without that token (the first Ling models)
-//   gemma    BOS, then per message <|turn>ROLE\n TEXT <turn|>\n; TEXT is trimmed, an answer's role is model. It may think
-//            first, in <|channel>thought\n ... <channel|>: it is asked to by <|think|>\n at the head of a system
+//   gemma    BOS, then per message <|turn>ROLE\n TEXT <turn|>\n; TEXT is trimmed, an answer's role is model. It may
+//            think first, in <|channel>thought\n ... <channel|>: it is asked to by <|think|>\n at the head of a system
 //            message, and where it is not, a template may close an empty channel for it (Gemma 4, DiffusionGemma)
 //   plain    the texts joined by newlines, BOS first where the tokenizer asks for it (base models)
 //
