@@ -1,5 +1,6 @@
-// Models that decide an answer in canvases of random tokens, without a mask (DiffusionGemma), as data: how long a canvas
-// is, and the numbers that the model was published with. Files give them, decode/uniform_canvas.h says what they mean.
+// Models that decide an answer in canvases of random tokens, without a mask (DiffusionGemma), as data: how long a
+// canvas is, and the numbers that the model was published with. Files give them, decode/uniform_canvas.h says what they
+// mean.
 #pragma once
 #include <cstdint>
 

@@ -18,6 +18,21 @@ namespace {
 // Rows of a head's keys that are random; they repeat, which attention does not notice.
 constexpr int64_t kPattern = 64;
 
+// What a canvas is told of the step before: so many tokens for each row, none of them another row's.
+SoftTokens some_tokens(int64_t rows, int64_t vocab) {
+  constexpr int64_t kTokens = 256;
+  SoftTokens soft;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < kTokens && i < vocab; ++i) {
+      const int64_t step = std::max<int64_t>(1, vocab / kTokens);
+      soft.tokens.push_back(static_cast<int32_t>(i * step + r % step));
+      soft.probabilities.push_back(1.0f / kTokens);
+    }
+    soft.begin.push_back(std::ssize(soft.tokens));
+  }
+  return soft;
+}
+
 void fill(KvStore& kv, ThreadPool& pool) {
   const KvShape& s = kv.shape();
   int32_t widest = 0;
@@ -119,6 +134,8 @@ Result<ForwardResult> ForwardTest::measure(PeakWatch& watch, int64_t rows, int64
     inputs.predictions.push_back({.conditional = static_cast<int32_t>(r)});
   }
   append_span(inputs, {}, tokens, positions, model_->graph().keys, static_cast<int32_t>(keys));
+  const SoftTokens soft = some_tokens(model_->graph().encodes ? rows : 0, model_->config().vocab);
+  if (model_->graph().encodes) inputs.streams[0].soft = &soft;
   StepOutputs outputs;
   Device& device = model_->device();
   LLADA_TRY_STATUS(executor_.run(inputs, outputs));

@@ -8,6 +8,7 @@
 #include "cli/hub_access.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "engine/fit_check.h"
 
 namespace llada::cli {
 namespace {
@@ -30,6 +31,7 @@ Json config_json(const ModelConfig& c) {
                {"shift_logits", c.shift_logits},
                {"qk_norm", c.qk_norm},
                {"qkv_bias", c.qkv_bias},
+               {"attention_block", c.attention_block},
                {"tied_head", c.tied_head}};
   if (c.experts > 0) {
     json["experts"] = c.experts;
@@ -67,6 +69,10 @@ Json summary_json(const ModelSummary& m, bool tensors) {
                {"types", types_json(m.types)},
                {"config", config_json(m.config)},
                {"notes", notes_of(m.config)},
+               {"presets", m.presets},
+               {"missing", m.missing.empty() ? Json() : Json(m.missing)},
+               {"memory_bytes", m.memory},
+               {"command", m.command},
                {"tokenizer", nullptr}};
   if (const auto& t = m.tokenizer) {
     json["tokenizer"] = {
@@ -90,6 +96,15 @@ Json summary_json(const ModelSummary& m, bool tensors) {
 
 std::string id_text(int32_t id) { return id < 0 ? "none" : fmt::format("{}", id); }
 
+std::string attention_text(const ModelConfig& c) {
+  if (c.canvas.length > 0)
+    return fmt::format("; causal, behind it canvases of {} that see themselves", c.canvas.length);
+  const std::string sees = c.attention_block > 0    ? fmt::format("block-causal over blocks of {}", c.attention_block)
+                           : c.attention_block == 0 ? "full"
+                                                    : "not said";
+  return fmt::format("; {}{}", sees, c.shift_logits ? "; row i - 1 predicts position i" : "");
+}
+
 std::string summary_text(const ModelSummary& m, bool tensors) {
   const ModelConfig& c = m.config;
   std::string out;
@@ -108,7 +123,7 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
                             c.experts > 0 ? fmt::format("{} of {} experts of {}, gates {}renormalised", c.experts_used,
                                                         c.experts, c.expert_ffn_width, c.norm_topk ? "" : "not ")
                                           : fmt::format("{}", c.ffn_width)));
-  row("attention", fmt::format("{} heads of {}, {} for K/V", c.heads, c.head_dim, c.kv_heads));
+  row("attention", fmt::format("{} heads of {}, {} for K/V{}", c.heads, c.head_dim, c.kv_heads, attention_text(c)));
   if (c.gemma)
     row("", fmt::format("a window of {} keys in {} layers; in {} all keys, heads of {}, {} for K/V", c.gemma->window,
                         std::ranges::count(c.gemma->global, false), std::ranges::count(c.gemma->global, true),
@@ -128,6 +143,15 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
     row("tokenizer", "none: takes token ids only");
   }
   for (const std::string& text : notes_of(c)) row("note", text);
+  row("presets", m.presets.empty() ? "none: it was published with numbers of its own"
+                                   : fmt::format("{}", fmt::join(m.presets, ", ")));
+  if (m.missing.empty()) {
+    row("memory", fmt::format("{} on this machine's cpu beside the file's pages, for {} positions",
+                              bytes_text(static_cast<double>(m.memory)), kCountedPositions));
+    row("run it", m.command);
+  } else {
+    row("missing", m.missing);
+  }
   if (!tensors) return out;
   size_t width = 0;
   for (const TensorSummary& t : m.tensors) width = std::max(width, t.name.size());
@@ -149,6 +173,7 @@ Work setup_inspect(CLI::App& app) {
   app.add_option("-m,--model,MODEL", o->model.path, "a GGUF file or a Hugging Face folder")
       ->check(refuse_empty_path, "");
   add_hub_option(app, o->model, "Options");
+  add_override_options(app, o->model.load.overrides, "Options");
   app.add_flag("--tensors", o->tensors, "list every tensor with its type and shape (inputs x outputs)");
   app.add_flag("--json", o->json, "one JSON object on stdout");
   app.footer(
@@ -157,7 +182,7 @@ Work setup_inspect(CLI::App& app) {
       "  llada inspect models/tiny-llada --tensors --json");
   return [o]() -> Result<int> {
     LLADA_TRY(const std::string path, model_path(o->model));
-    LLADA_TRY(const ModelSummary summary, inspect_model(path));
+    LLADA_TRY(const ModelSummary summary, inspect_model(path, o->model.load.overrides));
     LLADA_TRY_STATUS(print(o->json ? json_line(summary_json(summary, o->tensors)) : summary_text(summary, o->tensors)));
     return 0;
   };

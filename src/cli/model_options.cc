@@ -55,6 +55,20 @@ void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::strin
       ->group(group);
 }
 
+void add_override_options(CLI::App& app, Overrides& overrides, const std::string& group) {
+  add_integer_option(app, "--mask-id", overrides.mask_id, 0, int64_t{1} << 24,
+                     "token id of the mask, where the model's file does not say or says another")
+      ->group(group);
+  add_integer_option(app, "--attention-block", overrides.attention_block, 0, int64_t{1} << 20,
+                     "block-causal attention over blocks of N positions, where the file does not say; 0: full")
+      ->group(group);
+  app.add_option_function<bool>(
+         "--shift", [&overrides](bool shifted) { overrides.shift_logits = shifted; },
+         "true: row i - 1 predicts position i, as in Dream; where the file does not say")
+      ->type_name("BOOL")
+      ->group(group);
+}
+
 void add_device_options(CLI::App& app, LoadOptions& options) {
   options.plugin = more_devices;
   offer(app.add_option("--device", options.device,
@@ -78,18 +92,7 @@ void add_device_options(CLI::App& app, LoadOptions& options) {
             ->type_name("KIND")
             ->group(further(kGroup)),
         "fast exact");
-  Overrides& overrides = options.overrides;
-  add_integer_option(app, "--mask-id", overrides.mask_id, 0, int64_t{1} << 24,
-                     "token id of the mask, where the model's file does not say or says another")
-      ->group(further(kGroup));
-  add_integer_option(app, "--attention-block", overrides.attention_block, 0, int64_t{1} << 20,
-                     "block-causal attention over blocks of N positions, where the file does not say; 0: full")
-      ->group(further(kGroup));
-  app.add_option_function<bool>(
-         "--shift", [&overrides](bool shifted) { overrides.shift_logits = shifted; },
-         "true: row i - 1 predicts position i, as in Dream; where the file does not say")
-      ->type_name("BOOL")
-      ->group(further(kGroup));
+  add_override_options(app, options.overrides, further(kGroup));
   add_pack_cache_option(app, options, further(kGroup));
   app.add_flag_callback(
          "--no-fit-check", [&options] { options.system_root.clear(); },

@@ -32,6 +32,7 @@ Result<bool> place_model(ModelOptions& options, const std::optional<std::string>
 void add_device_options(CLI::App& app, LoadOptions& options);
 // That --device offers beside the engine's own; program() sets it.
 inline const DevicePlugin* more_devices = nullptr;
+void add_override_options(CLI::App& app, Overrides& overrides, const std::string& group);  // --mask-id, ...
 void add_threads_option(CLI::App& app, LoadOptions& options, const std::string& group);
 void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::string& group);
 

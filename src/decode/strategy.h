@@ -50,7 +50,8 @@ class Strategy {
 };
 
 // Blocks left to right with the rules of the options, or canvases of random tokens (uniform_canvas.h) where the model
-// has these. Invalid: options that validate() refuses, ids without a mask token where one is needed, more positions than 31 bits count, fewer steps than blocks with masks.
+// has these. Invalid: options that validate() refuses, ids without a mask token where one is
+// needed, more positions than 31 bits count, fewer steps than blocks with masks.
 Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, const SpecialIds& ids,
                                                 const Canvas& canvas);
 

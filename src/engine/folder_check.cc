@@ -45,11 +45,9 @@ Status check_tokens_fit(const ModelConfig& config, int64_t tokens, const std::st
   return invalid("{}: the tokenizer has {} tokens, the embedding table {}", path, tokens, config.vocab);
 }
 
-Status check_tokens_fit(const ModelConfig& config, const Tokenizer* tokenizer, const decode::SpecialIds& ids,
-                        const std::string& path) {
-  if (tokenizer != nullptr) LLADA_TRY_STATUS(check_tokens_fit(config, tokenizer->vocab_size(), path));
-  if (ids.uniform.length > 0) return {};
-  const bool masked = ids.mask >= 0 && ids.mask < config.vocab;
+Status check_can_decode(const ModelConfig& config, int32_t mask, const std::string& path) {
+  if (config.canvas.length > 0) return {};
+  const bool masked = mask >= 0 && mask < config.vocab;
   if (config.attention_block < 0)
     return invalid(
         "{}: {} is the architecture of autoregressive models, and the file says nothing of diffusion; needed "
@@ -58,6 +56,12 @@ Status check_tokens_fit(const ModelConfig& config, const Tokenizer* tokenizer, c
   if (!masked)
     return invalid("{}: no mask token: neither the metadata nor the tokenizer names one; --mask-id gives it", path);
   return {};
+}
+
+Status check_tokens_fit(const ModelConfig& config, const Tokenizer* tokenizer, const decode::SpecialIds& ids,
+                        const std::string& path) {
+  if (tokenizer != nullptr) LLADA_TRY_STATUS(check_tokens_fit(config, tokenizer->vocab_size(), path));
+  return check_can_decode(config, ids.mask, path);
 }
 
 Status check_folder(const std::string& folder) {

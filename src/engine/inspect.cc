@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include "engine/decode_preset.h"
+#include "engine/fit_check.h"
 #include "engine/folder_check.h"
 #include "engine/model.h"
+#include "engine/open_device.h"
 #include "formats/convert.h"
 #include "formats/family.h"
 
@@ -69,10 +72,32 @@ Status add_tokenizer(const ModelFile& file, ModelSummary& summary) {
   return {};
 }
 
+Result<MemoryNeed> needed_memory(const ModelFile& file) {
+  LLADA_TRY(const ModelGraph graph, build_model(file.config()));
+  LLADA_TRY(const auto weights, weight_views(file, graph));
+  LLADA_TRY(const auto* kernels, kernels::select(""));
+  return memory_need(graph, weights, *kernels);
+}
+
+// What a run needs, and would say.
+void add_run(const ModelFile& file, ModelSummary& summary) {
+  const ModelConfig& c = summary.config;
+  if (const Status fits = check_can_decode(c, c.mask_id, summary.path); !fits) {
+    summary.missing = fits.error().message;
+  } else if (const auto need = needed_memory(file)) {
+    summary.memory = need->total();
+  } else {
+    summary.missing = need.error().message;
+  }
+  if (c.canvas.length == 0) summary.presets = {std::string(kDefaultPreset)};
+  for (const FamilyPreset& preset : c.family->presets) summary.presets.emplace_back(preset.name);
+  summary.command = fmt::format("llada run {} 'Why is the sky blue?'", file.path());
+}
+
 }  // namespace
 
-Result<ModelSummary> inspect_model(const std::string& path) {
-  LLADA_TRY(const auto file, ModelFile::open(path));
+Result<ModelSummary> inspect_model(const std::string& path, const Overrides& overrides) {
+  LLADA_TRY(const auto file, ModelFile::open(path, overrides));
   ModelSummary summary{.path = file.path(),
                        .format = std::string(file.format()),
                        .architecture = std::string(file.config().family->name),
@@ -81,9 +106,14 @@ Result<ModelSummary> inspect_model(const std::string& path) {
                        .file_bytes = file.file_bytes(),
                        .types = {},
                        .tensors = {},
-                       .tokenizer = std::nullopt};
+                       .tokenizer = std::nullopt,
+                       .missing = {},
+                       .memory = 0,
+                       .presets = {},
+                       .command = {}};
   add_tensors(file, summary);
   LLADA_TRY_STATUS(add_tokenizer(file, summary));
+  add_run(file, summary);
   return summary;
 }
 

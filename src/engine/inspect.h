@@ -45,8 +45,13 @@ struct ModelSummary {
   std::vector<TypeTotal> types;        // most bytes first
   std::vector<TensorSummary> tensors;  // in file order
   std::optional<TokenizerSummary> tokenizer;
+
+  std::string missing;  // why a run would refuse it as it is, in the words of a run; empty: it would not
+  int64_t memory = 0;   // bytes of a short request on this machine's cpu (fit_check.h), mapped pages not counted
+  std::vector<std::string> presets;  // decoding presets: the default one, and those of the family's published samplers
+  std::string command;               // that runs it; "..." where an option is missing
 };
 
-Result<ModelSummary> inspect_model(const std::string& path);
+Result<ModelSummary> inspect_model(const std::string& path, const Overrides& overrides = {});
 
 }  // namespace llada

@@ -107,9 +107,8 @@ class ModelRunner {
   ModelRunner& operator=(const ModelRunner&) = delete;
 
   // One forward of all steps that have no error, or two: of those that encode, and of the others. Damaged numbers are
-  // an error of the requests that have them alone.
-  // Where the forward itself fails, every request's part is run again alone, so that an error is the error of that
-  // request.
+  // an error of the requests that have them alone. Where the forward itself fails, every request's part is run again
+  // alone, so that an error is the error of that request.
   void run(std::span<RequestStep> steps);
 
   bool fell_back() const { return executor_.fell_back(); }  // the device failed, its fallback took over

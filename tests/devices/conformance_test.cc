@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "devices_under_test.h"
+#include "formats/family.h"
 #include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
@@ -161,7 +162,7 @@ TEST_P(Conformance, LogitsOfEveryArchitecture) {
     double worst = 0;
     for (size_t p = 0; p < tokens_.size(); ++p)
       for (size_t t = 0; t < 1500; ++t) worst = std::max(worst, std::fabs(out.logits[p * 1500 + t] - expected[p][t]));
-    EXPECT_LT(worst, 2e-4) << "architecture " << static_cast<int>(config.architecture);
+    EXPECT_LT(worst, 2e-4) << config.family->name;
   }
 }
 

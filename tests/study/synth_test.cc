@@ -121,7 +121,7 @@ TEST_F(Synth, EveryArchitectureOpens) {
     const ModelConfig &found = summary->config, &wanted = r.preset.config;
     EXPECT_EQ(summary->parameters, parameters_of(r.preset)) << preset;
     EXPECT_EQ(found.name, wanted.name);
-    EXPECT_EQ(found.architecture, wanted.architecture);
+    EXPECT_EQ(found.family, wanted.family);
     EXPECT_EQ(found.rope_pairing, wanted.rope_pairing) << preset;
     EXPECT_EQ(found.rope_theta, wanted.rope_theta);
     EXPECT_EQ(found.rms_eps, wanted.rms_eps);
