@@ -9,15 +9,15 @@
 //            system message ends with "detailed thinking off", which is all of it where none is given (Ling 2.0,
 //            LLaDA-MoE, LLaDA2). A template says which of the two it does, if any; without a template both are done.
 //            None of it, and no <|role_end|>, for a vocabulary without that token (the first Ling models)
-//   gemma    BOS, then per message <|turn>ROLE\n TEXT <turn|>\n; TEXT is trimmed, an answer's role is model. The model may
+//   gemma    BOS, then per message <|turn>ROLE\n TEXT <turn|>\n; TEXT is trimmed, an answer's role is model. It may
 //            think first, in <|channel>thought\n ... <channel|>: it is asked to by <|think|>\n at the head of a system
 //            message, and where it is not, a template may close an empty channel for it (Gemma 4, DiffusionGemma)
 //   plain    the texts joined by newlines, BOS first where the tokenizer asks for it (base models)
 //
 // An answer that comes back as history may contain the text of the end token. It is removed, as the models' own chat
-// programs do; so is what an answer thought (up to </think>, or in its channel) where the template does that. Of a model that was trained
-// on single questions (TokenizerSpec::single_turn) the leading system message and what begins with the last user
-// message are laid out. Deliberately absent: tools, images, other "thinking" switches.
+// programs do; so is what an answer thought (up to </think>, or in its channel) where the template does that. Of a
+// model that was trained on single questions (TokenizerSpec::single_turn) the leading system message and what begins
+// with the last user message are laid out. Deliberately absent: tools, images, other "thinking" switches.
 #pragma once
 #include <cstdint>
 #include <span>

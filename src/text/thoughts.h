@@ -1,5 +1,5 @@
-// The two parts of an answer of a model that thinks: what it says, and what it thinks between two control tokens, behind
-// the name of that channel and a line end ("thought\n"). Other models' answers are what is said.
+// The two parts of an answer of a model that thinks: what it says, and what it thinks between two control tokens,
+// behind the name of that channel and a line end ("thought\n"). Other models' answers are what is said.
 #pragma once
 #include <cstdint>
 #include <string>
