@@ -354,7 +354,9 @@ TEST_P(Decisions, DoNotDependOnTheirCompany) {
     const SchedulerStats stats = running->stats();
     const int64_t forwards = std::accumulate(alone.begin(), alone.end(), int64_t{0},
                                              [](int64_t sum, const DecideResult& r) { return sum + r.forwards; });
-    if (rows == 4000) EXPECT_LT(stats.forwards, forwards / 3) << "forwards are shared";
+    if (rows == 4000) {
+      EXPECT_LT(stats.forwards, forwards / 3) << "forwards are shared";
+    }
   }
 }
 
