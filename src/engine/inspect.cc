@@ -76,7 +76,7 @@ Result<MemoryNeed> needed_memory(const ModelFile& file) {
   LLADA_TRY(const ModelGraph graph, build_model(file.config()));
   LLADA_TRY(const auto weights, weight_views(file, graph));
   LLADA_TRY(const auto* kernels, kernels::select(""));
-  return memory_need(graph, weights, *kernels);
+  return memory_need(file, graph, weights, *kernels, every_weight(graph));
 }
 
 // What a run needs, and would say.
