@@ -1,6 +1,7 @@
 #include "engine/fit_check.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "devices/cpu/packed_weights.h"
 #include "devices/value_plan.h"
@@ -9,8 +10,13 @@
 namespace llada {
 
 int32_t counted_positions(const ModelGraph& graph) {
-  constexpr int64_t kMost = 256;
-  return static_cast<int32_t>(graph.context > 0 ? std::min(graph.context, kMost) : kMost);
+  return static_cast<int32_t>(graph.context > 0 ? std::min(graph.context, kCountedPositions) : kCountedPositions);
+}
+
+std::vector<WeightId> every_weight(const ModelGraph& graph) {
+  std::vector<WeightId> ids(graph.weights.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  return ids;
 }
 
 MemoryNeed memory_need(const ModelFile& file, const ModelGraph& graph, std::span<const TensorView> weights,

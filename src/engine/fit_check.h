@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/memory_room.h"
@@ -25,8 +26,11 @@ struct MemoryNeed {
   int64_t total() const { return packed + shared + kv + activations; }
 };
 
-// Positions of the request that is counted: 256, where the model has as many.
+// Positions of the request that is counted, where the model has as many.
+inline constexpr int64_t kCountedPositions = 256;
 int32_t counted_positions(const ModelGraph& graph);
+
+std::vector<WeightId> every_weight(const ModelGraph& graph);
 
 // weights[i] belongs to graph.weights[i]; of them the cpu packs `packed`. Nothing of the weights themselves is read.
 MemoryNeed memory_need(const ModelFile& file, const ModelGraph& graph, std::span<const TensorView> weights,

@@ -1,7 +1,6 @@
 #include "engine/inspect.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "engine/decode_preset.h"
 #include "engine/fit_check.h"
@@ -77,10 +76,8 @@ Result<MemoryNeed> needed_memory(const ModelFile& file, ModelSummary& summary) {
   LLADA_TRY(const ModelGraph graph, build_model(file.config()));
   LLADA_TRY(const auto weights, weight_views(file, graph));
   LLADA_TRY(const auto* kernels, kernels::select(""));
-  std::vector<WeightId> all(weights.size());
-  std::iota(all.begin(), all.end(), WeightId{0});
   summary.positions = counted_positions(graph);
-  return memory_need(file, graph, weights, *kernels, all);
+  return memory_need(file, graph, weights, *kernels, every_weight(graph));
 }
 
 // What a run needs, and would say.

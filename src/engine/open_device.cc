@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <vector>
@@ -73,12 +72,6 @@ std::vector<WeightId> host_weights(const Program& program, const OnHost& on_host
   std::vector<WeightId> ids;
   for (const Op& op : program.ops)
     if (op.kind != OpKind::embed && on_host(op)) for_each_weight(op, [&](WeightId id) { ids.push_back(id); });
-  return ids;
-}
-
-std::vector<WeightId> every_weight(const ModelGraph& graph) {
-  std::vector<WeightId> ids(graph.weights.size());
-  std::iota(ids.begin(), ids.end(), 0);
   return ids;
 }
 

@@ -72,7 +72,8 @@ Expr sized(uint64_t least, std::optional<uint64_t> most, bool above, bool below)
   std::vector<Expr> parts;
   if (!(below && most == 0U)) parts.push_back(whole);
   if (!most || *most > least) {
-    const auto last = most ? std::optional(*most - 1) : std::nullopt;
+    std::optional<uint64_t> last = most;
+    if (last) --*last;
     const Expr fraction = fits("\\.[0-9]*[1-9]");
     parts.push_back(sequence({natural(least, last), fraction}));
   }

@@ -101,7 +101,9 @@ TEST(FormRun, EveryLengthFromTheShortestOn) {
                                                                {"seed", "3"}})},
                                      {});
     ASSERT_EQ(answer.has_value(), length >= least) << length;
-    if (answer) EXPECT_TRUE(automaton.fits(answer->text)) << answer->text;
+    if (answer) {
+      EXPECT_TRUE(automaton.fits(answer->text)) << answer->text;
+    }
   }
 }
 
