@@ -16,6 +16,7 @@ cd "$(dirname "$0")/.."
 build=(g++ cmake ninja-build pkg-config libfmt-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev)
 editing=(libedit-dev)
 serving=(libboost-dev)
+keeping=(libsqlite3-dev)
 download=(libcurl4-openssl-dev libssl-dev ca-certificates)
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-19 libclang-rt-19-dev)
@@ -62,6 +63,7 @@ build() {
   install "${cache[@]}" || echo "setup: no ccache here; what was compiled once is compiled again"
   install "${editing[@]}" || echo "setup: no libedit here; lines of a chat cannot be edited"
   install "${serving[@]}" || echo "setup: no Boost here; llada serve will be a stub"
+  install "${keeping[@]}" || echo "setup: no SQLite here; llada serve keeps no files and batches"
   install "${download[@]}" || echo "setup: no libcurl here; llada pull will read its cache alone"
 }
 

@@ -46,7 +46,7 @@ Expr natural(uint64_t least, std::optional<uint64_t> most) {
   const std::string high = most ? std::to_string(*most) : "";
   while (!most || low.size() < high.size()) {
     parts.push_back(same_length(low, std::string(low.size(), '9')));
-    low = "1" + std::string(low.size(), '0');
+    low.assign(low.size() + 1, '0').front() = '1';
     if (!most) {  // all that are longer
       parts.push_back(sequence({digit('1', '9'), repeat(digit('0', '9'), static_cast<int64_t>(low.size()) - 1, -1)}));
       return either(std::move(parts));
