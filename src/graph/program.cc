@@ -38,6 +38,13 @@ KvGeometry kv_geometry(const Program& program) {
   return g;
 }
 
+bool stores_alike(const Program& program) {
+  return std::ranges::all_of(program.attentions, [&](const Attention& a) {
+    const Attention& first = program.attentions.front();
+    return a.kv_heads == first.kv_heads && a.head_dim == first.head_dim;
+  });
+}
+
 OpWork work_of(const Program& program, const Op& op, std::span<const WeightInfo> weights, double row_keys,
                double row_tile) {
   const OpRule& rule = rule_of(op.kind);

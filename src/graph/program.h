@@ -160,5 +160,7 @@ struct KvGeometry {
   }
 };
 KvGeometry kv_geometry(const Program& program);
+// Whether all layers store keys and values of the same heads, of a program that need not be verified.
+bool stores_alike(const Program& program);
 
 }  // namespace llada

@@ -46,7 +46,7 @@ Status check_no_nul(std::string_view text, const std::string& name) {
   if (nul == std::string_view::npos) return {};
   size_t nuls[2] = {};
   for (size_t at = nul; at < text.size(); ++at) nuls[at % 2] += text[at] == '\0' ? 1 : 0;
-  if (nul < 2 && std::max(nuls[0], nuls[1]) > text.size() / 4)
+  if (text.size() >= 4 && nul < 2 && std::max(nuls[0], nuls[1]) > text.size() / 4)
     return invalid("{}: found UTF-16 without a mark, needed UTF-8, or UTF-16 with its mark in front", name);
   return invalid("{}: byte {} (line {}): found 0x00, which no text has", name, nul + 1,
                  1 + std::ranges::count(text.substr(0, nul), '\n'));

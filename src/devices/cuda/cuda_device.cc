@@ -81,7 +81,7 @@ class Cuda final : public CudaDevice {
 
   Status supports(const Program& program) const override {
     LLADA_TRY_STATUS(kHandlers.covers(program, "cuda"));
-    if (!kv_geometry(program).by_layer.empty()) return failed("cuda: layers differ in their K/V heads, needed alike");
+    if (!stores_alike(program)) return failed("cuda: layers differ in their K/V heads, needed alike");
     for (const Attention& a : program.attentions)
       if (a.head_dim > kMostHeadDim)
         return failed("cuda: attention has heads of {} dimensions, needed at most {}", a.head_dim, kMostHeadDim);

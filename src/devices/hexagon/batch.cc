@@ -239,7 +239,7 @@ class Builder {
   // Appends what the op becomes.
   Status translate(const Op& op) {
     WireOp w = empty_op();
-    w.kind = static_cast<uint16_t>(op.kind);
+    w.kind = kWireKinds[op.kind];
     w.layer = op.layer;
     w.rows = static_cast<uint32_t>(program_.shape.count(op.rows));
     if (w.rows == 0) return {};
@@ -409,6 +409,11 @@ class Builder {
                                            {OpKind::add_bias, &Builder::elementwise},
                                            {OpKind::guide, &Builder::guide},
                                            {OpKind::head, &Builder::head}};
+  static constexpr OpTable<uint16_t> kWireKinds{
+      {OpKind::select_rows, WIRE_SELECT_ROWS}, {OpKind::rms_norm, WIRE_RMS_NORM}, {OpKind::head_norm, WIRE_HEAD_NORM},
+      {OpKind::matmul, WIRE_MATMUL},           {OpKind::rope, WIRE_ROPE},         {OpKind::store_kv, WIRE_STORE_KV},
+      {OpKind::attention, WIRE_ATTENTION},     {OpKind::glu, WIRE_SWIGLU},        {OpKind::add, WIRE_ADD},
+      {OpKind::add_bias, WIRE_ADD_BIAS},       {OpKind::guide, WIRE_GUIDE},       {OpKind::head, WIRE_HEAD}};
 
   const BatchSources& s_;
   const Program& program_;

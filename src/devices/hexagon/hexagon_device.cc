@@ -176,8 +176,7 @@ class Hexagon final : public HexagonDevice {
   // ---- Work
 
   Status supports(const Program& program) const override {
-    if (!kv_geometry(program).by_layer.empty())
-      return failed("hexagon: layers differ in their K/V heads, needed alike");
+    if (!stores_alike(program)) return failed("hexagon: layers differ in their K/V heads, needed alike");
     return host_->supports(program);  // which runs the rest
   }
 

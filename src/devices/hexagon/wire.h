@@ -129,7 +129,7 @@ typedef struct WireRef {
 } WireRef;
 #define WIRE_NO_BUFFER 0xffffffffu /* an absent ref */
 
-/* The numbers of OpKind in graph/ops.h. embed, route and experts are not taken: their ops belong on the host. */
+/* What OpKind of graph/ops.h says. EMBED, ROUTE and EXPERTS are not taken: their ops belong on the host. */
 enum WireKind {
   WIRE_EMBED = 0,
   WIRE_SELECT_ROWS = 1,
