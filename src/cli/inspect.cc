@@ -147,7 +147,7 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
   if (m.missing.empty()) {
     row("memory", fmt::format("{} on this machine's cpu beside the file's pages, for {} positions",
                               bytes_text(static_cast<double>(m.memory)), m.positions));
-    row("run it", m.command);
+    if (!m.command.empty()) row("run it", m.command);
   } else {
     row("missing", m.missing);
   }

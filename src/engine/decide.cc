@@ -25,7 +25,8 @@ struct Reading {
 };
 
 Status check_question(const DecideQuestion& q, const std::string& where) {
-  if (q.instructions.empty() && q.kind == QuestionKind::predicate)
+  const auto says_nothing = [](const DecideOption& option) { return option.description.empty(); };
+  if (q.instructions.empty() && q.kind == QuestionKind::predicate && std::ranges::all_of(q.options, says_nothing))
     return invalid("{}.instructions: found none, needed a text", where);
   const size_t n = q.options.size(), most = q.kind == QuestionKind::choice ? kMostOptions : kMostLevels;
   if (q.kind == QuestionKind::predicate) return {};
@@ -59,6 +60,7 @@ class Decision final : public DecideJob {
   Status check_room(size_t question, int64_t positions) const;
   Status add_question(size_t question);
   Status add_joint();
+  Status count_canvases(int64_t canvases, int64_t tokens);
   Status lay_out();
   std::string text_before(const std::string& question) const;
   bool plain() const { return model_->chat_style() == ChatStyle::plain; }
@@ -70,7 +72,7 @@ class Decision final : public DecideJob {
   std::vector<DecideCanvas> canvases_;
   std::optional<CanvasLanes> lanes_;
   DecideSize size_ = {};
-  int64_t prompt_tokens_ = 0;  // so far
+  int64_t prompt_tokens_ = 0, canvas_tokens_ = 0;  // so far
 };
 
 std::string Decision::text_before(const std::string& question) const {
@@ -91,6 +93,11 @@ Result<LabelTree> Decision::tree_of(size_t question, size_t first, bool behind_t
   std::vector<std::vector<int32_t>> labels;
   for (const std::string& label : question_labels(request_.questions[question], request_.options.labels, first))
     labels.push_back(model_->tokenizer().encode(behind_text ? " " + label : label));
+  int64_t beginnings = 0;
+  for (const std::vector<int32_t>& label : labels) beginnings += std::ssize(label) * (std::ssize(label) + 1) / 2;
+  if (beginnings > kMostCanvasTokens)
+    return invalid("questions[{}]: its labels are too long: one of n tokens counts n x n / 2, needed {} together",
+                   question, kMostCanvasTokens);
   auto tree = label_tree(labels, end_token(model_->special_ids()));
   if (!tree) return invalid("questions[{}]: {}", question, tree.error().message);
   return tree;
@@ -100,6 +107,14 @@ Status Decision::check_room(size_t question, int64_t positions) const {
   if (model_->context() == 0 || positions <= model_->context()) return {};
   return invalid("questions[{}]: with the input it needs {} positions; {}", question, positions,
                  model_->context_bound());
+}
+
+// Before they are made.
+Status Decision::count_canvases(int64_t canvases, int64_t tokens) {
+  canvas_tokens_ += canvases * (tokens + model_->special_ids().attention_block);
+  if (canvas_tokens_ <= kMostCanvasTokens) return {};
+  return invalid("questions: their labels need more than {} tokens of canvases; ask fewer at a time, or shorter labels",
+                 kMostCanvasTokens);
 }
 
 Status Decision::add_question(size_t question) {
@@ -112,6 +127,8 @@ Status Decision::add_question(size_t question) {
       return invalid("questions: their prompts have more than {} tokens together; ask fewer at a time",
                      kMostPromptTokens);
     LLADA_TRY(auto tree, tree_of(question, first, plain()));
+    LLADA_TRY_STATUS(check_room(question, std::ssize(prompt) + tree.width + 1));
+    LLADA_TRY_STATUS(count_canvases(std::ssize(tree.nodes), tree.width + 1));
     for (DecideCanvas& canvas : question_canvases(readings_.size(), tree, std::ssize(prompt), model_->special_ids()))
       canvases_.push_back(std::move(canvas));
     prompts_.push_back(std::move(prompt));
@@ -129,6 +146,12 @@ Status Decision::add_joint() {
   std::vector<JointLine> lines;
   for (const Reading& reading : readings_)
     lines.push_back({model_->tokenizer().encode(fmt::format("{}:", lines.size() + 1)), &reading.tree});
+  int64_t nodes = 0, tail = 0;
+  for (const JointLine& line : lines) {
+    nodes += std::ssize(line.tree->nodes);
+    tail += std::ssize(line.text) + line.tree->width + 1;
+  }
+  LLADA_TRY_STATUS(count_canvases(nodes, tail));
   canvases_ = joint_canvases(lines, model_->tokenizer().encode("\n"), std::ssize(prompt), model_->special_ids());
   prompts_.push_back(std::move(prompt));
   return {};

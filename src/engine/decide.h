@@ -55,6 +55,9 @@ struct DecideQuestion {
 inline constexpr size_t kMostQuestions = 400, kMostOptions = 255, kMostLevels = 10;
 inline constexpr int64_t kMostRotations = 255;
 inline constexpr int64_t kMostPromptTokens = int64_t{1} << 22;  // of all questions and rotations of a request
+// Of all canvases behind their prompts, and of a question's labels with all that they begin with: a label of many
+// tokens has a canvas for each of them.
+inline constexpr int64_t kMostCanvasTokens = int64_t{1} << 22;
 
 // What stands for an option: a letter (a number where there are more than 26), or its own text.
 enum class DecideLabels { letters, values };

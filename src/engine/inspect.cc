@@ -81,7 +81,7 @@ Result<MemoryNeed> needed_memory(const ModelFile& file, ModelSummary& summary) {
 }
 
 // What a run needs, and would say.
-void add_run(const ModelFile& file, ModelSummary& summary) {
+void add_run(const ModelFile& file, const Overrides& overrides, ModelSummary& summary) {
   const ModelConfig& c = summary.config;
   if (const Status fits = check_can_decode(c, c.mask_id, summary.path); !fits) {
     summary.missing = fits.error().message;
@@ -92,7 +92,13 @@ void add_run(const ModelFile& file, ModelSummary& summary) {
   }
   if (c.canvas.length == 0) summary.presets = {std::string(kDefaultPreset)};
   for (const FamilyPreset& preset : c.family->presets) summary.presets.emplace_back(preset.name);
-  summary.command = fmt::format("llada run {} 'Why is the sky blue?'", file.path());
+  if (!summary.missing.empty()) return;
+  std::string options;
+  if (overrides.mask_id >= 0) options += fmt::format(" --mask-id {}", overrides.mask_id);
+  if (overrides.attention_block >= 0) options += fmt::format(" --attention-block {}", overrides.attention_block);
+  if (overrides.shift_logits) options += fmt::format(" --shift {}", *overrides.shift_logits);
+  const bool plain = file.path().find_first_of(" '\"$&;()<>|*?`\\") == std::string::npos;
+  summary.command = plain ? fmt::format("llada run {}{} 'Why is the sky blue?'", file.path(), options) : "";
 }
 
 }  // namespace
@@ -115,7 +121,7 @@ Result<ModelSummary> inspect_model(const std::string& path, const Overrides& ove
                        .command = {}};
   add_tensors(file, summary);
   LLADA_TRY_STATUS(add_tokenizer(file, summary));
-  add_run(file, summary);
+  add_run(file, overrides, summary);
   return summary;
 }
 

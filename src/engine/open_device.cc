@@ -195,7 +195,7 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
   } else {
     opened.device = std::move(host);
   }
-  if (opened.fallback == nullptr) LLADA_TRY_STATUS(opened.device->supports(one_row(graph)));
+  LLADA_TRY_STATUS(opened.device->supports(one_row(graph)));  // also where another would take over
   if (spec.wrap) opened.device = spec.wrap(std::move(opened.device));
   return opened;
 }

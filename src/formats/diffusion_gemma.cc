@@ -195,7 +195,7 @@ Status check_diffusion_gemma(const ModelConfig& c, std::string_view file) {
   LLADA_TRY_STATUS(in_range("rotary dimensions of global layers", g.rotary_dims, 0, g.head_dim));
   LLADA_TRY_STATUS(in_range("canvas length", c.canvas.length, 1, int64_t{1} << 16));
   LLADA_TRY_STATUS(in_range("denoising steps", c.canvas.steps, 1, 10000));
-  LLADA_TRY_STATUS(in_range("stability threshold", c.canvas.stability_threshold, 1, 10000));
+  LLADA_TRY_STATUS(in_range("stability threshold", c.canvas.stability_threshold, 1, 1000));
   if (!(std::isfinite(g.rope_theta) && g.rope_theta >= 1))
     return invalid("{}: RoPE base of global layers is {}, a finite number from 1 needed", file, g.rope_theta);
   for (const auto& [what, value] :

@@ -179,8 +179,7 @@ class Reader {
     LLADA_TRY(c_.eos_id, fields_.token("tokenizer.ggml.eos_token_id"));
     LLADA_TRY(c_.pad_id, fields_.token("tokenizer.ggml.padding_token_id"));
     LLADA_TRY(c_.eot_id, fields_.token("tokenizer.ggml.eot_token_id"));
-    LLADA_TRY(const int32_t eom, fields_.token("tokenizer.ggml.eom_token_id"));
-    if (eom >= 0) c_.end_ids.push_back(eom);
+    LLADA_TRY(c_.end_ids, fields_.further_ends());
     return {};
   }
 

@@ -1,9 +1,12 @@
 // Typed reading of GGUF metadata with error lines that name file, key, found and needed. Private to formats/.
 #pragma once
+#include <algorithm>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "formats/gguf.h"
+#include "formats/gguf_model.h"
 #include "formats/printable.h"
 
 namespace llada {
@@ -38,6 +41,25 @@ class GgufFields {
     if (file_.find(key) != nullptr && (id < 0 || id > std::numeric_limits<int32_t>::max()))
       return invalid("{}: {} is {}, a token id needed", name_, key, id);
     return static_cast<int32_t>(id);
+  }
+  // llama.cpp's end of a message, and what a folder's lists have beside eos and eot.
+  Result<std::vector<int32_t>> further_ends() const {
+    constexpr uint64_t kMost = 64;
+    std::vector<int32_t> ends;
+    LLADA_TRY(const int32_t eom, token("tokenizer.ggml.eom_token_id"));
+    if (eom >= 0) ends.push_back(eom);
+    const GgufValue* value = file_.find(kKeyEndIds);
+    if (value == nullptr) return ends;
+    if (value->type != GgufType::array || value->element != GgufType::i32 || value->count > kMost)
+      return invalid("{}: {} is {} x {}, at most {} x int32 needed", name_, kKeyEndIds, value->count,
+                     gguf_type_name(value->type == GgufType::array ? value->element : value->type), kMost);
+    for (uint64_t i = 0; i < value->count; ++i) {
+      int32_t one = -1;
+      std::copy_n(value->data.data() + 4 * i, 4, reinterpret_cast<std::byte*>(&one));
+      if (one < 0) return invalid("{}: {}: found {}, a token id needed", name_, kKeyEndIds, one);
+      ends.push_back(one);
+    }
+    return ends;
   }
 
  private:

@@ -194,7 +194,7 @@ class ModelReader {
     LLADA_TRY(c.pad_id, id("padding_token_id", "pad_token_id"));
     LLADA_TRY(c.eot_id, id("eot_token_id", "eot_token_id"));
     LLADA_TRY(c.mask_id, id("mask_token_id", "mask_token_id"));
-    LLADA_TRY_STATUS(further_ends());
+    LLADA_TRY(c.end_ids, fields_.further_ends());
     if (!record_.tokenizer) return {};
     TokenizerSpec& spec =
         *record_.tokenizer;  // it may know ids by their text that the metadata does not give, and vice versa
@@ -207,26 +207,6 @@ class ModelReader {
     agree(c.pad_id, spec.pad);
     agree(c.eot_id, spec.eot);
     agree(c.mask_id, spec.mask);
-    return {};
-  }
-
-  // llama.cpp's end of a message, and what a folder's lists have beside the ids above.
-  Status further_ends() {
-    constexpr uint64_t kMost = 64;
-    std::vector<int32_t>& ends = record_.config.end_ids;
-    LLADA_TRY(const int32_t eom, fields_.token("tokenizer.ggml.eom_token_id"));
-    if (eom >= 0) ends.push_back(eom);
-    const GgufValue* value = file_.find(kKeyEndIds);
-    if (value == nullptr) return {};
-    if (value->type != GgufType::array || value->element != GgufType::i32 || value->count > kMost)
-      return invalid("{}: {} is {} x {}, at most {} x int32 needed", name_, kKeyEndIds, value->count,
-                     gguf_type_name(value->type == GgufType::array ? value->element : value->type), kMost);
-    for (uint64_t i = 0; i < value->count; ++i) {
-      int32_t one = -1;
-      std::copy_n(value->data.data() + 4 * i, 4, reinterpret_cast<std::byte*>(&one));
-      if (one < 0) return invalid("{}: {}: found {}, a token id needed", name_, kKeyEndIds, one);
-      ends.push_back(one);
-    }
     return {};
   }
 

@@ -294,6 +294,9 @@ class ConfigReader {
 
   Status refusals() {
     if (const json* clip = find({"clip_qkv"})) return wrong("clip_qkv", *clip, "null");
+    const json* window = find({"sliding_window"});
+    if (family_->autoregressive && window != nullptr && find({"use_sliding_window"}) == nullptr)
+      return wrong("sliding_window", *window, "null");
     note_sliding_layers();
     for (const auto name :
          {"alibi", "include_bias", "bias_for_layer_norm", "attention_layer_norm", "scale_logits", "input_emb_norm",
@@ -326,7 +329,23 @@ class ConfigReader {
             return invalid("{}: {}.{} is {}, no scaling needed", file_, name, kind, shown(*found));
           LLADA_TRY(config_.yarn, yarn(*scaling));
         }
+      LLADA_TRY_STATUS(end_before_scaled_queries(*scaling));
     }
+    return {};
+  }
+
+  // Ministral 3: q times 1 + beta * ln(1 + floor(position / original context)), which is 1 within that context.
+  Status end_before_scaled_queries(const json& scaling) {
+    const json nothing = json::object();
+    const ConfigReader reader(scaling, nothing, file_);
+    LLADA_TRY(const auto beta, reader.number({"llama_4_scaling_beta"}, 0));
+    LLADA_TRY(const auto original, reader.integer({"original_max_position_embeddings"}, config_.context));
+    if (beta == 0 || original >= config_.context) return {};
+    config_.context = original;
+    config_.notes.push_back(
+        fmt::format("llama_4_scaling_beta is {}, which is not computed: the context ends at {} positions, within which "
+                    "it changes nothing",
+                    beta, original));
     return {};
   }
 
@@ -423,7 +442,8 @@ bool names_diffusion_gemma(const json& root) {
   const auto classes = root.find("architectures"), type = root.find("model_type");
   if (classes != root.end() && classes->is_array() && !classes->empty())
     return classes->front() == std::string(kDiffusionGemmaClass);
-  return (classes == root.end() || classes->is_null()) && type != root.end() && *type == "diffusion_gemma";
+  const bool none = classes == root.end() || classes->is_null() || (classes->is_array() && classes->empty());
+  return none && type != root.end() && *type == "diffusion_gemma";
 }
 
 }  // namespace

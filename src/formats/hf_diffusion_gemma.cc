@@ -171,7 +171,6 @@ class Reader {
       if (given == nullptr)
         return invalid("{}: text_config.per_layer_config.{} is missing: that layer is global", file_, i);
       LLADA_TRY(const Fields own, by_layer.object(layer));
-      const DiffusionGemma before = g_;
       int64_t head_dim = 0, kv_heads = 0;
       LLADA_TRY(head_dim, own.integer("head_dim", c_.head_dim));
       LLADA_TRY(kv_heads, own.integer("num_key_value_heads", c_.kv_heads));
@@ -210,7 +209,7 @@ class Reader {
     }
     if (!(part <= 1)) return invalid("{}: partial_rotary_factor is {}, 0 to 1 needed", file_, part);
     if (g_.head_dim < 0 || g_.head_dim > 8192) return {};  // check_config() says so
-    g_.rotary_dims = 2 * static_cast<int64_t>(std::floor(part * static_cast<double>(g_.head_dim)) / 2);
+    g_.rotary_dims = 2 * (static_cast<int64_t>(part * static_cast<double>(g_.head_dim)) / 2);
     return {};
   }
 

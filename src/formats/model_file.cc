@@ -152,10 +152,20 @@ std::string model_name(const std::string& path) {
   return owner_end == std::string::npos ? repository.substr(8) : repository.substr(owner_end + 2);
 }
 
+static constexpr std::string_view kBlockNote = "attention is block-causal";
+
 Result<ModelFile> ModelFile::open(const std::string& path, const Overrides& overrides) {
   LLADA_TRY_STATUS(check_is_path(path));
   LLADA_TRY(auto model, open_any(path));
   ModelConfig& c = model.record_.config;
+  const bool any = overrides.mask_id >= 0 || overrides.attention_block >= 0 || overrides.shift_logits;
+  if (any && c.canvas.length > 0)
+    return invalid(
+        "{}: mask id, attention block and shift: found one given, needed none: {} decodes canvases of random "
+        "tokens",
+        path, c.family->name);
+  if (overrides.attention_block >= 0)
+    std::erase_if(c.notes, [](const std::string& note) { return note.starts_with(kBlockNote); });
   if (overrides.mask_id >= 0) c.mask_id = overrides.mask_id;
   if (overrides.attention_block >= 0) c.attention_block = overrides.attention_block;
   c.shift_logits = overrides.shift_logits.value_or(c.shift_logits);
@@ -214,9 +224,9 @@ Result<ModelConfig> read_folder_config(const std::string& folder) {
   if (const Family& f = *config.family; !f.block_word.empty() && config.name.contains(f.block_word)) {
     config.attention_block = f.named_block;
     config.notes.push_back(
-        fmt::format("attention is block-causal over blocks of {} because the name has {} in it: no file says so; "
+        fmt::format("{} over blocks of {} because the name has {} in it: no file says so; "
                     "--attention-block 0 is full attention",
-                    f.named_block, f.block_word));
+                    kBlockNote, f.named_block, f.block_word));
   }
   return config;
 }

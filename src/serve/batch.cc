@@ -62,9 +62,13 @@ std::string shown(const json& value) {
 
 // Without one, sampled tokens would not be the same after an interruption.
 void give_seed(json& body, uint64_t hash) {
+  const auto has = [](const json& object, const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && !found->is_null();
+  };
   const auto own = body.find("llada");
-  const bool given = body.contains("seed") || body.contains("random_seed") ||
-                     (own != body.end() && own->is_object() && own->contains("seed"));
+  const bool given =
+      has(body, "seed") || has(body, "random_seed") || (own != body.end() && own->is_object() && has(*own, "seed"));
   if (!given) body["seed"] = hash >> 1;  // a whole number that any reader takes for one of 64 bits with a sign
 }
 
@@ -82,6 +86,7 @@ class Batch {
   std::expected<BatchRequest, BatchFault> read(const json& line, int64_t number) const;
   void begin(BatchRequest request);
   void ended(const std::shared_ptr<Exchange>& exchange, const HttpReply& reply);
+  void take_reply(const Exchange& exchange, BatchRequest request, const HttpReply& reply);  // under the lock
   Status refuse_line(int64_t number, const std::string& custom_id, const BatchFault& fault);
   // The lock is held.
   void add(bool failed, const std::string& line);
@@ -103,6 +108,7 @@ class Batch {
   std::vector<std::string> failures_;  // lines of the machine's failures, until another request is answered
   Status status_;                      // of the output, or of the machine
   bool stopping_ = false;
+  bool given_up_ = false;  // requests without a line: the server began to end
 };
 
 std::string line_text(const std::string& id, const std::string& custom_id, const std::string& response,
@@ -233,15 +239,23 @@ void Batch::ended(const std::shared_ptr<Exchange>& exchange, const HttpReply& re
   const std::lock_guard lock(mutex_);
   auto own = under_way_.extract(exchange);
   if (own.empty()) return;
-  BatchRequest& request = own.mapped();
+  try {
+    take_reply(*exchange, std::move(own.mapped()), reply);
+  } catch (const std::bad_alloc&) {  // the request has no line, so the run must not be over
+    if (status_) status_ = no_memory("batch: an answer found no memory for its line");
+  }
+  changed_.notify_all();
+}
+
+void Batch::take_reply(const Exchange& exchange, BatchRequest request, const HttpReply& reply) {
   const bool failed = reply.status != 200;
   if (stopping_ ? failed : reply.status == kClientGone || (reply.status == 503 && !service_.ready())) {
-    // Given up: the next run asks again.
+    given_up_ = true;  // the next run asks again
   } else if (reply.status == 429) {
     again_.push_back(std::move(request));
   } else {
     const std::string response = fmt::format("{{\"status_code\":{},\"request_id\":\"req_{}\",\"body\":{}}}",
-                                             reply.status, exchange->id, reply.body);
+                                             reply.status, exchange.id, reply.body);
     Json error;
     if (failed) {
       const json body = json::parse(reply.body, nullptr, false);
@@ -250,7 +264,7 @@ void Batch::ended(const std::shared_ptr<Exchange>& exchange, const HttpReply& re
       error = {{"code", code.is_string() ? Json(code) : Json(told.value("type", "server_error"))},
                {"message", told.value("message", reply.error)}};
     }
-    std::string line = line_text(exchange->id, dump(request.custom_id), response, error);
+    std::string line = line_text(exchange.id, dump(request.custom_id), response, error);
     if (reply.status < 500) {
       flush_failures();
       add(failed, line);
@@ -260,7 +274,6 @@ void Batch::ended(const std::shared_ptr<Exchange>& exchange, const HttpReply& re
         status_ = llada::failed("the last {} requests failed: {}", failures_.size(), reply.error);
     }
   }
-  changed_.notify_all();
 }
 
 bool Batch::go_on() {
@@ -318,7 +331,7 @@ Result<BatchCounts> Batch::run() {
   if (!stopped && read && status_) flush_failures();
   if (!read) return std::unexpected(read.error());
   if (!status_) return std::unexpected(status_.error());
-  counts_.over = !stopped;
+  counts_.over = !stopped && !given_up_;
   return counts_;
 }
 

@@ -304,7 +304,7 @@ void Batches::work_on(const std::string& id) {
     } else if (batch.at("expires_at").get<int64_t>() <= now()) {
       status = "expired";
     }
-    if (stopping_ && (!whole || status.empty())) return;  // it goes on another time
+    if (status.empty() || (stopping_ && !whole)) return;  // it goes on another time
   }
   if (status == "expired") {
     whole = answer(id, true);

@@ -316,8 +316,8 @@ void Connection::make_room() {
 void Connection::write(HttpReply reply) {
   replying_ = caught_up_ = true;
   keep_alive_ = keep_alive_ && !reply.close && !host_->closing;
-  if (reply.stream) return write_stream(std::move(reply));
-  set_head(reply, false);
+  if (reply.stream && !head_) return write_stream(std::move(reply));
+  set_head(reply, reply.stream != nullptr);
   chunk_ = head_ ? std::string() : std::move(reply.body);
   send([self = shared_from_this()](Failure failure) { self->written(failure); });
 }

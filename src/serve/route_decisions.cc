@@ -163,9 +163,8 @@ HttpReply DecisionJob::reply() const {
 
 // An error of a field, which stands before the colon.
 ApiError about_field(const Error& error) {
-  ApiError api(error);
-  if (error.kind == ErrorKind::invalid_input) api.param = api.message.substr(0, api.message.find_first_of(":[. "));
-  return api;
+  if (error.kind != ErrorKind::invalid_input) return ApiError(error);
+  return refuse(error.message, error.message.substr(0, error.message.find_first_of(":[. "))).error();
 }
 
 template <class Parse>

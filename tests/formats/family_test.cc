@@ -146,5 +146,23 @@ TEST(Family, ModelsThatAreKnownAndNotComputedAreNamed) {
               HasSubstr("general.architecture is \"clover_moe\", which is not supported"));
 }
 
+// q would be scaled by position behind the original context.
+TEST(Family, ScaledQueriesEndTheContextBeforeThem) {
+  const ModelConfig config = tiny_config(find_family("mistral3"));
+  const std::string json = hf_config_json(config, Style::standard);
+  const auto read = [&](const std::string& scaling) {
+    const TempFolder folder;
+    folder.write("config.json", replaced(json, "\"rope_scaling\":null", "\"rope_parameters\":{" + scaling + "}"));
+    return read_folder_config(folder.path());
+  };
+  const std::string yarn = R"("rope_type":"yarn","factor":4,"original_max_position_embeddings":32)";
+  EXPECT_EQ(read(yarn)->context, 128);
+  EXPECT_EQ(read(yarn + R"(,"llama_4_scaling_beta":0.1)")->context, 32);
+  EXPECT_EQ(read(yarn + R"(,"llama_4_scaling_beta":0.1)")->notes.size(), 1u);
+  const TempFolder folder;
+  folder.write("config.json", replaced(json, "\"rope_scaling\":null", "\"sliding_window\":16"));
+  EXPECT_THAT(outcome(read_folder_config(folder.path())), HasSubstr("sliding_window is 16, null needed"));
+}
+
 }  // namespace
 }  // namespace llada
