@@ -48,7 +48,8 @@ Result<Expr> gap(std::string_view type, std::string_view given) {
   if (type == "int") return json_integer(bounds.least, bounds.most);
   if (type == "string") {
     const int64_t most = bounds.most.value_or(-1);
-    if (bounds.least.value_or(0) < 0 || most > 1'000'000 || bounds.least.value_or(0) > 1'000'000)
+    if (bounds.least.value_or(0) < 0 || bounds.most.value_or(0) < 0 || most > 1'000'000 ||
+        bounds.least.value_or(0) > 1'000'000)
       return invalid("found '{}', needed a range of characters", given);
     return json_string(bounds.least.value_or(0), most);
   }

@@ -161,7 +161,13 @@ class Parser {
         const bool braced = take('{');
         LLADA_TRY(const char32_t code, braced ? hex(1, 6) : hex(4, 4));
         if (braced && !take('}')) return wrong("the end of \\u{...}");
-        return one(code);
+        if (code < 0xd800 || code > 0xdfff) return one(code);
+        if (!braced && code < 0xdc00 && in_.substr(at_).starts_with("\\u")) {
+          at_ += 2;
+          LLADA_TRY(const char32_t low, hex(4, 4));
+          if (low >= 0xdc00 && low <= 0xdfff) return one(0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00));
+        }
+        return wrong("a surrogate without its other half");
       }
       default:
         break;
@@ -217,9 +223,11 @@ class Parser {
 
   // {m}, {m,} or {m,n}; none: the brace is a character.
   std::optional<std::pair<int64_t, int64_t>> braces() const {
-    const size_t end = in_.find('}', at_);
+    constexpr size_t kLongest = 21;  // {123456789,123456789}
+    const std::string_view here = in_.substr(at_, kLongest);
+    const size_t end = here.find('}');
     if (end == std::string_view::npos) return {};
-    const std::string_view inside = in_.substr(at_ + 1, end - at_ - 1);
+    const std::string_view inside = here.substr(1, end - 1);
     const size_t comma = inside.find(',');
     const auto number = [](std::string_view digits) -> std::optional<int64_t> {
       int64_t value = 0;
@@ -258,7 +266,8 @@ class Parser {
       if (more() && peek() == '+') return refused("a possessive repetition");
       take('?');
       atom = repeat(std::move(atom), least, most);
-      if (more() && (peek() == '*' || peek() == '+' || peek() == '?')) return wrong("a repetition of a repetition");
+      if (more() && (peek() == '*' || peek() == '+' || peek() == '?' || (peek() == '{' && braces())))
+        return wrong("a repetition of a repetition");
     }
     return atom;
   }

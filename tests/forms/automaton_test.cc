@@ -93,6 +93,28 @@ TEST(Regex, RefusesWithThePlace) {
   EXPECT_EQ(error_of(FormKind::regex, "(a|b)*a(a|b){30}"), "regex: the form needs more than 20000 states");
 }
 
+TEST(Regex, RefusesWhatWouldNestWithoutEnd) {
+  std::string many = "a";
+  for (int i = 0; i < 40'000; ++i) many += "{1}";
+  EXPECT_EQ(error_of(FormKind::regex, many), "regex: found a repetition of a repetition at byte 4");
+  EXPECT_TRUE(of(FormKind::regex, "a{1}{x").fits("a{x"));
+  EXPECT_EQ(error_of(FormKind::regex, "(((){100000}){100000}){100000}"), "regex: the form is too large");
+}
+
+TEST(Regex, BracesThatAreNoRepetitionAreCharacters) {
+  EXPECT_TRUE(of(FormKind::regex, "a{000000001,000000002}").fits("aa"));
+  EXPECT_TRUE(of(FormKind::regex, "a{0000000001,2}").fits("a{0000000001,2}"));
+}
+
+TEST(Regex, JoinsSurrogates) {
+  const Automaton pair = of(FormKind::regex, "\\ud83d\\ude00|[\\uD83D\\uDE01-\\uD83D\\uDE03]x");
+  EXPECT_TRUE(pair.fits("😀"));
+  EXPECT_TRUE(pair.fits("😂x"));
+  EXPECT_FALSE(pair.fits("😀x"));
+  for (const char* lone : {"\\ud83d", "\\ude00\\ud83d", "\\ud83d\\u0041", "\\u{d83d}\\ude00"})
+    EXPECT_NE(error_of(FormKind::regex, lone).find("found a surrogate without its other half"), std::string::npos);
+}
+
 TEST(Automaton, IsMinimal) {
   EXPECT_EQ(of(FormKind::choice, "cat|rat|bat").states(), 4);
   EXPECT_EQ(of(FormKind::regex, "(a|b)*abb").states(), 4);
@@ -244,6 +266,8 @@ TEST(Template, HasTypedGaps) {
       "template: the gap at byte 3: found 'date', needed string, int, number, bool, choice, regex, word, text or json");
   EXPECT_EQ(error_of(FormKind::form_template, "<int 5>"),
             "template: the gap at byte 0: found '5', needed a range like 0..150");
+  EXPECT_EQ(error_of(FormKind::form_template, "<string ..-5>"),
+            "template: the gap at byte 0: found '..-5', needed a range of characters");
   EXPECT_EQ(error_of(FormKind::form_template, "x<int"), "template: the gap at byte 1 has no '>'");
 }
 
