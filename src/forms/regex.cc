@@ -25,9 +25,11 @@ std::vector<CodeRange> other_ascii(std::vector<CodeRange> ranges) {
 
 class Parser {
  public:
-  Parser(std::string_view regex, Letters letters, Match match) : in_(regex), letters_(letters), match_(match) {}
+  Parser(std::string_view regex, Budget& budget, Letters letters, Match match)
+      : in_(regex), budget_(budget), letters_(letters), match_(match) {}
 
   Result<Expr> parse() {
+    LLADA_TRY_STATUS(budget_.spend(in_.size()));
     LLADA_TRY(Expr all, alternatives(0));
     if (at_ < in_.size()) return wrong("')' without '('");
     return all;
@@ -42,7 +44,21 @@ class Parser {
     return invalid("found {} at byte {}, which is not supported", what, at_);
   }
 
-  Expr anything() const { return repeat(one_of({{0, kLastCode}}, letters_), 0, -1); }
+  Expr anything() const { return repeat(any_letter(letters_), 0, -1); }
+
+  Expr dot() const {
+    static const std::vector<CodeRange> kRanges = others({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}});
+    static const Expr plain = one_of(kRanges, Letters::plain), json = one_of(kRanges, Letters::json);
+    return letters_ == Letters::json ? json : plain;
+  }
+
+  Result<Expr> class_with(std::vector<CodeRange> ranges) {
+    ranges = merged(std::move(ranges));
+    LLADA_TRY_STATUS(budget_.spend(16 * ranges.size()));  // about as many parts, before they are made
+    Expr made = one_of(std::move(ranges), letters_);
+    LLADA_TRY_STATUS(budget_.spend_on(*made));
+    return made;
+  }
 
   Result<Expr> alternatives(int depth) {
     if (depth > kMostGroups) return invalid("found groups nested deeper than {}", kMostGroups);
@@ -55,6 +71,7 @@ class Parser {
   }
 
   Result<Expr> branch_of(int depth) {
+    LLADA_TRY_STATUS(budget_.spend(5));  // itself, and what may stand before and behind it
     std::vector<Expr> parts;
     const bool begins = depth == 0 && take('^');
     bool ends = false;
@@ -88,12 +105,12 @@ class Parser {
     }
     if (c == '.') {
       ++at_;
-      return one_of(others({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}), letters_);
+      return dot();
     }
     if (c == '[') return class_of();
     if (c == '\\') {
       LLADA_TRY(auto ranges, escape_of());
-      return one_of(std::move(ranges), letters_);
+      return class_with(std::move(ranges));
     }
     LLADA_TRY(const char32_t code, character());
     return one_of({{code, code}}, letters_);
@@ -218,7 +235,7 @@ class Parser {
     }
     if (!take(']')) return wrong("the end inside a class");
     if (inverted) ranges = of_ascii ? other_ascii(std::move(ranges)) : others(std::move(ranges));
-    return one_of(std::move(ranges), letters_);
+    return class_with(std::move(ranges));
   }
 
   // {m}, {m,} or {m,n}; none: the brace is a character.
@@ -273,6 +290,7 @@ class Parser {
   }
 
   const std::string_view in_;
+  Budget& budget_;
   const Letters letters_;
   const Match match_;
   size_t at_ = 0;
@@ -280,8 +298,8 @@ class Parser {
 
 }  // namespace
 
-Result<Expr> parse_regex(std::string_view regex, Letters letters, Match match) {
-  return Parser(regex, letters, match).parse();
+Result<Expr> parse_regex(std::string_view regex, Budget& budget, Letters letters, Match match) {
+  return Parser(regex, budget, letters, match).parse();
 }
 
 }  // namespace llada::forms

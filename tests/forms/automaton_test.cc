@@ -13,6 +13,7 @@
 #include "forms/form.h"
 #include "forms/json_values.h"
 #include "forms/regex.h"
+#include "text/utf8.h"
 
 namespace llada::forms {
 namespace {
@@ -210,6 +211,48 @@ TEST(Schema, FollowsReferencesToADepth) {
   EXPECT_EQ(error_of(FormKind::json_schema, R"({"$ref": "#/$defs/x"})"),
             R"(json_schema: $.$ref: found "#/$defs/x", which is not there)");
   EXPECT_EQ(error_of(FormKind::json_schema, R"({"$ref": "#"})"), "json_schema: no text fits the form");
+}
+
+// None is made whole: each would have millions of parts, or take minutes.
+TEST(Form, ExpressionsAreBounded) {
+  const auto times = [](int count, const std::string& text) {
+    std::string out;
+    for (int i = 0; i < count; ++i) out += text;
+    return out;
+  };
+  const auto refused = [](FormKind kind, const std::string& text) { return check_form({kind, text}).error().message; };
+  EXPECT_EQ(refused(FormKind::regex, times(200'000, "[^a]")), "regex: the form is too large");
+  EXPECT_EQ(refused(FormKind::regex, times(40'000, "\\D")), "regex: the form is too large");
+  EXPECT_EQ(refused(FormKind::choice, times(200'000, "a|") + "b"), "choice: the form is too large");
+  std::string letters;
+  for (char32_t code = 0x800; code < 0xd800; code += 2) append_utf8(letters, code);
+  EXPECT_EQ(refused(FormKind::regex, "[^" + letters + "]"), "regex: the form is too large");
+  std::string schema = R"({"$ref": "#/$defs/a0", "$defs": {)";
+  for (int i = 0; i < 12; ++i)
+    schema += fmt::format(R"("a{0}": {{"anyOf": [{{"$ref": "#/$defs/a{1}"}}, {{"$ref": "#/$defs/a{1}"}}, {{"$ref":
+        "#/$defs/a{1}"}}]}}, )",
+                          i, i + 1);
+  const std::string too_large = "the schema is too large or too deep once its references are followed";
+  EXPECT_NE(refused(FormKind::json_schema, schema + R"("a12": {"type": "object"}}})").find(too_large),
+            std::string::npos);
+  EXPECT_NE(refused(FormKind::json_schema, schema + R"("a12": {"const": ")" + times(60'000, "x") + "\"}}}")
+                .find("the form is too large"),
+            std::string::npos);
+  EXPECT_EQ(refused(FormKind::json_schema, "{\"enum\": [" + times(6'000, "1, ") + "1]}"),
+            "json_schema: JSON with more than 5000 values");
+  // Large and yet cheap: what is the same is one object.
+  EXPECT_TRUE(check_form({FormKind::regex, times(10'000, ".")}));
+  EXPECT_TRUE(check_form({FormKind::form_template, times(1'000, "<json> <text>\n")}));
+  EXPECT_TRUE(check_form({FormKind::json_schema, "{\"anyOf\": [" + times(999, R"({"type": "object"}, )") +
+                                                     R"({"type": ["object", "object"]}]})"}));
+}
+
+TEST(Form, WhatIsTheSameIsOneObject) {
+  EXPECT_EQ(json_any(3), json_any(3));
+  EXPECT_EQ(json_object(2), json_object(2));
+  Budget budget;
+  const auto dots = parse_regex("..", budget);
+  EXPECT_EQ((*dots)->parts[0], (*dots)->parts[1]);
 }
 
 TEST(Schema, NamesWhatItCannotDo) {
