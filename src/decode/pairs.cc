@@ -107,6 +107,9 @@ constexpr Conflict kConflicts[] = {
      "whose results come with the step's own; needed revise_path separate"},
 };
 
+// As an error quotes it. A text may be long and may hold line ends, so that it is not shown.
+std::string found_of(const Field& f, const DecodeOptions& o) { return f.text ? "a text" : f.show(f, o); }
+
 // The key that the conflict is about; empty: none.
 std::string_view key_in(const Conflict& c, const Asked& asked) {
   if (!c.when(asked)) return {};
@@ -125,7 +128,7 @@ Status check_conflicts(const Asked& asked) {
     if (find_field(key) == nullptr) return invalid("{}: {}", key, c.why);
     // That a switch is on goes without saying.
     const bool is_switch = find_field(key)->is_switch() && !c.with.empty();
-    std::string found = is_switch ? "" : *get_field(asked.o, key), why(c.why);
+    std::string found = is_switch ? "" : found_of(*find_field(key), asked.o), why(c.why);
     const char* before = is_switch ? "" : " with ";
     for (const auto part : std::views::split(c.with, ' ')) {
       const std::string_view other(part.begin(), part.end());
@@ -150,14 +153,14 @@ Status check_kind(const DecodeOptions& o, bool infill, const ModelKind& kind) {
     if (f.show == nullptr || f.show(f, o) == f.show(f, {})) continue;
     if (!uniform && f.group == FieldGroup::random_canvas)
       return invalid("{}: found {}, which is for models whose canvases hold random tokens; needed it left out", f.key,
-                     f.show(f, o));
+                     found_of(f, o));
     if (uniform && f.group != FieldGroup::random_canvas &&
         (std::ranges::find(kBoth, f.key) == std::end(kBoth) ||
          (f.key == "accept" && o.acceptance != Acceptance::entropy)))
       return invalid(
           "{}: found {} with a model whose canvases hold random tokens, which are decided in a way of their "
           "own; needed it left out",
-          f.key, f.show(f, o));
+          f.key, found_of(f, o));
   }
   return {};
 }

@@ -53,7 +53,7 @@ class Strategy {
 // has these. Invalid: options that validate() refuses, ids without a mask token where one is needed, more positions
 // than 31 bits count, fewer steps than blocks with masks.
 // form: what the answer must fit, over the model's tokens; the strategy takes what the form fixes as decided, which
-// write_fixed() has done on the canvas.
+// begin_form() has done on the canvas.
 Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, const SpecialIds& ids,
                                                 const Canvas& canvas,
                                                 std::shared_ptr<const forms::TokenForm> form = nullptr);

@@ -10,6 +10,7 @@ namespace llada::forms {
 namespace {
 
 constexpr int64_t kMostWork = 30'000'000;  // steps of the subset construction: a tenth of a second or two
+constexpr int64_t kMostBuilt = 4 * int64_t{kMostParts};
 
 struct Nfa {
   struct Edge {
@@ -22,6 +23,7 @@ struct Nfa {
   };
   std::vector<State> states;
   bool full = false;
+  int64_t built = 0;  // expressions: those that fit the empty text alone add no states
 
   int32_t add(State state) {
     if (std::ssize(states) >= kMostParts) {
@@ -36,6 +38,7 @@ struct Nfa {
 // From the end to the beginning: the state from which `e` and then what `next` leads to is read.
 int32_t build(Nfa& nfa, const Expression& e, int32_t next) {
   using Kind = Expression::Kind;
+  nfa.full |= ++nfa.built > kMostBuilt;
   if (nfa.full) return 0;
   switch (e.kind) {
     case Kind::never:
@@ -149,8 +152,8 @@ Status take_subsets(const Nfa& nfa, int32_t start, int32_t end, Automaton& out) 
   std::vector<std::vector<int32_t>> targets(static_cast<size_t>(out.letters));
   // The same targets often have the same closure: a UTF-8 class has many letters.
   for (size_t i = 0; i < subsets.size(); ++i) {
-    if (std::ssize(subsets) > kMostStates || work > kMostWork)
-      return invalid("the form needs more than {} states", kMostStates);
+    if (std::ssize(subsets) > kMostStates) return invalid("the form needs more than {} states", kMostStates);
+    if (work > kMostWork) return invalid("the form is too large");
     for (auto& list : targets) list.clear();
     for (const int32_t s : *subsets[i])
       for (const Nfa::Edge& edge : nfa.states[static_cast<size_t>(s)].edges)
@@ -324,6 +327,7 @@ Result<Automaton> compile(const Expr& expression) {
   Nfa nfa;
   const int32_t end = nfa.add({});
   const int32_t start = build(nfa, *expression, end);
+  if (nfa.built > kMostBuilt) return invalid("the form is too large");
   if (nfa.full) return invalid("the form needs more than {} states", kMostParts);
   Automaton automaton;
   set_letters(nfa, automaton);

@@ -65,6 +65,17 @@ std::vector<CodeRange> without(const std::vector<CodeRange>& ranges, CodeRange o
 
 }  // namespace
 
+Status Budget::spend(size_t cost) {
+  left_ -= std::min(cost, left_);
+  return left_ > 0 ? Status() : invalid("the form is too large");
+}
+
+Status Budget::spend_on(const Expression& fresh) {
+  LLADA_TRY_STATUS(spend(1 + fresh.text.size()));
+  for (const Expr& part : fresh.parts) LLADA_TRY_STATUS(spend_on(*part));
+  return {};
+}
+
 Expr never() { return make({}); }
 Expr text(std::string bytes) { return make({.kind = Kind::text, .text = std::move(bytes)}); }
 
@@ -99,8 +110,13 @@ std::vector<CodeRange> merged(std::vector<CodeRange> ranges) {
 }
 
 std::vector<CodeRange> others(std::vector<CodeRange> ranges) {
-  std::vector<CodeRange> left = {{0, kLastCode}};
-  for (const CodeRange& r : merged(std::move(ranges))) left = without(left, r);
+  std::vector<CodeRange> left;
+  char32_t next = 0;
+  for (const CodeRange& r : merged(std::move(ranges))) {
+    if (r.first > next) left.push_back({next, r.first - 1});
+    next = r.last + 1;
+  }
+  if (next <= kLastCode) left.push_back({next, kLastCode});
   return left;
 }
 
@@ -114,6 +130,11 @@ Expr one_of(std::vector<CodeRange> ranges, Letters letters) {
   }
   for (const CodeRange& r : codes) add_utf8(r.first, r.last, parts);
   return parts.empty() ? never() : either(std::move(parts));
+}
+
+Expr any_letter(Letters letters) {
+  static const Expr plain = one_of({{0, kLastCode}}, Letters::plain), json = one_of({{0, kLastCode}}, Letters::json);
+  return letters == Letters::json ? json : plain;
 }
 
 Expr letters_of(std::string_view utf8, Letters letters) {

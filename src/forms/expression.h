@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+
 namespace llada::forms {
 
 struct Expression;
@@ -41,6 +43,17 @@ struct Expression {
   std::vector<bool> required = {};  // of members
 };
 
+// What the expressions of one form may be made of, which bounds their memory (some 200 bytes a part) and the time to
+// make them: parts, bytes of texts, and what is read again behind a reference. Shared parts count once.
+class Budget {
+ public:
+  Status spend(size_t cost);
+  Status spend_on(const Expression& fresh);  // the whole tree
+
+ private:
+  size_t left_ = 250'000;
+};
+
 Expr never();
 Expr text(std::string bytes);
 Expr sequence(std::vector<Expr> parts);
@@ -59,6 +72,7 @@ inline constexpr char32_t kLastCode = 0x10ffff;
 
 // One character of the ranges, which may overlap; surrogates are none.
 Expr one_of(std::vector<CodeRange> ranges, Letters letters);
+Expr any_letter(Letters letters);  // one object
 // Those text characters in order; UTF-8, of which invalid bytes stand for themselves.
 Expr letters_of(std::string_view utf8, Letters letters);
 

@@ -12,19 +12,20 @@ namespace llada::forms {
 namespace {
 
 Result<Expr> expression_of(const Form& form) {
+  Budget budget;
   switch (form.kind) {
     case FormKind::choice:
-      return parse_choice(form.text);
+      return parse_choice(form.text, budget);
     case FormKind::regex:
-      return parse_regex(form.text);
+      return parse_regex(form.text, budget);
     case FormKind::json_schema:
-      return parse_json_schema(form.text);
+      return parse_json_schema(form.text, budget);
     case FormKind::json_object:
       if (form.text.size() != 1 || form.text[0] < '1' || form.text[0] > '0' + kMostLevels)
         return invalid("found '{}', needed 1 to {} levels", form.text, kMostLevels);
       return json_object(form.text[0] - '0');
     case FormKind::form_template:
-      return parse_template(form.text);
+      return parse_template(form.text, budget);
   }
   return never();
 }
@@ -36,12 +37,13 @@ std::string_view key_of(FormKind kind) {
   return kKeys[static_cast<size_t>(kind)];
 }
 
-Result<Expr> parse_choice(std::string_view given) {
+Result<Expr> parse_choice(std::string_view given, Budget& budget) {
   std::vector<Expr> parts;
   std::string one;
   for (size_t i = 0; i <= given.size(); ++i) {
     if (i == given.size() || given[i] == '|') {
       if (one.empty()) return invalid("found an empty choice, needed texts with | between them");
+      LLADA_TRY_STATUS(budget.spend(1 + one.size()));
       parts.push_back(text(std::exchange(one, {})));
     } else if (given[i] == '\\' && i + 1 < given.size() && (given[i + 1] == '|' || given[i + 1] == '\\')) {
       one += given[++i];

@@ -25,9 +25,10 @@ inline constexpr size_t kMostFormBytes = size_t{1} << 20;
 inline constexpr int64_t kMostLevels = 5;
 
 // "yes|no|maybe"; "\|" is a bar, "\\" a backslash.
-Result<Expr> parse_choice(std::string_view text);
+Result<Expr> parse_choice(std::string_view text, Budget& budget);
 
-// Invalid: one line that begins with the option. check_form() reads the text alone and is cheap.
+// Invalid: one line that begins with the option. check_form() makes no automaton: its time and memory are bounded by
+// Budget.
 Status check_form(const Form& form);
 Result<Automaton> automaton_of(const Form& form);
 

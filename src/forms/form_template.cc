@@ -41,22 +41,28 @@ Result<Bounds> bounds_of(std::string_view given) {
   return bounds;
 }
 
-Result<Expr> gap(std::string_view type, std::string_view given) {
-  if (type == "choice") return parse_choice(given);
-  if (type == "regex") return parse_regex(given);
+Result<Expr> gap(std::string_view type, std::string_view given, Budget& budget) {
+  LLADA_TRY_STATUS(budget.spend(8));
+  if (type == "choice") return parse_choice(given, budget);
+  if (type == "regex") return parse_regex(given, budget);
   LLADA_TRY(const Bounds bounds, bounds_of(given));
-  if (type == "int") return json_integer(bounds.least, bounds.most);
+  if (type == "int") {
+    Expr made = json_integer(bounds.least, bounds.most);
+    LLADA_TRY_STATUS(budget.spend_on(*made));
+    return made;
+  }
   if (type == "string") {
     const int64_t most = bounds.most.value_or(-1);
-    if (bounds.least.value_or(0) < 0 || most > 1'000'000 || bounds.least.value_or(0) > 1'000'000)
+    if (bounds.least.value_or(0) < 0 || bounds.most.value_or(0) < 0 || most > 1'000'000 ||
+        bounds.least.value_or(0) > 1'000'000)
       return invalid("found '{}', needed a range of characters", given);
     return json_string(bounds.least.value_or(0), most);
   }
   if (!given.empty()) return invalid("found '{}', needed nothing behind {}", given, type);
   if (type == "number") return json_number({});
   if (type == "bool") return either({text("true"), text("false")});
-  if (type == "word") return parse_regex("\\w+");
-  if (type == "text") return parse_regex(".+");
+  if (type == "word") return parse_regex("\\w+", budget);
+  if (type == "text") return parse_regex(".+", budget);
   if (type == "json") return json_any(kAnyDepth);
   return invalid("found '{}', needed {}", type, kTypes);
 }
@@ -65,7 +71,8 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 
 }  // namespace
 
-Result<Expr> parse_template(std::string_view given) {
+Result<Expr> parse_template(std::string_view given, Budget& budget) {
+  LLADA_TRY_STATUS(budget.spend(given.size()));
   std::vector<Expr> parts;
   std::string plain;
   for (size_t at = 0; at < given.size();) {
@@ -84,7 +91,7 @@ Result<Expr> parse_template(std::string_view given) {
     const std::string_view inside = given.substr(at + 1, end - at - 1);
     const size_t space = inside.find(' ');
     const std::string_view rest = space == std::string_view::npos ? "" : inside.substr(space + 1);
-    auto part = gap(inside.substr(0, space), rest);
+    auto part = gap(inside.substr(0, space), rest, budget);
     if (!part) return invalid("the gap at byte {}: {}", at, part.error().message);
     if (!plain.empty()) parts.push_back(text(std::exchange(plain, {})));
     parts.push_back(*std::move(part));

@@ -19,6 +19,6 @@
 
 namespace llada::forms {
 
-Result<Expr> parse_template(std::string_view text);
+Result<Expr> parse_template(std::string_view text, Budget& budget);
 
 }  // namespace llada::forms

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,8 +22,7 @@ constexpr std::string_view kStringKeys[] = {"minLength", "maxLength", "pattern",
 constexpr std::string_view kNumberKeys[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
 constexpr std::string_view kArrayKeys[] = {"items", "minItems", "maxItems"};
 constexpr std::string_view kObjectKeys[] = {"properties", "required", "additionalProperties"};
-constexpr int64_t kMostExpressions = 50'000;  // of a schema whose references multiply
-constexpr int kMostDepth = 200;               // of schemas in schemas, references followed
+constexpr int kMostDepth = 200;  // of schemas in schemas, references followed
 
 bool is_in(std::span<const std::string_view> list, std::string_view key) {
   return std::ranges::find(list, key) != list.end();
@@ -31,10 +31,11 @@ bool is_in(std::span<const std::string_view> list, std::string_view key) {
 // Whether a $ref leads back to itself is known by the schemas that are being read.
 class Reader {
  public:
-  explicit Reader(const Json& root) : root_(root) {}
+  Reader(const Json& root, Budget& budget) : root_(root), budget_(budget) {}
 
   Result<Expr> schema(const Json& s, const std::string& where) {
-    if (++made_ > kMostExpressions || depth_ == kMostDepth)
+    // A list, an object or a string is made of about eight parts.
+    if (!budget_.spend(8) || depth_ == kMostDepth)
       return invalid("{}: the schema is too large or too deep once its references are followed", where.substr(0, 200));
     ++depth_;
     auto read = schema_at(s, where);
@@ -75,6 +76,21 @@ class Reader {
     const std::string name = to.is_string() ? to.get<std::string>() : spelled(to);
     if (!to.is_string() || !name.starts_with("#") || (name.size() > 1 && name[1] != '/'))
       return invalid("{}: found {}, needed a place in this document, like #/$defs/NAME", where, spelled(to));
+    LLADA_TRY_STATUS(budget_.spend(name.size() / 64));
+    const Json*& place = places_[name];
+    if (place == nullptr) {
+      LLADA_TRY(place, place_of(name, where));
+    }
+    const Json* const at = place;
+    int& open = open_[at];
+    if (open == kMostNested) return never();
+    ++open;
+    auto followed = schema(*at, where);
+    --open_[at];
+    return followed;
+  }
+
+  Result<const Json*> place_of(const std::string& name, const std::string& where) {
     const Json* at = &root_;
     for (size_t begin = 2; begin < name.size() + 1 && name.size() > 1;) {
       const size_t end = std::min(name.find('/', begin), name.size());
@@ -83,16 +99,11 @@ class Reader {
         for (size_t found = 0; (found = part.find(code, found)) != std::string::npos; ++found)
           part.replace(found, 2, letter);
       if (!at->is_object() || !at->contains(part))
-        return invalid("{}: found {}, which is not there", where, spelled(to));
+        return invalid("{}: found {}, which is not there", where, spelled(Json(name)));
       at = &(*at)[part];
       begin = end + 1;
     }
-    int& open = open_[at];
-    if (open == kMostNested) return never();
-    ++open;
-    auto followed = schema(*at, where);
-    --open_[at];
-    return followed;
+    return at;
   }
 
   Result<Expr> alternatives(const Json& list, bool all, const std::string& where) {
@@ -117,7 +128,8 @@ class Reader {
       for (const Json& type : list) {
         if (!type.is_string() || !is_in(kTypes, type.get<std::string>()))
           return invalid("{}.type: found {}, needed {}", where, spelled(type), fmt::join(kTypes, ", "));
-        types.push_back(type.get<std::string>());
+        const auto name = type.get<std::string>();
+        if (std::ranges::find(types, name) == types.end()) types.push_back(name);
       }
       if (types.empty()) return invalid("{}.type: found no type, needed one", where);
       return types;
@@ -143,15 +155,19 @@ class Reader {
 
   Result<Expr> values(const Json& s, const std::vector<std::string>& types, const std::string& where) {
     LLADA_TRY_STATUS(only(s, {"const", "enum", "type"}, where, "beside enum and const"));
-    Json list = s.contains("enum") ? s["enum"] : Json::array({s["const"]});
-    if (!list.is_array() || list.empty())
-      return invalid("{}.enum: found {}, needed a list of values", where, spelled(list));
+    const bool listed = s.contains("enum");
+    if (listed && (!s["enum"].is_array() || s["enum"].empty()))
+      return invalid("{}.enum: found {}, needed a list of values", where, spelled(s["enum"]));
     std::vector<Expr> parts;
-    for (const Json& value : list) {
+    for (size_t i = 0; i < (listed ? s["enum"].size() : 1); ++i) {
+      const Json& value = listed ? s["enum"][i] : s["const"];
+      LLADA_TRY_STATUS(budget_.spend(1));
       if (s.contains("const") && value != s["const"]) continue;
       if (!types.empty() && std::ranges::none_of(types, [&](const std::string& t) { return is_of(value, t); }))
         continue;
-      parts.push_back(text(spelled(value)));
+      std::string spelling = spelled(value);
+      LLADA_TRY_STATUS(budget_.spend(spelling.size()));
+      parts.push_back(text(std::move(spelling)));
     }
     if (parts.empty()) return invalid("{}: no value fits both enum or const and the rest", where);
     return either(std::move(parts));
@@ -194,9 +210,9 @@ class Reader {
         if (format == nullptr)
           return invalid("{}.format: found {}, needed date, time, date-time, uuid, email, hostname, ipv4 or uri", where,
                          spelled(s[key]));
-        return format;
+        return paid(std::move(format));
       }
-      auto content = parse_regex(value, Letters::json, Match::anywhere);
+      auto content = parse_regex(value, budget_, Letters::json, Match::anywhere);
       if (!content) return invalid("{}.pattern: {}", where, content.error().message);
       return quoted(*std::move(content));
     }
@@ -218,25 +234,29 @@ class Reader {
     return std::optional(static_cast<int64_t>(whole));
   }
 
+  Result<Expr> paid(Expr fresh) {
+    LLADA_TRY_STATUS(budget_.spend_on(*fresh));
+    return fresh;
+  }
+
   Result<Expr> number(const Json& s, bool integer, const std::string& where) {
     LLADA_TRY(auto least, bound(s, "minimum", integer, true, where));
     LLADA_TRY(auto most, bound(s, "maximum", integer, false, where));
     // Rounded away from the range, so that the step over the bound lands on the first whole number inside.
     LLADA_TRY(const auto above, bound(s, "exclusiveMinimum", integer, false, where));
     LLADA_TRY(const auto below, bound(s, "exclusiveMaximum", integer, true, where));
-    Expr found;
     if (integer) {
       if (above) least = std::max(least.value_or(*above + 1), *above + 1);
       if (below) most = std::min(most.value_or(*below - 1), *below - 1);
       if (least && most && *most < *least) return invalid("{}: no integer lies between the bounds", where);
-      return json_integer(least, most);
+      return paid(json_integer(least, most));
     }
     NumberRange r{least, most};
     if (above && (!least || *above >= *least)) r.least = above, r.above = true;
     if (below && (!most || *below <= *most)) r.most = below, r.below = true;
     if (r.least && r.most && (*r.most < *r.least || (*r.most == *r.least && (r.above || r.below))))
       return invalid("{}: no number lies between the bounds", where);
-    return json_number(r);
+    return r.least || r.most ? paid(json_number(r)) : json_number(r);
   }
 
   Result<Expr> array(const Json& s, const std::string& where) {
@@ -262,31 +282,38 @@ class Reader {
     if (!required.is_array()) return invalid("{}.required: needed a list of names", where);
     if (!s.contains("properties") && !s.contains("required") && !s.contains("additionalProperties"))
       return json_object(kAnyDepth);
-    for (const Json& name : required)
-      if (!name.is_string() || !properties.contains(name.get<std::string>()))
+    LLADA_TRY_STATUS(budget_.spend(properties.size() + required.size()));
+    std::set<std::string_view> names, needs;
+    for (const auto& [key, value] : properties.items()) names.insert(key);
+    for (const Json& name : required) {
+      if (!name.is_string() || !names.contains(name.get_ref<const std::string&>()))
         return invalid("{}.required: found {}, needed a name among the properties", where, spelled(name));
+      needs.insert(name.get_ref<const std::string&>());
+    }
     std::vector<Expr> parts;
     std::vector<bool> needed;
     for (const auto& [key, value] : properties.items()) {
-      LLADA_TRY(Expr member, schema(value, where + ".properties." + key));
+      LLADA_TRY_STATUS(budget_.spend(key.size()));
+      LLADA_TRY(Expr member, schema(value, where + ".properties." + key.substr(0, 100)));
       parts.push_back(sequence({text(Json(key).dump() + ": "), std::move(member)}));
-      needed.push_back(std::ranges::find(required, Json(key)) != required.end());
+      needed.push_back(needs.contains(key));
     }
     return sequence({text("{"), members(std::move(parts), std::move(needed)), text("}")});
   }
 
   const Json& root_;
+  Budget& budget_;
   std::map<const Json*, int> open_;
+  std::map<std::string, const Json*> places_;  // of references
   const Expr any_ = json_any(kAnyDepth), item_ = json_any(kAnyDepth - 1);
-  int64_t made_ = 0;
   int depth_ = 0;
 };
 
 }  // namespace
 
-Result<Expr> parse_json_schema(std::string_view text) {
+Result<Expr> parse_json_schema(std::string_view text, Budget& budget) {
   LLADA_TRY(const Json root, parse_json_text(text, "json_schema"));
-  return Reader(root).schema(root, "$");
+  return Reader(root, budget).schema(root, "$");
 }
 
 }  // namespace llada::forms

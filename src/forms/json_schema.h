@@ -19,6 +19,6 @@ inline constexpr int kMostNested = 4;
 inline constexpr int kAnyDepth = 3;  // of values that a schema leaves open
 
 // Errors begin with the path of what is wrong: "$.properties.age: ...".
-Result<Expr> parse_json_schema(std::string_view text);
+Result<Expr> parse_json_schema(std::string_view text, Budget& budget);
 
 }  // namespace llada::forms

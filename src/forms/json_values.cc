@@ -6,13 +6,15 @@
 
 #include "base/check.h"
 #include "base/json_limits.h"
+#include "forms/form.h"
 #include "forms/regex.h"
 
 namespace llada::forms {
 namespace {
 
 Expr fits(std::string_view regex, Letters letters = Letters::plain) {
-  auto parsed = parse_regex(regex, letters);
+  Budget budget;
+  auto parsed = parse_regex(regex, budget, letters);
   LLADA_CHECK(parsed.has_value());
   return *std::move(parsed);
 }
@@ -83,7 +85,7 @@ Expr sized(uint64_t least, std::optional<uint64_t> most, bool above, bool below)
 }  // namespace
 
 Result<Json> parse_json_text(std::string_view text, std::string_view source) {
-  LLADA_TRY_STATUS(check_json_limits(text, source, {.depth = 64, .values = 50'000, .run_bytes = size_t{1} << 16}));
+  LLADA_TRY_STATUS(check_json_limits(text, source, {.depth = 64, .values = 5'000, .run_bytes = size_t{1} << 16}));
   Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return invalid("{}: not valid JSON", source);
   return json;
@@ -104,9 +106,7 @@ std::string spelled(const Json& value) {
 
 Expr quoted(Expr content) { return sequence({text("\""), std::move(content), text("\"")}); }
 
-Expr json_string(int64_t least, int64_t most) {
-  return quoted(repeat(one_of({{0, kLastCode}}, Letters::json), least, most));
-}
+Expr json_string(int64_t least, int64_t most) { return quoted(repeat(any_letter(Letters::json), least, most)); }
 
 Expr json_integer(std::optional<int64_t> least, std::optional<int64_t> most) {
   if (least && most && *most < *least) return never();
@@ -119,7 +119,8 @@ Expr json_integer(std::optional<int64_t> least, std::optional<int64_t> most) {
 }
 
 Expr json_number(const NumberRange& r) {
-  if (!r.least && !r.most) return fits("-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]{1,2})?");
+  static const Expr any = fits("-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]{1,2})?");
+  if (!r.least && !r.most) return any;
   std::vector<Expr> parts;
   if (!r.most || *r.most >= 0) {
     const bool bounded = r.least && *r.least >= 0;
@@ -142,17 +143,33 @@ Expr json_list(const Expr& item, int64_t least, int64_t most) {
   return least > 0 ? some : either({text("[]"), some});
 }
 
-Expr json_object(int64_t depth) {
-  const Expr member = sequence({json_string(0, -1), text(": "), json_any(depth - 1)});
-  const Expr more = repeat(sequence({text(", "), member}), 0, -1);
-  return either({text("{}"), sequence({text("{"), member, more, text("}")})});
+namespace {
+
+// Values and objects by depth, each made once and of those below.
+struct Nested {
+  std::vector<Expr> any, object = {nullptr};
+
+  Nested() {
+    const Expr string = json_string(0, -1), number = json_number({}), literal = json_literal();
+    any.push_back(either({string, number, literal}));
+    for (int64_t depth = 1; depth <= kMostLevels; ++depth) {
+      const Expr member = sequence({string, text(": "), any.back()});
+      const Expr more = repeat(sequence({text(", "), member}), 0, -1);
+      object.push_back(either({text("{}"), sequence({text("{"), member, more, text("}")})}));
+      any.push_back(either({string, number, literal, json_list(any.back(), 0, -1), object.back()}));
+    }
+  }
+};
+
+const Nested& nested() {
+  static const Nested made;
+  return made;
 }
 
-Expr json_any(int64_t depth) {
-  std::vector<Expr> parts = {json_string(0, -1), json_number({}), json_literal()};
-  if (depth > 0) parts.push_back(json_list(json_any(depth - 1), 0, -1)), parts.push_back(json_object(depth));
-  return either(std::move(parts));
-}
+}  // namespace
+
+Expr json_object(int64_t depth) { return nested().object.at(static_cast<size_t>(depth)); }
+Expr json_any(int64_t depth) { return nested().any.at(static_cast<size_t>(depth)); }
 
 Expr json_format(std::string_view name) {
   // February has 28 days in every year.

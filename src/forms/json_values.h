@@ -26,7 +26,8 @@ struct NumberRange {
   bool above = false, below = false;
 };
 Expr json_number(const NumberRange& range);
-Expr json_literal();              // true, false, null
+Expr json_literal();  // true, false, null
+// Of 0 to kMostLevels (form.h), one object each.
 Expr json_any(int64_t depth);     // any value, lists and objects nested to so many levels
 Expr json_object(int64_t depth);  // any object; 1: of plain values
 // `items` from least to most times in a list; most -1: any number.

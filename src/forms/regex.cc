@@ -25,9 +25,11 @@ std::vector<CodeRange> other_ascii(std::vector<CodeRange> ranges) {
 
 class Parser {
  public:
-  Parser(std::string_view regex, Letters letters, Match match) : in_(regex), letters_(letters), match_(match) {}
+  Parser(std::string_view regex, Budget& budget, Letters letters, Match match)
+      : in_(regex), budget_(budget), letters_(letters), match_(match) {}
 
   Result<Expr> parse() {
+    LLADA_TRY_STATUS(budget_.spend(in_.size()));
     LLADA_TRY(Expr all, alternatives(0));
     if (at_ < in_.size()) return wrong("')' without '('");
     return all;
@@ -42,7 +44,21 @@ class Parser {
     return invalid("found {} at byte {}, which is not supported", what, at_);
   }
 
-  Expr anything() const { return repeat(one_of({{0, kLastCode}}, letters_), 0, -1); }
+  Expr anything() const { return repeat(any_letter(letters_), 0, -1); }
+
+  Expr dot() const {
+    static const std::vector<CodeRange> kRanges = others({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}});
+    static const Expr plain = one_of(kRanges, Letters::plain), json = one_of(kRanges, Letters::json);
+    return letters_ == Letters::json ? json : plain;
+  }
+
+  Result<Expr> class_with(std::vector<CodeRange> ranges) {
+    ranges = merged(std::move(ranges));
+    LLADA_TRY_STATUS(budget_.spend(16 * ranges.size()));  // about as many parts, before they are made
+    Expr made = one_of(std::move(ranges), letters_);
+    LLADA_TRY_STATUS(budget_.spend_on(*made));
+    return made;
+  }
 
   Result<Expr> alternatives(int depth) {
     if (depth > kMostGroups) return invalid("found groups nested deeper than {}", kMostGroups);
@@ -55,6 +71,7 @@ class Parser {
   }
 
   Result<Expr> branch_of(int depth) {
+    LLADA_TRY_STATUS(budget_.spend(5));  // itself, and what may stand before and behind it
     std::vector<Expr> parts;
     const bool begins = depth == 0 && take('^');
     bool ends = false;
@@ -88,12 +105,12 @@ class Parser {
     }
     if (c == '.') {
       ++at_;
-      return one_of(others({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}), letters_);
+      return dot();
     }
     if (c == '[') return class_of();
     if (c == '\\') {
       LLADA_TRY(auto ranges, escape_of());
-      return one_of(std::move(ranges), letters_);
+      return class_with(std::move(ranges));
     }
     LLADA_TRY(const char32_t code, character());
     return one_of({{code, code}}, letters_);
@@ -161,7 +178,13 @@ class Parser {
         const bool braced = take('{');
         LLADA_TRY(const char32_t code, braced ? hex(1, 6) : hex(4, 4));
         if (braced && !take('}')) return wrong("the end of \\u{...}");
-        return one(code);
+        if (code < 0xd800 || code > 0xdfff) return one(code);
+        if (!braced && code < 0xdc00 && in_.substr(at_).starts_with("\\u")) {
+          at_ += 2;
+          LLADA_TRY(const char32_t low, hex(4, 4));
+          if (low >= 0xdc00 && low <= 0xdfff) return one(0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00));
+        }
+        return wrong("a surrogate without its other half");
       }
       default:
         break;
@@ -212,14 +235,16 @@ class Parser {
     }
     if (!take(']')) return wrong("the end inside a class");
     if (inverted) ranges = of_ascii ? other_ascii(std::move(ranges)) : others(std::move(ranges));
-    return one_of(std::move(ranges), letters_);
+    return class_with(std::move(ranges));
   }
 
   // {m}, {m,} or {m,n}; none: the brace is a character.
   std::optional<std::pair<int64_t, int64_t>> braces() const {
-    const size_t end = in_.find('}', at_);
+    constexpr size_t kLongest = 21;  // {123456789,123456789}
+    const std::string_view here = in_.substr(at_, kLongest);
+    const size_t end = here.find('}');
     if (end == std::string_view::npos) return {};
-    const std::string_view inside = in_.substr(at_ + 1, end - at_ - 1);
+    const std::string_view inside = here.substr(1, end - 1);
     const size_t comma = inside.find(',');
     const auto number = [](std::string_view digits) -> std::optional<int64_t> {
       int64_t value = 0;
@@ -258,12 +283,14 @@ class Parser {
       if (more() && peek() == '+') return refused("a possessive repetition");
       take('?');
       atom = repeat(std::move(atom), least, most);
-      if (more() && (peek() == '*' || peek() == '+' || peek() == '?')) return wrong("a repetition of a repetition");
+      if (more() && (peek() == '*' || peek() == '+' || peek() == '?' || (peek() == '{' && braces())))
+        return wrong("a repetition of a repetition");
     }
     return atom;
   }
 
   const std::string_view in_;
+  Budget& budget_;
   const Letters letters_;
   const Match match_;
   size_t at_ = 0;
@@ -271,8 +298,8 @@ class Parser {
 
 }  // namespace
 
-Result<Expr> parse_regex(std::string_view regex, Letters letters, Match match) {
-  return Parser(regex, letters, match).parse();
+Result<Expr> parse_regex(std::string_view regex, Budget& budget, Letters letters, Match match) {
+  return Parser(regex, budget, letters, match).parse();
 }
 
 }  // namespace llada::forms

@@ -16,6 +16,7 @@ enum class Match {
   anywhere,  // as JSON Schema's pattern: a branch without ^ may have anything before it, without $ anything behind
 };
 
-Result<Expr> parse_regex(std::string_view regex, Letters letters = Letters::plain, Match match = Match::whole);
+Result<Expr> parse_regex(std::string_view regex, Budget& budget, Letters letters = Letters::plain,
+                         Match match = Match::whole);
 
 }  // namespace llada::forms

@@ -35,8 +35,10 @@ struct Sums {
 RowScores read_row(std::span<const float> logits, const TokenForm& form, const Reading& reading) {
   const std::span<const int32_t> class_of = form.class_of();
   const size_t tokens = std::min(logits.size(), class_of.size());
+  constexpr double kLeastHeat = 1e-30;  // what is divided by less is not finite
   const bool noisy = reading.temperature > 0;
-  const auto heat = static_cast<float>(reading.confidence_heat);
+  const double temperature = std::max(reading.temperature, kLeastHeat);
+  const auto heat = static_cast<float>(std::max(reading.confidence_heat, kLeastHeat));
   const auto value_of = [&](size_t t) { return heat == 1 ? logits[t] : logits[t] / heat; };
   RowScores row;
   row.classes.resize(static_cast<size_t>(form.classes()));
@@ -54,7 +56,7 @@ RowScores read_row(std::span<const float> logits, const TokenForm& form, const R
     }
     if (!noisy) continue;
     Sums& s = sums[static_cast<size_t>(class_of[t])];
-    const double noised = value - reading.temperature * std::log(-std::log(draw(reading.key, t)));
+    const double noised = value - temperature * std::log(-std::log(draw(reading.key, t)));
     if (score.token < 0 || noised > s.noised) s.noised = noised, score.token = id, score.logit = value;
   }
   std::vector<float> best(row.classes.size());
@@ -68,7 +70,7 @@ RowScores read_row(std::span<const float> logits, const TokenForm& form, const R
       below[i] = c < 0 ? 0 : static_cast<double>(value_of(begin + i)) - best[static_cast<size_t>(c)];
     }
     for (size_t i = 0; i < count; ++i) part[i] = exp_of(below[i]);
-    for (size_t i = 0; noisy && i < count; ++i) heated[i] = exp_of(below[i] / reading.temperature);
+    for (size_t i = 0; noisy && i < count; ++i) heated[i] = exp_of(below[i] / temperature);
     for (size_t i = 0; i < count; ++i) {
       if (class_of[begin + i] < 0) continue;
       Sums& s = sums[static_cast<size_t>(class_of[begin + i])];
@@ -81,7 +83,7 @@ RowScores read_row(std::span<const float> logits, const TokenForm& form, const R
     if (!noisy) score.token = score.top, score.logit = score.best;
     score.mass = score.best + std::log(sums[c].sum);
     score.mean = score.best + sums[c].weighted / sums[c].sum;
-    score.heated = noisy ? score.best / reading.temperature + std::log(sums[c].heated) : score.mass;
+    score.heated = noisy ? score.best / temperature + std::log(sums[c].heated) : score.mass;
   }
   return row;
 }

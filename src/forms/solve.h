@@ -63,7 +63,8 @@ class Solver {
     std::vector<double> before;                // of all that leads there
   };
   struct SetScore {  // of a set at one slot
-    int32_t stamp = 0, best_class = -1;
+    int64_t stamp = 0;
+    int32_t best_class = -1;
     double best = kImpossible, mass = kImpossible, heated = kImpossible;
   };
 
@@ -86,7 +87,7 @@ class Solver {
   std::vector<SetScore> scores_;  // by set, of the slot that was begun last
   std::vector<double> set_weight_, class_weight_;
   std::vector<int32_t> active_sets_, active_classes_;
-  int32_t stamp_ = 0;
+  int64_t stamp_ = 0;
   std::vector<std::vector<char>> ends_;  // by positions left, where closed: states that fill them exactly
 };
 

@@ -189,7 +189,12 @@ TEST(Form, OptionsThatCannotGoWithOne) {
   EXPECT_EQ(validate(options).error().message,
             "top_k: found 4 where the answer has a form, which decides what may be sampled; needed it left out");
   options = {FormOptions{.choice = "a|b", .regex = "x"}};
-  EXPECT_EQ(validate(options).error().message, "choice: found a|b beside another form of the answer; needed one");
+  EXPECT_EQ(validate(options).error().message, "choice: found a text beside another form of the answer; needed one");
+  options.choice = std::string(1000, 'a') + "\nb";
+  EXPECT_EQ(validate(options).error().message, "choice: found a text beside another form of the answer; needed one");
+  ModelKind kind;
+  kind.uniform.length = 32;
+  EXPECT_EQ(validate({FormOptions{.choice = "a\nb"}}, false, kind).error().message.find('\n'), std::string::npos);
   EXPECT_THAT(set_field(options, "regex", "a(").error().message,
               HasSubstr("regex: found the end inside a group at byte 2"));
   EXPECT_EQ(set_field(options, "json_schema", R"({"type": "x"})").error().message,

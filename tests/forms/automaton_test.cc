@@ -13,6 +13,7 @@
 #include "forms/form.h"
 #include "forms/json_values.h"
 #include "forms/regex.h"
+#include "text/utf8.h"
 
 namespace llada::forms {
 namespace {
@@ -91,6 +92,28 @@ TEST(Regex, RefusesWithThePlace) {
   EXPECT_EQ(error_of(FormKind::regex, "[]"), "regex: no text fits the form");
   EXPECT_EQ(error_of(FormKind::regex, "((a{999}){999}){999}"), "regex: the form needs more than 400000 states");
   EXPECT_EQ(error_of(FormKind::regex, "(a|b)*a(a|b){30}"), "regex: the form needs more than 20000 states");
+}
+
+TEST(Regex, RefusesWhatWouldNestWithoutEnd) {
+  std::string many = "a";
+  for (int i = 0; i < 40'000; ++i) many += "{1}";
+  EXPECT_EQ(error_of(FormKind::regex, many), "regex: found a repetition of a repetition at byte 4");
+  EXPECT_TRUE(of(FormKind::regex, "a{1}{x").fits("a{x"));
+  EXPECT_EQ(error_of(FormKind::regex, "(((){100000}){100000}){100000}"), "regex: the form is too large");
+}
+
+TEST(Regex, BracesThatAreNoRepetitionAreCharacters) {
+  EXPECT_TRUE(of(FormKind::regex, "a{000000001,000000002}").fits("aa"));
+  EXPECT_TRUE(of(FormKind::regex, "a{0000000001,2}").fits("a{0000000001,2}"));
+}
+
+TEST(Regex, JoinsSurrogates) {
+  const Automaton pair = of(FormKind::regex, "\\ud83d\\ude00|[\\uD83D\\uDE01-\\uD83D\\uDE03]x");
+  EXPECT_TRUE(pair.fits("😀"));
+  EXPECT_TRUE(pair.fits("😂x"));
+  EXPECT_FALSE(pair.fits("😀x"));
+  for (const char* lone : {"\\ud83d", "\\ude00\\ud83d", "\\ud83d\\u0041", "\\u{d83d}\\ude00"})
+    EXPECT_NE(error_of(FormKind::regex, lone).find("found a surrogate without its other half"), std::string::npos);
 }
 
 TEST(Automaton, IsMinimal) {
@@ -190,6 +213,48 @@ TEST(Schema, FollowsReferencesToADepth) {
   EXPECT_EQ(error_of(FormKind::json_schema, R"({"$ref": "#"})"), "json_schema: no text fits the form");
 }
 
+// None is made whole: each would have millions of parts, or take minutes.
+TEST(Form, ExpressionsAreBounded) {
+  const auto times = [](int count, const std::string& text) {
+    std::string out;
+    for (int i = 0; i < count; ++i) out += text;
+    return out;
+  };
+  const auto refused = [](FormKind kind, const std::string& text) { return check_form({kind, text}).error().message; };
+  EXPECT_EQ(refused(FormKind::regex, times(200'000, "[^a]")), "regex: the form is too large");
+  EXPECT_EQ(refused(FormKind::regex, times(40'000, "\\D")), "regex: the form is too large");
+  EXPECT_EQ(refused(FormKind::choice, times(200'000, "a|") + "b"), "choice: the form is too large");
+  std::string letters;
+  for (char32_t code = 0x800; code < 0xd800; code += 2) append_utf8(letters, code);
+  EXPECT_EQ(refused(FormKind::regex, "[^" + letters + "]"), "regex: the form is too large");
+  std::string schema = R"({"$ref": "#/$defs/a0", "$defs": {)";
+  for (int i = 0; i < 12; ++i)
+    schema += fmt::format(R"("a{0}": {{"anyOf": [{{"$ref": "#/$defs/a{1}"}}, {{"$ref": "#/$defs/a{1}"}}, {{"$ref":
+        "#/$defs/a{1}"}}]}}, )",
+                          i, i + 1);
+  const std::string too_large = "the schema is too large or too deep once its references are followed";
+  EXPECT_NE(refused(FormKind::json_schema, schema + R"("a12": {"type": "object"}}})").find(too_large),
+            std::string::npos);
+  EXPECT_NE(refused(FormKind::json_schema, schema + R"("a12": {"const": ")" + times(60'000, "x") + "\"}}}")
+                .find("the form is too large"),
+            std::string::npos);
+  EXPECT_EQ(refused(FormKind::json_schema, "{\"enum\": [" + times(6'000, "1, ") + "1]}"),
+            "json_schema: JSON with more than 5000 values");
+  // Large and yet cheap: what is the same is one object.
+  EXPECT_TRUE(check_form({FormKind::regex, times(10'000, ".")}));
+  EXPECT_TRUE(check_form({FormKind::form_template, times(1'000, "<json> <text>\n")}));
+  EXPECT_TRUE(check_form({FormKind::json_schema, "{\"anyOf\": [" + times(999, R"({"type": "object"}, )") +
+                                                     R"({"type": ["object", "object"]}]})"}));
+}
+
+TEST(Form, WhatIsTheSameIsOneObject) {
+  EXPECT_EQ(json_any(3), json_any(3));
+  EXPECT_EQ(json_object(2), json_object(2));
+  Budget budget;
+  const auto dots = parse_regex("..", budget);
+  EXPECT_EQ((*dots)->parts[0], (*dots)->parts[1]);
+}
+
 TEST(Schema, NamesWhatItCannotDo) {
   const auto error = [](const char* schema) { return error_of(FormKind::json_schema, schema); };
   EXPECT_EQ(error(R"({"properties": {"n": {"type": "number", "multipleOf": 3}}})"),
@@ -244,6 +309,8 @@ TEST(Template, HasTypedGaps) {
       "template: the gap at byte 3: found 'date', needed string, int, number, bool, choice, regex, word, text or json");
   EXPECT_EQ(error_of(FormKind::form_template, "<int 5>"),
             "template: the gap at byte 0: found '5', needed a range like 0..150");
+  EXPECT_EQ(error_of(FormKind::form_template, "<string ..-5>"),
+            "template: the gap at byte 0: found '..-5', needed a range of characters");
   EXPECT_EQ(error_of(FormKind::form_template, "x<int"), "template: the gap at byte 1 has no '>'");
 }
 

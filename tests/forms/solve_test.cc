@@ -179,6 +179,21 @@ TEST(Solver, IsAsGoodAsEnumeration) {
   EXPECT_GT(solved, 60);
 }
 
+TEST(Solver, TheLeastTemperatureTakesTheBest) {
+  const Toy toy(FormKind::choice, "a|b", {"a", "b"});
+  const std::vector<float> logits = {0, 0, 1, 3};
+  for (const double heat : {1.0, 1e-308}) {
+    const RowScores row = read_row(logits, *toy.form, {.temperature = 1e-308, .confidence_heat = heat, .key = 5});
+    for (const ClassScore& c : row.classes)
+      EXPECT_TRUE(c.top < 0 || (std::isfinite(c.heated) && std::isfinite(c.mass)));
+    Solver solver(toy.form, true);
+    const std::vector<Slot> slots = {{-1, &row}};
+    const auto chosen = solver.solve(slots, {.sampled = true});
+    ASSERT_EQ(chosen.size(), 1U);
+    EXPECT_EQ(chosen[0].token, 3);
+  }
+}
+
 TEST(Solver, SamplesByTheDistribution) {
   const Toy toy(FormKind::regex, "(ab|b)*c?|a{3}", {"a", "b", "c", "ab", "bc"});
   const double temperature = 0.7;
