@@ -211,6 +211,7 @@ TEST_F(BatchRoutes, AnswersAreThoseOfTheRoutes) {
   EXPECT_EQ(get("/v1/files?limit=1").json()["has_more"], true);
   // A file goes, a batch that has ended stays as it is.
   const std::string input = file["id"];
+  EXPECT_EQ(ask(server->port(), "HEAD", "/v1/files/" + input + "/content").body, "");
   EXPECT_EQ(ask(server->port(), "DELETE", "/v1/files/" + input).json()["deleted"], true);
   EXPECT_EQ(get("/v1/files/" + input).status, 404);
   EXPECT_EQ(get("/v1/files/" + input + "/content").status, 404);

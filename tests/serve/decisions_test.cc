@@ -76,6 +76,12 @@ TEST_F(DecisionRoutes, SystemOneHasItsOwnShape) {
   EXPECT_EQ(reply.json(), alone(asked));
   EXPECT_EQ(reply.json()["answers"]["age"]["legend"], (json{{"0", "young"}, {"1", "old"}}));
   EXPECT_EQ(reply.json()["joint"]["canvases"], 1) << "one for all questions";
+  const json by_criteria = {
+      {"state", "1"}, {"questions", {{"a/b", {{"type", "noul"}, {"criteria", {{"true", "odd"}, {"false", "even"}}}}}}}};
+  EXPECT_EQ(post(kSystemOne, by_criteria).status, 200);
+  const auto wrong = post(kSystemOne, {{"state", 1}, {"questions", {{"a\nb", {{"type", "x\ny"}}}}}});
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_EQ(wrong.json()["error"]["message"].get<std::string>().find('\n'), std::string::npos);
 }
 
 TEST_F(DecisionRoutes, ManyClientsGetWhatEachGetsAlone) {
