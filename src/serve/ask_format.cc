@@ -26,7 +26,7 @@ Done read_format(Body& body, const json& format) {
   if (type == "json_object") {
     own["json_object"] = kObjectLevels;
   } else {
-    const auto schema = body.in_order({"response_format", "json_schema", "schema"});
+    LLADA_TRY(const auto schema, body.in_order({"response_format", "json_schema", "schema"}));
     if (!schema || !schema->is_object())
       return refuse(fmt::format("{}: needed json_schema.schema, a JSON schema", name), name);
     const std::string text = schema->dump();

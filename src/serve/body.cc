@@ -9,6 +9,7 @@ namespace llada::serve {
 namespace {
 
 using nlohmann::json;
+using nlohmann::ordered_json;
 
 constexpr JsonLimits kBodyLimits{.depth = 16, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26};
 
@@ -110,12 +111,28 @@ Answered<Body> Body::parse(std::string_view text, const JsonWatch& watch) {
   return body;
 }
 
-std::optional<nlohmann::ordered_json> Body::in_order(std::initializer_list<const char*> path) const {
-  // Its limits have been looked at.
-  auto value = nlohmann::ordered_json::parse(text_, nullptr, /*allow_exceptions=*/false);
-  for (const char* name : path) {
-    if (!value.is_object() || !value.contains(name)) return {};
-    nlohmann::ordered_json inner = std::move(value[name]);
+Answered<std::optional<ordered_json>> Body::in_order(const std::vector<std::string>& path) const {
+  // An ordered object looks for a key among all that it has: only what is on the path and at its end is kept.
+  constexpr size_t kMostKeys = 5000;
+  const auto end = path.size();
+  std::vector<bool> inside(end + 1, true);  // by depth: the last key is on the path
+  std::fill(inside.begin() + 1, inside.end(), false);
+  size_t keys = 0;
+  const auto kept = [&](int depth, ordered_json::parse_event_t event, ordered_json& key) {
+    if (event != ordered_json::parse_event_t::key) return true;
+    const auto d = static_cast<size_t>(depth);
+    if (d > end) return !inside[end] || ++keys <= kMostKeys;
+    inside[d] = inside[d - 1] && key == path[d - 1];
+    std::fill(inside.begin() + depth + 1, inside.end(), false);
+    return static_cast<bool>(inside[d]);
+  };
+  // The limits of the whole have been looked at.
+  auto value = ordered_json::parse(text_, kept, /*allow_exceptions=*/false);
+  if (keys > kMostKeys)
+    return refuse(fmt::format("{}: found more than {} keys", fmt::join(path, "."), kMostKeys), path.front());
+  for (const std::string& name : path) {
+    if (!value.is_object() || !value.contains(name)) return std::nullopt;
+    ordered_json inner = std::move(value[name]);
     value = std::move(inner);
   }
   return value;

@@ -23,8 +23,8 @@ class Body {
   const nlohmann::json* find(const std::string& name);
   void put(const std::string& name, nlohmann::json value) { object_[name] = std::move(value); }
   // The value at a path, with the members of its objects in the order in which they were sent; nothing where it is not
-  // there. Of bodies that ask for a form of the answer.
-  std::optional<nlohmann::ordered_json> in_order(std::initializer_list<const char*> path) const;
+  // there. Of bodies that ask for a form of the answer. Refused: more keys there than a form may have.
+  Answered<std::optional<nlohmann::ordered_json>> in_order(const std::vector<std::string>& path) const;
   Answered<bool> boolean(const std::string& name, bool otherwise);
   Answered<std::optional<int64_t>> integer(const std::string& name, int64_t least, int64_t most);
   Answered<std::optional<std::string>> text(const std::string& name);
