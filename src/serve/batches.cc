@@ -278,14 +278,18 @@ std::string Batches::next_batch() {
 }
 
 void Batches::run() {
-  for (std::string id = next_batch(); !id.empty(); id = next_batch()) {
+  for (std::string id;;) {
     try {
+      id = next_batch();
+      if (id.empty()) return;
       work_on(id);
+      continue;
+    } catch (const std::bad_alloc&) {  // a line of the log would take memory too
     } catch (const std::exception& error) {
       service_.log({{"event", "batch"}, {"id", id}, {"error", error.what()}});
-      std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, std::chrono::seconds(10), [this] { return stopping_; });
     }
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(10), [this] { return stopping_; });
   }
 }
 

@@ -213,15 +213,14 @@ TEST_F(UserFiles, ATildeInTheEnvironmentIsTheHome) {
   EXPECT_FALSE(fs::exists("~"));
 }
 
-// Limits so small that threads, maps or buffers are refused, each at another place. Below 55 MiB the libraries that are
-// loaded leave nothing to the constructors before main(), which nobody can catch.
+// Limits so small that threads, maps or buffers are refused, each at another place.
 TEST_F(UserFiles, LittleMemoryIsOneLine) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers need the address space";
 #endif
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
-  for (int mib = 55; mib <= 85; mib += 5)
+  for (int mib = 50; mib <= 80; mib += 5)
     for (const Words& words : {Words{"--version"}, Words{"run", "-q", "-t", "8", "-m", tiny_model(), "-n", "8", "x"}}) {
       const rlimit small{rlim_t(mib) << 20, before.rlim_max};
       ASSERT_EQ(::setrlimit(RLIMIT_AS, &small), 0);

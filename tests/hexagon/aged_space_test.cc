@@ -161,7 +161,7 @@ TEST(Channels, AreBoundToTheFastCoresOfAPhone) {
   const auto mask = [](const Processors& cores) {
     std::vector<int> found;
     std::thread([&] {
-      bind_to_fast_cores(cores);
+      if (const ProcessorMask fast = fast_cores(cores); !fast.empty()) static_cast<void>(bind_thread(fast));
       found = members(own_mask());
     }).join();
     return found;

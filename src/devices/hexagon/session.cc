@@ -18,9 +18,9 @@ constexpr double kSecondsToDie = 5;  // at most, between the kill and the return
 }  // namespace
 
 // A channel's thread that wakes on a slow core hands the DSP's answer on late.
-void bind_to_fast_cores(const Processors& cores) {
+ProcessorMask fast_cores(const Processors& cores) {
   const auto fast = static_cast<size_t>(cores.preferred);
-  if (fast > 0 && fast < cores.order.size()) bind_thread(mask_of(std::span(cores.order).first(fast)));
+  return fast > 0 && fast < cores.order.size() ? mask_of(std::span(cores.order).first(fast)) : ProcessorMask();
 }
 
 // Outlives the session when a call never returns: then the thread is left behind, alone with this.
@@ -69,10 +69,12 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library,
   session->library_ = std::move(library);
   session->place_ = std::move(place);
   session->deadline_s_ = deadline_s;
+  // Looked up here: a thread that finds no memory for it would end the program.
+  const ProcessorMask fast = fast_cores(usable_processors());
   for (Channel* channel : {&session->runs_, &session->maps_}) {
     channel->worker = std::make_shared<Worker>();
-    channel->thread = std::thread([worker = channel->worker] {
-      bind_to_fast_cores(usable_processors());
+    channel->thread = std::thread([worker = channel->worker, fast] {
+      if (!fast.empty()) static_cast<void>(bind_thread(fast));
       Worker::loop(worker);
     });
   }

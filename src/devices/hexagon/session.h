@@ -118,8 +118,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<Guarded> killing_;
 };
 
-// The thread runs where a session's threads do: on the preferred ones of these processors, if there are others.
-void bind_to_fast_cores(const Processors& cores);
+// Where a session's threads run: on the preferred ones of these processors, if there are others; else empty, anywhere.
+ProcessorMask fast_cores(const Processors& cores);
 
 // "op 3: bad ref (detail 7)", for messages.
 std::string describe(const WireReply& reply);
