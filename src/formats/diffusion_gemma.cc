@@ -8,12 +8,15 @@
 #include <utility>
 
 #include "formats/diffusion_gemma_files.h"
+#include "formats/expectations.h"
+#include "formats/model_record.h"
+#include "formats/tensor_names.h"
 
 namespace llada {
 namespace gemma {
 namespace {
 
-using Pair = std::pair<std::string_view, std::string_view>;  // Hugging Face, canonical
+using Pair = TensorNamePair;
 
 constexpr Pair kGlobals[] = {
     {"embed_tokens.weight", "token_embd.weight"},
@@ -47,26 +50,6 @@ constexpr Pair kParts[] = {
     {"experts.down_proj", "ffn_down_exps.weight"},
     {"layer_scalar", "layer_output_scale.weight"},
 };
-
-std::string_view look_up(std::span<const Pair> table, std::string_view name) {
-  const auto found = std::ranges::find(table, name, &Pair::first);
-  return found == table.end() ? std::string_view() : found->second;
-}
-
-// "12." off the front, one spelling for each index; empty: there is none.
-std::string_view take_index(std::string_view& rest) {
-  const size_t dot = rest.find('.');
-  if (dot == std::string_view::npos || dot == 0 || dot > 5) return {};
-  const auto digits = rest.substr(0, dot);
-  if (!std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; })) return {};
-  if (digits.size() > 1 && digits[0] == '0') return {};
-  rest.remove_prefix(dot + 1);
-  return digits;
-}
-
-Shape vector_of(int64_t n) { return {{n, 1, 1, 1}, 1}; }
-Shape matrix(int64_t in, int64_t out) { return {{in, out, 1, 1}, 2}; }
-Shape stack(int64_t in, int64_t out, int64_t count) { return {{in, out, count, 1}, 3}; }
 
 class Visitor {
  public:
@@ -148,23 +131,18 @@ DiffusionGemmaTensor diffusion_gemma_tensor(std::string_view hf_name) {
   for (const std::string_view prefix : {"model.encoder.vision_tower.", "model.encoder.embed_vision."})
     if (hf_name.starts_with(prefix)) return {Part::vision, {}};
   std::string_view rest = hf_name;
-  if (rest.starts_with(kEncoder)) {
-    rest.remove_prefix(kEncoder.size());
-    const auto layer = gemma::take_index(rest);
-    if (layer.empty() || rest != "layer_scalar") return {};
-    return {Part::text, fmt::format("blk.{}.enc_layer_output_scale.weight", layer)};
+  if (take_prefix(rest, kEncoder)) {
+    const auto layer = take_index(rest);
+    if (!layer || rest != "layer_scalar") return {};
+    return {Part::text, fmt::format("blk.{}.enc_layer_output_scale.weight", *layer)};
   }
-  if (!rest.starts_with(kDecoder)) return {};
-  rest.remove_prefix(kDecoder.size());
-  if (const auto global = gemma::look_up(gemma::kGlobals, rest); !global.empty())
-    return {Part::text, std::string(global)};
-  constexpr std::string_view kLayers = "layers.";
-  if (!rest.starts_with(kLayers)) return {};
-  rest.remove_prefix(kLayers.size());
-  const auto layer = gemma::take_index(rest);
-  const auto part = layer.empty() ? std::string_view() : gemma::look_up(gemma::kParts, rest);
-  if (part.empty()) return {};
-  return {Part::text, fmt::format("blk.{}.{}", layer, part)};
+  if (!take_prefix(rest, kDecoder)) return {};
+  if (const auto global = look_up(gemma::kGlobals, rest)) return {Part::text, std::string(*global)};
+  if (!take_prefix(rest, "layers.")) return {};
+  const auto layer = take_index(rest);
+  const auto part = layer ? look_up(gemma::kParts, rest) : std::nullopt;
+  if (!part) return {};
+  return {Part::text, fmt::format("blk.{}.{}", *layer, *part)};
 }
 
 void for_each_of_diffusion_gemma(const ModelConfig& config, bool split_experts,
@@ -176,26 +154,22 @@ float rope_factor(int64_t pair, int64_t rotary_dims) { return 2 * pair < rotary_
 
 Status check_diffusion_gemma(const ModelConfig& c, std::string_view file) {
   const DiffusionGemma& g = *c.gemma;
-  const auto in_range = [&](std::string_view what, int64_t value, int64_t low, int64_t high) -> Status {
-    if (value >= low && value <= high) return {};
-    return invalid("{}: {} is {}, {} to {} needed", file, what, value, low, high);
-  };
   if (std::ssize(g.global) != c.layers)
     return invalid("{}: {} layers are said to be sliding or global, {} needed", file, g.global.size(), c.layers);
-  LLADA_TRY_STATUS(in_range("number of experts", c.experts, 1, 4096));
-  LLADA_TRY_STATUS(in_range("feed-forward width", c.ffn_width, 1, int64_t{1} << 22));
-  LLADA_TRY_STATUS(in_range("sliding window", g.window, 1, int64_t{1} << 24));
-  LLADA_TRY_STATUS(in_range("key/value heads of global layers", g.kv_heads, 1, c.heads));
+  LLADA_TRY_STATUS(in_range(file, "number of experts", c.experts, 1, 4096));
+  LLADA_TRY_STATUS(in_range(file, "feed-forward width", c.ffn_width, 1, int64_t{1} << 22));
+  LLADA_TRY_STATUS(in_range(file, "sliding window", g.window, 1, int64_t{1} << 24));
+  LLADA_TRY_STATUS(in_range(file, "key/value heads of global layers", g.kv_heads, 1, c.heads));
   if (c.heads % g.kv_heads != 0)
     return invalid("{}: {} heads over {} key/value heads of global layers, a multiple needed", file, c.heads,
                    g.kv_heads);
-  LLADA_TRY_STATUS(in_range("head width of global layers", g.head_dim, 2, 8192));
+  LLADA_TRY_STATUS(in_range(file, "head width of global layers", g.head_dim, 2, 8192));
   if (g.head_dim % 2 != 0)
     return invalid("{}: head width of global layers is {}, an even number needed", file, g.head_dim);
-  LLADA_TRY_STATUS(in_range("rotary dimensions of global layers", g.rotary_dims, 0, g.head_dim));
-  LLADA_TRY_STATUS(in_range("canvas length", c.canvas.length, 1, int64_t{1} << 16));
-  LLADA_TRY_STATUS(in_range("denoising steps", c.canvas.steps, 1, 10000));
-  LLADA_TRY_STATUS(in_range("stability threshold", c.canvas.stability_threshold, 1, 1000));
+  LLADA_TRY_STATUS(in_range(file, "rotary dimensions of global layers", g.rotary_dims, 0, g.head_dim));
+  LLADA_TRY_STATUS(in_range(file, "canvas length", c.canvas.length, 1, int64_t{1} << 16));
+  LLADA_TRY_STATUS(in_range(file, "denoising steps", c.canvas.steps, 1, 10000));
+  LLADA_TRY_STATUS(in_range(file, "stability threshold", c.canvas.stability_threshold, 1, 1000));
   if (!(std::isfinite(g.rope_theta) && g.rope_theta >= 1))
     return invalid("{}: RoPE base of global layers is {}, a finite number from 1 needed", file, g.rope_theta);
   for (const auto& [what, value] :

@@ -9,10 +9,6 @@
 namespace llada {
 namespace {
 
-Shape vector_of(int64_t n) { return {{n, 1, 1, 1}, 1}; }
-Shape matrix(int64_t in, int64_t out) { return {{in, out, 1, 1}, 2}; }
-Shape stack(int64_t in, int64_t out, int64_t count) { return {{in, out, count, 1}, 3}; }
-
 class Visitor {
  public:
   Visitor(const ModelConfig& config, bool split_experts, const std::function<bool(const ExpectedTensor&)>& visit)

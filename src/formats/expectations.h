@@ -14,6 +14,10 @@ struct ExpectedTensor {
   bool required;
 };
 
+inline Shape vector_of(int64_t n) { return {{n, 1, 1, 1}, 1}; }
+inline Shape matrix(int64_t in, int64_t out) { return {{in, out, 1, 1}, 2}; }
+inline Shape stack(int64_t in, int64_t out, int64_t count) { return {{in, out, count, 1}, 3}; }
+
 // Calls visit for every tensor that the model may have, until it returns false. split_experts: the experts of
 // a layer are separate tensors.
 void for_each_expected(const ModelConfig& config, bool split_experts,

@@ -18,15 +18,6 @@ namespace {
 using nlohmann::json;
 using Names = std::initializer_list<std::string_view>;
 
-std::string shown(const json& value) {
-  if (value.is_string()) return fmt::format("\"{}\"", printable(value.get_ref<const std::string&>()));
-  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
-  if (value.is_number_integer())
-    return value.is_number_unsigned() ? fmt::to_string(value.get<uint64_t>()) : fmt::to_string(value.get<int64_t>());
-  if (value.is_number_float()) return fmt::to_string(value.get<double>());
-  return fmt::format("of type {}", value.type_name());
-}
-
 class ConfigReader {
  public:
   ConfigReader(const json& root, const json& generation, std::string_view file)
@@ -66,7 +57,7 @@ class ConfigReader {
   }
 
   std::unexpected<Error> wrong(std::string_view name, const json& value, std::string_view needed) const {
-    return invalid("{}: {} is {}, {} needed", file_, name, shown(value), needed);
+    return invalid("{}: {} is {}, {} needed", file_, name, value_text(value), needed);
   }
 
   Result<int64_t> integer(Names names, std::optional<int64_t> absent = std::nullopt) const {
@@ -147,7 +138,7 @@ class ConfigReader {
       if (std::ranges::count(one->classes, list->front().get_ref<const std::string&>()) > 0) return one;
     LLADA_TRY_STATUS(known("architectures", list->front()));
     if (const json* type = find({"model_type"})) LLADA_TRY_STATUS(known("model_type", *type));
-    return invalid("{}: architectures names {}, {} needed", file_, shown(list->front()), all(&Family::classes));
+    return invalid("{}: architectures names {}, {} needed", file_, value_text(list->front()), all(&Family::classes));
   }
 
   // Where the class is not named. Of two families of one type, one is a mixture.
@@ -172,7 +163,7 @@ class ConfigReader {
     if (!name.is_string()) return {};
     const std::string_view missing = missing_for(name.get_ref<const std::string&>());
     if (missing.empty()) return {};
-    return invalid("{}: {} is {}, which is not supported: it needs {}", file_, key, shown(name), missing);
+    return invalid("{}: {} is {}, which is not supported: it needs {}", file_, key, value_text(name), missing);
   }
 
   // The first names of the families of diffusion models: "llada, llada_moe or Dream".
@@ -193,7 +184,7 @@ class ConfigReader {
     std::string found = "no quant_method";
     for (const auto key : {"quant_method", "bits"})
       if (given->is_object() && given->contains(key)) {
-        found = fmt::format("{} {}", key, shown((*given)[key]));
+        found = fmt::format("{} {}", key, value_text((*given)[key]));
         break;
       }
     return invalid("{}: {} has {}: rounded weights of that form are not read; needed F32, F16 or BF16, or GGUF", file_,
@@ -283,13 +274,13 @@ class ConfigReader {
   // Keys without which the published class builds another kind of model than we compute.
   Status needed(std::string_view name, const json& value) const {
     if (find({name}) != nullptr) return {};
-    return invalid("{}: {} is missing, {} needed", file_, name, shown(value));
+    return invalid("{}: {} is missing, {} needed", file_, name, value_text(value));
   }
 
   Status only(std::string_view name, std::initializer_list<json> allowed) const {
     const json* value = find({name});
     if (value == nullptr || std::ranges::find(allowed, *value) != allowed.end()) return {};
-    return wrong(name, *value, shown(*allowed.begin()));
+    return wrong(name, *value, value_text(*allowed.begin()));
   }
 
   Status refusals() {
@@ -326,7 +317,7 @@ class ConfigReader {
       for (const auto kind : {"rope_type", "type"})
         if (const auto found = scaling->find(kind); found != scaling->end() && *found != "default") {
           if (*found != "yarn" || !family_->yarn)
-            return invalid("{}: {}.{} is {}, no scaling needed", file_, name, kind, shown(*found));
+            return invalid("{}: {}.{} is {}, no scaling needed", file_, name, kind, value_text(*found));
           LLADA_TRY(config_.yarn, yarn(*scaling));
         }
       LLADA_TRY_STATUS(end_before_scaled_queries(*scaling));

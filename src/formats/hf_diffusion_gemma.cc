@@ -6,19 +6,12 @@
 #include "formats/diffusion_gemma_files.h"
 #include "formats/json.h"
 #include "formats/model_record.h"
-#include "formats/printable.h"
 
 namespace llada {
 namespace hf_gemma {
 namespace {
 
 using nlohmann::json;
-
-std::string shown(const json& value) {
-  return value.is_string()      ? fmt::format("\"{}\"", printable(value.get_ref<const std::string&>()))
-         : value.is_primitive() ? value.dump()
-                                : fmt::format("of type {}", value.type_name());
-}
 
 // Members of one object of the file. `where` is its path with a dot, or nothing.
 class Fields {
@@ -32,7 +25,7 @@ class Fields {
     return found == object_.end() || found->is_null() ? nullptr : &*found;
   }
   std::unexpected<Error> wrong(std::string_view name, const json& value, std::string_view needed) const {
-    return invalid("{}: {}{} is {}, {} needed", file_, where_, name, shown(value), needed);
+    return invalid("{}: {}{} is {}, {} needed", file_, where_, name, value_text(value), needed);
   }
   Result<int64_t> integer(std::string_view name, std::optional<int64_t> absent = std::nullopt) const {
     const json* value = find(name);
@@ -78,7 +71,7 @@ class Fields {
     if (value == nullptr) return {};
     for (const json& one : allowed)
       if (*value == one) return {};
-    return wrong(name, *value, shown(*allowed.begin()));
+    return wrong(name, *value, value_text(*allowed.begin()));
   }
   Result<Fields> object(std::string_view name) const {
     const json* value = find(name);
@@ -148,7 +141,7 @@ class Reader {
     if (types == nullptr) return {};
     if (!types->is_array() || std::ssize(*types) != c_.layers)
       return invalid("{}: text_config.layer_types is {}, a list of {} needed", file_,
-                     types->is_array() ? fmt::format("a list of {}", types->size()) : shown(*types), c_.layers);
+                     types->is_array() ? fmt::format("a list of {}", types->size()) : value_text(*types), c_.layers);
     for (const json& type : *types) {
       if (type != "sliding_attention" && type != "full_attention")
         return text_.wrong("layer_types", type, "sliding_attention or full_attention for each layer");

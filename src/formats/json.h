@@ -5,6 +5,7 @@
 #pragma once
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 
 #include "base/error.h"
@@ -19,5 +20,8 @@ inline constexpr size_t kJsonWatch = 4096;
 // A document as a tree; the top level must be an object.
 Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view file, const JsonLimits& limits = {},
                                          const JsonWatch& watch = {});
+
+// Of a file, for an error: a string in quotes, a number, true or false; of anything else its type.
+std::string value_text(const nlohmann::json& value);
 
 }  // namespace llada

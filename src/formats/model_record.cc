@@ -16,11 +16,6 @@ namespace {
 
 constexpr uint64_t kFreeMemory = uint64_t{1} << 20;
 
-Status in_range(std::string_view file, std::string_view what, int64_t value, int64_t low, int64_t high) {
-  if (value >= low && value <= high) return {};
-  return invalid("{}: {} is {}, {} to {} needed", file, what, value, low, high);
-}
-
 Status is_id(std::string_view file, std::string_view what, int32_t id, int64_t vocab) {
   if (id >= -1 && id < vocab) return {};
   return invalid("{}: {} token id is {}, below the vocabulary size {} needed", file, what, id, vocab);
@@ -40,6 +35,11 @@ Status check_yarn(const Yarn& y, const ModelConfig& c, std::string_view file) {
 }
 
 }  // namespace
+
+Status in_range(std::string_view file, std::string_view what, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return {};
+  return invalid("{}: {} is {}, {} to {} needed", file, what, value, low, high);
+}
 
 std::string dims_text(const Shape& shape) {
   std::string out = fmt::format("{}", shape.dims[0]);

@@ -10,7 +10,7 @@
 namespace llada {
 namespace {
 
-using Pair = std::pair<std::string_view, std::string_view>;  // Hugging Face, canonical
+using Pair = TensorNamePair;
 
 constexpr std::array kGlobals = {
     Pair{"model.transformer.wte.weight", "token_embd.weight"},
@@ -69,13 +69,14 @@ constexpr std::array kExpertParts = {
     Pair{"down_proj.weight", "ffn_down_exps"},
 };
 
-std::optional<std::string_view> look_up(std::span<const Pair> table, std::string_view name) {
-  const auto found = std::ranges::find(table, name, &Pair::first);
+}  // namespace
+
+std::optional<std::string_view> look_up(std::span<const TensorNamePair> table, std::string_view name) {
+  const auto found = std::ranges::find(table, name, &TensorNamePair::first);
   if (found == table.end()) return std::nullopt;
   return found->second;
 }
 
-// Takes "12." off the front; leading zeros are refused, so that one index has one spelling.
 std::optional<std::string_view> take_index(std::string_view& rest) {
   const size_t dot = rest.find('.');
   if (dot == std::string_view::npos || dot == 0 || dot > 5) return std::nullopt;
@@ -91,8 +92,6 @@ bool take_prefix(std::string_view& rest, std::string_view prefix) {
   rest.remove_prefix(prefix.size());
   return true;
 }
-
-}  // namespace
 
 std::optional<std::string> canonical_name(std::string_view hf_name) {
   if (const auto global = look_up(kGlobals, hf_name)) return std::string(*global);

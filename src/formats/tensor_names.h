@@ -4,10 +4,21 @@
 // matrix outside.
 #pragma once
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace llada {
+
+using TensorNamePair = std::pair<std::string_view, std::string_view>;  // Hugging Face, canonical
+
+// nullopt: the table has no such Hugging Face name.
+std::optional<std::string_view> look_up(std::span<const TensorNamePair> table, std::string_view name);
+
+// Takes "12." off the front; leading zeros are refused, so that one index has one spelling.
+std::optional<std::string_view> take_index(std::string_view& rest);
+bool take_prefix(std::string_view& rest, std::string_view prefix);
 
 // nullopt: a name of neither family.
 std::optional<std::string> canonical_name(std::string_view hf_name);

@@ -7,7 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/processors.h"
 #include "base/system.h"
 
 namespace llada::hexagon {

@@ -15,12 +15,9 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/processors.h"
 #include "devices/hexagon/library.h"
 #include "devices/hexagon/wire.h"
-
-namespace llada {
-struct Processors;
-}
 
 namespace llada::hexagon {
 
