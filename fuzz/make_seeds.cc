@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "devices/cpu/packed_file.h"
+#include "formats/family.h"
 #include "formats/gguf.h"
 #include "formats/model_fixture.h"
 
@@ -26,7 +27,8 @@ int main(int argc, char** argv) {
     std::ofstream(path, std::ios::binary) << bytes;
   };
   for (const auto& [family, arch] : {std::pair{&kLladaFamily, "llada"}, std::pair{&kDreamFamily, "dream"},
-                                     std::pair{&kLladaMoeFamily, "llada-moe"}, std::pair{&kLladaFamily, "diffuse"}}) {
+                                     std::pair{&kLladaMoeFamily, "llada-moe"}, std::pair{&kLladaFamily, "diffuse"},
+                                     std::pair{find_family("nemotron-labs-diffusion"), "nemotron-labs-diffusion"}}) {
     ModelConfig config = tiny_config(family);
     config.layers = 1;  // short inputs mutate faster
     write(std::string("gguf/") + arch, gguf_bytes(config, {.arch = arch, .type = DType::Q4_0}));

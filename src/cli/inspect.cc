@@ -32,6 +32,7 @@ Json config_json(const ModelConfig& c) {
                {"qkv_bias", c.qkv_bias},
                {"attention_block", c.attention_block},
                {"tied_head", c.tied_head}};
+  if (c.causal_text && c.attention_block > 0) json["causal_text"] = true;
   if (c.experts > 0) {
     json["experts"] = c.experts;
     json["experts_used"] = c.experts_used;
@@ -98,6 +99,8 @@ std::string id_text(int32_t id) { return id < 0 ? "none" : fmt::format("{}", id)
 std::string attention_text(const ModelConfig& c) {
   if (c.canvas.length > 0)
     return fmt::format("; causal, behind it canvases of {} that see themselves", c.canvas.length);
+  if (c.causal_text && c.attention_block > 0)
+    return fmt::format("; causal, behind it blocks of {} that see themselves", c.attention_block);
   const std::string sees = c.attention_block > 0    ? fmt::format("block-causal over blocks of {}", c.attention_block)
                            : c.attention_block == 0 ? "full"
                                                     : "not said";

@@ -86,9 +86,11 @@ FrameStatus LiveView::status(const decode::StepEvent& event) const {
   }
   const int64_t canvas = model_.special_ids().uniform.length;
   if (const int64_t block_length = canvas > 0 ? canvas : options_.block_length; !options_.infill && block_length > 0) {
-    // Blocks are counted from the first one with generated text; a block-causal model's begin at position 0.
+    // Blocks are counted from the first one with generated text; a block-causal model's begin at position 0, unless
+    // what is finished is causal.
     const auto begin = static_cast<int64_t>(begin_);
-    const int64_t origin = model_.special_ids().attention_block > 0 ? 0 : begin;
+    const decode::SpecialIds& ids = model_.special_ids();
+    const int64_t origin = ids.attention_block > 0 && !ids.causal_text ? 0 : begin;
     const int64_t first = (begin - origin) / block_length;
     status.block = (event.block_begin - origin) / block_length - first + 1;
     status.blocks = (begin + status.total - 1 - origin) / block_length - first + 1;

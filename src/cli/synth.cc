@@ -33,11 +33,11 @@ Work setup_synth(CLI::App& app) {
   };
   offer(app.add_option_function<std::string>("--preset", preset,
                                              "llada-8b, llada-1.5, dream-7b, llada-moe-7b, llada2-mini, illada-8b, "
-                                             "qwen3-0.6b, sdar-1.7b, sdar-8b, diffusion-gemma-26b or tiny")
+                                             "qwen3-0.6b, sdar-1.7b, sdar-8b, diffusion-gemma-26b, nemotron-8b or tiny")
             ->type_name("NAME")
             ->required(),
         "llada-8b llada-1.5 dream-7b llada-moe-7b llada2-mini illada-8b qwen3-0.6b sdar-1.7b sdar-8b "
-        "diffusion-gemma-26b tiny");
+        "diffusion-gemma-26b nemotron-8b tiny");
   offer(app.add_option("--type", o->type, "of every matrix: q4_0, q8_0, q4_k, f16 or any other that llada reads")
             ->type_name("TYPE")
             ->required(),

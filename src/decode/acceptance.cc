@@ -131,6 +131,8 @@ std::vector<size_t> choose_by_rule(const AcceptanceOptions& options, std::span<c
       return dream(higher_margin);
     case Acceptance::dream_maskgit:
       return dream(higher_score);
+    case Acceptance::causal:
+      break;  // a strategy of its own
   }
   return {};
 }

@@ -18,10 +18,12 @@ enum class Acceptance {
   threshold,      // every confidence that is `threshold` or more (above it with edit), and always the best one
   factor,         // the longest prefix, best first, whose n-th confidence is >= 1 - factor / (n + 1)
   entropy,        // the longest prefix, lowest entropy first, whose earlier entropies sum to at most entropy_bound
-  llada2,         // every confidence strictly above `threshold`; where fewer than the schedule's number, that number
+  llada2,         // every confidence strictly above `threshold`; where fewer than the schedule's number, that number.
+                  // Where row i - 1 predicts position i, the first token of a block is taken alone (Fast-dLLM v2)
   dream_entropy,  // Dream's timestep schedule, lowest entropy first
   dream_margin,   // the same, largest margin between the best and the second best first
   dream_maskgit,  // the same, highest probability first ("maskgit_plus")
+  causal,         // what a causal forward over all predictions confirms, left to right (self_speculation.h)
 };
 
 constexpr bool is_dream(Acceptance a) {
@@ -31,8 +33,8 @@ constexpr bool is_dream(Acceptance a) {
 // What `schedule` orders by: the clean softmax probability, or a seeded random number.
 enum class Remasking { low_confidence, random };
 
-inline constexpr std::string_view kAcceptanceWords[] = {"schedule", "threshold",     "factor",       "entropy",
-                                                        "llada2",   "dream-entropy", "dream-margin", "dream-maskgit"};
+inline constexpr std::string_view kAcceptanceWords[] = {
+    "schedule", "threshold", "factor", "entropy", "llada2", "dream-entropy", "dream-margin", "dream-maskgit", "causal"};
 constexpr Words words(Acceptance) { return kAcceptanceWords; }
 inline constexpr std::string_view kRemaskingWords[] = {"low_confidence", "random"};
 constexpr Words words(Remasking) { return kRemaskingWords; }
@@ -44,7 +46,8 @@ constexpr bool has_schedule(Acceptance a) {
 
 // Rules that read the probability; the others read entropy or margin.
 constexpr bool reads_probability(Acceptance a) {
-  return a != Acceptance::entropy && a != Acceptance::dream_entropy && a != Acceptance::dream_margin;
+  return a != Acceptance::entropy && a != Acceptance::dream_entropy && a != Acceptance::dream_margin &&
+         a != Acceptance::causal;
 }
 
 constexpr unsigned rule_bit(Acceptance rule) { return 1u << static_cast<unsigned>(rule); }

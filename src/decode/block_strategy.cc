@@ -165,8 +165,11 @@ std::vector<Edit> BlockStrategy::decide(std::span<const Candidate> candidates) {
   if (candidates.empty()) return {};
   if (is_dream(options_.acceptance))
     step_ = dream_step(static_cast<int64_t>(candidates.size()), block_steps_[current_], step_);
+  // Fast-dLLM v2's loop takes the first token of a block off the row before it, alone and whatever its probability.
+  const bool first = options_.acceptance == Acceptance::llada2 && ids_.shift_logits && ids_.attention_block > 0 &&
+                     candidates.front().position > 0 && candidates.front().position % ids_.attention_block == 0;
   const auto confirmed = speculation_ ? speculation_->confirm(candidates) : std::vector<size_t>();
-  const auto taken = choose(options_, candidates,
+  const auto taken = choose(options_, first ? candidates.first(1) : candidates,
                             {.masks = blocks_[current_].masks,
                              .length = options_.block_length,
                              .steps = block_steps_[current_],

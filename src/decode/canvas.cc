@@ -18,8 +18,9 @@ void add(std::vector<int32_t>& ids, int32_t id) {
 int64_t generation_size(int64_t prompt_tokens, int64_t gen_length, const SpecialIds& ids) {
   if (const int64_t length = ids.uniform.length; length > 0)
     return prompt_tokens + (gen_length + length - 1) / length * length;
-  const int64_t asked = prompt_tokens + gen_length, block = std::max<int64_t>(ids.attention_block, 1);
-  return (asked + block - 1) / block * block;
+  const int64_t block = std::max<int64_t>(ids.attention_block, 1), before = ids.causal_text ? prompt_tokens : 0;
+  const int64_t behind = prompt_tokens - before + gen_length;
+  return before + (behind + block - 1) / block * block;
 }
 
 Canvas lay_generation(std::span<const int32_t> prompt, int64_t gen_length, const SpecialIds& ids) {

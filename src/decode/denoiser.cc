@@ -97,6 +97,8 @@ Result<std::reference_wrapper<const StepPlan>> Denoiser::plan() {
   const SparsePlan& sparse = plan.sparse;
   if (plan.keys < 1 || plan.keys > canvas_.size())
     return failed("plan: found {} keys, needed 1 to {}", plan.keys, canvas_.size());
+  if (plan.causal_below < 0 || plan.causal_below > plan.keys)
+    return failed("plan: rows below {} are causal, needed 0 to its {} keys", plan.causal_below, plan.keys);
   if (plan.rows.empty() && plan.trials.empty()) return failed("plan: rows are missing, and there is no trial");
   LLADA_TRY_STATUS(check_rows("plan", plan, plan));
   LLADA_TRY_STATUS(check_rows("sparse plan", sparse, plan));

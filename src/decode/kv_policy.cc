@@ -1,23 +1,12 @@
 #include "decode/kv_policy.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "decode/field_entry.h"
 #include "decode/row_sets.h"
 
 namespace llada::decode {
-namespace {
-
-std::vector<int32_t> range(int64_t begin, int64_t end) {
-  std::vector<int32_t> rows(static_cast<size_t>(end - begin));
-  std::iota(rows.begin(), rows.end(), static_cast<int32_t>(begin));
-  return rows;
-}
-
-}  // namespace
-
 std::span<const Field> cache_fields() {
   using O = CacheOptions;
   using enum FieldGroup;

@@ -83,6 +83,26 @@ constexpr Conflict kConflicts[] = {
      "which ends with the answer; needed block or answer"},
     {"slide refresh tail mbsd", "", [](const Asked& a) { return a.attention_block > 0; },
      "with a block-causal model, which sees one block and finished ones, whose K/V stays right; needed it left out"},
+    {"accept", "", [](const Asked& a) { return a.o.acceptance == Acceptance::causal && a.attention_block == 0; },
+     "with full attention, where no position is without those behind it; needed a block-causal model"},
+    {"revision entropy_gate cfg_scale repeat_penalty choice regex json_schema json_object template", "accept",
+     [](const Asked& a) {
+       return a.o.acceptance == Acceptance::causal &&
+              (a.o.revision != Revision::none || a.o.entropy_gate > 0 || a.o.cfg_scale > 0 || a.o.repeat_penalty != 1 ||
+               form_of(a.o).has_value());
+     },
+     "which keeps what a causal forward says as it is; needed it left out"},
+    {"kv", "accept",
+     [](const Asked& a) {
+       return a.o.acceptance == Acceptance::causal && a.o.kv != KvChoice::none && a.o.kv != KvChoice::block;
+     },
+     "whose K/V is causal; needed none or block"},
+    {"revision cfg_scale", "",
+     [](const Asked& a) { return a.kind.causal_text && (a.o.revision != Revision::none || a.o.cfg_scale > 0); },
+     "with a model that reads finished text causally; needed it left out"},
+    {"kv", "",
+     [](const Asked& a) { return a.kind.causal_text && a.o.kv != KvChoice::none && a.o.kv != KvChoice::block; },
+     "with a model that reads finished text causally, whose K/V is exact; needed none or block"},
     {"infill", "", [](const Asked& a) { return a.attention_block > 0 && a.infill; },
      "a block-causal model does not see the text behind a gap's block; needed a model with full attention"},
     {"block_length", "",

@@ -135,8 +135,9 @@ Result<DecodeOptions> resolved(std::span<const Setting> given, std::span<const S
   for (const Setting& s : given) LLADA_TRY_STATUS(resolver.add(s, false));
   for (const Setting& s : preset) LLADA_TRY_STATUS(resolver.add(s, true));
   DecodeOptions options = resolver.finish();
-  if (const Status status = validate(options, use.infill, use.kind.uniform.length > 0 ? use.kind : ModelKind());
-      !status)
+  // What all models with a mask refuse comes first.
+  const bool own = use.kind.uniform.length > 0 || options.acceptance == Acceptance::causal;
+  if (const Status status = validate(options, use.infill, own ? use.kind : ModelKind()); !status)
     return std::unexpected(as_typed(status.error(), given, preset));
   return options;
 }

@@ -6,6 +6,8 @@
 
 #include "decode/block_strategy.h"
 #include "decode/canvas.h"
+#include "decode/causal_strategy.h"
+#include "decode/self_speculation.h"
 #include "decode/uniform_strategy.h"
 
 namespace llada::decode {
@@ -52,7 +54,12 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
     return invalid("canvas: found {} states for {} tokens", canvas.states.size(), canvas.tokens.size());
   }
   if (uniform) return std::make_unique<UniformStrategy>(options, ids, canvas);
-  const int64_t from = ids.attention_block > 0 ? 0 : generated_begin(canvas);
+  if (options.acceptance == Acceptance::causal) {
+    if (generated_begin(canvas) == 0 && (ids.causal_text || ids.shift_logits))
+      return invalid("accept: found causal without a prompt; needed a token that the answer goes on from");
+    return std::make_unique<SelfSpeculation>(options, ids, canvas);
+  }
+  const int64_t from = ids.attention_block > 0 && !ids.causal_text ? 0 : generated_begin(canvas);
   // A sliding block moves over one tile; the schedule is that of the whole run.
   const int64_t tile = options.slide ? std::max<int64_t>(canvas.size(), 1) : options.block_length;
   std::vector<Block> blocks = tile_blocks(canvas, from, tile);
@@ -66,8 +73,13 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
           : share_steps(blocks, steps, is_dream(options.acceptance));
   std::unique_ptr<FormKeeper> keeper;
   if (form != nullptr) keeper = std::make_unique<FormKeeper>(std::move(form), options, ids, canvas);
-  return std::make_unique<BlockStrategy>(options, ids, canvas, std::move(blocks), std::move(block_steps),
-                                         std::move(keeper));
+  SpecialIds seen = ids;
+  if (ids.causal_text) seen.attention_block = 1;
+  const bool takes_first = keeper == nullptr;
+  std::unique_ptr<Strategy> strategy = std::make_unique<BlockStrategy>(options, seen, canvas, std::move(blocks),
+                                                                       std::move(block_steps), std::move(keeper));
+  if (ids.causal_text) strategy = std::make_unique<CausalStrategy>(options, canvas, std::move(strategy), takes_first);
+  return strategy;
 }
 
 }  // namespace llada::decode

@@ -49,7 +49,8 @@ class Strategy {
   virtual int64_t exact_prefix(const Canvas& /*canvas*/) const { return 0; }
 };
 
-// Blocks left to right with the rules of the options, or canvases of random tokens (uniform_canvas.h) where the model
+// Blocks left to right with the rules of the options, behind causal text where the model has that (causal_strategy.h),
+// self-speculation (self_speculation.h), or canvases of random tokens (uniform_canvas.h) where the model
 // has these. Invalid: options that validate() refuses, ids without a mask token where one is needed, more positions
 // than 31 bits count, fewer steps than blocks with masks.
 // form: what the answer must fit, over the model's tokens; the strategy takes what the form fixes as decided, which

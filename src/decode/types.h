@@ -53,8 +53,10 @@ struct Canvas {
 struct ModelKind {
   int64_t attention_block = 0;  // as in SpecialIds
   UniformCanvas uniform = {};   // length > 0: canvases of random tokens
+  bool causal_text = false;     // as in SpecialIds
 
-  ModelKind(int64_t block = 0, const UniformCanvas& canvas = {}) : attention_block(block), uniform(canvas) {}
+  ModelKind(int64_t block = 0, const UniformCanvas& canvas = {}, bool causal = false)
+      : attention_block(block), uniform(canvas), causal_text(causal) {}
 };
 
 struct SpecialIds {
@@ -66,10 +68,13 @@ struct SpecialIds {
   // > 0: block-causal attention (LLaDA2): a position sees its own block of so many positions, counted from 0,
   // and all blocks before it. 0: every position sees all.
   int64_t attention_block = 0;
+  // The blocks are counted from the end of the prompt, and a position before the current one sees what is before itself
+  // alone; its row then predicts the next position (causal_strategy.h). With an attention_block.
+  bool causal_text = false;
   UniformCanvas uniform = {};  // length > 0: canvases of random tokens below vocab, and no mask (uniform_canvas.h)
   int64_t vocab = 0;
 
-  ModelKind kind() const { return {attention_block, uniform}; }
+  ModelKind kind() const { return {attention_block, uniform, causal_text}; }
 
   // The row whose logits predict a position, and the last position that a row predicts.
   int32_t row_of(int64_t position) const {
@@ -129,6 +134,7 @@ struct StepPlan {
   std::vector<int32_t> inputs;  // token fed at each row (usually the canvas token; a revision feeds the mask)
   std::vector<int32_t> logits;  // positions (a subset of rows) whose predictions are wanted, ascending
   int32_t keys = 0;             // attention reads positions [0, keys)
+  int32_t causal_below = 0;     // rows and trials at positions below read nothing behind themselves
   // > 0: guidance by a second, unconditional stream with the prompt masked; logits = u + (s + 1)(c - u).
   double cfg_scale = 0;
   std::vector<int32_t> unconditional = {};  // token fed at each row of that stream; empty without guidance

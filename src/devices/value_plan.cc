@@ -118,21 +118,23 @@ RoutingRule routing_rule(const Op& op) {
 void RopeTable::extend(const Rope& rope, int64_t positions) {
   half_ = std::ssize(rope.frequencies);
   for (auto p = static_cast<int64_t>(cos_.size()) / half_; p < positions; ++p) {
+    const double magnitude = rope.magnitude * rope.scale.at(p);
     for (const double frequency : rope.frequencies) {
       const double angle = static_cast<double>(p) * frequency;
-      cos_.push_back(static_cast<float>(rope.magnitude * std::cos(angle)));
-      sin_.push_back(static_cast<float>(rope.magnitude * std::sin(angle)));
+      cos_.push_back(static_cast<float>(magnitude * std::cos(angle)));
+      sin_.push_back(static_cast<float>(magnitude * std::sin(angle)));
     }
   }
 }
 
 const RopeTable& RopeTables::of(const Rope& rope, int64_t positions) {
   constexpr size_t kMost = 8;  // a model has one or two
-  auto found = std::ranges::find_if(
-      kept_, [&](const Kept& k) { return k.magnitude == rope.magnitude && k.frequencies == rope.frequencies; });
+  auto found = std::ranges::find_if(kept_, [&](const Kept& k) {
+    return k.rope.magnitude == rope.magnitude && k.rope.scale == rope.scale && k.rope.frequencies == rope.frequencies;
+  });
   if (found == kept_.end()) {
     if (kept_.size() >= kMost) kept_.pop_back();
-    kept_.push_front({rope.frequencies, rope.magnitude, {}});
+    kept_.push_front({rope, {}});
   } else {
     kept_.splice(kept_.begin(), kept_, found);
   }

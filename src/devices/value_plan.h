@@ -63,8 +63,8 @@ float* kept_logits(const RowSets& sets, int64_t prediction, int64_t vocabulary, 
 // Of a route op.
 RoutingRule routing_rule(const Op& op);
 
-// cos and sin of position * frequency[j], times the magnitude, computed in double once per position and kept. Which
-// elements of a head make a pair is the kernel's business: both pairings read the same angles.
+// cos and sin of position * frequency[j], times the magnitude and the scale there, computed in double once per position
+// and kept. Which elements of a head make a pair is the kernel's business: both pairings read the same angles.
 class RopeTable {
  public:
   void extend(const Rope& rope, int64_t positions);  // to positions [0, positions), of one geometry always
@@ -84,8 +84,7 @@ class RopeTables {
 
  private:
   struct Kept {
-    std::vector<double> frequencies;
-    double magnitude;
+    Rope rope;
     RopeTable table;
   };
   std::list<Kept> kept_;  // most recent first

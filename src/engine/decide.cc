@@ -267,7 +267,7 @@ Status check_decide(const DecideRequest& request) {
 }
 
 Result<std::unique_ptr<DecideJob>> start_decide(std::shared_ptr<const Model> model, const DecideRequest& request) {
-  if (model->special_ids().mask < 0) return invalid("{}: the model has no mask token", model->file().path());
+  LLADA_TRY_STATUS(check_readable(*model));
   if (!model->has_tokenizer()) return invalid("{}: the file has no tokenizer", model->file().path());
   LLADA_TRY_STATUS(check_decide(request));
   return Decision::create(std::move(model), request);

@@ -37,7 +37,7 @@ Status DecodeChoice::read_preset(const decode::ModelKind& kind) {
   if (kind.uniform.length > 0) return take_numbers_of(kind.uniform);
   if (used_preset_.empty()) return {};
   const auto read = [&]() -> Status {
-    LLADA_TRY(const DecodePreset preset, find_decode_preset(used_preset_, files_, kind.attention_block));
+    LLADA_TRY(const DecodePreset preset, find_decode_preset(used_preset_, files_, kind));
     tuned_for_ = preset.model, built_in_ = preset.built_in;
     LLADA_TRY(DecodeWords words, read_words(preset.options));
     if (!words.preset.empty()) return invalid("{}: a preset cannot name another one", used_preset_);

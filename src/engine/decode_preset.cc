@@ -18,6 +18,7 @@ struct BuiltIn {
   std::string_view name;
   std::string_view options;
   std::string_view block_causal = {};  // for block-causal models; empty: the same
+  std::string_view causal_text = {};   // for those that read finished text causally; empty: as block_causal
 };
 
 // A block and what stands before it is all that a block-causal model sees, so K/V of finished blocks is exact and there
@@ -29,6 +30,11 @@ constexpr const char* kBlockCausalFast =
     "--kv block --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.85 --stable-threshold 0.99 "
     "--final-sweep 0";
 
+// What is finished is not revised. Not measured, since no checkpoint was at hand: the published threshold, and a lower
+// one.
+constexpr const char* kCausalText = "--kv block --threshold 0.9";
+constexpr const char* kCausalTextFast = "--kv block --threshold 0.8";
+
 // How they were chosen, and what each has measured: docs/lab/decoding.md and long-answers.md there.
 constexpr std::array kBuiltIn = {
     // LLaDA's own sampler at its slowest: one token per forward, everything recomputed, on a canvas of a fixed length.
@@ -38,13 +44,13 @@ constexpr std::array kBuiltIn = {
     BuiltIn{"balanced",
             "--kv dual --refresh 2 --slide --tail 16 --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.9 "
             "--stable-threshold 0.99 --final-sweep 0",
-            kBlockCausal},
+            kBlockCausal, kCausalText},
     // Fewer forwards and rows for a little less certainty.
     BuiltIn{
         "fast",
         "--kv dual --refresh 3 --slide --tail 16 --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.85 "
         "--stable-threshold 0.99 --final-sweep 0",
-        kBlockCausalFast},
+        kBlockCausalFast, kCausalTextFast},
     // Long answers on devices where rows are dear: more forwards, of few rows. Sorting short lists loses by the cache.
     BuiltIn{"long", "--kv frozen --slide --block-length 8 --tail 16 --threshold 0.95 --entropy-gate 0.2"},
     // Where a forward of 32 rows takes about as long as one of 1: two of three forwards compute 32 rows and what is
@@ -52,7 +58,7 @@ constexpr std::array kBuiltIn = {
     BuiltIn{"npu",
             "--kv dual --refresh 3 --slide --tail 16 --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.9 "
             "--stable-threshold 0.99 --final-sweep 0",
-            kBlockCausal},
+            kBlockCausal, kCausalText},
 };
 
 // These, and the published samplers, which are their families'.
@@ -111,13 +117,13 @@ std::vector<std::string_view> decode_presets() {
   return names;
 }
 
-Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool files, int64_t attention_block) {
+Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool files, const decode::ModelKind& kind) {
   for (const BuiltIn& preset : built_in()) {
     if (name_or_path != preset.name) continue;
-    const bool own = attention_block > 0 && !preset.block_causal.empty();
-    return DecodePreset{.name = std::string(preset.name),
-                        .options = std::string(own ? preset.block_causal : preset.options),
-                        .built_in = true};
+    std::string_view options = preset.options;
+    if (kind.attention_block > 0 && !preset.block_causal.empty()) options = preset.block_causal;
+    if (kind.causal_text && !preset.causal_text.empty()) options = preset.causal_text;
+    return DecodePreset{.name = std::string(preset.name), .options = std::string(options), .built_in = true};
   }
   const std::string known = fmt::format("{}", fmt::join(decode_presets(), ", "));
   if (!files) return invalid("found '{}', needed one of {}", name_or_path, known);

@@ -1,4 +1,4 @@
-// Presets: decoding options under a name. Seven are built in, some with a second form for block-causal models; `llada
+// Presets: decoding options under a name. Some are built in, with a form of their own for some kinds of models; `llada
 // tune` writes others to files, whose "options" may also be a JSON object of keys and values.
 #pragma once
 #include <string>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "decode/options.h"
 
 namespace llada {
 
@@ -25,11 +26,11 @@ struct PresetOrigin {
   double max_loss = 0, loss = 0, held_out_loss = 0, agreement = 0, nfe_mean = 0, rows_mean = 0;
 };
 
-// A built-in name, or, where files may be read, the path of a preset file. attention_block > 0: as it is for
-// block-causal models. Invalid: neither; a file with a field that is missing, unknown or out of range. Options are not
+// A built-in name, or, where files may be read, the path of a preset file. kind: of the model that it is for. Invalid:
+// neither; a file with a field that is missing, unknown or out of range. Options are not
 // parsed here.
 Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool files = true,
-                                        int64_t attention_block = 0);
+                                        const decode::ModelKind& kind = {});
 
 std::vector<std::string_view> decode_presets();  // their names
 

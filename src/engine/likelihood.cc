@@ -29,6 +29,8 @@ Status check_options(const ScoreOptions& o) {
   if (o.method != ScoreMethod::duel) return {};
   if (o.order.revision != decode::Revision::none || o.order.mbsd)
     return invalid("order: found revision or drafts, needed a rule whose commits are final");
+  if (o.order.acceptance == decode::Acceptance::causal)
+    return invalid("order: found accept causal, needed a rule that decides by one forward");
   if (decode::samples(o.order) || decode::needs_logits(o.order))
     return invalid("order: found sampling or penalties, needed none: the given text is what is written");
   if (decode::form_of(o.order))
@@ -78,7 +80,7 @@ Status check_score(const Model& model, const ScoreRequest& request) {
 }
 
 Result<std::unique_ptr<ScoreJob>> start_score(std::shared_ptr<const Model> model, const ScoreRequest& request) {
-  if (model->special_ids().mask < 0) return invalid("{}: the model has no mask token", model->file().path());
+  LLADA_TRY_STATUS(check_readable(*model));
   LLADA_TRY_STATUS(check_score(*model, request));
   if (request.options.method == ScoreMethod::duel) return DuelScore::create(std::move(model), request);
   return std::make_unique<CanvasScore>(std::move(model), request);

@@ -32,6 +32,7 @@ decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenize
                          .end_ids = {},
                          .shift_logits = config.shift_logits,
                          .attention_block = config.attention_block,
+                         .causal_text = config.causal_text && config.attention_block > 0,
                          .uniform = config.canvas,
                          .vocab = config.vocab};
   if (tokenizer != nullptr) {

@@ -85,6 +85,13 @@ Status check_keys(const decode::StepPlan& plan, const KvStore& kv) {
   return {};
 }
 
+KeyRule rule_of(const ModelGraph& graph, const decode::StepPlan& plan) {
+  if (plan.encode) return KeyRule::causal();
+  KeyRule rule = graph.keys;
+  rule.causal_below = plan.causal_below;
+  return rule;
+}
+
 // Adds the rows and trials of `part`, the step's plan or its sparse plan, to a forward as a stream of its own. logits:
 // rows of the part, ascending.
 template <class Part>
@@ -166,8 +173,8 @@ Status ModelRunner::begin_sparse(std::span<RequestStep* const> steps, bool besid
                      .forward = step->denoiser->forward_number() + 1,
                      .rows = plan.rows,
                      .trials = plan.trials.size()});
-    add_stream(*step, plan, {}, beside ? *state.beside_kv : state.kv, parts.back().forward, model_.graph().keys,
-               pass->inputs);
+    add_stream(*step, plan, {}, beside ? *state.beside_kv : state.kv, parts.back().forward,
+               rule_of(model_.graph(), *step->plan), pass->inputs);
   }
   const Stopwatch watch(device_seconds_);
   const Status status = executor_.begin_beside(pass);
@@ -257,7 +264,7 @@ void ModelRunner::run_pass(std::span<RequestStep* const> steps, Pass pass) {
     for (size_t i = 0; i < steps.size(); ++i) {
       RequestStep& step = *steps[i];
       add_stream(step, *step.plan, step.plan->logits, step.state->kv, step.denoiser->forward_number(),
-                 pass == Pass::encode ? KeyRule::causal() : model_.graph().keys, inputs_);
+                 rule_of(model_.graph(), *step.plan), inputs_);
       outputs_.logits[i] = std::move(step.state->logits);  // whose memory takes the new ones
     }
     const Stopwatch watch(device_seconds_);

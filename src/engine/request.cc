@@ -45,6 +45,15 @@ bool takes_gaps(const Model& model) {
   return model.special_ids().attention_block == 0 && model.special_ids().uniform.length == 0;
 }
 
+Status check_readable(const Model& model) {
+  const decode::SpecialIds& ids = model.special_ids();
+  if (ids.mask < 0) return invalid("{}: the model has no mask token", model.file().path());
+  if (!ids.causal_text) return {};
+  return invalid(
+      "{}: the model reads finished text causally, and scores and decisions are not computed for such models",
+      model.file().path());
+}
+
 Status check_request(const Model& model, const Request& request) {
   // Lent: what is created is dropped here. Nothing is measured for it.
   const std::shared_ptr<const Model> lent(std::shared_ptr<const Model>(), &model);
@@ -90,6 +99,7 @@ int64_t room_behind(const Model& model, int64_t prompt_tokens) {
   const decode::SpecialIds& ids = model.special_ids();
   if (const int64_t length = ids.uniform.length; length > 0) return (model.context() - prompt_tokens) / length * length;
   const int64_t block = std::max<int64_t>(ids.attention_block, 1);
+  if (ids.causal_text) return (model.context() - prompt_tokens) / block * block;
   return model.context() / block * block - prompt_tokens;
 }
 
@@ -137,6 +147,25 @@ ExecutorOptions executor_options(const Model& model, const OwnDevices& own,
           .warn = warn};
 }
 
+namespace {
+
+// Whether what the request keeps of its prompt is what any other would.
+bool keeps_what_others_would(const decode::SpecialIds& ids, const decode::DecodeOptions& o) {
+  if (ids.uniform.length > 0) return true;
+  if (ids.attention_block == 0 || o.cfg_scale > 0) return false;
+  if (o.acceptance == decode::Acceptance::causal && !ids.causal_text) return false;  // causal inside blocks as well
+  return o.kv == decode::KvChoice::block || o.kv == decode::KvChoice::frozen;
+}
+
+// Of a step whose rows are all causal, where these say what comes next.
+decode::SpecialIds ids_in(const decode::SpecialIds& ids, const decode::StepPlan& plan) {
+  decode::SpecialIds own = ids;
+  own.shift_logits = own.shift_logits || (ids.causal_text && plan.causal_below == plan.keys);
+  return own;
+}
+
+}  // namespace
+
 RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request& request, StepCallback on_step,
                                decode::Canvas canvas, std::shared_ptr<decode::Strategy> strategy,
                                std::shared_ptr<const forms::TokenForm> form)
@@ -149,9 +178,7 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
       rule_(decode::head_rule(request.options, model_->special_ids(), request.gaps.has_value())),
       form_(std::move(form)),
       infill_(request.gaps.has_value()),
-      shares_prefix_(model_->special_ids().uniform.length > 0 ||
-                     (model_->special_ids().attention_block > 0 && options_.cfg_scale == 0 &&
-                      (options_.kv == decode::KvChoice::block || options_.kv == decode::KvChoice::frozen))),
+      shares_prefix_(keeps_what_others_would(model_->special_ids(), options_)),
       prompt_tokens_(static_cast<int64_t>(request.tokens.size()) -
                      (infill_ ? static_cast<int64_t>(request.gaps->size()) : 0)),
       denoiser_(std::move(canvas), std::move(strategy)) {}
@@ -200,7 +227,8 @@ Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
   if (prefixes == nullptr || !shares_prefix_) return {};
   // A prompt that is encoded causally can be cut anywhere.
   constexpr int64_t kCausalPage = 32;
-  cursor_ = prefixes->begin(model_, state_->kv.shape(), ids.uniform.length > 0 ? kCausalPage : ids.attention_block);
+  const bool causal = ids.uniform.length > 0 || ids.causal_text;
+  cursor_ = prefixes->begin(model_, state_->kv.shape(), causal ? kCausalPage : ids.attention_block);
   // Up to the block of the first mask, whose own rows are computed in any case.
   stats_.reused_positions = prefixes->fill(*cursor_, tokens(decode::generated_begin(denoiser_.canvas())), state_->kv);
   denoiser_.stored(stats_.reused_positions);
@@ -234,9 +262,9 @@ Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCach
   stats_.device_seconds += device_seconds;
   if (step.plan->temperature > 0) LLADA_TRY_STATUS(temper(step));
   if (decode::needs_logits(options_))
-    LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_, model_->special_ids(),
-                                         denoiser_.canvas(), denoiser_.sparse_canvas(), denoiser_.forward_number(),
-                                         step.result));
+    LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_,
+                                         ids_in(model_->special_ids(), *step.plan), denoiser_.canvas(),
+                                         denoiser_.sparse_canvas(), denoiser_.forward_number(), step.result));
   if (form_)
     decode::read_scores(state_->logits, state_->sparse_logits, *form_, options_, rule_, denoiser_.forward_number(),
                         step.result);
@@ -267,12 +295,13 @@ std::span<const float> RunningRequest::logits_of(const decode::StepEvent& event,
 }
 
 void RunningRequest::keep_scores(const decode::StepEvent& event) {
+  const decode::SpecialIds ids = ids_in(model_->special_ids(), event.plan);
   for (const decode::Edit& edit : event.edits) {
     TokenScore& score = scores_[static_cast<size_t>(edit.position)];
     if (edit.state != decode::TokenState::masked && edit.token == score.token) continue;  // only said to be final
     score = {};
     if (edit.state == decode::TokenState::masked) continue;
-    const auto logits = logits_of(event, model_->special_ids().row_of(edit.position));
+    const auto logits = logits_of(event, ids.row_of(edit.position));
     if (!logits.empty()) score = score_of(logits, edit.token, alternatives_);
   }
 }

@@ -81,6 +81,8 @@ std::string_view finish_reason(const Generation& generation);
 
 // Whether gaps in a text can be filled.
 bool takes_gaps(const Model& model);
+// Whether scores and decisions can be read off single forwards over texts with masks.
+Status check_readable(const Model& model);
 
 // Whether a run of the request could begin: all that is refused without computing. Invalid: why not.
 Status check_request(const Model& model, const Request& request);

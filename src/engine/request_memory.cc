@@ -35,7 +35,7 @@ double score_bytes_of(int64_t positions, int64_t alternatives) {
 double kept_rows(const Model& model, const decode::DecodeOptions& o, int64_t positions) {
   if (const int64_t length = model.special_ids().uniform.length; length > 0) return static_cast<double>(length);
   const int64_t block = std::max(o.block_length, model.special_ids().attention_block);
-  int64_t rows = block;                                                                         // its masks and looks
+  int64_t rows = block + (o.acceptance == decode::Acceptance::causal);  // its masks and looks; one token behind a draft
   if (decode::predicts_length(o, model.special_ids().attention_block)) rows += o.block_length;  // where an end may be
   if (o.mbsd) rows += o.mbsd_lookahead;
   if (o.slide) rows = positions;

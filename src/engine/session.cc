@@ -1,5 +1,6 @@
 #include "engine/session.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "decode/canvas.h"
@@ -111,6 +112,8 @@ Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens, std:
   plan.inputs.assign(tokens.begin(), tokens.end());
   plan.logits.assign(positions.begin(), positions.end());
   plan.keys = static_cast<int32_t>(size);
+  const decode::SpecialIds& ids = model_->special_ids();
+  if (ids.causal_text) plan.causal_below = static_cast<int32_t>(std::ranges::find(tokens, ids.mask) - tokens.begin());
   decode::Denoiser denoiser(decode::fixed_canvas(tokens), decode::one_forward(std::move(plan)));
   RequestStep step{&denoiser, &state};
   runner.run({&step, 1});

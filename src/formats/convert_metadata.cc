@@ -64,6 +64,10 @@ void add_model(GgufWriter& out, const ModelConfig& c) {
   out.add_f32(prefix + "rope.freq_base", c.rope_theta);
   u32("rope.dimension_count", c.rotary_dims);
   if (c.yarn) add_yarn(out, prefix + "rope.scaling.", *c.yarn);
+  if (c.query_scale.beta != 0) {
+    out.add_f32(prefix + "attention.temperature_scale", static_cast<float>(c.query_scale.beta));
+    if (!c.yarn) u32("rope.scaling.original_context_length", c.query_scale.period);
+  }
   u32("vocab_size", c.vocab);
   if (c.experts > 0) {
     u32("expert_count", c.experts);

@@ -53,6 +53,7 @@ struct Family {
   double expert_scale = 1;
 
   int64_t attention_block = 0;  // where a file does not say; 0: full attention
+  bool causal_text = false;     // ModelConfig::causal_text
   FamilyNames block_keys = {};  // of config.json that give it
   // One class for full and block-causal attention: a folder or repository with this word in its name has blocks of
   // named_block.

@@ -8,7 +8,15 @@ namespace {
 constexpr std::string_view kDiffCoderClasses[] = {"StableDiffcoderForCausalLM"},
                            kDiffCoderTypes[] = {"stable_diffcoder"};
 constexpr std::string_view kLlamaClasses[] = {"LlamaForCausalLM"}, kLlamaTypes[] = {"llama"};
+constexpr std::string_view kNemotronClasses[] = {"NemotronLabsDiffusionModel"},
+                           kNemotronTypes[] = {"nemotron_labs_diffusion"}, kNemotronBlock[] = {"block_size"};
 constexpr std::string_view kMistral3Classes[] = {"Ministral3ForCausalLM"}, kMistral3Types[] = {"ministral3"};
+
+// As vLLM decodes it, and its own generate() at its threshold; the second is its linear_spec_generate().
+constexpr FamilyPreset kNemotronPresets[] = {
+    {"nemotron", "--threshold 0.9 --kv block --early-stop block"},
+    {"nemotron-spec", "--accept causal --kv block --early-stop block"},
+};
 
 constexpr Family kLlamaFamilies[] = {
     {.name = "stable-diffcoder",
@@ -19,6 +27,19 @@ constexpr Family kLlamaFamilies[] = {
      .context = 2048,
      .mask_id = 5,  // its generation code's
      .mask_vocab = 155136},
+    // Ministral 3 in blocks behind causal text.
+    {.name = "nemotron-labs-diffusion",
+     .classes = kNemotronClasses,
+     .model_types = kNemotronTypes,
+     .attention_block = 32,
+     .causal_text = true,
+     .block_keys = kNemotronBlock,
+     .rms_eps = 1e-5,
+     .context = 262144,
+     .kv_heads = 8,
+     .needs_rope_theta = true,
+     .mask_id = 100,
+     .presets = kNemotronPresets},
     {.name = "llama",
      .classes = kLlamaClasses,
      .model_types = kLlamaTypes,
@@ -27,12 +48,13 @@ constexpr Family kLlamaFamilies[] = {
      .attention_block = -1,
      .rms_eps = 1e-6,
      .context = 2048},
-    {.name = "mistral3",
+    {.name = "mistral3",  // GGUF files of Nemotron-Labs-Diffusion too
      .classes = kMistral3Classes,
      .model_types = kMistral3Types,
      .permuted_in_gguf = true,
      .autoregressive = true,
      .attention_block = -1,
+     .causal_text = true,
      .rms_eps = 1e-5,
      .context = 262144,
      .kv_heads = 8},

@@ -21,6 +21,10 @@ constexpr std::string_view kQwen3MoeClasses[] = {"Qwen3MoeForCausalLM"}, kQwen3M
 // SDAR's dynamic sampler (arXiv 2510.06303) without its draws: all above the threshold, or the schedule's share.
 constexpr FamilyPreset kSdarPresets[] = {{"sdar", "--accept llada2 --threshold 0.9 --kv block --early-stop block"}};
 
+// Fast-dLLM v2's loop, in its sub-blocks.
+constexpr FamilyPreset kFastDllmPresets[] = {
+    {"fast-dllm-v2", "--accept llada2 --threshold 0.9 --block-length 8 --kv block --early-stop block"}};
+
 constexpr Family qwen2() {
   Family f;
   f.qkv_bias = true, f.rms_eps = 1e-6, f.context = 32768, f.kv_heads = 32;
@@ -90,8 +94,10 @@ constexpr Family kQwenFamilies[] = {
     // Uncertain: that logits are shifted; its code was not at hand.
     shifted(with_mask(named(qwen3_moe(), "rnd1", kRnd1Classes, kRnd1Types), kQwen3Mask)),
     // Fast-dLLM v2 (arXiv 2509.26328).
-    shifted(in_blocks(with_mask(named(qwen2(), "fast-dllm-v2", kFastDllmClasses, kFastDllmTypes), kFastDllmMask), 32,
-                      kFastDllmBlock)),
+    sampled(shifted(in_blocks(
+                with_mask(named(qwen2(), "fast-dllm-v2", kFastDllmClasses, kFastDllmTypes), kFastDllmMask), 32,
+                kFastDllmBlock)),
+            kFastDllmPresets),
     autoregressive(named(qwen2(), "qwen2", kQwen2Classes, kQwen2Types)),
     autoregressive(named(qwen3(), "qwen3", kQwen3Classes, kQwen3Types)),
     autoregressive(named(qwen3_moe(), "qwen3moe", kQwen3MoeClasses, kQwen3MoeTypes)),

@@ -65,6 +65,7 @@ class ModelReader {
   Status geometry() {
     ModelConfig& c = record_.config;
     c.family = dialect_.family;
+    c.causal_text = c.family->causal_text;
     LLADA_TRY(c.name, fields_.string("general.name", ""));
     LLADA_TRY(c.layers, fields_.integer(key("block_count")));
     LLADA_TRY(c.width, fields_.integer(key("embedding_length")));
@@ -116,12 +117,15 @@ class ModelReader {
     } else if (scaling != "none") {
       return invalid("{}: {} is {}, none or yarn needed", name_, key("rope.scaling.type"), printable(scaling));
     }
+    LLADA_TRY(c.query_scale.beta, fields_.number(key("attention.temperature_scale"), 0));
+    LLADA_TRY(c.query_scale.period, fields_.integer(key("rope.scaling.original_context_length"), c.context));
     LLADA_TRY(const auto causal, fields_.boolean(key("attention.causal"), false));
     if (causal) return invalid("{}: {} is true, false needed", name_, key("attention.causal"));
     return {};
   }
 
-  // As llama.cpp reads it: its attention factor comes on top of YaRN's own.
+  // As llama.cpp reads it: its attention factor comes on top of YaRN's own, which the magnitude of all dimensions
+  // divides where there is one (Ministral 3: by itself).
   Result<Yarn> yarn() {
     Yarn y;
     LLADA_TRY(y.factor, fields_.number(key("rope.scaling.factor"), std::nullopt));
@@ -129,7 +133,9 @@ class ModelReader {
     LLADA_TRY(y.beta_fast, fields_.number(key("rope.scaling.yarn_beta_fast"), 32));
     LLADA_TRY(y.beta_slow, fields_.number(key("rope.scaling.yarn_beta_slow"), 1));
     LLADA_TRY(const auto more, fields_.number(key("rope.scaling.attn_factor"), 1));
-    if (more != 1) y.attention_factor = more * (0.1 * std::log(y.factor) + 1);
+    LLADA_TRY(const auto all, fields_.number(key("rope.scaling.yarn_log_multiplier"), 0));
+    const auto magnitude = [&](double scale) { return 0.1 * scale * std::log(y.factor) + 1; };
+    if (more != 1 || all != 0) y.attention_factor = more * magnitude(1) / magnitude(all);
     return y;
   }
 

@@ -206,6 +206,7 @@ class ConfigReader {
       return invalid("{}: hidden_size is {}, a multiple of the {} heads needed", file_, c.width, c.heads);
     c.rotary_dims = c.head_dim;
     c.attention_block = family_->attention_block;
+    c.causal_text = family_->causal_text;
     for (const auto key : family_->block_keys) {
       LLADA_TRY(c.attention_block, integer({key}, c.attention_block));
     }
@@ -320,24 +321,19 @@ class ConfigReader {
             return invalid("{}: {}.{} is {}, no scaling needed", file_, name, kind, value_text(*found));
           LLADA_TRY(config_.yarn, yarn(*scaling));
         }
-      LLADA_TRY_STATUS(end_before_scaled_queries(*scaling));
+      LLADA_TRY(config_.query_scale, query_scale(*scaling));
     }
     return {};
   }
 
-  // Ministral 3: q times 1 + beta * ln(1 + floor(position / original context)), which is 1 within that context.
-  Status end_before_scaled_queries(const json& scaling) {
+  // Ministral 3. Of two objects with rotary numbers the later one counts, and both say the same.
+  Result<QueryScale> query_scale(const json& scaling) const {
     const json nothing = json::object();
     const ConfigReader reader(scaling, nothing, file_);
-    LLADA_TRY(const auto beta, reader.number({"llama_4_scaling_beta"}, 0));
-    LLADA_TRY(const auto original, reader.integer({"original_max_position_embeddings"}, config_.context));
-    if (beta == 0 || original >= config_.context) return {};
-    config_.context = original;
-    config_.notes.push_back(
-        fmt::format("llama_4_scaling_beta is {}, which is not computed: the context ends at {} positions, within which "
-                    "it changes nothing",
-                    beta, original));
-    return {};
+    QueryScale scale;
+    LLADA_TRY(scale.beta, reader.number({"llama_4_scaling_beta"}, config_.query_scale.beta));
+    LLADA_TRY(scale.period, reader.integer({"original_max_position_embeddings"}, config_.context));
+    return scale;
   }
 
   // Some writers fill layer_types in from a sliding window that is switched off.

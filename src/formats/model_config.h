@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/query_scale.h"
 #include "base/uniform_canvas.h"
 #include "base/yarn.h"
 #include "formats/diffusion_gemma.h"
@@ -36,6 +37,7 @@ struct ModelConfig {
   int64_t rotary_dims = 0;  // leading elements of a head that rotate; head_dim unless partial
   RopePairing rope_pairing = RopePairing::half_split;
   std::optional<Yarn> yarn = {};  // rotary positions of a longer context
+  QueryScale query_scale = {};    // of rotary_dims elements, which are all of a head then
   bool shift_logits = false;      // row i-1 predicts position i (Dream)
   bool qk_norm = false;           // RMSNorm per head on q and k before RoPE
   bool qkv_bias = false;
@@ -53,6 +55,9 @@ struct ModelConfig {
   // Block-causal attention over blocks counted from position 0; 0: full; -1: not said, of an autoregressive model's
   // architecture alone.
   int64_t attention_block = 0;
+  // The blocks are counted from the end of the prompt, and what is before the current one is read causally; there row
+  // i - 1 predicts position i (Nemotron-Labs-Diffusion). Where there are blocks.
+  bool causal_text = false;
   UniformCanvas canvas = {};  // length > 0: answers are decided in canvases of random tokens, there is no mask
 
   std::optional<DiffusionGemma> gemma = {};  // of that family

@@ -126,6 +126,15 @@ Status check_config(const ModelConfig& c, std::string_view file) {
   if (!(std::isfinite(c.rope_theta) && c.rope_theta >= 1))
     return invalid("{}: RoPE base is {}, a finite number from 1 needed", file, c.rope_theta);
   if (c.yarn) LLADA_TRY_STATUS(check_yarn(*c.yarn, c, file));
+  if (!(c.query_scale.beta >= 0 && c.query_scale.beta <= 1000))
+    return invalid("{}: the scale of queries by position is {}, 0 to 1000 needed", file, c.query_scale.beta);
+  if (c.query_scale.beta != 0) {
+    LLADA_TRY_STATUS(
+        in_range(file, "period of the scale of queries by position", c.query_scale.period, 1, int64_t{1} << 24));
+    if (c.rotary_dims != c.head_dim)
+      return invalid("{}: queries are scaled by position and {} of {} elements rotate, all needed", file, c.rotary_dims,
+                     c.head_dim);
+  }
   if (c.gemma) LLADA_TRY_STATUS(check_diffusion_gemma(c, file));
   LLADA_TRY_STATUS(is_id(file, "mask", c.mask_id, c.vocab));
   LLADA_TRY_STATUS(is_id(file, "bos", c.bos_id, c.vocab));

@@ -20,6 +20,9 @@ constexpr std::array kGlobals = {
     Pair{"model.word_embeddings.weight", "token_embd.weight"},
     Pair{"model.norm.weight", "output_norm.weight"},
     Pair{"lm_head.weight", "output.weight"},
+    Pair{"encoder.embed_tokens.weight", "token_embd.weight"},
+    Pair{"encoder.norm.weight", "output_norm.weight"},
+    Pair{"diffusion_head.weight", "output.weight"},
 };
 constexpr std::array kOlmoParts = {
     Pair{"attn_norm.weight", "attn_norm.weight"}, Pair{"q_proj.weight", "attn_q.weight"},
@@ -97,7 +100,7 @@ std::optional<std::string> canonical_name(std::string_view hf_name) {
   if (const auto global = look_up(kGlobals, hf_name)) return std::string(*global);
   std::string_view rest = hf_name;
   const bool olmo = take_prefix(rest, "model.transformer.blocks.");
-  if (!olmo && !take_prefix(rest, "model.layers.")) return std::nullopt;
+  if (!olmo && !take_prefix(rest, "model.layers.") && !take_prefix(rest, "encoder.layers.")) return std::nullopt;
   const auto layer = take_index(rest);
   if (!layer) return std::nullopt;
   if (olmo) {

@@ -20,6 +20,9 @@ Status check(const RopeRule& r) {
   for (const float d : r.divisors)
     if (!positive(static_cast<double>(d)))
       return invalid("rope: a frequency factor is {}, finite positive numbers needed", d);
+  if (!(std::isfinite(r.scale.beta) && r.scale.beta >= 0 && r.scale.period >= 1))
+    return invalid("rope: queries are scaled by {} in every {} positions, 0 or more in 1 or more needed", r.scale.beta,
+                   r.scale.period);
   if (!r.yarn) return {};
   const Yarn& y = *r.yarn;
   if (!std::isfinite(y.factor) || y.factor < 1) return invalid("rope: YaRN's factor is {}, 1 or more needed", y.factor);
@@ -44,7 +47,7 @@ double pair_of(double turns, const RopeRule& r) {
 
 Result<Rope> make_rope(const RopeRule& r) {
   LLADA_TRY_STATUS(check(r));
-  Rope rope{.rotary = static_cast<int16_t>(r.rotary), .adjacent = r.adjacent, .frequencies = {}};
+  Rope rope{.rotary = static_cast<int16_t>(r.rotary), .adjacent = r.adjacent, .frequencies = {}, .scale = r.scale};
   const int64_t pairs = r.rotary / 2;
   for (int64_t j = 0; j < pairs; ++j) {
     double f = std::pow(r.theta, -2.0 * static_cast<double>(j) / static_cast<double>(r.rotary));

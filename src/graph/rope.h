@@ -1,12 +1,13 @@
 // Rotary positions (RoFormer, arXiv 2104.09864): pair j of a head's vector is turned by position * frequency[j]. What
 // models publish about it (theta, factors, YaRN) becomes a list of frequencies and one magnitude when a program is
-// made, so that devices know no rule.
+// made, so that devices know no rule. What scales queries by their position goes with their rotation.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "base/error.h"
+#include "base/query_scale.h"
 #include "base/yarn.h"
 
 namespace llada {
@@ -17,6 +18,7 @@ struct Rope {
   bool adjacent = false;            // pairs (2j, 2j + 1); otherwise (j, j + rotary / 2)
   std::vector<double> frequencies;  // radians per position, by pair
   double magnitude = 1;             // that cosines and sines are multiplied with
+  QueryScale scale = {};            // and this, of elements that turn
   bool operator==(const Rope&) const = default;
 };
 
@@ -27,6 +29,7 @@ struct RopeRule {
   double theta = 0;
   std::vector<float> divisors = {};  // of the frequencies, by pair (rope_freqs.weight of GGUF files); empty: none
   std::optional<Yarn> yarn = {};
+  QueryScale scale = {};
 };
 
 // Invalid: what gives frequencies that are no numbers.

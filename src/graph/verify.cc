@@ -131,6 +131,8 @@ class Verifier {
       for (const double f : r.frequencies)
         if (!(std::isfinite(f) && f >= 0)) return entry("rope", i, "a frequency is {}", f);
       if (!(std::isfinite(r.magnitude) && r.magnitude > 0)) return entry("rope", i, "its magnitude is {}", r.magnitude);
+      if (!(std::isfinite(r.scale.beta) && r.scale.beta >= 0 && r.scale.period >= 1))
+        return entry("rope", i, "it scales by {} in every {} positions", r.scale.beta, r.scale.period);
     }
     for (size_t i = 0; i < program_.attentions.size(); ++i) {
       const Attention& a = program_.attentions[i];

@@ -22,7 +22,9 @@ struct ModelGraph {
   std::vector<KvHeads> kv_by_layer = {};  // where layers differ
   int64_t width = 0, vocab = 0;
   int64_t context = 0;  // positions the model was trained for
-  KeyRule keys;         // what a row of a canvas reads; one of a prompt that is encoded: KeyRule::causal()
+  // What a row of a canvas reads; one of a prompt that is encoded: KeyRule::causal(). Where a step says that text below
+  // a position is causal, that comes on top.
+  KeyRule keys;
 };
 
 // Invalid: an architecture whose decoding rules are not built in.

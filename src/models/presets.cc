@@ -192,6 +192,38 @@ Preset diffusion_gemma_26b() {
   return p;
 }
 
+// Ministral 3 8B.
+Preset nemotron_8b() {
+  return {.name = "nemotron-8b",
+          .config = {.family = find_family("nemotron-labs-diffusion"),
+                     .name = "Nemotron-Labs-Diffusion-8B",
+                     .layers = 34,
+                     .width = 4096,
+                     .heads = 32,
+                     .kv_heads = 8,
+                     .head_dim = 128,
+                     .ffn_width = 14336,
+                     .vocab = 131072,
+                     .context = 262144,
+                     .rms_eps = 1e-5f,
+                     .rope_theta = 1e6f,
+                     .rotary_dims = 128,
+                     .rope_pairing = RopePairing::half_split,
+                     .yarn = Yarn{.factor = 16, .original_context = 16384, .attention_factor = 1},
+                     .query_scale = {0.1, 16384},
+                     .attention_block = 32,
+                     .causal_text = true,
+                     .mask_id = 100,
+                     .bos_id = 1,
+                     .eos_id = 2,
+                     .pad_id = 11,
+                     .end_ids = {11}},
+          .control_tokens = {{1, "<s>"}, {2, "</s>"}, {11, "<pad>"}, {100, "<mask>"}},
+          .pre_tokenizer = "gpt-2",
+          .chat_template = "",
+          .add_bos = true};
+}
+
 struct QwenShape {
   int64_t layers, width, heads, ffn_width;
   bool tied = false;
@@ -268,6 +300,7 @@ std::vector<Preset> presets() {
           qwen3("sdar-1.7b", "sdar", "SDAR-1.7B-Chat", 4, {28, 2048, 16, 6144}),
           qwen3("sdar-8b", "sdar", "SDAR-8B-Chat", 4, {36, 4096, 32, 12288}),
           diffusion_gemma_26b(),
+          nemotron_8b(),
           tiny()};
 }
 

@@ -7,6 +7,7 @@
 //   LLaDA-MoE  (arXiv 2509.24389)  q and k normalised per head before RoPE; experts instead of the feed-forward
 //   LLaDA2     (arXiv 2512.15745)  block-causal attention; sigmoid router with a selection bias and groups; a shared
 //                                  expert; leading dense layers; RoPE on part of a head
+//   Nemotron   (Ministral 3)       YaRN, queries scaled by their position
 #include <cmath>
 
 #include "graph/builder.h"
@@ -103,11 +104,15 @@ class WeightList {
   int64_t layer_ = -1;
 };
 
+struct Ropes {
+  Rope q, k;
+};
+
 class Forward {
  public:
-  Forward(const ModelConfig& config, const Weights& weights, const Rope& rope, std::span<const WeightInfo> list,
+  Forward(const ModelConfig& config, const Weights& weights, const Ropes& ropes, std::span<const WeightInfo> list,
           StepShape shape)
-      : c_(config), w_(weights), rope_(rope), shape_(shape), b_(shape, list) {}
+      : c_(config), w_(weights), ropes_(ropes), shape_(shape), b_(shape, list) {}
 
   Program build() {
     ValueId x = b_.embed(w_.embedding);
@@ -115,7 +120,7 @@ class Forward {
       const LayerWeights& w = layer(l);
       auto [q, k, v] = b_.linear<3>(b_.rms_norm(x, w.attn_norm, c_.rms_eps), {w.q, w.k, w.v});
       cache(l, k, v);
-      position(q, attention_.heads, w.q_bias, w.q_norm);
+      position(q, attention_.heads, w.q_bias, w.q_norm, ropes_.q);
       attend(l, x, q);
       feed_forward(l, x);
     }
@@ -132,7 +137,7 @@ class Forward {
     x = b_.select_rows(x);
     const ValueId q = b_.linear(b_.select_rows(h), w.q);
     cache(last, k, v);
-    position(q, attention_.heads, w.q_bias, w.q_norm);
+    position(q, attention_.heads, w.q_bias, w.q_norm, ropes_.q);
     attend(last, x, q);
     feed_forward(last, x);
     b_.head(b_.guide(b_.rms_norm(x, w_.output_norm, c_.rms_eps)), w_.output);
@@ -143,15 +148,15 @@ class Forward {
   const LayerWeights& layer(int l) const { return w_.layers[static_cast<size_t>(l)]; }
 
   // Bias, norm per head, rotary positions; in place.
-  void position(ValueId x, int heads, WeightId bias, WeightId norm) {
+  void position(ValueId x, int heads, WeightId bias, WeightId norm, const Rope& rope) {
     if (bias != kNoWeight) b_.add_bias(x, bias);
     if (norm != kNoWeight) b_.head_norm(x, norm, heads, attention_.head_dim, c_.rms_eps);
-    b_.rope(x, heads, attention_.head_dim, rope_);
+    b_.rope(x, heads, attention_.head_dim, rope);
   }
 
   void cache(int l, ValueId k, ValueId v) {
     const LayerWeights& w = layer(l);
-    position(k, attention_.kv_heads, w.k_bias, w.k_norm);
+    position(k, attention_.kv_heads, w.k_bias, w.k_norm, ropes_.k);
     if (w.v_bias != kNoWeight) b_.add_bias(v, w.v_bias);
     b_.store_kv(l, k, v, attention_);
   }
@@ -177,7 +182,7 @@ class Forward {
 
   const ModelConfig& c_;
   const Weights& w_;
-  const Rope& rope_;
+  const Ropes& ropes_;
   const StepShape shape_;
   Builder b_;
   const Attention attention_ = {.heads = static_cast<int16_t>(c_.heads),
@@ -196,23 +201,27 @@ class Forward {
 }  // namespace
 
 Result<ModelGraph> build_transformer(const ModelConfig& config) {
-  LLADA_TRY(const Rope rope, make_rope({.rotary = config.rotary_dims,
-                                        .adjacent = config.rope_pairing == RopePairing::adjacent,
-                                        .theta = static_cast<double>(config.rope_theta),
-                                        .yarn = config.yarn}));
+  RopeRule rule{.rotary = config.rotary_dims,
+                .adjacent = config.rope_pairing == RopePairing::adjacent,
+                .theta = static_cast<double>(config.rope_theta),
+                .yarn = config.yarn};
+  Ropes ropes;
+  LLADA_TRY(ropes.k, make_rope(rule));
+  rule.scale = config.query_scale;
+  LLADA_TRY(ropes.q, make_rope(rule));
   ModelGraph model;
   const Weights weights = WeightList(config, model.weights).all();
   // One wanted row: every weight is used.
-  note_uses(Forward(config, weights, rope, model.weights, plain_shape(1, 1)).build(), model.weights);
+  note_uses(Forward(config, weights, ropes, model.weights, plain_shape(1, 1)).build(), model.weights);
   model.layers = static_cast<int>(config.layers);
   model.kv_heads = static_cast<int>(config.kv_heads);
   model.head_dim = static_cast<int>(config.head_dim);
   model.width = config.width;
   model.vocab = config.vocab;
   model.context = config.context;
-  model.keys.block = static_cast<int32_t>(config.attention_block);
-  model.forward = [config, weights, rope, list = model.weights](StepShape shape) {
-    return Forward(config, weights, rope, list, shape).build();
+  if (!config.causal_text) model.keys.block = static_cast<int32_t>(config.attention_block);
+  model.forward = [config, weights, ropes, list = model.weights](StepShape shape) {
+    return Forward(config, weights, ropes, list, shape).build();
   };
   return model;
 }

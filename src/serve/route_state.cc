@@ -119,8 +119,7 @@ HttpReply decoding_options(Service& service, const HttpRequest&) {
   Json presets = Json::array();
   const decode::ModelKind kind = service.model().special_ids().kind();
   for (const std::string_view name : decode_presets())
-    presets.push_back(
-        {{"name", name}, {"options", find_decode_preset(std::string(name), false, kind.attention_block)->options}});
+    presets.push_back({{"name", name}, {"options", find_decode_preset(std::string(name), false, kind)->options}});
   return json_reply({{"options", options_json(kind)}, {"presets", std::move(presets)}});
 }
 

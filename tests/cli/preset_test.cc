@@ -30,7 +30,8 @@ TEST(DecodePreset, UnknownNamesAreRefused) {
   const auto preset = find_decode_preset("brisk");
   ASSERT_FALSE(preset);
   EXPECT_EQ(preset.error().message,
-            "found 'brisk', needed one of exact, balanced, fast, long, npu, llada2, llada2.1, sdar, or a preset file");
+            "found 'brisk', needed one of exact, balanced, fast, long, npu, llada2, llada2.1, sdar, fast-dllm-v2, "
+            "nemotron, nemotron-spec, or a preset file");
   EXPECT_FALSE(find_decode_preset(""));
 }
 

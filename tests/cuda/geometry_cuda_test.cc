@@ -18,6 +18,7 @@ TEST(GeometryCuda, TiedHeadsGiveTheAnswerThatIsBuiltIn) {
                                    {"dream", DType::Q8_0},
                                    {"llada_moe", DType::F16},
                                    {"llada2", DType::Q4_0},
+                                   {"nemotron", DType::Q4_0},
                                    {"large", DType::Q4_0}}) {
     if (short_of_time && std::string_view(name) != "llada") continue;
     const SmallModel weights = make_peaked_model(peaked_spec(name));

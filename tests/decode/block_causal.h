@@ -16,6 +16,7 @@ class BlockCausalModel : public StepRunner {
   Result<StepResult> run(const StepPlan& plan, int64_t) override {
     if (!plan.sparse.rows.empty()) return failed("rows beside the step, which would not be exact");
     plans.push_back(plan);
+    sees(plan.causal_below, plan.keys);
     const size_t streams = plan.cfg_scale > 0 ? 2 : 1;
     const auto predicted = [&](const Trial& trial) {
       uint64_t h = 0;
@@ -45,13 +46,15 @@ class BlockCausalModel : public StepRunner {
     return result;
   }
 
-  // The same model without a store, from all tokens: what position p of the canvas predicts.
-  Prediction predict(const std::vector<int32_t>& tokens, int32_t p) const {
-    BlockCausalModel fresh(seed_, block_, ends_);
+  // The same model without a store, from all tokens: what row p of the canvas predicts.
+  Prediction predict(const std::vector<int32_t>& tokens, int32_t p, int32_t causal_below = 0) const {
+    BlockCausalModel fresh(seed_, block_, ends_, steady_);
+    fresh.causal_says_next = causal_says_next;
+    fresh.sees(causal_below, static_cast<int32_t>(tokens.size()));
     StepPlan all;
     for (size_t i = 0; i < tokens.size(); ++i) all.rows.push_back(static_cast<int32_t>(i));
-    store(fresh.stores_[0], all.rows, tokens, static_cast<int32_t>(tokens.size()));
-    return prediction(mix64(seen(fresh.stores_[0], p, static_cast<int32_t>(tokens.size()))), p);
+    fresh.store(fresh.stores_[0], all.rows, tokens, static_cast<int32_t>(tokens.size()));
+    return fresh.prediction(mix64(fresh.seen(fresh.stores_[0], p, static_cast<int32_t>(tokens.size()))), p);
   }
 
   // The keys of the first n positions, to be compared and to be given to another run.
@@ -65,22 +68,29 @@ class BlockCausalModel : public StepRunner {
     for (const auto& [shallow, deep] : keys) stores_[0].shallow.push_back(shallow), stores_[0].deep.push_back(deep);
   }
   // As full recomputation from all tokens would have them.
-  Keys exact_keys(const std::vector<int32_t>& tokens, int64_t n) const {
+  Keys exact_keys(const std::vector<int32_t>& tokens, int64_t n, int32_t causal_below = 0) const {
     BlockCausalModel fresh(seed_, block_);
+    fresh.causal_ = causal_below;
     StepPlan all;
     for (size_t i = 0; i < tokens.size(); ++i) all.rows.push_back(static_cast<int32_t>(i));
-    store(fresh.stores_[0], all.rows, tokens, static_cast<int32_t>(tokens.size()));
+    fresh.store(fresh.stores_[0], all.rows, tokens, static_cast<int32_t>(tokens.size()));
     return fresh.keys(n);
   }
 
   std::vector<StepPlan> plans;
+  bool causal_says_next = false;  // a row predicts the next position where all are causal
 
  private:
+  void sees(int32_t causal_below, int32_t keys) {
+    causal_ = causal_below;
+    ahead_ = causal_says_next && causal_below == keys ? 1 : 0;
+  }
   struct Store {
     std::vector<uint64_t> shallow, deep;  // by position; 0: never computed
   };
 
   int32_t end_of_sight(int32_t p, int32_t keys) const {
+    if (p < causal_) return std::min(keys, p + 1);
     return static_cast<int32_t>(std::min<int64_t>(keys, (p / block_ + 1) * block_));
   }
 
@@ -105,7 +115,7 @@ class BlockCausalModel : public StepRunner {
   }
 
   Prediction prediction(uint64_t h, int32_t position) const {
-    if (mix64(h) % 100 < steady_) h = mix64(seed_ ^ static_cast<uint64_t>(position));
+    if (mix64(h) % 100 < steady_) h = mix64(seed_ ^ static_cast<uint64_t>(position + ahead_));
     Prediction p;
     p.position = position;
     p.token = h % 16 < ends_ ? static_cast<int32_t>(kEos + (h >> 8) % 2) : static_cast<int32_t>((h >> 16) % 7);
@@ -120,6 +130,7 @@ class BlockCausalModel : public StepRunner {
   const int64_t block_;
   const uint64_t ends_, steady_;
   Store stores_[2];
+  int32_t causal_ = 0, ahead_ = 0;  // of the forward
   std::vector<Prediction> beside_;  // of the sparse pass under way
 };
 

@@ -37,7 +37,7 @@ TEST(Pairs, EveryOneWorksOrIsRefusedWithOneLine) {
     }
   }
   EXPECT_EQ(worked, 8 * 3 * 2 * 5);
-  EXPECT_EQ(refused, 0) << "what is left goes together";
+  EXPECT_EQ(refused, 3 * 2 * 5) << "what is left beside causal goes together";
 }
 
 // Those that work are run, and compared with each other, in block_causal_test.cc.
@@ -51,7 +51,7 @@ TEST(Pairs, BlockCausalModelsRefuseWithOneLine) {
     EXPECT_TRUE(pair.refusal.empty() || pair.refusal.find("needed") != std::string::npos) << pair.refusal;
     EXPECT_EQ(pair.refusal.find('\n'), std::string::npos);
   }
-  EXPECT_EQ(worked, 8 * (2 * 3 + 1)) << "frozen without revision";
+  EXPECT_EQ(worked, 8 * (2 * 3 + 1) + 2) << "frozen without revision, causal without it and never frozen";
 }
 
 // A refusal below a table stands there because a cell names it.
@@ -62,7 +62,7 @@ TEST(Pairs, EveryFootnoteIsNamedInTheTable) {
     for (int n = 1; table.contains(fmt::format("\n{}. `", n)); ++n, ++notes)
       EXPECT_TRUE(table.contains(fmt::format("no ({})", n))) << n << " of block " << attention_block;
     EXPECT_FALSE(table.contains(fmt::format("no ({})", notes + 1)));
-    EXPECT_EQ(notes > 0, attention_block > 0);
+    EXPECT_GT(notes, 0);
   }
 }
 

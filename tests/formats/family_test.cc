@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "formats/convert.h"
@@ -146,8 +147,7 @@ TEST(Family, ModelsThatAreKnownAndNotComputedAreNamed) {
               HasSubstr("general.architecture is \"clover_moe\", which is not supported"));
 }
 
-// q would be scaled by position behind the original context.
-TEST(Family, ScaledQueriesEndTheContextBeforeThem) {
+TEST(Family, QueriesAreScaledByTheirPosition) {
   const ModelConfig config = tiny_config(find_family("mistral3"));
   const std::string json = hf_config_json(config, Style::standard);
   const auto read = [&](const std::string& scaling) {
@@ -156,9 +156,16 @@ TEST(Family, ScaledQueriesEndTheContextBeforeThem) {
     return read_folder_config(folder.path());
   };
   const std::string yarn = R"("rope_type":"yarn","factor":4,"original_max_position_embeddings":32)";
-  EXPECT_EQ(read(yarn)->context, 128);
-  EXPECT_EQ(read(yarn + R"(,"llama_4_scaling_beta":0.1)")->context, 32);
-  EXPECT_EQ(read(yarn + R"(,"llama_4_scaling_beta":0.1)")->notes.size(), 1u);
+  EXPECT_EQ(read(yarn)->query_scale.beta, 0);
+  const auto scaled = read(yarn + R"(,"llama_4_scaling_beta":0.5)");
+  EXPECT_EQ(scaled->query_scale, (QueryScale{0.5, 32}));
+  EXPECT_EQ(scaled->context, 128);
+  EXPECT_EQ(scaled->notes.size(), 0u);
+  EXPECT_EQ(scaled->query_scale.at(31), 1);
+  EXPECT_DOUBLE_EQ(scaled->query_scale.at(32), 1 + 0.5 * std::log(2.0));
+  EXPECT_DOUBLE_EQ(scaled->query_scale.at(127), 1 + 0.5 * std::log(4.0));
+  EXPECT_THAT(outcome(read(yarn + R"(,"llama_4_scaling_beta":-1)")), HasSubstr("llama_4_scaling_beta is -1, "));
+  EXPECT_THAT(outcome(read(yarn + R"(,"llama_4_scaling_beta":1e6)")), HasSubstr("scale of queries by position"));
   const TempFolder folder;
   folder.write("config.json", replaced(json, "\"rope_scaling\":null", "\"sliding_window\":16"));
   EXPECT_THAT(outcome(read_folder_config(folder.path())), HasSubstr("sliding_window is 16, null needed"));

@@ -210,6 +210,11 @@ std::vector<PeakedSpec> make_specs() {
   fast_dllm.rms_eps = 1e-6f;
   fast_dllm.attention_block = 16;
 
+  ModelConfig nemotron = common(find_family("nemotron-labs-diffusion"));
+  nemotron.attention_block = 32;
+  nemotron.causal_text = true;
+  nemotron.query_scale = {0.1, 32};
+
   ModelConfig large = common(&kLladaFamily);
   large.layers = 2;
   large.width = 256, large.heads = 2, large.kv_heads = 1, large.head_dim = large.rotary_dims = 128;
@@ -223,6 +228,7 @@ std::vector<PeakedSpec> make_specs() {
           {"llada2", llada2, 37},
           {"sdar", sdar, 37},
           {"fast_dllm", fast_dllm, 37},
+          {"nemotron", nemotron, 37},
           {"far", common(&kLladaFamily), 1111},
           {"large", large, 24}};
 }
@@ -299,6 +305,13 @@ std::vector<int32_t> completed(const PeakedSpec& g, std::vector<int32_t> tokens)
 
 std::vector<int32_t> answer_to(const PeakedSpec& g, const std::vector<int32_t>& prompt, int64_t length) {
   std::vector<int32_t> tokens = prompt;
+  if (g.config.causal_text) {
+    for (int64_t i = 0; i < length; ++i) {
+      const int64_t back = g.offset + (i % g.config.attention_block == 0);
+      tokens.push_back(follower(tokens[tokens.size() - static_cast<size_t>(back)]));
+    }
+    return {tokens.begin() + std::ssize(prompt), tokens.end()};
+  }
   tokens.resize(prompt.size() + static_cast<size_t>(length), g.config.mask_id);
   tokens = completed(g, std::move(tokens));
   return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};

@@ -42,7 +42,8 @@ std::vector<int32_t> random_prompt(const PeakedSpec& spec, int64_t length, uint6
 
 // `tokens` with its masks replaced by what the model says.
 std::vector<int32_t> completed(const PeakedSpec& spec, std::vector<int32_t> tokens);
-// What the model answers after the prompt.
+// What the model answers after the prompt. The first token of a block behind causal text is that of the row before it,
+// which looks one further back.
 std::vector<int32_t> answer_to(const PeakedSpec& spec, const std::vector<int32_t>& prompt, int64_t length);
 
 }  // namespace llada

@@ -197,7 +197,10 @@ class Reference {
     for (size_t r = 0; r < rows_.size(); ++r)
       for (size_t j = 0; j < half; ++j) {
         const double angle = rows_[r] * frequency(j);
-        const double cos = magnitude() * std::cos(angle), sin = magnitude() * std::sin(angle);
+        double size = magnitude();
+        if (leaf == "attn_q" && c_.query_scale.beta > 0)
+          size *= 1 + c_.query_scale.beta * std::log(1.0 + static_cast<int>(rows_[r] / c_.query_scale.period));
+        const double cos = size * std::cos(angle), sin = size * std::sin(angle);
         for (size_t h = 0; h < heads; ++h) {
           double* head = x.data() + (r * heads + h) * d;
           double &a = head[adjacent ? 2 * j : j], &b = head[adjacent ? 2 * j + 1 : j + half];
@@ -214,7 +217,7 @@ class Reference {
   // Whether the row of one position reads the key of another, in the present layer.
   bool reads(size_t row, size_t key) const {
     const auto p = static_cast<int64_t>(row), s = static_cast<int64_t>(key);
-    if (c_.attention_block > 0 && s / c_.attention_block > p / c_.attention_block) return false;
+    if (c_.attention_block > 0 && !c_.causal_text && s / c_.attention_block > p / c_.attention_block) return false;
     if (p < m_.variant.prompt && s > p) return false;
     return (window_.before < 0 || s >= p - window_.before) && (window_.after < 0 || s <= p + window_.after);
   }

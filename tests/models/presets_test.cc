@@ -23,6 +23,7 @@ TEST(Presets, ParametersAreThePublishedOnes) {
   EXPECT_EQ(parameters_of(preset("illada-8b")), 7'615'025'152);
   EXPECT_EQ(parameters_of(preset("qwen3-0.6b")), 596'049'920);
   EXPECT_EQ(parameters_of(preset("sdar-8b")), 8'190'735'360);
+  EXPECT_EQ(parameters_of(preset("nemotron-8b")), 8'489'553'920);  // Ministral-3-8B's
 }
 
 TEST(Presets, TensorCountsAreThePublishedOnes) {
@@ -36,7 +37,7 @@ TEST(Presets, TensorCountsAreThePublishedOnes) {
 
 TEST(Presets, TensorsAreNamedOnceAndKnowTheirLayer) {
   for (const char* name : {"llada-8b", "dream-7b", "llada-moe-7b", "llada2-mini", "illada-8b", "sdar-1.7b",
-                           "diffusion-gemma-26b", "tiny"}) {
+                           "diffusion-gemma-26b", "nemotron-8b", "tiny"}) {
     const Preset p = preset(name);
     std::set<std::string> names;
     int deepest = -1;
@@ -62,8 +63,8 @@ TEST(Presets, TheQ4FileOfLlada8bHasItsKnownSize) {
 }
 
 TEST(Presets, SpecialIdsAreControlTokensInsideTheVocabulary) {
-  for (const char* name :
-       {"llada-8b", "llada-1.5", "dream-7b", "llada-moe-7b", "llada2-mini", "illada-8b", "sdar-1.7b", "tiny"}) {
+  for (const char* name : {"llada-8b", "llada-1.5", "dream-7b", "llada-moe-7b", "llada2-mini", "illada-8b",
+                           "sdar-1.7b", "nemotron-8b", "tiny"}) {
     const Preset p = preset(name);
     std::set<int32_t> control;
     for (const PresetToken& token : p.control_tokens) {
@@ -83,7 +84,7 @@ TEST(Presets, SpecsNameAModelAndAType) {
   EXPECT_EQ(parse_preset("llada-8b")->type, DType::Q4_0);
   EXPECT_EQ(parse_preset("llada-9b").error().message,
             "preset: found 'llada-9b', needed one of llada-8b, llada-1.5, dream-7b, llada-moe-7b, "
-            "llada2-mini, illada-8b, qwen3-0.6b, sdar-1.7b, sdar-8b, diffusion-gemma-26b, tiny");
+            "llada2-mini, illada-8b, qwen3-0.6b, sdar-1.7b, sdar-8b, diffusion-gemma-26b, nemotron-8b, tiny");
   EXPECT_NE(parse_preset("llada-8b:q3").error().message.find("'q3'"), std::string::npos);
 }
 

@@ -205,8 +205,9 @@ def tensors(model):
             yield f"blk.{name.split('.')[4]}.enc_layer_output_scale.weight", value
 
 
-def write_gguf(path, model):
-    values, parts, data = list(metadata(model)), list(tensors(model)), b""
+def write_gguf(path, values, parts):
+    """values: (key, type, value); parts: (name, tensor). Matrices are BF16, the rest F32."""
+    values, parts, data = list(values), list(parts), b""
     out = struct.pack("<4sIQQ", b"GGUF", 3, len(parts), len(values))
     for key, kind, value in values:
         out += text(key)
@@ -237,7 +238,7 @@ def main():
     randomise(model, args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "golden.json").write_text(json.dumps(goldens(model, args.seed + 1)))
-    write_gguf(args.out / "model.gguf", model)
+    write_gguf(args.out / "model.gguf", metadata(model), tensors(model))
     copy.deepcopy(model).bfloat16().save_pretrained(args.out / "folder")
 
 

@@ -112,6 +112,30 @@ def sdar_generations(table, args, path, model, block, generate, told):
         table.ids(theirs[length:][:gen], ours[:gen], (wrapped.forwards, nfe))
 
 
+def fast_dllm_generations(table, args, path, model, block):
+    """Fast-dLLM v2's loop, from a description: the first token of a block is that of the row before it; then come
+    sub-blocks, of which everything above the threshold is taken, and always the surest."""
+    runs = [(21, 43, 4, 0.9), (32, 32, 8, 0.3), (6, 58, 8, 0.5)]
+    for length, gen, own, threshold in runs[: 1 if args.quick else None]:
+        tokens, forwards, end = table.prompt(length), 0, -(-(length + gen) // block) * block
+        prompt = list(tokens)
+        while len(tokens) < end:
+            begin, given = len(tokens) // block * block, len(tokens)
+            tokens += [MASK] * (begin + block - given)
+            if given == begin:
+                tokens[begin], forwards = logits_of(model, tokens, block)[begin - 1].argmax().item(), forwards + 1
+            for sub in range(begin, begin + block, own):
+                while masks := [p for p in range(sub, sub + own) if tokens[p] == MASK]:
+                    best = torch.softmax(logits_of(model, tokens, block)[[p - 1 for p in masks]].double(), -1).max(-1)
+                    surest, forwards = best.values.argmax().item(), forwards + 1
+                    for i, p in enumerate(masks):
+                        if best.values[i] > threshold or i == surest:
+                            tokens[p] = best.indices[i].item()
+        ours, nfe = common.our_ids(args.llada, path, prompt, "--accept", "llada2", "--threshold", threshold,
+                                   "--gen-length", gen, "--block-length", own, "--kv", "block")
+        table.ids(tokens[length:][:gen], ours[:gen], (forwards, nfe))
+
+
 def work(args):
     generate = greedy(common.load(args.sdar, "generate")) if args.sdar else None
     table = common.Comparison("Qwen's and Llama's layers without a causal mask", args)
@@ -125,6 +149,8 @@ def work(args):
             common.save_pretrained(path, model, architecture, keys)
             canvas = table.canvas(75)
             table.logits(logits_of(model, canvas, block), common.our_logits(args.llada, path, canvas, *told))
+            if architecture.startswith("Fast_dLLM"):
+                fast_dllm_generations(table, args, path, model, block)
             if generate and architecture.startswith("SDAR") and not fields.get("tie_word_embeddings"):
                 sdar_generations(table, args, path, model, block, generate, told)
     return table.report()

@@ -1,0 +1,253 @@
+// Nemotron-Labs-Diffusion: logits and whole answers of Ministral 3's class with the family's masks, and of loops
+// written apart from this program (tools/upstream/nemotron.py); and self-speculation on other models.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/inspect.h"
+#include "engine/session.h"
+#include "failing/failing_device.h"
+#include "formats/convert.h"
+#include "geometry/peaked_engine.h"
+#include "hexagon/hexagon_tools.h"
+#include "kernels/kernels.h"
+#include "memory/prefix_cache.h"
+
+namespace llada::nemotron {
+namespace {
+
+using decode::Acceptance;
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Le;
+
+const std::string kMade = LLADA_SOURCE_DIR "/tests/data/nemotron/";
+
+const json& golden() {
+  static const json all = json::parse(std::ifstream(kMade + "golden.json"));
+  return all;
+}
+
+// The folder as a GGUF of its own architecture; made once.
+class Converted {
+ public:
+  Converted() {
+    const auto folder = ModelFile::open(kMade + "folder");
+    if (!folder || !convert_to_gguf(*folder, nullptr, path_, {.type = DType::BF16, .progress = {}}))
+      throw std::runtime_error("no conversion");
+  }
+  ~Converted() { std::filesystem::remove(path_); }
+  static const std::string& path() {
+    static const Converted made;
+    return made.path_;
+  }
+
+ private:
+  const std::string path_ = testing::TempDir() + fmt::format("llada_nemotron_{}.gguf", ::getpid());
+};
+
+std::shared_ptr<const Model> load(const std::string& path, LoadOptions options = {}) {
+  options.threads = 2;
+  if (path.starts_with(kMade)) options.overrides = {.mask_id = golden()["mask"], .attention_block = golden()["block"]};
+  const auto model = Model::load(path, options);
+  if (!model) throw std::runtime_error(model.error().message);
+  return *model;
+}
+
+decode::DecodeOptions plain(const json& answer, Acceptance rule, decode::KvChoice kv = decode::KvChoice::block) {
+  decode::DecodeOptions o;
+  o.gen_length = answer["length"];
+  o.block_length = golden()["block"];
+  o.acceptance = rule, o.threshold = answer["threshold"];
+  o.kv = kv;
+  o.early_stop = decode::EarlyStop::none;
+  return o;
+}
+
+Generation generate(const std::shared_ptr<const Model>& model, const json& answer, const decode::DecodeOptions& o) {
+  const auto session = Session::create(model, {});
+  auto got = (*session)->generate(answer["prompt"].get<std::vector<int32_t>>(), o, {});
+  if (!got) throw std::runtime_error(got.error().message);
+  return std::move(*got);
+}
+
+// The first tokens of `got`, which has whole blocks.
+void expect_answer(const json& expected, const Generation& got, const std::string& what) {
+  const auto tokens = expected["tokens"].get<std::vector<int32_t>>();
+  ASSERT_GE(got.tokens.size(), tokens.size()) << what;
+  EXPECT_EQ(std::vector(got.tokens.begin(), got.tokens.begin() + std::ssize(tokens)), tokens) << what;
+}
+
+void expect_logits(const std::shared_ptr<const Model>& model, const std::string& what) {
+  const auto session = Session::create(model, {});
+  for (const json& one : golden()["logits"]) {
+    const auto ids = one["ids"].get<std::vector<int32_t>>();
+    const auto rows = one["rows"].get<std::vector<std::vector<double>>>();
+    std::vector<int32_t> positions;
+    for (size_t i = ids.size() - rows.size(); i < ids.size(); ++i) positions.push_back(static_cast<int32_t>(i));
+    const auto got = (*session)->logits(ids, positions);
+    ASSERT_TRUE(got) << got.error().message;
+    double worst = 0;
+    for (size_t i = 0; i < got->size(); ++i)
+      worst = std::max(worst, std::fabs(static_cast<double>((*got)[i]) - rows[i / rows[0].size()][i % rows[0].size()]));
+    EXPECT_THAT(worst, Le(5e-4)) << what << ", " << ids.size() << " tokens";
+  }
+}
+
+TEST(Nemotron, LogitsAndAnswersAreThoseOfItsClassAndLoops) {
+  for (const std::string& file : {Converted::path(), kMade + "model.gguf"}) {
+    const auto model = load(file);
+    expect_logits(model, file);
+    for (const json& answer : golden()["answers"]) {
+      const std::string what = fmt::format("{}, a prompt of {}", file, answer["prompt"].size());
+      const Generation blocks = generate(model, answer, plain(answer, Acceptance::threshold));
+      expect_answer(answer["blocks"], blocks, what);
+      EXPECT_EQ(blocks.stats.decode.nfe, answer["blocks"]["forwards"]) << what;
+      const Generation verified = generate(model, answer, plain(answer, Acceptance::causal));
+      expect_answer(answer["verified"], verified, what + ", verified");
+      EXPECT_EQ(verified.stats.decode.nfe, answer["verified"]["forwards"]) << what;
+      decode::DecodeOptions one = plain(answer, Acceptance::threshold);
+      one.block_length = 1;  // nothing but the token that the causal pass says
+      const Generation causal = generate(model, answer, one);
+      expect_answer(answer["autoregressive"], causal, what + ", one token after the other");
+      EXPECT_EQ(causal.stats.decode.nfe, answer["autoregressive"]["forwards"]);
+      EXPECT_EQ(verified.tokens, causal.tokens) << "drafts change no token";
+    }
+  }
+}
+
+// labels: native
+TEST(Nemotron, EveryInstructionSetAndWindowGivesTheSameAnswers) {
+  std::vector<LoadOptions> ways;
+  for (const auto* table : kernels::available()) ways.push_back({.isa = std::string(table->isa)});
+  ways.push_back({.device = "sim:v79-8elite,window=60%,head=cpu,fallback=none", .plugin = &failing_devices()});
+  for (const LoadOptions& way : ways) {
+    const std::string what = way.device + " " + way.isa;
+    const auto model = load(Converted::path(), way);
+    expect_logits(model, what);
+    for (const json& answer : golden()["answers"]) {
+      expect_answer(answer["blocks"], generate(model, answer, plain(answer, Acceptance::threshold)), what);
+      expect_answer(answer["verified"], generate(model, answer, plain(answer, Acceptance::causal)), what);
+    }
+  }
+}
+
+TEST(Nemotron, WhatIsKeptIsWhatWouldBeComputed) {
+  const auto model = load(Converted::path());
+  for (const json& answer : golden()["answers"])
+    for (const Acceptance rule : {Acceptance::threshold, Acceptance::causal}) {
+      const Generation kept = generate(model, answer, plain(answer, rule));
+      const Generation all = generate(model, answer, plain(answer, rule, decode::KvChoice::none));
+      EXPECT_EQ(kept.stats.canvas_hash, all.stats.canvas_hash);
+      EXPECT_EQ(kept.stats.decode.nfe, all.stats.decode.nfe);
+      EXPECT_LT(kept.stats.decode.rows, all.stats.decode.rows);
+    }
+}
+
+// A prompt whose keys are kept from a request before, of whole pages or not.
+TEST(Nemotron, KeptPrefixesChangeNothing) {
+  const auto model = load(Converted::path());
+  const auto prefixes = std::make_shared<PrefixCache>(int64_t{1} << 24);
+  const auto session = Session::create(model, {.prefixes = prefixes});
+  ASSERT_TRUE(session) << session.error().message;
+  std::vector<int32_t> prompt(64);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(3 + i * 7 % 80);
+  int64_t reused = 0;
+  for (const size_t length : {size_t{64}, size_t{50}})
+    for (const Acceptance rule : {Acceptance::threshold, Acceptance::causal, Acceptance::threshold}) {
+      json asked = golden()["answers"][2];
+      asked["prompt"] = std::vector(prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(length));
+      const auto shared = (*session)->generate(asked["prompt"].get<std::vector<int32_t>>(), plain(asked, rule), {});
+      ASSERT_TRUE(shared) << shared.error().message;
+      EXPECT_EQ(shared->tokens, generate(model, asked, plain(asked, rule)).tokens);
+      reused += shared->stats.reused_positions;
+    }
+  EXPECT_EQ(reused, 2 * 64 + 3 * 32) << "whole pages of all but the first";
+}
+
+// Devices whose weights are rounded, over a model whose answers no rounding changes.
+void expect_peaked_answers(const PeakedEngine& engine, const std::string& what, int64_t length) {
+  const auto prompt = random_prompt(engine.spec, engine.spec.offset + 5, 7);
+  decode::DecodeOptions o;
+  o.gen_length = length, o.block_length = engine.spec.config.attention_block;
+  o.acceptance = Acceptance::threshold, o.kv = decode::KvChoice::block, o.early_stop = decode::EarlyStop::none;
+  const auto first = [&](std::vector<int32_t> tokens) {
+    tokens.resize(static_cast<size_t>(length));
+    return tokens;
+  };
+  EXPECT_EQ(first(engine.generate(prompt, o).tokens), answer_to(engine.spec, prompt, length)) << what;
+  PeakedSpec causal = engine.spec;
+  causal.config.attention_block = 1;  // every token is that of the row before it
+  o.acceptance = Acceptance::causal;
+  EXPECT_EQ(first(engine.generate(prompt, o).tokens), answer_to(causal, prompt, length)) << what;
+}
+
+// labels: native
+TEST(Nemotron, RoundedWeightsAndWindowsGiveTheSameAnswers) {
+  for (const DType type : {DType::Q4_0, DType::Q8_0}) {
+    expect_peaked_answers(PeakedEngine("nemotron", type, {.threads = 2}), std::string(traits(type).name), 20);
+    expect_peaked_answers(
+        PeakedEngine(
+            "nemotron", type,
+            {.device = "sim:v79-8elite,window=60%,head=npu,fallback=none", .plugin = &failing_devices(), .threads = 2}),
+        "sim", 20);
+  }
+}
+
+// labels: native
+TEST(Nemotron, TheEmulatedDspGivesTheSameAnswers) {
+  SKIP_WITHOUT_EMULATOR();
+  const SmallModel weights = make_peaked_model(peaked_spec("nemotron"));
+  const std::string gguf = testing::TempDir() + fmt::format("llada_peaked_{}.gguf", ::getpid());
+  ASSERT_TRUE(convert_to_gguf(in_memory(weights), nullptr, gguf, {.type = DType::Q4_0, .progress = {}}));
+  expect_peaked_answers(PeakedEngine("nemotron", gguf, {.device = "hexagon:fallback=none", .threads = 1}), "hexagon",
+                        2);
+  std::filesystem::remove(gguf);
+}
+
+TEST(Nemotron, IsSaidAndRefusedByName) {
+  const auto summary = inspect_model(Converted::path());
+  ASSERT_TRUE(summary) << summary.error().message;
+  EXPECT_TRUE(summary->config.causal_text);
+  const auto model = load(Converted::path());
+  const auto session = Session::create(model, {});
+  const auto score = (*session)->score({.prompt = {5, 6}, .continuations = {{7}}, .options = {}});
+  ASSERT_FALSE(score);
+  EXPECT_THAT(score.error().message, HasSubstr("scores and decisions are not computed"));
+  decode::DecodeOptions o;
+  o.revision = decode::Revision::dual_path;
+  const auto revised = (*session)->generate(std::vector<int32_t>{5, 6}, o, {});
+  ASSERT_FALSE(revised);
+  EXPECT_THAT(revised.error().message, HasSubstr("reads finished text causally"));
+}
+
+// SDAR's kind of model, read with blocks of one token: what drafts in its own blocks and causal verification give.
+TEST(SelfSpeculationRun, EqualsBlocksOfOneToken) {
+  for (const char* name : {"sdar", "llada2", "fast_dllm"}) {
+    const PeakedEngine engine(name, DType::F32, {.threads = 2});
+    const PeakedSpec& spec = engine.spec;
+    decode::DecodeOptions o;
+    o.gen_length = 11, o.block_length = spec.config.attention_block;
+    o.acceptance = Acceptance::causal, o.kv = decode::KvChoice::block, o.early_stop = decode::EarlyStop::none;
+    const auto prompt = random_prompt(spec, spec.offset + 6, 3);
+    const Generation verified = engine.generate(prompt, o);
+    EXPECT_EQ(std::vector(verified.tokens.begin(), verified.tokens.begin() + 11), answer_to(spec, prompt, 11)) << name;
+    EXPECT_LT(verified.stats.decode.nfe, 11) << "drafts of a sure model are right";
+
+    PeakedSpec single = spec;
+    single.config.attention_block = 1;
+    const SmallModel weights = make_peaked_model(single);
+    const auto model = Model::from_memory(in_memory(weights), nullptr, {.threads = 2}, {});
+    ASSERT_TRUE(model) << model.error().message;
+    o.acceptance = Acceptance::threshold, o.block_length = 1;
+    const auto plain = (*Session::create(*model, {}))->generate(prompt, o, {});
+    ASSERT_TRUE(plain) << plain.error().message;
+    EXPECT_EQ(plain->tokens, verified.tokens) << name;
+  }
+}
+
+}  // namespace
+}  // namespace llada::nemotron
