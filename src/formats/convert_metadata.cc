@@ -123,6 +123,7 @@ constexpr std::array kKnown = {
     Known{kLlamaRegex, {"llama-bpe", true}},
     Known{kQwen35Regex, {"qwen35", true}},
     Known{kGpt4oRegex, {"gpt-4o", true}},
+    Known{kTekkenRegex, {"tekken", true}},
     Known{kGpt2Regex, {"gpt-2", true}},
     // Nothing in llama.cpp splits exactly so; bailingmoe differs in how punctuation joins a following word or line end.
     Known{kTinyRegex, {"bailingmoe", false}},

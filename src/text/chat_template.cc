@@ -13,6 +13,7 @@ namespace {
 constexpr std::string_view kStartHeader = "<|start_header_id|>", kEndHeader = "<|end_header_id|>";
 constexpr std::string_view kEndOfTurn = "<|eot_id|>", kStart = "<|startoftext|>", kEndOfText = "<|endoftext|>";
 constexpr std::string_view kImStart = "<|im_start|>", kImEnd = "<|im_end|>";
+constexpr std::string_view kThoughts = "<think>", kThoughtsEnd = "</think>";
 constexpr std::string_view kThinkingOff = "detailed thinking off";
 constexpr std::string_view kTurn = "<|turn>", kTurnEnd = "<turn|>", kThink = "<|think|>";
 constexpr std::string_view kChannel = "<|channel>", kChannelEnd = "<channel|>";
@@ -234,7 +235,12 @@ ChatFormat detect_chat_format(const Tokenizer& tokenizer) {
   format.style = detect_style(tokenizer);
   format.single_turn = tokenizer.spec().single_turn;
   const std::string texts = template_texts(source);
-  if (format.style == ChatStyle::chatml) format.default_system = default_system(texts);
+  if (format.style == ChatStyle::chatml) {
+    format.default_system = default_system(texts);
+    // Nemotron's, which thinks only where that is asked for.
+    format.empty_parts = source.contains("truncate_history_thinking") &&
+                         source.contains("enable_thinking if enable_thinking is defined else False");
+  }
   if (format.style == ChatStyle::bailing && tokenizer.find_control(kRoleEnd)) {
     if (source.empty() || source.contains("detailed thinking")) format.default_system = kThinkingOff;
     const std::string behind = fmt::format("{}\ndetailed thinking", kHole);
@@ -299,9 +305,13 @@ Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, const ChatF
       const auto turn_of = [&](std::string_view role, std::string_view content) {
         out.control(kImStart).text(role).text("\n").text(content).control(kImEnd).text("\n");
       };
-      if (!has_system && !format.default_system.empty()) turn_of("system", format.default_system);
+      if (!has_system && (format.empty_parts || !format.default_system.empty()))
+        turn_of("system", format.default_system);
       for (const ChatMessage& turn : turns) turn_of(turn.role, turn.content);
-      if (add_assistant_header) out.control(kImStart).text("assistant\n");
+      if (add_assistant_header) {
+        out.control(kImStart).text("assistant\n");
+        if (format.empty_parts) out.control(kThoughts).control(kThoughtsEnd);
+      }
       break;
     }
     case ChatStyle::bailing: {

@@ -29,6 +29,7 @@ constexpr Named kNamed[] = {
     {"deepseek-r1-qwen", kQwenRegex, false},
     {"qwen35", kQwen35Regex, false},
     {"gpt-4o", kGpt4oRegex, false},
+    {"tekken", kTekkenRegex, true},
     {"bailingmoe", kBailingRegex, false},
     {"bailingmoe2", kBailingRegex, false},
     {"llada-moe", kBailingRegex, false},
@@ -68,8 +69,10 @@ Result<PreTokenizerRules> pre_tokenizer_rules(std::string_view name) {
 
 bool is_linear_regex(std::string_view regex) {
   const auto same = [&](std::string_view known) { return known == regex; };
-  // Of GPT-4o's, two classes that share letters follow each other.
-  const auto named = [&](const Named& known) { return same(known.regex) && known.regex != kGpt4oRegex; };
+  // Of GPT-4o's and Mistral's, two classes that share letters follow each other.
+  const auto named = [&](const Named& known) {
+    return same(known.regex) && known.regex != kGpt4oRegex && known.regex != kTekkenRegex;
+  };
   return std::any_of(std::begin(kNamed), std::end(kNamed), named) ||
          std::any_of(kDefault.begin(), kDefault.end(), same) || std::any_of(kRelatives.begin(), kRelatives.end(), same);
 }

@@ -179,6 +179,29 @@ TEST(Chat, HostileTemplatesEnd) {
   }
 }
 
+// Nemotron's templates lay out a system message in any case, and empty thoughts before an answer that has none.
+TEST(Chat, EmptyPartsThatATemplateWritesAreThere) {
+  for (const bool controls : {false, true}) {
+    std::vector<std::string> names = {"<|im_start|>", "<|im_end|>"};
+    if (controls) names.insert(names.end(), {"<think>", "</think>"});
+    TokenizerSpec spec = text_test::byte_spec({}, names);
+    spec.chat_template =
+        "{%- set truncate_history_thinking = truncate_history_thinking if truncate_history_thinking is defined else "
+        "True %}{%- set enable_thinking = enable_thinking if enable_thinking is defined else False %}"
+        "{{ '<|im_start|>system\n' }}";
+    const Tokenizer tokenizer = *Tokenizer::create(spec, "test");
+    const ChatFormat format = detect_chat_format(tokenizer);
+    const auto text = [&](const std::vector<ChatMessage>& messages, bool header) {
+      return tokenizer.decode(*render_chat(tokenizer, format, messages, header), true);
+    };
+    EXPECT_EQ(text({{"user", "hello"}}, true),
+              "<|im_start|>system\n<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
+              "<think></think>");
+    EXPECT_EQ(text({{"system", "s"}, {"user", "a"}}, false),
+              "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\na<|im_end|>\n");
+  }
+}
+
 TEST(Chat, SingleQuestionsStandAlone) {
   const Tokenizer tokenizer = text_test::tiny_llada();
   const ChatFormat format = detect_chat_format(tokenizer);

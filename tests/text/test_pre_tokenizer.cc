@@ -33,6 +33,9 @@ TEST(PreTokenizer, TheFamiliesDifferWhereTheyShould) {
   EXPECT_THAT(named("bailingmoe", "I'LL 12\n\n\n x"), ElementsAre("I", "'LL", " ", "1", "2", "\n\n\n", " x"));
   EXPECT_THAT(named("bailingmoe", "a \n\n  b"), ElementsAre("a", " \n\n", " ", " b"));
   EXPECT_THAT(named("default", "a=12345"), ElementsAre("a", "=", "123", "45"));
+  EXPECT_THAT(named("tekken", "HelloWorld don't ABCdef 12  a/b//\n\n\u00c9t\u00e9X \u4e2d\u6587 x"),
+              ElementsAre("Hello", "World", " don", "'t", " ABCdef", " ", "1", "2", " ", " a", "/b", "//\n\n",
+                          "\u00c9t\u00e9", "X", " \u4e2d\u6587", " x"));
 }
 
 TEST(PreTokenizer, AliasesMeanTheSame) {

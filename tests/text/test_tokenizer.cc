@@ -51,7 +51,7 @@ TEST(Tokenizer, ANamedPreTokenizerEqualsThePublishedLibrarys) {
   const Tokenizer tokenizer = *Tokenizer::create(spec, "named");
   for (const auto& item : text_test::read_json(text_test::fixture_path("overlaps.expected.json")))
     ASSERT_EQ(tokenizer.encode(item["text"].get<std::string>()), item["ids"].get<std::vector<int32_t>>());
-  for (const char* name : {"qwen35", "gpt-4o"}) {
+  for (const char* name : {"qwen35", "gpt-4o", "tekken"}) {
     spec.pre = name;
     EXPECT_EQ(create_error(spec), "created") << name;
   }
