@@ -36,9 +36,7 @@ StepPlan CausalStrategy::plan(const Canvas& canvas) {
   StepPlan plan = blocks_->plan(canvas);
   plan.causal_below = block;
   if (writes && keeps_) {
-    std::vector<int32_t> rows = range(from, block);
-    rows.insert(rows.end(), plan.rows.begin(), plan.rows.end());
-    plan.rows = std::move(rows);
+    plan.rows = merged(range(from, block), plan.rows);
     plan.inputs = tokens_at(canvas, plan.rows);
   }
   return plan;

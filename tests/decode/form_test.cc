@@ -83,7 +83,7 @@ TEST(Form, EveryRunEndsWithATextThatFits) {
       {forms::FormKind::choice, "true|false|null|ab12ab12"},
       {forms::FormKind::json_schema, R"({"type": "array", "items": {"enum": [1, 2, true]}, "minItems": 2})"}};
   Rng rng(5);
-  int runs = 0, revised = 0, drafted = 0, sampled = 0, infilled = 0, block_causal = 0, shifted = 0;
+  int runs = 0, revised = 0, drafted = 0, sampled = 0, infilled = 0, block_causal = 0, causal_text = 0, shifted = 0;
   for (int round = 0; round < 6000; ++round) {
     DecodeOptions options = random_options(rng);
     options.auto_length = options.auto_length && rng() % 2;
@@ -91,12 +91,13 @@ TEST(Form, EveryRunEndsWithATextThatFits) {
     SpecialIds ids = test_ids();
     ids.shift_logits = rng() % 4 == 0;
     ids.attention_block = rng() % 4 == 0 ? 8 : 0;
+    ids.causal_text = ids.attention_block > 0 && round % 2 > 0;
     if (ids.attention_block > 0) options.block_length = 8;
     const bool infill = rng() % 5 == 0;
     const int32_t least = c.form->least(c.form->start());
     options.gen_length = std::max<int64_t>(1, least + between(rng, 0, 20));
     options.choice = "a";  // that there is one
-    if (!validate(options, infill, ids.attention_block)) continue;
+    if (!validate(options, infill, ids.kind())) continue;
     Canvas canvas;
     if (infill) {
       std::vector<int32_t> gaps, text(static_cast<size_t>(options.gen_length) + 12, 3);
@@ -127,7 +128,7 @@ TEST(Form, EveryRunEndsWithATextThatFits) {
     ++runs;
     revised += stats->counters.revisions_changed > 0, drafted += stats->counters.drafts_accepted > 0;
     sampled += samples(options), infilled += infill, block_causal += ids.attention_block > 0,
-        shifted += ids.shift_logits;
+        causal_text += ids.causal_text, shifted += ids.shift_logits;
     if (infill) {
       for (int64_t p = 0; p < canvas.size();) {
         int64_t end = p;
@@ -144,7 +145,7 @@ TEST(Form, EveryRunEndsWithATextThatFits) {
     }
   }
   EXPECT_GT(runs, 700);
-  for (const int kind : {revised, drafted, sampled, infilled, block_causal, shifted}) EXPECT_GT(kind, 10);
+  for (const int kind : {revised, drafted, sampled, infilled, block_causal, causal_text, shifted}) EXPECT_GT(kind, 10);
 }
 
 TEST(Form, WhatIsFixedIsNoQuestion) {
