@@ -125,6 +125,11 @@ TEST(Rotary, TablesOfSeveralGeometriesAreKept) {
   for (const int64_t p : {0, 63, 64, 99})
     for (int j = 0; j < 4; ++j)
       EXPECT_EQ(table.sin(p)[j], static_cast<float>(std::sin(static_cast<double>(p) * std::pow(500.0, -2.0 * j / 8))));
+  Rope scaled = rope(500, 8);
+  scaled.scale = {0.5, 32};
+  for (const int64_t p : {0, 31, 32, 99})
+    EXPECT_FLOAT_EQ(tables.of(scaled, 100).sin(p)[1],
+                    table.sin(p)[1] * static_cast<float>(1 + 0.5 * std::log(1.0 + static_cast<double>(p / 32))));
   for (int theta = 1; theta < 40; ++theta) {
     const RopeTable& other = tables.of(rope(1000 * theta, 4), 3);
     EXPECT_EQ(other.cos(2)[1], static_cast<float>(std::cos(2 * std::pow(1000.0 * theta, -0.5))));

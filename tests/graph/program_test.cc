@@ -152,6 +152,7 @@ TEST(Program, EveryFieldThatADeviceReliesOnIsChecked) {
       {[](Program& p) { p.ropes[0] = *make_rope({.rotary = 10, .theta = 3}); }, "op 4 (rope): 10 rotary of 8 elements"},
       {[](Program& p) { p.ropes[0].frequencies[3] = kNan; }, "rope 0: a frequency is nan"},
       {[](Program& p) { p.ropes[0].magnitude = 0; }, "rope 0: its magnitude is 0"},
+      {[](Program& p) { p.ropes[0].scale.period = 0; }, "rope 0: it scales by 0 in every 0 positions"},
       {[](Program& p) { p.ops[10].activation = static_cast<Activation>(2); },
        "op 10 (experts): activation 2 does not exist"},
       {[](Program& p) { p.ops[14].parameter = -30; }, "op 14 (head): its soft cap is -30"},

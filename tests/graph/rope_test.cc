@@ -94,6 +94,9 @@ TEST(MakeRope, WhatGivesNoNumbersIsRefused) {
   EXPECT_NE(with([](RopeRule& r) { r.yarn->original_context = 0; }).find("original context"), std::string::npos);
   EXPECT_NE(with([](RopeRule& r) { r.yarn->beta_fast = 0.5; }).find("beta_fast is 0.5"), std::string::npos);
   EXPECT_NE(with([&](RopeRule& r) { r.yarn->beta_slow = nan; }).find("beta_slow nan"), std::string::npos);
+  for (const double beta : {nan, infinity, -1.0})
+    EXPECT_NE(with([&](RopeRule& r) { r.scale.beta = beta; }).find("queries are scaled by"), std::string::npos) << beta;
+  EXPECT_NE(with([](RopeRule& r) { r.scale.period = 0; }).find("in every 0 positions"), std::string::npos);
   EXPECT_EQ(with([](RopeRule& r) { r.divisors = {1, 1, 1}; }), "rope: 3 frequency factors, 4 needed");
   EXPECT_EQ(with([](RopeRule& r) {
               r.divisors = {1, 0, 1, 1};
