@@ -430,5 +430,71 @@ TEST(Admission, AllOrNoneInTheirOrder) {
   EXPECT_EQ(started, (std::vector<int>{60, 50, 10, 1}));
 }
 
+TEST(Admission, ThoseThatGiveWayLeaveAPlace) {
+  Admission admission({.running = 3, .waiting = 1});
+  std::string started;
+  std::map<char, Admission::Id> ids;
+  const auto enter = [&](const std::string& names, bool gives_way) {
+    std::vector<Admission::Ticket> tickets;
+    for (const char name : names) tickets.push_back({{1, 1}, [&started, name] { started += name; }, [] {}});
+    return admission.enter(
+        std::move(tickets),
+        [&](const auto& known) {
+          for (size_t i = 0; i < names.size(); ++i) ids[names[i]] = known[i];
+        },
+        gives_way);
+  };
+  EXPECT_TRUE(enter("abc", true));
+  EXPECT_EQ(started, "ab");
+  EXPECT_TRUE(enter("A", false)) << "the place that was left";
+  EXPECT_EQ(started, "abA");
+  EXPECT_TRUE(enter("B", false)) << "c waits, and takes no place of the queue";
+  EXPECT_FALSE(enter("C", false));
+  EXPECT_FALSE(enter("d", true));
+  admission.leave(ids['b']);  // c was there before, and B
+  admission.leave(ids['A']);
+  EXPECT_EQ(started, "abAcB");
+  admission.leave(ids['c']);
+  EXPECT_TRUE(enter("C", false));
+  EXPECT_TRUE(enter("D", false));
+  admission.leave(ids['a']);
+  EXPECT_EQ(started, "abAcBCD");
+  EXPECT_TRUE(enter("e", true));
+  EXPECT_EQ(started, "abAcBCD");
+  EXPECT_TRUE(enter("E", false));
+  admission.leave(ids['B']);  // E begins, since it waits, and e after it
+  EXPECT_EQ(started, "abAcBCDE");
+  admission.leave(ids['C']);
+  EXPECT_EQ(started, "abAcBCDEe");
+
+  Admission one({.running = 1, .waiting = 4});  // whose only place nobody can be left
+  started.clear();
+  std::vector<Admission::Ticket> ticket;
+  ticket.push_back({{1, 1}, [&] { started += 'a'; }, [] {}});
+  EXPECT_TRUE(one.enter(std::move(ticket), [](const auto&) {}, true));
+  EXPECT_EQ(started, "a");
+}
+
+// A body of 2 KB that cuts 180 KB into tokens leaves the other worker to others.
+TEST_F(Hostile, SmallBodiesOfMuchWorkAreLargeWork) {
+  start();
+  std::promise<void> go_on;
+  service->workers().give([&] { go_on.get_future().wait(); }, WorkSize::large);
+  const nlohmann::json texts(128, " a");
+  nlohmann::json questions = nlohmann::json::array();
+  for (int i = 0; i < 60; ++i) questions.push_back({{"type", "predicate"}, {"instructions", "Is it?"}});
+  Client scoring(server->port()), deciding(server->port());
+  scoring.send(http_request(
+      "POST", "/v1/llada/score",
+      nlohmann::json{{"prompt", std::string(1400, 'a')}, {"continuations", texts}, {"method", "exact"}}.dump()));
+  deciding.send(http_request("POST", "/v1/decisions",
+                             nlohmann::json{{"input", std::string(1400, 'a')}, {"questions", questions}}.dump()));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(get("/v1/models").status, 200);
+  EXPECT_EQ(metric("llada_requests_running"), 0);
+  go_on.set_value();
+  EXPECT_EQ(scoring.receive().status, 200);
+  EXPECT_EQ(deciding.receive().status, 200);
+}
+
 }  // namespace
 }  // namespace llada::serve
