@@ -475,20 +475,20 @@ TEST(Admission, ThoseThatGiveWayLeaveAPlace) {
   EXPECT_EQ(started, "a");
 }
 
-// A body of 2 KB that cuts 180 KB into tokens leaves the other worker to others.
+// Bodies of a few KB that cut 70 KB into tokens leave the other worker to others.
 TEST_F(Hostile, SmallBodiesOfMuchWorkAreLargeWork) {
   start();
   std::promise<void> go_on;
   service->workers().give([&] { go_on.get_future().wait(); }, WorkSize::large);
-  const nlohmann::json texts(128, " a");
-  nlohmann::json questions = nlohmann::json::array();
-  for (int i = 0; i < 60; ++i) questions.push_back({{"type", "predicate"}, {"instructions", "Is it?"}});
+  std::string prompt;
+  for (int i = 0; i < 140; ++i) prompt += " and";
+  const json texts(std::vector<std::string>(128, " a"));
+  const json scored = {{"prompt", prompt}, {"continuations", texts}, {"method", "exact"}};
+  const json question = {{"type", "predicate"}, {"instructions", "Is it?"}};
+  const json decided = {{"input", prompt.substr(0, 200)}, {"questions", std::vector<json>(340, question)}};
   Client scoring(server->port()), deciding(server->port());
-  scoring.send(http_request(
-      "POST", "/v1/llada/score",
-      nlohmann::json{{"prompt", std::string(1400, 'a')}, {"continuations", texts}, {"method", "exact"}}.dump()));
-  deciding.send(http_request("POST", "/v1/decisions",
-                             nlohmann::json{{"input", std::string(1400, 'a')}, {"questions", questions}}.dump()));
+  scoring.send(http_request("POST", "/v1/llada/score", scored.dump()));
+  deciding.send(http_request("POST", "/v1/decisions", decided.dump()));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(get("/v1/models").status, 200);
   EXPECT_EQ(metric("llada_requests_running"), 0);
   go_on.set_value();
