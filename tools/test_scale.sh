@@ -12,5 +12,5 @@ if ! "$python" -c 'import ray.data, ray.serve, fsspec, openai, yaml' 2>/dev/null
 fi
 export LLADA=${LLADA:-$PWD/build/release/bin/llada} PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/scale:tests/clients
 export LLADA_PROGRAM=$LLADA PATH=$(dirname "$python"):$PATH
-[ $# -gt 0 ] || set -- deploy_test ray_test
+[ $# -gt 0 ] || set -- cluster_model_test deploy_test ray_test
 "$python" -W ignore -m unittest -v "$@"

@@ -1,6 +1,7 @@
 """llada.ray on a cluster of this machine: Ray's own nodes, of which some are killed, come late, or share weights.
 
-LLADA_RAY_PROMPTS: prompts of the data set, 1,000 where not given."""
+LLADA_RAY_PROMPTS: prompts of the data set, 1,000 where not given. LLADA_TEST_LONG: also the time beside `llada batch`.
+LLADA_RAY_MODEL: another model for that, and for the memory of its weights."""
 
 import json
 import os
@@ -175,6 +176,39 @@ class DataSets(unittest.TestCase):
         print("packed weights of 3 actors (size, resident, share):", found)
         self.assertGreater(min(resident for _, resident, _ in found), 0.5 * found[0][0])
         self.assertLess(sum(share for _, _, share in found), 1.1 * found[0][0])
+
+
+@unittest.skipUnless("LLADA_TEST_LONG" in os.environ, "minutes: LLADA_TEST_LONG")
+class Overhead(unittest.TestCase):
+    def test_beside_llada_batch(self):
+        """Wall time of both from their first line to their last answer, starts of processes and of the actor included;
+        the cluster is there before."""
+        model, texts, threads = os.environ.get("LLADA_RAY_MODEL") or make_model("f16"), prompts(COUNT), 2
+        length = int(os.environ.get("LLADA_RAY_TOKENS", 64))
+        place = pathlib.Path(PLACE.name)
+        with open(place / "in.jsonl", "w", encoding="utf-8") as file:
+            for i, text in enumerate(texts):
+                body = {"messages": [{"role": "user", "content": text}], "max_tokens": length}
+                line = {"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions", "body": body}
+                file.write(json.dumps(line) + "\n")
+        program("pack", model)
+        ratios, times = [], []
+        for _ in range(3):
+            begin = time.monotonic()
+            (place / "out.jsonl").unlink(missing_ok=True)
+            program("batch", model, str(place / "in.jsonl"), str(place / "out.jsonl"), "-q", "--threads", str(threads))
+            alone, begin = time.monotonic() - begin, time.monotonic()
+            answers = llada.ray.generate(data_set(texts, 16), model=model, options={"gen_length": length}, threads=threads,
+                                         actors=1, num_cpus=1.5).materialize()
+            times.append((alone, time.monotonic() - begin))
+            ratios.append(times[-1][1] / alone)
+        with open(place / "out.jsonl", encoding="utf-8") as file:
+            batch = {answer["custom_id"]: answer["response"]["body"]["choices"][0]["message"]["content"]
+                     for answer in map(json.loads, file)}
+        self.assertEqual({str(row["id"]): row["generated_text"] for row in answers.iter_rows()}, batch)
+        print(f"llada batch and llada.ray.generate, {COUNT} prompts, {threads} threads, seconds: "
+              + ", ".join(f"{alone:.1f} {on_ray:.1f}" for alone, on_ray in times))
+        self.assertLess(sorted(ratios)[1], 1.1)
 
 
 class Evaluations(unittest.TestCase):
