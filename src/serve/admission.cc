@@ -61,10 +61,8 @@ bool Admission::enter(std::vector<Ticket> tickets, const std::function<void(cons
     const int64_t free = places == 0 ? std::max<int64_t>(limits_.running - running_, 0) : 0;
     const int64_t queued = std::ssize(tickets) - free;
     if (queued > 0 && (places >= limits_.waiting || further + queued - 1 > limits_.waiting)) return false;
-    Party party{.waiting = {},
-                .since = std::chrono::steady_clock::now(),
-                .needed = needed(tickets),
-                .gives_way = gives_way};
+    Party party{
+        .waiting = {}, .since = std::chrono::steady_clock::now(), .needed = needed(tickets), .gives_way = gives_way};
     std::vector<Id> ids;
     for (Ticket& ticket : tickets) {
       ids.push_back(next_);

@@ -40,9 +40,7 @@ Json file_json(const std::string& id, const std::string& name, const std::string
 }
 
 // Of an object that is a file; else 0.
-int64_t file_bytes(const Json& object) {
-  return object.at("object") == "file" ? object.at("bytes").get<int64_t>() : 0;
-}
+int64_t file_bytes(const Json& object) { return object.at("object") == "file" ? object.at("bytes").get<int64_t>() : 0; }
 
 bool is_finished(const Json& batch) {
   static const std::set<std::string> kFinished = {"completed", "failed", "expired", "cancelled"};
@@ -428,8 +426,7 @@ Result<bool> Batches::answer(const std::string& id, bool expired) {
       int64_t& bytes = unlisted_[id];
       bytes = output.bytes() + errors.bytes();
       if (held_bytes() + std::ssize(line) > limits_.disk_bytes)
-        return llada::failed("the server's files take {} bytes, all that they may (--store-limit)",
-                             limits_.disk_bytes);
+        return llada::failed("the server's files take {} bytes, all that they may (--store-limit)", limits_.disk_bytes);
       bytes += std::ssize(line);
     }
     return (is_error ? errors : output).add(line);

@@ -190,8 +190,7 @@ void answer_decisions(Service& service, const std::shared_ptr<Exchange>& exchang
   const auto go_on = [&service, exchange, write, asked = std::make_shared<DecideRequest>(std::move(*request))] {
     auto made = start_decide(service.shared_model(), *asked);
     if (!made) return exchange->respond(error_reply(about_field(made.error())));
-    const auto job =
-        std::make_shared<DecisionJob>(service, exchange, std::move(*asked), std::move(*made), write);
+    const auto job = std::make_shared<DecisionJob>(service, exchange, std::move(*asked), std::move(*made), write);
     try {
       job->begin();
     } catch (...) {

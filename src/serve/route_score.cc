@@ -104,8 +104,8 @@ class Scoring : public Pending, public std::enable_shared_from_this<Scoring> {
       return exchange_->respond(error_reply(ApiError(503, "the server is shutting down", "", "shutting_down")));
     constexpr double kJsonOfToken = 1024;  // one token with its log-probability
     const int64_t rows = std::max(service_.engine().row_budget(), RowBudget::kMostOfMixture);
-    const double bytes = score_bytes(service_.model(), ask_.request, rows) +
-                         kJsonOfToken * static_cast<double>(written_tokens());
+    const double bytes =
+        score_bytes(service_.model(), ask_.request, rows) + kJsonOfToken * static_cast<double>(written_tokens());
     if (!service_.admission().could_hold(bytes)) {
       exchange_->respond(
           error_reply(ApiError(400, fmt::format("the score needs {:.3g} MB of memory, {:.3g} MB at most "

@@ -82,8 +82,7 @@ class SqliteStore : public Store {
   }
   Status change_all(std::span<const StoredObject> put, std::span<const std::string> removed) {
     const auto bind = [&](const Statement& to, int place, const std::string& value) -> Status {
-      const int bound =
-          sqlite3_bind_text64(to.get(), place, value.data(), value.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+      const int bound = sqlite3_bind_text64(to.get(), place, value.data(), value.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
       return bound == SQLITE_OK ? Status() : error("write");
     };
     LLADA_TRY(const Statement insert, prepare("INSERT OR REPLACE INTO objects(id, json) VALUES(?, ?)"));

@@ -1,7 +1,6 @@
 // Files and batches that a server keeps: forms, limits, answers equal to those of the routes, and what is left after a
 // restart, a cancellation and an expiry.
 #include <gmock/gmock.h>
-
 #include <sys/resource.h>
 
 #include <csignal>
@@ -215,7 +214,10 @@ TEST_F(BatchRoutes, AnswersAreThoseOfTheRoutes) {
   EXPECT_EQ(get("/v1/files?limit=1").json()["has_more"], true);
   // A file goes, a batch that has ended stays as it is.
   const std::string input = file["id"];
-  EXPECT_EQ(ask(server->port(), "HEAD", "/v1/files/" + input + "/content").body, "");
+  Client client(server->port());
+  client.send(http_request("HEAD", "/v1/files/" + input + "/content") + http_request("GET", "/health"));
+  EXPECT_TRUE(client.wait_for("\"status\":\"ok\"")) << "no body between the two";
+  EXPECT_FALSE(client.wait_for("custom_id", 0));
   EXPECT_EQ(ask(server->port(), "DELETE", "/v1/files/" + input).json()["deleted"], true);
   EXPECT_EQ(get("/v1/files/" + input).status, 404);
   EXPECT_EQ(get("/v1/files/" + input + "/content").status, 404);
@@ -311,9 +313,7 @@ TEST_F(BatchRoutes, BytesOfABatchThatHasNotEndedCount) {
   // Without a model nobody works on it.
   start(false);
   ASSERT_TRUE(service->keep_batches(folder_.string(), {.disk_bytes = held + 10}));
-  const auto add = [&](size_t bytes) {
-    return service->batches()->add_file("a", "batch", std::string(bytes, 'a'), 0);
-  };
+  const auto add = [&](size_t bytes) { return service->batches()->add_file("a", "batch", std::string(bytes, 'a'), 0); };
   EXPECT_EQ(add(11).error().code, "disk_limit");
   EXPECT_TRUE(add(10));
   EXPECT_EQ(add(1).error().code, "disk_limit");

@@ -471,7 +471,8 @@ TEST(Admission, ThoseThatGiveWayLeaveAPlace) {
   started.clear();
   std::vector<Admission::Ticket> ticket;
   ticket.push_back({{1, 1}, [&] { started += 'a'; }, [] {}});
-  EXPECT_TRUE(one.enter(std::move(ticket), [](const auto&) {}, true));
+  EXPECT_TRUE(one.enter(
+      std::move(ticket), [](const auto&) {}, true));
   EXPECT_EQ(started, "a");
 }
 
@@ -491,9 +492,13 @@ TEST_F(Hostile, SmallBodiesOfMuchWorkAreLargeWork) {
   deciding.send(http_request("POST", "/v1/decisions", decided.dump()));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(get("/v1/models").status, 200);
   EXPECT_EQ(metric("llada_requests_running"), 0);
+  // Nobody waits for them any more, so that nothing is computed: they were no requests that are refused.
+  scoring.close();
+  deciding.close();
+  EXPECT_TRUE(becomes("llada_connections", 1));
   go_on.set_value();
-  EXPECT_EQ(scoring.receive().status, 200);
-  EXPECT_EQ(deciding.receive().status, 200);
+  for (const char* path : {"/v1/llada/score", "/v1/decisions"})
+    EXPECT_TRUE(becomes(std::string("llada_requests_total{route=\"") + path + "\",status=\"499\"}", 1));
 }
 
 }  // namespace
