@@ -13,6 +13,7 @@ import argparse
 import dataclasses
 import heapq
 import math
+import os
 import random
 import time
 
@@ -103,13 +104,14 @@ class Idle:
 
 
 def measure():
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # every address is 127.0.0.1
     import numpy
     import ray
     import ray.data
     import urllib.request
     from ray import serve
 
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
     ray.data.DataContext.get_current().enable_progress_bars = False
 
     def seconds_of(blocks):

@@ -23,6 +23,7 @@ os.environ.update(
     XDG_CACHE_HOME=PLACE.name + "/cache",
     PYTHONPATH=os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
     RAY_USAGE_STATS_ENABLED="0",
+    RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",  # every address is 127.0.0.1
     RAY_DEDUP_LOGS="0",
     RAY_DATA_DISABLE_PROGRESS_BARS="1",
     RAY_memory_monitor_refresh_ms="0",
@@ -60,7 +61,7 @@ def make_model(kind="q8_0"):
 
 
 def add_node(**more):
-    return cluster.add_node(num_cpus=2, object_store_memory=100 << 20, node_ip_address=ADDRESS, **more)
+    return cluster.add_node(num_cpus=2, object_store_memory=100 << 20, **more)
 
 
 def setUpModule():
@@ -68,7 +69,7 @@ def setUpModule():
     cluster = Cluster()
     add_node(include_dashboard=False)
     workers.extend(add_node() for _ in range(3))
-    ray.init(address=cluster.address, log_to_driver=False, _node_ip_address=ADDRESS)
+    ray.init(address=cluster.address, log_to_driver=False)
     ray.data.DataContext.get_current().enable_progress_bars = False
 
 

@@ -132,7 +132,6 @@ def generate(
         batch_format="pyarrow",
         batch_size=streams,
         compute=ray.data.ActorPoolStrategy(min_size=least, max_size=most),
-        num_cpus=threads,
         fn_constructor_args=(str(model), options),
         fn_constructor_kwargs={
             "prompt": prompt,
@@ -140,5 +139,5 @@ def generate(
             "system": system,
             "load": {**dict(load or {}), "threads": threads, "streams": streams},
         },
-        **{"max_restarts": -1, "max_task_retries": -1, "max_concurrency": 2, **remote},
+        **{"num_cpus": threads, "max_restarts": -1, "max_task_retries": -1, "max_concurrency": 2, **remote},
     )
