@@ -24,7 +24,10 @@ os.environ.update(
     PYTHONPATH=os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
     RAY_USAGE_STATS_ENABLED="0",
     RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",  # every address is 127.0.0.1
+    RAY_worker_niceness="0",  # as `llada batch` has it, beside other programs of this machine
     RAY_DEDUP_LOGS="0",
+    RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S="60",  # of a loaded machine
+    RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S="60",
     RAY_DATA_DISABLE_PROGRESS_BARS="1",
     RAY_memory_monitor_refresh_ms="0",
     RAY_health_check_period_ms="500",
