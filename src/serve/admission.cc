@@ -47,15 +47,22 @@ double Admission::needed(const std::vector<Ticket>& tickets) {
 }
 
 // A request that waits for its turn takes one place, and its answers beyond the first are counted beside that: so a few
-// requests for many answers leave others their places.
-bool Admission::enter(std::vector<Ticket> tickets, const std::function<void(const std::vector<Id>&)>& known) {
+// requests for many answers leave others their places. Those that give way take none from others.
+bool Admission::enter(std::vector<Ticket> tickets, const std::function<void(const std::vector<Id>&)>& known,
+                      bool gives_way) {
   {
     const std::lock_guard lock(mutex_);
-    const int64_t free = waiting_.empty() ? std::max<int64_t>(limits_.running - running_, 0) : 0;
-    const int64_t queued = std::ssize(tickets) - free, places = std::ssize(waiting_);
-    const int64_t further = answers_waiting_ - places;
+    int64_t places = 0, further = 0;
+    for (const Party& party : waiting_) {
+      if (party.gives_way && !gives_way) continue;
+      ++places;
+      further += std::ssize(party.waiting) - 1;
+    }
+    const int64_t free = places == 0 ? std::max<int64_t>(limits_.running - running_, 0) : 0;
+    const int64_t queued = std::ssize(tickets) - free;
     if (queued > 0 && (places >= limits_.waiting || further + queued - 1 > limits_.waiting)) return false;
-    Party party{.waiting = {}, .since = std::chrono::steady_clock::now(), .needed = needed(tickets)};
+    Party party{
+        .waiting = {}, .since = std::chrono::steady_clock::now(), .needed = needed(tickets), .gives_way = gives_way};
     std::vector<Id> ids;
     for (Ticket& ticket : tickets) {
       ids.push_back(next_);
@@ -76,10 +83,20 @@ std::function<void()> Admission::begin(Party& party) {
   const auto [computed, kept] = first.ticket.bytes;
   if (!std::exchange(party.begun, true)) bytes_ += party.kept;
   bytes_ += computed - kept;
-  held_.emplace(first.id, Held{kept, computed - kept});
+  held_.emplace(first.id, Held{.kept = kept, .more = computed - kept, .gives_way = party.gives_way});
   party.kept -= kept;
   ++running_, --answers_waiting_;
+  giving_way_ += party.gives_way ? 1 : 0;
   return std::move(first.ticket.start);
+}
+
+// Of those that give way one that has begun goes on beside others that wait: what it keeps would be in their way.
+bool Admission::may_have_place(const Party& party) const {
+  if (running_ >= limits_.running) return false;
+  if (!party.gives_way) return true;
+  const auto has_priority = [](const Party& other) { return !other.gives_way; };
+  return giving_way_ < std::max<int64_t>(limits_.running - 1, 1) &&
+         (party.begun || std::ranges::none_of(waiting_, has_priority));
 }
 
 // Where memory is short a request that has not begun is not overtaken by others that have not, or a large one would
@@ -91,6 +108,10 @@ void Admission::start_some() {
     const std::lock_guard lock(mutex_);
     bool blocked = false;
     for (auto party = waiting_.begin(); party != waiting_.end() && running_ < limits_.running;) {
+      if (!may_have_place(*party)) {
+        ++party;
+        continue;
+      }
       const AnswerBytes& next = party->waiting.front().ticket.bytes;
       if (party->begun ? !fits(next.computed - next.kept) : blocked || !fits(party->needed)) {
         blocked = blocked || !party->begun;
@@ -116,6 +137,7 @@ void Admission::computed(Id id) {
     if (found == held_.end() || !std::exchange(found->second.running, false)) return;
     bytes_ -= found->second.more;
     --running_;
+    giving_way_ -= found->second.gives_way ? 1 : 0;
   }
   start_some();
 }

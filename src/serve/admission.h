@@ -1,7 +1,8 @@
 // The server's own queue before the engine's: so many answers run at a time, and only while the memory that they may
 // come to hold, which is known before they begin, fits in a budget; so many requests wait, no longer than a bound; the
 // rest is refused. Those that wait take turns: of each request one answer, then of the next, so that
-// nobody waits behind all the answers of another. Usable from any thread; nothing is called under a lock.
+// nobody waits behind all the answers of another. A request of a batch gives way: it begins while no other waits, and
+// all of them leave one place to others. Usable from any thread; nothing is called under a lock.
 #pragma once
 #include <chrono>
 #include <deque>
@@ -53,8 +54,9 @@ class Admission {
   explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
 
   // The answers of one request, all of them or none: nothing where the queue has no room for those that cannot begin at
-  // once. An id is known before its start() is called: `known` is told them.
-  bool enter(std::vector<Ticket> tickets, const std::function<void(const std::vector<Id>&)>& known);
+  // once. An id is known before its start() is called: `known` is told them. gives_way: as a batch's do.
+  bool enter(std::vector<Ticket> tickets, const std::function<void(const std::vector<Id>&)>& known,
+             bool gives_way = false);
   // Bytes without which a request could not come to its end: those that all its answers keep, and the rest of one that
   // is being computed.
   static double needed(const std::vector<Ticket>& tickets);
@@ -75,11 +77,13 @@ class Admission {
     std::chrono::steady_clock::time_point since;
     double kept = 0, needed = 0;  // bytes that they keep; that they need to come to their end
     bool begun = false;           // their kept bytes are counted
+    bool gives_way = false;
   };
   struct Held {
     double kept = 0, more = 0;  // more: while it is computed
-    bool running = true;
+    bool running = true, gives_way = false;
   };
+  bool may_have_place(const Party& party) const;
   bool fits(double bytes) const { return could_hold(bytes_ + bytes); }
   std::function<void()> begin(Party& party);
   void start_some();
@@ -88,7 +92,8 @@ class Admission {
   mutable std::mutex mutex_;  // guards what follows
   Id next_ = 0;
   std::map<Id, Held> held_;
-  int64_t running_ = 0, answers_waiting_ = 0;
+  int64_t running_ = 0, giving_way_ = 0;  // of those that run, so many give way
+  int64_t answers_waiting_ = 0;
   double bytes_ = 0;          // whole numbers, so that sums are exact
   std::list<Party> waiting_;  // whose turn is next, first
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <random>
 #include <set>
 #include <utility>
@@ -17,6 +18,8 @@
 
 namespace llada::serve {
 namespace {
+
+constexpr std::string_view kFileId = "file-";  // an id's beginning
 
 int64_t now() {
   const auto since = std::chrono::system_clock::now().time_since_epoch();
@@ -36,6 +39,9 @@ Json file_json(const std::string& id, const std::string& name, const std::string
   return json;
 }
 
+// Of an object that is a file; else 0.
+int64_t file_bytes(const Json& object) { return object.at("object") == "file" ? object.at("bytes").get<int64_t>() : 0; }
+
 bool is_finished(const Json& batch) {
   static const std::set<std::string> kFinished = {"completed", "failed", "expired", "cancelled"};
   return kFinished.contains(batch.at("status").get<std::string>());
@@ -46,8 +52,20 @@ std::unexpected<ApiError> missing(std::string_view kind, const std::string& id) 
 }
 
 // The answers of a batch, in files that have their ids from its own: what is found there after a kill is what it had.
-std::string output_id(const std::string& batch) { return "file-" + batch + "-output"; }
-std::string error_id(const std::string& batch) { return "file-" + batch + "-error"; }
+std::string output_id(const std::string& batch) { return fmt::format("{}{}-output", kFileId, batch); }
+std::string error_id(const std::string& batch) { return fmt::format("{}{}-error", kFileId, batch); }
+
+// A file that nobody else may open, as it is found or made.
+Status keep_private(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (file.get() < 0 || ::fchmod(file.get(), 0600) != 0) return std::unexpected(file_error(path, "write", errno));
+  return {};
+}
+
+int64_t size_of(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 ? info.st_size : 0;
+}
 
 std::optional<ApiError> as_api_error(const Status& status) {
   return status ? std::nullopt : std::optional<ApiError>(ApiError(500, without_folders(status.error().message)));
@@ -60,6 +78,7 @@ Result<std::unique_ptr<Batches>> Batches::open(Service& service, const std::stri
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     return std::unexpected(file_error(folder, "create", errno));
   std::unique_ptr<Batches> batches(new Batches(service, folder, limits));
+  for (const char* name : {"/lock", "/objects.sqlite"}) LLADA_TRY_STATUS(keep_private(folder + name));
   LLADA_TRY(auto lock, FileLock::open(folder + "/lock"));
   batches->lock_.emplace(std::move(lock));
   if (!batches->lock_->try_hold()) return invalid("{}: another server uses it", folder);
@@ -76,6 +95,9 @@ Status Batches::read_store() {
     Json json = Json::parse(object.json, nullptr, false);
     if (!json.is_object() || json.value("id", "") != object.id)
       return invalid("{}: found no object of a server at {}", path_of("objects.sqlite"), in_quotes(object.id));
+    if (json.at("object") == "batch" && !is_finished(json))
+      unlisted_[object.id] = size_of(path_of(output_id(object.id))) + size_of(path_of(error_id(object.id)));
+    listed_bytes_ += file_bytes(json);
     objects_.emplace(object.id, std::move(json));
   }
   remove_strays();
@@ -90,9 +112,14 @@ void Batches::remove_strays() const {
     if (object.at("object") == "batch" && !is_finished(object)) known.insert({output_id(id), error_id(id)});
   }
   std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_, none))
-    if (const std::string name = entry.path().filename(); name.starts_with("file-") && !known.contains(name))
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, none)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(kFileId)) continue;
+    if (known.contains(name))
+      static_cast<void>(keep_private(entry.path()));
+    else
       std::filesystem::remove(entry.path(), none);
+  }
 }
 
 void Batches::start() {
@@ -113,15 +140,26 @@ Status Batches::put(std::vector<Json> objects, const std::vector<std::string>& r
   std::vector<StoredObject> stored;
   for (const Json& object : objects) stored.push_back({object.at("id").get<std::string>(), dump(object)});
   LLADA_TRY_STATUS(store_->change(stored, removed));
-  for (size_t i = 0; i < objects.size(); ++i) objects_[stored[i].id] = std::move(objects[i]);
-  for (const std::string& id : removed) objects_.erase(id);
+  const std::lock_guard lock(mutex_);
+  const auto listed = [&](const std::string& id) {
+    const auto found = objects_.find(id);
+    return found == objects_.end() ? 0 : file_bytes(found->second);
+  };
+  for (size_t i = 0; i < objects.size(); ++i) {
+    listed_bytes_ += file_bytes(objects[i]) - listed(stored[i].id);
+    objects_[stored[i].id] = std::move(objects[i]);
+  }
+  for (const std::string& id : removed) {
+    listed_bytes_ -= listed(id);
+    objects_.erase(id);
+  }
   return {};
 }
 
+// The lock is held.
 int64_t Batches::held_bytes() const {
-  int64_t bytes = 0;
-  for (const auto& [id, object] : objects_)
-    if (object.at("object") == "file") bytes += object.at("bytes").get<int64_t>();
+  int64_t bytes = listed_bytes_;
+  for (const auto& [id, more] : unlisted_) bytes += more;
   return bytes;
 }
 
@@ -146,26 +184,36 @@ std::vector<Json> Batches::all(std::string_view kind) const {
 
 Answered<Json> Batches::add_file(const std::string& name, const std::string& purpose, std::string_view bytes,
                                  int64_t seconds) {
-  const std::lock_guard lock(mutex_);
-  const auto is_file = [](const auto& entry) { return entry.second.at("object") == "file"; };
-  if (std::ranges::count_if(objects_, is_file) >= limits_.files)
-    return std::unexpected(ApiError(400, fmt::format("found {} files, needed fewer; delete some", limits_.files),
-                                    "file", "too_many_files"));
-  const int64_t held = held_bytes(), size = std::ssize(bytes);
-  if (held + size > limits_.disk_bytes)
-    return std::unexpected(ApiError(400,
-                                    fmt::format("file: found {} bytes beside {} of other files, needed {} at most "
-                                                "together; delete some",
-                                                size, held, limits_.disk_bytes),
-                                    "file", "disk_limit"));
-  const Json file = file_json(new_id("file-"), name, purpose, size, seconds > 0 ? now() + seconds : 0);
-  const std::string path = path_of(file.at("id"));
-  const auto keep = [&]() -> Status {
+  const int64_t size = std::ssize(bytes);
+  const Json file = file_json(new_id(kFileId), name, purpose, size, seconds > 0 ? now() + seconds : 0);
+  const std::string id = file.at("id"), path = path_of(id);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto is_file = [](const auto& entry) { return entry.first.starts_with(kFileId); };
+    if (std::ranges::count_if(objects_, is_file) + std::ranges::count_if(unlisted_, is_file) >= limits_.files)
+      return std::unexpected(ApiError(400, fmt::format("found {} files, needed fewer; delete some", limits_.files),
+                                      "file", "too_many_files"));
+    const int64_t held = held_bytes();
+    if (held + size > limits_.disk_bytes)
+      return std::unexpected(ApiError(400,
+                                      fmt::format("file: found {} bytes beside {} of other files, needed {} at most "
+                                                  "together; delete some",
+                                                  size, held, limits_.disk_bytes),
+                                      "file", "disk_limit"));
+    unlisted_[id] = size;
+  }
+  const Status kept = within_memory([&]() -> Status {
     LLADA_TRY_STATUS(check_free_space(path, bytes.size()));
+    LLADA_TRY_STATUS(keep_private(path));
     LLADA_TRY_STATUS(write_file(path, bytes));
+    const std::lock_guard change(changing_);
     return put({file});
-  };
-  if (const auto error = as_api_error(keep())) {
+  });
+  {
+    const std::lock_guard lock(mutex_);
+    unlisted_.erase(id);
+  }
+  if (const auto error = as_api_error(kept)) {
     ::unlink(path.c_str());
     return std::unexpected(*error);
   }
@@ -173,11 +221,14 @@ Answered<Json> Batches::add_file(const std::string& name, const std::string& pur
 }
 
 Answered<Json> Batches::remove_file(const std::string& id) {
+  const std::lock_guard change(changing_);
   LLADA_TRY(const Json file, find("file", id));
-  const std::lock_guard lock(mutex_);
-  for (const auto& [name, object] : objects_)
-    if (object.at("object") == "batch" && object.at("input_file_id") == id && !is_finished(object))
-      return std::unexpected(ApiError(400, fmt::format("the batch {} reads this file", name), "id", "file_in_use"));
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, object] : objects_)
+      if (object.at("object") == "batch" && object.at("input_file_id") == id && !is_finished(object))
+        return std::unexpected(ApiError(400, fmt::format("the batch {} reads this file", name), "id", "file_in_use"));
+  }
   if (const auto error = as_api_error(put({}, {id}))) return std::unexpected(*error);
   ::unlink(path_of(id).c_str());
   return Json{{"id", id}, {"object", "file"}, {"deleted", true}};
@@ -187,11 +238,10 @@ Answered<Json> Batches::remove_file(const std::string& id) {
 void Batches::keep_few_batches() {
   std::vector<std::pair<int64_t, std::string>> ended;
   int64_t count = 0;
-  for (const auto& [id, object] : objects_)
-    if (object.at("object") == "batch") {
-      ++count;
-      if (is_finished(object)) ended.emplace_back(object.at("created_at").get<int64_t>(), id);
-    }
+  for (const Json& batch : all("batch")) {
+    ++count;
+    if (is_finished(batch)) ended.emplace_back(batch.at("created_at").get<int64_t>(), batch.at("id"));
+  }
   std::ranges::sort(ended);
   std::vector<std::string> removed;
   for (size_t i = 0; i < ended.size() && count - std::ssize(removed) >= limits_.batches; ++i)
@@ -200,14 +250,10 @@ void Batches::keep_few_batches() {
 }
 
 Answered<Json> Batches::add_batch(Json batch) {
-  const std::lock_guard lock(mutex_);
-  const std::string input = batch.at("input_file_id");
-  const auto file = objects_.find(input);
-  if (file == objects_.end() || file->second.at("object") != "file") return missing("file", input);
-  const auto waits = [](const auto& entry) {
-    return entry.second.at("object") == "batch" && !is_finished(entry.second);
-  };
-  if (std::ranges::count_if(objects_, waits) >= limits_.unfinished)
+  const std::lock_guard change(changing_);
+  LLADA_TRY(const Json file, find("file", batch.at("input_file_id")));
+  const auto batches = all("batch");
+  if (std::ranges::count_if(batches, std::not_fn(is_finished)) >= limits_.unfinished)
     return std::unexpected(ApiError(429,
                                     fmt::format("found {} batches that have not ended, needed fewer; try again "
                                                 "later",
@@ -233,9 +279,8 @@ Answered<Json> Batches::add_batch(Json batch) {
 }
 
 Answered<Json> Batches::cancel_batch(const std::string& id) {
+  const std::lock_guard change(changing_);
   LLADA_TRY(Json batch, find("batch", id));
-  const std::lock_guard lock(mutex_);
-  batch = objects_.at(id);
   if (is_finished(batch))
     return std::unexpected(ApiError(
         400, fmt::format("status: found {}, needed a batch that has not ended", batch.at("status").dump()), "id"));
@@ -243,38 +288,54 @@ Answered<Json> Batches::cancel_batch(const std::string& id) {
     batch["status"] = "cancelling", batch["cancelling_at"] = now();
     if (const auto error = as_api_error(put({batch}))) return std::unexpected(*error);
   }
+  const auto is_worked_on = [&] {
+    const std::lock_guard lock(mutex_);
+    return worked_on_ == id;
+  };
+  // One that waits need not wait for those before it. Where the disk refuses that, it ends in its turn.
+  if (!is_worked_on()) static_cast<void>(end_batch(id, "cancelled", ""));
   changed_.notify_all();
   return batch;
 }
 
 // Files whose time is over, but for those that a batch still reads.
-void Batches::remove_expired() {
-  std::set<std::string> read;
+std::set<std::string> Batches::expired_files() const {
+  const std::lock_guard lock(mutex_);
+  std::set<std::string> read, expired;
   for (const auto& [id, object] : objects_)
     if (object.at("object") == "batch" && !is_finished(object))
       read.insert(object.at("input_file_id").get<std::string>());
-  std::vector<std::string> removed;
   for (const auto& [id, object] : objects_)
     if (object.at("object") == "file" && object.value("expires_at", INT64_MAX) < now() && !read.contains(id))
-      removed.push_back(id);
+      expired.insert(id);
+  return expired;
+}
+
+void Batches::remove_expired() {
+  const std::lock_guard change(changing_);
+  const auto expired = expired_files();
+  const std::vector<std::string> removed(expired.begin(), expired.end());
   if (removed.empty() || !put({}, removed)) return;
   for (const std::string& id : removed) ::unlink(path_of(id).c_str());
 }
 
 // Waits for one; empty: the server ends. The oldest first.
 std::string Batches::next_batch() {
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
+  for (;;) {
     remove_expired();
+    std::unique_lock change(changing_);  // nobody ends the one that is chosen
+    std::unique_lock lock(mutex_);
+    worked_on_.clear();
+    if (stopping_) return "";
     const Json* next = nullptr;
     for (const auto& [id, object] : objects_)
       if (object.at("object") == "batch" && !is_finished(object) &&
           (next == nullptr || object.at("created_at") < next->at("created_at")))
         next = &object;
-    if (next != nullptr) return next->at("id");
+    if (next != nullptr) return worked_on_ = next->at("id");
+    change.unlock();
     changed_.wait_for(lock, std::chrono::minutes(1));
   }
-  return "";
 }
 
 void Batches::run() {
@@ -331,8 +392,8 @@ Status Batches::count_requests(const std::string& id, const std::string& path) {
     if (!line) break;
     total += line->too_long || !is_blank(line->text) ? 1 : 0;
   }
-  const std::lock_guard lock(mutex_);
-  Json batch = objects_.at(id);
+  const std::lock_guard change(changing_);
+  Json batch = *find("batch", id);
   if (batch["status"] == "validating") batch["status"] = "in_progress";
   batch["in_progress_at"] = now();
   batch["request_counts"]["total"] = total;
@@ -342,13 +403,10 @@ Status Batches::count_requests(const std::string& id, const std::string& path) {
 // expired: what has no answer gets that error. Whether every request has its line now.
 Result<bool> Batches::answer(const std::string& id, bool expired) {
   BatchDone done;
+  for (const auto& file : {output_id(id), error_id(id)}) LLADA_TRY_STATUS(keep_private(path_of(file)));
   LLADA_TRY(auto output, BatchFile::open(path_of(output_id(id)), done));
   LLADA_TRY(auto errors, BatchFile::open(path_of(error_id(id)), done));
-  Json batch;
-  {
-    const std::lock_guard lock(mutex_);
-    batch = objects_.at(id);
-  }
+  const Json batch = *find("batch", id);
   const std::string path = path_of(batch.at("input_file_id"));
   if (batch.at("in_progress_at").is_null()) LLADA_TRY_STATUS(count_requests(id, path));
   LLADA_TRY(auto input, LineSource::open(path, kMostBatchLine));
@@ -360,15 +418,17 @@ Result<bool> Batches::answer(const std::string& id, bool expired) {
   if (expired)
     options.refusal = "the batch has expired before this request began", options.refusal_code = "batch_expired";
   options.in_flight = std::max<int64_t>(service_.admission().limits().running - 1, 1);
+  options.gives_way = true;
   options.may_begin = [this] { return service_.admission().counts().waiting == 0; };
-  int64_t others = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    others = held_bytes();
-  }
   options.write = [&](bool is_error, std::string_view line) -> Status {
-    if (others + output.bytes() + errors.bytes() + std::ssize(line) > limits_.disk_bytes)
-      return llada::failed("the server's files take {} bytes, all that they may (--store-limit)", limits_.disk_bytes);
+    {
+      const std::lock_guard lock(mutex_);
+      int64_t& bytes = unlisted_[id];
+      bytes = output.bytes() + errors.bytes();
+      if (held_bytes() + std::ssize(line) > limits_.disk_bytes)
+        return llada::failed("the server's files take {} bytes, all that they may (--store-limit)", limits_.disk_bytes);
+      bytes += std::ssize(line);
+    }
     return (is_error ? errors : output).add(line);
   };
   options.proceed = [&](const BatchCounts& counts) {
@@ -387,10 +447,15 @@ Result<bool> Batches::answer(const std::string& id, bool expired) {
   return counts.over;
 }
 
-// The answers become files that clients know of.
 void Batches::finish(const std::string& id, const std::string& status, const std::string& error) {
-  const std::lock_guard lock(mutex_);
-  Json batch = objects_.at(id);
+  const std::lock_guard change(changing_);
+  const Status kept = end_batch(id, status, error);
+  if (!kept) throw std::runtime_error(kept.error().message);  // tried again after a while
+}
+
+// The answers become files that clients know of.
+Status Batches::end_batch(const std::string& id, const std::string& status, const std::string& error) {
+  Json batch = *find("batch", id);
   std::vector<Json> changed;
   for (const auto& [field, file, name] : {std::tuple("output_file_id", output_id(id), "output.jsonl"),
                                           std::tuple("error_file_id", error_id(id), "error.jsonl")}) {
@@ -410,13 +475,17 @@ void Batches::finish(const std::string& id, const std::string& status, const std
   }
   changed.push_back(std::move(batch));
   const Status kept = put(std::move(changed));
+  if (kept) {
+    const std::lock_guard lock(mutex_);
+    unlisted_.erase(id);
+  }
   service_.log({{"event", "batch"},
                 {"id", id},
                 {"status", status},
                 {"error", !error.empty() ? Json(error)
                           : kept         ? Json(nullptr)
                                          : Json(kept.error().message)}});
-  if (!kept) throw std::runtime_error(kept.error().message);  // tried again after a while
+  return kept;
 }
 
 }  // namespace llada::serve

@@ -1,13 +1,14 @@
 // Files and batches that a server keeps (/v1/files, /v1/batches): their objects in a Store, the files' bytes beside it,
 // and a thread that works on one batch after the other (serve/batch.h). A batch that was under way when the server
-// ended, however it ended, goes on when it runs again. A batch makes room for whoever waits for an answer: it begins
-// requests only while nobody waits, and leaves one of the places to others.
+// ended, however it ended, goes on when it runs again. A batch gives way to whoever waits for an answer (admission.h).
+// Everything here is its owner's alone.
 #pragma once
 #include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -60,20 +61,28 @@ class Batches {
   Result<bool> answer(const std::string& id, bool expired);
   bool goes_on(const std::string& id, int64_t expires) const;
   void finish(const std::string& id, const std::string& status, const std::string& error);
-  // The lock is held.
+  int64_t held_bytes() const;
+  std::set<std::string> expired_files() const;
+  // changing_ is held, and mutex_ is not.
   Status put(std::vector<Json> objects, const std::vector<std::string>& removed = {});
   void remove_expired();
   void keep_few_batches();
-  int64_t held_bytes() const;
+  Status end_batch(const std::string& id, const std::string& status, const std::string& error);
 
   Service& service_;
   const std::string folder_;
   const BatchLimits limits_;
   std::optional<FileLock> lock_;
-  mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
+  // Held by whoever changes objects, from reading them until the disk has them. The requests' counts of the batch that
+  // is worked on change without it.
+  std::mutex changing_;
   std::unique_ptr<Store> store_;
-  std::map<std::string, Json> objects_;  // by id
+  mutable std::mutex mutex_;  // taken after changing_, and never while the disk works; guards what follows
+  std::condition_variable changed_;
+  std::map<std::string, Json> objects_;      // by id
+  int64_t listed_bytes_ = 0;                 // of objects that are files
+  std::map<std::string, int64_t> unlisted_;  // bytes of files that are no objects yet, by file or batch
+  std::string worked_on_;                    // a batch
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -78,7 +78,7 @@ void Job::begin() {
     const std::lock_guard lock(mutex_);
     for (size_t i = 0; i < ids.size(); ++i) answers_[i].ticket = ids[i];
   };
-  if (!service_.admission().enter(std::move(tickets), known)) {
+  if (!service_.admission().enter(std::move(tickets), known, exchange_->gives_way)) {
     exchange_->respond(error_reply(ApiError(429, "too many requests are waiting; try again later", "", "queue_full")));
     return service_.ended(shared_from_this());
   }

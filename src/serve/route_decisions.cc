@@ -170,7 +170,7 @@ ApiError about_field(const Error& error) {
 template <class Parse>
 void answer_decisions(Service& service, const std::shared_ptr<Exchange>& exchange, const Parse& parse,
                       std::initializer_list<const char*> fields, Write write) {
-  const auto read = [&]() -> Answered<std::shared_ptr<DecisionJob>> {
+  const auto read = [&]() -> Answered<DecideRequest> {
     LLADA_TRY(Body body, Body::parse(*exchange));
     LLADA_TRY_STATUS(check_model(service, body));
     for (const char* name : fields) body.find(name);
@@ -181,18 +181,24 @@ void answer_decisions(Service& service, const std::shared_ptr<Exchange>& exchang
     auto request = parse(body.all());
     if (!request) return std::unexpected(about_field(request.error()));
     request->options.temperatures = service.options().temperatures;
-    auto job = start_decide(service.shared_model(), *request);
-    if (!job) return std::unexpected(about_field(job.error()));
-    return std::make_shared<DecisionJob>(service, exchange, std::move(*request), std::move(*job), write);
+    return std::move(*request);
   };
-  auto job = read();
-  if (!job) return exchange->respond(error_reply(job.error()));
-  try {
-    (*job)->begin();
-  } catch (...) {
-    (*job)->cancel("memory ran out", 503);
-    throw;
-  }
+  auto request = read();
+  if (!request) return exchange->respond(error_reply(request.error()));
+  // Each question is asked behind all of the state.
+  const size_t bytes = request->state.size() * request->questions.size();
+  const auto go_on = [&service, exchange, write, asked = std::make_shared<DecideRequest>(std::move(*request))] {
+    auto made = start_decide(service.shared_model(), *asked);
+    if (!made) return exchange->respond(error_reply(about_field(made.error())));
+    const auto job = std::make_shared<DecisionJob>(service, exchange, std::move(*asked), std::move(*made), write);
+    try {
+      job->begin();
+    } catch (...) {
+      job->cancel("memory ran out", 503);
+      throw;
+    }
+  };
+  service.go_on(exchange, bytes, go_on);
 }
 
 }  // namespace

@@ -12,15 +12,15 @@ namespace llada::serve {
 namespace {
 
 struct ScoreAsk {
+  std::string prompt;
   std::vector<std::string> texts;
-  ScoreRequest request;
+  ScoreRequest request;  // its tokens by encode()
 };
 
 Answered<ScoreAsk> read_score(Service& service, Body body) {
-  const Model& model = service.model();
   LLADA_TRY_STATUS(check_model(service, body));
   LLADA_TRY(const auto prompt, body.text("prompt"));
-  ScoreAsk ask;
+  ScoreAsk ask{.prompt = prompt.value_or(""), .texts = {}, .request = {}};
   LLADA_TRY(ask.texts, body.texts("continuations"));
   LLADA_TRY(const auto method, body.text("method"));
   LLADA_TRY(const auto top, body.integer("top", 0, kMostAlternatives));
@@ -33,9 +33,20 @@ Answered<ScoreAsk> read_score(Service& service, Body body) {
   LLADA_TRY_STATUS(check_count(service, std::ssize(ask.texts), 1));
   size_t bytes = 0;
   for (const std::string& text : ask.texts) bytes = std::max(bytes, text.size());
-  LLADA_TRY_STATUS(check_bytes(service, prompt.value_or("").size() + bytes, "prompt"));
+  LLADA_TRY_STATUS(check_bytes(service, ask.prompt.size() + bytes, "prompt"));
+  return ask;
+}
+
+// Bytes that encode() cuts into tokens: each text is behind a prompt of its own.
+size_t encoded_bytes(const ScoreAsk& ask) {
+  size_t bytes = 0;
+  for (const std::string& text : ask.texts) bytes += ask.prompt.size() + text.size();
+  return bytes;
+}
+
+Done encode(const Model& model, ScoreAsk& ask) {
   for (const std::string& text : ask.texts) {
-    auto pair = encode_pair(model, prompt.value_or(""), text);
+    auto pair = encode_pair(model, ask.prompt, text);
     if (!pair) return refuse("prompt: " + pair.error().message, "prompt");
     if (pair->continuation.empty())
       return refuse(
@@ -47,7 +58,7 @@ Answered<ScoreAsk> read_score(Service& service, Body body) {
   }
   if (const Status status = check_score(model, ask.request); !status)
     return refuse("continuations: " + status.error().message, "continuations");
-  return ask;
+  return {};
 }
 
 Json score_json(const Service& service, const ScoreAsk& ask, const ScoreResult& result) {
@@ -92,11 +103,9 @@ class Scoring : public Pending, public std::enable_shared_from_this<Scoring> {
     if (!service_.began(shared_from_this()))
       return exchange_->respond(error_reply(ApiError(503, "the server is shutting down", "", "shutting_down")));
     constexpr double kJsonOfToken = 1024;  // one token with its log-probability
-    double tokens = 0;
-    for (const auto& text : ask_.request.continuations) tokens += static_cast<double>(text.size());
     const int64_t rows = std::max(service_.engine().row_budget(), RowBudget::kMostOfMixture);
-    const double bytes = score_bytes(service_.model(), ask_.request, rows) +
-                         tokens * kJsonOfToken * static_cast<double>(1 + ask_.request.options.top);
+    const double bytes =
+        score_bytes(service_.model(), ask_.request, rows) + kJsonOfToken * static_cast<double>(written_tokens());
     if (!service_.admission().could_hold(bytes)) {
       exchange_->respond(
           error_reply(ApiError(400, fmt::format("the score needs {:.3g} MB of memory, {:.3g} MB at most "
@@ -114,7 +123,7 @@ class Scoring : public Pending, public std::enable_shared_from_this<Scoring> {
         .expired = [self = shared_from_this()] { self->cancel("the queue was full for too long", 503); }};
     std::vector<Admission::Ticket> tickets;
     tickets.push_back(std::move(ticket));
-    if (!service_.admission().enter(std::move(tickets), known)) {
+    if (!service_.admission().enter(std::move(tickets), known, exchange_->gives_way)) {
       exchange_->respond(
           error_reply(ApiError(429, "too many requests are waiting; try again later", "", "queue_full")));
       return service_.ended(shared_from_this());
@@ -145,6 +154,12 @@ class Scoring : public Pending, public std::enable_shared_from_this<Scoring> {
   }
 
  private:
+  int64_t written_tokens() const {
+    int64_t tokens = 0;
+    for (const auto& text : ask_.request.continuations) tokens += std::ssize(text);
+    return tokens * (1 + ask_.request.options.top);
+  }
+
   void start() {
     const auto on_done = [self = shared_from_this()](Result<ScoreResult> result) { self->done(std::move(result)); };
     const Status begun = within_memory([&]() -> Status {
@@ -182,7 +197,7 @@ class Scoring : public Pending, public std::enable_shared_from_this<Scoring> {
       self->service_.ended(self);
     };
     try {
-      service_.workers().give(reply);
+      service_.workers().give(reply, written_tokens() > 1000 ? WorkSize::large : WorkSize::small);
     } catch (const std::exception&) {
       reply();
     }
@@ -208,7 +223,19 @@ void score(Service& service, const std::shared_ptr<Exchange>& exchange) {
   };
   auto ask = read();
   if (!ask) return exchange->respond(error_reply(ask.error()));
-  std::make_shared<Scoring>(service, exchange, std::move(*ask))->begin();
+  const auto asked = std::make_shared<ScoreAsk>(std::move(*ask));
+  const auto go_on = [&service, exchange, asked] {
+    if (const Done encoded = encode(service.model(), *asked); !encoded)
+      return exchange->respond(error_reply(encoded.error()));
+    const auto scoring = std::make_shared<Scoring>(service, exchange, std::move(*asked));
+    try {
+      scoring->begin();
+    } catch (...) {
+      scoring->cancel("memory ran out", 503);
+      throw;
+    }
+  };
+  service.go_on(exchange, encoded_bytes(*asked), go_on);
 }
 
 }  // namespace llada::serve

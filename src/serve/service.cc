@@ -223,15 +223,25 @@ void Service::handle(std::shared_ptr<Exchange> exchange) {
   answer_guarded(*exchange, [&] {
     if (auto refused = refusal(request, route)) return exchange->respond(std::move(*refused));
     if (route->at_once) return route->answer(*this, exchange);
-    const auto answer = [this, exchange, route] {
-      answer_guarded(*exchange, [&] {
-        // Nobody waits for the work that was to be done.
-        if (exchange->is_gone()) return exchange->respond(error_reply(ApiError(kClientGone, "the client has gone")));
-        route->answer(*this, exchange);
-      });
-    };
-    workers_.give(answer, exchange->body_bytes() > BodyBytes::kFree ? WorkSize::large : WorkSize::small);
+    give(exchange, exchange->body_bytes() > BodyBytes::kFree ? WorkSize::large : WorkSize::small,
+         [this, exchange, route] { route->answer(*this, exchange); });
   });
+}
+
+void Service::give(const std::shared_ptr<Exchange>& exchange, WorkSize size, std::function<void()> work) {
+  const auto guarded = [exchange, work = std::move(work)] {
+    answer_guarded(*exchange, [&] {
+      // Nobody waits for the work that was to be done.
+      if (exchange->is_gone()) return exchange->respond(error_reply(ApiError(kClientGone, "the client has gone")));
+      work();
+    });
+  };
+  workers_.give(guarded, size);
+}
+
+void Service::go_on(const std::shared_ptr<Exchange>& exchange, size_t bytes, const std::function<void()>& work) {
+  if (bytes > BodyBytes::kFree) return give(exchange, WorkSize::large, work);
+  work();
 }
 
 }  // namespace llada::serve

@@ -68,6 +68,10 @@ class Service {
   // Answers, soon or later. From any thread, returns at once.
   void handle(std::shared_ptr<Exchange> exchange);
 
+  // A request's work, in which so many bytes are read or cut into tokens: here or, where others would wait for it, by a
+  // worker; by nobody if its client has gone by then.
+  void go_on(const std::shared_ptr<Exchange>& exchange, size_t bytes, const std::function<void()>& work);
+
   // Takes on no more requests; waits until all have been answered, at most so long, then cancels the rest and waits for
   // these.
   void drain(double seconds);
@@ -99,6 +103,7 @@ class Service {
   // The reply to a request that no route may answer; nothing: the route may.
   std::optional<HttpReply> refusal(const HttpRequest& request, const struct Route* route) const;
   bool has_key(const HttpRequest& request) const;
+  void give(const std::shared_ptr<Exchange>& exchange, WorkSize size, std::function<void()> work);
   void tell_ends(Exchange& exchange, const struct Route* route);
   void tick();
 

@@ -1,6 +1,8 @@
 // The store in an SQLite file: one table, whose rows change in transactions.
 #include <sqlite3.h>
 
+#include <optional>
+
 #include "serve/store.h"
 
 namespace llada::serve {
@@ -33,7 +35,9 @@ class SqliteStore : public Store {
       const int step = sqlite3_step(rows.get());
       if (step == SQLITE_DONE) return objects;
       if (step != SQLITE_ROW) return std::unexpected(error("read").error());
-      objects.push_back({text(rows, 0), text(rows, 1)});
+      auto id = text(rows, 0), json = text(rows, 1);
+      if (!id || !json) return std::unexpected(error("read").error());
+      objects.push_back({std::move(*id), std::move(*json)});
     }
   }
 
@@ -70,24 +74,27 @@ class SqliteStore : public Store {
     if (sqlite3_step(row.get()) != SQLITE_ROW) return std::unexpected(error("read").error());
     return sqlite3_column_int64(row.get(), 0);
   }
-  static std::string text(const Statement& row, int column) {
+  // Nothing: memory ran out.
+  static std::optional<std::string> text(const Statement& row, int column) {
     const unsigned char* bytes = sqlite3_column_text(row.get(), column);
-    return bytes == nullptr ? "" : reinterpret_cast<const char*>(bytes);
+    if (bytes == nullptr) return std::nullopt;
+    return reinterpret_cast<const char*>(bytes);
   }
   Status change_all(std::span<const StoredObject> put, std::span<const std::string> removed) {
-    const auto bind = [](const Statement& to, int place, const std::string& value) {
-      sqlite3_bind_text64(to.get(), place, value.data(), value.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+    const auto bind = [&](const Statement& to, int place, const std::string& value) -> Status {
+      const int bound = sqlite3_bind_text64(to.get(), place, value.data(), value.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+      return bound == SQLITE_OK ? Status() : error("write");
     };
     LLADA_TRY(const Statement insert, prepare("INSERT OR REPLACE INTO objects(id, json) VALUES(?, ?)"));
     for (const StoredObject& object : put) {
-      bind(insert, 1, object.id);
-      bind(insert, 2, object.json);
+      LLADA_TRY_STATUS(bind(insert, 1, object.id));
+      LLADA_TRY_STATUS(bind(insert, 2, object.json));
       if (sqlite3_step(insert.get()) != SQLITE_DONE) return error("write");
       sqlite3_reset(insert.get());
     }
     LLADA_TRY(const Statement erase, prepare("DELETE FROM objects WHERE id = ?"));
     for (const std::string& id : removed) {
-      bind(erase, 1, id);
+      LLADA_TRY_STATUS(bind(erase, 1, id));
       if (sqlite3_step(erase.get()) != SQLITE_DONE) return error("write");
       sqlite3_reset(erase.get());
     }

@@ -1,4 +1,4 @@
-"""The server behind nginx, with the configuration that docs/scale.md gives."""
+"""The server behind nginx, with the configuration of deploy/nginx.conf."""
 
 import pathlib
 import subprocess
@@ -19,23 +19,11 @@ SLOW = {"max_tokens": 200, "temperature": 2, "seed": 1,
         "llada": {"preset": "exact", "block_length": 200, "early_stop": "none"}}
 
 
-def documented():
-    """The block of docs/scale.md that begins with `upstream`."""
-    lines = (support.ROOT / "docs/scale.md").read_text(encoding="utf-8").splitlines()
-    begin = lines.index("    upstream llada { server 127.0.0.1:8080; keepalive 16; }")
-    block = []
-    for line in lines[begin:]:
-        if not line.startswith("    "):
-            return "\n".join(block)
-        block.append(line[4:])
-    raise AssertionError("the block of nginx has no end")
-
-
 class Proxy:
     def __init__(self, server_port):
         self.port = support.free_port()
         self.folder = tempfile.TemporaryDirectory(prefix="llada-proxy-")
-        block = documented().replace("127.0.0.1:8080", f"127.0.0.1:{server_port}")
+        block = (support.ROOT / "deploy/nginx.conf").read_text(encoding="utf-8").replace("127.0.0.1:8080", f"127.0.0.1:{server_port}")
         block = block.replace("listen 443 ssl;", f"listen 127.0.0.1:{self.port};")  # a certificate is not the point
         temporary = "\n".join(f"{kind}_temp_path {self.folder.name}/{kind};" for kind in (
             "client_body", "proxy", "fastcgi", "uwsgi", "scgi"))

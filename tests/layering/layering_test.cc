@@ -171,6 +171,24 @@ TEST(Layering, OnlyBaseKnowsTheSystem) {
   expect_none(banned_text(others, words));
 }
 
+// A build without a compiler for the DSP has no module for the host, and in a unity build a file that is compiled is
+// linked: so what needs the module is left out.
+TEST(Layering, WithoutADspNothingNeedsTheHostsModule) {
+  const auto lists = tree({"src/devices/hexagon/CMakeLists.txt"});
+  ASSERT_EQ(lists.size(), 1u);
+  const std::string absent = lists[0].text.substr(lists[0].text.find("elseif(NOT ANDROID)"));
+  ASSERT_TRUE(absent.contains("EXCLUDE"));
+  int needing = 0;
+  for (const SourceFile& file : tree({"src/devices/hexagon"})) {
+    const std::string name = file.path.substr(file.path.rfind('/') + 1);
+    if (file.path != "src/devices/hexagon/" + name || !name.ends_with(".cc")) continue;
+    if (!file.text.contains("#include \"devices/hexagon/host")) continue;
+    EXPECT_TRUE(absent.contains(" " + name)) << name;
+    ++needing;
+  }
+  EXPECT_GE(needing, 2);
+}
+
 // Names by which files say what they hold stand in the family's description alone.
 TEST(Layering, AFamilyIsOneFile) {
   struct Case {

@@ -1,8 +1,11 @@
 // Files and batches that a server keeps: forms, limits, answers equal to those of the routes, and what is left after a
 // restart, a cancellation and an expiry.
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -211,7 +214,10 @@ TEST_F(BatchRoutes, AnswersAreThoseOfTheRoutes) {
   EXPECT_EQ(get("/v1/files?limit=1").json()["has_more"], true);
   // A file goes, a batch that has ended stays as it is.
   const std::string input = file["id"];
-  EXPECT_EQ(ask(server->port(), "HEAD", "/v1/files/" + input + "/content").body, "");
+  Client client(server->port());
+  client.send(http_request("HEAD", "/v1/files/" + input + "/content") + http_request("GET", "/health"));
+  EXPECT_TRUE(client.wait_for("\"status\":\"ok\"")) << "no body between the two";
+  EXPECT_FALSE(client.wait_for("custom_id", 0));
   EXPECT_EQ(ask(server->port(), "DELETE", "/v1/files/" + input).json()["deleted"], true);
   EXPECT_EQ(get("/v1/files/" + input).status, 404);
   EXPECT_EQ(get("/v1/files/" + input + "/content").status, 404);
@@ -238,8 +244,11 @@ TEST_F(BatchRoutes, CancelledAndExpiredOnesKeepTheirAnswers) {
   const std::string waiting = create(requests(3))["id"];
   const std::string input = batch(id)["input_file_id"];
   EXPECT_EQ(ask(server->port(), "DELETE", "/v1/files/" + input).json()["error"]["code"], "file_in_use");
-  EXPECT_EQ(ask(server->port(), "POST", "/v1/batches/" + waiting + "/cancel").json()["status"], "cancelling");
   wait_for_answers(id, 2);
+  // One that waits for others ends at once.
+  EXPECT_EQ(ask(server->port(), "POST", "/v1/batches/" + waiting + "/cancel").json()["status"], "cancelling");
+  EXPECT_EQ(batch(waiting)["status"], "cancelled");
+  EXPECT_EQ(batch(id)["status"], "in_progress");
   EXPECT_EQ(ask(server->port(), "POST", "/v1/batches/" + id + "/cancel").json()["status"], "cancelling");
   const json over = ended(id);
   EXPECT_EQ(over["status"], "cancelled");
@@ -289,6 +298,61 @@ TEST_F(BatchRoutes, FilesThatTakeAllTheirRoomEndABatchWithItsAnswers) {
   // There is room again.
   const json files = get("/v1/files").json();
   for (const json& file : files["data"]) ask(server->port(), "DELETE", "/v1/files/" + file["id"].get<std::string>());
+  EXPECT_EQ(ended(create(requests(4))["id"])["status"], "completed");
+}
+
+TEST_F(BatchRoutes, BytesOfABatchThatHasNotEndedCount) {
+  start_keeping();
+  const std::string text = requests(400, 40), id = create(text)["id"];
+  wait_for_answers(id, 3);
+  end();
+  int64_t held = 0;
+  for (const auto& entry : fs::directory_iterator(folder_))
+    if (entry.path().filename().string().starts_with("file-")) held += static_cast<int64_t>(entry.file_size());
+  EXPECT_GT(held, static_cast<int64_t>(text.size()));
+  // Without a model nobody works on it.
+  start(false);
+  ASSERT_TRUE(service->keep_batches(folder_.string(), {.disk_bytes = held + 10}));
+  const auto add = [&](size_t bytes) { return service->batches()->add_file("a", "batch", std::string(bytes, 'a'), 0); };
+  EXPECT_EQ(add(11).error().code, "disk_limit");
+  EXPECT_TRUE(add(10));
+  EXPECT_EQ(add(1).error().code, "disk_limit");
+}
+
+TEST_F(BatchRoutes, NobodyElseMayReadAFile) {
+  std::ofstream(folder_ / "objects.sqlite").close();
+  fs::permissions(folder_ / "objects.sqlite", fs::perms(0644));
+  start_keeping();
+  ASSERT_EQ(ended(create(requests(5))["id"])["status"], "completed");
+  int found = 0;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    EXPECT_EQ(entry.status().permissions() & fs::perms(0777), fs::perms(0600)) << entry.path();
+    ++found;
+  }
+  EXPECT_EQ(found, 5);  // lock, objects, requests, answers, errors
+}
+
+// The limit of a file's size stands for a disk that is full.
+TEST_F(BatchRoutes, AFullDiskLosesNothing) {
+  start_keeping();
+  const std::string id = create(requests(200, 4))["id"];
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit before {};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  struct rlimit little = before;
+  little.rlim_cur = 40'000;
+  ::setrlimit(RLIMIT_FSIZE, &little);
+  const json over = ended(id);
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  ASSERT_EQ(over["status"], "failed") << over;
+  EXPECT_THAT(over["errors"]["data"][0]["message"].get<std::string>(), HasSubstr("cannot write"));
+  const auto answers = lines_of(over["output_file_id"]), errors = lines_of(over["error_file_id"]);
+  EXPECT_EQ(over["request_counts"]["completed"], answers.size());
+  EXPECT_EQ(over["request_counts"]["failed"], errors.size());
+  EXPECT_GT(answers.size(), 20u);
+  EXPECT_LT(answers.size(), 160u);
+  // Before and after it the server keeps what it is given.
   EXPECT_EQ(ended(create(requests(4))["id"])["status"], "completed");
 }
 

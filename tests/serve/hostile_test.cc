@@ -430,5 +430,76 @@ TEST(Admission, AllOrNoneInTheirOrder) {
   EXPECT_EQ(started, (std::vector<int>{60, 50, 10, 1}));
 }
 
+TEST(Admission, ThoseThatGiveWayLeaveAPlace) {
+  Admission admission({.running = 3, .waiting = 1});
+  std::string started;
+  std::map<char, Admission::Id> ids;
+  const auto enter = [&](const std::string& names, bool gives_way) {
+    std::vector<Admission::Ticket> tickets;
+    for (const char name : names) tickets.push_back({{1, 1}, [&started, name] { started += name; }, [] {}});
+    return admission.enter(
+        std::move(tickets),
+        [&](const auto& known) {
+          for (size_t i = 0; i < names.size(); ++i) ids[names[i]] = known[i];
+        },
+        gives_way);
+  };
+  EXPECT_TRUE(enter("abc", true));
+  EXPECT_EQ(started, "ab");
+  EXPECT_TRUE(enter("A", false)) << "the place that was left";
+  EXPECT_EQ(started, "abA");
+  EXPECT_TRUE(enter("B", false)) << "c waits, and takes no place of the queue";
+  EXPECT_FALSE(enter("C", false));
+  EXPECT_FALSE(enter("d", true));
+  admission.leave(ids['b']);  // c was there before, and B
+  admission.leave(ids['A']);
+  EXPECT_EQ(started, "abAcB");
+  admission.leave(ids['c']);
+  EXPECT_TRUE(enter("C", false));
+  EXPECT_TRUE(enter("D", false));
+  admission.leave(ids['a']);
+  EXPECT_EQ(started, "abAcBCD");
+  EXPECT_TRUE(enter("e", true));
+  EXPECT_EQ(started, "abAcBCD");
+  EXPECT_TRUE(enter("E", false));
+  admission.leave(ids['B']);  // E begins, since it waits, and e after it
+  EXPECT_EQ(started, "abAcBCDE");
+  admission.leave(ids['C']);
+  EXPECT_EQ(started, "abAcBCDEe");
+
+  Admission one({.running = 1, .waiting = 4});  // whose only place nobody can be left
+  started.clear();
+  std::vector<Admission::Ticket> ticket;
+  ticket.push_back({{1, 1}, [&] { started += 'a'; }, [] {}});
+  EXPECT_TRUE(one.enter(
+      std::move(ticket), [](const auto&) {}, true));
+  EXPECT_EQ(started, "a");
+}
+
+// Bodies of a few KB that cut 70 KB into tokens leave the other worker to others.
+TEST_F(Hostile, SmallBodiesOfMuchWorkAreLargeWork) {
+  start();
+  std::promise<void> go_on;
+  service->workers().give([&] { go_on.get_future().wait(); }, WorkSize::large);
+  std::string prompt;
+  for (int i = 0; i < 140; ++i) prompt += " and";
+  const json texts(std::vector<std::string>(128, " a"));
+  const json scored = {{"prompt", prompt}, {"continuations", texts}, {"method", "exact"}};
+  const json question = {{"type", "predicate"}, {"instructions", "Is it?"}};
+  const json decided = {{"input", prompt.substr(0, 200)}, {"questions", std::vector<json>(340, question)}};
+  Client scoring(server->port()), deciding(server->port());
+  scoring.send(http_request("POST", "/v1/llada/score", scored.dump()));
+  deciding.send(http_request("POST", "/v1/decisions", decided.dump()));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(get("/v1/models").status, 200);
+  EXPECT_EQ(metric("llada_requests_running"), 0);
+  // Nobody waits for them any more, so that nothing is computed: they were no requests that are refused.
+  scoring.close();
+  deciding.close();
+  EXPECT_TRUE(becomes("llada_connections", 1));
+  go_on.set_value();
+  for (const char* path : {"/v1/llada/score", "/v1/decisions"})
+    EXPECT_TRUE(becomes(std::string("llada_requests_total{route=\"") + path + "\",status=\"499\"}", 1));
+}
+
 }  // namespace
 }  // namespace llada::serve

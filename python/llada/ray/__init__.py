@@ -1,0 +1,23 @@
+"""llada on Ray (https://docs.ray.io): data sets, evaluations and servers over the machines of a cluster.
+
+    import ray, llada.ray
+
+    prompts = ray.data.read_json("prompts.jsonl")
+    answers = llada.ray.generate(prompts, model="/models/llada-8b-q4_0.gguf", options={"gen_length": 256})
+    answers.write_parquet("answers")
+
+    result = llada.ray.evaluate("eval.jsonl", model="s3://models/llada-8b-q4_0.gguf", options="--gen-length 256")
+
+    serve run llada.ray:application model=/models/llada-8b-q4_0.gguf replicas=2      # OpenAI's routes
+
+A model is a path on every machine, or an address that fsspec knows, which each machine fetches once. Processes of one
+machine map one file of packed weights. Needs `pip install 'llada[ray]'`; evaluate() and application() also need the
+program `llada` on every machine.
+"""
+
+from ._evaluate import evaluate
+from ._generate import Generator, generate
+from ._models import local_path, open_model
+from ._serve import application
+
+__all__ = ["Generator", "application", "evaluate", "generate", "local_path", "open_model"]

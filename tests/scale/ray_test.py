@@ -1,0 +1,386 @@
+"""llada.ray on a cluster of this machine: Ray's own nodes, of which some are killed, come late, or share weights.
+
+LLADA_RAY_PROMPTS: prompts of the data set, 1,000 where not given. LLADA_TEST_LONG: also the time beside `llada batch`.
+LLADA_RAY_MODEL: another model for that, and for the memory of its weights."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLACE = tempfile.TemporaryDirectory(prefix="llada-ray-")
+LLADA = os.environ.setdefault("LLADA_PROGRAM", str(ROOT / "build/release/bin/llada"))
+os.environ.setdefault("LLADA_LIBRARY", str(ROOT / "build/release/src/api/libllada.so"))
+os.environ.update(
+    XDG_CACHE_HOME=PLACE.name + "/cache",
+    PYTHONPATH=os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
+    RAY_USAGE_STATS_ENABLED="0",
+    RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",  # every address is 127.0.0.1
+    RAY_worker_niceness="0",  # as `llada batch` has it, beside other programs of this machine
+    RAY_DEDUP_LOGS="0",
+    RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S="60",  # of a loaded machine
+    RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S="60",
+    RAY_DATA_DISABLE_PROGRESS_BARS="1",
+    RAY_memory_monitor_refresh_ms="0",
+    RAY_health_check_period_ms="500",
+    RAY_health_check_failure_threshold="4",
+    NO_PROXY="127.0.0.1,localhost",
+)
+sys.path.insert(0, str(ROOT / "python"))
+
+import openai
+import ray
+import ray.data
+from ray import serve
+from ray.cluster_utils import Cluster
+
+import llada
+import llada.ray
+
+COUNT = int(os.environ.get("LLADA_RAY_PROMPTS", 1000))
+OPTIONS = {"gen_length": 32, "preset": "balanced"}
+ADDRESS = "127.0.0.1"
+cluster = None
+workers = []
+
+
+def program(*words):
+    return subprocess.run([LLADA, *words], check=True, stdin=subprocess.DEVNULL, capture_output=True).stdout.decode()
+
+
+def make_model(kind="q8_0"):
+    path = pathlib.Path(PLACE.name, f"tiny-{kind}.gguf")
+    if not path.exists():
+        program("convert", str(ROOT / "models/tiny-llada"), str(path), "--type", kind)
+    return str(path)
+
+
+def add_node(**more):
+    return cluster.add_node(num_cpus=2, object_store_memory=100 << 20, **more)
+
+
+def setUpModule():
+    global cluster
+    cluster = Cluster()
+    add_node(include_dashboard=False)
+    workers.extend(add_node() for _ in range(3))
+    ray.init(address=cluster.address, log_to_driver=False)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+
+
+def tearDownModule():
+    serve.shutdown()
+    ray.shutdown()
+    cluster.shutdown()
+    PLACE.cleanup()
+
+
+def prompts(count):
+    with open(ROOT / "eval/eval_public.jsonl", encoding="utf-8") as lines:
+        texts = [json.loads(line)["prompt"] for line in lines]
+    return [texts[i % len(texts)] for i in range(count)]
+
+
+def data_set(texts, blocks):
+    rows = [{"id": i, "prompt": text} for i, text in enumerate(texts)]
+    return ray.data.from_items(rows, override_num_blocks=blocks)
+
+
+class DataSets(unittest.TestCase):
+    def test_every_row_once_though_a_machine_is_lost_and_another_comes(self):
+        model, texts = make_model(), prompts(COUNT)
+        with llada.Model.load(model, threads=2) as alone:
+            expected = [result.tokens for result in alone.generate_many(texts, streams=8, **OPTIONS)]
+        answers = llada.ray.generate(
+            data_set(texts, 40), model=model, options=OPTIONS, threads=1, actors=(2, None), num_cpus=1.5
+        )
+        found, lost = {}, False
+        for row in answers.iter_rows():
+            self.assertNotIn(row["id"], found)
+            self.assertIsNone(row["error"])
+            found[row["id"]] = list(row["generated_tokens"])
+            if not lost and len(found) >= COUNT // 5:
+                # A machine that computes, without a word.
+                nodes = {actor["NodeID"] for actor in self.actors()}
+                victim = next((node for node in workers if node.unique_id in nodes or node.node_id in nodes), workers[0])
+                workers.remove(victim)
+                cluster.remove_node(victim, allow_graceful=False)
+                workers.append(add_node())
+                lost = True
+        self.assertTrue(lost)
+        self.assertEqual(sorted(found), list(range(COUNT)))
+        self.assertEqual([found[i] for i in range(COUNT)], expected)
+
+    @staticmethod
+    def actors():
+        from ray._private.state import actors
+
+        return [
+            {"NodeID": actor["Address"]["NodeID"], "Pid": actor["Pid"] if "Pid" in actor else None}
+            for actor in actors().values()
+            if actor["State"] == "ALIVE"
+        ]
+
+    def test_a_rows_fault_is_its_error(self):
+        rows = [{"prompt": [{"role": "user", "content": "Count to 3"}]}, {"prompt": [{"role": "nobody", "content": "x"}]}]
+        answers = llada.ray.generate(
+            ray.data.from_items(rows), model=make_model(), options={"gen_length": 8}, threads=1, actors=1
+        ).take_all()
+        by_error = sorted(answers, key=lambda row: row["error"] is not None)
+        self.assertIsNone(by_error[0]["error"])
+        self.assertEqual(len(by_error[0]["generated_tokens"]), 8)
+        self.assertIn("nobody", by_error[1]["error"])
+        self.assertIsNone(by_error[1]["generated_text"])
+
+    def test_wrong_options_are_told_before_anything_runs(self):
+        rows = ray.data.from_items([{"prompt": "Hi"}])
+        with self.assertRaisesRegex(TypeError, "treshold"):
+            llada.ray.generate(rows, model="none", options={"treshold": 0.5})
+        with self.assertRaises(llada.InvalidError):
+            llada.ray.generate(rows, model="none", options={"gen_length": -4})
+
+    def test_sampled_answers_do_not_change_when_they_are_computed_again(self):
+        options = {"gen_length": 8, "temperature": 1.0}
+
+        def sampled():
+            dataset = data_set(prompts(6), 3)
+            answers = llada.ray.generate(dataset, model=make_model(), options=options, threads=1, actors=1)
+            return {row["id"]: list(row["generated_tokens"]) for row in answers.iter_rows()}
+
+        self.assertEqual(sampled(), sampled())
+
+    def test_weights_are_in_memory_once(self):
+        @ray.remote(num_cpus=0.1)
+        class Actor(llada.ray.Generator):
+            def weights(self):
+                """(bytes of the packed file, resident, this process's share of them)"""
+                sizes, path = {"Size": 0, "Rss": 0, "Pss": 0}, None
+                with open("/proc/self/smaps", encoding="utf-8") as lines:
+                    for line in lines:
+                        words = line.split()
+                        if "-" in words[0]:
+                            path = words[5] if len(words) > 5 else None
+                        elif path and "/packed/" in path and words[0][:-1] in sizes:
+                            sizes[words[0][:-1]] += int(words[1]) * 1024
+                return sizes["Size"], sizes["Rss"], sizes["Pss"]
+
+        model = os.environ.get("LLADA_RAY_MODEL") or make_model()
+        actors = [Actor.remote(model, {"gen_length": 8}, load={"threads": 1}) for _ in range(3)]
+        table = __import__("pyarrow").table({"prompt": prompts(2)})
+        ray.get([actor.answer.remote(table) for actor in actors])
+        found = ray.get([actor.weights.remote() for actor in actors])
+        print("packed weights of 3 actors (size, resident, share):", found)
+        self.assertGreater(min(resident for _, resident, _ in found), 0.5 * found[0][0])
+        self.assertLess(sum(share for _, _, share in found), 1.1 * found[0][0])
+
+
+@unittest.skipUnless("LLADA_TEST_LONG" in os.environ, "minutes: LLADA_TEST_LONG")
+class Overhead(unittest.TestCase):
+    def test_beside_llada_batch(self):
+        """Wall time of both from their first line to their last answer, starts of processes and of the actor included;
+        the cluster is there before."""
+        model, texts, threads = os.environ.get("LLADA_RAY_MODEL") or make_model("f16"), prompts(COUNT), 2
+        length = int(os.environ.get("LLADA_RAY_TOKENS", 64))
+        place = pathlib.Path(PLACE.name)
+        with open(place / "in.jsonl", "w", encoding="utf-8") as file:
+            for i, text in enumerate(texts):
+                body = {"messages": [{"role": "user", "content": text}], "max_tokens": length}
+                line = {"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions", "body": body}
+                file.write(json.dumps(line) + "\n")
+        program("pack", model)
+        ratios, times = [], []
+        for _ in range(3):
+            begin = time.monotonic()
+            (place / "out.jsonl").unlink(missing_ok=True)
+            program("batch", model, str(place / "in.jsonl"), str(place / "out.jsonl"), "-q", "--threads", str(threads))
+            alone, begin = time.monotonic() - begin, time.monotonic()
+            answers = llada.ray.generate(data_set(texts, 16), model=model, options={"gen_length": length}, threads=threads,
+                                         actors=1, num_cpus=1.5).materialize()
+            times.append((alone, time.monotonic() - begin))
+            ratios.append(times[-1][1] / alone)
+        with open(place / "out.jsonl", encoding="utf-8") as file:
+            batch = {answer["custom_id"]: answer["response"]["body"]["choices"][0]["message"]["content"]
+                     for answer in map(json.loads, file)}
+        self.assertEqual({str(row["id"]): row["generated_text"] for row in answers.iter_rows()}, batch)
+        print(f"llada batch and llada.ray.generate, {COUNT} prompts, {threads} threads, seconds: "
+              + ", ".join(f"{alone:.1f} {on_ray:.1f}" for alone, on_ray in times))
+        self.assertLess(sorted(ratios)[1], 1.1)
+
+
+class Evaluations(unittest.TestCase):
+    def test_the_numbers_of_llada_eval(self):
+        tasks, options = str(ROOT / "eval/eval_public.jsonl"), ["--preset-decode", "fast", "--gen-length", "48"]
+        alone = json.loads(program("eval", "-m", make_model(), "--tasks", tasks, "--limit", "9", "--no-reference",
+                                   "--threads", "2", "--json", *options))["results"][0]
+        found = llada.ray.evaluate(tasks, model=make_model(), options=options, limit=9, threads=1, part=7)
+        timed = {"seconds_mean", "cpu_seconds_mean"}
+        self.assertEqual(set(found["tasks"]), set(alone["tasks"]))
+        for mine, other in [(found, alone), *((found["tasks"][name], alone["tasks"][name]) for name in found["tasks"])]:
+            for key in set(mine) - timed - {"tasks"}:
+                for one, two in zip(*(value if isinstance(value, list) else [value] for value in (mine[key], other[key]))):
+                    self.assertAlmostEqual(one, two, places=9, msg=key)
+        self.assertLess(found["accuracy_mean"], 1)
+
+
+class Addresses(unittest.TestCase):
+    def test_a_model_is_fetched_once_and_again_when_it_has_changed(self):
+        place = pathlib.Path(PLACE.name, "store.zip")
+        with zipfile.ZipFile(place, "w") as store:
+            store.write(make_model(), "models/tiny.gguf")
+        address = f"zip://models/tiny.gguf::{place}"
+        path = pathlib.Path(llada.ray.local_path(address))
+        self.assertEqual(path.name, "tiny.gguf")
+        self.assertEqual(path.read_bytes(), pathlib.Path(make_model()).read_bytes())
+        before = path.stat().st_mtime_ns
+        self.assertEqual(llada.ray.local_path(address), str(path))
+        self.assertEqual(path.stat().st_mtime_ns, before)
+        with zipfile.ZipFile(place, "w") as store:
+            store.write(make_model("f16"), "models/tiny.gguf")
+        other = pathlib.Path(llada.ray.local_path(address))
+        self.assertEqual(other.read_bytes(), pathlib.Path(make_model("f16")).read_bytes())
+        self.assertEqual(llada.ray.local_path(make_model()), make_model())
+        folder = llada.ray.local_path(f"file://{ROOT}/models/tiny-llada")
+        self.assertEqual({each.name for each in pathlib.Path(folder).iterdir()},
+                         {each.name for each in (ROOT / "models/tiny-llada").iterdir()})
+        with llada.Model.load(folder) as model:
+            self.assertTrue(model.info.has_tokenizer)
+
+
+class Serving(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        import socket
+
+        with socket.socket() as link:
+            link.bind((ADDRESS, 0))
+            cls.port = link.getsockname()[1]
+        serve.start(http_options={"host": ADDRESS, "port": cls.port}, proxy_location="HeadOnly")
+        serve.run(llada.ray.application({"model": make_model(), "replicas": "2", "threads": "1", "parallel": "8"}))
+        cls.url = f"http://{ADDRESS}:{cls.port}"
+
+    @classmethod
+    def tearDownClass(cls):
+        serve.delete("default")
+
+    def client(self):
+        return openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=60)
+
+    @staticmethod
+    def pids():
+        """Of the programs of the replicas: (replica, program)."""
+        found = []
+        for folder in pathlib.Path("/proc").iterdir():
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                if len(words) > 1 and words[0] == LLADA.encode() and words[1] == b"serve":
+                    shell = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                    replica = int(pathlib.Path(f"/proc/{shell}/stat").read_text().rsplit(")", 1)[1].split()[1])
+                    if PLACE.name.encode() in b" ".join(words):
+                        found.append((replica, int(folder.name)))
+            except (OSError, ValueError, IndexError):
+                continue
+        return found
+
+    def wait_for_replicas(self, count=2, seconds=60):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if len(self.pids()) == count:
+                return
+            time.sleep(0.2)
+        self.fail(f"found {self.pids()}, needed {count} replicas")
+
+    def test_the_routes_are_those_of_the_server(self):
+        client = self.client()
+        asked = {"messages": [{"role": "user", "content": "Sort the numbers from smallest to largest: 38 41 6 51 3"}],
+                 "model": "any", "max_tokens": 32}
+        whole = client.chat.completions.create(**asked).choices[0].message.content
+        self.assertEqual(whole, "3 6 38 41 51")
+        stream = client.chat.completions.create(**asked, stream=True)
+        pieces = [piece.choices[0].delta.content or "" for piece in stream if piece.choices]
+        self.assertEqual("".join(pieces), whole)
+        self.assertEqual([model.id for model in client.models.list()], ["tiny-q8_0"])
+        with self.assertRaises(openai.BadRequestError):
+            client.chat.completions.create(**{**asked, "messages": []})
+
+    def check_loss(self, end):
+        """50 clients ask, one replica is ended in the middle: each request has its answer or an error, and one that
+        begins later has an answer."""
+        expected = {text: json.loads(program("run", "-m", make_model(), "-p", text, "-n", "64", "--json"))["text"]
+                    for text in prompts(1000)[::200]}
+        texts, results, lock, over = list(expected), [], threading.Lock(), threading.Event()
+        self.wait_for_replicas()
+
+        def ask(client, text, is_stream):
+            asked = {"messages": [{"role": "user", "content": text}], "model": "any", "max_tokens": 64}
+            if not is_stream:
+                return client.chat.completions.create(**asked).choices[0].message.content
+            pieces, reason = "", None
+            for piece in client.chat.completions.create(**asked, stream=True):
+                if piece.choices:
+                    pieces += piece.choices[0].delta.content or ""
+                    reason = piece.choices[0].finish_reason or reason
+            if reason is None:
+                raise AssertionError("a stream ended as if it were whole")
+            return pieces
+
+        def client_of(number):
+            client = self.client()
+            for turn in range(1000):
+                if over.is_set():
+                    return
+                text, begin = texts[(number + turn) % len(texts)], time.monotonic()
+                try:
+                    answer, error = ask(client, text, number % 2 == 0), None
+                except openai.APIError as failure:
+                    answer, error = None, failure
+                except Exception as failure:  # such as a connection that breaks in a stream
+                    answer, error = None, failure
+                with lock:
+                    results.append((begin, time.monotonic(), text, answer, error))
+                if error is not None:
+                    time.sleep(0.2)
+
+        clients = [threading.Thread(target=client_of, args=(number,)) for number in range(50)]
+        for each in clients:
+            each.start()
+        time.sleep(4)
+        killed = time.monotonic()
+        end(*self.pids()[0])
+        time.sleep(15)
+        over.set()
+        for each in clients:
+            each.join(120)
+            self.assertFalse(each.is_alive(), "a request without an end")
+        answered = [result for result in results if result[4] is None]
+        errors = [result for result in results if result[4] is not None]
+        for _, _, text, answer, _ in answered:
+            self.assertEqual(answer, expected[text])
+        self.assertFalse([result for result in errors if isinstance(result[4], AssertionError)])
+        begun_later = [result for result in answered if result[0] > killed]
+        self.assertTrue(begun_later)
+        first = min(result[1] for result in begun_later) - killed
+        late = [result for result in errors if result[0] > killed + 10]
+        print(f"{len(results)} requests, {len(errors)} with an error "
+              f"({sorted({type(result[4]).__name__ for result in errors})}); the first that began later was answered "
+              f"{first:.1f} s after the loss; {len(late)} errors of requests that began 10 s later")
+        self.assertLess(first, 10)
+        self.assertFalse(late)
+        self.wait_for_replicas()
+
+    def test_a_replica_is_lost(self):
+        self.check_loss(lambda replica, _: os.kill(replica, signal.SIGKILL))
+
+    def test_a_replicas_program_is_lost(self):
+        self.check_loss(lambda _, child: os.kill(child, signal.SIGKILL))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
