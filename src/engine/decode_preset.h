@@ -1,4 +1,4 @@
-// Presets: decoding options under a name. Seven are built in, some with a second form for block-causal models; `llada
+// Presets: decoding options under a name. Nine are built in, some with a second form for block-causal models; `llada
 // tune` writes others to files, whose "options" may also be a JSON object of keys and values.
 #pragma once
 #include <string>

@@ -33,7 +33,10 @@ decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenize
                          .shift_logits = config.shift_logits,
                          .attention_block = config.attention_block,
                          .uniform = config.canvas,
-                         .vocab = config.vocab};
+                         .vocab = config.vocab,
+                         .delete_id = config.delete_id,
+                         .split_id = config.split_id,
+                         .whole_blocks = config.expert_capacity > 0};
   if (tokenizer != nullptr) {
     const TokenizerSpec& spec = tokenizer->spec();
     if (ids.mask < 0) ids.mask = spec.mask;

@@ -6,7 +6,8 @@
 //   Dream      (arXiv 2508.15487)  Qwen2's layers: grouped K/V heads, biases on q, k and v
 //   LLaDA-MoE  (arXiv 2509.24389)  q and k normalised per head before RoPE; experts instead of the feed-forward
 //   LLaDA2     (arXiv 2512.15745)  block-causal attention; sigmoid router with a selection bias and groups; a shared
-//                                  expert; leading dense layers; RoPE on part of a head
+//                                  expert; leading dense layers; RoPE on part of a head. 2.2: the rows of a block
+//                                  choose the experts that compete (LLaDA2MoeGate.block_routing)
 #include <cmath>
 
 #include "graph/builder.h"
@@ -120,7 +121,8 @@ class Forward {
       feed_forward(l, x);
     }
     // After the last K/V nothing but the wanted rows is read again: queries and the feed-forward shrink to
-    // them.
+    // them, unless all rows of a block choose experts together.
+    const bool together = c_.expert_capacity > 0;
     const int last = static_cast<int>(c_.layers) - 1;
     const LayerWeights& w = layer(last);
     const ValueId h = b_.rms_norm(x, w.attn_norm, c_.rms_eps);
@@ -129,12 +131,13 @@ class Forward {
       cache(last, k, v);
       return b_.take();
     }
-    x = b_.select_rows(x);
-    const ValueId q = b_.linear(b_.select_rows(h), w.q);
+    if (!together) x = b_.select_rows(x);
+    const ValueId q = b_.linear(together ? h : b_.select_rows(h), w.q);
     cache(last, k, v);
     position(q, attention_.heads, w.q_bias, w.q_norm);
     attend(last, x, q);
     feed_forward(last, x);
+    if (together) x = b_.select_rows(x);
     b_.head(b_.guide(b_.rms_norm(x, w_.output_norm, c_.rms_eps)), w_.output);
     return b_.take();
   }
@@ -190,7 +193,9 @@ class Forward {
                             .renormalise = c_.norm_topk,
                             .groups = static_cast<int>(c_.expert_groups),
                             .groups_used = static_cast<int>(c_.expert_groups_used),
-                            .scale = c_.expert_scale};
+                            .scale = c_.expert_scale,
+                            .capacity = static_cast<int>(c_.expert_capacity),
+                            .block = static_cast<int>(c_.expert_block)};
 };
 
 }  // namespace
