@@ -72,7 +72,8 @@ class Verifier {
     LLADA_TRY_STATUS(routing(op));
     if (!(std::isfinite(op.parameter) && op.parameter > 0)) return wrong("its scale is {}", op.parameter);
     if (op.capacity == 0) return {};
-    if (op.capacity < op.experts_used || op.capacity > op.experts || op.groups > 1 || op.sigmoid == 0)
+    if (op.groups > 1 || op.sigmoid == 0) return wrong("a block chooses experts by softmax or in groups");
+    if (op.capacity < op.experts_used || op.capacity > op.experts)
       return wrong("a block chooses {} of {} experts, of which a row uses {}", op.capacity, op.experts,
                    op.experts_used);
     if (op.block < 1 || op.rows != RowSet::all)
