@@ -154,8 +154,8 @@ constexpr OwnOption kOwn[] = {
     {LLADA_FOR_SCORE, "order", "OPTIONS", "decoding options as on the command line", "",
      "of method duel: the order in which decoding would commit", kScore, set_order},
     {LLADA_FOR_REQUEST, "preset", "NAME",
-     "exact, balanced, fast, long, npu, llada2, llada2.1, sdar, fast-dllm-v2, nemotron, nemotron-spec, or a llada tune "
-     "file",
+     "exact, balanced, fast, long, npu, llada2, llada2.1, llada2.2, sdar, fast-dllm-v2, nemotron, nemotron-spec, or a "
+     "llada tune file",
      "",
      "decoding options under a name; options beside it replace its own", "Presets", set_preset},
     {LLADA_FOR_REQUEST, "stop", "TEXT", "any text but an empty one", "",

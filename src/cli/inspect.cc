@@ -39,6 +39,7 @@ Json config_json(const ModelConfig& c) {
     json["expert_ffn_width"] = c.expert_ffn_width;
     json["gates_renormalised"] = c.norm_topk;
   }
+  if (c.expert_capacity > 0) json["expert_capacity"] = c.expert_capacity, json["expert_block"] = c.expert_block;
   if (c.gemma) {
     json["global_layers"] = std::ranges::count(c.gemma->global, true);
     json["global_kv_heads"] = c.gemma->kv_heads;
@@ -48,6 +49,7 @@ Json config_json(const ModelConfig& c) {
   }
   json["special_ids"] = {
       {"mask", c.mask_id}, {"bos", c.bos_id}, {"eos", c.eos_id}, {"eot", c.eot_id}, {"pad", c.pad_id}};
+  if (c.delete_id >= 0) json["special_ids"]["delete"] = c.delete_id, json["special_ids"]["split"] = c.split_id;
   return json;
 }
 
@@ -125,6 +127,8 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
                             c.experts > 0 ? fmt::format("{} of {} experts of {}, gates {}renormalised", c.experts_used,
                                                         c.experts, c.expert_ffn_width, c.norm_topk ? "" : "not ")
                                           : fmt::format("{}", c.ffn_width)));
+  if (c.expert_capacity > 0)
+    row("", fmt::format("the rows of {} positions choose {} experts together", c.expert_block, c.expert_capacity));
   row("attention", fmt::format("{} heads of {}, {} for K/V{}", c.heads, c.head_dim, c.kv_heads, attention_text(c)));
   if (c.gemma)
     row("", fmt::format("a window of {} keys in {} layers; in {} all keys, heads of {}, {} for K/V", c.gemma->window,

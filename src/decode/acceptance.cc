@@ -114,8 +114,10 @@ std::vector<size_t> choose_by_rule(const AcceptanceOptions& options, std::span<c
   switch (options.acceptance) {
     case Acceptance::schedule:
       return accept_best(candidates, transfer_count(at.masks, at.steps, at.step));
-    case Acceptance::threshold:
-      return at.above ? accept_above(candidates, options.threshold) : accept_from(candidates, options.threshold);
+    case Acceptance::threshold: {
+      auto taken = at.above ? accept_above(candidates, options.threshold) : accept_from(candidates, options.threshold);
+      return std::ssize(taken) >= std::min(at.least, left) ? taken : accept_best(candidates, at.least);
+    }
     case Acceptance::factor:
       return accept_factor(candidates, options.factor);
     case Acceptance::entropy:

@@ -113,6 +113,7 @@ struct ScheduleStep {
   int64_t steps = 1;   // share of the block
   int64_t step = 0;    // of the block's schedule, from 0
   bool above = false;  // the threshold itself is not enough (LLaDA2.1's sampler)
+  int64_t least = 1;   // where fewer are above it, so many of the best (LLaDA2.2's sampler)
 };
 
 // Applies the rule of the options, and then the gate where there is one. Candidates are the masks that are left. For

@@ -129,6 +129,7 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   asked_.separate =
       options_.revision == Revision::dual_path && options_.revise_path == RevisePath::separate && kv_.covers(feed);
   plan.logits = rows_of(merged(asked_.masks, asked_.checks.in_place));
+  if (reviser_) plan.ranked = reviser_->ranked(canvas, block);
   plan.rows = kv_.rows(canvas, feed, block, plan.logits, asked_.separate);
   if (length_) {
     asked_.ends = length_->last_positions(block);
@@ -174,7 +175,8 @@ std::vector<Edit> BlockStrategy::decide(std::span<const Candidate> candidates) {
                              .length = options_.block_length,
                              .steps = block_steps_[current_],
                              .step = step_,
-                             .above = options_.revision == Revision::edit},
+                             .above = edits_in_place(options_.revision),
+                             .least = reviser_ ? reviser_->least_commits() : 1},
                             confirmed);
   if (speculation_)
     speculation_->accept(
@@ -203,6 +205,7 @@ std::vector<Prediction> BlockStrategy::predictions_of(const Canvas& canvas, std:
 std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& result) {
   const std::vector<int32_t> asked = merged(asked_.masks, asked_.lookahead);
   const std::vector<Prediction> predicted = predictions_of(canvas, asked, result);
+  if (reviser_) reviser_->answered(canvas, block_, result);
   std::vector<Candidate> candidates;
   for (const Prediction& p : predicted)
     if (std::ranges::binary_search(asked_.masks, p.position)) candidates.push_back(candidate(p, p.position));

@@ -70,6 +70,8 @@ SamplingRule head_rule(const DecodeOptions& options, const SpecialIds& ids, bool
   rule.seed = options.seed;
   rule.fixed_noise = draws_once(options);
   if (ids.uniform.length == 0) add(rule.never_sampled, ids.mask);
+  if (options.revision != Revision::levenshtein)
+    add(rule.never_sampled, ids.delete_id), add(rule.never_sampled, ids.split_id);
   if (options.logits_eos_inf) {
     add(rule.never_sampled, ids.eos);
     add(rule.out_of_softmax, ids.eos);

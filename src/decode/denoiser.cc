@@ -146,6 +146,8 @@ Result<StepEvent> Denoiser::take(StepResult result) {
   if (result_.drawn.size() != plan.draws.size() || std::ranges::any_of(result_.drawn, [](int32_t t) { return t < 0; }))
     return failed("forward: found {} drawn tokens, needed {} that are none below 0", result_.drawn.size(),
                   plan.draws.size());
+  if (result_.ranked.size() != plan.logits.size() * static_cast<size_t>(plan.ranked))
+    return failed("forward: found {} ranked tokens, needed {} of each prediction", result_.ranked.size(), plan.ranked);
   if (result_.landed ? plan.landing.when == Landing::When::not_yet : plan.landing.when == Landing::When::waited)
     return failed("forward: the sparse pass {}", result_.landed ? "landed too early" : "did not land");
   landed_ = result_.landed ? *std::exchange(beside_, {}) : SparsePlan{};
@@ -168,6 +170,8 @@ Result<StepEvent> Denoiser::take(StepResult result) {
     if (state == TokenState::fixed || state == TokenState::stable)
       return failed("edit: position {} is {}, needed one that may change", edit.position,
                     state == TokenState::fixed ? "fixed" : "stable");
+    if (edit.from < -1 || edit.from >= canvas_.size())
+      return failed("edit: position {}: found a token from {}, needed one of the canvas", edit.position, edit.from);
     if (edit.token < 0 || edit.state == TokenState::fixed || !canvas_.may_hold(edit.token, edit.state))
       return failed("edit: position {}: found token {} that does not fit its state", edit.position, edit.token);
     if (!text_.empty() && edit.state != TokenState::masked) edit.token = text_[static_cast<size_t>(edit.position)];

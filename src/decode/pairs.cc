@@ -53,10 +53,10 @@ constexpr Conflict kConflicts[] = {
     {"slide", "accept revision",
      [](const Asked& a) {
        return a.o.slide &&
-              (a.o.acceptance == Acceptance::llada2 || is_dream(a.o.acceptance) || a.o.revision == Revision::edit);
+              (a.o.acceptance == Acceptance::llada2 || is_dream(a.o.acceptance) || edits_in_place(a.o.revision));
      },
      "of which one works on blocks that stay where they are; needed neither accept llada2 or dream-* nor revision "
-     "edit"},
+     "edit or levenshtein"},
     {"top_k top_p min_p", "temperature", [](const Asked& a) { return a.o.temperature == 0; },
      "which takes the best token; needed a temperature above 0"},
     {"choice regex json_schema json_object template", "",
@@ -66,7 +66,7 @@ constexpr Conflict kConflicts[] = {
               1;
      },
      "beside another form of the answer; needed one"},
-    {"top_k top_p min_p repeat_penalty logits_eos_inf confidence_eos_eot_inf", "",
+    {"top_k top_p min_p repeat_penalty neighbour_penalty logits_eos_inf confidence_eos_eot_inf", "",
      [](const Asked& a) { return form_of(a.o).has_value(); },
      "where the answer has a form, which decides what may be sampled; needed it left out"},
     {"t_max", "t_min", [](const Asked& a) { return a.o.t_max <= a.o.t_min; },
@@ -122,6 +122,19 @@ constexpr Conflict kConflicts[] = {
        return a.attention_block > 0 && a.o.kv == KvChoice::frozen && a.o.revision != Revision::none;
      },
      "which freezes what a block-causal model revises; needed none, or kv block"},
+    {"revision", "accept",
+     [](const Asked& a) { return a.o.revision == Revision::levenshtein && a.o.acceptance != Acceptance::threshold; },
+     "which decides masks in another way; needed accept threshold"},
+    {"temperature cfg_scale repeat_penalty neighbour_penalty entropy_gate choice regex json_schema json_object "
+     "template",
+     "revision", [](const Asked& a) { return a.o.revision == Revision::levenshtein; },
+     "which takes the best tokens, as the model ranks them; needed it left out"},
+    {"revision", "", [](const Asked& a) { return a.o.revision == Revision::levenshtein && !a.kind.moves_text; },
+     "with a model that has no tokens for deletions and insertions; needed edit, or a model that has them (LLaDA2.2)"},
+    {"revision", "", [](const Asked& a) { return a.o.revision == Revision::dual_path && a.kind.whole_blocks; },
+     "with a model whose blocks choose experts together, so that no row is computed alone; needed another"},
+    {"kv", "", [](const Asked& a) { return a.o.kv == KvChoice::frozen && a.kind.whole_blocks; },
+     "with a model whose blocks choose experts together, so that no row is computed alone; needed none or block"},
     {"revise_lateness", "revise_path",
      [](const Asked& a) { return a.o.revise_lateness != 0 && a.o.revise_path == RevisePath::fused; },
      "whose results come with the step's own; needed revise_path separate"},

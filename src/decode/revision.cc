@@ -4,6 +4,7 @@
 
 #include "decode/dual_path.h"
 #include "decode/field_entry.h"
+#include "decode/levenshtein.h"
 #include "decode/token_editing.h"
 
 namespace llada::decode {
@@ -51,6 +52,8 @@ std::unique_ptr<Reviser> make_reviser(const DecodeOptions& options, const Specia
       return std::make_unique<DualPath>(options, ids, canvas);
     case Revision::edit:
       return std::make_unique<TokenEditing>(options);
+    case Revision::levenshtein:
+      return std::make_unique<LevenshteinEditing>(options, ids);
   }
   return nullptr;
 }

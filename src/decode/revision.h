@@ -21,15 +21,22 @@ struct Field;
 
 // Whether, and how, what was committed is looked at again (revision.h).
 enum class Revision {
-  none,       // a commit is final
-  dual_path,  // Dual-Path Progressive Revision: visible tokens are predicted again with themselves masked
-  edit,       // LLaDA2.1: another token is written over a visible one when its probability is high enough
+  none,         // a commit is final
+  dual_path,    // Dual-Path Progressive Revision: visible tokens are predicted again with themselves masked
+  edit,         // LLaDA2.1: another token is written over a visible one when its probability is high enough
+  levenshtein,  // LLaDA2.2: the same, and tokens may go or make room for others (levenshtein.h)
 };
+// Committed tokens are read in their own rows, and the threshold itself is not enough.
+constexpr bool edits_in_place(Revision r) { return r == Revision::edit || r == Revision::levenshtein; }
+// Whether `way` reads the options of `other`.
+constexpr bool reads_options_of(Revision way, Revision other) {
+  return way == other || (way == Revision::levenshtein && other == Revision::edit);
+}
 
 // Where the checks of dual_path run: as extra rows of the step's own forward, or in a sparse pass beside it.
 enum class RevisePath { fused, separate };
 
-inline constexpr std::string_view kRevisionWords[] = {"none", "dual-path", "edit"};
+inline constexpr std::string_view kRevisionWords[] = {"none", "dual-path", "edit", "levenshtein"};
 constexpr Words words(Revision) { return kRevisionWords; }
 inline constexpr std::string_view kRevisePathWords[] = {"fused", "separate"};
 constexpr Words words(RevisePath) { return kRevisePathWords; }
@@ -67,6 +74,14 @@ class Reviser {
 
   // What a step of the block checks; when sweep_due(), what a sweep checks (at least one position).
   virtual Checks checks(const Canvas& canvas, const Block& block) = 0;
+
+  // How many of the best tokens of each row the step is to tell.
+  virtual int32_t ranked(const Canvas&, const Block&) const { return 0; }
+
+  // Before the step's masks are decided: what it brought.
+  virtual void answered(const Canvas&, const Block&, const StepResult&) {}
+  // How many masks the step decides at least, by a threshold.
+  virtual int64_t least_commits() const { return 1; }
 
   // `seen` are predictions of what checks() named, trials before in_place, with the position that was checked.
   // edits (ascending) holds the step's commits in their first state; merge() may change, drop or add edits.

@@ -137,6 +137,13 @@ class Allowed {
   double most_ = kNone;
 };
 
+// The token, or the mask, before a position of the same block; -1: the position is the block's first. As SGLang has it,
+// which looks at one block.
+int32_t left_neighbour(const Canvas& canvas, int64_t position, int64_t block) {
+  if (position == 0 || (block > 0 && position % block == 0)) return -1;
+  return canvas.tokens[static_cast<size_t>(position - 1)];
+}
+
 // 64 bits, written with or without a sign, since other programs' seeds have one.
 Status read_seed(const Field& f, std::string_view text, DecodeOptions& o) {
   if (!text.starts_with('-')) return read_number(text, o.seed, f);
@@ -172,6 +179,8 @@ std::span<const Field> sampling_fields() {
         "divide the logits of tokens that stand nearby already by F; 1: do not").in({1 / kMost, kMost}),
     field<&O::repeat_window>(sampling, "repeat_window", "N", "how many positions before and behind are nearby")
         .in(kPositions).also("--repeat-last-n"),
+    field<&O::neighbour_penalty>(sampling, "neighbour_penalty", "L",
+        "take L off the logit of the token on a position's left, in its block (LLaDA2.1); 0: do not").in({0, kMost}),
     field<&O::cfg_scale>(guidance, "cfg_scale", "S", "classifier-free guidance; 0: none").in({0, kMost}).often(),
   };
   // clang-format on
@@ -181,8 +190,11 @@ std::span<const Field> sampling_fields() {
 bool orders_by_sampled(const DecodeOptions& o) { return samples(o) && is_dream(o.acceptance); }
 
 bool needs_logits(const DecodeOptions& o) {
-  return o.top_k > 0 || o.top_p < 1 || o.min_p > 0 || o.repeat_penalty != 1 || orders_by_sampled(o);
+  return o.top_k > 0 || o.top_p < 1 || o.min_p > 0 || o.repeat_penalty != 1 || o.neighbour_penalty > 0 ||
+         orders_by_sampled(o);
 }
+
+bool ranks_tokens(const DecodeOptions& o) { return o.revision == Revision::levenshtein; }
 
 bool draws_once(const DecodeOptions& o) { return samples(o) && (o.revision != Revision::none || o.mbsd); }
 
@@ -206,6 +218,27 @@ Prediction predict(std::span<const float> logits, const DecodeOptions& options, 
   return out;
 }
 
+std::vector<int32_t> rank_tokens(std::span<const float> logits, size_t rows, int32_t count, const SamplingRule& rule) {
+  std::vector<int32_t> ranked(rows * static_cast<size_t>(count), -1);
+  if (count == 0) return ranked;
+  const size_t vocabulary = logits.size() / std::max<size_t>(rows, 1);
+  for (size_t row = 0; row < rows; ++row) {
+    const auto of_row = logits.subspan(row * vocabulary, vocabulary);
+    const auto best = std::span(ranked).subspan(row * static_cast<size_t>(count), static_cast<size_t>(count));
+    size_t found = 0;
+    for (int32_t id = 0; id < std::ssize(of_row); ++id) {
+      const float value = of_row[static_cast<size_t>(id)];
+      if (found == best.size() && !(value > of_row[static_cast<size_t>(best.back())])) continue;
+      if (contains(rule.never_sampled, id)) continue;
+      found += found < best.size();
+      size_t at = found - 1;
+      for (; at > 0 && value > of_row[static_cast<size_t>(best[at - 1])]; --at) best[at] = best[at - 1];
+      best[at] = id;
+    }
+  }
+  return ranked;
+}
+
 std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, int64_t window, const SpecialIds& ids) {
   std::vector<int32_t> found;
   const int64_t end = std::min(canvas.size(), position + window + 1);
@@ -224,6 +257,7 @@ std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, int64
 Status predict_all(std::span<const float> logits, std::span<const float> sparse_logits, const DecodeOptions& options,
                    const SamplingRule& rule, const SpecialIds& ids, const Canvas& canvas, const Canvas& sparse_canvas,
                    int64_t forward, StepResult& result) {
+  std::vector<float> penalised;
   const auto again = [&](std::span<Prediction> predictions, std::span<const float> rows, int64_t number,
                          const Canvas& seen) -> Status {
     for (size_t i = 0; i < predictions.size(); ++i) {
@@ -232,7 +266,14 @@ Status predict_all(std::span<const float> logits, std::span<const float> sparse_
       const int64_t position = ids.predicted_by(p.position);
       std::vector<int32_t> repeated;
       if (options.repeat_penalty != 1) repeated = tokens_nearby(seen, position, options.repeat_window, ids);
-      p = predict(rows.subspan(i * vocabulary, vocabulary), options, rule, repeated, {number, p.position});
+      auto logits_of = rows.subspan(i * vocabulary, vocabulary);
+      if (const int32_t left = left_neighbour(seen, position, ids.attention_block);
+          options.neighbour_penalty > 0 && left >= 0) {
+        penalised.assign(logits_of.begin(), logits_of.end());
+        penalised[static_cast<size_t>(left)] -= static_cast<float>(options.neighbour_penalty);
+        logits_of = penalised;
+      }
+      p = predict(logits_of, options, rule, repeated, {number, p.position});
       if (p.token < 0 || !std::isfinite(p.probability))
         return damaged("the logits of position {} are not finite; the weights or the activations are damaged",
                        p.position);

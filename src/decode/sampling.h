@@ -7,7 +7,8 @@
 //
 // Confidence is what it is for plain sampling: the probability of the token in the clean softmax, before penalties and
 // cuts. So a threshold asks how sure the model is, not how narrow the cut was. Dream's rules are the exception
-// (orders_by_sampled).
+// (orders_by_sampled). The penalty for the left neighbour's token, LLaDA2.1's, is another: it comes before everything,
+// and confidence is of what it leaves.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -24,12 +25,13 @@ struct Field;
 struct SamplingOptions {
   double temperature = 0;  // Gumbel-max sampling at > 0; confidences stay those of the clean softmax
   uint64_t seed = 0;
-  int64_t top_k = 0;           // > 0: only so many of the best tokens may be sampled (sampling.h)
-  double top_p = 1;            // in [0, 1], < 1: only the best tokens that together have this probability
-  double min_p = 0;            // in [0, 1], > 0: only tokens with this share of the best one's probability
-  double repeat_penalty = 1;   // > 0: divides (where negative: multiplies) logits of tokens that are nearby already
-  int64_t repeat_window = 64;  // >= 1: how many positions before and behind are nearby
-  double cfg_scale = 0;        // > 0: classifier-free guidance
+  int64_t top_k = 0;             // > 0: only so many of the best tokens may be sampled (sampling.h)
+  double top_p = 1;              // in [0, 1], < 1: only the best tokens that together have this probability
+  double min_p = 0;              // in [0, 1], > 0: only tokens with this share of the best one's probability
+  double repeat_penalty = 1;     // > 0: divides (where negative: multiplies) logits of tokens that are nearby already
+  int64_t repeat_window = 64;    // >= 1: how many positions before and behind are nearby
+  double neighbour_penalty = 0;  // >= 0: less for the logit of the token on a position's left
+  double cfg_scale = 0;          // > 0: classifier-free guidance
 };
 std::span<const Field> sampling_fields();
 
@@ -42,6 +44,9 @@ bool orders_by_sampled(const DecodeOptions& options);
 
 // What the head cannot do without storing logits.
 bool needs_logits(const DecodeOptions& options);
+
+// Whether plans ask for ranked tokens (StepPlan::ranked).
+bool ranks_tokens(const DecodeOptions& options);
 
 // Rules that ask whether a position is predicted as it was before. With noise of its own in every forward a sampled
 // token would differ from the one before although the model says the same; so in such runs the noise of a position is
@@ -58,6 +63,9 @@ struct Draw {
 // logit is not finite the token is -1 and the probability NaN, as from a device.
 Prediction predict(std::span<const float> logits, const DecodeOptions& options, const SamplingRule& rule,
                    std::span<const int32_t> repeated, const Draw& draw);
+
+// The `count` best tokens of each row that may be sampled, the best first; fewer: -1 behind them.
+std::vector<int32_t> rank_tokens(std::span<const float> logits, size_t rows, int32_t count, const SamplingRule& rule);
 
 // What is decided within `window` positions of `position`, which itself does not count: ids ascending, each once.
 // Tokens that end an answer are left out, since an answer's tail is full of them.

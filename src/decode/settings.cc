@@ -41,6 +41,8 @@ class Resolver {
       if (target == f.key || target == "revision") return {};
       way.reset();
     }
+    if (way && way_ && target != "revision" && reads_options_of(*way_, *way)) way = way_;
+    if (way && way_ && target == "revision" && implied_ && reads_options_of(*way, *way_)) way_ = way;
     const Status fits = check(s, target, rules, way);
     if (!fits && soft) return {};
     LLADA_TRY_STATUS(fits);
@@ -49,6 +51,7 @@ class Resolver {
       if (chooser_.empty()) chooser_ = s.typed;
     }
     if (way && !way_) way_ = way, reviser_ = s.typed;
+    implied_ = implied_ && target != "revision";
     drafts_ |= asks_for_drafts(f);
     seen_.emplace_back(target, s.typed);
     options_ = std::move(next);
@@ -72,7 +75,8 @@ class Resolver {
   }
   // Another way was chosen, or this one switched off.
   bool gives_way(Revision way) const {
-    return (way_ && *way_ != way) || std::ranges::find(switched_off_, way) != switched_off_.end();
+    const bool other = way_ && !reads_options_of(*way_, way) && !(implied_ && reads_options_of(way, *way_));
+    return other || std::ranges::find(switched_off_, way) != switched_off_.end();
   }
   const std::string* first(std::string_view target) const {
     const auto found = std::ranges::find(seen_, target, &std::pair<std::string_view, std::string>::first);
@@ -94,6 +98,7 @@ class Resolver {
   DecodeOptions options_;
   unsigned rules_ = ~0u;         // those that read everything that was named
   std::optional<Revision> way_;  // of revising
+  bool implied_ = true;          // by options of one way alone
   std::vector<Revision> switched_off_;
   bool drafts_ = false;
   std::string chooser_, reviser_;  // what chose the rule and the way first

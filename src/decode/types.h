@@ -54,6 +54,8 @@ struct ModelKind {
   int64_t attention_block = 0;  // as in SpecialIds
   UniformCanvas uniform = {};   // length > 0: canvases of random tokens
   bool causal_text = false;     // as in SpecialIds
+  bool moves_text = true;       // false: it is known to have no ids for deletions and insertions
+  bool whole_blocks = false;    // rows of a block are computed together
 
   ModelKind(int64_t block = 0, const UniformCanvas& canvas = {}, bool causal = false)
       : attention_block(block), uniform(canvas), causal_text(causal) {}
@@ -73,8 +75,16 @@ struct SpecialIds {
   bool causal_text = false;
   UniformCanvas uniform = {};  // length > 0: canvases of random tokens below vocab, and no mask (uniform_canvas.h)
   int64_t vocab = 0;
+  // Predicted at a position they are edits and no text (LLaDA2.2): its token goes, or a mask comes before it. -1: none.
+  int32_t delete_id = -1, split_id = -1;
+  bool whole_blocks = false;  // the rows of a block choose experts together, so they are computed together
 
-  ModelKind kind() const { return {attention_block, uniform, causal_text}; }
+  ModelKind kind() const {
+    ModelKind kind(attention_block, uniform, causal_text);
+    kind.moves_text = delete_id >= 0 && split_id >= 0;
+    kind.whole_blocks = whole_blocks;
+    return kind;
+  }
 
   // The row whose logits predict a position, and the last position that a row predicts.
   int32_t row_of(int64_t position) const {
@@ -90,6 +100,7 @@ struct Edit {
   int32_t token = -1;
   TokenState state = TokenState::stable;
   double confidence = 0;
+  int32_t from = -1;  // where the token stood, or the row that predicted it, when a deletion or insertion moved it
 };
 
 // A few rows of a forward that are computed with other inputs than the canvas holds, to ask "what would be
@@ -133,6 +144,7 @@ struct StepPlan {
   std::vector<int32_t> rows;    // positions to compute, ascending
   std::vector<int32_t> inputs;  // token fed at each row (usually the canvas token; a revision feeds the mask)
   std::vector<int32_t> logits;  // positions (a subset of rows) whose predictions are wanted, ascending
+  int32_t ranked = 0;           // of each of them so many of the best tokens are wanted, too
   int32_t keys = 0;             // attention reads positions [0, keys)
   int32_t causal_below = 0;     // rows and trials at positions below read nothing behind themselves
   // > 0: guidance by a second, unconditional stream with the prompt masked; logits = u + (s + 1)(c - u).
@@ -158,8 +170,11 @@ struct StepResult {
   std::vector<Prediction> predictions = {};  // in plan.logits' order
   std::vector<Prediction> trials = {};       // one per plan.trials
   std::vector<int32_t> drawn = {};           // one per plan.draws
-  std::vector<Prediction> sparse = {};       // one per trial of the sparse pass that landed
-  std::optional<int64_t> landed = {};        // the number of that pass's forward; none has landed without
+  // plan.ranked for each of the predictions: tokens that may be sampled, the best first, of equals the lowest; -1 where
+  // there are no more.
+  std::vector<int32_t> ranked = {};
+  std::vector<Prediction> sparse = {};  // one per trial of the sparse pass that landed
+  std::optional<int64_t> landed = {};   // the number of that pass's forward; none has landed without
   // Of a request with a form, by the classes of its tokens (read_scores() in form_keeper.h); of the three lists above.
   std::vector<forms::RowScores> scores = {}, trial_scores = {}, sparse_scores = {};
 };

@@ -76,10 +76,10 @@ LLADA_ROUTING bool group_stays(const float* worth, int group, int groups, int gr
 // Routers are sensitive: everything is F32 and sums run in double, softmax over the experts in ascending order, the
 // chosen ones' in the order of the choice. A chosen expert whose gate rounds to 0 counts as not chosen. Damaged scores
 // must not look like a choice among the others: where a score or a bias is not finite, the first gate is NaN, which
-// makes the row NaN, and the others are 0.
+// makes the row NaN, and the others are 0. allowed: 0 for an expert that the row's block did not choose; null: all are.
 template <int kLanes, class Lanes>
 LLADA_ROUTING void route_by(const RoutingRule& rule, const float* scores, const float* bias, const RoutingScratch& s,
-                            float* gates, const Lanes& lanes) {
+                            float* gates, const Lanes& lanes, const unsigned char* allowed = nullptr) {
   using namespace routing;
   const int n = rule.experts;
   lanes.each([&](int t) {
@@ -112,6 +112,12 @@ LLADA_ROUTING void route_by(const RoutingRule& rule, const float* scores, const 
     }
   });
   if (damaged) return;
+  if (allowed != nullptr) {
+    lanes.each([&](int t) {
+      for (int i = t; i < n; i += kLanes)
+        if (allowed[i] == 0) s.rank[i] = kOutOfRace;
+    });
+  }
 
   // Only the best groups stay in the race.
   if (rule.groups > 1) {

@@ -34,7 +34,10 @@ decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenize
                          .attention_block = config.attention_block,
                          .causal_text = config.causal_text && config.attention_block > 0,
                          .uniform = config.canvas,
-                         .vocab = config.vocab};
+                         .vocab = config.vocab,
+                         .delete_id = config.delete_id,
+                         .split_id = config.split_id,
+                         .whole_blocks = config.expert_capacity > 0};
   if (tokenizer != nullptr) {
     const TokenizerSpec& spec = tokenizer->spec();
     if (ids.mask < 0) ids.mask = spec.mask;

@@ -92,6 +92,21 @@ KeyRule rule_of(const ModelGraph& graph, const decode::StepPlan& plan) {
   return rule;
 }
 
+// Rows that choose experts together are computed together.
+Status check_whole_blocks(const decode::StepPlan& plan, int64_t block) {
+  if (block == 0) return {};
+  if (!plan.trials.empty() || !plan.sparse.empty())
+    return failed("engine: a plan has trials of rows that choose experts together with their block");
+  for (size_t i = 0; i < plan.rows.size();) {
+    const int64_t begin = plan.rows[i] / block * block, end = std::min<int64_t>(begin + block, plan.keys);
+    for (int64_t p = begin; p < end; ++p, ++i)
+      if (i == plan.rows.size() || plan.rows[i] != p)
+        return failed("engine: a plan computes a part of the positions {} to {}, which choose experts together", begin,
+                      end);
+  }
+  return {};
+}
+
 // Adds the rows and trials of `part`, the step's plan or its sparse plan, to a forward as a stream of its own. logits:
 // rows of the part, ascending.
 template <class Part>
@@ -232,6 +247,7 @@ void ModelRunner::run(std::span<RequestStep> all) {
         LLADA_TRY(const decode::StepPlan& plan, step.denoiser->plan());
         step.plan = &plan;
         LLADA_TRY_STATUS(step.state->make_room(plan.keys));
+        LLADA_TRY_STATUS(check_whole_blocks(plan, model_.config().expert_block));
         return check_keys(plan, step.state->kv);
       });
     if (step.status) of_pass[step.plan->encode ? 1 : 0].push_back(&step);

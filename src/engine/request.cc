@@ -221,8 +221,8 @@ Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
   begin_ = std::chrono::steady_clock::now();
   LLADA_TRY(state_, RequestState::create(*model_, device, first_positions_, options_.cfg_scale > 0, rule_));
   state_->prompt = prompt_tokens_, state_->most_positions = denoiser_.canvas().size();
-  state_->keep_logits =
-      decode::needs_logits(options_) || alternatives_ > 0 || form_ != nullptr || ids.uniform.length > 0;
+  state_->keep_logits = decode::needs_logits(options_) || decode::ranks_tokens(options_) || alternatives_ > 0 ||
+                        form_ != nullptr || ids.uniform.length > 0;
   if (alternatives_ > 0) scores_.resize(static_cast<size_t>(denoiser_.canvas().size()));
   if (prefixes == nullptr || !shares_prefix_) return {};
   // A prompt that is encoded causally can be cut anywhere.
@@ -268,6 +268,7 @@ Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCach
   if (form_)
     decode::read_scores(state_->logits, state_->sparse_logits, *form_, options_, rule_, denoiser_.forward_number(),
                         step.result);
+  step.result.ranked = decode::rank_tokens(state_->logits, step.plan->logits.size(), step.plan->ranked, rule_);
   LLADA_TRY(const decode::StepEvent event, denoiser_.take(std::move(step.result)));
   if (alternatives_ > 0) keep_scores(event);
   if (cursor_ && prefixes != nullptr) prefixes->publish(*cursor_, tokens(denoiser_.exact_prefix()), state_->kv);
@@ -296,12 +297,15 @@ std::span<const float> RunningRequest::logits_of(const decode::StepEvent& event,
 
 void RunningRequest::keep_scores(const decode::StepEvent& event) {
   const decode::SpecialIds ids = ids_in(model_->special_ids(), event.plan);
+  const std::vector<TokenScore> before = event.plan.ranked > 0 ? scores_ : std::vector<TokenScore>();  // some may move
   for (const decode::Edit& edit : event.edits) {
     TokenScore& score = scores_[static_cast<size_t>(edit.position)];
+    const int32_t from = edit.from >= 0 ? edit.from : edit.position;
+    if (edit.from >= 0) score = before[static_cast<size_t>(from)];
     if (edit.state != decode::TokenState::masked && edit.token == score.token) continue;  // only said to be final
     score = {};
     if (edit.state == decode::TokenState::masked) continue;
-    const auto logits = logits_of(event, ids.row_of(edit.position));
+    const auto logits = logits_of(event, ids.row_of(from));
     if (!logits.empty()) score = score_of(logits, edit.token, alternatives_);
   }
 }

@@ -76,7 +76,7 @@ double request_bytes(const Model& model, const Request& request) {
   // them beside it they have a store of their own.
   if (o.revision == decode::Revision::dual_path && o.revise_path == decode::RevisePath::separate) bytes += 3 * store;
   const bool uniform = model.special_ids().uniform.length > 0;
-  if (decode::needs_logits(o) || decode::form_of(o) || request.alternatives > 0 || uniform)
+  if (decode::needs_logits(o) || decode::ranks_tokens(o) || decode::form_of(o) || request.alternatives > 0 || uniform)
     bytes += logits_bytes(model, kept_rows(model, o, positions));
   // What a canvas is told of its last step: an id and a probability for any token.
   if (uniform) bytes += 2 * logits_bytes(model, kept_rows(model, o, positions));

@@ -80,6 +80,10 @@ void add_model(GgufWriter& out, const ModelConfig& c) {
       u32("expert_group_count", c.expert_groups);
       u32("expert_group_used_count", c.expert_groups_used);
     }
+    if (c.expert_capacity > 0) {
+      u32("expert_capacity", c.expert_capacity);
+      u32("expert_block_length", c.expert_block);
+    }
     if (c.expert_scale != 1) out.add_f32(prefix + "expert_weights_scale", c.expert_scale);
     if (c.shared_expert_ffn_width > 0) {
       u32("expert_shared_count", 1);
@@ -100,6 +104,8 @@ void add_ids(GgufWriter& out, const ModelConfig& c, const TokenizerSpec& spec) {
   add_id(out, "tokenizer.ggml.eot_token_id", c.eot_id, spec.eot);
   add_id(out, "tokenizer.ggml.mask_token_id", c.mask_id, spec.mask);
   if (!c.end_ids.empty()) out.add_i32s(kKeyEndIds, c.end_ids);
+  add_id(out, kKeyDeleteId, c.delete_id, -1);
+  add_id(out, kKeySplitId, c.split_id, -1);
 }
 
 // llama.cpp's name (tokenizer.ggml.pre) for the pre-tokenizer regexes of a tokenizer.json file; "default" where it has

@@ -31,18 +31,17 @@ class Visitor {
 
   bool attention(int64_t i) {
     const int64_t q = config_.heads * config_.head_dim, kv = config_.kv_heads * config_.head_dim;
-    const bool weights = in_layer(i, "attn_norm.weight", vector_of(config_.width)) &&
-                         in_layer(i, "attn_q.weight", matrix(config_.width, q)) &&
-                         in_layer(i, "attn_k.weight", matrix(config_.width, kv)) &&
-                         in_layer(i, "attn_v.weight", matrix(config_.width, kv)) &&
-                         in_layer(i, "attn_output.weight", matrix(q, config_.width)) &&
-                         in_layer(i, "ffn_norm.weight", vector_of(config_.width));
-    const bool norms = !config_.qk_norm || (in_layer(i, "attn_q_norm.weight", vector_of(config_.head_dim)) &&
-                                            in_layer(i, "attn_k_norm.weight", vector_of(config_.head_dim)));
-    const bool biases =
-        !config_.qkv_bias || (in_layer(i, "attn_q.bias", vector_of(q)) && in_layer(i, "attn_k.bias", vector_of(kv)) &&
-                              in_layer(i, "attn_v.bias", vector_of(kv)));
-    return weights && norms && biases;
+    return in_layer(i, "attn_norm.weight", vector_of(config_.width)) &&
+           in_layer(i, "attn_q.weight", matrix(config_.width, q)) &&
+           in_layer(i, "attn_k.weight", matrix(config_.width, kv)) &&
+           in_layer(i, "attn_v.weight", matrix(config_.width, kv)) &&
+           (!config_.qkv_bias ||
+            (in_layer(i, "attn_q.bias", vector_of(q)) && in_layer(i, "attn_k.bias", vector_of(kv)) &&
+             in_layer(i, "attn_v.bias", vector_of(kv)))) &&
+           (!config_.qk_norm || (in_layer(i, "attn_q_norm.weight", vector_of(config_.head_dim)) &&
+                                 in_layer(i, "attn_k_norm.weight", vector_of(config_.head_dim)))) &&
+           in_layer(i, "attn_output.weight", matrix(q, config_.width)) &&
+           in_layer(i, "ffn_norm.weight", vector_of(config_.width));
   }
 
   bool dense(int64_t i) {
@@ -52,23 +51,22 @@ class Visitor {
   }
 
   bool experts(int64_t i) {
-    const int64_t width = config_.width, inner = config_.expert_ffn_width, count = config_.experts;
-    if (!in_layer(i, "ffn_gate_inp.weight", matrix(width, count))) return false;
-    if (config_.sigmoid_router && !in_layer(i, "exp_probs_b.bias", vector_of(count))) return false;
-    if (const int64_t shared = config_.shared_expert_ffn_width;
-        shared > 0 && !(in_layer(i, "ffn_gate_shexp.weight", matrix(width, shared)) &&
-                        in_layer(i, "ffn_up_shexp.weight", matrix(width, shared)) &&
-                        in_layer(i, "ffn_down_shexp.weight", matrix(shared, width))))
+    const int64_t width = config_.width, inner = config_.expert_ffn_width;
+    if (!in_layer(i, "ffn_gate_inp.weight", matrix(width, config_.experts))) return false;
+    if (config_.sigmoid_router && !in_layer(i, "exp_probs_b.bias", vector_of(config_.experts))) return false;
+    if (!expert_stack(i, "ffn_gate_exps", width, inner) || !expert_stack(i, "ffn_up_exps", width, inner) ||
+        !expert_stack(i, "ffn_down_exps", inner, width))
       return false;
-    if (!split_experts_)
-      return in_layer(i, "ffn_gate_exps.weight", stack(width, inner, count)) &&
-             in_layer(i, "ffn_up_exps.weight", stack(width, inner, count)) &&
-             in_layer(i, "ffn_down_exps.weight", stack(inner, width, count));
-    for (int64_t e = 0; e < count; ++e)
-      if (!in_layer(i, fmt::format("ffn_gate_exps.{}.weight", e), matrix(width, inner)) ||
-          !in_layer(i, fmt::format("ffn_up_exps.{}.weight", e), matrix(width, inner)) ||
-          !in_layer(i, fmt::format("ffn_down_exps.{}.weight", e), matrix(inner, width)))
-        return false;
+    const int64_t shared = config_.shared_expert_ffn_width;
+    return shared == 0 || (in_layer(i, "ffn_gate_shexp.weight", matrix(width, shared)) &&
+                           in_layer(i, "ffn_up_shexp.weight", matrix(width, shared)) &&
+                           in_layer(i, "ffn_down_shexp.weight", matrix(shared, width)));
+  }
+
+  bool expert_stack(int64_t i, std::string_view name, int64_t in, int64_t out) {
+    if (!split_experts_) return in_layer(i, fmt::format("{}.weight", name), stack(in, out, config_.experts));
+    for (int64_t e = 0; e < config_.experts; ++e)
+      if (!in_layer(i, fmt::format("{}.{}.weight", name, e), matrix(in, out))) return false;
     return true;
   }
 

@@ -5,12 +5,15 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "formats/model_config.h"
 
 namespace llada {
 
 using FamilyNames = std::span<const std::string_view>;
+// llama.cpp's name of a thing and another file format's.
+using RenamedParts = std::span<const std::pair<std::string_view, std::string_view>>;
 
 // RMSNorm of each head of q and k. where_said: a key of config.json or a tensor of a GGUF file asks for it; usual: so,
 // and a folder without the key has it.
@@ -28,10 +31,13 @@ struct FamilyPreset {
 };
 
 struct Family {
-  std::string_view name;          // general.architecture, as it is read and written
-  FamilyNames classes;            // of `architectures` in config.json; errors name the first
-  FamilyNames model_types;        // where config.json names no class
-  bool diffuse = false;           // diffuse-cpp writes it too, with the name as diffuse.model_type
+  std::string_view name;    // general.architecture, as it is read and written
+  FamilyNames classes;      // of `architectures` in config.json; errors name the first
+  FamilyNames model_types;  // where config.json names no class
+  // diffuse-cpp writes it too: diffuse.model_type is the name or one of model_types. Its keys (behind "diffuse.") and
+  // the tensors of a layer where they have other names than llama.cpp's.
+  bool diffuse = false;
+  RenamedParts diffuse_keys = {}, diffuse_parts = {};
   bool permuted_in_gguf = false;  // q and k rows in llama.cpp's files: adjacent elements of a head rotate together
 
   // An autoregressive model's architecture, which diffusion models keep for their files. Such a file does not say how
@@ -66,6 +72,8 @@ struct Family {
   int64_t context = 4096;
   std::optional<int64_t> kv_heads = {}, experts = {}, experts_used = {};
   bool needs_rope_theta = false;
+
+  std::string_view pre_tokenizer = {};  // of a GGUF file that does not name one
 
   // The id of the mask where no file gives it, in a vocabulary of mask_vocab tokens (0: of any that has the id).
   int32_t mask_id = -1;

@@ -6,6 +6,7 @@
 #include "formats/diffusion_gemma_files.h"
 #include "formats/family.h"
 #include "formats/gguf_fields.h"
+#include "formats/tensor_names.h"
 #include "formats/tensor_table.h"
 
 namespace llada {
@@ -26,12 +27,16 @@ class ModelReader {
     LLADA_TRY_STATUS(dialect());
     record_.format = dialect_.diffuse ? "gguf (diffuse)" : "gguf";
     LLADA_TRY(record_.tokenizer, read_gguf_tokenizer(file_, file_bytes_, name_));
+    if (record_.tokenizer && record_.tokenizer->pre.empty()) record_.tokenizer->pre = dialect_.family->pre_tokenizer;
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(quirks());
     if (dialect_.family->mixture()) LLADA_TRY_STATUS(experts());
     LLADA_TRY_STATUS(token_ids());
     LLADA_TRY_STATUS(check_config(record_.config, name_));
-    if (record_.tokenizer && static_cast<int64_t>(record_.tokenizer->tokens.size()) != record_.config.vocab)
+    // diffuse-cpp leaves out the ids at the end that have no text.
+    const auto tokens =
+        record_.tokenizer ? static_cast<int64_t>(record_.tokenizer->tokens.size()) : record_.config.vocab;
+    if (dialect_.diffuse ? tokens > record_.config.vocab : tokens != record_.config.vocab)
       return invalid("{}: tokenizer.ggml.tokens has {} tokens, the vocabulary size {} needed", name_,
                      record_.tokenizer->tokens.size(), record_.config.vocab);
     LLADA_TRY_STATUS(tensors());
@@ -49,7 +54,9 @@ class ModelReader {
     }
     std::string names;
     for (const Family* one : families()) {
-      if (kind == one->name && (one->diffuse || !dialect_.diffuse)) dialect_.family = one;
+      const bool such =
+          dialect_.diffuse ? one->diffuse && (kind == one->name || has_renamed(*one, kind)) : kind == one->name;
+      if (such) dialect_.family = one;
       names += fmt::format("{}{}", names.empty() ? "" : ", ", one->name);
     }
     if (dialect_.family != nullptr) return {};
@@ -59,7 +66,27 @@ class ModelReader {
                    dialect_.diffuse ? "diffuse.model_type" : "general.architecture", printable(kind), names);
   }
 
-  std::string key(std::string_view suffix) const { return dialect_.prefix + std::string(suffix); }
+  // By one of its types, where the files have keys of their own; llada and llada_moe share types.
+  static bool has_renamed(const Family& family, std::string_view type) {
+    return !family.diffuse_keys.empty() && std::ranges::count(family.model_types, type) > 0;
+  }
+
+  // suffix: as llama.cpp has it.
+  std::string key(std::string_view suffix) const {
+    if (dialect_.diffuse && dialect_.family != nullptr) suffix = renamed(dialect_.family->diffuse_keys, suffix);
+    return dialect_.prefix + std::string(suffix);
+  }
+  static std::string_view renamed(RenamedParts names, std::string_view ours) {
+    const auto found = std::ranges::find(names, ours, &RenamedParts::value_type::first);
+    return found == names.end() ? ours : found->second;
+  }
+  // diffuse-cpp writes 0 or 1 as a number.
+  Result<bool> flag(const std::string& name, bool absent) const {
+    if (!dialect_.diffuse) return fields_.boolean(name, absent);
+    LLADA_TRY(const auto value, fields_.integer(name, absent));
+    if (value == 0 || value == 1) return value == 1;
+    return invalid("{}: {} is {}, 0 or 1 needed", name_, name, value);
+  }
   bool has(std::string_view suffix) const { return file_.find(key(suffix)) != nullptr; }
 
   Status geometry() {
@@ -109,6 +136,12 @@ class ModelReader {
     c.rope_pairing = permuted ? RopePairing::adjacent : RopePairing::half_split;
     LLADA_TRY(c.shift_logits, fields_.boolean("diffusion.shift_logits", family.shift_logits));
     c.qk_norm = family.head_norms != HeadNorms::none && dim("blk.0.attn_q_norm.weight", 0) > 0;
+    if (dialect_.diffuse && has("use_qk_norm")) {
+      LLADA_TRY(const bool said, flag(key("use_qk_norm"), false));
+      if (said != c.qk_norm)
+        return invalid("{}: {} is {}, and tensor blk.0.attn_q_norm.weight {}", name_, key("use_qk_norm"), said ? 1 : 0,
+                       c.qk_norm ? "is there" : "is missing");
+    }
     c.qkv_bias = family.qkv_bias || dim("blk.0.attn_q.bias", 0) > 0 || dim("blk.0.attn_qkv.bias", 0) > 0;
     c.tied_head = dim("output.weight", 0) == 0;
     LLADA_TRY(const auto scaling, fields_.string(key("rope.scaling.type"), "none"));
@@ -159,7 +192,7 @@ class ModelReader {
 
   Status gates() {
     const std::string said_key = key("expert_weights_norm");
-    LLADA_TRY(const auto said, fields_.boolean(said_key, true));
+    LLADA_TRY(const auto said, flag(said_key, true));
     LLADA_TRY(const auto own, fields_.boolean(std::string(kKeyRenormalise), false));
     const bool always = dialect_.family->gates == Gates::as_said;  // llama.cpp has no such key for these
     set_gates(record_.config, always || has("expert_weights_norm") ? std::optional(said) : std::nullopt, own, said_key,
@@ -167,18 +200,32 @@ class ModelReader {
     return {};
   }
 
-  // The keys that llama.cpp uses for the same mechanism in Bailing-MoE 2, LLaDA2's autoregressive sibling.
-  // Uncertain: no converter for LLaDA2 has landed there yet.
+  // The keys that llama.cpp uses for the same mechanism in Bailing-MoE 2, LLaDA2's autoregressive sibling. Block
+  // routing has keys in diffuse-cpp alone, so files with llama.cpp's keys have them from this project.
   Status sigmoid_router() {
     ModelConfig& c = record_.config;
     c.sigmoid_router = true;
     LLADA_TRY_STATUS(only("expert_gating_func", {2}, "sigmoid (2)"));
-    LLADA_TRY(c.expert_groups, fields_.integer(key("expert_group_count"), 1));
-    LLADA_TRY(c.expert_groups_used, fields_.integer(key("expert_group_used_count"), c.expert_groups));
+    const Family& family = *dialect_.family;
+    LLADA_TRY(c.expert_groups, fields_.integer(key("expert_group_count"), dialect_.diffuse ? family.expert_groups : 1));
+    LLADA_TRY(c.expert_groups_used, fields_.integer(key("expert_group_used_count"),
+                                                    dialect_.diffuse ? family.expert_groups_used : c.expert_groups));
+    LLADA_TRY(c.expert_capacity, fields_.integer(key("expert_capacity"), 0));
+    LLADA_TRY(c.expert_block, fields_.integer(key("expert_block_length"), c.attention_block));
+    route_by_blocks(c);
+    LLADA_TRY(c.delete_id, fields_.token(dialect_.diffuse ? key("delete_token_id") : std::string(kKeyDeleteId)));
+    LLADA_TRY(c.split_id, fields_.token(dialect_.diffuse ? key("split_token_id") : std::string(kKeySplitId)));
     LLADA_TRY(const auto scale, fields_.number(key("expert_weights_scale"), 1));
     LLADA_TRY_STATUS(fits_float("expert_weights_scale", scale));
     c.expert_scale = static_cast<float>(scale);
-    LLADA_TRY(c.shared_expert_ffn_width, fields_.integer(key("expert_shared_feed_forward_length"), 0));
+    LLADA_TRY(const auto shared, fields_.integer(key("expert_shared_count"), 0));
+    if (shared < 0 || shared > 64)
+      return invalid("{}: {} is {}, 0 to 64 needed", name_, key("expert_shared_count"), shared);
+    if (c.expert_ffn_width < 0 || c.expert_ffn_width > int64_t{1} << 24)
+      return invalid("{}: {} is {}, at most 16777216 needed", name_, key("expert_feed_forward_length"),
+                     c.expert_ffn_width);
+    LLADA_TRY(c.shared_expert_ffn_width,
+              fields_.integer(key("expert_shared_feed_forward_length"), shared * c.expert_ffn_width));
     return {};
   }
 
@@ -227,11 +274,20 @@ class ModelReader {
     return found == file_.tensors().end() ? 0 : found->view.shape.dims[index];
   }
 
+  std::string canonical(std::string_view name) const {
+    std::string_view rest = name;
+    if (!dialect_.diffuse || !take_prefix(rest, "blk.") || !take_index(rest)) return std::string(name);
+    const RenamedParts parts = dialect_.family->diffuse_parts;
+    const auto found = std::ranges::find(parts, rest, &RenamedParts::value_type::second);
+    if (found == parts.end()) return std::string(name);
+    return std::string(name.substr(0, name.size() - rest.size())) + std::string(found->first);
+  }
+
   Status tensors() {
     TensorTable table(record_, name_);
     LLADA_TRY_STATUS(table.expect(file_bytes_, file_.tensors().size(), sizeof(GgufTensor)));
     for (const GgufTensor& tensor : file_.tensors())
-      LLADA_TRY_STATUS(table.add({std::string(tensor.name), std::string(tensor.name), tensor.view, tensor.offset}));
+      LLADA_TRY_STATUS(table.add({canonical(tensor.name), std::string(tensor.name), tensor.view, tensor.offset}));
     return index_and_check_tensors(record_, name_);
   }
 

@@ -1,8 +1,8 @@
 // From GGUF metadata to a model: llama.cpp's dialects (llada, dream, llada-moe) and diffuse-cpp's ("diffuse":
-// keys under diffuse.*, diffuse.model_type = llada or dream, q and k rows in Hugging Face's order, usually
-// without a tokenizer). Quirk: only arch "llada" stores q and k rows permuted for adjacent-pair RoPE; all
-// others rotate half against half. diffusion.shift_logits has no arch prefix; absent means shifted for Dream,
-// not shifted otherwise.
+// keys under diffuse.*, diffuse.model_type = llada or dream, and llada2_moe in a fork with keys and tensor names of its
+// own; q and k rows in Hugging Face's order, usually without a tokenizer). Quirk: only arch "llada" stores q and k rows
+// permuted for adjacent-pair RoPE; all others rotate half against half. diffusion.shift_logits has no arch prefix;
+// absent means shifted for Dream, not shifted otherwise.
 #pragma once
 #include "formats/gguf.h"
 #include "formats/model_record.h"
@@ -14,7 +14,9 @@ inline constexpr std::string_view kKeyRegexes = "llada.tokenizer.regex";        
 inline constexpr std::string_view kKeyNfc = "llada.tokenizer.nfc";                     // bool
 inline constexpr std::string_view kKeyIgnoreMerges = "llada.tokenizer.ignore_merges";  // bool
 inline constexpr std::string_view kKeyEndIds = "llada.tokenizer.end_token_ids";  // array of int32, beside eos and eot
-inline constexpr std::string_view kKeySingleTurn = "llada.chat.single_turn";     // bool
+inline constexpr std::string_view kKeyDeleteId = "llada.tokenizer.delete_token_id";  // uint32, as kKeySplitId
+inline constexpr std::string_view kKeySplitId = "llada.tokenizer.split_token_id";
+inline constexpr std::string_view kKeySingleTurn = "llada.chat.single_turn";  // bool
 
 // Gates of a softmax router are renormalised over the experts used; llama.cpp never does that for llada-moe.
 inline constexpr std::string_view kKeyRenormalise = "llada.experts.renormalise";  // bool

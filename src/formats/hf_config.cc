@@ -407,6 +407,11 @@ class ConfigReader {
     LLADA_TRY_STATUS(only("moe_router_enable_expert_bias", {true}));
     LLADA_TRY(c.expert_groups, integer({"n_group"}, family_->expert_groups));
     LLADA_TRY(c.expert_groups_used, integer({"topk_group"}, family_->expert_groups_used));
+    LLADA_TRY(c.expert_capacity, integer({"expert_capacity"}, 0));
+    LLADA_TRY(c.expert_block, integer({"block_size"}, c.attention_block));
+    route_by_blocks(c);
+    LLADA_TRY(c.delete_id, token("delete_token_id"));
+    LLADA_TRY(c.split_id, token("split_token_id"));
     LLADA_TRY(c.expert_scale, number({"routed_scaling_factor"}, family_->expert_scale));
     LLADA_TRY(const auto shared, integer({"num_shared_experts"}, 0));
     if (shared < 0 || shared > 64) return invalid("{}: num_shared_experts is {}, 0 to 64 needed", file_, shared);

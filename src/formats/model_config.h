@@ -49,6 +49,9 @@ struct ModelConfig {
   bool sigmoid_router = false;  // scores each for themselves; a bias takes part in the choice (LLaDA2)
   int64_t expert_groups = 0, expert_groups_used = 0;
   float expert_scale = 1;
+  // > 0: the rows of a block of expert_block positions, counted from 0, choose so many experts together, and each row
+  // its own among these; there are no groups then (LLaDA2.2).
+  int64_t expert_capacity = 0, expert_block = 0;
   int64_t dense_layers = 0;             // leading layers with a dense feed-forward of ffn_width
   int64_t shared_expert_ffn_width = 0;  // an expert that every row passes; 0: none
 
@@ -64,6 +67,8 @@ struct ModelConfig {
 
   int32_t mask_id = -1, bos_id = -1, eos_id = -1, pad_id = -1, eot_id = -1;  // -1: not given
   std::vector<int32_t> end_ids = {};                                         // that end an answer beside eos and eot
+  // Predicted in the place of a token they are edits and no text (LLaDA2.2): the token goes, or a mask comes before it.
+  int32_t delete_id = -1, split_id = -1;
 
   // What the file says and is not done, because the code that the model was published with does not do it
   // either. One sentence each, for people.

@@ -36,8 +36,51 @@ bool has_end(std::string_view name, std::initializer_list<std::string_view> ends
   return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
 }
 
+// The parts of `whole`, a file that was cut, in the order of their numbers.
+std::vector<std::string> cut_parts(const std::string& whole) {
+  std::vector<std::string> parts;
+  const fs::path folder = fs::path(whole).parent_path();
+  std::error_code failure;
+  for (fs::directory_iterator it(folder.empty() ? "." : folder, failure), end; !failure && it != end;
+       it.increment(failure)) {
+    const std::string name = (folder / it->path().filename()).string();
+    if (cut_name(name).whole == whole) parts.push_back(name);
+  }
+  const auto before = [](const std::string& a, const std::string& b) {
+    return std::pair(a.size(), std::string_view(a)) < std::pair(b.size(), std::string_view(b));
+  };
+  std::ranges::sort(parts, before);  // part2 before part10
+  return parts;
+}
+
+// A part of a file that was cut, or such a file that is there in parts alone. `cat` puts together as well as any copy
+// of these bytes here would, and a file in one piece can be mapped.
+Status check_is_whole(const std::string& path) {
+  constexpr size_t kNamed = 16;
+  const CutName cut = cut_name(path);
+  const std::string whole = cut.whole.empty() ? path : cut.whole;
+  if (cut.whole.empty() && exists(path)) return {};
+  const std::vector<std::string> parts = cut_parts(whole);
+  if (parts.empty()) return {};
+  const std::string found =
+      cut.whole.empty() ? "is there in parts, which are no models" : "a part of a file that was cut";
+  const auto quoted = [](const std::string& text) {
+    const bool plain = text.find_first_of(" '\"\\$`&|;<>()*?") == std::string::npos;
+    return plain ? printable(text, 500) : fmt::format("'{}'", printable(text, 500));
+  };
+  if (exists(whole)) return invalid("{}: {}; needed the whole file: {}", printable(path, 500), found, quoted(whole));
+  const auto count = static_cast<size_t>(cut_name(parts.front()).count);
+  if (count > parts.size())
+    return invalid("{}: {}; found {} of {}, needed all", printable(path, 500), found, parts.size(), count);
+  std::string all;
+  for (size_t i = 0; i < parts.size() && i < kNamed; ++i) all += " " + quoted(parts[i]);
+  if (parts.size() > kNamed) all += " ...";
+  return invalid("{}: {}; needed in one piece: cat{} > {}", printable(path, 500), found, all, quoted(whole));
+}
+
 // A path that is not there: an address, a repository's name, or nothing known (then success).
 Status check_is_path(const std::string& path) {
+  LLADA_TRY_STATUS(check_is_whole(path));
   if (exists(path)) return {};
   if (path.empty()) return invalid("'' is no path: needed a file or a folder");
   if (path.contains("://"))

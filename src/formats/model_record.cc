@@ -77,6 +77,13 @@ void set_gates(ModelConfig& config, std::optional<bool> said, bool own, std::str
   }
 }
 
+void route_by_blocks(ModelConfig& config) {
+  if (config.expert_capacity == 0)
+    config.expert_block = 0;
+  else
+    config.expert_groups = config.expert_groups_used = 1;
+}
+
 Status check_memory(uint64_t needed_bytes, uint64_t file_bytes, std::string_view file, std::string_view what) {
   if (needed_bytes <= 2 * file_bytes + kFreeMemory) return {};
   return invalid("{}: {} would take {} bytes of memory, more than twice the file ({} bytes)", file, what, needed_bytes,
@@ -116,6 +123,12 @@ Status check_config(const ModelConfig& c, std::string_view file) {
       LLADA_TRY_STATUS(in_range(file, "experts used per token", c.experts_used, 1,
                                 c.experts / c.expert_groups * c.expert_groups_used));
     }
+    if (c.expert_capacity != 0) {
+      LLADA_TRY_STATUS(in_range(file, "expert capacity of a block", c.expert_capacity, c.experts_used, c.experts));
+      if (c.expert_block < 1 || c.attention_block < 1 || c.attention_block % c.expert_block != 0)
+        return invalid("{}: {} positions choose experts together, needed a divisor of the attention block {}", file,
+                       c.expert_block, c.attention_block);
+    }
     if (!(std::isfinite(c.expert_scale) && c.expert_scale > 0))
       return invalid("{}: the scale of the experts is {}, a finite positive number needed", file, c.expert_scale);
   }
@@ -141,6 +154,11 @@ Status check_config(const ModelConfig& c, std::string_view file) {
   LLADA_TRY_STATUS(is_id(file, "eos", c.eos_id, c.vocab));
   LLADA_TRY_STATUS(is_id(file, "pad", c.pad_id, c.vocab));
   for (const int32_t id : c.end_ids) LLADA_TRY_STATUS(is_id(file, "eos", id, c.vocab));
+  LLADA_TRY_STATUS(is_id(file, "delete", c.delete_id, c.vocab));
+  LLADA_TRY_STATUS(is_id(file, "split", c.split_id, c.vocab));
+  if ((c.delete_id < 0) != (c.split_id < 0) || (c.delete_id >= 0 && c.delete_id == c.split_id))
+    return invalid("{}: delete token id is {} and split token id {}, two ids or none needed", file, c.delete_id,
+                   c.split_id);
   return is_id(file, "eot", c.eot_id, c.vocab);
 }
 

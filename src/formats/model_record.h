@@ -45,6 +45,9 @@ struct NamedBytes {
 // this project. Notes what the key asks for and the published code does not compute.
 void set_gates(ModelConfig& config, std::optional<bool> said, bool own, std::string_view key, std::string_view own_key);
 
+// Where a block's rows choose experts together, groups are not read.
+void route_by_blocks(ModelConfig& config);
+
 // The error names what has a value outside [low, high].
 Status in_range(std::string_view file, std::string_view what, int64_t value, int64_t low, int64_t high);
 

@@ -1,4 +1,5 @@
-// Names of files that hold a model in parts: NAME-00002-of-00004.gguf, model-00001-of-00003.safetensors.
+// Names of files that hold a model in parts: NAME-00002-of-00004.gguf, model-00001-of-00003.safetensors. Each of these
+// is a file of its format. Other parts are bytes of one file that was cut, in its order, and are put together first.
 #pragma once
 #include <string>
 
@@ -13,5 +14,12 @@ struct PartName {
 };
 
 PartName part_name(const std::string& path);
+
+// Of the name of such a part: NAME.gguf.part2of3, NAME.gguf.part-00002-of-00003, NAME.gguf-split-b, NAME.gguf.002.
+struct CutName {
+  std::string whole;  // the file that was cut; empty: the name is none of these
+  int count = 0;      // of its parts; 0: the name does not say
+};
+CutName cut_name(const std::string& path);
 
 }  // namespace llada

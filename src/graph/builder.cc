@@ -123,6 +123,8 @@ ValueId Builder::route(ValueId scores, WeightId selection_bias, const Routing& r
   op.groups = static_cast<uint8_t>(r.groups);
   op.groups_used = static_cast<uint8_t>(r.groups_used);
   op.parameter = r.scale;
+  op.capacity = static_cast<int16_t>(r.capacity);
+  op.block = static_cast<int32_t>(r.block);
   return out;
 }
 

@@ -13,6 +13,7 @@ struct Routing {
   bool sigmoid = false, renormalise = false;
   int groups = 0, groups_used = 0;
   float scale = 1;
+  int capacity = 0, block = 0;  // > 0: of a block of rows
 };
 
 class Builder {

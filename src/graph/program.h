@@ -58,6 +58,10 @@ struct Op {
   uint8_t renormalise = 0;  // the chosen gates sum to 1 before scaling
   uint8_t groups = 0, groups_used = 0;
   int16_t experts = 0, experts_used = 0;  // route, experts
+  // route: > 0: the rows of a span at positions of one block of `block`, counted from 0, choose so many experts
+  // together, those with the highest score and bias of any row, and each row its own among these. All rows of the step.
+  int16_t capacity = 0;
+  int32_t block = 0;
   // route: scale of the gates; scale: the factor; head: soft cap c of the logits, c tanh(l / c), or 0: none
   float parameter = 0;
 };

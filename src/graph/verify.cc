@@ -71,6 +71,13 @@ class Verifier {
   Status route(const Op& op) const {
     LLADA_TRY_STATUS(routing(op));
     if (!(std::isfinite(op.parameter) && op.parameter > 0)) return wrong("its scale is {}", op.parameter);
+    if (op.capacity == 0) return {};
+    if (op.groups > 1 || op.sigmoid == 0) return wrong("a block chooses experts by softmax or in groups");
+    if (op.capacity < op.experts_used || op.capacity > op.experts)
+      return wrong("a block chooses {} of {} experts, of which a row uses {}", op.capacity, op.experts,
+                   op.experts_used);
+    if (op.block < 1 || op.rows != RowSet::all)
+      return wrong("rows in blocks of {}, all rows of blocks of 1 or more needed", op.block);
     return {};
   }
   Status experts(const Op& op) const {
@@ -188,10 +195,10 @@ class Verifier {
         return wrong("weight {} does not exist", i);
       ++weights;
     }
-    const size_t outputs = rule.values.in_place                      ? 1
-                           : rule.values.out == Width::none          ? 0
+    const size_t outputs = rule.values.in_place                        ? 1
+                           : rule.values.out == Width::none            ? 0
                            : rule.weights.role == WeightRole::products ? weights
-                                                                     : 1;
+                                                                       : 1;
     for (size_t i = 0; i < op.in.size(); ++i) {
       const ValueId in = op.in[i], out = op.out[i];
       const bool has_input = i < rule.values.in.size() && rule.values.in[i] != Width::none;
@@ -327,9 +334,9 @@ class Verifier {
   std::span<const WeightInfo> weights_;
   int layers_ = 0;  // that the weights are of
   std::vector<bool> written_;
-  std::vector<int16_t> chosen_;               // by value: experts that a row has gates of; 0: no router's result
-  std::vector<KvHeads> kv_;                   // by layer; nothing: it has stored none
-  int stored_ = -1;                           // layer of the last store_kv
+  std::vector<int16_t> chosen_;  // by value: experts that a row has gates of; 0: no router's result
+  std::vector<KvHeads> kv_;      // by layer; nothing: it has stored none
+  int stored_ = -1;              // layer of the last store_kv
   bool head_ = false;
   size_t index_ = 0;
 };

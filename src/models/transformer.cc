@@ -6,10 +6,15 @@
 //   Dream      (arXiv 2508.15487)  Qwen2's layers: grouped K/V heads, biases on q, k and v
 //   LLaDA-MoE  (arXiv 2509.24389)  q and k normalised per head before RoPE; experts instead of the feed-forward
 //   LLaDA2     (arXiv 2512.15745)  block-causal attention; sigmoid router with a selection bias and groups; a shared
-//                                  expert; leading dense layers; RoPE on part of a head
+//                                  expert; leading dense layers; RoPE on part of a head. 2.2: the rows of a block
+//                                  choose the experts that compete (LLaDA2MoeGate.block_routing)
 //   Nemotron   (Ministral 3)       YaRN, queries scaled by their position
 #include <cmath>
+#include <functional>
+#include <map>
 
+#include "formats/expectations.h"
+#include "formats/tensor_names.h"
 #include "graph/builder.h"
 #include "models/model_graph.h"
 
@@ -35,72 +40,69 @@ struct Weights {
   std::vector<LayerWeights> layers;
 };
 
+// The tensors that files have (expectations.h), in that order, experts one by one.
 class WeightList {
  public:
-  WeightList(const ModelConfig& config, std::vector<WeightInfo>& list) : c_(config), list_(list) {}
+  WeightList(const ModelConfig& config, std::vector<WeightInfo>& list) : c_(config), list_(list) {
+    for_each_expected(config, true, [this](const ExpectedTensor& tensor) {
+      if (tensor.required) add(tensor);
+      return true;
+    });
+  }
 
   Weights all() {
     Weights w;
-    w.embedding = add("token_embd.weight", c_.width, c_.vocab);
+    w.embedding = of("token_embd.weight");
     for (layer_ = 0; layer_ < c_.layers; ++layer_) w.layers.push_back(one_layer());
-    layer_ = -1;
-    w.output_norm = add("output_norm.weight", c_.width, 1);
-    w.output = c_.tied_head ? w.embedding : add("output.weight", c_.width, c_.vocab);
+    w.output_norm = of("output_norm.weight");
+    w.output = c_.tied_head ? w.embedding : of("output.weight");
     return w;
   }
 
  private:
-  WeightId add(std::string name, int64_t inputs, int64_t outputs, int64_t expert = -1) {
-    list_.push_back({std::move(name), {inputs, outputs}, static_cast<int16_t>(layer_), static_cast<int16_t>(expert)});
-    return static_cast<WeightId>(list_.size() - 1);
+  void add(const ExpectedTensor& tensor) {
+    std::string_view rest = tensor.name;
+    int16_t layer = -1, expert = -1;
+    const auto number = [](std::string_view digits) { return static_cast<int16_t>(std::stoi(std::string(digits))); };
+    if (take_prefix(rest, "blk.")) layer = number(*take_index(rest));
+    std::string name(tensor.name);
+    if (const size_t at = rest.find("_exps."); at != std::string_view::npos) {
+      rest.remove_prefix(at + std::string_view("_exps.").size());
+      expert = number(*take_index(rest));
+      name = fmt::format("{}{}", name.substr(0, name.find("_exps.") + 6), rest);
+    }
+    first_.try_emplace(name, static_cast<WeightId>(list_.size()));
+    const Shape& shape = tensor.shape;
+    list_.push_back({std::move(name), {shape.dims[0], shape.rank == 1 ? 1 : shape.dims[1]}, layer, expert});
   }
-  WeightId in_layer(std::string_view leaf, int64_t inputs, int64_t outputs = 1, int64_t expert = -1) {
-    return add(fmt::format("blk.{}.{}", layer_, leaf), inputs, outputs, expert);
+  // Of experts the first one's.
+  WeightId of(std::string_view name) const {
+    const auto found = first_.find(name);
+    return found == first_.end() ? kNoWeight : found->second;
   }
-  FeedForward dense(std::string_view suffix, int64_t inner) {
-    return {in_layer(fmt::format("ffn_gate{}.weight", suffix), c_.width, inner),
-            in_layer(fmt::format("ffn_up{}.weight", suffix), c_.width, inner),
-            in_layer(fmt::format("ffn_down{}.weight", suffix), inner, c_.width)};
-  }
-  WeightId stack(std::string_view leaf, int64_t inputs, int64_t outputs) {
-    const auto first = static_cast<WeightId>(list_.size());
-    for (int64_t e = 0; e < c_.experts; ++e) in_layer(leaf, inputs, outputs, e);
-    return first;
+  WeightId in_layer(std::string_view leaf) const { return of(fmt::format("blk.{}.{}", layer_, leaf)); }
+  FeedForward network(std::string_view suffix) const {
+    return {in_layer(fmt::format("ffn_gate{}.weight", suffix)), in_layer(fmt::format("ffn_up{}.weight", suffix)),
+            in_layer(fmt::format("ffn_down{}.weight", suffix))};
   }
 
-  LayerWeights one_layer() {
-    const int64_t q_width = c_.heads * c_.head_dim, kv_width = c_.kv_heads * c_.head_dim;
+  LayerWeights one_layer() const {
     LayerWeights l;
-    l.attn_norm = in_layer("attn_norm.weight", c_.width);
-    l.q = in_layer("attn_q.weight", c_.width, q_width);
-    l.k = in_layer("attn_k.weight", c_.width, kv_width);
-    l.v = in_layer("attn_v.weight", c_.width, kv_width);
-    if (c_.qkv_bias) {
-      l.q_bias = in_layer("attn_q.bias", q_width);
-      l.k_bias = in_layer("attn_k.bias", kv_width);
-      l.v_bias = in_layer("attn_v.bias", kv_width);
-    }
-    if (c_.qk_norm) {
-      l.q_norm = in_layer("attn_q_norm.weight", c_.head_dim);
-      l.k_norm = in_layer("attn_k_norm.weight", c_.head_dim);
-    }
-    l.attn_output = in_layer("attn_output.weight", q_width, c_.width);
-    l.ffn_norm = in_layer("ffn_norm.weight", c_.width);
-    if (c_.experts == 0 || layer_ < c_.dense_layers) {
-      l.dense = dense("", c_.ffn_width);
-      return l;
-    }
-    l.router = in_layer("ffn_gate_inp.weight", c_.width, c_.experts);
-    if (c_.sigmoid_router) l.router_bias = in_layer("exp_probs_b.bias", c_.experts);
-    l.experts = {stack("ffn_gate_exps.weight", c_.width, c_.expert_ffn_width),
-                 stack("ffn_up_exps.weight", c_.width, c_.expert_ffn_width),
-                 stack("ffn_down_exps.weight", c_.expert_ffn_width, c_.width)};
-    if (c_.shared_expert_ffn_width > 0) l.dense = dense("_shexp", c_.shared_expert_ffn_width);
+    l.attn_norm = in_layer("attn_norm.weight");
+    l.q = in_layer("attn_q.weight"), l.k = in_layer("attn_k.weight"), l.v = in_layer("attn_v.weight");
+    l.q_bias = in_layer("attn_q.bias"), l.k_bias = in_layer("attn_k.bias"), l.v_bias = in_layer("attn_v.bias");
+    l.q_norm = in_layer("attn_q_norm.weight"), l.k_norm = in_layer("attn_k_norm.weight");
+    l.attn_output = in_layer("attn_output.weight");
+    l.ffn_norm = in_layer("ffn_norm.weight");
+    l.router = in_layer("ffn_gate_inp.weight"), l.router_bias = in_layer("exp_probs_b.bias");
+    l.experts = network("_exps");
+    l.dense = network(l.router == kNoWeight ? "" : "_shexp");
     return l;
   }
 
   const ModelConfig& c_;
   std::vector<WeightInfo>& list_;
+  std::map<std::string, WeightId, std::less<>> first_;
   int64_t layer_ = -1;
 };
 
@@ -125,7 +127,8 @@ class Forward {
       feed_forward(l, x);
     }
     // After the last K/V nothing but the wanted rows is read again: queries and the feed-forward shrink to
-    // them.
+    // them, unless all rows of a block choose experts together.
+    const bool together = c_.expert_capacity > 0;
     const int last = static_cast<int>(c_.layers) - 1;
     const LayerWeights& w = layer(last);
     const ValueId h = b_.rms_norm(x, w.attn_norm, c_.rms_eps);
@@ -134,12 +137,13 @@ class Forward {
       cache(last, k, v);
       return b_.take();
     }
-    x = b_.select_rows(x);
-    const ValueId q = b_.linear(b_.select_rows(h), w.q);
+    if (!together) x = b_.select_rows(x);
+    const ValueId q = b_.linear(together ? h : b_.select_rows(h), w.q);
     cache(last, k, v);
     position(q, attention_.heads, w.q_bias, w.q_norm, ropes_.q);
     attend(last, x, q);
     feed_forward(last, x);
+    if (together) x = b_.select_rows(x);
     b_.head(b_.guide(b_.rms_norm(x, w_.output_norm, c_.rms_eps)), w_.output);
     return b_.take();
   }
@@ -195,7 +199,9 @@ class Forward {
                             .renormalise = c_.norm_topk,
                             .groups = static_cast<int>(c_.expert_groups),
                             .groups_used = static_cast<int>(c_.expert_groups_used),
-                            .scale = c_.expert_scale};
+                            .scale = c_.expert_scale,
+                            .capacity = static_cast<int>(c_.expert_capacity),
+                            .block = static_cast<int>(c_.expert_block)};
 };
 
 }  // namespace

@@ -10,6 +10,7 @@ void merge(StepNote& note, StepNote later) {
     const auto same = std::ranges::find(note.edits, edit.position, &decode::Edit::position);
     same == note.edits.end() ? note.edits.push_back(edit) : void(*same = edit);
   }
+  for (decode::Edit& edit : note.edits) edit.from = -1;  // of a canvas that nobody was shown
   later.edits = std::move(note.edits);
   note = std::move(later);
 }

@@ -134,6 +134,19 @@ Result<std::vector<decode::Edit>> read_edits(JsonFields& fields, int64_t positio
   return out;
 }
 
+// Where the tokens of some edits stood before.
+Status read_moves(JsonFields& fields, int64_t positions, std::vector<decode::Edit>& edits) {
+  return fields.tuples("moved", 2, [&](const nlohmann::json& m) -> Status {
+    const bool whole = is_whole(m[0], 0, positions - 1) && is_whole(m[1], 0, positions - 1);
+    const auto edit = whole ? std::ranges::find(edits, m[0].get<int32_t>(), &decode::Edit::position) : edits.end();
+    if (edit == edits.end())
+      return invalid("{}: field 'moved': needed [position, from], the position of an edit and one below {}",
+                     fields.where(), positions);
+    edit->from = m[1].get<int32_t>();
+    return {};
+  });
+}
+
 Result<RecordedRun> read_run(JsonFields fields) {
   RecordedRun run;
   LLADA_TRY(run.strategy, fields.text("strategy"));
@@ -174,6 +187,7 @@ Result<RecordedStep> read_step(JsonFields fields, const RecordedRun& run) {
   LLADA_TRY(step.sparse_rows, read_ranges(fields, "sparse_rows", run.positions));
   LLADA_TRY(step.sparse_trials, read_trials(fields, "sparse_trials", run.positions));
   LLADA_TRY(step.edits, read_edits(fields, run.positions));
+  if (fields.has("moved")) LLADA_TRY_STATUS(read_moves(fields, run.positions, step.edits));
   const auto edits = static_cast<int64_t>(step.edits.size());
   LLADA_TRY(step.committed, fields.integer("committed", -edits, edits));
   LLADA_TRY(step.final, fields.integer("final", 0, run.positions));
@@ -272,9 +286,11 @@ std::string recording_lines(const RecordedRun& run) {
   if (run.attention_block > 0) head["attention_block"] = run.attention_block;
   std::string out = line("run", std::move(head));
   for (const RecordedStep& step : run.steps) {
-    OrderedJson edits = OrderedJson::array();
-    for (const decode::Edit& e : step.edits)
+    OrderedJson edits = OrderedJson::array(), moved = OrderedJson::array();
+    for (const decode::Edit& e : step.edits) {
       edits.push_back(OrderedJson::array({e.position, e.token, state_name(e.state), e.confidence}));
+      if (e.from >= 0) moved.push_back(OrderedJson::array({e.position, e.from}));
+    }
     OrderedJson json = {{"rows", ranges_json(step.rows)},
                         {"keys", step.keys},
                         {"block", OrderedJson::array({step.block.begin, step.block.end})},
@@ -287,6 +303,7 @@ std::string recording_lines(const RecordedRun& run) {
                         {"edits", std::move(edits)},
                         {"committed", step.committed},
                         {"final", step.final}};
+    if (!moved.empty()) json["moved"] = std::move(moved);
     out += line("step", std::move(json));
   }
   return out + line("end", {{"steps", run.steps.size()}, {"rows", row_sum(run)}, {"committed", committed_sum(run)}});

@@ -51,8 +51,8 @@ TEST(Manual, OtherChoicesAreOfferedToo) {
   constexpr Command kThree[] = {{"run", "", setup_run}, {"convert", "", setup_convert}, {"synth", "", setup_synth}};
   const std::string bash = *completion(kThree, "bash"), zsh = *completion(kThree, "zsh"),
                     fish = *completion(kThree, "fish");
-  EXPECT_NE(bash.find("*\\ --preset-decode) COMPREPLY=($(compgen -W 'exact balanced fast long npu llada2 llada2.1 sdar "
-                      "fast-dllm-v2 nemotron nemotron-spec' -- "
+  EXPECT_NE(bash.find("*\\ --preset-decode) COMPREPLY=($(compgen -W 'exact balanced fast long npu llada2 llada2.1 "
+                      "llada2.2 sdar fast-dllm-v2 nemotron nemotron-spec' -- "
                       "\"$word\") $(compgen -f -- \"$word\"))"),
             std::string::npos)
       << "or a file";

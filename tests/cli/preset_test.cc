@@ -8,7 +8,7 @@ namespace llada::cli {
 namespace {
 
 TEST(DecodePreset, BuiltInOptionsAreValid) {
-  for (const char* name : {"exact", "balanced", "fast", "long", "npu", "llada2", "llada2.1"}) {
+  for (const char* name : {"exact", "balanced", "fast", "long", "npu", "llada2", "llada2.1", "llada2.2"}) {
     const auto preset = find_decode_preset(name);
     ASSERT_TRUE(preset) << name;
     EXPECT_EQ(preset->name, name);
@@ -16,7 +16,7 @@ TEST(DecodePreset, BuiltInOptionsAreValid) {
     EXPECT_TRUE(options) << name << ": " << options.error().message;
   }
   // What a block-causal model can do; `long` slides.
-  for (const char* name : {"exact", "balanced", "fast", "long", "npu", "llada2", "llada2.1"}) {
+  for (const char* name : {"exact", "balanced", "fast", "long", "npu", "llada2", "llada2.1", "llada2.2"}) {
     const auto options = parse_decode_options(find_decode_preset(name, true, 32)->options);
     ASSERT_TRUE(options) << name << ": " << options.error().message;
     EXPECT_EQ(decode::validate(*options, false, 32).has_value(), name != std::string("long")) << name;
@@ -30,8 +30,8 @@ TEST(DecodePreset, UnknownNamesAreRefused) {
   const auto preset = find_decode_preset("brisk");
   ASSERT_FALSE(preset);
   EXPECT_EQ(preset.error().message,
-            "found 'brisk', needed one of exact, balanced, fast, long, npu, llada2, llada2.1, sdar, fast-dllm-v2, "
-            "nemotron, nemotron-spec, or a preset file");
+            "found 'brisk', needed one of exact, balanced, fast, long, npu, llada2, llada2.1, llada2.2, sdar, "
+            "fast-dllm-v2, nemotron, nemotron-spec, or a preset file");
   EXPECT_FALSE(find_decode_preset(""));
 }
 

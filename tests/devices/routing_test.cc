@@ -171,5 +171,55 @@ TEST(Routing, EveryNumberOfLanesFindsWhatSortingFinds) {
       }
 }
 
+// The experts of a block against a sort of each one's best rank; then every row's own among these.
+TEST(Routing, RowsOfABlockChooseExpertsTogether) {
+  uint64_t at = 0;
+  const auto drawn = [&](int of) { return static_cast<int>(uniform(5, at++, 0, 0) * of); };
+  for (const int experts : {4, 16, 256})
+    for (int round = 0; round < 20; ++round) {
+      const auto n = static_cast<size_t>(experts);
+      const int64_t rows = 1 + drawn(9);
+      const Op op{.kind = OpKind::route,
+                  .sigmoid = 1,
+                  .renormalise = 1,
+                  .experts = static_cast<int16_t>(experts),
+                  .experts_used = 2,
+                  .capacity = static_cast<int16_t>(2 + drawn(experts - 2)),
+                  .block = 8,
+                  .parameter = 2.5f};
+      std::vector<float> scores, bias;
+      for (int64_t i = 0; i < rows * experts; ++i) scores.push_back(static_cast<float>(drawn(9) - 4));
+      for (int i = 0; i < experts; ++i) bias.push_back(static_cast<float>(drawn(5)) / 8);
+      const float* with = round % 3 == 0 ? nullptr : bias.data();
+      std::vector<std::pair<float, size_t>> order;
+      for (size_t e = 0; e < n; ++e) {
+        float most = -9;
+        for (size_t r = 0; r < static_cast<size_t>(rows); ++r)
+          most = std::max(most, 1.0f / (1.0f + std::exp(-scores[r * n + e])) + (with != nullptr ? bias[e] : 0));
+        order.emplace_back(-most, e);
+      }
+      std::ranges::sort(order);
+      std::vector<uint8_t> expected(n), allowed(n, 7);
+      for (int k = 0; k < op.capacity; ++k) expected[order[static_cast<size_t>(k)].second] = 1;
+      choose_together(op, scores.data(), rows, with, allowed.data());
+      EXPECT_EQ(allowed, expected);
+      std::vector<float> gates(n), only(scores.begin(), scores.begin() + experts), masked(bias);
+      route_row(op, only.data(), with, gates.data(), allowed.data());
+      if (with == nullptr) std::ranges::fill(masked, 0.0f);
+      for (size_t e = 0; e < n; ++e) masked[e] += expected[e] != 0 ? 0 : -100;  // out of the race
+      EXPECT_EQ(gates, routed(op, only, masked.data()));
+    }
+}
+
+// A span is one sequence, whose blocks are counted from position 0.
+TEST(Routing, BlocksAreOfOneSequence) {
+  StepInputs inputs;
+  inputs.positions = {6, 7, 8, 9, /**/ 8, 9, /**/ 0, 1, 16, 17};
+  inputs.spans = {{.begin = 0, .count = 4}, {.begin = 4, .count = 2}, {.begin = 6, .count = 4}};
+  std::vector<std::pair<int64_t, int64_t>> found;
+  for (const BlockRows& block : blocks_of(inputs, 8)) found.emplace_back(block.begin, block.count);
+  EXPECT_EQ(found, (std::vector<std::pair<int64_t, int64_t>>{{0, 2}, {2, 2}, {4, 2}, {6, 2}, {8, 2}}));
+}
+
 }  // namespace
 }  // namespace llada

@@ -24,6 +24,13 @@ inline ModelConfig tiny_llada2(int64_t block) {
   return c;
 }
 
+// LLaDA2.2's router.
+inline ModelConfig routing_by_blocks(ModelConfig c, int64_t block) {
+  c.expert_capacity = 3, c.expert_block = block;
+  c.expert_groups = c.expert_groups_used = 1;
+  return c;
+}
+
 inline void write_bytes(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }

@@ -2,6 +2,8 @@
 // that recomputes everything, exact block K/V against none bit for bit, both file formats, every stored type.
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "formats/convert.h"
 #include "llada2_files.h"
 
@@ -130,6 +132,109 @@ TEST_F(Llada2, BlockKvIsBitForBitFullRecomputationInEveryType) {
       if (quick()) return;
     }
   }
+}
+
+// The model in the two schemas of GGUF and as a folder, with and without block routing.
+TEST_F(Llada2, AllDialectsGiveEqualLogits) {
+  for (const bool together : {false, true}) {
+    ModelConfig config = tiny_llada2(32);
+    if (together) config = routing_by_blocks(config, 16);
+    const SmallModel m = make_small_model(DType::F32, config);
+    write_gguf(m, path("llada2.gguf"));
+    write_diffuse_llada2(m, path("diffuse.gguf"));
+    write_hf_folder(m, path("dialects"));
+    std::vector<std::vector<float>> logits;
+    const std::vector<int32_t> tokens = prompt_of(50), rows = {0, 31, 32, 49};
+    for (const char* name : {"llada2.gguf", "diffuse.gguf", "dialects"}) {
+      const auto model = load_model(path(name));
+      EXPECT_EQ(model->config().expert_capacity, config.expert_capacity) << name;
+      logits.push_back(open_session(model)->logits(tokens, rows).value());
+    }
+    EXPECT_EQ(logits[0], logits[1]);
+    EXPECT_EQ(logits[0], logits[2]);
+    const Rows expected = reference_forward(m, {tokens.begin(), tokens.begin() + 32}, 31);
+    for (size_t t = 0; t < expected[0].size(); ++t)
+      ASSERT_NEAR(logits[0][expected[0].size() + t], expected[0][t], 5e-4) << together << " " << t;
+  }
+}
+
+TEST_F(Llada2, BlocksChooseExpertsTogether) {
+  const ModelConfig config = routing_by_blocks(tiny_llada2(8), 4);
+  const SmallModel m = make_small_model(DType::F32, config);
+  write_gguf(m, path("together.gguf"));
+  for (const auto& [prompt, gen] : {std::pair{8, 8}, {13, 6}}) {
+    decode::DecodeOptions o = published(8, gen);
+    const auto expected = reference_llada2(m, prompt_of(prompt), gen, 1, o.threshold, -1);
+    for (const KvChoice kv : {KvChoice::none, KvChoice::block}) {
+      o.kv = kv;
+      const auto session = open_session(load_model(path("together.gguf"), kv == KvChoice::none ? 1 : 2));
+      EXPECT_EQ(generate(*session, prompt_of(prompt), o).tokens, expected) << prompt;
+    }
+    if (quick()) break;
+  }
+  // Another choice than each row's own would be.
+  ModelConfig alone = config;
+  alone.expert_capacity = alone.expert_block = 0;
+  SmallModel other = make_small_model(DType::F32, alone);
+  write_gguf(other, path("alone.gguf"));
+  const std::vector<int32_t> rows = {0, 1, 2, 3, 4, 5, 6, 7};
+  EXPECT_NE(open_session(load_model(path("together.gguf")))->logits(prompt_of(8), rows).value(),
+            open_session(load_model(path("alone.gguf")))->logits(prompt_of(8), rows).value());
+  const auto session = open_session(load_model(path("together.gguf")));
+  for (const auto set : {+[](decode::DecodeOptions& o) { o.kv = KvChoice::frozen; },
+                         +[](decode::DecodeOptions& o) { o.revision = Revision::dual_path; }}) {
+    decode::DecodeOptions o = published(8, 8);
+    o.acceptance = Acceptance::threshold;
+    set(o);
+    const auto refused = session->generate(prompt_of(4), o, {});
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr("no row is computed alone"));
+  }
+}
+
+// With tokens that the model predicts often as its edits.
+TEST_F(Llada2, TextThatMovesIsTheSameWithAndWithoutItsKv) {
+  ModelConfig config = routing_by_blocks(tiny_llada2(8), 8);
+  const auto options = [](Revision revision, KvChoice kv) {
+    decode::DecodeOptions o = published(8, 28);
+    o.acceptance = Acceptance::threshold, o.threshold = 0.012;
+    o.revision = revision, o.edit_threshold = 0, o.edit_steps = 6;
+    o.kv = kv;
+    return o;
+  };
+  std::map<int32_t, int> often;
+  write_gguf(make_small_model(DType::F32, config), path("moves.gguf"));
+  const auto count = [&](const decode::StepEvent& event) {
+    for (const auto& p : event.predictions) ++often[p.token];
+    return true;
+  };
+  ASSERT_TRUE(open_session(load_model(path("moves.gguf")))
+                  ->generate(prompt_of(11), options(Revision::edit, KvChoice::block), count));
+  std::vector<std::pair<int, int32_t>> order;
+  for (const auto& [token, n] : often) order.emplace_back(-n, token);
+  std::ranges::sort(order);
+  config.delete_id = order.at(0).second, config.split_id = order.at(1).second;
+  const SmallModel m = make_small_model(DType::F32, config);
+  write_gguf(m, path("moves.gguf"));
+  std::vector<std::vector<int32_t>> answers;
+  std::vector<std::vector<double>> confidences;
+  for (const KvChoice kv : {KvChoice::none, KvChoice::block}) {
+    const auto session = open_session(load_model(path("moves.gguf"), kv == KvChoice::none ? 1 : 2));
+    int64_t moved = 0;
+    confidences.emplace_back();
+    const auto g =
+        session->generate(prompt_of(11), options(Revision::levenshtein, kv), [&](const decode::StepEvent& event) {
+          for (const decode::Edit& edit : event.edits) moved += edit.from >= 0;
+          for (const auto& p : event.predictions) confidences.back().push_back(p.probability);
+          return true;
+        });
+    ASSERT_TRUE(g) << g.error().message;
+    EXPECT_GT(moved, 0);
+    for (const int32_t token : g->tokens) EXPECT_TRUE(token != config.delete_id && token != config.split_id);
+    answers.push_back(g->tokens);
+  }
+  EXPECT_EQ(answers[0], answers[1]);
+  EXPECT_EQ(confidences[0], confidences[1]);
 }
 
 TEST_F(Llada2, WhatStandsBehindABlockIsNotSeen) {

@@ -37,15 +37,17 @@ std::string with_number(std::string bytes, const std::string& key, uint32_t valu
 
 class Parts : public testing::TestWithParam<const char*> {};
 
-INSTANTIATE_TEST_SUITE_P(Models, Parts, testing::Values("llada", "dream", "llada-moe"), [](const auto& model) {
-  return std::string(model.param) == "llada-moe" ? "llada_moe" : std::string(model.param);
-});
+INSTANTIATE_TEST_SUITE_P(Models, Parts, testing::Values("llada", "dream", "llada-moe", "llada2"),
+                         [](const auto& model) {
+                           return std::string(model.param) == "llada-moe" ? "llada_moe" : std::string(model.param);
+                         });
 
 TEST_P(Parts, AreTheModel) {
   const std::string arch = GetParam();
-  const ModelConfig config = tiny_config(arch == "llada"   ? &kLladaFamily
-                                         : arch == "dream" ? &kDreamFamily
-                                                           : &kLladaMoeFamily);
+  const ModelConfig config = tiny_config(arch == "llada"    ? &kLladaFamily
+                                         : arch == "dream"  ? &kDreamFamily
+                                         : arch == "llada2" ? &kLlada2Family
+                                                            : &kLladaMoeFamily);
   const GgufOptions options{.arch = arch, .type = DType::Q8_0};
   const TempFolder folder;
   const ModelFile whole = opened(folder.write("whole.gguf", gguf_bytes(config, options)));

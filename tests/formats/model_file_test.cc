@@ -586,7 +586,9 @@ TEST(ModelFile, GgufMetadataThatDoesNotFit) {
   EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "gpt2"}), HasSubstr("general.architecture is \"gpt2\""));
   EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "llada2"}), HasSubstr("llada2.expert_count is missing"));
   EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "diffuse", .model_type = "llada2_moe"}),
-              HasSubstr("diffuse.model_type is \"llada2_moe\""));
+              HasSubstr("diffuse.expert_count is missing"));
+  EXPECT_THAT(refused([](ModelConfig&) {}, {.arch = "diffuse", .model_type = "llada_moe"}),
+              HasSubstr("diffuse.model_type is \"llada_moe\""));
   EXPECT_THAT(refused([](ModelConfig& c) { c.vocab = 41; }),
               HasSubstr("tokenizer.ggml.tokens has 40 tokens, the vocabulary size 41 needed"));
   EXPECT_THAT(refused([](ModelConfig& c) { c.rms_eps = -1; }),

@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <stdexcept>
 
 #include "formats/convert_metadata.h"
+#include "formats/diffuse_llada2.h"
 #include "formats/family.h"
 
 namespace llada {
@@ -82,6 +84,9 @@ std::string config_json(const ModelConfig& c) {
                     R"("routed_scaling_factor":{},"first_k_dense_replace":{},"rotary_dim":{})",
                     c.shared_expert_ffn_width, c.expert_groups, c.expert_groups_used, c.expert_scale, c.dense_layers,
                     c.rotary_dims);
+  if (c.expert_capacity > 0)
+    text += fmt::format(R"(,"expert_capacity":{},"block_size":{})", c.expert_capacity, c.expert_block);
+  if (c.delete_id >= 0) text += fmt::format(R"(,"delete_token_id":{},"split_token_id":{})", c.delete_id, c.split_id);
   return text + "}";
 }
 
@@ -138,10 +143,11 @@ void write_hf_folder(const SmallModel& m, const std::string& folder, bool tied_h
   write_bytes(folder + "/tokenizer_config.json", tokenizer_config);
 }
 
-void write_gguf(const SmallModel& m, const std::string& path) {
-  GgufWriter out;
-  if (const auto status = add_metadata(out, m.config, nullptr, DType::F32); !status)
-    throw std::runtime_error(status.error().message);
+namespace {
+
+// One tensor for each list of weights, which stand behind each other in it: experts, or q, k and v.
+void write_tensors(const SmallModel& m, GgufWriter out, const std::string& path, bool fused,
+                   const std::function<std::string(const std::string&)>& name) {
   std::vector<std::vector<size_t>> parts;
   for (size_t i = 0; i < m.graph.weights.size(); ++i) {
     const WeightInfo& w = m.graph.weights[i];
@@ -151,14 +157,34 @@ void write_gguf(const SmallModel& m, const std::string& path) {
     }
     Shape shape = m.views[i].shape;
     if (w.expert == 0) shape.dims[2] = m.config.experts, shape.rank = 3;
-    out.add_tensor(w.name, m.views[i].type, shape);
     parts.push_back({i});
+    std::string canonical = w.name;
+    if (fused && canonical.ends_with(".attn_q.weight")) {
+      canonical.replace(canonical.size() - 8, 1, "qkv");
+      for (size_t more = 1; more <= 2; ++more)
+        shape.dims[1] += m.views[i + more].shape.dims[1], parts.back().push_back(i + more);
+      i += 2;
+    }
+    out.add_tensor(name(canonical), m.views[parts.back().front()].type, shape);
   }
   const auto status = out.write(path, [&](size_t index, AtomicFile& file) -> Status {
     for (const size_t i : parts[index]) LLADA_TRY_STATUS(file.write(m.storage[i].data(), m.storage[i].size()));
     return {};
   });
   if (!status) throw std::runtime_error(status.error().message);
+}
+
+}  // namespace
+
+void write_gguf(const SmallModel& m, const std::string& path) {
+  GgufWriter out;
+  if (const auto status = add_metadata(out, m.config, nullptr, DType::F32); !status)
+    throw std::runtime_error(status.error().message);
+  write_tensors(m, std::move(out), path, false, [](const std::string& name) { return name; });
+}
+
+void write_diffuse_llada2(const SmallModel& m, const std::string& path) {
+  write_tensors(m, testing_models::diffuse_llada2_metadata(m.config), path, true, testing_models::diffuse_llada2_name);
 }
 
 ModelFile in_memory(const SmallModel& m) {

@@ -14,6 +14,8 @@ void write_hf_folder(const SmallModel& model, const std::string& folder, bool ti
 
 // Without a tokenizer; the experts of a layer are one tensor.
 void write_gguf(const SmallModel& model, const std::string& path);
+// LLaDA2 as a fork of diffuse-cpp writes it, with q, k and v in one matrix.
+void write_diffuse_llada2(const SmallModel& model, const std::string& path);
 
 // Views into the model, which must live longer.
 ModelFile in_memory(const SmallModel& model);

@@ -67,8 +67,23 @@ Vector rows_of(const Vector& x, size_t width, const std::vector<int32_t>& rows) 
   return out;
 }
 
-// The gates of one row by sorting, where the engine selects.
-Vector gates_of(const ModelConfig& c, const double* scores, const Vector& bias) {
+// Of experts whose rows choose them together: those with the highest rank of any of these rows, by sorting.
+std::vector<bool> chosen_together(const ModelConfig& c, const double* scores, size_t rows, const Vector& bias) {
+  const auto n = static_cast<size_t>(c.experts);
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t e = 0; e < n; ++e) {
+    double most = -1e9;
+    for (size_t r = 0; r < rows; ++r) most = std::max(most, 1 / (1 + std::exp(-scores[r * n + e])) + bias[e]);
+    order.emplace_back(-most, e);
+  }
+  std::ranges::sort(order);
+  std::vector<bool> chosen(n);
+  for (size_t k = 0; k < static_cast<size_t>(c.expert_capacity); ++k) chosen[order[k].second] = true;
+  return chosen;
+}
+
+// The gates of one row by sorting, where the engine selects. allowed: the experts that compete; empty: all.
+Vector gates_of(const ModelConfig& c, const double* scores, const Vector& bias, const std::vector<bool>& allowed) {
   const auto n = static_cast<size_t>(c.experts);
   Vector p(n);
   double sum = 0;
@@ -87,7 +102,8 @@ Vector gates_of(const ModelConfig& c, const double* scores, const Vector& bias) 
   std::ranges::sort(worth);
   const size_t kept = groups > 1 ? static_cast<size_t>(c.expert_groups_used) : 1;
   for (size_t k = 0; k < kept; ++k)
-    for (size_t e = worth[k].second * size; e < (worth[k].second + 1) * size; ++e) order.emplace_back(-rank[e], e);
+    for (size_t e = worth[k].second * size; e < (worth[k].second + 1) * size; ++e)
+      if (allowed.empty() || allowed[e]) order.emplace_back(-rank[e], e);
   std::ranges::sort(order);
   order.resize(static_cast<size_t>(c.experts_used));
   double chosen = 0;
@@ -122,7 +138,7 @@ class Reference {
       Vector v = product(h, get("attn_v.weight"), width());
       if (c_.qkv_bias) add_bias(v, get("attn_v.bias"));
       Vector asking = h;
-      if (l + 1 == c_.layers) {  // nothing reads the other rows again
+      if (l + 1 == c_.layers && c_.expert_capacity == 0) {  // nothing reads the other rows again
         rows_ = wanted;
         x_ = rows_of(x_, width(), rows_);
         asking = rows_of(h, width(), rows_);
@@ -131,6 +147,7 @@ class Reference {
       add_to(x_, product(attention(q, k, v), get("attn_output.weight"), static_cast<size_t>(c_.heads * c_.head_dim)));
       feed_forward(normalised(x_, gain("ffn_norm.weight"), c_.rms_eps), l);
     }
+    if (c_.expert_capacity > 0) x_ = rows_of(x_, width(), wanted);
     const Vector h = normalised(x_, weight("output_norm.weight"), c_.rms_eps);
     const TensorView& head = m_.views[m_.index(c_.tied_head ? "token_embd.weight" : "output.weight")];
     Rows out(wanted.size());
@@ -287,8 +304,11 @@ class Reference {
     const Vector bias = c_.sigmoid_router ? get("exp_probs_b.bias") : Vector();
     std::vector<std::vector<int32_t>> rows(experts);
     Rows gates(experts);
+    std::vector<bool> allowed;
     for (size_t r = 0; r < rows_.size(); ++r) {
-      const Vector of_row = gates_of(c_, scores.data() + r * experts, bias);
+      if (const auto block = static_cast<size_t>(c_.expert_block); c_.expert_capacity > 0 && r % block == 0)
+        allowed = chosen_together(c_, scores.data() + r * experts, std::min(block, rows_.size() - r), bias);
+      const Vector of_row = gates_of(c_, scores.data() + r * experts, bias, allowed);
       for (size_t e = 0; e < experts; ++e)
         if (of_row[e] != 0) rows[e].push_back(static_cast<int32_t>(r)), gates[e].push_back(of_row[e]);
     }

@@ -163,6 +163,17 @@ TEST(Program, EveryFieldThatADeviceReliesOnIsChecked) {
       {[](Program& p) { p.ops[12].rows = RowSet::all; }, "op 12 (select_rows): has the wrong row set"},
       {[](Program& p) { p.ops[13].rows = RowSet::wanted; }, "op 13 (guide): has the wrong row set"},
       {[](Program& p) { p.ops[14].rows = RowSet::all; }, "op 14 (head): has the wrong row set"},
+      // Rows that choose experts together.
+      {[](Program& p) { p.ops[9].sigmoid = 1, p.ops[9].capacity = 1, p.ops[9].block = 4; },
+       "op 9 (route): a block chooses 1 of 3 experts, of which a row uses 2"},
+      {[](Program& p) { p.ops[9].sigmoid = 1, p.ops[9].capacity = -3, p.ops[9].block = 4; },
+       "op 9 (route): a block chooses -3 of 3 experts, of which a row uses 2"},
+      {[](Program& p) { p.ops[9].sigmoid = 1, p.ops[9].capacity = 4, p.ops[9].block = 4; },
+       "op 9 (route): a block chooses 4 of 3 experts, of which a row uses 2"},
+      {[](Program& p) { p.ops[9].capacity = 2, p.ops[9].block = 4; },
+       "op 9 (route): a block chooses experts by softmax or in groups"},
+      {[](Program& p) { p.ops[9].sigmoid = 1, p.ops[9].capacity = 2; },
+       "op 9 (route): rows in blocks of 0, all rows of blocks of 1 or more needed"},
       // Experts: gates of no router, or of one that chooses more.
       {[](Program& p) { p.ops[10].in[1] = 5; }, "op 10 (experts): value 5 is not what a router gave"},
       {[](Program& p) { p.ops[9].experts_used = 3; },

@@ -251,8 +251,20 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
   }
 
   Status route(const Op& op, int64_t rows) {
-    for_rows(rows, [&](int64_t r) {
-      route_row(op, value(op.in[0]) + r * op.experts, vector(op), value(op.out[0]) + r * op.experts);
+    const float* scores = value(op.in[0]);
+    const float* bias = vector(op);
+    if (op.capacity == 0) {
+      for_rows(rows,
+               [&](int64_t r) { route_row(op, scores + r * op.experts, bias, value(op.out[0]) + r * op.experts); });
+      return {};
+    }
+    const std::vector<BlockRows> blocks = blocks_of(*run_->inputs, op.block);
+    for_rows(std::ssize(blocks), [&](int64_t b) {
+      const BlockRows& block = blocks[static_cast<size_t>(b)];
+      std::vector<uint8_t> allowed(static_cast<size_t>(op.experts));
+      choose_together(op, scores + block.begin * op.experts, block.count, bias, allowed.data());
+      for (int64_t r = block.begin; r < block.begin + block.count; ++r)
+        route_row(op, scores + r * op.experts, bias, value(op.out[0]) + r * op.experts, allowed.data());
     });
     return {};
   }

@@ -1,11 +1,26 @@
 // A route op on the host.
 #pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
 #include "graph/program.h"
 
 namespace llada {
 
 // One row of a route op (program.h) by the rule (devices/routing_rule.h): op.experts scores -> op.experts gates.
-// selection_bias: op.experts values or null.
-void route_row(const Op& op, const float* scores, const float* selection_bias, float* gates);
+// selection_bias may be null. allowed: of the row's block (BlockExperts), or null.
+void route_row(const Op& op, const float* scores, const float* selection_bias, float* gates,
+               const uint8_t* allowed = nullptr);
+
+// Of an op with a capacity: which rows are of one block.
+struct BlockRows {
+  int64_t begin = 0, count = 0;
+};
+std::vector<BlockRows> blocks_of(const StepInputs& inputs, int32_t block);
+
+// 1 for each of the `op.capacity` experts that the rows choose together, 0 for the others. The highest rank of any row
+// counts, of equals the lower index goes first. Scores that are not finite count for nothing: their row is damaged.
+void choose_together(const Op& op, const float* scores, int64_t rows, const float* selection_bias, uint8_t* allowed);
 
 }  // namespace llada

@@ -85,9 +85,11 @@ class Cuda final : public CudaDevice {
     for (const Attention& a : program.attentions)
       if (a.head_dim > kMostHeadDim)
         return failed("cuda: attention has heads of {} dimensions, needed at most {}", a.head_dim, kMostHeadDim);
-    for (const Op& op : program.ops)
+    for (const Op& op : program.ops) {
       if (op.kind == OpKind::route && op.experts > kMostExperts)
         return failed("cuda: a router has {} experts, needed at most {}", op.experts, kMostExperts);
+      if (op.capacity > 0) return failed("cuda: rows of a block choose experts together, which no kernel does");
+    }
     return {};
   }
 
