@@ -128,7 +128,13 @@ Result<ForwardResult> ForwardTest::measure(PeakWatch& watch, int64_t rows, int64
   }
   append_span(inputs, {}, tokens, positions, model_->graph().keys, static_cast<int32_t>(keys));
   const SoftTokens soft = some_tokens(model_->graph().encodes ? rows : 0, model_->config().vocab);
-  if (model_->graph().encodes) inputs.streams[0].soft = &soft;
+  const std::vector<double> draws(static_cast<size_t>(rows), 0.5);
+  if (model_->graph().encodes) {
+    // A step of a random canvas. At this temperature rows of random weights have some tens of probable tokens.
+    constexpr double kTemperature = 0.05;
+    inputs.streams[0].soft = &soft, inputs.streams[0].keep_logits = true;
+    inputs.streams[0].tempering = {kTemperature, draws};
+  }
   StepOutputs outputs;
   Device& device = model_->device();
   LLADA_TRY_STATUS(executor_.run(inputs, outputs));

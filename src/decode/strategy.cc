@@ -11,25 +11,28 @@
 namespace llada::decode {
 namespace {
 
-class OneForward final : public Strategy {
+class PlannedForwards final : public Strategy {
  public:
-  explicit OneForward(StepPlan plan) : plan_(std::move(plan)) {}
-  StepPlan plan(const Canvas& /*canvas*/) override { return plan_; }
+  explicit PlannedForwards(std::vector<StepPlan> plans) : plans_(std::move(plans)) {}
+  StepPlan plan(const Canvas& /*canvas*/) override { return plans_[next_]; }
   std::vector<Edit> accept(const Canvas& /*canvas*/, const StepResult& /*result*/) override {
-    done_ = true;
+    ++next_;
     return {};
   }
-  bool done(const Canvas& /*canvas*/) const override { return done_; }
-  int64_t step_bound() const override { return 1; }
+  bool done(const Canvas& /*canvas*/) const override { return next_ == plans_.size(); }
+  int64_t step_bound() const override { return std::ssize(plans_); }
 
  private:
-  const StepPlan plan_;
-  bool done_ = false;
+  const std::vector<StepPlan> plans_;
+  size_t next_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Strategy> one_forward(StepPlan plan) { return std::make_unique<OneForward>(std::move(plan)); }
+std::unique_ptr<Strategy> planned_forwards(std::vector<StepPlan> plans) {
+  return std::make_unique<PlannedForwards>(std::move(plans));
+}
+std::unique_ptr<Strategy> one_forward(StepPlan plan) { return planned_forwards({std::move(plan)}); }
 
 Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, const SpecialIds& ids,
                                                 const Canvas& canvas, std::shared_ptr<const forms::TokenForm> form) {

@@ -71,6 +71,13 @@ struct SpecialIds {
 
   ModelKind kind() const { return {attention_block, uniform}; }
 
+  // Where finished text has final K/V, the number of positions of which such a prefix may have any multiple: a whole
+  // block; what a model of random canvases encodes causally can be cut anywhere. 0: nowhere.
+  int64_t prefix_unit() const {
+    constexpr int64_t kCausal = 32;
+    return uniform.length > 0 ? kCausal : attention_block;
+  }
+
   // The row whose logits predict a position, and the last position that a row predicts.
   int32_t row_of(int64_t position) const {
     return static_cast<int32_t>(shift_logits && position > 0 ? position - 1 : position);
@@ -139,7 +146,7 @@ struct StepPlan {
   // The rows go through the model's pass that encodes a prompt: each reads what is before it, nothing is predicted.
   bool encode = false;
   // > 0: predictions are of softmax(logits / temperature), and for each of `logits` there is a number in (0, 1) that
-  // picks a token (temper()).
+  // picks a token: the first whose probability and those of all lower ids sum to more.
   double temperature = 0;
   std::vector<double> draws = {};
   // The rows are told what the last such step predicted: the softmax of its logits over its temperature.

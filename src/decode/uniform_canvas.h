@@ -19,9 +19,7 @@
 // gap or an unconditional prompt could hold.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <span>
-#include <vector>
 
 #include "decode/types.h"
 
@@ -43,12 +41,5 @@ std::span<const Field> uniform_fields();
 // the position.
 double token_draw(uint64_t seed, int64_t forward, int64_t position);
 int32_t random_token(uint64_t seed, int64_t forward, int64_t position, int64_t vocab);
-
-// What a tempered plan asks of its rows' logits (row after row, plan.logits in order): predictions of softmax(logits /
-// temperature), whose token is the best one, and the tokens that plan.draws pick: the first whose probability and those
-// of all lower ids sum to more than the draw. A row with a logit that is not finite is ErrorKind::data. told gets each
-// row's probabilities, all but for a factor: the best token has 1, and `sum` is that of all.
-using Told = std::function<void(std::span<const double> weights, double sum)>;
-Status temper(std::span<const float> logits, const StepPlan& plan, const Told& told, StepResult& result);
 
 }  // namespace llada::decode

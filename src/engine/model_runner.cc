@@ -94,6 +94,7 @@ void add_stream(const RequestStep& step, const Part& part, std::span<const int32
   const auto index = static_cast<int32_t>(inputs.streams.size());
   inputs.streams.push_back({&kv, step.state->sampling, step.state->keep_logits, plan.block_begin});
   inputs.streams.back().sampling.forward_number = forward_number;
+  if (plan.temperature > 0) inputs.streams.back().tempering = {plan.temperature, plan.draws};
   if (plan.conditioned) inputs.streams.back().soft = &step.state->soft;
   const auto first_wanted = static_cast<int32_t>(inputs.wanted.size());
   const int sequences = plan.cfg_scale > 0 ? 2 : 1;
@@ -280,6 +281,11 @@ void ModelRunner::run_pass(std::span<RequestStep* const> steps, Pass pass) {
     step.result.trials = take(outputs_.predictions, next, plan.trials.size());
     step.status = streams_[i];
     if (step.state->keep_logits) step.state->logits = std::move(outputs_.logits[i]);
+    if (plan.temperature > 0) {
+      Tempered& tempered = outputs_.tempered[i];
+      step.result.drawn = std::move(tempered.drawn);
+      step.state->soft = std::move(tempered.soft);
+    }
     land_sparse(step);
   }
 }

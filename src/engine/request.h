@@ -61,6 +61,9 @@ struct GenerationStats {
 std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin,
                         std::string* thoughts = nullptr);
 
+// Whether an answer to the prompt may begin with thoughts: its channel is not closed there.
+bool may_think(const Model& model, std::span<const int32_t> prompt);
+
 inline constexpr std::string_view kHole = "\u2591";  // a light shade: a token that was never decided
 
 struct Generation {
@@ -146,7 +149,6 @@ class RunningRequest final : public ForwardJob {
   };
   std::span<const int32_t> tokens(int64_t count) const;
   std::span<const float> logits_of(const decode::StepEvent& event, int32_t row) const;
-  Status temper(RequestStep& step);
   void keep_scores(const decode::StepEvent& event);
   std::optional<Stop> find_stop(int64_t length) const;
   int64_t decided_answer() const;

@@ -47,7 +47,7 @@ void Job::prepare(size_t index) {
   if (!request.gaps) {
     const auto size = std::ssize(request.tokens);
     answer.text.emplace(model.tokenizer(), model.chat_format(), size, most_generated(model, size, request.options),
-                        model.special_ids().end_ids, request.stop);
+                        model.special_ids().end_ids, request.stop, may_think(model, request.tokens));
   } else if (!ask_.whole_text) {
     const InfillGap& gap = ask_.gaps.front();
     answer.text.emplace(model.tokenizer(), model.chat_format(), gap.position, gap.length, std::vector<int32_t>(),

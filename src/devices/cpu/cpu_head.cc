@@ -14,8 +14,11 @@ constexpr int64_t kChunk = 512;
 constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
+const Stream& stream_of(const CpuHead::Job& job, int64_t row) {
+  return job.inputs->streams[static_cast<size_t>(job.sets->streams[static_cast<size_t>(row)])];
+}
 const SamplingRule& rule_of(const CpuHead::Job& job, int64_t row) {
-  return job.inputs->streams[static_cast<size_t>(job.sets->streams[static_cast<size_t>(row)])].sampling;
+  return stream_of(job, row).sampling;
 }
 
 }  // namespace
@@ -104,6 +107,29 @@ Prediction CpuHead::merge(const Job& job, int64_t row, int64_t chunks) const {
   return out;
 }
 
+void CpuHead::temper(const Job& job, int64_t chunks, int64_t columns, StepOutputs& outputs) const {
+  const auto asks = [](const Stream& stream) { return stream.tempering.temperature > 0; };
+  if (std::ranges::none_of(job.inputs->streams, asks)) return;
+  const int64_t vocab = job.weight->outputs;
+  std::vector<TemperedRow> rows(static_cast<size_t>(job.rows));
+  job.pool->run(job.rows, [&](int64_t r, int) {
+    const Tempering& tempering = stream_of(job, r).tempering;
+    if (tempering.temperature == 0) return;
+    const float* logits = kept_logits(*job.sets, r, vocab, outputs);
+    Prediction& prediction = outputs.predictions[static_cast<size_t>(r)];
+    if (prediction.token >= 0) prediction.logit = logits[prediction.token];
+    std::vector<kernels::SoftmaxStats> stats;
+    for (int64_t c = 0; c < chunks; ++c) stats.push_back(partial_[static_cast<size_t>(r * chunks + c)].stats);
+    const auto draw = static_cast<size_t>(job.sets->kept[static_cast<size_t>(r)]);
+    rows[static_cast<size_t>(r)] = temper_row({logits, static_cast<size_t>(vocab)}, tempering.temperature,
+                                              tempering.draws[draw], stats, columns);
+  });
+  outputs.tempered.resize(job.inputs->streams.size());
+  for (size_t r = 0; r < rows.size(); ++r)
+    if (asks(stream_of(job, static_cast<int64_t>(r))))
+      append(outputs.tempered[static_cast<size_t>(job.sets->streams[r])], rows[r]);
+}
+
 Status CpuHead::run(const Job& job, StepOutputs& outputs) {
   const int64_t vocab = job.weight->outputs, inputs = job.weight->inputs;
   const int64_t tile = job.kernels->column_tile(job.weight->stored.type);
@@ -130,12 +156,15 @@ Status CpuHead::run(const Job& job, StepOutputs& outputs) {
     for (int64_t r = 0; r < job.rows; ++r) {
       if (job.cap > 0) job.kernels->soft_cap(logits + r * chunk, n, job.cap);
       if (float* kept = kept_logits(*job.sets, r, vocab, outputs)) std::copy_n(logits + r * chunk, n, kept + begin);
+      if (const auto divisor = static_cast<float>(stream_of(job, r).tempering.temperature); divisor > 0)
+        for (int64_t i = 0; i < n; ++i) logits[r * chunk + i] /= divisor;
       partial_[static_cast<size_t>(r * chunks + c)] =
           reduce(job, r, logits + r * chunk, begin, n, seen_[static_cast<size_t>(thread * job.rows + r)]);
     }
   });
   outputs.predictions.resize(static_cast<size_t>(job.rows));
   job.pool->run(job.rows, [&](int64_t r, int) { outputs.predictions[static_cast<size_t>(r)] = merge(job, r, chunks); });
+  temper(job, chunks, chunk, outputs);
   return {};
 }
 

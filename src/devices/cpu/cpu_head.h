@@ -1,9 +1,10 @@
 // The LM head fused with its reduction: logits exist only chunk by chunk in scratch memory (126,464 columns x
 // 32 rows are never stored), each chunk is reduced to softmax statistics and best tokens, and chunks are
-// merged in a fixed order.
+// merged in a fixed order. Of a tempered stream, chunks are reduced after their division by the temperature.
 #pragma once
 #include <vector>
 
+#include "devices/cpu/cpu_tempering.h"
 #include "devices/cpu/cpu_weights.h"
 #include "devices/cpu/scratch.h"
 #include "devices/value_plan.h"
@@ -40,6 +41,7 @@ class CpuHead {
   };
   Partial reduce(const Job& job, int64_t row, float* logits, int64_t begin, int64_t n, Seen& seen) const;
   Prediction merge(const Job& job, int64_t row, int64_t chunks) const;
+  void temper(const Job& job, int64_t chunks, int64_t columns, StepOutputs& outputs) const;
 
   Scratch scratch_;               // threads x rows x columns of a chunk: logits
   std::vector<Partial> partial_;  // rows x chunks
