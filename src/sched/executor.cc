@@ -98,7 +98,8 @@ Result<std::shared_ptr<const Executor::Prepared>> Executor::prepared_for(const F
   forward.outputs->tempered.clear();
   forward.outputs->predictions.clear();  // memory of the step before stays for the device
   forward.outputs->logits.resize(inputs.streams.size());
-  for (auto& logits : forward.outputs->logits) logits.clear();
+  for (size_t s = 0; s < inputs.streams.size(); ++s)  // those that are kept are written whole
+    if (inputs.predictions.empty() || !inputs.streams[s].keep_logits) forward.outputs->logits[s].clear();
   return prepared;
 }
 
