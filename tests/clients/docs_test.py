@@ -1,6 +1,6 @@
-"""Every line of docs/server.md, docs/scale.md, docs/decide.md and docs/forms.md that begins with `curl`, run as it stands
-against a server (with that server's port), its answer that of the `#` line behind it where there is one, and a line for
-every route that the server's own description lists. $FILE and $BATCH are the ids of the file and the batch that lines before
+"""Every line of docs/server.md, scale.md, decide.md and forms.md that begins with `curl`, run as it stands against a
+server (with that server's port), its answer that of the `#` line behind it where there is one, and a line for every
+route that the server's own description lists. $FILE and $BATCH are the ids of the file and the batch that lines before
 made."""
 
 import json

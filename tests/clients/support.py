@@ -36,7 +36,7 @@ def model():
 
 
 def long_model():
-    """The trained model for longer texts with room for what agents write before a question: it need not be right there."""
+    """The trained model for longer texts with room for what agents write before a question."""
     folder = ROOT / "build/clients-model/tiny-llada-16k"
     if not (folder / "config.json").exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """Tools and structured answers by public clients, unmodified. A tiny model knows no tools, so what is checked is that
-every call can be executed and every structured answer is read: names, types, bounds; values where a schema leaves one."""
+every call can be executed and every structured answer is read: names, types, bounds; values where a schema leaves
+one."""
 
 import asyncio
 import json
@@ -32,8 +33,8 @@ class Person(pydantic.BaseModel):
     job: typing.Literal["baker", "pilot"]
 
 
-SCHEMA = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}, "to": {"const": "Eric"}},
-          "required": ["a", "to"], "additionalProperties": False}
+SCHEMA = {"type": "object", "required": ["a", "to"], "additionalProperties": False,
+          "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}, "to": {"const": "Eric"}}}
 TOOL = {"type": "function", "function": {"name": "send", "description": "Sends.", "parameters": SCHEMA, "strict": True}}
 CHAT = [{"role": "user", "content": TEXT}]
 
@@ -74,8 +75,8 @@ class OpenAi(unittest.TestCase):
             final = stream.get_final_completion()
         self.assertIn("tool_calls.function.arguments.done", kinds)
         whole = self.client.chat.completions.create(**options)
-        calls = [[call.function.arguments for call in answer.choices[0].message.tool_calls] for answer in (final, whole)]
-        self.assertEqual(*calls)
+        self.assertEqual(*([call.function.arguments for call in answer.choices[0].message.tool_calls]
+                           for answer in (final, whole)))
         self.assertEqual(final.choices[0].finish_reason, "tool_calls")
 
     def test_responses(self):
@@ -154,7 +155,8 @@ class LlamaIndex(unittest.TestCase):
         from llama_index.llms.openai_like import OpenAILike
         model = OpenAILike(model=NAME, api_base=url() + "/v1", api_key="none", is_chat_model=True, max_tokens=128,
                            is_function_calling_model=True, context_window=16384)
-        self.assertIsInstance(model.as_structured_llm(Person).chat([ChatMessage(role="user", content=TEXT)]).raw, Person)
+        answer = model.as_structured_llm(Person).chat([ChatMessage(role="user", content=TEXT)])
+        self.assertIsInstance(answer.raw, Person)
 
         def add(a: int, b: int) -> int:
             """Adds."""

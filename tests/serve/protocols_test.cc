@@ -118,7 +118,8 @@ TEST_F(Protocols, RefusalsHaveTheProtocolsForm) {
   EXPECT_EQ(reply.json()["type"], "error");
   EXPECT_EQ(reply.json()["error"]["type"], "invalid_request_error");
   for (const auto& [body, says] : std::vector<std::pair<json, std::string>>{
-           {asked({{"tools", {{{"type", "bash_20250124"}, {"name", "bash"}}}}}), "tools[0].type: found \"bash_20250124\", needed custom"},
+           {asked({{"tools", {{{"type", "bash_20250124"}, {"name", "bash"}}}}}),
+            "tools[0].type: found \"bash_20250124\", needed custom"},
            {asked({{"tool_choice", {{"type", "any"}}}}),
             "tool_choice: found {\"type\":\"any\"}, needed tools beside it"},
            {asked({{"system", 5}}), "system: found 5"},
