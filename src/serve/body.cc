@@ -11,7 +11,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr JsonLimits kBodyLimits{.depth = 16, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26};
+constexpr JsonLimits kBodyLimits{.depth = 64, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26};
 
 // Fields whose objects are read in the order of their members (in_order).
 constexpr const char* kOrdered[] = {"json_schema", "\"tools\"", "\"format\"", "\"output_format\""};
