@@ -185,7 +185,10 @@ Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<c
     resolved.latency_table = table.buckets();
     resolved.device_latency = false;
   }
-  LLADA_TRY(auto form, model->form(resolved));
+  auto form = request.form;
+  if (!form) {
+    LLADA_TRY(form, model->form(resolved));
+  }
   if (form) LLADA_TRY_STATUS(decode::begin_form(form, resolved, ids, canvas));
   LLADA_TRY(auto strategy, decode::make_strategy(resolved, ids, canvas, form));
   return std::unique_ptr<RunningRequest>(new RunningRequest(std::move(model), request, std::move(on_step),

@@ -30,6 +30,9 @@ struct Request {
   std::vector<std::string> stop = {};  // the answer ends before the first of them; not for infilling
   // So many best tokens are kept of every position, as they were when it was decided; its logits are held until then.
   int64_t alternatives = 0;
+  // The form that the options ask for (Model::form); null: it is made when the request is handed to a Session or an
+  // Engine, by the caller's thread.
+  std::shared_ptr<const forms::TokenForm> form = {};
 };
 
 struct GenerationStats {

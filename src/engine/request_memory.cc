@@ -6,6 +6,7 @@
 #include "decode/sampling.h"
 #include "engine/canvas_lanes.h"
 #include "engine/score_jobs.h"
+#include "forms/scores.h"
 
 namespace llada {
 namespace {
@@ -29,6 +30,14 @@ double store_bytes(const Model& model, int64_t positions, bool guided) {
 double score_bytes_of(int64_t positions, int64_t alternatives) {
   const double each = sizeof(TokenScore) + static_cast<double>(alternatives) * sizeof(TokenScore::Alternative);
   return static_cast<double>(positions) * (each + kAllocation);
+}
+
+// A form's tables, which requests may share but need not; what a dynamic program over all positions knows of each state
+// (forms/solve.h); and what is read of a row of logits.
+double form_bytes(const forms::TokenForm& form, double positions, double rows) {
+  constexpr double kState = sizeof(int32_t) + 4 * sizeof(double);
+  return static_cast<double>(form.bytes()) + positions * form.states() * kState +
+         rows * form.classes() * sizeof(forms::ClassScore);
 }
 
 // Rows whose logits a step keeps.
@@ -78,6 +87,9 @@ double request_bytes(const Model& model, const Request& request) {
   const bool uniform = model.special_ids().uniform.length > 0;
   if (decode::needs_logits(o) || decode::form_of(o) || request.alternatives > 0 || uniform)
     bytes += logits_bytes(model, kept_rows(model, o, positions));
+  if (const auto form = decode::form_of(o)) bytes += kAnswerCopies * static_cast<double>(form->text.size());
+  if (request.form)
+    bytes += form_bytes(*request.form, static_cast<double>(positions), kept_rows(model, o, positions));
   // What a canvas is told of its last step: an id and a probability for any token.
   if (uniform) bytes += 2 * logits_bytes(model, kept_rows(model, o, positions));
   if (request.alternatives > 0) bytes += kAnswerCopies * score_bytes_of(positions, request.alternatives);
