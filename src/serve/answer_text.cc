@@ -62,8 +62,15 @@ std::string AnswerText::take() {
 }
 
 std::string AnswerText::take_thoughts() {
+  thoughts_given_ += final_.thought.size();
   thoughts_.append(std::exchange(final_.thought, {}));
   return thoughts_.take();
+}
+
+std::string AnswerText::finish_thoughts(std::string_view thoughts) {
+  if (thoughts.size() > thoughts_given_) thoughts_.append(thoughts.substr(thoughts_given_));
+  thoughts_given_ = std::max(thoughts_given_, thoughts.size());
+  return thoughts_.flush();
 }
 
 std::string AnswerText::finish(std::string_view answer) {

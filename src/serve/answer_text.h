@@ -32,6 +32,8 @@ class AnswerText {
   std::string take();
   // Of what take() found, what the model thinks: no part of the answer.
   std::string take_thoughts();
+  // The rest of them, once all are known as bytes.
+  std::string finish_thoughts(std::string_view thoughts);
   int64_t tokens_given() const { return decoded_; }  // final ones so far
   // The rest, once the answer is known as bytes, of which the pieces so far are the beginning.
   std::string finish(std::string_view answer);
@@ -50,7 +52,7 @@ class AnswerText {
   std::vector<int32_t> tokens_;  // -1: masked
   int64_t committed_ = 0, decoded_ = 0;
   AnswerParts final_;  // of the committed tokens
-  size_t given_ = 0;   // bytes of what is said
+  size_t given_ = 0, thoughts_given_ = 0;  // bytes of what is said, and of what is thought
   Utf8Stream stream_, thoughts_;
 };
 

@@ -188,12 +188,18 @@ Done add_warning(Service& service, Ask& ask, const std::string& warning) {
   return {};
 }
 
+bool can_think(const Service& service, Shape shape) {
+  constexpr Shape kConversations[] = {Shape::chat, Shape::response, Shape::message, Shape::ollama_chat,
+                                      Shape::ollama_text};
+  return std::ranges::count(kConversations, shape) > 0 && service.model().chat_format().thought_begin >= 0;
+}
+
 Answered<Ask> read_ask(Service& service, Body& body, Shape shape) {
   Ask ask{.shape = shape};
   LLADA_TRY_STATUS(check_model(service, body));
   LLADA_TRY_STATUS(read_streaming(body, ask));
-  const bool thinks = shape == Shape::chat && service.model().chat_format().thought_begin >= 0;
-  LLADA_TRY(const auto warnings, read_without_effect(body, shape == Shape::response, thinks ? &ask.think : nullptr));
+  LLADA_TRY(const auto warnings,
+            read_without_effect(body, shape == Shape::response, can_think(service, shape) ? &ask.think : nullptr));
   for (const std::string& warning : warnings) LLADA_TRY_STATUS(add_warning(service, ask, warning));
   LLADA_TRY_STATUS(read_format(body, shape));
   return ask;

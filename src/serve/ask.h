@@ -35,7 +35,7 @@ struct Ask {
   bool scores_prompt = false;              // log-probabilities of the prompt's tokens before those of the answer's
   bool drops_answer = false;               // those of the prompt alone
   bool stream = false, logprobs = false;
-  bool think = false;  // of a chat: the model shall think, and its thoughts are part of the reply
+  bool think = false;  // of a conversation: the model shall think, and its thoughts are part of the reply
   bool calls = false;  // the answers may call tools (tools.h)
   bool include_usage = false, usage_in_pieces = false;  // of a stream: behind the last piece; so far, in each
   int64_t alternatives = 0;                             // most probable tokens beside each log-probability
@@ -58,6 +58,8 @@ struct Decoding {
 };
 Answered<Decoding> read_decoding(Body& body, const decode::ModelKind& kind, bool infill,
                                  std::initializer_list<const char*> lengths = {"max_completion_tokens", "max_tokens"});
+// Whether a wish to think has an effect: in conversations, of a model with a channel for thoughts.
+bool can_think(const Service& service, Shape shape);
 // The fields of all shapes: model, stream, stream_options, diffusing, response_format, and those without effect.
 Answered<Ask> read_ask(Service& service, Body& body, Shape shape);
 // model: any name, but where the server is strict about it. Ollama's clients put a tag behind it.

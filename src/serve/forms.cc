@@ -36,6 +36,7 @@ class AnthropicForm : public AnswerForm {
 
   Json whole(const FinishedAnswer& answer, const Json& usage) const override {
     Json content = Json::array();
+    if (!answer.thoughts.empty()) content.push_back(thinking_block(answer.thoughts));
     if (answer.calls.empty() || !answer.text.empty()) content.push_back({{"type", "text"}, {"text", answer.text}});
     for (size_t i = 0; i < answer.calls.size(); ++i)
       content.push_back(call_block(static_cast<int64_t>(i), answer.calls[i].name,
@@ -55,13 +56,25 @@ class AnthropicForm : public AnswerForm {
 
   std::string delta(const std::string& text) override {
     if (text.empty()) return "";
-    std::string events = open_ ? "" : begin_block({{"type", "text"}, {"text", ""}});
+    std::string events = std::exchange(thinking_, false) ? end_block() : "";
+    if (!open_) events += begin_block({{"type", "text"}, {"text", ""}});
     return events + block_delta({{"type", "text_delta"}, {"text", text}});
+  }
+
+  std::string thought(const std::string& text) override {
+    std::string events;
+    if (!thinking_) {
+      events = end_block();
+      events += begin_block(thinking_block(""));
+    }
+    thinking_ = true;
+    return events + block_delta({{"type", "thinking_delta"}, {"thinking", text}});
   }
 
   std::string call(const AnswerPiece& piece) override {
     std::string events;
     if (!piece.name.empty()) {
+      thinking_ = false;
       events = end_block();
       events += begin_block(call_block(piece.call, piece.name, Json::object()));
     }
@@ -70,8 +83,9 @@ class AnthropicForm : public AnswerForm {
   }
 
   std::string end(const FinishedAnswer& answer, const Json& usage) override {
-    const std::string empty = blocks_ == 0 ? begin_block({{"type", "text"}, {"text", ""}}) : "";
-    return empty + end_block() + event("message_delta", {{"delta", stop(answer)}, {"usage", anthropic_usage(usage)}}) +
+    std::string events = blocks_ == 0 ? begin_block({{"type", "text"}, {"text", ""}}) : "";
+    events += end_block();
+    return events + event("message_delta", {{"delta", stop(answer)}, {"usage", anthropic_usage(usage)}}) +
            event("message_stop", Json::object());
   }
 
@@ -93,6 +107,10 @@ class AnthropicForm : public AnswerForm {
   }
   Json call_block(int64_t call, const std::string& name, Json input) const {
     return {{"type", "tool_use"}, {"id", call_id(head_, 0, call)}, {"name", name}, {"input", std::move(input)}};
+  }
+  // Nobody signs thoughts here.
+  static Json thinking_block(const std::string& thoughts) {
+    return {{"type", "thinking"}, {"thinking", thoughts}, {"signature", ""}};
   }
   std::string begin_block(const Json& block) {
     open_ = true;
@@ -122,6 +140,7 @@ class AnthropicForm : public AnswerForm {
   const int64_t prompt_;
   int64_t blocks_ = 0;  // that were begun
   bool open_ = false;   // the last one
+  bool thinking_ = false;  // it is open, and of thoughts
 };
 
 // Lines of JSON, whose text is a message's in a chat, a field of its own otherwise.
@@ -131,6 +150,7 @@ class OllamaForm : public AnswerForm {
 
   Json whole(const FinishedAnswer& answer, const Json& usage) const override {
     Json json = piece(answer.text, true);
+    if (!answer.thoughts.empty()) place(json)["thinking"] = answer.thoughts;
     for (const ToolCall& call : answer.calls) json["message"]["tool_calls"].push_back(call_of(call));
     // Nanoseconds; the model was loaded before, and a prompt is not computed apart from its answer.
     const auto time = static_cast<int64_t>(usage.at("seconds").get<double>() * 1e9);
@@ -144,6 +164,11 @@ class OllamaForm : public AnswerForm {
     return json;
   }
   std::string delta(const std::string& text) override { return text.empty() ? "" : dump(piece(text, false)) + '\n'; }
+  std::string thought(const std::string& text) override {
+    Json json = piece("", false);
+    place(json)["thinking"] = text;
+    return dump(json) + '\n';
+  }
   // This protocol has calls whole.
   std::string call(const AnswerPiece& more) override {
     if (!more.name.empty()) call_ = {more.name, ""};
@@ -155,7 +180,7 @@ class OllamaForm : public AnswerForm {
   }
   std::string end(const FinishedAnswer& answer, const Json& usage) override {
     FinishedAnswer last = answer;
-    last.text.clear(), last.calls.clear();
+    last.text.clear(), last.calls.clear(), last.thoughts.clear();
     return dump(whole(last, usage)) + '\n';
   }
   std::string failed(const ApiError& error) override { return dump({{"error", error.message}}) + '\n'; }
@@ -173,6 +198,8 @@ class OllamaForm : public AnswerForm {
     json["done"] = done;
     return json;
   }
+  // Where a message's fields are.
+  static Json& place(Json& json) { return json.contains("message") ? json["message"] : json; }
   static Json call_of(const ToolCall& call) {
     return {{"function",
              {{"name", call.name}, {"arguments", Json::parse(call.arguments, nullptr, /*allow_exceptions=*/false)}}}};

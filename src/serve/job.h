@@ -69,6 +69,7 @@ class Job : public Outflow, public Pending, public std::enable_shared_from_this<
   Json usage() const;
   void log() const;
   std::string first_events();
+  std::string thought_events(size_t index, const std::string& thoughts) const;
   std::string events(size_t index, const StepNote& note);
   std::vector<AnswerPiece> pieces(size_t index, const std::string& delta, bool last);
   std::string piece_events(size_t index, const AnswerPiece& piece, int64_t tokens) const;

@@ -82,6 +82,11 @@ std::string Job::piece_events(size_t index, const AnswerPiece& piece, int64_t to
       piece.call < 0 ? piece_json(head_, at, piece.text, "", nullptr) : call_json(head_, at, piece), index, tokens));
 }
 
+std::string Job::thought_events(size_t index, const std::string& thoughts) const {
+  if (!ask_.think || ask_.watch != Watch::none || thoughts.empty()) return "";
+  return form_ ? form_->thought(thoughts) : event_text(thought_json(head_, static_cast<int64_t>(index), thoughts));
+}
+
 std::string Job::events(size_t index, const StepNote& note) {
   Answer& answer = answers_[index];
   if (answer.text) answer.text->apply(note);
@@ -94,11 +99,8 @@ std::string Job::events(size_t index, const StepNote& note) {
     const double progress = std::clamp(1 - static_cast<double>(note.masks_left) / masks, 0.0, 0.99);
     return event_text(replacing(head_, index, answer.text ? answer.text->whole() : "", "", progress));
   }
-  std::string events;
-  if (ask_.watch == Watch::none && ask_.think && answer.text && !form_)
-    if (const std::string thoughts = answer.text->take_thoughts(); !thoughts.empty())
-      events = event_text(thought_json(head_, at, thoughts));
   std::vector<AnswerPiece> fresh = pieces(index, answer.text ? answer.text->take() : "", false);
+  std::string events = answer.text ? thought_events(index, answer.text->take_thoughts()) : "";
   if (ask_.watch == Watch::frames) {
     Json json = piece_json(head_, at, take_text(fresh), "", nullptr);
     json["llada"] = frame_json(index, note);
@@ -120,7 +122,8 @@ std::string Job::last_events(size_t index) {
       pieces(index, answer.text ? answer.text->finish(written) : to_valid_utf8(written), true);
   const GenerationStats& stats = (*answer.result)->stats;
   const std::string text = ask_.watch == Watch::frames ? take_text(rest) : "";
-  std::string events;
+  std::string events =
+      answer.text ? thought_events(index, answer.text->finish_thoughts((*answer.result)->thoughts)) : "";
   for (const AnswerPiece& piece : rest) events += piece_events(index, piece, stats.content_tokens);
   if (form_) {
     FinishedAnswer whole = end;

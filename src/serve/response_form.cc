@@ -28,6 +28,14 @@ Json function_call(const AnswerHead& head, int64_t number, const std::string& st
           {"name", call.name},       {"arguments", call.arguments},     {"status", status}};
 }
 
+std::string reasoning_id(const AnswerHead& head) { return "rs_" + head.id.substr(head.id.find('_') + 1); }
+
+Json thought_part(const std::string& thoughts) { return {{"type", "summary_text"}, {"text", thoughts}}; }
+
+Json reasoning(const AnswerHead& head, Json summary) {
+  return {{"type", "reasoning"}, {"id", reasoning_id(head)}, {"summary", std::move(summary)}};
+}
+
 // status: in_progress, completed, incomplete or failed.
 Json response_with(const AnswerHead& head, const Json& repeated, const std::string& status, Json output) {
   Json json = {{"id", head.id},
@@ -65,6 +73,7 @@ Json usage_of(const Json& usage) {
 Json ResponseForm::whole(const FinishedAnswer& answer, const Json& usage) const {
   const std::string status = status_of(answer);
   Json output = Json::array();
+  if (!answer.thoughts.empty()) output.push_back(reasoning(head_, Json::array({thought_part(answer.thoughts)})));
   if (answer.calls.empty() || !answer.text.empty())
     output.push_back(message(head_, status, Json::array({text_part(answer.text)})));
   for (size_t i = 0; i < answer.calls.size(); ++i)
@@ -97,10 +106,36 @@ std::string ResponseForm::begin() {
   return text;
 }
 
+// Thoughts behind the text's beginning come with the whole response alone.
+std::string ResponseForm::thought(const std::string& text) {
+  if (!in_thoughts_ && items_ > 0) return "";
+  std::string events;
+  const Json item = {{"item_id", reasoning_id(head_)}};
+  if (!std::exchange(in_thoughts_, true)) {
+    ++items_;
+    events = item_event("response.output_item.added", Json::object(), {{"item", reasoning(head_, Json::array())}});
+    events += item_event("response.reasoning_summary_part.added", item,
+                         {{"summary_index", 0}, {"part", thought_part("")}});
+  }
+  thoughts_ += text;
+  return events + item_event("response.reasoning_summary_text.delta", item, {{"summary_index", 0}, {"delta", text}});
+}
+
+std::string ResponseForm::end_thoughts() {
+  if (!std::exchange(in_thoughts_, false)) return "";
+  const Json item = {{"item_id", reasoning_id(head_)}}, part = thought_part(thoughts_);
+  std::string events =
+      item_event("response.reasoning_summary_text.done", item, {{"summary_index", 0}, {"text", thoughts_}});
+  events += item_event("response.reasoning_summary_part.done", item, {{"summary_index", 0}, {"part", part}});
+  events += item_event("response.output_item.done", Json::object(), {{"item", reasoning(head_, Json::array({part}))}});
+  return events;
+}
+
 std::string ResponseForm::begin_text() {
   if (std::exchange(in_text_, true)) return "";
+  std::string text = end_thoughts();
   ++items_;
-  std::string text = item_event("response.output_item.added", Json::object(),
+  text += item_event("response.output_item.added", Json::object(),
                                 {{"item", message(head_, "in_progress", Json::array())}});
   text += item_event("response.content_part.added", {{"item_id", message_id(head_)}},
                      {{"content_index", 0}, {"part", text_part("")}});
@@ -131,7 +166,8 @@ std::string ResponseForm::call(const AnswerPiece& piece) {
   std::string events;
   const Json item = {{"item_id", function_id(head_, piece.call)}};
   if (!piece.name.empty()) {
-    events = end_text("completed");
+    events = end_thoughts();
+    events += end_text("completed");
     ++items_;
     call_ = {piece.name, ""};
     events += item_event("response.output_item.added", Json::object(),
@@ -150,7 +186,7 @@ std::string ResponseForm::call(const AnswerPiece& piece) {
 
 std::string ResponseForm::end(const FinishedAnswer& answer, const Json& usage) {
   const std::string status = status_of(answer);
-  std::string text = items_ == 0 ? begin_text() : "";
+  std::string text = items_ == 0 || in_thoughts_ ? begin_text() : "";
   text += end_text(status);
   text += event("response." + status, {{"response", whole(answer, usage)}});
   return text;

@@ -152,7 +152,7 @@ Answered<Ask> read_response(Service& service, Body body) {
   ask.repeated = repeated_fields(body, instructions, decoding.choice);
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY_STATUS(use_tools(tools, format, ask, decoding, messages, stop));
-  LLADA_TRY(auto ids, conversation_ids(service, messages, "input"));
+  LLADA_TRY(auto ids, conversation_ids(service, messages, "input", ask.think));
   LLADA_TRY_STATUS(make_requests(service, ask, "input", {std::move(ids)}, decoding, 1));
   return ask;
 }

@@ -28,7 +28,7 @@ Answered<Ask> read_message_request(Service& service, Body body) {
   LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"max_tokens"}));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY_STATUS(use_tools(tools, service.model().chat_format(), ask, decoding, messages, stop));
-  LLADA_TRY(auto ids, conversation_ids(service, messages, "messages"));
+  LLADA_TRY(auto ids, conversation_ids(service, messages, "messages", ask.think));
   LLADA_TRY_STATUS(make_requests(service, ask, "messages", {std::move(ids)}, decoding, 1, stop));
   return ask;
 }
@@ -37,10 +37,11 @@ Answered<HttpReply> count_tokens(Service& service, Body body) {
   LLADA_TRY_STATUS(check_model(service, body));
   LLADA_TRY(auto messages, read_conversation(service, body));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::message));
-  LLADA_TRY_STATUS(read_hints(body));
+  bool think = false;
+  LLADA_TRY_STATUS(read_hints(body, false, can_think(service, Shape::message) ? &think : nullptr));
   LLADA_TRY_STATUS(body.finish());
   if (!tools.functions.empty()) show_tools(service.model().chat_format(), tools.functions, messages);
-  LLADA_TRY(const auto ids, conversation_ids(service, messages, "messages"));
+  LLADA_TRY(const auto ids, conversation_ids(service, messages, "messages", think));
   return json_reply({{"input_tokens", ids.size()}});
 }
 

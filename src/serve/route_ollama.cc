@@ -88,7 +88,7 @@ Answered<Ask> read_chat_request(Service& service, Body& body) {
   LLADA_TRY(auto messages, read_messages(body, Shape::ollama_chat, service.model().chat_format()));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::ollama_chat));
   LLADA_TRY_STATUS(fill(
-      service, body, ask, "messages", [&] { return conversation_ids(service, messages, "messages"); }, tools,
+      service, body, ask, "messages", [&] { return conversation_ids(service, messages, "messages", ask.think); }, tools,
       &messages));
   return ask;
 }
@@ -118,7 +118,7 @@ Answered<Ask> read_text_request(Service& service, Body& body) {
     std::vector<ChatMessage> messages;
     if (system && !system->empty()) messages.push_back({"system", *system});
     messages.push_back({"user", *prompt});
-    return conversation_ids(service, messages, "prompt");
+    return conversation_ids(service, messages, "prompt", ask.think);
   }));
   return ask;
 }

@@ -41,6 +41,7 @@ class AnswerForm {
   virtual std::string begin() { return ""; }
   virtual std::string delta(const std::string& text) = 0;                // empty: no event
   virtual std::string call(const AnswerPiece& /*piece*/) { return ""; }  // of a protocol with tools
+  virtual std::string thought(const std::string& /*text*/) { return ""; }  // of one with thoughts, which come before
   // All of the answer was sent.
   virtual std::string end(const FinishedAnswer& answer, const Json& usage) = 0;
   virtual std::string failed(const ApiError& error) = 0;
