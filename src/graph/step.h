@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/key_range.h"
+#include "tensor/class_scores.h"
 #include "tensor/prediction.h"
 
 namespace llada {
@@ -37,6 +38,7 @@ struct Stream {
   int32_t block = 0;
   // Of all rows of the stream, in order; null: nothing is known of any. For programs that have soft_embed.
   const SoftTokens* soft = nullptr;
+  ClassReading reading = {};  // of the rows of its predictions
 };
 
 // Rows [begin, begin + count) of the step belong to one sequence of one stream. A trial's rows store nothing: each
@@ -68,8 +70,9 @@ struct StepInputs {
 };
 
 struct StepOutputs {
-  std::vector<Prediction> predictions;     // as in StepInputs
-  std::vector<std::vector<float>> logits;  // by stream: its predictions x vocabulary; empty where they are not kept
+  std::vector<Prediction> predictions;         // as in StepInputs
+  std::vector<std::vector<float>> logits;      // by stream: its predictions x vocabulary; empty where they are not kept
+  std::vector<std::vector<RowScores>> scores;  // by stream: of its predictions; empty where it has no reading
 };
 
 // How a model attends, as one rule for all its rows. The parts narrow each other; none of them: every row reads all.
