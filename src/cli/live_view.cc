@@ -82,6 +82,7 @@ void LiveView::update_cells(const decode::StepEvent& event) {
     if (static_cast<size_t>(edit.position) >= begin_ + cells_.size()) continue;  // padding, or not seen yet
     Cell& cell = cells_[static_cast<size_t>(edit.position) - begin_];
     cell.confidence = edit.confidence;
+    cell.by_form = edit.by_form;
     if (cell.state == CellState::decided) cell.state = CellState::fresh;
   }
 }

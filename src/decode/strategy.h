@@ -10,6 +10,10 @@
 #include "decode/options.h"
 #include "decode/types.h"
 
+namespace llada::forms {
+class TokenForm;
+}
+
 namespace llada::decode {
 
 struct StrategyCounters {

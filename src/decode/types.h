@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/uniform_canvas.h"
-#include "forms/scores.h"
+#include "tensor/class_scores.h"
 #include "tensor/prediction.h"
 
 namespace llada::decode {
@@ -92,6 +92,7 @@ struct Edit {
   int32_t token = -1;
   TokenState state = TokenState::stable;
   double confidence = 0;
+  bool by_form = false;  // the form of the answer left no choice
 };
 
 // A few rows of a forward that are computed with other inputs than the canvas holds, to ask "what would be
@@ -161,8 +162,8 @@ struct StepResult {
   std::vector<int32_t> drawn = {};           // one per plan.draws
   std::vector<Prediction> sparse = {};       // one per trial of the sparse pass that landed
   std::optional<int64_t> landed = {};        // the number of that pass's forward; none has landed without
-  // Of a request with a form, by the classes of its tokens (read_scores() in form_keeper.h); of the three lists above.
-  std::vector<forms::RowScores> scores = {}, trial_scores = {}, sparse_scores = {};
+  // Of a request with a form, by the classes of its tokens; of predictions, trials and sparse.
+  std::vector<RowScores> scores = {}, trial_scores = {}, sparse_scores = {};
 };
 
 }  // namespace llada::decode

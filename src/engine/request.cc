@@ -200,8 +200,8 @@ Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
   begin_ = std::chrono::steady_clock::now();
   LLADA_TRY(state_, RequestState::create(*model_, device, first_positions_, options_.cfg_scale > 0, rule_));
   state_->prompt = prompt_tokens_, state_->most_positions = denoiser_.canvas().size();
-  state_->keep_logits =
-      decode::needs_logits(options_) || alternatives_ > 0 || form_ != nullptr || ids.uniform.length > 0;
+  state_->keep_logits = decode::needs_logits(options_) || alternatives_ > 0 || ids.uniform.length > 0;
+  if (form_) state_->reading = decode::class_reading(*form_, options_);
   if (alternatives_ > 0) scores_.resize(static_cast<size_t>(denoiser_.canvas().size()));
   if (prefixes == nullptr || !shares_prefix_) return {};
   cursor_ = prefixes->begin(model_, state_->kv.shape(), ids.prefix_unit());
@@ -221,9 +221,6 @@ Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCach
     LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_, model_->special_ids(),
                                          denoiser_.canvas(), denoiser_.sparse_canvas(), denoiser_.forward_number(),
                                          step.result));
-  if (form_)
-    decode::read_scores(state_->logits, state_->sparse_logits, *form_, options_, rule_, denoiser_.forward_number(),
-                        step.result);
   LLADA_TRY(const decode::StepEvent event, denoiser_.take(std::move(step.result)));
   if (alternatives_ > 0) keep_scores(event);
   if (cursor_ && prefixes != nullptr) prefixes->publish(*cursor_, tokens(denoiser_.exact_prefix()), state_->kv);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/key_range.h"
+#include "tensor/class_scores.h"
 #include "tensor/prediction.h"
 
 namespace llada {
@@ -49,6 +50,7 @@ struct Stream {
   // Of all rows of the stream, in order; null: nothing is known of any. For programs that have soft_embed.
   const SoftTokens* soft = nullptr;
   Tempering tempering = {};
+  ClassReading reading = {};  // of the rows of its predictions
 };
 
 // Rows [begin, begin + count) of the step belong to one sequence of one stream. A trial's rows store nothing: each
@@ -80,9 +82,10 @@ struct StepInputs {
 };
 
 struct StepOutputs {
-  std::vector<Prediction> predictions;     // as in StepInputs
-  std::vector<std::vector<float>> logits;  // by stream: its predictions x vocabulary; empty where they are not kept
-  std::vector<Tempered> tempered = {};     // by stream; empty where no stream asks for it
+  std::vector<Prediction> predictions;         // as in StepInputs
+  std::vector<std::vector<float>> logits;      // by stream: its predictions x vocabulary; empty where they are not kept
+  std::vector<std::vector<RowScores>> scores;  // by stream: of its predictions; empty where it has no reading
+  std::vector<Tempered> tempered = {};         // by stream; empty where no stream asks for it
 };
 
 // How a model attends, as one rule for all its rows. The parts narrow each other; none of them: every row reads all.

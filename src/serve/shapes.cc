@@ -231,13 +231,15 @@ Json logprobs_json(const Model& model, Shape shape, std::span<const ScoredToken>
 
 Json edit_json(const Model& model, const decode::Edit& edit) {
   const bool masked = edit.state == decode::TokenState::masked;
-  return {{"position", edit.position},
-          {"id", edit.token},
-          {"text", masked ? "" : to_valid_utf8(model.tokenizer().decode({&edit.token, 1}))},
-          {"state", masked                                      ? "masked"
-                    : edit.state == decode::TokenState::visible ? "visible"
-                                                                : "stable"},
-          {"confidence", std::isfinite(edit.confidence) ? Json(edit.confidence) : Json(nullptr)}};
+  Json json = {{"position", edit.position},
+               {"id", edit.token},
+               {"text", masked ? "" : to_valid_utf8(model.tokenizer().decode({&edit.token, 1}))},
+               {"state", masked                                      ? "masked"
+                         : edit.state == decode::TokenState::visible ? "visible"
+                                                                     : "stable"},
+               {"confidence", std::isfinite(edit.confidence) ? Json(edit.confidence) : Json(nullptr)}};
+  if (edit.by_form) json["by_form"] = true;
+  return json;
 }
 
 }  // namespace llada::serve
