@@ -54,7 +54,9 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
   if (canvas.states.size() != canvas.tokens.size()) {
     return invalid("canvas: found {} states for {} tokens", canvas.states.size(), canvas.tokens.size());
   }
-  if (uniform) return std::make_unique<UniformStrategy>(options, ids, canvas);
+  std::unique_ptr<FormKeeper> keeper;
+  if (form != nullptr) keeper = std::make_unique<FormKeeper>(std::move(form), options, ids, canvas);
+  if (uniform) return std::make_unique<UniformStrategy>(options, ids, canvas, std::move(keeper));
   const int64_t from = ids.attention_block > 0 ? 0 : generated_begin(canvas);
   // A sliding block moves over one tile; the schedule is that of the whole run.
   const int64_t tile = options.slide ? std::max<int64_t>(canvas.size(), 1) : options.block_length;
@@ -67,8 +69,6 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
       options.acceptance == Acceptance::llada2
           ? even_steps(static_cast<int64_t>(blocks.size()), options.steps, options.block_length)
           : share_steps(blocks, steps, is_dream(options.acceptance));
-  std::unique_ptr<FormKeeper> keeper;
-  if (form != nullptr) keeper = std::make_unique<FormKeeper>(std::move(form), options, ids, canvas);
   return std::make_unique<BlockStrategy>(options, ids, canvas, std::move(blocks), std::move(block_steps),
                                          std::move(keeper));
 }

@@ -12,6 +12,9 @@
 //   commit    when the best tokens are what they were in the last stability_threshold steps and the mean entropy is
 //             below confidence_threshold, or after N steps: the canvas becomes the best tokens, all at once
 //
+// With a form, the best tokens are those of the best sequence that fits, accepted positions take these, and what the
+// form leaves no choice about is there in every step.
+//
 // An answer has as many canvases as gen_length needs; after one with an end token there is none. Accepted tokens are
 // `visible` in the canvas, random ones `masked`, committed ones `stable`.
 //
