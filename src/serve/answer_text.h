@@ -51,7 +51,7 @@ class AnswerText {
   const bool thinks_;
   std::vector<int32_t> tokens_;  // -1: masked
   int64_t committed_ = 0, decoded_ = 0;
-  AnswerParts final_;  // of the committed tokens
+  AnswerParts final_;                      // of the committed tokens
   size_t given_ = 0, thoughts_given_ = 0;  // bytes of what is said, and of what is thought
   Utf8Stream stream_, thoughts_;
 };

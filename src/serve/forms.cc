@@ -138,8 +138,8 @@ class AnthropicForm : public AnswerForm {
 
   const AnswerHead head_;
   const int64_t prompt_;
-  int64_t blocks_ = 0;  // that were begun
-  bool open_ = false;   // the last one
+  int64_t blocks_ = 0;     // that were begun
+  bool open_ = false;      // the last one
   bool thinking_ = false;  // it is open, and of thoughts
 };
 

@@ -114,8 +114,8 @@ std::string ResponseForm::thought(const std::string& text) {
   if (!std::exchange(in_thoughts_, true)) {
     ++items_;
     events = item_event("response.output_item.added", Json::object(), {{"item", reasoning(head_, Json::array())}});
-    events += item_event("response.reasoning_summary_part.added", item,
-                         {{"summary_index", 0}, {"part", thought_part("")}});
+    events +=
+        item_event("response.reasoning_summary_part.added", item, {{"summary_index", 0}, {"part", thought_part("")}});
   }
   thoughts_ += text;
   return events + item_event("response.reasoning_summary_text.delta", item, {{"summary_index", 0}, {"delta", text}});
@@ -136,7 +136,7 @@ std::string ResponseForm::begin_text() {
   std::string text = end_thoughts();
   ++items_;
   text += item_event("response.output_item.added", Json::object(),
-                                {{"item", message(head_, "in_progress", Json::array())}});
+                     {{"item", message(head_, "in_progress", Json::array())}});
   text += item_event("response.content_part.added", {{"item_id", message_id(head_)}},
                      {{"content_index", 0}, {"part", text_part("")}});
   return text;

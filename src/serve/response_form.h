@@ -36,7 +36,7 @@ class ResponseForm : public AnswerForm {
   std::string text_;      // of the message so far
   std::string thoughts_;  // before it, so far
   bool in_thoughts_ = false;
-  ToolCall call_;     // that is being written
+  ToolCall call_;  // that is being written
 };
 
 }  // namespace llada::serve

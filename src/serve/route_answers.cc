@@ -146,8 +146,7 @@ Answered<Ask> read_response(Service& service, Body body) {
   LLADA_TRY(const auto instructions, body.text("instructions"));
   if (instructions) messages.insert(messages.begin(), {"system", *instructions});
   std::vector<std::string> stop;  // this protocol has none
-  LLADA_TRY(Decoding decoding,
-            read_decoding(body, service.model().special_ids().kind(), false, {"max_output_tokens"}));
+  LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"max_output_tokens"}));
   LLADA_TRY_STATUS(check_repeated(body));
   ask.repeated = repeated_fields(body, instructions, decoding.choice);
   LLADA_TRY_STATUS(body.finish());

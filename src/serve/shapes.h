@@ -39,8 +39,8 @@ class AnswerForm {
   virtual ~AnswerForm() = default;
   virtual Json whole(const FinishedAnswer& answer, const Json& usage) const = 0;
   virtual std::string begin() { return ""; }
-  virtual std::string delta(const std::string& text) = 0;                // empty: no event
-  virtual std::string call(const AnswerPiece& /*piece*/) { return ""; }  // of a protocol with tools
+  virtual std::string delta(const std::string& text) = 0;                  // empty: no event
+  virtual std::string call(const AnswerPiece& /*piece*/) { return ""; }    // of a protocol with tools
   virtual std::string thought(const std::string& /*text*/) { return ""; }  // of one with thoughts, which come before
   // All of the answer was sent.
   virtual std::string end(const FinishedAnswer& answer, const Json& usage) = 0;

@@ -104,9 +104,8 @@ class UniformDecisions : public testing::Test {
 };
 
 TEST_F(UniformDecisions, EqualTheDefinition) {
-  for (const auto& [question, how] : {std::pair{kIs, DecideLabels::letters},
-                                      {kAnimal, DecideLabels::letters},
-                                      {kAnimal, DecideLabels::values}}) {
+  for (const auto& [question, how] :
+       {std::pair{kIs, DecideLabels::letters}, {kAnimal, DecideLabels::letters}, {kAnimal, DecideLabels::values}}) {
     const DecideResult result = decide({kState, {question}, {.labels = how}});
     ASSERT_EQ(result.answers.size(), 1u);
     const auto labels = question_labels(question, how);
@@ -128,8 +127,10 @@ TEST_F(UniformDecisions, DoNotDependOnTheirCompany) {
   std::vector<DecideResult> alone;
   for (const DecideQuestion& question : many.questions) alone.push_back(decide({state, {question}, {}}));
   const auto prefixes = std::make_shared<PrefixCache>(int64_t{64} << 20);
-  for (const SchedulerOptions& options : {SchedulerOptions{.row_budget = 1}, SchedulerOptions{.row_budget = 500},
-                                          SchedulerOptions{.prefixes = prefixes}, {.prefixes = prefixes}}) {
+  for (const SchedulerOptions& options : {SchedulerOptions{.row_budget = 1},
+                                          SchedulerOptions{.row_budget = 500},
+                                          SchedulerOptions{.prefixes = prefixes},
+                                          {.prefixes = prefixes}}) {
     const DecideResult together = decide(many, options);
     for (size_t i = 0; i < many.questions.size(); ++i)
       EXPECT_EQ(together.answers[i].log_probabilities, alone[i].answers[0].log_probabilities);

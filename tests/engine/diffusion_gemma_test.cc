@@ -90,8 +90,7 @@ TEST(DiffusionGemma, KeptPrefixesChangeNoAnswer) {
   ASSERT_TRUE(plain && keeping);
   std::vector<int32_t> prompt;
   const auto more = [&](int64_t count) {
-    for (int64_t i = 0; i < count; ++i)
-      prompt.push_back(3 + static_cast<int32_t>(mix64(prompt.size() * 31 + 7) % 93));
+    for (int64_t i = 0; i < count; ++i) prompt.push_back(3 + static_cast<int32_t>(mix64(prompt.size() * 31 + 7) % 93));
   };
   decode::DecodeOptions o;
   o.gen_length = 16, o.denoising_steps = 5, o.seed = 2;

@@ -1,4 +1,7 @@
 // Thoughts over HTTP: in a field of their own, whole and streamed, and in no text.
+#include <map>
+#include <sstream>
+
 #include "formats/temp_folder.h"
 #include "geometry/tiny_gemma.h"
 #include "serve/answer_text.h"
@@ -51,8 +54,8 @@ class Thinking : public ServeTest {
     choice.give(decode::setting("seed", std::to_string(seed)).value());
     EXPECT_TRUE(choice.resolve(model_->special_ids().kind()));
     const auto session = Session::create(model_, {});
-    const auto answer = (*session)->run(
-        {.tokens = *llada::chat_prompt(*model_, {&message, 1}, think), .options = choice.options}, {});
+    const auto answer =
+        (*session)->run({.tokens = *llada::chat_prompt(*model_, {&message, 1}, think), .options = choice.options}, {});
     EXPECT_TRUE(answer) << answer.error().message;
     std::string said, thought, channel;
     bool inside = false;
@@ -106,6 +109,69 @@ TEST_F(Thinking, ThoughtsStandBesideTheAnswerWholeAndStreamed) {
       EXPECT_EQ(reasoning, think ? thought : "");
     }
   EXPECT_GT(with_thoughts, 2) << "a model that thinks";
+}
+
+// The other protocols' own forms of a wish and of thoughts.
+TEST_F(Thinking, EveryProtocolHasThoughtsInItsForm) {
+  const auto with = [](json asked, const json& more) {
+    asked.update(more);
+    asked["llada"] = {{"denoising_steps", 3}};
+    return asked;
+  };
+  const json messages = {{{"role", "user"}, {"content", "why"}}};
+  for (int64_t seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto [said, thought] = parts(seed, true);
+    for (const bool stream : {false, true}) {
+      const json ways = {{"seed", seed}, {"stream", stream}};
+      const Received claude =
+          post("/v1/messages", with(ways, {{"messages", messages},
+                                           {"max_tokens", 96},
+                                           {"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}}}));
+      const Received response =
+          post("/v1/responses",
+               with(ways, {{"input", "why"}, {"max_output_tokens", 96}, {"reasoning", {{"effort", "low"}}}}));
+      const Received ollama =
+          post("/api/chat",
+               with({{"stream", stream}},
+                    {{"messages", messages}, {"think", true}, {"options", {{"num_predict", 96}, {"seed", seed}}}}));
+      std::map<std::string, std::pair<std::string, std::string>> got;  // by protocol: said, thought
+      for (const Received* reply : {&claude, &response, &ollama}) ASSERT_EQ(reply->status, 200) << reply->body;
+      if (!stream) {
+        for (const json& block : claude.json()["content"])
+          (block["type"] == "thinking" ? got["claude"].second : got["claude"].first) +=
+              block.value(block["type"] == "thinking" ? "thinking" : "text", "");
+        for (const json& item : response.json()["output"])
+          if (item["type"] == "reasoning")
+            got["response"].second = item["summary"][0]["text"];
+          else
+            got["response"].first = item["content"][0]["text"];
+        got["ollama"] = {ollama.json()["message"]["content"], ollama.json()["message"].value("thinking", "")};
+      } else {
+        for (const std::string& event : claude.events()) {
+          const json data = json::parse(event);
+          if (data["type"] != "content_block_delta") continue;
+          got["claude"].first += data["delta"].value("text", "");
+          got["claude"].second += data["delta"].value("thinking", "");
+        }
+        for (const std::string& event : response.events()) {
+          const json data = json::parse(event);
+          if (data["type"] == "response.output_text.delta") got["response"].first += data["delta"];
+          if (data["type"] == "response.completed" || data["type"] == "response.incomplete")
+            for (const json& item : data["response"]["output"])
+              if (item["type"] == "reasoning") got["response"].second = item["summary"][0]["text"];
+        }
+        std::istringstream lines(ollama.body);
+        for (std::string line; std::getline(lines, line);) {
+          const json message = json::parse(line)["message"];
+          got["ollama"].first += message.value("content", "");
+          got["ollama"].second += message.value("thinking", "");
+        }
+      }
+      for (const char* protocol : {"claude", "response", "ollama"})
+        EXPECT_EQ(got[protocol], std::pair(said, thought)) << protocol << (stream ? ", streamed" : "");
+    }
+  }
 }
 
 // An undecided canvas holds random tokens: text that stands before a mark that is not decided is shown to nobody.

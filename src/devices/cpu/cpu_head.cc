@@ -18,9 +18,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 const Stream& stream_of(const CpuHead::Job& job, int64_t row) {
   return job.inputs->streams[static_cast<size_t>(job.sets->streams[static_cast<size_t>(row)])];
 }
-const SamplingRule& rule_of(const CpuHead::Job& job, int64_t row) {
-  return stream_of(job, row).sampling;
-}
+const SamplingRule& rule_of(const CpuHead::Job& job, int64_t row) { return stream_of(job, row).sampling; }
 
 }  // namespace
 
@@ -122,8 +120,8 @@ void CpuHead::temper(const Job& job, int64_t chunks, int64_t columns, StepOutput
     std::vector<kernels::SoftmaxStats> stats;
     for (int64_t c = 0; c < chunks; ++c) stats.push_back(partial_[static_cast<size_t>(r * chunks + c)].stats);
     const auto draw = static_cast<size_t>(job.sets->kept[static_cast<size_t>(r)]);
-    rows[static_cast<size_t>(r)] = temper_row({logits, static_cast<size_t>(vocab)}, tempering.temperature,
-                                              tempering.draws[draw], stats, columns);
+    rows[static_cast<size_t>(r)] =
+        temper_row({logits, static_cast<size_t>(vocab)}, tempering.temperature, tempering.draws[draw], stats, columns);
   });
   outputs.tempered.resize(job.inputs->streams.size());
   for (size_t r = 0; r < rows.size(); ++r)
