@@ -1,10 +1,10 @@
 // Canvases that are known beforehand, each read off one forward of its own: laid into K/V stores ("lanes"), as many at
 // a time as the rows of a forward allow. What is read of a canvas does not depend on which others share its forward.
 //
-// With full attention each canvas is computed whole. Where finished text has final K/V, whole units of a prefix that all
-// canvases have in common are computed once: by the first canvas, or never where a PrefixCache has them. Or the canvases
-// of a block-causal model come in order through one lane, and each computes what it has not in common with the one
-// before. A model of random canvases encodes the rest of a prompt in a forward of its own.
+// With full attention each canvas is computed whole. Where finished text has final K/V, whole units of a prefix that
+// all canvases have in common are computed once: by the first canvas, or never where a PrefixCache has them. Or the
+// canvases of a block-causal model come in order through one lane, and each computes what it has not in common with the
+// one before. A model of random canvases encodes the rest of a prompt in a forward of its own.
 #pragma once
 #include <cstdint>
 #include <functional>

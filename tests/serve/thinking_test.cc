@@ -143,10 +143,10 @@ TEST_F(Thinking, EveryProtocolHasThoughtsInItsForm) {
               block.value(block["type"] == "thinking" ? "thinking" : "text", "");
         for (const json& item : response.json()["output"])
           if (item["type"] == "reasoning")
-            got["response"].second = item["summary"][0]["text"];
+            got["response"].second = item["summary"][0]["text"].get<std::string>();
           else
-            got["response"].first = item["content"][0]["text"];
-        got["ollama"] = {ollama.json()["message"]["content"], ollama.json()["message"].value("thinking", "")};
+            got["response"].first = item["content"][0]["text"].get<std::string>();
+        got["ollama"] = {ollama.json()["message"].value("content", ""), ollama.json()["message"].value("thinking", "")};
       } else {
         for (const std::string& event : claude.events()) {
           const json data = json::parse(event);
@@ -156,10 +156,10 @@ TEST_F(Thinking, EveryProtocolHasThoughtsInItsForm) {
         }
         for (const std::string& event : response.events()) {
           const json data = json::parse(event);
-          if (data["type"] == "response.output_text.delta") got["response"].first += data["delta"];
+          if (data["type"] == "response.output_text.delta") got["response"].first += data["delta"].get<std::string>();
           if (data["type"] == "response.completed" || data["type"] == "response.incomplete")
             for (const json& item : data["response"]["output"])
-              if (item["type"] == "reasoning") got["response"].second = item["summary"][0]["text"];
+              if (item["type"] == "reasoning") got["response"].second = item["summary"][0]["text"].get<std::string>();
         }
         std::istringstream lines(ollama.body);
         for (std::string line; std::getline(lines, line);) {
