@@ -64,7 +64,8 @@ void q6_k(QuantGroup& g, Bytes s, int j) {
   const auto values = [&](auto nibble, auto upper) {
     for (int i = 0; i < 32; ++i) g.q[i] = static_cast<int8_t>((nibble(low[i]) | (upper(high[i]) & 3) << 4) - 32);
   };
-  const auto lower_half = [](int q) { return q & 15; }, upper_half = [](int q) { return q >> 4; };
+  const auto lower_half = [](int q) { return q & 15; };
+  const auto upper_half = [](int q) { return q >> 4; };
   switch (j % 4) {
     case 0:
       values(lower_half, [](int q) { return q; });
