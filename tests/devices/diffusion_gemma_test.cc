@@ -232,9 +232,9 @@ TEST_P(DiffusionGemmaOn, ACanvasLeavesNoTrace) {
   EXPECT_EQ(denoise(golden.behind[0][0].canvas, behind, nullptr), first);
 }
 
-// Weights of 8 and 5 bits, and activations that are rounded with them, beside floats; logits have a deviation of 2.9. All
-// experts are used: where two random ones are close, rounding turns a router's choice, and in the class itself noise of
-// a thousandth of every weight moves logits by 0.2 then.
+// Weights of 8 and 5 bits, and activations that are rounded with them, beside floats; logits have a deviation of 2.9.
+// All experts are used: where two random ones are close, rounding turns a router's choice, and in the class itself
+// noise of a thousandth of every weight moves logits by 0.2 then.
 TEST_P(DiffusionGemmaOn, QuantizedWeights) {
   if (!refusal(GetParam().name).empty()) GTEST_SKIP() << "is refused";
   const Golden golden = load_golden();
