@@ -37,7 +37,7 @@ void read_body(const std::string& text) {
   const auto shape = infill ? serve::Shape::infill : response ? serve::Shape::response : serve::Shape::chat;
   static Service service{ServiceOptions{}};  // without a model, which its own fields do not need
   check_refusal(read_ask(service, *body, shape));
-  check_refusal(response ? read_input(*body) : read_messages(*body));
+  check_refusal(read_messages(*body, response ? serve::Shape::response : serve::Shape::chat, ChatFormat()));
   if (response) check_refusal(read_unstored(*body));
   check_refusal(read_stop(*body));
   check_refusal(body->tokens("tokens"));

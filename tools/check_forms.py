@@ -1,41 +1,33 @@
 #!/usr/bin/env python3
 """Answers that must fit a JSON schema, checked by another program's validator.
 
-Draws schemas at random from the supported keywords, beside some written by hand, and lets a model answer each on
-canvases from the shortest that the form allows on, at temperature 0 and 1, under every preset. An answer that is not
-valid JSON, or not valid by the schema as the package `jsonschema` sees it, is an error; so is a form that is refused.
+Lets models answer the schemas of tests/data/schemas.jsonl and others that are drawn at random from the supported
+keywords, each on canvases of every length from the shortest that the form allows on, then some longer ones, at
+temperature 0 and 1, under every preset. An answer that is not valid JSON, or not valid by the schema as the package
+`jsonschema` sees it, is an error; so are a form that is refused and one that fits a length below its shortest.
 
-usage: check_forms.py MODEL [COUNT]     (LLADA_LIBRARY: the library; needs the Python package jsonschema)
+usage: check_forms.py [--schemas 200] [--each 10] [--random] MODEL ...
+  --random   the first model, a folder of one safetensors file, with random weights too
+  LLADA_LIBRARY names the library; needs the Python package jsonschema
 """
 
+import argparse
 import json
-import os
+import pathlib
 import random
 import re
+import shutil
+import struct
 import sys
+import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python"))
 
 import jsonschema  # noqa: E402
 import llada  # noqa: E402
 
-BY_HAND = [
-    {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0,
-     "maximum": 150}, "email": {"type": "string", "format": "email"}}, "required": ["name", "age"]},
-    {"type": "object", "properties": {"sentiment": {"enum": ["good", "bad", "mixed"]}, "confidence": {"type": "number",
-     "minimum": 0, "maximum": 1}}, "required": ["sentiment", "confidence"], "additionalProperties": False},
-    {"type": "array", "items": {"type": "object", "properties": {"id": {"type": "integer", "exclusiveMinimum": 0},
-     "done": {"type": "boolean"}}, "required": ["id", "done"]}, "minItems": 1, "maxItems": 3},
-    {"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object", "properties": {"value": {"type": "integer"},
-     "children": {"type": "array", "items": {"$ref": "#/$defs/tree"}, "maxItems": 2}}, "required": ["value"]}}},
-    {"type": "object", "properties": {"date": {"type": "string", "format": "date"}, "time": {"type": "string",
-     "format": "time"}, "id": {"type": "string", "format": "uuid"}}, "required": ["date"]},
-    {"type": "object", "properties": {"code": {"type": "string", "pattern": "^[A-Z]{2}-\\d{3}$"}, "note": {"type":
-     ["string", "null"], "maxLength": 12}}, "required": ["code", "note"]},
-    {"anyOf": [{"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]},
-               {"type": "object", "properties": {"result": {"type": "number"}}, "required": ["result"]}]},
-    {},
-]
+LONGEST = 120  # of the shortest answers: others are left out
 
 
 def drawn(rng, depth):
@@ -74,9 +66,17 @@ def drawn(rng, depth):
     return {"type": kind}
 
 
-def shortest(model, schema):
+def schemas(count, rng):
+    """By hand, then drawn."""
+    with open(ROOT / "tests" / "data" / "schemas.jsonl", encoding="utf-8") as lines:
+        by_hand = [json.loads(line) for line in lines]
+    return by_hand[:count] + [drawn(rng, 2) for _ in range(count - len(by_hand))]
+
+
+def shortest(model, text):
+    """The least gen_length that is not refused."""
     try:
-        model.generate("x", json_schema=schema, gen_length=1, temperature=0)
+        model.generate("x", json_schema=text, gen_length=1, temperature=0)
     except llada.InvalidError as error:
         found = re.search(r"needed (\d+) at least", str(error))
         if not found:
@@ -85,31 +85,72 @@ def shortest(model, schema):
     return 1
 
 
+def with_random_weights(folder, place):
+    """A copy of a model whose weights say nothing."""
+    copy = pathlib.Path(place) / "random"
+    shutil.copytree(folder, copy)
+    data = bytearray((copy / "model.safetensors").read_bytes())
+    header, = struct.unpack("<Q", data[:8])
+    tensors = json.loads(data[8:8 + header])
+    rng = random.Random(7)
+    for name, tensor in tensors.items():
+        if name == "__metadata__":
+            continue
+        if tensor["dtype"] != "BF16":
+            raise SystemExit(f"check_forms: {name}: found {tensor['dtype']}, needed BF16")
+        begin, end = (8 + header + offset for offset in tensor["data_offsets"])
+        # Sign, an exponent from 2^-8 to 2^-1, a mantissa.
+        values = (rng.getrandbits(1) << 15 | rng.randrange(119, 126) << 7 | rng.getrandbits(7)
+                  for _ in range((end - begin) // 2))
+        data[begin:end] = struct.pack(f"<{(end - begin) // 2}H", *values)
+    (copy / "model.safetensors").write_bytes(data)
+    return copy
+
+
+def check(model, every_schema, each, rng, presets=("exact", "balanced", "fast", "long", "npu")):
+    """How many answers there were, and lines about those that are wrong."""
+    answers, wrong = 0, []
+    for number, schema in enumerate(every_schema):
+        text = json.dumps(schema)
+        least = shortest(model, text)
+        if least > LONGEST:
+            continue
+        draft = jsonschema.Draft202012Validator
+        validator = draft(schema, format_checker=draft.FORMAT_CHECKER)
+        lengths = [least + i for i in range(each - each // 4)]
+        lengths += [least + rng.randrange(each, 60) for _ in range(each - len(lengths))]
+        for at, length in enumerate(lengths):
+            options = {"gen_length": length, "temperature": at % 2, "seed": number}
+            if presets:
+                options["preset"] = rng.choice(presets)
+            answer = str(model.generate("Fill it in.", json_schema=text, **options))
+            answers += 1
+            try:
+                validator.validate(json.loads(answer))
+            except (ValueError, jsonschema.ValidationError) as error:
+                wrong.append(f"{text}\n  {options}\n  {answer!r}\n  {str(error).splitlines()[0]}")
+    return answers, wrong
+
+
 def main():
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 200
-    rng = random.Random(1)
-    answers = wrong = 0
-    presets = ["exact", "balanced", "fast", "long", "npu"]
-    with llada.Model.load(sys.argv[1]) as model:
-        for number in range(count):
-            schema = BY_HAND[number] if number < len(BY_HAND) else drawn(rng, 2)
-            text = json.dumps(schema)
-            least = shortest(model, text)
-            if least > 120:
-                continue
-            draft = jsonschema.Draft202012Validator
-            validator = draft(schema, format_checker=draft.FORMAT_CHECKER)
-            for length in (least, least + 1, least + rng.randrange(2, 10), least + 30):
-                options = {"gen_length": length, "preset": rng.choice(presets), "temperature": rng.choice([0, 1])}
-                answer = str(model.generate("Fill it in.", json_schema=text, seed=number, **options))
-                answers += 1
-                try:
-                    validator.validate(json.loads(answer))
-                except (ValueError, jsonschema.ValidationError) as error:
-                    wrong += 1
-                    print(f"{text}\n  {options}\n  {answer!r}\n  {str(error).splitlines()[0]}")
-    print(f"{answers} answers to {count} schemas, {wrong} of them not valid")
-    return wrong > 0
+    parser = argparse.ArgumentParser(usage=__doc__.split("usage: check_forms.py ")[1])
+    parser.add_argument("--schemas", type=int, default=200)
+    parser.add_argument("--each", type=int, default=10)
+    parser.add_argument("--random", action="store_true")
+    parser.add_argument("models", nargs="+")
+    asked = parser.parse_args()
+    all_wrong = 0
+    with tempfile.TemporaryDirectory() as place:
+        models = asked.models + ([with_random_weights(asked.models[0], place)] if asked.random else [])
+        for path in models:
+            rng = random.Random(1)
+            with llada.Model.load(str(path)) as model:
+                answers, wrong = check(model, schemas(asked.schemas, rng), asked.each, rng)
+            for line in wrong:
+                print(line)
+            print(f"{path}: {answers} answers to {asked.schemas} schemas, {len(wrong)} of them not valid", flush=True)
+            all_wrong += len(wrong)
+    return all_wrong > 0
 
 
 if __name__ == "__main__":

@@ -33,6 +33,17 @@ SoftTokens some_tokens(int64_t rows, int64_t vocab) {
   return soft;
 }
 
+// Classes as a schema of 40 fields makes them of 150,000 tokens: nearly all that stand in strings are of a few.
+TokenClasses some_classes(int64_t vocab) {
+  constexpr int32_t kClasses = 1500;
+  std::vector<int32_t> class_of;
+  for (int64_t t = 0; t < vocab; ++t) {
+    const auto kind = static_cast<int32_t>(uniform(23, 0, 0, static_cast<uint64_t>(t)) * 20 * kClasses);
+    class_of.push_back(kind < kClasses ? kind : kind % 3 - (kind % 10 == 0 ? 1 : 0));
+  }
+  return {std::move(class_of), kClasses};
+}
+
 void fill(KvStore& kv, ThreadPool& pool) {
   const KvShape& s = kv.shape();
   int32_t widest = 0;
@@ -128,7 +139,13 @@ Result<ForwardResult> ForwardTest::measure(PeakWatch& watch, int64_t rows, int64
   }
   append_span(inputs, {}, tokens, positions, model_->graph().keys, static_cast<int32_t>(keys));
   const SoftTokens soft = some_tokens(model_->graph().encodes ? rows : 0, model_->config().vocab);
-  if (model_->graph().encodes) inputs.streams[0].soft = &soft;
+  const std::vector<double> draws(static_cast<size_t>(rows), 0.5);
+  if (model_->graph().encodes) {
+    // A step of a random canvas. At this temperature rows of random weights have some tens of probable tokens.
+    constexpr double kTemperature = 0.05;
+    inputs.streams[0].soft = &soft, inputs.streams[0].keep_logits = true;
+    inputs.streams[0].tempering = {kTemperature, draws};
+  }
   StepOutputs outputs;
   Device& device = model_->device();
   LLADA_TRY_STATUS(executor_.run(inputs, outputs));
@@ -147,8 +164,10 @@ Result<ForwardResult> ForwardTest::measure(PeakWatch& watch, int64_t rows, int64
     LLADA_TRY(r.experts_touched, experts_touched(inputs));
   }
   r.read_bytes = work_.bytes_read_touching(r.experts_touched);
+  const bool with_form = rows == kFormRows;
+  const TokenClasses classes = some_classes(with_form ? model_->config().vocab : 0);
   struct Times {
-    std::vector<double> seconds, floors, percents;
+    std::vector<double> seconds, floors, percents, form_percents;
     std::array<std::vector<double>, kOpKindCount> phases;
   };
   const auto timing = [&]() -> Result<Times> {
@@ -164,11 +183,17 @@ Result<ForwardResult> ForwardTest::measure(PeakWatch& watch, int64_t rows, int64
       t.percents.push_back(t.floors.back() / t.seconds.back() / 10);
       const PhaseTimes ms = device.take_phase_times();
       for (size_t kind = 0; kind < t.phases.size(); ++kind) t.phases[kind].push_back(ms[kind]);
+      if (!with_form) continue;
+      inputs.streams[0].reading.classes = &classes;
+      const double form_begin = now_s();
+      LLADA_TRY_STATUS(executor_.run(inputs, outputs));
+      t.form_percents.push_back(100 * ((now_s() - form_begin) / t.seconds.back() - 1));
+      inputs.streams[0].reading = {};
     }
     return t;
   };
   LLADA_TRY(const auto timed, watch.time<Times>(PeakWatch::Unit::int8, timing));
-  const auto& [times, floors, percents, phases] = timed.value;
+  const auto& [times, floors, percents, form_percents, phases] = timed.value;
   const double top = timed.peak, seconds = median(times);
   r.timings = timed.timings;
   r.ms = seconds * 1e3;
@@ -179,6 +204,7 @@ Result<ForwardResult> ForwardTest::measure(PeakWatch& watch, int64_t rows, int64
   r.gop_per_s = 2.0 * static_cast<double>(rows) * static_cast<double>(work_.multiply_adds_per_row) / seconds / 1e9;
   r.percent_of_int8_peak = top > 0 ? 100 * r.gop_per_s / top : 0;
   r.read_gb_per_s = r.read_bytes / seconds / 1e9;
+  if (with_form) r.form_percent = median(form_percents);
   for (size_t kind = 0; kind < phases.size(); ++kind) r.phase_ms[kind] = median(phases[kind]);
   return r;
 }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "bench/machine.h"
@@ -11,6 +12,8 @@
 #include "sched/executor.h"
 
 namespace llada::bench {
+
+inline constexpr int64_t kFormRows = 32;
 
 // What a forward costs at least, from the list of weights.
 struct ForwardWork {
@@ -37,6 +40,9 @@ struct ForwardResult {
   int timings = 0;                                                    // PeakWatch's
   double gop_per_s = 0, percent_of_int8_peak = 0, read_gb_per_s = 0;  // attention is not counted as work
   std::array<double, kOpKindCount> phase_ms{};                        // medians
+  // Of kFormRows rows: how much longer the forward takes whose head reads each row for a form, in percent. Median over
+  // pairs of forwards, one behind the other.
+  std::optional<double> form_percent = {};
   // Of a mixture: experts that a layer touched, mean over its layers. The weights that the forward read, what
   // reading them takes at the machine's rate, and 100 floor / ms, each run with a reading just before it (median;
   // best: the fastest reading over the fastest run, which a busy machine disturbs least).

@@ -66,6 +66,7 @@ Json forward_json(const bench::ForwardResult& f) {
                {"percent_of_floor_best", f.percent_of_floor_best},
                {"phases", phases_json(f.phase_ms)}};
   if (f.experts_touched > 0) json["experts_touched_mean"] = f.experts_touched;
+  if (f.form_percent) json["form_percent"] = *f.form_percent;
   return json;
 }
 
@@ -257,8 +258,13 @@ std::string new_shape_text(const std::vector<bench::ForwardResult>& results) {
   double dearest = 0, of_shape = 0;
   for (const bench::ForwardResult& f : results)
     if (const double share = 100 * f.new_shape_ms / f.ms; share >= dearest) dearest = share, of_shape = f.new_shape_ms;
-  return fmt::format("\nthe first forward of a shape takes at most {:.2f} ms more, {:.2f} % of it\n", of_shape,
-                     dearest);
+  std::string text =
+      fmt::format("\nthe first forward of a shape takes at most {:.2f} ms more, {:.2f} % of it\n", of_shape, dearest);
+  for (const bench::ForwardResult& f : results)
+    if (f.form_percent)
+      text += fmt::format("a form that the answer must fit adds {:.1f} % to a forward of {} rows\n", *f.form_percent,
+                          f.rows);
+  return text;
 }
 
 constexpr std::string_view kForwardNotes = "logits for every row; peak: int8; GB/s: packed weights read per second\n";

@@ -42,6 +42,18 @@ void LiveView::update_cells(const decode::StepEvent& event) {
   const auto seen = static_cast<size_t>(options_.open_length ? std::min<int64_t>(event.plan.keys, end) : end);
   cells_.resize(std::max(cells_.size(), seen - begin_));
   const std::vector<int32_t>& ends = model_.special_ids().end_ids;
+  // As long as an answer's first token is not decided, what stands before a channel's marker may be thoughts.
+  size_t unclear = 0;
+  if (!cells_.empty() && canvas.is_undecided(static_cast<int64_t>(begin_)) &&
+      may_think(model_, std::span(canvas.tokens).first(begin_))) {
+    const ChatFormat& format = model_.chat_format();
+    const auto is_marker = [&](size_t i) {
+      const int32_t token = canvas.tokens[begin_ + i];
+      return !canvas.is_undecided(static_cast<int64_t>(begin_ + i)) &&
+             (token == format.thought_begin || token == format.thought_end);
+    };
+    while (unclear < cells_.size() && !is_marker(unclear)) ++unclear;
+  }
   bool ended = false;  // an end token with everything before it decided: the rest is no content
   bool all_decided = true;
   for (size_t i = 0; i < cells_.size(); ++i) {
@@ -52,7 +64,7 @@ void LiveView::update_cells(const decode::StepEvent& event) {
       cell = {CellState::given, model_.has_tokenizer() ? model_.tokenizer().piece(canvas.tokens[p]) : "", 1};
       continue;
     }
-    if (canvas.states[p] == decode::TokenState::masked) {
+    if (canvas.states[p] == decode::TokenState::masked || i < unclear) {
       all_decided = false;
       const bool now = position >= event.block_begin && position < event.block_end;
       cell.state = ended ? CellState::end : now ? CellState::masked : CellState::waiting;
@@ -70,6 +82,7 @@ void LiveView::update_cells(const decode::StepEvent& event) {
     if (static_cast<size_t>(edit.position) >= begin_ + cells_.size()) continue;  // padding, or not seen yet
     Cell& cell = cells_[static_cast<size_t>(edit.position) - begin_];
     cell.confidence = edit.confidence;
+    cell.by_form = edit.by_form;
     if (cell.state == CellState::decided) cell.state = CellState::fresh;
   }
 }

@@ -25,20 +25,23 @@ std::string_view confidence_color(double confidence) {
 }
 
 std::string style_of(const Cell& cell) {
+  constexpr const char* kUnderlined = "4";
   switch (cell.state) {
     case CellState::waiting:
     case CellState::masked:
     case CellState::end:
       return "2";
     case CellState::fresh:
+      if (cell.by_form) return kUnderlined;
       return fmt::format("1;{}", confidence_color(cell.confidence));
     case CellState::decided:
+      if (cell.by_form) return kUnderlined;
       return std::string(confidence_color(cell.confidence));
     case CellState::given:
     case CellState::settled:
       break;
   }
-  return "";
+  return cell.by_form ? kUnderlined : "";
 }
 
 class Painter {

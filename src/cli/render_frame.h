@@ -24,6 +24,7 @@ struct Cell {
   CellState state = CellState::waiting;
   std::string_view bytes = {};  // of a token; may be part of a character
   double confidence = 0;
+  bool by_form = false;  // the form of the answer left no choice
 };
 
 struct FrameStatus {

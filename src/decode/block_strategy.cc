@@ -232,7 +232,7 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
 // changed since, then the step's trials and its checks in place.
 std::vector<Prediction> BlockStrategy::checked(const Canvas& canvas, const StepResult& result) {
   std::vector<Prediction> seen;
-  const auto add = [&](const Prediction& prediction, int32_t position, const std::vector<forms::RowScores>& scores,
+  const auto add = [&](const Prediction& prediction, int32_t position, const std::vector<RowScores>& scores,
                        size_t at) {
     seen.push_back(form_ ? form_->again(canvas, position, prediction, scores[at]) : prediction);
     seen.back().position = position;

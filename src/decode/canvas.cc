@@ -65,7 +65,7 @@ Result<Canvas> lay_infill(std::span<const int32_t> template_tokens, std::span<co
 
 SamplingRule head_rule(const DecodeOptions& options, const SpecialIds& ids, bool infill) {
   SamplingRule rule;
-  // Random canvases read logits and draw from them themselves (temper()).
+  // Random canvases have draws of their own (StepPlan::draws).
   rule.temperature = ids.uniform.length > 0 ? 0 : options.temperature;
   rule.seed = options.seed;
   rule.fixed_noise = draws_once(options);

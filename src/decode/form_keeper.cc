@@ -81,7 +81,7 @@ std::vector<Edit> FormKeeper::fixed(const Canvas& canvas, int64_t end) {
     for (size_t i = 0; i < all.size(); ++i)
       if (before[i].token < 0 && all[i].token >= 0)
         edits.push_back(
-            {static_cast<int32_t>(stretch.begin) + static_cast<int32_t>(i), all[i].token, TokenState::stable, 1});
+            {static_cast<int32_t>(stretch.begin) + static_cast<int32_t>(i), all[i].token, TokenState::stable, 1, true});
   }
   return edits;
 }
@@ -114,8 +114,7 @@ std::vector<Prediction> FormKeeper::predict(const Canvas& canvas, std::span<cons
   return out;
 }
 
-Prediction FormKeeper::again(const Canvas& canvas, int32_t position, const Prediction& seen,
-                             const forms::RowScores& scores) {
+Prediction FormKeeper::again(const Canvas& canvas, int32_t position, const Prediction& seen, const RowScores& scores) {
   const Stretch* stretch = stretch_of(position);
   if (stretch == nullptr) return seen;
   std::vector<forms::Slot> all = slots(canvas, *stretch);
@@ -160,26 +159,11 @@ Status begin_form(std::shared_ptr<const forms::TokenForm> form, const DecodeOpti
   return {};
 }
 
-void read_scores(std::span<const float> logits, std::span<const float> sparse_logits, const forms::TokenForm& form,
-                 const DecodeOptions& options, const SamplingRule& rule, int64_t forward, StepResult& result) {
+ClassReading class_reading(const forms::TokenForm& form, const DecodeOptions& options) {
   const bool heated = orders_by_sampled(options);
-  const auto read = [&](std::span<const float> rows, std::span<const Prediction> predictions, int64_t number) {
-    std::vector<forms::RowScores> scores;
-    for (size_t i = 0; i < predictions.size(); ++i) {
-      const size_t vocabulary = rows.size() / predictions.size();
-      SamplingRule of_row{.seed = rule.seed, .forward_number = number, .fixed_noise = rule.fixed_noise};
-      scores.push_back(forms::read_row(rows.subspan(i * vocabulary, vocabulary), form,
-                                       {.temperature = heated ? 1 : options.temperature,
-                                        .confidence_heat = heated ? options.temperature : 1,
-                                        .key = of_row.key(predictions[i].position)}));
-    }
-    return scores;
-  };
-  const size_t all = result.predictions.size() + result.trials.size();
-  const size_t own = all == 0 ? 0 : logits.size() / all * result.predictions.size();
-  result.scores = read(logits.first(own), result.predictions, forward);
-  result.trial_scores = read(logits.subspan(own), result.trials, forward);
-  result.sparse_scores = read(sparse_logits, result.sparse, result.landed.value_or(0));
+  return {.classes = &form.classes(),
+          .temperature = heated ? 1 : options.temperature,
+          .confidence_heat = heated ? options.temperature : 1};
 }
 
 }  // namespace llada::decode

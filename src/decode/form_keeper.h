@@ -30,7 +30,7 @@ class FormKeeper {
   std::vector<Prediction> predict(const Canvas& canvas, std::span<const int32_t> positions, const StepResult& result,
                                   int64_t forward);
   // The prediction of a decided position, as the form leaves it given all others.
-  Prediction again(const Canvas& canvas, int32_t position, const Prediction& seen, const forms::RowScores& scores);
+  Prediction again(const Canvas& canvas, int32_t position, const Prediction& seen, const RowScores& scores);
   // Of edits that write another token over a decided one those that cannot stay keep the old token.
   void keep(const Canvas& canvas, std::vector<Edit>& edits);
 
@@ -54,9 +54,7 @@ class FormKeeper {
 Status begin_form(std::shared_ptr<const forms::TokenForm> form, const DecodeOptions& options, const SpecialIds& ids,
                   Canvas& canvas);
 
-// Before a step's result is taken: reads the kept logits (predictions, trials; of the sparse pass apart), of which a
-// request with a form needs more than the best token. `rule` is the head's.
-void read_scores(std::span<const float> logits, std::span<const float> sparse_logits, const forms::TokenForm& form,
-                 const DecodeOptions& options, const SamplingRule& rule, int64_t forward, StepResult& result);
+// What the head reads beside the best tokens. The form outlives it.
+ClassReading class_reading(const forms::TokenForm& form, const DecodeOptions& options);
 
 }  // namespace llada::decode

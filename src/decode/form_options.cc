@@ -1,6 +1,9 @@
 #include "decode/form_options.h"
 
+#include <utility>
+
 #include "decode/field_entry.h"
+#include "forms/tool_form.h"
 
 namespace llada::decode {
 namespace {
@@ -46,8 +49,18 @@ std::span<const Field> form_fields() {
   return kFields;
 }
 
+Status set_tools(FormOptions& o, std::string_view tools, bool must_call, int64_t most) {
+  o.tools.clear();
+  const auto said = must_call ? std::nullopt : form_of(o);
+  forms::Form form{forms::FormKind::tools, forms::tools_text(tools, said, !must_call, most)};
+  LLADA_TRY_STATUS(forms::check_form(form));
+  o.tools = std::move(form.text);
+  return {};
+}
+
 std::optional<forms::Form> form_of(const FormOptions& o) {
   using enum forms::FormKind;
+  if (!o.tools.empty()) return forms::Form{forms::FormKind::tools, o.tools};
   if (!o.choice.empty()) return forms::Form{choice, o.choice};
   if (!o.regex.empty()) return forms::Form{regex, o.regex};
   if (!o.json_schema.empty()) return forms::Form{json_schema, o.json_schema};

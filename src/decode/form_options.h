@@ -1,11 +1,14 @@
-// What the answer must fit, as options: one of five ways to say it (forms/form.h). The form over a model's tokens is
+// What the answer must fit, as options: one of five ways to say it (forms/form.h); and calls of tools, which no field
+// says, since they belong to a conversation. The form over a model's tokens is
 // made by whoever has the vocabulary, and given to the strategy.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
+#include "base/error.h"
 #include "forms/form.h"
 
 namespace llada::decode {
@@ -19,8 +22,13 @@ struct FormOptions {
   std::string json_schema = {};    // the schema's text
   int64_t json_object = 0;         // > 0: any object of so many levels
   std::string form_template = {};  // text with typed gaps
+  std::string tools = {};          // calls, and beside them text of one of these forms or free (forms/tool_form.h)
 };
 std::span<const Field> form_fields();
+
+// Has the answer be calls of these tools (the list in tool_form.h), or, unless it must call, text as the other options
+// have it. most: calls; 0: any number. Invalid: one line that begins with "tools".
+Status set_tools(FormOptions& options, std::string_view tools, bool must_call, int64_t most);
 
 // None: the answer is free.
 std::optional<forms::Form> form_of(const FormOptions& options);

@@ -178,7 +178,9 @@ Status check_conflicts(const Asked& asked) {
 
 // Canvases of random tokens have options of their own, and few of the others.
 Status check_kind(const DecodeOptions& o, bool infill, const ModelKind& kind) {
-  constexpr std::string_view kBoth[] = {"gen_length", "temperature", "seed", "early_stop", "entropy_bound", "accept"};
+  constexpr std::string_view kBoth[] = {"gen_length",    "temperature", "seed",    "early_stop",
+                                        "entropy_bound", "accept",      "choice",  "regex",
+                                        "json_schema",   "json_object", "template"};
   const bool uniform = kind.uniform.length > 0;
   if (uniform && infill)
     return invalid("infill: a model whose canvases hold random tokens writes behind a prompt only; needed no gap");

@@ -13,25 +13,28 @@
 namespace llada::decode {
 namespace {
 
-class OneForward final : public Strategy {
+class PlannedForwards final : public Strategy {
  public:
-  explicit OneForward(StepPlan plan) : plan_(std::move(plan)) {}
-  StepPlan plan(const Canvas& /*canvas*/) override { return plan_; }
+  explicit PlannedForwards(std::vector<StepPlan> plans) : plans_(std::move(plans)) {}
+  StepPlan plan(const Canvas& /*canvas*/) override { return plans_[next_]; }
   std::vector<Edit> accept(const Canvas& /*canvas*/, const StepResult& /*result*/) override {
-    done_ = true;
+    ++next_;
     return {};
   }
-  bool done(const Canvas& /*canvas*/) const override { return done_; }
-  int64_t step_bound() const override { return 1; }
+  bool done(const Canvas& /*canvas*/) const override { return next_ == plans_.size(); }
+  int64_t step_bound() const override { return std::ssize(plans_); }
 
  private:
-  const StepPlan plan_;
-  bool done_ = false;
+  const std::vector<StepPlan> plans_;
+  size_t next_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Strategy> one_forward(StepPlan plan) { return std::make_unique<OneForward>(std::move(plan)); }
+std::unique_ptr<Strategy> planned_forwards(std::vector<StepPlan> plans) {
+  return std::make_unique<PlannedForwards>(std::move(plans));
+}
+std::unique_ptr<Strategy> one_forward(StepPlan plan) { return planned_forwards({std::move(plan)}); }
 
 Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, const SpecialIds& ids,
                                                 const Canvas& canvas, std::shared_ptr<const forms::TokenForm> form) {
@@ -53,7 +56,9 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
   if (canvas.states.size() != canvas.tokens.size()) {
     return invalid("canvas: found {} states for {} tokens", canvas.states.size(), canvas.tokens.size());
   }
-  if (uniform) return std::make_unique<UniformStrategy>(options, ids, canvas);
+  std::unique_ptr<FormKeeper> keeper;
+  if (form != nullptr) keeper = std::make_unique<FormKeeper>(std::move(form), options, ids, canvas);
+  if (uniform) return std::make_unique<UniformStrategy>(options, ids, canvas, std::move(keeper));
   if (options.acceptance == Acceptance::causal) {
     if (generated_begin(canvas) == 0 && (ids.causal_text || ids.shift_logits))
       return invalid("accept: found causal without a prompt; needed a token that the answer goes on from");
@@ -71,8 +76,6 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
       options.acceptance == Acceptance::llada2
           ? even_steps(static_cast<int64_t>(blocks.size()), options.steps, options.block_length)
           : share_steps(blocks, steps, is_dream(options.acceptance));
-  std::unique_ptr<FormKeeper> keeper;
-  if (form != nullptr) keeper = std::make_unique<FormKeeper>(std::move(form), options, ids, canvas);
   SpecialIds seen = ids;
   if (ids.causal_text) seen.attention_block = 1;
   const bool takes_first = keeper == nullptr;

@@ -10,6 +10,10 @@
 #include "decode/options.h"
 #include "decode/types.h"
 
+namespace llada::forms {
+class TokenForm;
+}
+
 namespace llada::decode {
 
 struct StrategyCounters {
@@ -59,8 +63,9 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
                                                 const Canvas& canvas,
                                                 std::shared_ptr<const forms::TokenForm> form = nullptr);
 
-// One forward as it is planned here, which decides nothing: for what is read off its logits. The Denoiser plans the
-// same again until it takes the result.
+// Forwards as they are planned here, which decide nothing: for what is read off the last one's logits. The Denoiser
+// plans the same again until it takes the result.
+std::unique_ptr<Strategy> planned_forwards(std::vector<StepPlan> plans);
 std::unique_ptr<Strategy> one_forward(StepPlan plan);
 
 }  // namespace llada::decode

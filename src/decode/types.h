@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/uniform_canvas.h"
-#include "forms/scores.h"
+#include "tensor/class_scores.h"
 #include "tensor/prediction.h"
 
 namespace llada::decode {
@@ -86,6 +86,13 @@ struct SpecialIds {
     return kind;
   }
 
+  // Where finished text has final K/V, the number of positions of which such a prefix may have any multiple: a whole
+  // block; what is encoded causally can be cut anywhere. 0: nowhere.
+  int64_t prefix_unit() const {
+    constexpr int64_t kCausal = 32;
+    return uniform.length > 0 || causal_text ? kCausal : attention_block;
+  }
+
   // The row whose logits predict a position, and the last position that a row predicts.
   int32_t row_of(int64_t position) const {
     return static_cast<int32_t>(shift_logits && position > 0 ? position - 1 : position);
@@ -101,6 +108,7 @@ struct Edit {
   TokenState state = TokenState::stable;
   double confidence = 0;
   int32_t from = -1;  // where the token stood, or the row that predicted it, when a deletion or insertion moved it
+  bool by_form = false;  // the form of the answer left no choice
 };
 
 // A few rows of a forward that are computed with other inputs than the canvas holds, to ask "what would be
@@ -157,7 +165,7 @@ struct StepPlan {
   // The rows go through the model's pass that encodes a prompt: each reads what is before it, nothing is predicted.
   bool encode = false;
   // > 0: predictions are of softmax(logits / temperature), and for each of `logits` there is a number in (0, 1) that
-  // picks a token (temper()).
+  // picks a token: the first whose probability and those of all lower ids sum to more.
   double temperature = 0;
   std::vector<double> draws = {};
   // The rows are told what the last such step predicted: the softmax of its logits over its temperature.
@@ -175,8 +183,8 @@ struct StepResult {
   std::vector<int32_t> ranked = {};
   std::vector<Prediction> sparse = {};  // one per trial of the sparse pass that landed
   std::optional<int64_t> landed = {};   // the number of that pass's forward; none has landed without
-  // Of a request with a form, by the classes of its tokens (read_scores() in form_keeper.h); of the three lists above.
-  std::vector<forms::RowScores> scores = {}, trial_scores = {}, sparse_scores = {};
+  // Of a request with a form, by the classes of its tokens; of predictions, trials and sparse.
+  std::vector<RowScores> scores = {}, trial_scores = {}, sparse_scores = {};
 };
 
 }  // namespace llada::decode

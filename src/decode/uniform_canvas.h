@@ -12,6 +12,9 @@
 //   commit    when the best tokens are what they were in the last stability_threshold steps and the mean entropy is
 //             below confidence_threshold, or after N steps: the canvas becomes the best tokens, all at once
 //
+// With a form, the best tokens are those of the best sequence that fits, accepted positions take these, and what the
+// form leaves no choice about is there in every step.
+//
 // An answer has as many canvases as gen_length needs; after one with an end token there is none. Accepted tokens are
 // `visible` in the canvas, random ones `masked`, committed ones `stable`.
 //
@@ -19,9 +22,7 @@
 // gap or an unconditional prompt could hold.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <span>
-#include <vector>
 
 #include "decode/types.h"
 
@@ -43,12 +44,5 @@ std::span<const Field> uniform_fields();
 // the position.
 double token_draw(uint64_t seed, int64_t forward, int64_t position);
 int32_t random_token(uint64_t seed, int64_t forward, int64_t position, int64_t vocab);
-
-// What a tempered plan asks of its rows' logits (row after row, plan.logits in order): predictions of softmax(logits /
-// temperature), whose token is the best one, and the tokens that plan.draws pick: the first whose probability and those
-// of all lower ids sum to more than the draw. A row with a logit that is not finite is ErrorKind::data. told gets each
-// row's probabilities, all but for a factor: the best token has 1, and `sum` is that of all.
-using Told = std::function<void(std::span<const double> weights, double sum)>;
-Status temper(std::span<const float> logits, const StepPlan& plan, const Told& told, StepResult& result);
 
 }  // namespace llada::decode

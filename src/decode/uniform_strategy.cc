@@ -11,9 +11,11 @@
 
 namespace llada::decode {
 
-UniformStrategy::UniformStrategy(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas)
+UniformStrategy::UniformStrategy(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas,
+                                 std::unique_ptr<FormKeeper> keeper)
     : ids_(ids),
       options_(options),
+      keeper_(std::move(keeper)),
       scale_(samples(options) ? options.temperature : 1),
       entropy_bound_(options.entropy_bound),
       seed_(options.seed),
@@ -54,12 +56,39 @@ StepPlan UniformStrategy::plan(const Canvas& canvas) {
     current_.resize(plan.rows.size());
     fill_with_random({});
   }
+  for (size_t i = 0; i < current_.size(); ++i)
+    if (given(canvas, i)) current_[i] = canvas.tokens[static_cast<size_t>(canvas_) + i];
   plan.inputs = current_;
   plan.logits = plan.rows;
   plan.temperature = temperature();
   plan.conditioned = step_ > 0;
   for (const int32_t position : plan.rows) plan.draws.push_back(token_draw(seed_, forward_, position));
   return plan;
+}
+
+// Whether a position of the canvas is decided before it is: by a form.
+bool UniformStrategy::given(const Canvas& canvas, size_t i) const {
+  return canvas.states[static_cast<size_t>(canvas_) + i] == TokenState::stable;
+}
+
+// What the canvas would become: the best tokens, or those of the best sequence that fits behind what is committed.
+std::vector<Prediction> UniformStrategy::best_of(const Canvas& canvas, const StepResult& result) {
+  std::vector<Prediction> best = result.predictions;
+  if (keeper_ == nullptr) return best;
+  Canvas settled = canvas;  // accepted tokens may go again
+  std::vector<int32_t> open;
+  for (size_t i = 0; i < best.size(); ++i) {
+    const auto p = static_cast<size_t>(canvas_) + i;
+    if (given(canvas, i)) {
+      best[i].token = canvas.tokens[p], best[i].entropy = 0;
+      continue;
+    }
+    settled.states[p] = TokenState::masked;
+    open.push_back(static_cast<int32_t>(p));
+  }
+  for (const Prediction& p : keeper_->predict(settled, open, result, forward_))
+    best[static_cast<size_t>(p.position - canvas_)] = p;
+  return best;
 }
 
 // Whether the canvas is done with these best tokens, which are remembered.
@@ -78,10 +107,12 @@ bool UniformStrategy::stops(std::span<const Prediction> predictions) {
 std::vector<Edit> UniformStrategy::accept(const Canvas& canvas, const StepResult& result) {
   if (result.predictions.empty()) return {};  // of an encoded prompt
   std::vector<Edit> edits;
+  const std::vector<Prediction> best = best_of(canvas, result);
   ++step_, ++forward_;
-  if (stops(result.predictions) || step_ == options_.denoising_steps) {
-    for (const Prediction& p : result.predictions)
-      edits.push_back({p.position, p.token, TokenState::stable, p.probability});
+  if (stops(best) || step_ == options_.denoising_steps) {
+    for (size_t i = 0; i < best.size(); ++i)
+      if (!given(canvas, i))
+        edits.push_back({best[i].position, best[i].token, TokenState::stable, best[i].probability});
     canvas_ += static_cast<int32_t>(ids_.uniform.length);
     step_ = 0;
     current_.clear();
@@ -89,15 +120,16 @@ std::vector<Edit> UniformStrategy::accept(const Canvas& canvas, const StepResult
     return edits;
   }
   std::vector<Candidate> candidates;
-  for (const Prediction& p : result.predictions) candidates.push_back({.position = p.position, .entropy = p.entropy});
+  for (const Prediction& p : best) candidates.push_back({.position = p.position, .entropy = p.entropy});
   const std::vector<size_t> accepted = accept_entropy(candidates, entropy_bound_);
-  for (const size_t i : accepted) current_[i] = result.drawn[i];
+  for (const size_t i : accepted) current_[i] = keeper_ == nullptr ? result.drawn[i] : best[i].token;
   fill_with_random(accepted);
   for (size_t i = 0; i < current_.size(); ++i) {
+    if (given(canvas, i)) continue;
     const bool kept = std::ranges::binary_search(accepted, i);
     const int32_t position = canvas_ + static_cast<int32_t>(i);
     const TokenState state = kept ? TokenState::visible : TokenState::masked;
-    const Prediction& p = result.predictions[i];
+    const Prediction& p = best[i];
     if (canvas.tokens[static_cast<size_t>(position)] != current_[i] ||
         canvas.states[static_cast<size_t>(position)] != state)
       edits.push_back({position, current_[i], state, kept && p.token == current_[i] ? p.probability : 0});

@@ -1,9 +1,11 @@
 // The strategy for canvases of random tokens; its rules: uniform_canvas.h.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "decode/form_keeper.h"
 #include "decode/strategy.h"
 
 namespace llada::decode {
@@ -11,7 +13,9 @@ namespace llada::decode {
 class UniformStrategy final : public Strategy {
  public:
   // The options are valid for such a model, and the canvas is one that lay_generation() made for it.
-  UniformStrategy(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas);
+  // keeper: of the form that the answer must fit; null: it is free.
+  UniformStrategy(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas,
+                  std::unique_ptr<FormKeeper> keeper = nullptr);
 
   StepPlan plan(const Canvas& canvas) override;
   std::vector<Edit> accept(const Canvas& canvas, const StepResult& result) override;
@@ -24,9 +28,12 @@ class UniformStrategy final : public Strategy {
   double temperature() const;
   void fill_with_random(std::span<const size_t> but);
   bool stops(std::span<const Prediction> predictions);
+  bool given(const Canvas& canvas, size_t i) const;
+  std::vector<Prediction> best_of(const Canvas& canvas, const StepResult& result);
 
   const SpecialIds ids_;
   const UniformOptions options_;
+  const std::unique_ptr<FormKeeper> keeper_;
   const double scale_, entropy_bound_;  // of temperatures
   const uint64_t seed_;
   const bool to_the_end_;  // whatever ends the answer

@@ -76,13 +76,14 @@ RowSets bind_row_sets(const StepInputs& in, const Program& program) {
         reads.reach[set].push_back(all);
       }
   }
-  std::vector<int64_t> logits(in.streams.size(), 0);
+  std::vector<int64_t> logits(in.streams.size(), 0), scores = logits;
   for (const PredictedRow& p : in.predictions) {
     const auto row = static_cast<size_t>(p.conditional);
     const auto stream = static_cast<size_t>(stream_of[row]);
     sets.positions[2].push_back(sets.positions[1][row]);
     sets.streams.push_back(stream_of[row]);
     sets.kept.push_back(in.streams[stream].keep_logits ? logits[stream]++ : -1);
+    sets.scored.push_back(in.streams[stream].reading.classes != nullptr ? scores[stream]++ : -1);
   }
   return sets;
 }
@@ -97,12 +98,36 @@ void reserve_logits(const StepInputs& in, const RowSets& sets, int64_t vocabular
     if (logits.capacity() < floats) logits = std::vector<float>();  // never old and new memory at a time
     logits.resize(floats);
   }
+  outputs.scores.assign(rows.size(), {});
+  for (size_t p = 0; p < sets.scored.size(); ++p)
+    if (sets.scored[p] >= 0) outputs.scores[static_cast<size_t>(sets.streams[p])].emplace_back();
 }
 
 float* kept_logits(const RowSets& sets, int64_t prediction, int64_t vocabulary, StepOutputs& outputs) {
   const auto p = static_cast<size_t>(prediction);
   if (sets.kept[p] < 0) return nullptr;
   return outputs.logits[static_cast<size_t>(sets.streams[p])].data() + sets.kept[p] * vocabulary;
+}
+
+RowScores* kept_scores(const RowSets& sets, int64_t prediction, StepOutputs& outputs) {
+  const auto p = static_cast<size_t>(prediction);
+  if (sets.scored[p] < 0) return nullptr;
+  return &outputs.scores[static_cast<size_t>(sets.streams[p])][static_cast<size_t>(sets.scored[p])];
+}
+
+std::optional<RowReader> row_reader(const StepInputs& in, const RowSets& sets, int64_t prediction) {
+  const auto p = static_cast<size_t>(prediction);
+  if (sets.scored[p] < 0) return {};
+  const Stream& stream = in.streams[static_cast<size_t>(sets.streams[p])];
+  return RowReader(stream.reading, stream.sampling.key(sets.positions[2][p]));
+}
+
+void read_scores(const StepInputs& in, const RowSets& sets, int64_t prediction, std::span<const float> logits,
+                 StepOutputs& outputs) {
+  std::optional<RowReader> reader = row_reader(in, sets, prediction);
+  if (!reader) return;
+  reader->read_all(logits);
+  *kept_scores(sets, prediction, outputs) = reader->take();
 }
 
 RoutingRule routing_rule(const Op& op) {

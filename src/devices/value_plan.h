@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct RowSets {
   BySet<RowSpan> spans;          // as many as the step has, some of them empty; none of predicted rows
   std::vector<int32_t> streams;  // by prediction
   std::vector<int64_t> kept;     // by prediction: its row in its stream's logits, or -1
+  std::vector<int64_t> scored;   // the same in its stream's scores
 
   // What rows read with one window.
   struct Reads {
@@ -55,10 +57,16 @@ struct RowSets {
 // Windows are applied here and nowhere else.
 RowSets bind_row_sets(const StepInputs& inputs, const Program& program);
 
-// Makes room for the logits that the step's streams keep.
+// Makes room for the logits and scores that the step's streams keep.
 void reserve_logits(const StepInputs& inputs, const RowSets& sets, int64_t vocabulary, StepOutputs& outputs);
 // Where a prediction's logits go; null where they are not kept.
 float* kept_logits(const RowSets& sets, int64_t prediction, int64_t vocabulary, StepOutputs& outputs);
+// Where a prediction's scores go, and who reads its row; null and none where nobody asks for them.
+RowScores* kept_scores(const RowSets& sets, int64_t prediction, StepOutputs& outputs);
+std::optional<RowReader> row_reader(const StepInputs& inputs, const RowSets& sets, int64_t prediction);
+// Reads a whole row of logits.
+void read_scores(const StepInputs& inputs, const RowSets& sets, int64_t prediction, std::span<const float> logits,
+                 StepOutputs& outputs);
 
 // Of a route op.
 RoutingRule routing_rule(const Op& op);

@@ -53,7 +53,7 @@ Status CanvasLanes::allocate(Device& device, PrefixCache* prefixes) {
   LLADA_TRY_STATUS(add_lane());
   if (prefixes == nullptr || setup_.shared.empty()) return {};
   Lane& first = *lanes_.front();
-  cursor_ = prefixes->begin(model_, first.state.kv.shape(), model_->special_ids().attention_block);
+  cursor_ = prefixes->begin(model_, first.state.kv.shape(), model_->special_ids().prefix_unit());
   const int64_t found = prefixes->fill(*cursor_, setup_.shared, first.state.kv);
   first.stored.assign(setup_.shared.begin(), setup_.shared.begin() + found);
   prefix_there_ = first.stored.size() == setup_.shared.size();
@@ -69,16 +69,24 @@ void CanvasLanes::lay(Lane& lane, size_t index) {
   std::ranges::sort(plan.logits);
   plan.logits.erase(std::ranges::unique(plan.logits).begin(), plan.logits.end());
   int64_t begin = 0;
-  if (const int64_t block = ids.attention_block; block > 0) {
-    // K/V of a block depends on nothing behind it, so equal tokens have left equal K/V.
+  if (const int64_t unit = ids.prefix_unit(); unit > 0) {
+    // K/V of a unit depends on nothing behind it, so equal tokens have left equal K/V.
     const int64_t same = std::ranges::mismatch(lane.stored, tokens).in1 - lane.stored.begin();
-    begin = std::min<int64_t>(same, plan.logits.front()) / block * block;
+    begin = std::min<int64_t>(same, plan.logits.front()) / unit * unit;
   }
   reused_ += begin;
-  plan.rows.resize(tokens.size() - static_cast<size_t>(begin));
-  std::iota(plan.rows.begin(), plan.rows.end(), static_cast<int32_t>(begin));
-  plan.inputs.assign(tokens.begin() + begin, tokens.end());
-  plan.keys = static_cast<int32_t>(tokens.size());
+  const auto compute = [&](decode::StepPlan& some, int64_t from, int64_t to) {
+    some.rows.resize(static_cast<size_t>(to - from));
+    std::iota(some.rows.begin(), some.rows.end(), static_cast<int32_t>(from));
+    some.inputs.assign(tokens.begin() + from, tokens.begin() + to);
+    some.keys = static_cast<int32_t>(to);
+  };
+  std::vector<decode::StepPlan> plans;
+  if (ids.uniform.length > 0 && begin < canvas.prompt) {
+    compute(plans.emplace_back(), begin, canvas.prompt);
+    plans.back().encode = true;
+  }
+  compute(plan, ids.uniform.length > 0 ? canvas.prompt : begin, std::ssize(tokens));
   plan.cfg_scale = setup_.cfg_scale;
   if (plan.cfg_scale > 0) {
     plan.unconditional = plan.inputs;
@@ -87,8 +95,10 @@ void CanvasLanes::lay(Lane& lane, size_t index) {
   plan.block_begin = static_cast<int32_t>(canvas.prompt), plan.block_end = plan.keys;
   decode::Canvas laid = decode::fixed_canvas(tokens);
   laid.mask_id = ids.mask;
-  lane.rows = decode::rows_of(plan);
-  lane.denoiser = std::make_unique<decode::Denoiser>(std::move(laid), decode::one_forward(std::move(plan)));
+  plans.push_back(std::move(plan));
+  lane.rows = 0;
+  for (const decode::StepPlan& one : plans) lane.rows = std::max(lane.rows, decode::rows_of(one));
+  lane.denoiser = std::make_unique<decode::Denoiser>(std::move(laid), decode::planned_forwards(std::move(plans)));
   lane.stored = setup_.in_order ? std::move(tokens) : setup_.shared;
   lane.canvas = index;
 }
@@ -127,8 +137,10 @@ std::vector<RequestStep> CanvasLanes::steps(int64_t rows) {
 Status CanvasLanes::take(RequestStep& step, PrefixCache* prefixes,
                          const std::function<void(size_t canvas, const CanvasReading& reading)>& read) {
   const auto lane = std::ranges::find(lanes_, step.state, [](const auto& l) { return &l->state; });
-  const size_t index = *std::exchange((*lane)->canvas, std::nullopt);
   LLADA_TRY(const decode::StepEvent event, step.denoiser->take(std::move(step.result)));
+  ++forwards_;
+  if (!step.denoiser->done()) return {};  // the prompt alone
+  const size_t index = *std::exchange((*lane)->canvas, std::nullopt);
   read(index, CanvasReading(*model_, event, step.state->logits));
   rows_ += step.denoiser->stats().rows;
   ++taken_;

@@ -1,9 +1,10 @@
 // Canvases that are known beforehand, each read off one forward of its own: laid into K/V stores ("lanes"), as many at
 // a time as the rows of a forward allow. What is read of a canvas does not depend on which others share its forward.
 //
-// With full attention each canvas is computed whole. Of a block-causal model whole blocks of a prefix that all canvases
-// have in common are computed once: by the first canvas, or never where a PrefixCache has them. Or the canvases come in
-// order through one lane, and each computes what it has not in common with the one before.
+// With full attention each canvas is computed whole. Where finished text has final K/V, whole units of a prefix that
+// all canvases have in common are computed once: by the first canvas, or never where a PrefixCache has them. Or the
+// canvases of a block-causal model come in order through one lane, and each computes what it has not in common with the
+// one before. A model of random canvases encodes the rest of a prompt in a forward of its own.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -19,9 +20,9 @@
 namespace llada {
 
 struct FixedCanvas {
-  std::vector<int32_t> tokens;     // masks among them
+  std::vector<int32_t> tokens;     // masks among them, or random ones
   std::vector<int32_t> positions;  // whose predictions are asked for
-  int64_t prompt = 0;              // positions of the prompt, which guidance masks
+  int64_t prompt = 0;              // positions of the prompt, which guidance masks and random canvases follow
 };
 
 // Of a canvas that was computed.
@@ -52,7 +53,7 @@ class CanvasLanes {
     std::function<FixedCanvas(size_t)> canvas = {};  // laid when its turn comes
     int64_t positions = 1;                           // of the longest
     double cfg_scale = 0;
-    std::vector<int32_t> shared = {};  // block-causal, not with guidance: whole blocks that all canvases begin with
+    std::vector<int32_t> shared = {};  // not with guidance: whole units (prefix_unit()) that all canvases begin with
     bool in_order = false;             // block-causal: one lane, nothing shared by others
   };
   CanvasLanes(std::shared_ptr<const Model> model, Setup setup);
@@ -64,15 +65,16 @@ class CanvasLanes {
   Status take(RequestStep& step, PrefixCache* prefixes,
               const std::function<void(size_t canvas, const CanvasReading& reading)>& read);
 
-  int64_t rows() const { return rows_; }      // of the canvases that were taken
-  int64_t reused() const { return reused_; }  // positions of canvases whose K/V was there
+  int64_t forwards() const { return forwards_; }  // of the canvases that were taken, were each alone
+  int64_t rows() const { return rows_; }          // in them
+  int64_t reused() const { return reused_; }      // positions of canvases whose K/V was there
 
  private:
   // A store and the canvas that is computed in it.
   struct Lane {
     RequestState state;
-    std::unique_ptr<decode::Denoiser> denoiser = {};  // of one forward
-    int64_t rows = 0;                                 // of that
+    std::unique_ptr<decode::Denoiser> denoiser = {};  // of one forward, or of two
+    int64_t rows = 0;                                 // of the larger one
     std::optional<size_t> canvas = {};
     std::vector<int32_t> stored = {};  // tokens whose K/V the store holds
   };
@@ -88,7 +90,7 @@ class CanvasLanes {
   std::optional<PrefixCache::Cursor> cursor_ = {};
   bool prefix_there_ = false;    // in the first lane
   size_t next_ = 0, taken_ = 0;  // canvases laid, and those that were read
-  int64_t rows_ = 0, reused_ = 0;
+  int64_t forwards_ = 0, rows_ = 0, reused_ = 0;
 };
 
 }  // namespace llada

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "decode/uniform_canvas.h"
 #include "engine/canvas_lanes.h"
 #include "engine/decide_answer.h"
 #include "engine/decide_canvases.h"
@@ -111,7 +112,8 @@ Status Decision::check_room(size_t question, int64_t positions) const {
 
 // Before they are made.
 Status Decision::count_canvases(int64_t canvases, int64_t tokens) {
-  canvas_tokens_ += canvases * (tokens + model_->special_ids().attention_block);
+  const decode::SpecialIds& ids = model_->special_ids();
+  canvas_tokens_ += canvases * (tokens + std::max(ids.attention_block, ids.uniform.length));
   if (canvas_tokens_ <= kMostCanvasTokens) return {};
   return invalid("questions: their labels need more than {} tokens of canvases; ask fewer at a time, or shorter labels",
                  kMostCanvasTokens);
@@ -176,11 +178,14 @@ Status Decision::lay_out() {
     const DecideCanvas& canvas = canvases_[index];
     return std::ssize(prompts_[canvas.prompt]) + std::ssize(canvas.tail);
   };
-  setup.canvas = [this](size_t index) {
+  setup.canvas = [this, &ids = model_->special_ids()](size_t index) {
     const DecideCanvas& canvas = canvases_[index];
     const std::vector<int32_t>& prompt = prompts_[canvas.prompt];
     FixedCanvas fixed{prompt, {}, std::ssize(prompt)};
     fixed.tokens.insert(fixed.tokens.end(), canvas.tail.begin(), canvas.tail.end());
+    // Without a mask, an undecided position holds a random token: always the same one.
+    for (size_t p = prompt.size(); p < fixed.tokens.size(); ++p)
+      if (fixed.tokens[p] < 0) fixed.tokens[p] = decode::random_token(0, 0, static_cast<int64_t>(p), ids.vocab);
     for (const DecideSlot& slot : canvas.slots) fixed.positions.push_back(static_cast<int32_t>(slot.position));
     return fixed;
   };
@@ -216,7 +221,7 @@ Status Decision::take(RequestStep& step, double /*device_seconds*/, PrefixCache*
 
 DecideResult Decision::finish() {
   DecideResult result{.answers = {}, .reused_tokens = lanes_->reused(), .rows = lanes_->rows()};
-  result.forwards = std::ssize(canvases_);
+  result.forwards = lanes_->forwards();
   if (request_.options.joint)
     result.canvases =
         std::ranges::count_if(canvases_, [](const DecideCanvas& canvas) { return canvas.slots.front().node == 0; });
@@ -267,7 +272,7 @@ Status check_decide(const DecideRequest& request) {
 }
 
 Result<std::unique_ptr<DecideJob>> start_decide(std::shared_ptr<const Model> model, const DecideRequest& request) {
-  LLADA_TRY_STATUS(check_readable(*model));
+  if (model->special_ids().uniform.length == 0) LLADA_TRY_STATUS(check_readable(*model));  // which have no mask
   if (!model->has_tokenizer()) return invalid("{}: the file has no tokenizer", model->file().path());
   LLADA_TRY_STATUS(check_decide(request));
   return Decision::create(std::move(model), request);

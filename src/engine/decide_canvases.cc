@@ -7,10 +7,13 @@
 namespace llada {
 namespace {
 
-// The end of a position's block, behind which a block-causal model sees nothing; otherwise `otherwise`.
-int64_t block_end(int64_t position, const decode::SpecialIds& ids, int64_t otherwise) {
+// Where a canvas ends whose text ends at `end`: with the block of its slot, behind which a block-causal model sees
+// nothing; with a whole canvas of random tokens, as the model was trained.
+int64_t canvas_end(int64_t slot, int64_t prompt_tokens, int64_t end, const decode::SpecialIds& ids) {
+  if (const int64_t length = ids.uniform.length; length > 0)
+    return prompt_tokens + (end - prompt_tokens + length - 1) / length * length;
   const int64_t block = ids.attention_block;
-  return block > 0 ? (position / block + 1) * block : otherwise;
+  return block > 0 ? (slot / block + 1) * block : end;
 }
 
 // What follows the answer on a canvas that ends at `end`.
@@ -63,7 +66,8 @@ std::vector<DecideCanvas> question_canvases(size_t reading, const LabelTree& tre
     canvas.slots.push_back({reading, n, slot});
     canvas.tail.resize(static_cast<size_t>(tree.width), ids.mask);
     if (end_token(ids) >= 0) canvas.tail.push_back(end_token(ids));
-    finish_tail(canvas.tail, prompt_tokens, block_end(slot, ids, prompt_tokens + std::ssize(canvas.tail)), ids);
+    finish_tail(canvas.tail, prompt_tokens,
+                canvas_end(slot, prompt_tokens, prompt_tokens + std::ssize(canvas.tail), ids), ids);
     canvases.push_back(std::move(canvas));
   }
   return canvases;
@@ -76,9 +80,13 @@ std::vector<DecideCanvas> joint_canvases(std::span<const JointLine> lines, std::
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::vector<int32_t>& text = lines[i].text;
     const auto next = [&] { return prompt_tokens + std::ssize(canvases.back().tail) + std::ssize(text); };
-    const bool goes_on = !canvases.empty() &&
-                         (ids.attention_block == 0 ||
-                          block_of(canvases.back().slots.front().position) == block_of(next() + std::ssize(between)));
+    const auto has_room = [&] {
+      const int64_t slot = next() + std::ssize(between);
+      if (const int64_t length = ids.uniform.length; length > 0)
+        return slot + lines[i].tree->width < prompt_tokens + length;  // and for an end token
+      return ids.attention_block == 0 || block_of(canvases.back().slots.front().position) == block_of(slot);
+    };
+    const bool goes_on = !canvases.empty() && has_room();
     if (!goes_on) canvases.push_back({.prompt = 0, .tail = {}, .slots = {}});
     std::vector<int32_t>& tail = canvases.back().tail;
     if (goes_on) tail.insert(tail.end(), between.begin(), between.end());
@@ -96,9 +104,9 @@ std::vector<DecideCanvas> joint_canvases(std::span<const JointLine> lines, std::
         DecideCanvas& more = further.emplace_back(canvas);
         std::ranges::copy(before, more.tail.begin() + (slot.position - prompt_tokens));
         more.slots = {{slot.reading, n, slot.position + std::ssize(before)}};
-        finish_tail(more.tail, prompt_tokens, block_end(more.slots.front().position, ids, end), ids);
+        finish_tail(more.tail, prompt_tokens, canvas_end(more.slots.front().position, prompt_tokens, end, ids), ids);
       }
-    finish_tail(canvas.tail, prompt_tokens, block_end(canvas.slots.back().position, ids, end), ids);
+    finish_tail(canvas.tail, prompt_tokens, canvas_end(canvas.slots.back().position, prompt_tokens, end, ids), ids);
   }
   canvases.insert(canvases.end(), std::make_move_iterator(further.begin()), std::make_move_iterator(further.end()));
   return canvases;
@@ -106,14 +114,14 @@ std::vector<DecideCanvas> joint_canvases(std::span<const JointLine> lines, std::
 
 int64_t shared_prefix(std::span<const std::vector<int32_t>> prompts, std::span<const DecideCanvas> canvases,
                       const decode::SpecialIds& ids) {
-  const int64_t block = ids.attention_block;
-  if (block <= 0 || prompts.empty()) return 0;
+  const int64_t unit = ids.prefix_unit();
+  if (unit <= 0 || prompts.empty()) return 0;
   int64_t same = std::ssize(prompts.front());
   for (const std::vector<int32_t>& prompt : prompts)
     same = std::min<int64_t>(same, std::ranges::mismatch(prompts.front(), prompt).in1 - prompts.front().begin());
   for (const DecideCanvas& canvas : canvases)
     for (const DecideSlot& slot : canvas.slots) same = std::min<int64_t>(same, ids.row_of(slot.position));
-  return same / block * block;
+  return same / unit * unit;
 }
 
 }  // namespace llada

@@ -35,7 +35,7 @@ struct DecideSlot {
 };
 struct DecideCanvas {
   size_t prompt;              // number of its prompt
-  std::vector<int32_t> tail;  // behind it
+  std::vector<int32_t> tail;  // behind it; -1 for a mask where the model has none
   std::vector<DecideSlot> slots;
 };
 
@@ -56,8 +56,7 @@ struct JointLine {
 std::vector<DecideCanvas> joint_canvases(std::span<const JointLine> lines, std::span<const int32_t> between,
                                          int64_t prompt_tokens, const decode::SpecialIds& ids);
 
-// Tokens that all prompts begin with, in whole blocks that end before any row whose logits are wanted; none with full
-// attention.
+// Tokens that all prompts begin with, in whole units (prefix_unit()) that end before any row whose logits are wanted.
 int64_t shared_prefix(std::span<const std::vector<int32_t>> prompts, std::span<const DecideCanvas> canvases,
                       const decode::SpecialIds& ids);
 

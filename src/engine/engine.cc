@@ -86,6 +86,15 @@ class Engine::Completion {
 std::shared_ptr<Submission> Engine::submit(Request request, Callbacks callbacks) {
   auto handle = std::make_shared<Submission>();
   const auto completion = std::make_shared<Completion<Generation>>(handle, std::move(callbacks.on_done));
+  // The engine's thread has others to serve.
+  if (!request.form) {
+    auto form = scheduler_->model().form(request.options);
+    if (!form) {
+      call([completion, error = form.error()] { completion->complete(std::unexpected(error)); });
+      return handle;
+    }
+    request.form = *std::move(form);
+  }
   call([this, request = std::move(request), on_step = std::move(callbacks.on_step), keep = callbacks.keep_steps,
         completion] { take_on(request, on_step, keep, completion); });
   return handle;

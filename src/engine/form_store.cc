@@ -6,17 +6,20 @@
 
 namespace llada {
 
+std::shared_ptr<const forms::TokenForm> FormStore::kept(const forms::Form& form) {
+  const std::lock_guard lock(mutex_);
+  const auto known = std::ranges::find(kept_, form, [](const auto& kept) -> const forms::Form& { return kept.first; });
+  if (known == kept_.end()) return nullptr;
+  kept_.splice(kept_.begin(), kept_, known);
+  return known->second;
+}
+
 Result<std::shared_ptr<const forms::TokenForm>> FormStore::get(const forms::Form& form, const Tokenizer& tokenizer,
                                                                const decode::SpecialIds& ids) {
+  if (auto known = kept(form)) return known;
   std::shared_ptr<const forms::Vocabulary> vocabulary;
   {
     const std::lock_guard lock(mutex_);
-    const auto known =
-        std::ranges::find(kept_, form, [](const auto& kept) -> const forms::Form& { return kept.first; });
-    if (known != kept_.end()) {
-      kept_.splice(kept_.begin(), kept_, known);
-      return known->second;
-    }
     if (!vocabulary_) vocabulary_ = forms::Vocabulary::of(tokenizer);
     vocabulary = vocabulary_;
   }

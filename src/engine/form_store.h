@@ -18,6 +18,8 @@ class Tokenizer;
 // All methods may be called from many threads at once.
 class FormStore {
  public:
+  // Null: it would have to be made.
+  std::shared_ptr<const forms::TokenForm> kept(const forms::Form& form);
   Result<std::shared_ptr<const forms::TokenForm>> get(const forms::Form& form, const Tokenizer& tokenizer,
                                                       const decode::SpecialIds& ids);
 

@@ -110,6 +110,8 @@ class Model {
 
   // The form that the options ask for, over this model's tokens; null: none.
   Result<std::shared_ptr<const forms::TokenForm>> form(const decode::DecodeOptions& options) const;
+  // The same where it is there already, null where it would have to be made, which may take seconds.
+  std::shared_ptr<const forms::TokenForm> kept_form(const decode::DecodeOptions& options) const;
 
   // Rows to milliseconds on this device with that many threads (0: the model's own), default request.
   // Measured at the first call, which waits until no run is under way and holds back new ones, and kept as long as the

@@ -116,6 +116,8 @@ void add_stream(const RequestStep& step, const Part& part, std::span<const int32
   const auto index = static_cast<int32_t>(inputs.streams.size());
   inputs.streams.push_back({&kv, step.state->sampling, step.state->keep_logits, plan.block_begin});
   inputs.streams.back().sampling.forward_number = forward_number;
+  if (plan.temperature > 0) inputs.streams.back().tempering = {plan.temperature, plan.draws};
+  inputs.streams.back().reading = step.state->reading;
   if (plan.conditioned) inputs.streams.back().soft = &step.state->soft;
   const auto first_wanted = static_cast<int32_t>(inputs.wanted.size());
   const int sequences = plan.cfg_scale > 0 ? 2 : 1;
@@ -223,6 +225,7 @@ void ModelRunner::land_sparse(RequestStep& step) {
     step.result.sparse = take(pass.outputs.predictions, next, part.trials);
     step.result.landed = part.forward;
     if (state.keep_logits) state.sparse_logits = std::move(pass.outputs.logits[part.stream]);
+    if (state.reading.classes != nullptr) step.result.sparse_scores = std::move(pass.outputs.scores[part.stream]);
     if (part.refreshed.positions.empty()) {
       if (!part.rows.empty()) state.kv.put_back(pass.inputs.streams[part.stream].kv->save(landing.stored));
     } else {
@@ -277,6 +280,7 @@ void ModelRunner::run_pass(std::span<RequestStep* const> steps, Pass pass) {
     inputs_ = {};
     inputs_.pass = pass;
     outputs_.logits.resize(steps.size());
+    outputs_.scores.assign(steps.size(), {});
     for (size_t i = 0; i < steps.size(); ++i) {
       RequestStep& step = *steps[i];
       add_stream(step, *step.plan, step.plan->logits, step.state->kv, step.denoiser->forward_number(),
@@ -303,6 +307,18 @@ void ModelRunner::run_pass(std::span<RequestStep* const> steps, Pass pass) {
     step.result.trials = take(outputs_.predictions, next, plan.trials.size());
     step.status = streams_[i];
     if (step.state->keep_logits) step.state->logits = std::move(outputs_.logits[i]);
+    if (step.state->reading.classes != nullptr) {
+      std::vector<RowScores>& scores = outputs_.scores[i];
+      const auto trials = scores.begin() + std::ssize(plan.logits);
+      step.result.trial_scores.assign(std::move_iterator(trials), std::move_iterator(scores.end()));
+      scores.erase(trials, scores.end());
+      step.result.scores = std::move(scores);
+    }
+    if (plan.temperature > 0) {
+      Tempered& tempered = outputs_.tempered[i];
+      step.result.drawn = std::move(tempered.drawn);
+      step.state->soft = std::move(tempered.soft);
+    }
     land_sparse(step);
   }
 }

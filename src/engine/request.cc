@@ -72,15 +72,18 @@ std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_
   while (!canvas.infill && length > 0 && states[length - 1] == decode::TokenState::masked) --length;
   const auto tokens = std::span(canvas.tokens).subspan(from, length);
   if (model.chat_format().thought_begin < 0) return text_with_holes(model.tokenizer(), tokens, states);
-  AnswerParts parts(model.tokenizer(), model.chat_format());
-  for (size_t i = 0; i < length; ++i) {
-    if (states[i] != decode::TokenState::masked)
-      parts.add(tokens[i]);
-    else if (!parts.thinks())
-      parts.said += kHole;
-  }
+  std::vector<int32_t> decided(tokens.begin(), tokens.end());
+  for (size_t i = 0; i < length; ++i)
+    if (states[i] == decode::TokenState::masked) decided[i] = -1;
+  AnswerParts parts = decided_parts(model.tokenizer(), model.chat_format(), decided,
+                                    may_think(model, std::span(canvas.tokens).first(from)), kHole);
   if (thoughts != nullptr) *thoughts = std::move(parts.thought);
   return std::move(parts.said);
+}
+
+bool may_think(const Model& model, std::span<const int32_t> prompt) {
+  const ChatFormat& format = model.chat_format();
+  return format.thought_begin >= 0 && (prompt.empty() || prompt.back() != format.thought_end);
 }
 
 // A canvas whose length follows the answer is laid for the longest one. Few are that long, so the store begins with
@@ -209,7 +212,10 @@ Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<c
     resolved.latency_table = table.buckets();
     resolved.device_latency = false;
   }
-  LLADA_TRY(auto form, model->form(resolved));
+  auto form = request.form;
+  if (!form) {
+    LLADA_TRY(form, model->form(resolved));
+  }
   if (form) LLADA_TRY_STATUS(decode::begin_form(form, resolved, ids, canvas));
   LLADA_TRY(auto strategy, decode::make_strategy(resolved, ids, canvas, form));
   return std::unique_ptr<RunningRequest>(new RunningRequest(std::move(model), request, std::move(on_step),
@@ -222,13 +228,11 @@ Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
   LLADA_TRY(state_, RequestState::create(*model_, device, first_positions_, options_.cfg_scale > 0, rule_));
   state_->prompt = prompt_tokens_, state_->most_positions = denoiser_.canvas().size();
   state_->keep_logits = decode::needs_logits(options_) || decode::ranks_tokens(options_) || alternatives_ > 0 ||
-                        form_ != nullptr || ids.uniform.length > 0;
+                        ids.uniform.length > 0;
+  if (form_) state_->reading = decode::class_reading(*form_, options_);
   if (alternatives_ > 0) scores_.resize(static_cast<size_t>(denoiser_.canvas().size()));
   if (prefixes == nullptr || !shares_prefix_) return {};
-  // A prompt that is encoded causally can be cut anywhere.
-  constexpr int64_t kCausalPage = 32;
-  const bool causal = ids.uniform.length > 0 || ids.causal_text;
-  cursor_ = prefixes->begin(model_, state_->kv.shape(), causal ? kCausalPage : ids.attention_block);
+  cursor_ = prefixes->begin(model_, state_->kv.shape(), ids.prefix_unit());
   // Up to the block of the first mask, whose own rows are computed in any case.
   stats_.reused_positions = prefixes->fill(*cursor_, tokens(decode::generated_begin(denoiser_.canvas())), state_->kv);
   denoiser_.stored(stats_.reused_positions);
@@ -239,35 +243,12 @@ std::span<const int32_t> RunningRequest::tokens(int64_t count) const {
   return std::span(denoiser_.canvas().tokens).first(static_cast<size_t>(count));
 }
 
-// What a step of a random canvas says of its rows, and what the next one is told of it.
-Status RunningRequest::temper(RequestStep& step) {
-  // Less than this share of the best token's probability changes no activation that is stored in 16 bits.
-  constexpr double kLeast = 0x1p-30;
-  SoftTokens& soft = state_->soft;
-  soft = {};
-  return decode::temper(
-      state_->logits, *step.plan,
-      [&](std::span<const double> weights, double sum) {
-        for (size_t id = 0; id < weights.size(); ++id) {
-          if (weights[id] < kLeast) continue;
-          soft.tokens.push_back(static_cast<int32_t>(id));
-          soft.probabilities.push_back(static_cast<float>(weights[id] / sum));
-        }
-        soft.begin.push_back(std::ssize(soft.tokens));
-      },
-      step.result);
-}
-
 Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCache* prefixes) {
   stats_.device_seconds += device_seconds;
-  if (step.plan->temperature > 0) LLADA_TRY_STATUS(temper(step));
   if (decode::needs_logits(options_))
     LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_,
                                          ids_in(model_->special_ids(), *step.plan), denoiser_.canvas(),
                                          denoiser_.sparse_canvas(), denoiser_.forward_number(), step.result));
-  if (form_)
-    decode::read_scores(state_->logits, state_->sparse_logits, *form_, options_, rule_, denoiser_.forward_number(),
-                        step.result);
   step.result.ranked = decode::rank_tokens(state_->logits, step.plan->logits.size(), step.plan->ranked, rule_);
   LLADA_TRY(const decode::StepEvent event, denoiser_.take(std::move(step.result)));
   if (alternatives_ > 0) keep_scores(event);

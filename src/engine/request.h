@@ -30,6 +30,9 @@ struct Request {
   std::vector<std::string> stop = {};  // the answer ends before the first of them; not for infilling
   // So many best tokens are kept of every position, as they were when it was decided; its logits are held until then.
   int64_t alternatives = 0;
+  // The form that the options ask for (Model::form); null: it is made when the request is handed to a Session or an
+  // Engine, by the caller's thread.
+  std::shared_ptr<const forms::TokenForm> form = {};
 };
 
 struct GenerationStats {
@@ -60,6 +63,9 @@ struct GenerationStats {
 // into `thoughts` where that is not null. The model has a tokenizer.
 std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin,
                         std::string* thoughts = nullptr);
+
+// Whether an answer to the prompt may begin with thoughts: its channel is not closed there.
+bool may_think(const Model& model, std::span<const int32_t> prompt);
 
 inline constexpr std::string_view kHole = "\u2591";  // a light shade: a token that was never decided
 
@@ -148,7 +154,6 @@ class RunningRequest final : public ForwardJob {
   };
   std::span<const int32_t> tokens(int64_t count) const;
   std::span<const float> logits_of(const decode::StepEvent& event, int32_t row) const;
-  Status temper(RequestStep& step);
   void keep_scores(const decode::StepEvent& event);
   std::optional<Stop> find_stop(int64_t length) const;
   int64_t decided_answer() const;

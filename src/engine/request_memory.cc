@@ -6,6 +6,7 @@
 #include "decode/sampling.h"
 #include "engine/canvas_lanes.h"
 #include "engine/score_jobs.h"
+#include "forms/token_form.h"
 
 namespace llada {
 namespace {
@@ -29,6 +30,14 @@ double store_bytes(const Model& model, int64_t positions, bool guided) {
 double score_bytes_of(int64_t positions, int64_t alternatives) {
   const double each = sizeof(TokenScore) + static_cast<double>(alternatives) * sizeof(TokenScore::Alternative);
   return static_cast<double>(positions) * (each + kAllocation);
+}
+
+// The form, which the store may have let go of; scores of two steps' rows, and what one takes while it is read; what the
+// solver remembers of each position.
+double form_bytes(const forms::TokenForm& form, double rows, int64_t positions) {
+  constexpr double kReading = 2 * sizeof(ClassScore) + 32, kState = 40;
+  return static_cast<double>(form.bytes()) + rows * static_cast<double>(form.classes().count()) * kReading +
+         static_cast<double>(positions) * static_cast<double>(form.states()) * kState;
 }
 
 // Rows whose logits a step keeps.
@@ -76,8 +85,10 @@ double request_bytes(const Model& model, const Request& request) {
   // them beside it they have a store of their own.
   if (o.revision == decode::Revision::dual_path && o.revise_path == decode::RevisePath::separate) bytes += 3 * store;
   const bool uniform = model.special_ids().uniform.length > 0;
-  if (decode::needs_logits(o) || decode::ranks_tokens(o) || decode::form_of(o) || request.alternatives > 0 || uniform)
+  if (decode::needs_logits(o) || decode::ranks_tokens(o) || request.alternatives > 0 || uniform)
     bytes += logits_bytes(model, kept_rows(model, o, positions));
+  if (const auto form = decode::form_of(o)) bytes += kAnswerCopies * static_cast<double>(form->text.size());
+  if (request.form) bytes += form_bytes(*request.form, kept_rows(model, o, positions), positions);
   // What a canvas is told of its last step: an id and a probability for any token.
   if (uniform) bytes += 2 * logits_bytes(model, kept_rows(model, o, positions));
   if (request.alternatives > 0) bytes += kAnswerCopies * score_bytes_of(positions, request.alternatives);

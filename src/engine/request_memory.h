@@ -1,9 +1,10 @@
 // What a request holds in memory at most, counted before it begins: whoever admits requests keeps to a budget by it.
 //
 // Counted: keys and values with their versions and digests, the old ones beside the new while a store grows; logits
-// that are kept for sampling, alternatives and scores; the answer's tokens, alternatives and text; what the strategy
-// remembers of each position. Not counted, since no request alone owns it: the scratch memory of a device, which is as
-// large as its largest forward needed, and the pages of a PrefixCache, which has a budget of its own.
+// that are kept for sampling, alternatives and scores; a form, and what its solver knows of each position; the answer's
+// tokens, alternatives and text; what the strategy remembers of each position. Not counted, since no request alone owns
+// it: the scratch memory of a device, which is as large as its largest forward needed, and the pages of a PrefixCache,
+// which has a budget of its own.
 #pragma once
 #include <cstdint>
 

@@ -73,6 +73,7 @@ class Scheduler {
   // One forward for those whose turn it is. A request that fails ends with its error; the others do not notice.
   void run_forward();
 
+  const Model& model() const { return *model_; }
   bool idle() const { return running_.empty() && waiting_.empty(); }
   int64_t row_budget() const { return options_.row_budget > 0 ? options_.row_budget : learned_.rows(); }
   const SchedulerStats& stats() const { return stats_; }

@@ -35,6 +35,33 @@ struct Nfa {
   }
 };
 
+int32_t build(Nfa& nfa, const Expression& e, int32_t next);
+
+// One state for each beginning of the text that was read last (Knuth, Morris and Pratt's); what would complete it is
+// not read.
+int32_t build_without(Nfa& nfa, std::string_view text, int32_t next) {
+  const auto first = static_cast<int32_t>(nfa.states.size());
+  for (size_t i = 0; i < text.size(); ++i) nfa.add({.edges = {}, .free = {next}});
+  const int32_t other = build(nfa, *one_of({{0x80, kLastCode}}, Letters::plain), first);
+  for (size_t read = 0; read < text.size() && !nfa.full; ++read) {
+    Nfa::State& state = nfa.states[static_cast<size_t>(first) + read];
+    state.free.push_back(other);
+    for (int byte = 0; byte < 0x80; ++byte) {
+      const std::string now = std::string(text.substr(0, read)) + static_cast<char>(byte);
+      size_t kept = now.size();
+      while (!now.ends_with(text.substr(0, kept))) --kept;
+      const auto b = static_cast<uint8_t>(byte);
+      const int32_t to = first + static_cast<int32_t>(kept);
+      if (kept == text.size()) continue;
+      if (!state.edges.empty() && state.edges.back().to == to && state.edges.back().range.last + 1 == b)
+        state.edges.back().range.last = b;
+      else
+        state.edges.push_back({{b, b}, to});
+    }
+  }
+  return first;
+}
+
 // From the end to the beginning: the state from which `e` and then what `next` leads to is read.
 int32_t build(Nfa& nfa, const Expression& e, int32_t next) {
   using Kind = Expression::Kind;
@@ -75,6 +102,8 @@ int32_t build(Nfa& nfa, const Expression& e, int32_t next) {
       for (int64_t i = 0; i < e.least && !nfa.full; ++i) from = build(nfa, *e.parts[0], from);
       return from;
     }
+    case Kind::without:
+      return build_without(nfa, e.text, next);
     case Kind::members: {
       int32_t first = next, later = next;  // before the first member that is written, behind one
       for (size_t i = e.parts.size(); i-- > 0 && !nfa.full;) {

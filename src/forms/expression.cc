@@ -54,7 +54,7 @@ bool contains(std::span<const CodeRange> ranges, char32_t code) {
   return std::ranges::any_of(ranges, [&](const CodeRange& r) { return r.first <= code && code <= r.last; });
 }
 
-std::vector<CodeRange> without(const std::vector<CodeRange>& ranges, CodeRange out) {
+std::vector<CodeRange> cut_out(const std::vector<CodeRange>& ranges, CodeRange out) {
   std::vector<CodeRange> left;
   for (const CodeRange& r : ranges) {
     if (r.first < out.first) left.push_back({r.first, std::min<char32_t>(r.last, out.first - 1)});
@@ -97,6 +97,8 @@ Expr members(std::vector<Expr> parts, std::vector<bool> required) {
   return make({.kind = Kind::members, .parts = std::move(parts), .required = std::move(required)});
 }
 
+Expr without(std::string text) { return make({.kind = Kind::without, .text = std::move(text)}); }
+
 std::vector<CodeRange> merged(std::vector<CodeRange> ranges) {
   std::ranges::sort(ranges, {}, &CodeRange::first);
   std::vector<CodeRange> out;
@@ -121,12 +123,12 @@ std::vector<CodeRange> others(std::vector<CodeRange> ranges) {
 }
 
 Expr one_of(std::vector<CodeRange> ranges, Letters letters) {
-  std::vector<CodeRange> codes = without(merged(std::move(ranges)), {0xd800, 0xdfff});
+  std::vector<CodeRange> codes = cut_out(merged(std::move(ranges)), {0xd800, 0xdfff});
   std::vector<Expr> parts;
   if (letters == Letters::json) {
     for (const auto& [code, escape] : kEscapes)
       if (contains(codes, code)) parts.push_back(text({'\\', escape}));
-    for (const CodeRange& out : {CodeRange{0, 0x1f}, {'"', '"'}, {'\\', '\\'}}) codes = without(codes, out);
+    for (const CodeRange& out : {CodeRange{0, 0x1f}, {'"', '"'}, {'\\', '\\'}}) codes = cut_out(codes, out);
   }
   for (const CodeRange& r : codes) add_utf8(r.first, r.last, parts);
   return parts.empty() ? never() : either(std::move(parts));

@@ -34,6 +34,7 @@ struct Expression {
     either,    // one of the parts
     repeat,    // the one part, `least` to `most` times
     members,   // the parts in order with ", " between them; those that are not required may be left out
+    without,   // any characters in which `text`, which is ASCII, does not occur
   };
   Kind kind = Kind::never;
   std::string text = {};
@@ -60,6 +61,7 @@ Expr sequence(std::vector<Expr> parts);
 Expr either(std::vector<Expr> parts);
 Expr repeat(Expr part, int64_t least, int64_t most);
 Expr members(std::vector<Expr> parts, std::vector<bool> required);
+Expr without(std::string text);
 
 // How a character stands in the answer.
 enum class Letters {

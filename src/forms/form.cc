@@ -6,34 +6,33 @@
 #include "forms/json_schema.h"
 #include "forms/json_values.h"
 #include "forms/regex.h"
+#include "forms/tool_form.h"
 #include "text/utf8.h"
 
 namespace llada::forms {
-namespace {
 
-Result<Expr> expression_of(const Form& form) {
-  Budget budget;
-  switch (form.kind) {
+Result<Expr> parse_form(FormKind kind, std::string_view text, Budget& budget) {
+  switch (kind) {
     case FormKind::choice:
-      return parse_choice(form.text, budget);
+      return parse_choice(text, budget);
     case FormKind::regex:
-      return parse_regex(form.text, budget);
+      return parse_regex(text, budget);
     case FormKind::json_schema:
-      return parse_json_schema(form.text, budget);
+      return parse_json_schema(text, budget);
     case FormKind::json_object:
-      if (form.text.size() != 1 || form.text[0] < '1' || form.text[0] > '0' + kMostLevels)
-        return invalid("found '{}', needed 1 to {} levels", form.text, kMostLevels);
-      return json_object(form.text[0] - '0');
+      if (text.size() != 1 || text[0] < '1' || text[0] > '0' + kMostLevels)
+        return invalid("found '{}', needed 1 to {} levels", text, kMostLevels);
+      return json_object(text[0] - '0');
     case FormKind::form_template:
-      return parse_template(form.text, budget);
+      return parse_template(text, budget);
+    case FormKind::tools:
+      return parse_tools(text, budget);
   }
   return never();
 }
 
-}  // namespace
-
 std::string_view key_of(FormKind kind) {
-  constexpr std::string_view kKeys[] = {"choice", "regex", "json_schema", "json_object", "template"};
+  constexpr std::string_view kKeys[] = {"choice", "regex", "json_schema", "json_object", "template", "tools"};
   return kKeys[static_cast<size_t>(kind)];
 }
 
@@ -63,14 +62,16 @@ std::unexpected<Error> of_option(const Form& form, Error error) {
   error.message = to_valid_utf8(std::string_view(error.message).substr(0, kMostBytes));
   for (char& c : error.message)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  if (!error.message.starts_with(key)) error.message = fmt::format("{}: {}", key, error.message);
+  const char* colon = error.message.starts_with('[') ? "" : ": ";  // of one of the tools
+  if (!error.message.starts_with(key)) error.message = fmt::format("{}{}{}", key, colon, error.message);
   return std::unexpected(std::move(error));
 }
 
 Result<Expr> read(const Form& form) {
   if (form.text.size() > kMostFormBytes)
     return of_option(form, {ErrorKind::invalid_input, "found more than 1 MiB of text"});
-  auto expression = expression_of(form);
+  Budget budget;
+  auto expression = parse_form(form.kind, form.text, budget);
   if (!expression) return of_option(form, expression.error());
   return expression;
 }

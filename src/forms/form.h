@@ -10,14 +10,14 @@
 
 namespace llada::forms {
 
-enum class FormKind { choice, regex, json_schema, json_object, form_template };
+enum class FormKind { choice, regex, json_schema, json_object, form_template, tools };
 
 // The key of the option that asks for it, which errors begin with.
 std::string_view key_of(FormKind kind);
 
 struct Form {
   FormKind kind{};
-  std::string text;  // of json_object: how many levels, 1 to kMostLevels
+  std::string text;  // of json_object: how many levels, 1 to kMostLevels; of tools: tool_form.h
   bool operator==(const Form&) const = default;
 };
 
@@ -26,6 +26,9 @@ inline constexpr int64_t kMostLevels = 5;
 
 // "yes|no|maybe"; "\|" is a bar, "\\" a backslash.
 Result<Expr> parse_choice(std::string_view text, Budget& budget);
+
+// What a text may be that has this form.
+Result<Expr> parse_form(FormKind kind, std::string_view text, Budget& budget);
 
 // Invalid: one line that begins with the option. check_form() makes no automaton: its time and memory are bounded by
 // Budget.

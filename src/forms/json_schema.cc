@@ -272,9 +272,16 @@ class Reader {
   }
 
   Result<Expr> object(const Json& s, const std::string& where) {
-    if (s.contains("additionalProperties") && s["additionalProperties"] != false)
-      return invalid("{}.additionalProperties: found {}, needed false", where,
-                     spelled(s["additionalProperties"]).substr(0, 60));
+    if (s.contains("additionalProperties") && !s.contains("properties") && !s.contains("required")) {
+      const Json& others = s["additionalProperties"];
+      if (!others.is_boolean() && !others.is_object())
+        return invalid("{}.additionalProperties: found {}, needed a schema", where, spelled(others).substr(0, 60));
+      if (others == true) return json_object(kAnyDepth);
+      if (others != false) {
+        LLADA_TRY(const Expr value, schema(others, where + ".additionalProperties"));
+        return json_dictionary(value);
+      }
+    }
     const Json none = Json::object(), list = Json::array();
     const Json& properties = s.contains("properties") ? s["properties"] : none;
     const Json& required = s.contains("required") ? s["required"] : list;

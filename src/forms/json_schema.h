@@ -1,10 +1,10 @@
 // JSON Schema as an expression. Every text that fits is valid by the schema; not every valid text fits, since answers
-// have one spelling (json_values.h), members stand in the schema's order, and objects have no members but those of
-// `properties`.
+// have one spelling (json_values.h), members stand in the schema's order, and objects that have `properties` have no
+// others.
 //
-// Keywords: type (also a list), enum, const, properties, required, additionalProperties false, items, minItems,
-// maxItems, minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf, $ref
-// inside the document, allOf of one schema. A $ref inside what it names is followed kMostNested times; beyond that what
+// Keywords: type (also a list), enum, const, properties, required, additionalProperties, items, minItems, maxItems,
+// minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf, $ref inside the
+// document, allOf of one schema. A $ref inside what it names is followed kMostNested times; beyond that what
 // needs it is left out. Notes (title, description, default, examples ...) say nothing. Any other keyword is an error
 // that names it, and so are combinations that would need two automata at once.
 #pragma once

@@ -91,19 +91,6 @@ Result<Json> parse_json_text(std::string_view text, std::string_view source) {
   return json;
 }
 
-std::string spelled(const Json& value) {
-  std::string out;
-  const char* separator = "";
-  if (value.is_object()) {
-    for (const auto& [key, member] : value.items())
-      out += std::exchange(separator, ", ") + Json(key).dump() + ": " + spelled(member);
-    return "{" + out + "}";
-  }
-  if (!value.is_array()) return value.dump();
-  for (const Json& item : value) out += std::exchange(separator, ", ") + spelled(item);
-  return "[" + out + "]";
-}
-
 Expr quoted(Expr content) { return sequence({text("\""), std::move(content), text("\"")}); }
 
 Expr json_string(int64_t least, int64_t most) { return quoted(repeat(any_letter(Letters::json), least, most)); }
@@ -143,6 +130,12 @@ Expr json_list(const Expr& item, int64_t least, int64_t most) {
   return least > 0 ? some : either({text("[]"), some});
 }
 
+Expr json_dictionary(const Expr& value) {
+  const Expr member = sequence({json_string(0, -1), text(": "), value});
+  const Expr more = repeat(sequence({text(", "), member}), 0, -1);
+  return either({text("{}"), sequence({text("{"), member, more, text("}")})});
+}
+
 namespace {
 
 // Values and objects by depth, each made once and of those below.
@@ -153,9 +146,7 @@ struct Nested {
     const Expr string = json_string(0, -1), number = json_number({}), literal = json_literal();
     any.push_back(either({string, number, literal}));
     for (int64_t depth = 1; depth <= kMostLevels; ++depth) {
-      const Expr member = sequence({string, text(": "), any.back()});
-      const Expr more = repeat(sequence({text(", "), member}), 0, -1);
-      object.push_back(either({text("{}"), sequence({text("{"), member, more, text("}")})}));
+      object.push_back(json_dictionary(any.back()));
       any.push_back(either({string, number, literal, json_list(any.back(), 0, -1), object.back()}));
     }
   }

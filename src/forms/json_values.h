@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "forms/expression.h"
+#include "text/json_text.h"
 
 namespace llada::forms {
 
@@ -16,7 +17,6 @@ using Json = nlohmann::ordered_json;  // members in the order in which they are 
 // Limits first, then the text; `source` is named in the error.
 Result<Json> parse_json_text(std::string_view text, std::string_view source);
 
-std::string spelled(const Json& value);         // as an answer has it
 Expr json_string(int64_t least, int64_t most);  // characters; most -1: any number
 Expr quoted(Expr content);                      // of a string, in Letters::json
 Expr json_integer(std::optional<int64_t> least, std::optional<int64_t> most);
@@ -32,6 +32,7 @@ Expr json_any(int64_t depth);     // any value, lists and objects nested to so m
 Expr json_object(int64_t depth);  // any object; 1: of plain values
 // `items` from least to most times in a list; most -1: any number.
 Expr json_list(const Expr& item, int64_t least, int64_t most);
+Expr json_dictionary(const Expr& value);  // an object of any members with such values
 // Null: there is no such format.
 Expr json_format(std::string_view name);
 

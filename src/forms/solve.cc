@@ -37,7 +37,7 @@ Solver::Solver(std::shared_ptr<const TokenForm> form, bool closed)
       place_(static_cast<size_t>(form_->states()), -1),
       scores_(static_cast<size_t>(form_->sets())),
       set_weight_(scores_.size()),
-      class_weight_(static_cast<size_t>(form_->classes())) {}
+      class_weight_(static_cast<size_t>(form_->classes().count())) {}
 
 bool Solver::can_end(int32_t state, int64_t left) {
   if (!closed_) return form_->least(state) <= left;
@@ -62,8 +62,8 @@ const Solver::SetScore& Solver::score(const Slot& slot, int32_t set) {
   if (out.stamp == stamp_) return out;
   out = {.stamp = stamp_};
   if (slot.token >= 0) {
-    const int32_t c =
-        slot.token < std::ssize(form_->class_of()) ? form_->class_of()[static_cast<size_t>(slot.token)] : -1;
+    const TokenClasses& classes = form_->classes();
+    const int32_t c = slot.token < classes.tokens() ? classes.class_of()[static_cast<size_t>(slot.token)] : -1;
     if (c >= 0 && std::ranges::binary_search(form_->classes_of(set), c))
       out.best_class = c, out.best = out.mass = out.heated = 0;
     return out;

@@ -10,7 +10,6 @@
 #include <span>
 #include <vector>
 
-#include "forms/scores.h"
 #include "forms/token_form.h"
 
 namespace llada::forms {

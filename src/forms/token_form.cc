@@ -15,10 +15,16 @@ namespace llada::forms {
 
 namespace {
 
-constexpr int64_t kMostVisits = 600'000'000;  // nodes of the vocabulary's tree: two seconds or three
-constexpr int64_t kMostSetTokens = 40'000'000;
-constexpr int64_t kWorthSharing = 20'000;  // nodes: fewer are walked sooner than a region is looked at
-constexpr size_t kForcedBytes = 96;        // looked at ahead
+constexpr int64_t kMostVisits = 600'000'000;       // nodes of the vocabulary's tree: two seconds or three
+constexpr int64_t kMostBytes = int64_t{96} << 20;  // while it is made: edges, sets, what is alike of regions
+constexpr int64_t kAllocation = 96;                // of a set, of what regions share, beside its own bytes
+constexpr int64_t kWorthSharing = 20'000;          // nodes: fewer are walked sooner than a region is looked at
+constexpr size_t kForcedBytes = 96;                // looked at ahead
+
+template <class T>
+int64_t bytes_of(const std::vector<T>& values) {
+  return static_cast<int64_t>(values.capacity() * sizeof(T));
+}
 
 }  // namespace
 
@@ -59,7 +65,8 @@ class Lift {
     for (size_t i = 0; i < order.size(); ++i) {
       const int32_t state = order[i];
       lift(state);
-      if (visits_ > kMostVisits || set_tokens_ > kMostSetTokens)
+      bytes_ += bytes_of(edges_[static_cast<size_t>(state)]);
+      if (visits_ > kMostVisits || bytes_ > kMostBytes)
         return invalid("the form is too large for this vocabulary of {} tokens", v_.size());
       for (const auto& [set, to] : edges_[static_cast<size_t>(state)])
         if (!std::exchange(seen[static_cast<size_t>(to)], 1)) order.push_back(to);
@@ -139,7 +146,7 @@ class Lift {
     for (auto [at, last] = known_.equal_range(hash); at != last; ++at)
       if (sets_[static_cast<size_t>(at->second)] == tokens) return at->second;
     const auto set = static_cast<int32_t>(sets_.size());
-    set_tokens_ += std::ssize(tokens);
+    bytes_ += bytes_of(tokens) + kAllocation;
     sets_.push_back(tokens);
     known_.emplace(hash, set);
     return set;
@@ -160,7 +167,10 @@ class Lift {
     Region region = regions_.seen_from(state);
     auto [known, fresh] = alike_.try_emplace(std::move(region.shape));
     Inner& inner = known->second;
-    if (fresh) walk_inside(known->first, inner);
+    if (fresh) {
+      walk_inside(known->first, inner);
+      bytes_ += bytes_of(known->first) + bytes_of(inner.edges) + bytes_of(inner.exits) + kAllocation;
+    }
     for (const auto& [node, exit] : inner.exits) {
       const int32_t to = region.exits[static_cast<size_t>(exit)];
       add(node, to);
@@ -265,20 +275,19 @@ class Lift {
       for (const int32_t t : sets_[set]) name[static_cast<size_t>(t)] += mix64((set + 1) * kRandomStep);
     std::unordered_map<uint64_t, int32_t> class_of;
     std::vector<int32_t> tokens;  // by class
-    out.class_of_.assign(name.size(), -1);
+    std::vector<int32_t> of(name.size(), -1);
     for (size_t t = 0; t < name.size(); ++t) {
       if (name[t] == 0) continue;
       const auto [at, fresh] = class_of.try_emplace(name[t], static_cast<int32_t>(tokens.size()));
       if (fresh) tokens.push_back(0);
       ++tokens[static_cast<size_t>(at->second)];
-      out.class_of_[t] = at->second;
+      of[t] = at->second;
     }
-    out.classes_ = static_cast<int32_t>(tokens.size());
     std::vector<int32_t> in(tokens.size(), -1);
     for (size_t set = 0; set < sets_.size(); ++set) {
       out.first_class_.push_back(static_cast<int32_t>(out.set_classes_.size()));
       for (const int32_t t : sets_[set]) {
-        const int32_t c = out.class_of_[static_cast<size_t>(t)];
+        const int32_t c = of[static_cast<size_t>(t)];
         if (std::exchange(in[static_cast<size_t>(c)], static_cast<int32_t>(set)) != static_cast<int32_t>(set))
           out.set_classes_.push_back(c);
       }
@@ -286,6 +295,7 @@ class Lift {
       out.only_.push_back(sets_[set].size() == 1 ? sets_[set][0] : -1);
     }
     out.first_class_.push_back(static_cast<int32_t>(out.set_classes_.size()));
+    out.classes_ = TokenClasses(std::move(of), static_cast<int32_t>(tokens.size()));
   }
 
   const Automaton& a_;
@@ -302,7 +312,7 @@ class Lift {
   std::vector<int> only_byte_;        // by state: the one that may follow; -1: more, or none
   std::vector<std::vector<int32_t>> sets_;
   std::unordered_multimap<uint64_t, int32_t> known_;
-  int64_t visits_ = 0, set_tokens_ = 0;
+  int64_t visits_ = 0, bytes_ = 0;
 };
 
 Result<TokenForm> TokenForm::create(const Automaton& automaton, const Vocabulary& vocabulary, const EndTokens& ends) {
@@ -312,8 +322,8 @@ Result<TokenForm> TokenForm::create(const Automaton& automaton, const Vocabulary
 }
 
 int32_t TokenForm::step(int32_t state, int32_t token) const {
-  if (token < 0 || token >= std::ssize(class_of_)) return -1;
-  const int32_t c = class_of_[static_cast<size_t>(token)];
+  if (token < 0 || token >= classes_.tokens()) return -1;
+  const int32_t c = classes_.class_of()[static_cast<size_t>(token)];
   if (c < 0) return -1;
   for (const Edge& edge : edges(state))
     if (std::ranges::binary_search(classes_of(edge.set), c)) return edge.to;
@@ -321,9 +331,9 @@ int32_t TokenForm::step(int32_t state, int32_t token) const {
 }
 
 int64_t TokenForm::bytes() const {
-  const size_t words = least_.size() + first_edge_.size() + first_class_.size() + set_classes_.size() + only_.size() +
-                       class_of_.size() + 2 * edges_.size();
-  return static_cast<int64_t>(words * sizeof(int32_t) + complete_.size());
+  const size_t words =
+      least_.size() + first_edge_.size() + first_class_.size() + set_classes_.size() + only_.size() + 2 * edges_.size();
+  return static_cast<int64_t>(words * sizeof(int32_t) + complete_.size()) + classes_.bytes();
 }
 
 }  // namespace llada::forms

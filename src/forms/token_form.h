@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "forms/automaton.h"
 #include "forms/vocabulary.h"
+#include "tensor/class_scores.h"
 
 namespace llada::forms {
 
@@ -56,18 +57,18 @@ class TokenForm {
   }
   int32_t only_token(int32_t set) const { return only_[static_cast<size_t>(set)]; }  // -1: there are more
 
-  int32_t classes() const { return classes_; }
-  std::span<const int32_t> class_of() const { return class_of_; }  // by token; -1: it never fits
+  const TokenClasses& classes() const { return classes_; }  // a token that is in none never fits
   // Where a token leads; -1: it does not fit there.
   int32_t step(int32_t state, int32_t token) const;
   int64_t bytes() const;
 
  private:
   friend class Lift;
-  int32_t start_ = 0, classes_ = 0;
+  int32_t start_ = 0;
   std::vector<char> complete_;
-  std::vector<int32_t> least_, first_edge_, first_class_, set_classes_, only_, class_of_;
+  std::vector<int32_t> least_, first_edge_, first_class_, set_classes_, only_;
   std::vector<Edge> edges_;
+  TokenClasses classes_;
 };
 
 }  // namespace llada::forms

@@ -62,7 +62,7 @@ std::shared_ptr<const Vocabulary> Vocabulary::of(const Tokenizer& tokenizer) {
   std::vector<std::string_view> pieces(static_cast<size_t>(tokenizer.vocab_size()));
   for (size_t id = 0; id < pieces.size(); ++id) {
     const TokenKind kind = tokenizer.spec().kinds[id];
-    if (kind == TokenKind::normal || kind == TokenKind::byte) pieces[id] = tokenizer.piece(static_cast<int32_t>(id));
+    if (kind != TokenKind::control && kind != TokenKind::unused) pieces[id] = tokenizer.piece(static_cast<int32_t>(id));
   }
   return std::make_shared<const Vocabulary>(pieces,
                                             [tokenizer](std::string_view text) { return tokenizer.encode(text); });

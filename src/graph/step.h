@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/key_range.h"
+#include "tensor/class_scores.h"
 #include "tensor/prediction.h"
 
 namespace llada {
@@ -29,6 +30,17 @@ struct SoftTokens {
   std::vector<float> probabilities;
 };
 
+// Of a stream whose rows are a canvas of random tokens, all of them predicted: predictions are of softmax(logits /
+// temperature), whose best token is chosen, and another one is drawn of each. 0: neither. The logits are kept.
+struct Tempering {
+  double temperature = 0;
+  std::span<const double> draws = {};  // by prediction, from 0 to 1
+};
+struct Tempered {
+  std::vector<int32_t> drawn;  // the first token whose probability and those of all lower ids sum to more than the draw
+  SoftTokens soft;             // tokens so improbable that they change no activation are left out
+};
+
 struct Stream {
   KvStore* kv = nullptr;  // no other stream's; null where the program stores no keys
   SamplingRule sampling = {};
@@ -37,6 +49,8 @@ struct Stream {
   int32_t block = 0;
   // Of all rows of the stream, in order; null: nothing is known of any. For programs that have soft_embed.
   const SoftTokens* soft = nullptr;
+  Tempering tempering = {};
+  ClassReading reading = {};  // of the rows of its predictions
 };
 
 // Rows [begin, begin + count) of the step belong to one sequence of one stream. A trial's rows store nothing: each
@@ -68,8 +82,10 @@ struct StepInputs {
 };
 
 struct StepOutputs {
-  std::vector<Prediction> predictions;     // as in StepInputs
-  std::vector<std::vector<float>> logits;  // by stream: its predictions x vocabulary; empty where they are not kept
+  std::vector<Prediction> predictions;         // as in StepInputs
+  std::vector<std::vector<float>> logits;      // by stream: its predictions x vocabulary; empty where they are not kept
+  std::vector<std::vector<RowScores>> scores;  // by stream: of its predictions; empty where it has no reading
+  std::vector<Tempered> tempered = {};         // by stream; empty where no stream asks for it
 };
 
 // How a model attends, as one rule for all its rows. The parts narrow each other; none of them: every row reads all.

@@ -1,5 +1,6 @@
 #include "models/presets.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -330,6 +331,45 @@ Result<Preset> with_layers(Preset preset, int64_t layers) {
   return preset;
 }
 
+namespace {
+
+// llama-quantize's choice of half the layers: the first and the last eighth, and every third between.
+bool has_more_bits(int64_t layer, int64_t layers) {
+  return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
+}
+
+// The head, and the matrices of values and of ways down, the former counted among the layers that have one.
+void give_more_bits(const ModelConfig& config, std::vector<PresetTensor>& tensors) {
+  const int64_t valued = std::ranges::count(config.gemma->global, false);
+  int64_t value = 0;
+  for (PresetTensor& t : tensors) {
+    if (t.name == "token_embd.weight") t.more_bits = true;
+    if (t.name.ends_with("attn_v.weight")) t.more_bits = has_more_bits(value++, valued);
+    if (t.layer >= 0 && t.name.contains("ffn_down") && t.shape.rank > 1)
+      t.more_bits = has_more_bits(t.layer, config.layers);
+  }
+}
+
+DType in_smaller_groups(DType type) {
+  switch (type) {
+    case DType::Q4_K:
+      return DType::Q5_0;
+    case DType::Q5_K:
+      return DType::Q5_1;
+    case DType::Q6_K:
+      return DType::Q8_0;
+    case DType::Q2_K:
+    case DType::Q3_K:
+    case DType::TQ1_0:
+    case DType::TQ2_0:
+      return DType::Q4_0;
+    default:
+      return DType::IQ4_NL;
+  }
+}
+
+}  // namespace
+
 std::vector<PresetTensor> tensors_of(const Preset& preset) {
   std::vector<PresetTensor> list;
   for_each_expected(preset.config, false, [&](const ExpectedTensor& expected) {
@@ -338,6 +378,7 @@ std::vector<PresetTensor> tensors_of(const Preset& preset) {
     list.push_back({std::string(expected.name), expected.shape, in_layer ? std::atoi(expected.name.data() + 4) : -1});
     return true;
   });
+  if (preset.config.gemma) give_more_bits(preset.config, list);
   return list;
 }
 
@@ -349,7 +390,10 @@ int64_t parameters_of(const Preset& preset) {
 
 DType stored_type(const PresetTensor& tensor, DType type) {
   if (tensor.shape.rank == 1 || tensor.name.ends_with("ffn_gate_inp.weight")) return DType::F32;
-  return tensor.shape.columns() % traits(type).elements == 0 ? type : DType::F16;
+  if (type == DType::Q4_K && tensor.more_bits) type = DType::Q6_K;
+  const auto fits = [&] { return tensor.shape.columns() % traits(type).elements == 0; };
+  if (!fits() && traits(type).elements == 256) type = in_smaller_groups(type);
+  return fits() ? type : DType::F16;
 }
 
 }  // namespace llada

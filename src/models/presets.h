@@ -33,6 +33,8 @@ struct PresetTensor {
   std::string name;
   Shape shape;
   int layer = -1;  // -1: before the first or after the last layer
+  // Of DiffusionGemma: stored in Q6_K where the others are in Q4_K, as llama-quantize makes Q4_K_M.
+  bool more_bits = false;
 };
 
 // The error lists the names.
@@ -53,8 +55,8 @@ std::vector<PresetTensor> tensors_of(const Preset& preset);
 
 int64_t parameters_of(const Preset& preset);
 
-// The type that a tensor gets in a file of `type`: vectors and routers are F32 as llama.cpp writes them, and
-// rows that are no multiple of the group F16.
+// The type that a tensor gets in a file of `type`: vectors and routers are F32 as llama.cpp writes them, and rows that
+// are no multiple of the group have the type that llama-quantize takes then.
 DType stored_type(const PresetTensor& tensor, DType type);
 
 }  // namespace llada

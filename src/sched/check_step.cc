@@ -89,6 +89,7 @@ Status check_step(const StepInputs& in, const KvGeometry& needed) {
                ? -1
                : stream_of[static_cast<size_t>(in.wanted[static_cast<size_t>(row)])];
   };
+  std::vector<size_t> predicted(in.streams.size(), 0);
   for (size_t i = 0; i < in.predictions.size(); ++i) {
     const PredictedRow& p = in.predictions[i];
     const int32_t stream = wanted_stream(p.conditional);
@@ -96,6 +97,14 @@ Status check_step(const StepInputs& in, const KvGeometry& needed) {
         !std::isfinite(p.scale))
       return failed("step: prediction {} is of the wanted rows {} and {}, scale {}", i, p.conditional, p.unconditional,
                     p.scale);
+    ++predicted[static_cast<size_t>(stream)];
+  }
+  for (size_t s = 0; s < in.streams.size(); ++s) {
+    const auto& [temperature, draws] = in.streams[s].tempering;
+    if (temperature == 0) continue;
+    if (!(temperature > 0) || !std::isfinite(temperature) || !in.streams[s].keep_logits || draws.size() != predicted[s])
+      return failed("step: stream {} is tempered at {} with {} draws for {} predictions, whose logits are{} kept", s,
+                    temperature, draws.size(), predicted[s], in.streams[s].keep_logits ? "" : " not");
   }
   return {};
 }

@@ -95,9 +95,11 @@ Result<std::shared_ptr<const Executor::Prepared>> Executor::prepared_for(const F
   const StepInputs& inputs = *forward.inputs;
   LLADA_TRY(auto prepared, program(shape_of(inputs)));
   LLADA_TRY_STATUS(check_step(inputs, dry() ? KvGeometry{} : prepared->kv));
+  forward.outputs->tempered.clear();
   forward.outputs->predictions.clear();  // memory of the step before stays for the device
   forward.outputs->logits.resize(inputs.streams.size());
-  for (auto& logits : forward.outputs->logits) logits.clear();
+  for (size_t s = 0; s < inputs.streams.size(); ++s)  // those that are kept are written whole
+    if (inputs.predictions.empty() || !inputs.streams[s].keep_logits) forward.outputs->logits[s].clear();
   return prepared;
 }
 
@@ -124,8 +126,13 @@ Status Executor::finish(const Forward& forward) const {
         stream = damaged("{}: the logits of position {} are not finite; the weights or the activations are damaged",
                          name(), p.position);
     }
+    const auto tempered = [&](size_t s) { return inputs->streams[s].tempering.temperature > 0; };
+    for (size_t s = 0; s < streams.size(); ++s)
+      if (tempered(s) && outputs->tempered.size() != streams.size())
+        return failed("{}: does not draw from canvases of random tokens", name());
+    // Where a prediction is of every row's softmax, it has said so.
     for (size_t s = 0; s < streams.size() && s < outputs->logits.size(); ++s)
-      if (streams[s] && !std::ranges::all_of(outputs->logits[s], finite))
+      if (streams[s] && !tempered(s) && !std::ranges::all_of(outputs->logits[s], finite))
         streams[s] = damaged("{}: logits are not finite; the weights or the activations are damaged", name());
   }
   if (told != nullptr) {

@@ -16,12 +16,13 @@ void merge(StepNote& note, StepNote later) {
 }
 
 AnswerText::AnswerText(const Tokenizer& tokenizer, const ChatFormat& format, int64_t begin, int64_t length,
-                       std::vector<int32_t> end_ids, std::vector<std::string> stop)
+                       std::vector<int32_t> end_ids, std::vector<std::string> stop, bool thinks)
     : tokenizer_(tokenizer),
       format_(format),
       begin_(begin),
       end_ids_(std::move(end_ids)),
       stop_(std::move(stop)),
+      thinks_(thinks),
       tokens_(static_cast<size_t>(length), -1),
       final_(tokenizer, format) {}
 
@@ -62,8 +63,15 @@ std::string AnswerText::take() {
 }
 
 std::string AnswerText::take_thoughts() {
+  thoughts_given_ += final_.thought.size();
   thoughts_.append(std::exchange(final_.thought, {}));
   return thoughts_.take();
+}
+
+std::string AnswerText::finish_thoughts(std::string_view thoughts) {
+  if (thoughts.size() > thoughts_given_) thoughts_.append(thoughts.substr(thoughts_given_));
+  thoughts_given_ = std::max(thoughts_given_, thoughts.size());
+  return thoughts_.flush();
 }
 
 std::string AnswerText::finish(std::string_view answer) {
@@ -73,19 +81,8 @@ std::string AnswerText::finish(std::string_view answer) {
 }
 
 std::string AnswerText::whole() const {
-  const int64_t end = answer_end(std::ssize(tokens_));
-  AnswerParts parts(tokenizer_, format_);
-  std::string holes;
-  for (int64_t i = 0; i < end; ++i) {
-    const int32_t token = tokens_[static_cast<size_t>(i)];
-    if (token >= 0) {
-      if (!parts.thinks()) parts.said += std::exchange(holes, {});
-      parts.add(token);
-    } else if (!parts.thinks()) {
-      holes += kHole;
-    }
-  }
-  std::string text = std::move(parts.said);
+  const auto answer = std::span(tokens_).first(static_cast<size_t>(answer_end(std::ssize(tokens_))));
+  std::string text = decided_parts(tokenizer_, format_, answer, thinks_, kHole).said;
   for (const std::string& stop : stop_)
     if (const size_t at = text.find(stop); at != std::string::npos) text.resize(at);
   return to_valid_utf8(text);

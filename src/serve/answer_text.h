@@ -23,14 +23,17 @@ void merge(StepNote& note, StepNote later);
 class AnswerText {
  public:
   // The answer stands in [begin, begin + length) of the canvas. end_ids: tokens that end it; none for infilling.
+  // thinks: it may begin with thoughts.
   AnswerText(const Tokenizer& tokenizer, const ChatFormat& format, int64_t begin, int64_t length,
-             std::vector<int32_t> end_ids, std::vector<std::string> stop);
+             std::vector<int32_t> end_ids, std::vector<std::string> stop, bool thinks = false);
 
   void apply(const StepNote& note);
   // The next piece of final text, as valid UTF-8: before any stop text, and never the beginning of one.
   std::string take();
   // Of what take() found, what the model thinks: no part of the answer.
   std::string take_thoughts();
+  // The rest of them, once all are known as bytes.
+  std::string finish_thoughts(std::string_view thoughts);
   int64_t tokens_given() const { return decoded_; }  // final ones so far
   // The rest, once the answer is known as bytes, of which the pieces so far are the beginning.
   std::string finish(std::string_view answer);
@@ -45,10 +48,11 @@ class AnswerText {
   const int64_t begin_;
   const std::vector<int32_t> end_ids_;
   const std::vector<std::string> stop_;
+  const bool thinks_;
   std::vector<int32_t> tokens_;  // -1: masked
   int64_t committed_ = 0, decoded_ = 0;
-  AnswerParts final_;  // of the committed tokens
-  size_t given_ = 0;   // bytes of what is said
+  AnswerParts final_;                      // of the committed tokens
+  size_t given_ = 0, thoughts_given_ = 0;  // bytes of what is said, and of what is thought
   Utf8Stream stream_, thoughts_;
 };
 

@@ -188,16 +188,20 @@ Done add_warning(Service& service, Ask& ask, const std::string& warning) {
   return {};
 }
 
+bool can_think(const Service& service, Shape shape) {
+  constexpr Shape kConversations[] = {Shape::chat, Shape::response, Shape::message, Shape::ollama_chat,
+                                      Shape::ollama_text};
+  return std::ranges::count(kConversations, shape) > 0 && service.model().chat_format().thought_begin >= 0;
+}
+
 Answered<Ask> read_ask(Service& service, Body& body, Shape shape) {
   Ask ask{.shape = shape};
   LLADA_TRY_STATUS(check_model(service, body));
   LLADA_TRY_STATUS(read_streaming(body, ask));
-  const bool thinks = shape == Shape::chat && service.model().chat_format().thought_begin >= 0;
-  LLADA_TRY(const auto warnings, read_without_effect(body, shape == Shape::response, thinks ? &ask.think : nullptr));
+  LLADA_TRY(const auto warnings,
+            read_without_effect(body, shape == Shape::response, can_think(service, shape) ? &ask.think : nullptr));
   for (const std::string& warning : warnings) LLADA_TRY_STATUS(add_warning(service, ask, warning));
-  const bool formats = shape == Shape::chat || shape == Shape::completion || shape == Shape::fim;
-  const json* format = formats ? body.find("response_format") : nullptr;
-  if (format != nullptr) LLADA_TRY_STATUS(read_format(body, *format));
+  LLADA_TRY_STATUS(read_format(body, shape));
   return ask;
 }
 
@@ -223,99 +227,6 @@ Answered<std::vector<std::string>> read_stop(Body& body, const std::string& name
       return refuse(fmt::format("{}: found a text of {} bytes, needed {} at most", name, text.size(), kMostBytes),
                     name);
   return stop;
-}
-
-namespace {
-
-// How a protocol writes messages.
-struct MessageForm {
-  std::string field;             // the list's
-  std::set<std::string> parts;   // types of parts that are text
-  std::set<std::string> beside;  // fields of a message that say nothing to a model
-};
-
-// A text, or a list of parts, of which text is the one kind here.
-Answered<std::string> read_content(const json& content, const std::string& where, const MessageForm& form) {
-  if (content.is_null()) return std::string();
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) return wrong(where, content, "a text");
-  std::string text;
-  for (const json& part : content) {
-    const json type = part.is_object() ? part.value("type", json()) : json();
-    if (!type.is_string() || !form.parts.contains(type.get<std::string>()) || !part.contains("text") ||
-        !part["text"].is_string())
-      return wrong(where, part, fmt::format("parts of type {}", fmt::join(form.parts, " or ")));
-    text += part["text"].get<std::string>();
-  }
-  return text;
-}
-
-Answered<ChatMessage> read_message(const json& item, const std::string& where, const MessageForm& form) {
-  if (!item.is_object()) return wrong(where, item, "an object with role and content");
-  if (const json type = item.value("type", json("message")); form.beside.contains("type") && type != "message")
-    return wrong(where + ".type", type, "message");
-  const json role = item.value("role", json());
-  if (role != "system" && role != "developer" && role != "user" && role != "assistant")
-    return wrong(where + ".role", role, "system, user or assistant");
-  for (const auto& [key, value] : item.items()) {
-    const bool idle = value.is_null() || (value.is_array() && value.empty()) || form.beside.contains(key);
-    if (key != "role" && key != "content" && !idle)
-      return refuse(fmt::format("{}.{}: this field is not supported here", where, key),
-                    fmt::format("{}.{}", where, key));
-  }
-  LLADA_TRY(std::string content, read_content(item.value("content", json()), where + ".content", form));
-  return ChatMessage{role == "developer" ? "system" : role.get<std::string>(), std::move(content)};
-}
-
-Answered<std::vector<ChatMessage>> read_list(const json& list, const MessageForm& form) {
-  if (!list.is_array() || list.empty()) return wrong(form.field, list, "a list with at least one message");
-  std::vector<ChatMessage> messages;
-  for (const json& item : list) {
-    LLADA_TRY(ChatMessage message, read_message(item, fmt::format("{}[{}]", form.field, messages.size()), form));
-    messages.push_back(std::move(message));
-  }
-  return messages;
-}
-
-}  // namespace
-
-namespace {
-
-Answered<std::vector<ChatMessage>> read_messages(Body& body, const MessageForm& form) {
-  const json* list = body.find("messages");
-  if (list == nullptr) return refuse("messages: needed, a list with at least one message", "messages");
-  return read_list(*list, form);
-}
-
-}  // namespace
-
-Answered<std::vector<ChatMessage>> read_messages(Body& body) {
-  static const MessageForm kForm{.field = "messages", .parts = {"text"}, .beside = {"name"}};
-  return read_messages(body, kForm);
-}
-
-// thinking: of an earlier answer, by a model that thought.
-Answered<std::vector<ChatMessage>> read_plain_messages(Body& body) {
-  static const MessageForm kForm{.field = "messages", .parts = {"text"}, .beside = {"thinking", "cache_control"}};
-  return read_messages(body, kForm);
-}
-
-Answered<std::optional<std::string>> read_system(Body& body) {
-  static const MessageForm kForm{.field = "system", .parts = {"text"}, .beside = {}};
-  const json* system = body.find("system");
-  if (system == nullptr) return std::nullopt;
-  LLADA_TRY(std::string text, read_content(*system, "system", kForm));
-  return text;
-}
-
-Answered<std::vector<ChatMessage>> read_input(Body& body) {
-  // A client may send back a message of an earlier answer as it came.
-  static const MessageForm kForm{
-      .field = "input", .parts = {"input_text", "output_text"}, .beside = {"type", "id", "status"}};
-  const json* input = body.find("input");
-  if (input == nullptr) return refuse("input: needed, a text or a list of messages", "input");
-  if (input->is_string()) return std::vector{ChatMessage{"user", input->get<std::string>()}};
-  return read_list(*input, kForm);
 }
 
 namespace {
@@ -352,10 +263,7 @@ Done read_unstored(Body& body) {
   for (const auto& [name, value] : text->items())
     if (name != "format" && name != "verbosity" && !value.is_null())
       return refuse(fmt::format("text.{}: this field is not supported here", name), "text." + name);
-  const auto format = text->find("format");
-  if (format == text->end() || format->is_null()) return {};
-  if (format->is_object() && format->value("type", json()) == "text") return {};
-  return wrong("text.format", *format, "{\"type\": \"text\"}");
+  return {};
 }
 
 int64_t prompt_tokens(const Request& request) {
@@ -440,6 +348,33 @@ Done check(Service& service, const Request& request, const DecodeChoice& choice)
   return {};
 }
 
+namespace {
+
+Done check_with(Service& service, Ask& ask, const DecodeChoice& choice,
+                const std::shared_ptr<const forms::TokenForm>& form) {
+  const std::vector<int32_t>* before = nullptr;
+  for (Request& request : ask.requests) {
+    request.form = form;
+    // Further answers to a prompt differ in their seed.
+    if (before == nullptr || *before != request.tokens) LLADA_TRY_STATUS(check(service, request, choice));
+    before = &request.tokens;
+  }
+  return {};
+}
+
+}  // namespace
+
+Done check_requests(Service& service, Ask& ask, const DecodeChoice& choice) {
+  const auto kept = service.model().kept_form(choice.options);
+  if (kept || !decode::form_of(choice.options)) return check_with(service, ask, choice, kept);
+  ask.prepare = [choice](Service& service, Ask& later) -> Done {
+    auto made = service.model().form(choice.options);
+    if (!made) return std::unexpected(about(choice, made.error()));
+    return check_with(service, later, choice, *made);
+  };
+  return {};
+}
+
 int64_t most_answers(const Service& service) {
   const AdmissionLimits& limits = service.options().admission;
   return std::min(service.options().most_answers, limits.running + limits.waiting);
@@ -474,13 +409,12 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
       error.code = kTooLong;
       return std::unexpected(std::move(error));
     }
-    LLADA_TRY_STATUS(check(service, request, choice));
     for (int64_t i = 0; i < n; ++i, ++request.options.seed) ask.requests.push_back(request);
   }
   ask.preset = choice.preset();
   add_note(ask, shorter);
   add_note(ask, choice.note());
-  return {};
+  return check_requests(service, ask, choice);
 }
 
 }  // namespace llada::serve

@@ -2,6 +2,7 @@
 // are sent back. The fields are OpenAI's; those that only this engine has stand in `llada`, with the keys of
 // decode/fields.h and `preset`.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,18 +28,21 @@ struct Ask {
   std::vector<std::string> echoed = {};    // by index: text of the prompt before the answer; empty: none
   std::vector<InfillGap> gaps = {};        // of infilling, which has one request
   bool whole_text = false;                 // of infilling: the answer is the text with its gaps filled, not one gap's
-  std::vector<std::string> stop = {};      // where the engine does not look for them itself: of infilling
+  std::vector<std::string> stop = {};      // where the engine does not look for them itself: of infilling, beside tools
   std::string preset = {};                 // that was used
   std::string note = {};                   // one line: wishes that could not be met or were left out
   std::vector<std::string> warnings = {};  // of wishes that have no effect here, a line each; the note has them too
   bool scores_prompt = false;              // log-probabilities of the prompt's tokens before those of the answer's
   bool drops_answer = false;               // those of the prompt alone
   bool stream = false, logprobs = false;
-  bool think = false;  // of a chat: the model shall think, and its thoughts are part of the reply
+  bool think = false;  // of a conversation: the model shall think, and its thoughts are part of the reply
+  bool calls = false;  // the answers may call tools (tools.h)
   bool include_usage = false, usage_in_pieces = false;  // of a stream: behind the last piece; so far, in each
   int64_t alternatives = 0;                             // most probable tokens beside each log-probability
   Json repeated = {};  // of /v1/responses: the fields of the request that its answer has, too
   Watch watch = Watch::none;
+  // Where the answers' form is not there yet: makes it and checks the requests, which may take seconds.
+  std::function<Answered<void>(Service&, Ask&)> prepare = {};
 };
 
 inline constexpr int64_t kMostAlternatives = 20;  // as OpenAI's
@@ -54,17 +58,17 @@ struct Decoding {
 };
 Answered<Decoding> read_decoding(Body& body, const decode::ModelKind& kind, bool infill,
                                  std::initializer_list<const char*> lengths = {"max_completion_tokens", "max_tokens"});
+// Whether a wish to think has an effect: in conversations, of a model with a channel for thoughts.
+bool can_think(const Service& service, Shape shape);
 // The fields of all shapes: model, stream, stream_options, diffusing, response_format, and those without effect.
 Answered<Ask> read_ask(Service& service, Body& body, Shape shape);
 // model: any name, but where the server is strict about it. Ollama's clients put a tag behind it.
 Done check_model(Service& service, Body& body);
 Answered<int64_t> read_count(Service& service, Body& body);  // n
 Done read_logprobs(Body& body, Ask& ask);                    // of shapes where it is a number
-Answered<std::vector<ChatMessage>> read_messages(Body& body);
-// input, of /v1/responses: a text, or a list of messages.
-Answered<std::vector<ChatMessage>> read_input(Body& body);
-// Of Ollama's and Anthropic's chats.
-Answered<std::vector<ChatMessage>> read_plain_messages(Body& body);
+// The conversation (ask_messages.cc): `messages`, or of /v1/responses `input`, a text or a list of items. Calls of
+// tools and their results are written as the format has them.
+Answered<std::vector<ChatMessage>> read_messages(Body& body, Shape shape, const ChatFormat& format);
 // A text, or a list of parts that are texts; nothing where it is not there.
 Answered<std::optional<std::string>> read_system(Body& body);
 Answered<std::vector<std::string>> read_stop(Body& body, const std::string& name = "stop");
@@ -74,8 +78,8 @@ Answered<std::string> read_hints(Body& body, bool response = false, bool* think 
 // These, and ways of sampling that only others have: a line for each kind that has no effect.
 Answered<std::vector<std::string>> read_without_effect(Body& body, bool response, bool* think);
 
-// response_format: what it asks for becomes an option of `llada`, json_schema or json_object.
-Done read_format(Body& body, const nlohmann::json& format);
+// The form of the answer where the shape's protocol has it: an option of `llada` then, json_schema or json_object.
+Done read_format(Body& body, Shape shape);
 
 // Fields of /v1/responses that this server cannot follow: previous_response_id, include, background and others, each
 // refused but for values that change nothing.
@@ -104,6 +108,8 @@ int64_t prompt_tokens(const Request& request);
 // The most answers that a request may ask for: more than an idle server can take on is refused for good.
 int64_t most_answers(const Service& service);
 
+// Gives the requests of `ask` their form where it is there already, and checks them; otherwise `prepare` will.
+Done check_requests(Service& service, Ask& ask, const DecodeChoice& choice);
 // Whether one request could be answered, and whether so many could be taken on at all, of which `prompts` are asked
 // for n times each.
 Done check(Service& service, const Request& request, const DecodeChoice& choice);

@@ -73,9 +73,10 @@ constexpr std::array kHints = {
     Hint{"thinking.type", read_type},  // DeepSeek's, and Anthropic's by way of LiteLLM
     Hint{"thinking.budget_tokens", read_tokens},
     Hint{"thinking.display", read_anything},
-    Hint{"output_config.effort", read_effort},  // Anthropic's
-    Hint{"think", read_think},                  // Ollama's
-    Hint{"reasoning_format", read_anything},    // llama-server's
+    Hint{"output_config.effort", read_effort},    // Anthropic's
+    Hint{"output_config.format", read_anything},  // read with the form of the answer
+    Hint{"think", read_think},                    // Ollama's
+    Hint{"reasoning_format", read_anything},      // llama-server's
 };
 
 // Ways of sampling that other programs have and no decoding here: an answer without them is one that the model gives.

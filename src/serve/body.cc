@@ -11,7 +11,10 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr JsonLimits kBodyLimits{.depth = 16, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26};
+constexpr JsonLimits kBodyLimits{.depth = 64, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26};
+
+// Fields whose objects are read in the order of their members (in_order).
+constexpr const char* kOrdered[] = {"json_schema", "\"tools\"", "\"format\"", "\"output_format\""};
 
 bool is_zero(const json& v) { return v.is_number() && v.get<double>() == 0; }
 bool is_one(const json& v) { return v.is_number() && v.get<double>() == 1; }
@@ -35,7 +38,7 @@ constexpr std::array kIdle = {
     Idle{"service_tier", is_any}, Idle{"safety_identifier", is_any}, Idle{"prompt_cache_key", is_any},
     Idle{"prompt_cache_retention", is_any}, Idle{"cache_prompt", is_any}, Idle{"request_id", is_any},
     Idle{"priority", is_zero},
-    // There are no tools.
+    // Tools that are not there.
     Idle{"tools", is_empty}, Idle{"functions", is_empty}, Idle{"parallel_tool_calls", is_any},
     Idle{"max_tool_calls", is_any}, Idle{"tool_choice", [](const json& v) { return v == "none" || v == "auto"; }},
     Idle{"function_call", [](const json& v) { return v == "none" || v == "auto"; }},
@@ -56,7 +59,7 @@ constexpr std::array kIdle = {
     // Of Anthropic's clients and Ollama's: caches and contexts of theirs, pictures, forms of the answer.
     Idle{"cache_control", is_any}, Idle{"context_management", is_any}, Idle{"inference_geo", is_any},
     Idle{"mcp_servers", is_empty}, Idle{"keep_alive", is_any}, Idle{"images", is_empty}, Idle{"template", is_empty},
-    Idle{"context", is_empty}, Idle{"format", is_empty}, Idle{"logprobs", is_false}, Idle{"top_logprobs", is_zero}};
+    Idle{"context", is_empty}, Idle{"logprobs", is_false}, Idle{"top_logprobs", is_zero}};
 
 // Of two fields together.
 bool idle_beside(const std::string& name, const json& value, const json& body) {
@@ -64,7 +67,6 @@ bool idle_beside(const std::string& name, const json& value, const json& body) {
     const json n = body.value("n", json());
     return value == (n.is_null() ? json(1) : n);
   }
-  if (name == "tools") return value.is_array() && body.value("tool_choice", json()) == "none";
   if (name == "functions") return value.is_array() && body.value("function_call", json()) == "none";
   return false;
 }
@@ -107,7 +109,7 @@ Answered<Body> Body::parse(std::string_view text, const JsonWatch& watch) {
   auto object = parse_json_object(text, "the body", kBodyLimits, watch);
   if (!object) return std::unexpected(ApiError(400, object.error().message));
   Body body(std::move(*object));
-  if (text.contains("json_schema")) body.text_ = text;
+  if (std::ranges::any_of(kOrdered, [&](const char* name) { return text.contains(name); })) body.text_ = text;
   return body;
 }
 
@@ -204,11 +206,11 @@ void Body::ignore(std::initializer_list<const char*> names) {
 Done Body::finish() const {
   for (const auto& [name, value] : object_.items()) {
     if (read_.contains(name) || value.is_null() || idle(name, value, object_)) continue;
-    const bool tools = name == "tools" || name == "tool_choice" || name == "functions" || name == "function_call";
-    return refuse(
-        fmt::format("{}: {}", name,
-                    tools ? "this server has no tools" : "this field, or this value of it, is not supported here"),
-        name);
+    const bool older = name == "functions" || name == "function_call";
+    return refuse(fmt::format("{}: {}", name,
+                              older ? "found the older form of tools, needed tools and tool_choice"
+                                    : "this field, or this value of it, is not supported here"),
+                  name);
   }
   return {};
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "serve/response_form.h"
+
 namespace llada::serve {
 namespace {
 
@@ -33,7 +35,13 @@ class AnthropicForm : public AnswerForm {
   AnthropicForm(AnswerHead head, int64_t prompt) : head_(std::move(head)), prompt_(prompt) {}
 
   Json whole(const FinishedAnswer& answer, const Json& usage) const override {
-    Json json = message(Json::array({{{"type", "text"}, {"text", answer.text}}}), anthropic_usage(usage));
+    Json content = Json::array();
+    if (!answer.thoughts.empty()) content.push_back(thinking_block(answer.thoughts));
+    if (answer.calls.empty() || !answer.text.empty()) content.push_back({{"type", "text"}, {"text", answer.text}});
+    for (size_t i = 0; i < answer.calls.size(); ++i)
+      content.push_back(call_block(static_cast<int64_t>(i), answer.calls[i].name,
+                                   Json::parse(answer.calls[i].arguments, nullptr, /*allow_exceptions=*/false)));
+    Json json = message(std::move(content), anthropic_usage(usage));
     json.update(stop(answer));
     return json;
   }
@@ -43,18 +51,41 @@ class AnthropicForm : public AnswerForm {
                         {"cache_creation_input_tokens", 0},
                         {"cache_read_input_tokens", 0},
                         {"output_tokens", 0}};
-    return event("message_start", {{"message", message(Json::array(), usage)}}) +
-           event("content_block_start", {{"index", 0}, {"content_block", {{"type", "text"}, {"text", ""}}}});
+    return event("message_start", {{"message", message(Json::array(), usage)}});
   }
 
   std::string delta(const std::string& text) override {
     if (text.empty()) return "";
-    return event("content_block_delta", {{"index", 0}, {"delta", {{"type", "text_delta"}, {"text", text}}}});
+    std::string events = std::exchange(thinking_, false) ? end_block() : "";
+    if (!open_) events += begin_block({{"type", "text"}, {"text", ""}});
+    return events + block_delta({{"type", "text_delta"}, {"text", text}});
   }
 
-  std::string end(const std::string& rest, const FinishedAnswer& answer, const Json& usage) override {
-    return delta(rest) + event("content_block_stop", {{"index", 0}}) +
-           event("message_delta", {{"delta", stop(answer)}, {"usage", anthropic_usage(usage)}}) +
+  std::string thought(const std::string& text) override {
+    std::string events;
+    if (!thinking_) {
+      events = end_block();
+      events += begin_block(thinking_block(""));
+    }
+    thinking_ = true;
+    return events + block_delta({{"type", "thinking_delta"}, {"thinking", text}});
+  }
+
+  std::string call(const AnswerPiece& piece) override {
+    std::string events;
+    if (!piece.name.empty()) {
+      thinking_ = false;
+      events = end_block();
+      events += begin_block(call_block(piece.call, piece.name, Json::object()));
+    }
+    if (!piece.text.empty()) events += block_delta({{"type", "input_json_delta"}, {"partial_json", piece.text}});
+    return events + (piece.ends ? end_block() : "");
+  }
+
+  std::string end(const FinishedAnswer& answer, const Json& usage) override {
+    std::string events = blocks_ == 0 ? begin_block({{"type", "text"}, {"text", ""}}) : "";
+    events += end_block();
+    return events + event("message_delta", {{"delta", stop(answer)}, {"usage", anthropic_usage(usage)}}) +
            event("message_stop", Json::object());
   }
 
@@ -74,10 +105,28 @@ class AnthropicForm : public AnswerForm {
             {"stop_sequence", nullptr},
             {"usage", std::move(usage)}};
   }
+  Json call_block(int64_t call, const std::string& name, Json input) const {
+    return {{"type", "tool_use"}, {"id", call_id(head_, 0, call)}, {"name", name}, {"input", std::move(input)}};
+  }
+  // Nobody signs thoughts here.
+  static Json thinking_block(const std::string& thoughts) {
+    return {{"type", "thinking"}, {"thinking", thoughts}, {"signature", ""}};
+  }
+  std::string begin_block(const Json& block) {
+    open_ = true;
+    return event("content_block_start", {{"index", blocks_++}, {"content_block", block}});
+  }
+  std::string block_delta(const Json& delta) const {
+    return event("content_block_delta", {{"index", blocks_ - 1}, {"delta", delta}});
+  }
+  std::string end_block() {
+    return std::exchange(open_, false) ? event("content_block_stop", {{"index", blocks_ - 1}}) : "";
+  }
   static Json stop(const FinishedAnswer& answer) {
-    const char* reason = !answer.stopped_by.empty()  ? "stop_sequence"
-                         : answer.reason == "length" ? "max_tokens"
-                                                     : "end_turn";
+    const char* reason = !answer.calls.empty()        ? "tool_use"
+                         : !answer.stopped_by.empty() ? "stop_sequence"
+                         : answer.reason == "length"  ? "max_tokens"
+                                                      : "end_turn";
     return {{"stop_reason", reason},
             {"stop_sequence", answer.stopped_by.empty() ? Json(nullptr) : Json(answer.stopped_by)}};
   }
@@ -89,6 +138,9 @@ class AnthropicForm : public AnswerForm {
 
   const AnswerHead head_;
   const int64_t prompt_;
+  int64_t blocks_ = 0;     // that were begun
+  bool open_ = false;      // the last one
+  bool thinking_ = false;  // it is open, and of thoughts
 };
 
 // Lines of JSON, whose text is a message's in a chat, a field of its own otherwise.
@@ -98,9 +150,11 @@ class OllamaForm : public AnswerForm {
 
   Json whole(const FinishedAnswer& answer, const Json& usage) const override {
     Json json = piece(answer.text, true);
+    if (!answer.thoughts.empty()) place(json)["thinking"] = answer.thoughts;
+    for (const ToolCall& call : answer.calls) json["message"]["tool_calls"].push_back(call_of(call));
     // Nanoseconds; the model was loaded before, and a prompt is not computed apart from its answer.
     const auto time = static_cast<int64_t>(usage.at("seconds").get<double>() * 1e9);
-    json.update({{"done_reason", answer.reason},
+    json.update({{"done_reason", answer.reason == "tool_calls" ? "stop" : answer.reason},
                  {"total_duration", time},
                  {"load_duration", 0},
                  {"prompt_eval_count", usage.at("prompt_tokens")},
@@ -110,10 +164,24 @@ class OllamaForm : public AnswerForm {
     return json;
   }
   std::string delta(const std::string& text) override { return text.empty() ? "" : dump(piece(text, false)) + '\n'; }
-  std::string end(const std::string& rest, const FinishedAnswer& answer, const Json& usage) override {
+  std::string thought(const std::string& text) override {
+    Json json = piece("", false);
+    place(json)["thinking"] = text;
+    return dump(json) + '\n';
+  }
+  // This protocol has calls whole.
+  std::string call(const AnswerPiece& more) override {
+    if (!more.name.empty()) call_ = {more.name, ""};
+    call_.arguments += more.text;
+    if (!more.ends) return "";
+    Json json = piece("", false);
+    json["message"]["tool_calls"].push_back(call_of(call_));
+    return dump(json) + '\n';
+  }
+  std::string end(const FinishedAnswer& answer, const Json& usage) override {
     FinishedAnswer last = answer;
-    last.text.clear();
-    return delta(rest) + dump(whole(last, usage)) + '\n';
+    last.text.clear(), last.calls.clear(), last.thoughts.clear();
+    return dump(whole(last, usage)) + '\n';
   }
   std::string failed(const ApiError& error) override { return dump({{"error", error.message}}) + '\n'; }
   std::string ping() override { return dump(piece("", false)) + '\n'; }
@@ -130,8 +198,15 @@ class OllamaForm : public AnswerForm {
     json["done"] = done;
     return json;
   }
+  // Where a message's fields are.
+  static Json& place(Json& json) { return json.contains("message") ? json["message"] : json; }
+  static Json call_of(const ToolCall& call) {
+    return {{"function",
+             {{"name", call.name}, {"arguments", Json::parse(call.arguments, nullptr, /*allow_exceptions=*/false)}}}};
+  }
 
   const AnswerHead head_;
+  ToolCall call_;  // that is being written
 };
 
 class LlamaForm : public AnswerForm {
@@ -158,10 +233,10 @@ class LlamaForm : public AnswerForm {
     return json;
   }
   std::string delta(const std::string& text) override { return text.empty() ? "" : event_text(piece(text, false)); }
-  std::string end(const std::string& rest, const FinishedAnswer& answer, const Json& usage) override {
+  std::string end(const FinishedAnswer& answer, const Json& usage) override {
     FinishedAnswer last = answer;
     last.text.clear();
-    return delta(rest) + event_text(whole(last, usage));
+    return event_text(whole(last, usage));
   }
   std::string failed(const ApiError& error) override { return event_text(error_json(error)); }
 

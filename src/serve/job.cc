@@ -47,7 +47,8 @@ void Job::prepare(size_t index) {
   if (!request.gaps) {
     const auto size = std::ssize(request.tokens);
     answer.text.emplace(model.tokenizer(), model.chat_format(), size, most_generated(model, size, request.options),
-                        model.special_ids().end_ids, request.stop);
+                        model.special_ids().end_ids, ask_.calls ? ask_.stop : request.stop,
+                        may_think(model, request.tokens));
   } else if (!ask_.whole_text) {
     const InfillGap& gap = ask_.gaps.front();
     answer.text.emplace(model.tokenizer(), model.chat_format(), gap.position, gap.length, std::vector<int32_t>(),
@@ -321,6 +322,16 @@ void Job::announce() {
 
 void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> ask) {
   if (!ask) return exchange->respond(error_reply(ask.error()));
+  if (const auto prepare = std::exchange(ask->prepare, {})) {
+    const auto later = [&service, exchange, prepare, asked = std::make_shared<Ask>(std::move(*ask))] {
+      answer_guarded(*exchange, [&] {
+        const Done prepared = exchange->is_gone() ? std::unexpected(ApiError(kClientGone, "the client has gone"))
+                                                  : prepare(service, *asked);
+        begin_job(service, exchange, prepared ? Answered<Ask>(std::move(*asked)) : std::unexpected(prepared.error()));
+      });
+    };
+    return service.workers().give(later, WorkSize::large);
+  }
   const auto job = std::make_shared<Job>(service, exchange, std::move(*ask));
   try {
     job->begin();

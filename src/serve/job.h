@@ -47,6 +47,7 @@ class Job : public Outflow, public Pending, public std::enable_shared_from_this<
     double forwards_before = 0;              // of the engine, when it was asked for
     int64_t forwards = 0, rows = 0;          // of its own so far
     std::optional<AnswerText> text = {};     // of a stream: belongs to take()
+    CallReader calls = {};                   // the same, where there may be some
     std::vector<double> confidence = {};     // by canvas position, where log-probabilities are wanted
   };
   void start(size_t index);
@@ -64,10 +65,14 @@ class Job : public Outflow, public Pending, public std::enable_shared_from_this<
   HttpReply with_note(HttpReply reply) const;
   std::optional<ApiError> failure() const;
   FinishedAnswer finished(size_t index) const;
+  void read_answer(FinishedAnswer& answer) const;
   Json usage() const;
   void log() const;
   std::string first_events();
+  std::string thought_events(size_t index, const std::string& thoughts) const;
   std::string events(size_t index, const StepNote& note);
+  std::vector<AnswerPiece> pieces(size_t index, const std::string& delta, bool last);
+  std::string piece_events(size_t index, const AnswerPiece& piece, int64_t tokens) const;
   std::string last_events(size_t index);
   void release_answer(size_t index);
   std::string error_events(const ApiError& error);

@@ -16,6 +16,20 @@ std::optional<ApiError> Job::failure() const {
   return std::nullopt;
 }
 
+// Text and calls of an answer beside tools. A stop text ends its text; calls are not looked through.
+void Job::read_answer(FinishedAnswer& answer) const {
+  const size_t calls = std::min(answer.text.find(kCallMark), answer.text.size());
+  for (const std::string& stop : ask_.stop)
+    if (const size_t at = std::string_view(answer.text).substr(0, calls).find(stop); at != std::string::npos) {
+      answer.text.resize(at);
+      answer.reason = "stop", answer.stopped_by = stop;
+    }
+  AnswerWithCalls read = read_calls(answer.text);
+  answer.written = std::exchange(answer.text, std::move(read.text));
+  answer.calls = std::move(read.calls);
+  if (!answer.calls.empty()) answer.reason = "tool_calls";
+}
+
 FinishedAnswer Job::finished(size_t index) const {
   const Request& request = ask_.requests[index];
   const Generation& g = **answers_[index].result;
@@ -23,6 +37,7 @@ FinishedAnswer Job::finished(size_t index) const {
   FinishedAnswer answer{
       .text = g.text, .reason = std::string(finish_reason(g)), .logprobs = nullptr, .stopped_by = g.stopped_by};
   if (ask_.think) answer.thoughts = to_valid_utf8(g.thoughts);
+  if (ask_.calls) read_answer(answer);
   if (request.gaps) {
     answer.text.clear(), answer.reason = "length", answer.spans = Json::array();
     for (const InfillGap& gap : ask_.gaps) {

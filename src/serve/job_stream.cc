@@ -50,6 +50,14 @@ Json replacing(const AnswerHead& head, size_t index, const std::string& text, co
   return json;
 }
 
+// The text that stands first among the pieces, taken out of them.
+std::string take_text(std::vector<AnswerPiece>& pieces) {
+  if (pieces.empty() || pieces.front().call >= 0) return "";
+  std::string text = std::move(pieces.front().text);
+  pieces.erase(pieces.begin());
+  return text;
+}
+
 }  // namespace
 
 // With the counts so far, where they are wanted in each piece.
@@ -58,6 +66,25 @@ Json Job::with_usage(Json piece, size_t index, int64_t tokens) const {
   const int64_t prompt = prompt_tokens(ask_.requests[index]);
   piece["usage"] = {{"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
   return piece;
+}
+
+// What is new of an answer, as text and calls.
+std::vector<AnswerPiece> Job::pieces(size_t index, const std::string& delta, bool last) {
+  if (ask_.calls) return answers_[index].calls.take(delta, last);
+  if (delta.empty()) return {};
+  return {{.text = delta}};
+}
+
+std::string Job::piece_events(size_t index, const AnswerPiece& piece, int64_t tokens) const {
+  if (form_) return piece.call < 0 ? form_->delta(piece.text) : form_->call(piece);
+  const auto at = static_cast<int64_t>(index);
+  return event_text(with_usage(
+      piece.call < 0 ? piece_json(head_, at, piece.text, "", nullptr) : call_json(head_, at, piece), index, tokens));
+}
+
+std::string Job::thought_events(size_t index, const std::string& thoughts) const {
+  if (!ask_.think || ask_.watch != Watch::none || thoughts.empty()) return "";
+  return form_ ? form_->thought(thoughts) : event_text(thought_json(head_, static_cast<int64_t>(index), thoughts));
 }
 
 std::string Job::events(size_t index, const StepNote& note) {
@@ -72,18 +99,15 @@ std::string Job::events(size_t index, const StepNote& note) {
     const double progress = std::clamp(1 - static_cast<double>(note.masks_left) / masks, 0.0, 0.99);
     return event_text(replacing(head_, index, answer.text ? answer.text->whole() : "", "", progress));
   }
-  const std::string delta = answer.text ? answer.text->take() : "";
+  std::vector<AnswerPiece> fresh = pieces(index, answer.text ? answer.text->take() : "", false);
+  std::string events = answer.text ? thought_events(index, answer.text->take_thoughts()) : "";
   if (ask_.watch == Watch::frames) {
-    Json json = piece_json(head_, at, delta, "", nullptr);
+    Json json = piece_json(head_, at, take_text(fresh), "", nullptr);
     json["llada"] = frame_json(index, note);
-    return event_text(json);
+    events = event_text(json);
   }
-  if (form_) return form_->delta(delta);
-  const std::string thoughts = ask_.think && answer.text ? answer.text->take_thoughts() : "";
-  const std::string thought = thoughts.empty() ? "" : event_text(thought_json(head_, at, thoughts));
-  if (delta.empty()) return thought;
-  return thought +
-         event_text(with_usage(piece_json(head_, at, delta, "", nullptr), index, answer.text->tokens_given()));
+  for (const AnswerPiece& piece : fresh) events += piece_events(index, piece, answer.text->tokens_given());
+  return events;
 }
 
 std::string Job::last_events(size_t index) {
@@ -93,15 +117,22 @@ std::string Job::last_events(size_t index) {
   if (ask_.watch == Watch::replace)
     return event_text(replacing(head_, index, to_valid_utf8(end.text), end.reason, 1)) +
            event_text(piece_json(head_, at, "", end.reason, end.logprobs));
-  const std::string rest = answer.text ? answer.text->finish(end.text) : to_valid_utf8(end.text);
+  const std::string& written = end.written ? *end.written : end.text;
+  std::vector<AnswerPiece> rest =
+      pieces(index, answer.text ? answer.text->finish(written) : to_valid_utf8(written), true);
+  const GenerationStats& stats = (*answer.result)->stats;
+  const std::string text = ask_.watch == Watch::frames ? take_text(rest) : "";
+  std::string events =
+      answer.text ? thought_events(index, answer.text->finish_thoughts((*answer.result)->thoughts)) : "";
+  for (const AnswerPiece& piece : rest) events += piece_events(index, piece, stats.content_tokens);
   if (form_) {
     FinishedAnswer whole = end;
     whole.text = to_valid_utf8(whole.text);
-    return form_->end(rest, whole, usage());
+    return events + form_->end(whole, usage());
   }
   if (ask_.watch == Watch::frames) {
-    const GenerationStats& stats = (*answer.result)->stats;
-    Json json = piece_json(head_, at, rest, end.reason, end.logprobs);
+    if (!rest.empty() && !text.empty()) events = event_text(piece_json(head_, at, text, "", nullptr)) + events;
+    Json json = piece_json(head_, at, rest.empty() ? text : "", end.reason, end.logprobs);
     StepNote note{.step = stats.decode.steps,
                   .committed = 0,
                   .masks_left = 0,
@@ -111,11 +142,10 @@ std::string Job::last_events(size_t index) {
     json["llada"] = frame_json(index, note);
     json["usage"] = usage_json({stats}, prompt_tokens(ask_.requests[index]));
     if (ask_.requests[index].gaps) json["spans"] = end.spans;
-    return event_text(json);
+    return events + event_text(json);
   }
-  const int64_t tokens = (*answer.result)->stats.content_tokens;
-  return (rest.empty() ? "" : event_text(with_usage(piece_json(head_, at, rest, "", nullptr), index, tokens))) +
-         event_text(with_usage(piece_json(head_, at, "", end.reason, end.logprobs), index, tokens));
+  return events +
+         event_text(with_usage(piece_json(head_, at, "", end.reason, end.logprobs), index, stats.content_tokens));
 }
 
 // Steps and results are taken under the lock and made into JSON without it: the engine's thread notes its next step
@@ -188,7 +218,7 @@ std::string Job::first_events() {
   std::string text;
   for (size_t i = 0; i < answers_.size(); ++i) {
     const auto at = static_cast<int64_t>(i);
-    if (ask_.shape == Shape::chat && ask_.watch != Watch::replace) text += event_text(role_json(head_, at));
+    if (ask_.shape == Shape::chat && ask_.watch != Watch::replace) text += event_text(role_json(head_, at, ask_.calls));
     if (i < ask_.echoed.size() && !ask_.echoed[i].empty())
       text += event_text(piece_json(head_, at, ask_.echoed[i], "", nullptr));
   }

@@ -2,6 +2,7 @@
 // text that follows a prompt, as it is or as token ids, or, with a suffix, text between the two; /completion: the same
 // in llama-server's own protocol.
 #include "serve/routes.h"
+#include "serve/tools.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -41,10 +42,10 @@ Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body&
   return prompts;
 }
 
-// Fields that the answer repeats stay in memory as long as it takes.
+// Fields that the answer repeats stay in memory as long as it takes. Those with schemas have bounds of their own.
 Done check_repeated(Body& body) {
   constexpr size_t kMostBytes = size_t{16} << 10;
-  for (const char* name : {"metadata", "parallel_tool_calls"})
+  for (const char* name : {"metadata", "parallel_tool_calls", "tool_choice"})
     if (const auto* value = body.find(name); value != nullptr && dump(Json(*value)).size() > kMostBytes)
       return wrong(name, *value, fmt::format("{} bytes of JSON at most", kMostBytes));
   return {};
@@ -60,6 +61,9 @@ Json repeated_fields(Body& body, const std::optional<std::string>& instructions,
           {"max_output_tokens", repeat("max_output_tokens", nullptr)},
           {"metadata", repeat("metadata", Json::object())},
           {"parallel_tool_calls", repeat("parallel_tool_calls", true)},
+          {"text", repeat("text", {{"format", {{"type", "text"}}}})},
+          {"tools", repeat("tools", Json::array())},
+          {"tool_choice", repeat("tool_choice", "auto")},
           {"temperature", choice.options.temperature},
           {"top_p", choice.options.top_p}};
 }
@@ -68,16 +72,23 @@ Json repeated_fields(Body& body, const std::optional<std::string>& instructions,
 
 Answered<Ask> read_chat(Service& service, Body body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::chat));
-  LLADA_TRY(const auto messages, read_messages(body));
-  LLADA_TRY(const auto stop, read_stop(body));
+  const ChatFormat& format = service.model().chat_format();
+  LLADA_TRY(auto messages, read_messages(body, Shape::chat, format));
+  LLADA_TRY(const ToolUse tools, read_tools(body, Shape::chat));
+  LLADA_TRY(auto stop, read_stop(body));
   LLADA_TRY(const int64_t n, read_count(service, body));
   LLADA_TRY(ask.logprobs, body.boolean("logprobs", false));
   LLADA_TRY(const auto top, body.integer("top_logprobs", 0, kMostAlternatives));
   if (top && *top > 0 && !ask.logprobs)
     return refuse("top_logprobs: found it without logprobs, needed logprobs true", "top_logprobs");
   ask.alternatives = top.value_or(0);
-  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false));
+  LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false));
   LLADA_TRY_STATUS(body.finish());
+  LLADA_TRY_STATUS(use_tools(tools, format, ask, decoding, messages, stop));
+  if (ask.think && decode::form_of(decoding.choice.options)) {
+    ask.think = false;
+    LLADA_TRY_STATUS(add_warning(service, ask, "thinking: an answer beside tools, or of a form, has no thoughts"));
+  }
   LLADA_TRY(auto ids, conversation_ids(service, messages, "messages", ask.think));
   LLADA_TRY_STATUS(make_requests(service, ask, "messages", {std::move(ids)}, decoding, n, stop));
   return ask;
@@ -129,15 +140,18 @@ Answered<Ask> read_response(Service& service, Body body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::response));
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
   LLADA_TRY_STATUS(read_unstored(body));
-  LLADA_TRY(auto messages, read_input(body));
+  const ChatFormat& format = service.model().chat_format();
+  LLADA_TRY(auto messages, read_messages(body, Shape::response, format));
+  LLADA_TRY(const ToolUse tools, read_tools(body, Shape::response));
   LLADA_TRY(const auto instructions, body.text("instructions"));
   if (instructions) messages.insert(messages.begin(), {"system", *instructions});
-  LLADA_TRY(const Decoding decoding,
-            read_decoding(body, service.model().special_ids().kind(), false, {"max_output_tokens"}));
+  std::vector<std::string> stop;  // this protocol has none
+  LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"max_output_tokens"}));
   LLADA_TRY_STATUS(check_repeated(body));
   ask.repeated = repeated_fields(body, instructions, decoding.choice);
   LLADA_TRY_STATUS(body.finish());
-  LLADA_TRY(auto ids, conversation_ids(service, messages, "input"));
+  LLADA_TRY_STATUS(use_tools(tools, format, ask, decoding, messages, stop));
+  LLADA_TRY(auto ids, conversation_ids(service, messages, "input", ask.think));
   LLADA_TRY_STATUS(make_requests(service, ask, "input", {std::move(ids)}, decoding, 1));
   return ask;
 }

@@ -39,14 +39,14 @@ Answered<Ask> lay(Service& service, Ask ask, const std::string& field, InfillLay
                   .options = choice.options,
                   .alternatives = ask.alternatives};
   const int64_t context = service.model().context();
-  if (const Status status = check_request(service.model(), request);
-      !status && context > 0 && std::ssize(request.tokens) > context)
-    return too_long(field, status.error().message);
-  LLADA_TRY_STATUS(check(service, request, choice));
+  if (context > 0 && std::ssize(request.tokens) > context)
+    if (const Status status = check_request(service.model(), request); !status)
+      return too_long(field, status.error().message);
   for (int64_t i = 0; i < n; ++i, ++request.options.seed) ask.requests.push_back(request);
   ask.gaps = std::move(layout.gaps);
   ask.preset = choice.preset();
   add_note(ask, choice.note());
+  LLADA_TRY_STATUS(check_requests(service, ask, choice));
   return ask;
 }
 

@@ -1,22 +1,19 @@
 // /v1/messages and /v1/messages/count_tokens: Anthropic's protocol.
 #include "serve/routes.h"
+#include "serve/tools.h"
+#include "text/tool_calls.h"
 
 namespace llada::serve {
 namespace {
 
 // The conversation, and what stands beside it that asks for nothing.
-Answered<std::vector<ChatMessage>> read_conversation(Body& body) {
-  LLADA_TRY(auto messages, read_plain_messages(body));
+Answered<std::vector<ChatMessage>> read_conversation(Service& service, Body& body) {
+  LLADA_TRY(auto messages, read_messages(body, Shape::message, service.model().chat_format()));
   if (messages.back().role == "assistant")
     return refuse("messages: the last is the assistant's; needed a user's, since no answer goes on with a text here",
                   "messages");
   LLADA_TRY(auto system, read_system(body));
   if (system && !system->empty()) messages.insert(messages.begin(), {"system", std::move(*system)});
-  if (const auto* choice = body.find("tool_choice")) {
-    const auto type = choice->is_object() ? choice->value("type", nlohmann::json()) : nlohmann::json();
-    if (type != "auto" && type != "none") return refuse("tool_choice: this server has no tools", "tool_choice");
-    if (type == "none") body.ignore({"tools"});
-  }
   return messages;
 }
 
@@ -25,21 +22,26 @@ Answered<std::vector<ChatMessage>> read_conversation(Body& body) {
 Answered<Ask> read_message_request(Service& service, Body body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::message));
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
-  LLADA_TRY(const auto messages, read_conversation(body));
-  LLADA_TRY(const auto stop, read_stop(body, "stop_sequences"));
-  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"max_tokens"}));
+  LLADA_TRY(auto messages, read_conversation(service, body));
+  LLADA_TRY(const ToolUse tools, read_tools(body, Shape::message));
+  LLADA_TRY(auto stop, read_stop(body, "stop_sequences"));
+  LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"max_tokens"}));
   LLADA_TRY_STATUS(body.finish());
-  LLADA_TRY(auto ids, conversation_ids(service, messages, "messages"));
+  LLADA_TRY_STATUS(use_tools(tools, service.model().chat_format(), ask, decoding, messages, stop));
+  LLADA_TRY(auto ids, conversation_ids(service, messages, "messages", ask.think));
   LLADA_TRY_STATUS(make_requests(service, ask, "messages", {std::move(ids)}, decoding, 1, stop));
   return ask;
 }
 
 Answered<HttpReply> count_tokens(Service& service, Body body) {
   LLADA_TRY_STATUS(check_model(service, body));
-  LLADA_TRY(const auto messages, read_conversation(body));
-  LLADA_TRY_STATUS(read_hints(body));
+  LLADA_TRY(auto messages, read_conversation(service, body));
+  LLADA_TRY(const ToolUse tools, read_tools(body, Shape::message));
+  bool think = false;
+  LLADA_TRY_STATUS(read_hints(body, false, can_think(service, Shape::message) ? &think : nullptr));
   LLADA_TRY_STATUS(body.finish());
-  LLADA_TRY(const auto ids, conversation_ids(service, messages, "messages"));
+  if (!tools.functions.empty()) show_tools(service.model().chat_format(), tools.functions, messages);
+  LLADA_TRY(const auto ids, conversation_ids(service, messages, "messages", think));
   return json_reply({{"input_tokens", ids.size()}});
 }
 

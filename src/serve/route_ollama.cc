@@ -7,6 +7,7 @@
 #include "formats/printable.h"
 #include "serve/job.h"
 #include "serve/routes.h"
+#include "serve/tools.h"
 
 namespace llada::serve {
 namespace {
@@ -71,19 +72,24 @@ Answered<Ask> begin_ask(Service& service, Body& body, Shape shape) {
 }
 
 Done fill(Service& service, Body& body, Ask& ask, const std::string& field,
-          const std::function<Answered<std::vector<int32_t>>()>& prompt) {
-  LLADA_TRY(const auto stop, read_stop(body));
-  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"num_predict"}));
+          const std::function<Answered<std::vector<int32_t>>()>& prompt, const ToolUse& tools = {},
+          std::vector<ChatMessage>* messages = nullptr) {
+  LLADA_TRY(auto stop, read_stop(body));
+  LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"num_predict"}));
   LLADA_TRY_STATUS(body.finish());
+  if (messages != nullptr)
+    LLADA_TRY_STATUS(use_tools(tools, service.model().chat_format(), ask, decoding, *messages, stop));
   LLADA_TRY(auto ids, prompt());
   return make_requests(service, ask, field, {std::move(ids)}, decoding, 1, stop);
 }
 
 Answered<Ask> read_chat_request(Service& service, Body& body) {
   LLADA_TRY(Ask ask, begin_ask(service, body, Shape::ollama_chat));
-  LLADA_TRY(const auto messages, read_plain_messages(body));
-  LLADA_TRY_STATUS(
-      fill(service, body, ask, "messages", [&] { return conversation_ids(service, messages, "messages"); }));
+  LLADA_TRY(auto messages, read_messages(body, Shape::ollama_chat, service.model().chat_format()));
+  LLADA_TRY(const ToolUse tools, read_tools(body, Shape::ollama_chat));
+  LLADA_TRY_STATUS(fill(
+      service, body, ask, "messages", [&] { return conversation_ids(service, messages, "messages", ask.think); }, tools,
+      &messages));
   return ask;
 }
 
@@ -112,7 +118,7 @@ Answered<Ask> read_text_request(Service& service, Body& body) {
     std::vector<ChatMessage> messages;
     if (system && !system->empty()) messages.push_back({"system", *system});
     messages.push_back({"user", *prompt});
-    return conversation_ids(service, messages, "prompt");
+    return conversation_ids(service, messages, "prompt", ask.think);
   }));
   return ask;
 }
@@ -165,7 +171,7 @@ Answered<HttpReply> ollama_show(Service& service, Body body) {
   static_cast<void>(verbose);
   LLADA_TRY_STATUS(body.finish());
   const Model& model = service.model();
-  Json capabilities = Json::array({"completion"});
+  Json capabilities = Json::array({"completion", "tools"});
   if (takes_gaps(model)) capabilities.push_back("insert");
   const std::string architecture(model.architecture());
   return json_reply({{"modelfile", ""},

@@ -39,7 +39,7 @@ Answered<HttpReply> detokenize(Service& service, Body body) {
 }
 
 Answered<HttpReply> apply_template(Service& service, Body body) {
-  LLADA_TRY(const auto messages, read_messages(body));
+  LLADA_TRY(const auto messages, read_messages(body, Shape::chat, service.model().chat_format()));
   LLADA_TRY_STATUS(read_hints(body));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY(const auto ids, service.model().chat_ids(messages));

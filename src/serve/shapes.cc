@@ -25,6 +25,10 @@ Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Js
 
 }  // namespace
 
+std::string call_id(const AnswerHead& head, int64_t index, int64_t call) {
+  return fmt::format("call_{}_{}_{}", head.id.substr(head.id.find_first_of("-_") + 1), index, call);
+}
+
 Json infill_json(const AnswerHead& head, const FinishedAnswer& answer, const Json& usage) {
   // content and the counts beside it are llama-server's names, which editors read.
   return {{"object", "infill"},
@@ -46,6 +50,12 @@ void WholeText::add(const FinishedAnswer& answer) {
   Json choice = {{"index", count_}};
   if (is_chat(head_)) {
     choice["message"] = {{"role", "assistant"}, {"content", answer.text}, {"refusal", nullptr}};
+    if (!answer.calls.empty() && answer.text.empty()) choice["message"]["content"] = nullptr;
+    for (size_t i = 0; i < answer.calls.size(); ++i)
+      choice["message"]["tool_calls"].push_back(
+          {{"id", call_id(head_, static_cast<int64_t>(count_), static_cast<int64_t>(i))},
+           {"type", "function"},
+           {"function", {{"name", answer.calls[i].name}, {"arguments", answer.calls[i].arguments}}}});
     if (!answer.thoughts.empty()) choice["message"]["reasoning_content"] = answer.thoughts;
   } else {
     choice["text"] = answer.text;
@@ -82,10 +92,23 @@ Json thought_json(const AnswerHead& head, int64_t index, const std::string& thou
   return json;
 }
 
-Json role_json(const AnswerHead& head, int64_t index) {
+Json call_json(const AnswerHead& head, int64_t index, const AnswerPiece& piece) {
+  Json json = piece_json(head, index, "", "", nullptr);
+  Json call = {{"index", piece.call}};
+  if (!piece.name.empty()) {
+    call["id"] = call_id(head, index, piece.call);
+    call["type"] = "function";
+    call["function"]["name"] = piece.name;
+  }
+  call["function"]["arguments"] = piece.text;
+  json["choices"][0]["delta"] = {{"tool_calls", Json::array({std::move(call)})}};
+  return json;
+}
+
+Json role_json(const AnswerHead& head, int64_t index, bool calls) {
   if (!is_chat(head)) return nullptr;
   Json json = piece_json(head, index, "", "", nullptr);
-  json["choices"][0]["delta"] = {{"role", "assistant"}, {"content", ""}};
+  json["choices"][0]["delta"] = {{"role", "assistant"}, {"content", calls ? Json(nullptr) : Json("")}};
   return json;
 }
 
@@ -216,115 +239,8 @@ Json edit_json(const Model& model, const decode::Edit& edit) {
                                                                      : "stable"},
                {"confidence", std::isfinite(edit.confidence) ? Json(edit.confidence) : Json(nullptr)}};
   if (edit.from >= 0) json["from"] = edit.from;
+  if (edit.by_form) json["by_form"] = true;
   return json;
-}
-
-namespace {
-
-std::string message_id(const AnswerHead& head) { return "msg_" + head.id.substr(head.id.find('_') + 1); }
-
-Json text_part(const std::string& text) {
-  return {{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
-}
-
-Json message(const AnswerHead& head, const std::string& status, Json content) {
-  return {{"type", "message"},
-          {"id", message_id(head)},
-          {"status", status},
-          {"role", "assistant"},
-          {"content", std::move(content)}};
-}
-
-// status: in_progress, completed, incomplete or failed.
-Json response_with(const AnswerHead& head, const Json& repeated, const std::string& status, Json output) {
-  Json json = {{"id", head.id},
-               {"object", "response"},
-               {"created_at", head.created},
-               {"status", status},
-               {"error", nullptr},
-               {"incomplete_details", nullptr},
-               {"model", head.model},
-               {"output", std::move(output)},
-               {"parallel_tool_calls", true},
-               {"previous_response_id", nullptr},
-               {"store", false},
-               {"text", {{"format", {{"type", "text"}}}}},
-               {"tool_choice", "auto"},
-               {"tools", Json::array()},
-               {"truncation", "disabled"},
-               {"usage", nullptr}};
-  json.update(repeated);
-  return json;
-}
-
-std::string status_of(const FinishedAnswer& answer) { return answer.reason == "length" ? "incomplete" : "completed"; }
-
-// The counts under the names of this protocol; counts of this engine alone keep their names.
-Json usage_of(const Json& usage) {
-  Json json = {{"input_tokens", usage.at("prompt_tokens")},
-               {"input_tokens_details", usage.at("prompt_tokens_details")},
-               {"output_tokens", usage.at("completion_tokens")},
-               {"output_tokens_details", {{"reasoning_tokens", 0}}},
-               {"total_tokens", usage.at("total_tokens")}};
-  for (const char* own : {"forwards", "rows", "seconds"}) json[own] = usage.at(own);
-  return json;
-}
-
-}  // namespace
-
-Json ResponseForm::whole(const FinishedAnswer& answer, const Json& usage) const {
-  const std::string status = status_of(answer);
-  const Json parts = Json::array({text_part(answer.text)});
-  Json json = response_with(head_, repeated_, status, Json::array({message(head_, status, parts)}));
-  if (status == "incomplete") json["incomplete_details"] = {{"reason", "max_output_tokens"}};
-  json["usage"] = usage_of(usage);
-  return json;
-}
-
-std::string ResponseForm::event(const std::string& type, const Json& fields) {
-  Json json = {{"type", type}, {"sequence_number", next_++}};
-  json.update(fields);
-  return "event: " + type + "\n" + event_text(json);
-}
-
-std::string ResponseForm::part_event(const std::string& type, const Json& fields) {
-  Json json = {{"item_id", message_id(head_)}, {"output_index", 0}, {"content_index", 0}};
-  json.update(fields);
-  return event(type, json);
-}
-
-// Events are numbered in the order in which they are made: one statement each.
-std::string ResponseForm::begin() {
-  const Json response = response_with(head_, repeated_, "in_progress", Json::array());
-  std::string text = event("response.created", {{"response", response}});
-  text += event("response.in_progress", {{"response", response}});
-  text += event("response.output_item.added",
-                {{"output_index", 0}, {"item", message(head_, "in_progress", Json::array())}});
-  text += part_event("response.content_part.added", {{"part", text_part("")}});
-  return text;
-}
-
-std::string ResponseForm::delta(const std::string& text) {
-  if (text.empty()) return "";
-  return part_event("response.output_text.delta", {{"delta", text}, {"logprobs", Json::array()}});
-}
-
-std::string ResponseForm::end(const std::string& rest, const FinishedAnswer& answer, const Json& usage) {
-  const std::string status = status_of(answer);
-  const Json part = text_part(answer.text);
-  std::string text = delta(rest);
-  text += part_event("response.output_text.done", {{"text", answer.text}, {"logprobs", Json::array()}});
-  text += part_event("response.content_part.done", {{"part", part}});
-  text +=
-      event("response.output_item.done", {{"output_index", 0}, {"item", message(head_, status, Json::array({part}))}});
-  text += event("response." + status, {{"response", whole(answer, usage)}});
-  return text;
-}
-
-std::string ResponseForm::failed(const ApiError& error) {
-  Json response = response_with(head_, repeated_, "failed", Json::array());
-  response["error"] = {{"code", "server_error"}, {"message", error.message}};
-  return event("response.failed", {{"response", response}});
 }
 
 }  // namespace llada::serve

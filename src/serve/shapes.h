@@ -6,6 +6,7 @@
 
 #include "engine/likelihood.h"
 #include "serve/ask.h"
+#include "text/tool_calls.h"
 
 namespace llada::serve {
 
@@ -24,7 +25,13 @@ struct FinishedAnswer {
   Json spans = nullptr;         // of infilling: the text of each gap
   std::string stopped_by = {};  // the stop text that ended it
   std::string thoughts = {};    // where they were wished for
+  std::vector<ToolCall> calls = {};
+  // Beside tools: text and calls as they were written, which a stream reads piece by piece.
+  std::optional<std::string> written = {};
 };
+
+// Of a call in the answer `index`.
+std::string call_id(const AnswerHead& head, int64_t index, int64_t call);
 
 // How a protocol whose requests have one answer writes it: whole, and as the pieces of a stream.
 class AnswerForm {
@@ -32,9 +39,11 @@ class AnswerForm {
   virtual ~AnswerForm() = default;
   virtual Json whole(const FinishedAnswer& answer, const Json& usage) const = 0;
   virtual std::string begin() { return ""; }
-  virtual std::string delta(const std::string& text) = 0;  // empty: no event
-  // rest: the text that has not been sent; answer: all of it.
-  virtual std::string end(const std::string& rest, const FinishedAnswer& answer, const Json& usage) = 0;
+  virtual std::string delta(const std::string& text) = 0;                  // empty: no event
+  virtual std::string call(const AnswerPiece& /*piece*/) { return ""; }    // of a protocol with tools
+  virtual std::string thought(const std::string& /*text*/) { return ""; }  // of one with thoughts, which come before
+  // All of the answer was sent.
+  virtual std::string end(const FinishedAnswer& answer, const Json& usage) = 0;
   virtual std::string failed(const ApiError& error) = 0;
   virtual std::string ping() { return ": ping\n\n"; }  // a comment of an event stream, which clients leave out
   virtual const char* type() const { return "text/event-stream"; }
@@ -62,8 +71,10 @@ Json piece_json(const AnswerHead& head, int64_t index, const std::string& delta,
                 const Json& logprobs);
 // The same of a part of the thoughts before it.
 Json thought_json(const AnswerHead& head, int64_t index, const std::string& thoughts);
-// The first piece of a chat's stream; null for others.
-Json role_json(const AnswerHead& head, int64_t index);
+// The same of a call.
+Json call_json(const AnswerHead& head, int64_t index, const AnswerPiece& piece);
+// The first piece of a chat's stream; null for others. calls: the answer may be calls, without text.
+Json role_json(const AnswerHead& head, int64_t index, bool calls);
 // Behind the last piece, where it was asked for.
 Json usage_piece_json(const AnswerHead& head, const Json& usage);
 
@@ -94,27 +105,5 @@ Json logprobs_json(const Model& model, Shape shape, std::span<const ScoredToken>
 
 // An edit, as `llada.edits` lists them.
 Json edit_json(const Model& model, const decode::Edit& edit);
-
-// /v1/responses: OpenAI's response object, which has one output item, a message, with one part, its text. repeated: the
-// request's own fields that it has, too.
-// The events of its stream have numbers.
-class ResponseForm : public AnswerForm {
- public:
-  ResponseForm(AnswerHead head, Json repeated) : head_(std::move(head)), repeated_(std::move(repeated)) {}
-
-  Json whole(const FinishedAnswer& answer, const Json& usage) const override;
-  std::string begin() override;
-  std::string delta(const std::string& text) override;
-  std::string end(const std::string& rest, const FinishedAnswer& answer, const Json& usage) override;
-  std::string failed(const ApiError& error) override;
-
- private:
-  std::string event(const std::string& type, const Json& fields);
-  std::string part_event(const std::string& type, const Json& fields);
-
-  const AnswerHead head_;
-  const Json repeated_;
-  int64_t next_ = 0;
-};
 
 }  // namespace llada::serve

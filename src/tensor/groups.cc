@@ -30,7 +30,8 @@ void same_offset(QuantGroup& g, float offset) { g.offset[0] = g.offset[1] = offs
 
 // 16 bytes: the low nibbles are values 0..15, the high ones 16..31.
 void nibbles(QuantGroup& g, Bytes q, auto value) {
-  for (int i = 0; i < 32; ++i) g.q[i] = static_cast<int8_t>(value(i < 16 ? q[i] & 15 : q[i - 16] >> 4));
+  for (int i = 0; i < 16; ++i) g.q[i] = static_cast<int8_t>(value(q[i] & 15));
+  for (int i = 0; i < 16; ++i) g.q[16 + i] = static_cast<int8_t>(value(q[i] >> 4));
 }
 void fifth_bits(QuantGroup& g, Bytes high, int center) {
   for (int i = 0; i < 32; ++i) g.q[i] = static_cast<int8_t>(g.q[i] + (high[i / 8] >> i % 8 & 1) * 16 - center);
@@ -59,9 +60,24 @@ void q5_k(QuantGroup& g, Bytes s, int j, bool fifth) {
 
 void q6_k(QuantGroup& g, Bytes s, int j) {
   const uint8_t *low = s + j / 4 * 64 + j % 2 * 32, *high = s + 128 + j / 4 * 32;
-  for (int i = 0; i < 32; ++i) {
-    const int nibble = j % 4 < 2 ? low[i] & 15 : low[i] >> 4;
-    g.q[i] = static_cast<int8_t>((nibble | (high[i] >> (2 * (j % 4)) & 3) << 4) - 32);
+  // Where the shifts are constants, a vector of bytes does it.
+  const auto values = [&](auto nibble, auto upper) {
+    for (int i = 0; i < 32; ++i) g.q[i] = static_cast<int8_t>((nibble(low[i]) | (upper(high[i]) & 3) << 4) - 32);
+  };
+  const auto lower_half = [](int q) { return q & 15; };
+  const auto upper_half = [](int q) { return q >> 4; };
+  switch (j % 4) {
+    case 0:
+      values(lower_half, [](int q) { return q; });
+      break;
+    case 1:
+      values(lower_half, [](int q) { return q >> 2; });
+      break;
+    case 2:
+      values(upper_half, [](int q) { return q >> 4; });
+      break;
+    default:
+      values(upper_half, [](int q) { return q >> 6; });
   }
   for (int h = 0; h < 2; ++h) g.scale[h] = half(s + 208) * static_cast<float>(static_cast<int8_t>(s[192 + 2 * j + h]));
 }

@@ -128,9 +128,12 @@ void dequantize_row(DType type, const std::byte* src, float* dst, int64_t n) {
     default:
       for (int64_t at = 0; at < n; at += 32) {
         const QuantGroup g = read_group(type, src, at / 32);
-        for (int i = 0; i < 32; ++i) {
-          const float product = g.scale[i / 16] * static_cast<float>(g.q[i]);
-          dst[at + i] = has_offset(type) ? product + g.offset[i / 16] : product;  // a negative zero stays one
+        for (int h = 0; h < 2; ++h) {
+          const int8_t* q = g.q + 16 * h;
+          float* y = dst + at + 16 * h;
+          for (int i = 0; i < 16; ++i) y[i] = g.scale[h] * static_cast<float>(q[i]);
+          if (has_offset(type))  // or else a negative zero stays one
+            for (int i = 0; i < 16; ++i) y[i] += g.offset[h];
         }
       }
   }

@@ -102,8 +102,8 @@ Status check_messages(std::span<const ChatMessage> messages) {
   if (messages.empty()) return invalid("a conversation needs at least one message");
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string& role = messages[i].role;
-    if (role != "system" && role != "user" && role != "assistant")
-      return invalid("message {} has the role {}, needed system, user or assistant", i, in_quotes(role));
+    if (role != "system" && role != "user" && role != "assistant" && role != "tool")
+      return invalid("message {} has the role {}, needed system, user, assistant or tool", i, in_quotes(role));
   }
   return {};
 }
@@ -192,7 +192,7 @@ std::string without_channels(std::string_view answer) {
 }
 
 std::string_view bailing_role(const std::string& role) {
-  return role == "system" ? "SYSTEM" : role == "user" ? "HUMAN" : "ASSISTANT";
+  return role == "system" ? "SYSTEM" : role == "user" ? "HUMAN" : role == "tool" ? "OBSERVATION" : "ASSISTANT";
 }
 
 ChatStyle detect_style(const Tokenizer& tokenizer) {
@@ -274,6 +274,7 @@ Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, const ChatF
   const auto last_question = static_cast<size_t>(
       turns.rend() - std::ranges::find(turns.rbegin(), turns.rend(), "user", &ChatMessage::role));  // counted from 1
   for (size_t i = 0; i < turns.size(); ++i) {
+    if (turns[i].role == "tool" && format.style != ChatStyle::bailing) turns[i].role = "user";
     if (turns[i].role != "assistant") continue;
     turns[i].content = without(turns[i].content, end_text);
     if (format.drops_thoughts && i < last_question) turns[i].content = without_thoughts(turns[i].content);

@@ -17,7 +17,8 @@
 // An answer that comes back as history may contain the text of the end token. It is removed, as the models' own chat
 // programs do; so is what an answer thought (up to </think>, or in its channel) where the template does that. Of a
 // model that was trained on single questions (TokenizerSpec::single_turn) the leading system message and what begins
-// with the last user message are laid out. Deliberately absent: tools, images, other "thinking" switches.
+// with the last user message are laid out. Results of tools (tool_calls.h) are turns of the role OBSERVATION in the
+// style bailing and of the user in the others. Deliberately absent: images, other "thinking" switches.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -34,7 +35,7 @@ enum class ChatStyle { llada, chatml, bailing, gemma, plain };
 std::string_view name(ChatStyle style);  // "chatml"
 
 struct ChatMessage {
-  std::string role;  // "system", "user" or "assistant"
+  std::string role;  // "system", "user", "assistant" or "tool"
   std::string content;
 };
 

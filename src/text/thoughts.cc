@@ -1,5 +1,8 @@
 #include "text/thoughts.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace llada {
 
 void AnswerParts::add(int32_t token) {
@@ -17,6 +20,24 @@ void AnswerParts::add(int32_t token) {
     thought += text.substr(line + 1);
     named_ = true;
   }
+}
+
+AnswerParts decided_parts(const Tokenizer& tokenizer, const ChatFormat& format, std::span<const int32_t> answer,
+                          bool thinks, std::string_view hole) {
+  AnswerParts parts(tokenizer, format);
+  const auto is_marker = [&](int32_t token) { return token == format.thought_begin || token == format.thought_end; };
+  if (thinks && format.thought_begin >= 0 && !answer.empty() && answer.front() < 0)
+    answer = {std::ranges::find_if(answer, is_marker), answer.end()};
+  std::string holes;
+  for (const int32_t token : answer) {
+    if (token < 0) {
+      if (!parts.thinks()) holes += hole;
+      continue;
+    }
+    if (!parts.thinks()) parts.said += std::exchange(holes, {});
+    parts.add(token);
+  }
+  return parts;
 }
 
 }  // namespace llada

@@ -2,7 +2,9 @@
 // behind the name of that channel and a line end ("thought\n"). Other models' answers are what is said.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "text/chat_template.h"
 
@@ -23,5 +25,11 @@ class AnswerParts {
   const int32_t begin_, end_;  // -1: the model does not think
   bool thinks_ = false, named_ = true;
 };
+
+// An answer of which some tokens (-1) are not decided: `hole` for each of them that has said text behind it. thinks: it
+// may begin with thoughts. As long as its first token is not decided, what stands before the first token that opens or
+// closes a channel is in neither part.
+AnswerParts decided_parts(const Tokenizer& tokenizer, const ChatFormat& format, std::span<const int32_t> answer,
+                          bool thinks, std::string_view hole);
 
 }  // namespace llada

@@ -134,6 +134,15 @@ TEST(Gemm, NeedsWholeGroups) {
   EXPECT_EQ(result.error().kind, ErrorKind::invalid_input);
 }
 
+TEST(Forwards, AFormIsTimedBeside) {
+  BenchOptions o = small();
+  o.rows = {kFormRows};
+  const auto report = run(o, [](Parts& parts) { parts.forward = true; });
+  ASSERT_EQ(report.forward.size(), 1u);
+  ASSERT_TRUE(report.forward[0].form_percent);
+  EXPECT_GT(*report.forward[0].form_percent, -100);
+}
+
 TEST(Forwards, PhasesAddUpToTheForward) {
   const auto report = run(small(), [](Parts& parts) { parts.forward = parts.attention = true; });
   ASSERT_EQ(report.forward.size(), 2u);
@@ -142,6 +151,7 @@ TEST(Forwards, PhasesAddUpToTheForward) {
   for (const ForwardResult& f : report.forward) {
     EXPECT_EQ(f.logits, f.rows);
     EXPECT_GT(f.new_shape_ms, 0);
+    EXPECT_EQ(f.form_percent.has_value(), f.rows == kFormRows);
     EXPECT_NEAR(f.gop_per_s * f.ms / 1e3 * 1e9, work * static_cast<double>(f.rows), 10);
     double sum = 0;
     for (const double ms : f.phase_ms) sum += ms;

@@ -84,6 +84,16 @@ TEST(Live, EndsWithThePlainAnswerAndTheStats) {
   EXPECT_NE(screen.text().find("tokens/s (measured)"), std::string::npos);
 }
 
+TEST(Live, WhatTheFormFixedIsUnderlined) {
+  LLADA_NEEDS_TERMINAL();
+  const auto underlined = [](const std::vector<std::string>& more) {
+    return run_llada_on_terminal(with(with(arguments(), more), {"--live"}), {.environment = kXterm})
+               .out.find("\x1b[4m") != std::string::npos;
+  };
+  EXPECT_TRUE(underlined({"--template", "Sorted: <int> and <int>"}));
+  EXPECT_FALSE(underlined({}));
+}
+
 TEST(Live, EveryPictureFitsASmallTerminal) {
   LLADA_NEEDS_TERMINAL();
   const auto live =

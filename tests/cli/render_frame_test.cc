@@ -73,6 +73,15 @@ TEST(RenderFrame, ColorsFollowConfidenceAndState) {
   EXPECT_EQ(text(CellState::masked, 0), "\x1b[2m\u2592\x1b[0m");
 }
 
+TEST(RenderFrame, WhatTheFormFixedIsUnderlined) {
+  for (const CellState state : {CellState::fresh, CellState::decided, CellState::settled}) {
+    const std::vector<Cell> cells = {{state, "x", 1, true}};
+    EXPECT_EQ(render_frame(cells, {}, {}).front().text, "\x1b[4mx\x1b[0m");
+  }
+  const std::vector<Cell> masked = {{CellState::masked, "", 0, true}};
+  EXPECT_EQ(render_frame(masked, {}, {}).front().text, "\x1b[2m\u2592\x1b[0m");
+}
+
 TEST(RenderFrame, ColorsDoNotLeakIntoTheNextLine) {
   const std::vector<Cell> cells = {{CellState::fresh, "abcdef", 0.2}};
   const auto lines = render_frame(cells, {}, {.columns = 4});

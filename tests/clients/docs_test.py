@@ -1,4 +1,4 @@
-"""Every line of docs/server.md, docs/scale.md and docs/decide.md that begins with `curl`, run as it stands against a
+"""Every line of docs/server.md, scale.md, decide.md and forms.md that begins with `curl`, run as it stands against a
 server (with that server's port), its answer that of the `#` line behind it where there is one, and a line for every
 route that the server's own description lists. $FILE and $BATCH are the ids of the file and the batch that lines before
 made."""
@@ -13,7 +13,7 @@ import unittest
 
 import support
 
-DOCUMENTS = [support.ROOT / "docs" / name for name in ("server.md", "scale.md", "decide.md")]
+DOCUMENTS = [support.ROOT / "docs" / name for name in ("server.md", "scale.md", "decide.md", "forms.md")]
 
 
 def commands():
@@ -53,6 +53,8 @@ def pieces_of(value):
         for part in item["content"]:
             yield part["text"]
     for choice in value.get("choices", []):
+        for call in (choice.get("message") or {}).get("tool_calls", []):
+            yield "{name} {arguments}".format(**call["function"])
         yield (choice.get("message") or choice.get("delta") or {}).get("content") or choice.get("text") or ""
     if "choices" not in value and "content" in value:
         content = value["content"]

@@ -130,6 +130,16 @@ class Chat(PageTest):
         colours = {self.script("return getComputedStyle(arguments[0]).backgroundColor", cell) for cell in cells}
         self.assertNotIn("rgba(0, 0, 0, 0)", colours)
 
+    def test_what_the_form_fixed_is_marked(self):
+        self.set_option("template", "Age: <int 10..99> years")
+        self.ask(length=16)
+        self.finished()
+        self.picture("form")
+        text = lambda selector: "".join(cell.text for cell in self.all(".answer .cell:not(.behind)" + selector))
+        self.assertTrue(text(".by-form").startswith("Age:"), text(".by-form"))
+        self.assertRegex(text(":not(.by-form)"), r"^[ 0-9]+$")
+        self.assertIn("fixed by the form", self.find(".legend").text)
+
     def test_the_conversation_goes_on(self):
         self.ask("Sort the numbers from smallest to largest: 3 1 2")
         self.finished(1)

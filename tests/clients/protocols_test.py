@@ -47,11 +47,11 @@ class Anthropic(unittest.TestCase):
         self.assertEqual(system.type, "message")
 
     def test_errors(self):
-        tool = {"name": "add", "input_schema": {"type": "object"}}
+        tool = {"name": "add", "input_schema": {"type": "object", "not": {}}}
         with self.assertRaises(anthropic.BadRequestError) as raised:
             self.client.messages.create(model="any", max_tokens=9, messages=chat(SORT), tools=[tool])
         self.assertEqual(raised.exception.body["error"]["type"], "invalid_request_error")
-        self.assertIn("tools", raised.exception.body["error"]["message"])
+        self.assertIn("tools[0].parameters.not", raised.exception.body["error"]["message"])
 
 
 class Ollama(unittest.TestCase):
@@ -84,8 +84,8 @@ class Ollama(unittest.TestCase):
 
     def test_errors(self):
         with self.assertRaises(ollama.ResponseError) as raised:
-            self.client.chat(model="any", messages=chat(SORT), format="json")
-        self.assertIn("format", raised.exception.error)
+            self.client.chat(model="any", messages=chat(SORT), format={"type": "object", "not": {}})
+        self.assertIn("format.json_schema: $.not", raised.exception.error)
         with self.assertRaises(ollama.ResponseError) as raised:
             self.client.embed(model="any", input="a")
         self.assertIn("embeddings", raised.exception.error)

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import socket
 import subprocess
 import time
@@ -34,6 +35,19 @@ def model():
     return str(made)
 
 
+def long_model():
+    """The trained model for longer texts with room for what agents write before a question."""
+    folder = ROOT / "build/clients-model/tiny-llada-16k"
+    if not (folder / "config.json").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        for source in (ROOT / "models/tiny-llada-long").iterdir():
+            if source.name != "config.json":
+                shutil.copy(source, folder)
+        config = json.loads((ROOT / "models/tiny-llada-long/config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "max_sequence_length": 16384}))
+    return str(folder)
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -43,10 +57,10 @@ def free_port():
 class Server:
     """`llada serve` on a free port, ready when the constructor returns; stop() ends it and gives its exit status."""
 
-    def __init__(self, *options, port=None):
+    def __init__(self, *options, port=None, path=None):
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        command = [LLADA, "serve", "-m", model(), "--port", str(self.port), *options]
+        command = [LLADA, "serve", "-m", path or model(), "--port", str(self.port), *options]
         self.log = open(ROOT / "build" / f"clients-server-{self.port}.log", "w+b")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
         atexit.register(self.stop)

@@ -9,6 +9,7 @@
 
 #include "decode/answer.h"
 #include "decode/script.h"
+#include "decode/tempered.h"
 #include "decode/uniform_canvas.h"
 
 namespace llada::decode {
@@ -40,15 +41,15 @@ class LogitsModel : public StepRunner {
       results.push_back(result);
       return result;
     }
-    std::vector<float> all;
-    for (const int32_t row : plan.logits) {
-      const std::vector<float> one = logits_(plan, step_, row);
+    for (size_t i = 0; i < plan.logits.size(); ++i) {
+      const std::vector<float> one = logits_(plan, step_, plan.logits[i]);
       EXPECT_EQ(std::ssize(one), vocab_);
-      all.insert(all.end(), one.begin(), one.end());
+      const TemperedOracle row = tempered(one, plan.temperature, plan.draws[i]);
+      result.predictions.push_back(row.prediction);
+      result.predictions.back().position = plan.logits[i];
+      result.drawn.push_back(row.drawn);
     }
     ++step_;
-    LLADA_TRY_STATUS(temper(
-        all, plan, [](std::span<const double>, double) {}, result));
     results.push_back(result);
     return result;
   }
@@ -255,12 +256,7 @@ TEST(Uniform, DrawsHaveTheirProbabilities) {
   constexpr int kDraws = 20000;
   std::vector<double> drawn(4), random(4);
   for (int i = 0; i < kDraws; ++i) {
-    StepPlan plan;
-    plan.logits = {0}, plan.temperature = 0.7, plan.draws = {token_draw(5, i, 3)};
-    StepResult result;
-    ASSERT_TRUE(temper(
-        logits, plan, [](std::span<const double>, double) {}, result));
-    drawn[static_cast<size_t>(result.drawn[0])] += 1.0 / kDraws;
+    drawn[static_cast<size_t>(tempered(logits, 0.7, token_draw(5, i, 3)).drawn)] += 1.0 / kDraws;
     random[static_cast<size_t>(random_token(5, i, 3, 4))] += 1.0 / kDraws;
   }
   double sum = 0;
@@ -269,32 +265,6 @@ TEST(Uniform, DrawsHaveTheirProbabilities) {
     EXPECT_NEAR(drawn[v], std::exp(logits[v] / 0.7) / sum, 0.015);
     EXPECT_NEAR(random[v], 0.25, 0.015);
   }
-}
-
-TEST(Uniform, TemperingSaysWhatTheSoftmaxSays) {
-  const std::vector<float> logits = {1, 3, 3, -200, 0};
-  StepPlan plan;
-  plan.logits = {7}, plan.temperature = 0.5, plan.draws = {0.999999999999999};
-  StepResult result;
-  double told = 0;
-  ASSERT_TRUE(temper(
-      logits, plan, [&](std::span<const double> w, double sum) { told = w[0] / sum; }, result));
-  const Prediction& p = result.predictions[0];
-  const double sum = 2 + std::exp(-4) + std::exp(-6);
-  EXPECT_EQ(p.position, 7);
-  EXPECT_EQ(p.token, 1);
-  EXPECT_EQ(p.runner_up, 2);
-  EXPECT_NEAR(p.probability, 1 / sum, 1e-12);
-  EXPECT_NEAR(p.margin, 0, 1e-12);
-  EXPECT_NEAR(told, std::exp(-4) / sum, 1e-12);
-  EXPECT_NEAR(p.entropy, std::log(sum) + (4 * std::exp(-4) + 6 * std::exp(-6)) / sum, 1e-12);
-  EXPECT_EQ(result.drawn[0], 4);
-  std::vector<float> damaged = logits;
-  damaged[2] = std::nanf("");
-  const auto status = temper(
-      damaged, plan, [](std::span<const double>, double) {}, result);
-  ASSERT_FALSE(status);
-  EXPECT_EQ(status.error().kind, ErrorKind::data);
 }
 
 TEST(Uniform, OptionsOfOtherModelsAreRefused) {

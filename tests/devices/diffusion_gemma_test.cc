@@ -7,9 +7,15 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 
+#include "base/random.h"
+#include "decode/tempered.h"
+#include "devices/cpu/cpu_tempering.h"
 #include "devices_under_test.h"
 #include "formats/model_file.h"
+#include "formats/temp_folder.h"
+#include "geometry/tiny_gemma.h"
 #include "models/model_graph.h"
 #include "sched/executor.h"
 #include "tensor/quantize.h"
@@ -71,8 +77,8 @@ std::vector<int32_t> best_tokens(const std::vector<float>& logits, size_t vocab)
   return best;
 }
 
-// The file's weights; matrices in `type` where it is given.
-SmallModel small_model(const ModelFile& file, std::optional<DType> type = {}) {
+// The file's weights; matrices in `type` where it is given, as they are where `stored`.
+SmallModel small_model(const ModelFile& file, std::optional<DType> type = {}, bool stored = false) {
   SmallModel m;
   m.config = file.config();
   m.graph = *build_model(m.config);
@@ -80,6 +86,12 @@ SmallModel small_model(const ModelFile& file, std::optional<DType> type = {}) {
     const std::string name =
         w.expert < 0 ? w.name : fmt::format("{}.{}.weight", w.name.substr(0, w.name.rfind('.')), w.expert);
     TensorView view = *file.find(name);
+    if (stored) {
+      m.storage.emplace_back(view.data, view.data + view.bytes());
+      view.data = m.storage.back().data();
+      m.views.push_back(view);
+      continue;
+    }
     const int64_t n = view.shape.elements();
     std::vector<float> floats(static_cast<size_t>(n));
     for (int64_t r = 0; r < view.shape.rows(); ++r)
@@ -124,13 +136,18 @@ class DiffusionGemmaOn : public testing::TestWithParam<DeviceUnderTest> {
     StepOutputs out;
     return executor_->run(step, out);
   }
-  std::vector<float> denoise(const std::vector<int32_t>& tokens, int32_t begin, const SoftTokens* soft) {
+  Status denoise(const std::vector<int32_t>& tokens, int32_t begin, const SoftTokens* soft, Tempering tempering,
+                 StepOutputs& out) {
     StepInputs step = rows(tokens, begin, model_.graph.keys);
     step.streams[0].keep_logits = true;
     step.streams[0].soft = soft;
+    step.streams[0].tempering = tempering;
     for (int32_t r = 0; r < std::ssize(tokens); ++r) step.wanted.push_back(r), step.predictions.push_back({r});
+    return executor_->run(step, out);
+  }
+  std::vector<float> denoise(const std::vector<int32_t>& tokens, int32_t begin, const SoftTokens* soft) {
     StepOutputs out;
-    const auto status = executor_->run(step, out);
+    const auto status = denoise(tokens, begin, soft, {}, out);
     EXPECT_TRUE(status) << status.error().message;
     return status ? std::move(out.logits[0]) : std::vector<float>();
   }
@@ -215,9 +232,9 @@ TEST_P(DiffusionGemmaOn, ACanvasLeavesNoTrace) {
   EXPECT_EQ(denoise(golden.behind[0][0].canvas, behind, nullptr), first);
 }
 
-// Weights of 8 and 5 bits, and activations that are rounded with them, beside floats; logits have a deviation of 2.9. All
-// experts are used: where two random ones are close, rounding turns a router's choice, and in the class itself noise of
-// a thousandth of every weight moves logits by 0.2 then.
+// Weights of 8 and 5 bits, and activations that are rounded with them, beside floats; logits have a deviation of 2.9.
+// All experts are used: where two random ones are close, rounding turns a router's choice, and in the class itself
+// noise of a thousandth of every weight moves logits by 0.2 then.
 TEST_P(DiffusionGemmaOn, QuantizedWeights) {
   if (!refusal(GetParam().name).empty()) GTEST_SKIP() << "is refused";
   const Golden golden = load_golden();
@@ -243,6 +260,39 @@ TEST_P(DiffusionGemmaOn, QuantizedWeights) {
   }
 }
 
+// A file of the types that uploads have, beside the floats that its groups stand for.
+TEST_P(DiffusionGemmaOn, AMixOfTypesComputesWhatItStandsFor) {
+  if (!refusal(GetParam().name).empty()) GTEST_SKIP() << "is refused";
+  const TempFolder folder;
+  const auto file = ModelFile::open(write_tiny_gemma(folder / "mix.gguf", DType::Q4_K));
+  ASSERT_TRUE(file) << file.error().message;
+  std::set<DType> types;
+  for (const auto& entry : file->tensors())
+    if (entry.view.shape.rank > 1 && traits(entry.view.type).quantized) types.insert(entry.view.type);
+  EXPECT_EQ(types, (std::set{DType::Q8_0, DType::Q5_0, DType::Q4_K, DType::Q6_K}));
+  std::vector<int32_t> prompt(12), canvas(TinyGemma::kCanvas);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(20 + 7 * i);
+  for (size_t i = 0; i < canvas.size(); ++i) canvas[i] = static_cast<int32_t>(300 - 13 * i);
+  const auto logits = [&](bool stored) {
+    SmallModel m = small_model(*file, {}, stored);
+    m.config.experts_used = m.config.experts;  // a router's choice of two is not what is asked
+    m.graph = *build_model(m.config);
+    open(std::move(m));
+    EXPECT_TRUE(encode(prompt, 0));
+    const std::vector<float> first = denoise(canvas, 12, nullptr);
+    const SoftTokens soft = softened(first, TinyGemma::kVocab, 0.1);
+    return denoise(canvas, 12, &soft);
+  };
+  const std::vector<float> floats = logits(false), got = logits(true);
+  ASSERT_EQ(got.size(), floats.size());
+  double error = 0, spread = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    error += std::pow(static_cast<double>(got[i]) - floats[i], 2);
+    spread += std::pow(static_cast<double>(floats[i]), 2);
+  }
+  EXPECT_LT(std::sqrt(error / spread), 0.1);
+}
+
 // What self-conditioning loses where it leaves out tokens that are less probable than the best by a factor.
 TEST_P(DiffusionGemmaOn, ConditioningByTheProbableTokensAlone) {
   if (!refusal(GetParam().name).empty()) GTEST_SKIP() << "is refused";
@@ -261,8 +311,79 @@ TEST_P(DiffusionGemmaOn, ConditioningByTheProbableTokensAlone) {
   EXPECT_GT(worst(denoise(pass.canvas, behind, nullptr), pass.logits), 0.5);
 }
 
+// Predictions at a temperature, drawn tokens and what the next step is told: by the definition.
+TEST_P(DiffusionGemmaOn, RowsAreTempered) {
+  if (!refusal(GetParam().name).empty()) GTEST_SKIP() << "is refused";
+  const Golden golden = load_golden();
+  open(small_model(*ModelFile::open(kMade + "model.gguf")));
+  const auto behind = static_cast<int32_t>(golden.prompt.size());
+  ASSERT_TRUE(encode(golden.prompt, 0));
+  const std::vector<int32_t>& canvas = golden.behind[0][0].canvas;
+  for (const double temperature : {0.05, 0.8, 5.0}) {
+    std::vector<double> draws;
+    for (uint64_t i = 0; i < canvas.size(); ++i) draws.push_back(uniform(3, 0, i, 0));
+    draws[0] = 0, draws[1] = 0.9999999;
+    StepOutputs out;
+    ASSERT_TRUE(denoise(canvas, behind, nullptr, {temperature, draws}, out));
+    ASSERT_EQ(out.tempered.size(), 1u);
+    const auto& [drawn, soft] = out.tempered[0];
+    ASSERT_EQ(drawn.size(), canvas.size());
+    for (size_t r = 0; r < canvas.size(); ++r) {
+      const TemperedOracle row =
+          tempered(std::span(out.logits[0]).subspan(r * golden.vocab, golden.vocab), temperature, draws[r]);
+      const Prediction& p = out.predictions[r];
+      EXPECT_EQ(p.token, row.prediction.token);
+      EXPECT_EQ(p.logit, row.prediction.logit);
+      EXPECT_NEAR(p.probability, row.prediction.probability, 2e-5);
+      EXPECT_NEAR(p.entropy, row.prediction.entropy, 1e-4);
+      EXPECT_NEAR(p.margin, row.prediction.margin, 2e-5);
+      EXPECT_EQ(p.runner_up, row.prediction.runner_up);
+      EXPECT_EQ(drawn[r], row.drawn);
+      double told = 0;
+      for (auto i = soft.begin[r]; i < soft.begin[r + 1]; ++i) {
+        const auto at = static_cast<size_t>(i);
+        EXPECT_NEAR(soft.probabilities[at], row.probabilities[static_cast<size_t>(soft.tokens[at])], 2e-5);
+        told += soft.probabilities[at];
+      }
+      EXPECT_NEAR(told, 1, 1e-5);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, DiffusionGemmaOn, testing::ValuesIn(all_devices()),
                          [](const auto& device) { return device.param.name; });
+
+// Rows of several chunks, flat and peaked.
+TEST(Tempering, RowsOfSeveralChunks) {
+  constexpr int64_t kColumns = 512;
+  const kernels::KernelTable& table = **kernels::select("scalar");
+  for (uint64_t round = 0; round < 200; ++round) {
+    auto random = [&, i = uint64_t{0}]() mutable { return uniform(7, round, i++, 0); };
+    const auto vocab = 1 + static_cast<int64_t>(random() * 2000);
+    const double spread = 200 * random() * random(), temperature = 0.1 + random(), draw = random();
+    std::vector<float> logits;
+    for (int64_t v = 0; v < vocab; ++v) logits.push_back(static_cast<float>(spread * random() - 30));
+    std::vector<float> divided = logits;
+    for (float& z : divided) z /= static_cast<float>(temperature);
+    std::vector<kernels::SoftmaxStats> chunks;
+    for (int64_t begin = 0; begin < vocab; begin += kColumns)
+      chunks.push_back(table.softmax_stats(divided.data() + begin, std::min(kColumns, vocab - begin)));
+    const TemperedRow got = temper_row(logits, temperature, draw, chunks, kColumns);
+    const TemperedOracle wanted = tempered(logits, temperature, draw);
+    EXPECT_EQ(got.drawn, wanted.drawn) << round;
+    size_t next = 0;
+    for (int32_t v = 0; v < vocab; ++v) {
+      const double p = wanted.probabilities[static_cast<size_t>(v)];
+      if (next < got.tokens.size() && got.tokens[next] == v)
+        EXPECT_NEAR(got.probabilities[next++], p, 1e-3 * p) << round;
+      else
+        EXPECT_LT(p, 1.002 * 0x1p-30 * wanted.prediction.probability) << round;
+    }
+    EXPECT_EQ(next, got.tokens.size());
+    chunks.back().sum = std::nan("");
+    EXPECT_EQ(temper_row(logits, temperature, draw, chunks, kColumns).drawn, -1);
+  }
+}
 
 }  // namespace
 }  // namespace llada

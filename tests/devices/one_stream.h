@@ -19,12 +19,16 @@ struct OneStream {
   SamplingRule sampling;
   bool keep_logits = false;
   KeyRule rule;
+  ClassReading reading;
 
   StepInputs over(KvStore& kv) const {
     StepInputs step;
-    step.streams = {{.kv = &kv, .sampling = sampling, .keep_logits = keep_logits}};
+    step.streams = {stream_over(kv)};
     add_to(step, 0);
     return step;
+  }
+  Stream stream_over(KvStore& kv) const {
+    return {.kv = &kv, .sampling = sampling, .keep_logits = keep_logits, .reading = reading};
   }
   // Adds the rows to a step that has the stream already.
   void add_to(StepInputs& step, int32_t stream) const {
@@ -47,10 +51,12 @@ struct OneStream {
 struct OneResult {
   std::vector<Prediction> predictions;
   std::vector<float> logits;
+  std::vector<RowScores> scores;
 
   OneResult() = default;
   explicit OneResult(StepOutputs out) : predictions(std::move(out.predictions)) {
     if (!out.logits.empty()) logits = std::move(out.logits[0]);
+    if (!out.scores.empty()) scores = std::move(out.scores[0]);
   }
 };
 

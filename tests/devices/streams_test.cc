@@ -12,6 +12,24 @@
 namespace llada {
 namespace {
 
+TokenClasses some_classes(int32_t vocabulary) {
+  std::vector<int32_t> class_of;
+  for (int32_t t = 0; t < vocabulary; ++t) class_of.push_back(t % 5 == 0 ? -1 : t % 7 == 0 ? t % 90 : 0);
+  return {std::move(class_of), 90};
+}
+
+// What is read while the head computes is what a whole row of logits says. Rows are given in the order of `wanted`.
+void expect_scores_of_logits(const OneStream& step, const OneResult& kept, const std::vector<RowScores>& scores) {
+  for (size_t i = 0; i < scores.size(); ++i) {
+    const auto position = step.positions[static_cast<size_t>(step.wanted[i])];
+    RowReader reader(step.reading, step.sampling.key(position));
+    reader.read_all(std::span(kept.logits)
+                        .subspan(i * (kept.logits.size() / scores.size()))
+                        .first(kept.logits.size() / scores.size()));
+    EXPECT_TRUE(reader.take() == scores[i]) << i;
+  }
+}
+
 class Streams : public testing::TestWithParam<DeviceUnderTest> {
  protected:
   void SetUp() override {
@@ -78,6 +96,7 @@ class Streams : public testing::TestWithParam<DeviceUnderTest> {
     r.step.rule = rule;
     r.step.guidance = guidance;
     r.step.keep_logits = number % 3 != 1;
+    if (number < 3) r.step.reading = {&classes_, temperature, number == 2 ? 0.5 : 1};
     r.step.sampling = {.temperature = temperature,
                        .seed = 17 + number,
                        .forward_number = 3 + static_cast<int64_t>(number),
@@ -114,7 +133,7 @@ class Streams : public testing::TestWithParam<DeviceUnderTest> {
     std::vector<KvStore::Saved> before;
     for (const size_t i : order) {
       Request& r = requests_[i];
-      step.streams.push_back({.kv = r.kv.get(), .sampling = r.step.sampling, .keep_logits = r.step.keep_logits});
+      step.streams.push_back(r.step.stream_over(*r.kv));
       r.step.add_to(step, static_cast<int32_t>(step.streams.size()) - 1);
       before.push_back(everything(*r.kv));
     }
@@ -126,6 +145,9 @@ class Streams : public testing::TestWithParam<DeviceUnderTest> {
     for (size_t s = 0; s < order.size(); ++s) {
       Request& r = requests_[order[s]];
       EXPECT_EQ(out.logits[s], r.alone.logits) << "request " << order[s];
+      EXPECT_EQ(out.scores[s].size(), r.step.reading.classes ? r.alone.predictions.size() : 0);
+      EXPECT_TRUE(out.scores[s] == r.alone.scores) << "request " << order[s];
+      if (r.step.keep_logits) expect_scores_of_logits(r.step, r.alone, r.alone.scores);
       for (const Prediction& alone : r.alone.predictions) {
         ASSERT_LT(at, out.predictions.size());
         const Prediction& p = out.predictions[at++];
@@ -144,6 +166,7 @@ class Streams : public testing::TestWithParam<DeviceUnderTest> {
     EXPECT_EQ(at, out.predictions.size());
   }
 
+  const TokenClasses classes_ = some_classes(1500);
   SmallModel model_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Executor> executor_;
@@ -183,7 +206,7 @@ TEST_P(Streams, OneThatReadsDamagedNumbersIsAloneWithThem) {
   StepInputs step;
   for (size_t i = 0; i < requests_.size(); ++i) {
     Request& r = requests_[i];
-    step.streams.push_back({.kv = r.kv.get(), .sampling = r.step.sampling, .keep_logits = r.step.keep_logits});
+    step.streams.push_back(r.step.stream_over(*r.kv));
     r.step.add_to(step, static_cast<int32_t>(i));
   }
   StepOutputs out;
@@ -207,6 +230,36 @@ TEST_P(Streams, OneThatReadsDamagedNumbersIsAloneWithThem) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, Streams, testing::ValuesIn(all_devices()),
                          [](const testing::TestParamInfo<DeviceUnderTest>& device) { return device.param.name; });
+
+// The stretches that are read hold many chunks of the head, whose threads take them in any order.
+TEST(LongStreams, ScoresOfLargeVocabularies) {
+  ModelConfig config = small_config(RopePairing::half_split, 2);
+  config.layers = 1, config.vocab = 70'001;
+  const SmallModel model = make_small_model(DType::Q8_0, config);
+  const TokenClasses classes = some_classes(70'001);
+  for (const auto* table : kernels::available())
+    for (const int threads : {1, 3}) {
+      const auto device =
+          *make_cpu_device({.threads = threads, .isa = table->isa}, model.graph.weights, model.views, {});
+      Executor executor(*device, forwards_of(model.graph));
+      KvStore kv = *KvStore::create(
+          {.layers = 1, .sequences = 1, .kv_heads = 2, .head_dim = 16, .positions = 8, .type = DType::F16});
+      OneStream step;
+      for (int32_t p = 0; p < 5; ++p) step.tokens.push_back(p * 11'000), step.positions.push_back(p);
+      step.spans = {{0, 5, 0, 5}};
+      step.wanted = {0, 2, 3};
+      step.sampling.temperature = 0.8;
+      step.reading = {&classes, 0.8};
+      OneResult read, kept;
+      ASSERT_TRUE(run_one(executor, step, kv, read));
+      EXPECT_TRUE(read.logits.empty());
+      step.keep_logits = true;
+      ASSERT_TRUE(run_one(executor, step, kv, kept));
+      ASSERT_EQ(read.scores.size(), 3u);
+      EXPECT_TRUE(read.scores == kept.scores) << table->isa;
+      expect_scores_of_logits(step, kept, read.scores);
+    }
+}
 
 // Digests are of one store; rows of long and short requests, windows among them.
 TEST(LongStreams, DigestsAreEachRequestsOwn) {

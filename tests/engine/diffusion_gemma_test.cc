@@ -4,8 +4,13 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 
+#include "base/random.h"
 #include "engine/session.h"
+#include "formats/temp_folder.h"
+#include "geometry/tiny_gemma.h"
 
 namespace llada {
 namespace {
@@ -33,6 +38,80 @@ TEST(DiffusionGemma, AnswersAreThoseOfItsClass) {
     EXPECT_EQ(std::vector<int32_t>(got->tokens.begin(), got->tokens.begin() + std::ssize(expected)), expected)
         << "seed " << o.seed;
   }
+}
+
+// Answers of random weights fit all the same, over several canvases; what the form fixed is fed in every step.
+TEST(DiffusionGemma, AnswersFitTheirForm) {
+  const TempFolder folder;
+  const auto model = Model::load(write_tiny_gemma(folder / "tiny.gguf"), {.threads = 2});
+  ASSERT_TRUE(model) << model.error().message;
+  const auto session = Session::create(*model, {});
+  ASSERT_TRUE(session) << session.error().message;
+  const std::vector<int32_t> prompt = (*model)->tokenizer().encode("why is it so");
+  std::set<std::string> texts;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    decode::DecodeOptions o;
+    o.gen_length = 40, o.denoising_steps = 3, o.seed = seed;
+    o.regex = "(ab|cd|xyz)-[0-9]{20}(, [p-s]+)?";
+    const auto got = (*session)->run({.tokens = prompt, .options = o}, {});
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_TRUE(std::regex_match(got->text, std::regex(o.regex))) << got->text;
+    EXPECT_TRUE(got->fits);
+    texts.insert(got->text);
+    o.regex.clear();
+    o.form_template = R"({"age": <int 0..150>, "name": <string>})";
+    int64_t fixed = 0;
+    const auto filled = (*session)->run({.tokens = prompt, .options = o}, [&](const decode::StepEvent& event) {
+      if (event.plan.encode) return true;
+      for (size_t i = 0; i < event.plan.rows.size(); ++i) {
+        const auto p = static_cast<size_t>(event.plan.rows[i]);
+        const bool now =
+            std::ranges::find(event.edits, event.plan.rows[i], &decode::Edit::position) != event.edits.end();
+        if (event.canvas.states[p] != decode::TokenState::stable || now) continue;
+        EXPECT_EQ(event.plan.inputs[i], event.canvas.tokens[p]);
+        ++fixed;
+      }
+      return true;
+    });
+    ASSERT_TRUE(filled) << filled.error().message;
+    const json object = json::parse(filled->text, nullptr, false);
+    EXPECT_TRUE(object.is_object() && object["name"].is_string() && object["age"] <= 150) << filled->text;
+    EXPECT_GT(fixed, 0);
+  }
+  EXPECT_GT(texts.size(), 1u) << "chosen by the model";
+}
+
+// A prompt is encoded causally, so what another one begins with may be taken from it.
+TEST(DiffusionGemma, KeptPrefixesChangeNoAnswer) {
+  const auto model = Model::load(kMade + "model.gguf", {.threads = 2});
+  ASSERT_TRUE(model) << model.error().message;
+  const auto prefixes = std::make_shared<PrefixCache>(int64_t{16} << 20);
+  const auto plain = Session::create(*model, {}), keeping = Session::create(*model, {.prefixes = prefixes});
+  ASSERT_TRUE(plain && keeping);
+  std::vector<int32_t> prompt;
+  const auto more = [&](int64_t count) {
+    for (int64_t i = 0; i < count; ++i) prompt.push_back(3 + static_cast<int32_t>(mix64(prompt.size() * 31 + 7) % 93));
+  };
+  decode::DecodeOptions o;
+  o.gen_length = 16, o.denoising_steps = 5, o.seed = 2;
+  o.early_stop = decode::EarlyStop::none;
+  more(70);
+  int64_t reused = 0;
+  for (int turn = 0; turn < 3; ++turn) {
+    const auto alone = (*plain)->generate(prompt, o, {}), kept = (*keeping)->generate(prompt, o, {});
+    ASSERT_TRUE(alone && kept);
+    EXPECT_EQ(alone->tokens, kept->tokens) << "turn " << turn;
+    EXPECT_EQ(alone->stats.reused_positions, 0);
+    EXPECT_EQ(kept->stats.reused_positions > reused, turn > 0) << "what the turn before has encoded";
+    reused = kept->stats.reused_positions;
+    prompt.insert(prompt.end(), kept->tokens.begin(), kept->tokens.end());
+    more(20);
+  }
+  prompt[40] = prompt[40] == 5 ? 6 : 5;
+  const auto alone = (*plain)->generate(prompt, o, {}), kept = (*keeping)->generate(prompt, o, {});
+  ASSERT_TRUE(alone && kept);
+  EXPECT_EQ(alone->tokens, kept->tokens);
+  EXPECT_EQ(kept->stats.reused_positions, 32) << "up to the token that differs, in pages of 32";
 }
 
 }  // namespace

@@ -66,6 +66,24 @@ TEST(FormRun, AnswersOfEveryPresetFit) {
   }
 }
 
+// The store keeps some forms; a request keeps its own, so that nobody makes it again on the engine's thread.
+TEST(FormRun, ARequestCarriesItsForm) {
+  const auto options = options_with({{"choice", "yes|no"}}), other = options_with({{"choice", "up|down"}});
+  EXPECT_EQ(tiny()->kept_form(other), nullptr);
+  const auto made = *tiny()->form(other);
+  EXPECT_EQ(tiny()->kept_form(other), made);
+  const auto engine = *Engine::create(tiny(), {.threads = 1});
+  const Request carries{.tokens = prompt("Where to?"), .options = options, .form = made};
+  const auto session = *Session::create(tiny(), {.threads = 0});
+  for (const std::string& text : {engine->submit(carries)->wait()->text, session->run(carries, {})->text})
+    EXPECT_TRUE(text == "up" || text == "down") << "not what the options would make: " << text;
+  const auto refused =
+      engine->submit({.tokens = prompt("?"), .options = options_with({{"regex", "a{9}"}, {"gen_length", "2"}})})
+          ->wait();
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(refused.error().message.starts_with("gen_length: ")) << refused.error().message;
+}
+
 TEST(FormRun, WhatTheFormSaysCostsNothing) {
   const auto session = *Session::create(tiny(), {.threads = 0});
   const auto fixed =

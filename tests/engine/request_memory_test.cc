@@ -100,6 +100,22 @@ TEST_F(RequestMemory, IsCountedBeforeItIsTaken) {
   EXPECT_LT(counted_all, 4 * measured_all) << "not far from what is taken";
 }
 
+// With classes of tokens that stand alone, states and rows as they come; no logits.
+TEST_F(RequestMemory, OfFormsToo) {
+  if (!MemoryMeter::works()) GTEST_SKIP() << "not run: a sanitizer's malloc() cannot be counted";
+  const auto model = load_model(LLADA_SOURCE_DIR "/models/tiny-llada", 1);
+  auto scheduler = *Scheduler::create(model, {.row_budget = 4096});
+  Request request{.tokens = prompt(20), .options = {decode::LengthOptions{.gen_length = 96, .block_length = 96}}};
+  for (int32_t& token : request.tokens) token %= 1000;
+  request.options.acceptance = decode::Acceptance::threshold, request.options.threshold = 1e-9;
+  measured(*scheduler, request);  // its scratch memory
+  request.options.json_schema =
+      R"({"properties": {"a": {"type": "string"}, "b": {"type": "array", "items": {"enum": ["x", "yes", "no"]}}}})";
+  ASSERT_TRUE(check_request(*model, request));
+  measured(*scheduler, request);
+  EXPECT_LE(static_cast<double>(measured(*scheduler, request)), request_bytes(*model, request));
+}
+
 TEST_F(RequestMemory, OfScoresToo) {
   if (!MemoryMeter::works()) GTEST_SKIP() << "not run: a sanitizer's malloc() cannot be counted";
   for (const bool causal : {false, true}) {

@@ -255,6 +255,24 @@ TEST(Form, WhatIsTheSameIsOneObject) {
   EXPECT_EQ((*dots)->parts[0], (*dots)->parts[1]);
 }
 
+TEST(Schema, ObjectsOfAnyMembers) {
+  const auto made =
+      automaton_of({FormKind::json_schema,
+                    R"({"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer"}}})"});
+  ASSERT_TRUE(made);
+  for (const char* text : {"{}", R"({"a": []})", R"({"a": [1, 2], "\"": [-3]})"}) EXPECT_TRUE(made->fits(text)) << text;
+  for (const char* text : {"", "[]", R"({"a": 1})", R"({"a": ["b"]})",
+                           R"({"a": []})"
+                           "}"})
+    EXPECT_FALSE(made->fits(text)) << text;
+  // Where there are properties no others are written, whatever they could be.
+  const auto some = automaton_of(
+      {FormKind::json_schema, R"({"properties": {"a": {"const": 1}}, "additionalProperties": {"type": "integer"}})"});
+  ASSERT_TRUE(some);
+  EXPECT_TRUE(some->fits("{}") && some->fits(R"({"a": 1})"));
+  EXPECT_FALSE(some->fits(R"({"b": 1})"));
+}
+
 TEST(Schema, NamesWhatItCannotDo) {
   const auto error = [](const char* schema) { return error_of(FormKind::json_schema, schema); };
   EXPECT_EQ(error(R"({"properties": {"n": {"type": "number", "multipleOf": 3}}})"),
@@ -263,8 +281,8 @@ TEST(Schema, NamesWhatItCannotDo) {
             "json_schema: $.pattern: not supported beside another keyword for strings");
   EXPECT_EQ(error(R"({"anyOf": [{"type": "null"}], "minLength": 3})"),
             "json_schema: $.minLength: not supported beside anyOf");
-  EXPECT_EQ(error(R"({"type": "object", "additionalProperties": true})"),
-            "json_schema: $.additionalProperties: found true, needed false");
+  EXPECT_EQ(error(R"({"type": "object", "additionalProperties": 5})"),
+            "json_schema: $.additionalProperties: found 5, needed a schema");
   EXPECT_EQ(error(R"({"type": "strin"})"),
             R"(json_schema: $.type: found "strin", needed string, number, integer, boolean, null, array, object)");
   EXPECT_EQ(error(R"({"type": "integer", "minimum": 3, "maximum": 2})"),

@@ -91,6 +91,13 @@ TEST(TokenForm, EveryStepIsThatOfTheBytes) {
   }
 }
 
+RowScores read_row(std::span<const float> logits, const TokenForm& form, double temperature = 0, double heat = 1,
+                   uint64_t key = 0) {
+  RowReader reader({&form.classes(), temperature, heat}, key);
+  reader.read_all(logits);
+  return reader.take();
+}
+
 RowScores random_row(const Toy& toy, std::mt19937& random, std::vector<double>& probabilities, double temperature = 0,
                      uint64_t key = 0) {
   std::vector<float> logits(toy.texts.size());
@@ -99,7 +106,7 @@ RowScores random_row(const Toy& toy, std::mt19937& random, std::vector<double>& 
   probabilities.clear();
   for (const float l : logits) sum += std::exp(static_cast<double>(l));
   for (const float l : logits) probabilities.push_back(std::exp(static_cast<double>(l)) / sum);
-  return read_row(logits, *toy.form, {.temperature = temperature, .confidence_heat = 1, .key = key});
+  return read_row(logits, *toy.form, temperature, 1, key);
 }
 
 template <class Visit>
@@ -183,7 +190,7 @@ TEST(Solver, TheLeastTemperatureTakesTheBest) {
   const Toy toy(FormKind::choice, "a|b", {"a", "b"});
   const std::vector<float> logits = {0, 0, 1, 3};
   for (const double heat : {1.0, 1e-308}) {
-    const RowScores row = read_row(logits, *toy.form, {.temperature = 1e-308, .confidence_heat = heat, .key = 5});
+    const RowScores row = read_row(logits, *toy.form, 1e-308, heat, 5);
     for (const ClassScore& c : row.classes)
       EXPECT_TRUE(c.top < 0 || (std::isfinite(c.heated) && std::isfinite(c.mass)));
     Solver solver(toy.form, true);

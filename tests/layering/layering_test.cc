@@ -21,7 +21,7 @@ const std::vector<Layer> kTable = {
     {"tensor", {"base"}},
     {"text", {"base"}},
     {"kernels", {"tensor", "base"}},
-    {"forms", {"base", "text"}},
+    {"forms", {"base", "tensor", "text"}},
     {"formats", {"base", "tensor"}},
     {"hub", {"base", "formats"}},
     {"graph", {"base", "tensor"}},

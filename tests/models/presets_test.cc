@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 namespace llada {
@@ -103,7 +104,23 @@ TEST(Presets, RoutersAndVectorsStayFloat) {
     else
       EXPECT_EQ(type, DType::Q4_K) << t.name;
   }
-  EXPECT_EQ(stored_type({"blk.0.odd.weight", {{96, 8, 1, 1}, 2}, 0}, DType::Q4_K), DType::F16);
+  EXPECT_EQ(stored_type({"blk.0.odd.weight", {{96, 8, 1, 1}, 2}, 0}, DType::Q4_K), DType::Q5_0);
+  EXPECT_EQ(stored_type({"blk.0.odd.weight", {{96, 8, 1, 1}, 2}, 0}, DType::IQ3_S), DType::IQ4_NL);
+  EXPECT_EQ(stored_type({"blk.0.odd.weight", {{40, 8, 1, 1}, 2}, 0}, DType::Q4_K), DType::F16);
+}
+
+// The published Q4_K_M file has 194, 33, 28 and 14; there the experts' gates and ways up are one tensor per layer.
+TEST(Presets, DiffusionGemmaIsMixedAsItsUploads) {
+  std::map<DType, int> counts;
+  int stacks = 0;
+  for (const PresetTensor& t : tensors_of(preset("diffusion-gemma-26b"))) {
+    ++counts[stored_type(t, DType::Q4_K)];
+    stacks += t.name.ends_with("ffn_up_exps.weight");
+  }
+  EXPECT_EQ(counts[DType::Q4_K] - stacks, 194);
+  EXPECT_EQ(counts[DType::Q5_0], 33);
+  EXPECT_EQ(counts[DType::Q8_0], 28);
+  EXPECT_EQ(counts[DType::Q6_K], 14);
 }
 
 }  // namespace

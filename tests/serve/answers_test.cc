@@ -317,7 +317,7 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
   const std::vector<Case> cases = {
       {kChat, json::object(), "messages"},
       {kChat, {{"messages", json::array()}}, "messages"},
-      {kChat, {{"messages", {{{"role", "tool"}, {"content", "x"}}}}}, "messages[0].role"},
+      {kChat, {{"messages", {{{"role", "tool"}, {"content", "x"}}}}}, "messages[0].tool_call_id"},
       {kChat, {{"messages", {{{"role", "user"}, {"content", 7}}}}}, "messages[0].content"},
       {kChat, with("max_tokens", 0), "max_tokens"},
       {kChat, with("max_tokens", "many"), "max_tokens"},
@@ -329,7 +329,7 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
       {kChat, with("stop", 5), "stop"},
       {kChat, with("stream", "yes"), "stream"},
       {kChat, with("diffusing", "slowly"), "diffusing"},
-      {kChat, with("tools", {{{"type", "function"}}}), "tools"},
+      {kChat, with("tools", {{{"type", "function"}}}), "tools[0].function"},
       {kChat, with("response_format", {{"type", "json_schema"}}), "response_format"},
       {kChat, with("frequency_penalty", "much"), "frequency_penalty"},
       {kChat, with("top_logprobs", 5), "top_logprobs"},

@@ -105,9 +105,9 @@ TEST_F(Clients, ValuesThatAskForMoreAreRefused) {
     EXPECT_EQ(error["param"], name) << error;
     EXPECT_TRUE(error["message"].get<std::string>().starts_with(name + ": ")) << error;
   }
-  for (const auto& [name, value] : std::vector<std::pair<std::string, json>>{
-           {"tools", {{{"type", "function"}}}}, {"tool_choice", "required"}, {"functions", {{{"name", "f"}}}}})
-    EXPECT_EQ(refusal(kChat, chat_body("Hi", {{name, value}}))["message"], name + ": this server has no tools");
+  for (const char* older : {"functions", "function_call"})
+    EXPECT_EQ(refusal(kChat, chat_body("Hi", {{older, {{"name", "f"}}}}))["message"],
+              older + std::string(": found the older form of tools, needed tools and tool_choice"));
   EXPECT_EQ(refusal(kResponses, {{"input", "Hi"}, {"include", {"message.output_text.logprobs"}}})["param"], "include");
 }
 

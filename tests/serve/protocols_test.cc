@@ -114,28 +114,30 @@ TEST_F(Protocols, RefusalsHaveTheProtocolsForm) {
     const json error = reply.json()["error"];
     return error.is_string() ? error.get<std::string>() : error["message"].get<std::string>();
   };
-  const Received reply = post(kMessages, asked({{"tools", {tool}}}));
+  const Received reply = post(kMessages, asked({{"tools", {5}}}));
   EXPECT_EQ(reply.json()["type"], "error");
   EXPECT_EQ(reply.json()["error"]["type"], "invalid_request_error");
   for (const auto& [body, says] : std::vector<std::pair<json, std::string>>{
-           {asked({{"tools", {tool}}}), "tools: this server has no tools"},
-           {asked({{"tool_choice", {{"type", "any"}}}}), "tool_choice: this server has no tools"},
+           {asked({{"tools", {{{"type", "bash_20250124"}, {"name", "bash"}}}}}),
+            "tools[0].type: found \"bash_20250124\", needed custom"},
+           {asked({{"tool_choice", {{"type", "any"}}}}),
+            "tool_choice: found {\"type\":\"any\"}, needed tools beside it"},
            {asked({{"system", 5}}), "system: found 5"},
            {asked({{"stop_sequences", {1}}}), "stop_sequences: found [1]"},
            {asked({{"diffusing", true}}), "diffusing: "},
-           {asked({{"output_config", {{"format", "json"}}}}), "output_config.format: "},
+           {asked({{"output_config", {{"format", "json"}}}}), "output_config.format: found \"json\""},
            {{{"messages", {{{"role", "user"}, {"content", {{{"type", "image"}}}}}}}}, "messages[0].content: found"},
            {{{"messages", {{{"role", "user"}, {"content", "a"}}, {{"role", "assistant"}, {"content", "b"}}}}},
             "messages: the last is the assistant's"},
            {json::object(), "messages: needed"}})
     EXPECT_TRUE(refused(kMessages, body).starts_with(says)) << body << refused(kMessages, body);
   for (const auto& [body, says] : std::vector<std::pair<json, std::string>>{
-           {asked({{"format", "json"}}), "format: "},
-           {asked({{"tools", {tool}}}), "tools: this server has no tools"},
+           {asked({{"format", "yaml"}}), "format: found \"yaml\", needed \"json\" or a JSON schema"},
+           {asked({{"tools", {tool}}}), "tools[0].type: found null, needed function"},
            {asked({{"options", 3}}), "options: found 3, needed an object"},
            {asked({{"options", {{"temperature", "hot"}}}}), "temperature: "},
            {{{"messages", {{{"role", "user"}, {"content", "a"}, {"images", {"aGk="}}}}}}, "messages[0].images: "},
-           {{{"messages", {{{"role", "tool"}, {"content", "a"}}}}}, "messages[0].role: "}})
+           {{{"messages", {{{"role", "tool"}, {"content", "a"}}}}}, "messages[0].tool_call_id: "}})
     EXPECT_TRUE(refused("/api/chat", body).starts_with(says)) << body << refused("/api/chat", body);
   EXPECT_TRUE(refused("/api/generate", {{"prompt", "a"}, {"context", {1, 2}}}).starts_with("context: "));
   EXPECT_TRUE(refused("/completion", {{"prompt", {"a", "b"}}}).starts_with("prompt: found 2 prompts"));
@@ -193,7 +195,7 @@ TEST_F(Protocols, OllamasTextsGapsAndWhatThereIs) {
   EXPECT_GT(tag["size"], 1000);
   EXPECT_EQ(get("/api/ps").json()["models"][0]["digest"], tag["digest"]);
   const json shown = post("/api/show", {{"model", "tiny"}}).json();
-  EXPECT_EQ(shown["capabilities"], json({"completion", "insert"}));
+  EXPECT_EQ(shown["capabilities"], json({"completion", "tools", "insert"}));
   EXPECT_EQ(shown["model_info"]["llada.context_length"], tiny_model()->context());
 }
 

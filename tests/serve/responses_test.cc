@@ -140,7 +140,7 @@ TEST_F(Responses, RefuseWithTheNameOfTheField) {
   start();
   const std::vector<std::pair<json, std::string>> cases = {
       {{{"previous_response_id", "resp_1"}}, "previous_response_id"},
-      {{{"tools", {{{"type", "web_search"}}}}}, "tools"},
+      {{{"tools", {{{"type", "web_search"}}}}}, "tools[0].type"},
       {{{"background", true}}, "background"},
       {{{"include", {"message.output_text.logprobs"}}}, "include"},
       {{{"truncation", "middle"}}, "truncation"},
@@ -155,7 +155,7 @@ TEST_F(Responses, RefuseWithTheNameOfTheField) {
       {{{"instructions", 5}}, "instructions"},
       {{{"input", nullptr}}, "input"},
       {{{"input", json::array()}}, "input"},
-      {{{"input", {{{"type", "function_call_output"}, {"output", "x"}}}}}, "input[0].type"},
+      {{{"input", {{{"type", "function_call_output"}, {"output", "x"}}}}}, "input[0].call_id"},
       {{{"input", {{{"type", 5}}}}}, "input[0].type"},
       {{{"input", {{{"role", "user"}, {"content", {{{"type", "input_image"}}}}}}}}, "input[0].content"},
   };

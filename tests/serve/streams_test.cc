@@ -158,6 +158,22 @@ TEST_F(Streams, FramesHaveEveryEdit) {
   }
 }
 
+// What the form leaves no choice about is told as such, before the first step too; what the model chose is not.
+TEST_F(Streams, FramesMarkWhatTheFormFixed) {
+  const json asked = {{"template", "Age: <int 10..99> years"}, {"gen_length", 16}};
+  const auto chunks = stream("/v1/chat/completions", chat_body(kQuestion, {{"diffusing", "frames"}, {"llada", asked}}));
+  std::string fixed, chosen;
+  for (const json& chunk : chunks) {
+    if (!chunk.contains("llada")) continue;
+    for (const json& edit : chunk["llada"]["edits"])
+      (edit.value("by_form", false) ? fixed : chosen) += edit["text"].get<std::string>();
+  }
+  EXPECT_TRUE(fixed.starts_with("Age:")) << fixed;
+  EXPECT_NE(fixed.find("year"), std::string::npos) << fixed;
+  EXPECT_EQ(chosen.find_first_not_of(" 0123456789"), std::string::npos) << chosen;
+  EXPECT_NE(chosen, "");
+}
+
 TEST_F(Streams, OfGapsShowTheTextAround) {
   const auto chunks =
       stream("/infill", {{"text", "Liam has <mask:2> rings. He gives <mask:3> to Cleo."}, {"diffusing", "frames"}});

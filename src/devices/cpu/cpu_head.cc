@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/check.h"
 #include "base/random.h"
 
 namespace llada {
@@ -14,9 +15,10 @@ constexpr int64_t kChunk = 512;
 constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-const SamplingRule& rule_of(const CpuHead::Job& job, int64_t row) {
-  return job.inputs->streams[static_cast<size_t>(job.sets->streams[static_cast<size_t>(row)])].sampling;
+const Stream& stream_of(const CpuHead::Job& job, int64_t row) {
+  return job.inputs->streams[static_cast<size_t>(job.sets->streams[static_cast<size_t>(row)])];
 }
+const SamplingRule& rule_of(const CpuHead::Job& job, int64_t row) { return stream_of(job, row).sampling; }
 
 }  // namespace
 
@@ -104,6 +106,29 @@ Prediction CpuHead::merge(const Job& job, int64_t row, int64_t chunks) const {
   return out;
 }
 
+void CpuHead::temper(const Job& job, int64_t chunks, int64_t columns, StepOutputs& outputs) const {
+  const auto asks = [](const Stream& stream) { return stream.tempering.temperature > 0; };
+  if (std::ranges::none_of(job.inputs->streams, asks)) return;
+  const int64_t vocab = job.weight->outputs;
+  std::vector<TemperedRow> rows(static_cast<size_t>(job.rows));
+  job.pool->run(job.rows, [&](int64_t r, int) {
+    const Tempering& tempering = stream_of(job, r).tempering;
+    if (tempering.temperature == 0) return;
+    const float* logits = kept_logits(*job.sets, r, vocab, outputs);
+    Prediction& prediction = outputs.predictions[static_cast<size_t>(r)];
+    if (prediction.token >= 0) prediction.logit = logits[prediction.token];
+    std::vector<kernels::SoftmaxStats> stats;
+    for (int64_t c = 0; c < chunks; ++c) stats.push_back(partial_[static_cast<size_t>(r * chunks + c)].stats);
+    const auto draw = static_cast<size_t>(job.sets->kept[static_cast<size_t>(r)]);
+    rows[static_cast<size_t>(r)] =
+        temper_row({logits, static_cast<size_t>(vocab)}, tempering.temperature, tempering.draws[draw], stats, columns);
+  });
+  outputs.tempered.resize(job.inputs->streams.size());
+  for (size_t r = 0; r < rows.size(); ++r)
+    if (asks(stream_of(job, static_cast<int64_t>(r))))
+      append(outputs.tempered[static_cast<size_t>(job.sets->streams[r])], rows[r]);
+}
+
 Status CpuHead::run(const Job& job, StepOutputs& outputs) {
   const int64_t vocab = job.weight->outputs, inputs = job.weight->inputs;
   const int64_t tile = job.kernels->column_tile(job.weight->stored.type);
@@ -113,7 +138,19 @@ Status CpuHead::run(const Job& job, StepOutputs& outputs) {
   LLADA_TRY_STATUS(scratch_.reserve(job.pool->size() * job.rows * chunk * static_cast<int64_t>(sizeof(float))));
   partial_.resize(static_cast<size_t>(chunks * job.rows));
   seen_.assign(static_cast<size_t>(job.pool->size() * job.rows), {kExcluded, kExcluded});
-  job.pool->run(chunks, [&](int64_t c, int thread) {
+  constexpr int64_t kStretch = TokenClasses::kStretch;
+  LLADA_CHECK(kStretch % chunk == 0);
+  std::vector<RowReader> readers;
+  std::vector<int64_t> reader_of(static_cast<size_t>(job.rows), -1);
+  for (int64_t r = 0; r < job.rows; ++r)
+    if (auto reader = row_reader(*job.inputs, *job.sets, r)) {
+      reader_of[static_cast<size_t>(r)] = std::ssize(readers);
+      readers.push_back(*std::move(reader));
+    }
+  const auto readings = std::ssize(readers);
+  LLADA_TRY_STATUS(stretch_.reserve(readings * kStretch * static_cast<int64_t>(sizeof(float))));
+  auto* const stretch = reinterpret_cast<float*>(stretch_.data());
+  const auto one_chunk = [&](int64_t c, int thread) {
     const int64_t begin = c * chunk, n = std::min(vocab, begin + chunk) - begin;
     float* logits = reinterpret_cast<float*>(scratch_.data()) + thread * job.rows * chunk;
     job.kernels->matmul({.type = job.weight->stored.type,
@@ -130,12 +167,28 @@ Status CpuHead::run(const Job& job, StepOutputs& outputs) {
     for (int64_t r = 0; r < job.rows; ++r) {
       if (job.cap > 0) job.kernels->soft_cap(logits + r * chunk, n, job.cap);
       if (float* kept = kept_logits(*job.sets, r, vocab, outputs)) std::copy_n(logits + r * chunk, n, kept + begin);
+      if (const int64_t reader = reader_of[static_cast<size_t>(r)]; reader >= 0)
+        std::copy_n(logits + r * chunk, n, stretch + reader * kStretch + begin % kStretch);
+      if (const auto divisor = static_cast<float>(stream_of(job, r).tempering.temperature); divisor > 0)
+        for (int64_t i = 0; i < n; ++i) logits[r * chunk + i] /= divisor;
       partial_[static_cast<size_t>(r * chunks + c)] =
           reduce(job, r, logits + r * chunk, begin, n, seen_[static_cast<size_t>(thread * job.rows + r)]);
     }
-  });
+  };
+  const int64_t at_a_time = readings > 0 ? kStretch / chunk : chunks;
+  for (int64_t first = 0; first < chunks; first += at_a_time) {
+    job.pool->run(std::min(at_a_time, chunks - first), [&](int64_t c, int thread) { one_chunk(first + c, thread); });
+    const auto columns = static_cast<size_t>(std::min(kStretch, vocab - first * chunk));
+    job.pool->run(readings, [&](int64_t i, int) {
+      readers[static_cast<size_t>(i)].read({stretch + i * kStretch, columns});
+    });
+  }
+  for (int64_t r = 0; r < job.rows; ++r)
+    if (const int64_t reader = reader_of[static_cast<size_t>(r)]; reader >= 0)
+      *kept_scores(*job.sets, r, outputs) = readers[static_cast<size_t>(reader)].take();
   outputs.predictions.resize(static_cast<size_t>(job.rows));
   job.pool->run(job.rows, [&](int64_t r, int) { outputs.predictions[static_cast<size_t>(r)] = merge(job, r, chunks); });
+  temper(job, chunks, chunk, outputs);
   return {};
 }
 

@@ -1,9 +1,12 @@
 // The LM head fused with its reduction: logits exist only chunk by chunk in scratch memory (126,464 columns x
 // 32 rows are never stored), each chunk is reduced to softmax statistics and best tokens, and chunks are
-// merged in a fixed order.
+// merged in a fixed order. Where a stream reads classes of tokens, the logits of its rows stay until a stretch of
+// columns is complete (tensor/class_scores.h), and each row's stretches are read in order. Of a tempered stream, chunks
+// are reduced after their division by the temperature.
 #pragma once
 #include <vector>
 
+#include "devices/cpu/cpu_tempering.h"
 #include "devices/cpu/cpu_weights.h"
 #include "devices/cpu/scratch.h"
 #include "devices/value_plan.h"
@@ -24,7 +27,9 @@ class CpuHead {
     const RowSets* sets;  // whose each row is, and its position: sampling depends on both
   };
   Status run(const Job& job, StepOutputs& outputs);
-  int64_t memory_bytes() const { return scratch_.bytes() + static_cast<int64_t>(partial_.size() * sizeof(Partial)); }
+  int64_t memory_bytes() const {
+    return scratch_.bytes() + stretch_.bytes() + static_cast<int64_t>(partial_.size() * sizeof(Partial));
+  }
 
  private:
   struct Partial {
@@ -40,8 +45,10 @@ class CpuHead {
   };
   Partial reduce(const Job& job, int64_t row, float* logits, int64_t begin, int64_t n, Seen& seen) const;
   Prediction merge(const Job& job, int64_t row, int64_t chunks) const;
+  void temper(const Job& job, int64_t chunks, int64_t columns, StepOutputs& outputs) const;
 
   Scratch scratch_;               // threads x rows x columns of a chunk: logits
+  Scratch stretch_;               // rows that are read x columns of a stretch: logits
   std::vector<Partial> partial_;  // rows x chunks
   std::vector<Seen> seen_;        // threads x rows
 };

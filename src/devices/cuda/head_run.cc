@@ -42,6 +42,9 @@ Status HeadRun::run(const Job& job, ProductRun& products) {
                   .partials = reinterpret_cast<HeadPartial*>(partials_.data()),
                   .chunks = static_cast<int32_t>(chunks)};
   reserve_logits(*job.inputs, step.sets, vocab, *job.outputs);
+  bool reads = false;
+  for (size_t r = 0; r < step.sets.scored.size(); ++r) reads |= step.sets.scored[r] >= 0 && step.sets.kept[r] < 0;
+  read_.resize(reads ? static_cast<size_t>(rows * vocab) : 0);
   for (int64_t begin = 0; begin < vocab; begin += chunk) {
     a.begin = static_cast<int32_t>(begin);
     a.end = static_cast<int32_t>(std::min(vocab, begin + chunk));
@@ -54,16 +57,22 @@ Status HeadRun::run(const Job& job, ProductRun& products) {
   LLADA_TRY_STATUS(check(cudaMemcpyAsync(host_results_.data(), results_.data(), static_cast<size_t>(result_bytes),
                                          cudaMemcpyDeviceToHost, job.stream),
                          "copying predictions"));
-  pending_ = Pending{job.outputs, rows};
+  pending_ = Pending{job.inputs, &step.sets, job.outputs, rows, vocab};
   return {};
+}
+
+float* HeadRun::host_logits(const RowSets& sets, int64_t row, int64_t vocabulary, StepOutputs& outputs) {
+  float* const kept = kept_logits(sets, row, vocabulary, outputs);
+  if (kept != nullptr || sets.scored[static_cast<size_t>(row)] < 0) return kept;
+  return read_.data() + row * vocabulary;
 }
 
 Status HeadRun::keep_logits(const Job& job, int64_t vocab, const HeadArguments& a) {
   const RowSets& sets = job.step->sets;
   for (int64_t first = 0, next; first < job.rows; first = next) {
-    float* const to = kept_logits(sets, first, vocab, *job.outputs);
+    float* const to = host_logits(sets, first, vocab, *job.outputs);
     const auto follows = [&](int64_t r) {
-      return kept_logits(sets, r, vocab, *job.outputs) == (to == nullptr ? to : to + (r - first) * vocab);
+      return host_logits(sets, r, vocab, *job.outputs) == (to == nullptr ? to : to + (r - first) * vocab);
     };
     for (next = first + 1; next < job.rows && follows(next);) ++next;
     if (to == nullptr) continue;
@@ -81,6 +90,9 @@ Status HeadRun::take() {
   const Pending done = *std::exchange(pending_, std::nullopt);
   const auto* results = reinterpret_cast<const Prediction*>(host_results_.data());
   done.outputs->predictions.assign(results, results + done.rows);
+  for (int64_t r = 0; r < done.rows; ++r)
+    if (const float* logits = host_logits(*done.sets, r, done.vocabulary, *done.outputs); logits != nullptr)
+      read_scores(*done.inputs, *done.sets, r, {logits, static_cast<size_t>(done.vocabulary)}, *done.outputs);
   return {};
 }
 

@@ -16,7 +16,7 @@ class HeadRun {
     Memory* memory;
     const StepData* step;
     const StepInputs* inputs;
-    StepOutputs* outputs;  // until take()
+    StepOutputs* outputs;  // as the inputs and the step: until take()
     int64_t rows;
     float cap;  // soft cap of the logits; 0: none
     cudaStream_t stream;
@@ -31,14 +31,19 @@ class HeadRun {
 
  private:
   struct Pending {  // results on their way
+    const StepInputs* inputs;
+    const RowSets* sets;
     StepOutputs* outputs;
-    int64_t rows;
+    int64_t rows, vocabulary;
   };
-  // Queues copies of the columns that are there: one for neighbouring rows that are kept.
-  static Status keep_logits(const Job& job, int64_t vocab, const HeadArguments& a);
+  // Where a row's logits go on the host; null: nowhere.
+  float* host_logits(const RowSets& sets, int64_t row, int64_t vocabulary, StepOutputs& outputs);
+  // Queues copies of the columns that are there: one for neighbouring rows that go to the host.
+  Status keep_logits(const Job& job, int64_t vocab, const HeadArguments& a);
 
   DeviceBytes logits_, partials_, results_;
   PinnedBytes host_results_;
+  std::vector<float> read_;  // rows x vocabulary, of rows that are read for their classes and not kept
   std::optional<Pending> pending_;
 };
 

@@ -354,7 +354,9 @@ class Builder {
     const WireRef predictions = {
         out_number_, out_.put<std::byte>(std::vector(whole.rows * sizeof(WirePrediction), std::byte{0xff}))};
     batch_.predictions = predictions.offset;
-    if (std::ranges::any_of(in.streams, [](const Stream& s) { return s.keep_logits || s.sampling.temperature > 0; }))
+    if (std::ranges::any_of(in.streams, [](const Stream& s) {
+          return s.keep_logits || s.sampling.temperature > 0 || s.reading.classes != nullptr;
+        }))
       batch_.logits = out_.take(int64_t{whole.rows} * vocabulary * 4);
     for (uint32_t first = 0, next; first < whole.rows; first = next) {
       for (next = first + 1; next < whole.rows && alike(first, next);) ++next;

@@ -95,6 +95,8 @@ Status read_head(const Batch& batch, const Staging& out, const RowSets& rows, co
     p.token = w.best, p.runner_up = w.second, p.logit = w.best_logit;
     if (float* kept = kept_logits(rows, r, batch.vocabulary, *run.outputs))
       std::copy_n(logits + r * batch.vocabulary, batch.vocabulary, kept);
+    if (logits != nullptr)
+      read_scores(in, rows, r, {logits + r * batch.vocabulary, static_cast<size_t>(batch.vocabulary)}, *run.outputs);
     if (rule.temperature > 0)
       sample(logits + r * batch.vocabulary, batch.vocabulary, rule, rows.positions[2][static_cast<size_t>(r)], p);
     const double sum = 1.0 + static_cast<double>(w.rest);

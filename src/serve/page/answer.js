@@ -56,7 +56,7 @@ class AnswerView {
     const span = this.spans[cell];
     const given = now.state === "given" || now.state === "fixed";
     let name = "cell " + (given ? "given" : now.state);
-    if (now.state !== "masked" && !given) name += " level-" + levelOf(now.confidence);
+    if (now.state !== "masked" && !given) name += now.byForm ? " by-form" : " level-" + levelOf(now.confidence);
     if (now.frame === frame && !given) name += " fresh";
     if (this.content !== undefined && cell >= this.content) name += " behind";
     if (span.className !== name) span.className = name;
@@ -205,7 +205,7 @@ class AnswerView {
     if (now.frame === undefined) return "not decided";
     if (now.state === "given" || now.state === "fixed") return "given";
     return [
-      JSON.stringify(now.text), `${(100 * now.confidence).toFixed(1)} % sure`,
+      JSON.stringify(now.text), now.byForm ? "fixed by the form" : `${(100 * now.confidence).toFixed(1)} % sure`,
       `step ${this.recording.frames[now.frame].step + 1}`, now.state === "visible" ? "may still change" : "final",
     ].join(", ");
   }

@@ -5,7 +5,7 @@ const kMasked = { text: "", state: "masked", confidence: 0 };
 
 class Recording {
   constructor() {
-    this.histories = [];  // of a position: [{frame, text, state, confidence}], frames rising
+    this.histories = [];  // of a position: [{frame, text, state, confidence, byForm}], frames rising
     this.frames = [];     // {step, masksLeft, forwards, rows, seconds}
     this.begin = 0;       // position of the first cell
     this.text = "";       // what is final so far
@@ -46,7 +46,7 @@ class Recording {
       if (cell < 0) continue;
       this.grow(cell + 1);
       this.histories[cell].push({ frame: at, text: edit.text, state: edit.state,
-                                  confidence: edit.confidence ?? 0 });
+                                  confidence: edit.confidence ?? 0, byForm: edit.by_form === true });
       changed.push(cell);
     }
     return changed;

@@ -1,0 +1,104 @@
+#include "forms/tool_form.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json_limits.h"
+#include "forms/form.h"
+#include "forms/json_schema.h"
+#include "forms/json_values.h"
+#include "text/tool_calls.h"
+
+namespace llada::forms {
+namespace {
+
+// Whether every text is an object's.
+bool is_object(const Expression& e) {
+  switch (e.kind) {
+    case Expression::Kind::never:
+      return true;
+    case Expression::Kind::text:
+      return e.text.starts_with('{');
+    case Expression::Kind::sequence:
+      return !e.parts.empty() && is_object(*e.parts.front());
+    case Expression::Kind::either:
+      return std::ranges::all_of(e.parts, [](const Expr& part) { return is_object(*part); });
+    default:
+      return false;
+  }
+}
+
+Result<Expr> arguments(const Json& tool, const std::string& where, Budget& budget) {
+  if (!tool.contains("parameters")) return text("{}");
+  auto read = parse_json_schema(tool["parameters"].dump(), budget);
+  if (!read) {
+    // The reader's "$" is the schema's place here.
+    std::string& message = read.error().message;
+    return invalid("{}.parameters{}{}", where, message.starts_with("$") ? "" : ": ",
+                   std::string_view(message).substr(message.starts_with("$") ? 1 : 0));
+  }
+  if (!is_object(**read)) return invalid("{}.parameters: found a schema of other values, needed one of objects", where);
+  return read;
+}
+
+Result<Expr> call_of(const Json& tool, const std::string& where, std::set<std::string>& names, Budget& budget) {
+  if (!tool.is_object() || !tool.contains("name") || !tool["name"].is_string() ||
+      !is_tool_name(tool["name"].get_ref<const std::string&>()))
+    return invalid("{}.name: needed 1 to {} letters, digits, _, -, ., : and /", where, kMostToolName);
+  const auto name = tool["name"].get<std::string>();
+  if (!names.insert(name).second) return invalid("{}.name: found {} a second time", where, name);
+  LLADA_TRY_STATUS(budget.spend(16 + name.size()));
+  LLADA_TRY(Expr given, arguments(tool, where, budget));
+  return sequence(
+      {text(std::string(kCallBegin) + name + std::string(kCallMiddle)), std::move(given), text(std::string(kCallEnd))});
+}
+
+Result<Expr> text_of(const Json& said, Budget& budget) {
+  if (said == "free") return without(std::string(kCallMark));
+  const auto member = [&](const char* key) { return said.is_object() && said.contains(key) ? said[key] : Json(); };
+  const Json kind = member("kind"), form = member("form");
+  if (!kind.is_number_unsigned() || kind.get<uint64_t>() >= static_cast<uint64_t>(FormKind::tools) || !form.is_string())
+    return invalid("text: found {}, needed null, free or a form", spelled(said).substr(0, 60));
+  return parse_form(static_cast<FormKind>(kind.get<int>()), form.get<std::string>(), budget);
+}
+
+}  // namespace
+
+std::string tools_text(std::string_view tools, const std::optional<Form>& said, bool free, int64_t most) {
+  const Json form = said   ? Json{{"kind", static_cast<unsigned>(said->kind)}, {"form", said->text}}
+                    : free ? Json("free")
+                           : Json();
+  return fmt::format(R"({{"tools": {}, "text": {}, "most": {}}})", tools,
+                     form.dump(-1, ' ', false, Json::error_handler_t::replace), most);
+}
+
+Result<Expr> parse_tools(std::string_view given, Budget& budget) {
+  // Of several schemas, each of which has the limits of one when it is read.
+  LLADA_TRY_STATUS(check_json_limits(given, "tools", {.depth = 80, .values = 10'000, .run_bytes = size_t{1} << 16}));
+  const Json root = Json::parse(given.begin(), given.end(), nullptr, /*allow_exceptions=*/false);
+  if (root.is_discarded()) return invalid("tools: not valid JSON");
+  const auto known = [&](const char* key) { return root.is_object() && root.contains(key); };
+  if (!known("tools") || !root["tools"].is_array() || root["tools"].empty() || root["tools"].size() > kMostTools)
+    return invalid("needed 1 to {} tools", kMostTools);
+  const Json most = known("most") ? root["most"] : Json(0);
+  if (!most.is_number_unsigned() || most.get<uint64_t>() > 1000) return invalid("most: needed 0 to 1000 calls");
+  std::set<std::string> names;
+  std::vector<Expr> calls;
+  for (const Json& tool : root["tools"]) {
+    LLADA_TRY(Expr call, call_of(tool, fmt::format("[{}]", calls.size()), names, budget));
+    calls.push_back(std::move(call));
+  }
+  const Expr one = either(std::move(calls));
+  const auto further = most.get<int64_t>() - 1;
+  Expr all =
+      further == 0 ? one : sequence({one, repeat(sequence({text(std::string(kBetweenCalls)), one}), 0, further)});
+  if (!known("text") || root["text"].is_null()) return all;
+  LLADA_TRY(Expr said, text_of(root["text"], budget));
+  if (root["text"] != "free") return either({std::move(said), std::move(all)});
+  return sequence({std::move(said), repeat(std::move(all), 0, 1)});
+}
+
+}  // namespace llada::forms

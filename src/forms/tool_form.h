@@ -1,0 +1,30 @@
+// Answers of a model that may call tools, as an expression: text and behind it calls (text/tool_calls.h), or calls
+// alone. Free text has no call mark, so that whatever looks like a call is one. What is asked for is JSON:
+//
+//   {"tools": [{"name": "add", "parameters": SCHEMA}, ...], "text": null, "most": 1}
+//
+//   parameters  a schema of objects (json_schema.h); absent: an empty object
+//   text        null: the answer is calls; "free": it is text, calls, or both; an object {"kind": N, "form": TEXT}: it
+//               is calls, or text of that form (form.h)
+//   most        calls of an answer; 0: any number
+//
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "forms/expression.h"
+#include "forms/form.h"
+
+namespace llada::forms {
+
+inline constexpr size_t kMostTools = 128;
+
+// That JSON. tools: the list; said: of the text beside the calls; none: it is free, or there is none.
+std::string tools_text(std::string_view tools, const std::optional<Form>& said, bool free, int64_t most);
+
+// Errors begin with the tool's number: "[2].parameters.properties.a.oneOf: not supported".
+Result<Expr> parse_tools(std::string_view text, Budget& budget);
+
+}  // namespace llada::forms

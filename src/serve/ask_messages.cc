@@ -1,0 +1,218 @@
+// Conversations, as each protocol writes them: texts, calls of tools and their results.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "serve/ask.h"
+#include "text/json_text.h"
+#include "text/tool_calls.h"
+
+namespace llada::serve {
+namespace {
+
+using nlohmann::json;
+
+// How a protocol writes messages.
+struct MessageForm {
+  std::string field;             // the list's
+  std::set<std::string> parts;   // types of parts that are text
+  std::set<std::string> beside;  // fields of a message that say nothing to a model
+  bool needs_ids = true;         // of results: which call they belong to
+};
+
+MessageForm message_form(Shape shape) {
+  // A client may send back a message of an earlier answer as it came.
+  if (shape == Shape::response)
+    return {.field = "input", .parts = {"input_text", "output_text"}, .beside = {"type", "id", "status"}};
+  MessageForm form{.field = "messages", .parts = {"text"}, .beside = {"name"}};
+  // thinking: of an earlier answer, by a model that thought.
+  if (shape == Shape::message) form.beside = {"thinking", "cache_control"};
+  if (shape == Shape::ollama_chat) form.beside = {"thinking", "cache_control", "tool_name"}, form.needs_ids = false;
+  return form;
+}
+
+json member(const json& object, const char* name) { return object.is_object() ? object.value(name, json()) : json(); }
+
+// A text, or a list of parts, of which text is the one kind here.
+Answered<std::string> read_content(const json& content, const std::string& where, const MessageForm& form) {
+  if (content.is_null()) return std::string();
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) return wrong(where, content, "a text");
+  std::string text;
+  for (const json& part : content) {
+    const json type = member(part, "type");
+    if (!type.is_string() || !form.parts.contains(type.get<std::string>()) || !member(part, "text").is_string())
+      return wrong(where, part, fmt::format("parts of type {}", fmt::join(form.parts, " or ")));
+    text += part["text"].get<std::string>();
+  }
+  return text;
+}
+
+// Turns, in the order in which they are said.
+class Conversation {
+ public:
+  void say(const std::string& role, std::string content) {
+    turns_.push_back({.role = role == "developer" ? "system" : role, .content = std::move(content)});
+  }
+  // By the assistant, whose turn it belongs to where that was the last.
+  void call(ToolCall call, const json& id) {
+    if (turns_.empty() || turns_.back().role != "assistant") say("assistant", "");
+    turns_.back().calls.push_back(std::move(call));
+    if (id.is_string()) ids_.insert(id.get<std::string>());
+    called_ = true;
+  }
+  Done result(const json& id, std::string content, const std::string& where, bool needs_id) {
+    if (!called_ || (!id.is_null() ? !id.is_string() || !ids_.contains(id.get<std::string>()) : needs_id))
+      return wrong(where, id, "the id of a call before it");
+    if (turns_.back().role != "tool") turns_.push_back({.role = "tool"});
+    turns_.back().results.push_back(std::move(content));
+    return {};
+  }
+  std::vector<ChatMessage> lay_out(const ChatFormat& format) {
+    std::vector<ChatMessage> messages;
+    for (Turn& turn : turns_) {
+      const bool results = turn.role == "tool";
+      messages.push_back({std::move(turn.role), results ? text_of_results(format, turn.results)
+                                                        : text_with_calls(std::move(turn.content), turn.calls)});
+    }
+    return messages;
+  }
+
+ private:
+  struct Turn {
+    std::string role;
+    std::string content = {};
+    std::vector<ToolCall> calls = {};
+    std::vector<std::string> results = {};
+  };
+  std::vector<Turn> turns_;
+  std::set<std::string> ids_;  // of calls
+  bool called_ = false;
+};
+
+// The arguments are a text in OpenAI's protocols, an object in the others.
+Answered<ToolCall> read_call(const json& name, const json& arguments, const std::string& where) {
+  if (!name.is_string() || !is_tool_name(name.get_ref<const std::string&>()))
+    return wrong(where + ".name", name, "the name of a tool");
+  if (!arguments.is_null() && !arguments.is_object() && !arguments.is_string())
+    return wrong(where + ".arguments", arguments, "a JSON object");
+  std::string text = arguments.is_string() ? arguments.get<std::string>() : "";
+  if (arguments.is_object()) text = spelled(arguments);
+  return ToolCall{name.get<std::string>(), text.empty() ? "{}" : std::move(text)};
+}
+
+// OpenAI's and Ollama's list of calls in a message.
+Done read_calls_of(const json& calls, const std::string& where, Conversation& out) {
+  if (calls.is_null()) return {};
+  if (!calls.is_array()) return wrong(where, calls, "a list of calls");
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const json function = member(calls[i], "function");
+    const std::string at = fmt::format("{}[{}].function", where, i);
+    if (!function.is_object()) return wrong(at, function, "an object with name and arguments");
+    LLADA_TRY(ToolCall call, read_call(member(function, "name"), member(function, "arguments"), at));
+    out.call(std::move(call), member(calls[i], "id"));
+  }
+  return {};
+}
+
+// Anthropic's blocks: text, calls and results.
+Done read_blocks(const json& item, const std::string& where, const MessageForm& form, Conversation& out) {
+  const std::string role = item["role"];
+  json texts = json::array();
+  const auto say = [&](bool always) -> Done {
+    if (texts.empty() && !always) return {};
+    LLADA_TRY(std::string text, read_content(std::exchange(texts, json::array()), where, form));
+    out.say(role, std::move(text));
+    return {};
+  };
+  bool others = false;
+  for (size_t i = 0; i < item["content"].size(); ++i) {
+    const json& block = item["content"][i];
+    const std::string at = fmt::format("{}[{}]", where, i);
+    const json type = member(block, "type");
+    if (type == "tool_use" && role == "assistant") {
+      LLADA_TRY_STATUS(say(false));
+      LLADA_TRY(ToolCall call, read_call(member(block, "name"), member(block, "input"), at));
+      out.call(std::move(call), member(block, "id"));
+      others = true;
+    } else if (type == "tool_result" && role == "user") {
+      LLADA_TRY_STATUS(say(false));
+      LLADA_TRY(std::string text, read_content(member(block, "content"), at + ".content", form));
+      LLADA_TRY_STATUS(out.result(member(block, "tool_use_id"), std::move(text), at + ".tool_use_id", true));
+      others = true;
+    } else {
+      texts.push_back(block);
+    }
+  }
+  return say(!others);
+}
+
+// The items of /v1/responses that are no messages. False: it is one.
+Answered<bool> read_item(const json& item, const std::string& where, const MessageForm& form, Conversation& out) {
+  const json type = member(item, "type");
+  if (type == "function_call") {
+    LLADA_TRY(ToolCall call, read_call(member(item, "name"), member(item, "arguments"), where));
+    out.call(std::move(call), member(item, "call_id"));
+    return true;
+  }
+  if (type != "function_call_output") return false;
+  LLADA_TRY(std::string text, read_content(member(item, "output"), where + ".output", form));
+  LLADA_TRY_STATUS(out.result(member(item, "call_id"), std::move(text), where + ".call_id", true));
+  return true;
+}
+
+Done read_message(const json& item, const std::string& where, Shape shape, const MessageForm& form, Conversation& out) {
+  if (!item.is_object()) return wrong(where, item, "an object with role and content");
+  if (shape == Shape::response) {
+    LLADA_TRY(const bool read, read_item(item, where, form, out));
+    if (read) return {};
+    if (const json type = item.value("type", json("message")); type != "message")
+      return wrong(where + ".type", type, "message, function_call or function_call_output");
+  }
+  const json role = item.value("role", json());
+  const bool chat = shape == Shape::chat || shape == Shape::ollama_chat, result = chat && role == "tool";
+  if (role != "system" && role != "developer" && role != "user" && role != "assistant" && !result)
+    return wrong(where + ".role", role, chat ? "system, user, assistant or tool" : "system, user or assistant");
+  for (const auto& [key, value] : item.items()) {
+    const bool idle = value.is_null() || (value.is_array() && value.empty()) || form.beside.contains(key);
+    const bool of_tools = (result && key == "tool_call_id") || (chat && role == "assistant" && key == "tool_calls");
+    if (key != "role" && key != "content" && !idle && !of_tools)
+      return refuse(fmt::format("{}.{}: this field is not supported here", where, key),
+                    fmt::format("{}.{}", where, key));
+  }
+  const json content = item.value("content", json());
+  if (shape == Shape::message && content.is_array()) return read_blocks(item, where + ".content", form, out);
+  LLADA_TRY(std::string text, read_content(content, where + ".content", form));
+  if (result)
+    return out.result(item.value("tool_call_id", json()), std::move(text), where + ".tool_call_id", form.needs_ids);
+  out.say(role.get<std::string>(), std::move(text));
+  return chat ? read_calls_of(item.value("tool_calls", json()), where + ".tool_calls", out) : Done();
+}
+
+}  // namespace
+
+Answered<std::vector<ChatMessage>> read_messages(Body& body, Shape shape, const ChatFormat& format) {
+  const MessageForm form = message_form(shape);
+  const json* list = body.find(form.field);
+  const bool input = form.field == "input";
+  if (list == nullptr)
+    return refuse(
+        input ? "input: needed, a text or a list of messages" : "messages: needed, a list with at least one message",
+        form.field);
+  if (input && list->is_string()) return std::vector{ChatMessage{"user", list->get<std::string>()}};
+  if (!list->is_array() || list->empty()) return wrong(form.field, *list, "a list with at least one message");
+  Conversation conversation;
+  for (size_t i = 0; i < list->size(); ++i)
+    LLADA_TRY_STATUS(read_message((*list)[i], fmt::format("{}[{}]", form.field, i), shape, form, conversation));
+  return conversation.lay_out(format);
+}
+
+Answered<std::optional<std::string>> read_system(Body& body) {
+  static const MessageForm kForm{.field = "system", .parts = {"text"}, .beside = {}};
+  const json* system = body.find("system");
+  if (system == nullptr) return std::nullopt;
+  LLADA_TRY(std::string text, read_content(*system, "system", kForm));
+  return text;
+}
+
+}  // namespace llada::serve

@@ -1,0 +1,42 @@
+// /v1/responses: OpenAI's response object, whose output items are thoughts, where they were wished for, a message with
+// one part, its text, and calls of functions. The events of its stream have numbers.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "serve/shapes.h"
+
+namespace llada::serve {
+
+class ResponseForm : public AnswerForm {
+ public:
+  // repeated: the request's own fields that the response has, too.
+  ResponseForm(AnswerHead head, Json repeated) : head_(std::move(head)), repeated_(std::move(repeated)) {}
+
+  Json whole(const FinishedAnswer& answer, const Json& usage) const override;
+  std::string begin() override;
+  std::string delta(const std::string& text) override;
+  std::string call(const AnswerPiece& piece) override;
+  std::string thought(const std::string& text) override;
+  std::string end(const FinishedAnswer& answer, const Json& usage) override;
+  std::string failed(const ApiError& error) override;
+
+ private:
+  std::string event(const std::string& type, const Json& fields);
+  std::string item_event(const std::string& type, const Json& fields, Json more);
+  std::string begin_text();
+  std::string end_text(const std::string& status);
+  std::string end_thoughts();
+
+  const AnswerHead head_;
+  const Json repeated_;
+  int64_t next_ = 0;   // event
+  int64_t items_ = 0;  // that were begun
+  bool in_text_ = false;
+  std::string text_;      // of the message so far
+  std::string thoughts_;  // before it, so far
+  bool in_thoughts_ = false;
+  ToolCall call_;  // that is being written
+};
+
+}  // namespace llada::serve

@@ -1,0 +1,164 @@
+#include "serve/tools.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "decode/form_options.h"
+#include "text/json_text.h"
+#include "text/tool_calls.h"
+#include "text/utf8.h"
+
+namespace llada::serve {
+namespace {
+
+using nlohmann::json;
+
+struct Tool {
+  std::string name;
+  Json shown, called;  // to the model; name and parameters
+};
+
+// Members of a tool or its function that say nothing to a model here.
+bool is_idle(std::string_view member) {
+  constexpr std::string_view kIdle[] = {"type",           "strict",        "cache_control", "eager_input_streaming",
+                                        "input_examples", "defer_loading", "output_schema"};
+  return std::ranges::find(kIdle, member) != std::end(kIdle);
+}
+
+// What has no properties is an object without members, as clients mean it; not any object.
+bool has_no_properties(const Json& schema) {
+  constexpr std::string_view kNotes[] = {"type", "title", "description", "$schema"};
+  for (const auto& [key, value] : schema.items())
+    if (std::ranges::find(kNotes, key) == std::end(kNotes)) return false;
+  return true;
+}
+
+// A function, wherever it stands: chats have it inside its tool, the newer protocols have its members beside the type.
+Answered<Tool> read_function(const Json& function, const std::string& where, const char* parameters) {
+  if (!function.is_object()) return wrong(where, json(function), "an object with name and " + std::string(parameters));
+  const auto found = [&](const char* key) { return function.contains(key) ? function[key] : Json(); };
+  const Json name = found("name"), description = found("description"), schema = found(parameters);
+  if (!name.is_string() || !is_tool_name(name.get_ref<const std::string&>()))
+    return wrong(where + ".name", json(name), fmt::format("1 to {} letters, digits, _, -, ., : and /", kMostToolName));
+  if (!description.is_null() && !description.is_string())
+    return wrong(where + ".description", json(description), "a text");
+  if (!schema.is_null() && !schema.is_object())
+    return wrong(fmt::format("{}.{}", where, parameters), json(schema), "a JSON schema");
+  for (const auto& [key, value] : function.items())
+    if (key != "name" && key != "description" && key != parameters && !value.is_null() && !is_idle(key))
+      return refuse(fmt::format("{}.{}: this field is not supported here", where, key),
+                    fmt::format("{}.{}", where, key));
+  Tool tool{.name = name.get<std::string>(), .shown = {{"name", name}}, .called = {{"name", name}}};
+  if (!description.is_null()) tool.shown["description"] = description;
+  tool.shown["parameters"] = schema.is_null() ? Json{{"type", "object"}, {"properties", Json::object()}} : schema;
+  if (!schema.is_null()) tool.called["parameters"] = schema;
+  if (schema.is_object() && has_no_properties(schema))
+    tool.called["parameters"] = {{"type", "object"}, {"properties", Json::object()}};
+  return tool;
+}
+
+Answered<std::vector<Tool>> read_list(Body& body, Shape shape) {
+  LLADA_TRY(const auto list, body.in_order({"tools"}));
+  if (!list || !list->is_array()) return wrong("tools", json(list.value_or(Json())), "a list of functions");
+  std::vector<Tool> tools;
+  std::set<std::string> names;
+  for (const Json& item : *list) {
+    const std::string where = fmt::format("tools[{}]", tools.size());
+    const Json type = item.is_object() && item.contains("type") ? item["type"] : Json();
+    const bool anthropic = shape == Shape::message, inside = shape == Shape::chat || shape == Shape::ollama_chat;
+    const char* kind = anthropic ? "custom" : "function";
+    if (!(anthropic && type.is_null()) && type != kind)
+      return wrong(where + ".type", json(type), fmt::format("{}: this server has no tools of its own", kind));
+    const Json function = !inside ? item : item.contains("function") ? item["function"] : Json();
+    LLADA_TRY(Tool tool,
+              read_function(function, inside ? where + ".function" : where, anthropic ? "input_schema" : "parameters"));
+    if (!names.insert(tool.name).second)
+      return refuse(fmt::format("{}: found the name {} a second time", where, tool.name), where);
+    tools.push_back(std::move(tool));
+  }
+  return tools;
+}
+
+struct Choice {
+  std::string mode = "auto";           // none, auto, required
+  std::vector<std::string> only = {};  // which may be called; none: all
+  bool one = false;                    // call at most
+};
+
+Answered<Choice> read_choice(Body& body, Shape shape) {
+  const bool anthropic = shape == Shape::message;
+  Choice choice;
+  const json* value = shape == Shape::ollama_chat ? nullptr : body.find("tool_choice");
+  if (!anthropic) {
+    LLADA_TRY(const bool parallel, body.boolean("parallel_tool_calls", true));
+    choice.one = !parallel;
+  }
+  if (value == nullptr) return choice;
+  const char* needed =
+      anthropic ? "a type: auto, any, none, or tool with a name" : "none, auto, required, or a function with its name";
+  const auto in = [](const json& object, const char* key) {
+    return object.is_object() ? object.value(key, json()) : json();
+  };
+  const json type = anthropic || value->is_object() ? in(*value, "type") : *value;
+  const auto name_of = [&](const json& item) {
+    const json name = shape == Shape::chat ? in(in(item, "function"), "name") : in(item, "name");
+    return name.is_string() ? name.get<std::string>() : "";
+  };
+  if (anthropic) choice.one = in(*value, "disable_parallel_tool_use") == true;
+  if (type == "none" || type == "auto" || type == "required" || type == "any") {
+    choice.mode = type == "any" ? "required" : type.get<std::string>();
+    return choice;
+  }
+  if (type == "allowed_tools" && !anthropic) {
+    const json allowed = shape == Shape::chat ? in(*value, "allowed_tools") : *value;
+    choice.mode = in(allowed, "mode") == "required" ? "required" : "auto";
+    for (const json& item : in(allowed, "tools")) choice.only.push_back(name_of(item));
+    if (choice.only.empty()) return wrong("tool_choice", *value, "allowed_tools with a list of tools");
+    return choice;
+  }
+  if (type != (anthropic ? "tool" : "function") || name_of(*value).empty()) return wrong("tool_choice", *value, needed);
+  choice.mode = "required", choice.only = {name_of(*value)}, choice.one = true;
+  return choice;
+}
+
+}  // namespace
+
+Answered<ToolUse> read_tools(Body& body, Shape shape) {
+  const json* given = body.find("tools");
+  LLADA_TRY(const Choice choice, read_choice(body, shape));
+  ToolUse use;
+  if (given == nullptr || (given->is_array() && given->empty())) {
+    if (choice.mode == "required") return wrong("tool_choice", *body.find("tool_choice"), "tools beside it");
+    return use;
+  }
+  if (choice.mode == "none") return use;
+  LLADA_TRY(const std::vector<Tool> tools, read_list(body, shape));
+  Json called = Json::array();
+  for (const Tool& tool : tools) {
+    use.functions.push_back(spelled(tool.shown));
+    if (choice.only.empty() || std::ranges::count(choice.only, tool.name) > 0) called.push_back(tool.called);
+  }
+  for (const std::string& name : choice.only)
+    if (std::ranges::count(tools, name, &Tool::name) == 0)
+      return refuse(fmt::format("tool_choice: found {}, which is no name of a tool", in_quotes(name)), "tool_choice");
+  use.list = called.dump();
+  use.must_call = choice.mode == "required";
+  use.most = choice.one ? 1 : 0;
+  return use;
+}
+
+Done use_tools(const ToolUse& use, const ChatFormat& format, Ask& ask, Decoding& decoding,
+               std::vector<ChatMessage>& messages, std::vector<std::string>& stop) {
+  if (use.functions.empty()) return {};
+  if (ask.watch == Watch::replace)
+    return refuse("diffusing: found true beside tools, needed false or \"frames\"", "diffusing");
+  if (const Status set = decode::set_tools(decoding.choice.options, use.list, use.must_call, use.most); !set)
+    return refuse(set.error().message, "tools");
+  show_tools(format, use.functions, messages);
+  ask.calls = true;
+  ask.stop = std::exchange(stop, {});
+  return {};
+}
+
+}  // namespace llada::serve

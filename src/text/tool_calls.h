@@ -1,0 +1,77 @@
+// Tools in a conversation: how they are shown to a model, how its answer calls them, how their results come back. A
+// call is written as Qwen's and Ling's models do (the form of Hermes):
+//
+//   <tool_call>
+//   {"name": "add", "arguments": {"a": 1, "b": 2}}
+//   </tool_call>
+//
+// Further calls follow behind a line end, and no text follows calls. Tools stand at the end of the first system
+// message: in the words of the models' templates for the styles chatml and bailing, in shorter ones for the others,
+// whose models know no form of their own or one that is not JSON (Gemma's).
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/chat_template.h"
+
+namespace llada {
+
+inline constexpr std::string_view kCallMark = "<tool_call>";  // which no text before calls has
+inline constexpr std::string_view kCallBegin = "<tool_call>\n{\"name\": \"",
+                                  kCallMiddle = "\", \"arguments\": ", kCallEnd = "}\n</tool_call>",
+                                  kBetweenCalls = "\n";
+
+// 1 to 128 letters, digits and _ - . : / (ASCII), so that a name needs no escapes.
+inline constexpr size_t kMostToolName = 128;
+bool is_tool_name(std::string_view name);
+
+struct ToolCall {
+  std::string name;
+  std::string arguments;  // the text of a JSON object
+};
+
+// An answer that has calls, as it goes back into a conversation.
+std::string text_with_calls(std::string content, std::span<const ToolCall> calls);
+// The turn that follows it, of role "tool": the results of its calls.
+std::string text_of_results(const ChatFormat& format, std::span<const std::string> results);
+
+// Puts tools into the first system message, or makes one. functions: each one's JSON object with name, description and
+// parameters, of one line.
+void show_tools(const ChatFormat& format, std::span<const std::string> functions, std::vector<ChatMessage>& messages);
+
+// A piece of an answer that is read while it grows.
+struct AnswerPiece {
+  int64_t call = -1;      // of the answer's, from 0; -1: text
+  std::string name = {};  // in a call's first piece alone
+  std::string text = {};  // more of the text, or of the call's arguments
+  bool ends = false;      // the call is complete
+};
+
+// Cuts an answer into text and calls. White space before the first call, and a call that is not complete, are no part
+// of the answer.
+class CallReader {
+ public:
+  // last: nothing follows.
+  std::vector<AnswerPiece> take(std::string_view more, bool last);
+
+ private:
+  bool read_text(bool last, std::vector<AnswerPiece>& pieces);
+  bool read_arguments(std::vector<AnswerPiece>& pieces);
+
+  enum class Where { text, begin, name, arguments, end } where_ = Where::text;
+  std::string left_;  // not yet read
+  int64_t call_ = -1;
+  int depth_ = 0;  // of braces and brackets in the arguments
+  bool quoted_ = false, escaped_ = false;
+};
+
+struct AnswerWithCalls {
+  std::string text;
+  std::vector<ToolCall> calls;
+};
+AnswerWithCalls read_calls(std::string_view answer);
+
+}  // namespace llada

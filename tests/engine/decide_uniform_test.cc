@@ -1,0 +1,154 @@
+// Decisions of a model whose canvases hold random tokens: by the definition, which is a prompt that is encoded and one
+// forward of the canvas behind it; alone, in company and with kept prefixes.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "decode/canvas.h"
+#include "decode/strategy.h"
+#include "decode/uniform_canvas.h"
+#include "engine/decide.h"
+#include "engine/decide_prompt.h"
+#include "engine/engine.h"
+#include "engine/prompt.h"
+#include "engine/token_score.h"
+#include "formats/temp_folder.h"
+#include "geometry/tiny_gemma.h"
+
+namespace llada {
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+const std::string kState = "the sheep is in the garden and eats a cherry";
+const DecideQuestion kAnimal = {
+    .kind = QuestionKind::choice, .instructions = "Which one?", .options = {{"sheep"}, {"horse"}, {"sheepdog"}}};
+const DecideQuestion kIs = {.kind = QuestionKind::predicate, .instructions = "Is it a sheep?"};
+
+class UniformDecisions : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto loaded = Model::load(write_tiny_gemma(folder_ / "tiny.gguf"), {.threads = 1});
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    model_ = *loaded;
+  }
+  DecideResult decide(const DecideRequest& request, SchedulerOptions options = {}) const {
+    auto engine = Engine::create(model_, options);
+    if (!engine) throw std::runtime_error(engine.error().message);
+    auto job = start_decide(model_, request);
+    if (!job) throw std::runtime_error(job.error().message);
+    const Result<DecideResult> result = (*engine)->submit_decide(std::move(*job))->wait();
+    if (!result) throw std::runtime_error(result.error().message);
+    return *result;
+  }
+  // Of the token at `position`; negative tokens of the canvas are undecided.
+  double log_of(const Ids& prompt, const Ids& tail, int64_t position, int32_t token) const {
+    Ids all = prompt;
+    all.insert(all.end(), tail.begin(), tail.end());
+    for (size_t p = 0; p < all.size(); ++p)
+      if (all[p] < 0) all[p] = decode::random_token(0, 0, static_cast<int64_t>(p), TinyGemma::kVocab);
+    const auto part = [&](size_t begin, size_t end) {
+      decode::StepPlan plan;
+      plan.rows.resize(end - begin);
+      std::iota(plan.rows.begin(), plan.rows.end(), static_cast<int32_t>(begin));
+      plan.inputs.assign(all.begin() + static_cast<std::ptrdiff_t>(begin),
+                         all.begin() + static_cast<std::ptrdiff_t>(end));
+      plan.keys = static_cast<int32_t>(end);
+      return plan;
+    };
+    decode::StepPlan encode = part(0, prompt.size()), denoise = part(prompt.size(), all.size());
+    encode.encode = true;
+    denoise.logits = {static_cast<int32_t>(position)};
+    auto state = RequestState::create(*model_, model_->device(), std::ssize(all), false, {});
+    state->keep_logits = true;
+    decode::Denoiser denoiser(decode::fixed_canvas(all), decode::planned_forwards({encode, denoise}));
+    ModelRunner runner(*model_, model_->device(), nullptr, {});
+    while (!denoiser.done()) {
+      RequestStep step{&denoiser, &*state};
+      runner.run({&step, 1});
+      if (!step.status) throw std::runtime_error(step.status.error().message);
+      if (!denoiser.take(std::move(step.result))) throw std::runtime_error("take");
+    }
+    return LogSoftmax(state->logits)[token];
+  }
+  // A canvas of whole canvases: the label's beginning, undecided tokens up to the longest label's end, an end token,
+  // ends behind it.
+  double label_log(const std::string& text, const std::vector<std::string>& labels, size_t label) const {
+    const ChatMessage message{"user", text};
+    const Ids prompt = *chat_prompt(*model_, {&message, 1});
+    std::vector<Ids> tokens;
+    size_t width = 0;
+    for (const std::string& l : labels) {
+      tokens.push_back(model_->tokenizer().encode(l));
+      width = std::max(width, tokens.back().size());
+    }
+    Ids wanted = tokens[label];
+    for (const Ids& other : tokens)
+      if (other.size() > wanted.size() && std::equal(wanted.begin(), wanted.end(), other.begin())) {
+        wanted.push_back(TinyGemma::kTurnEnd);
+        break;
+      }
+    double sum = 0;
+    for (size_t t = 0; t < wanted.size(); ++t) {
+      Ids tail(wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(t));
+      tail.resize(width, -1);
+      tail.push_back(TinyGemma::kTurnEnd);
+      tail.resize((tail.size() + TinyGemma::kCanvas - 1) / TinyGemma::kCanvas * TinyGemma::kCanvas, TinyGemma::kEnd);
+      sum += log_of(prompt, tail, static_cast<int64_t>(prompt.size() + t), wanted[t]);
+    }
+    return sum;
+  }
+
+  const TempFolder folder_;
+  std::shared_ptr<const Model> model_;
+};
+
+TEST_F(UniformDecisions, EqualTheDefinition) {
+  for (const auto& [question, how] :
+       {std::pair{kIs, DecideLabels::letters}, {kAnimal, DecideLabels::letters}, {kAnimal, DecideLabels::values}}) {
+    const DecideResult result = decide({kState, {question}, {.labels = how}});
+    ASSERT_EQ(result.answers.size(), 1u);
+    const auto labels = question_labels(question, how);
+    for (size_t l = 0; l < labels.size(); ++l)
+      EXPECT_EQ(result.answers[0].log_probabilities[0][l],
+                label_log(kState + "\n\n" + question_text(question, how), labels, l))
+          << labels[l];
+  }
+}
+
+TEST_F(UniformDecisions, DoNotDependOnTheirCompany) {
+  std::string state;
+  for (int i = 0; i < 8; ++i) state += kState;
+  DecideRequest many{state, {}, {}};
+  for (int i = 0; i < 9; ++i) {
+    many.questions.push_back(i % 2 == 0 ? kIs : kAnimal);
+    many.questions.back().instructions += std::to_string(i);
+  }
+  std::vector<DecideResult> alone;
+  for (const DecideQuestion& question : many.questions) alone.push_back(decide({state, {question}, {}}));
+  const auto prefixes = std::make_shared<PrefixCache>(int64_t{64} << 20);
+  for (const SchedulerOptions& options : {SchedulerOptions{.row_budget = 1},
+                                          SchedulerOptions{.row_budget = 500},
+                                          SchedulerOptions{.prefixes = prefixes},
+                                          {.prefixes = prefixes}}) {
+    const DecideResult together = decide(many, options);
+    for (size_t i = 0; i < many.questions.size(); ++i)
+      EXPECT_EQ(together.answers[i].log_probabilities, alone[i].answers[0].log_probabilities);
+    EXPECT_GT(together.reused_tokens, 0) << "the state is encoded once";
+  }
+  EXPECT_GT(prefixes->stats().pages, 0);
+}
+
+TEST_F(UniformDecisions, JointQuestionsStandOnAsFewCanvasesAsHoldThem) {
+  const DecideRequest two{kState, {kAnimal, kAnimal}, {.joint = true}};
+  const DecideResult result = decide(two);
+  EXPECT_EQ(result.canvases, 1);
+  DecideRequest many = two;
+  many.questions.resize(8, kAnimal);
+  const DecideResult more = decide(many);
+  EXPECT_GT(more.canvases, 1);
+  EXPECT_EQ(more.answers.size(), 8u);
+}
+
+}  // namespace
+}  // namespace llada

@@ -1,0 +1,109 @@
+// Answers beside tools as automata: what fits, what a call mark in free text may not do, and that the model's own
+// probabilities decide between text and calls.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "forms/form.h"
+#include "forms/solve.h"
+#include "forms/tool_form.h"
+
+namespace llada::forms {
+namespace {
+
+const std::string kAdd =
+    R"({"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}})";
+const std::string kPing = R"({"name": "ping"})";
+const std::string kAddCall = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 12}}\n</tool_call>";
+const std::string kPingCall = "<tool_call>\n{\"name\": \"ping\", \"arguments\": {}}\n</tool_call>";
+
+Automaton automaton(const std::string& tools, const std::optional<Form>& said, bool free, int64_t most) {
+  auto made = automaton_of({FormKind::tools, tools_text("[" + tools + "]", said, free, most)});
+  EXPECT_TRUE(made) << made.error().message;
+  return *made;
+}
+
+TEST(ToolForm, WhatFits) {
+  const std::string both = kAdd + ", " + kPing, two = kAddCall + "\n" + kPingCall;
+  const Automaton must = automaton(both, {}, false, 0), may = automaton(both, {}, true, 0);
+  const Automaton one = automaton(both, {}, false, 1),
+                  form = automaton(both, Form{FormKind::choice, "yes|no"}, true, 1);
+  for (const std::string& text : {kAddCall, kPingCall}) {
+    EXPECT_TRUE(must.fits(text) && may.fits(text) && one.fits(text) && form.fits(text)) << text;
+    EXPECT_TRUE(may.fits("Let me see \xe2\x96\x91 <tool.\n" + text)) << text;
+    EXPECT_FALSE(must.fits("x" + text) || must.fits(text + "\n") || may.fits(text + " ") || form.fits("yes" + text));
+  }
+  EXPECT_TRUE(must.fits(two) && may.fits("a" + two));
+  EXPECT_FALSE(one.fits(two) || form.fits(two));
+  EXPECT_TRUE(may.fits("") && may.fits("<tool_cal") && may.fits("<<tool_call<tool_call") && form.fits("no"));
+  EXPECT_FALSE(must.fits("") || form.fits("maybe"));
+  for (const char* wrong : {"<tool_call>", "<tool_call>\n{\"name\": \"sub\", \"arguments\": {}}\n</tool_call>",
+                            "<tool_call>\n{\"name\": \"ping\", \"arguments\": {\"a\": 1}}\n</tool_call>",
+                            "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": \"1\"}}\n</tool_call>"})
+    EXPECT_FALSE(must.fits(wrong) || may.fits(wrong) || may.fits("a<" + std::string(wrong))) << wrong;
+}
+
+// Against searching: texts of the letters that the mark is made of.
+TEST(ToolForm, FreeTextHasNoMark) {
+  std::mt19937 random(3);
+  for (const char* mark : {"<tool_call>", "aab", "abab", "a", "aaa"}) {
+    const auto made = compile(without(mark));
+    ASSERT_TRUE(made);
+    EXPECT_LE(made->states(), std::ssize(std::string(mark)) * 1 + 8);
+    const std::string letters = std::string(mark) + "ab<";
+    for (int i = 0; i < 3000; ++i) {
+      std::string text;
+      for (unsigned n = random() % 16; n > 0; --n)
+        text += random() % 9 == 0   ? "é"
+                : random() % 4 == 0 ? std::string(mark).substr(0, random() % 12)
+                                    : std::string(1, letters[random() % letters.size()]);
+      EXPECT_EQ(made->fits(text), !text.contains(mark)) << mark << ": " << text;
+    }
+    EXPECT_FALSE(made->fits("\xc3")) << "half a character";
+  }
+}
+
+// A model of three positions: what it thinks likely is chosen where it fits, and the rest of a call follows.
+TEST(ToolForm, ProbabilitiesDecide) {
+  const std::vector<std::string> texts = {"", "<tool_call>", "\n{\"name\": \"ping\", \"arguments\": {}}\n</tool_call>",
+                                          "Hi", "!"};
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  auto lifted = TokenForm::create(automaton(kPing, {}, true, 0), Vocabulary(views), {{0}, 0});
+  ASSERT_TRUE(lifted);
+  Solver solver(std::make_shared<const TokenForm>(*std::move(lifted)), false);
+  const auto best = [&](const std::vector<std::vector<float>>& logits) {
+    std::vector<RowScores> rows;
+    for (const auto& row : logits) rows.push_back(read_row(row, solver.form(), {}));
+    std::vector<Slot> slots;
+    for (const RowScores& row : rows) slots.push_back({-1, &row});
+    std::string text;
+    for (const Chosen& chosen : solver.solve(slots)) text += texts[static_cast<size_t>(chosen.token)];
+    return text;
+  };
+  EXPECT_EQ(best({{0, 1, 0, 4, 0}, {0, 0, 0, 0, 5}, {3, 0, 0, 0, 0}}), "Hi!");
+  EXPECT_EQ(best({{0, 9, 0, 4, 0}, {0, 0, 3, 0, 5}, {3, 0, 0, 0, 0}}), kPingCall);
+  // The mark is likely, but nothing of what must follow is.
+  EXPECT_EQ(best({{0, 9, 0, 8, 0}, {0, 0, -9, 0, 5}, {3, 0, 0, 0, 0}}), "Hi!");
+}
+
+TEST(ToolForm, ErrorsNameTheTool) {
+  for (const auto& [tools, says] : std::vector<std::pair<std::string, std::string>>{
+           {"5", "tools[0].name: needed 1 to 128 letters"},
+           {kAdd + ", " + kAdd, "tools[1].name: found add a second time"},
+           {kPing + R"(, {"name": "x", "parameters": {"type": "object", "not": {}}})",
+            "tools[1].parameters.not: not supported"},
+           {R"({"name": "x", "parameters": true})", "tools[0].parameters: found a schema of other values"},
+           {R"({"name": "x", "parameters": {"$ref": "#/a"}})", "tools[0].parameters.$ref: found"}}) {
+    const auto made = automaton_of({FormKind::tools, tools_text("[" + tools + "]", {}, true, 0)});
+    ASSERT_FALSE(made) << tools;
+    EXPECT_TRUE(made.error().message.starts_with(says)) << made.error().message;
+  }
+  for (const char* broken : {"", "[]", "{\"tools\": []}", "{\"tools\": [{\"name\": \"a\"}], \"most\": -1}",
+                             "{\"tools\": [{\"name\": \"a\"}], \"text\": {\"kind\": 5, \"form\": \"x\"}}"})
+    EXPECT_FALSE(automaton_of({FormKind::tools, broken})) << broken;
+}
+
+}  // namespace
+}  // namespace llada::forms

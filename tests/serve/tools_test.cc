@@ -1,0 +1,345 @@
+// Tools in every protocol: calls whose arguments fit, ids, ends, streams, results; and hostile definitions. What the
+// model chooses is its own affair: values are compared where a schema leaves one, or with the answer that came whole.
+#include "serve/fixture.h"
+#include "text/tool_calls.h"
+
+namespace llada::serve {
+namespace {
+
+using nlohmann::json;
+
+const std::string kChatRoute = "/v1/chat/completions", kResponseRoute = "/v1/responses", kMessageRoute = "/v1/messages";
+
+class Tools : public ServeTest {
+ protected:
+  // The long model: what shows tools to a model takes more than the short one's 256 tokens.
+  void begin() {
+    start(false);
+    static const auto kModel = load_model(LLADA_SOURCE_DIR "/models/tiny-llada-long");
+    ASSERT_TRUE(service->set_model(kModel));
+  }
+  json answer(const std::string& path, const json& body) {
+    const Received reply = post(path, body);
+    EXPECT_EQ(reply.status, 200) << body << reply.body;
+    return reply.status == 200 ? reply.json() : json::object();
+  }
+  std::string refusal(const std::string& path, const json& body) {
+    const Received reply = post(path, body);
+    EXPECT_EQ(reply.status, 400) << body.dump().substr(0, 300);
+    const json error = reply.json().value("error", json("none"));
+    const std::string message = error.is_string() ? error : error["message"];
+    EXPECT_FALSE(message.contains('\n')) << message;
+    return message;
+  }
+};
+
+json schema_of(const std::string& property, json schema) {
+  return {{"type", "object"}, {"properties", {{property, std::move(schema)}}}, {"required", {property}}};
+}
+json tool_of(const std::string& name, json parameters) {
+  return {{"type", "function"}, {"function", {{"name", name}, {"parameters", std::move(parameters)}}}};
+}
+const json kSend = tool_of("send", schema_of("to", {{"const", "Eric \"E\" </tool_call>"}}));
+const json kAdd = tool_of(
+    "add",
+    {{"type", "object"},
+     {"properties", {{"a", {{"type", "integer"}, {"minimum", 0}, {"maximum", 99}}}, {"b", {{"type", "boolean"}}}}},
+     {"required", {"a", "b"}}});
+
+json asked(json more) {
+  more["max_tokens"] = 96;
+  return chat_body("Send it to Eric.", std::move(more));
+}
+
+TEST_F(Tools, ARequiredCallIsTheWholeAnswer) {
+  begin();
+  const json reply =
+      answer(kChatRoute, asked({{"tools", {kSend}}, {"tool_choice", "required"}, {"parallel_tool_calls", false}}));
+  const json choice = reply["choices"][0], message = choice["message"];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_TRUE(message["content"].is_null());
+  ASSERT_EQ(message["tool_calls"].size(), 1u) << message;
+  const json call = message["tool_calls"][0];
+  EXPECT_EQ(call["type"], "function");
+  EXPECT_TRUE(call["id"].get<std::string>().starts_with("call_")) << call;
+  EXPECT_EQ(call["function"]["name"], "send");
+  EXPECT_EQ(json::parse(call["function"]["arguments"].get<std::string>()), json({{"to", "Eric \"E\" </tool_call>"}}));
+  // Of several, one by its name; a schema without properties is an object without members.
+  const json ping = tool_of("ping", {{"type", "object"}});
+  for (const json& named :
+       {json({{"type", "function"}, {"function", {{"name", "ping"}}}}),
+        json({{"type", "allowed_tools"},
+              {"allowed_tools",
+               {{"mode", "required"}, {"tools", {{{"type", "function"}, {"function", {{"name", "ping"}}}}}}}}})}) {
+    const json one =
+        answer(kChatRoute, asked({{"tools", {kSend, ping}}, {"tool_choice", named}, {"parallel_tool_calls", false}}));
+    EXPECT_EQ(one["choices"][0]["message"]["tool_calls"][0]["function"], json({{"name", "ping"}, {"arguments", "{}"}}));
+  }
+}
+
+TEST_F(Tools, ArgumentsFitTheirSchema) {
+  begin();
+  for (const int seed : {1, 2, 3, 4}) {
+    const json reply = answer(
+        kChatRoute, asked({{"tools", {kAdd, kSend}}, {"tool_choice", "required"}, {"temperature", 1}, {"seed", seed}}));
+    const json calls = reply["choices"][0]["message"]["tool_calls"];
+    ASSERT_FALSE(calls.empty());
+    std::set<std::string> ids;
+    for (const json& call : calls) {
+      ids.insert(call["id"]);
+      const json arguments = json::parse(call["function"]["arguments"].get<std::string>());
+      if (call["function"]["name"] != "add") continue;
+      EXPECT_EQ(arguments.size(), 2u);
+      EXPECT_TRUE(arguments["a"].is_number_integer() && arguments["a"] >= 0 && arguments["a"] <= 99) << arguments;
+      EXPECT_TRUE(arguments["b"].is_boolean()) << arguments;
+    }
+    EXPECT_EQ(ids.size(), calls.size());
+  }
+}
+
+// The model, which knows no tools, goes on with text; what looks like a call would be one.
+TEST_F(Tools, TheModelMayAnswerWithText) {
+  begin();
+  for (const json& choice : {json("auto"), json(nullptr), json("none")}) {
+    const json reply = answer(
+        kChatRoute, chat_body(kSum, {{"tools", {kAdd}}, {"tool_choice", choice}, {"max_tokens", 64}}))["choices"][0];
+    const std::string text = reply["message"]["content"].is_string() ? reply["message"]["content"] : "";
+    EXPECT_FALSE(text.contains(kCallMark)) << text;
+    EXPECT_EQ(reply["message"].contains("tool_calls"), reply["finish_reason"] == "tool_calls") << reply;
+  }
+  // Text that must fit a form, and calls beside it.
+  const json both =
+      answer(kChatRoute,
+             chat_body("Hi", {{"tools", {kAdd}}, {"max_tokens", 64}, {"llada", {{"choice", "yes|no"}}}}))["choices"][0];
+  const bool called = both["finish_reason"] == "tool_calls";
+  EXPECT_TRUE(called || both["message"]["content"] == "yes" || both["message"]["content"] == "no") << both;
+}
+
+// OpenAI's stream: the name first, then the arguments in pieces, and the end.
+TEST_F(Tools, StreamsHaveTheSameCalls) {
+  begin();
+  const json body = asked({{"tools", {kAdd, kSend}}, {"tool_choice", "required"}});
+  const json whole = answer(kChatRoute, body)["choices"][0];
+  for (const json& watch : {json(false), json("frames")}) {
+    json streamed = body;
+    streamed.update({{"stream", true}, {"diffusing", watch}});
+    json calls = json::array();
+    std::string reason, text;
+    for (const std::string& data : post(kChatRoute, streamed).events()) {
+      if (data == "[DONE]") continue;
+      const json choice = json::parse(data)["choices"][0], delta = choice["delta"];
+      if (!choice["finish_reason"].is_null()) reason = choice["finish_reason"];
+      if (delta.contains("content") && delta["content"].is_string()) text += delta["content"].get<std::string>();
+      for (const json& piece : delta.value("tool_calls", json::array())) {
+        const size_t index = piece["index"];
+        if (index == calls.size()) {
+          EXPECT_TRUE(piece.contains("id") && piece["type"] == "function" && piece["function"]["arguments"] == "")
+              << piece;
+          calls.push_back(piece["function"]);
+          continue;
+        }
+        ASSERT_EQ(index, calls.size() - 1) << piece;
+        calls[index]["arguments"] =
+            calls[index]["arguments"].get<std::string>() + piece["function"]["arguments"].get<std::string>();
+      }
+    }
+    EXPECT_EQ(reason, "tool_calls");
+    EXPECT_EQ(text, "");
+    ASSERT_EQ(calls.size(), whole["message"]["tool_calls"].size());
+    for (size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(calls[i], whole["message"]["tool_calls"][i]["function"]);
+  }
+}
+
+TEST_F(Tools, ResultsAreLaidOutAsTurns) {
+  begin();
+  const json call = {
+      {"id", "c1"}, {"type", "function"}, {"function", {{"name", "add"}, {"arguments", "{\"a\": 1, \"b\": true}"}}}};
+  const json messages = {{{"role", "user"}, {"content", "1 + 1?"}},
+                         {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", {call}}},
+                         {{"role", "tool"}, {"tool_call_id", "c1"}, {"content", "2"}}};
+  const std::string text = post("/apply-template", {{"messages", messages}}).json()["prompt"];
+  EXPECT_TRUE(
+      text.contains("assistant<|end_header_id|>\n\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": "
+                    "true}}\n</tool_call><|eot_id|><|start_header_id|>user<|end_header_id|>\n\n<tool_response>\n2\n"
+                    "</tool_response><|eot_id|>"))
+      << text;
+  // The other protocols' words for the same conversation count the same tokens.
+  const int64_t tokens = answer(kChatRoute, {{"messages", messages}, {"max_tokens", 8}})["usage"]["prompt_tokens"];
+  const json items = {
+      {{"role", "user"}, {"content", "1 + 1?"}},
+      {{"type", "function_call"}, {"call_id", "c1"}, {"name", "add"}, {"arguments", "{\"a\": 1, \"b\": true}"}},
+      {{"type", "function_call_output"}, {"call_id", "c1"}, {"output", "2"}}};
+  EXPECT_EQ(answer(kResponseRoute, {{"input", items}, {"max_output_tokens", 8}})["usage"]["input_tokens"], tokens);
+  const json blocks = {
+      {{"role", "user"}, {"content", "1 + 1?"}},
+      {{"role", "assistant"},
+       {"content", {{{"type", "tool_use"}, {"id", "c1"}, {"name", "add"}, {"input", {{"a", 1}, {"b", true}}}}}}},
+      {{"role", "user"}, {"content", {{{"type", "tool_result"}, {"tool_use_id", "c1"}, {"content", "2"}}}}}};
+  EXPECT_EQ(answer(kMessageRoute, {{"messages", blocks}, {"max_tokens", 8}})["usage"]["input_tokens"], tokens);
+  json ollama = messages;
+  ollama[1]["tool_calls"] = {{{"function", {{"name", "add"}, {"arguments", {{"a", 1}, {"b", true}}}}}}};
+  ollama[2] = {{"role", "tool"}, {"tool_name", "add"}, {"content", "2"}};
+  EXPECT_EQ(answer("/api/chat",
+                   {{"messages", ollama}, {"stream", false}, {"options", {{"num_predict", 8}}}})["prompt_eval_count"],
+            tokens);
+}
+
+TEST_F(Tools, OfResponses) {
+  begin();
+  json tool = kSend["function"];
+  tool["type"] = "function";
+  json body = {{"input", "Send it."},
+               {"max_output_tokens", 96},
+               {"tools", {tool}},
+               {"tool_choice", "required"},
+               {"parallel_tool_calls", false}};
+  const json whole = answer(kResponseRoute, body);
+  EXPECT_EQ(whole["status"], "completed");
+  EXPECT_EQ(whole["tools"][0]["name"], "send");
+  ASSERT_EQ(whole["output"].size(), 1u) << whole;
+  const json item = whole["output"][0];
+  EXPECT_EQ(item["type"], "function_call");
+  EXPECT_EQ(item["name"], "send");
+  EXPECT_EQ(json::parse(item["arguments"].get<std::string>()), json({{"to", "Eric \"E\" </tool_call>"}}));
+  body["stream"] = true;
+  std::string names, arguments;
+  json last;
+  for (const std::string& data : post(kResponseRoute, body).events()) {
+    last = json::parse(data);
+    const std::string type = last["type"];
+    if (type.ends_with("arguments.delta")) arguments += last["delta"].get<std::string>();
+    if (!names.ends_with(type.substr(9) + " ")) names += type.substr(9) + " ";
+  }
+  EXPECT_EQ(names,
+            "created in_progress output_item.added function_call_arguments.delta function_call_arguments.done "
+            "output_item.done completed ");
+  EXPECT_EQ(arguments, item["arguments"]);
+  EXPECT_EQ(last["response"]["output"][0]["arguments"], item["arguments"]);
+  const json format = {
+      {"format", {{"type", "json_schema"}, {"name", "x"}, {"schema", schema_of("ok", {{"const", true}})}}}};
+  const json formed = answer(kResponseRoute, {{"input", "Hi"}, {"text", format}, {"max_output_tokens", 32}});
+  EXPECT_EQ(formed["output"][0]["content"][0]["text"], "{\"ok\": true}");
+  EXPECT_EQ(formed["text"]["format"]["name"], "x");
+  const json object = answer(
+      kResponseRoute, {{"input", "Hi"}, {"text", {{"format", {{"type", "json_object"}}}}}, {"max_output_tokens", 32}});
+  EXPECT_TRUE(json::parse(object["output"][0]["content"][0]["text"].get<std::string>()).is_object());
+}
+
+TEST_F(Tools, OfAnthropic) {
+  begin();
+  const json tool = {{"name", "send"}, {"input_schema", kSend["function"]["parameters"]}};
+  json body = asked({{"tools", {tool}}, {"tool_choice", {{"type", "tool"}, {"name", "send"}}}});
+  const json whole = answer(kMessageRoute, body);
+  EXPECT_EQ(whole["stop_reason"], "tool_use");
+  ASSERT_EQ(whole["content"].size(), 1u) << whole;
+  EXPECT_EQ(whole["content"][0]["type"], "tool_use");
+  EXPECT_EQ(whole["content"][0]["name"], "send");
+  EXPECT_EQ(whole["content"][0]["input"], json({{"to", "Eric \"E\" </tool_call>"}}));
+  body["stream"] = true;
+  std::string names, input;
+  for (const std::string& data : post(kMessageRoute, body).events()) {
+    const json event = json::parse(data);
+    const std::string type = event["type"];
+    if (type == "content_block_delta") input += event["delta"]["partial_json"].get<std::string>();
+    if (type == "content_block_start") {
+      EXPECT_EQ(event["content_block"]["input"], json::object());
+    }
+    if (!names.ends_with(type + " ")) names += type + " ";
+  }
+  EXPECT_EQ(names,
+            "message_start content_block_start content_block_delta content_block_stop message_delta message_stop ");
+  EXPECT_EQ(json::parse(input), whole["content"][0]["input"]);
+  const json format = {{"type", "json_schema"}, {"schema", schema_of("ok", {{"const", true}})}};
+  EXPECT_EQ(answer(kMessageRoute, asked({{"output_config", {{"format", format}}}}))["content"][0]["text"],
+            "{\"ok\": true}");
+  EXPECT_GT(post(kMessageRoute + "/count_tokens", chat_body("Hi", {{"tools", {tool}}})).json()["input_tokens"], 40);
+}
+
+TEST_F(Tools, OfOllama) {
+  begin();
+  const json options = {{"num_predict", 64}};
+  const json schema = schema_of("ok", {{"const", true}});
+  const json chat = chat_body("Hi", {{"stream", false}, {"format", schema}, {"options", options}});
+  EXPECT_EQ(answer("/api/chat", chat)["message"]["content"], "{\"ok\": true}");
+  const json text = {{"prompt", "Hi"}, {"stream", false}, {"format", "json"}, {"options", options}};
+  EXPECT_TRUE(json::parse(answer("/api/generate", text)["response"].get<std::string>()).is_object());
+  EXPECT_EQ(answer("/completion", {{"prompt", "Hi"}, {"json_schema", schema}, {"n_predict", 64}})["content"],
+            "{\"ok\": true}");
+  // This protocol has no choice; text of no length leaves calls alone.
+  const json called =
+      answer("/api/chat", chat_body("Hi", {{"stream", false}, {"tools", {kSend}}, {"options", options}}));
+  EXPECT_FALSE(called["message"]["content"].get<std::string>().contains(kCallMark)) << called;
+  EXPECT_EQ(called["done_reason"], "stop");
+}
+
+TEST_F(Tools, RefusedInOneLine) {
+  begin();
+  json many = json::array();
+  for (int i = 0; i < 10'000; ++i) many.push_back(tool_of(fmt::format("f{}", i), {{"type", "object"}}));
+  json some = many;
+  some.erase(some.begin() + 129, some.end());
+  const auto deep = [](int levels) {
+    json schema = {{"type", "string"}};
+    for (int i = 0; i < levels; ++i) schema = {{"type", "array"}, {"items", schema}};
+    return json::array({tool_of("x", schema_of("a", schema))});
+  };
+  EXPECT_EQ(post(kChatRoute, asked({{"tools", deep(20)}, {"tool_choice", "required"}})).status, 200);
+  const std::vector<std::pair<json, std::string>> definitions = {
+      {many, "tools: found more than 5000 keys"},
+      {some, "tools: needed 1 to 128 tools"},
+      {deep(60), "the body: JSON nested more than 64 deep"},
+      {{kAdd, kAdd}, "tools[1]: found the name add a second time"},
+      {json::array({tool_of("a\"b", {{"type", "object"}})}),
+       "tools[0].function.name: found \"a\\\"b\", needed 1 to 128 letters"},
+      {json::array({tool_of("", {{"type", "object"}})}), "tools[0].function.name: "},
+      {{kAdd, tool_of("x", schema_of("a", {{"type", "string"}, {"uniqueItems", true}}))},
+       "tools[1].parameters.properties.a.uniqueItems: not supported"},
+      {json::array({tool_of("x", {{"type", "string"}})}),
+       "tools[0].parameters: found a schema of other values, needed one of objects"},
+      {json::array({tool_of("x", 5)}), "tools[0].function.parameters: found 5, needed a JSON schema"},
+      {json::array({tool_of("x", schema_of("a", {{"$ref", "#/nowhere"}}))}),
+       "tools[0].parameters.properties.a.$ref: found"},
+      {json::array({tool_of("x", schema_of("a", {{"type", "string"}, {"pattern", std::string(60, '(')}}))}),
+       "tools[0].parameters.properties.a.pattern: "},
+      {json::array({{{"type", "web_search"}}}), "tools[0].type: found \"web_search\", needed function"},
+      {json::array({5}), "tools[0].type: "},
+      {5, "tools: found 5, needed a list of functions"},
+      {json::array({{{"type", "function"}}}), "tools[0].function: found null"},
+      {json::array({{{"type", "function"}, {"function", {{"name", "x"}, {"wish", 1}}}}}), "tools[0].function.wish: "},
+  };
+  for (const auto& [tools, says] : definitions) {
+    const std::string message = refusal(kChatRoute, asked({{"tools", tools}}));
+    EXPECT_TRUE(message.starts_with(says)) << message;
+  }
+  for (const auto& [more, says] : std::vector<std::pair<json, std::string>>{
+           {{{"tool_choice", "required"}}, "tool_choice: found \"required\", needed tools beside it"},
+           {{{"tools", {kAdd}}, {"tool_choice", "always"}}, "tool_choice: found \"always\", needed none"},
+           {{{"tools", {kAdd}}, {"tool_choice", {{"type", "function"}, {"function", {{"name", "sub"}}}}}},
+            "tool_choice: found \"sub\""},
+           {{{"tools", {kAdd}}, {"parallel_tool_calls", 5}}, "parallel_tool_calls: found 5"},
+           {{{"tools", {kAdd}}, {"diffusing", true}, {"stream", true}}, "diffusing: "},
+           {{{"functions", {kAdd["function"]}}}, "functions: found the older form of tools"},
+           {{{"tools", {kAdd}}, {"tool_choice", "required"}, {"max_tokens", 4}}, "max_tokens: found 4, needed "}}) {
+    json body = asked(json::object());
+    body.update(more);
+    const std::string message = refusal(kChatRoute, body);
+    EXPECT_TRUE(message.starts_with(says)) << message;
+  }
+  const json user = {{"role", "user"}, {"content", "Hi"}};
+  const json result = {{"role", "tool"}, {"tool_call_id", "c9"}, {"content", "2"}};
+  const json call = {{"id", "c1"}, {"type", "function"}, {"function", {{"name", "add"}, {"arguments", "{}"}}}};
+  for (const auto& [messages, says] : std::vector<std::pair<json, std::string>>{
+           {{user, result}, "messages[1].tool_call_id: found \"c9\", needed the id of a call before it"},
+           {{user, {{"role", "assistant"}, {"tool_calls", {call}}}, result}, "messages[2].tool_call_id: found \"c9\""},
+           {{user, {{"role", "assistant"}, {"tool_calls", {5}}}}, "messages[1].tool_calls[0].function: found null"},
+           {{user, {{"role", "assistant"}, {"tool_calls", 5}}}, "messages[1].tool_calls: found 5"},
+           {{user, {{"role", "user"}, {"content", "a"}, {"tool_calls", {call}}}}, "messages[1].tool_calls: "}}) {
+    const std::string message = refusal(kChatRoute, {{"messages", messages}});
+    EXPECT_TRUE(message.starts_with(says)) << message;
+  }
+  const json lost = {{{"type", "function_call_output"}, {"call_id", "c9"}, {"output", "2"}}};
+  EXPECT_TRUE(refusal(kResponseRoute, {{"input", lost}}).starts_with("input[0].call_id: found \"c9\""));
+}
+
+}  // namespace
+}  // namespace llada::serve
