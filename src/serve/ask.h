@@ -36,8 +36,10 @@ struct Ask {
   bool stream = false, logprobs = false;
   bool think = false;  // of a chat: the model shall think, and its thoughts are part of the reply
   bool include_usage = false, usage_in_pieces = false;  // of a stream: behind the last piece; so far, in each
-  int64_t alternatives = 0;                             // most probable tokens beside each log-probability
-  Json repeated = {};  // of /v1/responses: the fields of the request that its answer has, too
+  bool progress = false;                                // of a stream: events while a long prompt is computed
+  std::vector<std::pair<int32_t, double>> logit_bias = {};
+  int64_t alternatives = 0;  // most probable tokens beside each log-probability
+  Json repeated = {};        // of /v1/responses: the fields of the request that its answer has, too
   Watch watch = Watch::none;
 };
 
@@ -73,6 +75,10 @@ Answered<std::vector<std::string>> read_stop(Body& body, const std::string& name
 Answered<std::string> read_hints(Body& body, bool response = false, bool* think = nullptr);
 // These, and ways of sampling that only others have: a line for each kind that has no effect.
 Answered<std::vector<std::string>> read_without_effect(Body& body, bool response, bool* think);
+
+// logit_bias, and its place in a request's options, beside which some of them have no meaning (ask_bias.cc).
+Done read_logit_bias(Service& service, Body& body, Ask& ask);
+Done apply_logit_bias(const Service& service, const Ask& ask, decode::DecodeOptions& options);
 
 // response_format: what it asks for becomes an option of `llada`, json_schema or json_object.
 Done read_format(Body& body, const nlohmann::json& format);

@@ -60,6 +60,15 @@ Json Job::with_usage(Json piece, size_t index, int64_t tokens) const {
   return piece;
 }
 
+// As llama-server has it.
+std::string Job::progress_event(size_t index, const Progress& p) {
+  Json json = form_ ? form_->nothing_yet() : piece_json(head_, static_cast<int64_t>(index), "", "", nullptr);
+  if (json.is_null()) return "";
+  json["prompt_progress"] = {
+      {"total", p.total}, {"cache", p.kept}, {"processed", p.done}, {"time_ms", static_cast<int64_t>(p.seconds * 1e3)}};
+  return event_text(json);
+}
+
 std::string Job::events(size_t index, const StepNote& note) {
   Answer& answer = answers_[index];
   if (answer.text) answer.text->apply(note);
@@ -124,6 +133,7 @@ Outflow::Piece Job::take() {
   constexpr size_t kNotesAtOnce = 16, kPieceBytes = size_t{64} << 10;
   std::vector<std::deque<StepNote>> notes(answers_.size());
   std::vector<bool> ended(answers_.size());
+  std::vector<std::optional<Progress>> progress(answers_.size());
   std::optional<ApiError> failing;
   bool ping;
   {
@@ -132,6 +142,7 @@ Outflow::Piece Job::take() {
     ping = ping_;
     if (left_ == 0 || !why_cancelled_.empty()) failing = failure();
     for (size_t i = 0; i < answers_.size(); ++i) {
+      progress[i] = std::exchange(answers_[i].progress, {});
       std::deque<StepNote>& ready = answers_[i].notes;
       while (!ready.empty() && notes[i].size() < kNotesAtOnce) {
         notes[i].push_back(std::move(ready.front()));
@@ -149,6 +160,7 @@ Outflow::Piece Job::take() {
     return piece;
   }
   for (size_t i = 0; i < answers_.size(); ++i) {
+    if (progress[i]) piece.bytes += progress_event(i, *progress[i]);
     for (const StepNote& note : notes[i]) piece.bytes += events(i, note);
     if (ended[i] && !answers_[i].sent && piece.bytes.size() < kPieceBytes) {
       piece.bytes += last_events(i);

@@ -33,6 +33,7 @@ class AnswerForm {
   virtual Json whole(const FinishedAnswer& answer, const Json& usage) const = 0;
   virtual std::string begin() { return ""; }
   virtual std::string delta(const std::string& text) = 0;  // empty: no event
+  virtual Json nothing_yet() const { return nullptr; }     // an event without text, to which others are added; or none
   // rest: the text that has not been sent; answer: all of it.
   virtual std::string end(const std::string& rest, const FinishedAnswer& answer, const Json& usage) = 0;
   virtual std::string failed(const ApiError& error) = 0;
