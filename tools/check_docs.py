@@ -7,6 +7,7 @@ pages keep to their budgets of lines.
 Looked at are all *.md, and of the sources every mention of a path below docs/. Pages for users are docs/*.md. Studies
 (docs/lab) and the page whose tables the program prints have no budget.
 """
+import ast
 import fnmatch
 import pathlib
 import re
@@ -18,8 +19,8 @@ COLUMNS = 120
 # Lines together of the files that a pattern names (* stays within a folder).
 BUDGETS = {"README.md": 90, "docs/decoding.md": 150, "docs/decide.md": 80, "docs/forms.md": 90, "docs/scale.md": 120,
            "docs/*.md": 1250, "ARCHITECTURE.md": 180}
-# Of docs/*.md: printed by the program; with budgets of their own.
-APART = {"docs/strategies.md", "docs/decide.md", "docs/forms.md", "docs/scale.md"}
+# Of docs/*.md: printed by the program, and by its test of clients; with budgets of their own.
+APART = {"docs/strategies.md", "docs/clients.md", "docs/decide.md", "docs/forms.md", "docs/scale.md"}
 WORDS = ("ARCHITECTURE.md", "Words", 30)  # a page, its section with a table, the most rows
 
 
@@ -62,6 +63,15 @@ def rows(text, section):
     return max(0, sum(line.startswith("|") for line in part.splitlines()) - 2)
 
 
+def clients(test, page):
+    """Programs of the test that writes the table of the page, and those of the table."""
+    known = [key.value for node in ast.parse(test).body if isinstance(node, ast.Assign)
+             and node.targets[0].id in ("CLIENTS", "OTHERS") for key in node.value.keys]
+    shown = [line.split(" | ")[0][2:] for line in page.splitlines() if line.startswith("| ")][1:]
+    if known != shown:
+        yield f"docs/clients.md: has {shown}, tests/clients/matrix_test.py {known} (LLADA_UPDATE=1 tools/clients.sh matrix)"
+
+
 def over_budget(pages):
     """What is longer than its budget. pages: {path: text}"""
     for pattern, most in BUDGETS.items():
@@ -80,11 +90,13 @@ def main():
         if path.is_file() and path.suffix not in (".jsonl", ".json", ".bin", ".gguf") and path.name != "check_docs.py":
             found += [f"{path.relative_to(ROOT)}: {f}" for f in findings(path, path.read_text(errors="replace"))]
     found += over_budget({str(path.relative_to(ROOT)): path.read_text() for path in files("*.md") if path.is_file()})
+    found += clients((ROOT / "tests/clients/matrix_test.py").read_text(), (ROOT / "docs/clients.md").read_text())
     long = {"README.md": "\n" * 91, "docs/a.md": "\n" * 1000, "docs/b.md": "\n" * 251, "docs/scale.md": "\n" * 121, "docs/lab/c.md": "\n" * 9999,
             WORDS[0]: f"\n## {WORDS[1]}\n" + "|\n" * (WORDS[2] + 3)}
     assert [line.split(":")[0] for line in over_budget(long)] == ["README.md", "docs/scale.md", "docs/*.md", WORDS[0]], long
     wrong = list(findings(ROOT / "x.md", "[a](nowhere.md)\n| a | b |\n|---|\n" + "x" * 121))
     assert len(wrong) == 3, wrong
+    assert list(clients("CLIENTS = {'a': 1}", "| program |\n|---|\n| b | c |")), "another program"
     print("\n".join(found) or "documents are in order")
     sys.exit(bool(found))
 

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export LLADA=${LLADA:-$PWD/build/release/bin/llada} PYTHONPATH=tests/clients PYTHONDONTWRITEBYTECODE=1
 parts=("$@")
-[ $# -gt 0 ] || parts=(openai batches langchain others protocols lm_eval docs proxy page fuzz)
+[ $# -gt 0 ] || parts=(openai batches langchain others protocols matrix lm_eval docs proxy page fuzz)
 
 modules=() fuzz=
 for part in "${parts[@]}"; do

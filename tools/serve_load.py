@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Many clients of one `llada serve` for some minutes: a third reads slowly, a third goes away at random, and beside them
-come garbage, requests that never end and bodies that are too long. Every finished answer is compared with that of
-`llada run`, memory with what it was after the warm-up, and at the end SIGTERM comes in the middle. With a device that
+"""Many clients of one `llada serve` for some minutes, of every protocol that it speaks: a third reads slowly, a third goes
+away at random, and beside them come garbage, requests that never end and bodies that are too long. Every finished answer
+is compared with that of `llada run`, every decision with that of an idle server, memory with what it was after the warm-up, and at the end SIGTERM comes in the middle. With a device that
 fails (--llada build/release/bin/llada_failing -- --device sim:v79-8elite,window=50%,fail=gone:1500) its fallback must have
 taken over once, and no answer differ.
 
@@ -23,19 +23,57 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MAX_BODY = 65536
 
-# What is asked: the message, the fields of the request, the same as flags of `llada run`.
-CASES = [(f"There are {30 + i} rings in the bag. He gives {2 + i} to Cleo. How many rings are left?", fields, flags)
+# What is asked: the message, the most tokens, sampling, decoding options, the same as flags of `llada run`.
+CASES = [(f"There are {30 + i} rings in the bag. He gives {2 + i} to Cleo. How many rings are left?", *case)
          for i in range(4)
-         for fields, flags in [
-             ({"max_tokens": 64}, ["-n", "64"]),
-             ({"max_tokens": 96, "temperature": 0.8, "seed": 11}, ["-n", "96", "--temp", "0.8", "--seed", "11"]),
-             ({"max_tokens": 64, "llada": {"threshold": 0.8}}, ["-n", "64", "--threshold", "0.8"]),
-             ({"max_tokens": 64, "llada": {"preset": "exact"}}, ["-n", "64", "--preset-decode", "exact"])]]
+         for case in [
+             (64, {}, {}, ["-n", "64"]),
+             (96, {"temperature": 0.8, "seed": 11}, {}, ["-n", "96", "--temp", "0.8", "--seed", "11"]),
+             (64, {}, {"threshold": 0.8}, ["-n", "64", "--threshold", "0.8"]),
+             (64, {}, {"preset": "exact"}, ["-n", "64", "--preset-decode", "exact"])]]
+DECISION = {"input": "The sky is blue.", "questions": [
+    {"type": "predicate", "instructions": "Is it about the weather?"},
+    {"type": "choice", "instructions": "Which colour?", "choices": [{"value": "blue"}, {"value": "red"}]}]}
+
+
+def chat_body(text, tokens, sampling, options):
+    return {"messages": [{"role": "user", "content": text}], "max_tokens": tokens, **sampling, "llada": options}
+
+
+def response_body(text, tokens, sampling, options):
+    return {"input": text, "max_output_tokens": tokens, **sampling, "llada": options}
+
+
+def ollama_body(text, tokens, sampling, options):
+    return {"messages": [{"role": "user", "content": text}], "options": {"num_predict": tokens, **sampling},
+            "llada": options}
+
+
+def pieces_of_events(body):
+    return [json.loads(e) for e in re.findall(r"^data: (\{.*\})$", body, re.M)]
+
+
+def pieces_of_lines(body):
+    return [json.loads(line) for line in body.splitlines() if line]
+
+
+# A protocol: its path, the body of a case, the text of a whole answer, the pieces of a stream, the text of a piece, and
+# what a whole stream has.
+PROTOCOLS = {
+    "chat": ("/v1/chat/completions", chat_body, lambda a: a["choices"][0]["message"]["content"], pieces_of_events,
+             lambda p: "".join(c["delta"].get("content", "") for c in p["choices"]), "[DONE]"),
+    "responses": ("/v1/responses", response_body, lambda a: a["output"][0]["content"][0]["text"], pieces_of_events,
+                  lambda p: p["delta"] if p["type"] == "response.output_text.delta" else "", '"type":"response.'),
+    "messages": ("/v1/messages", chat_body, lambda a: a["content"][0]["text"], pieces_of_events,
+                 lambda p: p["delta"]["text"] if p["type"] == "content_block_delta" else "", "message_stop"),
+    "ollama": ("/api/chat", ollama_body, lambda a: a["message"]["content"], pieces_of_lines,
+               lambda p: p.get("message", {}).get("content", ""), '"done":true'),
+}
 
 
 def expected(args):
     answers = []
-    for text, _, flags in CASES:
+    for text, *_, flags in CASES:
         out = subprocess.run([args.llada, "run", "-m", args.model, "-p", text, "--json", *flags], check=True,
                              stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
         answers.append(json.loads(out)["text"])
@@ -45,8 +83,9 @@ def expected(args):
 class Load:
     def __init__(self, args, port, answers):
         self.args, self.port, self.answers = args, port, answers
-        self.counts = dict.fromkeys(["answers", "refused", "gone", "garbage", "wrong"], 0)
+        self.counts = dict.fromkeys([*PROTOCOLS, "decisions", "refused", "gone", "garbage", "wrong"], 0)
         self.wrong = []
+        self.decided = None
         self.random = random.Random(1)
 
     def fail(self, what):
@@ -62,24 +101,40 @@ class Load:
         return reader, writer
 
     async def ask(self, kind):
+        if self.random.random() < 0.1:
+            return await self.decide()
         which = self.random.randrange(len(CASES))
-        text, fields, _ = CASES[which]
-        watch = self.random.choice([None, "text", "frames"])
-        body = {"messages": [{"role": "user", "content": text}], **fields}
-        if watch:
-            body["stream"] = True
-        if watch == "frames":
+        *case, _ = CASES[which]
+        protocol = self.random.choice(list(PROTOCOLS))
+        path, body_of, *_ = PROTOCOLS[protocol]
+        body = body_of(*case)
+        body["stream"] = self.random.random() < 0.7
+        if protocol == "chat" and body["stream"] and self.random.random() < 0.5:
             body["diffusing"] = "frames"
-        reader, writer = await self.send(body)
+        reader, writer = await self.send(body, path)
         try:
             if kind == "leaves":
                 await asyncio.sleep(self.random.random() * 0.3)
                 self.counts["gone"] += 1
                 return
             reply = await self.read(reader, slow=kind == "slow")
-            self.judge(reply, self.answers[which], watch)
+            self.judge(reply, self.answers[which], protocol, body["stream"])
         finally:
             writer.close()
+
+    async def decide(self):
+        reader, writer = await self.send(DECISION, "/v1/decisions")
+        try:
+            status, body = self.status_and_body(await self.read(reader, slow=False))
+        finally:
+            writer.close()
+        if status is None:
+            return
+        answers = json.loads(body).get("answers")
+        self.decided = self.decided or answers
+        self.counts["decisions"] += 1
+        if status != 200 or answers != self.decided:
+            self.fail(f"decision: status {status}, found {body[:200]}, needed {self.decided}")
 
     async def read(self, reader, slow):
         data = b""
@@ -91,28 +146,35 @@ class Load:
             if slow:
                 await asyncio.sleep(0.05)
 
-    def judge(self, reply, answer, watch):
+    def status_and_body(self, reply):
+        """No status: the server had no room, or ends."""
         head, _, body = reply.partition("\r\n\r\n")
         status = int(head.split()[1]) if head else 0
         if status in (429, 503):
             self.counts["refused"] += 1
+            return None, body
+        return status, unchunked(body) if "chunked" in head else body
+
+    def judge(self, reply, answer, protocol, streamed):
+        status, body = self.status_and_body(reply)
+        if status is None:
             return
         if status != 200:
-            return self.fail(f"status {status}: {body[:200]}")
-        if watch is None:
-            text = json.loads(body)["choices"][0]["message"]["content"]
+            return self.fail(f"{protocol}: status {status}: {body[:200]}")
+        _, _, text_of_whole, pieces_of, text_of_piece, end = PROTOCOLS[protocol]
+        if not streamed:
+            text = text_of_whole(json.loads(body))
         else:
-            events = [json.loads(e) for e in re.findall(r"^data: (\{.*\})$", unchunked(body), re.M)]
-            errors = [e["error"]["message"] for e in events if "error" in e]
-            if errors == ["the server is shutting down"]:
+            if "the server is shutting down" in body:
                 self.counts["refused"] += 1
                 return
-            if errors or "[DONE]" not in body:
-                return self.fail(f"stream: {errors or 'cut'}")
-            text = "".join(c["delta"].get("content", "") for e in events for c in e["choices"])
-        self.counts["answers"] += 1
+            pieces = pieces_of(body)
+            if end not in body or any("error" in p and p["error"] for p in pieces):
+                return self.fail(f"{protocol}: stream: {body[-200:]}")
+            text = "".join(map(text_of_piece, pieces))
+        self.counts[protocol] += 1
         if text != answer:
-            self.fail(f"found {text!r}, needed {answer!r}")
+            self.fail(f"{protocol}: found {text!r}, needed {answer!r}")
 
     async def disturb(self):
         kind = self.random.randrange(4)
@@ -188,6 +250,7 @@ async def watch_memory(pid, until, samples):
 
 async def run(args, port, process, answers):
     load = Load(args, port, answers)
+    await load.decide()
     begin = time.monotonic()
     warmed = begin + args.warm_up * 60
     until = warmed + args.minutes * 60
@@ -228,7 +291,7 @@ async def run(args, port, process, answers):
                       "parts": metric(text, "llada_forward_parts_total")}))
     for line in load.wrong[:20]:
         print("serve_load:", line, file=sys.stderr)
-    return 1 if load.wrong or load.counts["answers"] == 0 else 0
+    return 1 if load.wrong or not all(load.counts[p] for p in PROTOCOLS) else 0
 
 
 def main():

@@ -27,6 +27,7 @@ Work setup_eval(CLI::App& app);
 Work setup_score(CLI::App& app);
 Work setup_decide(CLI::App& app);
 Work setup_tune(CLI::App& app);
+Work setup_recommend(CLI::App& app);
 Work setup_pull(CLI::App& app);
 Work setup_pack(CLI::App& app);
 Work setup_inspect(CLI::App& app);

@@ -1,5 +1,7 @@
 #include "cli/hub_access.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
@@ -10,6 +12,7 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "engine/folder_check.h"
+#include "hub/catalogue.h"
 
 namespace llada::cli {
 namespace {
@@ -86,7 +89,11 @@ std::string TransferText::update(int64_t done, int64_t total, Clock::time_point 
   return text;
 }
 
-WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& request, bool prefer_cache) {
+bool is_short_name(const std::string& word) {
+  return ::access(word.c_str(), F_OK) != 0 && !hub::repository_of(word.substr(0, word.find(':'))).empty();
+}
+
+WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& request, const LoadOptions* load) {
   const InterruptGuard guard;
   const std::string title = request.repository.full_name();
   std::optional<Progress> progress;
@@ -105,21 +112,27 @@ WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& 
       note(whole + "\n");
     }
   };
-  events.judge = check_folder;
+  events.judge = [&](const std::string& folder) {
+    return check_folder(folder, load != nullptr ? load->overrides : Overrides());
+  };
+  events.weigh = [&](const hub::Announced& announced) {
+    return check_announced(title, std::string(announced.architecture), announced.bytes, load);
+  };
   events.stopped = [] { return InterruptGuard::signal_number() != 0; };
-  auto result = hub::pull(settings, request, prefer_cache, events);
+  auto result = hub::pull(settings, request, load != nullptr, events);
   progress.reset();
   return {std::move(result), InterruptGuard::signal_number()};
 }
 
 Result<std::string> model_path(const ModelOptions& options) {
   if (options.hub.empty() && options.path.empty()) return invalid("--model is required (or -hf OWNER/NAME)");
-  if (options.hub.empty()) return options.path;
-  if (!options.path.empty()) return invalid("--model: not together with -hf, which names the model too");
-  const auto request = hub::parse_request(options.hub);
+  const bool is_short = options.hub.empty() && is_short_name(options.path);
+  if (options.hub.empty() && !is_short) return options.path;
+  if (!options.path.empty() && !is_short) return invalid("--model: not together with -hf, which names the model too");
+  const auto request = hub::parse_request(is_short ? options.path : options.hub);
   if (!request) return invalid("-hf: {}", request.error().message);
   LLADA_TRY(const auto settings, hub_settings_from_environment());
-  auto pulled = pull_and_show(settings, *request, true);
+  auto pulled = pull_and_show(settings, *request, &options.load);
   if (pulled.signal != 0) {
     if (!pulled.result) note(fmt::format("llada: {}\n", one_line(pulled.result.error().message)));
     std::raise(pulled.signal);

@@ -21,9 +21,13 @@ struct WatchedPull {
   Result<hub::Pulled> result;
   int signal = 0;  // that stopped it
 };
-WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& request, bool prefer_cache);
+// load: how the model will be loaded, null where it will not be; one that would not fit is not downloaded.
+WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& request, const LoadOptions* load);
 
-// The model's path: that of -m, or of -hf once it is here. A signal in the download ends the program, as it would
+// A short name of the catalogue, and no file or folder here.
+bool is_short_name(const std::string& word);
+
+// The model's path: that of -m, or of -hf or a short name once it is here. A signal in the download ends the program, as it would
 // without a handler.
 Result<std::string> model_path(const ModelOptions& options);
 

@@ -105,7 +105,7 @@ std::string refuse_empty_path(const std::string& path) {
   return path.empty() ? "'' is no path: needed a file or a folder" : "";
 }
 
-static constexpr const char* kModelHelp = "a GGUF file or Hugging Face folder; or -hf OWNER/NAME";
+static constexpr const char* kModelHelp = "a GGUF file, folder or short name; or -hf OWNER/NAME";
 
 static void add_named_model(CLI::App& app, ModelOptions& options, const std::string& names, const char* help) {
   app.add_option(names, options.path, help)->type_name("MODEL")->check(refuse_empty_path, "")->group(kGroup);
@@ -125,7 +125,8 @@ void add_model_options(CLI::App& app, ModelOptions& options, std::optional<std::
 Result<bool> place_model(ModelOptions& options, const std::optional<std::string>& first_word, std::string& text,
                          bool has_text) {
   if (!first_word) return has_text;
-  const bool is_file = ::access(first_word->c_str(), F_OK) == 0 || first_word->ends_with(".gguf");
+  const bool is_file =
+      ::access(first_word->c_str(), F_OK) == 0 || first_word->ends_with(".gguf") || is_short_name(*first_word);
   const std::string& named = options.path.empty() ? options.hub : options.path;
   if (named.empty() && (has_text || is_file)) {
     if (!is_file)

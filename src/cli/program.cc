@@ -10,6 +10,7 @@
 #include "base/pages.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/hub_access.h"
 #include "cli/manual.h"
 #include "cli/mapping_fault.h"
 #include "cli/mistakes.h"
@@ -31,6 +32,7 @@ constexpr Command kCommands[] = {
     {"score", "score texts and answers to multiple choice", setup_score},
     {"decide", "answer typed questions by probabilities", setup_decide},
     {"tune", "find fast decoding options for a task", setup_tune},
+    {"recommend", "list the models that fit this machine", setup_recommend},
     {"pull", "get a model from Hugging Face", setup_pull},
     {"pack", "keep packed weights on disk, for quick starts", setup_pack},
     {"inspect", "describe a model file", setup_inspect},
@@ -127,8 +129,8 @@ int main_command(Arguments words, const Build& build) {
   const std::string& name = help ? words.front() : word;
   if (const Command* command = find_command(name))
     return run_command(*command, help ? Arguments{words.back() == "--all" ? "--help-all" : "--help"} : words);
-  // A file or folder stands for a conversation with the model in it.
-  if (!help && !name.empty() && ::access(name.c_str(), F_OK) == 0) {
+  // A file, folder or short name stands for a conversation with the model.
+  if (!help && !name.empty() && (::access(name.c_str(), F_OK) == 0 || is_short_name(name))) {
     words.insert(words.begin(), word);
     return run_command(*find_command("chat"), words);
   }

@@ -66,7 +66,7 @@ Result<int> run(const PullOptions& o) {
     LLADA_TRY_STATUS(remove_cached(settings.cache, request, o.json));
     return 0;
   }
-  const auto pulled = pull_and_show(settings, request, false);
+  const auto pulled = pull_and_show(settings, request, nullptr);
   if (!pulled.result && pulled.signal != 0) {
     note(fmt::format("llada pull: {}\n", one_line(pulled.result.error().message)));
     return 128 + pulled.signal;
@@ -89,8 +89,10 @@ Result<int> run(const PullOptions& o) {
 
 Work setup_pull(CLI::App& app) {
   auto o = std::make_shared<PullOptions>();
-  app.add_option("REPOSITORY", o->what,
-                 "OWNER/NAME on Hugging Face, or OWNER/NAME:FILE; a GGUF file may be named by its type, as in :Q8_0");
+  app.add_option(
+      "REPOSITORY", o->what,
+      "OWNER/NAME on Hugging Face, or OWNER/NAME:FILE; a GGUF file may be named by its type, as in :Q8_0; or a "
+      "short name, as in llada recommend");
   app.add_option("--revision", o->revision, "a branch, tag or commit (main)")->type_name("NAME");
   app.add_flag("--offline", o->offline, "answer from the cache alone, as with HF_HUB_OFFLINE=1");
   app.add_flag("--list", o->list, "show what is cached");
@@ -99,6 +101,7 @@ Work setup_pull(CLI::App& app) {
   app.footer(
       "Examples:\n"
       "  llada pull GSAI-ML/LLaDA-8B-Instruct\n"
+      "  llada pull sdar-1.7b\n"
       "  llada pull OWNER/NAME-GGUF:Q8_0\n"
       "  llada pull --list\n"
       "  llada pull --delete GSAI-ML/LLaDA-8B-Instruct\n"

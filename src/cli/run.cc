@@ -55,6 +55,12 @@ Status show_unfinished(const Workspace& workspace, bool json) {
 constexpr int64_t kKeptHistory = int64_t{1} << 30;  // most bytes of a conversation's K/V from turn to turn
 
 // -p, -f, or what stdin holds where that is no terminal; what is piped in beside -p stands in a line below it.
+// A line of a file or a pipe ends, the message does not go on.
+std::string without_last_line_end(std::string text) {
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
 Result<std::string> read_prompt(const RunOptions& o) {
   if (!o.has_prompt && !o.has_file && is_terminal(STDIN_FILENO))
     return invalid("no prompt: needed one behind the options, --file, text on stdin, or --chat");
@@ -62,7 +68,7 @@ Result<std::string> read_prompt(const RunOptions& o) {
   std::string prompt;
   if (o.has_file || from_stdin) {
     LLADA_TRY(prompt, read_text(o.has_file ? o.file : "-"));
-    if (!o.raw) prompt = with_plain_line_ends(std::move(prompt));
+    if (!o.raw) prompt = without_last_line_end(with_plain_line_ends(std::move(prompt)));
   } else {
     prompt = o.prompt;
     if (!o.raw) {
@@ -70,8 +76,7 @@ Result<std::string> read_prompt(const RunOptions& o) {
     }
     LLADA_TRY(std::string piped, piped_text());
     LLADA_TRY(piped, as_text(piped, "stdin"));
-    piped = with_plain_line_ends(std::move(piped));
-    if (piped.ends_with('\n')) piped.pop_back();
+    piped = without_last_line_end(with_plain_line_ends(std::move(piped)));
     if (!piped.empty()) prompt += '\n' + piped;
   }
   if (o.raw ? prompt.empty() : is_blank(prompt))

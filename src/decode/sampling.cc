@@ -54,9 +54,12 @@ void describe(std::span<const float> logits, const SamplingRule& rule, Predictio
 class Allowed {
  public:
   // All logits are divided by `heat`, behind the penalty.
-  Allowed(std::span<const float> logits, const SamplingRule& rule, double penalty, std::span<const int32_t> repeated,
-          double heat)
+  Allowed(std::span<const float> logits, const SamplingRule& rule, const SamplingOptions& o,
+          std::span<const int32_t> repeated, double heat)
       : logits_(logits.begin(), logits.end()) {
+    for (const auto& [id, bias] : o.logit_bias)
+      if (static_cast<size_t>(id) < logits_.size()) logits_[static_cast<size_t>(id)] += bias;
+    const double penalty = o.repeat_penalty;
     if (penalty != 1)
       for (const int32_t id : repeated) {
         double& value = logits_[static_cast<size_t>(id)];
@@ -191,6 +194,7 @@ bool orders_by_sampled(const DecodeOptions& o) { return samples(o) && is_dream(o
 
 bool needs_logits(const DecodeOptions& o) {
   return o.top_k > 0 || o.top_p < 1 || o.min_p > 0 || o.repeat_penalty != 1 || o.neighbour_penalty > 0 ||
+         !o.logit_bias.empty() ||
          orders_by_sampled(o);
 }
 
@@ -204,7 +208,7 @@ Prediction predict(std::span<const float> logits, const DecodeOptions& options, 
   out.probability = std::numeric_limits<double>::quiet_NaN();
   if (!std::ranges::all_of(logits, [](float value) { return std::isfinite(value); })) return out;
   const bool heated = orders_by_sampled(options);
-  Allowed allowed(logits, rule, options.repeat_penalty, repeated, heated ? options.temperature : 1);
+  Allowed allowed(logits, rule, options, repeated, heated ? options.temperature : 1);
   if (!heated) allowed.keep_best(options.top_k);
   allowed.keep_share(options.top_p);
   if (heated) allowed.keep_best(options.top_k);

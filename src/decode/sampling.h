@@ -2,7 +2,7 @@
 // from the device, and its predictions are made here: by one pure function, the same on every device. (Plain
 // temperature sampling stays in the head, which stores no logits; without filters both take the same token.)
 //
-// The order: penalty, then top-k, top-p over what top-k left, min-p, then Gumbel noise times the temperature on what is
+// The order: bias, penalty, then top-k, top-p over what top-k left, min-p, then Gumbel noise times the temperature on what is
 // left, as in llama.cpp's default chain: the cuts are made at temperature 1. Ties at a border go to the lower id.
 //
 // Confidence is what it is for plain sampling: the probability of the token in the clean softmax, before penalties and
@@ -12,6 +12,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "decode/types.h"
@@ -32,6 +33,8 @@ struct SamplingOptions {
   int64_t repeat_window = 64;    // >= 1: how many positions before and behind are nearby
   double neighbour_penalty = 0;  // >= 0: less for the logit of the token on a position's left
   double cfg_scale = 0;          // > 0: classifier-free guidance
+  // Added to logits; ids ascending, each once. No field: requests over HTTP alone have it.
+  std::vector<std::pair<int32_t, double>> logit_bias = {};
 };
 std::span<const Field> sampling_fields();
 

@@ -3,8 +3,11 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/memory_room.h"
+#include "engine/fit_check.h"
 #include "engine/model.h"
 #include "formats/model_file.h"
+#include "formats/other_models.h"
 #include "text/tokenizer_files.h"
 
 namespace llada {
@@ -64,8 +67,27 @@ Status check_tokens_fit(const ModelConfig& config, const Tokenizer* tokenizer, c
   return check_can_decode(config, ids.mask, path);
 }
 
-Status check_folder(const std::string& folder) {
-  LLADA_TRY(const ModelConfig config, read_folder_config(folder));
+Status check_announced(const std::string& name, const std::string& architecture, int64_t bytes,
+                       const LoadOptions* load) {
+  if (const std::string why = why_not_computed(architecture); !why.empty())
+    return invalid("{}: general.architecture is \"{}\", which {}", name, architecture, why);
+  // Beside an accelerator the host packs a part; and a machine of little memory keeps packed weights on disk.
+  if (load == nullptr || load->system_root.empty() || load->device != "cpu") return {};
+  const auto room = find_memory_room(load->system_root);
+  const bool on_disk = room && room->total < kSmallMachineBytes && load->pack_cache.use != PackCache::Use::none;
+  if (!room || on_disk || bytes <= room->available) return {};
+  const auto gb = [](int64_t count) { return static_cast<double>(count) / 1e9; };
+  return no_memory(
+      "{}: its weights are {:.2f} GB, {} has {:.2f} GB of memory left; `llada pull` and `llada convert --type q4_0` "
+      "make "
+      "them a third, --no-fit-check goes on anyway",
+      name, gb(bytes), room->bound, gb(room->available));
+}
+
+Status check_folder(const std::string& folder, const Overrides& overrides) {
+  LLADA_TRY(ModelConfig config, read_folder_config(folder));
+  if (overrides.mask_id >= 0) config.mask_id = overrides.mask_id;
+  if (overrides.attention_block >= 0) config.attention_block = overrides.attention_block;
   LLADA_TRY(auto spec, read_folder_tokenizer(folder, config));
   LLADA_TRY(const auto tokenizer, Tokenizer::create(std::move(spec), folder));
   const auto ids = resolve_special_ids(config, &tokenizer, detect_chat_format(tokenizer).style);

@@ -1,6 +1,7 @@
 #include "engine/request.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "decode/answer.h"
 #include "decode/canvas.h"
@@ -177,6 +178,7 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
       stop_(request.stop),
       alternatives_(request.alternatives),
       on_step_(std::move(on_step)),
+      on_prompt_(request.on_prompt),
       first_positions_(llada::first_positions(*model_, request, canvas.size())),
       rule_(decode::head_rule(request.options, model_->special_ids(), request.gaps.has_value())),
       form_(std::move(form)),
@@ -231,12 +233,39 @@ Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
                         ids.uniform.length > 0;
   if (form_) state_->reading = decode::class_reading(*form_, options_);
   if (alternatives_ > 0) scores_.resize(static_cast<size_t>(denoiser_.canvas().size()));
-  if (prefixes == nullptr || !shares_prefix_) return {};
-  cursor_ = prefixes->begin(model_, state_->kv.shape(), ids.prefix_unit());
+  if (!shares_prefix_) return {};
+  const int64_t page = ids.prefix_unit();
   // Up to the block of the first mask, whose own rows are computed in any case.
-  stats_.reused_positions = prefixes->fill(*cursor_, tokens(decode::generated_begin(denoiser_.canvas())), state_->kv);
-  denoiser_.stored(stats_.reused_positions);
+  const int64_t begin = decode::generated_begin(denoiser_.canvas());
+  if (prefixes != nullptr) {
+    cursor_ = prefixes->begin(model_, state_->kv.shape(), page);
+    there_ = stats_.reused_positions = prefixes->fill(*cursor_, tokens(begin), state_->kv);
+  }
+  piece_ = std::max(kPromptPiece / page, int64_t{1}) * page;
+  pieces_end_ = there_ + std::max<int64_t>(begin - 1 - there_, 0) / piece_ * piece_;
+  if (on_prompt_ && pieces_end_ > there_) on_prompt_(there_, begin);
+  plan_ahead();
   return {};
+}
+
+void RunningRequest::plan_ahead() {
+  ahead_.reset();
+  if (there_ == pieces_end_) return denoiser_.stored(there_);
+  decode::StepPlan plan;
+  plan.encode = model_->special_ids().uniform.length > 0;
+  plan.keys = static_cast<int32_t>(there_ + piece_);
+  plan.rows.resize(static_cast<size_t>(piece_));
+  std::iota(plan.rows.begin(), plan.rows.end(), static_cast<int32_t>(there_));
+  const auto known = tokens(plan.keys);
+  plan.inputs.assign(known.begin() + there_, known.end());
+  ahead_.emplace(decode::fixed_canvas(known), decode::one_forward(std::move(plan)));
+}
+
+void RunningRequest::take_ahead(PrefixCache* prefixes) {
+  there_ += piece_;
+  if (cursor_ && prefixes != nullptr) prefixes->publish(*cursor_, tokens(there_), state_->kv);
+  if (on_prompt_) on_prompt_(there_, decode::generated_begin(denoiser_.canvas()));
+  plan_ahead();
 }
 
 std::span<const int32_t> RunningRequest::tokens(int64_t count) const {
@@ -245,6 +274,10 @@ std::span<const int32_t> RunningRequest::tokens(int64_t count) const {
 
 Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCache* prefixes) {
   stats_.device_seconds += device_seconds;
+  if (ahead_) {
+    take_ahead(prefixes);
+    return {};
+  }
   if (decode::needs_logits(options_))
     LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_,
                                          ids_in(model_->special_ids(), *step.plan), denoiser_.canvas(),
@@ -342,6 +375,7 @@ Generation RunningRequest::finish(const Device& device) {
   if (state_) stats.kv_bytes = state_->kv.bytes();
   if (state_) stats.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   stats.decode = denoiser_.stats();
+  stats.decode.rows += there_ - stats.reused_positions;
   stats.prompt_tokens = prompt_tokens_;
   stats.content_tokens = stop ? stop->tokens : decode::content_tokens(canvas, ids);
   if (decode::samples(options_) || ids.uniform.length > 0 || options_.remasking == decode::Remasking::random)

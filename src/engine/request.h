@@ -33,7 +33,15 @@ struct Request {
   // The form that the options ask for (Model::form); null: it is made when the request is handed to a Session or an
   // Engine, by the caller's thread.
   std::shared_ptr<const forms::TokenForm> form = {};
+  // Of a prompt that is computed in pieces (kPromptPiece): positions whose K/V is there, first those that were kept,
+  // and those of the prompt. Called on the thread that runs the request.
+  std::function<void(int64_t done, int64_t total)> on_prompt = {};
 };
+
+// Where K/V of a prompt depends on nothing behind it, a longer one is computed in pieces of about so many rows before
+// the first plan: other requests have their forwards between them, and memory for activations stays small. Results and
+// counts are those of one piece, as a row does not know its batch.
+inline constexpr int64_t kPromptPiece = 512;
 
 struct GenerationStats {
   decode::RunStats decode;
@@ -137,7 +145,7 @@ class RunningRequest final : public ForwardJob {
   Status allocate(Device& device, PrefixCache* prefixes) override;
   bool done() const override { return denoiser_.done(); }
   void cancel() override { denoiser_.cancel(); }
-  std::vector<RequestStep> steps(int64_t /*rows*/) override { return {{&denoiser_, &*state_}}; }
+  std::vector<RequestStep> steps(int64_t /*rows*/) override { return {{ahead_ ? &*ahead_ : &denoiser_, &*state_}}; }
   Status take(RequestStep& step, double device_seconds, PrefixCache* prefixes) override;
 
   // Once done: the answer, or of a cancelled request what there is of it. Called once.
@@ -153,6 +161,8 @@ class RunningRequest final : public ForwardJob {
     std::string which;
   };
   std::span<const int32_t> tokens(int64_t count) const;
+  void plan_ahead();
+  void take_ahead(PrefixCache* prefixes);
   std::span<const float> logits_of(const decode::StepEvent& event, int32_t row) const;
   void keep_scores(const decode::StepEvent& event);
   std::optional<Stop> find_stop(int64_t length) const;
@@ -163,6 +173,7 @@ class RunningRequest final : public ForwardJob {
   const std::vector<std::string> stop_;
   const int64_t alternatives_;
   const StepCallback on_step_;
+  const std::function<void(int64_t, int64_t)> on_prompt_;
   const int64_t first_positions_;   // of the K/V store
   std::vector<TokenScore> scores_;  // by position, where alternatives are kept
   const SamplingRule rule_;
@@ -172,6 +183,8 @@ class RunningRequest final : public ForwardJob {
   decode::Denoiser denoiser_;
   std::optional<RequestState> state_;
   std::optional<PrefixCache::Cursor> cursor_;
+  std::optional<decode::Denoiser> ahead_;           // of the prompt's next piece, while there is one
+  int64_t there_ = 0, pieces_end_ = 0, piece_ = 0;  // positions: whose K/V is there, where pieces end; rows of one
   GenerationStats stats_;
   std::chrono::steady_clock::time_point begin_;
 };

@@ -6,6 +6,7 @@
 #include "formats/diffusion_gemma_files.h"
 #include "formats/family.h"
 #include "formats/gguf_fields.h"
+#include "formats/other_models.h"
 #include "formats/tensor_names.h"
 #include "formats/tensor_table.h"
 
@@ -60,8 +61,8 @@ class ModelReader {
       names += fmt::format("{}{}", names.empty() ? "" : ", ", one->name);
     }
     if (dialect_.family != nullptr) return {};
-    if (const auto missing = missing_for(kind); !missing.empty())
-      return invalid("{}: general.architecture is \"{}\", which is not supported: it needs {}", name_, kind, missing);
+    if (const auto why = why_not_computed(kind); !why.empty())
+      return invalid("{}: general.architecture is \"{}\", which {}", name_, kind, why);
     return invalid("{}: {} is \"{}\", {} or diffuse needed", name_,
                    dialect_.diffuse ? "diffuse.model_type" : "general.architecture", printable(kind), names);
   }

@@ -10,6 +10,7 @@
 #include "formats/diffusion_gemma_files.h"
 #include "formats/family.h"
 #include "formats/json.h"
+#include "formats/other_models.h"
 #include "formats/printable.h"
 
 namespace llada {
@@ -158,12 +159,12 @@ class ConfigReader {
     return wrong("model_type", *type, all(&Family::model_types));
   }
 
-  // Refuses a diffusion model that is known and not computed.
+  // Refuses a model that is known and not computed.
   Status known(std::string_view key, const json& name) const {
     if (!name.is_string()) return {};
-    const std::string_view missing = missing_for(name.get_ref<const std::string&>());
-    if (missing.empty()) return {};
-    return invalid("{}: {} is {}, which is not supported: it needs {}", file_, key, value_text(name), missing);
+    const std::string why = why_not_computed(name.get_ref<const std::string&>());
+    if (why.empty()) return {};
+    return invalid("{}: {} is {}, which {}", file_, key, value_text(name), why);
   }
 
   // The first names of the families of diffusion models: "llada, llada_moe or Dream".

@@ -2,9 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <map>
 
-#include "base/file.h"
 #include "formats/printable.h"
 #include "hub/cache.h"
 #include "hub/file_download.h"
@@ -51,6 +51,17 @@ Result<Listing> ask_listing(const Connection& c) {
   return listing;
 }
 
+Status check_room(const std::string& name, const std::string& folder, int64_t bytes) {
+  std::error_code error;
+  const auto space = std::filesystem::space(folder, error);
+  if (error) return failed("{}: {}", folder, error.message());
+  if (space.available >= static_cast<uint64_t>(bytes)) return {};
+  const auto gb = [](auto count) { return static_cast<double>(count) / 1e9; };
+  return failed(
+      "{}: {:.2f} GB are to be downloaded, and {} has {:.2f} GB free on its file system (HF_HOME names another)", name,
+      gb(bytes), folder, gb(space.available));
+}
+
 struct Wanted {
   std::string path;
   RemoteHead head;
@@ -78,13 +89,16 @@ Result<Pulled> download(const Connection& c, const Listing& listing) {
     wanted.push_back({path, std::move(head)});
     if (i < choice.small) small = wanted.size();
   }
+  const Announced announced{total + bytes_of(c.cache, listing.commit, choice), listing.architecture};
   if (!wanted.empty()) {
     LLADA_TRY_STATUS(c.cache.make_folders());
-    LLADA_TRY_STATUS(check_free_space(c.cache.blob("x"), static_cast<uint64_t>(missing)));
+    LLADA_TRY_STATUS(check_room(name, c.settings.cache, missing));
   }
   for (size_t i = 0; i <= wanted.size(); ++i) {
-    if (i == small && choice.folder && c.events.judge) {
-      Status judged = c.events.judge(pulled.path);
+    if (i == small) {
+      Status judged;
+      if (choice.folder && c.events.judge) judged = c.events.judge(pulled.path);
+      if (judged && i < wanted.size() && c.events.weigh) judged = c.events.weigh(announced);
       if (!judged && i < wanted.size()) judged.error().message += "; its weights were not downloaded";
       LLADA_TRY_STATUS(judged);
     }

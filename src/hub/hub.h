@@ -34,6 +34,12 @@ struct HubSettings {
   int backoff_ms = 1000;   // before the second attempt; doubled before each further one, at most 30 s
 };
 
+// What the hub says of a model before its weights are asked for.
+struct Announced {
+  int64_t bytes = 0;              // of all of its files, those in the cache too
+  std::string_view architecture;  // general.architecture of its GGUF files; empty: not said
+};
+
 struct PullEvents {
   // Bytes of the whole that are there; `total` is -1 where it is not known.
   std::function<void(int64_t done, int64_t total, std::string_view file)> progress = {};
@@ -42,6 +48,8 @@ struct PullEvents {
   // Of a folder whose files are there but for the weights, before these are asked for. An error ends the download;
   // files that are there stay.
   std::function<Status(const std::string& folder)> judge = {};
+  // The same of what the hub announces, of files and folders.
+  std::function<Status(const Announced&)> weigh = {};
 };
 
 struct Pulled {

@@ -24,6 +24,15 @@ int64_t size_of(const nlohmann::json& object) {
   return bytes <= static_cast<uint64_t>(kMaxFileBytes) ? static_cast<int64_t>(bytes) : -1;
 }
 
+std::string architecture_of(const nlohmann::json& root) {
+  constexpr size_t kLongest = 64;
+  const auto gguf = root.find("gguf");
+  if (gguf == root.end() || !gguf->is_object()) return "";
+  const auto name = gguf->find("architecture");
+  if (name == gguf->end() || !name->is_string()) return "";
+  return name->get_ref<const std::string&>().substr(0, kLongest);
+}
+
 std::string upper(std::string_view text) {
   std::string out(text);
   std::ranges::transform(out, out.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
@@ -125,7 +134,7 @@ Result<Listing> parse_listing(std::string_view text, std::string_view source) {
   const auto sha = root.find("sha");
   if (sha == root.end() || !sha->is_string() || !is_commit(sha->get_ref<const std::string&>()))
     return invalid("{}: \"sha\" is not the 40 hexadecimal digits of a commit", source);
-  Listing listing{.commit = sha->get<std::string>(), .files = {}};
+  Listing listing{.commit = sha->get<std::string>(), .files = {}, .architecture = architecture_of(root)};
   const auto siblings = root.find("siblings");
   if (siblings == root.end() || !siblings->is_array()) return invalid("{}: \"siblings\" is no list of files", source);
   if (siblings->size() > kMaxFiles)

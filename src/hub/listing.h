@@ -1,8 +1,8 @@
 // The files of a repository, and which of them a model needs.
 //
 // Source of the format: Hugging Face's hub, GET {endpoint}/api/models/OWNER/NAME/revision/REVISION?blobs=true. Of its
-// answer only "sha" and "siblings" are read: [{"rfilename", "size"?, "lfs": {"size", "sha256"}?}]. Servers that do not
-// know ?blobs leave the sizes out, so nothing rests on them.
+// answer only "sha", "gguf": {"architecture"}? and "siblings" are read: [{"rfilename", "size"?, "lfs": {"size",
+// "sha256"}?}]. Servers that do not know ?blobs leave the sizes out, so nothing rests on them.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -23,6 +23,7 @@ struct RemoteFile {
 struct Listing {
   std::string commit;  // 40 hexadecimal digits
   std::vector<RemoteFile> files;
+  std::string architecture;  // of a repository of GGUF files, as the hub has read it; empty: not said
 };
 
 // `text` is from outside: at most 16 MiB, 500,000 values, 64 deep, 20,000 files. Every path is one that stays below its

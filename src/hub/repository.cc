@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "formats/printable.h"
+#include "hub/catalogue.h"
 
 namespace llada::hub {
 namespace {
@@ -75,9 +76,15 @@ bool looks_like_repository(std::string_view text) {
 }
 
 Result<Request> parse_request(std::string_view text, std::string_view revision) {
+  const size_t colon = std::min(text.find(':'), text.size());
+  if (const std::string repository = repository_of(text.substr(0, colon)); !repository.empty())
+    return parse_request(repository + std::string(text.substr(colon)), revision);
   const Parts parts = split(without_address(text));
   if (!is_name(parts.owner) || !is_name(parts.name))
-    return invalid("'{}': needed OWNER/NAME or OWNER/NAME:FILE, as in GSAI-ML/LLaDA-8B-Instruct", printable(text));
+    return invalid(
+        "'{}': needed OWNER/NAME or OWNER/NAME:FILE, as in GSAI-ML/LLaDA-8B-Instruct, or a short name (llada "
+        "recommend lists them)",
+        printable(text));
   if (!parts.what.empty() && !is_safe_relative_path(parts.what))
     return invalid("'{}': '{}' cannot be a file of a repository", printable(text), printable(parts.what));
   if (!is_safe_relative_path(revision))

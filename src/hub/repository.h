@@ -22,7 +22,7 @@ struct Request {
 };
 
 // Owner and name have letters, digits, '-', '_' and '.', at most 96, and neither starts with a dot. An address such as
-// https://huggingface.co/OWNER/NAME is taken too.
+// https://huggingface.co/OWNER/NAME is taken too, and a short name of the catalogue in place of OWNER/NAME.
 Result<Request> parse_request(std::string_view text, std::string_view revision = "main");
 
 // Has the form OWNER/NAME, with :WHAT or without.

@@ -142,6 +142,7 @@ namespace {
 // stream, stream_options, diffusing.
 Done read_streaming(Body& body, Ask& ask) {
   LLADA_TRY(ask.stream, body.boolean("stream", false));
+  LLADA_TRY(ask.progress, body.boolean("return_progress", false));
   if (const json* options = body.find("stream_options")) {
     if (!options->is_object()) return wrong("stream_options", *options, "an object");
     for (const auto& [key, value] : options->items()) {
@@ -202,6 +203,8 @@ Answered<Ask> read_ask(Service& service, Body& body, Shape shape) {
             read_without_effect(body, shape == Shape::response, can_think(service, shape) ? &ask.think : nullptr));
   for (const std::string& warning : warnings) LLADA_TRY_STATUS(add_warning(service, ask, warning));
   LLADA_TRY_STATUS(read_format(body, shape));
+  const bool biased = shape == Shape::chat || shape == Shape::completion || shape == Shape::fim || shape == Shape::llama;
+  if (biased) LLADA_TRY_STATUS(read_logit_bias(service, body, ask));
   return ask;
 }
 
@@ -399,6 +402,7 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
     if (const Status status = check_context(service.model(), std::ssize(prompt), 1); !status)
       return too_long(field, status.error().message);
     Request request{.tokens = prompt, .options = choice.options, .stop = stop, .alternatives = ask.alternatives};
+    LLADA_TRY_STATUS(apply_logit_bias(service, ask, request.options));
     if (choice.length_by_default()) fit_length(service, request);
     const std::string note = fit_context(service, request, decoding);
     if (shorter.empty()) shorter = note;

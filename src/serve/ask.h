@@ -38,8 +38,10 @@ struct Ask {
   bool think = false;  // of a conversation: the model shall think, and its thoughts are part of the reply
   bool calls = false;  // the answers may call tools (tools.h)
   bool include_usage = false, usage_in_pieces = false;  // of a stream: behind the last piece; so far, in each
-  int64_t alternatives = 0;                             // most probable tokens beside each log-probability
-  Json repeated = {};  // of /v1/responses: the fields of the request that its answer has, too
+  bool progress = false;                                // of a stream: events while a long prompt is computed
+  std::vector<std::pair<int32_t, double>> logit_bias = {};
+  int64_t alternatives = 0;  // most probable tokens beside each log-probability
+  Json repeated = {};        // of /v1/responses: the fields of the request that its answer has, too
   Watch watch = Watch::none;
   // Where the answers' form is not there yet: makes it and checks the requests, which may take seconds.
   std::function<Answered<void>(Service&, Ask&)> prepare = {};
@@ -77,6 +79,10 @@ Answered<std::vector<std::string>> read_stop(Body& body, const std::string& name
 Answered<std::string> read_hints(Body& body, bool response = false, bool* think = nullptr);
 // These, and ways of sampling that only others have: a line for each kind that has no effect.
 Answered<std::vector<std::string>> read_without_effect(Body& body, bool response, bool* think);
+
+// logit_bias, and its place in a request's options, beside which some of them have no meaning (ask_bias.cc).
+Done read_logit_bias(Service& service, Body& body, Ask& ask);
+Done apply_logit_bias(const Service& service, const Ask& ask, decode::DecodeOptions& options);
 
 // The form of the answer where the shape's protocol has it: an option of `llada` then, json_schema or json_object.
 Done read_format(Body& body, Shape shape);

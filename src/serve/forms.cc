@@ -233,6 +233,7 @@ class LlamaForm : public AnswerForm {
     return json;
   }
   std::string delta(const std::string& text) override { return text.empty() ? "" : event_text(piece(text, false)); }
+  Json nothing_yet() const override { return piece("", false); }
   std::string end(const FinishedAnswer& answer, const Json& usage) override {
     FinishedAnswer last = answer;
     last.text.clear();

@@ -131,9 +131,12 @@ void Job::score(size_t index) {
 
 void Job::generate(size_t index) {
   const auto self = shared_from_this();
+  Request request = ask_.requests[index];
+  if (ask_.stream && ask_.progress)
+    request.on_prompt = [self, index](int64_t done, int64_t total) { self->note_prompt(index, done, total); };
   keep_handle(index,
               service_.engine().submit(
-                  ask_.requests[index],
+                  std::move(request),
                   {.on_step = [self, index](const decode::StepEvent& event) { return self->step(index, event); },
                    .on_done = [self, index](Result<Generation> result) { self->done(index, std::move(result)); }}));
 }
@@ -179,6 +182,17 @@ bool Job::note_step(size_t index, const decode::StepEvent& event) {
   }
   announce();
   return true;
+}
+
+void Job::note_prompt(size_t index, int64_t done, int64_t total) {
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+  {
+    const std::lock_guard lock(mutex_);
+    Answer& answer = answers_[index];
+    if (answer.prompt_kept < 0) answer.prompt_kept = done;
+    answer.progress = Progress{answer.prompt_kept, done, total, seconds};
+  }
+  announce();
 }
 
 void Job::done(size_t index, Result<Generation> result) {

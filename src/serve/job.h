@@ -36,12 +36,18 @@ class Job : public Outflow, public Pending, public std::enable_shared_from_this<
   using Clock = std::chrono::steady_clock;
   static constexpr Admission::Id kNone = -1;
   enum class Stage { waiting, running, ended };
+  struct Progress {  // of a prompt, in positions
+    int64_t kept = 0, done = 0, total = 0;
+    double seconds = 0;  // since it was asked for
+  };
   struct Answer {
     Admission::Id ticket = kNone;  // kNone again once nothing of it is held any more
     Stage stage = Stage::waiting;
     std::shared_ptr<Submitted> handle = {};
     std::optional<ScoreResult> score = {};  // of its prompt
     std::deque<StepNote> notes = {};        // of a stream, not yet handed on
+    std::optional<Progress> progress = {};  // of a stream, not yet handed on
+    int64_t prompt_kept = -1;               // of a long prompt: positions that were there; -1: not known yet
     std::optional<Result<Generation>> result = {};
     bool canvas_sent = false, sent = false;  // of a stream: its first frame, its last piece
     double forwards_before = 0;              // of the engine, when it was asked for
@@ -57,6 +63,7 @@ class Job : public Outflow, public Pending, public std::enable_shared_from_this<
   void keep_handle(size_t index, std::shared_ptr<Submitted> handle);
   bool step(size_t index, const decode::StepEvent& event);
   bool note_step(size_t index, const decode::StepEvent& event);
+  void note_prompt(size_t index, int64_t done, int64_t total);
   void done(size_t index, Result<Generation> result);
   void release_ticket(size_t index);
   void announce();
@@ -70,6 +77,7 @@ class Job : public Outflow, public Pending, public std::enable_shared_from_this<
   void log() const;
   std::string first_events();
   std::string thought_events(size_t index, const std::string& thoughts) const;
+  std::string progress_event(size_t index, const Progress& progress);
   std::string events(size_t index, const StepNote& note);
   std::vector<AnswerPiece> pieces(size_t index, const std::string& delta, bool last);
   std::string piece_events(size_t index, const AnswerPiece& piece, int64_t tokens) const;

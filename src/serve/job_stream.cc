@@ -87,6 +87,15 @@ std::string Job::thought_events(size_t index, const std::string& thoughts) const
   return form_ ? form_->thought(thoughts) : event_text(thought_json(head_, static_cast<int64_t>(index), thoughts));
 }
 
+// As llama-server has it.
+std::string Job::progress_event(size_t index, const Progress& p) {
+  Json json = form_ ? form_->nothing_yet() : piece_json(head_, static_cast<int64_t>(index), "", "", nullptr);
+  if (json.is_null()) return "";
+  json["prompt_progress"] = {
+      {"total", p.total}, {"cache", p.kept}, {"processed", p.done}, {"time_ms", static_cast<int64_t>(p.seconds * 1e3)}};
+  return event_text(json);
+}
+
 std::string Job::events(size_t index, const StepNote& note) {
   Answer& answer = answers_[index];
   if (answer.text) answer.text->apply(note);
@@ -154,6 +163,7 @@ Outflow::Piece Job::take() {
   constexpr size_t kNotesAtOnce = 16, kPieceBytes = size_t{64} << 10;
   std::vector<std::deque<StepNote>> notes(answers_.size());
   std::vector<bool> ended(answers_.size());
+  std::vector<std::optional<Progress>> progress(answers_.size());
   std::optional<ApiError> failing;
   bool ping;
   {
@@ -162,6 +172,7 @@ Outflow::Piece Job::take() {
     ping = ping_;
     if (left_ == 0 || !why_cancelled_.empty()) failing = failure();
     for (size_t i = 0; i < answers_.size(); ++i) {
+      progress[i] = std::exchange(answers_[i].progress, {});
       std::deque<StepNote>& ready = answers_[i].notes;
       while (!ready.empty() && notes[i].size() < kNotesAtOnce) {
         notes[i].push_back(std::move(ready.front()));
@@ -179,6 +190,7 @@ Outflow::Piece Job::take() {
     return piece;
   }
   for (size_t i = 0; i < answers_.size(); ++i) {
+    if (progress[i]) piece.bytes += progress_event(i, *progress[i]);
     for (const StepNote& note : notes[i]) piece.bytes += events(i, note);
     if (ended[i] && !answers_[i].sent && piece.bytes.size() < kPieceBytes) {
       piece.bytes += last_events(i);

@@ -38,6 +38,7 @@ Answered<Ask> lay(Service& service, Ask ask, const std::string& field, InfillLay
                   .gaps = std::move(layout.positions),
                   .options = choice.options,
                   .alternatives = ask.alternatives};
+  LLADA_TRY_STATUS(apply_logit_bias(service, ask, request.options));
   const int64_t context = service.model().context();
   if (context > 0 && std::ssize(request.tokens) > context)
     if (const Status status = check_request(service.model(), request); !status)
@@ -85,7 +86,7 @@ Answered<std::string> read_extra(Body& body) {
 
 void ignore_llama_settings(Body& body) {
   body.ignore({"id_slot", "n_indent", "samplers", "cache_prompt", "t_max_prompt_ms", "t_max_predict_ms",
-               "response_fields", "n_cache_reuse", "n_keep", "n_discard", "return_progress"});
+               "response_fields", "n_cache_reuse", "n_keep", "n_discard"});
 }
 
 Answered<Ask> read_fim(Service& service, Body body) {

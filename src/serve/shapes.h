@@ -42,6 +42,7 @@ class AnswerForm {
   virtual std::string delta(const std::string& text) = 0;                  // empty: no event
   virtual std::string call(const AnswerPiece& /*piece*/) { return ""; }    // of a protocol with tools
   virtual std::string thought(const std::string& /*text*/) { return ""; }  // of one with thoughts, which come before
+  virtual Json nothing_yet() const { return nullptr; }  // an event without text, to which others are added; or none
   // All of the answer was sent.
   virtual std::string end(const FinishedAnswer& answer, const Json& usage) = 0;
   virtual std::string failed(const ApiError& error) = 0;

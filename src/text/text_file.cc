@@ -40,6 +40,24 @@ Result<std::string> from_utf16(std::string_view bytes, bool big_endian, const st
   return text;
 }
 
+// What a text that is no UTF-8 at `bad` probably is: of Western European letters, one byte each. There a letter of
+// ASCII stands beside it, no two bytes are a letter of UTF-8, and nothing is a control character. Empty: nobody knows.
+std::string_view one_byte_encoding(std::string_view text, size_t bad) {
+  const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0; };
+  const auto letter = [&](size_t at) { return (byte(at) | 0x20) >= 'a' && (byte(at) | 0x20) <= 'z'; };
+  const bool continued = byte(bad + 1) >= 0x80 && byte(bad + 1) < 0xC0;
+  if (byte(bad) < 0xC0 || continued || !((bad > 0 && letter(bad - 1)) || letter(bad + 1))) return "";
+  bool windows = false;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Unit unit = utf8_unit(text.substr(at));
+    if (unit.valid && unit.length > 1) return "";
+    if (byte(at) < 0x20 && !std::string_view("\t\n\r\f").contains(text[at])) return "";
+    windows |= byte(at) >= 0x80 && byte(at) < 0xA0;
+    at += static_cast<size_t>(unit.length);
+  }
+  return windows ? "CP1252" : "ISO-8859-1";
+}
+
 // A text has no NUL; the letters of UTF-16 have one in every second byte.
 Status check_no_nul(std::string_view text, const std::string& name) {
   const size_t nul = text.find('\0');
@@ -63,10 +81,16 @@ Result<std::string> as_text(std::string bytes, const std::string& name) {
   const std::string_view text = bytes;
   for (size_t at = 0; at < text.size();) {
     const Utf8Unit unit = utf8_unit(text.substr(at));
-    if (!unit.valid)
-      return invalid("{}: byte {} (line {}): found 0x{:02x}, which is not UTF-8 there", name, at + 1,
-                     1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'),
-                     static_cast<unsigned char>(text[at]));
+    if (!unit.valid) {
+      const std::string_view probably = one_byte_encoding(text, at);
+      return invalid(
+          "{}: byte {} (line {}): found 0x{:02x}, which is not UTF-8 there{}", name, at + 1,
+          1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'),
+          static_cast<unsigned char>(text[at]),
+          probably.empty()
+              ? ""
+              : fmt::format("; the text looks like Latin-1 ({0}), needed UTF-8 (iconv -f {0} -t UTF-8)", probably));
+    }
     at += static_cast<size_t>(unit.length);
   }
   LLADA_TRY_STATUS(check_no_nul(text, name));

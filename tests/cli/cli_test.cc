@@ -256,8 +256,9 @@ TEST(Help, ListsOptionsAndExamples) {
 // Two screens of 80 by 24, in which no line is broken by the terminal.
 TEST(Help, FitsTwoScreens) {
   LLADA_NEEDS_TERMINAL();
-  for (const std::string command : {"run", "chat", "infill", "eval", "tune", "inspect", "convert", "logits", "devices",
-                                    "synth", "bench", "simulate", "pull", "pack", "score", "decide", "doctor"}) {
+  for (const std::string command :
+       {"run", "chat", "infill", "eval", "tune", "inspect", "convert", "logits", "devices", "synth", "bench",
+        "simulate", "recommend", "pull", "pack", "score", "decide", "doctor"}) {
     const auto help = run_llada_on_terminal({command, "--help"}, {.columns = 80, .rows = 24});
     EXPECT_EQ(help.status, 0);
     EXPECT_LE(std::ranges::count(help.out, '\n'), 48) << command;

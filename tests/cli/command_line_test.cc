@@ -29,14 +29,16 @@ using Words = std::vector<std::string>;
 
 const std::string kAsked = "Sort the numbers from smallest to largest:";
 
-constexpr Command kAll[] = {
-    {"run", "", setup_run},         {"chat", "", setup_chat},     {"infill", "", setup_infill},
-    {"serve", "", setup_serve},     {"batch", "", setup_batch},   {"eval", "", setup_eval},
-    {"score", "", setup_score},     {"decide", "", setup_decide}, {"tune", "", setup_tune},
-    {"pull", "", setup_pull},       {"pack", "", setup_pack},     {"inspect", "", setup_inspect},
-    {"convert", "", setup_convert}, {"logits", "", setup_logits}, {"devices", "", setup_devices},
-    {"synth", "", setup_synth},     {"bench", "", setup_bench},   {"simulate", "", setup_simulate},
-    {"doctor", "", setup_doctor}};
+constexpr Command kAll[] = {{"run", "", setup_run},           {"chat", "", setup_chat},
+                            {"infill", "", setup_infill},     {"serve", "", setup_serve},
+                            {"batch", "", setup_batch},       {"eval", "", setup_eval},
+                            {"score", "", setup_score},       {"decide", "", setup_decide},
+                            {"tune", "", setup_tune},         {"recommend", "", setup_recommend},
+                            {"pull", "", setup_pull},         {"pack", "", setup_pack},
+                            {"inspect", "", setup_inspect},   {"convert", "", setup_convert},
+                            {"logits", "", setup_logits},     {"devices", "", setup_devices},
+                            {"synth", "", setup_synth},       {"bench", "", setup_bench},
+                            {"simulate", "", setup_simulate}, {"doctor", "", setup_doctor}};
 
 class Examples : public testing::Test {
  protected:

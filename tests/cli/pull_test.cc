@@ -117,12 +117,47 @@ TEST_F(PullCli, AFolderThatCannotBeOpenedIsRefusedEarly) {
     EXPECT_TRUE(hub->asked_elsewhere().empty()) << "where the weights are";
   };
   const auto config = files["config.json"];
+  const auto tokenizer = files["tokenizer.json"];
   files.erase("tokenizer.json");
   files["tokenizer.model"] = {"sentencepiece"};
   refused("needed tokenizer.json, or vocab.json and merges.txt");
   fs::remove_all(root / "hf");
   files["config.json"].content.replace(config.content.find("LLaDAModelLM"), 12, "BertForMasked");
   refused("architectures names \"BertForMasked\"");
+  fs::remove_all(root / "hf");
+  files["tokenizer.json"] = tokenizer;
+  files["config.json"].content.replace(config.content.find("LLaDAModelLM"), 13, "Gemma2ForCausalLM");
+  refused("architectures is \"Gemma2ForCausalLM\", which is an ordinary, autoregressive model's");
+}
+
+// Of a GGUF file nothing is here yet that could be judged: the hub's own word for it is.
+TEST_F(PullCli, AnOrdinaryModelsFileIsNamedBeforeItIsDownloaded) {
+  LLADA_NEEDS_DOWNLOADS();
+  hub.emplace(std::map<std::string, StandInHub::File>{{"gemma-Q4_0.gguf", {"GGUF", true}}}, "tiny/llada");
+  hub->change = [](const WebRequest& request, WebReply& reply) {
+    if (request.path.starts_with("/api/")) reply.body.insert(1, R"("gguf": {"architecture": "gemma3"}, )");
+  };
+  expect_one_line(llada({"pull", "tiny/llada"}), 2,
+                  "tiny/llada: general.architecture is \"gemma3\", which is an ordinary, autoregressive model's, which "
+                  "other programs run; its weights were not downloaded");
+  EXPECT_TRUE(hub->asked_elsewhere().empty());
+}
+
+TEST_F(PullCli, AShortNameStandsWhereAModelDoes) {
+  LLADA_NEEDS_DOWNLOADS();
+  auto files = hub->files;
+  hub.emplace(files, "JetLM/SDAR-1.7B-Chat");
+  const auto pulled = llada({"pull", "sdar-1.7b"});
+  ASSERT_EQ(pulled.status, 0) << pulled.err;
+  EXPECT_NE(pulled.out.find("models--JetLM--SDAR-1.7B-Chat"), std::string::npos) << pulled.out;
+  const Words rest = {"Sort the numbers from smallest to largest: 3 1 2", "--gen-length", "8", "--quiet"};
+  Words named = {"run", "sdar-1.7b"}, by_folder = {"run", tiny_model()};
+  named.insert(named.end(), rest.begin(), rest.end());
+  by_folder.insert(by_folder.end(), rest.begin(), rest.end());
+  const auto ran = llada(named, {"HF_HUB_OFFLINE=1"});
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.out, run_llada(by_folder).out);
+  EXPECT_EQ(llada({"inspect", "sdar-1.7b", "--json"}, {"HF_HUB_OFFLINE=1"}).status, 0);
 }
 
 TEST_F(PullCli, HomeIsFoundInHfHome) {

@@ -46,6 +46,7 @@ std::vector<int32_t> allowed_directly(const std::vector<double>& logits, const D
 
 int32_t sampled_directly(std::vector<double> logits, const DecodeOptions& o, const std::vector<int32_t>& never,
                          const std::vector<int32_t>& repeated, const Draw& draw) {
+  for (const auto& [id, bias] : o.logit_bias) logits[static_cast<size_t>(id)] += bias;
   for (const int32_t id : repeated) {
     double& value = logits[static_cast<size_t>(id)];
     value = value > 0 ? value / o.repeat_penalty : value * o.repeat_penalty;
@@ -90,6 +91,9 @@ TEST(Sampling, IsThatOfTheDirectImplementation) {
     std::vector<int32_t> repeated;
     for (int32_t id = 0; id < static_cast<int32_t>(size); ++id)
       if (rng() % 4 == 0) repeated.push_back(id);
+    if (round % 3 == 0)
+      for (int32_t id = 0; id < static_cast<int32_t>(size); id += 1 + static_cast<int32_t>(rng() % 9))
+        o.logit_bias.emplace_back(id, static_cast<double>(rng() % 41) / 2 - 10);
     const Draw draw{static_cast<int64_t>(rng() % 100), static_cast<int32_t>(rng() % 1000)};
     const Prediction got = predict(logits, o, rule, repeated, draw);
     EXPECT_EQ(got.token, sampled_directly({logits.begin(), logits.end()}, o, rule.never_sampled, repeated, draw))

@@ -58,6 +58,36 @@ TEST_F(FolderCheck, AnAutoregressiveModelIsNamedWithTheOptionsThatItNeeds) {
                                    "diffusion; needed --attention-block N (0: each position sees all)"));
 }
 
+TEST_F(FolderCheck, OptionsSayWhatItsFileDoesNot) {
+  change("config.json", "LLaDAModelLM", "LlamaForCausalLM");
+  EXPECT_TRUE(check_folder(folder_.string(), {.mask_id = 1005, .attention_block = 4}));
+}
+
+TEST_F(FolderCheck, WhatTheHubAnnouncesIsComparedWithTheMemory) {
+  fs::create_directories(folder_ / "root/proc");
+  std::ofstream(folder_ / "root/proc/meminfo") << "MemTotal: 16000000 kB\nMemAvailable: 8000000 kB\n";
+  LoadOptions load;
+  load.system_root = (folder_ / "root").string();
+  const auto outcome = [&](int64_t bytes, const char* architecture = "llada") {
+    const Status status = check_announced("a/b", architecture, bytes, &load);
+    return status ? "fine" : status.error().message;
+  };
+  EXPECT_EQ(outcome(8'192'000'000), "fine");
+  EXPECT_THAT(outcome(16'000'000'000),
+              HasSubstr("a/b: its weights are 16.00 GB, the machine has 8.19 GB of memory left"));
+  EXPECT_THAT(outcome(1, "phi3"), HasSubstr("general.architecture is \"phi3\", which is an ordinary, autoregressive"));
+  EXPECT_THAT(outcome(1, "clover_moe"), HasSubstr("is not supported: it needs Gated DeltaNet layers"));
+  EXPECT_TRUE(check_announced("a/b", "", 16'000'000'000, nullptr)) << "nobody is about to load it";
+  // A machine of little memory keeps packed weights on disk.
+  std::ofstream(folder_ / "root/proc/meminfo") << "MemTotal: 8000000 kB\nMemAvailable: 4000000 kB\n";
+  load.pack_cache.use = PackCache::Use::found;
+  EXPECT_EQ(outcome(16'000'000'000), "fine");
+  load.pack_cache.use = PackCache::Use::none;
+  EXPECT_THAT(outcome(16'000'000'000), HasSubstr("has 4.10 GB"));
+  load.system_root.clear();
+  EXPECT_EQ(outcome(16'000'000'000), "fine") << "nobody looks";
+}
+
 TEST_F(FolderCheck, AnEmptyTokenizerIsNamed) {
   std::ofstream(folder_ / "tokenizer.json", std::ios::trunc).flush();
   EXPECT_THAT(outcome(), HasSubstr("tokenizer.json: is empty, a JSON object needed"));

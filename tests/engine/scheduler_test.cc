@@ -381,6 +381,56 @@ TEST_F(SharedForwards, AConversationsHistoryIsNotComputedAgain) {
   }
 }
 
+// A long prompt is computed in pieces. The policy `none` computes all of it in each forward, in one piece.
+TEST_F(SharedForwards, PiecesOfAPromptAreThePrompt) {
+  ModelConfig config = tiny_llada2(8);
+  config.context = 2048;
+  write_gguf(make_small_model(DType::F32, config), path("llada2-long"));
+  const auto model = load(path("llada2-long"));
+  Request request;
+  for (int64_t i = 0; i < 1300; ++i) request.tokens.push_back(static_cast<int32_t>(37 + 53 * i % 900));
+  request.options.gen_length = 16, request.options.block_length = 8, request.options.kv = decode::KvChoice::none;
+  request.options.acceptance = decode::Acceptance::threshold, request.options.threshold = 0.012;
+  const auto whole = open_session(model)->run(request, {});
+  ASSERT_TRUE(whole) << whole.error().message;
+  request.options.kv = decode::KvChoice::block;
+  const auto prefixes = std::make_shared<PrefixCache>(int64_t{1} << 26);
+  const std::vector<std::pair<int64_t, int64_t>> told[] = {
+      {{0, 1300}, {512, 1300}, {1024, 1300}}, {{0, 1300}, {512, 1300}, {1024, 1300}}, {}};
+  for (int round = 0; round < 3; ++round) {  // without a cache, with one that is empty, with one that has the prompt
+    auto scheduler = *Scheduler::create(
+        model, {.row_budget = kAnyRows, .prefixes = round > 0 ? prefixes : std::shared_ptr<PrefixCache>()});
+    std::vector<std::pair<int64_t, int64_t>> heard;
+    int64_t rows = 0, first = -1;
+    request.on_prompt = [&](int64_t done, int64_t total) { heard.emplace_back(done, total); };
+    const auto on_step = [&](const decode::StepEvent& event) {
+      if (first < 0) first = event.plan.rows.front();
+      rows += decode::rows_of(event.plan);
+      return true;
+    };
+    Generation got;
+    ASSERT_TRUE(scheduler->add(request, on_step, [&](Result<Generation> g) { got = std::move(*g); }));
+    while (!scheduler->idle()) scheduler->run_forward();
+    EXPECT_EQ(got.stats.canvas_hash, whole->stats.canvas_hash);
+    EXPECT_EQ(got.stats.decode.nfe, whole->stats.decode.nfe);
+    EXPECT_EQ(heard, told[round]);
+    EXPECT_EQ(first, round < 2 ? 1024 : 1296) << "what was there before the first plan";
+    EXPECT_EQ(got.stats.decode.rows, rows + (round < 2 ? 1024 : 0));
+    EXPECT_EQ(got.stats.reused_positions, round < 2 ? 0 : 1296);
+    EXPECT_LE(scheduler->stats().rows, got.stats.decode.rows);
+  }
+  // It can be given up between two pieces.
+  auto scheduler = *Scheduler::create(model, {.row_budget = kAnyRows});
+  bool cancelled = false;
+  request.on_prompt = {};
+  const auto id = scheduler->add(request, {}, [&](Result<Generation> g) { cancelled = g->stats.decode.cancelled; });
+  scheduler->run_forward();
+  scheduler->cancel(*id);
+  EXPECT_TRUE(cancelled);
+  EXPECT_TRUE(scheduler->idle());
+  EXPECT_EQ(scheduler->stats().rows, kPromptPiece);
+}
+
 TEST_F(SharedForwards, ASharedPrefixIsNoPartOfTheAnswerWhoeverIsThere) {
   const auto model = load(path("llada2-q8_0"));
   const auto other = load(path("llada2"));

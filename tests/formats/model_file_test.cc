@@ -433,7 +433,10 @@ TEST(ModelFile, ConfigsThatWouldComputeSomethingElse) {
   EXPECT_THAT(instead(R"("block_type":"llama")", R"("block_type":"sequential")"),
               HasSubstr("block_type is \"sequential\", \"llama\" needed"));
   EXPECT_THAT(instead(R"("alibi":false)", R"("alibi":true)"), HasSubstr("alibi is true"));
-  EXPECT_THAT(instead("LLaDAModelLM", "GPT2LMHeadModel"), HasSubstr("architectures names \"GPT2LMHeadModel\""));
+  EXPECT_THAT(
+      instead("LLaDAModelLM", "GPT2LMHeadModel"),
+      HasSubstr(
+          "architectures is \"GPT2LMHeadModel\", which is an ordinary, autoregressive model's, which other programs"));
   EXPECT_THAT(instead("LLaDAModelLM", "LLaDA3ModelLM"), HasSubstr("architectures names \"LLaDA3ModelLM\""));
   EXPECT_THAT(instead(R"("d_model":64)", R"("d_model":63)"),
               HasSubstr("hidden_size is 63, a multiple of the 4 heads needed"));

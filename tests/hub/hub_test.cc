@@ -134,6 +134,25 @@ TEST_F(Pull, AFolderComesWholeInTheSharedLayout) {
   EXPECT_EQ(listed[0].files, 3u);
 }
 
+// Both sizes: what is missing, against the disk; what the whole has, to whoever weighs it.
+TEST_F(Pull, AModelIsWeighedBeforeItsWeights) {
+  std::vector<int64_t> weighed;
+  events.weigh = [&](const hub::Announced& announced) -> Status {
+    weighed.push_back(announced.bytes);
+    EXPECT_EQ(announced.architecture, "");
+    EXPECT_EQ(downloads(), 0);
+    return invalid("too heavy");
+  };
+  expect_failure(pull(), "too heavy; its weights were not downloaded", ErrorKind::invalid_input);
+  EXPECT_EQ(downloads(), 0);
+  expect_failure(pull(), "too heavy", ErrorKind::invalid_input);  // its small files are in the cache now
+  EXPECT_EQ(weighed, (std::vector<int64_t>{7 + 3'000 + 700'001, 7 + 3'000 + 700'001}));
+  events.weigh = {};
+  ASSERT_TRUE(pull());
+  events.weigh = [&](const hub::Announced&) -> Status { return invalid("too late"); };
+  EXPECT_TRUE(pull()) << "nothing is left to download";
+}
+
 TEST_F(Pull, AFolderIsJudgedBeforeItsWeights) {
   std::vector<std::string> judged;
   events.judge = [&](const std::string& folder) -> Status {
@@ -313,7 +332,7 @@ TEST_F(Pull, LiesAboutTheSizeEnd) {
     for (auto& [name, value] : reply.headers)
       if (name == "X-Linked-Size") value = "9000000000000";
   };
-  expect_failure(pull(), "free on its file system", ErrorKind::failed);
+  expect_failure(pull(), "owner/name: 9000.00 GB are to be downloaded, and ", ErrorKind::failed);
 }
 
 TEST_F(Pull, AWrongChecksumIsAnErrorAndLeavesNothing) {

@@ -77,6 +77,30 @@ TEST_F(Clients, ValuesThatAskForWhatIsDoneAnyway) {
   }
 }
 
+// A bias changes the token that is taken, where the answer is free.
+TEST_F(Clients, BiasIsAddedToLogits) {
+  start();
+  const auto text = [&](json more) {
+    more.update({{"prompt", "Ken has 20+6="}, {"max_tokens", 1}});
+    return post(kPlain, more).json()["choices"][0]["text"].get<std::string>();
+  };
+  const std::string best = text(json::object());
+  const auto taken = text_prompt(*tiny_model(), best).value();
+  ASSERT_EQ(taken.size(), 1u);
+  const std::string id = std::to_string(taken[0]);
+  EXPECT_EQ(text({{"logit_bias", json::object()}}), best);
+  EXPECT_EQ(text({{"logit_bias", {{id, 0.001}}}}), best);
+  const std::string other = text({{"logit_bias", {{id, -100}}}});
+  EXPECT_NE(other, best);
+  const std::string wanted = std::to_string(text_prompt(*tiny_model(), "x").value()[0]);
+  EXPECT_EQ(text({{"logit_bias", {{wanted, 100}}}}), "x");
+  // llama-server's way of writing it.
+  const json llama = {{"prompt", "Ken has 20+6="}, {"n_predict", 1}, {"logit_bias", {{taken[0], false}}}};
+  EXPECT_EQ(post("/completion", llama).json()["content"], other);
+  json formed = chat_body("Hi", {{"logit_bias", {{id, 1}}}, {"response_format", {{"type", "json_object"}}}});
+  EXPECT_EQ(refusal(kChat, formed)["param"], "logit_bias");
+}
+
 // The same fields where they ask for more than there is.
 TEST_F(Clients, ValuesThatAskForMoreAreRefused) {
   start();
@@ -90,7 +114,11 @@ TEST_F(Clients, ValuesThatAskForMoreAreRefused) {
                                                             {"add_generation_prompt", false},
                                                             {"continue_final_message", true},
                                                             {"min_tokens", 3},
-                                                            {"logit_bias", {{"5", 1}}},
+                                                            {"logit_bias", {{"5", 101}}},
+                                                            {"logit_bias", {{"five", 1}}},
+                                                            {"logit_bias", {{"1024", 1}}},
+                                                            {"logit_bias", {{"5", "much"}}},
+                                                            {"logit_bias", {{5}}},
                                                             {"reasoning_effort", "hardly"},
                                                             {"enable_thinking", "no"},
                                                             {"text", {{"verbosity", "low"}}},

@@ -310,5 +310,82 @@ TEST(AnswerText, MergedStepsAreTheirLastEdits) {
   EXPECT_EQ(first.edits[2].position, 5);
 }
 
+// A conversation of a block-causal model: what a turn has in common with the one before is not computed again, and the
+// client is told how far its prompt is.
+class LongPrompts : public ServeTest {
+ protected:
+  void start_block_causal(int64_t kept_bytes) {
+    options.kept_prefix_bytes = kept_bytes;
+    start(false);
+    LoadOptions load{.isa = isa_from_environment(), .threads = 2};
+    load.overrides.attention_block = 8;
+    const auto model = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada-long", load);
+    ASSERT_TRUE(model) << model.error().message;
+    ASSERT_TRUE(service->set_model(*model));
+  }
+  void stop() {
+    service->drain(0);
+    server.reset();
+    service.reset();
+  }
+  // The texts of two turns, and of the second its usage.
+  std::pair<std::vector<std::string>, json> converse() {
+    std::vector<int32_t> ids;
+    for (int32_t i = 0; i < 700; ++i) ids.push_back(20 + (53 * i) % 900);
+    std::vector<std::string> texts;
+    json usage;
+    for (int turn = 0; turn < 2; ++turn) {
+      const json body = {{"prompt", ids}, {"max_tokens", 24}, {"ignore_eos", true}};
+      const json reply = post("/v1/completions", body).json();
+      texts.push_back(reply["choices"][0]["text"]);
+      usage = reply["usage"];
+      for (int32_t i = 0; i < 20; ++i) ids.push_back(30 + 7 * i);
+    }
+    return {texts, usage};
+  }
+};
+
+TEST_F(LongPrompts, ALaterTurnComputesItsNewTokens) {
+  start_block_causal(0);
+  const auto [texts, all] = converse();
+  EXPECT_EQ(all["prompt_tokens_details"]["cached_tokens"], 0);
+  stop();
+  start_block_causal(int64_t{64} << 20);
+  const auto [kept_texts, kept] = converse();
+  EXPECT_EQ(kept_texts, texts);
+  EXPECT_EQ(kept["prompt_tokens"], 720);
+  EXPECT_EQ(kept["prompt_tokens_details"]["cached_tokens"], 696) << "whole blocks of 8 of the first 700";
+  EXPECT_EQ(kept["rows"], all["rows"].get<int64_t>() - 696);
+  EXPECT_EQ(kept["forwards"], all["forwards"]);
+}
+
+TEST_F(LongPrompts, AStreamSaysHowFarThePromptIs) {
+  start_block_causal(int64_t{64} << 20);
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 700; ++i) ids.push_back(20 + (53 * i) % 900);
+  for (const char* path : {"/v1/completions", "/completion"}) {
+    json body = {{"prompt", ids}, {"max_tokens", 8}, {"stream", true}};
+    const auto told = [&] {
+      std::vector<json> progress;
+      for (const std::string& event : post(path, body).events()) {
+        const json parsed = event == "[DONE]" ? json() : json::parse(event);
+        if (parsed.contains("prompt_progress")) progress.push_back(parsed["prompt_progress"]);
+      }
+      return progress;
+    };
+    ids.front() = path[1];  // another prompt, so that nothing of it is known
+    body["prompt"] = ids;
+    EXPECT_TRUE(told().empty()) << "nobody asked";
+    ids.front() = path[2], body["prompt"] = ids;
+    body["return_progress"] = true;
+    const auto progress = told();
+    ASSERT_FALSE(progress.empty()) << path;  // of two events one may stand for both
+    EXPECT_EQ(progress.back()["processed"], 512);
+    EXPECT_EQ(progress.back()["total"], 700);
+    EXPECT_EQ(progress.back()["cache"], 0);
+    EXPECT_TRUE(told().empty()) << "all of it is known";
+  }
+}
+
 }  // namespace
 }  // namespace llada::serve

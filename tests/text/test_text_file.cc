@@ -57,7 +57,14 @@ TEST(TextFile, LineEndsOfOtherSystems) {
 }
 
 TEST(TextFile, TheFirstByteThatIsNotUtf8IsNamed) {
-  EXPECT_EQ(message("caf\xE9"), "f: byte 4 (line 1): found 0xe9, which is not UTF-8 there");
+  const std::string latin = "; the text looks like Latin-1 (ISO-8859-1), needed UTF-8 (iconv -f ISO-8859-1 -t UTF-8)";
+  EXPECT_EQ(message("caf\xE9"), "f: byte 4 (line 1): found 0xe9, which is not UTF-8 there" + latin);
+  EXPECT_EQ(message("gr\xF6\xDF"
+                    "er"),
+            "f: byte 3 (line 1): found 0xf6, which is not UTF-8 there" + latin);
+  EXPECT_THAT(message("caf\xE9 \x93quoted\x94"), testing::HasSubstr("looks like Latin-1 (CP1252)"));
+  EXPECT_EQ(message("caf\xE9 \xC3\xA9"), "f: byte 4 (line 1): found 0xe9, which is not UTF-8 there");
+  EXPECT_EQ(message("a\xE9\x01"), "f: byte 2 (line 1): found 0xe9, which is not UTF-8 there");
   EXPECT_EQ(message("a\nb\n\xC0\x80"), "f: byte 5 (line 3): found 0xc0, which is not UTF-8 there");
   EXPECT_EQ(message("\xED\xA0\x80"), "f: byte 1 (line 1): found 0xed, which is not UTF-8 there");
   EXPECT_EQ(message("\xEF\xBB\xBF\xFF"), "f: byte 4 (line 1): found 0xff, which is not UTF-8 there");

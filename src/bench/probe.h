@@ -1,0 +1,33 @@
+// How fast this machine multiplies, in a second or two, and what a model's forward would take from that. What is
+// measured are products of Q4_0 weights that are streamed from memory; a forward's time is modelled from them: attention,
+// norms and the head's choice are left out, which are 5 to 15 % of one.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace llada::bench {
+
+struct ProbedWeights {
+  double dense = 0;       // weights that each row is multiplied with
+  double in_experts = 0;  // in all experts of all layers
+  int experts = 0, used = 0;
+};
+
+struct Probe {
+  std::string cpu, isa;
+  int threads = 0;
+  double seconds = 0;                                 // that the probe took
+  std::vector<std::pair<double, double>> per_weight;  // rows, and seconds of a product over its weights; rows ascend
+
+  double seconds_per_weight(double rows) const;
+  double forward_seconds(const ProbedWeights& weights, double rows) const;
+};
+
+// At most five seconds: more rows are left out on a machine where fewer took two. threads, isa: as in LoadOptions.
+Result<Probe> probe_machine(int threads, const std::string& isa);
+
+}  // namespace llada::bench

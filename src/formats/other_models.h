@@ -1,0 +1,13 @@
+// Models that are not computed here, by the names that their files have for what they are: general.architecture of a
+// GGUF file, a class or model_type of config.json.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace llada {
+
+// The rest of a sentence about the name, such as "is an ordinary, autoregressive model's ..."; empty where it is not
+// known.
+std::string why_not_computed(std::string_view name);
+
+}  // namespace llada
