@@ -3,6 +3,7 @@
 
 #include "serve/answer_text.h"
 #include "serve/fixture.h"
+#include "serve/shapes.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -292,6 +293,16 @@ TEST(AnswerText, MergedStepsAreTheirLastEdits) {
   ASSERT_EQ(first.edits.size(), 3u);
   EXPECT_EQ(first.edits[0].state, decode::TokenState::masked);
   EXPECT_EQ(first.edits[2].position, 5);
+}
+
+// Of a step that a client sees alone; merged steps begin from a canvas that it never saw.
+TEST(AnswerText, EditsSayWhereATokenStoodThatMoved) {
+  const decode::Edit moved{3, 7, decode::TokenState::visible, 0.5, 2};
+  EXPECT_EQ(edit_json(*tiny_model(), moved).at("from"), 2);
+  EXPECT_FALSE(edit_json(*tiny_model(), {3, 7, decode::TokenState::visible, 0.5}).contains("from"));
+  StepNote first = note(1, {{4, 8, decode::TokenState::stable, 1}});
+  merge(first, note(2, {moved}));
+  for (const decode::Edit& edit : first.edits) EXPECT_EQ(edit.from, -1);
 }
 
 }  // namespace
