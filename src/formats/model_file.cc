@@ -59,7 +59,7 @@ Status check_is_whole(const std::string& path) {
   constexpr size_t kNamed = 16;
   const CutName cut = cut_name(path);
   const std::string whole = cut.whole.empty() ? path : cut.whole;
-  if (cut.whole.empty() && exists(path)) return {};
+  if (path.empty() || (cut.whole.empty() && exists(path))) return {};
   const std::vector<std::string> parts = cut_parts(whole);
   if (parts.empty()) return {};
   const std::string found =

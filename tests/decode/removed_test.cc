@@ -87,8 +87,8 @@ TEST(Removed, EveryNameThatWasThereIsAnOptionOrSaysWhatReplacedIt) {
       EXPECT_EQ(no_option(key), fmt::format("'{}' was removed: {}", key, replaced_by(key)));
     }
   }
-  EXPECT_EQ(still + 6 + form_fields().size(), fields().size())
-      << "revise_lateness, the forms and the five of random canvases are new";
+  EXPECT_EQ(still + 7 + form_fields().size(), fields().size())
+      << "revise_lateness, neighbour_penalty, the forms and the five of random canvases are new";
   EXPECT_EQ(no_option("thresold"), "'thresold' is no decoding option");
   EXPECT_EQ(no_option(""), "'' is no decoding option");
 }

@@ -6,6 +6,7 @@
 
 #include "formats/convert.h"
 #include "formats/diffuse_llada2.h"
+#include "formats/gguf_model.h"
 #include "formats/model_fixture.h"
 #include "formats/part_name.h"
 #include "formats/temp_folder.h"
@@ -138,6 +139,22 @@ TEST(Llada2Files, FieldsThatContradictAreOneLine) {
   plain.qk_norm = false;
   EXPECT_THAT(outcome(ModelFile::open(folder.write("m.gguf", diffuse_bytes(plain, diffuse_llada2_metadata(config))))),
               HasSubstr("diffuse.use_qk_norm is 1, and tensor blk.0.attn_q_norm.weight is missing"));
+}
+
+TEST(Llada2Files, AnyMutationIsReadOrRefused) {
+  const std::string good = diffuse_bytes(config_of(true));
+  int refused = 0;
+  for (size_t at = 0; at < std::min<size_t>(good.size(), 5000); at += 3) {
+    std::string bytes = good;
+    bytes[at] = static_cast<char>(bytes[at] ^ (at % 2 == 0 ? 0x41 : 0x80));
+    const auto file = GgufFile::parse({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, "f");
+    if (!file) continue;
+    const auto model = read_gguf_model(*file, bytes.size(), "f");
+    if (model) continue;
+    ++refused;
+    EXPECT_EQ(model.error().message.find('\n'), std::string::npos) << model.error().message;
+  }
+  EXPECT_GT(refused, 100);
 }
 
 TEST(CutFiles, AreOneLineWithTheCommandThatJoinsThem) {

@@ -3,6 +3,7 @@
 
 #include "serve/answer_text.h"
 #include "serve/fixture.h"
+#include "serve/shapes.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -385,6 +386,16 @@ TEST_F(LongPrompts, AStreamSaysHowFarThePromptIs) {
     EXPECT_EQ(progress.back()["cache"], 0);
     EXPECT_TRUE(told().empty()) << "all of it is known";
   }
+}
+
+// Of a step that a client sees alone; merged steps begin from a canvas that it never saw.
+TEST(AnswerText, EditsSayWhereATokenStoodThatMoved) {
+  const decode::Edit moved{3, 7, decode::TokenState::visible, 0.5, 2};
+  EXPECT_EQ(edit_json(*tiny_model(), moved).at("from"), 2);
+  EXPECT_FALSE(edit_json(*tiny_model(), {3, 7, decode::TokenState::visible, 0.5}).contains("from"));
+  StepNote first = note(1, {{4, 8, decode::TokenState::stable, 1}});
+  merge(first, note(2, {moved}));
+  for (const decode::Edit& edit : first.edits) EXPECT_EQ(edit.from, -1);
 }
 
 }  // namespace

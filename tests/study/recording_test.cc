@@ -160,6 +160,9 @@ TEST(Recording, HostileTextIsRefusedInOneLine) {
       {with("\"stable\"", "\"fixed\""), "field 'edits'"},
       {with("\"committed\":1,", "\"committed\":2,"), "field 'committed': found 2"},
       {with("\"final\":0", "\"final\":0,\"extra\":1"), "field 'extra' is not known"},
+      {with("\"final\":0", "\"final\":0,\"moved\":[[5,4]]"), "field 'moved': needed [position, from]"},
+      {with("\"final\":0", "\"final\":0,\"moved\":[[4,6]]"), "field 'moved': needed [position, from]"},
+      {with("\"final\":0", "\"final\":0,\"moved\":[[4,null]]"), "field 'moved': needed [position, from]"},
       {with("\"rows\":7", "\"rows\":8"), "f:4: end: field 'rows': found 8, needed 7"},
       {with("[[3,1,7,0.5]]", "[[6,1,7,0.5]]"), "field 'trials'"},
       {with("[[3,1,7,0.5]]", "[[3,0,7,0.5]]"), "field 'trials'"},
@@ -175,6 +178,16 @@ TEST(Recording, HostileTextIsRefusedInOneLine) {
         << recording.error().message << "\n  needed: " << says;
     EXPECT_EQ(recording.error().message.find('\n'), std::string::npos);
   }
+}
+
+TEST(Recording, SaysWhereATokenStoodThatMoved) {
+  std::string step = kStep;
+  step.insert(step.find("}}"), ",\"moved\":[[4,3]]");
+  const auto recording = parse_recording(kHead + kRunLine + step + kEnd, "f");
+  ASSERT_TRUE(recording) << recording.error().message;
+  EXPECT_EQ(recording->runs[0].steps[0].edits[0].from, 3);
+  EXPECT_NE(text_of(*recording).find("\"moved\":[[4,3]]"), std::string::npos);
+  EXPECT_EQ(text_of(*parse_recording(kHead + kRunLine + kStep + kEnd, "f")).find("moved"), std::string::npos);
 }
 
 TEST(Recording, AnyMutationIsReadOrRefused) {
