@@ -2,6 +2,7 @@
 #include <map>
 #include <sstream>
 
+#include "engine/prompt.h"
 #include "formats/temp_folder.h"
 #include "geometry/tiny_gemma.h"
 #include "serve/answer_text.h"
