@@ -39,8 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto use = serve::read_tools(*body, shape);
   if (!answered(use) || use->functions.empty()) return 0;
   decode::FormOptions options;
-  if (const Status set = decode::set_tools(options, use->list, use->must_call, use->most); !set) {
-    need(!set.error().message.contains('\n'));
+  if (const auto dropped = decode::set_tools(options, use->list, use->must_call, use->most); !dropped) {
+    need(!dropped.error().message.contains('\n'));
     return 0;
   }
   const auto automaton = forms::automaton_of(*decode::form_of(options));
