@@ -557,6 +557,8 @@ TEST(DecideJson, WritesWhatTheClientsRead) {
   EXPECT_EQ(out["answers"][1]["probabilities"][0]["value"], true);
   EXPECT_EQ(out["answers"][2]["probabilities"][2]["value"], 2);
   EXPECT_EQ(out["usage"]["input_tokens_details"]["cached_tokens"], 4);
+  result.reused_tokens = 40;  // of ten canvases
+  EXPECT_EQ(decisions_json(request, result, "m")["usage"]["input_tokens_details"]["cached_tokens"], 12);
   request.questions[0].name = "spam", request.questions[2].name = "urgent";
   const auto other = systemone_json(request, result, "m");
   EXPECT_EQ(other["answers"]["spam"]["noul"], 0.5);

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <set>
 
+#include "engine/prompt.h"
 #include "serve/ask.h"
 #include "serve/fixture.h"
 #include "serve/shapes.h"

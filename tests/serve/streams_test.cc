@@ -338,7 +338,7 @@ class LongPrompts : public ServeTest {
     for (int turn = 0; turn < 2; ++turn) {
       const json body = {{"prompt", ids}, {"max_tokens", 24}, {"ignore_eos", true}};
       const json reply = post("/v1/completions", body).json();
-      texts.push_back(reply["choices"][0]["text"]);
+      texts.push_back(reply["choices"][0]["text"].get<std::string>());
       usage = reply["usage"];
       for (int32_t i = 0; i < 20; ++i) ids.push_back(30 + 7 * i);
     }
