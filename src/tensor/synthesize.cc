@@ -154,6 +154,47 @@ void make_small_floats(uint64_t key, double wanted, double (*scale_of)(int), int
 }
 constexpr double kFloat4Deviation = 5.852;  // of E2M1's values, doubled
 
+template <class Group>
+void fill_quants(Words& words, Group& g) {
+  if constexpr (requires { g.high; }) words.fill(g.high, sizeof g.high);
+  words.fill(g.q, sizeof g.q);
+}
+
+// A scale of either sign.
+template <class Group>
+void make_scaled(int levels, uint64_t key, double spread, int64_t first, int64_t last, std::byte* dst) {
+  const Scales d(spread / deviation(levels));
+  make_groups<Group>(key, first, last, dst, [&](Words& words, Group& g) {
+    g.d = d.any(words.next());
+    fill_quants(words, g);
+  });
+}
+
+// A scale and a minimum that puts zero into the middle.
+template <class Group>
+void make_with_min(int levels, uint64_t key, double spread, int64_t first, int64_t last, std::byte* dst) {
+  const double middle = spread / deviation(levels);
+  const Scales d(middle), m(-0.5 * (levels - 1) * middle);
+  make_groups<Group>(key, first, last, dst, [&](Words& words, Group& g) {
+    const uint64_t word = words.next();
+    g.d = d.positive(word), g.m = m.positive(word);
+    fill_quants(words, g);
+  });
+}
+
+// The same with sub-scales, which equal their minima.
+template <class Group>
+void make_with_sub_scales(int levels, uint64_t key, double spread, int64_t first, int64_t last, std::byte* dst) {
+  const double middle = spread / deviation(levels) / kMeanSubScale;
+  const Scales d(middle), m(0.5 * (levels - 1) * middle);
+  make_groups<Group>(key, first, last, dst, [&](Words& words, Group& g) {
+    const uint64_t word = words.next();
+    g.d = d.positive(word), g.dmin = m.positive(word);
+    equal_scales_and_mins(words.next(), g.scales);
+    fill_quants(words, g);
+  });
+}
+
 }  // namespace
 
 void synthesize_groups(DType type, uint64_t key, double spread, int64_t first, int64_t last, std::byte* dst) {
@@ -179,67 +220,18 @@ void synthesize_groups(DType type, uint64_t key, double spread, int64_t first, i
       });
       break;
     }
-    case DType::Q4_0: {
-      const Scales d(spread / deviation(16));
-      make_groups<GroupQ4_0>(key, first, last, dst, [&](Words& words, GroupQ4_0& g) {
-        g.d = d.any(words.next());
-        words.fill(g.q, sizeof g.q);
-      });
-      break;
-    }
-    case DType::Q5_0: {
-      const Scales d(spread / deviation(32));
-      make_groups<GroupQ5_0>(key, first, last, dst, [&](Words& words, GroupQ5_0& g) {
-        g.d = d.any(words.next());
-        words.fill(g.high, sizeof g.high);
-        words.fill(g.q, sizeof g.q);
-      });
-      break;
-    }
-    case DType::Q4_1: {
-      const double middle = spread / deviation(16);
-      const Scales d(middle), m(-7.5 * middle);
-      make_groups<GroupQ4_1>(key, first, last, dst, [&](Words& words, GroupQ4_1& g) {
-        const uint64_t word = words.next();
-        g.d = d.positive(word), g.m = m.positive(word);
-        words.fill(g.q, sizeof g.q);
-      });
-      break;
-    }
-    case DType::Q5_1: {
-      const double middle = spread / deviation(32);
-      const Scales d(middle), m(-15.5 * middle);
-      make_groups<GroupQ5_1>(key, first, last, dst, [&](Words& words, GroupQ5_1& g) {
-        const uint64_t word = words.next();
-        g.d = d.positive(word), g.m = m.positive(word);
-        words.fill(g.high, sizeof g.high);
-        words.fill(g.q, sizeof g.q);
-      });
-      break;
-    }
-    case DType::Q4_K: {
-      const double middle = spread / deviation(16) / kMeanSubScale;
-      const Scales d(middle), m(7.5 * middle);
-      make_groups<GroupQ4_K>(key, first, last, dst, [&](Words& words, GroupQ4_K& g) {
-        const uint64_t word = words.next();
-        g.d = d.positive(word), g.dmin = m.positive(word);
-        equal_scales_and_mins(words.next(), g.scales);
-        words.fill(g.q, sizeof g.q);
-      });
-      break;
-    }
-    case DType::Q5_K: {
-      const double middle = spread / deviation(32) / kMeanSubScale;
-      const Scales d(middle), m(15.5 * middle);
-      make_groups<GroupQ5_K>(key, first, last, dst, [&](Words& words, GroupQ5_K& g) {
-        const uint64_t word = words.next();
-        g.d = d.positive(word), g.dmin = m.positive(word);
-        equal_scales_and_mins(words.next(), g.scales);
-        words.fill(g.high, sizeof g.high);
-        words.fill(g.q, sizeof g.q);
-      });
-      break;
-    }
+    case DType::Q4_0:
+      return make_scaled<GroupQ4_0>(16, key, spread, first, last, dst);
+    case DType::Q5_0:
+      return make_scaled<GroupQ5_0>(32, key, spread, first, last, dst);
+    case DType::Q4_1:
+      return make_with_min<GroupQ4_1>(16, key, spread, first, last, dst);
+    case DType::Q5_1:
+      return make_with_min<GroupQ5_1>(32, key, spread, first, last, dst);
+    case DType::Q4_K:
+      return make_with_sub_scales<GroupQ4_K>(16, key, spread, first, last, dst);
+    case DType::Q5_K:
+      return make_with_sub_scales<GroupQ5_K>(32, key, spread, first, last, dst);
     case DType::Q6_K: {
       const Scales d(spread / deviation(64) / kMeanSubScale);
       make_groups<GroupQ6_K>(key, first, last, dst, [&](Words& words, GroupQ6_K& g) {
