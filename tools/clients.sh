@@ -6,11 +6,18 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export LLADA=${LLADA:-$PWD/build/release/bin/llada} PYTHONPATH=tests/clients PYTHONDONTWRITEBYTECODE=1
 parts=("$@")
-[ $# -gt 0 ] || parts=(openai batches langchain others protocols matrix lm_eval docs proxy page fuzz)
+[ $# -gt 0 ] || parts=(openai batches langchain others protocols tools matrix lm_eval docs proxy page fuzz)
 
-modules=() fuzz=
+modules=() fuzz= older=()
 for part in "${parts[@]}"; do
-  if [ "$part" = fuzz ]; then fuzz=1; else modules+=("${part}_test"); fi
+  case $part in
+    fuzz) fuzz=1 ;;
+    tools)
+      modules+=(tools_test.{OpenAi,PydanticAi,LangChain,Smolagents,AgentsSdk,Others})
+      older+=(tools_test.{Instructor,LlamaIndex}) ;;
+    *) modules+=("${part}_test") ;;
+  esac
 done
 [ ${#modules[@]} = 0 ] || build/clients/bin/python -W ignore -m unittest "${modules[@]}"
+[ ${#older[@]} = 0 ] || build/clients-older/bin/python -W ignore -m unittest "${older[@]}"
 [ -z "$fuzz" ] || build/clients/bin/python tests/clients/fuzz_openapi.py

