@@ -79,7 +79,10 @@ Status DecodeChoice::resolve(const std::optional<decode::ModelKind>& kind) {
   constexpr int64_t kSomeBlock = 32, kSomeCanvas = 256;  // those of all published models
   if (kind) return resolve_for(*kind);
   const Status status = resolve_for({});
-  return status || resolve_for(kSomeBlock) || resolve_for({0, {.length = kSomeCanvas}}) ? Status() : status;
+  return status || resolve_for(kSomeBlock) || resolve_for({kSomeBlock, {}, true}) ||
+                 resolve_for({0, {.length = kSomeCanvas}})
+             ? Status()
+             : status;
 }
 
 Status DecodeChoice::resolve_for(const decode::ModelKind& kind) {
