@@ -149,7 +149,8 @@ void DecodeChoice::choose_length(const decode::ModelKind& kind) {
   if (!default_length_ || infill_ || names("gen_length")) return;
   decode::DecodeOptions open = options;
   open_length(open);
-  if (!decode::validate(open, false, random_ ? kind : decode::ModelKind()))
+  const bool own = random_ || open.acceptance == decode::Acceptance::causal;
+  if (!decode::validate(open, false, own ? kind : decode::ModelKind()))
     return;  // steps, early_stop none ...: the length has to be known
   options = open;
   length_by_default_ = true;
