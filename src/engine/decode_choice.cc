@@ -79,7 +79,10 @@ Status DecodeChoice::resolve(const std::optional<decode::ModelKind>& kind) {
   constexpr int64_t kSomeBlock = 32, kSomeCanvas = 256;  // those of all published models
   if (kind) return resolve_for(*kind);
   const Status status = resolve_for({});
-  return status || resolve_for(kSomeBlock) || resolve_for({0, {.length = kSomeCanvas}}) ? Status() : status;
+  return status || resolve_for(kSomeBlock) || resolve_for({kSomeBlock, {}, true}) ||
+                 resolve_for({0, {.length = kSomeCanvas}})
+             ? Status()
+             : status;
 }
 
 Status DecodeChoice::resolve_for(const decode::ModelKind& kind) {
@@ -146,7 +149,8 @@ void DecodeChoice::choose_length(const decode::ModelKind& kind) {
   if (!default_length_ || infill_ || names("gen_length")) return;
   decode::DecodeOptions open = options;
   open_length(open);
-  if (!decode::validate(open, false, random_ ? kind : decode::ModelKind()))
+  const bool own = random_ || open.acceptance == decode::Acceptance::causal;
+  if (!decode::validate(open, false, own ? kind : decode::ModelKind()))
     return;  // steps, early_stop none ...: the length has to be known
   options = open;
   length_by_default_ = true;

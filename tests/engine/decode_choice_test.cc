@@ -192,6 +192,20 @@ TEST(DecodeChoice, HelpTellsWhatAnOptionIsWhereNobodySaysIt) {
   }
 }
 
+// Before the model is known, what one kind of models can do is not refused.
+TEST(DecodeChoice, CausalVerificationIsOfTheModelsThatHaveIt) {
+  DecodeChoice choice;
+  choice.use_defaults();
+  choice.give(decode::setting("accept", "causal").value());
+  EXPECT_TRUE(choice.resolve());
+  const Status causal = choice.resolve(decode::ModelKind(32, {}, true));
+  ASSERT_TRUE(causal) << causal.error().message;
+  EXPECT_EQ(choice.options.acceptance, decode::Acceptance::causal);
+  EXPECT_EQ(choice.options.kv, decode::KvChoice::block);
+  EXPECT_TRUE(choice.length_by_default());
+  EXPECT_FALSE(choice.resolve(decode::ModelKind()));
+}
+
 TEST(DecodeChoice, WithoutDefaultsAndForGapsTheLengthIsFixed) {
   const DecodeChoice plain = chosen({"plain", {}, "balanced", 128, false, false}, DecodeChoice());
   EXPECT_EQ(plain.options.gen_length, 128);
