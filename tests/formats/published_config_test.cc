@@ -198,8 +198,10 @@ TEST(PublishedConfig, ModelTypeWhereNoClassIsNamed) {
   }
   const std::string json = hf_config_json(tiny_config(&kLladaFamily), Style::olmo);
   EXPECT_THAT(refused(without(without(json, "architectures"), "model_type")), HasSubstr("architectures is missing"));
+  EXPECT_THAT(refused(instead(without(json, "architectures"), "model_type", "\"gpt\"")),
+              HasSubstr("model_type is \"gpt\", llada, llada_moe, llada2_moe, Dream, sdar, sdar_moe, "));
   EXPECT_THAT(refused(instead(without(json, "architectures"), "model_type", "\"gpt2\"")),
-              HasSubstr("model_type is \"gpt2\", llada, llada_moe, llada2_moe, Dream, sdar, sdar_moe, "));
+              HasSubstr("model_type is \"gpt2\", which is an ordinary, autoregressive model's"));
   EXPECT_THAT(refused(instead(json, "architectures", "\"LLaDAModelLM\"")),
               HasSubstr("architectures is \"LLaDAModelLM\""));
   EXPECT_THAT(refused(instead(json, "architectures", "[7]")), HasSubstr("architectures is of type array"));
