@@ -107,8 +107,8 @@ struct Edit {
   int32_t token = -1;
   TokenState state = TokenState::stable;
   double confidence = 0;
-  int32_t from = -1;  // where the token stood, or the row that predicted it, when a deletion or insertion moved it
-  bool by_form = false;  // the form of the answer left no choice
+  int32_t from = -1;     // where the token stood, or the row that predicted it, when a deletion or insertion moved it
+  bool by_form = false;  // text of the form itself, which left no choice
 };
 
 // A few rows of a forward that are computed with other inputs than the canvas holds, to ask "what would be

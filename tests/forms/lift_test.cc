@@ -73,6 +73,33 @@ TEST(Lift, StringsOfASchemaShareTheirTokens) {
   EXPECT_LT(many - more, 3 * (more - few));
 }
 
+// Where a text that the form fixes ends, the tokenizer may join it with what follows, over more than its last token.
+TEST(Lift, TokensThatGoBeyondWhatIsFixedFit) {
+  const std::vector<std::string> pieces = {"}", ",", " ", "{", "\"", " {\"", "a", "},", "[", "]"};
+  const auto encode = [&](std::string_view text) {  // the longest token first
+    std::vector<int32_t> ids;
+    while (!text.empty()) {
+      size_t best = 0;
+      for (size_t t = 1; t < pieces.size(); ++t)
+        if (text.starts_with(pieces[t]) && (!text.starts_with(pieces[best]) || pieces[t].size() > pieces[best].size()))
+          best = t;
+      ids.push_back(static_cast<int32_t>(best));
+      text.remove_prefix(pieces[best].size());
+    }
+    return ids;
+  };
+  const Vocabulary vocabulary(std::vector<std::string_view>(pieces.begin(), pieces.end()), encode);
+  const auto automaton = automaton_of({FormKind::regex, R"(\[\{[a"]+\}, \{[a"]+\}\])"});
+  const auto form = TokenForm::create(*automaton, vocabulary, {});
+  ASSERT_TRUE(form.has_value());
+  int32_t state = form->start();
+  for (const int32_t token : {8, 3, 6, 7, 5, 6, 0, 9}) {  // [ { a }, {" a } ]
+    state = form->step(state, token);
+    ASSERT_GE(state, 0) << pieces[static_cast<size_t>(token)];
+  }
+  EXPECT_TRUE(form->complete(state));
+}
+
 // What regions share is what every state has by itself; a token that is too long for them alone does not fit.
 TEST(Lift, SharedTokensLeadWhereTheirBytesDo) {
   const std::vector<std::string> pieces = synthetic(30'000);
