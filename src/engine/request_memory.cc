@@ -32,8 +32,8 @@ double score_bytes_of(int64_t positions, int64_t alternatives) {
   return static_cast<double>(positions) * (each + kAllocation);
 }
 
-// The form, which the store may have let go of; scores of two steps' rows, and what one takes while it is read; what the
-// solver remembers of each position.
+// The form, which the store may have let go of; scores of two steps' rows, and what one takes while it is read; what
+// the solver remembers of each position.
 double form_bytes(const forms::TokenForm& form, double rows, int64_t positions) {
   constexpr double kReading = 2 * sizeof(ClassScore) + 32, kState = 40;
   return static_cast<double>(form.bytes()) + rows * static_cast<double>(form.classes().count()) * kReading +
