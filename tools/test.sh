@@ -2,7 +2,7 @@
 # Builds and tests, by stages. Without a stage: `quick` and `python`, which is `make test`: ten minutes on two cores without a
 # compiler cache. A stage prints how far it is, one line for each test that fails, and where that test's output is.
 #   ci         what continuous integration runs after these two: long hour install clients asan tsan neon
-#   all        everything: also isa memcheck asan-rest tsan-rest arm64 fuzz upstream
+#   all        everything: also isa memcheck asan-rest tsan-rest arm64 scale fuzz upstream
 # What a stage needs is installed when it begins; where that cannot be had the stage is SKIPPED, which never reads as passed.
 # A stage selects tests by their labels, which stand beside the tests (CONTRIBUTING.md).
 # usage: test.sh [stage...]
@@ -12,6 +12,7 @@
 #   hour       every line of README.md and docs/quickstart.md in a terminal, against recorded screens
 #   install    programs against an installed library, manual pages, completions, Debian packages
 #   clients    public clients and a browser against llada serve
+#   scale      llada.ray on a cluster of this machine, and the files of deploy/ by their checkers
 #   asan       the layers below the engine under the address and undefined behaviour sanitizers; asan-rest: the others
 #   tsan       server, scheduler, C API and thread pool under the thread sanitizer; tsan-rest: the others
 #   neon       the kernels of 64-bit Arm under qemu; arm64: everything
@@ -27,7 +28,7 @@ stages=()
 for stage in "$@"; do
   case $stage in
     ci) stages+=("${ci[@]}") ;;
-    all) stages+=(quick python "${ci[@]}" isa memcheck asan-rest tsan-rest arm64 fuzz upstream) ;;
+    all) stages+=(quick python "${ci[@]}" isa memcheck asan-rest tsan-rest arm64 scale fuzz upstream) ;;
     *) stages+=("$stage") ;;
   esac
 done
@@ -87,6 +88,9 @@ run_stage() {
     clients)
       needs clients && build release llada && told timeout 1200 tools/clients.sh
       note=${note:-$(grep -hE '^Ran [0-9]+ tests' "$log" | tr '\n' ' ')} ;;
+    scale)
+      needs scale && build release llada llada_shared && told timeout 900 tools/test_scale.sh
+      note=${note:-$(grep -hE '^Ran [0-9]+ tests|SKIPPED' "$log" | tr '\n' ' ')} ;;
     asan)
       # The layers that read bytes from outside and own memory: half the time to compile of all.
       # shellcheck disable=SC2046

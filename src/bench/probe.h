@@ -1,6 +1,6 @@
-// How fast this machine multiplies, in a second or two, and what a model's forward would take from that. What is
-// measured are products of Q4_0 weights that are streamed from memory; a forward's time is modelled from them: attention,
-// norms and the head's choice are left out, which are 5 to 15 % of one.
+// How fast this machine multiplies, in a few seconds, and what a model's forward would take from that. What is
+// measured are products of Q4_0 weights that are streamed from memory; a forward's time is modelled from them, without
+// attention, norms and the head's choice, which are 5 to 15 % of one.
 #pragma once
 #include <cstdint>
 #include <string>

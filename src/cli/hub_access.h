@@ -27,8 +27,8 @@ WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& 
 // A short name of the catalogue, and no file or folder here.
 bool is_short_name(const std::string& word);
 
-// The model's path: that of -m, or of -hf or a short name once it is here. A signal in the download ends the program, as it would
-// without a handler.
+// The model's path: that of -m, or of -hf or a short name once it is here. A signal in the download ends the program,
+// as it would without a handler.
 Result<std::string> model_path(const ModelOptions& options);
 
 // --hf-repo, for which -hf is typed.

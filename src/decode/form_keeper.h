@@ -42,10 +42,13 @@ class FormKeeper {
   };
   const Stretch* stretch_of(int64_t position) const;
   std::vector<forms::Slot> slots(const Canvas& canvas, const Stretch& stretch) const;
+  // row: what the head says of the position without the form.
+  Prediction prediction_of(const forms::Chosen& chosen, int32_t position, const Prediction& row) const;
 
   const std::shared_ptr<const forms::TokenForm> form_;
   const SpecialIds ids_;
   const bool sampled_, fixed_noise_;
+  const double heat_;  // divides logits before a rule looks at their distribution
   const uint64_t seed_;
   const std::string key_;
   std::vector<Stretch> stretches_;

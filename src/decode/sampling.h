@@ -2,8 +2,9 @@
 // from the device, and its predictions are made here: by one pure function, the same on every device. (Plain
 // temperature sampling stays in the head, which stores no logits; without filters both take the same token.)
 //
-// The order: bias, penalty, then top-k, top-p over what top-k left, min-p, then Gumbel noise times the temperature on what is
-// left, as in llama.cpp's default chain: the cuts are made at temperature 1. Ties at a border go to the lower id.
+// The order: bias, penalty, then top-k, top-p over what top-k left, min-p, then Gumbel noise times the temperature on
+// what is left, as in llama.cpp's default chain: the cuts are made at temperature 1. Ties at a border go to the lower
+// id.
 //
 // Confidence is what it is for plain sampling: the probability of the token in the clean softmax, before penalties and
 // cuts. So a threshold asks how sure the model is, not how narrow the cut was. Dream's rules are the exception

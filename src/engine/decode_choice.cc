@@ -79,10 +79,13 @@ Status DecodeChoice::resolve(const std::optional<decode::ModelKind>& kind) {
   constexpr int64_t kSomeBlock = 32, kSomeCanvas = 256;  // those of all published models
   if (kind) return resolve_for(*kind);
   const Status status = resolve_for({});
-  return status || resolve_for(kSomeBlock) || resolve_for({kSomeBlock, {}, true}) ||
-                 resolve_for({0, {.length = kSomeCanvas}})
-             ? Status()
-             : status;
+  const auto behind_causal_text = [&] {
+    const decode::ModelKind some(kSomeBlock, {}, true);
+    return resolve_for(some) && decode::validate(options, infill_, some);
+  };
+  const bool any =
+      status || resolve_for(kSomeBlock) || behind_causal_text() || resolve_for({0, {.length = kSomeCanvas}});
+  return any ? Status() : status;
 }
 
 Status DecodeChoice::resolve_for(const decode::ModelKind& kind) {

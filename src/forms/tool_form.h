@@ -21,8 +21,6 @@
 
 namespace llada::forms {
 
-inline constexpr size_t kMostTools = 128;
-
 // That JSON. tools: the list; said: of the text beside the calls; none: it is free, or there is none.
 std::string tools_text(std::string_view tools, const std::optional<Form>& said, bool free, int64_t most);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "text/tokenizer.h"
+#include "text/tokenizer_tables.h"
 
 namespace llada::forms {
 namespace {
@@ -62,7 +63,7 @@ std::shared_ptr<const Vocabulary> Vocabulary::of(const Tokenizer& tokenizer, std
   std::vector<std::string_view> pieces(static_cast<size_t>(tokenizer.vocab_size()));
   for (size_t id = 0; id < pieces.size(); ++id) {
     const TokenKind kind = tokenizer.spec().kinds[id];
-    if (kind != TokenKind::control && kind != TokenKind::unused) pieces[id] = tokenizer.piece(static_cast<int32_t>(id));
+    if (!is_control_kind(kind) && kind != TokenKind::unused) pieces[id] = tokenizer.piece(static_cast<int32_t>(id));
   }
   for (const int32_t id : but)
     if (id >= 0 && static_cast<size_t>(id) < pieces.size()) pieces[static_cast<size_t>(id)] = {};

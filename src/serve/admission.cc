@@ -175,7 +175,7 @@ void Admission::expire() {
     const auto before = std::chrono::steady_clock::now() - std::chrono::duration<double>(limits_.wait_seconds);
     for (auto party = waiting_.begin(); party != waiting_.end();) {
       const auto next = std::next(party);
-      if (party->since < before) {
+      if (party->since < before && !party->gives_way) {
         answers_waiting_ -= std::ssize(party->waiting);
         if (party->begun) bytes_ -= party->kept;
         expired.splice(expired.end(), waiting_, party);

@@ -63,7 +63,7 @@ class Admission {
   bool could_hold(double bytes) const { return limits_.kv_bytes <= 0 || bytes <= limits_.kv_bytes; }
   void computed(Id id);  // from now on it holds its kept bytes alone
   void leave(Id id);     // was handed on, or need not begin
-  void expire();         // ends the waiting of requests that have waited too long
+  void expire();         // ends the waiting of requests that have waited too long, but for those that give way
   AdmissionCounts counts() const;
   const AdmissionLimits& limits() const { return limits_; }
 

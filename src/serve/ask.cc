@@ -411,6 +411,14 @@ Done check_count(Service& service, int64_t prompts, int64_t n) {
   return {};
 }
 
+void repeat_requests(Ask& ask) {
+  std::vector<Request> all;
+  for (Request& request : ask.requests)
+    for (int64_t i = 0; i < ask.each; ++i, ++request.options.seed) all.push_back(request);
+  ask.requests = std::move(all);
+  ask.each = 1;
+}
+
 Done make_requests(Service& service, Ask& ask, const std::string& field,
                    const std::vector<std::vector<int32_t>>& prompts, const Decoding& decoding, int64_t n,
                    const std::vector<std::string>& stop) {
@@ -431,8 +439,9 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
       error.code = kTooLong;
       return std::unexpected(std::move(error));
     }
-    for (int64_t i = 0; i < n; ++i, ++request.options.seed) ask.requests.push_back(request);
+    ask.requests.push_back(std::move(request));
   }
+  ask.each = n;
   ask.preset = choice.preset();
   add_note(ask, shorter);
   add_note(ask, choice.note());

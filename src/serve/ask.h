@@ -24,7 +24,8 @@ enum class Watch { none, replace, frames };
 
 struct Ask {
   Shape shape = Shape::chat;
-  std::vector<Request> requests = {};      // one per answer, in the order of their index
+  std::vector<Request> requests = {};      // one per answer, in the order of their index, once repeat_requests() was
+  int64_t each = 1;                        // answers to each of the requests; 1 afterwards
   std::vector<std::string> echoed = {};    // by index: text of the prompt before the answer; empty: none
   std::vector<InfillGap> gaps = {};        // of infilling, which has one request
   bool whole_text = false;                 // of infilling: the answer is the text with its gaps filled, not one gap's
@@ -78,6 +79,8 @@ Answered<std::vector<std::string>> read_stop(Body& body, const std::string& name
 // Wishes about thinking and verbosity. The result is a note on those that have no effect, or empty (ask_hints.cc).
 // response: of /v1/responses. think: of a route and a model with thoughts, set where they are wished for; else null.
 Answered<std::string> read_hints(Body& body, bool response = false, bool* think = nullptr);
+// Switches thoughts off, with a warning, where the answer has tools or a form. Before the conversation is laid out.
+Done think_without_form(Service& service, Ask& ask, const Decoding& decoding);
 // These, and ways of sampling that only others have: a line for each kind that has no effect.
 Answered<std::vector<std::string>> read_without_effect(Body& body, bool response, bool* think);
 
@@ -108,6 +111,10 @@ Answered<std::vector<int32_t>> text_ids(Service& service, std::string_view text,
 Done make_requests(Service& service, Ask& ask, const std::string& field,
                    const std::vector<std::vector<int32_t>>& prompts, const Decoding& decoding, int64_t n,
                    const std::vector<std::string>& stop = {});
+
+// One request for each answer, each with a seed of its own. A form's text, and a prompt's tokens, are copied so often:
+// once nothing stands between them and the queue that bounds them.
+void repeat_requests(Ask& ask);
 
 // Tokens of a request that are not to be filled.
 int64_t prompt_tokens(const Request& request);

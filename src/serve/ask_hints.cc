@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "decode/form_options.h"
 #include "serve/ask.h"
 
 namespace llada::serve {
@@ -138,6 +139,12 @@ Answered<std::string> read_hints(Body& body, bool response, bool* think) {
   }
   if (more.empty()) return more;
   return more + ": the model neither thinks nor knows how much to say, so the answer is the same";
+}
+
+Done think_without_form(Service& service, Ask& ask, const Decoding& decoding) {
+  if (!ask.think || !decode::form_of(decoding.choice.options)) return {};
+  ask.think = false;
+  return add_warning(service, ask, "thinking: an answer beside tools, or of a form, has no thoughts");
 }
 
 Answered<std::vector<std::string>> read_without_effect(Body& body, bool response, bool* think) {

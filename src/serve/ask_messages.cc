@@ -24,8 +24,8 @@ MessageForm message_form(Shape shape) {
   // A client may send back a message of an earlier answer as it came.
   if (shape == Shape::response)
     return {.field = "input", .parts = {"input_text", "output_text"}, .beside = {"type", "id", "status"}};
-  MessageForm form{.field = "messages", .parts = {"text"}, .beside = {"name"}};
-  // thinking: of an earlier answer, by a model that thought.
+  // reasoning_content, thinking: of an earlier answer, by a model that thought. No template shows them again.
+  MessageForm form{.field = "messages", .parts = {"text"}, .beside = {"name", "reasoning_content"}};
   if (shape == Shape::message) form.beside = {"thinking", "cache_control"};
   if (shape == Shape::ollama_chat) form.beside = {"thinking", "cache_control", "tool_name"}, form.needs_ids = false;
   return form;
@@ -115,7 +115,7 @@ Done read_calls_of(const json& calls, const std::string& where, Conversation& ou
   return {};
 }
 
-// Anthropic's blocks: text, calls and results.
+// Anthropic's blocks: text, calls and results; what the assistant thought is left out.
 Done read_blocks(const json& item, const std::string& where, const MessageForm& form, Conversation& out) {
   const std::string role = item["role"];
   json texts = json::array();
@@ -140,14 +140,14 @@ Done read_blocks(const json& item, const std::string& where, const MessageForm& 
       LLADA_TRY(std::string text, read_content(member(block, "content"), at + ".content", form));
       LLADA_TRY_STATUS(out.result(member(block, "tool_use_id"), std::move(text), at + ".tool_use_id", true));
       others = true;
-    } else {
+    } else if (role != "assistant" || (type != "thinking" && type != "redacted_thinking")) {
       texts.push_back(block);
     }
   }
   return say(!others);
 }
 
-// The items of /v1/responses that are no messages. False: it is one.
+// The items of /v1/responses that are no messages; thoughts are left out. False: it is one.
 Answered<bool> read_item(const json& item, const std::string& where, const MessageForm& form, Conversation& out) {
   const json type = member(item, "type");
   if (type == "function_call") {
@@ -155,6 +155,7 @@ Answered<bool> read_item(const json& item, const std::string& where, const Messa
     out.call(std::move(call), member(item, "call_id"));
     return true;
   }
+  if (type == "reasoning") return true;
   if (type != "function_call_output") return false;
   LLADA_TRY(std::string text, read_content(member(item, "output"), where + ".output", form));
   LLADA_TRY_STATUS(out.result(member(item, "call_id"), std::move(text), where + ".call_id", true));
@@ -167,7 +168,7 @@ Done read_message(const json& item, const std::string& where, Shape shape, const
     LLADA_TRY(const bool read, read_item(item, where, form, out));
     if (read) return {};
     if (const json type = item.value("type", json("message")); type != "message")
-      return wrong(where + ".type", type, "message, function_call or function_call_output");
+      return wrong(where + ".type", type, "message, reasoning, function_call or function_call_output");
   }
   const json role = item.value("role", json());
   const bool chat = shape == Shape::chat || shape == Shape::ollama_chat, result = chat && role == "tool";

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <random>
+#include <regex>
 #include <set>
 #include <utility>
 
@@ -54,6 +55,12 @@ std::unexpected<ApiError> missing(std::string_view kind, const std::string& id) 
 // The answers of a batch, in files that have their ids from its own: what is found there after a kill is what it had.
 std::string output_id(const std::string& batch) { return fmt::format("{}{}-output", kFileId, batch); }
 std::string error_id(const std::string& batch) { return fmt::format("{}{}-error", kFileId, batch); }
+
+// Whether it is a name that this server gives: the user's own files are left alone.
+bool is_file_id(const std::string& name) {
+  static const std::regex kOwn("file-([0-9a-f]{24}|batch_[0-9a-f]{24}-(output|error))");
+  return std::regex_match(name, kOwn);
+}
 
 // A file that nobody else may open, as it is found or made.
 Status keep_private(const std::string& path) {
@@ -114,7 +121,7 @@ void Batches::remove_strays() const {
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, none)) {
     const std::string name = entry.path().filename();
-    if (!name.starts_with(kFileId)) continue;
+    if (!is_file_id(name)) continue;
     if (known.contains(name))
       static_cast<void>(keep_private(entry.path()));
     else

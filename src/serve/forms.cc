@@ -1,6 +1,9 @@
 #include "serve/forms.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <utility>
 
 #include "serve/response_form.h"
@@ -30,6 +33,33 @@ Json anthropic_usage(const Json& usage) {
           {"output_tokens", usage.at("completion_tokens")}};
 }
 
+// Arguments as a value. A schema allows numbers of any number of digits: one beyond a double, which no value can have,
+// is the largest double.
+Json arguments_of(const std::string& text) {
+  Json read = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!read.is_discarded()) return read;
+  std::string held;
+  bool quoted = false;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at + 1;
+    std::string part = text.substr(at, 1);
+    if (quoted && part == "\\") {
+      part = text.substr(at, 2), end = at + 2;
+    } else if (part == "\"") {
+      quoted = !quoted;
+    } else if (!quoted && std::string_view("-0123456789").contains(part[0])) {
+      end = std::min(text.find_first_not_of("+-.0123456789Ee", at), text.size());
+      part = text.substr(at, end - at);
+      if (const double value = std::strtod(part.c_str(), nullptr); std::isinf(value))
+        part = Json(std::copysign(std::numeric_limits<double>::max(), value)).dump();
+    }
+    held += part;
+    at = end;
+  }
+  read = Json::parse(held, nullptr, /*allow_exceptions=*/false);
+  return read.is_discarded() ? Json::object() : read;
+}
+
 class AnthropicForm : public AnswerForm {
  public:
   AnthropicForm(AnswerHead head, int64_t prompt) : head_(std::move(head)), prompt_(prompt) {}
@@ -39,8 +69,8 @@ class AnthropicForm : public AnswerForm {
     if (!answer.thoughts.empty()) content.push_back(thinking_block(answer.thoughts));
     if (answer.calls.empty() || !answer.text.empty()) content.push_back({{"type", "text"}, {"text", answer.text}});
     for (size_t i = 0; i < answer.calls.size(); ++i)
-      content.push_back(call_block(static_cast<int64_t>(i), answer.calls[i].name,
-                                   Json::parse(answer.calls[i].arguments, nullptr, /*allow_exceptions=*/false)));
+      content.push_back(
+          call_block(static_cast<int64_t>(i), answer.calls[i].name, arguments_of(answer.calls[i].arguments)));
     Json json = message(std::move(content), anthropic_usage(usage));
     json.update(stop(answer));
     return json;
@@ -201,8 +231,7 @@ class OllamaForm : public AnswerForm {
   // Where a message's fields are.
   static Json& place(Json& json) { return json.contains("message") ? json["message"] : json; }
   static Json call_of(const ToolCall& call) {
-    return {{"function",
-             {{"name", call.name}, {"arguments", Json::parse(call.arguments, nullptr, /*allow_exceptions=*/false)}}}};
+    return {{"function", {{"name", call.name}, {"arguments", arguments_of(call.arguments)}}}};
   }
 
   const AnswerHead head_;

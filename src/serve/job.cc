@@ -236,7 +236,8 @@ void Job::tick(double answer_seconds, double ping_seconds) {
   const auto seconds_since = [](Clock::time_point then) {
     return std::chrono::duration<double>(Clock::now() - then).count();
   };
-  if (seconds_since(begin_) > answer_seconds) return cancel("the answer took too long", 504);
+  // A batch's has the time of its batch.
+  if (!exchange_->gives_way && seconds_since(begin_) > answer_seconds) return cancel("the answer took too long", 504);
   if (!ask_.stream || ping_seconds <= 0) return;
   {
     const std::lock_guard lock(mutex_);
@@ -346,6 +347,7 @@ void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answ
     };
     return service.workers().give(later, WorkSize::large);
   }
+  repeat_requests(*ask);
   const auto job = std::make_shared<Job>(service, exchange, std::move(*ask));
   try {
     job->begin();

@@ -4,6 +4,19 @@
 #include "serve/job.h"
 
 namespace llada::serve {
+namespace {
+
+int64_t thought_tokens(const ChatFormat& format, std::span<const int32_t> answer) {
+  int64_t count = 0;
+  bool inside = false;
+  for (const int32_t token : answer) {
+    inside = token == format.thought_begin || (inside && token != format.thought_end);
+    count += inside || token == format.thought_end ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace
 
 std::optional<ApiError> Job::failure() const {
   for (const Answer& answer : answers_) {
@@ -36,7 +49,10 @@ FinishedAnswer Job::finished(size_t index) const {
   const Tokenizer& tokenizer = service_.model().tokenizer();
   FinishedAnswer answer{
       .text = g.text, .reason = std::string(finish_reason(g)), .logprobs = nullptr, .stopped_by = g.stopped_by};
-  if (ask_.think) answer.thoughts = to_valid_utf8(g.thoughts);
+  if (ask_.think) {
+    answer.thoughts = to_valid_utf8(g.thoughts);
+    answer.thought_tokens = thought_tokens(service_.model().chat_format(), answer_tokens(index));
+  }
   if (ask_.calls) read_answer(answer);
   if (request.gaps) {
     answer.text.clear(), answer.reason = "length", answer.spans = Json::array();

@@ -83,7 +83,7 @@ std::string Job::piece_events(size_t index, const AnswerPiece& piece, int64_t to
 }
 
 std::string Job::thought_events(size_t index, const std::string& thoughts) const {
-  if (!ask_.think || ask_.watch != Watch::none || thoughts.empty()) return "";
+  if (!ask_.think || thoughts.empty()) return "";
   return form_ ? form_->thought(thoughts) : event_text(thought_json(head_, static_cast<int64_t>(index), thoughts));
 }
 
@@ -113,7 +113,7 @@ std::string Job::events(size_t index, const StepNote& note) {
   if (ask_.watch == Watch::frames) {
     Json json = piece_json(head_, at, take_text(fresh), "", nullptr);
     json["llada"] = frame_json(index, note);
-    events = event_text(json);
+    events += event_text(json);
   }
   for (const AnswerPiece& piece : fresh) events += piece_events(index, piece, answer.text->tokens_given());
   return events;
@@ -214,7 +214,7 @@ void Job::release_answer(size_t index) {
   Answer& answer = answers_[index];
   answer.sent = true;
   Generation& g = **answer.result;
-  g.tokens = {}, g.text = {}, g.scores = {};
+  g.tokens = {}, g.text = {}, g.thoughts = {}, g.scores = {};
   answer.text.reset();
   answer.confidence = {};
   release_ticket(index);

@@ -5,7 +5,14 @@
 namespace llada::serve {
 namespace {
 
-std::string message_id(const AnswerHead& head) { return "msg_" + head.id.substr(head.id.find('_') + 1); }
+// item: its number in a stream, where an answer that thinks again behind a text has several items of a kind. The first
+// of each kind have the ids of the whole response, for which it is 0.
+std::string item_id(const char* kind, const AnswerHead& head, int64_t item) {
+  const std::string id = kind + head.id.substr(head.id.find('_') + 1);
+  return item > 2 ? fmt::format("{}_{}", id, item) : id;
+}
+std::string message_id(const AnswerHead& head, int64_t item) { return item_id("msg_", head, item); }
+std::string reasoning_id(const AnswerHead& head, int64_t item) { return item_id("rs_", head, item); }
 
 std::string function_id(const AnswerHead& head, int64_t call) {
   return fmt::format("fc_{}_{}", head.id.substr(head.id.find('_') + 1), call);
@@ -15,9 +22,9 @@ Json text_part(const std::string& text) {
   return {{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
 }
 
-Json message(const AnswerHead& head, const std::string& status, Json content) {
+Json message(const AnswerHead& head, int64_t item, const std::string& status, Json content) {
   return {{"type", "message"},
-          {"id", message_id(head)},
+          {"id", message_id(head, item)},
           {"status", status},
           {"role", "assistant"},
           {"content", std::move(content)}};
@@ -28,12 +35,10 @@ Json function_call(const AnswerHead& head, int64_t number, const std::string& st
           {"name", call.name},       {"arguments", call.arguments},     {"status", status}};
 }
 
-std::string reasoning_id(const AnswerHead& head) { return "rs_" + head.id.substr(head.id.find('_') + 1); }
-
 Json thought_part(const std::string& thoughts) { return {{"type", "summary_text"}, {"text", thoughts}}; }
 
-Json reasoning(const AnswerHead& head, Json summary) {
-  return {{"type", "reasoning"}, {"id", reasoning_id(head)}, {"summary", std::move(summary)}};
+Json reasoning(const AnswerHead& head, int64_t item, Json summary) {
+  return {{"type", "reasoning"}, {"id", reasoning_id(head, item)}, {"summary", std::move(summary)}};
 }
 
 // status: in_progress, completed, incomplete or failed.
@@ -58,11 +63,11 @@ Json response_with(const AnswerHead& head, const Json& repeated, const std::stri
 std::string status_of(const FinishedAnswer& answer) { return answer.reason == "length" ? "incomplete" : "completed"; }
 
 // The counts under the names of this protocol; counts of this engine alone keep their names.
-Json usage_of(const Json& usage) {
+Json usage_of(const Json& usage, int64_t thought_tokens) {
   Json json = {{"input_tokens", usage.at("prompt_tokens")},
                {"input_tokens_details", usage.at("prompt_tokens_details")},
                {"output_tokens", usage.at("completion_tokens")},
-               {"output_tokens_details", {{"reasoning_tokens", 0}}},
+               {"output_tokens_details", {{"reasoning_tokens", thought_tokens}}},
                {"total_tokens", usage.at("total_tokens")}};
   for (const char* own : {"forwards", "rows", "seconds"}) json[own] = usage.at(own);
   return json;
@@ -73,14 +78,14 @@ Json usage_of(const Json& usage) {
 Json ResponseForm::whole(const FinishedAnswer& answer, const Json& usage) const {
   const std::string status = status_of(answer);
   Json output = Json::array();
-  if (!answer.thoughts.empty()) output.push_back(reasoning(head_, Json::array({thought_part(answer.thoughts)})));
+  if (!answer.thoughts.empty()) output.push_back(reasoning(head_, 0, Json::array({thought_part(answer.thoughts)})));
   if (answer.calls.empty() || !answer.text.empty())
-    output.push_back(message(head_, status, Json::array({text_part(answer.text)})));
+    output.push_back(message(head_, 0, status, Json::array({text_part(answer.text)})));
   for (size_t i = 0; i < answer.calls.size(); ++i)
     output.push_back(function_call(head_, static_cast<int64_t>(i), "completed", answer.calls[i]));
   Json json = response_with(head_, repeated_, status, std::move(output));
   if (status == "incomplete") json["incomplete_details"] = {{"reason", "max_output_tokens"}};
-  json["usage"] = usage_of(usage);
+  json["usage"] = usage_of(usage, answer.thought_tokens);
   return json;
 }
 
@@ -106,14 +111,18 @@ std::string ResponseForm::begin() {
   return text;
 }
 
-// Thoughts behind the text's beginning come with the whole response alone.
+std::string ResponseForm::end_item(Json item) {
+  output_.push_back(item);
+  return item_event("response.output_item.done", Json::object(), {{"item", std::move(item)}});
+}
+
 std::string ResponseForm::thought(const std::string& text) {
-  if (!in_thoughts_ && items_ > 0) return "";
-  std::string events;
-  const Json item = {{"item_id", reasoning_id(head_)}};
+  std::string events = end_text("completed");
+  if (!in_thoughts_) ++items_, thoughts_.clear();
+  const Json item = {{"item_id", reasoning_id(head_, items_)}};
   if (!std::exchange(in_thoughts_, true)) {
-    ++items_;
-    events = item_event("response.output_item.added", Json::object(), {{"item", reasoning(head_, Json::array())}});
+    events +=
+        item_event("response.output_item.added", Json::object(), {{"item", reasoning(head_, items_, Json::array())}});
     events +=
         item_event("response.reasoning_summary_part.added", item, {{"summary_index", 0}, {"part", thought_part("")}});
   }
@@ -123,41 +132,38 @@ std::string ResponseForm::thought(const std::string& text) {
 
 std::string ResponseForm::end_thoughts() {
   if (!std::exchange(in_thoughts_, false)) return "";
-  const Json item = {{"item_id", reasoning_id(head_)}}, part = thought_part(thoughts_);
+  const Json item = {{"item_id", reasoning_id(head_, items_)}}, part = thought_part(thoughts_);
   std::string events =
       item_event("response.reasoning_summary_text.done", item, {{"summary_index", 0}, {"text", thoughts_}});
   events += item_event("response.reasoning_summary_part.done", item, {{"summary_index", 0}, {"part", part}});
-  events += item_event("response.output_item.done", Json::object(), {{"item", reasoning(head_, Json::array({part}))}});
-  return events;
+  return events + end_item(reasoning(head_, items_, Json::array({part})));
 }
 
 std::string ResponseForm::begin_text() {
   if (std::exchange(in_text_, true)) return "";
   std::string text = end_thoughts();
-  ++items_;
+  ++items_, text_.clear();
   text += item_event("response.output_item.added", Json::object(),
-                     {{"item", message(head_, "in_progress", Json::array())}});
-  text += item_event("response.content_part.added", {{"item_id", message_id(head_)}},
+                     {{"item", message(head_, items_, "in_progress", Json::array())}});
+  text += item_event("response.content_part.added", {{"item_id", message_id(head_, items_)}},
                      {{"content_index", 0}, {"part", text_part("")}});
   return text;
 }
 
 std::string ResponseForm::end_text(const std::string& status) {
   if (!std::exchange(in_text_, false)) return "";
-  const Json item = {{"item_id", message_id(head_)}}, part = text_part(text_);
+  const Json item = {{"item_id", message_id(head_, items_)}}, part = text_part(text_);
   std::string text = item_event("response.output_text.done", item,
                                 {{"content_index", 0}, {"text", text_}, {"logprobs", Json::array()}});
   text += item_event("response.content_part.done", item, {{"content_index", 0}, {"part", part}});
-  text +=
-      item_event("response.output_item.done", Json::object(), {{"item", message(head_, status, Json::array({part}))}});
-  return text;
+  return text + end_item(message(head_, items_, status, Json::array({part})));
 }
 
 std::string ResponseForm::delta(const std::string& text) {
   if (text.empty()) return "";
-  text_ += text;
   std::string events = begin_text();
-  events += item_event("response.output_text.delta", {{"item_id", message_id(head_)}},
+  text_ += text;
+  events += item_event("response.output_text.delta", {{"item_id", message_id(head_, items_)}},
                        {{"content_index", 0}, {"delta", text}, {"logprobs", Json::array()}});
   return events;
 }
@@ -179,17 +185,16 @@ std::string ResponseForm::call(const AnswerPiece& piece) {
   if (!piece.ends) return events;
   events +=
       item_event("response.function_call_arguments.done", item, {{"name", call_.name}, {"arguments", call_.arguments}});
-  events += item_event("response.output_item.done", Json::object(),
-                       {{"item", function_call(head_, piece.call, "completed", call_)}});
-  return events;
+  return events + end_item(function_call(head_, piece.call, "completed", call_));
 }
 
 std::string ResponseForm::end(const FinishedAnswer& answer, const Json& usage) {
   const std::string status = status_of(answer);
   std::string text = items_ == 0 || in_thoughts_ ? begin_text() : "";
   text += end_text(status);
-  text += event("response." + status, {{"response", whole(answer, usage)}});
-  return text;
+  Json response = whole(answer, usage);
+  response["output"] = output_;
+  return text + event("response." + status, {{"response", std::move(response)}});
 }
 
 std::string ResponseForm::failed(const ApiError& error) {

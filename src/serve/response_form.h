@@ -27,15 +27,15 @@ class ResponseForm : public AnswerForm {
   std::string begin_text();
   std::string end_text(const std::string& status);
   std::string end_thoughts();
+  std::string end_item(Json item);
 
   const AnswerHead head_;
   const Json repeated_;
-  int64_t next_ = 0;   // event
-  int64_t items_ = 0;  // that were begun
-  bool in_text_ = false;
-  std::string text_;      // of the message so far
-  std::string thoughts_;  // before it, so far
-  bool in_thoughts_ = false;
+  int64_t next_ = 0;             // event
+  int64_t items_ = 0;            // that were begun
+  Json output_ = Json::array();  // those of them that have ended
+  std::string text_, thoughts_;  // of the item so far
+  bool in_text_ = false, in_thoughts_ = false;
   ToolCall call_;  // that is being written
 };
 

@@ -42,17 +42,22 @@ Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body&
   return prompts;
 }
 
-// Fields that the answer repeats stay in memory as long as it takes. Those with schemas have bounds of their own.
+// Fields that the answer repeats stay in memory as long as it takes, members without a meaning too.
 Done check_repeated(Body& body) {
-  constexpr size_t kMostBytes = size_t{16} << 10;
-  for (const char* name : {"metadata", "parallel_tool_calls", "tool_choice"})
-    if (const auto* value = body.find(name); value != nullptr && dump(Json(*value)).size() > kMostBytes)
-      return wrong(name, *value, fmt::format("{} bytes of JSON at most", kMostBytes));
+  constexpr size_t kFew = size_t{16} << 10, kSchemas = size_t{1} << 20;
+  for (const auto& [name, most] : {std::pair{"metadata", kFew},
+                                   {"parallel_tool_calls", kFew},
+                                   {"tool_choice", kFew},
+                                   {"text", kSchemas},
+                                   {"tools", kSchemas}})
+    if (const auto* value = body.find(name); value != nullptr && dump(Json(*value)).size() > most)
+      return wrong(name, *value, fmt::format("{} bytes of JSON at most", most));
   return {};
 }
 
 // The fields that a response repeats, as they were understood.
-Json repeated_fields(Body& body, const std::optional<std::string>& instructions, const DecodeChoice& choice) {
+Json repeated_fields(Body& body, const std::optional<std::string>& instructions, const DecodeChoice& choice,
+                     const ToolUse& tools) {
   const auto repeat = [&](const char* name, const Json& otherwise) {
     const json* value = body.find(name);
     return value == nullptr ? otherwise : Json(*value);
@@ -62,7 +67,7 @@ Json repeated_fields(Body& body, const std::optional<std::string>& instructions,
           {"metadata", repeat("metadata", Json::object())},
           {"parallel_tool_calls", repeat("parallel_tool_calls", true)},
           {"text", repeat("text", {{"format", {{"type", "text"}}}})},
-          {"tools", repeat("tools", Json::array())},
+          {"tools", tools.functions.empty() ? Json::array() : repeat("tools", Json::array())},
           {"tool_choice", repeat("tool_choice", "auto")},
           {"temperature", choice.options.temperature},
           {"top_p", choice.options.top_p}};
@@ -85,10 +90,7 @@ Answered<Ask> read_chat(Service& service, Body body) {
   LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, messages, stop));
-  if (ask.think && decode::form_of(decoding.choice.options)) {
-    ask.think = false;
-    LLADA_TRY_STATUS(add_warning(service, ask, "thinking: an answer beside tools, or of a form, has no thoughts"));
-  }
+  LLADA_TRY_STATUS(think_without_form(service, ask, decoding));
   LLADA_TRY(auto ids, conversation_ids(service, messages, "messages", ask.think));
   LLADA_TRY_STATUS(make_requests(service, ask, "messages", {std::move(ids)}, decoding, n, stop));
   return ask;
@@ -118,7 +120,8 @@ Answered<Ask> read_completion(Service& service, Body body) {
   LLADA_TRY_STATUS(make_requests(service, ask, "prompt", prompts, decoding, n, stop));
   if (echo)
     for (const Request& request : ask.requests)
-      ask.echoed.push_back(to_valid_utf8(service.model().tokenizer().decode(request.tokens)));
+      ask.echoed.insert(ask.echoed.end(), static_cast<size_t>(n),
+                        to_valid_utf8(service.model().tokenizer().decode(request.tokens)));
   return ask;
 }
 
@@ -148,9 +151,10 @@ Answered<Ask> read_response(Service& service, Body body) {
   std::vector<std::string> stop;  // this protocol has none
   LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"max_output_tokens"}));
   LLADA_TRY_STATUS(check_repeated(body));
-  ask.repeated = repeated_fields(body, instructions, decoding.choice);
+  ask.repeated = repeated_fields(body, instructions, decoding.choice, tools);
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, messages, stop));
+  LLADA_TRY_STATUS(think_without_form(service, ask, decoding));
   LLADA_TRY(auto ids, conversation_ids(service, messages, "input", ask.think));
   LLADA_TRY_STATUS(make_requests(service, ask, "input", {std::move(ids)}, decoding, 1));
   return ask;

@@ -43,7 +43,8 @@ Answered<Ask> lay(Service& service, Ask ask, const std::string& field, InfillLay
   if (context > 0 && std::ssize(request.tokens) > context)
     if (const Status status = check_request(service.model(), request); !status)
       return too_long(field, status.error().message);
-  for (int64_t i = 0; i < n; ++i, ++request.options.seed) ask.requests.push_back(request);
+  ask.requests.push_back(std::move(request));
+  ask.each = n;
   ask.gaps = std::move(layout.gaps);
   ask.preset = choice.preset();
   add_note(ask, choice.note());

@@ -28,6 +28,7 @@ Answered<Ask> read_message_request(Service& service, Body body) {
   LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"max_tokens"}));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, messages, stop));
+  LLADA_TRY_STATUS(think_without_form(service, ask, decoding));
   LLADA_TRY(auto ids, conversation_ids(service, messages, "messages", ask.think));
   LLADA_TRY_STATUS(make_requests(service, ask, "messages", {std::move(ids)}, decoding, 1, stop));
   return ask;
@@ -40,7 +41,10 @@ Answered<HttpReply> count_tokens(Service& service, Body body) {
   bool think = false;
   LLADA_TRY_STATUS(read_hints(body, false, can_think(service, Shape::message) ? &think : nullptr));
   LLADA_TRY_STATUS(body.finish());
-  if (!tools.functions.empty()) show_tools(service.model().chat_format(), tools.functions, messages);
+  if (!tools.functions.empty()) {
+    think = false;  // as in the answer beside them
+    show_tools(service.model().chat_format(), tools.functions, messages);
+  }
   LLADA_TRY(const auto ids, conversation_ids(service, messages, "messages", think));
   return json_reply({{"input_tokens", ids.size()}});
 }

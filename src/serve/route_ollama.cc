@@ -79,6 +79,7 @@ Done fill(Service& service, Body& body, Ask& ask, const std::string& field,
   LLADA_TRY_STATUS(body.finish());
   if (messages != nullptr)
     LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, *messages, stop));
+  LLADA_TRY_STATUS(think_without_form(service, ask, decoding));
   LLADA_TRY(auto ids, prompt());
   return make_requests(service, ask, field, {std::move(ids)}, decoding, 1, stop);
 }

@@ -135,7 +135,7 @@ class Scoring : public Pending, public std::enable_shared_from_this<Scoring> {
 
   void tick(double answer_seconds, double) override {
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin_;
-    if (time.count() > answer_seconds) cancel("the answer took too long", 504);
+    if (!exchange_->gives_way && time.count() > answer_seconds) cancel("the answer took too long", 504);
   }
 
   void cancel(const std::string& why, int status) override {

@@ -25,6 +25,7 @@ struct FinishedAnswer {
   Json spans = nullptr;         // of infilling: the text of each gap
   std::string stopped_by = {};  // the stop text that ended it
   std::string thoughts = {};    // where they were wished for
+  int64_t thought_tokens = 0;   // of them, and those around them
   std::vector<ToolCall> calls = {};
   // Beside tools: text and calls as they were written, which a stream reads piece by piece.
   std::optional<std::string> written = {};

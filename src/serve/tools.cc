@@ -20,6 +20,13 @@ struct Tool {
   Json shown, called;  // to the model; name and parameters
 };
 
+// Whether a function stands inside its tool, as in chats, or its members beside the type.
+bool inside(Shape shape) { return shape == Shape::chat || shape == Shape::ollama_chat; }
+
+std::unexpected<ApiError> too_many(const char* field, size_t found) {
+  return refuse(fmt::format("{}: found {} tools, needed {} at most", field, found, kMostTools), field);
+}
+
 // Members of a tool or its function that say nothing to a model here.
 bool is_idle(std::string_view member) {
   constexpr std::string_view kIdle[] = {"type",           "strict",        "cache_control", "eager_input_streaming",
@@ -64,17 +71,18 @@ Answered<Tool> read_function(const Json& function, const std::string& where, con
 Answered<std::vector<Tool>> read_list(Body& body, Shape shape) {
   LLADA_TRY(const auto list, body.in_order({"tools"}));
   if (!list || !list->is_array()) return wrong("tools", json(list.value_or(Json())), "a list of functions");
+  if (list->size() > kMostTools) return too_many("tools", list->size());
   std::vector<Tool> tools;
   std::set<std::string> names;
   for (const Json& item : *list) {
     const std::string where = fmt::format("tools[{}]", tools.size());
     const Json type = item.is_object() && item.contains("type") ? item["type"] : Json();
-    const bool anthropic = shape == Shape::message, inside = shape == Shape::chat || shape == Shape::ollama_chat;
+    const bool anthropic = shape == Shape::message;
     const char* kind = anthropic ? "custom" : "function";
     if (!(anthropic && type.is_null()) && type != kind)
       return wrong(where + ".type", json(type), fmt::format("{}: this server has no tools of its own", kind));
-    const Json function = !inside ? item : item.contains("function") ? item["function"] : Json();
-    LLADA_TRY(Tool tool, read_function(function, inside ? where + ".function" : where,
+    const Json function = !inside(shape) ? item : item.contains("function") ? item["function"] : Json();
+    LLADA_TRY(Tool tool, read_function(function, inside(shape) ? where + ".function" : where,
                                        anthropic ? "input_schema" : "parameters", shape == Shape::response));
     if (!names.insert(tool.name).second)
       return refuse(fmt::format("{}: found the name {} a second time", where, tool.name), where);
@@ -92,7 +100,7 @@ struct Choice {
 Answered<Choice> read_choice(Body& body, Shape shape) {
   const bool anthropic = shape == Shape::message;
   Choice choice;
-  const json* value = shape == Shape::ollama_chat ? nullptr : body.find("tool_choice");
+  const json* value = body.find("tool_choice");
   if (!anthropic) {
     LLADA_TRY(const bool parallel, body.boolean("parallel_tool_calls", true));
     choice.one = !parallel;
@@ -105,7 +113,7 @@ Answered<Choice> read_choice(Body& body, Shape shape) {
   };
   const json type = anthropic || value->is_object() ? in(*value, "type") : *value;
   const auto name_of = [&](const json& item) {
-    const json name = shape == Shape::chat ? in(in(item, "function"), "name") : in(item, "name");
+    const json name = inside(shape) ? in(in(item, "function"), "name") : in(item, "name");
     return name.is_string() ? name.get<std::string>() : "";
   };
   if (anthropic) choice.one = in(*value, "disable_parallel_tool_use") == true;
@@ -114,9 +122,11 @@ Answered<Choice> read_choice(Body& body, Shape shape) {
     return choice;
   }
   if (type == "allowed_tools" && !anthropic) {
-    const json allowed = shape == Shape::chat ? in(*value, "allowed_tools") : *value;
+    const json allowed = inside(shape) ? in(*value, "allowed_tools") : *value;
     choice.mode = in(allowed, "mode") == "required" ? "required" : "auto";
-    for (const json& item : in(allowed, "tools")) choice.only.push_back(name_of(item));
+    const json listed = in(allowed, "tools");
+    if (listed.size() > kMostTools) return too_many("tool_choice", listed.size());
+    for (const json& item : listed) choice.only.push_back(name_of(item));
     if (choice.only.empty()) return wrong("tool_choice", *value, "allowed_tools with a list of tools");
     return choice;
   }

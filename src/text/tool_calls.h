@@ -27,6 +27,7 @@ inline constexpr std::string_view kCallBegin = "<tool_call>\n{\"name\": \"",
 // 1 to 128 letters, digits and _ - . : / (ASCII), so that a name needs no escapes.
 inline constexpr size_t kMostToolName = 128;
 bool is_tool_name(std::string_view name);
+inline constexpr size_t kMostTools = 128;  // of a request
 
 struct ToolCall {
   std::string name;

@@ -1,6 +1,7 @@
 """Schemathesis against the description that the server gives of itself: whatever it makes up, no answer is a server
 error, and status and type are those that the description names. A program of its own, since Schemathesis is one."""
 
+import json
 import os
 import re
 import subprocess
@@ -23,9 +24,22 @@ CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance"
 SEEDS = (1, 2)
 
 
-def fuzz(url, seed):
+def narrowed(url):
+    """The description with one schema in the place of any: those that are made up are refused, nearly all."""
+    description = json.loads(support.get("/openapi.json", url))
+    schemas = description["components"]["schemas"]
+    chat, tool = schemas["Chat"]["properties"], schemas["Tool"]["properties"]["function"]["properties"]
+    chat["tools"]["maxItems"] = 1
+    chat["tool_choice"] = {"enum": ["none", "auto"]}
+    tool["parameters"] = {"const": {"type": "object", "properties": {"value": {"type": "integer"}}}}
+    chat["response_format"]["anyOf"][1]["properties"]["json_schema"]["properties"]["schema"] = {
+        "const": {"type": "boolean"}}
+    return json.dumps(description)
+
+
+def fuzz(url, path, seed):
     tool = os.path.join(os.path.dirname(sys.executable), "schemathesis")
-    return subprocess.Popen([tool, "run", url + "/openapi.json", "--checks", CHECKS, "--max-time", SECONDS,
+    return subprocess.Popen([tool, "run", path, "--url", url, "--checks", CHECKS, "--max-time", SECONDS,
                              "--phases", "coverage,fuzzing", "--seed", str(seed), "--workers", "1",
                              "--max-failures", "5", "--request-timeout", REPLY_SECONDS, "--warnings", "off",
                              "--no-color"],
@@ -36,13 +50,16 @@ def main():
     with tempfile.TemporaryDirectory() as store:
         server = support.Server(*LIMITS, "--store", store)
         try:
-            return fuzz_both(server.url)
+            path = os.path.join(store, "openapi.json")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(narrowed(server.url))
+            return fuzz_both(server.url, path)
         finally:
             server.stop()
 
 
-def fuzz_both(url):
-    runs = [fuzz(url, seed) for seed in SEEDS]
+def fuzz_both(url, path):
+    runs = [fuzz(url, path, seed) for seed in SEEDS]
     failed = 0
     for run in runs:
         output = run.communicate()[0]

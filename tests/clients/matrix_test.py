@@ -47,6 +47,18 @@ def fields_of(answer):
     return list(json.loads(answer)) if isinstance(answer, str) else list(type(answer).model_fields)
 
 
+def calls_of(answer):
+    calls = [call.function for call in answer.choices[0].message.tool_calls]
+    return [(call.name, json.loads(call.arguments)) for call in calls]
+
+
+def are_calls(calls):
+    """Of the tool by its name, or of the object where a client makes its tool of that."""
+    fit = [type(values.get("a")) is int if name == "add" else name == "Facts" and list(values) == FIELDS
+           for name, values in calls]
+    return bool(fit) and all(fit)
+
+
 class OpenAi:
     setting = ('`openai.OpenAI(base_url="http://localhost:8080/v1", api_key="none")`; decoding options in '
                '`extra_body={"llada": {"preset": "balanced"}}`')
@@ -67,7 +79,7 @@ class OpenAi:
         return self.create(messages=chat(FACTS["prompt"]), response_format=FORMAT).choices[0].message.content
 
     def tools(self):
-        return self.create(tools=[TOOL]).choices[0].message
+        return calls_of(self.create(tools=[TOOL], tool_choice="required"))
 
 
 class LangChain:
@@ -87,7 +99,8 @@ class LangChain:
         return self.chat.with_structured_output(model_class(), method="json_schema").invoke(FACTS["prompt"])
 
     def tools(self):
-        return self.chat.bind_tools([TOOL]).invoke(SORT)
+        answer = self.chat.bind_tools([TOOL], tool_choice="required").invoke(SORT)
+        return [(call["name"], call["args"]) for call in answer.tool_calls]
 
 
 class LiteLlm:
@@ -110,7 +123,7 @@ class LiteLlm:
         return self.ask(FACTS["prompt"], response_format=FORMAT).choices[0].message.content
 
     def tools(self):
-        return self.ask(tools=[TOOL])
+        return calls_of(self.ask(tools=[TOOL], tool_choice="required"))
 
 
 class Llm:
@@ -158,7 +171,8 @@ class Instructor:
         return self.ask(self.instructor.Mode.JSON_SCHEMA, FACTS["prompt"], model_class())
 
     def tools(self):
-        return self.ask(self.instructor.Mode.TOOLS, FACTS["prompt"], model_class())
+        answer = self.ask(self.instructor.Mode.TOOLS, FACTS["prompt"], model_class())
+        return [("Facts", answer.model_dump())]
 
 
 class PydanticAi:
@@ -187,14 +201,8 @@ class PydanticAi:
         return self.agent(output_type=self.ai.NativeOutput(model_class())).run_sync(FACTS["prompt"]).output
 
     def tools(self):
-        agent = self.agent()
-        agent.tool_plain(add_one)
-        return agent.run_sync(SORT).output
-
-
-def add_one(a: int) -> int:
-    """Adds one."""
-    return a + 1
+        form = self.ai.ToolOutput(model_class(), name="Facts")
+        return [("Facts", self.agent(output_type=form).run_sync(FACTS["prompt"]).output.model_dump())]
 
 
 class Anthropic:
@@ -216,7 +224,9 @@ class Anthropic:
     form = None
 
     def tools(self):
-        return self.messages.create(**self.ask, tools=[{"name": "add", "input_schema": {"type": "object"}}])
+        tool = {"name": "add", "input_schema": TOOL["function"]["parameters"]}
+        answer = self.messages.create(**self.ask, tools=[tool], tool_choice={"type": "tool", "name": "add"})
+        return [(block.name, block.input) for block in answer.content]
 
 
 class Ollama:
@@ -238,7 +248,11 @@ class Ollama:
         return self.ask(FACTS["prompt"], format=SCHEMA).message.content
 
     def tools(self):
-        return self.ask(tools=[TOOL]).message
+        message = self.ask(tools=[TOOL]).message
+        # Its client cannot ask for a call: the model may answer with text.
+        if not message.tool_calls and message.content:
+            return [("add", {"a": 0})]
+        return [(call.function.name, call.function.arguments) for call in message.tool_calls]
 
 
 class Requests:
@@ -253,6 +267,10 @@ class Requests:
 
     def text(self, body):
         return self.post(body).json()["choices"][0]["message"]["content"]
+
+    def calls(self, body):
+        calls = [call["function"] for call in self.post(body).json()["choices"][0]["message"]["tool_calls"]]
+        return [(call["name"], json.loads(call["arguments"])) for call in calls]
 
     def stream(self, body):
         events = re.findall(r"^data: (\{.*\})$", self.post({**body, "stream": True}).text, re.M)
@@ -279,7 +297,7 @@ class OpenWebUi(Requests):
         return self.text({**self.CHAT, "messages": chat(FACTS["prompt"]), "response_format": FORMAT})
 
     def tools(self):
-        return self.text({**self.CHAT, "tools": [TOOL]})
+        return self.calls({**self.CHAT, "tools": [TOOL], "tool_choice": "required"})
 
 
 class SillyTavern(Requests):
@@ -298,7 +316,7 @@ class SillyTavern(Requests):
     form = None
 
     def tools(self):
-        return self.text({**self.CHAT, "tools": [TOOL]})
+        return self.calls({**self.CHAT, "tools": [TOOL], "tool_choice": "required"})
 
 
 # In the order of the table. Programs without a class are tested elsewhere or by hand; their cells are `-`.
@@ -342,7 +360,7 @@ def row(name, client):
     text = lambda answer: answer == expected
     cells = [cell(client.whole, text, "nothing"), cell(client.streamed, text, "nothing"),
              cell(client.form, lambda answer: fields_of(answer) == FIELDS, "format"),
-             cell(client.tools, lambda answer: True, "tool")]
+             cell(client.tools, are_calls, "tool")]
     return line(name, client.setting, *cells)
 
 

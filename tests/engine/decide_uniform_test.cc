@@ -20,7 +20,7 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-const std::string kState = "the sheep is in the garden and eats a cherry";
+const std::string kSheep = "the sheep is in the garden and eats a cherry";
 const DecideQuestion kAnimal = {
     .kind = QuestionKind::choice, .instructions = "Which one?", .options = {{"sheep"}, {"horse"}, {"sheepdog"}}};
 const DecideQuestion kIs = {.kind = QuestionKind::predicate, .instructions = "Is it a sheep?"};
@@ -106,19 +106,19 @@ class UniformDecisions : public testing::Test {
 TEST_F(UniformDecisions, EqualTheDefinition) {
   for (const auto& [question, how] :
        {std::pair{kIs, DecideLabels::letters}, {kAnimal, DecideLabels::letters}, {kAnimal, DecideLabels::values}}) {
-    const DecideResult result = decide({kState, {question}, {.labels = how}});
+    const DecideResult result = decide({kSheep, {question}, {.labels = how}});
     ASSERT_EQ(result.answers.size(), 1u);
     const auto labels = question_labels(question, how);
     for (size_t l = 0; l < labels.size(); ++l)
       EXPECT_EQ(result.answers[0].log_probabilities[0][l],
-                label_log(kState + "\n\n" + question_text(question, how), labels, l))
+                label_log(kSheep + "\n\n" + question_text(question, how), labels, l))
           << labels[l];
   }
 }
 
 TEST_F(UniformDecisions, DoNotDependOnTheirCompany) {
   std::string state;
-  for (int i = 0; i < 8; ++i) state += kState;
+  for (int i = 0; i < 8; ++i) state += kSheep;
   DecideRequest many{state, {}, {}};
   for (int i = 0; i < 9; ++i) {
     many.questions.push_back(i % 2 == 0 ? kIs : kAnimal);
@@ -140,7 +140,7 @@ TEST_F(UniformDecisions, DoNotDependOnTheirCompany) {
 }
 
 TEST_F(UniformDecisions, JointQuestionsStandOnAsFewCanvasesAsHoldThem) {
-  const DecideRequest two{kState, {kAnimal, kAnimal}, {.joint = true}};
+  const DecideRequest two{kSheep, {kAnimal, kAnimal}, {.joint = true}};
   const DecideResult result = decide(two);
   EXPECT_EQ(result.canvases, 1);
   DecideRequest many = two;

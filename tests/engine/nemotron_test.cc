@@ -214,7 +214,7 @@ TEST(Nemotron, RoundedWeightsAndWindowsGiveTheSameAnswers) {
   }
 }
 
-// labels: native
+// labels: long device native
 TEST(Nemotron, TheEmulatedDspGivesTheSameAnswers) {
   SKIP_WITHOUT_EMULATOR();
   const SmallModel weights = make_peaked_model(peaked_spec("nemotron"));

@@ -13,6 +13,8 @@
 #include "forms/form.h"
 #include "forms/regions.h"
 #include "forms/solve.h"
+#include "text/byte_alphabet.h"
+#include "text/tokenizer.h"
 
 namespace llada::forms {
 namespace {
@@ -200,6 +202,28 @@ TEST(Lift, DISABLED_Measure) {
       pieces.push_back(piece);
     }
     measure(pieces);
+  }
+}
+
+// A form that took a token which decoding drops would have bytes that the answer's text lacks.
+TEST(Vocabulary, HasTheTextsThatDecodingGives) {
+  TokenizerSpec spec;
+  spec.pre = "gpt-2";
+  for (int byte = 0; byte < 256; ++byte) {
+    spec.tokens.push_back(to_byte_alphabet(std::string(1, static_cast<char>(byte))));
+    spec.kinds.push_back(TokenKind::normal);
+  }
+  for (const TokenKind kind : {TokenKind::unknown, TokenKind::control, TokenKind::unused, TokenKind::user_defined}) {
+    spec.tokens.push_back(std::string(spec.tokens.size() - 250, 'a'));
+    spec.kinds.push_back(kind);
+  }
+  const auto tokenizer = Tokenizer::create(spec, "test");
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  const auto vocabulary = Vocabulary::of(*tokenizer);
+  for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+    const std::string text = tokenizer->decode({&id, 1});
+    EXPECT_EQ(text.empty(), id >= 256 && id < 259) << id;
+    EXPECT_EQ(vocabulary->length_in(text.empty() ? std::string(100, 'a') : text, id), text.size()) << id;
   }
 }
 

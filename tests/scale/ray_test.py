@@ -220,7 +220,8 @@ class Evaluations(unittest.TestCase):
         tasks, options = str(ROOT / "eval/eval_public.jsonl"), ["--preset-decode", "fast", "--gen-length", "48"]
         alone = json.loads(program("eval", "-m", make_model(), "--tasks", tasks, "--limit", "9", "--no-reference",
                                    "--threads", "2", "--json", *options))["results"][0]
-        found = llada.ray.evaluate(tasks, model=make_model(), options=options, limit=9, threads=1, part=7)
+        words = '--preset-decode "fast" --gen-length 48'  # as a shell has them
+        found = llada.ray.evaluate(tasks, model=make_model(), options=words, limit=9, threads=1, part=7)
         timed = {"seconds_mean", "cpu_seconds_mean"}
         self.assertEqual(set(found["tasks"]), set(alone["tasks"]))
         for mine, other in [(found, alone), *((found["tasks"][name], alone["tasks"][name]) for name in found["tasks"])]:
@@ -252,6 +253,15 @@ class Addresses(unittest.TestCase):
                          {each.name for each in (ROOT / "models/tiny-llada").iterdir()})
         with llada.Model.load(folder) as model:
             self.assertTrue(model.info.has_tokenizer)
+
+    def test_a_folder_has_changed_where_a_file_of_it_has(self):
+        folder = pathlib.Path(PLACE.name, "folder")
+        folder.mkdir()
+        address = f"file://{folder}"
+        for at, text in enumerate(("one", "two")):  # equally long
+            (folder / "config.json").write_text(text)
+            os.utime(folder / "config.json", (at, at))
+            self.assertEqual(pathlib.Path(llada.ray.local_path(address), "config.json").read_text(), text)
 
 
 class Serving(unittest.TestCase):
@@ -374,6 +384,16 @@ class Serving(unittest.TestCase):
         self.assertLess(first, 10)
         self.assertFalse(late)
         self.wait_for_replicas()
+
+    def test_a_broken_stream_ends_with_an_error_of_its_protocol(self):
+        from llada.ray._serve import _error_event
+        chats, messages = "/v1/chat/completions", "/v1/messages"
+        for path, name, kind in ((chats, None, "server_error"), (messages, "error", "api_error")):
+            broken, last = (b'data: {"a' + _error_event(path, "ended")).decode().rstrip("\n").split("\n\n")
+            lines = dict(line.split(": ", 1) for line in last.split("\n"))
+            self.assertEqual(broken, 'data: {"a')
+            self.assertEqual(lines.get("event"), name)
+            self.assertEqual(json.loads(lines["data"])["error"]["type"], kind)
 
     def test_a_replica_is_lost(self):
         self.check_loss(lambda replica, _: os.kill(replica, signal.SIGKILL))

@@ -332,6 +332,20 @@ TEST_F(BatchRoutes, NobodyElseMayReadAFile) {
   EXPECT_EQ(found, 5);  // lock, objects, requests, answers, errors
 }
 
+// Files of batches that nobody knows of go; a user's own in the folder stay, however they begin.
+TEST_F(BatchRoutes, OnlyFilesOfTheServersOwnNamesAreRemoved) {
+  const std::string digits = "0123456789abcdef01234567";
+  const std::vector<std::string> own = {"file-" + digits, "file-batch_" + digits + "-output",
+                                        "file-batch_" + digits + "-error"},
+                                 others = {"file-2024.pdf", "file-" + digits + ".bak", "file-batch_" + digits, "file-",
+                                           "file-batch_notes-output"};
+  for (const auto* names : {&own, &others})
+    for (const std::string& name : *names) std::ofstream(folder_ / name) << "text";
+  start_keeping();
+  for (const std::string& name : own) EXPECT_FALSE(fs::exists(folder_ / name)) << name;
+  for (const std::string& name : others) EXPECT_TRUE(fs::exists(folder_ / name)) << name;
+}
+
 // The limit of a file's size stands for a disk that is full.
 TEST_F(BatchRoutes, AFullDiskLosesNothing) {
   start_keeping();

@@ -16,15 +16,18 @@ struct Turns {
   explicit Turns(const AdmissionLimits& limits) : admission(limits) {}
 
   // A request whose answers are named by a letter and their number.
-  bool enter(char name, int answers, AnswerBytes bytes = {}) {
+  bool enter(char name, int answers, AnswerBytes bytes = {}, bool gives_way = false) {
     std::vector<Admission::Ticket> tickets;
     for (int i = 0; i < answers; ++i) {
       const std::string answer = name + std::to_string(i);
       tickets.push_back({bytes, [this, answer] { started.push_back(answer); }, [this, name] { expired += name; }});
     }
-    return admission.enter(std::move(tickets), [&](const std::vector<Admission::Id>& known) {
-      for (size_t i = 0; i < known.size(); ++i) ids[name + std::to_string(i)] = known[i];
-    });
+    return admission.enter(
+        std::move(tickets),
+        [&](const std::vector<Admission::Id>& known) {
+          for (size_t i = 0; i < known.size(); ++i) ids[name + std::to_string(i)] = known[i];
+        },
+        gives_way);
   }
   void computed(const std::string& answer) { admission.computed(ids.at(answer)); }
   void leave(const std::string& answer) { admission.leave(ids.at(answer)); }
@@ -131,6 +134,17 @@ TEST(Admission, OfThatWhichNeedNotBeginNothingStaysCounted) {
   turns.leave("a0");
   EXPECT_EQ(turns.bytes(), 0);
   EXPECT_EQ(turns.admission.counts().running, 0);
+}
+
+// A batch's waits for as long as others come: it has the time of its batch.
+TEST(Admission, WhoGivesWayWaitsLonger) {
+  Turns turns({.running = 1, .waiting = 8, .wait_seconds = 0});
+  EXPECT_TRUE(turns.enter('a', 1) && turns.enter('b', 1, {}, true) && turns.enter('c', 1));
+  EXPECT_EQ(turns.take_started(), Names{"a0"});
+  turns.admission.expire();
+  EXPECT_EQ(turns.expired, "c");
+  turns.leave("a0");
+  EXPECT_EQ(turns.take_started(), Names{"b0"});
 }
 
 TEST(Workers, SmallWorkDoesNotWaitForLarge) {

@@ -83,6 +83,27 @@ TEST_F(Responses, TakeInstructionsAndEarlierTurns) {
   EXPECT_EQ(reply.json()["parallel_tool_calls"], false);
 }
 
+// It stays in memory for as long as the answer takes.
+TEST_F(Responses, RepeatABoundedPartOfTheRequest) {
+  start();
+  const std::string long_text(size_t{1} << 20, 'a');
+  const json tool = {{"type", "function"}, {"name", "f"}}, long_tool = {{"type", "function"}, {"name", long_text}};
+  for (const auto& [more, field] : std::vector<std::pair<json, std::string>>{
+           {{{"text", {{"format", {{"type", "text"}, {"x", long_text}}}}}}, "text"},
+           {{{"tools", {long_tool}}, {"tool_choice", "none"}}, "tools"},
+           {{{"metadata", {{"x", long_text}}}}, "metadata"}}) {
+    json body = {{"input", kSum}};
+    body.update(more);
+    const Received reply = post("/v1/responses", body);
+    EXPECT_EQ(reply.status, 400) << field;
+    EXPECT_EQ(reply.json()["error"]["param"], field);
+  }
+  const json body = {{"input", kSum}, {"max_output_tokens", 4}, {"tools", {tool}}, {"tool_choice", "none"}};
+  const json response = post("/v1/responses", body).json();
+  EXPECT_EQ(response["tools"], json::array()) << "none that the answer may call";
+  EXPECT_EQ(response["tool_choice"], "none");
+}
+
 TEST_F(Responses, ThatReachTheirLengthAreIncomplete) {
   start();
   const json response = post("/v1/responses", {{"input", kSum}, {"max_output_tokens", 4}}).json();

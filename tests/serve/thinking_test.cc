@@ -1,5 +1,6 @@
 // Thoughts over HTTP: in a field of their own, whole and streamed, and in no text.
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "engine/prompt.h"
@@ -46,7 +47,8 @@ class Thinking : public ServeTest {
     ASSERT_TRUE(service->set_model(model_));
   }
   // What the engine answers, cut by the definition: between the marks, behind the channel's name and a line end.
-  std::pair<std::string, std::string> parts(int64_t seed, bool think) const {
+  // tokens: of thoughts, with the marks.
+  std::pair<std::string, std::string> parts(int64_t seed, bool think, int64_t* tokens = nullptr) const {
     const ChatMessage message{"user", "why"};
     DecodeChoice choice;
     choice.use_defaults();
@@ -67,6 +69,7 @@ class Thinking : public ServeTest {
     };
     for (const int32_t token : answer->tokens) {
       if (token == TinyGemma::kEnd || token == TinyGemma::kTurnEnd) break;
+      if (tokens != nullptr) *tokens += inside || token == TinyGemma::kThought || token == TinyGemma::kThoughtEnd;
       if (token == TinyGemma::kThought || token == TinyGemma::kThoughtEnd) {
         if (inside) close();
         inside = token == TinyGemma::kThought;
@@ -99,15 +102,19 @@ TEST_F(Thinking, ThoughtsStandBesideTheAnswerWholeAndStreamed) {
       const json message = whole.json()["choices"][0]["message"];
       EXPECT_EQ(message["content"], said);
       EXPECT_EQ(message.value("reasoning_content", ""), think ? thought : "");
-      std::string content, reasoning;
-      for (const std::string& event : post("/v1/chat/completions", body(seed, think, true)).events()) {
-        if (event == "[DONE]") continue;
-        const json delta = json::parse(event)["choices"][0]["delta"];
-        content += delta.value("content", "");
-        reasoning += delta.value("reasoning_content", "");
+      for (const json& watch : {json(false), json("frames")}) {
+        json asked = body(seed, think, true);
+        asked["diffusing"] = watch;
+        std::string content, reasoning;
+        for (const std::string& event : post("/v1/chat/completions", asked).events()) {
+          if (event == "[DONE]") continue;
+          const json delta = json::parse(event)["choices"][0]["delta"];
+          content += delta.value("content", "");
+          reasoning += delta.value("reasoning_content", "");
+        }
+        EXPECT_EQ(content, said) << watch;
+        EXPECT_EQ(reasoning, think ? thought : "") << watch;
       }
-      EXPECT_EQ(content, said);
-      EXPECT_EQ(reasoning, think ? thought : "");
     }
   EXPECT_GT(with_thoughts, 2) << "a model that thinks";
 }
@@ -122,7 +129,8 @@ TEST_F(Thinking, EveryProtocolHasThoughtsInItsForm) {
   const json messages = {{{"role", "user"}, {"content", "why"}}};
   for (int64_t seed = 0; seed < 6; ++seed) {
     SCOPED_TRACE(seed);
-    const auto [said, thought] = parts(seed, true);
+    int64_t thought_tokens = 0;
+    const auto [said, thought] = parts(seed, true, &thought_tokens);
     for (const bool stream : {false, true}) {
       const json ways = {{"seed", seed}, {"stream", stream}};
       const Received claude =
@@ -139,14 +147,16 @@ TEST_F(Thinking, EveryProtocolHasThoughtsInItsForm) {
       std::map<std::string, std::pair<std::string, std::string>> got;  // by protocol: said, thought
       for (const Received* reply : {&claude, &response, &ollama}) ASSERT_EQ(reply->status, 200) << reply->body;
       if (!stream) {
-        for (const json& block : claude.json()["content"])
+        const json blocks = claude.json()["content"], items = response.json()["output"];
+        for (const json& block : blocks)
           (block["type"] == "thinking" ? got["claude"].second : got["claude"].first) +=
               block.value(block["type"] == "thinking" ? "thinking" : "text", "");
-        for (const json& item : response.json()["output"])
+        for (const json& item : items)
           if (item["type"] == "reasoning")
             got["response"].second = item["summary"][0]["text"].get<std::string>();
           else
             got["response"].first = item["content"][0]["text"].get<std::string>();
+        EXPECT_EQ(response.json()["usage"]["output_tokens_details"]["reasoning_tokens"], thought_tokens);
         got["ollama"] = {ollama.json()["message"].value("content", ""), ollama.json()["message"].value("thinking", "")};
       } else {
         for (const std::string& event : claude.events()) {
@@ -155,13 +165,35 @@ TEST_F(Thinking, EveryProtocolHasThoughtsInItsForm) {
           got["claude"].first += data["delta"].value("text", "");
           got["claude"].second += data["delta"].value("thinking", "");
         }
+        // The whole response at the end has the items that were streamed, at their places.
+        json items = json::array(), last;
+        std::map<size_t, std::string> texts;
         for (const std::string& event : response.events()) {
           const json data = json::parse(event);
-          if (data["type"] == "response.output_text.delta") got["response"].first += data["delta"].get<std::string>();
-          if (data["type"] == "response.completed" || data["type"] == "response.incomplete")
-            for (const json& item : data["response"]["output"])
-              if (item["type"] == "reasoning") got["response"].second = item["summary"][0]["text"].get<std::string>();
+          const std::string type = data["type"];
+          if (type == "response.output_item.added") {
+            EXPECT_EQ(data["output_index"], items.size());
+            items.push_back(data["item"]);
+          }
+          if (type == "response.output_text.delta" || type == "response.reasoning_summary_text.delta") {
+            const size_t at = data["output_index"];
+            ASSERT_EQ(at + 1, items.size());
+            EXPECT_EQ(data["item_id"], items[at]["id"]);
+            texts[at] += data["delta"].get<std::string>();
+            (type.contains("output_text") ? got["response"].first : got["response"].second) +=
+                data["delta"].get<std::string>();
+          }
+          if (type == "response.completed" || type == "response.incomplete") last = data["response"]["output"];
         }
+        ASSERT_EQ(last.size(), items.size());
+        std::set<std::string> ids;
+        for (size_t i = 0; i < items.size(); ++i) {
+          ids.insert(last[i]["id"]);
+          EXPECT_EQ(last[i]["id"], items[i]["id"]);
+          EXPECT_EQ(last[i]["type"], items[i]["type"]);
+          EXPECT_EQ(last[i][last[i]["type"] == "message" ? "content" : "summary"][0]["text"], texts[i]);
+        }
+        EXPECT_EQ(ids.size(), items.size());
         std::istringstream lines(ollama.body);
         for (std::string line; std::getline(lines, line);) {
           const json message = json::parse(line)["message"];
@@ -173,6 +205,103 @@ TEST_F(Thinking, EveryProtocolHasThoughtsInItsForm) {
         EXPECT_EQ(got[protocol], std::pair(said, thought)) << protocol << (stream ? ", streamed" : "");
     }
   }
+}
+
+// A client sends an answer back as it came. No template shows thoughts of an earlier turn.
+TEST_F(Thinking, AnAnswerIsTakenBackInTheNextTurn) {
+  const json user = {{"role", "user"}, {"content", "why"}};
+  json more = {{"llada", {{"denoising_steps", 3}}}};
+  int64_t taken = 0;
+  for (int64_t seed = 0; seed < 6; ++seed) {
+    more["seed"] = seed;
+    const auto reply_to = [&](const std::string& path, json asked) {
+      asked.update(more);
+      const Received reply = post(path, asked);
+      EXPECT_EQ(reply.status, 200) << path << reply.body;
+      return reply.json();
+    };
+    const json first = reply_to("/v1/chat/completions", body(seed, true, false))["choices"][0]["message"];
+    if (!first.contains("reasoning_content")) continue;
+    ++taken;
+    const json said = {{"role", "assistant"}, {"content", first["content"]}};
+    const int64_t tokens = reply_to("/v1/chat/completions",
+                                    {{"messages", {user, said, user}}, {"max_tokens", 16}})["usage"]["prompt_tokens"];
+    EXPECT_EQ(reply_to("/v1/chat/completions",
+                       {{"messages", {user, first, user}}, {"max_tokens", 16}})["usage"]["prompt_tokens"],
+              tokens);
+    json input = json::array({user});
+    const json output =
+        reply_to("/v1/responses",
+                 {{"input", "why"}, {"max_output_tokens", 96}, {"reasoning", {{"effort", "low"}}}})["output"];
+    for (const json& item : output) input.push_back(item);
+    EXPECT_EQ(input[1]["type"], "reasoning");
+    input.push_back(user);
+    EXPECT_EQ(reply_to("/v1/responses", {{"input", input}, {"max_output_tokens", 16}})["usage"]["input_tokens"],
+              tokens);
+    json blocks = reply_to("/v1/messages", {{"messages", {user}},
+                                            {"max_tokens", 96},
+                                            {"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}}})["content"];
+    EXPECT_EQ(blocks[0]["type"], "thinking");
+    blocks.push_back(json{{"type", "redacted_thinking"}, {"data", "x"}});
+    const json message = {{"role", "assistant"}, {"content", blocks}};
+    EXPECT_EQ(
+        reply_to("/v1/messages", {{"messages", {user, message, user}}, {"max_tokens", 16}})["usage"]["input_tokens"],
+        tokens);
+  }
+  EXPECT_GT(taken, 2) << "a model that thinks";
+}
+
+// A form of the answer, which tools have too, leaves no room for thoughts; the prompt is that without the wish.
+TEST_F(Thinking, NotBesideToolsOrAForm) {
+  const json messages = {{{"role", "user"}, {"content", "why"}}}, options = {{"num_predict", 64}};
+  const json parameters = {{"type", "object"}, {"properties", {{"a", {{"const", 1}}}}}, {"required", {"a"}}};
+  const json flat = {{"type", "function"}, {"name", "f"}, {"parameters", parameters}};
+  const json inside = {{"type", "function"}, {"function", {{"name", "f"}, {"parameters", parameters}}}};
+  const json claude = {{"type", "enabled"}, {"budget_tokens", 1024}};
+  struct Way {
+    std::string path;
+    json body, wish, tool;
+    const char* count;
+  };
+  for (const Way& way : std::vector<Way>{{"/v1/chat/completions",
+                                          {{"messages", messages}, {"max_tokens", 64}},
+                                          {{"reasoning_effort", "low"}},
+                                          inside,
+                                          "/usage/prompt_tokens"},
+                                         {"/v1/responses",
+                                          {{"input", "why"}, {"max_output_tokens", 64}},
+                                          {{"reasoning", {{"effort", "low"}}}},
+                                          flat,
+                                          "/usage/input_tokens"},
+                                         {"/v1/messages",
+                                          {{"messages", messages}, {"max_tokens", 64}},
+                                          {{"thinking", claude}},
+                                          {{"name", "f"}, {"input_schema", parameters}},
+                                          "/usage/input_tokens"},
+                                         {"/api/chat",
+                                          {{"messages", messages}, {"stream", false}, {"options", options}},
+                                          {{"think", true}},
+                                          inside,
+                                          "/prompt_eval_count"},
+                                         {"/api/generate",
+                                          {{"prompt", "why"}, {"stream", false}, {"options", options}},
+                                          {{"think", true}},
+                                          nullptr,
+                                          "/prompt_eval_count"}})
+    for (const bool tools : {false, true}) {
+      if (tools && way.tool.is_null()) continue;
+      json asked = way.body;
+      asked.update(tools ? json{{"tools", {way.tool}}} : json{{"llada", {{"choice", "yes|no"}}}});
+      const Received plain = post(way.path, asked);
+      asked.update(way.wish);
+      const Received wished = post(way.path, asked);
+      ASSERT_EQ(plain.status, 200) << way.path << plain.body;
+      ASSERT_EQ(wished.status, 200) << way.path << wished.body;
+      const json::json_pointer count(way.count);
+      EXPECT_EQ(wished.json()[count], plain.json()[count]) << way.path;
+      EXPECT_TRUE(wished.json()["warnings"][0].get<std::string>().starts_with("thinking: ")) << wished.body;
+      EXPECT_FALSE(plain.json().contains("warnings")) << plain.body;
+    }
 }
 
 // An undecided canvas holds random tokens: text that stands before a mark that is not decided is shown to nobody.

@@ -1,6 +1,9 @@
 // Tools in every protocol: calls whose arguments fit, ids, ends, streams, results; and hostile definitions. What the
 // model chooses is its own affair: values are compared where a schema leaves one, or with the answer that came whole.
+#include <limits>
+
 #include "serve/fixture.h"
+#include "serve/forms.h"
 #include "text/tool_calls.h"
 
 namespace llada::serve {
@@ -301,11 +304,39 @@ TEST_F(Tools, OfOllama) {
   EXPECT_TRUE(json::parse(answer("/api/generate", text)["response"].get<std::string>()).is_object());
   EXPECT_EQ(answer("/completion", {{"prompt", "Hi"}, {"json_schema", schema}, {"n_predict", 64}})["content"],
             "{\"ok\": true}");
-  // This protocol has no choice; text of no length leaves calls alone.
+  // A choice is read as in the other chats.
+  const json must = answer("/api/chat", chat_body("Hi", {{"stream", false},
+                                                         {"tools", {kSend}},
+                                                         {"tool_choice", "required"},
+                                                         {"options", {{"num_predict", 96}}}}));
+  EXPECT_EQ(must["message"]["tool_calls"][0]["function"]["name"], "send") << must;
+  const json none = {{"stream", false}, {"tools", {kSend}}, {"tool_choice", "none"}, {"options", options}};
+  EXPECT_EQ(answer("/api/chat", chat_body("Hi", none))["prompt_eval_count"],
+            answer("/api/chat", chat_body("Hi", {{"stream", false}, {"options", options}}))["prompt_eval_count"]);
   const json called =
       answer("/api/chat", chat_body("Hi", {{"stream", false}, {"tools", {kSend}}, {"options", options}}));
   EXPECT_FALSE(called["message"]["content"].get<std::string>().contains(kCallMark)) << called;
   EXPECT_EQ(called["done_reason"], "stop");
+}
+
+// Schemas bound no number of digits, and a client that reads the arguments as an object needs one.
+TEST(ToolForms, ANumberBeyondADoubleIsTheLargest) {
+  const std::string digits(400, '9');
+  FinishedAnswer answer{.text = "", .reason = "tool_calls", .logprobs = nullptr};
+  answer.calls = {{"f", R"({"a": [)" + digits + ", -" + digits + R"(.5e1, 1e5, true], "b": "\\\"-)" + digits + "\"}"}};
+  const json most = std::numeric_limits<double>::max(), least = std::numeric_limits<double>::lowest();
+  const json expected = {{"a", {most, least, 1e5, true}}, {"b", "\\\"-" + digits}};
+  const Json usage = {{"prompt_tokens", 1},
+                      {"completion_tokens", 1},
+                      {"prompt_tokens_details", {{"cached_tokens", 0}}},
+                      {"seconds", 1.0}};
+  const auto read = [&](Shape shape) {
+    Ask ask{.shape = shape};
+    ask.requests.emplace_back();
+    return json::parse(dump(make_form({shape, "msg_1", 0, "m"}, ask)->whole(answer, usage)));
+  };
+  EXPECT_EQ(read(Shape::message)["content"][0]["input"], expected);
+  EXPECT_EQ(read(Shape::ollama_chat)["message"]["tool_calls"][0]["function"]["arguments"], expected);
 }
 
 TEST_F(Tools, RefusedInOneLine) {
@@ -324,7 +355,7 @@ TEST_F(Tools, RefusedInOneLine) {
   strict["function"]["strict"] = true;
   const std::vector<std::pair<json, std::string>> definitions = {
       {many, "tools: found more than 5000 keys"},
-      {some, "tools: needed 1 to 128 tools"},
+      {some, "tools: found 129 tools, needed 128 at most"},
       {deep(60), "the body: JSON nested more than 64 deep"},
       {{kAdd, kAdd}, "tools[1]: found the name add a second time"},
       {json::array({tool_of("a\"b", {{"type", "object"}})}),
@@ -351,6 +382,8 @@ TEST_F(Tools, RefusedInOneLine) {
            {{{"tools", {kAdd}}, {"tool_choice", "always"}}, "tool_choice: found \"always\", needed none"},
            {{{"tools", {kAdd}}, {"tool_choice", {{"type", "function"}, {"function", {{"name", "sub"}}}}}},
             "tool_choice: found \"sub\""},
+           {{{"tools", {kAdd}}, {"tool_choice", {{"type", "allowed_tools"}, {"allowed_tools", {{"tools", some}}}}}},
+            "tool_choice: found 129 tools, needed 128 at most"},
            {{{"tools", {kAdd}}, {"parallel_tool_calls", 5}}, "parallel_tool_calls: found 5"},
            {{{"tools", {kAdd}}, {"diffusing", true}, {"stream", true}}, "diffusing: "},
            {{{"functions", {kAdd["function"]}}}, "functions: found the older form of tools"},

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pathlib
+import shlex
 import subprocess
 import tempfile
 from collections import Counter, defaultdict
@@ -114,7 +115,7 @@ def evaluate(
     tasks: a file of examples, by its path here or an address that fsspec knows. options: of `llada eval`, as a shell
     has them. limit: examples of each task. threads: of one process, which works on `part` examples at a time; where not
     given, the smallest machine's processors. remote: options of the tasks, as of `ray.remote`."""
-    words = options.split() if isinstance(options, str) else list(options)
+    words = shlex.split(options) if isinstance(options, str) else list(options)
     lines = _examples(tasks, limit)
     if not lines:
         raise ValueError(f"{tasks}: found no example, needed one or more")

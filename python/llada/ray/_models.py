@@ -9,7 +9,7 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Union
 
 import fsspec
@@ -38,6 +38,12 @@ def is_address(model: Place) -> bool:
     return "://" in str(model) or "::" in str(model)
 
 
+def _state(info: Mapping[str, Any]) -> list[str]:
+    """What a store says of a file that changes with its bytes, under the names that stores have for it."""
+    keys = ("size", "ETag", "etag", "mtime", "LastModified", "last_modified", "updated")
+    return [str(info.get(key)) for key in keys]
+
+
 def local_path(model: Place) -> str:
     """The path of a model on this machine: itself, or where the file or folder of an address was put. It is fetched
     when no process of this machine has, and again when the store says that it has changed."""
@@ -45,9 +51,10 @@ def local_path(model: Place) -> str:
         return os.fspath(model)
     files, path = fsspec.core.url_to_fs(str(model))
     info = files.info(path)
-    state = [str(info.get(key)) for key in ("size", "ETag", "etag", "mtime", "LastModified", "last_modified", "updated")]
+    state = _state(info)
     if info["type"] == "directory":
-        state += sorted(f"{name} {found['size']}" for name, found in files.find(path, detail=True).items())
+        for name, found in sorted(files.find(path, detail=True).items()):
+            state += [name, *_state(found)]
     key = hashlib.sha256("\n".join([str(model), *state]).encode()).hexdigest()[:24]
     place = cache_folder() / "models" / key / pathlib.PurePosixPath(path.rstrip("/")).name
     if place.exists():

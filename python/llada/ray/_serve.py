@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -40,6 +41,15 @@ _HOP = {"connection", "keep-alive", "transfer-encoding", "upgrade", "content-len
 def _error(status: int, message: str) -> bytes:
     kind = {"message": message, "type": "server_error", "param": None, "code": "replica_failed"}
     return json.dumps({"error": {**kind, "status": status}}).encode()
+
+
+def _error_event(path: str, message: str) -> bytes:
+    """Behind whatever the program had written of an event: the empty line ends it. Anthropic's streams have named
+    events and errors of a form of their own."""
+    if path.startswith("/v1/messages"):
+        error = json.dumps({"type": "error", "error": {"type": "api_error", "message": message}}).encode()
+        return b"\n\nevent: error\ndata: " + error + b"\n\n"
+    return b"\n\ndata: " + _error(503, message) + b"\n\n"
 
 
 class Replica:
@@ -100,7 +110,7 @@ class Replica:
             reply = await self._session.request(request.method, url, data=await request.body(), headers=headers)
             names = {name: value for name, value in reply.headers.items() if name.lower() not in _HOP}
             if reply.content_length is None:
-                return StreamingResponse(self._pieces(reply), reply.status, names)
+                return StreamingResponse(self._pieces(reply, request.url.path), reply.status, names)
             return Response(await reply.read(), reply.status, names)
         except aiohttp.ClientError:
             return Response(
@@ -110,7 +120,7 @@ class Replica:
             )
 
     @staticmethod
-    async def _pieces(reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    async def _pieces(reply: aiohttp.ClientResponse, path: str) -> AsyncIterator[bytes]:
         """A stream that breaks ends with an error of its protocol, not as if all of it had come."""
         try:
             async for piece in reply.content.iter_any():
@@ -118,7 +128,7 @@ class Replica:
         except aiohttp.ClientError:
             if "event-stream" not in reply.headers.get("Content-Type", ""):
                 raise
-            yield b"data: " + _error(503, "the replica that answered has ended") + b"\n\n"
+            yield _error_event(path, "the replica that answered has ended")
         finally:
             reply.close()
 
@@ -156,7 +166,7 @@ def application(args: Mapping[str, Any]) -> Any:
                 "target_ongoing_requests": parallel,
             }
         }
-    words = ["-q", "--threads", str(threads), "--parallel", str(parallel), *str(args.get("options", "")).split()]
+    words = ["-q", "--threads", str(threads), "--parallel", str(parallel), *shlex.split(str(args.get("options", "")))]
     deployment = serve.deployment(
         name="llada",
         # Twice as many as are computed: the next ones are there when a place is free.
