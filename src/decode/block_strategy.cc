@@ -162,13 +162,17 @@ Candidate BlockStrategy::candidate(const Prediction& p, int32_t position) const 
   return {position, p.token, score, p.probability, p.entropy, p.margin};
 }
 
+// Fast-dLLM v2's loop takes the first token of a block off the row before it, alone and whatever its probability.
+bool BlockStrategy::is_taken_alone(int64_t position) const {
+  return options_.acceptance == Acceptance::llada2 && ids_.shift_logits && ids_.attention_block > 0 && position > 0 &&
+         position % ids_.attention_block == 0;
+}
+
 std::vector<Edit> BlockStrategy::decide(std::span<const Candidate> candidates) {
   if (candidates.empty()) return {};
   if (is_dream(options_.acceptance))
     step_ = dream_step(static_cast<int64_t>(candidates.size()), block_steps_[current_], step_);
-  // Fast-dLLM v2's loop takes the first token of a block off the row before it, alone and whatever its probability.
-  const bool first = options_.acceptance == Acceptance::llada2 && ids_.shift_logits && ids_.attention_block > 0 &&
-                     candidates.front().position > 0 && candidates.front().position % ids_.attention_block == 0;
+  const bool first = is_taken_alone(candidates.front().position);
   const auto confirmed = speculation_ ? speculation_->confirm(candidates) : std::vector<size_t>();
   const auto taken = choose(options_, first ? candidates.first(1) : candidates,
                             {.masks = blocks_[current_].masks,
@@ -274,7 +278,8 @@ bool BlockStrategy::done(const Canvas& canvas) const {
 int64_t BlockStrategy::step_bound() const {
   int64_t bound = 0, masks = 0;
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    bound += std::min(block_steps_[i], blocks_[i].masks);  // every forward of a block commits something
+    const int64_t alone = is_taken_alone(blocks_[i].begin) ? 1 : 0;  // where the schedule has more
+    bound += std::min(block_steps_[i] + alone, blocks_[i].masks);    // every forward of a block commits something
     masks += blocks_[i].masks;
   }
   return reviser_ ? reviser_->step_bound(masks, static_cast<int64_t>(blocks_.size())) : bound;

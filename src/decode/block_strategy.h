@@ -70,6 +70,7 @@ class BlockStrategy final : public Strategy {
                                          const StepResult& result);
   std::vector<Prediction> checked(const Canvas& canvas, const StepResult& result);
   Candidate candidate(const Prediction& prediction, int32_t position) const;
+  bool is_taken_alone(int64_t position) const;
   std::vector<Edit> decide(std::span<const Candidate> candidates);
 
   const DecodeOptions options_;

@@ -80,7 +80,11 @@ Denoiser::Denoiser(Canvas canvas, std::shared_ptr<Strategy> strategy)
   stats_.stopped_early = done_ && count_masked(canvas_) > 0;
   for (size_t p = 0; p < canvas_.states.size(); ++p)
     if (canvas_.states[p] != TokenState::fixed && canvas_.states[p] != TokenState::masked)
-      begun_.push_back({static_cast<int32_t>(p), canvas_.tokens[p], canvas_.states[p], 1, true});
+      begun_.push_back({.position = static_cast<int32_t>(p),
+                        .token = canvas_.tokens[p],
+                        .state = canvas_.states[p],
+                        .confidence = 1,
+                        .by_form = true});
 }
 
 void Denoiser::follow(std::vector<int32_t> text) {

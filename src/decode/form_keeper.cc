@@ -92,8 +92,11 @@ std::vector<Edit> FormKeeper::fixed(const Canvas& canvas, int64_t end) {
     }
     for (size_t i = 0; i < all.size(); ++i)
       if (before[i].token < 0 && all[i].token >= 0)
-        edits.push_back(
-            {static_cast<int32_t>(stretch.begin) + static_cast<int32_t>(i), all[i].token, TokenState::stable, 1, true});
+        edits.push_back({.position = static_cast<int32_t>(stretch.begin) + static_cast<int32_t>(i),
+                         .token = all[i].token,
+                         .state = TokenState::stable,
+                         .confidence = 1,
+                         .by_form = true});
   }
   return edits;
 }

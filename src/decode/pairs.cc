@@ -24,6 +24,7 @@ struct Asked {
 // What cannot go together. The refusal reads "KEY: found its value with the values of `with`, WHY", of a switch "KEY:
 // found the values of `with`, WHY", without them "KEY: found its value WHY"; {block} is the model's attention block. Of
 // several keys it is about the first one that has another value than its default; there is none where all have theirs.
+// "tools" and "logit_bias" are no fields, and stand as switches.
 struct Conflict {
   std::string_view keys, with;
   bool (*when)(const Asked&);
@@ -85,11 +86,13 @@ constexpr Conflict kConflicts[] = {
      "with a block-causal model, which sees one block and finished ones, whose K/V stays right; needed it left out"},
     {"accept", "", [](const Asked& a) { return a.o.acceptance == Acceptance::causal && a.attention_block == 0; },
      "with full attention, where no position is without those behind it; needed a block-causal model"},
-    {"revision entropy_gate cfg_scale repeat_penalty choice regex json_schema json_object template", "accept",
+    {"revision entropy_gate cfg_scale repeat_penalty neighbour_penalty choice regex json_schema json_object template "
+     "tools",
+     "accept",
      [](const Asked& a) {
        return a.o.acceptance == Acceptance::causal &&
               (a.o.revision != Revision::none || a.o.entropy_gate > 0 || a.o.cfg_scale > 0 || a.o.repeat_penalty != 1 ||
-               form_of(a.o).has_value());
+               a.o.neighbour_penalty > 0 || form_of(a.o).has_value());
      },
      "which keeps what a causal forward says as it is; needed it left out"},
     {"kv", "accept",
@@ -97,8 +100,10 @@ constexpr Conflict kConflicts[] = {
        return a.o.acceptance == Acceptance::causal && a.o.kv != KvChoice::none && a.o.kv != KvChoice::block;
      },
      "whose K/V is causal; needed none or block"},
-    {"revision cfg_scale", "",
-     [](const Asked& a) { return a.kind.causal_text && (a.o.revision != Revision::none || a.o.cfg_scale > 0); },
+    {"revision cfg_scale neighbour_penalty", "",
+     [](const Asked& a) {
+       return a.kind.causal_text && (a.o.revision != Revision::none || a.o.cfg_scale > 0 || a.o.neighbour_penalty > 0);
+     },
      "with a model that reads finished text causally; needed it left out"},
     {"kv", "",
      [](const Asked& a) { return a.kind.causal_text && a.o.kv != KvChoice::none && a.o.kv != KvChoice::block; },
@@ -122,15 +127,15 @@ constexpr Conflict kConflicts[] = {
        return a.attention_block > 0 && a.o.kv == KvChoice::frozen && a.o.revision != Revision::none;
      },
      "which freezes what a block-causal model revises; needed none, or kv block"},
-    {"revision", "accept",
-     [](const Asked& a) { return a.o.revision == Revision::levenshtein && a.o.acceptance != Acceptance::threshold; },
-     "which decides masks in another way; needed accept threshold"},
     {"temperature cfg_scale repeat_penalty neighbour_penalty entropy_gate choice regex json_schema json_object "
-     "template",
+     "template tools logit_bias",
      "revision", [](const Asked& a) { return a.o.revision == Revision::levenshtein; },
      "which takes the best tokens, as the model ranks them; needed it left out"},
     {"revision", "", [](const Asked& a) { return a.o.revision == Revision::levenshtein && !a.kind.moves_text; },
      "with a model that has no tokens for deletions and insertions; needed edit, or a model that has them (LLaDA2.2)"},
+    {"revision", "",
+     [](const Asked& a) { return a.o.revision == Revision::levenshtein && a.o.acceptance != Acceptance::threshold; },
+     "with a rule that decides masks in another way; needed accept threshold"},
     {"revision", "", [](const Asked& a) { return a.o.revision == Revision::dual_path && a.kind.whole_blocks; },
      "with a model whose blocks choose experts together, so that no row is computed alone; needed another"},
     {"kv", "", [](const Asked& a) { return a.o.kv == KvChoice::frozen && a.kind.whole_blocks; },
@@ -143,13 +148,19 @@ constexpr Conflict kConflicts[] = {
 // As an error quotes it. A text may be long and may hold line ends, so that it is not shown.
 std::string found_of(const Field& f, const DecodeOptions& o) { return f.text ? "a text" : f.show(f, o); }
 
+bool is_asked(const DecodeOptions& o, std::string_view key) {
+  if (key == "tools") return !o.tools.empty();
+  if (key == "logit_bias") return !o.logit_bias.empty();
+  return *get_field(o, key) != *get_field({}, key);
+}
+
 // The key that the conflict is about; empty: none.
 std::string_view key_in(const Conflict& c, const Asked& asked) {
   if (!c.when(asked)) return {};
   if (!c.keys.contains(' ')) return c.keys;
   for (const auto part : std::views::split(c.keys, ' ')) {
     const std::string_view key(part.begin(), part.end());
-    if (*get_field(asked.o, key) != *get_field({}, key)) return key;
+    if (is_asked(asked.o, key)) return key;
   }
   return {};
 }
@@ -158,10 +169,11 @@ Status check_conflicts(const Asked& asked) {
   for (const Conflict& c : kConflicts) {
     const std::string_view key = key_in(c, asked);
     if (key.empty()) continue;
-    if (find_field(key) == nullptr) return invalid("{}: {}", key, c.why);
+    const Field* field = find_field(key);
+    if (field == nullptr && c.with.empty()) return invalid("{}: {}", key, c.why);
     // That a switch is on goes without saying.
-    const bool is_switch = find_field(key)->is_switch() && !c.with.empty();
-    std::string found = is_switch ? "" : found_of(*find_field(key), asked.o), why(c.why);
+    const bool is_switch = field == nullptr || (field->is_switch() && !c.with.empty());
+    std::string found = is_switch ? "" : found_of(*field, asked.o), why(c.why);
     const char* before = is_switch ? "" : " with ";
     for (const auto part : std::views::split(c.with, ' ')) {
       const std::string_view other(part.begin(), part.end());

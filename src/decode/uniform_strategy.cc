@@ -27,9 +27,10 @@ UniformStrategy::UniformStrategy(const DecodeOptions& options, const SpecialIds&
 }
 
 double UniformStrategy::temperature() const {
+  constexpr double kLeast = 1e-30;  // draws the best token; below it quotients overflow a float
   const double left = static_cast<double>(options_.denoising_steps - step_);
-  return scale_ *
-         (options_.t_min + (options_.t_max - options_.t_min) * (left / static_cast<double>(options_.denoising_steps)));
+  const double share = left / static_cast<double>(options_.denoising_steps);
+  return std::max(kLeast, scale_ * (options_.t_min + (options_.t_max - options_.t_min) * share));
 }
 
 // For the next forward; but: indices in the canvas, ascending, that stay.

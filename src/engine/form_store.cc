@@ -1,6 +1,7 @@
 #include "engine/form_store.h"
 
 #include <algorithm>
+#include <array>
 
 #include "text/tokenizer.h"
 
@@ -20,7 +21,7 @@ Result<std::shared_ptr<const forms::TokenForm>> FormStore::get(const forms::Form
   std::shared_ptr<const forms::Vocabulary> vocabulary;
   {
     const std::lock_guard lock(mutex_);
-    if (!vocabulary_) vocabulary_ = forms::Vocabulary::of(tokenizer);
+    if (!vocabulary_) vocabulary_ = forms::Vocabulary::of(tokenizer, std::array{ids.mask, ids.delete_id, ids.split_id});
     vocabulary = vocabulary_;
   }
   // Others go on while a form is made; two that ask for the same one may both make it.

@@ -280,7 +280,6 @@ void ModelRunner::run_pass(std::span<RequestStep* const> steps, Pass pass) {
     inputs_ = {};
     inputs_.pass = pass;
     outputs_.logits.resize(steps.size());
-    outputs_.scores.assign(steps.size(), {});
     for (size_t i = 0; i < steps.size(); ++i) {
       RequestStep& step = *steps[i];
       add_stream(step, *step.plan, step.plan->logits, step.state->kv, step.denoiser->forward_number(),

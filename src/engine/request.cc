@@ -229,8 +229,8 @@ Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
   begin_ = std::chrono::steady_clock::now();
   LLADA_TRY(state_, RequestState::create(*model_, device, first_positions_, options_.cfg_scale > 0, rule_));
   state_->prompt = prompt_tokens_, state_->most_positions = denoiser_.canvas().size();
-  state_->keep_logits = decode::needs_logits(options_) || decode::ranks_tokens(options_) || alternatives_ > 0 ||
-                        ids.uniform.length > 0;
+  state_->keep_logits =
+      decode::needs_logits(options_) || decode::ranks_tokens(options_) || alternatives_ > 0 || ids.uniform.length > 0;
   if (form_) state_->reading = decode::class_reading(*form_, options_);
   if (alternatives_ > 0) scores_.resize(static_cast<size_t>(denoiser_.canvas().size()));
   if (!shares_prefix_) return {};
@@ -254,6 +254,7 @@ void RunningRequest::plan_ahead() {
   decode::StepPlan plan;
   plan.encode = model_->special_ids().uniform.length > 0;
   plan.keys = static_cast<int32_t>(there_ + piece_);
+  if (model_->special_ids().causal_text) plan.causal_below = plan.keys;
   plan.rows.resize(static_cast<size_t>(piece_));
   std::iota(plan.rows.begin(), plan.rows.end(), static_cast<int32_t>(there_));
   const auto known = tokens(plan.keys);
@@ -315,7 +316,7 @@ void RunningRequest::keep_scores(const decode::StepEvent& event) {
   for (const decode::Edit& edit : event.edits) {
     TokenScore& score = scores_[static_cast<size_t>(edit.position)];
     const int32_t from = edit.from >= 0 ? edit.from : edit.position;
-    if (edit.from >= 0) score = before[static_cast<size_t>(from)];
+    if (edit.from >= 0 && !before.empty()) score = before[static_cast<size_t>(from)];
     if (edit.state != decode::TokenState::masked && edit.token == score.token) continue;  // only said to be final
     score = {};
     if (edit.state == decode::TokenState::masked) continue;

@@ -56,6 +56,13 @@ double kept_rows(const Model& model, const decode::DecodeOptions& o, int64_t pos
   return static_cast<double>(rows);
 }
 
+// Where a form reads logits and nobody keeps them: a stretch of each row on the CPU, whole rows on other devices.
+double reading_bytes(const Model& model, double rows) {
+  const bool on_cpu = model.device().info().name == "cpu";
+  const int64_t columns = on_cpu ? TokenClasses::kStretch : model.config().vocab;
+  return rows * static_cast<double>(columns) * sizeof(float);
+}
+
 // Over the vocabulary: so many rows, and what one row takes while a token is chosen from it.
 double logits_bytes(const Model& model, double rows) {
   constexpr double kChoosing = 24;
@@ -88,7 +95,10 @@ double request_bytes(const Model& model, const Request& request) {
   if (decode::needs_logits(o) || decode::ranks_tokens(o) || request.alternatives > 0 || uniform)
     bytes += logits_bytes(model, kept_rows(model, o, positions));
   if (const auto form = decode::form_of(o)) bytes += kAnswerCopies * static_cast<double>(form->text.size());
-  if (request.form) bytes += form_bytes(*request.form, kept_rows(model, o, positions), positions);
+  if (request.form) {
+    const double rows = kept_rows(model, o, positions);
+    bytes += form_bytes(*request.form, rows, positions) + reading_bytes(model, rows);
+  }
   // What a canvas is told of its last step: an id and a probability for any token.
   if (uniform) bytes += 2 * logits_bytes(model, kept_rows(model, o, positions));
   if (request.alternatives > 0) bytes += kAnswerCopies * score_bytes_of(positions, request.alternatives);

@@ -152,7 +152,9 @@ class ModelReader {
       return invalid("{}: {} is {}, none or yarn needed", name_, key("rope.scaling.type"), printable(scaling));
     }
     LLADA_TRY(c.query_scale.beta, fields_.number(key("attention.temperature_scale"), 0));
-    LLADA_TRY(c.query_scale.period, fields_.integer(key("rope.scaling.original_context_length"), c.context));
+    if (c.query_scale.beta != 0) {
+      LLADA_TRY(c.query_scale.period, fields_.integer(key("rope.scaling.original_context_length"), c.context));
+    }
     LLADA_TRY(const auto causal, fields_.boolean(key("attention.causal"), false));
     if (causal) return invalid("{}: {} is true, false needed", name_, key("attention.causal"));
     return {};

@@ -333,7 +333,9 @@ class ConfigReader {
     const ConfigReader reader(scaling, nothing, file_);
     QueryScale scale;
     LLADA_TRY(scale.beta, reader.number({"llama_4_scaling_beta"}, config_.query_scale.beta));
-    LLADA_TRY(scale.period, reader.integer({"original_max_position_embeddings"}, config_.context));
+    if (scale.beta != 0) {
+      LLADA_TRY(scale.period, reader.integer({"original_max_position_embeddings"}, config_.context));
+    }
     return scale;
   }
 

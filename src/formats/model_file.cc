@@ -62,11 +62,16 @@ Status check_is_whole(const std::string& path) {
   if (path.empty() || (cut.whole.empty() && exists(path))) return {};
   const std::vector<std::string> parts = cut_parts(whole);
   if (parts.empty()) return {};
+  // model.gguf.1 alone may be a whole file, downloaded a second time.
+  if (cut.count == 0 && parts == std::vector{path}) return {};
   const std::string found =
       cut.whole.empty() ? "is there in parts, which are no models" : "a part of a file that was cut";
   const auto quoted = [](const std::string& text) {
     const bool plain = text.find_first_of(" '\"\\$`&|;<>()*?") == std::string::npos;
-    return plain ? printable(text, 500) : fmt::format("'{}'", printable(text, 500));
+    if (plain) return printable(text, 500);
+    std::string inside = printable(text, 500);
+    for (size_t at = 0; (at = inside.find('\'', at)) != std::string::npos; at += 4) inside.replace(at, 1, "'\\''");
+    return fmt::format("'{}'", inside);
   };
   if (exists(whole)) return invalid("{}: {}; needed the whole file: {}", printable(path, 500), found, quoted(whole));
   const auto count = static_cast<size_t>(cut_name(parts.front()).count);

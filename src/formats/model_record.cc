@@ -128,6 +128,9 @@ Status check_config(const ModelConfig& c, std::string_view file) {
       if (c.expert_block < 1 || c.attention_block < 1 || c.attention_block % c.expert_block != 0)
         return invalid("{}: {} positions choose experts together, needed a divisor of the attention block {}", file,
                        c.expert_block, c.attention_block);
+      if (c.shift_logits)
+        return invalid("{}: {} positions choose experts together and rows predict the next position, needed their own",
+                       file, c.expert_block);
     }
     if (!(std::isfinite(c.expert_scale) && c.expert_scale > 0))
       return invalid("{}: the scale of the experts is {}, a finite positive number needed", file, c.expert_scale);

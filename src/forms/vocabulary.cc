@@ -59,12 +59,14 @@ Vocabulary::Vocabulary(std::span<const std::string_view> pieces, Encode encode)
   nodes_.push_back({.end = 0, .tokens = static_cast<int32_t>(tokens_.size()), .depth = 0, .byte = 0});
 }
 
-std::shared_ptr<const Vocabulary> Vocabulary::of(const Tokenizer& tokenizer) {
+std::shared_ptr<const Vocabulary> Vocabulary::of(const Tokenizer& tokenizer, std::span<const int32_t> but) {
   std::vector<std::string_view> pieces(static_cast<size_t>(tokenizer.vocab_size()));
   for (size_t id = 0; id < pieces.size(); ++id) {
     const TokenKind kind = tokenizer.spec().kinds[id];
     if (!is_control_kind(kind) && kind != TokenKind::unused) pieces[id] = tokenizer.piece(static_cast<int32_t>(id));
   }
+  for (const int32_t id : but)
+    if (id >= 0 && static_cast<size_t>(id) < pieces.size()) pieces[static_cast<size_t>(id)] = {};
   return std::make_shared<const Vocabulary>(pieces,
                                             [tokenizer](std::string_view text) { return tokenizer.encode(text); });
 }

@@ -21,8 +21,8 @@ class Vocabulary {
 
   // pieces[id]: its bytes; an empty one never fits.
   explicit Vocabulary(std::span<const std::string_view> pieces, Encode encode = {});
-  // Control, unknown and unused tokens never fit.
-  static std::shared_ptr<const Vocabulary> of(const Tokenizer& tokenizer);
+  // Control, unknown and unused tokens never fit, nor do these; ids that are none (-1) are passed over.
+  static std::shared_ptr<const Vocabulary> of(const Tokenizer& tokenizer, std::span<const int32_t> but = {});
 
   struct Node {
     int32_t end;     // behind its subtree

@@ -98,6 +98,7 @@ Result<std::shared_ptr<const Executor::Prepared>> Executor::prepared_for(const F
   forward.outputs->tempered.clear();
   forward.outputs->predictions.clear();  // memory of the step before stays for the device
   forward.outputs->logits.resize(inputs.streams.size());
+  forward.outputs->scores.assign(inputs.streams.size(), {});
   for (size_t s = 0; s < inputs.streams.size(); ++s)  // those that are kept are written whole
     if (inputs.predictions.empty() || !inputs.streams[s].keep_logits) forward.outputs->logits[s].clear();
   return prepared;
@@ -111,6 +112,7 @@ Status Executor::finish(const Forward& forward) const {
     const auto name = [&] { return device_->info().name; };
     if (outputs->predictions.size() != rows)
       return failed("{}: {} predictions came back, {} were asked for", name(), outputs->predictions.size(), rows);
+    std::vector<size_t> scored(streams.size(), 0);
     std::vector<int32_t> stream_of;  // by wanted row
     for (const RowSpan& span : inputs->spans)
       while (stream_of.size() < inputs->wanted.size() && inputs->wanted[stream_of.size()] < span.begin + span.count)
@@ -120,12 +122,17 @@ Status Executor::finish(const Forward& forward) const {
       Prediction& p = outputs->predictions[r];
       const auto wanted = static_cast<size_t>(inputs->predictions[r].conditional);
       p.position = inputs->positions[static_cast<size_t>(inputs->wanted[wanted])];
+      ++scored[static_cast<size_t>(stream_of[wanted])];
       Status& stream = streams[static_cast<size_t>(stream_of[wanted])];
       if (stream && !(p.token >= 0 && finite(p.logit) && std::isfinite(p.probability) && std::isfinite(p.entropy) &&
                       std::isfinite(p.margin)))
         stream = damaged("{}: the logits of position {} are not finite; the weights or the activations are damaged",
                          name(), p.position);
     }
+    for (size_t s = 0; s < streams.size(); ++s)
+      if (inputs->streams[s].reading.classes != nullptr && outputs->scores[s].size() != scored[s])
+        return failed("{}: {} rows of scores came back, {} were asked for", name(), outputs->scores[s].size(),
+                      scored[s]);
     const auto tempered = [&](size_t s) { return inputs->streams[s].tempering.temperature > 0; };
     for (size_t s = 0; s < streams.size(); ++s)
       if (tempered(s) && outputs->tempered.size() != streams.size())

@@ -64,8 +64,8 @@ Done read_llada(Body& body, DecodeChoice& choice, bool infill) {
 ApiError about(const DecodeChoice& choice, const Error& error) {
   ApiError api(choice.as_typed(error));
   const std::string name = api.message.substr(0, api.message.find_first_of(": "));
-  const bool field = name.starts_with("llada.") || name == "ignore_eos" || name == "stop" || name.starts_with("max_") ||
-                     decode::find_field(name) != nullptr;
+  const bool field = name.starts_with("llada.") || name == "ignore_eos" || name == "stop" || name == "tools" ||
+                     name == "logit_bias" || name.starts_with("max_") || decode::find_field(name) != nullptr;
   if (field) api.param = name;
   // A value of the preset's: nobody sent that field.
   if (api.message.substr(0, api.message.find(':')).contains(" (of preset ")) {

@@ -152,6 +152,12 @@ TEST(SelfSpeculation, IsRefusedWhereItMakesNoSense) {
   o.revision = Revision::edit;
   EXPECT_THAT(refused(o, ids_of(Kind::block_causal, 4)), HasSubstr("revision: found edit with accept causal, which"));
   o = verifying(8, 4);
+  o.tools = "[]";
+  EXPECT_THAT(refused(o, ids_of(Kind::block_causal, 4)), HasSubstr("tools: found accept causal, which keeps"));
+  o = verifying(8, 4);
+  o.neighbour_penalty = 1;
+  EXPECT_THAT(refused(o, ids_of(Kind::block_causal, 4)), HasSubstr("neighbour_penalty: found 1 with accept causal,"));
+  o = verifying(8, 4);
   o.kv = KvChoice::frozen;
   EXPECT_THAT(refused(o, ids_of(Kind::block_causal, 4)), HasSubstr("kv: found frozen with accept causal, whose"));
 }
@@ -232,7 +238,10 @@ TEST(CausalText, RefusesWhatLooksAtFinishedTextAgain) {
   EXPECT_TRUE(validate(o, false, kind));
   o.revision = Revision::dual_path;
   EXPECT_THAT(validate(o, false, kind).error().message, HasSubstr("revision: found dual-path with a model that reads"));
-  o.revision = Revision::none, o.kv = KvChoice::frozen;
+  o.revision = Revision::none, o.neighbour_penalty = 1;
+  EXPECT_THAT(validate(o, false, kind).error().message,
+              HasSubstr("neighbour_penalty: found 1 with a model that reads"));
+  o.neighbour_penalty = 0, o.kv = KvChoice::frozen;
   EXPECT_THAT(validate(o, false, kind).error().message, HasSubstr("kv: found frozen with a model that reads"));
 }
 
@@ -289,6 +298,26 @@ TEST(SubBlocks, EqualThePublishedLoop) {
     ASSERT_EQ(canvas.tokens, in_sub_blocks(model, prompt, canvas.size(), block, own, 0.8, &forwards)) << seed;
     EXPECT_EQ(stats->nfe, forwards);
   }
+}
+
+// Whose first step in a block takes one token where the schedule has more.
+TEST(SubBlocks, EndWithinTheirBoundWhateverTheSteps) {
+  for (const int64_t own : {2, 4, 8})
+    for (const int64_t prompt : {1, 8, 13})
+      for (int64_t steps = 24 / own; steps <= 24; ++steps) {
+        const DecodeOptions o = {LengthOptions{.gen_length = 16, .block_length = own, .steps = steps},
+                                 AcceptanceOptions{.acceptance = Acceptance::llada2, .threshold = 1},
+                                 EndingOptions{.early_stop = EarlyStop::none}, CacheOptions{.kv = KvChoice::block}};
+        const std::vector<int32_t> text(static_cast<size_t>(prompt), 1);
+        const SpecialIds ids = ids_of(Kind::shifted, 8);
+        Canvas canvas = lay_generation(text, o.gen_length, ids);
+        auto strategy = make_strategy(o, ids, canvas);
+        ASSERT_TRUE(strategy) << strategy.error().message;
+        BlockCausalModel model = model_of(Kind::shifted, 8, 1, 0, 0);
+        const auto stats = denoise(canvas, **strategy, model, {});
+        ASSERT_TRUE(stats) << stats.error().message;
+        EXPECT_EQ(count_masked(canvas), 0) << own << " " << prompt << " " << steps;
+      }
 }
 
 }  // namespace

@@ -195,6 +195,8 @@ TEST(Levenshtein, WhatDoesNotGoWithItIsOneLine) {
   EXPECT_THAT(refusal([](auto& o) { o.temperature = 0.5; }), HasSubstr("temperature: found 0.5"));
   EXPECT_THAT(refusal([](auto& o) { o.json_object = true; }), HasSubstr("revision levenshtein"));
   EXPECT_THAT(refusal([](auto& o) { o.acceptance = Acceptance::llada2; }), HasSubstr("needed accept threshold"));
+  EXPECT_THAT(refusal([](auto& o) { o.tools = "[]"; }), HasSubstr("tools: found revision levenshtein, which takes"));
+  EXPECT_THAT(refusal([](auto& o) { o.logit_bias = {{3, 1.0}}; }), HasSubstr("logit_bias: found revision levenshtein"));
   kind.whole_blocks = true;
   EXPECT_EQ(refusal([](auto&) {}), "");
   EXPECT_THAT(refusal([](auto& o) { o.revision = Revision::none, o.kv = KvChoice::frozen; }),

@@ -14,15 +14,13 @@ struct StrategyPair {
   std::string refusal;    // why it is refused; empty: it works
 };
 
-// Of the ways of revising those that go with any rule; levenshtein goes with threshold alone, and with models whose
-// predictions may be edits (levenshtein_test.cc).
-inline std::vector<Revision> paired_revisions() { return {Revision::none, Revision::dual_path, Revision::edit}; }
-
-// attention_block > 0: for block-causal models of that block.
+// attention_block > 0: for block-causal models of that block, whose predictions may be edits.
 inline std::vector<StrategyPair> strategy_pairs(int64_t attention_block = 0) {
+  ModelKind kind(attention_block);
+  kind.moves_text = attention_block > 0;
   std::vector<StrategyPair> pairs;
   for (const Acceptance acceptance : all_values<Acceptance>()) {
-    for (const Revision revision : paired_revisions()) {
+    for (const Revision revision : all_values<Revision>()) {
       for (const bool mbsd : {false, true}) {
         for (const KvChoice kv : all_values<KvChoice>()) {
           StrategyPair pair;
@@ -30,8 +28,7 @@ inline std::vector<StrategyPair> strategy_pairs(int64_t attention_block = 0) {
           pair.options.revision = revision;
           pair.options.mbsd = mbsd;
           pair.options.kv = kv;
-          if (const Status status = validate(pair.options, false, attention_block); !status)
-            pair.refusal = status.error().message;
+          if (const Status status = validate(pair.options, false, kind); !status) pair.refusal = status.error().message;
           pairs.push_back(std::move(pair));
         }
       }
@@ -45,7 +42,7 @@ inline std::vector<StrategyPair> strategy_pairs(int64_t attention_block = 0) {
 // the refusal below the table.
 inline std::string strategy_table(int64_t attention_block = 0) {
   std::string table = "| acceptance |", rule = "|---|";
-  for (const Revision revision : paired_revisions()) {
+  for (const Revision revision : all_values<Revision>()) {
     for (const char* speculation : {"", " + mbsd"}) {
       table += fmt::format(" {}{} |", name(revision) == "none" ? "no revision" : name(revision), speculation);
       rule += "---|";
@@ -54,7 +51,7 @@ inline std::string strategy_table(int64_t attention_block = 0) {
   table += "\n" + rule;
   std::vector<std::string> refusals;
   const std::vector<StrategyPair> pairs = strategy_pairs(attention_block);
-  const size_t policies = all_values<KvChoice>().size(), columns = paired_revisions().size() * 2;
+  const size_t policies = all_values<KvChoice>().size(), columns = all_values<Revision>().size() * 2;
   for (size_t cell = 0; cell * policies < pairs.size(); ++cell) {
     const auto first = pairs.begin() + static_cast<std::ptrdiff_t>(cell * policies);
     if (cell % columns == 0) table += fmt::format("\n| {} |", name(first->options.acceptance));

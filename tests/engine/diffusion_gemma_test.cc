@@ -40,6 +40,22 @@ TEST(DiffusionGemma, AnswersAreThoseOfItsClass) {
   }
 }
 
+// Takes the best tokens as a small one does, however small.
+TEST(DiffusionGemma, NoTemperatureIsTooSmall) {
+  const auto model = Model::load(kMade + "model.gguf", {.threads = 1});
+  ASSERT_TRUE(model) << model.error().message;
+  const auto session = Session::create(*model, {});
+  std::vector<int32_t> tokens[2];
+  for (const double temperature : {1e-9, 1e-40}) {
+    decode::DecodeOptions o;
+    o.gen_length = 8, o.denoising_steps = 3, o.seed = 5, o.temperature = temperature;
+    const auto got = (*session)->generate(std::vector<int32_t>{5, 6, 7}, o, {});
+    ASSERT_TRUE(got) << got.error().message;
+    tokens[temperature < 1e-30] = got->tokens;
+  }
+  EXPECT_EQ(tokens[0], tokens[1]);
+}
+
 // Answers of random weights fit all the same, over several canvases; what the form fixed is fed in every step.
 TEST(DiffusionGemma, AnswersFitTheirForm) {
   const TempFolder folder;

@@ -4,6 +4,7 @@
 
 #include "engine/decode_choice.h"
 #include "engine/engine.h"
+#include "engine/form_store.h"
 #include "engine/infill_text.h"
 #include "engine/session.h"
 #include "forms/form.h"
@@ -99,6 +100,57 @@ TEST(FormRun, WhatTheFormSaysCostsNothing) {
   EXPECT_TRUE(gap->text.starts_with(R"({"name": "Eric", "age": )"));
   EXPECT_TRUE(gap->text.ends_with(R"(, "city": "Oslo"})"));
   EXPECT_LE(gap->stats.decode.nfe, 4);
+}
+
+// Of tokens that the form fixed there are none.
+TEST(FormRun, ScoresAreThoseOfWhatTheModelChose) {
+  const auto session = *Session::create(tiny(), {.threads = 0});
+  const auto answer = session->run(
+      {.tokens = prompt("Eric is 31."),
+       .options = options_with({{"template", R"({"name": "Eric", "age": <int 10..99>})"}, {"gen_length", "40"}}),
+       .alternatives = 2},
+      {});
+  ASSERT_TRUE(answer) << answer.error().message;
+  ASSERT_EQ(answer->scores.size(), answer->tokens.size());
+  EXPECT_EQ(answer->scores[0].token, -1) << "the brace that it begins with";
+  int scored = 0;
+  for (size_t i = 0; i < answer->tokens.size(); ++i) {
+    if (answer->scores[i].token < 0) continue;
+    ++scored;
+    EXPECT_EQ(answer->scores[i].token, answer->tokens[i]) << i;
+    EXPECT_EQ(answer->scores[i].top.size(), 2u) << i;
+  }
+  EXPECT_GE(scored, 1);
+}
+
+// Passes beside the steps that only refresh keys have no rows that are read.
+TEST(FormRun, PassesWithoutTrialsReadNothing) {
+  const auto session = *Session::create(tiny(), {.threads = 0});
+  const auto automaton = *forms::automaton_of({forms::FormKind::json_schema, kSchema});
+  decode::DecodeOptions o;
+  o.gen_length = 48, o.block_length = 16, o.json_schema = kSchema;
+  o.acceptance = decode::Acceptance::threshold, o.threshold = 0.6;
+  o.kv = decode::KvChoice::dual;
+  o.revision = decode::Revision::dual_path, o.revise_path = decode::RevisePath::separate;
+  const auto answer = session->run({.tokens = prompt("Eric is 31 years old."), .options = o}, {});
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_TRUE(automaton.fits(answer->text)) << answer->text;
+  EXPECT_GT(answer->stats.decode.sparse_forwards, 0);
+}
+
+// Tokens that mean something to the decoder, of files whose tokenizer says that they are text.
+TEST(FormRun, NoFormHasTheDecodersOwnTokens) {
+  const Tokenizer& tokenizer = tiny()->tokenizer();
+  decode::SpecialIds ids = tiny()->special_ids();
+  const auto a = tokenizer.encode("a"), b = tokenizer.encode("b"), c = tokenizer.encode("c");
+  ASSERT_EQ(a.size() * b.size() * c.size(), 1u);
+  ids.mask = a[0], ids.delete_id = b[0], ids.split_id = c[0];
+  FormStore store;
+  const auto form = store.get({forms::FormKind::regex, ".*"}, tokenizer, ids);
+  ASSERT_TRUE(form) << form.error().message;
+  const auto classes = (*form)->classes().class_of();
+  for (const int32_t id : {ids.mask, ids.delete_id, ids.split_id}) EXPECT_EQ(classes[static_cast<size_t>(id)], -1);
+  EXPECT_GE(classes[static_cast<size_t>(tokenizer.encode("d")[0])], 0);
 }
 
 TEST(FormRun, EveryLengthFromTheShortestOn) {

@@ -7,10 +7,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "devices/small_model.h"
 #include "engine/inspect.h"
 #include "engine/session.h"
 #include "failing/failing_device.h"
 #include "formats/convert.h"
+#include "formats/family.h"
 #include "geometry/peaked_engine.h"
 #include "hexagon/hexagon_tools.h"
 #include "kernels/kernels.h"
@@ -142,6 +144,24 @@ TEST(Nemotron, WhatIsKeptIsWhatWouldBeComputed) {
       EXPECT_EQ(kept.stats.decode.nfe, all.stats.decode.nfe);
       EXPECT_LT(kept.stats.decode.rows, all.stats.decode.rows);
     }
+}
+
+// Longer than a piece (kPromptPiece), on random weights whose answers every key changes.
+TEST(Nemotron, PiecesOfAPromptAreReadCausally) {
+  ModelConfig config = small_config(RopePairing::half_split, 2);
+  config.family = find_family("nemotron-labs-diffusion");
+  config.attention_block = 8, config.causal_text = true;
+  config.context = 1024, config.mask_id = 1499, config.eos_id = config.pad_id = 1498;
+  const SmallModel weights = make_small_model(DType::F32, config);
+  const auto model = Model::from_memory(in_memory(weights), nullptr, {.threads = 2}, {});
+  ASSERT_TRUE(model) << model.error().message;
+  json asked = {{"length", 24}, {"threshold", 0.5}};
+  for (int32_t p = 0; p < 600; ++p) asked["prompt"].push_back(7 + p * 31 % 1400);
+  for (const Acceptance rule : {Acceptance::threshold, Acceptance::causal}) {
+    const Generation kept = generate(*model, asked, plain(asked, rule));
+    const Generation all = generate(*model, asked, plain(asked, rule, decode::KvChoice::none));
+    EXPECT_EQ(kept.tokens, all.tokens);
+  }
 }
 
 // A prompt whose keys are kept from a request before, of whole pages or not.

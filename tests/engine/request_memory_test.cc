@@ -114,6 +114,11 @@ TEST_F(RequestMemory, OfFormsToo) {
   ASSERT_TRUE(check_request(*model, request));
   measured(*scheduler, request);
   EXPECT_LE(static_cast<double>(measured(*scheduler, request)), request_bytes(*model, request));
+  Request with_form = request;
+  with_form.form = model->kept_form(request.options);
+  ASSERT_NE(with_form.form, nullptr);
+  constexpr int64_t kStretchBytes = 32768 * 4;  // of logits, while a row is read on the CPU
+  EXPECT_GE(request_bytes(*model, with_form), request_bytes(*model, request) + 96 * kStretchBytes);
 }
 
 TEST_F(RequestMemory, OfScoresToo) {

@@ -156,7 +156,9 @@ TEST(Family, QueriesAreScaledByTheirPosition) {
     return read_folder_config(folder.path());
   };
   const std::string yarn = R"("rope_type":"yarn","factor":4,"original_max_position_embeddings":32)";
-  EXPECT_EQ(read(yarn)->query_scale.beta, 0);
+  EXPECT_EQ(read(yarn)->query_scale, QueryScale());
+  EXPECT_EQ(read(R"("rope_type":"default","original_max_position_embeddings":0)")->query_scale, QueryScale())
+      << "a period of nothing";
   const auto scaled = read(yarn + R"(,"llama_4_scaling_beta":0.5)");
   EXPECT_EQ(scaled->query_scale, (QueryScale{0.5, 32}));
   EXPECT_EQ(scaled->context, 128);

@@ -129,6 +129,9 @@ TEST(Llada2Files, FieldsThatContradictAreOneLine) {
   EXPECT_THAT(refusal([](auto& c) { c.expert_block = 24; }), HasSubstr("needed a divisor of the attention block 32"));
   EXPECT_THAT(refusal([](auto& c) { c.expert_block = 0; }), HasSubstr("0 positions choose experts together"));
   EXPECT_THAT(refusal([](auto& c) { c.attention_block = 0; }), HasSubstr("needed a divisor of the attention block 0"));
+  ModelConfig shifted = config_of(true);
+  shifted.shift_logits = true;
+  EXPECT_THAT(check_config(shifted, "m").error().message, HasSubstr("rows predict the next position"));
   EXPECT_THAT(refusal([](auto& c) { c.split_id = 40; }), HasSubstr("split token id is 40"));
   EXPECT_THAT(refusal([](auto& c) { c.split_id = 20; }), HasSubstr("delete token id is 20 and split token id 20"));
   EXPECT_THAT(refusal([](auto& c) { c.rotary_dims = 32; }), HasSubstr("rotary dimensions is 32, 2 to 16 needed"));
@@ -177,6 +180,25 @@ TEST(CutFiles, AreOneLineWithTheCommandThatJoinsThem) {
   EXPECT_EQ(outcome(ModelFile::open(folder / "m.gguf")), "accepted");
   EXPECT_THAT(outcome(ModelFile::open(folder / "m.gguf.part2of11")),
               testing::EndsWith("needed the whole file: " + folder / "m.gguf"));
+}
+
+// As a browser names what it downloads a second time.
+TEST(CutFiles, AWholeFileWithANumberIsNoPart) {
+  const TempFolder folder;
+  const std::string bytes = gguf_bytes(tiny_config(&kLladaFamily));
+  EXPECT_EQ(outcome(ModelFile::open(folder.write("m.gguf.1", bytes))), "accepted");
+  folder.write("m.gguf", bytes);
+  EXPECT_EQ(outcome(ModelFile::open(folder / "m.gguf.1")), "accepted");
+  folder.write("m.gguf.2", bytes);
+  EXPECT_THAT(outcome(ModelFile::open(folder / "m.gguf.1")), HasSubstr("a part of a file that was cut"));
+}
+
+TEST(CutFiles, TheCommandIsQuotedForTheShell) {
+  const TempFolder folder;
+  folder.write("it's.gguf.part1of1", gguf_bytes(tiny_config(&kLladaFamily)));
+  const std::string whole = folder / "it'\\''s.gguf";
+  EXPECT_THAT(outcome(ModelFile::open(folder / "it's.gguf")),
+              testing::EndsWith("cat '" + whole + ".part1of1' > '" + whole + "'"));
 }
 
 TEST(CutFiles, Names) {

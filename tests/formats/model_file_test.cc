@@ -102,6 +102,20 @@ TEST(ModelFile, TokenZeroIsAnIdLikeAnother) {
   EXPECT_EQ(second->tokenizer()->bos, 0);
 }
 
+// The context of the rotation is the period of a scale of queries only where there is one.
+TEST(ModelFile, APeriodOfNothingIsNotRead) {
+  const TempFolder folder;
+  const ModelConfig config = tiny_config(&kLladaFamily);
+  const GgufOptions options = {.alignment_key = false};
+  GgufWriter out = gguf_writer(config, options);
+  const std::string plain = out.header();
+  out.add_u32("llada.rope.scaling.original_context_length", 0);
+  const auto model =
+      ModelFile::open(folder.write("m.gguf", out.header() + gguf_bytes(config, options).substr(plain.size())));
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->config().query_scale, QueryScale());
+}
+
 TEST(ModelFile, DreamAndMoeInGguf) {
   const TempFolder folder;
   const auto dream = ModelFile::open(folder.write("d.gguf", gguf_bytes(tiny_config(&kDreamFamily), {.arch = "dream"})));
