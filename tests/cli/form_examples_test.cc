@@ -15,10 +15,17 @@ TEST(FormExamples, AnswerWhatTheDocumentSays) {
   std::string command;
   int examples = 0;
   for (std::string line; std::getline(document, line);) {
-    if (!line.starts_with("    ")) continue;
+    if (!line.starts_with("    ")) {
+      command.clear();
+      continue;
+    }
     line.erase(0, 4);
     if (!line.starts_with("# ")) {
       command += line + "\n";
+      continue;
+    }
+    if (!command.starts_with("llada")) {  // asks a server
+      command.clear();
       continue;
     }
     const std::string shell = "llada() { '" LLADA_BINARY "' \"$@\"; }\nM='" + test::tiny_model() + "'\n" + command;

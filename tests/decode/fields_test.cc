@@ -81,13 +81,14 @@ TEST(Fields, EveryMemberIsInTheListOnce) {
     EXPECT_EQ(find_field(f.key), &f);
     EXPECT_TRUE(is_own(f) || (find_field(f.target) != nullptr && is_own(*find_field(f.target)))) << f.key;
   }
-  // latency_table and device_latency are one option, and so are gen_length and auto_length.
-  const size_t listed =
-      listed_of<LengthOptions>(length_fields(), 1) + listed_of<AcceptanceOptions>(acceptance_fields()) +
-      listed_of<SamplingOptions>(sampling_fields()) + listed_of<EndingOptions>(ending_fields()) +
-      listed_of<FormOptions>(form_fields()) + listed_of<CacheOptions>(cache_fields()) +
-      listed_of<SpeculationOptions>(speculation_fields(), 1) + listed_of<RevisionOptions>(revision_fields()) +
-      listed_of<UniformOptions>(uniform_fields());
+  // latency_table and device_latency are one option, and so are gen_length and auto_length; logit_bias and tools are
+  // none, but of the server's requests.
+  const size_t listed = listed_of<LengthOptions>(length_fields(), 1) +
+                        listed_of<AcceptanceOptions>(acceptance_fields()) +
+                        listed_of<SamplingOptions>(sampling_fields(), 1) + listed_of<EndingOptions>(ending_fields()) +
+                        listed_of<FormOptions>(form_fields(), 1) + listed_of<CacheOptions>(cache_fields()) +
+                        listed_of<SpeculationOptions>(speculation_fields(), 1) +
+                        listed_of<RevisionOptions>(revision_fields()) + listed_of<UniformOptions>(uniform_fields());
   EXPECT_EQ(own, listed) << "the list is the sum of the parts' own";
   EXPECT_TRUE(check_fields({}, false));
 }

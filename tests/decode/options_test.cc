@@ -139,14 +139,14 @@ void expect_names_both_ways(size_t count) {
 TEST(Options, NamesGoBothWays) {
   expect_names_both_ways<Acceptance>(9);
   expect_names_both_ways<KvChoice>(5);
-  expect_names_both_ways<Revision>(3);
+  expect_names_both_ways<Revision>(4);
   expect_names_both_ways<RevisePath>(2);
   expect_names_both_ways<EarlyStop>(3);
   expect_names_both_ways<Remasking>(2);
   // The words stand in the order of the enums; these are the ends of each.
   EXPECT_EQ(name(Acceptance::causal), "causal");
   EXPECT_EQ(name(KvChoice::frozen), "frozen");
-  EXPECT_EQ(name(Revision::edit), "edit");
+  EXPECT_EQ(name(Revision::levenshtein), "levenshtein");
   EXPECT_EQ(name(RevisePath::separate), "separate");
   EXPECT_EQ(name(EarlyStop::answer), "answer");
   EXPECT_EQ(name(Remasking::random), "random");
