@@ -139,10 +139,11 @@ TEST_F(Thinking, EveryProtocolHasThoughtsInItsForm) {
       std::map<std::string, std::pair<std::string, std::string>> got;  // by protocol: said, thought
       for (const Received* reply : {&claude, &response, &ollama}) ASSERT_EQ(reply->status, 200) << reply->body;
       if (!stream) {
-        for (const json& block : claude.json()["content"])
+        const json message = claude.json(), object = response.json();
+        for (const json& block : message["content"])
           (block["type"] == "thinking" ? got["claude"].second : got["claude"].first) +=
               block.value(block["type"] == "thinking" ? "thinking" : "text", "");
-        for (const json& item : response.json()["output"])
+        for (const json& item : object["output"])
           if (item["type"] == "reasoning")
             got["response"].second = item["summary"][0]["text"].get<std::string>();
           else
