@@ -315,17 +315,17 @@ TEST_F(Tools, RefusedInOneLine) {
   json some = many;
   some.erase(some.begin() + 129, some.end());
   const auto deep = [](int levels) {
-    json schema = {{"type", "string"}};
-    for (int i = 0; i < levels; ++i) schema = {{"type", "array"}, {"items", schema}};
-    return json::array({tool_of("x", schema_of("a", schema))});
+    json schema = {{"type", "boolean"}};
+    for (int i = 0; i < levels; ++i) schema = schema_of("p", schema);
+    return json::array({tool_of("x", schema)});
   };
-  EXPECT_EQ(post(kChatRoute, asked({{"tools", deep(20)}, {"tool_choice", "required"}})).status, 200);
+  EXPECT_EQ(post(kChatRoute, asked({{"tools", deep(8)}, {"tool_choice", "required"}})).status, 200);
   json strict = tool_of("x", schema_of("a", {{"type", "string"}, {"uniqueItems", true}}));
   strict["function"]["strict"] = true;
   const std::vector<std::pair<json, std::string>> definitions = {
       {many, "tools: found more than 5000 keys"},
       {some, "tools: needed 1 to 128 tools"},
-      {deep(60), "the body: JSON nested more than 64 deep"},
+      {deep(40), "the body: JSON nested more than 64 deep"},
       {{kAdd, kAdd}, "tools[1]: found the name add a second time"},
       {json::array({tool_of("a\"b", {{"type", "object"}})}),
        "tools[0].function.name: found \"a\\\"b\", needed 1 to 128 letters"},
