@@ -27,6 +27,7 @@ hour=(python3-pyte)
 python=(python3-pytest python3-numpy)
 packages=(dpkg-dev groff-base lintian zsh fish)
 hexagon=(clang-19 lld-19 qemu-user)
+hexagon_phone=(clang-22)
 browser=(chromium chromium-driver python3-venv curl)
 clients=(openai==3.57.0 anthropic==2.14.0 ollama==0.6.3 langchain-openai==1.7.4 litellm==1.110.2 llm==0.36 inspect-ai==0.3.285 mistralai==3.7.0
          'lm_eval[api]==0.4.13' schemathesis==4.32.5 selenium==4.49.0 urllib3==2.8.0)
@@ -73,7 +74,9 @@ case "${1:-}" in
     build
     install "${test[@]}"
     install "${python[@]}" || echo "setup: no python3-pytest here; the Python package's tests will be skipped" ;;
-  hexagon) need "${hexagon[@]}" ;;
+  hexagon)
+    need "${hexagon[@]}"
+    install "${hexagon_phone[@]}" || echo "setup: no clang-22 here; there will be no modules for v75, v79 and v81" ;;
   hour) need "${hour[@]}" ;;
   install) install "${packages[@]}" || echo "setup: no lintian, zsh or fish here; packages and completions will be checked less" ;;
   memcheck) need "${memcheck[@]}" ;;

@@ -36,11 +36,12 @@ struct DeviceInfo {
 // Milliseconds by kind of op, summed since the last reset; measured wall clock of the whole device.
 using PhaseTimes = std::array<double, kOpKindCount>;
 
-// What the owner of the stored bytes is told while weights are loaded; each may be empty.
+// What the owner of the stored bytes is told and asked while weights are loaded; each may be empty.
 struct WeightHooks {
   std::function<void(std::span<const size_t>)> planned;  // these will be read next, in this order, before any is
   std::function<void(size_t)> wanted;                    // weight i is about to be read for the first time
   std::function<void(size_t)> packed;  // the stored bytes of weight i are no longer needed: no rows are picked from it
+  std::function<Status(int64_t)> admit = {};  // whether packed weights may take so many bytes; where not, none are
 };
 
 enum class Unit : uint8_t { accelerator, host };  // a device with one unit takes both for it

@@ -38,15 +38,28 @@ bool keeps_packed(const MemoryNeed& need, const MemoryRoom& room) {
   return room.total < kSmallMachineBytes && need.packed > room.total / kWorthShare;
 }
 
+namespace {
+
+double gb(int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
+
+}  // namespace
+
 Status check_fit(const std::string& model, const MemoryNeed& need, const MemoryRoom& room) {
   if (need.total() <= room.available) return {};
-  const auto gb = [](int64_t bytes) { return static_cast<double>(bytes) / 1e9; };
   return no_memory(
       "{}: needs {:.2f} GB of memory (packed weights {:.2f}, keys and values {:.2f}, activations {:.2f}), {} has "
       "{:.2f} GB left; {}a smaller type of the model needs less, --no-fit-check (fit_check=false of the library) goes "
       "on anyway",
       model, gb(need.total()), gb(need.packed + need.shared), gb(need.kv), gb(need.activations), room.bound,
       gb(room.available), need.packed > 0 ? "`llada pack` keeps the packed weights on disk, " : "");
+}
+
+Status check_second_copy(const std::string& model, int64_t bytes, const MemoryRoom& room) {
+  if (bytes <= room.available) return {};
+  return no_memory(
+      "{}: the cpu beside the accelerator needs {:.2f} GB of memory for packed weights of its own, {} has {:.2f} GB "
+      "left; `llada pack` keeps them on disk",
+      model, gb(bytes), room.bound, gb(room.available));
 }
 
 }  // namespace llada

@@ -44,4 +44,7 @@ bool keeps_packed(const MemoryNeed& need, const MemoryRoom& room);
 // One line of what is needed, what is there, and what helps. model: its path.
 Status check_fit(const std::string& model, const MemoryNeed& need, const MemoryRoom& room);
 
+// The same of weights that the host packs beside an accelerator's, for a pass of its own or in its place.
+Status check_second_copy(const std::string& model, int64_t bytes, const MemoryRoom& room);
+
 }  // namespace llada

@@ -149,11 +149,17 @@ WeightHooks weight_hooks(const ModelGraph& graph, const std::vector<TensorView>&
 Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& options, const ModelFile& file,
                                  const ModelGraph& graph, const MemoryHooks& to_tell) {
   LLADA_TRY(const std::vector<TensorView> weights, weight_views(file, graph));
-  const WeightHooks hooks = weight_hooks(graph, weights, to_tell);
+  WeightHooks hooks = weight_hooks(graph, weights, to_tell);
   OpenedDevice opened{.device = nullptr, .fallback = nullptr, .expert_costs = {}, .memory = spec.memory};
   const bool copies = spec.hexagon || spec.cuda;  // which have a copy of the weights of their own
   std::vector<WeightId> on_host;                  // what the cpu packs
   if (!copies) on_host = every_weight(graph);
+  // Beside a copy of an accelerator's the host packs where a pass or a fallback needs it, long after the model is open.
+  if (copies && !options.system_root.empty())
+    hooks.admit = [model = file.path(), root = options.system_root](int64_t bytes) {
+      const auto room = find_memory_room(root);
+      return room ? check_second_copy(model, bytes, *room) : Status{};
+    };
   if (spec.gpu.experts) on_host = host_weights(one_row(graph), [](const Op& op) { return op.kind == OpKind::experts; });
   std::shared_ptr<const PackedWeights> packed;
   if (spec.hexagon) {

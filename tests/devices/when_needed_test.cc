@@ -51,6 +51,33 @@ TEST(WhenNeeded, OnlyWhatIsAskedFor) {
   EXPECT_EQ(packed.size(), packs ? 2u : 0u);
 }
 
+// A machine without room for them is asked before they are packed: the run has the reason, and a later one goes on.
+TEST(WhenNeeded, TheOwnerIsAskedBeforeMemoryIsTaken) {
+  const SmallModel m = make_small_model(DType::Q8_0, small_config());
+  const auto program = std::make_shared<const Program>(m.graph.forward(plain_shape(8, 2)));
+  const auto* table = kernels::available().front();
+  if (table->packed_bytes(DType::Q8_0, 64, 64) == 0) GTEST_SKIP() << "not run: nothing is packed here";
+  const auto all = *make_cpu_device({.threads = 1, .isa = table->isa}, m.graph.weights, m.views, {});
+  bool room = false;
+  int64_t asked = 0;
+  const auto admit = [&](int64_t bytes) -> Status {
+    asked += bytes;
+    return room ? Status{} : no_memory("no room");
+  };
+  const auto device = *make_cpu_device({.threads = 1, .isa = table->isa, .when_needed = true}, m.graph.weights, m.views,
+                                       {.planned = {}, .wanted = {}, .packed = {}, .admit = admit});
+  const std::vector<WeightId> ids = {2, 5};
+  const Status refused = device->capabilities().host->load(ids);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::memory);
+  EXPECT_EQ(device->memory_bytes(), 0);
+  room = true, asked = 0;
+  EXPECT_EQ(logits_of_eight_tokens(*device, program, program->ops.size()),
+            logits_of_eight_tokens(*all, program, program->ops.size()));
+  EXPECT_GT(asked, 0);
+  EXPECT_LE(asked, device->memory_bytes());
+}
+
 // Sessions whose accelerator fails at a time.
 TEST(WhenNeeded, ManyDevicesMayNeedThemAtOnce) {
   const SmallModel m = make_small_model(DType::Q8_0, small_config());

@@ -64,6 +64,26 @@ TEST_F(AgedSpace, PinnedSlabsLieInOneMapping) {
   EXPECT_EQ(*got, expected());
 }
 
+// The DSP hears of a batch long after the lane began to look how far it is: what is left of the batch before, in
+// whichever cache, is no news of this one.
+TEST_F(AgedSpace, AnEarlierBatchsProgressCountsForNothing) {
+  const auto all = expected();
+  for (const char* coherent : {"coherent=0", "coherent=1", "coherent=2"}) {
+    play_phone(fmt::format("{},batch_us=20000", coherent));
+    const auto device = hexagon();
+    Executor executor(*device, forwards_of(model_->graph));
+    KvStore kv = store(*device);
+    ASSERT_TRUE(pass(executor, kv)) << "a batch in which nothing is unmapped";
+    device->set_window(total(*device, SlabGrain::layer) / 2);
+    Executor half(*device, forwards_of(model_->graph));
+    for (int i = 0; i < 2; ++i) {
+      const auto got = pass(half, kv);
+      ASSERT_TRUE(got) << coherent << ": " << got.error().message;
+      ASSERT_EQ(*got, all) << coherent;
+    }
+  }
+}
+
 // Mappings and unmappings at 95 % of what a session has, at any place: what is refused for want of a large enough piece
 // is made room for, and a model's answer is the same behind it. Here 500; all 10,000 with LLADA_TEST_LONG=1,
 // as the test hexagon.aged_space has it.

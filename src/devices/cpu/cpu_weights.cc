@@ -49,6 +49,7 @@ Status CpuWeights::load(ThreadPool& pool, std::span<const WeightId> ids) {
     offsets[i] = total;
     total += (bytes + kAlign - 1) / kAlign * kAlign;
   }
+  if (total > 0 && hooks_.admit) LLADA_TRY_STATUS(hooks_.admit(total));
   AlignedBytes slab = total > 0 ? allocate_aligned(total) : nullptr;
   if (total > 0 && slab == nullptr) return failed("{} bytes for the packed weights could not be allocated", total);
 

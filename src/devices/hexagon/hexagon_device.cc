@@ -395,6 +395,7 @@ class Hexagon final : public HexagonDevice {
         forget_digests(run, first, last, true);
         LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
         for (const Staging* staged : {&staging_.in, &staging_.out}) staged->buffer()->give();
+        progress->sequence = sequence_;
         if (!progress->built) progress->ops_at = batch.ops_at, progress->built = true;
         const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
         const double waits = options_.deadline_s * static_cast<double>(std::exchange(maps, 0));

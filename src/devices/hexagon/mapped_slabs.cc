@@ -14,7 +14,8 @@ void Progress::wait(size_t op) const {
   auto& done = reinterpret_cast<WireFlags*>(flags->data())->done;
   const auto is_done = [&] {
     flags->take();
-    return std::atomic_ref(done) >= ops_at[op - first - 1];
+    const uint32_t seen = std::atomic_ref(done), begin = WIRE_DONE(sequence, 0);
+    return seen - begin >= ops_at[op - first - 1] && seen - begin <= WIRE_MAX_OPS;
   };
   while (!ended && !(built && (op == first || is_done()))) std::this_thread::sleep_for(20us);
 }

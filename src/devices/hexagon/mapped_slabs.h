@@ -23,6 +23,7 @@ struct Progress {
   size_t first = 0;               // op of the program
   std::vector<uint32_t> ops_at;   // Batch::ops_at; there when `built`
   std::atomic<bool> built = false, ended = false;
+  std::atomic<uint64_t> sequence = 0;  // of the batch as it was sent last
 
   struct End {  // of the batch, however it comes
     std::shared_ptr<Progress> of;

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x4c4c4432u /* "2DLL" */
-#define WIRE_VERSION 7u
+#define WIRE_VERSION 8u
 #define WIRE_BUFFERS 256 /* buffers mapped at a time */
 #define WIRE_MAX_OPS 4096
 #define WIRE_MAX_ROWS 1024 /* rows of a step */
@@ -272,10 +272,14 @@ typedef struct WirePassing {
   uint32_t last;
 } WirePassing;
 
+/* Of the ops that are done: with the batch's number, so that a value of an earlier batch counts for nothing, whoever
+   still sees it. */
+#define WIRE_DONE(sequence, ops) ((uint32_t)(sequence) << 16 | (uint32_t)(ops))
+
 /* Written while the batch runs. Where the host stops a batch that waits for a buffer, it asks to unmap that one, which
    wakes it. */
 typedef struct WireFlags {
-  uint32_t done; /* by the DSP: ops that are done */
+  uint32_t done; /* by the DSP: WIRE_DONE; of an earlier batch, or 0, until the first op is done */
   uint32_t reserved[15];
   uint32_t stop; /* by the host: 1: a buffer that the batch waits for will not come */
   uint32_t reserved2[15];

@@ -280,7 +280,7 @@ void Batch::done(uint32_t op) {
     buffers_.list[passing.buffer].used = false;
   }
   if (flags_ == nullptr) return;
-  __atomic_store_n(&flags_->done, op + 1, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&flags_->done, WIRE_DONE(copy_.head().sequence, op + 1), __ATOMIC_SEQ_CST);
   clean(reinterpret_cast<const uint8_t*>(&flags_->done), sizeof flags_->done);
 }
 

@@ -356,9 +356,10 @@ EXPORT int remote_handle64_invoke(remote_handle64 handle, uint32_t scalars, remo
   }
   if (fault.kind == "hang") process->freeze();
   if (lost >= 0) lose_range(arguments[0].buf, lost);
+  if (us > 0) ::usleep(static_cast<useconds_t>(us));  // until the DSP hears of it
   const auto begin = std::chrono::steady_clock::now();
   const int status = process->invoke(module, scalars, arguments, after);
-  us += (slow - 1) * std::chrono::ceil<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin).count();
+  us = (slow - 1) * std::chrono::ceil<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin).count();
   if (us > 0) ::usleep(static_cast<useconds_t>(us));
   if (fault.kind == "garbage" && status == AEE_SUCCESS) {
     const uint32_t in = REMOTE_SCALARS_INBUFS(scalars), out = REMOTE_SCALARS_OUTBUFS(scalars);
