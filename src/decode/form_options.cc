@@ -49,13 +49,15 @@ std::span<const Field> form_fields() {
   return kFields;
 }
 
-Status set_tools(FormOptions& o, std::string_view tools, bool must_call, int64_t most) {
+Result<std::vector<std::string>> set_tools(FormOptions& o, std::string_view tools, bool must_call, int64_t most) {
   o.tools.clear();
   const auto said = must_call ? std::nullopt : form_of(o);
   forms::Form form{forms::FormKind::tools, forms::tools_text(tools, said, !must_call, most)};
-  LLADA_TRY_STATUS(forms::check_form(form));
+  std::vector<std::string> dropped;
+  LLADA_TRY_STATUS(forms::check_form(form, &dropped));
   o.tools = std::move(form.text);
-  return {};
+  for (std::string& place : dropped) place.insert(0, forms::key_of(form.kind));
+  return dropped;
 }
 
 std::optional<forms::Form> form_of(const FormOptions& o) {

@@ -11,7 +11,7 @@
 
 namespace llada::forms {
 
-Result<Expr> parse_form(FormKind kind, std::string_view text, Budget& budget) {
+Result<Expr> parse_form(FormKind kind, std::string_view text, Budget& budget, std::vector<std::string>* dropped) {
   switch (kind) {
     case FormKind::choice:
       return parse_choice(text, budget);
@@ -26,7 +26,7 @@ Result<Expr> parse_form(FormKind kind, std::string_view text, Budget& budget) {
     case FormKind::form_template:
       return parse_template(text, budget);
     case FormKind::tools:
-      return parse_tools(text, budget);
+      return parse_tools(text, budget, dropped);
   }
   return never();
 }
@@ -67,19 +67,19 @@ std::unexpected<Error> of_option(const Form& form, Error error) {
   return std::unexpected(std::move(error));
 }
 
-Result<Expr> read(const Form& form) {
+Result<Expr> read(const Form& form, std::vector<std::string>* dropped = nullptr) {
   if (form.text.size() > kMostFormBytes)
     return of_option(form, {ErrorKind::invalid_input, "found more than 1 MiB of text"});
   Budget budget;
-  auto expression = parse_form(form.kind, form.text, budget);
+  auto expression = parse_form(form.kind, form.text, budget, dropped);
   if (!expression) return of_option(form, expression.error());
   return expression;
 }
 
 }  // namespace
 
-Status check_form(const Form& form) {
-  LLADA_TRY(const Expr expression, read(form));
+Status check_form(const Form& form, std::vector<std::string>* dropped) {
+  LLADA_TRY(const Expr expression, read(form, dropped));
   static_cast<void>(expression);
   return {};
 }

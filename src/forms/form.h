@@ -3,6 +3,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "forms/automaton.h"
@@ -27,12 +28,13 @@ inline constexpr int64_t kMostLevels = 5;
 // "yes|no|maybe"; "\|" is a bar, "\\" a backslash.
 Result<Expr> parse_choice(std::string_view text, Budget& budget);
 
-// What a text may be that has this form.
-Result<Expr> parse_form(FormKind kind, std::string_view text, Budget& budget);
+// What a text may be that has this form. dropped: of tools, as in tool_form.h.
+Result<Expr> parse_form(FormKind kind, std::string_view text, Budget& budget,
+                        std::vector<std::string>* dropped = nullptr);
 
 // Invalid: one line that begins with the option. check_form() makes no automaton: its time and memory are bounded by
 // Budget.
-Status check_form(const Form& form);
+Status check_form(const Form& form, std::vector<std::string>* dropped = nullptr);
 Result<Automaton> automaton_of(const Form& form);
 
 }  // namespace llada::forms

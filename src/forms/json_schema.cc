@@ -22,7 +22,8 @@ constexpr std::string_view kStringKeys[] = {"minLength", "maxLength", "pattern",
 constexpr std::string_view kNumberKeys[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
 constexpr std::string_view kArrayKeys[] = {"items", "minItems", "maxItems"};
 constexpr std::string_view kObjectKeys[] = {"properties", "required", "additionalProperties"};
-constexpr int kMostDepth = 200;  // of schemas in schemas, references followed
+constexpr size_t kMostDropped = 100;  // that are named
+constexpr int kMostDepth = 200;       // of schemas in schemas, references followed
 
 bool is_in(std::span<const std::string_view> list, std::string_view key) {
   return std::ranges::find(list, key) != list.end();
@@ -31,7 +32,8 @@ bool is_in(std::span<const std::string_view> list, std::string_view key) {
 // Whether a $ref leads back to itself is known by the schemas that are being read.
 class Reader {
  public:
-  Reader(const Json& root, Budget& budget) : root_(root), budget_(budget) {}
+  Reader(const Json& root, Budget& budget, std::vector<std::string>* dropped)
+      : root_(root), budget_(budget), dropped_(dropped) {}
 
   Result<Expr> schema(const Json& s, const std::string& where) {
     // A list, an object or a string is made of about eight parts.
@@ -47,8 +49,8 @@ class Reader {
   Result<Expr> schema_at(const Json& s, const std::string& where) {
     if (s.is_boolean()) return s.get<bool>() ? any_ : never();
     if (!s.is_object()) return invalid("{}: found {}, needed a schema", where, spelled(s).substr(0, 60));
-    for (const char* key : {"$ref", "anyOf", "allOf"})
-      if (s.contains(key)) {
+    for (const char* key : {"$ref", "anyOf", "allOf", "oneOf"})
+      if (s.contains(key) && (key != std::string_view("oneOf") || drops(where + ".oneOf"))) {
         LLADA_TRY_STATUS(only(s, {key}, where, "beside " + std::string(key)));
         if (key == std::string_view("$ref")) return reference(s[key], where + ".$ref");
         return alternatives(s[key], key == std::string_view("allOf"), where + "." + key);
@@ -62,14 +64,22 @@ class Reader {
       parts.push_back(std::move(part));
     }
     for (const auto& [key, value] : s.items())
-      if (!is_in(known, key) && !is_in(kNotes, key)) return invalid("{}.{}: not supported", where, key);
+      if (!is_in(known, key) && !is_in(kNotes, key) && !drops(where + "." + key))
+        return invalid("{}.{}: not supported", where, key);
     return either(std::move(parts));
   }
 
   Status only(const Json& s, std::vector<std::string_view> known, const std::string& where, const std::string& why) {
     for (const auto& [key, value] : s.items())
-      if (!is_in(known, key) && !is_in(kNotes, key)) return invalid("{}.{}: not supported {}", where, key, why);
+      if (!is_in(known, key) && !is_in(kNotes, key) && !drops(where + "." + key))
+        return invalid("{}.{}: not supported {}", where, key, why);
     return {};
+  }
+
+  // Whether what is not supported may be left out.
+  bool drops(const std::string& where) {
+    if (dropped_ != nullptr && dropped_->size() < kMostDropped) dropped_->push_back(where.substr(0, 200));
+    return dropped_ != nullptr;
   }
 
   Result<Expr> reference(const Json& to, const std::string& where) {
@@ -107,12 +117,13 @@ class Reader {
   }
 
   Result<Expr> alternatives(const Json& list, bool all, const std::string& where) {
-    if (!list.is_array() || list.empty() || (all && list.size() > 1))
+    const bool first = all && list.is_array() && list.size() > 1 && drops(where);
+    if (!list.is_array() || list.empty() || (all && list.size() > 1 && !first))
       return invalid("{}: found {}, needed a list of {}", where,
                      list.is_array() ? std::to_string(list.size()) + " schemas" : spelled(list).substr(0, 60),
                      all ? "one schema" : "schemas");
     std::vector<Expr> parts;
-    for (size_t i = 0; i < list.size(); ++i) {
+    for (size_t i = 0; i < (first ? 1 : list.size()); ++i) {
       LLADA_TRY(Expr part, schema(list[i], where + "[" + std::to_string(i) + "]"));
       parts.push_back(std::move(part));
     }
@@ -201,19 +212,25 @@ class Reader {
     const bool sized = s.contains("minLength") || s.contains("maxLength");
     for (const char* key : {"pattern", "format"}) {
       if (!s.contains(key)) continue;
-      if (sized || (s.contains("pattern") && s.contains("format")))
+      const std::string place = where + "." + key;
+      const bool beside = sized || (key == std::string_view("format") && s.contains("pattern"));
+      if (beside && drops(place)) continue;
+      if (beside || (s.contains("pattern") && s.contains("format") && dropped_ == nullptr))
         return invalid("{}.{}: not supported beside another keyword for strings", where, key);
       if (!s[key].is_string()) return invalid("{}.{}: found {}, needed a string", where, key, spelled(s[key]));
       const auto value = s[key].get<std::string>();
       if (key == std::string_view("format")) {
         Expr format = json_format(value);
+        if (format == nullptr && drops(place)) continue;
         if (format == nullptr)
           return invalid("{}.format: found {}, needed date, time, date-time, uuid, email, hostname, ipv4 or uri", where,
                          spelled(s[key]));
         return paid(std::move(format));
       }
       auto content = parse_regex(value, budget_, Letters::json, Match::anywhere);
+      if (!content && drops(place)) continue;
       if (!content) return invalid("{}.pattern: {}", where, content.error().message);
+      if (s.contains("format")) drops(where + ".format");
       return quoted(*std::move(content));
     }
     if (most >= 0 && most < least)
@@ -228,6 +245,8 @@ class Reader {
     const Json& value = s[key];
     if (!value.is_number()) return invalid("{}.{}: found {}, needed a number", where, key, spelled(value));
     const double real = value.get<double>(), whole = up ? std::ceil(real) : std::floor(real);
+    const bool named = std::abs(real) > 1e15 || (!integer && whole != real);
+    if (named && drops(where + "." + key)) return std::optional<int64_t>();
     if (std::abs(real) > 1e15) return invalid("{}.{}: found {}, needed at most 1e15", where, key, spelled(value));
     if (!integer && whole != real)
       return invalid("{}.{}: found {}, needed a whole number as bound", where, key, spelled(value));
@@ -293,8 +312,9 @@ class Reader {
     std::set<std::string_view> names, needs;
     for (const auto& [key, value] : properties.items()) names.insert(key);
     for (const Json& name : required) {
-      if (!name.is_string() || !names.contains(name.get_ref<const std::string&>()))
-        return invalid("{}.required: found {}, needed a name among the properties", where, spelled(name));
+      const bool known = name.is_string() && names.contains(name.get_ref<const std::string&>());
+      if (!known && drops(where + ".required")) continue;
+      if (!known) return invalid("{}.required: found {}, needed a name among the properties", where, spelled(name));
       needs.insert(name.get_ref<const std::string&>());
     }
     std::vector<Expr> parts;
@@ -310,6 +330,7 @@ class Reader {
 
   const Json& root_;
   Budget& budget_;
+  std::vector<std::string>* const dropped_;
   std::map<const Json*, int> open_;
   std::map<std::string, const Json*> places_;  // of references
   const Expr any_ = json_any(kAnyDepth), item_ = json_any(kAnyDepth - 1);
@@ -318,9 +339,9 @@ class Reader {
 
 }  // namespace
 
-Result<Expr> parse_json_schema(std::string_view text, Budget& budget) {
+Result<Expr> parse_json_schema(std::string_view text, Budget& budget, std::vector<std::string>* dropped) {
   LLADA_TRY(const Json root, parse_json_text(text, "json_schema"));
-  return Reader(root, budget).schema(root, "$");
+  return Reader(root, budget, dropped).schema(root, "$");
 }
 
 }  // namespace llada::forms

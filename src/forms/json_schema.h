@@ -8,7 +8,9 @@
 // needs it is left out. Notes (title, description, default, examples ...) say nothing. Any other keyword is an error
 // that names it, and so are combinations that would need two automata at once.
 #pragma once
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "forms/expression.h"
@@ -18,7 +20,8 @@ namespace llada::forms {
 inline constexpr int kMostNested = 4;
 inline constexpr int kAnyDepth = 3;  // of values that a schema leaves open
 
-// Errors begin with the path of what is wrong: "$.properties.age: ...".
-Result<Expr> parse_json_schema(std::string_view text, Budget& budget);
+// Errors begin with the path of what is wrong: "$.properties.age: ...". dropped: what is not supported is left out, and
+// its paths stand there; texts fit the rest of the schema (of allOf the first schema; oneOf is read as anyOf).
+Result<Expr> parse_json_schema(std::string_view text, Budget& budget, std::vector<std::string>* dropped = nullptr);
 
 }  // namespace llada::forms

@@ -31,9 +31,13 @@ bool is_object(const Expression& e) {
   }
 }
 
-Result<Expr> arguments(const Json& tool, const std::string& where, Budget& budget) {
+Result<Expr> arguments(const Json& tool, const std::string& where, Budget& budget, std::vector<std::string>* dropped) {
   if (!tool.contains("parameters")) return text("{}");
-  auto read = parse_json_schema(tool["parameters"].dump(), budget);
+  std::vector<std::string> places;
+  const bool loose = tool.contains("loose") && tool["loose"] == true;
+  auto read = parse_json_schema(tool["parameters"].dump(), budget, loose ? &places : nullptr);
+  for (const std::string& place : places)
+    if (dropped != nullptr) dropped->push_back(where + ".parameters" + place.substr(1));
   if (!read) {
     // The reader's "$" is the schema's place here.
     std::string& message = read.error().message;
@@ -44,14 +48,15 @@ Result<Expr> arguments(const Json& tool, const std::string& where, Budget& budge
   return read;
 }
 
-Result<Expr> call_of(const Json& tool, const std::string& where, std::set<std::string>& names, Budget& budget) {
+Result<Expr> call_of(const Json& tool, const std::string& where, std::set<std::string>& names, Budget& budget,
+                     std::vector<std::string>* dropped) {
   if (!tool.is_object() || !tool.contains("name") || !tool["name"].is_string() ||
       !is_tool_name(tool["name"].get_ref<const std::string&>()))
     return invalid("{}.name: needed 1 to {} letters, digits, _, -, ., : and /", where, kMostToolName);
   const auto name = tool["name"].get<std::string>();
   if (!names.insert(name).second) return invalid("{}.name: found {} a second time", where, name);
   LLADA_TRY_STATUS(budget.spend(16 + name.size()));
-  LLADA_TRY(Expr given, arguments(tool, where, budget));
+  LLADA_TRY(Expr given, arguments(tool, where, budget, dropped));
   return sequence(
       {text(std::string(kCallBegin) + name + std::string(kCallMiddle)), std::move(given), text(std::string(kCallEnd))});
 }
@@ -75,7 +80,7 @@ std::string tools_text(std::string_view tools, const std::optional<Form>& said, 
                      form.dump(-1, ' ', false, Json::error_handler_t::replace), most);
 }
 
-Result<Expr> parse_tools(std::string_view given, Budget& budget) {
+Result<Expr> parse_tools(std::string_view given, Budget& budget, std::vector<std::string>* dropped) {
   // Of several schemas, each of which has the limits of one when it is read.
   LLADA_TRY_STATUS(check_json_limits(given, "tools", {.depth = 80, .values = 10'000, .run_bytes = size_t{1} << 16}));
   const Json root = Json::parse(given.begin(), given.end(), nullptr, /*allow_exceptions=*/false);
@@ -88,7 +93,7 @@ Result<Expr> parse_tools(std::string_view given, Budget& budget) {
   std::set<std::string> names;
   std::vector<Expr> calls;
   for (const Json& tool : root["tools"]) {
-    LLADA_TRY(Expr call, call_of(tool, fmt::format("[{}]", calls.size()), names, budget));
+    LLADA_TRY(Expr call, call_of(tool, fmt::format("[{}]", calls.size()), names, budget, dropped));
     calls.push_back(std::move(call));
   }
   const Expr one = either(std::move(calls));

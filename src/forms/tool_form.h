@@ -4,6 +4,7 @@
 //   {"tools": [{"name": "add", "parameters": SCHEMA}, ...], "text": null, "most": 1}
 //
 //   parameters  a schema of objects (json_schema.h); absent: an empty object
+//   loose       true: what of the schema is not supported is left out
 //   text        null: the answer is calls; "free": it is text, calls, or both; an object {"kind": N, "form": TEXT}: it
 //               is calls, or text of that form (form.h)
 //   most        calls of an answer; 0: any number
@@ -12,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "forms/expression.h"
@@ -24,7 +26,8 @@ inline constexpr size_t kMostTools = 128;
 // That JSON. tools: the list; said: of the text beside the calls; none: it is free, or there is none.
 std::string tools_text(std::string_view tools, const std::optional<Form>& said, bool free, int64_t most);
 
-// Errors begin with the tool's number: "[2].parameters.properties.a.oneOf: not supported".
-Result<Expr> parse_tools(std::string_view text, Budget& budget);
+// Errors begin with the tool's number: "[2].parameters.properties.a.oneOf: not supported". dropped, which may be null:
+// such places of what was left out.
+Result<Expr> parse_tools(std::string_view text, Budget& budget, std::vector<std::string>* dropped = nullptr);
 
 }  // namespace llada::forms

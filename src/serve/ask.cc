@@ -88,14 +88,27 @@ Done read_length(Body& body, std::initializer_list<const char*> names, DecodeCho
   return {};
 }
 
-// The options of sampling count only where tokens are sampled: at temperature 0 the best token is taken.
-Done read_sampling(Body& body, DecodeChoice& choice) {
-  const bool samples = choice.options.temperature > 0;
+// Whether the answer shall fit a form, or may call tools.
+bool asks_for_form(const Body& body) {
+  const json none = body.all().value("tool_choice", json());
+  if (!body.changes_nothing("tools") && none != "none" && (!none.is_object() || none.value("type", json()) != "none"))
+    return true;
+  const json own = body.all().value("llada", json());
+  constexpr std::string_view kForms[] = {"choice", "regex", "json_schema", "json_object", "template"};
+  return own.is_object() &&
+         std::ranges::any_of(kForms, [&](std::string_view key) { return !own.value(key, json()).is_null(); });
+}
+
+// The options of sampling count only where tokens are sampled: at temperature 0 the best token is taken. A form of the
+// answer decides what may be sampled; clients send some of them with every request.
+Done read_sampling(Body& body, DecodeChoice& choice, bool formed, std::string& left_out) {
+  const bool samples = choice.options.temperature > 0 && !formed;
   DecodeChoice unused;
   for (const char* key : {"top_p", "top_k", "min_p"}) {
     const json* value = body.find(key);
     if (value == nullptr || (key == std::string_view("top_k") && *value == -1)) continue;  // of all, as with vLLM
     LLADA_TRY_STATUS(give(samples ? choice : unused, key, *value, key));
+    if (formed && choice.options.temperature > 0) left_out += (left_out.empty() ? "" : ", ") + std::string(key);
   }
   return {};
 }
@@ -116,11 +129,15 @@ Answered<Decoding> read_decoding(Body& body, const decode::ModelKind& kind, bool
                                                        {"repeat_penalty", "repeat_penalty"},
                                                        {"repetition_penalty", "repeat_penalty"}};
   const json* penalty = body.find("repeat_penalty");
+  const bool formed = !infill && asks_for_form(body);
+  DecodeChoice unused;
   for (const auto& [name, key] : named) {
     const json* value = body.find(name);
     const bool twice = value != penalty && key == std::string_view("repeat_penalty") && penalty != nullptr;
     if (value == nullptr || (twice && *value == *penalty)) continue;  // some clients send both names
-    LLADA_TRY_STATUS(give(choice, key, *value, name));
+    const bool left_out = formed && key == std::string_view("repeat_penalty");
+    LLADA_TRY_STATUS(give(left_out ? unused : choice, key, *value, name));
+    if (left_out && *value != 1) decoding.unused = name;
   }
   LLADA_TRY(const bool ignore_end, body.boolean("ignore_eos", false));
   if (ignore_end && !infill) LLADA_TRY_STATUS(give(choice, "early_stop", "none", "ignore_eos"));
@@ -131,7 +148,7 @@ Answered<Decoding> read_decoding(Body& body, const decode::ModelKind& kind, bool
     return {};
   };
   LLADA_TRY_STATUS(resolve());
-  LLADA_TRY_STATUS(read_sampling(body, choice));
+  LLADA_TRY_STATUS(read_sampling(body, choice, formed, decoding.unused));
   LLADA_TRY_STATUS(resolve());
   choice.draw_seed();
   return decoding;
@@ -355,6 +372,7 @@ Done check_with(Service& service, Ask& ask, const DecodeChoice& choice,
   const std::vector<int32_t>* before = nullptr;
   for (Request& request : ask.requests) {
     request.form = form;
+    if (choice.length_by_default() && !request.gaps) fit_length(service, request);
     // Further answers to a prompt differ in their seed.
     if (before == nullptr || *before != request.tokens) LLADA_TRY_STATUS(check(service, request, choice));
     before = &request.tokens;
@@ -399,7 +417,6 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
     if (const Status status = check_context(service.model(), std::ssize(prompt), 1); !status)
       return too_long(field, status.error().message);
     Request request{.tokens = prompt, .options = choice.options, .stop = stop, .alternatives = ask.alternatives};
-    if (choice.length_by_default()) fit_length(service, request);
     const std::string note = fit_context(service, request, decoding);
     if (shorter.empty()) shorter = note;
     if (const Status status = check_context(service.model(), std::ssize(prompt),
@@ -414,6 +431,9 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
   ask.preset = choice.preset();
   add_note(ask, shorter);
   add_note(ask, choice.note());
+  if (!decoding.unused.empty())
+    LLADA_TRY_STATUS(add_warning(
+        service, ask, decoding.unused + ": the form of the answer, or its tools, decide what may be sampled"));
   return check_requests(service, ask, choice);
 }
 

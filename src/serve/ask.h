@@ -54,7 +54,8 @@ inline constexpr int64_t kMostAlternatives = 20;  // as OpenAI's
 // there are, none of these. kind: of the model, as for DecodeChoice::resolve().
 struct Decoding {
   DecodeChoice choice;
-  bool insists = false;  // on a length, as `llada.gen_length` does; else the context's room is enough
+  bool insists = false;     // on a length, as `llada.gen_length` does; else the context's room is enough
+  std::string unused = {};  // ways of sampling that a form of the answer leaves no room for
 };
 Answered<Decoding> read_decoding(Body& body, const decode::ModelKind& kind, bool infill,
                                  std::initializer_list<const char*> lengths = {"max_completion_tokens", "max_tokens"});

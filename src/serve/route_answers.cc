@@ -84,7 +84,7 @@ Answered<Ask> read_chat(Service& service, Body body) {
   ask.alternatives = top.value_or(0);
   LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false));
   LLADA_TRY_STATUS(body.finish());
-  LLADA_TRY_STATUS(use_tools(tools, format, ask, decoding, messages, stop));
+  LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, messages, stop));
   if (ask.think && decode::form_of(decoding.choice.options)) {
     ask.think = false;
     LLADA_TRY_STATUS(add_warning(service, ask, "thinking: an answer beside tools, or of a form, has no thoughts"));
@@ -150,7 +150,7 @@ Answered<Ask> read_response(Service& service, Body body) {
   LLADA_TRY_STATUS(check_repeated(body));
   ask.repeated = repeated_fields(body, instructions, decoding.choice);
   LLADA_TRY_STATUS(body.finish());
-  LLADA_TRY_STATUS(use_tools(tools, format, ask, decoding, messages, stop));
+  LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, messages, stop));
   LLADA_TRY(auto ids, conversation_ids(service, messages, "input", ask.think));
   LLADA_TRY_STATUS(make_requests(service, ask, "input", {std::move(ids)}, decoding, 1));
   return ask;

@@ -27,7 +27,7 @@ Answered<Ask> read_message_request(Service& service, Body body) {
   LLADA_TRY(auto stop, read_stop(body, "stop_sequences"));
   LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"max_tokens"}));
   LLADA_TRY_STATUS(body.finish());
-  LLADA_TRY_STATUS(use_tools(tools, service.model().chat_format(), ask, decoding, messages, stop));
+  LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, messages, stop));
   LLADA_TRY(auto ids, conversation_ids(service, messages, "messages", ask.think));
   LLADA_TRY_STATUS(make_requests(service, ask, "messages", {std::move(ids)}, decoding, 1, stop));
   return ask;

@@ -78,7 +78,7 @@ Done fill(Service& service, Body& body, Ask& ask, const std::string& field,
   LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"num_predict"}));
   LLADA_TRY_STATUS(body.finish());
   if (messages != nullptr)
-    LLADA_TRY_STATUS(use_tools(tools, service.model().chat_format(), ask, decoding, *messages, stop));
+    LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, *messages, stop));
   LLADA_TRY(auto ids, prompt());
   return make_requests(service, ask, field, {std::move(ids)}, decoding, 1, stop);
 }

@@ -1,6 +1,8 @@
 // /tokenize, /detokenize, /apply-template and /tokenizer_info: texts to token ids and back. Field names are those of
 // lm-evaluation-harness (prompt) and of llama-server (content); both are read, and both are answered.
 #include "serve/routes.h"
+#include "serve/tools.h"
+#include "text/tool_calls.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -39,9 +41,12 @@ Answered<HttpReply> detokenize(Service& service, Body body) {
 }
 
 Answered<HttpReply> apply_template(Service& service, Body body) {
-  LLADA_TRY(const auto messages, read_messages(body, Shape::chat, service.model().chat_format()));
+  const ChatFormat& format = service.model().chat_format();
+  LLADA_TRY(auto messages, read_messages(body, Shape::chat, format));
+  LLADA_TRY(const ToolUse tools, read_tools(body, Shape::chat));
   LLADA_TRY_STATUS(read_hints(body));
   LLADA_TRY_STATUS(body.finish());
+  if (!tools.functions.empty()) show_tools(format, tools.functions, messages);
   LLADA_TRY(const auto ids, service.model().chat_ids(messages));
   return json_reply({{"prompt", to_valid_utf8(service.model().tokenizer().decode(ids, true))}, {"tokens", ids}});
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "decode/form_options.h"
+#include "formats/printable.h"
 #include "text/json_text.h"
 #include "text/tool_calls.h"
 #include "text/utf8.h"
@@ -28,14 +29,14 @@ bool is_idle(std::string_view member) {
 
 // What has no properties is an object without members, as clients mean it; not any object.
 bool has_no_properties(const Json& schema) {
-  constexpr std::string_view kNotes[] = {"type", "title", "description", "$schema"};
+  constexpr std::string_view kNotes[] = {"title", "description", "$schema"};
   for (const auto& [key, value] : schema.items())
-    if (std::ranges::find(kNotes, key) == std::end(kNotes)) return false;
+    if (key == "type" ? value != "object" : std::ranges::find(kNotes, key) == std::end(kNotes)) return false;
   return true;
 }
 
 // A function, wherever it stands: chats have it inside its tool, the newer protocols have its members beside the type.
-Answered<Tool> read_function(const Json& function, const std::string& where, const char* parameters) {
+Answered<Tool> read_function(const Json& function, const std::string& where, const char* parameters, bool strict) {
   if (!function.is_object()) return wrong(where, json(function), "an object with name and " + std::string(parameters));
   const auto found = [&](const char* key) { return function.contains(key) ? function[key] : Json(); };
   const Json name = found("name"), description = found("description"), schema = found(parameters);
@@ -53,6 +54,8 @@ Answered<Tool> read_function(const Json& function, const std::string& where, con
   if (!description.is_null()) tool.shown["description"] = description;
   tool.shown["parameters"] = schema.is_null() ? Json{{"type", "object"}, {"properties", Json::object()}} : schema;
   if (!schema.is_null()) tool.called["parameters"] = schema;
+  // An absent strict is true in /v1/responses, and false elsewhere.
+  if (const Json given = found("strict"); given.is_null() ? !strict : given == false) tool.called["loose"] = true;
   if (schema.is_object() && has_no_properties(schema))
     tool.called["parameters"] = {{"type", "object"}, {"properties", Json::object()}};
   return tool;
@@ -71,8 +74,8 @@ Answered<std::vector<Tool>> read_list(Body& body, Shape shape) {
     if (!(anthropic && type.is_null()) && type != kind)
       return wrong(where + ".type", json(type), fmt::format("{}: this server has no tools of its own", kind));
     const Json function = !inside ? item : item.contains("function") ? item["function"] : Json();
-    LLADA_TRY(Tool tool,
-              read_function(function, inside ? where + ".function" : where, anthropic ? "input_schema" : "parameters"));
+    LLADA_TRY(Tool tool, read_function(function, inside ? where + ".function" : where,
+                                       anthropic ? "input_schema" : "parameters", shape == Shape::response));
     if (!names.insert(tool.name).second)
       return refuse(fmt::format("{}: found the name {} a second time", where, tool.name), where);
     tools.push_back(std::move(tool));
@@ -148,14 +151,18 @@ Answered<ToolUse> read_tools(Body& body, Shape shape) {
   return use;
 }
 
-Done use_tools(const ToolUse& use, const ChatFormat& format, Ask& ask, Decoding& decoding,
-               std::vector<ChatMessage>& messages, std::vector<std::string>& stop) {
+Done use_tools(Service& service, const ToolUse& use, Ask& ask, Decoding& decoding, std::vector<ChatMessage>& messages,
+               std::vector<std::string>& stop) {
   if (use.functions.empty()) return {};
   if (ask.watch == Watch::replace)
     return refuse("diffusing: found true beside tools, needed false or \"frames\"", "diffusing");
-  if (const Status set = decode::set_tools(decoding.choice.options, use.list, use.must_call, use.most); !set)
-    return refuse(set.error().message, "tools");
-  show_tools(format, use.functions, messages);
+  const auto dropped = decode::set_tools(decoding.choice.options, use.list, use.must_call, use.most);
+  if (!dropped) return refuse(dropped.error().message, "tools");
+  if (!dropped->empty())
+    LLADA_TRY_STATUS(add_warning(service, ask,
+                                 printable(fmt::format("{}", fmt::join(*dropped, ", ")), 300) +
+                                     ": not supported, so arguments need not keep to it"));
+  show_tools(service.model().chat_format(), use.functions, messages);
   ask.calls = true;
   ask.stop = std::exchange(stop, {});
   return {};

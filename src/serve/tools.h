@@ -21,7 +21,7 @@ Answered<ToolUse> read_tools(Body& body, Shape shape);
 
 // Has a request use them: conversation, options and the reading of its answers. stop: of the request, which the server
 // looks for itself then, in text alone.
-Done use_tools(const ToolUse& use, const ChatFormat& format, Ask& ask, Decoding& decoding,
-               std::vector<ChatMessage>& messages, std::vector<std::string>& stop);
+Done use_tools(Service& service, const ToolUse& use, Ask& ask, Decoding& decoding, std::vector<ChatMessage>& messages,
+               std::vector<std::string>& stop);
 
 }  // namespace llada::serve

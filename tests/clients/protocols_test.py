@@ -47,7 +47,7 @@ class Anthropic(unittest.TestCase):
         self.assertEqual(system.type, "message")
 
     def test_errors(self):
-        tool = {"name": "add", "input_schema": {"type": "object", "not": {}}}
+        tool = {"name": "add", "input_schema": {"type": "object", "not": {}}, "strict": True}
         with self.assertRaises(anthropic.BadRequestError) as raised:
             self.client.messages.create(model="any", max_tokens=9, messages=chat(SORT), tools=[tool])
         self.assertEqual(raised.exception.body["error"]["type"], "invalid_request_error")

@@ -88,6 +88,33 @@ TEST(ToolForm, ProbabilitiesDecide) {
   EXPECT_EQ(best({{0, 9, 0, 8, 0}, {0, 0, -9, 0, 5}, {3, 0, 0, 0, 0}}), "Hi!");
 }
 
+TEST(ToolForm, LooseSchemasLeaveOutWhatIsNotKnown) {
+  const std::string schema = R"({"type": "object", "properties": {
+      "a": {"type": "string", "pattern": "(?=x)y"}, "b": {"type": "number", "minimum": 0.5, "maximum": 9},
+      "c": {"allOf": [{"const": 1}, {"type": "integer"}]}, "d": {"type": "string", "format": "ipv6", "maxLength": 2}},
+      "required": ["a", "b", "c", "d"], "minProperties": 4})";
+  const std::string tool = R"([{"name": "f", "loose": LOOSE, "parameters": )" + schema + "}]";
+  const auto text = [&](const char* loose) {
+    std::string with = tool;
+    return tools_text(with.replace(with.find("LOOSE"), 5, loose), {}, false, 1);
+  };
+  EXPECT_FALSE(automaton_of({FormKind::tools, text("false")}));
+  std::vector<std::string> dropped;
+  ASSERT_TRUE(check_form({FormKind::tools, text("true")}, &dropped));
+  std::string places;
+  for (const std::string& place : dropped) places += place.substr(place.rfind("parameters.") + 11) + " ";
+  EXPECT_EQ(places, "properties.a.pattern properties.b.minimum properties.c.allOf properties.d.format minProperties ");
+  const auto made = automaton_of({FormKind::tools, text("true")});
+  ASSERT_TRUE(made);
+  const auto fits = [&](const std::string& arguments) {
+    return made->fits("<tool_call>\n{\"name\": \"f\", \"arguments\": " + arguments + "}\n</tool_call>");
+  };
+  EXPECT_TRUE(fits(R"({"a": "any", "b": 0.25, "c": 1, "d": "::"})"));
+  EXPECT_FALSE(fits(R"({"a": "any", "b": 10, "c": 1, "d": "::"})")) << "what is known still counts";
+  EXPECT_FALSE(fits(R"({"a": "any", "b": 1, "c": 1, "d": ":::"})"));
+  EXPECT_FALSE(fits(R"({"a": "any", "b": 1, "c": 2, "d": ""})"));
+}
+
 TEST(ToolForm, ErrorsNameTheTool) {
   for (const auto& [tools, says] : std::vector<std::pair<std::string, std::string>>{
            {"5", "tools[0].name: needed 1 to 128 letters"},
