@@ -1,5 +1,5 @@
 // Input: a letter for the kind of form, then its text. What is read becomes an automaton over bytes, and over a small
-// vocabulary; the shortest answer of the latter must fit the former.
+// vocabulary; the shortest answer of the latter must fit the former, and so must the best one for some logits.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -40,6 +40,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     text += kTexts[static_cast<size_t>(slot.token)];
   }
+  if (!automaton->fits(text)) std::abort();
+
+  // The best sequence for logits made of the input, on two positions more.
+  std::vector<float> logits(kTexts.size());
+  for (size_t t = 0; t < logits.size(); ++t) logits[t] = static_cast<float>(data[t * 7 % size]) / 16;
+  llada::RowReader reader({&tokens->classes()}, 0);
+  reader.read_all(logits);
+  const llada::RowScores row = reader.take();
+  const std::vector<Slot> open(static_cast<size_t>(least) + 2, {-1, &row});
+  const std::vector<Chosen> path = solver.solve(open);
+  if (path.size() != open.size()) std::abort();
+  text.clear();
+  for (const Chosen& chosen : path) text += kTexts[static_cast<size_t>(chosen.token)];
   if (!automaton->fits(text)) std::abort();
   return 0;
 }

@@ -9,7 +9,7 @@
 
 All commit what is above the threshold, in blocks of 32, at temperature 0, with the whole canvas computed.
 
-usage: forms_quality.py MODEL [--limit 200] [--lengths 96,48] [--thresholds 0.9,0.5] [--tasks json,bool,choice,sort]
+usage: forms_quality.py MODEL [--limit 200] [--lengths 96,24] [--thresholds 0.9,0.1] [--tasks json,bool,choice,sort]
   LLADA_LIBRARY names the library; needs the Python package regex, which matches beginnings of texts
 """
 
@@ -123,8 +123,8 @@ def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("usage: forms_quality.py ")[1])
     parser.add_argument("model")
     parser.add_argument("--limit", type=int, default=200)
-    parser.add_argument("--lengths", default="96,48")
-    parser.add_argument("--thresholds", default="0.9,0.5")
+    parser.add_argument("--lengths", default="96,24")
+    parser.add_argument("--thresholds", default="0.9,0.1")
     parser.add_argument("--tasks", default="json,bool,choice,sort")
     asked = parser.parse_args()
     with open(ROOT / "eval" / "eval_public.jsonl", encoding="utf-8") as lines:

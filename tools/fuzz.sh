@@ -12,6 +12,7 @@ mkdir -p build/fuzz/seeds/forms
 printf 'Zyes|no\\|maybe' >build/fuzz/seeds/forms/choice
 printf '[^(ab|[^c-e\\d])*\\u00e9{2,3}.+?$' >build/fuzz/seeds/forms/regex
 printf '\\{"type":"object","properties":{"a":{"type":"integer","minimum":-5},"b":{"$ref":"#/$defs/x"}},"required":["a"],"$defs":{"x":{"anyOf":[{"enum":[1,"a"]},{"type":"array","items":{"$ref":"#/$defs/x"},"maxItems":2}]}}}' >build/fuzz/seeds/forms/schema
+n=0; while IFS= read -r line; do printf '\\%s' "$line" >"build/fuzz/seeds/forms/schema$((n += 1))"; done <tests/data/schemas.jsonl
 printf ']3' >build/fuzz/seeds/forms/object
 printf '^{"a": <string 1..5>, "b": <int 0..150>} <choice a|b> <<' >build/fuzz/seeds/forms/template
 printf 'dsim:v79-8elite,window=40%%,memory=lru,fallback=cpu' >build/fuzz/seeds/profile/device

@@ -33,7 +33,8 @@ SoftTokens some_tokens(int64_t rows, int64_t vocab) {
   return soft;
 }
 
-// Classes as a schema of 40 fields makes them of 150,000 tokens: nearly all that stand in strings are of a few.
+// More classes than a schema of 40 fields makes of 150,000 tokens (262), of which a few have nearly all tokens, as
+// those that stand in strings.
 TokenClasses some_classes(int64_t vocab) {
   constexpr int32_t kClasses = 1500;
   std::vector<int32_t> class_of;

@@ -216,6 +216,7 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
   if (form_) {
     form_->keep(canvas, edits);
     for (const Edit& edit : form_->fixed(with_edits(canvas, edits), block_.end)) put(edits, edit);
+    form_->mark(with_edits(canvas, edits), edits);
   }
   step_ += !asked_.sweep;
   ++forward_;

@@ -148,6 +148,18 @@ void FormKeeper::keep(const Canvas& canvas, std::vector<Edit>& edits) {
   }
 }
 
+void FormKeeper::mark(const Canvas& after, std::vector<Edit>& edits) const {
+  for (const Stretch& stretch : stretches_) {
+    int32_t state = form_->start();
+    for (int64_t p = stretch.begin; p < stretch.end && state >= 0 && !after.is_undecided(p); ++p) {
+      const auto ways = form_->edges(state);
+      if (ways.size() == 1 && form_->only_token(ways[0].set) >= 0)
+        if (const auto edit = std::ranges::find(edits, p, &Edit::position); edit != edits.end()) edit->by_form = true;
+      state = form_->step(state, after.tokens[static_cast<size_t>(p)]);
+    }
+  }
+}
+
 Status begin_form(std::shared_ptr<const forms::TokenForm> form, const DecodeOptions& options, const SpecialIds& ids,
                   Canvas& canvas) {
   FormKeeper keeper(std::move(form), options, ids, canvas);

@@ -33,6 +33,8 @@ class FormKeeper {
   Prediction again(const Canvas& canvas, int32_t position, const Prediction& seen, const RowScores& scores);
   // Of edits that write another token over a decided one those that cannot stay keep the old token.
   void keep(const Canvas& canvas, std::vector<Edit>& edits);
+  // Says of the edits that made `after` which of them are text of the form itself.
+  void mark(const Canvas& after, std::vector<Edit>& edits) const;
 
  private:
   struct Stretch {

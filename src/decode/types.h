@@ -92,7 +92,7 @@ struct Edit {
   int32_t token = -1;
   TokenState state = TokenState::stable;
   double confidence = 0;
-  bool by_form = false;  // the form of the answer left no choice
+  bool by_form = false;  // text of the form itself, which left no choice
 };
 
 // A few rows of a forward that are computed with other inputs than the canvas holds, to ask "what would be

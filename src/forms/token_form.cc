@@ -226,7 +226,24 @@ class Lift {
     if (ids.size() < (whole ? 1u : 2u)) return {};
     const size_t length = v_.length_in(bytes, ids[0]);
     if (length == 0 || (length == bytes.size() && !whole)) return {};
+    if (!whole && goes_beyond(bytes, states.back())) return {};
     return Edge{intern({ids[0]}), states[length]};
+  }
+
+  // Whether a token has all these bytes and fitting ones behind them: what the tokenizer might cut instead.
+  bool goes_beyond(std::string_view bytes, int32_t state) {
+    const std::span<const Vocabulary::Node> nodes = v_.nodes();
+    int32_t n = 0, end = static_cast<int32_t>(nodes.size());
+    for (const char c : bytes) {
+      while (n < end && nodes[static_cast<size_t>(n)].byte != static_cast<uint8_t>(c))
+        n = nodes[static_cast<size_t>(n)].end;
+      if (n >= end) return false;
+      end = nodes[static_cast<size_t>(n)].end;
+      ++n;
+    }
+    bool found = false;
+    walk(state, n, end, [&](int32_t node, int32_t /*to*/) { return found |= !v_.tokens_at(node).empty(), !found; });
+    return found;
   }
 
   // Nothing may follow.

@@ -5,9 +5,9 @@
 //   end    the state behind an end token
 //
 // Where the form leaves one way to go on, byte by byte, the text is cut as the model's tokenizer cuts it, and no other
-// tokens fit: a text that the form fixes is fixed tokens. Its last token is left open, since the tokenizer might join
-// it with what follows. Special tokens never fit; an end token fits where the text may end, and where it must, it is
-// the token that fills what is left. Only states that tokens lead to are looked at.
+// tokens fit: a text that the form fixes is fixed tokens. Its end is left open where a token might join it with what
+// follows. Special tokens never fit; an end token fits where the text may end, and where it must, it is the token that
+// fills what is left. Only states that tokens lead to are looked at.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -48,7 +48,7 @@ TokenClasses::TokenClasses(std::vector<int32_t> class_of, int32_t count)
     for (size_t t = begin; t < end; ++t)
       if (class_of_[t] >= 0) in_stretch.push_back(static_cast<int32_t>(t));
     const auto of = [&](int32_t token) { return class_of_[static_cast<size_t>(token)]; };
-    std::ranges::stable_sort(in_stretch, {}, of);
+    std::ranges::sort(in_stretch, {}, [&](int32_t token) { return std::pair(of(token), token); });
     for (const int32_t token : in_stretch) {
       const auto at = static_cast<int32_t>(places_.size());
       if (runs_.size() == first_run_.back() || runs_.back().of != of(token)) runs_.push_back({of(token), at, at});

@@ -209,12 +209,19 @@ TEST(Form, WhatIsFixedIsNoQuestion) {
   ASSERT_TRUE(strategy);
   LogitRunner runner(3, c, options, canvas, test_ids());
   std::vector<int32_t> told(static_cast<size_t>(canvas.size()), -1);
+  std::vector<bool> by_form(told.size());
   const auto stats = denoise(canvas, **strategy, runner, [&](const StepEvent& event) {
-    for (const Edit& edit : event.edits) told[static_cast<size_t>(edit.position)] = edit.token;
+    for (const Edit& edit : event.edits) {
+      told[static_cast<size_t>(edit.position)] = edit.token;
+      by_form[static_cast<size_t>(edit.position)] = edit.by_form;
+    }
     return true;
   });
   ASSERT_TRUE(stats);
   EXPECT_EQ(told[2], 0) << "whoever follows the edits has the whole answer";
+  EXPECT_TRUE(by_form[2]);
+  EXPECT_FALSE(by_form[3]) << "a or ab";
+  EXPECT_TRUE(by_form.back()) << "nothing but the end";
   EXPECT_LE(stats->steps, 4);  // the end needs none
   EXPECT_EQ(text_of(std::span(canvas.tokens).subspan(2, static_cast<size_t>(answer_length(canvas, 2, {{kEos, kEot}})))),
             "{ab12");

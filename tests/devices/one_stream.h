@@ -19,7 +19,7 @@ struct OneStream {
   SamplingRule sampling;
   bool keep_logits = false;
   KeyRule rule;
-  ClassReading reading;
+  ClassReading reading = {};
 
   StepInputs over(KvStore& kv) const {
     StepInputs step;
