@@ -14,7 +14,6 @@
 namespace {
 
 using namespace llada;
-using serve::Shape;
 
 void need(bool holds) {
   if (!holds) std::abort();
@@ -30,8 +29,9 @@ bool answered(const std::expected<T, serve::ApiError>& answer) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0 || size > 4096) return 0;
-  constexpr Shape kShapes[] = {Shape::chat, Shape::response, Shape::message, Shape::ollama_chat};
-  const Shape shape = kShapes[data[0] % 4];
+  constexpr serve::Shape kShapes[] = {serve::Shape::chat, serve::Shape::response, serve::Shape::message,
+                                      serve::Shape::ollama_chat};
+  const serve::Shape shape = kShapes[data[0] % 4];
   auto body = serve::Body::parse({reinterpret_cast<const char*>(data) + 1, size - 1});
   if (!answered(body)) return 0;
   answered(serve::read_format(*body, shape));

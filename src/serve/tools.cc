@@ -36,9 +36,9 @@ bool is_idle(std::string_view member) {
 
 // What has no properties is an object without members, as clients mean it; not any object.
 bool has_no_properties(const Json& schema) {
-  constexpr std::string_view kNotes[] = {"type", "title", "description", "$schema"};
+  constexpr std::string_view kNotes[] = {"title", "description", "$schema"};
   for (const auto& [key, value] : schema.items())
-    if (std::ranges::find(kNotes, key) == std::end(kNotes)) return false;
+    if (key == "type" ? value != "object" : std::ranges::find(kNotes, key) == std::end(kNotes)) return false;
   return true;
 }
 

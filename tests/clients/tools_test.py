@@ -197,7 +197,6 @@ class AgentsSdk(unittest.TestCase):
         from agents import Agent, ModelSettings, Runner, function_tool
         from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
         from agents.models.openai_responses import OpenAIResponsesModel
-        client = openai.AsyncOpenAI(base_url=url() + "/v1", api_key="none")
         called = []
 
         @function_tool
@@ -206,7 +205,8 @@ class AgentsSdk(unittest.TestCase):
             called.append(number)
             return "noted"
 
-        async def run(model):
+        async def run(kind):
+            model = kind(model=NAME, openai_client=openai.AsyncOpenAI(base_url=url() + "/v1", api_key="none"))
             settings = ModelSettings(tool_choice="required", max_tokens=96, parallel_tool_calls=False)
             agent = Agent(name="A", model=model, tools=[note], model_settings=settings)
             await Runner.run(agent, "Note 7.", max_turns=8)
@@ -216,7 +216,7 @@ class AgentsSdk(unittest.TestCase):
         for kind in (OpenAIChatCompletionsModel, OpenAIResponsesModel):
             with self.subTest(kind):
                 called.clear()
-                self.assertIsInstance(asyncio.run(run(kind(model=NAME, openai_client=client))), Person)
+                self.assertIsInstance(asyncio.run(run(kind)), Person)
                 self.assertTrue(called)
 
 

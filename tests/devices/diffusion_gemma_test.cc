@@ -277,10 +277,16 @@ TEST_P(DiffusionGemmaOn, AMixOfTypesComputesWhatItStandsFor) {
     SmallModel m = small_model(*file, {}, stored);
     m.config.experts_used = m.config.experts;  // a router's choice of two is not what is asked
     m.graph = *build_model(m.config);
+    // Nor are sharp scores, which a rounding turns over.
+    for (size_t i = 0; i < m.views.size(); ++i)
+      if (const std::string& name = m.graph.weights[i].name; name.contains("q_norm") || name.contains("k_norm"))
+        for (float& gain :
+             std::span(reinterpret_cast<float*>(m.storage[i].data()), static_cast<size_t>(m.graph.weights[i].dims[0])))
+          gain *= 0.3f;
     open(std::move(m));
     EXPECT_TRUE(encode(prompt, 0));
     const std::vector<float> first = denoise(canvas, 12, nullptr);
-    const SoftTokens soft = softened(first, TinyGemma::kVocab, 0.1);
+    const SoftTokens soft = softened(first, TinyGemma::kVocab, 1);
     return denoise(canvas, 12, &soft);
   };
   const std::vector<float> floats = logits(false), got = logits(true);
