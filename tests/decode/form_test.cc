@@ -252,7 +252,7 @@ TEST(Form, OptionsThatCannotGoWithOne) {
   EXPECT_EQ(validate(options).error().message, "choice: found a text beside another form of the answer; needed one");
   ModelKind kind;
   kind.uniform.length = 32;
-  EXPECT_EQ(validate({FormOptions{.choice = "a\nb"}}, false, kind).error().message.find('\n'), std::string::npos);
+  EXPECT_TRUE(validate({FormOptions{.choice = "a\nb"}}, false, kind));
   EXPECT_THAT(set_field(options, "regex", "a(").error().message,
               HasSubstr("regex: found the end inside a group at byte 2"));
   EXPECT_EQ(set_field(options, "json_schema", R"({"type": "x"})").error().message,
