@@ -17,14 +17,16 @@ TokenizerSpec synthesize_vocabulary(const Preset& preset) {
     spec.kinds[static_cast<size_t>(token.id)] = TokenKind::control;
     if (token.id >= 256) first_control = std::min(first_control, token.id);
   }
+  const auto wanted = static_cast<size_t>(
+      std::count(spec.kinds.begin(), spec.kinds.begin() + first_control, TokenKind::unused));
   std::vector<std::string> words;
   for (int byte = 0; byte < 256; ++byte) words.push_back(to_byte_alphabet(std::string(1, static_cast<char>(byte))));
   // Stems whose longer forms come next: the space and the letters first, then every word in the order in
   // which it was made.
   std::vector<std::string> stems = {words[' ']};
   for (char letter = 'a'; letter <= 'z'; ++letter) stems.push_back(words[static_cast<size_t>(letter)]);
-  for (size_t stem = 0; words.size() < static_cast<size_t>(first_control); ++stem) {
-    for (char letter = 'a'; letter <= 'z' && words.size() < static_cast<size_t>(first_control); ++letter) {
+  for (size_t stem = 0; words.size() < wanted; ++stem) {
+    for (char letter = 'a'; letter <= 'z' && words.size() < wanted; ++letter) {
       spec.merges.push_back(stems[stem] + ' ' + letter);
       words.push_back(stems[stem] + letter);
       stems.push_back(words.back());
