@@ -350,7 +350,7 @@ TEST_F(Tools, RefusedInOneLine) {
     for (int i = 0; i < levels; ++i) schema = {{"type", "array"}, {"items", schema}};
     return json::array({tool_of("x", schema_of("a", schema))});
   };
-  EXPECT_EQ(post(kChatRoute, asked({{"tools", deep(20)}, {"tool_choice", "required"}})).status, 200);
+  EXPECT_EQ(post(kChatRoute, asked({{"tools", deep(8)}, {"tool_choice", "required"}})).status, 200);
   json strict = tool_of("x", schema_of("a", {{"type", "string"}, {"uniqueItems", true}}));
   strict["function"]["strict"] = true;
   const std::vector<std::pair<json, std::string>> definitions = {
