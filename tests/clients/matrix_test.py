@@ -26,11 +26,20 @@ FIELDS = list(json.loads(FACTS["answer"]))
 SCHEMA = {"type": "object", "properties": {name: {"type": ["string", "integer", "boolean"]} for name in FIELDS},
           "required": FIELDS, "additionalProperties": False}
 FORMAT = {"type": "json_schema", "json_schema": {"name": "facts", "schema": SCHEMA, "strict": True}}
+_long = None
 os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_API_KEY": "none"}
 
 
 def url():
     return support.server().url + "/v1"
+
+
+def long_url():
+    """Of a model with room for the words of clients that write much before a question."""
+    global _long
+    if _long is None:
+        _long = support.Server(path=support.long_model())
+    return _long.url + "/v1"
 
 
 def chat(prompt=SORT):
@@ -174,6 +183,7 @@ class Instructor:
         return self.ask(self.instructor.Mode.JSON_SCHEMA, FACTS["prompt"], model_class())
 
     def tools(self):
+        self.client = self.client.with_options(base_url=long_url())
         answer = self.ask(self.instructor.Mode.TOOLS, SORT, add_class())
         return [("add", answer.model_dump())]
 
