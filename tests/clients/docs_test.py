@@ -18,12 +18,13 @@ DOCUMENTS = [support.ROOT / "docs" / name for name in ("server.md", "scale.md", 
 
 def commands():
     """The curl commands of the documents' indented blocks, continued lines joined, each with the answer behind it."""
-    found, open_line = [], ""
+    found, open_line, behind = [], "", False
     for line in "\n".join(page.read_text(encoding="utf-8") for page in DOCUMENTS).splitlines():
         text = line.strip()
-        if not open_line and line.startswith("    # ") and found:
+        if behind and line.startswith("    # "):
             found[-1] = (found[-1][0], text[2:])
-        elif open_line or (line.startswith("    ") and text.startswith("curl ")):
+        behind = behind and line.startswith("    # ")
+        if open_line or (line.startswith("    ") and text.startswith("curl ")):
             open_line += text
             if open_line.endswith("\\"):
                 open_line = open_line[:-1] + " "
@@ -31,7 +32,7 @@ def commands():
                 open_line += "\n"
             else:
                 found.append((open_line, None))
-                open_line = ""
+                open_line, behind = "", True
     return found
 
 
