@@ -20,6 +20,7 @@
 #include "engine/prompt.h"
 #include "engine/token_score.h"
 #include "golden.h"
+#include "label_tokens.h"
 #include "llada2_files.h"
 
 namespace llada {
@@ -228,18 +229,7 @@ class Decisions : public testing::TestWithParam<const char*> {
                    const std::function<double(const Ids&, int64_t, int32_t)>& log_of) const {
     const ChatMessage message{"user", text};
     const Ids prompt = *chat_prompt(*model_, {&message, 1});
-    std::vector<Ids> tokens;
-    size_t width = 0;
-    for (const std::string& l : labels) {
-      tokens.push_back(model_->tokenizer().encode(l));
-      width = std::max(width, tokens.back().size());
-    }
-    Ids wanted = tokens[label];
-    for (const Ids& other : tokens)
-      if (other.size() > wanted.size() && std::equal(wanted.begin(), wanted.end(), other.begin())) {
-        wanted.push_back(1004);
-        break;
-      }
+    const auto [wanted, width] = label_tokens(model_->tokenizer(), labels, label, 1004);
     double sum = 0;
     for (size_t t = 0; t < wanted.size(); ++t) {
       Ids canvas = prompt;

@@ -14,6 +14,7 @@
 #include "engine/token_score.h"
 #include "formats/temp_folder.h"
 #include "geometry/tiny_gemma.h"
+#include "label_tokens.h"
 
 namespace llada {
 namespace {
@@ -76,18 +77,7 @@ class UniformDecisions : public testing::Test {
   double label_log(const std::string& text, const std::vector<std::string>& labels, size_t label) const {
     const ChatMessage message{"user", text};
     const Ids prompt = *chat_prompt(*model_, {&message, 1});
-    std::vector<Ids> tokens;
-    size_t width = 0;
-    for (const std::string& l : labels) {
-      tokens.push_back(model_->tokenizer().encode(l));
-      width = std::max(width, tokens.back().size());
-    }
-    Ids wanted = tokens[label];
-    for (const Ids& other : tokens)
-      if (other.size() > wanted.size() && std::equal(wanted.begin(), wanted.end(), other.begin())) {
-        wanted.push_back(TinyGemma::kTurnEnd);
-        break;
-      }
+    const auto [wanted, width] = label_tokens(model_->tokenizer(), labels, label, TinyGemma::kTurnEnd);
     double sum = 0;
     for (size_t t = 0; t < wanted.size(); ++t) {
       Ids tail(wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(t));

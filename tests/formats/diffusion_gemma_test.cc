@@ -10,6 +10,7 @@
 #include "formats/gguf_model.h"
 #include "formats/hf_config.h"
 #include "formats/model_file.h"
+#include "formats/same_shape.h"
 #include "temp_folder.h"
 #include "tensor/quantize.h"
 
@@ -24,13 +25,7 @@ std::string text_of(const std::string& path) {
 }
 
 void expect_equal(const ModelConfig& a, const ModelConfig& b) {
-  EXPECT_EQ(a.layers, b.layers);
-  EXPECT_EQ(a.width, b.width);
-  EXPECT_EQ(a.heads, b.heads);
-  EXPECT_EQ(a.kv_heads, b.kv_heads);
-  EXPECT_EQ(a.head_dim, b.head_dim);
-  EXPECT_EQ(a.ffn_width, b.ffn_width);
-  EXPECT_EQ(a.vocab, b.vocab);
+  expect_same_shape(a, b);
   EXPECT_EQ(a.experts, b.experts);
   EXPECT_EQ(a.experts_used, b.experts_used);
   EXPECT_EQ(a.expert_ffn_width, b.expert_ffn_width);

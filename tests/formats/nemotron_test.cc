@@ -5,6 +5,7 @@
 #include "formats/convert.h"
 #include "formats/family.h"
 #include "formats/model_file.h"
+#include "formats/same_shape.h"
 #include "temp_folder.h"
 
 namespace llada::nemotron {
@@ -13,13 +14,7 @@ namespace {
 const std::string kMade = LLADA_SOURCE_DIR "/tests/data/nemotron/";
 
 void expect_equal(const ModelConfig& a, const ModelConfig& b) {
-  EXPECT_EQ(a.layers, b.layers);
-  EXPECT_EQ(a.width, b.width);
-  EXPECT_EQ(a.heads, b.heads);
-  EXPECT_EQ(a.kv_heads, b.kv_heads);
-  EXPECT_EQ(a.head_dim, b.head_dim);
-  EXPECT_EQ(a.ffn_width, b.ffn_width);
-  EXPECT_EQ(a.vocab, b.vocab);
+  expect_same_shape(a, b);
   EXPECT_EQ(a.context, b.context);
   EXPECT_EQ(a.rms_eps, b.rms_eps);
   EXPECT_EQ(a.rope_theta, b.rope_theta);

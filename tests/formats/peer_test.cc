@@ -8,6 +8,7 @@
 #include "formats/convert.h"
 #include "formats/gguf.h"
 #include "formats/model_fixture.h"
+#include "formats/same_shape.h"
 #include "formats/temp_folder.h"
 
 namespace llada {
@@ -56,13 +57,7 @@ TEST(Peer, MetadataIsRead) {
 
 TEST(Peer, ConfigAgreesWithTheFolders) {
   const ModelConfig a = opened(kBf16).config(), b = opened(kFolder).config();
-  EXPECT_EQ(a.layers, b.layers);
-  EXPECT_EQ(a.width, b.width);
-  EXPECT_EQ(a.heads, b.heads);
-  EXPECT_EQ(a.kv_heads, b.kv_heads);
-  EXPECT_EQ(a.head_dim, b.head_dim);
-  EXPECT_EQ(a.ffn_width, b.ffn_width);
-  EXPECT_EQ(a.vocab, b.vocab);
+  expect_same_shape(a, b);
   EXPECT_EQ(a.context, b.context);
   EXPECT_EQ(a.rms_eps, b.rms_eps);
   EXPECT_EQ(a.rope_theta, b.rope_theta);
