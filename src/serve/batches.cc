@@ -57,14 +57,10 @@ std::string error_id(const std::string& batch) { return fmt::format("{}{}-error"
 
 // Whether it is a name that this server gives: the user's own files are left alone.
 bool is_file_id(std::string_view name) {
-  constexpr std::string_view kOfBatch = "batch_";
   if (!name.starts_with(kFileId)) return false;
-  name.remove_prefix(kFileId.size());
-  if (name.starts_with(kOfBatch)) {
-    const std::string_view end = name.ends_with("-output") ? "-output" : "-error";
-    if (!name.ends_with(end)) return false;
-    name = name.substr(kOfBatch.size(), name.size() - end.size() - kOfBatch.size());
-  }
+  const std::string_view batch = "file-batch_", end = name.substr(name.rfind('-'));
+  const bool of_batch = name.starts_with(batch) && (end == "-output" || end == "-error");
+  name = of_batch ? name.substr(batch.size(), name.size() - batch.size() - end.size()) : name.substr(kFileId.size());
   return name.size() == 24 && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
