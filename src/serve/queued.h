@@ -1,5 +1,5 @@
-// Work of a request that has one place in the queue and one result, of type T: a score, decisions. From admission to the
-// reply; the engine's thread only hands the result on.
+// Work of a request that has one place in the queue and one result, of type T: a score, decisions. From admission to
+// the reply; the engine's thread only hands the result on.
 #pragma once
 #include <chrono>
 #include <functional>
