@@ -14,6 +14,7 @@ namespace {
 // Shows given gates, and has a clock that the test moves.
 class RoutedDevice final : public StubDevice, ExpertHost, Clock {
  public:
+  DeviceInfo info() const override { return {"routed", "", 1, ""}; }
   Capabilities capabilities() override { return {.experts = this, .clock = this}; }
   std::span<const float> peek(const Program&, ValueId) const override { return gates; }
   EmulatedStats emulated() override { return {.profile = "", .seconds = seconds}; }
