@@ -15,9 +15,21 @@ machine map one file of packed weights. Needs `pip install 'llada[ray]'`; evalua
 program `llada` on every machine.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 from ._evaluate import evaluate
 from ._generate import Generator, generate
 from ._models import local_path, open_model
-from ._serve import application
 
 __all__ = ["Generator", "application", "evaluate", "generate", "local_path", "open_model"]
+
+
+def __getattr__(name: str) -> Any:
+    """application(), whose module imports Ray Serve: a third of the time that an actor's imports take, for nothing."""
+    if name == "application":
+        from ._serve import application
+
+        return application
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -62,8 +62,8 @@ class Generator:
         """The rows with the columns of an answer. What is wrong with a row is its error; other errors are raised."""
         taken = [name for name in COLUMNS if name in rows.column_names]
         if self._prompt not in rows.column_names or taken:
-            raise ValueError(f"dataset: found the columns {', '.join(rows.column_names)}, needed {self._prompt} and none "
-                             f"of {', '.join(COLUMNS)}")
+            raise ValueError(f"dataset: found the columns {', '.join(rows.column_names)}, needed {self._prompt} and "
+                             f"none of {', '.join(COLUMNS)}")
         prompts = rows.column(self._prompt).to_pylist()
         seeds = rows.column("seed").to_pylist() if "seed" in rows.column_names else [None] * len(prompts)
         asked = [self._ask(prompt, seed) for prompt, seed in zip(prompts, seeds)]
