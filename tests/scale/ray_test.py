@@ -349,8 +349,8 @@ class Document(unittest.TestCase):
         port = free_port()
         serve.start(http_options={"host": ADDRESS, "port": port}, proxy_location="HeadOnly")
         with open(PLACE.name + "/serve.log", "w+b") as log:
-            child = subprocess.Popen(shlex.split(self.serve, comments=True), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                     env={**os.environ, "RAY_ADDRESS": cluster.address})
+            child = subprocess.Popen(shlex.split(self.serve, comments=True), stdin=subprocess.DEVNULL, stdout=log,
+                                     stderr=log, env={**os.environ, "RAY_ADDRESS": cluster.address})
             try:
                 client = openai.OpenAI(base_url=f"http://{ADDRESS}:{port}/v1", api_key="none")
                 deadline = time.monotonic() + 90
@@ -541,7 +541,7 @@ class Serving(unittest.TestCase):
         self.wait_for_replicas()
         hanging, other = self.pids()
         os.kill(hanging[1], signal.SIGSTOP)
-        answers, begin = [], time.monotonic()
+        answers, begin, count = [], time.monotonic(), 40
 
         def ask():
             try:
@@ -549,14 +549,14 @@ class Serving(unittest.TestCase):
             except openai.APIError as error:
                 answers.append(error)
 
-        clients = [threading.Thread(target=ask) for _ in range(8)]
+        clients = [threading.Thread(target=ask) for _ in range(count)]
         for each in clients:
             each.start()
         for each in clients:
             each.join(90)
         errors = sum(not isinstance(answer, str) for answer in answers)
-        print(f"{errors} of 8 requests met a replica that hangs: an error after {time.monotonic() - begin:.0f} s")
-        self.assertEqual(len(answers), 8, "a request without an end")
+        print(f"{errors} of {count} requests met a replica that hangs: an error after {time.monotonic() - begin:.0f} s")
+        self.assertEqual(len(answers), count, "a request without an end")
         while hanging in self.pids():
             self.assertLess(time.monotonic() - begin, 90)
             time.sleep(0.5)

@@ -3,12 +3,12 @@
     import ray, llada.ray
 
     prompts = ray.data.read_json("s3://data/prompts.jsonl")
-    answers = llada.ray.generate(prompts, model="/models/llada-8b-q4_0.gguf", options={"gen_length": 256})
+    answers = llada.ray.generate(prompts, model="/models/llada-8b.gguf", options={"gen_length": 256})
     answers.write_parquet("s3://data/answers")
 
-    result = llada.ray.evaluate("s3://data/eval.jsonl", model="s3://models/llada-8b-q4_0.gguf", options="--gen-length 256")
+    result = llada.ray.evaluate("s3://data/eval.jsonl", model="s3://models/llada-8b.gguf", options="--gen-length 256")
 
-    serve run llada.ray:application model=/models/llada-8b-q4_0.gguf replicas=2      # OpenAI's routes
+    serve run llada.ray:application model=/models/llada-8b.gguf replicas=2      # OpenAI's routes
 
 A model is a path on every machine, or an address that fsspec knows, which each machine fetches once. Processes of one
 machine map one file of packed weights. Needs what the package's extra `ray` names (`pip install '.[ray]'`); evaluate()
