@@ -157,6 +157,14 @@ class Shards(unittest.TestCase):
                                env={**os.environ, "PATH": folder + ":" + os.environ["PATH"]})
                 text = "".join(path.read_text() for path in sorted(pathlib.Path(folder).glob("answers.*.jsonl")))
                 self.assertEqual(set(by_id(text)), {f"id-{i}" for i in range(10)})
+                # One of them is lost: a run without shards goes on with the others' answers in one file.
+                left = [path.read_text() for path in sorted(pathlib.Path(folder).glob("answers.*.jsonl"))[1:]]
+                merged = pathlib.Path(folder, "answers.jsonl")
+                merged.write_text("".join(left))
+                words = ["./llada", "batch", "model.gguf", "requests.jsonl", merged, "-q"]
+                subprocess.run(words, check=True, cwd=folder)
+                self.assertTrue(merged.read_text().startswith("".join(left)))
+                self.assertEqual(by_id(merged.read_text()), by_id(text))
                 for path in pathlib.Path(folder).glob("answers.*.jsonl"):
                     path.unlink()
                 ran += 1

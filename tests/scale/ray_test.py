@@ -7,6 +7,7 @@ import http.server
 import json
 import os
 import pathlib
+import re
 import shlex
 import signal
 import socket
@@ -28,6 +29,7 @@ os.environ.update(
     RAY_USAGE_STATS_ENABLED="0",
     RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",  # every address is 127.0.0.1
     RAY_worker_niceness="0",  # as `llada batch` has it, beside other programs of this machine
+    RAY_SERVE_PROXY_PREFER_LOCAL_NODE_ROUTING="0",
     RAY_DEDUP_LOGS="0",
     RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S="60",  # of a loaded machine
     RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S="60",
@@ -426,6 +428,36 @@ class Serving(unittest.TestCase):
         self.assertEqual([model.id for model in client.models.list()], ["tiny-q8_0"])
         with self.assertRaises(openai.BadRequestError):
             client.chat.completions.create(**{**asked, "messages": []})
+
+    def answered(self):
+        """Chats that each program has answered, by its pid."""
+        counts = {}
+        for _, program in self.pids():
+            words = pathlib.Path(f"/proc/{program}/cmdline").read_text().split("\0")
+            with socket.socket(socket.AF_UNIX) as link:
+                link.connect(words[words.index("--socket") + 1])
+                link.sendall(b"GET /metrics HTTP/1.0\r\nHost: replica\r\n\r\n")
+                text = b"".join(iter(lambda: link.recv(65536), b"")).decode()
+            lines = re.findall(r'^llada_requests_total\{route="/v1/chat/completions",status="200"\} (\d+)', text, re.M)
+            counts[program] = sum(map(int, lines))
+        return counts
+
+    def test_requests_go_to_the_shorter_queue(self):
+        self.wait_for_replicas()
+        before = self.answered()
+
+        def ask():
+            for text in prompts(10):
+                self.ask(self.client(), text, False)
+
+        clients = [threading.Thread(target=ask) for _ in range(8)]
+        for each in clients:
+            each.start()
+        for each in clients:
+            each.join(120)
+        shares = [count - before[program] for program, count in self.answered().items()]
+        self.assertEqual((len(shares), sum(shares)), (2, 80))
+        self.assertGreater(min(shares), 20)
 
     @staticmethod
     def ask(client, text, is_stream, length=64):
