@@ -11,15 +11,10 @@
 //           Members stand in the order of their names, names are bare, strings have no escapes. The three marks are
 //           control tokens. In a form, and in the bytes of an answer, each is one byte that no UTF-8 has.
 #pragma once
-#include <nlohmann/json.hpp>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace llada {
-
-using OrderedJson = nlohmann::ordered_json;  // members in the order in which they are written
 
 enum class CallForm { json, gemma };
 
@@ -48,12 +43,5 @@ constexpr CallSyntax syntax_of(CallForm form) {
           .end = "}\n</tool_call>",
           .between = "\n"};
 }
-
-// A value in Gemma's spelling, with bytes for the marks.
-std::string gemma_spelled(const OrderedJson& value);
-// A member's name, between quotes where it has what ends a bare one.
-std::string gemma_key(std::string_view name);
-// By their names in lower case (ASCII), as Jinja's dictsort; none for what is no object.
-std::vector<std::pair<std::string, const OrderedJson*>> sorted_members(const OrderedJson& object);
 
 }  // namespace llada

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/json_limits.h"
+#include "text/call_syntax.h"
+#include "text/chat_writer.h"
 #include "text/json_text.h"
 
 namespace llada {

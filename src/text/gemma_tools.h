@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include "text/chat_writer.h"
-
 namespace llada {
+
+class ChatWriter;
 
 // function: the JSON object with name, description and parameters.
 void write_declaration(ChatWriter& out, std::string_view function);
