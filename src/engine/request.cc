@@ -65,19 +65,20 @@ Status check_request(const Model& model, const Request& request) {
   return {};
 }
 
-std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin, std::string* thoughts) {
+std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin, std::string* thoughts,
+                        bool calls) {
   auto length = static_cast<size_t>(canvas.infill ? canvas.answer_end() - begin
                                                   : decode::answer_length(canvas, begin, model.special_ids().end_ids));
   const auto from = static_cast<size_t>(begin);
   const std::span states = std::span(canvas.states).subspan(from);
   while (!canvas.infill && length > 0 && states[length - 1] == decode::TokenState::masked) --length;
   const auto tokens = std::span(canvas.tokens).subspan(from, length);
-  if (model.chat_format().thought_begin < 0) return text_with_holes(model.tokenizer(), tokens, states);
+  if (model.chat_format().thought_begin < 0 && !calls) return text_with_holes(model.tokenizer(), tokens, states);
   std::vector<int32_t> decided(tokens.begin(), tokens.end());
   for (size_t i = 0; i < length; ++i)
     if (states[i] == decode::TokenState::masked) decided[i] = -1;
   AnswerParts parts = decided_parts(model.tokenizer(), model.chat_format(), decided,
-                                    may_think(model, std::span(canvas.tokens).first(from)), kHole);
+                                    may_think(model, std::span(canvas.tokens).first(from)), kHole, calls);
   if (thoughts != nullptr) *thoughts = std::move(parts.thought);
   return std::move(parts.said);
 }
@@ -393,7 +394,8 @@ Generation RunningRequest::finish(const Device& device) {
   result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.begin() + end);
   if (alternatives_ > 0 && state_) result.scores.assign(scores_.begin() + begin, scores_.begin() + end);
   result.fits = form_ != nullptr && !stop && !stats.decode.cancelled;
-  if (model_->has_tokenizer()) result.text = text_so_far(*model_, canvas, begin, &result.thoughts);
+  if (model_->has_tokenizer())
+    result.text = text_so_far(*model_, canvas, begin, &result.thoughts, !options_.tools.empty());
   if (stop) {
     result.text.resize(stop->text);
     result.stopped_by = stop->which;

@@ -68,9 +68,9 @@ struct GenerationStats {
 
 // The text of an answer that is being decided (of the whole canvas when infilling), from position `begin` up to the end
 // of the answer or its last decided token; kHole for a mask before that. What the model thinks is left out, and put
-// into `thoughts` where that is not null. The model has a tokenizer.
+// into `thoughts` where that is not null. calls: it stands beside tools (AnswerParts). The model has a tokenizer.
 std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin,
-                        std::string* thoughts = nullptr);
+                        std::string* thoughts = nullptr, bool calls = false);
 
 // Whether an answer to the prompt may begin with thoughts: its channel is not closed there.
 bool may_think(const Model& model, std::span<const int32_t> prompt);

@@ -343,7 +343,7 @@ void add_note(Ask& ask, std::string_view note) {
 Answered<std::vector<int32_t>> conversation_ids(Service& service, std::span<const ChatMessage> messages,
                                                 const std::string& field, bool think) {
   size_t bytes = 0;
-  for (const ChatMessage& message : messages) bytes += message.content.size();
+  for (const ChatMessage& message : messages) bytes += message.bytes();
   LLADA_TRY_STATUS(check_bytes(service, bytes, field));
   auto ids = chat_prompt(service.model(), messages, think);
   if (!ids) return refuse(fmt::format("{}: {}", field, ids.error().message), field);

@@ -250,6 +250,19 @@ TEST(Form, OptionsThatCannotGoWithOne) {
   EXPECT_EQ(validate(options).error().message, "choice: found a text with another form of the answer; needed one");
   options.choice = std::string(1000, 'a') + "\nb";
   EXPECT_EQ(validate(options).error().message, "choice: found a text with another form of the answer; needed one");
+  ModelKind other;
+  other.attention_block = 32;
+  options = {FormOptions{.choice = "a|b"}};
+  options.kv = KvChoice::none;
+  options.acceptance = Acceptance::causal;
+  EXPECT_THAT(validate(options, false, other).error().message,
+              HasSubstr("which keeps what a causal forward says as it is; needed"));
+  other.moves_text = true;
+  options.acceptance = Acceptance::threshold;
+  options.revision = Revision::levenshtein;
+  EXPECT_THAT(validate(options, false, other).error().message,
+              HasSubstr("which takes the best tokens, as the model ranks them; needed"));
+  options = {FormOptions{.choice = "a|b", .regex = "x"}};
   ModelKind kind;
   kind.uniform.length = 32;
   EXPECT_TRUE(validate({FormOptions{.choice = "a\nb"}}, false, kind)) << "canvases of random tokens take one, too";
