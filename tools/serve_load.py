@@ -150,13 +150,14 @@ class Load:
     async def ask(self, kind):
         if self.random.random() < 0.2:
             return await self.ask_fixed(self.random.choice(list(FIXED)), kind == "leaves")
-        which = self.random.randrange(len(CASES))
+        await self.ask_case(self.random.randrange(len(CASES)), self.random.choice(list(PROTOCOLS)),
+                            self.random.random() < 0.7, kind)
+
+    async def ask_case(self, which, protocol, stream, kind):
         *case, _ = CASES[which]
-        protocol = self.random.choice(list(PROTOCOLS))
         path, body_of, *_ = PROTOCOLS[protocol]
-        body = body_of(*case)
-        body["stream"] = self.random.random() < 0.7
-        if protocol == "chat" and body["stream"] and self.random.random() < 0.5:
+        body = {**body_of(*case), "stream": stream}
+        if protocol == "chat" and stream and self.random.random() < 0.5:
             body["diffusing"] = "frames"
         reader, writer = await self.send(body, path)
         try:
@@ -304,6 +305,9 @@ async def run(args, port, process, answers):
     load = Load(args, port, answers)
     for name in FIXED:
         await load.ask_fixed(name, leaves=False)
+    for i, protocol in enumerate(PROTOCOLS):
+        for stream in (False, True):
+            await load.ask_case(i, protocol, stream, "reads")
     begin = time.monotonic()
     warmed = begin + args.warm_up * 60
     until = warmed + args.minutes * 60
