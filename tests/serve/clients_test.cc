@@ -459,6 +459,11 @@ TEST_F(Clients, OfOtherProtocolsAreToldWhichIsHere) {
                                    {"/v1/chat/completions/models", "needed /v1/models"},
                                    {"/openai/deployments/a/chat/completions", "needed /v1/chat/completions"},
                                    {"/v1/responses/resp_1", "nothing is stored here"},
+                                   {"/v1", "needed /v1/chat/completions"},
+                                   {"/v1/chat", "needed /v1/chat/completions"},
+                                   {"/v1/complete", "needed /v1/completions"},
+                                   {"/generate", "needed /api/generate"},
+                                   {"/tags", "needed /api/tags"},
                                    {"/nothing", "see /openapi.json"}}) {
     const json error = refusal(path, json::object(), 404);
     EXPECT_EQ(error["type"], "not_found_error");
