@@ -346,7 +346,7 @@ async def run(args, port, process, answers):
     if status != 0:
         load.fail(f"exit status {status} after SIGTERM")
     print(json.dumps({"label": "measured", **load.counts, "memory_kib": [warm, last],
-                      "by_minute": [*minutes.values()],
+                      "memory_kib_by_minute": [*minutes.values()],
                       "growth_percent": round(growth, 2), "first_step_forwards_p99": forwards, "fallbacks": fallbacks,
                       "forwards": metric(text, "llada_forwards_total"),
                       "parts": metric(text, "llada_forward_parts_total")}))
