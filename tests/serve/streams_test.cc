@@ -358,6 +358,11 @@ TEST_F(LongPrompts, ALaterTurnComputesItsNewTokens) {
   EXPECT_EQ(kept["prompt_tokens_details"]["cached_tokens"], 696) << "whole blocks of 8 of the first 700";
   EXPECT_EQ(kept["rows"], all["rows"].get<int64_t>() - 696);
   EXPECT_EQ(kept["forwards"], all["forwards"]);
+  stop();
+  start_block_causal(int64_t{1} << 20);  // room for 10 blocks of 8 tokens
+  const auto [partly_kept_texts, partly_kept] = converse();
+  EXPECT_EQ(partly_kept_texts, texts);
+  EXPECT_EQ(partly_kept["prompt_tokens_details"]["cached_tokens"], 80);
 }
 
 // Before it is computed: a stream has it in its head.
