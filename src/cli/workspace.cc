@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/file.h"
 #include "cli/help.h"
@@ -165,6 +166,9 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
 Result<Generation> Workspace::answer(const llada::Request& request) {
   const TraceSpan span(trace(), "host", "decode");
   const bool infill = request.gaps.has_value();
+  if (const std::string cost = prompt_cost(*model_, std::ssize(request.tokens), request.options);
+      !cost.empty() && !show_.quiet && !std::exchange(told_cost_, true))
+    note(fmt::format("note: {}\n", cost));
   std::optional<LiveView> live;
   const bool wanted = !show_.no_live && !show_.json && !show_.quiet;
   std::optional<QuietInput> quiet;

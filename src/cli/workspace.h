@@ -55,6 +55,7 @@ class Workspace {
   std::shared_ptr<const Model> model_;
   std::unique_ptr<Session> session_;
   std::vector<int32_t> final_tokens_;
+  bool told_cost_ = false;  // of a long prompt
 };
 
 // The model that -m or -hf names. Unless quiet: with a bar on a terminal once half a second has passed, and elsewhere a

@@ -74,7 +74,7 @@ void CanvasLanes::lay(Lane& lane, size_t index) {
     const int64_t same = std::ranges::mismatch(lane.stored, tokens).in1 - lane.stored.begin();
     begin = std::min<int64_t>(same, plan.logits.front()) / unit * unit;
   }
-  reused_ += begin;
+  if (canvas.first) reused_ += std::min(begin, canvas.prompt);
   const auto compute = [&](decode::StepPlan& some, int64_t from, int64_t to) {
     some.rows.resize(static_cast<size_t>(to - from));
     std::iota(some.rows.begin(), some.rows.end(), static_cast<int32_t>(from));

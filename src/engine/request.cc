@@ -89,10 +89,13 @@ bool may_think(const Model& model, std::span<const int32_t> prompt) {
 }
 
 // A canvas whose length follows the answer is laid for the longest one. Few are that long, so the store begins with
-// room for an answer of common length and doubles what is generated.
+// room for an answer of common length and doubles what is generated. Behind a long prompt it begins with all: to grow
+// means to have two stores for a while, and would save little.
 int64_t first_positions(const Model& model, const Request& request, int64_t all) {
   if (!request.options.auto_length || request.gaps) return all;
-  return std::min(all, canvas_positions(model, std::ssize(request.tokens), decode::DecodeOptions().gen_length));
+  const int64_t prompt = std::ssize(request.tokens);
+  const int64_t common = canvas_positions(model, prompt, decode::DecodeOptions().gen_length);
+  return all - common <= prompt / 8 ? all : common;
 }
 
 int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
@@ -123,6 +126,19 @@ Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_leng
   return invalid("gen_length: {} and {} tokens of prompt need {} positions; {}; needed {} at most, or a shorter prompt",
                  gen_length, prompt_tokens, needed(gen_length), model.context_bound(),
                  room_behind(model, prompt_tokens));
+}
+
+std::string prompt_cost(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options) {
+  if (prompt_tokens <= kPromptPiece || model.special_ids().prefix_unit() > 0) return "";
+  const auto cost = [&](std::string_view when, std::string_view less) {
+    return fmt::format("attention is full: the {} tokens of the prompt are computed {}{}", prompt_tokens, when, less);
+  };
+  if (options.kv == decode::KvChoice::none)
+    return cost("in every forward", " (kv dual, prefix or frozen: at the beginning of each block)");
+  if (options.refresh > 0)
+    return cost(fmt::format("in every forward that refreshes K/V, one of {}", options.refresh),
+                " (refresh 0: at the beginning of each block)");
+  return cost("at the beginning of each block", "");
 }
 
 Status check_tokens(const Model& model, std::span<const int32_t> tokens) {

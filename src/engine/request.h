@@ -119,6 +119,10 @@ int64_t most_generated(const Model& model, int64_t prompt_tokens, const decode::
 // behind it, gen_length where there is too little.
 Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_length);
 
+// What a long prompt costs where attention is full, so that nothing of it is ever final, in a sentence without a point;
+// empty for a short one (kPromptPiece) and for other models, which compute a prompt once.
+std::string prompt_cost(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options);
+
 // Whether all are ids of the model's vocabulary.
 Status check_tokens(const Model& model, std::span<const int32_t> tokens);
 

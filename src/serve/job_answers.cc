@@ -130,7 +130,12 @@ Json Job::usage() const {
     }
     if (ask_.drops_answer) stats.back().content_tokens = 0;
     const std::vector<int32_t>& tokens = ask_.requests[i].tokens;
-    if (before == nullptr || *before != tokens) prompts += prompt_tokens(ask_.requests[i]);
+    // A prompt counts once, with what was kept of it when its first answer began.
+    if (before == nullptr || *before != tokens) {
+      prompts += prompt_tokens(ask_.requests[i]);
+    } else {
+      stats.back().reused_positions = 0;
+    }
     before = &tokens;
   }
   return usage_json(stats, prompts);
