@@ -209,7 +209,8 @@ class DataSets(unittest.TestCase):
 class Overhead(unittest.TestCase):
     def test_beside_llada_batch(self):
         """Wall time of both from their first line to their last answer, starts of processes and of the actor included;
-        the cluster is there before. Those of one prompt are the starts."""
+        the cluster is there before. Those of one prompt are the starts. One thread each, as llada.ray has it where
+        machines have two processors: Ray's own processes need some of the other one."""
         model, texts = os.environ.get("LLADA_RAY_MODEL") or make_model("f16"), prompts(COUNT)
         length = int(os.environ.get("LLADA_RAY_TOKENS", 64))
         program("pack", model)
@@ -222,15 +223,14 @@ class Overhead(unittest.TestCase):
                     line = {"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions", "body": body}
                     file.write(json.dumps(line) + "\n")
             (place / "out.jsonl").unlink(missing_ok=True)
-            program("batch", model, str(place / "in.jsonl"), str(place / "out.jsonl"), "-q", "--threads", "2")
+            program("batch", model, str(place / "in.jsonl"), str(place / "out.jsonl"), "-q", "--threads", "1")
             with open(place / "out.jsonl", encoding="utf-8") as file:
                 return {int(answer["custom_id"]): answer["response"]["body"]["choices"][0]["message"]["content"]
                         for answer in map(json.loads, file)}
 
         def by_ray(count):
             rows = data_set(texts[:count], min(count, 16))
-            options = {"gen_length": length}
-            answers = llada.ray.generate(rows, model=model, options=options, threads=2, actors=1, num_cpus=1.5)
+            answers = llada.ray.generate(rows, model=model, options={"gen_length": length}, actors=1)
             return {row["id"]: row["generated_text"] for row in answers.iter_rows()}
 
         times = {(name, count): [] for count in (1, COUNT) for name in ("llada batch", "llada.ray")}
@@ -241,7 +241,7 @@ class Overhead(unittest.TestCase):
                 times[name, count].append(time.monotonic() - begin)
             self.assertEqual(answers["llada.ray"], answers["llada batch"])
         for (name, count), seconds in times.items():
-            print(f"{name}, {count} prompts of {length} tokens, 2 threads, seconds: "
+            print(f"{name}, {count} prompts of {length} tokens, seconds: "
                   + ", ".join(f"{each:.1f}" for each in seconds))
         ratios = [on_ray / alone for alone, on_ray in zip(times["llada batch", COUNT], times["llada.ray", COUNT])]
         self.assertLess(sorted(ratios)[1], 1.1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Optional, Union
 
 import pyarrow as pa
@@ -55,10 +55,9 @@ class Generator:
         check_options(self._options)
         self._model = open_model(model, **dict(load or {}))
 
-    async def __call__(self, rows: pa.Table) -> AsyncIterator[pa.Table]:
-        """A generator, since older releases of Ray Data know no other coroutine: they take several batches at a time
-        from it, so that the engine has the next requests while it computes some."""
-        yield await in_thread(self.answer, rows)
+    async def __call__(self, rows: pa.Table) -> pa.Table:
+        """Of a coroutine Ray Data awaits several batches at a time: the engine has the next ones while it computes."""
+        return await in_thread(self.answer, rows)
 
     def answer(self, rows: pa.Table) -> pa.Table:
         """The rows with the columns of an answer. What is wrong with a row is its error; other errors are raised."""
