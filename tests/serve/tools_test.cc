@@ -211,6 +211,7 @@ TEST_F(Tools, OfGemmaAreInItsOwnMarkup) {
                 {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", {call}}},
                 {{"role", "tool"}, {"tool_call_id", "c1"}, {"content", "yes"}}};
   const json laid = answer("/apply-template", {{"messages", turns}, {"tools", tools}});
+  const json ids = laid["tokens"];
   const std::string prompt = laid["prompt"],
                     declared = "<bos><|turn>system\n<|tool>declaration:add{description:<|\"|><|\"|>,";
   EXPECT_EQ(prompt.substr(0, declared.size()), declared);
@@ -218,7 +219,7 @@ TEST_F(Tools, OfGemmaAreInItsOwnMarkup) {
       prompt.ends_with("<|turn>user\n<|tool_call>?<turn|>\n<|turn>model\n<|tool_call>call:add{a:1,b:true}<tool_call|>"
                        "<|tool_response>response:add{value:<|\"|>yes<|\"|>}<tool_response|>"))
       << prompt;
-  EXPECT_EQ(std::ranges::count(laid["tokens"], json(TinyGemma::kVocab + 2)), 1) << "the user's is no call";
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), json(TinyGemma::kVocab + 2)), 1) << "the user's is no call";
   json arguments = json::array();  // of the first calls
   const auto check = [&](const std::string& name, const json& given) {
     arguments.push_back(given);
@@ -256,7 +257,6 @@ TEST_F(Tools, OfGemmaAreInItsOwnMarkup) {
       EXPECT_EQ(json(text), message["content"].is_null() ? json("") : message["content"]);
     }
   ASSERT_FALSE(arguments.empty());
-  const json first = arguments.front();
   const json response_tool = {{"type", "function"}, {"name", "add"}, {"parameters", kAdd["function"]["parameters"]}};
   for (const json& item : answer(kResponseRoute, {{"input", "Hi"},
                                                   {"tools", {response_tool}},
