@@ -50,10 +50,6 @@ void add_show_options(CLI::App& app, ShowOptions& options) {
       ->group(further(kGroup));
 }
 
-void warn_of_notes(const Model& model) {
-  for (const std::string& line : model.notes()) note(fmt::format("llada: warning: {}\n", one_line(line)));
-}
-
 namespace {
 
 // Paints on a thread of its own: the first matrix alone may take a slow disk seconds. Where the system gives no thread
@@ -112,13 +108,24 @@ class LoadingBar {
   std::thread thread_;
 };
 
+Result<std::shared_ptr<const Model>> load_model(const std::string& path, LoadOptions options, bool quiet) {
+  if (quiet) return Model::load(path, options);
+  const auto warn = [](const std::string& line) { note(fmt::format("llada: warning: {}\n", one_line(line))); };
+  Result<std::shared_ptr<const Model>> model = [&] {
+    LoadingBar bar;
+    options.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
+    options.warn = warn;
+    return Model::load(path, options);
+  }();
+  if (model) std::ranges::for_each((*model)->notes(), warn);
+  return model;
+}
+
 }  // namespace
 
-Result<std::shared_ptr<const Model>> load_model(const std::string& path, LoadOptions options) {
-  LoadingBar bar;
-  options.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
-  options.warn = [](const std::string& line) { note(fmt::format("llada: warning: {}\n", one_line(line))); };
-  return Model::load(path, options);
+Result<std::shared_ptr<const Model>> open_model(const ModelOptions& options, bool quiet) {
+  LLADA_TRY(const std::string path, model_path(options));
+  return load_model(path, options.load, quiet);
 }
 
 void warn_of_other_model(const Model& model, const DecodeFlags& decode) {
@@ -136,9 +143,8 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
   LLADA_TRY(const std::string path, model_path(options));
   {
     const TraceSpan span(workspace->trace(), "host", "load");
-    LLADA_TRY(workspace->model_, show.quiet ? Model::load(path, options.load) : load_model(path, options.load));
+    LLADA_TRY(workspace->model_, load_model(path, options.load, show.quiet));
   }
-  if (!show.quiet) warn_of_notes(*workspace->model_);
   if (show.verbose)
     note(fmt::format("model: {}\ndevice: {}\n", one_line(path), workspace->model_->device().info().description));
   SessionOptions session{

@@ -161,11 +161,10 @@ bool keeps_what_others_would(const decode::SpecialIds& ids, const decode::Decode
   return o.kv == decode::KvChoice::block || o.kv == decode::KvChoice::frozen;
 }
 
-// Of a step whose rows are all causal, where these say what comes next.
-decode::SpecialIds ids_in(const decode::SpecialIds& ids, const decode::StepPlan& plan) {
-  decode::SpecialIds own = ids;
-  own.shift_logits = own.shift_logits || (ids.causal_text && plan.causal_below == plan.keys);
-  return own;
+// Where the rows of causal text say what comes next.
+decode::SpecialIds causal(decode::SpecialIds ids) {
+  ids.shift_logits |= ids.causal_text;
+  return ids;
 }
 
 }  // namespace
@@ -181,6 +180,7 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
       on_prompt_(request.on_prompt),
       first_positions_(llada::first_positions(*model_, request, canvas.size())),
       rule_(decode::head_rule(request.options, model_->special_ids(), request.gaps.has_value())),
+      causal_ids_(causal(model_->special_ids())),
       form_(std::move(form)),
       infill_(request.gaps.has_value()),
       shares_prefix_(keeps_what_others_would(model_->special_ids(), options_)),
@@ -280,9 +280,9 @@ Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCach
     return {};
   }
   if (decode::needs_logits(options_))
-    LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_,
-                                         ids_in(model_->special_ids(), *step.plan), denoiser_.canvas(),
-                                         denoiser_.sparse_canvas(), denoiser_.forward_number(), step.result));
+    LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_, ids_in(*step.plan),
+                                         denoiser_.canvas(), denoiser_.sparse_canvas(), denoiser_.forward_number(),
+                                         step.result));
   step.result.ranked = decode::rank_tokens(state_->logits, step.plan->logits.size(), step.plan->ranked, rule_);
   LLADA_TRY(const decode::StepEvent event, denoiser_.take(std::move(step.result)));
   if (alternatives_ > 0) keep_scores(event);
@@ -290,6 +290,10 @@ Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCach
   if (!stop_.empty() && find_stop(std::min(event.committed, decided_answer()))) denoiser_.end();
   if (on_step_ && !on_step_(event)) denoiser_.cancel();
   return {};
+}
+
+const decode::SpecialIds& RunningRequest::ids_in(const decode::StepPlan& plan) const {
+  return plan.causal_below == plan.keys ? causal_ids_ : model_->special_ids();
 }
 
 // The kept logits that predict at this row: of the step's own predictions, or of a trial's.
@@ -311,7 +315,7 @@ std::span<const float> RunningRequest::logits_of(const decode::StepEvent& event,
 }
 
 void RunningRequest::keep_scores(const decode::StepEvent& event) {
-  const decode::SpecialIds ids = ids_in(model_->special_ids(), event.plan);
+  const decode::SpecialIds& ids = ids_in(event.plan);
   const std::vector<TokenScore> before = event.plan.ranked > 0 ? scores_ : std::vector<TokenScore>();  // some may move
   for (const decode::Edit& edit : event.edits) {
     TokenScore& score = scores_[static_cast<size_t>(edit.position)];

@@ -165,6 +165,7 @@ class RunningRequest final : public ForwardJob {
   void take_ahead(PrefixCache* prefixes);
   std::span<const float> logits_of(const decode::StepEvent& event, int32_t row) const;
   void keep_scores(const decode::StepEvent& event);
+  const decode::SpecialIds& ids_in(const decode::StepPlan& plan) const;
   std::optional<Stop> find_stop(int64_t length) const;
   int64_t decided_answer() const;
 
@@ -177,6 +178,7 @@ class RunningRequest final : public ForwardJob {
   const int64_t first_positions_;   // of the K/V store
   std::vector<TokenScore> scores_;  // by position, where alternatives are kept
   const SamplingRule rule_;
+  const decode::SpecialIds causal_ids_;                 // the model's, of a step whose rows are all causal
   const std::shared_ptr<const forms::TokenForm> form_;  // null: the answer is free
   const bool infill_, shares_prefix_;
   const int64_t prompt_tokens_;
