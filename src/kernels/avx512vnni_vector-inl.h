@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/avx512vnni.h"
+#include "kernels/avx512vnni_tile.h"
 
 namespace llada::kernels::avx512vnni {
 namespace {
