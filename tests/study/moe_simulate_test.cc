@@ -91,7 +91,6 @@ TEST(MoeSimulate, RepeatsAndDrawsItsLanes) {
 
 // Weights are those of the model's tensors, a layer has the rows that its routing gives it, and an expert that was not
 // there came in whole.
-// labels: -long -native
 TEST(MoeSimulate, DiffusionGemmasExperts) {
   const MoeGeometry g = *find_geometry("diffusion-gemma-26b");
   EXPECT_EQ(g.block, 256);
@@ -121,7 +120,6 @@ TEST(MoeSimulate, DiffusionGemmasExperts) {
 }
 
 // Against a list per layer, whose first entry was used longest ago.
-// labels: -long -native
 TEST(MoeSimulate, HitsOfTheCacheAreThoseOfAList) {
   MoeSimulateOptions o = small("a6000-pcie4", "diffusion-gemma-26b");
   const auto s = simulate_moe(o);
@@ -155,8 +153,8 @@ TEST(MoeSimulate, HitsOfTheCacheAreThoseOfAList) {
   }
   EXPECT_NEAR(s->phases.at(0).find("cache lru")->hit_rate, static_cast<double>(hits) / static_cast<double>(wanted),
               1e-9);
-  EXPECT_GT(hits, 0);
-  EXPECT_LT(hits, wanted / 2);
+  EXPECT_GT(hits, wanted / 4);
+  EXPECT_LT(hits, wanted * 3 / 4);
 }
 
 // labels: -long -native
