@@ -127,6 +127,9 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
                             c.experts > 0 ? fmt::format("{} of {} experts of {}, gates {}renormalised", c.experts_used,
                                                         c.experts, c.expert_ffn_width, c.norm_topk ? "" : "not ")
                                           : fmt::format("{}", c.ffn_width)));
+  if (c.experts > 0 && (c.gemma || c.shared_expert_ffn_width > 0))
+    row("", c.gemma ? fmt::format("beside them a dense network of {}", c.ffn_width)
+                    : fmt::format("beside them a shared expert of {}", c.shared_expert_ffn_width));
   if (c.expert_capacity > 0)
     row("", fmt::format("the rows of {} positions choose {} experts together", c.expert_block, c.expert_capacity));
   row("attention", fmt::format("{} heads of {}, {} for K/V{}", c.heads, c.head_dim, c.kv_heads, attention_text(c)));

@@ -81,7 +81,7 @@ Json simulation_json(const Simulation& s) {
 
 std::string window_text(const Simulation& s) {
   if (s.window_bytes < 0) return paragraph("no window: nothing is mapped, and SOMR contributes nothing on this chip");
-  const SimulatedLine &without = s.ladder[2], &with = s.ladder[3];
+  const SimulatedLine &without = s.ladder[s.somr - 1], &with = s.ladder[s.somr];
   std::string text = fmt::format(
       "weights {} GiB through a window of {} GiB (activations and K/V beside it: {}), lower bound {} GiB per pass; "
       "SOMR "
@@ -118,7 +118,7 @@ std::string range_text(double low, double high) {
 
 std::string simulation_text(const Simulation& s, const SimulateOptions& o, const std::string& replayed) {
   std::string out =
-      paragraph(fmt::format("{} on {}: {} prompt tokens, {} generated", s.preset, s.profile, o.prompt, o.gen)) +
+      paragraph(fmt::format("{} on {}: {} prompt tokens, {} generated", s.preset, s.profile, o.prompt, s.gen)) +
       paragraph("All numbers are modelled. " + s.description) + '\n';
   constexpr const char* kHead = "{:<13} {:>6} {:>13} {:>6} {:>6} {:>6} {:>6} {:>8} {:>7}\n";
   out += fmt::format(kHead, "", "", "", "", "rows", "tokens", "", "mapped", "exposed");
@@ -134,12 +134,12 @@ std::string simulation_text(const Simulation& s, const SimulateOptions& o, const
                                      last.sparse_passes, last.lateness));
   if (!replayed.empty())
     out += '\n' + paragraph(fmt::format("recording: {}; its seconds are of these, the other lines' of {} tokens",
-                                        replayed, o.gen));
+                                        replayed, s.gen));
   out += fmt::format("\none pass of 128 rows: {:.2f} s on the CPU, {:.2f} s on the accelerator\n", s.step128_cpu_s,
                      s.step128_npu_s);
   out += window_text(s);
   if (s.rival_seconds > 0)
-    out += paragraph(fmt::format("for comparison: {:.1f} s for {} tokens by {}", s.rival_seconds, o.gen, s.rival));
+    out += paragraph(fmt::format("for comparison: {:.1f} s for {} tokens by {}", s.rival_seconds, s.gen, s.rival));
   return out + uncertain_text(s.sensitivity);
 }
 
@@ -303,7 +303,7 @@ Work setup_simulate(CLI::App& app) {
             ->type_name("NAME|FILE"),
         fmt::format("{}", fmt::join(profile_names(), " ")));
   offer(app.add_option("--preset", o.preset, "the model's geometry and type (llada-8b:q4_0)")->type_name("NAME:TYPE"),
-        "llada-8b llada-1.5 dream-7b");
+        "llada-8b llada-1.5 dream-7b diffusion-gemma-26b");
   add_integer_option(app, "--prompt", o.prompt, 0, 1 << 20, "prompt tokens (78)");
   add_integer_option(app, "--gen", o.gen, 0, 1 << 20, "tokens to generate (128)");
   app.add_option_function<std::string>(

@@ -2,9 +2,12 @@
 // device that runs here: folder and GGUF of a tied head, windows, a failing device, the emulated DSP with the
 // head on either side; and synthesised models whose head is tied.
 // labels of this file: native -threads
+#include <gmock/gmock.h>
+
 #include "engine/inspect.h"
 #include "failing/failing_device.h"
 #include "formats/convert.h"
+#include "formats/family.h"
 #include "formats/temp_folder.h"
 #include "geometry/peaked_engine.h"
 #include "golden.h"
@@ -108,16 +111,36 @@ TEST_P(GeometryFilesGolden, FirstOfTwoHeads) {
   expect_answer(PeakedEngine(GetParam(), gguf, options), "converted");
 }
 
+// DiffusionGemma has models of its own (diffusion_gemma_test.cc).
+TEST(GeometryRun, EveryFamilyHasAPeakedModel) {
+  for (const Family* family : families())
+    if (!family->autoregressive && family != &kDiffusionGemmaFamily)
+      EXPECT_TRUE(std::ranges::any_of(peaked_specs(), [&](const PeakedSpec& s) { return s.config.family == family; }))
+          << family->name;
+}
+
+// Every family, in types that take turns.
+std::vector<std::pair<std::string, DType>> every_family() {
+  constexpr DType kTypes[] = {DType::Q4_0, DType::Q8_0, DType::F16, DType::F32};
+  std::vector<std::pair<std::string, DType>> all;
+  for (const PeakedSpec& spec : peaked_specs())
+    if (spec.name != "far") all.emplace_back(spec.name, kTypes[all.size() % std::size(kTypes)]);
+  return all;
+}
+
 TEST(GeometryRun, EveryInstructionSetGivesTheSameAnswer) {
   for (const auto* table : kernels::available())
-    for (const auto& [name, type] : {std::pair{"llada", DType::Q4_0},
-                                     {"dream", DType::Q8_0},
-                                     {"llada_moe", DType::F16},
-                                     {"llada2", DType::F32},
-                                     {"large", DType::Q8_0}}) {
+    for (const auto& [name, type] : every_family()) {
       const PeakedEngine engine(name, type, {.isa = std::string(table->isa), .threads = 2});
       expect_answer(engine, fmt::format("{} {}", table->isa, name));
     }
+}
+
+TEST(GeometryRun, SimWindowsGiveEveryFamilysAnswer) {
+  for (const auto& [name, type] : every_family()) {
+    const PeakedEngine engine(name, type, {.device = "sim:v79-8elite,window=60%,fallback=none", .threads = 2});
+    expect_answer(engine, name);
+  }
 }
 
 TEST(GeometryRun, SimWindowsAndAFailingDeviceGiveTheSameAnswer) {
@@ -131,17 +154,27 @@ TEST(GeometryRun, SimWindowsAndAFailingDeviceGiveTheSameAnswer) {
 }
 
 // The head's matrix is the DSP's, the rows that the host picks are the host's: one stored matrix in two
-// packed forms. An emulated row is slow.
+// packed forms. An emulated row is slow. A family that the DSP does not run is refused by its name.
 TEST(GeometryRun, TheEmulatedDspGivesTheSameAnswer) {
   SKIP_WITHOUT_EMULATOR();
   const TempFolder folder;
-  for (const auto& [name, type] : {std::pair{"llada", DType::Q4_0}, {"dream", DType::Q8_0}}) {
+  for (const auto& [name, any] : every_family()) {
+    const bool first = name == "llada" || name == "dream";
+    if (name == "large" || (quick() && !first)) continue;
+    const DType type = name == "dream" ? DType::Q8_0 : DType::Q4_0;
     const SmallModel weights = make_peaked_model(peaked_spec(name));
-    const std::string gguf = folder / (std::string(name) + ".gguf");
+    const std::string gguf = folder / (name + ".gguf");
     ASSERT_TRUE(convert_to_gguf(in_memory(weights), nullptr, gguf, {.type = type, .progress = {}}));
-    for (const char* device : {"hexagon:fallback=none", "hexagon:head=cpu,window=60%,fallback=none"})
-      expect_answer(PeakedEngine(name, gguf, {.device = device, .threads = 1}), fmt::format("{} on {}", name, device),
-                    3);
+    for (const char* device : {"hexagon:fallback=none", "hexagon:head=cpu,window=60%,fallback=none"}) {
+      try {
+        expect_answer(PeakedEngine(name, gguf, {.device = device, .threads = 1}), fmt::format("{} on {}", name, device),
+                      3);
+      } catch (const std::runtime_error& refused) {
+        EXPECT_FALSE(first);
+        EXPECT_THAT(refused.what(), testing::StartsWith("hexagon: ")) << name;
+      }
+      if (!first) break;
+    }
   }
 }
 
