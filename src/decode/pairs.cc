@@ -102,12 +102,21 @@ constexpr Conflict kConflicts[] = {
      "whose K/V is causal; needed none or block"},
     {"revision cfg_scale neighbour_penalty", "",
      [](const Asked& a) {
-       return a.kind.causal_text && (a.o.revision != Revision::none || a.o.cfg_scale > 0 || a.o.neighbour_penalty > 0);
+       return a.kind.keeps_finished() &&
+              (a.o.revision != Revision::none || a.o.cfg_scale > 0 || a.o.neighbour_penalty > 0);
      },
      "with a model that reads finished text causally; needed it left out"},
     {"kv", "",
-     [](const Asked& a) { return a.kind.causal_text && a.o.kv != KvChoice::none && a.o.kv != KvChoice::block; },
+     [](const Asked& a) { return a.kind.keeps_finished() && a.o.kv != KvChoice::none && a.o.kv != KvChoice::block; },
      "with a model that reads finished text causally, whose K/V is exact; needed none or block"},
+    {"steps", "", [](const Asked& a) { return a.kind.decided_first && a.o.steps > 0; },
+     "with a model whose window moves with what is decided; needed 0"},
+    {"accept", "",
+     [](const Asked& a) {
+       return a.kind.decided_first && (a.o.acceptance == Acceptance::llada2 || is_dream(a.o.acceptance) ||
+                                       a.o.acceptance == Acceptance::causal);
+     },
+     "with a model whose window moves with what is decided; needed schedule, threshold, factor, entropy or wedlm"},
     {"infill", "", [](const Asked& a) { return a.attention_block > 0 && a.infill; },
      "a block-causal model does not see the text behind a gap's block; needed a model with full attention"},
     {"block_length", "",

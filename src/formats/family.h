@@ -45,7 +45,8 @@ struct Family {
   bool autoregressive = false;
 
   bool shift_logits = false;
-  bool qkv_bias = false;  // always; otherwise where the file has it
+  bool qkv_bias = false;          // always; otherwise where the file has it
+  bool bias_unless_said = false;  // in a folder that does not say whether
   HeadNorms head_norms = HeadNorms::none;
   bool partial_rotation = false;   // of the leading part of a head
   double rotary_factor = 1;        // that part, where config.json does not say
@@ -60,6 +61,7 @@ struct Family {
 
   int64_t attention_block = 0;  // where a file does not say; 0: full attention
   bool causal_text = false;     // ModelConfig::causal_text
+  bool decided_first = false;   // ModelConfig::decided_first
   FamilyNames block_keys = {};  // of config.json that give it
   // One class for full and block-causal attention: a folder or repository with this word in its name has blocks of
   // named_block.
