@@ -46,10 +46,7 @@ std::vector<std::string> cut_parts(const std::string& whole) {
     const std::string name = (folder / it->path().filename()).string();
     if (cut_name(name).whole == whole) parts.push_back(name);
   }
-  const auto before = [](const std::string& a, const std::string& b) {
-    return std::pair(a.size(), std::string_view(a)) < std::pair(b.size(), std::string_view(b));
-  };
-  std::ranges::sort(parts, before);  // part2 before part10
+  std::ranges::sort(parts, is_earlier_cut);
   return parts;
 }
 
