@@ -154,10 +154,9 @@ constexpr OwnOption kOwn[] = {
     {LLADA_FOR_SCORE, "order", "OPTIONS", "decoding options as on the command line", "",
      "of method duel: the order in which decoding would commit", kScore, set_order},
     {LLADA_FOR_REQUEST, "preset", "NAME",
-     "exact, balanced, fast, long, npu, llada2, llada2.1, llada2.2, sdar, fast-dllm-v2, nemotron, nemotron-spec, or a "
-     "llada tune file",
-     "",
-     "decoding options under a name; options beside it replace its own", "Presets", set_preset},
+     "exact, balanced, fast, long, npu, llada2, llada2.1, llada2.2, sdar, fast-dllm-v2, wedlm, nemotron, "
+     "nemotron-spec, or a llada tune file",
+     "", "decoding options under a name; options beside it replace its own", "Presets", set_preset},
     {LLADA_FOR_REQUEST, "stop", "TEXT", "any text but an empty one", "",
      "ends the answer before this text; each time that it is set it is one more", "Ending", set_stop},
     {LLADA_FOR_REQUEST, "keep_steps", "", "true or false", "false", "keeps every step for llada_request_next()",

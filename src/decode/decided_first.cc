@@ -16,6 +16,13 @@ std::vector<int32_t> decided_first_places(const std::vector<bool>& decided) {
   return places;
 }
 
+std::vector<int32_t> places_in(std::span<const int32_t> tokens, int32_t mask, int64_t from) {
+  std::vector<bool> decided;
+  for (const int32_t token : tokens) decided.push_back(token != mask);
+  const std::vector<int32_t> places = decided_first_places(decided);
+  return {places.begin() + from, places.end()};
+}
+
 DecidedFirst::DecidedFirst(const DecodeOptions& options, const Canvas& canvas, std::unique_ptr<Strategy> windows)
     : windows_(std::move(windows)),
       keeps_(options.kv != KvChoice::none),

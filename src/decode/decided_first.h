@@ -1,8 +1,8 @@
-// Windows in which what is decided is read first (WeDLM, arXiv 2512.22737). Attention is causal, in another order
-// than that of the positions: a row reads the decided positions up to its own, and a mask all decided ones, behind it too, and
-// the masks before it. Rotary positions are those of the text. So the window, which begins at the first mask, may be
-// decided in any order, and the keys and values of what stands before that mask are those of an autoregressive model:
-// the forward after a token was decided, with all before it, writes them for good.
+// Windows in which what is decided is read first (WeDLM, arXiv 2512.22737). Attention is causal, in another order than
+// that of the positions: a row reads the decided positions up to its own, and a mask all decided ones, behind it too,
+// and the masks before it. Rotary positions are those of the text. So the window, which begins at the first mask, may
+// be decided in any order, and the keys and values of what stands before that mask are those of an autoregressive
+// model: the forward after a token was decided, with all before it, writes them for good.
 //
 //   positions   5 6 7 8 9        7 is decided, the others are masks
 //   places      6 7 5 8 9        of their keys and values; a row reads all places up to its own
@@ -18,6 +18,8 @@ namespace llada::decode {
 
 // The place of each position: those that are decided first, then the others, both in the order of the text.
 std::vector<int32_t> decided_first_places(const std::vector<bool>& decided);
+// Of the rows from position `from` on of a text whose masks are not decided.
+std::vector<int32_t> places_in(std::span<const int32_t> tokens, int32_t mask, int64_t from = 0);
 
 class DecidedFirst final : public Strategy {
  public:

@@ -63,9 +63,10 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
   if (options.acceptance == Acceptance::causal) {
     if (generated_begin(canvas) == 0 && (ids.causal_text || ids.shift_logits))
       return invalid("accept: found causal without a prompt; needed a token that the answer goes on from");
-    return std::make_unique<SelfSpeculation>(options, ids, canvas);
+    const int64_t prompt = generated_begin(canvas);
+    return std::make_unique<SelfSpeculation>(options, ids.causal_text ? ids : ids.behind(prompt), canvas);
   }
-  const bool finished_counts = ids.attention_block > 0 && !ids.kind().keeps_finished();
+  const bool finished_counts = ids.attention_block > 0 && !ids.kind().keeps_finished() && !ids.prompt_ends_block;
   const int64_t from = finished_counts ? 0 : generated_begin(canvas);
   DecodeOptions own = options;
   own.slide = options.slide || ids.decided_first;
@@ -80,7 +81,7 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
       options.acceptance == Acceptance::llada2
           ? even_steps(static_cast<int64_t>(blocks.size()), options.steps, options.block_length)
           : share_steps(blocks, steps, is_dream(options.acceptance));
-  SpecialIds seen = ids;
+  SpecialIds seen = ids.kind().keeps_finished() ? ids : ids.behind(generated_begin(canvas));
   if (ids.kind().keeps_finished()) seen.attention_block = 1;
   const bool takes_first = keeper == nullptr;
   std::unique_ptr<Strategy> strategy =

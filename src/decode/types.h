@@ -80,6 +80,9 @@ struct SpecialIds {
   // Attention is causal over the decided positions, and behind them the masks, which keep their positions (WeDLM,
   // decided_first.h). attention_block is the window of positions that are decided together.
   bool decided_first = false;
+  // Blocks are counted from the end of the prompt, whose first one may be shorter (dLLM's sampler, which fills up a prompt
+  // to whole blocks from the left).
+  bool prompt_ends_block = false;
   UniformCanvas uniform = {};  // length > 0: canvases of random tokens below vocab, and no mask (uniform_canvas.h)
   int64_t vocab = 0;
   // Predicted at a position they are edits and no text (LLaDA2.2): its token goes, or a mask comes before it. -1: none.
@@ -94,9 +97,28 @@ struct SpecialIds {
     return kind;
   }
 
+  // Of a run: positions before it are one shorter block, or the prompt.
+  int64_t block_origin = 0;
+  SpecialIds behind(int64_t prompt) const {
+    SpecialIds ids = *this;
+    if (causal_text || decided_first)
+      ids.block_origin = prompt;
+    else if (prompt_ends_block && attention_block > 0)
+      ids.block_origin = prompt % attention_block;
+    return ids;
+  }
+  // Of the block that a position is in; with an attention_block.
+  int64_t block_begin(int64_t position) const {
+    return position < block_origin ? 0 : position - (position - block_origin) % attention_block;
+  }
+  int64_t block_end(int64_t position) const {
+    return position < block_origin ? block_origin : block_begin(position) + attention_block;
+  }
+
   // Where finished text has final K/V, the number of positions of which such a prefix may have any multiple: a whole
   // block; what is encoded causally can be cut anywhere. 0: nowhere.
   int64_t prefix_unit() const {
+    if (prompt_ends_block) return 0;  // the length of the prompt counts
     constexpr int64_t kCausal = 32;
     return uniform.length > 0 || causal_text || decided_first ? kCausal : attention_block;
   }
@@ -164,6 +186,7 @@ struct StepPlan {
   std::vector<int32_t> logits;  // positions (a subset of rows) whose predictions are wanted, ascending
   int32_t ranked = 0;           // of each of them so many of the best tokens are wanted, too
   int32_t keys = 0;             // attention reads positions [0, keys)
+  int32_t block_origin = 0;     // as in SpecialIds, where attention is block-causal
   int32_t causal_below = 0;     // rows and trials at positions below read nothing behind themselves
   // > 0: guidance by a second, unconditional stream with the prompt masked; logits = u + (s + 1)(c - u).
   double cfg_scale = 0;

@@ -49,10 +49,7 @@ bool takes_gaps(const Model& model) {
 Status check_readable(const Model& model) {
   const decode::SpecialIds& ids = model.special_ids();
   if (ids.mask < 0) return invalid("{}: the model has no mask token", model.file().path());
-  if (!ids.causal_text) return {};
-  return invalid(
-      "{}: the model reads finished text causally, and scores and decisions are not computed for such models",
-      model.file().path());
+  return {};
 }
 
 Status check_request(const Model& model, const Request& request) {
@@ -104,6 +101,7 @@ int64_t room_behind(const Model& model, int64_t prompt_tokens) {
   if (const int64_t length = ids.uniform.length; length > 0) return (model.context() - prompt_tokens) / length * length;
   const int64_t block = std::max<int64_t>(ids.attention_block, 1);
   if (ids.causal_text) return (model.context() - prompt_tokens) / block * block;
+  if (ids.prompt_ends_block) return model.context() - prompt_tokens;
   if (ids.decided_first) return model.context() - prompt_tokens - (block - 1);
   return model.context() / block * block - prompt_tokens;
 }
@@ -157,7 +155,7 @@ namespace {
 // Whether what the request keeps of its prompt is what any other would.
 bool keeps_what_others_would(const decode::SpecialIds& ids, const decode::DecodeOptions& o) {
   if (ids.uniform.length > 0) return true;
-  if (ids.attention_block == 0 || o.cfg_scale > 0) return false;
+  if (ids.attention_block == 0 || ids.prompt_ends_block || o.cfg_scale > 0) return false;
   if (o.acceptance == decode::Acceptance::causal && !ids.causal_text) return false;  // causal inside blocks as well
   return o.kv == decode::KvChoice::block || o.kv == decode::KvChoice::frozen;
 }
@@ -165,6 +163,7 @@ bool keeps_what_others_would(const decode::SpecialIds& ids, const decode::Decode
 // Of a step whose rows are all causal, where these say what comes next.
 decode::SpecialIds ids_in(const decode::SpecialIds& ids, const decode::StepPlan& plan) {
   decode::SpecialIds own = ids;
+  own.block_origin = plan.block_origin;
   own.shift_logits = own.shift_logits || (ids.causal_text && plan.causal_below == plan.keys);
   return own;
 }

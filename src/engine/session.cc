@@ -114,11 +114,7 @@ Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens, std:
   plan.logits.assign(positions.begin(), positions.end());
   plan.keys = static_cast<int32_t>(size);
   const decode::SpecialIds& ids = model_->special_ids();
-  if (ids.decided_first) {
-    std::vector<bool> decided;
-    for (const int32_t token : tokens) decided.push_back(token != ids.mask);
-    plan.places = decode::decided_first_places(decided);
-  }
+  if (ids.decided_first) plan.places = decode::places_in(tokens, ids.mask);
   if (ids.causal_text) plan.causal_below = static_cast<int32_t>(std::ranges::find(tokens, ids.mask) - tokens.begin());
   decode::Denoiser denoiser(decode::fixed_canvas(tokens), decode::one_forward(std::move(plan)));
   RequestStep step{&denoiser, &state};

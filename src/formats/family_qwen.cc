@@ -73,7 +73,7 @@ constexpr Family in_blocks(Family f, int64_t block, FamilyNames keys = {}) {
 }
 
 constexpr Family in_named_blocks(Family f, std::string_view word, int64_t block) {
-  f.block_word = word, f.named_block = block;
+  f.block_word = word, f.named_block = block, f.prompt_ends_block = true;
   return f;
 }
 

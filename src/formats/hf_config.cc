@@ -209,6 +209,7 @@ class ConfigReader {
     c.attention_block = family_->attention_block;
     c.causal_text = family_->causal_text;
     c.decided_first = family_->decided_first;
+    c.prompt_ends_block = family_->prompt_ends_block;
     for (const auto key : family_->block_keys) {
       LLADA_TRY(c.attention_block, integer({key}, c.attention_block));
     }

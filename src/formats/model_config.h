@@ -64,7 +64,8 @@ struct ModelConfig {
   // What is decided is read first, causally, and masks behind it (WeDLM); attention_block is the window of positions
   // that are decided together.
   bool decided_first = false;
-  UniformCanvas canvas = {};  // length > 0: answers are decided in canvases of random tokens, there is no mask
+  bool prompt_ends_block = false;  // blocks are counted from the end of the prompt; the first may be shorter
+  UniformCanvas canvas = {};       // length > 0: answers are decided in canvases of random tokens, there is no mask
 
   std::optional<DiffusionGemma> gemma = {};  // of that family
 

@@ -266,6 +266,8 @@ Result<ModelConfig> read_folder_config(const std::string& folder) {
   }
   LLADA_TRY(auto config, read_hf_config(config_text, generation_text, config_path));
   config.name = model_name(folder);
+  if (exists(folder + "/linear_spec_lora"))
+    config.remarks.push_back("the adapter in linear_spec_lora is not read: drafts are the model's own");
   if (const Family& f = *config.family; !f.block_word.empty() && config.name.contains(f.block_word)) {
     config.attention_block = f.named_block;
     config.notes.push_back(

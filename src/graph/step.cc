@@ -7,7 +7,7 @@ namespace llada {
 KeyRange KeyRule::of(int32_t position, int32_t keys) const {
   const int64_t p = position;
   int64_t first = 0, last = keys;
-  if (block > 0) last = std::min(last, (p / block + 1) * block);
+  if (block > 0) last = std::min<int64_t>(last, p < origin ? origin : origin + ((p - origin) / block + 1) * block);
   if (after >= 0) last = std::min(last, p + after + 1);
   if (position < causal_below) last = std::min(last, p + 1);
   if (before >= 0) first = std::clamp<int64_t>(p - before, 0, last - 1);

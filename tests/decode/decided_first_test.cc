@@ -99,9 +99,10 @@ TEST(DecidedFirst, RefusesWhatItsWindowCannotDo) {
   EXPECT_EQ(refused([](DecodeOptions& o) { o.acceptance = Acceptance::schedule; }), "accepted");
   EXPECT_THAT(refused([](DecodeOptions& o) { o.block_length = 32; }), HasSubstr("needed 16, or a divisor of it"));
   EXPECT_THAT(refused([](DecodeOptions& o) { o.acceptance = Acceptance::causal; }), HasSubstr("accept: found causal"));
-  EXPECT_THAT(refused([](DecodeOptions& o) { o.acceptance = Acceptance::llada2; }), HasSubstr("whose window moves"));
+  EXPECT_THAT(refused([](DecodeOptions& o) { o.acceptance = Acceptance::llada2; }),
+              HasSubstr("which moves with what is decided"));
   EXPECT_THAT(refused([](DecodeOptions& o) { o.acceptance = Acceptance::schedule, o.steps = 8; }),
-              HasSubstr("steps: found 8 with a model whose window moves"));
+              HasSubstr("steps: found 8 with a window that begins at the first mask"));
   EXPECT_THAT(refused([](DecodeOptions& o) { o.revision = Revision::dual_path; }),
               HasSubstr("revision: found dual-path"));
   EXPECT_THAT(refused([](DecodeOptions& o) { o.cfg_scale = 1; }), HasSubstr("cfg_scale: found 1"));

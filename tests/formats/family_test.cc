@@ -147,6 +147,31 @@ TEST(Family, ModelsThatAreKnownAndNotComputedAreNamed) {
               HasSubstr("general.architecture is \"clover_moe\", which is not supported"));
 }
 
+// As published and as others keep it; the text's numbers stand beside the tower's.
+TEST(Family, OfAModelThatReadsImagesTheTextIsRead) {
+  const ModelConfig config = tiny_config(find_family("nemotron-labs-diffusion"));
+  std::string json = replaced(hf_config_json(config, Style::standard), "DiffusionModel", "DiffusionVLMModel");
+  json = replaced(json, "{", "{\"vision_config\":{\"hidden_size\":7},");
+  for (const std::string text : {"language_model.model.", "language_model.encoder.", "encoder."}) {
+    SCOPED_TRACE(text);
+    std::vector<FakeTensor> tensors = hf_tensors(config);
+    auto names = hf_names(config, Style::standard);
+    for (auto& [ours, name] : names)
+      name = name.starts_with("model.") ? text + name.substr(6)
+                                        : (text.starts_with("language_model.") ? "language_model." : "") + std::string("diffusion_head.weight");
+    FakeTensor tower = tensors.front();
+    tower.name = "tower", names["tower"] = "vision_tower.patch_conv.weight";
+    tensors.push_back(tower);
+    const TempFolder folder;
+    folder.write("config.json", json);
+    folder.write("model.safetensors", safetensors_bytes(tensors, names));
+    const auto read = ModelFile::open(folder.path());
+    ASSERT_EQ(outcome(read), "accepted");
+    expect_same(read->config(), config);
+    EXPECT_THAT(read->config().notes, testing::Contains(HasSubstr("the vision tower (1 tensors) is not read")));
+  }
+}
+
 TEST(Family, QueriesAreScaledByTheirPosition) {
   const ModelConfig config = tiny_config(find_family("mistral3"));
   const std::string json = hf_config_json(config, Style::standard);
