@@ -299,19 +299,6 @@ Work setup_simulate(CLI::App& app) {
   auto r = std::make_shared<Request>();
   SimulateOptions& o = r->simulate;
   r->app = &app;
-  const auto real = [&app](const char* name, std::optional<double>& value, const char* unit, const char* help) {
-    app.add_option_function<std::string>(
-           name,
-           [name, &value](const std::string& text) {
-             double parsed = 0;
-             const auto [end, error] = llada::from_chars(text.data(), text.data() + text.size(), parsed);
-             if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(parsed))
-               throw CLI::ValidationError(name, fmt::format("found '{}', needed a number", text));
-             value = parsed;
-           },
-           help)
-        ->type_name(unit);
-  };
   offer(app.add_option("--profile", o.profile, "a built-in profile (llada devices lists them) or a .json file")
             ->type_name("NAME|FILE"),
         fmt::format("{}", fmt::join(profile_names(), " ")));
@@ -319,9 +306,17 @@ Work setup_simulate(CLI::App& app) {
         "llada-8b llada-1.5 dream-7b");
   add_integer_option(app, "--prompt", o.prompt, 0, 1 << 20, "prompt tokens (78)");
   add_integer_option(app, "--gen", o.gen, 0, 1 << 20, "tokens to generate (128)");
-  add_integer_option(app, "--block", o.block, 0, 1 << 20, "tokens per block (32)");
-  real("--tokens-per-pass", o.tokens_per_pass, "X",
-       "tokens that a pass of the last line commits (as the paper's table implies)");
+  app.add_option_function<std::string>(
+         "--tokens-per-pass",
+         [&o](const std::string& text) {
+           double parsed = 0;
+           const auto [end, error] = llada::from_chars(text.data(), text.data() + text.size(), parsed);
+           if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(parsed))
+             throw CLI::ValidationError("--tokens-per-pass", fmt::format("found '{}', needed a number", text));
+           o.tokens_per_pass = parsed;
+         },
+         "tokens that a pass of the last line commits (as the paper's table implies)")
+      ->type_name("X");
   app.add_option("--replay", r->replay, "take the last line's passes from a recording of llada eval --record")
       ->type_name("FILE");
   add_integer_option(app, "--replay-run", r->replay_run, 0, 1 << 30, "which run of the recording, from 0 (0)");
@@ -334,7 +329,6 @@ Work setup_simulate(CLI::App& app) {
                  "with --latency: rows of a pass whose logits are computed, at most (all)")
       ->type_name("N");
   app.add_flag("--compare-profiles", r->compare, "simulate every built-in profile");
-  real("--window", o.window_gib, "GIB", "address space of the NPU, reserve included (the profile's)");
   app.add_option("--map", o.map_variant, "which of the profile's prices of mapping")->type_name("NAME");
   app.add_option("--memory", o.memory,
                  "plan, copy, lru, drop-all, belady or sessions for the lines from SOMR on (plan)")

@@ -81,7 +81,7 @@ void CanvasLanes::lay(Lane& lane, size_t index) {
     plan.causal_below = static_cast<int32_t>(behind.block_begin(canvas.positions.front()));
     begin = std::min<int64_t>(begin, plan.causal_below);
   }
-  reused_ += begin;
+  if (canvas.first) reused_ += std::min(begin, canvas.prompt);
   const auto compute = [&](decode::StepPlan& some, int64_t from, int64_t to) {
     some.rows.resize(static_cast<size_t>(to - from));
     std::iota(some.rows.begin(), some.rows.end(), static_cast<int32_t>(from));

@@ -165,7 +165,7 @@ Result<std::vector<int32_t>> Model::prompt_ids(std::string_view text) const {
 Result<std::vector<int32_t>> Model::chat_ids(std::span<const ChatMessage> messages, bool think) const {
   if (!tokenizer_) return invalid("{}: the file has no tokenizer, so it takes token ids only", file_.path());
   size_t bytes = 0;
-  for (const ChatMessage& message : messages) bytes += message.content.size();
+  for (const ChatMessage& message : messages) bytes += message.bytes();
   LLADA_TRY_STATUS(check_length(bytes));
   return render_chat(*tokenizer_, chat_format_, messages, true, think);
 }

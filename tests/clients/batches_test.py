@@ -6,7 +6,9 @@ LLADA_TEST_LONG: 50 kills of a long batch."""
 import json
 import os
 import pathlib
+import pty
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -64,7 +66,8 @@ class Batches(unittest.TestCase):
         """What `llada batch` answers."""
         path = pathlib.Path(self.folder, "in.jsonl")
         path.write_bytes(data)
-        done = subprocess.run([support.LLADA, "batch", support.model(), path, "-", "-q"], check=True, capture_output=True)
+        words = [support.LLADA, "batch", support.model(), path, "-", "-q"]
+        done = subprocess.run(words, check=True, capture_output=True)
         return by_id(done.stdout.decode())
 
     def test_a_batch_from_its_file_to_its_answers(self):
@@ -108,6 +111,35 @@ class Batches(unittest.TestCase):
         self.assertEqual(by_id(self.client.files.content(batch.output_file_id).text), self.alone(data))
 
 
+class Progress(unittest.TestCase):
+    def test_a_terminal_shows_how_far_it_is_and_how_long_it_takes(self):
+        ours, theirs = pty.openpty()
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "in.jsonl")
+            path.write_bytes(requests(400, 32))
+            begin = time.monotonic()
+            child = subprocess.Popen([support.LLADA, "batch", support.model(), path, folder + "/out.jsonl"],
+                                     stdin=subprocess.DEVNULL, stderr=theirs, env={**os.environ, "TERM": "xterm"})
+            os.close(theirs)
+            painted, bytes_ = [], b"-"
+            while bytes_:
+                try:
+                    bytes_ = os.read(ours, 65536)
+                except OSError:  # at the end of a terminal
+                    bytes_ = b""
+                painted.append((time.monotonic(), bytes_.decode()))
+            self.assertEqual(child.wait(), 0)
+            end = time.monotonic()
+        os.close(ours)
+        bar = r"batch \[[#.]{20}\] +(\d+) %  (\d+) answered, [\d.]+ tokens/s, about (\d+) s left"
+        found = [(at, *map(int, figures)) for at, text in painted for figures in re.findall(bar, text)]
+        self.assertTrue(found, painted)
+        for at, percent, answered, left in found:
+            self.assertLess(abs(percent - answered / 4), 15)  # requests under way have been read
+            self.assertLess(abs(at + left - end), 2 + (end - begin))
+        self.assertIn("llada batch: 400 answered; ", painted[-2][1])
+
+
 class Shards(unittest.TestCase):
     def test_the_documents_lines_answer_every_request_once(self):
         lines = [line.strip() for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if "--shard {}/" in line]
@@ -125,6 +157,14 @@ class Shards(unittest.TestCase):
                                env={**os.environ, "PATH": folder + ":" + os.environ["PATH"]})
                 text = "".join(path.read_text() for path in sorted(pathlib.Path(folder).glob("answers.*.jsonl")))
                 self.assertEqual(set(by_id(text)), {f"id-{i}" for i in range(10)})
+                # One of them is lost: a run without shards goes on with the others' answers in one file.
+                left = [path.read_text() for path in sorted(pathlib.Path(folder).glob("answers.*.jsonl"))[1:]]
+                merged = pathlib.Path(folder, "answers.jsonl")
+                merged.write_text("".join(left))
+                words = ["./llada", "batch", "model.gguf", "requests.jsonl", merged, "-q"]
+                subprocess.run(words, check=True, cwd=folder)
+                self.assertTrue(merged.read_text().startswith("".join(left)))
+                self.assertEqual(by_id(merged.read_text()), by_id(text))
                 for path in pathlib.Path(folder).glob("answers.*.jsonl"):
                     path.unlink()
                 ran += 1

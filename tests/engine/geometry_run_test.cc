@@ -2,13 +2,10 @@
 // device that runs here: folder and GGUF of a tied head, windows, a failing device, the emulated DSP with the
 // head on either side; and synthesised models whose head is tied.
 // labels of this file: native -threads
-#include <unistd.h>
-
-#include <filesystem>
-
 #include "engine/inspect.h"
 #include "failing/failing_device.h"
 #include "formats/convert.h"
+#include "formats/temp_folder.h"
 #include "geometry/peaked_engine.h"
 #include "golden.h"
 #include "hexagon/hexagon_tools.h"
@@ -17,18 +14,6 @@
 
 namespace llada {
 namespace {
-
-class Folder {
- public:
-  Folder() : path_(std::filesystem::temp_directory_path() / fmt::format("llada_geometry_{}", ::getpid())) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
 
 decode::DecodeOptions short_answer(int64_t length) {
   decode::DecodeOptions o;
@@ -54,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GeometryFilesGolden, testing::Values("llada", "
                          [](const auto& model) { return std::string(model.param); });
 
 TEST_P(GeometryFilesGolden, FirstAFolderThenEveryConversionOfIt) {
-  const Folder folder;
+  const TempFolder folder;
   const PeakedSpec& spec = peaked_spec(GetParam());
   const SmallModel weights = make_peaked_model(spec);
   write_hf_folder(weights, folder / "hf");
@@ -100,7 +85,7 @@ TEST_P(GeometryFilesGolden, FirstAFolderThenEveryConversionOfIt) {
 // Some tools write the head of a tied model as well. LLaDA's code has none beside the embedding; of the others it is
 // the head, here one that gives other answers.
 TEST_P(GeometryFilesGolden, FirstOfTwoHeads) {
-  const Folder folder;
+  const TempFolder folder;
   const SmallModel weights = make_peaked_model(peaked_spec(GetParam()));
   write_hf_folder(weights, folder / "one");
   write_hf_folder(weights, folder / "two", true);
@@ -149,7 +134,7 @@ TEST(GeometryRun, SimWindowsAndAFailingDeviceGiveTheSameAnswer) {
 // packed forms. An emulated row is slow.
 TEST(GeometryRun, TheEmulatedDspGivesTheSameAnswer) {
   SKIP_WITHOUT_EMULATOR();
-  const Folder folder;
+  const TempFolder folder;
   for (const auto& [name, type] : {std::pair{"llada", DType::Q4_0}, {"dream", DType::Q8_0}}) {
     const SmallModel weights = make_peaked_model(peaked_spec(name));
     const std::string gguf = folder / (std::string(name) + ".gguf");
@@ -163,7 +148,7 @@ TEST(GeometryRun, TheEmulatedDspGivesTheSameAnswer) {
 // The embedding of a tied model is read by the head and picked from, so its stored bytes stay where those of
 // the other matrices are let go; without that the prompt would be zeros.
 TEST(TiedSynth, TheModelInMemoryIsTheModelInTheFile) {
-  const Folder folder;
+  const TempFolder folder;
   for (const char* type : {"q4_0", "q8_0", "q4_k", "f16"}) {
     SynthRequest tied = *synth_request("tiny", type, 0), untied = tied;
     tied.preset.config.tied_head = true;

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "formats/temp_folder.h"
 #include "hub/cache.h"
 #include "hub/http.h"
 #include "hub/stand_in.h"
@@ -40,9 +41,6 @@ class Pull : public ::testing::Test {
   void SetUp() override {
     LLADA_NEEDS_DOWNLOADS();
     ::setenv("no_proxy", "*", 1);  // a proxy of this machine does not know 127.0.0.1
-    std::string name = (fs::temp_directory_path() / "llada_hub_test_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    root = name;
     hub.emplace(std::map<std::string, StandInHub::File>{{"config.json", {R"({"a":1})"}},
                                                         {"tokenizer.json", {noise(3'000, 3)}},
                                                         {"empty.txt", {""}},
@@ -61,10 +59,7 @@ class Pull : public ::testing::Test {
     };
     events.stopped = [this] { return stop.load(); };
   }
-  void TearDown() override {
-    hub.reset();
-    if (!root.empty()) fs::remove_all(root);
-  }
+  void TearDown() override { hub.reset(); }
 
   Result<hub::Pulled> pull(const std::string& what = "owner/name", bool prefer_cache = false) {
     const auto request = hub::parse_request(what);
@@ -93,7 +88,8 @@ class Pull : public ::testing::Test {
     EXPECT_FALSE(fs::exists(snapshot() / "model.safetensors"));
   }
 
-  fs::path root;
+  const TempFolder temp_;
+  const fs::path root = temp_.path();
   std::optional<StandInHub> hub;
   hub::HubSettings settings;
   hub::PullEvents events;

@@ -1,5 +1,6 @@
-"""The files of deploy/, and the lines of docs/scale.md for Slurm: every metric that one names is exported, every path and
-option is the server's, and the public checkers that are here (promtool, hadolint, kubernetes-validate) find nothing."""
+"""The files of deploy/, and the lines of docs/scale.md for Slurm: every metric that one names is exported, every path
+and option is the server's, and the public checkers that are here (promtool, hadolint, kubernetes-validate) find
+nothing."""
 
 import json
 import os
@@ -109,7 +110,8 @@ class Manifests(unittest.TestCase):
         for selector in (found["Deployment"]["spec"]["selector"]["matchLabels"], found["Service"]["spec"]["selector"],
                          found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"]):
             self.assertEqual(selector, labels)
-        self.assertIn(found["Service"]["spec"]["ports"][0]["targetPort"], [port["name"] for port in container()["ports"]])
+        names = [port["name"] for port in container()["ports"]]
+        self.assertIn(found["Service"]["spec"]["ports"][0]["targetPort"], names)
         target = found["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
         self.assertEqual((target["kind"], target["name"]), ("Deployment", found["Deployment"]["metadata"]["name"]))
         volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
@@ -162,8 +164,8 @@ class Checkers(unittest.TestCase):
 class Slurm(unittest.TestCase):
     def test_the_documents_job_answers_every_request_once(self):
         text = (support.ROOT / "docs/scale.md").read_text(encoding="utf-8")
-        script = "\n".join(line[4:] for line in re.search(r"((?:    .*\n)*    #SBATCH (?:.*\n)(?:    .*\n)*)", text).group(1)
-                           .splitlines())
+        job = re.search(r"((?:    .*\n)*    #SBATCH (?:.*\n)(?:    .*\n)*)", text).group(1)
+        script = "\n".join(line[4:] for line in job.splitlines())
         count = int(re.search(r"--array=1-(\d+)", script).group(1))
         with tempfile.TemporaryDirectory() as folder:
             place = pathlib.Path(folder)

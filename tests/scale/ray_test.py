@@ -1,12 +1,16 @@
 """llada.ray on a cluster of this machine: Ray's own nodes, of which some are killed, come late, or share weights.
 
-LLADA_RAY_PROMPTS: prompts of the data set, 1,000 where not given. LLADA_TEST_LONG: also the time beside `llada batch`.
-LLADA_RAY_MODEL: another model for that, and for the memory of its weights."""
+LLADA_RAY_PROMPTS: prompts of the data set, 1,000 where not given. LLADA_TEST_LONG: also the time beside `llada batch`,
+with answers of LLADA_RAY_TOKENS. LLADA_RAY_MODEL: another model for that, and for the memory of its weights."""
 
+import http.server
 import json
 import os
 import pathlib
+import re
+import shlex
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +29,7 @@ os.environ.update(
     RAY_USAGE_STATS_ENABLED="0",
     RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",  # every address is 127.0.0.1
     RAY_worker_niceness="0",  # as `llada batch` has it, beside other programs of this machine
+    RAY_SERVE_PROXY_PREFER_LOCAL_NODE_ROUTING="0",
     RAY_DEDUP_LOGS="0",
     RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S="60",  # of a loaded machine
     RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S="60",
@@ -83,6 +88,12 @@ def tearDownModule():
     PLACE.cleanup()
 
 
+def free_port():
+    with socket.socket() as link:
+        link.bind((ADDRESS, 0))
+        return link.getsockname()[1]
+
+
 def prompts(count):
     with open(ROOT / "eval/eval_public.jsonl", encoding="utf-8") as lines:
         texts = [json.loads(line)["prompt"] for line in lines]
@@ -95,6 +106,17 @@ def data_set(texts, blocks):
 
 
 class DataSets(unittest.TestCase):
+    def test_an_actor_imports_no_server(self):
+        line = "import sys, llada.ray; print('ray.serve' in sys.modules, callable(llada.ray.application))"
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", line], check=True, capture_output=True, text=True)
+        self.assertEqual(done.stdout.split(), ["False", "True"])
+
+    def test_a_cluster_is_found_without_ray_init(self):
+        line = "import llada.ray._generate as here; print(here.least_cpus())"
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", line], check=True, capture_output=True, text=True,
+                              env={**os.environ, "RAY_ADDRESS": cluster.address})
+        self.assertEqual(done.stdout.split(), ["2"])
+
     def test_every_row_once_though_a_machine_is_lost_and_another_comes(self):
         model, texts = make_model(), prompts(COUNT)
         with llada.Model.load(model, threads=2) as alone:
@@ -110,7 +132,8 @@ class DataSets(unittest.TestCase):
             if not lost and len(found) >= COUNT // 5:
                 # A machine that computes, without a word.
                 nodes = {actor["NodeID"] for actor in self.actors()}
-                victim = next((node for node in workers if node.unique_id in nodes or node.node_id in nodes), workers[0])
+                victims = [node for node in workers if node.unique_id in nodes or node.node_id in nodes]
+                victim = victims[0] if victims else workers[0]
                 workers.remove(victim)
                 cluster.remove_node(victim, allow_graceful=False)
                 workers.append(add_node())
@@ -130,7 +153,7 @@ class DataSets(unittest.TestCase):
         ]
 
     def test_a_rows_fault_is_its_error(self):
-        rows = [{"prompt": [{"role": "user", "content": "Count to 3"}]}, {"prompt": [{"role": "nobody", "content": "x"}]}]
+        rows = [{"prompt": [{"role": role, "content": "Count to 3"}]} for role in ("user", "nobody")]
         answers = llada.ray.generate(
             ray.data.from_items(rows), model=make_model(), options={"gen_length": 8}, threads=1, actors=1
         ).take_all()
@@ -182,36 +205,45 @@ class DataSets(unittest.TestCase):
         self.assertLess(sum(share for _, _, share in found), 1.1 * found[0][0])
 
 
-@unittest.skipUnless("LLADA_TEST_LONG" in os.environ, "minutes: LLADA_TEST_LONG")
+@unittest.skipUnless("LLADA_TEST_LONG" in os.environ, "the time beside llada batch takes minutes: LLADA_TEST_LONG")
 class Overhead(unittest.TestCase):
     def test_beside_llada_batch(self):
         """Wall time of both from their first line to their last answer, starts of processes and of the actor included;
-        the cluster is there before."""
-        model, texts, threads = os.environ.get("LLADA_RAY_MODEL") or make_model("f16"), prompts(COUNT), 2
+        the cluster is there before. Those of one prompt are the starts."""
+        model, texts = os.environ.get("LLADA_RAY_MODEL") or make_model("f16"), prompts(COUNT)
         length = int(os.environ.get("LLADA_RAY_TOKENS", 64))
-        place = pathlib.Path(PLACE.name)
-        with open(place / "in.jsonl", "w", encoding="utf-8") as file:
-            for i, text in enumerate(texts):
-                body = {"messages": [{"role": "user", "content": text}], "max_tokens": length}
-                line = {"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions", "body": body}
-                file.write(json.dumps(line) + "\n")
         program("pack", model)
-        ratios, times = [], []
-        for _ in range(3):
-            begin = time.monotonic()
+        place, answers = pathlib.Path(PLACE.name), {}
+
+        def by_batch(count):
+            with open(place / "in.jsonl", "w", encoding="utf-8") as file:
+                for i, text in enumerate(texts[:count]):
+                    body = {"messages": [{"role": "user", "content": text}], "max_tokens": length}
+                    line = {"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions", "body": body}
+                    file.write(json.dumps(line) + "\n")
             (place / "out.jsonl").unlink(missing_ok=True)
-            program("batch", model, str(place / "in.jsonl"), str(place / "out.jsonl"), "-q", "--threads", str(threads))
-            alone, begin = time.monotonic() - begin, time.monotonic()
-            answers = llada.ray.generate(data_set(texts, 16), model=model, options={"gen_length": length}, threads=threads,
-                                         actors=1, num_cpus=1.5).materialize()
-            times.append((alone, time.monotonic() - begin))
-            ratios.append(times[-1][1] / alone)
-        with open(place / "out.jsonl", encoding="utf-8") as file:
-            batch = {answer["custom_id"]: answer["response"]["body"]["choices"][0]["message"]["content"]
-                     for answer in map(json.loads, file)}
-        self.assertEqual({str(row["id"]): row["generated_text"] for row in answers.iter_rows()}, batch)
-        print(f"llada batch and llada.ray.generate, {COUNT} prompts, {threads} threads, seconds: "
-              + ", ".join(f"{alone:.1f} {on_ray:.1f}" for alone, on_ray in times))
+            program("batch", model, str(place / "in.jsonl"), str(place / "out.jsonl"), "-q", "--threads", "2")
+            with open(place / "out.jsonl", encoding="utf-8") as file:
+                return {int(answer["custom_id"]): answer["response"]["body"]["choices"][0]["message"]["content"]
+                        for answer in map(json.loads, file)}
+
+        def by_ray(count):
+            rows = data_set(texts[:count], min(count, 16))
+            options = {"gen_length": length}
+            answers = llada.ray.generate(rows, model=model, options=options, threads=2, actors=1, num_cpus=1.5)
+            return {row["id"]: row["generated_text"] for row in answers.iter_rows()}
+
+        times = {(name, count): [] for count in (1, COUNT) for name in ("llada batch", "llada.ray")}
+        for _ in range(3):
+            for name, count in times:
+                begin = time.monotonic()
+                answers[name] = (by_batch if name == "llada batch" else by_ray)(count)
+                times[name, count].append(time.monotonic() - begin)
+            self.assertEqual(answers["llada.ray"], answers["llada batch"])
+        for (name, count), seconds in times.items():
+            print(f"{name}, {count} prompts of {length} tokens, 2 threads, seconds: "
+                  + ", ".join(f"{each:.1f}" for each in seconds))
+        ratios = [on_ray / alone for alone, on_ray in zip(times["llada batch", COUNT], times["llada.ray", COUNT])]
         self.assertLess(sorted(ratios)[1], 1.1)
 
 
@@ -226,9 +258,18 @@ class Evaluations(unittest.TestCase):
         self.assertEqual(set(found["tasks"]), set(alone["tasks"]))
         for mine, other in [(found, alone), *((found["tasks"][name], alone["tasks"][name]) for name in found["tasks"])]:
             for key in set(mine) - timed - {"tasks"}:
-                for one, two in zip(*(value if isinstance(value, list) else [value] for value in (mine[key], other[key]))):
+                pair = [value if isinstance(value, list) else [value] for value in (mine[key], other[key])]
+                for one, two in zip(*pair):
                     self.assertAlmostEqual(one, two, places=9, msg=key)
         self.assertLess(found["accuracy_mean"], 1)
+
+
+class QuietFiles(http.server.SimpleHTTPRequestHandler):
+    def __init__(self, *words):
+        super().__init__(*words, directory=PLACE.name)
+
+    def log_message(self, *_):
+        pass
 
 
 class Addresses(unittest.TestCase):
@@ -254,6 +295,18 @@ class Addresses(unittest.TestCase):
         with llada.Model.load(folder) as model:
             self.assertTrue(model.info.has_tokenizer)
 
+    def test_a_model_comes_over_a_network(self):
+        with http.server.ThreadingHTTPServer((ADDRESS, 0), QuietFiles) as server:
+            server.handle_error = lambda *_: None  # such as a client that reads the head alone
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            name = pathlib.Path(make_model()).name
+            address = f"http://{ADDRESS}:{server.server_port}/{name}"
+            answers = llada.ray.generate(data_set(prompts(3), 1), model=address, options=OPTIONS, threads=1, actors=1)
+            found = {row["id"]: row["generated_text"] for row in answers.iter_rows()}
+            server.shutdown()
+        with llada.Model.load(make_model(), threads=1) as model:
+            self.assertEqual(found, {i: model.generate(text, **OPTIONS).text for i, text in enumerate(prompts(3))})
+
     def test_a_folder_has_changed_where_a_file_of_it_has(self):
         folder = pathlib.Path(PLACE.name, "folder")
         folder.mkdir()
@@ -264,21 +317,77 @@ class Addresses(unittest.TestCase):
             self.assertEqual(pathlib.Path(llada.ray.local_path(address), "config.json").read_text(), text)
 
 
+class Document(unittest.TestCase):
+    """The lines of docs/scale.md, with names of what is here."""
+
+    @classmethod
+    def setUpClass(cls):
+        text = (ROOT / "docs/scale.md").read_text(encoding="utf-8")
+        part = text.split("\n## Ray\n")[1].split("\n|")[0]
+        lines = [line[4:] for line in part.splitlines() if line.startswith("    ")]
+        names = {"/models/m.gguf": make_model(), "s3://bucket/m.gguf": f"file://{make_model()}",
+                 "threads=8": "threads=1", '"gen_length": 256': '"gen_length": 8',
+                 "--gen-length 256": "--gen-length 8", "replicas=2-8": "replicas=1-2"}
+        for name, here in names.items():
+            assert sum(name in line for line in lines), name
+            lines = [line.replace(name, here) for line in lines]
+        cls.python = "\n".join(line for line in lines if not line.startswith(("pip ", "serve run ")))
+        (cls.serve,) = [line for line in lines if line.startswith("serve run ")]
+
+    def test_its_lines_of_python(self):
+        with tempfile.TemporaryDirectory(dir=PLACE.name) as folder:
+            names = {}
+            with open(pathlib.Path(folder, "prompts.jsonl"), "w", encoding="utf-8") as file:
+                file.writelines(json.dumps({"prompt": text}) + "\n" for text in prompts(3))
+            with open(ROOT / "eval/eval_public.jsonl", encoding="utf-8") as tasks:
+                pathlib.Path(folder, "eval.jsonl").write_text("".join(tasks.readlines()[:3]), encoding="utf-8")
+            exec(self.python.replace("/data/", folder + "/"), names)
+            rows = ray.data.read_parquet(folder + "/answers").take_all()
+        self.assertEqual(sorted(row["prompt"] for row in rows), sorted(prompts(3)))
+        self.assertEqual({row["error"] for row in rows}, {None})
+        self.assertEqual(names["result"]["n"], 3)
+
+    def test_its_line_of_a_shell(self):
+        port = free_port()
+        serve.start(http_options={"host": ADDRESS, "port": port}, proxy_location="HeadOnly")
+        with open(PLACE.name + "/serve.log", "w+b") as log:
+            child = subprocess.Popen(shlex.split(self.serve, comments=True), stdin=subprocess.DEVNULL, stdout=log,
+                                     stderr=log, env={**os.environ, "RAY_ADDRESS": cluster.address})
+            try:
+                client = openai.OpenAI(base_url=f"http://{ADDRESS}:{port}/v1", api_key="none")
+                deadline = time.monotonic() + 90
+                while True:
+                    try:
+                        self.assertEqual([model.id for model in client.models.list()], ["tiny-q8_0"])
+                        break
+                    except (openai.APIError, openai.APIConnectionError):
+                        log.seek(0)
+                        self.assertIsNone(child.poll(), log.read().decode())
+                        self.assertLess(time.monotonic(), deadline, "no answer of serve run")
+                        time.sleep(0.2)
+                child.send_signal(signal.SIGINT)
+                child.wait(90)
+            finally:
+                child.kill()
+                child.wait()
+                serve.shutdown()
+
+
 class Serving(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        import socket
-
-        with socket.socket() as link:
-            link.bind((ADDRESS, 0))
-            cls.port = link.getsockname()[1]
+        cls.port = free_port()
         serve.start(http_options={"host": ADDRESS, "port": cls.port}, proxy_location="HeadOnly")
-        serve.run(llada.ray.application({"model": make_model(), "replicas": "2", "threads": "1", "parallel": "8"}))
+        serve.run(llada.ray.application(cls.arguments("2")))
         cls.url = f"http://{ADDRESS}:{cls.port}"
 
     @classmethod
     def tearDownClass(cls):
         serve.delete("default")
+
+    @staticmethod
+    def arguments(replicas):
+        return {"model": make_model(), "replicas": replicas, "threads": "1", "parallel": "8"}
 
     def client(self):
         return openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=60)
@@ -320,6 +429,83 @@ class Serving(unittest.TestCase):
         with self.assertRaises(openai.BadRequestError):
             client.chat.completions.create(**{**asked, "messages": []})
 
+    def answered(self):
+        """Chats that each program has answered, by its pid."""
+        counts = {}
+        for _, program in self.pids():
+            words = pathlib.Path(f"/proc/{program}/cmdline").read_text().split("\0")
+            with socket.socket(socket.AF_UNIX) as link:
+                link.connect(words[words.index("--socket") + 1])
+                link.sendall(b"GET /metrics HTTP/1.0\r\nHost: replica\r\n\r\n")
+                text = b"".join(iter(lambda: link.recv(65536), b"")).decode()
+            lines = re.findall(r'^llada_requests_total\{route="/v1/chat/completions",status="200"\} (\d+)', text, re.M)
+            counts[program] = sum(map(int, lines))
+        return counts
+
+    def test_requests_go_to_the_shorter_queue(self):
+        self.wait_for_replicas()
+        before = self.answered()
+
+        def ask():
+            for text in prompts(10):
+                self.ask(self.client(), text, False)
+
+        clients = [threading.Thread(target=ask) for _ in range(8)]
+        for each in clients:
+            each.start()
+        for each in clients:
+            each.join(120)
+        shares = [count - before[program] for program, count in self.answered().items()]
+        self.assertEqual((len(shares), sum(shares)), (2, 80))
+        self.assertGreater(min(shares), 20)
+
+    @staticmethod
+    def ask(client, text, is_stream, length=64):
+        asked = {"messages": [{"role": "user", "content": text}], "model": "any", "max_tokens": length}
+        if not is_stream:
+            return client.chat.completions.create(**asked).choices[0].message.content
+        pieces, reason = "", None
+        for piece in client.chat.completions.create(**asked, stream=True):
+            if piece.choices:
+                pieces += piece.choices[0].delta.content or ""
+                reason = piece.choices[0].finish_reason or reason
+        if reason is None:
+            raise AssertionError("a stream ended as if it were whole")
+        return pieces
+
+    def test_replicas_that_go_away_finish_their_answers(self):
+        """Both are replaced by one while every one of 12 clients has an answer under way, and that one by two."""
+        texts, results, lock, over = prompts(12), [], threading.Lock(), threading.Event()
+        self.wait_for_replicas()
+        before = set(self.pids())
+
+        def client_of(number):
+            client = self.client()
+            while not over.is_set():
+                try:
+                    answer = self.ask(client, texts[number], number % 2 == 0, 128)
+                except Exception as failure:
+                    answer = failure
+                with lock:
+                    results.append((number, answer))
+
+        clients = [threading.Thread(target=client_of, args=(number,)) for number in range(len(texts))]
+        for each in clients:
+            each.start()
+        try:
+            for count in ("1", "2"):
+                serve.run(llada.ray.application(self.arguments(count)))
+                self.wait_for_replicas(int(count))
+        finally:
+            over.set()
+            for each in clients:
+                each.join(120)
+        self.assertFalse(before & set(self.pids()))
+        self.assertEqual({number for number, _ in results}, set(range(len(texts))))
+        for number, text in enumerate(texts):
+            whole = json.loads(program("run", "-m", make_model(), "-p", text, "-n", "128", "--json"))["text"]
+            self.assertEqual({answer for asker, answer in results if asker == number}, {whole})
+
     def check_loss(self, end):
         """50 clients ask, one replica is ended in the middle: each request has its answer or an error, and one that
         begins later has an answer."""
@@ -328,19 +514,6 @@ class Serving(unittest.TestCase):
         texts, results, lock, over = list(expected), [], threading.Lock(), threading.Event()
         self.wait_for_replicas()
 
-        def ask(client, text, is_stream):
-            asked = {"messages": [{"role": "user", "content": text}], "model": "any", "max_tokens": 64}
-            if not is_stream:
-                return client.chat.completions.create(**asked).choices[0].message.content
-            pieces, reason = "", None
-            for piece in client.chat.completions.create(**asked, stream=True):
-                if piece.choices:
-                    pieces += piece.choices[0].delta.content or ""
-                    reason = piece.choices[0].finish_reason or reason
-            if reason is None:
-                raise AssertionError("a stream ended as if it were whole")
-            return pieces
-
         def client_of(number):
             client = self.client()
             for turn in range(1000):
@@ -348,7 +521,7 @@ class Serving(unittest.TestCase):
                     return
                 text, begin = texts[(number + turn) % len(texts)], time.monotonic()
                 try:
-                    answer, error = ask(client, text, number % 2 == 0), None
+                    answer, error = self.ask(client, text, number % 2 == 0), None
                 except openai.APIError as failure:
                     answer, error = None, failure
                 except Exception as failure:  # such as a connection that breaks in a stream
@@ -394,6 +567,33 @@ class Serving(unittest.TestCase):
             self.assertEqual(broken, 'data: {"a')
             self.assertEqual(lines.get("event"), name)
             self.assertEqual(json.loads(lines["data"])["error"]["type"], kind)
+
+    @unittest.skipUnless("LLADA_TEST_LONG" in os.environ, "a replica that hangs takes half a minute: LLADA_TEST_LONG")
+    def test_a_replica_whose_program_hangs_is_replaced(self):
+        self.wait_for_replicas()
+        hanging, other = self.pids()
+        os.kill(hanging[1], signal.SIGSTOP)
+        answers, begin, count = [], time.monotonic(), 40
+
+        def ask():
+            try:
+                answers.append(self.ask(self.client(), "Count to 3", False))
+            except openai.APIError as error:
+                answers.append(error)
+
+        clients = [threading.Thread(target=ask) for _ in range(count)]
+        for each in clients:
+            each.start()
+        for each in clients:
+            each.join(90)
+        errors = sum(not isinstance(answer, str) for answer in answers)
+        print(f"{errors} of {count} requests met a replica that hangs: an error after {time.monotonic() - begin:.0f} s")
+        self.assertEqual(len(answers), count, "a request without an end")
+        while hanging in self.pids():
+            self.assertLess(time.monotonic() - begin, 90)
+            time.sleep(0.5)
+        self.wait_for_replicas()
+        self.assertIn(other, self.pids())
 
     def test_a_replica_is_lost(self):
         self.check_loss(lambda replica, _: os.kill(replica, signal.SIGKILL))

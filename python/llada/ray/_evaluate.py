@@ -109,8 +109,8 @@ def evaluate(
     part: int = 64,
     **remote: Any,
 ) -> dict[str, Any]:
-    """The numbers that `llada eval --no-reference --json` gives for its strategy, computed by the machines of a cluster:
-    the keys of docs/json.md, but for those of wall clock beyond an example's.
+    """The numbers that `llada eval --no-reference --json` gives for its strategy, computed by the machines of a
+    cluster: the keys of docs/json.md, but for those of wall clock beyond an example's.
 
     tasks: a file of examples, by its path here or an address that fsspec knows. options: of `llada eval`, as a shell
     has them. limit: examples of each task. threads: of one process, which works on `part` examples at a time; where not

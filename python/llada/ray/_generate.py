@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Optional, Union
 
 import pyarrow as pa
@@ -55,15 +55,17 @@ class Generator:
         check_options(self._options)
         self._model = open_model(model, **dict(load or {}))
 
-    async def __call__(self, rows: pa.Table) -> pa.Table:
-        return await in_thread(self.answer, rows)
+    async def __call__(self, rows: pa.Table) -> AsyncIterator[pa.Table]:
+        """A generator, since older releases of Ray Data know no other coroutine: they take several batches at a time
+        from it, so that the engine has the next requests while it computes some."""
+        yield await in_thread(self.answer, rows)
 
     def answer(self, rows: pa.Table) -> pa.Table:
         """The rows with the columns of an answer. What is wrong with a row is its error; other errors are raised."""
         taken = [name for name in COLUMNS if name in rows.column_names]
         if self._prompt not in rows.column_names or taken:
-            raise ValueError(f"dataset: found the columns {', '.join(rows.column_names)}, needed {self._prompt} and none "
-                             f"of {', '.join(COLUMNS)}")
+            raise ValueError(f"dataset: found the columns {', '.join(rows.column_names)}, needed {self._prompt} and "
+                             f"none of {', '.join(COLUMNS)}")
         prompts = rows.column(self._prompt).to_pylist()
         seeds = rows.column("seed").to_pylist() if "seed" in rows.column_names else [None] * len(prompts)
         asked = [self._ask(prompt, seed) for prompt, seed in zip(prompts, seeds)]
@@ -97,6 +99,8 @@ class Generator:
 
 def least_cpus() -> int:
     """Of the cluster's machines that have some."""
+    if not ray.is_initialized():
+        ray.init()
     counts = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
     return min([count for count in counts if count > 0], default=1)
 

@@ -61,16 +61,16 @@ def local_path(model: Place) -> str:
         return str(place)
     with machine_lock(place.parent.parent / f"{key}.lock"):
         if not place.exists():
-            _fetch(files, path, place)
+            _fetch(files, path, place, info["type"] == "directory")
     return str(place)
 
 
-def _fetch(files: Any, path: str, place: pathlib.Path) -> None:
+def _fetch(files: Any, path: str, place: pathlib.Path, is_folder: bool) -> None:
     """A process that is killed meanwhile leaves nothing under the model's name."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="part-", dir=place.parent) as folder:
         part = os.path.join(folder, "part")
-        files.get(path, part, recursive=files.isdir(path))
+        files.get(path, part, recursive=is_folder)
         shutil.move(part, place)
 
 

@@ -1,16 +1,18 @@
 """OpenAI's routes on Ray Serve: each replica is a `llada serve` of its own, to which it hands on what comes.
 
-Ray Serve sends a request to the replica with the shorter queue of two, starts replicas as queues grow and anew when they
-end, and lets one that goes away finish its answers. The program answers: routes, streams, batching, limits and errors
-are those of docs/server.md. When it ends its replica ends too, and a request that was under way gets an error.
+Ray Serve sends a request to the replica with the shorter queue of two, starts replicas as queues grow and anew when
+they end, and lets one that goes away finish its answers. The program answers: routes, streams, batching, limits and
+errors are those of docs/server.md. When it ends its replica ends too, and a request that was under way gets an error.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -29,7 +31,10 @@ from ._generate import least_cpus
 from ._models import local_path
 from ._program import program
 
-_DRAIN_SECONDS = 30
+# Of a replica that goes away, for answers that are long; it goes as soon as it has none.
+_DRAIN_SECONDS = 120
+_HEALTH_SECONDS = 8
+_HEALTH_FAILURES = 3  # one behind the other, after which Ray Serve takes a replica away, too
 # The program ends in good order when the pipe ends that is its replica's: when the replica ends, in any way.
 _SHELL = (
     'exec 3<&0; "$@" </dev/null & child=$!; { cat <&3 >/dev/null; kill -TERM $child 2>/dev/null; } & wait $child'
@@ -62,12 +67,14 @@ class Replica:
         self._folder = tempfile.mkdtemp(prefix="llada-replica-")
         self._socket = os.path.join(self._folder, "socket")
         self._session: Optional[aiohttp.ClientSession] = None
-        self._ending = False
+        self._ending, self._failures = False, 0
         line = [program(), "serve", "-m", path, "--socket", self._socket, *words]
-        self._child = subprocess.Popen(["/bin/sh", "-c", _SHELL, "sh", *line], stdin=subprocess.PIPE)
+        line = ["/bin/sh", "-c", _SHELL, "sh", *line]
+        self._child = subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True)
         while not self._is_ready():
             if self._child.poll() is not None:
-                raise RuntimeError(f"llada serve: ended with status {self._child.returncode} while the model was loaded")
+                status = self._child.returncode
+                raise RuntimeError(f"llada serve: ended with status {status} while the model was loaded")
             time.sleep(0.05)
         threading.Thread(target=self._end_with_child, daemon=True).start()
 
@@ -87,17 +94,25 @@ class Replica:
             print(f"llada serve ended with status {status}; so does its replica", flush=True)
             os._exit(1)
 
-    def _new_session(self) -> aiohttp.ClientSession:
+    def _new_session(self, seconds: Optional[float] = None) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=aiohttp.UnixConnector(path=self._socket, limit=0),
-            timeout=aiohttp.ClientTimeout(total=None),
+            timeout=aiohttp.ClientTimeout(total=seconds),
             auto_decompress=False,
         )
 
     async def check_health(self) -> None:
-        """Raises where the program does not answer; Ray Serve then starts another replica."""
-        async with self._new_session() as session, session.get("http://replica/health") as reply:
-            reply.raise_for_status()
+        """Raises where the program does not answer, and at last ends it: Ray Serve would let a replica that hangs
+        finish its answers, which wait for ever."""
+        try:
+            async with self._new_session(_HEALTH_SECONDS) as session, session.get("http://replica/health") as reply:
+                reply.raise_for_status()
+            self._failures = 0
+        except (aiohttp.ClientError, asyncio.TimeoutError):
+            self._failures += 1
+            if self._failures >= _HEALTH_FAILURES:
+                os.killpg(self._child.pid, signal.SIGKILL)
+            raise
 
     async def __call__(self, request: Request) -> Response:
         if self._session is None:
