@@ -33,6 +33,7 @@ Json config_json(const ModelConfig& c) {
                {"attention_block", c.attention_block},
                {"tied_head", c.tied_head}};
   if (c.causal_text && c.attention_block > 0) json["causal_text"] = true;
+  if (c.decided_first && c.attention_block > 0) json["decided_first"] = true;
   if (c.experts > 0) {
     json["experts"] = c.experts;
     json["experts_used"] = c.experts_used;
@@ -103,6 +104,8 @@ std::string attention_text(const ModelConfig& c) {
     return fmt::format("; causal, behind it canvases of {} that see themselves", c.canvas.length);
   if (c.causal_text && c.attention_block > 0)
     return fmt::format("; causal, behind it blocks of {} that see themselves", c.attention_block);
+  if (c.decided_first && c.attention_block > 0)
+    return fmt::format("; causal, in windows of {} what is decided first", c.attention_block);
   const std::string sees = c.attention_block > 0    ? fmt::format("block-causal over blocks of {}", c.attention_block)
                            : c.attention_block == 0 ? "full"
                                                     : "not said";

@@ -33,6 +33,8 @@ decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenize
                          .shift_logits = config.shift_logits,
                          .attention_block = config.attention_block,
                          .causal_text = config.causal_text && config.attention_block > 0,
+                         .decided_first = config.decided_first && config.attention_block > 0,
+                         .prompt_ends_block = config.prompt_ends_block && config.attention_block > 0,
                          .uniform = config.canvas,
                          .vocab = config.vocab,
                          .delete_id = config.delete_id,

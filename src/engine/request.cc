@@ -49,10 +49,7 @@ bool takes_gaps(const Model& model) {
 Status check_readable(const Model& model) {
   const decode::SpecialIds& ids = model.special_ids();
   if (ids.mask < 0) return invalid("{}: the model has no mask token", model.file().path());
-  if (!ids.causal_text) return {};
-  return invalid(
-      "{}: the model reads finished text causally, and scores and decisions are not computed for such models",
-      model.file().path());
+  return {};
 }
 
 Status check_request(const Model& model, const Request& request) {
@@ -108,6 +105,8 @@ int64_t room_behind(const Model& model, int64_t prompt_tokens) {
   if (const int64_t length = ids.uniform.length; length > 0) return (model.context() - prompt_tokens) / length * length;
   const int64_t block = std::max<int64_t>(ids.attention_block, 1);
   if (ids.causal_text) return (model.context() - prompt_tokens) / block * block;
+  if (ids.prompt_ends_block) return model.context() - prompt_tokens;
+  if (ids.decided_first) return model.context() - prompt_tokens - (block - 1);
   return model.context() / block * block - prompt_tokens;
 }
 
@@ -173,7 +172,7 @@ namespace {
 // Whether what the request keeps of its prompt is what any other would.
 bool keeps_what_others_would(const decode::SpecialIds& ids, const decode::DecodeOptions& o) {
   if (ids.uniform.length > 0) return true;
-  if (ids.attention_block == 0 || o.cfg_scale > 0) return false;
+  if (ids.attention_block == 0 || ids.prompt_ends_block || o.cfg_scale > 0) return false;
   if (o.acceptance == decode::Acceptance::causal && !ids.causal_text) return false;  // causal inside blocks as well
   return o.kv == decode::KvChoice::block || o.kv == decode::KvChoice::frozen;
 }
@@ -197,7 +196,8 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
       on_prompt_(request.on_prompt),
       first_positions_(llada::first_positions(*model_, request, canvas.size())),
       rule_(decode::head_rule(request.options, model_->special_ids(), request.gaps.has_value())),
-      causal_ids_(causal(model_->special_ids())),
+      ids_(model_->special_ids().behind(std::ssize(request.tokens))),
+      causal_ids_(causal(ids_)),
       form_(std::move(form)),
       infill_(request.gaps.has_value()),
       shares_prefix_(keeps_what_others_would(model_->special_ids(), options_)),
@@ -310,7 +310,7 @@ Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCach
 }
 
 const decode::SpecialIds& RunningRequest::ids_in(const decode::StepPlan& plan) const {
-  return plan.causal_below == plan.keys ? causal_ids_ : model_->special_ids();
+  return plan.causal_below == plan.keys ? causal_ids_ : ids_;
 }
 
 // The kept logits that predict at this row: of the step's own predictions, or of a trial's.

@@ -182,7 +182,7 @@ class RunningRequest final : public ForwardJob {
   const int64_t first_positions_;   // of the K/V store
   std::vector<TokenScore> scores_;  // by position, where alternatives are kept
   const SamplingRule rule_;
-  const decode::SpecialIds causal_ids_;                 // the model's, of a step whose rows are all causal
+  const decode::SpecialIds ids_, causal_ids_;           // behind the prompt; of a step whose rows are all causal
   const std::shared_ptr<const forms::TokenForm> form_;  // null: the answer is free
   const bool infill_, shares_prefix_;
   const int64_t prompt_tokens_;

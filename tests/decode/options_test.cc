@@ -140,7 +140,7 @@ void expect_names_both_ways(size_t count) {
 }
 
 TEST(Options, NamesGoBothWays) {
-  expect_names_both_ways<Acceptance>(9);
+  expect_names_both_ways<Acceptance>(10);
   expect_names_both_ways<KvChoice>(5);
   expect_names_both_ways<Revision>(4);
   expect_names_both_ways<RevisePath>(2);

@@ -108,6 +108,14 @@ TEST(DecideCanvases, TheTailEndsTheAnswerAndFillsTheBlock) {
   canvases = question_canvases(0, *tree, 15, ids);
   EXPECT_EQ(canvases[0].tail, (Ids{50})) << "nothing behind the block is seen";
   EXPECT_EQ(canvases[1].tail, (Ids{8, 50, 90, 91, 91, 91, 91, 91, 91}));
+  for (bool decode::SpecialIds::*kind :
+       {&decode::SpecialIds::causal_text, &decode::SpecialIds::decided_first, &decode::SpecialIds::prompt_ends_block}) {
+    decode::SpecialIds behind = ids;
+    behind.*kind = true;
+    canvases = question_canvases(0, *tree, 15, behind);
+    EXPECT_EQ(canvases[0].tail, (Ids{50, 50, 90, 91, 91, 91, 91, 91})) << "a block begins behind the prompt";
+    EXPECT_EQ(canvases[1].tail, (Ids{8, 50, 90, 91, 91, 91, 91, 91}));
+  }
 }
 
 TEST(DecideCanvases, JointSlotsOfABlockCausalModelLieInOneBlock) {

@@ -250,6 +250,65 @@ TEST_F(Pull, AWholeFileThatWasNotNamedYetIsCheckedAndNamed) {
   EXPECT_EQ(read(blob("model.safetensors")), hub->files.at("model.safetensors").content);
 }
 
+// A GGUF file that a repository has in raw pieces alone.
+class PullInPieces : public Pull {
+ protected:
+  void SetUp() override {
+    Pull::SetUp();
+    if (!hub) return;
+    hub.emplace(std::map<std::string, StandInHub::File>{{"m.gguf.part1of3", {noise(300'000, 1), true}},
+                                                        {"m.gguf.part2of3", {noise(300'000, 2), true}},
+                                                        {"m.gguf.part3of3", {noise(5'001, 3), true}}});
+    settings.endpoint = hub->endpoint();
+  }
+  std::string whole() const {
+    std::string all;
+    for (const auto& [name, file] : hub->files) all += file.content;
+    return all;
+  }
+};
+
+TEST_F(PullInPieces, TheyArePutTogetherOnce) {
+  const auto pulled = pull();
+  ASSERT_TRUE(pulled) << pulled.error().message;
+  EXPECT_EQ(fs::path(pulled->path), snapshot() / "m.gguf");
+  EXPECT_EQ(read(pulled->path), whole());
+  EXPECT_EQ(pulled->downloaded_bytes, 605'001);
+  for (const char* piece : {"m.gguf.part1of3", "m.gguf.part3of3"}) EXPECT_TRUE(fs::exists(snapshot() / piece));
+  const auto again = pull("owner/name:m.gguf");
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->path, pulled->path);
+  EXPECT_EQ(again->downloaded_bytes, 0);
+  EXPECT_EQ(downloads(), 3);
+  fs::remove(pulled->path);
+  settings.offline = true;
+  EXPECT_EQ(read(pull()->path), whole()) << "from the pieces, which another tool may have cached";
+  fs::remove(snapshot() / "m.gguf.part2of3");
+  fs::remove(pulled->path);
+  EXPECT_NE(pull().error().message.find("2 of 3 pieces of m.gguf are there"), std::string::npos);
+}
+
+TEST_F(PullInPieces, AStopLosesNoByteAndLeavesNoFile) {
+  stop_at = 400'000;
+  const auto stopped = pull();
+  ASSERT_FALSE(stopped);
+  EXPECT_FALSE(fs::exists(snapshot() / "m.gguf"));
+  stop = false, stop_at = -1;
+  const auto pulled = pull();
+  ASSERT_TRUE(pulled) << pulled.error().message;
+  EXPECT_LE(pulled->downloaded_bytes, 605'001 - 300'000);
+  EXPECT_EQ(read(pulled->path), whole());
+}
+
+TEST_F(PullInPieces, TheDiskIsAskedForBothCopies) {
+  hub->change = [](const WebRequest& request, WebReply& reply) {
+    if (request.method != "HEAD") return;
+    for (auto& [name, value] : reply.headers)
+      if (name == "X-Linked-Size") value = "3000000000000";
+  };
+  expect_failure(pull(), "owner/name: 18000.00 GB are to be downloaded and put together, and ", ErrorKind::failed);
+}
+
 TEST_F(Pull, AnotherBeginningThanTheFilesIsFetchedAgain) {
   for (const size_t bytes : {1'000u, 700'001u, 900'000u}) {  // a part, all of it, more than it
     fs::remove_all(root / "cache");
