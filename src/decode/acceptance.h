@@ -99,8 +99,8 @@ std::vector<size_t> accept_factor(std::span<const Candidate> candidates, double 
 // - max(H) <= bound over the accepted ones, which bounds what it costs to decide them together instead of one by one.
 std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double bound);
 
-// Every entropy that stays below `bound` with kEntropyOfDistance added for each position behind the first candidate, and
-// where there is none the candidate of the least sum.
+// Every entropy that stays below `bound` with kEntropyOfDistance added for each position behind the first candidate,
+// and where there is none the candidate of the least sum.
 std::vector<size_t> accept_near(std::span<const Candidate> candidates, double bound);
 
 // Leaves of `taken` (ascending indices of candidates) those with at most `gate` nats of entropy, summed over candidates

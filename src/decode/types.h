@@ -80,8 +80,8 @@ struct SpecialIds {
   // Attention is causal over the decided positions, and behind them the masks, which keep their positions (WeDLM,
   // decided_first.h). attention_block is the window of positions that are decided together.
   bool decided_first = false;
-  // Blocks are counted from the end of the prompt, whose first one may be shorter (dLLM's sampler, which fills up a prompt
-  // to whole blocks from the left).
+  // Blocks are counted from the end of the prompt, whose first one may be shorter (dLLM's sampler, which fills up a
+  // prompt to whole blocks from the left).
   bool prompt_ends_block = false;
   UniformCanvas uniform = {};  // length > 0: canvases of random tokens below vocab, and no mask (uniform_canvas.h)
   int64_t vocab = 0;

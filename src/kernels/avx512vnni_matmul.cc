@@ -3,7 +3,8 @@
 // KiB at 4 bits, 2 x 17.3 at 8) is read from memory once and stays near while the activations pass by from L2. The next
 // piece is prefetched meanwhile: without that the times of computing and of memory add up. Many row tiles read 6-bit
 // weights that were unpacked once for all of them. Long rows of many activations go in spans of k such that the span's
-// activations fit L2. A result is one running float sum over blocks of 256 k in ascending order, whatever the spans are.
+// activations fit L2. A result is one running float sum over blocks of 256 k in ascending order, whatever the spans
+// are.
 #include <immintrin.h>
 
 #include "kernels/avx512vnni_tile.h"

@@ -10,8 +10,8 @@ namespace llada::kernels::avx512vnni {
 inline constexpr int64_t kPrefetched = 576;
 
 // Where prefetched lines go.
-//   past    beside the caches: weights of one row tile of few rows pass once, and should not drive out what is read again
-//           soon (activations, the rows of experts)
+//   past    beside the caches: weights of one row tile of few rows pass once, and should not drive out what is read
+//           again soon (activations, the rows of experts)
 //   first   the first level: the next row tile's activations, and weights that many row tiles read
 //   second  the second level: a piece of weights and the next one are more than the first one holds
 enum class Fetch : uint8_t { past, first, second };
