@@ -2,7 +2,7 @@
 # Runs the fuzz targets for SECONDS in all, shared evenly by the targets. The corpus grows in build/fuzz/corpus. usage: fuzz.sh [SECONDS]
 set -uo pipefail
 cd "$(dirname "$0")/.."
-cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzz_gguf fuzz_safetensors fuzz_tokenizer fuzz_profile fuzz_routing fuzz_packed fuzz_program fuzz_hexagon fuzz_listing fuzz_forms fuzz_api fuzz_http fuzz_seeds fuzz_hexagon_seeds -- --quiet || exit 1
+cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzz_gguf fuzz_safetensors fuzz_tokenizer fuzz_profile fuzz_routing fuzz_packed fuzz_program fuzz_hexagon fuzz_listing fuzz_forms fuzz_tools fuzz_api fuzz_http fuzz_seeds fuzz_hexagon_seeds -- --quiet || exit 1
 build/fuzz/bin/fuzz_seeds build/fuzz/seeds && build/fuzz/bin/fuzz_hexagon_seeds build/fuzz/seeds/hexagon || exit 1
 mkdir -p build/fuzz/seeds/profile
 for profile in profiles/*.json; do (printf p; cat "$profile") >"build/fuzz/seeds/profile/$(basename "$profile")"; done
@@ -15,6 +15,16 @@ printf '\\{"type":"object","properties":{"a":{"type":"integer","minimum":-5},"b"
 n=0; while IFS= read -r line; do printf '\\%s' "$line" >"build/fuzz/seeds/forms/schema$((n += 1))"; done <tests/data/schemas.jsonl
 printf ']3' >build/fuzz/seeds/forms/object
 printf '^{"a": <string 1..5>, "b": <int 0..150>} <choice a|b> <<' >build/fuzz/seeds/forms/template
+mkdir -p build/fuzz/seeds/tools
+tool='{"type":"object","properties":{"b":{"type":"string","maxLength":3},"a":{"type":["integer","null"],"description":"d"},"c":{"type":"array","items":{"type":"object","additionalProperties":{"type":"boolean"}}}},"required":["b"]}'
+for first in 0 4; do  # how calls are written: as JSON, as Gemma's
+  printf '%s{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"so","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\\"a\\":1}"}}]},{"role":"tool","tool_call_id":"c","content":"1"}],"tools":[{"type":"function","function":{"name":"f","description":"d","strict":true,"parameters":%s}}],"tool_choice":"auto","x":{"a": null, "b": "x"}}' "$first" "$tool" >"build/fuzz/seeds/tools/chat$first"
+  printf '%s{"input":[{"role":"user","content":"hi"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"1"}],"tools":[{"type":"function","name":"f","parameters":%s}],"tool_choice":{"type":"function","name":"f"},"parallel_tool_calls":false,"x":{"b": "x"}}' $((first + 1)) "$tool" >"build/fuzz/seeds/tools/response$first"
+  printf '%s{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":{"a":1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"1"}]}],"tools":[{"name":"f","input_schema":%s}],"tool_choice":{"type":"any"},"x":{"b": "x"}}' $((first + 2)) "$tool" >"build/fuzz/seeds/tools/message$first"
+  printf '%s{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]},{"role":"tool","tool_name":"f","content":"1"}],"tools":[{"type":"function","function":{"name":"f","parameters":%s}}],"x":{"b": "x"}}' $((first + 3)) "$tool" >"build/fuzz/seeds/tools/ollama$first"
+done
+printf '0Hi <tool_call>\n{"name": "f", "arguments": {"a": "}"}}\n</tool_call>\n<tool_call>\n{"name": "g", "arguments": {}}\n</tool_call>' >build/fuzz/seeds/tools/answer
+printf '4Hi \370call:f{a:[1,true,None],b:{c:\372x}\372}}\371\370call:g{}\371' >build/fuzz/seeds/tools/gemma
 printf 'dsim:v79-8elite,window=40%%,memory=lru,fallback=cpu' >build/fuzz/seeds/profile/device
 mkdir -p build/fuzz/seeds/http
 request() { printf 'POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer k\r\nContent-Length: %s\r\n\r\n%s' "$2" "${#3}" "$3" >"build/fuzz/seeds/http/$1"; }
@@ -24,7 +34,7 @@ request infill /infill '{"text":"a <mask:4> b <mask>","diffusing":true,"llada":{
 request responses /v1/responses '{"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]},{"role":"assistant","id":"msg_1","status":"completed","content":[{"type":"output_text","text":"a","annotations":[]}]}],"instructions":"s","max_output_tokens":9,"truncation":"disabled","include":[],"text":{"format":{"type":"text"}},"stream":true,"store":true}'
 printf 'GET /v1/models/some%%2Fmodel%%20v1?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n' >build/fuzz/seeds/http/model
 printf 'POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n5\r\n{"n":\r\n0\r\n\r\n' >build/fuzz/seeds/http/chunked
-targets=(build/fuzz/bin/fuzz_gguf build/fuzz/bin/fuzz_safetensors build/fuzz/bin/fuzz_tokenizer build/fuzz/bin/fuzz_profile build/fuzz/bin/fuzz_routing build/fuzz/bin/fuzz_packed build/fuzz/bin/fuzz_program build/fuzz/bin/fuzz_hexagon build/fuzz/bin/fuzz_listing build/fuzz/bin/fuzz_forms build/fuzz/bin/fuzz_api build/fuzz/bin/fuzz_http)
+targets=(build/fuzz/bin/fuzz_gguf build/fuzz/bin/fuzz_safetensors build/fuzz/bin/fuzz_tokenizer build/fuzz/bin/fuzz_profile build/fuzz/bin/fuzz_routing build/fuzz/bin/fuzz_packed build/fuzz/bin/fuzz_program build/fuzz/bin/fuzz_hexagon build/fuzz/bin/fuzz_listing build/fuzz/bin/fuzz_forms build/fuzz/bin/fuzz_tools build/fuzz/bin/fuzz_api build/fuzz/bin/fuzz_http)
 jobs=$(nproc)
 each=$(((${1:-60} + ${#targets[@]} - 1) / ${#targets[@]}))
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Many clients of one `llada serve` for some minutes, of every protocol that it speaks: a third reads slowly, a third
 goes away at random, and beside them come garbage, requests that never end and bodies that are too long. Every finished
-answer is compared with that of `llada run`, every decision with that of an idle server, memory with what it was after
-the warm-up, and at the end SIGTERM comes in the middle. With a device that fails (--llada
+answer is compared with that of `llada run`, decisions, gaps and calls with those of an idle server, memory with what it
+was after the warm-up, and at the end SIGTERM comes in the middle. With a device that fails (--llada
 build/release/bin/llada_failing -- --device sim:v79-8elite,window=50%,fail=gone:1500) its fallback must have taken over
 once, and no answer differ.
 
-usage: serve_load.py [--llada PROGRAM] [--model MODEL] [--clients N] [--warm-up M] [--minutes M] [-- options of llada serve]
+usage: serve_load.py [--llada PROGRAM] [--model MODEL] [--clients N] [--warm-up M] [--minutes M]
+                     [-- options of llada serve]
 Exit status 1, with a line for each, where something is not as it must be."""
 
 import argparse
@@ -32,22 +33,52 @@ CASES = [(f"There are {30 + i} rings in the bag. He gives {2 + i} to Cleo. How m
              (96, {"temperature": 0.8, "seed": 11}, {}, ["-n", "96", "--temp", "0.8", "--seed", "11"]),
              (64, {}, {"threshold": 0.8}, ["-n", "64", "--threshold", "0.8"]),
              (64, {}, {"preset": "exact"}, ["-n", "64", "--preset-decode", "exact"])]]
-DECISION = {"input": "The sky is blue.", "questions": [
-    {"type": "predicate", "instructions": "Is it about the weather?"},
-    {"type": "choice", "instructions": "Which colour?", "choices": [{"value": "blue"}, {"value": "red"}]}]}
+SCHEMA = {"type": "object", "properties": {"left": {"type": "integer"}, "sure": {"type": "boolean"}},
+          "required": ["left", "sure"], "additionalProperties": False}
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {
+    "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}}}
+
+# Asked once of the idle server, whose answer all others must have: the path, the body, where the answer stands.
+CHOICES = [{"value": "blue"}, {"value": "red"}]
+FIXED = {
+    "decisions": ("/v1/decisions", {"input": "The sky is blue.", "questions": [
+        {"type": "predicate", "instructions": "Is it about the weather?"},
+        {"type": "choice", "instructions": "Which colour?", "choices": CHOICES}]}, "answers"),
+    "systemone": ("/v1/systemone", {"state": {"sky": "blue"}, "questions": {
+        "weather": {"type": "noul", "instructions": "Is it about the weather?"},
+        "much": {"type": "score", "instructions": "How much blue?", "criteria": ["little", "much"]}}}, "answers"),
+    "infill": ("/infill", {"text": "Ken has 20+6=<mask:2> puzzles. Theo has 26-3=<mask:2> puzzles."}, "spans"),
+    "tools": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Add 2."}], "max_tokens": 64,
+                                       "tools": [TOOL], "tool_choice": "required"}, "choices"),
+}
 
 
-def chat_body(text, tokens, sampling, options):
-    return {"messages": [{"role": "user", "content": text}], "max_tokens": tokens, **sampling, "llada": options}
+def with_tokens(name):
+    """The body of a request whose most tokens have that name."""
+    return lambda text, tokens, sampling, options: {
+        "messages": [{"role": "user", "content": text}], name: tokens, **sampling, "llada": options}
 
 
 def response_body(text, tokens, sampling, options):
     return {"input": text, "max_output_tokens": tokens, **sampling, "llada": options}
 
 
+def schema_body(text, tokens, sampling, options):
+    form = {"type": "json_schema", "json_schema": {"name": "left", "schema": SCHEMA}}
+    return {**with_tokens("max_tokens")(text, tokens, sampling, options), "response_format": form}
+
+
+def text_body(name):
+    return lambda text, tokens, sampling, options: {"prompt": text, name: tokens, **sampling, "llada": options}
+
+
 def ollama_body(text, tokens, sampling, options):
     return {"messages": [{"role": "user", "content": text}], "options": {"num_predict": tokens, **sampling},
             "llada": options}
+
+
+def generate_body(text, tokens, sampling, options):
+    return {"prompt": text, "options": {"num_predict": tokens, **sampling}, "llada": options}
 
 
 def pieces_of_events(body):
@@ -58,35 +89,50 @@ def pieces_of_lines(body):
     return [json.loads(line) for line in body.splitlines() if line]
 
 
-# A protocol: its path, the body of a case, the text of a whole answer, the pieces of a stream, the text of a piece, and
-# what a whole stream has.
+def chat_piece(piece):
+    return "".join(c["delta"].get("content", "") for c in piece["choices"])
+
+
+# A protocol: its path, the body of a case, the text of a whole answer, the pieces of a stream, the text of a piece,
+# what a whole stream has, and the flags that `llada run` needs for the same.
 PROTOCOLS = {
-    "chat": ("/v1/chat/completions", chat_body, lambda a: a["choices"][0]["message"]["content"], pieces_of_events,
-             lambda p: "".join(c["delta"].get("content", "") for c in p["choices"]), "[DONE]"),
+    "chat": ("/v1/chat/completions", with_tokens("max_tokens"), lambda a: a["choices"][0]["message"]["content"],
+             pieces_of_events, chat_piece, "[DONE]", ()),
+    "schema": ("/v1/chat/completions", schema_body, lambda a: a["choices"][0]["message"]["content"],
+               pieces_of_events, chat_piece, "[DONE]", ("--json-schema", json.dumps(SCHEMA))),
+    "completions": ("/v1/completions", text_body("max_tokens"), lambda a: a["choices"][0]["text"],
+                    pieces_of_events, lambda p: "".join(c["text"] for c in p["choices"]), "[DONE]", ("--raw",)),
     "responses": ("/v1/responses", response_body, lambda a: a["output"][0]["content"][0]["text"], pieces_of_events,
-                  lambda p: p["delta"] if p["type"] == "response.output_text.delta" else "", '"type":"response.'),
-    "messages": ("/v1/messages", chat_body, lambda a: a["content"][0]["text"], pieces_of_events,
-                 lambda p: p["delta"]["text"] if p["type"] == "content_block_delta" else "", "message_stop"),
+                  lambda p: p["delta"] if p["type"] == "response.output_text.delta" else "", '"type":"response.', ()),
+    "messages": ("/v1/messages", with_tokens("max_tokens"), lambda a: a["content"][0]["text"], pieces_of_events,
+                 lambda p: p["delta"].get("text", "") if p["type"] == "content_block_delta" else "", "message_stop",
+                 ()),
     "ollama": ("/api/chat", ollama_body, lambda a: a["message"]["content"], pieces_of_lines,
-               lambda p: p.get("message", {}).get("content", ""), '"done":true'),
+               lambda p: p.get("message", {}).get("content", ""), '"done":true', ()),
+    "generate": ("/api/generate", generate_body, lambda a: a["response"], pieces_of_lines,
+                 lambda p: p.get("response", ""), '"done":true', ()),
+    "completion": ("/completion", text_body("n_predict"), lambda a: a["content"], pieces_of_events,
+                   lambda p: p["content"], '"stop":true', ("--raw",)),
 }
 
 
 def expected(args):
-    answers = []
-    for text, *_, flags in CASES:
-        out = subprocess.run([args.llada, "run", "-m", args.model, "-p", text, "--json", *flags], check=True,
-                             stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
-        answers.append(json.loads(out)["text"])
+    """The program's texts, by the flags of a protocol and the case."""
+    answers = {}
+    for more in {p[-1] for p in PROTOCOLS.values()}:
+        for which, (text, *_, flags) in enumerate(CASES):
+            out = subprocess.run([args.llada, "run", "-m", args.model, "-p", text, "--json", *flags, *more], check=True,
+                                 stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
+            answers[more, which] = json.loads(out)["text"]
     return answers
 
 
 class Load:
     def __init__(self, args, port, answers):
         self.args, self.port, self.answers = args, port, answers
-        self.counts = dict.fromkeys([*PROTOCOLS, "decisions", "refused", "gone", "garbage", "wrong"], 0)
+        self.counts = dict.fromkeys([*PROTOCOLS, *FIXED, "refused", "gone", "garbage", "wrong"], 0)
         self.wrong = []
-        self.decided = None
+        self.fixed = {}
         self.random = random.Random(1)
 
     def fail(self, what):
@@ -102,40 +148,46 @@ class Load:
         return reader, writer
 
     async def ask(self, kind):
-        if self.random.random() < 0.1:
-            return await self.decide()
-        which = self.random.randrange(len(CASES))
+        if self.random.random() < 0.2:
+            return await self.ask_fixed(self.random.choice(list(FIXED)), kind == "leaves")
+        await self.ask_case(self.random.randrange(len(CASES)), self.random.choice(list(PROTOCOLS)),
+                            self.random.random() < 0.7, kind)
+
+    async def ask_case(self, which, protocol, stream, kind):
         *case, _ = CASES[which]
-        protocol = self.random.choice(list(PROTOCOLS))
         path, body_of, *_ = PROTOCOLS[protocol]
-        body = body_of(*case)
-        body["stream"] = self.random.random() < 0.7
-        if protocol == "chat" and body["stream"] and self.random.random() < 0.5:
+        body = {**body_of(*case), "stream": stream}
+        if protocol == "chat" and stream and self.random.random() < 0.5:
             body["diffusing"] = "frames"
         reader, writer = await self.send(body, path)
         try:
             if kind == "leaves":
-                await asyncio.sleep(self.random.random() * 0.3)
-                self.counts["gone"] += 1
-                return
+                return await self.leave()
             reply = await self.read(reader, slow=kind == "slow")
-            self.judge(reply, self.answers[which], protocol, body["stream"])
+            self.judge(reply, self.answers[PROTOCOLS[protocol][-1], which], protocol, body["stream"])
         finally:
             writer.close()
 
-    async def decide(self):
-        reader, writer = await self.send(DECISION, "/v1/decisions")
+    async def leave(self):
+        await asyncio.sleep(self.random.random() * 0.3)
+        self.counts["gone"] += 1
+
+    async def ask_fixed(self, name, leaves):
+        path, body, field = FIXED[name]
+        reader, writer = await self.send(body, path)
         try:
-            status, body = self.status_and_body(await self.read(reader, slow=False))
+            if leaves:
+                return await self.leave()
+            status, reply = self.status_and_body(await self.read(reader, slow=False))
         finally:
             writer.close()
         if status is None:
             return
-        answers = json.loads(body).get("answers")
-        self.decided = self.decided or answers
-        self.counts["decisions"] += 1
-        if status != 200 or answers != self.decided:
-            self.fail(f"decision: status {status}, found {body[:200]}, needed {self.decided}")
+        found = re.sub(r"call_\w+", "call", json.dumps(json.loads(reply).get(field)))  # ids differ
+        needed = self.fixed.setdefault(name, found)
+        self.counts[name] += 1
+        if status != 200 or found != needed:
+            self.fail(f"{name}: status {status}, found {reply[:200]}, needed {needed}")
 
     async def read(self, reader, slow):
         data = b""
@@ -162,7 +214,7 @@ class Load:
             return
         if status != 200:
             return self.fail(f"{protocol}: status {status}: {body[:200]}")
-        _, _, text_of_whole, pieces_of, text_of_piece, end = PROTOCOLS[protocol]
+        _, _, text_of_whole, pieces_of, text_of_piece, end, _ = PROTOCOLS[protocol]
         if not streamed:
             text = text_of_whole(json.loads(body))
         else:
@@ -170,7 +222,7 @@ class Load:
                 self.counts["refused"] += 1
                 return
             pieces = pieces_of(body)
-            if end not in body or any("error" in p and p["error"] for p in pieces):
+            if end not in body or any(p.get("error") for p in pieces):
                 return self.fail(f"{protocol}: stream: {body[-200:]}")
             text = "".join(map(text_of_piece, pieces))
         self.counts[protocol] += 1
@@ -251,7 +303,11 @@ async def watch_memory(pid, until, samples):
 
 async def run(args, port, process, answers):
     load = Load(args, port, answers)
-    await load.decide()
+    for name in FIXED:
+        await load.ask_fixed(name, leaves=False)
+    for i, protocol in enumerate(PROTOCOLS):
+        for stream in (False, True):
+            await load.ask_case(i, protocol, stream, "reads")
     begin = time.monotonic()
     warmed = begin + args.warm_up * 60
     until = warmed + args.minutes * 60
@@ -267,9 +323,12 @@ async def run(args, port, process, answers):
     else:
         load.fail("requests are stuck: " + text)
     warm, last = (max(k for t, k in samples if (t < warmed) == before) for before in (True, False))
+    minutes = {}
+    for t, k in samples:
+        minutes[int((t - begin) / 60)] = max(minutes.get(int((t - begin) / 60), 0), k)
     growth = 100 * (last - warm) / warm
     forwards = share_below(text, "llada_first_step_forwards", 0.99)
-    if growth > 2:
+    if growth > 2 and args.warm_up >= 1:
         load.fail(f"memory grew by {growth:.1f} % after the warm-up, needed 2 % at most")
     fallbacks = metric(text, "llada_device_fallbacks_total")
     if fallbacks != any("fail=" in option for option in args.server_options):
@@ -286,13 +345,14 @@ async def run(args, port, process, answers):
     status = process.wait(timeout=60)
     if status != 0:
         load.fail(f"exit status {status} after SIGTERM")
-    print(json.dumps({"label": "measured", **load.counts, "memory_kib": [warm, last], "growth_percent": round(growth, 2),
-                      "first_step_forwards_p99": forwards, "fallbacks": fallbacks,
+    print(json.dumps({"label": "measured", **load.counts, "memory_kib": [warm, last],
+                      "memory_kib_by_minute": [*minutes.values()],
+                      "growth_percent": round(growth, 2), "first_step_forwards_p99": forwards, "fallbacks": fallbacks,
                       "forwards": metric(text, "llada_forwards_total"),
                       "parts": metric(text, "llada_forward_parts_total")}))
     for line in load.wrong[:20]:
         print("serve_load:", line, file=sys.stderr)
-    return 1 if load.wrong or not all(load.counts[p] for p in PROTOCOLS) else 0
+    return 1 if load.wrong or not all(load.counts[p] for p in [*PROTOCOLS, *FIXED]) else 0
 
 
 def main():
@@ -303,15 +363,16 @@ def main():
     parser.add_argument("--model", default=str(ROOT / "models/tiny-llada"))
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=5)
-    parser.add_argument("--warm-up", type=float, default=1, metavar="MINUTES", help="of the same load before")
+    parser.add_argument("--warm-up", type=float, default=1, metavar="MINUTES",
+                        help="of the same load before; memory may grow by 2 %% after 1 and more")
     args = parser.parse_args(words[:split])
     args.server_options = words[split + 1:]
     answers = expected(args)
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    process = subprocess.Popen([args.llada, "serve", "-m", args.model, "--port", str(port), "--parallel", "256", "--row-budget",
-                                "32768", "--max-body", str(MAX_BODY), "--quiet", *args.server_options],
+    process = subprocess.Popen([args.llada, "serve", "-m", args.model, "--port", str(port), "--parallel", "256",
+                                "--row-budget", "32768", "--max-body", str(MAX_BODY), "--quiet", *args.server_options],
                                stderr=subprocess.PIPE, text=True)
     process.stderr.readline()  # that it is ready
     try:

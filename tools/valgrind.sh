@@ -35,7 +35,8 @@ run_one() {
 }
 
 head -1 eval/eval_public.jsonl >"$work/one.jsonl"
-head -2 eval/tuning.jsonl >"$work/two.jsonl"
+printf '{"task": "sort", "prompt": "Sort the numbers from smallest to largest: %s", "response": "%s", "answer": "%s"}\n' \
+  '38 41 6 51 3' '3 6 38 41 51' '3 6 38 41 51' '45 15 85 12 8' '8 12 15 45 85' '8 12 15 45 85' >"$work/two.jsonl"
 printf 'word %.0s' $(seq 350) >"$work/long.txt"
 echo '{"custom_id": "a", "url": "/v1/llada/score", "body": {"prompt": "3", "continuations": [" 1"]}}' >"$work/requests.jsonl"
 tiny=$work/tiny.gguf q8=$work/q8_0.gguf
@@ -64,7 +65,7 @@ check avx2 eval -m "$q8" --tasks "$work/one.jsonl" --no-reference --record "$wor
   --compare 'fast: --gen-length 8 --block-length 8 --steps 2'
 check avx2 score -m "$tiny" -p 'Sort: 3 1' --continuation ' 1 3' --method mc --draws 3 --cfg 0.5 --threads 1
 check avx2 batch -m "$tiny" "$work/requests.jsonl" "$work/answers.jsonl" --threads 1
-check avx2 tune -m "$tiny" --tasks "$work/two.jsonl" --options '--gen-length 8 --block-length 8' --generations 1 --breadth 1 \
+check avx2 tune -m "$q8" --tasks "$work/two.jsonl" --options '--gen-length 16 --block-length 16' --generations 1 --breadth 1 \
   --max-loss 100 --threads 1 -o "$work/mine.json"
 check avx2 simulate --profile sm8750-paper --preset llada-8b:q4_0
 check avx2 bench --preset tiny:q4_0 --layers 1 --only forward --rows 1,9 --repeats 1 --stream-mib 1 --threads 1

@@ -2,9 +2,11 @@
 // of scores, and of a request beside its decoding.
 #include <algorithm>
 #include <charconv>
+#include <functional>
 
 #include "api/objects.h"
 #include "engine/decode_choice.h"
+#include "engine/decode_preset.h"
 #include "study/devices.h"
 
 namespace llada::api {
@@ -12,161 +14,168 @@ namespace {
 
 struct OwnOption {
   int32_t used_for;
-  const char *key, *unit, *values, *initial, *help, *group;
-  Status (*set)(OptionValues& values, std::string_view text);  // invalid: "found 'x', needed ..."
+  std::string key, unit, values, initial, help, group;
+  std::function<Status(OptionValues& values, std::string_view text)> set;  // invalid: "found 'x', needed ..."
 };
 
-constexpr const char* kModel = "Model and device";
-constexpr const char *kEngine = "Engine", *kScore = "Scoring";
-
-template <class T>
-Status read_whole(std::string_view text, int64_t least, int64_t most, T& out) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
-    return invalid("found '{}', needed a whole number from {} to {}", text, least, most);
-  out = static_cast<T>(value);
-  return {};
+// at: where the number stands in OptionValues; one or several places.
+template <class... At>
+OwnOption number(int32_t used_for, const char* key, const char* unit, int64_t least, int64_t most, const char* initial,
+                 const char* help, const char* group, At... at) {
+  const std::string values = fmt::format("a whole number from {} to {}", least, most);
+  return {used_for, key, unit, values, initial, help, group, [=](OptionValues& c, std::string_view text) -> Status {
+            int64_t value = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
+              return invalid("found '{}', needed {}", text, values);
+            ((at(c) = static_cast<std::remove_cvref_t<decltype(at(c))>>(value)), ...);
+            return {};
+          }};
 }
 
-constexpr int64_t kMostThreads = 1024, kMostStreams = 1024, kMostRows = int64_t{1} << 20,
-                  kMostContext = int64_t{1} << 30, kMostTokens = int64_t{1} << 24, kMostCache = int64_t{1} << 46;
+// One of two words; take(values, whether it is the first).
+template <class Take>
+OwnOption either(int32_t used_for, const char* key, const char* unit, const char* first, const char* second,
+                 const char* initial, const char* help, const char* group, Take take) {
+  const std::string values = fmt::format("{} or {}", first, second);
+  return {used_for, key, unit, values, initial, help, group, [=](OptionValues& c, std::string_view text) -> Status {
+            if (text != first && text != second) return invalid("found '{}', needed {}", text, values);
+            take(c, text == first);
+            return {};
+          }};
+}
 
-Status set_device(OptionValues& c, std::string_view text) {
-  if (text.empty()) return invalid("found '', needed a device");
-  c.load.device = text;
-  c.load.plugin = &study_devices();
-  return {};
+// Any text but an empty one. missing: what an empty one lacks.
+template <class Take>
+OwnOption word(int32_t used_for, const char* key, const char* unit, std::string values, const char* missing,
+               const char* initial, const char* help, const char* group, Take take) {
+  return {used_for,
+          key,
+          unit,
+          std::move(values),
+          initial,
+          help,
+          group,
+          [=](OptionValues& c, std::string_view text) -> Status {
+            if (text.empty() && missing != nullptr) return invalid("found '', needed {}", missing);
+            return take(c, text);
+          }};
 }
-Status set_threads(OptionValues& c, std::string_view text) {
-  LLADA_TRY_STATUS(read_whole(text, 0, kMostThreads, c.load.threads));
-  c.engine.threads = c.load.threads;
-  return {};
-}
-Status set_ctx_size(OptionValues& c, std::string_view text) {
-  return read_whole(text, 0, kMostContext, c.load.context);
-}
-Status set_mask_id(OptionValues& c, std::string_view text) {
-  return read_whole(text, 0, kMostTokens, c.load.overrides.mask_id);
-}
-Status set_attention_block(OptionValues& c, std::string_view text) {
-  return read_whole(text, 0, kMostRows, c.load.overrides.attention_block);
-}
-Status set_shift(OptionValues& c, std::string_view text) {
-  if (text != "true" && text != "false") return invalid("found '{}', needed true or false", text);
-  c.load.overrides.shift_logits = text == "true";
-  return {};
-}
-Status set_attention(OptionValues& c, std::string_view text) {
-  if (text != "fast" && text != "exact") return invalid("found '{}', needed fast or exact", text);
-  c.load.exact_attention = text == "exact";
-  return {};
-}
-Status set_isa(OptionValues& c, std::string_view text) {
-  c.load.isa = text;
-  return {};
-}
-Status set_pack_cache(OptionValues& c, std::string_view text) {
-  if (text.empty()) return invalid("found '', needed off or a folder");
-  if (text == "off")
-    c.load.pack_cache = {};
-  else
-    c.load.pack_cache = {PackCache::Use::make, std::string(text)};
-  return {};
-}
-Status set_fit_check(OptionValues& c, std::string_view text) {
-  if (text != "true" && text != "false") return invalid("found '{}', needed true or false", text);
-  c.load.system_root = text == "true" ? "/" : "";
-  return {};
-}
-Status set_streams(OptionValues& c, std::string_view text) {
-  return read_whole(text, 1, kMostStreams, c.engine.most_running);
-}
-Status set_row_budget(OptionValues& c, std::string_view text) {
-  return read_whole(text, 0, kMostRows, c.engine.row_budget);
-}
-Status set_cache(OptionValues& c, std::string_view text) { return read_whole(text, 0, kMostCache, c.cache_bytes); }
-Status set_method(OptionValues& c, std::string_view text) {
-  LLADA_TRY(c.score.method, parse_method(text));
-  return {};
-}
-Status set_draws(OptionValues& c, std::string_view text) { return read_whole(text, 1, kMostDraws, c.score.draws); }
-Status set_groups(OptionValues& c, std::string_view text) { return read_whole(text, 0, kMostRows, c.score.groups); }
+
 Status set_order(OptionValues& c, std::string_view text) {
   LLADA_TRY(const auto words, read_words(text));
   if (!words.preset.empty()) return invalid("found '{}', needed options without a preset", text);
   LLADA_TRY(c.score.order, decode::decode_options(words.settings));
   return {};
 }
-Status set_preset(OptionValues& c, std::string_view text) {
-  if (text.empty()) return invalid("found '', needed a name or a file");
-  c.preset = text;
-  return {};
-}
-Status set_stop(OptionValues& c, std::string_view text) {
-  if (text.empty()) return invalid("found '', needed text");
-  c.stop.emplace_back(text);
-  return {};
-}
-Status set_keep_steps(OptionValues& c, std::string_view text) {
-  if (text != "true" && text != "false") return invalid("found '{}', needed true or false", text);
-  c.keep_steps = text == "true";
-  return {};
+
+std::vector<OwnOption> own_list() {
+  constexpr const char *kModel = "Model and device", *kEngine = "Engine", *kScore = "Scoring";
+  constexpr int64_t kMostThreads = 1024, kMostStreams = 1024, kMostRows = int64_t{1} << 20,
+                    kMostContext = int64_t{1} << 30, kMostTokens = int64_t{1} << 24, kMostCache = int64_t{1} << 46;
+  using V = OptionValues;
+  using Text = std::string_view;
+  return {
+      word(LLADA_FOR_MODEL, "device", "NAME", "cpu, sim:PROFILE, hexagon or cuda, with options", "a device", "cpu",
+           "where to compute", kModel,
+           [](V& c, Text text) -> Status {
+             c.load.device = text, c.load.plugin = &study_devices();
+             return {};
+           }),
+      number(
+          LLADA_FOR_MODEL | LLADA_FOR_ENGINE, "threads", "N", 0, kMostThreads, "0",
+          "0: of a model one per physical core, of an engine as many as its model", kModel,
+          [](V & c) -> auto& { return c.load.threads; }, [](V & c) -> auto& { return c.engine.threads; }),
+      number(
+          LLADA_FOR_MODEL, "ctx_size", "N", 0, kMostContext, "0",
+          "most positions of a request; 0: as many as the model was trained for", kModel,
+          [](V & c) -> auto& { return c.load.context; }),
+      number(
+          LLADA_FOR_MODEL, "mask_id", "ID", 0, kMostTokens, "",
+          "token id of the mask, where the model's file does not say or says another", kModel,
+          [](V & c) -> auto& { return c.load.overrides.mask_id; }),
+      number(
+          LLADA_FOR_MODEL, "attention_block", "N", 0, kMostRows, "",
+          "block-causal attention over blocks of N positions, where the file does not say; 0: full", kModel,
+          [](V & c) -> auto& { return c.load.overrides.attention_block; }),
+      either(LLADA_FOR_MODEL, "shift", "", "true", "false", "",
+             "true: row i - 1 predicts position i, as in Dream; where the file does not say", kModel,
+             [](V& c, bool on) { c.load.overrides.shift_logits = on; }),
+      either(
+          LLADA_FOR_MODEL, "attention", "KIND", "fast", "exact", "fast",
+          "of rows that see 1024 positions or more: fast reads 8-bit copies of keys and values, exact the stored ones",
+          kModel, [](V& c, bool fast) { c.load.exact_attention = !fast; }),
+      word(LLADA_FOR_MODEL, "isa", "NAME", "a set that `llada devices` lists", nullptr, "", "forces an instruction set",
+           kModel,
+           [](V& c, Text text) -> Status {
+             c.load.isa = text;
+             return {};
+           }),
+      word(LLADA_FOR_MODEL, "pack_cache", "WHERE", "off or a folder", "off or a folder", "off",
+           "a folder of packed weights, which are used, and made where they are missing: processes then share one copy",
+           kModel,
+           [](V& c, Text text) -> Status {
+             c.load.pack_cache = {};
+             if (text != "off") c.load.pack_cache = {PackCache::Use::make, std::string(text)};
+             return {};
+           }),
+      either(LLADA_FOR_MODEL, "fit_check", "", "true", "false", "true",
+             "refuses a model that does not fit into the memory that is left, before its weights are read", kModel,
+             [](V& c, bool on) { c.load.system_root = on ? "/" : ""; }),
+      number(
+          LLADA_FOR_ENGINE, "streams", "N", 1, kMostStreams, "1",
+          "requests that share forwards; the others wait in the order in which they came", kEngine,
+          [](V & c) -> auto& { return c.engine.most_running; }),
+      number(
+          LLADA_FOR_ENGINE, "row_budget", "N", 0, kMostRows, "0",
+          "rows of a shared forward; 0: learned from the forwards that are run", kEngine,
+          [](V & c) -> auto& { return c.engine.row_budget; }),
+      number(
+          LLADA_FOR_ENGINE, "cache", "BYTES", 0, kMostCache, "0",
+          "of the K/V of prompts that later requests begin with too, of a block-causal model", kEngine,
+          [](V & c) -> auto& { return c.cache_bytes; }),
+      word(LLADA_FOR_SCORE, "method", "METHOD", "mc, chain, exact, duel or pseudo", nullptr, "chain",
+           "how the log-probability of a continuation is computed (llada score --help)", kScore,
+           [](V& c, Text text) -> Status {
+             LLADA_TRY(c.score.method, parse_method(text));
+             return {};
+           }),
+      number(
+          LLADA_FOR_SCORE, "draws", "N", 1, kMostDraws, "128", "of method mc, whose seed is `seed`", kScore,
+          [](V & c) -> auto& { return c.score.draws; }),
+      number(
+          LLADA_FOR_SCORE, "groups", "N", 0, kMostRows, "0",
+          "of method pseudo: forwards that share the tokens; 0: one for each", kScore,
+          [](V & c) -> auto& { return c.score.groups; }),
+      word(LLADA_FOR_SCORE, "order", "OPTIONS", "decoding options as on the command line", nullptr, "",
+           "of method duel: the order in which decoding would commit", kScore, set_order),
+      word(LLADA_FOR_REQUEST, "preset", "NAME",
+           fmt::format("{}, or a llada tune file", fmt::join(decode_presets(), ", ")), "a name or a file", "",
+           "decoding options under a name; options beside it replace its own", "Presets",
+           [](V& c, Text text) -> Status {
+             c.preset = text;
+             return {};
+           }),
+      word(LLADA_FOR_REQUEST, "stop", "TEXT", "any text but an empty one", "text", "",
+           "ends the answer before this text; each time that it is set it is one more", "Ending",
+           [](V& c, Text text) -> Status {
+             c.stop.emplace_back(text);
+             return {};
+           }),
+      either(LLADA_FOR_REQUEST, "keep_steps", "", "true", "false", "false", "keeps every step for llada_request_next()",
+             "Steps", [](V& c, bool on) { c.keep_steps = on; }),
+  };
 }
 
-constexpr OwnOption kOwn[] = {
-    {LLADA_FOR_MODEL, "device", "NAME", "cpu, sim:PROFILE, hexagon or cuda, with options", "cpu", "where to compute",
-     kModel, set_device},
-    {LLADA_FOR_MODEL | LLADA_FOR_ENGINE, "threads", "N", "a whole number from 0 to 1024", "0",
-     "0: of a model one per physical core, of an engine as many as its model", kModel, set_threads},
-    {LLADA_FOR_MODEL, "ctx_size", "N", "a whole number from 0 to 1073741824", "0",
-     "most positions of a request; 0: as many as the model was trained for", kModel, set_ctx_size},
-    {LLADA_FOR_MODEL, "mask_id", "ID", "a whole number from 0 to 16777216", "",
-     "token id of the mask, where the model's file does not say or says another", kModel, set_mask_id},
-    {LLADA_FOR_MODEL, "attention_block", "N", "a whole number from 0 to 1048576", "",
-     "block-causal attention over blocks of N positions, where the file does not say; 0: full", kModel,
-     set_attention_block},
-    {LLADA_FOR_MODEL, "shift", "", "true or false", "",
-     "true: row i - 1 predicts position i, as in Dream; where the file does not say", kModel, set_shift},
-    {LLADA_FOR_MODEL, "attention", "KIND", "fast or exact", "fast",
-     "of rows that see 1024 positions or more: fast reads 8-bit copies of keys and values, exact the stored ones",
-     kModel, set_attention},
-    {LLADA_FOR_MODEL, "isa", "NAME", "a set that `llada devices` lists", "", "forces an instruction set", kModel,
-     set_isa},
-    {LLADA_FOR_MODEL, "pack_cache", "WHERE", "off or a folder", "off",
-     "a folder of packed weights, which are used, and made where they are missing: processes then share one copy",
-     kModel, set_pack_cache},
-    {LLADA_FOR_MODEL, "fit_check", "", "true or false", "true",
-     "refuses a model that does not fit into the memory that is left, before its weights are read", kModel,
-     set_fit_check},
-    {LLADA_FOR_ENGINE, "streams", "N", "a whole number from 1 to 1024", "1",
-     "requests that share forwards; the others wait in the order in which they came", kEngine, set_streams},
-    {LLADA_FOR_ENGINE, "row_budget", "N", "a whole number from 0 to 1048576", "0",
-     "rows of a shared forward; 0: learned from the forwards that are run", kEngine, set_row_budget},
-    {LLADA_FOR_ENGINE, "cache", "BYTES", "a whole number from 0", "0",
-     "of the K/V of prompts that later requests begin with too, of a block-causal model", kEngine, set_cache},
-    {LLADA_FOR_SCORE, "method", "METHOD", "mc, chain, exact, duel or pseudo", "chain",
-     "how the log-probability of a continuation is computed (llada score --help)", kScore, set_method},
-    {LLADA_FOR_SCORE, "draws", "N", "a whole number from 1 to 65536", "128", "of method mc, whose seed is `seed`",
-     kScore, set_draws},
-    {LLADA_FOR_SCORE, "groups", "N", "a whole number from 0 to 1048576", "0",
-     "of method pseudo: forwards that share the tokens; 0: one for each", kScore, set_groups},
-    {LLADA_FOR_SCORE, "order", "OPTIONS", "decoding options as on the command line", "",
-     "of method duel: the order in which decoding would commit", kScore, set_order},
-    {LLADA_FOR_REQUEST, "preset", "NAME",
-     "exact, balanced, fast, long, npu, llada2, llada2.1, llada2.2, sdar, fast-dllm-v2, nemotron, nemotron-spec, or a "
-     "llada tune file",
-     "",
-     "decoding options under a name; options beside it replace its own", "Presets", set_preset},
-    {LLADA_FOR_REQUEST, "stop", "TEXT", "any text but an empty one", "",
-     "ends the answer before this text; each time that it is set it is one more", "Ending", set_stop},
-    {LLADA_FOR_REQUEST, "keep_steps", "", "true or false", "false", "keeps every step for llada_request_next()",
-     "Steps", set_keep_steps},
-};
+// Made once; C reads its texts.
+const std::vector<OwnOption>& own_options() {
+  static const auto* const all = new std::vector(own_list());
+  return *all;
+}
 
 const OwnOption* find_own(std::string_view key) {
-  const auto* found = std::ranges::find(kOwn, key, [](const OwnOption& o) { return std::string_view(o.key); });
-  return found == std::end(kOwn) ? nullptr : found;
+  const auto found = std::ranges::find(own_options(), key, &OwnOption::key);
+  return found == own_options().end() ? nullptr : &*found;
 }
 
 int32_t used_for_what(std::string_view key) {
@@ -203,20 +212,20 @@ const char* call_of(int32_t used_for) {
   }
 }
 
-// Texts of the list as C has them, made once.
-struct Described {
-  std::string key, unit, values, initial, help, group;
-  bool is_switch;
-};
-
-const std::vector<Described>& described() {
+// Both lists as C has them, made once.
+const std::vector<OwnOption>& described() {
   static const auto* const all = [] {
-    auto* list = new std::vector<Described>;
+    auto* list = new std::vector(own_list());
     const decode::DecodeOptions initial = DecodeChoice::request_defaults().options;
     for (const decode::Field& f : decode::fields())
-      list->push_back({std::string(f.key), std::string(f.unit), f.is_switch() ? "true or false" : decode::needed(f),
-                       f.key == "seed" ? "" : decode::get_field(initial, f.key).value_or(""), std::string(f.help),
-                       std::string(decode::title(f.group)), f.is_switch()});
+      list->push_back({used_for_what(f.key),
+                       std::string(f.key),
+                       std::string(f.unit),
+                       decode::needed(f),
+                       f.key == "seed" ? "" : decode::get_field(initial, f.key).value_or(""),
+                       std::string(f.help),
+                       std::string(decode::title(f.group)),
+                       {}});
     return list;
   }();
   return *all;
@@ -278,14 +287,10 @@ void llada_options_clear(llada_options* options) {
 
 llada_status llada_option_describe(size_t index, llada_option_info* info) {
   return guarded(nullptr, [&]() -> Outcome {
-    if (index < std::size(kOwn)) {
-      const OwnOption& o = kOwn[index];
-      return fill("info", info, {0, o.used_for, *o.unit == '\0', o.key, o.unit, o.values, o.initial, o.help, o.group});
-    }
-    if (index - std::size(kOwn) >= described().size()) return LLADA_END;
-    const Described& o = described()[index - std::size(kOwn)];
+    if (index >= described().size()) return LLADA_END;
+    const OwnOption& o = described()[index];
     return fill("info", info,
-                {0, used_for_what(o.key), o.is_switch, o.key.c_str(), o.unit.c_str(), o.values.c_str(),
-                 o.initial.c_str(), o.help.c_str(), o.group.c_str()});
+                {0, o.used_for, o.unit.empty(), o.key.c_str(), o.unit.c_str(), o.values.c_str(), o.initial.c_str(),
+                 o.help.c_str(), o.group.c_str()});
   });
 }

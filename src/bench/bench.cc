@@ -8,6 +8,7 @@
 #include "bench/estimate.h"
 #include "devices/cpu/cpu_device.h"
 #include "kernels/kernels.h"
+#include "models/model_graph.h"
 #include "models/presets.h"
 #include "study/synth.h"
 
@@ -55,7 +56,6 @@ class Bench {
 
   Status measure() {
     if (o_.parts.gemm) LLADA_TRY_STATUS(gemm());
-    if (o_.parts.moe) LLADA_TRY_STATUS(moe());
     if (needs_loaded_model()) LLADA_TRY_STATUS(model());
     return {};
   }
@@ -74,15 +74,15 @@ class Bench {
 
   Status plan() {
     if (!needs_model()) return {};
-    LLADA_TRY(const auto graph, build_model(geometry_.config));
-    estimate_ = Estimate(o_, report_.machine.all, geometry_.config, graph.weights, preset_.has_value());
+    LLADA_TRY(const auto graph, build_model(config_));
+    estimate_ = Estimate(o_, report_.machine.all, config_, graph.weights, preset_.has_value());
     return {};
   }
 
   bool needs_loaded_model() const {
     return o_.parts.forward || o_.parts.attention || o_.parts.end_to_end || o_.parts.shared || o_.parts.sustained;
   }
-  bool needs_model() const { return o_.parts.gemm || o_.parts.moe || needs_loaded_model(); }
+  bool needs_model() const { return o_.parts.gemm || needs_loaded_model(); }
 
   Status check() {
     if (!o_.replay.empty() && !o_.parts.end_to_end) return invalid("--replay: only with --only e2e");
@@ -105,14 +105,11 @@ class Bench {
         LLADA_TRY(preset_->preset, with_layers(std::move(preset_->preset), layers));
       }
     }
-    LLADA_TRY(geometry_, geometry());
-    const ModelConfig& config = geometry_.config;
+    LLADA_TRY(config_, config());
     const Parts& p = o_.parts;
-    if (o_.router_bias && (o_.preset.empty() || !config.sigmoid_router))
+    if (o_.router_bias && (o_.preset.empty() || !config_.sigmoid_router))
       return invalid("--router-bias: needed a preset whose routers have selection biases (llada2-mini)");
-    if (config.experts == 0 && p.moe && !p.gemm && !needs_loaded_model())
-      return invalid("moe: found a dense model, needed a mixture of experts");
-    const int64_t block = config.attention_block;
+    const int64_t block = config_.attention_block;
     const bool scripted = p.shared || p.sustained || (p.end_to_end && o_.replay.empty());
     if (scripted && block > 0 && (o_.block_length > block || block % o_.block_length != 0))
       return invalid("block length: found {}, needed {}, the model's attention block, or a divisor of it",
@@ -125,44 +122,20 @@ class Bench {
     LLADA_TRY(const Recording recording, read_recording(o_.replay));
     runs_ = nearest_runs(recording, o_.prompt_tokens, o_.gen_length, o_.replay_runs);
     if (runs_.empty()) return invalid("--replay: {}: found no run", o_.replay);
-    for (const auto& runs : runs_) LLADA_TRY_STATUS(check_attention(runs, geometry_.config.attention_block));
+    for (const auto& runs : runs_) LLADA_TRY_STATUS(check_attention(runs, config_.attention_block));
     return {};
   }
 
-  // The configuration, and of a mixture the type of its experts; no weight of the model is touched.
-  struct Geometry {
-    ModelConfig config;
-    DType experts = DType::F32;
-  };
-  Result<Geometry> geometry() const {
-    if (preset_) return Geometry{preset_->preset.config, preset_->type};
+  // No weight of the model is touched.
+  Result<ModelConfig> config() const {
+    if (preset_) return preset_->preset.config;
     LLADA_TRY(const auto file, ModelFile::open(o_.model, o_.load.overrides));
-    Geometry g{file.config()};
-    for (const ModelTensor& tensor : file.tensors())
-      if (tensor.name.find("_exps.") != std::string::npos) g.experts = tensor.view.type;
-    return g;
-  }
-
-  Status moe() {
-    if (geometry_.config.experts == 0) return {};
-    LLADA_TRY_STATUS(say("making experts"));
-    LLADA_TRY(auto test, MoeTest::create(*table_, pool_, geometry_.config, geometry_.experts));
-    LLADA_TRY(const ReadTest read, ReadTest::create(pool_, o_.stream_bytes));
-    for (const MoeRouting routing : {MoeRouting::uniform, MoeRouting::skewed})
-      for (const int64_t rows : o_.rows) {
-        LLADA_TRY_STATUS(say(fmt::format("experts {} {} rows", name(routing), rows)));
-        const double begin = now_s();
-        LLADA_TRY(const auto result, test.measure(routing, rows, read, o_.repeats));
-        estimate_.measured(estimate_.experts_s(rows), now_s() - begin);
-        report_.moe.push_back(result);
-        add();
-      }
-    return {};
+    return file.config();
   }
 
   // Shapes come from the list of weights.
   Status gemm() {
-    LLADA_TRY(const auto graph, build_model(geometry_.config));
+    LLADA_TRY(const auto graph, build_model(config_));
     for (const DType type : o_.types)
       for (const auto& [k, n] : layer_shapes(graph.weights)) {
         if (k % traits(type).elements != 0) continue;  // such rows are stored as F16
@@ -332,7 +305,7 @@ class Bench {
   std::optional<PeakWatch> watch_;  // once the table is known
   const kernels::KernelTable* table_ = nullptr;
   std::optional<PresetSpec> preset_;
-  Geometry geometry_;
+  ModelConfig config_;
   std::vector<std::vector<RecordedRun>> runs_;  // to be followed, by strategy
   Estimate estimate_;
   std::shared_ptr<const Model> model_;

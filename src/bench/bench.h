@@ -12,7 +12,6 @@
 #include "bench/forward.h"
 #include "bench/gemm.h"
 #include "bench/machine.h"
-#include "bench/moe.h"
 #include "bench/replay.h"
 #include "bench/shared.h"
 #include "bench/sustained.h"
@@ -22,7 +21,6 @@ namespace llada::bench {
 // What is measured beside the machine's ceilings, which every report has.
 struct Parts {
   bool machine = true, gemm = true, forward = true, attention = true, end_to_end = true;
-  bool moe = true;         // of a mixture
   bool shared = false;     // takes as long as all the others together, so it is to be asked for
   bool sustained = false;  // takes BenchOptions::minutes
 };
@@ -78,7 +76,6 @@ struct BenchReport {
   std::vector<GemmResult> gemm;
   std::vector<ForwardResult> forward;
   std::vector<AttentionResult> attention;
-  std::vector<MoeResult> moe;  // of one layer
   std::vector<EndToEndResult> end_to_end;
   std::vector<ReplayResult> replayed;  // by strategy of the recording
   std::vector<SharedResult> shared;    // by BenchOptions::requests

@@ -36,7 +36,6 @@ Estimate::Estimate(const BenchOptions& options, const Ceilings& ceilings, const 
                             : 1;
     parameters_ += size;
     multiply_adds_ += size * used;
-    if (w.expert >= 0) expert_multiply_adds_ += size * used / static_cast<double>(std::max<int64_t>(config.layers, 1));
   }
   weight_bytes_ = multiply_adds_ * bytes_per_weight;
   if (preset) parameters_ *= kPackedBytesPerSecond / kMadePerSecondAndThread / std::max(options.load.threads, 2);
@@ -47,10 +46,8 @@ Estimate::Estimate(const BenchOptions& options, const Ceilings& ceilings, const 
       for (const auto& [k, n] : layer_shapes(weights))
         for (const int64_t rows : options.rows)
           if (k % traits(each).elements == 0) all_expected_s_ += product_s(k, n, rows, each);
-  for (const int64_t rows : options.rows) {
-    if (p.forward) all_expected_s_ += forwards_s(rows);
-    if (p.moe && config.experts > 0) all_expected_s_ += 2 * experts_s(rows);
-  }
+  if (p.forward)
+    for (const int64_t rows : options.rows) all_expected_s_ += forwards_s(rows);
   if (p.attention) all_expected_s_ += forwards_s(options.attention_rows);
   if (p.end_to_end) all_expected_s_ += run_s() * (options.one_run || config.attention_block > 0 ? 1 : kWays);
   if (p.shared)
@@ -69,11 +66,6 @@ double Estimate::product_s(int64_t k, int64_t n, int64_t rows, DType type) const
   const double once = std::max(bytes / read_bytes_per_s_, 2 * weights * static_cast<double>(rows) / operations_per_s_);
   const double copies = std::ceil(stream_bytes_ / bytes);
   return once * (copies * repeats_ + 3) + stream_bytes_ / kProductSetupBytesPerSecond;
-}
-
-double Estimate::experts_s(int64_t rows) const {
-  // Beside the experts that are used, every row goes through all of them.
-  return repeats_ * 20 * std::max(2 * expert_multiply_adds_ * static_cast<double>(rows) / operations_per_s_, 1e-3);
 }
 
 double Estimate::forwards_s(int64_t rows) const {

@@ -21,7 +21,6 @@ class Estimate {
 
   // One unit of each kind, in seconds, as the ceilings have it.
   double product_s(int64_t k, int64_t n, int64_t rows, DType type) const;
-  double experts_s(int64_t rows) const;
   double forwards_s(int64_t rows) const;
   double run_s() const;  // one way of the whole runs
   double load_s() const;
@@ -36,7 +35,7 @@ class Estimate {
  private:
   double forward_s(double rows) const;
   double read_bytes_per_s_ = 1, operations_per_s_ = 1;
-  double weight_bytes_ = 0, multiply_adds_ = 0, expert_multiply_adds_ = 0, parameters_ = 0;
+  double weight_bytes_ = 0, multiply_adds_ = 0, parameters_ = 0;
   double repeats_ = 0, stream_bytes_ = 0, prompt_ = 0, gen_ = 0, block_ = 0, per_step_ = 0;
   double all_expected_s_ = 0, done_expected_s_ = 0, taken_s_ = 0;
 };

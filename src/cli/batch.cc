@@ -97,9 +97,7 @@ Result<int> run(BatchCommand& o) {
                           .answer_seconds = kEver,
                           .kept_prefix_bytes = int64_t{1} << 30});
   {
-    LLADA_TRY(const std::string path, model_path(o.model));
-    LLADA_TRY(auto model, o.quiet ? Model::load(path, o.model.load) : load_model(path, o.model.load));
-    if (!o.quiet) warn_of_notes(*model);
+    LLADA_TRY(auto model, open_model(o.model, o.quiet));
     LLADA_TRY_STATUS(service.set_model(std::move(model)));
   }
   const InterruptGuard guard;

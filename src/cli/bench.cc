@@ -72,15 +72,15 @@ Status read_types(const std::vector<std::string>& words, std::vector<DType>& typ
 }
 
 Status read_parts(const std::vector<std::string>& words, bench::Parts& parts) {
-  const std::array places = {std::pair{"machine", &parts.machine}, std::pair{"gemm", &parts.gemm},
-                             std::pair{"forward", &parts.forward}, std::pair{"attention", &parts.attention},
-                             std::pair{"moe", &parts.moe},         std::pair{"e2e", &parts.end_to_end},
-                             std::pair{"shared", &parts.shared},   std::pair{"sustained", &parts.sustained}};
+  const std::array places = {std::pair{"machine", &parts.machine},    std::pair{"gemm", &parts.gemm},
+                             std::pair{"forward", &parts.forward},    std::pair{"attention", &parts.attention},
+                             std::pair{"e2e", &parts.end_to_end},     std::pair{"shared", &parts.shared},
+                             std::pair{"sustained", &parts.sustained}};
   for (const auto& [name, part] : places) *part = false;
   for (const std::string& word : words) {
     const auto found = std::ranges::find(places, word, [](const auto& place) { return place.first; });
     if (found == places.end())
-      return invalid("found '{}', needed some of machine, gemm, forward, attention, moe, e2e, shared, sustained", word);
+      return invalid("found '{}', needed some of machine, gemm, forward, attention, e2e, shared, sustained", word);
     *found->second = true;
   }
   return {};
@@ -90,8 +90,8 @@ Status read_parts(const std::vector<std::string>& words, bench::Parts& parts) {
 void make_quick(const CLI::App& app, Options& o) {
   const auto left_open = [&](const char* name) { return app.get_option(name)->count() == 0; };
   bench::BenchOptions& b = o.bench;
-  if (left_open("--only") && left_open("--moe")) {
-    b.parts = {.machine = true, .gemm = false, .forward = true, .attention = false, .end_to_end = true, .moe = false};
+  if (left_open("--only")) {
+    b.parts = {.machine = true, .gemm = false, .forward = true, .attention = false, .end_to_end = true};
     if (b.preset.empty() && b.model.empty()) b.parts.forward = b.parts.end_to_end = false;
   }
   if (left_open("--rows")) b.rows = {1, 32};
@@ -165,12 +165,8 @@ Work setup_bench(CLI::App& app) {
       ->check(CLI::Range(0.0, 100.0))
       ->group(further("Details"));
   add_list_option(app, "--only", "PARTS",
-                  "some of machine, gemm, forward, attention, moe, e2e, shared, sustained (all but the last two; moe: "
-                  "of a mixture)",
+                  "some of machine, gemm, forward, attention, e2e, shared, sustained (all but the last two)",
                   [&b](const auto& words) { return read_parts(words, b.parts); });
-  app.add_flag_callback(
-      "--moe", [&b] { b.parts = {true, false, false, false, false, true, false}; },
-      "one layer's experts of a mixture alone: short for --only machine,moe");
   add_list_option(app, "--rows", "LIST", "numbers of rows of products and forwards (1,8,16,32,64,128)",
                   [&b](const auto& words) { return read_numbers(words, 4096, b.rows); });
   add_list_option(app, "--types", "LIST", "types of the matrix products (q4_0,q8_0,q4_k,q6_k)",
@@ -212,7 +208,6 @@ Work setup_bench(CLI::App& app) {
       "  llada bench --preset llada-8b:q4_0 --only shared --repeats 1\n"
       "  llada bench --preset llada-8b:q4_0 --only sustained --minutes 10\n"
       "  llada bench --preset llada-8b:q4_0 --only e2e --replay runs.jsonl\n"
-      "  llada bench --preset llada2-mini:q4_0 --moe --rows 8,32\n"
       "  llada bench -m model.gguf --only forward,e2e --threads 2 --json");
   return [o, &app]() -> Result<int> {
     if (o->quick) make_quick(app, *o);

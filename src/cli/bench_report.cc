@@ -94,26 +94,6 @@ Json gemm_json(const bench::GemmResult& g, const bench::Machine& machine) {
   return json;
 }
 
-Json moe_json(const bench::MoeResult& m) {
-  return {{"routing", bench::name(m.routing)},
-          {"rows", m.rows},
-          {"experts", m.experts},
-          {"experts_used", m.used},
-          {"width", m.width},
-          {"expert_width", m.inner},
-          {"experts_touched", m.touched},
-          {"bytes", m.bytes},
-          {"read_gb_per_s", m.read_gb_per_s},
-          {"floor_ms", m.floor_ms},
-          {"ms_median", m.ms},
-          {"ms_min", m.ms_min},
-          {"ms_max", m.ms_max},
-          {"percent_of_floor", m.percent_of_floor},
-          {"percent_of_floor_best", m.percent_of_floor_best},
-          {"all_experts_ms", m.dense_ms},
-          {"all_experts_ratio", m.dense_ms / m.ms}};
-}
-
 Json bound_json(const bench::AutoregressionBound& bound, int64_t tokens, double seconds) {
   const auto count = static_cast<double>(tokens);
   return {
@@ -269,24 +249,6 @@ std::string new_shape_text(const std::vector<bench::ForwardResult>& results) {
 
 constexpr std::string_view kForwardNotes = "logits for every row; peak: int8; GB/s: packed weights read per second\n";
 
-std::string moe_head(const bench::MoeResult& first) {
-  return fmt::format("\nexperts of one layer: {} of {} per row, {} -> {} -> {}, random weights\n", first.used,
-                     first.experts, first.width, first.inner, first.width) +
-         fmt::format("{:<8} {:>4} {:>7} {:>8} {:>8} {:>8} {:>7} {:>7} {:>9}\n", "routing", "rows", "touched", "MB",
-                     "floor ms", "ms", "% floor", "best", "all, ms");
-}
-
-std::string moe_row(const bench::MoeResult& m) {
-  return fmt::format("{:<8} {:>4} {:>7} {:>8.1f} {:>8.3f} {:>8.3f} {:>7.1f} {:>7.1f} {:>9.2f}\n",
-                     bench::name(m.routing), m.rows, m.touched, static_cast<double>(m.bytes) / 1e6, m.floor_ms, m.ms,
-                     m.percent_of_floor, m.percent_of_floor_best, m.dense_ms);
-}
-
-constexpr std::string_view kMoeNotes =
-    "routing: synthetic, uniform or falling as 1/rank; floor: reading the touched\n"
-    "experts, measured in turns; best: fastest reading over fastest run; all: every\n"
-    "row through every expert\n";
-
 // A token per forward reads the weights that one row passes.
 std::string bound_text(const bench::AutoregressionBound& bound, int64_t tokens, double seconds) {
   const auto count = static_cast<double>(tokens);
@@ -333,8 +295,6 @@ std::string text_so_far(const BenchReport& r, bool ended) {
   };
   table(
       r.gemm, [&] { return gemm_head(r.machine); }, gemm_row, kGemmNotes);
-  table(
-      r.moe, [&] { return moe_head(r.moe.front()); }, moe_row, kMoeNotes);
   if (r.model.load_seconds > 0)
     begin(fmt::format("\n{}:\n{}, {} layers, {:.2f} billion parameters,\n{} stored, ready in {:.2f} s\n",
                       r.model.source, r.model.name, r.model.layers, static_cast<double>(r.model.parameters) / 1e9,
@@ -413,8 +373,6 @@ Json bench_json(const BenchReport& r) {
     one["percent_of_forward"] = a.percent_of_forward;
     json["attention"].push_back(std::move(one));
   }
-  json["moe"] = Json::array();
-  for (const auto& one : r.moe) json["moe"].push_back(moe_json(one));
   json["end_to_end"] = Json::array();
   for (const auto& e : r.end_to_end) json["end_to_end"].push_back(end_to_end_json(e));
   json["replayed"] = Json::array();

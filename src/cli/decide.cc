@@ -166,9 +166,7 @@ Result<int> run(const DecideCommand& o) {
   } else {
     LLADA_TRY(tasks, eval::load_decide_tasks(o.tasks, o.limit));
   }
-  LLADA_TRY(const std::string path, model_path(o.model));
-  LLADA_TRY(const auto model, load_model(path, o.model.load));
-  warn_of_notes(*model);
+  LLADA_TRY(const auto model, open_model(o.model));
   const InterruptGuard guard;
   return o.tasks.empty() ? answer(o, model, request) : calibrate(o, model, tasks);
 }

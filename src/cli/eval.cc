@@ -72,14 +72,12 @@ Result<int> run_decide(const EvalOptions& o) {
   if (!o.calibration.empty()) {
     LLADA_TRY(options.temperatures, load_temperatures(o.calibration));
   }
-  LLADA_TRY(const std::string path, model_path(o.model));
-  LLADA_TRY(const auto model, load_model(path, o.model.load));
-  warn_of_notes(*model);
+  LLADA_TRY(const auto model, open_model(o.model));
   const InterruptGuard guard;
   LLADA_TRY(const auto report, run_decide_tasks(model, tasks, options));
   const auto measures = measure(report, options.temperatures);
   if (o.json) {
-    LLADA_TRY_STATUS(print(json_line({{"model", path},
+    LLADA_TRY_STATUS(print(json_line({{"model", model->file().path()},
                                       {"device", model->device().info().description},
                                       {"label", "measured"},
                                       {"tasks", measures_json(measures)},
@@ -108,11 +106,9 @@ Result<int> run(EvalOptions& o) {
     return invalid("--likelihood-groups: nothing is scored without a reference");
   LLADA_TRY(auto examples, eval::load_examples(o.tasks, o.limit));
   LLADA_TRY(auto recording, OutputFile::open(o.record_path));
-  LLADA_TRY(const std::string path, model_path(o.model));
-  LLADA_TRY(const auto model, load_model(path, o.model.load));
-  warn_of_notes(*model);
+  LLADA_TRY(const auto model, open_model(o.model));
   LLADA_TRY(strategies, strategies_of(o, model->special_ids().kind()));
-  LLADA_TRY_STATUS(recording.write(recording_header(path)));
+  LLADA_TRY_STATUS(recording.write(recording_header(model->file().path())));
 
   std::optional<Progress> progress;
   std::string current;

@@ -33,6 +33,7 @@ Json config_json(const ModelConfig& c) {
                {"attention_block", c.attention_block},
                {"tied_head", c.tied_head}};
   if (c.causal_text && c.attention_block > 0) json["causal_text"] = true;
+  if (c.decided_first && c.attention_block > 0) json["decided_first"] = true;
   if (c.experts > 0) {
     json["experts"] = c.experts;
     json["experts_used"] = c.experts_used;
@@ -103,6 +104,8 @@ std::string attention_text(const ModelConfig& c) {
     return fmt::format("; causal, behind it canvases of {} that see themselves", c.canvas.length);
   if (c.causal_text && c.attention_block > 0)
     return fmt::format("; causal, behind it blocks of {} that see themselves", c.attention_block);
+  if (c.decided_first && c.attention_block > 0)
+    return fmt::format("; causal, in windows of {} what is decided first", c.attention_block);
   const std::string sees = c.attention_block > 0    ? fmt::format("block-causal over blocks of {}", c.attention_block)
                            : c.attention_block == 0 ? "full"
                                                     : "not said";
@@ -127,6 +130,9 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
                             c.experts > 0 ? fmt::format("{} of {} experts of {}, gates {}renormalised", c.experts_used,
                                                         c.experts, c.expert_ffn_width, c.norm_topk ? "" : "not ")
                                           : fmt::format("{}", c.ffn_width)));
+  if (c.experts > 0 && (c.gemma || c.shared_expert_ffn_width > 0))
+    row("", c.gemma ? fmt::format("beside them a dense network of {}", c.ffn_width)
+                    : fmt::format("beside them a shared expert of {}", c.shared_expert_ffn_width));
   if (c.expert_capacity > 0)
     row("", fmt::format("the rows of {} positions choose {} experts together", c.expert_block, c.expert_capacity));
   row("attention", fmt::format("{} heads of {}, {} for K/V{}", c.heads, c.head_dim, c.kv_heads, attention_text(c)));

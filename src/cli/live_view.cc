@@ -103,7 +103,8 @@ FrameStatus LiveView::status(const decode::StepEvent& event) const {
     // what is finished is causal.
     const auto begin = static_cast<int64_t>(begin_);
     const decode::SpecialIds& ids = model_.special_ids();
-    const int64_t origin = ids.attention_block > 0 && !ids.causal_text ? 0 : begin;
+    const int64_t origin =
+        ids.attention_block > 0 && !ids.kind().keeps_finished() ? ids.behind(begin).block_origin : begin;
     const int64_t first = (begin - origin) / block_length;
     status.block = (event.block_begin - origin) / block_length - first + 1;
     status.blocks = (begin + status.total - 1 - origin) / block_length - first + 1;

@@ -219,10 +219,8 @@ Result<int> run(ScoreCommand& o) {
   if (!o.examples.empty()) {
     LLADA_TRY(examples, eval::load_questions(o.examples, 0));
   }
-  LLADA_TRY(const std::string path, model_path(o.model));
-  LLADA_TRY(const auto model, load_model(path, o.model.load));
+  LLADA_TRY(const auto model, open_model(o.model));
   LLADA_TRY_STATUS(set_order(o, model->special_ids().kind()));
-  warn_of_notes(*model);
   const InterruptGuard guard;
   // The device's own table takes a while to measure; for a few texts an everyday number of rows does as well.
   LLADA_TRY(const auto engine, Engine::create(model, {.row_budget = o.tasks.empty() ? 64 : 0}));

@@ -158,9 +158,7 @@ Result<int> run(ServeOptions& o) {
                                 ? fmt::format("http://{}", fmt::join(server->addresses(), " and http://"))
                                 : "unix:" + o.address.socket;
   const auto load = [&]() -> Status {
-    LLADA_TRY(const std::string path, model_path(o.model));
-    LLADA_TRY(auto model, o.quiet ? Model::load(path, o.model.load) : load_model(path, o.model.load));
-    if (!o.quiet) warn_of_notes(*model);
+    LLADA_TRY(auto model, open_model(o.model, o.quiet));
     return service.set_model(std::move(model));
   };
   const Status loaded = load();

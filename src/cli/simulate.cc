@@ -81,7 +81,7 @@ Json simulation_json(const Simulation& s) {
 
 std::string window_text(const Simulation& s) {
   if (s.window_bytes < 0) return paragraph("no window: nothing is mapped, and SOMR contributes nothing on this chip");
-  const SimulatedLine &without = s.ladder[2], &with = s.ladder[3];
+  const SimulatedLine &without = s.ladder[s.somr - 1], &with = s.ladder[s.somr];
   std::string text = fmt::format(
       "weights {} GiB through a window of {} GiB (activations and K/V beside it: {}), lower bound {} GiB per pass; "
       "SOMR "
@@ -118,7 +118,7 @@ std::string range_text(double low, double high) {
 
 std::string simulation_text(const Simulation& s, const SimulateOptions& o, const std::string& replayed) {
   std::string out =
-      paragraph(fmt::format("{} on {}: {} prompt tokens, {} generated", s.preset, s.profile, o.prompt, o.gen)) +
+      paragraph(fmt::format("{} on {}: {} prompt tokens, {} generated", s.preset, s.profile, o.prompt, s.gen)) +
       paragraph("All numbers are modelled. " + s.description) + '\n';
   constexpr const char* kHead = "{:<13} {:>6} {:>13} {:>6} {:>6} {:>6} {:>6} {:>8} {:>7}\n";
   out += fmt::format(kHead, "", "", "", "", "rows", "tokens", "", "mapped", "exposed");
@@ -134,12 +134,12 @@ std::string simulation_text(const Simulation& s, const SimulateOptions& o, const
                                      last.sparse_passes, last.lateness));
   if (!replayed.empty())
     out += '\n' + paragraph(fmt::format("recording: {}; its seconds are of these, the other lines' of {} tokens",
-                                        replayed, o.gen));
+                                        replayed, s.gen));
   out += fmt::format("\none pass of 128 rows: {:.2f} s on the CPU, {:.2f} s on the accelerator\n", s.step128_cpu_s,
                      s.step128_npu_s);
   out += window_text(s);
   if (s.rival_seconds > 0)
-    out += paragraph(fmt::format("for comparison: {:.1f} s for {} tokens by {}", s.rival_seconds, o.gen, s.rival));
+    out += paragraph(fmt::format("for comparison: {:.1f} s for {} tokens by {}", s.rival_seconds, s.gen, s.rival));
   return out + uncertain_text(s.sensitivity);
 }
 
@@ -299,29 +299,24 @@ Work setup_simulate(CLI::App& app) {
   auto r = std::make_shared<Request>();
   SimulateOptions& o = r->simulate;
   r->app = &app;
-  const auto real = [&app](const char* name, std::optional<double>& value, const char* unit, const char* help) {
-    app.add_option_function<std::string>(
-           name,
-           [name, &value](const std::string& text) {
-             double parsed = 0;
-             const auto [end, error] = llada::from_chars(text.data(), text.data() + text.size(), parsed);
-             if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(parsed))
-               throw CLI::ValidationError(name, fmt::format("found '{}', needed a number", text));
-             value = parsed;
-           },
-           help)
-        ->type_name(unit);
-  };
   offer(app.add_option("--profile", o.profile, "a built-in profile (llada devices lists them) or a .json file")
             ->type_name("NAME|FILE"),
         fmt::format("{}", fmt::join(profile_names(), " ")));
   offer(app.add_option("--preset", o.preset, "the model's geometry and type (llada-8b:q4_0)")->type_name("NAME:TYPE"),
-        "llada-8b llada-1.5 dream-7b");
+        "llada-8b llada-1.5 dream-7b diffusion-gemma-26b");
   add_integer_option(app, "--prompt", o.prompt, 0, 1 << 20, "prompt tokens (78)");
   add_integer_option(app, "--gen", o.gen, 0, 1 << 20, "tokens to generate (128)");
-  add_integer_option(app, "--block", o.block, 0, 1 << 20, "tokens per block (32)");
-  real("--tokens-per-pass", o.tokens_per_pass, "X",
-       "tokens that a pass of the last line commits (as the paper's table implies)");
+  app.add_option_function<std::string>(
+         "--tokens-per-pass",
+         [&o](const std::string& text) {
+           double parsed = 0;
+           const auto [end, error] = llada::from_chars(text.data(), text.data() + text.size(), parsed);
+           if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(parsed))
+             throw CLI::ValidationError("--tokens-per-pass", fmt::format("found '{}', needed a number", text));
+           o.tokens_per_pass = parsed;
+         },
+         "tokens that a pass of the last line commits (as the paper's table implies)")
+      ->type_name("X");
   app.add_option("--replay", r->replay, "take the last line's passes from a recording of llada eval --record")
       ->type_name("FILE");
   add_integer_option(app, "--replay-run", r->replay_run, 0, 1 << 30, "which run of the recording, from 0 (0)");
@@ -334,7 +329,6 @@ Work setup_simulate(CLI::App& app) {
                  "with --latency: rows of a pass whose logits are computed, at most (all)")
       ->type_name("N");
   app.add_flag("--compare-profiles", r->compare, "simulate every built-in profile");
-  real("--window", o.window_gib, "GIB", "address space of the NPU, reserve included (the profile's)");
   app.add_option("--map", o.map_variant, "which of the profile's prices of mapping")->type_name("NAME");
   app.add_option("--memory", o.memory,
                  "plan, copy, lru, drop-all, belady or sessions for the lines from SOMR on (plan)")

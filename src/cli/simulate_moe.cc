@@ -53,6 +53,7 @@ Json phase_json(const MoePhase& p) {
   Json json = {{"phase", p.phase},
                {"experts_on_device", p.share},
                {"slots_per_layer", p.slots},
+               {"resident_bytes", p.resident_bytes},
                {"bound_seconds_per_step", p.bound_s},
                {"speed_up_over_static", p.speed_up("hybrid", "static")}};
   if (p.find("TIDE") != nullptr) json["speed_up_over_tide"] = p.speed_up("hybrid", "TIDE");
@@ -77,20 +78,31 @@ std::string verdict(const MoePhase& p) {
   return {};
 }
 
-std::string phase_text(const MoePhase& p) {
-  const TraceStatistics& s = p.statistics;
+// What a share needs of the accelerator's memory beside all other weights.
+std::string memory_text(const MoeSimulation& s, const MoePhase& p) {
+  const double bytes = s.dense_bytes + p.resident_bytes;
+  std::string text =
+      fmt::format("  they take {:.2f} GB, all other weights {:.2f} GB", p.resident_bytes / 1e9, s.dense_bytes / 1e9);
+  if (s.window_bytes > 0)
+    text += fmt::format(": {:.0f} windows of {:.2f} GB, of which the chip opens {:.0f}",
+                        std::ceil(bytes / s.window_bytes), s.window_bytes / 1e9, s.sessions);
+  return paragraph(text, 4);
+}
+
+std::string phase_text(const MoeSimulation& s, const MoePhase& p) {
+  const TraceStatistics& t = p.statistics;
   std::string routing = fmt::format(
       "  routing: {:.0f} rows a step touch {:.0f} % of the experts; the most popular quarter of other texts has "
       "{:.0f} % of the rows",
-      s.rows, 100 * s.touched, 100 * s.static_quarter);
-  if (s.similarity_1 > 0)
-    routing += fmt::format("; cosine to the next step {:.2f}, to the fifth {:.2f}", s.similarity_1, s.similarity_5);
-  if (s.guessed[0] > 0)
+      t.rows, 100 * t.touched, 100 * t.static_quarter);
+  if (t.similarity_1 > 0)
+    routing += fmt::format("; cosine to the next step {:.2f}, to the fifth {:.2f}", t.similarity_1, t.similarity_5);
+  if (t.guessed[0] > 0)
     routing += fmt::format("; guesses name {:.0f}, {:.0f}, {:.0f} % of what the next three layers want",
-                           100 * s.guessed[0], 100 * s.guessed[1], 100 * s.guessed[2]);
+                           100 * t.guessed[0], 100 * t.guessed[1], 100 * t.guessed[2]);
   std::string out = fmt::format("\n{}, {:.0f} % of the experts on the accelerator ({} per layer)\n", p.phase,
                                 100 * p.share, p.slots) +
-                    paragraph(routing, 4);
+                    memory_text(s, p) + paragraph(routing, 4);
   out += fmt::format("  {:<14}{:>8}{:>8}{:>6}{:>5}{:>8}{:>5}{:>6}{:>5}{:>6}{:>7}\n", "", "ms/step", "faster", "bound",
                      "hits", "MB", "cpu", "accel", "link", "off", "decide");
   const double fixed = p.lines.front().seconds;
@@ -133,7 +145,7 @@ std::string text_of(const MoeSimulation& s) {
           "same residents, as a share of it; hits: wanted experts that were resident; MB: moved in a step; cpu, accel, "
           "link: share of the time at work; off: error of the predicted time; decide: microseconds of planning",
           2);
-  for (const MoePhase& p : s.phases) out += phase_text(p);
+  for (const MoePhase& p : s.phases) out += phase_text(s, p);
   return out;
 }
 
@@ -155,7 +167,7 @@ void add_moe_options(CLI::App& app, MoeRequest& r) {
   MoeSimulateOptions& o = r.simulate;
   app.add_option("--moe", o.geometry,
                  "experts that do not fit the accelerator, in the geometry of mixtral, qwen2-57b, deepseek-v2-lite, "
-                 "llada-moe-7b or llada2-mini")
+                 "llada-moe-7b, llada2-mini or diffusion-gemma-26b")
       ->type_name("GEOMETRY")
       ->group("Mixtures of experts");
   app.add_option("--experts-on-device", r.shares, "shares of the experts that fit (25%,50%,75%)")
@@ -195,6 +207,7 @@ Result<int> run_moe(MoeRequest r, const std::string& trace, bool json) {
               {"label", "modelled"},
               {"routing", simulation.routing_source},
               {"expert_bytes", simulation.expert_bytes},
+              {"dense_bytes", simulation.dense_bytes},
               {"slices", simulation.slices},
               {"grouped", simulation.grouped},
               {"expert_seconds",

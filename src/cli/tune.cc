@@ -97,9 +97,7 @@ Result<int> run(const TuneOptions& o) {
   if (!common) return invalid("--options: {}", common.error().message);
   LLADA_TRY(auto examples, eval::load_examples(o.tasks, o.limit));
   LLADA_TRY(auto out, OutputFile::open(o.out));
-  LLADA_TRY(const std::string path, model_path(o.model));
-  LLADA_TRY(const auto model, load_model(path, o.model.load));
-  warn_of_notes(*model);
+  LLADA_TRY(const auto model, open_model(o.model));
   const decode::ModelKind kind = model->special_ids().kind();
   if (kind.uniform.length > 0)
     return invalid("{}: its canvases hold random tokens, which are decided in one way; needed a model with a mask",

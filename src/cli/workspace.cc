@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/file.h"
 #include "cli/help.h"
@@ -48,10 +49,6 @@ void add_show_options(CLI::App& app, ShowOptions& options) {
   only_file(app.add_option("--trace", options.trace_path, "write a Chrome/Perfetto trace"))
       ->type_name("FILE")
       ->group(further(kGroup));
-}
-
-void warn_of_notes(const Model& model) {
-  for (const std::string& line : model.notes()) note(fmt::format("llada: warning: {}\n", one_line(line)));
 }
 
 namespace {
@@ -112,13 +109,24 @@ class LoadingBar {
   std::thread thread_;
 };
 
+Result<std::shared_ptr<const Model>> load_model(const std::string& path, LoadOptions options, bool quiet) {
+  if (quiet) return Model::load(path, options);
+  const auto warn = [](const std::string& line) { note(fmt::format("llada: warning: {}\n", one_line(line))); };
+  Result<std::shared_ptr<const Model>> model = [&] {
+    LoadingBar bar;
+    options.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
+    options.warn = warn;
+    return Model::load(path, options);
+  }();
+  if (model) std::ranges::for_each((*model)->notes(), warn);
+  return model;
+}
+
 }  // namespace
 
-Result<std::shared_ptr<const Model>> load_model(const std::string& path, LoadOptions options) {
-  LoadingBar bar;
-  options.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
-  options.warn = [](const std::string& line) { note(fmt::format("llada: warning: {}\n", one_line(line))); };
-  return Model::load(path, options);
+Result<std::shared_ptr<const Model>> open_model(const ModelOptions& options, bool quiet) {
+  LLADA_TRY(const std::string path, model_path(options));
+  return load_model(path, options.load, quiet);
 }
 
 void warn_of_other_model(const Model& model, const DecodeFlags& decode) {
@@ -136,9 +144,8 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
   LLADA_TRY(const std::string path, model_path(options));
   {
     const TraceSpan span(workspace->trace(), "host", "load");
-    LLADA_TRY(workspace->model_, show.quiet ? Model::load(path, options.load) : load_model(path, options.load));
+    LLADA_TRY(workspace->model_, load_model(path, options.load, show.quiet));
   }
-  if (!show.quiet) warn_of_notes(*workspace->model_);
   if (show.verbose)
     note(fmt::format("model: {}\ndevice: {}\n", one_line(path), workspace->model_->device().info().description));
   SessionOptions session{
@@ -159,6 +166,9 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
 Result<Generation> Workspace::answer(const llada::Request& request) {
   const TraceSpan span(trace(), "host", "decode");
   const bool infill = request.gaps.has_value();
+  if (const std::string cost = prompt_cost(*model_, std::ssize(request.tokens), request.options);
+      !cost.empty() && !show_.quiet && !std::exchange(told_cost_, true))
+    note(fmt::format("note: {}\n", cost));
   std::optional<LiveView> live;
   const bool wanted = !show_.no_live && !show_.json && !show_.quiet;
   std::optional<QuietInput> quiet;

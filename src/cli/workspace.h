@@ -55,13 +55,12 @@ class Workspace {
   std::shared_ptr<const Model> model_;
   std::unique_ptr<Session> session_;
   std::vector<int32_t> final_tokens_;
+  bool told_cost_ = false;  // of a long prompt
 };
 
-// Model::load(), with a bar on a terminal once half a second has passed, and elsewhere a line at every tenth after two.
-Result<std::shared_ptr<const Model>> load_model(const std::string& path, LoadOptions options);
-
-// What a loaded model's file says and is not done (ModelConfig::notes), as warnings.
-void warn_of_notes(const Model& model);
+// The model that -m or -hf names. Unless quiet: with a bar on a terminal once half a second has passed, and elsewhere a
+// line at every tenth after two; and what its file says and is not done (ModelConfig::notes), as warnings.
+Result<std::shared_ptr<const Model>> open_model(const ModelOptions& options, bool quiet = false);
 
 // A preset that `llada tune` made for another model, as a warning.
 void warn_of_other_model(const Model& model, const DecodeFlags& decode);

@@ -70,6 +70,16 @@ std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double
   return first(order, n);
 }
 
+std::vector<size_t> accept_near(std::span<const Candidate> candidates, double bound) {
+  const auto sum = [&](const Candidate& c) {
+    return c.entropy + kEntropyOfDistance * (c.position - candidates.front().position);
+  };
+  const auto order = ranked(candidates, [&](const Candidate& a, const Candidate& b) { return sum(a) < sum(b); });
+  size_t n = std::min<size_t>(order.size(), 1);
+  while (n < order.size() && sum(candidates[order[n]]) < bound) ++n;
+  return first(order, n);
+}
+
 std::vector<size_t> gate_entropy(std::span<const Candidate> candidates, std::vector<size_t> taken, double gate) {
   if (taken.empty()) return taken;
   std::vector<size_t> left;
@@ -133,6 +143,8 @@ std::vector<size_t> choose_by_rule(const AcceptanceOptions& options, std::span<c
       return dream(higher_margin);
     case Acceptance::dream_maskgit:
       return dream(higher_score);
+    case Acceptance::wedlm:
+      return accept_near(candidates, options.entropy_bound);
     case Acceptance::causal:
       break;  // a strategy of its own
   }
@@ -160,8 +172,8 @@ std::span<const Field> acceptance_fields() {
         "accept the n most certain tokens while the n-th has probability of 1 - F / (n + 1) or more")
         .in(kAboveZero).for_rule(Acceptance::factor).tuned("1 0.5 0.25 0.1"),
     field<&O::entropy_bound>(acceptance, "entropy_bound", "NATS",
-        "accept the most certain tokens while their summed entropy stays within the bound")
-        .for_rule(Acceptance::entropy).tuned("0.02 0.05 0.1 0.2"),
+        "accept the most certain tokens while their summed entropy stays within the bound; wedlm: those below it")
+        .for_rules(kEntropyRules).tuned("0.02 0.05 0.1 0.2"),
     field<&O::entropy_gate>(acceptance, "entropy_gate", "NATS",
         "of what is accepted, leave masked what has more entropy than this open on its left; 0: no gate")
         .tuned("0 4 1 0.5 0.2"),

@@ -23,7 +23,9 @@ enum class Acceptance {
   dream_entropy,  // Dream's timestep schedule, lowest entropy first
   dream_margin,   // the same, largest margin between the best and the second best first
   dream_maskgit,  // the same, highest probability first ("maskgit_plus")
-  causal,         // what a causal forward over all predictions confirms, left to right (self_speculation.h)
+  wedlm,   // every one whose entropy, and kEntropyOfDistance for each position behind the first candidate, is below
+           // entropy_bound, and where there is none that of the least sum (WeDLM)
+  causal,  // what a causal forward over all predictions confirms, left to right (self_speculation.h)
 };
 
 constexpr bool is_dream(Acceptance a) {
@@ -33,8 +35,9 @@ constexpr bool is_dream(Acceptance a) {
 // What `schedule` orders by: the clean softmax probability, or a seeded random number.
 enum class Remasking { low_confidence, random };
 
-inline constexpr std::string_view kAcceptanceWords[] = {
-    "schedule", "threshold", "factor", "entropy", "llada2", "dream-entropy", "dream-margin", "dream-maskgit", "causal"};
+inline constexpr std::string_view kAcceptanceWords[] = {"schedule", "threshold",     "factor",       "entropy",
+                                                        "llada2",   "dream-entropy", "dream-margin", "dream-maskgit",
+                                                        "wedlm",    "causal"};
 constexpr Words words(Acceptance) { return kAcceptanceWords; }
 inline constexpr std::string_view kRemaskingWords[] = {"low_confidence", "random"};
 constexpr Words words(Remasking) { return kRemaskingWords; }
@@ -47,12 +50,17 @@ constexpr bool has_schedule(Acceptance a) {
 // Rules that read the probability; the others read entropy or margin.
 constexpr bool reads_probability(Acceptance a) {
   return a != Acceptance::entropy && a != Acceptance::dream_entropy && a != Acceptance::dream_margin &&
-         a != Acceptance::causal;
+         a != Acceptance::wedlm && a != Acceptance::causal;
 }
 
 constexpr unsigned rule_bit(Acceptance rule) { return 1u << static_cast<unsigned>(rule); }
 // Those that read `threshold`.
 inline constexpr unsigned kThresholdRules = rule_bit(Acceptance::threshold) | rule_bit(Acceptance::llada2);
+
+// And those that read `entropy_bound`.
+inline constexpr unsigned kEntropyRules = rule_bit(Acceptance::entropy) | rule_bit(Acceptance::wedlm);
+
+inline constexpr double kEntropyOfDistance = 0.02;  // nats; WeDLM's published default
 
 struct AcceptanceOptions {
   Acceptance acceptance = Acceptance::schedule;
@@ -90,6 +98,10 @@ std::vector<size_t> accept_factor(std::span<const Candidate> candidates, double 
 // Takes candidates by entropy, lowest first, as long as the entropies of those before sum to at most `bound`. So sum(H)
 // - max(H) <= bound over the accepted ones, which bounds what it costs to decide them together instead of one by one.
 std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double bound);
+
+// Every entropy that stays below `bound` with kEntropyOfDistance added for each position behind the first candidate, and
+// where there is none the candidate of the least sum.
+std::vector<size_t> accept_near(std::span<const Candidate> candidates, double bound);
 
 // Leaves of `taken` (ascending indices of candidates) those with at most `gate` nats of entropy, summed over candidates
 // left of them that were not taken; where none is left, the candidate with the highest score that has so little open on

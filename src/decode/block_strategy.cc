@@ -32,7 +32,7 @@ BlockStrategy::BlockStrategy(const DecodeOptions& options, const SpecialIds& ids
       ids_(ids),
       blocks_(std::move(blocks)),
       block_steps_(std::move(block_steps)),
-      kv_(options, options.slide, canvas.size(), ids.attention_block),
+      kv_(options, options.slide, canvas.size(), ids.attention_block, ids.block_origin),
       reviser_(make_reviser(options, ids, canvas)),
       form_(std::move(form)) {
   if (!blocks_.empty()) block_ = blocks_.front();
@@ -54,7 +54,7 @@ int32_t BlockStrategy::keys_read(const Canvas& canvas) const {
   const int64_t end = block_.end, attention_block = ids_.attention_block;
   int64_t keys = options_.tail < 0 ? canvas.size() : std::min(canvas.size(), end + options_.tail);
   if (attention_block > 0)
-    keys = std::min(canvas.size(), (end + attention_block - 1) / attention_block * attention_block);
+    keys = std::min(canvas.size(), ids_.block_end(end - 1));
   else if (length_)
     keys = std::max(end, length_->horizon());
   return static_cast<int32_t>(keys);
@@ -74,6 +74,7 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
   }
   plan.block_begin = block_.begin;
   plan.block_end = block_.end;
+  plan.block_origin = static_cast<int32_t>(ids_.block_origin);
   plan.inputs = tokens_at(canvas, plan.rows);
   plan.sparse.inputs = tokens_at(canvas, plan.sparse.rows);
   for (const int32_t position : asked_.checks.trials)

@@ -19,6 +19,8 @@ int64_t generation_size(int64_t prompt_tokens, int64_t gen_length, const Special
   if (const int64_t length = ids.uniform.length; length > 0)
     return prompt_tokens + (gen_length + length - 1) / length * length;
   const int64_t block = std::max<int64_t>(ids.attention_block, 1), before = ids.causal_text ? prompt_tokens : 0;
+  if (ids.prompt_ends_block) return prompt_tokens + gen_length;
+  if (ids.decided_first) return prompt_tokens + gen_length + block - 1;  // a window at the last position too
   const int64_t behind = prompt_tokens - before + gen_length;
   return before + (behind + block - 1) / block * block;
 }

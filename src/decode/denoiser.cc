@@ -32,6 +32,18 @@ Status check_rows(std::string_view what, const Part& part, const StepPlan& plan)
   return {};
 }
 
+// One for each row, none twice.
+Status check_places(const StepPlan& plan) {
+  std::vector<int32_t> places = plan.places;
+  std::ranges::sort(places);
+  if (places.size() == plan.rows.size() && strictly_ascending(places, plan.keys) && plan.cfg_scale == 0 &&
+      plan.trials.empty() && plan.sparse.empty())
+    return {};
+  return failed(
+      "plan: found {} places for {} rows, needed one below {} for each, and no guidance, trial or sparse plan",
+      places.size(), plan.rows.size(), plan.keys);
+}
+
 Status check_prediction(const Prediction& p, int32_t row, const Canvas& canvas) {
   if (p.position != row) return failed("forward: found a prediction for position {}, needed {}", p.position, row);
   if (p.token < 0 || !canvas.may_hold(p.token, TokenState::visible))
@@ -103,6 +115,7 @@ Result<std::reference_wrapper<const StepPlan>> Denoiser::plan() {
     return failed("plan: found {} keys, needed 1 to {}", plan.keys, canvas_.size());
   if (plan.causal_below < 0 || plan.causal_below > plan.keys)
     return failed("plan: rows below {} are causal, needed 0 to its {} keys", plan.causal_below, plan.keys);
+  if (!plan.places.empty()) LLADA_TRY_STATUS(check_places(plan));
   if (plan.rows.empty() && plan.trials.empty()) return failed("plan: rows are missing, and there is no trial");
   LLADA_TRY_STATUS(check_rows("plan", plan, plan));
   LLADA_TRY_STATUS(check_rows("sparse plan", sparse, plan));

@@ -49,10 +49,11 @@ std::span<const Field> form_fields() {
   return kFields;
 }
 
-Result<std::vector<std::string>> set_tools(FormOptions& o, std::string_view tools, bool must_call, int64_t most) {
+Result<std::vector<std::string>> set_tools(FormOptions& o, std::string_view tools, bool must_call, int64_t most,
+                                           CallForm calls) {
   o.tools.clear();
   const auto said = must_call ? std::nullopt : form_of(o);
-  forms::Form form{forms::FormKind::tools, forms::tools_text(tools, said, !must_call, most)};
+  forms::Form form{forms::FormKind::tools, forms::tools_text(tools, said, !must_call, most, calls)};
   std::vector<std::string> dropped;
   LLADA_TRY_STATUS(forms::check_form(form, &dropped));
   o.tools = std::move(form.text);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "forms/form.h"
+#include "forms/tool_form.h"
 
 namespace llada::decode {
 
@@ -30,7 +30,8 @@ std::span<const Field> form_fields();
 // Has the answer be calls of these tools (the list in tool_form.h), or, unless it must call, text as the other options
 // have it. most: calls; 0: any number. Invalid: one line that begins with "tools". The result: what of the tools'
 // schemas was left out, as the tools allow.
-Result<std::vector<std::string>> set_tools(FormOptions& options, std::string_view tools, bool must_call, int64_t most);
+Result<std::vector<std::string>> set_tools(FormOptions& options, std::string_view tools, bool must_call, int64_t most,
+                                           CallForm form = CallForm::json);
 
 // None: the answer is free.
 std::optional<forms::Form> form_of(const FormOptions& options);

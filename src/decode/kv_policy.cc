@@ -23,13 +23,19 @@ std::span<const Field> cache_fields() {
   return kFields;
 }
 
-KvPlanner::KvPlanner(const CacheOptions& options, bool slide, int64_t canvas_size, int64_t attention_block)
+KvPlanner::KvPlanner(const CacheOptions& options, bool slide, int64_t canvas_size, int64_t attention_block,
+                     int64_t block_origin)
     : choice_(options.kv),
       refresh_(options.refresh),
       attention_block_(attention_block),
+      block_origin_(block_origin),
       fed_(static_cast<size_t>(canvas_size), -1),
       frozen_(static_cast<size_t>(canvas_size), false),
       slide_(slide) {}
+
+int64_t KvPlanner::whole_blocks(int64_t position) const {
+  return position < block_origin_ ? 0 : position - (position - block_origin_) % attention_block_;
+}
 
 bool KvPlanner::full_is_due() const {
   return choice_ == KvChoice::none || partial_ < 0 || (refresh_ > 0 && partial_ + 1 >= refresh_);
@@ -42,7 +48,7 @@ std::vector<int32_t> KvPlanner::block_causal_rows(std::span<const int32_t> feed,
   while (choice_ != KvChoice::none && from < std::min(begin, stale_from_) &&
          fed_[static_cast<size_t>(from)] == feed[static_cast<size_t>(from)])
     ++from;
-  return range(from / attention_block_ * attention_block_, static_cast<int64_t>(feed.size()));
+  return range(whole_blocks(from), static_cast<int64_t>(feed.size()));
 }
 
 std::vector<int32_t> KvPlanner::rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
@@ -120,7 +126,7 @@ int64_t KvPlanner::exact_prefix(const Canvas& canvas) const {
     const TokenState state = canvas.states[i];
     if (fed_[i] != canvas.tokens[i] || (state != TokenState::fixed && state != TokenState::stable)) break;
   }
-  return end / attention_block_ * attention_block_;
+  return whole_blocks(end);
 }
 
 bool KvPlanner::covers(std::span<const int32_t> feed) const {

@@ -55,7 +55,8 @@ std::span<const Field> cache_fields();
 
 class KvPlanner {
  public:
-  KvPlanner(const CacheOptions& options, bool slide, int64_t canvas_size, int64_t attention_block = 0);
+  KvPlanner(const CacheOptions& options, bool slide, int64_t canvas_size, int64_t attention_block = 0,
+            int64_t block_origin = 0);
 
   // The next forward of a block: rows, ascending. `feed` is what each position that attention reads would be
   // fed, `needed` (ascending) are rows that the plan cannot do without. Rows before the block that are stale
@@ -80,6 +81,7 @@ class KvPlanner {
 
  private:
   bool full_is_due() const;
+  int64_t whole_blocks(int64_t position) const;  // where the block of a position begins
   std::vector<int32_t> not_frozen(int32_t begin, const Block& block) const;
   std::vector<int32_t> chosen_rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
                                    bool stale_elsewhere);
@@ -88,6 +90,7 @@ class KvPlanner {
   const KvChoice choice_;
   const int64_t refresh_;
   const int64_t attention_block_;  // 0: full attention
+  const int64_t block_origin_;     // of its blocks; what is before it is one shorter block
   std::vector<int32_t> fed_;       // token that a position's stored K/V was computed from; -1: none
   int64_t block_begin_ = -1;       // of the block that the last rows() was for
   int64_t partial_ = -1;           // forwards since the last full one; -1: there was none

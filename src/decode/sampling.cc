@@ -142,8 +142,8 @@ class Allowed {
 
 // The token, or the mask, before a position of the same block; -1: the position is the block's first. As SGLang has it,
 // which looks at one block.
-int32_t left_neighbour(const Canvas& canvas, int64_t position, int64_t block) {
-  if (position == 0 || (block > 0 && position % block == 0)) return -1;
+int32_t left_neighbour(const Canvas& canvas, int64_t position, const SpecialIds& ids) {
+  if (position == 0 || (ids.attention_block > 0 && ids.block_begin(position) == position)) return -1;
   return canvas.tokens[static_cast<size_t>(position - 1)];
 }
 
@@ -194,8 +194,7 @@ bool orders_by_sampled(const DecodeOptions& o) { return samples(o) && is_dream(o
 
 bool needs_logits(const DecodeOptions& o) {
   return o.top_k > 0 || o.top_p < 1 || o.min_p > 0 || o.repeat_penalty != 1 || o.neighbour_penalty > 0 ||
-         !o.logit_bias.empty() ||
-         orders_by_sampled(o);
+         !o.logit_bias.empty() || orders_by_sampled(o);
 }
 
 bool ranks_tokens(const DecodeOptions& o) { return o.revision == Revision::levenshtein; }
@@ -271,8 +270,7 @@ Status predict_all(std::span<const float> logits, std::span<const float> sparse_
       std::vector<int32_t> repeated;
       if (options.repeat_penalty != 1) repeated = tokens_nearby(seen, position, options.repeat_window, ids);
       auto logits_of = rows.subspan(i * vocabulary, vocabulary);
-      if (const int32_t left = left_neighbour(seen, position, ids.attention_block);
-          options.neighbour_penalty > 0 && left >= 0) {
+      if (const int32_t left = left_neighbour(seen, position, ids); options.neighbour_penalty > 0 && left >= 0) {
         penalised.assign(logits_of.begin(), logits_of.end());
         penalised[static_cast<size_t>(left)] -= static_cast<float>(options.neighbour_penalty);
         logits_of = penalised;

@@ -24,7 +24,7 @@ void SelfSpeculation::stored(const Canvas& /*canvas*/, int64_t positions) {
 
 // Behind causal text a block begins with the last decided token.
 int32_t SelfSpeculation::draft_end(int32_t open) const {
-  const int64_t own = ids_.causal_text ? open - 1 + length_ : (open / length_ + 1) * length_;
+  const int64_t own = ids_.causal_text ? open - 1 + length_ : open + length_ - (open - ids_.block_origin) % length_;
   return static_cast<int32_t>(std::min<int64_t>(own, size_));
 }
 
@@ -34,6 +34,7 @@ StepPlan SelfSpeculation::plan(const Canvas& canvas) {
   const bool drafts = draft_.empty() && !(next_ && open_ == begin_) && open_ < draft_end(open_);
   verifying_ = !drafts;
   StepPlan plan = drafts ? plan_draft(canvas) : plan_verify(canvas);
+  plan.block_origin = static_cast<int32_t>(ids_.causal_text ? 0 : ids_.block_origin);
   plan.block_begin = open_;
   plan.block_end = std::max(open_, draft_end(open_));
   return plan;

@@ -126,7 +126,8 @@ std::vector<size_t> Speculation::confirm(std::span<const Candidate> candidates) 
   for (size_t i = 0; i < candidates.size(); ++i) {
     const auto draft = drafts_.find(candidates[i].position);
     if (draft == drafts_.end()) continue;
-    if (draft->second == candidates[i].token && candidates[i].score > options_.mbsd_threshold) confirmed.push_back(i);
+    if (draft->second == candidates[i].token && candidates[i].probability > options_.mbsd_threshold)
+      confirmed.push_back(i);
     drafts_.erase(draft);
   }
   return confirmed;

@@ -7,6 +7,7 @@
 #include "decode/block_strategy.h"
 #include "decode/canvas.h"
 #include "decode/causal_strategy.h"
+#include "decode/decided_first.h"
 #include "decode/self_speculation.h"
 #include "decode/uniform_strategy.h"
 
@@ -62,11 +63,15 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
   if (options.acceptance == Acceptance::causal) {
     if (generated_begin(canvas) == 0 && (ids.causal_text || ids.shift_logits))
       return invalid("accept: found causal without a prompt; needed a token that the answer goes on from");
-    return std::make_unique<SelfSpeculation>(options, ids, canvas);
+    const int64_t prompt = generated_begin(canvas);
+    return std::make_unique<SelfSpeculation>(options, ids.causal_text ? ids : ids.behind(prompt), canvas);
   }
-  const int64_t from = ids.attention_block > 0 && !ids.causal_text ? 0 : generated_begin(canvas);
+  const bool finished_counts = ids.attention_block > 0 && !ids.kind().keeps_finished() && !ids.prompt_ends_block;
+  const int64_t from = finished_counts ? 0 : generated_begin(canvas);
+  DecodeOptions own = options;
+  own.slide = options.slide || ids.decided_first;
   // A sliding block moves over one tile; the schedule is that of the whole run.
-  const int64_t tile = options.slide ? std::max<int64_t>(canvas.size(), 1) : options.block_length;
+  const int64_t tile = own.slide ? std::max<int64_t>(canvas.size(), 1) : options.block_length;
   std::vector<Block> blocks = tile_blocks(canvas, from, tile);
   const int64_t steps = options.steps > 0 ? options.steps : count_masked(canvas);
   if (steps < static_cast<int64_t>(blocks.size())) {
@@ -76,12 +81,13 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
       options.acceptance == Acceptance::llada2
           ? even_steps(static_cast<int64_t>(blocks.size()), options.steps, options.block_length)
           : share_steps(blocks, steps, is_dream(options.acceptance));
-  SpecialIds seen = ids;
-  if (ids.causal_text) seen.attention_block = 1;
+  SpecialIds seen = ids.kind().keeps_finished() ? ids : ids.behind(generated_begin(canvas));
+  if (ids.kind().keeps_finished()) seen.attention_block = 1;
   const bool takes_first = keeper == nullptr;
-  std::unique_ptr<Strategy> strategy = std::make_unique<BlockStrategy>(options, seen, canvas, std::move(blocks),
-                                                                       std::move(block_steps), std::move(keeper));
+  std::unique_ptr<Strategy> strategy =
+      std::make_unique<BlockStrategy>(own, seen, canvas, std::move(blocks), std::move(block_steps), std::move(keeper));
   if (ids.causal_text) strategy = std::make_unique<CausalStrategy>(options, canvas, std::move(strategy), takes_first);
+  if (ids.decided_first) strategy = std::make_unique<DecidedFirst>(options, canvas, std::move(strategy));
   return strategy;
 }
 

@@ -54,6 +54,7 @@ class Strategy {
 };
 
 // Blocks left to right with the rules of the options, behind causal text where the model has that (causal_strategy.h),
+// windows where it reads what is decided first (decided_first.h),
 // self-speculation (self_speculation.h), or canvases of random tokens (uniform_canvas.h) where the model
 // has these. Invalid: options that validate() refuses, ids without a mask token where one is needed, more positions
 // than 31 bits count, fewer steps than blocks with masks.

@@ -54,8 +54,12 @@ struct ModelKind {
   int64_t attention_block = 0;  // as in SpecialIds
   UniformCanvas uniform = {};   // length > 0: canvases of random tokens
   bool causal_text = false;     // as in SpecialIds
+  bool decided_first = false;   // as in SpecialIds
   bool moves_text = true;       // false: it is known to have no ids for deletions and insertions
   bool whole_blocks = false;    // rows of a block are computed together
+
+  // What is finished has been read causally, and stays as it is.
+  bool keeps_finished() const { return causal_text || decided_first; }
 
   ModelKind(int64_t block = 0, const UniformCanvas& canvas = {}, bool causal = false)
       : attention_block(block), uniform(canvas), causal_text(causal) {}
@@ -73,6 +77,12 @@ struct SpecialIds {
   // The blocks are counted from the end of the prompt, and a position before the current one sees what is before itself
   // alone; its row then predicts the next position (causal_strategy.h). With an attention_block.
   bool causal_text = false;
+  // Attention is causal over the decided positions, and behind them the masks, which keep their positions (WeDLM,
+  // decided_first.h). attention_block is the window of positions that are decided together.
+  bool decided_first = false;
+  // Blocks are counted from the end of the prompt, whose first one may be shorter (dLLM's sampler, which fills up a prompt
+  // to whole blocks from the left).
+  bool prompt_ends_block = false;
   UniformCanvas uniform = {};  // length > 0: canvases of random tokens below vocab, and no mask (uniform_canvas.h)
   int64_t vocab = 0;
   // Predicted at a position they are edits and no text (LLaDA2.2): its token goes, or a mask comes before it. -1: none.
@@ -83,14 +93,34 @@ struct SpecialIds {
     ModelKind kind(attention_block, uniform, causal_text);
     kind.moves_text = delete_id >= 0 && split_id >= 0;
     kind.whole_blocks = whole_blocks;
+    kind.decided_first = decided_first;
     return kind;
+  }
+
+  // Of a run: positions before it are one shorter block, or the prompt.
+  int64_t block_origin = 0;
+  SpecialIds behind(int64_t prompt) const {
+    SpecialIds ids = *this;
+    if (causal_text || decided_first)
+      ids.block_origin = prompt;
+    else if (prompt_ends_block && attention_block > 0)
+      ids.block_origin = prompt % attention_block;
+    return ids;
+  }
+  // Of the block that a position is in; with an attention_block.
+  int64_t block_begin(int64_t position) const {
+    return position < block_origin ? 0 : position - (position - block_origin) % attention_block;
+  }
+  int64_t block_end(int64_t position) const {
+    return position < block_origin ? block_origin : block_begin(position) + attention_block;
   }
 
   // Where finished text has final K/V, the number of positions of which such a prefix may have any multiple: a whole
   // block; what is encoded causally can be cut anywhere. 0: nowhere.
   int64_t prefix_unit() const {
+    if (prompt_ends_block) return 0;  // the length of the prompt counts
     constexpr int64_t kCausal = 32;
-    return uniform.length > 0 || causal_text ? kCausal : attention_block;
+    return uniform.length > 0 || causal_text || decided_first ? kCausal : attention_block;
   }
 
   // The row whose logits predict a position, and the last position that a row predicts.
@@ -151,9 +181,12 @@ struct Landing {
 struct StepPlan {
   std::vector<int32_t> rows;    // positions to compute, ascending
   std::vector<int32_t> inputs;  // token fed at each row (usually the canvas token; a revision feeds the mask)
+  // Where the rows' keys and values are kept, and which of them a row reads (decided_first.h); empty: at its position.
+  std::vector<int32_t> places = {};
   std::vector<int32_t> logits;  // positions (a subset of rows) whose predictions are wanted, ascending
   int32_t ranked = 0;           // of each of them so many of the best tokens are wanted, too
   int32_t keys = 0;             // attention reads positions [0, keys)
+  int32_t block_origin = 0;     // as in SpecialIds, where attention is block-causal
   int32_t causal_below = 0;     // rows and trials at positions below read nothing behind themselves
   // > 0: guidance by a second, unconditional stream with the prompt masked; logits = u + (s + 1)(c - u).
   double cfg_scale = 0;

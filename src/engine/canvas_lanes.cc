@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "decode/canvas.h"
+#include "decode/decided_first.h"
 #include "decode/strategy.h"
 #include "engine/token_score.h"
 
@@ -74,7 +75,13 @@ void CanvasLanes::lay(Lane& lane, size_t index) {
     const int64_t same = std::ranges::mismatch(lane.stored, tokens).in1 - lane.stored.begin();
     begin = std::min<int64_t>(same, plan.logits.front()) / unit * unit;
   }
-  reused_ += begin;
+  const decode::SpecialIds behind = ids.behind(canvas.prompt);
+  plan.block_origin = static_cast<int32_t>(ids.causal_text || ids.decided_first ? 0 : behind.block_origin);
+  if (ids.causal_text) {
+    plan.causal_below = static_cast<int32_t>(behind.block_begin(canvas.positions.front()));
+    begin = std::min<int64_t>(begin, plan.causal_below);
+  }
+  if (canvas.first) reused_ += std::min(begin, canvas.prompt);
   const auto compute = [&](decode::StepPlan& some, int64_t from, int64_t to) {
     some.rows.resize(static_cast<size_t>(to - from));
     std::iota(some.rows.begin(), some.rows.end(), static_cast<int32_t>(from));
@@ -95,10 +102,16 @@ void CanvasLanes::lay(Lane& lane, size_t index) {
   plan.block_begin = static_cast<int32_t>(canvas.prompt), plan.block_end = plan.keys;
   decode::Canvas laid = decode::fixed_canvas(tokens);
   laid.mask_id = ids.mask;
+  if (ids.decided_first) plan.places = decode::places_in(tokens, ids.mask, begin);
+  // What was not read causally is not the finished text's.
+  size_t finished = tokens.size();
+  if (ids.causal_text) finished = static_cast<size_t>(plan.causal_below);
+  if (ids.decided_first) finished = static_cast<size_t>(std::ranges::find(tokens, ids.mask) - tokens.begin());
   plans.push_back(std::move(plan));
   lane.rows = 0;
   for (const decode::StepPlan& one : plans) lane.rows = std::max(lane.rows, decode::rows_of(one));
   lane.denoiser = std::make_unique<decode::Denoiser>(std::move(laid), decode::planned_forwards(std::move(plans)));
+  tokens.resize(finished);
   lane.stored = setup_.in_order ? std::move(tokens) : setup_.shared;
   lane.canvas = index;
 }

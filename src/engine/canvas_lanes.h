@@ -23,6 +23,7 @@ struct FixedCanvas {
   std::vector<int32_t> tokens;     // masks among them, or random ones
   std::vector<int32_t> positions;  // whose predictions are asked for
   int64_t prompt = 0;              // positions of the prompt, which guidance masks and random canvases follow
+  bool first = true;               // of the canvases of its prompt
 };
 
 // Of a canvas that was computed.
@@ -67,7 +68,7 @@ class CanvasLanes {
 
   int64_t forwards() const { return forwards_; }  // of the canvases that were taken, were each alone
   int64_t rows() const { return rows_; }          // in them
-  int64_t reused() const { return reused_; }      // positions of canvases whose K/V was there
+  int64_t reused() const { return reused_; }      // tokens of prompts whose K/V was there for the first canvas
 
  private:
   // A store and the canvas that is computed in it.

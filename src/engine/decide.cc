@@ -181,7 +181,8 @@ Status Decision::lay_out() {
   setup.canvas = [this, &ids = model_->special_ids()](size_t index) {
     const DecideCanvas& canvas = canvases_[index];
     const std::vector<int32_t>& prompt = prompts_[canvas.prompt];
-    FixedCanvas fixed{prompt, {}, std::ssize(prompt)};
+    const bool first = index == 0 || canvases_[index - 1].prompt != canvas.prompt;
+    FixedCanvas fixed{prompt, {}, std::ssize(prompt), first};
     fixed.tokens.insert(fixed.tokens.end(), canvas.tail.begin(), canvas.tail.end());
     // Without a mask, an undecided position holds a random token: always the same one.
     for (size_t p = prompt.size(); p < fixed.tokens.size(); ++p)

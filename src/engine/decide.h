@@ -91,7 +91,7 @@ struct DecideAnswer {
 struct DecideResult {
   std::vector<DecideAnswer> answers;
   int64_t prompt_tokens = 0;  // of all prompts
-  int64_t reused_tokens = 0;  // of canvases, whose K/V was there
+  int64_t reused_tokens = 0;  // of them, whose K/V was there
   int64_t forwards = 0;       // that it takes alone
   int64_t rows = 0;           // in them
   int64_t canvases = 0;       // of joint questions, on which their first tokens are read; else 0

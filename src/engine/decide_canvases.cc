@@ -12,8 +12,7 @@ namespace {
 int64_t canvas_end(int64_t slot, int64_t prompt_tokens, int64_t end, const decode::SpecialIds& ids) {
   if (const int64_t length = ids.uniform.length; length > 0)
     return prompt_tokens + (end - prompt_tokens + length - 1) / length * length;
-  const int64_t block = ids.attention_block;
-  return block > 0 ? (slot / block + 1) * block : end;
+  return ids.attention_block > 0 ? ids.behind(prompt_tokens).block_end(slot) : end;
 }
 
 // What follows the answer on a canvas that ends at `end`.
@@ -76,7 +75,7 @@ std::vector<DecideCanvas> question_canvases(size_t reading, const LabelTree& tre
 std::vector<DecideCanvas> joint_canvases(std::span<const JointLine> lines, std::span<const int32_t> between,
                                          int64_t prompt_tokens, const decode::SpecialIds& ids) {
   std::vector<DecideCanvas> canvases;
-  const auto block_of = [&](int64_t position) { return position / std::max<int64_t>(ids.attention_block, 1); };
+  const decode::SpecialIds behind = ids.behind(prompt_tokens);
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::vector<int32_t>& text = lines[i].text;
     const auto next = [&] { return prompt_tokens + std::ssize(canvases.back().tail) + std::ssize(text); };
@@ -84,7 +83,7 @@ std::vector<DecideCanvas> joint_canvases(std::span<const JointLine> lines, std::
       const int64_t slot = next() + std::ssize(between);
       if (const int64_t length = ids.uniform.length; length > 0)
         return slot + lines[i].tree->width < prompt_tokens + length;  // and for an end token
-      return ids.attention_block == 0 || block_of(canvases.back().slots.front().position) == block_of(slot);
+      return ids.attention_block == 0 || slot < behind.block_end(canvases.back().slots.front().position);
     };
     const bool goes_on = !canvases.empty() && has_room();
     if (!goes_on) canvases.push_back({.prompt = 0, .tail = {}, .slots = {}});

@@ -177,11 +177,9 @@ Result<std::vector<DecideOption>> criteria_options(const json& question, Questio
   return options;
 }
 
-// Canvases that share an input count its kept tokens each; the input is counted once.
 Ordered usage_json(const DecideResult& result) {
   return {{"input_tokens", result.prompt_tokens},
-          {"input_tokens_details",
-           {{"cached_tokens", std::min(result.reused_tokens, result.prompt_tokens)}, {"cache_write_tokens", 0}}},
+          {"input_tokens_details", {{"cached_tokens", result.reused_tokens}, {"cache_write_tokens", 0}}},
           {"output_tokens", 0},
           {"output_tokens_details", {{"reasoning_tokens", 0}}},
           {"total_tokens", result.prompt_tokens},

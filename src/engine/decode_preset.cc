@@ -122,7 +122,7 @@ Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool fi
     if (name_or_path != preset.name) continue;
     std::string_view options = preset.options;
     if (kind.attention_block > 0 && !preset.block_causal.empty()) options = preset.block_causal;
-    if (kind.causal_text && !preset.causal_text.empty()) options = preset.causal_text;
+    if (kind.keeps_finished() && !preset.causal_text.empty()) options = preset.causal_text;
     return DecodePreset{.name = std::string(preset.name), .options = std::string(options), .built_in = true};
   }
   const std::string known = fmt::format("{}", fmt::join(decode_presets(), ", "));

@@ -92,7 +92,8 @@ void add_run(const ModelFile& file, const Overrides& overrides, ModelSummary& su
   }
   if (c.canvas.length == 0) summary.presets = {std::string(kDefaultPreset)};
   for (const FamilyPreset& preset : c.family->presets) summary.presets.emplace_back(preset.name);
-  if (!summary.missing.empty()) return;
+  const auto& tokenizer = summary.tokenizer;  // a prompt of the command line is text
+  if (!summary.missing.empty() || !tokenizer || tokenizer->tokens > c.vocab) return;
   std::string options;
   if (overrides.mask_id >= 0) options += fmt::format(" --mask-id {}", overrides.mask_id);
   if (overrides.attention_block >= 0) options += fmt::format(" --attention-block {}", overrides.attention_block);

@@ -50,7 +50,8 @@ struct ModelSummary {
   // Bytes that a request of so many positions needs on this machine's cpu (fit_check.h), mapped pages not counted.
   int64_t memory = 0, positions = 0;
   std::vector<std::string> presets;  // decoding presets: the default one, and those of the family's published samplers
-  std::string command;  // that runs it; empty where something is missing, and for a path that a shell would change
+  // That runs it; empty where something is missing or there is no tokenizer, and for a path that a shell would change.
+  std::string command;
 };
 
 Result<ModelSummary> inspect_model(const std::string& path, const Overrides& overrides = {});

@@ -82,6 +82,13 @@ Status check_score(const Model& model, const ScoreRequest& request) {
 Result<std::unique_ptr<ScoreJob>> start_score(std::shared_ptr<const Model> model, const ScoreRequest& request) {
   LLADA_TRY_STATUS(check_readable(*model));
   LLADA_TRY_STATUS(check_score(*model, request));
+  if (const decode::SpecialIds& ids = model->special_ids(); ids.kind().keeps_finished()) {
+    constexpr std::string_view kWhy = "with a model that reads finished text causally";
+    if (request.options.method == ScoreMethod::duel && ids.causal_text)
+      return invalid("method: found duel {}, whose blocks begin with a token of that text; needed another one", kWhy);
+    if (request.options.cfg_scale > 0)
+      return invalid("cfg_scale: found {} {}; needed 0", request.options.cfg_scale, kWhy);
+  }
   if (request.options.method == ScoreMethod::duel) return DuelScore::create(std::move(model), request);
   return std::make_unique<CanvasScore>(std::move(model), request);
 }

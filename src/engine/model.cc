@@ -33,6 +33,8 @@ decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenize
                          .shift_logits = config.shift_logits,
                          .attention_block = config.attention_block,
                          .causal_text = config.causal_text && config.attention_block > 0,
+                         .decided_first = config.decided_first && config.attention_block > 0,
+                         .prompt_ends_block = config.prompt_ends_block && config.attention_block > 0,
                          .uniform = config.canvas,
                          .vocab = config.vocab,
                          .delete_id = config.delete_id,
@@ -163,7 +165,7 @@ Result<std::vector<int32_t>> Model::prompt_ids(std::string_view text) const {
 Result<std::vector<int32_t>> Model::chat_ids(std::span<const ChatMessage> messages, bool think) const {
   if (!tokenizer_) return invalid("{}: the file has no tokenizer, so it takes token ids only", file_.path());
   size_t bytes = 0;
-  for (const ChatMessage& message : messages) bytes += message.content.size();
+  for (const ChatMessage& message : messages) bytes += message.bytes();
   LLADA_TRY_STATUS(check_length(bytes));
   return render_chat(*tokenizer_, chat_format_, messages, true, think);
 }

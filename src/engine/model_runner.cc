@@ -76,7 +76,7 @@ Status check_keys(const decode::StepPlan& plan, const KvStore& kv) {
   const int sequences = plan.cfg_scale > 0 ? 2 : 1;
   if (sequences > kv.shape().sequences) return failed("engine: a plan asks for guidance that the run did not announce");
   std::vector<bool> computed(static_cast<size_t>(plan.keys), false);
-  for (const int32_t p : plan.rows) computed[static_cast<size_t>(p)] = true;
+  for (const int32_t p : plan.places.empty() ? plan.rows : plan.places) computed[static_cast<size_t>(p)] = true;
   for (int s = 0; s < sequences; ++s)
     for (int32_t p = 0; p < plan.keys; ++p)
       // A sparse plan runs beside the step's rows, so it finds none of what they compute.
@@ -88,7 +88,7 @@ Status check_keys(const decode::StepPlan& plan, const KvStore& kv) {
 KeyRule rule_of(const ModelGraph& graph, const decode::StepPlan& plan) {
   if (plan.encode) return KeyRule::causal();
   KeyRule rule = graph.keys;
-  rule.causal_below = plan.causal_below;
+  rule.causal_below = plan.causal_below, rule.origin = plan.block_origin;
   return rule;
 }
 
@@ -107,11 +107,12 @@ Status check_whole_blocks(const decode::StepPlan& plan, int64_t block) {
   return {};
 }
 
-// Adds the rows and trials of `part`, the step's plan or its sparse plan, to a forward as a stream of its own. logits:
-// rows of the part, ascending.
+// Adds the rows and trials of `part`, the step's plan or its sparse plan, to a forward as a stream of its own. places:
+// of its rows, or none. logits: rows of the part, ascending.
 template <class Part>
-void add_stream(const RequestStep& step, const Part& part, std::span<const int32_t> logits, KvStore& kv,
-                int64_t forward_number, const KeyRule& keys, StepInputs& inputs) {
+void add_stream(const RequestStep& step, const Part& part, std::span<const int32_t> places,
+                std::span<const int32_t> logits, KvStore& kv, int64_t forward_number, const KeyRule& keys,
+                StepInputs& inputs) {
   const decode::StepPlan& plan = *step.plan;
   const auto index = static_cast<int32_t>(inputs.streams.size());
   inputs.streams.push_back({&kv, step.state->sampling, step.state->keep_logits, plan.block_begin});
@@ -122,17 +123,18 @@ void add_stream(const RequestStep& step, const Part& part, std::span<const int32
   const auto first_wanted = static_cast<int32_t>(inputs.wanted.size());
   const int sequences = plan.cfg_scale > 0 ? 2 : 1;
   for (int s = 0; s < sequences; ++s) {
-    const auto add = [&](const auto& rows, std::span<const int32_t> wanted, bool trial) {
+    const auto add = [&](const auto& rows, std::span<const int32_t> places, std::span<const int32_t> wanted,
+                         bool trial) {
       auto row = static_cast<int32_t>(inputs.positions.size());
       append_span(inputs, {.stream = index, .sequence = s, .trial = trial}, s == 0 ? rows.inputs : rows.unconditional,
-                  rows.rows, keys, plan.keys);
+                  rows.rows, keys, plan.keys, places);
       for (const int32_t position : wanted) {
         while (inputs.positions[static_cast<size_t>(row)] != position) ++row;
         inputs.wanted.push_back(row);
       }
     };
-    add(part, logits, false);
-    for (const decode::Trial& trial : part.trials) add(trial, {&trial.logits, 1}, true);
+    add(part, places, logits, false);
+    for (const decode::Trial& trial : part.trials) add(trial, {}, {&trial.logits, 1}, true);
   }
   // The second sequence wants the same rows as the first, in the same order.
   const int32_t predictions = (static_cast<int32_t>(inputs.wanted.size()) - first_wanted) / sequences;
@@ -190,7 +192,7 @@ Status ModelRunner::begin_sparse(std::span<RequestStep* const> steps, bool besid
                      .forward = step->denoiser->forward_number() + 1,
                      .rows = plan.rows,
                      .trials = plan.trials.size()});
-    add_stream(*step, plan, {}, beside ? *state.beside_kv : state.kv, parts.back().forward,
+    add_stream(*step, plan, {}, {}, beside ? *state.beside_kv : state.kv, parts.back().forward,
                rule_of(model_.graph(), *step->plan), pass->inputs);
   }
   const Stopwatch watch(device_seconds_);
@@ -282,8 +284,8 @@ void ModelRunner::run_pass(std::span<RequestStep* const> steps, Pass pass) {
     outputs_.logits.resize(steps.size());
     for (size_t i = 0; i < steps.size(); ++i) {
       RequestStep& step = *steps[i];
-      add_stream(step, *step.plan, step.plan->logits, step.state->kv, step.denoiser->forward_number(),
-                 rule_of(model_.graph(), *step.plan), inputs_);
+      add_stream(step, *step.plan, step.plan->places, step.plan->logits, step.state->kv,
+                 step.denoiser->forward_number(), rule_of(model_.graph(), *step.plan), inputs_);
       outputs_.logits[i] = std::move(step.state->logits);  // whose memory takes the new ones
     }
     const Stopwatch watch(device_seconds_);

@@ -12,7 +12,9 @@ Result<std::vector<int32_t>> text_prompt(const Model& model, std::string_view te
 }
 
 Result<std::vector<int32_t>> chat_prompt(const Model& model, std::span<const ChatMessage> messages, bool think) {
-  const auto says_nothing = [](const ChatMessage& message) { return is_blank(message.content); };
+  const auto says_nothing = [](const ChatMessage& message) {
+    return is_blank(message.content) && message.calls.empty() && message.results.empty();
+  };
   if (std::ranges::all_of(messages, says_nothing) || (messages.back().role == "user" && says_nothing(messages.back())))
     return invalid("the prompt is empty; needed a message with text");
   return model.chat_ids(messages, think);

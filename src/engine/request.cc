@@ -49,10 +49,7 @@ bool takes_gaps(const Model& model) {
 Status check_readable(const Model& model) {
   const decode::SpecialIds& ids = model.special_ids();
   if (ids.mask < 0) return invalid("{}: the model has no mask token", model.file().path());
-  if (!ids.causal_text) return {};
-  return invalid(
-      "{}: the model reads finished text causally, and scores and decisions are not computed for such models",
-      model.file().path());
+  return {};
 }
 
 Status check_request(const Model& model, const Request& request) {
@@ -65,19 +62,20 @@ Status check_request(const Model& model, const Request& request) {
   return {};
 }
 
-std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin, std::string* thoughts) {
+std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin, std::string* thoughts,
+                        bool calls) {
   auto length = static_cast<size_t>(canvas.infill ? canvas.answer_end() - begin
                                                   : decode::answer_length(canvas, begin, model.special_ids().end_ids));
   const auto from = static_cast<size_t>(begin);
   const std::span states = std::span(canvas.states).subspan(from);
   while (!canvas.infill && length > 0 && states[length - 1] == decode::TokenState::masked) --length;
   const auto tokens = std::span(canvas.tokens).subspan(from, length);
-  if (model.chat_format().thought_begin < 0) return text_with_holes(model.tokenizer(), tokens, states);
+  if (model.chat_format().thought_begin < 0 && !calls) return text_with_holes(model.tokenizer(), tokens, states);
   std::vector<int32_t> decided(tokens.begin(), tokens.end());
   for (size_t i = 0; i < length; ++i)
     if (states[i] == decode::TokenState::masked) decided[i] = -1;
   AnswerParts parts = decided_parts(model.tokenizer(), model.chat_format(), decided,
-                                    may_think(model, std::span(canvas.tokens).first(from)), kHole);
+                                    may_think(model, std::span(canvas.tokens).first(from)), kHole, calls);
   if (thoughts != nullptr) *thoughts = std::move(parts.thought);
   return std::move(parts.said);
 }
@@ -88,10 +86,13 @@ bool may_think(const Model& model, std::span<const int32_t> prompt) {
 }
 
 // A canvas whose length follows the answer is laid for the longest one. Few are that long, so the store begins with
-// room for an answer of common length and doubles what is generated.
+// room for an answer of common length and doubles what is generated. Behind a long prompt it begins with all: to grow
+// means to have two stores for a while, and would save little.
 int64_t first_positions(const Model& model, const Request& request, int64_t all) {
   if (!request.options.auto_length || request.gaps) return all;
-  return std::min(all, canvas_positions(model, std::ssize(request.tokens), decode::DecodeOptions().gen_length));
+  const int64_t prompt = std::ssize(request.tokens);
+  const int64_t common = canvas_positions(model, prompt, decode::DecodeOptions().gen_length);
+  return all - common <= prompt / 8 ? all : common;
 }
 
 int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
@@ -104,6 +105,8 @@ int64_t room_behind(const Model& model, int64_t prompt_tokens) {
   if (const int64_t length = ids.uniform.length; length > 0) return (model.context() - prompt_tokens) / length * length;
   const int64_t block = std::max<int64_t>(ids.attention_block, 1);
   if (ids.causal_text) return (model.context() - prompt_tokens) / block * block;
+  if (ids.prompt_ends_block) return model.context() - prompt_tokens;
+  if (ids.decided_first) return model.context() - prompt_tokens - (block - 1);
   return model.context() / block * block - prompt_tokens;
 }
 
@@ -122,6 +125,19 @@ Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_leng
   return invalid("gen_length: {} and {} tokens of prompt need {} positions; {}; needed {} at most, or a shorter prompt",
                  gen_length, prompt_tokens, needed(gen_length), model.context_bound(),
                  room_behind(model, prompt_tokens));
+}
+
+std::string prompt_cost(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options) {
+  if (prompt_tokens <= kPromptPiece || model.special_ids().prefix_unit() > 0) return "";
+  const auto cost = [&](std::string_view when, std::string_view less) {
+    return fmt::format("attention is full: the {} tokens of the prompt are computed {}{}", prompt_tokens, when, less);
+  };
+  if (options.kv == decode::KvChoice::none)
+    return cost("in every forward", " (kv dual, prefix or frozen: at the beginning of each block)");
+  if (options.refresh > 0)
+    return cost(fmt::format("in every forward that refreshes K/V, one of {}", options.refresh),
+                " (refresh 0: at the beginning of each block)");
+  return cost("at the beginning of each block", "");
 }
 
 Status check_tokens(const Model& model, std::span<const int32_t> tokens) {
@@ -156,16 +172,15 @@ namespace {
 // Whether what the request keeps of its prompt is what any other would.
 bool keeps_what_others_would(const decode::SpecialIds& ids, const decode::DecodeOptions& o) {
   if (ids.uniform.length > 0) return true;
-  if (ids.attention_block == 0 || o.cfg_scale > 0) return false;
+  if (ids.attention_block == 0 || ids.prompt_ends_block || o.cfg_scale > 0) return false;
   if (o.acceptance == decode::Acceptance::causal && !ids.causal_text) return false;  // causal inside blocks as well
   return o.kv == decode::KvChoice::block || o.kv == decode::KvChoice::frozen;
 }
 
-// Of a step whose rows are all causal, where these say what comes next.
-decode::SpecialIds ids_in(const decode::SpecialIds& ids, const decode::StepPlan& plan) {
-  decode::SpecialIds own = ids;
-  own.shift_logits = own.shift_logits || (ids.causal_text && plan.causal_below == plan.keys);
-  return own;
+// Where the rows of causal text say what comes next.
+decode::SpecialIds causal(decode::SpecialIds ids) {
+  ids.shift_logits |= ids.causal_text;
+  return ids;
 }
 
 }  // namespace
@@ -181,6 +196,8 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
       on_prompt_(request.on_prompt),
       first_positions_(llada::first_positions(*model_, request, canvas.size())),
       rule_(decode::head_rule(request.options, model_->special_ids(), request.gaps.has_value())),
+      ids_(model_->special_ids().behind(std::ssize(request.tokens))),
+      causal_ids_(causal(ids_)),
       form_(std::move(form)),
       infill_(request.gaps.has_value()),
       shares_prefix_(keeps_what_others_would(model_->special_ids(), options_)),
@@ -280,9 +297,9 @@ Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCach
     return {};
   }
   if (decode::needs_logits(options_))
-    LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_,
-                                         ids_in(model_->special_ids(), *step.plan), denoiser_.canvas(),
-                                         denoiser_.sparse_canvas(), denoiser_.forward_number(), step.result));
+    LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_, ids_in(*step.plan),
+                                         denoiser_.canvas(), denoiser_.sparse_canvas(), denoiser_.forward_number(),
+                                         step.result));
   step.result.ranked = decode::rank_tokens(state_->logits, step.plan->logits.size(), step.plan->ranked, rule_);
   LLADA_TRY(const decode::StepEvent event, denoiser_.take(std::move(step.result)));
   if (alternatives_ > 0) keep_scores(event);
@@ -290,6 +307,10 @@ Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCach
   if (!stop_.empty() && find_stop(std::min(event.committed, decided_answer()))) denoiser_.end();
   if (on_step_ && !on_step_(event)) denoiser_.cancel();
   return {};
+}
+
+const decode::SpecialIds& RunningRequest::ids_in(const decode::StepPlan& plan) const {
+  return plan.causal_below == plan.keys ? causal_ids_ : ids_;
 }
 
 // The kept logits that predict at this row: of the step's own predictions, or of a trial's.
@@ -311,7 +332,7 @@ std::span<const float> RunningRequest::logits_of(const decode::StepEvent& event,
 }
 
 void RunningRequest::keep_scores(const decode::StepEvent& event) {
-  const decode::SpecialIds ids = ids_in(model_->special_ids(), event.plan);
+  const decode::SpecialIds& ids = ids_in(event.plan);
   const std::vector<TokenScore> before = event.plan.ranked > 0 ? scores_ : std::vector<TokenScore>();  // some may move
   for (const decode::Edit& edit : event.edits) {
     TokenScore& score = scores_[static_cast<size_t>(edit.position)];
@@ -389,7 +410,8 @@ Generation RunningRequest::finish(const Device& device) {
   result.tokens.assign(canvas.tokens.begin() + begin, canvas.tokens.begin() + end);
   if (alternatives_ > 0 && state_) result.scores.assign(scores_.begin() + begin, scores_.begin() + end);
   result.fits = form_ != nullptr && !stop && !stats.decode.cancelled;
-  if (model_->has_tokenizer()) result.text = text_so_far(*model_, canvas, begin, &result.thoughts);
+  if (model_->has_tokenizer())
+    result.text = text_so_far(*model_, canvas, begin, &result.thoughts, !options_.tools.empty());
   if (stop) {
     result.text.resize(stop->text);
     result.stopped_by = stop->which;

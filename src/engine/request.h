@@ -68,9 +68,9 @@ struct GenerationStats {
 
 // The text of an answer that is being decided (of the whole canvas when infilling), from position `begin` up to the end
 // of the answer or its last decided token; kHole for a mask before that. What the model thinks is left out, and put
-// into `thoughts` where that is not null. The model has a tokenizer.
+// into `thoughts` where that is not null. calls: it stands beside tools (AnswerParts). The model has a tokenizer.
 std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin,
-                        std::string* thoughts = nullptr);
+                        std::string* thoughts = nullptr, bool calls = false);
 
 // Whether an answer to the prompt may begin with thoughts: its channel is not closed there.
 bool may_think(const Model& model, std::span<const int32_t> prompt);
@@ -119,6 +119,10 @@ int64_t most_generated(const Model& model, int64_t prompt_tokens, const decode::
 // behind it, gen_length where there is too little.
 Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_length);
 
+// What a long prompt costs where attention is full, so that nothing of it is ever final, in a sentence without a point;
+// empty for a short one (kPromptPiece) and for other models, which compute a prompt once.
+std::string prompt_cost(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options);
+
 // Whether all are ids of the model's vocabulary.
 Status check_tokens(const Model& model, std::span<const int32_t> tokens);
 
@@ -165,6 +169,7 @@ class RunningRequest final : public ForwardJob {
   void take_ahead(PrefixCache* prefixes);
   std::span<const float> logits_of(const decode::StepEvent& event, int32_t row) const;
   void keep_scores(const decode::StepEvent& event);
+  const decode::SpecialIds& ids_in(const decode::StepPlan& plan) const;
   std::optional<Stop> find_stop(int64_t length) const;
   int64_t decided_answer() const;
 
@@ -177,6 +182,7 @@ class RunningRequest final : public ForwardJob {
   const int64_t first_positions_;   // of the K/V store
   std::vector<TokenScore> scores_;  // by position, where alternatives are kept
   const SamplingRule rule_;
+  const decode::SpecialIds ids_, causal_ids_;           // behind the prompt; of a step whose rows are all causal
   const std::shared_ptr<const forms::TokenForm> form_;  // null: the answer is free
   const bool infill_, shares_prefix_;
   const int64_t prompt_tokens_;

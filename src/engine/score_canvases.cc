@@ -19,6 +19,15 @@ class Collection {
  public:
   Collection(const ScoreRequest& request, const decode::SpecialIds& ids)
       : request_(request), ids_(ids), asked_(request.continuations.size(), 0) {}
+  // With masks of the last block alone.
+  void add_by_block(size_t continuation, const std::vector<int32_t>& masked) {
+    const auto prompt = static_cast<int64_t>(request_.prompt.size());
+    const auto block = [&](int32_t offset) { return ids_.block_begin(prompt + offset); };
+    for (auto at = masked.begin(), next = at; at != masked.end(); at = next) {
+      next = std::find_if(at, masked.end(), [&](int32_t offset) { return block(offset) != block(*at); });
+      add(continuation, {at, next}, {at, next}, 1, false);
+    }
+  }
 
   // padded: with masks behind the text, up to the end of the block.
   void add(size_t continuation, std::vector<int32_t> masked, std::span<const int32_t> wanted, double weight,
@@ -26,8 +35,8 @@ class Collection {
     const auto prompt = static_cast<int64_t>(request_.prompt.size());
     const auto length = static_cast<int64_t>(request_.continuations[continuation].size());
     int64_t end = prompt + length;
-    if (const int64_t block = ids_.attention_block; block > 0) {
-      const int64_t block_end = ((prompt + wanted.back()) / block + 1) * block;  // nothing behind it is seen
+    if (ids_.attention_block > 0) {
+      const int64_t block_end = ids_.block_end(prompt + wanted.back());  // nothing behind it is seen
       end = padded ? block_end : std::min(end, block_end);
     }
     std::erase_if(masked, [&](int32_t offset) { return prompt + offset >= end; });
@@ -54,7 +63,7 @@ class Collection {
  private:
   static constexpr size_t kCommon = static_cast<size_t>(-1);
   const ScoreRequest& request_;
-  const decode::SpecialIds& ids_;
+  const decode::SpecialIds ids_;
   std::vector<int64_t> asked_;  // targets of each continuation so far
   std::vector<ScoreCanvas> canvases_;
   std::map<std::pair<size_t, std::vector<int32_t>>, size_t> index_;
@@ -113,14 +122,14 @@ void add_rates(Collection& to, const ScoreOptions& o, size_t c, int64_t begin, i
   }
 }
 
-void add_monte_carlo(Collection& to, const ScoreRequest& request, size_t c, int64_t attention_block) {
+void add_monte_carlo(Collection& to, const ScoreRequest& request, size_t c, const decode::SpecialIds& ids) {
   const ScoreOptions& o = request.options;
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   const auto text_end = static_cast<int64_t>(request.continuations[c].size());
   const int64_t length = text_end - o.fixed_tail;
   for (int64_t begin = 0, end; begin < length; begin = end) {
     end = length;
-    if (attention_block > 0) end = std::min(end, ((prompt + begin) / attention_block + 1) * attention_block - prompt);
+    if (ids.attention_block > 0) end = std::min(end, ids.block_end(prompt + begin) - prompt);
     if (end - begin == 1) {  // every draw would be this one
       const auto only = static_cast<int32_t>(begin);
       to.add(c, {only}, {&only, 1}, 1, true);
@@ -153,18 +162,22 @@ std::vector<int64_t> stratified_counts(int64_t length, int64_t draws, int64_t fi
   return counts;
 }
 
-std::vector<ScoreCanvas> score_canvases(const ScoreRequest& request, const decode::SpecialIds& ids) {
+std::vector<ScoreCanvas> score_canvases(const ScoreRequest& request, const decode::SpecialIds& model) {
   const ScoreOptions& o = request.options;
+  const decode::SpecialIds ids = model.behind(std::ssize(request.prompt));
   Collection all(request, ids);
   for (size_t c = 0; c < request.continuations.size(); ++c) {
     const auto length = static_cast<int64_t>(request.continuations[c].size());
     if (o.method == ScoreMethod::monte_carlo) {
-      add_monte_carlo(all, request, c, ids.attention_block);
+      add_monte_carlo(all, request, c, ids);
     } else if (o.method == ScoreMethod::pseudo) {
       const int64_t groups = o.groups > 0 ? std::min(o.groups, length) : length;
       for (int64_t group = 0; group < groups; ++group) {
         const std::vector<int32_t> together = offsets(group, length, groups);
-        all.add(c, together, together, 1, false);
+        if (ids.kind().keeps_finished())  // what is before a block is finished
+          all.add_by_block(c, together);
+        else
+          all.add(c, together, together, 1, false);
       }
     } else {
       for (int64_t i = 0; i < length; ++i) {

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "decode/canvas.h"
+#include "decode/decided_first.h"
 
 namespace llada {
 namespace {
@@ -113,6 +114,7 @@ Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens, std:
   plan.logits.assign(positions.begin(), positions.end());
   plan.keys = static_cast<int32_t>(size);
   const decode::SpecialIds& ids = model_->special_ids();
+  if (ids.decided_first) plan.places = decode::places_in(tokens, ids.mask);
   if (ids.causal_text) plan.causal_below = static_cast<int32_t>(std::ranges::find(tokens, ids.mask) - tokens.begin());
   decode::Denoiser denoiser(decode::fixed_canvas(tokens), decode::one_forward(std::move(plan)));
   RequestStep step{&denoiser, &state};

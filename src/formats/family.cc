@@ -21,11 +21,8 @@ std::string_view missing_for(std::string_view name) {
     std::string_view name, what;
   };
   constexpr std::string_view kClover = "Gated DeltaNet layers, with a recurrent state that is kept for each block";
-  constexpr std::string_view kWedlm = "causal attention over positions in the order in which they were decided";
   constexpr Missing kMissing[] = {
       {"clover_moe", kClover},
-      {"wedlm", kWedlm},
-      {"WeDLMForCausalLM", kWedlm},
   };
   const auto found = std::ranges::find(kMissing, name, &Missing::name);
   return found == std::end(kMissing) ? std::string_view() : found->what;

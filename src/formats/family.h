@@ -45,7 +45,8 @@ struct Family {
   bool autoregressive = false;
 
   bool shift_logits = false;
-  bool qkv_bias = false;  // always; otherwise where the file has it
+  bool qkv_bias = false;          // always; otherwise where the file has it
+  bool bias_unless_said = false;  // in a folder that does not say whether
   HeadNorms head_norms = HeadNorms::none;
   bool partial_rotation = false;   // of the leading part of a head
   double rotary_factor = 1;        // that part, where config.json does not say
@@ -58,9 +59,11 @@ struct Family {
   int64_t expert_groups = 0, expert_groups_used = 0;  // where a file does not say
   double expert_scale = 1;
 
-  int64_t attention_block = 0;  // where a file does not say; 0: full attention
-  bool causal_text = false;     // ModelConfig::causal_text
-  FamilyNames block_keys = {};  // of config.json that give it
+  int64_t attention_block = 0;     // where a file does not say; 0: full attention
+  bool causal_text = false;        // ModelConfig::causal_text
+  bool decided_first = false;      // ModelConfig::decided_first
+  bool prompt_ends_block = false;  // ModelConfig::prompt_ends_block
+  FamilyNames block_keys = {};     // of config.json that give it
   // One class for full and block-causal attention: a folder or repository with this word in its name has blocks of
   // named_block.
   std::string_view block_word = {};
@@ -78,6 +81,8 @@ struct Family {
   // The id of the mask where no file gives it, in a vocabulary of mask_vocab tokens (0: of any that has the id).
   int32_t mask_id = -1;
   int64_t mask_vocab = 0;
+
+  FamilyNames image_tensors = {};  // prefixes of a folder's tensors of the part that reads images, which is passed over
 
   std::span<const FamilyPreset> presets = {};
 

@@ -8,8 +8,10 @@ namespace {
 constexpr std::string_view kDiffCoderClasses[] = {"StableDiffcoderForCausalLM"},
                            kDiffCoderTypes[] = {"stable_diffcoder"};
 constexpr std::string_view kLlamaClasses[] = {"LlamaForCausalLM"}, kLlamaTypes[] = {"llama"};
-constexpr std::string_view kNemotronClasses[] = {"NemotronLabsDiffusionModel"},
-                           kNemotronTypes[] = {"nemotron_labs_diffusion"}, kNemotronBlock[] = {"block_size"};
+constexpr std::string_view kNemotronClasses[] = {"NemotronLabsDiffusionModel", "NemotronLabsDiffusionVLMModel"},
+                           kNemotronTypes[] = {"nemotron_labs_diffusion", "nemotron_labs_diffusion_vlm"},
+                           kNemotronBlock[] = {"block_size"},
+                           kNemotronImages[] = {"vision_tower.", "multi_modal_projector."};
 constexpr std::string_view kMistral3Classes[] = {"Ministral3ForCausalLM"}, kMistral3Types[] = {"ministral3"};
 
 // As vLLM decodes it, and its own generate() at its threshold; the second is its linear_spec_generate().
@@ -39,6 +41,7 @@ constexpr Family kLlamaFamilies[] = {
      .kv_heads = 8,
      .needs_rope_theta = true,
      .mask_id = 100,
+     .image_tensors = kNemotronImages,
      .presets = kNemotronPresets},
     {.name = "llama",
      .classes = kLlamaClasses,

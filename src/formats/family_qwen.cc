@@ -14,6 +14,7 @@ constexpr std::string_view kA2dQwen2Classes[] = {"A2DQwen2LMHeadModel"}, kA2dQwe
 constexpr std::string_view kRnd1Classes[] = {"RND1LM"}, kRnd1Types[] = {"rnd1"};
 constexpr std::string_view kFastDllmClasses[] = {"Fast_dLLM_QwenForCausalLM"}, kFastDllmTypes[] = {"Fast_dLLM_Qwen"};
 constexpr std::string_view kFastDllmBlock[] = {"bd_size"};
+constexpr std::string_view kWedlmClasses[] = {"WeDLMForCausalLM"}, kWedlmTypes[] = {"wedlm"};
 constexpr std::string_view kQwen2Classes[] = {"Qwen2ForCausalLM"}, kQwen2Types[] = {"qwen2"};
 constexpr std::string_view kQwen3Classes[] = {"Qwen3ForCausalLM"}, kQwen3Types[] = {"qwen3"};
 constexpr std::string_view kQwen3MoeClasses[] = {"Qwen3MoeForCausalLM"}, kQwen3MoeTypes[] = {"qwen3_moe"};
@@ -24,6 +25,9 @@ constexpr FamilyPreset kSdarPresets[] = {{"sdar", "--accept llada2 --threshold 0
 // Fast-dLLM v2's loop, in its sub-blocks.
 constexpr FamilyPreset kFastDllmPresets[] = {
     {"fast-dllm-v2", "--accept llada2 --threshold 0.9 --block-length 8 --kv block --early-stop block"}};
+
+// WeDLM's window with the numbers of its own engine.
+constexpr FamilyPreset kWedlmPresets[] = {{"wedlm", "--accept wedlm --entropy-bound 0.4 --kv block"}};
 
 constexpr Family qwen2() {
   Family f;
@@ -44,6 +48,15 @@ constexpr Family qwen3_moe() {
   return f;
 }
 
+// Qwen2's or Qwen3's, as the file says.
+constexpr Family wedlm() {
+  Family f;
+  f.bias_unless_said = true, f.head_norms = HeadNorms::where_said;
+  f.rms_eps = 1e-6, f.context = 32768, f.kv_heads = 32;
+  f.decided_first = true;
+  return f;
+}
+
 constexpr Family named(Family f, std::string_view name, FamilyNames classes, FamilyNames types) {
   f.name = name, f.classes = classes, f.model_types = types;
   return f;
@@ -60,7 +73,7 @@ constexpr Family in_blocks(Family f, int64_t block, FamilyNames keys = {}) {
 }
 
 constexpr Family in_named_blocks(Family f, std::string_view word, int64_t block) {
-  f.block_word = word, f.named_block = block;
+  f.block_word = word, f.named_block = block, f.prompt_ends_block = true;
   return f;
 }
 
@@ -94,10 +107,13 @@ constexpr Family kQwenFamilies[] = {
     // Uncertain: that logits are shifted; its code was not at hand.
     shifted(with_mask(named(qwen3_moe(), "rnd1", kRnd1Classes, kRnd1Types), kQwen3Mask)),
     // Fast-dLLM v2 (arXiv 2509.26328).
-    sampled(shifted(in_blocks(
-                with_mask(named(qwen2(), "fast-dllm-v2", kFastDllmClasses, kFastDllmTypes), kFastDllmMask), 32,
-                kFastDllmBlock)),
-            kFastDllmPresets),
+    sampled(
+        shifted(in_blocks(with_mask(named(qwen2(), "fast-dllm-v2", kFastDllmClasses, kFastDllmTypes), kFastDllmMask),
+                          32, kFastDllmBlock)),
+        kFastDllmPresets),
+    // Its window is its engine's, since no file gives it.
+    sampled(in_blocks(with_mask(named(wedlm(), "wedlm", kWedlmClasses, kWedlmTypes), kFastDllmMask), 16),
+            kWedlmPresets),
     autoregressive(named(qwen2(), "qwen2", kQwen2Classes, kQwen2Types)),
     autoregressive(named(qwen3(), "qwen3", kQwen3Classes, kQwen3Types)),
     autoregressive(named(qwen3_moe(), "qwen3moe", kQwen3MoeClasses, kQwen3MoeTypes)),

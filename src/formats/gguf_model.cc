@@ -94,6 +94,8 @@ class ModelReader {
     ModelConfig& c = record_.config;
     c.family = dialect_.family;
     c.causal_text = c.family->causal_text;
+    c.decided_first = c.family->decided_first;
+    c.prompt_ends_block = c.family->prompt_ends_block;
     LLADA_TRY(c.name, fields_.string("general.name", ""));
     LLADA_TRY(c.layers, fields_.integer(key("block_count")));
     LLADA_TRY(c.width, fields_.integer(key("embedding_length")));

@@ -208,6 +208,8 @@ class ConfigReader {
     c.rotary_dims = c.head_dim;
     c.attention_block = family_->attention_block;
     c.causal_text = family_->causal_text;
+    c.decided_first = family_->decided_first;
+    c.prompt_ends_block = family_->prompt_ends_block;
     for (const auto key : family_->block_keys) {
       LLADA_TRY(c.attention_block, integer({key}, c.attention_block));
     }
@@ -255,10 +257,11 @@ class ConfigReader {
     LLADA_TRY(c.rope_theta, rope_number("rope_theta", 10000.0));
     c.rope_pairing = RopePairing::half_split;
     c.shift_logits = family_->shift_logits;
-    LLADA_TRY(c.qkv_bias, boolean({"attention_bias", "include_qkv_bias"}, false));
+    LLADA_TRY(c.qkv_bias, boolean({"attention_bias", "include_qkv_bias"}, family_->bias_unless_said));
     c.qkv_bias = c.qkv_bias || family_->qkv_bias;
     if (family_->head_norms != HeadNorms::none) {
-      LLADA_TRY(c.qk_norm, boolean({"qk_layernorm", "use_qk_norm"}, family_->head_norms == HeadNorms::usual));
+      LLADA_TRY(c.qk_norm,
+                boolean({"qk_layernorm", "use_qk_norm", "qk_norm"}, family_->head_norms == HeadNorms::usual));
     }
     LLADA_TRY(c.tied_head, boolean({"tie_word_embeddings"}, false));
     if (is_olmo()) {  // its code reads weight_tying alone, and its class ties where the key is missing

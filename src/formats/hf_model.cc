@@ -113,6 +113,9 @@ Result<ModelRecord> read_hf_model(const ModelConfig& config, std::span<const Nam
           LLADA_TRY_STATUS(table.add({std::move(known.name), std::move(tensor.name), tensor.view, tensor.offset}));
       } else if (auto name = canonical_name(tensor.name)) {
         LLADA_TRY_STATUS(table.add({std::move(*name), std::move(tensor.name), tensor.view, tensor.offset}));
+      } else if (std::ranges::any_of(config.family->image_tensors,
+                                     [&](std::string_view prefix) { return tensor.name.starts_with(prefix); })) {
+        ++vision;
       } else if (is_buffer(tensor.name)) {
         unread.add(tensor.name);
       } else {

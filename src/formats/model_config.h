@@ -61,7 +61,11 @@ struct ModelConfig {
   // The blocks are counted from the end of the prompt, and what is before the current one is read causally; there row
   // i - 1 predicts position i (Nemotron-Labs-Diffusion). Where there are blocks.
   bool causal_text = false;
-  UniformCanvas canvas = {};  // length > 0: answers are decided in canvases of random tokens, there is no mask
+  // What is decided is read first, causally, and masks behind it (WeDLM); attention_block is the window of positions
+  // that are decided together.
+  bool decided_first = false;
+  bool prompt_ends_block = false;  // blocks are counted from the end of the prompt; the first may be shorter
+  UniformCanvas canvas = {};       // length > 0: answers are decided in canvases of random tokens, there is no mask
 
   std::optional<DiffusionGemma> gemma = {};  // of that family
 

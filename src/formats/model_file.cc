@@ -46,10 +46,7 @@ std::vector<std::string> cut_parts(const std::string& whole) {
     const std::string name = (folder / it->path().filename()).string();
     if (cut_name(name).whole == whole) parts.push_back(name);
   }
-  const auto before = [](const std::string& a, const std::string& b) {
-    return std::pair(a.size(), std::string_view(a)) < std::pair(b.size(), std::string_view(b));
-  };
-  std::ranges::sort(parts, before);  // part2 before part10
+  std::ranges::sort(parts, is_earlier_cut);
   return parts;
 }
 
@@ -269,6 +266,8 @@ Result<ModelConfig> read_folder_config(const std::string& folder) {
   }
   LLADA_TRY(auto config, read_hf_config(config_text, generation_text, config_path));
   config.name = model_name(folder);
+  if (exists(folder + "/linear_spec_lora"))
+    config.remarks.push_back("the adapter in linear_spec_lora is not read: drafts are the model's own");
   if (const Family& f = *config.family; !f.block_word.empty() && config.name.contains(f.block_word)) {
     config.attention_block = f.named_block;
     config.notes.push_back(

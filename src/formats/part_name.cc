@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
+#include <utility>
 
 namespace llada {
 namespace {
@@ -38,6 +39,10 @@ CutName cut_name(const std::string& path) {
     return cut;
   }
   return {};
+}
+
+bool is_earlier_cut(const std::string& part, const std::string& other) {
+  return std::pair(part.size(), std::string_view(part)) < std::pair(other.size(), std::string_view(other));
 }
 
 PartName part_name(const std::string& path) {

@@ -21,5 +21,7 @@ struct CutName {
   int count = 0;      // of its parts; 0: the name does not say
 };
 CutName cut_name(const std::string& path);
+// Whether a part of a file that was cut comes before another one of it: part2 before part10.
+bool is_earlier_cut(const std::string& part, const std::string& other);
 
 }  // namespace llada

@@ -97,6 +97,7 @@ bool take_prefix(std::string_view& rest, std::string_view prefix) {
 }
 
 std::optional<std::string> canonical_name(std::string_view hf_name) {
+  take_prefix(hf_name, "language_model.");  // of a model that reads images, too
   if (const auto global = look_up(kGlobals, hf_name)) return std::string(*global);
   std::string_view rest = hf_name;
   const bool olmo = take_prefix(rest, "model.transformer.blocks.");

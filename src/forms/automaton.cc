@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bitset>
+#include <map>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
@@ -22,6 +23,9 @@ struct Nfa {
     std::vector<int32_t> free;  // taken without a byte
   };
   std::vector<State> states;
+  // Where a part that stands at several places begins, by it and what follows it: a list names its item twice, before
+  // the same states, so that nested lists would double at every level.
+  std::map<std::pair<const Expression*, int32_t>, int32_t> shared;
   bool full = false;
   int64_t built = 0;  // expressions: those that fit the empty text alone add no states
 
@@ -35,14 +39,14 @@ struct Nfa {
   }
 };
 
-int32_t build(Nfa& nfa, const Expression& e, int32_t next);
+int32_t build(Nfa& nfa, const Expr& e, int32_t next);
 
 // One state for each beginning of the text that was read last (Knuth, Morris and Pratt's); what would complete it is
 // not read.
 int32_t build_without(Nfa& nfa, std::string_view text, int32_t next) {
   const auto first = static_cast<int32_t>(nfa.states.size());
   for (size_t i = 0; i < text.size(); ++i) nfa.add({.edges = {}, .free = {next}});
-  const int32_t other = build(nfa, *one_of({{0x80, kLastCode}}, Letters::plain), first);
+  const int32_t other = build(nfa, one_of({{0x80, kLastCode}}, Letters::plain), first);
   for (size_t read = 0; read < text.size() && !nfa.full; ++read) {
     Nfa::State& state = nfa.states[static_cast<size_t>(first) + read];
     state.free.push_back(other);
@@ -62,11 +66,8 @@ int32_t build_without(Nfa& nfa, std::string_view text, int32_t next) {
   return first;
 }
 
-// From the end to the beginning: the state from which `e` and then what `next` leads to is read.
-int32_t build(Nfa& nfa, const Expression& e, int32_t next) {
+int32_t build_part(Nfa& nfa, const Expression& e, int32_t next) {
   using Kind = Expression::Kind;
-  nfa.full |= ++nfa.built > kMostBuilt;
-  if (nfa.full) return 0;
   switch (e.kind) {
     case Kind::never:
       return nfa.add({});
@@ -82,24 +83,24 @@ int32_t build(Nfa& nfa, const Expression& e, int32_t next) {
       return nfa.add(std::move(state));
     }
     case Kind::sequence:
-      for (size_t i = e.parts.size(); i-- > 0;) next = build(nfa, *e.parts[i], next);
+      for (size_t i = e.parts.size(); i-- > 0;) next = build(nfa, e.parts[i], next);
       return next;
     case Kind::either: {
       Nfa::State state;
-      for (const Expr& part : e.parts) state.free.push_back(build(nfa, *part, next));
+      for (const Expr& part : e.parts) state.free.push_back(build(nfa, part, next));
       return nfa.add(std::move(state));
     }
     case Kind::repeat: {
       int32_t from = next;
       if (e.most < 0) {
         from = nfa.add({.edges = {}, .free = {next}});
-        const int32_t body = build(nfa, *e.parts[0], from);
+        const int32_t body = build(nfa, e.parts[0], from);
         if (!nfa.full) nfa.states[static_cast<size_t>(from)].free.push_back(body);
       } else {
         for (int64_t i = e.least; i < e.most && !nfa.full; ++i)
-          from = nfa.add({.edges = {}, .free = {build(nfa, *e.parts[0], from), next}});
+          from = nfa.add({.edges = {}, .free = {build(nfa, e.parts[0], from), next}});
       }
-      for (int64_t i = 0; i < e.least && !nfa.full; ++i) from = build(nfa, *e.parts[0], from);
+      for (int64_t i = 0; i < e.least && !nfa.full; ++i) from = build(nfa, e.parts[0], from);
       return from;
     }
     case Kind::without:
@@ -107,10 +108,12 @@ int32_t build(Nfa& nfa, const Expression& e, int32_t next) {
     case Kind::members: {
       int32_t first = next, later = next;  // before the first member that is written, behind one
       for (size_t i = e.parts.size(); i-- > 0 && !nfa.full;) {
-        const int32_t begin = build(nfa, *e.parts[i], later);
+        const int32_t begin = build(nfa, e.parts[i], later);
         int32_t separated = begin;
-        for (const char c : {' ', ','})
-          separated = nfa.add({.edges = {{{static_cast<uint8_t>(c), static_cast<uint8_t>(c)}, separated}}, .free = {}});
+        for (size_t k = e.text.size(); k-- > 0;) {
+          const auto byte = static_cast<uint8_t>(e.text[k]);
+          separated = nfa.add({.edges = {{{byte, byte}, separated}}, .free = {}});
+        }
         const auto joined = [&](int32_t written, int32_t left_out) {
           return e.required[i] ? written : nfa.add({.edges = {}, .free = {written, left_out}});
         };
@@ -121,6 +124,19 @@ int32_t build(Nfa& nfa, const Expression& e, int32_t next) {
     }
   }
   return next;
+}
+
+// From the end to the beginning: the state from which `e` and then what `next` leads to is read.
+int32_t build(Nfa& nfa, const Expr& e, int32_t next) {
+  nfa.full |= ++nfa.built > kMostBuilt;
+  if (nfa.full) return 0;
+  // What only one place names has no second beginning, and may live shorter than its address would be kept.
+  if (e.use_count() == 1 || e->kind == Expression::Kind::text) return build_part(nfa, *e, next);
+  const std::pair key(e.get(), next);
+  if (const auto known = nfa.shared.find(key); known != nfa.shared.end()) return known->second;
+  const int32_t begin = build_part(nfa, *e, next);
+  nfa.shared.emplace(key, begin);
+  return begin;
 }
 
 // Bytes between two borders of ranges act alike.
@@ -355,7 +371,7 @@ bool Automaton::fits(std::string_view text) const {
 Result<Automaton> compile(const Expr& expression) {
   Nfa nfa;
   const int32_t end = nfa.add({});
-  const int32_t start = build(nfa, *expression, end);
+  const int32_t start = build(nfa, expression, end);
   if (nfa.built > kMostBuilt) return invalid("the form is too large");
   if (nfa.full) return invalid("the form needs more than {} states", kMostParts);
   Automaton automaton;

@@ -93,8 +93,9 @@ Expr repeat(Expr part, int64_t least, int64_t most) {
   return make({.kind = Kind::repeat, .parts = {std::move(part)}, .least = least, .most = most});
 }
 
-Expr members(std::vector<Expr> parts, std::vector<bool> required) {
-  return make({.kind = Kind::members, .parts = std::move(parts), .required = std::move(required)});
+Expr members(std::vector<Expr> parts, std::vector<bool> required, std::string between) {
+  return make(
+      {.kind = Kind::members, .text = std::move(between), .parts = std::move(parts), .required = std::move(required)});
 }
 
 Expr without(std::string text) { return make({.kind = Kind::without, .text = std::move(text)}); }

@@ -33,7 +33,7 @@ struct Expression {
     sequence,  // all parts in order; no parts: the empty text
     either,    // one of the parts
     repeat,    // the one part, `least` to `most` times
-    members,   // the parts in order with ", " between them; those that are not required may be left out
+    members,   // the parts in order with `text` between them; those that are not required may be left out
     without,   // any characters in which `text`, which is ASCII, does not occur
   };
   Kind kind = Kind::never;
@@ -60,7 +60,7 @@ Expr text(std::string bytes);
 Expr sequence(std::vector<Expr> parts);
 Expr either(std::vector<Expr> parts);
 Expr repeat(Expr part, int64_t least, int64_t most);
-Expr members(std::vector<Expr> parts, std::vector<bool> required);
+Expr members(std::vector<Expr> parts, std::vector<bool> required, std::string between);
 Expr without(std::string text);
 
 // How a character stands in the answer.

@@ -32,8 +32,8 @@ bool is_in(std::span<const std::string_view> list, std::string_view key) {
 // Whether a $ref leads back to itself is known by the schemas that are being read.
 class Reader {
  public:
-  Reader(const Json& root, Budget& budget, std::vector<std::string>* dropped)
-      : root_(root), budget_(budget), dropped_(dropped) {}
+  Reader(const Json& root, Budget& budget, std::vector<std::string>* dropped, CallForm spelling)
+      : root_(root), budget_(budget), dropped_(dropped), spelling_(spelling) {}
 
   Result<Expr> schema(const Json& s, const std::string& where) {
     // A list, an object or a string is made of about eight parts.
@@ -176,9 +176,9 @@ class Reader {
       if (s.contains("const") && value != s["const"]) continue;
       if (!types.empty() && std::ranges::none_of(types, [&](const std::string& t) { return is_of(value, t); }))
         continue;
-      std::string spelling = spelled(value);
-      LLADA_TRY_STATUS(budget_.spend(spelling.size()));
-      parts.push_back(text(std::move(spelling)));
+      std::string whole = spelling_ == CallForm::json ? spelled(value) : gemma_spelled(value);
+      LLADA_TRY_STATUS(budget_.spend(whole.size()));
+      parts.push_back(text(std::move(whole)));
     }
     if (parts.empty()) return invalid("{}: no value fits both enum or const and the rest", where);
     return either(std::move(parts));
@@ -190,7 +190,7 @@ class Reader {
       known.insert(known.end(), keys.begin(), keys.end());
     };
     if (type == "any") return any_;
-    if (type == "null") return text("null");
+    if (type == "null") return json_null(spelling_);
     if (type == "boolean") return either({text("true"), text("false")});
     if (type == "string") return knows(kStringKeys), string(s, where);
     if (type == "integer" || type == "number") return knows(kNumberKeys), number(s, type == "integer", where);
@@ -220,22 +220,22 @@ class Reader {
       if (!s[key].is_string()) return invalid("{}.{}: found {}, needed a string", where, key, spelled(s[key]));
       const auto value = s[key].get<std::string>();
       if (key == std::string_view("format")) {
-        Expr format = json_format(value);
+        Expr format = json_format(value, spelling_);
         if (format == nullptr && drops(place)) continue;
         if (format == nullptr)
           return invalid("{}.format: found {}, needed date, time, date-time, uuid, email, hostname, ipv4 or uri", where,
                          spelled(s[key]));
         return paid(std::move(format));
       }
-      auto content = parse_regex(value, budget_, Letters::json, Match::anywhere);
+      auto content = parse_regex(value, budget_, letters_in(spelling_), Match::anywhere);
       if (!content && drops(place)) continue;
       if (!content) return invalid("{}.pattern: {}", where, content.error().message);
       if (s.contains("format")) drops(where + ".format");
-      return quoted(*std::move(content));
+      return quoted(*std::move(content), spelling_);
     }
     if (most >= 0 && most < least)
       return invalid("{}.maxLength: found {}, which is below minLength {}", where, most, least);
-    return json_string(least, most);
+    return json_string(least, most, spelling_);
   }
 
   // A bound as a whole number: of integers rounded into the range, of numbers there is no other.
@@ -287,7 +287,7 @@ class Reader {
     if (s.contains("items")) {
       LLADA_TRY(item, schema(s["items"], where + ".items"));
     }
-    return json_list(item, least, most);
+    return json_list(item, least, most, spelling_);
   }
 
   Result<Expr> object(const Json& s, const std::string& where) {
@@ -295,10 +295,10 @@ class Reader {
       const Json& others = s["additionalProperties"];
       if (!others.is_boolean() && !others.is_object())
         return invalid("{}.additionalProperties: found {}, needed a schema", where, spelled(others).substr(0, 60));
-      if (others == true) return json_object(kAnyDepth);
+      if (others == true) return json_object(kAnyDepth, spelling_);
       if (others != false) {
         LLADA_TRY(const Expr value, schema(others, where + ".additionalProperties"));
-        return json_dictionary(value);
+        return json_dictionary(value, spelling_);
       }
     }
     const Json none = Json::object(), list = Json::array();
@@ -307,7 +307,7 @@ class Reader {
     if (!properties.is_object()) return invalid("{}.properties: needed an object", where);
     if (!required.is_array()) return invalid("{}.required: needed a list of names", where);
     if (!s.contains("properties") && !s.contains("required") && !s.contains("additionalProperties"))
-      return json_object(kAnyDepth);
+      return json_object(kAnyDepth, spelling_);
     LLADA_TRY_STATUS(budget_.spend(properties.size() + required.size()));
     std::set<std::string_view> names, needs;
     for (const auto& [key, value] : properties.items()) names.insert(key);
@@ -317,15 +317,22 @@ class Reader {
       if (!known) return invalid("{}.required: found {}, needed a name among the properties", where, spelled(name));
       needs.insert(name.get_ref<const std::string&>());
     }
+    const bool json = spelling_ == CallForm::json;
     std::vector<Expr> parts;
     std::vector<bool> needed;
-    for (const auto& [key, value] : properties.items()) {
+    const auto add = [&](const std::string& key, const Json& value) -> Status {
       LLADA_TRY_STATUS(budget_.spend(key.size()));
       LLADA_TRY(Expr member, schema(value, where + ".properties." + key.substr(0, 100)));
-      parts.push_back(sequence({text(Json(key).dump() + ": "), std::move(member)}));
+      parts.push_back(sequence({text(json ? Json(key).dump() + ": " : gemma_key(key) + ":"), std::move(member)}));
       needed.push_back(needs.contains(key));
+      return {};
+    };
+    if (json) {
+      for (const auto& [key, value] : properties.items()) LLADA_TRY_STATUS(add(key, value));
+    } else {
+      for (const auto& [key, value] : sorted_members(properties)) LLADA_TRY_STATUS(add(key, *value));
     }
-    return sequence({text("{"), members(std::move(parts), std::move(needed)), text("}")});
+    return sequence({text("{"), members(std::move(parts), std::move(needed), json ? ", " : ","), text("}")});
   }
 
   const Json& root_;
@@ -333,15 +340,17 @@ class Reader {
   std::vector<std::string>* const dropped_;
   std::map<const Json*, int> open_;
   std::map<std::string, const Json*> places_;  // of references
-  const Expr any_ = json_any(kAnyDepth), item_ = json_any(kAnyDepth - 1);
+  const CallForm spelling_;
+  const Expr any_ = json_any(kAnyDepth, spelling_), item_ = json_any(kAnyDepth - 1, spelling_);
   int depth_ = 0;
 };
 
 }  // namespace
 
-Result<Expr> parse_json_schema(std::string_view text, Budget& budget, std::vector<std::string>* dropped) {
+Result<Expr> parse_json_schema(std::string_view text, Budget& budget, std::vector<std::string>* dropped,
+                               CallForm spelling) {
   LLADA_TRY(const Json root, parse_json_text(text, "json_schema"));
-  return Reader(root, budget, dropped).schema(root, "$");
+  return Reader(root, budget, dropped, spelling).schema(root, "$");
 }
 
 }  // namespace llada::forms

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "forms/expression.h"
+#include "text/call_syntax.h"
 
 namespace llada::forms {
 
@@ -22,6 +23,7 @@ inline constexpr int kAnyDepth = 3;  // of values that a schema leaves open
 
 // Errors begin with the path of what is wrong: "$.properties.age: ...". dropped: what is not supported is left out, and
 // its paths stand there; texts fit the rest of the schema (of allOf the first schema; oneOf is read as anyOf).
-Result<Expr> parse_json_schema(std::string_view text, Budget& budget, std::vector<std::string>* dropped = nullptr);
+Result<Expr> parse_json_schema(std::string_view text, Budget& budget, std::vector<std::string>* dropped = nullptr,
+                               CallForm spelling = CallForm::json);
 
 }  // namespace llada::forms

@@ -91,9 +91,16 @@ Result<Json> parse_json_text(std::string_view text, std::string_view source) {
   return json;
 }
 
-Expr quoted(Expr content) { return sequence({text("\""), std::move(content), text("\"")}); }
+Letters letters_in(CallForm spelling) { return spelling == CallForm::json ? Letters::json : Letters::plain; }
 
-Expr json_string(int64_t least, int64_t most) { return quoted(repeat(any_letter(Letters::json), least, most)); }
+Expr quoted(Expr content, CallForm spelling) {
+  const std::string mark(spelling == CallForm::json ? "\"" : kGemmaQuote);
+  return sequence({text(mark), std::move(content), text(mark)});
+}
+
+Expr json_string(int64_t least, int64_t most, CallForm spelling) {
+  return quoted(repeat(any_letter(letters_in(spelling)), least, most), spelling);
+}
 
 Expr json_integer(std::optional<int64_t> least, std::optional<int64_t> most) {
   if (least && most && *most < *least) return never();
@@ -121,18 +128,37 @@ Expr json_number(const NumberRange& r) {
   return either(std::move(parts));
 }
 
-Expr json_literal() { return either({text("true"), text("false"), text("null")}); }
+// Gemma's templates write Python's word for it.
+Expr json_null(CallForm spelling) {
+  return spelling == CallForm::json ? text("null") : either({text("null"), text("None")});
+}
 
-Expr json_list(const Expr& item, int64_t least, int64_t most) {
+namespace {
+
+std::string between(CallForm spelling) { return spelling == CallForm::json ? ", " : ","; }
+
+Expr any_key(CallForm spelling) {
+  if (spelling == CallForm::json) return sequence({json_string(0, -1), text(": ")});
+  return sequence(
+      {repeat(one_of(others({{0, 0x20}, {':', ':'}, {',', ','}, {'[', '['}, {']', ']'}, {'{', '{'}, {'}', '}'}}),
+                     Letters::plain),
+              1, -1),
+       text(":")});
+}
+
+}  // namespace
+
+Expr json_list(const Expr& item, int64_t least, int64_t most, CallForm spelling) {
   if (most == 0) return least > 0 ? never() : text("[]");
-  const Expr more = repeat(sequence({text(", "), item}), std::max<int64_t>(least - 1, 0), most < 0 ? -1 : most - 1);
+  const Expr more =
+      repeat(sequence({text(between(spelling)), item}), std::max<int64_t>(least - 1, 0), most < 0 ? -1 : most - 1);
   const Expr some = sequence({text("["), item, more, text("]")});
   return least > 0 ? some : either({text("[]"), some});
 }
 
-Expr json_dictionary(const Expr& value) {
-  const Expr member = sequence({json_string(0, -1), text(": "), value});
-  const Expr more = repeat(sequence({text(", "), member}), 0, -1);
+Expr json_dictionary(const Expr& value, CallForm spelling) {
+  const Expr member = sequence({any_key(spelling), value});
+  const Expr more = repeat(sequence({text(between(spelling)), member}), 0, -1);
   return either({text("{}"), sequence({text("{"), member, more, text("}")})});
 }
 
@@ -142,27 +168,28 @@ namespace {
 struct Nested {
   std::vector<Expr> any, object = {nullptr};
 
-  Nested() {
-    const Expr string = json_string(0, -1), number = json_number({}), literal = json_literal();
+  explicit Nested(CallForm spelling) {
+    const Expr string = json_string(0, -1, spelling), number = json_number({}),
+               literal = either({text("true"), text("false"), json_null(spelling)});
     any.push_back(either({string, number, literal}));
     for (int64_t depth = 1; depth <= kMostLevels; ++depth) {
-      object.push_back(json_dictionary(any.back()));
-      any.push_back(either({string, number, literal, json_list(any.back(), 0, -1), object.back()}));
+      object.push_back(json_dictionary(any.back(), spelling));
+      any.push_back(either({string, number, literal, json_list(any.back(), 0, -1, spelling), object.back()}));
     }
   }
 };
 
-const Nested& nested() {
-  static const Nested made;
-  return made;
+const Nested& nested(CallForm spelling) {
+  static const Nested json(CallForm::json), gemma(CallForm::gemma);
+  return spelling == CallForm::json ? json : gemma;
 }
 
 }  // namespace
 
-Expr json_object(int64_t depth) { return nested().object.at(static_cast<size_t>(depth)); }
-Expr json_any(int64_t depth) { return nested().any.at(static_cast<size_t>(depth)); }
+Expr json_object(int64_t depth, CallForm spelling) { return nested(spelling).object.at(static_cast<size_t>(depth)); }
+Expr json_any(int64_t depth, CallForm spelling) { return nested(spelling).any.at(static_cast<size_t>(depth)); }
 
-Expr json_format(std::string_view name) {
+Expr json_format(std::string_view name, CallForm spelling) {
   // February has 28 days in every year.
   constexpr std::string_view kDate =
       "[12][0-9]{3}-(((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))|((0[469]|11)-(0[1-9]|[12][0-9]|30))|(02-(0[1-9]|1[0-9]"
@@ -191,7 +218,7 @@ Expr json_format(std::string_view name) {
     regex = byte + "(\\." + byte + "){3}";
   else if (name == "uri")
     regex = "https?://" + host + "(/[A-Za-z0-9_.~-]{0,40}){0,8}";
-  return regex.empty() ? nullptr : quoted(fits(regex, Letters::json));
+  return regex.empty() ? nullptr : quoted(fits(regex, letters_in(spelling)), spelling);
 }
 
 }  // namespace llada::forms

@@ -1,5 +1,6 @@
 // Texts of JSON values as expressions, in the one spelling that answers have: ", " and ": " and no other white space,
-// no escape that is not needed.
+// no escape that is not needed. Arguments of calls may have Gemma's instead (text/call_syntax.h): `{a:1,b:[true]}`,
+// strings between control tokens and without escapes, members in the order of their names.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -8,6 +9,7 @@
 
 #include "base/error.h"
 #include "forms/expression.h"
+#include "text/call_syntax.h"
 #include "text/json_text.h"
 
 namespace llada::forms {
@@ -17,8 +19,11 @@ using Json = nlohmann::ordered_json;  // members in the order in which they are 
 // Limits first, then the text; `source` is named in the error.
 Result<Json> parse_json_text(std::string_view text, std::string_view source);
 
-Expr json_string(int64_t least, int64_t most);  // characters; most -1: any number
-Expr quoted(Expr content);                      // of a string, in Letters::json
+// How characters stand in a string.
+Letters letters_in(CallForm spelling);
+// least, most: characters; most -1: any number.
+Expr json_string(int64_t least, int64_t most, CallForm spelling = CallForm::json);
+Expr quoted(Expr content, CallForm spelling = CallForm::json);  // of a string, in letters_in(spelling)
 Expr json_integer(std::optional<int64_t> least, std::optional<int64_t> most);
 // Bounds are whole numbers; above, below: the bound itself is out.
 struct NumberRange {
@@ -26,14 +31,15 @@ struct NumberRange {
   bool above = false, below = false;
 };
 Expr json_number(const NumberRange& range);
-Expr json_literal();  // true, false, null
+Expr json_null(CallForm spelling);
 // Of 0 to kMostLevels (form.h), one object each.
-Expr json_any(int64_t depth);     // any value, lists and objects nested to so many levels
-Expr json_object(int64_t depth);  // any object; 1: of plain values
+Expr json_any(int64_t depth, CallForm spelling = CallForm::json);     // any value, nested to so many levels
+Expr json_object(int64_t depth, CallForm spelling = CallForm::json);  // any object; 1: of plain values
 // `items` from least to most times in a list; most -1: any number.
-Expr json_list(const Expr& item, int64_t least, int64_t most);
-Expr json_dictionary(const Expr& value);  // an object of any members with such values
+Expr json_list(const Expr& item, int64_t least, int64_t most, CallForm spelling = CallForm::json);
+// An object of any members with such values.
+Expr json_dictionary(const Expr& value, CallForm spelling = CallForm::json);
 // Null: there is no such format.
-Expr json_format(std::string_view name);
+Expr json_format(std::string_view name, CallForm spelling = CallForm::json);
 
 }  // namespace llada::forms

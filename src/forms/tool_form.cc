@@ -31,11 +31,12 @@ bool is_object(const Expression& e) {
   }
 }
 
-Result<Expr> arguments(const Json& tool, const std::string& where, Budget& budget, std::vector<std::string>* dropped) {
+Result<Expr> arguments(const Json& tool, const std::string& where, CallForm form, Budget& budget,
+                       std::vector<std::string>* dropped) {
   if (!tool.contains("parameters")) return text("{}");
   std::vector<std::string> places;
   const bool loose = tool.contains("loose") && tool["loose"] == true;
-  auto read = parse_json_schema(tool["parameters"].dump(), budget, loose ? &places : nullptr);
+  auto read = parse_json_schema(tool["parameters"].dump(), budget, loose ? &places : nullptr, form);
   for (const std::string& place : places)
     if (dropped != nullptr) dropped->push_back(where + ".parameters" + place.substr(1));
   if (!read) {
@@ -48,21 +49,26 @@ Result<Expr> arguments(const Json& tool, const std::string& where, Budget& budge
   return read;
 }
 
-Result<Expr> call_of(const Json& tool, const std::string& where, std::set<std::string>& names, Budget& budget,
-                     std::vector<std::string>* dropped) {
+Result<Expr> call_of(const Json& tool, const std::string& where, CallForm form, std::set<std::string>& names,
+                     Budget& budget, std::vector<std::string>* dropped) {
   if (!tool.is_object() || !tool.contains("name") || !tool["name"].is_string() ||
       !is_tool_name(tool["name"].get_ref<const std::string&>()))
     return invalid("{}.name: needed 1 to {} letters, digits, _, -, ., : and /", where, kMostToolName);
   const auto name = tool["name"].get<std::string>();
   if (!names.insert(name).second) return invalid("{}.name: found {} a second time", where, name);
   LLADA_TRY_STATUS(budget.spend(16 + name.size()));
-  LLADA_TRY(Expr given, arguments(tool, where, budget, dropped));
-  return sequence(
-      {text(std::string(kCallBegin) + name + std::string(kCallMiddle)), std::move(given), text(std::string(kCallEnd))});
+  LLADA_TRY(Expr given, arguments(tool, where, form, budget, dropped));
+  const CallSyntax syntax = syntax_of(form);
+  return sequence({text(std::string(syntax.begin) + name + std::string(syntax.middle)), std::move(given),
+                   text(std::string(syntax.end))});
 }
 
-Result<Expr> text_of(const Json& said, Budget& budget) {
-  if (said == "free") return without(std::string(kCallMark));
+Result<Expr> text_of(const Json& said, CallForm calls, Budget& budget) {
+  if (said == "free") {
+    // No character has a byte that stands for a control token.
+    if (calls == CallForm::gemma) return repeat(any_letter(Letters::plain), 0, -1);
+    return without(std::string(syntax_of(calls).mark));
+  }
   const auto member = [&](const char* key) { return said.is_object() && said.contains(key) ? said[key] : Json(); };
   const Json kind = member("kind"), form = member("form");
   if (!kind.is_number_unsigned() || kind.get<uint64_t>() >= static_cast<uint64_t>(FormKind::tools) || !form.is_string())
@@ -72,12 +78,13 @@ Result<Expr> text_of(const Json& said, Budget& budget) {
 
 }  // namespace
 
-std::string tools_text(std::string_view tools, const std::optional<Form>& said, bool free, int64_t most) {
-  const Json form = said   ? Json{{"kind", static_cast<unsigned>(said->kind)}, {"form", said->text}}
+std::string tools_text(std::string_view tools, const std::optional<Form>& said, bool free, int64_t most,
+                       CallForm form) {
+  const Json text = said   ? Json{{"kind", static_cast<unsigned>(said->kind)}, {"form", said->text}}
                     : free ? Json("free")
                            : Json();
-  return fmt::format(R"({{"tools": {}, "text": {}, "most": {}}})", tools,
-                     form.dump(-1, ' ', false, Json::error_handler_t::replace), most);
+  return fmt::format(R"({{"tools": {}, "text": {}, "most": {}, "gemma": {}}})", tools,
+                     text.dump(-1, ' ', false, Json::error_handler_t::replace), most, form == CallForm::gemma);
 }
 
 Result<Expr> parse_tools(std::string_view given, Budget& budget, std::vector<std::string>* dropped) {
@@ -90,18 +97,19 @@ Result<Expr> parse_tools(std::string_view given, Budget& budget, std::vector<std
     return invalid("needed 1 to {} tools", kMostTools);
   const Json most = known("most") ? root["most"] : Json(0);
   if (!most.is_number_unsigned() || most.get<uint64_t>() > 1000) return invalid("most: needed 0 to 1000 calls");
+  const CallForm form = known("gemma") && root["gemma"] == true ? CallForm::gemma : CallForm::json;
   std::set<std::string> names;
   std::vector<Expr> calls;
   for (const Json& tool : root["tools"]) {
-    LLADA_TRY(Expr call, call_of(tool, fmt::format("[{}]", calls.size()), names, budget, dropped));
+    LLADA_TRY(Expr call, call_of(tool, fmt::format("[{}]", calls.size()), form, names, budget, dropped));
     calls.push_back(std::move(call));
   }
   const Expr one = either(std::move(calls));
   const auto further = most.get<int64_t>() - 1;
-  Expr all =
-      further == 0 ? one : sequence({one, repeat(sequence({text(std::string(kBetweenCalls)), one}), 0, further)});
+  const Expr next = sequence({text(std::string(syntax_of(form).between)), one});
+  Expr all = further == 0 ? one : sequence({one, repeat(next, 0, further)});
   if (!known("text") || root["text"].is_null()) return all;
-  LLADA_TRY(Expr said, text_of(root["text"], budget));
+  LLADA_TRY(Expr said, text_of(root["text"], form, budget));
   if (root["text"] != "free") return either({std::move(said), std::move(all)});
   return sequence({std::move(said), repeat(std::move(all), 0, 1)});
 }

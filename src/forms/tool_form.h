@@ -1,13 +1,14 @@
-// Answers of a model that may call tools, as an expression: text and behind it calls (text/tool_calls.h), or calls
+// Answers of a model that may call tools, as an expression: text and behind it calls (text/call_syntax.h), or calls
 // alone. Free text has no call mark, so that whatever looks like a call is one. What is asked for is JSON:
 //
-//   {"tools": [{"name": "add", "parameters": SCHEMA}, ...], "text": null, "most": 1}
+//   {"tools": [{"name": "add", "parameters": SCHEMA}, ...], "text": null, "most": 1, "gemma": false}
 //
 //   parameters  a schema of objects (json_schema.h); absent: an empty object
 //   loose       true: what of the schema is not supported is left out
 //   text        null: the answer is calls; "free": it is text, calls, or both; an object {"kind": N, "form": TEXT}: it
 //               is calls, or text of that form (form.h)
 //   most        calls of an answer; 0: any number
+//   gemma       true: calls are written as Gemma's models do (text/call_syntax.h)
 //
 #pragma once
 #include <optional>
@@ -18,11 +19,13 @@
 #include "base/error.h"
 #include "forms/expression.h"
 #include "forms/form.h"
+#include "text/call_syntax.h"
 
 namespace llada::forms {
 
 // That JSON. tools: the list; said: of the text beside the calls; none: it is free, or there is none.
-std::string tools_text(std::string_view tools, const std::optional<Form>& said, bool free, int64_t most);
+std::string tools_text(std::string_view tools, const std::optional<Form>& said, bool free, int64_t most,
+                       CallForm form = CallForm::json);
 
 // Errors begin with the tool's number: "[2].parameters.properties.a.oneOf: not supported". dropped, which may be null:
 // such places of what was left out.

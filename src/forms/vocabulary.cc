@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "text/call_syntax.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_tables.h"
 
@@ -59,6 +60,25 @@ Vocabulary::Vocabulary(std::span<const std::string_view> pieces, Encode encode)
   nodes_.push_back({.end = 0, .tokens = static_cast<int32_t>(tokens_.size()), .depth = 0, .byte = 0});
 }
 
+namespace {
+
+// The ids of a text in which bytes stand for control tokens.
+std::vector<int32_t> encode_marked(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<int32_t> ids;
+  for (size_t begin = 0, at = 0; at <= text.size(); ++at) {
+    const auto* mark = std::end(kGemmaMarks);
+    if (at < text.size()) mark = std::ranges::find(kGemmaMarks, text[at], &std::pair<char, std::string_view>::first);
+    if (at < text.size() && mark == std::end(kGemmaMarks)) continue;
+    const std::vector<int32_t> between = tokenizer.encode(text.substr(begin, at - begin));
+    ids.insert(ids.end(), between.begin(), between.end());
+    if (at < text.size()) ids.push_back(tokenizer.find_control(mark->second).value_or(-1));
+    begin = at + 1;
+  }
+  return ids;
+}
+
+}  // namespace
+
 std::shared_ptr<const Vocabulary> Vocabulary::of(const Tokenizer& tokenizer, std::span<const int32_t> but) {
   std::vector<std::string_view> pieces(static_cast<size_t>(tokenizer.vocab_size()));
   for (size_t id = 0; id < pieces.size(); ++id) {
@@ -67,8 +87,10 @@ std::shared_ptr<const Vocabulary> Vocabulary::of(const Tokenizer& tokenizer, std
   }
   for (const int32_t id : but)
     if (id >= 0 && static_cast<size_t>(id) < pieces.size()) pieces[static_cast<size_t>(id)] = {};
-  return std::make_shared<const Vocabulary>(pieces,
-                                            [tokenizer](std::string_view text) { return tokenizer.encode(text); });
+  for (const auto& [byte, name] : kGemmaMarks)
+    if (const auto id = tokenizer.find_control(name)) pieces[static_cast<size_t>(*id)] = {&byte, 1};
+  return std::make_shared<const Vocabulary>(
+      pieces, [tokenizer](std::string_view text) { return encode_marked(tokenizer, text); });
 }
 
 size_t Vocabulary::length_in(std::string_view text, int32_t token) const {

@@ -21,7 +21,8 @@ class Vocabulary {
 
   // pieces[id]: its bytes; an empty one never fits.
   explicit Vocabulary(std::span<const std::string_view> pieces, Encode encode = {});
-  // Control, unknown and unused tokens never fit, nor do these; ids that are none (-1) are passed over.
+  // Control, unknown and unused tokens never fit, nor do these; ids that are none (-1) are passed over. The control
+  // tokens of Gemma's calls are the bytes that stand for them (text/call_syntax.h).
   static std::shared_ptr<const Vocabulary> of(const Tokenizer& tokenizer, std::span<const int32_t> but = {});
 
   struct Node {

@@ -70,15 +70,18 @@ struct PredictedRow {
 };
 
 // One forward. Every row is one token at one position of its span's sequence, and reads one range of that sequence: the
-// range is what the model's rule (KeyRule) made of the row's position when the step was put together.
+// range is what the model's rule (KeyRule) made of the row's place when the step was put together.
 struct StepInputs {
   std::vector<Stream> streams;
   std::vector<RowSpan> spans;  // cover all rows, in order
   std::vector<int32_t> tokens, positions;
+  std::vector<int32_t> places = {};  // where in its sequence a row's keys and values lie; empty: at its position
   std::vector<KeyRange> ranges;
   std::vector<int32_t> wanted;            // rows that predictions need, ascending
   std::vector<PredictedRow> predictions;  // of a stream together
   Pass pass = Pass::denoise;
+
+  const std::vector<int32_t>& kept_at() const { return places.empty() ? positions : places; }
 };
 
 struct StepOutputs {
@@ -90,7 +93,8 @@ struct StepOutputs {
 
 // How a model attends, as one rule for all its rows. The parts narrow each other; none of them: every row reads all.
 struct KeyRule {
-  int32_t block = 0;         // > 0: nothing behind the row's own block of so many positions, counted from 0
+  int32_t block = 0;         // > 0: nothing behind the row's own block of so many positions, counted from `origin`
+  int32_t origin = 0;        // what is before it is one shorter block
   int32_t before = -1;       // >= 0: of the positions before the row's only so many
   int32_t after = -1;        // >= 0: of those behind it only so many
   int32_t causal_below = 0;  // rows at lower positions (a prompt's) read nothing behind themselves
@@ -116,8 +120,10 @@ struct KeyWindow {
   bool operator==(const KeyWindow&) const = default;
 };
 
-// Adds rows to a step as a span of its own; what they read follows from the rule.
+// Adds rows to a step as a span of its own; what they read follows from the rule, of their places where they are not
+// kept at their positions.
 void append_span(StepInputs& step, const RowSpan& whose, std::span<const int32_t> tokens,
-                 std::span<const int32_t> positions, const KeyRule& rule, int32_t keys);
+                 std::span<const int32_t> positions, const KeyRule& rule, int32_t keys,
+                 std::span<const int32_t> places = {});
 
 }  // namespace llada

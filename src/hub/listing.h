@@ -35,10 +35,12 @@ inline constexpr size_t kMaxListingBytes = size_t{16} << 20;
 struct Choice {
   std::vector<std::string> files;  // in the order in which to fetch them: small ones first
   bool folder = false;             // a Hugging Face folder; otherwise one file
+  std::string joined = {};         // the one file that these are the bytes of, in this order; empty: they are files
   size_t small = 0;                // how many of a folder's files come before its weights
 };
 
-// The files to fetch for `what`: that file; the GGUF file with that quantization in its name; or, where it is empty, of
+// A GGUF file that is there as raw pieces alone (cut_name) stands for these. The files to fetch for `what`: that file;
+// the GGUF file with that quantization in its name; or, where it is empty, of
 // several GGUF files the first by kPreferredTypes, of a folder with safetensors its weights, configuration and
 // tokenizer. Errors list what there is. `name` is the repository's, for errors.
 Result<Choice> choose_files(const std::vector<std::string>& files, std::string_view what, std::string_view name);

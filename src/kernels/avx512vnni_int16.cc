@@ -26,7 +26,7 @@ constexpr int64_t kHeader = 64, kChunkBytes = 576;  // of a block; nibbles and s
 // sum (q - 8) a of one chunk, or sum q a of steps [From, To), given to take(row, x, y), x and y as in avx512vnni.h. A
 // row's sums are taken beside the last steps of the next row: all of them at the end fill the ports that multiply in
 // bursts.
-template <int R, bool Centred = true, int From = 0, int To = 8, class Take>
+template <int R, Fetch F, bool Centred = true, int From = 0, int To = 8, class Take>
 inline __attribute__((always_inline)) void chunk_sums(const uint8_t* w, const uint8_t* a, const uint8_t* next,
                                                       Take take) {
   __m512i x[R], y[R];
@@ -36,7 +36,7 @@ inline __attribute__((always_inline)) void chunk_sums(const uint8_t* w, const ui
 #pragma GCC unroll 8
   for (int q = From; q < To; ++q) {
     const __m512i bytes = _mm512_load_si512(w + 64 * q);
-    prefetch<R>(next + 64 * q);
+    prefetch<F>(next + 64 * q);
     const __m512i wx = _mm512_and_si512(bytes, nibble);
     const __m512i wy = _mm512_and_si512(_mm512_srli_epi32(bytes, 4), nibble);
 #pragma GCC unroll 8
@@ -47,12 +47,13 @@ inline __attribute__((always_inline)) void chunk_sums(const uint8_t* w, const ui
       if (q == To - 1 && r > 0) take(r - 1, x[r - 1], y[r - 1]);
     }
   }
-  prefetch<R>(next + 512);
+  prefetch<F>(next + 512);
   take(R - 1, x[R - 1], y[R - 1]);
 }
 
-template <int R>
+template <int R, bool Second>
 void q4_0(const Tile& t) {
+  constexpr Fetch F = kFetch<R, Second>;
   const uint8_t* w = t.weights;
   const uint8_t* next = t.next;
   const uint8_t* a = t.main;
@@ -62,13 +63,13 @@ void q4_0(const Tile& t) {
   for (int64_t left = t.chunks; left > 0; left -= kBlockChunks, values += ActivationLayout::kBlockValues * R,
                scales += 2 * kBlockChunks * R, next += t.skip) {
     const int64_t chunks = left < kBlockChunks ? left : kBlockChunks;
-    prefetch<R>(next + kBlockChunks * kChunkBytes);
+    prefetch<F>(next + kBlockChunks * kChunkBytes);
     int32_t mark;
     __builtin_memcpy(&mark, w, 4);
     if (__builtin_expect(mark < 0, 0)) {
       exact_block<R, kChunkBytes>(w + kHeader, a, scales, chunks, t.sums,
                                   [](const uint8_t* chunk, const uint8_t* quants, __m512i(&x)[R], __m512i(&y)[R]) {
-                                    chunk_sums<R>(chunk, quants, chunk, [&](int r, __m512i row_x, __m512i row_y) {
+                                    chunk_sums<R, F>(chunk, quants, chunk, [&](int r, __m512i row_x, __m512i row_y) {
                                       x[r] = row_x, y[r] = row_y;
                                     });
                                   });
@@ -85,7 +86,7 @@ void q4_0(const Tile& t) {
     for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
     for (int64_t c = 0; c < chunks;
          ++c, w += kChunkBytes, next += t.step, a += ActivationLayout::kMain * R, ratios += 2 * R) {
-      chunk_sums<R>(
+      chunk_sums<R, F>(
           w, a, next, [&](int r, __m512i x, __m512i y) __attribute__((always_inline)) {
             add_pairs(total[r], _mm512_packs_epi32(x, y), scaled_by(_mm512_load_si512(w + 512), ratios + 2 * r));
           });
@@ -98,7 +99,7 @@ void q4_0(const Tile& t) {
 // One block of w = d sc q - dmin mn: sum w a = d * sum_g sc sum q a - dmin * sum_g mn sum a, both sums of the groups
 // with their ratios and in integers. Steep: sums of half a group, of which each fits 16 bits. The prefetched place
 // moves on by `step` per chunk.
-template <int R, bool Steep>
+template <int R, Fetch F, bool Steep>
 inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const uint8_t* a, const int16_t* ratios,
                                                       const int16_t* pairs, const float* scales, const uint8_t* next,
                                                       int64_t step, float* sums) {
@@ -115,10 +116,10 @@ inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const ui
       add_pairs(total[r], _mm512_packs_epi32(x, y), scaled_by(scale, ratios + 2 * r));
     };
     if constexpr (Steep) {
-      chunk_sums<R, false, 0, 4>(w, a, next, add);
-      chunk_sums<R, false, 4, 8>(w, a, next, add);
+      chunk_sums<R, F, false, 0, 4>(w, a, next, add);
+      chunk_sums<R, F, false, 4, 8>(w, a, next, add);
     } else {
-      chunk_sums<R, false>(w, a, next, add);
+      chunk_sums<R, F, false>(w, a, next, add);
     }
   }
   __m512i offset[R];
@@ -141,11 +142,12 @@ inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const ui
 template <int R>
 __attribute__((noinline)) void steep_q4_k_block(const uint8_t* w, const uint8_t* a, const int16_t* ratios,
                                                 const int16_t* pairs, const float* scales, float* sums) {
-  q4_k_block<R, true>(w, a, ratios, pairs, scales, w, 0, sums);
+  q4_k_block<R, Fetch::second, true>(w, a, ratios, pairs, scales, w, 0, sums);
 }
 
-template <int R>
+template <int R, bool Second>
 void q4_k(const Tile& t) {
+  constexpr Fetch F = kFetch<R, Second>;
   const uint8_t* w = t.weights;
   const uint8_t* next = t.next;
   const uint8_t* a = t.main;
@@ -153,11 +155,11 @@ void q4_k(const Tile& t) {
   const int16_t* pairs = t.pairs;
   const float* values = t.block_values;
   for (int64_t left = t.chunks; left > 0; left -= kBlockChunks) {
-    prefetch<R>(next + kBlockChunks * kChunkBytes);
+    prefetch<F>(next + kBlockChunks * kChunkBytes);
     if (__builtin_expect(any_steep<R>(values), 0))
       steep_q4_k_block<R>(w, a, ratios, pairs, values, t.sums);
     else
-      q4_k_block<R, false>(w, a, ratios, pairs, values, next, t.step, t.sums);
+      q4_k_block<R, F, false>(w, a, ratios, pairs, values, next, t.step, t.sums);
     w += kHeader + kBlockChunks * kChunkBytes;
     next += kBlockChunks * t.step + t.skip;
     a += kBlockChunks * ActivationLayout::kMain * R;
@@ -167,12 +169,16 @@ void q4_k(const Tile& t) {
   }
 }
 
-constexpr TileKernel kQ4_0[] = {q4_0<1>, q4_0<2>, q4_0<3>, q4_0<4>, q4_0<5>, q4_0<6>, q4_0<7>, q4_0<8>};
-constexpr TileKernel kQ4_K[] = {q4_k<1>, q4_k<2>, q4_k<3>, q4_k<4>, q4_k<5>, q4_k<6>, q4_k<7>, q4_k<8>};
+template <bool Second>
+constexpr TileKernel kQ4_0[] = {q4_0<1, Second>, q4_0<2, Second>, q4_0<3, Second>, q4_0<4, Second>,
+                                q4_0<5, Second>, q4_0<6, Second>, q4_0<7, Second>, q4_0<8, Second>};
+template <bool Second>
+constexpr TileKernel kQ4_K[] = {q4_k<1, Second>, q4_k<2, Second>, q4_k<3, Second>, q4_k<4, Second>,
+                                q4_k<5, Second>, q4_k<6, Second>, q4_k<7, Second>, q4_k<8, Second>};
 
 }  // namespace
 
-TileKernel q4_0_kernel(int64_t rows) { return kQ4_0[rows - 1]; }
-TileKernel q4_k_kernel(int64_t rows) { return kQ4_K[rows - 1]; }
+TileKernel q4_0_kernel(int64_t rows, bool second) { return (second ? kQ4_0<true> : kQ4_0<false>)[rows - 1]; }
+TileKernel q4_k_kernel(int64_t rows, bool second) { return (second ? kQ4_K<true> : kQ4_K<false>)[rows - 1]; }
 
 }  // namespace llada::kernels::avx512vnni

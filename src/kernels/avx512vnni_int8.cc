@@ -17,13 +17,13 @@ constexpr int64_t kHeader = 64, kChunkBytes = 1088;          // Q8_0
 constexpr int64_t kOffsetHeader = 128, kOffsetChunk = 1280;  // Q8_M
 
 // A chunk of quants stored as bytes.
-template <int R>
+template <int R, Fetch F>
 inline __attribute__((always_inline)) void byte_steps(const uint8_t* w, const uint8_t* a, const uint8_t* next,
                                                       __m512i (&x)[R], __m512i (&y)[R]) {
 #pragma GCC unroll 8
   for (int q = 0; q < 8; ++q) {
     const __m512i wx = _mm512_load_si512(w + 128 * q), wy = _mm512_load_si512(w + 128 * q + 64);
-    prefetch<R>(next + 64 * q);
+    prefetch<F>(next + 64 * q);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const __m512i act = broadcast64(a + 8 * R * q + 8 * r);
@@ -61,7 +61,7 @@ __attribute__((noinline)) void exact_offset_block(const uint8_t* w, const uint8_
   for (int64_t c = 0; c < chunks; ++c, w += kOffsetChunk, a += ActivationLayout::kMain * R, scales += 2 * R) {
     __m512i x[R], y[R];
     start_at_centre<R>(a, x, y);
-    byte_steps<R>(w, a, w, x, y);
+    byte_steps<R, Fetch::second>(w, a, w, x, y);
     const auto* constants = reinterpret_cast<const float*>(w + 1024);
     accumulate<R>(partial, x, y, constants, scales, c == 0);
 #pragma GCC unroll 8
@@ -72,8 +72,9 @@ __attribute__((noinline)) void exact_offset_block(const uint8_t* w, const uint8_
     add_lanes(sums + 16 * r, _mm512_load_ps(partial + 32 * r), _mm512_load_ps(partial + 32 * r + 16));
 }
 
-template <int R, bool kOffsets>
+template <int R, bool Second, bool kOffsets>
 void q8(const Tile& t) {
+  constexpr Fetch F = kFetch<R, Second>;
   constexpr int64_t kBlockHeader = kOffsets ? kOffsetHeader : kHeader, kBytes = kOffsets ? kOffsetChunk : kChunkBytes;
   const uint8_t* w = t.weights;
   const uint8_t* next = t.next;
@@ -85,7 +86,7 @@ void q8(const Tile& t) {
   for (int64_t left = t.chunks; left > 0; left -= kBlockChunks, values += ActivationLayout::kBlockValues * R,
                scales += 2 * kBlockChunks * R, next += t.skip) {
     const int64_t chunks = left < kBlockChunks ? left : kBlockChunks;
-    prefetch<R>(next + kBlockChunks * kBytes);
+    prefetch<F>(next + kBlockChunks * kBytes);
     int32_t mark;
     __builtin_memcpy(&mark, w, 4);
     if (__builtin_expect(mark < 0, 0)) {
@@ -95,7 +96,7 @@ void q8(const Tile& t) {
         exact_block<R, kBytes>(w + kBlockHeader, a, scales, chunks, t.sums,
                                [](const uint8_t* chunk, const uint8_t* quants, __m512i(&x)[R], __m512i(&y)[R]) {
                                  start_at_centre<R>(quants, x, y);
-                                 byte_steps<R>(chunk, quants, chunk, x, y);
+                                 byte_steps<R, F>(chunk, quants, chunk, x, y);
                                });
       w += kBlockHeader + chunks * kBytes;
       next += chunks * t.step;
@@ -115,13 +116,13 @@ void q8(const Tile& t) {
       __m512i x[R], y[R];
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) x[r] = y[r] = broadcast64(wide + 2 * r);
-      byte_steps<R>(w, a, next, x, y);
-      prefetch<R>(next + 512);
+      byte_steps<R, F>(w, a, next, x, y);
+      prefetch<F>(next + 512);
       constexpr int64_t kAhead = kPrefetched + (kOffsets ? 64 : 0);
-      if constexpr (kOffsets) prefetch<R>(next + kPrefetched);
+      if constexpr (kOffsets) prefetch<F>(next + kPrefetched);
       if (t.step > kAhead) {
 #pragma GCC unroll 8
-        for (int line = 0; line < 8; ++line) prefetch<R>(next + kAhead + 64 * line);
+        for (int line = 0; line < 8; ++line) prefetch<F>(next + kAhead + 64 * line);
       }
       const __m512i scale = _mm512_load_si512(w + 1024);
 #pragma GCC unroll 8
@@ -152,16 +153,14 @@ void q8(const Tile& t) {
   }
 }
 
-template <int R>
-constexpr TileKernel q8_0 = q8<R, false>;
-template <int R>
-constexpr TileKernel q8_m = q8<R, true>;
-constexpr TileKernel kQ8_0[] = {q8_0<1>, q8_0<2>, q8_0<3>, q8_0<4>, q8_0<5>, q8_0<6>, q8_0<7>, q8_0<8>};
-constexpr TileKernel kQ8_M[] = {q8_m<1>, q8_m<2>, q8_m<3>, q8_m<4>, q8_m<5>, q8_m<6>, q8_m<7>, q8_m<8>};
+template <bool Second, bool kOffsets>
+constexpr TileKernel kQ8[] = {q8<1, Second, kOffsets>, q8<2, Second, kOffsets>, q8<3, Second, kOffsets>,
+                              q8<4, Second, kOffsets>, q8<5, Second, kOffsets>, q8<6, Second, kOffsets>,
+                              q8<7, Second, kOffsets>, q8<8, Second, kOffsets>};
 
 }  // namespace
 
-TileKernel q8_0_kernel(int64_t rows) { return kQ8_0[rows - 1]; }
-TileKernel q8_m_kernel(int64_t rows) { return kQ8_M[rows - 1]; }
+TileKernel q8_0_kernel(int64_t rows, bool second) { return (second ? kQ8<true, false> : kQ8<false, false>)[rows - 1]; }
+TileKernel q8_m_kernel(int64_t rows, bool second) { return (second ? kQ8<true, true> : kQ8<false, true>)[rows - 1]; }
 
 }  // namespace llada::kernels::avx512vnni

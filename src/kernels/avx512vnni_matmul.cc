@@ -1,9 +1,9 @@
 // The loops around the tile kernels. Up to 8 rows: one stream of weights. More: rows in equal blocks of at most 128;
 // within a block, two column tiles at a time, and 1024 k at a time for all row tiles. So a piece of weights (2 x 9.3
 // KiB at 4 bits, 2 x 17.3 at 8) is read from memory once and stays near while the activations pass by from L2. The next
-// piece is prefetched meanwhile: without that the times of computing and of memory add up. Long rows of many
-// activations go in spans of k such that the span's activations fit L2. A result is one running float sum over blocks
-// of 256 k in ascending order, whatever the spans are.
+// piece is prefetched meanwhile: without that the times of computing and of memory add up. Many row tiles read 6-bit
+// weights that were unpacked once for all of them. Long rows of many activations go in spans of k such that the span's
+// activations fit L2. A result is one running float sum over blocks of 256 k in ascending order, whatever the spans are.
 #include <immintrin.h>
 
 #include "kernels/avx512vnni_tile.h"
@@ -15,19 +15,21 @@ constexpr int64_t kRowBlock = 128;
 constexpr int64_t kColumnPair = 2;              // column tiles that meet the same activations in L1
 constexpr int64_t kPiece = 16;                  // chunks of weights that pass by before the next ones
 constexpr int64_t kActivationSpan = 600 << 10;  // bytes of activations that stay in L2
+// Up to so many row tiles are few: they take hardly longer for a piece than memory takes for the next one.
+constexpr int64_t kFewTiles = 4;
 
-TileKernel kernel_of(DType type, int64_t rows) {
+TileKernel kernel_of(DType type, int64_t rows, bool second) {
   switch (type) {
     case DType::Q4_0:
-      return q4_0_kernel(rows);
+      return q4_0_kernel(rows, second);
     case DType::Q4_K:
-      return q4_k_kernel(rows);
+      return q4_k_kernel(rows, second);
     case DType::Q8_0:
-      return q8_0_kernel(rows);
+      return q8_0_kernel(rows, second);
     case DType::Q6_K:
-      return q6_k_kernel(rows);
+      return q6_k_kernel(rows, second);
     default:
-      return q8_m_kernel(rows);
+      return q8_m_kernel(rows, second);
   }
 }
 
@@ -106,18 +108,23 @@ void prefetch_following(const Span& s, int64_t c, int64_t columns, int64_t r) {
 }
 
 // Adds chunks [from, to) of `columns` (1 or 2) column tiles, from column c on. weights: the first tile's chunk `from`;
-// next: where the first tile's following piece begins. The following weights are prefetched evenly over all row tiles
-// (in a burst they would wait for memory) by the calls for the first column tile; the calls for the second prefetch the
-// next row tile.
+// next: where the first tile's following piece begins, of next_bytes. The following weights are prefetched evenly over
+// all row tiles (in a burst they would wait for memory) by all calls, or with many row tiles by those for the first
+// column tile; those for the second then prefetch the next row tile.
 void multiply_piece(const Span& s, int64_t c, int64_t columns, int64_t from, int64_t to, const uint8_t* weights,
-                    const uint8_t* next) {
+                    const uint8_t* next, int64_t next_bytes) {
   const int64_t chunks = to - from, row_tiles = (s.r1 - s.r0 + kRowTile - 1) / kRowTile;
-  const int64_t bytes = packed_offset(s.args.type, to) - packed_offset(s.args.type, from);
-  const int64_t share = columns * bytes / row_tiles;  // of the following pieces, for each row tile to prefetch
+  const bool few = row_tiles <= kFewTiles, unpacks = !few && s.args.type == DType::Q6_K;
+  alignas(64) uint8_t unpacked[kColumnPair * unpacked_bytes(kPiece)];
+  for (int64_t j = 0; unpacks && j < columns; ++j)
+    unpack_q6_k(weights + j * s.tile_bytes, chunks, unpacked + j * unpacked_bytes(kPiece));
+  int64_t fetched = 0;  // of the following pieces of both column tiles, one after the other
   for (int64_t i = 0; i < row_tiles; ++i) {
     const int64_t r = s.r0 + i * kRowTile;
     const int64_t height = lesser(kRowTile, s.args.rows - r);
-    const TileKernel kernel = kernel_of(s.args.type, height);
+    const bool second = few || height < kRowTile;
+    const TileKernel kernel = unpacks ? unpacked_q6_k_kernel(height) : kernel_of(s.args.type, height, second);
+    const int64_t share = (few ? 1 : columns) * next_bytes / row_tiles;
     Tile tile;
     fill_row_tile(s, r, from, tile);
     tile.chunks = chunks;
@@ -128,12 +135,12 @@ void multiply_piece(const Span& s, int64_t c, int64_t columns, int64_t from, int
     }
     if (to == s.to) prefetch_row_tile(s, c, columns, r, height);
     for (int64_t j = 0; j < columns; ++j) {
-      tile.weights = weights + j * s.tile_bytes;
+      tile.weights = unpacks ? unpacked + j * unpacked_bytes(kPiece) : weights + j * s.tile_bytes;
       tile.sums = s.sums + (j * (s.r1 - s.r0) + r - s.r0) * kColumnTile;
-      if (j == 0) {
-        const int64_t at = i * share;  // in the pieces of both column tiles, one after the other
-        tile.next = at < bytes ? next + at : next + s.tile_bytes + (at - bytes);
+      if (few || j == 0) {
+        tile.next = fetched < next_bytes ? next + fetched : next + s.tile_bytes + (fetched - next_bytes);
         tile.step = share / chunks;
+        fetched += share;
       } else {
         const bool more = i + 1 < row_tiles;
         Tile after;
@@ -154,7 +161,7 @@ void stream(const MatmulArgs& a) {
   alignas(64) float sums[kRowTile * kColumnTile];
   const int64_t chunks = chunks_of(a.k), tile_bytes = packed_tile_bytes(a.type, a.k);
   const Span span{a, ActivationLayout(a.rows, a.k), 0, a.rows, 0, chunks, tile_bytes, sums};
-  const TileKernel kernel = kernel_of(a.type, a.rows);
+  const TileKernel kernel = kernel_of(a.type, a.rows, a.rows == kRowTile);
   Tile tile;
   fill_row_tile(span, 0, 0, tile);
   tile.chunks = chunks;
@@ -176,9 +183,10 @@ void multiply_columns(const Span& s, int64_t c, int64_t columns) {
   const auto* tile = reinterpret_cast<const uint8_t*>(a.weights) + c / kColumnTile * s.tile_bytes;
   for (int64_t piece = s.from; piece < s.to; piece += kPiece) {
     const int64_t end = lesser(piece + kPiece, s.to);
-    const uint8_t* next =
-        end < s.to ? tile + packed_offset(a.type, end) : tile + columns * s.tile_bytes + packed_offset(a.type, s.from);
-    multiply_piece(s, c, columns, piece, end, tile + packed_offset(a.type, piece), next);
+    const int64_t begin = end < s.to ? end : s.from;  // of the next one
+    const int64_t next_bytes = packed_offset(a.type, lesser(begin + kPiece, s.to)) - packed_offset(a.type, begin);
+    const uint8_t* next = tile + (end < s.to ? 0 : columns * s.tile_bytes) + packed_offset(a.type, begin);
+    multiply_piece(s, c, columns, piece, end, tile + packed_offset(a.type, piece), next, next_bytes);
   }
 }
 

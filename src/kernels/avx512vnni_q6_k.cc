@@ -11,6 +11,7 @@ namespace llada::kernels::avx512vnni {
 namespace {
 
 constexpr int64_t kHeader = 64, kChunkBytes = 832, kScales = 768, kPairBytes = 192;
+constexpr int64_t kHalfBytes = kUnpackedChunk / 2;
 constexpr int kScaleBits = 5;
 constexpr float kScaleFactor = 1 << kScaleBits;
 
@@ -31,33 +32,57 @@ inline __attribute__((always_inline)) void add_scaled_pair(__m512i& sum, __m512i
 #endif
 }
 
-// Two steps of a chunk from their 192 bytes. follow(row) is called one row behind, so that what follows the products is
-// spread over them.
-template <int R, class Follow>
-inline __attribute__((always_inline)) void step_pair(const uint8_t* w, const uint8_t* a, __m512i (&x)[R],
-                                                     __m512i (&y)[R], Follow follow) {
+// X, Y, X, Y of two steps from their 192 bytes.
+struct StepPair {
+  __m512i x, y, next_x, next_y;
+};
+inline __attribute__((always_inline)) StepPair unpacked(const uint8_t* w) {
   constexpr int kChoose = 0xca;  // bits of b where a is set, of c elsewhere
   const __m512i six = _mm512_set1_epi8(63);
   const __m512i first = _mm512_load_si512(w), second = _mm512_load_si512(w + 64), third = _mm512_load_si512(w + 128);
   const __m512i low = _mm512_ternarylogic_epi32(_mm512_set1_epi8(3), _mm512_srli_epi32(first, 6),
                                                 _mm512_srli_epi32(second, 4), kChoose);
   const __m512i fourth = _mm512_ternarylogic_epi32(_mm512_set1_epi8(15), low, _mm512_srli_epi32(third, 2), kChoose);
-  const __m512i wx = _mm512_and_si512(first, six), wy = _mm512_and_si512(second, six);
-  const __m512i next_wx = _mm512_and_si512(third, six), next_wy = _mm512_and_si512(fourth, six);
+  return {_mm512_and_si512(first, six), _mm512_and_si512(second, six), _mm512_and_si512(third, six),
+          _mm512_and_si512(fourth, six)};
+}
+
+// Scales of half a chunk, times 32.
+inline __attribute__((always_inline)) __m512i wide_scales(const uint8_t* bytes) {
+  return _mm512_slli_epi16(_mm512_cvtepi8_epi16(load256(bytes)), kScaleBits);
+}
+
+// The sums of half a chunk of a row times their scales.
+inline __attribute__((always_inline)) void add_half(__m512i& total, __m512i x, __m512i y, __m512i scale,
+                                                    const int16_t* ratios) {
+  const __m512i sums = _mm512_packs_epi32(_mm512_srai_epi32(x, kHalfShift), _mm512_srai_epi32(y, kHalfShift));
+  add_scaled_pair(total, sums, scaled_by(scale, ratios));
+}
+
+// The float of a block that its total is multiplied by.
+inline __m512 block_scale(const uint8_t* header) {
+  return _mm512_mul_ps(_mm512_load_ps(header), _mm512_set1_ps(static_cast<float>(1 << kHalfShift) / kScaleFactor));
+}
+
+// Two steps of a chunk. follow(row) is called one row behind, so that what follows the products is spread over them.
+template <int R, class Follow>
+inline __attribute__((always_inline)) void step_pair(const StepPair& w, const uint8_t* a, __m512i (&x)[R],
+                                                     __m512i (&y)[R], Follow follow) {
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     const __m512i act = broadcast64(a + 8 * r), next_act = broadcast64(a + 8 * R + 8 * r);
-    add_products(x[r], wx, act);
-    add_products(y[r], wy, act);
-    add_products(x[r], next_wx, next_act);
-    add_products(y[r], next_wy, next_act);
+    add_products(x[r], w.x, act);
+    add_products(y[r], w.y, act);
+    add_products(x[r], w.next_x, next_act);
+    add_products(y[r], w.next_y, next_act);
     if (r > 0) follow(r - 1);
   }
   follow(R - 1);
 }
 
-template <int R>
+template <int R, bool Second>
 void q6_k(const Tile& t) {
+  constexpr Fetch F = kFetch<R, Second>;
   const uint8_t* w = t.weights;
   const uint8_t* next = t.next;
   const uint8_t* a = t.main;
@@ -65,9 +90,8 @@ void q6_k(const Tile& t) {
   const int32_t* halves = t.halves;
   const float* values = t.block_values;
   for (int64_t left = t.chunks; left > 0; left -= kBlockChunks, values += ActivationLayout::kBlockValues * R) {
-    prefetch<R>(next + kBlockChunks * kChunkBytes);
-    const __m512 d =
-        _mm512_mul_ps(_mm512_load_ps(w), _mm512_set1_ps(static_cast<float>(1 << kHalfShift) / kScaleFactor));
+    prefetch<F>(next + kBlockChunks * kChunkBytes);
+    const __m512 d = block_scale(w);
     w += kHeader;
     __m512i total[R];
 #pragma GCC unroll 8
@@ -80,22 +104,18 @@ void q6_k(const Tile& t) {
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) x[r] = y[r] = broadcast64(halves + 2 * r);
 #pragma GCC unroll 4
-        for (int line = 0; line < 4; ++line) prefetch<R>(next + 64 * (4 * half + line));
-        step_pair<R>(w + 2 * kPairBytes * half, a + 32 * R * half, x, y, [](int) {});
+        for (int line = 0; line < 4; ++line) prefetch<F>(next + 64 * (4 * half + line));
+        const uint8_t* const pairs = w + 2 * kPairBytes * half;
+        step_pair<R>(unpacked(pairs), a + 32 * R * half, x, y, [](int) {});
         step_pair<R>(
-            w + 2 * kPairBytes * half + kPairBytes, a + 32 * R * half + 16 * R, x,
-            y, [&](int r) __attribute__((always_inline)) {
-              const __m512i bytes = _mm512_cvtepi8_epi16(load256(w + kScales + 32 * half));
-              const __m512i scale = _mm512_slli_epi16(bytes, kScaleBits);
-              const __m512i sums =
-                  _mm512_packs_epi32(_mm512_srai_epi32(x[r], kHalfShift), _mm512_srai_epi32(y[r], kHalfShift));
-              add_scaled_pair(total[r], sums, scaled_by(scale, ratios + 2 * r));
+            unpacked(pairs + kPairBytes), a + 32 * R * half + 16 * R, x, y, [&](int r) __attribute__((always_inline)) {
+              add_half(total[r], x[r], y[r], wide_scales(w + kScales + 32 * half), ratios + 2 * r);
             });
       }
-      prefetch<R>(next + 512);
+      prefetch<F>(next + 512);
       if (t.step > kPrefetched) {
 #pragma GCC unroll 4
-        for (int line = 0; line < 4; ++line) prefetch<R>(next + kPrefetched + 64 * line);
+        for (int line = 0; line < 4; ++line) prefetch<F>(next + kPrefetched + 64 * line);
       }
     }
     next += t.skip;
@@ -104,10 +124,78 @@ void q6_k(const Tile& t) {
   }
 }
 
-constexpr TileKernel kQ6_K[] = {q6_k<1>, q6_k<2>, q6_k<3>, q6_k<4>, q6_k<5>, q6_k<6>, q6_k<7>, q6_k<8>};
+// The same from unpack_q6_k().
+template <int R>
+void unpacked_q6_k(const Tile& t) {
+  constexpr Fetch F = kFetch<R, (R < kRowTile)>;
+  const uint8_t* w = t.weights;
+  const uint8_t* next = t.next;
+  const uint8_t* a = t.main;
+  const int16_t* ratios = t.ratios;
+  const int32_t* halves = t.halves;
+  const float* values = t.block_values;
+  for (int64_t left = t.chunks; left > 0; left -= kBlockChunks, values += ActivationLayout::kBlockValues * R) {
+    const __m512 d = block_scale(w);
+    w += kHeader;
+    __m512i total[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
+    for (int h = 0; h < 2 * kBlockChunks; ++h, halves += 2 * R, w += kHalfBytes, next += t.step / 2) {
+      __m512i x[R], y[R];
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) x[r] = y[r] = broadcast64(halves + 2 * r);
+#pragma GCC unroll 4
+      for (int q = 0; q < 4; ++q) {
+        const __m512i wx = _mm512_load_si512(w + 128 * q), wy = _mm512_load_si512(w + 128 * q + 64);
+        prefetch<F>(next + 64 * q);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+          const __m512i act = broadcast64(a + 8 * R * q + 8 * r);
+          add_products(x[r], wx, act);
+          add_products(y[r], wy, act);
+          if (q == 3 && r > 0)
+            add_half(total[r - 1], x[r - 1], y[r - 1], _mm512_load_si512(w + 512), ratios + 2 * (r - 1));
+        }
+      }
+      prefetch<F>(next + 256);
+      add_half(total[R - 1], x[R - 1], y[R - 1], _mm512_load_si512(w + 512), ratios + 2 * (R - 1));
+      a += 32 * R;
+      if (h % 2 == 1) a += 8 * R, ratios += 2 * R;
+    }
+    next += t.skip;
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) add_scaled(t.sums + 16 * r, total[r], d, values[r]);
+  }
+}
+
+template <bool Second>
+constexpr TileKernel kQ6_K[] = {q6_k<1, Second>, q6_k<2, Second>, q6_k<3, Second>, q6_k<4, Second>,
+                                q6_k<5, Second>, q6_k<6, Second>, q6_k<7, Second>, q6_k<8, Second>};
+constexpr TileKernel kUnpacked[] = {unpacked_q6_k<1>, unpacked_q6_k<2>, unpacked_q6_k<3>, unpacked_q6_k<4>,
+                                    unpacked_q6_k<5>, unpacked_q6_k<6>, unpacked_q6_k<7>, unpacked_q6_k<8>};
 
 }  // namespace
 
-TileKernel q6_k_kernel(int64_t rows) { return kQ6_K[rows - 1]; }
+TileKernel q6_k_kernel(int64_t rows, bool second) { return (second ? kQ6_K<true> : kQ6_K<false>)[rows - 1]; }
+TileKernel unpacked_q6_k_kernel(int64_t rows) { return kUnpacked[rows - 1]; }
+
+void unpack_q6_k(const uint8_t* w, int64_t chunks, uint8_t* out) {
+  for (int64_t c = 0; c < chunks; ++c, w += kChunkBytes) {
+    if (c % kBlockChunks == 0) {
+      _mm512_store_si512(out, _mm512_load_si512(w));
+      w += kHeader, out += kHeader;
+    }
+    for (int half = 0; half < 2; ++half, out += kHalfBytes) {
+      for (int pair = 0; pair < 2; ++pair) {
+        const StepPair steps = unpacked(w + kPairBytes * (2 * half + pair));
+        _mm512_store_si512(out + 256 * pair, steps.x);
+        _mm512_store_si512(out + 256 * pair + 64, steps.y);
+        _mm512_store_si512(out + 256 * pair + 128, steps.next_x);
+        _mm512_store_si512(out + 256 * pair + 192, steps.next_y);
+      }
+      _mm512_store_si512(out + 512, wide_scales(w + kScales + 32 * half));
+    }
+  }
+}
 
 }  // namespace llada::kernels::avx512vnni

@@ -9,6 +9,13 @@ namespace llada::kernels::avx512vnni {
 
 inline constexpr int64_t kPrefetched = 576;
 
+// Where prefetched lines go.
+//   past    beside the caches: weights of one row tile of few rows pass once, and should not drive out what is read again
+//           soon (activations, the rows of experts)
+//   first   the first level: the next row tile's activations, and weights that many row tiles read
+//   second  the second level: a piece of weights and the next one are more than the first one holds
+enum class Fetch : uint8_t { past, first, second };
+
 struct Tile {
   const uint8_t* weights;  // packed
   // What to prefetch meanwhile, from `next`, which moves on by `step` bytes per chunk and `skip` bytes per block: 9
@@ -28,11 +35,23 @@ struct Tile {
 };
 using TileKernel = void (*)(const Tile& tile);
 
-// The kernel of a packed type for 1..8 rows.
-TileKernel q4_0_kernel(int64_t rows);
-TileKernel q4_k_kernel(int64_t rows);
-TileKernel q8_0_kernel(int64_t rows);
-TileKernel q6_k_kernel(int64_t rows);
-TileKernel q8_m_kernel(int64_t rows);
+// The kernel of a packed type for 1..8 rows. second: prefetches to the second level; otherwise 8 rows do to the first,
+// fewer past the caches.
+TileKernel q4_0_kernel(int64_t rows, bool second);
+TileKernel q4_k_kernel(int64_t rows, bool second);
+TileKernel q8_0_kernel(int64_t rows, bool second);
+TileKernel q6_k_kernel(int64_t rows, bool second);
+TileKernel q8_m_kernel(int64_t rows, bool second);
+template <int R, bool Second>
+inline constexpr Fetch kFetch = Second         ? Fetch::second
+                                : R < kRowTile ? Fetch::past
+                                               : Fetch::first;
+
+// Q6_K for many row tiles: a piece of weights is unpacked once for all of them. Per block 64 bytes of scales, then for
+// each half of a chunk four steps of X and Y and 64 bytes of scales times 32.
+inline constexpr int64_t kUnpackedChunk = 1152;
+constexpr int64_t unpacked_bytes(int64_t chunks) { return blocks_of(chunks * kChunk) * 64 + chunks * kUnpackedChunk; }
+void unpack_q6_k(const uint8_t* weights, int64_t chunks, uint8_t* unpacked);
+TileKernel unpacked_q6_k_kernel(int64_t rows);
 
 }  // namespace llada::kernels::avx512vnni

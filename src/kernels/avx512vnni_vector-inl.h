@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/avx512vnni.h"
+#include "kernels/avx512vnni_tile.h"
 
 namespace llada::kernels::avx512vnni {
 namespace {
@@ -29,15 +29,15 @@ inline __attribute__((always_inline)) void add_pairs(__m512i& sum, __m512i a, __
   asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
 }
 
-// As assembly: GCC 12 takes a function that only prefetches for one without effects, and drops the calls. Non-temporal
-// with few rows: such weights pass once and should not drive out what is read again soon (activations, the rows of
-// experts). Full row tiles read a piece of weights several times.
-template <int R>
+// As assembly: GCC 12 takes a function that only prefetches for one without effects, and drops the calls.
+template <Fetch F>
 inline void prefetch(const uint8_t* p) {
-  if constexpr (R < kRowTile)
+  if constexpr (F == Fetch::past)
     asm volatile("prefetchnta %0" : : "m"(*p));
-  else
+  else if constexpr (F == Fetch::first)
     asm volatile("prefetcht0 %0" : : "m"(*p));
+  else
+    asm volatile("prefetcht1 %0" : : "m"(*p));
 }
 inline __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 

@@ -25,266 +25,145 @@ std::vector<bool> global_layers(int64_t layers) {
   return global;
 }
 
+struct Size {
+  int64_t layers, width, heads, kv_heads, head_dim, ffn_width, vocab, context;
+};
+
+// Whole heads rotate, their halves paired.
+Preset of_size(std::string_view name, const Family* family, std::string title, const Size& size, float rms_eps,
+               float rope_theta) {
+  Preset p;
+  p.name = name;
+  ModelConfig& c = p.config;
+  c.family = family, c.name = std::move(title);
+  c.layers = size.layers, c.width = size.width, c.ffn_width = size.ffn_width;
+  c.heads = size.heads, c.kv_heads = size.kv_heads, c.head_dim = c.rotary_dims = size.head_dim;
+  c.vocab = size.vocab, c.context = size.context;
+  c.rms_eps = rms_eps, c.rope_theta = rope_theta;
+  return p;
+}
+
 Preset llada_8b(std::string_view name, std::string title) {
-  return {.name = name,
-          .config = {.family = &kLladaFamily,
-                     .name = std::move(title),
-                     .layers = 32,
-                     .width = 4096,
-                     .heads = 32,
-                     .kv_heads = 32,
-                     .head_dim = 128,
-                     .ffn_width = 12288,
-                     .vocab = 126464,
-                     .context = 4096,
-                     .rms_eps = 1e-5f,
-                     .rope_theta = 500000,
-                     .rotary_dims = 128,
-                     .rope_pairing = RopePairing::adjacent,
-                     .mask_id = 126336,
-                     .bos_id = 126080,
-                     .eos_id = 126081,
-                     .pad_id = 126081,
-                     .eot_id = 126348},
-          .control_tokens = {{126080, "<|startoftext|>"},
-                             {126081, "<|endoftext|>"},
-                             {126336, "<|mdm_mask|>"},
-                             {126346, "<|start_header_id|>"},
-                             {126347, "<|end_header_id|>"},
-                             {126348, "<|eot_id|>"}},
-          .pre_tokenizer = "bailingmoe",
-          .chat_template = kLlamaHeaders,
-          .add_bos = true};
+  Preset p = of_size(name, &kLladaFamily, std::move(title), {32, 4096, 32, 32, 128, 12288, 126464, 4096}, 1e-5f, 5e5f);
+  ModelConfig& c = p.config;
+  c.rope_pairing = RopePairing::adjacent;
+  c.mask_id = 126336, c.bos_id = 126080, c.eos_id = c.pad_id = 126081, c.eot_id = 126348;
+  p.control_tokens = {{126080, "<|startoftext|>"},     {126081, "<|endoftext|>"},     {126336, "<|mdm_mask|>"},
+                      {126346, "<|start_header_id|>"}, {126347, "<|end_header_id|>"}, {126348, "<|eot_id|>"}};
+  p.pre_tokenizer = "bailingmoe", p.chat_template = kLlamaHeaders, p.add_bos = true;
+  return p;
 }
 
 Preset dream_7b() {
-  return {.name = "dream-7b",
-          .config = {.family = &kDreamFamily,
-                     .name = "Dream-v0-Instruct-7B",
-                     .layers = 28,
-                     .width = 3584,
-                     .heads = 28,
-                     .kv_heads = 4,
-                     .head_dim = 128,
-                     .ffn_width = 18944,
-                     .vocab = 152064,
-                     .context = 131072,
-                     .rms_eps = 1e-6f,
-                     .rope_theta = 1e6f,
-                     .rotary_dims = 128,
-                     .rope_pairing = RopePairing::half_split,
-                     .shift_logits = true,
-                     .qkv_bias = true,
-                     .mask_id = 151666,
-                     .bos_id = 151665,
-                     .eos_id = 151643,
-                     .pad_id = 151643,
-                     .eot_id = 151645},
-          .control_tokens = {{151643, "<|endoftext|>"},
-                             {151644, "<|im_start|>"},
-                             {151645, "<|im_end|>"},
-                             {151665, "<|beginoftext|>"},
-                             {151666, "<|mask|>"}},
-          .pre_tokenizer = "qwen2",
-          .chat_template = kChatMl,
-          .nfc = true};
+  Preset p = of_size("dream-7b", &kDreamFamily, "Dream-v0-Instruct-7B", {28, 3584, 28, 4, 128, 18944, 152064, 131072},
+                     1e-6f, 1e6f);
+  ModelConfig& c = p.config;
+  c.shift_logits = c.qkv_bias = true;
+  c.mask_id = 151666, c.bos_id = 151665, c.eos_id = c.pad_id = 151643, c.eot_id = 151645;
+  p.control_tokens = {{151643, "<|endoftext|>"},
+                      {151644, "<|im_start|>"},
+                      {151645, "<|im_end|>"},
+                      {151665, "<|beginoftext|>"},
+                      {151666, "<|mask|>"}};
+  p.pre_tokenizer = "qwen2", p.chat_template = kChatMl, p.nfc = true;
+  return p;
 }
 
 Preset llada_moe_7b() {
-  return {.name = "llada-moe-7b",
-          .config = {.family = &kLladaMoeFamily,
-                     .name = "LLaDA-MoE-7B-A1B-Instruct",
-                     .layers = 16,
-                     .width = 2048,
-                     .heads = 16,
-                     .kv_heads = 16,
-                     .head_dim = 128,
-                     .vocab = 157184,
-                     .context = 8192,
-                     .rms_eps = 1e-5f,
-                     .rope_theta = 50000,
-                     .rotary_dims = 128,
-                     .rope_pairing = RopePairing::half_split,
-                     .qk_norm = true,
-                     .experts = 64,
-                     .experts_used = 8,
-                     .expert_ffn_width = 1024,
-                     .mask_id = 156895,
-                     .eos_id = 156892,
-                     .pad_id = 156892},
-          .control_tokens = {{156892, "<|endoftext|>"}, {156895, "<|mask|>"}},
-          .pre_tokenizer = "llada-moe",
-          .chat_template = kRoleTags};
+  Preset p = of_size("llada-moe-7b", &kLladaMoeFamily, "LLaDA-MoE-7B-A1B-Instruct",
+                     {16, 2048, 16, 16, 128, 0, 157184, 8192}, 1e-5f, 5e4f);
+  ModelConfig& c = p.config;
+  c.qk_norm = true;
+  c.experts = 64, c.experts_used = 8, c.expert_ffn_width = 1024;
+  c.mask_id = 156895, c.eos_id = c.pad_id = 156892;
+  p.control_tokens = {{156892, "<|endoftext|>"}, {156895, "<|mask|>"}};
+  p.pre_tokenizer = "llada-moe", p.chat_template = kRoleTags;
+  return p;
 }
 
 Preset llada2_mini() {
-  return {.name = "llada2-mini",
-          .config = {.family = &kLlada2Family,
-                     .name = "LLaDA2.0-mini",
-                     .layers = 20,
-                     .width = 2048,
-                     .heads = 16,
-                     .kv_heads = 4,
-                     .head_dim = 128,
-                     .ffn_width = 5120,
-                     .vocab = 157184,
-                     .context = 32768,
-                     .rms_eps = 1e-6f,
-                     .rope_theta = 600000,
-                     .rotary_dims = 64,
-                     .rope_pairing = RopePairing::half_split,
-                     .qk_norm = true,
-                     .experts = 256,
-                     .experts_used = 8,
-                     .expert_ffn_width = 512,
-                     .norm_topk = true,
-                     .sigmoid_router = true,
-                     .expert_groups = 8,
-                     .expert_groups_used = 4,
-                     .expert_scale = 2.5f,
-                     .dense_layers = 1,
-                     .shared_expert_ffn_width = 512,
-                     .attention_block = 32,
-                     .mask_id = 156895,
-                     .eos_id = 156892,
-                     .pad_id = 156892},
-          .control_tokens = {{156892, "<|endoftext|>"}, {156895, "<|mask|>"}},
-          .pre_tokenizer = "bailingmoe2",
-          .chat_template = kRoleTags};
+  Preset p =
+      of_size("llada2-mini", &kLlada2Family, "LLaDA2.0-mini", {20, 2048, 16, 4, 128, 5120, 157184, 32768}, 1e-6f, 6e5f);
+  ModelConfig& c = p.config;
+  c.rotary_dims = 64;
+  c.qk_norm = true;
+  c.experts = 256, c.experts_used = 8, c.expert_ffn_width = c.shared_expert_ffn_width = 512;
+  c.norm_topk = c.sigmoid_router = true;
+  c.expert_groups = 8, c.expert_groups_used = 4, c.expert_scale = 2.5f;
+  c.dense_layers = 1;
+  c.attention_block = 32;
+  c.mask_id = 156895, c.eos_id = c.pad_id = 156892;
+  p.control_tokens = {{156892, "<|endoftext|>"}, {156895, "<|mask|>"}};
+  p.pre_tokenizer = "bailingmoe2", p.chat_template = kRoleTags;
+  return p;
 }
 
 Preset diffusion_gemma_26b() {
-  Preset p = {.name = "diffusion-gemma-26b",
-              .config = {.family = &kDiffusionGemmaFamily,
-                         .name = "diffusiongemma-26B-A4B-it",
-                         .layers = 30,
-                         .width = 2816,
-                         .heads = 16,
-                         .kv_heads = 8,
-                         .head_dim = 256,
-                         .ffn_width = 2112,
-                         .vocab = 262144,
-                         .context = 262144,
-                         .rms_eps = 1e-6f,
-                         .rope_theta = 1e4f,
-                         .rotary_dims = 256,
-                         .qk_norm = true,
-                         .tied_head = true,
-                         .experts = 128,
-                         .experts_used = 8,
-                         .expert_ffn_width = 704,
-                         .norm_topk = true,
-                         .canvas = {.length = 256},
-                         .gemma = DiffusionGemma{.window = 1024,
-                                                 .kv_heads = 2,
-                                                 .head_dim = 512,
-                                                 .rope_theta = 1e6f,
-                                                 .rotary_dims = 128,
-                                                 .logit_cap = 30},
-                         .bos_id = 2,
-                         .eos_id = 1,
-                         .pad_id = 0,
-                         .eot_id = 106,
-                         .end_ids = {50}},
-              .control_tokens = {{0, "<pad>"}, {1, "<eos>"}, {2, "<bos>"}, {50, "<|tool_response>"}, {106, "<turn|>"}},
-              .pre_tokenizer = "gpt-2",
-              .chat_template = ""};
-  p.config.gemma->global = global_layers(p.config.layers);
+  Preset p = of_size("diffusion-gemma-26b", &kDiffusionGemmaFamily, "diffusiongemma-26B-A4B-it",
+                     {30, 2816, 16, 8, 256, 2112, 262144, 262144}, 1e-6f, 1e4f);
+  ModelConfig& c = p.config;
+  c.qk_norm = c.tied_head = true;
+  c.experts = 128, c.experts_used = 8, c.expert_ffn_width = 704;
+  c.norm_topk = true;
+  c.canvas.length = 256;
+  c.gemma = DiffusionGemma{
+      .window = 1024, .kv_heads = 2, .head_dim = 512, .rope_theta = 1e6f, .rotary_dims = 128, .logit_cap = 30};
+  c.gemma->global = global_layers(c.layers);
+  c.bos_id = 2, c.eos_id = 1, c.pad_id = 0, c.eot_id = 106, c.end_ids = {50};
+  p.control_tokens = {{0, "<pad>"}, {1, "<eos>"}, {2, "<bos>"}, {50, "<|tool_response>"}, {106, "<turn|>"}};
+  p.pre_tokenizer = "gpt-2";
   return p;
 }
 
 // Ministral 3 8B.
 Preset nemotron_8b() {
-  return {.name = "nemotron-8b",
-          .config = {.family = find_family("nemotron-labs-diffusion"),
-                     .name = "Nemotron-Labs-Diffusion-8B",
-                     .layers = 34,
-                     .width = 4096,
-                     .heads = 32,
-                     .kv_heads = 8,
-                     .head_dim = 128,
-                     .ffn_width = 14336,
-                     .vocab = 131072,
-                     .context = 262144,
-                     .rms_eps = 1e-5f,
-                     .rope_theta = 1e6f,
-                     .rotary_dims = 128,
-                     .rope_pairing = RopePairing::half_split,
-                     .yarn = Yarn{.factor = 16, .original_context = 16384, .attention_factor = 1},
-                     .query_scale = {0.1, 16384},
-                     .attention_block = 32,
-                     .causal_text = true,
-                     .mask_id = 100,
-                     .bos_id = 1,
-                     .eos_id = 2,
-                     .pad_id = 11,
-                     .end_ids = {11}},
-          .control_tokens = {{1, "<s>"}, {2, "</s>"}, {11, "<pad>"}, {100, "<mask>"}},
-          .pre_tokenizer = "gpt-2",
-          .chat_template = "",
-          .add_bos = true};
+  Preset p = of_size("nemotron-8b", find_family("nemotron-labs-diffusion"), "Nemotron-Labs-Diffusion-8B",
+                     {34, 4096, 32, 8, 128, 14336, 131072, 262144}, 1e-5f, 1e6f);
+  ModelConfig& c = p.config;
+  c.yarn = Yarn{.factor = 16, .original_context = 16384, .attention_factor = 1};
+  c.query_scale = {0.1, 16384};
+  c.attention_block = 32, c.causal_text = true;
+  c.mask_id = 100, c.bos_id = 1, c.eos_id = 2, c.pad_id = 11, c.end_ids = {11};
+  p.control_tokens = {{1, "<s>"}, {2, "</s>"}, {11, "<pad>"}, {100, "<mask>"}};
+  p.pre_tokenizer = "gpt-2", p.add_bos = true;
+  return p;
 }
 
-struct QwenShape {
-  int64_t layers, width, heads, ffn_width;
-  bool tied = false;
-};
-
 // Qwen3's layers, with 8 K/V heads of 128.
-Preset qwen3(std::string_view name, std::string_view family, std::string title, int64_t block, const QwenShape& shape) {
-  return {.name = name,
-          .config = {.family = find_family(family),
-                     .name = std::move(title),
-                     .layers = shape.layers,
-                     .width = shape.width,
-                     .heads = shape.heads,
-                     .kv_heads = 8,
-                     .head_dim = 128,
-                     .ffn_width = shape.ffn_width,
-                     .vocab = 151936,
-                     .context = 32768,
-                     .rms_eps = 1e-6f,
-                     .rope_theta = 1e6f,
-                     .rotary_dims = 128,
-                     .rope_pairing = RopePairing::half_split,
-                     .qk_norm = true,
-                     .tied_head = shape.tied,
-                     .attention_block = block,
-                     .mask_id = 151669,
-                     .eos_id = 151643,
-                     .pad_id = 151643,
-                     .eot_id = 151645},
-          .control_tokens = {{151643, "<|endoftext|>"},
-                             {151644, "<|im_start|>"},
-                             {151645, "<|im_end|>"},
-                             {151669, "<|MASK|>"}},
-          .pre_tokenizer = "qwen2",
-          .chat_template = kChatMl,
-          .nfc = true};
+Preset qwen3(std::string_view name, std::string_view family, std::string title, int64_t block, int64_t layers,
+             int64_t width, int64_t heads, int64_t ffn_width) {
+  Preset p = of_size(name, find_family(family), std::move(title),
+                     {layers, width, heads, 8, 128, ffn_width, 151936, 32768}, 1e-6f, 1e6f);
+  ModelConfig& c = p.config;
+  c.qk_norm = true;
+  c.attention_block = block;
+  c.mask_id = 151669, c.eos_id = c.pad_id = 151643, c.eot_id = 151645;
+  p.control_tokens = {
+      {151643, "<|endoftext|>"}, {151644, "<|im_start|>"}, {151645, "<|im_end|>"}, {151669, "<|MASK|>"}};
+  p.pre_tokenizer = "qwen2", p.chat_template = kChatMl, p.nfc = true;
+  return p;
+}
+
+Preset qwen3_0_6b() {
+  Preset p = qwen3("qwen3-0.6b", "a2d-qwen3", "Qwen3-0.6B-diffusion-mdlm-v0.1", 0, 28, 1024, 16, 3072);
+  p.config.tied_head = true;
+  return p;
 }
 
 // Its special tokens are the last here and the first as published: a made vocabulary has its words before them.
 Preset illada_8b() {
   Preset p = llada_8b("illada-8b", "iLLaDA-8B-Instruct");
-  p.config.kv_heads = 8;
-  p.config.ffn_width = 14336;
-  p.config.vocab = 155136;
-  p.config.context = 8192;
-  p.config.tied_head = true;
+  ModelConfig& c = p.config;
+  c.kv_heads = 8, c.ffn_width = 14336, c.vocab = 155136, c.context = 8192;
+  c.tied_head = true;
   return p;
 }
 
 Preset tiny() {
   Preset p = llada_8b("tiny", "tiny");
-  p.config.layers = 2;
-  p.config.width = p.config.ffn_width = 256;
-  p.config.heads = p.config.kv_heads = 4;
-  p.config.head_dim = p.config.rotary_dims = 64;
-  p.config.vocab = 1024;
-  p.config.mask_id = 1006;
-  p.config.bos_id = 1000;
-  p.config.eos_id = p.config.pad_id = 1001;
-  p.config.eot_id = 1009;
+  ModelConfig& c = p.config;
+  c.layers = 2, c.width = c.ffn_width = 256, c.heads = c.kv_heads = 4, c.head_dim = c.rotary_dims = 64;
+  c.vocab = 1024, c.mask_id = 1006, c.bos_id = 1000, c.eos_id = c.pad_id = 1001, c.eot_id = 1009;
   for (size_t i = 0; i < p.control_tokens.size(); ++i)
     p.control_tokens[i].id = std::array{1000, 1001, 1006, 1007, 1008, 1009}[i];
   return p;
@@ -297,9 +176,9 @@ std::vector<Preset> presets() {
           llada_moe_7b(),
           llada2_mini(),
           illada_8b(),
-          qwen3("qwen3-0.6b", "a2d-qwen3", "Qwen3-0.6B-diffusion-mdlm-v0.1", 0, {28, 1024, 16, 3072, true}),
-          qwen3("sdar-1.7b", "sdar", "SDAR-1.7B-Chat", 4, {28, 2048, 16, 6144}),
-          qwen3("sdar-8b", "sdar", "SDAR-8B-Chat", 4, {36, 4096, 32, 12288}),
+          qwen3_0_6b(),
+          qwen3("sdar-1.7b", "sdar", "SDAR-1.7B-Chat", 4, 28, 2048, 16, 6144),
+          qwen3("sdar-8b", "sdar", "SDAR-8B-Chat", 4, 36, 4096, 32, 12288),
           diffusion_gemma_26b(),
           nemotron_8b(),
           tiny()};

@@ -225,7 +225,10 @@ Result<ModelGraph> build_transformer(const ModelConfig& config) {
   model.width = config.width;
   model.vocab = config.vocab;
   model.context = config.context;
-  if (!config.causal_text) model.keys.block = static_cast<int32_t>(config.attention_block);
+  if (config.decided_first && config.attention_block > 0)
+    model.keys = KeyRule::causal();
+  else if (!config.causal_text)
+    model.keys.block = static_cast<int32_t>(config.attention_block);
   model.forward = [config, weights, ropes, list = model.weights](StepShape shape) {
     return Forward(config, weights, ropes, list, shape).build();
   };

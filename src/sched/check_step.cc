@@ -41,9 +41,10 @@ Status check_span(const StepInputs& in, const RowSpan& span, bool stores) {
   if (span.sequence < 0 || (stores && span.sequence >= stream.kv->shape().sequences))
     return failed("step: sequence {} does not exist in its store", span.sequence);
   for (int32_t r = span.begin; r < span.begin + span.count; ++r) {
-    const int32_t p = in.positions[static_cast<size_t>(r)];
+    const int32_t p = in.kept_at()[static_cast<size_t>(r)], own = in.positions[static_cast<size_t>(r)];
     const KeyRange keys = in.ranges[static_cast<size_t>(r)];
     if (p < 0 || p >= positions) return failed("step: row {} is at position {} of {}", r, p, positions);
+    if (own < 0 || own >= positions) return failed("step: row {} turns as position {} of {}", r, own, positions);
     if (keys.first < 0 || keys.first >= keys.last || keys.last > positions)
       return failed("step: row {} reads positions [{}, {}) of {}", r, keys.first, keys.last, positions);
   }
@@ -55,8 +56,9 @@ Status check_span(const StepInputs& in, const RowSpan& span, bool stores) {
 Status check_step(const StepInputs& in, const KvGeometry& needed) {
   const bool stores = needed.layers > 0;
   const auto rows = static_cast<int64_t>(in.tokens.size());
-  if (std::ssize(in.positions) != rows || std::ssize(in.ranges) != rows)
-    return failed("step: {} tokens, {} positions, {} ranges of keys", rows, in.positions.size(), in.ranges.size());
+  if (std::ssize(in.positions) != rows || std::ssize(in.kept_at()) != rows || std::ssize(in.ranges) != rows)
+    return failed("step: {} tokens, {} positions, {} places, {} ranges of keys", rows, in.positions.size(),
+                  in.kept_at().size(), in.ranges.size());
   std::vector<const KvStore*> seen;
   for (const Stream& stream : in.streams) {
     if (!stores) continue;

@@ -52,7 +52,7 @@ void mark_computed(const StepInputs& inputs) {
   for (const RowSpan& span : inputs.spans) {  // a trial's rows are not stored
     const Stream& stream = inputs.streams[static_cast<size_t>(span.stream)];
     for (int32_t r = span.begin; !span.trial && stream.kv != nullptr && r < span.begin + span.count; ++r)
-      stream.kv->set_version(span.sequence, inputs.positions[static_cast<size_t>(r)], stream.sampling.forward_number);
+      stream.kv->set_version(span.sequence, inputs.kept_at()[static_cast<size_t>(r)], stream.sampling.forward_number);
   }
 }
 

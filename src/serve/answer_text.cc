@@ -4,6 +4,13 @@
 #include <utility>
 
 namespace llada::serve {
+namespace {
+
+constexpr std::string_view kMarks = "\xF8\xF9\xFA";
+static_assert(kMarks.size() == std::size(kGemmaMarks) && kMarks.starts_with(kGemmaCall) &&
+              kMarks.substr(1).starts_with(kGemmaCallEnd) && kMarks.ends_with(kGemmaQuote));
+
+}  // namespace
 
 void merge(StepNote& note, StepNote later) {
   for (const decode::Edit& edit : later.edits) {
@@ -16,7 +23,7 @@ void merge(StepNote& note, StepNote later) {
 }
 
 AnswerText::AnswerText(const Tokenizer& tokenizer, const ChatFormat& format, int64_t begin, int64_t length,
-                       std::vector<int32_t> end_ids, std::vector<std::string> stop, bool thinks)
+                       std::vector<int32_t> end_ids, std::vector<std::string> stop, bool thinks, bool calls)
     : tokenizer_(tokenizer),
       format_(format),
       begin_(begin),
@@ -24,7 +31,8 @@ AnswerText::AnswerText(const Tokenizer& tokenizer, const ChatFormat& format, int
       stop_(std::move(stop)),
       thinks_(thinks),
       tokens_(static_cast<size_t>(length), -1),
-      final_(tokenizer, format) {}
+      final_(tokenizer, format, calls),
+      stream_(calls ? kMarks : std::string_view()) {}
 
 void AnswerText::apply(const StepNote& note) {
   for (const decode::Edit& edit : note.edits) {

@@ -23,12 +23,13 @@ void merge(StepNote& note, StepNote later);
 class AnswerText {
  public:
   // The answer stands in [begin, begin + length) of the canvas. end_ids: tokens that end it; none for infilling.
-  // thinks: it may begin with thoughts.
+  // thinks: it may begin with thoughts. calls: it stands beside tools; the marks of Gemma's calls are bytes of its text
+  // (text/call_syntax.h).
   AnswerText(const Tokenizer& tokenizer, const ChatFormat& format, int64_t begin, int64_t length,
-             std::vector<int32_t> end_ids, std::vector<std::string> stop, bool thinks = false);
+             std::vector<int32_t> end_ids, std::vector<std::string> stop, bool thinks = false, bool calls = false);
 
   void apply(const StepNote& note);
-  // The next piece of final text, as valid UTF-8: before any stop text, and never the beginning of one.
+  // The next piece of final text, as valid UTF-8 but for those bytes: before any stop text, and never the beginning of one.
   std::string take();
   // Of what take() found, what the model thinks: no part of the answer.
   std::string take_thoughts();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "decode/removed.h"
+#include "engine/model_runner.h"
 #include "engine/prompt.h"
 #include "formats/printable.h"
 #include "text/utf8.h"
@@ -343,7 +344,7 @@ void add_note(Ask& ask, std::string_view note) {
 Answered<std::vector<int32_t>> conversation_ids(Service& service, std::span<const ChatMessage> messages,
                                                 const std::string& field, bool think) {
   size_t bytes = 0;
-  for (const ChatMessage& message : messages) bytes += message.content.size();
+  for (const ChatMessage& message : messages) bytes += message.bytes();
   LLADA_TRY_STATUS(check_bytes(service, bytes, field));
   auto ids = chat_prompt(service.model(), messages, think);
   if (!ids) return refuse(fmt::format("{}: {}", field, ids.error().message), field);
@@ -382,6 +383,20 @@ Done check_with(Service& service, Ask& ask, const DecodeChoice& choice,
     before = &request.tokens;
   }
   return {};
+}
+
+// Of a prompt of which more is computed than what is kept for the next turn.
+std::string kept_part(const Service& service, int64_t prompt_tokens) {
+  constexpr double kMiB = 1 << 20;
+  const auto kept = static_cast<double>(service.options().kept_prefix_bytes);
+  if (kept == 0 || service.model().special_ids().prefix_unit() == 0) return "";
+  const double bytes = KvStore::needed_bytes(kv_shape(service.model(), prompt_tokens, false));
+  if (bytes <= kept) return "";
+  return fmt::format(
+      "keys and values of the prompt take {:.0f} MiB, of which --prefix-memory keeps {:.0f}: the next turn computes "
+      "the "
+      "others again",
+      bytes / kMiB, kept / kMiB);
 }
 
 }  // namespace
@@ -445,6 +460,9 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
   ask.preset = choice.preset();
   add_note(ask, shorter);
   add_note(ask, choice.note());
+  const Request& first = ask.requests.front();
+  add_note(ask, prompt_cost(service.model(), std::ssize(first.tokens), first.options));
+  add_note(ask, kept_part(service, std::ssize(first.tokens)));
   if (!decoding.unused.empty())
     LLADA_TRY_STATUS(add_warning(
         service, ask, decoding.unused + ": the form of the answer, or its tools, decide what may be sampled"));

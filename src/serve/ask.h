@@ -70,9 +70,8 @@ Answered<Ask> read_ask(Service& service, Body& body, Shape shape);
 Done check_model(Service& service, Body& body);
 Answered<int64_t> read_count(Service& service, Body& body);  // n
 Done read_logprobs(Body& body, Ask& ask);                    // of shapes where it is a number
-// The conversation (ask_messages.cc): `messages`, or of /v1/responses `input`, a text or a list of items. Calls of
-// tools and their results are written as the format has them.
-Answered<std::vector<ChatMessage>> read_messages(Body& body, Shape shape, const ChatFormat& format);
+// The conversation (ask_messages.cc): `messages`, or of /v1/responses `input`, a text or a list of items.
+Answered<std::vector<ChatMessage>> read_messages(Body& body, Shape shape);
 // A text, or a list of parts that are texts; nothing where it is not there.
 Answered<std::optional<std::string>> read_system(Body& body);
 Answered<std::vector<std::string>> read_stop(Body& body, const std::string& name = "stop");

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "decode/form_options.h"
+#include "formats/printable.h"
 #include "serve/ask.h"
 
 namespace llada::serve {
@@ -85,6 +86,8 @@ constexpr std::array kOthersSampling = {"presence_penalty",
                                         "frequency_penalty",
                                         "length_penalty",
                                         "typical_p",
+                                        "typ_p",
+                                        "min_keep",
                                         "tfs_z",
                                         "mirostat",
                                         "mirostat_tau",
@@ -105,23 +108,31 @@ constexpr std::array kOthersSampling = {"presence_penalty",
                                         "smoothing_factor",
                                         "smoothing_curve"};
 
-// The members of an object are all known; it is named with the one that is not.
-Done check_members(const std::string& name, const json& object) {
+// The members of an object, with its name, that are not known here.
+Answered<std::vector<std::string>> other_members(const std::string& name, const json& object) {
   if (!object.is_object()) return wrong(name, object, "an object");
+  std::vector<std::string> others;
   for (const auto& [key, value] : object.items()) {
-    const std::string whole = fmt::format("{}.{}", name, key);
+    std::string whole = fmt::format("{}.{}", name, key);
     if (value.is_null() || std::ranges::any_of(kHints, [&](const Hint& h) { return whole == h.name; })) continue;
-    return refuse(fmt::format("{}: this field is not supported here", whole), whole);
+    others.push_back(std::move(whole));
   }
-  return {};
+  return others;
 }
+
+constexpr const char* kTemplateSwitches = "chat_template_kwargs";  // of which a template reads those that it knows
 
 }  // namespace
 
 Answered<std::string> read_hints(Body& body, bool response, bool* think) {
   std::string more;
-  for (const char* name : {"reasoning", "thinking", "chat_template_kwargs", "output_config"})
-    if (const json* object = body.find(name)) LLADA_TRY_STATUS(check_members(name, *object));
+  for (const char* name : {"reasoning", "thinking", kTemplateSwitches, "output_config"}) {
+    const json* object = body.find(name);
+    if (object == nullptr) continue;
+    LLADA_TRY(const auto others, other_members(name, *object));
+    if (others.empty() || name == kTemplateSwitches) continue;
+    return refuse(fmt::format("{}: this field is not supported here", others.front()), others.front());
+  }
   for (const auto& [name, read] : kHints) {
     const std::string whole = name, object = whole.substr(0, whole.find('.'));
     if (object == "text" && !response) continue;
@@ -151,6 +162,12 @@ Answered<std::vector<std::string>> read_without_effect(Body& body, bool response
   std::vector<std::string> warnings;
   LLADA_TRY(std::string hints, read_hints(body, response, think));
   if (!hints.empty()) warnings.push_back(std::move(hints));
+  if (const json* switches = body.find(kTemplateSwitches)) {
+    LLADA_TRY(const auto others, other_members(kTemplateSwitches, *switches));
+    if (!others.empty())
+      warnings.push_back(printable(fmt::format("{}", fmt::join(others, ", ")), 300) +
+                         ": the chat template is laid without it, so it has no effect");
+  }
   std::string names;
   for (const char* name : kOthersSampling) {
     const bool idle = body.changes_nothing(name);

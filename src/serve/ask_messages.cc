@@ -1,5 +1,6 @@
 // Conversations, as each protocol writes them: texts, calls of tools and their results.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -52,42 +53,31 @@ Answered<std::string> read_content(const json& content, const std::string& where
 class Conversation {
  public:
   void say(const std::string& role, std::string content) {
-    turns_.push_back({.role = role == "developer" ? "system" : role, .content = std::move(content)});
+    turns_.push_back({role == "developer" ? "system" : role, std::move(content)});
   }
   // By the assistant, whose turn it belongs to where that was the last.
   void call(ToolCall call, const json& id) {
     if (turns_.empty() || turns_.back().role != "assistant") say("assistant", "");
+    if (id.is_string()) names_.insert_or_assign(id.get<std::string>(), call.name);
+    last_ = call.name;
     turns_.back().calls.push_back(std::move(call));
-    if (id.is_string()) ids_.insert(id.get<std::string>());
-    called_ = true;
   }
-  Done result(const json& id, std::string content, const std::string& where, bool needs_id) {
-    if (!called_ || (!id.is_null() ? !id.is_string() || !ids_.contains(id.get<std::string>()) : needs_id))
+  // Where it has no id, of the tool of that name; of the last one that was called where it has neither.
+  Done result(const json& id, const json& name, std::string content, const std::string& where, bool needs_id) {
+    const auto called = id.is_string() ? names_.find(id.get<std::string>()) : names_.end();
+    if (last_.empty() || (called == names_.end() && (!id.is_null() || needs_id)))
       return wrong(where, id, "the id of a call before it");
-    if (turns_.back().role != "tool") turns_.push_back({.role = "tool"});
-    turns_.back().results.push_back(std::move(content));
+    if (turns_.back().role != "tool") turns_.push_back({"tool", ""});
+    std::string of = called != names_.end() ? called->second : name.is_string() ? name.get<std::string>() : last_;
+    turns_.back().results.push_back({std::move(of), std::move(content)});
     return {};
   }
-  std::vector<ChatMessage> lay_out(const ChatFormat& format) {
-    std::vector<ChatMessage> messages;
-    for (Turn& turn : turns_) {
-      const bool results = turn.role == "tool";
-      messages.push_back({std::move(turn.role), results ? text_of_results(format, turn.results)
-                                                        : text_with_calls(std::move(turn.content), turn.calls)});
-    }
-    return messages;
-  }
+  std::vector<ChatMessage> take() { return std::move(turns_); }
 
  private:
-  struct Turn {
-    std::string role;
-    std::string content = {};
-    std::vector<ToolCall> calls = {};
-    std::vector<std::string> results = {};
-  };
-  std::vector<Turn> turns_;
-  std::set<std::string> ids_;  // of calls
-  bool called_ = false;
+  std::vector<ChatMessage> turns_;
+  std::map<std::string, std::string> names_;  // of tools, by the ids of calls
+  std::string last_;                          // tool that was called
 };
 
 // The arguments are a text in OpenAI's protocols, an object in the others.
@@ -138,7 +128,7 @@ Done read_blocks(const json& item, const std::string& where, const MessageForm& 
     } else if (type == "tool_result" && role == "user") {
       LLADA_TRY_STATUS(say(false));
       LLADA_TRY(std::string text, read_content(member(block, "content"), at + ".content", form));
-      LLADA_TRY_STATUS(out.result(member(block, "tool_use_id"), std::move(text), at + ".tool_use_id", true));
+      LLADA_TRY_STATUS(out.result(member(block, "tool_use_id"), {}, std::move(text), at + ".tool_use_id", true));
       others = true;
     } else if (role != "assistant" || (type != "thinking" && type != "redacted_thinking")) {
       texts.push_back(block);
@@ -158,7 +148,7 @@ Answered<bool> read_item(const json& item, const std::string& where, const Messa
   if (type == "reasoning") return true;
   if (type != "function_call_output") return false;
   LLADA_TRY(std::string text, read_content(member(item, "output"), where + ".output", form));
-  LLADA_TRY_STATUS(out.result(member(item, "call_id"), std::move(text), where + ".call_id", true));
+  LLADA_TRY_STATUS(out.result(member(item, "call_id"), {}, std::move(text), where + ".call_id", true));
   return true;
 }
 
@@ -185,14 +175,15 @@ Done read_message(const json& item, const std::string& where, Shape shape, const
   if (shape == Shape::message && content.is_array()) return read_blocks(item, where + ".content", form, out);
   LLADA_TRY(std::string text, read_content(content, where + ".content", form));
   if (result)
-    return out.result(item.value("tool_call_id", json()), std::move(text), where + ".tool_call_id", form.needs_ids);
+    return out.result(item.value("tool_call_id", json()), item.value("tool_name", json()), std::move(text),
+                      where + ".tool_call_id", form.needs_ids);
   out.say(role.get<std::string>(), std::move(text));
   return chat ? read_calls_of(item.value("tool_calls", json()), where + ".tool_calls", out) : Done();
 }
 
 }  // namespace
 
-Answered<std::vector<ChatMessage>> read_messages(Body& body, Shape shape, const ChatFormat& format) {
+Answered<std::vector<ChatMessage>> read_messages(Body& body, Shape shape) {
   const MessageForm form = message_form(shape);
   const json* list = body.find(form.field);
   const bool input = form.field == "input";
@@ -205,7 +196,7 @@ Answered<std::vector<ChatMessage>> read_messages(Body& body, Shape shape, const 
   Conversation conversation;
   for (size_t i = 0; i < list->size(); ++i)
     LLADA_TRY_STATUS(read_message((*list)[i], fmt::format("{}[{}]", form.field, i), shape, form, conversation));
-  return conversation.lay_out(format);
+  return conversation.take();
 }
 
 Answered<std::optional<std::string>> read_system(Body& body) {

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <functional>
 #include <random>
-#include <regex>
 #include <set>
 #include <utility>
 
@@ -57,9 +56,12 @@ std::string output_id(const std::string& batch) { return fmt::format("{}{}-outpu
 std::string error_id(const std::string& batch) { return fmt::format("{}{}-error", kFileId, batch); }
 
 // Whether it is a name that this server gives: the user's own files are left alone.
-bool is_file_id(const std::string& name) {
-  static const std::regex kOwn("file-([0-9a-f]{24}|batch_[0-9a-f]{24}-(output|error))");
-  return std::regex_match(name, kOwn);
+bool is_file_id(std::string_view name) {
+  if (!name.starts_with(kFileId)) return false;
+  const std::string_view batch = "file-batch_", end = name.substr(name.rfind('-'));
+  const bool of_batch = name.starts_with(batch) && (end == "-output" || end == "-error");
+  name = of_batch ? name.substr(batch.size(), name.size() - batch.size() - end.size()) : name.substr(kFileId.size());
+  return name.size() == 24 && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 // A file that nobody else may open, as it is found or made.

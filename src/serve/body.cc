@@ -36,8 +36,11 @@ constexpr std::array kIdle = {
     // There is one model; notes of the client's own.
     Idle{"model", is_any}, Idle{"user", is_any}, Idle{"metadata", is_any}, Idle{"store", is_any},
     Idle{"service_tier", is_any}, Idle{"safety_identifier", is_any}, Idle{"prompt_cache_key", is_any},
-    Idle{"prompt_cache_retention", is_any}, Idle{"cache_prompt", is_any}, Idle{"request_id", is_any},
-    Idle{"priority", is_zero},
+    Idle{"prompt_cache_retention", is_any}, Idle{"request_id", is_any}, Idle{"priority", is_zero},
+    // Of llama-server's clients: its cache, the order of its samplers, more in its reports.
+    Idle{"cache_prompt", is_any}, Idle{"id_slot", is_any}, Idle{"n_keep", is_any}, Idle{"n_discard", is_any},
+    Idle{"n_cache_reuse", is_any}, Idle{"samplers", is_any}, Idle{"timings_per_token", is_either},
+    Idle{"post_sampling_probs", is_either}, Idle{"return_tokens", is_false}, Idle{"lora", is_empty},
     // Tools that are not there.
     Idle{"tools", is_empty}, Idle{"functions", is_empty}, Idle{"parallel_tool_calls", is_any},
     Idle{"max_tool_calls", is_any}, Idle{"tool_choice", [](const json& v) { return v == "none" || v == "auto"; }},
@@ -45,15 +48,17 @@ constexpr std::array kIdle = {
     // Text alone comes back, without thoughts, without special tokens, without an echo.
     Idle{"modalities", [](const json& v) { return v == json::array({"text"}); }}, Idle{"include_reasoning", is_either},
     Idle{"skip_special_tokens", is_true}, Idle{"spaces_between_special_tokens", is_either},
-    Idle{"include_stop_str_in_output", is_false}, Idle{"echo", is_false}, Idle{"timings_per_token", is_false},
-    Idle{"return_token_ids", is_false}, Idle{"return_tokens_as_token_ids", is_false}, Idle{"n_probs", is_zero},
-    Idle{"realtime", is_false}, Idle{"safe_prompt", is_false},
+    Idle{"include_stop_str_in_output", is_false}, Idle{"echo", is_false}, Idle{"return_token_ids", is_false},
+    Idle{"return_tokens_as_token_ids", is_false}, Idle{"n_probs", is_zero}, Idle{"realtime", is_false},
+    Idle{"safe_prompt", is_false},
     // The template's answer begins behind the last message.
     Idle{"add_generation_prompt", is_true}, Idle{"continue_final_message", is_false}, Idle{"documents", is_empty},
     // Ways of sampling and of ending that are switched off.
     Idle{"presence_penalty", is_zero}, Idle{"frequency_penalty", is_zero}, Idle{"length_penalty", is_one},
-    Idle{"typical_p", is_one}, Idle{"tfs_z", is_one}, Idle{"mirostat", is_zero}, Idle{"dynatemp_range", is_zero},
-    Idle{"xtc_probability", is_zero}, Idle{"dry_multiplier", is_zero}, Idle{"use_beam_search", is_false},
+    Idle{"typical_p", is_one}, Idle{"typ_p", is_one}, Idle{"tfs_z", is_one}, Idle{"top_a", is_zero},
+    Idle{"min_keep", is_zero}, Idle{"mirostat", is_zero}, Idle{"dynatemp_range", is_zero},
+    Idle{"xtc_probability", is_zero}, Idle{"dry_multiplier", is_zero}, Idle{"epsilon_cutoff", is_zero},
+    Idle{"eta_cutoff", is_zero}, Idle{"smoothing_factor", is_zero}, Idle{"use_beam_search", is_false},
     Idle{"min_tokens", is_zero}, Idle{"logit_bias", is_empty}, Idle{"stop_token_ids", is_empty},
     Idle{"bad_words", is_empty}, Idle{"grammar", is_empty},
     // Of Anthropic's clients and Ollama's: caches and contexts of theirs, pictures, forms of the answer.

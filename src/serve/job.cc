@@ -48,7 +48,8 @@ void Job::prepare(size_t index) {
     const auto size = std::ssize(request.tokens);
     answer.text.emplace(model.tokenizer(), model.chat_format(), size, most_generated(model, size, request.options),
                         model.special_ids().end_ids, ask_.calls ? ask_.stop : request.stop,
-                        may_think(model, request.tokens));
+                        may_think(model, request.tokens), ask_.calls);
+    answer.calls = CallReader(model.chat_format().calls);
   } else if (!ask_.whole_text) {
     const InfillGap& gap = ask_.gaps.front();
     answer.text.emplace(model.tokenizer(), model.chat_format(), gap.position, gap.length, std::vector<int32_t>(),

@@ -53,7 +53,7 @@ class Job : public Outflow, public Pending, public std::enable_shared_from_this<
     double forwards_before = 0;              // of the engine, when it was asked for
     int64_t forwards = 0, rows = 0;          // of its own so far
     std::optional<AnswerText> text = {};     // of a stream: belongs to take()
-    CallReader calls = {};                   // the same, where there may be some
+    CallReader calls = CallReader();         // the same, where there may be some
     std::vector<double> confidence = {};     // by canvas position, where log-probabilities are wanted
   };
   void start(size_t index);

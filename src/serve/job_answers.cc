@@ -31,13 +31,14 @@ std::optional<ApiError> Job::failure() const {
 
 // Text and calls of an answer beside tools. A stop text ends its text; calls are not looked through.
 void Job::read_answer(FinishedAnswer& answer) const {
-  const size_t calls = std::min(answer.text.find(kCallMark), answer.text.size());
+  const CallForm form = service_.model().chat_format().calls;
+  const size_t calls = std::min(answer.text.find(syntax_of(form).mark), answer.text.size());
   for (const std::string& stop : ask_.stop)
     if (const size_t at = std::string_view(answer.text).substr(0, calls).find(stop); at != std::string::npos) {
       answer.text.resize(at);
       answer.reason = "stop", answer.stopped_by = stop;
     }
-  AnswerWithCalls read = read_calls(answer.text);
+  AnswerWithCalls read = read_calls(answer.text, form);
   answer.written = std::exchange(answer.text, std::move(read.text));
   answer.calls = std::move(read.calls);
   if (!answer.calls.empty()) answer.reason = "tool_calls";
@@ -129,7 +130,12 @@ Json Job::usage() const {
     }
     if (ask_.drops_answer) stats.back().content_tokens = 0;
     const std::vector<int32_t>& tokens = ask_.requests[i].tokens;
-    if (before == nullptr || *before != tokens) prompts += prompt_tokens(ask_.requests[i]);
+    // A prompt counts once, with what was kept of it when its first answer began.
+    if (before == nullptr || *before != tokens) {
+      prompts += prompt_tokens(ask_.requests[i]);
+    } else {
+      stats.back().reused_positions = 0;
+    }
     before = &tokens;
   }
   return usage_json(stats, prompts);

@@ -77,8 +77,7 @@ Json repeated_fields(Body& body, const std::optional<std::string>& instructions,
 
 Answered<Ask> read_chat(Service& service, Body body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::chat));
-  const ChatFormat& format = service.model().chat_format();
-  LLADA_TRY(auto messages, read_messages(body, Shape::chat, format));
+  LLADA_TRY(auto messages, read_messages(body, Shape::chat));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::chat));
   LLADA_TRY(auto stop, read_stop(body));
   LLADA_TRY(const int64_t n, read_count(service, body));
@@ -143,8 +142,7 @@ Answered<Ask> read_response(Service& service, Body body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::response));
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
   LLADA_TRY_STATUS(read_unstored(body));
-  const ChatFormat& format = service.model().chat_format();
-  LLADA_TRY(auto messages, read_messages(body, Shape::response, format));
+  LLADA_TRY(auto messages, read_messages(body, Shape::response));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::response));
   LLADA_TRY(const auto instructions, body.text("instructions"));
   if (instructions) messages.insert(messages.begin(), {"system", *instructions});

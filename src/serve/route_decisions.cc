@@ -4,6 +4,7 @@
 
 #include "engine/decide_json.h"
 #include "engine/request_memory.h"
+#include "serve/queued.h"
 #include "serve/routes.h"
 
 namespace llada::serve {
@@ -11,154 +12,37 @@ namespace {
 
 using Write = Json (*)(const DecideRequest&, const DecideResult&, const std::string&);
 
-// From admission to the reply. The engine's thread only hands the result on.
-class DecisionJob final : public Pending, public std::enable_shared_from_this<DecisionJob> {
- public:
-  DecisionJob(Service& service, std::shared_ptr<Exchange> exchange, DecideRequest request,
-              std::unique_ptr<DecideJob> job, Write write)
-      : service_(service),
-        exchange_(std::move(exchange)),
-        request_(std::move(request)),
-        write_(write),
-        job_(std::move(job)) {}
-  ~DecisionJob() override {
-    if (ticket_ != kNone) service_.admission().leave(ticket_);
-  }
-
-  void begin();
-  void tick(double answer_seconds, double /*ping_seconds*/) override {
-    if (seconds() > answer_seconds) cancel("the answer took too long", 504);
-  }
-  void cancel(const std::string& why, int status) override;
-
- private:
-  using Clock = std::chrono::steady_clock;
-  static constexpr Admission::Id kNone = -1;
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
-  void start();
-  void done(Result<DecideResult> result);
-  void finish();
-  HttpReply reply() const;
-
-  Service& service_;
-  const std::shared_ptr<Exchange> exchange_;
-  const DecideRequest request_;
-  const Write write_;
-  const Clock::time_point begin_ = Clock::now();
-  std::mutex mutex_;  // guards what follows, until done_
-  std::unique_ptr<DecideJob> job_;
-  std::shared_ptr<DecideSubmission> handle_;
-  std::optional<Result<DecideResult>> result_;
-  std::string why_cancelled_;
-  int cancelled_status_ = 503;
-  Admission::Id ticket_ = kNone;
-  bool done_ = false;
-};
-
-void DecisionJob::begin() {
-  const auto self = shared_from_this();
-  if (!service_.began(self))
-    return exchange_->respond(error_reply(ApiError(503, "the server is shutting down", "", "shutting_down")));
-  const int64_t rows = std::max(service_.engine().row_budget(), RowBudget::kMostOfMixture);
+QueuedWork<DecideResult> decision_work(Service& service, const std::string& id,
+                                       const std::shared_ptr<const DecideRequest>& request,
+                                       std::unique_ptr<DecideJob> made, Write write) {
+  const int64_t rows = std::max(service.engine().row_budget(), RowBudget::kMostOfMixture);
   constexpr double kJson = 4096;  // of one label, as values and as text
-  const DecideSize size = job_->size();
+  const DecideSize size = made->size();
   const double kept = std::ceil(static_cast<double>(size.labels) * kJson);
-  const AnswerBytes bytes{std::ceil(decide_bytes(service_.model(), size, rows)) + kept, kept};
-  const auto refuse_with = [&](const ApiError& error) {
-    exchange_->respond(error_reply(error));
-    service_.ended(self);
-  };
-  if (!service_.admission().could_hold(bytes.computed))
-    return refuse_with(ApiError(400, fmt::format("the decisions need {:.3g} MB of memory, {:.3g} MB at most are there",
-                                                 bytes.computed / 1e6, service_.admission().limits().kv_bytes / 1e6)));
-  const auto known = [&](const std::vector<Admission::Id>& ids) {
-    const std::lock_guard lock(mutex_);
-    ticket_ = ids.front();
-  };
-  std::vector<Admission::Ticket> tickets;
-  tickets.push_back({.bytes = bytes,
-                     .start = [self] { self->start(); },
-                     .expired = [self] { self->cancel("the queue was full for too long", 503); }});
-  if (!service_.admission().enter(std::move(tickets), known))
-    return refuse_with(ApiError(429, "too many requests are waiting; try again later", "", "queue_full"));
-  exchange_->on_gone([weak = weak_from_this()] {
-    if (const auto job = weak.lock()) job->cancel("", kClientGone);
-  });
-}
-
-// Called by admission, on any thread.
-void DecisionJob::start() {
-  const Status begun = within_memory([&]() -> Status {
-    std::unique_ptr<DecideJob> job;
-    {
-      const std::lock_guard lock(mutex_);
-      if (done_) return {};
-      job = std::move(job_);
+  const auto ended = [&service, id, questions = std::ssize(request->questions)](double seconds,
+                                                                                const Result<DecideResult>& result) {
+    if (result) {
+      service.metrics().decided(seconds, questions, result->prompt_tokens);
+    } else {
+      service.metrics().cancelled();
     }
-    auto handle = service_.engine().submit_decide(
-        std::move(job), [self = shared_from_this()](auto result) { self->done(std::move(result)); });
-    const std::lock_guard lock(mutex_);
-    if (!why_cancelled_.empty() || exchange_->is_gone()) handle->cancel();
-    if (!done_) handle_ = std::move(handle);
-    return {};
-  });
-  if (!begun) done(std::unexpected(begun.error()));
-}
-
-void DecisionJob::done(Result<DecideResult> result) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (std::exchange(done_, true)) return;
-    result_ = std::move(result);
-    handle_.reset();
-  }
-  if (ticket_ != kNone) service_.admission().computed(ticket_);
-  finish();
-}
-
-void DecisionJob::cancel(const std::string& why, int status) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (done_) return;
-    if (why_cancelled_.empty()) why_cancelled_ = why.empty() ? "the client has gone" : why, cancelled_status_ = status;
-    if (handle_) return handle_->cancel();  // and done() follows
-    if (!job_) return;                      // it is being handed on, and is cancelled there
-    job_.reset();
-    done_ = true;
-    result_ = failed("{}", why_cancelled_);
-  }
-  finish();
-}
-
-// Once, when nothing changes any more. JSON is made by a worker: the engine's thread has others to serve.
-void DecisionJob::finish() {
-  if (*result_) {
-    service_.metrics().decided(seconds(), std::ssize(request_.questions), (*result_)->prompt_tokens);
-  } else {
-    service_.metrics().cancelled();
-  }
-  const auto answer = [self = shared_from_this()] {
-    answer_guarded(*self->exchange_, [&] { self->exchange_->respond(self->reply()); });
-    if (self->ticket_ != kNone) self->service_.admission().leave(std::exchange(self->ticket_, kNone));
-    self->service_.ended(self);
+    service.log({{"event", "decisions"},
+                 {"id", id},
+                 {"questions", questions},
+                 {"forwards", result ? Json(result->forwards) : Json(nullptr)},
+                 {"ms", static_cast<int64_t>(seconds * 1e3)},
+                 {"error", result ? Json(nullptr) : Json(result.error().message)}});
   };
-  try {
-    service_.log({{"event", "decisions"},
-                  {"id", exchange_->id},
-                  {"questions", request_.questions.size()},
-                  {"forwards", *result_ ? Json((*result_)->forwards) : Json(nullptr)},
-                  {"ms", static_cast<int64_t>(seconds() * 1e3)},
-                  {"error", *result_ ? Json(nullptr) : Json((*result_).error().message)}});
-    service_.workers().give(answer, request_.questions.size() > 20 ? WorkSize::large : WorkSize::small);
-  } catch (const std::exception&) {
-    answer();
-  }
-}
-
-HttpReply DecisionJob::reply() const {
-  if (*result_) return json_reply(write_(request_, **result_, service_.name()));
-  if (!why_cancelled_.empty()) return error_reply(ApiError(cancelled_status_, why_cancelled_));
-  return error_reply(ApiError((*result_).error()));
+  return {.what = "the decisions need",
+          .bytes = {std::ceil(decide_bytes(service.model(), size, rows)) + kept, kept},
+          .size = request->questions.size() > 20 ? WorkSize::large : WorkSize::small,
+          .submit = [&service, job = std::make_shared<std::unique_ptr<DecideJob>>(std::move(made))](
+                        auto on_done) -> std::shared_ptr<Submitted> {
+            return service.engine().submit_decide(std::move(*job), std::move(on_done));
+          },
+          .json = [&service, request,
+                   write](const DecideResult& result) { return write(*request, result, service.name()); },
+          .ended = ended};
 }
 
 // An error of a field, which stands before the colon.
@@ -190,13 +74,7 @@ void answer_decisions(Service& service, const std::shared_ptr<Exchange>& exchang
   const auto go_on = [&service, exchange, write, asked = std::make_shared<DecideRequest>(std::move(*request))] {
     auto made = start_decide(service.shared_model(), *asked);
     if (!made) return exchange->respond(error_reply(about_field(made.error())));
-    const auto job = std::make_shared<DecisionJob>(service, exchange, std::move(*asked), std::move(*made), write);
-    try {
-      job->begin();
-    } catch (...) {
-      job->cancel("memory ran out", 503);
-      throw;
-    }
+    begin_queued(service, exchange, decision_work(service, exchange->id, asked, std::move(*made), write));
   };
   service.go_on(exchange, bytes, go_on);
 }

@@ -86,8 +86,7 @@ Answered<std::string> read_extra(Body& body) {
 }  // namespace
 
 void ignore_llama_settings(Body& body) {
-  body.ignore({"id_slot", "n_indent", "samplers", "cache_prompt", "t_max_prompt_ms", "t_max_predict_ms",
-               "response_fields", "n_cache_reuse", "n_keep", "n_discard"});
+  body.ignore({"n_indent", "t_max_prompt_ms", "t_max_predict_ms", "response_fields"});
 }
 
 Answered<Ask> read_fim(Service& service, Body body) {

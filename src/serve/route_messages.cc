@@ -7,8 +7,8 @@ namespace llada::serve {
 namespace {
 
 // The conversation, and what stands beside it that asks for nothing.
-Answered<std::vector<ChatMessage>> read_conversation(Service& service, Body& body) {
-  LLADA_TRY(auto messages, read_messages(body, Shape::message, service.model().chat_format()));
+Answered<std::vector<ChatMessage>> read_conversation(Body& body) {
+  LLADA_TRY(auto messages, read_messages(body, Shape::message));
   if (messages.back().role == "assistant")
     return refuse("messages: the last is the assistant's; needed a user's, since no answer goes on with a text here",
                   "messages");
@@ -22,7 +22,7 @@ Answered<std::vector<ChatMessage>> read_conversation(Service& service, Body& bod
 Answered<Ask> read_message_request(Service& service, Body body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::message));
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
-  LLADA_TRY(auto messages, read_conversation(service, body));
+  LLADA_TRY(auto messages, read_conversation(body));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::message));
   LLADA_TRY(auto stop, read_stop(body, "stop_sequences"));
   LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"max_tokens"}));
@@ -36,7 +36,7 @@ Answered<Ask> read_message_request(Service& service, Body body) {
 
 Answered<HttpReply> count_tokens(Service& service, Body body) {
   LLADA_TRY_STATUS(check_model(service, body));
-  LLADA_TRY(auto messages, read_conversation(service, body));
+  LLADA_TRY(auto messages, read_conversation(body));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::message));
   bool think = false;
   LLADA_TRY_STATUS(read_hints(body, false, can_think(service, Shape::message) ? &think : nullptr));

@@ -77,8 +77,7 @@ Done fill(Service& service, Body& body, Ask& ask, const std::string& field,
   LLADA_TRY(auto stop, read_stop(body));
   LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"num_predict"}));
   LLADA_TRY_STATUS(body.finish());
-  if (messages != nullptr)
-    LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, *messages, stop));
+  if (messages != nullptr) LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, *messages, stop));
   LLADA_TRY_STATUS(think_without_form(service, ask, decoding));
   LLADA_TRY(auto ids, prompt());
   return make_requests(service, ask, field, {std::move(ids)}, decoding, 1, stop);
@@ -86,7 +85,7 @@ Done fill(Service& service, Body& body, Ask& ask, const std::string& field,
 
 Answered<Ask> read_chat_request(Service& service, Body& body) {
   LLADA_TRY(Ask ask, begin_ask(service, body, Shape::ollama_chat));
-  LLADA_TRY(auto messages, read_messages(body, Shape::ollama_chat, service.model().chat_format()));
+  LLADA_TRY(auto messages, read_messages(body, Shape::ollama_chat));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::ollama_chat));
   LLADA_TRY_STATUS(fill(
       service, body, ask, "messages", [&] { return conversation_ids(service, messages, "messages", ask.think); }, tools,

@@ -4,6 +4,7 @@
 
 #include "engine/prompt.h"
 #include "engine/request_memory.h"
+#include "serve/queued.h"
 #include "serve/routes.h"
 #include "serve/shapes.h"
 #include "text/utf8.h"
@@ -93,126 +94,21 @@ Json score_json(const Service& service, const ScoreAsk& ask, const ScoreResult& 
             {"rows", result.rows}}}};
 }
 
-// A score on its way.
-class Scoring : public Pending, public std::enable_shared_from_this<Scoring> {
- public:
-  Scoring(Service& service, std::shared_ptr<Exchange> exchange, ScoreAsk ask)
-      : service_(service), exchange_(std::move(exchange)), ask_(std::move(ask)) {}
-
-  void begin() {
-    if (!service_.began(shared_from_this()))
-      return exchange_->respond(error_reply(ApiError(503, "the server is shutting down", "", "shutting_down")));
-    constexpr double kJsonOfToken = 1024;  // one token with its log-probability
-    const int64_t rows = std::max(service_.engine().row_budget(), RowBudget::kMostOfMixture);
-    const double bytes =
-        score_bytes(service_.model(), ask_.request, rows) + kJsonOfToken * static_cast<double>(written_tokens());
-    if (!service_.admission().could_hold(bytes)) {
-      exchange_->respond(
-          error_reply(ApiError(400, fmt::format("the score needs {:.3g} MB of memory, {:.3g} MB at most "
-                                                "are there",
-                                                bytes / 1e6, service_.admission().limits().kv_bytes / 1e6))));
-      return service_.ended(shared_from_this());
-    }
-    const auto known = [&](const std::vector<Admission::Id>& ids) {
-      const std::lock_guard lock(mutex_);
-      ticket_ = ids.front();
-    };
-    Admission::Ticket ticket{
-        .bytes = {bytes, bytes},
-        .start = [self = shared_from_this()] { self->start(); },
-        .expired = [self = shared_from_this()] { self->cancel("the queue was full for too long", 503); }};
-    std::vector<Admission::Ticket> tickets;
-    tickets.push_back(std::move(ticket));
-    if (!service_.admission().enter(std::move(tickets), known, exchange_->gives_way)) {
-      exchange_->respond(
-          error_reply(ApiError(429, "too many requests are waiting; try again later", "", "queue_full")));
-      return service_.ended(shared_from_this());
-    }
-    exchange_->on_gone([weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->cancel("the client has gone", kClientGone);
-    });
-  }
-
-  void tick(double answer_seconds, double) override {
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin_;
-    if (!exchange_->gives_way && time.count() > answer_seconds) cancel("the answer took too long", 504);
-  }
-
-  void cancel(const std::string& why, int status) override {
-    std::shared_ptr<ScoreSubmission> handle;
-    {
-      const std::lock_guard lock(mutex_);
-      if (over_) return;
-      if (!cancelled_) cancelled_.emplace(status, why);
-      handle = handle_;
-    }
-    if (handle) {
-      handle->cancel();
-    } else {
-      done(failed("{}", why));
-    }
-  }
-
- private:
-  int64_t written_tokens() const {
-    int64_t tokens = 0;
-    for (const auto& text : ask_.request.continuations) tokens += std::ssize(text);
-    return tokens * (1 + ask_.request.options.top);
-  }
-
-  void start() {
-    const auto on_done = [self = shared_from_this()](Result<ScoreResult> result) { self->done(std::move(result)); };
-    const Status begun = within_memory([&]() -> Status {
-      {
-        const std::lock_guard lock(mutex_);
-        if (over_) return {};
-      }
-      auto handle = service_.engine().submit_score(ask_.request, on_done);
-      const std::lock_guard lock(mutex_);
-      if (cancelled_) handle->cancel();
-      handle_ = std::move(handle);
-      return {};
-    });
-    if (!begun) done(std::unexpected(begun.error()));
-  }
-
-  // Once, on any thread. The engine's has others to serve: a worker makes the reply.
-  void done(Result<ScoreResult> result) {
-    Admission::Id ticket;
-    std::optional<ApiError> why;
-    {
-      const std::lock_guard lock(mutex_);
-      if (std::exchange(over_, true)) return;
-      ticket = ticket_;
-      why = cancelled_;
-      handle_.reset();
-    }
-    const auto reply = [self = shared_from_this(), ticket, why, result = std::move(result)] {
-      answer_guarded(*self->exchange_, [&] {
-        if (result && !why)
-          return self->exchange_->respond(json_reply(score_json(self->service_, self->ask_, *result)));
-        self->exchange_->respond(error_reply(why ? *why : ApiError(result.error())));
-      });
-      self->service_.admission().leave(ticket);
-      self->service_.ended(self);
-    };
-    try {
-      service_.workers().give(reply, written_tokens() > 1000 ? WorkSize::large : WorkSize::small);
-    } catch (const std::exception&) {
-      reply();
-    }
-  }
-
-  Service& service_;
-  const std::shared_ptr<Exchange> exchange_;
-  const ScoreAsk ask_;
-  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  std::mutex mutex_;  // guards what follows
-  Admission::Id ticket_ = -1;
-  std::shared_ptr<ScoreSubmission> handle_;
-  std::optional<ApiError> cancelled_;
-  bool over_ = false;
-};
+QueuedWork<ScoreResult> score_work(Service& service, const std::shared_ptr<const ScoreAsk>& ask) {
+  int64_t tokens = 0;  // with their log-probabilities
+  for (const auto& text : ask->request.continuations) tokens += std::ssize(text);
+  tokens *= 1 + ask->request.options.top;
+  constexpr double kJsonOfToken = 1024;
+  const int64_t rows = std::max(service.engine().row_budget(), RowBudget::kMostOfMixture);
+  const double bytes = score_bytes(service.model(), ask->request, rows) + kJsonOfToken * static_cast<double>(tokens);
+  return {.what = "the score needs",
+          .bytes = {bytes, bytes},
+          .size = tokens > 1000 ? WorkSize::large : WorkSize::small,
+          .submit = [&service, ask](auto on_done) -> std::shared_ptr<Submitted> {
+            return service.engine().submit_score(ask->request, std::move(on_done));
+          },
+          .json = [&service, ask](const ScoreResult& result) { return score_json(service, *ask, result); }};
+}
 
 }  // namespace
 
@@ -227,13 +123,7 @@ void score(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const auto go_on = [&service, exchange, asked] {
     if (const Done encoded = encode(service.model(), *asked); !encoded)
       return exchange->respond(error_reply(encoded.error()));
-    const auto scoring = std::make_shared<Scoring>(service, exchange, std::move(*asked));
-    try {
-      scoring->begin();
-    } catch (...) {
-      scoring->cancel("memory ran out", 503);
-      throw;
-    }
+    begin_queued(service, exchange, score_work(service, asked));
   };
   service.go_on(exchange, encoded_bytes(*asked), go_on);
 }

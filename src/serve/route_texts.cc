@@ -42,7 +42,7 @@ Answered<HttpReply> detokenize(Service& service, Body body) {
 
 Answered<HttpReply> apply_template(Service& service, Body body) {
   const ChatFormat& format = service.model().chat_format();
-  LLADA_TRY(auto messages, read_messages(body, Shape::chat, format));
+  LLADA_TRY(auto messages, read_messages(body, Shape::chat));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::chat));
   LLADA_TRY_STATUS(read_hints(body));
   LLADA_TRY_STATUS(body.finish());

@@ -57,6 +57,16 @@ constexpr Absent kAbsent[] = {
     {"/v1/responses/", "nothing is stored here; the whole conversation stands in each request"},
 };
 
+// Addresses that end like no route, or like one that is not meant.
+struct Misnamed {
+  std::string_view path, route;
+};
+constexpr Misnamed kMisnamed[] = {
+    {"/v1", "/v1/chat/completions"},   {"/v1/", "/v1/chat/completions"},    {"/v1/chat", "/v1/chat/completions"},
+    {"/chat", "/v1/chat/completions"}, {"/v1/complete", "/v1/completions"}, {"/complete", "/v1/completions"},
+    {"/v1/decide", "/v1/decisions"},   {"/decide", "/v1/decisions"},
+};
+
 constexpr std::string_view kOllama = "/api/";
 constexpr const char* kOllamaRoutes =
     "of Ollama's routes there are /api/chat, generate, show, tags, ps and version; the model is the one that "
@@ -65,10 +75,14 @@ constexpr const char* kOllamaRoutes =
 // The route that the path ends with, where clients put another address before it: one with /v1 twice, one without, that
 // of a route, that of an Azure deployment. Of several the longest.
 std::string_view nearest_route(std::string_view path) {
+  for (const Misnamed& other : kMisnamed)
+    if (path == other.path) return other.route;
   std::string_view found;
   size_t length = 0;
   for (const Route& route : routes()) {
-    const std::string_view end = route.path.substr(route.path.starts_with(kBelow) ? kBelow.size() : 0);
+    std::string_view end = route.path;
+    if (end.starts_with(kBelow)) end.remove_prefix(kBelow.size());
+    if (end.starts_with(kOllama)) end.remove_prefix(kOllama.size() - 1);
     if (end == "/" || !path.ends_with(end) || end.size() <= length) continue;
     found = route.path;
     length = end.size();

@@ -80,7 +80,7 @@ Answered<Ask> read_completion(Service& service, Body body);
 Answered<Ask> read_response(Service& service, Body body);
 Answered<Ask> read_message_request(Service& service, Body body);   // Anthropic's
 Answered<Ask> read_llama_completion(Service& service, Body body);  // llama-server's {prompt, n_predict, ...}
-void ignore_llama_settings(Body& body);                            // of its cache and time, in any request
+void ignore_llama_settings(Body& body);                            // of its time and of editors, in any request
 // {prompt, suffix, max_tokens, ...}: the gap between the two has max_tokens tokens.
 Answered<Ask> read_fim(Service& service, Body body);
 // {text: "... <mask:4> ..."}, gaps anywhere; or llama-server's {input_prefix, input_suffix, input_extra, prompt,

@@ -57,9 +57,10 @@ Answered<Tool> read_function(const Json& function, const std::string& where, con
     if (key != "name" && key != "description" && key != parameters && !value.is_null() && !is_idle(key))
       return refuse(fmt::format("{}.{}: this field is not supported here", where, key),
                     fmt::format("{}.{}", where, key));
-  Tool tool{.name = name.get<std::string>(), .shown = {{"name", name}}, .called = {{"name", name}}};
-  if (!description.is_null()) tool.shown["description"] = description;
-  tool.shown["parameters"] = schema.is_null() ? Json{{"type", "object"}, {"properties", Json::object()}} : schema;
+  Tool tool{.name = name.get<std::string>(), .shown = Json::object(), .called = {{"name", name}}};
+  // In the order in which they stand, as templates show them.
+  for (const auto& [key, value] : function.items())
+    if (!value.is_null() && !is_idle(key)) tool.shown[key == parameters ? "parameters" : key] = value;
   if (!schema.is_null()) tool.called["parameters"] = schema;
   // An absent strict is true in /v1/responses, and false elsewhere.
   if (const Json given = found("strict"); given.is_null() ? !strict : given == false) tool.called["loose"] = true;
@@ -166,7 +167,8 @@ Done use_tools(Service& service, const ToolUse& use, Ask& ask, Decoding& decodin
   if (use.functions.empty()) return {};
   if (ask.watch == Watch::replace)
     return refuse("diffusing: found true beside tools, needed false or \"frames\"", "diffusing");
-  const auto dropped = decode::set_tools(decoding.choice.options, use.list, use.must_call, use.most);
+  const auto dropped = decode::set_tools(decoding.choice.options, use.list, use.must_call, use.most,
+                                         service.model().chat_format().calls);
   if (!dropped) return refuse(dropped.error().message, "tools");
   if (!dropped->empty())
     LLADA_TRY_STATUS(add_warning(service, ask,

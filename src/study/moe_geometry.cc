@@ -1,5 +1,7 @@
 #include "study/moe_geometry.h"
 
+#include <utility>
+
 #include "base/check.h"
 #include "models/presets.h"
 
@@ -20,6 +22,9 @@ constexpr std::string_view kPublishedHits =
 constexpr std::string_view kStable =
     "chosen after TIDE's measurement of LLaDA2, a cosine above 0.95 of steps five apart; the figures below say how "
     "near";
+constexpr std::string_view kRandomTokens =
+    "chosen as for LLaDA2, but that half of an undecided row's part is new in every step, since the row then holds "
+    "another random token; nobody has measured it";
 
 std::vector<MoeGeometry> geometries() {
   return {
@@ -49,8 +54,8 @@ std::vector<MoeGeometry> geometries() {
        .dense_layers = 1,
        .width = 2048,
        .expert_width = 1408,
-       .shared_width = 2816,
        .dense_width = 10944,
+       .shared_width = 2816,
        .q_width = 3072,
        .kv_width = 576,
        .vocab = 102400,
@@ -68,7 +73,14 @@ std::vector<MoeGeometry> geometries() {
                                 .context_memory = 0.5,
                                 .token = 1,
                                 .token_memory = 0.99,
-                                .source = kStable})};
+                                .source = kStable}),
+      of_preset("diffusion-gemma-26b", {.popularity = 0.2,
+                                        .context = 0.7,
+                                        .context_memory = 0.5,
+                                        .token = 1,
+                                        .token_memory = 0.99,
+                                        .undecided = 0.5,
+                                        .source = kRandomTokens})};
 }
 
 }  // namespace
@@ -81,10 +93,18 @@ MoeGeometry geometry_of(const ModelConfig& c, std::string_view name) {
   g.dense_layers = static_cast<int32_t>(c.dense_layers);
   g.width = c.width;
   g.expert_width = c.expert_ffn_width;
-  g.shared_width = c.shared_expert_ffn_width;
   g.dense_width = c.ffn_width;
-  g.q_width = c.heads * c.head_dim;
-  g.kv_width = c.kv_heads * c.head_dim;
+  g.shared_width = c.shared_expert_ffn_width;
+  if (c.gemma) g.shared_width = g.step_width = std::exchange(g.dense_width, 0);
+  for (int64_t l = 0; l < c.layers; ++l) {
+    const bool global = c.gemma && c.gemma->global[static_cast<size_t>(l)];  // its values are its keys
+    const int64_t dim = global ? c.gemma->head_dim : c.head_dim;
+    g.q_width += static_cast<double>(c.heads * dim);
+    g.kv_width += static_cast<double>(dim) *
+                  (global ? 0.5 * static_cast<double>(c.gemma->kv_heads) : static_cast<double>(c.kv_heads));
+  }
+  g.q_width /= static_cast<double>(c.layers), g.kv_width /= static_cast<double>(c.layers);
+  if (c.canvas.length > 0) g.block = static_cast<int32_t>(c.canvas.length);
   g.vocab = c.vocab;
   g.experts = static_cast<int32_t>(c.experts);
   g.used = static_cast<int32_t>(c.experts_used);

@@ -22,6 +22,7 @@ struct RoutingStatistics {
   double context_memory = 0.9;  // correlation of the text's part from step to step (decode) or block to block
   double token = 1;             // of the row
   double token_memory = 0;      // correlation of a row's part from one denoising step to the next
+  double undecided = 1;         // what is left of that while a row is undecided
   double guess_noise = 0.5;  // of what the next layer's router says of the present hidden state, per layer of distance
   std::string_view source;
 };
@@ -31,10 +32,14 @@ struct MoeGeometry {
   bool diffusion = false;
   int32_t layers = 0;        // with experts
   int32_t dense_layers = 0;  // without
-  int64_t width = 0, expert_width = 0, shared_width = 0, dense_width = 0;
-  int64_t q_width = 0, kv_width = 0;  // attention: width of all query heads, and of all key heads
+  int64_t width = 0, expert_width = 0, dense_width = 0;
+  int64_t shared_width = 0;  // of a network that every row takes beside its experts
+  // Attention: width of all query heads, and half of that of keys and values; where layers differ, their means.
+  double q_width = 0, kv_width = 0;
   int64_t vocab = 0;
+  int64_t step_width = 0;  // of a network in front of the layers (self-conditioning)
   int32_t experts = 0, used = 0;
+  int32_t block = 32;  // rows of a step of diffusion
   RoutingStatistics routing;
 
   static constexpr double kBytesPerWeight = 18.0 / 32;  // Q4_0

@@ -190,8 +190,9 @@ RoutingTrace diffusion_trace(const MoeGeometry& g, int32_t count, int32_t block,
         // Rows are decided left to right, which of them does not matter here.
         const int32_t decided_at = (r + 1) * steps / block;
         if (t > 0)
-          router.draw_token(own[static_cast<size_t>(r)], static_cast<uint64_t>(b * block + r), time,
-                            t == decided_at ? 0.8 : g.routing.token_memory);
+          router.draw_token(
+              own[static_cast<size_t>(r)], static_cast<uint64_t>(b * block + r), time,
+              t == decided_at ? 0.8 : g.routing.token_memory * (t < decided_at ? g.routing.undecided : 1));
         rows.push_back(&own[static_cast<size_t>(r)]);
       }
       trace.steps.push_back(router.step(rows, t == 0, time));

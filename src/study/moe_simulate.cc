@@ -29,6 +29,21 @@ struct Dense {
   int kernels = 0;
 };
 
+double attention_weights(const MoeGeometry& g) { return static_cast<double>(g.width) * 2 * (g.q_width + g.kv_width); }
+
+// Before and behind the layers: a gated network and the head.
+double step_weights(const MoeGeometry& g) {
+  return static_cast<double>(g.width) * static_cast<double>(g.vocab + 3 * g.step_width);
+}
+
+// All weights but the experts'.
+double dense_weights(const MoeGeometry& g) {
+  const double layers = g.layers, all_layers = g.layers + g.dense_layers;
+  const int64_t networks = 3 * (g.layers * g.shared_width + g.dense_layers * g.dense_width);
+  return all_layers * attention_weights(g) + layers * static_cast<double>(g.width * g.experts) +
+         static_cast<double>(g.width * networks) + step_weights(g);
+}
+
 LaneTask device_task(const Setting& s, const Dense& dense, int32_t rows) {
   const UnitProfile& u = s.profile.npu;
   LaneTask task;
@@ -73,14 +88,14 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeO
 
   constexpr double kKeys = 512;  // positions attended to; experts are what this is about
   const auto w = [](int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); };
-  const double attention = w(g.width, 2 * g.q_width + 2 * g.kv_width);
+  const double attention = attention_weights(g);
   double off = 0, worst = 0, plan_s = 0, in_layers = 0, bound = 0;
   int64_t layers = 0;
   Executed out;
   for (size_t t = 0; t < trace.steps.size(); ++t) {
     const RoutingStep& step = trace.steps[t];
     if (record && t + 3 >= trace.steps.size()) lanes.record(true);
-    const double flops = 4.0 * step.rows * kKeys * static_cast<double>(g.q_width);
+    const double flops = 4.0 * step.rows * kKeys * g.q_width;
     const auto labelled = [&](LaneTask task, std::string label) {
       task.label = std::move(label);
       return task;
@@ -121,7 +136,8 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeO
       }
       ++layers;
     }
-    lanes.finish(lanes.add(labelled(device_task(s, {w(g.width, g.vocab), 0, 2}, step.rows), "head")));
+    lanes.finish(
+        lanes.add(labelled(device_task(s, {step_weights(g), 0, g.step_width > 0 ? 6 : 2}, step.rows), "head")));
   }
   const MoeStats& stats = runtime.stats();
   const auto steps = static_cast<double>(trace.steps.size());
@@ -237,6 +253,7 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
   out.phase = std::move(phase), out.share = share;
   out.statistics = statistics(trace);
   out.slots = slots_of(share, trace.experts);
+  out.resident_bytes = s.costs.expert_bytes() * out.slots * trace.layers;
   double between_s = 0;
   const auto run = [&](std::string name, MoeOptions options) -> Result<MoeLine> {
     options.cache.slots = out.slots;
@@ -306,7 +323,7 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
   return out;
 }
 
-Result<Setting> set_up(const MoeSimulateOptions& o) {
+Result<Setting> set_up(MoeSimulateOptions& o) {
   LLADA_TRY(auto profile, load_profile(o.profile));
   if (!profile.experts)
     return invalid(
@@ -315,6 +332,7 @@ Result<Setting> set_up(const MoeSimulateOptions& o) {
         profile.name);
   if (o.grouped) profile.experts->grouped = *o.grouped;
   LLADA_TRY(auto geometry, find_geometry(o.geometry));
+  if (o.block == 0) o.block = geometry.block;
   if (!o.map_variant.empty() && profile.map(o.map_variant).name != o.map_variant)
     return invalid("profile {}: found no map variant '{}'", profile.name, o.map_variant);
   const auto in = [](const char* what, int64_t value, int64_t least, int64_t most) -> Status {
@@ -364,7 +382,7 @@ double MoePhase::speed_up(std::string_view line, std::string_view over) const {
   return a != nullptr && b != nullptr && a->seconds > 0 ? b->seconds / a->seconds : 0;
 }
 
-Result<MoeSimulation> simulate_moe(const MoeSimulateOptions& o) {
+Result<MoeSimulation> simulate_moe(MoeSimulateOptions o) {
   LLADA_TRY(const Setting s, set_up(o));
   LLADA_TRY(const auto list, traces(o, s.geometry));
   MoeSimulation out;
@@ -374,6 +392,11 @@ Result<MoeSimulation> simulate_moe(const MoeSimulateOptions& o) {
   out.expert_bytes = s.costs.expert_bytes();
   out.slices = o.slices > 0 ? o.slices : worthwhile_slices(s.costs, s.geometry.expert_width, kGroup);
   out.grouped = s.costs.grouped;
+  out.dense_bytes = dense_weights(s.geometry) * MoeGeometry::kBytesPerWeight;
+  if (!s.profile.experts->own_memory && s.profile.window_gib) {
+    out.window_bytes = (s.profile.window_gib->value - s.profile.reserve_gib.value) * 0x1p30;
+    out.sessions = s.profile.sessions.value;
+  }
   out.host_s = s.costs.host_s(1), out.device_s = s.costs.device_s(1), out.move_s = s.costs.move_s();
   for (const auto& [phase, trace] : list)
     for (const double share : o.shares) {
@@ -383,7 +406,7 @@ Result<MoeSimulation> simulate_moe(const MoeSimulateOptions& o) {
   return out;
 }
 
-Result<std::vector<SimulatedSpan>> simulate_moe_spans(const MoeSimulateOptions& o) {
+Result<std::vector<SimulatedSpan>> simulate_moe_spans(MoeSimulateOptions o) {
   LLADA_TRY(const Setting s, set_up(o));
   LLADA_TRY(const auto list, traces(o, s.geometry));
   if (o.shares.empty()) return invalid("experts on the device: no share was given");

@@ -27,9 +27,9 @@ struct MoeSimulateOptions {
   std::vector<double> shares = {0.25, 0.5, 0.75};  // of the experts, resident
   int32_t tokens = 96;                             // decoded
   int32_t prompts = 4, prompt = 128;
-  int32_t blocks = 4, block = 32, steps = 16;  // of a diffusion model
-  std::string routing;          // a recording instead of a synthetic router: its layers, experts and rows
-  int32_t slices = 0;           // of an expert in the hybrid line; 0: as many as are worthwhile
+  int32_t blocks = 4, block = 0, steps = 16;  // of a diffusion model; block 0: the geometry's
+  std::string routing;                        // a recording instead of a synthetic router: its layers, experts and rows
+  int32_t slices = 0;                         // of an expert in the hybrid line; 0: as many as are worthwhile
   std::optional<bool> grouped;  // kernels of the accelerator take a list of experts; instead of the profile's
   std::string map_variant;
 };
@@ -53,7 +53,8 @@ struct MoeLine {
 struct MoePhase {
   std::string phase;  // "decode", "prefill", "denoise"
   double share = 0;
-  int32_t slots = 0;  // per layer
+  int32_t slots = 0;          // per layer
+  double resident_bytes = 0;  // of all layers' slots
   TraceStatistics statistics;
   // Per step, that nobody can beat who has so many slots: every layer finds the experts that help it most resident.
   double bound_s = 0;
@@ -64,6 +65,9 @@ struct MoePhase {
 
 struct MoeSimulation {
   std::string profile, geometry, routing_source;
+  double dense_bytes = 0;  // all weights but experts
+  // What an accelerator that shares the host's memory can address at once, and how often; 0: there is no such limit.
+  double window_bytes = 0, sessions = 0;
   double expert_bytes = 0, host_s = 0, device_s = 0, move_s = 0;  // of one expert with one row
   int32_t slices = 1;                                             // of an expert, in the hybrid line
   bool grouped = false;
@@ -74,9 +78,9 @@ struct MoeSimulation {
 // all-cpu, on-demand, "+ scheduling", "+ cache", "+ prefetch" (each alone on top of static), hybrid (all three, and
 // slices where they are worthwhile; then "hybrid, whole" is without), and of denoise also tide; the cache rules alone
 // as "cache mrs" and so on, which give hit rates.
-Result<MoeSimulation> simulate_moe(const MoeSimulateOptions& options);
+Result<MoeSimulation> simulate_moe(MoeSimulateOptions options);
 
 // Spans of the lanes of the hybrid line's last steps (at most three) at the first share.
-Result<std::vector<SimulatedSpan>> simulate_moe_spans(const MoeSimulateOptions& options);
+Result<std::vector<SimulatedSpan>> simulate_moe_spans(MoeSimulateOptions options);
 
 }  // namespace llada

@@ -42,7 +42,13 @@ constexpr LineSpec kLines[] = {
     {"+ MBSD", false, true, "plan", true, kMbsdTokensPerPass, Fills::drafts},
     {"+ revision", false, true, "plan", true, kRevisionTokensPerPass, Fills::drafts_and_checks},
 };
-constexpr size_t kSomr = 3, kLast = std::size(kLines) - 1;
+// Keys and values of what a canvas stands behind are always kept.
+constexpr double kCanvasSteps = 48;
+constexpr LineSpec kCanvasLines[] = {
+    {"CPU", true, true, "plan", false, 0},
+    {"+ NPU", false, true, "drop-all", false, 0},
+    {"+ SOMR", false, true, "plan", true, 0},
+};
 
 // What the options say, resolved once.
 struct Setup {
@@ -53,7 +59,13 @@ struct Setup {
   MemoryOptions memory;
   SimOptions device;
   int64_t arena_bytes = 0;
+  int64_t canvas = 0, gen = 0, block = 0;  // canvas: of random tokens; 0: none
+  std::span<const LineSpec> lines = kLines;
 
+  size_t last() const { return lines.size() - 1; }
+  size_t somr() const {
+    return static_cast<size_t>(std::ranges::find(lines, true, &LineSpec::planned) - lines.begin());
+  }
   Setup(Profile p, PresetSpec s, ModelGraph g) : profile(std::move(p)), spec(std::move(s)), graph(std::move(g)) {}
 };
 
@@ -78,10 +90,18 @@ Result<Setup> set_up(const SimulateOptions& o) {
   constexpr int64_t kMost = 1 << 14;  // tokens; a pass is priced op by op
   if (o.prompt < 0 || o.prompt > kMost) return invalid("prompt: found {} tokens, needed 0 to {}", o.prompt, kMost);
   if (o.gen < 1 || o.gen > kMost) return invalid("gen: found {} tokens, needed 1 to {}", o.gen, kMost);
-  if (o.block < 1 || o.block > o.gen) return invalid("block: found {} tokens, needed 1 to gen ({})", o.block, o.gen);
-  if (o.tokens_per_pass && !(*o.tokens_per_pass > 0 && *o.tokens_per_pass <= static_cast<double>(o.block)))
-    return invalid("tokens per pass: found {}, needed above 0 to the block's {}", *o.tokens_per_pass, o.block);
   Setup s(std::move(profile), std::move(spec), std::move(graph));
+  s.canvas = s.spec.preset.config.canvas.length, s.gen = o.gen;
+  s.block = o.block > 0 ? o.block : std::min<int64_t>(32, o.gen);
+  if (s.canvas > 0) {
+    if (o.block > 0 && o.block != s.canvas)
+      return invalid("block: found {} tokens, needed the canvas's {}", o.block, s.canvas);
+    s.block = s.canvas, s.gen = (o.gen + s.canvas - 1) / s.canvas * s.canvas;
+    s.lines = kCanvasLines;
+  }
+  if (s.block > s.gen) return invalid("block: found {} tokens, needed 1 to gen ({})", s.block, s.gen);
+  if (o.tokens_per_pass && !(*o.tokens_per_pass > 0 && *o.tokens_per_pass <= static_cast<double>(s.block)))
+    return invalid("tokens per pass: found {}, needed above 0 to the block's {}", *o.tokens_per_pass, s.block);
   for (const WeightInfo& w : s.graph.weights) {
     const bool matrix = w.dims[1] > 1;
     PresetTensor tensor{w.name, {}, w.layer};
@@ -95,23 +115,39 @@ Result<Setup> set_up(const SimulateOptions& o) {
   }
   s.device.map_variant = o.map_variant;
   // Activations and K/V of a full pass may need more than the profile sets aside.
-  const auto canvas = static_cast<int32_t>(o.prompt + o.gen);
-  const Program full = s.graph.forward(plain_shape(canvas, canvas));
-  s.arena_bytes = arena_bytes(full, static_cast<int64_t>(s.profile.npu.activation_bytes.value), canvas);
+  const auto keys = static_cast<int32_t>(o.prompt + s.gen);
+  const auto rows = static_cast<int32_t>(s.canvas > 0 ? std::max(s.canvas, o.prompt) : keys);
+  const Program full = s.graph.forward(plain_shape(rows, rows));
+  s.arena_bytes = arena_bytes(full, static_cast<int64_t>(s.profile.npu.activation_bytes.value), keys);
   LLADA_TRY_STATUS(apply_window(s, o));
   return s;
 }
 
+// The prompt, then each canvas as often as it takes; one that another follows is encoded.
+std::vector<SimulatedPass> canvas_schedule(const Setup& s, int64_t prompt, double tokens_per_pass) {
+  const auto rows = static_cast<int32_t>(s.canvas);
+  auto keys = static_cast<int32_t>(prompt);
+  std::vector<SimulatedPass> list;
+  if (prompt > 0) list.push_back({.rows = keys, .keys = keys, .encode = true});
+  const int64_t steps = std::max<int64_t>(1, std::llround(static_cast<double>(rows) / tokens_per_pass));
+  for (int64_t begin = 0; begin < s.gen; begin += rows) {
+    if (begin > 0) list.push_back({.rows = rows, .keys = keys, .encode = true});
+    keys += rows;
+    list.insert(list.end(), static_cast<size_t>(steps), {.rows = rows, .wanted = rows, .keys = keys});
+  }
+  return list;
+}
+
 // Blocks left to right, each with its share of the passes; without prefix K/V every pass is a full one.
-std::vector<SimulatedPass> schedule(const SimulateOptions& o, const LineSpec& line, bool logits_all,
-                                    double tokens_per_pass) {
-  const auto canvas = static_cast<int32_t>(o.prompt + o.gen);
-  const int64_t blocks = (o.gen + o.block - 1) / o.block;
+std::vector<SimulatedPass> schedule(const Setup& s, int64_t prompt, const LineSpec& line, double tokens_per_pass) {
+  const bool logits_all = s.profile.logits_all_rows;
+  const auto canvas = static_cast<int32_t>(prompt + s.gen);
+  const int64_t blocks = (s.gen + s.block - 1) / s.block;
   const int64_t passes =
-      std::max(blocks, static_cast<int64_t>(std::llround(static_cast<double>(o.gen) / tokens_per_pass)));
+      std::max(blocks, static_cast<int64_t>(std::llround(static_cast<double>(s.gen) / tokens_per_pass)));
   std::vector<SimulatedPass> list;
   for (int64_t b = 0; b < blocks; ++b) {
-    const auto length = static_cast<int32_t>(std::min(o.block, o.gen - b * o.block));
+    const auto length = static_cast<int32_t>(std::min(s.block, s.gen - b * s.block));
     const int64_t share = (b + 1) * passes / blocks - b * passes / blocks;
     for (int64_t i = 0; i < share; ++i) {
       const int32_t rows = line.prefix_kv && i > 0 ? length : canvas;
@@ -152,7 +188,9 @@ class Bench {
       LLADA_TRY_STATUS(executor_->begin_beside(sparse_));
       steps_ = 0;
     }
-    LLADA_TRY_STATUS(executor_->run(step(p.rows, p.wanted, p.keys), outputs));
+    StepInputs inputs = step(p.rows, p.wanted, p.keys);
+    if (p.encode) inputs.pass = Pass::encode;
+    LLADA_TRY_STATUS(executor_->run(inputs, outputs));
     if (sparse_ && executor_->there(*sparse_)) {
       LLADA_TRY_STATUS(executor_->land(*sparse_));
       sparse_.reset();
@@ -219,8 +257,8 @@ Result<SimulatedLine> run_line(const Setup& setup, const LineSpec& spec, const s
 }
 
 Result<SimulatedLine> run_line(const Setup& setup, const SimulateOptions& o, size_t index) {
-  const LineSpec& spec = kLines[index];
-  if (index == kLast && !o.replay.empty()) {
+  const LineSpec& spec = setup.lines[index];
+  if (index == setup.last() && !o.replay.empty()) {
     LLADA_TRY(SimulatedLine line, run_line(setup, spec, o.replay, o.replay_tokens));
     line.name = "recording";
     return line;
@@ -229,9 +267,12 @@ Result<SimulatedLine> run_line(const Setup& setup, const SimulateOptions& o, siz
   if (setup.spec.preset.config.attention_block > 0)
     return invalid("preset: found {}, whose attention is block-causal; needed a model with full attention",
                    setup.spec.preset.name);
-  const double tokens = index == kLast && o.tokens_per_pass ? *o.tokens_per_pass : spec.tokens_per_pass;
-  const auto passes = schedule(o, spec, setup.profile.logits_all_rows, tokens);
-  return run_line(setup, spec, passes, o.gen);
+  if (setup.canvas > 0) {
+    const double tokens = o.tokens_per_pass.value_or(static_cast<double>(setup.canvas) / kCanvasSteps);
+    return run_line(setup, spec, canvas_schedule(setup, o.prompt, tokens), setup.gen);
+  }
+  const double tokens = index == setup.last() && o.tokens_per_pass ? *o.tokens_per_pass : spec.tokens_per_pass;
+  return run_line(setup, spec, schedule(setup, o.prompt, spec, tokens), setup.gen);
 }
 
 // One pass in steady state, `wanted` of its rows with logits.
@@ -252,7 +293,8 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
   out.profile = setup.profile.name;
   out.description = setup.profile.description;
   out.preset = o.preset;
-  for (size_t i = 0; i < std::size(kLines); ++i) {
+  out.gen = setup.gen, out.somr = setup.somr();
+  for (size_t i = 0; i < setup.lines.size(); ++i) {
     LLADA_TRY(auto line, run_line(setup, o, i));
     out.ladder.push_back(std::move(line));
   }
@@ -267,7 +309,7 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
   }
   out.arena_bytes = static_cast<double>(setup.arena_bytes);
   out.rival = setup.profile.rival;
-  if (!out.rival.empty()) out.rival_seconds = static_cast<double>(o.gen) / setup.profile.rival_tokens_per_s.value;
+  if (!out.rival.empty()) out.rival_seconds = static_cast<double>(setup.gen) / setup.profile.rival_tokens_per_s.value;
   const Profile profile = setup.profile;
   const std::string price = "map.variants." + profile.map(o.map_variant).name + ".us_per_mb";
   const Number& per_mb = profile.map(o.map_variant).us_per_mb;
@@ -275,8 +317,8 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
     for (const auto& [value, saving] :
          {std::pair{*per_mb.low, &out.somr_saving_low}, {*per_mb.high, &out.somr_saving_high}}) {
       setup.profile = with_number(profile, price, value);
-      LLADA_TRY(const auto without, run_line(setup, o, kSomr - 1));
-      LLADA_TRY(const auto with, run_line(setup, o, kSomr));
+      LLADA_TRY(const auto without, run_line(setup, o, out.somr - 1));
+      LLADA_TRY(const auto with, run_line(setup, o, out.somr));
       *saving = 1 - with.seconds / without.seconds;
     }
   }
@@ -292,7 +334,7 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
          {std::pair{row.low, &row.seconds_low}, std::pair{row.high, &row.seconds_high}}) {
       setup.profile = with_number(profile, named.path, value);
       LLADA_TRY_STATUS(apply_window(setup, o));
-      LLADA_TRY(const auto line, run_line(setup, o, kLast));
+      LLADA_TRY(const auto line, run_line(setup, o, setup.last()));
       *seconds = line.seconds;
     }
     out.sensitivity.push_back(std::move(row));
@@ -307,10 +349,10 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
       return path.starts_with("npu.") || path.starts_with("map.") || path.starts_with("window.");
     };
     const bool cpu_moves = !std::ranges::all_of(profile.uncertain, beside_the_cpu);
-    for (size_t i = 0; i < std::size(kLines); ++i) {
+    for (size_t i = 0; i < setup.lines.size(); ++i) {
       SimulatedLine& line = out.ladder[i];
       SimulatedLine at_end = line;
-      if (!kLines[i].host_only || cpu_moves) {
+      if (!setup.lines[i].host_only || cpu_moves) {
         LLADA_TRY(at_end, run_line(setup, o, i));
       }
       (slowest ? line.seconds_high : line.seconds_low) = at_end.seconds;
@@ -328,7 +370,7 @@ std::vector<std::string> profile_names() {
 
 Result<SimulatedLine> simulate_last_line(const SimulateOptions& o) {
   LLADA_TRY(const Setup setup, set_up(o));
-  return run_line(setup, o, kLast);
+  return run_line(setup, o, setup.last());
 }
 
 Result<std::vector<double>> simulate_latency(const SimulateOptions& o, std::span<const int32_t> rows,
@@ -359,7 +401,7 @@ Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& o, double from
     at.window_gib = row.window_gib;
     const auto setup = set_up(at);
     if (!setup) return std::unexpected(setup.error());
-    auto line = run_line(*setup, at, kSomr);
+    auto line = run_line(*setup, at, setup->somr());
     if (!line && line.error().kind != ErrorKind::invalid_input) return std::unexpected(line.error());
     if (!line) {
       row.error = line.error().message;
@@ -374,7 +416,7 @@ Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& o, double from
     constexpr int kPasses = 31;
     for (const NamedMemory& memory : kMemories) {
       if (memory.policy == MemoryPolicy::copy) continue;  // moves what the plan maps
-      LineSpec spec = kLines[kSomr];
+      LineSpec spec = setup->lines[setup->somr()];
       spec.planned = false;
       spec.memory = memory.name;
       const std::vector<SimulatedPass> passes(kPasses, SimulatedPass{1, 1, 1});
@@ -388,10 +430,10 @@ Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& o, double from
 
 Result<std::vector<SimulatedSpan>> simulate_spans(const SimulateOptions& o) {
   LLADA_TRY(const Setup setup, set_up(o));
-  LLADA_TRY(const auto bench, Bench::create(setup, kLines[kSomr].host_only, setup.memory, true));
-  const auto block = static_cast<int32_t>(o.block);
-  const SimulatedPass pass{block, setup.profile.logits_all_rows ? block : std::max(1, block / 2),
-                           static_cast<int32_t>(o.prompt + o.gen)};
+  LLADA_TRY(const auto bench, Bench::create(setup, false, setup.memory, true));
+  const auto block = static_cast<int32_t>(setup.block);
+  const bool all = setup.profile.logits_all_rows || setup.canvas > 0;
+  const SimulatedPass pass{block, all ? block : std::max(1, block / 2), static_cast<int32_t>(o.prompt + setup.gen)};
   for (int warm = 0; warm < 2; ++warm) LLADA_TRY_STATUS(bench->pass(pass));
   double origin = 0;
   bench->device().take_spans();

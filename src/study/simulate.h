@@ -23,16 +23,18 @@ struct SimulatedPass {
   int32_t keys = 0;    // positions attended to
   // The sparse path: rows of a pass that the CPU begins beside this one, where none is under way.
   int32_t sparse = 0, sparse_wanted = 0;
+  bool encode = false;  // keys and values of text that is finished, of a model that encodes it in a way of its own
 };
 
 struct SimulateOptions {
   std::string profile;  // name or file
   std::string preset = "llada-8b:q4_0";
-  int64_t prompt = 78, gen = 128, block = 32;
+  int64_t prompt = 78, gen = 128;
+  int64_t block = 0;                      // 0: 32, or the canvas of a model with such, which can be no other
   std::string map_variant;                // empty: the profile's default
   std::optional<double> window_gib;       // before the reserve; overrides the profile's
   std::string memory;                     // policy of the lines with a planned memory; empty: "plan"
-  std::optional<double> tokens_per_pass;  // of the last line
+  std::optional<double> tokens_per_pass;  // of the last line; of a model with canvases of all
   std::vector<SimulatedPass> replay;      // passes of the last line, from a trace; empty: from tokens_per_pass
   int64_t replay_tokens = 0;              // that those passes committed
 };
@@ -44,7 +46,7 @@ struct SimulatedLine {
   double seconds_low = 0, seconds_high = 0;
   int64_t passes = 0, tokens = 0;
   double rows_per_pass = 0;
-  double joules = 0, joules_low = 0, joules_high = 0;  // at the same ends
+  double joules = 0, joules_low = 0, joules_high = 0;       // at the same ends
   double bytes_mapped_per_pass = 0, lower_bound_bytes = 0;  // both of the NPU's weights
   double maps_per_pass = 0;
   double map_seconds = 0, exposed_map_seconds = 0;  // mapping in all, and of it what nothing hid
@@ -68,7 +70,9 @@ struct SensitivityRow {
 
 struct Simulation {
   std::string profile, description, preset;
+  int64_t gen = 0;  // tokens of every line but a recording
   std::vector<SimulatedLine> ladder;
+  size_t somr = 0;                              // the first line with a planned memory; the one before it has none
   double step128_cpu_s = 0, step128_npu_s = 0;  // one pass of 128 rows, logits as in the ladder
   double weight_bytes = 0;                      // that the NPU reads in a pass
   double window_bytes = -1;                     // for weights, -1: unlimited
@@ -84,7 +88,9 @@ struct Simulation {
 // The lines of the published ablation: CPU, + prefix K/V, + NPU, + SOMR, + MBSD, + revision. The first four
 // commit one token per pass. The fifth and sixth take the tokens per pass that the published times imply at
 // the fourth line's time per pass: 128 / 103.5 and 128 / 15.2; a number may replace the last one, and so may a
-// recorded run, which then is the line "recording", of its own prompt and number of tokens.
+// recorded run, which then is the line "recording", of its own prompt and number of tokens. A model whose answers are
+// canvases of random tokens (DiffusionGemma) has three lines, CPU, + NPU and + SOMR, whose canvases take the 48 steps
+// that it is published with where nothing else is asked for; tokens fill whole canvases.
 Result<Simulation> simulate_ladder(const SimulateOptions& options);
 
 // Names of the built-in profiles.

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <functional>
 #include <string_view>
+#include <utility>
 
+#include "text/chat_writer.h"
+#include "text/gemma_tools.h"
 #include "text/template_texts.h"
+#include "text/tool_calls.h"
 #include "text/utf8.h"
 
 namespace llada {
@@ -48,47 +52,6 @@ std::string without(std::string_view text, std::string_view removed) {
   }
   return out.append(text);
 }
-
-// Collects text and control tokens; text between two control tokens is encoded as one, as the published
-// tokenizers do with a rendered template.
-class Renderer {
- public:
-  explicit Renderer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-
-  Renderer& text(std::string_view text) {
-    pending_ += text;
-    return *this;
-  }
-
-  // The control token, or its text where the vocabulary has no such token.
-  Renderer& control(std::string_view name) {
-    if (const auto id = tokenizer_.find_control(name)) return token(*id);
-    return text(name);
-  }
-
-  Renderer& token(int32_t id) {
-    flush();
-    ids_.push_back(id);
-    return *this;
-  }
-
-  std::vector<int32_t> take() {
-    flush();
-    return std::move(ids_);
-  }
-
- private:
-  void flush() {
-    if (pending_.empty()) return;
-    const auto ids = tokenizer_.encode(pending_);
-    ids_.insert(ids_.end(), ids.begin(), ids.end());
-    pending_.clear();
-  }
-
-  const Tokenizer& tokenizer_;
-  std::string pending_;
-  std::vector<int32_t> ids_;
-};
 
 Status need_controls(const Tokenizer& tokenizer, std::string_view style,
                      std::initializer_list<std::string_view> names) {
@@ -246,6 +209,8 @@ ChatFormat detect_chat_format(const Tokenizer& tokenizer) {
     const std::string behind = fmt::format("{}\ndetailed thinking", kHole);
     if (source.empty() || texts.contains(behind)) format.ends_system = fmt::format("\n{}", kThinkingOff);
   }
+  const auto is_control = [&](const auto& mark) { return tokenizer.find_control(mark.second).has_value(); };
+  if (format.style == ChatStyle::gemma && std::ranges::all_of(kGemmaMarks, is_control)) format.calls = CallForm::gemma;
   if (format.style == ChatStyle::gemma && tokenizer.find_control(kThink)) {
     const auto begin = tokenizer.find_control(kChannel), end = tokenizer.find_control(kChannelEnd);
     if (begin && end) format.thought_begin = *begin, format.thought_end = *end;
@@ -262,6 +227,60 @@ ChatFormat detect_chat_format(const Tokenizer& tokenizer) {
   return format;
 }
 
+namespace {
+
+void write_gemma(ChatWriter& out, const ChatFormat& format, std::span<const ChatMessage> turns, bool think,
+                 bool add_header) {
+  const auto begin = [&](std::string_view role) { out.control(kTurn).text(role).text("\n"); };
+  const auto end = [&] { out.control(kTurnEnd).text("\n"); };
+  const auto system = [&](const ChatMessage& turn) {
+    begin("system");
+    if (think) out.control(kThink).text("\n");
+    out.text(trim(turn.content));
+    for (const std::string& function : turn.tools) write_declaration(out, function);
+    end();
+  };
+  if (think && turns[0].role != "system") system({"system", ""});
+  bool goes_on = false;  // the model's turn, behind calls
+  for (size_t i = 0; i < turns.size(); ++i) {
+    const ChatMessage& turn = turns[i];
+    if (turn.role == "tool") continue;  // written with the calls
+    if (i == 0 && turn.role == "system") {
+      system(turn);
+    } else if (turn.role != "assistant") {
+      begin(turn.role);
+      out.text(trim(turn.content));
+      end();
+    } else {
+      if (!goes_on) begin("model");
+      for (const ToolCall& call : turn.calls) write_call(out, call.name, call.arguments);
+      const bool answered = i + 1 < turns.size() && turns[i + 1].role == "tool";
+      if (answered)
+        for (const ToolResult& result : turns[i + 1].results) write_response(out, result.name, result.content);
+      const std::string content = without_channels(turn.content), said(trim(content));
+      out.text(said);
+      if (!turn.calls.empty() && !answered)
+        out.control("<|tool_response>");
+      else if (!answered || !said.empty())
+        end();
+    }
+    goes_on = turn.role == "assistant" && !turn.calls.empty();
+  }
+  if (!add_header || goes_on) return;
+  begin("model");
+  if (!think && format.closes_thoughts) out.control(kChannel).text("thought\n").control(kChannelEnd);
+}
+
+}  // namespace
+
+size_t ChatMessage::bytes() const {
+  size_t sum = content.size();
+  for (const ToolCall& call : calls) sum += call.name.size() + call.arguments.size();
+  for (const ToolResult& result : results) sum += result.content.size();
+  for (const std::string& tool : tools) sum += tool.size();
+  return sum;
+}
+
 Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, const ChatFormat& format,
                                          std::span<const ChatMessage> messages, bool add_assistant_header, bool think) {
   LLADA_TRY_STATUS(check_messages(messages));
@@ -274,15 +293,22 @@ Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, const ChatF
   const auto last_question = static_cast<size_t>(
       turns.rend() - std::ranges::find(turns.rbegin(), turns.rend(), "user", &ChatMessage::role));  // counted from 1
   for (size_t i = 0; i < turns.size(); ++i) {
-    if (turns[i].role == "tool" && format.style != ChatStyle::bailing) turns[i].role = "user";
-    if (turns[i].role != "assistant") continue;
-    turns[i].content = without(turns[i].content, end_text);
-    if (format.drops_thoughts && i < last_question) turns[i].content = without_thoughts(turns[i].content);
+    ChatMessage& turn = turns[i];
+    // Gemma's calls and what they gave stay what they are.
+    const bool text = format.calls == CallForm::json;
+    if (turn.role == "tool" && (text || turn.results.empty() || i == 0 || turns[i - 1].calls.empty())) {
+      if (!turn.results.empty()) turn.content = text_of_results(format, std::exchange(turn.results, {}));
+      if (format.style != ChatStyle::bailing) turn.role = "user";
+    }
+    if (turn.role != "assistant") continue;
+    turn.content = without(turn.content, end_text);
+    if (format.drops_thoughts && i < last_question) turn.content = without_thoughts(turn.content);
+    if (text) turn.content = text_with_calls(std::move(turn.content), std::exchange(turn.calls, {}));
   }
   if (format.single_turn && last_question > 1)
     turns.erase(turns.begin() + (has_system ? 1 : 0), turns.begin() + static_cast<std::ptrdiff_t>(last_question) - 1);
 
-  Renderer out(tokenizer);
+  ChatWriter out(tokenizer);
   switch (format.style) {
     case ChatStyle::llada: {
       LLADA_TRY_STATUS(need_controls(tokenizer, "llada", {kStartHeader, kEndHeader, kEndOfTurn}));
@@ -335,21 +361,7 @@ Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, const ChatF
     case ChatStyle::gemma: {
       LLADA_TRY_STATUS(need_controls(tokenizer, "gemma", {kTurn, kTurnEnd}));
       if (spec.bos >= 0) out.token(spec.bos);
-      const auto turn_of = [&](std::string_view role, std::string_view content, bool thinks) {
-        out.control(kTurn).text(role).text("\n");
-        if (thinks) out.control(kThink).text("\n");
-        out.text(trim(content)).control(kTurnEnd).text("\n");
-      };
-      if (think && !has_system) turn_of("system", "", true);
-      for (size_t i = 0; i < turns.size(); ++i) {
-        if (turns[i].role == "assistant")
-          turn_of("model", without_channels(turns[i].content), false);
-        else
-          turn_of(turns[i].role, turns[i].content, think && i == 0 && has_system);
-      }
-      if (!add_assistant_header) break;
-      out.control(kTurn).text("model\n");
-      if (!think && format.closes_thoughts) out.control(kChannel).text("thought\n").control(kChannelEnd);
+      write_gemma(out, format, turns, think, add_assistant_header);
       break;
     }
     case ChatStyle::plain: {

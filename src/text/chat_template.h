@@ -17,8 +17,10 @@
 // An answer that comes back as history may contain the text of the end token. It is removed, as the models' own chat
 // programs do; so is what an answer thought (up to </think>, or in its channel) where the template does that. Of a
 // model that was trained on single questions (TokenizerSpec::single_turn) the leading system message and what begins
-// with the last user message are laid out. Results of tools (tool_calls.h) are turns of the role OBSERVATION in the
-// style bailing and of the user in the others. Deliberately absent: images, other "thinking" switches.
+// with the last user message are laid out. Calls of tools and their results stand in a turn's text (tool_calls.h);
+// results are turns of the role OBSERVATION in the style bailing and of the user in the others. Gemma's have control
+// tokens, and belong with their results to the turn of the model, which goes on behind them. Deliberately absent:
+// images, other "thinking" switches.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -27,6 +29,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "text/call_syntax.h"
 #include "text/tokenizer.h"
 
 namespace llada {
@@ -34,9 +37,24 @@ namespace llada {
 enum class ChatStyle { llada, chatml, bailing, gemma, plain };
 std::string_view name(ChatStyle style);  // "chatml"
 
+struct ToolCall {
+  std::string name;
+  std::string arguments;  // the text of a JSON object
+};
+
+struct ToolResult {
+  std::string name;  // of the function
+  std::string content;
+};
+
 struct ChatMessage {
   std::string role;  // "system", "user", "assistant" or "tool"
   std::string content;
+  std::vector<ToolCall> calls = {};      // of an assistant's, behind the content
+  std::vector<ToolResult> results = {};  // of a tool's, which is all that it has
+  std::vector<std::string> tools = {};   // of a system message: functions that are declared (show_tools())
+
+  size_t bytes() const;  // of all its texts
 };
 
 struct ChatFormat {
@@ -48,6 +66,7 @@ struct ChatFormat {
   int32_t thought_begin = -1, thought_end = -1;  // tokens around thoughts, which can be asked for; -1: there are none
   bool closes_thoughts = false;                  // an answer that is not to think begins behind an empty channel
   bool empty_parts = false;  // chatml: a system message even where none is given, and an answer behind empty thoughts
+  CallForm calls = CallForm::json;
   std::string note;  // a sentence for people where a template is there and may write something else; empty: it does not
 };
 

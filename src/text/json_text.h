@@ -2,10 +2,21 @@
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace llada {
 
+using OrderedJson = nlohmann::ordered_json;  // members in the order in which they are written
+
 // ", " and ": " and no other white space, members in their order, no escape that is not needed.
-std::string spelled(const nlohmann::ordered_json& value);
+std::string spelled(const OrderedJson& value);
+// A value in Gemma's spelling, with bytes for the marks.
+std::string gemma_spelled(const OrderedJson& value);
+// A member's name, between quotes where it has what ends a bare one.
+std::string gemma_key(std::string_view name);
+// By their names in lower case (ASCII), as Jinja's dictsort; none for what is no object.
+std::vector<std::pair<std::string, const OrderedJson*>> sorted_members(const OrderedJson& object);
 
 }  // namespace llada

@@ -58,16 +58,11 @@ std::string_view one_byte_encoding(std::string_view text, size_t bad) {
   return windows ? "CP1252" : "ISO-8859-1";
 }
 
-// A text has no NUL; the letters of UTF-16 have one in every second byte.
-Status check_no_nul(std::string_view text, const std::string& name) {
-  const size_t nul = text.find('\0');
-  if (nul == std::string_view::npos) return {};
+// The letters of UTF-16 have a NUL in every second byte, the first one too.
+bool is_unmarked_utf16(std::string_view text) {
   size_t nuls[2] = {};
-  for (size_t at = nul; at < text.size(); ++at) nuls[at % 2] += text[at] == '\0' ? 1 : 0;
-  if (text.size() >= 4 && nul < 2 && std::max(nuls[0], nuls[1]) > text.size() / 4)
-    return invalid("{}: found UTF-16 without a mark, needed UTF-8, or UTF-16 with its mark in front", name);
-  return invalid("{}: byte {} (line {}): found 0x00, which no text has", name, nul + 1,
-                 1 + std::ranges::count(text.substr(0, nul), '\n'));
+  for (size_t at = 0; at < text.size(); ++at) nuls[at % 2] += text[at] == '\0' ? 1 : 0;
+  return text.size() >= 4 && text.find('\0') < 2 && std::max(nuls[0], nuls[1]) > text.size() / 4;
 }
 
 }  // namespace
@@ -79,6 +74,8 @@ Result<std::string> as_text(std::string bytes, const std::string& name) {
     LLADA_TRY(bytes, from_utf16(bytes, bytes.starts_with(kWideMarkBigEndian), name));
   }
   const std::string_view text = bytes;
+  if (is_unmarked_utf16(text))
+    return invalid("{}: found UTF-16 without a mark, needed UTF-8, or UTF-16 with its mark in front", name);
   for (size_t at = 0; at < text.size();) {
     const Utf8Unit unit = utf8_unit(text.substr(at));
     if (!unit.valid) {
@@ -93,7 +90,9 @@ Result<std::string> as_text(std::string bytes, const std::string& name) {
     }
     at += static_cast<size_t>(unit.length);
   }
-  LLADA_TRY_STATUS(check_no_nul(text, name));
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
+    return invalid("{}: byte {} (line {}): found 0x00, which no text has", name, nul + 1,
+                   1 + std::ranges::count(text.substr(0, nul), '\n'));
   if (text.starts_with(kMark)) bytes.erase(0, kMark.size());
   return bytes;
 }

@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "text/chat_template.h"
 
@@ -12,8 +14,8 @@ namespace llada {
 
 class AnswerParts {
  public:
-  AnswerParts(const Tokenizer& tokenizer, const ChatFormat& format)
-      : tokenizer_(tokenizer), begin_(format.thought_begin), end_(format.thought_end) {}
+  // calls: the marks of Gemma's calls are said, as the bytes that stand for them (call_syntax.h).
+  AnswerParts(const Tokenizer& tokenizer, const ChatFormat& format, bool calls = false);
 
   void add(int32_t token);
   bool thinks() const { return thinks_; }  // inside a channel that is not closed
@@ -22,7 +24,8 @@ class AnswerParts {
 
  private:
   const Tokenizer tokenizer_;
-  const int32_t begin_, end_;  // -1: the model does not think
+  const int32_t begin_, end_;                    // -1: the model does not think
+  std::vector<std::pair<int32_t, char>> marks_;  // of calls
   bool thinks_ = false, named_ = true;
 };
 
@@ -30,6 +33,6 @@ class AnswerParts {
 // may begin with thoughts. As long as its first token is not decided, what stands before the first token that opens or
 // closes a channel is in neither part.
 AnswerParts decided_parts(const Tokenizer& tokenizer, const ChatFormat& format, std::span<const int32_t> answer,
-                          bool thinks, std::string_view hole);
+                          bool thinks, std::string_view hole, bool calls = false);
 
 }  // namespace llada

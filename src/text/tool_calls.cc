@@ -43,34 +43,39 @@ bool is_tool_name(std::string_view name) {
 }
 
 std::string text_with_calls(std::string content, std::span<const ToolCall> calls) {
+  constexpr CallSyntax kSyntax = syntax_of(CallForm::json);
   for (const ToolCall& call : calls) {
-    if (!content.empty()) content += kBetweenCalls;
-    content.append(kCallBegin).append(call.name).append(kCallMiddle).append(call.arguments).append(kCallEnd);
+    if (!content.empty()) content += kSyntax.between;
+    content.append(kSyntax.begin).append(call.name).append(kSyntax.middle).append(call.arguments).append(kSyntax.end);
   }
   return content;
 }
 
-std::string text_of_results(const ChatFormat& format, std::span<const std::string> results) {
+std::string text_of_results(const ChatFormat& format, std::span<const ToolResult> results) {
   std::string text;
-  for (const std::string& result : results) {
+  for (const ToolResult& result : results) {
     // Ling's template has a line end before the first, too.
     if (!text.empty() || format.style == ChatStyle::bailing) text += '\n';
-    text.append(kResultBegin).append(result).append(kResultEnd);
+    text.append(kResultBegin).append(result.content).append(kResultEnd);
   }
   return text;
 }
 
 void show_tools(const ChatFormat& format, std::span<const std::string> functions, std::vector<ChatMessage>& messages) {
-  const bool hermes = is_hermes(format);
-  std::string text(hermes ? kHermesHead : kPlainHead);
-  for (const std::string& function : functions)
-    text += hermes ? "{\"type\": \"function\", \"function\": " + function + "}\n" : function + "\n";
-  text += hermes ? kHermesTail : kPlainTail;
   if (messages.empty() || messages.front().role != "system") {
     // Ling's default stands behind the tools (ChatFormat::ends_system).
     const bool first = format.style == ChatStyle::bailing;
     messages.insert(messages.begin(), {"system", first ? "" : format.default_system});
   }
+  if (format.calls == CallForm::gemma) {
+    messages.front().tools.assign(functions.begin(), functions.end());
+    return;
+  }
+  const bool hermes = is_hermes(format);
+  std::string text(hermes ? kHermesHead : kPlainHead);
+  for (const std::string& function : functions)
+    text += hermes ? "{\"type\": \"function\", \"function\": " + function + "}\n" : function + "\n";
+  text += hermes ? kHermesTail : kPlainTail;
   std::string& system = messages.front().content;
   if (!system.empty()) system += format.style == ChatStyle::bailing ? "\n" : "\n\n";
   system += text;
@@ -78,9 +83,9 @@ void show_tools(const ChatFormat& format, std::span<const std::string> functions
 
 // Text up to a call. White space is held back until it is known to stand before text.
 bool CallReader::read_text(bool last, std::vector<AnswerPiece>& pieces) {
-  const size_t mark = left_.find(kCallMark);
+  const size_t mark = left_.find(syntax_.mark);
   const bool found = mark != std::string::npos;
-  size_t most = found ? mark : left_.size() - (last ? 0 : begun(left_, kCallMark));
+  size_t most = found ? mark : left_.size() - (last ? 0 : begun(left_, syntax_.mark));
   while (most > 0 && (found || !last) && is_white(left_[most - 1])) --most;
   if (most > 0) pieces.push_back({.text = left_.substr(0, most)});
   left_.erase(0, found ? mark : most);
@@ -88,9 +93,14 @@ bool CallReader::read_text(bool last, std::vector<AnswerPiece>& pieces) {
   return found;
 }
 
-bool CallReader::read_arguments(std::vector<AnswerPiece>& pieces) {
+// Takes what belongs to the arguments off what is left.
+std::string CallReader::more_json(bool& complete) {
+  if (form_ == CallForm::gemma) {
+    std::string json = gemma_.take(left_);
+    complete = gemma_.complete();
+    return json;
+  }
   size_t at = 0;
-  bool complete = false;
   for (; at < left_.size() && !complete; ++at) {
     const char c = left_[at];
     if (std::exchange(escaped_, false)) continue;
@@ -105,8 +115,15 @@ bool CallReader::read_arguments(std::vector<AnswerPiece>& pieces) {
       quoted_ = c == '"';
     }
   }
-  if (at > 0) pieces.push_back({.call = call_, .text = left_.substr(0, at), .ends = complete});
+  std::string json = left_.substr(0, at);
   left_.erase(0, at);
+  return json;
+}
+
+bool CallReader::read_arguments(std::vector<AnswerPiece>& pieces) {
+  bool complete = false;
+  std::string json = more_json(complete);
+  if (!json.empty()) pieces.push_back({.call = call_, .text = std::move(json), .ends = complete});
   if (complete) where_ = Where::end;
   return complete;
 }
@@ -126,16 +143,17 @@ std::vector<AnswerPiece> CallReader::take(std::string_view more, bool last) {
         goes_on = read_text(last, pieces);
         break;
       case Where::begin:
-        goes_on = skip(kCallBegin);
+        goes_on = skip(syntax_.begin);
         if (goes_on) where_ = Where::name;
         break;
       case Where::name: {
-        const size_t end = left_.find(kCallMiddle);
+        // Gemma's name ends where the arguments begin.
+        const size_t end = form_ == CallForm::gemma ? left_.find('{') : left_.find(syntax_.middle);
         goes_on = end != std::string::npos;
         if (!goes_on) break;
-        ++call_, depth_ = 0;
+        ++call_, depth_ = 0, gemma_ = {};
         pieces.push_back({.call = call_, .name = left_.substr(0, end)});
-        left_.erase(0, end + kCallMiddle.size());
+        left_.erase(0, end + syntax_.middle.size());
         where_ = Where::arguments;
         break;
       }
@@ -143,7 +161,8 @@ std::vector<AnswerPiece> CallReader::take(std::string_view more, bool last) {
         goes_on = read_arguments(pieces);
         break;
       case Where::end:
-        goes_on = left_.size() >= kCallEnd.size() + kBetweenCalls.size() && skip(kCallEnd) && skip(kBetweenCalls);
+        goes_on =
+            left_.size() >= syntax_.end.size() + syntax_.between.size() && skip(syntax_.end) && skip(syntax_.between);
         if (goes_on) where_ = Where::begin;
         break;
     }
@@ -151,10 +170,10 @@ std::vector<AnswerPiece> CallReader::take(std::string_view more, bool last) {
   return pieces;
 }
 
-AnswerWithCalls read_calls(std::string_view answer) {
+AnswerWithCalls read_calls(std::string_view answer, CallForm form) {
   AnswerWithCalls read;
   bool complete = true;
-  for (AnswerPiece& piece : CallReader().take(answer, true)) {
+  for (AnswerPiece& piece : CallReader(form).take(answer, true)) {
     if (piece.call < 0) {
       read.text += piece.text;
       continue;

@@ -1,13 +1,8 @@
-// Tools in a conversation: how they are shown to a model, how its answer calls them, how their results come back. A
-// call is written as Qwen's and Ling's models do (the form of Hermes):
-//
-//   <tool_call>
-//   {"name": "add", "arguments": {"a": 1, "b": 2}}
-//   </tool_call>
-//
-// Further calls follow behind a line end, and no text follows calls. Tools stand at the end of the first system
-// message: in the words of the models' templates for the styles chatml and bailing, in shorter ones for the others,
-// whose models know no form of their own or one that is not JSON (Gemma's).
+// Tools in a conversation: how they are shown to a model, how its answer calls them (call_syntax.h), how their results
+// come back. No text follows calls. Tools stand at the end of the first system message: in the words of the published
+// templates for the styles chatml (Qwen3, Qwen2.5) and bailing (Ling 2.0; LLaDA2's own template was not found, so that
+// its words are uncertain), in Gemma's markup for the style gemma, in shorter words for the others, whose models know
+// no form of their own. Nemotron's templates write calls as XML; its models get chatml's here.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -16,28 +11,19 @@
 #include <vector>
 
 #include "text/chat_template.h"
+#include "text/gemma_tools.h"
 
 namespace llada {
-
-inline constexpr std::string_view kCallMark = "<tool_call>";  // which no text before calls has
-inline constexpr std::string_view kCallBegin = "<tool_call>\n{\"name\": \"",
-                                  kCallMiddle = "\", \"arguments\": ", kCallEnd = "}\n</tool_call>",
-                                  kBetweenCalls = "\n";
 
 // 1 to 128 letters, digits and _ - . : / (ASCII), so that a name needs no escapes.
 inline constexpr size_t kMostToolName = 128;
 bool is_tool_name(std::string_view name);
 inline constexpr size_t kMostTools = 128;  // of a request
 
-struct ToolCall {
-  std::string name;
-  std::string arguments;  // the text of a JSON object
-};
-
-// An answer that has calls, as it goes back into a conversation.
+// An answer that has calls, as it goes back into a conversation as text.
 std::string text_with_calls(std::string content, std::span<const ToolCall> calls);
 // The turn that follows it, of role "tool": the results of its calls.
-std::string text_of_results(const ChatFormat& format, std::span<const std::string> results);
+std::string text_of_results(const ChatFormat& format, std::span<const ToolResult> results);
 
 // Puts tools into the first system message, or makes one. functions: each one's JSON object with name, description and
 // parameters, of one line.
@@ -51,28 +37,33 @@ struct AnswerPiece {
   bool ends = false;      // the call is complete
 };
 
-// Cuts an answer into text and calls. White space before the first call, and a call that is not complete, are no part
-// of the answer.
+// Cuts an answer into text and calls, whose arguments are JSON. White space before the first call, and a call that is
+// not complete, are no part of the answer.
 class CallReader {
  public:
+  explicit CallReader(CallForm form = CallForm::json) : form_(form), syntax_(syntax_of(form)) {}
   // last: nothing follows.
   std::vector<AnswerPiece> take(std::string_view more, bool last);
 
  private:
   bool read_text(bool last, std::vector<AnswerPiece>& pieces);
   bool read_arguments(std::vector<AnswerPiece>& pieces);
+  std::string more_json(bool& complete);
 
+  CallForm form_;
+  CallSyntax syntax_;
   enum class Where { text, begin, name, arguments, end } where_ = Where::text;
   std::string left_;  // not yet read
   int64_t call_ = -1;
   int depth_ = 0;  // of braces and brackets in the arguments
   bool quoted_ = false, escaped_ = false;
+  GemmaArguments gemma_;
 };
 
 struct AnswerWithCalls {
   std::string text;
   std::vector<ToolCall> calls;
 };
-AnswerWithCalls read_calls(std::string_view answer);
+AnswerWithCalls read_calls(std::string_view answer, CallForm form = CallForm::json);
 
 }  // namespace llada

@@ -63,6 +63,17 @@ std::string in_quotes(std::string_view text) {
   return out;
 }
 
+std::string Utf8Stream::valid(std::string_view bytes) const {
+  std::string text;
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t end = std::min(bytes.find_first_of(kept_, at), bytes.size());
+    text += to_valid_utf8(bytes.substr(at, end - at));
+    if (end < bytes.size()) text += bytes[end];
+    at = end + 1;
+  }
+  return text;
+}
+
 std::string Utf8Stream::take() {
   size_t complete = pending_.size();
   // An unfinished sequence is at most three bytes long, so its lead byte is among the last three.
@@ -71,13 +82,13 @@ std::string Utf8Stream::take() {
     const Utf8Unit unit = utf8_unit(std::string_view(pending_).substr(at));
     if (unit.incomplete && static_cast<size_t>(unit.length) == back) complete = at;
   }
-  std::string text = to_valid_utf8(std::string_view(pending_).substr(0, complete));
+  std::string text = valid(std::string_view(pending_).substr(0, complete));
   pending_.erase(0, complete);
   return text;
 }
 
 std::string Utf8Stream::flush() {
-  std::string text = to_valid_utf8(pending_);
+  std::string text = valid(pending_);
   pending_.clear();
   return text;
 }

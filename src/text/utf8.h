@@ -33,6 +33,8 @@ std::string in_quotes(std::string_view text);
 // end in the middle of a character, so the tail waits until the next token completes it.
 class Utf8Stream {
  public:
+  // kept: bytes of no UTF-8 that pass as they are.
+  explicit Utf8Stream(std::string_view kept = {}) : kept_(kept) {}
   void append(std::string_view bytes) { pending_ += bytes; }
 
   // Everything up to the last complete character; bytes that no continuation can make valid are U+FFFD. At
@@ -43,6 +45,9 @@ class Utf8Stream {
   std::string flush();
 
  private:
+  std::string valid(std::string_view bytes) const;
+
+  std::string_view kept_;
   std::string pending_;
 };
 

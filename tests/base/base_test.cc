@@ -17,6 +17,7 @@
 #include "base/random.h"
 #include "base/threads.h"
 #include "base/trace.h"
+#include "formats/temp_folder.h"
 
 namespace llada {
 namespace {
@@ -25,17 +26,12 @@ namespace fs = std::filesystem;
 
 class TemporaryFolder : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "llada-base-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   std::string path(const char* name) const { return (folder_ / name).string(); }
   size_t entries() const {
     return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
   }
-  fs::path folder_;
+  const TempFolder temp_;
+  const fs::path folder_ = temp_.path();
 };
 
 using Files = TemporaryFolder;

@@ -8,19 +8,13 @@
 #include <string>
 
 #include "base/pages.h"
+#include "formats/temp_folder.h"
 
 namespace llada {
 namespace {
 
 class MemoryTree : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ =
-        std::filesystem::path(::testing::TempDir()) /
-        ("room-" + std::to_string(::getpid()) + "-" + ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::remove_all(root_);
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
   void put(const std::string& path, const std::string& text) {
     std::filesystem::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text << "\n";
@@ -30,7 +24,8 @@ class MemoryTree : public ::testing::Test {
     EXPECT_TRUE(room);
     return room.value_or(MemoryRoom{});
   }
-  std::filesystem::path root_;
+  const TempFolder temp_;
+  const std::filesystem::path root_ = temp_.path();
 };
 
 constexpr int64_t kMib = 1 << 20;

@@ -14,20 +14,13 @@
 
 #include "base/system.h"
 #include "base/threads.h"
+#include "formats/temp_folder.h"
 
 namespace llada {
 namespace {
 
 class ProcessorTree : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ =
-        std::filesystem::path(::testing::TempDir()) /
-        ("sys-" + std::to_string(::getpid()) + "-" + ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::remove_all(root_);
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-
   void put(const std::string& path, const std::string& text) {
     std::filesystem::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text << "\n";
@@ -46,7 +39,8 @@ class ProcessorTree : public ::testing::Test {
   }
 
  private:
-  std::filesystem::path root_;
+  const TempFolder temp_;
+  const std::filesystem::path root_ = temp_.path();
 };
 
 TEST_F(ProcessorTree, OneThreadOfEveryCoreBeforeASecondOne) {

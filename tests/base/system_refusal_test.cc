@@ -22,6 +22,7 @@
 #include "base/file_lock.h"
 #include "base/threads.h"
 #include "bounded_memory.h"
+#include "formats/temp_folder.h"
 
 namespace {
 int flock_error = 0, interruptions = 0;  // what flock() answers; how often it is interrupted before that
@@ -41,15 +42,10 @@ namespace fs = std::filesystem;
 
 class Refusals : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "llada-refusals-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    flock_error = interruptions = 0;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  void SetUp() override { flock_error = interruptions = 0; }
   std::string path(const char* name) const { return (folder_ / name).string(); }
-  fs::path folder_;
+  const TempFolder temp_;
+  const fs::path folder_ = temp_.path();
 };
 
 TEST_F(Refusals, ALockIsHeldByOneAtATime) {

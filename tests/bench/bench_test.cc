@@ -28,7 +28,7 @@ BenchOptions small() {
 }
 
 BenchReport run(BenchOptions options, void (*choose)(Parts&)) {
-  options.parts = {false, false, false, false, false, false, false};
+  options.parts = {false, false, false, false, false, false};
   choose(options.parts);
   auto report = run_bench(options);
   EXPECT_TRUE(report) << report.error().message;
@@ -241,55 +241,6 @@ TEST(SharedForwards, ComputeEverybodysRowsInFewerForwards) {
   }
 }
 
-TEST(Moe, SyntheticRoutingIsWhatItSays) {
-  int64_t touched[2] = {};
-  for (const MoeRouting routing : {MoeRouting::uniform, MoeRouting::skewed}) {
-    const auto gates = synthetic_gates(routing, 32, 64, 4, 1);
-    ASSERT_EQ(gates.size(), 32u * 64);
-    for (size_t r = 0; r < 32; ++r)
-      EXPECT_EQ(
-          std::count(gates.begin() + static_cast<long>(64 * r), gates.begin() + static_cast<long>(64 * (r + 1)), 0.25f),
-          4);
-    for (size_t e = 0; e < 64; ++e) {
-      float sum = 0;
-      for (size_t r = 0; r < 32; ++r) sum += gates[64 * r + e];
-      touched[static_cast<int>(routing)] += sum > 0;
-    }
-    EXPECT_EQ(gates, synthetic_gates(routing, 32, 64, 4, 1));
-    EXPECT_NE(gates, synthetic_gates(routing, 32, 64, 4, 2));
-  }
-  // 64 (1 - (60/64)^32) = 55.9 are expected of uniform draws.
-  EXPECT_NEAR(static_cast<double>(touched[0]), 55.9, 6);
-  EXPECT_LT(touched[1], touched[0]);
-}
-
-ModelConfig small_mixture() {
-  ModelConfig c;
-  c.width = 256, c.expert_ffn_width = 64, c.experts = 12, c.experts_used = 3;
-  return c;
-}
-
-TEST(Moe, BytesAreThoseOfTheTouchedExperts) {
-  ThreadPool pool(2);
-  const auto& table = *kernels::available().front();
-  const auto read = ReadTest::create(pool, 1 << 20);
-  for (const DType type : {DType::Q8_0, DType::Q5_1, DType::Q4_K}) {  // packed, as stored, rows that do not fit
-    auto test = MoeTest::create(table, pool, small_mixture(), type);
-    ASSERT_TRUE(test) << test.error().message;
-    const auto r = test->measure(MoeRouting::uniform, 1, *read, 2);
-    ASSERT_TRUE(r) << r.error().message;
-    EXPECT_EQ(r->touched, 3) << "one row";
-    const auto bytes = [&](DType stored, int64_t n, int64_t k) {
-      const int64_t packed = table.packed_bytes(stored, n, k);
-      return packed > 0 ? packed : row_bytes(stored, k) * n;
-    };
-    EXPECT_EQ(r->bytes, 3 * (2 * bytes(type, 64, 256) + bytes(type == DType::Q4_K ? DType::F16 : type, 256, 64)));
-    EXPECT_GT(r->floor_ms, 0);
-    EXPECT_GE(r->ms_max, r->ms_min);
-    EXPECT_GT(r->dense_ms, 0);
-  }
-}
-
 TEST(Forwards, AMixtureTellsWhatItTouched) {
   Preset preset = find_preset("llada2-mini").value();
   ModelConfig& c = preset.config;
@@ -324,9 +275,6 @@ TEST(Bench, RefusesWhatMakesNoSense) {
   o.layers = 0;
   o.attention_rows = 65;
   EXPECT_EQ(run_bench(o).error().message, "attention: found 65 rows over 64 keys");
-  o = small();
-  o.parts = {false, false, false, false, false, true};
-  EXPECT_EQ(run_bench(o).error().message, "moe: found a dense model, needed a mixture of experts");
   o = small();
   o.preset = "tiny:q9";
   EXPECT_EQ(run_bench(o).error().kind, ErrorKind::invalid_input);

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "cli/process.h"
+#include "formats/temp_folder.h"
 
 namespace llada::test {
 namespace {
@@ -22,14 +23,10 @@ using nlohmann::json;
 
 class BenchCli : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("llada_bench_cli_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   std::string path(const std::string& name) const { return folder_ / name; }
   size_t files() const { return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), {})); }
-  fs::path folder_;
+  const TempFolder temp_;
+  const fs::path folder_ = temp_.path();
 };
 
 void expect_keys(const json& object, const std::set<std::string>& keys) {

@@ -12,6 +12,7 @@
 #include "cli/line_reader.h"
 #include "cli/message_history.h"
 #include "cli/process.h"
+#include "formats/temp_folder.h"
 
 namespace llada::cli {
 namespace {
@@ -29,12 +30,6 @@ class ChatTerminal : public testing::Test {
   void SetUp() override {
     LLADA_NEEDS_TERMINAL();
     if (make_line_editor("") == nullptr) GTEST_SKIP() << "built without libedit";
-    std::string name = (fs::temp_directory_path() / "llada_chat_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override {
-    if (!folder_.empty()) fs::remove_all(folder_);
   }
 
   std::unique_ptr<TerminalSession> open(const std::vector<std::string>& more = {}, bool by_name = false,
@@ -61,7 +56,8 @@ class ChatTerminal : public testing::Test {
     return nlohmann::json::parse(read(name)).at("messages");
   }
 
-  fs::path folder_;
+  const TempFolder temp_;
+  const fs::path folder_ = temp_.path();
 };
 
 // Slow enough for a person, or a test, to step in.
@@ -282,9 +278,8 @@ TEST_F(ChatTerminal, ASignalEndsIt) {
 }
 
 TEST(MessageHistory, KeepsLinesEscapedAndBounded) {
-  std::string name = (fs::temp_directory_path() / "llada_history_XXXXXX").string();
-  ASSERT_NE(::mkdtemp(name.data()), nullptr);
-  const std::string path = name + "/a/b/history";
+  const TempFolder folder;
+  const std::string path = folder / "a/b/history";
   const std::string odd = "two\nlines \\n and a backslash\\";
   EXPECT_EQ(unescaped_message(escaped_message(odd)), odd);
   {
@@ -308,7 +303,6 @@ TEST(MessageHistory, KeepsLinesEscapedAndBounded) {
   EXPECT_EQ(bounded.back(), "2499");
   std::ifstream file(path);
   EXPECT_EQ(std::count(std::istreambuf_iterator<char>(file), {}, '\n'), 1000) << "the file became shorter";
-  fs::remove_all(name);
 }
 
 }  // namespace

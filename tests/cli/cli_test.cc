@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cli/process.h"
+#include "formats/temp_folder.h"
 
 namespace llada::test {
 namespace {
@@ -18,25 +19,6 @@ using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
 const std::string kPrompt = "Sort the numbers from smallest to largest: 38 41 6 51 3";
-
-// A folder of this test's own, removed at its end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    path_ = fs::temp_directory_path() / ("llada_cli_test_XXXXXX");
-    std::string name = path_.string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    path_ = name;
-  }
-  ~TemporaryFolder() { fs::remove_all(path_); }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  size_t entries() const {
-    return static_cast<size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
-  }
-
- private:
-  fs::path path_;
-};
 
 Words run_words(const Words& more = {}) {
   Words words = {"run", "-m", tiny_model(), "-p", kPrompt, "--gen-length", "24", "--threshold", "0.9"};
@@ -70,13 +52,13 @@ void expect_refused(const WrongCall& call, int status) {
 }
 
 TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
-  const TemporaryFolder folder;
-  const std::string no_model = folder.file("README.md");
+  const TempFolder folder;
+  const std::string no_model = folder / "README.md";
   write_file(no_model, "# Not a model\n");
-  write_file(folder.file("empty.gguf"), "");
-  const std::string m = tiny_model(), ids = folder.file("ids");
+  write_file(folder / "empty.gguf", "");
+  const std::string m = tiny_model(), ids = folder / "ids";
   write_file(ids, "1 99999");
-  const std::string long_text = folder.file("long.txt");
+  const std::string long_text = folder / "long.txt";
   write_file(long_text, std::string(4'000'000, 'x'));
   const std::vector<WrongCall> calls = {
       {{}, "needs a command"},
@@ -100,11 +82,11 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"run", "-m", m, "-p", "x", "--credit"}, "llada run: '--credit' was removed: revise looks again"},
       {{"run", "-m", m, "-p", "x", "--draft=4"}, "llada run: '--draft' was removed: mbsd drafts blocks ahead"},
       {{"run", "-m", m, "-p", "x", "--kv", "suffix"}, "--kv: found 'suffix', which was removed: kv=dual"},
-      {{"tune", "-m", m, "--tasks", no_model, "-o", folder.file("p.json"), "--options", "--wino"},
+      {{"tune", "-m", m, "--tasks", no_model, "-o", folder / "p.json", "--options", "--wino"},
        "'--wino' was removed: revise looks again"},
       {{"run", "-m", m, "-p", "x", "--gen-len", "8"}, "unknown option --gen-len; did you mean --gen-length?"},
       {{"run", "-m", m, "-p", "x", "--top-k", "40"},
-       "--top-k: found 40 with temperature 0, which takes the best token"},
+       "--top-k: found 40 with temperature 0, which leaves it nothing to do"},
       {{"run", "-m", m, "-p", "x", "--top-p", "1.5", "--temp", "1"}, "--top-p: found 1.5, needed a number from 0 to 1"},
       {{"run", "-m", m, "-p", "x", "--stop", ""}, "stop: "},
       {{"chat"}, "--model is required"},
@@ -119,11 +101,11 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"inspect", m, "--stream"}, "unknown option --stream (see"},
       {{"help", "rum"}, "no command 'rum'; did you mean run?"},
       {{"run", "-m", m, "-p", "x", "--zzz"}, "unknown option --zzz (see llada run --help)"},
-      {{"run", "-m", folder.file("missing.gguf"), "-p", "x"}, "missing.gguf"},
+      {{"run", "-m", folder / "missing.gguf", "-p", "x"}, "missing.gguf"},
       {{"run", "-m", "", "-p", "x"}, ""},
       {{"run", "-m", no_model, "-p", "x"}, "README.md"},
-      {{"run", "-m", folder.file("empty.gguf"), "-p", "x"}, "empty.gguf"},
-      {{"run", "-m", folder.file(""), "-p", "x"}, ""},
+      {{"run", "-m", folder / "empty.gguf", "-p", "x"}, "empty.gguf"},
+      {{"run", "-m", folder / "", "-p", "x"}, ""},
       {run_words({"--gen-length", "5"}), "--gen-length: given twice"},
       {{"run", "-m", m, "-p", "x", "--gen-length", "0"},
        "--gen-length: found 0, needed a whole number from 1 to 1048576"},
@@ -149,8 +131,8 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"run", "-m", m, "-p", "x", "--live", "--no-live"}, "--live"},
       {{"run", "-m", m, "-p", "x", "--live", "--quiet"}, "--live"},
       {{"run", "-m", m, "-p", "x", "--raw", "--system", "s"}, "--raw"},
-      {{"run", "-m", m, "-f", folder.file("missing.txt")}, "missing.txt"},
-      {{"run", "-m", m, "-p", "x", "--trace", folder.file("none/trace.json")}, "none/trace.json"},
+      {{"run", "-m", m, "-f", folder / "missing.txt"}, "missing.txt"},
+      {{"run", "-m", m, "-p", "x", "--trace", folder / "none/trace.json"}, "none/trace.json"},
       {{"run", "-m", m, "-p", "x", "--trace", ""}, "--trace: found '', needed the name of a file"},
       {{"run", "-m", m, "-p", "x", "--cfg-scale", "1e300"}, "--cfg-scale: found 1e+300, needed a number from 0 to"},
       {{"run", "-m", m, "-p", "x", "--device", "hexagon:nope"}, "'nope': needed one of window"},
@@ -165,16 +147,16 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"infill", "-m", m}, "0 of --text and --file"},
       {{"inspect"}, "--model is required"},
       {{"inspect", no_model}, "README.md"},
-      {{"logits", "-m", m, "--ids", no_model, "-o", folder.file("o")}, "a token id needed"},
-      {{"logits", "-m", m, "--ids", "/dev/null", "-o", folder.file("o")}, "found no token id"},
-      {{"logits", "-m", m, "--ids", ids, "-o", folder.file("o")}, "99999"},
-      {{"convert", m, folder.file("o.gguf")}, "--type is required"},
-      {{"convert", m, folder.file("o.gguf"), "--type", "q3_x"}, "q3_x"},
-      {{"convert", m, folder.file("o.gguf"), "--type", "q4_k"}, "type: found 'q4_k', needed one of f32"},
-      {{"convert", m, folder.file("none/o.gguf"), "--type", "f16"}, "none/o.gguf"},
-      {{"convert", no_model, folder.file("o.gguf"), "--type", "f16"}, "README.md"},
+      {{"logits", "-m", m, "--ids", no_model, "-o", folder / "o"}, "a token id needed"},
+      {{"logits", "-m", m, "--ids", "/dev/null", "-o", folder / "o"}, "found no token id"},
+      {{"logits", "-m", m, "--ids", ids, "-o", folder / "o"}, "99999"},
+      {{"convert", m, folder / "o.gguf"}, "--type is required"},
+      {{"convert", m, folder / "o.gguf", "--type", "q3_x"}, "q3_x"},
+      {{"convert", m, folder / "o.gguf", "--type", "q4_k"}, "type: found 'q4_k', needed one of f32"},
+      {{"convert", m, folder / "none/o.gguf", "--type", "f16"}, "none/o.gguf"},
+      {{"convert", no_model, folder / "o.gguf", "--type", "f16"}, "README.md"},
       {{"eval", "-m", m}, "--tasks is required"},
-      {{"eval", "-m", m, "--tasks", folder.file("none.jsonl")}, "none.jsonl"},
+      {{"eval", "-m", m, "--tasks", folder / "none.jsonl"}, "none.jsonl"},
       {{"eval", "-m", m, "--tasks", no_model}, "README.md"},
       {{"eval", "-m", m, "--tasks", no_model, "--limit", "-1"}, "--limit: found -1, needed 1 to"},
       {{"eval", "-m", m, "--tasks", no_model, "--compare", ""}, "--compare '': found no name"},
@@ -184,18 +166,18 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"eval", "-m", m, "--tasks", no_model, "--compare", "fast: ", "--threshold", "0.9"}, "--compare: each"},
       {{"eval", "-m", m, "--tasks", no_model, "--reference", "r", "--no-reference"}, "--no-reference"},
       {{"eval", "-m", m, "--tasks", no_model, "--likelihood-groups", "4"}, "--likelihood-groups: nothing"},
-      {{"tune", "-m", m, "--tasks", no_model, "-o", folder.file("p.json"), "--minimize", "joules"}, "joules"},
-      {{"tune", "-m", m, "--tasks", no_model, "-o", folder.file("p.json"), "--options", "--thresold 1"},
+      {{"tune", "-m", m, "--tasks", no_model, "-o", folder / "p.json", "--minimize", "joules"}, "joules"},
+      {{"tune", "-m", m, "--tasks", no_model, "-o", folder / "p.json", "--options", "--thresold 1"},
        "'--thresold' is no decoding option"},
-      {{"tune", "-m", m, "--tasks", no_model, "-o", folder.file("p.json")}, "README.md"},
+      {{"tune", "-m", m, "--tasks", no_model, "-o", folder / "p.json"}, "README.md"},
       {{"tune", "-m", m, "--tasks", no_model}, "--out is required"},
       {{"run", "-m", m, "-p", "x", "--preset-decode", "brisk"},
-       "llada2.1, llada2.2, sdar, fast-dllm-v2, nemotron, nemotron-spec, or a preset file"},
+       "llada2.1, llada2.2, sdar, fast-dllm-v2, wedlm, nemotron, nemotron-spec, or a preset file"},
       {{"run", "-m", m, "-p", "x", "--preset-decode", no_model}, "README.md"},
       {{"devices"}, "abacus", {.environment = {"LLADA_ISA=abacus"}}},
   };
   for (const WrongCall& call : calls) expect_refused(call, 2);
-  EXPECT_EQ(folder.entries(), 4u);  // nothing was left behind
+  EXPECT_EQ(folder.files(), 4u);  // nothing was left behind
 }
 
 TEST(WrongCalls, ErrorsWithJsonAreStillOneLineOnStderr) {
@@ -367,11 +349,11 @@ TEST(Run, JsonHasTheKeysThatToolsRelyOn) {
 }
 
 TEST(Run, ThePromptMayComeFromAFileOrStdin) {
-  const TemporaryFolder folder;
-  write_file(folder.file("prompt.txt"), kPrompt);
+  const TempFolder folder;
+  write_file(folder / "prompt.txt", kPrompt);
   const Json expected = run_json(run_words({"--json"}))["tokens"];
   Words words = run_words({"--json"});
-  words[3] = "-f", words[4] = folder.file("prompt.txt");
+  words[3] = "-f", words[4] = folder / "prompt.txt";
   EXPECT_EQ(run_json(words)["tokens"], expected);
   words[4] = "-";
   EXPECT_EQ(run_json(words, {.stdin_text = kPrompt})["tokens"], expected);
@@ -479,10 +461,10 @@ TEST(Run, StopStringsAndCutAnswersAreToldApart) {
 }
 
 TEST(Run, TraceHoldsTheSpans) {
-  const TemporaryFolder folder;
-  const auto result = run_llada(run_words({"--trace", folder.file("trace.json")}));
+  const TempFolder folder;
+  const auto result = run_llada(run_words({"--trace", folder / "trace.json"}));
   ASSERT_EQ(result.status, 0) << result.err;
-  std::ifstream file(folder.file("trace.json"));
+  std::ifstream file(folder / "trace.json");
   const Json trace = Json::parse(file);
   std::vector<std::string> names;
   double load_end = 0, decode_begin = 0;
@@ -503,9 +485,9 @@ TEST(Run, PeakMemoryIsTheFileTheKeysAndAFixedRest) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer's own memory would be measured";
 #endif
-  const TemporaryFolder folder;
+  const TempFolder folder;
   for (const std::string type : {"f16", "q8_0", "q4_0"}) {
-    const std::string file = folder.file(type + ".gguf");
+    const std::string file = folder / (type + ".gguf");
     ASSERT_EQ(run_llada({"convert", tiny_model(), file, "--type", type}).status, 0);
     Words words = run_words({"--json"});
     words[2] = file;
@@ -540,14 +522,14 @@ TEST(Infill, FillsTheGapsAndKeepsTheText) {
 
 // labels: long
 TEST(Eval, ComparesStrategiesInOneReport) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   write_file(
-      folder.file("tasks.jsonl"),
+      folder / "tasks.jsonl",
       R"({"task":"sort","prompt":"Sort the numbers from smallest to largest: 38 41 6 51 3","response":"3 6 38 41 51","answer":"3 6 38 41 51"})"
       "\n"
       R"({"task":"sort","prompt":"Sort the numbers from smallest to largest: 9 8","response":"none","answer":"none"})"
       "\n");
-  const Json json = run_json({"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--json", "--compare",
+  const Json json = run_json({"eval", "-m", tiny_model(), "--tasks", folder / "tasks.jsonl", "--json", "--compare",
                               "slow: --preset-decode exact --gen-length 16", "--compare", "fast: --gen-length 16"});
   ASSERT_EQ(json["results"].size(), 2u);
   for (const Json& result : json["results"]) {
@@ -557,8 +539,8 @@ TEST(Eval, ComparesStrategiesInOneReport) {
   }
   EXPECT_EQ(json["results"][1]["name"], "fast");
   EXPECT_LT(json["results"][1]["nfe_mean"], json["results"][0]["nfe_mean"]);
-  const auto table = run_llada(
-      {"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--limit", "1", "--gen-length", "16"});
+  const auto table =
+      run_llada({"eval", "-m", tiny_model(), "--tasks", folder / "tasks.jsonl", "--limit", "1", "--gen-length", "16"});
   EXPECT_EQ(table.status, 0);
   EXPECT_NE(table.out.find("100.0%"), std::string::npos) << table.out;
 }
@@ -575,21 +557,21 @@ const char* const kHardTask =
 
 // labels: long
 TEST(Eval, TellsQualityThreeWays) {
-  const TemporaryFolder folder;
-  write_file(folder.file("tasks.jsonl"), kHardTask);
+  const TempFolder folder;
+  write_file(folder / "tasks.jsonl", kHardTask);
   const Words words = {"eval",
                        "-m",
                        tiny_model(),
                        "--tasks",
-                       folder.file("tasks.jsonl"),
+                       folder / "tasks.jsonl",
                        "--reference",
-                       folder.file("reference.jsonl"),
+                       folder / "reference.jsonl",
                        "--compare",
                        "same: --preset-decode exact --gen-length 40",
                        "--compare",
                        "hasty: --preset-decode exact --gen-length 40 --threshold 0.01"};
   Words with_json = words;
-  with_json.insert(with_json.end(), {"--json", "--record", folder.file("steps.jsonl")});
+  with_json.insert(with_json.end(), {"--json", "--record", folder / "steps.jsonl"});
   const Json json = run_json(with_json);
   EXPECT_EQ(json["reference"]["n"], 1);
   const Json &same = json["results"][0], &hasty = json["results"][1];
@@ -601,11 +583,11 @@ TEST(Eval, TellsQualityThreeWays) {
   EXPECT_LT(hasty["log_probability_per_token"], same["log_probability_per_token"]);
   EXPECT_LT(hasty["log_probability_per_token"], 0.0);
 
-  std::ifstream steps(folder.file("steps.jsonl"));
+  std::ifstream steps(folder / "steps.jsonl");
   int runs = 0;
   for (std::string line; std::getline(steps, line);) runs += Json::parse(line).contains("run");
   EXPECT_EQ(runs, 2);
-  EXPECT_TRUE(fs::exists(folder.file("reference.jsonl")));
+  EXPECT_TRUE(fs::exists(folder / "reference.jsonl"));
   const auto table = run_llada(words);
   EXPECT_EQ(table.status, 0) << table.err;
   for (const char* column : {"same", "edits", "log p", "reference"})
@@ -614,49 +596,49 @@ TEST(Eval, TellsQualityThreeWays) {
 
 // labels: long
 TEST(Tune, WritesAPresetThatRunTakes) {
-  const TemporaryFolder folder;
-  write_file(folder.file("tasks.jsonl"), kSortTasks);
+  const TempFolder folder;
+  write_file(folder / "tasks.jsonl", kSortTasks);
   const auto tuned =
-      run_llada({"tune", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "-o", folder.file("preset.json"),
+      run_llada({"tune", "-m", tiny_model(), "--tasks", folder / "tasks.jsonl", "-o", folder / "preset.json",
                  "--options", "--gen-length 16", "--minimize", "forwards", "--max-loss", "0"});
   ASSERT_EQ(tuned.status, 0) << tuned.err;
   EXPECT_NE(tuned.out.find("<- chosen"), std::string::npos) << tuned.out;
   EXPECT_NE(tuned.err.find("reference: one token per forward, 100.0 % right"), std::string::npos) << tuned.err;
-  std::ifstream file(folder.file("preset.json"));
+  std::ifstream file(folder / "preset.json");
   const Json preset = Json::parse(file);
   EXPECT_EQ(preset["format"], "llada-preset");
   EXPECT_TRUE(preset["options"].get<std::string>().starts_with("--gen-length 16 "));
   EXPECT_LT(preset["tuned"]["nfe_mean"], 4);
   const Json run =
-      run_json({"run", "-m", tiny_model(), "-p", kPrompt, "--preset-decode", folder.file("preset.json"), "--json"});
+      run_json({"run", "-m", tiny_model(), "-p", kPrompt, "--preset-decode", folder / "preset.json", "--json"});
   EXPECT_EQ(run["text"], "3 6 38 41 51");
   EXPECT_EQ(run["tokens"].size(), 16u);
 }
 
 TEST(Tune, RefusesWhatItCouldNotTell) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const Words words = {"tune",
                        "-m",
                        tiny_model(),
                        "--tasks",
-                       folder.file("tasks.jsonl"),
+                       folder / "tasks.jsonl",
                        "-o",
-                       folder.file("preset.json"),
+                       folder / "preset.json",
                        "--reference",
-                       folder.file("reference.jsonl"),
+                       folder / "reference.jsonl",
                        "--options",
                        "--gen-length 4 --block-length 4"};
   // Before the reference, which may take hours.
-  write_file(folder.file("tasks.jsonl"), kHardTask);
+  write_file(folder / "tasks.jsonl", kHardTask);
   expect_refused({words, "found 1 example of task 'gsm-mini', needed at least 2"}, 2);
-  EXPECT_FALSE(fs::exists(folder.file("reference.jsonl")));
+  EXPECT_FALSE(fs::exists(folder / "reference.jsonl"));
   // Answers that do not fit the canvas are all wrong, by any candidate.
-  write_file(folder.file("tasks.jsonl"), kSortTasks);
+  write_file(folder / "tasks.jsonl", kSortTasks);
   expect_refused({words,
                   "found 0 of 2 answers right, needed 1 or more, or no candidate could lose any; 2 of 2 were cut "
                   "at --gen-length 4"},
                  2);
-  EXPECT_FALSE(fs::exists(folder.file("preset.json")));
+  EXPECT_FALSE(fs::exists(folder / "preset.json"));
 }
 
 TEST(Presets, AreTakenByEveryCommandAndGiveWay) {
@@ -682,16 +664,16 @@ TEST(Presets, AreTakenByEveryCommandAndGiveWay) {
 }
 
 TEST(Eval, AnExampleThatDoesNotFitIsNamedBeforeAnyForward) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const std::string fits = R"({"task":"sort","prompt":"Sort: 2 1","response":"1 2","answer":"1 2"})";
   const std::string long_one =
       R"({"task":"long","prompt":")" + std::string(900, '7') + R"(","response":"","answer":""})";
-  write_file(folder.file("tasks.jsonl"), fits + "\n" + long_one + "\n");
-  expect_refused({{"eval", "-m", tiny_model(), "--tasks", folder.file("tasks.jsonl"), "--gen-length", "16",
-                   "--reference", folder.file("reference.jsonl")},
+  write_file(folder / "tasks.jsonl", fits + "\n" + long_one + "\n");
+  expect_refused({{"eval", "-m", tiny_model(), "--tasks", folder / "tasks.jsonl", "--gen-length", "16", "--reference",
+                   folder / "reference.jsonl"},
                   "example 1 (from 0, task long): "},
                  2);
-  EXPECT_EQ(folder.entries(), 1u);  // the reference had not begun
+  EXPECT_EQ(folder.files(), 1u);  // the reference had not begun
 }
 
 TEST(Inspect, DescribesTheShippedModel) {
@@ -716,15 +698,15 @@ TEST(Inspect, DescribesTheShippedModel) {
 }
 
 TEST(Convert, TheResultAnswersLikeItsSource) {
-  const TemporaryFolder folder;
-  const std::string out = folder.file("tiny.gguf");
+  const TempFolder folder;
+  const std::string out = folder / "tiny.gguf";
   write_file(out, "something older");
   const auto converted = run_llada({"convert", tiny_model(), out, "--type", "f16"});
   ASSERT_EQ(converted.status, 0) << converted.err;
   EXPECT_EQ(converted.err.find('\x1b'), std::string::npos);
   EXPECT_NE(converted.out.find("f16 in 44 tensors, f32 in 13 tensors"), std::string::npos) << converted.out;
   EXPECT_LE(std::ranges::count(converted.err, '\n'), 10);
-  EXPECT_EQ(folder.entries(), 1u);
+  EXPECT_EQ(folder.files(), 1u);
 
   const Json inspected = run_json({"inspect", out, "--json"});
   EXPECT_EQ(inspected["format"], "gguf");
@@ -739,8 +721,8 @@ TEST(Convert, TheResultAnswersLikeItsSource) {
 }
 
 TEST(Convert, AnExistingFileSurvivesAFailure) {
-  const TemporaryFolder folder;
-  const std::string out = folder.file("kept.gguf");
+  const TempFolder folder;
+  const std::string out = folder / "kept.gguf";
   write_file(out, "kept");
   EXPECT_EQ(run_llada({"convert", tiny_model() + "/config.json", out, "--type", "f16"}).status, 2);
   std::ifstream file(out);

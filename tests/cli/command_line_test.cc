@@ -15,6 +15,7 @@
 #include "cli/manual.h"
 #include "cli/mistakes.h"
 #include "cli/process.h"
+#include "formats/temp_folder.h"
 
 namespace llada::cli {
 namespace {
@@ -43,15 +44,11 @@ constexpr Command kAll[] = {{"run", "", setup_run},           {"chat", "", setup
 class Examples : public testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "llada_examples_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
     for (const char* file : {"notes.txt", "prompt.txt"}) std::ofstream(folder_ / file) << kAsked << " 3 1 2\n";
     std::ofstream(folder_ / "draft.txt") << "Ken has 20+6=<mask:2> puzzles.\n";
     std::ofstream(folder_ / "ids.txt") << "1000 72 101 1005\n";
     fs::create_directory_symlink(LLADA_SOURCE_DIR "/models", folder_ / "models");
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   // What a shell prints and its status at the end.
   std::pair<std::string, int> shell(const std::string& script) const {
@@ -80,7 +77,8 @@ class Examples : public testing::Test {
     return all;
   }
 
-  fs::path folder_;
+  const TempFolder temp_;
+  const fs::path folder_ = temp_.path();
 };
 
 // The lines of a text that begin with two spaces behind "Examples:".
@@ -247,17 +245,14 @@ TEST(Piped, APipeThatStaysOpenIsSaidToBeWaitedFor) {
 }
 
 TEST(Logits, DashIsStdout) {
-  std::string name = (fs::temp_directory_path() / "llada_logits_XXXXXX").string();
-  ASSERT_NE(::mkdtemp(name.data()), nullptr);
-  const std::string file = name + "/rows.f32", ids = "1000 72 101 1005";
+  const TempFolder folder;
+  const std::string file = folder / "rows.f32", ids = "1000 72 101 1005";
   ASSERT_EQ(run_llada({"logits", tiny_model(), "--ids", "-", "-o", file}, {.stdin_text = ids}).status, 0);
   const auto result = run_llada({"logits", tiny_model(), "--ids", "-", "-o", "-"}, {.stdin_text = ids});
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.err, "-: 4 rows of 1024 logits\n");
-  std::ifstream in(file, std::ios::binary);
-  EXPECT_EQ(result.out, std::string(std::istreambuf_iterator<char>(in), {}));
+  EXPECT_EQ(result.out, folder.read("rows.f32"));
   EXPECT_EQ(result.out.size(), size_t{4} * 1024 * 4);
-  fs::remove_all(name);
 }
 
 TEST(Listed, DevicesThatComputeStandFirstAndLinesFit) {

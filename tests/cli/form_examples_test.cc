@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/process.h"
+#include "formats/temp_folder.h"
 
 namespace llada::cli {
 namespace {
@@ -38,6 +39,38 @@ TEST(FormExamples, AnswerWhatTheDocumentSays) {
     ++examples;
   }
   EXPECT_EQ(examples, 5);
+}
+
+// Every turn of a chat, and every answer of an evaluation, is one of the form: of a question about numbers too.
+TEST(FormExamples, ChatsAndEvaluationsTakeForms) {
+  const std::string question = "Jane is 52 years old. Paul is 84 years old. Is Jane older than Paul?";
+  const auto chat = test::run_llada({"chat", "-m", test::tiny_model(), "--choice", "maybe|no"},
+                                    {.stdin_text = question + "\nSort the numbers from smallest to largest: 3 1\n"});
+  EXPECT_EQ(chat.status, 0) << chat.err;
+  std::istringstream answers(chat.out);
+  int turns = 0;
+  for (std::string line; std::getline(answers, line); ++turns) EXPECT_TRUE(line == "maybe" || line == "no") << chat.out;
+  EXPECT_EQ(turns, 2);
+  const TempFolder folder;
+  folder.write(
+      "tasks.jsonl",
+      R"({"task": "bool", "prompt": ")" + question +
+          R"(", "response": "no", "answer": "no"})"
+          "\n"
+          R"({"task": "sort", "prompt": "Sort the numbers from smallest to largest: 17 31 54", "response": "17 31 54", )"
+          R"("answer": "17 31 54"})"
+          "\n");
+  const auto rows = [&](std::vector<std::string> form) {
+    std::vector<std::string> words = {"eval", "-m", test::tiny_model(), "--tasks", folder / "tasks.jsonl"};
+    words.insert(words.end(), form.begin(), form.end());
+    const auto result = test::run_llada(words);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out + result.err;
+  };
+  const std::string free = rows({}), held = rows({"--choice", "no|maybe"});
+  EXPECT_NE(free.find("sort         1  100.0%"), std::string::npos) << free;
+  EXPECT_NE(held.find("bool         1  100.0%"), std::string::npos) << held;
+  EXPECT_NE(held.find("sort         1    0.0%"), std::string::npos) << held;
 }
 
 }  // namespace

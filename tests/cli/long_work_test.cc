@@ -12,6 +12,7 @@
 #include "cli/bench_report.h"
 #include "cli/process.h"
 #include "cli/report.h"
+#include "formats/temp_folder.h"
 
 namespace llada::test {
 namespace {
@@ -22,15 +23,10 @@ using Words = std::vector<std::string>;
 
 class LongWork : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "llada_long_work_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    root = name;
-  }
-  void TearDown() override { fs::remove_all(root); }
   std::string file(const std::string& name) const { return (root / name).string(); }
   void write(const std::string& name, std::string_view text) const { std::ofstream(file(name)) << text; }
-  fs::path root;
+  const TempFolder temp_;
+  const fs::path root = temp_.path();
 };
 
 size_t longest_line(const std::string& text) {

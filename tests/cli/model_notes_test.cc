@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "cli/process.h"
+#include "formats/temp_folder.h"
 
 namespace llada::test {
 namespace {
@@ -29,7 +30,6 @@ std::string read(const fs::path& path) {
 class ModelNotes : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("llada_model_notes_" + std::to_string(::getpid()));
     fs::create_directories(folder_ / "foreign");
     const fs::path shipped = LLADA_SOURCE_DIR "/models/tiny-llada-moe";
     for (const char* name : {"model.safetensors", "tokenizer.json", "tokenizer_config.json"})
@@ -40,9 +40,9 @@ class ModelNotes : public testing::Test {
     config["model_type"] = "llada";
     std::ofstream(folder_ / "foreign" / "config.json") << config;
   }
-  void TearDown() override { fs::remove_all(folder_); }
   std::string path(const char* name) const { return (folder_ / name).string(); }
-  fs::path folder_;
+  const TempFolder temp_;
+  const fs::path folder_ = temp_.path();
 };
 
 TEST_F(ModelNotes, GatesThatAFileWantsAndThePublishedCodeDoesNot) {

@@ -9,6 +9,7 @@
 
 #include "cli/hub_access.h"
 #include "cli/process.h"
+#include "formats/temp_folder.h"
 #include "hub/stand_in.h"
 
 namespace llada::test {
@@ -28,9 +29,6 @@ std::string content_of(const fs::path& path) {
 class PullCli : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "llada_pull_test_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    root = name;
     std::map<std::string, StandInHub::File> files = {{"README.md", {"# a model"}}, {"logo.png", {"png"}}};
     for (const auto& entry : fs::directory_iterator(tiny_model())) {
       const std::string file = entry.path().filename().string();
@@ -38,10 +36,7 @@ class PullCli : public ::testing::Test {
     }
     hub.emplace(files, "tiny/llada");
   }
-  void TearDown() override {
-    hub.reset();
-    fs::remove_all(root);
-  }
+  void TearDown() override { hub.reset(); }
   std::vector<std::string> environment(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> list = {"HF_ENDPOINT=" + hub->endpoint(),
                                      "HF_HOME=" + (root / "hf").string(),
@@ -65,7 +60,8 @@ class PullCli : public ::testing::Test {
     EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
     EXPECT_EQ(result.out, "");
   }
-  fs::path root;
+  const TempFolder temp_;
+  const fs::path root = temp_.path();
   std::optional<StandInHub> hub;
 };
 

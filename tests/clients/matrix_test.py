@@ -352,6 +352,7 @@ OTHERS = {
     "Continue": "`config.yaml`: `provider: openai`, `apiBase: http://localhost:8080/v1`, `roles: [chat, autocomplete]`",
     "llama.vim, llama.vscode": "endpoint `http://localhost:8080/infill`; `n_predict` is the length of the gap in tokens",
 }
+WHOLE_ELSEWHERE = {"lm-evaluation-harness"}  # lm_eval_test.py: its scores are those of `llada eval`
 
 
 def cell(ask, right, name):
@@ -400,7 +401,8 @@ class Matrix(unittest.TestCase):
                     rows.append(before.get(name, line(name, client.setting, *"????")))
                     continue
                 rows.append(row(name, made))
-        rows += [line(name, setting, "-", "-", "-", "-") for name, setting in OTHERS.items()]
+        rows += [line(name, setting, "yes" if name in WHOLE_ELSEWHERE else "-", "-", "-", "-")
+                 for name, setting in OTHERS.items()]
         table = [line(*HEAD), line(*["---"] * len(HEAD)).replace(" ", ""), *rows]
         if os.environ.get("LLADA_UPDATE"):
             text = [found for found in PAGE.read_text().splitlines() if not found.startswith("|")]

@@ -148,6 +148,20 @@ TEST(Acceptance, DreamsThreeOrders) {
   EXPECT_THAT(best(Acceptance::dream_maskgit), testing::ElementsAre(1));
 }
 
+TEST(Acceptance, WedlmAddsTheDistanceToEveryEntropy) {
+  const std::vector<Candidate> candidates = {{.position = 10, .entropy = 0.39},
+                                             {.position = 12, .entropy = 0.37},
+                                             {.position = 13, .entropy = 0.32},
+                                             {.position = 20, .entropy = 0.21}};
+  AcceptanceOptions o = {.acceptance = Acceptance::wedlm, .entropy_bound = 0.4};
+  const auto chosen = [&] { return choose(o, candidates, {}); };
+  EXPECT_THAT(chosen(), testing::ElementsAre(0, 2)) << "0.39, 0.41, 0.38 and 0.41";
+  o.entropy_bound = 0.3;
+  EXPECT_THAT(chosen(), testing::ElementsAre(2)) << "below it there is none";
+  o.entropy_bound = 0.5;
+  EXPECT_THAT(chosen(), testing::ElementsAre(0, 1, 2, 3));
+}
+
 TEST(Acceptance, Llada2FallsBackOnItsSchedule) {
   const std::vector<Candidate> candidates = {
       {.position = 0, .score = 0.95}, {.position = 1, .score = 0.97}, {.position = 2, .score = 0.4}};

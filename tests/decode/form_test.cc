@@ -193,8 +193,8 @@ TEST(Form, EveryRunEndsWithATextThatFits) {
       ASSERT_NE(canvas.tokens[static_cast<size_t>(generated_begin(canvas) + p)], kMask) << as_flags(options);
   }
   EXPECT_GT(runs, 700);
-  for (const int kind : {revised, drafted, sampled, infilled, block_causal, causal_text, shifted, cancelled, edited,
-                         guided, any_order})
+  for (const int kind :
+       {revised, drafted, sampled, infilled, block_causal, causal_text, shifted, cancelled, edited, guided, any_order})
     EXPECT_GT(kind, 10);
 }
 
@@ -245,11 +245,24 @@ TEST(Form, OptionsThatCannotGoWithOne) {
   EXPECT_TRUE(validate(options));
   options.temperature = 1, options.top_k = 4;
   EXPECT_EQ(validate(options).error().message,
-            "top_k: found 4 where the answer has a form, which decides what may be sampled; needed it left out");
+            "top_k: found 4 with a form of the answer, which decides what may be sampled; needed it left out");
   options = {FormOptions{.choice = "a|b", .regex = "x"}};
-  EXPECT_EQ(validate(options).error().message, "choice: found a text beside another form of the answer; needed one");
+  EXPECT_EQ(validate(options).error().message, "choice: found a text with another form of the answer; needed one");
   options.choice = std::string(1000, 'a') + "\nb";
-  EXPECT_EQ(validate(options).error().message, "choice: found a text beside another form of the answer; needed one");
+  EXPECT_EQ(validate(options).error().message, "choice: found a text with another form of the answer; needed one");
+  ModelKind other;
+  other.attention_block = 32;
+  options = {FormOptions{.choice = "a|b"}};
+  options.kv = KvChoice::none;
+  options.acceptance = Acceptance::causal;
+  EXPECT_THAT(validate(options, false, other).error().message,
+              HasSubstr("which keeps what a causal forward says as it is; needed"));
+  other.moves_text = true;
+  options.acceptance = Acceptance::threshold;
+  options.revision = Revision::levenshtein;
+  EXPECT_THAT(validate(options, false, other).error().message,
+              HasSubstr("which takes the best tokens, as the model ranks them; needed"));
+  options = {FormOptions{.choice = "a|b", .regex = "x"}};
   ModelKind kind;
   kind.uniform.length = 32;
   EXPECT_TRUE(validate({FormOptions{.choice = "a\nb"}}, false, kind)) << "canvases of random tokens take one, too";

@@ -53,15 +53,15 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
       {"remasking", [](auto& o) { o.remasking = Remasking::random, o.acceptance = Acceptance::threshold; }},
       {"remasking", [](auto& o) { o.remasking = Remasking::random, o.acceptance = Acceptance::entropy; }},
       {"confidence_eos_eot_inf", [](auto& o) { o.confidence_eos_eot_inf = true, o.acceptance = Acceptance::entropy; }},
-      {"remasking: found random", [](auto& o) { o.confidence_eos_eot_inf = true, o.remasking = Remasking::random; }},
+      {"confidence_eos_eot_inf: found remasking random, which leaves it nothing to do",
+       [](auto& o) { o.confidence_eos_eot_inf = true, o.remasking = Remasking::random; }},
       {"tail", [](auto& o) { o.tail = -2; }},
       {"mbsd_trigger", [](auto& o) { o.mbsd_trigger = 0; }},
       {"mbsd_lookahead", [](auto& o) { o.mbsd_lookahead = kHuge; }},
       {"mbsd_max_rows", [](auto& o) { o.mbsd_max_rows = -1; }},
       {"mbsd_threshold", [](auto& o) { o.mbsd_threshold = 1; }},
-      {"mbsd: found tail all, gen_length 128, block_length 128", [](auto& o) { o.mbsd = true, o.block_length = 128; }},
+      {"mbsd: found gen_length 128, block_length 128", [](auto& o) { o.mbsd = true, o.block_length = 128; }},
       {"mbsd: found tail 0", [](auto& o) { o.mbsd = true, o.tail = 0; }},
-      {"remasking: found random", [](auto& o) { o.mbsd = true, o.remasking = Remasking::random; }},
       {"latency_table: found 8 rows",
        [](auto& o) {
          o.latency_table = {{8, 1}, {8, 2}};
@@ -107,6 +107,9 @@ TEST(Options, TakesWhatWorks) {
     options.stable_threshold = threshold;
     EXPECT_TRUE(validate(options)) << "the ends of a range belong to it: " << threshold;
   }
+  options = {AcceptanceOptions{.remasking = Remasking::random}, SpeculationOptions{.mbsd = true},
+             RevisionOptions{.revision = Revision::edit}};
+  EXPECT_TRUE(validate(options)) << "drafts and edits read probabilities, whatever the schedule orders by";
   options = {LengthOptions{.gen_length = 0, .steps = 1}};
   EXPECT_TRUE(validate(options, true)) << "infilling has its own length";
 }
@@ -137,7 +140,7 @@ void expect_names_both_ways(size_t count) {
 }
 
 TEST(Options, NamesGoBothWays) {
-  expect_names_both_ways<Acceptance>(9);
+  expect_names_both_ways<Acceptance>(10);
   expect_names_both_ways<KvChoice>(5);
   expect_names_both_ways<Revision>(4);
   expect_names_both_ways<RevisePath>(2);

@@ -36,8 +36,8 @@ TEST(Pairs, EveryOneWorksOrIsRefusedWithOneLine) {
       }
     }
   }
-  EXPECT_EQ(worked, 8 * 3 * 2 * 5);
-  EXPECT_EQ(refused, (9 + 3) * 2 * 5) << "what is left beside causal and levenshtein goes together";
+  EXPECT_EQ(worked, 9 * 3 * 2 * 5);
+  EXPECT_EQ(refused, (10 + 3) * 2 * 5) << "what is left beside causal and levenshtein goes together";
 }
 
 // Those that work are run, and compared with each other, in block_causal_test.cc.
@@ -51,7 +51,7 @@ TEST(Pairs, BlockCausalModelsRefuseWithOneLine) {
     EXPECT_TRUE(pair.refusal.empty() || pair.refusal.find("needed") != std::string::npos) << pair.refusal;
     EXPECT_EQ(pair.refusal.find('\n'), std::string::npos);
   }
-  EXPECT_EQ(worked, 8 * (2 * 3 + 1) + 2 + 2)
+  EXPECT_EQ(worked, 9 * (2 * 3 + 1) + 2 + 2)
       << "frozen without revision, causal without it and never frozen, levenshtein beside threshold and never frozen";
 }
 

@@ -242,8 +242,8 @@ TEST(DualPath, LatenessIsOfTheSeparatePath) {
   const Status status = validate(options);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().message,
-            "revise_lateness: found 1 with revise_path fused, whose results come with the step's own; needed "
-            "revise_path separate");
+            "revise_lateness: found 1 with revise_path fused, which leaves it nothing to do; needed another "
+            "revise_path");
 }
 
 TEST(DualPath, NothingBehindADecidedEndIsLookedAt) {

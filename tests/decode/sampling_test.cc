@@ -425,8 +425,7 @@ TEST(Sampling, OptionsThatWouldBeIgnoredAreRefused) {
   DecodeOptions o;
   o.top_k = 5;
   EXPECT_EQ(validate(o).error().message,
-            "top_k: found 5 with temperature 0, which takes the best token; needed a "
-            "temperature above 0");
+            "top_k: found 5 with temperature 0, which leaves it nothing to do; needed another temperature");
   o.temperature = 1;
   EXPECT_TRUE(validate(o));
   EXPECT_TRUE(needs_logits(o));

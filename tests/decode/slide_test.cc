@@ -109,11 +109,11 @@ TEST(Slide, IsRefusedWhereBlocksMatter) {
   DecodeOptions o = {LengthOptions{.slide = true}, AcceptanceOptions{.acceptance = Acceptance::threshold}};
   EXPECT_TRUE(validate(o));
   o.revision = Revision::edit;
-  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: found accept threshold, revision edit"));
+  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: found revision edit, where one"));
   o.revision = Revision::none, o.acceptance = Acceptance::llada2;
-  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: found accept llada2, revision none"));
+  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: found accept llada2, where one"));
   o.acceptance = Acceptance::schedule, o.steps = 64;
-  EXPECT_THAT(validate(o).error().message, HasSubstr("steps: found 64 with gen_length 128, slide true"));
+  EXPECT_THAT(validate(o).error().message, HasSubstr("steps: found 64 with slide true"));
   o.steps = 0, o.acceptance = Acceptance::threshold;
   EXPECT_THAT(validate(o, false, 32).error().message, HasSubstr("slide: found true with a block-causal model"));
 }

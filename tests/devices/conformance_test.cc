@@ -154,6 +154,42 @@ TEST_P(Conformance, LogitsOfEveryWeightType) {
   }
 }
 
+// Where every row reads all keys, it does not matter where these lie; under a causal rule a row reads those that lie
+// before its own.
+TEST_P(Conformance, KeysLieWhereTheStepSays) {
+  open(DType::F32, RopePairing::half_split, 2);
+  const auto n = static_cast<int32_t>(tokens_.size());
+  OneStream in = inputs(every_row(), every_row());
+  for (int32_t p = 0; p < n; ++p) in.places.push_back((7 * p + 5) % n);
+  const Rows expected = reference_forward(model_, tokens_);
+  const auto compare = [&](const OneResult& out, size_t row, size_t position) {
+    double worst = 0;
+    for (size_t t = 0; t < 1500; ++t)
+      worst = std::max(worst, std::fabs(out.logits[row * 1500 + t] - expected[position][t]));
+    EXPECT_LT(worst, 1e-4) << "position " << position;
+  };
+  const OneResult all = run(in);
+  for (size_t p = 0; p < tokens_.size(); ++p) {
+    EXPECT_EQ(all.predictions[p].position, static_cast<int32_t>(p));
+    compare(all, p, p);
+  }
+  OneStream some = inputs({4, 9}, {0, 1});  // over what that step has stored
+  some.places = {in.places[4], in.places[9]};
+  const OneResult again = run(some);
+  compare(again, 0, 4), compare(again, 1, 9);
+
+  in.rule = some.rule = KeyRule::causal();
+  const OneResult causal = run(in);
+  const auto first = static_cast<size_t>(std::ranges::find(in.places, 0) - in.places.begin());
+  OneStream alone = inputs({static_cast<int32_t>(first)}, {0});
+  alone.places = {0}, alone.rule = in.rule;
+  const OneResult one = run(alone);
+  EXPECT_EQ(std::vector(causal.logits.begin() + static_cast<std::ptrdiff_t>(first * 1500),
+                        causal.logits.begin() + static_cast<std::ptrdiff_t>((first + 1) * 1500)),
+            one.logits)
+      << "the row in the first place reads itself alone";
+}
+
 TEST_P(Conformance, LogitsOfEveryArchitecture) {
   ModelConfig together = small_llada2();  // the rows of 4 positions choose experts together; the last block is cut off
   together.expert_capacity = 3, together.expert_block = 4;

@@ -13,6 +13,7 @@ struct OneStream {
     bool trial = false;
   };
   std::vector<int32_t> tokens, positions;
+  std::vector<int32_t> places = {};  // of keys and values; empty: at the positions
   std::vector<Span> spans;
   std::vector<int32_t> wanted;
   double guidance = 0;  // > 0: the second half of `wanted` is unconditional
@@ -39,7 +40,7 @@ struct OneStream {
         return std::span(of).subspan(static_cast<size_t>(s.begin), static_cast<size_t>(s.count));
       };
       append_span(step, {.stream = stream, .sequence = s.sequence, .trial = s.trial}, part(tokens), part(positions),
-                  rule, s.keys);
+                  rule, s.keys, places.empty() ? std::span<const int32_t>() : part(places));
     }
     for (const int32_t row : wanted) step.wanted.push_back(before + row);
     const auto predictions = static_cast<int32_t>(wanted.size()) / (guidance > 0 ? 2 : 1);

@@ -6,6 +6,7 @@
 
 #include "decode/canvas.h"
 #include "devices/small_model.h"
+#include "failing/stub_device.h"
 #include "geometry/model_files.h"
 #include "shared_forwards.h"
 
@@ -16,28 +17,14 @@ constexpr int32_t kBadToken = 77;
 constexpr size_t kBadRequest = 3;
 
 // Whose device counts what is asked of it.
-class CountingDevice final : public Device {
+class CountingDevice final : public PassingDevice {
  public:
-  explicit CountingDevice(Device& device) : device_(device) {}
-  DeviceInfo info() const override { return device_.info(); }
-  Result<std::unique_ptr<Device>> share(int threads) const override { return device_.share(threads); }
-  Status supports(const Program& program) const override { return device_.supports(program); }
+  using PassingDevice::PassingDevice;
   Result<Ticket> submit(const Run& run) override {
     ++submitted;
-    return device_.submit(run);
+    return PassingDevice::submit(run);
   }
-  Status wait(Ticket ticket) override { return device_.wait(ticket); }
-  SharedBytes allocate(int64_t bytes) override { return device_.allocate(bytes); }
-  Unit place(const Op& op) const override { return device_.place(op); }
-  Capabilities capabilities() override { return device_.capabilities(); }
-  PhaseTimes take_phase_times() override { return device_.take_phase_times(); }
-  int64_t memory_bytes() const override { return device_.memory_bytes(); }
-  void set_trace(Trace* trace) override { device_.set_trace(trace); }
-
   int submitted = 0;
-
- private:
-  Device& device_;
 };
 
 class DamagedRequest : public testing::TestWithParam<bool> {

@@ -108,6 +108,14 @@ TEST(DecideCanvases, TheTailEndsTheAnswerAndFillsTheBlock) {
   canvases = question_canvases(0, *tree, 15, ids);
   EXPECT_EQ(canvases[0].tail, (Ids{50})) << "nothing behind the block is seen";
   EXPECT_EQ(canvases[1].tail, (Ids{8, 50, 90, 91, 91, 91, 91, 91, 91}));
+  for (bool decode::SpecialIds::*kind :
+       {&decode::SpecialIds::causal_text, &decode::SpecialIds::decided_first, &decode::SpecialIds::prompt_ends_block}) {
+    decode::SpecialIds behind = ids;
+    behind.*kind = true;
+    canvases = question_canvases(0, *tree, 15, behind);
+    EXPECT_EQ(canvases[0].tail, (Ids{50, 50, 90, 91, 91, 91, 91, 91})) << "a block begins behind the prompt";
+    EXPECT_EQ(canvases[1].tail, (Ids{8, 50, 90, 91, 91, 91, 91, 91}));
+  }
 }
 
 TEST(DecideCanvases, JointSlotsOfABlockCausalModelLieInOneBlock) {
@@ -386,6 +394,13 @@ TEST_P(Decisions, AStateIsComputedOnceWhereThatIsExact) {
   EXPECT_EQ(blocks % 32, 0);
   EXPECT_GT(blocks, result.prompt_tokens / 3 - 2 * 64) << "all of the state but for a block's rest";
   EXPECT_EQ(second->reused_tokens, 2 * blocks);
+  // Several canvases of a prompt, as with labels of several tokens, count what was there of it once.
+  request.questions = {kSpam};
+  request.options.labels = DecideLabels::values;
+  const Result<DecideResult> values = keeping->submit_decide(*start_decide(model_, request))->wait();
+  ASSERT_TRUE(values);
+  EXPECT_GT(values->forwards, 1);
+  EXPECT_EQ(values->reused_tokens, blocks);
   EXPECT_GT(prefixes->stats().pages, 0);
 }
 
@@ -547,8 +562,6 @@ TEST(DecideJson, WritesWhatTheClientsRead) {
   EXPECT_EQ(out["answers"][1]["probabilities"][0]["value"], true);
   EXPECT_EQ(out["answers"][2]["probabilities"][2]["value"], 2);
   EXPECT_EQ(out["usage"]["input_tokens_details"]["cached_tokens"], 4);
-  result.reused_tokens = 40;  // of ten canvases
-  EXPECT_EQ(decisions_json(request, result, "m")["usage"]["input_tokens_details"]["cached_tokens"], 12);
   request.questions[0].name = "spam", request.questions[2].name = "urgent";
   const auto other = systemone_json(request, result, "m");
   EXPECT_EQ(other["answers"]["spam"]["noul"], 0.5);

@@ -160,7 +160,7 @@ TEST(DecodeChoice, WhatDoesNotGoWithThePresetNamesBothAndTheWayOut) {
   DecodeChoice flags, keys;
   flags.use_defaults(), keys.use_defaults();
   keys.call_preset("llada.preset");
-  const std::string rest = "found 2 with kv none, which computes everything in every step; needed another kv; ";
+  const std::string rest = "found 2 with kv none, which leaves it nothing to do; needed another kv; ";
   EXPECT_EQ(refused(flags, "kv", "none"),
             "kv none: does not go with preset balanced: --refresh (of preset balanced): " + rest +
                 "--preset-decode exact starts without it");

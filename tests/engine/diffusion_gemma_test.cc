@@ -8,9 +8,12 @@
 #include <set>
 
 #include "base/random.h"
+#include "engine/inspect.h"
 #include "engine/session.h"
+#include "failing/failing_device.h"
 #include "formats/temp_folder.h"
 #include "geometry/tiny_gemma.h"
+#include "kernels/kernels.h"
 
 namespace llada {
 namespace {
@@ -18,10 +21,24 @@ namespace {
 using nlohmann::json;
 const std::string kMade = LLADA_SOURCE_DIR "/tests/data/diffusion_gemma/";
 
-TEST(DiffusionGemma, AnswersAreThoseOfItsClass) {
+// On every instruction set, and on a phone whose DSP has what is no expert's.
+class DiffusionGemmaAnswers : public testing::TestWithParam<std::string> {};
+std::vector<std::string> own_devices() {
+  std::vector<std::string> devices;
+  for (const auto* table : kernels::available()) devices.emplace_back(table->isa);
+  devices.emplace_back("sim:v79-8elite,window=60%,fallback=none");
+  return devices;
+}
+INSTANTIATE_TEST_SUITE_P(Devices, DiffusionGemmaAnswers, testing::ValuesIn(own_devices()),
+                         [](const auto& device) { return device.param.substr(0, device.param.find(':')); });
+
+TEST_P(DiffusionGemmaAnswers, AreThoseOfItsClass) {
   std::ifstream in(kMade + "golden.json");
   const json golden = json::parse(in);
-  const auto model = Model::load(kMade + "model.gguf", {.threads = 2});
+  const bool sim = GetParam().starts_with("sim");
+  const auto model = Model::load(
+      kMade + "model.gguf",
+      {.device = sim ? GetParam() : "cpu", .plugin = &failing_devices(), .isa = sim ? "" : GetParam(), .threads = 2});
   ASSERT_TRUE(model) << model.error().message;
   const auto session = Session::create(*model, {});
   ASSERT_TRUE(session) << session.error().message;
@@ -38,6 +55,16 @@ TEST(DiffusionGemma, AnswersAreThoseOfItsClass) {
     EXPECT_EQ(std::vector<int32_t>(got->tokens.begin(), got->tokens.begin() + std::ssize(expected)), expected)
         << "seed " << o.seed;
   }
+}
+
+// A command that would be refused is none.
+TEST(DiffusionGemma, InspectNamesTheCommandThatRunsIt) {
+  const TempFolder folder;
+  const auto bare = inspect_model(kMade + "model.gguf"), whole = inspect_model(write_tiny_gemma(folder / "tiny.gguf"));
+  ASSERT_TRUE(bare && whole);
+  EXPECT_EQ(bare->missing, "") << "token ids can be run";
+  EXPECT_EQ(bare->command, "") << "it has no tokenizer";
+  EXPECT_EQ(whole->command, fmt::format("llada run {} 'Why is the sky blue?'", folder / "tiny.gguf"));
 }
 
 // Takes the best tokens as a small one does, however small.

@@ -10,6 +10,7 @@
 #include "engine/convert.h"
 #include "engine/inspect.h"
 #include "engine/model.h"
+#include "formats/temp_folder.h"
 
 namespace llada {
 namespace {
@@ -20,12 +21,9 @@ using testing::HasSubstr;
 class FolderCheck : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("llada_folder_check_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
     for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json"})
       fs::copy_file(fs::path(LLADA_SOURCE_DIR "/models/tiny-llada") / name, folder_ / name);
   }
-  void TearDown() override { fs::remove_all(folder_); }
   void change(const char* name, const std::string& from, const std::string& to) {
     std::ifstream in(folder_ / name);
     std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -37,7 +35,8 @@ class FolderCheck : public testing::Test {
     const Status status = check_folder(folder_.string());
     return status ? "fine" : status.error().message;
   }
-  fs::path folder_;
+  const TempFolder temp_;
+  const fs::path folder_ = temp_.path();
 };
 
 TEST_F(FolderCheck, WithoutWeights) {

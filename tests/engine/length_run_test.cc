@@ -69,6 +69,13 @@ TEST(LengthRun, TheContextIsTheLimit) {
   const auto model = load_model(path);
   const decode::DecodeOptions open = {decode::LengthOptions{.gen_length = decode::kAutoLength, .auto_length = true}};
   EXPECT_EQ(most_generated(*model, 56, open), model->context() - 56);
+  // A store that has room for all of a long prompt's answer never grows.
+  const auto first = [&](int64_t prompt, int64_t all) {
+    return first_positions(*model, {.tokens = std::vector<int32_t>(static_cast<size_t>(prompt)), .options = open}, all);
+  };
+  EXPECT_EQ(first(56, 256), 56 + 128);
+  EXPECT_EQ(first(20'000, 21'024), 21'024);
+  EXPECT_EQ(first(1'000, 2'024), 1'128);
   EXPECT_EQ(most_generated(*model, 56, {decode::LengthOptions{.gen_length = 40, .auto_length = true}}), 40);
   EXPECT_EQ(most_generated(*model, 56, {decode::LengthOptions{.gen_length = 4000}}), 4000)
       << "not auto: refused elsewhere";

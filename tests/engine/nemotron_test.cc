@@ -231,14 +231,43 @@ TEST(Nemotron, IsSaidAndRefusedByName) {
   EXPECT_TRUE(summary->config.causal_text);
   const auto model = load(Converted::path());
   const auto session = Session::create(model, {});
-  const auto score = (*session)->score({.prompt = {5, 6}, .continuations = {{7}}, .options = {}});
-  ASSERT_FALSE(score);
-  EXPECT_THAT(score.error().message, HasSubstr("scores and decisions are not computed"));
+  const auto refused = [&](const ScoreOptions& options) {
+    const auto score = (*session)->score({.prompt = {5, 6}, .continuations = {{7}}, .options = options});
+    return score ? std::string("accepted") : score.error().message;
+  };
+  EXPECT_THAT(refused({.method = ScoreMethod::duel}), HasSubstr("method: found duel with a model that reads finished"));
+  EXPECT_THAT(refused({.cfg_scale = 1}), HasSubstr("cfg_scale: found 1 with a model that reads finished"));
   decode::DecodeOptions o;
   o.revision = decode::Revision::dual_path;
   const auto revised = (*session)->generate(std::vector<int32_t>{5, 6}, o, {});
   ASSERT_FALSE(revised);
   EXPECT_THAT(revised.error().message, HasSubstr("reads finished text causally"));
+}
+
+// Blocks are counted from the end of the prompt, and those before one are read causally.
+TEST(Nemotron, ScoresAreThoseOfItsClass) {
+  const auto model = load(Converted::path());
+  const auto session = Session::create(model, {});
+  for (const json& one : golden()["scores"]) {
+    ScoreRequest request{.prompt = one["prompt"].get<std::vector<int32_t>>(), .continuations = {}, .options = {}};
+    request.options.method = ScoreMethod::chain;
+    for (const json& text : one["texts"]) request.continuations.push_back(text["tokens"].get<std::vector<int32_t>>());
+    const auto score = (*session)->score(request);
+    ASSERT_TRUE(score) << score.error().message;
+    for (size_t c = 0; c < request.continuations.size(); ++c) {
+      const auto expected = one["texts"][c]["log_probabilities"].get<std::vector<double>>();
+      for (size_t i = 0; i < expected.size(); ++i)
+        EXPECT_NEAR(score->continuations[c].tokens[i].log_probability, expected[i], 5e-4) << c << ", token " << i;
+    }
+    // The first token of a whole block is as well known where the block is read in one forward.
+    request.options.method = ScoreMethod::pseudo, request.options.groups = 1;
+    const auto together = (*session)->score(request);
+    ASSERT_TRUE(together) << together.error().message;
+    for (size_t c = 0; c < request.continuations.size(); ++c)
+      for (size_t i = 0; i + 8 <= request.continuations[c].size(); i += 8)
+        EXPECT_EQ(together->continuations[c].tokens[i].log_probability,
+                  score->continuations[c].tokens[i].log_probability);
+  }
 }
 
 // SDAR's kind of model, read with blocks of one token: what drafts in its own blocks and causal verification give.

@@ -7,10 +7,10 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 
 #include "base/file.h"
 #include "eval/shipped_model.h"
+#include "formats/temp_folder.h"
 
 namespace llada::eval {
 namespace {
@@ -64,20 +64,6 @@ void expect_same_but_time(const Score& a, const Score& b) {
   EXPECT_EQ(a.likelihood.log_probability, b.likelihood.log_probability);  // to the last bit
   EXPECT_EQ(a.likelihood.tokens, b.likelihood.tokens);
 }
-
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& name)
-      : path_((std::filesystem::temp_directory_path() /
-               (name + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
-                std::to_string(reinterpret_cast<uintptr_t>(this))))
-                  .string()) {}
-  ~TemporaryFile() { std::filesystem::remove(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // With a canvas of 128 it would cut what strategies of an open length answer in full.
 TEST(Evaluate, TheReferenceIsAsLongAsTheStrategies) {
@@ -240,12 +226,12 @@ TEST(Evaluate, AHastyStrategyIsFarther) {
 
 // labels: long
 TEST(Evaluate, AReferenceFileGivesTheSameAnswersAndIsNotComputedAgain) {
-  const TemporaryFile file("llada_reference_test");
+  const TempFolder folder;
   EvaluateOptions first = compared(2);
-  first.reference_path = file.path();
+  first.reference_path = folder / "reference";
   const Evaluation computed = run({threshold(0.5)}, std::move(first));
   EvaluateOptions second = compared(2);
-  second.reference_path = file.path();
+  second.reference_path = folder / "reference";
   second.progress = [](int64_t, int64_t, const std::string& what) { EXPECT_NE(what, "reference"); };
   const Evaluation kept = run({threshold(0.5)}, std::move(second));
   expect_same_but_time(computed.reference->total, kept.reference->total);
@@ -253,7 +239,7 @@ TEST(Evaluate, AReferenceFileGivesTheSameAnswersAndIsNotComputedAgain) {
   expect_same_but_time(computed.results[0].total, kept.results[0].total);
 
   EvaluateOptions other = compared(1);
-  other.reference_path = file.path();
+  other.reference_path = folder / "reference";
   other.reference->gen_length = 24;
   const auto refused = Evaluator::create(shipped_model(), some_examples(), std::move(other));
   ASSERT_FALSE(refused);

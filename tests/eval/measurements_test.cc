@@ -2,9 +2,8 @@
 #include "eval/measurements.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
+#include "formats/temp_folder.h"
 
 namespace llada::eval {
 namespace {
@@ -30,21 +29,15 @@ Score some_score() {
           .lost = 2};
 }
 
-struct ScratchFile {
-  ~ScratchFile() { std::filesystem::remove(path); }
-  const std::string path =
-      (std::filesystem::temp_directory_path() / ("llada_measurements_test" + std::to_string(::getpid()))).string();
-};
-
 TEST(Measurements, ComeBackFromTheFile) {
-  const ScratchFile file;
+  const TempFolder folder;
   {
-    auto store = MeasurementStore::open(file.path, kKey, kLatency);
+    auto store = MeasurementStore::open(folder / "measured", kKey, kLatency);
     ASSERT_TRUE(store) << store.error().message;
     ASSERT_TRUE(store->put("--threshold 0.9", {0, 4, 2}, some_score()));
     ASSERT_TRUE(store->put("--threshold 0.9", {1}, Score{.n = 1, .compared = 1}));
   }
-  const auto again = MeasurementStore::open(file.path, kKey, {{1, 99}});
+  const auto again = MeasurementStore::open(folder / "measured", kKey, {{1, 99}});
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(again->size(), 2u);
   ASSERT_EQ(again->latency().size(), 2u);  // of the measurements, not of today

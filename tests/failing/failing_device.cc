@@ -6,15 +6,16 @@
 #include <utility>
 
 #include "failing/late_device.h"
+#include "failing/stub_device.h"
 #include "study/devices.h"
 
 namespace llada {
 namespace {
 
-class FailingDevice final : public Device, Window, ExpertHost, Clock, Beside, HostUnit {
+class FailingDevice final : public PassingDevice, Window, ExpertHost, Clock, Beside, HostUnit {
  public:
   FailingDevice(std::unique_ptr<Device> device, FaultPlan plan)
-      : device_(std::move(device)), can_(device_->capabilities()), plan_(plan) {}
+      : PassingDevice(*device), device_(std::move(device)), can_(device_->capabilities()), plan_(plan) {}
 
   // Those of the device behind.
   Capabilities capabilities() override {
@@ -25,7 +26,6 @@ class FailingDevice final : public Device, Window, ExpertHost, Clock, Beside, Ho
             .host = can_.host != nullptr ? this : nullptr};
   }
 
-  DeviceInfo info() const override { return device_->info(); }
   Result<std::unique_ptr<Device>> share(int threads) const override {
     if (plan_.fault == Fault::allocate) return failed("{}: allocation refused (injected)", info().name);
     LLADA_TRY(auto other, device_->share(threads));
@@ -72,12 +72,8 @@ class FailingDevice final : public Device, Window, ExpertHost, Clock, Beside, Ho
     return {};
   }
 
-  int64_t digest_bytes(const KvShape& kv) const override { return device_->digest_bytes(kv); }
-  SharedBytes allocate(int64_t bytes) override { return device_->allocate(bytes); }
   void use_arena(SharedBytes memory, int64_t bytes) override { can_.host->use_arena(std::move(memory), bytes); }
   Status load(std::span<const WeightId> ids) override { return can_.host->load(ids); }
-  Status supports(const Program& program) const override { return device_->supports(program); }
-  Unit place(const Op& op) const override { return device_->place(op); }
   DeviceWindow window() const override { return can_.window->window(); }
   std::vector<int64_t> weight_sizes() const override { return can_.window->weight_sizes(); }
   Status define_slabs(std::vector<DeviceSlab> slabs) override {
@@ -104,9 +100,6 @@ class FailingDevice final : public Device, Window, ExpertHost, Clock, Beside, Ho
   EmulatedStats emulated() override { return can_.clock->emulated(); }
   void reset_emulated() override { can_.clock->reset_emulated(); }
   bool dry() const override { return can_.clock->dry(); }
-  PhaseTimes take_phase_times() override { return device_->take_phase_times(); }
-  int64_t memory_bytes() const override { return device_->memory_bytes(); }
-  void set_trace(Trace* trace) override { device_->set_trace(trace); }
 
  private:
   void damage() {

@@ -9,34 +9,28 @@
 
 #include "base/random.h"
 #include "devices/host_passes.h"
+#include "failing/stub_device.h"
 
 namespace llada {
 namespace {
 
 // What both have in common: the device behind, and passes of its own where that has none.
-class LateDevice : public Device {
+class LateDevice : public PassingDevice {
  public:
-  LateDevice(std::unique_ptr<Device> device, std::function<void()> ahead) : device_(std::move(device)) {
+  LateDevice(std::unique_ptr<Device> device, std::function<void()> ahead)
+      : PassingDevice(*device), device_(std::move(device)) {
     behind_ = device_->capabilities().beside;
     if (ahead || behind_ == nullptr || !behind_->overlaps()) behind_ = &passes_.emplace(*device_, std::move(ahead));
   }
 
-  DeviceInfo info() const override { return device_->info(); }
   Capabilities capabilities() override {
     Capabilities can = device_->capabilities();
     can.beside = behind_;
     return can;
   }
-  Status supports(const Program& program) const override { return device_->supports(program); }
-  Unit place(const Op& op) const override { return device_->place(op); }
-  Result<Ticket> submit(const Run& run) override { return device_->submit(run); }
   Status wait(Ticket ticket) override {
     return passes_ && passes_->has(ticket) ? passes_->take(ticket) : device_->wait(ticket);
   }
-  int64_t digest_bytes(const KvShape& kv) const override { return device_->digest_bytes(kv); }
-  SharedBytes allocate(int64_t bytes) override { return device_->allocate(bytes); }
-  PhaseTimes take_phase_times() override { return device_->take_phase_times(); }
-  int64_t memory_bytes() const override { return device_->memory_bytes(); }
   void set_trace(Trace* trace) override {
     device_->set_trace(trace);
     if (passes_) passes_->set_trace(trace);

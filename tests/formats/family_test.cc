@@ -31,6 +31,7 @@ void expect_same(const ModelConfig& c, const ModelConfig& expected) {
   EXPECT_EQ(c.qkv_bias, expected.qkv_bias);
   EXPECT_EQ(c.shift_logits, expected.shift_logits);
   EXPECT_EQ(c.attention_block, expected.attention_block);
+  EXPECT_EQ(c.decided_first, expected.decided_first);
   EXPECT_EQ(c.experts, expected.experts);
   EXPECT_EQ(c.norm_topk, expected.norm_topk);
   EXPECT_EQ(c.mask_id, expected.mask_id);
@@ -125,6 +126,7 @@ TEST(Family, MasksThatNoFileNames) {
   EXPECT_EQ(mask("sdar_moe", 151936), 151669);
   EXPECT_EQ(mask("fast-dllm-v2", 151936), 151665);
   EXPECT_EQ(mask("stable-diffcoder", 155136), 5);
+  EXPECT_EQ(mask("wedlm", 152064), 151665);
   EXPECT_EQ(mask("qwen3", 151936), -1);
 }
 
@@ -139,12 +141,35 @@ TEST(Family, ModelsThatAreKnownAndNotComputedAreNamed) {
   const std::string foreign = replaced(json, "SDARForCausalLM", "CloverMoeForCausalLM");
   EXPECT_THAT(refused(replaced(foreign, "\"model_type\":\"llada\"", "\"model_type\":\"clover_moe\"")),
               HasSubstr("model_type is \"clover_moe\", which is not supported: it needs Gated DeltaNet layers"));
-  EXPECT_THAT(refused(replaced(json, "SDARForCausalLM", "WeDLMForCausalLM")),
-              HasSubstr("architectures is \"WeDLMForCausalLM\", which is not supported: it needs causal attention"));
   EXPECT_THAT(refused(foreign), HasSubstr("architectures names \"CloverMoeForCausalLM\", LLaDAModelLM, "));
   const TempFolder folder;
   EXPECT_THAT(outcome(ModelFile::open(folder.write("m.gguf", gguf_bytes(config, {.arch = "clover_moe"})))),
               HasSubstr("general.architecture is \"clover_moe\", which is not supported"));
+}
+
+// As published and as others keep it; the text's numbers stand beside the tower's.
+TEST(Family, OfAModelThatReadsImagesTheTextIsRead) {
+  const ModelConfig config = tiny_config(find_family("nemotron-labs-diffusion"));
+  std::string json = replaced(hf_config_json(config, Style::standard), "DiffusionModel", "DiffusionVLMModel");
+  json = replaced(json, "{", "{\"vision_config\":{\"hidden_size\":7},");
+  for (const std::string text : {"language_model.model.", "language_model.encoder.", "encoder."}) {
+    SCOPED_TRACE(text);
+    std::vector<FakeTensor> tensors = hf_tensors(config);
+    auto names = hf_names(config, Style::standard);
+    for (auto& [ours, name] : names)
+      name = name.starts_with("model.") ? text + name.substr(6)
+                                        : (text.starts_with("language_model.") ? "language_model." : "") + std::string("diffusion_head.weight");
+    FakeTensor tower = tensors.front();
+    tower.name = "tower", names["tower"] = "vision_tower.patch_conv.weight";
+    tensors.push_back(tower);
+    const TempFolder folder;
+    folder.write("config.json", json);
+    folder.write("model.safetensors", safetensors_bytes(tensors, names));
+    const auto read = ModelFile::open(folder.path());
+    ASSERT_EQ(outcome(read), "accepted");
+    expect_same(read->config(), config);
+    EXPECT_THAT(read->config().notes, testing::Contains(HasSubstr("the vision tower (1 tensors) is not read")));
+  }
 }
 
 TEST(Family, QueriesAreScaledByTheirPosition) {

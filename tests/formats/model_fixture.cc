@@ -24,8 +24,10 @@ ModelConfig tiny_config(const Family* family) {
   c.context = 128;
   c.rms_eps = 1e-5f;
   c.rope_theta = 10000.0f;
-  c.shift_logits = family->shift_logits, c.qkv_bias = family->qkv_bias;
+  c.shift_logits = family->shift_logits;
+  c.qkv_bias = family->qkv_bias || family->bias_unless_said;
   c.attention_block = family->attention_block;
+  c.decided_first = family->decided_first;
   c.qk_norm = family->head_norms != HeadNorms::none;
   c.mask_id = 36;
   c.eos_id = c.pad_id = 37;
@@ -300,7 +302,8 @@ std::string hf_config_json(const ModelConfig& c, Style style) {
         R"("moe_layer_freq":[1,1]}})",
         c.experts, c.experts_used, c.expert_ffn_width, c.norm_topk);
   else
-    out += fmt::format(R"(,"intermediate_size":{}}})", c.ffn_width);
+    out += fmt::format(R"(,"intermediate_size":{}{}}})", c.ffn_width,
+                       c.family->head_norms == HeadNorms::where_said ? R"(,"qk_norm":true)" : "");
   return out;
 }
 

@@ -184,6 +184,25 @@ TEST(Schema, FitsValidTextsInOneSpelling) {
     EXPECT_FALSE(person.fits(text)) << text;
 }
 
+// A list names its item twice; each level of lists adds the same few states all the same.
+TEST(Schema, ListsInListsAreLinear) {
+  std::string schema = R"({"type": "integer"})", text = "-12, 3";
+  std::vector<int32_t> states;
+  for (int depth = 1; depth <= 24; ++depth) {
+    schema = R"({"type": "array", "items": )" + schema + "}", text = "[" + text + "]";
+    const Automaton made = of(FormKind::json_schema, schema);
+    states.push_back(made.states());
+    EXPECT_TRUE(made.fits(text));
+    EXPECT_EQ(made.fits(text.substr(0, text.size() - 1) + ", []]"), depth > 1) << text;
+    EXPECT_FALSE(made.fits("[" + text + "]"));
+  }
+  for (size_t i = 3; i < states.size(); ++i) EXPECT_EQ(states[i] - states[i - 1], states[2] - states[1]) << i;
+  std::string objects = R"({"type": "boolean"})";
+  for (int depth = 1; depth <= 12; ++depth)
+    objects = R"({"additionalProperties": {"type": "array", "items": )" + objects + "}}";
+  EXPECT_LT(of(FormKind::json_schema, objects).states(), 12 * 60);
+}
+
 TEST(Schema, MembersThatMayBeLeftOut) {
   const Automaton object =
       of(FormKind::json_schema, R"({"properties": {"a": {"const": 1}, "b": {"const": 2}, "c": {"const": 3}}})");

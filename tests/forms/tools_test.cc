@@ -9,6 +9,8 @@
 #include "forms/form.h"
 #include "forms/solve.h"
 #include "forms/tool_form.h"
+#include "text/json_text.h"
+#include "text/tool_calls.h"
 
 namespace llada::forms {
 namespace {
@@ -113,6 +115,42 @@ TEST(ToolForm, LooseSchemasLeaveOutWhatIsNotKnown) {
   EXPECT_FALSE(fits(R"({"a": "any", "b": 10, "c": 1, "d": "::"})")) << "what is known still counts";
   EXPECT_FALSE(fits(R"({"a": "any", "b": 1, "c": 1, "d": ":::"})"));
   EXPECT_FALSE(fits(R"({"a": "any", "b": 1, "c": 2, "d": ""})"));
+}
+
+// Gemma's calls: what fits is read back as the JSON that the schema asks for, member by member in their order.
+TEST(ToolForm, OfGemma) {
+  const std::string tool = R"([{"name": "f", "parameters": {"type": "object", "properties": {
+      "z": {"type": "string", "minLength": 1, "maxLength": 3}, "A:b": {"enum": ["x", 1, null, {"k": [true]}]},
+      "c": {"type": "array", "items": {"type": "number"}}, "o": {"type": "object", "additionalProperties": {"type": "boolean"}},
+      "n": {"type": ["null", "integer"]}, "p": {"type": "string", "pattern": "^a.c$"}, "d": {"type": "string", "format": "date"},
+      "any": {}}, "required": ["z"]}}, {"name": "g"}])";
+  const auto made = automaton_of({FormKind::tools, tools_text(tool, {}, true, 0, CallForm::gemma)});
+  const auto must = automaton_of({FormKind::tools, tools_text(tool, {}, false, 1, CallForm::gemma)});
+  ASSERT_TRUE(made && must);
+  const auto call = [](const std::string& name, const std::string& arguments) {
+    return std::string(kGemmaCall) + "call:" + name + arguments + std::string(kGemmaCallEnd);
+  };
+  int fitting = 0;
+  for (const char* arguments :
+       {R"({"z": "ab"})", R"({"A:b": {"k": [true]}, "z": "\n\"}"})", R"({"A:b": null, "c": [1, -2.5], "z": "<|\""})",
+        R"({"c": [], "o": {}, "z": "é"})", R"({"n": null, "o": {"k": true, "l_1": false}, "z": "a"})",
+        R"({"any": {"a": [1, "x"]}, "d": "2024-02-28", "n": 7, "p": "a\"c", "z": "z"})"}) {
+    const auto value = OrderedJson::parse(arguments);
+    const std::string text = call("f", gemma_spelled(value));
+    EXPECT_TRUE(must->fits(text) && made->fits("Hi <|tool_call>\n" + text + call("g", "{}"))) << arguments;
+    const AnswerWithCalls read = read_calls(text, CallForm::gemma);
+    ASSERT_EQ(read.calls.size(), 1u);
+    EXPECT_EQ(read.calls[0].arguments, arguments);
+    ++fitting;
+  }
+  EXPECT_EQ(fitting, 6);
+  EXPECT_TRUE(must->fits(call("g", "{}")) && made->fits("") && made->fits("any <|tool_call>call:f{}<tool_call|>"));
+  EXPECT_TRUE(must->fits(call("f", "{n:None,z:\xFAz\xFA}"))) << "Python's word for null, as older templates have it";
+  for (const char* wrong :
+       {"{}", "{z:\"ab\"}", "{z:\xFA\xFA}", "{z: \xFAz\xFA}", "{z:\xFAz\xFA,c:[1]}", "{A:b:1,z:\xFAz\xFA}"})
+    EXPECT_FALSE(must->fits(call("f", wrong)) || made->fits(call("f", wrong))) << wrong;
+  EXPECT_FALSE(must->fits(call("g", "{}") + call("g", "{}")) || made->fits(std::string(kGemmaCall)) ||
+               made->fits(call("g", "{}") + "x"));
 }
 
 TEST(ToolForm, ErrorsNameTheTool) {

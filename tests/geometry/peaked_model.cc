@@ -215,6 +215,27 @@ std::vector<PeakedSpec> make_specs() {
   nemotron.causal_text = true;
   nemotron.query_scale = {0.1, 32};
 
+  ModelConfig qwen3 = sdar;
+  qwen3.family = find_family("a2d-qwen3");
+  qwen3.attention_block = 0;
+
+  ModelConfig qwen2 = fast_dllm;
+  qwen2.family = find_family("a2d-qwen2");
+  qwen2.attention_block = 0, qwen2.shift_logits = false;
+
+  ModelConfig sdar_moe = sdar;
+  sdar_moe.family = find_family("sdar_moe");
+  sdar_moe.ffn_width = 0;
+  sdar_moe.experts = 8, sdar_moe.experts_used = 2, sdar_moe.expert_ffn_width = 96;
+  sdar_moe.norm_topk = true;
+
+  ModelConfig rnd1 = sdar_moe;
+  rnd1.family = find_family("rnd1");
+  rnd1.attention_block = 0, rnd1.shift_logits = true;
+
+  ModelConfig diffcoder = common(find_family("stable-diffcoder"));
+  diffcoder.attention_block = 4;
+
   ModelConfig large = common(&kLladaFamily);
   large.layers = 2;
   large.width = 256, large.heads = 2, large.kv_heads = 1, large.head_dim = large.rotary_dims = 128;
@@ -229,6 +250,11 @@ std::vector<PeakedSpec> make_specs() {
           {"sdar", sdar, 37},
           {"fast_dllm", fast_dllm, 37},
           {"nemotron", nemotron, 37},
+          {"qwen3", qwen3, 24},
+          {"qwen2", qwen2, 40},
+          {"sdar_moe", sdar_moe, 37},
+          {"rnd1", rnd1, 24},
+          {"diffcoder", diffcoder, 37},
           {"far", common(&kLladaFamily), 1111},
           {"large", large, 24}};
 }

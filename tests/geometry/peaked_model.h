@@ -25,7 +25,7 @@ struct PeakedSpec {
   int64_t offset = 0;
 };
 
-// Every architecture with tied head, heads of 64, grouped K/V; "far" looks back over more keys than attention
+// Every family but DiffusionGemma with tied head, heads of 64, grouped K/V; "far" looks back over more keys than attention
 // reads in floats; "large" has heads of 128 and a vocabulary of 100,000.
 const std::vector<PeakedSpec>& peaked_specs();
 const PeakedSpec& peaked_spec(const std::string& name);  // throws where there is none

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "devices/hexagon/library.h"
+#include "failing/stub_device.h"
 #include "model_on_dsp.h"
 
 namespace llada {
@@ -284,23 +285,13 @@ TEST_F(HexagonTest, CopyingIsRefusedByName) {
 }
 
 // The host computes the layers of its choice of every step.
-class SomeLayersOnTheHost final : public Device {
+class SomeLayersOnTheHost final : public PassingDevice {
  public:
-  SomeLayersOnTheHost(Device& device, std::function<bool(const Op&)> mine) : device_(device), mine_(std::move(mine)) {}
-  DeviceInfo info() const override { return device_.info(); }
-  Result<std::unique_ptr<Device>> share(int threads) const override { return device_.share(threads); }
-  Status supports(const Program& program) const override { return device_.supports(program); }
-  Result<Ticket> submit(const Run& run) override { return device_.submit(run); }
-  Status wait(Ticket ticket) override { return device_.wait(ticket); }
-  SharedBytes allocate(int64_t bytes) override { return device_.allocate(bytes); }
-  Unit place(const Op& op) const override { return mine_(op) ? Unit::host : device_.place(op); }
-  Capabilities capabilities() override { return device_.capabilities(); }
-  PhaseTimes take_phase_times() override { return device_.take_phase_times(); }
-  int64_t memory_bytes() const override { return device_.memory_bytes(); }
-  void set_trace(Trace* trace) override { device_.set_trace(trace); }
+  SomeLayersOnTheHost(Device& device, std::function<bool(const Op&)> mine)
+      : PassingDevice(device), mine_(std::move(mine)) {}
+  Unit place(const Op& op) const override { return mine_(op) ? Unit::host : PassingDevice::place(op); }
 
  private:
-  Device& device_;
   std::function<bool(const Op&)> mine_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "devices/hexagon/pack.h"
 #include "devices/hexagon/session.h"
+#include "failing/stub_device.h"
 #include "hexagon_tools.h"
 #include "models/model_graph.h"
 #include "models/presets.h"
@@ -16,26 +17,19 @@ namespace {
 using namespace hexagon;
 
 // Runs nothing but one small op per slab of a stretch: an rms_norm whose weight is the slab's marker.
-class MapsOnly final : public Device, Window {
+class MapsOnly final : public StubDevice, Window {
  public:
   MapsOnly(std::shared_ptr<Library> library, std::shared_ptr<Session> session, std::vector<int64_t> sizes,
            int64_t window)
       : library_(std::move(library)), session_(std::move(session)), sizes_(std::move(sizes)), window_(window) {
     small_ = Buffer::allocate(library_, hexagon::kPageBytes);
   }
-  DeviceInfo info() const override { return {"maps", "maps", 1, ""}; }
-  Result<std::unique_ptr<Device>> share(int) const override { return failed("one is enough"); }
-  Status supports(const Program&) const override { return {}; }
-  Status wait(Ticket) override { return {}; }
   Unit place(const Op& op) const override { return op.kind == OpKind::embed ? Unit::host : Unit::accelerator; }
   DeviceWindow window() const override {
     return {.weight_bytes = window_, .sessions = 1, .cuts_slabs = false, .page_bytes = hexagon::kPageBytes};
   }
   std::vector<int64_t> weight_sizes() const override { return sizes_; }
   Capabilities capabilities() override { return {.window = this}; }
-  PhaseTimes take_phase_times() override { return {}; }
-  int64_t memory_bytes() const override { return 0; }
-  void set_trace(Trace*) override {}
 
   Status define_slabs(std::vector<DeviceSlab> slabs) override {
     for (const DeviceSlab& slab : slabs) {
@@ -57,7 +51,6 @@ class MapsOnly final : public Device, Window {
     return {};
   }
   Status unmap(int slab) override { return session_->unmap(*buffers_[static_cast<size_t>(slab)]); }
-  Result<Ticket> submit(const Run&) override { return 1; }
 
   // The DSP multiplies a row of ones with the slab's marker.
   Status check(int slab) {

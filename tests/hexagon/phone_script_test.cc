@@ -9,6 +9,8 @@
 #include <iterator>
 #include <string>
 
+#include "formats/temp_folder.h"
+
 namespace llada {
 namespace {
 
@@ -17,9 +19,6 @@ namespace fs = std::filesystem;
 class PhoneScript : public testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "llada_phone_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
     const fs::path bin = folder_ / "ndk/toolchains/llvm/prebuilt/linux/bin";
     fs::create_directories(bin);
     fs::create_directories(folder_ / "build/bin/hexagon");
@@ -31,7 +30,6 @@ class PhoneScript : public testing::Test {
                                  "'\nif [ \"$1\" = push ]; then ls \"$2\" >>'" + (folder_ / "pushed").string() +
                                  "'; fi\ncase \"$*\" in *LD_LIBRARY_PATH*) exit 0 ;; *hexagon_probe*) exit 1 ;; esac");
   }
-  void TearDown() override { fs::remove_all(folder_); }
   static void program(const fs::path& path, const std::string& text) {
     std::ofstream(path) << "#!/bin/sh\n" << text << '\n';
     ::chmod(path.c_str(), 0755);
@@ -40,7 +38,8 @@ class PhoneScript : public testing::Test {
     std::ifstream file(folder_ / name);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  fs::path folder_;
+  const TempFolder temp_;
+  const fs::path folder_ = temp_.path();
 };
 
 TEST_F(PhoneScript, PushesOneFolderAndTriesTheVendorsOnlySecond) {

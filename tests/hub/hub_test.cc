@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "formats/temp_folder.h"
 #include "hub/cache.h"
 #include "hub/http.h"
 #include "hub/stand_in.h"
@@ -40,9 +41,6 @@ class Pull : public ::testing::Test {
   void SetUp() override {
     LLADA_NEEDS_DOWNLOADS();
     ::setenv("no_proxy", "*", 1);  // a proxy of this machine does not know 127.0.0.1
-    std::string name = (fs::temp_directory_path() / "llada_hub_test_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    root = name;
     hub.emplace(std::map<std::string, StandInHub::File>{{"config.json", {R"({"a":1})"}},
                                                         {"tokenizer.json", {noise(3'000, 3)}},
                                                         {"empty.txt", {""}},
@@ -61,10 +59,7 @@ class Pull : public ::testing::Test {
     };
     events.stopped = [this] { return stop.load(); };
   }
-  void TearDown() override {
-    hub.reset();
-    if (!root.empty()) fs::remove_all(root);
-  }
+  void TearDown() override { hub.reset(); }
 
   Result<hub::Pulled> pull(const std::string& what = "owner/name", bool prefer_cache = false) {
     const auto request = hub::parse_request(what);
@@ -93,7 +88,8 @@ class Pull : public ::testing::Test {
     EXPECT_FALSE(fs::exists(snapshot() / "model.safetensors"));
   }
 
-  fs::path root;
+  const TempFolder temp_;
+  const fs::path root = temp_.path();
   std::optional<StandInHub> hub;
   hub::HubSettings settings;
   hub::PullEvents events;
@@ -252,6 +248,65 @@ TEST_F(Pull, AWholeFileThatWasNotNamedYetIsCheckedAndNamed) {
   ASSERT_TRUE(pull());
   EXPECT_EQ(downloads(), 0);
   EXPECT_EQ(read(blob("model.safetensors")), hub->files.at("model.safetensors").content);
+}
+
+// A GGUF file that a repository has in raw pieces alone.
+class PullInPieces : public Pull {
+ protected:
+  void SetUp() override {
+    Pull::SetUp();
+    if (!hub) return;
+    hub.emplace(std::map<std::string, StandInHub::File>{{"m.gguf.part1of3", {noise(300'000, 1), true}},
+                                                        {"m.gguf.part2of3", {noise(300'000, 2), true}},
+                                                        {"m.gguf.part3of3", {noise(5'001, 3), true}}});
+    settings.endpoint = hub->endpoint();
+  }
+  std::string whole() const {
+    std::string all;
+    for (const auto& [name, file] : hub->files) all += file.content;
+    return all;
+  }
+};
+
+TEST_F(PullInPieces, TheyArePutTogetherOnce) {
+  const auto pulled = pull();
+  ASSERT_TRUE(pulled) << pulled.error().message;
+  EXPECT_EQ(fs::path(pulled->path), snapshot() / "m.gguf");
+  EXPECT_EQ(read(pulled->path), whole());
+  EXPECT_EQ(pulled->downloaded_bytes, 605'001);
+  for (const char* piece : {"m.gguf.part1of3", "m.gguf.part3of3"}) EXPECT_TRUE(fs::exists(snapshot() / piece));
+  const auto again = pull("owner/name:m.gguf");
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->path, pulled->path);
+  EXPECT_EQ(again->downloaded_bytes, 0);
+  EXPECT_EQ(downloads(), 3);
+  fs::remove(pulled->path);
+  settings.offline = true;
+  EXPECT_EQ(read(pull()->path), whole()) << "from the pieces, which another tool may have cached";
+  fs::remove(snapshot() / "m.gguf.part2of3");
+  fs::remove(pulled->path);
+  EXPECT_NE(pull().error().message.find("2 of 3 pieces of m.gguf are there"), std::string::npos);
+}
+
+TEST_F(PullInPieces, AStopLosesNoByteAndLeavesNoFile) {
+  stop_at = 400'000;
+  const auto stopped = pull();
+  ASSERT_FALSE(stopped);
+  EXPECT_FALSE(fs::exists(snapshot() / "m.gguf"));
+  stop = false, stop_at = -1;
+  const auto pulled = pull();
+  ASSERT_TRUE(pulled) << pulled.error().message;
+  EXPECT_LE(pulled->downloaded_bytes, 605'001 - 300'000);
+  EXPECT_EQ(read(pulled->path), whole());
+}
+
+TEST_F(PullInPieces, TheDiskIsAskedForBothCopies) {
+  hub->change = [](const WebRequest& request, WebReply& reply) {
+    if (request.method != "HEAD") return;
+    for (auto& [name, value] : reply.headers)
+      if (name == "X-Linked-Size") value = "3000000000000";
+  };
+  expect_failure(pull(), "owner/name: 18000.00 GB are to be downloaded and put together, and ", ErrorKind::failed);
 }
 
 TEST_F(Pull, AnotherBeginningThanTheFilesIsFetchedAgain) {

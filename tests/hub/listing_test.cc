@@ -136,6 +136,25 @@ TEST(Choice, AModelInPartsIsAllOfThem) {
   EXPECT_NE(chosen(all, "b/" + parts[0]).front().find("1 of 3 parts of b/m-Q4_0.gguf"), std::string::npos);
 }
 
+TEST(Choice, AFileInRawPiecesIsAllOfThemInTheirOrder) {
+  Files pieces;
+  for (int i = 1; i <= 11; ++i) pieces.push_back(fmt::format("m-Q8_0.gguf.part{}of11", i));
+  Files all = {"README.md", "config.json", "m-Q8_0.gguf.txt"};
+  all.insert(all.end(), pieces.rbegin(), pieces.rend());
+  EXPECT_EQ(chosen(all), pieces) << "part10 behind part9";
+  for (const std::string& what : {std::string("q8_0"), std::string("m-Q8_0.gguf"), pieces[4]})
+    EXPECT_EQ(chosen(all, what), pieces) << what;
+  EXPECT_EQ(hub::choose_files(all, "", "a/b")->joined, "m-Q8_0.gguf");
+  EXPECT_EQ(chosen({"m-Q4_0.gguf.part-00002-of-00002", "m-Q8_0.gguf", "m-Q4_0.gguf.part-00001-of-00002"}),
+            (Files{"m-Q4_0.gguf.part-00001-of-00002", "m-Q4_0.gguf.part-00002-of-00002"}))
+      << "by the same preference";
+  all.push_back("m-Q8_0.gguf");
+  EXPECT_EQ(chosen(all), Files{"m-Q8_0.gguf"}) << "it is there in one piece";
+  EXPECT_EQ(chosen(all, pieces[4]), Files{pieces[4]}) << "a name is taken at its word";
+  EXPECT_NE(chosen({pieces[0], pieces[2]}).front().find("2 of 11 pieces of m-Q8_0.gguf are there"), std::string::npos);
+  EXPECT_NE(chosen({"m.gguf.1"}).front().find("no GGUF"), std::string::npos) << "a copy of what is not there";
+}
+
 TEST(Choice, OfAFolderLeavesOutWhatNobodyReads) {
   EXPECT_EQ(chosen({"README.md", "config.json", "logo.png", "model-00001-of-00002.safetensors",
                     "model-00002-of-00002.safetensors", "model.safetensors.index.json", "pytorch_model.bin",

@@ -8,6 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "failing/stub_device.h"
+
 namespace llada {
 namespace {
 
@@ -21,13 +23,11 @@ struct Faults {
 };
 
 // Answers each prediction with its own number as the token, when it is waited for. Its host unit really runs beside.
-class ScriptedDevice final : public Device, Beside {
+class ScriptedDevice final : public StubDevice, Beside {
  public:
   ScriptedDevice(int32_t number, bool two_units) : number_(number), two_units_(two_units) {}
 
   DeviceInfo info() const override { return {"device " + std::to_string(number_), "", 1, ""}; }
-  Result<std::unique_ptr<Device>> share(int) const override { return failed("not shared"); }
-  Status supports(const Program&) const override { return {}; }
   Result<Ticket> submit(const Run& run) override {
     ++forwards;
     return queue(run, faults.submit, faults.wait, faults.damaged);
@@ -55,9 +55,6 @@ class ScriptedDevice final : public Device, Beside {
     return {};
   }
   Capabilities capabilities() override { return {.beside = two_units_ ? this : nullptr}; }
-  PhaseTimes take_phase_times() override { return {}; }
-  int64_t memory_bytes() const override { return 0; }
-  void set_trace(Trace*) override {}
 
   bool idle() const { return under_way_.empty(); }
 
@@ -301,22 +298,18 @@ TEST_F(ExecutorFailures, ADamagedStreamBesideAFailingDevice) {
 }
 
 // Says that it maps six slabs at a time, and maps fewer.
-class NarrowDevice final : public Device, Window {
+class NarrowDevice final : public StubDevice, Window {
  public:
   static constexpr int64_t kSlab = 1 << 16;
   static constexpr int kSlabs = 8;
   explicit NarrowDevice(size_t really) : really_(really) {}
 
-  DeviceInfo info() const override { return {"narrow", "", 1, ""}; }
-  Result<std::unique_ptr<Device>> share(int) const override { return failed("not shared"); }
-  Status supports(const Program&) const override { return {}; }
   Result<Ticket> submit(const Run& run) override {
     for (size_t i = run.first; i < run.last; ++i)
       if (mapped_.count(run.program->ops[i].weight[0]) == 0) return failed("op {}: its slab is not mapped", i);
     run.outputs->predictions.assign(run.inputs->predictions.size(), {.token = 5, .probability = 0.5});
     return 1;
   }
-  Status wait(Ticket) override { return {}; }
   DeviceWindow window() const override {
     return {.weight_bytes = window_ * kSlab, .sessions = 1, .cuts_slabs = false, .page_bytes = 4096};
   }
@@ -343,9 +336,6 @@ class NarrowDevice final : public Device, Window {
     return fmt::format("a window of {}", --window_);
   }
   Capabilities capabilities() override { return {.window = this}; }
-  PhaseTimes take_phase_times() override { return {}; }
-  int64_t memory_bytes() const override { return 0; }
-  void set_trace(Trace*) override {}
 
  private:
   const size_t really_;

@@ -5,23 +5,17 @@
 
 #include <limits>
 
+#include "failing/stub_device.h"
 #include "unit_costs.h"
 
 namespace llada {
 namespace {
 
 // Shows given gates, and has a clock that the test moves.
-class RoutedDevice final : public Device, ExpertHost, Clock {
+class RoutedDevice final : public StubDevice, ExpertHost, Clock {
  public:
   DeviceInfo info() const override { return {"routed", "", 1, ""}; }
-  Result<std::unique_ptr<Device>> share(int) const override { return failed("not shared"); }
-  Status supports(const Program&) const override { return {}; }
-  Result<Ticket> submit(const Run&) override { return 1; }
-  Status wait(Ticket) override { return {}; }
   Capabilities capabilities() override { return {.experts = this, .clock = this}; }
-  PhaseTimes take_phase_times() override { return {}; }
-  int64_t memory_bytes() const override { return 0; }
-  void set_trace(Trace*) override {}
   std::span<const float> peek(const Program&, ValueId) const override { return gates; }
   EmulatedStats emulated() override { return {.profile = "", .seconds = seconds}; }
   void reset_emulated() override {}

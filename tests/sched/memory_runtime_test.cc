@@ -4,19 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include "failing/stub_device.h"
+
 namespace llada {
 namespace {
 
 constexpr int64_t kSlab = 1 << 16;  // whole pages
 
 // Four weights of one slab each, two of which are mapped at a time.
-class FourSlabs final : public Device, Window {
+class FourSlabs final : public StubDevice, Window {
  public:
-  DeviceInfo info() const override { return {"four", "four", 1, ""}; }
-  Result<std::unique_ptr<Device>> share(int) const override { return failed("one is enough"); }
-  Status supports(const Program&) const override { return {}; }
-  Result<Ticket> submit(const Run&) override { return 1; }
-  Status wait(Ticket) override { return {}; }
   DeviceWindow window() const override {
     return {.weight_bytes = 2 * kSlab, .sessions = 1, .cuts_slabs = false, .page_bytes = 4096};
   }
@@ -25,9 +22,6 @@ class FourSlabs final : public Device, Window {
   Status map(int, MapMode) override { return {}; }
   Status unmap(int) override { return {}; }
   Capabilities capabilities() override { return {.window = this}; }
-  PhaseTimes take_phase_times() override { return {}; }
-  int64_t memory_bytes() const override { return 0; }
-  void set_trace(Trace*) override {}
 };
 
 Program reading(const std::vector<std::vector<WeightId>>& ops) {

@@ -39,6 +39,8 @@ TEST_F(Clients, ValuesThatAskForWhatIsDoneAnyway) {
       {{"skip_special_tokens", true}, {"modalities", {"text"}}, {"echo", false}, {"add_generation_prompt", true}},
       {{"continue_final_message", false}, {"logit_bias", json::object()}, {"min_tokens", 0}, {"typical_p", 1.0}},
       {{"best_of", 1}},
+      {{"cache_prompt", true}, {"id_slot", -1}, {"n_keep", 0}, {"samplers", {"top_k"}}, {"timings_per_token", true}},
+      {{"typ_p", 1}, {"top_a", 0}, {"min_keep", 0}, {"eta_cutoff", 0}, {"smoothing_factor", 0.0}},
       {{"tools", json::array()}, {"functions", json::array()}, {"parallel_tool_calls", true}},
       {{"tools", {tool}}, {"tool_choice", "none"}},
       {{"tool_choice", "auto"}},
@@ -182,8 +184,11 @@ TEST_F(Clients, WishesForThoughtsAreAnsweredWithANote) {
   const auto both = post(kChat, chat_body(kSum, {{"max_tokens", 300}, {"reasoning_effort", "low"}, {"stream", true}}));
   const std::string note = both.header("Llada-Note");
   EXPECT_TRUE(note.starts_with("reasoning_effort" + because + "; the answer may have ")) << note;
-  EXPECT_EQ(refusal(kChat, chat_body("Hi", {{"chat_template_kwargs", {{"wish", 1}}}}))["param"],
-            "chat_template_kwargs.wish");
+  EXPECT_EQ(
+      post(kChat, chat_body("Hi", {{"chat_template_kwargs", {{"wish", 1}, {"a\nb", 2}}}})).header("Llada-Note"),
+      "chat_template_kwargs.a\\x0ab, chat_template_kwargs.wish: the chat template is laid without it, so it has no "
+      "effect");
+  EXPECT_EQ(refusal(kChat, chat_body("Hi", {{"reasoning", {{"wish", 1}}}}))["param"], "reasoning.wish");
 }
 
 TEST_F(Clients, TopPSaysNothingWithoutATemperature) {
@@ -454,6 +459,11 @@ TEST_F(Clients, OfOtherProtocolsAreToldWhichIsHere) {
                                    {"/v1/chat/completions/models", "needed /v1/models"},
                                    {"/openai/deployments/a/chat/completions", "needed /v1/chat/completions"},
                                    {"/v1/responses/resp_1", "nothing is stored here"},
+                                   {"/v1", "needed /v1/chat/completions"},
+                                   {"/v1/chat", "needed /v1/chat/completions"},
+                                   {"/v1/complete", "needed /v1/completions"},
+                                   {"/generate", "needed /api/generate"},
+                                   {"/tags", "needed /api/tags"},
                                    {"/nothing", "see /openapi.json"}}) {
     const json error = refusal(path, json::object(), 404);
     EXPECT_EQ(error["type"], "not_found_error");

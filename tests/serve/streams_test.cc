@@ -315,11 +315,11 @@ TEST(AnswerText, MergedStepsAreTheirLastEdits) {
 // client is told how far its prompt is.
 class LongPrompts : public ServeTest {
  protected:
-  void start_block_causal(int64_t kept_bytes) {
+  void start_block_causal(int64_t kept_bytes, int attention_block = 8) {
     options.kept_prefix_bytes = kept_bytes;
     start(false);
     LoadOptions load{.isa = isa_from_environment(), .threads = 2};
-    load.overrides.attention_block = 8;
+    load.overrides.attention_block = attention_block;
     const auto model = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada-long", load);
     ASSERT_TRUE(model) << model.error().message;
     ASSERT_TRUE(service->set_model(*model));
@@ -358,6 +358,52 @@ TEST_F(LongPrompts, ALaterTurnComputesItsNewTokens) {
   EXPECT_EQ(kept["prompt_tokens_details"]["cached_tokens"], 696) << "whole blocks of 8 of the first 700";
   EXPECT_EQ(kept["rows"], all["rows"].get<int64_t>() - 696);
   EXPECT_EQ(kept["forwards"], all["forwards"]);
+  stop();
+  start_block_causal(int64_t{1} << 20);  // room for 10 blocks of 8 tokens
+  const auto [partly_kept_texts, partly_kept] = converse();
+  EXPECT_EQ(partly_kept_texts, texts);
+  EXPECT_EQ(partly_kept["prompt_tokens_details"]["cached_tokens"], 80);
+}
+
+// Before it is computed: a stream has it in its head.
+TEST_F(LongPrompts, WhatFullAttentionCostsIsSaid) {
+  start_block_causal(0, 0);
+  std::vector<int32_t> ids(600, 30);
+  const auto note = [&](const json& options, size_t tokens = 600) {
+    ids.resize(tokens);
+    return post("/v1/completions", {{"prompt", ids}, {"max_tokens", 2}, {"stream", true}, {"llada", options}})
+        .header("Llada-Note");
+  };
+  const std::string all = "attention is full: the 600 tokens of the prompt are computed ";
+  EXPECT_EQ(note({{"preset", "balanced"}}),
+            all + "in every forward that refreshes K/V, one of 2 (refresh 0: at the beginning of each block)");
+  EXPECT_EQ(note({{"kv", "none"}, {"refresh", 0}}),
+            all + "in every forward (kv dual, prefix or frozen: at the beginning of each block)");
+  EXPECT_EQ(note({{"refresh", 0}}), all + "at the beginning of each block");
+  EXPECT_EQ(note({{"refresh", 0}}, 512), "") << "it is not long";
+  stop();
+  start_block_causal(0);
+  ids.resize(600, 30);
+  EXPECT_EQ(note({{"preset", "balanced"}}), "") << "computed once";
+  stop();
+  start_block_causal(int64_t{1} << 20);  // a token takes 6 layers of 2 x 256 floats
+  EXPECT_EQ(note({{"preset", "balanced"}}),
+            "keys and values of the prompt take 7 MiB, of which --prefix-memory keeps 1: the next turn computes the "
+            "others again");
+}
+
+// A prompt counts once however many answers it has, and so does what was kept of it.
+TEST_F(LongPrompts, WhatWasKeptOfAPromptCountsOnce) {
+  start_block_causal(int64_t{64} << 20);
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 100; ++i) ids.push_back(20 + (53 * i) % 900);
+  const auto cached = [&](int answers) {
+    const json usage = post("/v1/completions", {{"prompt", ids}, {"max_tokens", 8}, {"n", answers}}).json()["usage"];
+    EXPECT_EQ(usage["prompt_tokens"], 100);
+    return usage["prompt_tokens_details"]["cached_tokens"].get<int>();
+  };
+  EXPECT_EQ(cached(3), 0) << "what the first answer leaves for the second was not there before";
+  EXPECT_EQ(cached(3), 96);
 }
 
 TEST_F(LongPrompts, AStreamSaysHowFarThePromptIs) {

@@ -2,6 +2,8 @@
 // model chooses is its own affair: values are compared where a schema leaves one, or with the answer that came whole.
 #include <limits>
 
+#include "formats/temp_folder.h"
+#include "geometry/tiny_gemma.h"
 #include "serve/fixture.h"
 #include "serve/forms.h"
 #include "text/tool_calls.h"
@@ -143,7 +145,7 @@ TEST_F(Tools, TheModelMayAnswerWithText) {
     const json reply = answer(
         kChatRoute, chat_body(kSum, {{"tools", {kAdd}}, {"tool_choice", choice}, {"max_tokens", 64}}))["choices"][0];
     const std::string text = reply["message"]["content"].is_string() ? reply["message"]["content"] : "";
-    EXPECT_FALSE(text.contains(kCallMark)) << text;
+    EXPECT_FALSE(text.contains(syntax_of(CallForm::json).mark)) << text;
     EXPECT_EQ(reply["message"].contains("tool_calls"), reply["finish_reason"] == "tool_calls") << reply;
   }
   // Text that must fit a form, and calls beside it.
@@ -187,6 +189,86 @@ TEST_F(Tools, StreamsHaveTheSameCalls) {
     ASSERT_EQ(calls.size(), whole["message"]["tool_calls"].size());
     for (size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(calls[i], whole["message"]["tool_calls"][i]["function"]);
   }
+}
+
+// A DiffusionGemma of random weights whose tokenizer has the marks of calls.
+TEST_F(Tools, OfGemmaAreInItsOwnMarkup) {
+  start(false);
+  TempFolder folder;
+  Preset preset = tiny_gemma();
+  int32_t id = TinyGemma::kVocab;
+  for (const char* mark :
+       {"<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", "<|\"|>"})
+    preset.control_tokens.push_back({id++, mark});
+  preset.config.vocab = id;
+  auto model = Model::load(write_tiny_gemma(folder / "tiny.gguf", DType::F32, preset), {.threads = 2});
+  ASSERT_TRUE(model) << model.error().message;
+  ASSERT_TRUE(service->set_model(*model));
+  const json tools = {kAdd, tool_of("say", schema_of("t", {{"type", "string"}, {"minLength", 1}, {"maxLength", 4}}))};
+  const json call = {
+      {"id", "c1"}, {"type", "function"}, {"function", {{"name", "add"}, {"arguments", "{\"b\": true, \"a\": 1}"}}}};
+  json turns = {{{"role", "user"}, {"content", "<|tool_call>?"}},
+                {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", {call}}},
+                {{"role", "tool"}, {"tool_call_id", "c1"}, {"content", "yes"}}};
+  const json laid = answer("/apply-template", {{"messages", turns}, {"tools", tools}});
+  const json ids = laid["tokens"];
+  const std::string prompt = laid["prompt"],
+                    declared = "<bos><|turn>system\n<|tool>declaration:add{description:<|\"|><|\"|>,";
+  EXPECT_EQ(prompt.substr(0, declared.size()), declared);
+  EXPECT_TRUE(
+      prompt.ends_with("<|turn>user\n<|tool_call>?<turn|>\n<|turn>model\n<|tool_call>call:add{a:1,b:true}<tool_call|>"
+                       "<|tool_response>response:add{value:<|\"|>yes<|\"|>}<tool_response|>"))
+      << prompt;
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), json(TinyGemma::kVocab + 2)), 1) << "the user's is no call";
+  json arguments = json::array();  // of the first calls
+  const auto check = [&](const std::string& name, const json& given) {
+    arguments.push_back(given);
+    ASSERT_TRUE(name == "add" || name == "say") << name;
+    if (name == "add") {
+      EXPECT_TRUE(given["a"].is_number_integer() && given["b"].is_boolean() && given.size() == 2) << given;
+      return;
+    }
+    EXPECT_TRUE(given["t"].is_string() && given.size() == 1 && !given["t"].get<std::string>().empty()) << given;
+  };
+  for (const double temperature : {0.0, 1.0})
+    for (const json& chosen : {json("required"), json("auto")}) {
+      json body = asked({{"tools", tools}, {"tool_choice", chosen}, {"temperature", temperature}, {"seed", 4}});
+      const json whole = answer(kChatRoute, body)["choices"][0], message = whole["message"];
+      const json calls = message.value("tool_calls", json::array());
+      EXPECT_TRUE(chosen == "auto" || !calls.empty()) << whole;
+      for (const json& made : calls)
+        check(made["function"]["name"], json::parse(made["function"]["arguments"].get<std::string>()));
+      body["stream"] = true;
+      json streamed = json::array();
+      std::string text;
+      for (const std::string& data : post(kChatRoute, body).events()) {
+        if (data == "[DONE]") continue;
+        const json delta = json::parse(data)["choices"][0]["delta"];
+        if (delta.contains("content") && delta["content"].is_string()) text += delta["content"].get<std::string>();
+        for (const json& piece : delta.value("tool_calls", json::array())) {
+          if (piece["index"] == streamed.size())
+            streamed.push_back({{"name", piece["function"]["name"]}, {"arguments", ""}});
+          streamed.back()["arguments"] =
+              streamed.back()["arguments"].get<std::string>() + piece["function"]["arguments"].get<std::string>();
+        }
+      }
+      ASSERT_EQ(streamed.size(), calls.size());
+      for (size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(streamed[i], calls[i]["function"]);
+      EXPECT_EQ(json(text), message["content"].is_null() ? json("") : message["content"]);
+    }
+  ASSERT_FALSE(arguments.empty());
+  const json response_tool = {{"type", "function"}, {"name", "add"}, {"parameters", kAdd["function"]["parameters"]}};
+  for (const json& item : answer(kResponseRoute, {{"input", "Hi"},
+                                                  {"tools", {response_tool}},
+                                                  {"tool_choice", "required"},
+                                                  {"max_output_tokens", 96}})["output"])
+    check(item["name"], json::parse(item["arguments"].get<std::string>()));
+  const json message_tool = {{"name", "add"}, {"input_schema", kAdd["function"]["parameters"]}};
+  for (const json& block : answer(kMessageRoute, {{"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+                                                  {"tools", {message_tool}},
+                                                  {"tool_choice", {{"type", "any"}}},
+                                                  {"max_tokens", 96}})["content"])
+    check(block["name"], block["input"]);
 }
 
 TEST_F(Tools, ResultsAreLaidOutAsTurns) {
@@ -315,7 +397,7 @@ TEST_F(Tools, OfOllama) {
             answer("/api/chat", chat_body("Hi", {{"stream", false}, {"options", options}}))["prompt_eval_count"]);
   const json called =
       answer("/api/chat", chat_body("Hi", {{"stream", false}, {"tools", {kSend}}, {"options", options}}));
-  EXPECT_FALSE(called["message"]["content"].get<std::string>().contains(kCallMark)) << called;
+  EXPECT_FALSE(called["message"]["content"].get<std::string>().contains(syntax_of(CallForm::json).mark)) << called;
   EXPECT_EQ(called["done_reason"], "stop");
 }
 

@@ -6,6 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <list>
+#include <numeric>
+
+#include "models/presets.h"
 #include "study/moe_routing.h"
 
 namespace llada {
@@ -83,6 +87,74 @@ TEST(MoeSimulate, RepeatsAndDrawsItsLanes) {
   for (const char* lane : {"accelerator", "cpu", "map"})
     EXPECT_GT(std::ranges::count(*spans, lane, &SimulatedSpan::lane), 0) << lane;
   for (const SimulatedSpan& span : *spans) EXPECT_GE(span.end_s, span.start_s);
+}
+
+// Weights are those of the model's tensors, a layer has the rows that its routing gives it, and an expert that was not
+// there came in whole.
+TEST(MoeSimulate, DiffusionGemmasExperts) {
+  const MoeGeometry g = *find_geometry("diffusion-gemma-26b");
+  EXPECT_EQ(g.block, 256);
+  MoeSimulateOptions o = small("a6000-pcie4", "diffusion-gemma-26b");
+  o.steps = 2;
+  const auto s = simulate_moe(o);
+  ASSERT_TRUE(s) << s.error().message;
+  double experts = 0, others = 0;
+  for (const PresetTensor& t : tensors_of(*find_preset(g.name)))
+    if (t.shape.rank > 1) (t.name.contains("_exps") ? experts : others) += static_cast<double>(t.shape.elements());
+  EXPECT_EQ(s->expert_bytes * g.layers * g.experts, experts * MoeGeometry::kBytesPerWeight);
+  EXPECT_NEAR(s->dense_bytes, others * MoeGeometry::kBytesPerWeight, 1);
+
+  const MoePhase& p = s->phases.at(0);
+  EXPECT_EQ(p.resident_bytes, s->expert_bytes * 32 * 30);
+  const RoutingTrace trace = diffusion_trace(g, 1, 8, 2, 1);
+  double wanted = 0;
+  for (const RoutingStep& step : trace.steps)
+    for (const LayerRouting& layer : step.layers) {
+      EXPECT_EQ(std::accumulate(layer.rows.begin(), layer.rows.end(), 0), 8 * 8);
+      wanted += static_cast<double>(std::ranges::count_if(layer.rows, [](int32_t rows) { return rows > 0; }));
+    }
+  EXPECT_NEAR(p.statistics.touched * 2 * 30 * 128, wanted, 1e-6);
+  const MoeLine& demand = *p.find("on-demand, LRU");
+  EXPECT_NEAR(demand.moved_bytes * 2, (1 - demand.hit_rate) * wanted * s->expert_bytes, 1);
+  EXPECT_EQ(p.find("all-cpu")->moved_bytes, 0);
+}
+
+// Against a list per layer, whose first entry was used longest ago.
+TEST(MoeSimulate, HitsOfTheCacheAreThoseOfAList) {
+  MoeSimulateOptions o = small("a6000-pcie4", "diffusion-gemma-26b");
+  const auto s = simulate_moe(o);
+  ASSERT_TRUE(s) << s.error().message;
+  const RoutingTrace trace = diffusion_trace(*find_geometry(o.geometry), 1, 8, 4, 1);
+  int64_t wanted = 0, hits = 0;
+  for (size_t l = 0; l < 30; ++l) {
+    std::list<int32_t> there;
+    for (int32_t e = 0; e < 32; ++e) there.push_back(e);
+    for (const RoutingStep& step : trace.steps) {
+      const std::vector<int32_t>& rows = step.layers[l].rows;
+      const auto now = [&](int32_t e) { return rows[static_cast<size_t>(e)] > 0; };
+      std::list<int32_t> used;  // in this step, by number, as ages of one step are alike
+      for (int32_t e = 0; e < 128; ++e)
+        if (now(e)) {
+          ++wanted;
+          const auto at = std::ranges::find(there, e);
+          hits += at != there.end();
+          const auto oldest = std::ranges::find_if_not(there, now);
+          if (at != there.end()) {
+            there.erase(at);
+          } else if (oldest != there.end()) {
+            there.erase(oldest);
+          } else {
+            continue;  // nothing may go
+          }
+          used.push_back(e);
+        }
+      there.splice(there.end(), used);
+    }
+  }
+  EXPECT_NEAR(s->phases.at(0).find("cache lru")->hit_rate, static_cast<double>(hits) / static_cast<double>(wanted),
+              1e-9);
+  EXPECT_GT(hits, wanted / 4);
+  EXPECT_LT(hits, wanted * 3 / 4);
 }
 
 // labels: -long -native

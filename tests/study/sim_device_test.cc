@@ -13,6 +13,7 @@
 #include "devices/one_stream.h"
 #include "devices/small_model.h"
 #include "failing/failing_device.h"
+#include "failing/stub_device.h"
 #include "sched/executor.h"
 #include "study/paging.h"
 
@@ -194,16 +195,10 @@ TEST_F(SimDeviceTest, WhatTheProfileLacksIsRefusedAndPlacedOnTheHost) {
 }
 
 // A plan whose k-th mapping never happens.
-class ForgetfulDevice final : public Device, Window {
+class ForgetfulDevice final : public PassingDevice, Window {
  public:
-  ForgetfulDevice(SimDevice& device, int forget) : device_(device), forget_(forget) {}
+  ForgetfulDevice(SimDevice& device, int forget) : PassingDevice(device), device_(device), forget_(forget) {}
   Capabilities capabilities() override { return {.window = this}; }
-  DeviceInfo info() const override { return device_.info(); }
-  Result<std::unique_ptr<Device>> share(int threads) const override { return device_.share(threads); }
-  Status supports(const Program& program) const override { return device_.supports(program); }
-  Result<Ticket> submit(const Run& run) override { return device_.submit(run); }
-  Status wait(Ticket ticket) override { return device_.wait(ticket); }
-  Unit place(const Op& op) const override { return device_.place(op); }
   DeviceWindow window() const override { return device_.window(); }
   std::vector<int64_t> weight_sizes() const override { return device_.weight_sizes(); }
   Status define_slabs(std::vector<DeviceSlab> slabs) override { return device_.define_slabs(std::move(slabs)); }
@@ -212,9 +207,6 @@ class ForgetfulDevice final : public Device, Window {
     return device_.map(slab, mode);
   }
   Status unmap(int slab) override { return device_.unmap(slab); }
-  PhaseTimes take_phase_times() override { return {}; }
-  int64_t memory_bytes() const override { return 0; }
-  void set_trace(Trace*) override {}
   int maps = 0;
 
  private:

@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "base/file.h"
+#include "models/presets.h"
 #include "study/recording.h"
 #include "study/sim/profile.h"
 
@@ -120,6 +121,35 @@ TEST(NewerChips, BeatAutoregressiveDecodingAndSomrHasLittleToDo) {
   ASSERT_TRUE(v79.somr_saving_low && v79.somr_saving_high);
   EXPECT_LT(*v79.somr_saving_low, 0.25);
   EXPECT_NEAR(*v79.somr_saving_high, 1 - v79.ladder[3].seconds / v79.ladder[2].seconds, 0.02);
+}
+
+// A prompt, then canvases of 256 rows. The DSP has what is not an expert's; a window that holds it maps nothing, and
+// one that does not maps no less than what is missing.
+TEST(Canvases, RunOnBothPhonesThroughTheWindowThatTheirLayersNeed) {
+  double weights = 0;
+  const PresetSpec spec = *parse_preset("diffusion-gemma-26b:q4_0");
+  for (const PresetTensor& t : tensors_of(spec.preset))
+    if (t.shape.rank > 1 && !t.name.contains("_exps") && !t.name.contains("ffn_gate_inp"))
+      weights += static_cast<double>(t.shape.elements()) * 18 / 32;
+  for (const char* phone : {"v79-8elite", "v75-8gen3"}) {
+    SimulateOptions o = options(phone);
+    o.preset = "diffusion-gemma-26b:q4_0", o.tokens_per_pass = 128, o.gen = 300;
+    const auto wide = simulate_last_line(o);
+    ASSERT_TRUE(wide) << wide.error().message;
+    EXPECT_EQ(wide->passes, 1 + 2 + 1 + 2) << "the prompt, two canvases, and the first of them once more";
+    EXPECT_EQ(wide->tokens, 512);
+    EXPECT_EQ(wide->bytes_mapped_per_pass, 0);
+    o.window_gib = 1;
+    const auto narrow = simulate_last_line(o);
+    ASSERT_TRUE(narrow) << narrow.error().message;
+    EXPECT_NEAR(narrow->lower_bound_bytes, weights - 0.7 * 0x1p30, 0.01 * weights);
+    EXPECT_GE(narrow->bytes_mapped_per_pass, narrow->lower_bound_bytes);
+    EXPECT_GE(narrow->seconds, wide->seconds);
+    o.block = 32;
+    const auto refused = simulate_last_line(o);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().message, "block: found 32 tokens, needed the canvas's 256");
+  }
 }
 
 // This program's own kernels: the time of a pass is that of its instruction packets, and cycles per packet decide whether

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "engine/inspect.h"
 #include "engine/session.h"
+#include "formats/temp_folder.h"
 #include "study/synth_vocabulary.h"
 
 namespace llada {
@@ -23,15 +24,11 @@ namespace fs = std::filesystem;
 
 class Synth : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / fmt::format("llada_synth_{}", ::getpid());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   std::string path(std::string_view name = "model.gguf") const { return folder_ / name; }
   size_t files() const { return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), {})); }
 
-  fs::path folder_;
+  const TempFolder temp_;
+  const fs::path folder_ = temp_.path();
 };
 
 SynthRequest request(std::string_view preset, std::string_view type) { return synth_request(preset, type, 0).value(); }

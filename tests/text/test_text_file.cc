@@ -47,6 +47,7 @@ TEST(TextFile, WhatHasANulIsNoText) {
   const std::string without = "f: found UTF-16 without a mark, needed UTF-8, or UTF-16 with its mark in front";
   EXPECT_EQ(message("h\0i\0"s), without);
   EXPECT_EQ(message("\0h\0i"s), without);
+  EXPECT_EQ(message("h\0i\0\xE9\0"s), without) << "which is not UTF-8 either";
   EXPECT_EQ(message("GGUF\n\3\0\0\0"s), "f: byte 7 (line 2): found 0x00, which no text has");
   EXPECT_EQ(message("\xFF\xFEh\0\0\0"s), "f: byte 2 (line 1): found 0x00, which no text has");
 }

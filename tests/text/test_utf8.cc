@@ -86,5 +86,14 @@ TEST(Nfc, LongRunsOfMarksAreNotQuadratic) {
   EXPECT_EQ(to_nfc(text, buffer).size(), text.size());  // a + dot below compose (3 bytes for 1 + 2)
 }
 
+TEST(Utf8Stream, KeepsTheBytesThatItIsTold) {
+  Utf8Stream stream("\xF8\xF9");
+  stream.append("a\xF8\xC3");
+  EXPECT_EQ(stream.take(), "a\xF8");
+  stream.append("\xA9\xF9\xFA\xC3");
+  EXPECT_EQ(stream.take(), "é\xF9\xEF\xBF\xBD");
+  EXPECT_EQ(stream.flush(), "\xEF\xBF\xBD");
+}
+
 }  // namespace
 }  // namespace llada

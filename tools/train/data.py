@@ -10,6 +10,7 @@ evaluation file by its text as well.
     python3 tools/train/data.py            shows examples of every task
     python3 tools/train/data.py --check    checks the generator against eval/eval_public.jsonl
     python3 tools/train/data.py --tuning 200 gsm-mini json sort    writes eval/tuning.jsonl
+    python3 tools/train/data.py --more 1000 bool choice --out more.jsonl    more as in the evaluation file, none of it
 """
 import argparse
 import hashlib
@@ -25,7 +26,8 @@ import words
 from words import CATEGORIES, CITIES, COLORS, ITEMS, JOBS, PLAIN_WORDS, THINGS, Draw
 
 EVAL_FILE = pathlib.Path(__file__).resolve().parents[2] / "eval" / "eval_public.jsonl"
-BUCKETS, HELD_OUT_BUCKETS, TUNING_BUCKET = 40, (0, 1), 1
+BUCKETS, EVALUATION_BUCKET, TUNING_BUCKET = 40, 0, 1
+HELD_OUT_BUCKETS = (EVALUATION_BUCKET, TUNING_BUCKET)
 
 
 class Example(NamedTuple):
@@ -194,13 +196,13 @@ def is_held_out(prompt):
     return bucket(prompt) in HELD_OUT_BUCKETS
 
 
-def tuning_examples(count, tasks, seed=2):
+def held_out_examples(count, tasks, seed=2, held_in=TUNING_BUCKET):
     """`count` different examples of each named task that neither trained nor stand in the evaluation file."""
     forbidden = {example.prompt for example in read_examples()} if EVAL_FILE.exists() else set()
     out = {task: {} for task in tasks}
     for example in stream(seed):
         found = out.get(example.task)
-        if found is not None and len(found) < count and bucket(example.prompt) == TUNING_BUCKET:
+        if found is not None and len(found) < count and bucket(example.prompt) == held_in:
             if example.prompt not in forbidden:
                 found.setdefault(example.prompt, example)
         if all(len(found) == count for found in out.values()):
@@ -274,13 +276,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="check split and templates against the evaluation file")
     parser.add_argument("--tuning", nargs="+", metavar=("N", "TASK"), help="write N held-out examples of each task to --out")
+    parser.add_argument("--more", nargs="+", metavar=("N", "TASK"), help="the same, of the bucket of the evaluation file")
     parser.add_argument("--out", type=pathlib.Path, default=EVAL_FILE.with_name("tuning.jsonl"))
     arguments = parser.parse_args()
-    if arguments.tuning:
-        unknown = set(arguments.tuning[1:]) - EVALUATED
-        if unknown or not arguments.tuning[0].isdigit():
-            parser.error(f"--tuning: needed a number and tasks of {sorted(EVALUATED)}")
-        examples = tuning_examples(int(arguments.tuning[0]), arguments.tuning[1:])
+    if wanted := arguments.tuning or arguments.more:
+        if set(wanted[1:]) - EVALUATED or not wanted[0].isdigit():
+            parser.error(f"--tuning, --more: needed a number and tasks of {sorted(EVALUATED)}")
+        seed_and_bucket = (2, TUNING_BUCKET) if arguments.tuning else (3, EVALUATION_BUCKET)
+        examples = held_out_examples(int(wanted[0]), wanted[1:], *seed_and_bucket)
         arguments.out.write_text("".join(json.dumps(example._asdict()) + "\n" for example in examples))
         return
     if not arguments.check:

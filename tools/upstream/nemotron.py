@@ -101,6 +101,17 @@ def verified(model, prompt, length):
     return ids[len(prompt):], forwards
 
 
+def chain(model, prompt, text):
+    """The log-probability of each token where those before it are there and the rest of its block is not."""
+    out = []
+    for i, token in enumerate(text):
+        begin = len(prompt) + i // BLOCK * BLOCK
+        canvas = prompt + text[:i] + [MASK] * (begin + BLOCK - len(prompt) - i)
+        row = logits(model, canvas, begin)[len(prompt) + i].double()
+        out.append(torch.log_softmax(row, -1)[token].item())
+    return out
+
+
 def goldens(model, seed):
     chance = random.Random(seed)
 
@@ -122,7 +133,12 @@ def goldens(model, seed):
             one[name] = dict(tokens=tokens, forwards=forwards)
         assert one["verified"]["tokens"] == one["autoregressive"]["tokens"]
         answers.append(one)
-    return dict(mask=MASK, block=BLOCK, logits=cases, answers=answers)
+    scores = []
+    for length, texts in ((10, (19, 3)), (40, (8, 12, 1))):
+        ids = prompt(length)
+        scores.append(dict(prompt=ids, texts=[dict(tokens=text, log_probabilities=chain(model, ids, text))
+                                              for text in map(prompt, texts)]))
+    return dict(mask=MASK, block=BLOCK, logits=cases, answers=answers, scores=scores)
 
 
 LEAVES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",

@@ -36,7 +36,7 @@ Status CpuAttention::store(const Job& job, int64_t rows) {
     const RowSpan& span = *span_of[static_cast<size_t>(r)];
     KvStore& kv = store_of(span);
     const bool half = kv.shape().type == DType::F16;
-    const int64_t position = job_->inputs->positions[static_cast<size_t>(r)], bytes = d * element_bytes(kv);
+    const int64_t position = job_->inputs->kept_at()[static_cast<size_t>(r)], bytes = d * element_bytes(kv);
     const auto put = [&](const float* from, std::byte* to) {
       if (half)
         job_->kernels->store_half(from, d, reinterpret_cast<uint16_t*>(to));
@@ -158,7 +158,7 @@ Status CpuAttention::attend(const Job& job) {
         swap_trial(op, all, static_cast<int>(head));
         if (!by_digest(store_of(all), reach[s])) return;
         for (int64_t r = all.begin; r < all.begin + all.count; ++r) {
-          const int64_t p = job_->inputs->positions[static_cast<size_t>(r)];
+          const int64_t p = job_->inputs->kept_at()[static_cast<size_t>(r)];
           digest(op, all, static_cast<int>(head), p, p + 1);
         }
       };
@@ -175,7 +175,7 @@ void CpuAttention::swap_trial(const Op& op, const RowSpan& span, int head) const
   KvStore& kv = store_of(span);
   const int64_t bytes = job_->attention->head_dim * element_bytes(kv);
   for (int64_t r = span.begin; r < span.begin + span.count; ++r) {
-    const int64_t at = job_->inputs->positions[static_cast<size_t>(r)] * bytes;
+    const int64_t at = job_->inputs->kept_at()[static_cast<size_t>(r)] * bytes;
     std::byte* pair = trial_kv(r, head);
     std::swap_ranges(pair, pair + bytes, kv.keys(op.layer, span.sequence, head) + at);
     std::swap_ranges(pair + bytes, pair + 2 * bytes, kv.values(op.layer, span.sequence, head) + at);

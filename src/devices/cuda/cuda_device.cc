@@ -290,7 +290,7 @@ class Cuda final : public CudaDevice {
     cuda::store_kv(stream_.get(),
                    {.k = value(op.in[0]),
                     .v = value(op.in[1]),
-                    .positions = step_.at<int32_t>(step_.positions),
+                    .positions = step_.at<int32_t>(step_.kept_at),
                     .rows_of = step_.at<StoredRow>(step_.stored_rows),
                     .stores = step_.at<KvPlace>(step_.stores),
                     .trial = trial_.data(),
@@ -300,7 +300,7 @@ class Cuda final : public CudaDevice {
                    rows);
     for (const RowSpan& span : run_->inputs->spans)
       for (int32_t r = span.begin; !span.trial && r < span.begin + span.count; ++r)
-        store_of(span).set_copied(op.layer, span.sequence, run_->inputs->positions[static_cast<size_t>(r)]);
+        store_of(span).set_copied(op.layer, span.sequence, run_->inputs->kept_at()[static_cast<size_t>(r)]);
     return {};
   }
 

@@ -21,7 +21,7 @@ Status StepData::bind(Memory& memory, const StepInputs& in, const Program& progr
   sets = bind_row_sets(in, program);
   tokens = put(in.tokens);
   wanted = put(in.wanted);
-  positions = put(in.positions);
+  kept_at = put(in.kept_at());
   places = std::move(kv);
   stores = put(places);
   halves = std::ranges::any_of(places, [](const KvPlace& p) { return p.half != 0; });
@@ -38,7 +38,7 @@ Status StepData::bind(Memory& memory, const StepInputs& in, const Program& progr
     overrides_of[s] = static_cast<int32_t>(override_rows.size());
     override_rows.resize(override_rows.size() + static_cast<size_t>(keys), -1);
     for (int32_t r = span.begin; r < span.begin + span.count; ++r)
-      if (const int32_t p = in.positions[static_cast<size_t>(r)]; p < keys)
+      if (const int32_t p = in.kept_at()[static_cast<size_t>(r)]; p < keys)
         override_rows[static_cast<size_t>(overrides_of[s] + p)] = r;
   }
   stored_rows = put(whose);

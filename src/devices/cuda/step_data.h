@@ -34,7 +34,7 @@ class StepData {
   const std::array<Part, 2>& ranges(const Attention& attention) const {
     return ranges_[static_cast<size_t>(&sets.of(attention) - sets.reads.data())];
   }
-  Part tokens, wanted, positions, stores, stored_rows, overrides, guided, head_rows, head_tokens;
+  Part tokens, wanted, kept_at, stores, stored_rows, overrides, guided, head_rows, head_tokens;
   RowSets sets;
   std::vector<KvPlace> places;          // of the streams' stores
   bool halves = false, floats = false;  // among them

@@ -136,11 +136,10 @@ class Builder {
     w.kv.keys = w.kv.values = w.kv.trial = kNone;
     return w;
   }
-  // Index lists are the same for every op of a row set.
-  WireRef positions(RowSet set) {
-    const auto [known, fresh] = positions_.try_emplace(set, kNone);
-    if (fresh) known->second = staged(s_.rows->positions[static_cast<size_t>(set)]);
-    return known->second;
+  // Where the rows' keys and values lie; the same for every op.
+  WireRef kept_at() {
+    if (!kept_at_) kept_at_ = staged(s_.run->inputs->kept_at());
+    return *kept_at_;
   }
 
   Result<WireWeight> weight(WeightId id) {
@@ -323,7 +322,7 @@ class Builder {
     kv(w, op, g);
     spans(w, g, set);
     if (rule_of(op.kind).kv == KvUse::writes) {
-      w.index = behind(positions(RowSet::all), begin * 4);
+      w.index = behind(kept_at(), begin * 4);
     } else {
       w.out[0] = behind(w.out[0], begin * columns(op.out[0]) * 4);
       w.columns = 0;
@@ -331,7 +330,7 @@ class Builder {
       w.heads = static_cast<uint16_t>(a.heads), w.head_dim = static_cast<uint16_t>(a.head_dim);
       w.parameter = a.scale;
       w.index = behind(key_ranges(s_.rows->of(a), set), begin * sizeof(WireKeys));
-      if (any_trial(g)) w.trial_index = behind(positions(RowSet::all), uint64_t{g.begin[0]} * 4);
+      if (any_trial(g)) w.trial_index = behind(kept_at(), uint64_t{g.begin[0]} * 4);
     }
     ops_.push_back(w);
   }
@@ -428,7 +427,7 @@ class Builder {
   std::map<uint32_t, WirePassing> passing_;  // by number
   std::vector<uint32_t> passing_now_;        // of the op that is translated
   std::vector<Group> groups_;
-  std::map<RowSet, WireRef> positions_;
+  std::optional<WireRef> kept_at_;
   std::map<uint32_t, WireRef> counts_;                                      // 0, 1, ... so many
   std::map<std::pair<RowSet, int16_t>, WireRef> tables_;                    // rotary angles by rows and geometry
   std::map<std::pair<const RowSets::Reads*, size_t>, WireRef> key_ranges_;  // of all and of wanted rows

@@ -15,7 +15,7 @@ void forget_digests(const Run& run, size_t first, size_t last, bool away) {
     for (const RowSpan& span : run.inputs->spans)
       for (int32_t r = span.begin; r < span.begin + span.count; ++r) {
         KvStore& kv = *run.inputs->streams[static_cast<size_t>(span.stream)].kv;
-        const int32_t position = run.inputs->positions[static_cast<size_t>(r)];
+        const int32_t position = run.inputs->kept_at()[static_cast<size_t>(r)];
         kv.changed(op.layer, span.sequence, position);
         if (away) kv.set_away(position);  // of trials too, whose rows stand in the store for a moment
       }

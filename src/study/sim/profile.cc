@@ -4,7 +4,6 @@
 #include <array>
 #include <functional>
 #include <initializer_list>
-#include <regex>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -359,7 +358,9 @@ std::string profile_text(const Profile& profile) {
   using Ordered = nlohmann::ordered_json;
   Ordered json = {{"name", profile.name}, {"description", profile.description}};
   for (const auto& [path, unit, number] : numbers(profile)) {
-    Ordered& entry = json[Ordered::json_pointer("/" + std::regex_replace(path, std::regex("[.]"), "/"))];
+    std::string pointer = "/" + path;
+    std::ranges::replace(pointer, '.', '/');
+    Ordered& entry = json[Ordered::json_pointer(pointer)];
     entry["value"] = number->value;
     if (number->low) entry["low"] = *number->low, entry["high"] = *number->high;
     entry["trust"] = std::string(1, number->trust);

@@ -1,0 +1,46 @@
+// Windows in which what is decided is read first (WeDLM, arXiv 2512.22737). Attention is causal, in another order than
+// that of the positions: a row reads the decided positions up to its own, and a mask all decided ones, behind it too,
+// and the masks before it. Rotary positions are those of the text. So the window, which begins at the first mask, may
+// be decided in any order, and the keys and values of what stands before that mask are those of an autoregressive
+// model: the forward after a token was decided, with all before it, writes them for good.
+//
+//   positions   5 6 7 8 9        7 is decided, the others are masks
+//   places      6 7 5 8 9        of their keys and values; a row reads all places up to its own
+//
+// Any acceptance rule without a schedule of blocks decides a window; the published one is Acceptance::wedlm.
+// Deliberately absent: revision of what is decided, and guidance.
+#pragma once
+#include <memory>
+
+#include "decode/strategy.h"
+
+namespace llada::decode {
+
+// The place of each position: those that are decided first, then the others, both in the order of the text.
+std::vector<int32_t> decided_first_places(const std::vector<bool>& decided);
+// Of the rows from position `from` on of a text whose masks are not decided.
+std::vector<int32_t> places_in(std::span<const int32_t> tokens, int32_t mask, int64_t from = 0);
+
+class DecidedFirst final : public Strategy {
+ public:
+  // windows: decides the masks of a block that slides.
+  DecidedFirst(const DecodeOptions& options, const Canvas& canvas, std::unique_ptr<Strategy> windows);
+
+  StepPlan plan(const Canvas& canvas) override;
+  std::vector<Edit> accept(const Canvas& canvas, const StepResult& result) override {
+    return windows_->accept(canvas, result);
+  }
+  bool done(const Canvas& canvas) const override { return windows_->done(canvas); }
+  int64_t step_bound() const override { return windows_->step_bound(); }
+  StrategyCounters counters() const override { return windows_->counters(); }
+  void stored(const Canvas& canvas, int64_t positions) override;
+  int64_t exact_prefix(const Canvas& /*canvas*/) const override { return written_; }
+
+ private:
+  const std::unique_ptr<Strategy> windows_;
+  const bool keeps_;     // K/V that is final is not computed again
+  const int32_t begin_;  // of the answer
+  int32_t written_ = 0;  // positions whose K/V is final
+};
+
+}  // namespace llada::decode

@@ -1,0 +1,35 @@
+// Gemma 4's markup of tools, as its templates write it: declarations in the system turn, calls and results in the
+// model's. And its arguments as they come back in an answer, which become JSON.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace llada {
+
+class ChatWriter;
+
+// function: the JSON object with name, description and parameters.
+void write_declaration(ChatWriter& out, std::string_view function);
+// arguments: JSON; what is no object stands there as it is.
+void write_call(ChatWriter& out, std::string_view name, std::string_view arguments);
+void write_response(ChatWriter& out, std::string_view name, std::string_view content);
+
+// Arguments in Gemma's spelling, which become JSON's while they grow (the spelling of json_text.h).
+class GemmaArguments {
+ public:
+  // Takes what belongs to them off the front of `bytes`, as far as it is there.
+  std::string take(std::string& bytes);
+  bool complete() const { return at_ == At::behind; }
+
+ private:
+  void read(char c, std::string& json);
+  void end_word(std::string& json);
+  void close(std::string& json);
+
+  enum class At { value, key, quoted_key, string, word, after, behind } at_ = At::value;
+  std::string open_;   // braces and brackets
+  std::string word_;   // a name or plain value so far
+  bool first_ = true;  // of the members
+};
+
+}  // namespace llada

@@ -1,0 +1,118 @@
+// dLLM's block diffusion: whole answers of Qwen3's class and of a loop that gives what its published sampler does
+// (tools/upstream/bd3lm.py), over prompts that fill no whole number of blocks.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/session.h"
+#include "formats/convert.h"
+
+namespace llada::bd3lm {
+namespace {
+
+using decode::Acceptance;
+using nlohmann::json;
+
+const std::string kMade = LLADA_SOURCE_DIR "/tests/data/bd3lm/";
+
+const json& answers() {
+  static const json all = json::parse(std::ifstream(kMade + "golden.json"));
+  return all["answers"];
+}
+
+// The folder as a GGUF, since it has no tokenizer.
+class Bd3lm : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = testing::TempDir() + fmt::format("llada_bd3lm_{}.gguf", ::getpid());
+    const auto folder = ModelFile::open(kMade + "tiny-bd3lm");
+    ASSERT_TRUE(folder) << folder.error().message;
+    ASSERT_TRUE(convert_to_gguf(*folder, nullptr, path_, {.type = DType::BF16, .progress = {}}));
+    const auto model = Model::load(path_, {.threads = 2});
+    ASSERT_TRUE(model) << model.error().message;
+    model_ = *model;
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  Generation generate(const json& answer, const decode::DecodeOptions& o) const {
+    auto got = (*Session::create(model_, {}))->generate(answer["prompt"].get<std::vector<int32_t>>(), o, {});
+    if (!got) throw std::runtime_error(got.error().message);
+    return std::move(*got);
+  }
+
+  std::string path_;
+  std::shared_ptr<const Model> model_;
+};
+
+decode::DecodeOptions by_schedule(const json& answer, decode::KvChoice kv) {
+  decode::DecodeOptions o;
+  o.gen_length = answer["length"], o.block_length = 32;
+  const int64_t blocks = (o.gen_length + 31) / 32, steps = answer["steps"];
+  o.steps = steps < 32 ? steps * blocks : 0;
+  o.kv = kv, o.early_stop = decode::EarlyStop::block;
+  return o;
+}
+
+TEST_F(Bd3lm, AnswersAreThoseOfItsSampler) {
+  for (const json& answer : answers())
+    for (const auto kv : {decode::KvChoice::block, decode::KvChoice::none}) {
+      const Generation got = generate(answer, by_schedule(answer, kv));
+      const auto tokens = answer["tokens"].get<std::vector<int32_t>>();
+      const size_t prompt = answer["prompt"].size();
+      ASSERT_GE(got.tokens.size(), tokens.size());
+      EXPECT_EQ(std::vector(got.tokens.begin(), got.tokens.begin() + std::ssize(tokens)), tokens) << prompt;
+      EXPECT_EQ(got.stats.decode.nfe, answer["forwards"].get<int64_t>()) << prompt;
+    }
+}
+
+// A prompt of whole blocks is tiled as one that is counted from its beginning.
+TEST_F(Bd3lm, BlocksAreCountedFromTheEndOfThePrompt) {
+  const decode::SpecialIds& ids = model_->special_ids();
+  EXPECT_TRUE(ids.prompt_ends_block);
+  EXPECT_EQ(ids.behind(64).block_origin, 0);
+  const decode::SpecialIds behind = ids.behind(45);
+  EXPECT_EQ(behind.block_origin, 13);
+  EXPECT_EQ(behind.block_end(12), 13);
+  EXPECT_EQ(behind.block_begin(44), 13);
+  EXPECT_EQ(behind.block_end(45), 77);
+  EXPECT_EQ(ids.prefix_unit(), 0) << "what stands before the answer says where the blocks begin";
+}
+
+// Revision, a rule without a schedule and drafts know the same blocks: what is stored is what would be computed.
+TEST_F(Bd3lm, WhatIsKeptIsWhatWouldBeComputed) {
+  for (const json& answer : answers())
+    for (const bool revises : {false, true})
+      for (const Acceptance rule : {Acceptance::threshold, Acceptance::causal}) {
+        if (revises && rule == Acceptance::causal) continue;
+        decode::DecodeOptions o = by_schedule(answer, decode::KvChoice::block);
+        o.steps = 0, o.acceptance = rule, o.threshold = 0.3;
+        if (revises) o.revision = decode::Revision::dual_path;
+        const Generation kept = generate(answer, o);
+        o.kv = decode::KvChoice::none;
+        const Generation all = generate(answer, o);
+        EXPECT_EQ(kept.tokens, all.tokens);
+        EXPECT_EQ(kept.stats.decode.nfe, all.stats.decode.nfe);
+        EXPECT_LT(kept.stats.decode.rows, all.stats.decode.rows);
+      }
+}
+
+// The text of drafts that are verified causally is that of blocks of one token.
+TEST_F(Bd3lm, DraftsThatAreVerifiedChangeNoToken) {
+  const auto single = Model::load(path_, {.threads = 2, .overrides = {.attention_block = 1}});
+  ASSERT_TRUE(single) << single.error().message;
+  for (const json& answer : answers()) {
+    decode::DecodeOptions o = by_schedule(answer, decode::KvChoice::block);
+    o.steps = 0, o.acceptance = Acceptance::causal;
+    const Generation verified = generate(answer, o);
+    o.acceptance = Acceptance::threshold, o.block_length = 1;
+    const auto one = (*Session::create(*single, {}))->generate(answer["prompt"].get<std::vector<int32_t>>(), o, {});
+    ASSERT_TRUE(one) << one.error().message;
+    EXPECT_EQ(verified.tokens, one->tokens);
+  }
+}
+
+}  // namespace
+}  // namespace llada::bd3lm
