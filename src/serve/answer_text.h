@@ -29,7 +29,8 @@ class AnswerText {
              std::vector<int32_t> end_ids, std::vector<std::string> stop, bool thinks = false, bool calls = false);
 
   void apply(const StepNote& note);
-  // The next piece of final text, as valid UTF-8 but for those bytes: before any stop text, and never the beginning of one.
+  // The next piece of final text, as valid UTF-8 but for those bytes: before any stop text, and never the beginning of
+  // one.
   std::string take();
   // Of what take() found, what the model thinks: no part of the answer.
   std::string take_thoughts();
