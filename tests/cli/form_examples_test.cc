@@ -41,7 +41,7 @@ TEST(FormExamples, AnswerWhatTheDocumentSays) {
   EXPECT_EQ(examples, 5);
 }
 
-// Every turn of a chat, and every answer of an evaluation, is one of the form: of a question about numbers too.
+// Every turn of a chat, and every answer of an evaluation, is one of the form; the right one where the form has it.
 TEST(FormExamples, ChatsAndEvaluationsTakeForms) {
   const std::string question = "Jane is 52 years old. Paul is 84 years old. Is Jane older than Paul?";
   const auto chat = test::run_llada({"chat", "-m", test::tiny_model(), "--choice", "maybe|no"},
@@ -52,14 +52,9 @@ TEST(FormExamples, ChatsAndEvaluationsTakeForms) {
   for (std::string line; std::getline(answers, line); ++turns) EXPECT_TRUE(line == "maybe" || line == "no") << chat.out;
   EXPECT_EQ(turns, 2);
   const TempFolder folder;
-  folder.write(
-      "tasks.jsonl",
-      R"({"task": "bool", "prompt": ")" + question +
-          R"(", "response": "no", "answer": "no"})"
-          "\n"
-          R"({"task": "sort", "prompt": "Sort the numbers from smallest to largest: 17 31 54", "response": "17 31 54", )"
-          R"("answer": "17 31 54"})"
-          "\n");
+  folder.write("tasks.jsonl", R"({"task": "bool", "prompt": ")" + question +
+                                  R"(", "response": "no", "answer": "no"})"
+                                  "\n");
   const auto rows = [&](std::vector<std::string> form) {
     std::vector<std::string> words = {"eval", "-m", test::tiny_model(), "--tasks", folder / "tasks.jsonl"};
     words.insert(words.end(), form.begin(), form.end());
@@ -67,10 +62,10 @@ TEST(FormExamples, ChatsAndEvaluationsTakeForms) {
     EXPECT_EQ(result.status, 0) << result.err;
     return result.out + result.err;
   };
-  const std::string free = rows({}), held = rows({"--choice", "no|maybe"});
-  EXPECT_NE(free.find("sort         1  100.0%"), std::string::npos) << free;
+  const std::string free = rows({}), held = rows({"--choice", "no|maybe"}), wrong = rows({"--choice", "yes|maybe"});
+  EXPECT_NE(free.find("bool         1  100.0%"), std::string::npos) << free;
   EXPECT_NE(held.find("bool         1  100.0%"), std::string::npos) << held;
-  EXPECT_NE(held.find("sort         1    0.0%"), std::string::npos) << held;
+  EXPECT_NE(wrong.find("bool         1    0.0%"), std::string::npos) << wrong;
 }
 
 }  // namespace

@@ -230,45 +230,49 @@ TEST_F(Tools, OfGemmaAreInItsOwnMarkup) {
     }
     EXPECT_TRUE(given["t"].is_string() && given.size() == 1 && !given["t"].get<std::string>().empty()) << given;
   };
-  for (const double temperature : {0.0, 1.0})
-    for (const json& chosen : {json("required"), json("auto")}) {
-      json body = asked({{"tools", tools}, {"tool_choice", chosen}, {"temperature", temperature}, {"seed", 4}});
-      const json whole = answer(kChatRoute, body)["choices"][0], message = whole["message"];
-      const json calls = message.value("tool_calls", json::array());
-      EXPECT_TRUE(chosen == "auto" || !calls.empty()) << whole;
-      for (const json& made : calls)
-        check(made["function"]["name"], json::parse(made["function"]["arguments"].get<std::string>()));
-      body["stream"] = true;
-      json streamed = json::array();
-      std::string text;
-      for (const std::string& data : post(kChatRoute, body).events()) {
-        if (data == "[DONE]") continue;
-        const json delta = json::parse(data)["choices"][0]["delta"];
-        if (delta.contains("content") && delta["content"].is_string()) text += delta["content"].get<std::string>();
-        for (const json& piece : delta.value("tool_calls", json::array())) {
-          if (piece["index"] == streamed.size())
-            streamed.push_back({{"name", piece["function"]["name"]}, {"arguments", ""}});
-          streamed.back()["arguments"] =
-              streamed.back()["arguments"].get<std::string>() + piece["function"]["arguments"].get<std::string>();
-        }
+  const json quick = {{"denoising_steps", 3}};
+  for (const json& chosen : {json("required"), json("auto")}) {
+    json body = asked({{"tools", tools}, {"tool_choice", chosen}, {"temperature", 1}, {"seed", 4}, {"llada", quick}});
+    body["max_tokens"] = 48;
+    const json whole = answer(kChatRoute, body)["choices"][0], message = whole["message"];
+    const json calls = message.value("tool_calls", json::array());
+    EXPECT_TRUE(chosen == "auto" || !calls.empty()) << whole;
+    for (const json& made : calls)
+      check(made["function"]["name"], json::parse(made["function"]["arguments"].get<std::string>()));
+    body["stream"] = true;
+    json streamed = json::array();
+    std::string text;
+    for (const std::string& data : post(kChatRoute, body).events()) {
+      if (data == "[DONE]") continue;
+      const json event = json::parse(data), delta = event["choices"][0]["delta"];
+      if (delta.contains("content") && delta["content"].is_string()) text += delta["content"].get<std::string>();
+      for (const json& piece : delta.value("tool_calls", json::array())) {
+        const json& function = piece["function"];
+        if (piece["index"] == streamed.size()) streamed.push_back({{"name", function["name"]}, {"arguments", ""}});
+        json& last = streamed.back()["arguments"];
+        last = last.get<std::string>() + function["arguments"].get<std::string>();
       }
-      ASSERT_EQ(streamed.size(), calls.size());
-      for (size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(streamed[i], calls[i]["function"]);
-      EXPECT_EQ(json(text), message["content"].is_null() ? json("") : message["content"]);
     }
+    ASSERT_EQ(streamed.size(), calls.size());
+    for (size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(streamed[i], calls[i]["function"]);
+    EXPECT_EQ(json(text), message["content"].is_null() ? json("") : message["content"]);
+  }
   ASSERT_FALSE(arguments.empty());
-  const json response_tool = {{"type", "function"}, {"name", "add"}, {"parameters", kAdd["function"]["parameters"]}};
-  for (const json& item : answer(kResponseRoute, {{"input", "Hi"},
-                                                  {"tools", {response_tool}},
-                                                  {"tool_choice", "required"},
-                                                  {"max_output_tokens", 96}})["output"])
-    check(item["name"], json::parse(item["arguments"].get<std::string>()));
-  const json message_tool = {{"name", "add"}, {"input_schema", kAdd["function"]["parameters"]}};
-  for (const json& block : answer(kMessageRoute, {{"messages", {{{"role", "user"}, {"content", "Hi"}}}},
-                                                  {"tools", {message_tool}},
-                                                  {"tool_choice", {{"type", "any"}}},
-                                                  {"max_tokens", 96}})["content"])
-    check(block["name"], block["input"]);
+  const json add = kAdd["function"]["parameters"];
+  const json of_response =
+      answer(kResponseRoute, {{"input", "Hi"},
+                              {"tools", {{{"type", "function"}, {"name", "add"}, {"parameters", add}}}},
+                              {"tool_choice", "required"},
+                              {"max_output_tokens", 48},
+                              {"llada", quick}});
+  for (const json& item : of_response["output"]) check(item["name"], json::parse(item["arguments"].get<std::string>()));
+  const json of_message = answer(kMessageRoute, {{"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+                                                 {"tools", {{{"name", "add"}, {"input_schema", add}}}},
+                                                 {"tool_choice", {{"type", "any"}}},
+                                                 {"max_tokens", 48},
+                                                 {"llada", quick}});
+  for (const json& block : of_message["content"]) check(block["name"], block["input"]);
+  EXPECT_GE(arguments.size(), 3u);
 }
 
 TEST_F(Tools, ResultsAreLaidOutAsTurns) {
