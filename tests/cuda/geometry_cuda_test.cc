@@ -26,6 +26,7 @@ TEST(GeometryCuda, TiedHeadsGiveTheAnswerThatIsBuiltIn) {
     EXPECT_TRUE(engine.model->config().tied_head);
     decode::DecodeOptions o;
     o.gen_length = 3;
+    if (spec.config.attention_block > 0) o.block_length = spec.config.attention_block;
     o.acceptance = decode::Acceptance::threshold;
     o.early_stop = decode::EarlyStop::none;
     const auto prompt = random_prompt(engine.spec, engine.spec.offset + 5, 7);
