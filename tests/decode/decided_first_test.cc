@@ -100,7 +100,7 @@ TEST(DecidedFirst, RefusesWhatItsWindowCannotDo) {
   EXPECT_THAT(refused([](DecodeOptions& o) { o.block_length = 32; }), HasSubstr("needed 16, or a divisor of it"));
   EXPECT_THAT(refused([](DecodeOptions& o) { o.acceptance = Acceptance::causal; }), HasSubstr("accept: found causal"));
   EXPECT_THAT(refused([](DecodeOptions& o) { o.acceptance = Acceptance::llada2; }),
-              HasSubstr("which moves with what is decided"));
+              HasSubstr("with a window that begins at the first mask"));
   EXPECT_THAT(refused([](DecodeOptions& o) { o.acceptance = Acceptance::schedule, o.steps = 8; }),
               HasSubstr("steps: found 8 with a window that begins at the first mask"));
   EXPECT_THAT(refused([](DecodeOptions& o) { o.revision = Revision::dual_path; }),
