@@ -150,7 +150,8 @@ for pin in sys.argv[1:]:
       { (cd build/prometheus && { apt-get download prometheus || { as_root apt-get update -qq && apt-get download prometheus; }; }) &&
         dpkg-deb -x build/prometheus/prometheus_*.deb build/prometheus; } >/dev/null 2>&1 ||
         echo "setup: no promtool here; alert rules are not checked" >&2
-    fi ;;
+    fi
+    install debootstrap >&2 || echo "setup: no debootstrap here; the image's steps cannot be taken" >&2 ;;
   python)
     works() { build/python-tools/bin/python -c 'import auditwheel, build, lm_eval, mypy, numpy, pytest, scikit_build_core, vermin' 2>/dev/null; }
     install "${wheel[@]}" >&2 || { echo "setup: Debian's python3-venv cannot be installed here" >&2; exit 1; }

@@ -89,7 +89,7 @@ run_stage() {
       needs clients && build release llada && told timeout 1200 tools/clients.sh
       note=${note:-$(grep -hE '^Ran [0-9]+ tests' "$log" | tr '\n' ' ')} ;;
     scale)
-      needs scale && build release llada llada_shared && told timeout 900 tools/test_scale.sh
+      needs scale && build release llada llada_shared && told timeout 3600 tools/test_scale.sh
       note=${note:-$(grep -hE '^Ran [0-9]+ tests|SKIPPED' "$log" | tr '\n' ' ')} ;;
     asan)
       # The layers that read bytes from outside and own memory: half the time to compile of all.
