@@ -114,7 +114,21 @@ def diffusion():
             commands([setting("MODEL", "PROFILE", " --moe-grouped off|on")]))
 
 
-TABLES = {"hybrimoe": hybrimoe, "diffusion": diffusion}
+def gemma():
+    """A line per profile: kernels are started as it says."""
+    rows = {}
+    for profile in PROFILES:
+        whole = run(setting("diffusion-gemma-26b", profile))
+        for p in whole["phases"]:
+            static, hybrid = line(p, "static")["seconds_per_step"], line(p, "hybrid")
+            memory = (whole["dense_bytes"] + p["resident_bytes"]) / 1e9
+            rows.setdefault((profile,), {})[percent(p["experts_on_device"])] = (
+                f"{memory:.1f} GB; {percent(hybrid['hit_rate'])}; {1e3 * hybrid['seconds_per_step']:.0f}; "
+                f"{times(p, 'hybrid'):.2f} / {times(p, 'hybrid', 'TIDE'):.2f} ({static / p['bound_seconds_per_step']:.2f})")
+    return table(["profile", *SHARES], by_share(rows)) + commands([setting("diffusion-gemma-26b", "PROFILE")])
+
+
+TABLES = {"hybrimoe": hybrimoe, "diffusion": diffusion, "gemma": gemma}
 
 
 def replaced(text, name, lines):
