@@ -95,10 +95,10 @@ def hybrimoe():
             commands(setting(n) for n in AUTOREGRESSIVE))
 
 
-def diffusion(models=DIFFUSION):
+def diffusion():
     """A line per model, profile and way of starting the accelerator's kernels."""
     rows, met = {}, {}
-    for name in models:
+    for name in DIFFUSION:
         for profile in PROFILES:
             for grouped, start in (("off", "expert"), ("on", "list")):
                 for p in run(setting(name, profile, f" --moe-grouped {grouped}"))["phases"]:
@@ -111,10 +111,24 @@ def diffusion(models=DIFFUSION):
     means = "; ".join(f"a start per {start}: {sum(a >= 1.5 and b >= 1.3 for a, b in l)} of {len(l)} meet both, mean "
                       f"{mean(a for a, _ in l):.2f} / {mean(b for _, b in l):.2f}" for start, l in met.items())
     return (table(["model", "profile", "a start per", *SHARES], by_share(rows)) + ["", f"{means[0].upper()}{means[1:]}."] +
-            commands([setting("MODEL" if len(models) > 1 else models[0], "PROFILE", " --moe-grouped off|on")]))
+            commands([setting("MODEL", "PROFILE", " --moe-grouped off|on")]))
 
 
-TABLES = {"hybrimoe": hybrimoe, "diffusion": diffusion, "gemma": lambda: diffusion(("diffusion-gemma-26b",))}
+def gemma():
+    """A line per profile: kernels are started as it says."""
+    rows = {}
+    for profile in PROFILES:
+        whole = run(setting("diffusion-gemma-26b", profile))
+        for p in whole["phases"]:
+            static, hybrid = line(p, "static")["seconds_per_step"], line(p, "hybrid")
+            memory = (whole["dense_bytes"] + p["resident_bytes"]) / 1e9
+            rows.setdefault((profile,), {})[percent(p["experts_on_device"])] = (
+                f"{memory:.1f} GB; {percent(hybrid['hit_rate'])}; {1e3 * hybrid['seconds_per_step']:.0f}; "
+                f"{times(p, 'hybrid'):.2f} / {times(p, 'hybrid', 'TIDE'):.2f} ({static / p['bound_seconds_per_step']:.2f})")
+    return table(["profile", *SHARES], by_share(rows)) + commands([setting("diffusion-gemma-26b", "PROFILE")])
+
+
+TABLES = {"hybrimoe": hybrimoe, "diffusion": diffusion, "gemma": gemma}
 
 
 def replaced(text, name, lines):

@@ -142,7 +142,8 @@ TEST(GeometryRun, EveryInstructionSetGivesTheSameAnswer) {
 TEST(GeometryRun, SimWindowsGiveEveryFamilysAnswer) {
   for (const auto& [name, type] : every_family()) {
     const PeakedEngine engine(
-        name, type, {.device = "sim:v79-8elite,window=60%,fallback=none", .plugin = &failing_devices(), .threads = 2});
+        name, type,
+        {.device = "sim:v79-8elite,window=60%,head=cpu,fallback=none", .plugin = &failing_devices(), .threads = 2});
     expect_answer(engine, name);
   }
 }
