@@ -128,7 +128,8 @@ Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_leng
 }
 
 std::string prompt_cost(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options) {
-  if (prompt_tokens <= kPromptPiece || model.special_ids().prefix_unit() > 0) return "";
+  if (prompt_tokens <= kPromptPiece || model.special_ids().prefix_unit() > 0 || !check_context(model, prompt_tokens, 1))
+    return "";
   const auto cost = [&](std::string_view when, std::string_view less) {
     return fmt::format("attention is full: the {} tokens of the prompt are computed {}{}", prompt_tokens, when, less);
   };

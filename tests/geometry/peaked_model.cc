@@ -236,6 +236,12 @@ std::vector<PeakedSpec> make_specs() {
   ModelConfig diffcoder = common(find_family("stable-diffcoder"));
   diffcoder.attention_block = 4;
 
+  ModelConfig wedlm = common(find_family("wedlm"));
+  wedlm.qk_norm = true;
+  wedlm.rms_eps = 1e-6f;
+  wedlm.attention_block = 16;
+  wedlm.decided_first = true;
+
   ModelConfig large = common(&kLladaFamily);
   large.layers = 2;
   large.width = 256, large.heads = 2, large.kv_heads = 1, large.head_dim = large.rotary_dims = 128;
@@ -255,6 +261,7 @@ std::vector<PeakedSpec> make_specs() {
           {"sdar_moe", sdar_moe, 37},
           {"rnd1", rnd1, 24},
           {"diffcoder", diffcoder, 37},
+          {"wedlm", wedlm, 37},
           {"far", common(&kLladaFamily), 1111},
           {"large", large, 24}};
 }
