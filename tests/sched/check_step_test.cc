@@ -50,7 +50,8 @@ TEST(CheckStep, FindsEveryDamage) {
          in.ranges[3] = {0, 9};
        },
        "step: row 3 reads positions [0, 9) of 5"},
-      {[](In& in) { in.ranges.pop_back(); }, "step: 4 tokens, 4 positions, 3 ranges of keys"},
+      {[](In& in) { in.ranges.pop_back(); }, "step: 4 tokens, 4 positions, 4 places, 3 ranges of keys"},
+      {[](In& in) { in.places = {0, 1, 2}; }, "step: 4 tokens, 4 positions, 3 places, 4 ranges of keys"},
       {[](In& in) { in.positions[3] = 5; }, "step: row 3 is at position 5 of 5"},
       {[](In& in) { in.positions[0] = -1; }, "step: row 0 is at position -1 of 9"},
       {[](In& in) { in.spans[1].stream = 2; }, "step: stream 2 of 2 does not exist"},
