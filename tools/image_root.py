@@ -115,8 +115,9 @@ def start(stage):
     check = shlex.join(stage.facts["HEALTHCHECK"])
     ask = ("exec 3<>/dev/tcp/127.0.0.1/8080; printf 'POST /v1/completions HTTP/1.0\\r\\nHost: llada\\r\\nContent-Length: 44"
            "\\r\\n\\r\\n{\"prompt\": \"Ken has 20+6=\", \"max_tokens\": 2}\\n' >&3; cat <&3")
+    ready = shlex.join([word.replace("/health", "/ready") for word in stage.facts["HEALTHCHECK"]])
     script = (f"{shlex.join(stage.facts['ENTRYPOINT'] + stage.facts['CMD'])} & "
-              f"for i in $(seq 100); do {check} && break; sleep 0.2; done; {check}; echo \"health: $?\"; id -u; "
+              f"for i in $(seq 100); do {ready} && break; sleep 0.2; done; {check}; echo \"health: $?\"; id -u; "
               f"bash -c {shlex.quote(ask)}; kill -TERM $!; wait $!; echo \"ended: $?\"")
     done = subprocess.run(stage.command(["bash", "-c", script], user=stage.user), capture_output=True, text=True, timeout=120)
     print(done.stdout + done.stderr)

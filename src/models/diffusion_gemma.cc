@@ -7,6 +7,7 @@
 //
 // Values have a norm without weight; in global layers they are the keys before norm and rotation. Scores are not
 // scaled.
+#include <algorithm>
 #include <cmath>
 
 #include "graph/builder.h"
