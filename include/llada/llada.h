@@ -251,8 +251,8 @@ LLADA_API LLADA_MUST_CHECK llada_status llada_submit_text(llada_engine *engine, 
                                                           const llada_options *options, llada_request **request);
 LLADA_API LLADA_MUST_CHECK llada_status llada_submit_tokens(llada_engine *engine, const int32_t *tokens, size_t count,
                                                             const llada_options *options, llada_request **request);
-/* A text with gaps: <mask:N> is one of N tokens, <mask> one of one. A backslash in front takes it as text. The
- * result is the whole text. */
+/* A text with gaps: <mask:N> is one of N tokens, <mask> one of one, <mask:auto> one whose length the engine chooses,
+ * <mask:auto:N> the same with N tokens at most. A backslash in front takes it as text. The result is the whole text. */
 LLADA_API LLADA_MUST_CHECK llada_status llada_submit_infill(llada_engine *engine, const char *text, size_t size,
                                                             const llada_options *options, llada_request **request);
 /* gaps: positions in `tokens`, whose ids are ignored there. */

@@ -44,8 +44,8 @@ class Model(AsyncCalls):
         return Stream(self._submit(_prompts.answer(prompt, raw, system), options, keep_steps=True))
 
     def infill(self, text: Union[str, Tokens], gaps: Optional[Tokens] = None, **options: Any) -> Result:
-        """Fills the gaps of a text: `<mask:N>` is one of N tokens, `<mask>` one of one. Or token ids, and the positions
-        of the gaps. The result is the whole text."""
+        """Fills the gaps of a text: `<mask:N>` is one of N tokens, `<mask>` one of one, `<mask:auto>` one whose length
+        the engine chooses. Or token ids, and the positions of the gaps. The result is the whole text."""
         return self._submit(_prompts.infilling(text, gaps), options).wait()
 
     def stream_infill(self, text: Union[str, Tokens], gaps: Optional[Tokens] = None, **options: Any) -> Stream:

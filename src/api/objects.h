@@ -39,6 +39,8 @@ struct AnswerCanvas {
   std::vector<size_t> text_sizes;
 
   static AnswerCanvas of(std::shared_ptr<const Model> model, const Request& request);
+  // Of a text with gaps, whose lengths are known with its first step: given_tokens().
+  void lay(std::span<const int32_t> given);
   // Edits by the engine's positions. Those behind the answer (padding) are left out of `changed`.
   void apply(std::span<const decode::Edit> edits, std::vector<int32_t>* changed);
   // The end of a request: tokens that differ were committed without a step (the tail behind an end token).
@@ -46,6 +48,7 @@ struct AnswerCanvas {
   int64_t masked() const;
 
  private:
+  void resize(size_t size);
   void set(size_t at, int32_t token, decode::TokenState state, double confidence);
 };
 

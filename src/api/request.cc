@@ -25,11 +25,7 @@ AnswerCanvas AnswerCanvas::of(std::shared_ptr<const Model> model, const Request&
   made.begin = infill ? 0 : given;
   made.canvas.infill = infill;
   made.canvas.mask_id = made.model->special_ids().mask;
-  made.canvas.tokens.resize(size);
-  made.canvas.states.resize(size);
-  made.confidences.resize(size);
-  made.states.resize(size);
-  if (made.model->has_tokenizer()) made.texts.resize(size), made.text_sizes.resize(size);
+  made.resize(size);
   for (size_t i = 0; i < size; ++i)
     infill ? made.set(i, request.tokens[i], TokenState::fixed, 1)
            : made.set(i, made.canvas.mask_id, TokenState::masked, 0);
@@ -38,6 +34,20 @@ AnswerCanvas AnswerCanvas::of(std::shared_ptr<const Model> model, const Request&
       if (gap >= 0 && static_cast<size_t>(gap) < size)  // the engine refuses others
         made.set(static_cast<size_t>(gap), made.canvas.mask_id, TokenState::masked, 0);
   return made;
+}
+
+void AnswerCanvas::resize(size_t size) {
+  canvas.tokens.resize(size);
+  canvas.states.resize(size);
+  confidences.resize(size);
+  states.resize(size);
+  if (model->has_tokenizer()) texts.resize(size), text_sizes.resize(size);
+}
+
+void AnswerCanvas::lay(std::span<const int32_t> given) {
+  resize(given.size());
+  for (size_t i = 0; i < given.size(); ++i)
+    given[i] >= 0 ? set(i, given[i], TokenState::fixed, 1) : set(i, canvas.mask_id, TokenState::masked, 0);
 }
 
 void AnswerCanvas::set(size_t at, int32_t token, TokenState state, double confidence) {
@@ -168,6 +178,7 @@ llada_status submit(llada_engine* engine, const llada_options* options, bool inf
     handle->infill = infill;
     if (chosen.keep_steps) handle->shown = *decoded;
     const auto on_step = [decoded = std::move(decoded)](const llada::decode::StepEvent& event) {
+      if (event.step == 0 && event.canvas.infill) decoded->lay(llada::given_tokens(event.canvas));
       decoded->apply(event.edits, nullptr);
       return true;
     };
@@ -245,6 +256,7 @@ llada_status llada_submit_infill(llada_engine* engine, const char* text, size_t 
     LLADA_TRY(auto layout, llada::lay_out_infill(model, pieces));
     r.tokens = std::move(layout.tokens);
     r.gaps = std::move(layout.positions);
+    r.auto_gaps = layout.automatic();
     return LLADA_OK;
   });
 }
@@ -276,6 +288,7 @@ llada_status llada_request_next(llada_request* request, int32_t timeout_ms, llad
       return LLADA_END;
     }
     r.edits.clear();
+    if (!update->given.empty()) r.shown.lay(update->given);
     r.shown.apply(update->edits, &r.edits);
     const AnswerCanvas& f = r.shown;
     if (!f.texts.empty()) r.shown_text = llada::text_so_far(*f.model, f.canvas, 0);

@@ -21,10 +21,11 @@ struct InfillOptions {
   bool has_text = false, has_file = false;
 };
 
-nlohmann::ordered_json spans_json(const Model& model, const InfillLayout& layout, const std::vector<int32_t>& tokens) {
+nlohmann::ordered_json spans_json(const Model& model, const InfillLayout& layout, const Generation& generation) {
   auto spans = nlohmann::ordered_json::array();
-  for (const InfillGap& gap : layout.gaps) {
-    const auto filled = std::span(tokens).subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));
+  for (const InfillGap& gap : laid_gaps(layout.gaps, generation.gap_lengths)) {
+    const auto filled =
+        std::span(generation.tokens).subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));
     spans.push_back({{"position", gap.position},
                      {"length", gap.length},
                      {"tokens", std::vector(filled.begin(), filled.end())},
@@ -57,13 +58,15 @@ Result<int> infill(InfillOptions& o) {
   o.decode.draw_seed();
 
   const InterruptGuard guard;
-  LLADA_TRY(const Generation generation,
-            workspace->answer({.tokens = layout.tokens, .gaps = layout.positions, .options = o.decode.options}));
+  LLADA_TRY(const Generation generation, workspace->answer({.tokens = layout.tokens,
+                                                            .gaps = layout.positions,
+                                                            .auto_gaps = layout.automatic(),
+                                                            .options = o.decode.options}));
   if (o.show.json) {
     LLADA_TRY_STATUS(print(json_line({{"text", printable_text(generation.text, false)},
                                       {"tokens", generation.tokens},
                                       {"preset", o.decode.preset()},
-                                      {"spans", spans_json(workspace->model(), layout, generation.tokens)},
+                                      {"spans", spans_json(workspace->model(), layout, generation)},
                                       {"stats", stats_json(generation.stats)}})));
   } else {
     LLADA_TRY_STATUS(print(printable_text(generation.text, is_terminal(STDOUT_FILENO)) + '\n'));
@@ -81,9 +84,12 @@ Work setup_infill(CLI::App& app) {
   auto o = std::make_shared<InfillOptions>();
   auto first_word = std::make_shared<std::optional<std::string>>();
   add_model_options(app, o->model, *first_word);
-  auto* text = app.add_option("-p,--text,--prompt,TEXT", o->text,
-                              "text with gaps: <mask:N> is N tokens, <mask> one, \\<mask> text; - reads it from stdin")
-                   ->group("Text");
+  auto* text =
+      app.add_option(
+             "-p,--text,--prompt,TEXT", o->text,
+             "text with gaps: <mask:N> is N tokens, <mask> one, <mask:auto> as many as seem right (<mask:auto:N>: at "
+             "most N), \\<mask> text; - reads it from stdin")
+          ->group("Text");
   auto* file =
       app.add_option("-f,--file", o->file, "a file with that text; - is stdin")->type_name("FILE")->group("Text");
   o->decode.use_defaults();

@@ -143,6 +143,7 @@ void Engine::take_on(const Request& request, StepCallback on_step, bool keep_ste
       {
         const std::lock_guard lock(handle->mutex_);
         handle->steps_.push_back({event.step, event.committed, {event.edits.begin(), event.edits.end()}});
+        if (event.step == 0 && event.canvas.infill) handle->steps_.back().given = given_tokens(event.canvas);
       }
       handle->changed_.notify_all();
     }

@@ -34,6 +34,7 @@ namespace llada {
 struct StepUpdate {
   int64_t step = 0, committed = 0;  // as in StepEvent
   std::vector<decode::Edit> edits;
+  std::vector<int32_t> given = {};  // of the first step of a text with gaps: given_tokens()
 };
 
 class Submitted {

@@ -1,6 +1,8 @@
 #include "engine/infill_text.h"
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -10,7 +12,7 @@
 namespace llada {
 
 Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
-  constexpr std::string_view kOne = "<mask>", kMany = "<mask:";
+  constexpr std::string_view kOne = "<mask>", kMany = "<mask:", kAuto = "auto", kMost = "auto:";
   std::vector<InfillPiece> pieces;
   bool has_gap = false;
   size_t literal = 0;  // where the text that is not yet in a piece begins
@@ -40,12 +42,20 @@ Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
       gap.gap = 1;
     } else {
       const size_t close = rest.find('>');
-      const std::string_view digits =
+      std::string_view digits =
           rest.substr(kMany.size(), close == std::string_view::npos ? close : close - kMany.size());
-      const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), gap.gap);
-      if (error != std::errc() || end != digits.data() + digits.size() || gap.gap < 1 || gap.gap > kMaxGap ||
-          close == std::string_view::npos)
-        return invalid("the gap {} of the text: needed <mask:N> with N from 1 to {}",
+      gap.automatic = digits == kAuto || digits.starts_with(kMost);
+      if (digits.starts_with(kMost)) digits.remove_prefix(kMost.size());
+      bool right = close != std::string_view::npos;
+      if (rest.starts_with("<mask:auto>")) {
+        gap.gap = kAutoGap;
+      } else {
+        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), gap.gap);
+        right =
+            right && error == std::errc() && end == digits.data() + digits.size() && gap.gap >= 1 && gap.gap <= kMaxGap;
+      }
+      if (!right)
+        return invalid("the gap {} of the text: needed <mask:N>, <mask:auto> or <mask:auto:N> with N from 1 to {}",
                        in_quotes(rest.substr(0, close == std::string_view::npos ? close : close + 1)), kMaxGap);
       length = close + 1;
     }
@@ -59,6 +69,32 @@ Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
   if (!has_gap) return invalid("the text has no gap: needed at least one <mask> or <mask:N>");
   return pieces;
 }
+
+namespace {
+
+// Gaps that are automatic, the last ones first, down to one token each, until the text fits the context.
+void shorten(InfillLayout& layout, int64_t context) {
+  int64_t over = context > 0 ? std::ssize(layout.tokens) - context : 0;
+  std::vector<int64_t> lengths;
+  for (const InfillGap& gap : layout.automatic()) lengths.push_back(gap.length);
+  for (size_t i = lengths.size(); i-- > 0 && over > 0;) {
+    const int64_t less = std::min(over, lengths[i] - 1);
+    lengths[i] -= less, over -= less;
+  }
+  auto gaps = laid_gaps(layout.gaps, lengths);
+  std::vector<int32_t> tokens;
+  auto from = layout.tokens.begin();
+  for (size_t i = 0; i < gaps.size(); ++i) {
+    const auto begin = layout.tokens.begin() + layout.gaps[i].position;
+    tokens.insert(tokens.end(), from, begin + gaps[i].length);
+    from = begin + layout.gaps[i].length;
+  }
+  tokens.insert(tokens.end(), from, layout.tokens.end());
+  layout.tokens = std::move(tokens);
+  layout.gaps = std::move(gaps);
+}
+
+}  // namespace
 
 Result<InfillLayout> lay_out_infill(const Model& model, std::span<const InfillPiece> pieces) {
   InfillLayout layout;
@@ -74,14 +110,22 @@ Result<InfillLayout> lay_out_infill(const Model& model, std::span<const InfillPi
       continue;
     }
     add_text();
-    const size_t begin = layout.tokens.size();
-    layout.tokens.resize(begin + static_cast<size_t>(piece.gap), model.special_ids().mask);
-    layout.gaps.push_back({static_cast<int64_t>(begin), piece.gap});
-    layout.positions.resize(layout.positions.size() + static_cast<size_t>(piece.gap));
-    std::iota(layout.positions.end() - piece.gap, layout.positions.end(), static_cast<int32_t>(begin));
+    layout.gaps.push_back({std::ssize(layout.tokens), piece.gap, piece.automatic});
+    layout.tokens.resize(layout.tokens.size() + static_cast<size_t>(piece.gap), model.special_ids().mask);
   }
   add_text();
+  shorten(layout, model.context());
+  for (const InfillGap& gap : layout.gaps) {
+    layout.positions.resize(layout.positions.size() + static_cast<size_t>(gap.length));
+    std::iota(layout.positions.end() - gap.length, layout.positions.end(), static_cast<int32_t>(gap.position));
+  }
   return layout;
+}
+
+std::vector<InfillGap> InfillLayout::automatic() const {
+  std::vector<InfillGap> found;
+  std::ranges::copy_if(gaps, std::back_inserter(found), &InfillGap::automatic);
+  return found;
 }
 
 }  // namespace llada

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "decode/answer.h"
 #include "decode/canvas.h"
@@ -78,6 +79,13 @@ std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_
                                     may_think(model, std::span(canvas.tokens).first(from)), kHole, calls);
   if (thoughts != nullptr) *thoughts = std::move(parts.thought);
   return std::move(parts.said);
+}
+
+std::vector<int32_t> given_tokens(const decode::Canvas& canvas) {
+  std::vector<int32_t> given = canvas.tokens;
+  for (size_t i = 0; i < given.size(); ++i)
+    if (canvas.states[i] != decode::TokenState::fixed) given[i] = -1;
+  return given;
 }
 
 bool may_think(const Model& model, std::span<const int32_t> prompt) {
@@ -204,7 +212,7 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
       shares_prefix_(keeps_what_others_would(model_->special_ids(), options_)),
       prompt_tokens_(static_cast<int64_t>(request.tokens.size()) -
                      (infill_ ? static_cast<int64_t>(request.gaps->size()) : 0)),
-      denoiser_(std::move(canvas), std::move(strategy)) {}
+      denoiser_(std::in_place, std::move(canvas), std::move(strategy)) {}
 
 Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<const Model> model,
                                                                const Request& request, int threads,
@@ -238,23 +246,76 @@ Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<c
   }
   if (form) LLADA_TRY_STATUS(decode::begin_form(form, resolved, ids, canvas));
   LLADA_TRY(auto strategy, decode::make_strategy(resolved, ids, canvas, form));
-  return std::unique_ptr<RunningRequest>(new RunningRequest(std::move(model), request, std::move(on_step),
-                                                            std::move(canvas), std::move(strategy), std::move(form)));
+  std::optional<Laying> laying;
+  if (!request.auto_gaps.empty())
+    laying.emplace(GapChoice(request.tokens, *request.gaps, request.auto_gaps, ids.mask), std::move(resolved));
+  std::unique_ptr<RunningRequest> running(new RunningRequest(std::move(model), request, std::move(on_step),
+                                                             std::move(canvas), std::move(strategy), std::move(form)));
+  running->laying_ = std::move(laying);
+  return running;
 }
 
+// One candidate after the other over one store: requests share forwards, so the rows of one need not fill a forward.
 Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
-  const decode::SpecialIds& ids = model_->special_ids();
   begin_ = std::chrono::steady_clock::now();
+  if (!laying_) return allocate_decoding(device, prefixes);
+  LLADA_TRY(state_, RequestState::create(*model_, device, first_positions_, false,
+                                         decode::head_rule({}, model_->special_ids(), true)));
+  plan_candidate();
+  return {};
+}
+
+void RunningRequest::plan_candidate() {
+  const GapChoice::Text text = laying_->choice.candidate();
+  decode::StepPlan plan;
+  plan.rows.resize(text.tokens.size());
+  std::iota(plan.rows.begin(), plan.rows.end(), 0);
+  plan.inputs = text.tokens;
+  plan.keys = static_cast<int32_t>(text.tokens.size());
+  for (const int32_t position : laying_->choice.asked()) plan.logits.push_back(ids_.row_of(position));
+  plan.logits.erase(std::ranges::unique(plan.logits).begin(), plan.logits.end());
+  ahead_.emplace(decode::fixed_canvas(text.tokens), decode::one_forward(std::move(plan)));
+}
+
+Status RunningRequest::take_candidate(RequestStep& step) {
+  LLADA_TRY(const decode::StepEvent event, ahead_->take(std::move(step.result)));
+  std::vector<Prediction> predictions;
+  for (const int32_t position : laying_->choice.asked())
+    predictions.push_back(event.predictions[static_cast<size_t>(
+        std::ranges::lower_bound(event.plan.logits, ids_.row_of(position)) - event.plan.logits.begin())]);
+  laying_->choice.take(predictions);
+  stats_.decode.nfe += ahead_->stats().nfe;
+  stats_.decode.full_forwards += ahead_->stats().full_forwards;
+  stats_.decode.rows += ahead_->stats().rows;
+  stats_.decode.logit_rows += ahead_->stats().logit_rows;
+  if (!laying_->choice.done()) {
+    plan_candidate();
+    return {};
+  }
+  ahead_.reset();
+  const decode::SpecialIds& ids = model_->special_ids();
+  const GapChoice::Text text = laying_->choice.candidate();
+  LLADA_TRY(decode::Canvas canvas, decode::lay_infill(text.tokens, text.gaps, ids));
+  LLADA_TRY(auto strategy, decode::make_strategy(laying_->resolved, ids, canvas, form_));
+  first_positions_ = canvas.size();
+  denoiser_.emplace(std::move(canvas), std::move(strategy));
+  Device& device = *state_->device;
+  state_.reset();  // before the other one is made
+  return allocate_decoding(device, nullptr);
+}
+
+Status RunningRequest::allocate_decoding(Device& device, PrefixCache* prefixes) {
+  const decode::SpecialIds& ids = model_->special_ids();
   LLADA_TRY(state_, RequestState::create(*model_, device, first_positions_, options_.cfg_scale > 0, rule_));
-  state_->prompt = prompt_tokens_, state_->most_positions = denoiser_.canvas().size();
+  state_->prompt = prompt_tokens_, state_->most_positions = denoiser_->canvas().size();
   state_->keep_logits =
       decode::needs_logits(options_) || decode::ranks_tokens(options_) || alternatives_ > 0 || ids.uniform.length > 0;
   if (form_) state_->reading = decode::class_reading(*form_, options_);
-  if (alternatives_ > 0) scores_.resize(static_cast<size_t>(denoiser_.canvas().size()));
+  if (alternatives_ > 0) scores_.resize(static_cast<size_t>(denoiser_->canvas().size()));
   if (!shares_prefix_) return {};
   const int64_t page = ids.prefix_unit();
   // Up to the block of the first mask, whose own rows are computed in any case.
-  const int64_t begin = decode::generated_begin(denoiser_.canvas());
+  const int64_t begin = decode::generated_begin(denoiser_->canvas());
   if (prefixes != nullptr) {
     cursor_ = prefixes->begin(model_, state_->kv.shape(), page);
     there_ = stats_.reused_positions = prefixes->fill(*cursor_, tokens(begin), state_->kv);
@@ -268,7 +329,7 @@ Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
 
 void RunningRequest::plan_ahead() {
   ahead_.reset();
-  if (there_ == pieces_end_) return denoiser_.stored(there_);
+  if (there_ == pieces_end_) return denoiser_->stored(there_);
   decode::StepPlan plan;
   plan.encode = model_->special_ids().uniform.length > 0;
   plan.keys = static_cast<int32_t>(there_ + piece_);
@@ -283,30 +344,31 @@ void RunningRequest::plan_ahead() {
 void RunningRequest::take_ahead(PrefixCache* prefixes) {
   there_ += piece_;
   if (cursor_ && prefixes != nullptr) prefixes->publish(*cursor_, tokens(there_), state_->kv);
-  if (on_prompt_) on_prompt_(there_, decode::generated_begin(denoiser_.canvas()));
+  if (on_prompt_) on_prompt_(there_, decode::generated_begin(denoiser_->canvas()));
   plan_ahead();
 }
 
 std::span<const int32_t> RunningRequest::tokens(int64_t count) const {
-  return std::span(denoiser_.canvas().tokens).first(static_cast<size_t>(count));
+  return std::span(denoiser_->canvas().tokens).first(static_cast<size_t>(count));
 }
 
 Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCache* prefixes) {
   stats_.device_seconds += device_seconds;
+  if (ahead_ && laying_) return take_candidate(step);
   if (ahead_) {
     take_ahead(prefixes);
     return {};
   }
   if (decode::needs_logits(options_))
     LLADA_TRY_STATUS(decode::predict_all(state_->logits, state_->sparse_logits, options_, rule_, ids_in(*step.plan),
-                                         denoiser_.canvas(), denoiser_.sparse_canvas(), denoiser_.forward_number(),
+                                         denoiser_->canvas(), denoiser_->sparse_canvas(), denoiser_->forward_number(),
                                          step.result));
   step.result.ranked = decode::rank_tokens(state_->logits, step.plan->logits.size(), step.plan->ranked, rule_);
-  LLADA_TRY(const decode::StepEvent event, denoiser_.take(std::move(step.result)));
+  LLADA_TRY(const decode::StepEvent event, denoiser_->take(std::move(step.result)));
   if (alternatives_ > 0) keep_scores(event);
-  if (cursor_ && prefixes != nullptr) prefixes->publish(*cursor_, tokens(denoiser_.exact_prefix()), state_->kv);
-  if (!stop_.empty() && find_stop(std::min(event.committed, decided_answer()))) denoiser_.end();
-  if (on_step_ && !on_step_(event)) denoiser_.cancel();
+  if (cursor_ && prefixes != nullptr) prefixes->publish(*cursor_, tokens(denoiser_->exact_prefix()), state_->kv);
+  if (!stop_.empty() && find_stop(std::min(event.committed, decided_answer()))) denoiser_->end();
+  if (on_step_ && !on_step_(event)) denoiser_->cancel();
   return {};
 }
 
@@ -349,7 +411,7 @@ void RunningRequest::keep_scores(const decode::StepEvent& event) {
 
 // Tokens of the answer before its end or its first mask.
 int64_t RunningRequest::decided_answer() const {
-  const decode::Canvas& canvas = denoiser_.canvas();
+  const decode::Canvas& canvas = denoiser_->canvas();
   const int64_t length = decode::answer_length(canvas, prompt_tokens_, model_->special_ids().end_ids);
   const auto begin = canvas.states.begin() + prompt_tokens_;
   return std::find(begin, begin + length, decode::TokenState::masked) - begin;
@@ -382,7 +444,7 @@ std::optional<RunningRequest::Stop> RunningRequest::find_stop(int64_t length) co
 
 Generation RunningRequest::finish(const Device& device) {
   const decode::SpecialIds& ids = model_->special_ids();
-  decode::Canvas& canvas = denoiser_.canvas();
+  decode::Canvas& canvas = denoiser_->canvas();
   Generation result{.tokens = {}, .text = {}, .stats = std::move(stats_)};
   GenerationStats& stats = result.stats;
   if (!infill_) decode::canonical_tail(canvas, ids);
@@ -397,8 +459,12 @@ Generation RunningRequest::finish(const Device& device) {
   }
   if (state_) stats.kv_bytes = state_->kv.bytes();
   if (state_) stats.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  stats.decode = denoiser_.stats();
-  stats.decode.rows += there_ - stats.reused_positions;
+  const decode::RunStats chosen = std::exchange(stats.decode, denoiser_->stats());
+  stats.decode.nfe += chosen.nfe;
+  stats.decode.full_forwards += chosen.full_forwards;
+  stats.decode.logit_rows += chosen.logit_rows;
+  stats.decode.rows += chosen.rows + there_ - stats.reused_positions;
+  if (laying_) result.gap_lengths = laying_->choice.lengths();
   stats.prompt_tokens = prompt_tokens_;
   stats.content_tokens = stop ? stop->tokens : decode::content_tokens(canvas, ids);
   if (decode::samples(options_) || ids.uniform.length > 0 || options_.remasking == decode::Remasking::random)

@@ -13,6 +13,7 @@
 
 #include "decode/denoiser.h"
 #include "decode/options.h"
+#include "engine/gap_lengths.h"
 #include "engine/model.h"
 #include "engine/model_runner.h"
 #include "engine/token_score.h"
@@ -26,6 +27,7 @@ using StepCallback = std::function<bool(const decode::StepEvent&)>;
 struct Request {
   std::vector<int32_t> tokens;                    // the prompt; for infilling the whole text
   std::optional<std::vector<int32_t>> gaps = {};  // positions to be filled, whose ids in `tokens` are ignored
+  std::vector<InfillGap> auto_gaps = {};  // of these, whose length is chosen (GapChoice); `tokens` has their longest
   decode::DecodeOptions options = {};
   std::vector<std::string> stop = {};  // the answer ends before the first of them; not for infilling
   // So many best tokens are kept of every position, as they were when it was decided; its logits are held until then.
@@ -72,6 +74,9 @@ struct GenerationStats {
 std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_t begin,
                         std::string* thoughts = nullptr, bool calls = false);
 
+// The tokens of a canvas that were given; -1 for the others.
+std::vector<int32_t> given_tokens(const decode::Canvas& canvas);
+
 // Whether an answer to the prompt may begin with thoughts: its channel is not closed there.
 bool may_think(const Model& model, std::span<const int32_t> prompt);
 
@@ -87,6 +92,7 @@ struct Generation {
   // Of `tokens`, where alternatives were asked for: what the forward that decided each said of its position, by the
   // softmax at temperature 1, guidance applied. A token that was decided without a row of logits has the token -1.
   std::vector<TokenScore> scores = {};
+  std::vector<int64_t> gap_lengths = {};  // of Request::auto_gaps
   GenerationStats stats;
 };
 
@@ -147,9 +153,9 @@ class RunningRequest final : public ForwardJob {
   // prefixes are used where the model and the options allow: a block-causal model, K/V policy `block` or `frozen`, no
   // guidance; or a model of random canvases, whose prompt is encoded causally.
   Status allocate(Device& device, PrefixCache* prefixes) override;
-  bool done() const override { return denoiser_.done(); }
-  void cancel() override { denoiser_.cancel(); }
-  std::vector<RequestStep> steps(int64_t /*rows*/) override { return {{ahead_ ? &*ahead_ : &denoiser_, &*state_}}; }
+  bool done() const override { return denoiser_->done(); }
+  void cancel() override { denoiser_->cancel(); }
+  std::vector<RequestStep> steps(int64_t /*rows*/) override { return {{ahead_ ? &*ahead_ : &*denoiser_, &*state_}}; }
   Status take(RequestStep& step, double device_seconds, PrefixCache* prefixes) override;
 
   // Once done: the answer, or of a cancelled request what there is of it. Called once.
@@ -164,6 +170,14 @@ class RunningRequest final : public ForwardJob {
     size_t text;     // bytes before it
     std::string which;
   };
+  // The choice of gaps' lengths under way, and what is needed to lay the canvas once more.
+  struct Laying {
+    GapChoice choice;
+    decode::DecodeOptions resolved;
+  };
+  Status allocate_decoding(Device& device, PrefixCache* prefixes);
+  void plan_candidate();
+  Status take_candidate(RequestStep& step);
   std::span<const int32_t> tokens(int64_t count) const;
   void plan_ahead();
   void take_ahead(PrefixCache* prefixes);
@@ -179,17 +193,18 @@ class RunningRequest final : public ForwardJob {
   const int64_t alternatives_;
   const StepCallback on_step_;
   const std::function<void(int64_t, int64_t)> on_prompt_;
-  const int64_t first_positions_;   // of the K/V store
+  int64_t first_positions_;         // of the K/V store
   std::vector<TokenScore> scores_;  // by position, where alternatives are kept
   const SamplingRule rule_;
   const decode::SpecialIds ids_, causal_ids_;           // behind the prompt; of a step whose rows are all causal
   const std::shared_ptr<const forms::TokenForm> form_;  // null: the answer is free
   const bool infill_, shares_prefix_;
   const int64_t prompt_tokens_;
-  decode::Denoiser denoiser_;
+  std::optional<decode::Denoiser> denoiser_;  // always there; a new one once the lengths of gaps are chosen
   std::optional<RequestState> state_;
   std::optional<PrefixCache::Cursor> cursor_;
-  std::optional<decode::Denoiser> ahead_;           // of the prompt's next piece, while there is one
+  std::optional<decode::Denoiser> ahead_;           // of the prompt's next piece or a candidate, while there is one
+  std::optional<Laying> laying_;                    // of a text with gaps of open length
   int64_t there_ = 0, pieces_end_ = 0, piece_ = 0;  // positions: whose K/V is there, where pieces end; rows of one
   GenerationStats stats_;
   std::chrono::steady_clock::time_point begin_;

@@ -169,6 +169,7 @@ bool Job::note_step(size_t index, const decode::StepEvent& event) {
           answer.confidence[static_cast<size_t>(edit.position)] = edit.confidence;
     if (!why_cancelled_.empty() || exchange_->is_gone()) return false;
     if (!ask_.stream) return true;
+    if (event.step == 0 && event.canvas.infill) answer.given = given_tokens(event.canvas);
     StepNote note{.step = event.step,
                   .committed = event.committed,
                   .masks_left = decode::count_masked(event.canvas),

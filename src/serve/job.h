@@ -54,6 +54,7 @@ class Job : public Outflow, public Pending, public std::enable_shared_from_this<
     int64_t forwards = 0, rows = 0;          // of its own so far
     std::optional<AnswerText> text = {};     // of a stream: belongs to take()
     CallReader calls = CallReader();         // the same, where there may be some
+    std::vector<int32_t> given = {};         // of a stream of gaps: given_tokens(), from its first step on
     std::vector<double> confidence = {};     // by canvas position, where log-probabilities are wanted
   };
   void start(size_t index);

@@ -57,7 +57,7 @@ FinishedAnswer Job::finished(size_t index) const {
   if (ask_.calls) read_answer(answer);
   if (request.gaps) {
     answer.text.clear(), answer.reason = "length", answer.spans = Json::array();
-    for (const InfillGap& gap : ask_.gaps) {
+    for (const InfillGap& gap : laid_gaps(ask_.gaps, g.gap_lengths)) {
       const auto ids = std::span(g.tokens).subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));
       const std::string filled = tokenizer.decode(ids);
       answer.spans.push_back({{"position", gap.position},
@@ -87,7 +87,7 @@ std::span<const int32_t> Job::answer_tokens(size_t index) const {
     const int64_t tokens = (*answers_[index].result)->stats.content_tokens + (ask_.scores_prompt ? 1 : 0);
     return all.first(static_cast<size_t>(ask_.drops_answer ? 0 : std::min<int64_t>(tokens, std::ssize(all))));
   }
-  const InfillGap& gap = ask_.gaps.front();
+  const InfillGap gap = laid_gaps(ask_.gaps, (*answers_[index].result)->gap_lengths).front();
   const auto filled = all.subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));
   const Tokenizer& tokenizer = service_.model().tokenizer();
   std::string text;

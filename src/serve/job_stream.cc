@@ -9,19 +9,20 @@ namespace llada::serve {
 Json Job::frame_json(size_t index, const StepNote& note) {
   const Model& model = service_.model();
   const Request& request = ask_.requests[index];
+  const std::vector<int32_t>& given = answers_[index].given;
   Json edits = Json::array();
   const bool first = note.forwards > 0 && !answers_[index].canvas_sent;
   if (first && request.gaps) {
     // The text around the gaps, so that a reader sees all of the canvas.
-    for (size_t p = 0; p < request.tokens.size(); ++p)
-      if (std::ranges::find(*request.gaps, static_cast<int32_t>(p)) == request.gaps->end())
+    for (size_t p = 0; p < given.size(); ++p)
+      if (given[p] >= 0)
         edits.push_back({{"position", p},
-                         {"id", request.tokens[p]},
-                         {"text", to_valid_utf8(model.tokenizer().decode({&request.tokens[p], 1}))},
+                         {"id", given[p]},
+                         {"text", to_valid_utf8(model.tokenizer().decode({&given[p], 1}))},
                          {"state", "fixed"},
                          {"confidence", 1}});
   }
-  const auto size = std::ssize(request.tokens);
+  const auto size = request.gaps ? std::ssize(given) : std::ssize(request.tokens);
   const int64_t end = request.gaps ? size : size + most_generated(model, size, request.options);
   for (const decode::Edit& edit : note.edits)
     if (edit.position < end) edits.push_back(edit_json(model, edit));
@@ -103,7 +104,7 @@ std::string Job::events(size_t index, const StepNote& note) {
   if (ask_.watch == Watch::replace) {
     const Request& request = ask_.requests[index];
     const auto size = std::ssize(request.tokens);
-    const auto masks = static_cast<double>(request.gaps ? std::ssize(*request.gaps)
+    const auto masks = static_cast<double>(request.gaps ? std::ranges::count(answer.given, -1)
                                                         : most_generated(service_.model(), size, request.options));
     const double progress = std::clamp(1 - static_cast<double>(note.masks_left) / masks, 0.0, 0.99);
     return event_text(replacing(head_, index, answer.text ? answer.text->whole() : "", "", progress));

@@ -1,5 +1,5 @@
-// /infill and /v1/fim/completions: text for the gaps of a text. A gap has as many tokens as were asked for: the model
-// fills each of them, so a long gap holds a long text.
+// /infill and /v1/fim/completions: text for the gaps of a text. A gap has as many tokens as were asked for, where a number
+// was: the model fills each of them, so a long gap holds a long text.
 #include <algorithm>
 
 #include "serve/routes.h"
@@ -36,6 +36,7 @@ Answered<Ask> lay(Service& service, Ask ask, const std::string& field, InfillLay
   LLADA_TRY_STATUS(check_count(service, 1, n));
   Request request{.tokens = std::move(layout.tokens),
                   .gaps = std::move(layout.positions),
+                  .auto_gaps = layout.automatic(),
                   .options = choice.options,
                   .alternatives = ask.alternatives};
   LLADA_TRY_STATUS(apply_logit_bias(service, ask, request.options));
@@ -118,7 +119,7 @@ Answered<Ask> read_infill(Service& service, Body body) {
   ignore_llama_settings(body);
   LLADA_TRY_STATUS(body.finish());
   if (text.has_value() == (before.has_value() || behind.has_value()))
-    return refuse("text: needed a text with gaps <mask:N>, or input_prefix and input_suffix", "text");
+    return refuse("text: needed a text with gaps <mask:N> or <mask:auto>, or input_prefix and input_suffix", "text");
   if (!text) {
     prefix += before.value_or("") + cursor.value_or("");
     const int64_t gap = length && *length > 0 ? std::min(*length, kMaxGap) : kGap;

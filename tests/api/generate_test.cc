@@ -181,6 +181,26 @@ TEST(CApi, InfillAsTheEngineDoes) {
   }
 }
 
+TEST(CApi, AGapOfOpenLengthIsAsTheOneThatWasChosen) {
+  const OptionsHandle chosen = options_of({{"preset", "exact"}, {"keep_steps", "true"}});
+  const auto submit = [&](const std::string& text, RequestHandle& request) {
+    ASSERT_EQ(llada_submit_infill(tiny().engine, text.c_str(), LLADA_TEXT, chosen, request.out()), LLADA_OK);
+  };
+  RequestHandle open, fixed;
+  submit("Ken has 20+6=<mask:auto> puzzles.", open);
+  llada_step step = LLADA_STEP_INIT;
+  ASSERT_EQ(llada_request_next(open, -1, &step), LLADA_OK);
+  const llada_result found = result_of(open);
+  EXPECT_EQ(step.count, found.count);
+  const auto gap = std::ranges::count_if(std::span(found.states, found.count),
+                                         [](int32_t state) { return state != LLADA_TOKEN_FIXED; });
+  EXPECT_EQ(gap, step.masked + 1);
+  submit(fmt::format("Ken has 20+6=<mask:{}> puzzles.", gap), fixed);
+  const llada_result same = result_of(fixed);
+  EXPECT_EQ(tokens_of(found), tokens_of(same));
+  EXPECT_EQ(found.forwards, same.forwards + 10);
+}
+
 TEST(CApi, TextAndTokens) {
   const char* text = "Sort the numbers: 38 41";
   int32_t ids[64];

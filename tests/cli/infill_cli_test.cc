@@ -51,6 +51,22 @@ TEST(Infill, GapsStandAnywhere) {
   expect_kept(many, 500);
 }
 
+TEST(Infill, AGapOfOpenLengthIsAsTheOneThatWasChosen) {
+  const auto fill = [](const std::string& gap) {
+    const auto done = run_llada({"infill", tiny_model(), "Ken has 20+6=" + gap + " puzzles.", "--json"});
+    EXPECT_EQ(done.status, 0) << done.err;
+    return Json::parse(done.out);
+  };
+  const Json open = fill("<mask:auto>"), fixed = fill(fmt::format("<mask:{}>", open["spans"][0]["length"].get<int>()));
+  EXPECT_EQ(open["text"], fixed["text"]);
+  EXPECT_EQ(open["spans"], fixed["spans"]);
+  EXPECT_EQ(open["spans"][0]["tokens"].size(), open["spans"][0]["length"].get<size_t>());
+  EXPECT_EQ(open["stats"]["nfe"], fixed["stats"]["nfe"].get<int>() + 10) << "1, 2, 3, 4, 6, ... 32";
+  const auto full = run_llada({"infill", tiny_model(), std::string(600, '7') + "<mask:auto>"});
+  EXPECT_EQ(full.status, 2);
+  EXPECT_TRUE(full.err.contains("maximum context length")) << full.err;
+}
+
 TEST(Infill, ABackslashTakesAGapAsText) {
   const auto done = run_llada({"infill", "-q", tiny_model(), R"(write \<mask:4> for 20+6=<mask:2>)"});
   EXPECT_EQ(done.status, 0) << done.err;

@@ -13,7 +13,7 @@ std::string shape(std::string_view text) {
   std::string out;
   for (const InfillPiece& piece : *pieces) {
     if (!out.empty()) out += '|';
-    out += piece.gap > 0 ? fmt::format("[{}]", piece.gap) : std::string(piece.text);
+    out += piece.gap > 0 ? fmt::format("[{}{}]", piece.automatic ? "<=" : "", piece.gap) : std::string(piece.text);
   }
   return out;
 }
@@ -24,6 +24,11 @@ TEST(InfillTemplate, GapsAndText) {
   EXPECT_EQ(shape("<mask:512>x<mask:1>"), "[512]|x|[1]");
   EXPECT_EQ(shape("<mask><mask:2>"), "[1]|[2]");
   EXPECT_EQ(shape("a < b <mask> <b>"), "a < b |[1]| <b>");
+}
+
+TEST(InfillTemplate, GapsOfOpenLength) {
+  EXPECT_EQ(shape("a <mask:auto> b<mask:2>"), "a |[<=32]| b|[2]");
+  EXPECT_EQ(shape("<mask:auto:512><mask:auto:1>"), "[<=512]|[<=1]");
 }
 
 TEST(InfillTemplate, WhatOnlyLooksLikeAGapIsText) {
@@ -44,6 +49,7 @@ std::string joined(std::string text) {
 TEST(InfillTemplate, ABackslashTakesAGapAsText) {
   EXPECT_EQ(joined(shape(R"(a \<mask:x> b<mask>)")), "a <mask:x> b/[1]");
   EXPECT_EQ(joined(shape(R"(\<mask>\<mask:0><mask>)")), "<mask><mask:0>/[1]");
+  EXPECT_EQ(joined(shape(R"(\<mask:auto> \<mask:auto:4><mask:auto>)")), "<mask:auto> <mask:auto:4>/[<=32]");
   EXPECT_EQ(joined(shape(R"(\\<mask><mask:2>)")), R"(\/[1]/[2])");
   EXPECT_EQ(joined(shape(R"(C:\\\<mask> <mask>)")), R"(C:\<mask> /[1])");
   EXPECT_EQ(joined(shape(R"(\\\\<mask>)")), R"(\\/[1])");
@@ -53,8 +59,10 @@ TEST(InfillTemplate, ABackslashTakesAGapAsText) {
 }
 
 TEST(InfillTemplate, RefusesBadGaps) {
-  for (const char* bad : {"<mask:0>", "<mask:513>", "<mask:-1>", "<mask:>", "<mask:4", "<mask:four>", "<mask: 4>",
-                          "<mask:4 >", "ok <mask:2> then <mask:99999999999999999999>"}) {
+  for (const char* bad :
+       {"<mask:0>", "<mask:513>", "<mask:-1>", "<mask:>", "<mask:4", "<mask:four>", "<mask: 4>", "<mask:4 >",
+        "<mask:auto", "<mask:auto:>", "<mask:auto:0>", "<mask:auto:513>", "<mask:autos>", "<mask:Auto>",
+        "<mask:auto:auto>", "<mask:32:auto>", "ok <mask:2> then <mask:99999999999999999999>"}) {
     EXPECT_EQ(shape(bad).rfind("error: the gap \"<mask:", 0), 0u) << bad << " -> " << shape(bad);
   }
 }

@@ -200,6 +200,21 @@ TEST_F(Answers, FillGaps) {
   ASSERT_EQ(reply.json()["spans"].size(), 2u);
   EXPECT_EQ(reply.json()["spans"][1]["length"], 3);
 
+  // Of open length: as the text with the chosen lengths, and one forward more for each that was tried.
+  const auto open =
+      post("/infill", {{"text", "Ken has 20+6=<mask:auto:8> puzzles. Theo has <mask:2> puzzles."}}).json();
+  const int64_t length = open["spans"][0]["length"];
+  const auto fixed =
+      post("/infill", {{"text", fmt::format("Ken has 20+6=<mask:{}> puzzles. Theo has <mask:2> puzzles.", length)}})
+          .json();
+  EXPECT_EQ(open["content"], fixed["content"]);
+  EXPECT_EQ(open["spans"], fixed["spans"]);
+  EXPECT_EQ(open["usage"]["forwards"], fixed["usage"]["forwards"].get<int64_t>() + 6);
+  const std::string row(600, '7');
+  const auto full = post("/infill", {{"text", row + "<mask:auto>"}});
+  EXPECT_EQ(full.status, 400);
+  EXPECT_TRUE(full.json()["error"]["message"].get<std::string>().contains("maximum context length")) << full.body;
+
   // One gap, in the shapes that editors send.
   const auto fim = post("/v1/fim/completions", {{"prompt", "Liam has "}, {"suffix", " rings."}, {"max_tokens", 4}});
   const auto completion = post("/v1/completions", {{"prompt", "Liam has "}, {"suffix", " rings."}, {"max_tokens", 4}});

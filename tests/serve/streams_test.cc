@@ -176,15 +176,17 @@ TEST_F(Streams, FramesMarkWhatTheFormFixed) {
 }
 
 TEST_F(Streams, OfGapsShowTheTextAround) {
-  const auto chunks =
-      stream("/infill", {{"text", "Liam has <mask:2> rings. He gives <mask:3> to Cleo."}, {"diffusing", "frames"}});
-  ASSERT_GT(chunks.size(), 1u);
-  EXPECT_EQ(chunks[0]["llada"]["canvas"]["begin"], 0);
-  const auto canvas = replay(chunks);
-  EXPECT_EQ(std::ssize(canvas), chunks[0]["llada"]["canvas"]["length"].get<int64_t>()) << "every position was told";
-  std::vector<int32_t> ids;
-  for (const auto& [position, id] : canvas) ids.push_back(id);
-  EXPECT_EQ(tiny_model()->tokenizer().decode(ids), chunks.back()["content"]);
+  for (const char* text : {"Liam has <mask:2> rings. He gives <mask:3> to Cleo.",
+                           "Liam has <mask:auto> rings. He gives <mask:3> to Cleo."}) {
+    const auto chunks = stream("/infill", {{"text", text}, {"diffusing", "frames"}});
+    ASSERT_GT(chunks.size(), 1u);
+    EXPECT_EQ(chunks[0]["llada"]["canvas"]["begin"], 0);
+    const auto canvas = replay(chunks);
+    EXPECT_EQ(std::ssize(canvas), chunks[0]["llada"]["canvas"]["length"].get<int64_t>()) << "every position was told";
+    std::vector<int32_t> ids;
+    for (const auto& [position, id] : canvas) ids.push_back(id);
+    EXPECT_EQ(tiny_model()->tokenizer().decode(ids), chunks.back()["content"]);
+  }
   std::string text;
   for (const json& chunk :
        stream("/v1/fim/completions", {{"prompt", "Liam has "}, {"suffix", " rings."}, {"max_tokens", 4}})) {

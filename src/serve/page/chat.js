@@ -227,7 +227,7 @@ function describe(values) {
 // another.
 function filled(template, spans) {
   let next = 0;
-  return template.replace(/<mask(:\d+)?>/g, (gap) => (next < spans.length ? spans[next++].text : gap));
+  return template.replace(/<mask(:(auto:)?\d+|:auto)?>/g, (gap) => (next < spans.length ? spans[next++].text : gap));
 }
 
 // Of what the shipped model knows.
