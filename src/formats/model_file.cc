@@ -36,7 +36,7 @@ bool has_end(std::string_view name, std::initializer_list<std::string_view> ends
   return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
 }
 
-// The parts of `whole`, a file that was cut, in the order of their numbers.
+// The pieces of `whole`, a file that was cut, in any order.
 std::vector<std::string> cut_parts(const std::string& whole) {
   std::vector<std::string> parts;
   const fs::path folder = fs::path(whole).parent_path();
@@ -46,7 +46,7 @@ std::vector<std::string> cut_parts(const std::string& whole) {
     const std::string name = (folder / it->path().filename()).string();
     if (cut_name(name).whole == whole) parts.push_back(name);
   }
-  std::ranges::sort(parts, is_earlier_cut);
+  std::ranges::sort(parts);
   return parts;
 }
 
@@ -57,10 +57,10 @@ Status check_is_whole(const std::string& path) {
   const CutName cut = cut_name(path);
   const std::string whole = cut.whole.empty() ? path : cut.whole;
   if (path.empty() || (cut.whole.empty() && exists(path))) return {};
-  const std::vector<std::string> parts = cut_parts(whole);
-  if (parts.empty()) return {};
+  const std::vector<std::string> there = cut_parts(whole);
+  if (there.empty()) return {};
   // model.gguf.1 alone may be a whole file, downloaded a second time.
-  if (cut.count == 0 && parts == std::vector{path}) return {};
+  if (cut.count == 0 && there == std::vector{path}) return {};
   const std::string found =
       cut.whole.empty() ? "is there in parts, which are no models" : "a part of a file that was cut";
   const auto quoted = [](const std::string& text) {
@@ -71,9 +71,9 @@ Status check_is_whole(const std::string& path) {
     return fmt::format("'{}'", inside);
   };
   if (exists(whole)) return invalid("{}: {}; needed the whole file: {}", printable(path, 500), found, quoted(whole));
-  const auto count = static_cast<size_t>(cut_name(parts.front()).count);
-  if (count > parts.size())
-    return invalid("{}: {}; found {} of {}, needed all", printable(path, 500), found, parts.size(), count);
+  const auto ordered = pieces_of_cut(there, path);
+  if (!ordered) return invalid("{}: {}; {}", printable(path, 500), found, ordered.error().message);
+  const std::vector<std::string>& parts = *ordered;
   std::string all;
   for (size_t i = 0; i < parts.size() && i < kNamed; ++i) all += " " + quoted(parts[i]);
   if (parts.size() > kNamed) all += " ...";

@@ -2,6 +2,9 @@
 // is a file of its format. Other parts are bytes of one file that was cut, in its order, and are put together first.
 #pragma once
 #include <string>
+#include <vector>
+
+#include "base/error.h"
 
 namespace llada {
 
@@ -15,13 +18,19 @@ struct PartName {
 
 PartName part_name(const std::string& path);
 
-// Of the name of such a part: NAME.gguf.part2of3, NAME.gguf.part-00002-of-00003, NAME.gguf-split-b, NAME.gguf.002.
+// Of the name of such a piece: NAME.gguf.part2of3, NAME.gguf.part-00002-of-00003, NAME.gguf-split-b, NAME.gguf.002. The
+// index is digits, or behind "part" and "split" letters as split(1) gives them; nothing but the count stands behind it.
 struct CutName {
   std::string whole;  // the file that was cut; empty: the name is none of these
-  int count = 0;      // of its parts; 0: the name does not say
+  int count = 0;      // of its pieces; 0: the name does not say
+  int index = 0;      // of letters a, aa: 0
+  bool letters = false;
+  std::string scheme = {};  // the name without its index, which is that of all pieces of one cut
 };
 CutName cut_name(const std::string& path);
-// Whether a part of a file that was cut comes before another one of it: part2 before part10.
-bool is_earlier_cut(const std::string& part, const std::string& other);
+
+// Of `pieces`, all of one file, those of one cut, in the order of their indices, which count from 0 or 1 without a gap.
+// name: one of them, where several cuts lie side by side, or the whole. Invalid: what is missing.
+Result<std::vector<std::string>> pieces_of_cut(const std::vector<std::string>& pieces, const std::string& name);
 
 }  // namespace llada

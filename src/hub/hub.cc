@@ -7,7 +7,7 @@
 #include <map>
 
 #include "base/file.h"
-#include "formats/part_name.h"
+#include "formats/gguf.h"
 #include "formats/printable.h"
 #include "hub/cache.h"
 #include "hub/file_download.h"
@@ -31,12 +31,27 @@ int64_t bytes_of(const Cache& cache, const std::string& commit, const Choice& ch
   return sum;
 }
 
-// Puts the pieces of a file together, once all are there, under a name that it gets at the end. They stay beside it, as
-// the cache folder has them, so that nobody downloads them again.
-Status join(const Cache& cache, const std::string& commit, const Choice& choice, const PullEvents& events) {
+// done_to_them: "downloaded", "put together".
+Status check_room(const std::string& name, const std::string& folder, int64_t bytes, std::string_view done_to_them) {
+  std::error_code error;
+  const auto space = std::filesystem::space(folder, error);
+  if (error) return failed("{}: {}", folder, error.message());
+  if (space.available >= static_cast<uint64_t>(bytes)) return {};
+  const auto gb = [](auto count) { return static_cast<double>(count) / 1e9; };
+  return failed("{}: {:.2f} GB are to be {}, and {} has {:.2f} GB free on its file system (HF_HOME names another)",
+                name, gb(bytes), done_to_them, folder, gb(space.available));
+}
+
+// Puts the pieces of a file together, once all are there, under a name that it gets when it is known to be a whole GGUF
+// file. They stay beside it, as the cache folder has them, so that nobody downloads them again.
+Status join(const Cache& cache, const Request& request, const std::string& commit, const Choice& choice,
+            const PullEvents& events) {
   if (choice.joined.empty() || cache.has(commit, choice.joined)) return {};
-  const std::string folder = cache.snapshot(commit) + "/";
-  LLADA_TRY(auto whole, AtomicFile::create(folder + choice.joined));
+  const std::string folder = cache.snapshot(commit) + "/", whole = folder + choice.joined;
+  const std::string unchecked = whole + ".unchecked", name = request.repository.full_name();
+  const int64_t total = bytes_of(cache, commit, choice);
+  LLADA_TRY_STATUS(check_room(name, cache.snapshot(commit), total, "put together"));
+  LLADA_TRY(auto file, AtomicFile::create(unchecked));
   std::vector<char> bytes(size_t{4} << 20);
   for (const std::string& piece : choice.files) {
     std::ifstream in(folder + piece, std::ios::binary);
@@ -45,25 +60,51 @@ Status join(const Cache& cache, const std::string& commit, const Choice& choice,
         return failed("{}: stopped while its pieces were put together; the same command goes on from these",
                       printable(choice.joined));
       in.read(bytes.data(), std::ssize(bytes));
-      LLADA_TRY_STATUS(whole.write(bytes.data(), static_cast<size_t>(in.gcount())));
+      LLADA_TRY_STATUS(file.write(bytes.data(), static_cast<size_t>(in.gcount())));
+      if (events.progress) events.progress(static_cast<int64_t>(file.position()), total, choice.joined);
     }
     if (!in.eof()) return failed("{}: cannot read", folder + piece);
   }
-  return whole.commit();
+  LLADA_TRY_STATUS(file.commit());
+  const auto is_gguf = [&]() -> Status {
+    LLADA_TRY(const auto mapped, MappedFile::open(unchecked));
+    LLADA_TRY(const auto parsed, GgufFile::parse(mapped.bytes(), printable(choice.joined)));
+    return {};
+  };
+  std::error_code failure;
+  if (const Status status = is_gguf(); !status) {
+    std::filesystem::remove(unchecked, failure);
+    return invalid("{}: {} pieces put together are no whole file: {}", name, choice.files.size(),
+                   status.error().message);
+  }
+  std::filesystem::rename(unchecked, whole, failure);
+  if (failure && !cache.has(commit, choice.joined))  // by another process
+    return failed("{}: cannot rename: {}", unchecked, failure.message());
+  if (events.say)
+    events.say(fmt::format("{}: put together; its {} pieces stay in the cache, which takes the room twice",
+                           printable(choice.joined), choice.files.size()));
+  return {};
 }
 
-Result<Pulled> from_cache(const Cache& cache, const Request& request, const PullEvents& events) {
+struct Cached {
+  std::string commit;
+  Choice choice;
+};
+
+Result<Cached> find_cached(const Cache& cache, const Request& request) {
   const std::string name = request.repository.full_name();
   const auto commit = cache.commit_of(request.revision);
   if (!commit) return invalid("{}: revision {} is not in the cache", name, printable(request.revision));
-  LLADA_TRY(const Choice choice, choose_files(cache.files_of(*commit), request.what, name));
-  if (!choice.joined.empty() && cut_name(choice.files.front()).count == 0)  // some may be missing
-    return invalid("{}: {} is in the cache in pieces of which no name says how many there are", name,
-                   printable(choice.joined));
-  LLADA_TRY_STATUS(join(cache, *commit, choice, events));
-  return Pulled{.path = path_of(cache, *commit, choice),
-                .commit = *commit,
-                .bytes = bytes_of(cache, *commit, choice),
+  LLADA_TRY(Choice choice, choose_files(cache.files_of(*commit), request.what, name));
+  return Cached{*commit, std::move(choice)};
+}
+
+Result<Pulled> from_cache(const Cache& cache, const Request& request, const PullEvents& events) {
+  LLADA_TRY(const Cached found, find_cached(cache, request));
+  LLADA_TRY_STATUS(join(cache, request, found.commit, found.choice, events));
+  return Pulled{.path = path_of(cache, found.commit, found.choice),
+                .commit = found.commit,
+                .bytes = bytes_of(cache, found.commit, found.choice),
                 .downloaded_bytes = 0,
                 .from_cache = true};
 }
@@ -78,17 +119,6 @@ Result<Listing> ask_listing(const Connection& c) {
   if (is_commit(c.request.revision) && listing.commit != c.request.revision)
     return failed("{}: found commit {}, asked for {}", source, listing.commit, c.request.revision);
   return listing;
-}
-
-Status check_room(const std::string& name, const std::string& folder, int64_t bytes, bool joins) {
-  std::error_code error;
-  const auto space = std::filesystem::space(folder, error);
-  if (error) return failed("{}: {}", folder, error.message());
-  if (space.available >= static_cast<uint64_t>(bytes)) return {};
-  const auto gb = [](auto count) { return static_cast<double>(count) / 1e9; };
-  return failed(
-      "{}: {:.2f} GB are to be downloaded{}, and {} has {:.2f} GB free on its file system (HF_HOME names another)",
-      name, gb(bytes), joins ? " and put together" : "", folder, gb(space.available));
 }
 
 struct Wanted {
@@ -123,7 +153,8 @@ Result<Pulled> download(const Connection& c, const Listing& listing) {
   if (!choice.joined.empty()) missing += announced.bytes;  // the pieces, and the file that they are put together to
   if (!wanted.empty() || missing > 0) {
     LLADA_TRY_STATUS(c.cache.make_folders());
-    LLADA_TRY_STATUS(check_room(name, c.settings.cache, missing, !choice.joined.empty()));
+    LLADA_TRY_STATUS(check_room(name, c.settings.cache, missing,
+                                choice.joined.empty() ? "downloaded" : "downloaded and put together"));
   }
   for (size_t i = 0; i <= wanted.size(); ++i) {
     if (i == small) {
@@ -144,7 +175,7 @@ Result<Pulled> download(const Connection& c, const Listing& listing) {
     done += file.head.bytes;
     progress(0);
   }
-  LLADA_TRY_STATUS(join(c.cache, listing.commit, choice, c.events));
+  LLADA_TRY_STATUS(join(c.cache, c.request, listing.commit, choice, c.events));
   LLADA_TRY_STATUS(c.cache.point(c.request.revision, listing.commit));
   pulled.bytes = bytes_of(c.cache, listing.commit, choice);
   return pulled;
@@ -168,7 +199,7 @@ Result<Pulled> pull(const HubSettings& settings, const Request& request, bool pr
     return cached ? std::move(cached) : std::unexpected(http.error());
   }
   HubSettings patience = settings;
-  if (prefer_cache && from_cache(cache, request, events)) patience.attempts = 1;
+  if (prefer_cache && find_cached(cache, request)) patience.attempts = 1;
   const Connection asking{patience, request, events, cache, **http};
   const auto listing = ask_listing(asking);
   if (!listing) {

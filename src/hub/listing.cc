@@ -107,41 +107,30 @@ Result<Choice> choose_folder(const std::vector<std::string>& files, std::string_
   return choice;
 }
 
-// The raw pieces of `whole`.
-std::vector<std::string> pieces_of(const std::vector<std::string>& files, const std::string& whole) {
-  std::vector<std::string> pieces;
-  std::ranges::copy_if(files, std::back_inserter(pieces),
-                       [&](const auto& file) { return cut_name(file).whole == whole; });
-  std::ranges::sort(pieces, is_earlier_cut);
-  return pieces;
-}
+// GGUF models that are there as raw pieces alone, and these.
+using Cuts = std::map<std::string, std::vector<std::string>>;
 
-Result<Choice> choose_pieces(const std::vector<std::string>& files, const std::string& whole, std::string_view name) {
-  Choice choice{.files = pieces_of(files, whole), .joined = whole};
-  for (const std::string& piece : choice.files)
-    if (const int count = cut_name(piece).count; count > 0 && count != std::ssize(choice.files))
-      return invalid("{}: {} of {} pieces of {} are there", name, choice.files.size(), count, printable(whole));
-  return choice;
-}
-
-// GGUF files that are there as pieces alone, and models.
-std::vector<std::string> cut_models(const std::vector<std::string>& files) {
-  std::set<std::string> wholes;
+Cuts cuts_of(const std::vector<std::string>& files) {
+  const std::set<std::string_view> names(files.begin(), files.end());
+  Cuts cuts;
   for (const std::string& file : files)
-    if (const CutName cut = cut_name(file); is_gguf_model(cut.whole) && std::ranges::count(files, cut.whole) == 0)
-      wholes.insert(cut.whole);
-  std::erase_if(wholes, [&](const std::string& whole) {  // a copy: model.gguf.1
-    const std::vector<std::string> pieces = pieces_of(files, whole);
-    return pieces.size() == 1 && cut_name(pieces.front()).count == 0;
+    if (CutName cut = cut_name(file); is_gguf_model(cut.whole) && !names.contains(cut.whole))
+      cuts[std::move(cut.whole)].push_back(file);
+  std::erase_if(cuts, [](const auto& cut) {  // a copy: model.gguf.1
+    return cut.second.size() == 1 && cut_name(cut.second.front()).count == 0;
   });
-  return {wholes.begin(), wholes.end()};
+  return cuts;
 }
 
-// One GGUF file, or all parts of the model of which `file` is one, the first in front.
-Result<Choice> choose_gguf(const std::vector<std::string>& files, const std::string& file, std::string_view name) {
+// One GGUF file; its pieces; or all parts of the model of which `file` is one, the first in front.
+Result<Choice> choose_gguf(const std::vector<std::string>& files, const Cuts& cuts, const std::string& file,
+                           std::string_view name) {
   const std::string whole = cut_name(file).whole;
-  const bool is_piece = std::ranges::count(cut_models(files), whole) > 0;
-  if (is_piece || std::ranges::count(files, file) == 0) return choose_pieces(files, is_piece ? whole : file, name);
+  if (const auto cut = cuts.find(whole.empty() ? file : whole); cut != cuts.end()) {
+    auto pieces = pieces_of_cut(cut->second, file);
+    if (!pieces) return invalid("{}: {}", name, pieces.error().message);
+    return Choice{.files = std::move(*pieces), .joined = cut->first};
+  }
   const PartName part = part_name(file);
   Choice choice{.files = {file}, .folder = false};
   if (!file.ends_with(".gguf") || part.count <= 1) return choice;
@@ -190,23 +179,24 @@ Result<Listing> parse_listing(std::string_view text, std::string_view source) {
 Result<Choice> choose_files(const std::vector<std::string>& files, std::string_view what, std::string_view name) {
   std::vector<std::string> gguf;
   std::ranges::copy_if(files, std::back_inserter(gguf), is_gguf_model);
-  std::ranges::copy(cut_models(files), std::back_inserter(gguf));
+  const Cuts cuts = cuts_of(files);
+  for (const auto& [whole, pieces] : cuts) gguf.push_back(whole);
   if (!what.empty()) {
     if (std::ranges::count(files, what) + std::ranges::count(gguf, what) > 0)
-      return choose_gguf(files, std::string(what), name);
+      return choose_gguf(files, cuts, std::string(what), name);
     std::vector<std::string> found;
     std::ranges::copy_if(gguf, std::back_inserter(found), [&](const std::string& f) { return has_word(f, what); });
-    if (found.size() == 1) return choose_gguf(files, found[0], name);
+    if (found.size() == 1) return choose_gguf(files, cuts, found[0], name);
     if (found.size() > 1)
       return invalid("{}: {} files have {} in their names: {}", name, found.size(), printable(what), list_of(found));
     return invalid("{}: no file and no quantization '{}'; {}", name, printable(what),
                    gguf.empty() ? "there are no GGUF files" : "there are " + list_of(gguf));
   }
-  if (gguf.size() == 1) return choose_gguf(files, gguf[0], name);
+  if (gguf.size() == 1) return choose_gguf(files, cuts, gguf[0], name);
   for (const std::string_view type : kPreferredTypes) {
     std::vector<std::string> found;
     std::ranges::copy_if(gguf, std::back_inserter(found), [&](const std::string& f) { return has_word(f, type); });
-    if (found.size() == 1) return choose_gguf(files, found[0], name);
+    if (found.size() == 1) return choose_gguf(files, cuts, found[0], name);
     if (found.size() > 1) return invalid("{}: several files of type {}; name one: {}", name, type, list_of(found));
   }
   if (!gguf.empty()) return invalid("{}: name one of its files ({}:FILE): {}", name, name, list_of(gguf));

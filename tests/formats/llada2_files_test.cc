@@ -175,7 +175,8 @@ TEST(CutFiles, AreOneLineWithTheCommandThatJoinsThem) {
   EXPECT_EQ(outcome(ModelFile::open(folder / "m.gguf.part2of11")),
             folder / "m.gguf.part2of11" + ": a part of a file that was cut; needed in one piece: " + joined);
   std::filesystem::remove(folder / "m.gguf.part7of11");
-  EXPECT_THAT(outcome(ModelFile::open(folder / "m.gguf")), testing::EndsWith("; found 10 of 11, needed all"));
+  EXPECT_THAT(outcome(ModelFile::open(folder / "m.gguf")),
+              testing::EndsWith("; found 10 of 11 pieces of " + std::string(folder / "m.gguf") + ", needed all"));
   folder.write("m.gguf", bytes);
   EXPECT_EQ(outcome(ModelFile::open(folder / "m.gguf")), "accepted");
   EXPECT_THAT(outcome(ModelFile::open(folder / "m.gguf.part2of11")),
@@ -212,8 +213,40 @@ TEST(CutFiles, Names) {
     EXPECT_EQ(cut_name(name).count, count) << name;
   }
   for (const char* name : {"", ".gguf.001", "m.gguf", "m.gguf.part", "m.gguf.sha256", "m-00001-of-00002.gguf",
-                           "m.gguf.partial/x", "m.gguf.", "m.bin.001", "m.gguf.1a"})
+                           "m.gguf.partial/x", "m.gguf.", "m.bin.001", "m.gguf.1a", "m.gguf.partial",
+                           "m.gguf.part1.sha256", "m.gguf.part1of3.sha256", "m.gguf.part1of", "m.gguf.part-aa.txt"})
     EXPECT_EQ(cut_name(name).whole, "") << name;
+}
+
+TEST(CutFiles, AreOneCutWithoutAGap) {
+  using Names = std::vector<std::string>;
+  const auto ordered = [](const Names& pieces, const std::string& name = "m.gguf") {
+    const auto all = pieces_of_cut(pieces, name);
+    return all ? *all : Names{all.error().message};
+  };
+  EXPECT_EQ(ordered({"m.gguf.part10", "m.gguf.part9", "m.gguf.part8", "m.gguf.part7", "m.gguf.part6", "m.gguf.part5",
+                     "m.gguf.part4", "m.gguf.part3", "m.gguf.part2", "m.gguf.part1"})
+                .back(),
+            "m.gguf.part10");
+  EXPECT_EQ(ordered({"m.gguf.001", "m.gguf.000"}), (Names{"m.gguf.000", "m.gguf.001"}));
+  EXPECT_EQ(ordered({"m.gguf-split-b", "m.gguf-split-a"}), (Names{"m.gguf-split-a", "m.gguf-split-b"}));
+  EXPECT_EQ(ordered({"m.gguf.partba", "m.gguf.partaa"}), Names{"found m.gguf.partba and no piece number 1 of m.gguf, "
+                                                               "needed all"});
+  EXPECT_EQ(ordered({"m.gguf-split-b", "m.gguf-split-c"}),
+            Names{"found m.gguf-split-b and no piece number 0 of m.gguf, needed all"});
+  EXPECT_EQ(ordered({"m.gguf.part1", "m.gguf.part3"}),
+            Names{"found m.gguf.part3 and no piece number 2 of m.gguf, needed all"});
+  EXPECT_EQ(ordered({"m.gguf.part2", "m.gguf.part3"}),
+            Names{"found m.gguf.part2 and no piece number 1 of m.gguf, needed all"});
+  EXPECT_EQ(ordered({"m.gguf.part1of2", "m.gguf.part7of2"}),
+            Names{"found m.gguf.part7of2 and no piece number 2 of m.gguf, needed all"});
+  EXPECT_EQ(ordered({"m.gguf.part01of2", "m.gguf.part1of2"}),
+            Names{"found m.gguf.part1of2 and no piece number 2 of m.gguf, needed all"});
+  const Names both = {"m.gguf-split-a", "m.gguf-split-b", "m.gguf.part1of2", "m.gguf.part2of2"};
+  EXPECT_EQ(ordered(both),
+            Names{"found m.gguf-split-a and m.gguf.part1of2, pieces of two cuts; needed one, by the name "
+                  "of a piece"});
+  EXPECT_EQ(ordered(both, both[3]), (Names{both[2], both[3]}));
 }
 
 }  // namespace

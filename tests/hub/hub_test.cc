@@ -256,10 +256,26 @@ class PullInPieces : public Pull {
   void SetUp() override {
     Pull::SetUp();
     if (!hub) return;
-    hub.emplace(std::map<std::string, StandInHub::File>{{"m.gguf.part1of3", {noise(300'000, 1), true}},
-                                                        {"m.gguf.part2of3", {noise(300'000, 2), true}},
-                                                        {"m.gguf.part3of3", {noise(5'001, 3), true}}});
+    const std::string all = gguf();
+    offer({{"m.gguf.part1of3", {all.substr(0, 300'000), true}},
+           {"m.gguf.part2of3", {all.substr(300'000, 300'000), true}},
+           {"m.gguf.part3of3", {all.substr(600'000), true}}});
+  }
+  void offer(const std::map<std::string, StandInHub::File>& files) {
+    hub.emplace(files);
     settings.endpoint = hub->endpoint();
+  }
+  // 605,001 bytes with one tensor, which the last of them but one belongs to.
+  static std::string gguf() {
+    constexpr size_t kData = 64, kSize = 605'001, kTensor = (kSize - kData) / 4;
+    std::string all = "GGUF";
+    const auto put = [&](uint64_t value, size_t bytes) {
+      for (size_t i = 0; i < bytes; ++i) all += static_cast<char>(value >> (8 * i));
+    };
+    put(3, 4), put(1, 8), put(0, 8);                                          // version, tensors, values
+    put(1, 8), all += 'w', put(1, 4), put(kTensor, 8), put(0, 4), put(0, 8);  // name, shape, F32, offset
+    all.resize(kData);
+    return all + noise(kSize - kData, 1);
   }
   std::string whole() const {
     std::string all;
@@ -285,7 +301,41 @@ TEST_F(PullInPieces, TheyArePutTogetherOnce) {
   EXPECT_EQ(read(pull()->path), whole()) << "from the pieces, which another tool may have cached";
   fs::remove(snapshot() / "m.gguf.part2of3");
   fs::remove(pulled->path);
-  EXPECT_NE(pull().error().message.find("2 of 3 pieces of m.gguf are there"), std::string::npos);
+  EXPECT_NE(pull().error().message.find("found 2 of 3 pieces of m.gguf"), std::string::npos);
+}
+
+// Where no name says how many there are, the file itself does.
+TEST_F(PullInPieces, WhatIsNoWholeFileGetsNoName) {
+  offer({{"m.gguf-split-a", {gguf().substr(0, 300'000), true}}, {"m.gguf-split-b", {gguf().substr(300'000, 5), true}}});
+  for (const bool offline : {false, true}) {
+    settings.offline = offline;
+    const auto pulled = pull(offline ? "owner/name" : "owner/name:m.gguf");
+    ASSERT_FALSE(pulled);
+    EXPECT_NE(pulled.error().message.find("owner/name: 2 pieces put together are no whole file: m.gguf: tensor w"),
+              std::string::npos)
+        << pulled.error().message;
+    for (const auto& entry : fs::directory_iterator(snapshot()))
+      EXPECT_TRUE(entry.path().filename().string().starts_with("m.gguf-split-")) << entry.path();
+    if (!offline) fs::create_directories(repository() / "refs");
+    if (!offline) std::ofstream(repository() / "refs" / "main") << hub->commit;
+  }
+}
+
+TEST_F(PullInPieces, ALookIntoTheCachePutsNothingTogether) {
+  ASSERT_TRUE(pull());
+  fs::remove(snapshot() / "m.gguf");
+  hub->instead = [](const WebRequest&) { return WebReply{.status = 404, .headers = {}, .body = ""}; };
+  EXPECT_FALSE(pull("owner/name", true)) << "the hub says that it is gone";
+  EXPECT_FALSE(fs::exists(snapshot() / "m.gguf"));
+}
+
+TEST_F(PullInPieces, PuttingThemTogetherHasProgressAndALine) {
+  ASSERT_TRUE(pull());
+  EXPECT_EQ(said, "m.gguf: put together; its 3 pieces stay in the cache, which takes the room twice\n");
+  fs::remove(snapshot() / "m.gguf");
+  settings.offline = true, last_done = -1;
+  ASSERT_TRUE(pull());
+  EXPECT_EQ(last_done, 605'001);
 }
 
 TEST_F(PullInPieces, AStopLosesNoByteAndLeavesNoFile) {

@@ -151,8 +151,24 @@ TEST(Choice, AFileInRawPiecesIsAllOfThemInTheirOrder) {
   all.push_back("m-Q8_0.gguf");
   EXPECT_EQ(chosen(all), Files{"m-Q8_0.gguf"}) << "it is there in one piece";
   EXPECT_EQ(chosen(all, pieces[4]), Files{pieces[4]}) << "a name is taken at its word";
-  EXPECT_NE(chosen({pieces[0], pieces[2]}).front().find("2 of 11 pieces of m-Q8_0.gguf are there"), std::string::npos);
+  EXPECT_NE(chosen({pieces[0], pieces[2]}).front().find("o/n: found 2 of 11 pieces of m-Q8_0.gguf"), std::string::npos);
   EXPECT_NE(chosen({"m.gguf.1"}).front().find("no GGUF"), std::string::npos) << "a copy of what is not there";
+}
+
+TEST(Choice, OfTwoCutsSideBySideIsTheNamedOne) {
+  const Files all = {"m.gguf-split-a", "m.gguf-split-b", "m.gguf.part1of2", "m.gguf.part2of2",
+                     "m.gguf.part1of2.sha256"};
+  EXPECT_NE(chosen(all).front().find("pieces of two cuts; needed one"), std::string::npos);
+  EXPECT_EQ(chosen(all, all[0]), (Files{all[0], all[1]}));
+  EXPECT_EQ(chosen(all, all[3]), (Files{all[2], all[3]}));
+  EXPECT_NE(chosen({"m.gguf.part1", "m.gguf.part3"}).front().find("no piece number 2"), std::string::npos);
+}
+
+TEST(Choice, OfTwentyThousandCutFilesIsALine) {
+  Files many;
+  for (int i = 0; i < 20'000; ++i) many.push_back(fmt::format("m{}.gguf.part1of1", i));
+  EXPECT_NE(chosen(many).front().find("name one of its files"), std::string::npos);
+  EXPECT_EQ(chosen(many, many[9]), Files{many[9]});
 }
 
 TEST(Choice, OfAFolderLeavesOutWhatNobodyReads) {
