@@ -45,6 +45,29 @@ const Tokenizer& tokenizer() {
   return made;
 }
 
+// Numbers that no double holds are JSON, too, but the parser refuses them.
+std::string without_exponents(std::string_view json) {
+  std::string out;
+  bool quoted = false;
+  for (size_t at = 0; at < json.size(); ++at) {
+    const char c = json[at];
+    const bool digit_before = !out.empty() && out.back() >= '0' && out.back() <= '9';
+    if (!quoted && (c == 'e' || c == 'E') && digit_before) {
+      const size_t begin = at + 1 < json.size() && (json[at + 1] == '+' || json[at + 1] == '-') ? at + 2 : at + 1;
+      const size_t end = std::min(json.find_first_not_of("0123456789", begin), json.size());
+      need(end > begin);
+      at = end - 1;
+      continue;
+    }
+    out += c;
+    if (quoted && c == '\\' && at + 1 < json.size())
+      out += json[++at];
+    else if (c == '"')
+      quoted = !quoted;
+  }
+  return out;
+}
+
 // However the bytes of an answer are cut, they are read the same, and complete arguments are JSON.
 void read_pieces(std::string_view bytes, CallForm form) {
   const AnswerWithCalls whole = read_calls(bytes, form);
@@ -57,10 +80,9 @@ void read_pieces(std::string_view bytes, CallForm form) {
   std::string joined;
   for (const ToolCall& call : whole.calls) joined += call.arguments;
   need(all.starts_with(joined));
-  // Numbers that no double holds are JSON, too.
   for (const ToolCall& call : whole.calls)
-    need(form == CallForm::json || call.arguments.size() > 300 || call.arguments.find_first_of("eE") < 300 ||
-         OrderedJson::accept(to_valid_utf8(call.arguments)));
+    need(form == CallForm::json || call.arguments.size() > 300 ||
+         OrderedJson::accept(without_exponents(to_valid_utf8(call.arguments))));
 }
 
 }  // namespace

@@ -87,8 +87,14 @@ std::shared_ptr<const Vocabulary> Vocabulary::of(const Tokenizer& tokenizer, std
   }
   for (const int32_t id : but)
     if (id >= 0 && static_cast<size_t>(id) < pieces.size()) pieces[static_cast<size_t>(id)] = {};
-  for (const auto& [byte, name] : kGemmaMarks)
-    if (const auto id = tokenizer.find_control(name)) pieces[static_cast<size_t>(*id)] = {&byte, 1};
+  for (const auto& [byte, name] : kGemmaMarks) {
+    const auto id = tokenizer.find_control(name);
+    if (!id) continue;
+    // A token that has the byte itself, as the tokens of single bytes, must not pass for the mark.
+    for (std::string_view& piece : pieces)
+      if (piece.contains(byte)) piece = {};
+    pieces[static_cast<size_t>(*id)] = {&byte, 1};
+  }
   return std::make_shared<const Vocabulary>(
       pieces, [tokenizer](std::string_view text) { return encode_marked(tokenizer, text); });
 }

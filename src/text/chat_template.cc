@@ -276,7 +276,7 @@ void write_gemma(ChatWriter& out, const ChatFormat& format, std::span<const Chat
 size_t ChatMessage::bytes() const {
   size_t sum = content.size();
   for (const ToolCall& call : calls) sum += call.name.size() + call.arguments.size();
-  for (const ToolResult& result : results) sum += result.content.size();
+  for (const ToolResult& result : results) sum += result.name.size() + result.content.size();
   for (const std::string& tool : tools) sum += tool.size();
   return sum;
 }

@@ -115,24 +115,7 @@ std::string parameters_text(const OrderedJson& properties, bool only_others) {
   return out;
 }
 
-bool is_json_number(std::string_view text) {
-  const auto digits = [&](bool any) {
-    const size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
-    const bool lone_zero = any || !text.starts_with('0') || end == 1;
-    text.remove_prefix(end);
-    return end > 0 && lone_zero;
-  };
-  if (text.starts_with('-')) text.remove_prefix(1);
-  if (!digits(false)) return false;
-  if (text.starts_with('.')) {
-    text.remove_prefix(1);
-    if (!digits(true)) return false;
-  }
-  if (!text.starts_with('e') && !text.starts_with('E')) return text.empty();
-  text.remove_prefix(text.substr(1).starts_with('+') || text.substr(1).starts_with('-') ? 2 : 1);
-  return digits(true) && text.empty();
-}
-
+// Of a function that is declared: its members were counted where it was read (serve/body.h).
 OrderedJson parsed(std::string_view text) {
   if (!check_json_limits(text, "", {.depth = 100, .values = 100'000, .run_bytes = size_t{1} << 24})) return {};
   OrderedJson json = OrderedJson::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
@@ -162,8 +145,15 @@ void write_declaration(ChatWriter& out, std::string_view function) {
 
 void write_call(ChatWriter& out, std::string_view name, std::string_view arguments) {
   out.control("<|tool_call>").text("call:").text(name);
-  const OrderedJson object = parsed(arguments);
-  object.is_object() ? out.marked(gemma_spelled(object)) : out.text("{").text(arguments).text("}");
+  const size_t begin = std::min(arguments.find_first_not_of(" \t\r\n"), arguments.size());
+  const bool object = arguments.substr(begin).starts_with('{');
+  const auto spelled = object ? gemma_spelled_text(arguments) : std::nullopt;
+  if (spelled)
+    out.marked(*spelled);
+  else if (object)
+    out.text(arguments);
+  else
+    out.text("{").text(arguments).text("}");
   out.control("<tool_call|>");
 }
 
@@ -212,6 +202,7 @@ void GemmaArguments::read(char c, std::string& json) {
         first_ = true;
         if (c == '{') at_ = At::key;
       } else if (c == '}' || c == ']') {
+        if (!first_) json += "null";  // a value was begun, by a name or a comma
         close(json);
       } else if (quote) {
         json += '"';

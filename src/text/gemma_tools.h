@@ -10,7 +10,7 @@ class ChatWriter;
 
 // function: the JSON object with name, description and parameters.
 void write_declaration(ChatWriter& out, std::string_view function);
-// arguments: JSON; what is no object stands there as it is.
+// arguments: JSON, whose numbers stay as they stand; what is none stands there as it is, an object or in braces.
 void write_call(ChatWriter& out, std::string_view name, std::string_view arguments);
 void write_response(ChatWriter& out, std::string_view name, std::string_view content);
 

@@ -1,8 +1,10 @@
 #include "text/json_text.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
+#include "base/json_limits.h"
 #include "text/call_syntax.h"
 
 namespace llada {
@@ -14,7 +16,118 @@ std::string lower_case(std::string text) {
   return text;
 }
 
+// One pass over JSON text. nlohmann's parser reads strings alone: it makes a double of a number that is no int64, and
+// searches an ordered object for every member.
+class GemmaSpeller {
+ public:
+  explicit GemmaSpeller(std::string_view json) : left_(json) {}
+
+  std::optional<std::string> spell() {
+    std::string out;
+    if (!value(out)) return std::nullopt;
+    skip_white();
+    return left_.empty() ? std::optional(std::move(out)) : std::nullopt;
+  }
+
+ private:
+  void skip_white() { left_.remove_prefix(std::min(left_.find_first_not_of(" \t\r\n"), left_.size())); }
+
+  bool take(char c) {
+    skip_white();
+    if (!left_.starts_with(c)) return false;
+    left_.remove_prefix(1);
+    return true;
+  }
+
+  std::optional<std::string> string() {
+    skip_white();
+    size_t end = 1;
+    while (end < left_.size() && left_[end] != '"') end += left_[end] == '\\' ? 2 : 1;
+    if (!left_.starts_with('"') || end >= left_.size()) return std::nullopt;
+    const std::string_view text = left_.substr(0, end + 1);
+    const auto read = OrderedJson::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+    left_.remove_prefix(text.size());
+    return read.is_string() ? std::optional(read.get<std::string>()) : std::nullopt;
+  }
+
+  bool value(std::string& out) {
+    skip_white();
+    if (left_.starts_with('"')) {
+      const auto text = string();
+      if (text) out.append(kGemmaQuote).append(*text).append(kGemmaQuote);
+      return text.has_value();
+    }
+    if (take('{')) return object(out);
+    if (take('[')) return array(out);
+    const std::string_view word = left_.substr(0, left_.find_first_of(",]} \t\r\n"));
+    if (word != "true" && word != "false" && word != "null" && !is_json_number(word)) return false;
+    out += word;
+    left_.remove_prefix(word.size());
+    return true;
+  }
+
+  bool array(std::string& out) {
+    out += '[';
+    for (bool first = true; !take(']'); first = false) {
+      if (!first && !take(',')) return false;
+      if (!first) out += ',';
+      if (!value(out)) return false;
+    }
+    out += ']';
+    return true;
+  }
+
+  bool object(std::string& out) {
+    struct Member {
+      std::string lower, text;
+    };
+    std::vector<Member> members;
+    std::unordered_map<std::string, size_t> places;  // of a name that comes twice the last value counts
+    for (bool first = true; !take('}'); first = false) {
+      if (!first && !take(',')) return false;
+      const auto name = string();
+      if (!name || !take(':')) return false;
+      std::string text = gemma_key(*name) + ":";
+      if (!value(text)) return false;
+      const auto [place, is_new] = places.emplace(*name, members.size());
+      if (is_new) members.push_back({lower_case(*name), {}});
+      members[place->second].text = std::move(text);
+    }
+    std::ranges::stable_sort(members, {}, &Member::lower);
+    const char* separator = "{";
+    for (const Member& member : members) out.append(std::exchange(separator, ",")).append(member.text);
+    out += members.empty() ? "{}" : "}";
+    return true;
+  }
+
+  std::string_view left_;
+};
+
 }  // namespace
+
+std::optional<std::string> gemma_spelled_text(std::string_view json) {
+  if (!check_json_limits(json, "", {.depth = 100, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26}))
+    return std::nullopt;
+  return GemmaSpeller(json).spell();
+}
+
+bool is_json_number(std::string_view text) {
+  const auto digits = [&](bool any) {
+    const size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
+    const bool lone_zero = any || !text.starts_with('0') || end == 1;
+    text.remove_prefix(end);
+    return end > 0 && lone_zero;
+  };
+  if (text.starts_with('-')) text.remove_prefix(1);
+  if (!digits(false)) return false;
+  if (text.starts_with('.')) {
+    text.remove_prefix(1);
+    if (!digits(true)) return false;
+  }
+  if (!text.starts_with('e') && !text.starts_with('E')) return text.empty();
+  text.remove_prefix(text.substr(1).starts_with('+') || text.substr(1).starts_with('-') ? 2 : 1);
+  return digits(true) && text.empty();
+}
 
 std::string spelled(const OrderedJson& value) {
   std::string out;

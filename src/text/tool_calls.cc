@@ -131,10 +131,11 @@ bool CallReader::read_arguments(std::vector<AnswerPiece>& pieces) {
 std::vector<AnswerPiece> CallReader::take(std::string_view more, bool last) {
   std::vector<AnswerPiece> pieces;
   left_ += more;
-  // Whether `text` was read; where it is not there, the answer has no such form, and is over.
-  const auto skip = [&](std::string_view text) {
+  // Whether `text` could be read; where something else stands, the answer has no such form, and is over.
+  const auto skip = [&](std::string_view text, Where next) {
     if (left_.size() < text.size()) return false;
-    left_.erase(0, left_.starts_with(text) ? text.size() : left_.size());
+    where_ = left_.starts_with(text) ? next : Where::over;
+    left_.erase(0, text.size());
     return true;
   };
   for (bool goes_on = true; goes_on;) {
@@ -143,14 +144,17 @@ std::vector<AnswerPiece> CallReader::take(std::string_view more, bool last) {
         goes_on = read_text(last, pieces);
         break;
       case Where::begin:
-        goes_on = skip(syntax_.begin);
-        if (goes_on) where_ = Where::name;
+        goes_on = skip(syntax_.begin, Where::name);
         break;
       case Where::name: {
         // Gemma's name ends where the arguments begin.
         const size_t end = form_ == CallForm::gemma ? left_.find('{') : left_.find(syntax_.middle);
         goes_on = end != std::string::npos;
         if (!goes_on) break;
+        if (end == 0) {  // no name, no call
+          where_ = Where::over;
+          break;
+        }
         ++call_, depth_ = 0, gemma_ = {};
         pieces.push_back({.call = call_, .name = left_.substr(0, end)});
         left_.erase(0, end + syntax_.middle.size());
@@ -161,9 +165,11 @@ std::vector<AnswerPiece> CallReader::take(std::string_view more, bool last) {
         goes_on = read_arguments(pieces);
         break;
       case Where::end:
-        goes_on =
-            left_.size() >= syntax_.end.size() + syntax_.between.size() && skip(syntax_.end) && skip(syntax_.between);
-        if (goes_on) where_ = Where::begin;
+        goes_on = skip(std::string(syntax_.end).append(syntax_.between), Where::begin);
+        break;
+      case Where::over:
+        left_.clear();
+        goes_on = false;
         break;
     }
   }

@@ -1,8 +1,9 @@
 // Tools in a conversation: how they are shown to a model, how its answer calls them (call_syntax.h), how their results
 // come back. No text follows calls. Tools stand at the end of the first system message: in the words of the published
 // templates for the styles chatml (Qwen3, Qwen2.5) and bailing (Ling 2.0; LLaDA2's own template was not found, so that
-// its words are uncertain), in Gemma's markup for the style gemma, in shorter words for the others, whose models know
-// no form of their own. Nemotron's templates write calls as XML; its models get chatml's here.
+// its words are uncertain), in the markup of Gemma 4's templates for the style gemma (DiffusionGemma's layout is taken
+// from them), in shorter words for the others, whose models know no form of their own. Nemotron's templates write calls
+// as XML; its models get chatml's here.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -52,7 +53,7 @@ class CallReader {
 
   CallForm form_;
   CallSyntax syntax_;
-  enum class Where { text, begin, name, arguments, end } where_ = Where::text;
+  enum class Where { text, begin, name, arguments, end, over } where_ = Where::text;
   std::string left_;  // not yet read
   int64_t call_ = -1;
   int depth_ = 0;  // of braces and brackets in the arguments

@@ -227,5 +227,32 @@ TEST(Vocabulary, HasTheTextsThatDecodingGives) {
   }
 }
 
+// Gemma's vocabulary has a token for each byte, also for those that stand for marks in a form.
+TEST(Vocabulary, NothingElsePassesForAMarkOfCalls) {
+  TokenizerSpec spec;
+  spec.pre = "gpt-2";
+  for (int byte = 0; byte < 256; ++byte)
+    spec.tokens.push_back(to_byte_alphabet(std::string(1, static_cast<char>(byte))));
+  spec.tokens.push_back(to_byte_alphabet("a\xFA"));
+  spec.kinds.assign(spec.tokens.size(), TokenKind::normal);
+  const auto plain = Tokenizer::create(spec, "test");
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(Vocabulary::of(*plain)->length_in("\xF8", 0xF8), 1u) << "a vocabulary without marks has all bytes";
+  for (const auto& [byte, name] : kGemmaMarks) {
+    spec.tokens.emplace_back(name);
+    spec.kinds.push_back(TokenKind::control);
+  }
+  const auto tokenizer = Tokenizer::create(spec, "test");
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  const auto vocabulary = Vocabulary::of(*tokenizer);
+  for (const auto& [byte, name] : kGemmaMarks) {
+    const std::string mark(1, byte);
+    for (int32_t id = 0; id < tokenizer->vocab_size(); ++id)
+      EXPECT_EQ(vocabulary->length_in(mark, id), tokenizer->find_control(name) == id ? 1u : 0u) << name << id;
+  }
+  EXPECT_EQ(vocabulary->length_in("a\xFA", 256), 0u);
+  EXPECT_EQ(vocabulary->length_in("\xF7", 0xF7), 1u);
+}
+
 }  // namespace
 }  // namespace llada::forms

@@ -1,6 +1,7 @@
 // Tools in conversations: the words of published templates, and answers that are read while they grow.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <random>
 
 #include "text/chat_template.h"
@@ -222,6 +223,92 @@ TEST(ToolCalls, OfGemmaAreReadInAnyPieces) {
   ASSERT_EQ(loose.calls.size(), 1u);
   EXPECT_EQ(loose.calls[0].arguments,
             R"({"a": null, "b": "tru", "c": [1], "d": -0.5e+7, "e": "01", "g": "1.", "h": 1e999})");
+  for (const auto& [written, json] : {std::pair<std::string, std::string>{"{a:}", R"({"a": null})"},
+                                      {"{a:[1,]}", R"({"a": [1, null]})"},
+                                      {"{a:[[],{}],b:[{b:}]}", R"({"a": [[], {}], "b": [{"b": null}]})"},
+                                      {"{a:[,]}", R"({"a": []})"},
+                                      {"{a:1,}", R"({"a": 1})"}}) {
+    const AnswerWithCalls read = read_calls(
+        "\xF8"
+        "call:f" +
+            written,
+        CallForm::gemma);
+    ASSERT_EQ(read.calls.size(), 1u) << written;
+    EXPECT_EQ(read.calls[0].arguments, json);
+    EXPECT_TRUE(OrderedJson::accept(read.calls[0].arguments)) << written;
+  }
+}
+
+// Nothing that follows is read, however the answer is cut.
+TEST(ToolCalls, WithoutANameAreNone) {
+  for (const auto& [answer, form] :
+       {std::pair<std::string, CallForm>{"Hi \xF8"
+                                         "call:{}\xF9\xF8"
+                                         "call:f{}\xF9",
+                                         CallForm::gemma},
+        {"Hi <tool_call>\n{\"name\": \"\", \"arguments\": {}}\n</tool_call>\n" + text_with_calls("", {{{"f", "{}"}}}),
+         CallForm::json},
+        {"Hi <tool_call>\n{\"nam\": \"f\", \"arguments\": {}}\n</tool_call>", CallForm::json}}) {
+    const AnswerWithCalls whole = read_calls(answer, form);
+    EXPECT_EQ(whole.text, "Hi");
+    EXPECT_TRUE(whole.calls.empty()) << answer;
+    CallReader reader(form);
+    for (size_t at = 0; at < answer.size(); ++at)
+      for (const AnswerPiece& piece : reader.take(answer.substr(at, 1), at + 1 == answer.size()))
+        EXPECT_LT(piece.call, 0) << answer;
+  }
+  const AnswerWithCalls first = read_calls(
+      "\xF8"
+      "call:f{}\xF9\xF8"
+      "call:{}\xF9",
+      CallForm::gemma);
+  EXPECT_TRUE(first.calls.size() == 1 && first.calls[0].arguments == "{}");
+}
+
+// What the model once wrote: numbers stay as they stand, and what is no JSON stands there once.
+TEST(ToolCalls, HistoryOfGemmaIsWhatTheModelWrote) {
+  const auto golden = text_test::read_json(text_test::fixture_path("tools.expected.json"));
+  const Tokenizer tokenizer = with_marks("gemma", golden["marks"]);
+  const ChatFormat format = detect_chat_format(tokenizer);
+  const auto laid = [&](const std::string& arguments) {
+    std::vector<ChatMessage> messages = {{"user", "a"}, {"assistant", ""}};
+    messages[1].calls = {{"f", arguments}};
+    const std::string text = tokenizer.decode(*render_chat(tokenizer, format, messages, false), true);
+    const size_t begin = text.find("call:f") + 6;
+    return text.substr(begin, text.find("<tool_call|>") - begin);
+  };
+  const std::string quote = "<|\"|>";
+  for (const auto& [arguments, text] :
+       {std::pair<std::string, std::string>{R"({"c": 1.0, "a": 12345678901234567890123, "B": [1e400, -0.50, 1E+2]})",
+                                            "{a:12345678901234567890123,B:[1e400,-0.50,1E+2],c:1.0}"},
+        {" { \"a\" : [ ] , \"b\":\t{ } } ", "{a:[],b:{}}"},
+        {R"({"a b": "\u00e9\\", "t": [true, false, null]})",
+         "{" + quote + "a b" + quote + ":" + quote + "é\\" + quote + ",t:[true,false,null]}"},
+        {R"({"a": 1, "A": 2, "a": 3})", "{a:3,A:2}"},
+        {R"({"a": 1)", R"({"a": 1)"},
+        {R"({"a": 01})", R"({"a": 01})"},
+        {R"({"a": [1,]})", R"({"a": [1,]})"},
+        {R"({"a": "x} )", R"({"a": "x} )"},
+        {"{}x", "{}x"},
+        {"7", "{7}"},
+        {"", "{}"}})
+    EXPECT_EQ(laid(arguments), text);
+  // By what a tree of the same values gives.
+  for (const auto& [name, tool] : golden["tools"].items())
+    EXPECT_EQ(gemma_spelled_text(tool.dump(2)), gemma_spelled(OrderedJson::parse(tool.dump()))) << name;
+  EXPECT_FALSE(gemma_spelled_text(std::string(200, '[') + std::string(200, ']')));
+}
+
+// Searching an ordered object for each of so many members takes 13 seconds.
+TEST(ToolCalls, OfManyArgumentsAreWrittenInOnePass) {
+  std::string json = "{", text = "{";
+  for (int i = 100'000; i < 200'000; ++i) {
+    json += fmt::format("{}\"{}\": {}", i > 100'000 ? ", " : "", i, i);
+    text += fmt::format("{}{}:{}", i > 100'000 ? "," : "", i, i);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(gemma_spelled_text(json + "}"), text + "}");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
 
 }  // namespace
