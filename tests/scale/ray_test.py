@@ -3,6 +3,7 @@
 LLADA_RAY_PROMPTS: prompts of the data set, 1,000 where not given. LLADA_TEST_LONG: also the time beside `llada batch`,
 with answers of LLADA_RAY_TOKENS. LLADA_RAY_MODEL: another model for that, and for the memory of its weights."""
 
+import asyncio
 import http.server
 import json
 import os
@@ -41,6 +42,7 @@ os.environ.update(
 )
 sys.path.insert(0, str(ROOT / "python"))
 
+import aiohttp
 import openai
 import ray
 import ray.data
@@ -387,6 +389,18 @@ class Document(unittest.TestCase):
                 serve.shutdown()
 
 
+class Health(unittest.TestCase):
+    def test_a_program_that_has_ended_is_an_error_of_its_connection(self):
+        from llada.ray._serve import _HEALTH_FAILURES, Replica
+        replica = Replica.__new__(Replica)
+        replica._socket, replica._failures = PLACE.name + "/no-socket", 0
+        replica._child = subprocess.Popen(["true"], stdin=subprocess.PIPE, start_new_session=True)
+        replica._child.wait()
+        for _ in range(_HEALTH_FAILURES + 1):
+            with self.assertRaises(aiohttp.ClientConnectorError):
+                asyncio.run(replica.check_health())
+
+
 class Serving(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -456,7 +470,7 @@ class Serving(unittest.TestCase):
             counts[program] = sum(map(int, lines))
         return counts
 
-    def test_requests_go_to_the_shorter_queue(self):
+    def test_replicas_share_the_requests(self):
         self.wait_for_replicas()
         before = self.answered()
 
@@ -472,6 +486,36 @@ class Serving(unittest.TestCase):
         shares = [count - before[program] for program, count in self.answered().items()]
         self.assertEqual((len(shares), sum(shares)), (2, 80))
         self.assertGreater(min(shares), 20)
+
+    def test_requests_go_to_the_shorter_queue(self):
+        """One program stands still: the other one answers many times the clients. In turns, or at random, each client
+        would soon wait for the first. Ray Serve takes a program away that stands still for longer than this may last."""
+        self.wait_for_replicas()
+        before, over, answered = self.answered(), threading.Event(), threading.Semaphore(0)
+
+        def ask():
+            client = self.client()
+            while not over.is_set():
+                self.ask(client, "Count to 3", False, 8)
+                answered.release()
+
+        still = self.pids()[0][1]
+        clients = [threading.Thread(target=ask) for _ in range(8)]
+        os.kill(still, signal.SIGSTOP)
+        try:
+            for each in clients:
+                each.start()
+            deadline = time.monotonic() + 15
+            count = sum(answered.acquire(timeout=max(deadline - time.monotonic(), 0)) for _ in range(80))
+        finally:
+            over.set()
+            os.kill(still, signal.SIGCONT)
+            for each in clients:
+                each.join(120)
+        after = self.answered()
+        self.assertEqual(set(after), set(before))
+        self.assertEqual(count, 80)
+        self.assertLessEqual(after[still] - before[still], len(clients))
 
     @staticmethod
     def ask(client, text, is_stream, length=64):

@@ -9,7 +9,7 @@ evaluation file by its text as well.
 
     python3 tools/train/data.py            shows examples of every task
     python3 tools/train/data.py --check    checks the generator against eval/eval_public.jsonl
-    python3 tools/train/data.py --tuning 200 gsm-mini json sort    writes eval/tuning.jsonl
+    python3 tools/train/data.py --tuning 200 gsm-mini json sort --out eval/tuning.jsonl    held-out examples
     python3 tools/train/data.py --more 1000 bool choice --out more.jsonl    more as in the evaluation file, none of it
 """
 import argparse
@@ -274,12 +274,16 @@ def check(samples=40000):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="check split and templates against the evaluation file")
-    parser.add_argument("--tuning", nargs="+", metavar=("N", "TASK"), help="write N held-out examples of each task to --out")
-    parser.add_argument("--more", nargs="+", metavar=("N", "TASK"), help="the same, of the bucket of the evaluation file")
-    parser.add_argument("--out", type=pathlib.Path, default=EVAL_FILE.with_name("tuning.jsonl"))
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--check", action="store_true", help="check split and templates against the evaluation file")
+    modes.add_argument("--tuning", nargs="+", metavar=("N", "TASK"), help="write N held-out examples of each task to --out")
+    modes.add_argument("--more", nargs="+", metavar=("N", "TASK"), help="the same, of the bucket of the evaluation file")
+    parser.add_argument("--out", type=pathlib.Path, help="the file that --tuning and --more write")
     arguments = parser.parse_args()
-    if wanted := arguments.tuning or arguments.more:
+    wanted = arguments.tuning or arguments.more
+    if bool(wanted) != bool(arguments.out):
+        parser.error("needed --out FILE with --tuning and --more, and with nothing else")
+    if wanted:
         if set(wanted[1:]) - EVALUATED or not wanted[0].isdigit():
             parser.error(f"--tuning, --more: needed a number and tasks of {sorted(EVALUATED)}")
         seed_and_bucket = (2, TUNING_BUCKET) if arguments.tuning else (3, EVALUATION_BUCKET)

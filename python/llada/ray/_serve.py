@@ -8,6 +8,7 @@ errors are those of docs/server.md. When it ends its replica ends too, and a req
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shlex
@@ -110,8 +111,9 @@ class Replica:
             self._failures = 0
         except (aiohttp.ClientError, asyncio.TimeoutError):
             self._failures += 1
-            if self._failures >= _HEALTH_FAILURES:
-                os.killpg(self._child.pid, signal.SIGKILL)
+            if self._failures >= _HEALTH_FAILURES and self._child.poll() is None:
+                with contextlib.suppress(ProcessLookupError):  # it has ended since
+                    os.killpg(self._child.pid, signal.SIGKILL)
             raise
 
     async def __call__(self, request: Request) -> Response:
