@@ -22,70 +22,33 @@ struct Asked {
 
 // Options that cannot be had, and beside which. keys: at another value than their default; KEY=A|B: at these; KEY!: at
 // any. with: other options by key, or a kind of model or of text. "tools", "logit_bias" and "infill" are no fields, and
-// stand as switches.
+// stand as switches. reason, need: of this case, where its row's text names them.
 struct Case {
   std::string_view keys, with;
   bool (*when)(const Asked&) = nullptr;
+  std::string_view reason = {}, need = {};
 };
 
 // One thing that is lacking, and all that asks for it. A refusal reads "KEY: found its value with WITH, WHY"; of a
-// switch beside other options "KEY: found WITH, WHY". {values}: those that the key can have; {with}: the other keys;
-// {block}: the model's attention block. The first case that holds speaks.
+// switch beside other options "KEY: found WITH, WHY". {reason}, {need}: the case's own; {key}: the option; {values}: what
+// it can be instead; {with}: what the first of the others can be; {others}: the case's other keys that are asked for;
+// {blocks}: their number; {block}: the model's attention block. The first case that holds speaks, so kinds of models
+// come first: another value helps nobody whose model has no use for the option.
 struct Refusal {
   std::string_view why;
   Case cases[9];
 };
 
 constexpr Refusal kRefusals[] = {
-    {"which leaves it nothing to do; needed another {with}",
-     {{"steps", "accept", [](const Asked& a) { return !has_schedule(a.o.acceptance); }},
-      {"remasking", "accept", [](const Asked& a) { return a.o.acceptance != Acceptance::schedule; }},
-      {"confidence_eos_eot_inf", "accept", [](const Asked& a) { return !reads_probability(a.o.acceptance); }},
-      {"confidence_eos_eot_inf", "remasking", [](const Asked& a) { return a.o.remasking == Remasking::random; }},
-      {"top_k top_p min_p", "temperature", [](const Asked& a) { return a.o.temperature == 0; }},
-      {"refresh", "kv", [](const Asked& a) { return a.o.kv == KvChoice::none; }},
-      {"mbsd", "tail", [](const Asked& a) { return a.o.tail == 0; }},
-      {"mbsd", "gen_length block_length",
-       [](const Asked& a) { return !a.infill && a.o.block_length >= a.o.gen_length; }},
-      {"revise_lateness", "revise_path", [](const Asked& a) { return a.o.revise_path == RevisePath::fused; }}}},
-    {"where one of the two needs what the other decides as it goes; needed {values}",
-     {{"steps", "slide", [](const Asked& a) { return a.o.slide; }},
-      {"steps early_stop=none", "gen_length", [](const Asked& a) { return a.o.auto_length && !a.infill; }},
-      {"slide", "accept",
-       [](const Asked& a) { return a.o.acceptance == Acceptance::llada2 || is_dream(a.o.acceptance); }},
-      {"slide", "revision", [](const Asked& a) { return edits_in_place(a.o.revision); }},
-      {"entropy_gate", "accept", [](const Asked& a) { return has_schedule(a.o.acceptance); }},
-      {"steps accept=llada2|dream-entropy|dream-margin|dream-maskgit|causal", "a window that begins at the first mask",
-       [](const Asked& a) { return a.kind.decided_first; }}}},
-    {"which are more blocks; needed at least one for each",
-     {{"steps", "gen_length block_length",
-       [](const Asked& a) { return !a.infill && !a.o.auto_length && a.o.steps < a.blocks(); }}}},
-    {"; needed one",
-     {{"choice regex json_schema json_object template", "another form of the answer",
-       [](const Asked& a) {
-         return !a.o.choice.empty() + !a.o.regex.empty() + !a.o.json_schema.empty() + (a.o.json_object > 0) +
-                    !a.o.form_template.empty() >
-                1;
-       }}}},
-    {"which decides what may be sampled; needed it left out",
-     {{"top_k top_p min_p repeat_penalty neighbour_penalty logits_eos_inf confidence_eos_eot_inf",
-       "a form of the answer", [](const Asked& a) { return form_of(a.o).has_value(); }}}},
-    {"which a canvas ends with; needed a higher temperature to begin with",
-     {{"t_max!", "t_min", [](const Asked& a) { return a.o.t_max <= a.o.t_min; }}}},
-    {"where the text goes on behind the gap; needed all",
-     {{"tail", "infilling", [](const Asked& a) { return a.infill; }}}},
-    // Kinds of models, and ways of decoding them.
-    {"which sees one block and finished ones, whose K/V stays right; needed {values}",
+    // Kinds of models.
+    {"as LLaDA2.2 has; needed {values}",
+     {{"revision=levenshtein", "a model that has no tokens for deletions and insertions",
+       [](const Asked& a) { return !a.kind.moves_text; }}}},
+    {"which sees nothing behind the current block, and whose finished blocks have exact K/V; needed {values}",
      {{"slide refresh tail mbsd kv=prefix|dual", "a block-causal model",
        [](const Asked& a) { return a.attention_block > 0; }}}},
-    {"where no position is without those behind it; needed a block-causal model",
+    {"where every position reads those behind it, too; needed a block-causal model, or {values}",
      {{"accept=causal", "full attention", [](const Asked& a) { return a.attention_block == 0; }}}},
-    {"which keeps what a causal forward says as it is; needed {values}",
-     {{"revision entropy_gate cfg_scale repeat_penalty neighbour_penalty choice regex json_schema json_object template "
-       "tools kv=frozen",
-       "accept", [](const Asked& a) { return a.o.acceptance == Acceptance::causal; }}}},
-    {"which freezes what a block-causal model revises; needed none, or kv block",
-     {{"revision", "kv", [](const Asked& a) { return a.attention_block > 0 && a.o.kv == KvChoice::frozen; }}}},
     {"so that its K/V is final; needed {values}",
      {{"revision cfg_scale neighbour_penalty kv=frozen", "a model that reads finished text causally",
        [](const Asked& a) { return a.kind.keeps_finished(); }}}},
@@ -99,19 +62,80 @@ constexpr Refusal kRefusals[] = {
          return a.attention_block > 0 &&
                 (a.o.block_length > a.attention_block || a.attention_block % a.o.block_length != 0);
        }}}},
+    {"so that no row is computed alone; needed {values}",
+     {{"revision=dual-path kv=frozen", "a model whose blocks choose experts together",
+       [](const Asked& a) { return a.kind.whole_blocks; }}}},
+    // Ways of decoding.
+    {"which keeps what a causal forward says as it is; needed {values}",
+     {{"revision entropy_gate cfg_scale repeat_penalty neighbour_penalty choice regex json_schema json_object template "
+       "tools",
+       "accept", [](const Asked& a) { return a.o.acceptance == Acceptance::causal; }}}},
     {"which takes the best tokens, as the model ranks them; needed {values}",
      {{"temperature cfg_scale repeat_penalty neighbour_penalty entropy_gate choice regex json_schema json_object "
        "template tools logit_bias",
        "revision", [](const Asked& a) { return a.o.revision == Revision::levenshtein; }}}},
-    {"as LLaDA2.2 has; needed {values}",
-     {{"revision=levenshtein", "a model that has no tokens for deletions and insertions",
-       [](const Asked& a) { return !a.kind.moves_text; }}}},
+    {"which freezes what a block-causal model revises; needed none, or {with}",
+     {{"revision", "kv", [](const Asked& a) { return a.attention_block > 0 && a.o.kv == KvChoice::frozen; }}}},
     {"; needed accept threshold",
      {{"revision=levenshtein", "a rule that decides masks in another way",
        [](const Asked& a) { return a.o.acceptance != Acceptance::threshold; }}}},
-    {"so that no row is computed alone; needed {values}",
-     {{"revision=dual-path kv=frozen", "a model whose blocks choose experts together",
-       [](const Asked& a) { return a.kind.whole_blocks; }}}},
+    {"{reason}, so that {key} would change nothing; needed {need}",
+     {{"steps", "accept", [](const Asked& a) { return !has_schedule(a.o.acceptance); },
+       "which decides itself how many tokens a step keeps", "{with}"},
+      {"remasking", "accept", [](const Asked& a) { return a.o.acceptance != Acceptance::schedule; },
+       "which has an order of its own", "{with}"},
+      {"confidence_eos_eot_inf", "accept", [](const Asked& a) { return !reads_probability(a.o.acceptance); },
+       "which does not read confidences", "{with}"},
+      {"confidence_eos_eot_inf", "remasking", [](const Asked& a) { return a.o.remasking == Remasking::random; },
+       "which does not read confidences", "{with}"},
+      {"top_k top_p min_p", "temperature", [](const Asked& a) { return a.o.temperature == 0; },
+       "which always takes the best token", "temperature above 0"},
+      {"refresh", "kv", [](const Asked& a) { return a.o.kv == KvChoice::none; },
+       "which computes everything in every step", "{with}"},
+      {"mbsd", "tail", [](const Asked& a) { return a.o.tail == 0; }, "which leaves nothing behind the block to draft",
+       "tail all, or above 0"},
+      {"mbsd", "gen_length block_length",
+       [](const Asked& a) { return !a.infill && a.o.block_length >= a.o.gen_length; },
+       "which leaves nothing behind the block to draft", "block_length below gen_length"},
+      {"revise_lateness", "revise_path", [](const Asked& a) { return a.o.revise_path == RevisePath::fused; },
+       "whose checks end with their step", "{with}"}}},
+    // One plans ahead, by blocks or a number of tokens, and the other decides from step to step.
+    {"{reason}; needed {need}",
+     {{"steps accept=llada2|dream-entropy|dream-margin|dream-maskgit|causal", "a window that begins at the first mask",
+       [](const Asked& a) { return a.kind.decided_first; },
+       "so that no block stays in its place to be planned or confirmed", "{values}"},
+      {"steps", "slide", [](const Asked& a) { return a.o.slide; },
+       "with which no block stays in its place to have a share of the steps", "{values}, or slide false"},
+      {"steps", "gen_length", [](const Asked& a) { return a.o.auto_length && !a.infill; },
+       "which leaves open how many blocks share the steps", "{values}, or a number for gen_length"},
+      {"early_stop=none", "gen_length", [](const Asked& a) { return a.o.auto_length && !a.infill; },
+       "which goes on until the answer ends", "{values}, or a number for gen_length"},
+      {"slide", "accept",
+       [](const Asked& a) { return has_schedule(a.o.acceptance) && a.o.acceptance != Acceptance::schedule; },
+       "which plans the steps of a block that stays in its place", "{with}, or slide false"},
+      {"slide", "revision", [](const Asked& a) { return edits_in_place(a.o.revision); },
+       "which changes the tokens of a block that stays in its place", "{with}, or slide false"},
+      {"entropy_gate", "accept", [](const Asked& a) { return has_schedule(a.o.acceptance); },
+       "which keeps a planned number of tokens in every step", "{with}"},
+      {"kv=frozen", "accept", [](const Asked& a) { return a.o.acceptance == Acceptance::causal; },
+       "whose causal forwards write the K/V for good", "{values}"}}},
+    {"which are {blocks} blocks; needed {blocks} at least",
+     {{"steps", "gen_length block_length",
+       [](const Asked& a) { return !a.infill && !a.o.auto_length && a.o.steps < a.blocks(); }}}},
+    {"another form of the answer; needed one alone",
+     {{"choice regex json_schema json_object template", "{others}",
+       [](const Asked& a) {
+         return !a.o.choice.empty() + !a.o.regex.empty() + !a.o.json_schema.empty() + (a.o.json_object > 0) +
+                    !a.o.form_template.empty() >
+                1;
+       }}}},
+    {"which decides what may be sampled; needed it left out",
+     {{"top_k top_p min_p repeat_penalty neighbour_penalty logits_eos_inf confidence_eos_eot_inf",
+       "a form of the answer", [](const Asked& a) { return form_of(a.o).has_value(); }}}},
+    {"which a canvas ends with; needed a higher temperature to begin with",
+     {{"t_max!", "t_min", [](const Asked& a) { return a.o.t_max <= a.o.t_min; }}}},
+    {"where the text goes on behind the gap; needed all",
+     {{"tail", "infilling", [](const Asked& a) { return a.infill; }}}},
 };
 
 // As an error quotes it. A text may be long and may hold line ends, so that it is not shown.
@@ -141,45 +165,57 @@ std::string_view key_in(const Case& c, const Asked& asked, std::string_view only
   return {};
 }
 
-// What an option could be with all the others as they are.
-std::string values_left(const Asked& asked, const Field* field) {
+// Whether the case refuses the option, or another one because of it.
+bool is_about(const Case& c, std::string_view key, const Asked& asked) {
+  return !key_in(c, asked, key).empty() ||
+         (std::ranges::count(parts_of(c.with, ' '), key) > 0 && !key_in(c, asked).empty());
+}
+
+// What an option can be, with all others as they are, so that neither it nor `key` is refused.
+std::string values_left(const Asked& asked, const Field* field, std::string_view key) {
   if (field == nullptr || field->words.empty()) return "it left out";
-  std::vector<std::string_view> left;
+  std::string left;
   for (const std::string_view word : field->words) {
     DecodeOptions o = asked.o;
     const Asked other{o, asked.infill, asked.kind};
-    const auto refuses = [&](const Refusal& r) {
-      return std::ranges::any_of(r.cases, [&](const Case& c) { return !key_in(c, other, field->key).empty(); });
-    };
-    if (set_field(o, field->key, word) && std::ranges::none_of(kRefusals, refuses)) left.push_back(word);
+    bool works = set_field(o, field->key, word).has_value();
+    for (const Refusal& r : kRefusals)
+      for (const Case& c : r.cases) works = works && !is_about(c, field->key, other) && key_in(c, other, key).empty();
+    if (works) left += fmt::format("{}{}", left.empty() ? "" : ", ", word);
   }
-  if (left.size() < 2) return left.empty() ? "another model" : std::string(left[0]);
-  return fmt::format("{} or {}", fmt::join(left.begin(), left.end() - 1, ", "), left.back());
-}
-
-void replace(std::string& text, std::string_view name, const std::string& by) {
-  if (const size_t at = text.find(name); at != std::string::npos) text.replace(at, name.size(), by);
+  if (left.empty()) return field->key == key ? "another model" : "it left out";
+  if (const size_t last = left.rfind(", "); last != left.npos) left.replace(last, 2, " or ");
+  return field->key == key ? left : fmt::format("{} {}", field->key, left);
 }
 
 Status refuse(std::string_view key, std::string_view why, const Case& c, const Asked& asked) {
   const Field* field = find_field(key);
   const std::vector<std::string_view> others = parts_of(c.with, ' ');
-  const bool beside_options = find_field(others[0]) != nullptr;
-  std::string with(c.with);
-  if (beside_options) {
-    with.clear();
-    for (const std::string_view other : others)
-      with += fmt::format("{}{} {}", with.empty() ? "" : ", ", other, *get_field(asked.o, other));
-  }
+  const Field* beside = find_field(others[0]);
+  std::string with(c.with), others_asked;
+  if (beside != nullptr) with.clear();
+  for (const std::string_view other : others)
+    if (beside != nullptr) with += fmt::format("{}{} {}", with.empty() ? "" : ", ", other, *get_field(asked.o, other));
+  for (const std::string_view other : parts_of(c.keys, ' '))
+    if (other != key && !key_in(c, asked, other).empty())
+      others_asked += fmt::format("{}{}", others_asked.empty() ? "" : ", ", other);
   // That a switch is on goes without saying.
-  std::string found = field == nullptr && !beside_options ? ""
-                      : field == nullptr || (field->is_switch() && beside_options)
-                          ? "found "
-                          : fmt::format("found {} with ", found_of(*field, asked.o));
+  const std::string found = field == nullptr && beside == nullptr ? ""
+                            : field == nullptr || (field->is_switch() && beside != nullptr)
+                                ? "found "
+                                : fmt::format("found {} with ", found_of(*field, asked.o));
   std::string text = fmt::format("{}: {}{}{}{}", key, found, with, why.starts_with(';') ? "" : ", ", why);
-  replace(text, "{values}", values_left(asked, field));
-  replace(text, "{with}", fmt::format("{}", fmt::join(others, " or ")));
-  for (int i = 0; i < 2; ++i) replace(text, "{block}", fmt::format("{}", asked.attention_block));
+  const auto replace = [&](std::string_view name, std::string_view by) {
+    for (size_t at = 0; (at = text.find(name, at)) != text.npos; at += by.size()) text.replace(at, name.size(), by);
+  };
+  replace("{reason}", c.reason);
+  replace("{need}", c.need);
+  replace("{key}", key);
+  replace("{others}", others_asked);
+  replace("{values}", values_left(asked, field, key));
+  replace("{with}", values_left(asked, beside, key));
+  replace("{blocks}", fmt::format("{}", asked.blocks()));
+  replace("{block}", fmt::format("{}", asked.attention_block));
   return invalid("{}", text);
 }
 

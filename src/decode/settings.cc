@@ -140,10 +140,12 @@ Result<DecodeOptions> resolved(std::span<const Setting> given, std::span<const S
   for (const Setting& s : given) LLADA_TRY_STATUS(resolver.add(s, false));
   for (const Setting& s : preset) LLADA_TRY_STATUS(resolver.add(s, true));
   DecodeOptions options = resolver.finish();
-  // What all models with a mask refuse comes first.
+  // What the model alone refuses is left to whoever knows it, but of two reasons the model's is told.
   const bool own = use.kind.uniform.length > 0 || options.acceptance == Acceptance::causal;
-  if (const Status status = validate(options, use.infill, own ? use.kind : ModelKind()); !status)
-    return std::unexpected(as_typed(status.error(), given, preset));
+  if (const Status status = validate(options, use.infill, own ? use.kind : ModelKind()); !status) {
+    const Status of_model = validate(options, use.infill, use.kind);
+    return std::unexpected(as_typed((of_model ? status : of_model).error(), given, preset));
+  }
   return options;
 }
 

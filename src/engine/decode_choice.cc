@@ -78,14 +78,21 @@ Status DecodeChoice::take_numbers_of(const UniformCanvas& canvas) {
 Status DecodeChoice::resolve(const std::optional<decode::ModelKind>& kind) {
   constexpr int64_t kSomeBlock = 32, kSomeCanvas = 256;  // those of all published models
   if (kind) return resolve_for(*kind);
-  const Status status = resolve_for({});
+  const Status full = resolve_for({});
+  if (full || infill_) return full;
   const auto behind_causal_text = [&] {
     const decode::ModelKind some(kSomeBlock, {}, true);
     return resolve_for(some) && decode::validate(options, infill_, some);
   };
-  const bool any =
-      status || resolve_for(kSomeBlock) || behind_causal_text() || resolve_for({0, {.length = kSomeCanvas}});
-  return any ? Status() : status;
+  const Status blocks = resolve_for(kSomeBlock);
+  if (blocks || behind_causal_text() || resolve_for({0, {.length = kSomeCanvas}})) return {};
+  // The reason may be one of some kinds of models alone.
+  decode::ModelKind without_edits;
+  without_edits.moves_text = false;
+  const Status plain = resolve_for(without_edits);
+  const bool any_model =
+      full.error().message == blocks.error().message && !plain && full.error().message == plain.error().message;
+  return any_model ? full : Status();
 }
 
 Status DecodeChoice::resolve_for(const decode::ModelKind& kind) {

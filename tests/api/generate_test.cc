@@ -277,7 +277,8 @@ TEST(CApi, PresetsAsOnTheCommandLine) {
   };
   EXPECT_EQ(refused({{"kv", "none"}}),
             "kv none: does not go with preset balanced: refresh (of preset balanced): found 2 with kv none, which "
-            "leaves it nothing to do; needed another kv; preset exact starts without it");
+            "computes everything in every step, so that refresh would change nothing; needed kv prefix, dual, block or "
+            "frozen; preset exact starts without it");
   const OptionsHandle unknown = options_of({{"preset", "brisk"}});
   EXPECT_EQ(llada_submit_text(tiny().engine, "a", LLADA_TEXT, unknown, &none), LLADA_ERROR_INVALID);
   EXPECT_TRUE(std::string(llada_error(tiny().engine)).starts_with("preset: found 'brisk', needed one of"))

@@ -86,7 +86,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
        "'--wino' was removed: revise looks again"},
       {{"run", "-m", m, "-p", "x", "--gen-len", "8"}, "unknown option --gen-len; did you mean --gen-length?"},
       {{"run", "-m", m, "-p", "x", "--top-k", "40"},
-       "--top-k: found 40 with temperature 0, which leaves it nothing to do"},
+       "--top-k: found 40 with temperature 0, which always takes the best token"},
       {{"run", "-m", m, "-p", "x", "--top-p", "1.5", "--temp", "1"}, "--top-p: found 1.5, needed a number from 0 to 1"},
       {{"run", "-m", m, "-p", "x", "--stop", ""}, "stop: "},
       {{"chat"}, "--model is required"},

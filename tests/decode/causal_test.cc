@@ -159,7 +159,7 @@ TEST(SelfSpeculation, IsRefusedWhereItMakesNoSense) {
   EXPECT_THAT(refused(o, ids_of(Kind::block_causal, 4)), HasSubstr("neighbour_penalty: found 1 with accept causal,"));
   o = verifying(8, 4);
   o.kv = KvChoice::frozen;
-  EXPECT_THAT(refused(o, ids_of(Kind::block_causal, 4)), HasSubstr("kv: found frozen with accept causal, which"));
+  EXPECT_THAT(refused(o, ids_of(Kind::block_causal, 4)), HasSubstr("kv: found frozen with accept causal, whose"));
 }
 
 // ---- Blocks

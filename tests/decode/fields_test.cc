@@ -278,7 +278,7 @@ TEST(Settings, WhatDoesNotGoWithThePresetIsRefusedNamingBoth) {
   const std::pair<Pairs, const char*> cases[] = {
       {{{"kv", "none"}}, "kv none: does not go with preset p: refresh: found 2 with kv none"},
       {{{"tail", "8"}, {"kv", "none"}}, "kv none: does not go with preset p: refresh: found 2"},
-      {{{"edit_steps", "4"}}, "edit_steps 4: does not go with preset p: slide: found revision edit, where"},
+      {{{"edit_steps", "4"}}, "edit_steps 4: does not go with preset p: slide: found revision edit, which"},
   };
   for (const auto& [given, message] : cases) EXPECT_THAT(resolve(given, kWhole).error().message, StartsWith(message));
   // What is wrong without it is said as without it.

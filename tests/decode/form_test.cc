@@ -247,9 +247,11 @@ TEST(Form, OptionsThatCannotGoWithOne) {
   EXPECT_EQ(validate(options).error().message,
             "top_k: found 4 with a form of the answer, which decides what may be sampled; needed it left out");
   options = {FormOptions{.choice = "a|b", .regex = "x"}};
-  EXPECT_EQ(validate(options).error().message, "choice: found a text with another form of the answer; needed one");
+  EXPECT_EQ(validate(options).error().message,
+            "choice: found a text with regex, another form of the answer; needed one alone");
   options.choice = std::string(1000, 'a') + "\nb";
-  EXPECT_EQ(validate(options).error().message, "choice: found a text with another form of the answer; needed one");
+  EXPECT_EQ(validate(options).error().message,
+            "choice: found a text with regex, another form of the answer; needed one alone");
   ModelKind other;
   other.attention_block = 32;
   options = {FormOptions{.choice = "a|b"}};

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <ranges>
+#include <set>
 #include <sstream>
 
 #include "decode/script.h"
+#include "decode/settings.h"
 #include "decode/strategy_pairs.h"
 
 namespace llada::decode {
@@ -38,6 +41,101 @@ TEST(Pairs, EveryOneWorksOrIsRefusedWithOneLine) {
   }
   EXPECT_EQ(worked, 9 * 3 * 2 * 5);
   EXPECT_EQ(refused, (10 + 3) * 2 * 5) << "what is left beside causal and levenshtein goes together";
+}
+
+// What a refusal calls for: "dual or block", "accept schedule, factor or wedlm, or slide false", less what is no word.
+std::vector<Setting> cures(const std::string& refusal) {
+  std::string needed = refusal.substr(refusal.rfind("needed ") + 7);
+  for (const std::string_view by : {", or ", " or "})
+    for (size_t at = 0; (at = needed.find(by)) != std::string::npos;) needed.replace(at, by.size(), ", ");
+  std::string key = refusal.substr(0, refusal.find(':'));
+  std::vector<Setting> all;
+  for (const auto part : std::views::split(needed, std::string_view(", "))) {
+    std::string word(part.begin(), part.end());
+    const size_t blank = word.find(' ');
+    if (blank != std::string::npos && find_field(word.substr(0, blank)) != nullptr)
+      key = word.substr(0, blank), word.erase(0, blank + 1);
+    DecodeOptions scratch;
+    if (set_field(scratch, key, word)) all.push_back(*setting(key, word));
+  }
+  return all;
+}
+
+// Whoever does what a refusal says is not told of the same option, or of the new value, once more.
+TEST(Pairs, WhatARefusalCallsForWorks) {
+  constexpr std::pair<std::string_view, std::string_view> kSet[] = {
+      {"steps", "64"},      {"slide", "true"},           {"remasking", "random"}, {"confidence_eos_eot_inf", "true"},
+      {"refresh", "2"},     {"gen_length", "auto"},      {"entropy_gate", "1"},   {"early_stop", "none"},
+      {"cfg_scale", "0.5"}, {"revise_path", "separate"}, {"kv", "frozen"},        {"mbsd", "true"}};
+  ModelKind window(16);
+  window.decided_first = true;
+  ModelKind together(32);
+  together.whole_blocks = true, together.moves_text = false;
+  int tried = 0;
+  std::set<std::string> reasons;
+  for (const ModelKind& kind : {ModelKind(), ModelKind(32), window, together})
+    for (const Acceptance acceptance : all_values<Acceptance>())
+      for (const Revision revision : all_values<Revision>())
+        for (size_t i = 0; i < std::size(kSet); ++i)
+          for (size_t j = 0; j <= i; ++j) {
+            DecodeOptions o;
+            o.acceptance = acceptance, o.revision = revision, o.block_length = 16;
+            for (const auto& [key, value] : {kSet[i], kSet[j]}) ASSERT_TRUE(set_field(o, key, value));
+            const Status status = validate(o, false, kind);
+            if (status) continue;
+            const std::string& message = status.error().message;
+            reasons.insert(message);
+            EXPECT_FALSE(message.contains('{')) << message;
+            for (const Setting& cure : cures(message)) {
+              DecodeOptions cured = o;
+              ASSERT_TRUE(set_field(cured, cure.field->key, cure.text));
+              const Status after = validate(cured, false, kind);
+              const std::string refused = after ? "" : after.error().message;
+              EXPECT_FALSE(refused.starts_with(message.substr(0, message.find(':') + 1)) ||
+                           refused.starts_with(std::string(cure.field->key) + ":"))
+                  << message << "\n  " << cure.field->key << " " << cure.text << "\n"
+                  << refused;
+              ++tried;
+            }
+          }
+  EXPECT_GT(tried, 1000);
+  EXPECT_GT(reasons.size(), 50u);
+}
+
+// Each in whole, as a user reads it.
+TEST(Pairs, SayInPlainWordsWhatWouldWork) {
+  const auto refused = [](std::vector<std::pair<std::string_view, std::string_view>> given, ModelKind kind = {}) {
+    DecodeOptions o;
+    for (const auto& [key, value] : given) EXPECT_TRUE(set_field(o, key, value)) << key;
+    const Status status = validate(o, false, kind);
+    return status ? std::string("accepted") : status.error().message;
+  };
+  EXPECT_EQ(refused({{"steps", "64"}, {"accept", "threshold"}}),
+            "steps: found 64 with accept threshold, which decides itself how many tokens a step keeps, so that steps "
+            "would change nothing; needed accept schedule, llada2, dream-entropy, dream-margin or dream-maskgit");
+  EXPECT_EQ(refused({{"remasking", "random"}, {"accept", "threshold"}}),
+            "remasking: found random with accept threshold, which has an order of its own, so that remasking would "
+            "change nothing; needed accept schedule");
+  EXPECT_EQ(refused({{"entropy_gate", "1"}}),
+            "entropy_gate: found 1 with accept schedule, which keeps a planned number of tokens in every step; needed "
+            "accept threshold, factor, entropy or wedlm");
+  EXPECT_EQ(refused({{"steps", "64"}, {"gen_length", "auto"}}),
+            "steps: found 64 with gen_length auto, which leaves open how many blocks share the steps; needed it left "
+            "out, or a number for gen_length");
+  EXPECT_EQ(refused({{"early_stop", "none"}, {"gen_length", "auto"}}),
+            "early_stop: found none with gen_length auto, which goes on until the answer ends; needed block or answer, "
+            "or a number for gen_length");
+  EXPECT_EQ(refused({{"mbsd", "true"}, {"tail", "0"}}),
+            "mbsd: found tail 0, which leaves nothing behind the block to draft, so that mbsd would change nothing; "
+            "needed tail all, or above 0");
+  EXPECT_EQ(refused({{"mbsd", "true"}, {"gen_length", "16"}, {"block_length", "16"}}),
+            "mbsd: found gen_length 16, block_length 16, which leaves nothing behind the block to draft, so that mbsd "
+            "would change nothing; needed block_length below gen_length");
+  EXPECT_EQ(refused({{"mbsd", "true"}, {"gen_length", "16"}, {"block_length", "16"}}, 16),
+            "mbsd: found true with a block-causal model, which sees nothing behind the current block, and whose "
+            "finished blocks have exact K/V; needed it left out");
+  EXPECT_EQ(refused({{"accept", "causal"}, {"kv", "frozen"}}, 32),
+            "kv: found frozen with accept causal, whose causal forwards write the K/V for good; needed none or block");
 }
 
 // Those that work are run, and compared with each other, in block_causal_test.cc.

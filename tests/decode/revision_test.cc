@@ -241,9 +241,10 @@ TEST(DualPath, LatenessIsOfTheSeparatePath) {
   options.revise_lateness = 1;
   const Status status = validate(options);
   ASSERT_FALSE(status);
-  EXPECT_EQ(status.error().message,
-            "revise_lateness: found 1 with revise_path fused, which leaves it nothing to do; needed another "
-            "revise_path");
+  EXPECT_EQ(
+      status.error().message,
+      "revise_lateness: found 1 with revise_path fused, whose checks end with their step, so that revise_lateness "
+      "would change nothing; needed revise_path separate");
 }
 
 TEST(DualPath, NothingBehindADecidedEndIsLookedAt) {

@@ -425,7 +425,8 @@ TEST(Sampling, OptionsThatWouldBeIgnoredAreRefused) {
   DecodeOptions o;
   o.top_k = 5;
   EXPECT_EQ(validate(o).error().message,
-            "top_k: found 5 with temperature 0, which leaves it nothing to do; needed another temperature");
+            "top_k: found 5 with temperature 0, which always takes the best token, so that top_k would change nothing; "
+            "needed temperature above 0");
   o.temperature = 1;
   EXPECT_TRUE(validate(o));
   EXPECT_TRUE(needs_logits(o));

@@ -109,9 +109,14 @@ TEST(Slide, IsRefusedWhereBlocksMatter) {
   DecodeOptions o = {LengthOptions{.slide = true}, AcceptanceOptions{.acceptance = Acceptance::threshold}};
   EXPECT_TRUE(validate(o));
   o.revision = Revision::edit;
-  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: found revision edit, where one"));
+  EXPECT_THAT(
+      validate(o).error().message,
+      HasSubstr("slide: found revision edit, which changes the tokens of a block that stays in its place; needed "
+                "revision none or dual-path, or slide false"));
   o.revision = Revision::none, o.acceptance = Acceptance::llada2;
-  EXPECT_THAT(validate(o).error().message, HasSubstr("slide: found accept llada2, where one"));
+  EXPECT_THAT(validate(o).error().message,
+              HasSubstr("slide: found accept llada2, which plans the steps of a block that stays in its place; needed "
+                        "accept schedule, threshold, factor, entropy or wedlm, or slide false"));
   o.acceptance = Acceptance::schedule, o.steps = 64;
   EXPECT_THAT(validate(o).error().message, HasSubstr("steps: found 64 with slide true"));
   o.steps = 0, o.acceptance = Acceptance::threshold;

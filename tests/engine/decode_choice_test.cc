@@ -107,6 +107,44 @@ TEST(DecodeChoice, AnUnknownModelMayBeBlockCausal) {
   EXPECT_FALSE(choice.resolve()) << "nobody can do that";
 }
 
+// Where every kind of models refuses for another reason, the model says which one counts.
+TEST(DecodeChoice, AReasonOfAnotherKindOfModelsIsNotTold) {
+  for (const auto& [key, text] : {std::pair{"kv", "frozen"}, {"revision", "edit"}}) {
+    DecodeChoice choice;
+    choice.give_preset("exact");
+    choice.give(decode::setting("accept", "causal").value());
+    choice.give(decode::setting(key, text).value());
+    EXPECT_TRUE(choice.resolve()) << key;
+    EXPECT_TRUE(choice.resolve(0).error().message.starts_with("accept: found causal with full attention")) << key;
+    EXPECT_TRUE(
+        choice.resolve(32).error().message.starts_with(std::string(key) + ": found " + text + " with accept causal"))
+        << choice.resolve(32).error().message;
+  }
+}
+
+// What the model cannot do at all is told before what two options cannot do together.
+TEST(DecodeChoice, TheModelsReasonComesBeforeThatOfAPair) {
+  const auto refused = [](const decode::ModelKind& kind, std::vector<std::pair<std::string, std::string>> given) {
+    DecodeChoice choice;
+    choice.use_defaults();
+    for (const auto& [key, text] : given) choice.give(decode::setting(key, text).value());
+    const Status status = choice.resolve(kind);
+    return status ? std::string("accepted") : status.error().message;
+  };
+  decode::ModelKind plain;
+  plain.moves_text = false;
+  EXPECT_TRUE(refused(plain, {{"revision", "levenshtein"}})
+                  .contains("revision: found levenshtein with a model that has no tokens for deletions"))
+      << refused(plain, {{"revision", "levenshtein"}});
+  DecodeChoice unknown;
+  unknown.use_defaults();
+  unknown.give(decode::setting("revision", "levenshtein").value());
+  EXPECT_TRUE(unknown.resolve()) << "the model may have no such tokens, which is the better reason";
+  EXPECT_TRUE(refused(32, {{"gen_length", "16"}, {"block_length", "16"}, {"mbsd", "true"}})
+                  .contains("mbsd: found true with a block-causal model"))
+      << refused(32, {{"gen_length", "16"}, {"block_length", "16"}, {"mbsd", "true"}});
+}
+
 // What help says is what a request without options gets.
 TEST(DecodeChoice, DefaultsAreThoseOfNothingGiven) {
   for (const bool infill : {false, true})
@@ -160,14 +198,16 @@ TEST(DecodeChoice, WhatDoesNotGoWithThePresetNamesBothAndTheWayOut) {
   DecodeChoice flags, keys;
   flags.use_defaults(), keys.use_defaults();
   keys.call_preset("llada.preset");
-  const std::string rest = "found 2 with kv none, which leaves it nothing to do; needed another kv; ";
+  const std::string rest =
+      "found 2 with kv none, which computes everything in every step, so that refresh would change nothing; needed kv "
+      "prefix, dual, block or frozen; ";
   EXPECT_EQ(refused(flags, "kv", "none"),
             "kv none: does not go with preset balanced: --refresh (of preset balanced): " + rest +
                 "--preset-decode exact starts without it");
   EXPECT_EQ(refused(keys, "kv", "none"), "kv none: does not go with preset balanced: refresh (of preset balanced): " +
                                              rest + "llada.preset exact starts without it");
   EXPECT_EQ(refused(flags, "steps", "2"),
-            "steps: found 2 with gen_length 128, block_length 32, which are more blocks; needed at least one for each "
+            "steps: found 2 with gen_length 128, block_length 32, which are 4 blocks; needed 4 at least "
             "(steps is decoded without preset balanced)");
   keys.give_preset("exact");
   ASSERT_TRUE(keys.resolve(0));
