@@ -200,8 +200,13 @@ Done check_model(Service& service, Body& body) {
                "model", "model_not_found"));
 }
 
+Done unless_strict(const Service& service, const std::string& warning) {
+  if (!service.options().strict) return {};
+  return refuse(warning + " (--strict)", warning.substr(0, warning.find_first_of(",:")));
+}
+
 Done add_warning(Service& service, Ask& ask, const std::string& warning) {
-  if (service.options().strict) return refuse(warning + " (--strict)", warning.substr(0, warning.find_first_of(",:")));
+  LLADA_TRY_STATUS(unless_strict(service, warning));
   ask.warnings.push_back(warning);
   add_note(ask, warning);
   return {};

@@ -75,9 +75,12 @@ Answered<std::vector<ChatMessage>> read_messages(Body& body, Shape shape);
 // A text, or a list of parts that are texts; nothing where it is not there.
 Answered<std::optional<std::string>> read_system(Body& body);
 Answered<std::vector<std::string>> read_stop(Body& body, const std::string& name = "stop");
-// Wishes about thinking and verbosity. The result is a note on those that have no effect, or empty (ask_hints.cc).
-// response: of /v1/responses. think: of a route and a model with thoughts, set where they are wished for; else null.
-Answered<std::string> read_hints(Body& body, bool response = false, bool* think = nullptr);
+// Wishes about thinking, verbosity and the chat template. The result is a line for each kind that has no effect
+// (ask_hints.cc). response: of /v1/responses. think: of a route and a model with thoughts, set where they are wished
+// for; else null.
+Answered<std::vector<std::string>> read_wishes(Body& body, bool response, bool* think);
+// The same where a prompt alone is the answer: the lines go into the reply as `warnings`. Whether it is to think.
+Answered<bool> read_prompt_wishes(Service& service, Body& body, Shape shape, bool tools, Json& reply);
 // Switches thoughts off, with a warning, where the answer has tools or a form. Before the conversation is laid out.
 Done think_without_form(Service& service, Ask& ask, const Decoding& decoding);
 // These, and ways of sampling that only others have: a line for each kind that has no effect.
@@ -95,7 +98,8 @@ Done read_format(Body& body, Shape shape);
 Done read_unstored(Body& body);
 
 void add_note(Ask& ask, std::string_view note);
-// A wish that has no effect; refused where the server is strict.
+// Refuses a wish that has no effect where the server is strict.
+Done unless_strict(const Service& service, const std::string& warning);
 Done add_warning(Service& service, Ask& ask, const std::string& warning);
 
 // Token ids of a conversation, or of a text that is taken as it is; errors are about `field`.

@@ -120,10 +120,52 @@ Answered<std::vector<std::string>> other_members(const std::string& name, const 
   return others;
 }
 
+constexpr const char* kNoThoughts = "thinking: an answer beside tools, or of a form, has no thoughts";
 constexpr const char* kTemplateSwitches = "chat_template_kwargs";  // of which a template reads those that it knows
 
-}  // namespace
+// llama-server's samplers and the fields that set them. A sampler that a list of them leaves out does nothing there.
+struct Sampler {
+  std::string_view name, other;  // another name of it
+  char letter;                   // in a text instead of a list
+  const char* field;
+  double off;  // up to it, or from it on, the field asks for nothing
+  bool below;  // asks below it, else above it
+};
+constexpr Sampler kSamplers[] = {
+    {"temperature", "temp", 't', "temperature", 0, false},
+    {"top_k", "top-k", 'k', "top_k", 0, false},
+    {"top_p", "top-p", 'p', "top_p", 1, true},
+    {"min_p", "min-p", 'm', "min_p", 0, false},
+    {"penalties", "penalties", 'e', "repeat_penalty", 1, false},
+};
 
+// Whether a list of samplers leaves out one that the request sets, and that is applied here all the same.
+Wish read_samplers(const json& body, const json& list) {
+  if (!list.is_array() && !list.is_string()) return wrong("samplers", list, "a list of names");
+  return std::ranges::any_of(kSamplers, [&](const Sampler& sampler) {
+    const json set = body.value(sampler.field, json());
+    if (!set.is_number()) return false;
+    const double value = set.get<double>();
+    if (sampler.below ? value >= sampler.off : value <= sampler.off) return false;
+    if (list.is_string()) return !list.get_ref<const std::string&>().contains(sampler.letter);
+    return std::ranges::none_of(list, [&](const json& n) { return n == sampler.name || n == sampler.other; });
+  });
+}
+
+// Of llama-server: what it samples with, and more in its reports.
+Answered<std::string> read_reports(Body& body) {
+  std::string names;
+  for (const char* name : {"samplers", "timings_per_token", "post_sampling_probs"}) {
+    const json* value = body.find(name);
+    if (value == nullptr) continue;
+    LLADA_TRY(const bool asks,
+              name == std::string_view("samplers") ? read_samplers(body.all(), *value) : read_switch(name, *value));
+    if (asks) names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  return names.empty() ? names : names + ": of llama-server, without effect here";
+}
+
+// Wishes about thinking and verbosity; a line on those that have no effect, or none.
 Answered<std::string> read_hints(Body& body, bool response, bool* think) {
   std::string more;
   for (const char* name : {"reasoning", "thinking", kTemplateSwitches, "output_config"}) {
@@ -152,13 +194,15 @@ Answered<std::string> read_hints(Body& body, bool response, bool* think) {
   return more + ": the model neither thinks nor knows how much to say, so the answer is the same";
 }
 
+}  // namespace
+
 Done think_without_form(Service& service, Ask& ask, const Decoding& decoding) {
   if (!ask.think || !decode::form_of(decoding.choice.options)) return {};
   ask.think = false;
-  return add_warning(service, ask, "thinking: an answer beside tools, or of a form, has no thoughts");
+  return add_warning(service, ask, kNoThoughts);
 }
 
-Answered<std::vector<std::string>> read_without_effect(Body& body, bool response, bool* think) {
+Answered<std::vector<std::string>> read_wishes(Body& body, bool response, bool* think) {
   std::vector<std::string> warnings;
   LLADA_TRY(std::string hints, read_hints(body, response, think));
   if (!hints.empty()) warnings.push_back(std::move(hints));
@@ -168,6 +212,22 @@ Answered<std::vector<std::string>> read_without_effect(Body& body, bool response
       warnings.push_back(printable(fmt::format("{}", fmt::join(others, ", ")), 300) +
                          ": the chat template is laid without it, so it has no effect");
   }
+  return warnings;
+}
+
+Answered<bool> read_prompt_wishes(Service& service, Body& body, Shape shape, bool tools, Json& reply) {
+  bool think = false;
+  LLADA_TRY(auto warnings, read_wishes(body, false, can_think(service, shape) ? &think : nullptr));
+  if (tools && std::exchange(think, false)) warnings.emplace_back(kNoThoughts);
+  for (const std::string& warning : warnings) LLADA_TRY_STATUS(unless_strict(service, warning));
+  if (!warnings.empty()) reply["warnings"] = std::move(warnings);
+  return think && !tools;
+}
+
+Answered<std::vector<std::string>> read_without_effect(Body& body, bool response, bool* think) {
+  LLADA_TRY(auto warnings, read_wishes(body, response, think));
+  LLADA_TRY(std::string reports, read_reports(body));
+  if (!reports.empty()) warnings.push_back(std::move(reports));
   std::string names;
   for (const char* name : kOthersSampling) {
     const bool idle = body.changes_nothing(name);

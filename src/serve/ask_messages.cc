@@ -49,35 +49,66 @@ Answered<std::string> read_content(const json& content, const std::string& where
   return text;
 }
 
-// Turns, in the order in which they are said.
+// Turns, in the order in which they are said. The results of calls follow the turn that has the calls, whatever was
+// said between.
 class Conversation {
  public:
   void say(const std::string& role, std::string content) {
+    if (role == "assistant" && calls_wait()) {
+      std::string& said = turns_.back().content;
+      if (!said.empty() && !content.empty()) said += '\n';
+      said += content;
+      return;
+    }
     turns_.push_back({role == "developer" ? "system" : role, std::move(content)});
   }
   // By the assistant, whose turn it belongs to where that was the last.
   void call(ToolCall call, const json& id) {
-    if (turns_.empty() || turns_.back().role != "assistant") say("assistant", "");
-    if (id.is_string()) names_.insert_or_assign(id.get<std::string>(), call.name);
-    last_ = call.name;
+    if (turns_.empty() || turns_.back().role != "assistant" || !turns_.back().results.empty())
+      turns_.push_back({"assistant", ""});
+    last_ = {.name = call.name, .turn = turns_.size() - 1};
+    if (id.is_string()) by_id_.insert_or_assign(id.get<std::string>(), last_);
+    by_name_.insert_or_assign(call.name, last_);
     turns_.back().calls.push_back(std::move(call));
   }
-  // Where it has no id, of the tool of that name; of the last one that was called where it has neither.
-  Done result(const json& id, const json& name, std::string content, const std::string& where, bool needs_id) {
-    const auto called = id.is_string() ? names_.find(id.get<std::string>()) : names_.end();
-    if (last_.empty() || (called == names_.end() && (!id.is_null() || needs_id)))
-      return wrong(where, id, "the id of a call before it");
-    if (turns_.back().role != "tool") turns_.push_back({"tool", ""});
-    std::string of = called != names_.end() ? called->second : name.is_string() ? name.get<std::string>() : last_;
-    turns_.back().results.push_back({std::move(of), std::move(content)});
+  Done result_of_id(const json& id, std::string content, const std::string& where) {
+    const auto called = id.is_string() ? by_id_.find(id.get<std::string>()) : by_id_.end();
+    if (called == by_id_.end()) return wrong(where, id, "the id of a call before it");
+    add(called->second, std::move(content));
     return {};
   }
-  std::vector<ChatMessage> take() { return std::move(turns_); }
+  // Of the last call of the tool of that name; of the last one of all where there is no name.
+  Done result_of_name(const json& name, std::string content, const std::string& where) {
+    if (last_.name.empty() && name.is_null()) return result_of_id(name, std::move(content), where + ".tool_call_id");
+    const auto called = name.is_string() ? by_name_.find(name.get<std::string>()) : by_name_.end();
+    if (called == by_name_.end() && !name.is_null())
+      return wrong(where + ".tool_name", name, "the name of a tool that was called before it");
+    add(called != by_name_.end() ? called->second : last_, std::move(content));
+    return {};
+  }
+  std::vector<ChatMessage> take() {
+    std::vector<ChatMessage> all;
+    for (ChatMessage& turn : turns_) {
+      auto results = std::exchange(turn.results, {});
+      all.push_back(std::move(turn));
+      if (!results.empty()) all.push_back({.role = "tool", .content = "", .results = std::move(results)});
+    }
+    return all;
+  }
 
  private:
-  std::vector<ChatMessage> turns_;
-  std::map<std::string, std::string> names_;  // of tools, by the ids of calls
-  std::string last_;                          // tool that was called
+  struct Called {
+    std::string name = {};  // of the tool
+    size_t turn = 0;
+  };
+  bool calls_wait() const { return !turns_.empty() && !turns_.back().calls.empty() && turns_.back().results.empty(); }
+  void add(const Called& called, std::string content) {
+    turns_[called.turn].results.push_back({called.name, std::move(content)});
+  }
+
+  std::vector<ChatMessage> turns_;  // those of the assistant with the results of their calls
+  std::map<std::string, Called> by_id_, by_name_;
+  Called last_;
 };
 
 // The arguments are a text in OpenAI's protocols, an object in the others.
@@ -128,7 +159,7 @@ Done read_blocks(const json& item, const std::string& where, const MessageForm& 
     } else if (type == "tool_result" && role == "user") {
       LLADA_TRY_STATUS(say(false));
       LLADA_TRY(std::string text, read_content(member(block, "content"), at + ".content", form));
-      LLADA_TRY_STATUS(out.result(member(block, "tool_use_id"), {}, std::move(text), at + ".tool_use_id", true));
+      LLADA_TRY_STATUS(out.result_of_id(member(block, "tool_use_id"), std::move(text), at + ".tool_use_id"));
       others = true;
     } else if (role != "assistant" || (type != "thinking" && type != "redacted_thinking")) {
       texts.push_back(block);
@@ -148,7 +179,7 @@ Answered<bool> read_item(const json& item, const std::string& where, const Messa
   if (type == "reasoning") return true;
   if (type != "function_call_output") return false;
   LLADA_TRY(std::string text, read_content(member(item, "output"), where + ".output", form));
-  LLADA_TRY_STATUS(out.result(member(item, "call_id"), {}, std::move(text), where + ".call_id", true));
+  LLADA_TRY_STATUS(out.result_of_id(member(item, "call_id"), std::move(text), where + ".call_id"));
   return true;
 }
 
@@ -174,9 +205,12 @@ Done read_message(const json& item, const std::string& where, Shape shape, const
   const json content = item.value("content", json());
   if (shape == Shape::message && content.is_array()) return read_blocks(item, where + ".content", form, out);
   LLADA_TRY(std::string text, read_content(content, where + ".content", form));
-  if (result)
-    return out.result(item.value("tool_call_id", json()), item.value("tool_name", json()), std::move(text),
-                      where + ".tool_call_id", form.needs_ids);
+  if (result) {
+    const json id = item.value("tool_call_id", json());
+    if (id.is_null() && !form.needs_ids)
+      return out.result_of_name(item.value("tool_name", json()), std::move(text), where);
+    return out.result_of_id(id, std::move(text), where + ".tool_call_id");
+  }
   out.say(role.get<std::string>(), std::move(text));
   return chat ? read_calls_of(item.value("tool_calls", json()), where + ".tool_calls", out) : Done();
 }

@@ -37,10 +37,10 @@ constexpr std::array kIdle = {
     Idle{"model", is_any}, Idle{"user", is_any}, Idle{"metadata", is_any}, Idle{"store", is_any},
     Idle{"service_tier", is_any}, Idle{"safety_identifier", is_any}, Idle{"prompt_cache_key", is_any},
     Idle{"prompt_cache_retention", is_any}, Idle{"request_id", is_any}, Idle{"priority", is_zero},
-    // Of llama-server's clients: its cache, the order of its samplers, more in its reports.
+    // Of llama-server's clients: its cache, how it samples, more in its reports.
     Idle{"cache_prompt", is_any}, Idle{"id_slot", is_any}, Idle{"n_keep", is_any}, Idle{"n_discard", is_any},
-    Idle{"n_cache_reuse", is_any}, Idle{"samplers", is_any}, Idle{"timings_per_token", is_either},
-    Idle{"post_sampling_probs", is_either}, Idle{"return_tokens", is_false}, Idle{"lora", is_empty},
+    Idle{"n_cache_reuse", is_any}, Idle{"samplers", is_any}, Idle{"timings_per_token", is_false},
+    Idle{"post_sampling_probs", is_false}, Idle{"return_tokens", is_false}, Idle{"lora", is_empty},
     // Tools that are not there.
     Idle{"tools", is_empty}, Idle{"functions", is_empty}, Idle{"parallel_tool_calls", is_any},
     Idle{"max_tool_calls", is_any}, Idle{"tool_choice", [](const json& v) { return v == "none" || v == "auto"; }},

@@ -2,6 +2,7 @@
 // the reply; the engine's thread only hands the result on.
 #pragma once
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -31,7 +32,13 @@ class Queued final : public Pending, public std::enable_shared_from_this<Queued<
  public:
   Queued(Service& service, std::shared_ptr<Exchange> exchange, QueuedWork<T> work)
       : service_(service), exchange_(std::move(exchange)), work_(std::move(work)) {}
-  ~Queued() override { service_.admission().leave(ticket()); }  // of one that was cancelled on its way into the queue
+  // Of one that was cancelled on its way into the queue. Those that leave() starts may run out of memory.
+  ~Queued() override {
+    try {
+      if (!left_) service_.admission().leave(ticket());
+    } catch (const std::exception&) {
+    }
+  }
 
   void begin() {
     try {
@@ -124,6 +131,7 @@ class Queued final : public Pending, public std::enable_shared_from_this<Queued<
     service_.admission().computed(ticket());
     const auto reply = [self = this->shared_from_this()] {
       answer_guarded(*self->exchange_, [&] { self->exchange_->respond(self->reply()); });
+      self->left_ = true;
       self->service_.admission().leave(self->ticket());
       self->service_.ended(self);
     };
@@ -144,6 +152,7 @@ class Queued final : public Pending, public std::enable_shared_from_this<Queued<
   const std::shared_ptr<Exchange> exchange_;
   const QueuedWork<T> work_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  bool left_ = false;         // the queue, by the reply; read where nobody else is left
   mutable std::mutex mutex_;  // guards what follows
   Admission::Id ticket_ = -1;
   std::shared_ptr<Submitted> handle_;

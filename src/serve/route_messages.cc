@@ -38,15 +38,14 @@ Answered<HttpReply> count_tokens(Service& service, Body body) {
   LLADA_TRY_STATUS(check_model(service, body));
   LLADA_TRY(auto messages, read_conversation(body));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::message));
-  bool think = false;
-  LLADA_TRY_STATUS(read_hints(body, false, can_think(service, Shape::message) ? &think : nullptr));
+  const bool has_tools = !tools.functions.empty();
+  Json reply = Json::object();
+  LLADA_TRY(const bool think, read_prompt_wishes(service, body, Shape::message, has_tools, reply));
   LLADA_TRY_STATUS(body.finish());
-  if (!tools.functions.empty()) {
-    think = false;  // as in the answer beside them
-    show_tools(service.model().chat_format(), tools.functions, messages);
-  }
+  if (has_tools) show_tools(service.model().chat_format(), tools.functions, messages);
   LLADA_TRY(const auto ids, conversation_ids(service, messages, "messages", think));
-  return json_reply({{"input_tokens", ids.size()}});
+  reply["input_tokens"] = ids.size();
+  return json_reply(reply);
 }
 
 }  // namespace llada::serve

@@ -44,11 +44,15 @@ Answered<HttpReply> apply_template(Service& service, Body body) {
   const ChatFormat& format = service.model().chat_format();
   LLADA_TRY(auto messages, read_messages(body, Shape::chat));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::chat));
-  LLADA_TRY_STATUS(read_hints(body));
+  const bool has_tools = !tools.functions.empty();
+  Json reply = Json::object();
+  LLADA_TRY(const bool think, read_prompt_wishes(service, body, Shape::chat, has_tools, reply));
   LLADA_TRY_STATUS(body.finish());
-  if (!tools.functions.empty()) show_tools(format, tools.functions, messages);
-  LLADA_TRY(const auto ids, service.model().chat_ids(messages));
-  return json_reply({{"prompt", to_valid_utf8(service.model().tokenizer().decode(ids, true))}, {"tokens", ids}});
+  if (has_tools) show_tools(format, tools.functions, messages);
+  LLADA_TRY(const auto ids, service.model().chat_ids(messages, think));
+  reply["prompt"] = to_valid_utf8(service.model().tokenizer().decode(ids, true));
+  reply["tokens"] = ids;
+  return json_reply(reply);
 }
 
 HttpReply tokenizer_info(Service& service, const HttpRequest&) {

@@ -62,9 +62,11 @@ struct Misnamed {
   std::string_view path, route;
 };
 constexpr Misnamed kMisnamed[] = {
-    {"/v1", "/v1/chat/completions"},   {"/v1/", "/v1/chat/completions"},    {"/v1/chat", "/v1/chat/completions"},
-    {"/chat", "/v1/chat/completions"}, {"/v1/complete", "/v1/completions"}, {"/complete", "/v1/completions"},
-    {"/v1/decide", "/v1/decisions"},   {"/decide", "/v1/decisions"},
+    {"/v1", "/v1/chat/completions"},       {"/v1/", "/v1/chat/completions"},
+    {"/v1/chat", "/v1/chat/completions"},  {"/chat", "/v1/chat/completions"},
+    {"/v1/complete", "/v1/completions"},   {"/complete", "/v1/completions"},
+    {"/v1/decide", "/v1/decisions"},       {"/decide", "/v1/decisions"},
+    {"/v1/completion", "/v1/completions"}, {"/chat/completion", "/v1/chat/completions"},
 };
 
 constexpr std::string_view kOllama = "/api/";
@@ -72,8 +74,8 @@ constexpr const char* kOllamaRoutes =
     "of Ollama's routes there are /api/chat, generate, show, tags, ps and version; the model is the one that "
     "the server was started with";
 
-// The route that the path ends with, where clients put another address before it: one with /v1 twice, one without, that
-// of a route, that of an Azure deployment. Of several the longest.
+// The route that the path ends with, or with a misnamed one, where clients put another address before it: one with /v1
+// twice, one without, that of a route, that of an Azure deployment. Of several the longest.
 std::string_view nearest_route(std::string_view path) {
   for (const Misnamed& other : kMisnamed)
     if (path == other.path) return other.route;
@@ -86,6 +88,11 @@ std::string_view nearest_route(std::string_view path) {
     if (end == "/" || !path.ends_with(end) || end.size() <= length) continue;
     found = route.path;
     length = end.size();
+  }
+  for (const Misnamed& other : kMisnamed) {
+    if (!path.ends_with(other.path) || other.path.size() <= length) continue;
+    found = other.route;
+    length = other.path.size();
   }
   return found;
 }
@@ -156,7 +163,7 @@ ApiError missing_route(std::string_view path) {
     if (path.starts_with(a.path)) return absent(a.why);
   if (const std::string_view nearest = nearest_route(path); !nearest.empty())
     return {404, fmt::format("there is no such route; needed {}", nearest)};
-  if (path.starts_with(kOllama)) return absent(kOllamaRoutes);
+  if (path.starts_with(kOllama) || kOllama.substr(0, kOllama.size() - 1) == path) return absent(kOllamaRoutes);
   return {404, "there is no such route (see /openapi.json)"};
 }
 

@@ -39,7 +39,8 @@ TEST_F(Clients, ValuesThatAskForWhatIsDoneAnyway) {
       {{"skip_special_tokens", true}, {"modalities", {"text"}}, {"echo", false}, {"add_generation_prompt", true}},
       {{"continue_final_message", false}, {"logit_bias", json::object()}, {"min_tokens", 0}, {"typical_p", 1.0}},
       {{"best_of", 1}},
-      {{"cache_prompt", true}, {"id_slot", -1}, {"n_keep", 0}, {"samplers", {"top_k"}}, {"timings_per_token", true}},
+      {{"cache_prompt", true}, {"id_slot", -1}, {"n_keep", 0}, {"samplers", {"top_k"}}, {"timings_per_token", false}},
+      {{"samplers", json::array()}, {"top_p", 1}, {"post_sampling_probs", false}, {"temperature", 0}},
       {{"typ_p", 1}, {"top_a", 0}, {"min_keep", 0}, {"eta_cutoff", 0}, {"smoothing_factor", 0.0}},
       {{"tools", json::array()}, {"functions", json::array()}, {"parallel_tool_calls", true}},
       {{"tools", {tool}}, {"tool_choice", "none"}},
@@ -189,6 +190,46 @@ TEST_F(Clients, WishesForThoughtsAreAnsweredWithANote) {
       "chat_template_kwargs.a\\x0ab, chat_template_kwargs.wish: the chat template is laid without it, so it has no "
       "effect");
   EXPECT_EQ(refusal(kChat, chat_body("Hi", {{"reasoning", {{"wish", 1}}}}))["param"], "reasoning.wish");
+}
+
+// A sampler that llama-server would leave out is applied here all the same where the request sets it.
+TEST_F(Clients, WhatLlamaServerWouldDoIsNamed) {
+  start();
+  const std::string because = ": of llama-server, without effect here";
+  const json all = {"penalties", "dry", "top_k", "top-p", "min_p", "temp"};
+  for (const auto& [more, names] : std::vector<std::pair<json, std::string>>{
+           {{{"samplers", {"top_k"}}, {"temperature", 0.5}}, "samplers"},
+           {{{"samplers", "kp"}, {"temperature", 0.5}}, "samplers"},
+           {{{"samplers", {"temperature"}}, {"temperature", 0.5}, {"min_p", 0.1}}, "samplers"},
+           {{{"samplers", all}, {"temperature", 0.5}, {"top_p", 0.9}, {"repeat_penalty", 1.1}}, ""},
+           {{{"samplers", "edkypmxt"}, {"temperature", 0.5}, {"top_k", 3}}, ""},
+           {{{"timings_per_token", true}, {"post_sampling_probs", true}}, "timings_per_token, post_sampling_probs"}}) {
+    json body = {{"prompt", "Hi"}, {"n_predict", 4}};
+    body.update(more);
+    const auto reply = post("/completion", body);
+    ASSERT_EQ(reply.status, 200) << body << reply.body;
+    EXPECT_EQ(reply.header("Llada-Note"), names.empty() ? "" : names + because) << body;
+  }
+  EXPECT_EQ(refusal("/completion", {{"prompt", "Hi"}, {"samplers", 5}})["message"],
+            "samplers: found 5, needed a list of names");
+  EXPECT_EQ(refusal("/completion", {{"prompt", "Hi"}, {"timings_per_token", 1}})["param"], "timings_per_token");
+}
+
+// Routes that answer with a prompt lay out the same conversation.
+TEST_F(Clients, WishesWithoutEffectAreNamedWithAPromptToo) {
+  start();
+  const std::string because = ": the chat template is laid without it, so it has no effect";
+  for (const std::string path : {"/apply-template", "/v1/messages/count_tokens"}) {
+    const json named = post(path, chat_body("Hi", {{"chat_template_kwargs", {{"foo", false}}}})).json();
+    EXPECT_EQ(named["warnings"], json({"chat_template_kwargs.foo" + because}));
+    const json silent = post(path, chat_body("Hi", {{"chat_template_kwargs", {{"foo", nullptr}}}})).json();
+    EXPECT_FALSE(silent.contains("warnings")) << silent;
+    json same = named;
+    same.erase("warnings");
+    EXPECT_EQ(same, silent);
+    EXPECT_EQ(refusal(path, chat_body("Hi", {{"chat_template_kwargs", 5}}))["message"],
+              "chat_template_kwargs: found 5, needed an object");
+  }
 }
 
 TEST_F(Clients, TopPSaysNothingWithoutATemperature) {
@@ -462,6 +503,15 @@ TEST_F(Clients, OfOtherProtocolsAreToldWhichIsHere) {
                                    {"/v1", "needed /v1/chat/completions"},
                                    {"/v1/chat", "needed /v1/chat/completions"},
                                    {"/v1/complete", "needed /v1/completions"},
+                                   {"/v1/chat/completion", "needed /v1/chat/completions"},
+                                   {"/openai/v1/chat/completion", "needed /v1/chat/completions"},
+                                   {"/chat/completion", "needed /v1/chat/completions"},
+                                   {"/v1/completion", "needed /v1/completions"},
+                                   {"/v1/chat/completion/x", "see /openapi.json"},
+                                   {"/api", "of Ollama's routes"},
+                                   {"/api/", "of Ollama's routes"},
+                                   {"/apis", "see /openapi.json"},
+                                   {"/x/api/chat", "needed /api/chat"},
                                    {"/generate", "needed /api/generate"},
                                    {"/tags", "needed /api/tags"},
                                    {"/nothing", "see /openapi.json"}}) {

@@ -266,6 +266,13 @@ TEST_F(Protocols, StrictServersRefuseWhatHasNoEffect) {
     EXPECT_EQ(reply.json()["error"]["param"], param);
     EXPECT_TRUE(reply.json()["error"]["message"].get<std::string>().ends_with("(--strict)"));
   }
+  for (const std::string& path : {std::string("/apply-template"), kMessages + "/count_tokens", kMessages, kChats}) {
+    json body = asked({{"chat_template_kwargs", {{"foo", false}}}, {"model", "tiny"}});
+    if (path == "/apply-template") body.erase("model"), body.erase("max_tokens");
+    const Received reply = post(path, body);
+    EXPECT_EQ(reply.status, 400) << path;
+    EXPECT_TRUE(reply.body.contains("chat_template_kwargs.foo: the chat template")) << reply.body;
+  }
   EXPECT_EQ(post("/api/chat", asked({{"model", "tiny"}, {"options", {{"num_ctx", 9}}}})).status, 400);
   EXPECT_EQ(post(kChats, asked({{"presence_penalty", 0}, {"reasoning_effort", "none"}, {"max_tokens", 2}})).status,
             200);
