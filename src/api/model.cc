@@ -19,9 +19,12 @@ Outcome check_tokenizer(const Model& model) {
   return refuse(LLADA_ERROR_UNSUPPORTED, "{}: the file has no tokenizer, needed one", model.file().path());
 }
 
-std::expected<llada::ScoreOptions, ApiError> score_options(const llada_options* options) {
+std::expected<llada::ScoreOptions, ApiError> score_options(const Model& model,
+                                                            const llada_options* options) {
   LLADA_TRY(const auto chosen, read_options(options, LLADA_FOR_SCORE));
   llada::ScoreOptions found = chosen.score;
+  if (const int64_t block = model.special_ids().attention_block; block > 0 && !chosen.order_names_block)
+    found.order.block_length = block;
   for (const llada::decode::Setting& s : chosen.settings) {
     llada::decode::DecodeOptions scratch;
     LLADA_TRY_STATUS(set_field(scratch, s.field->key, s.text));
@@ -37,7 +40,7 @@ Outcome score_all(ModelObject& object, std::span<const int32_t> prompt, std::vec
                   const llada_options* options, llada_score_result* scores) {
   llada::ScoreRequest request{
       .prompt = {prompt.begin(), prompt.end()}, .continuations = std::move(continuations), .options = {}};
-  LLADA_TRY(request.options, score_options(options));
+  LLADA_TRY(request.options, score_options(*object.model, options));
   LLADA_TRY(const size_t size, size_of("score", scores));
   LLADA_TRY_STATUS(check_score(*object.model, request));
   LLADA_TRY_STATUS(check_file(*object.model));

@@ -25,6 +25,7 @@ struct OptionValues {
   std::vector<std::string> stop;
   bool keep_steps = false;
   ScoreOptions score;
+  bool order_names_block = false;  // otherwise the block of score.order is the model's, where it has one
 };
 
 // An answer while it is decoded, as llada.h shows it: the canvas from the answer's first token on (of an infilled text,

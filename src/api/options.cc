@@ -66,6 +66,7 @@ Status set_order(OptionValues& c, std::string_view text) {
   LLADA_TRY(const auto words, read_words(text));
   if (!words.preset.empty()) return invalid("found '{}', needed options without a preset", text);
   LLADA_TRY(c.score.order, decode::decode_options(words.settings));
+  c.order_names_block = names(words.settings, "block_length");
   return {};
 }
 

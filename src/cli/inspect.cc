@@ -160,7 +160,7 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
   if (m.missing.empty()) {
     row("memory", fmt::format("{} on this machine's cpu beside the file's pages, for {} positions",
                               bytes_text(static_cast<double>(m.memory)), m.positions));
-    if (!m.command.empty()) row("run it", m.command);
+    row("run it", m.command.empty() ? m.no_command : m.command);
   } else {
     row("missing", m.missing);
   }

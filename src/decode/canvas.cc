@@ -15,20 +15,24 @@ void add(std::vector<int32_t>& ids, int32_t id) {
 
 }  // namespace
 
-int64_t generation_size(int64_t prompt_tokens, int64_t gen_length, const SpecialIds& ids) {
+int64_t generation_size(int64_t prompt_tokens, int64_t gen_length, const SpecialIds& ids, int64_t context) {
   if (const int64_t length = ids.uniform.length; length > 0)
     return prompt_tokens + (gen_length + length - 1) / length * length;
   const int64_t block = std::max<int64_t>(ids.attention_block, 1), before = ids.causal_text ? prompt_tokens : 0;
-  if (ids.prompt_ends_block) return prompt_tokens + gen_length;
-  if (ids.decided_first) return prompt_tokens + gen_length + block - 1;  // a window at the last position too
+  const int64_t asked = prompt_tokens + gen_length;
+  if (ids.prompt_ends_block) return asked;
+  if (ids.decided_first) {  // a window at the last position too
+    const int64_t whole = asked + block - 1;
+    return context > 0 ? std::max(asked, std::min(whole, context)) : whole;
+  }
   const int64_t behind = prompt_tokens - before + gen_length;
   return before + (behind + block - 1) / block * block;
 }
 
-Canvas lay_generation(std::span<const int32_t> prompt, int64_t gen_length, const SpecialIds& ids) {
+Canvas lay_generation(std::span<const int32_t> prompt, int64_t gen_length, const SpecialIds& ids, int64_t context) {
   LLADA_CHECK(gen_length >= 1 && gen_length <= kMaxGenLength);
   const auto given = static_cast<int64_t>(prompt.size());
-  const auto size = static_cast<size_t>(generation_size(given, gen_length, ids));
+  const auto size = static_cast<size_t>(generation_size(given, gen_length, ids, context));
   Canvas canvas;
   canvas.mask_id = ids.uniform.length > 0 ? -1 : ids.mask;
   canvas.padding = static_cast<int64_t>(size) - given - gen_length;

@@ -9,13 +9,13 @@
 namespace llada::decode {
 
 // Positions of the canvas that lay_generation() makes.
-int64_t generation_size(int64_t prompt_tokens, int64_t gen_length, const SpecialIds& ids);
+int64_t generation_size(int64_t prompt_tokens, int64_t gen_length, const SpecialIds& ids, int64_t context = 0);
 
 // prompt ++ gen_length masks; for a block-causal model more masks, up to the end of a block or of a window
-// (Canvas::padding). Of a
-// model of random canvases whole canvases, whose positions hold token 0 until their first step.
+// (Canvas::padding), which ends with the model's context (0: unlimited). Of a model of random canvases whole canvases,
+// whose positions hold token 0 until their first step.
 // The prompt is fixed whatever it holds: a mask id in it is text, not a gap. gen_length has passed validate().
-Canvas lay_generation(std::span<const int32_t> prompt, int64_t gen_length, const SpecialIds& ids);
+Canvas lay_generation(std::span<const int32_t> prompt, int64_t gen_length, const SpecialIds& ids, int64_t context = 0);
 
 // A text in which nothing is open, for what is read off a forward over it; its tokens may be masks.
 Canvas fixed_canvas(std::span<const int32_t> tokens);

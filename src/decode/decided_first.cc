@@ -8,18 +8,11 @@
 
 namespace llada::decode {
 
-std::vector<int32_t> decided_first_places(const std::vector<bool>& decided) {
+std::vector<int32_t> decided_first_places(const std::vector<bool>& decided, int64_t from) {
   auto next = static_cast<int32_t>(std::ranges::count(decided, true));
   std::vector<int32_t> places;
   int32_t first = 0;
   for (const bool is : decided) places.push_back(is ? first++ : next++);
-  return places;
-}
-
-std::vector<int32_t> places_in(std::span<const int32_t> tokens, int32_t mask, int64_t from) {
-  std::vector<bool> decided;
-  for (const int32_t token : tokens) decided.push_back(token != mask);
-  const std::vector<int32_t> places = decided_first_places(decided);
   return {places.begin() + from, places.end()};
 }
 
@@ -35,8 +28,7 @@ StepPlan DecidedFirst::plan(const Canvas& canvas) {
   plan.inputs = tokens_at(canvas, plan.rows);
   std::vector<bool> decided;
   for (int32_t p = 0; p < plan.keys; ++p) decided.push_back(!canvas.is_undecided(p));
-  const std::vector<int32_t> places = decided_first_places(decided);
-  plan.places.assign(places.begin() + plan.rows.front(), places.end());
+  plan.places = decided_first_places(decided, plan.rows.front());
   written_ = plan.block_begin;  // the first mask; places and positions are the same before it
   return plan;
 }

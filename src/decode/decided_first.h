@@ -7,7 +7,10 @@
 //   positions   5 6 7 8 9        7 is decided, the others are masks
 //   places      6 7 5 8 9        of their keys and values; a row reads all places up to its own
 //
-// Any acceptance rule without a schedule of blocks decides a window; the published one is Acceptance::wedlm.
+// Any acceptance rule without a schedule of blocks decides a window; the published one is Acceptance::wedlm. Positions
+// behind the length that was asked for are decided with the others, as the published engine refills its windows: an
+// answer of one token takes as many forwards as the first token of a long one. Where the model's context ends, windows
+// are shorter.
 // Deliberately absent: revision of what is decided, and guidance.
 #pragma once
 #include <memory>
@@ -16,10 +19,9 @@
 
 namespace llada::decode {
 
-// The place of each position: those that are decided first, then the others, both in the order of the text.
-std::vector<int32_t> decided_first_places(const std::vector<bool>& decided);
-// Of the rows from position `from` on of a text whose masks are not decided.
-std::vector<int32_t> places_in(std::span<const int32_t> tokens, int32_t mask, int64_t from = 0);
+// The place of each position from `from` on: those that are decided first, then the others, both in the order of the
+// text.
+std::vector<int32_t> decided_first_places(const std::vector<bool>& decided, int64_t from = 0);
 
 class DecidedFirst final : public Strategy {
  public:

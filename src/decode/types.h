@@ -115,12 +115,19 @@ struct SpecialIds {
     return position < block_origin ? block_origin : block_begin(position) + attention_block;
   }
 
-  // Where finished text has final K/V, the number of positions of which such a prefix may have any multiple: a whole
-  // block; what is encoded causally can be cut anywhere. 0: nowhere.
+  // Where finished text has final K/V that other requests may read, the number of positions of which such a prefix may
+  // have any multiple: a whole block; what is encoded causally can be cut anywhere. 0: nowhere.
   int64_t prefix_unit() const {
     if (prompt_ends_block) return 0;  // the length of the prompt counts
     constexpr int64_t kCausal = 32;
     return uniform.length > 0 || causal_text || decided_first ? kCausal : attention_block;
+  }
+  // Of a run: how many of the positions before this one have K/V that nothing from this one on changes. Another run may
+  // read it where its blocks are counted from the same origin.
+  int64_t final_before(int64_t position) const {
+    if (prompt_ends_block && attention_block > 0) return block_begin(position);
+    const int64_t unit = prefix_unit();
+    return unit > 0 ? position / unit * unit : 0;
   }
 
   // The row whose logits predict a position, and the last position that a row predicts.

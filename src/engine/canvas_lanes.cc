@@ -52,7 +52,7 @@ Status CanvasLanes::allocate(Device& device, PrefixCache* prefixes) {
   device_ = &device;
   if (setup_.canvases == 0) return {};
   LLADA_TRY_STATUS(add_lane());
-  if (prefixes == nullptr || setup_.shared.empty()) return {};
+  if (prefixes == nullptr || setup_.shared.empty() || model_->special_ids().prefix_unit() == 0) return {};
   Lane& first = *lanes_.front();
   cursor_ = prefixes->begin(model_, first.state.kv.shape(), model_->special_ids().prefix_unit());
   const int64_t found = prefixes->fill(*cursor_, setup_.shared, first.state.kv);
@@ -69,13 +69,10 @@ void CanvasLanes::lay(Lane& lane, size_t index) {
   for (const int32_t position : canvas.positions) plan.logits.push_back(ids.row_of(position));
   std::ranges::sort(plan.logits);
   plan.logits.erase(std::ranges::unique(plan.logits).begin(), plan.logits.end());
-  int64_t begin = 0;
-  if (const int64_t unit = ids.prefix_unit(); unit > 0) {
-    // K/V of a unit depends on nothing behind it, so equal tokens have left equal K/V.
-    const int64_t same = std::ranges::mismatch(lane.stored, tokens).in1 - lane.stored.begin();
-    begin = std::min<int64_t>(same, plan.logits.front()) / unit * unit;
-  }
   const decode::SpecialIds behind = ids.behind(canvas.prompt);
+  // What depends on nothing behind it has left equal K/V where tokens are equal.
+  const int64_t same = std::ranges::mismatch(lane.stored, tokens).in1 - lane.stored.begin();
+  int64_t begin = behind.final_before(std::min<int64_t>(same, plan.logits.front()));
   plan.block_origin = static_cast<int32_t>(ids.causal_text || ids.decided_first ? 0 : behind.block_origin);
   if (ids.causal_text) {
     plan.causal_below = static_cast<int32_t>(behind.block_begin(canvas.positions.front()));
@@ -102,11 +99,12 @@ void CanvasLanes::lay(Lane& lane, size_t index) {
   plan.block_begin = static_cast<int32_t>(canvas.prompt), plan.block_end = plan.keys;
   decode::Canvas laid = decode::fixed_canvas(tokens);
   laid.mask_id = ids.mask;
-  if (ids.decided_first) plan.places = decode::places_in(tokens, ids.mask, begin);
+  if (ids.decided_first) plan.places = decode::decided_first_places(canvas.decided, begin);
   // What was not read causally is not the finished text's.
   size_t finished = tokens.size();
   if (ids.causal_text) finished = static_cast<size_t>(plan.causal_below);
-  if (ids.decided_first) finished = static_cast<size_t>(std::ranges::find(tokens, ids.mask) - tokens.begin());
+  if (ids.decided_first)
+    finished = static_cast<size_t>(std::ranges::find(canvas.decided, false) - canvas.decided.begin());
   plans.push_back(std::move(plan));
   lane.rows = 0;
   for (const decode::StepPlan& one : plans) lane.rows = std::max(lane.rows, decode::rows_of(one));

@@ -24,6 +24,7 @@ struct FixedCanvas {
   std::vector<int32_t> positions;  // whose predictions are asked for
   int64_t prompt = 0;              // positions of the prompt, which guidance masks and random canvases follow
   bool first = true;               // of the canvases of its prompt
+  std::vector<bool> decided = {};  // each token: a mask id of the text itself is no gap
 };
 
 // Of a canvas that was computed.
@@ -54,7 +55,7 @@ class CanvasLanes {
     std::function<FixedCanvas(size_t)> canvas = {};  // laid when its turn comes
     int64_t positions = 1;                           // of the longest
     double cfg_scale = 0;
-    std::vector<int32_t> shared = {};  // not with guidance: whole units (prefix_unit()) that all canvases begin with
+    std::vector<int32_t> shared = {};  // not with guidance: what all canvases begin with (shared_prefix())
     bool in_order = false;             // block-causal: one lane, nothing shared by others
   };
   CanvasLanes(std::shared_ptr<const Model> model, Setup setup);

@@ -182,7 +182,8 @@ Status Decision::lay_out() {
     const DecideCanvas& canvas = canvases_[index];
     const std::vector<int32_t>& prompt = prompts_[canvas.prompt];
     const bool first = index == 0 || canvases_[index - 1].prompt != canvas.prompt;
-    FixedCanvas fixed{prompt, {}, std::ssize(prompt), first};
+    FixedCanvas fixed{prompt, {}, std::ssize(prompt), first, std::vector(prompt.size(), true)};
+    for (const int32_t token : canvas.tail) fixed.decided.push_back(token >= 0 && token != ids.mask);
     fixed.tokens.insert(fixed.tokens.end(), canvas.tail.begin(), canvas.tail.end());
     // Without a mask, an undecided position holds a random token: always the same one.
     for (size_t p = prompt.size(); p < fixed.tokens.size(); ++p)

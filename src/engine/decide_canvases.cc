@@ -113,14 +113,18 @@ std::vector<DecideCanvas> joint_canvases(std::span<const JointLine> lines, std::
 
 int64_t shared_prefix(std::span<const std::vector<int32_t>> prompts, std::span<const DecideCanvas> canvases,
                       const decode::SpecialIds& ids) {
-  const int64_t unit = ids.prefix_unit();
-  if (unit <= 0 || prompts.empty()) return 0;
+  if (prompts.empty()) return 0;
+  const decode::SpecialIds behind = ids.behind(std::ssize(prompts.front()));
+  const auto counted_alike = [&](const std::vector<int32_t>& prompt) {
+    return ids.kind().keeps_finished() || ids.behind(std::ssize(prompt)).block_origin == behind.block_origin;
+  };
+  if (!std::ranges::all_of(prompts, counted_alike)) return 0;
   int64_t same = std::ssize(prompts.front());
   for (const std::vector<int32_t>& prompt : prompts)
     same = std::min<int64_t>(same, std::ranges::mismatch(prompts.front(), prompt).in1 - prompts.front().begin());
   for (const DecideCanvas& canvas : canvases)
     for (const DecideSlot& slot : canvas.slots) same = std::min<int64_t>(same, ids.row_of(slot.position));
-  return same / unit * unit;
+  return behind.final_before(same);
 }
 
 }  // namespace llada

@@ -56,7 +56,8 @@ struct JointLine {
 std::vector<DecideCanvas> joint_canvases(std::span<const JointLine> lines, std::span<const int32_t> between,
                                          int64_t prompt_tokens, const decode::SpecialIds& ids);
 
-// Tokens that all prompts begin with, in whole units (prefix_unit()) that end before any row whose logits are wanted.
+// Tokens that all prompts begin with and whose K/V is final (final_before()) before any row whose logits are wanted; 0
+// where the prompts' blocks are counted from different origins.
 int64_t shared_prefix(std::span<const std::vector<int32_t>> prompts, std::span<const DecideCanvas> canvases,
                       const decode::SpecialIds& ids);
 

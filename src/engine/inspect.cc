@@ -93,13 +93,25 @@ void add_run(const ModelFile& file, const Overrides& overrides, ModelSummary& su
   if (c.canvas.length == 0) summary.presets = {std::string(kDefaultPreset)};
   for (const FamilyPreset& preset : c.family->presets) summary.presets.emplace_back(preset.name);
   const auto& tokenizer = summary.tokenizer;  // a prompt of the command line is text
-  if (!summary.missing.empty() || !tokenizer || tokenizer->tokens > c.vocab) return;
+  if (!summary.missing.empty()) return;
+  if (!tokenizer) {
+    summary.no_command = "not with a text: there is no tokenizer";
+    return;
+  }
+  if (tokenizer->tokens > c.vocab) {
+    summary.no_command = fmt::format("not with a text: the tokenizer has {} tokens, the vocabulary {} rows",
+                                     tokenizer->tokens, c.vocab);
+    return;
+  }
   std::string options;
   if (overrides.mask_id >= 0) options += fmt::format(" --mask-id {}", overrides.mask_id);
   if (overrides.attention_block >= 0) options += fmt::format(" --attention-block {}", overrides.attention_block);
   if (overrides.shift_logits) options += fmt::format(" --shift {}", *overrides.shift_logits);
   const bool plain = file.path().find_first_of(" '\"$&;()<>|*?`\\") == std::string::npos;
-  summary.command = plain ? fmt::format("llada run {}{} 'Why is the sky blue?'", file.path(), options) : "";
+  if (plain)
+    summary.command = fmt::format("llada run {}{} 'Why is the sky blue?'", file.path(), options);
+  else
+    summary.no_command = "with quotes around the path, which has characters that a shell changes";
 }
 
 }  // namespace
@@ -119,7 +131,8 @@ Result<ModelSummary> inspect_model(const std::string& path, const Overrides& ove
                        .memory = 0,
                        .positions = 0,
                        .presets = {},
-                       .command = {}};
+                       .command = {},
+                       .no_command = {}};
   add_tensors(file, summary);
   LLADA_TRY_STATUS(add_tokenizer(file, summary));
   add_run(file, overrides, summary);

@@ -50,8 +50,9 @@ struct ModelSummary {
   // Bytes that a request of so many positions needs on this machine's cpu (fit_check.h), mapped pages not counted.
   int64_t memory = 0, positions = 0;
   std::vector<std::string> presets;  // decoding presets: the default one, and those of the family's published samplers
-  // That runs it; empty where something is missing or there is no tokenizer, and for a path that a shell would change.
-  std::string command;
+  // That runs it; or why there is none: no tokenizer, one with more tokens than the vocabulary has rows, a path that a
+  // shell would change. Both are empty where something is missing.
+  std::string command, no_command;
 };
 
 Result<ModelSummary> inspect_model(const std::string& path, const Overrides& overrides = {});

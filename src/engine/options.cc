@@ -83,4 +83,8 @@ Result<DecodeWords> read_words(std::string_view text) {
   return words;
 }
 
+bool names(std::span<const decode::Setting> settings, std::string_view key) {
+  return std::ranges::any_of(settings, [&](const decode::Setting& s) { return s.field->key == key; });
+}
+
 }  // namespace llada

@@ -29,5 +29,6 @@ struct DecodeWords {
 };
 inline constexpr std::string_view kPresetFlag = "--preset-decode";
 Result<DecodeWords> read_words(std::string_view text);
+bool names(std::span<const decode::Setting> settings, std::string_view key);
 
 }  // namespace llada

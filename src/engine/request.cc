@@ -104,7 +104,7 @@ int64_t first_positions(const Model& model, const Request& request, int64_t all)
 }
 
 int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
-  return decode::generation_size(prompt_tokens, gen_length, model.special_ids());
+  return decode::generation_size(prompt_tokens, gen_length, model.special_ids(), model.context());
 }
 
 int64_t room_behind(const Model& model, int64_t prompt_tokens) {
@@ -113,8 +113,7 @@ int64_t room_behind(const Model& model, int64_t prompt_tokens) {
   if (const int64_t length = ids.uniform.length; length > 0) return (model.context() - prompt_tokens) / length * length;
   const int64_t block = std::max<int64_t>(ids.attention_block, 1);
   if (ids.causal_text) return (model.context() - prompt_tokens) / block * block;
-  if (ids.prompt_ends_block) return model.context() - prompt_tokens;
-  if (ids.decided_first) return model.context() - prompt_tokens - (block - 1);
+  if (ids.prompt_ends_block || ids.decided_first) return model.context() - prompt_tokens;
   return model.context() / block * block - prompt_tokens;
 }
 
@@ -136,8 +135,9 @@ Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_leng
 }
 
 std::string prompt_cost(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options) {
-  if (prompt_tokens <= kPromptPiece || model.special_ids().prefix_unit() > 0 || !check_context(model, prompt_tokens, 1))
-    return "";
+  const decode::ModelKind kind = model.special_ids().kind();
+  const bool full_attention = kind.attention_block == 0 && kind.uniform.length == 0;
+  if (prompt_tokens <= kPromptPiece || !full_attention || !check_context(model, prompt_tokens, 1)) return "";
   const auto cost = [&](std::string_view when, std::string_view less) {
     return fmt::format("attention is full: the {} tokens of the prompt are computed {}{}", prompt_tokens, when, less);
   };
@@ -226,7 +226,7 @@ Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<c
     const int64_t length = most_generated(*model, size, request.options);
     LLADA_TRY_STATUS(check_context(*model, size, length));
     LLADA_TRY_STATUS(check_tokens(*model, request.tokens));
-    canvas = decode::lay_generation(request.tokens, length, ids);
+    canvas = decode::lay_generation(request.tokens, length, ids, model->context());
   } else if (model->context() > 0 && size > model->context()) {
     return invalid("the text has {} tokens, gaps included; this model's maximum context length is {} tokens", size,
                    model->context());

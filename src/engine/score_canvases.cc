@@ -152,6 +152,14 @@ std::vector<int32_t> ScoreCanvas::tokens(const ScoreRequest& request, int32_t ma
   return all;
 }
 
+std::vector<bool> ScoreCanvas::decided(const ScoreRequest& request) const {
+  const size_t prompt = request.prompt.size();
+  std::vector<bool> all(prompt + request.continuations[continuation].size(), true);
+  all.resize(static_cast<size_t>(end), false);
+  for (const int32_t offset : masked) all[prompt + static_cast<size_t>(offset)] = false;
+  return all;
+}
+
 std::vector<int64_t> stratified_counts(int64_t length, int64_t draws, int64_t first) {
   std::vector<int64_t> counts;
   for (int64_t i = 0; i < draws; ++i) {

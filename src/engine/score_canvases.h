@@ -26,6 +26,7 @@ struct ScoreCanvas {
   std::vector<ScoreTarget> targets;  // all masked here
 
   std::vector<int32_t> tokens(const ScoreRequest& request, int32_t mask) const;
+  std::vector<bool> decided(const ScoreRequest& request) const;  // each of them
 };
 
 // In the order of continuations and their blocks. Not for duel, whose canvases follow from each other.

@@ -49,7 +49,10 @@ CanvasLanes::Setup CanvasScore::lanes_setup() const {
   for (const ScoreCanvas& canvas : canvases_) setup.positions = std::max(setup.positions, canvas.end);
   setup.size = [this](size_t index) { return canvases_[index].end; };
   setup.canvas = [this, prompt](size_t index) {
-    FixedCanvas canvas{canvases_[index].tokens(request_, model_->special_ids().mask), {}, prompt};
+    FixedCanvas canvas{.tokens = canvases_[index].tokens(request_, model_->special_ids().mask),
+                       .positions = {},
+                       .prompt = prompt,
+                       .decided = canvases_[index].decided(request_)};
     for (const ScoreTarget& target : canvases_[index].targets)
       canvas.positions.push_back(static_cast<int32_t>(prompt + static_cast<int64_t>(target.offset)));
     return canvas;

@@ -98,7 +98,8 @@ Result<DecideResult> Session::decide(const DecideRequest& request) {
   return job->finish();
 }
 
-Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens, std::span<const int32_t> positions) {
+Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens, std::span<const int32_t> positions,
+                                           int64_t prompt) {
   LLADA_TRY_STATUS(check_tokens(*model_, tokens));
   const auto lock = model_->begin_run();
   const TracedRun traced(device(), options_.trace);
@@ -114,8 +115,11 @@ Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens, std:
   plan.logits.assign(positions.begin(), positions.end());
   plan.keys = static_cast<int32_t>(size);
   const decode::SpecialIds& ids = model_->special_ids();
-  if (ids.decided_first) plan.places = decode::places_in(tokens, ids.mask);
-  if (ids.causal_text) plan.causal_below = static_cast<int32_t>(std::ranges::find(tokens, ids.mask) - tokens.begin());
+  std::vector<bool> decided(static_cast<size_t>(prompt), true);
+  for (const int32_t token : tokens.subspan(decided.size())) decided.push_back(token != ids.mask);
+  if (ids.decided_first) plan.places = decode::decided_first_places(decided);
+  if (ids.causal_text) plan.causal_below = static_cast<int32_t>(std::ranges::find(decided, false) - decided.begin());
+  if (ids.prompt_ends_block) plan.block_origin = static_cast<int32_t>(ids.behind(prompt).block_origin);
   decode::Denoiser denoiser(decode::fixed_canvas(tokens), decode::one_forward(std::move(plan)));
   RequestStep step{&denoiser, &state};
   runner.run({&step, 1});

@@ -39,9 +39,10 @@ class Session {
   // Decisions (decide.h), one forward at a time.
   Result<DecideResult> decide(const DecideRequest& request);
 
-  // All logits of one forward over `tokens` at the given positions (ascending): positions x vocabulary. For
-  // tests and evaluation.
-  Result<std::vector<float>> logits(std::span<const int32_t> tokens, std::span<const int32_t> positions);
+  // All logits of one forward over `tokens` at the given positions (ascending): positions x vocabulary. For tests and
+  // evaluation. So many tokens are the prompt's: every mask id behind them is a position that is not decided.
+  Result<std::vector<float>> logits(std::span<const int32_t> tokens, std::span<const int32_t> positions,
+                                    int64_t prompt = 0);
 
  private:
   Session(std::shared_ptr<const Model> model, OwnDevices own, const SessionOptions& options)

@@ -92,16 +92,16 @@ Result<Setup> set_up(const SimulateOptions& o) {
   if (o.gen < 1 || o.gen > kMost) return invalid("gen: found {} tokens, needed 1 to {}", o.gen, kMost);
   Setup s(std::move(profile), std::move(spec), std::move(graph));
   s.canvas = s.spec.preset.config.canvas.length, s.gen = o.gen;
-  s.block = o.block > 0 ? o.block : std::min<int64_t>(32, o.gen);
+  s.block = std::min<int64_t>(32, o.gen);
   if (s.canvas > 0) {
-    if (o.block > 0 && o.block != s.canvas)
-      return invalid("block: found {} tokens, needed the canvas's {}", o.block, s.canvas);
     s.block = s.canvas, s.gen = (o.gen + s.canvas - 1) / s.canvas * s.canvas;
     s.lines = kCanvasLines;
   }
-  if (s.block > s.gen) return invalid("block: found {} tokens, needed 1 to gen ({})", s.block, s.gen);
-  if (o.tokens_per_pass && !(*o.tokens_per_pass > 0 && *o.tokens_per_pass <= static_cast<double>(s.block)))
-    return invalid("tokens per pass: found {}, needed above 0 to the block's {}", *o.tokens_per_pass, s.block);
+  constexpr double kMostPasses = 1 << 16;
+  const double least = static_cast<double>(s.gen) / kMostPasses;
+  if (o.tokens_per_pass && !(*o.tokens_per_pass >= least && *o.tokens_per_pass <= static_cast<double>(s.block)))
+    return invalid("tokens per pass: found {}, needed {} to the block's {}: {} passes at most", *o.tokens_per_pass,
+                   least, s.block, kMostPasses);
   for (const WeightInfo& w : s.graph.weights) {
     const bool matrix = w.dims[1] > 1;
     PresetTensor tensor{w.name, {}, w.layer};

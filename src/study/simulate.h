@@ -30,7 +30,6 @@ struct SimulateOptions {
   std::string profile;  // name or file
   std::string preset = "llada-8b:q4_0";
   int64_t prompt = 78, gen = 128;
-  int64_t block = 0;                      // 0: 32, or the canvas of a model with such, which can be no other
   std::string map_variant;                // empty: the profile's default
   std::optional<double> window_gib;       // before the reserve; overrides the profile's
   std::string memory;                     // policy of the lines with a planned memory; empty: "plan"

@@ -26,6 +26,7 @@ DecodeOptions by_threshold(int64_t gen, int64_t window, KvChoice kv) {
 
 TEST(DecidedFirst, PlacesAreThoseOfTheDecidedAndThenOfTheOthers) {
   EXPECT_THAT(decided_first_places({true, true, false, true, false, false, true}), ElementsAre(0, 1, 4, 2, 5, 6, 3));
+  EXPECT_THAT(decided_first_places({true, false, true, false}, 1), ElementsAre(2, 1, 3));
   EXPECT_THAT(decided_first_places({}), ElementsAre());
 }
 
@@ -65,6 +66,17 @@ TEST(DecidedFirst, WorkedExample) {
   EXPECT_THAT(plans[2].places, ElementsAre(2, 3, 4, 5, 6, 7));
   EXPECT_THAT(plans[2].logits, ElementsAre(5, 6, 7));
   EXPECT_THAT(tokens, ElementsAre(1, 1, 2, 3, 4, 5, kMask, kMask)) << "nothing behind the answer is waited for";
+}
+
+TEST(DecidedFirst, WindowsEndWithTheContext) {
+  const SpecialIds ids = window_ids(3);
+  for (const auto& [context, size] : {std::pair{0, 8}, {9, 8}, {8, 8}, {7, 7}, {6, 6}}) {
+    EXPECT_EQ(generation_size(2, 4, ids, context), size);
+    const Canvas canvas = lay_generation(kPrompt, 4, ids, context);
+    EXPECT_EQ(canvas.size(), size);
+    EXPECT_EQ(canvas.padding, size - 6);
+  }
+  EXPECT_EQ(generation_size(2, 4, ids, 5), 6) << "more than there is, which is refused elsewhere";
 }
 
 TEST(DecidedFirst, WhatIsKeptIsNotComputedAgain) {

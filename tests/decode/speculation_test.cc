@@ -58,6 +58,21 @@ TEST(Speculation, DraftsAreCommittedOnlyWhenAFreshPredictionAgrees) {
   EXPECT_EQ(o.stats.nfe, 4);
 }
 
+// The schedule takes a token a step, in an order that knows no probability; a confirmed draft comes beside it.
+TEST(Speculation, ProbabilitiesConfirmWhateverTheScheduleOrdersBy) {
+  DecodeOptions options = speculate();
+  options.acceptance = Acceptance::schedule, options.remasking = Remasking::random;
+  const auto run = [&](double again) {
+    int64_t drafted = -1;
+    return run_script(options, kPrompt, [=](const StepPlan& plan, int64_t forward, int32_t p) mutable {
+      if (drafted < 0 && plan.logits.back() >= 6 && plan.logits.front() < 6) drafted = forward;
+      return Prediction{.position = p, .token = 2, .probability = p < 6 ? 0.2 : forward == drafted ? 0.7 : again};
+    });
+  };
+  EXPECT_GT(run(0.61).stats.counters.drafts_accepted, 0);
+  EXPECT_EQ(run(0.6).stats.counters.drafts_accepted, 0) << "not above the threshold, however it is ordered";
+}
+
 TEST(Speculation, AnotherTokenIsNoConfirmation) {
   const Outcome o = run_script(speculate(), kPrompt, scenario(5));
   EXPECT_EQ(o.stats.counters.drafts_accepted, 0);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/session.h"
+#include "engine/token_score.h"
 #include "formats/convert.h"
 
 namespace llada::bd3lm {
@@ -111,6 +112,52 @@ TEST_F(Bd3lm, DraftsThatAreVerifiedChangeNoToken) {
     const auto one = (*Session::create(*single, {}))->generate(answer["prompt"].get<std::vector<int32_t>>(), o, {});
     ASSERT_TRUE(one) << one.error().message;
     EXPECT_EQ(verified.tokens, one->tokens);
+  }
+}
+
+std::vector<int32_t> some_tokens(size_t length, size_t from = 0) {
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < length; ++i) tokens.push_back(static_cast<int32_t>(3 + (i + from) * 7 % 80));
+  return tokens;
+}
+
+// Each token by a forward of its own over the whole canvas: what is kept changes rows, and no bit.
+TEST_F(Bd3lm, AChainIsTheProductOfItsForwards) {
+  const auto session = Session::create(model_, {});
+  const std::vector<int32_t> text = some_tokens(20, 5);
+  for (const size_t length : {45, 64}) {
+    const std::vector<int32_t> prompt = some_tokens(length);
+    const auto got = (*session)->score({prompt, {text, some_tokens(20, 6)}, {.method = ScoreMethod::chain}});
+    ASSERT_TRUE(got) << got.error().message;
+    for (size_t i = 0; i < text.size(); ++i) {
+      std::vector<int32_t> canvas = prompt;
+      canvas.insert(canvas.end(), text.begin(), text.begin() + static_cast<std::ptrdiff_t>(i));
+      canvas.resize(length + 32, 90);
+      const std::vector<int32_t> row = {static_cast<int32_t>(length + i)};
+      EXPECT_EQ(got->continuations[0].tokens[i].log_probability,
+                log_probability(*(*session)->logits(canvas, row, std::ssize(prompt)), text[i]));
+    }
+    // All of the first canvas, then its last block; the canvas with masks alone is that of both texts.
+    EXPECT_EQ(got->rows, static_cast<int64_t>(length) + 32 + 38 * 32) << length;
+  }
+}
+
+// A text that goes on in the next block is the same behind a prompt that ends with its first one.
+TEST_F(Bd3lm, AScoreDoesNotKnowWhatWasKept) {
+  const auto session = Session::create(model_, {});
+  for (const ScoreMethod method : {ScoreMethod::chain, ScoreMethod::pseudo, ScoreMethod::duel}) {
+    const std::vector<int32_t> prompt = some_tokens(45), text = some_tokens(40, 5);
+    ScoreRequest request{prompt, {text}, {.method = method, .groups = 40}};
+    request.options.order.kv = decode::KvChoice::block;
+    const auto whole = (*session)->score(request);
+    ASSERT_TRUE(whole) << whole.error().message;
+    request.prompt.insert(request.prompt.end(), text.begin(), text.begin() + 32);
+    request.continuations = {{text.begin() + 32, text.end()}};
+    const auto rest = (*session)->score(request);
+    ASSERT_TRUE(rest) << rest.error().message;
+    for (size_t i = 0; i < 8; ++i)
+      EXPECT_EQ(whole->continuations[0].tokens[32 + i].log_probability, rest->continuations[0].tokens[i].log_probability)
+          << method_name(method) << " " << i;
   }
 }
 

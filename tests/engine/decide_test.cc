@@ -18,7 +18,9 @@
 #include "engine/decide_prompt.h"
 #include "engine/engine.h"
 #include "engine/prompt.h"
+#include "engine/request.h"
 #include "engine/token_score.h"
+#include "formats/family.h"
 #include "golden.h"
 #include "label_tokens.h"
 #include "llada2_files.h"
@@ -198,7 +200,15 @@ class Decisions : public testing::TestWithParam<const char*> {
     shifted.family = &kDreamFamily;
     shifted.shift_logits = true;
     causal.attention_block = 32;
-    for (auto& [name, config] : {std::pair{"full", &full}, {"shifted", &shifted}, {"causal", &causal}}) {
+    ModelConfig wedlm = small_config(RopePairing::half_split, 2), bd3lm = wedlm;
+    wedlm.family = find_family("wedlm"), wedlm.attention_block = 16, wedlm.decided_first = true;
+    bd3lm.family = find_family("a2d-qwen3"), bd3lm.attention_block = 32, bd3lm.prompt_ends_block = true;
+    wedlm.qk_norm = bd3lm.qk_norm = wedlm.qkv_bias = true;
+    for (auto& [name, config] : {std::pair{"full", &full},
+                                 {"shifted", &shifted},
+                                 {"causal", &causal},
+                                 {"wedlm", &wedlm},
+                                 {"bd3lm", &bd3lm}}) {
       config->layers = 2, config->vocab = 1024, config->context = 1024, config->mask_id = 1005;
       config->eos_id = config->pad_id = 1001;
       config->rms_eps = 1e-5f, config->rope_theta = 10000;
@@ -217,6 +227,7 @@ class Decisions : public testing::TestWithParam<const char*> {
   }
   const SmallModel& made() const { return made_[GetParam()]; }
   bool causal() const { return model_->special_ids().attention_block > 0; }
+  bool counts_from_prompt() const { return model_->special_ids().behind(1).block_origin > 0; }
 
   std::unique_ptr<Engine> engine(SchedulerOptions options = {}) const {
     auto engine = Engine::create(model_, options);
@@ -234,7 +245,7 @@ class Decisions : public testing::TestWithParam<const char*> {
   // The definition, written down again: log-probability of a label behind a text, token by token, each read off one
   // forward over the whole canvas.
   double label_log(const std::string& text, const std::vector<std::string>& labels, size_t label,
-                   const std::function<double(const Ids&, int64_t, int32_t)>& log_of) const {
+                   const std::function<double(const Ids&, int64_t, int64_t, int32_t)>& log_of) const {
     const ChatMessage message{"user", text};
     const Ids prompt = *chat_prompt(*model_, {&message, 1});
     const auto [wanted, width] = label_tokens(model_->tokenizer(), labels, label, 1004);
@@ -244,28 +255,30 @@ class Decisions : public testing::TestWithParam<const char*> {
       canvas.insert(canvas.end(), wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(t));
       canvas.resize(prompt.size() + width, 1005);
       canvas.push_back(1004);
-      if (causal()) canvas.resize((prompt.size() + t) / 32 * 32 + 32, 1001);
-      sum += log_of(canvas, static_cast<int64_t>(prompt.size() + t), wanted[t]);
+      const auto behind = std::ssize(prompt), position = behind + static_cast<int64_t>(t);
+      if (causal())
+        canvas.resize(static_cast<size_t>(model_->special_ids().behind(behind).block_end(position)), 1001);
+      sum += log_of(canvas, behind, position, wanted[t]);
     }
     return sum;
   }
-  double by_reference(const Ids& canvas, int64_t position, int32_t token) const {
+  double by_reference(const Ids& canvas, int64_t /*prompt*/, int64_t position, int32_t token) const {
     const std::vector<double> logits =
         reference_forward(made(), canvas)[static_cast<size_t>(model_->special_ids().row_of(position))];
     double sum = 0;
     for (const double l : logits) sum += std::exp(l);
     return logits[static_cast<size_t>(token)] - std::log(sum);
   }
-  double by_forward(const Ids& canvas, int64_t position, int32_t token) const {
+  double by_forward(const Ids& canvas, int64_t prompt, int64_t position, int32_t token) const {
     const Ids row = {model_->special_ids().row_of(position)};
-    return log_probability(*open_session(model_)->logits(canvas, row), token);
+    return log_probability(*open_session(model_)->logits(canvas, row, prompt), token);
   }
 
   static inline std::filesystem::path folder_;
   static inline std::map<std::string, SmallModel> made_;
   std::shared_ptr<const Model> model_;
 };
-INSTANTIATE_TEST_SUITE_P(Families, Decisions, testing::Values("full", "shifted", "causal"),
+INSTANTIATE_TEST_SUITE_P(Families, Decisions, testing::Values("full", "shifted", "causal", "wedlm", "bd3lm"),
                          [](const auto& info) { return std::string(info.param); });
 
 DecideQuestion many_options(int n) {
@@ -290,11 +303,13 @@ TEST_P(Decisions, EqualTheDefinition) {
     ASSERT_EQ(result.answers.size(), 1u);
     const auto labels = question_labels(question, how);
     const std::string text = kState + "\n\n" + question_text(question, how);
-    const auto reference = [this](const Ids& c, int64_t p, int32_t t) { return by_reference(c, p, t); };
-    const auto forward = [this](const Ids& c, int64_t p, int32_t t) { return by_forward(c, p, t); };
+    const auto reference = [this](auto... asked) { return by_reference(asked...); };
+    const auto forward = [this](auto... asked) { return by_forward(asked...); };
     for (size_t l = 0; l<labels.size(); l += question.options.size()> 20 ? 11 : 1) {
       const double got = result.answers[0].log_probabilities[0][l];
-      EXPECT_NEAR(got, label_log(text, labels, l, reference), 2e-4) << labels[l];
+      if (!counts_from_prompt()) {
+        EXPECT_NEAR(got, label_log(text, labels, l, reference), 2e-4) << labels[l];
+      }
       EXPECT_NEAR(got, label_log(text, labels, l, forward), 1e-10) << labels[l];
     }
   }
@@ -385,7 +400,7 @@ TEST_P(Decisions, AStateIsComputedOnceWhereThatIsExact) {
   ASSERT_TRUE(first && second);
   expect_same(*first, result);
   for (size_t i = 0; i < 2; ++i) EXPECT_EQ(second->answers[i].log_probabilities, result.answers[i].log_probabilities);
-  if (!causal()) {
+  if (model_->special_ids().prefix_unit() == 0) {
     EXPECT_EQ(result.reused_tokens, 0);
     EXPECT_GT(result.rows, result.prompt_tokens);
     return;
@@ -402,6 +417,30 @@ TEST_P(Decisions, AStateIsComputedOnceWhereThatIsExact) {
   EXPECT_GT(values->forwards, 1);
   EXPECT_EQ(values->reused_tokens, blocks);
   EXPECT_GT(prefixes->stats().pages, 0);
+}
+
+// Of a model whose blocks are counted from the end of the prompt within one request, and where that is alike.
+TEST_P(Decisions, WhatOneRequestComputedOfItsPromptIsNotComputedAgain) {
+  if (!model_->special_ids().prompt_ends_block) return;
+  std::string state;
+  for (int i = 0; i < 30; ++i) state += kState;
+  const auto prefixes = std::make_shared<PrefixCache>(int64_t{64} << 20);
+  const auto keeping = engine({.prefixes = prefixes});
+  const auto ask = [&](const DecideRequest& request) {
+    return *keeping->submit_decide(*start_decide(model_, request))->wait();
+  };
+  const DecideResult values = ask({state, {kSpam}, {.labels = DecideLabels::values}});
+  EXPECT_GT(values.forwards, 1);
+  EXPECT_LT(values.rows, values.prompt_tokens + values.forwards * 2 * 64) << "the prompt once";
+  const DecideResult two = ask({state, {kSpam, kSpam}, {}}), again = ask({state, {kSpam, kSpam}, {}});
+  EXPECT_GT(two.reused_tokens, two.prompt_tokens / 2 - 64);
+  expect_same(two, again);
+  EXPECT_EQ(again.reused_tokens, two.reused_tokens) << "nothing is kept for other requests";
+  EXPECT_EQ(prefixes->stats().pages, 0);
+  EXPECT_EQ(two.answers[0].log_probabilities, ask({state, {kSpam}, {}}).answers[0].log_probabilities);
+  const DecideResult longer = ask({state, {kSpam, kTone}, {}});
+  EXPECT_EQ(longer.reused_tokens, 0) << "blocks that begin elsewhere";
+  EXPECT_EQ(longer.answers[0].log_probabilities, two.answers[0].log_probabilities);
 }
 
 TEST_P(Decisions, JointIsOneCanvasAndItsDefinition) {
@@ -427,7 +466,15 @@ TEST_P(Decisions, JointIsOneCanvasAndItsDefinition) {
   canvas.push_back(1004);
   const Ids c = model_->tokenizer().encode(" C");
   ASSERT_EQ(c.size(), 1u);
-  EXPECT_NEAR(result.answers[2].log_probabilities[0][2], by_reference(canvas, slots[2], c[0]), 2e-4);
+  EXPECT_NEAR(result.answers[2].log_probabilities[0][2], by_reference(canvas, 0, slots[2], c[0]), 2e-4);
+}
+
+// What is said of a long prompt before it is computed.
+TEST_P(Decisions, FullAttentionAloneComputesAPromptAgain) {
+  decode::DecodeOptions o;
+  o.gen_length = 8;
+  const std::string said = prompt_cost(*model_, 600, o);
+  EXPECT_EQ(said.empty(), causal()) << said;
 }
 
 TEST_P(Decisions, WhatCannotBeReadIsRefused) {

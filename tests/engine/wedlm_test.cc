@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/session.h"
+#include "engine/token_score.h"
 #include "formats/convert.h"
 #include "kernels/kernels.h"
 #include "memory/prefix_cache.h"
@@ -153,6 +154,104 @@ TEST(Wedlm, KeptPrefixesChangeNothing) {
     reused += shared->stats.reused_positions;
   }
   EXPECT_EQ(reused, 64) << "whole pages of a prompt of 70";
+}
+
+ScoreRequest scored(std::vector<int32_t> prompt, std::vector<std::vector<int32_t>> texts, ScoreMethod method) {
+  return {std::move(prompt), std::move(texts), {.method = method, .draws = 24, .groups = 2}};
+}
+
+std::vector<double> token_logs(const ContinuationScore& score) {
+  std::vector<double> logs;
+  for (const TokenScore& token : score.tokens) logs.push_back(token.log_probability);
+  return logs;
+}
+
+const std::vector<int32_t> kText = {17, 5, 61, 44, 8, 30, 12, 90, 71, 23, 9, 52, 33, 28, 64, 19, 40, 3, 7, 66};
+
+std::vector<int32_t> prompt_with_a_mask(size_t length) {
+  std::vector<int32_t> prompt;
+  for (size_t i = 0; i < length; ++i) prompt.push_back(static_cast<int32_t>(3 + i * 7 % 80));
+  prompt[length / 2] = 90;
+  return prompt;
+}
+
+// Each token by a forward of its own over the whole canvas. A mask id of the text is text.
+TEST(Wedlm, AChainIsTheProductOfItsForwards) {
+  const auto model = load("qwen3");
+  const auto session = Session::create(model, {});
+  std::vector<int32_t> text = kText;
+  text.erase(std::ranges::find(text, 90));
+  const auto prompt = prompt_with_a_mask(41);
+  const auto got = (*session)->score(scored(prompt, {text}, ScoreMethod::chain));
+  ASSERT_TRUE(got) << got.error().message;
+  const auto logs = token_logs(got->continuations[0]);
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::vector<int32_t> canvas = prompt;
+    canvas.insert(canvas.end(), text.begin(), text.begin() + static_cast<std::ptrdiff_t>(i));
+    canvas.resize(prompt.size() + i / 16 * 16 + 16, 90);
+    const std::vector<int32_t> row = {static_cast<int32_t>(prompt.size() + i)};
+    EXPECT_EQ(logs[i], log_probability(*(*session)->logits(canvas, row, std::ssize(prompt)), text[i])) << i;
+  }
+  // 57 rows, then those behind 32 of the 41 that are known: up to the block's end, and that of the next one, of which
+  // 64 tokens of what is before would be needed for more.
+  EXPECT_EQ(got->rows, 57 + 15 * (57 - 32) + 3 * (73 - 32));
+}
+
+TEST(Wedlm, WhatDecodingWritesIsGreedy) {
+  const auto model = load("qwen3");
+  const auto session = Session::create(model, {});
+  for (const size_t length : {5, 24, 40}) {
+    json answer = golden("qwen3")["answers"][1];
+    answer["window"] = 1, answer["length"] = 12, answer["prompt"] = prompt_with_a_mask(length);
+    std::vector<int32_t> text = generate(model, answer, published(answer)).tokens;
+    const auto got = (*session)->score(scored(answer["prompt"], {text}, ScoreMethod::chain));
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(got->continuations[0].greedy, true) << length;
+  }
+}
+
+TEST(Wedlm, AScoreDoesNotKnowItsCompany) {
+  const auto model = load("qwen3");
+  const auto session = Session::create(model, {});
+  std::vector<int32_t> other = kText;
+  other[3] = 11, other.resize(18);
+  for (const ScoreMethod method : {ScoreMethod::chain, ScoreMethod::pseudo, ScoreMethod::monte_carlo, ScoreMethod::duel}) {
+    auto request = scored(prompt_with_a_mask(70), {kText, other}, method);
+    request.options.order.block_length = 16, request.options.order.acceptance = decode::Acceptance::wedlm;
+    const auto together = (*session)->score(request);
+    ASSERT_TRUE(together) << together.error().message;
+    int64_t rows = 0, forwards = 0;
+    for (size_t c = 0; c < 2; ++c) {
+      ScoreRequest one = request;
+      one.continuations = {request.continuations[c]};
+      const auto alone = (*session)->score(one);
+      ASSERT_TRUE(alone) << alone.error().message;
+      EXPECT_EQ(token_logs(together->continuations[c]), token_logs(alone->continuations[0])) << method_name(method);
+      EXPECT_EQ(together->continuations[c].greedy, alone->continuations[0].greedy);
+      rows += alone->rows, forwards += alone->forwards;
+    }
+    EXPECT_LE(together->forwards, forwards);
+    if (method == ScoreMethod::duel)
+      EXPECT_EQ(together->rows, rows);
+    else
+      EXPECT_LT(together->rows, rows) << method_name(method) << ": the prompt is known to the second text";
+  }
+}
+
+// Windows are shorter at the end of the context, up to which an answer may go.
+TEST(Wedlm, AnswersReachTheEndOfTheContext) {
+  const auto model = load("qwen3", {.context = 40});
+  json answer = golden("qwen3")["answers"][1];
+  answer["window"] = 16, answer["length"] = 10;
+  const auto whole = generate(load("qwen3"), answer, published(answer));
+  EXPECT_EQ(generate(model, answer, published(answer)).tokens.size(), whole.tokens.size());
+  answer["length"] = 11;
+  const auto refused =
+      (*Session::create(model, {}))->generate(answer["prompt"].get<std::vector<int32_t>>(), published(answer), {});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("gen_length: 11 and 30 tokens of prompt need 41 positions"));
+  EXPECT_THAT(refused.error().message, HasSubstr("needed 10 at most"));
 }
 
 TEST(Wedlm, RefusesWhatItsWindowCannotDo) {

@@ -145,10 +145,11 @@ TEST(Canvases, RunOnBothPhonesThroughTheWindowThatTheirLayersNeed) {
     EXPECT_NEAR(narrow->lower_bound_bytes, weights - 0.7 * 0x1p30, 0.01 * weights);
     EXPECT_GE(narrow->bytes_mapped_per_pass, narrow->lower_bound_bytes);
     EXPECT_GE(narrow->seconds, wide->seconds);
-    o.block = 32;
+    o.tokens_per_pass = 1e-300;
     const auto refused = simulate_last_line(o);
     ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().message, "block: found 32 tokens, needed the canvas's 256");
+    EXPECT_EQ(refused.error().message,
+              "tokens per pass: found 1e-300, needed 0.0078125 to the block's 256: 65536 passes at most");
   }
 }
 
@@ -266,9 +267,12 @@ TEST(Simulate, WrongRequestsAreOneLine) {
       {[](auto& o) { o.preset = "llada-8b:q9"; }, "preset: found the type 'q9'"},
       {[](auto& o) { o.preset = "llada2-mini:q4_0"; }, "preset: found llada2-mini, whose attention is block-causal"},
       {[](auto& o) { o.gen = 0; }, "gen: found 0 tokens"},
-      {[](auto& o) { o.block = 500; }, "block: found 500 tokens"},
       {[](auto& o) { o.prompt = -1; }, "prompt: found -1 tokens"},
-      {[](auto& o) { o.tokens_per_pass = 0; }, "tokens per pass: found 0"},
+      {[](auto& o) { o.tokens_per_pass = 0; }, "tokens per pass: found 0, needed 0.001953125 to the block's 32"},
+      {[](auto& o) { o.tokens_per_pass = 1e-300; }, "tokens per pass: found 1e-300, needed 0.001953125"},
+      {[](auto& o) { o.tokens_per_pass = 0.0019; }, "tokens per pass: found 0.0019, needed 0.001953125"},
+      {[](auto& o) { o.tokens_per_pass = 33; }, "tokens per pass: found 33"},
+      {[](auto& o) { o.tokens_per_pass = NAN; }, "tokens per pass: found nan"},
       {[](auto& o) { o.window_gib = 0.2; }, "window: found 0.2 GiB, needed more than the 0.30 GiB"},
       {[](auto& o) { o.map_variant = "fast"; }, "found no map variant 'fast'"},
       {[](auto& o) { o.memory = "mru"; }, "memory policy: found 'mru'"},
