@@ -2,9 +2,9 @@
 """Many clients of one `llada serve` for some minutes, of every protocol that it speaks: a third reads slowly, a third
 goes away at random, and beside them come garbage, requests that never end and bodies that are too long. Every finished
 answer is compared with that of `llada run`, decisions, gaps and calls with those of an idle server, the last two
-streamed, too, memory with what it was after the warm-up, and at the end SIGTERM comes in the middle. With a device that fails (--llada
-build/release/bin/llada_failing -- --device sim:v79-8elite,window=50%,fail=gone:1500) its fallback must have taken over
-once, and no answer differ.
+streamed, too, memory with what it was after the warm-up, and at the end SIGTERM comes in the middle. With a device
+that fails (--llada build/release/bin/llada_failing -- --device sim:v79-8elite,window=50%,fail=gone:1500) its fallback
+must have taken over once, and no answer differ.
 
 usage: serve_load.py [--llada PROGRAM] [--model MODEL] [--clients N] [--warm-up M] [--minutes M]
                      [-- options of llada serve]
