@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Many clients of one `llada serve` for some minutes, of every protocol that it speaks: a third reads slowly, a third
 goes away at random, and beside them come garbage, requests that never end and bodies that are too long. Every finished
-answer is compared with that of `llada run`, decisions, gaps and calls with those of an idle server, memory with what it
-was after the warm-up, and at the end SIGTERM comes in the middle. With a device that fails (--llada
-build/release/bin/llada_failing -- --device sim:v79-8elite,window=50%,fail=gone:1500) its fallback must have taken over
-once, and no answer differ.
+answer is compared with that of `llada run`, decisions, gaps and calls with those of an idle server, the last two
+streamed, too, memory with what it was after the warm-up, and at the end SIGTERM comes in the middle. With a device
+that fails (--llada build/release/bin/llada_failing -- --device sim:v79-8elite,window=50%,fail=gone:1500) its fallback
+must have taken over once, and no answer differ.
 
 usage: serve_load.py [--llada PROGRAM] [--model MODEL] [--clients N] [--warm-up M] [--minutes M]
                      [-- options of llada serve]
@@ -38,18 +38,40 @@ SCHEMA = {"type": "object", "properties": {"left": {"type": "integer"}, "sure": 
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {
     "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}}}
 
-# Asked once of the idle server, whose answer all others must have: the path, the body, where the answer stands.
+
+
+def calls_of(answer):
+    """Ids of calls differ."""
+    (choice,) = answer["choices"]
+    return [call["function"] for call in choice["message"]["tool_calls"]], choice["finish_reason"]
+
+
+def calls_of_pieces(pieces):
+    calls, reason = [], None
+    for choice in (c for p in pieces for c in p["choices"]):
+        for part in choice["delta"].get("tool_calls", ()):
+            if part["index"] == len(calls):
+                calls.append({"name": part["function"]["name"], "arguments": ""})
+            calls[part["index"]]["arguments"] += part["function"]["arguments"]
+        reason = choice["finish_reason"] or reason
+    return calls, reason
+
+
+# Asked once of the idle server, whose answer all others must have: the path, the body, what is compared of a whole
+# answer, and how the pieces of a stream make the same, where the route has streams.
 CHOICES = [{"value": "blue"}, {"value": "red"}]
 FIXED = {
     "decisions": ("/v1/decisions", {"input": "The sky is blue.", "questions": [
         {"type": "predicate", "instructions": "Is it about the weather?"},
-        {"type": "choice", "instructions": "Which colour?", "choices": CHOICES}]}, "answers"),
+        {"type": "choice", "instructions": "Which colour?", "choices": CHOICES}]}, lambda a: a["answers"], None),
     "systemone": ("/v1/systemone", {"state": {"sky": "blue"}, "questions": {
         "weather": {"type": "noul", "instructions": "Is it about the weather?"},
-        "much": {"type": "score", "instructions": "How much blue?", "criteria": ["little", "much"]}}}, "answers"),
-    "infill": ("/infill", {"text": "Ken has 20+6=<mask:2> puzzles. Theo has 26-3=<mask:2> puzzles."}, "spans"),
+        "much": {"type": "score", "instructions": "How much blue?", "criteria": ["little", "much"]}}},
+                  lambda a: a["answers"], None),
+    "infill": ("/infill", {"text": "Ken has 20+6=<mask:2> puzzles. Theo has 26-3=<mask:2> puzzles."},
+               lambda a: a["content"], lambda pieces: "".join(p["content"] for p in pieces)),
     "tools": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Add 2."}], "max_tokens": 64,
-                                       "tools": [TOOL], "tool_choice": "required"}, "choices"),
+                                       "tools": [TOOL], "tool_choice": "required"}, calls_of, calls_of_pieces),
 }
 
 
@@ -149,7 +171,7 @@ class Load:
 
     async def ask(self, kind):
         if self.random.random() < 0.2:
-            return await self.ask_fixed(self.random.choice(list(FIXED)), kind == "leaves")
+            return await self.ask_fixed(self.random.choice(list(FIXED)), self.random.random() < 0.5, kind)
         await self.ask_case(self.random.randrange(len(CASES)), self.random.choice(list(PROTOCOLS)),
                             self.random.random() < 0.7, kind)
 
@@ -172,22 +194,25 @@ class Load:
         await asyncio.sleep(self.random.random() * 0.3)
         self.counts["gone"] += 1
 
-    async def ask_fixed(self, name, leaves):
-        path, body, field = FIXED[name]
-        reader, writer = await self.send(body, path)
+    async def ask_fixed(self, name, stream, kind):
+        path, body, value_of, value_of_pieces = FIXED[name]
+        stream = stream and value_of_pieces is not None
+        reader, writer = await self.send({**body, "stream": True} if stream else body, path)
         try:
-            if leaves:
+            if kind == "leaves":
                 return await self.leave()
-            status, reply = self.status_and_body(await self.read(reader, slow=False))
+            status, reply = self.status_and_body(await self.read(reader, slow=kind == "slow"))
         finally:
             writer.close()
-        if status is None:
+        if status is None or stream and "the server is shutting down" in reply:
             return
-        found = re.sub(r"call_\w+", "call", json.dumps(json.loads(reply).get(field)))  # ids differ
+        if status != 200 or stream and "[DONE]" not in reply:
+            return self.fail(f"{name}: status {status}: {reply[-200:]}")
+        found = value_of_pieces(pieces_of_events(reply)) if stream else value_of(json.loads(reply))
         needed = self.fixed.setdefault(name, found)
         self.counts[name] += 1
-        if status != 200 or found != needed:
-            self.fail(f"{name}: status {status}, found {reply[:200]}, needed {needed}")
+        if found != needed:
+            self.fail(f"{name}: found {found}, needed {needed}")
 
     async def read(self, reader, slow):
         data = b""
@@ -291,20 +316,21 @@ def share_below(text, name, share):
     return next(float(bound) for bound, count in buckets if int(count) >= share * whole)
 
 
-def resident_kib(pid):
-    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1))
+def resident_mib(pid):
+    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1)) / 1024
 
 
 async def watch_memory(pid, until, samples):
     while time.monotonic() < until:
-        samples.append((time.monotonic(), resident_kib(pid)))
+        samples.append((time.monotonic(), resident_mib(pid)))
         await asyncio.sleep(1)
 
 
 async def run(args, port, process, answers):
     load = Load(args, port, answers)
     for name in FIXED:
-        await load.ask_fixed(name, leaves=False)
+        for stream in (False, True):
+            await load.ask_fixed(name, stream, "reads")
     for i, protocol in enumerate(PROTOCOLS):
         for stream in (False, True):
             await load.ask_case(i, protocol, stream, "reads")
@@ -326,10 +352,11 @@ async def run(args, port, process, answers):
     minutes = {}
     for t, k in samples:
         minutes[int((t - begin) / 60)] = max(minutes.get(int((t - begin) / 60), 0), k)
-    growth = 100 * (last - warm) / warm
+    # A short warm-up has not had the most requests at once: what these need is far less than a leak of some minutes.
+    most = 0.02 * warm if args.warm_up >= 1 else args.clients * 1.0
     forwards = share_below(text, "llada_first_step_forwards", 0.99)
-    if growth > 2 and args.warm_up >= 1:
-        load.fail(f"memory grew by {growth:.1f} % after the warm-up, needed 2 % at most")
+    if last - warm > most:
+        load.fail(f"memory grew by {last - warm:.1f} MiB after the warm-up, needed {most:.1f} MiB at most")
     fallbacks = metric(text, "llada_device_fallbacks_total")
     if fallbacks != any("fail=" in option for option in args.server_options):
         load.fail(f"{fallbacks:g} devices were replaced by their fallback")
@@ -345,9 +372,10 @@ async def run(args, port, process, answers):
     status = process.wait(timeout=60)
     if status != 0:
         load.fail(f"exit status {status} after SIGTERM")
-    print(json.dumps({"label": "measured", **load.counts, "memory_kib": [warm, last],
-                      "memory_kib_by_minute": [*minutes.values()],
-                      "growth_percent": round(growth, 2), "first_step_forwards_p99": forwards, "fallbacks": fallbacks,
+    print(json.dumps({"label": "measured", **load.counts, "memory_mib": [round(warm, 1), round(last, 1)],
+                      "memory_mib_by_minute": [round(k, 1) for k in minutes.values()],
+                      "growth_percent": round(100 * (last - warm) / warm, 2),
+                      "first_step_forwards_p99": forwards, "fallbacks": fallbacks,
                       "forwards": metric(text, "llada_forwards_total"),
                       "parts": metric(text, "llada_forward_parts_total")}))
     for line in load.wrong[:20]:
@@ -364,7 +392,8 @@ def main():
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--warm-up", type=float, default=1, metavar="MINUTES",
-                        help="of the same load before; memory may grow by 2 %% after 1 and more")
+                        help="of the same load before; memory may grow by 2 %% after 1 and more, else by 1 MiB a "
+                             "client")
     args = parser.parse_args(words[:split])
     args.server_options = words[split + 1:]
     answers = expected(args)

@@ -1,6 +1,7 @@
-"""The table of docs/clients.md, made by asking: every client's own package, or the requests of a program that is
-none, against the server. A cell is `yes` where the answer is that of the command line, or the object has the schema's
-fields; `refused` where the server says by name that it has no such thing; `-` where the client has no such thing.
+"""The table of docs/clients.md, made by asking: every client's own package, or the requests of a program that is none,
+against the server. A cell is `yes` where the answer is that of the command line, the object has the schema's fields, or
+the scores are those of `llada eval` (lm_eval_test.py); `refused` where the server says by name that it has no such
+thing; `-` where the client has no such thing.
 
     LLADA_UPDATE=1 tools/clients.sh matrix      writes the table
 

@@ -489,7 +489,7 @@ class Serving(unittest.TestCase):
 
     def test_requests_go_to_the_shorter_queue(self):
         """One program stands still: the other one answers many times the clients. In turns, or at random, each client
-        would soon wait for the first. Ray Serve takes a program away that stands still for longer than this may last."""
+        would soon wait for the first. This is over before Ray Serve takes the first away."""
         self.wait_for_replicas()
         before, over, answered = self.answered(), threading.Event(), threading.Semaphore(0)
 
