@@ -19,8 +19,7 @@ Outcome check_tokenizer(const Model& model) {
   return refuse(LLADA_ERROR_UNSUPPORTED, "{}: the file has no tokenizer, needed one", model.file().path());
 }
 
-std::expected<llada::ScoreOptions, ApiError> score_options(const Model& model,
-                                                            const llada_options* options) {
+std::expected<llada::ScoreOptions, ApiError> score_options(const Model& model, const llada_options* options) {
   LLADA_TRY(const auto chosen, read_options(options, LLADA_FOR_SCORE));
   llada::ScoreOptions found = chosen.score;
   if (const int64_t block = model.special_ids().attention_block; block > 0 && !chosen.order_names_block)

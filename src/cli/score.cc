@@ -59,7 +59,8 @@ Result<decode::DecodeOptions> read_order(const std::string& text, const std::opt
   // A preset has a form for each kind of models; otherwise the block that sees itself is decided together.
   const bool own_block =
       words.preset.empty() && kind && kind->attention_block > 0 && !names(words.settings, "block_length");
-  return parse_decode_options(own_block ? fmt::format("{} --block-length {}", text, kind->attention_block) : text, kind);
+  return parse_decode_options(own_block ? fmt::format("{} --block-length {}", text, kind->attention_block) : text,
+                              kind);
 }
 
 // kind: of the model, once that is known.
@@ -242,7 +243,9 @@ void add_method_options(CLI::App& app, ScoreCommand& o) {
        ScoreMethod::monte_carlo);
   only(add_integer_option(app, "--seed", o.seed, 0, int64_t{1} << 62, "mc: of the masks, which options share (0)"),
        ScoreMethod::monte_carlo);
-  only(app.add_option("--order", o.order, "duel: decoding options, as in '--threshold 0.9 --block-length 32'; blocks are the model's where it has some")
+  only(app.add_option("--order", o.order,
+                      "duel: decoding options, as in '--threshold 0.9 --block-length 32'; blocks are the model's where "
+                      "it has some")
            ->type_name("'OPTIONS'"),
        ScoreMethod::duel);
   only(add_integer_option(app, "--groups", o.groups, 1, int64_t{1} << 40,

@@ -99,8 +99,8 @@ void add_run(const ModelFile& file, const Overrides& overrides, ModelSummary& su
     return;
   }
   if (tokenizer->tokens > c.vocab) {
-    summary.no_command = fmt::format("not with a text: the tokenizer has {} tokens, the vocabulary {} rows",
-                                     tokenizer->tokens, c.vocab);
+    summary.no_command =
+        fmt::format("not with a text: the tokenizer has {} tokens, the vocabulary {} rows", tokenizer->tokens, c.vocab);
     return;
   }
   std::string options;

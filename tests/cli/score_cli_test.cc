@@ -71,6 +71,19 @@ TEST_F(ScoreCli, TextsAreScored) {
   EXPECT_EQ(other.status, 0) << other.err;
 }
 
+// A block-causal model's own block stands where nobody names one.
+TEST_F(ScoreCli, DuelDecodesInTheModelsBlocks) {
+  Words words = {"--continuation", " 1 2 3", "--method", "duel", "--attention-block", "16", "--json"};
+  const ProcessResult own = score(words);
+  ASSERT_EQ(own.status, 0) << own.err;
+  words.insert(words.end(), {"--order", "--block-length 16"});
+  EXPECT_EQ(score(words).out, own.out);
+  words.back() = "--block-length 32";
+  const ProcessResult other = score(words);
+  EXPECT_EQ(other.status, 2);
+  EXPECT_NE(other.err.find("block_length: found 32"), std::string::npos) << other.err;
+}
+
 TEST_F(ScoreCli, TaskFilesAreAnswered) {
   const std::string tasks = questions(4);
   const ProcessResult result =

@@ -156,7 +156,8 @@ TEST_F(Bd3lm, AScoreDoesNotKnowWhatWasKept) {
     const auto rest = (*session)->score(request);
     ASSERT_TRUE(rest) << rest.error().message;
     for (size_t i = 0; i < 8; ++i)
-      EXPECT_EQ(whole->continuations[0].tokens[32 + i].log_probability, rest->continuations[0].tokens[i].log_probability)
+      EXPECT_EQ(whole->continuations[0].tokens[32 + i].log_probability,
+                rest->continuations[0].tokens[i].log_probability)
           << method_name(method) << " " << i;
   }
 }

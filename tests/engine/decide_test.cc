@@ -204,11 +204,8 @@ class Decisions : public testing::TestWithParam<const char*> {
     wedlm.family = find_family("wedlm"), wedlm.attention_block = 16, wedlm.decided_first = true;
     bd3lm.family = find_family("a2d-qwen3"), bd3lm.attention_block = 32, bd3lm.prompt_ends_block = true;
     wedlm.qk_norm = bd3lm.qk_norm = wedlm.qkv_bias = true;
-    for (auto& [name, config] : {std::pair{"full", &full},
-                                 {"shifted", &shifted},
-                                 {"causal", &causal},
-                                 {"wedlm", &wedlm},
-                                 {"bd3lm", &bd3lm}}) {
+    for (auto& [name, config] :
+         {std::pair{"full", &full}, {"shifted", &shifted}, {"causal", &causal}, {"wedlm", &wedlm}, {"bd3lm", &bd3lm}}) {
       config->layers = 2, config->vocab = 1024, config->context = 1024, config->mask_id = 1005;
       config->eos_id = config->pad_id = 1001;
       config->rms_eps = 1e-5f, config->rope_theta = 10000;
@@ -256,8 +253,7 @@ class Decisions : public testing::TestWithParam<const char*> {
       canvas.resize(prompt.size() + width, 1005);
       canvas.push_back(1004);
       const auto behind = std::ssize(prompt), position = behind + static_cast<int64_t>(t);
-      if (causal())
-        canvas.resize(static_cast<size_t>(model_->special_ids().behind(behind).block_end(position)), 1001);
+      if (causal()) canvas.resize(static_cast<size_t>(model_->special_ids().behind(behind).block_end(position)), 1001);
       sum += log_of(canvas, behind, position, wanted[t]);
     }
     return sum;

@@ -215,7 +215,8 @@ TEST(Wedlm, AScoreDoesNotKnowItsCompany) {
   const auto session = Session::create(model, {});
   std::vector<int32_t> other = kText;
   other[3] = 11, other.resize(18);
-  for (const ScoreMethod method : {ScoreMethod::chain, ScoreMethod::pseudo, ScoreMethod::monte_carlo, ScoreMethod::duel}) {
+  for (const ScoreMethod method :
+       {ScoreMethod::chain, ScoreMethod::pseudo, ScoreMethod::monte_carlo, ScoreMethod::duel}) {
     auto request = scored(prompt_with_a_mask(70), {kText, other}, method);
     request.options.order.block_length = 16, request.options.order.acceptance = decode::Acceptance::wedlm;
     const auto together = (*session)->score(request);
@@ -249,8 +250,7 @@ TEST(Wedlm, AnswersReachTheEndOfTheContext) {
   const auto refused =
       (*Session::create(model, {}))->generate(answer["prompt"].get<std::vector<int32_t>>(), published(answer), {});
   ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().message,
-              HasSubstr("gen_length: 11 and 30 tokens of prompt need 41 positions"));
+  EXPECT_THAT(refused.error().message, HasSubstr("gen_length: 11 and 30 tokens of prompt need 41 positions"));
   EXPECT_THAT(refused.error().message, HasSubstr("needed 10 at most"));
 }
 
