@@ -41,14 +41,14 @@ struct Refusal {
 
 constexpr Refusal kRefusals[] = {
     // Kinds of models.
+    {"where every position reads those behind it, too; needed a block-causal model, or {values}",
+     {{"accept=causal", "full attention", [](const Asked& a) { return a.attention_block == 0; }}}},
     {"as LLaDA2.2 has; needed {values}",
      {{"revision=levenshtein", "a model that has no tokens for deletions and insertions",
        [](const Asked& a) { return !a.kind.moves_text; }}}},
     {"which sees nothing behind the current block, and whose finished blocks have exact K/V; needed {values}",
      {{"slide refresh tail mbsd kv=prefix|dual", "a block-causal model",
        [](const Asked& a) { return a.attention_block > 0; }}}},
-    {"where every position reads those behind it, too; needed a block-causal model, or {values}",
-     {{"accept=causal", "full attention", [](const Asked& a) { return a.attention_block == 0; }}}},
     {"so that its K/V is final; needed {values}",
      {{"revision cfg_scale neighbour_penalty kv=frozen", "a model that reads finished text causally",
        [](const Asked& a) { return a.kind.keeps_finished(); }}}},

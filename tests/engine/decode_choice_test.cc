@@ -104,7 +104,10 @@ TEST(DecodeChoice, AnUnknownModelMayBeBlockCausal) {
   choice.give(decode::setting("threshold", "0.9").value());
   choice.give(decode::setting("accept", "llada2").value());
   choice.give(decode::setting("revision", "edit").value());
-  EXPECT_FALSE(choice.resolve()) << "nobody can do that";
+  for (const int64_t block : {0, 32}) EXPECT_FALSE(choice.resolve(block)) << "nobody can do that, for two reasons";
+  DecodeChoice nobody;
+  nobody.give(decode::setting("top_k", "5").value());
+  EXPECT_FALSE(nobody.resolve()) << "nor that, for one";
 }
 
 // Where every kind of models refuses for another reason, the model says which one counts.
