@@ -73,10 +73,10 @@ std::vector<int32_t> GapChoice::asked() const {
   return positions;
 }
 
-void GapChoice::take(std::span<const decode::Prediction> predictions) {
+void GapChoice::take(std::span<const double> probabilities) {
   double sum = 0;
-  for (const decode::Prediction& prediction : predictions) sum += std::log(prediction.probability);
-  const double mean = sum / static_cast<double>(predictions.size());
+  for (const double probability : probabilities) sum += std::log(probability);
+  const double mean = sum / static_cast<double>(probabilities.size());
   if (rung_ == 0 || mean > best_) best_ = mean, best_length_ = ladder_[rung_];
   if (++rung_ < ladder_.size()) return;
   chosen_.push_back(best_length_);

@@ -12,8 +12,6 @@
 #include <span>
 #include <vector>
 
-#include "decode/types.h"
-
 namespace llada {
 
 inline constexpr int64_t kMaxGap = 512;    // tokens
@@ -48,8 +46,8 @@ class GapChoice {
   Text candidate() const;  // once done the text to be decoded
   // The masks of the candidate whose predictions are asked for, ascending. Not once done.
   std::vector<int32_t> asked() const;
-  // Of these, in their order.
-  void take(std::span<const decode::Prediction> predictions);
+  // The probabilities of their best tokens, in their order.
+  void take(std::span<const double> probabilities);
   // As far as they are chosen; of a choice that was broken off the longest.
   std::vector<int64_t> lengths() const;
 

@@ -1,6 +1,6 @@
 // A text with gaps, as people write it: <mask:N> is a gap of N tokens, <mask> one of one token, <mask:auto> one whose
-// length the engine chooses, <mask:auto:N> the same with N tokens at most; everything else is text. A backslash in front
-// takes any as text: \<mask> is the text <mask>. So one that stands in front of a gap is written twice; elsewhere
+// length the engine chooses, <mask:auto:N> the same with N at most; everything else is text. A backslash in front takes
+// any as text: \<mask> is the text <mask>. So one that stands in front of a gap is written twice; elsewhere
 // backslashes are text.
 #pragma once
 #include <cstdint>

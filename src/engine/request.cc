@@ -279,11 +279,13 @@ void RunningRequest::plan_candidate() {
 
 Status RunningRequest::take_candidate(RequestStep& step) {
   LLADA_TRY(const decode::StepEvent event, ahead_->take(std::move(step.result)));
-  std::vector<Prediction> predictions;
-  for (const int32_t position : laying_->choice.asked())
-    predictions.push_back(event.predictions[static_cast<size_t>(
-        std::ranges::lower_bound(event.plan.logits, ids_.row_of(position)) - event.plan.logits.begin())]);
-  laying_->choice.take(predictions);
+  std::vector<double> probabilities;
+  const std::vector<int32_t>& rows = event.plan.logits;
+  for (const int32_t position : laying_->choice.asked()) {
+    const auto row = std::ranges::lower_bound(rows, ids_.row_of(position)) - rows.begin();
+    probabilities.push_back(event.predictions[static_cast<size_t>(row)].probability);
+  }
+  laying_->choice.take(probabilities);
   stats_.decode.nfe += ahead_->stats().nfe;
   stats_.decode.full_forwards += ahead_->stats().full_forwards;
   stats_.decode.rows += ahead_->stats().rows;

@@ -1,5 +1,5 @@
-// /infill and /v1/fim/completions: text for the gaps of a text. A gap has as many tokens as were asked for, where a number
-// was: the model fills each of them, so a long gap holds a long text.
+// /infill and /v1/fim/completions: text for the gaps of a text. A gap has as many tokens as were asked for, where a
+// number was: the model fills each of them, so a long gap holds a long text.
 #include <algorithm>
 
 #include "serve/routes.h"
