@@ -203,7 +203,7 @@ class Decisions : public testing::TestWithParam<const char*> {
     ModelConfig wedlm = small_config(RopePairing::half_split, 2), bd3lm = wedlm;
     wedlm.family = find_family("wedlm"), wedlm.attention_block = 16, wedlm.decided_first = true;
     bd3lm.family = find_family("a2d-qwen3"), bd3lm.attention_block = 32, bd3lm.prompt_ends_block = true;
-    wedlm.qk_norm = bd3lm.qk_norm = wedlm.qkv_bias = true;
+    bd3lm.qk_norm = wedlm.qkv_bias = true;
     for (auto& [name, config] :
          {std::pair{"full", &full}, {"shifted", &shifted}, {"causal", &causal}, {"wedlm", &wedlm}, {"bd3lm", &bd3lm}}) {
       config->layers = 2, config->vocab = 1024, config->context = 1024, config->mask_id = 1005;
