@@ -275,7 +275,8 @@ TEST_F(Tools, OfGemmaAreInItsOwnMarkup) {
   ASSERT_FALSE(arguments.empty());
   json surest = asked({{"tools", {kAdd}}, {"tool_choice", "required"}, {"temperature", 0}, {"llada", quick}});
   surest["max_tokens"] = 32;
-  for (const json& made : answer(kChatRoute, surest)["choices"][0]["message"]["tool_calls"])
+  const json sure = answer(kChatRoute, surest)["choices"][0]["message"]["tool_calls"];
+  for (const json& made : sure)
     check(made["function"]["name"], json::parse(made["function"]["arguments"].get<std::string>()));
   const json add = kAdd["function"]["parameters"];
   const json of_response =
