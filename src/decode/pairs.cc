@@ -30,10 +30,10 @@ struct Case {
 };
 
 // One thing that is lacking, and all that asks for it. A refusal reads "KEY: found its value with WITH, WHY"; of a
-// switch beside other options "KEY: found WITH, WHY". {reason}, {need}: the case's own; {key}: the option; {values}: what
-// it can be instead; {with}: what the first of the others can be; {others}: the case's other keys that are asked for;
-// {blocks}: their number; {block}: the model's attention block. The first case that holds speaks, so kinds of models
-// come first: another value helps nobody whose model has no use for the option.
+// switch beside other options "KEY: found WITH, WHY". {reason}, {need}: the case's own; {key}: the option; {values}:
+// what it can be instead; {with}: what the first of the others can be; {others}: the case's other keys that are asked
+// for; {blocks}: their number; {block}: the model's attention block. The first case that holds speaks, so kinds of
+// models come first: another value helps nobody whose model has no use for the option.
 struct Refusal {
   std::string_view why;
   Case cases[9];
