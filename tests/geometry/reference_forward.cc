@@ -234,6 +234,7 @@ class Reference {
   // Whether the row of one position reads the key of another, in the present layer.
   bool reads(size_t row, size_t key) const {
     const auto p = static_cast<int64_t>(row), s = static_cast<int64_t>(key);
+    if (c_.decided_first && s > p) return false;  // of rows in the order in which they are decided
     if (c_.attention_block > 0 && !c_.causal_text && s / c_.attention_block > p / c_.attention_block) return false;
     if (p < m_.variant.prompt && s > p) return false;
     return (window_.before < 0 || s >= p - window_.before) && (window_.after < 0 || s <= p + window_.after);
