@@ -86,13 +86,8 @@ Status DecodeChoice::resolve(const std::optional<decode::ModelKind>& kind) {
   };
   const Status blocks = resolve_for(kSomeBlock);
   if (blocks || behind_causal_text() || resolve_for({0, {.length = kSomeCanvas}})) return {};
-  // The reason may be one of some kinds of models alone.
-  decode::ModelKind without_edits;
-  without_edits.moves_text = false;
-  const Status plain = resolve_for(without_edits);
-  const bool any_model =
-      full.error().message == blocks.error().message && !plain && full.error().message == plain.error().message;
-  return any_model ? full : Status();
+  // Every kind of model refuses: where the first one's reason is its attention, that of a block-causal one.
+  return full.error().message.contains("with full attention") ? blocks : full;
 }
 
 Status DecodeChoice::resolve_for(const decode::ModelKind& kind) {
