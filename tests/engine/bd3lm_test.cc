@@ -1,15 +1,12 @@
 // dLLM's block diffusion: whole answers of Qwen3's class and of a loop that gives what its published sampler does
 // (tools/upstream/bd3lm.py), over prompts that fill no whole number of blocks.
 #include <gmock/gmock.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/session.h"
+#include "engine/class_goldens.h"
 #include "engine/token_score.h"
-#include "formats/convert.h"
 
 namespace llada::bd3lm {
 namespace {
@@ -24,27 +21,19 @@ const json& answers() {
   return all["answers"];
 }
 
-// The folder as a GGUF, since it has no tokenizer.
 class Bd3lm : public testing::Test {
  protected:
   void SetUp() override {
-    path_ = testing::TempDir() + fmt::format("llada_bd3lm_{}.gguf", ::getpid());
-    const auto folder = ModelFile::open(kMade + "tiny-bd3lm");
-    ASSERT_TRUE(folder) << folder.error().message;
-    ASSERT_TRUE(convert_to_gguf(*folder, nullptr, path_, {.type = DType::BF16, .progress = {}}));
     const auto model = Model::load(path_, {.threads = 2});
     ASSERT_TRUE(model) << model.error().message;
     model_ = *model;
   }
-  void TearDown() override { std::filesystem::remove(path_); }
-
   Generation generate(const json& answer, const decode::DecodeOptions& o) const {
-    auto got = (*Session::create(model_, {}))->generate(answer["prompt"].get<std::vector<int32_t>>(), o, {});
-    if (!got) throw std::runtime_error(got.error().message);
-    return std::move(*got);
+    return upstream::generate(model_, answer, o);
   }
 
-  std::string path_;
+  const upstream::Converted converted_{kMade + "tiny-bd3lm", "bd3lm"};
+  const std::string& path_ = converted_.path;
   std::shared_ptr<const Model> model_;
 };
 
@@ -61,11 +50,9 @@ TEST_F(Bd3lm, AnswersAreThoseOfItsSampler) {
   for (const json& answer : answers())
     for (const auto kv : {decode::KvChoice::block, decode::KvChoice::none}) {
       const Generation got = generate(answer, by_schedule(answer, kv));
-      const auto tokens = answer["tokens"].get<std::vector<int32_t>>();
-      const size_t prompt = answer["prompt"].size();
-      ASSERT_GE(got.tokens.size(), tokens.size());
-      EXPECT_EQ(std::vector(got.tokens.begin(), got.tokens.begin() + std::ssize(tokens)), tokens) << prompt;
-      EXPECT_EQ(got.stats.decode.nfe, answer["forwards"].get<int64_t>()) << prompt;
+      const std::string what = fmt::format("a prompt of {}", answer["prompt"].size());
+      upstream::expect_answer(answer, got, what);
+      EXPECT_EQ(got.stats.decode.nfe, answer["forwards"].get<int64_t>()) << what;
     }
 }
 

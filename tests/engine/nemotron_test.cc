@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "devices/small_model.h"
+#include "engine/class_goldens.h"
 #include "engine/inspect.h"
 #include "engine/session.h"
 #include "failing/failing_device.h"
@@ -24,7 +25,7 @@ namespace {
 using decode::Acceptance;
 using nlohmann::json;
 using testing::HasSubstr;
-using testing::Le;
+using upstream::Converted, upstream::expect_answer, upstream::expect_logits, upstream::generate;
 
 const std::string kMade = LLADA_SOURCE_DIR "/tests/data/nemotron/";
 
@@ -33,23 +34,11 @@ const json& golden() {
   return all;
 }
 
-// The folder as a GGUF of its own architecture; made once.
-class Converted {
- public:
-  Converted() {
-    const auto folder = ModelFile::open(kMade + "folder");
-    if (!folder || !convert_to_gguf(*folder, nullptr, path_, {.type = DType::BF16, .progress = {}}))
-      throw std::runtime_error("no conversion");
-  }
-  ~Converted() { std::filesystem::remove(path_); }
-  static const std::string& path() {
-    static const Converted made;
-    return made.path_;
-  }
-
- private:
-  const std::string path_ = testing::TempDir() + fmt::format("llada_nemotron_{}.gguf", ::getpid());
-};
+// As a file of its own architecture; made once.
+const std::string& converted() {
+  static const Converted made(kMade + "folder", "nemotron");
+  return made.path;
+}
 
 std::shared_ptr<const Model> load(const std::string& path, LoadOptions options = {}) {
   options.threads = 2;
@@ -69,40 +58,10 @@ decode::DecodeOptions plain(const json& answer, Acceptance rule, decode::KvChoic
   return o;
 }
 
-Generation generate(const std::shared_ptr<const Model>& model, const json& answer, const decode::DecodeOptions& o) {
-  const auto session = Session::create(model, {});
-  auto got = (*session)->generate(answer["prompt"].get<std::vector<int32_t>>(), o, {});
-  if (!got) throw std::runtime_error(got.error().message);
-  return std::move(*got);
-}
-
-// The first tokens of `got`, which has whole blocks.
-void expect_answer(const json& expected, const Generation& got, const std::string& what) {
-  const auto tokens = expected["tokens"].get<std::vector<int32_t>>();
-  ASSERT_GE(got.tokens.size(), tokens.size()) << what;
-  EXPECT_EQ(std::vector(got.tokens.begin(), got.tokens.begin() + std::ssize(tokens)), tokens) << what;
-}
-
-void expect_logits(const std::shared_ptr<const Model>& model, const std::string& what) {
-  const auto session = Session::create(model, {});
-  for (const json& one : golden()["logits"]) {
-    const auto ids = one["ids"].get<std::vector<int32_t>>();
-    const auto rows = one["rows"].get<std::vector<std::vector<double>>>();
-    std::vector<int32_t> positions;
-    for (size_t i = ids.size() - rows.size(); i < ids.size(); ++i) positions.push_back(static_cast<int32_t>(i));
-    const auto got = (*session)->logits(ids, positions);
-    ASSERT_TRUE(got) << got.error().message;
-    double worst = 0;
-    for (size_t i = 0; i < got->size(); ++i)
-      worst = std::max(worst, std::fabs(static_cast<double>((*got)[i]) - rows[i / rows[0].size()][i % rows[0].size()]));
-    EXPECT_THAT(worst, Le(5e-4)) << what << ", " << ids.size() << " tokens";
-  }
-}
-
 TEST(Nemotron, LogitsAndAnswersAreThoseOfItsClassAndLoops) {
-  for (const std::string& file : {Converted::path(), kMade + "model.gguf"}) {
+  for (const std::string& file : {converted(), kMade + "model.gguf"}) {
     const auto model = load(file);
-    expect_logits(model, file);
+    expect_logits(model, golden()["logits"], file);
     for (const json& answer : golden()["answers"]) {
       const std::string what = fmt::format("{}, a prompt of {}", file, answer["prompt"].size());
       const Generation blocks = generate(model, answer, plain(answer, Acceptance::threshold));
@@ -125,8 +84,8 @@ TEST(Nemotron, LogitsAndAnswersAreThoseOfItsClassAndLoops) {
 TEST(Nemotron, EveryInstructionSetGivesTheSameAnswers) {
   for (const auto* table : kernels::available()) {
     const std::string what(table->isa);
-    const auto model = load(Converted::path(), {.isa = what});
-    expect_logits(model, what);
+    const auto model = load(converted(), {.isa = what});
+    expect_logits(model, golden()["logits"], what);
     for (const json& answer : golden()["answers"]) {
       expect_answer(answer["blocks"], generate(model, answer, plain(answer, Acceptance::threshold)), what);
       expect_answer(answer["verified"], generate(model, answer, plain(answer, Acceptance::causal)), what);
@@ -135,7 +94,7 @@ TEST(Nemotron, EveryInstructionSetGivesTheSameAnswers) {
 }
 
 TEST(Nemotron, WhatIsKeptIsWhatWouldBeComputed) {
-  const auto model = load(Converted::path());
+  const auto model = load(converted());
   for (const json& answer : golden()["answers"])
     for (const Acceptance rule : {Acceptance::threshold, Acceptance::causal}) {
       const Generation kept = generate(model, answer, plain(answer, rule));
@@ -166,7 +125,7 @@ TEST(Nemotron, PiecesOfAPromptAreReadCausally) {
 
 // A prompt whose keys are kept from a request before, of whole pages or not.
 TEST(Nemotron, KeptPrefixesChangeNothing) {
-  const auto model = load(Converted::path());
+  const auto model = load(converted());
   const auto prefixes = std::make_shared<PrefixCache>(int64_t{1} << 24);
   const auto session = Session::create(model, {.prefixes = prefixes});
   ASSERT_TRUE(session) << session.error().message;
@@ -226,10 +185,10 @@ TEST(Nemotron, TheEmulatedDspGivesTheSameAnswers) {
 }
 
 TEST(Nemotron, IsSaidAndRefusedByName) {
-  const auto summary = inspect_model(Converted::path());
+  const auto summary = inspect_model(converted());
   ASSERT_TRUE(summary) << summary.error().message;
   EXPECT_TRUE(summary->config.causal_text);
-  const auto model = load(Converted::path());
+  const auto model = load(converted());
   const auto session = Session::create(model, {});
   const auto refused = [&](const ScoreOptions& options) {
     const auto score = (*session)->score({.prompt = {5, 6}, .continuations = {{7}}, .options = options});
@@ -246,7 +205,7 @@ TEST(Nemotron, IsSaidAndRefusedByName) {
 
 // Blocks are counted from the end of the prompt, and those before one are read causally.
 TEST(Nemotron, ScoresAreThoseOfItsClass) {
-  const auto model = load(Converted::path());
+  const auto model = load(converted());
   const auto session = Session::create(model, {});
   for (const json& one : golden()["scores"]) {
     ScoreRequest request{.prompt = one["prompt"].get<std::vector<int32_t>>(), .continuations = {}, .options = {}};

@@ -1,15 +1,12 @@
 // WeDLM: logits and whole answers of Qwen2's and Qwen3's classes over rows in the order in which they were decided, and
 // of a loop that gives what its published engine does (tools/upstream/wedlm.py).
 #include <gmock/gmock.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/session.h"
+#include "engine/class_goldens.h"
 #include "engine/token_score.h"
-#include "formats/convert.h"
 #include "kernels/kernels.h"
 #include "memory/prefix_cache.h"
 
@@ -18,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-using testing::Le;
+using upstream::Converted, upstream::expect_answer, upstream::expect_logits, upstream::generate;
 
 const std::string kMade = LLADA_SOURCE_DIR "/tests/data/wedlm/";
 constexpr const char* kKinds[] = {"qwen3", "qwen2"};
@@ -28,28 +25,15 @@ const json& golden(const std::string& kind) {
   return all["models"][kind];
 }
 
-// A folder as a GGUF; made once. The folders have no tokenizer.
-class Converted {
- public:
-  explicit Converted(const std::string& kind)
-      : path_(testing::TempDir() + fmt::format("llada_wedlm_{}_{}.gguf", kind, ::getpid())) {
-    const auto folder = ModelFile::open(kMade + kind);
-    if (!folder || !convert_to_gguf(*folder, nullptr, path_, {.type = DType::BF16, .progress = {}}))
-      throw std::runtime_error("no conversion");
-  }
-  ~Converted() { std::filesystem::remove(path_); }
-  static const std::string& path(const std::string& kind) {
-    static const Converted qwen3("qwen3"), qwen2("qwen2");
-    return kind == "qwen3" ? qwen3.path_ : qwen2.path_;
-  }
-
- private:
-  const std::string path_;
-};
+// Made once.
+const std::string& converted(const std::string& kind) {
+  static const Converted qwen3(kMade + "qwen3", "wedlm_qwen3"), qwen2(kMade + "qwen2", "wedlm_qwen2");
+  return kind == "qwen3" ? qwen3.path : qwen2.path;
+}
 
 std::shared_ptr<const Model> load(const std::string& kind, LoadOptions options = {}) {
   options.threads = 2;
-  const auto model = Model::load(Converted::path(kind), options);
+  const auto model = Model::load(converted(kind), options);
   if (!model) throw std::runtime_error(model.error().message);
   return *model;
 }
@@ -62,31 +46,11 @@ decode::DecodeOptions published(const json& answer, decode::KvChoice kv = decode
   return o;
 }
 
-Generation generate(const std::shared_ptr<const Model>& model, const json& answer, const decode::DecodeOptions& o) {
-  auto got = (*Session::create(model, {}))->generate(answer["prompt"].get<std::vector<int32_t>>(), o, {});
-  if (!got) throw std::runtime_error(got.error().message);
-  return std::move(*got);
-}
-
 void expect_published(const std::shared_ptr<const Model>& model, const std::string& kind, const std::string& what) {
-  const auto session = Session::create(model, {});
-  for (const json& one : golden(kind)["logits"]) {
-    const auto ids = one["ids"].get<std::vector<int32_t>>();
-    const auto rows = one["rows"].get<std::vector<std::vector<double>>>();
-    std::vector<int32_t> positions;
-    for (size_t i = ids.size() - rows.size(); i < ids.size(); ++i) positions.push_back(static_cast<int32_t>(i));
-    const auto got = (*session)->logits(ids, positions);
-    ASSERT_TRUE(got) << got.error().message;
-    double worst = 0;
-    for (size_t i = 0; i < got->size(); ++i)
-      worst = std::max(worst, std::fabs(static_cast<double>((*got)[i]) - rows[i / rows[0].size()][i % rows[0].size()]));
-    EXPECT_THAT(worst, Le(5e-4)) << what << ", " << ids.size() << " tokens";
-  }
+  expect_logits(model, golden(kind)["logits"], what);
   for (const json& answer : golden(kind)["answers"]) {
     const Generation got = generate(model, answer, published(answer));
-    const auto tokens = answer["tokens"].get<std::vector<int32_t>>();
-    ASSERT_GE(got.tokens.size(), tokens.size());
-    EXPECT_EQ(std::vector(got.tokens.begin(), got.tokens.begin() + std::ssize(tokens)), tokens) << what;
+    expect_answer(answer, got, what);
     EXPECT_EQ(got.stats.decode.nfe, answer["forwards"].get<int64_t>()) << what;
   }
 }
@@ -100,7 +64,7 @@ TEST(Wedlm, LogitsAndAnswersAreThoseOfItsClassAndLoop) {
 
 TEST(Wedlm, FoldersAndFilesSayTheSame) {
   for (const std::string kind : kKinds)
-    for (const std::string& path : {kMade + kind, Converted::path(kind)}) {
+    for (const std::string& path : {kMade + kind, converted(kind)}) {
       const auto file = ModelFile::open(path);
       ASSERT_TRUE(file) << file.error().message;
       EXPECT_TRUE(file->config().decided_first);
