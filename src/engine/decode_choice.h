@@ -42,9 +42,8 @@ class DecodeChoice {
   bool given() const { return !given_.empty() || !preset_.empty(); }
 
   // Validated; what only together makes no sense is refused here. Again once the model and so its kind is known.
-  // Nothing: it is not known, and refused is what no kind of models can do, for the same reason (presets have a form
-  // for each); what each refuses for another one waits for the model. A model whose canvases hold random tokens has no
-  // presets but its own numbers.
+  // Nothing: it is not known, and refused is what no kind of models can do (presets have a form for each). A model
+  // whose canvases hold random tokens has no presets but its own numbers.
   Status resolve(const std::optional<decode::ModelKind>& kind = {});
   // Nobody said how long an answer may be, and auto was put in.
   bool length_by_default() const { return length_by_default_; }

@@ -44,12 +44,13 @@ Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
       const size_t close = rest.find('>');
       std::string_view digits =
           rest.substr(kMany.size(), close == std::string_view::npos ? close : close - kMany.size());
-      gap.automatic = digits == kAuto || digits.starts_with(kMost);
-      if (digits.starts_with(kMost)) digits.remove_prefix(kMost.size());
       bool right = close != std::string_view::npos;
-      if (rest.starts_with("<mask:auto>")) {
+      if (digits == kAuto) {
+        gap.automatic = true;
         gap.gap = kAutoGap;
       } else {
+        gap.automatic = digits.starts_with(kMost);
+        if (gap.automatic) digits.remove_prefix(kMost.size());
         const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), gap.gap);
         right =
             right && error == std::errc() && end == digits.data() + digits.size() && gap.gap >= 1 && gap.gap <= kMaxGap;
