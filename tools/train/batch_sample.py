@@ -55,7 +55,7 @@ def generate_batch(model, tokenizer, prompts, length=384, block_length=32, thres
 
 def score_batch(model, tokenizer, examples, **options):
     """-> {task: [examples, answers right, whole responses right, forwards]}, the texts"""
-    answers, forwards = generate_batch(model, tokenizer, [tokenizer.chat(e.prompt) for e in examples], **options)
+    answers, forwards = generate_batch(model, tokenizer, [tokenizer.chat(e.prompt, e.system) for e in examples], **options)
     totals, texts = {}, []
     for example, tokens, used in zip(examples, answers, forwards):
         text = tokenizer.decode_answer(tokens)

@@ -35,6 +35,7 @@ class Example(NamedTuple):
     prompt: str
     response: str
     answer: str
+    system: str = ""  # stands before the prompt
 
 
 # ---------------------------------------------------------------- the tasks
@@ -196,6 +197,11 @@ def is_held_out(prompt):
     return bucket(prompt) in HELD_OUT_BUCKETS
 
 
+def as_record(example):
+    """As it stands in a file."""
+    return {name: value for name, value in example._asdict().items() if value or name != "system"}
+
+
 def held_out_examples(count, tasks, seed=2, held_in=TUNING_BUCKET):
     """`count` different examples of each named task that neither trained nor stand in the evaluation file."""
     forbidden = {example.prompt for example in read_examples()} if EVAL_FILE.exists() else set()
@@ -214,7 +220,7 @@ def read_examples(path=EVAL_FILE, per_task=None):
     taken, out = {}, []
     for line in pathlib.Path(path).read_text().splitlines():
         record = json.loads(line)
-        example = Example(*(record[field] for field in Example._fields))
+        example = Example(**{field: record[field] for field in Example._fields if field in record})
         taken[example.task] = taken.get(example.task, 0) + 1
         if per_task is None or taken[example.task] <= per_task:
             out.append(example)
@@ -288,7 +294,7 @@ def main():
             parser.error(f"--tuning, --more: needed a number and tasks of {sorted(EVALUATED)}")
         seed_and_bucket = (2, TUNING_BUCKET) if arguments.tuning else (3, EVALUATION_BUCKET)
         examples = held_out_examples(int(wanted[0]), wanted[1:], *seed_and_bucket)
-        arguments.out.write_text("".join(json.dumps(example._asdict()) + "\n" for example in examples))
+        arguments.out.write_text("".join(json.dumps(as_record(example)) + "\n" for example in examples))
         return
     if not arguments.check:
         draw = Draw(0)

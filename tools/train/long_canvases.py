@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+import asked_tasks
 import long_guides
 import long_tasks
 from tokenizer import Tokenizer, tokens_in
@@ -61,20 +62,21 @@ class Shard(NamedTuple):
     tokens: np.ndarray  # all examples in a row, with flags
     table: np.ndarray  # (count, 4): begin, prompt's length, length with the turn's end, whether WORDS masks make sense
     words: list  # per example: positions of decisive tokens
-    guides: list  # per example: (lookups (N, 3), hops (K, 4)) of long_guides.guides
+    guides: list  # per example: (lookups (N, 4), hops (K, 4)) of long_guides.guides
+    tasks: list  # per example
 
 
 def make_shard(job):
-    """(seed, count, tokenizer's folder, limits, shares) -> Shard"""
+    """(seed, count, tokenizer's folder, limits of long answers or None, shares) -> Shard"""
     seed, count, folder, limits, shares = job
-    examples = [e for e, _ in zip(long_tasks.training_stream(seed, limits, shares), range(count))]
-    return shard_of(Tokenizer(folder), examples)
+    stream = long_tasks.training_stream(seed, limits, shares) if limits else asked_tasks.training_stream(seed, shares)
+    return shard_of(Tokenizer(folder), [example for example, _ in zip(stream, range(count))])
 
 
 def shard_of(tokenizer, examples):
     tokens, table, words, guides, begin = [], np.empty((len(examples), 4), np.int64), [], [], 0
     for i, example in enumerate(examples):
-        prompt, response = tokenizer.chat(example.prompt), tokenizer.encode(example.response)
+        prompt, response = tokenizer.chat(example.prompt, example.system), tokenizer.encode(example.response)
         found = tokens_in(tokenizer, response, long_guides.decisive_spans(example))
         # That a word has ended is as hard to tell as its letters: "ZoeZoe" was the commonest error without this.
         found = sorted({token for at in found for token in (at, at + 1) if token < len(response)})
@@ -83,11 +85,11 @@ def shard_of(tokenizer, examples):
         text[decisive] |= DECISIVE
         tokens.append(text)
         words.append(decisive)
-        guides.append([np.array(found, np.int32).reshape(-1, width) for found, width in
-                       zip(long_guides.guides(tokenizer, example, prompt, response), (3, 4))])
+        guides.append([np.array(found, np.int32).reshape(-1, 4)
+                       for found in long_guides.guides(tokenizer, example, prompt, response)])
         table[i] = begin, len(prompt), len(text), example.task in long_guides.INDEPENDENT
         begin += len(text)
-    return Shard(np.concatenate(tokens), table, words, guides)
+    return Shard(np.concatenate(tokens), table, words, guides, [example.task for example in examples])
 
 
 class Shards:
@@ -133,7 +135,7 @@ class CanvasStore:
         self.guided_canvases = guided_canvases
         self.lengths, self.rng = np.array(lengths), np.random.default_rng(seed)
         self.tokens = torch.empty(0, dtype=torch.int16, device=device)
-        self.table, self.words, self.guides = np.empty((0, 4), np.int64), [], []
+        self.table, self.words, self.guides, self.tasks = np.empty((0, 4), np.int64), [], [], []
         self.pending = {}  # canvases that wait for a full batch, by length
         self.gain = DECISIVE_GAIN
 
@@ -148,6 +150,7 @@ class CanvasStore:
             begin += len(shard.tokens)
             self.words += shard.words
             self.guides += shard.guides
+            self.tasks += shard.tasks
         self.tokens, self.table = torch.cat(parts), np.concatenate(tables)
 
     def batch(self, tokens, kinds, guided=False):
@@ -230,8 +233,7 @@ class CanvasStore:
         for parts in zip(*(self.guides[i] for i in drawn[:self.guided_canvases])):
             row = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
             found = np.concatenate(parts).astype(np.int64)
-            told_by = found[:, 3 if found.shape[1] == 4 else 0]  # the token that has to be masked
-            inside = (np.maximum(found[:, 0], told_by) < length) & (found[:, 1:3] <= length).all(1)
-            inside[inside] = mask[row[inside], told_by[inside]]
+            inside = (found[:, [0, 3]] < length).all(1) & (found[:, 1:3] <= length).all(1)
+            inside[inside] = mask[row[inside], found[inside, 3]]
             out.append(torch.from_numpy(found[inside, :3] + row[inside, None] * length).to(self.device))
         return out

@@ -1,4 +1,4 @@
-"""What training is told about a long answer: which of its words decide, and where what it copies stands.
+"""What training is told about an answer: which of its words decide, and where what it copies stands.
 
 Only training and its scores read this; the checkers of long_tasks.py do not.
 """
@@ -15,6 +15,9 @@ _DECISIVE = {
     "form": r"\. (\w+):|[:,] (\w+ \w+)", "count": r"(\d+)"}
 # Each line's end too: whether another one follows is decided there.
 DECISIVE = {task: re.compile(rf"{pattern}|(\n)", re.MULTILINE) for task, pattern in _DECISIVE.items()}
+# Whether a function is called, which one, with which values.
+DECISIVE |= {"decision": re.compile(r"(\w+)"), "no-call": re.compile(r"^(.)"),
+             "call": re.compile(r'^(.)|"name": "(\w+)", "arg|": "?(\w+)"?[,}]')}
 # Their decisive words do not give each other away when all are hidden; in the others a later line repeats a result.
 INDEPENDENT = {"records", "rewrite", "form"}
 
@@ -33,6 +36,7 @@ class Copied(NamedTuple):
     in_prompt: bool = True  # source and source_key
     key: tuple = None  # in the response, what says which source is meant
     source_key: tuple = None
+    asked: bool = False  # result and key stand in the prompt, too: words of the question
 
 
 def copied(example):
@@ -42,6 +46,23 @@ def copied(example):
 
 def _short(example):
     return [Copied(found.result, found.source, True, found.key, found.source_key) for found in drills.sources(example)]
+
+
+def _decision(example):
+    """What the question compares: a value for each of two names; what is said beside a name or a thing, for what is asked
+    about it. Of options whose right one a word or a number alone tells, its letter."""
+    text, letter = example.prompt, example.answer
+    if option := re.search(rf"^{letter}\. (\w+)$", text, re.MULTILINE):
+        one = text.startswith(("Which number", "Which one is a"))
+        return [Copied((0, 1), (option.start(), option.start() + 1), True, None, option.span(1))] * one
+    question = text.rindex(" Is ")
+    if names := re.compile(r" Is (\w+) \w+ than (\w+)\?").match(text, question):
+        facts = [re.search(rf"\b({names.group(i)}) \w+ (\d+) ", text) for i in (1, 2)]
+        return [Copied(names.span(i), fact.span(2), True, None, fact.span(1), True) for i, fact in enumerate(facts, 1)]
+    asked = re.compile(r" Is it true that (\w+) \w+ (\w+)\?| Is the (\w+) (\w+)\?").match(text, question)
+    key, word = (1, 2) if asked.group(1) else (3, 4)
+    fact = re.search(rf"\b({asked.group(key)}) (?:of \w+ is|\w+) (\w+)\.", text)
+    return [Copied(asked.span(word), fact.span(2), True, asked.span(key), fact.span(1), True)]
 
 
 def _lines(text):
@@ -151,25 +172,26 @@ def _count(example):
 
 
 _COPIED = {"story": _story, "records": _records, "rewrite": _rewrite, "form": _form, "sort-steps": _sort_steps,
-           "count": _count}
+           "count": _count, "decision": _decision}
 
 
 def guides(tokenizer, example, prompt, response):
-    """-> lookups, hops: lists of positions on the canvas. A lookup (at, first, end): the token `at` stands already in
-    [first, end). A hop (at, first, end, token): `at`, which is the token or its source, has its key in [first, end); it
-    only counts where the token is masked."""
+    """-> lookups, hops: lists of (at, first, end, token), positions on the canvas, which count where the token is masked. A
+    lookup: what `at` stands for, which is the token but for words of a question, stands already in [first, end). A hop:
+    `at`, which asks or is the source, has its key in [first, end)."""
     shift, start, lookups, hops = tokenizer.decode(prompt).index(example.prompt), len(prompt), [], []
     ends = token_ends(tokenizer, prompt), token_ends(tokenizer, response)
     in_prompt = lambda span: tokens_in(tokenizer, prompt, [(span[0] + shift, span[1] + shift)], ends[0])
     in_response = lambda span: [start + i for i in tokens_in(tokenizer, response, [span], ends[1])]
     for found in copied(example):
         there = in_prompt if found.in_prompt else in_response
-        results, source = in_response(found.result), there(found.source)
-        key, source_key = (in_response(found.key), there(found.source_key)) if found.key else ([], [])
+        here = in_prompt if found.asked else in_response
+        results, source = here(found.result), there(found.source)
+        key, source_key = here(found.key or (0, 0)), there(found.source_key or (0, 0))
         for k, at in enumerate(results):
-            near = source[k:k + 1] if len(results) == len(source) else source
-            lookups.append((at, near[0], near[-1] + 1))
-            if key:
-                hops.append((at, key[0], key[-1] + 1, at))
-                hops += [(place, source_key[0], source_key[-1] + 1, at) for place in near]
+            near = source[k:k + 1] if len(results) == len(source) and not found.asked else source
+            told = start if found.asked else at
+            lookups.append((at, near[0], near[-1] + 1, told))
+            hops += [(at, key[0], key[-1] + 1, told)] if key else []
+            hops += [(place, source_key[0], source_key[-1] + 1, told) for place in near] if source_key else []
     return lookups, hops

@@ -442,7 +442,7 @@ def main():
     args = parser.parse_args()
     if args.write:
         for path, bucket in ((EVAL_FILE, 0), (TUNING_FILE, data.TUNING_BUCKET)):
-            lines = [json.dumps(example._asdict()) + "\n" for example in held_examples(args.write, bucket)]
+            lines = [json.dumps(data.as_record(example)) + "\n" for example in held_examples(args.write, bucket)]
             path.write_text("".join(lines))
     elif args.check:
         complaints = check()

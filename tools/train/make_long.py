@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Trains tiny-llada-long, the model with long answers, from finished dense weights, on a GPU or a CPU. See README.md.
+"""Trains tiny-llada-long, the model with long answers, or (--tasks asked) one that decides and calls functions beside the
+short tasks, from finished dense weights, on a GPU or a CPU. See README.md.
 
     python3 tools/train/make_long.py --from models/tiny-llada --out DIR --minutes 16 --workers 12    on a GPU
     python3 tools/train/make_long.py --from models/tiny-llada --out DIR --tokens 40 --bf16           on a CPU
@@ -24,6 +25,7 @@ import torch
 from torch import _dynamo
 from torch.nn import functional as F
 
+import asked_tasks
 import data
 import long_tasks
 from batch_sample import score_batch
@@ -42,7 +44,7 @@ STARTED = time.monotonic()
 
 class Stage(NamedTuple):
     until: float  # share of the budget
-    limits: Limits  # of its examples
+    limits: Limits  # of its examples; None: those of asked_tasks.py
     kinds: Kinds  # of its masks
 
 
@@ -50,6 +52,7 @@ class Stage(NamedTuple):
 STAGES = [Stage(0.1, Limits(0, 128, 160), Kinds(suffix=0.3, block=0.15, decisive=0.3, full=0.05)),
           Stage(0.3, Limits(40, 224, 288), Kinds(suffix=0.35, block=0.2, decisive=0.25, full=0.05)),
           Stage(1.0, EVALUATED, Kinds(suffix=0.25, block=0.5, decisive=0.05, full=0.2))]
+ASKED_STAGES = [Stage(1.0, None, Kinds(suffix=0.25, block=0.5, decisive=0.05, full=0.2))]
 WARMUP_STEPS, DECAY_SHARE, CLIP, AVERAGE = 50, 0.4, 1.0, 0.995
 SHARD, PART_BYTES = 500, 15 << 20
 # On a GPU so many places of guided attention are drawn for a step, out of so many canvases: a compiled block sees one
@@ -76,6 +79,9 @@ def parse_arguments():
     parser.add_argument("--same-size", action="store_true", help="do not grow the model: six layers cost two thirds")
     parser.add_argument("--attention-block", type=int, choices=(0, LLADA2_BLOCK),
                         help="train LLaDA2's block-causal attention, with --packed 1; 0: full (as --from has it)")
+    parser.add_argument("--tasks", choices=("long", "asked"), default="long", help="which examples: with asked, one stage")
+    parser.add_argument("--causal", type=float, default=0, metavar="SHARE",
+                        help="of the canvases of a block-causal model: read causally, for its self-speculation")
     parser.add_argument("--first-stage", type=int, default=1, choices=range(1, len(STAGES) + 1),
                         help="for weights that are past the short examples")
     parser.add_argument("--packed", type=float, default=0, metavar="SHARE",
@@ -97,15 +103,19 @@ def parse_arguments():
 class LongTrainer:
     def __init__(self, args):
         self.args, self.before = args, 0.0
+        self.stages = STAGES if args.tasks == "long" else ASKED_STAGES
         self.checkpoint = args.out / "long.checkpoint"
         state = torch.load(self.checkpoint, map_location="cpu") if self.checkpoint.exists() else {}
         self.step, self.tokens, self.before = (state.get(key, 0) for key in ("step", "tokens", "seconds"))
         self.stage = self._stage(self._progress())
         self.stopped = False
         self.device, self.tokenizer = pick_device(args.device), Tokenizer(args.start)
-        self.held_out = data.read_examples(long_tasks.TUNING_FILE, args.score)
-        self.public = data.read_examples(long_tasks.EVAL_FILE, args.final_score)
-        self.short = data.read_examples(per_task=args.score)
+        if args.tasks == "long":
+            self.held_out = data.read_examples(long_tasks.TUNING_FILE)
+            self.public = data.read_examples(long_tasks.EVAL_FILE, args.final_score)
+            self.short = data.read_examples(per_task=args.score)
+        else:
+            self.held_out, self.public, self.short = asked_tasks.tuning_examples(40), [], []
         model = load_model(args.start)
         block = model.config.attention_block if args.attention_block is None else args.attention_block
         if block and args.packed < 1:
@@ -143,15 +153,15 @@ class LongTrainer:
 
     def _enter_stage(self):
         """Workers begin with its examples; a resumed run draws others."""
-        args, limits = self.args, STAGES[self.stage].limits
+        args, limits = self.args, self.stages[self.stage].limits
         factors = (part.partition("=") for part in args.mix.split(",") if part)
         shares = {task: float(factor) for task, _, factor in factors}
         size, seed = min(SHARD, args.examples), (args.seed * 1009 + self.step) * 100003
         jobs = [(seed + i, size, args.start, limits, shares) for i in range(-(-args.examples // size))]
         self.shards = Shards(jobs, args.workers)
-        self.store = CanvasStore(self.tokenizer, self.device, GPU_LENGTHS if self.on_gpu else CPU_LENGTHS, limits.high,
-                                 args.seed + self.step, GUIDED_CANVASES if self.on_gpu else None)
-        self.packed = PackedStore(self.store, args.seed + self.step, self.model.config.attention_block)
+        self.store = CanvasStore(self.tokenizer, self.device, GPU_LENGTHS if self.on_gpu else CPU_LENGTHS,
+                                 self._longest(), args.seed + self.step, GUIDED_CANVASES if self.on_gpu else None)
+        self.packed = PackedStore(self.store, args.seed + self.step, self.model.config.attention_block, args.causal)
         self.words = None  # the batches of _score_words()
 
     @property
@@ -171,8 +181,8 @@ class LongTrainer:
         return self.seconds() / (self.args.minutes * 60 - self.args.final_seconds)
 
     def _stage(self, progress):
-        reached = next((i for i, stage in enumerate(STAGES) if progress < stage.until), len(STAGES) - 1)
-        return max(reached, self.args.first_stage - 1)
+        reached = next((i for i, stage in enumerate(self.stages) if progress < stage.until), len(self.stages) - 1)
+        return min(max(reached, self.args.first_stage - 1), len(self.stages) - 1)
 
     def run(self):
         logged = saved = time.monotonic()
@@ -195,8 +205,8 @@ class LongTrainer:
                 self._score_words()
                 told = clock()
             if clock() - scored > self.args.score_seconds:
-                self._score(self._fitting(self.held_out), "held out", threshold=0.9, length=self._limits().high,
-                            tail=64)
+                self._score(self._fitting(self.held_out, self.args.score), "held out", threshold=0.9,
+                            length=self._longest(), tail=64)
                 scored = clock()
         self._save()
         self.export()
@@ -216,19 +226,25 @@ class LongTrainer:
                  f"lr x{self._lr_factor(self._progress()):.3f}  examples {len(self.store)}")
         self.recent, self.recent_guides = [], []
 
-    def _limits(self):
-        return STAGES[self.stage].limits
+    def _longest(self):
+        """Tokens of an answer."""
+        limits = self.stages[self.stage].limits
+        return limits.high if limits else 128
 
-    def _fitting(self, examples):
-        """Those that the present stage could have."""
-        return [e for e in examples if len(self.tokenizer.encode(e.response)) < self._limits().high
-                and len(self.tokenizer.chat(e.prompt)) <= self._limits().prompt]
+    def _fitting(self, examples, per_task):
+        """The first ones of each task that the present stage could have."""
+        limits, kept = self.stages[self.stage].limits, {}
+        for example in examples:
+            if not limits or (len(self.tokenizer.encode(example.response)) < limits.high
+                              and len(self.tokenizer.chat(example.prompt)) <= limits.prompt):
+                kept.setdefault(example.task, []).append(example)
+        return [example for found in kept.values() for example in found[:per_task]]
 
     def _take_examples(self):
         """Enters the next stage when it is time; adds what the workers have finished."""
         if self._stage(self._progress()) > self.stage:
             self.stage += 1
-            self.log(f"stage {self.stage + 1}: {STAGES[self.stage]}")
+            self.log(f"stage {self.stage + 1}: {self.stages[self.stage]}")
             self._enter_stage()
         while self.shards.left:
             if shards := self.shards.take():
@@ -251,7 +267,7 @@ class LongTrainer:
     def _train_step(self, progress):
         """On a CPU the batch is cut into parts, which threads take in turn: none waits for another within a layer."""
         parts = 1 if self.on_gpu else self.args.parts
-        size, kinds, guided = self.batch_tokens // parts, STAGES[self.stage].kinds, self.args.guides
+        size, kinds, guided = self.batch_tokens // parts, self.stages[self.stage].kinds, self.args.guides
         # A weight that depends on the token makes the model too sure of such tokens. Rules that compare confidences need
         # true ones, so the gain goes with the rate.
         self.store.gain = 1 + (DECISIVE_GAIN - 1) * self._falling(progress)
@@ -305,11 +321,11 @@ class LongTrainer:
         """Decisive tokens of held-out examples with all that follows masked: how many come out right, by task, and the
         mean loss."""
         if self.words is None:
-            examples = self._fitting(data.read_examples(long_tasks.TUNING_FILE))
+            examples = self._fitting(self.held_out, count)
             self.words = []
-            for task in long_tasks.NAMES:
-                store = CanvasStore(self.tokenizer, self.device, CPU_LENGTHS, self._limits().high)
-                store.add([shard_of(self.tokenizer, [e for e in examples if e.task == task][:count])])
+            for task in dict.fromkeys(example.task for example in examples):
+                store = CanvasStore(self.tokenizer, self.device, CPU_LENGTHS, self._longest())
+                store.add([shard_of(self.tokenizer, [e for e in examples if e.task == task])])
                 self.words.append((task, store.cut_canvases(count)))
         text = []
         for task, batches in self.words:

@@ -9,6 +9,12 @@ The clean answer sees no further than the next cut, so nothing is given away. Th
 For a model with block-causal attention (LLaDA2) the segments are its blocks, and a position of the text sees its own
 block and those before. Masks then stand only where its sampler has them, and these canvases are all that is needed.
 
+Such a model can be read causally as well, to verify its own drafts (`--accept causal`, src/decode/self_speculation.h):
+every position sees those before it, and a draft the rest of its block. A share of the canvases trains that: the text is
+causal, in one copy each mask sees what is before it alone, in the other a block is masked from somewhere on.
+
+A decision is asked with the end of its answer in sight, so one copy of its label keeps that.
+
 With full attention they lack what a bidirectional sampler has: earlier tokens that see the masks behind them. So there
 they come beside the canvases of long_canvases.py, not in their place.
 """
@@ -19,6 +25,7 @@ import torch
 
 from long_canvases import DECISIVE, FAR_WEIGHT, HARD_POWER, HARD_SHARE, PADDING_WEIGHT, Batch, CanvasStore
 
+DECISION_GAIN = 8.0  # a label is one word beside answers of 50
 COPIES, PADDING, ROUND = 2, 16, 24  # of an answer; end-of-text behind it, at most; lengths are multiples
 WIDTHS, SHARES = np.array([1, 2, 4, 8, 16, 32]), np.array([0.4, 0.2, 0.15, 0.1, 0.1, 0.05])
 ALL_MASKED, REACH = 0.5, 12.0  # share of segments; e-fold of a weight behind a segment's first mask, in positions
@@ -42,9 +49,9 @@ class Canvas(NamedTuple):
 class PackedStore:
     """Draws from the examples of a CanvasStore, which goes on growing."""
 
-    def __init__(self, store: CanvasStore, seed=0, block=0):
-        """block: of a model's block-causal attention; 0: it has none."""
-        self.store, self.rng, self.block = store, np.random.default_rng(seed), block
+    def __init__(self, store: CanvasStore, seed=0, block=0, causal=0.0):
+        """block: of a model's block-causal attention; 0: it has none. causal: share of canvases that are read causally."""
+        self.store, self.rng, self.block, self.causal = store, np.random.default_rng(seed), block, causal
         self.pending = {}  # canvases that wait for a full batch, by length
 
     def batch(self, tokens, guided=False):
@@ -83,26 +90,32 @@ class PackedStore:
         decisive = np.zeros(text_end, bool)
         decisive[:end] = stored >= DECISIVE
         place = np.arange(text_end)
-        if self.block:  # a block may begin with the end of the prompt
-            first_copied = start // self.block * self.block
-            cuts = [np.arange(first_copied, text_end, self.block)] * COPIES
-            sees = (place // self.block + 1) * self.block
+        decision, causal = store.tasks[example] == "decision", False
+        # Of each copy: which positions it has, and where its segments begin. A block may begin with the end of the prompt.
+        copied = [np.arange(start // self.block * self.block if self.block else start, text_end)] * COPIES
+        if self.block:
+            cuts = [np.arange(copied[0][0], text_end, self.block)] * COPIES
+            causal = not decision and rng.random() < self.causal
+            sees = place + 1 if causal else (place // self.block + 1) * self.block
         else:
-            first_copied = start
             cuts = [self._cuts(rng, start, text_end) for _ in range(COPIES)]
             every = np.unique(np.concatenate(cuts))
             after = every[np.searchsorted(every, place, "right").clip(max=len(every) - 1)]
             sees = np.where(place < start, start, after)
+        if causal:
+            opens = np.maximum(cuts[0] + (rng.random(len(cuts[0])) < 0.5) * rng.integers(self.block, size=len(cuts[0])), start)
+            copied = [np.arange(start, end), copied[0][copied[0] >= opens[copied[0] // self.block - cuts[0][0] // self.block]]]
+            cuts = [copied[0], opens]
         columns = dict(inputs=[text], positions=[place], sees=[sees], segment=[np.full(text_end, -1)])
-        masks, firsts, owners, number, at = [], [], [], 0, text_end
-        for copy in cuts:
-            place = np.arange(first_copied, text_end)
+        masks, firsts, number = [], [], 0
+        for place, copy in zip(copied, cuts):
             own = np.searchsorted(copy, place, "right") - 1
             low = copy[own]
-            share = np.where(rng.random(len(copy)) < ALL_MASKED, 1.1, rng.uniform(0.2, 1, len(copy)))
+            whole = rng.random(len(copy)) < (1 if causal else ALL_MASKED)
+            share = np.where(whole, 1.1, rng.uniform(0.2, 1, len(copy)))
             power = np.where(rng.random(len(copy)) < HARD_SHARE, HARD_POWER, 1)
             mask = rng.random(len(place)) < np.where(decisive[place], share[own] ** power[own], share[own])
-            mask &= place >= start
+            mask &= (place >= start) & (place < (end - 1 if decision and number == 0 else text_end))
             first = np.full(len(copy), text_end)
             np.minimum.at(first, own[mask], place[mask])
             columns["inputs"].append(np.where(mask, store.mask, text[place]))
@@ -118,6 +131,7 @@ class PackedStore:
         place = joined["positions"][rows]
         weights = np.exp((first[mask] - place) / REACH) + FAR_WEIGHT
         weights *= np.where(decisive[place], store.gain, 1) * np.where(place < end + 4, 1, PADDING_WEIGHT)
+        weights *= DECISION_GAIN if decision else 1
         guides = self._guides(store.guides[example], joined, text_end, mask) if guided else [np.empty((0, 3), np.int64)] * 2
         if length:  # what fills up sees itself alone
             fill = length - len(joined["inputs"])
@@ -136,22 +150,22 @@ class PackedStore:
 
     @staticmethod
     def _guides(guides, columns, text_end, mask):
-        """-> lookups and hops of all masked tokens: each copy of a token asks for itself, its source once."""
-        out = ([], [])
+        """-> lookups and hops of all masked tokens: what asks, and what it asks for, stand in the segment of the masked copy
+        where that has them, else in the text."""
+        segment, out = columns["segment"], ([], [])
         for found, kept in zip(guides, out):
             if not len(found):
                 continue
-            told_by = 3 if found.shape[1] == 4 else 0
             for row in np.flatnonzero(mask) + text_end:
-                position, low = columns["positions"][row], columns["sees"][row]
-                for guide in found[found[:, told_by] == position]:
-                    at, first, last = guide[:3]
-                    if at == position:  # asked by the masked token
-                        if last <= low:
-                            kept.append((row, first, last))
-                        elif first >= low and row + last - position <= len(columns["segment"]) and \
-                                columns["segment"][row + last - 1 - position] == columns["segment"][row]:
-                            kept.append((row, row + first - position, row + last - position))
-                    elif at < low and last <= columns["sees"][at]:
+                shift, low = row - columns["positions"][row], columns["sees"][row]
+                for at, first, last, _ in found[found[:, 3] == columns["positions"][row]]:
+                    if first >= low:
+                        at, first, last = at + shift, first + shift, last + shift
+                        seen = last <= len(segment) and segment[last - 1] == segment[row]
+                    elif at >= low:
+                        at, seen = at + shift, last <= low
+                    else:
+                        seen = last <= columns["sees"][at]
+                    if seen and (at < low or (at < len(segment) and segment[at] == segment[row])):
                         kept.append((at, first, last))
         return [np.array(kept, np.int64).reshape(-1, 3) for kept in out]

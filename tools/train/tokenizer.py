@@ -147,9 +147,11 @@ class Tokenizer:
         """Text up to the end-of-turn token."""
         return self.decode(ids[:ids.index(self.eot)] if self.eot in ids else ids)
 
-    def chat(self, prompt):
-        """Token ids of one user turn and the opening of the assistant's answer."""
-        return self.encode(f"{BOS}{HEADER}user{HEADER_END}\n\n{prompt}{EOT}{HEADER}assistant{HEADER_END}\n\n")
+    def chat(self, prompt, system=""):
+        """Token ids of a system message, if there is one, a user turn, and the opening of the assistant's answer."""
+        turns = [("system", system)] * bool(system) + [("user", prompt)]
+        said = "".join(f"{HEADER}{role}{HEADER_END}\n\n{text}{EOT}" for role, text in turns)
+        return self.encode(f"{BOS}{said}{HEADER}assistant{HEADER_END}\n\n")
 
 
 def tokens_in(tokenizer, tokens, spans, ends=None):
