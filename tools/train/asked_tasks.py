@@ -72,10 +72,10 @@ def called(name, arguments):
 
 
 def offer(draw):
-    """One to three functions, and a request for one of them, for one that is not there, or for none."""
+    """One or two functions, and a request for one of them, for one that is not there, or for none."""
     kind = draw.choices(["call", "no-call", "text"], [0.5, 0.25, 0.25])[0]
     wanted, *others = draw.sample(sorted(FUNCTIONS), len(FUNCTIONS))
-    names = others[:draw.few(1, 3) - (kind == "call")] + [wanted] * (kind == "call")
+    names = others[:draw.few(1, 2) - (kind == "call")] + [wanted] * (kind == "call")
     system = shown(draw.sample(names, len(names)))
     if kind == "text":
         return draw.choices(list(TEXTS), list(TEXTS.values()))[0](draw)._replace(system=system)

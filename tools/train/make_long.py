@@ -53,7 +53,7 @@ STAGES = [Stage(0.1, Limits(0, 128, 160), Kinds(suffix=0.3, block=0.15, decisive
           Stage(0.3, Limits(40, 224, 288), Kinds(suffix=0.35, block=0.2, decisive=0.25, full=0.05)),
           Stage(1.0, EVALUATED, Kinds(suffix=0.25, block=0.5, decisive=0.05, full=0.2))]
 ASKED_STAGES = [Stage(1.0, None, Kinds(suffix=0.25, block=0.5, decisive=0.05, full=0.2))]
-WARMUP_STEPS, DECAY_SHARE, CLIP, AVERAGE = 50, 0.4, 1.0, 0.995
+DECAY_SHARE, CLIP, AVERAGE = 0.4, 1.0, 0.995
 SHARD, PART_BYTES = 500, 15 << 20
 # On a GPU so many places of guided attention are drawn for a step, out of so many canvases: a compiled block sees one
 # shape, and the processor that looks for them keeps up.
@@ -73,6 +73,7 @@ def parse_arguments():
     parser.add_argument("--examples", type=int, default=40_000, help="for each of the three stages")
     parser.add_argument("--batch-tokens", type=int, help="positions of a batch (131072 on a GPU, 6144 on a CPU)")
     parser.add_argument("--lr", type=float, help="rate of Muon, twice that of AdamW (0.004 on a GPU, else 0.002)")
+    parser.add_argument("--warm-up", type=int, default=50, metavar="STEPS", help="in which the rate rises")
     parser.add_argument("--bf16", action="store_true", help="bf16 products on a CPU that has them")
     parser.add_argument("--threads", type=int, default=1, help="on a CPU: threads that each take parts of a batch")
     parser.add_argument("--parts", type=int, default=4, help="of a batch on a CPU")
@@ -258,7 +259,7 @@ class LongTrainer:
         self.stopped = True
 
     def _lr_factor(self, progress):
-        return min(1.0, (self.step + 1) / WARMUP_STEPS) * max(0.01, self._falling(progress))
+        return min(1.0, (self.step + 1) / self.args.warm_up) * max(0.01, self._falling(progress))
 
     @staticmethod
     def _falling(progress):
