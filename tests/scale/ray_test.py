@@ -222,7 +222,8 @@ class Overhead(unittest.TestCase):
 
     def ratio(self, threads, count):
         times = self.in_turns(threads, count)
-        return sorted(on_ray / alone for alone, on_ray in zip(times["llada batch", count], times["llada.ray", count]))[1]
+        pairs = zip(times["llada batch", count], times["llada.ray", count])
+        return sorted(on_ray / alone for alone, on_ray in pairs)[1]
 
     def in_turns(self, threads, most):
         """Seconds by (name, number of prompts), three times each, the two in turns."""
