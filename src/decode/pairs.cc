@@ -17,7 +17,8 @@ struct Asked {
   const ModelKind& kind;
   int64_t attention_block = kind.attention_block;
 
-  int64_t blocks() const { return (o.gen_length - 1) / o.block_length + 1; }
+  // 0: an infilled text, whose blocks gen_length (unchecked there) says nothing about.
+  int64_t blocks() const { return infill ? 0 : (o.gen_length - 1) / o.block_length + 1; }
 };
 
 // Options that cannot be had, and beside which. keys: at another value than their default; KEY=A|B: at these; KEY!: at
