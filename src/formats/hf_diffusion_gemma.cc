@@ -166,7 +166,8 @@ class Reader {
 }  // namespace
 }  // namespace hf_gemma
 
-Result<ModelConfig> read_diffusion_gemma_config(const json& root, const json& generation, std::string_view file) {
+Result<ModelConfig> read_diffusion_gemma_config(const nlohmann::json& root, const nlohmann::json& generation,
+                                                std::string_view file) {
   const HfFields all(root, "", file), more(generation, "generation_config.json: ", file);
   LLADA_TRY(const HfFields text, all.object("text_config"));
   return hf_gemma::Reader(all, text, more, file).read();
