@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
-#include <limits>
 #include <optional>
 #include <string>
 
 #include "formats/diffusion_gemma_files.h"
 #include "formats/family.h"
+#include "formats/hf_fields.h"
 #include "formats/json.h"
 #include "formats/other_models.h"
 #include "formats/printable.h"
@@ -17,12 +17,11 @@ namespace llada {
 namespace {
 
 using nlohmann::json;
-using Names = std::initializer_list<std::string_view>;
 
-class ConfigReader {
+class ConfigReader : HfFields {
  public:
   ConfigReader(const json& root, const json& generation, std::string_view file)
-      : root_(root), generation_(generation), file_(file) {}
+      : HfFields(root, "", file), generation_(generation, "", file) {}
 
   Result<ModelConfig> read() {
     LLADA_TRY(family_, family());
@@ -44,107 +43,44 @@ class ConfigReader {
   }
 
  private:
-  // The first of the names that is there and not null.
-  const json* find(Names names) const {
-    for (const auto name : names)
-      if (const auto found = root_.find(name); found != root_.end() && !found->is_null()) return &*found;
-    return nullptr;
-  }
-
-  std::string_view spelling(Names names) const {  // the name that find() found
-    for (const auto name : names)
-      if (find({name}) != nullptr) return name;
-    return *names.begin();
-  }
-
-  std::unexpected<Error> wrong(std::string_view name, const json& value, std::string_view needed) const {
-    return invalid("{}: {} is {}, {} needed", file_, name, value_text(value), needed);
-  }
-
-  Result<int64_t> integer(Names names, std::optional<int64_t> absent = std::nullopt) const {
-    const json* value = find(names);
-    if (value == nullptr) {
-      if (absent) return *absent;
-      return invalid("{}: {} is missing", file_, fmt::join(names, " or "));
-    }
-    // Exact doubles are integers too: some writers print 4096.0.
-    if (value->is_number_float()) {
-      const double number = value->get<double>();
-      if (number != std::floor(number) || std::fabs(number) > 1e15) return wrong(spelling(names), *value, "an integer");
-      return static_cast<int64_t>(number);
-    }
-    if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{1} << 62))
-      return wrong(spelling(names), *value, "an integer");
-    return value->get<int64_t>();
-  }
-
-  Result<float> number(Names names, double absent) const {
-    const json* value = find(names);
-    if (value == nullptr) return static_cast<float>(absent);
-    if (!value->is_number()) return wrong(spelling(names), *value, "a number");
-    const double given = value->get<double>();
-    if (!(given >= 0 && given <= 1e30)) return wrong(spelling(names), *value, "a finite positive number");
-    return static_cast<float>(given);
-  }
-
-  Result<bool> boolean(Names names, bool absent) const {
-    const json* value = find(names);
-    if (value == nullptr) return absent;
-    if (!value->is_boolean()) return wrong(spelling(names), *value, "true or false");
-    return value->get<bool>();
-  }
-
-  // A token id, from generation_config.json when config.json leaves it out; -1 when neither gives it. Of a
-  // list, the first.
-  Result<int32_t> token(const std::string& name) const {
-    for (const json* source : {&root_, &generation_}) {
-      auto found = source->find(name);
-      if (found == source->end() || found->is_null()) continue;
-      return token_id(name, found->is_array() && !found->empty() ? found->front() : *found);
+  // From generation_config.json when config.json leaves it out; -1 when neither gives it. Of a list, the first.
+  Result<int32_t> token(std::string_view name) const {
+    for (const HfFields* source : {static_cast<const HfFields*>(this), &generation_}) {
+      const json* given = source->find(name);
+      if (given == nullptr) continue;
+      LLADA_TRY(const auto ids, source->tokens(name));
+      if (ids.empty()) return wrong(name, *given, "a token id");
+      return ids.front();
     }
     return -1;
   }
 
-  Result<int32_t> token_id(const std::string& name, const json& value) const {
-    if (!value.is_number_integer() || value.get<int64_t>() < 0 ||
-        value.get<int64_t>() > std::numeric_limits<int32_t>::max())
-      return wrong(name, value, "a token id");
-    return static_cast<int32_t>(value.get<int64_t>());
-  }
-
   // Both files may list several ends, of which generation stops at any.
   Status further_ends() {
-    constexpr size_t kMost = 64;
     std::vector<int32_t>& ends = config_.end_ids;
-    for (const json* source : {&root_, &generation_}) {
-      const auto found = source->find("eos_token_id");
-      if (found == source->end() || found->is_null()) continue;
-      const json list = found->is_array() ? *found : json::array({*found});
-      if (list.size() > kMost)
-        return invalid("{}: eos_token_id lists {} ids, at most {} needed", file_, list.size(), kMost);
-      for (const json& value : list) {
-        LLADA_TRY(const int32_t id, token_id("eos_token_id", value));
+    for (const HfFields* source : {static_cast<const HfFields*>(this), &generation_}) {
+      LLADA_TRY(const auto ids, source->tokens("eos_token_id"));
+      for (const int32_t id : ids)
         if (id != config_.eos_id && id != config_.eot_id && std::ranges::count(ends, id) == 0) ends.push_back(id);
-      }
     }
     return {};
   }
 
   Result<const Family*> family() const {
-    const json* list = find({"architectures"});
+    const json* list = find("architectures");
     if (list == nullptr || (list->is_array() && list->empty())) return family_of_model_type();
     const std::string such = fmt::format("a list such as [\"{}\"]", families().front()->classes.front());
     if (!list->is_array() || !list->front().is_string()) return wrong("architectures", *list, such);
     for (const Family* one : families())
       if (std::ranges::count(one->classes, list->front().get_ref<const std::string&>()) > 0) return one;
     LLADA_TRY_STATUS(known("architectures", list->front()));
-    if (const json* type = find({"model_type"})) LLADA_TRY_STATUS(known("model_type", *type));
+    if (const json* type = find("model_type")) LLADA_TRY_STATUS(known("model_type", *type));
     return invalid("{}: architectures names {}, {} needed", file_, value_text(list->front()), all(&Family::classes));
   }
 
   // Where the class is not named. Of two families of one type, one is a mixture.
   Result<const Family*> family_of_model_type() const {
-    const json* type = find({"model_type"});
+    const json* type = find("model_type");
     if (type == nullptr)
       return invalid("{}: architectures is missing, a list such as [\"{}\"] needed", file_,
                      families().front()->classes.front());
@@ -198,12 +134,12 @@ class ConfigReader {
     LLADA_TRY(c.width, integer({"hidden_size", "d_model"}));
     LLADA_TRY(c.heads, integer({"num_attention_heads", "n_heads"}));
     // A class may have a number of its own; null means the heads there too.
-    const bool null = root_.contains("num_key_value_heads");
+    const bool null = object_.contains("num_key_value_heads");
     LLADA_TRY(c.kv_heads,
               integer({"num_key_value_heads", "n_kv_heads"}, null ? c.heads : family_->kv_heads.value_or(c.heads)));
     if (c.heads < 1) return invalid("{}: num_attention_heads is {}, at least 1 needed", file_, c.heads);
     LLADA_TRY(c.head_dim, integer({"head_dim"}, c.width / c.heads));
-    if (find({"head_dim"}) == nullptr && c.width % c.heads != 0)
+    if (find("head_dim") == nullptr && c.width % c.heads != 0)
       return invalid("{}: hidden_size is {}, a multiple of the {} heads needed", file_, c.width, c.heads);
     c.rotary_dims = c.head_dim;
     c.attention_block = family_->attention_block;
@@ -245,10 +181,9 @@ class ConfigReader {
 
   // Newer writers keep the numbers of RoPE in an object of their own.
   Result<float> rope_number(std::string_view name, double absent) const {
-    const json* parameters = find({"rope_parameters"});
-    if (find({name}) != nullptr || parameters == nullptr || !parameters->is_object()) return number({name}, absent);
-    const json nothing = json::object();
-    return ConfigReader(*parameters, nothing, file_).number({name}, absent);
+    const json* parameters = find("rope_parameters");
+    if (find(name) != nullptr || parameters == nullptr || !parameters->is_object()) return number({name}, absent);
+    return HfFields(*parameters, "", file_).number({name}, absent);
   }
 
   Status quirks() {
@@ -274,24 +209,18 @@ class ConfigReader {
   }
 
   // As LLaDA was published. Files with the standard names come from elsewhere.
-  bool is_olmo() const { return family_->olmo_keys && find({"d_model"}) != nullptr; }
+  bool is_olmo() const { return family_->olmo_keys && find("d_model") != nullptr; }
 
   // Keys without which the published class builds another kind of model than we compute.
   Status needed(std::string_view name, const json& value) const {
-    if (find({name}) != nullptr) return {};
+    if (find(name) != nullptr) return {};
     return invalid("{}: {} is missing, {} needed", file_, name, value_text(value));
   }
 
-  Status only(std::string_view name, std::initializer_list<json> allowed) const {
-    const json* value = find({name});
-    if (value == nullptr || std::ranges::find(allowed, *value) != allowed.end()) return {};
-    return wrong(name, *value, value_text(*allowed.begin()));
-  }
-
   Status refusals() {
-    if (const json* clip = find({"clip_qkv"})) return wrong("clip_qkv", *clip, "null");
-    const json* window = find({"sliding_window"});
-    if (family_->autoregressive && window != nullptr && find({"use_sliding_window"}) == nullptr)
+    if (const json* clip = find("clip_qkv")) return wrong("clip_qkv", *clip, "null");
+    const json* window = find("sliding_window");
+    if (family_->autoregressive && window != nullptr && find("use_sliding_window") == nullptr)
       return wrong("sliding_window", *window, "null");
     note_sliding_layers();
     for (const auto name :
@@ -313,7 +242,7 @@ class ConfigReader {
     LLADA_TRY_STATUS(only("hidden_act", {"silu"}));
     if (!family_->partial_rotation) LLADA_TRY_STATUS(only("partial_rotary_factor", {1, 1.0}));
     for (const auto name : {"rope_scaling", "rope_parameters"}) {
-      const json* scaling = find({name});
+      const json* scaling = find(name);
       if (scaling == nullptr) continue;
       if (!scaling->is_object()) return wrong(name, *scaling, "null or an object");
       for (const auto& [key, value] : scaling->items())
@@ -332,8 +261,7 @@ class ConfigReader {
 
   // Ministral 3. Of two objects with rotary numbers the later one counts, and both say the same.
   Result<QueryScale> query_scale(const json& scaling) const {
-    const json nothing = json::object();
-    const ConfigReader reader(scaling, nothing, file_);
+    const HfFields reader(scaling, "", file_);
     QueryScale scale;
     LLADA_TRY(scale.beta, reader.number({"llama_4_scaling_beta"}, config_.query_scale.beta));
     if (scale.beta != 0) {
@@ -344,7 +272,7 @@ class ConfigReader {
 
   // Some writers fill layer_types in from a sliding window that is switched off.
   void note_sliding_layers() {
-    const json* types = find({"layer_types"});
+    const json* types = find("layer_types");
     if (types == nullptr || !types->is_array() || std::ranges::find(*types, "sliding_attention") == types->end())
       return;
     config_.notes.push_back(
@@ -353,10 +281,9 @@ class ConfigReader {
 
   // Where two magnitudes are given, theirs is the one over the other's.
   Result<Yarn> yarn(const json& scaling) const {
-    const json nothing = json::object();
-    const ConfigReader reader(scaling, nothing, file_);
+    const HfFields reader(scaling, "", file_);
     Yarn y;
-    if (reader.find({"factor"}) == nullptr) return invalid("{}: factor of YaRN is missing, a number needed", file_);
+    if (reader.find("factor") == nullptr) return invalid("{}: factor of YaRN is missing, a number needed", file_);
     LLADA_TRY(y.factor, reader.number({"factor"}, 1));
     LLADA_TRY(y.original_context, reader.integer({"original_max_position_embeddings"}, config_.context));
     LLADA_TRY(y.beta_fast, reader.number({"beta_fast"}, 32));
@@ -365,7 +292,7 @@ class ConfigReader {
     const auto magnitude = [&](double scale) { return y.factor <= 1 ? 1 : 0.1 * scale * std::log(y.factor) + 1; };
     LLADA_TRY(const auto scale, reader.number({"mscale"}, 0));
     LLADA_TRY(const auto scale_all, reader.number({"mscale_all_dim"}, 0));
-    if (reader.find({"attention_factor"}) != nullptr) {
+    if (reader.find("attention_factor") != nullptr) {
       LLADA_TRY(y.attention_factor, reader.number({"attention_factor"}, 1));
     } else if (scale > 0 && scale_all > 0) {
       y.attention_factor = magnitude(static_cast<double>(scale)) / magnitude(static_cast<double>(scale_all));
@@ -387,7 +314,7 @@ class ConfigReader {
     LLADA_TRY_STATUS(only("routed_scaling_factor", {1, 1.0}));
     LLADA_TRY_STATUS(only("moe_router_score_function", {"softmax"}));
     LLADA_TRY_STATUS(only("first_k_dense_replace", {0}));
-    const json* every = find({"moe_layer_freq"});
+    const json* every = find("moe_layer_freq");
     if (every == nullptr) return {};
     const bool all =
         every->is_array() ? std::ranges::all_of(*every, [](const json& one) { return one == 1; }) : *every == 1;
@@ -399,9 +326,9 @@ class ConfigReader {
   Status gates() {
     constexpr const char *kKey = "norm_topk_prob", *kOwnKey = "llada_renormalise_gates";
     LLADA_TRY(const auto said, boolean({kKey}, false));
-    const json* kind = find({"model_type"});
+    const json* kind = find("model_type");
     LLADA_TRY(const auto own, boolean({kOwnKey}, said && kind != nullptr && *kind == "llada_moe"));
-    set_gates(config_, find({kKey}) != nullptr ? std::optional(said) : std::nullopt, own, kKey, kOwnKey);
+    set_gates(config_, find(kKey) != nullptr ? std::optional(said) : std::nullopt, own, kKey, kOwnKey);
     return {};
   }
 
@@ -428,9 +355,7 @@ class ConfigReader {
     return {};
   }
 
-  const json& root_;
-  const json& generation_;
-  std::string_view file_;
+  const HfFields generation_;
   const Family* family_ = nullptr;
   ModelConfig config_;
 };
