@@ -21,11 +21,11 @@ using nlohmann::json;
 class ConfigReader : HfFields {
  public:
   ConfigReader(const json& root, const json& generation, std::string_view file)
-      : HfFields(root, "", file), generation_(generation, "", file) {}
+      : HfFields(root, file), generation_(generation, file), file_(file) {}
 
   Result<ModelConfig> read() {
     LLADA_TRY(family_, family());
-    config_.family = family_;
+    config_ = config_of(*family_);
     LLADA_TRY_STATUS(quantization());
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(quirks());
@@ -33,54 +33,33 @@ class ConfigReader : HfFields {
     if (family_->mixture()) LLADA_TRY_STATUS(experts());
     LLADA_TRY(config_.mask_id, token("mask_token_id"));
     LLADA_TRY(config_.bos_id, token("bos_token_id"));
-    LLADA_TRY(config_.eos_id, token("eos_token_id"));
     LLADA_TRY(config_.pad_id, token("pad_token_id"));
     LLADA_TRY(config_.eot_id, token("eot_token_id"));
-    LLADA_TRY_STATUS(further_ends());
+    LLADA_TRY_STATUS(read_ends({this, &generation_}, config_));
     if (config_.mask_id < 0 && family_->has_mask(config_.vocab)) config_.mask_id = family_->mask_id;
     LLADA_TRY_STATUS(check_config(config_, file_));
     return config_;
   }
 
  private:
-  // From generation_config.json when config.json leaves it out; -1 when neither gives it. Of a list, the first.
-  Result<int32_t> token(std::string_view name) const {
-    for (const HfFields* source : {static_cast<const HfFields*>(this), &generation_}) {
-      const json* given = source->find(name);
-      if (given == nullptr) continue;
-      LLADA_TRY(const auto ids, source->tokens(name));
-      if (ids.empty()) return wrong(name, *given, "a token id");
-      return ids.front();
-    }
-    return -1;
-  }
-
-  // Both files may list several ends, of which generation stops at any.
-  Status further_ends() {
-    std::vector<int32_t>& ends = config_.end_ids;
-    for (const HfFields* source : {static_cast<const HfFields*>(this), &generation_}) {
-      LLADA_TRY(const auto ids, source->tokens("eos_token_id"));
-      for (const int32_t id : ids)
-        if (id != config_.eos_id && id != config_.eot_id && std::ranges::count(ends, id) == 0) ends.push_back(id);
-    }
-    return {};
-  }
+  // config.json leaves some ids to generation_config.json.
+  Result<int32_t> token(std::string_view name) const { return first_token({this, &generation_}, name); }
 
   Result<const Family*> family() const {
-    const json* list = find("architectures");
+    const json* list = find({"architectures"});
     if (list == nullptr || (list->is_array() && list->empty())) return family_of_model_type();
     const std::string such = fmt::format("a list such as [\"{}\"]", families().front()->classes.front());
     if (!list->is_array() || !list->front().is_string()) return wrong("architectures", *list, such);
     for (const Family* one : families())
       if (std::ranges::count(one->classes, list->front().get_ref<const std::string&>()) > 0) return one;
     LLADA_TRY_STATUS(known("architectures", list->front()));
-    if (const json* type = find("model_type")) LLADA_TRY_STATUS(known("model_type", *type));
+    if (const json* type = find({"model_type"})) LLADA_TRY_STATUS(known("model_type", *type));
     return invalid("{}: architectures names {}, {} needed", file_, value_text(list->front()), all(&Family::classes));
   }
 
   // Where the class is not named. Of two families of one type, one is a mixture.
   Result<const Family*> family_of_model_type() const {
-    const json* type = find("model_type");
+    const json* type = find({"model_type"});
     if (type == nullptr)
       return invalid("{}: architectures is missing, a list such as [\"{}\"] needed", file_,
                      families().front()->classes.front());
@@ -134,18 +113,14 @@ class ConfigReader : HfFields {
     LLADA_TRY(c.width, integer({"hidden_size", "d_model"}));
     LLADA_TRY(c.heads, integer({"num_attention_heads", "n_heads"}));
     // A class may have a number of its own; null means the heads there too.
-    const bool null = object_.contains("num_key_value_heads");
+    const bool null = contains("num_key_value_heads");
     LLADA_TRY(c.kv_heads,
               integer({"num_key_value_heads", "n_kv_heads"}, null ? c.heads : family_->kv_heads.value_or(c.heads)));
     if (c.heads < 1) return invalid("{}: num_attention_heads is {}, at least 1 needed", file_, c.heads);
     LLADA_TRY(c.head_dim, integer({"head_dim"}, c.width / c.heads));
-    if (find("head_dim") == nullptr && c.width % c.heads != 0)
+    if (find({"head_dim"}) == nullptr && c.width % c.heads != 0)
       return invalid("{}: hidden_size is {}, a multiple of the {} heads needed", file_, c.width, c.heads);
     c.rotary_dims = c.head_dim;
-    c.attention_block = family_->attention_block;
-    c.causal_text = family_->causal_text;
-    c.decided_first = family_->decided_first;
-    c.prompt_ends_block = family_->prompt_ends_block;
     for (const auto key : family_->block_keys) {
       LLADA_TRY(c.attention_block, integer({key}, c.attention_block));
     }
@@ -181,17 +156,16 @@ class ConfigReader : HfFields {
 
   // Newer writers keep the numbers of RoPE in an object of their own.
   Result<float> rope_number(std::string_view name, double absent) const {
-    const json* parameters = find("rope_parameters");
-    if (find(name) != nullptr || parameters == nullptr || !parameters->is_object()) return number({name}, absent);
-    return HfFields(*parameters, "", file_).number({name}, absent);
+    const json* parameters = find({"rope_parameters"});
+    if (find({name}) != nullptr || parameters == nullptr || !parameters->is_object()) return single({name}, absent);
+    return HfFields(*parameters, file_).single({name}, absent);
   }
 
   Status quirks() {
     ModelConfig& c = config_;
-    LLADA_TRY(c.rms_eps, number({"rms_norm_eps", "layer_norm_eps"}, family_->rms_eps));
+    LLADA_TRY(c.rms_eps, single({"rms_norm_eps", "layer_norm_eps"}, family_->rms_eps));
     LLADA_TRY(c.rope_theta, rope_number("rope_theta", 10000.0));
     c.rope_pairing = RopePairing::half_split;
-    c.shift_logits = family_->shift_logits;
     LLADA_TRY(c.qkv_bias, boolean({"attention_bias", "include_qkv_bias"}, family_->bias_unless_said));
     c.qkv_bias = c.qkv_bias || family_->qkv_bias;
     if (family_->head_norms != HeadNorms::none) {
@@ -209,18 +183,18 @@ class ConfigReader : HfFields {
   }
 
   // As LLaDA was published. Files with the standard names come from elsewhere.
-  bool is_olmo() const { return family_->olmo_keys && find("d_model") != nullptr; }
+  bool is_olmo() const { return family_->olmo_keys && find({"d_model"}) != nullptr; }
 
   // Keys without which the published class builds another kind of model than we compute.
   Status needed(std::string_view name, const json& value) const {
-    if (find(name) != nullptr) return {};
+    if (find({name}) != nullptr) return {};
     return invalid("{}: {} is missing, {} needed", file_, name, value_text(value));
   }
 
   Status refusals() {
-    if (const json* clip = find("clip_qkv")) return wrong("clip_qkv", *clip, "null");
-    const json* window = find("sliding_window");
-    if (family_->autoregressive && window != nullptr && find("use_sliding_window") == nullptr)
+    if (const json* clip = find({"clip_qkv"})) return wrong("clip_qkv", *clip, "null");
+    const json* window = find({"sliding_window"});
+    if (family_->autoregressive && window != nullptr && find({"use_sliding_window"}) == nullptr)
       return wrong("sliding_window", *window, "null");
     note_sliding_layers();
     for (const auto name :
@@ -242,7 +216,7 @@ class ConfigReader : HfFields {
     LLADA_TRY_STATUS(only("hidden_act", {"silu"}));
     if (!family_->partial_rotation) LLADA_TRY_STATUS(only("partial_rotary_factor", {1, 1.0}));
     for (const auto name : {"rope_scaling", "rope_parameters"}) {
-      const json* scaling = find(name);
+      const json* scaling = find({name});
       if (scaling == nullptr) continue;
       if (!scaling->is_object()) return wrong(name, *scaling, "null or an object");
       for (const auto& [key, value] : scaling->items())
@@ -261,9 +235,9 @@ class ConfigReader : HfFields {
 
   // Ministral 3. Of two objects with rotary numbers the later one counts, and both say the same.
   Result<QueryScale> query_scale(const json& scaling) const {
-    const HfFields reader(scaling, "", file_);
+    const HfFields reader(scaling, file_);
     QueryScale scale;
-    LLADA_TRY(scale.beta, reader.number({"llama_4_scaling_beta"}, config_.query_scale.beta));
+    LLADA_TRY(scale.beta, reader.single({"llama_4_scaling_beta"}, config_.query_scale.beta));
     if (scale.beta != 0) {
       LLADA_TRY(scale.period, reader.integer({"original_max_position_embeddings"}, config_.context));
     }
@@ -272,7 +246,7 @@ class ConfigReader : HfFields {
 
   // Some writers fill layer_types in from a sliding window that is switched off.
   void note_sliding_layers() {
-    const json* types = find("layer_types");
+    const json* types = find({"layer_types"});
     if (types == nullptr || !types->is_array() || std::ranges::find(*types, "sliding_attention") == types->end())
       return;
     config_.notes.push_back(
@@ -281,19 +255,19 @@ class ConfigReader : HfFields {
 
   // Where two magnitudes are given, theirs is the one over the other's.
   Result<Yarn> yarn(const json& scaling) const {
-    const HfFields reader(scaling, "", file_);
+    const HfFields reader(scaling, file_);
     Yarn y;
-    if (reader.find("factor") == nullptr) return invalid("{}: factor of YaRN is missing, a number needed", file_);
-    LLADA_TRY(y.factor, reader.number({"factor"}, 1));
+    if (reader.find({"factor"}) == nullptr) return invalid("{}: factor of YaRN is missing, a number needed", file_);
+    LLADA_TRY(y.factor, reader.single({"factor"}, 1));
     LLADA_TRY(y.original_context, reader.integer({"original_max_position_embeddings"}, config_.context));
-    LLADA_TRY(y.beta_fast, reader.number({"beta_fast"}, 32));
-    LLADA_TRY(y.beta_slow, reader.number({"beta_slow"}, 1));
+    LLADA_TRY(y.beta_fast, reader.single({"beta_fast"}, 32));
+    LLADA_TRY(y.beta_slow, reader.single({"beta_slow"}, 1));
     LLADA_TRY_STATUS(reader.only("truncate", {true}));
     const auto magnitude = [&](double scale) { return y.factor <= 1 ? 1 : 0.1 * scale * std::log(y.factor) + 1; };
-    LLADA_TRY(const auto scale, reader.number({"mscale"}, 0));
-    LLADA_TRY(const auto scale_all, reader.number({"mscale_all_dim"}, 0));
-    if (reader.find("attention_factor") != nullptr) {
-      LLADA_TRY(y.attention_factor, reader.number({"attention_factor"}, 1));
+    LLADA_TRY(const auto scale, reader.single({"mscale"}, 0));
+    LLADA_TRY(const auto scale_all, reader.single({"mscale_all_dim"}, 0));
+    if (reader.find({"attention_factor"}) != nullptr) {
+      LLADA_TRY(y.attention_factor, reader.single({"attention_factor"}, 1));
     } else if (scale > 0 && scale_all > 0) {
       y.attention_factor = magnitude(static_cast<double>(scale)) / magnitude(static_cast<double>(scale_all));
     }
@@ -314,7 +288,7 @@ class ConfigReader : HfFields {
     LLADA_TRY_STATUS(only("routed_scaling_factor", {1, 1.0}));
     LLADA_TRY_STATUS(only("moe_router_score_function", {"softmax"}));
     LLADA_TRY_STATUS(only("first_k_dense_replace", {0}));
-    const json* every = find("moe_layer_freq");
+    const json* every = find({"moe_layer_freq"});
     if (every == nullptr) return {};
     const bool all =
         every->is_array() ? std::ranges::all_of(*every, [](const json& one) { return one == 1; }) : *every == 1;
@@ -326,9 +300,9 @@ class ConfigReader : HfFields {
   Status gates() {
     constexpr const char *kKey = "norm_topk_prob", *kOwnKey = "llada_renormalise_gates";
     LLADA_TRY(const auto said, boolean({kKey}, false));
-    const json* kind = find("model_type");
+    const json* kind = find({"model_type"});
     LLADA_TRY(const auto own, boolean({kOwnKey}, said && kind != nullptr && *kind == "llada_moe"));
-    set_gates(config_, find(kKey) != nullptr ? std::optional(said) : std::nullopt, own, kKey, kOwnKey);
+    set_gates(config_, find({kKey}) != nullptr ? std::optional(said) : std::nullopt, own, kKey, kOwnKey);
     return {};
   }
 
@@ -345,7 +319,7 @@ class ConfigReader : HfFields {
     route_by_blocks(c);
     LLADA_TRY(c.delete_id, token("delete_token_id"));
     LLADA_TRY(c.split_id, token("split_token_id"));
-    LLADA_TRY(c.expert_scale, number({"routed_scaling_factor"}, family_->expert_scale));
+    LLADA_TRY(c.expert_scale, single({"routed_scaling_factor"}, family_->expert_scale));
     LLADA_TRY(const auto shared, integer({"num_shared_experts"}, 0));
     if (shared < 0 || shared > 64) return invalid("{}: num_shared_experts is {}, 0 to 64 needed", file_, shared);
     LLADA_TRY(const auto shared_width, integer({"moe_shared_expert_intermediate_size"}, c.expert_ffn_width));
@@ -356,6 +330,7 @@ class ConfigReader : HfFields {
   }
 
   const HfFields generation_;
+  std::string_view file_;
   const Family* family_ = nullptr;
   ModelConfig config_;
 };

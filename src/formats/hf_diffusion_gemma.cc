@@ -1,4 +1,6 @@
 // config.json of DiffusionGemma: the text model's numbers in text_config, some of them by layer.
+#include <nlohmann/json.hpp>
+
 #include "formats/diffusion_gemma_files.h"
 #include "formats/hf_fields.h"
 #include "formats/json.h"
@@ -16,7 +18,7 @@ class Reader {
       : root_(root), text_(text), generation_(generation), file_(file) {}
 
   Result<ModelConfig> read() {
-    if (const json* given = root_.find("quantization_config"))
+    if (const json* given = root_.find({"quantization_config"}))
       return root_.wrong("quantization_config", *given, "weights in F32, F16 or BF16, or GGUF");
     c_.family = &kDiffusionGemmaFamily;
     LLADA_TRY_STATUS(geometry());
@@ -44,9 +46,9 @@ class Reader {
     LLADA_TRY(c_.experts, text_.integer({"num_experts"}));
     LLADA_TRY(c_.experts_used, text_.integer({"top_k_experts"}));
     LLADA_TRY(c_.expert_ffn_width, text_.integer({"moe_intermediate_size"}));
-    LLADA_TRY(c_.rms_eps, text_.number({"rms_norm_eps"}, 1e-6));
+    LLADA_TRY(c_.rms_eps, text_.single({"rms_norm_eps"}, 1e-6));
     LLADA_TRY(g_.window, text_.integer({"sliding_window"}, 512));
-    LLADA_TRY(g_.logit_cap, text_.number({"final_logit_softcapping"}, 30));
+    LLADA_TRY(g_.logit_cap, text_.single({"final_logit_softcapping"}, 30));
     LLADA_TRY(c_.canvas.length, root_.integer({"canvas_length"}, 256));
     c_.rotary_dims = c_.head_dim;
     c_.qk_norm = c_.norm_topk = c_.tied_head = true;
@@ -59,7 +61,7 @@ class Reader {
 
   Status layers() {
     if (c_.layers < 1 || c_.layers > 1024) return {};  // check_config() says so
-    const json* types = text_.find("layer_types");
+    const json* types = text_.find({"layer_types"});
     for (int64_t i = 0; types == nullptr && i < c_.layers; ++i) g_.global.push_back(i % 6 == 5 || i + 1 == c_.layers);
     if (types == nullptr) return {};
     if (!types->is_array() || std::ssize(*types) != c_.layers)
@@ -77,12 +79,12 @@ class Reader {
   Status global_layers() {
     LLADA_TRY(g_.head_dim, text_.integer({"global_head_dim"}, 512));
     LLADA_TRY(g_.kv_heads, text_.integer({"num_global_key_value_heads"}, c_.kv_heads));
-    if (text_.find("per_layer_config") == nullptr) return {};
+    if (text_.find({"per_layer_config"}) == nullptr) return {};
     LLADA_TRY(const HfFields by_layer, text_.object("per_layer_config"));
     bool first = true;
     for (size_t i = 0; i < g_.global.size(); ++i) {
       const std::string layer = fmt::format("{}", i);
-      const json* given = by_layer.find(layer);
+      const json* given = by_layer.find({layer});
       if (given == nullptr && !g_.global[i]) continue;
       if (given == nullptr)
         return invalid("{}: text_config.per_layer_config.{} is missing: that layer is global", file_, i);
@@ -111,7 +113,7 @@ class Reader {
   Status rotation() {
     double part = 0.25;
     c_.rope_theta = 1e4f;
-    if (text_.find("rope_parameters") != nullptr) {
+    if (text_.find({"rope_parameters"}) != nullptr) {
       LLADA_TRY(const HfFields ropes, text_.object("rope_parameters"));
       LLADA_TRY(const HfFields sliding, ropes.object("sliding_attention"));
       LLADA_TRY(const HfFields full, ropes.object("full_attention"));
@@ -119,9 +121,9 @@ class Reader {
       LLADA_TRY_STATUS(sliding.only("partial_rotary_factor", {1, 1.0}));
       LLADA_TRY_STATUS(full.only("rope_type", {"proportional"}));
       LLADA_TRY_STATUS(full.only("factor", {1, 1.0}));
-      LLADA_TRY(c_.rope_theta, sliding.number({"rope_theta"}, 1e4));
-      LLADA_TRY(g_.rope_theta, full.number({"rope_theta"}, 1e6));
-      LLADA_TRY(part, full.real({"partial_rotary_factor"}, 1));
+      LLADA_TRY(c_.rope_theta, sliding.single({"rope_theta"}, 1e4));
+      LLADA_TRY(g_.rope_theta, full.single({"rope_theta"}, 1e6));
+      LLADA_TRY(part, full.number({"partial_rotary_factor"}, 1));
     }
     if (!(part <= 1)) return invalid("{}: partial_rotary_factor is {}, 0 to 1 needed", file_, part);
     if (g_.head_dim < 0 || g_.head_dim > 8192) return {};  // check_config() says so
@@ -130,30 +132,21 @@ class Reader {
   }
 
   Status token_ids() {
-    const auto first = [](const std::vector<int32_t>& ids) { return ids.empty() ? -1 : ids.front(); };
-    LLADA_TRY(const auto bos, text_.tokens("bos_token_id"));
-    LLADA_TRY(const auto pad, text_.tokens("pad_token_id"));
-    c_.bos_id = first(bos), c_.pad_id = first(pad);
-    for (const HfFields* source : {&generation_, &root_, &text_}) {
-      LLADA_TRY(const auto ends, source->tokens("eos_token_id"));
-      for (const int32_t id : ends) {
-        if (c_.eos_id < 0) c_.eos_id = id;
-        if (id != c_.eos_id && std::ranges::find(c_.end_ids, id) == c_.end_ids.end()) c_.end_ids.push_back(id);
-      }
-    }
-    return {};
+    LLADA_TRY(c_.bos_id, first_token({&text_}, "bos_token_id"));
+    LLADA_TRY(c_.pad_id, first_token({&text_}, "pad_token_id"));
+    return read_ends({&generation_, &root_, &text_}, c_);
   }
 
   Status sampler() {
     UniformCanvas& u = c_.canvas;
     LLADA_TRY(u.steps, generation_.integer({"max_denoising_steps"}, u.steps));
     LLADA_TRY(u.stability_threshold, generation_.integer({"stability_threshold"}, u.stability_threshold));
-    LLADA_TRY(u.t_min, generation_.real({"t_min"}, u.t_min));
-    LLADA_TRY(u.t_max, generation_.real({"t_max"}, u.t_max));
-    LLADA_TRY(u.confidence_threshold, generation_.real({"confidence_threshold"}, u.confidence_threshold));
-    if (generation_.find("sampler_config") == nullptr) return {};
+    LLADA_TRY(u.t_min, generation_.number({"t_min"}, u.t_min));
+    LLADA_TRY(u.t_max, generation_.number({"t_max"}, u.t_max));
+    LLADA_TRY(u.confidence_threshold, generation_.number({"confidence_threshold"}, u.confidence_threshold));
+    if (generation_.find({"sampler_config"}) == nullptr) return {};
     LLADA_TRY(const HfFields own, generation_.object("sampler_config"));
-    LLADA_TRY(u.entropy_bound, own.real({"entropy_bound"}, u.entropy_bound));
+    LLADA_TRY(u.entropy_bound, own.number({"entropy_bound"}, u.entropy_bound));
     return {};
   }
 
@@ -168,7 +161,7 @@ class Reader {
 
 Result<ModelConfig> read_diffusion_gemma_config(const nlohmann::json& root, const nlohmann::json& generation,
                                                 std::string_view file) {
-  const HfFields all(root, "", file), more(generation, "generation_config.json: ", file);
+  const HfFields all(root, file), more(generation, file, "generation_config.json: ");
   LLADA_TRY(const HfFields text, all.object("text_config"));
   return hf_gemma::Reader(all, text, more, file).read();
 }
