@@ -4,82 +4,114 @@
 
 #include <string>
 
-#include "formats/diffusion_gemma_files.h"
-
 namespace llada {
 namespace {
 
 class Visitor {
  public:
   Visitor(const ModelConfig& config, bool split_experts, const std::function<bool(const ExpectedTensor&)>& visit)
-      : config_(config), split_experts_(split_experts), visit_(visit) {}
+      : c_(config), split_experts_(split_experts), visit_(visit) {}
 
-  bool run() {
-    if (!one("token_embd.weight", matrix(config_.width, config_.vocab))) return false;
-    for (int64_t i = 0; i < config_.layers; ++i)
-      if (!attention(i) || !(config_.experts > 0 && i >= config_.dense_layers ? experts(i) : dense(i))) return false;
-    return one("output_norm.weight", vector_of(config_.width)) &&
-           one("output.weight", matrix(config_.width, config_.vocab), !config_.tied_head);
+  void run() {
+    one("token_embd.weight", matrix(c_.width, c_.vocab));
+    if (c_.gemma) self_conditioning();
+    for (layer_ = 0; layer_ < c_.layers && go_on_; ++layer_) c_.gemma ? layer_of_gemma() : layer();
+    one("output_norm.weight", vector_of(c_.width));
+    if (!c_.gemma) one("output.weight", matrix(c_.width, c_.vocab), !c_.tied_head);
   }
 
  private:
-  bool one(std::string_view name, const Shape& shape, bool required = true) { return visit_({name, shape, required}); }
+  void one(std::string_view name, const Shape& shape, bool required = true) {
+    if (go_on_) go_on_ = visit_({name, shape, required});
+  }
+  void in_layer(std::string_view leaf, const Shape& shape) { one(fmt::format("blk.{}.{}", layer_, leaf), shape); }
+  void norm(std::string_view leaf) { in_layer(fmt::format("{}.weight", leaf), vector_of(c_.width)); }
 
-  bool in_layer(int64_t layer, std::string_view name, const Shape& shape) {
-    return one(fmt::format("blk.{}.{}", layer, name), shape);
+  void layer() {
+    attention(c_.head_dim, c_.kv_heads);
+    norm("ffn_norm");
+    if (c_.experts == 0 || layer_ < c_.dense_layers) return network("", c_.ffn_width);
+    in_layer("ffn_gate_inp.weight", matrix(c_.width, c_.experts));
+    if (c_.sigmoid_router) in_layer("exp_probs_b.bias", vector_of(c_.experts));
+    experts();
+    if (c_.shared_expert_ffn_width > 0) network("_shexp", c_.shared_expert_ffn_width);
   }
 
-  bool attention(int64_t i) {
-    const int64_t q = config_.heads * config_.head_dim, kv = config_.kv_heads * config_.head_dim;
-    return in_layer(i, "attn_norm.weight", vector_of(config_.width)) &&
-           in_layer(i, "attn_q.weight", matrix(config_.width, q)) &&
-           in_layer(i, "attn_k.weight", matrix(config_.width, kv)) &&
-           in_layer(i, "attn_v.weight", matrix(config_.width, kv)) &&
-           (!config_.qkv_bias ||
-            (in_layer(i, "attn_q.bias", vector_of(q)) && in_layer(i, "attn_k.bias", vector_of(kv)) &&
-             in_layer(i, "attn_v.bias", vector_of(kv)))) &&
-           (!config_.qk_norm || (in_layer(i, "attn_q_norm.weight", vector_of(config_.head_dim)) &&
-                                 in_layer(i, "attn_k_norm.weight", vector_of(config_.head_dim)))) &&
-           in_layer(i, "attn_output.weight", matrix(q, config_.width)) &&
-           in_layer(i, "ffn_norm.weight", vector_of(config_.width));
+  void attention(int64_t head_dim, int64_t kv_heads, bool values = true) {
+    const int64_t q = c_.heads * head_dim, kv = kv_heads * head_dim;
+    norm("attn_norm");
+    in_layer("attn_q.weight", matrix(c_.width, q));
+    in_layer("attn_k.weight", matrix(c_.width, kv));
+    if (values) in_layer("attn_v.weight", matrix(c_.width, kv));
+    if (c_.qkv_bias) {
+      in_layer("attn_q.bias", vector_of(q));
+      in_layer("attn_k.bias", vector_of(kv));
+      in_layer("attn_v.bias", vector_of(kv));
+    }
+    if (c_.qk_norm) {
+      in_layer("attn_q_norm.weight", vector_of(head_dim));
+      in_layer("attn_k_norm.weight", vector_of(head_dim));
+    }
+    in_layer("attn_output.weight", matrix(q, c_.width));
   }
 
-  bool dense(int64_t i) {
-    return in_layer(i, "ffn_gate.weight", matrix(config_.width, config_.ffn_width)) &&
-           in_layer(i, "ffn_up.weight", matrix(config_.width, config_.ffn_width)) &&
-           in_layer(i, "ffn_down.weight", matrix(config_.ffn_width, config_.width));
+  void network(std::string_view suffix, int64_t inner) {
+    in_layer(fmt::format("ffn_gate{}.weight", suffix), matrix(c_.width, inner));
+    in_layer(fmt::format("ffn_up{}.weight", suffix), matrix(c_.width, inner));
+    in_layer(fmt::format("ffn_down{}.weight", suffix), matrix(inner, c_.width));
   }
 
-  bool experts(int64_t i) {
-    const int64_t width = config_.width, inner = config_.expert_ffn_width;
-    if (!in_layer(i, "ffn_gate_inp.weight", matrix(width, config_.experts))) return false;
-    if (config_.sigmoid_router && !in_layer(i, "exp_probs_b.bias", vector_of(config_.experts))) return false;
-    if (!expert_stack(i, "ffn_gate_exps", width, inner) || !expert_stack(i, "ffn_up_exps", width, inner) ||
-        !expert_stack(i, "ffn_down_exps", inner, width))
-      return false;
-    const int64_t shared = config_.shared_expert_ffn_width;
-    return shared == 0 || (in_layer(i, "ffn_gate_shexp.weight", matrix(width, shared)) &&
-                           in_layer(i, "ffn_up_shexp.weight", matrix(width, shared)) &&
-                           in_layer(i, "ffn_down_shexp.weight", matrix(shared, width)));
+  void experts() {
+    stacked("ffn_gate_exps", c_.width, c_.expert_ffn_width);
+    stacked("ffn_up_exps", c_.width, c_.expert_ffn_width);
+    stacked("ffn_down_exps", c_.expert_ffn_width, c_.width);
+  }
+  void stacked(std::string_view name, int64_t in, int64_t out) {
+    if (!split_experts_) return in_layer(fmt::format("{}.weight", name), stack(in, out, c_.experts));
+    for (int64_t e = 0; e < c_.experts && go_on_; ++e) in_layer(fmt::format("{}.{}.weight", name, e), matrix(in, out));
   }
 
-  bool expert_stack(int64_t i, std::string_view name, int64_t in, int64_t out) {
-    if (!split_experts_) return in_layer(i, fmt::format("{}.weight", name), stack(in, out, config_.experts));
-    for (int64_t e = 0; e < config_.experts; ++e)
-      if (!in_layer(i, fmt::format("{}.{}.weight", name, e), matrix(in, out))) return false;
-    return true;
+  // DiffusionGemma's.
+  void self_conditioning() {
+    one("self_cond_pre_norm.weight", vector_of(c_.width));
+    one("self_cond_gate.weight", matrix(c_.width, c_.ffn_width));
+    one("self_cond_up.weight", matrix(c_.width, c_.ffn_width));
+    one("self_cond_down.weight", matrix(c_.ffn_width, c_.width));
+    // A folder has none: its numbers say the same (rope_factor()).
+    one("rope_freqs.weight", vector_of(c_.gemma->head_dim / 2), !split_experts_);
   }
 
-  const ModelConfig& config_;
+  // A dense network and experts side by side. Global layers have no values of their own.
+  void layer_of_gemma() {
+    const DiffusionGemma& g = *c_.gemma;
+    const bool global = g.global[static_cast<size_t>(layer_)];
+    attention(global ? g.head_dim : c_.head_dim, global ? g.kv_heads : c_.kv_heads, !global);
+    norm("post_attention_norm");
+    norm("ffn_norm");
+    network("", c_.ffn_width);
+    norm("post_ffw_norm_1");
+    in_layer("ffn_gate_inp.scale", vector_of(c_.width));
+    in_layer("ffn_gate_inp.weight", matrix(c_.width, c_.experts));
+    in_layer("ffn_down_exps.scale", vector_of(c_.experts));
+    norm("pre_ffw_norm_2");
+    experts();
+    norm("post_ffw_norm_2");
+    norm("post_ffw_norm");
+    in_layer("layer_output_scale.weight", vector_of(1));
+    in_layer("enc_layer_output_scale.weight", vector_of(1));
+  }
+
+  const ModelConfig& c_;
   const bool split_experts_;
   const std::function<bool(const ExpectedTensor&)>& visit_;
+  int64_t layer_ = 0;
+  bool go_on_ = true;
 };
 
 }  // namespace
 
 void for_each_expected(const ModelConfig& config, bool split_experts,
                        const std::function<bool(const ExpectedTensor&)>& visit) {
-  if (config.gemma) return for_each_of_diffusion_gemma(config, split_experts, visit);
   Visitor(config, split_experts, visit).run();
 }
 

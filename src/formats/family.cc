@@ -28,6 +28,17 @@ std::string_view missing_for(std::string_view name) {
   return found == std::end(kMissing) ? std::string_view() : found->what;
 }
 
+ModelConfig config_of(const Family& family) {
+  ModelConfig c;
+  c.family = &family;
+  c.shift_logits = family.shift_logits;
+  c.attention_block = family.attention_block;
+  c.causal_text = family.causal_text;
+  c.decided_first = family.decided_first;
+  c.prompt_ends_block = family.prompt_ends_block;
+  return c;
+}
+
 const Family* find_family(std::string_view name) {
   const auto found = std::ranges::find(families(), name, &Family::name);
   return found == families().end() ? nullptr : *found;

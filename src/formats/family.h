@@ -100,6 +100,9 @@ std::span<const Family* const> families();
 // Empty: not one of these.
 std::string_view missing_for(std::string_view name);
 
+// A configuration with what the description says: whatever a file has no word for.
+ModelConfig config_of(const Family& family);
+
 // Null: none of that general.architecture.
 const Family* find_family(std::string_view name);
 

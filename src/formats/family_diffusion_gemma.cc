@@ -7,6 +7,7 @@ namespace llada {
 
 constexpr std::string_view kGemmaClasses[] = {kDiffusionGemmaClass};
 constexpr std::string_view kGemmaTypes[] = {"diffusion_gemma"};
+constexpr std::string_view kGemmaImages[] = {"model.encoder.vision_tower.", "model.encoder.embed_vision."};
 
 constexpr Family kDiffusionGemmaFamily = {
     .name = kDiffusionGemmaArch,
@@ -14,6 +15,7 @@ constexpr Family kDiffusionGemmaFamily = {
     .model_types = kGemmaTypes,
     .head_is_embedding = true,
     .rms_eps = 1e-6,
+    .image_tensors = kGemmaImages,
 };
 
 }  // namespace llada

@@ -168,6 +168,11 @@ std::optional<std::vector<int64_t>> GgufValue::as_integers() const {
   return integers;
 }
 
+const GgufTensor* GgufFile::tensor(std::string_view name) const {
+  const auto found = std::ranges::find(tensors_, name, &GgufTensor::name);
+  return found == tensors_.end() ? nullptr : &*found;
+}
+
 const GgufValue* GgufFile::find(std::string_view key) const {
   const auto found = std::ranges::find(values_, key, &GgufValue::key);
   return found == values_.end() ? nullptr : &*found;

@@ -59,7 +59,8 @@ class GgufFile {
   uint64_t alignment() const { return alignment_; }
   const std::vector<GgufValue>& values() const { return values_; }     // in file order
   const std::vector<GgufTensor>& tensors() const { return tensors_; }  // in file order, offsets ascending
-  const GgufValue* find(std::string_view key) const;
+  const GgufValue* find(std::string_view key) const;                   // null: none
+  const GgufTensor* tensor(std::string_view name) const;               // null: none
 
   // The other's tensors behind its own; they keep pointing into the other's bytes.
   void append_tensors(const GgufFile& other);

@@ -38,29 +38,15 @@ class Reader {
 
  private:
   static std::string key(std::string_view suffix) { return fmt::format("{}.{}", kDiffusionGemmaArch, suffix); }
-  const GgufTensor* tensor(std::string_view name) const {
-    const auto found = std::ranges::find(file_.tensors(), name, &GgufTensor::name);
-    return found == file_.tensors().end() ? nullptr : &*found;
-  }
   Result<int64_t> integer(std::string_view suffix, std::optional<int64_t> absent = std::nullopt) const {
     return fields_.integer(key(suffix), absent);
   }
-  Result<double> number(const std::string& name, std::optional<double> absent) const {
-    LLADA_TRY(const double value, fields_.number(name, absent));
-    if (!(value >= 0 && value <= 1e30))
-      return invalid("{}: {} is {}, a finite positive number needed", name_, name, value);
-    return value;
-  }
-  // Into a single float.
-  Status number(std::string_view suffix, std::optional<double> absent, float& to) const {
-    LLADA_TRY(const double value, number(key(suffix), absent));
-    to = static_cast<float>(value);
-    return {};
+  Result<float> single(std::string_view suffix, std::optional<double> absent = std::nullopt) const {
+    LLADA_TRY(const double value, fields_.positive(key(suffix), absent));
+    return static_cast<float>(value);
   }
   Status only(std::string_view suffix, int64_t needed) const {
-    LLADA_TRY(const int64_t value, integer(suffix, needed));
-    if (value == needed) return {};
-    return invalid("{}: {} is {}, {} needed", name_, key(suffix), value, needed);
+    return fields_.only(key(suffix), {needed}, fmt::format("{}", needed));
   }
 
   Status geometry() {
@@ -78,17 +64,16 @@ class Reader {
     LLADA_TRY_STATUS(only("attention.value_length", g_.head_dim));
     LLADA_TRY_STATUS(only("rope.dimension_count", g_.head_dim));
     LLADA_TRY(g_.window, integer("attention.sliding_window"));
-    LLADA_TRY_STATUS(number("attention.layer_norm_rms_epsilon", std::nullopt, c_.rms_eps));
+    LLADA_TRY(c_.rms_eps, single("attention.layer_norm_rms_epsilon"));
     LLADA_TRY(c_.experts, integer("expert_count"));
     LLADA_TRY(c_.experts_used, integer("expert_used_count"));
     LLADA_TRY(c_.expert_ffn_width, integer("expert_feed_forward_length"));
-    LLADA_TRY_STATUS(number("final_logit_softcapping", 30, g_.logit_cap));
+    LLADA_TRY(g_.logit_cap, single("final_logit_softcapping", 30));
     LLADA_TRY_STATUS(only("attention.shared_kv_layers", 0));
     LLADA_TRY_STATUS(only("embedding_length_per_layer_input", 0));
-    LLADA_TRY(const auto causal, fields_.boolean(key("attention.causal"), false));
-    if (causal) return invalid("{}: {} is true, false needed", name_, key("attention.causal"));
+    LLADA_TRY_STATUS(fields_.off(key("attention.causal")));
     c_.qk_norm = c_.norm_topk = c_.tied_head = true;
-    const GgufTensor* table = tensor("token_embd.weight");
+    const GgufTensor* table = file_.tensor("token_embd.weight");
     const int64_t rows = table != nullptr ? table->view.shape.dims[1] : 0;
     LLADA_TRY(c_.vocab, integer("vocab_size", record_.tokenizer ? std::ssize(record_.tokenizer->tokens) : rows));
     return {};
@@ -131,11 +116,11 @@ class Reader {
   }
 
   Status rotation() {
-    LLADA_TRY_STATUS(number("rope.freq_base_swa", 1e4, c_.rope_theta));
-    LLADA_TRY_STATUS(number("rope.freq_base", 1e6, g_.rope_theta));
+    LLADA_TRY(c_.rope_theta, single("rope.freq_base_swa", 1e4));
+    LLADA_TRY(g_.rope_theta, single("rope.freq_base", 1e6));
     // Which of a head turns stands in a tensor: 1 for a pair that does, a divisor beyond all angles for one that rests.
     g_.rotary_dims = g_.head_dim;
-    const GgufTensor* factors = tensor("rope_freqs.weight");
+    const GgufTensor* factors = file_.tensor("rope_freqs.weight");
     if (factors == nullptr)
       return invalid("{}: tensor rope_freqs.weight is missing, {} needed", name_, g_.head_dim / 2);
     frequencies_ = floats_of(factors->view);
@@ -165,13 +150,11 @@ class Reader {
     LLADA_TRY(u.length, fields_.integer(name("canvas_length")));
     LLADA_TRY(u.steps, fields_.integer(name("eb_max_steps"), u.steps));
     LLADA_TRY(u.stability_threshold, fields_.integer(name("eb_stability_threshold"), u.stability_threshold));
-    LLADA_TRY(u.t_min, number(name("eb_t_min"), u.t_min));
-    LLADA_TRY(u.t_max, number(name("eb_t_max"), u.t_max));
-    LLADA_TRY(u.entropy_bound, number(name("eb_entropy_bound"), u.entropy_bound));
-    LLADA_TRY(u.confidence_threshold, number(name("eb_confidence_threshold"), u.confidence_threshold));
-    LLADA_TRY(const bool shifted, fields_.boolean(name("shift_logits"), false));
-    if (shifted) return invalid("{}: diffusion.shift_logits is true, false needed", name_);
-    return {};
+    LLADA_TRY(u.t_min, fields_.positive(name("eb_t_min"), u.t_min));
+    LLADA_TRY(u.t_max, fields_.positive(name("eb_t_max"), u.t_max));
+    LLADA_TRY(u.entropy_bound, fields_.positive(name("eb_entropy_bound"), u.entropy_bound));
+    LLADA_TRY(u.confidence_threshold, fields_.positive(name("eb_confidence_threshold"), u.confidence_threshold));
+    return fields_.off(name("shift_logits"));
   }
 
   Status token_ids() {

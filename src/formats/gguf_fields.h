@@ -22,6 +22,12 @@ class GgufFields {
   Result<double> number(const std::string& key, std::optional<double> absent = std::nullopt) const {
     return read<double>(key, absent, "a number", [](const GgufValue& v) { return v.as_number(); });
   }
+  // One that is no infinity in single precision.
+  Result<double> positive(const std::string& key, std::optional<double> absent = std::nullopt) const {
+    LLADA_TRY(const double value, number(key, absent));
+    if (value >= 0 && value <= 1e30) return value;
+    return invalid("{}: {} is {}, a finite positive number needed", name_, key, value);
+  }
   Result<bool> boolean(const std::string& key, std::optional<bool> absent = std::nullopt) const {
     return read<bool>(key, absent, "a boolean", [](const GgufValue& v) { return v.as_bool(); });
   }
@@ -34,6 +40,17 @@ class GgufFields {
       const auto text = v.as_string();
       return text ? std::optional<std::string>(*text) : std::nullopt;
     });
+  }
+  // Of a key that may be absent.
+  Status only(const std::string& key, std::initializer_list<int64_t> allowed, std::string_view needed) const {
+    LLADA_TRY(const auto value, integer(key, *allowed.begin()));
+    if (std::ranges::find(allowed, value) != allowed.end()) return {};
+    return invalid("{}: {} is {}, {} needed", name_, key, value, needed);
+  }
+  Status off(const std::string& key) const {
+    LLADA_TRY(const auto on, boolean(key, false));
+    if (on) return invalid("{}: {} is true, false needed", name_, key);
+    return {};
   }
   // A token id; -1 when absent.
   Result<int32_t> token(const std::string& key) const {

@@ -92,10 +92,7 @@ class ModelReader {
 
   Status geometry() {
     ModelConfig& c = record_.config;
-    c.family = dialect_.family;
-    c.causal_text = c.family->causal_text;
-    c.decided_first = c.family->decided_first;
-    c.prompt_ends_block = c.family->prompt_ends_block;
+    c = config_of(*dialect_.family);
     LLADA_TRY(c.name, fields_.string("general.name", ""));
     LLADA_TRY(c.layers, fields_.integer(key("block_count")));
     LLADA_TRY(c.width, fields_.integer(key("embedding_length")));
@@ -115,7 +112,7 @@ class ModelReader {
     if (dialect_.family->router == Router::sigmoid) {
       LLADA_TRY(c.dense_layers, fields_.integer(key("leading_dense_block_count"), 0));
     }
-    LLADA_TRY(c.attention_block, fields_.integer(key("attention.block_length"), dialect_.family->attention_block));
+    LLADA_TRY(c.attention_block, fields_.integer(key("attention.block_length"), c.attention_block));
     if (!c.family->mixture() || c.dense_layers > 0) {
       LLADA_TRY(c.ffn_width, fields_.integer(key("feed_forward_length")));
     }
@@ -128,16 +125,14 @@ class ModelReader {
   Status quirks() {
     ModelConfig& c = record_.config;
     const std::optional<double> eps_absent = dialect_.diffuse ? std::optional(1e-5) : std::nullopt;
-    LLADA_TRY(const auto eps, fields_.number(key("attention.layer_norm_rms_epsilon"), eps_absent));
-    LLADA_TRY(const auto theta, fields_.number(key("rope.freq_base"), dialect_.diffuse ? 500000.0 : 10000.0));
-    LLADA_TRY_STATUS(fits_float("attention.layer_norm_rms_epsilon", eps));
-    LLADA_TRY_STATUS(fits_float("rope.freq_base", theta));
+    LLADA_TRY(const auto eps, fields_.positive(key("attention.layer_norm_rms_epsilon"), eps_absent));
+    LLADA_TRY(const auto theta, fields_.positive(key("rope.freq_base"), dialect_.diffuse ? 500000.0 : 10000.0));
     c.rms_eps = static_cast<float>(eps);
     c.rope_theta = static_cast<float>(theta);
     const Family& family = *dialect_.family;
     const bool permuted = family.permuted_in_gguf && !dialect_.diffuse;
     c.rope_pairing = permuted ? RopePairing::adjacent : RopePairing::half_split;
-    LLADA_TRY(c.shift_logits, fields_.boolean("diffusion.shift_logits", family.shift_logits));
+    LLADA_TRY(c.shift_logits, fields_.boolean("diffusion.shift_logits", c.shift_logits));
     c.qk_norm = family.head_norms != HeadNorms::none && dim("blk.0.attn_q_norm.weight", 0) > 0;
     if (dialect_.diffuse && has("use_qk_norm")) {
       LLADA_TRY(const bool said, flag(key("use_qk_norm"), false));
@@ -157,9 +152,7 @@ class ModelReader {
     if (c.query_scale.beta != 0) {
       LLADA_TRY(c.query_scale.period, fields_.integer(key("rope.scaling.original_context_length"), c.context));
     }
-    LLADA_TRY(const auto causal, fields_.boolean(key("attention.causal"), false));
-    if (causal) return invalid("{}: {} is true, false needed", name_, key("attention.causal"));
-    return {};
+    return fields_.off(key("attention.causal"));
   }
 
   // As llama.cpp reads it: its attention factor comes on top of YaRN's own, which the magnitude of all dimensions
@@ -186,10 +179,10 @@ class ModelReader {
               fields_.integer(key("expert_feed_forward_length"), dim("blk.0.ffn_gate_exps.weight", 1)));
     LLADA_TRY_STATUS(gates());
     if (dialect_.family->router == Router::sigmoid) return sigmoid_router();
-    LLADA_TRY_STATUS(only("expert_gating_func", {0, 1}, "softmax (1)"));
-    LLADA_TRY_STATUS(only("expert_shared_count", {0}, "0"));
-    LLADA_TRY_STATUS(only("leading_dense_block_count", {0}, "0"));
-    LLADA_TRY_STATUS(only("expert_group_count", {0, 1}, "0 or 1"));
+    LLADA_TRY_STATUS(fields_.only(key("expert_gating_func"), {0, 1}, "softmax (1)"));
+    LLADA_TRY_STATUS(fields_.only(key("expert_shared_count"), {0}, "0"));
+    LLADA_TRY_STATUS(fields_.only(key("leading_dense_block_count"), {0}, "0"));
+    LLADA_TRY_STATUS(fields_.only(key("expert_group_count"), {0, 1}, "0 or 1"));
     LLADA_TRY(const auto scale, fields_.number(key("expert_weights_scale"), 1));
     if (scale != 0 && scale != 1) return invalid("{}: {} is {}, 1 needed", name_, key("expert_weights_scale"), scale);
     return {};
@@ -210,7 +203,7 @@ class ModelReader {
   Status sigmoid_router() {
     ModelConfig& c = record_.config;
     c.sigmoid_router = true;
-    LLADA_TRY_STATUS(only("expert_gating_func", {2}, "sigmoid (2)"));
+    LLADA_TRY_STATUS(fields_.only(key("expert_gating_func"), {2}, "sigmoid (2)"));
     const Family& family = *dialect_.family;
     LLADA_TRY(c.expert_groups, fields_.integer(key("expert_group_count"), dialect_.diffuse ? family.expert_groups : 1));
     LLADA_TRY(c.expert_groups_used, fields_.integer(key("expert_group_used_count"),
@@ -220,8 +213,7 @@ class ModelReader {
     route_by_blocks(c);
     LLADA_TRY(c.delete_id, fields_.token(dialect_.diffuse ? key("delete_token_id") : std::string(kKeyDeleteId)));
     LLADA_TRY(c.split_id, fields_.token(dialect_.diffuse ? key("split_token_id") : std::string(kKeySplitId)));
-    LLADA_TRY(const auto scale, fields_.number(key("expert_weights_scale"), 1));
-    LLADA_TRY_STATUS(fits_float("expert_weights_scale", scale));
+    LLADA_TRY(const auto scale, fields_.positive(key("expert_weights_scale"), 1));
     c.expert_scale = static_cast<float>(scale);
     LLADA_TRY(const auto shared, fields_.integer(key("expert_shared_count"), 0));
     if (shared < 0 || shared > 64)
@@ -232,17 +224,6 @@ class ModelReader {
     LLADA_TRY(c.shared_expert_ffn_width,
               fields_.integer(key("expert_shared_feed_forward_length"), shared * c.expert_ffn_width));
     return {};
-  }
-
-  Status only(std::string_view suffix, std::initializer_list<int64_t> allowed, std::string_view needed) {
-    LLADA_TRY(const auto value, fields_.integer(key(suffix), *allowed.begin()));
-    if (std::ranges::find(allowed, value) != allowed.end()) return {};
-    return invalid("{}: {} is {}, {} needed", name_, key(suffix), value, needed);
-  }
-
-  Status fits_float(std::string_view suffix, double value) {
-    if (value >= 0 && value <= 1e30) return {};
-    return invalid("{}: {} is {}, a finite positive number needed", name_, key(suffix), value);
   }
 
   Status token_ids() {
@@ -275,8 +256,8 @@ class ModelReader {
 
   // One dimension of a tensor of the file; 0 when there is no such tensor.
   int64_t dim(std::string_view name, size_t index) const {
-    const auto found = std::ranges::find(file_.tensors(), name, &GgufTensor::name);
-    return found == file_.tensors().end() ? 0 : found->view.shape.dims[index];
+    const GgufTensor* found = file_.tensor(name);
+    return found == nullptr ? 0 : found->view.shape.dims[index];
   }
 
   std::string canonical(std::string_view name) const {

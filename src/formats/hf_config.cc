@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
-#include <limits>
 #include <optional>
 #include <string>
 
 #include "formats/diffusion_gemma_files.h"
 #include "formats/family.h"
+#include "formats/hf_fields.h"
 #include "formats/json.h"
 #include "formats/other_models.h"
 #include "formats/printable.h"
@@ -17,16 +17,15 @@ namespace llada {
 namespace {
 
 using nlohmann::json;
-using Names = std::initializer_list<std::string_view>;
 
-class ConfigReader {
+class ConfigReader : HfFields {
  public:
   ConfigReader(const json& root, const json& generation, std::string_view file)
-      : root_(root), generation_(generation), file_(file) {}
+      : HfFields(root, file), generation_(generation, file), file_(file) {}
 
   Result<ModelConfig> read() {
     LLADA_TRY(family_, family());
-    config_.family = family_;
+    config_ = config_of(*family_);
     LLADA_TRY_STATUS(quantization());
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(quirks());
@@ -34,101 +33,17 @@ class ConfigReader {
     if (family_->mixture()) LLADA_TRY_STATUS(experts());
     LLADA_TRY(config_.mask_id, token("mask_token_id"));
     LLADA_TRY(config_.bos_id, token("bos_token_id"));
-    LLADA_TRY(config_.eos_id, token("eos_token_id"));
     LLADA_TRY(config_.pad_id, token("pad_token_id"));
     LLADA_TRY(config_.eot_id, token("eot_token_id"));
-    LLADA_TRY_STATUS(further_ends());
+    LLADA_TRY_STATUS(read_ends({this, &generation_}, config_));
     if (config_.mask_id < 0 && family_->has_mask(config_.vocab)) config_.mask_id = family_->mask_id;
     LLADA_TRY_STATUS(check_config(config_, file_));
     return config_;
   }
 
  private:
-  // The first of the names that is there and not null.
-  const json* find(Names names) const {
-    for (const auto name : names)
-      if (const auto found = root_.find(name); found != root_.end() && !found->is_null()) return &*found;
-    return nullptr;
-  }
-
-  std::string_view spelling(Names names) const {  // the name that find() found
-    for (const auto name : names)
-      if (find({name}) != nullptr) return name;
-    return *names.begin();
-  }
-
-  std::unexpected<Error> wrong(std::string_view name, const json& value, std::string_view needed) const {
-    return invalid("{}: {} is {}, {} needed", file_, name, value_text(value), needed);
-  }
-
-  Result<int64_t> integer(Names names, std::optional<int64_t> absent = std::nullopt) const {
-    const json* value = find(names);
-    if (value == nullptr) {
-      if (absent) return *absent;
-      return invalid("{}: {} is missing", file_, fmt::join(names, " or "));
-    }
-    // Exact doubles are integers too: some writers print 4096.0.
-    if (value->is_number_float()) {
-      const double number = value->get<double>();
-      if (number != std::floor(number) || std::fabs(number) > 1e15) return wrong(spelling(names), *value, "an integer");
-      return static_cast<int64_t>(number);
-    }
-    if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{1} << 62))
-      return wrong(spelling(names), *value, "an integer");
-    return value->get<int64_t>();
-  }
-
-  Result<float> number(Names names, double absent) const {
-    const json* value = find(names);
-    if (value == nullptr) return static_cast<float>(absent);
-    if (!value->is_number()) return wrong(spelling(names), *value, "a number");
-    const double given = value->get<double>();
-    if (!(given >= 0 && given <= 1e30)) return wrong(spelling(names), *value, "a finite positive number");
-    return static_cast<float>(given);
-  }
-
-  Result<bool> boolean(Names names, bool absent) const {
-    const json* value = find(names);
-    if (value == nullptr) return absent;
-    if (!value->is_boolean()) return wrong(spelling(names), *value, "true or false");
-    return value->get<bool>();
-  }
-
-  // A token id, from generation_config.json when config.json leaves it out; -1 when neither gives it. Of a
-  // list, the first.
-  Result<int32_t> token(const std::string& name) const {
-    for (const json* source : {&root_, &generation_}) {
-      auto found = source->find(name);
-      if (found == source->end() || found->is_null()) continue;
-      return token_id(name, found->is_array() && !found->empty() ? found->front() : *found);
-    }
-    return -1;
-  }
-
-  Result<int32_t> token_id(const std::string& name, const json& value) const {
-    if (!value.is_number_integer() || value.get<int64_t>() < 0 ||
-        value.get<int64_t>() > std::numeric_limits<int32_t>::max())
-      return wrong(name, value, "a token id");
-    return static_cast<int32_t>(value.get<int64_t>());
-  }
-
-  // Both files may list several ends, of which generation stops at any.
-  Status further_ends() {
-    constexpr size_t kMost = 64;
-    std::vector<int32_t>& ends = config_.end_ids;
-    for (const json* source : {&root_, &generation_}) {
-      const auto found = source->find("eos_token_id");
-      if (found == source->end() || found->is_null()) continue;
-      const json list = found->is_array() ? *found : json::array({*found});
-      if (list.size() > kMost)
-        return invalid("{}: eos_token_id lists {} ids, at most {} needed", file_, list.size(), kMost);
-      for (const json& value : list) {
-        LLADA_TRY(const int32_t id, token_id("eos_token_id", value));
-        if (id != config_.eos_id && id != config_.eot_id && std::ranges::count(ends, id) == 0) ends.push_back(id);
-      }
-    }
-    return {};
-  }
+  // config.json leaves some ids to generation_config.json.
+  Result<int32_t> token(std::string_view name) const { return first_token({this, &generation_}, name); }
 
   Result<const Family*> family() const {
     const json* list = find({"architectures"});
@@ -198,7 +113,7 @@ class ConfigReader {
     LLADA_TRY(c.width, integer({"hidden_size", "d_model"}));
     LLADA_TRY(c.heads, integer({"num_attention_heads", "n_heads"}));
     // A class may have a number of its own; null means the heads there too.
-    const bool null = root_.contains("num_key_value_heads");
+    const bool null = contains("num_key_value_heads");
     LLADA_TRY(c.kv_heads,
               integer({"num_key_value_heads", "n_kv_heads"}, null ? c.heads : family_->kv_heads.value_or(c.heads)));
     if (c.heads < 1) return invalid("{}: num_attention_heads is {}, at least 1 needed", file_, c.heads);
@@ -206,10 +121,6 @@ class ConfigReader {
     if (find({"head_dim"}) == nullptr && c.width % c.heads != 0)
       return invalid("{}: hidden_size is {}, a multiple of the {} heads needed", file_, c.width, c.heads);
     c.rotary_dims = c.head_dim;
-    c.attention_block = family_->attention_block;
-    c.causal_text = family_->causal_text;
-    c.decided_first = family_->decided_first;
-    c.prompt_ends_block = family_->prompt_ends_block;
     for (const auto key : family_->block_keys) {
       LLADA_TRY(c.attention_block, integer({key}, c.attention_block));
     }
@@ -246,17 +157,15 @@ class ConfigReader {
   // Newer writers keep the numbers of RoPE in an object of their own.
   Result<float> rope_number(std::string_view name, double absent) const {
     const json* parameters = find({"rope_parameters"});
-    if (find({name}) != nullptr || parameters == nullptr || !parameters->is_object()) return number({name}, absent);
-    const json nothing = json::object();
-    return ConfigReader(*parameters, nothing, file_).number({name}, absent);
+    if (find({name}) != nullptr || parameters == nullptr || !parameters->is_object()) return single({name}, absent);
+    return HfFields(*parameters, file_).single({name}, absent);
   }
 
   Status quirks() {
     ModelConfig& c = config_;
-    LLADA_TRY(c.rms_eps, number({"rms_norm_eps", "layer_norm_eps"}, family_->rms_eps));
+    LLADA_TRY(c.rms_eps, single({"rms_norm_eps", "layer_norm_eps"}, family_->rms_eps));
     LLADA_TRY(c.rope_theta, rope_number("rope_theta", 10000.0));
     c.rope_pairing = RopePairing::half_split;
-    c.shift_logits = family_->shift_logits;
     LLADA_TRY(c.qkv_bias, boolean({"attention_bias", "include_qkv_bias"}, family_->bias_unless_said));
     c.qkv_bias = c.qkv_bias || family_->qkv_bias;
     if (family_->head_norms != HeadNorms::none) {
@@ -280,12 +189,6 @@ class ConfigReader {
   Status needed(std::string_view name, const json& value) const {
     if (find({name}) != nullptr) return {};
     return invalid("{}: {} is missing, {} needed", file_, name, value_text(value));
-  }
-
-  Status only(std::string_view name, std::initializer_list<json> allowed) const {
-    const json* value = find({name});
-    if (value == nullptr || std::ranges::find(allowed, *value) != allowed.end()) return {};
-    return wrong(name, *value, value_text(*allowed.begin()));
   }
 
   Status refusals() {
@@ -332,10 +235,9 @@ class ConfigReader {
 
   // Ministral 3. Of two objects with rotary numbers the later one counts, and both say the same.
   Result<QueryScale> query_scale(const json& scaling) const {
-    const json nothing = json::object();
-    const ConfigReader reader(scaling, nothing, file_);
+    const HfFields reader(scaling, file_);
     QueryScale scale;
-    LLADA_TRY(scale.beta, reader.number({"llama_4_scaling_beta"}, config_.query_scale.beta));
+    LLADA_TRY(scale.beta, reader.single({"llama_4_scaling_beta"}, config_.query_scale.beta));
     if (scale.beta != 0) {
       LLADA_TRY(scale.period, reader.integer({"original_max_position_embeddings"}, config_.context));
     }
@@ -353,20 +255,19 @@ class ConfigReader {
 
   // Where two magnitudes are given, theirs is the one over the other's.
   Result<Yarn> yarn(const json& scaling) const {
-    const json nothing = json::object();
-    const ConfigReader reader(scaling, nothing, file_);
+    const HfFields reader(scaling, file_);
     Yarn y;
     if (reader.find({"factor"}) == nullptr) return invalid("{}: factor of YaRN is missing, a number needed", file_);
-    LLADA_TRY(y.factor, reader.number({"factor"}, 1));
+    LLADA_TRY(y.factor, reader.single({"factor"}, 1));
     LLADA_TRY(y.original_context, reader.integer({"original_max_position_embeddings"}, config_.context));
-    LLADA_TRY(y.beta_fast, reader.number({"beta_fast"}, 32));
-    LLADA_TRY(y.beta_slow, reader.number({"beta_slow"}, 1));
+    LLADA_TRY(y.beta_fast, reader.single({"beta_fast"}, 32));
+    LLADA_TRY(y.beta_slow, reader.single({"beta_slow"}, 1));
     LLADA_TRY_STATUS(reader.only("truncate", {true}));
     const auto magnitude = [&](double scale) { return y.factor <= 1 ? 1 : 0.1 * scale * std::log(y.factor) + 1; };
-    LLADA_TRY(const auto scale, reader.number({"mscale"}, 0));
-    LLADA_TRY(const auto scale_all, reader.number({"mscale_all_dim"}, 0));
+    LLADA_TRY(const auto scale, reader.single({"mscale"}, 0));
+    LLADA_TRY(const auto scale_all, reader.single({"mscale_all_dim"}, 0));
     if (reader.find({"attention_factor"}) != nullptr) {
-      LLADA_TRY(y.attention_factor, reader.number({"attention_factor"}, 1));
+      LLADA_TRY(y.attention_factor, reader.single({"attention_factor"}, 1));
     } else if (scale > 0 && scale_all > 0) {
       y.attention_factor = magnitude(static_cast<double>(scale)) / magnitude(static_cast<double>(scale_all));
     }
@@ -418,7 +319,7 @@ class ConfigReader {
     route_by_blocks(c);
     LLADA_TRY(c.delete_id, token("delete_token_id"));
     LLADA_TRY(c.split_id, token("split_token_id"));
-    LLADA_TRY(c.expert_scale, number({"routed_scaling_factor"}, family_->expert_scale));
+    LLADA_TRY(c.expert_scale, single({"routed_scaling_factor"}, family_->expert_scale));
     LLADA_TRY(const auto shared, integer({"num_shared_experts"}, 0));
     if (shared < 0 || shared > 64) return invalid("{}: num_shared_experts is {}, 0 to 64 needed", file_, shared);
     LLADA_TRY(const auto shared_width, integer({"moe_shared_expert_intermediate_size"}, c.expert_ffn_width));
@@ -428,8 +329,7 @@ class ConfigReader {
     return {};
   }
 
-  const json& root_;
-  const json& generation_;
+  const HfFields generation_;
   std::string_view file_;
   const Family* family_ = nullptr;
   ModelConfig config_;

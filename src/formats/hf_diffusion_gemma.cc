@@ -1,9 +1,8 @@
 // config.json of DiffusionGemma: the text model's numbers in text_config, some of them by layer.
-#include <cmath>
-#include <limits>
-#include <optional>
+#include <nlohmann/json.hpp>
 
 #include "formats/diffusion_gemma_files.h"
+#include "formats/hf_fields.h"
 #include "formats/json.h"
 #include "formats/model_record.h"
 
@@ -13,87 +12,13 @@ namespace {
 
 using nlohmann::json;
 
-// Members of one object of the file. `where` is its path with a dot, or nothing.
-class Fields {
- public:
-  Fields(const json& object, std::string where, std::string_view file)
-      : object_(object), where_(std::move(where)), file_(file) {}
-
-  // Null: not there, or null in the file.
-  const json* find(std::string_view name) const {
-    const auto found = object_.find(name);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
-  }
-  std::unexpected<Error> wrong(std::string_view name, const json& value, std::string_view needed) const {
-    return invalid("{}: {}{} is {}, {} needed", file_, where_, name, value_text(value), needed);
-  }
-  Result<int64_t> integer(std::string_view name, std::optional<int64_t> absent = std::nullopt) const {
-    const json* value = find(name);
-    if (value == nullptr && absent) return *absent;
-    if (value == nullptr) return invalid("{}: {}{} is missing", file_, where_, name);
-    if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{1} << 62))
-      return wrong(name, *value, "an integer");
-    return value->get<int64_t>();
-  }
-  Result<double> number(std::string_view name, double absent) const {
-    const json* value = find(name);
-    if (value == nullptr) return absent;
-    if (!value->is_number()) return wrong(name, *value, "a number");
-    const double given = value->get<double>();
-    if (!(given >= 0 && given <= 1e30)) return wrong(name, *value, "a finite positive number");
-    return given;
-  }
-  // Into a single float.
-  Status number(std::string_view name, double absent, float& to) const {
-    LLADA_TRY(const double given, number(name, absent));
-    to = static_cast<float>(given);
-    return {};
-  }
-  // One token id, or a list of them.
-  Result<std::vector<int32_t>> tokens(std::string_view name) const {
-    const json* value = find(name);
-    std::vector<int32_t> ids;
-    if (value == nullptr) return ids;
-    const json list = value->is_array() ? *value : json::array({*value});
-    constexpr size_t kMost = 64;
-    if (list.size() > kMost)
-      return invalid("{}: {}{} lists {} ids, at most {} needed", file_, where_, name, list.size(), kMost);
-    for (const json& id : list) {
-      if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > std::numeric_limits<int32_t>::max())
-        return wrong(name, id, "a token id");
-      ids.push_back(static_cast<int32_t>(id.get<int64_t>()));
-    }
-    return ids;
-  }
-  // Of a member that may be left out.
-  Status only(std::string_view name, std::initializer_list<json> allowed) const {
-    const json* value = find(name);
-    if (value == nullptr) return {};
-    for (const json& one : allowed)
-      if (*value == one) return {};
-    return wrong(name, *value, value_text(*allowed.begin()));
-  }
-  Result<Fields> object(std::string_view name) const {
-    const json* value = find(name);
-    if (value == nullptr) return invalid("{}: {}{} is missing, an object needed", file_, where_, name);
-    if (!value->is_object()) return wrong(name, *value, "an object");
-    return Fields(*value, fmt::format("{}{}.", where_, name), file_);
-  }
-  const json& all() const { return object_; }
-
- private:
-  const json& object_;
-  std::string where_;
-  std::string_view file_;
-};
-
 class Reader {
  public:
-  Reader(const Fields& root, const Fields& text, const Fields& generation, std::string_view file)
+  Reader(const HfFields& root, const HfFields& text, const HfFields& generation, std::string_view file)
       : root_(root), text_(text), generation_(generation), file_(file) {}
 
   Result<ModelConfig> read() {
-    if (const json* given = root_.find("quantization_config"))
+    if (const json* given = root_.find({"quantization_config"}))
       return root_.wrong("quantization_config", *given, "weights in F32, F16 or BF16, or GGUF");
     c_.family = &kDiffusionGemmaFamily;
     LLADA_TRY_STATUS(geometry());
@@ -110,21 +35,21 @@ class Reader {
  private:
   // Where a key is missing, the class's own default.
   Status geometry() {
-    LLADA_TRY(c_.layers, text_.integer("num_hidden_layers", 30));
-    LLADA_TRY(c_.width, text_.integer("hidden_size"));
-    LLADA_TRY(c_.ffn_width, text_.integer("intermediate_size"));
-    LLADA_TRY(c_.heads, text_.integer("num_attention_heads", 8));
-    LLADA_TRY(c_.kv_heads, text_.integer("num_key_value_heads", 4));
-    LLADA_TRY(c_.head_dim, text_.integer("head_dim", 256));
-    LLADA_TRY(c_.vocab, text_.integer("vocab_size", 262144));
-    LLADA_TRY(c_.context, text_.integer("max_position_embeddings", 131072));
-    LLADA_TRY(c_.experts, text_.integer("num_experts"));
-    LLADA_TRY(c_.experts_used, text_.integer("top_k_experts"));
-    LLADA_TRY(c_.expert_ffn_width, text_.integer("moe_intermediate_size"));
-    LLADA_TRY_STATUS(text_.number("rms_norm_eps", 1e-6, c_.rms_eps));
-    LLADA_TRY(g_.window, text_.integer("sliding_window", 512));
-    LLADA_TRY_STATUS(text_.number("final_logit_softcapping", 30, g_.logit_cap));
-    LLADA_TRY(c_.canvas.length, root_.integer("canvas_length", 256));
+    LLADA_TRY(c_.layers, text_.integer({"num_hidden_layers"}, 30));
+    LLADA_TRY(c_.width, text_.integer({"hidden_size"}));
+    LLADA_TRY(c_.ffn_width, text_.integer({"intermediate_size"}));
+    LLADA_TRY(c_.heads, text_.integer({"num_attention_heads"}, 8));
+    LLADA_TRY(c_.kv_heads, text_.integer({"num_key_value_heads"}, 4));
+    LLADA_TRY(c_.head_dim, text_.integer({"head_dim"}, 256));
+    LLADA_TRY(c_.vocab, text_.integer({"vocab_size"}, 262144));
+    LLADA_TRY(c_.context, text_.integer({"max_position_embeddings"}, 131072));
+    LLADA_TRY(c_.experts, text_.integer({"num_experts"}));
+    LLADA_TRY(c_.experts_used, text_.integer({"top_k_experts"}));
+    LLADA_TRY(c_.expert_ffn_width, text_.integer({"moe_intermediate_size"}));
+    LLADA_TRY(c_.rms_eps, text_.single({"rms_norm_eps"}, 1e-6));
+    LLADA_TRY(g_.window, text_.integer({"sliding_window"}, 512));
+    LLADA_TRY(g_.logit_cap, text_.single({"final_logit_softcapping"}, 30));
+    LLADA_TRY(c_.canvas.length, root_.integer({"canvas_length"}, 256));
     c_.rotary_dims = c_.head_dim;
     c_.qk_norm = c_.norm_topk = c_.tied_head = true;
     LLADA_TRY_STATUS(text_.only("hidden_activation", {"gelu_pytorch_tanh"}));
@@ -136,7 +61,7 @@ class Reader {
 
   Status layers() {
     if (c_.layers < 1 || c_.layers > 1024) return {};  // check_config() says so
-    const json* types = text_.find("layer_types");
+    const json* types = text_.find({"layer_types"});
     for (int64_t i = 0; types == nullptr && i < c_.layers; ++i) g_.global.push_back(i % 6 == 5 || i + 1 == c_.layers);
     if (types == nullptr) return {};
     if (!types->is_array() || std::ssize(*types) != c_.layers)
@@ -152,21 +77,21 @@ class Reader {
 
   // Either for all of them, or as the same numbers for each.
   Status global_layers() {
-    LLADA_TRY(g_.head_dim, text_.integer("global_head_dim", 512));
-    LLADA_TRY(g_.kv_heads, text_.integer("num_global_key_value_heads", c_.kv_heads));
-    if (text_.find("per_layer_config") == nullptr) return {};
-    LLADA_TRY(const Fields by_layer, text_.object("per_layer_config"));
+    LLADA_TRY(g_.head_dim, text_.integer({"global_head_dim"}, 512));
+    LLADA_TRY(g_.kv_heads, text_.integer({"num_global_key_value_heads"}, c_.kv_heads));
+    if (text_.find({"per_layer_config"}) == nullptr) return {};
+    LLADA_TRY(const HfFields by_layer, text_.object("per_layer_config"));
     bool first = true;
     for (size_t i = 0; i < g_.global.size(); ++i) {
       const std::string layer = fmt::format("{}", i);
-      const json* given = by_layer.find(layer);
+      const json* given = by_layer.find({layer});
       if (given == nullptr && !g_.global[i]) continue;
       if (given == nullptr)
         return invalid("{}: text_config.per_layer_config.{} is missing: that layer is global", file_, i);
-      LLADA_TRY(const Fields own, by_layer.object(layer));
+      LLADA_TRY(const HfFields own, by_layer.object(layer));
       int64_t head_dim = 0, kv_heads = 0;
-      LLADA_TRY(head_dim, own.integer("head_dim", c_.head_dim));
-      LLADA_TRY(kv_heads, own.integer("num_key_value_heads", c_.kv_heads));
+      LLADA_TRY(head_dim, own.integer({"head_dim"}, c_.head_dim));
+      LLADA_TRY(kv_heads, own.integer({"num_key_value_heads"}, c_.kv_heads));
       const int64_t needed_dim = !g_.global[i] ? c_.head_dim
                                  : first       ? head_dim
                                                : g_.head_dim,
@@ -188,17 +113,17 @@ class Reader {
   Status rotation() {
     double part = 0.25;
     c_.rope_theta = 1e4f;
-    if (text_.find("rope_parameters") != nullptr) {
-      LLADA_TRY(const Fields ropes, text_.object("rope_parameters"));
-      LLADA_TRY(const Fields sliding, ropes.object("sliding_attention"));
-      LLADA_TRY(const Fields full, ropes.object("full_attention"));
+    if (text_.find({"rope_parameters"}) != nullptr) {
+      LLADA_TRY(const HfFields ropes, text_.object("rope_parameters"));
+      LLADA_TRY(const HfFields sliding, ropes.object("sliding_attention"));
+      LLADA_TRY(const HfFields full, ropes.object("full_attention"));
       LLADA_TRY_STATUS(sliding.only("rope_type", {"default"}));
       LLADA_TRY_STATUS(sliding.only("partial_rotary_factor", {1, 1.0}));
       LLADA_TRY_STATUS(full.only("rope_type", {"proportional"}));
       LLADA_TRY_STATUS(full.only("factor", {1, 1.0}));
-      LLADA_TRY_STATUS(sliding.number("rope_theta", 1e4, c_.rope_theta));
-      LLADA_TRY_STATUS(full.number("rope_theta", 1e6, g_.rope_theta));
-      LLADA_TRY(part, full.number("partial_rotary_factor", 1));
+      LLADA_TRY(c_.rope_theta, sliding.single({"rope_theta"}, 1e4));
+      LLADA_TRY(g_.rope_theta, full.single({"rope_theta"}, 1e6));
+      LLADA_TRY(part, full.number({"partial_rotary_factor"}, 1));
     }
     if (!(part <= 1)) return invalid("{}: partial_rotary_factor is {}, 0 to 1 needed", file_, part);
     if (g_.head_dim < 0 || g_.head_dim > 8192) return {};  // check_config() says so
@@ -207,34 +132,25 @@ class Reader {
   }
 
   Status token_ids() {
-    const auto first = [](const std::vector<int32_t>& ids) { return ids.empty() ? -1 : ids.front(); };
-    LLADA_TRY(const auto bos, text_.tokens("bos_token_id"));
-    LLADA_TRY(const auto pad, text_.tokens("pad_token_id"));
-    c_.bos_id = first(bos), c_.pad_id = first(pad);
-    for (const Fields* source : {&generation_, &root_, &text_}) {
-      LLADA_TRY(const auto ends, source->tokens("eos_token_id"));
-      for (const int32_t id : ends) {
-        if (c_.eos_id < 0) c_.eos_id = id;
-        if (id != c_.eos_id && std::ranges::find(c_.end_ids, id) == c_.end_ids.end()) c_.end_ids.push_back(id);
-      }
-    }
-    return {};
+    LLADA_TRY(c_.bos_id, first_token({&text_}, "bos_token_id"));
+    LLADA_TRY(c_.pad_id, first_token({&text_}, "pad_token_id"));
+    return read_ends({&generation_, &root_, &text_}, c_);
   }
 
   Status sampler() {
     UniformCanvas& u = c_.canvas;
-    LLADA_TRY(u.steps, generation_.integer("max_denoising_steps", u.steps));
-    LLADA_TRY(u.stability_threshold, generation_.integer("stability_threshold", u.stability_threshold));
-    LLADA_TRY(u.t_min, generation_.number("t_min", u.t_min));
-    LLADA_TRY(u.t_max, generation_.number("t_max", u.t_max));
-    LLADA_TRY(u.confidence_threshold, generation_.number("confidence_threshold", u.confidence_threshold));
-    if (generation_.find("sampler_config") == nullptr) return {};
-    LLADA_TRY(const Fields own, generation_.object("sampler_config"));
-    LLADA_TRY(u.entropy_bound, own.number("entropy_bound", u.entropy_bound));
+    LLADA_TRY(u.steps, generation_.integer({"max_denoising_steps"}, u.steps));
+    LLADA_TRY(u.stability_threshold, generation_.integer({"stability_threshold"}, u.stability_threshold));
+    LLADA_TRY(u.t_min, generation_.number({"t_min"}, u.t_min));
+    LLADA_TRY(u.t_max, generation_.number({"t_max"}, u.t_max));
+    LLADA_TRY(u.confidence_threshold, generation_.number({"confidence_threshold"}, u.confidence_threshold));
+    if (generation_.find({"sampler_config"}) == nullptr) return {};
+    LLADA_TRY(const HfFields own, generation_.object("sampler_config"));
+    LLADA_TRY(u.entropy_bound, own.number({"entropy_bound"}, u.entropy_bound));
     return {};
   }
 
-  const Fields &root_, &text_, &generation_;
+  const HfFields &root_, &text_, &generation_;
   std::string_view file_;
   ModelConfig c_;
   DiffusionGemma g_;
@@ -243,10 +159,10 @@ class Reader {
 }  // namespace
 }  // namespace hf_gemma
 
-Result<ModelConfig> read_diffusion_gemma_config(const json& root, const json& generation, std::string_view file) {
-  using hf_gemma::Fields;
-  const Fields all(root, "", file), more(generation, "generation_config.json: ", file);
-  LLADA_TRY(const Fields text, all.object("text_config"));
+Result<ModelConfig> read_diffusion_gemma_config(const nlohmann::json& root, const nlohmann::json& generation,
+                                                std::string_view file) {
+  const HfFields all(root, file), more(generation, file, "generation_config.json: ");
+  LLADA_TRY(const HfFields text, all.object("text_config"));
   return hf_gemma::Reader(all, text, more, file).read();
 }
 

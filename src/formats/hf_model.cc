@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "formats/diffusion_gemma_files.h"
 #include "formats/family.h"
 #include "formats/hf_config.h"
 #include "formats/printable.h"
@@ -97,21 +96,14 @@ Result<ModelRecord> read_hf_model(const ModelConfig& config, std::span<const Nam
     LLADA_TRY(auto file, parse_safetensors(shard.bytes, shard.name));
     LLADA_TRY_STATUS(table.expect(file_bytes, file.tensors.size(), sizeof(SafetensorsTensor)));
     for (const UnreadTensor& tensor : file.unread) {
-      if (config.gemma ? diffusion_gemma_tensor(tensor.name).part == DiffusionGemmaTensor::Part::text
-                       : canonical_name(tensor.name).has_value())
+      if (canonical_name(tensor.name))
         return invalid("{}: tensor {} has dtype {}, F32, F16 or BF16 needed", shard.name, printable(tensor.name),
                        tensor.type);
       if (is_quantized_part(tensor.name)) return not_a_weight(shard.name, tensor.name);
       unread.add(tensor.name);
     }
     for (SafetensorsTensor& tensor : file.tensors) {
-      if (config.gemma) {
-        DiffusionGemmaTensor known = diffusion_gemma_tensor(tensor.name);
-        if (known.part == DiffusionGemmaTensor::Part::unknown) return not_a_weight(shard.name, tensor.name);
-        vision += known.part == DiffusionGemmaTensor::Part::vision;
-        if (known.part == DiffusionGemmaTensor::Part::text)
-          LLADA_TRY_STATUS(table.add({std::move(known.name), std::move(tensor.name), tensor.view, tensor.offset}));
-      } else if (auto name = canonical_name(tensor.name)) {
+      if (auto name = canonical_name(tensor.name)) {
         LLADA_TRY_STATUS(table.add({std::move(*name), std::move(tensor.name), tensor.view, tensor.offset}));
       } else if (std::ranges::any_of(config.family->image_tensors,
                                      [&](std::string_view prefix) { return tensor.name.starts_with(prefix); })) {

@@ -10,7 +10,7 @@
 namespace llada {
 namespace {
 
-using Pair = TensorNamePair;
+using Pair = std::pair<std::string_view, std::string_view>;  // Hugging Face, canonical
 
 constexpr std::array kGlobals = {
     Pair{"model.transformer.wte.weight", "token_embd.weight"},
@@ -23,6 +23,12 @@ constexpr std::array kGlobals = {
     Pair{"encoder.embed_tokens.weight", "token_embd.weight"},
     Pair{"encoder.norm.weight", "output_norm.weight"},
     Pair{"diffusion_head.weight", "output.weight"},
+    Pair{"model.decoder.embed_tokens.weight", "token_embd.weight"},
+    Pair{"model.decoder.norm.weight", "output_norm.weight"},
+    Pair{"model.decoder.self_conditioning.pre_norm.weight", "self_cond_pre_norm.weight"},
+    Pair{"model.decoder.self_conditioning.gate_proj.weight", "self_cond_gate.weight"},
+    Pair{"model.decoder.self_conditioning.up_proj.weight", "self_cond_up.weight"},
+    Pair{"model.decoder.self_conditioning.down_proj.weight", "self_cond_down.weight"},
 };
 constexpr std::array kOlmoParts = {
     Pair{"attn_norm.weight", "attn_norm.weight"}, Pair{"q_proj.weight", "attn_q.weight"},
@@ -56,15 +62,41 @@ constexpr std::array kStandardParts = {
     Pair{"attention.query_layernorm.weight", "attn_q_norm.weight"},
     Pair{"attention.key_layernorm.weight", "attn_k_norm.weight"},
     Pair{"attention.dense.weight", "attn_output.weight"},
-};
-// All experts of a layer in one tensor: training code of LLaDA2 (dFactory), and dInfer, which also puts gate and up
-// together.
-constexpr std::array kExpertStacks = {
+    // All experts of a layer in one tensor: training code of LLaDA2 (dFactory), and dInfer, which also puts gate and up
+    // together.
     Pair{"mlp.experts.gate_proj", "ffn_gate_exps.weight"},
     Pair{"mlp.experts.up_proj", "ffn_up_exps.weight"},
     Pair{"mlp.experts.down_proj", "ffn_down_exps.weight"},
     Pair{"mlp.w1", "ffn_gate_up_exps.weight"},
     Pair{"mlp.w2", "ffn_down_exps.weight"},
+};
+constexpr std::array kGemmaParts = {
+    Pair{"input_layernorm.weight", "attn_norm.weight"},
+    Pair{"self_attn.q_proj.weight", "attn_q.weight"},
+    Pair{"self_attn.k_proj.weight", "attn_k.weight"},
+    Pair{"self_attn.v_proj.weight", "attn_v.weight"},
+    Pair{"self_attn.o_proj.weight", "attn_output.weight"},
+    Pair{"self_attn.q_norm.weight", "attn_q_norm.weight"},
+    Pair{"self_attn.k_norm.weight", "attn_k_norm.weight"},
+    Pair{"post_attention_layernorm.weight", "post_attention_norm.weight"},
+    Pair{"pre_feedforward_layernorm.weight", "ffn_norm.weight"},
+    Pair{"mlp.gate_proj.weight", "ffn_gate.weight"},
+    Pair{"mlp.up_proj.weight", "ffn_up.weight"},
+    Pair{"mlp.down_proj.weight", "ffn_down.weight"},
+    Pair{"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
+    Pair{"post_feedforward_layernorm_1.weight", "post_ffw_norm_1.weight"},
+    Pair{"pre_feedforward_layernorm_2.weight", "pre_ffw_norm_2.weight"},
+    Pair{"post_feedforward_layernorm_2.weight", "post_ffw_norm_2.weight"},
+    Pair{"router.proj.weight", "ffn_gate_inp.weight"},
+    Pair{"router.scale", "ffn_gate_inp.scale"},
+    Pair{"router.per_expert_scale", "ffn_down_exps.scale"},
+    Pair{"experts.gate_up_proj", "ffn_gate_up_exps.weight"},
+    Pair{"experts.down_proj", "ffn_down_exps.weight"},
+    Pair{"layer_scalar", "layer_output_scale.weight"},
+};
+// The encoder shares everything else with the decoder.
+constexpr std::array kGemmaEncoderParts = {
+    Pair{"layer_scalar", "enc_layer_output_scale.weight"},
 };
 constexpr std::array kExpertParts = {
     Pair{"gate_proj.weight", "ffn_gate_exps"},
@@ -72,13 +104,27 @@ constexpr std::array kExpertParts = {
     Pair{"down_proj.weight", "ffn_down_exps"},
 };
 
-}  // namespace
+// What is before a layer's number, and the names behind it.
+struct Layers {
+  std::string_view prefix;
+  std::span<const Pair> parts;
+  bool experts_apart = false;  // the matrices of each expert may be tensors of their own
+};
+constexpr Layers kLayers[] = {
+    {"model.transformer.blocks.", kOlmoParts},
+    {"model.layers.", kStandardParts, true},
+    {"encoder.layers.", kStandardParts, true},
+    {"model.decoder.layers.", kGemmaParts},
+    {"model.encoder.language_model.layers.", kGemmaEncoderParts},
+};
 
-std::optional<std::string_view> look_up(std::span<const TensorNamePair> table, std::string_view name) {
-  const auto found = std::ranges::find(table, name, &TensorNamePair::first);
+std::optional<std::string_view> look_up(std::span<const Pair> table, std::string_view name) {
+  const auto found = std::ranges::find(table, name, &Pair::first);
   if (found == table.end()) return std::nullopt;
   return found->second;
 }
+
+}  // namespace
 
 std::optional<std::string_view> take_index(std::string_view& rest) {
   const size_t dot = rest.find('.');
@@ -100,17 +146,12 @@ std::optional<std::string> canonical_name(std::string_view hf_name) {
   take_prefix(hf_name, "language_model.");  // of a model that reads images, too
   if (const auto global = look_up(kGlobals, hf_name)) return std::string(*global);
   std::string_view rest = hf_name;
-  const bool olmo = take_prefix(rest, "model.transformer.blocks.");
-  if (!olmo && !take_prefix(rest, "model.layers.") && !take_prefix(rest, "encoder.layers.")) return std::nullopt;
+  const auto layers = std::ranges::find_if(kLayers, [&](const Layers& one) { return take_prefix(rest, one.prefix); });
+  if (layers == std::end(kLayers)) return std::nullopt;
   const auto layer = take_index(rest);
   if (!layer) return std::nullopt;
-  if (olmo) {
-    const auto part = look_up(kOlmoParts, rest);
-    return part ? std::optional(fmt::format("blk.{}.{}", *layer, *part)) : std::nullopt;
-  }
-  if (const auto part = look_up(kStandardParts, rest)) return fmt::format("blk.{}.{}", *layer, *part);
-  if (const auto part = look_up(kExpertStacks, rest)) return fmt::format("blk.{}.{}", *layer, *part);
-  if (!take_prefix(rest, "mlp.experts.")) return std::nullopt;
+  if (const auto part = look_up(layers->parts, rest)) return fmt::format("blk.{}.{}", *layer, *part);
+  if (!layers->experts_apart || !take_prefix(rest, "mlp.experts.")) return std::nullopt;
   const auto expert = take_index(rest);
   const auto part = expert ? look_up(kExpertParts, rest) : std::nullopt;
   return part ? std::optional(fmt::format("blk.{}.{}.{}.weight", *layer, *part, *expert)) : std::nullopt;

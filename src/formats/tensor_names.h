@@ -1,26 +1,19 @@
-// Hugging Face tensor names to canonical ones. Both name families are understood for every architecture:
-// OLMo-style (model.transformer.blocks.0.q_proj.weight, LLaDA-8B) and standard
-// (model.layers.0.self_attn.q_proj.weight). Trap: ff_out is the down projection inside a block and the output
-// matrix outside.
+// Hugging Face tensor names to canonical ones. All name families are understood for every architecture: OLMo-style
+// (model.transformer.blocks.0.q_proj.weight, LLaDA-8B), standard (model.layers.0.self_attn.q_proj.weight) and
+// DiffusionGemma's (model.decoder.layers.0.self_attn.q_proj.weight). Trap: ff_out is the down projection inside a block
+// and the output matrix outside.
 #pragma once
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace llada {
-
-using TensorNamePair = std::pair<std::string_view, std::string_view>;  // Hugging Face, canonical
-
-// nullopt: the table has no such Hugging Face name.
-std::optional<std::string_view> look_up(std::span<const TensorNamePair> table, std::string_view name);
 
 // Takes "12." off the front; leading zeros are refused, so that one index has one spelling.
 std::optional<std::string_view> take_index(std::string_view& rest);
 bool take_prefix(std::string_view& rest, std::string_view prefix);
 
-// nullopt: a name of neither family.
+// nullopt: a name of no family.
 std::optional<std::string> canonical_name(std::string_view hf_name);
 
 // What checkpoints carry along of tables that the configuration gives too: frequencies, positions, masks.

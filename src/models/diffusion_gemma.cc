@@ -11,98 +11,58 @@
 #include <cmath>
 
 #include "graph/builder.h"
-#include "models/model_graph.h"
+#include "models/weight_list.h"
 
 namespace llada {
 namespace gemma {
 namespace {
-
-struct Dense {
-  WeightId gate = kNoWeight, up = kNoWeight, down = kNoWeight;
-};
 
 struct Layer {
   WeightId q = kNoWeight, k = kNoWeight, v = kNoWeight, attn_output = kNoWeight;  // v: of sliding layers
   WeightId q_norm = kNoWeight, k_norm = kNoWeight;
   WeightId attn_norm = kNoWeight, post_attn_norm = kNoWeight, ffn_norm = kNoWeight, post_dense_norm = kNoWeight;
   WeightId experts_norm = kNoWeight, post_experts_norm = kNoWeight, post_ffn_norm = kNoWeight;
-  Dense dense, experts;  // of expert 0
+  FeedForward dense, experts;  // of expert 0
   WeightId router = kNoWeight, router_scale = kNoWeight, expert_scales = kNoWeight;
   WeightId denoise_scale = kNoWeight, encode_scale = kNoWeight;
 };
 
 struct Weights {
   WeightId embedding = kNoWeight, output_norm = kNoWeight, soft_norm = kNoWeight;
-  Dense soft;
+  FeedForward soft;
   std::vector<Layer> layers;
 };
 
-class WeightList {
- public:
-  WeightList(const ModelConfig& config, std::vector<WeightInfo>& list) : c_(config), g_(*config.gemma), list_(list) {}
+Layer weights_of_layer(const WeightList& list, int64_t layer) {
+  const auto of = [&](std::string_view leaf) { return list.in_layer(layer, leaf); };
+  Layer l;
+  l.attn_norm = of("attn_norm.weight");
+  l.q = of("attn_q.weight"), l.k = of("attn_k.weight"), l.v = of("attn_v.weight");
+  l.q_norm = of("attn_q_norm.weight"), l.k_norm = of("attn_k_norm.weight");
+  l.attn_output = of("attn_output.weight");
+  l.post_attn_norm = of("post_attention_norm.weight");
+  l.ffn_norm = of("ffn_norm.weight");
+  l.dense = list.network(layer, "");
+  l.post_dense_norm = of("post_ffw_norm_1.weight");
+  l.router_scale = of("ffn_gate_inp.scale"), l.router = of("ffn_gate_inp.weight");
+  l.expert_scales = of("ffn_down_exps.scale");
+  l.experts_norm = of("pre_ffw_norm_2.weight");
+  l.experts = list.network(layer, "_exps");
+  l.post_experts_norm = of("post_ffw_norm_2.weight");
+  l.post_ffn_norm = of("post_ffw_norm.weight");
+  l.denoise_scale = of("layer_output_scale.weight"), l.encode_scale = of("enc_layer_output_scale.weight");
+  return l;
+}
 
-  Weights all() {
-    Weights w;
-    w.embedding = add("token_embd.weight", c_.width, c_.vocab);
-    w.soft_norm = add("self_cond_pre_norm.weight", c_.width);
-    w.soft = {add("self_cond_gate.weight", c_.width, c_.ffn_width), add("self_cond_up.weight", c_.width, c_.ffn_width),
-              add("self_cond_down.weight", c_.ffn_width, c_.width)};
-    for (layer_ = 0; layer_ < c_.layers; ++layer_) w.layers.push_back(layer());
-    layer_ = -1;
-    w.output_norm = add("output_norm.weight", c_.width);
-    return w;
-  }
-
- private:
-  WeightId add(std::string name, int64_t inputs, int64_t outputs = 1, int64_t expert = -1) {
-    list_.push_back({std::move(name), {inputs, outputs}, static_cast<int16_t>(layer_), static_cast<int16_t>(expert)});
-    return static_cast<WeightId>(list_.size() - 1);
-  }
-  WeightId in_layer(std::string_view leaf, int64_t inputs, int64_t outputs = 1, int64_t expert = -1) {
-    return add(fmt::format("blk.{}.{}", layer_, leaf), inputs, outputs, expert);
-  }
-  WeightId norm(std::string_view leaf) { return in_layer(fmt::format("{}.weight", leaf), c_.width); }
-  WeightId stack(std::string_view leaf, int64_t inputs, int64_t outputs) {
-    const auto first = static_cast<WeightId>(list_.size());
-    for (int64_t e = 0; e < c_.experts; ++e) in_layer(leaf, inputs, outputs, e);
-    return first;
-  }
-
-  Layer layer() {
-    const bool global = g_.global[static_cast<size_t>(layer_)];
-    const int64_t dim = global ? g_.head_dim : c_.head_dim, kv = (global ? g_.kv_heads : c_.kv_heads) * dim;
-    Layer l;
-    l.attn_norm = norm("attn_norm");
-    l.q = in_layer("attn_q.weight", c_.width, c_.heads * dim);
-    l.k = in_layer("attn_k.weight", c_.width, kv);
-    if (!global) l.v = in_layer("attn_v.weight", c_.width, kv);
-    l.q_norm = in_layer("attn_q_norm.weight", dim);
-    l.k_norm = in_layer("attn_k_norm.weight", dim);
-    l.attn_output = in_layer("attn_output.weight", c_.heads * dim, c_.width);
-    l.post_attn_norm = norm("post_attention_norm");
-    l.ffn_norm = norm("ffn_norm");
-    l.dense = {in_layer("ffn_gate.weight", c_.width, c_.ffn_width), in_layer("ffn_up.weight", c_.width, c_.ffn_width),
-               in_layer("ffn_down.weight", c_.ffn_width, c_.width)};
-    l.post_dense_norm = norm("post_ffw_norm_1");
-    l.router_scale = in_layer("ffn_gate_inp.scale", c_.width);
-    l.router = in_layer("ffn_gate_inp.weight", c_.width, c_.experts);
-    l.expert_scales = in_layer("ffn_down_exps.scale", c_.experts);
-    l.experts_norm = norm("pre_ffw_norm_2");
-    l.experts = {stack("ffn_gate_exps.weight", c_.width, c_.expert_ffn_width),
-                 stack("ffn_up_exps.weight", c_.width, c_.expert_ffn_width),
-                 stack("ffn_down_exps.weight", c_.expert_ffn_width, c_.width)};
-    l.post_experts_norm = norm("post_ffw_norm_2");
-    l.post_ffn_norm = norm("post_ffw_norm");
-    l.denoise_scale = in_layer("layer_output_scale.weight", 1);
-    l.encode_scale = in_layer("enc_layer_output_scale.weight", 1);
-    return l;
-  }
-
-  const ModelConfig& c_;
-  const DiffusionGemma& g_;
-  std::vector<WeightInfo>& list_;
-  int64_t layer_ = -1;
-};
+Weights weights_of(const ModelConfig& c, const WeightList& list) {
+  Weights w;
+  w.embedding = list.of("token_embd.weight");
+  w.soft_norm = list.of("self_cond_pre_norm.weight");
+  w.soft = {list.of("self_cond_gate.weight"), list.of("self_cond_up.weight"), list.of("self_cond_down.weight")};
+  for (int64_t i = 0; i < c.layers; ++i) w.layers.push_back(weights_of_layer(list, i));
+  w.output_norm = list.of("output_norm.weight");
+  return w;
+}
 
 struct Ropes {
   Rope sliding, global;
@@ -187,7 +147,7 @@ class Forward {
     b_.add(x, b_.rms_norm(out, layer(l).post_attn_norm, c_.rms_eps));
   }
 
-  ValueId gated_network(ValueId h, const Dense& w) {
+  ValueId gated_network(ValueId h, const FeedForward& w) {
     const auto [gate, up] = b_.linear<2>(h, {w.gate, w.up});
     return b_.linear(b_.glu(gate, up, Activation::gelu_tanh), w.down);
   }
@@ -238,21 +198,15 @@ Result<ModelGraph> build_diffusion_gemma(const ModelConfig& config) {
   LLADA_TRY(ropes.sliding, partial_rope(config.head_dim, config.head_dim, config.rope_theta));
   LLADA_TRY(ropes.global, partial_rope(g.head_dim, g.rotary_dims, g.rope_theta));
   ModelGraph model;
-  const Weights weights = WeightList(config, model.weights).all();
+  const Weights weights = weights_of(config, WeightList(config, model.weights));
   // One wanted row: every matrix is used.
   note_uses(Forward(config, weights, ropes, model.weights, plain_shape(1, 1)).build(), model.weights);
   model.encodes = true;
-  model.layers = static_cast<int>(config.layers);
-  model.kv_heads = static_cast<int>(config.kv_heads);
-  model.head_dim = static_cast<int>(config.head_dim);
   for (const bool global : g.global)
     model.kv_by_layer.push_back({static_cast<int32_t>(global ? g.kv_heads : config.kv_heads),
                                  static_cast<int32_t>(global ? g.head_dim : config.head_dim)});
   if (std::ranges::all_of(model.kv_by_layer, [&](const KvHeads& one) { return one == model.kv_by_layer.front(); }))
     model.kv_by_layer.clear();
-  model.width = config.width;
-  model.vocab = config.vocab;
-  model.context = config.context;
   model.forward = [config, weights, ropes, list = model.weights](StepShape shape) {
     return Forward(config, weights, ropes, list, shape).build();
   };

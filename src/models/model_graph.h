@@ -30,7 +30,4 @@ struct ModelGraph {
 // Invalid: an architecture whose decoding rules are not built in.
 Result<ModelGraph> build_model(const ModelConfig& config);
 
-Result<ModelGraph> build_transformer(const ModelConfig& config);
-Result<ModelGraph> build_diffusion_gemma(const ModelConfig& config);
-
 }  // namespace llada

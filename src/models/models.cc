@@ -1,5 +1,5 @@
 // From a configuration to the forward that it needs.
-#include "models/model_graph.h"
+#include "models/weight_list.h"
 
 namespace llada {
 
@@ -10,7 +10,14 @@ Result<Program> ModelGraph::program(StepShape shape) const {
 }
 
 Result<ModelGraph> build_model(const ModelConfig& config) {
-  return config.gemma ? build_diffusion_gemma(config) : build_transformer(config);
+  LLADA_TRY(ModelGraph model, config.gemma ? build_diffusion_gemma(config) : build_transformer(config));
+  model.layers = static_cast<int>(config.layers);
+  model.kv_heads = static_cast<int>(config.kv_heads);
+  model.head_dim = static_cast<int>(config.head_dim);
+  model.width = config.width;
+  model.vocab = config.vocab;
+  model.context = config.context;
+  return model;
 }
 
 }  // namespace llada

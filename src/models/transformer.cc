@@ -10,20 +10,12 @@
 //                                  choose the experts that compete (LLaDA2MoeGate.block_routing)
 //   Nemotron   (Ministral 3)       YaRN, queries scaled by their position
 #include <cmath>
-#include <functional>
-#include <map>
 
-#include "formats/expectations.h"
-#include "formats/tensor_names.h"
 #include "graph/builder.h"
-#include "models/model_graph.h"
+#include "models/weight_list.h"
 
 namespace llada {
 namespace {
-
-struct FeedForward {
-  WeightId gate = kNoWeight, up = kNoWeight, down = kNoWeight;
-};
 
 struct LayerWeights {
   WeightId attn_norm = kNoWeight, q = kNoWeight, k = kNoWeight, v = kNoWeight, attn_output = kNoWeight;
@@ -40,71 +32,29 @@ struct Weights {
   std::vector<LayerWeights> layers;
 };
 
-// The tensors that files have (expectations.h), in that order, experts one by one.
-class WeightList {
- public:
-  WeightList(const ModelConfig& config, std::vector<WeightInfo>& list) : c_(config), list_(list) {
-    for_each_expected(config, true, [this](const ExpectedTensor& tensor) {
-      if (tensor.required) add(tensor);
-      return true;
-    });
-  }
+LayerWeights weights_of_layer(const WeightList& list, int64_t layer) {
+  const auto of = [&](std::string_view leaf) { return list.in_layer(layer, leaf); };
+  LayerWeights l;
+  l.attn_norm = of("attn_norm.weight");
+  l.q = of("attn_q.weight"), l.k = of("attn_k.weight"), l.v = of("attn_v.weight");
+  l.q_bias = of("attn_q.bias"), l.k_bias = of("attn_k.bias"), l.v_bias = of("attn_v.bias");
+  l.q_norm = of("attn_q_norm.weight"), l.k_norm = of("attn_k_norm.weight");
+  l.attn_output = of("attn_output.weight");
+  l.ffn_norm = of("ffn_norm.weight");
+  l.router = of("ffn_gate_inp.weight"), l.router_bias = of("exp_probs_b.bias");
+  l.experts = list.network(layer, "_exps");
+  l.dense = list.network(layer, l.router == kNoWeight ? "" : "_shexp");
+  return l;
+}
 
-  Weights all() {
-    Weights w;
-    w.embedding = of("token_embd.weight");
-    for (layer_ = 0; layer_ < c_.layers; ++layer_) w.layers.push_back(one_layer());
-    w.output_norm = of("output_norm.weight");
-    w.output = c_.tied_head ? w.embedding : of("output.weight");
-    return w;
-  }
-
- private:
-  void add(const ExpectedTensor& tensor) {
-    std::string_view rest = tensor.name;
-    int16_t layer = -1, expert = -1;
-    const auto number = [](std::string_view digits) { return static_cast<int16_t>(std::stoi(std::string(digits))); };
-    if (take_prefix(rest, "blk.")) layer = number(*take_index(rest));
-    std::string name(tensor.name);
-    if (const size_t at = rest.find("_exps."); at != std::string_view::npos) {
-      rest.remove_prefix(at + std::string_view("_exps.").size());
-      expert = number(*take_index(rest));
-      name = fmt::format("{}{}", name.substr(0, name.find("_exps.") + 6), rest);
-    }
-    first_.try_emplace(name, static_cast<WeightId>(list_.size()));
-    const Shape& shape = tensor.shape;
-    list_.push_back({std::move(name), {shape.dims[0], shape.rank == 1 ? 1 : shape.dims[1]}, layer, expert});
-  }
-  // Of experts the first one's.
-  WeightId of(std::string_view name) const {
-    const auto found = first_.find(name);
-    return found == first_.end() ? kNoWeight : found->second;
-  }
-  WeightId in_layer(std::string_view leaf) const { return of(fmt::format("blk.{}.{}", layer_, leaf)); }
-  FeedForward network(std::string_view suffix) const {
-    return {in_layer(fmt::format("ffn_gate{}.weight", suffix)), in_layer(fmt::format("ffn_up{}.weight", suffix)),
-            in_layer(fmt::format("ffn_down{}.weight", suffix))};
-  }
-
-  LayerWeights one_layer() const {
-    LayerWeights l;
-    l.attn_norm = in_layer("attn_norm.weight");
-    l.q = in_layer("attn_q.weight"), l.k = in_layer("attn_k.weight"), l.v = in_layer("attn_v.weight");
-    l.q_bias = in_layer("attn_q.bias"), l.k_bias = in_layer("attn_k.bias"), l.v_bias = in_layer("attn_v.bias");
-    l.q_norm = in_layer("attn_q_norm.weight"), l.k_norm = in_layer("attn_k_norm.weight");
-    l.attn_output = in_layer("attn_output.weight");
-    l.ffn_norm = in_layer("ffn_norm.weight");
-    l.router = in_layer("ffn_gate_inp.weight"), l.router_bias = in_layer("exp_probs_b.bias");
-    l.experts = network("_exps");
-    l.dense = network(l.router == kNoWeight ? "" : "_shexp");
-    return l;
-  }
-
-  const ModelConfig& c_;
-  std::vector<WeightInfo>& list_;
-  std::map<std::string, WeightId, std::less<>> first_;
-  int64_t layer_ = -1;
-};
+Weights weights_of(const ModelConfig& c, const WeightList& list) {
+  Weights w;
+  w.embedding = list.of("token_embd.weight");
+  for (int64_t i = 0; i < c.layers; ++i) w.layers.push_back(weights_of_layer(list, i));
+  w.output_norm = list.of("output_norm.weight");
+  w.output = c.tied_head ? w.embedding : list.of("output.weight");
+  return w;
+}
 
 struct Ropes {
   Rope q, k;
@@ -216,15 +166,9 @@ Result<ModelGraph> build_transformer(const ModelConfig& config) {
   rule.scale = config.query_scale;
   LLADA_TRY(ropes.q, make_rope(rule));
   ModelGraph model;
-  const Weights weights = WeightList(config, model.weights).all();
+  const Weights weights = weights_of(config, WeightList(config, model.weights));
   // One wanted row: every weight is used.
   note_uses(Forward(config, weights, ropes, model.weights, plain_shape(1, 1)).build(), model.weights);
-  model.layers = static_cast<int>(config.layers);
-  model.kv_heads = static_cast<int>(config.kv_heads);
-  model.head_dim = static_cast<int>(config.head_dim);
-  model.width = config.width;
-  model.vocab = config.vocab;
-  model.context = config.context;
   if (config.decided_first && config.attention_block > 0)
     model.keys = KeyRule::causal();
   else if (!config.causal_text)

@@ -66,7 +66,7 @@ inline ModelConfig small_llada2() {
 inline SmallModel make_small_model(DType type, const ModelConfig& config) {
   SmallModel m;
   m.config = config;
-  m.graph = *build_transformer(m.config);
+  m.graph = *build_model(m.config);
   for (size_t i = 0; i < m.graph.weights.size(); ++i) {
     const WeightInfo& w = m.graph.weights[i];
     const bool vector = w.dims[1] == 1;

@@ -282,7 +282,7 @@ const PeakedSpec& peaked_spec(const std::string& name) {
 SmallModel make_peaked_model(const PeakedSpec& g, DType type) {
   SmallModel m;
   m.config = g.config;
-  m.graph = *build_transformer(m.config);
+  m.graph = *build_model(m.config);
   std::vector<float> row;
   for (size_t i = 0; i < m.graph.weights.size(); ++i) {
     const WeightInfo& w = m.graph.weights[i];

@@ -112,7 +112,7 @@ TEST_F(Caches, TheProbeFindsWhoLooksIntoThem) {
 // What a batch of a pass of LLaDA-8B over a canvas of 206 asks for, as the DSP counts it.
 TEST(CachesOfLlada8b, APassMaintainsFewLines) {
   const ModelConfig config = find_preset("llada-8b")->config;
-  const ModelGraph graph = *build_transformer(config);
+  const ModelGraph graph = *build_model(config);
   constexpr int32_t kCanvas = 206;
   KvStore kv = *KvStore::create({.layers = static_cast<int>(config.layers),
                                  .sequences = 1,

@@ -107,7 +107,7 @@ TEST(MapSequence, PassesOfAn8BModelMapWhatThePlanSaysAndLeaveNothing) {
   const bool whole = std::getenv("LLADA_TEST_LONG") != nullptr;
   const int64_t divisor = whole ? 1 : 16;
   const int passes = whole ? 100 : 4;
-  const ModelGraph graph = *build_transformer(find_preset("llada-8b")->config);
+  const ModelGraph graph = *build_model(find_preset("llada-8b")->config);
   std::vector<int64_t> sizes;
   for (const WeightInfo& w : graph.weights)
     sizes.push_back((w.dims[1] == 1 ? w.dims[0] * 4 : layout_bytes(WIRE_TILE_Q4_0, w.dims[1], w.dims[0])) / divisor);

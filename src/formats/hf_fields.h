@@ -1,0 +1,145 @@
+// Typed reading of config.json and generation_config.json, with error lines that name file, key, found and needed.
+// Private to formats/.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "formats/json.h"
+#include "formats/model_config.h"
+
+namespace llada {
+
+// Members of one object of a file. A member that is null counts as left out.
+class HfFields {
+ public:
+  using Names = std::initializer_list<std::string_view>;  // of one member; the first that is there counts
+
+  // where: in error lines before the member's name, such as the object's path with a dot.
+  HfFields(const nlohmann::json& object, std::string_view file, std::string where = "")
+      : object_(object), file_(file), where_(std::move(where)) {}
+
+  // Null: not there.
+  const nlohmann::json* find(Names names) const {
+    for (const auto name : names)
+      if (const auto found = object_.find(name); found != object_.end() && !found->is_null()) return &*found;
+    return nullptr;
+  }
+
+  bool contains(std::string_view name) const { return object_.contains(name); }  // or has it as null
+
+  std::string_view spelling(Names names) const {  // the name that find() found
+    for (const auto name : names)
+      if (find({name}) != nullptr) return name;
+    return *names.begin();
+  }
+
+  std::unexpected<Error> wrong(std::string_view name, const nlohmann::json& value, std::string_view needed) const {
+    return invalid("{}: {}{} is {}, {} needed", file_, where_, name, value_text(value), needed);
+  }
+
+  // Absent members give `absent` where it is set, otherwise an error.
+  Result<int64_t> integer(Names names, std::optional<int64_t> absent = std::nullopt) const {
+    const nlohmann::json* value = find(names);
+    if (value == nullptr) {
+      if (absent) return *absent;
+      return invalid("{}: {}{} is missing", file_, where_, fmt::join(names, " or "));
+    }
+    // Exact doubles are integers too: some writers print 4096.0.
+    if (value->is_number_float()) {
+      const double number = value->get<double>();
+      if (number != std::floor(number) || std::fabs(number) > 1e15) return wrong(spelling(names), *value, "an integer");
+      return static_cast<int64_t>(number);
+    }
+    if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{1} << 62))
+      return wrong(spelling(names), *value, "an integer");
+    return value->get<int64_t>();
+  }
+
+  Result<double> number(Names names, double absent) const {
+    const nlohmann::json* value = find(names);
+    if (value == nullptr) return absent;
+    if (!value->is_number()) return wrong(spelling(names), *value, "a number");
+    const double given = value->get<double>();
+    if (!(given >= 0 && given <= 1e30)) return wrong(spelling(names), *value, "a finite positive number");
+    return given;
+  }
+
+  // In single precision, as GGUF keeps it.
+  Result<float> single(Names names, double absent) const {
+    LLADA_TRY(const double given, number(names, absent));
+    return static_cast<float>(given);
+  }
+
+  Result<bool> boolean(Names names, bool absent) const {
+    const nlohmann::json* value = find(names);
+    if (value == nullptr) return absent;
+    if (!value->is_boolean()) return wrong(spelling(names), *value, "true or false");
+    return value->get<bool>();
+  }
+
+  // One token id, or a list of them; none where the member is left out.
+  Result<std::vector<int32_t>> tokens(std::string_view name) const {
+    std::vector<int32_t> ids;
+    const nlohmann::json* value = find({name});
+    if (value == nullptr) return ids;
+    const nlohmann::json list = value->is_array() ? *value : nlohmann::json::array({*value});
+    constexpr size_t kMost = 64;
+    if (list.size() > kMost)
+      return invalid("{}: {}{} lists {} ids, at most {} needed", file_, where_, name, list.size(), kMost);
+    for (const nlohmann::json& id : list) {
+      if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > std::numeric_limits<int32_t>::max())
+        return wrong(name, id, "a token id");
+      ids.push_back(static_cast<int32_t>(id.get<int64_t>()));
+    }
+    return ids;
+  }
+
+  // Of a member that may be left out.
+  Status only(std::string_view name, std::initializer_list<nlohmann::json> allowed) const {
+    const nlohmann::json* value = find({name});
+    if (value == nullptr || std::ranges::find(allowed, *value) != allowed.end()) return {};
+    return wrong(name, *value, value_text(*allowed.begin()));
+  }
+
+  Result<HfFields> object(std::string_view name) const {
+    const nlohmann::json* value = find({name});
+    if (value == nullptr) return invalid("{}: {}{} is missing, an object needed", file_, where_, name);
+    if (!value->is_object()) return wrong(name, *value, "an object");
+    return HfFields(*value, file_, fmt::format("{}{}.", where_, name));
+  }
+
+ private:
+  const nlohmann::json& object_;
+  std::string_view file_;
+  std::string where_;
+};
+
+// The first id that any of the files gives for a token; -1: none.
+inline Result<int32_t> first_token(std::initializer_list<const HfFields*> files, std::string_view name) {
+  for (const HfFields* one : files) {
+    LLADA_TRY(const auto ids, one->tokens(name));
+    if (!ids.empty()) return ids.front();
+  }
+  return -1;
+}
+
+// The ends of an answer, of which each file may list several. eot_id is read before.
+inline Status read_ends(std::initializer_list<const HfFields*> files, ModelConfig& c) {
+  LLADA_TRY(c.eos_id, first_token(files, "eos_token_id"));
+  for (const HfFields* one : files) {
+    LLADA_TRY(const auto ids, one->tokens("eos_token_id"));
+    for (const int32_t id : ids)
+      if (id != c.eos_id && id != c.eot_id && std::ranges::count(c.end_ids, id) == 0) c.end_ids.push_back(id);
+  }
+  return {};
+}
+
+}  // namespace llada
