@@ -127,7 +127,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string text =
         "\xF8"
         "call:f" +
-        gemma_spelled(value) + "\xF9";
+        spelled(value, CallForm::gemma) + "\xF9";
     if (!automaton->fits(text)) return 0;
     const AnswerWithCalls read = read_calls(text, form);
     need(read.text.empty() && read.calls.size() == 1);

@@ -3,8 +3,9 @@
 
 Lets models answer the schemas of tests/data/schemas.jsonl and others that are drawn at random from the supported
 keywords, each on canvases of every length from the shortest that the form allows on, then some longer ones, at
-temperature 0 and 1, under every preset. An answer that is not valid JSON, or not valid by the schema as the package
-`jsonschema` sees it, is an error; so are a form that is refused and one that fits a length below its shortest.
+temperature 0 and 1 in turn (every second schema begins with 1), under every preset. An answer that is not valid JSON,
+or not valid by the schema as the package `jsonschema` sees it, is an error; so are a form that is refused and one that
+fits a length below its shortest.
 
 usage: check_forms.py [--schemas 200] [--each 10] [--random] MODEL ...
   --random   the first model, a folder of one safetensors file, with random weights too
@@ -45,9 +46,10 @@ def drawn(rng, depth):
         return {"type": "integer", rng.choice(["minimum", "exclusiveMinimum"]): low,
                 rng.choice(["maximum", "exclusiveMaximum"]): low + rng.randrange(2, 3000)}
     if kind == "number":
-        low = rng.randrange(-20, 20)
-        return {"type": "number", rng.choice(["minimum", "exclusiveMinimum"]): low,
-                rng.choice(["maximum", "exclusiveMaximum"]): low + rng.randrange(1, 30)}
+        unit = rng.choice([1, 1, 10, 1000])
+        low = rng.randrange(-20 * unit, 20 * unit)
+        return {"type": "number", rng.choice(["minimum", "exclusiveMinimum"]): low / unit,
+                rng.choice(["maximum", "exclusiveMaximum"]): (low + rng.randrange(1, 30 * unit)) / unit}
     if kind == "enum":
         return {"enum": rng.sample(["red", "gr\u00fcn", 'a"b', 1, -2.5, None, True, [1, {"a": 2}]], 3)}
     if kind == "const":
@@ -120,7 +122,7 @@ def check(model, every_schema, each, rng, presets=("exact", "balanced", "fast", 
         lengths = [least + i for i in range(each - each // 4)]
         lengths += [least + rng.randrange(each, 60) for _ in range(each - len(lengths))]
         for at, length in enumerate(lengths):
-            options = {"gen_length": length, "temperature": at % 2, "seed": number}
+            options = {"gen_length": length, "temperature": (number + at) % 2, "seed": number}
             if presets:
                 options["preset"] = rng.choice(presets)
             answer = str(model.generate("Fill it in.", json_schema=text, **options))

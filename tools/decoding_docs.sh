@@ -26,10 +26,10 @@ cat >"$out/strategies.txt" <<'LIST'
 ladder|block cache|--kv block
 ladder|block cache, threshold|--kv block --threshold 0.9
 ladder|block cache, threshold, MBSD|--kv block --threshold 0.9 --mbsd --mbsd-trigger 12
-ladder|block cache, threshold, revision|--kv block --revise
+ladder|block cache, threshold, revision|--kv block --revision dual-path
 ladder|threshold|--threshold 0.9
 ladder|threshold, MBSD|--threshold 0.9 --mbsd --mbsd-trigger 12
-ladder|threshold, revision|--revise
+ladder|threshold, revision|--revision dual-path
 presets|balanced|--preset-decode balanced
 presets|fast|--preset-decode fast
 presets|npu|--preset-decode npu
@@ -39,23 +39,23 @@ presets|threshold 0.7|--threshold 0.7
 long|block cache|--kv block
 long long-reference|block cache, gate|--kv block --threshold 1 --entropy-gate 0.2
 long|block cache, MBSD|--kv block --threshold 1 --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9
-long long-reference|block cache, MBSD, revision|--kv block --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --revise --visible-threshold 0.9 --stable-threshold 0.99
-long|block cache, revision|--kv block --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
+long long-reference|block cache, MBSD, revision|--kv block --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --revision dual-path --threshold 0.9 --stable-threshold 0.99
+long|block cache, revision|--kv block --entropy-gate 0.2 --revision dual-path --threshold 0.9 --stable-threshold 0.99
 long|block cache, threshold, gate|--kv block --threshold 0.9 --entropy-gate 0.2
 long|block cache, threshold|--kv block --threshold 0.98
 long|frozen, gate|--kv frozen --threshold 1 --entropy-gate 0.2
-long|frozen, MBSD|--kv frozen --threshold 1 --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --mbsd-max-rows 32
-long|frozen, MBSD, revision|--kv frozen --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --mbsd-max-rows 32 --revise --visible-threshold 0.9 --stable-threshold 0.99
+long|frozen, MBSD|--kv frozen --threshold 1 --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --latency-table 32:1
+long|frozen, MBSD, revision|--kv frozen --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --latency-table 32:1 --revision dual-path --threshold 0.9 --stable-threshold 0.99
 long long-reference|balanced|--preset-decode balanced
-long long-reference|sliding by 64, revision|--kv dual --slide --block-length 64 --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
-long long-reference|sliding by 32, refreshed, revision|--kv dual --refresh 3 --slide --tail 16 --entropy-gate 0.2 --revise --visible-threshold 0.9 --stable-threshold 0.99
+long long-reference|sliding by 64, revision|--kv dual --slide --block-length 64 --tail 16 --entropy-gate 0.2 --revision dual-path --threshold 0.9 --stable-threshold 0.99
+long long-reference|sliding by 32, refreshed, revision|--kv dual --refresh 3 --slide --tail 16 --entropy-gate 0.2 --revision dual-path --threshold 0.9 --stable-threshold 0.99
 long|npu|--preset-decode npu
 long long-reference|long|--preset-decode long
 repair|t32 .99|--tail 32 --threshold 0.99
 repair|t32 .97|--tail 32 --threshold 0.97
 repair|t32 .9|--tail 32 --threshold 0.9
-repair|rev .9/.99|--tail 32 --revise --visible-threshold 0.9 --stable-threshold 0.99
-repair|rev .97/.99|--tail 32 --revise --visible-threshold 0.97 --stable-threshold 0.99
+repair|rev .9/.99|--tail 32 --revision dual-path --threshold 0.9 --stable-threshold 0.99
+repair|rev .97/.99|--tail 32 --revision dual-path --threshold 0.97 --stable-threshold 0.99
 repair|mbsd .97|--tail 32 --threshold 0.97 --mbsd
 LIST
 

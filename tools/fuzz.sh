@@ -29,7 +29,7 @@ printf 'dsim:v79-8elite,window=40%%,memory=lru,fallback=cpu' >build/fuzz/seeds/p
 mkdir -p build/fuzz/seeds/http
 request() { printf 'POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer k\r\nContent-Length: %s\r\n\r\n%s' "$2" "${#3}" "$3" >"build/fuzz/seeds/http/$1"; }
 request chat /v1/chat/completions '{"messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"hi"}]}],"max_tokens":64,"temperature":0.5,"seed":7,"stop":["a","b"],"n":2,"stream":true,"stream_options":{"include_usage":true},"diffusing":"frames","llada":{"preset":"fast","threshold":0.9,"kv":"dual"},"response_format":{"type":"text"},"user":null}'
-request completion '/v1/completions?x=1' '{"prompt":[[1,2],[3]],"tokens":[1,2],"echo":true,"logprobs":1,"max_completion_tokens":1,"top_p":0.9,"llada":{"revise":true,"slide":false,"latency_table":"8:1,16:2"}}'
+request completion '/v1/completions?x=1' '{"prompt":[[1,2],[3]],"tokens":[1,2],"echo":true,"logprobs":1,"max_completion_tokens":1,"top_p":0.9,"llada":{"revision":"dual-path","slide":false,"latency_table":"8:1,16:2"}}'
 request infill /infill '{"text":"a <mask:4> b <mask>","diffusing":true,"llada":{"edit_threshold":0.4}}'
 request responses /v1/responses '{"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]},{"role":"assistant","id":"msg_1","status":"completed","content":[{"type":"output_text","text":"a","annotations":[]}]}],"instructions":"s","max_output_tokens":9,"truncation":"disabled","include":[],"text":{"format":{"type":"text"}},"stream":true,"store":true}'
 printf 'GET /v1/models/some%%2Fmodel%%20v1?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n' >build/fuzz/seeds/http/model

@@ -55,7 +55,7 @@ check avx2 pack --list --pack-cache "$work/packed"
 check avx2 run -m "$q8" -p 3 $once --pack-cache "$work/packed"
 # Attention over digests whose last block is not full.
 check avx2 run -m "$tiny" -f "$work/long.txt" $once --raw
-check avx2 run -m "$model" -p 3 --gen-length 8 --block-length 8 --threshold 0.5 --revise --kv prefix --threads 2
+check avx2 run -m "$model" -p 3 --gen-length 8 --block-length 8 --threshold 0.5 --revision dual-path --kv prefix --threads 2
 check scalar run -m "$tiny" -p 3 $once
 check avx2 run -m "$tiny" -p 3 $once --cfg-scale 1 --temperature 0.5 --trace "$work/trace.json"
 check avx2 run -m "$tiny" -p 3 $once --device sim:v79-8elite

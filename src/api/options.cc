@@ -184,7 +184,7 @@ int32_t used_for_what(std::string_view key) {
   return key == "seed" || key == "cfg_scale" ? LLADA_FOR_REQUEST | LLADA_FOR_SCORE : LLADA_FOR_REQUEST;
 }
 
-// Of options that set the same member the last one counts.
+// Of an option that is set twice the last value counts.
 Outcome set(OptionValues& values, std::string_view key, std::string_view text) {
   if (const OwnOption* own = find_own(key)) {
     if (const Status status = own->set(values, text); !status)
@@ -194,8 +194,7 @@ Outcome set(OptionValues& values, std::string_view key, std::string_view text) {
   LLADA_TRY(auto setting, decode::setting(key, text));
   decode::DecodeOptions scratch;
   LLADA_TRY_STATUS(set_field(scratch, key, text));
-  const auto target = [](const decode::Field& f) { return f.target.empty() ? f.key : f.target; };
-  std::erase_if(values.settings, [&](const decode::Setting& s) { return target(*s.field) == target(*setting.field); });
+  std::erase_if(values.settings, [&](const decode::Setting& s) { return s.field == setting.field; });
   values.settings.push_back(std::move(setting));
   return LLADA_OK;
 }

@@ -80,8 +80,7 @@ Status DecodeFlags::set(std::string_view name, const std::string& text, const de
       for (const Field& f : decode::fields()) names.push_back(decode::flag(f));
       return invalid("{}{}", decode::no_option(flag), decode::replaced_by(flag).empty() ? suggestion(flag, names) : "");
     }
-    const auto target = [](const Field& f) { return f.target.empty() ? f.key : f.target; };
-    std::erase_if(next.given_, [&](const Setting& s) { return target(*s.field) == target(*field); });
+    std::erase_if(next.given_, [&](const Setting& s) { return s.field == field; });
     auto value = file_or_json(*field, text);
     if (!value) return invalid("{}: {}", flag, value.error().message);
     next.given_.push_back({field, *std::move(value), flag});

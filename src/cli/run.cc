@@ -168,18 +168,6 @@ void add_expert_options(CLI::App& app, RunOptions& o) {
     return app.add_option(name, value, help)->type_name(type)->group(kGroup);
   };
   text("--moe-plan", e.plan, "PLAN", "who computes which expert: hybrid, static, all-cpu or on-demand (hybrid)");
-  text("--moe-cache", e.cache, "RULE", "what stays on the accelerator: block, mrs, lru, lfu or classlru (block)");
-  add_integer_option(app, "--moe-slices", e.slices, 1, 64,
-                     "that an expert is divided into, so that both units can share one (as many as are worthwhile)")
-      ->group(kGroup);
-  text("--moe-slots", e.slots, "KIND",
-       "layer: every layer has its own on the accelerator, shared: one pool for all (layer)");
-  add_integer_option(
-      app, "--moe-refresh", e.refresh, 0, 1 << 20,
-      "make each layer's heaviest experts resident every N steps and wait for their copies, as TIDE does; "
-      "0: never (0)")
-      ->group(kGroup);
-  text("--moe-prefetch", e.prefetch, "on|off", "move experts that the next layers' routers are guessed to want (on)");
   only_file(text("--record-routing", o.show.routing_path, "FILE",
                  "write what the routers decided, for llada simulate --routing"));
 }

@@ -28,13 +28,12 @@ inline std::vector<eval::Axis> tune_axes(bool block_causal = false) {
   eval::Axis rules{"acceptance", {}, 0};
   std::vector<eval::Axis> axes = {
       {"way of revising",
-       {"", "--revise --stable-threshold 0.8", "--revise --stable-threshold 0.9", "--revise --stable-threshold 0.95",
-        "--revise --stable-threshold 0.99", "--revise --visible-threshold 0.9 --stable-threshold 0.99",
-        "--edit-threshold 0.9"},
+       {"", "--stable-threshold 0.8", "--stable-threshold 0.9", "--stable-threshold 0.95", "--stable-threshold 0.99",
+        "--threshold 0.9 --stable-threshold 0.99", "--edit-threshold 0.9"},
        0},
       {"speculation",
        {"", "--mbsd --mbsd-trigger 4", "--mbsd --mbsd-trigger 12", "--mbsd --mbsd-trigger 12 --mbsd-threshold 0.9",
-        "--mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --mbsd-max-rows 32", "--mbsd --mbsd-trigger 33"},
+        "--mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --latency-table 32:1", "--mbsd --mbsd-trigger 33"},
        0},
   };
   for (const decode::Field& field : decode::fields()) {
@@ -55,7 +54,11 @@ inline std::vector<eval::Axis> tune_axes(bool block_causal = false) {
   std::erase_if(axes, [](const eval::Axis& axis) {
     return axis.name == "tail" || axis.name == "refresh" || axis.name == "speculation";
   });
-  std::ranges::find(axes, "kv", &eval::Axis::name)->choices = {"--kv block", "--kv frozen"};
+  std::vector<std::string>& policies = std::ranges::find(axes, "kv", &eval::Axis::name)->choices;
+  policies.clear();
+  for (const decode::KvChoice kv : decode::all_values<decode::KvChoice>())  // none costs more and decides the same
+    if (kv != decode::KvChoice::none && decode::validate(decode::CacheOptions{.kv = kv}, false, 32))
+      policies.push_back(fmt::format("--kv {}", name(kv)));
   return axes;
 }
 

@@ -114,7 +114,7 @@ Landing BlockStrategy::landing(const Canvas& canvas, const StepPlan& plan) {
   }
   pass.rows = std::move(rows), pass.inputs = std::move(inputs);
   using enum Landing::When;
-  if (options_.revise_lateness < 0) return {.when = if_there, .stored = pass.rows};
+  if (options_.revise_lateness == kReady) return {.when = if_there, .stored = pass.rows};
   if (forward_ - under_way_->forward < options_.revise_lateness) return {};
   return {.when = waited, .stored = pass.rows};
 }
@@ -128,7 +128,7 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   plan.keys = keys_read(canvas);
   const auto feed = std::span(canvas.tokens).first(static_cast<size_t>(plan.keys));
   asked_.separate =
-      options_.revision == Revision::dual_path && options_.revise_path == RevisePath::separate && kv_.covers(feed);
+      options_.revision == Revision::dual_path && options_.revise_lateness != kFused && kv_.covers(feed);
   plan.logits = rows_of(merged(asked_.masks, asked_.checks.in_place));
   if (reviser_) plan.ranked = reviser_->ranked(canvas, block);
   plan.rows = kv_.rows(canvas, feed, block, plan.logits, asked_.separate);

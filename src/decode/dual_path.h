@@ -1,7 +1,7 @@
 // Dual-Path Progressive Revision (llada.cpp paper, arXiv 2606.13740). A token is masked, then visible
 // (written, seen by all others, still revisable), then stable. The dense path decides masks; a few visible
 // tokens are predicted again with themselves masked, in trials: in passes of the sparse path beside the steps
-// (`separate`, one pass at a time), or as extra rows of each step's own forward (`fused`).
+// (one pass at a time), or as extra rows of each step's own forward (kFused).
 //
 // A token is stable at once when it was committed with stable_threshold or more, otherwise when a check
 // agrees with it that confidently, when kStableRepeats predictions in a row (the commit included) agree, or

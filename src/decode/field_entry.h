@@ -33,8 +33,8 @@ Status read_value(const Field& f, std::string_view text, T& out) {
       return invalid("found '{}', which was removed: {}", text, instead);
     LLADA_TRY(out, from_name<T>(text));
     return {};
-  } else if (!f.word.empty() && text == f.word) {
-    out = static_cast<T>(-1);
+  } else if (!f.word.empty() && (text == f.word || text == f.second_word)) {
+    out = static_cast<T>(text == f.word ? -1 : -2);
     return {};
   } else {
     LLADA_TRY_STATUS(read_number(text, out, f));
@@ -49,7 +49,8 @@ std::string show_value(const Field& f, T value) {
     return std::string(name(value));
   } else {
     if constexpr (std::is_same_v<T, int64_t>)
-      if (value == -1 && !f.word.empty()) return std::string(f.word);
+      for (const auto& [number, word] : {std::pair(-1, f.word), std::pair(-2, f.second_word)})
+        if (value == number && !word.empty()) return std::string(word);
     return fmt::format("{}", value);
   }
 }
@@ -63,7 +64,7 @@ bool in_range(const Field& f, T value) {
   } else {
     const auto x = static_cast<double>(value);
     const Range& r = f.range;
-    if (!f.word.empty() && x == -1) return true;
+    if ((!f.word.empty() && x == -1) || (!f.second_word.empty() && x == -2)) return true;
     return std::isfinite(x) && (r.above_least ? x > r.least : x >= r.least) &&
            (r.below_most ? x < r.most : x <= r.most);
   }
@@ -76,13 +77,13 @@ struct Entry : Field {
   }
   constexpr Entry in(Range r) { return range = r, *this; }
   constexpr Entry or_word(std::string_view text) { return word = text, *this; }
+  constexpr Entry or_second_word(std::string_view text) { return second_word = text, *this; }
   constexpr Entry or_all() { return or_word("all"); }
   constexpr Entry tuned(std::string_view values) { return tune = values, *this; }
   constexpr Entry also(std::string_view flags) { return aliases = flags, *this; }
   constexpr Entry for_rules(unsigned bits) { return rules = bits, *this; }
   constexpr Entry for_rule(Acceptance rule) { return for_rules(rule_bit(rule)); }
   constexpr Entry of(Revision way) { return revision = way, *this; }
-  constexpr Entry sets(std::string_view other, std::string_view to = {}) { return target = other, value = to, *this; }
   constexpr Entry often() { return basic = true, *this; }
 };
 
@@ -99,17 +100,6 @@ Entry field(FieldGroup group, std::string_view key, std::string_view unit, std::
       return invalid("{}: found a number without a name, needed {}", self.key, needed(self));
     else
       return invalid("{}: found {}, needed {}", self.key, o.*Member, needed(self));
-  };
-  return f;
-}
-
-inline Entry shorthand(FieldGroup group, std::string_view key, std::string_view unit, std::string_view help) {
-  Entry f(group, key, unit, help);
-  f.read = [](const Field& self, std::string_view text, DecodeOptions& o) -> Status {
-    bool wanted = true;
-    if (self.is_switch()) LLADA_TRY_STATUS(read_value(self, text, wanted));
-    const Field& target = *find_field(self.target);
-    return wanted ? target.read(target, self.value.empty() ? text : self.value, o) : Status();
   };
   return f;
 }

@@ -55,7 +55,9 @@ std::string needed(const Field& f) {
   if (bounded && f.range.below_most) text += fmt::format(" and below {}", f.range.most);
   if (bounded && !f.range.below_most)
     text += fmt::format(" {} {}", f.range.above_least ? "and at most" : "to", f.range.most);
-  return f.word.empty() ? text : fmt::format("{}, or {}", text, f.word);
+  for (const std::string_view word : {f.word, f.second_word})
+    if (!word.empty()) text += fmt::format(", or {}", word);
+  return text;
 }
 
 std::string help_of(const Field& f, std::string_view initial) {
@@ -69,8 +71,7 @@ Status set_field(DecodeOptions& options, std::string_view key, std::string_view 
   if (f == nullptr) return invalid("{}", no_option(key));
   DecodeOptions next = options;
   if (const Status status = f->read(*f, text, next); !status) return invalid("{}: {}", key, status.error().message);
-  const Field* target = f->target.empty() ? f : find_field(f->target);
-  LLADA_TRY_STATUS(target->check(*target, next));
+  LLADA_TRY_STATUS(f->check(*f, next));
   options = std::move(next);
   return {};
 }
@@ -78,20 +79,19 @@ Status set_field(DecodeOptions& options, std::string_view key, std::string_view 
 Result<std::string> get_field(const DecodeOptions& options, std::string_view key) {
   const Field* f = find_field(key);
   if (f == nullptr) return invalid("{}", no_option(key));
-  if (f->show == nullptr) return invalid("{}: sets {}, needed that", key, f->target);
   return f->show(*f, options);
 }
 
 Status check_fields(const DecodeOptions& options, bool infill) {
   for (const Field& f : fields())
-    if (f.check != nullptr && !(infill && f.key == "gen_length")) LLADA_TRY_STATUS(f.check(f, options));
+    if (!(infill && f.key == "gen_length")) LLADA_TRY_STATUS(f.check(f, options));
   return {};
 }
 
 std::string as_flags(const DecodeOptions& options) {
   std::string text;
   for (const Field& f : fields()) {
-    if (f.show == nullptr || f.show(f, options) == f.show(f, {})) continue;
+    if (f.show(f, options) == f.show(f, {})) continue;
     if (!text.empty()) text += ' ';
     text += flag(f);
     if (!f.is_switch() || f.show(f, options) == "false") text.append("=").append(as_word(f.show(f, options)));
@@ -114,8 +114,7 @@ std::string field_table() {
     const std::string value = f.is_switch()     ? ""
                               : f.words.empty() ? needed(f)
                                                 : fmt::format("{}", fmt::join(f.words, ", "));
-    const std::string initial = f.show == nullptr ? fmt::format("sets {}", f.target)
-                                : f.key == "seed" ? "drawn where tokens are sampled, else 0; eval, tune: 0"
+    const std::string initial = f.key == "seed" ? "drawn where tokens are sampled, else 0; eval, tune: 0"
                                                   : f.show(f, defaults);
     const bool first = title(f.group) != heading;
     heading = title(f.group);

@@ -26,11 +26,11 @@ struct Field {
   FieldGroup group{};
   Range range = {};                           // of numbers
   std::string_view word = {};                 // the text of -1, as in "all"
+  std::string_view second_word = {};          // the text of -2
   std::string_view aliases = {};              // further flags, "-n,--n-predict"
   std::string_view tune = {};                 // the values that `llada tune` tries, neighbours alike
   unsigned rules = 0;                         // rule_bit()s of the rules that read it; naming it chooses one. 0: any
   Revision revision = Revision::none;         // the way of revising that reads it; naming it chooses that way
-  std::string_view target = {}, value = {};   // a shorthand: sets another field, to `value` where that is not empty
   bool basic = false;                         // one of those that the short help shows
   bool text = false;                          // the value is any text that can be read, not a number or a word
   std::span<const std::string_view> words{};  // of a choice
@@ -44,7 +44,7 @@ struct Field {
 // A seed that stands for one that is drawn for each answer (DecodeChoice::draw_seed()).
 inline constexpr std::string_view kDrawnSeed = "-1";
 
-// In the order of the help: groups together. Shorthands are among them.
+// In the order of the help: groups together.
 std::span<const Field> fields();
 const Field* find_field(std::string_view key);
 

@@ -17,7 +17,8 @@ struct Asked {
   const ModelKind& kind;
   int64_t attention_block = kind.attention_block;
 
-  int64_t blocks() const { return (o.gen_length - 1) / o.block_length + 1; }
+  // 0: an infilled text, whose blocks gen_length (unchecked there) says nothing about.
+  int64_t blocks() const { return infill ? 0 : (o.gen_length - 1) / o.block_length + 1; }
 };
 
 // Options that cannot be had, and beside which. keys: at another value than their default; KEY=A|B: at these; KEY!: at
@@ -105,9 +106,7 @@ constexpr Refusal kRefusals[] = {
        "tail all, or above 0"},
       {"mbsd", "gen_length block_length",
        [](const Asked& a) { return !a.infill && a.o.block_length >= a.o.gen_length; },
-       "which leaves nothing behind the block to draft", "block_length below gen_length"},
-      {"revise_lateness", "revise_path", [](const Asked& a) { return a.o.revise_path == RevisePath::fused; },
-       "whose checks end with their step", "{with}"}}},
+       "which leaves nothing behind the block to draft", "block_length below gen_length"}}},
     // One plans ahead, by blocks or a number of tokens, and the other decides from step to step.
     {"{reason}; needed {need}",
      {{"steps accept=llada2|dream-entropy|dream-margin|dream-maskgit|causal", "a window that begins at the first mask",
@@ -141,8 +140,6 @@ constexpr Refusal kRefusals[] = {
     {"which decides what may be sampled; needed it left out",
      {{"top_k top_p min_p repeat_penalty neighbour_penalty logits_eos_inf confidence_eos_eot_inf",
        "a form of the answer", [](const Asked& a) { return form_of(a.o).has_value(); }}}},
-    {"which a canvas ends with; needed a higher temperature to begin with",
-     {{"t_max!", "t_min", [](const Asked& a) { return a.o.t_max <= a.o.t_min; }}}},
     {"where the text goes on behind the gap; needed all",
      {{"tail", "infilling", [](const Asked& a) { return a.infill; }}}},
 };
@@ -243,7 +240,7 @@ Status check_kind(const DecodeOptions& o, const ModelKind& kind) {
                                         "json_schema",   "json_object", "template"};
   const bool uniform = kind.uniform.length > 0;
   for (const Field& f : fields()) {
-    if (f.show == nullptr || f.show(f, o) == f.show(f, {})) continue;
+    if (f.show(f, o) == f.show(f, {})) continue;
     if (!uniform && f.group == FieldGroup::random_canvas)
       return invalid("{}: found {}, which is for models whose canvases hold random tokens; needed it left out", f.key,
                      found_of(f, o));

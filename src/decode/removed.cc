@@ -11,11 +11,12 @@ struct Removed {
   std::string_view key, word, instead;
 };
 
-constexpr std::string_view kRevise = "revise looks again at what is doubtful";
+constexpr std::string_view kRevise = "revision=dual-path looks again at what is doubtful";
 constexpr std::string_view kGate = "threshold with entropy_gate keeps tokens back while much is open on their left";
 constexpr std::string_view kSlide = "slide keeps no token waiting for a block's end";
 constexpr std::string_view kRefresh = "refresh=N recomputes everything in every N-th forward";
 constexpr std::string_view kFrozen = "kv=frozen with slide computes the fewest rows";
+constexpr std::string_view kTemperatures = "the model's file has it, and temperature=N scales it";
 constexpr std::string_view kDual = "kv=dual with refresh keeps what is stored fresh";
 
 constexpr Removed kRemoved[] = {
@@ -39,7 +40,14 @@ constexpr Removed kRemoved[] = {
     {"evict_rows", "", kFrozen},
     {"draft", "", "mbsd drafts blocks ahead"},
     {"mbsd_drafts", "", "drafts are hidden: later steps see masks"},
+    {"mbsd_lookahead", "", "a step drafts 32 positions at most, or as many as latency_table leaves room for"},
+    {"mbsd_max_rows", "", "latency_table=N:1 drafts while the step has up to N rows"},
     {"latency_slack", "", "drafts may slow a step by 2 %"},
+    {"repeat_window", "", "repeat_penalty looks at 64 positions before and behind"},
+    {"repeat_last_n", "", "repeat_penalty looks at 64 positions before and behind"},
+    {"revise", "", "revision=dual-path is its whole name, revision=none ends it"},
+    {"visible_threshold", "", "threshold=N is that of revision, too"},
+    {"revise_path", "", "revise_lateness=0 has the checks in a forward beside the step's"},
     {"stable_repeats", "", "two predictions that agree make a token final"},
     {"revise_policy", "", "the most doubtful tokens and the oldest take turns"},
     {"revise_limit", "", "a token is final after four checks"},
@@ -51,6 +59,9 @@ constexpr Removed kRemoved[] = {
     {"remask_below", "", kRevise},
     {"remask_limit", "", kRevise},
     {"edit_mask", "", "edit_threshold writes the other token at once"},
+    {"t_max", "", kTemperatures},
+    {"t_min", "", kTemperatures},
+    {"stability_threshold", "", "the model's file has it"},
 };
 
 }  // namespace

@@ -15,20 +15,14 @@ std::span<const Field> revision_fields() {
   // clang-format off
   static const Field kFields[] = {
     field<&O::revision>(revision, "revision", "WAY",
-        "how decided tokens are looked at again; options of one way choose it"),
-    shorthand(revision, "revise", "", "predict doubtful tokens again until they are stable (dual-path revision)")
-        .of(Revision::dual_path).sets("revision", "dual-path"),
-    shorthand(revision, "visible_threshold", "T",
-        "with --revise: write every token whose probability is T or more (alone 0.7)")
-        .in(kShareAboveZero).for_rules(kThresholdRules).of(Revision::dual_path).sets("threshold"),
+        "how decided tokens are looked at again (threshold 0.7 where none is given); options of one way choose it"),
     field<&O::stable_threshold>(revision, "stable_threshold", "T",
-        "with --revise: tokens with a probability from T are final").in(kShare).of(Revision::dual_path),
-    field<&O::revise_path>(revision, "revise_path", "WHERE",
-        "in the step's own forward, or in a separate one beside it, which another device could run")
-        .of(Revision::dual_path),
+        "dual-path: tokens with a probability from T are final, those below it are predicted again")
+        .in(kShare).of(Revision::dual_path),
     field<&O::revise_lateness>(revision, "revise_lateness", "N",
-        "with --revise-path separate: use its results N steps later; ready: as soon as they are there")
-        .in({0, 64}).or_word("ready").of(Revision::dual_path),
+        "where tokens are predicted again: fused, in the step's own forward; N: in a forward beside it, which another "
+        "device could run, and whose results are used N steps later; ready: as soon as they are there")
+        .in({0, 64}).or_word("ready").or_second_word("fused").of(Revision::dual_path),
     field<&O::revise_rows>(revision, "revise_rows", "N", "tokens predicted again per step").in(kPositions)
         .tuned("4 8 16 32").of(Revision::dual_path),
     field<&O::final_sweep>(revision, "final_sweep", "N",

@@ -33,26 +33,19 @@ constexpr bool reads_options_of(Revision way, Revision other) {
   return way == other || (way == Revision::levenshtein && other == Revision::edit);
 }
 
-// Where the checks of dual_path run: as extra rows of the step's own forward, or in a sparse pass beside it.
-enum class RevisePath { fused, separate };
-
 inline constexpr std::string_view kRevisionWords[] = {"none", "dual-path", "edit", "levenshtein"};
 constexpr Words words(Revision) { return kRevisionWords; }
-inline constexpr std::string_view kRevisePathWords[] = {"fused", "separate"};
-constexpr Words words(RevisePath) { return kRevisePathWords; }
-
-// A pass's results land as many steps later as it says; kReady: at the end of the first step at which they are there.
-inline constexpr int64_t kReady = -1;
+// Where the checks of dual_path run. kFused: as extra rows of the step's own forward. Else in a sparse pass beside the
+// steps, whose results land so many steps later; kReady: at the end of the first step at which they are there.
+inline constexpr int64_t kReady = -1, kFused = -2;
 
 // stable_threshold, revise_*, final_sweep: dual_path.
 struct RevisionOptions {
   Revision revision = Revision::none;
   double stable_threshold = 0.9;  // in [0, 1]: a confidence of this or more is final
-  RevisePath revise_path = RevisePath::fused;
-  int64_t revise_lateness =
-      0;                     // of the separate path, in steps, or kReady, whose answers depend on the machine's speed
-  int64_t revise_rows = 4;   // tokens checked per step
-  int64_t final_sweep = 32;  // tokens checked per step once no mask is left before the end; 0: no sweep
+  int64_t revise_lateness = kFused;  // or kReady, whose answers depend on the machine's speed, or 0 to 64 steps
+  int64_t revise_rows = 4;           // tokens checked per step
+  int64_t final_sweep = 32;          // tokens checked per step once no mask is left before the end; 0: no sweep
   double edit_threshold = 0.5;  // in [0, 1]: another token above it is written over a visible one
   int64_t edit_steps = 16;      // forwards per block for edits alone
 };

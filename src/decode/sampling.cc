@@ -179,9 +179,7 @@ std::span<const Field> sampling_fields() {
     field<&O::min_p>(sampling, "min_p", "P",
         "then from tokens with at least P times the best one's probability; 0: all").in(kShare),
     field<&O::repeat_penalty>(sampling, "repeat_penalty", "F",
-        "divide the logits of tokens that stand nearby already by F; 1: do not").in({1 / kMost, kMost}),
-    field<&O::repeat_window>(sampling, "repeat_window", "N", "how many positions before and behind are nearby")
-        .in(kPositions).also("--repeat-last-n"),
+        "divide the logits of tokens that stand within 64 positions already by F; 1: do not").in({1 / kMost, kMost}),
     field<&O::neighbour_penalty>(sampling, "neighbour_penalty", "L",
         "take L off the logit of the token on a position's left, in its block (LLaDA2.1); 0: do not").in({0, kMost}),
     field<&O::cfg_scale>(guidance, "cfg_scale", "S", "classifier-free guidance; 0: none").in({0, kMost}).often(),
@@ -242,10 +240,10 @@ std::vector<int32_t> rank_tokens(std::span<const float> logits, size_t rows, int
   return ranked;
 }
 
-std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, int64_t window, const SpecialIds& ids) {
+std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, const SpecialIds& ids) {
   std::vector<int32_t> found;
-  const int64_t end = std::min(canvas.size(), position + window + 1);
-  for (int64_t p = std::max<int64_t>(0, position - window); p < end; ++p) {
+  const int64_t end = std::min(canvas.size(), position + kNearby + 1);
+  for (int64_t p = std::max<int64_t>(0, position - kNearby); p < end; ++p) {
     const auto i = static_cast<size_t>(p);
     const int32_t id = canvas.tokens[i];
     const bool ends = id == ids.eos || id == ids.eot || std::ranges::count(ids.end_ids, id) > 0;
@@ -268,7 +266,7 @@ Status predict_all(std::span<const float> logits, std::span<const float> sparse_
       const size_t vocabulary = rows.size() / predictions.size();
       const int64_t position = ids.predicted_by(p.position);
       std::vector<int32_t> repeated;
-      if (options.repeat_penalty != 1) repeated = tokens_nearby(seen, position, options.repeat_window, ids);
+      if (options.repeat_penalty != 1) repeated = tokens_nearby(seen, position, ids);
       auto logits_of = rows.subspan(i * vocabulary, vocabulary);
       if (const int32_t left = left_neighbour(seen, position, ids); options.neighbour_penalty > 0 && left >= 0) {
         penalised.assign(logits_of.begin(), logits_of.end());

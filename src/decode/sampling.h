@@ -31,7 +31,6 @@ struct SamplingOptions {
   double top_p = 1;              // in [0, 1], < 1: only the best tokens that together have this probability
   double min_p = 0;              // in [0, 1], > 0: only tokens with this share of the best one's probability
   double repeat_penalty = 1;     // > 0: divides (where negative: multiplies) logits of tokens that are nearby already
-  int64_t repeat_window = 64;    // >= 1: how many positions before and behind are nearby
   double neighbour_penalty = 0;  // >= 0: less for the logit of the token on a position's left
   double cfg_scale = 0;          // > 0: classifier-free guidance
   // Added to logits; ids ascending, each once. No field: requests over HTTP alone have it.
@@ -71,9 +70,12 @@ Prediction predict(std::span<const float> logits, const DecodeOptions& options, 
 // The `count` best tokens of each row that may be sampled, the best first; fewer: -1 behind them.
 std::vector<int32_t> rank_tokens(std::span<const float> logits, size_t rows, int32_t count, const SamplingRule& rule);
 
-// What is decided within `window` positions of `position`, which itself does not count: ids ascending, each once.
-// Tokens that end an answer are left out, since an answer's tail is full of them.
-std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, int64_t window, const SpecialIds& ids);
+// How many positions before and behind another one are nearby: as many as llama.cpp penalises by default.
+inline constexpr int64_t kNearby = 64;
+
+// What is decided nearby `position`, which itself does not count: ids ascending, each once. Tokens that end an answer
+// are left out, since an answer's tail is full of them.
+std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, const SpecialIds& ids);
 
 // Puts predictions made here in the place of the device's. logits: those of result.predictions, then of result.trials;
 // sparse_logits: of result.sparse; all x vocabulary. sparse_canvas: as the sparse pass found it. Logits that are not

@@ -10,11 +10,6 @@
 namespace llada::decode {
 namespace {
 
-std::string_view target_of(const Field& field) { return field.target.empty() ? field.key : field.target; }
-
-// "revise=false" asks for nothing but that a preset does not revise so.
-bool is_idle(const Setting& s) { return !s.field->value.empty() && s.text == "false"; }
-
 // Drafts of blocks ahead are asked for by naming how.
 bool asks_for_drafts(const Field& field) { return field.group == FieldGroup::drafts && field.key != "mbsd"; }
 
@@ -25,25 +20,16 @@ class Resolver {
   // soft: left out where it contradicts what is there.
   Status add(const Setting& s, bool soft) {
     const Field& f = *s.field;
-    if (is_idle(s)) {
-      if (!soft) switched_off_.push_back(f.revision);
-      return {};
-    }
-    const std::string_view target = target_of(f);
     DecodeOptions next = options_;
     if (const Status status = set_field(next, f.key, s.text); !status) return as_typed_value(s, status.error());
-    const unsigned rules = target == "accept" ? rule_bit(next.acceptance) : f.rules;
-    auto way = target == "revision"           ? std::optional(next.revision)
+    const unsigned rules = f.key == "accept" ? rule_bit(next.acceptance) : f.rules;
+    auto way = f.key == "revision"            ? std::optional(next.revision)
                : f.revision != Revision::none ? std::optional(f.revision)
                                               : std::nullopt;
-    if (soft && way && gives_way(*way)) {
-      // Its threshold is also that of the rule.
-      if (target == f.key || target == "revision") return {};
-      way.reset();
-    }
-    if (way && way_ && target != "revision" && reads_options_of(*way_, *way)) way = way_;
-    if (way && way_ && target == "revision" && implied_ && reads_options_of(*way, *way_)) way_ = way;
-    const Status fits = check(s, target, rules, way);
+    if (soft && way && gives_way(*way)) return {};
+    if (way && way_ && f.key != "revision" && reads_options_of(*way_, *way)) way = way_;
+    if (way && way_ && f.key == "revision" && implied_ && reads_options_of(*way, *way_)) way_ = way;
+    const Status fits = check(s, rules, way);
     if (!fits && soft) return {};
     LLADA_TRY_STATUS(fits);
     if (rules != 0) {
@@ -51,9 +37,9 @@ class Resolver {
       if (chooser_.empty()) chooser_ = s.typed;
     }
     if (way && !way_) way_ = way, reviser_ = s.typed;
-    implied_ = implied_ && target != "revision";
+    implied_ = implied_ && f.key != "revision";
     drafts_ |= asks_for_drafts(f);
-    seen_.emplace_back(target, s.typed);
+    seen_.emplace_back(f.key, s.typed);
     options_ = std::move(next);
     return {};
   }
@@ -73,22 +59,20 @@ class Resolver {
   static Status as_typed_value(const Setting& s, const Error& error) {
     return invalid("{}", as_typed(error, {&s, 1}).message);
   }
-  // Another way was chosen, or this one switched off.
+  // Another way was chosen.
   bool gives_way(Revision way) const {
-    const bool other = way_ && !reads_options_of(*way_, way) && !(implied_ && reads_options_of(way, *way_));
-    return other || std::ranges::find(switched_off_, way) != switched_off_.end();
+    return way_ && !reads_options_of(*way_, way) && !(implied_ && reads_options_of(way, *way_));
   }
-  const std::string* first(std::string_view target) const {
-    const auto found = std::ranges::find(seen_, target, &std::pair<std::string_view, std::string>::first);
+  const std::string* first(std::string_view key) const {
+    const auto found = std::ranges::find(seen_, key, &std::pair<std::string_view, std::string>::first);
     return found == seen_.end() ? nullptr : &found->second;
   }
-  Status check(const Setting& s, std::string_view target, unsigned rules, std::optional<Revision> way) const {
-    const std::string* before = first(target);
+  Status check(const Setting& s, unsigned rules, std::optional<Revision> way) const {
+    const std::string* before = first(s.field->key);
     if (before != nullptr && *before == s.typed) return invalid("{}: given twice", s.typed);
     if (way && way_ && *way_ != *way)
       return invalid("{}: {} already chose {} revision", s.typed, reviser_, name(*way_));
-    if (before != nullptr && target != "revision")
-      return invalid("{}: {} already set the same {}", s.typed, *before, target);
+    if (before != nullptr) return invalid("{}: {} already set the same {}", s.typed, *before, s.field->key);
     if (rules != 0 && (rules_ & rules) == 0)
       return invalid("{}: {} already chose how tokens are accepted: {}, which does not go with it", s.typed, chooser_,
                      name(static_cast<Acceptance>(std::countr_zero(rules_))));
@@ -99,7 +83,6 @@ class Resolver {
   unsigned rules_ = ~0u;         // those that read everything that was named
   std::optional<Revision> way_;  // of revising
   bool implied_ = true;          // by options of one way alone
-  std::vector<Revision> switched_off_;
   bool drafts_ = false;
   std::string chooser_, reviser_;  // what chose the rule and the way first
   std::vector<std::pair<std::string_view, std::string>> seen_;
@@ -109,8 +92,7 @@ class Resolver {
 const Setting* culprit(std::string_view key, std::span<const Setting> settings) {
   const Setting* chose = nullptr;
   for (const Setting& s : settings) {
-    if (is_idle(s)) continue;
-    if (target_of(*s.field) == key || s.field->key == key) return &s;
+    if (s.field->key == key) return &s;
     if (chose == nullptr &&
         ((key == "revision" && s.field->revision != Revision::none) || (key == "mbsd" && asks_for_drafts(*s.field))))
       chose = &s;

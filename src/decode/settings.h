@@ -12,7 +12,7 @@ namespace llada::decode {
 struct Setting {
   const Field* field = nullptr;
   std::string text;
-  std::string typed;  // as errors name it: "-n", "--revise"; the key where nothing is typed
+  std::string typed;  // as errors name it: "-n", "--kv"; the key where nothing is typed
 };
 
 Result<Setting> setting(std::string_view key, std::string_view text);
@@ -32,8 +32,8 @@ struct DecodeUse {
 
 // The options that `given` asks for, validated. What is given replaces that value of the preset, and the rest of the
 // preset stays: naming another acceptance rule replaces the preset's rule and its values, naming another way of
-// revising (or switching the preset's off) replaces that. Errors (invalid input) begin with what was typed: "-n: found
-// 0, needed ..."; where only the preset and a given option contradict each other, with both.
+// revising replaces that. Errors (invalid input) begin with what was typed: "-n: found 0, needed ..."; where only the
+// preset and a given option contradict each other, with both.
 OrRefused<DecodeOptions> decode_options(std::span<const Setting> given, const PresetSettings& preset = {},
                                         const DecodeUse& use = {});
 

@@ -66,10 +66,8 @@ std::span<const Field> speculation_fields() {
         "draft tokens of the blocks ahead while few masks are left (multi-block speculation)"),
     field<&O::mbsd_trigger>(drafts, "mbsd_trigger", "N", "look ahead when fewer masks than N are left in the block")
         .in(kPositions),
-    field<&O::mbsd_lookahead>(drafts, "mbsd_lookahead", "N", "positions to draft at most").in(kPositions),
     field<&O::mbsd_threshold>(drafts, "mbsd_threshold", "T", "probability that a draft must exceed, twice")
         .in({0, 1, false, true}),
-    field<&O::mbsd_max_rows>(drafts, "mbsd_max_rows", "N", "rows of one forward that memory allows; 0: any number"),
     latency_entry(
         "time of a forward by rows, or 'device': its own, measured at the start (modelled on sim); drafts only fill "
         "the bucket that a step is in anyway"),
@@ -97,10 +95,9 @@ std::vector<int32_t> Speculation::lookahead(const Canvas& canvas, const Block& b
   auto rows = static_cast<int64_t>(computed.size());
   int64_t most = keys;
   if (!options_.latency_table.empty()) most = free_rows(options_.latency_table, kLatencySlack, rows);
-  if (options_.mbsd_max_rows > 0) most = std::min(most, options_.mbsd_max_rows);
   int32_t last_row = -1;
   for (int32_t p = block.end; p < keys; ++p) {
-    if (static_cast<int64_t>(positions.size()) == options_.mbsd_lookahead) break;
+    if (std::ssize(positions) == kMostDrafts) break;
     if (canvas.states[static_cast<size_t>(p)] != TokenState::masked) continue;
     const int32_t row = ids_.row_of(p);
     const bool extra = row != last_row && !std::ranges::binary_search(computed, row);

@@ -10,9 +10,9 @@
 // A draft is kept when its confidence is strictly above mbsd_threshold. Drafts leave every input as it was (the
 // paper's separation), and each look ahead renews them.
 //
-// How far a step looks: as many positions, masked, left to right, as mbsd_lookahead says, as memory allows
-// (mbsd_max_rows) and, with a latency table, as fit into the device's latency bucket that the step is in
-// anyway. Rows that are computed in any case cost nothing. Not behind an end token that is already decided.
+// How far a step looks: kMostDrafts positions, masked, left to right; with a latency table no more than fit into the
+// device's latency bucket that the step is in anyway (a table of one point, N:1: while the step has up to N rows). Rows
+// that are computed in any case cost nothing. Not behind an end token that is already decided.
 #pragma once
 #include <map>
 #include <span>
@@ -35,14 +35,16 @@ struct LatencyPoint {
 struct SpeculationOptions {
   bool mbsd = false;
   int64_t mbsd_trigger = 4;     // look ahead when fewer masks than this are left in the block
-  int64_t mbsd_lookahead = 32;  // positions to draft at most; with a latency table also no more than are free
-  int64_t mbsd_max_rows = 0;    // rows of one step that memory allows; 0: any number
   double mbsd_threshold = 0.7;  // in [0, 1): drafts are kept, and confirmed, strictly above it
-  // Ascending in rows and ms; empty: mbsd_lookahead as it is.
+  // Ascending in rows and ms; empty: a row costs nothing.
   std::vector<LatencyPoint> latency_table = {};
   bool device_latency = false;  // the table is to be the device's own: whoever runs the strategy fills it in
 };
 std::span<const Field> speculation_fields();
+
+// Positions that one step drafts at most: the block of all published models. Those further behind have a block of
+// undecided masks before them, and every look ahead renews its drafts.
+inline constexpr int64_t kMostDrafts = 32;
 
 // The share by which a step may get slower for its drafts: times so near to each other are one bucket of the device.
 inline constexpr double kLatencySlack = 0.02;

@@ -18,12 +18,8 @@ std::span<const Field> uniform_fields() {
   // clang-format off
   static const Field kFields[] = {
     field<&O::denoising_steps>(random_canvas, "denoising_steps", "N", "most forwards of one canvas").in({1, kMaxSteps}),
-    field<&O::t_max>(random_canvas, "t_max", "T", "temperature that a canvas begins with").in(kAboveZero),
-    field<&O::t_min>(random_canvas, "t_min", "T", "temperature that its steps fall to").in(kAboveZero),
-    field<&O::stability_threshold>(random_canvas, "stability_threshold", "N",
-        "a canvas is done when its best tokens stayed for so many steps,").in({0, 1000}),
     field<&O::confidence_threshold>(random_canvas, "confidence_threshold", "NATS",
-        "and their mean entropy is below this").in(kAboveZero),
+        "a canvas is done when its best tokens stay and their mean entropy is below this").in(kAboveZero),
   };
   // clang-format on
   return kFields;

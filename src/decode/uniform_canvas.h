@@ -31,11 +31,11 @@ namespace llada::decode {
 struct DecodeOptions;
 struct Field;
 
-// Named as in the model's generation_config.json. entropy_bound is that of the rule `entropy`, which is the same.
+// What a canvas may cost, named as in the model's generation_config.json; entropy_bound is that of the rule `entropy`,
+// which is the same. The other numbers are the model's alone (base/uniform_canvas.h); --temperature scales its two
+// temperatures.
 struct UniformOptions {
   int64_t denoising_steps = UniformCanvas().steps;
-  double t_max = UniformCanvas().t_max, t_min = UniformCanvas().t_min;
-  int64_t stability_threshold = UniformCanvas().stability_threshold;
   double confidence_threshold = UniformCanvas().confidence_threshold;
 };
 std::span<const Field> uniform_fields();

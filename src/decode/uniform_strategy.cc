@@ -30,7 +30,7 @@ double UniformStrategy::temperature() const {
   constexpr double kLeast = 1e-30;  // draws the best token; below it quotients overflow a float
   const double left = static_cast<double>(options_.denoising_steps - step_);
   const double share = left / static_cast<double>(options_.denoising_steps);
-  return std::max(kLeast, scale_ * (options_.t_min + (options_.t_max - options_.t_min) * share));
+  return std::max(kLeast, scale_ * (ids_.uniform.t_min + (ids_.uniform.t_max - ids_.uniform.t_min) * share));
 }
 
 // For the next forward; but: indices in the canvas, ascending, that stay.
@@ -97,7 +97,7 @@ bool UniformStrategy::stops(std::span<const Prediction> predictions) {
   std::vector<int32_t> best;
   double entropy = 0;
   for (const Prediction& p : predictions) best.push_back(p.token), entropy += p.entropy;
-  const auto wanted = static_cast<size_t>(options_.stability_threshold);
+  const auto wanted = static_cast<size_t>(ids_.uniform.stability_threshold);
   const bool stable =
       history_.size() >= wanted && std::ranges::all_of(history_, [&](const auto& b) { return b == best; });
   history_.push_back(std::move(best));

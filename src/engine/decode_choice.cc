@@ -62,10 +62,7 @@ Status DecodeChoice::take_numbers_of(const UniformCanvas& canvas) {
         preset_typed_, used_preset_);
   const std::pair<std::string_view, std::string> numbers[] = {
       {"denoising_steps", fmt::format("{}", canvas.steps)},
-      {"t_max", fmt::format("{}", canvas.t_max)},
-      {"t_min", fmt::format("{}", canvas.t_min)},
       {"entropy_bound", fmt::format("{}", canvas.entropy_bound)},
-      {"stability_threshold", fmt::format("{}", canvas.stability_threshold)},
       {"confidence_threshold", fmt::format("{}", canvas.confidence_threshold)}};
   for (const auto& [key, text] : numbers) {
     LLADA_TRY(auto number, decode::setting(key, text));
@@ -136,10 +133,6 @@ DecodeChoice DecodeChoice::request_defaults(const decode::ModelKind& kind) {
 }
 
 std::string DecodeChoice::described(const decode::Field& field) const {
-  if (field.show == nullptr)
-    return field.value.empty() && !used_preset_.empty() && names(field.key)
-               ? "preset: " + *decode::get_field(options, field.target)
-               : std::string();
   if (field.key == "seed" && draws_seed_ && !names("seed")) return "drawn";
   decode::DecodeOptions plain;
   if (default_length_ && !infill_) open_length(plain);

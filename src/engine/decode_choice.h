@@ -27,8 +27,7 @@ class DecodeChoice {
   DecodeChoice defaults() const;
   // The same of a request of the server or of the library, which are answered with use_defaults().
   static DecodeChoice request_defaults(const decode::ModelKind& kind = {});
-  // What an option is after resolve(), for help: "dual", "preset: dual", "drawn". Empty for a shorthand that the preset
-  // does not name.
+  // What an option is after resolve(), for help: "dual", "preset: dual", "drawn".
   std::string described(const decode::Field& field) const;
 
   // Where the request comes from somebody who may not read files: a preset is a built-in one, and errors call it

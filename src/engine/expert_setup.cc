@@ -117,27 +117,8 @@ Result<MoeOptions> check_experts(const ExpertRequest& r, const DeviceSpec& where
   if (!r.plan.empty()) {
     LLADA_TRY(o.plan, moe_rule_from_name(r.plan));
   }
-  const bool moves = o.plan == MoeRule::hybrid || o.plan == MoeRule::on_demand;
-  const bool blocks = r.cache.empty() || r.cache == "block";
-  if (!blocks) {
-    const auto rule = cache_rule_from_name(r.cache);
-    if (!rule) return invalid("moe cache: found '{}', needed one of block, mrs, lru, lfu, classlru", r.cache);
-    o.cache.rule = *rule;
-  }
-  if (!r.prefetch.empty() && r.prefetch != "on" && r.prefetch != "off")
-    return invalid("moe prefetch: found '{}', needed on or off", r.prefetch);
-  if (!r.slots.empty() && r.slots != "layer" && r.slots != "shared")
-    return invalid("moe slots: found '{}', needed layer or shared", r.slots);
-  if (r.share == 0) {
-    for (const auto& [option, value] : {std::pair{"--moe-plan", &r.plan},
-                                        {"--moe-cache", &r.cache},
-                                        {"--moe-prefetch", &r.prefetch},
-                                        {"--moe-slots", &r.slots}})
-      if (!value->empty()) return invalid("{}: only with --experts-on-device", option);
-    if (r.slices != 0) return invalid("--moe-slices: only with --experts-on-device");
-    if (r.refresh != 0) return invalid("--moe-refresh: only with --experts-on-device");
-    return o;
-  }
+  if (r.share == 0 && !r.plan.empty()) return invalid("--moe-plan: only with --experts-on-device");
+  if (r.share == 0) return o;
   if (!(r.share > 0 && r.share <= 1))
     return invalid("--experts-on-device: found {:g} %, needed above 0 to 100", 100 * r.share);
   if (!where.plugin && !where.cuda)
@@ -147,18 +128,7 @@ Result<MoeOptions> check_experts(const ExpertRequest& r, const DeviceSpec& where
   if (where.plugin)
     if (const Status can = where.plugin->can_hold_experts(); !can)
       return invalid("--experts-on-device: {}", can.error().message);
-  if (!moves && !r.cache.empty()) return invalid("--moe-cache: --moe-plan {} never changes what is resident", r.plan);
-  if (!moves && r.prefetch == "on") return invalid("--moe-prefetch: --moe-plan {} never moves an expert", r.plan);
-  if (o.plan != MoeRule::hybrid && r.slices > 1) return invalid("--moe-slices: only with --moe-plan hybrid");
-  if (where.cuda && r.slices > 1) return invalid("--moe-slices: the cuda device moves whole experts, needed 1");
-  if (!moves && r.refresh > 0) return invalid("--moe-refresh: --moe-plan {} never changes what is resident", r.plan);
-  if (r.slots == "shared" && (!moves || blocks))
-    return invalid("--moe-slots: shared slots need a rule for single experts, --moe-cache mrs, lru, lfu or classlru");
-  o.cache.shared = r.slots == "shared";
-  o.refresh = r.refresh;
-  o.cached = moves;
-  o.prefetch = moves && r.prefetch != "off";
-  o.blocks = moves && blocks;
+  o.cached = o.prefetch = o.blocks = o.plan == MoeRule::hybrid || o.plan == MoeRule::on_demand;
   return o;
 }
 
@@ -180,14 +150,7 @@ Result<ExpertSplitOptions> set_up_experts(const ExpertRequest& request, const Mo
   int32_t slices = 1;  // the cuda device moves whole experts
   if (where.plugin) {
     const ExpertCosts whole = where.plugin->expert_costs(pieces, flops);
-    const int64_t groups = std::max<int64_t>(1, c.expert_ffn_width / group);
-    if (request.slices > 0 && groups % request.slices != 0)
-      return invalid("--moe-slices: found {}, needed a divisor of {}, the groups of {} hidden values of an expert",
-                     request.slices, groups, group);
-    if (request.slices > 0)
-      slices = request.slices;
-    else if (options.plan == MoeRule::hybrid)
-      slices = worthwhile_slices(whole, c.expert_ffn_width, group);
+    if (options.plan == MoeRule::hybrid) slices = worthwhile_slices(whole, c.expert_ffn_width, group);
     split.costs = whole.sliced(slices);
   }
   split.moe = options;

@@ -14,15 +14,11 @@ class ModelFile;
 struct DeviceSpec;
 struct ModelGraph;
 
-// As on the command line; strings that were not given are empty.
+// As on the command line. What changes on the accelerator is planned per block, with experts moved ahead, in as many
+// slices as are worthwhile; studies compare other rules (study/moe_simulate.h).
 struct ExpertRequest {
-  double share = 0;           // of the experts that the accelerator holds, 0 to 1; 0: not asked for
-  std::string plan = {};      // hybrid (the default), static, all-cpu or on-demand
-  std::string cache = {};     // block (the default), mrs, lru, lfu or classlru
-  std::string prefetch = {};  // on (the default of hybrid) or off
-  int32_t slices = 0;         // that an expert is divided into; 0: as many as are worthwhile
-  std::string slots = {};     // layer (the default: every layer has its own) or shared
-  int32_t refresh = 0;        // steps between two refreshes, as in TIDE; 0: none
+  double share = 0;       // of the experts that the accelerator holds, 0 to 1; 0: not asked for
+  std::string plan = {};  // hybrid (the default), static, all-cpu or on-demand
 };
 
 // Before a file is opened: values, and what does not go together. `where`: of the device.

@@ -183,7 +183,7 @@ bool keeps_what_others_would(const decode::SpecialIds& ids, const decode::Decode
   if (ids.uniform.length > 0) return true;
   if (ids.attention_block == 0 || ids.prompt_ends_block || o.cfg_scale > 0) return false;
   if (o.acceptance == decode::Acceptance::causal && !ids.causal_text) return false;  // causal inside blocks as well
-  return o.kv == decode::KvChoice::block || o.kv == decode::KvChoice::frozen;
+  return o.kv != decode::KvChoice::none;  // of the policies that a block-causal model takes, the one that keeps nothing
 }
 
 // Where the rows of causal text say what comes next.

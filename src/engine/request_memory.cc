@@ -46,12 +46,12 @@ double kept_rows(const Model& model, const decode::DecodeOptions& o, int64_t pos
   const int64_t block = std::max(o.block_length, model.special_ids().attention_block);
   int64_t rows = block + (o.acceptance == decode::Acceptance::causal);  // its masks and looks; one token behind a draft
   if (decode::predicts_length(o, model.special_ids().attention_block)) rows += o.block_length;  // where an end may be
-  if (o.mbsd) rows += o.mbsd_lookahead;
+  if (o.mbsd) rows += decode::kMostDrafts;
   if (o.slide) rows = positions;
   rows = std::min(rows, positions);
   if (o.revision == decode::Revision::dual_path) {
     const int64_t trials = std::max(o.revise_rows, o.final_sweep);
-    rows += std::min(trials, positions) * (o.revise_path == decode::RevisePath::separate ? 2 : 1);
+    rows += std::min(trials, positions) * (o.revise_lateness == decode::kFused ? 1 : 2);
   }
   return static_cast<double>(rows);
 }
@@ -90,7 +90,7 @@ double request_bytes(const Model& model, const Request& request) {
     bytes += store_bytes(model, std::max(first, positions / 2), guided);
   // Extra rows beside a step: their keys and values are kept aside, before and after, and on a device that computes
   // them beside it they have a store of their own.
-  if (o.revision == decode::Revision::dual_path && o.revise_path == decode::RevisePath::separate) bytes += 3 * store;
+  if (o.revision == decode::Revision::dual_path && o.revise_lateness != decode::kFused) bytes += 3 * store;
   const bool uniform = model.special_ids().uniform.length > 0;
   if (decode::needs_logits(o) || decode::ranks_tokens(o) || request.alternatives > 0 || uniform)
     bytes += logits_bytes(model, kept_rows(model, o, positions));

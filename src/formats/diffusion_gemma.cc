@@ -36,6 +36,9 @@ Status check_diffusion_gemma(const ModelConfig& c, std::string_view file) {
         std::pair{"confidence threshold", c.canvas.confidence_threshold}})
     if (!(std::isfinite(value) && value > 0))
       return invalid("{}: {} is {}, a finite positive number needed", file, what, value);
+  if (c.canvas.t_max <= c.canvas.t_min)
+    return invalid("{}: highest temperature is {}, more than the lowest, {}, needed", file, c.canvas.t_max,
+                   c.canvas.t_min);
   return {};
 }
 

@@ -140,20 +140,4 @@ Expr any_letter(Letters letters) {
   return letters == Letters::json ? json : plain;
 }
 
-Expr letters_of(std::string_view utf8, Letters letters) {
-  if (letters == Letters::plain) return text(std::string(utf8));
-  std::string out;
-  for (const char c : utf8) {
-    const auto* escape =
-        std::ranges::find(kEscapes, static_cast<char32_t>(static_cast<uint8_t>(c)), &std::pair<char32_t, char>::first);
-    if (escape != std::ranges::end(kEscapes))
-      out += {'\\', escape->second};
-    else if (static_cast<uint8_t>(c) < 0x20)
-      return never();
-    else
-      out += c;
-  }
-  return text(std::move(out));
-}
-
 }  // namespace llada::forms

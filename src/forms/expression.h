@@ -75,8 +75,6 @@ inline constexpr char32_t kLastCode = 0x10ffff;
 // One character of the ranges, which may overlap; surrogates are none.
 Expr one_of(std::vector<CodeRange> ranges, Letters letters);
 Expr any_letter(Letters letters);  // one object
-// Those text characters in order; UTF-8, of which invalid bytes stand for themselves.
-Expr letters_of(std::string_view utf8, Letters letters);
 
 // Sorted, without overlaps and neighbours.
 std::vector<CodeRange> merged(std::vector<CodeRange> ranges);

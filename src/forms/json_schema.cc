@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -176,7 +176,7 @@ class Reader {
       if (s.contains("const") && value != s["const"]) continue;
       if (!types.empty() && std::ranges::none_of(types, [&](const std::string& t) { return is_of(value, t); }))
         continue;
-      std::string whole = spelling_ == CallForm::json ? spelled(value) : gemma_spelled(value);
+      std::string whole = spelled(value, spelling_);
       LLADA_TRY_STATUS(budget_.spend(whole.size()));
       parts.push_back(text(std::move(whole)));
     }
@@ -238,19 +238,16 @@ class Reader {
     return json_string(least, most, spelling_);
   }
 
-  // A bound as a whole number: of integers rounded into the range, of numbers there is no other.
-  Result<std::optional<int64_t>> bound(const Json& s, const char* key, bool integer, bool up,
-                                       const std::string& where) {
-    if (!s.contains(key)) return std::optional<int64_t>();
+  Result<std::optional<double>> bound(const Json& s, const char* key, const std::string& where) {
+    if (!s.contains(key)) return std::optional<double>();
     const Json& value = s[key];
     if (!value.is_number()) return invalid("{}.{}: found {}, needed a number", where, key, spelled(value));
-    const double real = value.get<double>(), whole = up ? std::ceil(real) : std::floor(real);
-    const bool named = std::abs(real) > 1e15 || (!integer && whole != real);
-    if (named && drops(where + "." + key)) return std::optional<int64_t>();
-    if (std::abs(real) > 1e15) return invalid("{}.{}: found {}, needed at most 1e15", where, key, spelled(value));
-    if (!integer && whole != real)
-      return invalid("{}.{}: found {}, needed a whole number as bound", where, key, spelled(value));
-    return std::optional(static_cast<int64_t>(whole));
+    const double real = value.get<double>(), size = std::abs(real);
+    const bool known = size <= 1e15 && (size >= 1e-15 || size == 0);
+    if (!known && drops(where + "." + key)) return std::optional<double>();
+    if (!known)
+      return invalid("{}.{}: found {}, needed 0 or a number from 1e-15 to 1e15 in size", where, key, spelled(value));
+    return std::optional(real);
   }
 
   Result<Expr> paid(Expr fresh) {
@@ -259,16 +256,20 @@ class Reader {
   }
 
   Result<Expr> number(const Json& s, bool integer, const std::string& where) {
-    LLADA_TRY(auto least, bound(s, "minimum", integer, true, where));
-    LLADA_TRY(auto most, bound(s, "maximum", integer, false, where));
-    // Rounded away from the range, so that the step over the bound lands on the first whole number inside.
-    LLADA_TRY(const auto above, bound(s, "exclusiveMinimum", integer, false, where));
-    LLADA_TRY(const auto below, bound(s, "exclusiveMaximum", integer, true, where));
+    LLADA_TRY(const auto least, bound(s, "minimum", where));
+    LLADA_TRY(const auto most, bound(s, "maximum", where));
+    LLADA_TRY(const auto above, bound(s, "exclusiveMinimum", where));
+    LLADA_TRY(const auto below, bound(s, "exclusiveMaximum", where));
     if (integer) {
-      if (above) least = std::max(least.value_or(*above + 1), *above + 1);
-      if (below) most = std::min(most.value_or(*below - 1), *below - 1);
-      if (least && most && *most < *least) return invalid("{}: no integer lies between the bounds", where);
-      return paid(json_integer(least, most));
+      std::optional<int64_t> first, last;
+      const auto from = [&](double n) { first = std::max(first.value_or(INT64_MIN), static_cast<int64_t>(n)); };
+      const auto to = [&](double n) { last = std::min(last.value_or(INT64_MAX), static_cast<int64_t>(n)); };
+      if (least) from(std::ceil(*least));
+      if (above) from(std::floor(*above) + 1);
+      if (most) to(std::floor(*most));
+      if (below) to(std::ceil(*below) - 1);
+      if (first && last && *last < *first) return invalid("{}: no integer lies between the bounds", where);
+      return paid(json_integer(first, last));
     }
     NumberRange r{least, most};
     if (above && (!least || *above >= *least)) r.least = above, r.above = true;

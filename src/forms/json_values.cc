@@ -1,6 +1,8 @@
 #include "forms/json_values.h"
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -66,19 +68,78 @@ std::optional<uint64_t> magnitude(std::optional<int64_t> value) {
   return value ? std::optional(magnitude(*value)) : std::nullopt;
 }
 
-// The numbers of one sign by their size, in [least, most].
-Expr sized(uint64_t least, std::optional<uint64_t> most, bool above, bool below) {
-  if (most && *most < least) return never();
-  const Expr whole =
-      natural(least + (above ? 1 : 0), most ? std::optional(*most - (below && *most > 0 ? 1 : 0)) : most);
-  std::vector<Expr> parts;
-  if (!(below && most == 0U)) parts.push_back(whole);
-  if (!most || *most > least) {
-    std::optional<uint64_t> last = most;
-    if (last) --*last;
-    const Expr fraction = fits("\\.[0-9]*[1-9]");
-    parts.push_back(sequence({natural(least, last), fraction}));
+// A bound without its sign: the digits before the point as a number, those behind it without zeros at the end.
+struct Size {
+  uint64_t whole = 0;
+  std::string fraction = {};
+};
+
+Size size_of(double bound) {
+  std::string digits = fmt::format("{}", std::abs(bound));
+  if (const size_t e = digits.find("e-"); e != std::string::npos) {
+    const size_t zeros = std::stoul(digits.substr(e + 2)) - 1;
+    digits.resize(e);
+    std::erase(digits, '.');
+    digits = "0." + std::string(zeros, '0') + digits;
   }
+  const size_t point = std::min(digits.find('.'), digits.size());
+  Size size{std::stoull(digits.substr(0, point)), digits.substr(std::min(point + 1, digits.size()))};
+  while (size.fraction.ends_with('0')) size.fraction.pop_back();
+  return size;
+}
+
+// The digits behind a point and behind those that equal the bounds': in [least, most], where "" is zero and none is no
+// bound; above, below: the bound itself is out. At most `room`, -1: any number, where no bound is out; first: one at
+// least.
+Expr fraction(std::optional<std::string_view> least, std::optional<std::string_view> most, bool above, bool below,
+              int64_t room, bool first) {
+  const bool ends = !first && (!least || (least->empty() && !above)) && (!most || !most->empty() || !below);
+  if (least && least->empty() && !above) least.reset();
+  if (room == 0 || (most && most->empty())) return ends ? text("") : never();
+  if (!least && !most) return repeat(digit('0', '9'), first ? 1 : 0, room);
+  const auto front = [](std::string_view digits) { return digits.empty() ? '0' : digits.front(); };
+  const auto rest = [](std::string_view digits) { return digits.empty() ? digits : digits.substr(1); };
+  const int64_t left = room < 0 ? room : room - 1;
+  const char low = least ? front(*least) : char{'0' - 1}, high = most ? front(*most) : char{'9' + 1};
+  std::vector<Expr> parts;
+  if (ends) parts.push_back(text(""));
+  if (low == high) {
+    parts.push_back(sequence({text({low}), fraction(rest(*least), rest(*most), above, below, left, false)}));
+    return either(std::move(parts));
+  }
+  if (high - low > 1)
+    parts.push_back(sequence(
+        {digit(static_cast<char>(low + 1), static_cast<char>(high - 1)), repeat(digit('0', '9'), 0, left)}));
+  if (least) parts.push_back(sequence({text({low}), fraction(rest(*least), {}, above, false, left, false)}));
+  if (most) parts.push_back(sequence({text({high}), fraction({}, rest(*most), false, below, left, false)}));
+  return either(std::move(parts));
+}
+
+// The numbers of one sign by their size, in [least, most]; most none: without end. Where a bound is out, so few digits
+// stand behind the point that a double tells them from the bound.
+Expr sized(const Size& least, const std::optional<Size>& most, bool above, bool below) {
+  constexpr size_t kDigits = 15;  // that a double holds
+  const size_t before = std::to_string(std::max(least.whole, most ? most->whole : 0)).size(),
+               behind = std::max(least.fraction.size(), most ? most->fraction.size() : 0) + 1;
+  const int64_t room =
+      above || below ? static_cast<int64_t>(std::max(kDigits - std::min(before, kDigits), behind)) : -1;
+  const uint64_t next = least.whole + (least.fraction.empty() ? 0 : 1);  // the first whole number that is not below
+  const auto whole = [&](uint64_t first, bool to_most) {  // numbers from `first` to the most one, or the one before it
+    if (!most) return natural(first, {});
+    return to_most ? natural(first, most->whole) : most->whole > 0 ? natural(first, most->whole - 1) : never();
+  };
+  std::vector<Expr> parts = {
+      whole(next + (above && least.fraction.empty() ? 1 : 0), !most || !most->fraction.empty() || !below),
+      sequence({whole(next, false), text("."), repeat(digit('0', '9'), 0, room < 0 ? room : room - 1),
+                digit('1', '9')})};
+  const auto add = [&](uint64_t before_point, Expr behind_point) {
+    parts.push_back(sequence({text(std::to_string(before_point) + "."), std::move(behind_point)}));
+  };
+  const bool same = most && most->whole == least.whole;
+  if (!least.fraction.empty() && !same) add(least.whole, fraction(least.fraction, {}, above, false, room, true));
+  if (most && !most->fraction.empty())
+    add(most->whole, same ? fraction(least.fraction, most->fraction, above, below, room, true)
+                          : fraction({}, most->fraction, false, below, room, true));
   return either(std::move(parts));
 }
 
@@ -116,14 +177,16 @@ Expr json_number(const NumberRange& r) {
   static const Expr any = fits("-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]{1,2})?");
   if (!r.least && !r.most) return any;
   std::vector<Expr> parts;
+  const auto size = [](std::optional<double> bound) { return bound ? std::optional(size_of(*bound)) : std::nullopt; };
   if (!r.most || *r.most >= 0) {
     const bool bounded = r.least && *r.least >= 0;
-    parts.push_back(sized(bounded ? magnitude(*r.least) : 0, magnitude(r.most), bounded && r.above, r.below));
+    parts.push_back(sized(bounded ? size_of(*r.least) : Size(), size(r.most), bounded && r.above, r.below));
   }
   if (!r.least || *r.least < 0) {
     const bool bounded = r.most && *r.most < 0;
-    const Expr size = sized(bounded ? magnitude(*r.most) : 0, magnitude(r.least), bounded ? r.below : true, r.above);
-    parts.push_back(sequence({text("-"), size}));
+    const Expr below_zero =
+        sized(bounded ? size_of(*r.most) : Size(), size(r.least), bounded ? r.below : true, r.above);
+    parts.push_back(sequence({text("-"), below_zero}));
   }
   return either(std::move(parts));
 }

@@ -25,9 +25,9 @@ Letters letters_in(CallForm spelling);
 Expr json_string(int64_t least, int64_t most, CallForm spelling = CallForm::json);
 Expr quoted(Expr content, CallForm spelling = CallForm::json);  // of a string, in letters_in(spelling)
 Expr json_integer(std::optional<int64_t> least, std::optional<int64_t> most);
-// Bounds are whole numbers; above, below: the bound itself is out.
+// Bounds are 0 or from 1e-15 to 1e15 in size; above, below: the bound itself is out.
 struct NumberRange {
-  std::optional<int64_t> least = {}, most = {};
+  std::optional<double> least = {}, most = {};
   bool above = false, below = false;
 };
 Expr json_number(const NumberRange& range);

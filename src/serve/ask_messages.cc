@@ -18,16 +18,25 @@ struct MessageForm {
   std::string field;             // the list's
   std::set<std::string> parts;   // types of parts that are text
   std::set<std::string> beside;  // fields of a message that say nothing to a model
-  bool needs_ids = true;         // of results: which call they belong to
+  std::vector<std::string_view> arguments;  // where calls have theirs (Body::objects_at)
+  bool needs_ids = true;                    // of results: which call they belong to
+  std::map<std::string, std::string_view> objects = {};  // arguments that are an object: their text, by their place
 };
 
 MessageForm message_form(Shape shape) {
   // A client may send back a message of an earlier answer as it came.
   if (shape == Shape::response)
-    return {.field = "input", .parts = {"input_text", "output_text"}, .beside = {"type", "id", "status"}};
+    return {.field = "input",
+            .parts = {"input_text", "output_text"},
+            .beside = {"type", "id", "status"},
+            .arguments = {"input", "", "arguments"}};
   // reasoning_content, thinking: of an earlier answer, by a model that thought. No template shows them again.
-  MessageForm form{.field = "messages", .parts = {"text"}, .beside = {"name", "reasoning_content"}};
-  if (shape == Shape::message) form.beside = {"thinking", "cache_control"};
+  MessageForm form{.field = "messages",
+                   .parts = {"text"},
+                   .beside = {"name", "reasoning_content"},
+                   .arguments = {"messages", "", "tool_calls", "", "function", "arguments"}};
+  if (shape == Shape::message)
+    form.beside = {"thinking", "cache_control"}, form.arguments = {"messages", "", "content", "", "input"};
   if (shape == Shape::ollama_chat) form.beside = {"thinking", "cache_control", "tool_name"}, form.needs_ids = false;
   return form;
 }
@@ -111,26 +120,32 @@ class Conversation {
   Called last_;
 };
 
-// The arguments are a text in OpenAI's protocols, an object in the others.
-Answered<ToolCall> read_call(const json& name, const json& arguments, const std::string& where) {
+// The arguments are a text in OpenAI's protocols, an object in the others; `key` is their name in what stands at
+// `where`. Of an object the text that was sent counts: no number loses digits, and members keep their order.
+Answered<ToolCall> read_call(const json& call, const char* key, const std::string& where, const MessageForm& form) {
+  const json name = member(call, "name"), arguments = member(call, key);
   if (!name.is_string() || !is_tool_name(name.get_ref<const std::string&>()))
     return wrong(where + ".name", name, "the name of a tool");
+  const std::string place = fmt::format("{}.{}", where, key);
   if (!arguments.is_null() && !arguments.is_object() && !arguments.is_string())
-    return wrong(where + ".arguments", arguments, "a JSON object");
+    return wrong(place, arguments, "a JSON object");
   std::string text = arguments.is_string() ? arguments.get<std::string>() : "";
-  if (arguments.is_object()) text = spelled(arguments);
+  if (arguments.is_object()) {
+    const auto sent = form.objects.find(place);
+    text = sent != form.objects.end() ? spelled_text(sent->second).value_or("") : spelled(arguments);
+  }
   return ToolCall{name.get<std::string>(), text.empty() ? "{}" : std::move(text)};
 }
 
 // OpenAI's and Ollama's list of calls in a message.
-Done read_calls_of(const json& calls, const std::string& where, Conversation& out) {
+Done read_calls_of(const json& calls, const std::string& where, const MessageForm& form, Conversation& out) {
   if (calls.is_null()) return {};
   if (!calls.is_array()) return wrong(where, calls, "a list of calls");
   for (size_t i = 0; i < calls.size(); ++i) {
     const json function = member(calls[i], "function");
     const std::string at = fmt::format("{}[{}].function", where, i);
     if (!function.is_object()) return wrong(at, function, "an object with name and arguments");
-    LLADA_TRY(ToolCall call, read_call(member(function, "name"), member(function, "arguments"), at));
+    LLADA_TRY(ToolCall call, read_call(function, "arguments", at, form));
     out.call(std::move(call), member(calls[i], "id"));
   }
   return {};
@@ -153,7 +168,7 @@ Done read_blocks(const json& item, const std::string& where, const MessageForm& 
     const json type = member(block, "type");
     if (type == "tool_use" && role == "assistant") {
       LLADA_TRY_STATUS(say(false));
-      LLADA_TRY(ToolCall call, read_call(member(block, "name"), member(block, "input"), at));
+      LLADA_TRY(ToolCall call, read_call(block, "input", at, form));
       out.call(std::move(call), member(block, "id"));
       others = true;
     } else if (type == "tool_result" && role == "user") {
@@ -172,7 +187,7 @@ Done read_blocks(const json& item, const std::string& where, const MessageForm& 
 Answered<bool> read_item(const json& item, const std::string& where, const MessageForm& form, Conversation& out) {
   const json type = member(item, "type");
   if (type == "function_call") {
-    LLADA_TRY(ToolCall call, read_call(member(item, "name"), member(item, "arguments"), where));
+    LLADA_TRY(ToolCall call, read_call(item, "arguments", where, form));
     out.call(std::move(call), member(item, "call_id"));
     return true;
   }
@@ -212,13 +227,14 @@ Done read_message(const json& item, const std::string& where, Shape shape, const
     return out.result_of_id(id, std::move(text), where + ".tool_call_id");
   }
   out.say(role.get<std::string>(), std::move(text));
-  return chat ? read_calls_of(item.value("tool_calls", json()), where + ".tool_calls", out) : Done();
+  return chat ? read_calls_of(item.value("tool_calls", json()), where + ".tool_calls", form, out) : Done();
 }
 
 }  // namespace
 
 Answered<std::vector<ChatMessage>> read_messages(Body& body, Shape shape) {
-  const MessageForm form = message_form(shape);
+  MessageForm form = message_form(shape);
+  form.objects = body.objects_at(form.arguments);
   const json* list = body.find(form.field);
   const bool input = form.field == "input";
   if (list == nullptr)
@@ -234,7 +250,7 @@ Answered<std::vector<ChatMessage>> read_messages(Body& body, Shape shape) {
 }
 
 Answered<std::optional<std::string>> read_system(Body& body) {
-  static const MessageForm kForm{.field = "system", .parts = {"text"}, .beside = {}};
+  static const MessageForm kForm{.field = "system", .parts = {"text"}, .beside = {}, .arguments = {}};
   const json* system = body.find("system");
   if (system == nullptr) return std::nullopt;
   LLADA_TRY(std::string text, read_content(*system, "system", kForm));

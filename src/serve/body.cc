@@ -13,8 +13,28 @@ using nlohmann::ordered_json;
 
 constexpr JsonLimits kBodyLimits{.depth = 64, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26};
 
-// Fields whose objects are read in the order of their members (in_order).
-constexpr const char* kOrdered[] = {"json_schema", "\"tools\"", "\"format\"", "\"output_format\""};
+// Fields and values with objects whose text is read (in_order, objects_at).
+constexpr const char* kWritten[] = {"json_schema",       "\"tools\"",    "\"format\"",
+                                    "\"output_format\"", "\"tool_use\"", "\"tool_calls\"", "\"function_call\""};
+
+// Where the string ends that begins at `at`, in JSON.
+size_t end_of_string(std::string_view json, size_t at) {
+  for (++at; at < json.size() && json[at] != '"'; ++at)
+    if (json[at] == '\\') ++at;
+  return std::min(at + 1, json.size());
+}
+
+// The same of an object.
+size_t end_of_object(std::string_view json, size_t at) {
+  int depth = 0;
+  do {
+    const char c = json[at];
+    if (c == '{') ++depth;
+    if (c == '}') --depth;
+    at = c == '"' ? end_of_string(json, at) : at + 1;
+  } while (depth > 0 && at < json.size());
+  return at;
+}
 
 bool is_zero(const json& v) { return v.is_number() && v.get<double>() == 0; }
 bool is_one(const json& v) { return v.is_number() && v.get<double>() == 1; }
@@ -114,7 +134,7 @@ Answered<Body> Body::parse(std::string_view text, const JsonWatch& watch) {
   auto object = parse_json_object(text, "the body", kBodyLimits, watch);
   if (!object) return std::unexpected(ApiError(400, object.error().message));
   Body body(std::move(*object));
-  if (std::ranges::any_of(kOrdered, [&](const char* name) { return text.contains(name); })) body.text_ = text;
+  if (std::ranges::any_of(kWritten, [&](const char* name) { return text.contains(name); })) body.text_ = text;
   return body;
 }
 
@@ -143,6 +163,46 @@ Answered<std::optional<ordered_json>> Body::in_order(const std::vector<std::stri
     value = std::move(inner);
   }
   return value;
+}
+
+std::map<std::string, std::string_view> Body::objects_at(const std::vector<std::string_view>& path) const {
+  struct Level {
+    bool list;
+    bool on;  // its value that is being read is on the path
+    size_t item = 0;
+  };
+  std::map<std::string, std::string_view> found;
+  std::vector<Level> open;
+  const std::string_view text = text_;
+  const auto goes_on = [&](size_t depth) { return depth < path.size() && (depth == 0 || open[depth - 1].on); };
+  const auto place = [&] {
+    std::string name;
+    for (size_t d = 0; d < open.size(); ++d)
+      name += open[d].list ? fmt::format("[{}]", open[d].item) : fmt::format("{}{}", d > 0 ? "." : "", path[d]);
+    return name;
+  };
+  for (size_t at = 0, next = 0; at < text.size(); at = next) {
+    const char c = text[at];
+    next = at + 1;
+    if (c == '"') {
+      next = end_of_string(text, at);
+      const size_t behind = std::min(text.find_first_not_of(" \t\r\n", next), text.size());
+      if (!text.substr(behind).starts_with(':')) continue;
+      const size_t depth = open.size() - 1;
+      open.back().on = goes_on(depth) && text.substr(at + 1, next - at - 2) == path[depth];
+    } else if (c == '{' && open.size() == path.size() && open.back().on) {
+      next = end_of_object(text, at);
+      found.insert_or_assign(place(), text.substr(at, next - at));
+    } else if (c == '{' || c == '[') {
+      const bool list = c == '[';
+      open.push_back({.list = list, .on = list && goes_on(open.size()) && path[open.size()].empty()});
+    } else if (c == '}' || c == ']') {
+      open.pop_back();
+    } else if (c == ',' && open.back().list) {
+      ++open.back().item;
+    }
+  }
+  return found;
 }
 
 const json* Body::find(const std::string& name) {

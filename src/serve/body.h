@@ -1,6 +1,7 @@
 // The JSON body of a request, read field by field: a wrong or unknown field is refused by name. null stands for a field
 // that is not there, as in OpenAI's own clients.
 #pragma once
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,6 +26,9 @@ class Body {
   // The value at a path, with the members of its objects in the order in which they were sent; nothing where it is not
   // there. Of bodies that ask for a form of the answer. Refused: more keys there than a form may have.
   Answered<std::optional<nlohmann::ordered_json>> in_order(const std::vector<std::string>& path) const;
+  // The text in which each object was sent that stands at a path, where "" is any item of a list, by its place:
+  // "messages[0].content[1].input". A name with escapes is not found. Of bodies with calls of tools.
+  std::map<std::string, std::string_view> objects_at(const std::vector<std::string_view>& path) const;
   Answered<bool> boolean(const std::string& name, bool otherwise);
   Answered<std::optional<int64_t>> integer(const std::string& name, int64_t least, int64_t most);
   Answered<std::optional<std::string>> text(const std::string& name);
@@ -40,7 +44,7 @@ class Body {
  private:
   explicit Body(nlohmann::json object) : object_(std::move(object)) {}
   nlohmann::json object_;
-  std::string text_;  // where in_order() may be asked
+  std::string text_;  // where in_order() and objects_at() may be asked
   std::set<std::string> read_;
 };
 

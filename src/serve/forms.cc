@@ -1,9 +1,7 @@
 #include "serve/forms.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <limits>
+#include <span>
 #include <utility>
 
 #include "serve/response_form.h"
@@ -33,47 +31,21 @@ Json anthropic_usage(const Json& usage) {
           {"output_tokens", usage.at("completion_tokens")}};
 }
 
-// Arguments as a value. A schema allows numbers of any number of digits: one beyond a double, which no value can have,
-// is the largest double.
-Json arguments_of(const std::string& text) {
-  Json read = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!read.is_discarded()) return read;
-  std::string held;
-  bool quoted = false;
-  for (size_t at = 0; at < text.size();) {
-    size_t end = at + 1;
-    std::string part = text.substr(at, 1);
-    if (quoted && part == "\\") {
-      part = text.substr(at, 2), end = at + 2;
-    } else if (part == "\"") {
-      quoted = !quoted;
-    } else if (!quoted && std::string_view("-0123456789").contains(part[0])) {
-      end = std::min(text.find_first_not_of("+-.0123456789Ee", at), text.size());
-      part = text.substr(at, end - at);
-      if (const double value = std::strtod(part.c_str(), nullptr); std::isinf(value))
-        part = Json(std::copysign(std::numeric_limits<double>::max(), value)).dump();
-    }
-    held += part;
-    at = end;
-  }
-  read = Json::parse(held, nullptr, /*allow_exceptions=*/false);
-  return read.is_discarded() ? Json::object() : read;
-}
-
 class AnthropicForm : public AnswerForm {
  public:
   AnthropicForm(AnswerHead head, int64_t prompt) : head_(std::move(head)), prompt_(prompt) {}
 
-  Json whole(const FinishedAnswer& answer, const Json& usage) const override {
-    Json content = Json::array();
-    if (!answer.thoughts.empty()) content.push_back(thinking_block(answer.thoughts));
-    if (answer.calls.empty() || !answer.text.empty()) content.push_back({{"type", "text"}, {"text", answer.text}});
+  std::string whole(const FinishedAnswer& answer, const Json& usage) const override {
+    std::vector<std::string> blocks;
+    if (!answer.thoughts.empty()) blocks.push_back(dump(thinking_block(answer.thoughts)));
+    if (answer.calls.empty() || !answer.text.empty())
+      blocks.push_back(dump({{"type", "text"}, {"text", answer.text}}));
     for (size_t i = 0; i < answer.calls.size(); ++i)
-      content.push_back(
-          call_block(static_cast<int64_t>(i), answer.calls[i].name, arguments_of(answer.calls[i].arguments)));
-    Json json = message(std::move(content), anthropic_usage(usage));
+      blocks.push_back(with_value(call_block(static_cast<int64_t>(i), answer.calls[i].name, nullptr), "input",
+                                  arguments_object(answer.calls[i].arguments)));
+    Json json = message(nullptr, anthropic_usage(usage));
     json.update(stop(answer));
-    return json;
+    return with_value(json, "content", fmt::format("[{}]", fmt::join(blocks, ",")));
   }
 
   std::string begin() override {
@@ -178,10 +150,9 @@ class OllamaForm : public AnswerForm {
  public:
   explicit OllamaForm(AnswerHead head) : head_(std::move(head)) {}
 
-  Json whole(const FinishedAnswer& answer, const Json& usage) const override {
+  std::string whole(const FinishedAnswer& answer, const Json& usage) const override {
     Json json = piece(answer.text, true);
     if (!answer.thoughts.empty()) place(json)["thinking"] = answer.thoughts;
-    for (const ToolCall& call : answer.calls) json["message"]["tool_calls"].push_back(call_of(call));
     // Nanoseconds; the model was loaded before, and a prompt is not computed apart from its answer.
     const auto time = static_cast<int64_t>(usage.at("seconds").get<double>() * 1e9);
     json.update({{"done_reason", answer.reason == "tool_calls" ? "stop" : answer.reason},
@@ -191,7 +162,7 @@ class OllamaForm : public AnswerForm {
                  {"prompt_eval_duration", 0},
                  {"eval_count", usage.at("completion_tokens")},
                  {"eval_duration", time}});
-    return json;
+    return with_calls(std::move(json), answer.calls);
   }
   std::string delta(const std::string& text) override { return text.empty() ? "" : dump(piece(text, false)) + '\n'; }
   std::string thought(const std::string& text) override {
@@ -203,15 +174,12 @@ class OllamaForm : public AnswerForm {
   std::string call(const AnswerPiece& more) override {
     if (!more.name.empty()) call_ = {more.name, ""};
     call_.arguments += more.text;
-    if (!more.ends) return "";
-    Json json = piece("", false);
-    json["message"]["tool_calls"].push_back(call_of(call_));
-    return dump(json) + '\n';
+    return more.ends ? with_calls(piece("", false), {&call_, 1}) + '\n' : "";
   }
   std::string end(const FinishedAnswer& answer, const Json& usage) override {
     FinishedAnswer last = answer;
     last.text.clear(), last.calls.clear(), last.thoughts.clear();
-    return dump(whole(last, usage)) + '\n';
+    return whole(last, usage) + '\n';
   }
   std::string failed(const ApiError& error) override { return dump({{"error", error.message}}) + '\n'; }
   std::string ping() override { return dump(piece("", false)) + '\n'; }
@@ -230,8 +198,14 @@ class OllamaForm : public AnswerForm {
   }
   // Where a message's fields are.
   static Json& place(Json& json) { return json.contains("message") ? json["message"] : json; }
-  static Json call_of(const ToolCall& call) {
-    return {{"function", {{"name", call.name}, {"arguments", arguments_of(call.arguments)}}}};
+  static std::string with_calls(Json json, std::span<const ToolCall> calls) {
+    if (calls.empty()) return dump(json);
+    json["message"]["tool_calls"] = nullptr;
+    std::string list;
+    for (const ToolCall& call : calls)
+      list += (list.empty() ? "[" : ",") + with_value({{"function", {{"name", call.name}, {"arguments", nullptr}}}},
+                                                      "arguments", arguments_object(call.arguments));
+    return with_value(json, "tool_calls", list + "]");
   }
 
   const AnswerHead head_;
@@ -242,7 +216,7 @@ class LlamaForm : public AnswerForm {
  public:
   explicit LlamaForm(AnswerHead head) : head_(std::move(head)) {}
 
-  Json whole(const FinishedAnswer& answer, const Json& usage) const override {
+  std::string whole(const FinishedAnswer& answer, const Json& usage) const override {
     const double seconds = usage.at("seconds");
     const int64_t tokens = usage.at("completion_tokens");
     Json json = piece(answer.text, true);
@@ -259,14 +233,14 @@ class LlamaForm : public AnswerForm {
                   {{"predicted_n", tokens},
                    {"predicted_ms", seconds * 1e3},
                    {"predicted_per_second", seconds > 0 ? static_cast<double>(tokens) / seconds : 0}}}});
-    return json;
+    return dump(json);
   }
   std::string delta(const std::string& text) override { return text.empty() ? "" : event_text(piece(text, false)); }
   Json nothing_yet() const override { return piece("", false); }
   std::string end(const FinishedAnswer& answer, const Json& usage) override {
     FinishedAnswer last = answer;
     last.text.clear();
-    return event_text(whole(last, usage));
+    return "data: " + whole(last, usage) + "\n\n";
   }
   std::string failed(const ApiError& error) override { return event_text(error_json(error)); }
 

@@ -155,9 +155,9 @@ HttpReply Job::whole() {
   Json beside = {{"llada", std::move(more)}};
   if (!ask_.warnings.empty()) beside["warnings"] = ask_.warnings;
   if (form_ || ask_.shape == Shape::infill) {
-    Json json = form_ ? form_->whole(with_echo(0), usage()) : infill_json(head_, with_echo(0), usage());
-    json.update(beside);
-    return with_note(json_reply(json));
+    std::string text = form_ ? form_->whole(with_echo(0), usage()) : dump(infill_json(head_, with_echo(0), usage()));
+    text.back() = ',';
+    return with_note({.body = std::move(text) + dump(beside).substr(1)});
   }
   WholeText text(head_);
   for (size_t i = 0; i < answers_.size(); ++i) {

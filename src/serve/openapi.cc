@@ -27,7 +27,10 @@ Json option_schema(const decode::Field& field) {
       schema[field.range.above_least ? "exclusiveMinimum" : "minimum"] = field.range.least;
     if (std::isfinite(field.range.most))
       schema[field.range.below_most ? "exclusiveMaximum" : "maximum"] = field.range.most;
-    if (!field.word.empty()) schema = {{"anyOf", {schema, {{"const", field.word}}}}};
+    if (!field.word.empty()) {
+      schema = {{"anyOf", {schema, {{"const", field.word}}}}};
+      if (!field.second_word.empty()) schema["anyOf"].push_back({{"const", field.second_word}});
+    }
   }
   schema["description"] = field.help;
   return schema;

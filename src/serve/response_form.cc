@@ -75,7 +75,7 @@ Json usage_of(const Json& usage, int64_t thought_tokens) {
 
 }  // namespace
 
-Json ResponseForm::whole(const FinishedAnswer& answer, const Json& usage) const {
+Json ResponseForm::as_json(const FinishedAnswer& answer, const Json& usage) const {
   const std::string status = status_of(answer);
   Json output = Json::array();
   if (!answer.thoughts.empty()) output.push_back(reasoning(head_, 0, Json::array({thought_part(answer.thoughts)})));
@@ -192,9 +192,9 @@ std::string ResponseForm::end(const FinishedAnswer& answer, const Json& usage) {
   const std::string status = status_of(answer);
   std::string text = items_ == 0 || in_thoughts_ ? begin_text() : "";
   text += end_text(status);
-  Json response = whole(answer, usage);
-  response["output"] = output_;
-  return text + event("response." + status, {{"response", std::move(response)}});
+  Json ended = as_json(answer, usage);
+  ended["output"] = output_;
+  return text + event("response." + status, {{"response", std::move(ended)}});
 }
 
 std::string ResponseForm::failed(const ApiError& error) {

@@ -13,7 +13,9 @@ class ResponseForm : public AnswerForm {
   // repeated: the request's own fields that the response has, too.
   ResponseForm(AnswerHead head, Json repeated) : head_(std::move(head)), repeated_(std::move(repeated)) {}
 
-  Json whole(const FinishedAnswer& answer, const Json& usage) const override;
+  std::string whole(const FinishedAnswer& answer, const Json& usage) const override {
+    return dump(as_json(answer, usage));
+  }
   std::string begin() override;
   std::string delta(const std::string& text) override;
   std::string call(const AnswerPiece& piece) override;
@@ -22,6 +24,7 @@ class ResponseForm : public AnswerForm {
   std::string failed(const ApiError& error) override;
 
  private:
+  Json as_json(const FinishedAnswer& answer, const Json& usage) const;
   std::string event(const std::string& type, const Json& fields);
   std::string item_event(const std::string& type, const Json& fields, Json more);
   std::string begin_text();

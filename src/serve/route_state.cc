@@ -99,8 +99,7 @@ Json options_json(const decode::ModelKind& kind) {
                   {"default", nullptr},
                   {"choices", field.words},
                   {"needed", decode::needed(field)}};
-    if (field.show != nullptr && field.key != "seed") entry["default"] = field.show(field, defaults.options);
-    if (!field.target.empty()) entry["sets"] = field.target;
+    if (field.key != "seed") entry["default"] = field.show(field, defaults.options);
     if (!field.is_switch() && field.words.empty() && field.key != "latency_table" && !field.text)
       entry["range"] = {{"least", bound(field.range.least)},
                         {"most", bound(field.range.most)},

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
+#include "text/json_text.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -116,6 +118,19 @@ Json usage_piece_json(const AnswerHead& head, const Json& usage) {
   Json json = chunk_json(head, Json::array());
   json["usage"] = usage;
   return json;
+}
+
+std::string with_value(const Json& json, std::string_view name, std::string_view value) {
+  std::string text = dump(json);
+  const std::string member = fmt::format("\"{}\":", name);
+  const size_t at = text.find(member + "null");
+  LLADA_CHECK(at != std::string::npos);
+  return text.replace(at + member.size(), 4, value);
+}
+
+std::string arguments_object(const std::string& arguments) {
+  const auto text = spelled_text(to_valid_utf8(arguments));
+  return text && text->starts_with('{') ? *text : "{}";
 }
 
 std::string event_text(const Json& json) { return "data: " + dump(json) + "\n\n"; }

@@ -38,7 +38,8 @@ std::string call_id(const AnswerHead& head, int64_t index, int64_t call);
 class AnswerForm {
  public:
   virtual ~AnswerForm() = default;
-  virtual Json whole(const FinishedAnswer& answer, const Json& usage) const = 0;
+  // An object with some members, as text: the arguments of calls are what the model wrote.
+  virtual std::string whole(const FinishedAnswer& answer, const Json& usage) const = 0;
   virtual std::string begin() { return ""; }
   virtual std::string delta(const std::string& text) = 0;                  // empty: no event
   virtual std::string call(const AnswerPiece& /*piece*/) { return ""; }    // of a protocol with tools
@@ -81,6 +82,10 @@ Json role_json(const AnswerHead& head, int64_t index, bool calls);
 Json usage_piece_json(const AnswerHead& head, const Json& usage);
 
 std::string event_text(const Json& json);  // "data: ...\n\n"
+// JSON text in the place of a member that is null, the first of that name. (In strings quotes have a backslash.)
+std::string with_value(const Json& json, std::string_view name, std::string_view value);
+// The arguments of a call as the text of an object: no number loses digits (text/json_text.h).
+std::string arguments_object(const std::string& arguments);
 inline constexpr std::string_view kLastEvent = "data: [DONE]\n\n";
 
 // Of all answers together; prompts are counted once. seconds: of the longest.

@@ -25,12 +25,17 @@ TokenizerSpec synthesize_vocabulary(const Preset& preset) {
   // which it was made.
   std::vector<std::string> stems = {words[' ']};
   for (char letter = 'a'; letter <= 'z'; ++letter) stems.push_back(words[static_cast<size_t>(letter)]);
+  const auto add = [&](const std::string& stem, char letter) {
+    spec.merges.push_back(stem + ' ' + letter);
+    words.push_back(stem + letter);
+  };
   for (size_t stem = 0; words.size() < wanted; ++stem) {
     for (char letter = 'a'; letter <= 'z' && words.size() < wanted; ++letter) {
-      spec.merges.push_back(stems[stem] + ' ' + letter);
-      words.push_back(stems[stem] + letter);
+      add(stems[stem], letter);
       stems.push_back(words.back());
     }
+    // A lettered label behind a space is one token of every published vocabulary.
+    for (char letter = 'A'; letter <= 'Z' && stem == 0 && words.size() < wanted; ++letter) add(words[' '], letter);
   }
   size_t word = 0;
   for (size_t id = 0; id < static_cast<size_t>(first_control); ++id) {

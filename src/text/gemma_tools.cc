@@ -56,7 +56,7 @@ std::string argument(const OrderedJson& value) {
       out += (out.empty() ? "" : ",") + kQuote + key + kQuote + ":" + argument(*item);
     return "{" + out + "}";
   }
-  if (!value.is_array()) return gemma_spelled(value);
+  if (!value.is_array()) return spelled(value, CallForm::gemma);
   for (const OrderedJson& item : value) out += (out.empty() ? "" : ",") + argument(item);
   return "[" + out + "]";
 }
@@ -147,7 +147,7 @@ void write_call(ChatWriter& out, std::string_view name, std::string_view argumen
   out.control("<|tool_call>").text("call:").text(name);
   const size_t begin = std::min(arguments.find_first_not_of(" \t\r\n"), arguments.size());
   const bool object = arguments.substr(begin).starts_with('{');
-  const auto spelled = object ? gemma_spelled_text(arguments) : std::nullopt;
+  const auto spelled = object ? spelled_text(arguments, CallForm::gemma) : std::nullopt;
   if (spelled)
     out.marked(*spelled);
   else if (object)

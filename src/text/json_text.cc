@@ -1,11 +1,13 @@
 #include "text/json_text.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <unordered_map>
 #include <utility>
 
 #include "base/json_limits.h"
-#include "text/call_syntax.h"
 
 namespace llada {
 namespace {
@@ -16,11 +18,18 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-// One pass over JSON text. nlohmann's parser reads strings alone: it makes a double of a number that is no int64, and
-// searches an ordered object for every member.
-class GemmaSpeller {
+// Readers of JSON hold numbers as doubles, and some refuse one beyond: the largest stands for it.
+std::string held(std::string_view word) {
+  const std::string text(word);
+  const double value = std::strtod(text.c_str(), nullptr);
+  return std::isinf(value) ? OrderedJson(std::copysign(std::numeric_limits<double>::max(), value)).dump() : text;
+}
+
+// One pass over JSON text, whose numbers stay as they are written. nlohmann's parser reads strings alone: it makes a
+// double of a number that is no int64, and searches an ordered object for every member.
+class Speller {
  public:
-  explicit GemmaSpeller(std::string_view json) : left_(json) {}
+  Speller(std::string_view json, CallForm form) : left_(json), gemma_(form == CallForm::gemma) {}
 
   std::optional<std::string> spell() {
     std::string out;
@@ -50,18 +59,22 @@ class GemmaSpeller {
     return read.is_string() ? std::optional(read.get<std::string>()) : std::nullopt;
   }
 
+  std::string quoted(const std::string& text) const {
+    return gemma_ ? std::string(kGemmaQuote).append(text).append(kGemmaQuote) : OrderedJson(text).dump();
+  }
+
   bool value(std::string& out) {
     skip_white();
     if (left_.starts_with('"')) {
       const auto text = string();
-      if (text) out.append(kGemmaQuote).append(*text).append(kGemmaQuote);
+      if (text) out += quoted(*text);
       return text.has_value();
     }
     if (take('{')) return object(out);
     if (take('[')) return array(out);
     const std::string_view word = left_.substr(0, left_.find_first_of(",]} \t\r\n"));
     if (word != "true" && word != "false" && word != "null" && !is_json_number(word)) return false;
-    out += word;
+    out += gemma_ ? std::string(word) : held(word);
     left_.remove_prefix(word.size());
     return true;
   }
@@ -70,7 +83,7 @@ class GemmaSpeller {
     out += '[';
     for (bool first = true; !take(']'); first = false) {
       if (!first && !take(',')) return false;
-      if (!first) out += ',';
+      if (!first) out += comma();
       if (!value(out)) return false;
     }
     out += ']';
@@ -87,28 +100,35 @@ class GemmaSpeller {
       if (!first && !take(',')) return false;
       const auto name = string();
       if (!name || !take(':')) return false;
-      std::string text = gemma_key(*name) + ":";
+      std::string text = gemma_ ? gemma_key(*name) + ":" : quoted(*name) + ": ";
       if (!value(text)) return false;
       const auto [place, is_new] = places.emplace(*name, members.size());
-      if (is_new) members.push_back({lower_case(*name), {}});
+      if (is_new) members.push_back({gemma_ ? lower_case(*name) : "", {}});
       members[place->second].text = std::move(text);
     }
-    std::ranges::stable_sort(members, {}, &Member::lower);
+    if (gemma_) std::ranges::stable_sort(members, {}, &Member::lower);
     const char* separator = "{";
-    for (const Member& member : members) out.append(std::exchange(separator, ",")).append(member.text);
+    for (const Member& member : members) out.append(std::exchange(separator, comma())).append(member.text);
     out += members.empty() ? "{}" : "}";
     return true;
   }
 
+  const char* comma() const { return gemma_ ? "," : ", "; }
+
   std::string_view left_;
+  const bool gemma_;
 };
 
 }  // namespace
 
-std::optional<std::string> gemma_spelled_text(std::string_view json) {
+std::optional<std::string> spelled_text(std::string_view json, CallForm form) {
   if (!check_json_limits(json, "", {.depth = 100, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26}))
     return std::nullopt;
-  return GemmaSpeller(json).spell();
+  return Speller(json, form).spell();
+}
+
+std::string spelled(const OrderedJson& value, CallForm form) {
+  return Speller(value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace), form).spell().value_or("");
 }
 
 bool is_json_number(std::string_view text) {
@@ -129,19 +149,6 @@ bool is_json_number(std::string_view text) {
   return digits(true) && text.empty();
 }
 
-std::string spelled(const OrderedJson& value) {
-  std::string out;
-  const char* separator = "";
-  if (value.is_object()) {
-    for (const auto& [key, member] : value.items())
-      out += std::exchange(separator, ", ") + OrderedJson(key).dump() + ": " + spelled(member);
-    return "{" + out + "}";
-  }
-  if (!value.is_array()) return value.dump();
-  for (const auto& item : value) out += std::exchange(separator, ", ") + spelled(item);
-  return "[" + out + "]";
-}
-
 std::vector<std::pair<std::string, const OrderedJson*>> sorted_members(const OrderedJson& object) {
   std::vector<std::pair<std::string, const OrderedJson*>> members;
   if (!object.is_object()) return members;
@@ -156,22 +163,6 @@ std::string gemma_key(std::string_view name) {
   };
   if (!name.empty() && std::ranges::none_of(name, ends)) return std::string(name);
   return std::string(kGemmaQuote).append(name).append(kGemmaQuote);
-}
-
-std::string gemma_spelled(const OrderedJson& value) {
-  if (value.is_string())
-    return std::string(kGemmaQuote).append(value.get_ref<const std::string&>()).append(kGemmaQuote);
-  if (value.is_null()) return "null";  // older templates write Python's None
-  std::string out;
-  const char* separator = "";
-  if (value.is_object()) {
-    for (const auto& [key, member] : sorted_members(value))
-      out += std::exchange(separator, ",") + gemma_key(key) + ":" + gemma_spelled(*member);
-    return "{" + out + "}";
-  }
-  if (!value.is_array()) return value.dump();
-  for (const OrderedJson& item : value) out += std::exchange(separator, ",") + gemma_spelled(item);
-  return "[" + out + "]";
 }
 
 }  // namespace llada

@@ -7,16 +7,18 @@
 #include <utility>
 #include <vector>
 
+#include "text/call_syntax.h"
+
 namespace llada {
 
 using OrderedJson = nlohmann::ordered_json;  // members in the order in which they are written
 
-// ", " and ": " and no other white space, members in their order, no escape that is not needed.
-std::string spelled(const OrderedJson& value);
-// A value in Gemma's spelling, with bytes for the marks.
-std::string gemma_spelled(const OrderedJson& value);
-// The same of JSON text, whose numbers are written as they stand there; nothing where it is no JSON or 100 levels deep.
-std::optional<std::string> gemma_spelled_text(std::string_view json);
+// One line. CallForm::json: ", " and ": " and no other white space, members in their order, no escape that is not
+// needed. CallForm::gemma: Gemma's spelling, with bytes for the marks.
+std::string spelled(const OrderedJson& value, CallForm form = CallForm::json);
+// The same of JSON text, whose numbers stay as they are written there (of CallForm::json one beyond a double is the
+// largest); nothing where it is no JSON or 100 levels deep.
+std::optional<std::string> spelled_text(std::string_view json, CallForm form = CallForm::json);
 bool is_json_number(std::string_view text);
 // A member's name, between quotes where it has what ends a bare one.
 std::string gemma_key(std::string_view name);

@@ -78,7 +78,7 @@ class RandomCalls {
                                                 {"stop", "a"},          {"stop", ""},
                                                 {"streams", "3"},       {"row_budget", "50"},
                                                 {"threads", "1"},       {"entropy_bound", "0.5"},
-                                                {"kv", "dual"},         {"revise", "true"},
+                                                {"kv", "dual"},         {"revision", "dual-path"},
                                                 {"block_length", "4"},  {"cfg_scale", "1"},
                                                 {"cache", "100000"},    {"nothing", "1"},
                                                 {"device", "nowhere"},  {"repeat_penalty", "1.5"},

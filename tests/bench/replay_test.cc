@@ -85,7 +85,7 @@ std::vector<decode::DecodeOptions> strategies() {
   all[1].kv = decode::KvChoice::dual, all[1].mbsd = true, all[1].mbsd_trigger = 20;
   all[2].kv = decode::KvChoice::frozen, all[2].slide = true, all[2].tail = 16;
   all[3].kv = decode::KvChoice::block, all[3].revision = decode::Revision::dual_path;
-  all[3].revise_path = decode::RevisePath::separate, all[3].threshold = 0.7;
+  all[3].revise_lateness = 0, all[3].threshold = 0.7;
   all[4].revision = decode::Revision::edit, all[4].tail = 8;
   all[5].revision = decode::Revision::dual_path, all[5].threshold = 0.6, all[5].kv = decode::KvChoice::prefix;
   return all;

@@ -54,8 +54,8 @@ TEST_F(Llada2Cli, PresetsHaveAFormForIt) {
   const Json plain = answer({});
   EXPECT_EQ(plain.at("preset"), "balanced");
   EXPECT_TRUE(same(plain, answer({"--preset-decode", "balanced"})));
-  EXPECT_TRUE(same(plain, answer({"--kv", "block", "--entropy-gate", "1", "--revise", "--revise-rows", "8",
-                                  "--visible-threshold", "0.9", "--stable-threshold", "0.99", "--final-sweep", "0"})));
+  EXPECT_TRUE(same(plain, answer({"--kv", "block", "--entropy-gate", "1", "--revise-rows", "8", "--threshold",
+                                  "0.9", "--stable-threshold", "0.99", "--final-sweep", "0"})));
   EXPECT_FALSE(same(plain, answer({"--preset-decode", "llada2"}))) << "the two cannot be told apart here";
   EXPECT_FALSE(same(answer({"--preset-decode", "llada2"}), answer({"--preset-decode", "llada2.1"})));
   // What goes beside this form and not beside the other.
@@ -69,7 +69,7 @@ TEST_F(Llada2Cli, EvaluatesPresetsInTheirFormForIt) {
                                    "\n");
   const auto eval = run_llada({"eval", "-m", model(), "--tasks", file("tasks.jsonl"), "--no-reference", "--json",
                                "--compare", "balanced: --preset-decode balanced --gen-length 40", "--compare",
-                               "words: --kv block --entropy-gate 1 --revise --revise-rows 8 --visible-threshold 0.9 "
+                               "words: --kv block --entropy-gate 1 --revise-rows 8 --threshold 0.9 "
                                "--stable-threshold 0.99 --final-sweep 0 --gen-length 40"});
   ASSERT_EQ(eval.status, 0) << eval.err;
   const Json results = Json::parse(eval.out).at("results");

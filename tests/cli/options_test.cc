@@ -73,8 +73,8 @@ TEST(ParseDecodeOptions, AParameterChoosesItsRule) {
 TEST(ParseDecodeOptions, EveryStrategyFlagReachesItsField) {
   const auto a = parse_decode_options(
       "--threshold 0.8 --entropy-gate 0.6 --kv prefix --tail 16 --refresh 5 "
-      "--mbsd-trigger 5 --mbsd-lookahead 12 --mbsd-threshold 0.75 --mbsd-max-rows 64 --latency-table "
-      "8:1,16:1.5 --stable-threshold 0.95 --revise-path separate --revise-rows 7 --final-sweep 0");
+      "--mbsd-trigger 5 --mbsd-threshold 0.75 --latency-table "
+      "8:1,16:1.5 --stable-threshold 0.95 --revise-lateness 3 --revise-rows 7 --final-sweep 0");
   ASSERT_TRUE(a) << a.error().message;
   EXPECT_EQ(a->acceptance, Acceptance::threshold);
   EXPECT_EQ(a->threshold, 0.8);
@@ -84,15 +84,13 @@ TEST(ParseDecodeOptions, EveryStrategyFlagReachesItsField) {
   EXPECT_EQ(a->tail, 16);
   EXPECT_TRUE(a->mbsd);
   EXPECT_EQ(a->mbsd_trigger, 5);
-  EXPECT_EQ(a->mbsd_lookahead, 12);
   EXPECT_EQ(a->mbsd_threshold, 0.75);
-  EXPECT_EQ(a->mbsd_max_rows, 64);
   ASSERT_EQ(a->latency_table.size(), 2u);
   EXPECT_EQ(a->latency_table[1].rows, 16);
   EXPECT_EQ(a->latency_table[1].ms, 1.5);
   EXPECT_EQ(a->revision, decode::Revision::dual_path);
   EXPECT_EQ(a->stable_threshold, 0.95);
-  EXPECT_EQ(a->revise_path, decode::RevisePath::separate);
+  EXPECT_EQ(a->revise_lateness, 3);
   EXPECT_EQ(a->revise_rows, 7);
   EXPECT_EQ(a->final_sweep, 0);
 
@@ -105,9 +103,9 @@ TEST(ParseDecodeOptions, EveryStrategyFlagReachesItsField) {
 
 TEST(ParseDecodeOptions, TheOrderOfFlagsDoesNotMatter) {
   const std::pair<const char*, const char*> pairs[] = {
-      {"--revise --accept threshold", "--accept threshold --revise"},
-      {"--revise --threshold 0.8", "--threshold 0.8 --revise"},
-      {"--revise --factor 1", "--factor 1 --revise"},
+      {"--revision dual-path --accept threshold", "--accept threshold --revision dual-path"},
+      {"--revision dual-path --threshold 0.8", "--threshold 0.8 --revision dual-path"},
+      {"--revision dual-path --factor 1", "--factor 1 --revision dual-path"},
       {"--threshold 0.95 --accept llada2", "--accept llada2 --threshold 0.95"}};
   for (const auto& [first, second] : pairs) {
     const auto a = parse_decode_options(first), b = parse_decode_options(second);
@@ -117,7 +115,7 @@ TEST(ParseDecodeOptions, TheOrderOfFlagsDoesNotMatter) {
     EXPECT_EQ(a->threshold, b->threshold) << first;
     EXPECT_EQ(a->revision, b->revision) << first;
   }
-  EXPECT_EQ(parse_decode_options("--revise")->threshold, 0.7) << "what its paper makes visible";
+  EXPECT_EQ(parse_decode_options("--revision dual-path")->threshold, 0.7) << "what its paper makes visible";
 }
 
 TEST(ParseDecodeOptions, DecimalOnly) {
@@ -136,10 +134,11 @@ TEST(ParseDecodeOptions, RefusesWithTheNameOfTheOption) {
       {"--accept factor --threshold 0.9", "--accept already chose"},
       {"--threshold 0.9 --accept factor", "--threshold already chose"},
       {"--accept best", "found 'best', needed one of schedule"},
-      {"--threshold 0.9 --visible-threshold 0.8", "--threshold already set"},
-      {"--edit-steps 4 --revise", "--edit-steps already chose edit revision"},
-      {"--revise --steps 4", "--steps: found 4"},
-      {"--wino", "'--wino' was removed: revise looks again at what is doubtful"},
+      {"-n 4 --gen-length 8", "-n already set"},
+      {"--visible-threshold 0.8", "was removed: threshold=N is that of revision, too"},
+      {"--edit-steps 4 --revision dual-path", "--edit-steps already chose edit revision"},
+      {"--revision dual-path --steps 4", "--steps: found 4"},
+      {"--wino", "'--wino' was removed: revision=dual-path looks again at what is doubtful"},
       {"--kv delayed", "--kv: found 'delayed', which was removed: kv=frozen with slide computes the fewest rows"},
       {"--latency-table 8", "found '8', needed ROWS:MS"},
       {"--latency-table 8:1,", "found '', needed ROWS:MS"},
@@ -173,20 +172,23 @@ TEST(ParseDecodeOptions, RefusesWithTheNameOfTheOption) {
 
 std::string join(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
+std::string_view other_word(const decode::Field& field) {
+  return field.words[field.words[0] == field.show(field, {}) ? 1 : 0];
+}
+
 // One option as text, as JSON in a preset file, and on the command line: the same options, or the same refusal.
 TEST(Options, EveryFieldIsReachedThreeWays) {
   for (const decode::Field& field : decode::fields()) {
-    const decode::Field& own = field.target.empty() ? field : *decode::find_field(field.target);
     // Another value than the default.
     const std::string text = field.is_switch()    ? "true"
-                             : !own.words.empty() ? std::string(own.words[own.words[0] == own.show(own, {}) ? 1 : 0])
+                             : !field.words.empty() ? std::string(other_word(field))
                              : field.key == "latency_table" ? "8:1,16:1.5"
                              : field.key == "json_schema"   ? "{}"
                              : field.text                   ? "it's a|b"
                              : field.unit == "N"            ? "3"
                                                             : "0.625";
     const std::string flag = decode::flag(field), word = field.is_switch() ? flag : flag + "=" + text;
-    const bool quoted = !own.words.empty() || field.key == "latency_table" || field.text;
+    const bool quoted = !field.words.empty() || field.key == "latency_table" || field.text;
     const auto preset =
         parse_decode_preset(fmt::format(R"({{"format":"llada-preset","version":1,"name":"n","options":{{"{}":{}}}}})",
                                         field.key, field.is_switch() || !quoted ? text : fmt::format("\"{}\"", text)),
@@ -210,7 +212,7 @@ TEST(Options, EveryFieldIsReachedThreeWays) {
       EXPECT_EQ(resolved.error().message, from_text.error().message);
       continue;
     }
-    EXPECT_EQ(own.show(own, *from_text), field.value.empty() ? text : std::string(field.value)) << field.key;
+    EXPECT_EQ(field.show(field, *from_text), text) << field.key;
     EXPECT_EQ(decode::as_flags(*from_json), decode::as_flags(*from_text));
     EXPECT_EQ(decode::as_flags(flags.options), decode::as_flags(*from_text));
     // What as_flags() says reads back.

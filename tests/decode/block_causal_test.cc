@@ -159,7 +159,7 @@ TEST(BlockCausal, ChecksBesideTheStepsGiveTheSameBits) {
   for (uint64_t seed = 0; seed < 24; ++seed) {
     DecodeOptions o = {LengthOptions{.gen_length = 18, .block_length = 4}, CacheOptions{.kv = KvChoice::block}};
     o.acceptance = Acceptance::threshold, o.threshold = 0.6;
-    o.revision = Revision::dual_path, o.stable_threshold = 0.95, o.revise_path = RevisePath::separate;
+    o.revision = Revision::dual_path, o.stable_threshold = 0.95;
     o.revise_lateness = static_cast<int64_t>(seed % 4);
     o.early_stop = EarlyStop::none;
     const std::vector<int32_t> prompt(seed % 5, 1);

@@ -30,14 +30,11 @@ constexpr size_t members() {
     return sizeof...(Values);
 }
 
-bool is_own(const Field& f) { return f.target.empty(); }
-
 // How many options a part lists: all of its members. `together` of them are one option with another.
 template <class Part>
 size_t listed_of(std::span<const Field> list, size_t together = 0) {
-  const auto own = static_cast<size_t>(std::ranges::count_if(list, is_own));
-  EXPECT_EQ(own + together, members<Part>()) << "a member has no entry beside " << list.front().key;
-  return own;
+  EXPECT_EQ(list.size() + together, members<Part>()) << "a member has no entry beside " << list.front().key;
+  return list.size();
 }
 
 // Texts that the field takes, other than its default, the ends of its range among them.
@@ -56,7 +53,8 @@ std::vector<std::string> samples(const Field& f) {
     texts.push_back(fmt::format("{}", f.range.least + (f.range.above_least ? step : 0)));
     texts.push_back(fmt::format("{}", most - (f.range.below_most ? step : 0)));
     texts.push_back(fmt::format("{}", f.range.least + 3 * step));
-    if (!f.word.empty()) texts.emplace_back(f.word);
+    for (const std::string_view word : {f.word, f.second_word})
+      if (!word.empty()) texts.emplace_back(word);
   }
   std::erase(texts, preset);
   return texts;
@@ -64,22 +62,18 @@ std::vector<std::string> samples(const Field& f) {
 
 std::vector<std::string> texts_of(const DecodeOptions& options) {
   std::vector<std::string> texts;
-  for (const Field& f : fields())
-    if (is_own(f)) texts.push_back(f.show(f, options));
+  for (const Field& f : fields()) texts.push_back(f.show(f, options));
   return texts;
 }
 
 TEST(Fields, EveryMemberIsInTheListOnce) {
-  size_t own = 0;
   std::set<std::string_view> keys;
   std::set<std::string> flags;
   for (const Field& f : fields()) {
-    own += is_own(f);
     EXPECT_TRUE(keys.insert(f.key).second) << f.key;
     EXPECT_TRUE(flags.insert(flag(f)).second) << f.key;
     EXPECT_FALSE(f.help.empty()) << f.key;
     EXPECT_EQ(find_field(f.key), &f);
-    EXPECT_TRUE(is_own(f) || (find_field(f.target) != nullptr && is_own(*find_field(f.target)))) << f.key;
   }
   // latency_table and device_latency are one option, and so are gen_length and auto_length; logit_bias and tools are
   // none, but of the server's requests.
@@ -89,7 +83,7 @@ TEST(Fields, EveryMemberIsInTheListOnce) {
                         listed_of<FormOptions>(form_fields(), 1) + listed_of<CacheOptions>(cache_fields()) +
                         listed_of<SpeculationOptions>(speculation_fields(), 1) +
                         listed_of<RevisionOptions>(revision_fields()) + listed_of<UniformOptions>(uniform_fields());
-  EXPECT_EQ(own, listed) << "the list is the sum of the parts' own";
+  EXPECT_EQ(fields().size(), listed) << "the list is the sum of the parts' own";
   EXPECT_TRUE(check_fields({}, false));
 }
 
@@ -97,7 +91,6 @@ TEST(Fields, ATextReadsBackAndChangesItsOwnMemberAlone) {
   const std::vector<std::string> before = texts_of({});
   size_t at = 0;
   for (const Field& f : fields()) {
-    if (!is_own(f)) continue;
     DecodeOptions options;
     ASSERT_TRUE(set_field(options, f.key, before[at])) << f.key;
     EXPECT_EQ(texts_of(options), before) << f.key << ": its default reads back";
@@ -126,18 +119,15 @@ TEST(Fields, HostileTextsAreRefusedAndChangeNothing) {
           std::string(1 << 16, '9'), std::string("\xff"), std::string("%s%n"), std::string("1;2")}) {
       if (f.text) continue;  // of which these are some
       DecodeOptions options;
-      const Field& own = is_own(f) ? f : *find_field(f.target);
-      if (text.starts_with("999") && text.size() < 100 && own.words.empty() && own.unit != "N" &&
-          own.key != "latency_table" && !own.is_switch() && std::isinf(own.range.most))
+      if (text.starts_with("999") && text.size() < 100 && f.words.empty() && f.unit != "N" &&
+          f.key != "latency_table" && !f.is_switch() && std::isinf(f.range.most))
         continue;                                     // a number like another
       if (f.key == "seed" && text == "-1") continue;  // which has a sign
       const Status status = set_field(options, f.key, text);
       ASSERT_FALSE(status) << f.key << " took '" << text.substr(0, 40) << "'";
       EXPECT_EQ(status.error().kind, ErrorKind::invalid_input);
       EXPECT_THAT(status.error().message, HasSubstr("eeded")) << f.key;
-      EXPECT_TRUE(status.error().message.starts_with(std::string(f.key) + ": ") ||
-                  status.error().message.starts_with(std::string(f.target) + ": "))
-          << status.error().message;
+      EXPECT_THAT(status.error().message, StartsWith(std::string(f.key) + ": "));
       EXPECT_EQ(texts_of(options), texts_of({})) << f.key;
     }
     // Just beyond the ends of its range.
@@ -160,9 +150,7 @@ TEST(Fields, HostileTextsAreRefusedAndChangeNothing) {
 // Naming an option alone gives options that are valid or refused for what they go with, never by another name.
 TEST(Fields, EveryOneAloneIsResolvedOrRefusedByItsName) {
   for (const Field& f : fields()) {
-    const Field& own = is_own(f) ? f : *find_field(f.target);
-    const auto texts = !f.value.empty() ? std::vector<std::string>{"true"} : samples(own);
-    for (const std::string& text : texts) {
+    for (const std::string& text : samples(f)) {
       Setting s = *setting(f.key, text);
       s.typed = "--typed";
       const auto options = decode_options({&s, 1});
@@ -170,7 +158,7 @@ TEST(Fields, EveryOneAloneIsResolvedOrRefusedByItsName) {
         EXPECT_THAT(options.error().message, StartsWith("--typed: ")) << f.key << " " << text;
         continue;
       }
-      EXPECT_EQ(own.show(own, *options), f.value.empty() ? text : std::string(f.value)) << f.key;
+      EXPECT_EQ(f.show(f, *options), text) << f.key;
     }
   }
 }
@@ -232,8 +220,8 @@ const Pairs kWhole = {{"kv", "dual"},
                       {"refresh", "2"},
                       {"slide", "true"},
                       {"tail", "16"},
-                      {"revise", "true"},
-                      {"visible_threshold", "0.85"},
+                      {"revision", "dual-path"},
+                      {"threshold", "0.85"},
                       {"stable_threshold", "0.99"}};
 
 TEST(Settings, AnOptionReplacesThatValueOfThePresetAlone) {
@@ -251,7 +239,6 @@ TEST(Settings, AnOptionReplacesThatValueOfThePresetAlone) {
       {{{"tail", "all"}}, with([](auto& o) { o.tail = -1; })},
       {{{"slide", "false"}}, with([](auto& o) { o.slide = false; })},
       {{{"threshold", "0.5"}}, with([](auto& o) { o.threshold = 0.5; })},
-      {{{"visible_threshold", "0.5"}}, with([](auto& o) { o.threshold = 0.5; })},
       {{{"stable_threshold", "0.9"}}, with([](auto& o) { o.stable_threshold = 0.9; })},
       {{{"entropy_gate", "1"}}, with([](auto& o) { o.entropy_gate = 1; })},
       {{{"gen_length", "64"}}, with([](auto& o) { o.gen_length = 64; })},
@@ -259,8 +246,6 @@ TEST(Settings, AnOptionReplacesThatValueOfThePresetAlone) {
       {{{"factor", "2"}}, with([](auto& o) { o.acceptance = Acceptance::factor, o.factor = 2, o.threshold = 0.7; })},
       // Without the way of revising its threshold is still that of the rule.
       {{{"revision", "none"}},
-       with([](auto& o) { o.revision = Revision::none, o.stable_threshold = DecodeOptions().stable_threshold; })},
-      {{{"revise", "false"}},
        with([](auto& o) { o.revision = Revision::none, o.stable_threshold = DecodeOptions().stable_threshold; })},
       {{{"slide", "false"}, {"edit_steps", "4"}}, with([](auto& o) {
          o.slide = false, o.revision = Revision::edit, o.edit_steps = 4;
@@ -285,10 +270,10 @@ TEST(Settings, WhatDoesNotGoWithThePresetIsRefusedNamingBoth) {
   EXPECT_THAT(resolve({{"top_p", "0.5"}}, kWhole).error().message, StartsWith("top_p: found 0.5 with temperature 0"));
   // A block-causal model's objections are to the two together as well.
   const Setting frozen = *setting("kv", "frozen");
-  const std::vector<Setting> preset = {*setting("kv", "block"), *setting("revise", "true")};
+  const std::vector<Setting> preset = {*setting("kv", "block"), *setting("revision", "dual-path")};
   EXPECT_TRUE(decode_options({&frozen, 1}, {"p", preset}));
   EXPECT_THAT(decode_options({&frozen, 1}, {"p", preset}, {.kind = 32}).error().message,
-              StartsWith("kv frozen: does not go with preset p: revise: found dual-path with kv frozen"));
+              StartsWith("kv frozen: does not go with preset p: revision: found dual-path with kv frozen"));
 }
 
 TEST(Settings, AFixedScheduleIsAskedForByStepsRulesAndRandomOrder) {
@@ -303,11 +288,7 @@ TEST(Settings, AFixedScheduleIsAskedForByStepsRulesAndRandomOrder) {
     EXPECT_FALSE(asks(key, text)) << key;
 }
 
-TEST(Settings, ShorthandsOfAWayMayBeSwitchedOff) {
-  const auto plain = resolve({{"revise", "false"}});
-  ASSERT_TRUE(plain);
-  EXPECT_EQ(plain->revision, Revision::none);
-  EXPECT_EQ(plain->acceptance, Acceptance::schedule);
+TEST(Settings, AWayOfRevisingHasItsThreshold) {
   EXPECT_EQ(resolve({{"revision", "edit"}})->threshold, 0.7);
   EXPECT_FALSE(resolve({{"revision", "none"}, {"edit_steps", "4"}}));
 }

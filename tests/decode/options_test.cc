@@ -57,8 +57,6 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
        [](auto& o) { o.confidence_eos_eot_inf = true, o.remasking = Remasking::random; }},
       {"tail", [](auto& o) { o.tail = -2; }},
       {"mbsd_trigger", [](auto& o) { o.mbsd_trigger = 0; }},
-      {"mbsd_lookahead", [](auto& o) { o.mbsd_lookahead = kHuge; }},
-      {"mbsd_max_rows", [](auto& o) { o.mbsd_max_rows = -1; }},
       {"mbsd_threshold", [](auto& o) { o.mbsd_threshold = 1; }},
       {"mbsd: found gen_length 128, block_length 128", [](auto& o) { o.mbsd = true, o.block_length = 128; }},
       {"mbsd: found tail 0", [](auto& o) { o.mbsd = true, o.tail = 0; }},
@@ -143,14 +141,12 @@ TEST(Options, NamesGoBothWays) {
   expect_names_both_ways<Acceptance>(10);
   expect_names_both_ways<KvChoice>(5);
   expect_names_both_ways<Revision>(4);
-  expect_names_both_ways<RevisePath>(2);
   expect_names_both_ways<EarlyStop>(3);
   expect_names_both_ways<Remasking>(2);
   // The words stand in the order of the enums; these are the ends of each.
   EXPECT_EQ(name(Acceptance::causal), "causal");
   EXPECT_EQ(name(KvChoice::frozen), "frozen");
   EXPECT_EQ(name(Revision::levenshtein), "levenshtein");
-  EXPECT_EQ(name(RevisePath::separate), "separate");
   EXPECT_EQ(name(EarlyStop::answer), "answer");
   EXPECT_EQ(name(Remasking::random), "random");
   EXPECT_EQ(from_name<KvChoice>("duel").error().message,

@@ -66,7 +66,7 @@ TEST(Pairs, WhatARefusalCallsForWorks) {
   constexpr std::pair<std::string_view, std::string_view> kSet[] = {
       {"steps", "64"},      {"slide", "true"},           {"remasking", "random"}, {"confidence_eos_eot_inf", "true"},
       {"refresh", "2"},     {"gen_length", "auto"},      {"entropy_gate", "1"},   {"early_stop", "none"},
-      {"cfg_scale", "0.5"}, {"revise_path", "separate"}, {"kv", "frozen"},        {"mbsd", "true"}};
+      {"cfg_scale", "0.5"}, {"revise_lateness", "0"}, {"kv", "frozen"},        {"mbsd", "true"}};
   ModelKind window(16);
   window.decided_first = true;
   ModelKind together(32);

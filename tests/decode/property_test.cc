@@ -125,7 +125,7 @@ void spoil(DecodeOptions& o, Rng& rng) {
       o.acceptance = static_cast<Acceptance>(rng() % 12);
       break;
     case 10:
-      o.mbsd_lookahead = o.mbsd_trigger = integer;
+      o.mbsd_trigger = integer;
       break;
     case 11:
       o.revise_rows = integer;

@@ -34,16 +34,15 @@ inline DecodeOptions random_options(Rng& rng) {
   o.slide = rng() % 4 == 0;
   o.mbsd = rng() % 3 == 0;
   o.mbsd_trigger = between(rng, 1, 40);
-  o.mbsd_lookahead = between(rng, 1, 40);
-  o.mbsd_max_rows = rng() % 3 ? 0 : between(rng, 1, 60);
   o.mbsd_threshold = static_cast<double>(between(rng, 0, 19)) / 20;
   if (rng() % 4 == 0) o.latency_table = {{8, 1}, {16, 1.5}, {32, 1.5}, {64, 4}};
+  else if (rng() % 3 == 0) o.latency_table = {{between(rng, 1, 60), 1}};
   if (rng() % 2) {
     o.temperature = 0;
     o.revision = static_cast<Revision>(rng() % 3) /* levenshtein needs ranked tokens */;
   }
   o.stable_threshold = static_cast<double>(between(rng, 10, 20)) / 20;
-  o.revise_path = static_cast<RevisePath>(rng() % 2);
+  o.revise_lateness = rng() % 2 ? 0 : kFused;
   o.revise_rows = between(rng, 1, 6);
   o.final_sweep = between(rng, 0, 8);
   o.edit_threshold = static_cast<double>(between(rng, 0, 20)) / 20;

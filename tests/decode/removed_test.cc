@@ -75,10 +75,13 @@ constexpr const char* kBefore[] = {"gen_length",
                                    "edit_mask",
                                    "remask_share",
                                    "remask_below",
-                                   "remask_limit"};
+                                   "remask_limit",
+                                   "t_max",
+                                   "t_min",
+                                   "stability_threshold"};
 
 TEST(Removed, EveryNameThatWasThereIsAnOptionOrSaysWhatReplacedIt) {
-  EXPECT_EQ(std::size(kBefore), 64u);
+  EXPECT_EQ(std::size(kBefore), 67u);
   size_t still = 0;
   for (const std::string key : kBefore) {
     still += find_field(key) != nullptr;
@@ -87,15 +90,15 @@ TEST(Removed, EveryNameThatWasThereIsAnOptionOrSaysWhatReplacedIt) {
       EXPECT_EQ(no_option(key), fmt::format("'{}' was removed: {}", key, replaced_by(key)));
     }
   }
-  EXPECT_EQ(still + 7 + form_fields().size(), fields().size())
-      << "revise_lateness, neighbour_penalty, the forms and the five of random canvases are new";
+  EXPECT_EQ(still + 4 + form_fields().size(), fields().size())
+      << "revise_lateness, neighbour_penalty, the forms and two of random canvases are new";
   EXPECT_EQ(no_option("thresold"), "'thresold' is no decoding option");
   EXPECT_EQ(no_option(""), "'' is no decoding option");
 }
 
 TEST(Removed, FlagsAreFoundAsKeysAre) {
   EXPECT_EQ(replaced_by("--wino-back"), replaced_by("wino_back"));
-  EXPECT_EQ(no_option("--credit"), "'--credit' was removed: revise looks again at what is doubtful");
+  EXPECT_EQ(no_option("--credit"), "'--credit' was removed: revision=dual-path looks again at what is doubtful");
   EXPECT_EQ(no_option("--"), "'--' is no decoding option");
 }
 
@@ -131,7 +134,7 @@ TEST(Removed, WhatReplacesIsAnOption) {
       const std::string name = text.substr(begin, at - begin), value = text.substr(at + 1, end - at - 1);
       ASSERT_NE(find_field(name), nullptr) << text;
       DecodeOptions options;
-      EXPECT_TRUE(set_field(options, name, value == "N" ? "4" : value)) << text;
+      EXPECT_TRUE(set_field(options, name, value == "N:1" ? "4:1" : value == "N" ? (name == "threshold" ? "0.5" : "4") : value)) << text;
     }
   }
 }

@@ -130,7 +130,7 @@ TEST(DualPath, FlippingForeverEnds) {
 TEST(DualPath, SeparatePathReadsBesideTheStep) {
   DecodeOptions options = dual(6);
   options.block_length = 3;
-  options.revise_path = RevisePath::separate;
+  options.revise_lateness = 0;
   options.kv = KvChoice::dual, options.slide = true;
   options.revise_rows = 1;
   const Outcome o = run_script(
@@ -153,7 +153,7 @@ Outcome late(
     void (*with)(DecodeOptions&) = [](DecodeOptions&) {}) {
   DecodeOptions options = dual(12);
   options.block_length = 2;
-  options.revise_path = RevisePath::separate, options.revise_lateness = lateness;
+  options.revise_lateness = lateness;
   options.kv = KvChoice::dual;
   options.revise_rows = 1;
   with(options);
@@ -234,17 +234,6 @@ TEST(DualPath, AnyLatenessEnds) {
     EXPECT_EQ(std::ranges::count(o.canvas.states, TokenState::stable), 12) << seed;
     EXPECT_LE(o.stats.counters.revisions_made, 12 * kMostChecks) << seed;
   }
-}
-
-TEST(DualPath, LatenessIsOfTheSeparatePath) {
-  DecodeOptions options = dual(4);
-  options.revise_lateness = 1;
-  const Status status = validate(options);
-  ASSERT_FALSE(status);
-  EXPECT_EQ(
-      status.error().message,
-      "revise_lateness: found 1 with revise_path fused, whose checks end with their step, so that revise_lateness "
-      "would change nothing; needed revise_path separate");
 }
 
 TEST(DualPath, NothingBehindADecidedEndIsLookedAt) {

@@ -285,7 +285,7 @@ TEST(Sampling, APassIsPenalizedForTheCanvasThatItSaw) {
   const auto next = static_cast<size_t>(kPrompt.size());
   now.tokens[next] = 5, now.states[next] = TokenState::visible;
   DecodeOptions o;
-  o.repeat_penalty = 100, o.repeat_window = 4;
+  o.repeat_penalty = 100;
   const auto position = static_cast<int32_t>(next) + 1;
   std::vector<float> logits(10, 0.5f);
   logits[5] = 3, logits[6] = 1;
@@ -390,35 +390,41 @@ TEST(Sampling, TheGreatestAndLeastValuesOverflowNothing) {
 
 TEST(Sampling, NearbyTokensAreThoseOfBothSidesWithinTheWindow) {
   const SpecialIds ids = test_ids();
-  Canvas canvas = lay_generation(std::vector<int32_t>{1, 2, 3}, 6, ids);
+  Canvas canvas = lay_generation(std::vector<int32_t>{1, 2, 3}, 3 * kNearby, ids);
   const auto put = [&](size_t at, int32_t token) {
     canvas.tokens[at] = token, canvas.states[at] = TokenState::visible;
   };
   put(5, 4), put(7, 5), put(8, kEos);
-  EXPECT_EQ(tokens_nearby(canvas, 4, 64, ids), (std::vector<int32_t>{1, 2, 3, 4, 5})) << "not the end token";
-  EXPECT_EQ(tokens_nearby(canvas, 4, 2, ids), (std::vector<int32_t>{3, 4}));
-  EXPECT_EQ(tokens_nearby(canvas, 5, 1, ids), (std::vector<int32_t>{})) << "not its own";
+  EXPECT_EQ(tokens_nearby(canvas, 4, ids), (std::vector<int32_t>{1, 2, 3, 4, 5})) << "not the end token";
+  EXPECT_EQ(tokens_nearby(canvas, kNearby + 1, ids), (std::vector<int32_t>{2, 3, 4, 5})) << "0 is too far before";
+  EXPECT_EQ(tokens_nearby(canvas, kNearby + 7, ids), (std::vector<int32_t>{5}));
+  EXPECT_EQ(tokens_nearby(canvas, kNearby + 8, ids), (std::vector<int32_t>{}));
+  put(2 * kNearby, 6);
+  EXPECT_EQ(tokens_nearby(canvas, 2 * kNearby, ids), (std::vector<int32_t>{})) << "not its own";
+  EXPECT_EQ(tokens_nearby(canvas, kNearby - 1, ids), (std::vector<int32_t>{1, 2, 3, 4, 5})) << "too far behind";
   put(4, 4);
-  EXPECT_EQ(tokens_nearby(canvas, 6, 2, ids), (std::vector<int32_t>{4, 5})) << "each once";
+  EXPECT_EQ(tokens_nearby(canvas, kNearby + 4, ids), (std::vector<int32_t>{4, 5, 6})) << "each once";
 }
 
 // With shifted logits row i - 1 predicts position i, whose neighbours count.
 TEST(Sampling, ThePenaltyLooksAroundThePredictedPosition) {
   SpecialIds ids = test_ids();
-  Canvas canvas = lay_generation(std::vector<int32_t>{1, 2, 3}, 3, ids);
+  std::vector<int32_t> prompt(kNearby + 2, 1);  // 2 is nearby position kNearby alone, 3 kNearby + 1 as well
+  prompt[0] = 2, prompt[1] = 3;
+  Canvas canvas = lay_generation(prompt, 3, ids);
   DecodeOptions o;
-  o.repeat_penalty = 100, o.repeat_window = 1;
+  o.repeat_penalty = 100;
   std::vector<float> logits(10, 0.0F);
-  logits[3] = 5, logits[2] = 4.9F;
+  logits[2] = 5, logits[3] = 4.9F, logits[4] = 4.8F;
   StepResult result;
   const auto token = [&](bool shifted) {
     ids.shift_logits = shifted;
-    result.predictions = {{.position = 2}};
+    result.predictions = {{.position = kNearby}};
     EXPECT_TRUE(predict_all(logits, {}, o, {}, ids, canvas, canvas, 0, result));
     return result.predictions[0].token;
   };
-  EXPECT_EQ(token(true), 2) << "position 3 has 3 before it";
-  EXPECT_EQ(token(false), 3) << "position 2 has 2 before it, and itself does not count";
+  EXPECT_EQ(token(true), 2) << "it is too far from position kNearby + 1";
+  EXPECT_EQ(token(false), 4);
 }
 
 TEST(Sampling, OptionsThatWouldBeIgnoredAreRefused) {

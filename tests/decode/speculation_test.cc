@@ -121,16 +121,15 @@ TEST(Speculation, BudgetsBoundTheLookAhead) {
   };
   EXPECT_EQ(ahead({}), 32u);
   EXPECT_EQ(ahead({}, 4), 0u) << "strictly fewer masks than the trigger";
-  EXPECT_EQ(ahead({SpeculationOptions{.mbsd_lookahead = 1000}}), 64u) << "the canvas ends";
   EXPECT_EQ(ahead({}, 3, 40), 4u) << "attention ends";
-  EXPECT_EQ(ahead({SpeculationOptions{.mbsd_max_rows = 40}}), 8u);
-  EXPECT_EQ(ahead({SpeculationOptions{.mbsd_max_rows = 20}}), 0u);
+  EXPECT_EQ(ahead({SpeculationOptions{.latency_table = {{40, 1}}}}), 8u);
+  EXPECT_EQ(ahead({SpeculationOptions{.latency_table = {{20, 1}}}}), 0u);
   EXPECT_EQ(ahead({SpeculationOptions{.latency_table = {{32, 1}, {48, 1.01}, {64, 3}}}}), 16u);
   EXPECT_EQ(ahead({SpeculationOptions{.latency_table = {{32, 1}, {48, 2}}}}), 0u) << "nothing is free";
   // Rows that are computed anyway cost nothing.
   rows.resize(96);
   std::iota(rows.begin(), rows.end(), 4);
-  EXPECT_EQ(ahead({SpeculationOptions{.mbsd_max_rows = 20}}), 32u);
+  EXPECT_EQ(ahead({SpeculationOptions{.latency_table = {{20, 1}}}}), 32u);
 }
 
 TEST(Speculation, NotBehindADecidedEnd) {

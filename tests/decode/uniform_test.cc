@@ -92,11 +92,12 @@ TEST(Uniform, EveryStepIsThatOfTheModelsOwnClass) {
     options.gen_length = length * canvases;
     options.early_stop = EarlyStop::none;
     options.seed = c["seed"];
-    options.denoising_steps = c["steps"], options.t_min = c["t_min"], options.t_max = c["t_max"];
+    options.denoising_steps = c["steps"];
     options.acceptance = Acceptance::entropy, options.entropy_bound = c["entropy_bound"];
-    options.stability_threshold = c["stability_threshold"];
     options.confidence_threshold = c["confidence_threshold"];
-    const SpecialIds ids = uniform_ids(length, vocab);
+    SpecialIds ids = uniform_ids(length, vocab);
+    ids.uniform.t_min = c["t_min"], ids.uniform.t_max = c["t_max"];
+    ids.uniform.stability_threshold = c["stability_threshold"];
     const int64_t prompt = c["prompt"];
     Canvas canvas = lay_generation(std::vector<int32_t>(static_cast<size_t>(prompt), 3), options.gen_length, ids);
     const auto strategy = make_strategy(options, ids, canvas);
@@ -132,22 +133,25 @@ TEST(Uniform, EveryStepIsThatOfTheModelsOwnClass) {
 }
 
 struct Asked {
+  SpecialIds ids;
   int64_t length, vocab, prompt, gen;
-  DecodeOptions options;
+  DecodeOptions options = {};
 };
 
 Asked random_case(std::mt19937_64& rng) {
   const auto between = [&](int64_t low, int64_t high) {
     return low + static_cast<int64_t>(rng() % static_cast<uint64_t>(high - low + 1));
   };
-  Asked asked{between(1, 9), between(2, 12), between(0, 6), between(1, 30), {}};
+  const int64_t length = between(1, 9), vocab = between(2, 12);
+  Asked asked{uniform_ids(length, vocab), length, vocab, between(0, 6), between(1, 30)};
   DecodeOptions& o = asked.options;
+  UniformCanvas& canvas = asked.ids.uniform;
   o.gen_length = asked.gen;
   o.seed = rng();
   o.denoising_steps = between(1, 6);
-  o.t_min = 0.2, o.t_max = 0.2 + static_cast<double>(between(1, 10)) / 10;
+  canvas.t_min = 0.2, canvas.t_max = 0.2 + static_cast<double>(between(1, 10)) / 10;
   o.acceptance = Acceptance::entropy, o.entropy_bound = static_cast<double>(between(0, 20)) / 10;
-  o.stability_threshold = between(0, 3);
+  canvas.stability_threshold = between(0, 3);
   o.confidence_threshold = static_cast<double>(between(1, 20)) / 10;
   return asked;
 }
@@ -167,7 +171,7 @@ TEST(Uniform, HoldsWhatItIsDefinedAs) {
             static_cast<float>(8 * draw(random_key(h, 0, static_cast<uint64_t>(row)), static_cast<uint64_t>(v))));
       return all;
     };
-    const SpecialIds ids = uniform_ids(asked.length, asked.vocab);
+    const SpecialIds& ids = asked.ids;
     const std::vector<int32_t> prompt(static_cast<size_t>(asked.prompt), 0);
     std::vector<int32_t> first;
     for (int repeat = 0; repeat < 2; ++repeat) {
@@ -199,7 +203,7 @@ TEST(Uniform, HoldsWhatItIsDefinedAs) {
         EXPECT_EQ(plan.rows.front(), encoded);
         EXPECT_EQ(std::ssize(plan.rows), asked.length);
         const auto left = static_cast<double>(o.denoising_steps - step), all = static_cast<double>(o.denoising_steps);
-        EXPECT_DOUBLE_EQ(plan.temperature, o.t_min + (o.t_max - o.t_min) * left / all);
+        EXPECT_DOUBLE_EQ(plan.temperature, ids.uniform.t_min + (ids.uniform.t_max - ids.uniform.t_min) * left / all);
         EXPECT_EQ(plan.conditioned, step > 0);
         ++step;
         double mean = 0;
@@ -209,7 +213,7 @@ TEST(Uniform, HoldsWhatItIsDefinedAs) {
         int64_t same = 0;
         while (same < std::ssize(bests) && bests[bests.size() - 1 - static_cast<size_t>(same)] == best) ++same;
         const bool stops =
-            step == o.denoising_steps || (same >= o.stability_threshold && mean < o.confidence_threshold);
+            step == o.denoising_steps || (same >= ids.uniform.stability_threshold && mean < o.confidence_threshold);
         bests.push_back(best);
         const auto canvas_tokens = tokens_of(event.canvas, plan.block_begin, asked.length);
         if (stops) {
@@ -275,7 +279,7 @@ TEST(Uniform, OptionsOfOtherModelsAreRefused) {
     const Status status = validate(o, infill, uniform ? kind : ModelKind());
     return status ? std::string("fine") : status.error().message;
   };
-  EXPECT_EQ(error([](DecodeOptions& o) { o.t_max = 0.9, o.denoising_steps = 3; }), "fine");
+  EXPECT_EQ(error([](DecodeOptions& o) { o.confidence_threshold = 0.9, o.denoising_steps = 3; }), "fine");
   EXPECT_EQ(error([](DecodeOptions& o) { o.acceptance = Acceptance::entropy, o.temperature = 1.5; }), "fine");
   EXPECT_EQ(error([](DecodeOptions& o) { o.threshold = 0.5; }),
             "threshold: found 0.5 with a model whose canvases hold random tokens, which are decided in a way of their "
@@ -283,10 +287,8 @@ TEST(Uniform, OptionsOfOtherModelsAreRefused) {
   EXPECT_THAT(error([](DecodeOptions& o) { o.kv = KvChoice::dual; }), HasSubstr("kv: found dual with a model whose"));
   EXPECT_THAT(error([](DecodeOptions& o) { o.acceptance = Acceptance::threshold; }), HasSubstr("accept: found"));
   EXPECT_THAT(error([](DecodeOptions&) {}, true, true), HasSubstr("infill: a model whose canvases"));
-  EXPECT_EQ(error([](DecodeOptions& o) { o.t_max = 0.9; }, false),
-            "t_max: found 0.9, which is for models whose canvases hold random tokens; needed it left out");
-  EXPECT_EQ(error([](DecodeOptions& o) { o.t_max = 0.3; }),
-            "t_max: found 0.3 with t_min 0.4, which a canvas ends with; needed a higher temperature to begin with");
+  EXPECT_EQ(error([](DecodeOptions& o) { o.denoising_steps = 3; }, false),
+            "denoising_steps: found 3, which is for models whose canvases hold random tokens; needed it left out");
 }
 
 }  // namespace

@@ -224,8 +224,7 @@ TEST(DecodeChoice, HelpTellsWhatAnOptionIsWhereNobodySaysIt) {
                                            {"seed", "drawn", "0"},
                                            {"gen_length", "auto", "128"},
                                            {"block_length", "32", "32"},
-                                           {"visible_threshold", "preset: 0.9", ""},
-                                           {"revise", "", ""}}) {
+                                           {"stable_threshold", "preset: 0.99", "0.9"}}) {
     EXPECT_EQ(defaults.described(*decode::find_field(key)), with);
     EXPECT_EQ(plain.described(*decode::find_field(key)), without);
   }

@@ -36,16 +36,23 @@ TEST_P(DiffusionGemmaAnswers, AreThoseOfItsClass) {
   std::ifstream in(kMade + "golden.json");
   const json golden = json::parse(in);
   const bool sim = GetParam().starts_with("sim");
-  const auto model = Model::load(
-      kMade + "model.gguf",
-      {.device = sim ? GetParam() : "cpu", .plugin = &failing_devices(), .isa = sim ? "" : GetParam(), .threads = 2});
-  ASSERT_TRUE(model) << model.error().message;
-  const auto session = Session::create(*model, {});
-  ASSERT_TRUE(session) << session.error().message;
+  // The temperatures are the file's.
+  const TempFolder folder;
+  std::filesystem::copy(kMade + "folder", folder / "made");
+  const auto load = [&](double t_min, double t_max) {
+    folder.write("made/generation_config.json", json{{"t_min", t_min}, {"t_max", t_max}}.dump());
+    return Model::load(
+        folder / "made",
+        {.device = sim ? GetParam() : "cpu", .plugin = &failing_devices(), .isa = sim ? "" : GetParam(), .threads = 2});
+  };
   for (const json& answer : golden["answers"]) {
+    const auto model = load(answer["t_min"], answer["t_max"]);
+    ASSERT_TRUE(model) << model.error().message;
+    const auto session = Session::create(*model, {});
+    ASSERT_TRUE(session) << session.error().message;
     decode::DecodeOptions o;
     o.gen_length = answer["canvases"].get<int64_t>() * golden["canvas_length"].get<int64_t>();
-    o.denoising_steps = answer["steps"], o.t_min = answer["t_min"], o.t_max = answer["t_max"];
+    o.denoising_steps = answer["steps"];
     o.entropy_bound = answer["entropy_bound"];
     o.seed = answer["seed"];
     const auto got = (*session)->generate(answer["prompt"].get<std::vector<int32_t>>(), o, {});

@@ -131,7 +131,7 @@ TEST(FormRun, PassesWithoutTrialsReadNothing) {
   o.gen_length = 48, o.block_length = 16, o.json_schema = kSchema;
   o.acceptance = decode::Acceptance::threshold, o.threshold = 0.6;
   o.kv = decode::KvChoice::dual;
-  o.revision = decode::Revision::dual_path, o.revise_path = decode::RevisePath::separate;
+  o.revision = decode::Revision::dual_path, o.revise_lateness = 0;
   const auto answer = session->run({.tokens = prompt("Eric is 31 years old."), .options = o}, {});
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_TRUE(automaton.fits(answer->text)) << answer->text;

@@ -131,7 +131,7 @@ TEST_P(GeometryGolden, RevisionDraftsAndGuidance) {
   if (block_causal()) return;
   check("drafts, checks beside", [](auto& o) {
     o.mbsd = true;
-    o.revision = Revision::dual_path, o.revise_path = decode::RevisePath::separate;
+    o.revision = Revision::dual_path, o.revise_lateness = 0;
     o.stable_threshold = 1;
   });
 }

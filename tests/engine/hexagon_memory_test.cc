@@ -26,7 +26,7 @@ TEST(HexagonMemory, TheSlabsAreTheOneCopyWhoeverComputes) {
     options.gen_length = options.block_length = options.steps = 2;
     if (beside) {
       options.kv = decode::KvChoice::dual, options.revision = decode::Revision::dual_path;
-      options.revise_path = decode::RevisePath::separate, options.stable_threshold = 1;
+      options.revise_lateness = 0, options.stable_threshold = 1;
     }
     LLADA_TRY(auto generation, session->generate(std::span(golden[0].canvas).first(4), options, {}));
     if (beside && generation.stats.decode.sparse_forwards == 0) return failed("nothing ran beside");

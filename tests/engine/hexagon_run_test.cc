@@ -108,7 +108,7 @@ std::vector<Named> every_strategy(int64_t length) {
   o->temperature = 0.7, o->cfg_scale = 0.5;
   o = &add("dual-path beside, mbsd");
   o->mbsd = true, o->revision = decode::Revision::dual_path, o->threshold = 0.7;
-  o->revise_path = decode::RevisePath::separate;
+  o->revise_lateness = 0;
   for (const auto revision : decode::all_values<decode::Revision>())
     if (revision != decode::Revision::none && revision != decode::Revision::dual_path)
       add(std::string(decode::name(revision))).revision = revision;
@@ -122,9 +122,9 @@ std::vector<Named> every_strategy(int64_t length) {
     o = &add(fmt::format("{}, mbsd", decode::name(revision)));
     o->revision = revision, o->mbsd = true;
   }
-  for (const auto path : {decode::RevisePath::fused, decode::RevisePath::separate}) {
-    o = &add(fmt::format("dual-path {}", decode::name(path)));
-    o->revision = decode::Revision::dual_path, o->revise_path = path;
+  for (const int64_t lateness : {decode::kFused, int64_t{0}}) {
+    o = &add(fmt::format("dual-path {}", lateness));
+    o->revision = decode::Revision::dual_path, o->revise_lateness = lateness;
     o->threshold = 0.5, o->stable_threshold = 1;
   }
   o = &add("random remasking");

@@ -90,7 +90,7 @@ TEST_F(Invariance, EarlyStopKeepsTheAnswerAndSavesForwards) {
 
 TEST_F(Invariance, ThreadCountChangesNothingWhenRevisingAndSpeculating) {
   const auto one = open_session(model_, 1), three = open_session(model_, 3);
-  for (const auto path : {decode::RevisePath::fused, decode::RevisePath::separate}) {
+  for (const int64_t lateness : {decode::kFused, int64_t{0}}) {
     decode::DecodeOptions options = threshold();
     options.threshold = 0.95, options.stable_threshold = 0.9999;  // so that some are revised
     options.mbsd_trigger = 32;
@@ -98,13 +98,13 @@ TEST_F(Invariance, ThreadCountChangesNothingWhenRevisingAndSpeculating) {
     options.refresh = 5;
     options.mbsd = true;
     options.revision = decode::Revision::dual_path;
-    options.revise_path = path;
+    options.revise_lateness = lateness;
     const Generation a = run(*one, 0, options), b = run(*three, 0, options);
     EXPECT_EQ(a.tokens, b.tokens);
     EXPECT_EQ(a.stats.decode.rows, b.stats.decode.rows);
     EXPECT_GT(a.stats.decode.counters.revisions_made, 0);
     EXPECT_GT(a.stats.decode.counters.drafts_proposed, 0);
-    EXPECT_EQ(a.stats.decode.sparse_forwards > 0, path == decode::RevisePath::separate);
+    EXPECT_EQ(a.stats.decode.sparse_forwards > 0, lateness != decode::kFused);
   }
 }
 

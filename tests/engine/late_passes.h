@@ -12,8 +12,7 @@ namespace llada {
 
 // Nearly every step begins a pass: tokens are committed early, and everything is looked at again.
 inline void check_apart(decode::DecodeOptions& options, int64_t lateness) {
-  options.revision = decode::Revision::dual_path, options.revise_path = decode::RevisePath::separate;
-  options.revise_lateness = lateness;
+  options.revision = decode::Revision::dual_path, options.revise_lateness = lateness;
   options.kv = decode::KvChoice::dual, options.acceptance = decode::Acceptance::threshold;
   options.threshold = 0.3, options.stable_threshold = 1;
   options.early_stop = decode::EarlyStop::none;

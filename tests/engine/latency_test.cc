@@ -139,7 +139,6 @@ TEST(Latency, SpeculationTakesTheDevicesOwnTable) {
   EXPECT_EQ(first->tokens, second->tokens);
   EXPECT_EQ(first->stats.decode.rows, second->stats.decode.rows);
   options.latency_table.clear();
-  options.mbsd_lookahead = 32;
   const auto fixed = session->generate(*prompt, options, {});
   ASSERT_TRUE(fixed);
   EXPECT_NE(fixed->stats.decode.rows, first->stats.decode.rows) << "the table must have made a difference";

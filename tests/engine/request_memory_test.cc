@@ -62,9 +62,9 @@ Request random_request(uint64_t seed, bool causal, const std::vector<int32_t>& t
     if (random(3) == 0) o.temperature = 1, o.top_p = 0.9;
     if (random(4) == 0) o.cfg_scale = 1;
     if (random(3) == 0) r.alternatives = 1 + random(8);
-    if (random(3) == 0) o.mbsd = true, o.mbsd_lookahead = 1 + random(64), o.mbsd_trigger = 1 + random(16);
+    if (random(3) == 0) o.mbsd = true, o.mbsd_trigger = 1 + random(16);
     if (random(3) == 0) o.revision = decode::Revision::dual_path, o.revise_rows = 1 + random(12);
-    if (random(6) == 0) o.revise_path = decode::RevisePath::separate;
+    if (random(6) == 0) o.revise_lateness = 0;
     if (random(4) == 0) o.auto_length = true, o.gen_length = 150 + random(60);
     if (random(5) == 0) o.tail = random(20);
     o.early_stop = random(2) == 0 || o.auto_length ? decode::EarlyStop::answer : decode::EarlyStop::none;

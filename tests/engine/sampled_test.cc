@@ -58,11 +58,11 @@ TEST(Sampled, RevisionSamplesAlikeOnTheHostAndInTheHead) {
   const auto session = open_session(model, 1);  // what is asked is nothing that it knows: it is unsure
   int64_t looked = 0, changed = 0;
   for (const auto way : {decode::Revision::dual_path, decode::Revision::edit}) {
-    for (const auto path : {decode::RevisePath::fused, decode::RevisePath::separate}) {
-      if (way == decode::Revision::edit && path == decode::RevisePath::separate) continue;
+    for (const int64_t lateness : {decode::kFused, int64_t{0}}) {
+      if (way == decode::Revision::edit && lateness != decode::kFused) continue;
       for (const uint64_t seed : {1, 2, 3}) {
         decode::DecodeOptions o = sampled(seed);
-        o.revision = way, o.revise_path = path, o.threshold = 0.1, o.edit_threshold = 0.1, o.temperature = 1;
+        o.revision = way, o.revise_lateness = lateness, o.threshold = 0.1, o.edit_threshold = 0.1, o.temperature = 1;
         o.kv = decode::KvChoice::dual, o.block_length = 16;
         const auto head = session->generate(ids_of(*model, "Once upon a time"), o, {});
         o.top_k = model->config().vocab;
@@ -89,7 +89,7 @@ TEST(Sampled, ARequestDoesNotKnowItsCompanyNorItsThreads) {
     if (seed == 2) o.top_p = 0.8, o.min_p = 0.05;
     if (seed == 3) o.repeat_penalty = 1.5, o.cfg_scale = 0.5;
     if (seed % 2 == 0) {  // both in a forward of its own, beside requests that have none
-      o.revision = decode::Revision::dual_path, o.revise_path = decode::RevisePath::separate;
+      o.revision = decode::Revision::dual_path, o.revise_lateness = 0;
       o.kv = decode::KvChoice::dual, o.threshold = 0.2, o.stable_threshold = 1;
       if (seed == 4) o.top_k = 7;
     }

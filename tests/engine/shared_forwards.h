@@ -137,15 +137,14 @@ inline std::vector<Wanted> eight_requests(std::span<const int32_t> text, int64_t
   o = &add("sampled by schedule", 0, n, length + 1);
   o->acceptance = schedule, o->temperature = 1.5, o->seed = 9, o->kv = KvChoice::prefix, o->refresh = 3;
   o = &add("revised beside, drafts", 1, n, 2 * length);
-  o->revision = decode::Revision::dual_path, o->revise_path = decode::RevisePath::separate;
+  o->revision = decode::Revision::dual_path, o->revise_lateness = 1;
   o->threshold = 0.5, o->stable_threshold = 1, o->kv = KvChoice::dual, o->mbsd = true, o->mbsd_trigger = 32;
-  o->revise_lateness = 1;
   list.back().cancelled_after = 3;
   o = &add("frozen", 1, n - 2, length + 3);
   o->kv = KvChoice::frozen, o->refresh = 5, o->acceptance = factor;
   o = &add("guided and revised", 2, n, length);
   o->revision = decode::Revision::dual_path, o->stable_threshold = 1, o->cfg_scale = 1.5, o->kv = KvChoice::prefix;
-  o->revise_path = decode::RevisePath::separate, o->revise_lateness = 2;
+  o->revise_lateness = 2;
   o->threshold = 0.6;
   o = &add("cancelled", 3, n, length);
   o->acceptance = schedule;
@@ -189,7 +188,7 @@ inline std::vector<Wanted> eight_block_causal(std::span<const int32_t> text, int
   o->revision = Revision::edit, o->edit_threshold = threshold;
   o = &add("revised", 2, n - 1, length + 5);
   o->revision = Revision::dual_path, o->stable_threshold = 2 * threshold;
-  o->revise_path = decode::RevisePath::separate, o->revise_lateness = 1;
+  o->revise_lateness = 1;
   list.back().cancelled_after = 4;
   o = &add("edited, everything computed", 3, 1, length);
   o->revision = Revision::edit, o->edit_threshold = threshold * 1.1, o->kv = KvChoice::none;

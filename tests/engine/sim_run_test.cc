@@ -71,7 +71,7 @@ TEST_F(SimRun, EveryWindowGivesTheCpusAnswer) {
   strategies.push_back(strategy(decode::KvChoice::dual));
   strategies.back().mbsd = true;
   strategies.back().revision = decode::Revision::dual_path;
-  strategies.back().revise_path = decode::RevisePath::separate;
+  strategies.back().revise_lateness = 0;
   strategies.back().threshold = 0.7;
   const std::vector<int> windows = quick() ? std::vector{10, 50} : std::vector{10, 20, 30, 45, 60, 75, 90, 100};
   for (size_t s = 0; s < strategies.size(); ++s) {
@@ -122,7 +122,7 @@ TEST_F(SimRun, AFixedLatenessGivesOneAnswerOnEveryDevice) {
 // when.
 TEST_F(SimRun, ReadyResultsNeedNoWaiting) {
   decode::DecodeOptions options = strategy(decode::KvChoice::dual);
-  options.revision = decode::Revision::dual_path, options.revise_path = decode::RevisePath::separate;
+  options.revision = decode::Revision::dual_path, options.revise_lateness = 0;
   options.threshold = 0.5, options.stable_threshold = 1;
   const auto at_once = answer("cpu", options);
   options.revise_lateness = decode::kReady;

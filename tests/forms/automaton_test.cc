@@ -148,23 +148,52 @@ TEST(Numbers, IntegersBetweenBounds) {
   }
 }
 
+// Bounds of up to two digits behind the point, against texts of up to three.
 TEST(Numbers, NumbersBetweenBounds) {
   std::mt19937 random(5);
-  for (int i = 0; i < 100; ++i) {
-    NumberRange r{static_cast<int64_t>(random() % 40) - 20, {}, random() % 2 == 0, random() % 2 == 0};
-    r.most = *r.least + 1 + static_cast<int64_t>(random() % 15);
+  for (int i = 0; i < 300; ++i) {
+    const unsigned unit = i % 3 == 0 ? 1 : i % 3 == 1 ? 10 : 100;
+    const double low = static_cast<double>(random() % (40 * unit)) - 20.0 * unit;
+    const double high = low + 1 + static_cast<double>(random() % (15 * unit));
+    NumberRange r{low / unit, high / unit, random() % 2 == 0, random() % 2 == 0};
+    const bool open = i % 10 == 9;
+    if (open) (random() % 2 == 0 ? r.least : r.most).reset();
     const auto range = compile(json_number(r));
     ASSERT_TRUE(range.has_value());
-    for (int n = -2200; n <= 2200; n += 25) {
-      const double value = n / 100.0;
-      std::string text = fmt::format("{}", value);
+    for (int n = -22'000; n <= 22'000; n += 5) {
+      const double value = n / 1000.0;
+      const std::string text = fmt::format("{}", value);
       if (text == "-0") continue;
-      const bool inside = (r.above ? value > static_cast<double>(*r.least) : value >= static_cast<double>(*r.least)) &&
-                          (r.below ? value < static_cast<double>(*r.most) : value <= static_cast<double>(*r.most));
+      const bool inside = (!r.least || (r.above ? value > *r.least : value >= *r.least)) &&
+                          (!r.most || (r.below ? value < *r.most : value <= *r.most));
       ASSERT_EQ(range->fits(text), inside)
-          << *r.least << (r.above ? " above " : " ") << *r.most << (r.below ? " below " : " ") << text;
+          << r.least.value_or(-99) << (r.above ? " above " : " ") << r.most.value_or(99) << (r.below ? " below " : " ")
+          << text;
     }
   }
+}
+
+// As a validator reads it, which makes doubles of both: digits beyond a double's cannot reach a bound that is out.
+TEST(Numbers, NoTextRoundsToABoundThatIsOut) {
+  const auto fits = [](NumberRange r, const std::string& text) { return compile(json_number(r))->fits(text); };
+  for (const char* bound : {"0.", "1.", "0.1", "0.00001", "12345.5", "0.000000000000001", "1000000000000000."})
+    for (size_t zeros = 0; zeros < 40; ++zeros) {
+      const std::string text = bound + std::string(zeros, '0') + "1";
+      const double least = std::stod(bound);
+      if (fits({least, {}, true, false}, text)) {
+        EXPECT_GT(std::stod(text), least) << text;
+      }
+      EXPECT_TRUE(fits({least, {}, false, false}, text)) << text;
+    }
+  EXPECT_FALSE(fits({0.0, {}, true, false}, "0." + std::string(400, '0') + "1"));
+  EXPECT_FALSE(fits({{}, 5.0, false, true}, "4.99999999999999999999"));
+  EXPECT_TRUE(fits({{}, 5.0, false, true}, "4.99999999999999"));
+  EXPECT_TRUE(fits({{}, 5.0, false, false}, "4.99999999999999999999"));
+  EXPECT_TRUE(fits({0.1, 0.12, true, true}, "0.11") && fits({0.1, 0.12, true, true}, "0.1000000001"));
+  EXPECT_FALSE(fits({0.1, 0.12, true, true}, "0.1") || fits({0.1, 0.12, true, true}, "0.1200"));
+  EXPECT_TRUE(fits({1e-7, 2.5e-7, false, false}, "0.00000025") && !fits({1e-7, 2.5e-7, false, false}, "0.000000251"));
+  EXPECT_TRUE(fits({-0.5, 0.0, false, false}, "-0.5") && fits({-0.5, 0.0, false, false}, "0"));
+  EXPECT_FALSE(fits({-0.5, 0.0, false, false}, "-0.0") || fits({-0.5, 0.0, false, false}, "-0.51"));
 }
 
 TEST(Schema, FitsValidTextsInOneSpelling) {

@@ -92,7 +92,7 @@ TEST(ToolForm, ProbabilitiesDecide) {
 
 TEST(ToolForm, LooseSchemasLeaveOutWhatIsNotKnown) {
   const std::string schema = R"({"type": "object", "properties": {
-      "a": {"type": "string", "pattern": "(?=x)y"}, "b": {"type": "number", "minimum": 0.5, "maximum": 9},
+      "a": {"type": "string", "pattern": "(?=x)y"}, "b": {"type": "number", "minimum": 5e-16, "maximum": 9},
       "c": {"allOf": [{"const": 1}, {"type": "integer"}]}, "d": {"type": "string", "format": "ipv6", "maxLength": 2}},
       "required": ["a", "b", "c", "d"], "minProperties": 4})";
   const std::string tool = R"([{"name": "f", "loose": LOOSE, "parameters": )" + schema + "}]";
@@ -136,7 +136,7 @@ TEST(ToolForm, OfGemma) {
         R"({"c": [], "o": {}, "z": "é"})", R"({"n": null, "o": {"k": true, "l_1": false}, "z": "a"})",
         R"({"any": {"a": [1, "x"]}, "d": "2024-02-28", "n": 7, "p": "a\"c", "z": "z"})"}) {
     const auto value = OrderedJson::parse(arguments);
-    const std::string text = call("f", gemma_spelled(value));
+    const std::string text = call("f", spelled(value, CallForm::gemma));
     EXPECT_TRUE(must->fits(text) && made->fits("Hi <|tool_call>\n" + text + call("g", "{}"))) << arguments;
     const AnswerWithCalls read = read_calls(text, CallForm::gemma);
     ASSERT_EQ(read.calls.size(), 1u);

@@ -121,9 +121,8 @@ TEST_F(Alternatives, OfCompletionsNameTheTokenToo) {
 TEST_F(Alternatives, OfEveryWayToDecode) {
   for (const char* text :
        {R"({"kv": "dual", "block_length": 16})", R"({"preset": "exact", "revision": "edit"})", R"({"cfg_scale": 1})",
-        R"({"revise": true, "visible_threshold": 0.3, "stable_threshold": 1})",
-        R"({"revise": true, "visible_threshold": 0.3, "stable_threshold": 1, "kv": "dual",
-                               "revise_path": "separate"})"}) {
+        R"({"threshold": 0.3, "stable_threshold": 1})",
+        R"({"threshold": 0.3, "stable_threshold": 1, "kv": "dual", "revise_lateness": 0})"}) {
     const json way = json::parse(text);
     const auto reply =
         post("/v1/chat/completions",
@@ -165,9 +164,9 @@ TEST_F(Alternatives, OfATokenThatRevisionChanged) {
   request.options.threshold = 0.1;
   request.options.revision = decode::Revision::dual_path;
   request.options.stable_threshold = 1;
-  for (const auto path : {decode::RevisePath::fused, decode::RevisePath::separate}) {
-    request.options.revise_path = path;
-    if (path == decode::RevisePath::separate) request.options.kv = decode::KvChoice::dual;
+  for (const int64_t lateness : {decode::kFused, int64_t{0}}) {
+    request.options.revise_lateness = lateness;
+    if (lateness != decode::kFused) request.options.kv = decode::KvChoice::dual;
     const auto g = session->run(request, {});
     ASSERT_TRUE(g) << g.error().message;
     ASSERT_GT(g->stats.decode.counters.revisions_changed, 0);

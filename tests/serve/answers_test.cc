@@ -390,7 +390,7 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
     EXPECT_EQ(client.receive().status, 400) << text;
   }
   const auto removed = post(kChat, with("llada", {{"wino", true}}));
-  EXPECT_EQ(removed.json()["error"]["message"], "llada.wino: was removed: revise looks again at what is doubtful");
+  EXPECT_EQ(removed.json()["error"]["message"], "llada.wino: was removed: revision=dual-path looks again at what is doubtful");
 }
 
 TEST_F(Answers, FitTheFormThatWasAskedFor) {

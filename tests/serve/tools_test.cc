@@ -6,6 +6,7 @@
 #include "geometry/tiny_gemma.h"
 #include "serve/fixture.h"
 #include "serve/forms.h"
+#include "text/json_text.h"
 #include "text/tool_calls.h"
 
 namespace llada::serve {
@@ -353,6 +354,50 @@ TEST(ToolMessages, ResultsFollowTheTurnOfTheirCalls) {
   EXPECT_EQ((ChatMessage{.role = "tool", .content = "", .results = {{"name", "abc"}}}.bytes()), 7u);
 }
 
+// A conversation goes on with the calls that it had: no digit is lost, and members stay in their order.
+TEST(ToolMessages, ArgumentsAreReadAsTheyWereSent) {
+  const std::string object =
+      R"({ "z":12345678901234567890123, "a" : [1.10,-0, {"input":{"arguments":{}}}],"\u00e9}":"\"}{\\" })";
+  const std::string spelled =
+      R"({"z": 12345678901234567890123, "a": [1.10, -0, {"input": {"arguments": {}}}], "é}": "\"}{\\"})";
+  const auto calls = [](Shape shape, const std::string& sent) {
+    auto body = Body::parse(sent);
+    EXPECT_TRUE(body) << sent;
+    const auto read = read_messages(*body, shape);
+    std::vector<std::string> arguments;
+    if (!read) return std::vector{read.error().message};
+    for (const ChatMessage& turn : *read)
+      for (const ToolCall& call : turn.calls) arguments.push_back(call.arguments);
+    return arguments;
+  };
+  const std::string user = R"({"role": "user", "content": "input: {"})";
+  const auto use = [](const std::string& input) {
+    return R"({"type": "tool_use", "id": "c", "name": "f", "input": )" + input + "}";
+  };
+  const std::string text = R"({"type": "text", "text": "\"input\": {"})";
+  EXPECT_EQ(calls(Shape::message, R"({"tools": [{"name": "f", "input_schema": {"input": {"b": 1}}}], "messages": [)" +
+                                      user + R"(,{"content":[)" + text + "," + use(object) + "," + use("{}") +
+                                      R"(], "role": "assistant"}, {"role":"assistant","content":[)" +
+                                      use(R"({"a":2.0})") + "]}]}"),
+            (std::vector<std::string>{spelled, "{}", R"({"a": 2.0})"}));
+  const auto call = [](const std::string& arguments) {
+    return R"({"function": {"name": "f", "arguments": )" + arguments + "}}";
+  };
+  for (const Shape shape : {Shape::ollama_chat, Shape::chat})
+    EXPECT_EQ(calls(shape, R"({"messages":[)" + user + R"(,{"role":"assistant","content":"","tool_calls":[)" +
+                               call(object) + " , " + call(R"("{\"a\":1.0}")") + "," + call(R"({"a":1e2})") + "]}]}"),
+              (std::vector<std::string>{spelled, R"({"a":1.0})", R"({"a": 1e2})"}));
+  EXPECT_EQ(calls(Shape::response, R"({"input":[{"type":"function_call","call_id":"c","name":"f","arguments":)" +
+                                       object + "}]}"),
+            std::vector{spelled});
+  // A name that is written with an escape is the same name, whose numbers are doubles.
+  EXPECT_EQ(calls(Shape::message, R"({"messages":[{"role":"assistant","content":[{"type":"tool_use","name":"f",)"
+                                  R"("inpu\u0074":{"a":1.50}}]}]})"),
+            std::vector<std::string>{R"({"a": 1.5})"});
+  EXPECT_EQ(calls(Shape::message, R"({"messages":[{"role":"assistant","content":[)" + use("[1]") + "]}]}"),
+            std::vector<std::string>{"messages[0].content[0].input: found [1], needed a JSON object"});
+}
+
 TEST_F(Tools, ResultsAreLaidOutAsTurns) {
   begin();
   const json call = {
@@ -483,6 +528,37 @@ TEST_F(Tools, OfOllama) {
   EXPECT_EQ(called["done_reason"], "stop");
 }
 
+// What clients of OpenAI's protocols get as a text the others get as an object, with the same digits.
+TEST_F(Tools, ArgumentsHaveTheModelsNumbersInEveryProtocol) {
+  begin();
+  const json parameters =
+      schema_of("x", {{"type", "array"}, {"items", {{"type", "number"}}}, {"minItems", 3}, {"maxItems", 3}});
+  int changed = 0;  // by a double
+  for (const int seed : {1, 2, 3, 4, 5, 6}) {
+    const json more = {{"temperature", 1}, {"seed", seed}, {"max_tokens", 64}};
+    json chat = chat_body("Numbers", more), message = chat, ollama = chat_body("Numbers", {{"stream", false}});
+    chat.update({{"tools", {tool_of("f", parameters)}}, {"tool_choice", "required"}, {"parallel_tool_calls", false}});
+    message.update({{"tools", {{{"name", "f"}, {"input_schema", parameters}}}},
+                    {"tool_choice", {{"type", "any"}, {"disable_parallel_tool_use", true}}}});
+    ollama.update({{"tools", chat["tools"]},
+                   {"tool_choice", "required"},
+                   {"parallel_tool_calls", false},
+                   {"options", {{"temperature", 1}, {"seed", seed}, {"num_predict", 64}}}});
+    const json call = answer(kChatRoute, chat)["choices"][0]["message"]["tool_calls"][0];
+    const std::string text = call["function"]["arguments"];
+    changed += spelled(OrderedJson::parse(text)) != text ? 1 : 0;
+    EXPECT_TRUE(post(kMessageRoute, message).body.contains("\"input\":" + text)) << text;
+    EXPECT_TRUE(post("/api/chat", ollama).body.contains("\"arguments\":" + text)) << text;
+    message["stream"] = ollama["stream"] = true;
+    std::string streamed;
+    for (const std::string& data : post(kMessageRoute, message).events())
+      streamed += json::parse(data).value("delta", json::object()).value("partial_json", "");
+    EXPECT_EQ(streamed, text);
+    EXPECT_TRUE(post("/api/chat", ollama).body.contains("\"arguments\":" + text)) << text;
+  }
+  EXPECT_GT(changed, 0);
+}
+
 // Schemas bound no number of digits, and a client that reads the arguments as an object needs one.
 TEST(ToolForms, ANumberBeyondADoubleIsTheLargest) {
   const std::string digits(400, '9');
@@ -497,10 +573,39 @@ TEST(ToolForms, ANumberBeyondADoubleIsTheLargest) {
   const auto read = [&](Shape shape) {
     Ask ask{.shape = shape};
     ask.requests.emplace_back();
-    return json::parse(dump(make_form({shape, "msg_1", 0, "m"}, ask)->whole(answer, usage)));
+    return json::parse(make_form({shape, "msg_1", 0, "m"}, ask)->whole(answer, usage));
   };
   EXPECT_EQ(read(Shape::message)["content"][0]["input"], expected);
   EXPECT_EQ(read(Shape::ollama_chat)["message"]["tool_calls"][0]["function"]["arguments"], expected);
+}
+
+TEST(ToolForms, ArgumentsAreWhatTheModelWrote) {
+  const std::string written = R"({"b": 12345678901234567890123, "a": [1.10, -0.0, 1e2], "input": null})";
+  FinishedAnswer answer{.text = "", .reason = "tool_calls", .logprobs = nullptr};
+  answer.calls = {{"f", written}, {"g", R"({"tool_calls": null, "arguments": null, "content": null})"}};
+  const Json usage = {{"prompt_tokens", 1},
+                      {"completion_tokens", 1},
+                      {"prompt_tokens_details", {{"cached_tokens", 0}}},
+                      {"seconds", 1.0}};
+  for (const auto& [shape, name] :
+       {std::pair(Shape::message, "\"input\":"), std::pair(Shape::ollama_chat, "\"arguments\":")}) {
+    Ask ask{.shape = shape};
+    ask.requests.emplace_back();
+    const auto form = make_form({shape, "msg_1", 0, "m"}, ask);
+    const std::string whole = form->whole(answer, usage);
+    EXPECT_TRUE(json::accept(whole)) << whole;
+    for (const ToolCall& call : answer.calls) EXPECT_TRUE(whole.contains(name + call.arguments + "}")) << whole;
+    std::string events = form->call({.call = 0, .name = "f"});
+    events += form->call({.call = 0, .text = written.substr(0, 20)});
+    events += form->call({.call = 0, .text = written.substr(20), .ends = true});
+    if (shape == Shape::ollama_chat) {
+      EXPECT_TRUE(events.contains(name + written)) << events;
+    }
+    // What is no object, which no form lets pass, breaks no body.
+    answer.calls.push_back({"h", "{\"a\": 1"});
+    EXPECT_TRUE(json::accept(form->whole(answer, usage)));
+    answer.calls.pop_back();
+  }
 }
 
 TEST_F(Tools, RefusedInOneLine) {

@@ -19,7 +19,7 @@ Recording recorded_golden() {
   options.kv = decode::KvChoice::dual;
   options.refresh = 3;
   options.revision = decode::Revision::dual_path;
-  options.revise_path = decode::RevisePath::separate;
+  options.revise_lateness = 0;
   options.stable_threshold = 0.9999;  // so that there is something to check
   Recording recording{"models/tiny-llada", {}};
   int64_t sparse = 0;

@@ -187,7 +187,7 @@ TEST(ToolCalls, OfGemmaAreReadInAnyPieces) {
   const OrderedJson given = OrderedJson::parse(
       R"({"B": [], "a": {"x": -1.5e3, "y:z": "q\"{[<,:}\\\n\u0001é"}, "c": [true, [], {}, {"k": null}, "", 0], "d": ""})");
   std::string answer =
-      "Text: " + std::string(kGemmaCall) + "call:f.g" + gemma_spelled(given) + std::string(kGemmaCallEnd);
+      "Text: " + std::string(kGemmaCall) + "call:f.g" + spelled(given, CallForm::gemma) + std::string(kGemmaCallEnd);
   answer += std::string(kGemmaCall) + "call:g{}" + std::string(kGemmaCallEnd);
   const std::string sorted = R"({"a": {"x": -1500.0, "y:z": "q\"{[<,:}\\\n\u0001é"}, "B": [], "c": )"
                              R"([true, [], {}, {"k": null}, "", 0], "d": ""})";
@@ -295,8 +295,17 @@ TEST(ToolCalls, HistoryOfGemmaIsWhatTheModelWrote) {
     EXPECT_EQ(laid(arguments), text);
   // By what a tree of the same values gives.
   for (const auto& [name, tool] : golden["tools"].items())
-    EXPECT_EQ(gemma_spelled_text(tool.dump(2)), gemma_spelled(OrderedJson::parse(tool.dump()))) << name;
-  EXPECT_FALSE(gemma_spelled_text(std::string(200, '[') + std::string(200, ']')));
+    for (const CallForm form : {CallForm::json, CallForm::gemma})
+      EXPECT_EQ(spelled_text(tool.dump(2), form), spelled(OrderedJson::parse(tool.dump()), form)) << name;
+  EXPECT_FALSE(spelled_text(std::string(200, '[') + std::string(200, ']')));
+}
+
+// A double has neither so many digits nor a last zero.
+TEST(ToolCalls, NumbersAndTheOrderOfMembersStayAsTheyAreWritten) {
+  EXPECT_EQ(spelled_text("{\"z\":[12345678901234567890 ,1.10,-0,1E40,-1E400],\n\"a\" : {\"b\":\"\\u00e9\\n\\\"\"} }"),
+            R"({"z": [12345678901234567890, 1.10, -0, 1E40, -1.7976931348623157e+308], "a": {"b": "é\n\""}})");
+  for (const char* wrong : {"", "{", "{\"a\":01}", "{\"a\":1}}", "{a:1}", "[1,]", "\"a", "{\"a\":\"\x80\"}"})
+    EXPECT_FALSE(spelled_text(wrong)) << wrong;
 }
 
 // Searching an ordered object for each of so many members takes 13 seconds.
@@ -307,7 +316,7 @@ TEST(ToolCalls, OfManyArgumentsAreWrittenInOnePass) {
     text += fmt::format("{}{}:{}", i > 100'000 ? "," : "", i, i);
   }
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(gemma_spelled_text(json + "}"), text + "}");
+  EXPECT_EQ(spelled_text(json + "}", CallForm::gemma), text + "}");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
 
