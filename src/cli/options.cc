@@ -35,9 +35,7 @@ std::string short_title(decode::FieldGroup group) {
 
 // "gen_length: ..." as "--gen-length: ..." where nothing was typed.
 Error with_flag(Error error) {
-  const size_t colon = std::min(error.message.find(':'), error.message.size());
-  if (const Field* field = decode::find_field(std::string_view(error.message).substr(0, colon)))
-    error.message.replace(0, colon, decode::flag(*field));
+  if (const Field* field = decode::field_of(error)) error.message.replace(0, field->key.size(), decode::flag(*field));
   return error;
 }
 

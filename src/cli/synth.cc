@@ -2,6 +2,7 @@
 #include "study/synth.h"
 
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "cli/commands.h"
 #include "cli/help.h"
@@ -31,13 +32,11 @@ Work setup_synth(CLI::App& app) {
       throw CLI::ValidationError("--" + found.error().message);
     o->preset = text;
   };
-  offer(app.add_option_function<std::string>("--preset", preset,
-                                             "llada-8b, llada-1.5, dream-7b, llada-moe-7b, llada2-mini, illada-8b, "
-                                             "qwen3-0.6b, sdar-1.7b, sdar-8b, diffusion-gemma-26b, nemotron-8b or tiny")
-            ->type_name("NAME")
-            ->required(),
-        "llada-8b llada-1.5 dream-7b llada-moe-7b llada2-mini illada-8b qwen3-0.6b sdar-1.7b sdar-8b "
-        "diffusion-gemma-26b nemotron-8b tiny");
+  const std::vector<std::string_view> names = synth_presets();
+  const std::string help =
+      fmt::format("{} or {}", fmt::join(std::span(names).first(names.size() - 1), ", "), names.back());
+  offer(app.add_option_function<std::string>("--preset", preset, help)->type_name("NAME")->required(),
+        fmt::format("{}", fmt::join(names, " ")));
   offer(app.add_option("--type", o->type, "of every matrix: q4_0, q8_0, q4_k, f16 or any other that llada reads")
             ->type_name("TYPE")
             ->required(),

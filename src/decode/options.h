@@ -38,12 +38,20 @@ struct DecodeOptions : LengthOptions,
   }
 };
 
+// Why options are refused.
+struct Refused : Error {
+  Refused(Error error, bool model = false) : Error(std::move(error)), of_model(model) {}
+  bool of_model;  // another kind of model could do what was asked
+};
+template <class T>
+using OrRefused = std::expected<T, Refused>;
+
 // Refuses what cannot work or would be silently ignored, with one line "KEY: ..." (invalid input; pairs.cc).
 // With infill, gen_length is not looked at; make_strategy() then compares steps with the blocks of the
 // canvas. kind: what such a model cannot do as well. With block-causal attention the K/V of a finished block is final
 // and exact (kv_policy.h), so policies that live with stale K/V have no meaning, and neither have drafts of blocks that
 // would read an unfinished one, nor gaps whose right-hand text the model cannot see. With canvases of random tokens
 // there is one way of decoding (uniform_canvas.h), whose options mean nothing elsewhere.
-Status validate(const DecodeOptions& options, bool infill = false, const ModelKind& kind = {});
+OrRefused<void> validate(const DecodeOptions& options, bool infill = false, const ModelKind& kind = {});
 
 }  // namespace llada::decode

@@ -38,34 +38,43 @@ struct Case {
 struct Refusal {
   std::string_view why;
   Case cases[9];
+  bool of_model = false;  // as in Refused
 };
+constexpr bool kOfModel = true;
 
 constexpr Refusal kRefusals[] = {
     // Kinds of models.
     {"where every position reads those behind it, too; needed a block-causal model, or {values}",
-     {{"accept=causal", "full attention", [](const Asked& a) { return a.attention_block == 0; }}}},
+     {{"accept=causal", "full attention", [](const Asked& a) { return a.attention_block == 0; }}},
+     kOfModel},
     {"as LLaDA2.2 has; needed {values}",
      {{"revision=levenshtein", "a model that has no tokens for deletions and insertions",
-       [](const Asked& a) { return !a.kind.moves_text; }}}},
+       [](const Asked& a) { return !a.kind.moves_text; }}},
+     kOfModel},
     {"which sees nothing behind the current block, and whose finished blocks have exact K/V; needed {values}",
      {{"slide refresh tail mbsd kv=prefix|dual", "a block-causal model",
-       [](const Asked& a) { return a.attention_block > 0; }}}},
+       [](const Asked& a) { return a.attention_block > 0; }}},
+     kOfModel},
     {"so that its K/V is final; needed {values}",
      {{"revision cfg_scale neighbour_penalty kv=frozen", "a model that reads finished text causally",
-       [](const Asked& a) { return a.kind.keeps_finished(); }}}},
+       [](const Asked& a) { return a.kind.keeps_finished(); }}},
+     kOfModel},
     {"which does not see the text behind a gap; needed a model with full attention",
      {{"infill", "a block-causal model", [](const Asked& a) { return a.attention_block > 0; }},
       {"infill", "a model whose canvases hold random tokens",
-       [](const Asked& a) { return a.kind.uniform.length > 0; }}}},
+       [](const Asked& a) { return a.kind.uniform.length > 0; }}},
+     kOfModel},
     {"; needed {block}, or a divisor of it",
      {{"block_length!", "a block-causal model of blocks of {block}",
        [](const Asked& a) {
          return a.attention_block > 0 &&
                 (a.o.block_length > a.attention_block || a.attention_block % a.o.block_length != 0);
-       }}}},
+       }}},
+     kOfModel},
     {"so that no row is computed alone; needed {values}",
      {{"revision=dual-path kv=frozen", "a model whose blocks choose experts together",
-       [](const Asked& a) { return a.kind.whole_blocks; }}}},
+       [](const Asked& a) { return a.kind.whole_blocks; }}},
+     kOfModel},
     // Ways of decoding.
     {"which keeps what a causal forward says as it is; needed {values}",
      {{"revision entropy_gate cfg_scale repeat_penalty neighbour_penalty choice regex json_schema json_object template "
@@ -185,7 +194,8 @@ std::string values_left(const Asked& asked, const Field* field, std::string_view
   return field->key == key ? left : fmt::format("{} {}", field->key, left);
 }
 
-Status refuse(std::string_view key, std::string_view why, const Case& c, const Asked& asked) {
+OrRefused<void> refuse(std::string_view key, const Refusal& row, const Case& c, const Asked& asked) {
+  const std::string_view why = row.why;
   const Field* field = find_field(key);
   const std::vector<std::string_view> others = parts_of(c.with, ' ');
   const Field* beside = find_field(others[0]);
@@ -213,13 +223,13 @@ Status refuse(std::string_view key, std::string_view why, const Case& c, const A
   replace("{with}", values_left(asked, beside, key));
   replace("{blocks}", fmt::format("{}", asked.blocks()));
   replace("{block}", fmt::format("{}", asked.attention_block));
-  return invalid("{}", text);
+  return std::unexpected(Refused({ErrorKind::invalid_input, text}, row.of_model));
 }
 
-Status check_refusals(const Asked& asked) {
+OrRefused<void> check_refusals(const Asked& asked) {
   for (const Refusal& r : kRefusals)
     for (const Case& c : r.cases)
-      if (const std::string_view key = key_in(c, asked); !key.empty()) return refuse(key, r.why, c, asked);
+      if (const std::string_view key = key_in(c, asked); !key.empty()) return refuse(key, r, c, asked);
   return {};
 }
 
@@ -247,7 +257,7 @@ Status check_kind(const DecodeOptions& o, const ModelKind& kind) {
 
 }  // namespace
 
-Status validate(const DecodeOptions& o, bool infill, const ModelKind& kind) {
+OrRefused<void> validate(const DecodeOptions& o, bool infill, const ModelKind& kind) {
   LLADA_TRY_STATUS(check_fields(o, infill));
   LLADA_TRY_STATUS(check_kind(o, kind));
   return check_refusals({o, infill, kind});

@@ -116,7 +116,8 @@ bool asks_for_schedule(const Setting& s) {
 
 namespace {
 
-Result<DecodeOptions> resolved(std::span<const Setting> given, std::span<const Setting> preset, const DecodeUse& use) {
+OrRefused<DecodeOptions> resolved(std::span<const Setting> given, std::span<const Setting> preset,
+                                  const DecodeUse& use) {
   Resolver alone, resolver;  // a preset has to make sense alone, whatever is given beside it
   for (const Setting& s : preset) LLADA_TRY_STATUS(alone.add(s, false));
   for (const Setting& s : given) LLADA_TRY_STATUS(resolver.add(s, false));
@@ -124,53 +125,60 @@ Result<DecodeOptions> resolved(std::span<const Setting> given, std::span<const S
   DecodeOptions options = resolver.finish();
   // What the model alone refuses is left to whoever knows it, but of two reasons the model's is told.
   const bool own = use.kind.uniform.length > 0 || options.acceptance == Acceptance::causal;
-  if (const Status status = validate(options, use.infill, own ? use.kind : ModelKind()); !status) {
-    const Status of_model = validate(options, use.infill, use.kind);
-    return std::unexpected(as_typed((of_model ? status : of_model).error(), given, preset));
+  if (const auto status = validate(options, use.infill, own ? use.kind : ModelKind()); !status) {
+    const auto of_model = validate(options, use.infill, use.kind);
+    const Refused& refused = (of_model ? status : of_model).error();
+    return std::unexpected(Refused(as_typed(refused, given, preset), refused.of_model));
   }
   return options;
 }
 
 // What the model cannot do with them, as far as its attention says it.
-Status fits(const Result<DecodeOptions>& options, const DecodeUse& use) {
+OrRefused<void> fits(const OrRefused<DecodeOptions>& options, const DecodeUse& use) {
   if (!options) return std::unexpected(options.error());
   return validate(*options, use.infill, use.kind);
 }
 
 }  // namespace
 
-Result<DecodeOptions> decode_options(std::span<const Setting> given, const PresetSettings& preset,
-                                     const DecodeUse& use) {
+OrRefused<DecodeOptions> decode_options(std::span<const Setting> given, const PresetSettings& preset,
+                                        const DecodeUse& use) {
   auto options = resolved(given, preset.settings, use);
   if (given.empty() || preset.settings.empty()) return options;
-  const Status status = fits(options, use);
+  const auto status = fits(options, use);
   const auto works = [&](std::span<const Setting> own, std::span<const Setting> of_preset) {
     return fits(resolved(own, of_preset, use), use).has_value();
   };
   // What is wrong without the other is refused as it is, here or by whoever knows the model.
   if (status || !works(given, {}) || !works({}, preset.settings)) return options;
-  const std::string message = as_typed(status.error(), given, preset.settings).message;
+  Refused error(as_typed(status.error(), given, preset.settings), status.error().of_model);
   const Setting* cause = nullptr;  // the option that the error is about, or one without which the preset would do
   for (const Setting& s : given)
-    if (cause == nullptr && message.starts_with(s.typed + ":")) cause = &s;
+    if (cause == nullptr && error.message.starts_with(s.typed + ":")) cause = &s;
   for (size_t i = 0; i < given.size() && cause == nullptr; ++i) {
     std::vector<Setting> others(given.begin(), given.end());
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
     if (works(others, preset.settings)) cause = &given[i];
   }
   if (cause == nullptr) cause = &given.front();
-  return invalid("{}{}{}: does not go with preset {}: {}", cause->typed, cause->field->is_switch() ? "" : " ",
-                 cause->field->is_switch() ? "" : cause->text, preset.name, message);
+  error.message =
+      fmt::format("{}{}{}: does not go with preset {}: {}{}", cause->typed, cause->field->is_switch() ? "" : " ",
+                  cause->field->is_switch() ? "" : cause->text, preset.name, error.message, preset.way_out);
+  return std::unexpected(error);
 }
 
 Error as_typed(Error error, std::span<const Setting> given, std::span<const Setting> preset) {
-  const size_t colon = error.message.find(':');
-  const std::string_view key = std::string_view(error.message).substr(0, colon);
-  if (colon == std::string::npos || find_field(key) == nullptr) return error;
-  const Setting* s = culprit(key, given);
-  if (s == nullptr) s = culprit(key, preset);
-  if (s != nullptr) error.message = s->typed + error.message.substr(colon);
+  const Field* field = field_of(error);
+  if (field == nullptr) return error;
+  const Setting* s = culprit(field->key, given);
+  if (s == nullptr) s = culprit(field->key, preset);
+  if (s != nullptr) error.message.replace(0, field->key.size(), s->typed);
   return error;
+}
+
+const Field* field_of(const Error& error) {
+  const size_t colon = error.message.find(':');
+  return colon == std::string::npos ? nullptr : find_field(std::string_view(error.message).substr(0, colon));
 }
 
 }  // namespace llada::decode

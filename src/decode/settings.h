@@ -21,6 +21,7 @@ Result<Setting> setting(std::string_view key, std::string_view text);
 struct PresetSettings {
   std::string_view name;
   std::span<const Setting> settings;
+  std::string_view way_out = {};  // behind an error about an option that does not go with it
 };
 
 // What the options are for: the gaps of a text, a kind of model (the default: any with masks, or not known).
@@ -33,15 +34,18 @@ struct DecodeUse {
 // preset stays: naming another acceptance rule replaces the preset's rule and its values, naming another way of
 // revising replaces that. Errors (invalid input) begin with what was typed: "-n: found 0, needed ..."; where only the
 // preset and a given option contradict each other, with both.
-Result<DecodeOptions> decode_options(std::span<const Setting> given, const PresetSettings& preset = {},
-                                     const DecodeUse& use = {});
+OrRefused<DecodeOptions> decode_options(std::span<const Setting> given, const PresetSettings& preset = {},
+                                        const DecodeUse& use = {});
 
 // Whether the setting asks for a fixed schedule: a number of steps (0 too: one token per forward), a rule with a
 // schedule, random order.
 bool asks_for_schedule(const Setting& setting);
 
-// An error whose first word is the key of an option, with what was typed in its place: for refusals that come later,
-// from validate() for the model or the engine.
+// The option that an error is about: what stands before its colon. Null: none.
+const Field* field_of(const Error& error);
+
+// The error with what was typed in the place of that option's key: for refusals that come later, from validate() for
+// the model or the engine.
 Error as_typed(Error error, std::span<const Setting> given, std::span<const Setting> preset = {});
 
 }  // namespace llada::decode

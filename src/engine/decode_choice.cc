@@ -75,19 +75,19 @@ Status DecodeChoice::take_numbers_of(const UniformCanvas& canvas) {
 Status DecodeChoice::resolve(const std::optional<decode::ModelKind>& kind) {
   constexpr int64_t kSomeBlock = 32, kSomeCanvas = 256;  // those of all published models
   if (kind) return resolve_for(*kind);
-  const Status full = resolve_for({});
+  const auto full = resolve_for({});
   if (full || infill_) return full;
   const auto behind_causal_text = [&] {
     const decode::ModelKind some(kSomeBlock, {}, true);
     return resolve_for(some) && decode::validate(options, infill_, some);
   };
-  const Status blocks = resolve_for(kSomeBlock);
+  const auto blocks = resolve_for(kSomeBlock);
   if (blocks || behind_causal_text() || resolve_for({0, {.length = kSomeCanvas}})) return {};
-  // Every kind of model refuses: where the first one's reason is its attention, that of a block-causal one.
-  return full.error().message.contains("with full attention") ? blocks : full;
+  // Every kind of model refuses: where the first one's reason is the kind, that of a block-causal one.
+  return full.error().of_model ? blocks : full;
 }
 
-Status DecodeChoice::resolve_for(const decode::ModelKind& kind) {
+decode::OrRefused<void> DecodeChoice::resolve_for(const decode::ModelKind& kind) {
   random_ = kind.uniform.length > 0;
   const Setting* schedule = random_ ? nullptr : this->schedule();
   used_preset_ = preset_.empty() && default_preset_ && schedule == nullptr && !random_ ? kDefaultPreset : preset_;
@@ -98,13 +98,11 @@ Status DecodeChoice::resolve_for(const decode::ModelKind& kind) {
     LLADA_TRY(auto block, decode::setting("block_length", fmt::format("{}", kind.attention_block)));
     preset_settings_.push_back(std::move(block));
   }
-  auto resolved = decode::decode_options(given_, {used_preset_, preset_settings_}, {infill_, kind});
+  const std::string way_out = fmt::format("; {} exact starts without it", preset_typed_);
+  auto resolved = decode::decode_options(given_, {used_preset_, preset_settings_, way_out}, {infill_, kind});
   if (!resolved) {
-    std::string& message = resolved.error().message;
-    if (message.contains(": does not go with preset "))
-      message += fmt::format("; {} exact starts without it", preset_typed_);
     if (schedule != nullptr)
-      message += fmt::format(" ({} is decoded without preset {})", schedule->typed, kDefaultPreset);
+      resolved.error().message += fmt::format(" ({} is decoded without preset {})", schedule->typed, kDefaultPreset);
     return std::unexpected(resolved.error());
   }
   options = *resolved;

@@ -67,7 +67,7 @@ class DecodeChoice {
   bool infill_;
 
  private:
-  Status resolve_for(const decode::ModelKind& kind);
+  decode::OrRefused<void> resolve_for(const decode::ModelKind& kind);
   const decode::Setting* schedule() const;  // what asks for one in the place of the default preset; or null
   Status read_preset(const decode::ModelKind& kind);
   Status take_numbers_of(const UniformCanvas& canvas);

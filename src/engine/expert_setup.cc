@@ -117,7 +117,8 @@ Result<MoeOptions> check_experts(const ExpertRequest& r, const DeviceSpec& where
   if (!r.plan.empty()) {
     LLADA_TRY(o.plan, moe_rule_from_name(r.plan));
   }
-  if (r.share == 0) return r.plan.empty() ? Result<MoeOptions>(o) : invalid("--moe-plan: only with --experts-on-device");
+  if (r.share == 0 && !r.plan.empty()) return invalid("--moe-plan: only with --experts-on-device");
+  if (r.share == 0) return o;
   if (!(r.share > 0 && r.share <= 1))
     return invalid("--experts-on-device: found {:g} %, needed above 0 to 100", 100 * r.share);
   if (!where.plugin && !where.cuda)

@@ -31,6 +31,17 @@ std::vector<InfillGap> laid_gaps(std::vector<InfillGap> gaps, std::span<const in
   return gaps;
 }
 
+std::vector<int32_t> kept_positions(size_t positions, std::span<const InfillGap> gaps,
+                                    std::span<const int64_t> lengths) {
+  std::vector<int32_t> kept(positions);
+  std::iota(kept.begin(), kept.end(), 0);
+  for (size_t i = gaps.size(); i-- > 0;) {
+    const auto begin = kept.begin() + gaps[i].position;
+    kept.erase(begin + lengths[i], begin + gaps[i].length);
+  }
+  return kept;
+}
+
 GapChoice::GapChoice(std::vector<int32_t> tokens, std::span<const int32_t> positions, std::vector<InfillGap> automatic,
                      int32_t mask)
     : tokens_(std::move(tokens)), open_(tokens_.size()), automatic_(std::move(automatic)) {
@@ -48,20 +59,13 @@ int64_t GapChoice::length_of(size_t gap) const {
 }
 
 GapChoice::Text GapChoice::candidate() const {
+  std::vector<int64_t> lengths;
+  for (size_t gap = 0; gap < automatic_.size(); ++gap) lengths.push_back(length_of(gap));
   Text text;
-  size_t from = 0;
-  const auto add = [&](size_t to) {
-    for (; from < to; ++from) {
-      if (open_[from]) text.gaps.push_back(static_cast<int32_t>(text.tokens.size()));
-      text.tokens.push_back(tokens_[from]);
-    }
-  };
-  for (size_t gap = 0; gap < automatic_.size(); ++gap) {
-    const auto begin = static_cast<size_t>(automatic_[gap].position);
-    add(begin + static_cast<size_t>(length_of(gap)));
-    from = begin + static_cast<size_t>(automatic_[gap].length);
+  for (const int32_t position : kept_positions(tokens_.size(), automatic_, lengths)) {
+    if (open_[static_cast<size_t>(position)]) text.gaps.push_back(static_cast<int32_t>(text.tokens.size()));
+    text.tokens.push_back(tokens_[static_cast<size_t>(position)]);
   }
-  add(tokens_.size());
   return text;
 }
 

@@ -29,6 +29,9 @@ std::vector<int64_t> gap_ladder(int64_t most);
 
 // Where gaps stand once those that are automatic have these lengths, in their order.
 std::vector<InfillGap> laid_gaps(std::vector<InfillGap> gaps, std::span<const int64_t> lengths);
+// Which of a text's positions stay once these gaps, laid at their longest, have these lengths: each loses its end.
+std::vector<int32_t> kept_positions(size_t positions, std::span<const InfillGap> gaps,
+                                    std::span<const int64_t> lengths);
 
 // The choice under way: forward by forward, each over candidate(). Pure.
 class GapChoice {

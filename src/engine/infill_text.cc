@@ -76,23 +76,18 @@ namespace {
 // Gaps that are automatic, the last ones first, down to one token each, until the text fits the context.
 void shorten(InfillLayout& layout, int64_t context) {
   int64_t over = context > 0 ? std::ssize(layout.tokens) - context : 0;
+  const std::vector<InfillGap> open = layout.automatic();
   std::vector<int64_t> lengths;
-  for (const InfillGap& gap : layout.automatic()) lengths.push_back(gap.length);
+  for (const InfillGap& gap : open) lengths.push_back(gap.length);
   for (size_t i = lengths.size(); i-- > 0 && over > 0;) {
     const int64_t less = std::min(over, lengths[i] - 1);
     lengths[i] -= less, over -= less;
   }
-  auto gaps = laid_gaps(layout.gaps, lengths);
   std::vector<int32_t> tokens;
-  auto from = layout.tokens.begin();
-  for (size_t i = 0; i < gaps.size(); ++i) {
-    const auto begin = layout.tokens.begin() + layout.gaps[i].position;
-    tokens.insert(tokens.end(), from, begin + gaps[i].length);
-    from = begin + layout.gaps[i].length;
-  }
-  tokens.insert(tokens.end(), from, layout.tokens.end());
+  for (const int32_t position : kept_positions(layout.tokens.size(), open, lengths))
+    tokens.push_back(layout.tokens[static_cast<size_t>(position)]);
   layout.tokens = std::move(tokens);
-  layout.gaps = std::move(gaps);
+  layout.gaps = laid_gaps(std::move(layout.gaps), lengths);
 }
 
 }  // namespace

@@ -186,13 +186,16 @@ std::vector<Preset> presets() {
 
 }  // namespace
 
+std::vector<std::string_view> preset_names() {
+  std::vector<std::string_view> names;
+  for (const Preset& preset : presets()) names.push_back(preset.name);
+  return names;
+}
+
 Result<Preset> find_preset(std::string_view name) {
-  std::string names;
-  for (Preset& preset : presets()) {
+  for (Preset& preset : presets())
     if (preset.name == name) return std::move(preset);
-    names += (names.empty() ? "" : ", ") + std::string(preset.name);
-  }
-  return invalid("preset: found '{}', needed one of {}", name, names);
+  return invalid("preset: found '{}', needed one of {}", name, fmt::join(preset_names(), ", "));
 }
 
 Result<PresetSpec> parse_preset(std::string_view spec) {

@@ -37,7 +37,8 @@ struct PresetTensor {
   bool more_bits = false;
 };
 
-// The error lists the names.
+std::vector<std::string_view> preset_names();
+// The error lists them.
 Result<Preset> find_preset(std::string_view name);
 
 // "llada-8b:q4_0" as preset and type; the error says which half is wrong.

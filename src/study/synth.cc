@@ -78,6 +78,8 @@ void report(const SynthOptions& options, double fraction, std::string_view what)
 
 }  // namespace
 
+std::vector<std::string_view> synth_presets() { return preset_names(); }
+
 Result<SynthRequest> synth_request(std::string_view preset, std::string_view type, int64_t layers) {
   LLADA_TRY(Preset found, find_preset(preset));
   if (layers != 0) {

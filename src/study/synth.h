@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "engine/model.h"
@@ -28,6 +29,7 @@ struct SynthRequest {
   // the random scores, which share rows out among all experts; a trained model has favourites.
   double router_bias = 0.05;
 };
+std::vector<std::string_view> synth_presets();  // names of the models
 Result<SynthRequest> synth_request(std::string_view preset, std::string_view type, int64_t layers);
 
 struct SynthReport {
