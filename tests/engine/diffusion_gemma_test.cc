@@ -2,6 +2,7 @@
 // (tools/upstream/diffusion_gemma.py).
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -32,21 +33,39 @@ std::vector<std::string> own_devices() {
 INSTANTIATE_TEST_SUITE_P(Devices, DiffusionGemmaAnswers, testing::ValuesIn(own_devices()),
                          [](const auto& device) { return device.param.substr(0, device.param.find(':')); });
 
+// The file with keys in front of the others. Together they fill 96 bytes, so that its tensors stay aligned to 32.
+std::string with_temperatures(float t_min, float t_max) {
+  std::ifstream in(kMade + "model.gguf", std::ios::binary);
+  std::string file{std::istreambuf_iterator<char>(in), {}}, keys;
+  const auto put = [&](auto number) { keys.append(reinterpret_cast<const char*>(&number), sizeof number); };
+  const auto add = [&](std::string_view key, uint32_t type, auto value) {
+    put(uint64_t{key.size()});
+    keys += key;
+    put(type);
+    put(value);
+  };
+  constexpr uint32_t kUint32 = 4, kFloat32 = 6;  // GGUF's value types
+  add("diffusion.eb_t_min", kFloat32, t_min);
+  add("diffusion.eb_t_max", kFloat32, t_max);
+  add("test.padding", kUint32, uint32_t{0});
+  constexpr size_t kCount = 16, kKeys = 24;  // magic, version, tensors; number of keys; keys
+  uint64_t count = 0;
+  std::memcpy(&count, &file.at(kCount), sizeof count);
+  count += 3;
+  std::memcpy(&file.at(kCount), &count, sizeof count);
+  return file.insert(kKeys, keys);
+}
+
 TEST_P(DiffusionGemmaAnswers, AreThoseOfItsClass) {
   std::ifstream in(kMade + "golden.json");
   const json golden = json::parse(in);
   const bool sim = GetParam().starts_with("sim");
-  // The temperatures are the file's.
   const TempFolder folder;
-  std::filesystem::copy(kMade + "folder", folder / "made");
-  const auto load = [&](double t_min, double t_max) {
-    folder.write("made/generation_config.json", json{{"t_min", t_min}, {"t_max", t_max}}.dump());
-    return Model::load(
-        folder / "made",
-        {.device = sim ? GetParam() : "cpu", .plugin = &failing_devices(), .isa = sim ? "" : GetParam(), .threads = 2});
-  };
   for (const json& answer : golden["answers"]) {
-    const auto model = load(answer["t_min"], answer["t_max"]);
+    folder.write("made.gguf", with_temperatures(answer["t_min"], answer["t_max"]));
+    const auto model = Model::load(
+        folder / "made.gguf",
+        {.device = sim ? GetParam() : "cpu", .plugin = &failing_devices(), .isa = sim ? "" : GetParam(), .threads = 2});
     ASSERT_TRUE(model) << model.error().message;
     const auto session = Session::create(*model, {});
     ASSERT_TRUE(session) << session.error().message;
@@ -59,8 +78,9 @@ TEST_P(DiffusionGemmaAnswers, AreThoseOfItsClass) {
     ASSERT_TRUE(got) << got.error().message;
     auto expected = answer["tokens"].get<std::vector<int32_t>>();
     // With these weights self-conditioning makes a rounding two to four times as large in every step; in the third
-    // canvas of seed 4 that turns a draw.
-    if (GetParam() == "avx2" && o.seed == 4) expected.resize(2 * golden["canvas_length"].get<size_t>());
+    // canvas of seed 4 AVX2's order of sums turns a draw.
+    const bool is_avx2 = GetParam() == "avx2" || GetParam() == "avxvnni";  // which share it
+    if (is_avx2 && o.seed == 4) expected.resize(2 * golden["canvas_length"].get<size_t>());
     ASSERT_GE(got->tokens.size(), expected.size());
     EXPECT_EQ(std::vector<int32_t>(got->tokens.begin(), got->tokens.begin() + std::ssize(expected)), expected)
         << "seed " << o.seed;
