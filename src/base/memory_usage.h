@@ -15,4 +15,8 @@ int64_t peak_memory_bytes();
 // To be called before other threads start; nothing where there is no glibc.
 void return_freed_memory();
 
+// Gives back the free pages between blocks that are in use, which requests of mixed sizes and lives leave behind. Takes
+// milliseconds, in which other threads wait where they allocate; nothing where there is no glibc.
+void return_free_pages();
+
 }  // namespace llada

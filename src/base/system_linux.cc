@@ -84,4 +84,10 @@ void return_freed_memory() {
 #endif
 }
 
+void return_free_pages() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
+}
+
 }  // namespace llada

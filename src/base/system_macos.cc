@@ -57,5 +57,6 @@ int64_t peak_memory_bytes() {
 }
 
 void return_freed_memory() {}
+void return_free_pages() {}
 
 }  // namespace llada

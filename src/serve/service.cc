@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/memory_usage.h"
 #include "formats/model_file.h"
 #include "memory/prefix_cache.h"
 #include "serve/forms.h"
@@ -28,8 +29,11 @@ Service::~Service() {
   engine_.reset();
 }
 
-// Whoever has waited too long is told so; whoever waits for a stream's next event learns that it goes on.
+// Whoever has waited too long is told so; whoever waits for a stream's next event learns that it goes on. Memory that
+// requests have left in pieces goes back to the system.
 void Service::tick() {
+  constexpr int kTicksToTrim = 25;  // five seconds
+  int ticks = 0;
   const auto look = [&] {
     admission_.expire();
     std::unique_lock lock(mutex_);
@@ -44,6 +48,7 @@ void Service::tick() {
       look();
     } catch (const std::exception&) {  // no memory: the next time will do
     }
+    if (++ticks % kTicksToTrim == 0) return_free_pages();
     lock.lock();
   }
 }
