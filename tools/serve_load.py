@@ -18,6 +18,7 @@ import random
 import re
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -348,10 +349,12 @@ async def run(args, port, process, answers):
         await asyncio.sleep(0.1)
     else:
         load.fail("requests are stuck: " + text)
-    warm, last = (max(k for t, k in samples if (t < warmed) == before) for before in (True, False))
+    # Of a minute (less, where the warm-up is shorter): what a second holds depends on the requests that it has.
+    part = min(60, args.warm_up * 60)
+    warm, last = (statistics.median(k for t, k in samples if end - part <= t <= end) for end in (warmed, until))
     minutes = {}
     for t, k in samples:
-        minutes[int((t - begin) / 60)] = max(minutes.get(int((t - begin) / 60), 0), k)
+        minutes.setdefault(int((t - begin) / 60), []).append(k)
     # A short warm-up has not had the most requests at once: what these need is far less than a leak of some minutes.
     most = 0.02 * warm if args.warm_up >= 1 else args.clients * 1.0
     forwards = share_below(text, "llada_first_step_forwards", 0.99)
@@ -373,7 +376,8 @@ async def run(args, port, process, answers):
     if status != 0:
         load.fail(f"exit status {status} after SIGTERM")
     print(json.dumps({"label": "measured", **load.counts, "memory_mib": [round(warm, 1), round(last, 1)],
-                      "memory_mib_by_minute": [round(k, 1) for k in minutes.values()],
+                      "median_mib_by_minute": [round(statistics.median(k), 1) for k in minutes.values()],
+                      "most_mib_by_minute": [round(max(k), 1) for k in minutes.values()],
                       "growth_percent": round(100 * (last - warm) / warm, 2),
                       "first_step_forwards_p99": forwards, "fallbacks": fallbacks,
                       "forwards": metric(text, "llada_forwards_total"),
