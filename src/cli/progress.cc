@@ -11,11 +11,18 @@
 namespace llada::cli {
 
 std::string progress_bar(std::string_view title, int percent, std::string_view what, int columns) {
-  constexpr int kBarColumns = 20;
-  const int filled = percent * kBarColumns / 100;
-  std::string line =
-      fmt::format("{} [{:#<{}}{:.<{}}] {:3} %  {}", title, "", filled, "", kBarColumns - filled, percent, what);
-  line.resize(std::min(line.size(), static_cast<size_t>(std::max(columns - 1, 0))));
+  // The bar gives way to the words, which say more.
+  constexpr int kBarColumns = 20, kLeastBarColumns = 5;
+  const int room = std::max(columns - 1, 0);
+  const std::string words = fmt::format(" {:3} %  {}", percent, what);
+  const int bar = std::min(room - static_cast<int>(title.size() + words.size()) - 3, kBarColumns);
+  std::string line(title);
+  if (bar >= kLeastBarColumns) {
+    const int filled = percent * bar / 100;
+    line += fmt::format(" [{:#<{}}{:.<{}}]", "", filled, "", bar - filled);
+  }
+  line += words;
+  line.resize(std::min(line.size(), static_cast<size_t>(room)));
   return line;
 }
 

@@ -94,7 +94,10 @@ TEST(Terminal, ErrorsStayOnOneLine) {
 TEST(Progress, BarFitsTheTerminal) {
   EXPECT_EQ(progress_bar("convert", 50, "blk.0", 80), "convert [##########..........]  50 %  blk.0");
   EXPECT_EQ(progress_bar("convert", 0, "", 80), "convert [....................]   0 %  ");
-  EXPECT_EQ(progress_bar("convert", 100, "x", 20).size(), 19u);
+  EXPECT_EQ(progress_bar("convert", 100, "x", 20), "convert 100 %  x");
+  EXPECT_EQ(progress_bar("convert", 50, "0123456789", 42), "convert [######.......]  50 %  0123456789");
+  EXPECT_EQ(progress_bar("convert", 50, "0123456789", 32), "convert  50 %  0123456789");
+  EXPECT_EQ(progress_bar("convert", 100, std::string(99, 'x'), 20).size(), 19u);
 }
 
 }  // namespace

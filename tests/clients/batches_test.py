@@ -130,7 +130,7 @@ class Progress(unittest.TestCase):
                 painted.append((time.monotonic(), bytes_.decode()))
             self.assertEqual(child.wait(), 0)
         os.close(ours)
-        bar = r"batch \[[#.]{20}\] +(\d+) %  (\d+) answered, [\d.]+ tokens/s, about (\d+) s left"
+        bar = r"batch \[[#.]{5,20}\] +(\d+) %  (\d+) answered, [\d.]+ tokens/s, about (\d+) s left"
         found = [(at, *map(int, figures)) for at, text in painted for figures in re.findall(bar, text)]
         self.assertTrue(found, painted)
         for at, percent, answered, left in found:

@@ -209,13 +209,12 @@ TEST_F(Hostile, WhatARequestRepeatsIsBounded) {
   const std::string repeated = json(std::string(20000, 'a')).dump().substr(0, 57);
   refused("/v1/responses", {{"input", "x"}, {"metadata", std::string(20000, 'a')}},
           "metadata: found " + repeated + "..., needed 16384 bytes of JSON at most");
-  // The longest token, as often as a body has room for it.
+  // The longest token, more often than its text has room.
   int32_t longest = 0;
   const Tokenizer& tokenizer = tiny_model()->tokenizer();
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
     if (tokenizer.piece(id).size() > tokenizer.piece(longest).size()) longest = id;
-  const size_t count = 800'000, bytes = count * tokenizer.piece(longest).size();
-  ASSERT_GT(bytes, size_t{4} << 20);
+  const size_t piece = tokenizer.piece(longest).size(), count = (size_t{4} << 20) / piece + 1, bytes = count * piece;
   refused("/detokenize", {{"tokens", std::vector<int32_t>(count, longest)}},
           "tokens: found " + std::to_string(bytes) + " bytes of text, needed 4194304 at most");
 }
