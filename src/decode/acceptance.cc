@@ -123,6 +123,7 @@ std::vector<size_t> choose_by_rule(const AcceptanceOptions& options, std::span<c
   };
   switch (options.acceptance) {
     case Acceptance::schedule:
+    case Acceptance::random:
       return accept_best(candidates, transfer_count(at.masks, at.steps, at.step));
     case Acceptance::threshold: {
       auto taken = at.above ? accept_above(candidates, options.threshold) : accept_from(candidates, options.threshold);
@@ -177,7 +178,6 @@ std::span<const Field> acceptance_fields() {
     field<&O::entropy_gate>(acceptance, "entropy_gate", "NATS",
         "of what is accepted, leave masked what has more entropy than this open on its left; 0: no gate")
         .tuned("0 4 1 0.5 0.2"),
-    field<&O::remasking>(acceptance, "remasking", "RULE", "what the schedule orders by"),
   };
   // clang-format on
   return kFields;

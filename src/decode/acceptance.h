@@ -14,7 +14,8 @@ struct Field;
 
 // Which predictions of a step are committed. Every rule commits at least one; ties go to the lowest position.
 enum class Acceptance {
-  schedule,       // a fixed number per step, so that the block is done in its share of `steps`
+  schedule,       // a fixed number per step, the most probable, so that the block is done in its share of `steps`
+  random,         // so many, in a random order that the seed gives (LLaDA's remasking "random")
   threshold,      // every confidence that is `threshold` or more (above it with edit), and always the best one
   factor,         // the longest prefix, best first, whose n-th confidence is >= 1 - factor / (n + 1)
   entropy,        // the longest prefix, lowest entropy first, whose earlier entropies sum to at most entropy_bound
@@ -32,25 +33,20 @@ constexpr bool is_dream(Acceptance a) {
   return a == Acceptance::dream_entropy || a == Acceptance::dream_margin || a == Acceptance::dream_maskgit;
 }
 
-// What `schedule` orders by: the clean softmax probability, or a seeded random number.
-enum class Remasking { low_confidence, random };
-
-inline constexpr std::string_view kAcceptanceWords[] = {"schedule", "threshold",     "factor",       "entropy",
-                                                        "llada2",   "dream-entropy", "dream-margin", "dream-maskgit",
-                                                        "wedlm",    "causal"};
+inline constexpr std::string_view kAcceptanceWords[] = {"schedule",      "random", "threshold",     "factor",
+                                                        "entropy",       "llada2", "dream-entropy", "dream-margin",
+                                                        "dream-maskgit", "wedlm",  "causal"};
 constexpr Words words(Acceptance) { return kAcceptanceWords; }
-inline constexpr std::string_view kRemaskingWords[] = {"low_confidence", "random"};
-constexpr Words words(Remasking) { return kRemaskingWords; }
 
 // Rules that commit a planned number per step.
 constexpr bool has_schedule(Acceptance a) {
-  return a == Acceptance::schedule || a == Acceptance::llada2 || is_dream(a);
+  return a == Acceptance::schedule || a == Acceptance::random || a == Acceptance::llada2 || is_dream(a);
 }
 
-// Rules that read the probability; the others read entropy or margin.
+// Rules that read the probability; the others read entropy, margin or nothing.
 constexpr bool reads_probability(Acceptance a) {
-  return a != Acceptance::entropy && a != Acceptance::dream_entropy && a != Acceptance::dream_margin &&
-         a != Acceptance::wedlm && a != Acceptance::causal;
+  return a != Acceptance::random && a != Acceptance::entropy && a != Acceptance::dream_entropy &&
+         a != Acceptance::dream_margin && a != Acceptance::wedlm && a != Acceptance::causal;
 }
 
 constexpr unsigned rule_bit(Acceptance rule) { return 1u << static_cast<unsigned>(rule); }
@@ -68,7 +64,6 @@ struct AcceptanceOptions {
   double factor = 1;           // > 0
   double entropy_bound = 0.1;  // nats, >= 0
   double entropy_gate = 0;     // nats, > 0: most uncertainty that an accepted token may leave on its left
-  Remasking remasking = Remasking::low_confidence;
 };
 std::span<const Field> acceptance_fields();
 

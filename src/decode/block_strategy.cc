@@ -63,15 +63,7 @@ int32_t BlockStrategy::keys_read(const Canvas& canvas) const {
 StepPlan BlockStrategy::plan(const Canvas& canvas) {
   asked_ = {};
   StepPlan plan;
-  if (reviser_ && reviser_->sweep_due(canvas)) {
-    asked_.sweep = true;
-    under_way_.reset();  // the sweep looks at the same tokens, in sight of all the others
-    asked_.checks = reviser_->checks(canvas, block_);
-    plan.keys = keys_read(canvas);
-    plan.rows = kv_.sweep_rows(std::span(canvas.tokens).first(static_cast<size_t>(plan.keys)));
-  } else {
-    plan_block(canvas, plan);
-  }
+  plan_block(canvas, plan);
   plan.block_begin = block_.begin;
   plan.block_end = block_.end;
   plan.block_origin = static_cast<int32_t>(ids_.block_origin);
@@ -127,8 +119,7 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   if (length_) length_->enter(block);
   plan.keys = keys_read(canvas);
   const auto feed = std::span(canvas.tokens).first(static_cast<size_t>(plan.keys));
-  asked_.separate =
-      options_.revision == Revision::dual_path && options_.revise_lateness != kFused && kv_.covers(feed);
+  asked_.separate = options_.revision == Revision::dual_path && options_.revise_lateness != kFused && kv_.covers(feed);
   plan.logits = rows_of(merged(asked_.masks, asked_.checks.in_place));
   if (reviser_) plan.ranked = reviser_->ranked(canvas, block);
   plan.rows = kv_.rows(canvas, feed, block, plan.logits, asked_.separate);
@@ -157,9 +148,9 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
 
 Candidate BlockStrategy::candidate(const Prediction& p, int32_t position) const {
   const double score =
-      options_.remasking == Remasking::low_confidence
-          ? p.probability
-          : uniform(options_.seed, static_cast<uint64_t>(forward_), static_cast<uint64_t>(position), kPositionDraw);
+      options_.acceptance == Acceptance::random
+          ? uniform(options_.seed, static_cast<uint64_t>(forward_), static_cast<uint64_t>(position), kPositionDraw)
+          : p.probability;
   return {position, p.token, score, p.probability, p.entropy, p.margin};
 }
 
@@ -229,7 +220,7 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
     for (const Edit& edit : form_->fixed(with_edits(canvas, edits), block_.end)) put(edits, edit);
     form_->mark(with_edits(canvas, edits), edits);
   }
-  step_ += !asked_.sweep;
+  ++step_;
   ++forward_;
   return edits;
 }
@@ -265,10 +256,7 @@ std::vector<Prediction> BlockStrategy::checked(const Canvas& canvas, const StepR
 
 bool BlockStrategy::done(const Canvas& canvas) const {
   const auto open = std::ranges::find(canvas.states, TokenState::masked);
-  if (open == canvas.states.end()) {
-    return !reviser_ ||
-           (!reviser_->sweep_due(canvas) && !(entered_ && reviser_->keeps_open(canvas, blocks_[current_])));
-  }
+  if (open == canvas.states.end()) return !reviser_ || !entered_ || !reviser_->keeps_open(canvas, blocks_[current_]);
   if (canvas.infill || options_.early_stop == EarlyStop::none) return false;
   if (options_.early_stop == EarlyStop::answer) return answer_is_final(canvas, ids_);
   const int64_t begin = generated_begin(canvas);

@@ -7,8 +7,7 @@
 //   revision    which committed tokens are looked at again, and what becomes of them
 //   K/V policy  which rows the forward computes
 //
-// A step is either of a block, or a sweep that decides nothing and only looks again. Predictions are asked
-// and answered by row (SpecialIds::row_of).
+// Predictions are asked and answered by row (SpecialIds::row_of).
 #pragma once
 #include <memory>
 #include <optional>
@@ -43,7 +42,6 @@ class BlockStrategy final : public Strategy {
  private:
   // What the plan asked for, to read the answers by.
   struct Asked {
-    bool sweep = false;
     std::vector<int32_t> masks;      // positions of the block to decide
     std::vector<int32_t> lookahead;  // positions to draft
     std::vector<int32_t> ends;       // positions that say whether the answer ends before them

@@ -33,8 +33,6 @@ bool DualPath::all_decided(const Canvas& canvas) const {
   return !canvas.infill && first_end(canvas, begin_, masked, ids_.end_ids) < masked;
 }
 
-bool DualPath::sweep_due(const Canvas& canvas) const { return all_decided(canvas) && !revisable(canvas).empty(); }
-
 Checks DualPath::checks(const Canvas& canvas, const Block&) {
   std::vector<int32_t> positions = revisable(canvas);
   // By turns the most doubtful ones and those that have waited longest, so that neither is forgotten.
@@ -43,8 +41,7 @@ Checks DualPath::checks(const Canvas& canvas, const Block&) {
     const Memory &x = memory_[static_cast<size_t>(a)], &y = memory_[static_cast<size_t>(b)];
     return least ? x.confidence < y.confidence : x.looked < y.looked;
   });
-  const int64_t most = all_decided(canvas) ? options_.final_sweep : options_.revise_rows;
-  positions.resize(std::min(positions.size(), static_cast<size_t>(most)));
+  positions.resize(std::min(positions.size(), static_cast<size_t>(options_.revise_rows)));
   std::ranges::sort(positions);
   return {.trials = std::move(positions), .in_place = {}};
 }
@@ -90,19 +87,18 @@ void DualPath::merge(const Canvas& canvas, const Block&, std::span<const Predict
   finish_checked(canvas, edits);
 }
 
-// What has been checked often enough is final; without a sweep, so is everything once there is nothing to
-// decide.
+// What has been checked often enough is final, and everything once there is nothing to decide.
 void DualPath::finish_checked(const Canvas& canvas, std::vector<Edit>& edits) const {
   const Canvas after = with_edits(canvas, edits);
-  const bool give_up = options_.final_sweep == 0 && all_decided(after);
+  const bool complete = all_decided(after);
   for (const int32_t p : revisable(after)) {
     const Memory& memory = memory_[static_cast<size_t>(p)];
-    if (memory.checks >= kMostChecks || give_up)
+    if (memory.checks >= kMostChecks || complete)
       put(edits, {p, after.tokens[static_cast<size_t>(p)], TokenState::stable, memory.confidence});
   }
 }
 
-// Every step but a sweep's commits a mask; every sweep checks a token, and no token more than kMostChecks times.
-int64_t DualPath::step_bound(int64_t masks, int64_t) const { return masks * (1 + kMostChecks); }
+// Every step commits a mask.
+int64_t DualPath::step_bound(int64_t masks, int64_t) const { return masks; }
 
 }  // namespace llada::decode

@@ -16,11 +16,10 @@
 //  3. Two changes next to each other were both made in sight of the other's old token: only the more probable
 //     one is written (ties: the lower position), the other waits for its next check.
 //
-// A token that was changed is checked again before it is stable, and every check counts against kMostChecks,
-// so revision ends. Once no mask is left before the first end token, or none at all, a sweep looks at what is
-// still visible, final_sweep tokens per step. Tokens behind a decided end token are not looked at: they are
-// no content. With final_sweep 0 there is no sweep: what is visible then becomes stable as it is. A sparse pass that
-// is under way when a sweep begins is given up: the sweep checks its tokens in sight of all the others.
+// A token that was changed is checked again before it is stable, and every check counts against kMostChecks. Tokens
+// behind a decided end token are not looked at: they are no content. Once no mask is left before the first end token, or
+// none at all, what is visible becomes stable as it is (checks beyond that cost forwards and mend little:
+// docs/lab/rules.md).
 #pragma once
 #include <vector>
 
@@ -41,7 +40,6 @@ class DualPath final : public Reviser {
   Checks checks(const Canvas& canvas, const Block& block) override;
   void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
              std::vector<Edit>& edits) override;
-  bool sweep_due(const Canvas& canvas) const override;
   int64_t step_bound(int64_t masks, int64_t blocks) const override;
 
  private:

@@ -94,15 +94,6 @@ std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const
   return merged(rows, range(block.begin, choice_ == KvChoice::prefix ? size : block.end));
 }
 
-std::vector<int32_t> KvPlanner::sweep_rows(std::span<const int32_t> feed) const {
-  const auto size = static_cast<int64_t>(feed.size());
-  if (attention_block_ > 0) {
-    if (choice_ != KvChoice::none && stale(feed, size).empty()) return {};
-    return block_causal_rows(feed, size);
-  }
-  return full_is_due() ? range(0, size) : stale(feed, size);
-}
-
 std::vector<int32_t> KvPlanner::stale(std::span<const int32_t> feed, int64_t end) const {
   std::vector<int32_t> out;
   for (int64_t p = 0; p < end; ++p) {

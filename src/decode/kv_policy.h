@@ -63,8 +63,6 @@ class KvPlanner {
   // are left to another path when `stale_elsewhere` holds.
   std::vector<int32_t> rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
                             std::span<const int32_t> needed, bool stale_elsewhere);
-  // A forward that decides no mask: everything where the policy is due, otherwise what is stale.
-  std::vector<int32_t> sweep_rows(std::span<const int32_t> feed) const;
 
   // Positions before `end` that were computed from another token than `feed` has, ascending.
   std::vector<int32_t> stale(std::span<const int32_t> feed, int64_t end) const;

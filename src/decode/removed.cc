@@ -20,6 +20,8 @@ constexpr std::string_view kTemperatures = "the model's file has it, and tempera
 constexpr std::string_view kDual = "kv=dual with refresh keeps what is stored fresh";
 
 constexpr Removed kRemoved[] = {
+    {"remasking", "", "accept=schedule takes the most probable tokens, accept=random as many in a random order"},
+    {"final_sweep", "", "what is visible when all is decided is final"},
     {"accept", "anchored", kGate},
     {"accept", "settled", kGate},
     {"accept", "frechet", kGate},

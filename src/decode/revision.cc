@@ -25,9 +25,6 @@ std::span<const Field> revision_fields() {
         .in({0, 64}).or_word("ready").or_second_word("fused").of(Revision::dual_path),
     field<&O::revise_rows>(revision, "revise_rows", "N", "tokens predicted again per step").in(kPositions)
         .tuned("4 8 16 32").of(Revision::dual_path),
-    field<&O::final_sweep>(revision, "final_sweep", "N",
-        "tokens predicted again per step once all before the end are decided; 0: none")
-        .in({0, kMaxGenLength}).tuned("32 0").of(Revision::dual_path),
     field<&O::edit_threshold>(revision, "edit_threshold", "T",
         "write another token over a decided one when its probability is above T (LLaDA2.1's editing)")
         .in(kShare).of(Revision::edit),

@@ -39,13 +39,12 @@ constexpr Words words(Revision) { return kRevisionWords; }
 // steps, whose results land so many steps later; kReady: at the end of the first step at which they are there.
 inline constexpr int64_t kReady = -1, kFused = -2;
 
-// stable_threshold, revise_*, final_sweep: dual_path.
+// stable_threshold, revise_*: dual_path.
 struct RevisionOptions {
   Revision revision = Revision::none;
   double stable_threshold = 0.9;  // in [0, 1]: a confidence of this or more is final
   int64_t revise_lateness = kFused;  // or kReady, whose answers depend on the machine's speed, or 0 to 64 steps
   int64_t revise_rows = 4;           // tokens checked per step
-  int64_t final_sweep = 32;          // tokens checked per step once no mask is left before the end; 0: no sweep
   double edit_threshold = 0.5;  // in [0, 1]: another token above it is written over a visible one
   int64_t edit_steps = 16;      // forwards per block for edits alone
 };
@@ -65,7 +64,7 @@ class Reviser {
   // The state of a token committed with this confidence.
   virtual TokenState first_state(double confidence) const = 0;
 
-  // What a step of the block checks; when sweep_due(), what a sweep checks (at least one position).
+  // What a step of the block checks.
   virtual Checks checks(const Canvas& canvas, const Block& block) = 0;
 
   // How many of the best tokens of each row the step is to tell.
@@ -81,9 +80,6 @@ class Reviser {
   virtual void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
                      std::vector<Edit>& edits) = 0;
 
-  // The next step decides nothing and only checks. Not a question of early stop, so that runs that stop early
-  // are the same runs, cut off.
-  virtual bool sweep_due(const Canvas&) const { return false; }
   // The block needs another step although it has no mask.
   virtual bool keeps_open(const Canvas&, const Block&) const { return false; }
 

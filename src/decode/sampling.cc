@@ -172,7 +172,7 @@ std::span<const Field> sampling_fields() {
   static const Field kFields[] = {
     field<&O::temperature>(sampling, "temperature", "T", "sample with Gumbel noise; 0 takes the best token")
         .in({0, kMost}).also("--temp").often(),
-    seed_entry("seed of sampling and of random remasking; -1: drawn").also("-s").often(),
+    seed_entry("seed of sampling and of a random order; -1: drawn").also("-s").often(),
     field<&O::top_k>(sampling, "top_k", "N", "sample from the N best tokens; 0: from all").in(kSteps),
     field<&O::top_p>(sampling, "top_p", "P", "then from the best tokens that together have probability P; 1: from all")
         .in(kShare),

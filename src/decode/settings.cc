@@ -111,7 +111,7 @@ Result<Setting> setting(std::string_view key, std::string_view text) {
 bool asks_for_schedule(const Setting& s) {
   DecodeOptions options{AcceptanceOptions{.acceptance = Acceptance::threshold}};
   if (!set_field(options, s.field->key, s.text)) return false;
-  return s.field->key == "steps" || has_schedule(options.acceptance) || options.remasking == Remasking::random;
+  return s.field->key == "steps" || has_schedule(options.acceptance);
 }
 
 namespace {

@@ -24,11 +24,9 @@ struct BuiltIn {
 // A block and what stands before it is all that a block-causal model sees, so K/V of finished blocks is exact and there
 // is no tail. Chosen with a small model of ours: no checkpoint of LLaDA2 was at hand (docs/lab/decoding.md).
 constexpr const char* kBlockCausal =
-    "--kv block --entropy-gate 1 --revision dual-path --threshold 0.9 --stable-threshold 0.99 --revise-rows 8 "
-    "--final-sweep 0";
+    "--kv block --entropy-gate 1 --revision dual-path --threshold 0.9 --stable-threshold 0.99 --revise-rows 8";
 constexpr const char* kBlockCausalFast =
-    "--kv block --entropy-gate 1 --revision dual-path --threshold 0.85 --stable-threshold 0.99 --revise-rows 8 "
-    "--final-sweep 0";
+    "--kv block --entropy-gate 1 --revision dual-path --threshold 0.85 --stable-threshold 0.99 --revise-rows 8";
 
 // What is finished is not revised. Not measured, since no checkpoint was at hand: the published threshold, and a lower
 // one.
@@ -43,21 +41,20 @@ constexpr std::array kBuiltIn = {
     // written is checked until it is stable (decode/dual_path.h) or the answer complete.
     BuiltIn{"balanced",
             "--kv dual --refresh 2 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.9 "
-            "--stable-threshold 0.99 --revise-rows 8 --final-sweep 0",
+            "--stable-threshold 0.99 --revise-rows 8",
             kBlockCausal, kCausalText},
     // Fewer forwards and rows for a little less certainty.
-    BuiltIn{
-        "fast",
-        "--kv dual --refresh 3 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.85 "
-        "--stable-threshold 0.99 --revise-rows 8 --final-sweep 0",
-        kBlockCausalFast, kCausalTextFast},
+    BuiltIn{"fast",
+            "--kv dual --refresh 3 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.85 "
+            "--stable-threshold 0.99 --revise-rows 8",
+            kBlockCausalFast, kCausalTextFast},
     // Long answers on devices where rows are dear: more forwards, of few rows. Sorting short lists loses by the cache.
     BuiltIn{"long", "--kv frozen --slide --block-length 8 --tail 16 --threshold 0.95 --entropy-gate 0.2"},
     // Where a forward of 32 rows takes about as long as one of 1: two of three forwards compute 32 rows and what is
     // checked, 8 at most, the others everything.
     BuiltIn{"npu",
             "--kv dual --refresh 3 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.9 "
-            "--stable-threshold 0.99 --revise-rows 8 --final-sweep 0",
+            "--stable-threshold 0.99 --revise-rows 8",
             kBlockCausal, kCausalText},
 };
 

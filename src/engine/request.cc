@@ -469,7 +469,7 @@ Generation RunningRequest::finish(const Device& device) {
   if (laying_) result.gap_lengths = laying_->choice.lengths();
   stats.prompt_tokens = prompt_tokens_;
   stats.content_tokens = stop ? stop->tokens : decode::content_tokens(canvas, ids);
-  if (decode::samples(options_) || ids.uniform.length > 0 || options_.remasking == decode::Remasking::random)
+  if (decode::samples(options_) || ids.uniform.length > 0 || options_.acceptance == decode::Acceptance::random)
     stats.seed = options_.seed;
   stats.canvas_hash = decode::canvas_hash(canvas);
   stats.device = device.info().description;

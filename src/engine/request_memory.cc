@@ -49,10 +49,8 @@ double kept_rows(const Model& model, const decode::DecodeOptions& o, int64_t pos
   if (o.mbsd) rows += decode::kMostDrafts;
   if (o.slide) rows = positions;
   rows = std::min(rows, positions);
-  if (o.revision == decode::Revision::dual_path) {
-    const int64_t trials = std::max(o.revise_rows, o.final_sweep);
-    rows += std::min(trials, positions) * (o.revise_lateness == decode::kFused ? 1 : 2);
-  }
+  if (o.revision == decode::Revision::dual_path)
+    rows += std::min(o.revise_rows, positions) * (o.revise_lateness == decode::kFused ? 1 : 2);
   return static_cast<double>(rows);
 }
 

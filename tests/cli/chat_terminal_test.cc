@@ -149,7 +149,7 @@ TEST_F(ChatTerminal, CtrlCStopsTheAnswerAndNotTheChat) {
   ASSERT_TRUE(session->shows("ask again)\n> ")) << session->screen().text();
   EXPECT_THAT(session->screen().text(), HasSubstr("\ninterrupted"));
   session->type("/set preset-decode balanced\r");
-  EXPECT_TRUE(session->shows("--final-sweep=0\n> ")) << session->screen().text();
+  EXPECT_TRUE(session->shows("--revise-rows=8\n> ")) << session->screen().text();
   session->type(kSort + "\r");
   EXPECT_TRUE(session->shows("\n3 6 38 41 51\n")) << session->screen().text();
   EXPECT_TRUE(session->shows("tokens/s (measured)\n> "));

@@ -55,7 +55,7 @@ TEST_F(Llada2Cli, PresetsHaveAFormForIt) {
   EXPECT_EQ(plain.at("preset"), "balanced");
   EXPECT_TRUE(same(plain, answer({"--preset-decode", "balanced"})));
   EXPECT_TRUE(same(plain, answer({"--kv", "block", "--entropy-gate", "1", "--revise-rows", "8", "--threshold",
-                                  "0.9", "--stable-threshold", "0.99", "--final-sweep", "0"})));
+                                  "0.9", "--stable-threshold", "0.99"})));
   EXPECT_FALSE(same(plain, answer({"--preset-decode", "llada2"}))) << "the two cannot be told apart here";
   EXPECT_FALSE(same(answer({"--preset-decode", "llada2"}), answer({"--preset-decode", "llada2.1"})));
   // What goes beside this form and not beside the other.
@@ -70,7 +70,7 @@ TEST_F(Llada2Cli, EvaluatesPresetsInTheirFormForIt) {
   const auto eval = run_llada({"eval", "-m", model(), "--tasks", file("tasks.jsonl"), "--no-reference", "--json",
                                "--compare", "balanced: --preset-decode balanced --gen-length 40", "--compare",
                                "words: --kv block --entropy-gate 1 --revise-rows 8 --threshold 0.9 "
-                               "--stable-threshold 0.99 --final-sweep 0 --gen-length 40"});
+                               "--stable-threshold 0.99 --gen-length 40"});
   ASSERT_EQ(eval.status, 0) << eval.err;
   const Json results = Json::parse(eval.out).at("results");
   for (const char* count : {"nfe_mean", "rows_mean"})

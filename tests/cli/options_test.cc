@@ -26,15 +26,14 @@ TEST(ParseDecodeOptions, NothingGivenIsTheDefault) {
 
 TEST(ParseDecodeOptions, EveryOptionReachesItsField) {
   const auto a = parse_decode_options(
-      "--gen-length 96 --block-length=16 --steps 48 --remasking random --temperature 0.5 --seed "
+      "--gen-length 96 --block-length=16 --steps 48 --accept random --temperature 0.5 --seed "
       "18446744073709551615 "
       "--cfg-scale 1.5 --early-stop block --logits-eos-inf --kv dual --refresh 7");
   ASSERT_TRUE(a) << a.error().message;
   EXPECT_EQ(a->gen_length, 96);
   EXPECT_EQ(a->block_length, 16);
   EXPECT_EQ(a->steps, 48);
-  EXPECT_EQ(a->acceptance, Acceptance::schedule);
-  EXPECT_EQ(a->remasking, decode::Remasking::random);
+  EXPECT_EQ(a->acceptance, decode::Acceptance::random);
   EXPECT_EQ(a->temperature, 0.5);
   EXPECT_EQ(a->seed, UINT64_MAX);
   EXPECT_EQ(a->cfg_scale, 1.5);
@@ -44,7 +43,7 @@ TEST(ParseDecodeOptions, EveryOptionReachesItsField) {
   EXPECT_EQ(a->kv, decode::KvChoice::dual);
   EXPECT_EQ(a->refresh, 7);
 
-  const auto b = parse_decode_options("--confidence-eos-eot-inf --remasking low_confidence");
+  const auto b = parse_decode_options("--confidence-eos-eot-inf --accept schedule");
   ASSERT_TRUE(b);
   EXPECT_TRUE(b->confidence_eos_eot_inf);
   EXPECT_FALSE(b->logits_eos_inf);
@@ -74,7 +73,7 @@ TEST(ParseDecodeOptions, EveryStrategyFlagReachesItsField) {
   const auto a = parse_decode_options(
       "--threshold 0.8 --entropy-gate 0.6 --kv prefix --tail 16 --refresh 5 "
       "--mbsd-trigger 5 --mbsd-threshold 0.75 --latency-table "
-      "8:1,16:1.5 --stable-threshold 0.95 --revise-lateness 3 --revise-rows 7 --final-sweep 0");
+      "8:1,16:1.5 --stable-threshold 0.95 --revise-lateness 3 --revise-rows 7");
   ASSERT_TRUE(a) << a.error().message;
   EXPECT_EQ(a->acceptance, Acceptance::threshold);
   EXPECT_EQ(a->threshold, 0.8);
@@ -92,7 +91,6 @@ TEST(ParseDecodeOptions, EveryStrategyFlagReachesItsField) {
   EXPECT_EQ(a->stable_threshold, 0.95);
   EXPECT_EQ(a->revise_lateness, 3);
   EXPECT_EQ(a->revise_rows, 7);
-  EXPECT_EQ(a->final_sweep, 0);
 
   const auto edit = parse_decode_options("--edit-threshold 0.4 --edit-steps 3");
   ASSERT_TRUE(edit);

@@ -142,8 +142,8 @@ TEST(Fields, HostileTextsAreRefusedAndChangeNothing) {
   }
   DecodeOptions options;
   EXPECT_EQ(set_field(options, "thresold", "1").error().message, "'thresold' is no decoding option");
-  EXPECT_EQ(set_field(options, "remasking", "credit").error().message,
-            "remasking: found 'credit', needed one of low_confidence, random");
+  EXPECT_EQ(set_field(options, "early_stop", "credit").error().message,
+            "early_stop: found 'credit', needed one of none, block, answer");
   EXPECT_FALSE(get_field(options, ""));
 }
 
@@ -276,15 +276,13 @@ TEST(Settings, WhatDoesNotGoWithThePresetIsRefusedNamingBoth) {
               StartsWith("kv frozen: does not go with preset p: revision: found dual-path with kv frozen"));
 }
 
-TEST(Settings, AFixedScheduleIsAskedForByStepsRulesAndRandomOrder) {
+TEST(Settings, AFixedScheduleIsAskedForByStepsAndRules) {
   const auto asks = [](const char* key, const char* text) { return asks_for_schedule(*setting(key, text)); };
   EXPECT_TRUE(asks("steps", "32"));
   EXPECT_TRUE(asks("steps", "0")) << "one token per forward";
-  EXPECT_TRUE(asks("remasking", "random"));
   for (const Acceptance rule : all_values<Acceptance>())
     EXPECT_EQ(asks("accept", std::string(name(rule)).c_str()), has_schedule(rule)) << name(rule);
-  for (const auto& [key, text] :
-       {std::pair{"threshold", "0.9"}, {"kv", "dual"}, {"factor", "1"}, {"remasking", "low_confidence"}})
+  for (const auto& [key, text] : {std::pair{"threshold", "0.9"}, {"kv", "dual"}, {"factor", "1"}})
     EXPECT_FALSE(asks(key, text)) << key;
 }
 

@@ -182,7 +182,7 @@ TEST(Form, EveryRunEndsWithATextThatFits) {
     sampled += samples(options), infilled += infill, block_causal += ids.attention_block > 0,
         causal_text += ids.causal_text, shifted += ids.shift_logits;
     edited += options.revision == Revision::edit, guided += options.cfg_scale > 0,
-        any_order += options.remasking == Remasking::random;
+        any_order += options.acceptance == Acceptance::random;
     if (stats->cancelled) {
       ++cancelled;
       complete(canvas, keeper, c, options, ids, rng);

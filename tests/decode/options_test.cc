@@ -50,11 +50,9 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
       {"cfg_scale", [](auto& o) { o.cfg_scale = 1e7; }},
       {"refresh", [](auto& o) { o.refresh = -1, o.kv = KvChoice::dual; }},
       {"refresh: found 4 with kv none", [](auto& o) { o.refresh = 4; }},
-      {"remasking", [](auto& o) { o.remasking = Remasking::random, o.acceptance = Acceptance::threshold; }},
-      {"remasking", [](auto& o) { o.remasking = Remasking::random, o.acceptance = Acceptance::entropy; }},
       {"confidence_eos_eot_inf", [](auto& o) { o.confidence_eos_eot_inf = true, o.acceptance = Acceptance::entropy; }},
-      {"confidence_eos_eot_inf: found remasking random, which does not read confidences, so that",
-       [](auto& o) { o.confidence_eos_eot_inf = true, o.remasking = Remasking::random; }},
+      {"confidence_eos_eot_inf: found accept random, which does not read confidences, so that",
+       [](auto& o) { o.confidence_eos_eot_inf = true, o.acceptance = Acceptance::random; }},
       {"tail", [](auto& o) { o.tail = -2; }},
       {"mbsd_trigger", [](auto& o) { o.mbsd_trigger = 0; }},
       {"mbsd_threshold", [](auto& o) { o.mbsd_threshold = 1; }},
@@ -70,7 +68,6 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
        }},
       {"stable_threshold", [](auto& o) { o.stable_threshold = kNan; }},
       {"revise_rows", [](auto& o) { o.revise_rows = 0; }},
-      {"final_sweep", [](auto& o) { o.final_sweep = -1; }},
       {"edit_threshold", [](auto& o) { o.edit_threshold = 1.1; }},
       {"edit_steps", [](auto& o) { o.edit_steps = -1; }},
       {"accept: found a number", [](auto& o) { o.acceptance = static_cast<Acceptance>(17); }},
@@ -105,7 +102,7 @@ TEST(Options, TakesWhatWorks) {
     options.stable_threshold = threshold;
     EXPECT_TRUE(validate(options)) << "the ends of a range belong to it: " << threshold;
   }
-  options = {AcceptanceOptions{.remasking = Remasking::random}, SpeculationOptions{.mbsd = true},
+  options = {AcceptanceOptions{.acceptance = Acceptance::random}, SpeculationOptions{.mbsd = true},
              RevisionOptions{.revision = Revision::edit}};
   EXPECT_TRUE(validate(options)) << "drafts and edits read probabilities, whatever the schedule orders by";
   options = {LengthOptions{.gen_length = 0, .steps = 1}};

@@ -137,7 +137,7 @@ void spoil(DecodeOptions& o, Rng& rng) {
       o.latency_table = {{integer, real}, {4, 1}};
       break;
     case 14:
-      o.final_sweep = o.edit_steps = o.tail = integer;
+      o.edit_steps = o.tail = integer;
       break;
     case 15:
       o.edit_threshold = real;
@@ -146,7 +146,7 @@ void spoil(DecodeOptions& o, Rng& rng) {
       o.revision = static_cast<Revision>(rng() % 8);
       break;
     default:
-      o.remasking = Remasking::random;
+      o.acceptance = Acceptance::random;
   }
 }
 

@@ -16,10 +16,8 @@ inline DecodeOptions random_options(Rng& rng) {
   o.gen_length = between(rng, 1, 70);
   o.block_length = between(rng, 1, 80);
   o.acceptance = static_cast<Acceptance>(rng() % all_values<Acceptance>().size());
-  if (o.acceptance == Acceptance::schedule && rng() % 2) {
+  if ((o.acceptance == Acceptance::schedule || o.acceptance == Acceptance::random) && rng() % 2)
     o.steps = between(rng, 1, 80);
-    o.remasking = static_cast<Remasking>(rng() % 2);
-  }
   o.threshold = static_cast<double>(between(rng, 1, 20)) / 20;
   o.factor = static_cast<double>(between(rng, 1, 40)) / 20;
   o.entropy_bound = static_cast<double>(between(rng, 0, 40)) / 20;
@@ -44,7 +42,6 @@ inline DecodeOptions random_options(Rng& rng) {
   o.stable_threshold = static_cast<double>(between(rng, 10, 20)) / 20;
   o.revise_lateness = rng() % 2 ? 0 : kFused;
   o.revise_rows = between(rng, 1, 6);
-  o.final_sweep = between(rng, 0, 8);
   o.edit_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
   o.edit_steps = between(rng, 0, 5);
   if (!has_schedule(o.acceptance) && rng() % 4 == 0) o.entropy_gate = static_cast<double>(between(rng, 1, 60)) / 20;

@@ -44,6 +44,16 @@ DecodeOptions dual(int64_t length) {
   return o;
 }
 
+// Positions behind the first `length` of them are decided one a step, from step 1 on, and final at once: so many steps
+// still have a mask, and look at what is visible.
+Script beside_open(int32_t length, Answer answer) {
+  return script([=](int32_t p, int64_t forward, bool trial) -> std::pair<int32_t, double> {
+    const int64_t filler = p - std::ssize(kPrompt) - length;
+    if (filler < 0) return answer(p, forward, trial);
+    return {0, forward > filler ? 0.95 : 0.01};
+  });
+}
+
 std::vector<std::vector<int32_t>> trials(const Outcome& outcome) {
   std::vector<std::vector<int32_t>> all;
   for (const StepPlan& plan : outcome.plans) {
@@ -54,39 +64,38 @@ std::vector<std::vector<int32_t>> trials(const Outcome& outcome) {
   return all;
 }
 
-TEST(DualPath, StatesChecksAndSweep) {
+TEST(DualPath, StatesAndChecks) {
   // 2: stable at once (0.95). 3: visible (0.8), a check disagrees firmly. 4: not accepted in the first step.
-  const Outcome o =
-      run_script(dual(3), kPrompt, script([](int32_t p, int64_t forward, bool trial) -> std::pair<int32_t, double> {
-                   if (p == 2) return {0, 0.95};
-                   if (p == 3) return {trial ? 5 : 1, 0.8};
-                   return {2, forward == 0 ? 0.5 : 0.75};
-                 }));
-  // Step 2 decides 4 and checks 3, which becomes 5; then a sweep checks 3 (agrees: stable) and 4 (the same).
+  const Outcome o = run_script(dual(5), kPrompt,
+                               beside_open(3, [](int32_t p, int64_t forward, bool trial) -> std::pair<int32_t, double> {
+                                 if (p == 2) return {0, 0.95};
+                                 if (p == 3) return {trial ? 5 : 1, 0.8};
+                                 return {2, forward == 0 ? 0.5 : 0.75};
+                               }));
+  // Step 1 decides 4 and checks 3, which becomes 5; step 2 checks 3 (agrees: stable) and 4 (the same).
   EXPECT_THAT(trials(o), ElementsAre(IsEmpty(), ElementsAre(3), ElementsAre(3, 4)));
-  EXPECT_THAT(o.trace, ElementsAre(ElementsAre(Pair(2, 0), Pair(3, 1)), ElementsAre(Pair(3, 5), Pair(4, 2)),
-                                   ElementsAre(Pair(3, 5), Pair(4, 2))));
-  EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 0, 5, 2));
-  EXPECT_EQ(std::ranges::count(o.canvas.states, TokenState::stable), 3);
-  EXPECT_THAT(o.plans[2].logits, IsEmpty()) << "a sweep decides nothing";
+  EXPECT_THAT(o.trace, ElementsAre(ElementsAre(Pair(2, 0), Pair(3, 1)), ElementsAre(Pair(3, 5), Pair(4, 2), Pair(5, 0)),
+                                   ElementsAre(Pair(3, 5), Pair(4, 2), Pair(6, 0))));
+  EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 0, 5, 2, 0, 0));
+  EXPECT_EQ(std::ranges::count(o.canvas.states, TokenState::stable), 5);
   EXPECT_EQ(o.stats.counters.revisions_made, 3);
   EXPECT_EQ(o.stats.counters.revisions_changed, 1);
   EXPECT_EQ(o.stats.nfe, 3);
   EXPECT_EQ(o.stats.trial_rows, 3);
-  EXPECT_EQ(o.stats.rows, 3 * 5 + 3) << "without a cache every row is computed, trials come on top";
+  EXPECT_EQ(o.stats.rows, 3 * 7 + 3) << "without a cache every row is computed, trials come on top";
 }
 
 TEST(DualPath, AConfidenceOfTheThresholdIsFinal) {
-  DecodeOptions o = dual(2);
+  DecodeOptions o = dual(3);
   o.stable_threshold = 0.75;  // what a double holds exactly
-  const Outcome run = run_script(o, kPrompt, script([](int32_t p, int64_t, bool) -> std::pair<int32_t, double> {
+  const Outcome run = run_script(o, kPrompt, beside_open(2, [](int32_t p, int64_t, bool) -> std::pair<int32_t, double> {
                                    return {p == 2 ? 0 : 1, p == 2 ? 0.75 : std::nextafter(0.75, 0.0)};
                                  }));
   EXPECT_THAT(trials(run), ElementsAre(IsEmpty(), ElementsAre(3)));
 }
 
 TEST(DualPath, TrialsFeedTheMaskAtTheTargetAlone) {
-  const Outcome o = run_script(dual(3), kPrompt, script([](int32_t, int64_t forward, bool) {
+  const Outcome o = run_script(dual(4), kPrompt, beside_open(3, [](int32_t, int64_t forward, bool) {
                                  return std::pair<int32_t, double>(3, forward == 0 ? 0.8 : 0.85);
                                }));
   ASSERT_EQ(o.plans.size(), 2u);
@@ -95,36 +104,38 @@ TEST(DualPath, TrialsFeedTheMaskAtTheTargetAlone) {
     EXPECT_EQ(trial.rows, std::vector<int32_t>{trial.logits});
     EXPECT_THAT(trial.inputs, ElementsAre(kMask));
   }
-  EXPECT_THAT(o.plans[1].inputs, ElementsAre(1, 1, 3, 3, 3));
+  EXPECT_THAT(o.plans[1].inputs, ElementsAre(1, 1, 3, 3, 3, kMask));
 }
 
 TEST(DualPath, AnUnsureObjectionLeavesTheToken) {
-  const Outcome o =
-      run_script(dual(2), kPrompt,
-                 script([](int32_t, int64_t, bool trial) { return trial ? std::pair(4, 0.6) : std::pair(3, 0.8); }));
-  EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 3, 3));
-  EXPECT_EQ(o.stats.counters.revisions_made, 2 * 4) << "kMostChecks checks each, then final";
-  EXPECT_EQ(o.stats.nfe, 1 + 4);
+  const Outcome o = run_script(dual(2 + 5), kPrompt, beside_open(2, [](int32_t, int64_t, bool trial) {
+                                 return trial ? std::pair(4, 0.6) : std::pair(3, 0.8);
+                               }));
+  EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 3, 3, 0, 0, 0, 0, 0));
+  EXPECT_EQ(o.stats.counters.revisions_made, 2 * kMostChecks);
+  EXPECT_EQ(o.stats.nfe, 1 + 5);
+  EXPECT_THAT(trials(o).back(), IsEmpty()) << "final after so many checks";
   EXPECT_EQ(o.stats.counters.revisions_changed, 0);
 }
 
 TEST(DualPath, OfTwoNeighboursOnlyTheMoreProbableChanges) {
-  const Outcome o = run_script(dual(3), kPrompt, script([](int32_t p, int64_t forward, bool trial) {
+  const Outcome o = run_script(dual(5), kPrompt, beside_open(3, [](int32_t p, int64_t forward, bool trial) {
                                  if (!trial) return std::pair(3, 0.8);
                                  return std::pair(forward == 1 ? 4 : p == 3 ? 4 : 3, p == 3 ? 0.85 : 0.8);
                                }));
   // All three checks of step 1 object; 3 is the most probable, 2 and 4 wait and then agree with what they
   // are.
-  EXPECT_THAT(o.trace.at(1), ElementsAre(Pair(3, 4)));
-  EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 3, 4, 3));
+  EXPECT_THAT(o.trace.at(1), ElementsAre(Pair(3, 4), Pair(5, 0)));
+  EXPECT_THAT(o.canvas.tokens, ElementsAre(1, 1, 3, 4, 3, 0, 0));
 }
 
 TEST(DualPath, FlippingForeverEnds) {
-  const Outcome o = run_script(dual(4), kPrompt, script([](int32_t p, int64_t forward, bool) {
+  const Outcome o = run_script(dual(4 + 6), kPrompt, beside_open(4, [](int32_t p, int64_t forward, bool) {
                                  return std::pair(static_cast<int32_t>((forward + p) % 5), 0.8);
                                }));
-  EXPECT_LE(o.stats.nfe, 4 * 5);
-  EXPECT_EQ(std::ranges::count(o.canvas.states, TokenState::stable), 4);
+  EXPECT_EQ(o.stats.nfe, 1 + 6);
+  EXPECT_EQ(o.stats.counters.revisions_made, 4 * kMostChecks);
+  EXPECT_EQ(std::ranges::count(o.canvas.states, TokenState::stable), 10);
 }
 
 TEST(DualPath, SeparatePathReadsBesideTheStep) {
@@ -208,8 +219,7 @@ TEST(DualPath, ARefreshedRowThatHasChangedIsNotStored) {
   EXPECT_THAT(full.plans[3].landing.stored, IsEmpty());
 }
 
-// As late as they are there: equal to a fixed lateness where every pass takes that long, never waited for, and given up
-// where the sweep begins.
+// As late as they are there: equal to a fixed lateness where every pass takes that long, and never waited for.
 TEST(DualPath, ReadyResultsAreTheSameAsLateOnes) {
   for (const int64_t steps : {0, 1, 2, 4}) {
     const Outcome fixed = late(steps), ready = late(kReady, [&](int64_t) { return steps; });
@@ -222,7 +232,7 @@ TEST(DualPath, ReadyResultsAreTheSameAsLateOnes) {
   EXPECT_THAT(landed, IsEmpty());
   EXPECT_THAT(passes_of(never), ElementsAre(1));
   for (const StepPlan& plan : never.plans) EXPECT_NE(plan.landing.when, Landing::When::waited);
-  EXPECT_EQ(std::ranges::count(never.canvas.states, TokenState::stable), 12) << "the sweep has looked at all";
+  EXPECT_EQ(std::ranges::count(never.canvas.states, TokenState::stable), 12) << "and what was not looked at";
 }
 
 // Whatever passes take, every run ends with all decided, and no token is checked more often than it may be.
@@ -237,15 +247,14 @@ TEST(DualPath, AnyLatenessEnds) {
 }
 
 TEST(DualPath, NothingBehindADecidedEndIsLookedAt) {
-  const Outcome o =
-      run_script(dual(4), kPrompt, script([](int32_t p, int64_t, bool) { return std::pair(p == 3 ? kEot : 2, 0.8); }));
-  EXPECT_THAT(trials(o), ElementsAre(IsEmpty(), ElementsAre(2, 3)));
+  const Outcome o = run_script(dual(4), kPrompt, script([](int32_t p, int64_t forward, bool) {
+                                 return std::pair(p == 4 ? kEot : 3, p == 2 && forward == 0 ? 0.1 : 0.8);
+                               }));
+  EXPECT_THAT(trials(o), ElementsAre(IsEmpty(), ElementsAre(3, 4)));
 }
 
-TEST(DualPath, WithoutASweepWhatIsVisibleIsFinal) {
-  DecodeOptions options = dual(3);
-  options.final_sweep = 0;
-  const Outcome o = run_script(options, kPrompt, script([](int32_t, int64_t, bool) { return std::pair(2, 0.8); }));
+TEST(DualPath, WhatIsVisibleWhenAllIsDecidedIsFinal) {
+  const Outcome o = run_script(dual(3), kPrompt, script([](int32_t, int64_t, bool) { return std::pair(2, 0.8); }));
   EXPECT_EQ(o.stats.nfe, 1);
   EXPECT_EQ(std::ranges::count(o.canvas.states, TokenState::stable), 3);
 }
@@ -297,13 +306,13 @@ TEST(TokenEditing, WritesOverAndStopsWhenNothingChanges) {
 TEST(Revision, ShiftedModelsAreAskedOneRowEarlier) {
   SpecialIds ids = test_ids();
   ids.shift_logits = true;
-  Canvas canvas = lay_generation(kPrompt, 2, ids);
-  auto strategy = *make_strategy(dual(2), ids, canvas);
-  ScriptRunner runner(script([](int32_t row, int64_t, bool) { return std::pair(row + 2, 0.8); }));
+  Canvas canvas = lay_generation(kPrompt, 3, ids);
+  auto strategy = *make_strategy(dual(3), ids, canvas);
+  ScriptRunner runner(beside_open(1, [](int32_t row, int64_t, bool) { return std::pair(row + 2, 0.8); }));  // by rows
   ASSERT_TRUE(denoise(canvas, *strategy, runner, {}));
   ASSERT_EQ(runner.plans.size(), 2u);
-  EXPECT_THAT(runner.plans[0].logits, ElementsAre(1, 2)) << "rows before positions 2 and 3";
-  EXPECT_THAT(canvas.tokens, ElementsAre(1, 1, 3, 4));
+  EXPECT_THAT(runner.plans[0].logits, ElementsAre(1, 2, 3)) << "rows before positions 2 to 4";
+  EXPECT_THAT(canvas.tokens, ElementsAre(1, 1, 3, 4, 0));
   ASSERT_EQ(runner.plans[1].trials.size(), 2u);
   EXPECT_THAT(runner.plans[1].trials[0].rows, ElementsAre(1, 2));
   EXPECT_THAT(runner.plans[1].trials[0].inputs, ElementsAre(1, kMask));

@@ -61,7 +61,7 @@ TEST(Speculation, DraftsAreCommittedOnlyWhenAFreshPredictionAgrees) {
 // The schedule takes a token a step, in an order that knows no probability; a confirmed draft comes beside it.
 TEST(Speculation, ProbabilitiesConfirmWhateverTheScheduleOrdersBy) {
   DecodeOptions options = speculate();
-  options.acceptance = Acceptance::schedule, options.remasking = Remasking::random;
+  options.acceptance = Acceptance::random;
   const auto run = [&](double again) {
     int64_t drafted = -1;
     return run_script(options, kPrompt, [=](const StepPlan& plan, int64_t forward, int32_t p) mutable {

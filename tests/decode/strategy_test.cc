@@ -106,7 +106,7 @@ TEST(Strategy, BlockLongerThanTheGenerationIsOneBlock) {
 
 TEST(Strategy, ConfidenceOfAnEditIsTheModelsProbability) {
   DecodeOptions options = {LengthOptions{.gen_length = 7, .block_length = 7, .steps = 1},
-                           AcceptanceOptions{.remasking = Remasking::random}};
+                           AcceptanceOptions{.acceptance = Acceptance::random}};
   Canvas canvas = lay_generation(kPrompt, 7, test_ids());
   auto strategy = *make_strategy(options, test_ids(), canvas);
   ScriptRunner runner(kTable);
@@ -118,9 +118,9 @@ TEST(Strategy, ConfidenceOfAnEditIsTheModelsProbability) {
   EXPECT_THAT(confidences, ElementsAre(0.5, 0.8, 0.8, 0.2, 1, 0.9, 0.95));
 }
 
-TEST(Strategy, RandomRemaskingFollowsTheSeedAlone) {
+TEST(Strategy, RandomOrderFollowsTheSeedAlone) {
   DecodeOptions options = {LengthOptions{.gen_length = 40, .block_length = 20},
-                           AcceptanceOptions{.remasking = Remasking::random}, SamplingOptions{.seed = 1},
+                           AcceptanceOptions{.acceptance = Acceptance::random}, SamplingOptions{.seed = 1},
                            EndingOptions{.early_stop = EarlyStop::none}};
   const auto position_order = [&](uint64_t script) {
     std::vector<int32_t> order;
@@ -136,9 +136,9 @@ TEST(Strategy, RandomRemaskingFollowsTheSeedAlone) {
   EXPECT_NE(position_order(1), first);
 }
 
-TEST(Strategy, RandomRemaskingTakesTheHighestDraws) {
+TEST(Strategy, RandomOrderTakesTheHighestDraws) {
   const DecodeOptions options = {LengthOptions{.gen_length = 12, .block_length = 6, .steps = 6},
-                                 AcceptanceOptions{.remasking = Remasking::random}, SamplingOptions{.seed = 9},
+                                 AcceptanceOptions{.acceptance = Acceptance::random}, SamplingOptions{.seed = 9},
                                  EndingOptions{.early_stop = EarlyStop::none}};
   const Outcome outcome = run_script(options, kPrompt, random_script(0));
   ASSERT_EQ(outcome.trace.size(), 6u);

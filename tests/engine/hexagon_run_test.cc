@@ -127,8 +127,7 @@ std::vector<Named> every_strategy(int64_t length) {
     o->revision = decode::Revision::dual_path, o->revise_lateness = lateness;
     o->threshold = 0.5, o->stable_threshold = 1;
   }
-  o = &add("random remasking");
-  o->acceptance = decode::Acceptance::schedule, o->remasking = decode::Remasking::random;
+  add("random order").acceptance = decode::Acceptance::random;
   add("refresh").refresh = 2;
   add("tail").tail = 2;
   add("no end token").logits_eos_inf = true;

@@ -149,7 +149,7 @@ TEST_F(Alternatives, TakeRoomThatIsCounted) {
   // What is looked at again has logits too.
   request.options.acceptance = decode::Acceptance::threshold;
   request.options.revision = decode::Revision::dual_path;
-  request.options.revise_rows = 8, request.options.final_sweep = 0;
+  request.options.revise_rows = 8;
   EXPECT_EQ(request_bytes(*tiny_model(), request) - with, 8.0 * tiny_model()->config().vocab * sizeof(float));
 }
 
