@@ -76,11 +76,7 @@ TEST_P(DiffusionGemmaAnswers, AreThoseOfItsClass) {
     o.seed = answer["seed"];
     const auto got = (*session)->generate(answer["prompt"].get<std::vector<int32_t>>(), o, {});
     ASSERT_TRUE(got) << got.error().message;
-    auto expected = answer["tokens"].get<std::vector<int32_t>>();
-    // With these weights self-conditioning makes a rounding two to four times as large in every step; in the third
-    // canvas of seed 4 AVX2's order of sums turns a draw.
-    const bool is_avx2 = GetParam() == "avx2" || GetParam() == "avxvnni";  // which share it
-    if (is_avx2 && o.seed == 4) expected.resize(2 * golden["canvas_length"].get<size_t>());
+    const auto expected = answer["tokens"].get<std::vector<int32_t>>();  // up to the first end
     ASSERT_GE(got->tokens.size(), expected.size());
     EXPECT_EQ(std::vector<int32_t>(got->tokens.begin(), got->tokens.begin() + std::ssize(expected)), expected)
         << "seed " << o.seed;

@@ -81,8 +81,10 @@ def goldens(model, seed):
             passes.append(dict(canvas=canvas[0].tolist(), behind=canvas_number, conditioned=signal is not None,
                                temperature=temperature, logits=[round(x, 6) for x in logits[0].flatten().tolist()]))
         new = logits.argmax(-1)
+    # Self-conditioning makes a rounding two to four times as large in every step, and this program's instruction sets sum
+    # in different orders: the seed of the longest answer is one whose draws all keep 7e-4 from the next token's.
     answers = [answer(model, ids(length), **options) for length, options in [
-        (PROMPT, dict(seed=3, steps=6, bound=0.1)), (3, dict(seed=4, steps=9, bound=2.5)),
+        (PROMPT, dict(seed=3, steps=6, bound=0.1)), (3, dict(seed=110, steps=9, bound=2.5)),
         (21, dict(seed=5, steps=4, bound=6.0, t_min=0.05, t_max=0.2)), (1, dict(seed=6, steps=1, bound=0.1))]]
     return dict(prompt=prompt[0].tolist(), vocabulary=VOCABULARY, canvas_length=CANVAS, passes=passes, answers=answers)
 
