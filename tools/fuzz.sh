@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Runs the fuzz targets for SECONDS in all, shared evenly by the targets. The corpus grows in build/fuzz/corpus. usage: fuzz.sh [SECONDS]
+# Runs the fuzz targets for SECONDS in all, shared evenly by the targets. The corpus grows in build/fuzz/corpus.
+# usage: fuzz.sh [SECONDS [target...]]   (60, all)   e.g. fuzz.sh 300 forms tools
 set -uo pipefail
 cd "$(dirname "$0")/.."
-cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzz_gguf fuzz_safetensors fuzz_tokenizer fuzz_profile fuzz_routing fuzz_packed fuzz_program fuzz_hexagon fuzz_listing fuzz_forms fuzz_tools fuzz_api fuzz_http fuzz_seeds fuzz_hexagon_seeds -- --quiet || exit 1
+names=("${@:2}")
+[ $# -gt 1 ] || names=(gguf safetensors tokenizer profile routing packed program hexagon listing forms tools api http)
+cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target "${names[@]/#/fuzz_}" fuzz_seeds fuzz_hexagon_seeds -- --quiet || exit 1
 build/fuzz/bin/fuzz_seeds build/fuzz/seeds && build/fuzz/bin/fuzz_hexagon_seeds build/fuzz/seeds/hexagon || exit 1
 mkdir -p build/fuzz/seeds/profile
 for profile in profiles/*.json; do (printf p; cat "$profile") >"build/fuzz/seeds/profile/$(basename "$profile")"; done
@@ -34,7 +37,7 @@ request infill /infill '{"text":"a <mask:4> b <mask>","diffusing":true,"llada":{
 request responses /v1/responses '{"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]},{"role":"assistant","id":"msg_1","status":"completed","content":[{"type":"output_text","text":"a","annotations":[]}]}],"instructions":"s","max_output_tokens":9,"truncation":"disabled","include":[],"text":{"format":{"type":"text"}},"stream":true,"store":true}'
 printf 'GET /v1/models/some%%2Fmodel%%20v1?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n' >build/fuzz/seeds/http/model
 printf 'POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n5\r\n{"n":\r\n0\r\n\r\n' >build/fuzz/seeds/http/chunked
-targets=(build/fuzz/bin/fuzz_gguf build/fuzz/bin/fuzz_safetensors build/fuzz/bin/fuzz_tokenizer build/fuzz/bin/fuzz_profile build/fuzz/bin/fuzz_routing build/fuzz/bin/fuzz_packed build/fuzz/bin/fuzz_program build/fuzz/bin/fuzz_hexagon build/fuzz/bin/fuzz_listing build/fuzz/bin/fuzz_forms build/fuzz/bin/fuzz_tools build/fuzz/bin/fuzz_api build/fuzz/bin/fuzz_http)
+targets=("${names[@]/#/build/fuzz/bin/fuzz_}")
 jobs=$(nproc)
 each=$(((${1:-60} + ${#targets[@]} - 1) / ${#targets[@]}))
 

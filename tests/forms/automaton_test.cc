@@ -261,6 +261,15 @@ TEST(Schema, FollowsReferencesToADepth) {
   EXPECT_EQ(error_of(FormKind::json_schema, R"({"$ref": "#"})"), "json_schema: no text fits the form");
 }
 
+// A reader of JSON that holds a double has rounded them: no text would be the value that was asked for.
+TEST(Schema, RefusesRoundedNumbers) {
+  EXPECT_TRUE(of(FormKind::json_schema, R"({"enum": [18446744073709551615, -1.5, 1e19]})").fits("18446744073709551615"));
+  EXPECT_EQ(error_of(FormKind::json_schema, R"({"properties": {"a": {"const": [{"b": 18446744073709551617}]}}})"),
+            R"(json_schema: $.properties.a.const: found [{"b": 1.8446744073709552e+19}], needed numbers below 2^64 in size)");
+  EXPECT_EQ(error_of(FormKind::json_schema, R"({"enum": [1, -18446744073709551617]})"),
+            "json_schema: $.enum: found -1.8446744073709552e+19, needed numbers below 2^64 in size");
+}
+
 // None is made whole: each would have millions of parts, or take minutes.
 TEST(Form, ExpressionsAreBounded) {
   const auto times = [](int count, const std::string& text) {
