@@ -122,7 +122,13 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   asked_.separate = options_.revision == Revision::dual_path && options_.revise_lateness != kFused && kv_.covers(feed);
   plan.logits = rows_of(merged(asked_.masks, asked_.checks.in_place));
   if (reviser_) plan.ranked = reviser_->ranked(canvas, block);
-  plan.rows = kv_.rows(canvas, feed, block, plan.logits, asked_.separate);
+  if (reviser_ && reviser_->open_from() < block.begin) {
+    // In whole blocks, so that no row of theirs has seen less than the others.
+    plan.open_from = static_cast<int32_t>(ids_.block_begin(reviser_->open_from()));
+    plan.rows = kv_.rows_of_blocks(feed, plan.open_from);
+  } else {
+    plan.rows = kv_.rows(canvas, feed, block, plan.logits, asked_.separate);
+  }
   if (length_) {
     asked_.ends = length_->last_positions(block);
     const auto ends = rows_of(asked_.ends);

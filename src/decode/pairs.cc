@@ -45,7 +45,7 @@ constexpr bool kOfModel = true;
 constexpr Refusal kRefusals[] = {
     // Kinds of models.
     {"where every position reads those behind it, too; needed a block-causal model, or {values}",
-     {{"accept=causal", "full attention", [](const Asked& a) { return a.attention_block == 0; }}},
+     {{"accept=causal revision=edit-blocks", "full attention", [](const Asked& a) { return a.attention_block == 0; }}},
      kOfModel},
     {"as LLaDA2.2 has; needed {values}",
      {{"revision=levenshtein", "a model that has no tokens for deletions and insertions",

@@ -42,7 +42,8 @@ std::unique_ptr<Reviser> make_reviser(const DecodeOptions& options, const Specia
     case Revision::dual_path:
       return std::make_unique<DualPath>(options, ids, canvas);
     case Revision::edit:
-      return std::make_unique<TokenEditing>(options);
+    case Revision::edit_blocks:
+      return std::make_unique<TokenEditing>(options, ids, canvas);
     case Revision::levenshtein:
       return std::make_unique<LevenshteinEditing>(options, ids);
   }

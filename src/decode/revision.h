@@ -24,16 +24,19 @@ enum class Revision {
   none,         // a commit is final
   dual_path,    // Dual-Path Progressive Revision: visible tokens are predicted again with themselves masked
   edit,         // LLaDA2.1: another token is written over a visible one when its probability is high enough
-  levenshtein,  // LLaDA2.2: the same, and tokens may go or make room for others (levenshtein.h)
+  edit_blocks,  // the same, and behind each block once more together with the block before it (token_editing.h)
+  levenshtein,  // LLaDA2.2: as edit, and tokens may go or make room for others (levenshtein.h)
 };
 // Committed tokens are read in their own rows, and the threshold itself is not enough.
-constexpr bool edits_in_place(Revision r) { return r == Revision::edit || r == Revision::levenshtein; }
+constexpr bool edits_in_place(Revision r) {
+  return r == Revision::edit || r == Revision::edit_blocks || r == Revision::levenshtein;
+}
 // Whether `way` reads the options of `other`.
 constexpr bool reads_options_of(Revision way, Revision other) {
-  return way == other || (way == Revision::levenshtein && other == Revision::edit);
+  return way == other || (edits_in_place(way) && other == Revision::edit);
 }
 
-inline constexpr std::string_view kRevisionWords[] = {"none", "dual-path", "edit", "levenshtein"};
+inline constexpr std::string_view kRevisionWords[] = {"none", "dual-path", "edit", "edit-blocks", "levenshtein"};
 constexpr Words words(Revision) { return kRevisionWords; }
 // Where the checks of dual_path run. kFused: as extra rows of the step's own forward. Else in a sparse pass beside the
 // steps, whose results land so many steps later; kReady: at the end of the first step at which they are there.
@@ -42,17 +45,17 @@ inline constexpr int64_t kReady = -1, kFused = -2;
 // stable_threshold, revise_*: dual_path.
 struct RevisionOptions {
   Revision revision = Revision::none;
-  double stable_threshold = 0.9;  // in [0, 1]: a confidence of this or more is final
+  double stable_threshold = 0.9;     // in [0, 1]: a confidence of this or more is final
   int64_t revise_lateness = kFused;  // or kReady, whose answers depend on the machine's speed, or 0 to 64 steps
   int64_t revise_rows = 4;           // tokens checked per step
-  double edit_threshold = 0.5;  // in [0, 1]: another token above it is written over a visible one
-  int64_t edit_steps = 16;      // forwards per block for edits alone
+  double edit_threshold = 0.5;       // in [0, 1]: another token above it is written over a visible one
+  int64_t edit_steps = 16;           // forwards per block for edits alone
 };
 std::span<const Field> revision_fields();
 
 struct Checks {
   std::vector<int32_t> trials;    // positions, ascending
-  std::vector<int32_t> in_place;  // positions of the current block, ascending
+  std::vector<int32_t> in_place;  // positions of the current block, or from open_from() on, ascending
 };
 
 class Reviser {
@@ -66,6 +69,9 @@ class Reviser {
 
   // What a step of the block checks.
   virtual Checks checks(const Canvas& canvas, const Block& block) = 0;
+
+  // The step's rows at positions from here on see all of each other.
+  virtual int32_t open_from() const { return INT32_MAX; }
 
   // How many of the best tokens of each row the step is to tell.
   virtual int32_t ranked(const Canvas&, const Block&) const { return 0; }

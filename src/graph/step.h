@@ -93,11 +93,12 @@ struct StepOutputs {
 
 // How a model attends, as one rule for all its rows. The parts narrow each other; none of them: every row reads all.
 struct KeyRule {
-  int32_t block = 0;         // > 0: nothing behind the row's own block of so many positions, counted from `origin`
-  int32_t origin = 0;        // what is before it is one shorter block
-  int32_t before = -1;       // >= 0: of the positions before the row's only so many
-  int32_t after = -1;        // >= 0: of those behind it only so many
-  int32_t causal_below = 0;  // rows at lower positions (a prompt's) read nothing behind themselves
+  int32_t block = 0;              // > 0: nothing behind the row's own block of so many positions, counted from `origin`
+  int32_t origin = 0;             // what is before it is one shorter block
+  int32_t before = -1;            // >= 0: of the positions before the row's only so many
+  int32_t after = -1;             // >= 0: of those behind it only so many
+  int32_t causal_below = 0;       // rows at lower positions (a prompt's) read nothing behind themselves
+  int32_t open_from = INT32_MAX;  // rows at positions from here on read all keys, whatever the other parts say
 
   static KeyRule full() { return {}; }
   static KeyRule causal() { return {.after = 0}; }

@@ -149,7 +149,7 @@ TEST(BlockCausal, EveryPolicyGivesTheSameBits) {
       ++ran;
     }
   }
-  EXPECT_EQ(ran, 4 * 9 * 3) << "nine rules with no revision, dual-path and edit";
+  EXPECT_EQ(ran, 4 * 10 * 4) << "ten rules with no revision, dual-path, edit and edit-blocks";
   EXPECT_LT(2 * rows_block, rows_none + 0) << "what is stored is used";
 }
 

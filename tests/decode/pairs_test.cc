@@ -39,8 +39,8 @@ TEST(Pairs, EveryOneWorksOrIsRefusedWithOneLine) {
       }
     }
   }
-  EXPECT_EQ(worked, 9 * 3 * 2 * 5);
-  EXPECT_EQ(refused, (10 + 3) * 2 * 5) << "what is left beside causal and levenshtein goes together";
+  EXPECT_EQ(worked, 10 * 3 * 2 * 5);
+  EXPECT_EQ(refused, (10 * 2 + 5) * 2 * 5) << "what is left beside causal, edit-blocks and levenshtein goes together";
 }
 
 // What a refusal calls for: "dual or block", "accept schedule, factor or wedlm, or slide false", less what is no word.
@@ -148,7 +148,7 @@ TEST(Pairs, BlockCausalModelsRefuseWithOneLine) {
     EXPECT_TRUE(pair.refusal.empty() || pair.refusal.find("needed") != std::string::npos) << pair.refusal;
     EXPECT_EQ(pair.refusal.find('\n'), std::string::npos);
   }
-  EXPECT_EQ(worked, 9 * (2 * 3 + 1) + 2 + 2)
+  EXPECT_EQ(worked, 10 * (2 * 4 + 1) + 2 + 2)
       << "frozen without revision, causal without it and never frozen, levenshtein beside threshold and never frozen";
 }
 

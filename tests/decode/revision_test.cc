@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "decode/dual_path.h"
 #include "decode/script.h"
+#include "decode/token_editing.h"
 
 namespace llada::decode {
 namespace {
@@ -301,6 +302,124 @@ TEST(TokenEditing, WritesOverAndStopsWhenNothingChanges) {
   options.edit_steps = 0;
   EXPECT_EQ(run_script(options, kPrompt, script([](int32_t, int64_t, bool) { return std::pair(3, 0.9); })).stats.nfe,
             1);
+}
+
+// A model in small: what it says of a position follows from the tokens that are seen from there, of which those from
+// `open` on see all of each other.
+Prediction said(std::span<const int32_t> seen, int32_t position, int32_t open, uint64_t seed) {
+  uint64_t key = seed + static_cast<uint64_t>(open);
+  for (const int32_t token : seen) key = key * 1000003 + static_cast<uint64_t>(token);
+  const double share = uniform(key, 0, static_cast<uint64_t>(position), 0);
+  const auto token = static_cast<int32_t>(9 * uniform(key, 1, static_cast<uint64_t>(position), 0));  // ends, too
+  return {.position = position, .token = token, .probability = share, .entropy = 0, .margin = 0, .runner_up = 6};
+}
+
+// The rule of token_editing.h as a loop over whole canvases, with acceptance above the threshold.
+struct Edited {
+  std::vector<int32_t> tokens;
+  int64_t forwards = 0, joint = 0, changed = 0;
+};
+Edited edited_blocks(const DecodeOptions& o, int32_t block, uint64_t seed) {
+  Edited e{kPrompt};
+  const auto prompt = static_cast<int32_t>(kPrompt.size()), size = prompt + static_cast<int32_t>(o.gen_length);
+  e.tokens.resize(static_cast<size_t>(size), kMask);
+  const auto edit = [&](int32_t begin, int32_t end, int32_t open) {  // a forward; whether a token was written over
+    std::vector<int32_t> next = e.tokens;
+    bool changed = false;
+    int32_t best = -1;
+    int64_t taken = 0;
+    double most = -1;
+    for (int32_t p = begin; p < end; ++p) {
+      const auto i = static_cast<size_t>(p);
+      const Prediction q = said(std::span(e.tokens).first(static_cast<size_t>(end)), p, open, seed);
+      const bool masked = e.tokens[i] == kMask;
+      if (masked && q.probability > most) best = p, most = q.probability;
+      if (!(q.probability > (masked ? o.threshold : o.edit_threshold)) || q.token == e.tokens[i]) continue;
+      next[i] = q.token;
+      (masked ? taken : e.changed) += 1;
+      changed |= !masked;
+    }
+    if (taken == 0 && best >= 0)
+      next[static_cast<size_t>(best)] =
+          said(std::span(e.tokens).first(static_cast<size_t>(end)), best, open, seed).token;
+    e.tokens = next;
+    ++e.forwards;
+    return changed;
+  };
+  for (int32_t from = 0; from < size; from += block) {
+    const int32_t begin = std::max(prompt, from), end = std::min(from + block, size);
+    const auto masks = [&] { return std::count(e.tokens.begin() + begin, e.tokens.begin() + end, kMask) > 0; };
+    while (masks()) edit(begin, end, INT32_MAX);
+    for (int64_t step = 0; step < o.edit_steps && edit(begin, end, INT32_MAX); ++step) continue;
+    for (int64_t step = 0; from > 0 && step < TokenEditing::kJointSteps; ++step) {
+      ++e.joint;
+      if (!edit(std::max(prompt, from - block), end, from - block)) break;
+    }
+    const auto stop = std::find_if(e.tokens.begin() + prompt, e.tokens.begin() + end,
+                                   [](int32_t token) { return token == kEos || token == kEot; });
+    if (o.early_stop != EarlyStop::none && stop != e.tokens.begin() + end) {
+      e.tokens.resize(static_cast<size_t>(stop + 1 - e.tokens.begin()));
+      break;
+    }
+  }
+  return e;
+}
+
+TEST(TokenEditing, TwoBlocksTogetherAreTheRulesLoop) {
+  constexpr int32_t kBlock = 4;
+  int64_t joint = 0, changed = 0, whole = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    DecodeOptions o = plain(Revision::edit_blocks, 18);
+    o.block_length = kBlock;
+    o.threshold = 0.8, o.edit_threshold = seed % 2 == 0 ? 0.9 : 0.6, o.edit_steps = 1 + static_cast<int64_t>(seed % 3);
+    o.early_stop = seed % 3 == 0 ? EarlyStop::none : EarlyStop::answer;
+    SpecialIds ids = test_ids();
+    ids.attention_block = kBlock;
+    Canvas canvas = lay_generation(kPrompt, o.gen_length, ids);
+    auto strategy = *make_strategy(o, ids, canvas);
+    ScriptRunner runner([&](const StepPlan& plan, int64_t, int32_t position) {
+      return said(plan.inputs, position, plan.open_from, seed);
+    });
+    const auto stats = denoise(canvas, *strategy, runner, {});
+    ASSERT_TRUE(stats) << stats.error().message;
+    const Edited expected = edited_blocks(o, kBlock, seed);
+    canvas.tokens.resize(expected.tokens.size());
+    ASSERT_EQ(canvas.tokens, expected.tokens) << seed;
+    EXPECT_EQ(stats->nfe, expected.forwards) << seed;
+    EXPECT_EQ(stats->counters.revisions_changed, expected.changed) << seed;
+    EXPECT_EQ(std::ranges::count_if(runner.plans, [](const StepPlan& plan) { return plan.open_from < INT32_MAX; }),
+              expected.joint);
+    joint += expected.joint, changed += expected.changed, whole += canvas.tokens.size() == 20;
+  }
+  EXPECT_GT(joint, 500);
+  EXPECT_GT(changed, 500);
+  EXPECT_GT(whole, 50);
+}
+
+// What the joint steps store is not exact, so the next block's first forward computes both blocks.
+TEST(TokenEditing, KvOfBlocksThatSawEachOtherIsComputedAnew) {
+  DecodeOptions o = plain(Revision::edit_blocks, 12);
+  o.block_length = 4, o.kv = KvChoice::block;
+  SpecialIds ids = test_ids();
+  ids.attention_block = 4;
+  Canvas canvas = lay_generation(std::vector<int32_t>{1, 1, 1, 1}, o.gen_length, ids);
+  auto strategy = *make_strategy(o, ids, canvas);
+  ScriptRunner runner(script([](int32_t, int64_t, bool) { return std::pair(3, 0.9); }));
+  std::vector<int64_t> exact;
+  ASSERT_TRUE(denoise(canvas, *strategy, runner, [&](const StepEvent& event) {
+    exact.push_back(strategy->exact_prefix(event.canvas));
+    return true;
+  }));
+  std::vector<std::vector<int32_t>> rows;
+  for (const StepPlan& plan : runner.plans) rows.push_back({plan.rows.front(), plan.rows.back(), plan.open_from});
+  constexpr int32_t kNone = INT32_MAX;
+  // Each block: decided, edited alone, and but for the first one together with the one before it.
+  EXPECT_THAT(rows, ElementsAre(ElementsAre(0, 7, kNone), ElementsAre(4, 7, kNone), ElementsAre(8, 11, kNone),
+                                ElementsAre(8, 11, kNone), ElementsAre(4, 11, 4), ElementsAre(4, 15, kNone),
+                                ElementsAre(12, 15, kNone), ElementsAre(8, 15, 8)));
+  EXPECT_EQ(exact[4], 4) << "what sees both blocks is kept by nobody";
+  EXPECT_EQ(exact[5], 8);
+  EXPECT_EQ(std::ranges::count(canvas.states, TokenState::stable), 12);
 }
 
 TEST(Revision, ShiftedModelsAreAskedOneRowEarlier) {
