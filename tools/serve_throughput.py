@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Tokens per second of a running `llada serve` with one request at a time and with several, in turns; the answers of both
 must be the same. With --run MODEL also what the server adds to `llada run` at one request at a time: seconds from a
-request to its answer over those that the program needs for the same, without loading.
+request to its answer over those that the program needs for the same, without loading. With --system FILE what an agent
+pays that sends this text before each short question: its first turn, its second, and two more clients at once.
 usage: serve_throughput.py [--url URL] [--streams N] [--tokens N] [--rounds N] [--decoding JSON] [--run MODEL]
+       serve_throughput.py [--url URL] [--tokens N] --system FILE [--bytes N]
 
 For a model without a text to say, such as `llada synth` writes, every answer is as long as it may be."""
 
@@ -63,6 +65,41 @@ def overhead(args):
     return 100 * (statistics.median(ratios) - 1)
 
 
+def turn(url, messages, tokens):
+    """-> of a streamed answer: its text, and a row of the table of --system"""
+    body = {"messages": messages, "max_tokens": tokens, "stream": True, "return_progress": True,
+            "stream_options": {"include_usage": True}, "llada": {"logits_eos_inf": True}}
+    request = urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode())
+    begin, first, events, text, usage = time.monotonic(), None, 0, "", {}
+    with urllib.request.urlopen(request) as reply:
+        for line in reply:
+            if not line.startswith(b"data: {"):
+                continue
+            event = json.loads(line[6:])
+            usage = event.get("usage") or usage
+            events += "prompt_progress" in event
+            said = "".join(choice["delta"].get("content") or "" for choice in event["choices"])
+            if said and first is None:
+                first = time.monotonic() - begin
+            text += said
+    return text, {"prompt_tokens": usage["prompt_tokens"], "kept": usage["prompt_tokens_details"]["cached_tokens"],
+                  "rows": usage["rows"], "progress_events": events, "first_text_s": round(first or 0, 2),
+                  "all_s": round(time.monotonic() - begin, 2)}
+
+
+def agent(args):
+    """-> rows by request"""
+    system = {"role": "system", "content": args.system.read_bytes()[:args.bytes].decode(errors="ignore")}
+    conversation = [system, {"role": "user", "content": "What is the first thing to do?"}]
+    text, first = turn(args.url, conversation, args.tokens)
+    conversation += [{"role": "assistant", "content": text}, {"role": "user", "content": "And the second?"}]
+    _, second = turn(args.url, conversation, args.tokens)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda asked: turn(args.url, [system, {"role": "user", "content": asked}], args.tokens)[1],
+                             ("Who are you?", "What can you do?")))
+    return {"label": "measured", "first": first, "second": second, "two_at_once": both}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--url", default="http://127.0.0.1:8080")
@@ -73,7 +110,12 @@ def main():
                         help="decoding options of each request (%(default)s)")
     parser.add_argument("--run", metavar="MODEL", help="compare with `llada run` of the server's model too")
     parser.add_argument("--program", default=str(PROGRAM))
+    parser.add_argument("--system", type=pathlib.Path, metavar="FILE", help="an agent's system prompt: its turns instead")
+    parser.add_argument("--bytes", type=int, help="of the file only so many")
     args = parser.parse_args()
+    if args.system:
+        print(json.dumps(agent(args), indent=1))
+        return
     if args.run:
         print(json.dumps({"label": "measured", "decoding": args.decoding, "tokens": args.tokens,
                           "server_overhead_percent": round(overhead(args), 2)}))
