@@ -46,13 +46,15 @@ bool has_no_properties(const Json& schema) {
 Answered<Tool> read_function(const Json& function, const std::string& where, const char* parameters, bool strict) {
   if (!function.is_object()) return wrong(where, json(function), "an object with name and " + std::string(parameters));
   const auto found = [&](const char* key) { return function.contains(key) ? function[key] : Json(); };
-  const Json name = found("name"), description = found("description"), schema = found(parameters);
+  const Json name = found("name"), description = found("description"), schema = found(parameters),
+             fits = found("strict");
   if (!name.is_string() || !is_tool_name(name.get_ref<const std::string&>()))
     return wrong(where + ".name", json(name), fmt::format("1 to {} letters, digits, _, -, ., : and /", kMostToolName));
   if (!description.is_null() && !description.is_string())
     return wrong(where + ".description", json(description), "a text");
   if (!schema.is_null() && !schema.is_object())
     return wrong(fmt::format("{}.{}", where, parameters), json(schema), "a JSON schema");
+  if (!fits.is_null() && !fits.is_boolean()) return wrong(where + ".strict", json(fits), "true or false");
   for (const auto& [key, value] : function.items())
     if (key != "name" && key != "description" && key != parameters && !value.is_null() && !is_idle(key))
       return refuse(fmt::format("{}.{}: this field is not supported here", where, key),
@@ -63,7 +65,7 @@ Answered<Tool> read_function(const Json& function, const std::string& where, con
     if (!value.is_null() && !is_idle(key)) tool.shown[key == parameters ? "parameters" : key] = value;
   if (!schema.is_null()) tool.called["parameters"] = schema;
   // An absent strict is true in /v1/responses, and false elsewhere.
-  if (const Json given = found("strict"); given.is_null() ? !strict : given == false) tool.called["loose"] = true;
+  if (fits.is_null() ? !strict : fits == false) tool.called["loose"] = true;
   if (schema.is_object() && has_no_properties(schema))
     tool.called["parameters"] = {{"type", "object"}, {"properties", Json::object()}};
   return tool;

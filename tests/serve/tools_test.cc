@@ -645,6 +645,8 @@ TEST_F(Tools, RefusedInOneLine) {
       {5, "tools: found 5, needed a list of functions"},
       {json::array({{{"type", "function"}}}), "tools[0].function: found null"},
       {json::array({{{"type", "function"}, {"function", {{"name", "x"}, {"wish", 1}}}}}), "tools[0].function.wish: "},
+      {json::array({{{"type", "function"}, {"function", {{"name", "x"}, {"strict", "maybe"}}}}}),
+       "tools[0].function.strict: found \"maybe\", needed true or false"},
   };
   for (const auto& [tools, says] : definitions) {
     const std::string message = refusal(kChatRoute, asked({{"tools", tools}}));
