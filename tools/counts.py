@@ -44,7 +44,7 @@ def main():
     src, docs = root / "src", root / "docs"
     table = (docs / "strategies.md").read_text().split("| group | option |", 1)[1]
     headers = "\n".join(path.read_text() for path in sorted((src / "decode").glob("*.h")))
-    enums = ("Acceptance", "Remasking", "EarlyStop", "KvChoice", "Revision", "RevisePolicy", "RevisePath", "DraftInput")
+    enums = ("Acceptance", "EarlyStop", "KvChoice", "Revision")
     device = (src / "devices/device.h").read_text()
     capabilities = re.search(r"struct Capabilities {(.*?)\n};", device, re.DOTALL)
     notions = (words((root / "ARCHITECTURE.md").read_text()), enumerators(headers, enums),

@@ -83,7 +83,7 @@ def turn(url, messages, tokens):
                 first = time.monotonic() - begin
             text += said
     return text, {"prompt_tokens": usage["prompt_tokens"], "kept": usage["prompt_tokens_details"]["cached_tokens"],
-                  "rows": usage["rows"], "progress_events": events, "first_text_s": round(first or 0, 2),
+                  "rows": usage["rows"], "progress_events": events, "first_text_s": None if first is None else round(first, 2),
                   "all_s": round(time.monotonic() - begin, 2)}
 
 

@@ -125,7 +125,7 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   if (reviser_ && reviser_->open_from() < block.begin) {
     // In whole blocks, so that no row of theirs has seen less than the others.
     plan.open_from = static_cast<int32_t>(ids_.block_begin(reviser_->open_from()));
-    plan.rows = kv_.rows_of_blocks(feed, plan.open_from);
+    plan.rows = merged(plan.logits, kv_.rows_of_blocks(feed, plan.open_from));
   } else {
     plan.rows = kv_.rows(canvas, feed, block, plan.logits, asked_.separate);
   }

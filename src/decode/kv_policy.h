@@ -20,6 +20,8 @@
 // writes. The last block's K/V is never needed. A finished block that the last forward already saw as it is (an edit
 // step that changed nothing) is not computed again. `frozen` computes what `block` does at a block's start, where the
 // block before is computed again as a whole: so only the block under way is read stale, and finished ones are exact.
+// A forward whose rows see more than their block (StepPlan::open_from) stores what is not exact; the next one without
+// computes it again.
 //
 // Additions to each policy:
 //   - A refresh interval of N computes every row in each N-th forward. N = 1 is exactly `none`.
@@ -96,9 +98,9 @@ class KvPlanner {
   std::vector<int32_t> fed_;       // token that a position's stored K/V was computed from; -1: none
   int64_t block_begin_ = -1;       // of the block that the last rows() was for
   int64_t partial_ = -1;           // forwards since the last full one; -1: there was none
-  // frozen
-  std::vector<bool> frozen_;        // by position: its K/V stays as it is
   int64_t stale_from_ = INT64_MAX;  // of a block-causal model: K/V from here on is not exact
+  // frozen
+  std::vector<bool> frozen_;  // by position: its K/V stays as it is
   const bool slide_;                // a block begins in every forward, so the run's start stands for its start
 };
 

@@ -53,5 +53,7 @@ using OrRefused = std::expected<T, Refused>;
 // would read an unfinished one, nor gaps whose right-hand text the model cannot see. With canvases of random tokens
 // there is one way of decoding (uniform_canvas.h), whose options mean nothing elsewhere.
 OrRefused<void> validate(const DecodeOptions& options, bool infill = false, const ModelKind& kind = {});
+// Whether the options work with no model of full attention, so that only their own model can say what is wrong.
+bool needs_blocks(const DecodeOptions& options);
 
 }  // namespace llada::decode

@@ -253,6 +253,11 @@ Status check_kind(const DecodeOptions& o, const ModelKind& kind) {
 
 }  // namespace
 
+bool needs_blocks(const DecodeOptions& o) {
+  const Case& c = kRefusals[0].cases[0];  // beside full attention
+  return !key_in(c, {o, false, ModelKind()}).empty();
+}
+
 OrRefused<void> validate(const DecodeOptions& o, bool infill, const ModelKind& kind) {
   LLADA_TRY_STATUS(check_fields(o, infill));
   LLADA_TRY_STATUS(check_kind(o, kind));

@@ -21,7 +21,7 @@ constexpr std::string_view kDual = "kv=dual with refresh keeps what is stored fr
 
 constexpr Removed kRemoved[] = {
     {"remasking", "", "accept=schedule takes the most probable tokens, accept=random as many in a random order"},
-    {"final_sweep", "", "what is visible when all is decided is final"},
+    {"final_sweep", "", "leave it out: what is visible when all is decided is final"},
     {"accept", "anchored", kGate},
     {"accept", "settled", kGate},
     {"accept", "frechet", kGate},

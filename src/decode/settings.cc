@@ -124,7 +124,7 @@ OrRefused<DecodeOptions> resolved(std::span<const Setting> given, std::span<cons
   for (const Setting& s : preset) LLADA_TRY_STATUS(resolver.add(s, true));
   DecodeOptions options = resolver.finish();
   // What the model alone refuses is left to whoever knows it, but of two reasons the model's is told.
-  const bool own = use.kind.uniform.length > 0 || options.acceptance == Acceptance::causal;
+  const bool own = use.kind.uniform.length > 0 || needs_blocks(options);
   if (const auto status = validate(options, use.infill, own ? use.kind : ModelKind()); !status) {
     const auto of_model = validate(options, use.infill, use.kind);
     const Refused& refused = (of_model ? status : of_model).error();

@@ -7,7 +7,7 @@
 namespace llada::decode {
 
 TokenEditing::TokenEditing(const DecodeOptions& options, const SpecialIds& ids, const Canvas& canvas)
-    : end_ids_(options.early_stop == EarlyStop::none ? std::vector<int32_t>() : ids.end_ids),
+    : end_ids_(ids.end_ids),
       threshold_(options.edit_threshold),
       most_(options.edit_steps),
       across_(options.revision == Revision::edit_blocks),

@@ -37,7 +37,7 @@ class TokenEditing final : public Reviser {
  private:
   void finish(const Canvas& canvas, const Block& block, std::vector<Edit>& edits) const;
 
-  const std::vector<int32_t> end_ids_;  // with which the run stops
+  const std::vector<int32_t> end_ids_;
   const double threshold_;
   const int64_t most_;
   const bool across_;                        // blocks are edited together

@@ -164,10 +164,10 @@ class Reader {
            (type == "array" && value.is_array()) || (type == "object" && value.is_object());
   }
 
-  // A whole number that is too large for 64 bits has been rounded where it was read.
-  static bool is_rounded(const Json& value) {
-    if (value.is_number_float()) return std::abs(value.get<double>()) >= 0x1p64;
-    return value.is_structured() && std::ranges::any_of(value, is_rounded);
+  // A whole number that is too large for 64 bits may have been rounded where it was read.
+  static bool may_be_rounded(const Json& value) {
+    if (value.is_number_float()) return value.get<double>() <= -0x1p63 || value.get<double>() >= 0x1p64;
+    return value.is_structured() && std::ranges::any_of(value, may_be_rounded);
   }
 
   Result<Expr> values(const Json& s, const std::vector<std::string>& types, const std::string& where) {
@@ -179,8 +179,8 @@ class Reader {
     for (size_t i = 0; i < (listed ? s["enum"].size() : 1); ++i) {
       const Json& value = listed ? s["enum"][i] : s["const"];
       LLADA_TRY_STATUS(budget_.spend(1));
-      if (is_rounded(value))
-        return invalid("{}.{}: found {}, needed numbers below 2^64 in size", where, listed ? "enum" : "const",
+      if (may_be_rounded(value))
+        return invalid("{}.{}: found {}, needed numbers above -2^63 and below 2^64", where, listed ? "enum" : "const",
                        spelled(value));
       if (s.contains("const") && value != s["const"]) continue;
       if (!types.empty() && std::ranges::none_of(types, [&](const std::string& t) { return is_of(value, t); }))

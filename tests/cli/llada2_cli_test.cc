@@ -1,4 +1,6 @@
 // A block-causal model from outside: what answers, and what is refused in one line.
+#include <gmock/gmock.h>
+
 #include <nlohmann/json.hpp>
 
 #include "cli/process.h"
@@ -8,6 +10,7 @@ namespace llada::test {
 namespace {
 
 using Json = nlohmann::json;
+using testing::HasSubstr;
 
 class Llada2Cli : public testing::Test {
  protected:
@@ -38,6 +41,25 @@ TEST_F(Llada2Cli, RunsAndItsBlocksAreExact) {
   EXPECT_EQ(tokens[0], tokens[1]);
 }
 
+// What only a block-causal model can do is asked of it alone, beside a preset and without one.
+TEST_F(Llada2Cli, EditsBlocksTogether) {
+  for (const char* preset : {"llada2.1", "balanced", "exact"}) {
+    std::vector<Json> answers;
+    for (const char* kv : {"none", "block"}) {
+      const auto run =
+          run_llada({"run", "-m", model(), "-p", "Sort 3 1 2", "--preset-decode", preset, "--revision", "edit-blocks",
+                     "--edit-threshold", "0", "--early-stop", "none", "--gen-length", "70", "--kv", kv, "--json"});
+      ASSERT_EQ(run.status, 0) << run.err;
+      answers.push_back(Json::parse(run.out));
+    }
+    EXPECT_EQ(answers[0].at("tokens"), answers[1].at("tokens")) << preset;
+  }
+  const auto refused = run_llada({"run", "-m", LLADA_SOURCE_DIR "/models/tiny-llada", "-p", "x", "--preset-decode",
+                                  "exact", "--revision", "edit-blocks"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--revision: found edit-blocks with full attention, where every position reads"));
+}
+
 // `balanced` has a form of its own for these models, which is the default too; the published samplers have names.
 TEST_F(Llada2Cli, PresetsHaveAFormForIt) {
   const auto answer = [](std::initializer_list<std::string> more) {
@@ -54,8 +76,8 @@ TEST_F(Llada2Cli, PresetsHaveAFormForIt) {
   const Json plain = answer({});
   EXPECT_EQ(plain.at("preset"), "balanced");
   EXPECT_TRUE(same(plain, answer({"--preset-decode", "balanced"})));
-  EXPECT_TRUE(same(plain, answer({"--kv", "block", "--entropy-gate", "1", "--revise-rows", "8", "--threshold",
-                                  "0.9", "--stable-threshold", "0.99"})));
+  EXPECT_TRUE(same(plain, answer({"--kv", "block", "--entropy-gate", "1", "--revise-rows", "8", "--threshold", "0.9",
+                                  "--stable-threshold", "0.99"})));
   EXPECT_FALSE(same(plain, answer({"--preset-decode", "llada2"}))) << "the two cannot be told apart here";
   EXPECT_FALSE(same(answer({"--preset-decode", "llada2"}), answer({"--preset-decode", "llada2.1"})));
   // What goes beside this form and not beside the other.

@@ -323,6 +323,7 @@ Edited edited_blocks(const DecodeOptions& o, int32_t block, uint64_t seed) {
   Edited e{kPrompt};
   const auto prompt = static_cast<int32_t>(kPrompt.size()), size = prompt + static_cast<int32_t>(o.gen_length);
   e.tokens.resize(static_cast<size_t>(size), kMask);
+  int32_t final = prompt;                                            // what is before it is not edited any more
   const auto edit = [&](int32_t begin, int32_t end, int32_t open) {  // a forward; whether a token was written over
     std::vector<int32_t> next = e.tokens;
     bool changed = false;
@@ -334,7 +335,7 @@ Edited edited_blocks(const DecodeOptions& o, int32_t block, uint64_t seed) {
       const Prediction q = said(std::span(e.tokens).first(static_cast<size_t>(end)), p, open, seed);
       const bool masked = e.tokens[i] == kMask;
       if (masked && q.probability > most) best = p, most = q.probability;
-      if (!(q.probability > (masked ? o.threshold : o.edit_threshold)) || q.token == e.tokens[i]) continue;
+      if (p < final || !(q.probability > (masked ? o.threshold : o.edit_threshold)) || q.token == e.tokens[i]) continue;
       next[i] = q.token;
       (masked ? taken : e.changed) += 1;
       changed |= !masked;
@@ -357,7 +358,8 @@ Edited edited_blocks(const DecodeOptions& o, int32_t block, uint64_t seed) {
     }
     const auto stop = std::find_if(e.tokens.begin() + prompt, e.tokens.begin() + end,
                                    [](int32_t token) { return token == kEos || token == kEot; });
-    if (o.early_stop != EarlyStop::none && stop != e.tokens.begin() + end) {
+    final = stop != e.tokens.begin() + end ? end : begin;
+    if (o.early_stop != EarlyStop::none && final == end) {
       e.tokens.resize(static_cast<size_t>(stop + 1 - e.tokens.begin()));
       break;
     }
@@ -375,10 +377,13 @@ TEST(TokenEditing, TwoBlocksTogetherAreTheRulesLoop) {
     o.early_stop = seed % 3 == 0 ? EarlyStop::none : EarlyStop::answer;
     SpecialIds ids = test_ids();
     ids.attention_block = kBlock;
+    ids.shift_logits = seed % 5 == 4;  // a row says the next position
     Canvas canvas = lay_generation(kPrompt, o.gen_length, ids);
     auto strategy = *make_strategy(o, ids, canvas);
-    ScriptRunner runner([&](const StepPlan& plan, int64_t, int32_t position) {
-      return said(plan.inputs, position, plan.open_from, seed);
+    ScriptRunner runner([&](const StepPlan& plan, int64_t, int32_t row) {
+      Prediction p = said(plan.inputs, row + ids.shift_logits, plan.open_from, seed);
+      p.position = row;
+      return p;
     });
     const auto stats = denoise(canvas, *strategy, runner, {});
     ASSERT_TRUE(stats) << stats.error().message;

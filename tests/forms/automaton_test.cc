@@ -166,9 +166,8 @@ TEST(Numbers, NumbersBetweenBounds) {
       if (text == "-0") continue;
       const bool inside = (!r.least || (r.above ? value > *r.least : value >= *r.least)) &&
                           (!r.most || (r.below ? value < *r.most : value <= *r.most));
-      ASSERT_EQ(range->fits(text), inside)
-          << r.least.value_or(-99) << (r.above ? " above " : " ") << r.most.value_or(99) << (r.below ? " below " : " ")
-          << text;
+      ASSERT_EQ(range->fits(text), inside) << r.least.value_or(-99) << (r.above ? " above " : " ")
+                                           << r.most.value_or(99) << (r.below ? " below " : " ") << text;
     }
   }
 }
@@ -263,11 +262,14 @@ TEST(Schema, FollowsReferencesToADepth) {
 
 // A reader of JSON that holds a double has rounded them: no text would be the value that was asked for.
 TEST(Schema, RefusesRoundedNumbers) {
-  EXPECT_TRUE(of(FormKind::json_schema, R"({"enum": [18446744073709551615, -1.5, 1e19]})").fits("18446744073709551615"));
-  EXPECT_EQ(error_of(FormKind::json_schema, R"({"properties": {"a": {"const": [{"b": 18446744073709551617}]}}})"),
-            R"(json_schema: $.properties.a.const: found [{"b": 1.8446744073709552e+19}], needed numbers below 2^64 in size)");
-  EXPECT_EQ(error_of(FormKind::json_schema, R"({"enum": [1, -18446744073709551617]})"),
-            "json_schema: $.enum: found -1.8446744073709552e+19, needed numbers below 2^64 in size");
+  EXPECT_TRUE(
+      of(FormKind::json_schema, R"({"enum": [18446744073709551615, -1.5, 1e19]})").fits("18446744073709551615"));
+  EXPECT_TRUE(of(FormKind::json_schema, R"({"const": -9223372036854775808})").fits("-9223372036854775808"));
+  EXPECT_EQ(
+      error_of(FormKind::json_schema, R"({"properties": {"a": {"const": [{"b": 18446744073709551617}]}}})"),
+      R"(json_schema: $.properties.a.const: found [{"b": 1.8446744073709552e+19}], needed numbers above -2^63 and below 2^64)");
+  EXPECT_EQ(error_of(FormKind::json_schema, R"({"enum": [1, -9223372036854775809]})"),
+            "json_schema: $.enum: found -9.223372036854776e+18, needed numbers above -2^63 and below 2^64");
 }
 
 // None is made whole: each would have millions of parts, or take minutes.
