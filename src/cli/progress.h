@@ -31,8 +31,8 @@ class Progress {
 std::string duration_text(double seconds);   // "about 40 s", "about 12 min"
 std::string time_left_text(double seconds);  // "about 40 s left"
 
-// The line at `percent` of a bar for a terminal of that many columns, narrower than it: the bar shrinks, and is left out,
-// where `what` needs its room.
+// The line at `percent` of a bar for a terminal of that many columns, narrower than it: the bar shrinks, and is left
+// out, where `what` needs its room.
 std::string progress_bar(std::string_view title, int percent, std::string_view what, int columns);
 
 }  // namespace llada::cli

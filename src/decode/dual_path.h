@@ -17,8 +17,8 @@
 //     one is written (ties: the lower position), the other waits for its next check.
 //
 // A token that was changed is checked again before it is stable, and every check counts against kMostChecks. Tokens
-// behind a decided end token are not looked at: they are no content. Once no mask is left before the first end token, or
-// none at all, what is visible becomes stable as it is (checks beyond that cost forwards and mend little:
+// behind a decided end token are not looked at: they are no content. Once no mask is left before the first end token,
+// or none at all, what is visible becomes stable as it is (checks beyond that cost forwards and mend little:
 // docs/lab/rules.md).
 #pragma once
 #include <vector>

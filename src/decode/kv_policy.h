@@ -66,8 +66,8 @@ class KvPlanner {
   std::vector<int32_t> rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
                             std::span<const int32_t> needed, bool stale_elsewhere);
 
-  // The same for a forward of a block-causal model whose rows from `begin`, where a block begins, see all of each other.
-  // What they store is not exact.
+  // The same for a forward of a block-causal model whose rows from `begin`, where a block begins, see all of each
+  // other. What they store is not exact.
   std::vector<int32_t> rows_of_blocks(std::span<const int32_t> feed, int64_t begin);
 
   // Positions before `end` that were computed from another token than `feed` has, ascending.

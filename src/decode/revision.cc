@@ -28,7 +28,8 @@ std::span<const Field> revision_fields() {
     field<&O::edit_threshold>(revision, "edit_threshold", "T",
         "write another token over a decided one when its probability is above T (LLaDA2.1's editing)")
         .in(kShare).of(Revision::edit),
-    field<&O::edit_steps>(revision, "edit_steps", "N", "forwards per block that only edit it; edit-blocks: up to 5 more").in(kSteps)
+    field<&O::edit_steps>(revision, "edit_steps", "N",
+        "forwards per block that only edit it; edit-blocks: up to 5 more").in(kSteps)
         .of(Revision::edit),
   };
   // clang-format on

@@ -8,8 +8,8 @@
 // sight of the following block is read again in its sight. Then the earlier block is final. Keys and values that such
 // steps store are not exact, and the next block's first forward computes them anew. Source: Multi-Block Editing without
 // training (arXiv 2607.22663: two blocks, five steps; LLaDA2.1's report, 4.3, has the idea alone). The paper's text was
-// not at hand, an abstract and notes on it were: that tokens of both blocks are edited, above the same threshold, is our
-// reading.
+// not at hand, an abstract and notes on it were: that tokens of both blocks are edited, above the same threshold, is
+// our reading.
 #pragma once
 #include <optional>
 

@@ -4,9 +4,10 @@
 // is linked.
 //
 // exp: 2^n e^r with n = round(x / ln 2), |r| <= ln(2) / 2 and Taylor's polynomial of degree 7 (its error is 5e-9 at
-// most). The result is within 1.1 ulp of e^x, 0 below -87.33, where e^x is no normal number any more, and infinity above
-// 88.73. e^0 is exactly 1 and e^NaN is NaN: min and max keep their second operand's. Nothing on the way underflows: on
-// Intel's processors each operation that does takes some hundred cycles, and most words of a softmax are that improbable.
+// most). The result is within 1.1 ulp of e^x, 0 below -87.33, where e^x is no normal number any more, and infinity
+// above 88.73. e^0 is exactly 1 and e^NaN is NaN: min and max keep their second operand's. Nothing on the way
+// underflows: on Intel's processors each operation that does takes some hundred cycles, and most words of a softmax are
+// that improbable.
 #pragma once
 
 namespace llada::kernels::LLADA_VECTOR_NAMESPACE {

@@ -419,7 +419,7 @@ TEST(CApi, CountsAsTheEngineDoes) {
   const auto prompt = model->chat_ids(std::vector<ChatMessage>{{"user", text}});
   ASSERT_TRUE(prompt);
   decode::RunStats seen;
-  for (const Pairs& pairs : {Pairs{{"threshold", "0.5"}, {"stable_threshold", "1"}},
+  for (const Pairs& pairs : {Pairs{{"accept", "schedule"}, {"steps", "8"}, {"stable_threshold", "1"}},
                              Pairs{{"steps", "0"}, {"block_length", "8"}, {"mbsd", "true"}}}) {
     Pairs given = pairs;
     given.emplace_back("gen_length", "32");

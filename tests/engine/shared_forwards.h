@@ -189,7 +189,7 @@ inline std::vector<Wanted> eight_block_causal(std::span<const int32_t> text, int
   o = &add("revised", 2, n - 1, length + 5);
   o->revision = Revision::dual_path, o->stable_threshold = 2 * threshold;
   o->revise_lateness = 1;
-  list.back().cancelled_after = 4;
+  list.back().cancelled_after = 2;
   o = &add("edited, everything computed", 3, 1, length);
   o->revision = Revision::edit, o->edit_threshold = threshold * 1.1, o->kv = KvChoice::none;
   o = &add("cancelled", 4, n, length);
