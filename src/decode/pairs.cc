@@ -42,10 +42,13 @@ struct Refusal {
 };
 constexpr bool kOfModel = true;
 
+constexpr Case kBesideFullAttention = {"accept=causal revision=edit-blocks", "full attention",
+                                       [](const Asked& a) { return a.attention_block == 0; }};
+
 constexpr Refusal kRefusals[] = {
     // Kinds of models.
     {"where every position reads those behind it, too; needed a block-causal model, or {values}",
-     {{"accept=causal revision=edit-blocks", "full attention", [](const Asked& a) { return a.attention_block == 0; }}},
+     {kBesideFullAttention},
      kOfModel},
     {"as LLaDA2.2 has; needed {values}",
      {{"revision=levenshtein", "a model that has no tokens for deletions and insertions",
@@ -253,10 +256,7 @@ Status check_kind(const DecodeOptions& o, const ModelKind& kind) {
 
 }  // namespace
 
-bool needs_blocks(const DecodeOptions& o) {
-  const Case& c = kRefusals[0].cases[0];  // beside full attention
-  return !key_in(c, {o, false, ModelKind()}).empty();
-}
+bool needs_blocks(const DecodeOptions& o) { return !key_in(kBesideFullAttention, {o, false, ModelKind()}).empty(); }
 
 OrRefused<void> validate(const DecodeOptions& o, bool infill, const ModelKind& kind) {
   LLADA_TRY_STATUS(check_fields(o, infill));

@@ -42,6 +42,13 @@ class Llada2 : public testing::Test {
     o.kv = KvChoice::block;
     return o;
   }
+  static decode::DecodeOptions editing(Revision revision, KvChoice kv, double edit_threshold, int64_t edit_steps) {
+    decode::DecodeOptions o = published(8, 28);
+    o.acceptance = Acceptance::threshold, o.threshold = 0.012;
+    o.revision = revision, o.edit_threshold = edit_threshold, o.edit_steps = edit_steps;
+    o.kv = kv;
+    return o;
+  }
   static Generation generate(Session& session, const std::vector<int32_t>& prompt, const decode::DecodeOptions& o) {
     auto g = session.generate(prompt, o, {});
     if (!g) throw std::runtime_error(g.error().message);
@@ -194,13 +201,6 @@ TEST_F(Llada2, BlocksChooseExpertsTogether) {
 
 // In the joint steps, too, whose keys and values are not those of the others.
 TEST_F(Llada2, BlocksThatAreEditedTogetherAreTheSameWithAndWithoutTheirKv) {
-  const auto options = [](Revision revision, KvChoice kv) {
-    decode::DecodeOptions o = published(8, 28);
-    o.acceptance = Acceptance::threshold, o.threshold = 0.012;
-    o.revision = revision, o.edit_threshold = 0.011, o.edit_steps = 2;
-    o.kv = kv;
-    return o;
-  };
   std::vector<int32_t> tokens[3];
   std::vector<double> confidences[3];
   int64_t forwards[3];
@@ -209,11 +209,11 @@ TEST_F(Llada2, BlocksThatAreEditedTogetherAreTheSameWithAndWithoutTheirKv) {
                                                 {Revision::edit, KvChoice::block}};
   for (size_t i = 0; i < std::size(runs); ++i) {
     const auto session = open_session(load_model(path("block8.gguf"), i == 0 ? 1 : 2));
-    const auto g =
-        session->generate(prompt_of(11), options(runs[i].first, runs[i].second), [&](const decode::StepEvent& event) {
-          for (const auto& p : event.predictions) confidences[i].push_back(p.probability);
-          return true;
-        });
+    const auto g = session->generate(prompt_of(11), editing(runs[i].first, runs[i].second, 0.011, 2),
+                                     [&](const decode::StepEvent& event) {
+                                       for (const auto& p : event.predictions) confidences[i].push_back(p.probability);
+                                       return true;
+                                     });
     ASSERT_TRUE(g) << g.error().message;
     tokens[i] = g->tokens, forwards[i] = g->stats.decode.nfe;
   }
@@ -226,13 +226,6 @@ TEST_F(Llada2, BlocksThatAreEditedTogetherAreTheSameWithAndWithoutTheirKv) {
 // With tokens that the model predicts often as its edits.
 TEST_F(Llada2, TextThatMovesIsTheSameWithAndWithoutItsKv) {
   ModelConfig config = routing_by_blocks(tiny_llada2(8), 8);
-  const auto options = [](Revision revision, KvChoice kv) {
-    decode::DecodeOptions o = published(8, 28);
-    o.acceptance = Acceptance::threshold, o.threshold = 0.012;
-    o.revision = revision, o.edit_threshold = 0, o.edit_steps = 6;
-    o.kv = kv;
-    return o;
-  };
   std::map<int32_t, int> often;
   write_gguf(make_small_model(DType::F32, config), path("moves.gguf"));
   const auto count = [&](const decode::StepEvent& event) {
@@ -240,7 +233,7 @@ TEST_F(Llada2, TextThatMovesIsTheSameWithAndWithoutItsKv) {
     return true;
   };
   ASSERT_TRUE(open_session(load_model(path("moves.gguf")))
-                  ->generate(prompt_of(11), options(Revision::edit, KvChoice::block), count));
+                  ->generate(prompt_of(11), editing(Revision::edit, KvChoice::block, 0, 6), count));
   std::vector<std::pair<int, int32_t>> order;
   for (const auto& [token, n] : often) order.emplace_back(-n, token);
   std::ranges::sort(order);
@@ -254,7 +247,7 @@ TEST_F(Llada2, TextThatMovesIsTheSameWithAndWithoutItsKv) {
     int64_t moved = 0;
     confidences.emplace_back();
     const auto g =
-        session->generate(prompt_of(11), options(Revision::levenshtein, kv), [&](const decode::StepEvent& event) {
+        session->generate(prompt_of(11), editing(Revision::levenshtein, kv, 0, 6), [&](const decode::StepEvent& event) {
           for (const decode::Edit& edit : event.edits) moved += edit.from >= 0;
           for (const auto& p : event.predictions) confidences.back().push_back(p.probability);
           return true;
