@@ -21,24 +21,40 @@
 namespace llada::kernels::avx512vnni {
 namespace {
 
-constexpr int64_t kHeader = 64, kChunkBytes = 576;  // of a block; nibbles and scales of a chunk
+constexpr int64_t kHeader = 64;  // of a block
+constexpr int64_t kNibbles = 512, kBytes = kUnpackedNibbles - 64;
+
+// Quants of a chunk: as packed, or one byte each (unpack_nibbles). The chunk's scales follow in 64 bytes.
+template <bool Ready>
+inline constexpr int64_t kQuants = Ready ? kBytes : kNibbles;
+template <bool Ready>
+inline constexpr int64_t kChunkBytes = kQuants<Ready> + 64;
+
+// X and Y of a step.
+template <bool Ready>
+inline __attribute__((always_inline)) void load_step(const uint8_t* w, int q, __m512i& x, __m512i& y) {
+  if constexpr (Ready) {
+    x = _mm512_load_si512(w + 128 * q), y = _mm512_load_si512(w + 128 * q + 64);
+  } else {
+    const __m512i nibble = _mm512_set1_epi8(15), bytes = _mm512_load_si512(w + 64 * q);
+    x = _mm512_and_si512(bytes, nibble), y = _mm512_and_si512(_mm512_srli_epi32(bytes, 4), nibble);
+  }
+}
 
 // sum (q - 8) a of one chunk, or sum q a of steps [From, To), given to take(row, x, y), x and y as in avx512vnni.h. A
 // row's sums are taken beside the last steps of the next row: all of them at the end fill the ports that multiply in
 // bursts.
-template <int R, Fetch F, bool Centred = true, int From = 0, int To = 8, class Take>
+template <int R, Fetch F, bool Ready, bool Centred = true, int From = 0, int To = 8, class Take>
 inline __attribute__((always_inline)) void chunk_sums(const uint8_t* w, const uint8_t* a, const uint8_t* next,
                                                       Take take) {
   __m512i x[R], y[R];
-  const __m512i nibble = _mm512_set1_epi8(15);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) x[r] = y[r] = Centred ? broadcast64(a + 64 * R + 8 * r) : _mm512_setzero_si512();
 #pragma GCC unroll 8
   for (int q = From; q < To; ++q) {
-    const __m512i bytes = _mm512_load_si512(w + 64 * q);
+    __m512i wx, wy;
+    load_step<Ready>(w, q, wx, wy);
     prefetch<F>(next + 64 * q);
-    const __m512i wx = _mm512_and_si512(bytes, nibble);
-    const __m512i wy = _mm512_and_si512(_mm512_srli_epi32(bytes, 4), nibble);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const __m512i act = broadcast64(a + 8 * R * q + 8 * r);
@@ -51,7 +67,7 @@ inline __attribute__((always_inline)) void chunk_sums(const uint8_t* w, const ui
   take(R - 1, x[R - 1], y[R - 1]);
 }
 
-template <int R, bool Second>
+template <int R, bool Second, bool Ready = false>
 void q4_0(const Tile& t) {
   constexpr Fetch F = kFetch<R, Second>;
   const uint8_t* w = t.weights;
@@ -63,17 +79,17 @@ void q4_0(const Tile& t) {
   for (int64_t left = t.chunks; left > 0; left -= kBlockChunks, values += ActivationLayout::kBlockValues * R,
                scales += 2 * kBlockChunks * R, next += t.skip) {
     const int64_t chunks = left < kBlockChunks ? left : kBlockChunks;
-    prefetch<F>(next + kBlockChunks * kChunkBytes);
+    prefetch<F>(next + kBlockChunks * kChunkBytes<false>);
     int32_t mark;
     __builtin_memcpy(&mark, w, 4);
     if (__builtin_expect(mark < 0, 0)) {
-      exact_block<R, kChunkBytes>(w + kHeader, a, scales, chunks, t.sums,
-                                  [](const uint8_t* chunk, const uint8_t* quants, __m512i(&x)[R], __m512i(&y)[R]) {
-                                    chunk_sums<R, F>(chunk, quants, chunk, [&](int r, __m512i row_x, __m512i row_y) {
-                                      x[r] = row_x, y[r] = row_y;
-                                    });
-                                  });
-      w += kHeader + chunks * kChunkBytes;
+      exact_block<R, kChunkBytes<Ready>>(
+          w + kHeader, a, scales, chunks, t.sums,
+          [](const uint8_t* chunk, const uint8_t* quants, __m512i(&x)[R], __m512i(&y)[R]) {
+            chunk_sums<R, F, Ready>(chunk, quants, chunk,
+                                    [&](int r, __m512i row_x, __m512i row_y) { x[r] = row_x, y[r] = row_y; });
+          });
+      w += kHeader + chunks * kChunkBytes<Ready>;
       next += chunks * t.step;
       a += chunks * ActivationLayout::kMain * R;
       ratios += 2 * chunks * R;
@@ -85,10 +101,11 @@ void q4_0(const Tile& t) {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
     for (int64_t c = 0; c < chunks;
-         ++c, w += kChunkBytes, next += t.step, a += ActivationLayout::kMain * R, ratios += 2 * R) {
-      chunk_sums<R, F>(
+         ++c, w += kChunkBytes<Ready>, next += t.step, a += ActivationLayout::kMain * R, ratios += 2 * R) {
+      chunk_sums<R, F, Ready>(
           w, a, next, [&](int r, __m512i x, __m512i y) __attribute__((always_inline)) {
-            add_pairs(total[r], _mm512_packs_epi32(x, y), scaled_by(_mm512_load_si512(w + 512), ratios + 2 * r));
+            add_pairs(total[r], _mm512_packs_epi32(x, y),
+                      scaled_by(_mm512_load_si512(w + kQuants<Ready>), ratios + 2 * r));
           });
     }
 #pragma GCC unroll 8
@@ -99,7 +116,7 @@ void q4_0(const Tile& t) {
 // One block of w = d sc q - dmin mn: sum w a = d * sum_g sc sum q a - dmin * sum_g mn sum a, both sums of the groups
 // with their ratios and in integers. Steep: sums of half a group, of which each fits 16 bits. The prefetched place
 // moves on by `step` per chunk.
-template <int R, Fetch F, bool Steep>
+template <int R, Fetch F, bool Steep, bool Ready>
 inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const uint8_t* a, const int16_t* ratios,
                                                       const int16_t* pairs, const float* scales, const uint8_t* next,
                                                       int64_t step, float* sums) {
@@ -110,16 +127,16 @@ inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const ui
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
   for (int c = 0; c < kBlockChunks;
-       ++c, w += kChunkBytes, next += step, a += ActivationLayout::kMain * R, ratios += 2 * R) {
-    const __m512i scale = _mm512_slli_epi16(_mm512_cvtepu8_epi16(load256(w + 512)), 6);
+       ++c, w += kChunkBytes<Ready>, next += step, a += ActivationLayout::kMain * R, ratios += 2 * R) {
+    const __m512i scale = _mm512_slli_epi16(_mm512_cvtepu8_epi16(load256(w + kQuants<Ready>)), 6);
     const auto add = [&](int r, __m512i x, __m512i y) __attribute__((always_inline)) {
       add_pairs(total[r], _mm512_packs_epi32(x, y), scaled_by(scale, ratios + 2 * r));
     };
     if constexpr (Steep) {
-      chunk_sums<R, F, false, 0, 4>(w, a, next, add);
-      chunk_sums<R, F, false, 4, 8>(w, a, next, add);
+      chunk_sums<R, F, Ready, false, 0, 4>(w, a, next, add);
+      chunk_sums<R, F, Ready, false, 4, 8>(w, a, next, add);
     } else {
-      chunk_sums<R, F, false>(w, a, next, add);
+      chunk_sums<R, F, Ready, false>(w, a, next, add);
     }
   }
   __m512i offset[R];
@@ -127,7 +144,8 @@ inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const ui
   for (int r = 0; r < R; ++r) offset[r] = _mm512_setzero_si512();
 #pragma GCC unroll 4
   for (int c = 0; c < kBlockChunks; ++c, pairs += 2 * R) {
-    const __m512i min = _mm512_cvtepu8_epi16(load256(w - (kBlockChunks - c) * kChunkBytes + 512 + 32));
+    const __m512i min =
+        _mm512_cvtepu8_epi16(load256(w - (kBlockChunks - c) * kChunkBytes<Ready> + kQuants<Ready> + 32));
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) add_pairs(offset[r], broadcast32(pairs + 2 * r), min);
   }
@@ -139,13 +157,13 @@ inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const ui
   }
 }
 
-template <int R>
+template <int R, bool Ready>
 __attribute__((noinline)) void steep_q4_k_block(const uint8_t* w, const uint8_t* a, const int16_t* ratios,
                                                 const int16_t* pairs, const float* scales, float* sums) {
-  q4_k_block<R, Fetch::second, true>(w, a, ratios, pairs, scales, w, 0, sums);
+  q4_k_block<R, Fetch::second, true, Ready>(w, a, ratios, pairs, scales, w, 0, sums);
 }
 
-template <int R, bool Second>
+template <int R, bool Second, bool Ready = false>
 void q4_k(const Tile& t) {
   constexpr Fetch F = kFetch<R, Second>;
   const uint8_t* w = t.weights;
@@ -155,12 +173,12 @@ void q4_k(const Tile& t) {
   const int16_t* pairs = t.pairs;
   const float* values = t.block_values;
   for (int64_t left = t.chunks; left > 0; left -= kBlockChunks) {
-    prefetch<F>(next + kBlockChunks * kChunkBytes);
+    prefetch<F>(next + kBlockChunks * kChunkBytes<false>);
     if (__builtin_expect(any_steep<R>(values), 0))
-      steep_q4_k_block<R>(w, a, ratios, pairs, values, t.sums);
+      steep_q4_k_block<R, Ready>(w, a, ratios, pairs, values, t.sums);
     else
-      q4_k_block<R, F, false>(w, a, ratios, pairs, values, next, t.step, t.sums);
-    w += kHeader + kBlockChunks * kChunkBytes;
+      q4_k_block<R, F, false, Ready>(w, a, ratios, pairs, values, next, t.step, t.sums);
+    w += kHeader + kBlockChunks * kChunkBytes<Ready>;
     next += kBlockChunks * t.step + t.skip;
     a += kBlockChunks * ActivationLayout::kMain * R;
     ratios += 2 * kBlockChunks * R;
@@ -175,10 +193,37 @@ constexpr TileKernel kQ4_0[] = {q4_0<1, Second>, q4_0<2, Second>, q4_0<3, Second
 template <bool Second>
 constexpr TileKernel kQ4_K[] = {q4_k<1, Second>, q4_k<2, Second>, q4_k<3, Second>, q4_k<4, Second>,
                                 q4_k<5, Second>, q4_k<6, Second>, q4_k<7, Second>, q4_k<8, Second>};
+constexpr TileKernel kReadyQ4_0[] = {q4_0<1, true, true>, q4_0<2, true, true>, q4_0<3, true, true>,
+                                     q4_0<4, true, true>, q4_0<5, true, true>, q4_0<6, true, true>,
+                                     q4_0<7, true, true>, q4_0<8, true, true>};
+constexpr TileKernel kReadyQ4_K[] = {q4_k<1, true, true>, q4_k<2, true, true>, q4_k<3, true, true>,
+                                     q4_k<4, true, true>, q4_k<5, true, true>, q4_k<6, true, true>,
+                                     q4_k<7, true, true>, q4_k<8, true, true>};
 
 }  // namespace
 
 TileKernel q4_0_kernel(int64_t rows, bool second) { return (second ? kQ4_0<true> : kQ4_0<false>)[rows - 1]; }
 TileKernel q4_k_kernel(int64_t rows, bool second) { return (second ? kQ4_K<true> : kQ4_K<false>)[rows - 1]; }
+
+TileKernel unpacked_kernel(DType type, int64_t rows) {
+  if (type == DType::Q6_K) return unpacked_q6_k_kernel(rows);
+  return (type == DType::Q4_0 ? kReadyQ4_0 : kReadyQ4_K)[rows - 1];
+}
+
+void unpack_nibbles(const uint8_t* w, int64_t chunks, uint8_t* out) {
+  for (int64_t c = 0; c < chunks; ++c, w += kChunkBytes<false>, out += kChunkBytes<true>) {
+    if (c % kBlockChunks == 0) {
+      _mm512_store_si512(out, _mm512_load_si512(w));
+      w += kHeader, out += kHeader;
+    }
+    for (int q = 0; q < 8; ++q) {
+      __m512i x, y;
+      load_step<false>(w, q, x, y);
+      _mm512_store_si512(out + 128 * q, x);
+      _mm512_store_si512(out + 128 * q + 64, y);
+    }
+    _mm512_store_si512(out + kBytes, _mm512_load_si512(w + kNibbles));
+  }
+}
 
 }  // namespace llada::kernels::avx512vnni

@@ -47,11 +47,14 @@ inline constexpr Fetch kFetch = Second         ? Fetch::second
                                 : R < kRowTile ? Fetch::past
                                                : Fetch::first;
 
-// Q6_K for many row tiles: a piece of weights is unpacked once for all of them. Per block 64 bytes of scales, then for
-// each half of a chunk four steps of X and Y and 64 bytes of scales times 32.
-inline constexpr int64_t kUnpackedChunk = 1152;
-constexpr int64_t unpacked_bytes(int64_t chunks) { return blocks_of(chunks * kChunk) * 64 + chunks * kUnpackedChunk; }
+// For many row tiles a piece of weights of fewer than 8 bits is unpacked once for all of them. Per block 64 bytes of
+// scales; then for 6 bits and each half of a chunk four steps of X and Y and 64 bytes of scales times 32, for 4 bits
+// the eight steps of a chunk and the 64 bytes that follow its nibbles.
+inline constexpr int64_t kUnpackedSixBits = 1152, kUnpackedNibbles = 1088;
+constexpr int64_t unpacked_bytes(int64_t chunks) { return blocks_of(chunks * kChunk) * 64 + chunks * kUnpackedSixBits; }
 void unpack_q6_k(const uint8_t* weights, int64_t chunks, uint8_t* unpacked);
+void unpack_nibbles(const uint8_t* weights, int64_t chunks, uint8_t* unpacked);
+TileKernel unpacked_kernel(DType type, int64_t rows);  // of Q4_0, Q4_K, Q6_K
 TileKernel unpacked_q6_k_kernel(int64_t rows);
 
 }  // namespace llada::kernels::avx512vnni
