@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Measures the strategies of docs/lab/decoding.md and long-answers.md, writes their tables and draws them. What is measured
 # already is kept: remove OUT to start again.
-# usage: decoding_docs.sh [table...]   tables: ladder presets repair (all by default, two hours of two cores, half of
-#                                      them for the references), long (as much again) and long-reference (half an hour)
+# usage: decoding_docs.sh [table...]   tables: ladder presets repair (all by default, an hour of two cores, half of
+#                                      them for the references), long (four hours of a core) and long-reference (half an hour)
 #   LLADA   the program (build/release/bin/llada)      MODEL  a model (the shipped ones as F16 GGUF)
 #   OUT     where reports go (build/decoding)          WRAP   a command in front of every measurement
-#   TASKS   (those of the table)                       TIMED  examples of each task whose processor time is measured (10)
+#   TASKS   (those of the table)
 #   LIMIT   examples of each task (200; 100 of repair; 25 of long-reference)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -95,16 +95,6 @@ for table in "${tables[@]}"; do
     esac
     ${WRAP:-} "$llada" eval -m "$model" --tasks "$out/$task.$set.jsonl" --limit $examples "${extra[@]}" --json \
       "${compare[@]}" >"$report.part"
-    mv "$report.part" "$report"
-  done
-  # Processor time is measured by itself, on few examples, so that it can be done when nothing else runs. Long answers
-  # take long enough to be timed as they are.
-  [[ $table != long* ]] || continue
-  for task in ${TASKS:-$tasks}; do
-    report=$out/$table/$task.times.json
-    [ ! -s "$report" ] || continue
-    ${WRAP:-} "$llada" eval -m "$model" --tasks "$out/$task.$set.jsonl" --limit "${TIMED:-10}" --no-reference \
-      --json --compare "reference: --preset-decode exact $common" "${compare[@]}" >"$report.part"
     mv "$report.part" "$report"
   done
 done

@@ -40,8 +40,7 @@ def pooled(scores):
         return sum(s[key] * s["n"] for s in scores) / n
 
     right = round(mean("accuracy") * n)
-    out = {"n": n, "accuracy": right / n, "ci": wilson(right, n), "nfe": mean("nfe_mean"), "rows": mean("rows_mean"),
-           "seconds": mean("cpu_seconds_mean")}
+    out = {"n": n, "accuracy": right / n, "ci": wilson(right, n), "nfe": mean("nfe_mean"), "rows": mean("rows_mean")}
     if "agreement" not in scores[0]:  # measured without a reference
         return out
     same, tokens = round(mean("agreement") * n), sum(s.get("scored_tokens", 0) for s in scores)
@@ -60,11 +59,11 @@ def cells(s, base):
     return (f"{share(s)} | {100 * s['difference']:+.1f} | "
             f"{100 * s['agreement']:.1f} ({100 * s['agreement_ci'][0]:.1f} to {100 * s['agreement_ci'][1]:.1f}) | "
             f"{s['edits']:.2f} | {s['log_p']:.4f} | {s['nfe']:.2f} (1/{base['nfe'] / s['nfe']:.1f}) | "
-            f"{s['rows']:.0f} (1/{base['rows'] / s['rows']:.1f}) | {1000 * s['seconds']:.1f}")
+            f"{s['rows']:.0f} (1/{base['rows'] / s['rows']:.1f})")
 
 
-HEAD = ("answer, % (95 %) | diff | same, % (95 %) | edits | log p | forwards | rows | CPU ms |\n",
-        "---|---|---|---|---|---|---|---|\n")
+HEAD = ("answer, % (95 %) | diff | same, % (95 %) | edits | log p | forwards | rows |\n",
+        "---|---|---|---|---|---|---|\n")
 
 
 def option_cell(options):
@@ -84,9 +83,6 @@ def load(folder):
             options = "" if result is reference else result["options"]
             names[result["name"]] = re.sub(r"^(--preset-decode exact )?--gen-length \S+ ?", "", options)  # it is the whole table's
             scores.setdefault(task, {})[result["name"]] = result["tasks"][task]
-        times = folder / f"{task}.times.json"
-        for result in json.loads(times.read_text())["results"] if times.exists() else []:
-            scores[task][result["name"]]["cpu_seconds_mean"] = result["tasks"][task]["cpu_seconds_mean"]
     return list(names.items()), scores
 
 
@@ -133,12 +129,11 @@ def ladder(folder, rows, scores, base="block cache"):
         totals["reference"] = pooled([task["reference"] for task in of_reference.values()])
         rows = [("reference", ""), *rows]
     seconds = seconds_of(folder, profiles, totals.get("reference"))
-    head = ["strategy", "options", "answers", "answer, % (95 %)", "forwards", "rows", "CPU ms", *(f"s, `{p}`" for p in profiles)]
+    head = ["strategy", "options", "answers", "answer, % (95 %)", "forwards", "rows", *(f"s, `{p}`" for p in profiles)]
     out = f"| {' | '.join(head)} |\n" + "|---" * len(head) + "|\n"
     for name, options in rows:
         s, mine = totals[name], seconds.get(name)
-        out += (f"| {name} | {option_cell(options)} | {s['n']} | {share(s)} | {s['nfe']:.1f} | {s['rows']:.0f} | "
-                f"{1000 * s['seconds']:.0f} |")
+        out += (f"| {name} | {option_cell(options)} | {s['n']} | {share(s)} | {s['nfe']:.1f} | {s['rows']:.0f} |")
         for i in range(len(profiles)):  # not recorded: an empty cell
             out += f" {mine[i]:.1f} ({seconds.get(base, mine)[i] / mine[i]:.1f}x) |" if mine else " |"
         out += "\n"
@@ -172,7 +167,7 @@ def filled(folder, text):
 
 
 def self_test():
-    task = {"n": 10, "accuracy": 0.5, "nfe_mean": 20.0, "rows_mean": 640.0, "cpu_seconds_mean": 0.5}
+    task = {"n": 10, "accuracy": 0.5, "nfe_mean": 20.0, "rows_mean": 640.0}
     other = {**task, "n": 30, "accuracy": 0.9, "nfe_mean": 40.0, "rows_mean": 2560.0}
     compared = {**task, "agreement": 1.0, "edit_distance_mean": 0, "accuracy_difference": 0, "scored_tokens": 7,
                 "log_probability_per_token": -0.25}
@@ -191,8 +186,8 @@ def self_test():
             report = {"reference": {"name": "reference", "tasks": {of: compared}}, "results": [result("b", of, compared)]}
             (folder / f"long-reference/{of}.json").write_text(json.dumps(report))
         text = filled(folder, "".join(f"<!-- table {t} -->\nold\n<!-- end -->\n" for t in ("long", "long-tasks", "long-reference", "none")))
-    assert "| reference |  | 20 | 50.0 (29.9 to 70.1) | 20.0 | 640 | 500 | 1.0 (1.4x) |" in text, text
-    assert "| b | `--b` | 40 | 80.0 (65.2 to 89.5) | 35.0 | 2080 | 500 | 0.7 (2.0x) |" in text, text
+    assert "| reference |  | 20 | 50.0 (29.9 to 70.1) | 20.0 | 640 | 1.0 (1.4x) |" in text, text
+    assert "| b | `--b` | 40 | 80.0 (65.2 to 89.5) | 35.0 | 2080 | 0.7 (2.0x) |" in text, text
     assert "| strategy | story (10) | count (30) |\n|---|---|---|\n| block cache | 50.0 | 90.0 |" in text, text
     assert "| b | `--b` | 50.0 (29.9 to 70.1) | +0.0 | 100.0 (83.9 to 100.0) | 0.00 | -0.2500 |" in text, text
     assert text.endswith("<!-- table none -->\nold\n<!-- end -->\n"), text
