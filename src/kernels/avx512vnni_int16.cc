@@ -6,8 +6,9 @@
 // conversion and a float multiply-add. Everything within a block of 256 is integer arithmetic; there is one float per
 // row, column and block.
 //
-// The bound: multiplications of bytes, words and floats share two ports, and everything else has others. A block of 8
-// rows has 512, 32 + 32 and 16 of them.
+// The bound: multiplications of bytes, words and floats share two ports, and everything else has others on AMD's
+// processors. A block of 8 rows has 512, 32 + 32 and 16 of them. On Intel's everything shares the two, so masks and
+// shifts count: many row tiles read weights that were unpacked once (avx512vnni_matmul.cc).
 //
 //   Q4_K  the 6-bit scales and mins of the format, the scales times 64 before a row's ratios make them 12-bit integers.
 //         Sums of q fit without the - 8 where neither the positive nor the negative quants of a group sum up to more
@@ -193,12 +194,13 @@ constexpr TileKernel kQ4_0[] = {q4_0<1, Second>, q4_0<2, Second>, q4_0<3, Second
 template <bool Second>
 constexpr TileKernel kQ4_K[] = {q4_k<1, Second>, q4_k<2, Second>, q4_k<3, Second>, q4_k<4, Second>,
                                 q4_k<5, Second>, q4_k<6, Second>, q4_k<7, Second>, q4_k<8, Second>};
+// Whole row tiles prefetch to the first level, the last one of a block to the second.
 constexpr TileKernel kReadyQ4_0[] = {q4_0<1, true, true>, q4_0<2, true, true>, q4_0<3, true, true>,
                                      q4_0<4, true, true>, q4_0<5, true, true>, q4_0<6, true, true>,
-                                     q4_0<7, true, true>, q4_0<8, true, true>};
+                                     q4_0<7, true, true>, q4_0<8, false, true>};
 constexpr TileKernel kReadyQ4_K[] = {q4_k<1, true, true>, q4_k<2, true, true>, q4_k<3, true, true>,
                                      q4_k<4, true, true>, q4_k<5, true, true>, q4_k<6, true, true>,
-                                     q4_k<7, true, true>, q4_k<8, true, true>};
+                                     q4_k<7, true, true>, q4_k<8, false, true>};
 
 }  // namespace
 

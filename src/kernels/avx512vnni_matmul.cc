@@ -1,10 +1,10 @@
 // The loops around the tile kernels. Up to 8 rows: one stream of weights. More: rows in equal blocks of at most 128;
 // within a block, two column tiles at a time, and 1024 k at a time for all row tiles. So a piece of weights (2 x 9.3
 // KiB at 4 bits, 2 x 17.3 at 8) is read from memory once and stays near while the activations pass by from L2. The next
-// piece is prefetched meanwhile: without that the times of computing and of memory add up. From three row tiles on a
-// piece of 4-bit or 6-bit weights is unpacked once for all of them, one column tile at a time: Intel's processors mask
-// and shift on the ports that multiply. Long rows of many activations go in spans of k such that the span's activations
-// fit L2. A result is one running float sum over blocks of 256 k in ascending order, whatever the spans are.
+// piece is prefetched meanwhile: without that the times of computing and of memory add up. Many row tiles read 4-bit
+// and 6-bit weights that were unpacked once for all of them: Intel's processors mask and shift on the ports that
+// multiply. Long rows of many activations go in spans of k such that the span's activations fit L2. A result is one
+// running float sum over blocks of 256 k in ascending order, whatever the spans are.
 #include <immintrin.h>
 
 #include "kernels/avx512vnni_tile.h"
@@ -18,11 +18,6 @@ constexpr int64_t kPiece = 16;                  // chunks of weights that pass b
 constexpr int64_t kActivationSpan = 600 << 10;  // bytes of activations that stay in L2
 // Up to so many row tiles are few: they take hardly longer for a piece than memory takes for the next one.
 constexpr int64_t kFewTiles = 4;
-
-// Whether a piece of weights is unpacked once for all row tiles. For two that costs as much as it saves.
-bool unpacks(DType type, int64_t row_tiles) {
-  return row_tiles > 2 && (type == DType::Q4_0 || type == DType::Q4_K || type == DType::Q6_K);
-}
 
 TileKernel kernel_of(DType type, int64_t rows, bool second) {
   switch (type) {
@@ -120,15 +115,18 @@ void prefetch_following(const Span& s, int64_t c, int64_t columns, int64_t r) {
 void multiply_piece(const Span& s, int64_t c, int64_t columns, int64_t from, int64_t to, const uint8_t* weights,
                     const uint8_t* next, int64_t next_bytes) {
   const int64_t chunks = to - from, row_tiles = (s.r1 - s.r0 + kRowTile - 1) / kRowTile;
-  const bool few = row_tiles <= kFewTiles, ready = unpacks(s.args.type, row_tiles);
-  alignas(64) uint8_t unpacked[unpacked_bytes(kPiece)];
-  if (ready) (s.args.type == DType::Q6_K ? unpack_q6_k : unpack_nibbles)(weights, chunks, unpacked);
+  const DType type = s.args.type;
+  const bool few = row_tiles <= kFewTiles;
+  const bool ready = !few && (type == DType::Q4_0 || type == DType::Q4_K || type == DType::Q6_K);
+  alignas(64) uint8_t unpacked[kColumnPair * unpacked_bytes(kPiece)];
+  for (int64_t j = 0; ready && j < columns; ++j)
+    (type == DType::Q6_K ? unpack_q6_k : unpack_nibbles)(weights + j * s.tile_bytes, chunks,
+                                                         unpacked + j * unpacked_bytes(kPiece));
   int64_t fetched = 0;  // of the following pieces of both column tiles, one after the other
   for (int64_t i = 0; i < row_tiles; ++i) {
     const int64_t r = s.r0 + i * kRowTile;
     const int64_t height = lesser(kRowTile, s.args.rows - r);
-    const TileKernel kernel =
-        ready ? unpacked_kernel(s.args.type, height) : kernel_of(s.args.type, height, few || height < kRowTile);
+    const TileKernel kernel = ready ? unpacked_kernel(type, height) : kernel_of(type, height, few || height < kRowTile);
     const int64_t share = (few ? 1 : columns) * next_bytes / row_tiles;
     Tile tile;
     fill_row_tile(s, r, from, tile);
@@ -140,7 +138,7 @@ void multiply_piece(const Span& s, int64_t c, int64_t columns, int64_t from, int
     }
     if (to == s.to) prefetch_row_tile(s, c, columns, r, height);
     for (int64_t j = 0; j < columns; ++j) {
-      tile.weights = ready ? unpacked : weights + j * s.tile_bytes;
+      tile.weights = ready ? unpacked + j * unpacked_bytes(kPiece) : weights + j * s.tile_bytes;
       tile.sums = s.sums + (j * (s.r1 - s.r0) + r - s.r0) * kColumnTile;
       if (few || j == 0) {
         tile.next = fetched < next_bytes ? next + fetched : next + s.tile_bytes + (fetched - next_bytes);
@@ -218,9 +216,8 @@ void matmul(const MatmulArgs& a) {
     length = (pieces + spans - 1) / spans * kPiece;  // nearly equal ones
     for (int64_t from = 0; from < chunks; from += length) {
       const Span span{a, layout, r0, r1, from, lesser(from + length, chunks), tile_bytes, sums};
-      const int64_t columns = unpacks(a.type, (r1 - r0 + kRowTile - 1) / kRowTile) ? 1 : kColumnPair;
-      for (int64_t c = a.n0; c < a.n1; c += columns * kColumnTile)
-        multiply_columns(span, c, a.n1 - c > kColumnTile ? columns : 1);
+      for (int64_t c = a.n0; c < a.n1; c += kColumnPair * kColumnTile)
+        multiply_columns(span, c, a.n1 - c > kColumnTile ? kColumnPair : 1);
     }
   }
 }
