@@ -202,10 +202,10 @@ Result<ModelGraph> build_diffusion_gemma(const ModelConfig& config) {
   // One wanted row: every matrix is used.
   note_uses(Forward(config, weights, ropes, model.weights, plain_shape(1, 1)).build(), model.weights);
   model.encodes = true;
-  for (const bool global : g.global)
-    model.kv_by_layer.push_back({static_cast<int32_t>(global ? g.kv_heads : config.kv_heads),
-                                 static_cast<int32_t>(global ? g.head_dim : config.head_dim)});
-  if (std::ranges::all_of(model.kv_by_layer, [&](const KvHeads& one) { return one == model.kv_by_layer.front(); }))
+  const KvHeads sliding{static_cast<int32_t>(config.kv_heads), static_cast<int32_t>(config.head_dim)};
+  const KvHeads global{static_cast<int32_t>(g.kv_heads), static_cast<int32_t>(g.head_dim)};
+  for (const bool is_global : g.global) model.kv_by_layer.push_back(is_global ? global : sliding);
+  if (std::ranges::all_of(model.kv_by_layer, [&](const KvHeads& one) { return one == sliding; }))
     model.kv_by_layer.clear();
   model.forward = [config, weights, ropes, list = model.weights](StepShape shape) {
     return Forward(config, weights, ropes, list, shape).build();

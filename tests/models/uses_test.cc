@@ -1,6 +1,5 @@
-// What programs do with each weight: what a device decides its stored form by.
+// What programs do with each weight, which is what a device decides its stored form by, and what they keep of a position.
 #include <gtest/gtest.h>
-
 #include "models/model_graph.h"
 #include "models/presets.h"
 
@@ -39,6 +38,29 @@ TEST(WeightUses, KnowNoNames) {
   EXPECT_TRUE(weights[0].picked_from && !weights[0].multiplied);
   EXPECT_TRUE(!weights[1].picked_from && weights[1].multiplied);
   EXPECT_TRUE(!weights[2].picked_from && !weights[2].multiplied);
+}
+
+// Whatever layers a file has: all global, all with a window, or both.
+TEST(KvOfAModel, IsWhatItsProgramStores) {
+  for (const char* name : {"llada-8b", "llada2-mini", "sdar-8b", "nemotron-8b", "diffusion-gemma-26b"})
+    for (const int64_t layers : {1, 2, 6}) {
+      ModelConfig config = with_layers(*find_preset(name), layers)->config;
+      for (const int global : {-1, 0, 1}) {
+        if (global >= 0 && !config.gemma) continue;
+        if (global >= 0) config.gemma->global.assign(config.gemma->global.size(), global == 1);
+        const auto graph = build_model(config);
+        ASSERT_TRUE(graph) << name << ": " << graph.error().message;
+        const auto program = graph->program(plain_shape(1, 1));
+        ASSERT_TRUE(program) << name;
+        const KvGeometry needed = kv_geometry(*program);
+        ASSERT_EQ(needed.layers, graph->layers) << name;
+        for (int layer = 0; layer < needed.layers; ++layer) {
+          const KvHeads kept = graph->kv_by_layer.empty() ? KvHeads{graph->kv_heads, graph->head_dim}
+                                                          : graph->kv_by_layer[static_cast<size_t>(layer)];
+          EXPECT_EQ(needed.of(layer), kept) << name << " of " << layers << " layers, layer " << layer;
+        }
+      }
+    }
 }
 
 }  // namespace
