@@ -104,9 +104,7 @@ Result<int> answer(const DecideCommand& o, const std::shared_ptr<const Model>& m
   // The device's own table takes a while to measure; for a few questions an everyday number of rows does as well.
   LLADA_TRY(const auto engine, Engine::create(model, {.row_budget = 64}));
   const auto handle = engine->submit_decide(std::move(job));
-  while (!handle->wait_for(std::chrono::milliseconds(100)))
-    if (InterruptGuard::signal_number() != 0) handle->cancel();
-  if (InterruptGuard::signal_number() != 0) return 128 + InterruptGuard::signal_number();
+  if (const int signal = InterruptGuard::wait_for(*handle); signal != 0) return 128 + signal;
   const auto& result = handle->wait();
   if (!result) return std::unexpected(result.error());
   if (o.json) {

@@ -54,13 +54,13 @@ Status show_unfinished(const Workspace& workspace, bool json) {
 
 constexpr int64_t kKeptHistory = int64_t{1} << 30;  // most bytes of a conversation's K/V from turn to turn
 
-// -p, -f, or what stdin holds where that is no terminal; what is piped in beside -p stands in a line below it.
 // A line of a file or a pipe ends, the message does not go on.
 std::string without_last_line_end(std::string text) {
   if (text.ends_with('\n')) text.pop_back();
   return text;
 }
 
+// -p, -f, or the text of stdin where that is no terminal; what is piped in beside -p stands in a line below it.
 Result<std::string> read_prompt(const RunOptions& o) {
   if (!o.has_prompt && !o.has_file && is_terminal(STDIN_FILENO))
     return invalid("no prompt: needed one behind the options, --file, text on stdin, or --chat");

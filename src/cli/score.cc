@@ -201,9 +201,7 @@ Result<int> score_texts(const ScoreCommand& o, const std::shared_ptr<const Model
   choice.option_name = "--continuation";
   LLADA_TRY(auto requests, eval::score_requests(*model, question, {}, choice));
   const auto handle = engine.submit_score(std::move(requests.front()));
-  while (!handle->wait_for(std::chrono::milliseconds(100)))
-    if (InterruptGuard::signal_number() != 0) handle->cancel();
-  if (InterruptGuard::signal_number() != 0) return 128 + InterruptGuard::signal_number();
+  if (const int signal = InterruptGuard::wait_for(*handle); signal != 0) return 128 + signal;
   const auto& result = handle->wait();
   if (!result) return std::unexpected(result.error());
   LLADA_TRY_STATUS(print(texts_report(o, *model, *result)));

@@ -1,5 +1,6 @@
 // What is on the other end of a file descriptor, writing to it, and the two signals that end a run early.
 #pragma once
+#include <chrono>
 #include <string>
 #include <string_view>
 
@@ -48,7 +49,14 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  static int signal_number();                 // 0: none came
+  static int signal_number();  // 0: none came
+  // Waits for work of an engine and cancels it when a signal comes; signal_number().
+  template <class Handle>
+  static int wait_for(Handle& handle) {
+    while (!handle.wait_for(std::chrono::milliseconds(100)))
+      if (signal_number() != 0) handle.cancel();
+    return signal_number();
+  }
   static bool wait_readable(int fd);          // false when a signal came first; a guard must be alive
   static Wake wait(int fd);                   // also told of another window size, and of SIGCONT
   static void clear();                        // as if no signal had come: a conversation goes on after an interrupt

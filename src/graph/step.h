@@ -104,7 +104,6 @@ struct KeyRule {
   static KeyRule causal() { return {.after = 0}; }
   static KeyRule block_causal(int32_t block) { return {.block = block}; }
   static KeyRule window(int32_t before, int32_t after) { return {.before = before, .after = after}; }
-  static KeyRule behind_prompt(int32_t prompt) { return {.causal_below = prompt}; }
 
   // What a row at `position` reads where positions [0, keys) have keys; at least one.
   KeyRange of(int32_t position, int32_t keys) const;

@@ -16,12 +16,6 @@ constexpr int kClasses = 8;  // of ClassLRU
 
 std::string_view name(CacheRule rule) { return kCacheNames[static_cast<size_t>(rule)]; }
 
-Result<CacheRule> cache_rule_from_name(std::string_view text) {
-  for (const CacheRule rule : kCacheRules)
-    if (name(rule) == text) return rule;
-  return invalid("moe cache: found '{}', needed one of {}", text, fmt::join(kCacheNames, ", "));
-}
-
 LayerRouting sliced(const LayerRouting& routing, int32_t count) {
   LayerRouting out;
   for (size_t e = 0; e < routing.rows.size(); ++e) {

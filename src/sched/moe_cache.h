@@ -23,7 +23,6 @@ namespace llada {
 enum class CacheRule : uint8_t { mrs, lru, lfu, class_lru };
 inline constexpr CacheRule kCacheRules[] = {CacheRule::mrs, CacheRule::lru, CacheRule::lfu, CacheRule::class_lru};
 std::string_view name(CacheRule rule);
-Result<CacheRule> cache_rule_from_name(std::string_view text);
 
 // What one layer's router decided in one step.
 struct LayerRouting {

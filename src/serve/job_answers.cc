@@ -16,6 +16,15 @@ int64_t thought_tokens(const ChatFormat& format, std::span<const int32_t> answer
   return count;
 }
 
+// The text ends where one of `stops` begins in its first `length` bytes.
+void end_at_stop(FinishedAnswer& answer, std::span<const std::string> stops, size_t length) {
+  for (const std::string& stop : stops)
+    if (const size_t at = std::string_view(answer.text).substr(0, length).find(stop); at != std::string::npos) {
+      answer.text.resize(at);
+      answer.reason = "stop", answer.stopped_by = stop;
+    }
+}
+
 }  // namespace
 
 std::optional<ApiError> Job::failure() const {
@@ -33,11 +42,7 @@ std::optional<ApiError> Job::failure() const {
 void Job::read_answer(FinishedAnswer& answer) const {
   const CallForm form = service_.model().chat_format().calls;
   const size_t calls = std::min(answer.text.find(syntax_of(form).mark), answer.text.size());
-  for (const std::string& stop : ask_.stop)
-    if (const size_t at = std::string_view(answer.text).substr(0, calls).find(stop); at != std::string::npos) {
-      answer.text.resize(at);
-      answer.reason = "stop", answer.stopped_by = stop;
-    }
+  end_at_stop(answer, ask_.stop, calls);
   AnswerWithCalls read = read_calls(answer.text, form);
   answer.written = std::exchange(answer.text, std::move(read.text));
   answer.calls = std::move(read.calls);
@@ -67,11 +72,7 @@ FinishedAnswer Job::finished(size_t index) const {
       answer.text = filled;
     }
     if (ask_.whole_text) answer.text = g.text;
-    for (const std::string& stop : ask_.stop)
-      if (const size_t at = answer.text.find(stop); at != std::string::npos) {
-        answer.text.resize(at);
-        answer.reason = "stop", answer.stopped_by = stop;
-      }
+    end_at_stop(answer, ask_.stop, answer.text.size());
   }
   if (ask_.drops_answer) answer.text.clear();
   if (ask_.logprobs) answer.logprobs = logprobs_json(service_.model(), ask_.shape, scored(index));

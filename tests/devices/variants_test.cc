@@ -207,8 +207,7 @@ TEST_P(Variants, APromptIsEncodedAndItsCanvasDenoised) {
     EXPECT_TRUE(out.predictions.empty());
     for (int again = 0; again < 2; ++again) {
       const Rows expected = reference_forward(model_, tokens);
-      EXPECT_LT(worst(run(rows(tokens, kPrompt, kTokens, KeyRule::behind_prompt(kPrompt))), expected, kPrompt),
-                tolerance())
+      EXPECT_LT(worst(run(rows(tokens, kPrompt, kTokens, {.causal_below = kPrompt})), expected, kPrompt), tolerance())
           << "windows " << windows << ", step " << again;
       for (int32_t p = kPrompt; p < kTokens; p += 3) tokens[static_cast<size_t>(p)] = (7 * p) % 300;
     }

@@ -322,7 +322,7 @@ TEST(KeyRule, EveryRuleIsWhatItSays) {
   expect(KeyRule::window(3, 2), [](int p, int k) { return k >= p - 3 && k <= p + 2; });
   expect(KeyRule::window(3, 0), [](int p, int k) { return k >= p - 3 && k <= p; });
   expect(KeyRule::window(0, 0), [](int p, int k) { return k == p; });
-  expect(KeyRule::behind_prompt(5), [](int p, int k) { return p >= 5 || k <= p; });
+  expect({.causal_below = 5}, [](int p, int k) { return p >= 5 || k <= p; });
 }
 
 // By hand again: a window leaves those of a range that lie in it, and one at least.

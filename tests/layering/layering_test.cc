@@ -26,7 +26,7 @@ const std::vector<Layer> kTable = {
     {"hub", {"base", "formats"}},
     {"graph", {"base", "tensor"}},
     {"decode", {"base", "tensor", "forms"}},
-    {"memory", {"base", "tensor", "formats"}},
+    {"memory", {"base", "tensor"}},
     {"models", {"base", "tensor", "formats", "graph"}},
     {"devices", {"base", "tensor", "graph", "memory"}},
     {"devices/cpu", {"base", "tensor", "graph", "memory", "devices", "kernels"}},
@@ -38,7 +38,7 @@ const std::vector<Layer> kTable = {
     {"engine",
      {"base", "tensor", "text", "forms", "kernels", "formats", "graph", "decode", "memory", "models", "devices", "sched"}},
     {"llada", {}},  // below include/
-    {"api", {"llada", "engine", "study", "base", "text"}},
+    {"api", {"llada", "engine", "study", "base"}},
     {"study",
      {"study/sim", "engine", "base", "tensor", "text", "formats", "graph", "decode", "memory", "models", "devices",
       "sched"}},

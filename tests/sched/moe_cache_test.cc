@@ -89,11 +89,5 @@ TEST(MoeCache, SlotsBelongToALayerOrToAll) {
   EXPECT_FALSE(ExpertCache(1, 4, {.rule = CacheRule::lru, .slots = 0}).place_for({0, 0}, true));
 }
 
-TEST(MoeCache, NamesAreReadBack) {
-  for (const CacheRule rule : kCacheRules) EXPECT_EQ(*cache_rule_from_name(name(rule)), rule);
-  EXPECT_EQ(cache_rule_from_name("belady").error().message,
-            "moe cache: found 'belady', needed one of mrs, lru, lfu, classlru");
-}
-
 }  // namespace
 }  // namespace llada
