@@ -222,6 +222,7 @@ Status check_free_space(const std::string& path, uint64_t bytes) {
 }
 
 Result<AtomicFile> AtomicFile::create(const std::string& path, Data data) {
+  if (path.empty()) return invalid("output file: found an empty name, needed a path");
   AtomicFile file;
   file.path_ = path;
   struct stat info {};
@@ -309,6 +310,13 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
     if (buffered_ == kBufferBytes) LLADA_TRY_STATUS(flush());
   }
   return {};
+}
+
+Status AtomicFile::try_out(uint64_t size, const std::function<Status(const std::string&)>& check) {
+  LLADA_TRY_STATUS(flush());
+  if (::ftruncate(fd_, static_cast<off_t>(size)) != 0)
+    return failed("{}: write failed: {}", path_, std::strerror(errno));
+  return check(nameless_ ? fmt::format("/proc/self/fd/{}", fd_) : temporary_);
 }
 
 Status AtomicFile::place() {

@@ -89,6 +89,9 @@ class AtomicFile {
   Status write(std::span<const std::byte> bytes);
   Status write(const void* data, size_t size) { return write({static_cast<const std::byte*>(data), size}); }
   uint64_t position() const { return position_; }
+  // Calls check with a path at which a file of `size` bytes begins with what was written so far, zeros behind it.
+  // Returns its status; writing may go on.
+  Status try_out(uint64_t size, const std::function<Status(const std::string& path)>& check);
   Status commit();  // flush, fsync, rename over `path`
 
  private:

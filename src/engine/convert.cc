@@ -35,7 +35,16 @@ Result<ConvertReport> convert_model(const std::string& path, const std::string& 
     LLADA_TRY(const auto tokenizer, Tokenizer::create(*spec, path));
     LLADA_TRY_STATUS(check_tokens_fit(file.config(), tokenizer.vocab_size(), path));
   }
-  LLADA_TRY_STATUS(convert_to_gguf(file, spec ? &*spec : nullptr, out_path, {.type = *dtype, .progress = progress}));
+  // A folder may say what a GGUF file cannot, or this program's reader refuses there.
+  const auto check = [&](const std::string& written) -> Status {
+    const auto opened = inspect_model(written);
+    if (opened) return {};
+    const std::string& why = opened.error().message;
+    return invalid("{}: cannot be kept in a GGUF file: {}", path,
+                   why.starts_with(written) ? out_path + why.substr(written.size()) : why);
+  };
+  LLADA_TRY_STATUS(
+      convert_to_gguf(file, spec ? &*spec : nullptr, out_path, {.type = *dtype, .progress = progress, .check = check}));
   auto written = inspect_model(out_path);
   if (!written) return failed("the written file does not open: {}", written.error().message);
   std::vector<std::string> notes;

@@ -18,7 +18,7 @@ struct BuiltIn {
   std::string_view name;
   std::string_view options;
   std::string_view block_causal = {};  // for block-causal models; empty: the same
-  std::string_view causal_text = {};   // for those that read finished text causally; empty: as block_causal
+  std::string_view causal_text = {};   // for those whose finished text is not revised; empty: as block_causal
 };
 
 // A block and what stands before it is all that a block-causal model sees, so K/V of finished blocks is exact and there
@@ -28,7 +28,7 @@ constexpr const char* kBlockCausal =
 constexpr const char* kBlockCausalFast =
     "--kv block --entropy-gate 1 --revision dual-path --threshold 0.85 --stable-threshold 0.99 --revise-rows 8";
 
-// What is finished is not revised. Not measured, since no checkpoint was at hand: the published threshold, and a lower
+// What is finished was read causally, or its rows cannot be computed alone. Not measured, since no checkpoint was at hand: the published threshold, and a lower
 // one.
 constexpr const char* kCausalText = "--kv block --threshold 0.9";
 constexpr const char* kCausalTextFast = "--kv block --threshold 0.8";
@@ -119,7 +119,7 @@ Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool fi
     if (name_or_path != preset.name) continue;
     std::string_view options = preset.options;
     if (kind.attention_block > 0 && !preset.block_causal.empty()) options = preset.block_causal;
-    if (kind.keeps_finished() && !preset.causal_text.empty()) options = preset.causal_text;
+    if ((kind.keeps_finished() || kind.whole_blocks) && !preset.causal_text.empty()) options = preset.causal_text;
     return DecodePreset{.name = std::string(preset.name), .options = std::string(options), .built_in = true};
   }
   const std::string known = fmt::format("{}", fmt::join(decode_presets(), ", "));

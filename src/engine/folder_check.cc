@@ -1,5 +1,6 @@
 #include "engine/folder_check.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/file.h"
@@ -48,9 +49,9 @@ Status check_tokens_fit(const ModelConfig& config, int64_t tokens, const std::st
   return invalid("{}: the tokenizer has {} tokens, the embedding table {}", path, tokens, config.vocab);
 }
 
-Status check_can_decode(const ModelConfig& config, int32_t mask, const std::string& path) {
+Status check_can_decode(const ModelConfig& config, const decode::SpecialIds& ids, const std::string& path) {
   if (config.canvas.length > 0) return {};
-  const bool masked = mask >= 0 && mask < config.vocab;
+  const bool masked = ids.mask >= 0 && ids.mask < config.vocab;
   if (config.attention_block < 0)
     return invalid(
         "{}: {} is the architecture of autoregressive models, and the file says nothing of diffusion; needed "
@@ -58,13 +59,16 @@ Status check_can_decode(const ModelConfig& config, int32_t mask, const std::stri
         path, config.family->name, masked ? "" : "--mask-id ID and ");
   if (!masked)
     return invalid("{}: no mask token: neither the metadata nor the tokenizer names one; --mask-id gives it", path);
+  if (ids.eos == ids.mask || ids.eot == ids.mask || std::ranges::count(ids.end_ids, ids.mask) > 0)
+    return invalid("{}: token {} is the mask and ends an answer, needed another mask (--mask-id) or another end", path,
+                   ids.mask);
   return {};
 }
 
 Status check_tokens_fit(const ModelConfig& config, const Tokenizer* tokenizer, const decode::SpecialIds& ids,
                         const std::string& path) {
   if (tokenizer != nullptr) LLADA_TRY_STATUS(check_tokens_fit(config, tokenizer->vocab_size(), path));
-  return check_can_decode(config, ids.mask, path);
+  return check_can_decode(config, ids, path);
 }
 
 Status check_announced(const std::string& name, const std::string& architecture, int64_t bytes,

@@ -30,8 +30,8 @@ Status check_announced(const std::string& name, const std::string& architecture,
 // `path` is for errors.
 Status check_tokens_fit(const ModelConfig& config, int64_t tokens, const std::string& path);
 
-// A mask that is a row of the table, and an attention block that is known.
-Status check_can_decode(const ModelConfig& config, int32_t mask, const std::string& path);
+// A mask that is a row of the table and ends no answer, and an attention block that is known.
+Status check_can_decode(const ModelConfig& config, const decode::SpecialIds& ids, const std::string& path);
 
 // A tokenizer (null: none) that fits the embedding table, and a mask that is one of its rows.
 Status check_tokens_fit(const ModelConfig& config, const Tokenizer* tokenizer, const decode::SpecialIds& ids,

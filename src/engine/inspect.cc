@@ -83,7 +83,8 @@ Result<MemoryNeed> needed_memory(const ModelFile& file, ModelSummary& summary) {
 // What a run needs, and would say.
 void add_run(const ModelFile& file, const Overrides& overrides, ModelSummary& summary) {
   const ModelConfig& c = summary.config;
-  if (const Status fits = check_can_decode(c, c.mask_id, summary.path); !fits) {
+  const decode::SpecialIds ids{.mask = c.mask_id, .eos = c.eos_id, .eot = c.eot_id, .end_ids = c.end_ids};
+  if (const Status fits = check_can_decode(c, ids, summary.path); !fits) {
     summary.missing = fits.error().message;
   } else if (const auto need = needed_memory(file, summary)) {
     summary.memory = need->total();

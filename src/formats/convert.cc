@@ -51,8 +51,8 @@ class Converter {
     if (tokenizer == nullptr) report("no tokenizer: the file will take token ids only");
     LLADA_TRY_STATUS(plan());
     LLADA_TRY_STATUS(check_free_space(out_path_, static_cast<uint64_t>(writer_.data_bytes())));
-    LLADA_TRY_STATUS(
-        writer_.write(out_path_, [this](size_t index, AtomicFile& out) { return write(jobs_[index], out); }));
+    LLADA_TRY_STATUS(writer_.write(
+        out_path_, [this](size_t index, AtomicFile& out) { return write(jobs_[index], out); }, options_.check));
     report("done");
     return {};
   }

@@ -20,6 +20,8 @@ struct ConvertOptions {
   // Called now and then: the share of the bytes written so far, and what is happening (a tensor's name, a
   // remark).
   std::function<void(double fraction, std::string_view what)> progress;
+  // Of GgufWriter::write().
+  std::function<Status(const std::string& path)> check = {};
 };
 
 // tokenizer: what to write; null takes the model's own, if it has one. The output appears whole or not at

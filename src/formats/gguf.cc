@@ -20,6 +20,7 @@ constexpr uint64_t kMaxKeyBytes = 65535;     // from the specification
 constexpr uint64_t kGgufMaxNameBytes = 255;  // ggml itself stops at 63
 constexpr uint64_t kMinKeyEntry = 8 + 4 + 1;
 constexpr uint64_t kGgufMinTensorEntry = 8 + 4 + 8 + 4 + 8;
+constexpr uint64_t kMaxStrings = uint64_t{1} << 26;  // of an array
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 20;
 constexpr uint64_t kMaxElements = uint64_t{1} << 59;  // so that bytes fit 64 bits; the file's end is compared later
 
@@ -278,6 +279,9 @@ class GgufParser {
     if (value.element == GgufType::array)
       return invalid("{}: metadata key {}: array of arrays, not supported", name_, printable(value.key));
     LLADA_TRY(value.count, number<uint64_t>("an array length"));
+    if (value.element == GgufType::string && value.count > kMaxStrings)  // each of which is looked at
+      return invalid("{}: metadata value of {}: {} strings, at most {} needed", name_, printable(value.key),
+                     value.count, kMaxStrings);
     return {};
   }
 

@@ -21,6 +21,14 @@ TEST(DecodePreset, BuiltInOptionsAreValid) {
     ASSERT_TRUE(options) << name << ": " << options.error().message;
     EXPECT_EQ(decode::validate(*options, false, 32).has_value(), name != std::string("long")) << name;
   }
+  decode::ModelKind together(32);
+  together.whole_blocks = true;
+  for (const char* name : {"exact", "balanced", "fast", "npu", "llada2", "llada2.1", "llada2.2"}) {
+    const auto options = parse_decode_options(find_decode_preset(name, true, together)->options);
+    ASSERT_TRUE(options) << name;
+    const Status status = decode::validate(*options, false, together);
+    EXPECT_TRUE(status) << name << ": " << status.error().message;
+  }
   EXPECT_NE(find_decode_preset("balanced", true, 32)->options, find_decode_preset("fast", true, 32)->options);
   EXPECT_EQ(decode::as_flags(*parse_decode_options(find_decode_preset("exact")->options)), "") << "nothing changes";
   EXPECT_NE(find_decode_preset("balanced")->options, find_decode_preset("fast")->options);

@@ -87,6 +87,31 @@ TEST_F(FolderCheck, WhatTheHubAnnouncesIsComparedWithTheMemory) {
   EXPECT_EQ(outcome(16'000'000'000), "fine") << "nobody looks";
 }
 
+TEST_F(FolderCheck, AMaskThatEndsAnswersIsRefused) {
+  change("config.json", R"("mask_token_id": 1005)", R"("mask_token_id": 1001)");
+  EXPECT_THAT(outcome(), HasSubstr("token 1001 is the mask and ends an answer, needed another mask (--mask-id)"));
+}
+
+// A padding token that is a byte of text is no fault of a folder; a GGUF file's vocabulary has no place for it.
+TEST_F(FolderCheck, AFileThatWouldNotOpenIsNotWritten) {
+  fs::create_symlink(LLADA_SOURCE_DIR "/models/tiny-llada/model.safetensors", folder_ / "model.safetensors");
+  const std::string out = folder_ / "out.gguf";
+  ASSERT_TRUE(convert_model(folder_, out, "q8_0", {}));
+  change("config.json", R"("pad_token_id": 1001)", R"("pad_token_id": 0)");
+  ASSERT_EQ(outcome(), "fine");
+  for (const char* type : {"q8_0", "f16"}) {
+    const auto report = convert_model(folder_, out, type, {});
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().kind, ErrorKind::invalid_input);
+    EXPECT_THAT(report.error().message,
+                testing::StartsWith(folder_.string() + ": cannot be kept in a GGUF file: " + out));
+  }
+  const auto kept = inspect_model(out);
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_EQ(kept->config.pad_id, 1001);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 5) << "nothing else is left";
+}
+
 TEST_F(FolderCheck, AnEmptyTokenizerIsNamed) {
   std::ofstream(folder_ / "tokenizer.json", std::ios::trunc).flush();
   EXPECT_THAT(outcome(), HasSubstr("tokenizer.json: is empty, a JSON object needed"));

@@ -131,8 +131,11 @@ const GgufRefusal kGgufRefusals[] = {
     {"ValueType", [] { return Raw().header(0, 1).text("k").u32(13).u64(0).bytes; }, "type 13"},
     {"StringLength", [] { return Raw().header(0, 1).text("k").u32(8).u64(kHuge).bytes; }, "metadata value of k"},
     {"ArrayLength", [] { return Raw().header(0, 1).text("k").u32(9).u32(10).u64(kHuge / 8).bytes; }, "x uint64"},
-    {"ArrayOfStringsLength", [] { return Raw().header(0, 1).text("k").u32(9).u32(8).u64(kHuge).text("a").bytes; },
-     "string 1 of"},
+    {"ArrayOfStringsLength", [] { return Raw().header(0, 1).text("k").u32(9).u32(8).u64(9).text("a").bytes; },
+     "string 1 of 9"},
+    // Each is looked at, and a sparse file holds as many empty ones as its size says.
+    {"StringCount", [] { return Raw().header(0, 1).text("k").u32(9).u32(8).u64(uint64_t{1} << 30).text("a").bytes; },
+     "1073741824 strings, at most 67108864 needed"},
     {"NestedArray", [] { return Raw().header(0, 1).text("k").u32(9).u32(9).u64(1).u32(4).u64(0).bytes; },
      "array of arrays"},
     {"DuplicateKey", [] { return Raw().header(0, 2).text("k").u32(4).u32(1).text("k").u32(4).u32(1).bytes; },
