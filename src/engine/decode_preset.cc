@@ -28,8 +28,8 @@ constexpr const char* kBlockCausal =
 constexpr const char* kBlockCausalFast =
     "--kv block --entropy-gate 1 --revision dual-path --threshold 0.85 --stable-threshold 0.99 --revise-rows 8";
 
-// What is finished was read causally, or its rows cannot be computed alone. Not measured, since no checkpoint was at hand: the published threshold, and a lower
-// one.
+// What is finished was read causally, or its rows cannot be computed alone. Not measured, since no checkpoint was at
+// hand: the published threshold, and a lower one.
 constexpr const char* kCausalText = "--kv block --threshold 0.9";
 constexpr const char* kCausalTextFast = "--kv block --threshold 0.8";
 
