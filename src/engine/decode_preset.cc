@@ -18,7 +18,7 @@ struct BuiltIn {
   std::string_view name;
   std::string_view options;
   std::string_view block_causal = {};  // for block-causal models; empty: the same
-  std::string_view causal_text = {};   // for those whose finished text is not revised; empty: as block_causal
+  std::string_view unrevised = {};     // for those whose finished text is not revised; empty: as block_causal
 };
 
 // A block and what stands before it is all that a block-causal model sees, so K/V of finished blocks is exact and there
@@ -30,8 +30,8 @@ constexpr const char* kBlockCausalFast =
 
 // What is finished was read causally, or its rows cannot be computed alone. Not measured, since no checkpoint was at
 // hand: the published threshold, and a lower one.
-constexpr const char* kCausalText = "--kv block --threshold 0.9";
-constexpr const char* kCausalTextFast = "--kv block --threshold 0.8";
+constexpr const char* kUnrevised = "--kv block --threshold 0.9";
+constexpr const char* kUnrevisedFast = "--kv block --threshold 0.8";
 
 // How they were chosen, and what each has measured: docs/lab/decoding.md and long-answers.md there.
 constexpr std::array kBuiltIn = {
@@ -42,12 +42,12 @@ constexpr std::array kBuiltIn = {
     BuiltIn{"balanced",
             "--kv dual --refresh 2 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.9 "
             "--stable-threshold 0.99 --revise-rows 8",
-            kBlockCausal, kCausalText},
+            kBlockCausal, kUnrevised},
     // Fewer forwards and rows for a little less certainty.
     BuiltIn{"fast",
             "--kv dual --refresh 3 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.85 "
             "--stable-threshold 0.99 --revise-rows 8",
-            kBlockCausalFast, kCausalTextFast},
+            kBlockCausalFast, kUnrevisedFast},
     // Long answers on devices where rows are dear: more forwards, of few rows. Sorting short lists loses by the cache.
     BuiltIn{"long", "--kv frozen --slide --block-length 8 --tail 16 --threshold 0.95 --entropy-gate 0.2"},
     // Where a forward of 32 rows takes about as long as one of 1: two of three forwards compute 32 rows and what is
@@ -55,7 +55,7 @@ constexpr std::array kBuiltIn = {
     BuiltIn{"npu",
             "--kv dual --refresh 3 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.9 "
             "--stable-threshold 0.99 --revise-rows 8",
-            kBlockCausal, kCausalText},
+            kBlockCausal, kUnrevised},
 };
 
 // These, and the published samplers, which are their families'.
@@ -119,7 +119,7 @@ Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool fi
     if (name_or_path != preset.name) continue;
     std::string_view options = preset.options;
     if (kind.attention_block > 0 && !preset.block_causal.empty()) options = preset.block_causal;
-    if ((kind.keeps_finished() || kind.whole_blocks) && !preset.causal_text.empty()) options = preset.causal_text;
+    if ((kind.keeps_finished() || kind.whole_blocks) && !preset.unrevised.empty()) options = preset.unrevised;
     return DecodePreset{.name = std::string(preset.name), .options = std::string(options), .built_in = true};
   }
   const std::string known = fmt::format("{}", fmt::join(decode_presets(), ", "));
