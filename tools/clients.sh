@@ -23,4 +23,4 @@ done
 [ ${#modules[@]} = 0 ] || build/clients/bin/python -W ignore -m unittest "${modules[@]}"
 [ ${#older[@]} = 0 ] || build/clients-older/bin/python -W ignore -m unittest "${older[@]}"
 [ -z "$fuzz" ] || build/clients/bin/python tests/clients/fuzz_openapi.py
-[ -z "$load" ] || tools/serve_load.py --llada "$LLADA" --clients 32 --warm-up 0.05 --minutes 0.1
+[ -z "$load" ] || tools/serve_load.py --llada "$LLADA" --clients 32 --warm-up 0.05 --minutes 0.15
