@@ -26,14 +26,40 @@ inline void relax() {
 
 int usable_cores() { return usable_processors().threads; }
 
+// Who is in a loop: a worker that the system lets run only when all indices are taken must not be waited for, so a loop
+// is closed then, and waits for those alone that have entered it.
+class ThreadPool::Gate {
+ public:
+  void open() { word_.store(0, std::memory_order_release); }
+  bool enter() {
+    uint32_t now = word_.load(std::memory_order_relaxed);
+    while ((now & kClosed) == 0)
+      if (word_.compare_exchange_weak(now, now + 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+    return false;
+  }
+  void leave() {
+    if (word_.fetch_sub(1, std::memory_order_release) == kClosed + 1) word_.notify_one();
+  }
+  void close_and_wait(int spins) {
+    uint32_t now = word_.fetch_or(kClosed, std::memory_order_acquire) | kClosed;
+    for (int spin = 0; now != kClosed && spin < spins; ++spin, now = word_.load(std::memory_order_acquire)) relax();
+    for (; now != kClosed; now = word_.load(std::memory_order_acquire)) word_.wait(now, std::memory_order_acquire);
+  }
+  bool closed() const { return word_.load(std::memory_order_relaxed) == kClosed; }
+
+ private:
+  static constexpr uint32_t kClosed = uint32_t{1} << 31;
+  std::atomic<uint32_t> word_{kClosed};  // and the workers within
+};
+
 struct ThreadPool::Shared {
   alignas(64) std::atomic<uint32_t> generation{0};  // bumped once per loop; workers wait on it
-  alignas(64) std::atomic<int> busy{0};
+  alignas(64) Gate gate;
   alignas(64) const std::function<void(int64_t, int)>* body = nullptr;
   std::atomic<bool> threw{false};  // a body, in this loop
   std::exception_ptr thrown;       // by the first that did
   int spins = kSpins;
-  bool stop = false;
+  std::atomic<bool> stop{false};
 };
 
 // Indices left to one thread: the first in the low half, the end in the high half, so that its owner (from the front)
@@ -145,7 +171,7 @@ void ThreadPool::leave_workers_processor() const {
 ThreadPool::~ThreadPool() { stop(); }
 
 void ThreadPool::stop() noexcept {
-  shared_->stop = true;
+  shared_->stop.store(true, std::memory_order_relaxed);
   shared_->generation.fetch_add(1, std::memory_order_release);
   shared_->generation.notify_all();
   for (auto& worker : workers_) worker.join();
@@ -160,27 +186,19 @@ void ThreadPool::run(int64_t count, const std::function<void(int64_t, int)>& bod
   LLADA_CHECK(count < int64_t{1} << 31);
   leave_workers_processor();
   Shared& s = *shared_;
-  LLADA_CHECK(s.busy.load(std::memory_order_relaxed) == 0);
+  LLADA_CHECK(s.gate.closed());
   s.body = &body;
   for (int64_t i = 0, begin = 0; i < size(); ++i) {
     const int64_t end = share_end(count, static_cast<int>(i));
     shares_[static_cast<size_t>(i)].range.store(Share::pack(begin, end), std::memory_order_relaxed);
     begin = end;
   }
-  s.busy.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  s.gate.open();
   s.generation.fetch_add(1, std::memory_order_release);
   s.generation.notify_all();
   work_through(0);
-  wait_for_workers();
+  s.gate.close_and_wait(s.spins);
   if (s.threw.exchange(false, std::memory_order_relaxed)) std::rethrow_exception(std::exchange(s.thrown, nullptr));
-}
-
-// Every worker must have seen a loop before its body dies, so the wait is for workers, not for indices.
-void ThreadPool::wait_for_workers() {
-  Shared& s = *shared_;
-  for (int spin = 0; spin < s.spins; ++spin, relax())
-    if (s.busy.load(std::memory_order_acquire) == 0) return;
-  for (int left; (left = s.busy.load(std::memory_order_acquire)) != 0;) s.busy.wait(left, std::memory_order_acquire);
 }
 
 void ThreadPool::work_through(int thread) noexcept {
@@ -207,9 +225,10 @@ void ThreadPool::work(int thread) {
       now = s.generation.load(std::memory_order_acquire);
     }
     seen = now;
-    if (s.stop) return;
+    if (s.stop.load(std::memory_order_relaxed)) return;
+    if (!s.gate.enter()) continue;
     work_through(thread);
-    if (s.busy.fetch_sub(1, std::memory_order_release) == 1) s.busy.notify_one();
+    s.gate.leave();
   }
 }
 

@@ -1,6 +1,7 @@
 // A small pool of worker threads for data-parallel loops. Results never depend on the number of threads: a loop body
 // writes only what its index names. Every thread begins with its own contiguous share of the indices, in ascending
 // order, so that it walks through memory once and forward; who is done first takes from the ends of the others' shares.
+// A loop waits for the workers alone that have entered it: one that the system does not let run holds up nothing.
 // Where cores are of unlike capacity, a share is as large as its core is fast.
 // Workers spin for a few tens of microseconds after a loop (the next op follows at once) and then sleep in the kernel,
 // so an idle engine costs no power.
@@ -52,13 +53,13 @@ class ThreadPool {
   void run(int64_t count, const std::function<void(int64_t index, int thread)>& body);
 
  private:
+  class Gate;
   struct Shared;
   struct Share;
   void start(int threads, const Processors& processors);
   void weigh(const Processors& processors);
   void work(int thread);
   void work_through(int thread) noexcept;
-  void wait_for_workers();
   void stop() noexcept;
   void leave_workers_processor() const;
   std::unique_ptr<Shared> shared_;

@@ -255,6 +255,40 @@ TEST(ThreadPool, ManyShortLoopsAndPauses) {
   EXPECT_EQ(total, 2000 * 15 + 6 * (1999 * 2000 / 2));
 }
 
+// A worker that the system does not let run holds up no loop that it has not entered.
+std::atomic<bool> worker_is_held{false}, worker_may_go{false};
+
+TEST(ThreadPool, AWorkerThatDoesNotRunIsNotWaitedFor) {
+  ThreadPool pool(2);
+  std::atomic<pthread_t> worker{};
+  std::atomic<bool> known{false};
+  while (!known)
+    pool.run(2, [&](int64_t, int thread) {
+      if (thread == 0) return ::usleep(100), void();
+      worker = ::pthread_self();
+      known = true;
+    });
+  worker_is_held = worker_may_go = false;
+  const auto before = std::signal(SIGUSR1, [](int) {
+    worker_is_held = true;
+    while (!worker_may_go) ::usleep(100);
+  });
+  ASSERT_EQ(::pthread_kill(worker, SIGUSR1), 0);
+  while (!worker_is_held) ::usleep(100);
+  for (int loop = 0; loop < 3; ++loop) {
+    std::vector<int> by(100, -1);
+    pool.run(100, [&](int64_t i, int thread) { by[static_cast<size_t>(i)] = thread; });
+    EXPECT_EQ(by, std::vector<int>(100, 0));
+  }
+  worker_may_go = true;
+  for (known = false; !known;)
+    pool.run(2, [&](int64_t, int thread) {
+      if (thread == 0) ::usleep(100);
+      if (thread == 1) known = true;
+    });
+  std::signal(SIGUSR1, before);
+}
+
 TEST(ThreadPool, WhatABodyThrowsLeavesTheCallAndThePoolWorksOn) {
   for (const int threads : {1, 2, 5}) {
     ThreadPool pool(threads);
