@@ -93,7 +93,8 @@ bool is_short_name(const std::string& word) {
   return ::access(word.c_str(), F_OK) != 0 && !hub::repository_of(word.substr(0, word.find(':'))).empty();
 }
 
-WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& request, const LoadOptions* load) {
+WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& request, const Overrides& overrides,
+                          const LoadOptions* load) {
   const InterruptGuard guard;
   const std::string title = request.repository.full_name();
   std::optional<Progress> progress;
@@ -112,9 +113,7 @@ WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& 
       note(whole + "\n");
     }
   };
-  events.judge = [&](const std::string& folder) {
-    return check_folder(folder, load != nullptr ? load->overrides : Overrides());
-  };
+  events.judge = [&](const std::string& folder) { return check_folder(folder, overrides); };
   events.weigh = [&](const hub::Announced& announced) {
     return check_announced(title, std::string(announced.architecture), announced.bytes, load);
   };
@@ -132,7 +131,7 @@ Result<std::string> model_path(const ModelOptions& options) {
   const auto request = hub::parse_request(is_short ? options.path : options.hub);
   if (!request) return invalid("-hf: {}", request.error().message);
   LLADA_TRY(const auto settings, hub_settings_from_environment());
-  auto pulled = pull_and_show(settings, *request, &options.load);
+  auto pulled = pull_and_show(settings, *request, options.load.overrides, &options.load);
   if (pulled.signal != 0) {
     if (!pulled.result) note(fmt::format("llada: {}\n", one_line(pulled.result.error().message)));
     std::raise(pulled.signal);

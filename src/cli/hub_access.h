@@ -22,7 +22,8 @@ struct WatchedPull {
   int signal = 0;  // that stopped it
 };
 // load: how the model will be loaded, null where it will not be; one that would not fit is not downloaded.
-WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& request, const LoadOptions* load);
+WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& request, const Overrides& overrides,
+                          const LoadOptions* load);
 
 // A short name of the catalogue, and no file or folder here.
 bool is_short_name(const std::string& word);

@@ -62,10 +62,15 @@ void add_override_options(CLI::App& app, Overrides& overrides, const std::string
   add_integer_option(app, "--attention-block", overrides.attention_block, 0, int64_t{1} << 20,
                      "block-causal attention over blocks of N positions, where the file does not say; 0: full")
       ->group(group);
-  app.add_option_function<bool>(
-         "--shift", [&overrides](bool shifted) { overrides.shift_logits = shifted; },
-         "true: row i - 1 predicts position i, as in Dream; where the file does not say")
-      ->type_name("BOOL")
+  const auto shift = [&overrides](const std::string& text) {
+    if (text != "true" && text != "false")
+      throw CLI::ValidationError("--shift", fmt::format("found '{}', needed true or false", text));
+    overrides.shift_logits = text == "true";
+  };
+  offer(app.add_option_function<std::string>(
+               "--shift", shift, "true: row i - 1 predicts position i, as in Dream; where the file does not say")
+            ->type_name("BOOL"),
+        "true false")
       ->group(group);
 }
 

@@ -4,9 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/hub_access.h"
+#include "cli/options.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "engine/inspect.h"
 #include "hub/cache.h"
 
 namespace llada::cli {
@@ -15,6 +18,7 @@ namespace {
 struct PullOptions {
   std::string what, revision = "main";
   bool list = false, remove = false, offline = false, json = false;
+  Overrides overrides;
 };
 
 Status show_cache(const std::string& folder, bool json) {
@@ -66,7 +70,7 @@ Result<int> run(const PullOptions& o) {
     LLADA_TRY_STATUS(remove_cached(settings.cache, request, o.json));
     return 0;
   }
-  const auto pulled = pull_and_show(settings, request, nullptr);
+  const auto pulled = pull_and_show(settings, request, o.overrides, nullptr);
   if (!pulled.result && pulled.signal != 0) {
     note(fmt::format("llada pull: {}\n", one_line(pulled.result.error().message)));
     return 128 + pulled.signal;
@@ -79,9 +83,9 @@ Result<int> run(const PullOptions& o) {
     return 0;
   }
   LLADA_TRY_STATUS(print(one_line(p.path) + "\n"));
-  note(fmt::format("{}, {} of them downloaded now; llada run -hf {} -p '...'\n",
+  note(fmt::format("{}, {} of them downloaded now; llada run -hf {}{} -p '...'\n",
                    bytes_text(static_cast<double>(p.bytes)), bytes_text(static_cast<double>(p.downloaded_bytes)),
-                   one_line(o.what)));
+                   one_line(o.what), words_of(o.overrides)));
   return 0;
 }
 
@@ -98,6 +102,7 @@ Work setup_pull(CLI::App& app) {
   app.add_flag("--list", o->list, "show what is cached");
   app.add_flag("--delete", o->remove, "remove all that is cached of REPOSITORY");
   app.add_flag("--json", o->json, "one JSON object on stdout");
+  add_override_options(app, o->overrides, further("What a model's files do not say"));
   app.footer(
       "Examples:\n"
       "  llada pull GSAI-ML/LLaDA-8B-Instruct\n"

@@ -7,8 +7,8 @@
 #include "base/memory_room.h"
 #include "engine/fit_check.h"
 #include "engine/model.h"
+#include "formats/gguf_model.h"
 #include "formats/model_file.h"
-#include "formats/other_models.h"
 #include "text/tokenizer_files.h"
 
 namespace llada {
@@ -50,6 +50,8 @@ Status check_tokens_fit(const ModelConfig& config, int64_t tokens, const std::st
 }
 
 Status check_can_decode(const ModelConfig& config, const decode::SpecialIds& ids, const std::string& path) {
+  if (const int64_t together = std::max(config.canvas.length, config.attention_block); together > config.context)
+    return invalid("{}: {} positions are decoded together, the context has {}", path, together, config.context);
   if (config.canvas.length > 0) return {};
   const bool masked = ids.mask >= 0 && ids.mask < config.vocab;
   if (config.attention_block < 0)
@@ -73,8 +75,7 @@ Status check_tokens_fit(const ModelConfig& config, const Tokenizer* tokenizer, c
 
 Status check_announced(const std::string& name, const std::string& architecture, int64_t bytes,
                        const LoadOptions* load) {
-  if (const std::string why = why_not_computed(architecture); !why.empty())
-    return invalid("{}: general.architecture is \"{}\", which {}", name, architecture, why);
+  if (!architecture.empty()) LLADA_TRY_STATUS(check_architecture(name, architecture));
   // Beside an accelerator the host packs a part; and a machine of little memory keeps packed weights on disk.
   if (load == nullptr || load->system_root.empty() || load->device != "cpu") return {};
   const auto room = find_memory_room(load->system_root);
@@ -83,15 +84,13 @@ Status check_announced(const std::string& name, const std::string& architecture,
   const auto gb = [](int64_t count) { return static_cast<double>(count) / 1e9; };
   return no_memory(
       "{}: its weights are {:.2f} GB, {} has {:.2f} GB of memory left; `llada pull` and `llada convert --type q4_0` "
-      "make "
-      "them a third, --no-fit-check goes on anyway",
+      "make them a third, --no-fit-check goes on anyway",
       name, gb(bytes), room->bound, gb(room->available));
 }
 
 Status check_folder(const std::string& folder, const Overrides& overrides) {
   LLADA_TRY(ModelConfig config, read_folder_config(folder));
-  if (overrides.mask_id >= 0) config.mask_id = overrides.mask_id;
-  if (overrides.attention_block >= 0) config.attention_block = overrides.attention_block;
+  LLADA_TRY_STATUS(override_config(config, overrides, folder));
   LLADA_TRY(auto spec, read_folder_tokenizer(folder, config));
   LLADA_TRY(const auto tokenizer, Tokenizer::create(std::move(spec), folder));
   const auto ids = resolve_special_ids(config, &tokenizer, detect_chat_format(tokenizer).style);

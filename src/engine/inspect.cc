@@ -104,18 +104,22 @@ void add_run(const ModelFile& file, const Overrides& overrides, ModelSummary& su
         fmt::format("not with a text: the tokenizer has {} tokens, the vocabulary {} rows", tokenizer->tokens, c.vocab);
     return;
   }
-  std::string options;
-  if (overrides.mask_id >= 0) options += fmt::format(" --mask-id {}", overrides.mask_id);
-  if (overrides.attention_block >= 0) options += fmt::format(" --attention-block {}", overrides.attention_block);
-  if (overrides.shift_logits) options += fmt::format(" --shift {}", *overrides.shift_logits);
   const bool plain = file.path().find_first_of(" '\"$&;()<>|*?`\\") == std::string::npos;
   if (plain)
-    summary.command = fmt::format("llada run {}{} 'Why is the sky blue?'", file.path(), options);
+    summary.command = fmt::format("llada run {}{} 'Why is the sky blue?'", file.path(), words_of(overrides));
   else
     summary.no_command = "with quotes around the path, which has characters that a shell changes";
 }
 
 }  // namespace
+
+std::string words_of(const Overrides& overrides) {
+  std::string words;
+  if (overrides.mask_id >= 0) words += fmt::format(" --mask-id {}", overrides.mask_id);
+  if (overrides.attention_block >= 0) words += fmt::format(" --attention-block {}", overrides.attention_block);
+  if (overrides.shift_logits) words += fmt::format(" --shift {}", *overrides.shift_logits);
+  return words;
+}
 
 Result<ModelSummary> inspect_model(const std::string& path, const Overrides& overrides) {
   LLADA_TRY(const auto file, ModelFile::open(path, overrides));

@@ -55,6 +55,9 @@ struct ModelSummary {
   std::string command, no_command;
 };
 
+// The options of the command line that say the same, each behind a space.
+std::string words_of(const Overrides& overrides);
+
 Result<ModelSummary> inspect_model(const std::string& path, const Overrides& overrides = {});
 
 }  // namespace llada

@@ -1,5 +1,7 @@
 // Typed reading of GGUF metadata with error lines that name file, key, found and needed. Private to formats/.
 #pragma once
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -46,6 +48,13 @@ class GgufFields {
     LLADA_TRY(const auto value, integer(key, *allowed.begin()));
     if (std::ranges::find(allowed, value) != allowed.end()) return {};
     return invalid("{}: {} is {}, {} needed", name_, key, value, needed);
+  }
+  // Of a number that changes the computation unless it is one of these; the key may be absent.
+  Status neutral(const std::string& key, std::initializer_list<double> allowed) const {
+    LLADA_TRY(const auto value, number(key, *allowed.begin()));
+    if (std::ranges::find(allowed, value) != allowed.end()) return {};
+    return invalid("{}: {} is {}, {} needed: another value is not computed here", name_, key, value,
+                   fmt::join(allowed, " or "));
   }
   Status off(const std::string& key) const {
     LLADA_TRY(const auto on, boolean(key, false));

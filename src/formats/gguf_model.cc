@@ -19,6 +19,15 @@ struct Dialect {
   std::string prefix;  // of the metadata keys, with the dot
 };
 
+Status unknown_architecture(std::string_view file, std::string_view key, std::string_view found) {
+  if (const auto why = why_not_computed(found); !why.empty())
+    return invalid("{}: {} is \"{}\", which {}", file, key, found, why);
+  std::string names;
+  for (const Family* one : families()) names += fmt::format("{}, ", one->name);
+  names.resize(names.size() - 2);
+  return invalid("{}: {} is \"{}\", {} or diffuse needed", file, key, printable(found), names);
+}
+
 class ModelReader {
  public:
   ModelReader(const GgufFile& file, uint64_t file_bytes, std::string_view name)
@@ -53,18 +62,13 @@ class ModelReader {
     if (dialect_.diffuse) {
       LLADA_TRY(kind, fields_.string("diffuse.model_type", std::string(families().front()->name)));
     }
-    std::string names;
     for (const Family* one : families()) {
       const bool such =
           dialect_.diffuse ? one->diffuse && (kind == one->name || has_renamed(*one, kind)) : kind == one->name;
       if (such) dialect_.family = one;
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", one->name);
     }
     if (dialect_.family != nullptr) return {};
-    if (const auto why = why_not_computed(kind); !why.empty())
-      return invalid("{}: general.architecture is \"{}\", which {}", name_, kind, why);
-    return invalid("{}: {} is \"{}\", {} or diffuse needed", name_,
-                   dialect_.diffuse ? "diffuse.model_type" : "general.architecture", printable(kind), names);
+    return unknown_architecture(name_, dialect_.diffuse ? "diffuse.model_type" : "general.architecture", kind);
   }
 
   // By one of its types, where the files have keys of their own; llada and llada_moe share types.
@@ -145,13 +149,27 @@ class ModelReader {
     LLADA_TRY(const auto scaling, fields_.string(key("rope.scaling.type"), "none"));
     if (scaling == "yarn") {
       LLADA_TRY(c.yarn, yarn());
-    } else if (scaling != "none") {
+    } else if (scaling == "none" || scaling == "linear") {
+      // llama.cpp scales linearly by a factor that comes without a type.
+      for (const auto factor : {"rope.scaling.factor", "rope.scale_linear"})
+        LLADA_TRY_STATUS(fields_.neutral(key(factor), {0, 1}));
+    } else {
       return invalid("{}: {} is {}, none or yarn needed", name_, key("rope.scaling.type"), printable(scaling));
     }
     LLADA_TRY(c.query_scale.beta, fields_.number(key("attention.temperature_scale"), 0));
     if (c.query_scale.beta != 0) {
       LLADA_TRY(c.query_scale.period, fields_.integer(key("rope.scaling.original_context_length"), c.context));
     }
+    for (const auto leaf : {"attention.clamp_kqv", "attention.max_alibi_bias", "attn_logit_softcapping",
+                            "final_logit_softcapping", "attention.scale"})
+      LLADA_TRY_STATUS(fields_.neutral(key(leaf), {0}));
+    for (const auto leaf : {"logit_scale", "residual_scale", "embedding_scale"})
+      LLADA_TRY_STATUS(fields_.neutral(key(leaf), {0, 1}));
+    LLADA_TRY(const auto window, fields_.integer(key("attention.sliding_window"), 0));
+    if (window != 0 && window < c.context)
+      return invalid("{}: {} is {}, 0 or the context of {} needed", name_, key("attention.sliding_window"), window,
+                     c.context);
+    LLADA_TRY_STATUS(fields_.off(key("use_parallel_residual")));
     return fields_.off(key("attention.causal"));
   }
 
@@ -286,6 +304,12 @@ class ModelReader {
 };
 
 }  // namespace
+
+Status check_architecture(std::string_view file, std::string_view found) {
+  const bool known =
+      found == "diffuse" || std::ranges::any_of(families(), [&](const Family* f) { return f->name == found; });
+  return known ? Status{} : unknown_architecture(file, "general.architecture", found);
+}
 
 Result<ModelRecord> read_gguf_model(const GgufFile& file, uint64_t file_bytes, std::string_view name) {
   if (const GgufValue* arch = file.find("general.architecture");

@@ -21,6 +21,9 @@ inline constexpr std::string_view kKeySingleTurn = "llada.chat.single_turn";  //
 // Gates of a softmax router are renormalised over the experts used; llama.cpp never does that for llada-moe.
 inline constexpr std::string_view kKeyRenormalise = "llada.experts.renormalise";  // bool
 
+// Whether a GGUF file's general.architecture is read here.
+Status check_architecture(std::string_view file, std::string_view found);
+
 // The record's views point into the bytes that `file` was parsed from.
 Result<ModelRecord> read_gguf_model(const GgufFile& file, uint64_t file_bytes, std::string_view name);
 

@@ -199,10 +199,7 @@ std::string model_name(const std::string& path) {
 
 static constexpr std::string_view kBlockNote = "attention is block-causal";
 
-Result<ModelFile> ModelFile::open(const std::string& path, const Overrides& overrides) {
-  LLADA_TRY_STATUS(check_is_path(path));
-  LLADA_TRY(auto model, open_any(path));
-  ModelConfig& c = model.record_.config;
+Status override_config(ModelConfig& c, const Overrides& overrides, const std::string& path) {
   const bool any = overrides.mask_id >= 0 || overrides.attention_block >= 0 || overrides.shift_logits;
   if (any && c.canvas.length > 0)
     return invalid(
@@ -214,7 +211,13 @@ Result<ModelFile> ModelFile::open(const std::string& path, const Overrides& over
   if (overrides.mask_id >= 0) c.mask_id = overrides.mask_id;
   if (overrides.attention_block >= 0) c.attention_block = overrides.attention_block;
   c.shift_logits = overrides.shift_logits.value_or(c.shift_logits);
-  LLADA_TRY_STATUS(check_config(c, path));
+  return check_config(c, path);
+}
+
+Result<ModelFile> ModelFile::open(const std::string& path, const Overrides& overrides) {
+  LLADA_TRY_STATUS(check_is_path(path));
+  LLADA_TRY(auto model, open_any(path));
+  LLADA_TRY_STATUS(override_config(model.record_.config, overrides, path));
   return model;
 }
 

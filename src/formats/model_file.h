@@ -26,6 +26,9 @@ std::string model_name(const std::string& path);
 // config.json and generation_config.json of a Hugging Face folder; its weights need not be there.
 Result<ModelConfig> read_folder_config(const std::string& folder);
 
+// Takes what was said beside the files, and checks the whole (check_config). `path` is for errors.
+Status override_config(ModelConfig& config, const Overrides& overrides, const std::string& path);
+
 class ModelFile {
  public:
   using Entry = ModelTensor;

@@ -113,7 +113,7 @@ Status check_config(const ModelConfig& c, std::string_view file) {
   if (c.experts != 0) {
     LLADA_TRY_STATUS(in_range(file, "number of experts", c.experts, 1, 4096));
     LLADA_TRY_STATUS(in_range(file, "experts used per token", c.experts_used, 1, c.experts));
-    LLADA_TRY_STATUS(in_range(file, "expert feed-forward width", c.expert_ffn_width, 1, kMaxWidth));
+    LLADA_TRY_STATUS(in_range(file, "expert feed-forward width", c.expert_ffn_width, 2, kMaxWidth));
     LLADA_TRY_STATUS(in_range(file, "shared expert feed-forward width", c.shared_expert_ffn_width, 0, 4 * kMaxWidth));
     LLADA_TRY_STATUS(in_range(file, "number of expert groups", c.expert_groups, 0, std::min<int64_t>(c.experts, 255)));
     if (c.expert_groups > 1) {
@@ -137,6 +137,9 @@ Status check_config(const ModelConfig& c, std::string_view file) {
   }
   const int64_t not_said = c.family->autoregressive ? -1 : 0;
   LLADA_TRY_STATUS(in_range(file, "attention block", c.attention_block, not_said, int64_t{1} << 20));
+  if (c.decided_first && c.attention_block > 0 && c.shift_logits)
+    return invalid("{}: rows predict the next position, needed their own: {} reads the decided ones first", file,
+                   c.family->name);
   if (!(std::isfinite(c.rms_eps) && c.rms_eps > 0 && c.rms_eps < 1))
     return invalid("{}: RMSNorm epsilon is {}, between 0 and 1 needed", file, c.rms_eps);
   if (!(std::isfinite(c.rope_theta) && c.rope_theta >= 1))

@@ -267,7 +267,8 @@ class Verifier {
       for (size_t slot = 0; slot < 3; ++slot) {
         const WeightInfo& w = info(op.weight[slot] + e);
         const int64_t in = slot < 2 ? width : inner, out = slot < 2 ? inner : width;
-        if (w.expert != e || w.dims[0] != in || w.dims[1] != out || out < 2 || out > INT32_MAX)
+        if (out < 2 || out > INT32_MAX) return wrong("weight {} has {} rows, 2 to {} needed", w.name, out, INT32_MAX);
+        if (w.expert != e || w.dims[0] != in || w.dims[1] != out)
           return wrong("weight {} is expert {} of {} x {}, expert {} of {} x {} needed", w.name, w.expert, w.dims[0],
                        w.dims[1], e, in, out);
       }

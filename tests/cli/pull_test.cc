@@ -120,9 +120,19 @@ TEST_F(PullCli, AFolderThatCannotBeOpenedIsRefusedEarly) {
   fs::remove_all(root / "hf");
   files["config.json"].content.replace(config.content.find("LLaDAModelLM"), 12, "BertForMasked");
   refused("architectures names \"BertForMasked\"");
+  // What its files do not say may be said, and stands in the command that runs it.
   fs::remove_all(root / "hf");
   files["tokenizer.json"] = tokenizer;
-  files["config.json"].content.replace(config.content.find("LLaDAModelLM"), 13, "Gemma2ForCausalLM");
+  files["config.json"].content = config.content;
+  files["config.json"].content.replace(config.content.find("LLaDAModelLM"), 12, "LlamaForCausalLM");
+  refused("needed --attention-block N");
+  const auto pulled = llada({"pull", "tiny/llada", "--attention-block", "32", "--shift", "false"});
+  EXPECT_EQ(pulled.status, 0) << pulled.err;
+  EXPECT_NE(pulled.err.find("llada run -hf tiny/llada --attention-block 32 --shift false -p"), std::string::npos)
+      << pulled.err;
+  fs::remove_all(root / "hf");
+  files["config.json"].content = config.content;
+  files["config.json"].content.replace(config.content.find("LLaDAModelLM"), 12, "Gemma2ForCausalLM");
   refused("architectures is \"Gemma2ForCausalLM\", which is an ordinary, autoregressive model's");
 }
 
@@ -133,6 +143,7 @@ TEST_F(PullCli, AnOrdinaryModelsFileIsNamedBeforeItIsDownloaded) {
   hub->change = [](const WebRequest& request, WebReply& reply) {
     if (request.path.starts_with("/api/")) reply.body.insert(1, R"("gguf": {"architecture": "gemma3"}, )");
   };
+  expect_one_line(llada({"pull", "tiny/llada", "--shift", "maybe"}), 2, "--shift: found 'maybe', needed true or false");
   expect_one_line(llada({"pull", "tiny/llada"}), 2,
                   "tiny/llada: general.architecture is \"gemma3\", which is an ordinary, autoregressive model's, which "
                   "other programs run; its weights were not downloaded");

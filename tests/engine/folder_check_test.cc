@@ -60,6 +60,9 @@ TEST_F(FolderCheck, AnAutoregressiveModelIsNamedWithTheOptionsThatItNeeds) {
 TEST_F(FolderCheck, OptionsSayWhatItsFileDoesNot) {
   change("config.json", "LLaDAModelLM", "LlamaForCausalLM");
   EXPECT_TRUE(check_folder(folder_.string(), {.mask_id = 1005, .attention_block = 4}));
+  const Status whole = check_folder(folder_.string(), {.mask_id = 1005, .attention_block = 1 << 20});
+  ASSERT_FALSE(whole);
+  EXPECT_THAT(whole.error().message, HasSubstr("1048576 positions are decoded together, the context has"));
 }
 
 TEST_F(FolderCheck, WhatTheHubAnnouncesIsComparedWithTheMemory) {
@@ -75,6 +78,7 @@ TEST_F(FolderCheck, WhatTheHubAnnouncesIsComparedWithTheMemory) {
   EXPECT_THAT(outcome(16'000'000'000),
               HasSubstr("a/b: its weights are 16.00 GB, the machine has 8.19 GB of memory left"));
   EXPECT_THAT(outcome(1, "phi3"), HasSubstr("general.architecture is \"phi3\", which is an ordinary, autoregressive"));
+  EXPECT_THAT(outcome(1, "bert2000"), HasSubstr("general.architecture is \"bert2000\", llada, "));
   EXPECT_THAT(outcome(1, "clover_moe"), HasSubstr("is not supported: it needs Gated DeltaNet layers"));
   EXPECT_TRUE(check_announced("a/b", "", 16'000'000'000, nullptr)) << "nobody is about to load it";
   // A machine of little memory keeps packed weights on disk.

@@ -76,6 +76,12 @@ TEST(Family, OptionsSayWhatAFileDoesNot) {
   EXPECT_TRUE(file->config().shift_logits);
   EXPECT_THAT(outcome(ModelFile::open(path, {.mask_id = 40})),
               HasSubstr("mask token id is 40, below the vocabulary size 40 needed"));
+  // What is read first cannot tell the next position's token.
+  const std::string windows =
+      folder.write("wedlm.gguf", gguf_bytes(tiny_config(find_family("wedlm")), {.arch = "wedlm"}));
+  EXPECT_EQ(outcome(ModelFile::open(windows)), "accepted");
+  EXPECT_THAT(outcome(ModelFile::open(windows, {.shift_logits = true})),
+              HasSubstr("rows predict the next position, needed their own: wedlm reads"));
   // A file that is written from it says so itself.
   const std::string copy = folder.path() + "/copy.gguf";
   ASSERT_TRUE(convert_to_gguf(*file, nullptr, copy, {.type = DType::F32, .progress = {}}));
@@ -158,7 +164,8 @@ TEST(Family, OfAModelThatReadsImagesTheTextIsRead) {
     auto names = hf_names(config, Style::standard);
     for (auto& [ours, name] : names)
       name = name.starts_with("model.") ? text + name.substr(6)
-                                        : (text.starts_with("language_model.") ? "language_model." : "") + std::string("diffusion_head.weight");
+                                        : (text.starts_with("language_model.") ? "language_model." : "") +
+                                              std::string("diffusion_head.weight");
     FakeTensor tower = tensors.front();
     tower.name = "tower", names["tower"] = "vision_tower.patch_conv.weight";
     tensors.push_back(tower);

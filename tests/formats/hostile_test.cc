@@ -347,19 +347,19 @@ TEST(HostileCost, ManyKeys) {
   EXPECT_FALSE(check(out, read_gguf));
 }
 
-// Every expert of every stack becomes an entry of the table, and a stack of 4096 matrices of one value is 8 KB.
+// Every expert of every stack becomes an entry of the table, and a stack of 4096 matrices of four values is 32 KB.
 TEST(HostileCost, StacksOfManyTinyExperts) {
   std::string header = "{",
               json = R"({"architectures":["LLaDAMoEModelLM"],"vocab_size":2,"rope_theta":1e4,"hidden_size":2,)"
                      R"("num_hidden_layers":1024,"num_attention_heads":1,"num_experts":4096,)"
-                     R"("num_experts_per_tok":1,"moe_intermediate_size":1})";
+                     R"("num_experts_per_tok":1,"moe_intermediate_size":2})";
   size_t data = 0;
   for (int layer = 0; layer < 200; ++layer)
     for (const char* kind : {"gate", "up"}) {
       header += fmt::format(
-          R"({}"model.layers.{}.mlp.experts.{}_proj":{{"dtype":"F16","shape":[4096,1,2],"data_offsets":[{},{}]}})",
-          data > 0 ? "," : "", layer, kind, data, data + 16384);
-      data += 16384;
+          R"({}"model.layers.{}.mlp.experts.{}_proj":{{"dtype":"F16","shape":[4096,2,2],"data_offsets":[{},{}]}})",
+          data > 0 ? "," : "", layer, kind, data, data + 32768);
+      data += 32768;
     }
   header += "}";
   std::string bytes;

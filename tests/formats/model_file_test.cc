@@ -593,6 +593,40 @@ TEST(ModelFile, AHeadBesideTheEmbeddingOfATiedModel) {
   }
 }
 
+// Numbers that would make another computation of the same tensors.
+TEST(ModelFile, GgufNumbersThatChangeTheComputation) {
+  const TempFolder folder;
+  const ModelConfig config = tiny_config(&kLladaFamily);
+  const GgufOptions options = {.alignment_key = false};
+  const auto outcome_of = [&](std::string_view key, float value) {
+    GgufWriter out = gguf_writer(config, options);
+    const std::string plain = out.header();
+    out.add_f32(fmt::format("llada.{}", key), value);
+    return model_outcome(folder.write("m.gguf", out.header() + gguf_bytes(config, options).substr(plain.size())));
+  };
+  for (const auto key :
+       {"rope.scaling.factor", "rope.scale_linear", "logit_scale", "residual_scale", "embedding_scale"}) {
+    EXPECT_EQ(outcome_of(key, 0), "accepted");
+    EXPECT_EQ(outcome_of(key, 1), "accepted");
+    EXPECT_THAT(outcome_of(key, 2), HasSubstr(fmt::format("llada.{} is 2, 0 or 1 needed", key)));
+  }
+  for (const auto key : {"attention.clamp_kqv", "attention.max_alibi_bias", "attn_logit_softcapping",
+                         "final_logit_softcapping", "attention.scale"}) {
+    EXPECT_EQ(outcome_of(key, 0), "accepted");
+    EXPECT_THAT(outcome_of(key, 30), HasSubstr(fmt::format("llada.{} is 30, 0 needed", key)));
+  }
+  const auto with_window = [&](uint32_t window) {
+    GgufWriter out = gguf_writer(config, options);
+    const std::string plain = out.header();
+    out.add_u32("llada.attention.sliding_window", window);
+    return model_outcome(folder.write("m.gguf", out.header() + gguf_bytes(config, options).substr(plain.size())));
+  };
+  const auto context = static_cast<uint32_t>(config.context);
+  EXPECT_EQ(with_window(0), "accepted");
+  EXPECT_EQ(with_window(context), "accepted");
+  EXPECT_THAT(with_window(context - 1), HasSubstr("llada.attention.sliding_window is"));
+}
+
 TEST(ModelFile, GgufMetadataThatDoesNotFit) {
   const TempFolder folder;
   const auto refused = [&](const std::function<void(ModelConfig&)>& change, const GgufOptions& options = {}) {
