@@ -5,6 +5,8 @@
 
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/hub_access.h"
+#include "cli/options.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -18,7 +20,7 @@ Work setup_convert(CLI::App& app) {
     bool json = false;
   };
   auto o = std::make_shared<Options>();
-  app.add_option("SOURCE", o->source, "a Hugging Face folder or a GGUF file")->required();
+  app.add_option("SOURCE", o->source, "a Hugging Face folder, a GGUF file or a short name")->required();
   only_file(
       app.add_option("OUT", o->out, "the GGUF file to write; an existing one is replaced when the new one is complete"))
       ->required();
@@ -30,12 +32,16 @@ Work setup_convert(CLI::App& app) {
   app.footer(
       "Examples:\n"
       "  llada convert LLaDA-8B-Instruct/ llada-8b-q8_0.gguf --type q8_0\n"
-      "  llada convert model-f16.gguf model-q4_0.gguf --type q4_0");
+      "  llada convert model-f16.gguf model-q4_0.gguf --type q4_0\n"
+      "  llada convert sdar-1.7b sdar-1.7b-q8_0.gguf --type q8_0");
   return [o]() -> Result<int> {
+    ModelOptions source{.path = o->source, .hub = {}, .load = {}};
+    source.load.system_root.clear();  // not loaded whole
+    LLADA_TRY(const std::string path, model_path(source));
     ConvertReport report;
     {
       Progress progress("convert");
-      LLADA_TRY(report, convert_model(o->source, o->out, o->type, [&](double fraction, std::string_view what) {
+      LLADA_TRY(report, convert_model(path, o->out, o->type, [&](double fraction, std::string_view what) {
                   progress.update(fraction, what);
                 }));
     }

@@ -165,6 +165,10 @@ TEST_F(PullCli, AShortNameStandsWhereAModelDoes) {
   EXPECT_EQ(ran.status, 0) << ran.err;
   EXPECT_EQ(ran.out, run_llada(by_folder).out);
   EXPECT_EQ(llada({"inspect", "sdar-1.7b", "--json"}, {"HF_HUB_OFFLINE=1"}).status, 0);
+  const std::string made = (root / "made.gguf").string();
+  const auto converted = llada({"convert", "sdar-1.7b", made, "--type", "f16"}, {"HF_HUB_OFFLINE=1"});
+  EXPECT_EQ(converted.status, 0) << converted.err;
+  EXPECT_TRUE(fs::exists(made));
 }
 
 TEST_F(PullCli, HomeIsFoundInHfHome) {
