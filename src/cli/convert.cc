@@ -20,7 +20,9 @@ Work setup_convert(CLI::App& app) {
     bool json = false;
   };
   auto o = std::make_shared<Options>();
-  app.add_option("SOURCE", o->source, "a Hugging Face folder, a GGUF file or a short name")->required();
+  app.add_option("SOURCE", o->source, "a Hugging Face folder, a GGUF file or a short name")
+      ->required()
+      ->check(refuse_empty_path, "");
   only_file(
       app.add_option("OUT", o->out, "the GGUF file to write; an existing one is replaced when the new one is complete"))
       ->required();
@@ -35,6 +37,7 @@ Work setup_convert(CLI::App& app) {
       "  llada convert model-f16.gguf model-q4_0.gguf --type q4_0\n"
       "  llada convert sdar-1.7b sdar-1.7b-q8_0.gguf --type q8_0");
   return [o]() -> Result<int> {
+    LLADA_TRY_STATUS(check_conversion_type(o->type));  // before a download
     ModelOptions source{.path = o->source, .hub = {}, .load = {}};
     source.load.system_root.clear();  // not loaded whole
     LLADA_TRY(const std::string path, model_path(source));

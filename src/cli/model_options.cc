@@ -55,6 +55,16 @@ void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::strin
       ->group(group);
 }
 
+CLI::Option* add_either_option(CLI::App& app, const std::string& name, const std::string& first,
+                               const std::string& second, std::function<void(bool)> set, const std::string& help) {
+  const auto read = [=, set = std::move(set)](const std::string& text) {
+    if (text != first && text != second)
+      throw CLI::ValidationError(name, fmt::format("found '{}', needed {} or {}", text, first, second));
+    set(text == first);
+  };
+  return offer(app.add_option_function<std::string>(name, read, help), first + " " + second);
+}
+
 void add_override_options(CLI::App& app, Overrides& overrides, const std::string& group) {
   add_integer_option(app, "--mask-id", overrides.mask_id, 0, int64_t{1} << 24,
                      "token id of the mask, where the model's file does not say or says another")
@@ -62,15 +72,10 @@ void add_override_options(CLI::App& app, Overrides& overrides, const std::string
   add_integer_option(app, "--attention-block", overrides.attention_block, 0, int64_t{1} << 20,
                      "block-causal attention over blocks of N positions, where the file does not say; 0: full")
       ->group(group);
-  const auto shift = [&overrides](const std::string& text) {
-    if (text != "true" && text != "false")
-      throw CLI::ValidationError("--shift", fmt::format("found '{}', needed true or false", text));
-    overrides.shift_logits = text == "true";
-  };
-  offer(app.add_option_function<std::string>(
-               "--shift", shift, "true: row i - 1 predicts position i, as in Dream; where the file does not say")
-            ->type_name("BOOL"),
-        "true false")
+  add_either_option(
+      app, "--shift", "true", "false", [&overrides](bool shifted) { overrides.shift_logits = shifted; },
+      "true: row i - 1 predicts position i, as in Dream; where the file does not say")
+      ->type_name("BOOL")
       ->group(group);
 }
 
@@ -85,18 +90,12 @@ void add_device_options(CLI::App& app, LoadOptions& options) {
   add_integer_option(app, "-c,--ctx-size", options.context, 0, int64_t{1} << 30,
                      "most positions of prompt and answer together; 0: what the model was trained for (0)")
       ->group(further(kGroup));
-  const auto attention = [&options](const std::string& text) {
-    if (text != "fast" && text != "exact")
-      throw CLI::ValidationError("--attention", fmt::format("found '{}', needed fast or exact", text));
-    options.exact_attention = text == "exact";
-  };
-  offer(app.add_option_function<std::string>(
-               "--attention", attention,
-               "of rows that see 1024 positions or more: fast reads 8-bit copies of keys and values where the "
-               "processor has kernels for them (error about 1 %), exact the stored ones (fast)")
-            ->type_name("KIND")
-            ->group(further(kGroup)),
-        "fast exact");
+  add_either_option(
+      app, "--attention", "fast", "exact", [&options](bool fast) { options.exact_attention = !fast; },
+      "of rows that see 1024 positions or more: fast reads 8-bit copies of keys and values where the "
+      "processor has kernels for them (error about 1 %), exact the stored ones (fast)")
+      ->type_name("KIND")
+      ->group(further(kGroup));
   add_override_options(app, options.overrides, further(kGroup));
   add_pack_cache_option(app, options, further(kGroup));
   app.add_flag_callback(

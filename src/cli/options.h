@@ -2,6 +2,7 @@
 // command line, in a preset or in one string such as eval's --compare "fast: --threshold 0.9 --kv prefix".
 #pragma once
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -80,6 +81,10 @@ std::string decode_options_help();
 
 // Whole-string numbers; nothing where text is anything else or out of range.
 Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most);
+
+// One of two words, which a shell completes; `set` hears whether it is the first. Anything else ends the parse.
+CLI::Option* add_either_option(CLI::App& app, const std::string& name, const std::string& first,
+                               const std::string& second, std::function<void(bool)> set, const std::string& help);
 
 // A whole number from `least` to `most` straight into `value`; anything else ends the parse.
 template <class T>

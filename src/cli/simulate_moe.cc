@@ -180,14 +180,9 @@ void add_moe_options(CLI::App& app, MoeRequest& r) {
     add_integer_option(app, name, value, 1, most, help)->group(kGroup);
   };
   count("--moe-slices", o.slices, 64, "slices of an expert in the hybrid line (as many as are worthwhile)");
-  app.add_option_function<std::string>(
-         "--moe-grouped",
-         [&o](const std::string& text) {
-           if (text != "on" && text != "off")
-             throw CLI::ValidationError("--moe-grouped", fmt::format("found '{}', needed on or off", text));
-           o.grouped = text == "on";
-         },
-         "whether one start of the accelerator's kernels serves a list of experts (as the profile says)")
+  add_either_option(
+      app, "--moe-grouped", "on", "off", [&o](bool on) { o.grouped = on; },
+      "whether one start of the accelerator's kernels serves a list of experts (as the profile says)")
       ->type_name("on|off")
       ->group(kGroup);
   count("--moe-tokens", o.tokens, 4096, "tokens decoded (96)");

@@ -24,11 +24,14 @@ std::vector<std::string> quantized_types(const ModelFile& file) {
 
 }  // namespace
 
+Status check_conversion_type(std::string_view type) {
+  if (const auto dtype = dtype_from_name(type); dtype && can_quantize(*dtype)) return {};
+  return invalid("type: found '{}', needed one of f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1", type);
+}
+
 Result<ConvertReport> convert_model(const std::string& path, const std::string& out_path, std::string_view type,
                                     const ConvertProgress& progress) {
-  const auto dtype = dtype_from_name(type);
-  if (!dtype || !can_quantize(*dtype))
-    return invalid("type: found '{}', needed one of f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1", type);
+  LLADA_TRY_STATUS(check_conversion_type(type));
   LLADA_TRY(const auto file, ModelFile::open(path));
   LLADA_TRY(const auto spec, load_tokenizer_spec(file));
   if (spec) {  // what nobody could open is not written, which may take long and replace a file
@@ -43,8 +46,8 @@ Result<ConvertReport> convert_model(const std::string& path, const std::string& 
     return invalid("{}: cannot be kept in a GGUF file: {}", path,
                    why.starts_with(written) ? out_path + why.substr(written.size()) : why);
   };
-  LLADA_TRY_STATUS(
-      convert_to_gguf(file, spec ? &*spec : nullptr, out_path, {.type = *dtype, .progress = progress, .check = check}));
+  LLADA_TRY_STATUS(convert_to_gguf(file, spec ? &*spec : nullptr, out_path,
+                                   {.type = *dtype_from_name(type), .progress = progress, .check = check}));
   auto written = inspect_model(out_path);
   if (!written) return failed("the written file does not open: {}", written.error().message);
   std::vector<std::string> notes;

@@ -20,6 +20,9 @@ struct ConvertReport {
 // What is happening (a tensor's name or a remark) and the share of the bytes written so far, 0 to 1.
 using ConvertProgress = std::function<void(double fraction, std::string_view what)>;
 
+// Whether a model can be converted to a type of this name.
+Status check_conversion_type(std::string_view type);
+
 // type: "f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0" or "q5_1". The output appears whole or not at
 // all, and an existing file there is replaced only at the end. The written file is opened once as a check.
 Result<ConvertReport> convert_model(const std::string& path, const std::string& out_path, std::string_view type,

@@ -201,9 +201,7 @@ class ModelReader {
     LLADA_TRY_STATUS(fields_.only(key("expert_shared_count"), {0}, "0"));
     LLADA_TRY_STATUS(fields_.only(key("leading_dense_block_count"), {0}, "0"));
     LLADA_TRY_STATUS(fields_.only(key("expert_group_count"), {0, 1}, "0 or 1"));
-    LLADA_TRY(const auto scale, fields_.number(key("expert_weights_scale"), 1));
-    if (scale != 0 && scale != 1) return invalid("{}: {} is {}, 1 needed", name_, key("expert_weights_scale"), scale);
-    return {};
+    return fields_.neutral(key("expert_weights_scale"), {0, 1});
   }
 
   Status gates() {

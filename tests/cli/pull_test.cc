@@ -169,6 +169,10 @@ TEST_F(PullCli, AShortNameStandsWhereAModelDoes) {
   const auto converted = llada({"convert", "sdar-1.7b", made, "--type", "f16"}, {"HF_HUB_OFFLINE=1"});
   EXPECT_EQ(converted.status, 0) << converted.err;
   EXPECT_TRUE(fs::exists(made));
+  expect_one_line(llada({"convert", "", made, "--type", "f16"}), 2, "'' is no path: needed a file or a folder");
+  fs::remove_all(root / "hf");
+  expect_one_line(llada({"convert", "sdar-1.7b", made, "--type", "q9"}, {"HF_HUB_OFFLINE=1"}), 2,
+                  "found 'q9', needed one of f32");  // not that the model is not cached
 }
 
 TEST_F(PullCli, HomeIsFoundInHfHome) {

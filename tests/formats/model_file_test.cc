@@ -598,11 +598,14 @@ TEST(ModelFile, GgufNumbersThatChangeTheComputation) {
   const TempFolder folder;
   const ModelConfig config = tiny_config(&kLladaFamily);
   const GgufOptions options = {.alignment_key = false};
-  const auto outcome_of = [&](std::string_view key, float value) {
+  const auto outcome_with = [&](const std::function<void(GgufWriter&)>& add) {
     GgufWriter out = gguf_writer(config, options);
     const std::string plain = out.header();
-    out.add_f32(fmt::format("llada.{}", key), value);
+    add(out);
     return model_outcome(folder.write("m.gguf", out.header() + gguf_bytes(config, options).substr(plain.size())));
+  };
+  const auto outcome_of = [&](std::string_view key, float value) {
+    return outcome_with([&](GgufWriter& out) { out.add_f32(fmt::format("llada.{}", key), value); });
   };
   for (const auto key :
        {"rope.scaling.factor", "rope.scale_linear", "logit_scale", "residual_scale", "embedding_scale"}) {
@@ -616,10 +619,7 @@ TEST(ModelFile, GgufNumbersThatChangeTheComputation) {
     EXPECT_THAT(outcome_of(key, 30), HasSubstr(fmt::format("llada.{} is 30, 0 needed", key)));
   }
   const auto with_window = [&](uint32_t window) {
-    GgufWriter out = gguf_writer(config, options);
-    const std::string plain = out.header();
-    out.add_u32("llada.attention.sliding_window", window);
-    return model_outcome(folder.write("m.gguf", out.header() + gguf_bytes(config, options).substr(plain.size())));
+    return outcome_with([&](GgufWriter& out) { out.add_u32("llada.attention.sliding_window", window); });
   };
   const auto context = static_cast<uint32_t>(config.context);
   EXPECT_EQ(with_window(0), "accepted");
