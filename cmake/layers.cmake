@@ -19,6 +19,7 @@ function(llada_pch name)  # llada_pch(name OPTIONS flags... HEADERS headers... L
   cmake_parse_arguments(ARG "" "" "OPTIONS;HEADERS;LIBS" ${ARGN})
   file(WRITE ${PROJECT_BINARY_DIR}/${name}.cc "")
   add_library(${name} OBJECT ${PROJECT_BINARY_DIR}/${name}.cc)
+  set_target_properties(${name} PROPERTIES LLADA_ANYWHERE ON)
   target_link_libraries(${name} PRIVATE llada_options ${LLADA_FMT} ${ARG_LIBS})
   target_compile_options(${name} PRIVATE ${ARG_OPTIONS})
   target_precompile_headers(${name} PRIVATE <algorithm> <array> <cmath> <functional> <map> <memory> <optional> <span> <string>
