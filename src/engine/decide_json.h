@@ -14,9 +14,9 @@ namespace llada {
 // One question of a list: {type, instructions, choices | levels, name}. `where` stands before errors.
 Result<DecideQuestion> parse_question(const nlohmann::json& question, const std::string& where);
 
-// {input, questions: [...], llada: {labels, rotations, joint}}; other fields are not looked at.
+// {input, questions: [...], llada: {labels, rotations, samples, joint}}; other fields are not looked at.
 Result<DecideRequest> parse_decisions(const nlohmann::json& body);
-// {state, questions: {id: {type: noul | choice | score, instructions, criteria}}, instructions, joint, llada}.
+// {state, questions: {id: {type: noul | choice | score, instructions, criteria}}, instructions, joint, samples, llada}.
 Result<DecideRequest> parse_systemone(const nlohmann::json& body);
 // Either, by its fields: one with `state` is the second.
 Result<DecideRequest> parse_decide(const nlohmann::json& body);
