@@ -58,8 +58,8 @@ class Admission {
   // once. An id is known before its start() is called: `known` is told them. gives_way: as a batch's do.
   bool enter(std::vector<Ticket> tickets, const std::function<void(const std::vector<Id>&)>& known,
              bool gives_way = false);
-  // Bytes that a request holds from the beginning, until nobody has what is returned; null: no room for them beside what
-  // is held and what those that wait need to come to their end. Those of a common request are not counted.
+  // Bytes that a request holds from the beginning, until nobody has what is returned; null: no room for them beside
+  // what is held and what those that wait need to come to their end. Those of a common request are not counted.
   std::shared_ptr<void> hold(double bytes);
   static double counted(double bytes);  // of them
   // Bytes without which a request could not come to its end: those that all its answers keep, and the rest of one that

@@ -4,7 +4,7 @@
 // The folder is this server's alone.
 //
 // asker: of a request that has a key the hash of that, so that everybody sees what was made with the own key, and what
-// was made without one; else empty. An object that this version cannot read stays in the store, and is named in the log.
+// was made without one; else empty. An object that this version cannot read stays in the store; the log names it.
 #pragma once
 #include <condition_variable>
 #include <map>

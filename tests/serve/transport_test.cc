@@ -32,7 +32,7 @@ class Transport : public ServeTest {
   std::string chat(const json& body) { return http_request("POST", "/v1/chat/completions", body.dump()); }
 };
 
-// More clients than descriptors, which the system's limit leaves to this process: those that ask nothing keep nobody out.
+// More clients than descriptors, of which the system's limit leaves few: those that ask nothing keep nobody out.
 TEST_F(Transport, WithoutDescriptorsIdleConnectionsMakeRoom) {
   start();
   const auto ask_behind_idle = [&] {
