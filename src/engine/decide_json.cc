@@ -10,8 +10,8 @@
 namespace llada {
 namespace {
 
-using nlohmann::json;
-using Ordered = nlohmann::ordered_json;
+using json = nlohmann::ordered_json;
+using Ordered = json;
 
 constexpr std::string_view kTemperatures = "llada-decide-temperatures";
 
