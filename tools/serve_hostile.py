@@ -11,10 +11,14 @@ With --greedy N, N further requests ask for as much as they can: 128 answers of 
 long bodies, replies and frames that nobody reads. --limit-mib bounds the server's address space. Whatever they are
 told, the other clients' answers have to come and be right.
 
+With --forms N ten clients send N forms that are hard to follow or to read, and long bodies. How long plain requests
+take beside all that is printed, too.
+
   tools/serve_hostile.py --count 100000
   tools/serve_hostile.py --greedy 200 --limit-mib 1024
   tools/serve_hostile.py --count 0 --greedy 200 --limit-mib 1024 --clients 8 --most-ms 1000 -- --kv-memory 128
   tools/serve_hostile.py --count 1000000 --clients 32 --most-ms 100
+  tools/serve_hostile.py --count 0 --forms 300 --clients 1
 """
 
 import argparse
@@ -270,13 +274,64 @@ def take_greedily(port, seed, count, results, at_once=50):
     results.put((count, wrong.first, wrong.count, statuses))
 
 
+def hostile_form(rng):
+    """A request with a form that costs much for its size, never the same, or a long body."""
+    n, word = rng.randrange(6, 14), "".join(rng.choice("abcdefgh") for _ in range(6))
+    objects = rng.choice([3_000, 20_000, 100_000])
+    schemas = [{"type": "string", "maxLength": 60_000 + rng.randrange(5000)},
+               {"type": "array", "maxItems": 9_000 + rng.randrange(1000), "items": {"type": "array", "maxItems": 900}},
+               {"anyOf": [{"type": "integer"}] * objects},
+               {"type": "object", "properties": {f"{word}{i}": {"type": "integer"} for i in range(objects // 20)}},
+               {"enum": [f"{word}{i}" for i in range(objects)]}]
+    forms = [{"llada": {"regex": "[ -~]*%s[ -~]{%d}" % (word[0], n)}},
+             {"llada": {"regex": "(.*%s){%d}.{%d}" % (word[0], n, n)}},
+             {"llada": {"regex": "(%s)" % "|".join(word + str(i) for i in range(objects // 10))}},
+             {"llada": {"regex": "((a|%s){1,99}){1,%d}" % (word[0], n)}},
+             {"llada": {"choice": [f"{word} {i}" for i in range(objects // 4)]}},
+             {"user": "a" * (30 * objects)},
+             *({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}
+               for schema in schemas)]
+    body = {**QUESTION, "max_tokens": 120, **rng.choice(forms)}
+    return request("POST", "/v1/chat/completions", json.dumps(body).encode())
+
+
+def send_forms(port, seed, count, results, at_once=10):
+    statuses, wrong, lock = {}, Wrong(), threading.Lock()
+
+    def one(i):
+        rng = random.Random(seed * 1000 + i)
+        for _ in range(-(-count // at_once)):
+            try:
+                s = connect(port)
+                s.sendall(hostile_form(rng))
+                found = STATUS.match(s.recv(64))
+                status = int(found.group(1)) if found else 0
+                s.close()
+            except socket.timeout:
+                status = "left"
+            except OSError as error:
+                status = type(error).__name__
+            with lock:
+                statuses[status] = statuses.get(status, 0) + 1
+                if status not in (200, 400, 429, 503, "left", "BrokenPipeError", "ConnectionResetError"):
+                    wrong.append(f"a form: {status}")
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(at_once)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    results.put((count, wrong.first, wrong.count, statuses))
+
+
 def answered(port, stop, results, clients, right):
     """Clients that ask and are answered, one after the other."""
-    counts, wrong = [0] * clients, Wrong()
+    counts, wrong, times = [0] * clients, Wrong(), Times()
 
     def one(i):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         while not stop.is_set():
+            begin = time.perf_counter()
             try:
                 connection.request("POST", "/v1/chat/completions", json.dumps(QUESTION))
                 reply = connection.getresponse()
@@ -289,6 +344,7 @@ def answered(port, stop, results, clients, right):
                 if text != right:
                     wrong.append(f"status {reply.status}: {text[:100]}")
                 counts[i] += 1
+                times.add(time.perf_counter() - begin)
             except (OSError, http.client.HTTPException) as error:
                 wrong.append(f"{type(error).__name__}: {error}")
                 connection.close()
@@ -298,7 +354,12 @@ def answered(port, stop, results, clients, right):
         t.start()
     for t in threads:
         t.join()
-    results.put((sum(counts), wrong.first, wrong.count))
+    results.put((sum(counts), wrong.first, wrong.count, times))
+
+
+def summary(times):
+    return {"count": times.count, "p50_ms": times.at(0.5), "p99_ms": times.at(0.99), "p99.9_ms": times.at(0.999),
+            "max_ms": round(1e3 * times.longest, 2)}
 
 
 def health(port, stop, results, pause):
@@ -369,6 +430,7 @@ def main():
     parser.add_argument("--pause", type=float, default=0.005, help="seconds between two looks at /health")
     parser.add_argument("--most-ms", type=float, default=100, help="milliseconds of /health, 99.9 %% of the time")
     parser.add_argument("--greedy", type=int, default=0, help="requests that ask for as much as they can")
+    parser.add_argument("--forms", type=int, default=0, help="hostile forms and long bodies, ten at a time")
     parser.add_argument("--limit-mib", type=int, default=0, help="of the server's address space; 0: none")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("serve", nargs="*", help="options of llada serve, behind --")
@@ -411,6 +473,9 @@ def main():
         if args.greedy:
             taking = (port, args.seed, args.greedy, queues[2])
             attackers.append(multiprocessing.Process(target=take_greedily, args=taking))
+        if args.forms:
+            sending = (port, args.seed, args.forms, queues[2])
+            attackers.append(multiprocessing.Process(target=send_forms, args=sending))
         for process in beside + attackers:
             process.daemon = True  # ends with this one, where the server has ended
             process.start()
@@ -418,7 +483,7 @@ def main():
         seconds = time.monotonic() - begin
         stop.set()
         times, health_wrong, health_failed = queues[0].get()
-        answers, answers_wrong, answers_failed = queues[1].get()
+        answers, answers_wrong, answers_failed, answer_times = queues[1].get()
         for process in beside + attackers:
             process.join()
         alive = server.poll() is None
@@ -433,11 +498,10 @@ def main():
     wrong = [w for a in attacks for w in a[1]] + health_wrong + answers_wrong
     failed = sum(a[2] for a in attacks) + health_failed + answers_failed
     told = {str(k): v for a in attacks for k, v in (a[3] if len(a) > 3 else {}).items()}
-    print(json.dumps({"hostile": sent, **({"greedy": told} if told else {}), "seconds": round(seconds, 1),
+    print(json.dumps({"hostile": sent, **({"told": told} if told else {}), "seconds": round(seconds, 1),
                       "per_second": round(sent / seconds),
-                      "health": {"count": times.count, "p50_ms": times.at(0.5), "p99_ms": times.at(0.99),
-                                 "p99.9_ms": times.at(0.999), "max_ms": round(1e3 * times.longest, 2)},
-                      "answers": answers, "wrong": failed, "alive": alive, "exit_status": end,
+                      "health": summary(times), "answer": summary(answer_times), "answers": answers,
+                      "wrong": failed, "alive": alive, "exit_status": end,
                       "most_memory_mb": most}))
     for line in wrong[:20]:
         print("wrong:", line)

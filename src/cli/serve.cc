@@ -1,6 +1,7 @@
 // llada serve: the model as a server for OpenAI's clients, editors and browsers (docs/server.md).
 #include <fmt/ranges.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <csignal>
@@ -115,7 +116,23 @@ class Signals {
 
 void log_line(const serve::Json& fields) { note(serve::log_line(fields) + '\n'); }
 
+// A connection takes a descriptor, and a shell's soft limit is often 1024: it is raised to what the system allows, and
+// so many connections stay below that as leave some for files.
+void fit_descriptors(int& connections) {
+  constexpr rlim_t kOthers = 64;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlimit raised{limit.rlim_max, limit.rlim_max};
+  if (::setrlimit(RLIMIT_NOFILE, &raised) == 0) limit.rlim_cur = limit.rlim_max;
+  const rlim_t most = std::max<rlim_t>(limit.rlim_cur, kOthers + 1) - kOthers;
+  if (static_cast<rlim_t>(connections) <= most) return;
+  note(fmt::format("llada serve: {} connections at a time, not {}: the system allows {} open files (ulimit -Hn)\n",
+                   most, connections, limit.rlim_cur));
+  connections = static_cast<int>(most);
+}
+
 Result<int> run(ServeOptions& o) {
+  fit_descriptors(o.limits.connections);
   LLADA_TRY(auto keys, read_keys(o));
   LLADA_TRY(o.address.host, serve::parse_host(o.address.host));
   if (!o.address.host.contains(':')) o.hosts.push_back(o.address.host);  // addresses are allowed as they are

@@ -17,7 +17,7 @@
 namespace llada {
 namespace {
 
-// One question with its options in one order.
+// One question with its options in one order, over one noise.
 struct Reading {
   size_t question;
   LabelTree tree;
@@ -25,14 +25,17 @@ struct Reading {
   bool best_is_label = true;
 };
 
-Status check_question(const DecideQuestion& q, const std::string& where) {
+Status check_question(const DecideRequest& request, size_t index) {
+  const DecideQuestion& q = request.questions[index];
+  const std::string where = place_of(request, index);
   const auto says_nothing = [](const DecideOption& option) { return option.description.empty(); };
   if (q.instructions.empty() && q.kind == QuestionKind::predicate && std::ranges::all_of(q.options, says_nothing))
     return invalid("{}.instructions: found none, needed a text", where);
-  const size_t n = q.options.size(), most = q.kind == QuestionKind::choice ? kMostOptions : kMostLevels;
+  const size_t n = q.options.size(), least = request.system_one ? 1 : 2;
+  const size_t most = q.kind == QuestionKind::choice ? kMostOptions : kMostLevels;
   if (q.kind == QuestionKind::predicate) return {};
-  const char* const field = q.kind == QuestionKind::choice ? "choices" : "levels";
-  if (n < 2 || n > most) return invalid("{}.{}: found {}, needed 2 to {}", where, field, n, most);
+  const char* const field = request.system_one ? "criteria" : q.kind == QuestionKind::choice ? "choices" : "levels";
+  if (n < least || n > most) return invalid("{}.{}: found {}, needed {} to {}", where, field, n, least, most);
   std::set<std::pair<bool, std::string_view>> known;
   for (size_t i = 0; i < n; ++i) {
     if (is_blank(q.options[i].text)) return invalid("{}.{}[{}]: found no text, needed some", where, field, i);
@@ -64,6 +67,8 @@ class Decision final : public DecideJob {
   Status count_canvases(int64_t canvases, int64_t tokens);
   Status lay_out();
   std::string text_before(const std::string& question) const;
+  // A mask is no noise: each sample would read the same.
+  int64_t samples() const { return model_->special_ids().uniform.length > 0 ? request_.options.samples : 1; }
   bool plain() const { return model_->chat_style() == ChatStyle::plain; }
 
   const std::shared_ptr<const Model> model_;
@@ -82,12 +87,10 @@ std::string Decision::text_before(const std::string& question) const {
 
 // A base model goes on with the text, so that it is told where the answer stands.
 Result<std::vector<int32_t>> Decision::prompt_of(const std::string& text) const {
-  if (!plain()) {
-    const ChatMessage message{"user", text};
-    return chat_prompt(*model_, {&message, 1});
-  }
-  const ChatMessage message{"user", text + (request_.options.joint ? "\n" : "\nAnswer:")};
-  return chat_prompt(*model_, {&message, 1});
+  const ChatMessage message{"user", !plain() ? text : text + (request_.options.joint ? "\n" : "\nAnswer:")};
+  auto ids = chat_prompt(*model_, {&message, 1});
+  if (!ids) ids.error().message = fmt::format("{}: {}", state_field(request_), ids.error().message);
+  return ids;
 }
 
 Result<LabelTree> Decision::tree_of(size_t question, size_t first, bool behind_text) const {
@@ -97,17 +100,17 @@ Result<LabelTree> Decision::tree_of(size_t question, size_t first, bool behind_t
   int64_t beginnings = 0;
   for (const std::vector<int32_t>& label : labels) beginnings += std::ssize(label) * (std::ssize(label) + 1) / 2;
   if (beginnings > kMostCanvasTokens)
-    return invalid("questions[{}]: its labels are too long: one of n tokens counts n x n / 2, needed {} together",
-                   question, kMostCanvasTokens);
+    return invalid("{}: its labels are too long: one of n tokens counts n x n / 2, needed {} together",
+                   place_of(request_, question), kMostCanvasTokens);
   auto tree = label_tree(labels, end_token(model_->special_ids()));
-  if (!tree) return invalid("questions[{}]: {}", question, tree.error().message);
+  if (!tree) return invalid("{}: {}", place_of(request_, question), tree.error().message);
   return tree;
 }
 
 Status Decision::check_room(size_t question, int64_t positions) const {
   if (model_->context() == 0 || positions <= model_->context()) return {};
-  return invalid("questions[{}]: with the input it needs {} positions; {}", question, positions,
-                 model_->context_bound());
+  return invalid("{}: with {} it needs {} positions; {}", state_field(request_), place_of(request_, question),
+                 positions, model_->context_bound());
 }
 
 // Before they are made.
@@ -130,31 +133,46 @@ Status Decision::add_question(size_t question) {
                      kMostPromptTokens);
     LLADA_TRY(auto tree, tree_of(question, first, plain()));
     LLADA_TRY_STATUS(check_room(question, std::ssize(prompt) + tree.width + 1));
-    LLADA_TRY_STATUS(count_canvases(std::ssize(tree.nodes), tree.width + 1));
-    for (DecideCanvas& canvas : question_canvases(readings_.size(), tree, std::ssize(prompt), model_->special_ids()))
-      canvases_.push_back(std::move(canvas));
+    LLADA_TRY_STATUS(count_canvases(samples() * std::ssize(tree.nodes), tree.width + 1));
+    for (int64_t sample = 0; sample < samples(); ++sample) {
+      for (DecideCanvas& canvas :
+           question_canvases(readings_.size(), tree, std::ssize(prompt), model_->special_ids())) {
+        canvas.prompt = prompts_.size(), canvas.noise = sample;
+        canvases_.push_back(std::move(canvas));
+      }
+      readings_.push_back({.question = question, .tree = tree});
+    }
     prompts_.push_back(std::move(prompt));
-    readings_.push_back({.question = question, .tree = std::move(tree)});
   }
   return {};
 }
 
 Status Decision::add_joint() {
   LLADA_TRY(auto prompt, prompt_of(joint_text(request_)));
-  for (size_t i = 0; i < request_.questions.size(); ++i) {
-    LLADA_TRY(auto tree, tree_of(i, 0, true));
-    readings_.push_back({.question = i, .tree = std::move(tree)});
+  std::vector<LabelTree> trees;
+  for (const size_t question : asked_questions(request_)) {
+    LLADA_TRY(auto tree, tree_of(question, 0, true));
+    trees.push_back(std::move(tree));
   }
   std::vector<JointLine> lines;
-  for (const Reading& reading : readings_)
-    lines.push_back({model_->tokenizer().encode(fmt::format("{}:", lines.size() + 1)), &reading.tree});
   int64_t nodes = 0, tail = 0;
-  for (const JointLine& line : lines) {
-    nodes += std::ssize(line.tree->nodes);
-    tail += std::ssize(line.text) + line.tree->width + 1;
+  for (const LabelTree& tree : trees) {
+    lines.push_back({model_->tokenizer().encode(fmt::format("{}:", lines.size() + 1)), &tree});
+    nodes += std::ssize(tree.nodes);
+    tail += std::ssize(lines.back().text) + tree.width + 1;
   }
-  LLADA_TRY_STATUS(count_canvases(nodes, tail));
-  canvases_ = joint_canvases(lines, model_->tokenizer().encode("\n"), std::ssize(prompt), model_->special_ids());
+  LLADA_TRY_STATUS(count_canvases(samples() * nodes, tail));
+  const auto canvases =
+      joint_canvases(lines, model_->tokenizer().encode("\n"), std::ssize(prompt), model_->special_ids());
+  for (int64_t sample = 0; sample < samples(); ++sample) {
+    for (DecideCanvas canvas : canvases) {
+      for (DecideSlot& slot : canvas.slots) slot.reading += readings_.size();
+      canvas.noise = sample;
+      canvases_.push_back(std::move(canvas));
+    }
+    for (size_t i = 0; const size_t question : asked_questions(request_))
+      readings_.push_back({.question = question, .tree = trees[i++]});
+  }
   prompts_.push_back(std::move(prompt));
   return {};
 }
@@ -187,23 +205,26 @@ Status Decision::lay_out() {
     fixed.tokens.insert(fixed.tokens.end(), canvas.tail.begin(), canvas.tail.end());
     // Without a mask, an undecided position holds a random token: always the same one.
     for (size_t p = prompt.size(); p < fixed.tokens.size(); ++p)
-      if (fixed.tokens[p] < 0) fixed.tokens[p] = decode::random_token(0, 0, static_cast<int64_t>(p), ids.vocab);
+      if (fixed.tokens[p] < 0)
+        fixed.tokens[p] =
+            decode::random_token(static_cast<uint64_t>(canvas.noise), 0, static_cast<int64_t>(p), ids.vocab);
     for (const DecideSlot& slot : canvas.slots) fixed.positions.push_back(static_cast<int32_t>(slot.position));
     return fixed;
   };
   const int64_t shared = shared_prefix(prompts_, canvases_, model_->special_ids());
   size_.positions = setup.positions, size_.shared = shared;
-  setup.shared.assign(prompts_.front().begin(), prompts_.front().begin() + shared);
+  if (shared > 0) setup.shared.assign(prompts_.front().begin(), prompts_.front().begin() + shared);
   lanes_.emplace(model_, std::move(setup));
   return {};
 }
 
 Result<std::unique_ptr<DecideJob>> Decision::create(std::shared_ptr<const Model> model, const DecideRequest& request) {
   std::unique_ptr<Decision> job(new Decision(std::move(model), request));
-  if (request.options.joint) {
+  const std::vector<size_t> asked = asked_questions(request);
+  if (!request.options.joint) {
+    for (const size_t question : asked) LLADA_TRY_STATUS(job->add_question(question));
+  } else if (!asked.empty()) {
     LLADA_TRY_STATUS(job->add_joint());
-  } else {
-    for (size_t i = 0; i < request.questions.size(); ++i) LLADA_TRY_STATUS(job->add_question(i));
   }
   LLADA_TRY_STATUS(job->lay_out());
   return job;
@@ -225,27 +246,26 @@ DecideResult Decision::finish() {
   DecideResult result{.answers = {}, .reused_tokens = lanes_->reused(), .rows = lanes_->rows()};
   result.forwards = lanes_->forwards();
   if (request_.options.joint)
-    result.canvases =
-        std::ranges::count_if(canvases_, [](const DecideCanvas& canvas) { return canvas.slots.front().node == 0; });
+    result.canvases = std::ranges::count_if(
+        canvases_, [](const DecideCanvas& canvas) { return canvas.noise == 0 && canvas.slots.front().node == 0; });
   for (const std::vector<int32_t>& prompt : prompts_) result.prompt_tokens += std::ssize(prompt);
-  for (size_t r = 0; r < readings_.size();) {
-    const size_t question = readings_[r].question;
-    std::vector<std::vector<double>> rotations;
-    bool best_is_label = true;
-    for (; r < readings_.size() && readings_[r].question == question; ++r) {
-      const Reading& reading = readings_[r];
-      std::vector<double>& labels = rotations.emplace_back();
-      for (const std::vector<LabelTree::Place>& places : reading.tree.labels) {
-        double sum = 0;
-        for (const auto& [node, token] : places) sum += reading.log_probabilities[node][token];
-        labels.push_back(sum);
-      }
-      best_is_label = best_is_label && reading.best_is_label;
+  std::vector<std::vector<std::vector<double>>> labels(request_.questions.size());  // by question and reading
+  std::vector<bool> best_is_label(request_.questions.size(), true);
+  for (const Reading& reading : readings_) {
+    std::vector<double>& logs = labels[reading.question].emplace_back();
+    for (const std::vector<LabelTree::Place>& places : reading.tree.labels) {
+      double sum = 0;
+      for (const auto& [node, token] : places) sum += reading.log_probabilities[node][token];
+      logs.push_back(sum);
     }
-    const QuestionKind kind = request_.questions[question].kind;
+    if (!reading.best_is_label) best_is_label[reading.question] = false;
+  }
+  for (size_t q = 0; q < labels.size(); ++q) {
+    const QuestionKind kind = request_.questions[q].kind;
+    if (labels[q].empty()) labels[q] = {{0.0}};  // the one option
     result.answers.push_back(
-        answer_of(kind, std::move(rotations), request_.options.temperatures[static_cast<size_t>(kind)]));
-    result.answers.back().best_is_label = best_is_label;
+        answer_of(kind, std::move(labels[q]), request_.options.temperatures[static_cast<size_t>(kind)]));
+    result.answers.back().best_is_label = best_is_label[q];
   }
   return result;
 }
@@ -257,19 +277,26 @@ std::string_view name(QuestionKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
+std::string place_of(const DecideRequest& request, size_t question) {
+  return request.system_one ? "questions." + request.questions[question].name : fmt::format("questions[{}]", question);
+}
+
+std::string_view state_field(const DecideRequest& request) { return request.system_one ? "state" : "input"; }
+
 Status check_decide(const DecideRequest& request) {
   const DecideOptions& o = request.options;
   if (request.questions.empty() || request.questions.size() > kMostQuestions)
     return invalid("questions: found {}, needed 1 to {}", request.questions.size(), kMostQuestions);
   if (o.rotations < 1 || o.rotations > kMostRotations)
     return invalid("rotations: found {}, needed 1 to {}", o.rotations, kMostRotations);
+  if (o.samples < 1 || o.samples > kMostSamples)
+    return invalid("samples: found {}, needed 1 to {}", o.samples, kMostSamples);
   if (o.joint && o.rotations > 1) return invalid("rotations: found {}, needed 1 with joint", o.rotations);
   for (size_t kind = 0; kind < kQuestionKinds; ++kind)
     if (!(o.temperatures[kind] > 0) || !std::isfinite(o.temperatures[kind]))
       return invalid("temperature of {}: found {}, needed more than 0", name(static_cast<QuestionKind>(kind)),
                      o.temperatures[kind]);
-  for (size_t i = 0; i < request.questions.size(); ++i)
-    LLADA_TRY_STATUS(check_question(request.questions[i], fmt::format("questions[{}]", i)));
+  for (size_t i = 0; i < request.questions.size(); ++i) LLADA_TRY_STATUS(check_question(request, i));
   return {};
 }
 

@@ -5,6 +5,7 @@
 //   predicate  how probable it is that a statement is true: labels Yes and No
 //   choice     one of 2 to 255 options
 //   score      one of 2 to 10 ordered levels; the score is the mean of their numbers from 0
+// In the form of /v1/systemone one option or level will do: nothing is asked then, and it is certain.
 //
 // The definition. A question's prompt is the state, a blank line, and the question with its options (decide_prompt.h)
 // as a user's message in the model's chat template. Behind it the canvas has as many masks as the longest label has
@@ -53,7 +54,7 @@ struct DecideQuestion {
 };
 
 inline constexpr size_t kMostQuestions = 400, kMostOptions = 255, kMostLevels = 10;
-inline constexpr int64_t kMostRotations = 255;
+inline constexpr int64_t kMostRotations = 255, kMostSamples = 32;
 inline constexpr int64_t kMostPromptTokens = int64_t{1} << 22;  // of all questions and rotations of a request
 // Of all canvases behind their prompts, and of a question's labels with all that they begin with: a label of many
 // tokens has a canvas for each of them.
@@ -66,6 +67,8 @@ struct DecideOptions {
   DecideLabels labels = DecideLabels::letters;
   bool joint = false;
   int64_t rotations = 1;  // of a choice, at most; each costs the question's forwards again
+  // Of a model whose undecided positions hold random tokens: canvases with other ones, over which is averaged, too.
+  int64_t samples = 1;
   std::array<double, kQuestionKinds> temperatures = {1, 1, 1};  // by kind
   bool operator==(const DecideOptions&) const = default;
 };
@@ -74,7 +77,8 @@ struct DecideRequest {
   std::string state = {};  // may be empty
   std::vector<DecideQuestion> questions = {};
   DecideOptions options = {};
-  bool system_one = false;  // it came in the form of /v1/systemone, and is answered so
+  std::vector<std::string> warnings = {};  // of wishes that have no effect, a line each
+  bool system_one = false;                 // it came in the form of /v1/systemone, and is answered so
 };
 
 struct DecideAnswer {
@@ -123,5 +127,9 @@ Status check_decide(const DecideRequest& request);
 Result<std::unique_ptr<DecideJob>> start_decide(std::shared_ptr<const Model> model, const DecideRequest& request);
 
 std::string_view name(QuestionKind kind);  // predicate, choice, score
+
+// What errors call a question, and the text before the questions: by the fields in which the request has them.
+std::string place_of(const DecideRequest& request, size_t question);
+std::string_view state_field(const DecideRequest& request);
 
 }  // namespace llada

@@ -34,6 +34,7 @@ std::vector<double> mean_shares(std::span<const std::vector<double>> rotations, 
 double confidence_of(QuestionKind kind, std::span<const double> probabilities) {
   const auto n = static_cast<double>(probabilities.size());
   const auto best = std::ranges::max_element(probabilities);
+  if (probabilities.size() == 1) return 1;
   if (kind != QuestionKind::score) return std::max(0.0, (*best - 1 / n) / (1 - 1 / n));
   const auto level = static_cast<double>(best - probabilities.begin());
   double distance = 0, guess = 0;

@@ -35,6 +35,7 @@ struct DecideSlot {
 };
 struct DecideCanvas {
   size_t prompt;              // number of its prompt
+  int64_t noise = 0;          // seed of the random tokens of a model without a mask
   std::vector<int32_t> tail;  // behind it; -1 for a mask where the model has none
   std::vector<DecideSlot> slots;
 };

@@ -10,8 +10,8 @@
 namespace llada {
 namespace {
 
-using nlohmann::json;
-using Ordered = nlohmann::ordered_json;
+using json = nlohmann::ordered_json;
+using Ordered = json;
 
 constexpr std::string_view kTemperatures = "llada-decide-temperatures";
 
@@ -131,20 +131,26 @@ Result<std::vector<DecideOption>> option_list(const json& question, const char* 
   return options;
 }
 
+Status read_count(const json& object, const char* name, const std::string& where, int64_t most, int64_t& count) {
+  const json* const n = json_field(object, name);
+  if (n == nullptr) return {};
+  if (!n->is_number_integer() || *n < 1 || *n > most)
+    return wrong_field(where, *n, fmt::format("a whole number from 1 to {}", most));
+  count = n->get<int64_t>();
+  return {};
+}
+
 Status read_settings(const json& body, DecideOptions& options) {
   const json* const given = json_field(body, "llada");
   if (given == nullptr) return {};
   if (!given->is_object()) return wrong_field("llada", *given, "an object");
-  LLADA_TRY_STATUS(known_fields(*given, "llada", {"labels", "rotations", "joint"}));
+  LLADA_TRY_STATUS(known_fields(*given, "llada", {"labels", "rotations", "samples", "joint"}));
   LLADA_TRY(const std::string labels, text_field(*given, "labels", "llada"));
   if (!labels.empty() && labels != "letters" && labels != "values")
     return invalid("llada.labels: found '{}', needed letters or values", labels);
   if (labels == "values") options.labels = DecideLabels::values;
-  if (const json* const n = json_field(*given, "rotations")) {
-    if (!n->is_number_integer() || *n < 1 || *n > kMostRotations)
-      return wrong_field("llada.rotations", *n, fmt::format("a whole number from 1 to {}", kMostRotations));
-    options.rotations = n->get<int64_t>();
-  }
+  LLADA_TRY_STATUS(read_count(*given, "rotations", "llada.rotations", kMostRotations, options.rotations));
+  LLADA_TRY_STATUS(read_count(*given, "samples", "llada.samples", kMostSamples, options.samples));
   if (const json* const joint = json_field(*given, "joint")) {
     if (!joint->is_boolean()) return wrong_field("llada.joint", *joint, "true or false");
     options.joint = joint->get<bool>();
@@ -193,6 +199,19 @@ Ordered value_json(const DecideOption& option) {
 
 Ordered diagnostics_json(const DecideAnswer& answer) {
   return {{"label_mass", answer.label_mass}, {"argmax_is_label", answer.best_is_label}};
+}
+
+// Among them answers whose numbers say little, since the model meant to say something else.
+void add_warnings(const DecideRequest& request, const DecideResult& result, Ordered& all) {
+  constexpr double kLeastMass = 0.01;
+  for (const std::string& line : request.warnings) all["warnings"].push_back(line);
+  std::string questions;
+  for (size_t i = 0; i < result.answers.size(); ++i)
+    if (result.answers[i].label_mass < kLeastMass) questions += (questions.empty() ? "" : ", ") + place_of(request, i);
+  if (questions.empty()) return;
+  all["warnings"].push_back(fmt::format(
+      "label_mass: below {} for {}: the model would rather have written something else than one of the options",
+      kLeastMass, questions));
 }
 
 // A level as it is shown to the model.
@@ -257,8 +276,8 @@ Result<DecideRequest> parse_decisions(const json& body) {
 
 Result<DecideRequest> parse_systemone(const json& body) {
   DecideRequest request{.system_one = true};
-  const json* const state = json_field(body, "state");
-  if (state == nullptr) return invalid("state: is missing; needed a text or any JSON value");
+  const auto state = body.find("state");
+  if (state == body.end()) return invalid("state: is missing; needed a text or any JSON value");
   request.state = any_text(*state);
   if (const json* const common = json_field(body, "instructions")) {
     if (!request.state.empty()) request.state += "\n\n";
@@ -286,6 +305,7 @@ Result<DecideRequest> parse_systemone(const json& body) {
     request.questions.push_back(std::move(read));
   }
   LLADA_TRY_STATUS(read_settings(body, request.options));
+  LLADA_TRY_STATUS(read_count(body, "samples", "samples", kMostSamples, request.options.samples));
   if (const json* const joint = json_field(body, "joint")) {
     if (!joint->is_boolean()) return wrong_field("joint", *joint, "true or false");
     request.options.joint = joint->get<bool>();
@@ -295,7 +315,7 @@ Result<DecideRequest> parse_systemone(const json& body) {
 }
 
 Result<DecideRequest> parse_decide(const json& body) {
-  return json_field(body, "state") != nullptr ? parse_systemone(body) : parse_decisions(body);
+  return body.contains("state") ? parse_systemone(body) : parse_decisions(body);
 }
 
 Result<DecideRequest> read_decide(std::string_view text, const std::string& source) {
@@ -338,7 +358,10 @@ Ordered decisions_json(const DecideRequest& request, const DecideResult& result,
     one["diagnostics"] = diagnostics_json(a);
     answers.push_back(std::move(one));
   }
-  return {{"object", "decision"}, {"model", model}, {"answers", std::move(answers)}, {"usage", usage_json(result)}};
+  Ordered all = {
+      {"object", "decision"}, {"model", model}, {"answers", std::move(answers)}, {"usage", usage_json(result)}};
+  add_warnings(request, result, all);
+  return all;
 }
 
 Ordered systemone_json(const DecideRequest& request, const DecideResult& result, const std::string& model) {
@@ -369,6 +392,7 @@ Ordered systemone_json(const DecideRequest& request, const DecideResult& result,
   }
   Ordered all = {{"model", model}, {"answers", std::move(answers)}, {"usage", usage_json(result)}};
   if (request.options.joint) all["joint"] = {{"canvases", result.canvases}};
+  add_warnings(request, result, all);
   return all;
 }
 

@@ -68,11 +68,18 @@ std::vector<size_t> rotations_of(const DecideQuestion& question, int64_t rotatio
   return firsts;
 }
 
+std::vector<size_t> asked_questions(const DecideRequest& request) {
+  std::vector<size_t> asked;
+  for (size_t i = 0; i < request.questions.size(); ++i)
+    if (request.questions[i].answers() > 1) asked.push_back(i);
+  return asked;
+}
+
 std::string joint_text(const DecideRequest& request) {
   std::string text = request.state;
-  for (size_t i = 0; i < request.questions.size(); ++i) {
+  for (size_t number = 1; const size_t i : asked_questions(request)) {
     if (!text.empty()) text += "\n\n";
-    text += fmt::format("{}. {}", i + 1, question_text(request.questions[i], request.options.labels));
+    text += fmt::format("{}. {}", number++, question_text(request.questions[i], request.options.labels));
   }
   return text + "\n\nAnswer every question on a line of its own, its number first.";
 }

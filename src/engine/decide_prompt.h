@@ -19,7 +19,10 @@ std::vector<std::string> question_labels(const DecideQuestion& question, DecideL
 // than a choice one.
 std::vector<size_t> rotations_of(const DecideQuestion& question, int64_t rotations);
 
-// All questions in one text, numbered from 1.
+// Those that are asked at all: not those with one option.
+std::vector<size_t> asked_questions(const DecideRequest& request);
+
+// These in one text, numbered from 1.
 std::string joint_text(const DecideRequest& request);
 
 }  // namespace llada

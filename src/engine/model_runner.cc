@@ -261,9 +261,32 @@ void ModelRunner::run(std::span<RequestStep> all) {
   run_pass(of_pass[0], Pass::denoise);
 }
 
-// The steps have plans, all of that pass.
-void ModelRunner::run_pass(std::span<RequestStep* const> steps, Pass pass) {
-  if (steps.empty()) return;
+// The steps have plans, all of that pass. A device that has broken fails every step alike, so all are told at once. What
+// may be a matter of size (no memory, a program that the device refuses) is tried again with half of them, and the rest
+// goes by the size that went well. One that fails alone is told so; where the others fail together once more, they are,
+// too. So n requests that all fail cost about log2(n) forwards, which found no memory, and not n.
+void ModelRunner::run_pass(std::span<RequestStep* const> left, Pass pass) {
+  bool one_failed = false;
+  for (size_t size = left.size(); !left.empty();) {
+    auto steps = left.first(std::min(size, left.size()));
+    const Status status = forward(steps, pass);
+    device_broken_ = !status && status.error().kind == ErrorKind::failed;
+    if (!status) {
+      if (device_broken_ || one_failed) {
+        steps = left;
+      } else if (steps.size() > 1) {
+        size = (steps.size() + 1) / 2;
+        continue;
+      }
+      for (RequestStep* step : steps) step->status = status;
+      one_failed = true, size = left.size();
+    }
+    left = left.subspan(steps.size());
+  }
+}
+
+// One forward; an error is that of all its steps.
+Status ModelRunner::forward(std::span<RequestStep* const> steps, Pass pass) {
   size_t rows = 0;
   std::vector<RequestStep*> before_it, beside_it;
   for (RequestStep* const step : steps) {
@@ -276,30 +299,21 @@ void ModelRunner::run_pass(std::span<RequestStep* const> steps, Pass pass) {
   const TraceSpan span(trace_, "decode",
                        steps.size() == 1 ? fmt::format("step {}: {} rows", steps[0]->denoiser->forward_number(), rows)
                                          : fmt::format("{} requests: {} rows", steps.size(), rows));
-  const Status status = [&]() -> Status {
-    if (!before_it.empty()) LLADA_TRY_STATUS(begin_sparse(before_it, false));
-    if (!beside_it.empty()) LLADA_TRY_STATUS(begin_sparse(beside_it, true));
-    inputs_ = {};
-    inputs_.pass = pass;
-    outputs_.logits.resize(steps.size());
-    for (size_t i = 0; i < steps.size(); ++i) {
-      RequestStep& step = *steps[i];
-      add_stream(step, *step.plan, step.plan->places, step.plan->logits, step.state->kv,
-                 step.denoiser->forward_number(), rule_of(model_.graph(), *step.plan), inputs_);
-      outputs_.logits[i] = std::move(step.state->logits);  // whose memory takes the new ones
-    }
+  if (!before_it.empty()) LLADA_TRY_STATUS(begin_sparse(before_it, false));
+  if (!beside_it.empty()) LLADA_TRY_STATUS(begin_sparse(beside_it, true));
+  inputs_ = {};
+  inputs_.pass = pass;
+  outputs_.logits.resize(steps.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    RequestStep& step = *steps[i];
+    add_stream(step, *step.plan, step.plan->places, step.plan->logits, step.state->kv, step.denoiser->forward_number(),
+               rule_of(model_.graph(), *step.plan), inputs_);
+    outputs_.logits[i] = std::move(step.state->logits);  // whose memory takes the new ones
+  }
+  LLADA_TRY_STATUS([&] {
     const Stopwatch watch(device_seconds_);
     return executor_.run(inputs_, outputs_, &streams_);
-  }();
-  if (!status) {
-    for (RequestStep* step : steps) {
-      if (steps.size() == 1)
-        step->status = status;
-      else
-        run({step, 1});
-    }
-    return;
-  }
+  }());
   size_t next = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
     RequestStep& step = *steps[i];
@@ -322,6 +336,7 @@ void ModelRunner::run_pass(std::span<RequestStep* const> steps, Pass pass) {
     }
     land_sparse(step);
   }
+  return {};
 }
 
 }  // namespace llada

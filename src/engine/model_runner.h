@@ -107,12 +107,12 @@ class ModelRunner {
   ModelRunner& operator=(const ModelRunner&) = delete;
 
   // One forward of all steps that have no error, or two: of those that encode, and of the others. Damaged numbers are
-  // an error of the requests that have them alone. Where the forward itself fails, every request's part is run again
-  // alone, so that an error is the error of that request.
+  // an error of the requests that have them alone. Where memory runs out the forward is tried by halves.
   void run(std::span<RequestStep> steps);
   // Waits for the passes under way. Not while a run is.
   void settle() { executor_.settle(); }
 
+  bool device_broken() const { return device_broken_; }     // the last forward failed by its device
   bool fell_back() const { return executor_.fell_back(); }  // the device failed, its fallback took over
   // Of a device that has failed nothing is kept, and nothing used: what computes now may round otherwise. Null then.
   PrefixCache* usable(PrefixCache* prefixes) const { return fell_back() ? nullptr : prefixes; }
@@ -120,7 +120,8 @@ class ModelRunner {
   double device_seconds() const { return device_seconds_; }
 
  private:
-  void run_pass(std::span<RequestStep* const> steps, Pass pass);
+  void run_pass(std::span<RequestStep* const> left, Pass pass);
+  Status forward(std::span<RequestStep* const> steps, Pass pass);
   Status begin_sparse(std::span<RequestStep* const> steps, bool beside);
   Status use_beside_store(RequestState& state);
   void land_sparse(RequestStep& step);
@@ -132,6 +133,7 @@ class ModelRunner {
   StepOutputs outputs_;
   std::vector<Status> streams_;  // of the executor's last forward
   double device_seconds_ = 0;
+  bool device_broken_ = false;
 };
 
 }  // namespace llada

@@ -140,6 +140,7 @@ void Scheduler::run(std::span<const Turn> turns) {
   runner_.run(steps);
   const double seconds = runner_.device_seconds() - before;
   learned_.ran(rows, clock() - begin);
+  stats_.device_broken = runner_.device_broken();
   for (size_t i = 0; i < turns.size(); ++i) {
     Entry& entry = *turns[i].entry;
     const auto take = [&]() -> Status {

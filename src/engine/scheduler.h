@@ -36,6 +36,7 @@ struct SchedulerStats {
   int64_t rows = 0;              // in all forwards
   int64_t most_rows = 0;         // of one forward of several requests
   int64_t most_passed_over = 0;  // forwards in a row that somebody was not part of
+  bool device_broken = false;    // so the last forward failed
 };
 
 class Scheduler {

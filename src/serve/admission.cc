@@ -46,6 +46,40 @@ double Admission::needed(const std::vector<Ticket>& tickets) {
   return kept + most;
 }
 
+double Admission::counted(double bytes) {
+  constexpr double kFree = 64 << 10;  // an ordinary request is never refused for long ones
+  return std::max(std::ceil(bytes) - kFree, 0.0);
+}
+
+std::shared_ptr<void> Admission::hold(double bytes) {
+  const double held_bytes = counted(bytes);
+  {
+    const std::lock_guard lock(mutex_);
+    // Without those that run; the most that one of those that wait needs beside that, and beside what waits with it.
+    double kept = bytes_, begun = 0, not_begun = 0;
+    for (const auto& [id, held] : held_) kept -= held.running ? held.more : 0;
+    for (const Party& party : waiting_) {
+      const AnswerBytes& next = party.waiting.front().ticket.bytes;
+      if (party.begun) begun = std::max(begun, next.computed - next.kept);
+      if (!party.begun) not_begun = std::max(not_begun, party.needed);
+    }
+    const double most = std::max({bytes_, kept + begun, texts_ + not_begun});
+    if (held_bytes > 0 && !could_hold(most + held_bytes)) return nullptr;
+    bytes_ += held_bytes, texts_ += held_bytes;
+  }
+  const auto let_go = [this, held_bytes](void*) {
+    try {
+      {
+        const std::lock_guard lock(mutex_);
+        bytes_ -= held_bytes, texts_ -= held_bytes;
+      }
+      if (held_bytes > 0) start_some();
+    } catch (const std::exception&) {  // no memory to begin others: they begin when the next one ends
+    }
+  };
+  return {static_cast<void*>(this), let_go};
+}
+
 // A request that waits for its turn takes one place, and its answers beyond the first are counted beside that: so a few
 // requests for many answers leave others their places. Those that give way take none from others.
 bool Admission::enter(std::vector<Ticket> tickets, const std::function<void(const std::vector<Id>&)>& known,
@@ -61,6 +95,7 @@ bool Admission::enter(std::vector<Ticket> tickets, const std::function<void(cons
     const int64_t free = places == 0 ? std::max<int64_t>(limits_.running - running_, 0) : 0;
     const int64_t queued = std::ssize(tickets) - free;
     if (queued > 0 && (places >= limits_.waiting || further + queued - 1 > limits_.waiting)) return false;
+    if (!could_hold(texts_ + needed(tickets))) return false;  // of others': it could wait for ever
     Party party{
         .waiting = {}, .since = std::chrono::steady_clock::now(), .needed = needed(tickets), .gives_way = gives_way};
     std::vector<Id> ids;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -40,7 +41,7 @@ struct AdmissionLimits {
 
 struct AdmissionCounts {
   int64_t running = 0, waiting = 0;  // answers
-  double kv_bytes = 0;               // of those that run, and of those that have ended and were not handed on
+  double kv_bytes = 0;  // of those that run, of those that have ended and were not handed on, and of hold()
 };
 
 class Admission {
@@ -57,6 +58,10 @@ class Admission {
   // once. An id is known before its start() is called: `known` is told them. gives_way: as a batch's do.
   bool enter(std::vector<Ticket> tickets, const std::function<void(const std::vector<Id>&)>& known,
              bool gives_way = false);
+  // Bytes that a request holds from the beginning, until nobody has what is returned; null: no room for them beside
+  // what is held and what those that wait need to come to their end. Those of a common request are not counted.
+  std::shared_ptr<void> hold(double bytes);
+  static double counted(double bytes);  // of them
   // Bytes without which a request could not come to its end: those that all its answers keep, and the rest of one that
   // is being computed.
   static double needed(const std::vector<Ticket>& tickets);
@@ -94,7 +99,8 @@ class Admission {
   std::map<Id, Held> held_;
   int64_t running_ = 0, giving_way_ = 0;  // of those that run, so many give way
   int64_t answers_waiting_ = 0;
-  double bytes_ = 0;          // whole numbers, so that sums are exact
+  double bytes_ = 0;          // of all; whole numbers, so that sums are exact
+  double texts_ = 0;          // of them: of hold()
   std::list<Party> waiting_;  // whose turn is next, first
 };
 

@@ -16,8 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kTooLong = "context_length_exceeded";
-
 std::string setting_text(const json& value) {
   if (value.is_string()) return value.get<std::string>();
   const auto whole = value.is_number_float() ? whole_number(value) : std::nullopt;
@@ -431,12 +429,17 @@ Done check_count(Service& service, int64_t prompts, int64_t n) {
   return {};
 }
 
-void repeat_requests(Ask& ask) {
-  std::vector<Request> all;
-  for (Request& request : ask.requests)
-    for (int64_t i = 0; i < ask.each; ++i, ++request.options.seed) all.push_back(request);
-  ask.requests = std::move(all);
-  ask.each = 1;
+double waiting_bytes(const Ask& ask) {
+  constexpr size_t kJson = 4;  // of a text, as values
+  size_t bytes = ask.repeated.empty() ? 0 : kJson * dump(ask.repeated).size();
+  for (const Request& request : ask.requests) {
+    const auto& biases = request.options.logit_bias;
+    bytes += request.tokens.size() * sizeof(int32_t) + biases.size() * sizeof(biases[0]);
+    if (const auto form = decode::form_of(request.options)) bytes += form->text.size();
+    for (const std::string& stop : request.stop) bytes += stop.size();
+  }
+  for (const std::string& text : ask.echoed) bytes += text.size();
+  return static_cast<double>(bytes);
 }
 
 Done make_requests(Service& service, Ask& ask, const std::string& field,

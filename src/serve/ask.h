@@ -24,9 +24,9 @@ enum class Watch { none, replace, frames };
 
 struct Ask {
   Shape shape = Shape::chat;
-  std::vector<Request> requests = {};      // one per answer, in the order of their index, once repeat_requests() was
-  int64_t each = 1;                        // answers to each of the requests; 1 afterwards
-  std::vector<std::string> echoed = {};    // by index: text of the prompt before the answer; empty: none
+  std::vector<Request> requests = {};      // one per prompt
+  int64_t each = 1;                        // answers to each of them, which share it (request_of)
+  std::vector<std::string> echoed = {};    // by prompt: its text before the answer; none: no answer has one
   std::vector<InfillGap> gaps = {};        // of infilling, which has one request
   bool whole_text = false;                 // of infilling: the answer is the text with its gaps filled, not one gap's
   std::vector<std::string> stop = {};      // where the engine does not look for them itself: of infilling, beside tools
@@ -46,6 +46,7 @@ struct Ask {
   Watch watch = Watch::none;
   // Where the answers' form is not there yet: makes it and checks the requests, which may take seconds.
   std::function<Answered<void>(Service&, Ask&)> prepare = {};
+  std::shared_ptr<void> held = {};  // its waiting_bytes() in the admission's count
 };
 
 inline constexpr int64_t kMostAlternatives = 20;  // as OpenAI's
@@ -115,9 +116,11 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
                    const std::vector<std::vector<int32_t>>& prompts, const Decoding& decoding, int64_t n,
                    const std::vector<std::string>& stop = {});
 
-// One request for each answer, each with a seed of its own. A form's text, and a prompt's tokens, are copied so often:
-// once nothing stands between them and the queue that bounds them.
-void repeat_requests(Ask& ask);
+// That of an answer, by its index: the answers to a prompt follow one another, each with the next seed.
+inline size_t prompt_of(const Ask& ask, size_t index) { return index / static_cast<size_t>(ask.each); }
+inline const Request& request_of(const Ask& ask, size_t index) { return ask.requests[prompt_of(ask, index)]; }
+// What it holds while it waits: the form's text, tokens, biases.
+double waiting_bytes(const Ask& ask);
 
 // Tokens of a request that are not to be filled.
 int64_t prompt_tokens(const Request& request);

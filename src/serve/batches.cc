@@ -19,8 +19,6 @@
 namespace llada::serve {
 namespace {
 
-constexpr std::string_view kFileId = "file-";  // an id's beginning
-
 int64_t now() {
   const auto since = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::seconds>(since).count();
@@ -37,14 +35,6 @@ Json file_json(const std::string& id, const std::string& name, const std::string
                {"filename", name}, {"purpose", purpose}, {"status", "processed"}};
   if (expires > 0) json["expires_at"] = expires;
   return json;
-}
-
-// Of an object that is a file; else 0.
-int64_t file_bytes(const Json& object) { return object.at("object") == "file" ? object.at("bytes").get<int64_t>() : 0; }
-
-bool is_finished(const Json& batch) {
-  static const std::set<std::string> kFinished = {"completed", "failed", "expired", "cancelled"};
-  return kFinished.contains(batch.at("status").get<std::string>());
 }
 
 std::unexpected<ApiError> missing(std::string_view kind, const std::string& id) {
@@ -76,10 +66,6 @@ int64_t size_of(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 ? info.st_size : 0;
 }
 
-std::optional<ApiError> as_api_error(const Status& status) {
-  return status ? std::nullopt : std::optional<ApiError>(ApiError(500, without_folders(status.error().message)));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Batches>> Batches::open(Service& service, const std::string& folder, const BatchLimits& limits) {
@@ -100,26 +86,30 @@ Batches::~Batches() { stop(); }
 
 Status Batches::read_store() {
   LLADA_TRY(const auto stored, store_->all());
+  std::set<std::string> known;
   for (const StoredObject& object : stored) {
-    Json json = Json::parse(object.json, nullptr, false);
-    if (!json.is_object() || json.value("id", "") != object.id)
-      return invalid("{}: found no object of a server at {}", path_of("objects.sqlite"), in_quotes(object.id));
-    if (json.at("object") == "batch" && !is_finished(json))
+    known.insert({object.id, output_id(object.id), error_id(object.id)});
+    auto kept = KeptObject::read(object);
+    if (!kept) {
+      service_.log({{"event", "store"},
+                    {"id", object.id},
+                    {"error", fmt::format("{}: {}: {}; it is kept, and not shown", path_of("objects.sqlite"),
+                                          in_quotes(object.id), kept.error().message)}});
+      continue;
+    }
+    if (kept->is_open())
       unlisted_[object.id] = size_of(path_of(output_id(object.id))) + size_of(path_of(error_id(object.id)));
-    listed_bytes_ += file_bytes(json);
-    objects_.emplace(object.id, std::move(json));
+    objects_.put(std::move(*kept));
   }
-  remove_strays();
+  for (const auto& [time, id] : objects_.ended())
+    for (const auto& file : {output_id(id), error_id(id)})
+      if (objects_.find(file) == nullptr) known.erase(file);
+  remove_strays(known);
   return {};
 }
 
 // Files that nobody knows of: the server was killed before their objects were kept.
-void Batches::remove_strays() const {
-  std::set<std::string> known;
-  for (const auto& [id, object] : objects_) {
-    known.insert(id);
-    if (object.at("object") == "batch" && !is_finished(object)) known.insert({output_id(id), error_id(id)});
-  }
+void Batches::remove_strays(const std::set<std::string>& known) const {
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, none)) {
     const std::string name = entry.path().filename();
@@ -145,61 +135,59 @@ void Batches::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-Status Batches::put(std::vector<Json> objects, const std::vector<std::string>& removed) {
+Status Batches::put(std::vector<KeptObject> objects, const std::vector<std::string>& removed) {
   std::vector<StoredObject> stored;
-  for (const Json& object : objects) stored.push_back({object.at("id").get<std::string>(), dump(object)});
+  for (const KeptObject& object : objects) stored.push_back(object.stored());
   LLADA_TRY_STATUS(store_->change(stored, removed));
   const std::lock_guard lock(mutex_);
-  const auto listed = [&](const std::string& id) {
-    const auto found = objects_.find(id);
-    return found == objects_.end() ? 0 : file_bytes(found->second);
-  };
-  for (size_t i = 0; i < objects.size(); ++i) {
-    listed_bytes_ += file_bytes(objects[i]) - listed(stored[i].id);
-    objects_[stored[i].id] = std::move(objects[i]);
-  }
-  for (const std::string& id : removed) {
-    listed_bytes_ -= listed(id);
-    objects_.erase(id);
-  }
+  for (KeptObject& object : objects) objects_.put(std::move(object));
+  for (const std::string& id : removed) objects_.remove(id);
   return {};
+}
+
+// Of work that was to add so many bytes. The log has the path, which is nobody's business over HTTP.
+ApiError Batches::storage_error(const Error& error, size_t bytes) const {
+  constexpr size_t kObject = size_t{64} << 10;  // what the database may take for one
+  const bool full = !check_free_space(path_of("objects.sqlite"), bytes + kObject);
+  service_.log({{"event", "store"}, {"error", fmt::format("{}: {}", folder_, error.message)}});
+  ApiError told(error);
+  if (full) told.status = 507, told.code = "disk_full";
+  return told;
 }
 
 // The lock is held.
 int64_t Batches::held_bytes() const {
-  int64_t bytes = listed_bytes_;
+  int64_t bytes = objects_.bytes();
   for (const auto& [id, more] : unlisted_) bytes += more;
   return bytes;
 }
 
-Answered<Json> Batches::find(std::string_view kind, const std::string& id) const {
+KeptObject Batches::kept(const std::string& id) const {
   const std::lock_guard lock(mutex_);
-  const auto found = objects_.find(id);
-  if (found == objects_.end() || found->second.at("object") != kind) return missing(kind, id);
-  return found->second;
+  return *objects_.find(id);
 }
 
-std::vector<Json> Batches::all(std::string_view kind) const {
-  std::vector<Json> found;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [id, object] : objects_)
-      if (object.at("object") == kind) found.push_back(object);
-  }
-  std::ranges::stable_sort(found, std::greater(),
-                           [](const Json& json) { return json.at("created_at").get<int64_t>(); });
-  return found;
+Answered<Json> Batches::find(std::string_view asker, std::string_view kind, const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  const KeptObject* const found = objects_.find(id);
+  if (found == nullptr || found->json.at("object") != kind || !found->seen_by(asker)) return missing(kind, id);
+  return found->json;
 }
 
-Answered<Json> Batches::add_file(const std::string& name, const std::string& purpose, std::string_view bytes,
-                                 int64_t seconds) {
+std::vector<Json> Batches::all(std::string_view asker, std::string_view kind) const {
+  const std::lock_guard lock(mutex_);
+  return objects_.all(kind, asker);
+}
+
+Answered<Json> Batches::add_file(const std::string& asker, const std::string& name, const std::string& purpose,
+                                 std::string_view bytes, int64_t seconds) {
   const int64_t size = std::ssize(bytes);
   const Json file = file_json(new_id(kFileId), name, purpose, size, seconds > 0 ? now() + seconds : 0);
   const std::string id = file.at("id"), path = path_of(id);
   {
     const std::lock_guard lock(mutex_);
     const auto is_file = [](const auto& entry) { return entry.first.starts_with(kFileId); };
-    if (std::ranges::count_if(objects_, is_file) + std::ranges::count_if(unlisted_, is_file) >= limits_.files)
+    if (objects_.files() + std::ranges::count_if(unlisted_, is_file) >= limits_.files)
       return std::unexpected(ApiError(400, fmt::format("found {} files, needed fewer; delete some", limits_.files),
                                       "file", "too_many_files"));
     const int64_t held = held_bytes();
@@ -216,60 +204,60 @@ Answered<Json> Batches::add_file(const std::string& name, const std::string& pur
     LLADA_TRY_STATUS(keep_private(path));
     LLADA_TRY_STATUS(write_file(path, bytes));
     const std::lock_guard change(changing_);
-    return put({file});
+    return put({{file, asker}});
   });
   {
     const std::lock_guard lock(mutex_);
     unlisted_.erase(id);
   }
-  if (const auto error = as_api_error(kept)) {
+  if (!kept) {
     ::unlink(path.c_str());
-    return std::unexpected(*error);
+    return std::unexpected(storage_error(kept.error(), bytes.size()));
   }
   return file;
 }
 
-Answered<Json> Batches::remove_file(const std::string& id) {
+Answered<Json> Batches::remove_file(const std::string& asker, const std::string& id) {
   const std::lock_guard change(changing_);
-  LLADA_TRY(const Json file, find("file", id));
+  LLADA_TRY(const Json file, find(asker, "file", id));
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [name, object] : objects_)
-      if (object.at("object") == "batch" && object.at("input_file_id") == id && !is_finished(object))
-        return std::unexpected(ApiError(400, fmt::format("the batch {} reads this file", name), "id", "file_in_use"));
+    if (const std::string reader = objects_.reader_of(id); !reader.empty())
+      return std::unexpected(ApiError(400, fmt::format("the batch {} reads this file", reader), "id", "file_in_use"));
   }
-  if (const auto error = as_api_error(put({}, {id}))) return std::unexpected(*error);
+  if (const Status gone = put({}, {id}); !gone) return std::unexpected(storage_error(gone.error(), 0));
   ::unlink(path_of(id).c_str());
   return Json{{"id", id}, {"object", "file"}, {"deleted", true}};
 }
 
 // Of those that have ended the oldest go.
 void Batches::keep_few_batches() {
-  std::vector<std::pair<int64_t, std::string>> ended;
-  int64_t count = 0;
-  for (const Json& batch : all("batch")) {
-    ++count;
-    if (is_finished(batch)) ended.emplace_back(batch.at("created_at").get<int64_t>(), batch.at("id"));
-  }
-  std::ranges::sort(ended);
   std::vector<std::string> removed;
-  for (size_t i = 0; i < ended.size() && count - std::ssize(removed) >= limits_.batches; ++i)
-    removed.push_back(ended[i].second);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [time, id] : objects_.ended()) {
+      if (objects_.batches() - std::ssize(removed) < limits_.batches) break;
+      removed.push_back(id);
+    }
+  }
   if (!removed.empty()) static_cast<void>(put({}, removed));
 }
 
-Answered<Json> Batches::add_batch(Json batch) {
+Answered<Json> Batches::add_batch(const std::string& asker, Json batch) {
   const std::lock_guard change(changing_);
-  LLADA_TRY(const Json file, find("file", batch.at("input_file_id")));
-  const auto batches = all("batch");
-  if (std::ranges::count_if(batches, std::not_fn(is_finished)) >= limits_.unfinished)
+  LLADA_TRY(const Json file, find(asker, "file", batch.at("input_file_id")));
+  const auto open = [&] {
+    const std::lock_guard lock(mutex_);
+    return std::ssize(objects_.open());
+  };
+  if (open() >= limits_.unfinished)
     return std::unexpected(ApiError(429,
                                     fmt::format("found {} batches that have not ended, needed fewer; try again "
                                                 "later",
                                                 limits_.unfinished),
                                     "", "too_many_batches"));
   keep_few_batches();
-  Json json = {{"id", new_id("batch_")}, {"object", "batch"}};
+  Json json = {{"id", new_id(kBatchId)}, {"object", "batch"}};
   json.update(batch);
   json.update({{"errors", nullptr},
                {"status", "validating"},
@@ -282,20 +270,22 @@ Answered<Json> Batches::add_batch(Json batch) {
        {"in_progress_at", "finalizing_at", "completed_at", "failed_at", "expired_at", "cancelling_at", "cancelled_at"})
     json[time] = nullptr;
   json.erase("seconds");
-  if (const auto error = as_api_error(put({json}))) return std::unexpected(*error);
+  if (const Status kept = put({{json, asker}}); !kept) return std::unexpected(storage_error(kept.error(), 0));
   changed_.notify_all();
   return json;
 }
 
-Answered<Json> Batches::cancel_batch(const std::string& id) {
+Answered<Json> Batches::cancel_batch(const std::string& asker, const std::string& id) {
   const std::lock_guard change(changing_);
-  LLADA_TRY(Json batch, find("batch", id));
-  if (is_finished(batch))
+  LLADA_TRY(const Json seen, find(asker, "batch", id));
+  KeptObject object = kept(id);
+  Json& batch = object.json;
+  if (!object.is_open())
     return std::unexpected(ApiError(
         400, fmt::format("status: found {}, needed a batch that has not ended", batch.at("status").dump()), "id"));
   if (batch["status"] != "cancelling") {
     batch["status"] = "cancelling", batch["cancelling_at"] = now();
-    if (const auto error = as_api_error(put({batch}))) return std::unexpected(*error);
+    if (const Status changed = put({object}); !changed) return std::unexpected(storage_error(changed.error(), 0));
   }
   const auto is_worked_on = [&] {
     const std::lock_guard lock(mutex_);
@@ -307,23 +297,13 @@ Answered<Json> Batches::cancel_batch(const std::string& id) {
   return batch;
 }
 
-// Files whose time is over, but for those that a batch still reads.
-std::set<std::string> Batches::expired_files() const {
-  const std::lock_guard lock(mutex_);
-  std::set<std::string> read, expired;
-  for (const auto& [id, object] : objects_)
-    if (object.at("object") == "batch" && !is_finished(object))
-      read.insert(object.at("input_file_id").get<std::string>());
-  for (const auto& [id, object] : objects_)
-    if (object.at("object") == "file" && object.value("expires_at", INT64_MAX) < now() && !read.contains(id))
-      expired.insert(id);
-  return expired;
-}
-
 void Batches::remove_expired() {
   const std::lock_guard change(changing_);
-  const auto expired = expired_files();
-  const std::vector<std::string> removed(expired.begin(), expired.end());
+  std::vector<std::string> removed;
+  {
+    const std::lock_guard lock(mutex_);
+    removed = objects_.expired(now());
+  }
   if (removed.empty() || !put({}, removed)) return;
   for (const std::string& id : removed) ::unlink(path_of(id).c_str());
 }
@@ -336,12 +316,7 @@ std::string Batches::next_batch() {
     std::unique_lock lock(mutex_);
     worked_on_.clear();
     if (stopping_) return "";
-    const Json* next = nullptr;
-    for (const auto& [id, object] : objects_)
-      if (object.at("object") == "batch" && !is_finished(object) &&
-          (next == nullptr || object.at("created_at") < next->at("created_at")))
-        next = &object;
-    if (next != nullptr) return worked_on_ = next->at("id");
+    if (!objects_.open().empty()) return worked_on_ = objects_.open().begin()->second;
     change.unlock();
     changed_.wait_for(lock, std::chrono::minutes(1));
   }
@@ -368,7 +343,7 @@ void Batches::work_on(const std::string& id) {
   std::string status;
   {
     const std::lock_guard lock(mutex_);
-    const Json& batch = objects_.at(id);
+    const Json& batch = objects_.find(id)->json;
     if (!whole) {
       status = "failed";
     } else if (*whole) {
@@ -389,7 +364,7 @@ void Batches::work_on(const std::string& id) {
 
 bool Batches::goes_on(const std::string& id, int64_t expires) const {
   const std::lock_guard lock(mutex_);
-  return !stopping_ && objects_.at(id).at("status") != "cancelling" && now() < expires;
+  return !stopping_ && objects_.find(id)->json.at("status") != "cancelling" && now() < expires;
 }
 
 // Counts the requests of a batch that nobody has looked at.
@@ -402,10 +377,10 @@ Status Batches::count_requests(const std::string& id, const std::string& path) {
     total += line->too_long || !is_blank(line->text) ? 1 : 0;
   }
   const std::lock_guard change(changing_);
-  Json batch = *find("batch", id);
-  if (batch["status"] == "validating") batch["status"] = "in_progress";
-  batch["in_progress_at"] = now();
-  batch["request_counts"]["total"] = total;
+  KeptObject batch = kept(id);
+  if (batch.json["status"] == "validating") batch.json["status"] = "in_progress";
+  batch.json["in_progress_at"] = now();
+  batch.json["request_counts"]["total"] = total;
   return put({batch});
 }
 
@@ -415,7 +390,7 @@ Result<bool> Batches::answer(const std::string& id, bool expired) {
   for (const auto& file : {output_id(id), error_id(id)}) LLADA_TRY_STATUS(keep_private(path_of(file)));
   LLADA_TRY(auto output, BatchFile::open(path_of(output_id(id)), done));
   LLADA_TRY(auto errors, BatchFile::open(path_of(error_id(id)), done));
-  const Json batch = *find("batch", id);
+  const Json batch = kept(id).json;
   const std::string path = path_of(batch.at("input_file_id"));
   if (batch.at("in_progress_at").is_null()) LLADA_TRY_STATUS(count_requests(id, path));
   LLADA_TRY(auto input, LineSource::open(path, kMostBatchLine));
@@ -443,7 +418,7 @@ Result<bool> Batches::answer(const std::string& id, bool expired) {
   options.proceed = [&](const BatchCounts& counts) {
     {
       const std::lock_guard lock(mutex_);
-      Json& shown = objects_.at(id)["request_counts"];
+      Json& shown = objects_.find(id)->json["request_counts"];
       shown["completed"] = answered + counts.answered - counts.failed;
       shown["failed"] = failed + counts.failed;
     }
@@ -464,8 +439,9 @@ void Batches::finish(const std::string& id, const std::string& status, const std
 
 // The answers become files that clients know of.
 Status Batches::end_batch(const std::string& id, const std::string& status, const std::string& error) {
-  Json batch = *find("batch", id);
-  std::vector<Json> changed;
+  KeptObject object = kept(id);
+  Json& batch = object.json;
+  std::vector<KeptObject> changed;
   for (const auto& [field, file, name] : {std::tuple("output_file_id", output_id(id), "output.jsonl"),
                                           std::tuple("error_file_id", error_id(id), "error.jsonl")}) {
     struct stat info {};
@@ -475,14 +451,14 @@ Status Batches::end_batch(const std::string& id, const std::string& status, cons
       continue;
     }
     batch[field] = file;
-    changed.push_back(file_json(file, fmt::format("{}_{}", id, name), "batch_output", info.st_size, 0));
+    changed.push_back({file_json(file, fmt::format("{}_{}", id, name), "batch_output", info.st_size, 0), object.owner});
   }
   batch["status"] = status, batch[status + "_at"] = now();
   if (!error.empty()) {
     const Json one = {{"code", "server_error"}, {"message", error}, {"param", nullptr}, {"line", nullptr}};
     batch["errors"] = {{"object", "list"}, {"data", Json::array({one})}};
   }
-  changed.push_back(std::move(batch));
+  changed.push_back(std::move(object));
   const Status kept = put(std::move(changed));
   if (kept) {
     const std::lock_guard lock(mutex_);

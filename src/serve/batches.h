@@ -1,14 +1,16 @@
 // Files and batches that a server keeps (/v1/files, /v1/batches): their objects in a Store, the files' bytes beside it,
 // and a thread that works on one batch after the other (serve/batch.h). A batch that was under way when the server
 // ended, however it ended, goes on when it runs again. A batch gives way to whoever waits for an answer (admission.h).
-// Everything here is its owner's alone.
+// The folder is this server's alone.
+//
+// asker: of a request that has a key the hash of that, so that everybody sees what was made with the own key, and what
+// was made without one; else empty. An object that this version cannot read stays in the store; the log names it.
 #pragma once
 #include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -17,6 +19,7 @@
 #include "base/file_lock.h"
 #include "serve/batch_files.h"
 #include "serve/http.h"
+#include "serve/kept_objects.h"
 #include "serve/store.h"
 
 namespace llada::serve {
@@ -41,19 +44,21 @@ class Batches {
   void stop();   // gives up the requests under way; the batch goes on another time
 
   // Objects as OpenAI's protocol has them. seconds: until the file goes; 0: never.
-  Answered<Json> add_file(const std::string& name, const std::string& purpose, std::string_view bytes, int64_t seconds);
-  Answered<Json> remove_file(const std::string& id);
-  Answered<Json> add_batch(Json batch);  // with its endpoint, input_file_id, completion_window, metadata
-  Answered<Json> cancel_batch(const std::string& id);
-  Answered<Json> find(std::string_view kind, const std::string& id) const;  // file or batch
-  std::vector<Json> all(std::string_view kind) const;                       // the newest first
+  Answered<Json> add_file(const std::string& asker, const std::string& name, const std::string& purpose,
+                          std::string_view bytes, int64_t seconds);
+  Answered<Json> remove_file(const std::string& asker, const std::string& id);
+  // With its endpoint, input_file_id, completion_window, metadata.
+  Answered<Json> add_batch(const std::string& asker, Json batch);
+  Answered<Json> cancel_batch(const std::string& asker, const std::string& id);
+  Answered<Json> find(std::string_view asker, std::string_view kind, const std::string& id) const;  // file or batch
+  std::vector<Json> all(std::string_view asker, std::string_view kind) const;                       // the newest first
   std::string path_of(const std::string& file) const { return folder_ + "/" + file; }
 
  private:
   Batches(Service& service, std::string folder, const BatchLimits& limits)
       : service_(service), folder_(std::move(folder)), limits_(limits) {}
   Status read_store();
-  void remove_strays() const;
+  void remove_strays(const std::set<std::string>& known) const;
   void run();
   std::string next_batch();
   void work_on(const std::string& id);
@@ -62,9 +67,10 @@ class Batches {
   bool goes_on(const std::string& id, int64_t expires) const;
   void finish(const std::string& id, const std::string& status, const std::string& error);
   int64_t held_bytes() const;
-  std::set<std::string> expired_files() const;
+  KeptObject kept(const std::string& id) const;  // one that is there
+  ApiError storage_error(const Error& error, size_t bytes) const;
   // changing_ is held, and mutex_ is not.
-  Status put(std::vector<Json> objects, const std::vector<std::string>& removed = {});
+  Status put(std::vector<KeptObject> objects, const std::vector<std::string>& removed = {});
   void remove_expired();
   void keep_few_batches();
   Status end_batch(const std::string& id, const std::string& status, const std::string& error);
@@ -79,8 +85,7 @@ class Batches {
   std::unique_ptr<Store> store_;
   mutable std::mutex mutex_;  // taken after changing_, and never while the disk works; guards what follows
   std::condition_variable changed_;
-  std::map<std::string, Json> objects_;      // by id
-  int64_t listed_bytes_ = 0;                 // of objects that are files
+  KeptObjects objects_;
   std::map<std::string, int64_t> unlisted_;  // bytes of files that are no objects yet, by file or batch
   std::string worked_on_;                    // a batch
   bool stopping_ = false;

@@ -193,7 +193,7 @@ void Connection::handle(const std::optional<ApiError>& fault) {
   exchange_ = std::make_shared<Exchange>(std::move(asked), fault ? BodyBytes() : std::move(request.body()), reply_to);
   parser_.reset();
   replying_ = false;
-  asked_ = {};
+  asked_ = {}, asks_ = 0;
   watch();
   answer_guarded(*exchange_, [&] { host_->handler(exchange_); });
 }
@@ -226,16 +226,19 @@ void Connection::look() {
 }
 
 // The client has ended its direction of the connection: it has gone, or waits for the reply to its last request.
-// Sending to it tells which: the system of a client that has gone answers with a reset. In HTTP/1.1 a client skips any
-// number of interim replies; HTTP/1.0 has none, and such a client counts as gone where its reply takes longer than one
-// look.
+// Sending to it tells which: the system of a client that has gone answers with a reset. In HTTP/1.1 a client skips
+// interim replies, but some only five; HTTP/1.0 has none, and such a client counts as gone where its reply takes longer
+// than one look. So four are sent, at growing distances; later the system's own probes tell (set_options()).
 bool Connection::may_be_there() {
   if (replying_ && !outflow_) return true;  // the reply tells
-  const bool again = asked_ != Clock::time_point();
-  if (again && Clock::now() < asked_ + std::chrono::seconds(10)) return http11_ || outflow_;
+  constexpr int kMostAsks = 4;
+  if (asks_ > 0 && (asks_ == kMostAsks || Clock::now() < asked_ + std::chrono::seconds(10) * (1 << (asks_ - 1))))
+    return http11_ || outflow_;
+  const bool again = asks_++ > 0;
   asked_ = Clock::now();
   if (!http11_ && !outflow_) return !again;
   if (outflow_) {
+    asks_ = 1;  // a stream has no end of pings
     outflow_->ping();
     return true;
   }

@@ -124,6 +124,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   int64_t unread_bytes_ = 0;                       // of ConnectionHost::unread_bytes
   bool replying_ = false;                          // a reply is being written
   std::chrono::steady_clock::time_point asked_{};  // whether the client is there: when, at last
+  int asks_ = 0;                                   // of this request
   std::string head_text_, chunk_;                  // being written, one behind the other
   size_t sent_ = 0;                                // bytes of the two
   ReadingPace pace_;

@@ -180,11 +180,18 @@ class BeastServer : public Server {
   void accept(Listener& listener) {
     listener.acceptor.async_accept([this, &listener](Failure failure, StreamProtocol::socket socket) {
       if (!listener.acceptor.is_open()) return;
-      if (failure) return accept_later(listener);  // no descriptor was left
+      // No descriptor was left: whoever asks nothing keeps nobody out.
+      if (failure) {
+        const bool full = failure.value() == EMFILE || failure.value() == ENFILE;
+        if (!full || host_->idle.empty()) return accept_later(listener, std::chrono::milliseconds(50));
+        ++host_->pushed_out;
+        host_->idle.front()->close();
+        return accept_later(listener, std::chrono::milliseconds(0));
+      }
       try {
         take(std::move(socket));
       } catch (const std::exception&) {  // nor memory
-        return accept_later(listener);
+        return accept_later(listener, std::chrono::milliseconds(50));
       }
       accept(listener);
     });
@@ -221,8 +228,8 @@ class BeastServer : public Server {
     set(Count(4));
   }
 
-  void accept_later(Listener& listener) {
-    listener.retry.expires_after(std::chrono::milliseconds(50));
+  void accept_later(Listener& listener, std::chrono::milliseconds pause) {
+    listener.retry.expires_after(pause);
     listener.retry.async_wait([this, &listener](Failure failure) {
       if (!failure && listener.acceptor.is_open()) accept(listener);
     });

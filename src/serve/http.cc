@@ -86,6 +86,10 @@ HttpReply error_reply(const ApiError& error) {
   return reply;
 }
 
+HttpReply queue_full() {
+  return error_reply(ApiError(429, "too many requests are waiting; try again later", "", "queue_full"));
+}
+
 HttpReply json_reply(const Json& json) { return {.body = dump(json)}; }
 
 void Exchange::respond(HttpReply reply) {

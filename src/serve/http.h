@@ -79,6 +79,8 @@ class BodyBytes {
 // An error of the engine without the folders of the file that it begins with: they are nobody's business over HTTP.
 std::string without_folders(std::string_view message);
 
+inline constexpr const char* kTooLong = "context_length_exceeded";  // the code by which clients know to shorten it
+
 // A refusal in OpenAI's form. status 400: the request is wrong.
 struct ApiError {
   int status = 400;
@@ -151,6 +153,7 @@ std::unexpected<ApiError> refuse(const std::string& message, const std::string& 
 
 Json error_json(const ApiError& error);
 HttpReply error_reply(const ApiError& error);
+HttpReply queue_full();  // 429
 HttpReply json_reply(const Json& json);
 std::string dump(const Json& json);  // valid UTF-8 whatever it holds
 

@@ -28,7 +28,7 @@ Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
       exchange_(std::move(exchange)),
       ask_(std::move(ask)),
       head_(head_of(service, exchange_->id, ask_.shape)),
-      answers_(ask_.requests.size()),
+      answers_(ask_.requests.size() * static_cast<size_t>(ask_.each)),
       left_(answers_.size()),
       form_(make_form(head_, ask_)) {}
 
@@ -40,7 +40,7 @@ Job::~Job() {
 // Takes memory of the size that the answer may come to, so this runs only once it is admitted.
 void Job::prepare(size_t index) {
   const Model& model = service_.model();
-  const Request& request = ask_.requests[index];
+  const Request& request = request_of(ask_, index);
   Answer& answer = answers_[index];
   if (ask_.logprobs) answer.confidence.resize(static_cast<size_t>(most_positions(model, request)), 1);
   if (!ask_.stream) return;
@@ -61,15 +61,19 @@ void Job::begin() {
   if (!service_.began(shared_from_this()))
     return exchange_->respond(error_reply(ApiError(503, "the server is shutting down", "", "shutting_down")));
   std::vector<Admission::Ticket> tickets;
+  AnswerBytes bytes_of_each;
   for (size_t i = 0; i < answers_.size(); ++i) {
-    const Request& request = ask_.requests[i];
+    const Request& request = request_of(ask_, i);
+    if (i == 0 || prompt_of(ask_, i) != prompt_of(ask_, i - 1))
+      bytes_of_each = answer_bytes(service_.model(), request, ask_.scores_prompt && request.tokens.size() > 1,
+                                   std::max(service_.engine().row_budget(), RowBudget::kMostOfMixture));
     tickets.push_back(
-        {.bytes = answer_bytes(service_.model(), request, ask_.scores_prompt && request.tokens.size() > 1,
-                               std::max(service_.engine().row_budget(), RowBudget::kMostOfMixture)),
+        {.bytes = bytes_of_each,
          .start = [self = shared_from_this(), i] { self->start(i); },
          .expired = [self = shared_from_this()] { self->cancel("the queue was full for too long", 503); }});
   }
-  if (const double bytes = Admission::needed(tickets); !service_.admission().could_hold(bytes)) {
+  if (const double bytes = Admission::needed(tickets) + Admission::counted(waiting_bytes(ask_));
+      !service_.admission().could_hold(bytes)) {
     exchange_->respond(
         error_reply(ApiError(400, fmt::format("{} {:.3g} MB of memory, {:.3g} MB at most are there",
                                               tickets.size() > 1 ? "the answers need" : "the answer needs", bytes / 1e6,
@@ -81,7 +85,7 @@ void Job::begin() {
     for (size_t i = 0; i < ids.size(); ++i) answers_[i].ticket = ids[i];
   };
   if (!service_.admission().enter(std::move(tickets), known, exchange_->gives_way)) {
-    exchange_->respond(error_reply(ApiError(429, "too many requests are waiting; try again later", "", "queue_full")));
+    exchange_->respond(queue_full());
     return service_.ended(shared_from_this());
   }
   exchange_->on_gone([weak = weak_from_this()] {
@@ -101,7 +105,7 @@ void Job::start(size_t index) {
       answers_[index].forwards_before = static_cast<double>(service_.engine().stats().forwards);
       prepare(index);
     }
-    if (ask_.scores_prompt && ask_.requests[index].tokens.size() > 1) {
+    if (ask_.scores_prompt && request_of(ask_, index).tokens.size() > 1) {
       score(index);
     } else {
       generate(index);
@@ -127,12 +131,13 @@ void Job::score(size_t index) {
     }
     self->generate(index);
   };
-  keep_handle(index, service_.engine().submit_score(prompt_score(ask_.requests[index]), on_done));
+  keep_handle(index, service_.engine().submit_score(prompt_score(request_of(ask_, index)), on_done));
 }
 
 void Job::generate(size_t index) {
   const auto self = shared_from_this();
-  Request request = ask_.requests[index];
+  Request request = request_of(ask_, index);  // one that is computed has its own, which its bytes allow for
+  request.options.seed += index % static_cast<size_t>(ask_.each);
   if (ask_.stream && ask_.progress)
     request.on_prompt = [self, index](int64_t done, int64_t total) { self->note_prompt(index, done, total); };
   keep_handle(index,
@@ -339,6 +344,8 @@ void Job::announce() {
 
 void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> ask) {
   if (!ask) return exchange->respond(error_reply(ask.error()));
+  if (!ask->held && !(ask->held = service.admission().hold(waiting_bytes(*ask))))
+    return exchange->respond(queue_full());
   if (const auto prepare = std::exchange(ask->prepare, {})) {
     const auto later = [&service, exchange, prepare, asked = std::make_shared<Ask>(std::move(*ask))] {
       answer_guarded(*exchange, [&] {
@@ -349,7 +356,6 @@ void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answ
     };
     return service.workers().give(later, WorkSize::large);
   }
-  repeat_requests(*ask);
   const auto job = std::make_shared<Job>(service, exchange, std::move(*ask));
   try {
     job->begin();

@@ -50,7 +50,7 @@ void Job::read_answer(FinishedAnswer& answer) const {
 }
 
 FinishedAnswer Job::finished(size_t index) const {
-  const Request& request = ask_.requests[index];
+  const Request& request = request_of(ask_, index);
   const Generation& g = **answers_[index].result;
   const Tokenizer& tokenizer = service_.model().tokenizer();
   FinishedAnswer answer{
@@ -82,7 +82,7 @@ FinishedAnswer Job::finished(size_t index) const {
 // Of a text with a gap, up to the token in which a stop text ends it, as far as the text was cut.
 std::span<const int32_t> Job::answer_tokens(size_t index) const {
   const std::span<const int32_t> all = (*answers_[index].result)->tokens;
-  if (!ask_.requests[index].gaps) {
+  if (!request_of(ask_, index).gaps) {
     // Beside a prompt's scores there is the end token's, too: evaluation clients ask for one token behind the prompt
     // and leave out the last entry, whichever token it is.
     const int64_t tokens = (*answers_[index].result)->stats.content_tokens + (ask_.scores_prompt ? 1 : 0);
@@ -101,7 +101,7 @@ std::span<const int32_t> Job::answer_tokens(size_t index) const {
 }
 
 std::vector<ScoredToken> Job::scored(size_t index) const {
-  const Request& request = ask_.requests[index];
+  const Request& request = request_of(ask_, index);
   const Answer& answer = answers_[index];
   const Generation& g = **answer.result;
   std::vector<ScoredToken> tokens;
@@ -130,10 +130,10 @@ Json Job::usage() const {
       stats.back().decode.rows += score->rows;
     }
     if (ask_.drops_answer) stats.back().content_tokens = 0;
-    const std::vector<int32_t>& tokens = ask_.requests[i].tokens;
+    const std::vector<int32_t>& tokens = request_of(ask_, i).tokens;
     // A prompt counts once, with what was kept of it when its first answer began.
     if (before == nullptr || *before != tokens) {
-      prompts += prompt_tokens(ask_.requests[i]);
+      prompts += prompt_tokens(request_of(ask_, i));
     } else {
       stats.back().reused_positions = 0;
     }
@@ -147,7 +147,7 @@ HttpReply Job::whole() {
   if (const auto error = failure()) return error_reply(*error);
   const auto with_echo = [&](size_t i) {
     FinishedAnswer answer = finished(i);
-    if (i < ask_.echoed.size()) answer.text.insert(0, ask_.echoed[i]);
+    if (!ask_.echoed.empty()) answer.text.insert(0, ask_.echoed[prompt_of(ask_, i)]);
     answer.text = to_valid_utf8(answer.text);
     return answer;
   };

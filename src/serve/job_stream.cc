@@ -8,7 +8,7 @@ namespace llada::serve {
 
 Json Job::frame_json(size_t index, const StepNote& note) {
   const Model& model = service_.model();
-  const Request& request = ask_.requests[index];
+  const Request& request = request_of(ask_, index);
   const std::vector<int32_t>& given = answers_[index].given;
   Json edits = Json::array();
   const bool first = note.forwards > 0 && !answers_[index].canvas_sent;
@@ -64,7 +64,7 @@ std::string take_text(std::vector<AnswerPiece>& pieces) {
 // With the counts so far, where they are wanted in each piece.
 Json Job::with_usage(Json piece, size_t index, int64_t tokens) const {
   if (!ask_.usage_in_pieces) return piece;
-  const int64_t prompt = prompt_tokens(ask_.requests[index]);
+  const int64_t prompt = prompt_tokens(request_of(ask_, index));
   piece["usage"] = {{"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
   return piece;
 }
@@ -102,7 +102,7 @@ std::string Job::events(size_t index, const StepNote& note) {
   if (answer.text) answer.text->apply(note);
   const auto at = static_cast<int64_t>(index);
   if (ask_.watch == Watch::replace) {
-    const Request& request = ask_.requests[index];
+    const Request& request = request_of(ask_, index);
     const auto size = std::ssize(request.tokens);
     const auto masks = static_cast<double>(request.gaps ? std::ranges::count(answer.given, -1)
                                                         : most_generated(service_.model(), size, request.options));
@@ -150,8 +150,8 @@ std::string Job::last_events(size_t index) {
                   .rows = stats.decode.rows,
                   .edits = {}};
     json["llada"] = frame_json(index, note);
-    json["usage"] = usage_json({stats}, prompt_tokens(ask_.requests[index]));
-    if (ask_.requests[index].gaps) json["spans"] = end.spans;
+    json["usage"] = usage_json({stats}, prompt_tokens(request_of(ask_, index)));
+    if (request_of(ask_, index).gaps) json["spans"] = end.spans;
     return events + event_text(json);
   }
   return events +
@@ -232,8 +232,8 @@ std::string Job::first_events() {
   for (size_t i = 0; i < answers_.size(); ++i) {
     const auto at = static_cast<int64_t>(i);
     if (ask_.shape == Shape::chat && ask_.watch != Watch::replace) text += event_text(role_json(head_, at, ask_.calls));
-    if (i < ask_.echoed.size() && !ask_.echoed[i].empty())
-      text += event_text(piece_json(head_, at, ask_.echoed[i], "", nullptr));
+    if (!ask_.echoed.empty() && !ask_.echoed[prompt_of(ask_, i)].empty())
+      text += event_text(piece_json(head_, at, ask_.echoed[prompt_of(ask_, i)], "", nullptr));
   }
   return text;
 }

@@ -20,6 +20,7 @@ template <class T>
 struct QueuedWork {
   std::string_view what;  // of an error about memory: "the score needs"
   AnswerBytes bytes;
+  double waiting_bytes = 0;         // what it holds from the beginning
   WorkSize size = WorkSize::small;  // of making the reply
   // Once at most.
   std::function<std::shared_ptr<Submitted>(std::function<void(Result<T>)> on_done)> submit;
@@ -84,7 +85,7 @@ class Queued final : public Pending, public std::enable_shared_from_this<Queued<
       exchange_->respond(error_reply(error));
       service_.ended(self);
     };
-    const double bytes = work_.bytes.computed;
+    const double bytes = work_.bytes.computed + Admission::counted(work_.waiting_bytes);
     if (!service_.admission().could_hold(bytes))
       return refuse_with(ApiError(400, fmt::format("{} {:.3g} MB of memory, {:.3g} MB at most are there", work_.what,
                                                    bytes / 1e6, service_.admission().limits().kv_bytes / 1e6)));
@@ -96,8 +97,11 @@ class Queued final : public Pending, public std::enable_shared_from_this<Queued<
     tickets.push_back({.bytes = work_.bytes,
                        .start = [self] { self->start(); },
                        .expired = [self] { self->cancel("the queue was full for too long", 503); }});
-    if (!service_.admission().enter(std::move(tickets), known, exchange_->gives_way))
-      return refuse_with(ApiError(429, "too many requests are waiting; try again later", "", "queue_full"));
+    held_ = service_.admission().hold(work_.waiting_bytes);
+    if (!held_ || !service_.admission().enter(std::move(tickets), known, exchange_->gives_way)) {
+      exchange_->respond(queue_full());
+      return service_.ended(self);
+    }
     exchange_->on_gone([weak = this->weak_from_this()] {
       if (const auto queued = weak.lock()) queued->cancel("the client has gone", kClientGone);
     });
@@ -151,6 +155,7 @@ class Queued final : public Pending, public std::enable_shared_from_this<Queued<
   Service& service_;
   const std::shared_ptr<Exchange> exchange_;
   const QueuedWork<T> work_;
+  std::shared_ptr<void> held_;  // its waiting_bytes, in the admission's count
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   bool left_ = false;         // the queue, by the reply; read where nobody else is left
   mutable std::mutex mutex_;  // guards what follows

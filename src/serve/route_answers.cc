@@ -119,8 +119,7 @@ Answered<Ask> read_completion(Service& service, Body body) {
   LLADA_TRY_STATUS(make_requests(service, ask, "prompt", prompts, decoding, n, stop));
   if (echo)
     for (const Request& request : ask.requests)
-      ask.echoed.insert(ask.echoed.end(), static_cast<size_t>(n),
-                        to_valid_utf8(service.model().tokenizer().decode(request.tokens)));
+      ask.echoed.push_back(to_valid_utf8(service.model().tokenizer().decode(request.tokens)));
   return ask;
 }
 

@@ -17,12 +17,18 @@ namespace {
 
 constexpr int64_t kLeastFileSeconds = 3600, kMostFileSeconds = 2'592'000;
 
-Answered<Batches*> kept(Service& service) {
-  if (Batches* batches = service.batches()) return batches;
+struct Keeper {
+  Batches* batches;
+  std::string asker;
+};
+Answered<Keeper> kept(Service& service, const HttpRequest& request) {
+  if (Batches* batches = service.batches()) return Keeper{batches, service.asker(request)};
   const std::string_view absence = Store::absence();
+  // Not 501, which clients take for a passing fault and try again.
   return std::unexpected(ApiError(
-      501, absence.empty() ? "this server keeps nothing; it was started without --store DIR" : std::string(absence), "",
-      "nothing_kept"));
+      404,
+      absence.empty() ? "files and batches are not kept here; needed llada serve --store DIR" : std::string(absence),
+      "", "nothing_kept"));
 }
 
 HttpReply reply_of(const Answered<Json>& answer) { return answer ? json_reply(*answer) : error_reply(answer.error()); }
@@ -73,7 +79,7 @@ Answered<Json> page_of(std::vector<Json> all, const HttpRequest& request, int64_
   return list;
 }
 
-Answered<Json> read_file_form(Batches& batches, const HttpRequest& request, std::string_view body) {
+Answered<Json> read_file_form(const Keeper& keeper, const HttpRequest& request, std::string_view body) {
   LLADA_TRY(const auto parts, parse_form(request.type, body));
   const FormPart* file = nullptr;
   std::string purpose;
@@ -96,7 +102,8 @@ Answered<Json> read_file_form(Batches& batches, const HttpRequest& request, std:
   }
   if (purpose != "batch") return refuse(fmt::format("purpose: found {}, needed batch", in_quotes(purpose)), "purpose");
   if (file == nullptr) return refuse("file: needed, the requests of a batch", "file");
-  return batches.add_file(file->file.empty() ? "file" : file->file, purpose, file->bytes, seconds);
+  return keeper.batches->add_file(keeper.asker, file->file.empty() ? "file" : file->file, purpose, file->bytes,
+                                  seconds);
 }
 
 // A file's bytes as they are read.
@@ -144,16 +151,16 @@ Answered<Window> read_window(Body& body) {
 void add_file(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const BodyBytes body = exchange->take_body();
   const auto add = [&]() -> Answered<Json> {
-    LLADA_TRY(Batches* const batches, kept(service));
-    return read_file_form(*batches, exchange->request, body.text());
+    LLADA_TRY(const Keeper keeper, kept(service, exchange->request));
+    return read_file_form(keeper, exchange->request, body.text());
   };
   exchange->respond(reply_of(add()));
 }
 
 HttpReply list_files(Service& service, const HttpRequest& request) {
   const auto list = [&]() -> Answered<Json> {
-    LLADA_TRY(Batches* const batches, kept(service));
-    auto all = batches->all("file");
+    LLADA_TRY(const Keeper keeper, kept(service, request));
+    auto all = keeper.batches->all(keeper.asker, "file");
     if (const auto purpose = query_value(request.query, "purpose"))
       std::erase_if(all, [&](const Json& file) { return file.at("purpose") != *purpose; });
     return page_of(std::move(all), request, 10'000);
@@ -162,29 +169,31 @@ HttpReply list_files(Service& service, const HttpRequest& request) {
 }
 
 HttpReply one_file(Service& service, const HttpRequest& request) {
-  const auto batches = kept(service);
-  if (!batches) return error_reply(batches.error());
-  return reply_of((*batches)->find("file", path_id("/v1/files/{id}", request.path)));
+  const auto keeper = kept(service, request);
+  if (!keeper) return error_reply(keeper.error());
+  return reply_of(keeper->batches->find(keeper->asker, "file", path_id("/v1/files/{id}", request.path)));
 }
 
 HttpReply file_content(Service& service, const HttpRequest& request) {
-  const auto batches = kept(service);
-  if (!batches) return error_reply(batches.error());
-  const auto file = (*batches)->find("file", path_id("/v1/files/{id}/content", request.path));
+  const auto keeper = kept(service, request);
+  if (!keeper) return error_reply(keeper.error());
+  const auto file = keeper->batches->find(keeper->asker, "file", path_id("/v1/files/{id}/content", request.path));
   if (!file) return error_reply(file.error());
-  const int fd = ::open((*batches)->path_of(file->at("id")).c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(keeper->batches->path_of(file->at("id")).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return error_reply(ApiError(500, "the file's bytes are not there any more"));
   return {.type = "application/octet-stream", .stream = std::make_shared<FileOutflow>(fd)};
 }
 
 HttpReply remove_file(Service& service, const HttpRequest& request) {
-  const auto batches = kept(service);
-  if (!batches) return error_reply(batches.error());
-  return reply_of((*batches)->remove_file(path_id("/v1/files/{id}", request.path)));
+  const auto keeper = kept(service, request);
+  if (!keeper) return error_reply(keeper.error());
+  return reply_of(keeper->batches->remove_file(keeper->asker, path_id("/v1/files/{id}", request.path)));
 }
 
-Answered<HttpReply> add_batch(Service& service, Body body) {
-  LLADA_TRY(Batches* const batches, kept(service));
+namespace {
+
+Answered<Json> read_batch(const Keeper& keeper, Exchange& exchange) {
+  LLADA_TRY(Body body, Body::parse(exchange));
   LLADA_TRY(const auto input, body.text("input_file_id"));
   LLADA_TRY(const auto endpoint, body.text("endpoint"));
   LLADA_TRY(const Window window, read_window(body));
@@ -196,32 +205,41 @@ Answered<HttpReply> add_batch(Service& service, Body body) {
   if (!endpoint) return refuse("endpoint: needed, the url of the requests", "endpoint");
   if (const Status known = check_batch_url(*endpoint); !known)
     return refuse("endpoint: " + known.error().message, "endpoint");
-  LLADA_TRY(const Json batch, batches->add_batch({{"endpoint", *endpoint},
+  return keeper.batches->add_batch(keeper.asker, {{"endpoint", *endpoint},
                                                   {"input_file_id", *input},
                                                   {"completion_window", window.text},
                                                   {"metadata", metadata == nullptr ? Json(nullptr) : Json(*metadata)},
-                                                  {"seconds", window.seconds}}));
-  return json_reply(batch);
+                                                  {"seconds", window.seconds}});
+}
+
+}  // namespace
+
+void add_batch(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  const auto add = [&]() -> Answered<Json> {
+    LLADA_TRY(const Keeper keeper, kept(service, exchange->request));
+    return read_batch(keeper, *exchange);
+  };
+  exchange->respond(reply_of(add()));
 }
 
 HttpReply list_batches(Service& service, const HttpRequest& request) {
   const auto list = [&]() -> Answered<Json> {
-    LLADA_TRY(Batches* const batches, kept(service));
-    return page_of(batches->all("batch"), request, 20);
+    LLADA_TRY(const Keeper keeper, kept(service, request));
+    return page_of(keeper.batches->all(keeper.asker, "batch"), request, 20);
   };
   return reply_of(list());
 }
 
 HttpReply one_batch(Service& service, const HttpRequest& request) {
-  const auto batches = kept(service);
-  if (!batches) return error_reply(batches.error());
-  return reply_of((*batches)->find("batch", path_id("/v1/batches/{id}", request.path)));
+  const auto keeper = kept(service, request);
+  if (!keeper) return error_reply(keeper.error());
+  return reply_of(keeper->batches->find(keeper->asker, "batch", path_id("/v1/batches/{id}", request.path)));
 }
 
 HttpReply cancel_batch(Service& service, const HttpRequest& request) {
-  const auto batches = kept(service);
-  if (!batches) return error_reply(batches.error());
-  return reply_of((*batches)->cancel_batch(path_id("/v1/batches/{id}/cancel", request.path)));
+  const auto keeper = kept(service, request);
+  if (!keeper) return error_reply(keeper.error());
+  return reply_of(keeper->batches->cancel_batch(keeper->asker, path_id("/v1/batches/{id}/cancel", request.path)));
 }
 
 }  // namespace llada::serve

@@ -33,22 +33,24 @@ QueuedWork<DecideResult> decision_work(Service& service, const std::string& id,
                  {"ms", static_cast<int64_t>(seconds * 1e3)},
                  {"error", result ? Json(nullptr) : Json(result.error().message)}});
   };
-  return {.what = "the decisions need",
-          .bytes = {std::ceil(decide_bytes(service.model(), size, rows)) + kept, kept},
-          .size = request->questions.size() > 20 ? WorkSize::large : WorkSize::small,
-          .submit = [&service, job = std::make_shared<std::unique_ptr<DecideJob>>(std::move(made))](
-                        auto on_done) -> std::shared_ptr<Submitted> {
-            return service.engine().submit_decide(std::move(*job), std::move(on_done));
-          },
-          .json = [&service, request,
-                   write](const DecideResult& result) { return write(*request, result, service.name()); },
-          .ended = ended};
+  return {
+      .what = "the decisions need",
+      .bytes = {std::ceil(decide_bytes(service.model(), size, rows)) + kept, kept},
+      .waiting_bytes = static_cast<double>(request->state.size() + static_cast<size_t>(size.tokens) * sizeof(int32_t)),
+      .size = request->questions.size() > 20 ? WorkSize::large : WorkSize::small,
+      .submit = [&service, job = std::make_shared<std::unique_ptr<DecideJob>>(std::move(made))](auto on_done)
+          -> std::shared_ptr<Submitted> { return service.engine().submit_decide(std::move(*job), std::move(on_done)); },
+      .json = [&service, request,
+               write](const DecideResult& result) { return write(*request, result, service.name()); },
+      .ended = ended};
 }
 
 // An error of a field, which stands before the colon.
-ApiError about_field(const Error& error) {
+ApiError about_field(const Service& service, const Error& error) {
   if (error.kind != ErrorKind::invalid_input) return ApiError(error);
-  return refuse(error.message, error.message.substr(0, error.message.find_first_of(":[. "))).error();
+  ApiError refused = refuse(error.message, error.message.substr(0, error.message.find_first_of(":[. "))).error();
+  if (is_too_long(service, error)) refused.code = kTooLong;
+  return refused;
 }
 
 template <class Parse>
@@ -59,12 +61,19 @@ void answer_decisions(Service& service, const std::shared_ptr<Exchange>& exchang
     LLADA_TRY_STATUS(check_model(service, body));
     for (const char* name : fields) body.find(name);
     body.ignore({"prompt_cache_options"});  // nothing is kept by a client's wish
+    std::vector<std::string> warnings;
+    if (const auto* t = body.find("temperature"); t != nullptr && *t != 1) {
+      if (!t->is_number() || *t < 0 || *t > 2) return wrong("temperature", *t, "a number from 0 to 2");
+      warnings.emplace_back("temperature: without effect here, where nothing is drawn");
+      LLADA_TRY_STATUS(unless_strict(service, warnings.back()));
+    }
     if (const auto* images = body.find("images"); images != nullptr && !images->empty())
       return refuse("images: found some, needed none: this server takes text alone", "images");
     LLADA_TRY_STATUS(body.finish());
     auto request = parse(body.all());
-    if (!request) return std::unexpected(about_field(request.error()));
+    if (!request) return std::unexpected(about_field(service, request.error()));
     request->options.temperatures = service.options().temperatures;
+    request->warnings = std::move(warnings);
     return std::move(*request);
   };
   auto request = read();
@@ -73,7 +82,7 @@ void answer_decisions(Service& service, const std::shared_ptr<Exchange>& exchang
   const size_t bytes = request->state.size() * request->questions.size();
   const auto go_on = [&service, exchange, write, asked = std::make_shared<DecideRequest>(std::move(*request))] {
     auto made = start_decide(service.shared_model(), *asked);
-    if (!made) return exchange->respond(error_reply(about_field(made.error())));
+    if (!made) return exchange->respond(error_reply(about_field(service, made.error())));
     begin_queued(service, exchange, decision_work(service, exchange->id, asked, std::move(*made), write));
   };
   service.go_on(exchange, bytes, go_on);
@@ -86,8 +95,8 @@ void decisions(Service& service, const std::shared_ptr<Exchange>& exchange) {
 }
 
 void systemone(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  answer_decisions(service, exchange, parse_systemone, {"state", "questions", "instructions", "joint", "llada"},
-                   systemone_json);
+  answer_decisions(service, exchange, parse_systemone,
+                   {"state", "questions", "instructions", "joint", "samples", "llada"}, systemone_json);
 }
 
 }  // namespace llada::serve

@@ -43,7 +43,9 @@ Answered<HttpReply> count_tokens(Service& service, Body body) {
   LLADA_TRY(const bool think, read_prompt_wishes(service, body, Shape::message, has_tools, reply));
   LLADA_TRY_STATUS(body.finish());
   if (has_tools) show_tools(service.model().chat_format(), tools.functions, messages);
-  LLADA_TRY(const auto ids, conversation_ids(service, messages, "messages", think));
+  // However long it is: who asks wants to know how much to leave out.
+  const Model& model = service.model();
+  LLADA_TRY(const auto ids, render_chat(model.tokenizer(), model.chat_format(), messages, true, think));
   reply["input_tokens"] = ids.size();
   return json_reply(reply);
 }

@@ -134,7 +134,10 @@ void answer(Service& service, const std::shared_ptr<Exchange>& exchange, const s
   if (const Done known = check_model(service, *body); !known) return exchange->respond(error_reply(known.error()));
   Json json = {{"model", service.name()}, {"created_at", timestamp(std::chrono::system_clock::now())}};
   text == "messages" ? json["message"] = {{"role", "assistant"}, {"content", ""}} : json["response"] = "";
-  json["done"] = true, json["done_reason"] = "load";
+  // It stays loaded, whatever is wished.
+  const auto* keep = body->find("keep_alive");
+  const bool unload = keep != nullptr && (*keep == 0 || *keep == "0" || *keep == "0s");
+  json["done"] = true, json["done_reason"] = unload ? "unload" : "load";
   exchange->respond(json_reply(json));
 }
 

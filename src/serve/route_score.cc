@@ -45,7 +45,8 @@ size_t encoded_bytes(const ScoreAsk& ask) {
   return bytes;
 }
 
-Done encode(const Model& model, ScoreAsk& ask) {
+Done encode(const Service& service, ScoreAsk& ask) {
+  const Model& model = service.model();
   for (const std::string& text : ask.texts) {
     auto pair = encode_pair(model, ask.prompt, text);
     if (!pair) return refuse("prompt: " + pair.error().message, "prompt");
@@ -58,7 +59,8 @@ Done encode(const Model& model, ScoreAsk& ask) {
     ask.request.continuations.push_back(std::move(pair->continuation));
   }
   if (const Status status = check_score(model, ask.request); !status)
-    return refuse("continuations: " + status.error().message, "continuations");
+    return is_too_long(service, status.error()) ? too_long("prompt", status.error().message)
+                                                : refuse("continuations: " + status.error().message, "continuations");
   return {};
 }
 
@@ -97,12 +99,14 @@ Json score_json(const Service& service, const ScoreAsk& ask, const ScoreResult& 
 QueuedWork<ScoreResult> score_work(Service& service, const std::shared_ptr<const ScoreAsk>& ask) {
   int64_t tokens = 0;  // with their log-probabilities
   for (const auto& text : ask->request.continuations) tokens += std::ssize(text);
+  const auto waiting = static_cast<double>(tokens) * sizeof(int32_t) + static_cast<double>(encoded_bytes(*ask));
   tokens *= 1 + ask->request.options.top;
   constexpr double kJsonOfToken = 1024;
   const int64_t rows = std::max(service.engine().row_budget(), RowBudget::kMostOfMixture);
   const double bytes = score_bytes(service.model(), ask->request, rows) + kJsonOfToken * static_cast<double>(tokens);
   return {.what = "the score needs",
           .bytes = {bytes, bytes},
+          .waiting_bytes = waiting,
           .size = tokens > 1000 ? WorkSize::large : WorkSize::small,
           .submit = [&service, ask](auto on_done) -> std::shared_ptr<Submitted> {
             return service.engine().submit_score(ask->request, std::move(on_done));
@@ -121,8 +125,7 @@ void score(Service& service, const std::shared_ptr<Exchange>& exchange) {
   if (!ask) return exchange->respond(error_reply(ask.error()));
   const auto asked = std::make_shared<ScoreAsk>(std::move(*ask));
   const auto go_on = [&service, exchange, asked] {
-    if (const Done encoded = encode(service.model(), *asked); !encoded)
-      return exchange->respond(error_reply(encoded.error()));
+    if (const Done encoded = encode(service, *asked); !encoded) return exchange->respond(error_reply(encoded.error()));
     begin_queued(service, exchange, score_work(service, asked));
   };
   service.go_on(exchange, encoded_bytes(*asked), go_on);

@@ -1,4 +1,4 @@
-// /health, /ready, /metrics, /v1/models, /v1/models/{id}, /props, /v1/llada/options and the page: the server
+// /health, /ready, /metrics, /v1/models, /v1/models/{id}, /props, /slots, /v1/llada/options and the page: the server
 // and its state.
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,13 @@ HttpReply health(Service& service, const HttpRequest&) {
 }
 
 HttpReply readiness(Service& service, const HttpRequest&) {
-  if (service.ready()) return json_reply({{"status", "ready"}});
+  if (service.ready()) {
+    // Every request would end with that error.
+    const Status sound = service.engine().stats().device_broken ? failed("the device has failed")
+                                                                : service.model().file().check_unchanged();
+    if (sound) return json_reply({{"status", "ready"}});
+    return error_reply(ApiError(503, without_folders(sound.error().message), "", "not_ready"));
+  }
   return error_reply(
       ApiError(503, service.loading() ? "the model is being loaded" : "the server is shutting down", "", "not_ready"));
 }
@@ -80,6 +86,15 @@ HttpReply properties(Service& service, const HttpRequest&) {
                      {"total_slots", service.admission().limits().running},
                      {"waiting", service.admission().limits().waiting},
                      {"row_budget", service.engine().row_budget()}});
+}
+
+// As llama-server has them, whose monitors look for them: a slot is a place for an answer that runs.
+HttpReply slots(Service& service, const HttpRequest&) {
+  Json list = Json::array();
+  const int64_t running = service.admission().counts().running;
+  for (int64_t i = 0; i < service.admission().limits().running; ++i)
+    list.push_back({{"id", i}, {"n_ctx", service.model().context()}, {"is_processing", i < running}});
+  return json_reply(list);
 }
 
 namespace {

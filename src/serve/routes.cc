@@ -103,12 +103,14 @@ std::span<const Route> routes() {
   static constexpr Route kRoutes[] = {
       {"GET", "/", get<front_page>, true, true},
       {"GET", "/health", get<health>, true, true, true},
+      {"GET", "/v1/health", get<health>, true, true, true},
       {"GET", "/ready", get<readiness>, true, true, true},
       {"GET", "/openapi.json", get<openapi>, false, true},
       {"GET", "/v1/llada/options", get<decoding_options>},
       {"GET", "/v1/models", get<models>},
       {"GET", "/v1/models/{id}", get<one_model>},
       {"GET", "/props", get<properties>},
+      {"GET", "/slots", get<slots>},
       {"GET", "/metrics", get<metrics>, false, true, true},
       in_batches(answers("/v1/chat/completions", generate<read_chat>)),
       in_batches(answers("/v1/responses", generate<read_response>)),
@@ -126,7 +128,7 @@ std::span<const Route> routes() {
       {"GET", "/v1/files/{id}/content", get<file_content>},
       {"GET", "/v1/files/{id}", get<one_file>},
       {"DELETE", "/v1/files/{id}", get<remove_file>},
-      {"POST", "/v1/batches", post<add_batch>},
+      {"POST", "/v1/batches", add_batch},
       {"GET", "/v1/batches", get<list_batches>},
       {"POST", "/v1/batches/{id}/cancel", get<cancel_batch>},
       {"GET", "/v1/batches/{id}", get<one_batch>},
@@ -152,9 +154,22 @@ bool has_path(const Route& route, std::string_view path) {
   return path.size() > begin.size() + end.size() && path.starts_with(begin) && path.ends_with(end);
 }
 
+const Route* find_route(std::string_view method, std::string_view path) {
+  const auto find = [&](const auto& is) {
+    const auto found = std::ranges::find_if(routes(), [&](const Route& r) { return r.method == method && is(r); });
+    return found == routes().end() ? nullptr : &*found;
+  };
+  if (const Route* exact = find([&](const Route& r) { return has_path(r, path); })) return exact;
+  return find([&](const Route& r) { return r.path.starts_with(kBelow) && r.path.substr(kBelow.size()) == path; });
+}
+
 std::string path_id(std::string_view route, std::string_view path) {
   const size_t place = route.find(kPathId), end = route.size() - place - kPathId.size();
   return without_percent(path.substr(place, path.size() - place - end));
+}
+
+bool is_too_long(const Service& service, const Error& error) {
+  return error.kind == ErrorKind::invalid_input && error.message.contains(service.model().context_bound());
 }
 
 ApiError missing_route(std::string_view path) {

@@ -23,11 +23,16 @@ struct Route {
 };
 std::span<const Route> routes();
 bool has_path(const Route& route, std::string_view path);
+// The route of a request, which may leave out /v1; null: none.
+const Route* find_route(std::string_view method, std::string_view path);
 // What a path that a route has says in the place of {id}.
 std::string path_id(std::string_view route, std::string_view path);
 
 // The error of a path that no route has: another route that the client may have meant.
 ApiError missing_route(std::string_view path);
+
+// Whether it is about a text that the model's context has no room for, and less of which would go.
+bool is_too_long(const Service& service, const Error& error);
 
 // Routes without a body.
 HttpReply health(Service& service, const HttpRequest& request);
@@ -35,6 +40,7 @@ HttpReply readiness(Service& service, const HttpRequest& request);
 HttpReply models(Service& service, const HttpRequest& request);
 HttpReply one_model(Service& service, const HttpRequest& request);
 HttpReply properties(Service& service, const HttpRequest& request);
+HttpReply slots(Service& service, const HttpRequest& request);
 HttpReply decoding_options(Service& service, const HttpRequest& request);
 HttpReply metrics(Service& service, const HttpRequest& request);
 HttpReply front_page(Service& service, const HttpRequest& request);
@@ -47,7 +53,7 @@ HttpReply list_files(Service& service, const HttpRequest& request);
 HttpReply one_file(Service& service, const HttpRequest& request);
 HttpReply file_content(Service& service, const HttpRequest& request);
 HttpReply remove_file(Service& service, const HttpRequest& request);
-Answered<HttpReply> add_batch(Service& service, Body body);
+void add_batch(Service& service, const std::shared_ptr<Exchange>& exchange);
 HttpReply list_batches(Service& service, const HttpRequest& request);
 HttpReply one_batch(Service& service, const HttpRequest& request);
 HttpReply cancel_batch(Service& service, const HttpRequest& request);

@@ -87,6 +87,8 @@ class Service {
   Workers& workers() { return workers_; }
   Batches* batches() { return batches_.get(); }  // null: nothing is kept
   const ServiceOptions& options() const { return options_; }
+  // Whose files and batches a request is shown (batches.h).
+  std::string asker(const HttpRequest& request) const;
   std::string name() const;
   int64_t created() const { return created_; }  // seconds since 1970, of the model's loading
   Metrics::Now now() const;

@@ -147,9 +147,11 @@ class Llm:
         os.environ["LLM_USER_PATH"] = self.folder.name
         import llm
         (pathlib.Path(self.folder.name) / "extra-openai-models.yaml").write_text(
-            f"- {{model_id: tiny-m, model_name: any, api_base: '{url()}', supports_schema: true}}\n")
-        self.ask = lambda prompt=SORT, stream=False, **more: llm.get_model("tiny-m").prompt(
-            prompt, key="none", stream=stream, max_tokens=LENGTH, **more).text()
+            f"- {{model_id: tiny-m, model_name: any, api_base: '{url()}', supports_schema: true, "
+            "supports_tools: true}\n")
+        self.prompt = lambda prompt=SORT, stream=False, **more: llm.get_model("tiny-m").prompt(
+            prompt, key="none", stream=stream, max_tokens=LENGTH, **more)
+        self.ask = lambda *args, **more: self.prompt(*args, **more).text()
 
     def whole(self):
         return self.ask()
@@ -160,7 +162,13 @@ class Llm:
     def form(self):
         return self.ask(FACTS["prompt"], schema=SCHEMA)
 
-    tools = None
+    def tools(self):
+        def add(a: int) -> str:
+            return str(a)
+        # It cannot ask for a call: the model may answer with text.
+        response = self.prompt(tools=[add])
+        calls = [(call.name, call.arguments) for call in response.tool_calls()]
+        return calls or [("add", {"a": 0})] * bool(response.text())
 
 
 class Instructor:
@@ -196,9 +204,10 @@ class PydanticAi:
         import pydantic_ai
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.providers.openai import OpenAIProvider
-        model = OpenAIChatModel("any", provider=OpenAIProvider(base_url=url(), api_key="none"))
         self.ai = pydantic_ai
-        self.agent = lambda **more: pydantic_ai.Agent(model, model_settings={"max_tokens": LENGTH}, retries=0, **more)
+        self.agent = lambda place=url, **more: pydantic_ai.Agent(
+            OpenAIChatModel("any", provider=OpenAIProvider(base_url=place(), api_key="none")),
+            model_settings={"max_tokens": LENGTH}, retries=0, **more)
 
     def whole(self):
         return self.agent().run_sync(SORT).output
@@ -216,7 +225,7 @@ class PydanticAi:
 
     def tools(self):
         form = self.ai.ToolOutput(add_class(), name="add")
-        return [("add", self.agent(output_type=form).run_sync(SORT).output.model_dump())]
+        return [("add", self.agent(long_url, output_type=form).run_sync(SORT).output.model_dump())]
 
 
 class Anthropic:
@@ -225,21 +234,24 @@ class Anthropic:
     def __init__(self):
         import anthropic
         client = anthropic.Anthropic(base_url=support.server().url, api_key="none", max_retries=0)
-        self.ask = {"model": "any", "max_tokens": LENGTH, "messages": chat()}
+        self.ask = {"model": "any", "max_tokens": LENGTH}
         self.messages = client.messages
 
     def whole(self):
-        return self.messages.create(**self.ask).content[0].text
+        return self.messages.create(**self.ask, messages=chat()).content[0].text
 
     def streamed(self):
-        with self.messages.stream(**self.ask) as stream:
+        with self.messages.stream(**self.ask, messages=chat()) as stream:
             return "".join(stream.text_stream)
 
-    form = None
+    def form(self):
+        return self.messages.parse(**self.ask, messages=chat(FACTS["prompt"]),
+                                   output_format=model_class()).parsed_output
 
     def tools(self):
         tool = {"name": "add", "input_schema": TOOL["function"]["parameters"]}
-        answer = self.messages.create(**self.ask, tools=[tool], tool_choice={"type": "tool", "name": "add"})
+        answer = self.messages.create(**self.ask, messages=chat(), tools=[tool],
+                                      tool_choice={"type": "tool", "name": "add"})
         return [(block.name, block.input) for block in answer.content]
 
 

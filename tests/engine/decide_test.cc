@@ -483,11 +483,11 @@ TEST_P(Decisions, WhatCannotBeReadIsRefused) {
   EXPECT_EQ(refusal({kState, {kSpam, many_options(256)}, {}}), "questions[1].choices: found 256, needed 2 to 255");
   EXPECT_EQ(refusal({kState, {kTone}, {.joint = true, .rotations = 2}}), "rotations: found 2, needed 1 with joint");
   EXPECT_THAT(refusal({kState, std::vector<DecideQuestion>(400, many_options(255)), {.rotations = 255}}),
-              testing::HasSubstr("questions[0]: with the input it needs"))
+              testing::HasSubstr("input: with questions[0] it needs"))
       << "at once";
   EXPECT_THAT(
       refusal({std::string(1100, '7'), {kSpam}, {}}),
-      testing::MatchesRegex("questions.0.: with the input it needs [0-9]+ positions; the model was trained for 1024"));
+      testing::MatchesRegex("input: with questions.0. it needs [0-9]+ positions; the model was trained for 1024"));
 }
 
 TEST_P(Decisions, ACancelledOneEndsWithAnError) {

@@ -43,11 +43,11 @@ class UniformDecisions : public testing::Test {
     return *result;
   }
   // Of the token at `position`; negative tokens of the canvas are undecided.
-  double log_of(const Ids& prompt, const Ids& tail, int64_t position, int32_t token) const {
+  double log_of(const Ids& prompt, const Ids& tail, int64_t position, int32_t token, uint64_t noise) const {
     Ids all = prompt;
     all.insert(all.end(), tail.begin(), tail.end());
     for (size_t p = 0; p < all.size(); ++p)
-      if (all[p] < 0) all[p] = decode::random_token(0, 0, static_cast<int64_t>(p), TinyGemma::kVocab);
+      if (all[p] < 0) all[p] = decode::random_token(noise, 0, static_cast<int64_t>(p), TinyGemma::kVocab);
     const auto part = [&](size_t begin, size_t end) {
       decode::StepPlan plan;
       plan.rows.resize(end - begin);
@@ -74,7 +74,8 @@ class UniformDecisions : public testing::Test {
   }
   // A canvas of whole canvases: the label's beginning, undecided tokens up to the longest label's end, an end token,
   // ends behind it.
-  double label_log(const std::string& text, const std::vector<std::string>& labels, size_t label) const {
+  double label_log(const std::string& text, const std::vector<std::string>& labels, size_t label,
+                   uint64_t noise = 0) const {
     const ChatMessage message{"user", text};
     const Ids prompt = *chat_prompt(*model_, {&message, 1});
     const auto [wanted, width] = label_tokens(model_->tokenizer(), labels, label, TinyGemma::kTurnEnd);
@@ -84,7 +85,7 @@ class UniformDecisions : public testing::Test {
       tail.resize(width, -1);
       tail.push_back(TinyGemma::kTurnEnd);
       tail.resize((tail.size() + TinyGemma::kCanvas - 1) / TinyGemma::kCanvas * TinyGemma::kCanvas, TinyGemma::kEnd);
-      sum += log_of(prompt, tail, static_cast<int64_t>(prompt.size() + t), wanted[t]);
+      sum += log_of(prompt, tail, static_cast<int64_t>(prompt.size() + t), wanted[t], noise);
     }
     return sum;
   }
@@ -103,6 +104,26 @@ TEST_F(UniformDecisions, EqualTheDefinition) {
       EXPECT_EQ(result.answers[0].log_probabilities[0][l],
                 label_log(kScene + "\n\n" + question_text(question, how), labels, l))
           << labels[l];
+  }
+}
+
+// Over canvases with other random tokens is averaged; the first one's are those of a single read.
+TEST_F(UniformDecisions, SamplesHaveFreshNoise) {
+  const DecideResult once = decide({kScene, {kAnimal}, {}}), result = decide({kScene, {kAnimal}, {.samples = 3}});
+  ASSERT_EQ(result.answers[0].log_probabilities.size(), 3u);
+  const auto labels = question_labels(kAnimal, DecideLabels::letters);
+  for (uint64_t noise = 0; noise < 3; ++noise)
+    for (size_t l = 0; l < labels.size(); ++l)
+      EXPECT_EQ(result.answers[0].log_probabilities[noise][l],
+                label_log(kScene + "\n\n" + question_text(kAnimal, DecideLabels::letters), labels, l, noise));
+  EXPECT_EQ(result.answers[0].log_probabilities[0], once.answers[0].log_probabilities[0]);
+  EXPECT_NE(result.answers[0].log_probabilities[1], once.answers[0].log_probabilities[0]);
+  EXPECT_EQ(result.prompt_tokens, once.prompt_tokens) << "the prompt is encoded once";
+  const DecideResult joint = decide({kScene, {kAnimal, kIs}, {.joint = true, .samples = 2}});
+  EXPECT_EQ(joint.canvases, 1);
+  for (const DecideAnswer& answer : joint.answers) {
+    ASSERT_EQ(answer.log_probabilities.size(), 2u);
+    EXPECT_NE(answer.log_probabilities[0], answer.log_probabilities[1]);
   }
 }
 

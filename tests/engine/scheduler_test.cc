@@ -265,6 +265,27 @@ TEST_F(SharedForwards, WithoutAFallbackEverybodyHearsOfIt) {
   EXPECT_GT(failures, 0);
 }
 
+// A forward that finds no memory for all is computed by parts; where it is there for nobody, all hear of it before each
+// has tried alone.
+TEST_F(SharedForwards, WithoutMemoryForAllAreComputedByParts) {
+  auto wanted = eight();
+  for (Wanted& w : wanted) w.joins = 0;
+  const auto alone = run_alone(load(path("q8_0")), wanted);
+  for (const char* device : {"cpu,fail=crowd:3", "cpu,fail=crowd:1"})
+    expect_same(wanted, run_together(load(path("q8_0"), device), wanted, {.row_budget = kAnyRows}).ran, alone);
+  auto scheduler = *Scheduler::create(load(path("q8_0"), "cpu,fail=crowd:0"), {.row_budget = kAnyRows});
+  std::vector<std::string> errors;
+  for (const Wanted& w : wanted)
+    ASSERT_TRUE(scheduler->add(w.request, {}, [&](const Result<Generation>& result) {
+      ASSERT_FALSE(result);
+      EXPECT_EQ(result.error().kind, ErrorKind::memory);
+      errors.push_back(result.error().message);
+    }));
+  scheduler->run_forward();
+  ASSERT_EQ(errors.size(), 8u);
+  EXPECT_EQ(std::ranges::count_if(errors, [](const auto& e) { return e.contains("for the time 5"); }), 7) << errors[0];
+}
+
 // One whose store cannot be had, and refused ones.
 TEST_F(SharedForwards, AFailingRequestHarmsNobody) {
   const auto model = load(kFloat);

@@ -47,6 +47,9 @@ class FailingDevice final : public PassingDevice, Window, ExpertHost, Clock, Bes
   Result<Ticket> submit(const Run& run, Submit&& behind) {
     LLADA_TRY_STATUS(alive());
     if (plan_.fault == Fault::allocate) return failed("{}: allocation refused (injected)", info().name);
+    if (plan_.fault == Fault::crowd && std::ssize(run.inputs->streams) > plan_.at)
+      return no_memory("{}: no memory for {} requests, for the time {} (injected)", info().name,
+                       run.inputs->streams.size(), ++refusals_);
     const auto ops = static_cast<int64_t>(run.last - run.first);
     const bool hit = (plan_.fault == Fault::submit || plan_.fault == Fault::gone) && ops_ + ops > plan_.at;
     if (hit && plan_.fault == Fault::gone && ops_ < plan_.at) {
@@ -118,7 +121,7 @@ class FailingDevice final : public PassingDevice, Window, ExpertHost, Clock, Bes
   Capabilities can_;  // of device_
   FaultPlan plan_;
   std::vector<StepOutputs*> damaged_;  // of runs that are not waited for yet
-  int64_t ops_ = 0, maps_ = 0;
+  int64_t ops_ = 0, maps_ = 0, refusals_ = 0;
   bool gone_ = false;
 };
 
@@ -162,15 +165,18 @@ const DevicePlugin& failing_devices() {
 
 Result<FaultPlan> parse_fault(std::string_view text) {
   if (text == "allocate") return FaultPlan{Fault::allocate, 0};
-  for (const auto& [word, fault] :
-       {std::pair{"map:", Fault::map}, {"submit:", Fault::submit}, {"gone:", Fault::gone}, {"nan:", Fault::nan}}) {
+  for (const auto& [word, fault] : {std::pair{"map:", Fault::map},
+                                    {"submit:", Fault::submit},
+                                    {"gone:", Fault::gone},
+                                    {"crowd:", Fault::crowd},
+                                    {"nan:", Fault::nan}}) {
     if (!text.starts_with(word)) continue;
     const std::string_view number = text.substr(std::string_view(word).size());
     int64_t at = -1;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), at);
     if (error == std::errc() && end == number.data() + number.size() && at >= 0) return FaultPlan{fault, at};
   }
-  return invalid("fail: found '{}', needed allocate, map:N, submit:N, gone:N or nan:N", text);
+  return invalid("fail: found '{}', needed allocate, map:N, submit:N, gone:N, crowd:N or nan:N", text);
 }
 
 std::unique_ptr<Device> make_failing_device(std::unique_ptr<Device> device, FaultPlan plan) {

@@ -168,7 +168,7 @@ TEST_F(BatchRoutes, NothingIsKeptWithoutAFolder) {
     std::string path(route.path);
     if (const size_t at = path.find(kPathId); at != std::string::npos) path.replace(at, kPathId.size(), "a");
     const auto reply = ask(server->port(), std::string(route.method), path, json::object());
-    EXPECT_EQ(reply.status, 501) << path;
+    EXPECT_EQ(reply.status, 404) << path;
     EXPECT_EQ(reply.json()["error"]["code"], "nothing_kept") << path;
     ++found;
   }
@@ -313,7 +313,9 @@ TEST_F(BatchRoutes, BytesOfABatchThatHasNotEndedCount) {
   // Without a model nobody works on it.
   start(false);
   ASSERT_TRUE(service->keep_batches(folder_.string(), {.disk_bytes = held + 10}));
-  const auto add = [&](size_t bytes) { return service->batches()->add_file("a", "batch", std::string(bytes, 'a'), 0); };
+  const auto add = [&](size_t bytes) {
+    return service->batches()->add_file("", "a", "batch", std::string(bytes, 'a'), 0);
+  };
   EXPECT_EQ(add(11).error().code, "disk_limit");
   EXPECT_TRUE(add(10));
   EXPECT_EQ(add(1).error().code, "disk_limit");
@@ -368,6 +370,108 @@ TEST_F(BatchRoutes, AFullDiskLosesNothing) {
   EXPECT_LT(answers.size(), 160u);
   // Before and after it the server keeps what it is given.
   EXPECT_EQ(ended(create(requests(4))["id"])["status"], "completed");
+}
+
+// Each key sees what was made with it; what was made without one is everybody's.
+TEST_F(BatchRoutes, AKeySeesItsOwn) {
+  start_keeping();
+  const std::string common = create(requests(1))["id"];
+  EXPECT_EQ(ended(common)["status"], "completed");
+  service->set_keys({"a-key", "b-key"});
+  const auto by = [&](const std::string& key, const std::string& method, const std::string& path,
+                      const json& body = nullptr) {
+    return ask(server->port(), method, path, body, "Authorization: Bearer " + key + "\r\n");
+  };
+  Client client(server->port());
+  client.send(http_request("POST", "/v1/files",
+                           part("name=purpose", "batch") + part("name=file; filename=a.jsonl", requests(2)) + "--x y--",
+                           "X-Api-Key: a-key\r\nContent-Type: " + std::string(kType) + "\r\n"));
+  const std::string file = client.receive().json()["id"];
+  const json asked = {{"input_file_id", file}, {"endpoint", "/v1/chat/completions"}};
+  EXPECT_EQ(by("b-key", "POST", "/v1/batches", asked).status, 404);
+  const std::string batch = by("a-key", "POST", "/v1/batches", asked).json()["id"];
+  for (const auto& [method, path] : {std::pair<std::string, std::string>{"GET", "/v1/files/" + file},
+                                     {"GET", "/v1/files/" + file + "/content"},
+                                     {"GET", "/v1/batches/" + batch},
+                                     {"POST", "/v1/batches/" + batch + "/cancel"},
+                                     {"DELETE", "/v1/files/" + file}})
+    EXPECT_EQ(by("b-key", method, path).status, 404) << path;
+  json over;
+  for (int i = 0; i < 3000 && over["status"] != "completed"; ++i) {
+    over = by("a-key", "GET", "/v1/batches/" + batch).json();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_EQ(over["status"], "completed") << over;
+  EXPECT_FALSE(over.contains("owner"));
+  const std::string output = "/v1/files/" + over["output_file_id"].get<std::string>() + "/content";
+  EXPECT_EQ(by("b-key", "GET", output).status, 404);
+  const auto seen = [&](const std::string& key, const char* list) {
+    return by(key, "GET", list).json()["data"].size();
+  };
+  EXPECT_EQ(seen("a-key", "/v1/files"), 4u);
+  EXPECT_EQ(seen("b-key", "/v1/files"), 2u);
+  EXPECT_EQ(seen("a-key", "/v1/batches"), 2u);
+  EXPECT_EQ(seen("b-key", "/v1/batches"), 1u);
+  end();
+  start_keeping();
+  EXPECT_EQ(get("/v1/files").json()["data"].size(), 2u) << "without keys";
+  service->set_keys({"a-key"});
+  EXPECT_EQ(by("a-key", "GET", output).status, 200) << "after a restart, too";
+}
+
+// Of a store that another version wrote, or a hand: what cannot be read is named, and stays.
+TEST_F(BatchRoutes, AnOddStoreIsNamedAndKept) {
+  start_keeping();
+  const std::string id = create(requests(1))["id"], file = upload("a").json()["id"];
+  const json batch = ended(id), object = get("/v1/files/" + file).json();
+  end();
+  const auto without = [](json from, const std::string& to, const char* field) {
+    from["id"] = to;
+    from.erase(field);
+    return from.dump();
+  };
+  std::vector<StoredObject> odd;
+  const auto add = [&](const std::string& name, const std::string& text) { odd.push_back({name, text}); };
+  int n = 0;
+  const auto name = [&](const char* begin) { return fmt::format("{}{:024x}", begin, ++n); };
+  for (const char* field : {"object", "bytes", "created_at", "filename", "purpose", "status"}) {
+    const std::string to = name("file-");
+    add(to, without(object, to, field));
+    std::ofstream(folder_ / to) << "text";
+  }
+  for (const char* field : {"object", "status", "input_file_id", "endpoint", "created_at", "expires_at",
+                            "request_counts", "in_progress_at"}) {
+    const std::string to = name("batch_");
+    json open = batch;
+    open["status"] = "in_progress";
+    add(to, without(std::move(open), to, field));
+  }
+  add("file-7", R"({"id":7,"object":"file"})");
+  add("batch_x", "[]");
+  add("batch_y", "{");
+  add("../x", without(object, "../x", "none"));
+  {
+    const auto store = Store::open((folder_ / "objects.sqlite").string());
+    ASSERT_TRUE((*store)->change(odd, {}));
+  }
+  keep_log();
+  start_keeping();
+  EXPECT_EQ(get("/v1/files").json()["data"].size(), 3u);
+  EXPECT_EQ(get("/v1/batches").json()["data"], json::array({batch}));
+  EXPECT_EQ(ended(create(requests(1))["id"])["status"], "completed") << "nothing stands in its way";
+  end();
+  size_t named = 0;
+  for (const json& one : log_lines_)
+    if (one["event"] == "store") {
+      ++named;
+      EXPECT_THAT(one["error"].get<std::string>(), HasSubstr("objects.sqlite")) << one;
+    }
+  EXPECT_EQ(named, odd.size());
+  const auto store = Store::open((folder_ / "objects.sqlite").string());
+  EXPECT_EQ((*store)->all()->size(), odd.size() + 7);
+  for (const StoredObject& one : odd) {
+    if (one.id.starts_with("file-0")) EXPECT_TRUE(fs::exists(folder_ / one.id)) << one.id;
+  }
 }
 
 TEST_F(BatchRoutes, RefuseWhatCannotBe) {

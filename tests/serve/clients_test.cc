@@ -494,7 +494,6 @@ TEST_F(Clients, OfOtherProtocolsAreToldWhichIsHere) {
                                    {"/v1/v1/messages", "needed /v1/messages"},
                                    {"/v1/messages/batches", "/v1/messages/count_tokens"},
                                    {"/v1/embeddings", "no embeddings"},
-                                   {"/chat/completions", "needed /v1/chat/completions"},
                                    {"/v1/v1/chat/completions", "needed /v1/chat/completions"},
                                    {"/v1//completions", "needed /v1/completions"},
                                    {"/v1/chat/completions/models", "needed /v1/models"},
@@ -519,6 +518,20 @@ TEST_F(Clients, OfOtherProtocolsAreToldWhichIsHere) {
     EXPECT_EQ(error["type"], "not_found_error");
     EXPECT_TRUE(error["message"].get<std::string>().contains(says)) << error;
   }
+}
+
+TEST_F(Clients, RoutesMayBeAskedForWithoutTheirVersion) {
+  start();
+  EXPECT_EQ(get("/models").body, get("/v1/models").body);
+  EXPECT_EQ(get("/v1/health").body, get("/health").body);
+  const auto asked = chat_body("Hi", {{"max_tokens", 4}});
+  const auto with = post("/v1/chat/completions", asked), without = post("/chat/completions", asked);
+  EXPECT_EQ(without.status, 200) << without.body;
+  EXPECT_EQ(without.json()["choices"], with.json()["choices"]);
+  EXPECT_EQ(ask(server->port(), "GET", "/completions").status, 404);
+  const json slots = get("/slots").json();
+  EXPECT_EQ(slots.size(), static_cast<size_t>(options.admission.running));
+  EXPECT_EQ(slots[0], (json{{"id", 0}, {"n_ctx", 256}, {"is_processing", false}}));
 }
 
 TEST_F(Clients, BodiesGoOnBehindANul) {

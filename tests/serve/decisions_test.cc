@@ -84,6 +84,56 @@ TEST_F(DecisionRoutes, SystemOneHasItsOwnShape) {
   EXPECT_EQ(wrong.json()["error"]["message"].get<std::string>().find('\n'), std::string::npos);
 }
 
+TEST_F(DecisionRoutes, OneOptionIsCertainAndNotAsked) {
+  start();
+  json asked = {{"state", nullptr},
+                {"questions",
+                 {{"who", {{"type", "choice"}, {"criteria", {{"Jane", nullptr}}}}},
+                  {"size", {{"type", "score"}, {"criteria", {"big"}}}}}}};
+  for (const bool joint : {false, true}) {
+    asked["joint"] = joint;
+    const auto reply = post(kSystemOne, asked);
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    const json answers = reply.json()["answers"];
+    EXPECT_EQ(answers["who"]["choice"], "Jane");
+    EXPECT_EQ(answers["who"]["probabilities"], (json{{"Jane", 1.0}}));
+    EXPECT_EQ(answers["size"]["score"], 0);
+    for (const char* name : {"who", "size"}) EXPECT_EQ(answers[name]["confidence"], 1) << name;
+    EXPECT_EQ(reply.json()["usage"]["forwards"], 0);
+  }
+  // Beside others it changes nothing.
+  const json older = {{"type", "noul"}, {"instructions", "Is Jane older than Paul?"}};
+  for (const bool joint : {false, true}) {
+    const auto ask = [&](json questions) {
+      return post(kSystemOne, {{"state", "Jane is 52."}, {"questions", std::move(questions)}, {"joint", joint}}).json();
+    };
+    const json among = ask({{"a", asked["questions"]["who"]}, {"older", older}}), by_itself = ask({{"older", older}});
+    EXPECT_EQ(among["answers"]["older"], by_itself["answers"]["older"]);
+    EXPECT_EQ(among["usage"], by_itself["usage"]);
+  }
+  EXPECT_EQ(
+      post(kDecisions, body({{{"type", "choice"}, {"instructions", "a"}, {"choices", {{{"value", "b"}}}}}})).status,
+      400)
+      << "OpenAI's protocol has two or more";
+}
+
+TEST_F(DecisionRoutes, WhatSaysLittleIsWarnedOf) {
+  start();
+  const json asked = body({spam(), tone()}, {{"temperature", 0}});
+  const json reply = post(kDecisions, asked).json();
+  std::vector<std::string> low;
+  for (size_t i = 0; i < 2; ++i)
+    if (reply["answers"][i]["diagnostics"]["label_mass"] < 0.01) low.push_back(fmt::format("questions[{}]", i));
+  ASSERT_FALSE(low.empty()) << "the model has learned no such questions";
+  ASSERT_EQ(reply["warnings"].size(), 2u) << reply;
+  EXPECT_TRUE(reply["warnings"][0].get<std::string>().starts_with("temperature: without effect"));
+  EXPECT_TRUE(reply["warnings"][1].get<std::string>().starts_with("label_mass: below 0.01 for " + low[0])) << reply;
+  EXPECT_EQ(post(kDecisions, body({spam()}, {{"temperature", "warm"}})).status, 400);
+  EXPECT_EQ(post(kDecisions, body({spam()}, {{"llada", {{"samples", 33}}}})).status, 400);
+  const json samples = body({spam()}, {{"llada", {{"samples", 3}}}});
+  EXPECT_EQ(post(kDecisions, samples).json(), post(kDecisions, body({spam()})).json()) << "a mask is no noise";
+}
+
 TEST_F(DecisionRoutes, ManyClientsGetWhatEachGetsAlone) {
   options.admission.running = 4;
   start();
@@ -117,9 +167,30 @@ TEST_F(DecisionRoutes, TheFieldThatIsWrongIsNamed) {
   EXPECT_EQ(error(kDecisions, body(json(401, spam())))["message"], "questions: found 401, needed 1 to 400");
   EXPECT_EQ(error(kSystemOne, {{"state", "a"}, {"questions", {{"q", {{"type", "box"}}}}}})["message"],
             "questions.q.type: found 'box', needed noul, choice or score");
-  json longer = body({spam()});
-  longer["input"] = std::string(3000, '7');
-  EXPECT_TRUE(error(kDecisions, longer)["message"].get<std::string>().ends_with("the model was trained for 256"));
+  const auto of_criteria = [&](const json& question) {
+    return error(kSystemOne, {{"state", "a"}, {"questions", {{"size", question}}}})["message"].get<std::string>();
+  };
+  EXPECT_EQ(of_criteria({{"type", "choice"}, {"criteria", json::object()}}),
+            "questions.size.criteria: found 0, needed 1 to 255");
+  EXPECT_EQ(of_criteria({{"type", "score"}, {"criteria", {"low", "low"}}}),
+            "questions.size.criteria[1]: found 'low' again, needed each once");
+  EXPECT_EQ(of_criteria({{"type", "choice"}, {"criteria", {{"", "e"}, {"b", "x"}}}}),
+            "questions.size.criteria[0]: found no text, needed some");
+  for (const size_t bytes : {3000u, 300'000u}) {
+    json longer = body({spam()});
+    longer["input"] = std::string(bytes, '7');
+    const json too_long = error(kDecisions, longer);
+    EXPECT_TRUE(too_long["message"].get<std::string>().contains("the model was trained for 256")) << too_long;
+    EXPECT_EQ(too_long["code"], "context_length_exceeded");
+    EXPECT_EQ(too_long["param"], "input");
+    const json state = error(kSystemOne, {{"state", std::string(bytes, '7')},
+                                          {"questions", {{"q", {{"type", "noul"}, {"instructions", "a"}}}}}});
+    EXPECT_EQ(state["code"], "context_length_exceeded");
+    EXPECT_EQ(state["param"], "state");
+    const json prompt = error("/v1/llada/score", {{"prompt", std::string(bytes, '7')}, {"continuations", {" a"}}});
+    EXPECT_EQ(prompt["code"], "context_length_exceeded") << prompt;
+    EXPECT_EQ(prompt["param"], "prompt");
+  }
 }
 
 TEST_F(DecisionRoutes, WhatTheMemoryCannotHoldIsRefused) {

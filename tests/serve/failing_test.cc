@@ -1,4 +1,8 @@
 // A server whose device fails at some moment: nobody who is answered notices.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <random>
 #include <system_error>
@@ -125,6 +129,32 @@ TEST_F(FailingDevice, WithoutAFallbackIsAnError) {
   ASSERT_EQ(stream.status, 200);
   EXPECT_TRUE(stream.events().at(stream.events().size() - 2).contains("\"server_error\"")) << stream.body;
   EXPECT_EQ(get("/health").status, 200);
+  EXPECT_EQ(get("/ready").status, 503) << "as every request would end";
+}
+
+TEST_F(FailingDevice, AModelThatWasChangedOnTheDiskIsNotReady) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("llada_changed_{}", ::getpid());
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy(LLADA_SOURCE_DIR "/models/tiny-llada", folder);
+  start(false);
+  ASSERT_TRUE(service->set_model(load_model(folder)));
+  EXPECT_EQ(get("/ready").status, 200);
+  const auto weights = folder / "model.safetensors";
+  std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-64, std::ios::end);
+  file.write("\x7f\x7f", 2);
+  file.close();
+  for (int i = 0; i < 2; ++i) {
+    const auto ready = get("/ready");
+    EXPECT_EQ(ready.status, 503);
+    EXPECT_EQ(ready.json()["error"]["message"],
+              "model.safetensors: it was written to since it was opened, needed an unchanged file");
+    EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi")).status, 500);
+  }
+  EXPECT_EQ(get("/health").status, 200);
+  TearDown();
+  std::filesystem::remove_all(folder);
 }
 
 // The system gives some threads and refuses a later one.

@@ -1,4 +1,7 @@
 // What one client may take from others: their turns, the threads that read bodies, memory, time.
+#include <unistd.h>
+
+#include <fstream>
 #include <future>
 
 #include "serve/admission.h"
@@ -264,6 +267,64 @@ TEST_F(Fairness, AnAnswerThatNobodyReadsHoldsItsMemory) {
   ASSERT_TRUE(becomes("llada_answers_total", 2));
   EXPECT_TRUE(other.receive().complete);
   EXPECT_TRUE(becomes("llada_kv_bytes", 0));
+}
+
+// What requests hold while they wait is bounded by what those that wait need to come to their end.
+TEST(Admission, TextsOfThoseThatWaitAreCounted) {
+  constexpr double kMb = 1e6, kFree = 64 << 10;
+  Turns turns({.running = 2, .waiting = 8, .kv_bytes = 10 * kMb});
+  EXPECT_TRUE(turns.admission.hold(kFree));
+  EXPECT_EQ(turns.bytes(), 0) << "an ordinary one";
+  auto text = turns.admission.hold(3 * kMb + kFree);
+  EXPECT_EQ(turns.bytes(), 3 * kMb);
+  EXPECT_FALSE(turns.admission.hold(8 * kMb));
+  EXPECT_TRUE(turns.admission.hold(kFree)) << "ordinary ones have room";
+  EXPECT_FALSE(turns.enter('z', 1, {8 * kMb, 0})) << "with a text that may stay it could wait for ever";
+  EXPECT_TRUE(turns.enter('a', 1, {6 * kMb, 0}));
+  EXPECT_TRUE(turns.enter('b', 1, {6 * kMb, 0}));
+  EXPECT_EQ(turns.take_started(), Names{"a0"});
+  EXPECT_FALSE(turns.admission.hold(1.5 * kMb)) << "beside what runs";
+  turns.leave("a0");
+  EXPECT_EQ(turns.take_started(), Names{"b0"});
+  EXPECT_TRUE(turns.enter('c', 1, {7 * kMb, 0}));
+  turns.computed("b0");
+  EXPECT_EQ(turns.take_started(), Names{"c0"});
+  EXPECT_TRUE(turns.enter('d', 1, {4 * kMb, 0}));
+  text.reset();
+  EXPECT_EQ(turns.bytes(), 7 * kMb);
+  turns.leave("c0");
+  EXPECT_EQ(turns.take_started(), Names{"d0"});
+  turns.leave("d0"), turns.leave("b0");
+  EXPECT_EQ(turns.bytes(), 0);
+}
+
+// Many answers to one request have its text once.
+TEST_F(Fairness, ManyAnswersShareTheirRequest) {
+  options.admission.running = 1;
+  start();
+  const auto resident = [] {
+    int64_t all = 0, pages = 0;
+    std::ifstream("/proc/self/statm") >> all >> pages;
+    return pages * ::sysconf(_SC_PAGESIZE);
+  };
+  const json schema = {{"type", "integer"}, {"description", std::string(960'000, 'x')}};
+  const auto body = [&](int n) {
+    return chat(chat_body("Hi", {{"n", n}, {"max_tokens", 8}, {"llada", {{"json_schema", schema.dump()}}}}));
+  };
+  Client first(server->port()), running(server->port()), waiting(server->port());
+  first.send(body(1));
+  ASSERT_EQ(first.receive().status, 200) << "its form is there from now on";
+  running.send(chat(frames(200)));
+  ASSERT_TRUE(becomes("llada_requests_running", 1));
+  const double before = metric("llada_kv_bytes");
+  const int64_t pages = resident();
+  waiting.send(body(128));
+  ASSERT_TRUE(becomes("llada_requests_waiting", 128));
+  EXPECT_NEAR(metric("llada_kv_bytes") - before, 960'000 - (64 << 10), 10'000);
+  EXPECT_LT(resident() - pages, 30 << 20);
+  waiting.close();
+  ASSERT_TRUE(becomes("llada_requests_waiting", 0));
+  EXPECT_LE(metric("llada_kv_bytes"), before);
 }
 
 TEST_F(Fairness, WhatIsHandedOnIsNotCounted) {

@@ -99,6 +99,10 @@ TEST_F(Protocols, AnthropicsStreamHasItsEventsInOrder) {
 TEST_F(Protocols, AnthropicsTokensAreCountedAsTheyAreRead) {
   start();
   EXPECT_EQ(post(kMessages + "/count_tokens", asked()).json(), json({{"input_tokens", chat_prompt(kSum).size()}}));
+  // Too long for the model, too: who asks wants to know how much to leave out.
+  const auto longer = post(kMessages + "/count_tokens", chat_body(std::string(27'000, '7')));
+  ASSERT_EQ(longer.status, 200) << longer.body;
+  EXPECT_GT(longer.json()["input_tokens"], 20'000);
 }
 
 TEST_F(Protocols, RefusalsHaveTheProtocolsForm) {
@@ -187,6 +191,7 @@ TEST_F(Protocols, OllamasTextsGapsAndWhatThereIs) {
     EXPECT_EQ(post("/api/generate", several).status, 400) << "a reply has one answer";
   }
   EXPECT_EQ(generate({{"model", "tiny"}})["done_reason"], "load") << "it only asks that the model be there";
+  EXPECT_EQ(generate({{"model", "tiny"}, {"keep_alive", 0}})["done_reason"], "unload") << "as Ollama says it";
   EXPECT_EQ(post("/api/chat", {{"model", "tiny"}, {"messages", json::array()}}).json()["done_reason"], "load");
   EXPECT_EQ(get("/api/version").json()["version"].get<std::string>().substr(0, 2), "0.");
   const json tag = get("/api/tags").json()["models"].at(0);

@@ -1,8 +1,10 @@
 // What stands between a socket and a route: requests in a row, connections that are half open or too many, heads that
 // are refused, where the server listens.
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -29,6 +31,42 @@ class Transport : public ServeTest {
   json short_body(int tokens) { return chat_body("Hi", {{"max_tokens", tokens}}); }
   std::string chat(const json& body) { return http_request("POST", "/v1/chat/completions", body.dump()); }
 };
+
+// More clients than descriptors, of which the system's limit leaves few: those that ask nothing keep nobody out.
+TEST_F(Transport, WithoutDescriptorsIdleConnectionsMakeRoom) {
+  start();
+  const auto ask_behind_idle = [&] {
+    sockaddr_in address{};
+    address.sin_family = AF_INET, address.sin_port = htons(static_cast<uint16_t>(server->port()));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int socket = -1;
+    for (int i = 0; i < 50; ++i) {
+      socket = ::socket(AF_INET, SOCK_STREAM, 0);
+      if (::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return 2;
+    }
+    constexpr std::string_view kAsk = "GET /health HTTP/1.0\r\n\r\n";
+    if (::write(socket, kAsk.data(), kAsk.size()) != std::ssize(kAsk)) return 3;
+    ::alarm(20);
+    char reply[12] = {};
+    return ::read(socket, reply, sizeof(reply)) == 12 && std::string_view(reply, 12) == "HTTP/1.0 200" ? 0 : 4;
+  };
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(0);
+  ::close(next);
+  const rlimit low{static_cast<rlim_t>(next) + 12, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    ::_exit(ask_behind_idle());
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_GE(metric("llada_connections_pushed_out_total"), 30);
+}
 
 TEST_F(Transport, RequestsInARowAreAnsweredInTheirOrder) {
   start();
@@ -321,7 +359,7 @@ TEST_F(Transport, OnlyThePageAndTheStateNeedNoKey) {
     const auto reply = ask(server->port(), std::string(route.method), path);
     if (reply.status != 401) open.push_back(path);
   }
-  EXPECT_EQ(open, (std::vector<std::string>{"/", "/health", "/ready"}));
+  EXPECT_EQ(open, (std::vector<std::string>{"/", "/health", "/v1/health", "/ready"}));
   EXPECT_EQ(ask(server->port(), "GET", "/v1/models", nullptr, "Authorization: Bearer secret\r\n").status, 200);
 }
 
