@@ -161,11 +161,11 @@ TEST(EmptyValues, AreRefusedByName) {
       if (option->get_expected_max() == 0 || name == "--prompt" || name == "--system") continue;
       ++tried;
       if (!name.starts_with("-")) {
-        EXPECT_THAT(refusal(name, {""}), StartsWith(name + ":"));
+        EXPECT_THAT(refusal(name, {""}), HasSubstr("''"));
         continue;
       }
       EXPECT_THAT(refusal(name, {name, ""}), StartsWith(name + ":"));
-      if (name.starts_with("--")) EXPECT_THAT(refusal(name, {name + "=", "7"}), StartsWith(name + ":"));
+      if (name.starts_with("--")) EXPECT_THAT(refusal(name, {name + "="}), StartsWith(name + ":"));
     }
   }
   EXPECT_GT(tried, 300);

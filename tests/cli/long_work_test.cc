@@ -96,7 +96,7 @@ TEST_F(LongWork, WorkOnTasksThatIsStoppedKeepsWhatWasDone) {
   LLADA_NEEDS_TERMINAL();
   std::string tasks, questions;
   for (int i = 0; i < 3000; ++i) {
-    const std::string prompt = fmt::format("Sort the numbers from smallest to largest: 38 {} 6 51 3", i % 100);
+    const std::string prompt = fmt::format("Sort the numbers from smallest to largest: 38 {} 6 51 3", i);
     tasks += Json({{"task", "sort"}, {"prompt", prompt}, {"answer", "3"}}).dump() + "\n";
     questions += Json({{"type", "predicate"}, {"instructions", prompt}, {"answer", true}}).dump() + "\n";
   }
