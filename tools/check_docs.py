@@ -17,7 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLUMNS = 120
 # Lines together of the files that a pattern names (* stays within a folder).
-BUDGETS = {"README.md": 90, "docs/decoding.md": 150, "docs/decide.md": 80, "docs/forms.md": 100, "docs/scale.md": 120,
+BUDGETS = {"README.md": 90, "docs/decoding.md": 150, "docs/decide.md": 80, "docs/forms.md": 108, "docs/scale.md": 120,
            "docs/*.md": 1250, "ARCHITECTURE.md": 180}
 # Of docs/*.md: printed by the program, and by its test of clients; with budgets of their own.
 APART = {"docs/strategies.md", "docs/clients.md", "docs/decide.md", "docs/forms.md", "docs/scale.md"}

@@ -45,19 +45,12 @@ OwnOption either(int32_t used_for, const char* key, const char* unit, const char
           }};
 }
 
-// Any text but an empty one. missing: what an empty one lacks.
+// Any text but an empty one.
 template <class Take>
-OwnOption word(int32_t used_for, const char* key, const char* unit, std::string values, const char* missing,
-               const char* initial, const char* help, const char* group, Take take) {
-  return {used_for,
-          key,
-          unit,
-          std::move(values),
-          initial,
-          help,
-          group,
-          [=](OptionValues& c, std::string_view text) -> Status {
-            if (text.empty() && missing != nullptr) return invalid("found '', needed {}", missing);
+OwnOption word(int32_t used_for, const char* key, const char* unit, const std::string& values, const char* initial,
+               const char* help, const char* group, Take take) {
+  return {used_for, key, unit, values, initial, help, group, [=](OptionValues& c, std::string_view text) -> Status {
+            if (text.empty()) return invalid("found '', needed {}", values);
             return take(c, text);
           }};
 }
@@ -77,7 +70,7 @@ std::vector<OwnOption> own_list() {
   using V = OptionValues;
   using Text = std::string_view;
   return {
-      word(LLADA_FOR_MODEL, "device", "NAME", "cpu, sim:PROFILE, hexagon or cuda, with options", "a device", "cpu",
+      word(LLADA_FOR_MODEL, "device", "NAME", "cpu, sim:PROFILE, hexagon or cuda, with options", "cpu",
            "where to compute", kModel,
            [](V& c, Text text) -> Status {
              c.load.device = text, c.load.plugin = &study_devices();
@@ -106,13 +99,12 @@ std::vector<OwnOption> own_list() {
           LLADA_FOR_MODEL, "attention", "KIND", "fast", "exact", "fast",
           "of rows that see 1024 positions or more: fast reads 8-bit copies of keys and values, exact the stored ones",
           kModel, [](V& c, bool fast) { c.load.exact_attention = !fast; }),
-      word(LLADA_FOR_MODEL, "isa", "NAME", "a set that `llada devices` lists", nullptr, "", "forces an instruction set",
-           kModel,
+      word(LLADA_FOR_MODEL, "isa", "NAME", "a set that `llada devices` lists", "", "forces an instruction set", kModel,
            [](V& c, Text text) -> Status {
              c.load.isa = text;
              return {};
            }),
-      word(LLADA_FOR_MODEL, "pack_cache", "WHERE", "off or a folder", "off or a folder", "off",
+      word(LLADA_FOR_MODEL, "pack_cache", "WHERE", "off or a folder", "off",
            "a folder of packed weights, which are used, and made where they are missing: processes then share one copy",
            kModel,
            [](V& c, Text text) -> Status {
@@ -135,7 +127,7 @@ std::vector<OwnOption> own_list() {
           LLADA_FOR_ENGINE, "cache", "BYTES", 0, kMostCache, "0",
           "of the K/V of prompts that later requests begin with too, of a block-causal model", kEngine,
           [](V & c) -> auto& { return c.cache_bytes; }),
-      word(LLADA_FOR_SCORE, "method", "METHOD", "mc, chain, exact, duel or pseudo", nullptr, "chain",
+      word(LLADA_FOR_SCORE, "method", "METHOD", "mc, chain, exact, duel or pseudo", "chain",
            "how the log-probability of a continuation is computed (llada score --help)", kScore,
            [](V& c, Text text) -> Status {
              LLADA_TRY(c.score.method, parse_method(text));
@@ -148,16 +140,16 @@ std::vector<OwnOption> own_list() {
           LLADA_FOR_SCORE, "groups", "N", 0, kMostRows, "0",
           "of method pseudo: forwards that share the tokens; 0: one for each", kScore,
           [](V & c) -> auto& { return c.score.groups; }),
-      word(LLADA_FOR_SCORE, "order", "OPTIONS", "decoding options as on the command line", nullptr, "",
+      word(LLADA_FOR_SCORE, "order", "OPTIONS", "decoding options as on the command line", "",
            "of method duel: the order in which decoding would commit", kScore, set_order),
       word(LLADA_FOR_REQUEST, "preset", "NAME",
-           fmt::format("{}, or a llada tune file", fmt::join(decode_presets(), ", ")), "a name or a file", "",
+           fmt::format("{}, or a llada tune file", fmt::join(decode_presets(), ", ")), "",
            "decoding options under a name; options beside it replace its own", "Presets",
            [](V& c, Text text) -> Status {
              c.preset = text;
              return {};
            }),
-      word(LLADA_FOR_REQUEST, "stop", "TEXT", "any text but an empty one", "text", "",
+      word(LLADA_FOR_REQUEST, "stop", "TEXT", "any text but an empty one", "",
            "ends the answer before this text; each time that it is set it is one more", "Ending",
            [](V& c, Text text) -> Status {
              c.stop.emplace_back(text);

@@ -124,7 +124,13 @@ Result<int> calibrate(const DecideCommand& o, const std::shared_ptr<const Model>
   LLADA_TRY(const DecideOptions options, options_of(o));
   LLADA_TRY(auto out, OutputFile::open(o.out));
   LLADA_TRY(const auto report, run_decide_tasks(model, tasks, options));
-  if (report.interrupted) return 128 + InterruptGuard::signal_number();
+  if (report.interrupted) {  // too few to fit
+    const auto measures = measure(report, {1, 1, 1});
+    LLADA_TRY_STATUS(out.report(o.json ? json_line({{"before", measures_json(measures)}, {"interrupted", true}})
+                                       : measures_table("before", measures)));
+    note(fmt::format("llada decide: interrupted; {} was not written\n", o.out));
+    return 128 + InterruptGuard::signal_number();
+  }
   std::vector<DecidedQuestion> fitted;
   std::array<size_t, kQuestionKinds> counts{};
   for (size_t i = 0; i < report.answers.size(); i += 2) {
@@ -144,7 +150,8 @@ Result<int> calibrate(const DecideCommand& o, const std::shared_ptr<const Model>
     LLADA_TRY_STATUS(out.report(json_line({{"temperatures", std::move(kinds)},
                                            {"fitted", fitted.size()},
                                            {"before", measures_json(before)},
-                                           {"after", measures_json(after)}})));
+                                           {"after", measures_json(after)},
+                                           {"interrupted", false}})));
     return 0;
   }
   std::string text = fmt::format("fitted on {}:", counted(std::ssize(fitted), "question"));

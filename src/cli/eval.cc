@@ -120,6 +120,7 @@ Result<int> run(EvalOptions& o) {
   options.reference_path = o.reference_path;
   options.likelihood = compared;
   options.likelihood_groups = o.likelihood_groups;
+  options.stopped = [] { return InterruptGuard::signal_number() != 0; };
   options.progress = [&](int64_t done, int64_t total, const std::string& what) {
     if (!progress || what != current) progress.emplace("eval " + (current = what));
     progress->update(static_cast<double>(done) / static_cast<double>(total), fmt::format("{} of {}", done, total));
@@ -144,11 +145,14 @@ Result<int> run(EvalOptions& o) {
         note(fmt::format("{}: {}\n", one_line(result.strategy.name), cut));
       return Status();
     };
+  const InterruptGuard guard;
   LLADA_TRY(const auto evaluation, eval::evaluate(model, std::move(examples), strategies, std::move(options)));
   progress.reset();
   LLADA_TRY_STATUS(recording.commit());
   if (o.json) LLADA_TRY_STATUS(recording.report(eval::report_json(*model, evaluation) + "\n"));
-  return 0;
+  if (!evaluation.interrupted) return 0;
+  note("llada eval: interrupted; the examples that were done are counted\n");
+  return 128 + InterruptGuard::signal_number();
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ constexpr Foreign kForeign[] = {
     {"-sys", "--system", "", true},
     {"-hf", "--hf-repo", "", true},
     {"-hfr", "--hf-repo", "", true},
+    {"-hf", "REPOSITORY", "the repository stands without an option"},
+    {"-hff", "--hf-repo", "a file stands behind the repository: -hf OWNER/NAME:FILE"},
     {"-cnv", "--chat", "", true},
     {"--conversation", "--chat", "", true},
     {"--interactive", "--chat", "", true},
@@ -75,10 +77,10 @@ const CLI::Option* option_of(const CLI::App& app, std::string_view name) {
 }
 
 const Foreign* find_foreign(const CLI::App& app, std::string_view word) {
-  const auto found = std::ranges::find(kForeign, word, &Foreign::word);
-  if (found == std::end(kForeign) || option_of(app, word) != nullptr || option_of(app, found->here) == nullptr)
-    return nullptr;
-  return found;
+  if (option_of(app, word) != nullptr) return nullptr;
+  const auto found = std::ranges::find_if(
+      kForeign, [&](const Foreign& f) { return f.word == word && option_of(app, f.here) != nullptr; });
+  return found == std::end(kForeign) ? nullptr : found;
 }
 
 int edit_distance(std::string_view a, std::string_view b) {
@@ -116,14 +118,37 @@ std::string suggestion(std::string_view word, std::span<const std::string> known
   return near && word.size() > 2 ? fmt::format("; did you mean {}?", *best) : "";
 }
 
+Status refuse_empty(const CLI::App& app) {
+  // Without a system message is a way to talk; of a prompt run and score say themselves what an empty one is.
+  constexpr std::string_view kMayBeEmpty[] = {"--prompt", "--system"};
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name(), type = option->get_type_name();
+    if (std::ranges::find(kMayBeEmpty, name) == std::end(kMayBeEmpty) &&
+        std::ranges::find(option->results(), "") != option->results().end())
+      return invalid("{}: found '', needed {}", name, type == "FILE" ? "the name of a file" : type);
+  }
+  return {};
+}
+
 Result<Arguments> known_words(const CLI::App& app, Arguments arguments) {
-  for (std::string& word : arguments) {
-    const Foreign* foreign = find_foreign(app, word);
-    if (foreign == nullptr) continue;
-    if (foreign->same)
-      word = foreign->here;
-    else if (!word.starts_with("--"))
-      return invalid("{}", unknown(app, word));
+  for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
+    std::string& word = arguments[i];
+    if (const Foreign* foreign = find_foreign(app, word)) {
+      if (foreign->same)
+        word = foreign->here;
+      else if (!word.starts_with("--"))
+        return invalid("{}", unknown(app, word));
+    } else if (word.starts_with("-h") && word.size() > 2) {
+      // The library reads -h, -f.
+      if (word != "-help") return invalid("{}", unknown(app, word));
+      word = "--help";
+    } else if (word.starts_with("--") && word.find('=') + 1 == word.size()) {
+      // The library takes the word behind "--regex=" for the value.
+      const CLI::Option* option = option_of(app, std::string_view(word).substr(0, word.size() - 1));
+      if (option == nullptr || option->get_expected_max() == 0) continue;
+      word.pop_back();
+      arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, "");
+    }
   }
   return arguments;
 }

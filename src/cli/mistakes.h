@@ -19,6 +19,9 @@ std::string suggestion(std::string_view word, std::span<const std::string> known
 // nothing here does.
 Result<Arguments> known_words(const CLI::App& app, Arguments arguments);
 
+// Behind the parse: whether an option was given without text, as an unset variable of a shell has it.
+Status refuse_empty(const CLI::App& app);
+
 // "; did you mean llada inspect MODEL?" for a command of another program, else nothing.
 std::string foreign_command(std::string_view word);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <system_error>
 
 #include "base/pages.h"
@@ -94,10 +95,7 @@ int run_command(const Command& command, const Arguments& given) {
   } catch (const CLI::ParseError& error) {
     return fail(who, as_typed({ErrorKind::invalid_input, parse_error_text(app, error)}, app, *arguments), see);
   }
-  for (const CLI::Option* option : app.get_options())
-    if (option->get_type_name() == "FILE" && option->count() > 0 && option->as<std::string>().empty())
-      return fail(
-          who, {ErrorKind::invalid_input, fmt::format("{}: found '', needed the name of a file", option->get_name())});
+  if (const Status status = refuse_empty(app); !status) return fail(who, as_typed(status.error(), app, *arguments));
   const Result<int> status = work();
   return status ? *status : fail(who, as_typed(status.error(), app, *arguments));
 }
@@ -146,8 +144,17 @@ int main_command(Arguments words, const Build& build) {
 
 }  // namespace
 
+// A DSP's modules lie beside the program, where nobody names another folder. The system's library reads this variable
+// at any time, so it is set while no other thread runs.
+static void name_module_folders() {
+  std::error_code none;
+  const std::string folder = std::filesystem::read_symlink("/proc/self/exe", none).parent_path().string();
+  ::setenv("ADSP_LIBRARY_PATH", fmt::format("{0};{0}/hexagon;/vendor/dsp/cdsp", folder).c_str(), 0);
+}
+
 int program(int argc, char** argv, const Build& build, const DevicePlugin& devices) {
   more_devices = &devices;
+  name_module_folders();
   // For tests: memory that nobody has written holds NaN (base/pages.h).
   const char* poison = std::getenv("LLADA_POISON");
   if (poison != nullptr && std::string_view(poison) != "0") fill_forgotten_memory(0xff);

@@ -33,7 +33,8 @@ struct ServeOptions {
   serve::ServerAddress address{.host = "localhost"};  // both loopback addresses: clients differ in which they try
   serve::ServerLimits limits;
   serve::ServiceOptions service;
-  std::string keys_path, environment_keys, store, calibration;
+  std::string keys_path, store, calibration;
+  std::optional<std::string> environment_keys;
   std::vector<std::string> hosts, origins;
   int64_t store_mib = 10240, kv_mib = 0, prefix_mib = 1024, drain_seconds = 25, ping_seconds = 15;
   bool quiet = false;
@@ -41,8 +42,8 @@ struct ServeOptions {
 
 Result<std::vector<std::string>> read_keys(const ServeOptions& o) {
   std::vector<std::string> keys;
-  if (!o.environment_keys.empty()) {
-    LLADA_TRY(keys, serve::parse_keys(o.environment_keys, kKeyVariable));
+  if (o.environment_keys) {
+    LLADA_TRY(keys, serve::parse_keys(*o.environment_keys, kKeyVariable));
   }
   if (o.keys_path.empty()) return keys;
   LLADA_TRY(const std::string text, read_text_file(o.keys_path, size_t{1} << 20));

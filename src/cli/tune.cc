@@ -77,6 +77,7 @@ nlohmann::ordered_json report_of(const TuneOptions& o, const eval::TuneResult& r
           {"refused", result.refused},
           {"examples_decoded", examples},
           {"seconds", seconds},
+          {"interrupted", result.interrupted},
           {"frontier", std::move(frontier)},
           {"chosen", result.chosen < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(result.chosen)},
           {"out", result.chosen < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(o.out)}};
@@ -127,6 +128,8 @@ Result<int> run(const TuneOptions& o) {
                      o.resume));
   latency.points = measurements.latency();
   options.latency = latency;
+  const auto stopped = [] { return InterruptGuard::signal_number() != 0; };
+  options.stopped = stopped;
   if (o.reference_path.empty() && !o.resume.empty()) options.reference_path = o.resume + ".reference";
   std::optional<Progress> progress;
   auto begin = std::chrono::steady_clock::now();
@@ -138,9 +141,19 @@ Result<int> run(const TuneOptions& o) {
   };
   LLADA_TRY(const auto evaluator, eval::Evaluator::create(model, examples, std::move(options)));
   LLADA_TRY_STATUS(evaluator->check_fits(*common));
+  const InterruptGuard guard;
+  const auto interrupted = [&] {
+    note(fmt::format("llada tune: interrupted; {} was not written{}\n", o.out,
+                     o.resume.empty() ? "" : ", and --resume goes on from here"));
+    return 128 + InterruptGuard::signal_number();
+  };
   LLADA_TRY(const auto reference, evaluator->reference(evaluator->all()));
   progress.reset();
   const eval::Score& total = reference.total;
+  if (stopped()) {
+    note(fmt::format("reference: {} of {} done\n", total.n, counted(std::ssize(examples), "example")));
+    return interrupted();
+  }
   LLADA_TRY_STATUS(eval::check_reference(total, reference.strategy.options));
   note(fmt::format("reference: one token per forward, {:.1f} % right, {:.1f} forwards, {:.0f} rows{}\n",
                    100 * total.accuracy(), total.mean(total.nfe), total.mean(total.rows),
@@ -154,6 +167,7 @@ Result<int> run(const TuneOptions& o) {
   request.generations = o.generations;
   request.breadth = o.breadth;
   request.cost = cost_of(o.minimize);
+  request.stopped = stopped;
   begin = std::chrono::steady_clock::now();
   int64_t known = 0;  // example runs that a file knew
   progress.emplace("tune");
@@ -171,6 +185,7 @@ Result<int> run(const TuneOptions& o) {
     const std::string whole = joined(o.common, text);
     LLADA_TRY(const auto parsed, parse_decode_options(whole, kind, StartFrom::open_length));
     LLADA_TRY(const auto result, evaluator->run({text, whole, parsed}, which));
+    if (result.total.n < std::ssize(which)) return failed("interrupted");
     LLADA_TRY_STATUS(measurements.put(text, which, result.total));
     return result.total;
   };
@@ -182,6 +197,7 @@ Result<int> run(const TuneOptions& o) {
       counted(result.refused, "combination"), counted(result.examples - known, "example"), seconds,
       o.minimize == "time" ? "milliseconds by the measured latency table" : o.minimize, eval::tune_table(result));
   LLADA_TRY_STATUS(out.report(o.json ? json_line(report_of(o, result, seconds, result.examples - known)) : table));
+  if (result.interrupted) return interrupted();
   if (result.chosen < 0)
     return failed("no candidate stays within {} points of the reference; {} was not written", o.max_loss, o.out);
   const eval::Attempt& chosen = result.frontier[static_cast<size_t>(result.chosen)];

@@ -33,7 +33,7 @@ Status read_value(const Field& f, std::string_view text, T& out) {
       return invalid("found '{}', which was removed: {}", text, instead);
     LLADA_TRY(out, from_name<T>(text));
     return {};
-  } else if (!f.word.empty() && (text == f.word || text == f.second_word)) {
+  } else if (!text.empty() && (text == f.word || text == f.second_word)) {
     out = static_cast<T>(text == f.word ? -1 : -2);
     return {};
   } else {

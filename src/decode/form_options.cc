@@ -12,15 +12,14 @@ template <auto Member, forms::FormKind kind>
 Entry form_entry(std::string_view unit, std::string_view help) {
   Entry f(FieldGroup::form, forms::key_of(kind), unit, help);
   f.text = true;
-  f.read = [](const Field&, std::string_view text, DecodeOptions& o) -> Status {
-    if (!text.empty()) {
-      const forms::Form form{kind, std::string(text)};
-      if (Status status = forms::check_form(form); !status) {
-        const std::string before = fmt::format("{}: ", forms::key_of(kind));
-        std::string& message = status.error().message;
-        if (message.starts_with(before)) message.erase(0, before.size());
-        return status;
-      }
+  f.read = [](const Field& self, std::string_view text, DecodeOptions& o) -> Status {
+    if (text.empty()) return invalid("found '', needed {}; without it the answer is free", self.unit);
+    const forms::Form form{kind, std::string(text)};
+    if (Status status = forms::check_form(form); !status) {
+      const std::string before = fmt::format("{}: ", forms::key_of(kind));
+      std::string& message = status.error().message;
+      if (message.starts_with(before)) message.erase(0, before.size());
+      return status;
     }
     o.*Member = text;
     return {};

@@ -117,17 +117,17 @@ Result<MoeOptions> check_experts(const ExpertRequest& r, const DeviceSpec& where
   if (!r.plan.empty()) {
     LLADA_TRY(o.plan, moe_rule_from_name(r.plan));
   }
-  if (r.share == 0 && !r.plan.empty()) return invalid("--moe-plan: only with --experts-on-device");
+  if (r.share == 0 && !r.plan.empty()) return invalid("moe_plan: found '{}' without a share of experts on the device", r.plan);
   if (r.share == 0) return o;
   if (!(r.share > 0 && r.share <= 1))
-    return invalid("--experts-on-device: found {:g} %, needed above 0 to 100", 100 * r.share);
+    return invalid("experts_on_device: found {:g} %, needed above 0 to 100", 100 * r.share);
   if (!where.plugin && !where.cuda)
     return invalid(
-        "--experts-on-device: device '{}' has no accelerator for experts, needed such as cuda or sim:a6000-pcie4",
+        "experts_on_device: device '{}' has no accelerator for experts, needed such as cuda or sim:a6000-pcie4",
         device);
   if (where.plugin)
     if (const Status can = where.plugin->can_hold_experts(); !can)
-      return invalid("--experts-on-device: {}", can.error().message);
+      return invalid("experts_on_device: {}", can.error().message);
   o.cached = o.prefetch = o.blocks = o.plan == MoeRule::hybrid || o.plan == MoeRule::on_demand;
   return o;
 }

@@ -77,6 +77,7 @@ Result<DecodeWords> read_words(std::string_view text) {
       words.settings.push_back({field, std::move(value), std::string(name)});
     } else {
       if (!words.preset.empty()) return invalid("{}: given twice", name);
+      if (value.empty()) return invalid("{}: found '', needed a name or a file", name);
       words.preset = std::move(value);
     }
   }

@@ -19,6 +19,7 @@ StrategyResult sum_up(const StrategyUnderTest& strategy, const std::vector<Examp
                       const std::vector<size_t>& which, const std::vector<Answer>& answers) {
   StrategyResult result{.strategy = strategy, .tasks = {}, .total = {}};
   for (size_t i = 0; i < which.size(); ++i) {
+    if (answers[i].score.n == 0) continue;
     result.tasks[examples[which[i]].task] += answers[i].score;
     result.total += answers[i].score;
   }
@@ -92,7 +93,7 @@ Status Evaluator::for_each(const std::string& what, const std::vector<size_t>& w
     next = which.size();
   };
   const auto work = [&](Session& session) {
-    for (size_t i; (i = next.fetch_add(1)) < which.size();) {
+    for (size_t i; !options_.stopped() && (i = next.fetch_add(1)) < which.size();) {
       Status status = within_memory([&]() -> Status {
         LLADA_TRY_STATUS(body(session, which[i], i));
         const std::lock_guard lock(mutex);
@@ -123,12 +124,13 @@ Result<Answer> Evaluator::answer(Session& session, size_t example, const decode:
   const auto on_step = [&](const decode::StepEvent& event) {
     if (recorder != nullptr) recorder->step(event);
     if (options_.latency) answer.score.table_seconds += table_seconds(*options_.latency, event);
-    return true;
+    return !options_.stopped();
   };
   const double begin = thread_cpu_seconds();
   LLADA_TRY(const Generation g,
             engine_ ? engine_->submit({.tokens = prompts_[example], .options = options}, {.on_step = on_step})->wait()
                     : session.generate(prompts_[example], options, on_step));
+  if (g.stats.decode.cancelled) return Answer{};
   const auto& ends = model_->special_ids().end_ids;
   const auto end = std::ranges::find_first_of(g.tokens, ends);
   answer.tokens.assign(g.tokens.begin(), end == g.tokens.end() ? end : end + 1);
@@ -144,7 +146,7 @@ Result<Answer> Evaluator::answer(Session& session, size_t example, const decode:
 }
 
 Status Evaluator::add_likelihood(Session& session, size_t example, Answer& answer) {
-  if (!options_.likelihood || answer.likelihood_groups == options_.likelihood_groups) return {};
+  if (complete(answer) || options_.stopped()) return {};
   const std::pair key{example, answer.tokens};
   answer.likelihood_groups = options_.likelihood_groups;
   {
@@ -159,6 +161,10 @@ Status Evaluator::add_likelihood(Session& session, size_t example, Answer& answe
   const std::lock_guard lock(likelihood_mutex_);
   likelihoods_.emplace(key, answer.score.likelihood);
   return {};
+}
+
+bool Evaluator::complete(const Answer& answer) const {
+  return answer.score.n > 0 && (!options_.likelihood || answer.likelihood_groups == options_.likelihood_groups);
 }
 
 bool Evaluator::ended(const Answer& answer) const {
@@ -195,7 +201,7 @@ Status Evaluator::ensure_reference(const std::vector<size_t>& which) {
   for (const size_t example : which) {
     const uint64_t prompt = prompt_hash(prompts_[example]);
     const Answer* known = store_.find(prompt);
-    if (known != nullptr && (!options_.likelihood || known->likelihood_groups == options_.likelihood_groups)) continue;
+    if (known != nullptr && complete(*known)) continue;
     if (first.emplace(prompt, example).second) missing.push_back(example);
   }
   // In parts that are saved, so that a run that is stopped does not start from nothing.
@@ -211,11 +217,13 @@ Status Evaluator::ensure_reference(const std::vector<size_t>& which) {
       } else {
         LLADA_TRY(answers[index], answer(session, example, *options_.reference, nullptr));
       }
-      return add_likelihood(session, example, answers[index]);
+      return answers[index].score.n > 0 ? add_likelihood(session, example, answers[index]) : Status();
     };
     LLADA_TRY_STATUS(for_each("reference", part, body, {begin, missing.size()}));
-    for (size_t i = 0; i < part.size(); ++i) store_.put(prompt_hash(prompts_[part[i]]), std::move(answers[i]));
+    for (size_t i = 0; i < part.size(); ++i)
+      if (answers[i].score.n > 0) store_.put(prompt_hash(prompts_[part[i]]), std::move(answers[i]));
     LLADA_TRY_STATUS(store_.save());
+    if (options_.stopped()) break;
   }
   return {};
 }
@@ -223,6 +231,7 @@ Status Evaluator::ensure_reference(const std::vector<size_t>& which) {
 Result<std::vector<Answer>> Evaluator::answers(const StrategyUnderTest& strategy, const std::vector<size_t>& which) {
   LLADA_TRY_STATUS(ensure_reference(which));
   std::vector<Answer> answers(which.size());
+  if (options_.stopped()) return answers;
   std::vector<RunRecorder> recorders;
   for (const size_t example : which)
     recorders.emplace_back(strategy.name, strategy.description, examples_[example].task, static_cast<int64_t>(example),
@@ -230,18 +239,23 @@ Result<std::vector<Answer>> Evaluator::answers(const StrategyUnderTest& strategy
   const auto body = [&](Session& session, size_t example, size_t index) -> Status {
     LLADA_TRY(answers[index],
               answer(session, example, strategy.options, options_.record ? &recorders[index] : nullptr));
+    if (answers[index].score.n == 0) return {};
     const Answer* reference = store_.find(prompt_hash(prompts_[example]));
     if (reference != nullptr && reference->tokens == answers[index].tokens) {
       answers[index].likelihood_groups = reference->likelihood_groups;
       answers[index].score.likelihood = reference->score.likelihood;
     }
     LLADA_TRY_STATUS(add_likelihood(session, example, answers[index]));
-    judge(example, answers[index]);
+    if (complete(answers[index]))
+      judge(example, answers[index]);
+    else
+      answers[index] = {};
     return {};
   };
   LLADA_TRY_STATUS(for_each(strategy.name, which, body));
   if (options_.record)
-    for (const RunRecorder& recorder : recorders) LLADA_TRY_STATUS(options_.record(recorder.run()));
+    for (size_t i = 0; i < recorders.size(); ++i)
+      if (answers[i].score.n > 0) LLADA_TRY_STATUS(options_.record(recorders[i].run()));
   return answers;
 }
 
@@ -268,8 +282,9 @@ Result<StrategyResult> Evaluator::reference(const std::vector<size_t>& which) {
   LLADA_TRY_STATUS(ensure_reference(which));
   std::vector<Answer> answered;
   for (const size_t example : which) {
-    answered.push_back(*store_.find(prompt_hash(prompts_[example])));
-    judge(example, answered.back());
+    const Answer* known = store_.find(prompt_hash(prompts_[example]));
+    answered.push_back(known != nullptr && complete(*known) ? *known : Answer{});
+    if (answered.back().score.n > 0) judge(example, answered.back());
   }
   return sum_up({"reference", reference_text(*options_.reference), *options_.reference}, examples_, which, answered);
 }
@@ -278,31 +293,40 @@ Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vect
                             const std::vector<StrategyUnderTest>& strategies, EvaluateOptions options) {
   const auto reference = options.reference;
   const bool compare = reference.has_value(), recorded = options.record != nullptr;
-  const auto finished = options.finished ? options.finished : [](const StrategyResult&) { return Status(); };
+  const auto stopped = options.stopped;
+  Evaluation evaluation;
+  const auto finished = [&, tell = options.finished](const StrategyResult& result) {
+    evaluation.interrupted |= result.total.n < static_cast<int64_t>(examples.size());
+    return tell && result.total.n > 0 ? tell(result) : Status();
+  };
   for (const StrategyUnderTest& strategy : strategies)  // before the dear reference runs
     LLADA_TRY_STATUS(decode::validate(strategy.options, false, model->special_ids().kind()));
-  LLADA_TRY(const auto evaluator, Evaluator::create(model, std::move(examples), std::move(options)));
+  LLADA_TRY(const auto evaluator, Evaluator::create(model, examples, std::move(options)));
   for (const StrategyUnderTest& strategy : strategies) LLADA_TRY_STATUS(evaluator->check_fits(strategy.options));
-  Evaluation evaluation;
   if (compare) {
     const auto begin = std::chrono::steady_clock::now();
     LLADA_TRY(evaluation.reference, evaluator->reference(evaluator->all()));
     evaluation.reference->wall_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     LLADA_TRY_STATUS(finished(*evaluation.reference));
+    if (evaluation.reference->total.n == 0) evaluation.reference.reset();
   }
   for (const StrategyUnderTest& strategy : strategies) {
-    // The reference has run already; a recording wants steps, which it has not kept.
-    if (compare && !recorded && decode::as_flags(strategy.options) == decode::as_flags(*reference)) {
-      StrategyResult same = *evaluation.reference;
-      same.strategy = strategy;
-      same.measured_as = evaluation.reference->strategy.name;
-      evaluation.results.push_back(std::move(same));
-    } else {
-      LLADA_TRY(auto result, evaluator->run(strategy, evaluator->all()));
-      evaluation.results.push_back(std::move(result));
+    if (evaluation.interrupted || stopped()) {
+      evaluation.interrupted = true;
+      break;
     }
-    LLADA_TRY_STATUS(finished(evaluation.results.back()));
+    // The reference has run already; a recording wants steps, which it has not kept.
+    StrategyResult result;
+    if (compare && !recorded && decode::as_flags(strategy.options) == decode::as_flags(*reference)) {
+      result = *evaluation.reference;
+      result.strategy = strategy;
+      result.measured_as = evaluation.reference->strategy.name;
+    } else {
+      LLADA_TRY(result, evaluator->run(strategy, evaluator->all()));
+    }
+    LLADA_TRY_STATUS(finished(result));
+    if (result.total.n > 0) evaluation.results.push_back(std::move(result));
   }
   return evaluation;
 }

@@ -41,6 +41,8 @@ struct EvaluateOptions {
   int64_t likelihood_groups = 0;             // pseudo_log_likelihood()
   std::optional<LatencyTable> latency = {};  // fills Score::table_seconds
   std::function<void(int64_t done, int64_t total, const std::string& what)> progress = {};
+  // Asked in every step: whether to end with the examples that are done by then. They are counted, and kept.
+  std::function<bool()> stopped = [] { return false; };
   // Gets every run of a strategy in the order of the examples; an error ends the evaluation.
   std::function<Status(const RecordedRun& run)> record = {};
   // Gets every result as soon as it is there, the reference first; an error ends the evaluation.
@@ -58,7 +60,7 @@ class Evaluator {
   const std::vector<Example>& examples() const { return examples_; }
   std::vector<size_t> all() const;  // every index
 
-  // Answers of the examples at `which`, each with its score complete.
+  // Answers of the examples at `which`, each with its score complete; once stopped, of the others an empty one (n 0).
   Result<std::vector<Answer>> answers(const StrategyUnderTest& strategy, const std::vector<size_t>& which);
 
   // Refuses, by its number, the first example that does not fit the model's context with so many generated
@@ -86,6 +88,7 @@ class Evaluator {
   Status ensure_reference(const std::vector<size_t>& which);
   void judge(size_t example, Answer& answer) const;
   bool ended(const Answer& answer) const;
+  bool complete(const Answer& answer) const;
   std::string text(const Answer& answer) const;
 
   const std::shared_ptr<const Model> model_;
@@ -102,6 +105,7 @@ class Evaluator {
 struct Evaluation {
   std::vector<StrategyResult> results;
   std::optional<StrategyResult> reference;
+  bool interrupted = false;  // results lack examples, or strategies
 };
 
 Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vector<Example> examples,

@@ -79,6 +79,7 @@ std::string report_json(const Model& model, const Evaluation& evaluation) {
     report["reference"].erase("wall_seconds");  // it may come from a file
   }
   report["results"] = std::move(list);
+  report["interrupted"] = evaluation.interrupted;
   return report.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 

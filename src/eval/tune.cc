@@ -48,6 +48,12 @@ class Search {
       : axes_(axes), accepts_(accepts), measure_(measure), request_(request), halves_(std::move(halves)) {}
 
   Result<TuneResult> run() {
+    auto result = search();
+    return result || !request_.stopped() ? result : so_far();
+  }
+
+ private:
+  Result<TuneResult> search() {
     all_ = static_cast<int64_t>(halves_.search.size());
     const int64_t first = std::min(all_, std::max(kLeastExamples, all_ / 8));
     least_ = first;
@@ -64,7 +70,6 @@ class Search {
     return decide();
   }
 
- private:
   struct Tried {
     Score score;
     int64_t examples = 0;  // of the search half, from its begin
@@ -205,17 +210,7 @@ class Search {
   // first.
   Result<TuneResult> decide() {
     TuneResult result;
-    result.refused = refused_;
-    std::vector<Attempt> candidates;
-    for (const auto& [genes, tried] : tried_) {
-      ++result.tried;
-      if (tried.examples < all_) continue;
-      candidates.push_back({text(genes), tried.score, {}, request_.cost(tried.score)});
-    }
-    std::ranges::sort(candidates, {}, by_cost);
-    std::vector<Attempt> first, others;
-    for (Attempt& attempt : candidates)
-      (first.empty() || attempt.loss() < first.back().loss() ? first : others).push_back(std::move(attempt));
+    auto [first, others] = by_rank(all_);
     std::vector<Attempt> validated;
     LLADA_TRY_STATUS(validate(first, false, validated));
     const auto found = [&] { return std::ranges::any_of(validated, [&](const Attempt& t) { return holds(t); }); };
@@ -240,8 +235,30 @@ class Search {
       if (better) least = attempt.loss();
       if (better || chosen) result.frontier.push_back(std::move(attempt));
     }
-    result.examples = done_;
+    return counted_in(std::move(result));
+  }
+
+  TuneResult so_far() const {
+    TuneResult result{.interrupted = true};
+    result.frontier = by_rank(std::max<int64_t>(least_, 1)).first;
+    return counted_in(std::move(result));
+  }
+
+  TuneResult counted_in(TuneResult result) const {
+    result.tried = std::ranges::count_if(tried_, [](const auto& entry) { return entry.second.examples > 0; });
+    result.refused = refused_, result.examples = done_;
     return result;
+  }
+
+  // What was tried on so many examples, by cost: those that are more accurate than all cheaper ones, and the others.
+  std::pair<std::vector<Attempt>, std::vector<Attempt>> by_rank(int64_t examples) const {
+    std::vector<Attempt> candidates, first, others;
+    for (const auto& [genes, tried] : tried_)
+      if (tried.examples >= examples) candidates.push_back({text(genes), tried.score, {}, request_.cost(tried.score)});
+    std::ranges::sort(candidates, {}, by_cost);
+    for (Attempt& attempt : candidates)
+      (first.empty() || attempt.loss() < first.back().loss() ? first : others).push_back(std::move(attempt));
+    return {std::move(first), std::move(others)};
   }
 
   Status validate(std::vector<Attempt>& attempts, bool stop_at_first, std::vector<Attempt>& out) {

@@ -51,6 +51,7 @@ struct TuneRequest {
   std::function<double(const Score& score)> cost;                   // per example
   std::function<void(const TuneProgress& progress)> progress = {};  // before every measurement
   std::function<void(const std::string& text)> news = {};           // a line for people after every stage
+  std::function<bool()> stopped = [] { return false; };             // whether an error of a measurement is the end
 };
 
 struct TuneResult {
@@ -59,6 +60,7 @@ struct TuneResult {
   int64_t chosen = -1;             // index into frontier; -1: nothing stays within max_loss
   int64_t tried = 0, refused = 0;  // candidates measured; combinations that make no sense
   int64_t examples = 0;            // decoded, over all candidates
+  bool interrupted = false;        // by then; nothing is chosen, and the frontier has what was tried most
 };
 
 // Sum of the scores of these examples under options that `accepts` took.

@@ -108,7 +108,8 @@ Status check_is_no_pointer(std::span<const std::byte> bytes, const std::string& 
       path, bytes.size());
 }
 
-// A folder without config.json, or without safetensors: says what it has instead. Success where both are there.
+// A folder without config.json, or without safetensors: says what it has instead; or with a link to nowhere, which
+// would pass for a file that nobody needs. Success where both are there.
 Status check_is_model_folder(const std::string& folder) {
   std::vector<std::string> gguf;
   bool safetensors = false, pickle = false;
@@ -118,6 +119,10 @@ Status check_is_model_folder(const std::string& folder) {
     if (has_end(name, {".gguf"})) gguf.push_back(name);
     safetensors |= has_end(name, {".safetensors", ".safetensors.index.json"});
     pickle |= has_end(name, {".bin", ".pt", ".pth"});
+    std::error_code none;
+    if (it->is_symlink(none) && !it->exists(none) && has_end(name, {".json", ".txt", ".jinja", ".safetensors"}))
+      return invalid("{}/{}: a link to {}, which is not there", folder, printable(name),
+                     printable(fs::read_symlink(it->path(), none).string(), 500));
   }
   if (failure) return {};  // opening its files says more
   if (exists(folder + "/config.json") && safetensors) return {};

@@ -17,6 +17,7 @@ constexpr int64_t kMostRepeats = 100'000;
 const std::vector<CodeRange> kDigits = {{'0', '9'}};
 const std::vector<CodeRange> kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 const std::vector<CodeRange> kSpace = {{'\t', '\r'}, {' ', ' '}};
+constexpr CodeRange kSeparators = {0x1c, 0x1f};  // \s in Python, \S in the others
 
 std::vector<CodeRange> other_ascii(std::vector<CodeRange> ranges) {
   ranges.push_back({0x80, kLastCode});
@@ -95,7 +96,7 @@ class Parser {
   Result<Expr> atom_of(int depth) {
     const char c = peek();
     if (c == '^' || c == '$') return refused("an anchor inside the expression");
-    if (c == '*' || c == '+' || c == '?') return wrong("a repetition of nothing");
+    if (c == '*' || c == '+' || c == '?' || repeats()) return wrong("a repetition of nothing");
     if (c == '(') {
       ++at_;
       if (take('?') && !take(':')) return refused("a group that begins with '(?'");
@@ -157,7 +158,7 @@ class Parser {
       case 's':
         return kSpace;
       case 'S':
-        return other_ascii(kSpace);
+        return other_ascii({kSpace[0], kSpace[1], kSeparators});
       case 'n':
         return one('\n');
       case 'r':
@@ -166,9 +167,8 @@ class Parser {
         return one('\t');
       case 'f':
         return one('\f');
-      case 'v':
-        return one('\v');
       case '0':
+        if (more() && peek() >= '0' && peek() <= '9') return refused("an octal escape");
         return one(0);
       case 'x': {
         LLADA_TRY(const char32_t code, hex(2, 2));
@@ -196,29 +196,37 @@ class Parser {
     return one(code);
   }
 
+  // What begins a set operation where dialects have them, and is two characters in others.
+  bool operation() const {
+    const std::string_view here = in_.substr(at_, 2);
+    return here == "&&" || here == "--" || here == "||" || here == "~~";
+  }
+
   Result<Expr> class_of() {
     ++at_;
     const bool inverted = take('^');
-    bool of_ascii = false;  // of a class with \d, \w or \s in it the opposite is one of ASCII, as theirs are
+    const size_t begin = at_;
+    if (more() && peek() == ']') return refused("']' first in a class");
+    std::string named;  // the escapes in it; its opposite is one of ASCII, as theirs are
     std::vector<CodeRange> ranges;
     while (more() && peek() != ']') {
+      if (at_ > begin && operation()) return refused("a set operation");
+      const char kind = at_ + 1 < in_.size() ? in_[at_ + 1] : ' ';
+      if (peek() == '[' && std::string_view(":.=").contains(kind)) return refused("a class by name");
       std::vector<CodeRange> part;
-      bool named = false;
-      if (peek() == '\\') {
-        const char kind = at_ + 1 < in_.size() ? in_[at_ + 1] : ' ';
-        named = std::string_view("dDwWsS").contains(kind);
-        if (kind == 'b') {
-          at_ += 2;
-          part = {{'\b', '\b'}};
-        } else {
-          LLADA_TRY(part, escape_of());
-        }
-      } else {
+      const bool of_letters = peek() == '\\' && std::string_view("dDwWsS").contains(kind);
+      if (of_letters) named += kind;
+      if (peek() != '\\') {
         LLADA_TRY(const char32_t code, character());
         part = {{code, code}};
+      } else if (kind == 'b') {
+        at_ += 2;
+        part = {{'\b', '\b'}};
+      } else {
+        LLADA_TRY(part, escape_of());
       }
-      of_ascii |= named;
-      if (!named && at_ + 1 < in_.size() && peek() == '-' && in_[at_ + 1] != ']') {
+      if (!of_letters && at_ + 1 < in_.size() && peek() == '-' && in_[at_ + 1] != ']') {
+        if (operation()) return refused("a set operation");
         ++at_;
         char32_t last = 0;
         if (peek() == '\\') {
@@ -234,34 +242,37 @@ class Parser {
       ranges.insert(ranges.end(), part.begin(), part.end());
     }
     if (!take(']')) return wrong("the end inside a class");
-    if (inverted) ranges = of_ascii ? other_ascii(std::move(ranges)) : others(std::move(ranges));
+    for (const char c : {'d', 'w', 's'})  // [\s\S] is anything, beyond ASCII too
+      if (named.contains(c) && named.contains(static_cast<char>(c - 'a' + 'A'))) ranges = {{0, kLastCode}};
+    if (inverted && (named.contains('s') || named.contains('S'))) ranges.push_back(kSeparators);
+    if (inverted) ranges = named.empty() ? others(std::move(ranges)) : other_ascii(std::move(ranges));
     return class_with(std::move(ranges));
   }
 
-  // {m}, {m,} or {m,n}; none: the brace is a character.
-  std::optional<std::pair<int64_t, int64_t>> braces() const {
-    constexpr size_t kLongest = 21;  // {123456789,123456789}
-    const std::string_view here = in_.substr(at_, kLongest);
-    const size_t end = here.find('}');
-    if (end == std::string_view::npos) return {};
-    const std::string_view inside = here.substr(1, end - 1);
-    const size_t comma = inside.find(',');
-    const auto number = [](std::string_view digits) -> std::optional<int64_t> {
-      int64_t value = 0;
-      if (digits.empty() || digits.size() > 9) return {};
-      for (const char c : digits) {
-        if (c < '0' || c > '9') return {};
-        value = value * 10 + (c - '0');
-      }
+  // {m}, {m,} or {m,n}; none: the brace is a character. What only some dialects repeat by is refused.
+  Result<std::optional<std::pair<int64_t, int64_t>>> braces() const {
+    using Bounds = std::optional<std::pair<int64_t, int64_t>>;
+    if (peek() != '{') return Bounds();
+    const size_t end = in_.find_first_not_of("0123456789, \t", at_ + 1);
+    if (end == std::string_view::npos || in_[end] != '}') return Bounds();
+    const std::string_view inside = in_.substr(at_ + 1, end - at_ - 1);
+    if (inside.find_first_of("0123456789,") == std::string_view::npos) return Bounds();
+    const auto number = [](std::string_view digits) {
+      int64_t value = digits.empty() ? -1 : 0;
+      for (const char c : digits)
+        value = value < 0 || c < '0' || c > '9' ? -1 : std::min(value * 10 + (c - '0'), kMostRepeats + 1);
       return value;
     };
-    const auto least = number(inside.substr(0, comma));
-    if (!least) return {};
-    if (comma == std::string_view::npos) return std::pair(*least, *least);
-    if (comma + 1 == inside.size()) return std::pair(*least, int64_t{-1});
-    const auto most = number(inside.substr(comma + 1));
-    if (!most) return {};
-    return std::pair(*least, *most);
+    const size_t comma = inside.find(',');
+    const bool open = comma != std::string_view::npos && comma + 1 == inside.size();
+    const int64_t least = number(inside.substr(0, comma));
+    const int64_t most = comma == std::string_view::npos || open ? least : number(inside.substr(comma + 1));
+    if (least < 0 || most < 0) return refused("braces that are a repetition in some dialects and text in others");
+    return Bounds({least, open ? -1 : most});
+  }
+  bool repeats() const {
+    const auto bounds = braces();
+    return !bounds || *bounds;
   }
 
   Result<Expr> repeated(Expr atom) {
@@ -272,18 +283,18 @@ class Parser {
         least = 1;
       } else if (take('?')) {
         most = 1;
-      } else if (const auto bounds = peek() == '{' ? braces() : std::nullopt) {
+      } else {
+        LLADA_TRY(const auto bounds, braces());
+        if (!bounds) return atom;
         std::tie(least, most) = *bounds;
         if (most >= 0 && most < least) return wrong("a repetition whose most is below its least");
         if (std::max(least, most) > kMostRepeats) return wrong("a repetition of more than 100000");
         at_ = in_.find('}', at_) + 1;
-      } else {
-        return atom;
       }
       if (more() && peek() == '+') return refused("a possessive repetition");
       take('?');
       atom = repeat(std::move(atom), least, most);
-      if (more() && (peek() == '*' || peek() == '+' || peek() == '?' || (peek() == '{' && braces())))
+      if (more() && (peek() == '*' || peek() == '+' || peek() == '?' || repeats()))
         return wrong("a repetition of a repetition");
     }
     return atom;

@@ -48,7 +48,7 @@ Done read_llada(Body& body, DecodeChoice& choice, bool infill) {
     const std::string typed = "llada." + key;
     if (value.is_null()) continue;
     if (key == "preset") {
-      if (!value.is_string()) return wrong(typed, value, "the name of a preset");
+      if (!value.is_string() || value == "") return wrong(typed, value, "the name of a preset");
       choice.give_preset(value.get<std::string>());
     } else if (infill && key == "gen_length") {
       return refuse("llada.gen_length: not for infilling, where the gaps say it", typed);

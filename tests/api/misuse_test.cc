@@ -187,7 +187,7 @@ TEST(CApiMisuse, Options) {
   EXPECT_STREQ(llada_error(tiny().engine), "streams: is no option of a request");
 }
 
-// Every option of the list can be set to its own initial value.
+// Every option of the list can be set to its own initial value, and none to nothing.
 TEST(CApiMisuse, OptionsAreDescribed) {
   llada_option_info info = LLADA_OPTION_INFO_INIT;
   size_t count = 0;
@@ -199,6 +199,9 @@ TEST(CApiMisuse, OptionsAreDescribed) {
     if (*info.initial != '\0') {
       EXPECT_EQ(llada_options_set(options, info.key, info.initial), LLADA_OK) << info.key;
     }
+    EXPECT_EQ(llada_options_set(options, info.key, ""), LLADA_ERROR_INVALID) << info.key;
+    EXPECT_TRUE(std::string_view(llada_error(options)).starts_with(std::string(info.key) + ": found ''"))
+        << llada_error(options);
     if (std::string_view(info.key) == "gen_length") {
       EXPECT_STREQ(info.initial, "auto") << "as a request without a length has it";
     }

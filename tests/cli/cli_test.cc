@@ -159,7 +159,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"eval", "-m", m, "--tasks", folder / "none.jsonl"}, "none.jsonl"},
       {{"eval", "-m", m, "--tasks", no_model}, "README.md"},
       {{"eval", "-m", m, "--tasks", no_model, "--limit", "-1"}, "--limit: found -1, needed 1 to"},
-      {{"eval", "-m", m, "--tasks", no_model, "--compare", ""}, "--compare '': found no name"},
+      {{"eval", "-m", m, "--tasks", no_model, "--compare", ""}, "--compare: found ''"},
       {{"eval", "-m", m, "--tasks", no_model, "--compare", "a: --threshold 0.8", "--compare", "a:"},
        "--compare 'a': two strategies have this name"},
       {{"eval", "-m", m, "--tasks", no_model, "--compare", "fast: --thresold 1"}, "'--thresold' is no decoding option"},

@@ -25,6 +25,7 @@ using test::run_llada;
 using test::tiny_model;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
@@ -131,6 +132,59 @@ TEST_F(Examples, AreTheSameWordsInHelpAndInTheManual) {
       EXPECT_NO_THROW(fresh.parse(*given)) << testing::PrintToString(words);
     }
   }
+}
+
+// An unset variable of a shell: every option that takes a value refuses an empty one by its name.
+TEST(EmptyValues, AreRefusedByName) {
+  int tried = 0;
+  for (const Command& command : kAll) {
+    const auto refusal = [&](const std::string& name, const Words& words) -> std::string {
+      CLI::App app("", "llada");
+      app.set_help_all_flag("--help-all");
+      const Work work = command.setup(app);
+      for (CLI::Option* option : app.get_options()) option->required(false);
+      auto given = known_words(app, words);
+      if (!given) return given.error().message;
+      std::ranges::reverse(*given);
+      try {
+        app.parse(*given);
+      } catch (const CLI::ParseError& error) {
+        return parse_error_text(app, error);
+      }
+      const Status status = refuse_empty(app);
+      return status ? fmt::format("{} {} was taken", command.name, name) : status.error().message;
+    };
+    CLI::App app("", "llada");
+    const Work work = command.setup(app);
+    for (const CLI::Option* option : app.get_options()) {
+      const std::string name = option->get_name();
+      if (option->get_expected_max() == 0 || name == "--prompt" || name == "--system") continue;
+      ++tried;
+      if (!name.starts_with("-")) {
+        EXPECT_THAT(refusal(name, {""}), HasSubstr("''"));
+        continue;
+      }
+      EXPECT_THAT(refusal(name, {name, ""}), StartsWith(name + ":"));
+      if (name.starts_with("--")) EXPECT_THAT(refusal(name, {name + "="}), StartsWith(name + ":"));
+    }
+  }
+  EXPECT_GT(tried, 300);
+  for (const Words& words :
+       {Words{"serve", "-m", tiny_model(), "--socket", ""}, {"run", "-m", tiny_model(), "--regex="}})
+    EXPECT_EQ(run_llada(words).status, 2) << words[3];
+}
+
+// Words of one dash and several letters, of which the library would read -h.
+TEST(ForeignWords, AreNoHelp) {
+  for (const auto& [words, says] :
+       {std::pair(Words{"pull", "-hf", "a/b"}, "unknown option -hf; the repository stands without an option"),
+        std::pair(Words{"run", "-hff", "a.gguf"}, "unknown option -hff; a file stands behind the repository"),
+        std::pair(Words{"inspect", "-hlep"}, "unknown option -hlep")}) {
+    const auto result = run_llada(words);
+    EXPECT_EQ(result.status, 2) << result.out;
+    EXPECT_THAT(result.err, HasSubstr(says));
+  }
+  EXPECT_THAT(run_llada({"inspect", "-help"}).out, HasSubstr("Usage:"));
 }
 
 TEST_F(Examples, Run) {

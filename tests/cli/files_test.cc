@@ -161,6 +161,20 @@ TEST_F(UserFiles, AFullDiskIsOneLineAndNothingIsLeft) {
 }
 
 // Lines go there alone: what the command says besides is on stderr.
+// As a cache whose blobs were removed has them: nothing may be answered without the file.
+TEST_F(UserFiles, ALinkToNowhereIsNamed) {
+  for (const auto& entry : fs::directory_iterator(tiny_model()))
+    fs::create_symlink(entry.path(), folder / entry.path().filename().string());
+  ASSERT_EQ(run({"run", "-q", folder.path(), kSortPrompt}).status, 0);
+  for (const char* name : {"tokenizer_config.json", "generation_config.json", "chat_template.jinja", "merges.txt"}) {
+    fs::remove(folder / name);
+    fs::create_symlink("../../blobs/gone", folder / name);
+    for (const Words& words : {Words{"run", "-q", folder.path(), kSortPrompt}, Words{"inspect", folder.path()}})
+      expect_line(run(words), 2, std::string(name) + ": a link to ../../blobs/gone, which is not there");
+    fs::remove(folder / name);
+  }
+}
+
 TEST_F(UserFiles, ADashIsStdout) {
   const std::string tasks = folder.write("t", R"({"task":"a","prompt":"3 1","response":"1 3","answer":"1 3"})");
   const std::string choices = folder.write("c", R"({"prompt":"a","choices":[" b"," c"],"answer":0})");

@@ -1,5 +1,6 @@
 // Work that takes long says how far it is, gives what it has, and ends early with it.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@ namespace llada::test {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::HasSubstr;
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
@@ -87,6 +89,33 @@ TEST_F(LongWork, BenchThatIsStoppedKeepsItsRows) {
   EXPECT_EQ(report["interrupted"], true);
   EXPECT_GT(report["machine"]["read_gb_per_s"], 0) << "what was measured before is whole";
   EXPECT_LT(report["end_to_end"].size(), 4u);
+}
+
+// What was done is counted and kept, whatever the work is.
+TEST_F(LongWork, WorkOnTasksThatIsStoppedKeepsWhatWasDone) {
+  LLADA_NEEDS_TERMINAL();
+  std::string tasks, questions;
+  for (int i = 0; i < 3000; ++i) {
+    const std::string prompt = fmt::format("Sort the numbers from smallest to largest: 38 {} 6 51 3", i);
+    tasks += Json({{"task", "sort"}, {"prompt", prompt}, {"answer", "3"}}).dump() + "\n";
+    questions += Json({{"type", "predicate"}, {"instructions", prompt}, {"answer", true}}).dump() + "\n";
+  }
+  write("tasks.jsonl", tasks);
+  write("questions.jsonl", questions);
+  const auto stopped = [](const Words& words) {
+    const auto got = run_llada_on_terminal(words, {.environment = {"TERM=xterm"}, .interrupt_after = " of 3000"});
+    EXPECT_EQ(got.status, 130) << got.out;
+    return got.out;
+  };
+  EXPECT_THAT(stopped({"eval", "-m", tiny_model(), "--tasks", file("tasks.jsonl")}), HasSubstr("whole answer right"));
+  const std::string reference = file("reference.jsonl");
+  EXPECT_THAT(stopped({"eval", "-m", tiny_model(), "--tasks", file("tasks.jsonl"), "--reference", reference, "--json"}),
+              HasSubstr("\"interrupted\": true"));
+  EXPECT_GT(fs::file_size(reference), 200u);
+  EXPECT_THAT(stopped({"tune", "-m", tiny_model(), "--tasks", file("tasks.jsonl"), "-o", file("preset.json")}),
+              HasSubstr("preset.json was not written"));
+  EXPECT_THAT(stopped({"decide", "-m", tiny_model(), "--calibrate", file("questions.jsonl"), "-o", file("t.json")}),
+              HasSubstr("t.json was not written"));
 }
 
 // Making an 8B model takes far longer than anybody waits for an answer to Ctrl-C.

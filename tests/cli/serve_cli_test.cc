@@ -41,7 +41,7 @@ TEST(ServeCommand, WhatCannotBeServedIsRefused) {
   EXPECT_TRUE(no_place.err.contains("llada serve: warning: whoever reaches 192.0.2.1 may ask: there is no key"))
       << no_place.err;
   const std::pair<std::vector<std::string>, std::string> wrong[] = {
-      {{"--host", ""}, "--host: found \"\", needed a name or an address"},
+      {{"--host", ""}, "--host: found '', needed NAME"},
       {{"--host", "http://localhost"}, "--host: found \"http://localhost\", needed a name or an address"},
       {{"--cors", "https://a.example", "--cors", "https://b.example/"}, "--cors: found \"https://b.example/\", needed"},
       {{"--allow-host", "a/b"}, "--allow-host: found \"a/b\", needed a name"}};
@@ -52,11 +52,14 @@ TEST(ServeCommand, WhatCannotBeServedIsRefused) {
     EXPECT_EQ(refused.status, 2) << error;
     EXPECT_TRUE(refused.err.contains(error)) << refused.err;
   }
-  ::setenv("LLADA_API_KEY", "two words", 1);
-  const auto no_key = run_llada({"serve", "-m", kModel, "--port", "0"});
-  ::unsetenv("LLADA_API_KEY");
-  EXPECT_EQ(no_key.status, 2);
-  EXPECT_TRUE(no_key.err.contains("LLADA_API_KEY:1: found a blank")) << no_key.err;
+  for (const auto& [keys, error] : {std::pair("two words", "LLADA_API_KEY:1: found a blank"),
+                                    std::pair("", "LLADA_API_KEY: found no key, needed one a line")}) {
+    ::setenv("LLADA_API_KEY", keys, 1);
+    const auto no_key = run_llada({"serve", "-m", kModel, "--port", "0"});
+    ::unsetenv("LLADA_API_KEY");
+    EXPECT_EQ(no_key.status, 2);
+    EXPECT_TRUE(no_key.err.contains(error)) << no_key.err;
+  }
 }
 
 }  // namespace

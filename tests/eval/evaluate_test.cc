@@ -248,6 +248,38 @@ TEST(Evaluate, AReferenceFileGivesTheSameAnswersAndIsNotComputedAgain) {
       << refused.error().message;
 }
 
+// Stopped at any step: the examples that were done count as in a whole run, and the file has what the next one needs.
+TEST(Evaluate, WhatIsDoneByAStopIsKept) {
+  const Evaluation whole = run({threshold(0.9)}, compared(1));
+  const TempFolder folder;
+  int partial = 0, known = 0;
+  for (int64_t most = 0;; most += 11) {
+    EvaluateOptions options = compared(1);
+    options.reference_path = folder / fmt::format("{}.jsonl", most);
+    int64_t asked = 0, recorded = 0;
+    options.stopped = [&] { return asked++ >= most; };
+    options.record = [&](const RecordedRun&) -> Status { return ++recorded, Status(); };
+    const Evaluation part = run({threshold(0.9)}, options);
+    if (!part.interrupted) break;
+    int64_t n = 0;
+    for (const StrategyResult& result : part.results) {
+      partial += n = result.total.n;
+      for (const auto& [task, score] : result.tasks)
+        if (score.n == whole.results[0].tasks.at(task).n) expect_same_but_time(score, whole.results[0].tasks.at(task));
+    }
+    EXPECT_EQ(recorded, n);
+    if (!part.reference) continue;
+    EXPECT_EQ(part.results.empty() || part.reference->total.n == 3, true);
+    asked = 0;
+    options.stopped = [&] { return ++asked, false; };
+    const Evaluation again = run({threshold(0.9)}, options);
+    expect_same_but_time(again.results[0].total, whole.results[0].total);
+    known += most > 40 && asked < 60;
+  }
+  EXPECT_GT(partial, 0);
+  EXPECT_GT(known, 0) << "what the file has is not computed again";
+}
+
 TEST(Likelihood, IsThatOfSingleForwards) {
   const auto model = shipped_model();
   auto session = Session::create(model, {.threads = 1, .trace = nullptr});

@@ -76,6 +76,29 @@ TEST(Tune, FindsTheCheapestWithinTheLoss) {
   EXPECT_GT(loose->refused, 0);
 }
 
+// Stopped behind any number of measurements: what was tried by then, and no choice. An error is one all the same.
+TEST(Tune, WhatWasTriedByAStopIsKept) {
+  const auto examples = examples_of({{"a", 200}, {"b", 200}});
+  const auto accepts = [](const std::string&) { return true; };
+  for (const int most : {0, 1, 30, 60}) {
+    int calls = 0;
+    const auto measure = [&](const std::string& options, const std::vector<size_t>& which) -> Result<Score> {
+      if (calls++ == most) return failed("interrupted");
+      return sum_of(options, which);
+    };
+    TuneRequest asked = request(5.5);
+    EXPECT_FALSE(tune(examples, kAxes, accepts, measure, asked)) << most;
+    calls = 0;
+    asked.stopped = [&] { return calls > most; };
+    const auto result = tune(examples, kAxes, accepts, measure, asked);
+    ASSERT_TRUE(result) << most << ": " << result.error().message;
+    EXPECT_TRUE(result->interrupted);
+    EXPECT_EQ(result->chosen, -1);
+    EXPECT_EQ(result->tried > 0, most > 0);
+    EXPECT_EQ(result->frontier.empty(), most < 30) << most;
+  }
+}
+
 TEST(Tune, TheFrontierIsSortedAndUndominated) {
   const auto result = run(5.5);
   ASSERT_TRUE(result);

@@ -78,6 +78,25 @@ TEST_F(Caches, NoRangeCanBeLeftOut) {
   EXPECT_FALSE(got && *got == *expected);
 }
 
+// Rows that the DSP does not give back come when its process ends, as of one that dies.
+TEST_F(Caches, ARefusedFlushEndsTheProcess) {
+  std::vector<std::byte> expected;
+  for (const char* fault : {"", "spoil:0", "error:0"}) {
+    play_phone("coherent=1");
+    const auto device = hexagon();
+    KvStore kv = store(*device);
+    Executor executor(*device, forwards_of(model_->graph));
+    OneResult out;
+    ASSERT_TRUE(run_one(executor, inputs(0, 9), kv, out));
+    play_fault(fault);
+    const KvStore::Saved saved = kv.save(std::vector<int32_t>{2, 3, 4});
+    play_fault("");
+    if (expected.empty()) expected = saved.data;
+    EXPECT_EQ(saved.data, expected) << fault;
+    EXPECT_EQ(run_one(executor, inputs(2, 5), kv, out).has_value(), *fault == '\0') << fault;
+  }
+}
+
 TEST_F(Caches, LinesAreThoseThatAStepTouched) {
   const auto device = hexagon();
   KvStore kv = store(*device);

@@ -354,6 +354,11 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
       {kChat, with("llada", {{"wish", 5}}), "llada.wish"},
       {kChat, with("llada", {{"threshold", 2}}), "llada.threshold"},
       {kChat, with("llada", {{"preset", "/etc/passwd"}}), "llada.preset"},
+      {kChat, with("llada", {{"preset", ""}}), "llada.preset"},
+      {kChat, with("llada", {{"regex", ""}}), "llada.regex"},
+      {kChat, with("llada", {{"choice", ""}}), "llada.choice"},
+      {kChat, with("llada", {{"json_schema", ""}}), "llada.json_schema"},
+      {kChat, with("llada", {{"template", ""}}), "llada.template"},
       {kChat, with("llada", {{"steps", 1}, {"gen_length", 64}}), "llada.steps"},
       // Not with the preset, which nobody has named; a value that the named one has; a prompt without text.
       {kChat, with("llada", {{"kv", "none"}}), "llada.kv"},

@@ -93,11 +93,11 @@ TEST(MoeRun, AFailingDeviceIsReplacedWithTheSameAnswer) {
 
 TEST(MoeRun, ImpossibleRequestsAreRefusedInOneLine) {
   const std::tuple<const char*, ExpertRequest, const char*> cases[] = {
-      {"cpu", {.share = 0.25}, "--experts-on-device: device 'cpu' has no accelerator"},
+      {"cpu", {.share = 0.25}, "experts_on_device: device 'cpu' has no accelerator"},
       {"sim:v81-8elite-gen5", {.share = 0.25}, "profile v81-8elite-gen5 has no numbers for experts"},
-      {"sim:a6000-pcie4", {.plan = "static"}, "--moe-plan: only with --experts-on-device"},
+      {"sim:a6000-pcie4", {.plan = "static"}, "moe_plan: found 'static' without a share"},
       {"sim:a6000-pcie4", {.share = 0.5, .plan = "best"}, "moe plan: found 'best'"},
-      {"sim:a6000-pcie4", {.share = 1.5}, "--experts-on-device: found 150 %"},
+      {"sim:a6000-pcie4", {.share = 1.5}, "experts_on_device: found 150 %"},
   };
   for (const auto& [device, request, says] : cases) {
     const auto got = Model::load(

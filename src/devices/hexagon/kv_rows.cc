@@ -41,10 +41,9 @@ class DspRows final : public KvKeeper {
     std::vector<std::byte> batch(sizeof head + ranges.size() * sizeof(WireRange));
     std::memcpy(batch.data(), &head, sizeof head);
     std::memcpy(batch.data() + sizeof head, ranges.data(), ranges.size() * sizeof(WireRange));
-    if (const auto reply = session.run(batch, 0, kMostSeconds))
-      *lines_ += reply->lines;
-    else
-      session.end_process();
+    const auto reply = session.run(batch, 0, kMostSeconds);
+    if (!reply || reply->status != WIRE_OK) return session.end_process();
+    *lines_ += reply->lines;
   }
 
   KvHeads heads_;

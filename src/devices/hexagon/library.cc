@@ -152,9 +152,6 @@ Result<std::shared_ptr<Library>> Library::open(const std::string& path) {
 
 Status Library::load(const std::string& path) {
   path_ = path;
-  // Before the library's first call; where the user says where modules are, that stands.
-  const std::string folder = own_folder();
-  ::setenv("ADSP_LIBRARY_PATH", fmt::format("{0};{0}hexagon;/vendor/dsp/cdsp", folder).c_str(), 0);
   handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle_ == nullptr) {
     // "FILE: what is wrong", by the system; one line.

@@ -46,8 +46,7 @@ class Guarded {
 class Library {
  public:
   // path empty: the system's libcdsprpc.so, that of Linux laptops, else the stand-in in hexagon/ beside the program.
-  // One object per file and process, because the sessions of a process are numbered by the library. ADSP_LIBRARY_PATH,
-  // where a phone's library looks for modules, is set to the program's folder where it is not set.
+  // One object per file and process, because the sessions of a process are numbered by the library.
   static Result<std::shared_ptr<Library>> open(const std::string& path);
   ~Library();
 
@@ -64,7 +63,8 @@ class Library {
   // variant; or the one that a session of this process has opened before.
   std::vector<std::string> modules() const;
   void opened(const std::string& module);
-  // Where modules are looked for: ADSP_LIBRARY_PATH.
+  // Where modules are looked for, here and by a phone's library: ADSP_LIBRARY_PATH, which a program sets before its
+  // threads start.
   static std::string search_path();
 
   // Bytes of address space that a session has turned out to give; absent: not known.

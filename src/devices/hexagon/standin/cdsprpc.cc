@@ -9,8 +9,9 @@
 //                           to give)
 //   llada_standin_fault(t)  a failure on purpose: "kill:N[:MICROSECONDS]" ends the process while it works on the N-th
 //                           invoke from now on, "die:N" before it sees that invoke, "error:N" answers it with a code,
-//                           "garbage:N" with random bytes, "hang:N" never; "map:N" refuses the N-th mapping and all
-//                           later ones; "" none. "hang-map:N", "hang-unmap:N", "hang-control:N" and "hang-alloc:N" let
+//                           "garbage:N" with random bytes, "hang:N" never; "spoil:N" hands it over without the mark of
+//                           a batch, so that the DSP refuses it; "map:N" refuses the N-th mapping and all later ones;
+//                           "" none. "hang-map:N", "hang-unmap:N", "hang-control:N" and "hang-alloc:N" let
 //                           the N-th fastrpc_mmap(), fastrpc_munmap(), remote_session_control() or rpcmem_alloc() and
 //                           all later ones hang, whatever is killed, until another failure or none is chosen;
 //                           "hang-all:N" the first three, and the process from the N-th invoke on
@@ -356,6 +357,7 @@ EXPORT int remote_handle64_invoke(remote_handle64 handle, uint32_t scalars, remo
   }
   if (fault.kind == "hang") process->freeze();
   if (lost >= 0) lose_range(arguments[0].buf, lost);
+  if (fault.kind == "spoil" && is_run) static_cast<WireBatch*>(arguments[0].buf.pv)->magic = 0;
   if (us > 0) ::usleep(static_cast<useconds_t>(us));  // until the DSP hears of it
   const auto begin = std::chrono::steady_clock::now();
   const int status = process->invoke(module, scalars, arguments, after);
