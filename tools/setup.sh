@@ -95,12 +95,12 @@ case "${1:-}" in
   clang) install "${build[@]}" "${libcxx[@]}" ;;
   upstream)
     # PyTorch for processors is Debian's package; the one that pip installs brings gigabytes for a GPU.
-    works() { build/venv/bin/python -c 'import torch, transformers, safetensors' 2>/dev/null; }
+    works() { build/venv/bin/python -c 'import torch, transformers, safetensors, jinja2' 2>/dev/null; }
     if ! works; then
       install python3-torch python3-venv >&2 || { echo "setup: Debian's python3-torch cannot be installed here" >&2; exit 1; }
       rm -rf build/venv
       { /usr/bin/python3 -m venv --system-site-packages build/venv &&
-        build/venv/bin/pip install -q --disable-pip-version-check transformers==4.46.3 safetensors 'numpy<2'; } >/dev/null 2>&1 && works ||
+        build/venv/bin/pip install -q --disable-pip-version-check transformers==4.46.3 safetensors jinja2 'numpy<2'; } >/dev/null 2>&1 && works ||
         { echo "setup: transformers cannot be installed with pip here" >&2; exit 1; }
     fi ;;
   clients)

@@ -130,7 +130,9 @@ run_stage() {
       needs upstream && build release llada && told timeout 170 build/venv/bin/python tools/upstream/dream.py &&
         note=$(grep 'generations equal, ' "$log") &&
         told timeout 170 build/venv/bin/python tests/hub/python_tools.py --llada build/release/bin/llada &&
-        note="$note; the hub's cache: $(tail -n 1 "$log")" ;;
+        note="$note; the hub's cache: $(tail -n 1 "$log")" &&
+        told timeout 170 build/venv/bin/python tools/upstream/chat_templates.py &&
+        note="$note; $(tail -n 1 "$log")" ;;
     wheel)
       needs python && build release llada llada_shared && told timeout 1500 tools/test_python.sh
       note=${note:-$(grep -hE '^[0-9]+ passed|manylinux|answers in' "$log" | tr '\n' ' ')} ;;

@@ -100,7 +100,7 @@ class Model(AsyncCalls):
         return text.raw[: needed.value].decode("utf-8", "replace")
 
     def logits(self, tokens: Tokens, positions: Optional[Tokens] = None) -> FloatRows:
-        """One forward over the ids as they are, masks among them. A float32 array of (positions, vocabulary), or a list
+        """One forward over the ids as they are, masks among them; of DiffusionGemma over one canvas of them all. A float32 array of (positions, vocabulary), or a list
         of array.array where numpy is not installed. positions: ascending; all where not given."""
         ids = id_array("tokens", tokens)
         wanted = id_array("positions", range(len(ids)) if positions is None else positions)

@@ -144,6 +144,12 @@ std::vector<size_t> choose_by_rule(const AcceptanceOptions& options, std::span<c
       return dream(higher_margin);
     case Acceptance::dream_maskgit:
       return dream(higher_score);
+    case Acceptance::rnd1: {  // in single precision, as published
+      const auto rest = static_cast<double>(std::max<int64_t>(at.steps - 1 - at.step, 0));
+      const auto share = static_cast<float>(rest / static_cast<double>(at.steps));
+      const auto kept = static_cast<int64_t>(static_cast<float>(at.masks) * share);
+      return first(ranked(candidates, lower_entropy), static_cast<size_t>(std::max<int64_t>(left - kept, 1)));
+    }
     case Acceptance::wedlm:
       return accept_near(candidates, options.entropy_bound);
     case Acceptance::causal:

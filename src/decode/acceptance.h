@@ -24,6 +24,7 @@ enum class Acceptance {
   dream_entropy,  // Dream's timestep schedule, lowest entropy first
   dream_margin,   // the same, largest margin between the best and the second best first
   dream_maskgit,  // the same, highest probability first ("maskgit_plus")
+  rnd1,           // of the block's masks floor(masks x steps left / steps) stay, those of the highest entropy (RND1)
   wedlm,   // every one whose entropy, and kEntropyOfDistance for each position behind the first candidate, is below
            // entropy_bound, and where there is none that of the least sum (WeDLM)
   causal,  // what a causal forward over all predictions confirms, left to right (self_speculation.h)
@@ -35,18 +36,19 @@ constexpr bool is_dream(Acceptance a) {
 
 inline constexpr std::string_view kAcceptanceWords[] = {"schedule",      "random", "threshold",     "factor",
                                                         "entropy",       "llada2", "dream-entropy", "dream-margin",
-                                                        "dream-maskgit", "wedlm",  "causal"};
+                                                        "dream-maskgit", "rnd1",   "wedlm",         "causal"};
 constexpr Words words(Acceptance) { return kAcceptanceWords; }
 
 // Rules that commit a planned number per step.
 constexpr bool has_schedule(Acceptance a) {
-  return a == Acceptance::schedule || a == Acceptance::random || a == Acceptance::llada2 || is_dream(a);
+  return a == Acceptance::schedule || a == Acceptance::random || a == Acceptance::llada2 || a == Acceptance::rnd1 ||
+         is_dream(a);
 }
 
 // Rules that read the probability; the others read entropy, margin or nothing.
 constexpr bool reads_probability(Acceptance a) {
   return a != Acceptance::random && a != Acceptance::entropy && a != Acceptance::dream_entropy &&
-         a != Acceptance::dream_margin && a != Acceptance::wedlm && a != Acceptance::causal;
+         a != Acceptance::dream_margin && a != Acceptance::rnd1 && a != Acceptance::wedlm && a != Acceptance::causal;
 }
 
 constexpr unsigned rule_bit(Acceptance rule) { return 1u << static_cast<unsigned>(rule); }

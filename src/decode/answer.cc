@@ -50,11 +50,16 @@ int64_t final_length(const Canvas& canvas, int64_t begin) {
   return std::find_if_not(from, canvas.states.end(), is_final) - from;
 }
 
+bool length_is_final(const Canvas& canvas) {
+  const int64_t begin = generated_begin(canvas);
+  return canvas.padding > 0 && begin + final_length(canvas, begin) >= canvas.answer_end();
+}
+
 bool answer_is_final(const Canvas& canvas, const SpecialIds& ids) {
   if (canvas.infill) return false;
+  if (length_is_final(canvas)) return true;
   const int64_t begin = generated_begin(canvas);
   const int64_t end = begin + final_length(canvas, begin);
-  if (canvas.padding > 0 && end >= canvas.answer_end()) return true;
   return first_end(canvas, begin, end, ids.end_ids) < end;
 }
 

@@ -14,7 +14,7 @@ struct Field;
 
 // None of the three changes the text before the first end token; they save the forwards after it.
 enum class EarlyStop {
-  none,    // until no mask is left
+  none,    // until no mask is left, padding among them
   block,   // after the block that holds an end token
   answer,  // once an end token and everything before it is final
 };
@@ -42,6 +42,9 @@ int64_t content_tokens(const Canvas& canvas, const SpecialIds& ids);
 
 // Length of [begin, ...) that can no longer change: everything fixed or stable.
 int64_t final_length(const Canvas& canvas, int64_t begin);
+
+// Whether there is padding, and all before it is final: what is decided behind that would be seen by nobody.
+bool length_is_final(const Canvas& canvas);
 
 // Whether an end token and everything before it is final, or all but padding. Never for infilling.
 bool answer_is_final(const Canvas& canvas, const SpecialIds& ids);

@@ -264,7 +264,7 @@ bool BlockStrategy::done(const Canvas& canvas) const {
   const auto open = std::ranges::find(canvas.states, TokenState::masked);
   if (open == canvas.states.end()) return !reviser_ || !entered_ || !reviser_->keeps_open(canvas, blocks_[current_]);
   if (canvas.infill || options_.early_stop == EarlyStop::none) return false;
-  if (options_.early_stop == EarlyStop::answer) return answer_is_final(canvas, ids_);
+  if (options_.early_stop == EarlyStop::answer || length_is_final(canvas)) return answer_is_final(canvas, ids_);
   const int64_t begin = generated_begin(canvas);
   const int64_t end = finished_end(open - canvas.states.begin());
   return first_end(canvas, begin, end, ids_.end_ids) < end && answer_is_final(canvas, ids_);

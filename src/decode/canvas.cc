@@ -20,7 +20,7 @@ int64_t generation_size(int64_t prompt_tokens, int64_t gen_length, const Special
     return prompt_tokens + (gen_length + length - 1) / length * length;
   const int64_t block = std::max<int64_t>(ids.attention_block, 1), before = ids.causal_text ? prompt_tokens : 0;
   const int64_t asked = prompt_tokens + gen_length;
-  if (ids.prompt_ends_block) return asked;
+  if (ids.prompt_ends_block || ids.cuts_last_block) return asked;
   if (ids.decided_first) {  // a window at the last position too
     const int64_t whole = asked + block - 1;
     return context > 0 ? std::max(asked, std::min(whole, context)) : whole;

@@ -86,7 +86,7 @@ std::vector<Edit> SelfSpeculation::accept(const Canvas& /*canvas*/, const StepRe
 
 bool SelfSpeculation::done(const Canvas& canvas) const {
   const auto open = std::ranges::find(canvas.states, TokenState::masked) - canvas.states.begin();
-  if (open == canvas.size()) return true;
+  if (open >= (to_the_end_ ? canvas.size() : canvas.answer_end())) return true;
   return !to_the_end_ && first_end(canvas, begin_, open, ids_.end_ids) < open;
 }
 

@@ -83,7 +83,8 @@ struct SpecialIds {
   // Blocks are counted from the end of the prompt, whose first one may be shorter (dLLM's sampler, which fills up a
   // prompt to whole blocks from the left).
   bool prompt_ends_block = false;
-  UniformCanvas uniform = {};  // length > 0: canvases of random tokens below vocab, and no mask (uniform_canvas.h)
+  bool cuts_last_block = false;  // the last block ends with the answer, and is not filled up with masks
+  UniformCanvas uniform = {};    // length > 0: canvases of random tokens below vocab, and no mask (uniform_canvas.h)
   int64_t vocab = 0;
   // Predicted at a position they are edits and no text (LLaDA2.2): its token goes, or a mask comes before it. -1: none.
   int32_t delete_id = -1, split_id = -1;

@@ -29,6 +29,14 @@ void take_ids(const ModelConfig& config, TokenizerSpec& spec) {
 
 }  // namespace
 
+bool has_tokenizer_file(const std::string& folder) {
+  return std::ranges::any_of(std::initializer_list<std::string_view>{"tokenizer.json", "vocab.json"},
+                             [&](std::string_view name) {
+                               std::error_code ignored;
+                               return std::filesystem::exists(fmt::format("{}/{}", folder, name), ignored);
+                             });
+}
+
 Result<TokenizerSpec> read_folder_tokenizer(const std::string& folder, const ModelConfig& config) {
   TokenizerFiles files;
   for (const TokenizerFileName& file : kTokenizerFiles) {

@@ -14,6 +14,8 @@ namespace llada {
 
 struct LoadOptions;
 
+bool has_tokenizer_file(const std::string& folder);  // without which there is no tokenizer
+
 // By the files that text/tokenizer_files.h names. Where they name no begin, end, padding or mask, it is config.json's,
 // unless that id is a piece of text.
 Result<TokenizerSpec> read_folder_tokenizer(const std::string& folder, const ModelConfig& config);

@@ -42,7 +42,13 @@ void note_llama_cpp(const ModelFile& file, const TokenizerSpec* tokenizer, Model
 }
 
 Status add_tokenizer(const ModelFile& file, ModelSummary& summary) {
-  LLADA_TRY(auto spec, load_tokenizer_spec(file));
+  std::optional<TokenizerSpec> spec;
+  if (auto found = load_tokenizer_spec(file); found)
+    spec = std::move(*found);
+  else if (has_tokenizer_file(file.folder()))
+    return std::unexpected(found.error());
+  else
+    summary.missing = found.error().message;
   decode::SpecialIds ids;
   if (spec) {
     LLADA_TRY(const auto tokenizer, Tokenizer::create(std::move(*spec), file.path()));

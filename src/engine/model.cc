@@ -35,6 +35,7 @@ decode::SpecialIds resolve_special_ids(const ModelConfig& config, const Tokenize
                          .causal_text = config.causal_text && config.attention_block > 0,
                          .decided_first = config.decided_first && config.attention_block > 0,
                          .prompt_ends_block = config.prompt_ends_block && config.attention_block > 0,
+                         .cuts_last_block = config.cuts_last_block,
                          .uniform = config.canvas,
                          .vocab = config.vocab,
                          .delete_id = config.delete_id,

@@ -113,7 +113,7 @@ int64_t room_behind(const Model& model, int64_t prompt_tokens) {
   if (const int64_t length = ids.uniform.length; length > 0) return (model.context() - prompt_tokens) / length * length;
   const int64_t block = std::max<int64_t>(ids.attention_block, 1);
   if (ids.causal_text) return (model.context() - prompt_tokens) / block * block;
-  if (ids.prompt_ends_block || ids.decided_first) return model.context() - prompt_tokens;
+  if (ids.prompt_ends_block || ids.cuts_last_block || ids.decided_first) return model.context() - prompt_tokens;
   return model.context() / block * block - prompt_tokens;
 }
 

@@ -52,7 +52,8 @@ class Converter {
     LLADA_TRY_STATUS(plan());
     LLADA_TRY_STATUS(check_free_space(out_path_, static_cast<uint64_t>(writer_.data_bytes())));
     LLADA_TRY_STATUS(writer_.write(
-        out_path_, [this](size_t index, AtomicFile& out) { return write(jobs_[index], out); }, options_.check));
+        out_path_, [this](size_t index, AtomicFile& out) { return write(jobs_[index], out); }, options_.check,
+        !jobs_.empty() && jobs_.front().name == kRopeFactors ? 1 : 0));
     report("done");
     return {};
   }
@@ -65,10 +66,10 @@ class Converter {
   }
 
   Status refuse_inputs() const {
-    struct stat out {};
+    struct stat out{};
     if (::stat(out_path_.c_str(), &out) != 0) return {};
     for (const MappedFile& file : model_.files()) {
-      struct stat in {};
+      struct stat in{};
       if (::stat(file.path().c_str(), &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
         return invalid("{}: is the input file; another output path needed", out_path_);
     }
@@ -95,7 +96,7 @@ class Converter {
         if (static_cast<int64_t>(job.sources.size()) != expected.shape.dims[2])
           status = invalid("{}: {}: {} experts found, {} needed", model_.path(), stem, job.sources.size(),
                            expected.shape.dims[2]);
-      } else if (config_.gemma && expected.name == "rope_freqs.weight") {
+      } else if (config_.gemma && expected.name == kRopeFactors) {
         for (int64_t i = 0; i < expected.shape.columns(); ++i)
           job.made.push_back(rope_factor(i, config_.gemma->rotary_dims));
       } else {
@@ -104,10 +105,11 @@ class Converter {
       job.type = type_for(job);
       job.permute = config_.family->permuted_in_gguf && !adjacent &&
                     (job.name.find(".attn_q.") != std::string::npos || job.name.find(".attn_k.") != std::string::npos);
-      writer_.add_tensor(job.name, job.type, job.shape);
-      jobs_.push_back(std::move(job));
+      // The reader of the file takes numbers from this one, so the check has to see it.
+      jobs_.insert(job.name == kRopeFactors ? jobs_.begin() : jobs_.end(), std::move(job));
       return status.has_value();
     });
+    for (const Job& job : jobs_) writer_.add_tensor(job.name, job.type, job.shape);
     return status;
   }
 

@@ -3,9 +3,13 @@
 // heads and of RoPE are the sliding layers'.
 #pragma once
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace llada {
+
+// The tensor by which a GGUF file says which part of a head of the global layers turns.
+inline constexpr std::string_view kRopeFactors = "rope_freqs.weight";
 
 struct DiffusionGemma {
   std::vector<bool> global = {};       // by layer: attends to everything; the others by a window, sliding

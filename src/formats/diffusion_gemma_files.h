@@ -18,7 +18,7 @@ Result<ModelConfig> read_diffusion_gemma_config(const nlohmann::json& root, cons
 
 Result<ModelRecord> read_diffusion_gemma_gguf(const GgufFile& file, uint64_t file_bytes, std::string_view name);
 
-// Of rope_freqs.weight: what divides the frequency of a pair in global layers.
+// Of kRopeFactors: what divides the frequency of a pair in global layers.
 float rope_factor(int64_t pair, int64_t rotary_dims);
 
 void add_diffusion_gemma_metadata(GgufWriter& out, const ModelConfig& config);

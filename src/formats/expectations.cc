@@ -78,7 +78,7 @@ class Visitor {
     one("self_cond_up.weight", matrix(c_.width, c_.ffn_width));
     one("self_cond_down.weight", matrix(c_.ffn_width, c_.width));
     // A folder has none: its numbers say the same (rope_factor()).
-    one("rope_freqs.weight", vector_of(c_.gemma->head_dim / 2), !split_experts_);
+    one(kRopeFactors, vector_of(c_.gemma->head_dim / 2), !split_experts_);
   }
 
   // A dense network and experts side by side. Global layers have no values of their own.

@@ -36,6 +36,7 @@ ModelConfig config_of(const Family& family) {
   c.causal_text = family.causal_text;
   c.decided_first = family.decided_first;
   c.prompt_ends_block = family.prompt_ends_block;
+  c.cuts_last_block = family.cuts_last_block;
   return c;
 }
 

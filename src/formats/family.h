@@ -63,6 +63,7 @@ struct Family {
   bool causal_text = false;        // ModelConfig::causal_text
   bool decided_first = false;      // ModelConfig::decided_first
   bool prompt_ends_block = false;  // ModelConfig::prompt_ends_block
+  bool cuts_last_block = false;    // ModelConfig::cuts_last_block
   FamilyNames block_keys = {};     // of config.json that give it
   // One class for full and block-causal attention: a folder or repository with this word in its name has blocks of
   // named_block.
@@ -73,7 +74,7 @@ struct Family {
   // follows from others.
   double rms_eps = 1e-5;
   int64_t context = 4096;
-  std::optional<int64_t> kv_heads = {}, experts = {}, experts_used = {};
+  std::optional<int64_t> kv_heads = {}, head_dim = {}, experts = {}, experts_used = {};
   bool needs_rope_theta = false;
 
   std::string_view pre_tokenizer = {};  // of a GGUF file that does not name one

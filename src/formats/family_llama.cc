@@ -14,10 +14,11 @@ constexpr std::string_view kNemotronClasses[] = {"NemotronLabsDiffusionModel", "
                            kNemotronImages[] = {"vision_tower.", "multi_modal_projector."};
 constexpr std::string_view kMistral3Classes[] = {"Ministral3ForCausalLM"}, kMistral3Types[] = {"ministral3"};
 
-// As vLLM decodes it, and its own generate() at its threshold; the second is its linear_spec_generate().
+// As vLLM decodes it, and its own generate() at its threshold; the second is its linear_spec_generate(). Both end with
+// the mask that was the last one before an end token.
 constexpr FamilyPreset kNemotronPresets[] = {
-    {"nemotron", "--threshold 0.9 --kv block --early-stop block"},
-    {"nemotron-spec", "--accept causal --kv block --early-stop block"},
+    {"nemotron", "--threshold 0.9 --kv block --early-stop answer"},
+    {"nemotron-spec", "--accept causal --kv block --early-stop answer"},
 };
 
 constexpr Family kLlamaFamilies[] = {
@@ -25,6 +26,7 @@ constexpr Family kLlamaFamilies[] = {
      .classes = kDiffCoderClasses,
      .model_types = kDiffCoderTypes,
      .attention_block = 4,  // its card's
+     .cuts_last_block = true,
      .rms_eps = 1e-6,
      .context = 2048,
      .mask_id = 5,  // its generation code's

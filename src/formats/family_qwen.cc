@@ -22,9 +22,12 @@ constexpr std::string_view kQwen3MoeClasses[] = {"Qwen3MoeForCausalLM"}, kQwen3M
 // SDAR's dynamic sampler (arXiv 2510.06303) without its draws: all above the threshold, or the schedule's share.
 constexpr FamilyPreset kSdarPresets[] = {{"sdar", "--accept llada2 --threshold 0.9 --kv block --early-stop block"}};
 
-// Fast-dLLM v2's loop, in its sub-blocks.
+// Fast-dLLM v2's loop, in its sub-blocks, which ends with the mask that was the last one before an end token.
 constexpr FamilyPreset kFastDllmPresets[] = {
-    {"fast-dllm-v2", "--accept llada2 --threshold 0.9 --block-length 8 --kv block --early-stop block"}};
+    {"fast-dllm-v2", "--accept llada2 --threshold 0.9 --block-length 8 --kv block --early-stop answer"}};
+
+// RND1's loop over 256 positions at once, without its draws.
+constexpr FamilyPreset kRnd1Presets[] = {{"rnd1", "--accept rnd1 --gen-length 256 --block-length 4096 --steps 256"}};
 
 // WeDLM's window with the numbers of its own engine.
 constexpr FamilyPreset kWedlmPresets[] = {{"wedlm", "--accept wedlm --entropy-bound 0.4 --kv block"}};
@@ -37,14 +40,14 @@ constexpr Family qwen2() {
 
 constexpr Family qwen3() {
   Family f;
-  f.head_norms = HeadNorms::usual, f.rms_eps = 1e-6, f.context = 32768, f.kv_heads = 32;
+  f.head_norms = HeadNorms::usual, f.rms_eps = 1e-6, f.context = 32768, f.kv_heads = 32, f.head_dim = 128;
   return f;
 }
 
 constexpr Family qwen3_moe() {
   Family f = qwen3();
   f.router = Router::softmax, f.gates = Gates::as_said;
-  f.experts = 128, f.experts_used = 8, f.kv_heads = 4;
+  f.experts = 128, f.experts_used = 8, f.kv_heads = 4, f.head_dim = {};
   return f;
 }
 
@@ -104,8 +107,7 @@ constexpr Family kQwenFamilies[] = {
     in_named_blocks(with_mask(named(qwen3(), "a2d-qwen3", kA2dQwen3Classes, kA2dQwen3Types), kQwen3Mask), "bd3lm", 32),
     in_named_blocks(with_mask(named(qwen2(), "a2d-qwen2", kA2dQwen2Classes, kA2dQwen2Types), kFastDllmMask), "bd3lm",
                     32),
-    // Uncertain: that logits are shifted; its code was not at hand.
-    shifted(with_mask(named(qwen3_moe(), "rnd1", kRnd1Classes, kRnd1Types), kQwen3Mask)),
+    sampled(shifted(with_mask(named(qwen3_moe(), "rnd1", kRnd1Classes, kRnd1Types), kQwen3Mask)), kRnd1Presets),
     // Fast-dLLM v2 (arXiv 2509.26328).
     sampled(
         shifted(in_blocks(with_mask(named(qwen2(), "fast-dllm-v2", kFastDllmClasses, kFastDllmTypes), kFastDllmMask),

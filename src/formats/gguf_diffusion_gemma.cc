@@ -26,6 +26,7 @@ class Reader {
     LLADA_TRY_STATUS(rotation());
     LLADA_TRY_STATUS(sampler());
     LLADA_TRY_STATUS(token_ids());
+    LLADA_TRY_STATUS(fields_.finish(key(""), c_.notes));
     c_.gemma = std::move(g_);
     LLADA_TRY_STATUS(check_config(c_, name_));
     if (record_.tokenizer && std::ssize(record_.tokenizer->tokens) != c_.vocab)
@@ -69,8 +70,6 @@ class Reader {
     LLADA_TRY(c_.experts_used, integer("expert_used_count"));
     LLADA_TRY(c_.expert_ffn_width, integer("expert_feed_forward_length"));
     LLADA_TRY(g_.logit_cap, single("final_logit_softcapping", 30));
-    LLADA_TRY_STATUS(only("attention.shared_kv_layers", 0));
-    LLADA_TRY_STATUS(only("embedding_length_per_layer_input", 0));
     LLADA_TRY_STATUS(fields_.off(key("attention.causal")));
     c_.qk_norm = c_.norm_topk = c_.tied_head = true;
     const GgufTensor* table = file_.tensor("token_embd.weight");
@@ -81,7 +80,7 @@ class Reader {
 
   // A number for each layer; one for all in a file that has no array.
   Result<std::vector<int64_t>> by_layer(std::string_view suffix) const {
-    const GgufValue* value = file_.find(key(suffix));
+    const GgufValue* value = fields_.find(key(suffix));
     if (value == nullptr) return invalid("{}: metadata key {} is missing, an array needed", name_, key(suffix));
     if (c_.layers < 1 || c_.layers > 1024)
       return invalid("{}: number of layers is {}, 1 to 1024 needed", name_, c_.layers);
@@ -120,7 +119,7 @@ class Reader {
     LLADA_TRY(g_.rope_theta, single("rope.freq_base", 1e6));
     // Which of a head turns stands in a tensor: 1 for a pair that does, a divisor beyond all angles for one that rests.
     g_.rotary_dims = g_.head_dim;
-    const GgufTensor* factors = file_.tensor("rope_freqs.weight");
+    const GgufTensor* factors = file_.tensor(kRopeFactors);
     if (factors == nullptr)
       return invalid("{}: tensor rope_freqs.weight is missing, {} needed", name_, g_.head_dim / 2);
     frequencies_ = floats_of(factors->view);

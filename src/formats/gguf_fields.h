@@ -56,10 +56,19 @@ class GgufFields {
     return invalid("{}: {} is {}, {} needed: another value is not computed here", name_, key, value,
                    fmt::join(allowed, " or "));
   }
+  // Of the keys with this prefix that nobody has asked for: those that change what is computed must have a value that
+  // does not; of others, which are unknown, there is a note.
+  Status finish(const std::string& prefix, std::vector<std::string>& notes) const;
   Status off(const std::string& key) const {
     LLADA_TRY(const auto on, boolean(key, false));
     if (on) return invalid("{}: {} is true, false needed", name_, key);
     return {};
+  }
+  // Null: not there.
+  const GgufValue* find(const std::string& key) const {
+    const GgufValue* value = file_.find(key);
+    if (value != nullptr) asked_.push_back(value->key);
+    return value;
   }
   // A token id; -1 when absent.
   Result<int32_t> token(const std::string& key) const {
@@ -92,7 +101,7 @@ class GgufFields {
   template <class T, class Convert>
   Result<T> read(const std::string& key, const std::optional<T>& absent, std::string_view needed,
                  Convert convert) const {
-    const GgufValue* value = file_.find(key);
+    const GgufValue* value = find(key);
     if (value == nullptr) {
       if (absent) return *absent;
       return invalid("{}: metadata key {} is missing, {} needed", name_, printable(key), needed);
@@ -104,6 +113,7 @@ class GgufFields {
 
   const GgufFile& file_;
   std::string_view name_;
+  mutable std::vector<std::string_view> asked_;  // keys of the file
 };
 
 }  // namespace llada

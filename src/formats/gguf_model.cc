@@ -42,6 +42,7 @@ class ModelReader {
     LLADA_TRY_STATUS(quirks());
     if (dialect_.family->mixture()) LLADA_TRY_STATUS(experts());
     LLADA_TRY_STATUS(token_ids());
+    LLADA_TRY_STATUS(fields_.finish(dialect_.prefix, record_.config.notes));
     LLADA_TRY_STATUS(check_config(record_.config, name_));
     // diffuse-cpp leaves out the ids at the end that have no text.
     const auto tokens =
@@ -150,9 +151,7 @@ class ModelReader {
     if (scaling == "yarn") {
       LLADA_TRY(c.yarn, yarn());
     } else if (scaling == "none" || scaling == "linear") {
-      // llama.cpp scales linearly by a factor that comes without a type.
-      for (const auto factor : {"rope.scaling.factor", "rope.scale_linear"})
-        LLADA_TRY_STATUS(fields_.neutral(key(factor), {0, 1}));
+      // llama.cpp scales linearly by a factor that comes without a type: GgufFields::finish() sees to that.
     } else {
       return invalid("{}: {} is {}, none or yarn needed", name_, key("rope.scaling.type"), printable(scaling));
     }
@@ -160,16 +159,10 @@ class ModelReader {
     if (c.query_scale.beta != 0) {
       LLADA_TRY(c.query_scale.period, fields_.integer(key("rope.scaling.original_context_length"), c.context));
     }
-    for (const auto leaf : {"attention.clamp_kqv", "attention.max_alibi_bias", "attn_logit_softcapping",
-                            "final_logit_softcapping", "attention.scale"})
-      LLADA_TRY_STATUS(fields_.neutral(key(leaf), {0}));
-    for (const auto leaf : {"logit_scale", "residual_scale", "embedding_scale"})
-      LLADA_TRY_STATUS(fields_.neutral(key(leaf), {0, 1}));
     LLADA_TRY(const auto window, fields_.integer(key("attention.sliding_window"), 0));
     if (window != 0 && window < c.context)
       return invalid("{}: {} is {}, 0 or the context of {} needed", name_, key("attention.sliding_window"), window,
                      c.context);
-    LLADA_TRY_STATUS(fields_.off(key("use_parallel_residual")));
     return fields_.off(key("attention.causal"));
   }
 
@@ -259,7 +252,7 @@ class ModelReader {
     };
     agree(c.bos_id, spec.bos);
     agree(c.eos_id, spec.eos);
-    agree(c.pad_id, spec.pad);
+    if (c.pad_id < 0) c.pad_id = spec.pad;  // where both are there and differ, it is a token of text
     agree(c.eot_id, spec.eot);
     agree(c.mask_id, spec.mask);
     return {};

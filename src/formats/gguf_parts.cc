@@ -58,6 +58,13 @@ Result<GgufFile> join_gguf_parts(GgufFile first, std::string_view name, std::spa
     if (split.count != whole.count || split.number != static_cast<int64_t>(i) + 1)
       return invalid("{}: part {} of {}, {} of {} needed behind {}", others[i].name, split.number + 1, split.count,
                      i + 2, whole.count, name);
+    for (const GgufValue& value : part.values()) {
+      const GgufValue* same = value.key.starts_with("split.") ? nullptr : first.find(value.key);
+      if (same != nullptr &&
+          (same->type != value.type || same->element != value.element || !std::ranges::equal(same->data, value.data)))
+        return invalid("{}: {} is not what {} has, the same needed: they are parts of different models", others[i].name,
+                       printable(value.key), name);
+    }
     if (part.tensors().size() > kMostTensors - std::min(kMostTensors, first.tensors().size()))
       return invalid("{}: more than {} tensors in all parts", others[i].name, kMostTensors);
     first.append_tensors(part);

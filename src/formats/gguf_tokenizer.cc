@@ -97,6 +97,7 @@ class TokenizerReader {
     LLADA_TRY(spec.bos, id("tokenizer.ggml.bos_token_id", spec));
     LLADA_TRY(spec.eos, id("tokenizer.ggml.eos_token_id", spec));
     LLADA_TRY(spec.pad, id("tokenizer.ggml.padding_token_id", spec));
+    if (spec.pad >= 0 && spec.kinds[static_cast<size_t>(spec.pad)] == TokenKind::normal) spec.pad = -1;  // it is text
     LLADA_TRY(spec.mask, id("tokenizer.ggml.mask_token_id", spec));
     LLADA_TRY(spec.eot, id("tokenizer.ggml.eot_token_id", spec));
     if (spec.mask < 0) spec.mask = find_control_token(spec, kMaskTexts);

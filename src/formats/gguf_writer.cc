@@ -77,13 +77,13 @@ std::string GgufWriter::header() const {
 }
 
 Status GgufWriter::write(const std::string& path, const std::function<Status(size_t, AtomicFile&)>& fill,
-                         const std::function<Status(const std::string&)>& check) const {
+                         const std::function<Status(const std::string&)>& check, size_t seen) const {
   LLADA_TRY(auto file, AtomicFile::create(path));
   const std::string head = header();
   const std::string zeros(alignment_, '\0');
   LLADA_TRY_STATUS(file.write(head.data(), head.size()));
-  if (check) LLADA_TRY_STATUS(file.try_out(head.size() + data_bytes_, check));
   for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (check && i == seen) LLADA_TRY_STATUS(file.try_out(head.size() + data_bytes_, check));
     LLADA_CHECK(file.position() == head.size() + tensors_[i].offset);
     LLADA_TRY_STATUS(fill(i, file));
     LLADA_CHECK(file.position() == head.size() + tensors_[i].offset + tensors_[i].bytes);

@@ -36,6 +36,7 @@ class ConfigReader : HfFields {
     LLADA_TRY(config_.pad_id, token("pad_token_id"));
     LLADA_TRY(config_.eot_id, token("eot_token_id"));
     LLADA_TRY_STATUS(read_ends({this, &generation_}, config_));
+    note_sampling();
     if (config_.mask_id < 0 && family_->has_mask(config_.vocab)) config_.mask_id = family_->mask_id;
     LLADA_TRY_STATUS(check_config(config_, file_));
     return config_;
@@ -43,7 +44,7 @@ class ConfigReader : HfFields {
 
  private:
   // config.json leaves some ids to generation_config.json.
-  Result<int32_t> token(std::string_view name) const { return first_token({this, &generation_}, name); }
+  Result<int32_t> token(std::string_view name) const { return one_token({this, &generation_}, name); }
 
   Result<const Family*> family() const {
     const json* list = find({"architectures"});
@@ -83,7 +84,7 @@ class ConfigReader : HfFields {
   }
 
   // The first names of the families of diffusion models: "llada, llada_moe or Dream".
-  static std::string all(FamilyNames Family::*names) {
+  static std::string all(FamilyNames Family::* names) {
     std::vector<std::string_view> list;
     for (const Family* one : families())
       if (!one->autoregressive) list.push_back((one->*names).front());
@@ -117,8 +118,9 @@ class ConfigReader : HfFields {
     LLADA_TRY(c.kv_heads,
               integer({"num_key_value_heads", "n_kv_heads"}, null ? c.heads : family_->kv_heads.value_or(c.heads)));
     if (c.heads < 1) return invalid("{}: num_attention_heads is {}, at least 1 needed", file_, c.heads);
-    LLADA_TRY(c.head_dim, integer({"head_dim"}, c.width / c.heads));
-    if (find({"head_dim"}) == nullptr && c.width % c.heads != 0)
+    const bool usual_head = !contains("head_dim") && family_->head_dim;
+    LLADA_TRY(c.head_dim, integer({"head_dim"}, usual_head ? *family_->head_dim : c.width / c.heads));
+    if (find({"head_dim"}) == nullptr && !usual_head && c.width % c.heads != 0)
       return invalid("{}: hidden_size is {}, a multiple of the {} heads needed", file_, c.width, c.heads);
     c.rotary_dims = c.head_dim;
     for (const auto key : family_->block_keys) {
@@ -192,7 +194,9 @@ class ConfigReader : HfFields {
   }
 
   Status refusals() {
-    if (const json* clip = find({"clip_qkv"})) return wrong("clip_qkv", *clip, "null");
+    for (const auto name : {"clip_qkv", "final_logit_softcapping"})
+      if (const json* value = find({name})) return wrong(name, *value, "null");
+    LLADA_TRY_STATUS(no_other_numbers(*this));
     const json* window = find({"sliding_window"});
     if (family_->autoregressive && window != nullptr && find({"use_sliding_window"}) == nullptr)
       return wrong("sliding_window", *window, "null");
@@ -217,8 +221,8 @@ class ConfigReader : HfFields {
     if (!family_->partial_rotation) LLADA_TRY_STATUS(only("partial_rotary_factor", {1, 1.0}));
     for (const auto name : {"rope_scaling", "rope_parameters"}) {
       const json* scaling = find({name});
-      if (scaling == nullptr) continue;
-      if (!scaling->is_object()) return wrong(name, *scaling, "null or an object");
+      if (scaling == nullptr || *scaling == false) continue;  // RND1's class writes false
+      if (!scaling->is_object()) return wrong(name, *scaling, "null, false or an object");
       for (const auto& [key, value] : scaling->items())
         if (value.is_object())
           return invalid("{}: {}.{} is an object, the same rotation in all layers needed", file_, name, printable(key));
@@ -253,13 +257,32 @@ class ConfigReader : HfFields {
         "layer_types has sliding_attention: the published code does not read it, and every layer attends to all here");
   }
 
+  // What generation_config.json says of sampling, which options of this program say; transformers' own defaults say
+  // nothing.
+  void note_sampling() {
+    const std::pair<std::string_view, json> usual[] = {
+        {"do_sample", false}, {"temperature", 1.0}, {"top_p", 1.0}, {"top_k", 50}, {"repetition_penalty", 1.0}};
+    std::string found;
+    for (const auto& [name, value] : usual)
+      if (const json* given = generation_.find({name}); given != nullptr && *given != value)
+        found += fmt::format("{}{} {}", found.empty() ? "" : ", ", name, value_text(*given));
+    if (!found.empty())
+      config_.remarks.push_back(fmt::format("generation_config.json has {}, which options alone say here", found));
+  }
+
   // Where two magnitudes are given, theirs is the one over the other's.
-  Result<Yarn> yarn(const json& scaling) const {
+  Result<Yarn> yarn(const json& scaling) {
     const HfFields reader(scaling, file_);
     Yarn y;
     if (reader.find({"factor"}) == nullptr) return invalid("{}: factor of YaRN is missing, a number needed", file_);
     LLADA_TRY(y.factor, reader.single({"factor"}, 1));
     LLADA_TRY(y.original_context, reader.integer({"original_max_position_embeddings"}, config_.context));
+    const double quotient = static_cast<double>(config_.context) / static_cast<double>(y.original_context);
+    if (reader.find({"original_max_position_embeddings"}) != nullptr && quotient != static_cast<double>(y.factor))
+      config_.notes.push_back(
+          fmt::format("YaRN's factor is {} and the context {} of {} original positions: the factor is followed, as "
+                      "transformers 5 does; transformers 4 takes their quotient",
+                      y.factor, config_.context, y.original_context));
     LLADA_TRY(y.beta_fast, reader.single({"beta_fast"}, 32));
     LLADA_TRY(y.beta_slow, reader.single({"beta_slow"}, 1));
     LLADA_TRY_STATUS(reader.only("truncate", {true}));

@@ -56,6 +56,9 @@ class Reader {
     LLADA_TRY_STATUS(text_.only("attention_bias", {false}));
     LLADA_TRY_STATUS(text_.only("use_bidirectional_attention", {"vision"}));
     LLADA_TRY_STATUS(text_.only("tie_word_embeddings", {true}));
+    LLADA_TRY_STATUS(text_.only("hidden_size_per_layer_input", {0}));
+    LLADA_TRY_STATUS(text_.only("num_kv_shared_layers", {0}));
+    LLADA_TRY_STATUS(no_other_numbers(text_));
     return root_.only("tie_word_embeddings", {true});
   }
 
@@ -132,8 +135,8 @@ class Reader {
   }
 
   Status token_ids() {
-    LLADA_TRY(c_.bos_id, first_token({&text_}, "bos_token_id"));
-    LLADA_TRY(c_.pad_id, first_token({&text_}, "pad_token_id"));
+    LLADA_TRY(c_.bos_id, one_token({&text_}, "bos_token_id"));
+    LLADA_TRY(c_.pad_id, one_token({&text_}, "pad_token_id"));
     return read_ends({&generation_, &root_, &text_}, c_);
   }
 

@@ -122,10 +122,20 @@ class HfFields {
   std::string where_;
 };
 
-// The first id that any of the files gives for a token; -1: none.
-inline Result<int32_t> first_token(std::initializer_list<const HfFields*> files, std::string_view name) {
+// Numbers that other models compute with, and no family here: a factor of 1 changes nothing.
+inline Status no_other_numbers(const HfFields& fields) {
+  for (const auto name : {"attn_logit_softcapping", "query_pre_attn_scalar", "attention_multiplier", "scale_depth"})
+    if (const nlohmann::json* value = fields.find({name})) return fields.wrong(name, *value, "null");
+  for (const auto name : {"logit_scale", "logits_scaling", "residual_multiplier", "embedding_multiplier", "scale_emb"})
+    LLADA_TRY_STATUS(fields.only(name, {1, 1.0}));
+  return {};
+}
+
+// The id that any of the files gives for a token; -1: none.
+inline Result<int32_t> one_token(std::initializer_list<const HfFields*> files, std::string_view name) {
   for (const HfFields* one : files) {
     LLADA_TRY(const auto ids, one->tokens(name));
+    if (ids.size() > 1) return one->wrong(name, *one->find({name}), "one id");
     if (!ids.empty()) return ids.front();
   }
   return -1;
@@ -133,9 +143,9 @@ inline Result<int32_t> first_token(std::initializer_list<const HfFields*> files,
 
 // The ends of an answer, of which each file may list several. eot_id is read before.
 inline Status read_ends(std::initializer_list<const HfFields*> files, ModelConfig& c) {
-  LLADA_TRY(c.eos_id, first_token(files, "eos_token_id"));
   for (const HfFields* one : files) {
     LLADA_TRY(const auto ids, one->tokens("eos_token_id"));
+    if (c.eos_id < 0 && !ids.empty()) c.eos_id = ids.front();
     for (const int32_t id : ids)
       if (id != c.eos_id && id != c.eot_id && std::ranges::count(c.end_ids, id) == 0) c.end_ids.push_back(id);
   }

@@ -65,6 +65,7 @@ struct ModelConfig {
   // that are decided together.
   bool decided_first = false;
   bool prompt_ends_block = false;  // blocks are counted from the end of the prompt; the first may be shorter
+  bool cuts_last_block = false;    // the last block ends with the answer, and is not filled up with masks
   UniformCanvas canvas = {};       // length > 0: answers are decided in canvases of random tokens, there is no mask
 
   std::optional<DiffusionGemma> gemma = {};  // of that family

@@ -49,7 +49,6 @@ class WeightMaker {
   }
 
  private:
-  static constexpr std::string_view kRopeFactors = "rope_freqs.weight";
   // Of a norm, of a layer, of an expert.
   static bool is_gain(const PresetTensor& t) {
     return t.shape.rank == 1 && (t.name.contains("norm") || t.name.contains("scale"));

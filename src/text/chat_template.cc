@@ -124,9 +124,14 @@ bool is_known(const ChatFormat& format, const Tokenizer& tokenizer, std::string_
                        "detailed thinking ", "off", "SYSTEM", "HUMAN", "ASSISTANT", "system", "user", "assistant"});
     }
     case ChatStyle::gemma: {
-      // Its templates lay tools and media out in macros, so only the frame of a message is looked at.
-      const auto begins = [&](const std::string& role) { return texts.contains(fmt::format("{}{}\n", kTurn, role)); };
-      return (begins(hole) || begins("user")) && begins("model") && texts.contains(kTurnEnd);
+      // Its templates lay tools and media out in macros and in branches of their own, so only the frame of a message is
+      // looked at, in the source where a branch hides it.
+      const std::string& source = tokenizer.spec().chat_template;
+      const auto begins = [&](const std::string& role, std::string_view written) {
+        return texts.contains(fmt::format("{}{}\n", kTurn, role)) || source.contains(written);
+      };
+      return (begins(hole, "'<|turn>' + role + '\\n'") || begins("user", "<|turn>user\\n")) &&
+             begins("model", "<|turn>model\\n") && source.contains(kTurnEnd);
     }
     case ChatStyle::plain:
       return false;
@@ -215,6 +220,7 @@ ChatFormat detect_chat_format(const Tokenizer& tokenizer) {
     const auto begin = tokenizer.find_control(kChannel), end = tokenizer.find_control(kChannelEnd);
     if (begin && end) format.thought_begin = *begin, format.thought_end = *end;
     // As a string literal of the template has it, whose line end is an escape.
+    format.joins_answers = source.contains("continues_into_next");  // as its later templates call it
     format.closes_thoughts = begin && end && source.contains("<|channel>thought\\n<channel|>");
   }
   format.drops_thoughts = source.contains("</think>") || (source.empty() && !format.ends_system.empty());
@@ -241,10 +247,13 @@ void write_gemma(ChatWriter& out, const ChatFormat& format, std::span<const Chat
     end();
   };
   if (think && turns[0].role != "system") system({"system", ""});
-  bool goes_on = false;  // the model's turn, behind calls
+  bool goes_on = false, open = false;  // the model's turn, behind calls; and behind another answer
   for (size_t i = 0; i < turns.size(); ++i) {
     const ChatMessage& turn = turns[i];
     if (turn.role == "tool") continue;  // written with the calls
+    const auto next = std::find_if(turns.begin() + static_cast<std::ptrdiff_t>(i) + 1, turns.end(),
+                                   [](const ChatMessage& m) { return m.role != "tool"; });
+    const bool last = next == turns.end(), answers_next = !last && next->role == "assistant";
     if (i == 0 && turn.role == "system") {
       system(turn);
     } else if (turn.role != "assistant") {
@@ -252,7 +261,7 @@ void write_gemma(ChatWriter& out, const ChatFormat& format, std::span<const Chat
       out.text(trim(turn.content));
       end();
     } else {
-      if (!goes_on) begin("model");
+      if (!(format.joins_answers ? open : goes_on)) begin("model");
       for (const ToolCall& call : turn.calls) write_call(out, call.name, call.arguments);
       const bool answered = i + 1 < turns.size() && turns[i + 1].role == "tool";
       if (answered)
@@ -261,9 +270,11 @@ void write_gemma(ChatWriter& out, const ChatFormat& format, std::span<const Chat
       out.text(said);
       if (!turn.calls.empty() && !answered)
         out.control("<|tool_response>");
-      else if (!answered || !said.empty())
+      else if (format.joins_answers ? !answers_next && (!answered || !said.empty() || !last)
+                                    : !answered || !said.empty())
         end();
     }
+    open = turn.role == "assistant";
     goes_on = turn.role == "assistant" && !turn.calls.empty();
   }
   if (!add_header || goes_on) return;

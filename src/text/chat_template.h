@@ -65,7 +65,8 @@ struct ChatFormat {
   bool single_turn = false;
   int32_t thought_begin = -1, thought_end = -1;  // tokens around thoughts, which can be asked for; -1: there are none
   bool closes_thoughts = false;                  // an answer that is not to think begins behind an empty channel
-  bool empty_parts = false;  // chatml: a system message even where none is given, and an answer behind empty thoughts
+  bool joins_answers = false;  // gemma: answers that follow each other, results of tools between them, are one turn
+  bool empty_parts = false;    // chatml: a system message even where none is given, and an answer behind empty thoughts
   CallForm calls = CallForm::json;
   std::string note;  // a sentence for people where a template is there and may write something else; empty: it does not
 };

@@ -172,7 +172,7 @@ TEST(WrongCalls, EndWithStatusTwoAndOneLine) {
       {{"tune", "-m", m, "--tasks", no_model, "-o", folder / "p.json"}, "README.md"},
       {{"tune", "-m", m, "--tasks", no_model}, "--out is required"},
       {{"run", "-m", m, "-p", "x", "--preset-decode", "brisk"},
-       "llada2.1, llada2.2, sdar, fast-dllm-v2, wedlm, nemotron, nemotron-spec, or a preset file"},
+       "llada2.1, llada2.2, sdar, rnd1, fast-dllm-v2, wedlm, nemotron, nemotron-spec, or a preset file"},
       {{"run", "-m", m, "-p", "x", "--preset-decode", no_model}, "README.md"},
       {{"devices"}, "abacus", {.environment = {"LLADA_ISA=abacus"}}},
   };

@@ -39,7 +39,7 @@ TEST(DecodePreset, UnknownNamesAreRefused) {
   ASSERT_FALSE(preset);
   EXPECT_EQ(preset.error().message,
             "found 'brisk', needed one of exact, balanced, fast, long, npu, llada2, llada2.1, llada2.2, sdar, "
-            "fast-dllm-v2, wedlm, nemotron, nemotron-spec, or a preset file");
+            "rnd1, fast-dllm-v2, wedlm, nemotron, nemotron-spec, or a preset file");
   EXPECT_FALSE(find_decode_preset(""));
 }
 

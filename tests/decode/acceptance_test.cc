@@ -148,6 +148,24 @@ TEST(Acceptance, DreamsThreeOrders) {
   EXPECT_THAT(best(Acceptance::dream_maskgit), testing::ElementsAre(1));
 }
 
+// Of 10 masks in 4 steps 7, 5 and 2 stay; the schedule would take 3, 3, 2 and 2.
+TEST(Acceptance, Rnd1KeepsTheMostUncertain) {
+  std::vector<Candidate> candidates;
+  for (int32_t p = 0; p < 10; ++p) candidates.push_back({.position = p, .entropy = (p * 7) % 10 / 10.0});
+  const AcceptanceOptions o = {.acceptance = Acceptance::rnd1};
+  std::vector<size_t> counts;
+  for (int64_t step = 0; step < 4; ++step) {
+    const auto taken = choose(o, candidates, {.masks = 10, .steps = 4, .step = step});
+    if (step == 0) {
+      EXPECT_THAT(taken, testing::ElementsAre(0, 3, 6)) << "0, 0.1 and 0.2";
+    }
+    counts.push_back(taken.size());
+    for (auto i = taken.rbegin(); i != taken.rend(); ++i)
+      candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(*i));
+  }
+  EXPECT_THAT(counts, testing::ElementsAre(3, 2, 3, 2));
+}
+
 TEST(Acceptance, WedlmAddsTheDistanceToEveryEntropy) {
   const std::vector<Candidate> candidates = {{.position = 10, .entropy = 0.39},
                                              {.position = 12, .entropy = 0.37},

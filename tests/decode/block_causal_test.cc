@@ -73,6 +73,9 @@ TEST(BlockCausal, TheCanvasIsPaddedToWholeBlocks) {
     EXPECT_EQ(count_masked(canvas), gen + padding);
   }
   EXPECT_EQ(lay_generation(std::vector<int32_t>(3, 1), 6, test_ids()).padding, 0);
+  SpecialIds cut = ids_of(4);
+  cut.cuts_last_block = true;  // Stable-DiffCoder
+  EXPECT_EQ(lay_generation(std::vector<int32_t>(3, 1), 6, cut).size(), 9);
 }
 
 // Prompt [0, 3): its tail shares the block [0, 4) with the first mask. Then [4, 8) and [8, 12), the last
@@ -96,6 +99,27 @@ TEST(BlockCausal, WorkedExampleOfExactBlockKv) {
   const Ran none = run_blocks(options, prompt, 4, 5);
   for (size_t i = 0; i < none.plans.size(); ++i) EXPECT_EQ(span_of(none.plans[i]), S(0, keys[i]));
   EXPECT_TRUE(same(none, block));
+}
+
+// Padding is seen as what is asked for is, and nobody waits for it: shorter answers are beginnings of longer ones, and
+// take as many forwards as lead to their last token.
+TEST(BlockCausal, AnAnswerEndsWithItsLength) {
+  const std::vector<int32_t> prompt = {1, 2, 3};
+  for (const EarlyStop when : {EarlyStop::block, EarlyStop::answer}) {
+    DecodeOptions options = {LengthOptions{.gen_length = 9, .block_length = 4}, EndingOptions{.early_stop = when},
+                             CacheOptions{.kv = KvChoice::block}};
+    const Ran whole = run_blocks(options, prompt, 4, 5);  // no end token among its answers
+    int64_t fewer = 0;
+    for (int64_t length = 1; length <= 9; ++length) {
+      options.gen_length = length;
+      const Ran part = run_blocks(options, prompt, 4, 5);
+      const auto end = whole.canvas.tokens.begin() + 3 + length;
+      EXPECT_TRUE(std::equal(whole.canvas.tokens.begin(), end, part.canvas.tokens.begin())) << length;
+      fewer += std::ssize(part.plans) < (length == 1 ? 1 : length <= 5 ? 5 : 9);
+      EXPECT_LE(part.plans.size(), length == 1 ? 1u : length <= 5 ? 5u : 9u) << length;
+    }
+    EXPECT_GT(fewer, 0) << "a block whose last token comes early";
+  }
 }
 
 TEST(BlockCausal, TheScriptedModelNoticesStaleKv) {
@@ -149,7 +173,7 @@ TEST(BlockCausal, EveryPolicyGivesTheSameBits) {
       ++ran;
     }
   }
-  EXPECT_EQ(ran, 4 * 10 * 4) << "ten rules with no revision, dual-path, edit and edit-blocks";
+  EXPECT_EQ(ran, 4 * 11 * 4) << "eleven rules with no revision, dual-path, edit and edit-blocks";
   EXPECT_LT(2 * rows_block, rows_none + 0) << "what is stored is used";
 }
 

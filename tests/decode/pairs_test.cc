@@ -39,8 +39,8 @@ TEST(Pairs, EveryOneWorksOrIsRefusedWithOneLine) {
       }
     }
   }
-  EXPECT_EQ(worked, 10 * 3 * 2 * 5);
-  EXPECT_EQ(refused, (10 * 2 + 5) * 2 * 5) << "what is left beside causal, edit-blocks and levenshtein goes together";
+  EXPECT_EQ(worked, 11 * 3 * 2 * 5);
+  EXPECT_EQ(refused, (11 * 2 + 5) * 2 * 5) << "what is left beside causal, edit-blocks and levenshtein goes together";
 }
 
 // What a refusal calls for: "dual or block", "accept schedule, factor or wedlm, or slide false", less what is no word.
@@ -111,10 +111,10 @@ TEST(Pairs, SayInPlainWordsWhatWouldWork) {
     const Status status = validate(o, false, kind);
     return status ? std::string("accepted") : status.error().message;
   };
-  EXPECT_EQ(
-      refused({{"steps", "64"}, {"accept", "threshold"}}),
-      "steps: found 64 with accept threshold, which decides itself how many tokens a step keeps, so that steps "
-      "would change nothing; needed accept schedule, random, llada2, dream-entropy, dream-margin or dream-maskgit");
+  EXPECT_EQ(refused({{"steps", "64"}, {"accept", "threshold"}}),
+            "steps: found 64 with accept threshold, which decides itself how many tokens a step keeps, so that steps "
+            "would change nothing; needed accept schedule, random, llada2, dream-entropy, dream-margin, dream-maskgit "
+            "or rnd1");
   EXPECT_EQ(refused({{"entropy_gate", "1"}}),
             "entropy_gate: found 1 with accept schedule, which keeps a planned number of tokens in every step; needed "
             "accept threshold, factor, entropy or wedlm");
@@ -148,7 +148,7 @@ TEST(Pairs, BlockCausalModelsRefuseWithOneLine) {
     EXPECT_TRUE(pair.refusal.empty() || pair.refusal.find("needed") != std::string::npos) << pair.refusal;
     EXPECT_EQ(pair.refusal.find('\n'), std::string::npos);
   }
-  EXPECT_EQ(worked, 10 * (2 * 4 + 1) + 2 + 2)
+  EXPECT_EQ(worked, 11 * (2 * 4 + 1) + 2 + 2)
       << "frozen without revision, causal without it and never frozen, levenshtein beside threshold and never frozen";
 }
 

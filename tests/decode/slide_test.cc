@@ -116,7 +116,7 @@ TEST(Slide, IsRefusedWhereBlocksMatter) {
   o.revision = Revision::none, o.acceptance = Acceptance::llada2;
   EXPECT_THAT(validate(o).error().message,
               HasSubstr("slide: found accept llada2, which plans the steps of a block that stays in its place; needed "
-                        "accept schedule, random, threshold, factor, entropy or wedlm, or slide false"));
+                        "accept schedule, random, threshold, factor, entropy, rnd1 or wedlm, or slide false"));
   o.acceptance = Acceptance::schedule, o.steps = 64;
   EXPECT_THAT(validate(o).error().message, HasSubstr("steps: found 64 with slide true"));
   o.steps = 0, o.acceptance = Acceptance::threshold;

@@ -101,7 +101,7 @@ TEST_F(FolderCheck, AFileThatWouldNotOpenIsNotWritten) {
   fs::create_symlink(LLADA_SOURCE_DIR "/models/tiny-llada/model.safetensors", folder_ / "model.safetensors");
   const std::string out = folder_ / "out.gguf";
   ASSERT_TRUE(convert_model(folder_, out, "q8_0", {}));
-  change("config.json", R"("pad_token_id": 1001)", R"("pad_token_id": 0)");
+  change("config.json", R"("bos_token_id": 1000)", R"("bos_token_id": 0)");
   ASSERT_EQ(outcome(), "fine");
   for (const char* type : {"q8_0", "f16"}) {
     const auto report = convert_model(folder_, out, type, {});
@@ -114,6 +114,30 @@ TEST_F(FolderCheck, AFileThatWouldNotOpenIsNotWritten) {
   ASSERT_TRUE(kept) << kept.error().message;
   EXPECT_EQ(kept->config.pad_id, 1001);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 5) << "nothing else is left";
+}
+
+// No text is ever padded here, so padding that is text takes nothing from the vocabulary.
+TEST_F(FolderCheck, PaddingMayBeAByteOfText) {
+  fs::create_symlink(LLADA_SOURCE_DIR "/models/tiny-llada/model.safetensors", folder_ / "model.safetensors");
+  change("config.json", R"("pad_token_id": 1001)", R"("pad_token_id": 0)");
+  const std::string out = folder_ / "out.gguf";
+  const auto report = convert_model(folder_, out, "q8_0", {});
+  ASSERT_TRUE(report) << report.error().message;
+  const auto summary = inspect_model(out);
+  ASSERT_TRUE(summary) << summary.error().message;
+  EXPECT_EQ(summary->config.pad_id, 0);
+  EXPECT_NE(summary->command, "");
+}
+
+TEST_F(FolderCheck, WithoutATokenizerItIsInspected) {
+  fs::create_symlink(LLADA_SOURCE_DIR "/models/tiny-llada/model.safetensors", folder_ / "model.safetensors");
+  fs::remove(folder_ / "tokenizer.json");
+  const auto summary = inspect_model(folder_.string());
+  ASSERT_TRUE(summary) << summary.error().message;
+  EXPECT_THAT(summary->missing, HasSubstr("has no tokenizer that can be read"));
+  EXPECT_EQ(summary->command, "");
+  EXPECT_FALSE(summary->tokenizer);
+  EXPECT_GT(summary->parameters, 0);
 }
 
 TEST_F(FolderCheck, AnEmptyTokenizerIsNamed) {

@@ -35,6 +35,24 @@ std::string with_number(std::string bytes, const std::string& key, uint32_t valu
   return bytes;
 }
 
+// With a text in front of the other keys; what is added keeps the tensors where they are aligned.
+std::string with_key(std::string bytes, const std::string& key, const std::string& text) {
+  constexpr size_t kCount = 16, kKeys = 24;  // magic, version, tensors; number of keys; keys
+  std::string added;
+  const auto put = [&](auto number) { added.append(reinterpret_cast<const char*>(&number), sizeof number); };
+  const auto add = [&](const std::string& name, const std::string& value) {
+    put(uint64_t{name.size()}), added += name, put(uint32_t{8}), put(uint64_t{value.size()}), added += value;
+  };
+  add(key, text);
+  const size_t more = added.size() + 8 + 8 + 4 + 8;  // of the key "test.pad"
+  add("test.pad", std::string(32 - more % 32, 'x'));
+  uint64_t count = 0;
+  std::memcpy(&count, &bytes.at(kCount), sizeof count);
+  count += 2;
+  std::memcpy(&bytes.at(kCount), &count, sizeof count);
+  return bytes.insert(kKeys, added);
+}
+
 class Parts : public testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Models, Parts, testing::Values("llada", "dream", "llada-moe", "llada2"),
@@ -127,6 +145,11 @@ TEST(GgufParts, WrongPartsAreRefused) {
   EXPECT_THAT(refusal(0, with_number(good[0], "split.count", 0xffffffff)), HasSubstr("split.count is 4294967295"));
   EXPECT_THAT(refusal(0, with_number(good[0], "split.no", 0x80000000)), HasSubstr("split.no is 2147483648"));
   EXPECT_THAT(refusal(0, with_number(good[0], "split.count", 0)), HasSubstr("is missing")) << "llama.cpp: one file";
+
+  // A part may repeat what the first says, as llama-gguf-split does not, and not contradict it.
+  EXPECT_THAT(refusal(1, with_key(good[1], "general.architecture", "llada")), HasSubstr("accepted"));
+  EXPECT_THAT(refusal(1, with_key(good[1], "general.architecture", "dream")),
+              HasSubstr("m-00002-of-00003.gguf: general.architecture is not what "));
 
   // The same tensor in two parts; one in none.
   const auto other = gguf_parts(config, {}, {4, 5, 0});

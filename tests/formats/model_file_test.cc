@@ -438,6 +438,18 @@ TEST(ModelFile, ConfigsThatWouldComputeSomethingElse) {
   EXPECT_THAT(with(R"("rope_scaling":{"type":"linear","factor":2})"), HasSubstr("rope_scaling.type is \"linear\""));
   EXPECT_EQ(with(R"("clip_qkv":null)"), "accepted");
   EXPECT_THAT(with(R"("clip_qkv":8.0)"), HasSubstr("clip_qkv is 8, null needed"));
+  for (const auto key : {"final_logit_softcapping", "attn_logit_softcapping", "query_pre_attn_scalar",
+                         "attention_multiplier", "scale_depth"}) {
+    EXPECT_EQ(with(fmt::format(R"("{}":null)", key)), "accepted");
+    EXPECT_THAT(with(fmt::format(R"("{}":30.0)", key)), HasSubstr(fmt::format("{} is 30", key)));
+  }
+  for (const auto key : {"logit_scale", "logits_scaling", "residual_multiplier", "embedding_multiplier", "scale_emb"}) {
+    EXPECT_EQ(with(fmt::format(R"("{}":1)", key)), "accepted");
+    EXPECT_THAT(with(fmt::format(R"("{}":2)", key)), HasSubstr(fmt::format("{} is 2, 1 needed", key)));
+  }
+  const std::string pad = R"("pad_token_id":37)";
+  EXPECT_EQ(instead(pad, R"("pad_token_id":[37])"), "accepted");
+  EXPECT_THAT(instead(pad, R"("pad_token_id":[37,1])"), HasSubstr("pad_token_id is [37,1], one id needed"));
   EXPECT_THAT(with(R"("include_bias":true)"), HasSubstr("include_bias is true, false needed"));
   EXPECT_THAT(instead(R"("activation_type":"silu")", R"("activation_type":"gelu")"),
               HasSubstr("activation_type is \"gelu\", \"silu\" needed"));
@@ -486,6 +498,12 @@ TEST(ModelFile, FieldsFromGenerationConfig) {
   EXPECT_EQ(model->config().bos_id, 35);
   EXPECT_EQ(model->config().eos_id, 37);                             // config.json comes first
   EXPECT_THAT(model->config().end_ids, testing::ElementsAre(1, 2));  // and both end an answer
+  EXPECT_TRUE(model->config().remarks.empty());
+  folder.write("generation_config.json", R"({"do_sample":true,"temperature":0.7,"top_p":1.0,"top_k":20})");
+  EXPECT_THAT(
+      ModelFile::open(folder.path())->config().remarks,
+      testing::ElementsAre("generation_config.json has do_sample true, temperature 0.7, top_k 20, which options "
+                           "alone say here"));
   folder.write("generation_config.json", R"({"eos_token_id":[37,2,2]})");
   EXPECT_THAT(ModelFile::open(folder.path())->config().end_ids, testing::ElementsAre(2));
   folder.write("generation_config.json", R"({"eos_token_id":[37,40]})");
@@ -618,6 +636,7 @@ TEST(ModelFile, GgufNumbersThatChangeTheComputation) {
     EXPECT_EQ(outcome_of(key, 0), "accepted");
     EXPECT_THAT(outcome_of(key, 30), HasSubstr(fmt::format("llada.{} is 30, 0 needed", key)));
   }
+  EXPECT_THAT(outcome_of("expert_weights_scale", 2.5f), HasSubstr("llada.expert_weights_scale is 2.5, 0 or 1 needed"));
   const auto with_window = [&](uint32_t window) {
     return outcome_with([&](GgufWriter& out) { out.add_u32("llada.attention.sliding_window", window); });
   };
@@ -625,6 +644,14 @@ TEST(ModelFile, GgufNumbersThatChangeTheComputation) {
   EXPECT_EQ(with_window(0), "accepted");
   EXPECT_EQ(with_window(context), "accepted");
   EXPECT_THAT(with_window(context - 1), HasSubstr("llada.attention.sliding_window is"));
+  EXPECT_THAT(outcome_with([](GgufWriter& out) { out.add_bool("llada.use_parallel_residual", true); }),
+              HasSubstr("llada.use_parallel_residual is true, false needed"));
+  GgufWriter unknown = gguf_writer(config, options);
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) unknown.add_u32(fmt::format("llada.{}", name), 1);
+  const auto opened = ModelFile::open(folder.write("m.gguf", unknown.header() + std::string(unknown.data_bytes(), 0)));
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_THAT(opened->config().notes,
+              testing::ElementsAre("metadata that nothing here reads: llada.a, llada.b, llada.c, llada.d and 2 more"));
 }
 
 TEST(ModelFile, GgufMetadataThatDoesNotFit) {

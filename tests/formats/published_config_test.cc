@@ -258,6 +258,11 @@ TEST(PublishedConfig, Yarn) {
     c = accepted(scaled(json, R"("rope_type":"yarn","factor":16,"mscale":2,"mscale_all_dim":1)"));
     EXPECT_NEAR(*c.yarn->attention_factor, (0.2 * std::log(16) + 1) / (0.1 * std::log(16) + 1), 1e-12);
     EXPECT_FALSE(accepted(scaled(json, R"("rope_type":"default")")).yarn);
+    const std::string yarn = R"("rope_type":"yarn","original_max_position_embeddings":8,"factor":)";
+    const int64_t quotient = context / 8;
+    EXPECT_THAT(accepted(scaled(json, yarn + std::to_string(quotient))).notes, IsEmpty());
+    EXPECT_THAT(accepted(scaled(json, yarn + std::to_string(quotient + 1))).notes,
+                ElementsAre(HasSubstr("transformers 4 takes their quotient")));
     for (const auto& [fields, complaint] : std::initializer_list<std::pair<const char*, const char*>>{
              {R"("type":"yarn")", "factor of YaRN is missing"},
              {R"("type":"yarn","factor":0.5)", "YaRN's factor is 0.5, 1 to 4096 needed"},
@@ -279,6 +284,20 @@ TEST(PublishedConfig, Yarn) {
   EXPECT_THAT(refused(with(hf_config_json(tiny_config(&kLladaFamily), Style::olmo),
                            R"("rope_scaling":{"type":"yarn","factor":4})")),
               HasSubstr("rope_scaling.type is \"yarn\", no scaling needed"));
+}
+
+// What a class of its own has where config.json is silent, and what it writes for nothing.
+TEST(PublishedConfig, TheClassesOfQwensKind) {
+  ModelConfig small = tiny_config(&kDreamFamily);
+  small.family = find_family("sdar");
+  const std::string sdar = hf_config_json(small, Style::standard);
+  const std::string silent = sdar.contains("\"head_dim\"") ? without(sdar, "head_dim") : sdar;
+  EXPECT_EQ(accepted(silent).head_dim, 128);
+  EXPECT_EQ(accepted(with(silent, R"("head_dim":null)")).head_dim, 16);
+  const std::string json = hf_config_json(tiny_config(&kDreamFamily), Style::standard);
+  const std::string plain = json.contains("\"rope_scaling\"") ? without(json, "rope_scaling") : json;
+  EXPECT_FALSE(accepted(with(plain, R"("rope_scaling":false)")).yarn) << "as RND1's class writes it";
+  EXPECT_THAT(refused(with(plain, R"("rope_scaling":true)")), HasSubstr("rope_scaling is true"));
 }
 
 // In llama.cpp's keys, and through convert and back.

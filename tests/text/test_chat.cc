@@ -143,6 +143,28 @@ TEST(Chat, GemmaThinksWhereItCanAndIsAskedTo) {
   EXPECT_EQ(refused.error().message, "think: the model has no channel for thoughts; needed it left out");
 }
 
+// Its later templates hide the frame of a message in branches, and lay answers that follow each other as one turn.
+TEST(Chat, GemmaAnswersInOneTurnWhereTheTemplateHasIt) {
+  const std::string later =
+      R"({%- if message['role'] != 'tool' -%}{%- if not continue_same_model_turn -%}{{- '<|turn>' + role + '\n' }})"
+      R"({%- endif -%}{%- if ns.tool_call and not flag -%}{%- elif continues_into_next -%}{%- else -%}{{- '<turn|>\n' )"
+      R"(-}}{%- endif -%}{%- endif -%}{%- if ns.prev_message_type != 'tool_call' -%}{{- '<|turn>model\n' -}}{%- endif -%})";
+  const std::vector<ChatMessage> messages = {{"user", "a"}, {"assistant", "b"}, {"assistant", "c"}, {"user", "d"}};
+  const auto laid = [&](const std::string& source) {
+    const Tokenizer tokenizer =
+        fixture("gemma", nlohmann::json{{"bos_token", "<bos>"}, {"chat_template", source}}.dump());
+    const ChatFormat format = detect_chat_format(tokenizer);
+    EXPECT_EQ(format.note, "");
+    return tokenizer.decode(*render_chat(tokenizer, format, messages, true), true);
+  };
+  EXPECT_EQ(laid(later), "<bos><|turn>user\na<turn|>\n<|turn>model\nbc<turn|>\n<|turn>user\nd<turn|>\n<|turn>model\n");
+  std::string earlier = later;
+  earlier.replace(earlier.find("continues_into_next"), 19, "true");
+  EXPECT_EQ(laid(earlier),
+            "<bos><|turn>user\na<turn|>\n<|turn>model\nb<turn|>\n<|turn>model\nc<turn|>\n<|turn>user\nd"
+            "<turn|>\n<|turn>model\n");
+}
+
 TEST(Chat, WhatIsThoughtIsNotSaid) {
   const Tokenizer tokenizer = fixture("gemma");
   const ChatFormat format = detect_chat_format(tokenizer);
