@@ -116,25 +116,6 @@ struct PretokenizerName {
   bool exact;
 };
 
-struct Known {
-  std::string_view regex;
-  PretokenizerName name;
-};
-
-constexpr std::array kKnown = {
-    // LLaDA-8B, LLaDA-MoE and the Ling family they take their tokenizer from.
-    Known{kBailingRegex, {"bailingmoe", true}},
-    // Dream takes Qwen2's.
-    Known{kQwenRegex, {"qwen2", true}},
-    Known{kLlamaRegex, {"llama-bpe", true}},
-    Known{kQwen35Regex, {"qwen35", true}},
-    Known{kGpt4oRegex, {"gpt-4o", true}},
-    Known{kTekkenRegex, {"tekken", true}},
-    Known{kGpt2Regex, {"gpt-2", true}},
-    // Nothing in llama.cpp splits exactly so; bailingmoe differs in how punctuation joins a following word or line end.
-    Known{kTinyRegex, {"bailingmoe", false}},
-};
-
 // Line ends stand in tokenizer.json as themselves or as escapes.
 std::string spelled_out(std::string_view regex) {
   std::string out;
@@ -152,19 +133,19 @@ std::string spelled_out(std::string_view regex) {
 PretokenizerName pretokenizer_name(std::span<const std::string> regexes) {
   std::vector<std::string> plain;
   for (const std::string& regex : regexes) plain.push_back(spelled_out(regex));
-  if (plain.size() == 1)
-    if (const auto found = std::ranges::find(kKnown, std::string_view(plain[0]), &Known::regex); found != kKnown.end())
-      return found->name;
-  if (std::ranges::equal(plain, kDeepseekV3Regexes)) return {"deepseek-v3", true};
-  return {"default", false};
+  if (const PreTokenizerRules* rules = find_pre_tokenizer(plain)) return {rules->written_name(), true};
+  // Nothing in llama.cpp splits as the tiny models do; bailingmoe differs in how punctuation joins a following word or
+  // line end.
+  const bool tiny = plain.size() == 1 && plain[0] == kTinyRegex;
+  return {tiny ? "bailingmoe" : "default", false};
 }
 
 // tokenizer.ggml.pre as it is written. A name that comes with rules is the source's guess at them, so ours
 // goes first where it is exact.
 PretokenizerName written_pretokenizer(const TokenizerSpec& spec) {
+  if (spec.regexes.empty()) return {spec.pre, true};
   const PretokenizerName known = pretokenizer_name(spec.regexes);
-  if (spec.pre.empty() || (!spec.regexes.empty() && known.exact)) return known;
-  return {spec.pre, spec.regexes.empty()};
+  return spec.pre.empty() || known.exact ? known : PretokenizerName{spec.pre, false};
 }
 
 Status add_tokenizer(GgufWriter& out, const ModelConfig& c, const TokenizerSpec& spec) {
@@ -172,7 +153,9 @@ Status add_tokenizer(GgufWriter& out, const ModelConfig& c, const TokenizerSpec&
     return invalid("tokenizer: {} tokens and {} types for a vocabulary of {}", spec.tokens.size(), spec.kinds.size(),
                    c.vocab);
   out.add_string("tokenizer.ggml.model", spec.characters ? kGemma4Tokenizer : "gpt2");
-  if (!spec.characters) out.add_string("tokenizer.ggml.pre", written_pretokenizer(spec).name);
+  // A file that did not say by which rules does not say it now.
+  if (const auto pre = written_pretokenizer(spec); !spec.characters && !pre.name.empty())
+    out.add_string("tokenizer.ggml.pre", pre.name);
   // llama.cpp counts on one token for every row of the table: ids without a text get a name.
   std::vector<std::string> tokens = spec.tokens;
   std::vector<int32_t> kinds;

@@ -1,6 +1,7 @@
 // The tokenizer.ggml.* keys of a GGUF file as a tokenizer description.
 #include <algorithm>
 
+#include "base/pretokenizer_regexes.h"
 #include "formats/gguf_fields.h"
 #include "formats/gguf_model.h"
 
@@ -24,8 +25,10 @@ class TokenizerReader {
     LLADA_TRY(const auto model, fields_.string("tokenizer.ggml.model", "none"));
     if (model == "none" || model == "no_vocab") return std::nullopt;
     TokenizerSpec spec;
-    spec.characters = model == kGemma4Tokenizer;
-    if (model != "gpt2" && !spec.characters)
+    LLADA_TRY(spec.pre, fields_.string("tokenizer.ggml.pre", model == kGemma4Tokenizer ? model : ""));
+    if (const PreTokenizerRules* rules = find_pre_tokenizer(spec.pre)) implied_ = rules->flags;
+    spec.characters = implied_.characters;
+    if (model != "gpt2" && model != kGemma4Tokenizer)
       return invalid("{}: tokenizer.ggml.model is {}, gpt2 (byte-level BPE) or gemma4 needed", name_, printable(model));
     LLADA_TRY(spec.tokens, strings("tokenizer.ggml.tokens", kMaxTokens));
     LLADA_TRY(spec.merges, strings("tokenizer.ggml.merges", 4 * kMaxTokens));
@@ -77,19 +80,17 @@ class TokenizerReader {
   }
 
   Status texts(TokenizerSpec& spec) {
-    LLADA_TRY(spec.pre, fields_.string("tokenizer.ggml.pre", std::string(spec.characters ? kGemma4Tokenizer : "")));
     LLADA_TRY(spec.chat_template, fields_.string("tokenizer.chat_template", "", kMaxChatTemplateBytes));
     LLADA_TRY(spec.single_turn, fields_.boolean(std::string(kKeySingleTurn), false));
-    LLADA_TRY(spec.add_bos, fields_.boolean("tokenizer.ggml.add_bos_token", spec.characters));
+    LLADA_TRY(spec.add_bos, fields_.boolean("tokenizer.ggml.add_bos_token", implied_.add_bos));
     if (file_.find(kKeyRegexes) != nullptr) {
       LLADA_TRY(spec.regexes, strings(kKeyRegexes, kMaxRegexes));
       for (const auto& regex : spec.regexes)
         if (regex.size() > kMaxRegexBytes)
           return invalid("{}: {}: {} bytes, at most {} needed", name_, kKeyRegexes, regex.size(), kMaxRegexBytes);
     }
-    // Qwen2 normalises, which tokenizer.ggml.* has no key for.
-    LLADA_TRY(spec.nfc, fields_.boolean(std::string(kKeyNfc), spec.pre == "qwen2"));
-    LLADA_TRY(spec.ignore_merges, fields_.boolean(std::string(kKeyIgnoreMerges), spec.pre == "llama-bpe"));
+    LLADA_TRY(spec.nfc, fields_.boolean(std::string(kKeyNfc), implied_.nfc));
+    LLADA_TRY(spec.ignore_merges, fields_.boolean(std::string(kKeyIgnoreMerges), implied_.ignore_merges));
     return {};
   }
 
@@ -116,6 +117,7 @@ class TokenizerReader {
   uint64_t file_bytes_;
   std::string_view name_;
   GgufFields fields_;
+  PreTokenizerFlags implied_;
   uint64_t memory_ = 0;
 };
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "text/pre_tokenizer_rules.h"
+#include "base/pretokenizer_regexes.h"
 #include "text/regex_syntax.h"
 #include "text/utf8.h"
 

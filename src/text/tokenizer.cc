@@ -51,7 +51,7 @@ class Encoder {
       const Utf8Unit unit = utf8_unit(text.substr(at));
       if (!unit.valid) {
         valid(text.substr(begin, at - begin));
-        for (int i = 0; i < unit.length; ++i) ids_.push_back(tables_.byte_token[static_cast<uint8_t>(text[at + i])]);
+        for (int i = 0; i < unit.length; ++i) add_byte(text[at + i], ids_);
         begin = at + unit.length;
       }
       at += unit.length;
@@ -79,10 +79,15 @@ class Encoder {
     }
   }
 
+  // A byte without a token is left out, so that its neighbours may merge: the published library does that.
+  void add_byte(char byte, std::vector<int32_t>& ids) const {
+    if (const int32_t id = tables_.byte_token[static_cast<uint8_t>(byte)]; id >= 0) ids.push_back(id);
+  }
+
   // Both fill word_, and give the bytes that it stands for.
   size_t take_bytes(std::string_view piece) {
     const std::string_view part = piece.substr(0, kMaxWord);
-    for (const char byte : part) word_.push_back(tables_.byte_token[static_cast<uint8_t>(byte)]);
+    for (const char byte : part) add_byte(byte, word_);
     return part.size();
   }
 
@@ -94,8 +99,7 @@ class Encoder {
       if (found != tables_.characters.end()) {
         word_.push_back(found->second);
       } else {
-        for (int i = 0; i < unit.length; ++i)
-          word_.push_back(tables_.byte_token[static_cast<uint8_t>(piece[at + static_cast<size_t>(i)])]);
+        for (int i = 0; i < unit.length; ++i) add_byte(piece[at + static_cast<size_t>(i)], word_);
       }
       at += static_cast<size_t>(unit.length);
     }

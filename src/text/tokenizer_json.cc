@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "text/added_tokens.h"
-#include "text/pre_tokenizer_rules.h"
 #include "text/utf8.h"
 
 namespace llada {

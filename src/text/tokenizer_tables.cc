@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/pretokenizer_regexes.h"
 #include "text/byte_alphabet.h"
-#include "text/pre_tokenizer_rules.h"
 #include "text/utf8.h"
 
 namespace llada {
@@ -54,6 +54,13 @@ Status make_specials_control(TokenizerSpec& spec, const std::string& source) {
   return {};
 }
 
+std::unexpected<Error> unknown_pre_tokenizer(std::string_view name, const std::string& source) {
+  std::string names;
+  for (const PreTokenizerRules& row : pre_tokenizers())
+    names += fmt::format("{}{}", names.empty() ? "" : " ", row.names);
+  return invalid("{}: tokenizer.ggml.pre is {}, needed one of: {}", source, in_quotes(name), names);
+}
+
 void append_with_spaces(std::string& out, std::string_view text) {
   constexpr std::string_view kMark = "\u2581";
   for (size_t at = 0; at < text.size();) {
@@ -85,15 +92,17 @@ void make_pieces(TokenizerTables& tables) {
 
 using TokenIndex = std::unordered_map<std::string_view, int32_t>;
 
+// Vocabularies that were learned from text lack tokens of bytes that it did not have: control characters, and those
+// that are no part of UTF-8. Without the printable ones of ASCII it is no alphabet of bytes.
 Status index_bytes(const std::string& source, const TokenIndex& normal, TokenizerTables& tables) {
   for (int byte = 0; byte < 256; ++byte) {
     std::string text;
     append_utf8(text, byte_to_char(static_cast<uint8_t>(byte)));
     const auto it = normal.find(text);
-    if (it == normal.end())
-      return invalid("{}: no normal token for byte 0x{:02X} ({}), needed one for each of the 256 bytes", source, byte,
-                     in_quotes(text));
-    tables.byte_token[byte] = it->second;
+    if (it == normal.end() && byte >= ' ' && byte <= '~')
+      return invalid("{}: no normal token for byte 0x{:02X} ({}), needed one for each printable character of ASCII",
+                     source, byte, in_quotes(text));
+    tables.byte_token[byte] = it != normal.end() ? it->second : -1;
   }
   return {};
 }
@@ -218,10 +227,10 @@ Status build_tables(TokenizerSpec spec, const std::string& source, TokenizerTabl
   LLADA_TRY_STATUS(make_specials_control(spec, source));
   std::vector<std::string> regexes = spec.regexes;
   if (regexes.empty()) {
-    auto rules = pre_tokenizer_rules(spec.pre);
-    if (!rules) return invalid("{}: {}", source, rules.error().message);
-    regexes = std::move(rules->regexes);
-    spec.ignore_merges = spec.ignore_merges || rules->ignore_merges;
+    const PreTokenizerRules* rules = find_pre_tokenizer(spec.pre);
+    if (rules == nullptr) return unknown_pre_tokenizer(spec.pre, source);
+    regexes.assign(rules->regexes.begin(), rules->regexes.end());
+    spec.ignore_merges = spec.ignore_merges || rules->flags.ignore_merges;
   }
   auto pre_tokenizer = PreTokenizer::create(regexes);
   if (!pre_tokenizer) {

@@ -46,7 +46,7 @@ struct TokenizerTables {
   TokenizerSpec spec;
   std::string bytes;                                    // all pieces, one after the other
   std::vector<size_t> begin;                            // piece of id: bytes[begin[id], begin[id + 1])
-  std::array<int32_t, 256> byte_token{};                // the token of each single byte
+  std::array<int32_t, 256> byte_token{};                // the token of each single byte; -1: none
   std::unordered_map<char32_t, int32_t> characters;     // with spec.characters: those that have a token
   std::unordered_map<std::string_view, int32_t> words;  // piece -> id of the whole pre-tokens that skip the merges
   std::map<std::string_view, int32_t> controls;         // text -> id

@@ -202,7 +202,7 @@ TEST(Layering, AFamilyIsOneFile) {
       {"dream", {"DreamModel", "\"Dream\"", "\"dream\""}},
   };
   // llama.cpp's name of a pre-tokenizer is the same word.
-  constexpr std::string_view kPreTokenizers[] = {"src/text/pre_tokenizer_rules.cc", "src/models/presets.cc"};
+  constexpr std::string_view kPreTokenizers[] = {"src/base/pretokenizer_regexes.cc", "src/models/presets.cc"};
   for (const Case& one : cases) {
     const std::string own = "src/formats/family_" + std::string(one.file) + ".cc";
     auto files = cpp(tree({"src"}));

@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <set>
+#include <sstream>
 
+#include "base/pretokenizer_regexes.h"
 #include "text/pre_tokenizer.h"
-#include "text/pre_tokenizer_rules.h"
 #include "text/regex_syntax.h"
 #include "text/support.h"
 #include "text/utf8.h"
@@ -23,7 +25,8 @@ std::vector<std::string> split(const std::vector<std::string>& regexes, std::str
 }
 
 std::vector<std::string> named(std::string_view name, std::string_view text) {
-  return split(pre_tokenizer_rules(name)->regexes, text);
+  const auto regexes = find_pre_tokenizer(name)->regexes;
+  return split({regexes.begin(), regexes.end()}, text);
 }
 
 TEST(PreTokenizer, TheFamiliesDifferWhereTheyShould) {
@@ -38,15 +41,23 @@ TEST(PreTokenizer, TheFamiliesDifferWhereTheyShould) {
                           "\u00c9t\u00e9", "X", " \u4e2d\u6587", " x"));
 }
 
-TEST(PreTokenizer, AliasesMeanTheSame) {
-  EXPECT_EQ(pre_tokenizer_rules("llada-moe")->regexes, pre_tokenizer_rules("bailingmoe2")->regexes);
-  EXPECT_EQ(pre_tokenizer_rules("llama3")->regexes, pre_tokenizer_rules("llama-bpe")->regexes);
-  EXPECT_TRUE(pre_tokenizer_rules("llama-v3")->ignore_merges);
-  EXPECT_FALSE(pre_tokenizer_rules("qwen2")->ignore_merges);
-  const auto unknown = pre_tokenizer_rules("tekken\n");
-  ASSERT_FALSE(unknown);
-  EXPECT_THAT(unknown.error().message,
-              testing::AllOf(testing::HasSubstr("bailingmoe"), testing::Not(testing::HasSubstr("\n"))));
+// One name stands in one row, each row's regexes compile, and what converts to a name means that name's row.
+TEST(PreTokenizer, EveryNameHasItsRules) {
+  std::set<std::string, std::less<>> names;
+  for (const PreTokenizerRules& row : pre_tokenizers()) {
+    std::istringstream in{std::string(row.names)};
+    for (std::string name; in >> name;) {
+      EXPECT_TRUE(names.insert(name).second) << name;
+      EXPECT_EQ(find_pre_tokenizer(name), &row) << name;
+    }
+    const std::vector<std::string> regexes(row.regexes.begin(), row.regexes.end());
+    EXPECT_TRUE(PreTokenizer::create(regexes)) << row.names;
+    if (!row.flags.characters) EXPECT_EQ(find_pre_tokenizer(regexes)->regexes.data(), row.regexes.data()) << row.names;
+  }
+  EXPECT_EQ(names.size(), 77u);
+  for (const char* unknown : {"tekken\n", "gpt-2 phi-2", " ", "gpt", "2"})
+    EXPECT_EQ(find_pre_tokenizer(unknown), nullptr);
+  EXPECT_EQ(find_pre_tokenizer("")->names, "default");
 }
 
 // \s is Unicode's White_Space, not one engine's idea of it.
@@ -155,7 +166,7 @@ TEST(PreTokenizer, WindowsDoNotShow) {
   std::mt19937 random(5);
   std::string text;
   while (text.size() < 300000) text += text_test::random_text(random, 50, 0);
-  const std::string known(kBailingRegex), unknown = "(?:" + known + ")";
+  const std::string known(find_pre_tokenizer("bailingmoe")->regexes[0]), unknown = "(?:" + known + ")";
   ASSERT_TRUE(is_linear_regex(known));
   ASSERT_FALSE(is_linear_regex(unknown));
   EXPECT_EQ(split({unknown}, text), split({known}, text));

@@ -1,8 +1,11 @@
 // Exact ids, round trips of any bytes, control tokens that users cannot forge.
 #include <gmock/gmock.h>
 
+#include <map>
+#include <set>
 #include <thread>
 
+#include "base/pretokenizer_regexes.h"
 #include "text/support.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_files.h"
@@ -43,18 +46,53 @@ TEST(Tokenizer, IdsEqualThePublishedLibrarys) {
   }
 }
 
-// What GGUF names is what a tokenizer.json spells out: the regexes of its fixture are those of DeepSeek-V3.
-TEST(Tokenizer, ANamedPreTokenizerEqualsThePublishedLibrarys) {
-  TokenizerSpec spec = fixture("overlaps").spec();
+// What GGUF names is what the published tokenizer.json files spell out (tools/make_pre_tokenizer_fixtures.py).
+TEST(Tokenizer, EveryNamedPreTokenizerEqualsThePublishedLibrarys) {
+  const auto expected = text_test::read_json(text_test::fixture_path("pre_tokenizers.expected.json"));
+  TokenizerSpec spec = fixture("gpt2").spec();
   spec.regexes.clear();
-  spec.pre = "deepseek-v3";
-  const Tokenizer tokenizer = *Tokenizer::create(spec, "named");
-  for (const auto& item : text_test::read_json(text_test::fixture_path("overlaps.expected.json")))
-    ASSERT_EQ(tokenizer.encode(item["text"].get<std::string>()), item["ids"].get<std::vector<int32_t>>());
-  for (const char* name : {"qwen35", "gpt-4o", "tekken"}) {
-    spec.pre = name;
-    EXPECT_EQ(create_error(spec), "created") << name;
+  std::map<std::string, Tokenizer> named;
+  for (const PreTokenizerRules& row : pre_tokenizers()) {
+    if (row.flags.characters) continue;  // whose vocabularies are of another kind
+    spec.pre = row.written_name();
+    named.emplace(spec.pre, *Tokenizer::create(spec, "named"));
   }
+  std::set<std::string> compared;
+  for (const auto& item : expected["texts"]) {
+    for (const auto& [names, ids] :
+         item["ids"].get<std::vector<std::pair<std::vector<std::string>, std::vector<int>>>>()) {
+      for (const std::string& name : names) {
+        EXPECT_EQ(named.at(name).encode(item["text"].get<std::string>()), ids) << name << ": " << item["text"];
+        compared.insert(name);
+      }
+    }
+  }
+  for (const auto& [name, tokenizer] : named) {  // of rows that cut alike the first is compared
+    const auto* first = find_pre_tokenizer(
+        std::vector<std::string>(find_pre_tokenizer(name)->regexes.begin(), find_pre_tokenizer(name)->regexes.end()));
+    EXPECT_TRUE(compared.contains(std::string(first->written_name()))) << name;
+  }
+}
+
+// Real vocabularies lack tokens of bytes that no text had: they are left out, and their neighbours merge.
+TEST(Tokenizer, BytesWithoutATokenAreLeftOutAsThePublishedLibraryDoes) {
+  const auto expected = text_test::read_json(text_test::fixture_path("pre_tokenizers.expected.json"));
+  TokenizerSpec spec = fixture("gpt2").spec();
+  spec.regexes.clear();
+  spec.pre = "smollm";
+  const Tokenizer whole = *Tokenizer::create(spec, "whole");
+  for (const int byte : expected["missing_bytes"]) {
+    const auto ids = whole.encode(std::string(1, static_cast<char>(byte)));
+    spec.kinds[static_cast<size_t>(ids.at(0))] = TokenKind::unused;
+  }
+  const Tokenizer tokenizer = *Tokenizer::create(spec, "holes");
+  for (const auto& item : expected["without_them"])
+    EXPECT_EQ(tokenizer.encode(item["text"].get<std::string>()), item["ids"].get<std::vector<int32_t>>()) << item;
+  EXPECT_EQ(tokenizer.encode("a\xff\x7f"
+                             "b"),
+            tokenizer.encode("ab"));
+  spec.kinds[static_cast<size_t>(whole.encode("~").at(0))] = TokenKind::unused;
+  EXPECT_THAT(create_error(spec), HasSubstr("no normal token for byte 0x7E"));
 }
 
 TEST(Tokenizer, WholeControlTokensEqualThePublishedLibrarys) {
