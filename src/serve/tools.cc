@@ -64,6 +64,7 @@ Answered<Tool> read_function(const Json& function, const std::string& where, con
   for (const auto& [key, value] : function.items())
     if (!value.is_null() && !is_idle(key)) tool.shown[key == parameters ? "parameters" : key] = value;
   if (!schema.is_null()) tool.called["parameters"] = schema;
+  tool.called["where"] = fmt::format("{}.{}", where, parameters);
   // An absent strict is true in /v1/responses, and false elsewhere.
   if (fits.is_null() ? !strict : fits == false) tool.called["loose"] = true;
   if (schema.is_object() && has_no_properties(schema))
@@ -172,10 +173,7 @@ Done use_tools(Service& service, const ToolUse& use, Ask& ask, Decoding& decodin
   const auto dropped = decode::set_tools(decoding.choice.options, use.list, use.must_call, use.most,
                                          service.model().chat_format().calls);
   if (!dropped) return refuse(dropped.error().message, "tools");
-  if (!dropped->empty())
-    LLADA_TRY_STATUS(add_warning(service, ask,
-                                 printable(fmt::format("{}", fmt::join(*dropped, ", ")), 300) +
-                                     ": not supported, so arguments need not keep to it"));
+  for (const std::string& line : *dropped) LLADA_TRY_STATUS(add_warning(service, ask, printable(line, 300)));
   show_tools(service.model().chat_format(), use.functions, messages);
   ask.calls = true;
   ask.stop = std::exchange(stop, {});
