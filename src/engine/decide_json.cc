@@ -4,7 +4,7 @@
 #include <set>
 
 #include "engine/json_fields.h"
-#include "formats/json.h"
+#include "json/parse.h"
 #include "text/text_file.h"
 
 namespace llada {

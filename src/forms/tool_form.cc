@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/json_limits.h"
 #include "forms/form.h"
 #include "forms/json_schema.h"
 #include "forms/json_values.h"
+#include "json/parse.h"
 #include "text/tool_calls.h"
 
 namespace llada::forms {
@@ -85,9 +85,9 @@ std::string tools_text(std::string_view tools, const std::optional<Form>& said, 
 
 Result<Expr> parse_tools(std::string_view given, Budget& budget, std::vector<std::string>* warnings) {
   // Of several schemas, each of which has the limits of one when it is read.
-  LLADA_TRY_STATUS(check_json_limits(given, "tools", {.depth = 80, .values = 10'000, .run_bytes = size_t{1} << 16}));
-  const Json root = Json::parse(given.begin(), given.end(), nullptr, /*allow_exceptions=*/false);
-  if (root.is_discarded()) return invalid("tools: not valid JSON");
+  LLADA_TRY(const JsonDocument read,
+            parse_json_document(given, "tools", {.depth = 80, .values = 10'000, .run_bytes = size_t{1} << 16}));
+  const Json& root = read.root;
   const auto known = [&](const char* key) { return root.is_object() && root.contains(key); };
   if (!known("tools") || !root["tools"].is_array() || root["tools"].empty() || root["tools"].size() > kMostTools)
     return invalid("needed 1 to {} tools", kMostTools);
