@@ -33,16 +33,24 @@ void read_body(const std::string& text) {
   auto body = Body::parse(text);
   check_refusal(body);
   if (!body) return;
+  // Every value as it was sent, so that reading it again gives the same.
+  if (const auto read = parse_ordered_object(text, "text", {.depth = 64, .values = 1 << 20, .run_bytes = 1 << 26})) {
+    const std::string again = json_text(read->root, read->numbers);
+    const auto twice = parse_ordered_object(again, "text", {.depth = 64, .values = 1 << 20, .run_bytes = 1 << 26});
+    need(twice && twice->root == read->root && json_text(twice->root, twice->numbers) == again);
+  }
   const bool infill = body->find("text") != nullptr, response = body->find("input") != nullptr;
   const auto shape = infill ? serve::Shape::infill : response ? serve::Shape::response : serve::Shape::chat;
   static Service service{ServiceOptions{}};  // without a model, which its own fields do not need
-  check_refusal(read_ask(service, *body, shape));
-  check_refusal(read_messages(*body, response ? serve::Shape::response : serve::Shape::chat, ChatFormat()));
+  const auto ask = read_ask(service, *body, shape);
+  check_refusal(ask);
+  check_refusal(read_messages(*body, response ? serve::Shape::response : serve::Shape::chat));
   if (response) check_refusal(read_unstored(*body));
   check_refusal(read_stop(*body));
   check_refusal(body->tokens("tokens"));
   check_refusal(body->integer("n", 1, 128));
-  for (const int64_t block : {0, 32}) check_refusal(read_decoding(*body, block, infill));
+  for (const int64_t block : {0, 32})
+    check_refusal(read_decoding(*body, ask.value_or(Ask()), decode::ModelKind(block), infill));
   check_refusal(body->finish());
   const auto template_text = body->text("text");
   if (template_text && *template_text) static_cast<void>(parse_infill_template(**template_text));

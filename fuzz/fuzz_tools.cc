@@ -97,7 +97,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   read_pieces(all.substr(1), form);
   auto body = serve::Body::parse({reinterpret_cast<const char*>(data) + 1, size - 1});
   if (!answered(body)) return 0;
-  answered(serve::read_format(*body, shape));
+  decode::FormOptions wished;
+  if (const auto wish = serve::read_format(*body, shape); answered(wish) && *wish && (*wish)->key == "json_schema")
+    if (const auto read = decode::set_schema(wished, (*wish)->text, (*wish)->strict, (*wish)->where); !read)
+      need(!read.error().message.contains('\n'));
   auto messages = serve::read_messages(*body, shape);
   const auto use = serve::read_tools(*body, shape);
   if (answered(messages)) {

@@ -33,7 +33,7 @@ for stage in "$@"; do
   esac
 done
 [ $# -gt 0 ] || stages=(quick python)
-below_engine="base tensor text formats kernels graph memory models forms decode hub"
+below_engine="base json tensor text formats kernels graph memory models forms decode hub"
 is_below="^(${below_engine// /|})\."  # of a test's name
 shared="base sched serve api hub memory"  # what threads meet in; the others have threads of their own
 is_shared="^(${shared// /|})\."

@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 tools/setup.sh clang
 
-parts="base tensor text formats kernels graph memory models decode engine api"
+parts="base json tensor text formats kernels graph memory models decode engine api"
 cmake --preset clang -DLLADA_CUDA=OFF >/dev/null
 # shellcheck disable=SC2046
 cmake --build --preset clang --target llada llada_shared $(printf 'test_%s ' $parts) -- --quiet

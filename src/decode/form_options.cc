@@ -22,6 +22,7 @@ Entry form_entry(std::string_view unit, std::string_view help) {
       return status;
     }
     o.*Member = text;
+    if (kind == forms::FormKind::json_schema) o.loose_schema = false;
     return {};
   };
   f.show = [](const Field&, const DecodeOptions& o) { return o.*Member; };
@@ -53,11 +54,25 @@ Result<std::vector<std::string>> set_tools(FormOptions& o, std::string_view tool
   o.tools.clear();
   const auto said = must_call ? std::nullopt : form_of(o);
   forms::Form form{forms::FormKind::tools, forms::tools_text(tools, said, !must_call, most, calls)};
-  std::vector<std::string> dropped;
-  LLADA_TRY_STATUS(forms::check_form(form, &dropped));
+  std::vector<std::string> warnings;
+  LLADA_TRY_STATUS(forms::check_form(form, &warnings));
   o.tools = std::move(form.text);
-  for (std::string& place : dropped) place.insert(0, forms::key_of(form.kind));
-  return dropped;
+  return warnings;
+}
+
+Result<std::vector<std::string>> set_schema(FormOptions& o, std::string_view schema, bool strict,
+                                            std::string_view where) {
+  const forms::Form form{forms::FormKind::json_schema, std::string(schema), !strict};
+  std::vector<std::string> warnings;
+  if (Status read = forms::check_form(form, &warnings, where); !read) {
+    const std::string before = fmt::format("{}: ", forms::key_of(form.kind));
+    std::string& message = read.error().message;
+    if (message.starts_with(before)) message.erase(0, before.size());
+    if (!message.starts_with(where)) message = fmt::format("{}: {}", where, message);
+    return std::unexpected(read.error());
+  }
+  o.json_schema = form.text, o.loose_schema = form.loose;
+  return warnings;
 }
 
 std::optional<forms::Form> form_of(const FormOptions& o) {
@@ -65,7 +80,7 @@ std::optional<forms::Form> form_of(const FormOptions& o) {
   if (!o.tools.empty()) return forms::Form{forms::FormKind::tools, o.tools};
   if (!o.choice.empty()) return forms::Form{choice, o.choice};
   if (!o.regex.empty()) return forms::Form{regex, o.regex};
-  if (!o.json_schema.empty()) return forms::Form{json_schema, o.json_schema};
+  if (!o.json_schema.empty()) return forms::Form{json_schema, o.json_schema, o.loose_schema};
   if (o.json_object > 0) return forms::Form{json_object, std::to_string(o.json_object)};
   if (!o.form_template.empty()) return forms::Form{form_template, o.form_template};
   return {};

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "engine/json_fields.h"
-#include "formats/json.h"
+#include "json/parse.h"
 #include "text/text_file.h"
 
 namespace llada {
@@ -321,8 +321,8 @@ Result<DecideRequest> parse_decide(const json& body) {
 Result<DecideRequest> read_decide(std::string_view text, const std::string& source) {
   // A request of 400 questions with 255 options each.
   constexpr JsonLimits kRequestLimits{.depth = 64, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26};
-  LLADA_TRY(const json body, parse_json_object(text, source, kRequestLimits));
-  auto request = parse_decide(body);
+  LLADA_TRY(const JsonDocument body, parse_ordered_object(text, source, kRequestLimits));
+  auto request = parse_decide(body.root);
   if (!request) return invalid("{}: {}", source, request.error().message);
   return request;
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "formats/json.h"
+#include "json/parse.h"
 
 namespace llada {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/json_limits.h"
+#include "json/limits.h"
 
 namespace llada::eval {
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <set>
 
-#include "formats/json.h"
 #include "formats/printable.h"
+#include "json/parse.h"
 
 namespace llada {
 namespace {

@@ -11,14 +11,15 @@
 
 namespace llada::forms {
 
-Result<Expr> parse_form(FormKind kind, std::string_view text, Budget& budget, std::vector<std::string>* dropped) {
-  switch (kind) {
+Result<Expr> parse_form(const Form& form, Budget& budget, std::vector<std::string>* warnings, std::string_view where) {
+  const std::string_view text = form.text;
+  switch (form.kind) {
     case FormKind::choice:
       return parse_choice(text, budget);
     case FormKind::regex:
       return parse_regex(text, budget);
     case FormKind::json_schema:
-      return parse_json_schema(text, budget);
+      return parse_json_schema(text, budget, {.loose = form.loose, .where = where, .warnings = warnings});
     case FormKind::json_object:
       if (text.size() != 1 || text[0] < '1' || text[0] > '0' + kMostLevels)
         return invalid("found '{}', needed 1 to {} levels", text, kMostLevels);
@@ -26,7 +27,7 @@ Result<Expr> parse_form(FormKind kind, std::string_view text, Budget& budget, st
     case FormKind::form_template:
       return parse_template(text, budget);
     case FormKind::tools:
-      return parse_tools(text, budget, dropped);
+      return parse_tools(text, budget, warnings);
   }
   return never();
 }
@@ -62,24 +63,23 @@ std::unexpected<Error> of_option(const Form& form, Error error) {
   error.message = to_valid_utf8(std::string_view(error.message).substr(0, kMostBytes));
   for (char& c : error.message)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  const char* colon = error.message.starts_with('[') ? "" : ": ";  // of one of the tools
-  if (!error.message.starts_with(key)) error.message = fmt::format("{}{}{}", key, colon, error.message);
+  if (!error.message.starts_with(key)) error.message = fmt::format("{}: {}", key, error.message);
   return std::unexpected(std::move(error));
 }
 
-Result<Expr> read(const Form& form, std::vector<std::string>* dropped = nullptr) {
+Result<Expr> read(const Form& form, std::vector<std::string>* warnings = nullptr, std::string_view where = "$") {
   if (form.text.size() > kMostFormBytes)
     return of_option(form, {ErrorKind::invalid_input, "found more than 1 MiB of text"});
   Budget budget;
-  auto expression = parse_form(form.kind, form.text, budget, dropped);
+  auto expression = parse_form(form, budget, warnings, where);
   if (!expression) return of_option(form, expression.error());
   return expression;
 }
 
 }  // namespace
 
-Status check_form(const Form& form, std::vector<std::string>* dropped) {
-  LLADA_TRY(const Expr expression, read(form, dropped));
+Status check_form(const Form& form, std::vector<std::string>* warnings, std::string_view where) {
+  LLADA_TRY(const Expr expression, read(form, warnings, where));
   static_cast<void>(expression);
   return {};
 }

@@ -18,7 +18,8 @@ std::string_view key_of(FormKind kind);
 
 struct Form {
   FormKind kind{};
-  std::string text;  // of json_object: how many levels, 1 to kMostLevels; of tools: tool_form.h
+  std::string text;    // of json_object: how many levels, 1 to kMostLevels; of tools: tool_form.h
+  bool loose = false;  // of json_schema: what cannot be followed exactly is left out (json_schema.h)
   bool operator==(const Form&) const = default;
 };
 
@@ -28,13 +29,14 @@ inline constexpr int64_t kMostLevels = 5;
 // "yes|no|maybe"; "\|" is a bar, "\\" a backslash.
 Result<Expr> parse_choice(std::string_view text, Budget& budget);
 
-// What a text may be that has this form. dropped: of tools, as in tool_form.h.
-Result<Expr> parse_form(FormKind kind, std::string_view text, Budget& budget,
-                        std::vector<std::string>* dropped = nullptr);
+// What a text may be that has this form. warnings: one line for whatever was left out of schemas. where: what their
+// paths begin with.
+Result<Expr> parse_form(const Form& form, Budget& budget, std::vector<std::string>* warnings = nullptr,
+                        std::string_view where = "$");
 
 // Invalid: one line that begins with the option. check_form() makes no automaton: its time and memory are bounded by
 // Budget.
-Status check_form(const Form& form, std::vector<std::string>* dropped = nullptr);
+Status check_form(const Form& form, std::vector<std::string>* warnings = nullptr, std::string_view where = "$");
 Result<Automaton> automaton_of(const Form& form);
 
 }  // namespace llada::forms

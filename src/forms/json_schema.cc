@@ -32,8 +32,8 @@ bool is_in(std::span<const std::string_view> list, std::string_view key) {
 // Whether a $ref leads back to itself is known by the schemas that are being read.
 class Reader {
  public:
-  Reader(const Json& root, Budget& budget, std::vector<std::string>* dropped, CallForm spelling)
-      : root_(root), budget_(budget), dropped_(dropped), spelling_(spelling) {}
+  Reader(const Json& root, Budget& budget, const SchemaReading& reading)
+      : root_(root), budget_(budget), reading_(reading), spelling_(reading.spelling) {}
 
   Result<Expr> schema(const Json& s, const std::string& where) {
     // A list, an object or a string is made of about eight parts.
@@ -78,8 +78,10 @@ class Reader {
 
   // Whether what is not supported may be left out.
   bool drops(const std::string& where) {
-    if (dropped_ != nullptr && dropped_->size() < kMostDropped) dropped_->push_back(where.substr(0, 200));
-    return dropped_ != nullptr;
+    auto* const warnings = reading_.loose ? reading_.warnings : nullptr;
+    if (warnings != nullptr && warnings->size() < kMostDropped)
+      warnings->push_back(where.substr(0, 200) + ": not supported, so the answer need not keep to it");
+    return reading_.loose;
   }
 
   Result<Expr> reference(const Json& to, const std::string& where) {
@@ -224,7 +226,7 @@ class Reader {
       const std::string place = where + "." + key;
       const bool beside = sized || (key == std::string_view("format") && s.contains("pattern"));
       if (beside && drops(place)) continue;
-      if (beside || (s.contains("pattern") && s.contains("format") && dropped_ == nullptr))
+      if (beside || (s.contains("pattern") && s.contains("format") && !reading_.loose))
         return invalid("{}.{}: not supported beside another keyword for strings", where, key);
       if (!s[key].is_string()) return invalid("{}.{}: found {}, needed a string", where, key, spelled(s[key]));
       const auto value = s[key].get<std::string>();
@@ -347,7 +349,7 @@ class Reader {
 
   const Json& root_;
   Budget& budget_;
-  std::vector<std::string>* const dropped_;
+  const SchemaReading& reading_;
   std::map<const Json*, int> open_;
   std::map<std::string, const Json*> places_;  // of references
   const CallForm spelling_;
@@ -357,10 +359,9 @@ class Reader {
 
 }  // namespace
 
-Result<Expr> parse_json_schema(std::string_view text, Budget& budget, std::vector<std::string>* dropped,
-                               CallForm spelling) {
+Result<Expr> parse_json_schema(std::string_view text, Budget& budget, const SchemaReading& reading) {
   LLADA_TRY(const Json root, parse_json_text(text, "json_schema"));
-  return Reader(root, budget, dropped, spelling).schema(root, "$");
+  return Reader(root, budget, reading).schema(root, std::string(reading.where));
 }
 
 }  // namespace llada::forms

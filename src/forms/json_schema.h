@@ -21,9 +21,14 @@ namespace llada::forms {
 inline constexpr int kMostNested = 4;
 inline constexpr int kAnyDepth = 3;  // of values that a schema leaves open
 
-// Errors begin with the path of what is wrong: "$.properties.age: ...". dropped: what is not supported is left out, and
-// its paths stand there; texts fit the rest of the schema (of allOf the first schema; oneOf is read as anyOf).
-Result<Expr> parse_json_schema(std::string_view text, Budget& budget, std::vector<std::string>* dropped = nullptr,
-                               CallForm spelling = CallForm::json);
+struct SchemaReading {
+  bool loose = false;                            // what cannot be followed exactly is left out, each with a warning
+  CallForm spelling = CallForm::json;            //
+  std::string_view where = "$";                  // what paths begin with
+  std::vector<std::string>* warnings = nullptr;  // "$.properties.age.pattern: why it was left out"
+};
+
+// Errors begin with the path of what is wrong: "$.properties.age: ...".
+Result<Expr> parse_json_schema(std::string_view text, Budget& budget, const SchemaReading& reading = {});
 
 }  // namespace llada::forms

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/json_limits.h"
 #include "forms/form.h"
 #include "forms/regex.h"
+#include "json/parse.h"
 
 namespace llada::forms {
 namespace {
@@ -108,8 +108,8 @@ Expr fraction(std::optional<std::string_view> least, std::optional<std::string_v
     return either(std::move(parts));
   }
   if (high - low > 1)
-    parts.push_back(sequence(
-        {digit(static_cast<char>(low + 1), static_cast<char>(high - 1)), repeat(digit('0', '9'), 0, left)}));
+    parts.push_back(
+        sequence({digit(static_cast<char>(low + 1), static_cast<char>(high - 1)), repeat(digit('0', '9'), 0, left)}));
   if (least) parts.push_back(sequence({text({low}), fraction(rest(*least), {}, above, false, left, false)}));
   if (most) parts.push_back(sequence({text({high}), fraction({}, rest(*most), false, below, left, false)}));
   return either(std::move(parts));
@@ -130,8 +130,8 @@ Expr sized(const Size& least, const std::optional<Size>& most, bool above, bool 
   };
   std::vector<Expr> parts = {
       whole(next + (above && least.fraction.empty() ? 1 : 0), !most || !most->fraction.empty() || !below),
-      sequence({whole(next, false), text("."), repeat(digit('0', '9'), 0, room < 0 ? room : room - 1),
-                digit('1', '9')})};
+      sequence(
+          {whole(next, false), text("."), repeat(digit('0', '9'), 0, room < 0 ? room : room - 1), digit('1', '9')})};
   const auto add = [&](uint64_t before_point, Expr behind_point) {
     parts.push_back(sequence({text(std::to_string(before_point) + "."), std::move(behind_point)}));
   };
@@ -146,10 +146,8 @@ Expr sized(const Size& least, const std::optional<Size>& most, bool above, bool 
 }  // namespace
 
 Result<Json> parse_json_text(std::string_view text, std::string_view source) {
-  LLADA_TRY_STATUS(check_json_limits(text, source, {.depth = 64, .values = 5'000, .run_bytes = size_t{1} << 16}));
-  Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return invalid("{}: not valid JSON", source);
-  return json;
+  LLADA_TRY(JsonDocument read, parse_json_document(text, source, {.values = 5'000, .run_bytes = size_t{1} << 16}));
+  return std::move(read.root);
 }
 
 Letters letters_in(CallForm spelling) { return spelling == CallForm::json ? Letters::json : Letters::plain; }

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/json_limits.h"
 #include "forms/form.h"
 #include "forms/json_schema.h"
 #include "forms/json_values.h"
+#include "json/parse.h"
 #include "text/tool_calls.h"
 
 namespace llada::forms {
@@ -32,32 +32,27 @@ bool is_object(const Expression& e) {
 }
 
 Result<Expr> arguments(const Json& tool, const std::string& where, CallForm form, Budget& budget,
-                       std::vector<std::string>* dropped) {
+                       std::vector<std::string>* warnings) {
   if (!tool.contains("parameters")) return text("{}");
-  std::vector<std::string> places;
   const bool loose = tool.contains("loose") && tool["loose"] == true;
-  auto read = parse_json_schema(tool["parameters"].dump(), budget, loose ? &places : nullptr, form);
-  for (const std::string& place : places)
-    if (dropped != nullptr) dropped->push_back(where + ".parameters" + place.substr(1));
-  if (!read) {
-    // The reader's "$" is the schema's place here.
-    std::string& message = read.error().message;
-    return invalid("{}.parameters{}{}", where, message.starts_with("$") ? "" : ": ",
-                   std::string_view(message).substr(message.starts_with("$") ? 1 : 0));
-  }
-  if (!is_object(**read)) return invalid("{}.parameters: found a schema of other values, needed one of objects", where);
+  const std::string place =
+      tool.contains("where") && tool["where"].is_string() ? tool["where"].get<std::string>() : where + ".parameters";
+  auto read = parse_json_schema(tool["parameters"].dump(), budget,
+                                {.loose = loose, .spelling = form, .where = place, .warnings = warnings});
+  if (!read && !read.error().message.starts_with(place)) return invalid("{}: {}", place, read.error().message);
+  if (read && !is_object(**read)) return invalid("{}: found a schema of other values, needed one of objects", place);
   return read;
 }
 
 Result<Expr> call_of(const Json& tool, const std::string& where, CallForm form, std::set<std::string>& names,
-                     Budget& budget, std::vector<std::string>* dropped) {
+                     Budget& budget, std::vector<std::string>* warnings) {
   if (!tool.is_object() || !tool.contains("name") || !tool["name"].is_string() ||
       !is_tool_name(tool["name"].get_ref<const std::string&>()))
     return invalid("{}.name: needed 1 to {} letters, digits, _, -, ., : and /", where, kMostToolName);
   const auto name = tool["name"].get<std::string>();
   if (!names.insert(name).second) return invalid("{}.name: found {} a second time", where, name);
   LLADA_TRY_STATUS(budget.spend(16 + name.size()));
-  LLADA_TRY(Expr given, arguments(tool, where, form, budget, dropped));
+  LLADA_TRY(Expr given, arguments(tool, where, form, budget, warnings));
   const CallSyntax syntax = syntax_of(form);
   return sequence({text(std::string(syntax.begin) + name + std::string(syntax.middle)), std::move(given),
                    text(std::string(syntax.end))});
@@ -73,25 +68,26 @@ Result<Expr> text_of(const Json& said, CallForm calls, Budget& budget) {
   const Json kind = member("kind"), form = member("form");
   if (!kind.is_number_unsigned() || kind.get<uint64_t>() >= static_cast<uint64_t>(FormKind::tools) || !form.is_string())
     return invalid("text: found {}, needed null, free or a form", spelled(said).substr(0, 60));
-  return parse_form(static_cast<FormKind>(kind.get<int>()), form.get<std::string>(), budget);
+  return parse_form({static_cast<FormKind>(kind.get<int>()), form.get<std::string>(), member("loose") == true}, budget);
 }
 
 }  // namespace
 
 std::string tools_text(std::string_view tools, const std::optional<Form>& said, bool free, int64_t most,
                        CallForm form) {
-  const Json text = said   ? Json{{"kind", static_cast<unsigned>(said->kind)}, {"form", said->text}}
-                    : free ? Json("free")
-                           : Json();
+  const Json text =
+      said   ? Json{{"kind", static_cast<unsigned>(said->kind)}, {"form", said->text}, {"loose", said->loose}}
+      : free ? Json("free")
+             : Json();
   return fmt::format(R"({{"tools": {}, "text": {}, "most": {}, "gemma": {}}})", tools,
                      text.dump(-1, ' ', false, Json::error_handler_t::replace), most, form == CallForm::gemma);
 }
 
-Result<Expr> parse_tools(std::string_view given, Budget& budget, std::vector<std::string>* dropped) {
+Result<Expr> parse_tools(std::string_view given, Budget& budget, std::vector<std::string>* warnings) {
   // Of several schemas, each of which has the limits of one when it is read.
-  LLADA_TRY_STATUS(check_json_limits(given, "tools", {.depth = 80, .values = 10'000, .run_bytes = size_t{1} << 16}));
-  const Json root = Json::parse(given.begin(), given.end(), nullptr, /*allow_exceptions=*/false);
-  if (root.is_discarded()) return invalid("tools: not valid JSON");
+  LLADA_TRY(const JsonDocument read,
+            parse_json_document(given, "tools", {.depth = 80, .values = 10'000, .run_bytes = size_t{1} << 16}));
+  const Json& root = read.root;
   const auto known = [&](const char* key) { return root.is_object() && root.contains(key); };
   if (!known("tools") || !root["tools"].is_array() || root["tools"].empty() || root["tools"].size() > kMostTools)
     return invalid("needed 1 to {} tools", kMostTools);
@@ -101,7 +97,7 @@ Result<Expr> parse_tools(std::string_view given, Budget& budget, std::vector<std
   std::set<std::string> names;
   std::vector<Expr> calls;
   for (const Json& tool : root["tools"]) {
-    LLADA_TRY(Expr call, call_of(tool, fmt::format("[{}]", calls.size()), form, names, budget, dropped));
+    LLADA_TRY(Expr call, call_of(tool, fmt::format("tools[{}]", calls.size()), form, names, budget, warnings));
     calls.push_back(std::move(call));
   }
   const Expr one = either(std::move(calls));

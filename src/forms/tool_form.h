@@ -4,9 +4,10 @@
 //   {"tools": [{"name": "add", "parameters": SCHEMA}, ...], "text": null, "most": 1, "gemma": false}
 //
 //   parameters  a schema of objects (json_schema.h); absent: an empty object
-//   loose       true: what of the schema is not supported is left out
-//   text        null: the answer is calls; "free": it is text, calls, or both; an object {"kind": N, "form": TEXT}: it
-//               is calls, or text of that form (form.h)
+//   loose       true: what of the schema cannot be followed exactly is left out
+//   where       what paths into the schema begin with; absent: tools[N].parameters
+//   text        null: the answer is calls; "free": it is text, calls, or both; an object {"kind": N, "form": TEXT,
+//               "loose": false}: it is calls, or text of that form (form.h)
 //   most        calls of an answer; 0: any number
 //   gemma       true: calls are written as Gemma's models do (text/call_syntax.h)
 //
@@ -27,8 +28,8 @@ namespace llada::forms {
 std::string tools_text(std::string_view tools, const std::optional<Form>& said, bool free, int64_t most,
                        CallForm form = CallForm::json);
 
-// Errors begin with the tool's number: "[2].parameters.properties.a.oneOf: not supported". dropped, which may be null:
-// such places of what was left out.
-Result<Expr> parse_tools(std::string_view text, Budget& budget, std::vector<std::string>* dropped = nullptr);
+// Errors and warnings begin with the place: "tools[2].parameters.properties.a.pattern: ...". warnings, which may be
+// null: of what was left out.
+Result<Expr> parse_tools(std::string_view text, Budget& budget, std::vector<std::string>* warnings = nullptr);
 
 }  // namespace llada::forms

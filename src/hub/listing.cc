@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "formats/json.h"
 #include "formats/part_name.h"
 #include "formats/printable.h"
 #include "hub/repository.h"
+#include "json/parse.h"
 
 namespace llada::hub {
 namespace {

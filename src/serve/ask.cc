@@ -1,6 +1,7 @@
 #include "serve/ask.h"
 
 #include <algorithm>
+#include <charconv>
 #include <ranges>
 #include <set>
 #include <utility>
@@ -14,18 +15,16 @@
 namespace llada::serve {
 namespace {
 
-using nlohmann::json;
-
-std::string setting_text(const json& value) {
+std::string setting_text(const Body& body, const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   const auto whole = value.is_number_float() ? whole_number(value) : std::nullopt;
-  return whole ? fmt::to_string(*whole) : value.dump();
+  return whole ? fmt::to_string(*whole) : body.text_of(value);
 }
 
 // One option from a field of the body; `typed` is what errors call it.
-Done give(DecodeChoice& choice, const std::string& key, const json& value, const std::string& typed) {
+Done give(DecodeChoice& choice, const Body& body, const std::string& key, const Json& value, const std::string& typed) {
   if (value.is_structured() && key != "json_schema") return wrong(typed, value, "a number, a text, true or false");
-  auto setting = decode::setting(key, setting_text(value));
+  auto setting = decode::setting(key, setting_text(body, value));
   if (!setting) {
     const std::string_view instead = decode::replaced_by(key);
     return refuse(instead.empty() ? fmt::format("{}: this is no decoding option (see /v1/llada/options)", typed)
@@ -41,7 +40,7 @@ Done give(DecodeChoice& choice, const std::string& key, const json& value, const
 }
 
 Done read_llada(Body& body, DecodeChoice& choice, bool infill) {
-  const json* options = body.find("llada");
+  const Json* options = body.find("llada");
   if (options == nullptr) return {};
   if (!options->is_object()) return wrong("llada", *options, "an object of decoding options");
   for (const auto& [key, value] : options->items()) {
@@ -53,7 +52,7 @@ Done read_llada(Body& body, DecodeChoice& choice, bool infill) {
     } else if (infill && key == "gen_length") {
       return refuse("llada.gen_length: not for infilling, where the gaps say it", typed);
     } else {
-      LLADA_TRY_STATUS(give(choice, key, value, typed));
+      LLADA_TRY_STATUS(give(choice, body, key, value, typed));
     }
   }
   return {};
@@ -62,12 +61,12 @@ Done read_llada(Body& body, DecodeChoice& choice, bool infill) {
 // The field of the body that an error of the engine is about: its first word.
 ApiError about(const DecodeChoice& choice, const Error& error) {
   ApiError api(choice.as_typed(error));
-  const std::string name = api.message.substr(0, api.message.find_first_of(": "));
-  const bool field = name.starts_with("llada.") || name == "ignore_eos" || name == "stop" || name == "tools" ||
-                     name == "logit_bias" || name.starts_with("max_") || decode::find_field(name) != nullptr;
-  if (field) api.param = name;
+  const size_t colon = std::min(api.message.find(':'), api.message.size());
+  const std::string_view before = std::string_view(api.message).substr(0, colon);
+  if (error.kind == ErrorKind::invalid_input && colon < api.message.size() && !before.contains(' ')) api.param = before;
+  if (const std::string name(before.substr(0, before.find(' '))); decode::find_field(name) != nullptr) api.param = name;
   // A value of the preset's: nobody sent that field.
-  if (api.message.substr(0, api.message.find(':')).contains(" (of preset ")) {
+  if (before.contains(" (of preset ")) {
     api.param = choice.preset_typed();
     api.message.insert(0, choice.preset_typed() + ": ");
   }
@@ -79,23 +78,24 @@ ApiError about(const DecodeChoice& choice, const Error& error) {
 Done read_length(Body& body, std::initializer_list<const char*> names, DecodeChoice& choice) {
   bool given = false;
   for (const char* name : names) {
-    const json* value = body.find(name);
+    const Json* value = body.find(name);
     if (value == nullptr || *value == -1 || std::exchange(given, true)) continue;
     const bool huge = value->is_number() && *value > decode::kMaxGenLength;
-    LLADA_TRY_STATUS(give(choice, "gen_length", huge ? json(decode::kMaxGenLength) : *value, name));
+    LLADA_TRY_STATUS(give(choice, body, "gen_length", huge ? Json(decode::kMaxGenLength) : *value, name));
   }
   return {};
 }
 
 // Whether the answer shall fit a form, or may call tools.
 bool asks_for_form(const Body& body) {
-  const json none = body.all().value("tool_choice", json());
-  if (!body.changes_nothing("tools") && none != "none" && (!none.is_object() || none.value("type", json()) != "none"))
-    return true;
-  const json own = body.all().value("llada", json());
+  const Json* choice = body.look("tool_choice");
+  const bool none =
+      choice != nullptr && (choice->is_object() ? choice->value("type", Json()) == "none" : *choice == "none");
+  if (!body.changes_nothing("tools") && !none) return true;
+  const Json* own = body.look("llada");
   constexpr std::string_view kForms[] = {"choice", "regex", "json_schema", "json_object", "template"};
-  return own.is_object() &&
-         std::ranges::any_of(kForms, [&](std::string_view key) { return !own.value(key, json()).is_null(); });
+  return own != nullptr && own->is_object() &&
+         std::ranges::any_of(kForms, [&](std::string_view key) { return !own->value(key, Json()).is_null(); });
 }
 
 // The options of sampling count only where tokens are sampled: at temperature 0 the best token is taken. A form of the
@@ -104,17 +104,34 @@ Done read_sampling(Body& body, DecodeChoice& choice, bool formed, std::string& l
   const bool samples = choice.options.temperature > 0 && !formed;
   DecodeChoice unused;
   for (const char* key : {"top_p", "top_k", "min_p"}) {
-    const json* value = body.find(key);
+    const Json* value = body.find(key);
     if (value == nullptr || (key == std::string_view("top_k") && *value == -1)) continue;  // of all, as with vLLM
-    LLADA_TRY_STATUS(give(samples ? choice : unused, key, *value, key));
+    LLADA_TRY_STATUS(give(samples ? choice : unused, body, key, *value, key));
     if (formed && choice.options.temperature > 0) left_out += (left_out.empty() ? "" : ", ") + std::string(key);
   }
   return {};
 }
 
+// A field's wish as the option that says the same. What of a schema can be followed is known once it is read.
+Done give_form(const Body& body, const FormWish& wish, DecodeChoice& choice) {
+  constexpr const char* kAnySchema = "{}";
+  const Json* own = body.look("llada");
+  if (own != nullptr && own->is_object() && (own->contains("json_schema") || own->contains("json_object")))
+    return refuse(fmt::format("{}: llada says it too; needed one of the two", wish.name), wish.name);
+  return give(choice, body, wish.key, wish.key == "json_schema" ? kAnySchema : wish.text, wish.name);
+}
+
+Done follow_schema(const std::optional<FormWish>& wish, Decoding& decoding) {
+  if (!wish || wish->key != "json_schema") return {};
+  auto left_out = decode::set_schema(decoding.choice.options, wish->text, wish->strict, wish->where);
+  if (!left_out) return refuse(left_out.error().message, wish->name);
+  decoding.left_out = std::move(*left_out);
+  return {};
+}
+
 }  // namespace
 
-Answered<Decoding> read_decoding(Body& body, const decode::ModelKind& kind, bool infill,
+Answered<Decoding> read_decoding(Body& body, const Ask& ask, const decode::ModelKind& kind, bool infill,
                                  std::initializer_list<const char*> lengths) {
   Decoding decoding{.choice = DecodeChoice(infill)};
   DecodeChoice& choice = decoding.choice;
@@ -127,21 +144,22 @@ Answered<Decoding> read_decoding(Body& body, const decode::ModelKind& kind, bool
                                                        {"random_seed", "seed"},
                                                        {"repeat_penalty", "repeat_penalty"},
                                                        {"repetition_penalty", "repeat_penalty"}};
-  const json* penalty = body.find("repeat_penalty");
-  const bool formed = !infill && asks_for_form(body);
+  const Json* penalty = body.find("repeat_penalty");
+  const bool formed = !infill && (ask.form || asks_for_form(body));
   DecodeChoice unused;
   for (const auto& [name, key] : named) {
-    const json* value = body.find(name);
+    const Json* value = body.find(name);
     const bool twice = value != penalty && key == std::string_view("repeat_penalty") && penalty != nullptr;
     if (value == nullptr || (twice && *value == *penalty)) continue;  // some clients send both names
     const bool left_out = formed && key == std::string_view("repeat_penalty");
-    LLADA_TRY_STATUS(give(left_out ? unused : choice, key, *value, name));
+    LLADA_TRY_STATUS(give(left_out ? unused : choice, body, key, *value, name));
     if (left_out && *value != 1) decoding.unused = name;
   }
   LLADA_TRY(const bool ignore_end, body.boolean("ignore_eos", false));
-  if (ignore_end && !infill) LLADA_TRY_STATUS(give(choice, "early_stop", "none", "ignore_eos"));
+  if (ignore_end && !infill) LLADA_TRY_STATUS(give(choice, body, "early_stop", "none", "ignore_eos"));
   LLADA_TRY_STATUS(read_llada(body, choice, infill));
-  if (const json* own = body.find("llada")) decoding.insists = !own->value("gen_length", json()).is_null();
+  if (ask.form) LLADA_TRY_STATUS(give_form(body, *ask.form, choice));
+  if (const Json* own = body.find("llada")) decoding.insists = !own->value("gen_length", Json()).is_null();
   const auto resolve = [&]() -> Done {
     if (const Status status = choice.resolve(kind); !status) return std::unexpected(about(choice, status.error()));
     return {};
@@ -149,6 +167,7 @@ Answered<Decoding> read_decoding(Body& body, const decode::ModelKind& kind, bool
   LLADA_TRY_STATUS(resolve());
   LLADA_TRY_STATUS(read_sampling(body, choice, formed, decoding.unused));
   LLADA_TRY_STATUS(resolve());
+  LLADA_TRY_STATUS(follow_schema(ask.form, decoding));
   choice.draw_seed();
   return decoding;
 }
@@ -159,20 +178,20 @@ namespace {
 Done read_streaming(Body& body, Ask& ask) {
   LLADA_TRY(ask.stream, body.boolean("stream", false));
   LLADA_TRY(ask.progress, body.boolean("return_progress", false));
-  if (const json* options = body.find("stream_options")) {
+  if (const Json* options = body.find("stream_options")) {
     if (!options->is_object()) return wrong("stream_options", *options, "an object");
     for (const auto& [key, value] : options->items()) {
       if (key == "include_usage" && value.is_boolean()) {
         ask.include_usage = value.get<bool>();
       } else if (key == "continuous_usage_stats" && value.is_boolean()) {
         ask.usage_in_pieces = value.get<bool>();
-      } else if (!(key == "include_obfuscation" && value.is_boolean())) {  // which may be done or not
+      } else if (!asks_nothing(value) && (key != "include_obfuscation" || !value.is_boolean())) {
         return refuse(fmt::format("stream_options.{}: this field, or this value of it, is not supported here", key),
                       "stream_options." + key);
       }
     }
   }
-  if (const json* watch = body.find("diffusing")) {
+  if (const Json* watch = body.find("diffusing")) {
     if (*watch == true) {
       ask.watch = Watch::replace;
     } else if (*watch == "frames") {
@@ -187,14 +206,14 @@ Done read_streaming(Body& body, Ask& ask) {
 }  // namespace
 
 Done check_model(Service& service, Body& body) {
-  const json* model = body.find("model");
+  const Json* model = body.find("model");
   if (model == nullptr || !service.options().strict_model) return {};
   const std::string name = service.name();
   if (*model == name || *model == name + ":latest") return {};
   return std::unexpected(
       ApiError(404,
                fmt::format("the model {} does not exist; there is {}",
-                           printable(model->dump(-1, ' ', true, json::error_handler_t::replace), 100), in_quotes(name)),
+                           printable(model->dump(-1, ' ', true, Json::error_handler_t::replace), 100), in_quotes(name)),
                "model", "model_not_found"));
 }
 
@@ -223,7 +242,7 @@ Answered<Ask> read_ask(Service& service, Body& body, Shape shape) {
   LLADA_TRY(const auto warnings,
             read_without_effect(body, shape == Shape::response, can_think(service, shape) ? &ask.think : nullptr));
   for (const std::string& warning : warnings) LLADA_TRY_STATUS(add_warning(service, ask, warning));
-  LLADA_TRY_STATUS(read_format(body, shape));
+  LLADA_TRY(ask.form, read_format(body, shape));
   const bool biased =
       shape == Shape::chat || shape == Shape::completion || shape == Shape::fim || shape == Shape::llama;
   if (biased) LLADA_TRY_STATUS(read_logit_bias(service, body, ask));
@@ -252,43 +271,6 @@ Answered<std::vector<std::string>> read_stop(Body& body, const std::string& name
       return refuse(fmt::format("{}: found a text of {} bytes, needed {} at most", name, text.size(), kMostBytes),
                     name);
   return stop;
-}
-
-namespace {
-
-// Further parts of a response that a client wants; those listed here never occur. Log-probabilities do, and are
-// refused.
-Done read_include(Body& body) {
-  LLADA_TRY(const auto names, body.texts("include"));
-  static const std::set<std::string> kAbsent = {
-      "reasoning.encrypted_content",    "file_search_call.results",      "web_search_call.results",
-      "web_search_call.action.sources", "code_interpreter_call.outputs", "computer_call_output.output.image_url",
-      "message.input_image.image_url"};
-  for (const std::string& name : names)
-    if (!kAbsent.contains(name)) return wrong("include", name, "nothing that an answer here has");
-  return {};
-}
-
-}  // namespace
-
-Done read_unstored(Body& body) {
-  if (body.find("previous_response_id") != nullptr)
-    return refuse("previous_response_id: nothing is stored here; needed the whole conversation in input",
-                  "previous_response_id");
-  // The second of truncation is done where all of a conversation fits, and is refused with its own code where not.
-  const std::pair<const char*, std::vector<json>> idle[] = {
-      {"truncation", {"disabled", "auto"}}, {"background", {false}}, {"top_logprobs", {0}}};
-  for (const auto& [name, values] : idle)
-    if (const json* found = body.find(name); found != nullptr && std::ranges::count(values, *found) == 0)
-      return wrong(name, *found, fmt::format("{}", values.front().dump()));
-  LLADA_TRY_STATUS(read_include(body));
-  const json* text = body.find("text");
-  if (text == nullptr) return {};
-  if (!text->is_object()) return wrong("text", *text, "an object with a format");
-  for (const auto& [name, value] : text->items())
-    if (name != "format" && name != "verbosity" && !value.is_null())
-      return refuse(fmt::format("text.{}: this field is not supported here", name), "text." + name);
-  return {};
 }
 
 int64_t prompt_tokens(const Request& request) {
@@ -327,9 +309,10 @@ Done check_bytes(Service& service, size_t bytes, const std::string& field) {
 namespace {
 
 // No more than the context leaves where the client does not insist on its number, and a line that says so.
-std::string fit_context(Service& service, Request& request, const Decoding& decoding) {
+std::string fit_context(Service& service, Ask& ask, Request& request, const Decoding& decoding) {
   const auto size = std::ssize(request.tokens);
   const int64_t room = room_behind(service.model(), size), asked = request.options.gen_length;
+  ask.asked_length = request.options.auto_length ? 0 : asked;
   if (decoding.insists || request.options.auto_length || asked <= room) return "";
   request.options.gen_length = room;
   return fmt::format("the answer may have {} tokens, not {}: the context of {} has {} of prompt", room, asked,
@@ -361,9 +344,38 @@ Answered<std::vector<int32_t>> text_ids(Service& service, std::string_view text,
   return std::move(*ids);
 }
 
-Done check(Service& service, const Request& request, const DecodeChoice& choice) {
-  if (const Status status = check_request(service.model(), request); !status)
-    return std::unexpected(about(choice, status.error()));
+namespace {
+
+// A form that needs more than the context leaves beside the prompt: a client can only shorten that.
+std::optional<ApiError> context_error(Service& service, const Ask& ask, const Request& request, const Error& error,
+                                      const ApiError& typed) {
+  constexpr std::string_view kFound = "gen_length: found ";
+  int64_t found = 0;
+  if (request.gaps || !error.message.starts_with(kFound)) return std::nullopt;
+  const char* end = error.message.data() + error.message.size();
+  const char* const behind = std::from_chars(error.message.data() + kFound.size(), end, found).ptr;
+  const int64_t room = room_behind(service.model(), std::ssize(request.tokens));
+  // The answer is as long as there is room, but for a part of a block.
+  if (ask.asked_length > 0 ? ask.asked_length <= room : found + request.options.block_length <= room)
+    return std::nullopt;
+  const std::string needed(std::string_view(behind, end).substr(2));
+  std::string message =
+      ask.asked_length > 0
+          ? fmt::format("{}: found {}, of which the context leaves {}, {}",
+                        typed.message.substr(0, typed.message.find(':')), ask.asked_length, room, needed)
+          : fmt::format("{}: the context leaves {} tokens behind it, {}", ask.prompt_field, room, needed);
+  return ApiError(400, std::move(message), ask.prompt_field, kTooLong);
+}
+
+// Whether a request could be answered.
+Done check(Service& service, const Ask& ask, const Request& request, const DecodeChoice& choice) {
+  if (const Status status = check_request(service.model(), request); !status) {
+    ApiError error = about(choice, status.error());
+    if (auto context = context_error(service, ask, request, status.error(), error)) error = std::move(*context);
+    if (const std::string key = ask.form ? " for " + ask.form->key : ""; ask.form && error.message.ends_with(key))
+      error.message.replace(error.message.size() - key.size(), key.size(), " for " + ask.form->name);
+    return std::unexpected(std::move(error));
+  }
   if (const double bytes = answer_bytes(service.model(), request).computed; !service.admission().could_hold(bytes))
     return std::unexpected(
         about(choice, {ErrorKind::invalid_input,
@@ -373,8 +385,6 @@ Done check(Service& service, const Request& request, const DecodeChoice& choice)
   return {};
 }
 
-namespace {
-
 Done check_with(Service& service, Ask& ask, const DecodeChoice& choice,
                 const std::shared_ptr<const forms::TokenForm>& form) {
   const std::vector<int32_t>* before = nullptr;
@@ -382,7 +392,7 @@ Done check_with(Service& service, Ask& ask, const DecodeChoice& choice,
     request.form = form;
     if (choice.length_by_default() && !request.gaps) fit_length(service, request);
     // Further answers to a prompt differ in their seed.
-    if (before == nullptr || *before != request.tokens) LLADA_TRY_STATUS(check(service, request, choice));
+    if (before == nullptr || *before != request.tokens) LLADA_TRY_STATUS(check(service, ask, request, choice));
     before = &request.tokens;
   }
   return {};
@@ -453,7 +463,7 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
       return too_long(field, status.error().message);
     Request request{.tokens = prompt, .options = choice.options, .stop = stop, .alternatives = ask.alternatives};
     LLADA_TRY_STATUS(apply_logit_bias(service, ask, request.options));
-    const std::string note = fit_context(service, request, decoding);
+    const std::string note = fit_context(service, ask, request, decoding);
     if (shorter.empty()) shorter = note;
     if (const Status status = check_context(service.model(), std::ssize(prompt),
                                             most_generated(service.model(), std::ssize(prompt), request.options));
@@ -466,6 +476,7 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
   }
   ask.each = n;
   ask.preset = choice.preset();
+  ask.prompt_field = field;
   add_note(ask, shorter);
   add_note(ask, choice.note());
   const Request& first = ask.requests.front();
@@ -474,6 +485,7 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
   if (!decoding.unused.empty())
     LLADA_TRY_STATUS(add_warning(
         service, ask, decoding.unused + ": the form of the answer, or its tools, decide what may be sampled"));
+  for (const std::string& line : decoding.left_out) LLADA_TRY_STATUS(add_warning(service, ask, printable(line, 300)));
   return check_requests(service, ask, choice);
 }
 

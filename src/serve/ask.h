@@ -22,6 +22,14 @@ enum class Shape { chat, completion, fim, infill, response, message, ollama_chat
 // does; every step with its edits.
 enum class Watch { none, replace, frames };
 
+// A form of the answer that a field asks for.
+struct FormWish {
+  std::string name;       // of the field, as errors have it
+  std::string key, text;  // the option of `llada` that says the same, and its value
+  bool strict = true;     // of a schema: what cannot be followed is refused, else left out with a warning
+  std::string where;      // of a schema: where it stands
+};
+
 struct Ask {
   Shape shape = Shape::chat;
   std::vector<Request> requests = {};      // one per prompt
@@ -41,8 +49,11 @@ struct Ask {
   bool include_usage = false, usage_in_pieces = false;  // of a stream: behind the last piece; so far, in each
   bool progress = false;                                // of a stream: events while a long prompt is computed
   std::vector<std::pair<int32_t, double>> logit_bias = {};
-  int64_t alternatives = 0;  // most probable tokens beside each log-probability
-  Json repeated = {};        // of /v1/responses: the fields of the request that its answer has, too
+  std::optional<FormWish> form = {};
+  std::string prompt_field = {};  // where the prompt stood, which the context may have left too little room beside
+  int64_t asked_length = 0;       // tokens of the answer; 0: nobody said it
+  int64_t alternatives = 0;       // most probable tokens beside each log-probability
+  Json repeated = {};             // of /v1/responses: the fields of the request that its answer has, too
   Watch watch = Watch::none;
   // Where the answers' form is not there yet: makes it and checks the requests, which may take seconds.
   std::function<Answered<void>(Service&, Ask&)> prepare = {};
@@ -58,10 +69,11 @@ inline constexpr int64_t kMostAlternatives = 20;  // as OpenAI's
 // there are, none of these. kind: of the model, as for DecodeChoice::resolve().
 struct Decoding {
   DecodeChoice choice;
-  bool insists = false;     // on a length, as `llada.gen_length` does; else the context's room is enough
-  std::string unused = {};  // ways of sampling that a form of the answer leaves no room for
+  bool insists = false;                    // on a length, as `llada.gen_length` does; else the context's room is enough
+  std::string unused = {};                 // ways of sampling that a form of the answer leaves no room for
+  std::vector<std::string> left_out = {};  // of a schema, a line each
 };
-Answered<Decoding> read_decoding(Body& body, const decode::ModelKind& kind, bool infill,
+Answered<Decoding> read_decoding(Body& body, const Ask& ask, const decode::ModelKind& kind, bool infill,
                                  std::initializer_list<const char*> lengths = {"max_completion_tokens", "max_tokens"});
 // Whether a wish to think has an effect: in conversations, of a model with a channel for thoughts.
 bool can_think(const Service& service, Shape shape);
@@ -91,8 +103,8 @@ Answered<std::vector<std::string>> read_without_effect(Body& body, bool response
 Done read_logit_bias(Service& service, Body& body, Ask& ask);
 Done apply_logit_bias(const Service& service, const Ask& ask, decode::DecodeOptions& options);
 
-// The form of the answer where the shape's protocol has it: an option of `llada` then, json_schema or json_object.
-Done read_format(Body& body, Shape shape);
+// The form of the answer as the shape's protocol has it, or under the names of vLLM, SGLang and llama-server.
+Answered<std::optional<FormWish>> read_format(Body& body, Shape shape);
 
 // Fields of /v1/responses that this server cannot follow: previous_response_id, include, background and others, each
 // refused but for values that change nothing.
@@ -130,9 +142,7 @@ int64_t most_answers(const Service& service);
 
 // Gives the requests of `ask` their form where it is there already, and checks them; otherwise `prepare` will.
 Done check_requests(Service& service, Ask& ask, const DecodeChoice& choice);
-// Whether one request could be answered, and whether so many could be taken on at all, of which `prompts` are asked
-// for n times each.
-Done check(Service& service, const Request& request, const DecodeChoice& choice);
+// Whether so many could be taken on at all, of which `prompts` are asked for n times each.
 Done check_count(Service& service, int64_t prompts, int64_t n);
 
 // A prompt that leaves no room for an answer, as clients know it by its code; they shorten it then.

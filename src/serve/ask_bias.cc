@@ -8,20 +8,18 @@
 
 namespace llada::serve {
 
-using nlohmann::json;
-
 Done read_logit_bias(Service& service, Body& body, Ask& ask) {
   const std::string name = "logit_bias";
   constexpr size_t kMost = 1024;
   constexpr double kLargest = 100;
-  const json* value = body.find(name);
+  const Json* value = body.find(name);
   if (value == nullptr || value->empty()) return {};
   const int64_t vocabulary = service.model().config().vocab;
   const std::string needed =
       fmt::format("an object of token ids below {} with numbers from -{} to {}", vocabulary, kLargest, kLargest);
   if (!value->is_structured() || value->size() > kMost) return wrong(name, *value, needed);
   std::map<int32_t, double> bias;  // ids ascending; of one that is named twice the last counts
-  const auto add = [&](std::optional<int64_t> id, const json& number) {
+  const auto add = [&](std::optional<int64_t> id, const Json& number) {
     // llama-server's false: never.
     const double by = number.is_number() ? number.get<double>() : number == false ? -kLargest : NAN;
     if (!id || *id < 0 || *id >= vocabulary || !(std::abs(by) <= kLargest)) return false;
@@ -37,7 +35,7 @@ Done read_logit_bias(Service& service, Body& body, Ask& ask) {
     } else if (item.is_array() && item.size() == 2) {
       read = add(whole_number(item[0]), item[1]);
     }
-    if (!read) return wrong(name, value->is_object() ? json{{key, item}} : item, needed);
+    if (!read) return wrong(name, value->is_object() ? Json{{key, item}} : item, needed);
   }
   ask.logit_bias.assign(bias.begin(), bias.end());
   return {};

@@ -4,6 +4,7 @@
 // the answer is the same, and a warning says so.
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "decode/form_options.h"
 #include "formats/printable.h"
@@ -12,12 +13,10 @@
 namespace llada::serve {
 namespace {
 
-using nlohmann::json;
-
 // A wish is nothing, or more.
 using Wish = Answered<bool>;
 
-Wish read_word(const std::string& name, const json& value, const std::vector<std::string>& nothing,
+Wish read_word(const std::string& name, const Json& value, const std::vector<std::string>& nothing,
                const std::vector<std::string>& more) {
   const auto is_in = [&](const auto& words) { return std::ranges::any_of(words, [&](auto& w) { return value == w; }); };
   if (is_in(nothing)) return false;
@@ -25,38 +24,38 @@ Wish read_word(const std::string& name, const json& value, const std::vector<std
   return wrong(name, value, fmt::format("{} or {}", fmt::join(nothing, ", "), fmt::join(more, ", ")));
 }
 
-Wish read_effort(const std::string& name, const json& value) {
+Wish read_effort(const std::string& name, const Json& value) {
   return read_word(name, value, {"none"}, {"minimal", "low", "medium", "high", "xhigh", "max", "auto", "default"});
 }
 
-Wish read_verbosity(const std::string& name, const json& value) {
+Wish read_verbosity(const std::string& name, const Json& value) {
   return read_word(name, value, {"medium"}, {"low", "high"});
 }
 
-Wish read_switch(const std::string& name, const json& value) {
+Wish read_switch(const std::string& name, const Json& value) {
   if (!value.is_boolean()) return wrong(name, value, "true or false");
   return value.get<bool>();
 }
 
 // How thoughts would be shown.
-Wish read_anything(const std::string&, const json&) { return false; }
+Wish read_anything(const std::string&, const Json&) { return false; }
 
-Wish read_think(const std::string& name, const json& value) {
+Wish read_think(const std::string& name, const Json& value) {
   return value.is_boolean() ? read_switch(name, value) : read_effort(name, value);
 }
 
-Wish read_tokens(const std::string& name, const json& value) {
+Wish read_tokens(const std::string& name, const Json& value) {
   if (!value.is_number_integer()) return wrong(name, value, "a whole number");
   return value != 0;
 }
 
-Wish read_type(const std::string& name, const json& value) {
+Wish read_type(const std::string& name, const Json& value) {
   return read_word(name, value, {"disabled"}, {"enabled", "adaptive", "auto"});
 }
 
 struct Hint {
   const char* name;  // with a point: of an object's member
-  Wish (*read)(const std::string& name, const json& value);
+  Wish (*read)(const std::string& name, const Json& value);
 };
 constexpr std::array kHints = {
     Hint{"reasoning_effort", read_effort},  // OpenAI's chat, and its followers
@@ -109,12 +108,12 @@ constexpr std::array kOthersSampling = {"presence_penalty",
                                         "smoothing_curve"};
 
 // The members of an object, with its name, that are not known here.
-Answered<std::vector<std::string>> other_members(const std::string& name, const json& object) {
+Answered<std::vector<std::string>> other_members(const std::string& name, const Json& object) {
   if (!object.is_object()) return wrong(name, object, "an object");
   std::vector<std::string> others;
   for (const auto& [key, value] : object.items()) {
     std::string whole = fmt::format("{}.{}", name, key);
-    if (value.is_null() || std::ranges::any_of(kHints, [&](const Hint& h) { return whole == h.name; })) continue;
+    if (asks_nothing(value) || std::ranges::any_of(kHints, [&](const Hint& h) { return whole == h.name; })) continue;
     others.push_back(std::move(whole));
   }
   return others;
@@ -140,15 +139,15 @@ constexpr Sampler kSamplers[] = {
 };
 
 // Whether a list of samplers leaves out one that the request sets, and that is applied here all the same.
-Wish read_samplers(const json& body, const json& list) {
+Wish read_samplers(const Body& body, const Json& list) {
   if (!list.is_array() && !list.is_string()) return wrong("samplers", list, "a list of names");
   return std::ranges::any_of(kSamplers, [&](const Sampler& sampler) {
-    const json set = body.value(sampler.field, json());
-    if (!set.is_number()) return false;
-    const double value = set.get<double>();
+    const Json* set = body.look(sampler.field);
+    if (set == nullptr || !set->is_number()) return false;
+    const auto value = set->get<double>();
     if (sampler.below ? value >= sampler.off : value <= sampler.off) return false;
     if (list.is_string()) return !list.get_ref<const std::string&>().contains(sampler.letter);
-    return std::ranges::none_of(list, [&](const json& n) { return n == sampler.name || n == sampler.other; });
+    return std::ranges::none_of(list, [&](const Json& n) { return n == sampler.name || n == sampler.other; });
   });
 }
 
@@ -156,10 +155,10 @@ Wish read_samplers(const json& body, const json& list) {
 Answered<std::string> read_reports(Body& body) {
   std::string names;
   for (const char* name : {"samplers", "timings_per_token", "post_sampling_probs"}) {
-    const json* value = body.find(name);
+    const Json* value = body.find(name);
     if (value == nullptr) continue;
     LLADA_TRY(const bool asks,
-              name == std::string_view("samplers") ? read_samplers(body.all(), *value) : read_switch(name, *value));
+              name == std::string_view("samplers") ? read_samplers(body, *value) : read_switch(name, *value));
     if (asks) names += (names.empty() ? "" : ", ") + std::string(name);
   }
   return names.empty() ? names : names + ": of llama-server, without effect here";
@@ -169,7 +168,7 @@ Answered<std::string> read_reports(Body& body) {
 Answered<std::string> read_hints(Body& body, bool response, bool* think) {
   std::string more;
   for (const char* name : {"reasoning", "thinking", kTemplateSwitches, "output_config"}) {
-    const json* object = body.find(name);
+    const Json* object = body.find(name);
     if (object == nullptr) continue;
     LLADA_TRY(const auto others, other_members(name, *object));
     if (others.empty() || name == kTemplateSwitches) continue;
@@ -178,7 +177,7 @@ Answered<std::string> read_hints(Body& body, bool response, bool* think) {
   for (const auto& [name, read] : kHints) {
     const std::string whole = name, object = whole.substr(0, whole.find('.'));
     if (object == "text" && !response) continue;
-    const json* value = body.find(object);
+    const Json* value = body.find(object);
     if (value != nullptr && object != whole) {
       const auto member = value->find(whole.substr(object.size() + 1));
       value = member == value->end() || member->is_null() ? nullptr : &*member;
@@ -206,7 +205,7 @@ Answered<std::vector<std::string>> read_wishes(Body& body, bool response, bool* 
   std::vector<std::string> warnings;
   LLADA_TRY(std::string hints, read_hints(body, response, think));
   if (!hints.empty()) warnings.push_back(std::move(hints));
-  if (const json* switches = body.find(kTemplateSwitches)) {
+  if (const Json* switches = body.find(kTemplateSwitches)) {
     LLADA_TRY(const auto others, other_members(kTemplateSwitches, *switches));
     if (!others.empty())
       warnings.push_back(printable(fmt::format("{}", fmt::join(others, ", ")), 300) +
@@ -231,12 +230,49 @@ Answered<std::vector<std::string>> read_without_effect(Body& body, bool response
   std::string names;
   for (const char* name : kOthersSampling) {
     const bool idle = body.changes_nothing(name);
-    const json* value = body.find(name);
+    const Json* value = body.find(name);
     if (value != nullptr && !value->is_number()) return wrong(name, *value, "a number");
     if (!idle) names += (names.empty() ? "" : ", ") + std::string(name);
   }
   if (!names.empty()) warnings.push_back(names + ": this way of sampling is not here, so it has no effect");
   return warnings;
+}
+
+namespace {
+
+// Further parts of a response that a client wants; those listed here never occur. Log-probabilities do, and are
+// refused.
+Done read_include(Body& body) {
+  LLADA_TRY(const auto names, body.texts("include"));
+  static const std::set<std::string> kAbsent = {
+      "reasoning.encrypted_content",    "file_search_call.results",      "web_search_call.results",
+      "web_search_call.action.sources", "code_interpreter_call.outputs", "computer_call_output.output.image_url",
+      "message.input_image.image_url"};
+  for (const std::string& name : names)
+    if (!kAbsent.contains(name)) return wrong("include", name, "nothing that an answer here has");
+  return {};
+}
+
+}  // namespace
+
+Done read_unstored(Body& body) {
+  if (body.find("previous_response_id") != nullptr)
+    return refuse("previous_response_id: nothing is stored here; needed the whole conversation in input",
+                  "previous_response_id");
+  // The second of truncation is done where all of a conversation fits, and is refused with its own code where not.
+  const std::pair<const char*, std::vector<Json>> idle[] = {
+      {"truncation", {"disabled", "auto"}}, {"background", {false}}, {"top_logprobs", {0}}};
+  for (const auto& [name, values] : idle)
+    if (const Json* found = body.find(name); found != nullptr && std::ranges::count(values, *found) == 0)
+      return wrong(name, *found, fmt::format("{}", values.front().dump()));
+  LLADA_TRY_STATUS(read_include(body));
+  const Json* text = body.find("text");
+  if (text == nullptr) return {};
+  if (!text->is_object()) return wrong("text", *text, "an object with a format");
+  for (const auto& [name, value] : text->items())
+    if (name != "format" && name != "verbosity" && !asks_nothing(value))
+      return refuse(fmt::format("text.{}: this field is not supported here", name), "text." + name);
+  return {};
 }
 
 }  // namespace llada::serve

@@ -16,7 +16,6 @@
 namespace llada::serve {
 namespace {
 
-using nlohmann::json;
 using std::chrono::milliseconds;
 
 constexpr JsonLimits kLineLimits{.depth = 20, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26};
@@ -55,21 +54,25 @@ uint64_t hash_of(const std::string& salt, const std::string& id) {
   return hash.hash();
 }
 
-std::string shown(const json& value) {
-  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+std::string shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   return text.size() > 60 ? text.substr(0, 57) + "..." : text;
 }
 
-// Without one, sampled tokens would not be the same after an interruption.
-void give_seed(json& body, uint64_t hash) {
-  const auto has = [](const json& object, const char* key) {
+// The text of a body with a seed, without which sampled tokens would not be the same after an interruption.
+std::string with_seed(const Json& body, const JsonNumbers& numbers, uint64_t hash) {
+  const auto has = [](const Json& object, const char* key) {
     const auto found = object.find(key);
     return found != object.end() && !found->is_null();
   };
   const auto own = body.find("llada");
-  const bool given =
-      has(body, "seed") || has(body, "random_seed") || (own != body.end() && own->is_object() && has(*own, "seed"));
-  if (!given) body["seed"] = hash >> 1;  // a whole number that any reader takes for one of 64 bits with a sign
+  if (has(body, "seed") || has(body, "random_seed") || (own != body.end() && own->is_object() && has(*own, "seed")))
+    return json_text(body, numbers);
+  // A whole number that any reader takes for one of 64 bits with a sign.
+  std::string text = fmt::format("{{\"seed\":{}", hash >> 1);
+  for (const auto& [name, value] : body.get_ref<const Json::object_t&>())
+    if (name != "seed") text.append(",").append(dump(name)).append(":").append(json_text(value, numbers));
+  return text + "}";
 }
 
 class Batch {
@@ -83,7 +86,7 @@ class Batch {
   // A line of the input is taken: skipped, refused, or begun.
   Status take_line();
   Status take(const LineSource::Line& line, bool own);
-  std::expected<BatchRequest, BatchFault> read(const json& line, int64_t number) const;
+  std::expected<BatchRequest, BatchFault> read(const JsonDocument& line, int64_t number) const;
   void begin(BatchRequest request);
   void ended(const std::shared_ptr<Exchange>& exchange, const HttpReply& reply);
   void take_reply(const Exchange& exchange, BatchRequest request, const HttpReply& reply);  // under the lock
@@ -117,26 +120,25 @@ std::string line_text(const std::string& id, const std::string& custom_id, const
                      response, dump(error));
 }
 
-std::expected<BatchRequest, BatchFault> Batch::read(const json& line, int64_t number) const {
+std::expected<BatchRequest, BatchFault> Batch::read(const JsonDocument& document, int64_t number) const {
+  const Json& line = document.root;
   const auto field = [&](const char* name) {
     const auto found = line.find(name);
-    return found == line.end() ? json() : *found;
+    return found == line.end() ? Json() : *found;
   };
   const auto fault = [](std::string message) { return std::unexpected(BatchFault{std::move(message)}); };
-  if (const json method = field("method"); !method.is_null() && method != "POST")
+  if (const Json method = field("method"); !method.is_null() && method != "POST")
     return fault(fmt::format("method: found {}, needed \"POST\"", shown(method)));
-  const json url = field("url");
+  const Json url = field("url");
   const Route* route = url.is_string() ? find_batch_route(url.get<std::string>()) : nullptr;
   if (route == nullptr) return fault(fmt::format("url: found {}, needed one of {}", shown(url), batch_urls()));
   if (!options_.url.empty() && url != options_.url)
     return fault(fmt::format("url: found {}, needed the batch's endpoint {}", shown(url), options_.url));
   const auto found = line.find("body");
   if (found == line.end() || !found->is_object()) return fault("body: needed, the JSON object of a request");
-  json body = *found;
-  if (body.value("stream", json()) == true) return fault("body.stream: found true, needed false in a batch");
+  if (found->value("stream", Json()) == true) return fault("body.stream: found true, needed false in a batch");
   const std::string id = field("custom_id").get<std::string>();
-  give_seed(body, hash_of("", id));
-  return BatchRequest{number, id, route, body.dump(-1, ' ', false, json::error_handler_t::replace)};
+  return BatchRequest{number, id, route, with_seed(*found, document.numbers, hash_of("", id))};
 }
 
 void Batch::add(bool failed, const std::string& line) {
@@ -193,9 +195,9 @@ Status Batch::take(const LineSource::Line& line, bool own) {
   if (line.too_long)
     return fault(fmt::format("found more than {} bytes, needed a request of so many at most", kMostBatchLine),
                  "line_too_long");
-  const auto object = parse_json_object(line.text, "the request", kLineLimits);
+  const auto object = parse_ordered_object(line.text, "the request", kLineLimits);
   if (!object) return fault(object.error().message, "invalid_json");
-  const json custom_id = object->value("custom_id", json());
+  const Json custom_id = object->root.value("custom_id", Json());
   if (!custom_id.is_string() || custom_id.get_ref<const std::string&>().empty())
     return fault(fmt::format("custom_id: found {}, needed a text of its own", shown(custom_id)), "invalid_custom_id");
   const std::string id = custom_id.get<std::string>();
@@ -259,9 +261,9 @@ void Batch::take_reply(const Exchange& exchange, BatchRequest request, const Htt
                                              reply.status, exchange.id, reply.body);
     Json error;
     if (failed) {
-      const json body = json::parse(reply.body, nullptr, false);
-      const json told = body.is_object() ? body.value("error", json::object()) : json::object();
-      const json code = told.value("code", json());
+      const Json body = Json::parse(reply.body, nullptr, false);
+      const Json told = body.is_object() ? body.value("error", Json::object()) : Json::object();
+      const Json code = told.value("code", Json());
       error = {{"code", code.is_string() ? Json(code) : Json(told.value("type", "server_error"))},
                {"message", told.value("message", reply.error)}};
     }

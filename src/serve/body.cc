@@ -8,49 +8,23 @@
 namespace llada::serve {
 namespace {
 
-using nlohmann::json;
-using nlohmann::ordered_json;
-
 constexpr JsonLimits kBodyLimits{.depth = 64, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26};
 
-// Fields and values with objects whose text is read (in_order, objects_at).
-constexpr const char* kWritten[] = {"json_schema",       "\"tools\"",    "\"format\"",
-                                    "\"output_format\"", "\"tool_use\"", "\"tool_calls\"", "\"function_call\""};
-
-// Where the string ends that begins at `at`, in JSON.
-size_t end_of_string(std::string_view json, size_t at) {
-  for (++at; at < json.size() && json[at] != '"'; ++at)
-    if (json[at] == '\\') ++at;
-  return std::min(at + 1, json.size());
-}
-
-// The same of an object.
-size_t end_of_object(std::string_view json, size_t at) {
-  int depth = 0;
-  do {
-    const char c = json[at];
-    if (c == '{') ++depth;
-    if (c == '}') --depth;
-    at = c == '"' ? end_of_string(json, at) : at + 1;
-  } while (depth > 0 && at < json.size());
-  return at;
-}
-
-bool is_zero(const json& v) { return v.is_number() && v.get<double>() == 0; }
-bool is_one(const json& v) { return v.is_number() && v.get<double>() == 1; }
-bool is_false(const json& v) { return v.is_boolean() && !v.get<bool>(); }
-bool is_true(const json& v) { return v.is_boolean() && v.get<bool>(); }
-bool is_either(const json& v) { return v.is_boolean(); }
-bool is_empty(const json& v) {
+bool is_zero(const Json& v) { return v.is_number() && v.get<double>() == 0; }
+bool is_one(const Json& v) { return v.is_number() && v.get<double>() == 1; }
+bool is_false(const Json& v) { return v.is_boolean() && !v.get<bool>(); }
+bool is_true(const Json& v) { return v.is_boolean() && v.get<bool>(); }
+bool is_either(const Json& v) { return v.is_boolean(); }
+bool is_empty(const Json& v) {
   return v.is_structured() ? v.empty() : v.is_string() && v.get_ref<const std::string&>().empty();
 }
-bool is_any(const json&) { return true; }
+bool is_any(const Json&) { return true; }
 
 // Fields of OpenAI's and others' clients that are accepted with values that change nothing. A field that a route reads
 // itself never comes here.
 struct Idle {
   const char* name;
-  bool (*value)(const json&);
+  bool (*value)(const Json&);
 };
 constexpr std::array kIdle = {
     // There is one model; notes of the client's own.
@@ -63,14 +37,14 @@ constexpr std::array kIdle = {
     Idle{"post_sampling_probs", is_false}, Idle{"return_tokens", is_false}, Idle{"lora", is_empty},
     // Tools that are not there.
     Idle{"tools", is_empty}, Idle{"functions", is_empty}, Idle{"parallel_tool_calls", is_any},
-    Idle{"max_tool_calls", is_any}, Idle{"tool_choice", [](const json& v) { return v == "none" || v == "auto"; }},
-    Idle{"function_call", [](const json& v) { return v == "none" || v == "auto"; }},
+    Idle{"max_tool_calls", is_any}, Idle{"tool_choice", [](const Json& v) { return v == "none" || v == "auto"; }},
+    Idle{"function_call", [](const Json& v) { return v == "none" || v == "auto"; }},
     // Text alone comes back, without thoughts, without special tokens, without an echo.
-    Idle{"modalities", [](const json& v) { return v == json::array({"text"}); }}, Idle{"include_reasoning", is_either},
+    Idle{"modalities", [](const Json& v) { return v == Json::array({"text"}); }}, Idle{"include_reasoning", is_either},
     Idle{"skip_special_tokens", is_true}, Idle{"spaces_between_special_tokens", is_either},
     Idle{"include_stop_str_in_output", is_false}, Idle{"echo", is_false}, Idle{"return_token_ids", is_false},
     Idle{"return_tokens_as_token_ids", is_false}, Idle{"n_probs", is_zero}, Idle{"realtime", is_false},
-    Idle{"safe_prompt", is_false},
+    Idle{"safe_prompt", is_false}, Idle{"guided_decoding_backend", is_any},
     // The template's answer begins behind the last message.
     Idle{"add_generation_prompt", is_true}, Idle{"continue_final_message", is_false}, Idle{"documents", is_empty},
     // Ways of sampling and of ending that are switched off.
@@ -87,29 +61,32 @@ constexpr std::array kIdle = {
     Idle{"context", is_empty}, Idle{"logprobs", is_false}, Idle{"top_logprobs", is_zero}};
 
 // Of two fields together.
-bool idle_beside(const std::string& name, const json& value, const json& body) {
+bool idle_beside(const std::string& name, const Json& value, const Body& body) {
   if (name == "best_of") {
-    const json n = body.value("n", json());
-    return value == (n.is_null() ? json(1) : n);
+    const Json* n = body.look("n");
+    return value == (n == nullptr ? Json(1) : *n);
   }
-  if (name == "functions") return value.is_array() && body.value("function_call", json()) == "none";
+  if (name == "functions")
+    return value.is_array() && body.look("function_call") != nullptr && *body.look("function_call") == "none";
   return false;
 }
 
-bool idle(const std::string& name, const json& value, const json& body) {
+bool idle(const std::string& name, const Json& value, const Body& body) {
   const auto known = std::ranges::find(kIdle, name, [](const Idle& i) { return std::string_view(i.name); });
   return (known != kIdle.end() && known->value(value)) || idle_beside(name, value, body);
 }
 
 }  // namespace
 
-std::unexpected<ApiError> wrong(const std::string& name, const json& found, std::string_view needed) {
-  std::string text = found.dump(-1, ' ', true, json::error_handler_t::replace);
+std::unexpected<ApiError> wrong(const std::string& name, const Json& found, std::string_view needed) {
+  std::string text = found.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   return refuse(fmt::format("{}: found {}, needed {}", name, text, needed), name);
 }
 
-std::optional<int64_t> whole_number(const json& value) {
+bool asks_nothing(const Json& v) { return v.is_null() || is_false(v) || is_zero(v) || is_empty(v); }
+
+std::optional<int64_t> whole_number(const Json& value) {
   if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
   if (value.is_number_integer()) return value.get<int64_t>();
   constexpr double kMost = int64_t{1} << 53;  // above it a double stands for several whole numbers
@@ -118,108 +95,60 @@ std::optional<int64_t> whole_number(const json& value) {
   return static_cast<int64_t>(number);
 }
 
-Answered<Body> Body::parse(Exchange& exchange) {
+Answered<Body> Body::parse(Exchange& exchange, bool strict) {
   constexpr double kMostSeconds = 10;
   const BodyBytes bytes = exchange.take_body();
   const auto begin = std::chrono::steady_clock::now();
-  return parse(bytes.text(), [&]() -> Status {
+  auto body = parse(bytes.text(), [&]() -> Status {
     if (exchange.is_gone()) return failed("the client has gone");
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     if (time.count() > kMostSeconds) return invalid("the body: reading it takes more than {} seconds", kMostSeconds);
     return {};
   });
-}
-
-Answered<Body> Body::parse(std::string_view text, const JsonWatch& watch) {
-  auto object = parse_json_object(text, "the body", kBodyLimits, watch);
-  if (!object) return std::unexpected(ApiError(400, object.error().message));
-  Body body(std::move(*object));
-  if (std::ranges::any_of(kWritten, [&](const char* name) { return text.contains(name); })) body.text_ = text;
+  if (body) body->be_strict(strict);
   return body;
 }
 
-Answered<std::optional<ordered_json>> Body::in_order(const std::vector<std::string>& path) const {
-  // An ordered object looks for a key among all that it has: only what is on the path and at its end is kept.
-  constexpr size_t kMostKeys = 5000;
-  const auto end = path.size();
-  std::vector<bool> inside(end + 1, true);  // by depth: the last key is on the path
-  std::fill(inside.begin() + 1, inside.end(), false);
-  size_t keys = 0;
-  const auto kept = [&](int depth, ordered_json::parse_event_t event, ordered_json& key) {
-    if (event != ordered_json::parse_event_t::key) return true;
-    const auto d = static_cast<size_t>(depth);
-    if (d > end) return !inside[end] || ++keys <= kMostKeys;
-    inside[d] = inside[d - 1] && key == path[d - 1];
-    std::fill(inside.begin() + depth + 1, inside.end(), false);
-    return static_cast<bool>(inside[d]);
-  };
-  // The limits of the whole have been looked at.
-  auto value = ordered_json::parse(text_, kept, /*allow_exceptions=*/false);
-  if (keys > kMostKeys)
-    return refuse(fmt::format("{}: found more than {} keys", fmt::join(path, "."), kMostKeys), path.front());
-  for (const std::string& name : path) {
-    if (!value.is_object() || !value.contains(name)) return std::nullopt;
-    ordered_json inner = std::move(value[name]);
-    value = std::move(inner);
-  }
-  return value;
+Answered<Body> Body::parse(std::string_view text, const JsonWatch& watch) {
+  auto document = parse_ordered_object(text, "the body", kBodyLimits, watch);
+  if (!document) return std::unexpected(ApiError(400, document.error().message));
+  return Body(std::move(*document));
 }
 
-std::map<std::string, std::string_view> Body::objects_at(const std::vector<std::string_view>& path) const {
-  struct Level {
-    bool list;
-    bool on;  // its value that is being read is on the path
-    size_t item = 0;
-  };
-  std::map<std::string, std::string_view> found;
-  std::vector<Level> open;
-  const std::string_view text = text_;
-  const auto goes_on = [&](size_t depth) { return depth < path.size() && (depth == 0 || open[depth - 1].on); };
-  const auto place = [&] {
-    std::string name;
-    for (size_t d = 0; d < open.size(); ++d)
-      name += open[d].list ? fmt::format("[{}]", open[d].item) : fmt::format("{}{}", d > 0 ? "." : "", path[d]);
-    return name;
-  };
-  for (size_t at = 0, next = 0; at < text.size(); at = next) {
-    const char c = text[at];
-    next = at + 1;
-    if (c == '"') {
-      next = end_of_string(text, at);
-      const size_t behind = std::min(text.find_first_not_of(" \t\r\n", next), text.size());
-      if (!text.substr(behind).starts_with(':')) continue;
-      const size_t depth = open.size() - 1;
-      open.back().on = goes_on(depth) && text.substr(at + 1, next - at - 2) == path[depth];
-    } else if (c == '{' && open.size() == path.size() && open.back().on) {
-      next = end_of_object(text, at);
-      found.insert_or_assign(place(), text.substr(at, next - at));
-    } else if (c == '{' || c == '[') {
-      const bool list = c == '[';
-      open.push_back({.list = list, .on = list && goes_on(open.size()) && path[open.size()].empty()});
-    } else if (c == '}' || c == ']') {
-      open.pop_back();
-    } else if (c == ',' && open.back().list) {
-      ++open.back().item;
-    }
+// A field is looked for by its name a hundred times, which an ordered object would do among all of its names.
+Body::Body(JsonDocument document) : numbers_(std::move(document.numbers)) {
+  for (auto& [name, value] : document.root.get_ref<Json::object_t&>()) {
+    numbers_.erase(&value);  // its place is another one now, those inside it stay
+    fields_.emplace(name, std::move(value));
   }
-  return found;
 }
 
-const json* Body::find(const std::string& name) {
+Json Body::all() const {
+  Json::object_t object;
+  object.reserve(fields_.size());
+  for (const auto& [name, value] : fields_) object.emplace_back(name, value);
+  return object;
+}
+
+const Json* Body::look(const std::string& name) const {
+  const auto found = fields_.find(name);
+  return found == fields_.end() || found->second.is_null() ? nullptr : &found->second;
+}
+
+const Json* Body::find(const std::string& name) {
   read_.insert(name);
-  const auto found = object_.find(name);
-  return found == object_.end() || found->is_null() ? nullptr : &*found;
+  return look(name);
 }
 
 Answered<bool> Body::boolean(const std::string& name, bool otherwise) {
-  const json* value = find(name);
+  const Json* value = find(name);
   if (value == nullptr) return otherwise;
   if (!value->is_boolean()) return wrong(name, *value, "true or false");
   return value->get<bool>();
 }
 
 Answered<std::optional<int64_t>> Body::integer(const std::string& name, int64_t least, int64_t most) {
-  const json* value = find(name);
+  const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
   const auto number = whole_number(*value);
   if (!number || *number < least || *number > most)
@@ -228,30 +157,30 @@ Answered<std::optional<int64_t>> Body::integer(const std::string& name, int64_t 
 }
 
 Answered<std::optional<std::string>> Body::text(const std::string& name) {
-  const json* value = find(name);
+  const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_string()) return wrong(name, *value, "a text");
   return value->get<std::string>();
 }
 
 Answered<std::vector<std::string>> Body::texts(const std::string& name) {
-  const json* value = find(name);
+  const Json* value = find(name);
   std::vector<std::string> texts;
   if (value == nullptr) return texts;
   if (value->is_string()) return std::vector{value->get<std::string>()};
-  const auto is_text = [](const json& item) { return item.is_string(); };
+  const auto is_text = [](const Json& item) { return item.is_string(); };
   if (!value->is_array() || !std::ranges::all_of(*value, is_text))
     return wrong(name, *value, "a text or a list of them");
-  for (const json& item : *value) texts.push_back(item.get<std::string>());
+  for (const Json& item : *value) texts.push_back(item.get<std::string>());
   return texts;
 }
 
 Answered<std::vector<int32_t>> Body::tokens(const std::string& name) {
-  const json* value = find(name);
+  const Json* value = find(name);
   std::vector<int32_t> ids;
   if (value == nullptr) return ids;
   if (!value->is_array()) return wrong(name, *value, "a list of token ids");
-  for (const json& item : *value) {
+  for (const Json& item : *value) {
     const auto id = whole_number(item);
     if (!id || *id < 0 || *id > INT32_MAX) return wrong(name, item, "token ids");
     ids.push_back(static_cast<int32_t>(*id));
@@ -260,17 +189,18 @@ Answered<std::vector<int32_t>> Body::tokens(const std::string& name) {
 }
 
 bool Body::changes_nothing(const std::string& name) const {
-  const auto found = object_.find(name);
-  return found == object_.end() || found->is_null() || idle(name, *found, object_);
+  const Json* value = look(name);
+  return value == nullptr || idle(name, *value, *this);
 }
 
 void Body::ignore(std::initializer_list<const char*> names) {
-  for (const char* name : names) object_.erase(name);
+  for (const char* name : names) fields_.erase(name);
 }
 
 Done Body::finish() const {
-  for (const auto& [name, value] : object_.items()) {
-    if (read_.contains(name) || value.is_null() || idle(name, value, object_)) continue;
+  for (const auto& [name, value] : fields_) {
+    if (read_.contains(name) || value.is_null() || idle(name, value, *this)) continue;
+    if (!strict_ && asks_nothing(value)) continue;
     const bool older = name == "functions" || name == "function_call";
     return refuse(fmt::format("{}: {}", name,
                               older ? "found the older form of tools, needed tools and tool_choice"

@@ -43,7 +43,7 @@ void Job::prepare(size_t index) {
   const Request& request = request_of(ask_, index);
   Answer& answer = answers_[index];
   if (ask_.logprobs) answer.confidence.resize(static_cast<size_t>(most_positions(model, request)), 1);
-  if (!ask_.stream) return;
+  if (!ask_.stream || ask_.drops_answer) return;
   if (!request.gaps) {
     const auto size = std::ssize(request.tokens);
     answer.text.emplace(model.tokenizer(), model.chat_format(), size, most_generated(model, size, request.options),
@@ -342,8 +342,23 @@ void Job::announce() {
   }
 }
 
+namespace {
+
+// Of /infill, where no token was asked for.
+HttpReply without_answer(const AnswerHead& head, bool stream) {
+  if (stream)
+    return {.type = "text/event-stream",
+            .body = event_text(piece_json(head, 0, "", "length", nullptr)) + std::string(kLastEvent)};
+  return json_reply(infill_json(head, {.text = "", .reason = "length", .logprobs = nullptr, .spans = Json::array()},
+                                usage_json({}, 0)));
+}
+
+}  // namespace
+
 void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> ask) {
   if (!ask) return exchange->respond(error_reply(ask.error()));
+  if (ask->requests.empty())
+    return exchange->respond(without_answer(head_of(service, exchange->id, ask->shape), ask->stream));
   if (!ask->held && !(ask->held = service.admission().hold(waiting_bytes(*ask))))
     return exchange->respond(queue_full());
   if (const auto prepare = std::exchange(ask->prepare, {})) {

@@ -74,7 +74,7 @@ FinishedAnswer Job::finished(size_t index) const {
     if (ask_.whole_text) answer.text = g.text;
     end_at_stop(answer, ask_.stop, answer.text.size());
   }
-  if (ask_.drops_answer) answer.text.clear();
+  if (ask_.drops_answer) answer.text.clear(), answer.reason = "length";
   if (ask_.logprobs) answer.logprobs = logprobs_json(service_.model(), ask_.shape, scored(index));
   return answer;
 }
@@ -155,6 +155,18 @@ HttpReply Job::whole() {
   if (!ask_.note.empty()) more["note"] = ask_.note;
   Json beside = {{"llada", std::move(more)}};
   if (!ask_.warnings.empty()) beside["warnings"] = ask_.warnings;
+  if (answers_.size() > 1 && form_) {  // of llama-server's /completion
+    Json list = Json::array();
+    for (size_t i = 0; i < answers_.size(); ++i) {
+      GenerationStats stats = (*answers_[i].result)->stats;
+      if (ask_.drops_answer) stats.content_tokens = 0;
+      Json one = Json::parse(form_->whole(with_echo(i), usage_json({stats}, prompt_tokens(ask_.requests[i]))));
+      one["index"] = i;
+      one.update(beside);
+      list.push_back(std::move(one));
+    }
+    return with_note(json_reply(list));
+  }
   if (form_ || ask_.shape == Shape::infill) {
     std::string text = form_ ? form_->whole(with_echo(0), usage()) : dump(infill_json(head_, with_echo(0), usage()));
     text.back() = ',';

@@ -8,13 +8,11 @@
 namespace llada::serve {
 namespace {
 
-using nlohmann::json;
-
 // A text, a list of texts, a list of token ids, or a list of such lists.
 Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body& body) {
-  const json* value = body.find("prompt");
+  const Json* value = body.find("prompt");
   std::vector<std::vector<int32_t>> prompts;
-  const auto add = [&](const json& item) -> Done {
+  const auto add = [&](const Json& item) -> Done {
     if (item.is_string()) {
       LLADA_TRY(auto ids, text_ids(service, item.get_ref<const std::string&>(), "prompt"));
       prompts.push_back(std::move(ids));
@@ -22,7 +20,7 @@ Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body&
     }
     if (!item.is_array() || item.empty()) return wrong("prompt", item, "a text or a list of token ids");
     std::vector<int32_t> ids;
-    for (const json& id : item) {
+    for (const Json& id : item) {
       const auto number = whole_number(id);
       if (!number || *number < 0 || *number >= service.model().config().vocab)
         return wrong("prompt", id, fmt::format("token ids below {}", service.model().config().vocab));
@@ -35,7 +33,7 @@ Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body&
     return refuse("prompt: needed, a text, token ids, or a list of them", "prompt");
   if (value->is_array() && !value->front().is_number()) {
     LLADA_TRY_STATUS(check_count(service, std::ssize(*value), 1));
-    for (const json& item : *value) LLADA_TRY_STATUS(add(item));
+    for (const Json& item : *value) LLADA_TRY_STATUS(add(item));
   } else {
     LLADA_TRY_STATUS(add(*value));
   }
@@ -59,7 +57,7 @@ Done check_repeated(Body& body) {
 Json repeated_fields(Body& body, const std::optional<std::string>& instructions, const DecodeChoice& choice,
                      const ToolUse& tools) {
   const auto repeat = [&](const char* name, const Json& otherwise) {
-    const json* value = body.find(name);
+    const Json* value = body.find(name);
     return value == nullptr ? otherwise : Json(*value);
   };
   return {{"instructions", instructions ? Json(*instructions) : Json(nullptr)},
@@ -86,7 +84,7 @@ Answered<Ask> read_chat(Service& service, Body body) {
   if (top && *top > 0 && !ask.logprobs)
     return refuse("top_logprobs: found it without logprobs, needed logprobs true", "top_logprobs");
   ask.alternatives = top.value_or(0);
-  LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false));
+  LLADA_TRY(Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), false));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, messages, stop));
   LLADA_TRY_STATUS(think_without_form(service, ask, decoding));
@@ -97,7 +95,8 @@ Answered<Ask> read_chat(Service& service, Body body) {
 
 Answered<Ask> read_completion(Service& service, Body body) {
   if (body.find("suffix") != nullptr) {
-    LLADA_TRY(Ask ask, read_fim(service, std::move(body)));
+    LLADA_TRY(const auto form, read_format(body, Shape::completion));
+    LLADA_TRY(Ask ask, read_between(service, std::move(body), form));
     ask.shape = Shape::completion;
     return ask;
   }
@@ -110,11 +109,11 @@ Answered<Ask> read_completion(Service& service, Body body) {
   ask.scores_prompt = echo && ask.logprobs;
   if (ask.scores_prompt && ask.stream)
     return refuse("stream: log-probabilities of the prompt (echo) come whole; needed no stream", "stream");
-  if (const json* most = body.find("max_tokens"); ask.scores_prompt && most != nullptr && *most == 0) {
+  if (const Json* most = body.find("max_tokens"); ask.scores_prompt && most != nullptr && *most == 0) {
     ask.drops_answer = true;
     body.put("max_tokens", 1);
   }
-  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false));
+  LLADA_TRY(const Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), false));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY_STATUS(make_requests(service, ask, "prompt", prompts, decoding, n, stop));
   if (echo)
@@ -127,10 +126,15 @@ Answered<Ask> read_llama_completion(Service& service, Body body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::llama));
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
   LLADA_TRY(const auto prompts, read_prompts(service, body));
-  if (prompts.size() > 1) return refuse(fmt::format("prompt: found {} prompts, needed one", prompts.size()), "prompt");
+  if (prompts.size() > 1 && ask.stream)
+    return refuse(fmt::format("stream: found it beside {} prompts, needed one", prompts.size()), "stream");
   LLADA_TRY(const auto stop, read_stop(body));
+  if (const Json* most = body.find("n_predict"); most != nullptr && *most == 0) {
+    ask.drops_answer = true;  // the prompt alone is computed
+    body.put("n_predict", 1);
+  }
   LLADA_TRY(const Decoding decoding,
-            read_decoding(body, service.model().special_ids().kind(), false, {"n_predict", "max_tokens"}));
+            read_decoding(body, ask, service.model().special_ids().kind(), false, {"n_predict", "max_tokens"}));
   ignore_llama_settings(body);
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY_STATUS(make_requests(service, ask, "prompt", prompts, decoding, 1, stop));
@@ -146,7 +150,8 @@ Answered<Ask> read_response(Service& service, Body body) {
   LLADA_TRY(const auto instructions, body.text("instructions"));
   if (instructions) messages.insert(messages.begin(), {"system", *instructions});
   std::vector<std::string> stop;  // this protocol has none
-  LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"max_output_tokens"}));
+  LLADA_TRY(Decoding decoding,
+            read_decoding(body, ask, service.model().special_ids().kind(), false, {"max_output_tokens"}));
   LLADA_TRY_STATUS(check_repeated(body));
   ask.repeated = repeated_fields(body, instructions, decoding.choice, tools);
   LLADA_TRY_STATUS(body.finish());

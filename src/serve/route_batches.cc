@@ -192,8 +192,8 @@ HttpReply remove_file(Service& service, const HttpRequest& request) {
 
 namespace {
 
-Answered<Json> read_batch(const Keeper& keeper, Exchange& exchange) {
-  LLADA_TRY(Body body, Body::parse(exchange));
+Answered<Json> read_batch(const Keeper& keeper, Exchange& exchange, bool strict) {
+  LLADA_TRY(Body body, Body::parse(exchange, strict));
   LLADA_TRY(const auto input, body.text("input_file_id"));
   LLADA_TRY(const auto endpoint, body.text("endpoint"));
   LLADA_TRY(const Window window, read_window(body));
@@ -217,7 +217,7 @@ Answered<Json> read_batch(const Keeper& keeper, Exchange& exchange) {
 void add_batch(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const auto add = [&]() -> Answered<Json> {
     LLADA_TRY(const Keeper keeper, kept(service, exchange->request));
-    return read_batch(keeper, *exchange);
+    return read_batch(keeper, *exchange, service.options().strict);
   };
   exchange->respond(reply_of(add()));
 }

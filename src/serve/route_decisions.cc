@@ -57,7 +57,7 @@ template <class Parse>
 void answer_decisions(Service& service, const std::shared_ptr<Exchange>& exchange, const Parse& parse,
                       std::initializer_list<const char*> fields, Write write) {
   const auto read = [&]() -> Answered<DecideRequest> {
-    LLADA_TRY(Body body, Body::parse(*exchange));
+    LLADA_TRY(Body body, Body::parse(*exchange, service.options().strict));
     LLADA_TRY_STATUS(check_model(service, body));
     for (const char* name : fields) body.find(name);
     body.ignore({"prompt_cache_options"});  // nothing is kept by a client's wish

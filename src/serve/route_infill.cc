@@ -7,8 +7,6 @@
 namespace llada::serve {
 namespace {
 
-using nlohmann::json;
-
 constexpr int64_t kGap = 32;  // tokens, where nobody says how many
 
 // Of a gap, as the client's fields say it, the first before the others; kGap where none does, or -1.
@@ -16,7 +14,7 @@ Answered<int64_t> read_gap(Body& body, std::initializer_list<const char*> names)
   std::optional<int64_t> length;
   for (const char* name : names) {
     LLADA_TRY(const auto value, body.integer(name, -1, INT64_MAX));
-    if (value == 0) return wrong(name, json(*value), "a whole number from 1");
+    if (value == 0) return wrong(name, Json(*value), "a whole number from 1");
     if (value && *value > 0 && !length) length = std::min(*value, kMaxGap);
   }
   return length.value_or(kGap);
@@ -72,11 +70,11 @@ Answered<Ask> lay_one(Service& service, Ask ask, const std::string& field, std::
 
 // Text of other files, which goes before the text of this one.
 Answered<std::string> read_extra(Body& body) {
-  const json* list = body.find("input_extra");
+  const Json* list = body.find("input_extra");
   std::string text;
   if (list == nullptr) return text;
   if (!list->is_array()) return wrong("input_extra", *list, "a list of objects with text");
-  for (const json& item : *list) {
+  for (const Json& item : *list) {
     if (!item.is_object() || !item.contains("text") || !item["text"].is_string())
       return wrong("input_extra", item, "objects with text");
     text += item["text"].get<std::string>() + "\n";
@@ -90,15 +88,18 @@ void ignore_llama_settings(Body& body) {
   body.ignore({"n_indent", "t_max_prompt_ms", "t_max_predict_ms", "response_fields"});
 }
 
-Answered<Ask> read_fim(Service& service, Body body) {
+Answered<Ask> read_fim(Service& service, Body body) { return read_between(service, std::move(body), {}); }
+
+Answered<Ask> read_between(Service& service, Body body, std::optional<FormWish> form) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::fim));
+  if (form) ask.form = std::move(form);
   LLADA_TRY(const auto prompt, body.text("prompt"));
   LLADA_TRY(const auto suffix, body.text("suffix"));
   LLADA_TRY(ask.stop, read_stop(body));
   LLADA_TRY(const auto gap, read_gap(body, {"max_completion_tokens", "max_tokens"}));
   LLADA_TRY(const int64_t n, read_count(service, body));
   LLADA_TRY_STATUS(read_logprobs(body, ask));
-  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().kind(), true));
+  LLADA_TRY(const Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), true));
   LLADA_TRY_STATUS(body.finish());
   if (!prompt && !suffix) return refuse("prompt: needed, a text (or suffix)", "prompt");
   const std::string before = prompt.value_or(""), behind = suffix.value_or("");
@@ -115,11 +116,12 @@ Answered<Ask> read_infill(Service& service, Body body) {
   LLADA_TRY(ask.stop, read_stop(body));
   LLADA_TRY(const auto length, body.integer("n_predict", -1, INT64_MAX));
   if (!text) body.ignore({"top_k", "top_p"});  // llama.vim's, of sampling that it does not ask for
-  LLADA_TRY(const Decoding decoding, read_decoding(body, service.model().special_ids().kind(), true));
+  LLADA_TRY(const Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), true));
   ignore_llama_settings(body);
   LLADA_TRY_STATUS(body.finish());
   if (text.has_value() == (before.has_value() || behind.has_value()))
     return refuse("text: needed a text with gaps <mask:N> or <mask:auto>, or input_prefix and input_suffix", "text");
+  if (!text && length == 0) return ask;  // of editors, so that a cache may hold the text: there is none that could
   if (!text) {
     prefix += before.value_or("") + cursor.value_or("");
     const int64_t gap = length && *length > 0 ? std::min(*length, kMaxGap) : kGap;

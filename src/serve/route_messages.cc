@@ -22,10 +22,13 @@ Answered<std::vector<ChatMessage>> read_conversation(Body& body) {
 Answered<Ask> read_message_request(Service& service, Body body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::message));
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
+  // What is not stored begins anew in every request.
+  if (const Json* thread = body.find("thread"); thread != nullptr && *thread != Json{{"type", "create"}})
+    return wrong("thread", *thread, "{\"type\": \"create\"}: nothing is stored here, messages have all of it");
   LLADA_TRY(auto messages, read_conversation(body));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::message));
   LLADA_TRY(auto stop, read_stop(body, "stop_sequences"));
-  LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"max_tokens"}));
+  LLADA_TRY(Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), false, {"max_tokens"}));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, messages, stop));
   LLADA_TRY_STATUS(think_without_form(service, ask, decoding));

@@ -12,8 +12,6 @@
 namespace llada::serve {
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* kProtocol = "0.35.0";  // the version of Ollama whose requests are read here
 
 Json details() {
@@ -43,10 +41,10 @@ Json entry(const Service& service) {
 Answered<std::string> lift_options(Body& body) {
   static constexpr std::array<std::string_view, 8> kRead = {"temperature", "top_p", "top_k",       "min_p",
                                                             "seed",        "stop",  "num_predict", "repeat_penalty"};
-  const json* found = body.find("options");
+  const Json* found = body.find("options");
   if (found == nullptr) return std::string();
   if (!found->is_object()) return wrong("options", *found, "an object");
-  const json options = *found;
+  const Json options = *found;
   std::string others;
   for (const auto& [name, value] : options.items()) {
     if (value.is_null()) continue;
@@ -75,7 +73,7 @@ Done fill(Service& service, Body& body, Ask& ask, const std::string& field,
           const std::function<Answered<std::vector<int32_t>>()>& prompt, const ToolUse& tools = {},
           std::vector<ChatMessage>* messages = nullptr) {
   LLADA_TRY(auto stop, read_stop(body));
-  LLADA_TRY(Decoding decoding, read_decoding(body, service.model().special_ids().kind(), false, {"num_predict"}));
+  LLADA_TRY(Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), false, {"num_predict"}));
   LLADA_TRY_STATUS(body.finish());
   if (messages != nullptr) LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, *messages, stop));
   LLADA_TRY_STATUS(think_without_form(service, ask, decoding));
@@ -104,7 +102,7 @@ Answered<Ask> read_text_request(Service& service, Body& body) {
       if (body.find(field) != nullptr)
         return refuse(fmt::format("{}: a reply here has one answer, without log-probabilities", field), field);
     if (const auto* length = body.find("num_predict")) body.put("max_tokens", *length);
-    LLADA_TRY(Ask gap, read_fim(service, std::move(body)));
+    LLADA_TRY(Ask gap, read_between(service, std::move(body), ask.form));
     gap.shape = ask.shape;
     for (std::string& warning : ask.warnings) {
       if (std::ranges::count(gap.warnings, warning) > 0) continue;
@@ -126,9 +124,9 @@ Answered<Ask> read_text_request(Service& service, Body& body) {
 // A request that has no text only asks that the model be loaded, which it is.
 void answer(Service& service, const std::shared_ptr<Exchange>& exchange, const std::string& text,
             Answered<Ask> (*read)(Service&, Body&)) {
-  auto body = Body::parse(*exchange);
+  auto body = Body::parse(*exchange, service.options().strict);
   if (!body) return exchange->respond(error_reply(body.error()));
-  const json* asked = body->find(text);
+  const Json* asked = body->find(text);
   if (asked != nullptr && !(asked->is_structured() || asked->is_string() ? asked->empty() || *asked == "" : false))
     return begin_job(service, exchange, read(service, *body));
   if (const Done known = check_model(service, *body); !known) return exchange->respond(error_reply(known.error()));

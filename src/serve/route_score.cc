@@ -118,7 +118,7 @@ QueuedWork<ScoreResult> score_work(Service& service, const std::shared_ptr<const
 
 void score(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const auto read = [&]() -> Answered<ScoreAsk> {
-    LLADA_TRY(Body body, Body::parse(*exchange));
+    LLADA_TRY(Body body, Body::parse(*exchange, service.options().strict));
     return read_score(service, std::move(body));
   };
   auto ask = read();

@@ -50,7 +50,7 @@ Json model_json(const Service& service) {
           {"capabilities",
            {{"completion_chat", true},
             {"completion_fim", takes_gaps(model)},
-            {"function_calling", false},
+            {"function_calling", true},
             {"vision", false}}}};
 }
 

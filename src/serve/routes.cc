@@ -14,7 +14,7 @@ void get(Service& service, const std::shared_ptr<Exchange>& exchange) {
 
 template <Answered<HttpReply> (*reply)(Service&, Body)>
 void post(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  auto body = Body::parse(*exchange);
+  auto body = Body::parse(*exchange, service.options().strict);
   auto answer = body ? reply(service, std::move(*body)) : std::unexpected(body.error());
   exchange->respond(answer ? std::move(*answer) : error_reply(answer.error()));
 }
@@ -23,7 +23,7 @@ void post(Service& service, const std::shared_ptr<Exchange>& exchange) {
 template <Answered<Ask> (*read)(Service&, Body)>
 void generate(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const auto read_ask = [&]() -> Answered<Ask> {
-    LLADA_TRY(Body body, Body::parse(*exchange));
+    LLADA_TRY(Body body, Body::parse(*exchange, service.options().strict));
     return read(service, std::move(body));
   };
   begin_job(service, exchange, read_ask());

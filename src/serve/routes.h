@@ -89,6 +89,7 @@ Answered<Ask> read_llama_completion(Service& service, Body body);  // llama-serv
 void ignore_llama_settings(Body& body);                            // of its time and of editors, in any request
 // {prompt, suffix, max_tokens, ...}: the gap between the two has max_tokens tokens.
 Answered<Ask> read_fim(Service& service, Body body);
+Answered<Ask> read_between(Service& service, Body body, std::optional<FormWish> form);  // the form that it shall have
 // {text: "... <mask:4> ..."}, gaps anywhere; or llama-server's {input_prefix, input_suffix, input_extra, prompt,
 // n_predict}, a gap at the cursor.
 Answered<Ask> read_infill(Service& service, Body body);

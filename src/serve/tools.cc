@@ -13,8 +13,6 @@
 namespace llada::serve {
 namespace {
 
-using nlohmann::json;
-
 struct Tool {
   std::string name;
   Json shown, called;  // to the model; name and parameters
@@ -44,19 +42,19 @@ bool has_no_properties(const Json& schema) {
 
 // A function, wherever it stands: chats have it inside its tool, the newer protocols have its members beside the type.
 Answered<Tool> read_function(const Json& function, const std::string& where, const char* parameters, bool strict) {
-  if (!function.is_object()) return wrong(where, json(function), "an object with name and " + std::string(parameters));
+  if (!function.is_object()) return wrong(where, Json(function), "an object with name and " + std::string(parameters));
   const auto found = [&](const char* key) { return function.contains(key) ? function[key] : Json(); };
   const Json name = found("name"), description = found("description"), schema = found(parameters),
              fits = found("strict");
   if (!name.is_string() || !is_tool_name(name.get_ref<const std::string&>()))
-    return wrong(where + ".name", json(name), fmt::format("1 to {} letters, digits, _, -, ., : and /", kMostToolName));
+    return wrong(where + ".name", Json(name), fmt::format("1 to {} letters, digits, _, -, ., : and /", kMostToolName));
   if (!description.is_null() && !description.is_string())
-    return wrong(where + ".description", json(description), "a text");
+    return wrong(where + ".description", Json(description), "a text");
   if (!schema.is_null() && !schema.is_object())
-    return wrong(fmt::format("{}.{}", where, parameters), json(schema), "a JSON schema");
-  if (!fits.is_null() && !fits.is_boolean()) return wrong(where + ".strict", json(fits), "true or false");
+    return wrong(fmt::format("{}.{}", where, parameters), Json(schema), "a JSON schema");
+  if (!fits.is_null() && !fits.is_boolean()) return wrong(where + ".strict", Json(fits), "true or false");
   for (const auto& [key, value] : function.items())
-    if (key != "name" && key != "description" && key != parameters && !value.is_null() && !is_idle(key))
+    if (key != "name" && key != "description" && key != parameters && !asks_nothing(value) && !is_idle(key))
       return refuse(fmt::format("{}.{}: this field is not supported here", where, key),
                     fmt::format("{}.{}", where, key));
   Tool tool{.name = name.get<std::string>(), .shown = Json::object(), .called = {{"name", name}}};
@@ -64,6 +62,7 @@ Answered<Tool> read_function(const Json& function, const std::string& where, con
   for (const auto& [key, value] : function.items())
     if (!value.is_null() && !is_idle(key)) tool.shown[key == parameters ? "parameters" : key] = value;
   if (!schema.is_null()) tool.called["parameters"] = schema;
+  tool.called["where"] = fmt::format("{}.{}", where, parameters);
   // An absent strict is true in /v1/responses, and false elsewhere.
   if (fits.is_null() ? !strict : fits == false) tool.called["loose"] = true;
   if (schema.is_object() && has_no_properties(schema))
@@ -72,8 +71,8 @@ Answered<Tool> read_function(const Json& function, const std::string& where, con
 }
 
 Answered<std::vector<Tool>> read_list(Body& body, Shape shape) {
-  LLADA_TRY(const auto list, body.in_order({"tools"}));
-  if (!list || !list->is_array()) return wrong("tools", json(list.value_or(Json())), "a list of functions");
+  const Json* list = body.find("tools");
+  if (!list->is_array()) return wrong("tools", *list, "a list of functions");
   if (list->size() > kMostTools) return too_many("tools", list->size());
   std::vector<Tool> tools;
   std::set<std::string> names;
@@ -83,7 +82,7 @@ Answered<std::vector<Tool>> read_list(Body& body, Shape shape) {
     const bool anthropic = shape == Shape::message;
     const char* kind = anthropic ? "custom" : "function";
     if (!(anthropic && type.is_null()) && type != kind)
-      return wrong(where + ".type", json(type), fmt::format("{}: this server has no tools of its own", kind));
+      return wrong(where + ".type", Json(type), fmt::format("{}: this server has no tools of its own", kind));
     const Json function = !inside(shape) ? item : item.contains("function") ? item["function"] : Json();
     LLADA_TRY(Tool tool, read_function(function, inside(shape) ? where + ".function" : where,
                                        anthropic ? "input_schema" : "parameters", shape == Shape::response));
@@ -103,7 +102,7 @@ struct Choice {
 Answered<Choice> read_choice(Body& body, Shape shape) {
   const bool anthropic = shape == Shape::message;
   Choice choice;
-  const json* value = body.find("tool_choice");
+  const Json* value = body.find("tool_choice");
   if (!anthropic) {
     LLADA_TRY(const bool parallel, body.boolean("parallel_tool_calls", true));
     choice.one = !parallel;
@@ -111,12 +110,12 @@ Answered<Choice> read_choice(Body& body, Shape shape) {
   if (value == nullptr) return choice;
   const char* needed =
       anthropic ? "a type: auto, any, none, or tool with a name" : "none, auto, required, or a function with its name";
-  const auto in = [](const json& object, const char* key) {
-    return object.is_object() ? object.value(key, json()) : json();
+  const auto in = [](const Json& object, const char* key) {
+    return object.is_object() ? object.value(key, Json()) : Json();
   };
-  const json type = anthropic || value->is_object() ? in(*value, "type") : *value;
-  const auto name_of = [&](const json& item) {
-    const json name = inside(shape) ? in(in(item, "function"), "name") : in(item, "name");
+  const Json type = anthropic || value->is_object() ? in(*value, "type") : *value;
+  const auto name_of = [&](const Json& item) {
+    const Json name = inside(shape) ? in(in(item, "function"), "name") : in(item, "name");
     return name.is_string() ? name.get<std::string>() : "";
   };
   if (anthropic) choice.one = in(*value, "disable_parallel_tool_use") == true;
@@ -125,11 +124,11 @@ Answered<Choice> read_choice(Body& body, Shape shape) {
     return choice;
   }
   if (type == "allowed_tools" && !anthropic) {
-    const json allowed = inside(shape) ? in(*value, "allowed_tools") : *value;
+    const Json allowed = inside(shape) ? in(*value, "allowed_tools") : *value;
     choice.mode = in(allowed, "mode") == "required" ? "required" : "auto";
-    const json listed = in(allowed, "tools");
+    const Json listed = in(allowed, "tools");
     if (listed.size() > kMostTools) return too_many("tool_choice", listed.size());
-    for (const json& item : listed) choice.only.push_back(name_of(item));
+    for (const Json& item : listed) choice.only.push_back(name_of(item));
     if (choice.only.empty()) return wrong("tool_choice", *value, "allowed_tools with a list of tools");
     return choice;
   }
@@ -141,7 +140,7 @@ Answered<Choice> read_choice(Body& body, Shape shape) {
 }  // namespace
 
 Answered<ToolUse> read_tools(Body& body, Shape shape) {
-  const json* given = body.find("tools");
+  const Json* given = body.find("tools");
   LLADA_TRY(const Choice choice, read_choice(body, shape));
   ToolUse use;
   if (given == nullptr || (given->is_array() && given->empty())) {
@@ -172,10 +171,7 @@ Done use_tools(Service& service, const ToolUse& use, Ask& ask, Decoding& decodin
   const auto dropped = decode::set_tools(decoding.choice.options, use.list, use.must_call, use.most,
                                          service.model().chat_format().calls);
   if (!dropped) return refuse(dropped.error().message, "tools");
-  if (!dropped->empty())
-    LLADA_TRY_STATUS(add_warning(service, ask,
-                                 printable(fmt::format("{}", fmt::join(*dropped, ", ")), 300) +
-                                     ": not supported, so arguments need not keep to it"));
+  for (const std::string& line : *dropped) LLADA_TRY_STATUS(add_warning(service, ask, printable(line, 300)));
   show_tools(service.model().chat_format(), use.functions, messages);
   ask.calls = true;
   ask.stop = std::exchange(stop, {});

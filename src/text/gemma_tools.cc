@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/json_limits.h"
+#include "json/limits.h"
 #include "text/call_syntax.h"
 #include "text/chat_writer.h"
 #include "text/json_text.h"

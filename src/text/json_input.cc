@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "base/json_limits.h"
+#include "json/limits.h"
 #include "text/utf8.h"
 
 namespace llada {

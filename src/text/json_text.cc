@@ -7,7 +7,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/json_limits.h"
 
 namespace llada {
 namespace {

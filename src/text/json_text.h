@@ -1,17 +1,15 @@
 // JSON as models write it and as templates show it to them.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "json/parse.h"
 #include "text/call_syntax.h"
 
 namespace llada {
-
-using OrderedJson = nlohmann::ordered_json;  // members in the order in which they are written
 
 // One line. CallForm::json: ", " and ": " and no other white space, members in their order, no escape that is not
 // needed. CallForm::gemma: Gemma's spelling, with bytes for the marks.

@@ -32,7 +32,7 @@ def narrowed(url):
     chat["tools"]["maxItems"] = 1
     chat["tool_choice"] = {"enum": ["none", "auto"]}
     tool["parameters"] = {"const": {"type": "object", "properties": {"value": {"type": "integer"}}}}
-    chat["response_format"]["anyOf"][1]["properties"]["json_schema"]["properties"]["schema"] = {
+    chat["response_format"]["anyOf"][2]["properties"]["json_schema"]["properties"]["schema"] = {
         "const": {"type": "boolean"}}
     return json.dumps(description)
 

@@ -394,7 +394,7 @@ TEST_F(Clients, OfMistralFindWhatTheyReadFor) {
   const json model = get("/v1/models").json()["data"][0];
   EXPECT_EQ(model["type"], "base");
   EXPECT_EQ(model["max_context_length"], 256);
-  EXPECT_EQ(model["capabilities"]["function_calling"], false);
+  EXPECT_EQ(model["capabilities"]["function_calling"], true);
 }
 
 TEST_F(Clients, GapsHaveSeveralAnswersWithProbabilities) {

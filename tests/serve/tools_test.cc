@@ -133,10 +133,10 @@ TEST_F(Tools, ThatAreNotStrictAreReadLoosely) {
   const json found = json::parse(call["function"]["arguments"].get<std::string>());
   EXPECT_TRUE((found["a"] == 1 || found["a"] == 2) && found["b"] == "x" && (found["c"] == 3 || found["c"] == 4))
       << found;
-  ASSERT_EQ(reply["warnings"].size(), 1u) << reply;
-  for (const char* place : {"tools[0].parameters.required, ", "properties.a.oneOf, ", "properties.b.minLength, ",
-                            "properties.c.multipleOf: not supported"})
-    EXPECT_TRUE(reply["warnings"][0].get<std::string>().contains(place)) << reply["warnings"];
+  const std::string warnings = reply["warnings"].dump();
+  for (const char* place :
+       {"required: ", "properties.a.oneOf: ", "properties.b.minLength: ", "properties.c.multipleOf: "})
+    EXPECT_TRUE(warnings.contains(std::string("tools[0].function.parameters.") + place)) << warnings;
 }
 
 // The model, which knows no tools, goes on with text; what looks like a call would be one.
@@ -387,13 +387,13 @@ TEST(ToolMessages, ArgumentsAreReadAsTheyWereSent) {
     EXPECT_EQ(calls(shape, R"({"messages":[)" + user + R"(,{"role":"assistant","content":"","tool_calls":[)" +
                                call(object) + " , " + call(R"("{\"a\":1.0}")") + "," + call(R"({"a":1e2})") + "]}]}"),
               (std::vector<std::string>{spelled, R"({"a":1.0})", R"({"a": 1e2})"}));
-  EXPECT_EQ(calls(Shape::response, R"({"input":[{"type":"function_call","call_id":"c","name":"f","arguments":)" +
-                                       object + "}]}"),
+  EXPECT_EQ(calls(Shape::response,
+                  R"({"input":[{"type":"function_call","call_id":"c","name":"f","arguments":)" + object + "}]}"),
             std::vector{spelled});
-  // A name that is written with an escape is the same name, whose numbers are doubles.
+  // A name that is written with an escape is the same name.
   EXPECT_EQ(calls(Shape::message, R"({"messages":[{"role":"assistant","content":[{"type":"tool_use","name":"f",)"
                                   R"("inpu\u0074":{"a":1.50}}]}]})"),
-            std::vector<std::string>{R"({"a": 1.5})"});
+            std::vector<std::string>{R"({"a": 1.50})"});
   EXPECT_EQ(calls(Shape::message, R"({"messages":[{"role":"assistant","content":[)" + use("[1]") + "]}]}"),
             std::vector<std::string>{"messages[0].content[0].input: found [1], needed a JSON object"});
 }
@@ -627,19 +627,19 @@ TEST_F(Tools, RefusedInOneLine) {
   json strict = tool_of("x", schema_of("a", {{"type", "string"}, {"uniqueItems", true}}));
   strict["function"]["strict"] = true;
   const std::vector<std::pair<json, std::string>> definitions = {
-      {many, "tools: found more than 5000 keys"},
+      {many, "tools: found 10000 tools, needed 128 at most"},
       {some, "tools: found 129 tools, needed 128 at most"},
       {deep(60), "the body: JSON nested more than 64 deep"},
       {{kAdd, kAdd}, "tools[1]: found the name add a second time"},
       {json::array({tool_of("a\"b", {{"type", "object"}})}),
        "tools[0].function.name: found \"a\\\"b\", needed 1 to 128 letters"},
       {json::array({tool_of("", {{"type", "object"}})}), "tools[0].function.name: "},
-      {{kAdd, strict}, "tools[1].parameters.properties.a.uniqueItems: not supported"},
+      {{kAdd, strict}, "tools[1].function.parameters.properties.a.uniqueItems: not supported"},
       {json::array({tool_of("x", {{"type", "string"}})}),
-       "tools[0].parameters: found a schema of other values, needed one of objects"},
+       "tools[0].function.parameters: found a schema of other values, needed one of objects"},
       {json::array({tool_of("x", 5)}), "tools[0].function.parameters: found 5, needed a JSON schema"},
       {json::array({tool_of("x", schema_of("a", {{"$ref", "#/nowhere"}}))}),
-       "tools[0].parameters.properties.a.$ref: found"},
+       "tools[0].function.parameters.properties.a.$ref: found"},
       {json::array({{{"type", "web_search"}}}), "tools[0].type: found \"web_search\", needed function"},
       {json::array({5}), "tools[0].type: "},
       {5, "tools: found 5, needed a list of functions"},

@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "formats/json.h"
 #include "formats/printable.h"
+#include "json/parse.h"
 #include "study/sim/builtin_profiles.h"
 
 namespace llada {

@@ -1,4 +1,4 @@
-#include "base/json_limits.h"
+#include "json/limits.h"
 
 namespace llada {
 

@@ -1,0 +1,199 @@
+#include "json/parse.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace llada {
+namespace {
+
+using nlohmann::json;
+
+// Makes the tree from the parser's events. nlohmann's own parsing looks for each member of an ordered object among all
+// before it, and with a callback through what a list holds already whenever an object in it ends.
+template <class Tree>
+class TreeBuilder {
+ public:
+  explicit TreeBuilder(const JsonWatch& watch) : watch_(watch) {}
+
+  Tree take() { return std::move(root_); }
+  const std::string& duplicate() const { return duplicate_; }  // the first field that was found twice; empty: none
+  const Status& stopped() const { return stopped_; }           // by the watch
+  // Of the numbers that the tree writes otherwise: their place among all that are no natural numbers, and their text.
+  const std::vector<std::pair<size_t, std::string>>& spelled() const { return spelled_; }
+
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_unsigned(typename Tree::number_unsigned_t value) { return add(value); }
+  bool number_integer(typename Tree::number_integer_t value) {
+    if (value == 0) spelled_.emplace_back(numbers_, "-0");
+    ++numbers_;
+    return add(value);
+  }
+  bool number_float(typename Tree::number_float_t value, const std::string& text) {
+    if (Tree(value).dump() != text) spelled_.emplace_back(numbers_, text);
+    ++numbers_;
+    return add(value);
+  }
+  bool string(std::string& value) { return add(std::move(value)); }
+  bool binary(typename Tree::binary_t&) { return false; }  // JSON has none
+  bool start_object(size_t) { return open(true); }
+  bool start_array(size_t) { return open(false); }
+  bool end_array() {
+    place(Tree(std::move(open_.back().items)), open_.size() - 1);
+    open_.pop_back();
+    return true;
+  }
+  bool end_object() {
+    auto& members = open_.back().members;
+    note_duplicate(members);
+    typename Tree::object_t object;
+    if constexpr (std::is_same_v<Tree, OrderedJson>) {
+      object.reserve(members.size());
+      for (auto& [name, value] : members) object.emplace_back(std::move(name), std::move(value));
+    } else {
+      for (auto& [name, value] : members) object.emplace(std::move(name), std::move(value));
+    }
+    place(Tree(std::move(object)), open_.size() - 1);
+    open_.pop_back();
+    return true;
+  }
+  bool key(std::string& name) {
+    open_.back().members.emplace_back(std::move(name), nullptr);
+    return go_on();
+  }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) { return false; }
+
+ private:
+  using Members = std::vector<std::pair<std::string, Tree>>;
+  struct Open {
+    bool is_object;
+    Members members = {};
+    typename Tree::array_t items = {};
+  };
+
+  // In the innermost of the first `depth` lists and objects that are open.
+  void place(Tree value, size_t depth) {
+    if (depth == 0)
+      root_ = std::move(value);
+    else if (open_[depth - 1].is_object)
+      open_[depth - 1].members.back().second = std::move(value);
+    else
+      open_[depth - 1].items.push_back(std::move(value));
+  }
+  bool add(Tree value) {
+    place(std::move(value), open_.size());
+    return go_on();
+  }
+  bool open(bool is_object) {
+    open_.push_back({.is_object = is_object});
+    return go_on();
+  }
+  void note_duplicate(const Members& members) {
+    if (!duplicate_.empty() || members.size() < 2) return;
+    std::vector<std::string_view> names;
+    names.reserve(members.size());
+    for (const auto& member : members) names.emplace_back(member.first);
+    std::ranges::sort(names);
+    const auto twice = std::ranges::adjacent_find(names);
+    if (twice != names.end())
+      duplicate_ = json(twice->substr(0, 100)).dump(-1, ' ', true, json::error_handler_t::replace);
+  }
+  bool go_on() {
+    if (!watch_ || ++events_ % kJsonWatch != 0) return true;
+    stopped_ = watch_();
+    return stopped_.has_value();
+  }
+
+  const JsonWatch& watch_;
+  size_t events_ = 0, numbers_ = 0;  // values and fields; numbers that are no natural ones
+  Tree root_;
+  std::vector<Open> open_;  // lists and objects that have not ended, from the outside
+  std::vector<std::pair<size_t, std::string>> spelled_;
+  std::string duplicate_;
+  Status stopped_;
+};
+
+template <class Tree>
+Result<TreeBuilder<Tree>> build(std::string_view text, std::string_view source, const JsonLimits& limits,
+                                const JsonWatch& watch) {
+  LLADA_TRY_STATUS(check_json_limits(text, source, limits));
+  TreeBuilder<Tree> builder(watch);
+  const bool valid = Tree::sax_parse(text, &builder);
+  LLADA_TRY_STATUS(builder.stopped());
+  if (!valid) return invalid("{}: not valid JSON", source);
+  if (!builder.duplicate().empty()) return invalid("{}: field {} appears twice", source, builder.duplicate());
+  return builder;
+}
+
+// Places of the numbers of `spelled`, which both stand in the order of the text. met: numbers before `value`.
+void find_numbers(const OrderedJson& value, const std::vector<std::pair<size_t, std::string>>& spelled, size_t& met,
+                  JsonNumbers& out) {
+  if (value.is_structured()) {
+    for (const OrderedJson& inner : value) find_numbers(inner, spelled, met, out);
+  } else if (value.is_number() && !value.is_number_unsigned()) {
+    const size_t found = out.size();
+    if (found < spelled.size() && spelled[found].first == met) out.emplace(&value, spelled[found].second);
+    ++met;
+  }
+}
+
+void write(const OrderedJson& value, const JsonNumbers& numbers, std::string& out) {
+  const auto text = [](const auto& scalar) {
+    return scalar.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  };
+  const char* separator = "";
+  if (value.is_object()) {
+    out += '{';
+    for (const auto& [name, inner] : value.get_ref<const OrderedJson::object_t&>()) {
+      out.append(std::exchange(separator, ",")).append(text(OrderedJson(name))) += ':';
+      write(inner, numbers, out);
+    }
+    out += '}';
+  } else if (value.is_array()) {
+    out += '[';
+    for (const OrderedJson& inner : value) {
+      out += std::exchange(separator, ",");
+      write(inner, numbers, out);
+    }
+    out += ']';
+  } else {
+    const auto number = value.is_number() ? numbers.find(&value) : numbers.end();
+    out += number != numbers.end() ? number->second : text(value);
+  }
+}
+
+}  // namespace
+
+Result<JsonDocument> parse_json_document(std::string_view text, std::string_view source, const JsonLimits& limits,
+                                         const JsonWatch& watch) {
+  LLADA_TRY(auto built, build<OrderedJson>(text, source, limits, watch));
+  JsonDocument document{.root = built.take()};
+  size_t met = 0;
+  if (!built.spelled().empty()) find_numbers(document.root, built.spelled(), met, document.numbers);
+  return document;
+}
+
+Result<JsonDocument> parse_ordered_object(std::string_view text, std::string_view source, const JsonLimits& limits,
+                                          const JsonWatch& watch) {
+  LLADA_TRY(JsonDocument document, parse_json_document(text, source, limits, watch));
+  if (!document.root.is_object()) return invalid("{}: the JSON is not an object", source);
+  return document;
+}
+
+Result<json> parse_json_object(std::string_view text, std::string_view source, const JsonLimits& limits,
+                               const JsonWatch& watch) {
+  LLADA_TRY(auto built, build<json>(text, source, limits, watch));
+  json root = built.take();
+  if (!root.is_object()) return invalid("{}: the JSON is not an object", source);
+  return root;
+}
+
+std::string json_text(const OrderedJson& value, const JsonNumbers& numbers) {
+  std::string out;
+  write(value, numbers, out);
+  return out;
+}
+
+}  // namespace llada

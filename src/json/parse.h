@@ -1,0 +1,45 @@
+// JSON from untrusted files and requests as a tree: nlohmann's reader of events behind limits, with every failure as a
+// one-line error. The work is linear in the text, whatever the text holds (of objects: but for sorting their names).
+// Deliberately refused: deep nesting, very long strings or white space, duplicate fields, documents with more values
+// than `limits` allows.
+#pragma once
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "json/limits.h"
+
+namespace llada {
+
+using OrderedJson = nlohmann::ordered_json;  // members in the order in which they are written
+
+// Asked at every kJsonWatch-th value and field while a document is parsed: an error ends that and is its result.
+using JsonWatch = std::function<Status()>;
+inline constexpr size_t kJsonWatch = 4096;
+
+// The text of numbers that a tree would write in another way than they were read (1.10, 1e5, more digits than a double
+// holds), by their place in the tree. Moving an object or a list leaves the places in it as they are, a copy does not.
+using JsonNumbers = std::unordered_map<const OrderedJson*, std::string>;
+
+struct JsonDocument {
+  OrderedJson root;
+  JsonNumbers numbers = {};
+};
+
+// Any value, with the members of objects in their order. `source` is named in errors.
+Result<JsonDocument> parse_json_document(std::string_view text, std::string_view source, const JsonLimits& limits = {},
+                                         const JsonWatch& watch = {});
+// The same of a document that must be an object.
+Result<JsonDocument> parse_ordered_object(std::string_view text, std::string_view source, const JsonLimits& limits = {},
+                                          const JsonWatch& watch = {});
+// With the members in the order of their names: of readers to whom the order in the text says nothing.
+Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view source, const JsonLimits& limits = {},
+                                         const JsonWatch& watch = {});
+
+// JSON text without white space, whose numbers stay as they were read. Bytes that are no UTF-8 become U+FFFD.
+std::string json_text(const OrderedJson& value, const JsonNumbers& numbers);
+
+}  // namespace llada
