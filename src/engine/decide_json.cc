@@ -10,61 +10,60 @@
 namespace llada {
 namespace {
 
-using json = nlohmann::ordered_json;
-using Ordered = json;
+using Ordered = nlohmann::ordered_json;
 
 constexpr std::string_view kTemperatures = "llada-decide-temperatures";
 
-std::unexpected<Error> wrong_field(const std::string& where, const json& found, std::string_view needed) {
+std::unexpected<Error> wrong_field(const std::string& where, const Ordered& found, std::string_view needed) {
   return invalid("{}: found {}, needed {}", where, shown(found), needed);
 }
 
 // The field, or null where it is not there or is null.
-const json* json_field(const json& object, const char* name) {
+const Ordered* json_field(const Ordered& object, const char* name) {
   const auto found = object.find(name);
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-Status known_fields(const json& object, const std::string& where, std::initializer_list<std::string_view> names) {
+Status known_fields(const Ordered& object, const std::string& where, std::initializer_list<std::string_view> names) {
   for (const auto& [name, value] : object.items())
     if (!value.is_null() && std::ranges::find(names, name) == names.end())
       return invalid("{}.{}: is not known here", where, name);
   return {};
 }
 
-Result<std::string> text_field(const json& object, const char* name, const std::string& where) {
-  const json* const value = json_field(object, name);
+Result<std::string> text_field(const Ordered& object, const char* name, const std::string& where) {
+  const Ordered* const value = json_field(object, name);
   if (value == nullptr) return std::string();
   if (!value->is_string()) return wrong_field(where + "." + name, *value, "a text");
   return value->get<std::string>();
 }
 
-Result<std::string> needed_text(const json& object, const char* name, const std::string& where) {
+Result<std::string> needed_text(const Ordered& object, const char* name, const std::string& where) {
   if (json_field(object, name) == nullptr) return invalid("{}.{}: is missing", where, name);
   return text_field(object, name, where);
 }
 
-std::string any_text(const json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, json::error_handler_t::replace);
+std::string any_text(const Ordered& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Ordered::error_handler_t::replace);
 }
 
 // A text, or a list of parts.
-Result<std::string> content_text(const json& content, const std::string& where) {
+Result<std::string> content_text(const Ordered& content, const std::string& where) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) return wrong_field(where, content, "a text or a list of parts");
   std::string text;
   for (size_t i = 0; i < content.size(); ++i) {
     const std::string place = fmt::format("{}[{}]", where, i);
-    const json& part = content[i];
+    const Ordered& part = content[i];
     if (!part.is_object()) return wrong_field(place, part, "an object");
     LLADA_TRY(const std::string type, needed_text(part, "type", place));
     if (type == "input_image") return invalid("{}: found an image, needed text", place);
     const char* const name = type == "input_json" ? "data" : type == "refusal" ? "refusal" : "text";
     if (type != "input_json" && type != "refusal" && type != "input_text" && type != "output_text")
       return invalid("{}.type: found '{}', needed input_text, input_json, output_text or refusal", place, type);
-    const json* const value = json_field(part, name);
+    const Ordered* const value = json_field(part, name);
     if (value == nullptr || (type == "input_json" ? !value->is_structured() : !value->is_string()))
-      return wrong_field(place + "." + name, value != nullptr ? *value : json(),
+      return wrong_field(place + "." + name, value != nullptr ? *value : Ordered(),
                          type == "input_json" ? "an object or a list of objects" : "a text");
     if (!text.empty()) text += '\n';
     text += any_text(*value);
@@ -72,13 +71,13 @@ Result<std::string> content_text(const json& content, const std::string& where) 
   return text;
 }
 
-Result<std::string> content_field(const json& object, const char* name, const std::string& where) {
-  const json* const value = json_field(object, name);
+Result<std::string> content_field(const Ordered& object, const char* name, const std::string& where) {
+  const Ordered* const value = json_field(object, name);
   return value != nullptr ? content_text(*value, where + "." + name) : std::string();
 }
 
 // An entry of a conversation, as it is read to the model. calls: ids of tool calls so far.
-Result<std::string> entry_text(const json& entry, const std::string& where, std::set<std::string>& calls) {
+Result<std::string> entry_text(const Ordered& entry, const std::string& where, std::set<std::string>& calls) {
   if (!entry.is_object()) return wrong_field(where, entry, "an object");
   LLADA_TRY(const std::string given, text_field(entry, "type", where));
   const std::string type = given.empty() ? "message" : given;
@@ -109,19 +108,19 @@ Result<std::string> entry_text(const json& entry, const std::string& where, std:
       where, type);
 }
 
-Result<std::vector<DecideOption>> option_list(const json& question, const char* name, const char* value_name,
+Result<std::vector<DecideOption>> option_list(const Ordered& question, const char* name, const char* value_name,
                                               bool booleans, const std::string& where) {
-  const json* const list = json_field(question, name);
+  const Ordered* const list = json_field(question, name);
   const std::string place = where + "." + name;
   if (list == nullptr) return invalid("{}: is missing", place);
   if (!list->is_array()) return wrong_field(place, *list, "a list");
   std::vector<DecideOption> options;
   for (size_t i = 0; i < list->size(); ++i) {
-    const json& entry = (*list)[i];
+    const Ordered& entry = (*list)[i];
     const std::string at = fmt::format("{}[{}]", place, i);
     if (!entry.is_object()) return wrong_field(at, entry, "an object");
     LLADA_TRY_STATUS(known_fields(entry, at, {value_name, "description"}));
-    const json* const value = json_field(entry, value_name);
+    const Ordered* const value = json_field(entry, value_name);
     if (value == nullptr) return invalid("{}.{}: is missing", at, value_name);
     if (!value->is_string() && !(booleans && value->is_boolean()))
       return wrong_field(at + "." + value_name, *value, booleans ? "a text, true or false" : "a text");
@@ -131,8 +130,8 @@ Result<std::vector<DecideOption>> option_list(const json& question, const char* 
   return options;
 }
 
-Status read_count(const json& object, const char* name, const std::string& where, int64_t most, int64_t& count) {
-  const json* const n = json_field(object, name);
+Status read_count(const Ordered& object, const char* name, const std::string& where, int64_t most, int64_t& count) {
+  const Ordered* const n = json_field(object, name);
   if (n == nullptr) return {};
   if (!n->is_number_integer() || *n < 1 || *n > most)
     return wrong_field(where, *n, fmt::format("a whole number from 1 to {}", most));
@@ -140,8 +139,8 @@ Status read_count(const json& object, const char* name, const std::string& where
   return {};
 }
 
-Status read_settings(const json& body, DecideOptions& options) {
-  const json* const given = json_field(body, "llada");
+Status read_settings(const Ordered& body, DecideOptions& options) {
+  const Ordered* const given = json_field(body, "llada");
   if (given == nullptr) return {};
   if (!given->is_object()) return wrong_field("llada", *given, "an object");
   LLADA_TRY_STATUS(known_fields(*given, "llada", {"labels", "rotations", "samples", "joint"}));
@@ -151,7 +150,7 @@ Status read_settings(const json& body, DecideOptions& options) {
   if (labels == "values") options.labels = DecideLabels::values;
   LLADA_TRY_STATUS(read_count(*given, "rotations", "llada.rotations", kMostRotations, options.rotations));
   LLADA_TRY_STATUS(read_count(*given, "samples", "llada.samples", kMostSamples, options.samples));
-  if (const json* const joint = json_field(*given, "joint")) {
+  if (const Ordered* const joint = json_field(*given, "joint")) {
     if (!joint->is_boolean()) return wrong_field("llada.joint", *joint, "true or false");
     options.joint = joint->get<bool>();
   }
@@ -159,24 +158,25 @@ Status read_settings(const json& body, DecideOptions& options) {
 }
 
 // Criteria of a question of /v1/systemone.
-Result<std::vector<DecideOption>> criteria_options(const json& question, QuestionKind kind, const std::string& where) {
+Result<std::vector<DecideOption>> criteria_options(const Ordered& question, QuestionKind kind,
+                                                   const std::string& where) {
   std::vector<DecideOption> options;
-  const json* const criteria = json_field(question, "criteria");
+  const Ordered* const criteria = json_field(question, "criteria");
   const std::string place = where + ".criteria";
   if (kind == QuestionKind::score) {
     if (criteria == nullptr || !criteria->is_array())
-      return wrong_field(place, criteria != nullptr ? *criteria : json(), "a list of levels");
-    for (const json& level : *criteria) options.push_back({any_text(level)});
+      return wrong_field(place, criteria != nullptr ? *criteria : Ordered(), "a list of levels");
+    for (const Ordered& level : *criteria) options.push_back({any_text(level)});
     return options;
   }
   if (criteria == nullptr && kind == QuestionKind::predicate) return options;
   if (criteria == nullptr || !criteria->is_object())
-    return wrong_field(place, criteria != nullptr ? *criteria : json(), "an object");
-  const auto meaning = [](const json& value) { return value.is_null() ? std::string() : any_text(value); };
+    return wrong_field(place, criteria != nullptr ? *criteria : Ordered(), "an object");
+  const auto meaning = [](const Ordered& value) { return value.is_null() ? std::string() : any_text(value); };
   if (kind == QuestionKind::predicate) {
     LLADA_TRY_STATUS(known_fields(*criteria, place, {"true", "false"}));
-    options = {{"true", meaning(criteria->value("true", json()))},
-               {"false", meaning(criteria->value("false", json()))}};
+    options = {{"true", meaning(criteria->value("true", Ordered()))},
+               {"false", meaning(criteria->value("false", Ordered()))}};
     return options;
   }
   for (const auto& [value, description] : criteria->items()) options.push_back({value, meaning(description)});
@@ -221,7 +221,7 @@ std::string level_text(const DecideOption& level) {
 
 }  // namespace
 
-Result<std::string> parse_decide_input(const json& input, const std::string& where) {
+Result<std::string> parse_decide_input(const Ordered& input, const std::string& where) {
   if (input.is_string()) return input.get<std::string>();
   if (!input.is_array()) return wrong_field(where, input, "a text or a list of messages");
   std::set<std::string> calls;
@@ -234,7 +234,7 @@ Result<std::string> parse_decide_input(const json& input, const std::string& whe
   return text;
 }
 
-Result<DecideQuestion> parse_question(const json& question, const std::string& where) {
+Result<DecideQuestion> parse_question(const Ordered& question, const std::string& where) {
   if (!question.is_object()) return wrong_field(where, question, "an object");
   LLADA_TRY(const std::string type, needed_text(question, "type", where));
   DecideQuestion read;
@@ -257,14 +257,14 @@ Result<DecideQuestion> parse_question(const json& question, const std::string& w
   return read;
 }
 
-Result<DecideRequest> parse_decisions(const json& body) {
+Result<DecideRequest> parse_decisions(const Ordered& body) {
   DecideRequest request;
-  const json* const input = json_field(body, "input");
+  const Ordered* const input = json_field(body, "input");
   if (input == nullptr) return invalid("input: is missing; needed a text or a list of messages");
   LLADA_TRY(request.state, parse_decide_input(*input, "input"));
-  const json* const questions = json_field(body, "questions");
+  const Ordered* const questions = json_field(body, "questions");
   if (questions == nullptr || !questions->is_array())
-    return wrong_field("questions", questions != nullptr ? *questions : json(), "a list of questions");
+    return wrong_field("questions", questions != nullptr ? *questions : Ordered(), "a list of questions");
   for (size_t i = 0; i < questions->size(); ++i) {
     LLADA_TRY(auto question, parse_question((*questions)[i], fmt::format("questions[{}]", i)));
     request.questions.push_back(std::move(question));
@@ -274,18 +274,18 @@ Result<DecideRequest> parse_decisions(const json& body) {
   return request;
 }
 
-Result<DecideRequest> parse_systemone(const json& body) {
+Result<DecideRequest> parse_systemone(const Ordered& body) {
   DecideRequest request{.system_one = true};
   const auto state = body.find("state");
   if (state == body.end()) return invalid("state: is missing; needed a text or any JSON value");
   request.state = any_text(*state);
-  if (const json* const common = json_field(body, "instructions")) {
+  if (const Ordered* const common = json_field(body, "instructions")) {
     if (!request.state.empty()) request.state += "\n\n";
     request.state += any_text(*common);
   }
-  const json* const questions = json_field(body, "questions");
+  const Ordered* const questions = json_field(body, "questions");
   if (questions == nullptr || !questions->is_object())
-    return wrong_field("questions", questions != nullptr ? *questions : json(), "an object of questions by name");
+    return wrong_field("questions", questions != nullptr ? *questions : Ordered(), "an object of questions by name");
   for (const auto& [id, question] : questions->items()) {
     const std::string where = "questions." + id;
     if (!question.is_object()) return wrong_field(where, question, "an object");
@@ -297,7 +297,7 @@ Result<DecideRequest> parse_systemone(const json& body) {
     } else if (type != "noul") {
       return invalid("{}.type: found '{}', needed noul, choice or score", where, type);
     }
-    if (const json* const instructions = json_field(question, "instructions"))
+    if (const Ordered* const instructions = json_field(question, "instructions"))
       read.instructions = any_text(*instructions);
     LLADA_TRY(read.options, criteria_options(question, read.kind, where));
     if (read.kind == QuestionKind::predicate && read.instructions.empty() && read.options.empty())
@@ -306,7 +306,7 @@ Result<DecideRequest> parse_systemone(const json& body) {
   }
   LLADA_TRY_STATUS(read_settings(body, request.options));
   LLADA_TRY_STATUS(read_count(body, "samples", "samples", kMostSamples, request.options.samples));
-  if (const json* const joint = json_field(body, "joint")) {
+  if (const Ordered* const joint = json_field(body, "joint")) {
     if (!joint->is_boolean()) return wrong_field("joint", *joint, "true or false");
     request.options.joint = joint->get<bool>();
   }
@@ -314,7 +314,7 @@ Result<DecideRequest> parse_systemone(const json& body) {
   return request;
 }
 
-Result<DecideRequest> parse_decide(const json& body) {
+Result<DecideRequest> parse_decide(const Ordered& body) {
   return body.contains("state") ? parse_systemone(body) : parse_decisions(body);
 }
 
