@@ -86,14 +86,13 @@ class HfFields {
   }
 
   // One token id, or a list of them; none where the member is left out.
-  Result<std::vector<int32_t>> tokens(std::string_view name) const {
+  Result<std::vector<int32_t>> tokens(std::string_view name, size_t most = 64) const {
     std::vector<int32_t> ids;
     const nlohmann::json* value = find({name});
     if (value == nullptr) return ids;
     const nlohmann::json list = value->is_array() ? *value : nlohmann::json::array({*value});
-    constexpr size_t kMost = 64;
-    if (list.size() > kMost)
-      return invalid("{}: {}{} lists {} ids, at most {} needed", file_, where_, name, list.size(), kMost);
+    if (list.size() > most)
+      return invalid("{}: {}{} lists {} ids, at most {} needed", file_, where_, name, list.size(), most);
     for (const nlohmann::json& id : list) {
       if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > std::numeric_limits<int32_t>::max())
         return wrong(name, id, "a token id");
@@ -134,8 +133,7 @@ inline Status no_other_numbers(const HfFields& fields) {
 // The id that any of the files gives for a token; -1: none.
 inline Result<int32_t> one_token(std::initializer_list<const HfFields*> files, std::string_view name) {
   for (const HfFields* one : files) {
-    LLADA_TRY(const auto ids, one->tokens(name));
-    if (ids.size() > 1) return one->wrong(name, *one->find({name}), "one id");
+    LLADA_TRY(const auto ids, one->tokens(name, 1));
     if (!ids.empty()) return ids.front();
   }
   return -1;

@@ -136,7 +136,7 @@ void expect_names_both_ways(size_t count) {
 }
 
 TEST(Options, NamesGoBothWays) {
-  expect_names_both_ways<Acceptance>(11);
+  expect_names_both_ways<Acceptance>(12);
   expect_names_both_ways<KvChoice>(5);
   expect_names_both_ways<Revision>(5);
   expect_names_both_ways<EarlyStop>(3);

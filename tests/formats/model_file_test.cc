@@ -449,7 +449,7 @@ TEST(ModelFile, ConfigsThatWouldComputeSomethingElse) {
   }
   const std::string pad = R"("pad_token_id":37)";
   EXPECT_EQ(instead(pad, R"("pad_token_id":[37])"), "accepted");
-  EXPECT_THAT(instead(pad, R"("pad_token_id":[37,1])"), HasSubstr("pad_token_id is [37,1], one id needed"));
+  EXPECT_THAT(instead(pad, R"("pad_token_id":[37,1])"), HasSubstr("pad_token_id lists 2 ids, at most 1 needed"));
   EXPECT_THAT(with(R"("include_bias":true)"), HasSubstr("include_bias is true, false needed"));
   EXPECT_THAT(instead(R"("activation_type":"silu")", R"("activation_type":"gelu")"),
               HasSubstr("activation_type is \"gelu\", \"silu\" needed"));
