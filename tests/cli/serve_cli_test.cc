@@ -1,5 +1,7 @@
 // llada serve as a process: its end by a signal, and what it refuses. What it answers: tests/serve.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstdlib>
 #include <string>
@@ -14,9 +16,16 @@ namespace {
 const std::string kModel = LLADA_SOURCE_DIR "/models/tiny-llada";
 
 TEST(ServeCommand, ASignalEndsItInGoodOrder) {
-  const auto ended = run_llada_on_terminal({"serve", "-m", kModel, "--port", "0", "--row-budget", "64"},
-                                           {.interrupt_after = "is ready at http://127.0.0.1:"});
+  const auto ended = run_llada_on_terminal(
+      {"serve", "-m", kModel, "--port", "0", "--row-budget", "64", "--max-connections", "1048576"},
+      {.interrupt_after = "is ready at http://127.0.0.1:"});
   EXPECT_EQ(ended.status, 0) << ended.out;
+  rlimit files{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
+  if (files.rlim_max <= 1048576) {
+    EXPECT_TRUE(ended.out.contains(fmt::format("{} connections at a time, not 1048576", files.rlim_max - 64)))
+        << ended.out;
+  }
   EXPECT_TRUE(ended.out.contains("\"event\":\"shutdown\",\"seconds\":25")) << ended.out;
 }
 

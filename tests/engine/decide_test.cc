@@ -534,6 +534,17 @@ TEST(DecideJson, ReadsBothRoutes) {
   EXPECT_TRUE(other->options.joint);
 }
 
+// The order decides what the model reads, so it is the caller's.
+TEST(DecideJson, KeepsTheOrderOfFields) {
+  const auto request = read_decide(R"({"questions": {"b": {"type": "choice", "criteria": {"z": null, "a": null}},
+    "a": {"type": "noul", "instructions": "?"}}, "state": {"z": {"y": 1, "x": 2}, "a": null}})",
+                                   "body");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->state, R"({"z":{"y":1,"x":2},"a":null})");
+  EXPECT_EQ(request->questions[0].name, "b");
+  EXPECT_EQ(request->questions[0].options, (std::vector<DecideOption>{{"z"}, {"a"}}));
+}
+
 TEST(DecideJson, NamesTheFieldThatIsWrong) {
   EXPECT_EQ(error_of("{}"), "input: is missing; needed a text or a list of messages");
   EXPECT_EQ(error_of(R"({"input": "a", "questions": 3})"), "questions: found 3, needed a list of questions");
