@@ -165,7 +165,9 @@ TEST(EmptyValues, AreRefusedByName) {
         continue;
       }
       EXPECT_THAT(refusal(name, {name, ""}), StartsWith(name + ":"));
-      if (name.starts_with("--")) EXPECT_THAT(refusal(name, {name + "="}), StartsWith(name + ":"));
+      if (name.starts_with("--")) {
+        EXPECT_THAT(refusal(name, {name + "="}), StartsWith(name + ":"));
+      }
     }
   }
   EXPECT_GT(tried, 300);
