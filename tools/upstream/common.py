@@ -18,7 +18,7 @@ import types
 import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-VOCABULARY, MASK, EOS, BOS = 320, 300, 301, 302  # ids 0 to 255 are bytes; 303 and above have no text
+VOCABULARY, MASK, EOS, BOS = 320, 300, 301, 302  # ids 0 to 255 are bytes; llada writes no id without a text
 LOGIT_TOLERANCE = 2e-3  # of logits whose standard deviation is 3 to 8; 32-bit sums in another order stay below 5e-4
 IDS_NEEDED = 0.85  # share of the generations that must be equal: their confidences are single precision and tie where ours do not
 
@@ -121,6 +121,7 @@ def write_tokenizer(folder):
     special = {"<|mdm_mask|>": MASK, "<|endoftext|>": EOS, "<|startoftext|>": BOS}
     added = [dict(id=i, content=text, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
              for text, i in special.items()]
+    added += [dict(added[0], id=i, content=f"<word{i}>", special=False) for i in range(256, VOCABULARY) if i not in special.values()]
     tokenizer = dict(
         version="1.0", truncation=None, padding=None, added_tokens=added, normalizer=None,
         pre_tokenizer=dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=True),

@@ -43,8 +43,9 @@ CpuHead::Partial CpuHead::reduce(const Job& job, int64_t row, float* logits, int
     p.score = -std::numeric_limits<double>::infinity(), p.sampled = -1;
     return p;
   }
-  for (const int32_t token : rule.never_sampled)
-    if (token >= begin && token < begin + n) logits[token - begin] = kExcluded;
+  for (auto token = std::ranges::lower_bound(rule.never_sampled, begin);
+       token != rule.never_sampled.end() && *token < begin + n; ++token)
+    logits[*token - begin] = kExcluded;
   p.top = job.kernels->top2(logits, n);
   if (p.top.best_value > seen.best)
     seen = {p.top.best_value, std::max(seen.best, p.top.second_value)};
