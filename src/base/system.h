@@ -15,6 +15,11 @@ struct ArmFeatures {
 };
 ArmFeatures arm_features();  // none on other processors
 
+// The tiles of x86's AMX: whether the system saves them with a thread, and whether it grants them to this process,
+// which the second one asks for.
+bool system_has_tiles();
+bool ask_for_tiles();
+
 std::string processor_name();  // "AMD EPYC 9B45"; "processor" where the system does not tell
 
 ProcessorMask own_mask();                     // the processors that this thread may use

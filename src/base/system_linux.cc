@@ -5,6 +5,8 @@
 #include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
@@ -25,6 +27,26 @@ ArmFeatures arm_features() {
   return {};
 #endif
 }
+
+namespace {
+// A command of arch_prctl, which only x86's Linux has; false where it fails.
+bool arch_control(int command, unsigned long argument) {
+#ifdef __x86_64__
+  return ::syscall(SYS_arch_prctl, command, argument) == 0;
+#else
+  return command == 0 && argument == 0;
+#endif
+}
+constexpr int kGetSupported = 0x1021, kAskPermission = 0x1023;  // asm/prctl.h since Linux 5.16
+constexpr unsigned long kTiles = 18;                            // the state's number in XCR0
+}  // namespace
+
+bool system_has_tiles() {
+  unsigned long states = 0;
+  return arch_control(kGetSupported, reinterpret_cast<unsigned long>(&states)) && (states >> kTiles & 1) != 0;
+}
+
+bool ask_for_tiles() { return arch_control(kAskPermission, kTiles); }
 
 std::string processor_name() {
   std::ifstream info("/proc/cpuinfo");

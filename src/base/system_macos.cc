@@ -40,6 +40,9 @@ ProcessorMask own_mask() {
   return mask_of(all);
 }
 
+bool system_has_tiles() { return false; }
+bool ask_for_tiles() { return false; }
+
 bool bind_thread(const ProcessorMask&) { return false; }
 int this_processor() { return -1; }
 

@@ -2,6 +2,7 @@
 // assembly, so that no compiler flag is needed and no compiler can shorten the loop. Sixteen accumulators
 // hide the latency of two units with four cycles each, and more.
 #include "bench/ceiling.h"
+#include "kernels/amx.h"
 
 namespace llada::bench {
 namespace {
@@ -55,12 +56,31 @@ bool has_avx2() { return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_su
 void clear() { asm volatile("vzeroall" : : : LLADA_CLOBBERS); }
 #define LLADA_CLEAR_HIGH "vpxord %%zmm30, %%zmm30, %%zmm30\n vpxord %%zmm31, %%zmm31, %%zmm31\n"
 
+// Four sums of 16 x 16 from 64 inputs.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16};
+};
+constexpr TileConfig kTiles;
+#define LLADA_TILES_CLEAR \
+  "tilezero %%tmm0\n tilezero %%tmm1\n tilezero %%tmm2\n tilezero %%tmm3\n tilezero %%tmm4\n tilezero %%tmm5\n"
+#define LLADA_TILES                                                   \
+  "tdpbssd %%tmm5, %%tmm4, %%tmm0\n tdpbssd %%tmm5, %%tmm4, %%tmm1\n" \
+  "tdpbssd %%tmm5, %%tmm4, %%tmm2\n tdpbssd %%tmm5, %%tmm4, %%tmm3\n"
+
 }  // namespace
 
 double int8_loop(std::string_view isa, int64_t rounds) {
   if (rounds <= 0 || !has_avx2()) return 0;
   int64_t left = rounds;
   clear();
+  if (isa == "amx") {
+    if (!kernels::amx::allowed()) return 0;
+    asm volatile("ldtilecfg %0" : : "m"(kTiles));
+    asm volatile(LLADA_TILES_CLEAR "1:\n" LLADA_TILES "dec %0\n jnz 1b\n tilerelease\n" : "+r"(left) : : "cc");
+    return static_cast<double>(rounds) * 4 * 2 * 16 * 16 * 64;
+  }
   if (has_avx512_vnni(isa)) {
     asm volatile(LLADA_CLEAR_HIGH "1:\n" LLADA_SIXTEEN("vpdpbusd", "30", "31") "dec %0\n jnz 1b\n vzeroupper\n"
                  : "+r"(left)
@@ -93,7 +113,10 @@ double float_loop(std::string_view isa, int64_t rounds) {
 
 std::string_view int8_instruction(std::string_view isa) {
   if (!has_avx2()) return "none";
-  return has_avx512_vnni(isa) ? "vpdpbusd zmm" : has_avx_vnni(isa) ? "vpdpbusd ymm" : "vpmaddubsw+vpaddw ymm";
+  return isa == "amx"           ? "tdpbssd"
+         : has_avx512_vnni(isa) ? "vpdpbusd zmm"
+         : has_avx_vnni(isa)    ? "vpdpbusd ymm"
+                                : "vpmaddubsw+vpaddw ymm";
 }
 
 std::string_view float_instruction(std::string_view isa) {

@@ -91,7 +91,7 @@ struct PackJob {
     LLADA_TRY(const auto* table, kernels::select(options.isa));
     LLADA_TRY(auto views, weight_views(file, graph));
     PackJob job{table, file, graph, std::move(views), source_of(file), {}};
-    job.path = packed_path(options.pack_cache.folder, job.source.path, table->isa);
+    job.path = packed_path(options.pack_cache.folder, job.source.path, kernels::packed_layout(*table));
     return job;
   }
 
@@ -115,7 +115,7 @@ struct PackJob {
   }
 
   Result<std::shared_ptr<const PackedWeights>> open() const {
-    return PackedWeights::open(path, table->isa, source, graph.weights, views);
+    return PackedWeights::open(path, kernels::packed_layout(*table), source, graph.weights, views);
   }
 
   Result<FileLock> lock() const {
@@ -139,7 +139,7 @@ struct PackJob {
           std::remove(at->path().c_str());
     const auto reading = std::make_shared<WeightReading>(file, options.progress);
     ThreadPool pool(options.threads);
-    return write_packed_weights(path, table->isa, source, graph.weights, views, pool,
+    return write_packed_weights(path, kernels::packed_layout(*table), source, graph.weights, views, pool,
                                 weight_hooks(graph, views, reading_hooks(file, reading)));
   }
 };
@@ -220,7 +220,7 @@ Result<PackReport> make_packed(const std::string& model, const LoadOptions& opti
                                const std::function<bool()>& stop) {
   LLADA_TRY(const auto listed, Listed::open(model));
   LLADA_TRY(const auto job, PackJob::create(options, listed.file, listed.graph));
-  PackReport report{job.path, std::string(job.table->isa), 0, false};
+  PackReport report{job.path, std::string(kernels::packed_layout(*job.table)), 0, false};
   if (!job.packs()) return invalid("{}: no weight of the model is packed for {}", model, report.isa);
   LLADA_TRY(auto lock, job.lock());
   while (!lock.try_hold()) {
@@ -243,12 +243,13 @@ Result<PackReport> verify_packed(const std::string& model, const LoadOptions& op
   LLADA_TRY(const auto listed, Listed::open(model));
   LLADA_TRY(const auto job, PackJob::create(options, listed.file, listed.graph));
   if (!exists(job.path))
-    return invalid("{}: has no packed weights for {} in {}; llada pack {} makes them", model, job.table->isa,
-                   options.pack_cache.folder, model);
+    return invalid("{}: has no packed weights for {} in {}; llada pack {} makes them", model,
+                   kernels::packed_layout(*job.table), options.pack_cache.folder, model);
   LLADA_TRY(const auto packed, job.open());
   ThreadPool pool(options.threads);
   LLADA_TRY_STATUS(packed->verify(pool));
-  return PackReport{job.path, std::string(job.table->isa), static_cast<uint64_t>(packed->bytes()), false};
+  return PackReport{job.path, std::string(kernels::packed_layout(*job.table)), static_cast<uint64_t>(packed->bytes()),
+                    false};
 }
 
 std::vector<PackedEntry> list_packed(const std::string& folder) {

@@ -1,4 +1,4 @@
-// CPU kernels behind one table per instruction set, chosen once (LLADA_ISA=scalar|avx2|avx512vnni|neon...
+// CPU kernels behind one table per instruction set, chosen once (LLADA_ISA=scalar|avx2|avx512vnni|amx|neon...
 // forces one). "scalar" is the oracle: the plainest correct C++, always built, what every other table is
 // compared with.
 //
@@ -147,8 +147,12 @@ struct KernelTable {
 #undef LLADA_KERNEL
 };
 
-// Tables that this build contains and this processor can run, best first; the last one is scalar.
+// Tables that this build contains and this processor can run, best first; the last one is scalar. The amx one stands
+// behind avx512vnni: where another thread shares the core it is the slower one (docs/lab/kernels.md).
 const std::vector<const KernelTable*>& available();
+
+// The name of the first table that packs weights as this one does.
+std::string_view packed_layout(const KernelTable& table);
 
 // The table named by `isa`, or the best when empty. The error lists what is available.
 Result<const KernelTable*> select(std::string_view isa);

@@ -6,12 +6,18 @@ namespace llada::kernels {
 const std::vector<const KernelTable*>& available() {
   static const std::vector<const KernelTable*> tables = [] {
     std::vector<const KernelTable*> found;
-    for (const KernelTable* table : {avx512vnni_table(), avxvnni_table(), avx2_table(), neon_i8mm_table(),
+    for (const KernelTable* table : {avx512vnni_table(), amx_table(), avxvnni_table(), avx2_table(), neon_i8mm_table(),
                                      neon_dotprod_table(), neon_table(), scalar_table()})
       if (table != nullptr) found.push_back(table);
     return found;
   }();
   return tables;
+}
+
+std::string_view packed_layout(const KernelTable& table) {
+  for (const KernelTable* other : available())
+    if (other->pack == table.pack) return other->isa;
+  return table.isa;
 }
 
 Result<const KernelTable*> select(std::string_view isa) {

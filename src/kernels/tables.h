@@ -9,6 +9,7 @@ const KernelTable* scalar_table();
 const KernelTable* avx2_table();
 const KernelTable* avxvnni_table();
 const KernelTable* avx512vnni_table();
+const KernelTable* amx_table();
 const KernelTable* neon_table();
 const KernelTable* neon_dotprod_table();
 const KernelTable* neon_i8mm_table();

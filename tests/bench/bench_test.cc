@@ -54,9 +54,13 @@ TEST(Ceilings, AreOfTheInstructionSetInUse) {
 #endif
     return std::ranges::any_of(kernels::available(), [&](const auto* table) { return table->isa == isa; });
   };
-  const std::pair<std::string_view, std::string_view> int8[] = {
-      {"avx512vnni", "vpdpbusd zmm"}, {"avxvnni", "vpdpbusd ymm"}, {"avx2", "vpmaddubsw+vpaddw ymm"},
-      {"neon_i8mm", "smmla"},         {"neon_dotprod", "sdot"},    {"neon", "smlal"}};
+  const std::pair<std::string_view, std::string_view> int8[] = {{"amx", "tdpbssd"},
+                                                                {"avx512vnni", "vpdpbusd zmm"},
+                                                                {"avxvnni", "vpdpbusd ymm"},
+                                                                {"avx2", "vpmaddubsw+vpaddw ymm"},
+                                                                {"neon_i8mm", "smmla"},
+                                                                {"neon_dotprod", "sdot"},
+                                                                {"neon", "smlal"}};
   for (const auto& [isa, instruction] : int8)
     if (has(isa)) {
       EXPECT_EQ(int8_instruction(isa), instruction);

@@ -24,7 +24,7 @@ std::vector<const KernelTable*> tables(std::initializer_list<std::string_view> n
   return found;
 }
 std::vector<const KernelTable*> int8_tables() { return tables({"avx2", "avxvnni"}); }
-std::vector<const KernelTable*> x86_tables() { return tables({"avx2", "avxvnni", "avx512vnni"}); }
+std::vector<const KernelTable*> x86_tables() { return tables({"avx2", "avxvnni", "avx512vnni", "amx"}); }
 
 // Their activations hold the oracle's (rows x k quants, then, 64-byte aligned, rows x k / 32 scales), group by group.
 TEST(X86, QuantizedActivationsAreTheOracles) {
@@ -107,7 +107,7 @@ TEST(X86, ValuesThatAreNotFiniteMakeTheirRowUndefined) {
   const float bad[] = {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
                        std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
   Random random(110);
-  for (const KernelTable* table : tables({"avx512vnni"}))
+  for (const KernelTable* table : tables({"avx512vnni", "amx"}))
     for (int i = 0; i < kDTypeCount; ++i) {
       const auto type = static_cast<DType>(i);
       if (!table->integer_path(type)) continue;
