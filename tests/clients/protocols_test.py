@@ -51,7 +51,7 @@ class Anthropic(unittest.TestCase):
         with self.assertRaises(anthropic.BadRequestError) as raised:
             self.client.messages.create(model="any", max_tokens=9, messages=chat(SORT), tools=[tool])
         self.assertEqual(raised.exception.body["error"]["type"], "invalid_request_error")
-        self.assertIn("tools[0].input_schema.not", raised.exception.body["error"]["message"])
+        self.assertIn("tools[0].input_schema: no value fits", raised.exception.body["error"]["message"])
 
 
 class Ollama(unittest.TestCase):
