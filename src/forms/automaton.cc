@@ -66,6 +66,26 @@ int32_t build_without(Nfa& nfa, std::string_view text, int32_t next) {
   return first;
 }
 
+// The states as they are, those that are complete with a way out.
+int32_t build_automaton(Nfa& nfa, const Automaton& a, int32_t next) {
+  const auto first = static_cast<int32_t>(nfa.states.size());
+  for (int32_t s = 0; s < a.states() && !nfa.full; ++s) {
+    Nfa::State state;
+    for (size_t byte = 0; byte < 256; ++byte) {
+      const int32_t to = a.step(s, static_cast<uint8_t>(byte));
+      if (to < 0) continue;
+      const auto b = static_cast<uint8_t>(byte);
+      if (!state.edges.empty() && state.edges.back().to == first + to && state.edges.back().range.last + 1 == b)
+        state.edges.back().range.last = b;
+      else
+        state.edges.push_back({{b, b}, first + to});
+    }
+    if (a.complete[static_cast<size_t>(s)]) state.free.push_back(next);
+    nfa.add(std::move(state));
+  }
+  return first + a.start;
+}
+
 int32_t build_part(Nfa& nfa, const Expression& e, int32_t next) {
   using Kind = Expression::Kind;
   switch (e.kind) {
@@ -105,6 +125,8 @@ int32_t build_part(Nfa& nfa, const Expression& e, int32_t next) {
     }
     case Kind::without:
       return build_without(nfa, e.text, next);
+    case Kind::automaton:
+      return build_automaton(nfa, *e.automaton, next);
     case Kind::members: {
       int32_t first = next, later = next;  // before the first member that is written, behind one
       for (size_t i = e.parts.size(); i-- > 0 && !nfa.full;) {
@@ -368,6 +390,19 @@ bool Automaton::fits(std::string_view text) const {
   return complete[static_cast<size_t>(state)];
 }
 
+void reduce(Automaton& a) {
+  trim(a);
+  if (a.complete.empty()) return;
+  minimise(a);
+  trim(a);  // numbers the states in the order in which they are reached
+}
+
+int32_t parts_of(const Expr& expression) {
+  Nfa nfa;
+  build(nfa, expression, nfa.add({}));
+  return nfa.full ? kMostParts : static_cast<int32_t>(nfa.states.size());
+}
+
 Result<Automaton> compile(const Expr& expression) {
   Nfa nfa;
   const int32_t end = nfa.add({});
@@ -377,10 +412,8 @@ Result<Automaton> compile(const Expr& expression) {
   Automaton automaton;
   set_letters(nfa, automaton);
   LLADA_TRY_STATUS(take_subsets(nfa, start, end, automaton));
-  trim(automaton);
+  reduce(automaton);
   if (automaton.complete.empty()) return invalid("no text fits the form");
-  minimise(automaton);
-  trim(automaton);  // numbers the states in the order in which they are reached
   return automaton;
 }
 

@@ -29,6 +29,12 @@ struct Automaton {
   bool fits(std::string_view text) const;
 };
 
+// Drops states that are not reached or from which nothing is complete, and joins those that act alike.
+void reduce(Automaton& a);
+
+// States before subsets are taken, which compile() bounds; kMostParts: at least so many.
+int32_t parts_of(const Expr& expression);
+
 // Invalid: too many states, or no text at all fits.
 Result<Automaton> compile(const Expr& expression);
 

@@ -12,6 +12,7 @@
 
 namespace llada::forms {
 
+struct Automaton;
 struct Expression;
 using Expr = std::shared_ptr<const Expression>;
 
@@ -27,14 +28,15 @@ struct CodeRange {
 
 struct Expression {
   enum class Kind {
-    never,     // fits no text
-    text,      // these bytes
-    bytes,     // one byte of the ranges
-    sequence,  // all parts in order; no parts: the empty text
-    either,    // one of the parts
-    repeat,    // the one part, `least` to `most` times
-    members,   // the parts in order with `text` between them; those that are not required may be left out
-    without,   // any characters in which `text`, which is ASCII, does not occur
+    never,      // fits no text
+    text,       // these bytes
+    bytes,      // one byte of the ranges
+    sequence,   // all parts in order; no parts: the empty text
+    either,     // one of the parts
+    repeat,     // the one part, `least` to `most` times
+    members,    // the parts in order with `text` between them; those that are not required may be left out
+    without,    // any characters in which `text`, which is ASCII, does not occur
+    automaton,  // what `automaton` fits
   };
   Kind kind = Kind::never;
   std::string text = {};
@@ -42,6 +44,7 @@ struct Expression {
   std::vector<Expr> parts = {};
   int64_t least = 0, most = -1;     // most -1: without end
   std::vector<bool> required = {};  // of members
+  std::shared_ptr<const Automaton> automaton = {};
 };
 
 // What the expressions of one form may be made of, which bounds their memory (some 200 bytes a part) and the time to

@@ -1,12 +1,11 @@
-// JSON Schema as an expression. Every text that fits is valid by the schema; not every valid text fits, since answers
-// have one spelling (json_values.h), members stand in the schema's order, and objects that have `properties` have no
-// others.
+// JSON Schema as an expression, drafts 4 to 2020-12. Every text that fits is valid by the schema; not every valid text
+// fits, since answers have one spelling (json_values.h), members stand in the schema's order, and objects that have
+// `properties` have no others. docs/forms.md says what is followed of each keyword.
 //
-// Keywords: type (also a list), enum, const, properties, required, additionalProperties, items, minItems, maxItems,
-// minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf, $ref inside the
-// document, allOf of one schema. A $ref inside what it names is followed kMostNested times; beyond that what
-// needs it is left out. Notes (title, description, default, examples ...) say nothing. Any other keyword is an error
-// that names it, and so are combinations that would need two automata at once.
+// A document (schema_document.h) is read value by value: the schemas that one value must fit become cases
+// (schema_cases.h), and those an expression (schema_write.h). What is the same is made once, so the time is that of the
+// schema's size; Budget bounds what branches and references make of it. Reading is exact or says so: what cannot be
+// followed is refused by its path, or left out with a warning that names it.
 #pragma once
 #include <string>
 #include <string_view>
@@ -23,7 +22,7 @@ inline constexpr int kAnyDepth = 3;  // of values that a schema leaves open
 
 struct SchemaReading {
   bool loose = false;                            // what cannot be followed exactly is left out, each with a warning
-  CallForm spelling = CallForm::json;            //
+  CallForm spelling = CallForm::json;
   std::string_view where = "$";                  // what paths begin with
   std::vector<std::string>* warnings = nullptr;  // "$.properties.age.pattern: why it was left out"
 };

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "forms/form.h"
+#include "forms/product.h"
 #include "forms/regex.h"
 #include "json/parse.h"
 
@@ -198,16 +200,24 @@ namespace {
 
 std::string between(CallForm spelling) { return spelling == CallForm::json ? ", " : ","; }
 
-Expr any_key(CallForm spelling) {
-  if (spelling == CallForm::json) return sequence({json_string(0, -1), text(": ")});
-  return sequence(
-      {repeat(one_of(others({{0, 0x20}, {':', ':'}, {',', ','}, {'[', '['}, {']', ']'}, {'{', '{'}, {'}', '}'}}),
-                     Letters::plain),
-              1, -1),
-       text(":")});
+}  // namespace
+
+Expr bare_name() {
+  static const Expr name =
+      repeat(one_of(others({{0, 0x20}, {':', ':'}, {',', ','}, {'[', '['}, {']', ']'}, {'{', '{'}, {'}', '}'}}),
+                    Letters::plain),
+             1, -1);
+  return name;
 }
 
-}  // namespace
+Expr json_key(CallForm spelling) {
+  if (spelling == CallForm::json) return sequence({json_string(0, -1), text(": ")});
+  return sequence({bare_name(), text(":")});
+}
+
+Expr json_key(std::string_view name, CallForm spelling) {
+  return text(spelling == CallForm::json ? Json(name).dump() + ": " : gemma_key(name) + ":");
+}
 
 Expr json_list(const Expr& item, int64_t least, int64_t most, CallForm spelling) {
   if (most == 0) return least > 0 ? never() : text("[]");
@@ -217,10 +227,12 @@ Expr json_list(const Expr& item, int64_t least, int64_t most, CallForm spelling)
   return least > 0 ? some : either({text("[]"), some});
 }
 
-Expr json_dictionary(const Expr& value, CallForm spelling) {
-  const Expr member = sequence({any_key(spelling), value});
-  const Expr more = repeat(sequence({text(between(spelling)), member}), 0, -1);
-  return either({text("{}"), sequence({text("{"), member, more, text("}")})});
+Expr json_dictionary(const Expr& member, int64_t least, int64_t most, CallForm spelling) {
+  if (most == 0) return least > 0 ? never() : text("{}");
+  const Expr more =
+      repeat(sequence({text(between(spelling)), member}), std::max<int64_t>(least - 1, 0), most < 0 ? -1 : most - 1);
+  const Expr some = sequence({text("{"), member, more, text("}")});
+  return least > 0 ? some : either({text("{}"), some});
 }
 
 namespace {
@@ -234,7 +246,7 @@ struct Nested {
                literal = either({text("true"), text("false"), json_null(spelling)});
     any.push_back(either({string, number, literal}));
     for (int64_t depth = 1; depth <= kMostLevels; ++depth) {
-      object.push_back(json_dictionary(any.back(), spelling));
+      object.push_back(json_dictionary(sequence({json_key(spelling), any.back()}), 0, -1, spelling));
       any.push_back(either({string, number, literal, json_list(any.back(), 0, -1, spelling), object.back()}));
     }
   }
@@ -250,36 +262,70 @@ const Nested& nested(CallForm spelling) {
 Expr json_object(int64_t depth, CallForm spelling) { return nested(spelling).object.at(static_cast<size_t>(depth)); }
 Expr json_any(int64_t depth, CallForm spelling) { return nested(spelling).any.at(static_cast<size_t>(depth)); }
 
-Expr json_format(std::string_view name, CallForm spelling) {
+// A step as whole over a power of ten.
+Result<Expr> json_multiples(double step, bool integer, Budget& budget) {
+  if (step > 1e15 || step < 1e-9) return invalid("found {}, needed a step from 1e-9 to 1e15", step);
+  const Size size = size_of(step);
+  auto digits = static_cast<int64_t>(size.fraction.size());
+  auto whole = static_cast<int64_t>(size.whole);
+  if (digits > 9 || size.whole > 1'000'000'000) {
+    if (digits > 0) return invalid("found {}, needed a step of fewer digits", step);
+  }
+  int64_t scale = 1;
+  for (const char c : size.fraction) scale *= 10, whole = whole * 10 + (c - '0');
+  if (integer) return multiples(whole / std::gcd(whole, scale), 0, false, budget);
+  return multiples(whole, digits, digits > 0, budget);
+}
+
+Expr json_format(std::string_view name, Letters letters) {
   // February has 28 days in every year.
-  constexpr std::string_view kDate =
-      "[12][0-9]{3}-(((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))|((0[469]|11)-(0[1-9]|[12][0-9]|30))|(02-(0[1-9]|1[0-9]"
-      "|"
-      "2[0-8])))";
-  constexpr std::string_view kTime = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]";
-  constexpr std::string_view kZone = "(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
-  constexpr std::string_view kName = "[a-z0-9]([a-z0-9-]{0,14}[a-z0-9])?";
-  constexpr std::string_view kByte = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
-  const std::string host = std::string(kName) + "(\\." + std::string(kName) + "){1,3}";
-  const std::string byte(kByte);
-  std::string regex;
-  if (name == "date")
-    regex = kDate;
-  else if (name == "time")
-    regex = std::string(kTime) + std::string(kZone);
-  else if (name == "date-time")
-    regex = std::string(kDate) + "T" + std::string(kTime) + std::string(kZone);
-  else if (name == "uuid")
-    regex = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
-  else if (name == "email")
-    regex = "[A-Za-z0-9_]([A-Za-z0-9_+-]|\\.[A-Za-z0-9_]){0,30}@" + host;
-  else if (name == "hostname")
-    regex = host;
-  else if (name == "ipv4")
-    regex = byte + "(\\." + byte + "){3}";
-  else if (name == "uri")
-    regex = "https?://" + host + "(/[A-Za-z0-9_.~-]{0,40}){0,8}";
-  return regex.empty() ? nullptr : quoted(fits(regex, letters_in(spelling)), spelling);
+  static const std::string date =
+      "[12][0-9]{3}-(((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))|((0[469]|11)-(0[1-9]|[12][0-9]|30))|"
+      "(02-(0[1-9]|1[0-9]|2[0-8])))";
+  static const std::string time = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
+  static const std::string label = "[a-z0-9]([a-z0-9-]{0,14}[a-z0-9])?";
+  static const std::string host = label + "(\\." + label + "){1,3}";
+  static const std::string byte = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+  static const std::string path = "(/[A-Za-z0-9_.~-]{0,40}){0,8}";
+  static const std::string pointer = "(/[A-Za-z0-9_.-]{0,40}){0,8}";
+  static const std::string uri = "https?://" + host + path;
+  static const std::string email = "[A-Za-z0-9_]([A-Za-z0-9_+-]|\\.[A-Za-z0-9_]){0,30}@" + host;
+  static const std::string days =
+                               "(([0-9]{1,6}Y([0-9]{1,6}M([0-9]{1,6}D)?)?)|([0-9]{1,6}M([0-9]{1,6}D)?)|([0-9]{1,6}D))",
+                           hours =
+                               "(T(([0-9]{1,6}H([0-9]{1,6}M([0-9]{1,6}S)?)?)|([0-9]{1,6}M([0-9]{1,6}S)?)|"
+                               "([0-9]{1,6}S)))";
+  // Eight groups, or :: for as many as are left out.
+  static const auto groups = [](int n) { return fmt::format("([0-9a-f]{{1,4}}:){{{}}}", n); };
+  static const std::string ipv6 = [] {
+    std::string all = groups(7) + "[0-9a-f]{1,4}|::";
+    for (int before = 0; before < 7; ++before)
+      all += fmt::format("|{}(:[0-9a-f]{{1,4}}){{1,{}}}", before == 0 ? ":" : groups(before), 7 - before);
+    return all;
+  }();
+  static const std::vector<std::pair<std::string_view, std::string>> kFormats = {
+      {"date", date},
+      {"time", time},
+      {"date-time", date + "T" + time},
+      {"duration", "P(" + days + hours + "?|" + hours + "|[0-9]{1,6}W)"},
+      {"uuid", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"},
+      {"email", email},
+      {"idn-email", email},
+      {"hostname", host},
+      {"idn-hostname", host},
+      {"ipv4", byte + "(\\." + byte + "){3}"},
+      {"ipv6", ipv6},
+      {"uri", uri},
+      {"iri", uri},
+      {"uri-reference", uri + "|" + path},
+      {"iri-reference", uri + "|" + path},
+      {"uri-template", uri},
+      {"json-pointer", pointer},
+      {"relative-json-pointer", "(0|[1-9][0-9]{0,5})(#|" + pointer + ")"},
+      {"regex", "[A-Za-z0-9 _-]{0,60}"},
+  };
+  const auto format = std::ranges::find(kFormats, name, [](const auto& known) { return known.first; });
+  return format == kFormats.end() ? nullptr : fits(format->second, letters);
 }
 
 }  // namespace llada::forms

@@ -37,9 +37,15 @@ Expr json_any(int64_t depth, CallForm spelling = CallForm::json);     // any val
 Expr json_object(int64_t depth, CallForm spelling = CallForm::json);  // any object; 1: of plain values
 // `items` from least to most times in a list; most -1: any number.
 Expr json_list(const Expr& item, int64_t least, int64_t most, CallForm spelling = CallForm::json);
-// An object of any members with such values.
-Expr json_dictionary(const Expr& value, CallForm spelling = CallForm::json);
-// Null: there is no such format.
-Expr json_format(std::string_view name, CallForm spelling = CallForm::json);
+// An object of members, each of which is such a name with what stands behind it and such a value.
+Expr json_dictionary(const Expr& member, int64_t least, int64_t most, CallForm spelling = CallForm::json);
+Expr json_key(CallForm spelling);                         // any name
+Expr json_key(std::string_view name, CallForm spelling);  // this one
+// Of a string, a name of Gemma's that may stand without quotes.
+Expr bare_name();
+// The content of such a string; null: there is no such format.
+Expr json_format(std::string_view name, Letters letters = Letters::json);
+// Multiples of a step, without exponents. Invalid: the step is not one that can be followed.
+Result<Expr> json_multiples(double step, bool integer, Budget& budget);
 
 }  // namespace llada::forms

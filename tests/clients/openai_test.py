@@ -218,9 +218,9 @@ class Refusals(unittest.TestCase):
         found = ask(client(), response_format={"type": "json_object"}).choices[0].message.content
         self.assertIsInstance(json.loads(found), dict)
         with self.assertRaises(openai.BadRequestError) as raised:
-            ask(client(), response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {
-                "type": "string", "contentEncoding": "base64"}}})
-        self.assertIn("$.contentEncoding: not supported", str(raised.exception))
+            ask(client(), response_format={"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {
+                "type": "array", "uniqueItems": True}}})
+        self.assertIn("response_format.json_schema.schema.uniqueItems: ", str(raised.exception))
 
     def test_a_prompt_beyond_the_context_has_its_code(self):
         with self.assertRaises(openai.BadRequestError) as raised:

@@ -1,0 +1,24 @@
+// What fits two expressions at once, or one and not the other, as one expression: the product of their automata.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "forms/automaton.h"
+#include "forms/expression.h"
+
+namespace llada::forms {
+
+// Texts of `a` that are also texts of `b`, or that are none of `b`. Invalid: too many states. No text: never().
+Result<Expr> both(const Expr& a, const Expr& b, Budget& budget);
+Result<Expr> except(const Expr& a, const Expr& b, Budget& budget);
+
+// Bytes of the longest text; nothing: there is no longest.
+std::optional<int64_t> longest(const Automaton& a);
+
+// Whole numbers (point false) or numbers of at most `digits` digits behind the point that are multiples of
+// step / 10^digits, without an exponent. Invalid: too many states.
+Result<Expr> multiples(int64_t step, int64_t digits, bool point, Budget& budget);
+
+}  // namespace llada::forms

@@ -1,0 +1,317 @@
+#include "forms/schema_write.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <memory>
+
+#include "forms/product.h"
+#include "forms/regex.h"
+
+namespace llada::forms {
+namespace {
+
+constexpr int kMostDepth = 200;        // of values in values, references followed
+constexpr int64_t kMostCounted = 256;  // characters that are counted beside a pattern
+constexpr size_t kMostInAnyOrder = 6;  // values of a list of different ones
+
+}  // namespace
+
+SchemaWriter::SchemaWriter(Document& document, const SchemaLevels& levels)
+    : document_(document),
+      budget_(document.budget()),
+      spelling_(document.spelling()),
+      levels_(levels),
+      any_(json_any(levels.any, document.spelling())),
+      cases_(document) {}
+
+Result<Expr> SchemaWriter::value(const Clauses& clauses, const Place* place, int left) {
+  Key key{{}, left};
+  for (const Clause& clause : clauses)
+    if (*clause.schema != true || clause.denied) key.first.emplace_back(clause.schema, clause.denied);
+  if (key.first.empty()) return any_;
+  std::ranges::sort(key.first);
+  key.first.erase(std::ranges::unique(key.first).begin(), key.first.end());
+  // What is made for a value inside itself has one level less, whoever asks for it.
+  if (open_.contains(key)) --key.second;
+  if (key.second == 0) return never();
+  // Where there is no room below, another depth is another value.
+  constexpr int kFar = 100;
+  const int left_here = key.second;
+  if (levels_.deepest < kFar) key.second += kFar * (depth_ + 1);
+  if (const auto known = made_.find(key); known != made_.end()) return known->second;
+  if (depth_ == kMostDepth)
+    return invalid("{}: the schema is too deep once its references are followed", document_.path(place));
+  ++depth_;
+  open_.insert(key);
+  auto cases = cases_.of(clauses);
+  Result<Expr> made = std::unexpected(Error{});
+  if (cases)
+    made = of_cases(clauses, *std::move(cases), place, left_here);
+  else
+    made = std::unexpected(cases.error());
+  open_.erase(key);
+  --depth_;
+  if (made) made_.emplace(std::move(key), *made);
+  return made;
+}
+
+Result<Expr> SchemaWriter::of_cases(const Clauses& clauses, std::vector<Case> cases, const Place* place, int left) {
+  std::vector<Expr> parts;
+  LLADA_TRY(const auto texts, listed(clauses, cases, place));
+  for (const std::string& one : texts) parts.push_back(text(one));
+  for (const Case& c : cases) {
+    if (c.values) continue;
+    if (c.open) return any_;
+    LLADA_TRY(Expr part, of_case(c, place, left));
+    parts.push_back(std::move(part));
+  }
+  return some_of(std::move(parts));
+}
+
+// The values that cases list, of which those stay that fit the whole.
+Result<std::vector<std::string>> SchemaWriter::listed(const Clauses& clauses, const std::vector<Case>& cases,
+                                                      const Place* place) {
+  std::vector<std::string> texts;
+  std::set<std::string> known;
+  for (const Case& c : cases) {
+    if (!c.values) continue;
+    for (const Json* value : *c.values) {
+      std::string whole = spelled(*value, spelling_);
+      if (!known.insert(whole).second) continue;
+      LLADA_TRY_STATUS(budget_.spend(whole.size()));
+      bool fits = true, sure = true;
+      for (const Clause& clause : clauses) {
+        const auto told = holds(document_, *clause.schema, *value);
+        fits &= told != clause.denied;
+        sure &= told.has_value();
+      }
+      if (!fits) continue;
+      if (!sure) LLADA_TRY_STATUS(document_.leave_out(place, "whether a value of enum or const fits is not known"));
+      texts.push_back(std::move(whole));
+    }
+  }
+  return texts;
+}
+
+Result<Expr> SchemaWriter::of_case(const Case& c, const Place* place, int left) {
+  unsigned types = c.types;
+  // Without a type, what the other keywords are about.
+  if (!c.typed && (types & c.hints)) types &= c.hints;
+  if (depth_ > levels_.deepest) types &= ~(Case::kArray | Case::kObject);
+  const auto excluded = [&](const Json& value) {
+    return std::ranges::any_of(c.others, [&](const Json* other) { return same_value(*other, value); });
+  };
+  for (const Json* other : c.others)
+    if (other->is_structured()) types &= ~bits_of(*other);
+  std::vector<Expr> parts;
+  const auto add = [&](Result<Expr> part) -> Status {
+    if (!part) return std::unexpected(part.error());
+    parts.push_back(*std::move(part));
+    return {};
+  };
+  if ((types & Case::kNull) && !excluded(nullptr)) parts.push_back(json_null(spelling_));
+  if (types & Case::kBoolean)
+    for (const bool value : {true, false})
+      if (!excluded(value)) parts.push_back(text(value ? "true" : "false"));
+  if (types & Case::kString) LLADA_TRY_STATUS(add(string(c, place)));
+  if (types & Case::kInteger) {
+    Case numbers = c;
+    numbers.types = types;
+    LLADA_TRY_STATUS(add(number(numbers, place)));
+  }
+  if (types & Case::kArray) LLADA_TRY_STATUS(add(array(c, place, left)));
+  if (types & Case::kObject) LLADA_TRY_STATUS(add(object(c, place, left)));
+  return some_of(std::move(parts));
+}
+
+Result<Expr> SchemaWriter::string(const Case& c, const Place* place) {
+  LLADA_TRY(Expr inside, content(c, place, letters_in(spelling_)));
+  if (inside == nullptr) return json_string(c.shortest, c.longest, spelling_);
+  return is_never(inside) ? inside : quoted(std::move(inside), spelling_);
+}
+
+Result<Expr> SchemaWriter::content(const Case& c, const Place* place, Letters letters) {
+  const Expr any = repeat(any_letter(letters), 0, -1);
+  Expr all;
+  bool counts = c.shortest > 0 || c.longest >= 0;
+  // With what is there already; where that takes too many states, it is left out.
+  const auto with = [&](const Expr& part, const Place* at, bool inside) -> Status {
+    if (all == nullptr && inside) {
+      all = part;
+      return {};
+    }
+    auto made = inside ? both(all, part, budget_) : except(all == nullptr ? any : all, part, budget_);
+    if (!made) return document_.leave_out(at, made.error().message);
+    all = *std::move(made);
+    return {};
+  };
+  for (const Case::Pattern& f : c.formats) {
+    LLADA_TRY_STATUS(budget_.spend(500));
+    LLADA_TRY_STATUS(with(json_format(f.regex, letters), f.place, true));
+  }
+  for (const Case::Pattern& p : c.patterns) {
+    auto read = parse_regex(p.regex, budget_, letters, Match::anywhere);
+    LLADA_TRY_STATUS(read ? with(*read, p.place, !p.denied) : document_.leave_out(p.place, read.error().message));
+  }
+  std::vector<Expr> others;
+  for (const Json* other : c.others)
+    if (other->is_string()) {
+      std::string bytes = letters == Letters::json ? spelled(*other) : other->get<std::string>();
+      if (letters == Letters::json) bytes = bytes.substr(1, bytes.size() - 2);
+      others.push_back(text(std::move(bytes)));
+    }
+  if (!others.empty()) LLADA_TRY_STATUS(with(either(std::move(others)), place, false));
+  if (all == nullptr || !counts || is_never(all)) return all;
+  if (c.shortest == 0) {
+    const auto made = compile(all);
+    const auto most = made ? longest(*made) : std::nullopt;
+    if (most && *most <= c.longest) return all;
+  }
+  const int64_t most = c.longest < 0 ? -1 : std::min(c.longest, std::max(kMostCounted, c.shortest));
+  LLADA_TRY_STATUS(with(repeat(any_letter(letters), c.shortest, most),
+                        document_.below(place, c.shortest > 0 ? "minLength" : "maxLength"), true));
+  return all;
+}
+
+Result<Expr> SchemaWriter::number(const Case& c, const Place* place) {
+  const bool integer = !(c.types & Case::kNumber);
+  const NumberRange& r = c.range;
+  Expr range;
+  if (integer) {
+    std::optional<int64_t> first, last;
+    if (r.least) first = static_cast<int64_t>(r.above ? std::floor(*r.least) + 1 : std::ceil(*r.least));
+    if (r.most) last = static_cast<int64_t>(r.below ? std::ceil(*r.most) - 1 : std::floor(*r.most));
+    range = json_integer(first, last);
+  } else {
+    range = json_number(r);
+  }
+  if (integer || r.least || r.most) LLADA_TRY_STATUS(budget_.spend_on(*range));
+  for (const Clause& step : c.steps) {
+    auto made = json_multiples(step.schema->get<double>(), integer, budget_);
+    if (made) made = both(range, *made, budget_);
+    if (made)
+      range = *std::move(made);
+    else
+      LLADA_TRY_STATUS(document_.leave_out(step.place, made.error().message));
+  }
+  std::vector<Expr> others;
+  const Expr zeros = sequence({text("."), repeat(text("0"), 1, -1)}), end = repeat(zeros, 0, 1);
+  for (const Json* other : c.others) {
+    if (!other->is_number() || (integer && !is_of_type(*other, "integer"))) continue;
+    std::string spelling =
+        is_of_type(*other, "integer") ? fmt::format("{:.0f}", other->get<double>()) : spelled(*other);
+    const bool point = spelling.contains('.');
+    others.push_back(sequence({text(spelling), point ? repeat(text("0"), 0, -1) : end}));
+    if (spelling == "0") others.push_back(sequence({text("-0"), end}));
+  }
+  if (others.empty()) return range;
+  // A number has many spellings with exponents.
+  static const Expr plain = *json_multiples(1e-9, false, *std::make_unique<Budget>());
+  if (!integer) {
+    LLADA_TRY(range, both(range, plain, budget_));
+  }
+  auto made = except(range, either(std::move(others)), budget_);
+  if (made) return made;
+  LLADA_TRY_STATUS(document_.leave_out(place, made.error().message));
+  return range;
+}
+
+// Different values: nothing, where they are not listed.
+Result<std::optional<Expr>> SchemaWriter::unique_items(const Clauses& item, const Case& c, const Place* place) {
+  LLADA_TRY(const std::vector<Case> cases, cases_.of(item));
+  std::vector<std::string> texts;
+  bool all = true;
+  for (const Case& one : cases) all &= one.values || (one.types == Case::kBoolean && one.others.empty());
+  if (!all) return std::optional<Expr>();
+  LLADA_TRY(texts, listed(item, cases, place));
+  if (std::ranges::any_of(cases, [](const Case& one) { return !one.values; })) texts = {"true", "false"};
+  const std::string between = spelling_ == CallForm::json ? ", " : ",";
+  std::vector<Expr> parts;
+  for (const std::string& one : texts) parts.push_back(text(one));
+  if (parts.size() > kMostInAnyOrder) {
+    LLADA_TRY_STATUS(
+        budget_.spend(parts.size() * static_cast<size_t>(std::max<int64_t>({c.least_items, c.most_items, 1}))));
+    return all_of(
+        {text("["), in_order(parts, std::vector<bool>(parts.size()), c.least_items, c.most_items, between), text("]")});
+  }
+  // What may follow when these are written.
+  std::vector<Expr> behind(size_t{1} << parts.size());
+  for (size_t written = behind.size(); written-- > 0;) {
+    const auto count = std::popcount(written);
+    std::vector<Expr> ways;
+    if (count >= c.least_items) ways.push_back(text(""));
+    for (size_t i = 0; i < parts.size() && (c.most_items < 0 || count < c.most_items); ++i)
+      if (!(written >> i & 1))
+        ways.push_back(all_of({text(written == 0 ? "" : between), parts[i], behind[written | size_t{1} << i]}));
+    behind[written] = some_of(std::move(ways));
+  }
+  return all_of({text("["), behind[0], text("]")});
+}
+
+Result<Expr> SchemaWriter::array(const Case& c, const Place* place, int left) {
+  int64_t first = 0;
+  for (const Case::List& list : c.lists)
+    if (list.first != nullptr) first = std::max(first, std::ssize(*list.first));
+  const auto below = [&](int64_t index) { return document_.below(place, "items", index); };
+  auto rest = cases_.item(c, -1);
+  int64_t most = c.most_items;
+  if (!rest) most = most < 0 ? first : std::min(most, first);
+  if (c.unique != nullptr && most != 0 && most != 1) {
+    std::optional<Expr> different;
+    if (rest && first == 0 && c.held.empty()) {
+      LLADA_TRY(different, unique_items(*rest, c, place));
+    }
+    if (different) return *different;
+    LLADA_TRY_STATUS(document_.leave_out(c.unique, "that items differ can be followed for listed values only"));
+  }
+  Expr item = never();
+  if (rest && rest->empty()) {
+    item = json_any(std::max<int64_t>(levels_.any - 1, 0), spelling_);
+  } else if (rest) {
+    LLADA_TRY(item, value(*rest, document_.below(place, "items"), left));
+  }
+  const std::string between = spelling_ == CallForm::json ? ", " : ",";
+  if (!c.held.empty()) {
+    if (first > 0 || c.held.size() > 1) {
+      LLADA_TRY_STATUS(document_.leave_out(c.held[0].item.place, "not supported beside another list of schemas"));
+    } else if (rest) {
+      Clauses both = *rest;
+      both.push_back(c.held[0].item);
+      LLADA_TRY(const Expr held, value(both, c.held[0].item.place, left));
+      const int64_t times = c.held[0].least;
+      const Expr more = sequence({text(between), item});
+      if (times == 1 && c.least_items <= 1 && most < 0 && !is_never(item))
+        return all_of(
+            {text("["), repeat(sequence({item, text(between)}), 0, -1), held, repeat(more, 0, -1), text("]")});
+      // Where items are counted, those stand in front.
+      const Expr further = repeat(more, std::max<int64_t>(c.least_items - times, 0), most < 0 ? -1 : most - times);
+      return all_of({text("["), held, repeat(sequence({text(between), held}), times - 1, times - 1),
+                     is_never(item) ? text("") : further, text("]")});
+    }
+  }
+  if (is_never(item)) most = most < 0 ? first : std::min(most, first);
+  if (first == 0) return json_list(item, c.least_items, most, spelling_);
+  // From the last item of its own on: what may follow it.
+  LLADA_TRY_STATUS(budget_.spend(static_cast<size_t>(first) * 4));
+  std::vector<Expr> own;
+  for (int64_t i = 0; i < first && (most < 0 || i < most); ++i) {
+    const auto clauses = cases_.item(c, i);
+    if (!clauses) break;
+    LLADA_TRY(Expr one, value(*clauses, below(i), left));
+    if (is_never(one)) break;
+    own.push_back(std::move(one));
+  }
+  const auto count = std::ssize(own);
+  const bool ends = count < first || (most >= 0 && most <= count);
+  Expr behind = ends ? (c.least_items > count ? never() : text(""))
+                     : repeat(sequence({text(between), item}), std::max<int64_t>(c.least_items - count, 0),
+                              most < 0 ? -1 : most - count);
+  for (int64_t i = count; i-- > 0;) {
+    Expr with = all_of({text(i > 0 ? between : ""), own[static_cast<size_t>(i)], behind});
+    behind = i >= c.least_items ? some_of({text(""), std::move(with)}) : std::move(with);
+  }
+  return all_of({text("["), std::move(behind), text("]")});
+}
+
+}  // namespace llada::forms

@@ -1,0 +1,65 @@
+// A schema's document as an expression: its cases, one value below another.
+#pragma once
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "forms/expression.h"
+#include "forms/schema_cases.h"
+#include "forms/schema_document.h"
+
+namespace llada::forms {
+
+bool is_never(const Expr& e);
+// One of the parts, or all in order, where a part may be never().
+Expr some_of(std::vector<Expr> parts);
+Expr all_of(std::vector<Expr> parts);
+// From `least` to `most` (-1: any number) of the parts in their order, those that are required among them.
+Expr in_order(const std::vector<Expr>& parts, const std::vector<bool>& required, int64_t least, int64_t most,
+              std::string_view between);
+
+// How often what a reference leads to may stand inside itself, how many levels open values have, and how deep objects
+// and lists stand in each other.
+struct SchemaLevels {
+  int nested = 4;
+  int64_t any = 3;
+  int deepest = 1000;
+};
+
+class SchemaWriter {
+ public:
+  SchemaWriter(Document& document, const SchemaLevels& levels);
+  // Texts of values that fit all clauses.
+  Result<Expr> value(const Clauses& clauses, const Place* place) { return value(clauses, place, levels_.nested); }
+
+ private:
+  using Key = std::pair<std::vector<std::pair<const Json*, bool>>, int>;
+  Result<Expr> value(const Clauses& clauses, const Place* place, int left);
+  Result<Expr> of_cases(const Clauses& clauses, std::vector<Case> cases, const Place* place, int left);
+  Result<Expr> of_case(const Case& c, const Place* place, int left);
+  Result<std::vector<std::string>> listed(const Clauses& clauses, const std::vector<Case>& cases, const Place* place);
+  Result<Expr> string(const Case& c, const Place* place);
+  Result<Expr> content(const Case& c, const Place* place, Letters letters);  // null: any
+  Result<Expr> number(const Case& c, const Place* place);
+  Result<Expr> array(const Case& c, const Place* place, int left);
+  Result<Expr> object(const Case& c, const Place* place, int left);
+  Result<Expr> dictionary(const Case& c, const Place* place, int left);
+  Result<Expr> key(const Case& names, const Place* place);
+  Result<std::optional<Expr>> unique_items(const Clauses& item, const Case& c, const Place* place);
+
+  Document& document_;
+  Budget& budget_;
+  const CallForm spelling_;
+  const SchemaLevels levels_;
+  const Expr any_;
+  Cases cases_;
+  std::map<Key, Expr> made_;
+  std::set<Key> open_;
+  int depth_ = 0;
+};
+
+}  // namespace llada::forms

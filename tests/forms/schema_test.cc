@@ -1,0 +1,113 @@
+// JSON Schema by keywords: a table of schemas with texts that fit and texts that do not, whose verdicts another
+// program's validator has confirmed (python/tests/test_check_forms.py), and what is refused or left out.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "forms/form.h"
+#include "forms/json_schema.h"
+#include "forms/json_values.h"
+
+namespace llada::forms {
+namespace {
+
+TEST(SchemaKeywords, FitAsTheTableSays) {
+  std::ifstream file(LLADA_SOURCE_DIR "/tests/data/schema_keywords.jsonl");
+  std::string line;
+  int rows = 0;
+  while (std::getline(file, line)) {
+    const Json row = Json::parse(line);
+    const auto made = automaton_of({FormKind::json_schema, row["schema"].dump()});
+    ASSERT_TRUE(made) << line << ": " << made.error().message;
+    for (const Json& text : row["fits"]) EXPECT_TRUE(made->fits(text.get<std::string>())) << line << ": " << text;
+    for (const Json& text : row["not"]) EXPECT_FALSE(made->fits(text.get<std::string>())) << line << ": " << text;
+    ++rows;
+  }
+  EXPECT_GE(rows, 69);
+}
+
+std::string refusal(const std::string& schema) {
+  const auto made = check_form({FormKind::json_schema, schema});
+  return made ? "" : made.error().message.substr(std::string("json_schema: ").size());
+}
+
+std::vector<std::string> warnings(const std::string& schema, std::string_view where = "$") {
+  std::vector<std::string> lines;
+  const auto made = check_form({FormKind::json_schema, schema, /*loose=*/true}, &lines, where);
+  EXPECT_TRUE(made) << (made ? "" : made.error().message);
+  return lines;
+}
+
+// Strict: by the path, with the reason. Else left out with a line that says both.
+TEST(SchemaKeywords, WhatCannotBeFollowedIsSaid) {
+  for (
+      const auto& [schema, place, why] : std::vector<std::array<std::string, 3>>{
+          {R"({"properties": {"a": {"type": "array", "uniqueItems": true}}})", "$.properties.a.uniqueItems",
+           "that items differ can be followed for listed values only"},
+          {R"({"properties": {"a": {"type": "string", "pattern": "(?=x)y"}}})", "$.properties.a.pattern",
+           "found a group that begins with '(?' at byte 2, which is not supported"},
+          {R"({"$ref": "https://example.com/other.json"})", "$.$ref",
+           R"(found "https://example.com/other.json", which is another document; needed a place in this one, like #/$defs/NAME)"},
+          {R"({"$ref": "#/$defs/x"})", "$.$ref", R"(found "#/$defs/x", which is not there)"},
+          {R"({"oneOf": [{"type": "array"}, {"type": "array", "items": {"type": "integer"}}]})", "$.oneOf",
+           "a value may fit both [0] and [1], which cannot be told apart"},
+          {R"({"not": {"uniqueItems": true}})", "$.not", "not supported of this schema"},
+          {R"({"type": "object", "minProperties": 2})", "$.minProperties",
+           "that many members with other names can be followed for named ones only"},
+          {R"({"contains": {"const": 1}, "maxContains": 2})", "$.maxContains", "not supported"},
+          {R"({"items": {"type": "number", "multipleOf": 0.0000000001}})", "$.items.multipleOf",
+           "found 1e-10, needed a step from 1e-9 to 1e15"},
+          {R"({"type": "strin"})", "$.type",
+           R"(found "strin", needed string, number, integer, boolean, null, array, object)"},
+          {R"({"type": "object", "additionalProperties": 5})", "$.additionalProperties", "found 5, needed a schema"},
+          {R"({"minLength": -1})", "$.minLength", "found -1, needed a whole number from 0 on"},
+          {R"({"enum": []})", "$.enum", "found [], needed a list of values"},
+          {R"({"allOf": {}})", "$.allOf", "found {}, needed a list of schemas"}}) {
+    EXPECT_EQ(refusal(schema), place + ": " + why);
+    const auto lines = warnings(schema);
+    ASSERT_EQ(lines.size(), 1u) << schema;
+    EXPECT_EQ(lines[0], place + ": " + why + "; left out");
+  }
+  EXPECT_TRUE(warnings(R"({"items": {"$ref": "x.json"}})", "tools[3].input_schema")[0].starts_with(
+      "tools[3].input_schema.items.$ref: "));
+  EXPECT_EQ(refusal(R"({"type": "integer", "minimum": 3, "maximum": 2})"), "$: no value fits the schema");
+  EXPECT_EQ(refusal(R"({"not": {}})"), "$: no value fits the schema");
+  EXPECT_EQ(refusal(R"({"type": "object", "required": ["a"], "properties": {"a": false}})"),
+            "$: no value fits the schema");
+}
+
+TEST(SchemaKeywords, AreAnnotationsWhereNoDraftHasThem) {
+  EXPECT_TRUE(warnings(R"({"type": "object", "id": "x", "links": [], "x-a": 1, "discriminator": {"propertyName": "k"},
+      "properties": {"a": {"type": "string", "format": "int32", "readonly": true, "maximum": 3}}})")
+                  .empty());
+}
+
+// None is made whole, and each is read or refused at once.
+TEST(SchemaKeywords, CostLittle) {
+  const auto times = [](int count, const std::string& text, const std::string& last) {
+    std::string out;
+    for (int i = 0; i < count; ++i) out += text + ", ";
+    return out + last;
+  };
+  std::string twice = R"({"type": "integer"})", conditions = R"({"required": ["k"], "allOf": [)";
+  for (int i = 0; i < 12; ++i) twice = R"({"allOf": [{"anyOf": [)" + twice + R"(, {"type": "string"}]}, {}]})";
+  for (int i = 0; i < 16; ++i)
+    conditions +=
+        fmt::format(R"({{"if": {{"properties": {{"k": {{"const": {}}}}}}}, "then": {{"required": ["a{}"]}}}}, )", i, i);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_NE(refusal(R"({"anyOf": [)" + times(40'000, R"({"type": "integer"})", "{}") + "]}"), "");
+  EXPECT_EQ(refusal(R"({"oneOf": [)" + times(60, R"({"required": ["a"]})", R"({"required": ["b"]})") + "]}"), "");
+  EXPECT_EQ(refusal(twice), "");
+  EXPECT_EQ(refusal(conditions + R"({}], "properties": {"k": {"type": "integer"}}})"), "");
+  EXPECT_NE(refusal(R"({"allOf": [)" +
+                    times(12, R"({"anyOf": [{"minLength": 1}, {"maxLength": 3}, {"pattern": "a"}]})", "{}") + "]}"),
+            "");
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 20.0);
+}
+
+}  // namespace
+}  // namespace llada::forms
