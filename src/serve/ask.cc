@@ -449,6 +449,7 @@ double waiting_bytes(const Ask& ask) {
     for (const std::string& stop : request.stop) bytes += stop.size();
   }
   for (const std::string& text : ask.echoed) bytes += text.size();
+  if (ask.form) bytes += ask.form->text.size();
   return static_cast<double>(bytes);
 }
 
