@@ -42,7 +42,8 @@ class DspRows final : public KvKeeper {
     std::memcpy(batch.data(), &head, sizeof head);
     std::memcpy(batch.data() + sizeof head, ranges.data(), ranges.size() * sizeof(WireRange));
     const auto reply = session.run(batch, 0, kMostSeconds);
-    if (!reply || reply->status != WIRE_OK) return session.end_process();
+    if (!reply) return session.end_process();
+    if (reply->status != WIRE_OK) return session.end_process("giving keys and values back: the DSP refuses the batch");
     *lines_ += reply->lines;
   }
 

@@ -241,7 +241,8 @@ Result<int> Session::call(Channel& channel, std::function<int()> function, doubl
   return failed("{}, but {} did not return", late.error().message, returned ? "killing it" : "the call");
 }
 
-void Session::end_process() {
+void Session::end_process(std::string why) {
+  if (!why.empty()) static_cast<void>(die(std::move(why)));
   if (!alive()) static_cast<void>(kill_process().wait(kSecondsToDie));
 }
 

@@ -39,8 +39,8 @@ class Session : public std::enable_shared_from_this<Session> {
   Result<std::optional<int>> set_latency(bool low);
 
   Status call_nothing();  // there and back
-  // Of one that is dead: its process is ended, and what it had in its caches is written back then.
-  void end_process();
+  // Of one that is dead, or dies of `why`: its process is ended, and what it had in its caches is written back then.
+  void end_process(std::string why = {});
 
   // Asks the DSP's system for clock and vector units, or gives both back; open() asks, the end gives back.
   struct Votes {
