@@ -10,7 +10,9 @@
 
 #include <cerrno>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "base/memory_usage.h"
 #include "base/system.h"
@@ -72,6 +74,11 @@ void sync_caches(int fd, CacheSync direction) {
   request.flags =
       direction == CacheSync::give ? DMA_BUF_SYNC_END | DMA_BUF_SYNC_WRITE : DMA_BUF_SYNC_START | DMA_BUF_SYNC_READ;
   static_cast<void>(::ioctl(fd, DMA_BUF_IOCTL_SYNC, &request));
+}
+
+std::string program_folder() {
+  std::error_code none;
+  return std::filesystem::read_symlink("/proc/self/exe", none).parent_path().string();
 }
 
 std::string boot_name() {

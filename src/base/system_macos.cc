@@ -48,6 +48,7 @@ int this_processor() { return -1; }
 
 void sync_caches(int, CacheSync) {}
 
+std::string program_folder() { return {}; }
 std::string boot_name() { return {}; }
 
 int64_t modified_ns(const struct stat& file) {

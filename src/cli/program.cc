@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <system_error>
 
 #include "base/pages.h"
+#include "base/system.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
@@ -147,9 +147,9 @@ int main_command(Arguments words, const Build& build) {
 // A DSP's modules lie beside the program, where nobody names another folder. The system's library reads this variable
 // at any time, so it is set while no other thread runs.
 static void name_module_folders() {
-  std::error_code none;
-  const std::string folder = std::filesystem::read_symlink("/proc/self/exe", none).parent_path().string();
-  ::setenv("ADSP_LIBRARY_PATH", fmt::format("{0};{0}/hexagon;/vendor/dsp/cdsp", folder).c_str(), 0);
+  const std::string folder = program_folder();
+  if (!folder.empty())
+    ::setenv("ADSP_LIBRARY_PATH", fmt::format("{0};{0}/hexagon;/vendor/dsp/cdsp", folder).c_str(), 0);
 }
 
 int program(int argc, char** argv, const Build& build, const DevicePlugin& devices) {

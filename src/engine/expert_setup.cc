@@ -117,7 +117,8 @@ Result<MoeOptions> check_experts(const ExpertRequest& r, const DeviceSpec& where
   if (!r.plan.empty()) {
     LLADA_TRY(o.plan, moe_rule_from_name(r.plan));
   }
-  if (r.share == 0 && !r.plan.empty()) return invalid("moe_plan: found '{}' without a share of experts on the device", r.plan);
+  if (r.share == 0 && !r.plan.empty())
+    return invalid("moe_plan: found '{}' without a share of experts on the device", r.plan);
   if (r.share == 0) return o;
   if (!(r.share > 0 && r.share <= 1))
     return invalid("experts_on_device: found {:g} %, needed above 0 to 100", 100 * r.share);

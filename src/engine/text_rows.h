@@ -10,8 +10,8 @@
 
 namespace llada {
 
-// Rows without a token, ascending: those that fill the vocabulary up behind the tokenizer's, and unused ones. None where
-// there is no tokenizer.
+// Rows without a token, ascending: those that fill the vocabulary up behind the tokenizer's, and unused ones. None
+// where there is no tokenizer.
 std::vector<int32_t> rows_without_text(const Model& model);
 
 // The head's rule for a request (decode::head_rule), by which no row without a token is ever written. In the softmax of
