@@ -55,10 +55,7 @@ bool asserts(std::string_view key) {
   return is_in(kAsserts, key);
 }
 
-template <class T>
-void append(std::vector<T>& to, const std::vector<T>& from) {
-  for (const T& item : from) to.push_back(item);
-}
+void append(auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); }
 
 void raise(NumberRange& r, double least, bool above) {
   if (!r.least || least > *r.least || (least == *r.least && above)) r.least = least, r.above = above;
