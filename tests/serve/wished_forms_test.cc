@@ -153,8 +153,9 @@ TEST_F(WishedForms, WhatCannotBeFollowedIsLeftOutOrRefusedByItsPath) {
   EXPECT_TRUE(claude["warnings"][0].get<std::string>().starts_with("tools[0].input_schema.properties.z.pattern: "))
       << claude;
   // No text fits, or not in so many tokens: the field that was sent.
-  const json never = refusal(kChatPath, with_field(kFormAsk, "response_format",
-                                                   {{"type", "json_object"}, {"schema", {{"enum", json::array()}}}}));
+  const json never =
+      refusal(kChatPath, with_field(kFormAsk, "response_format",
+                                    {{"type", "json_object"}, {"schema", {{"type", "string"}, {"enum", {5}}}}}));
   EXPECT_EQ(never["param"], "response_format") << never;
 }
 
