@@ -454,7 +454,7 @@ Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options, std::
                                                 std::span<const TensorView> weights, const WeightHooks& hooks) {
   LLADA_CHECK(infos.size() == weights.size());
   LLADA_TRY(const auto* table, kernels::select(options.isa));
-  LLADA_CHECK(options.packed == nullptr || options.packed->isa() == table->isa);
+  LLADA_CHECK(options.packed == nullptr || options.packed->isa() == kernels::packed_layout(*table));
   auto pool = std::make_unique<ThreadPool>(options.threads);
   auto loaded = std::make_shared<CpuWeights>(*table, infos, weights, hooks, options.packed);
   if (!options.when_needed) LLADA_TRY_STATUS(loaded->load(*pool, loaded->every_id()));
