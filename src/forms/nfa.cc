@@ -253,10 +253,12 @@ void Counted::add(Way way, Ways& found, int64_t& steps) const {
     if (state.count == Nfa::Count::end) way.counts[static_cast<size_t>(--way.open)] = 0;
     if (state.count == Nfa::Count::next && ++way.counts[static_cast<size_t>(way.open) - 1] > state.most) continue;
     steps += 1 + std::ssize(found);
-    const bool known = std::ranges::any_of(found, [&](const Way& other) {
-      return other.state == way.state && std::ranges::equal(other.counts, way.counts, std::less_equal{});
-    });
-    if (known || found.size() >= kMostWays) continue;
+    const auto no_less = [](const Way& more, const Way& less) {
+      return more.state == less.state && std::ranges::equal(less.counts, more.counts, std::less_equal{});
+    };
+    if (std::ranges::any_of(found, [&](const Way& other) { return no_less(way, other); })) continue;
+    std::erase_if(found, [&](const Way& other) { return no_less(other, way); });
+    if (found.size() >= kMostWays) continue;
     found.push_back(way);
     const int32_t last = states_[static_cast<size_t>(way.state) + 1].free;
     for (int32_t i = last; i-- > state.free;) {

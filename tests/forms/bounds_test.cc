@@ -70,7 +70,7 @@ TEST(Counted, FitsWhatStatesForEachCountFit) {
       // A walk that fits the loops, left where it may end, now and then with a byte that is wrong.
       std::string one;
       int32_t state = loops.start;
-      for (size_t wanted = random() % 900; one.size() < 1800;) {
+      for (size_t wanted = random() % (round % 2 ? 900 : 20); one.size() < 1800;) {
         if (one.size() >= wanted && loops.complete[static_cast<size_t>(state)]) break;
         std::vector<int> bytes;
         for (int b = 0; b < 256; ++b)
@@ -257,7 +257,7 @@ TEST(Work, DoesNotGrowWithWhatIsDecided) {
 TEST(Work, AgentsToolsAreTaken) {
   const std::vector<std::string> pieces = synthetic(50'000);
   const Vocabulary vocabulary(std::vector<std::string_view>(pieces.begin(), pieces.end()));
-  for (unsigned seed = 1; seed <= 5; ++seed) {
+  for (unsigned seed = 1; seed <= 5; seed += 2) {
     AgentTools agent(seed);
     const int tools = 20 + 10 * static_cast<int>(seed - 1);  // up to 60
     const std::string list = agent.list(tools);
