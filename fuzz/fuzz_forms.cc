@@ -30,13 +30,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int64_t least = tokens->least(tokens->start());
   if (least > 64) return 0;
   Solver solver(tokens, false);
+  Track track;
   std::vector<Slot> slots(static_cast<size_t>(least));
   std::string text;
   for (Slot& slot : slots) {
     for (int32_t t = 0; slot.token < 0; ++t) {
       slot.token = t;
       if (t >= static_cast<int32_t>(kTexts.size())) std::abort();
-      if (!solver.fits(slots)) slot.token = -1;
+      if (!solver.fits(slots, track)) slot.token = -1;
     }
     text += kTexts[static_cast<size_t>(slot.token)];
   }
@@ -49,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   reader.read_all(logits);
   const llada::RowScores row = reader.take();
   const std::vector<Slot> open(static_cast<size_t>(least) + 2, {-1, &row});
-  const std::vector<Chosen> path = solver.solve(open);
+  const std::vector<Chosen> path = solver.solve(open, track);
   if (path.size() != open.size()) std::abort();
   text.clear();
   for (const Chosen& chosen : path) text += kTexts[static_cast<size_t>(chosen.token)];

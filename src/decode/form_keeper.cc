@@ -10,6 +10,10 @@
 namespace llada::decode {
 namespace {
 
+constexpr int64_t kMostWhole = 10'000'000;  // edges and classes, of a stretch that one call looks at as a whole
+constexpr int64_t kMostRevising = 8 * forms::Solver::kStepWork;  // of a step's changes of decided tokens
+constexpr int64_t kMostGap = 100'000'000;  // states and positions of a gap that is filled exactly, once a request
+
 // What divides logits before a rule looks at their distribution.
 double confidence_heat(const DecodeOptions& options) { return orders_by_sampled(options) ? options.temperature : 1; }
 
@@ -38,10 +42,11 @@ FormKeeper::FormKeeper(std::shared_ptr<const forms::TokenForm> form, const Decod
       ids_(ids),
       sampled_(samples(options)),
       fixed_noise_(draws_once(options)),
+      revised_(options.revision != Revision::none || ids.uniform.length > 0),
       heat_(confidence_heat(options)),
       seed_(options.seed),
       key_(form_of(options) ? forms::key_of(form_of(options)->kind) : "form"),
-      solver_(form_, canvas.infill) {
+      solver_(form_, canvas.infill, ids.uniform.length > 0 ? kMostWhole : forms::Solver::kStepWork) {
   int64_t begin = -1;
   for (int64_t p = 0; p <= canvas.answer_end(); ++p) {
     const bool open = p < canvas.answer_end() && canvas.states[static_cast<size_t>(p)] != TokenState::fixed;
@@ -50,7 +55,7 @@ FormKeeper::FormKeeper(std::shared_ptr<const forms::TokenForm> form, const Decod
   }
 }
 
-const FormKeeper::Stretch* FormKeeper::stretch_of(int64_t position) const {
+FormKeeper::Stretch* FormKeeper::stretch_of(int64_t position) {
   const auto found =
       std::ranges::find_if(stretches_, [&](const Stretch& s) { return s.begin <= position && position < s.end; });
   return found == stretches_.end() ? nullptr : &*found;
@@ -66,7 +71,18 @@ std::vector<forms::Slot> FormKeeper::slots(const Canvas& canvas, const Stretch& 
 
 Status FormKeeper::check(const Canvas& canvas) {
   for (const Stretch& stretch : stretches_) {
-    if (solver_.fits(slots(canvas, stretch))) continue;
+    const int64_t length = stretch.end - stretch.begin;
+    // What may have decided tokens behind undecided ones, or nothing decided before the end, is looked at as a whole.
+    if (revised_ && solver_.work_of(length, kMostWhole) > kMostWhole)
+      return invalid(
+          "{}: found a form that takes over {} steps for {} tokens that may be revised, needed a smaller one", key_,
+          kMostWhole, length);
+    if (canvas.infill && form_->edges_of_all() * length > kMostGap)
+      return invalid("{}: found a form of {} ways from state to state for a gap of {} tokens, needed {} at most", key_,
+                     form_->edges_of_all(), length, kMostGap / length);
+  }
+  for (Stretch& stretch : stretches_) {
+    if (solver_.fits(slots(canvas, stretch), stretch.track)) continue;
     const int64_t length = stretch.end - stretch.begin;
     const int64_t needed = solver_.shortest();
     if (!canvas.infill) return invalid("gen_length: found {}, needed {} at least for {}", length, needed, key_);
@@ -78,15 +94,15 @@ Status FormKeeper::check(const Canvas& canvas) {
 
 std::vector<Edit> FormKeeper::fixed(const Canvas& canvas, int64_t end) {
   std::vector<Edit> edits;
-  for (const Stretch& stretch : stretches_) {
+  for (Stretch& stretch : stretches_) {
     std::vector<forms::Slot> all = slots(canvas, stretch);
     const std::vector<forms::Slot> before = all;
     if (std::ranges::none_of(all, [](const forms::Slot& s) { return s.token < 0; })) continue;
-    solver_.write_fixed(all);
+    solver_.write_fixed(all, stretch.track);
     const auto count = static_cast<size_t>(std::clamp<int64_t>(end - stretch.begin, 0, std::ssize(all)));
     if (std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count),
                     [](const forms::Slot& s) { return s.token < 0; })) {
-      const std::vector<int32_t> only = solver_.fixed(all, count);
+      const std::vector<int32_t> only = solver_.fixed(all, count, stretch.track);
       for (size_t i = 0; i < only.size(); ++i)
         if (only[i] >= 0) all[i].token = only[i];
     }
@@ -103,13 +119,14 @@ std::vector<Edit> FormKeeper::fixed(const Canvas& canvas, int64_t end) {
 
 std::vector<Prediction> FormKeeper::predict(const Canvas& canvas, std::span<const int32_t> positions,
                                             const StepResult& result, int64_t forward) {
+  begun_ = solver_.work();
   std::vector<Prediction> out;
   const auto row_at = [&](int32_t position) {
     return std::ranges::lower_bound(result.predictions, ids_.row_of(position), {}, &Prediction::position) -
            result.predictions.begin();
   };
   for (size_t i = 0; i < positions.size();) {
-    const Stretch* stretch = stretch_of(positions[i]);
+    Stretch* stretch = stretch_of(positions[i]);
     if (stretch == nullptr) {
       out.push_back(result.predictions[static_cast<size_t>(row_at(positions[i]))]);
       out.back().position = positions[i++];
@@ -119,10 +136,11 @@ std::vector<Prediction> FormKeeper::predict(const Canvas& canvas, std::span<cons
     for (; i < positions.size() && positions[i] < stretch->end; ++i)
       all[static_cast<size_t>(positions[i] - stretch->begin)].scores =
           &result.scores[static_cast<size_t>(row_at(positions[i]))];
-    const auto path = solver_.solve(all, {.sampled = sampled_,
-                                          .seed = seed_,
-                                          .forward = static_cast<uint64_t>(fixed_noise_ ? 0 : forward),
-                                          .first_position = stretch->begin});
+    const auto path = solver_.solve(all, stretch->track,
+                                    {.sampled = sampled_,
+                                     .seed = seed_,
+                                     .forward = static_cast<uint64_t>(fixed_noise_ ? 0 : forward),
+                                     .first_position = stretch->begin});
     for (const forms::Chosen& chosen : path) {
       const int32_t position = static_cast<int32_t>(stretch->begin) + chosen.slot;
       out.push_back(prediction_of(chosen, position, result.predictions[static_cast<size_t>(row_at(position))]));
@@ -132,12 +150,17 @@ std::vector<Prediction> FormKeeper::predict(const Canvas& canvas, std::span<cons
 }
 
 Prediction FormKeeper::again(const Canvas& canvas, int32_t position, const Prediction& seen, const RowScores& scores) {
-  const Stretch* stretch = stretch_of(position);
+  Stretch* stretch = stretch_of(position);
   if (stretch == nullptr) return seen;
+  if (solver_.work() - begun_ > kMostRevising) {  // it stays as it is
+    Prediction same = seen;
+    same.token = canvas.tokens[static_cast<size_t>(position)], same.probability = 1;
+    return same;
+  }
   std::vector<forms::Slot> all = slots(canvas, *stretch);
   all[static_cast<size_t>(position - stretch->begin)] = {-1, &scores};
-  const auto path =
-      solver_.solve(all, {.sampled = sampled_, .seed = seed_, .forward = 0, .first_position = stretch->begin});
+  const auto path = solver_.solve(all, stretch->track,
+                                  {.sampled = sampled_, .seed = seed_, .forward = 0, .first_position = stretch->begin});
   return path.empty() ? seen : prediction_of(path.front(), position, seen);
 }
 
@@ -156,23 +179,24 @@ void FormKeeper::keep(const Canvas& canvas, std::vector<Edit>& edits) {
     if (!replaces(edit)) apply(edit);
   for (Edit& edit : edits) {
     if (!replaces(edit)) continue;
-    const Stretch* stretch = stretch_of(edit.position);
+    Stretch* stretch = stretch_of(edit.position);
     const int32_t old = canvas.tokens[static_cast<size_t>(edit.position)];
     apply(edit);
-    if (stretch == nullptr || solver_.fits(slots(after, *stretch))) continue;
+    const bool looked_at = solver_.work() - begun_ <= 2 * kMostRevising;
+    if (stretch == nullptr || (looked_at && solver_.fits(slots(after, *stretch), stretch->track))) continue;
     edit.token = old;
     apply(edit);
   }
 }
 
-void FormKeeper::mark(const Canvas& after, std::vector<Edit>& edits) const {
-  for (const Stretch& stretch : stretches_) {
-    int32_t state = form_->start();
-    for (int64_t p = stretch.begin; p < stretch.end && state >= 0 && !after.is_undecided(p); ++p) {
-      const auto ways = form_->edges(state);
-      if (ways.size() == 1 && form_->only_token(ways[0].set) >= 0)
-        if (const auto edit = std::ranges::find(edits, p, &Edit::position); edit != edits.end()) edit->by_form = true;
-      state = form_->step(state, after.tokens[static_cast<size_t>(p)]);
+void FormKeeper::mark(const Canvas& after, std::vector<Edit>& edits) {
+  for (Stretch& stretch : stretches_) {
+    const std::span<const int32_t> states = solver_.walk(slots(after, stretch), stretch.track);
+    for (Edit& edit : edits) {
+      const int64_t at = edit.position - stretch.begin;
+      if (at < 0 || at + 1 >= std::ssize(states) || states[static_cast<size_t>(at)] < 0) continue;
+      const auto ways = form_->edges(states[static_cast<size_t>(at)]);
+      edit.by_form |= ways.size() == 1 && form_->only_token(ways[0].set) >= 0;
     }
   }
 }

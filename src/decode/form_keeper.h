@@ -34,25 +34,27 @@ class FormKeeper {
   // Of edits that write another token over a decided one those that cannot stay keep the old token.
   void keep(const Canvas& canvas, std::vector<Edit>& edits);
   // Says of the edits that made `after` which of them are text of the form itself.
-  void mark(const Canvas& after, std::vector<Edit>& edits) const;
+  void mark(const Canvas& after, std::vector<Edit>& edits);
 
  private:
   struct Stretch {
     int64_t begin, end;
+    forms::Track track = {};
   };
-  const Stretch* stretch_of(int64_t position) const;
+  Stretch* stretch_of(int64_t position);
   std::vector<forms::Slot> slots(const Canvas& canvas, const Stretch& stretch) const;
   // row: what the head says of the position without the form.
   Prediction prediction_of(const forms::Chosen& chosen, int32_t position, const Prediction& row) const;
 
   const std::shared_ptr<const forms::TokenForm> form_;
   const SpecialIds ids_;
-  const bool sampled_, fixed_noise_;
+  const bool sampled_, fixed_noise_, revised_;
   const double heat_;  // divides logits before a rule looks at their distribution
   const uint64_t seed_;
   const std::string key_;
   std::vector<Stretch> stretches_;
   forms::Solver solver_;
+  int64_t begun_ = 0;  // the solver's work before this step
 };
 
 // Before a strategy is made: writes what the form fixes. Invalid as in FormKeeper::check().

@@ -25,12 +25,10 @@ Result<std::shared_ptr<const forms::TokenForm>> FormStore::get(const forms::Form
     vocabulary = vocabulary_;
   }
   // Others go on while a form is made; two that ask for the same one may both make it.
-  LLADA_TRY(const forms::Automaton automaton, forms::automaton_of(form));
   forms::EndTokens ends{ids.end_ids, ids.eos >= 0 || ids.end_ids.empty() ? ids.eos : ids.end_ids.front()};
   if (ends.fill >= 0 && std::ranges::find(ends.ids, ends.fill) == ends.ids.end()) ends.ids.push_back(ends.fill);
-  auto lifted = forms::TokenForm::create(automaton, *vocabulary, ends);
-  if (!lifted) return invalid("{}: {}", forms::key_of(form.kind), lifted.error().message);
-  auto made = std::make_shared<const forms::TokenForm>(*std::move(lifted));
+  LLADA_TRY(forms::TokenForm fresh, forms::token_form_of(form, *vocabulary, ends));
+  auto made = std::make_shared<const forms::TokenForm>(std::move(fresh));
   const std::lock_guard lock(mutex_);
   kept_.emplace_front(form, made);
   int64_t bytes = 0;

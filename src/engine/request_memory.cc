@@ -6,7 +6,7 @@
 #include "decode/sampling.h"
 #include "engine/canvas_lanes.h"
 #include "engine/score_jobs.h"
-#include "forms/token_form.h"
+#include "forms/solve.h"
 
 namespace llada {
 namespace {
@@ -35,9 +35,9 @@ double score_bytes_of(int64_t positions, int64_t alternatives) {
 // The form, which the store may have let go of; scores of two steps' rows, and what one takes while it is read; what
 // the solver remembers of each position.
 double form_bytes(const forms::TokenForm& form, double rows, int64_t positions) {
-  constexpr double kReading = 2 * sizeof(ClassScore) + 32, kState = 40;
+  constexpr double kReading = 2 * sizeof(ClassScore) + 32;
   return static_cast<double>(form.bytes()) + rows * static_cast<double>(form.classes().count()) * kReading +
-         static_cast<double>(positions) * static_cast<double>(form.states()) * kState;
+         static_cast<double>(forms::Solver::bytes(form, positions));
 }
 
 // Rows whose logits a step keeps.

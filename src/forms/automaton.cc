@@ -2,164 +2,16 @@
 
 #include <algorithm>
 #include <bitset>
-#include <map>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
+
+#include "forms/nfa.h"
 
 namespace llada::forms {
 namespace {
 
 constexpr int64_t kMostWork = 30'000'000;  // steps of the subset construction: a tenth of a second or two
-constexpr int64_t kMostBuilt = 4 * int64_t{kMostParts};
-
-struct Nfa {
-  struct Edge {
-    ByteRange range;
-    int32_t to;
-  };
-  struct State {
-    std::vector<Edge> edges;
-    std::vector<int32_t> free;  // taken without a byte
-  };
-  std::vector<State> states;
-  // Where a part that stands at several places begins, by it and what follows it: a list names its item twice, before
-  // the same states, so that nested lists would double at every level.
-  std::map<std::pair<const Expression*, int32_t>, int32_t> shared;
-  bool full = false;
-  int64_t built = 0;  // expressions: those that fit the empty text alone add no states
-
-  int32_t add(State state) {
-    if (std::ssize(states) >= kMostParts) {
-      full = true;
-      return 0;
-    }
-    states.push_back(std::move(state));
-    return static_cast<int32_t>(states.size()) - 1;
-  }
-};
-
-int32_t build(Nfa& nfa, const Expr& e, int32_t next);
-
-// One state for each beginning of the text that was read last (Knuth, Morris and Pratt's); what would complete it is
-// not read.
-int32_t build_without(Nfa& nfa, std::string_view text, int32_t next) {
-  const auto first = static_cast<int32_t>(nfa.states.size());
-  for (size_t i = 0; i < text.size(); ++i) nfa.add({.edges = {}, .free = {next}});
-  const int32_t other = build(nfa, one_of({{0x80, kLastCode}}, Letters::plain), first);
-  for (size_t read = 0; read < text.size() && !nfa.full; ++read) {
-    Nfa::State& state = nfa.states[static_cast<size_t>(first) + read];
-    state.free.push_back(other);
-    for (int byte = 0; byte < 0x80; ++byte) {
-      const std::string now = std::string(text.substr(0, read)) + static_cast<char>(byte);
-      size_t kept = now.size();
-      while (!now.ends_with(text.substr(0, kept))) --kept;
-      const auto b = static_cast<uint8_t>(byte);
-      const int32_t to = first + static_cast<int32_t>(kept);
-      if (kept == text.size()) continue;
-      if (!state.edges.empty() && state.edges.back().to == to && state.edges.back().range.last + 1 == b)
-        state.edges.back().range.last = b;
-      else
-        state.edges.push_back({{b, b}, to});
-    }
-  }
-  return first;
-}
-
-// The states as they are, those that are complete with a way out.
-int32_t build_automaton(Nfa& nfa, const Automaton& a, int32_t next) {
-  const auto first = static_cast<int32_t>(nfa.states.size());
-  for (int32_t s = 0; s < a.states() && !nfa.full; ++s) {
-    Nfa::State state;
-    for (size_t byte = 0; byte < 256; ++byte) {
-      const int32_t to = a.step(s, static_cast<uint8_t>(byte));
-      if (to < 0) continue;
-      const auto b = static_cast<uint8_t>(byte);
-      if (!state.edges.empty() && state.edges.back().to == first + to && state.edges.back().range.last + 1 == b)
-        state.edges.back().range.last = b;
-      else
-        state.edges.push_back({{b, b}, first + to});
-    }
-    if (a.complete[static_cast<size_t>(s)]) state.free.push_back(next);
-    nfa.add(std::move(state));
-  }
-  return first + a.start;
-}
-
-int32_t build_part(Nfa& nfa, const Expression& e, int32_t next) {
-  using Kind = Expression::Kind;
-  switch (e.kind) {
-    case Kind::never:
-      return nfa.add({});
-    case Kind::text:
-      for (size_t i = e.text.size(); i-- > 0 && !nfa.full;) {
-        const auto byte = static_cast<uint8_t>(e.text[i]);
-        next = nfa.add({.edges = {{{byte, byte}, next}}, .free = {}});
-      }
-      return next;
-    case Kind::bytes: {
-      Nfa::State state;
-      for (const ByteRange& r : e.ranges) state.edges.push_back({r, next});
-      return nfa.add(std::move(state));
-    }
-    case Kind::sequence:
-      for (size_t i = e.parts.size(); i-- > 0;) next = build(nfa, e.parts[i], next);
-      return next;
-    case Kind::either: {
-      Nfa::State state;
-      for (const Expr& part : e.parts) state.free.push_back(build(nfa, part, next));
-      return nfa.add(std::move(state));
-    }
-    case Kind::repeat: {
-      int32_t from = next;
-      if (e.most < 0) {
-        from = nfa.add({.edges = {}, .free = {next}});
-        const int32_t body = build(nfa, e.parts[0], from);
-        if (!nfa.full) nfa.states[static_cast<size_t>(from)].free.push_back(body);
-      } else {
-        for (int64_t i = e.least; i < e.most && !nfa.full; ++i)
-          from = nfa.add({.edges = {}, .free = {build(nfa, e.parts[0], from), next}});
-      }
-      for (int64_t i = 0; i < e.least && !nfa.full; ++i) from = build(nfa, e.parts[0], from);
-      return from;
-    }
-    case Kind::without:
-      return build_without(nfa, e.text, next);
-    case Kind::automaton:
-      return build_automaton(nfa, *e.automaton, next);
-    case Kind::members: {
-      int32_t first = next, later = next;  // before the first member that is written, behind one
-      for (size_t i = e.parts.size(); i-- > 0 && !nfa.full;) {
-        const int32_t begin = build(nfa, e.parts[i], later);
-        int32_t separated = begin;
-        for (size_t k = e.text.size(); k-- > 0;) {
-          const auto byte = static_cast<uint8_t>(e.text[k]);
-          separated = nfa.add({.edges = {{{byte, byte}, separated}}, .free = {}});
-        }
-        const auto joined = [&](int32_t written, int32_t left_out) {
-          return e.required[i] ? written : nfa.add({.edges = {}, .free = {written, left_out}});
-        };
-        first = joined(begin, first);
-        later = joined(separated, later);
-      }
-      return first;
-    }
-  }
-  return next;
-}
-
-// From the end to the beginning: the state from which `e` and then what `next` leads to is read.
-int32_t build(Nfa& nfa, const Expr& e, int32_t next) {
-  nfa.full |= ++nfa.built > kMostBuilt;
-  if (nfa.full) return 0;
-  // What only one place names has no second beginning, and may live shorter than its address would be kept.
-  if (e.use_count() == 1 || e->kind == Expression::Kind::text) return build_part(nfa, *e, next);
-  const std::pair key(e.get(), next);
-  if (const auto known = nfa.shared.find(key); known != nfa.shared.end()) return known->second;
-  const int32_t begin = build_part(nfa, *e, next);
-  nfa.shared.emplace(key, begin);
-  return begin;
-}
 
 // Bytes between two borders of ranges act alike.
 void set_letters(const Nfa& nfa, Automaton& out) {
@@ -266,7 +118,8 @@ void trim(Automaton& a) {
       if (const int32_t t = a.next[static_cast<size_t>(order[i]) * letters + l];
           t >= 0 && number[static_cast<size_t>(t)] < 0)
         number[static_cast<size_t>(t)] = static_cast<int32_t>(order.size()), order.push_back(t);
-  Automaton out{.letter = a.letter, .letters = a.letters, .next = {}, .complete = {}, .start = 0};
+  Automaton out;
+  out.letter = a.letter, out.letters = a.letters;
   for (const int32_t s : order) {
     out.complete.push_back(a.complete[static_cast<size_t>(s)]);
     for (size_t l = 0; l < letters; ++l) {
@@ -365,11 +218,11 @@ void minimise(Automaton& a) {
   const std::vector<int32_t> block = Partition(a).refine();
   const auto letters = static_cast<size_t>(a.letters);
   const int32_t count = 1 + *std::ranges::max_element(block);
-  Automaton out{.letter = a.letter,
-                .letters = a.letters,
-                .next = std::vector<int32_t>(static_cast<size_t>(count) * letters, Automaton::kDead),
-                .complete = std::vector<char>(static_cast<size_t>(count)),
-                .start = block[static_cast<size_t>(a.start)]};
+  Automaton out;
+  out.letter = a.letter, out.letters = a.letters;
+  out.next.assign(static_cast<size_t>(count) * letters, Automaton::kDead);
+  out.complete.resize(static_cast<size_t>(count));
+  out.start = block[static_cast<size_t>(a.start)];
   for (size_t s = 0; s < block.size(); ++s) {
     const auto b = static_cast<size_t>(block[s]);
     out.complete[b] = a.complete[s];
@@ -387,7 +240,10 @@ bool Automaton::fits(std::string_view text) const {
     state = step(state, static_cast<uint8_t>(c));
     if (state < 0) return false;
   }
-  return complete[static_cast<size_t>(state)];
+  if (!complete[static_cast<size_t>(state)] || !counted) return complete[static_cast<size_t>(state)];
+  Counted::Ways ways = counted->begin();
+  int64_t steps = 0;
+  return counted->read(ways, text, steps) && counted->complete(ways);
 }
 
 void reduce(Automaton& a) {
@@ -398,22 +254,18 @@ void reduce(Automaton& a) {
 }
 
 int32_t parts_of(const Expr& expression) {
-  Nfa nfa;
-  build(nfa, expression, nfa.add({}));
-  return nfa.full ? kMostParts : static_cast<int32_t>(nfa.states.size());
+  const auto nfa = Nfa::of(expression, kLastLevel);
+  return nfa ? static_cast<int32_t>(nfa->states.size()) : kMostParts;
 }
 
-Result<Automaton> compile(const Expr& expression) {
-  Nfa nfa;
-  const int32_t end = nfa.add({});
-  const int32_t start = build(nfa, expression, end);
-  if (nfa.built > kMostBuilt) return invalid("the form is too large");
-  if (nfa.full) return invalid("the form needs more than {} states", kMostParts);
+Result<Automaton> compile(const Expr& expression, int level) {
+  LLADA_TRY(const Nfa nfa, Nfa::of(expression, level));
   Automaton automaton;
   set_letters(nfa, automaton);
-  LLADA_TRY_STATUS(take_subsets(nfa, start, end, automaton));
+  LLADA_TRY_STATUS(take_subsets(nfa, nfa.start, nfa.end, automaton));
   reduce(automaton);
   if (automaton.complete.empty()) return invalid("no text fits the form");
+  if (nfa.counts) automaton.counted = std::make_shared<const Counted>(nfa);
   return automaton;
 }
 

@@ -1,8 +1,11 @@
-// A form as a deterministic automaton over bytes: Thompson's construction, subsets, Hopcroft's minimisation. States
-// from which no text is complete are gone. Bounded: an expression that needs more states is an error.
+// A form as a deterministic automaton over bytes: subsets of a nondeterministic one, Hopcroft's minimisation. States
+// from which no text is complete are gone. Bounded: of an expression that needs more states the largest repeats become
+// loops, whose bounds are counted beside the automaton (nfa.h); where that does not help it is an error.
 #pragma once
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -10,8 +13,9 @@
 
 namespace llada::forms {
 
-inline constexpr int32_t kMostParts = 400'000;  // states before subsets are taken
-inline constexpr int32_t kMostStates = 20'000;
+inline constexpr int32_t kMostStates = 40'000;
+
+class Counted;
 
 struct Automaton {
   static constexpr int32_t kDead = -1;
@@ -21,6 +25,7 @@ struct Automaton {
   std::vector<int32_t> next;   // states x letters
   std::vector<char> complete;  // by state: the text may end here
   int32_t start = 0;
+  std::shared_ptr<const Counted> counted;  // null: none that has a bound
 
   int32_t states() const { return static_cast<int32_t>(complete.size()); }
   int32_t step(int32_t state, uint8_t byte) const {
@@ -32,10 +37,11 @@ struct Automaton {
 // Drops states that are not reached or from which nothing is complete, and joins those that act alike.
 void reduce(Automaton& a);
 
-// States before subsets are taken, which compile() bounds; kMostParts: at least so many.
+// States before subsets are taken, which compile() bounds, with as many loops as there may be; kMostParts (nfa.h): at
+// least so many.
 int32_t parts_of(const Expr& expression);
 
-// Invalid: too many states, or no text at all fits.
-Result<Automaton> compile(const Expr& expression);
+// At a level (nfa.h); 0: there are no loops with bounds. Invalid: too many states, or no text at all fits.
+Result<Automaton> compile(const Expr& expression, int level = 0);
 
 }  // namespace llada::forms

@@ -5,6 +5,7 @@
 #include "forms/form_template.h"
 #include "forms/json_schema.h"
 #include "forms/json_values.h"
+#include "forms/nfa.h"
 #include "forms/regex.h"
 #include "forms/tool_form.h"
 #include "text/utf8.h"
@@ -86,9 +87,24 @@ Status check_form(const Form& form, std::vector<std::string>* warnings, std::str
 
 Result<Automaton> automaton_of(const Form& form) {
   LLADA_TRY(const Expr expression, read(form));
-  auto automaton = compile(expression);
-  if (!automaton) return of_option(form, automaton.error());
-  return automaton;
+  for (int level = 0;; ++level) {
+    auto automaton = compile(expression, level);
+    if (automaton) return automaton;
+    if (!has_loops_at(expression, level + 1)) return of_option(form, automaton.error());
+  }
+}
+
+Result<TokenForm> token_form_of(const Form& form, const Vocabulary& vocabulary, const EndTokens& ends) {
+  LLADA_TRY(const Expr expression, read(form));
+  for (int level = 0;; ++level) {
+    const bool last = !has_loops_at(expression, level + 1);
+    const auto automaton = compile(expression, level);
+    if (!automaton && !last) continue;
+    if (!automaton) return of_option(form, automaton.error());
+    auto made = TokenForm::create(*automaton, vocabulary, ends, last ? kMostVisits : kFewVisits);
+    if (made) return made;
+    if (last) return of_option(form, made.error());
+  }
 }
 
 }  // namespace llada::forms

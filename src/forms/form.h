@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "forms/automaton.h"
 #include "forms/expression.h"
+#include "forms/token_form.h"
 
 namespace llada::forms {
 
@@ -38,5 +39,7 @@ Result<Expr> parse_form(const Form& form, Budget& budget, std::vector<std::strin
 // Budget.
 Status check_form(const Form& form, std::vector<std::string>* warnings = nullptr, std::string_view where = "$");
 Result<Automaton> automaton_of(const Form& form);
+// With as few loops whose bounds are counted as this vocabulary allows.
+Result<TokenForm> token_form_of(const Form& form, const Vocabulary& vocabulary, const EndTokens& ends);
 
 }  // namespace llada::forms

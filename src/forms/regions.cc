@@ -7,7 +7,7 @@
 
 namespace llada::forms {
 
-static constexpr int kManyBytes = 64;
+static constexpr int kManyBytes = 24;
 
 Regions::Regions(const Automaton& a)
     : automaton_(a), of_(static_cast<size_t>(a.states()), -1), stamp_(of_.size(), 0), number_(of_.size(), 0) {

@@ -31,9 +31,10 @@ size_t drawn(size_t count, double uniform, Weight weight) {
 
 }  // namespace
 
-Solver::Solver(std::shared_ptr<const TokenForm> form, bool closed)
+Solver::Solver(std::shared_ptr<const TokenForm> form, bool closed, int64_t call_work)
     : form_(std::move(form)),
       closed_(closed || form_->edges(form_->end()).empty()),
+      call_work_(call_work),
       place_(static_cast<size_t>(form_->states()), -1),
       scores_(static_cast<size_t>(form_->sets())),
       set_weight_(scores_.size()),
@@ -60,7 +61,7 @@ bool Solver::can_end(int32_t state, int64_t left) {
 const Solver::SetScore& Solver::score(const Slot& slot, int32_t set) {
   SetScore& out = scores_[static_cast<size_t>(set)];
   if (out.stamp == stamp_) return out;
-  out = {.stamp = stamp_};
+  out = {.stamp = stamp_, .seen = out.seen};
   if (slot.token >= 0) {
     const TokenClasses& classes = form_->classes();
     const int32_t c = slot.token < classes.tokens() ? classes.class_of()[static_cast<size_t>(slot.token)] : -1;
@@ -96,88 +97,136 @@ void Solver::index(const Layer& layer) {
   for (size_t i = 0; i < placed_.size(); ++i) place_[static_cast<size_t>(placed_[i])] = static_cast<int32_t>(i);
 }
 
-// Lays the borders of the first `count` slots; behind these all are open. False: nothing fits.
-bool Solver::lay(std::span<const Slot> slots, size_t count) {
-  layers_.resize(std::max(layers_.size(), count + 1));
-  layers_[0].states = {form_->start()};
+std::span<const int32_t> Solver::walk(std::span<const Slot> slots, Track& track) {
+  if (track.states.empty()) track.states = {form_->start()};
+  size_t i = 0;
+  while (i < track.tokens.size() && i < slots.size() && slots[i].token == track.tokens[i]) ++i;
+  track.tokens.resize(i);
+  track.states.resize(i + 1);
+  if (i < track.read) track.read = 0;
+  for (; i < slots.size() && slots[i].token >= 0; ++i) {
+    const int32_t state = track.states.back();
+    work_ += state < 0 ? 0 : std::ssize(form_->edges(state));
+    track.tokens.push_back(slots[i].token);
+    track.states.push_back(state < 0 ? -1 : form_->step(state, slots[i].token));
+  }
+  return track.states;
+}
+
+// States that are reached at the borders up to `count`, or up to where the work ends.
+bool Solver::lay_ahead(std::span<const Slot> slots, size_t count) {
   const auto size = static_cast<int64_t>(slots.size());
-  for (size_t i = 0; i < count; ++i) {
+  size_t least = first_;  // borders that cannot be left out
+  bool predicted = false;
+  for (size_t i = first_; i < count; ++i)
+    if (slots[i].token >= 0 || (slots[i].scores != nullptr && !std::exchange(predicted, true))) least = i + 1;
+  const int64_t begun = work_;
+  for (size_t i = first_; i < count; ++i) {
     begin_slot();
-    Layer& next = layers_[i + 1];
+    Layer& next = layer(i + 1);
     next.states.clear();
     index({});
     const int64_t left = size - static_cast<int64_t>(i) - 1;
-    for (const int32_t s : layers_[i].states)
+    const bool decided = slots[i].token >= 0;
+    for (const int32_t s : layer(i).states) {
+      work_ += std::ssize(form_->edges(s));
       for (const TokenForm::Edge& edge : form_->edges(s)) {
+        // Of predicted slots sets are looked at on the way back.
+        if (!decided && slots[i].scores != nullptr && scores_[static_cast<size_t>(edge.set)].seen != stamp_) {
+          scores_[static_cast<size_t>(edge.set)].seen = stamp_;
+          work_ += std::ssize(form_->classes_of(edge.set));
+        }
         int32_t& place = place_[static_cast<size_t>(edge.to)];
-        if (place >= 0 || form_->least(edge.to) > left || score(slots[i], edge.set).best == kImpossible) continue;
+        if (place >= 0 || form_->least(edge.to) > left) continue;
+        if (decided && score(slots[i], edge.set).best == kImpossible) continue;
         place = 0;
         next.states.push_back(edge.to);
         placed_.push_back(edge.to);
       }
+    }
+    for (const Turn& turn : turns_)
+      if (turn.border == i + 1)
+        std::erase_if(next.states, [&](int32_t s) { return std::ranges::find(turn.states, s) == turn.states.end(); });
+    if (next.states.empty()) return false;
+    if (work_ - begun > call_work_ && i + 1 >= least) {
+      count_ = i + 1;
+      return true;
+    }
   }
-  std::erase_if(layers_[count].states, [&](int32_t s) { return !can_end(s, size - static_cast<int64_t>(count)); });
-  for (size_t i = count; i-- > 0;) {
-    begin_slot();
-    index(layers_[i + 1]);
-    std::erase_if(layers_[i].states, [&](int32_t s) {
-      return std::ranges::none_of(form_->edges(s), [&](const TokenForm::Edge& edge) {
-        return place_[static_cast<size_t>(edge.to)] >= 0 && score(slots[i], edge.set).best != kImpossible;
-      });
-    });
-  }
-  return !layers_[0].states.empty();
+  return true;
 }
 
-bool Solver::fits(std::span<const Slot> slots) {
+// The borders from the first undecided slot to the first `count` slots; behind these all are open. False: nothing fits.
+bool Solver::lay(std::span<const Slot> slots, size_t count, Track& track, Sums sums) {
+  const std::span<const int32_t> states = walk(slots, track);
+  first_ = states.size() - 1;
+  count_ = count = std::max(count, first_);
+  layers_.resize(std::max(layers_.size(), count - first_ + 1));
+  const int32_t state = states.back();
+  if (state < 0 || form_->least(state) > std::ssize(slots) - static_cast<int64_t>(first_)) return false;
+  layer(first_).states = {state};
+  if (!lay_ahead(slots, count)) return false;
+  Layer& last = layer(count_);
+  std::erase_if(last.states, [&](int32_t s) { return !can_end(s, std::ssize(slots) - static_cast<int64_t>(count_)); });
+  last.best.assign(last.states.size(), 0);
+  last.behind = last.heated = last.best;
+  for (size_t i = count_; i-- > first_;) sum_behind(slots[i], i, sums);
+  return !layer(first_).states.empty();
+}
+
+bool Solver::fits(std::span<const Slot> slots, Track& track) {
   size_t count = 0;
   for (size_t i = 0; i < slots.size(); ++i)
     if (slots[i].token >= 0 || slots[i].scores != nullptr) count = i + 1;
-  return lay(slots, count);
+  turns_.clear();
+  if (!lay(slots, count, track, Sums::none)) return false;
+  return form_->counted() == nullptr || find_fitting(slots, track);
 }
 
-void Solver::sum_behind(std::span<const Slot> slots, size_t count, bool heated) {
-  Layer& last = layers_[count];
-  last.best.assign(last.states.size(), 0);
-  last.behind = last.heated = last.best;
+// Of the layer before the slot: states that cannot be completed go, and sums of what follows.
+void Solver::sum_behind(const Slot& slot, size_t at, Sums sums) {
+  begin_slot();
+  Layer& layer = this->layer(at);
+  const Layer& next = this->layer(at + 1);
+  index(next);
+  const bool open = slot.token < 0 && slot.scores == nullptr;
+  const auto total = [&](const std::vector<double>& values) {
+    const double most = *std::ranges::max_element(values);
+    if (open || most == kImpossible) return most;
+    double sum = 0;
+    for (const double v : values) sum += std::exp(v - most);
+    return most + std::log(sum);
+  };
   std::vector<double> parts, hot;
-  for (size_t i = count; i-- > 0;) {
-    begin_slot();
-    Layer& layer = layers_[i];
-    const Layer& next = layers_[i + 1];
-    index(next);
-    layer.best.assign(layer.states.size(), kImpossible);
-    layer.behind = layer.heated = layer.best;
-    const bool open = slots[i].token < 0 && slots[i].scores == nullptr;
-    const auto total = [&](const std::vector<double>& values) {
-      const double most = *std::ranges::max_element(values);
-      if (open || most == kImpossible) return most;
-      double sum = 0;
-      for (const double v : values) sum += std::exp(v - most);
-      return most + std::log(sum);
-    };
-    for (size_t k = 0; k < layer.states.size(); ++k) {
-      parts.clear(), hot.clear();
-      for (const TokenForm::Edge& edge : form_->edges(layer.states[k])) {
-        const int32_t place = place_[static_cast<size_t>(edge.to)];
-        if (place < 0) continue;
-        const SetScore& s = score(slots[i], edge.set);
-        if (s.best == kImpossible) continue;
-        const auto to = static_cast<size_t>(place);
-        layer.best[k] = std::max(layer.best[k], s.best + next.best[to]);
-        parts.push_back(s.mass + next.behind[to]);
-        if (heated) hot.push_back(s.heated + next.heated[to]);
-      }
-      layer.behind[k] = total(parts);
-      if (heated) layer.heated[k] = total(hot);
+  size_t kept = 0;
+  layer.best.clear(), layer.behind.clear(), layer.heated.clear();
+  for (const int32_t state : layer.states) {
+    parts.clear(), hot.clear();
+    double best = kImpossible;
+    for (const TokenForm::Edge& edge : form_->edges(state)) {
+      const int32_t place = place_[static_cast<size_t>(edge.to)];
+      if (place < 0) continue;
+      const SetScore& s = score(slot, edge.set);
+      if (s.best == kImpossible) continue;
+      const auto to = static_cast<size_t>(place);
+      best = std::max(best, s.best + next.best[to]);
+      if (sums == Sums::none) break;
+      parts.push_back(s.mass + next.behind[to]);
+      if (sums == Sums::all) hot.push_back(s.heated + next.heated[to]);
     }
+    if (best == kImpossible) continue;
+    layer.states[kept++] = state;
+    layer.best.push_back(best);
+    layer.behind.push_back(sums == Sums::none ? 0 : total(parts));
+    layer.heated.push_back(sums == Sums::all ? total(hot) : 0);
   }
+  layer.states.resize(kept);
 }
 
 // `before` of the layer behind the slot, whose states are indexed.
 void Solver::sum_before(const Slot& slot, size_t at) {
-  const Layer& layer = layers_[at];
-  Layer& next = layers_[at + 1];
+  const Layer& layer = this->layer(at);
+  Layer& next = this->layer(at + 1);
   const bool open = slot.token < 0 && slot.scores == nullptr;
   std::vector<double> most(next.states.size(), kImpossible), sum(next.states.size(), 0);
   const auto each = [&](auto visit) {
@@ -198,7 +247,7 @@ void Solver::sum_before(const Slot& slot, size_t at) {
 
 const TokenForm::Edge* Solver::pick(const Slot& slot, size_t at, int32_t state, const Drawing& drawing) {
   const std::span<const TokenForm::Edge> edges = form_->edges(state);
-  const Layer& next = layers_[at + 1];
+  const Layer& next = layer(at + 1);
   const auto value = [&](size_t e, bool heated) {
     const int32_t place = place_[static_cast<size_t>(edges[e].to)];
     if (place < 0) return kImpossible;
@@ -232,8 +281,8 @@ int32_t Solver::pick_class(const Slot& slot, int32_t set, const Drawing& drawing
 
 // The weight of a class is that of all that leads to and follows each of its sets.
 void Solver::describe(const Slot& slot, size_t at, int32_t chosen_class, Chosen& out) {
-  const Layer& layer = layers_[at];
-  const Layer& next = layers_[at + 1];
+  const Layer& layer = this->layer(at);
+  const Layer& next = this->layer(at + 1);
   const auto each = [&](auto visit) {
     for (size_t k = 0; k < layer.states.size(); ++k)
       for (const TokenForm::Edge& edge : form_->edges(layer.states[k])) {
@@ -291,40 +340,66 @@ void Solver::describe(const Slot& slot, size_t at, int32_t chosen_class, Chosen&
   for (const int32_t c : active_classes_) class_weight_[static_cast<size_t>(c)] = 0;
 }
 
-std::vector<Chosen> Solver::solve(std::span<const Slot> slots, const Drawing& drawing) {
-  std::vector<Chosen> path;
+// The path through the window, without what is decided.
+bool Solver::take_path(std::span<const Slot> slots, const Drawing& drawing) {
+  path_.clear();
+  int32_t state = layer(first_).states.front();
+  for (size_t i = first_; i < count_; ++i) {
+    begin_slot();
+    index(layer(i + 1));
+    const TokenForm::Edge* edge = pick(slots[i], i, state, drawing);
+    if (edge == nullptr) return false;
+    Taken taken{edge, slots[i].token, -1};
+    if (slots[i].token < 0 && slots[i].scores != nullptr) {
+      taken.of_class = pick_class(slots[i], edge->set, drawing, i);
+      taken.token = slots[i].scores->classes[static_cast<size_t>(taken.of_class)].token;
+    }
+    path_.push_back(taken);
+    state = edge->to;
+  }
+  return true;
+}
+
+std::vector<Chosen> Solver::solve(std::span<const Slot> slots, Track& track, const Drawing& drawing) {
   size_t count = 0;
   for (size_t i = 0; i < slots.size(); ++i)
     if (slots[i].token >= 0 || slots[i].scores != nullptr) count = i + 1;
-  if (!lay(slots, count)) return path;
-  sum_behind(slots, count, drawing.sampled);
-  layers_[0].before = {0};
-  int32_t state = form_->start();
-  for (size_t i = 0; i < count; ++i) {
+  turns_.clear();
+  if (form_->counted() != nullptr) {
+    if (!bounded_path(slots, count, track, drawing)) return {};
+  } else if (!lay(slots, count, track, drawing.sampled ? Sums::all : Sums::best) || !take_path(slots, drawing)) {
+    return {};
+  }
+  std::vector<Chosen> path;
+  layer(first_).before = {0};
+  for (size_t i = first_; i < count_; ++i) {
+    const Taken& taken = path_[i - first_];
     begin_slot();
-    index(layers_[i + 1]);
-    const TokenForm::Edge* edge = pick(slots[i], i, state, drawing);
-    if (edge == nullptr) return {};
-    if (slots[i].token < 0 && slots[i].scores != nullptr) {
+    index(layer(i + 1));
+    if (taken.of_class >= 0) {
       path.push_back({.slot = static_cast<int32_t>(i)});
-      describe(slots[i], i, pick_class(slots[i], edge->set, drawing, i), path.back());
+      describe(slots[i], i, taken.of_class, path.back());
+      if (path.back().token != taken.token) {  // another one of the class, about which nothing is known
+        path.back().token = taken.token;
+        path.back().probability = std::min(path.back().probability, 1e-6), path.back().margin = 0;
+      }
     }
     sum_before(slots[i], i);
-    state = edge->to;
   }
   return path;
 }
 
-std::vector<int32_t> Solver::fixed(std::span<const Slot> slots, size_t count) {
+std::vector<int32_t> Solver::fixed(std::span<const Slot> slots, size_t count, Track& track) {
   for (size_t i = count; i < slots.size(); ++i)
     if (slots[i].token >= 0) count = i + 1;
   std::vector<int32_t> out(count, -1);
-  if (!lay(slots, count)) return out;
-  for (size_t i = 0; i < count; ++i) {
+  turns_.clear();
+  if (!lay(slots, count, track, Sums::none)) return out;
+  for (size_t i = first_; i < count_; ++i) {
     if (slots[i].token >= 0) continue;
-    index(layers_[i + 1]);
+    index(layer(i + 1));
     int32_t only = -2;  // none seen
-    for (const int32_t s : layers_[i].states)
+    for (const int32_t s : layer(i).states)
       for (const TokenForm::Edge& edge : form_->edges(s)) {
         if (place_[static_cast<size_t>(edge.to)] < 0) continue;
         const int32_t token = form_->only_token(edge.set);
@@ -335,9 +410,11 @@ std::vector<int32_t> Solver::fixed(std::span<const Slot> slots, size_t count) {
   return out;
 }
 
-void Solver::write_fixed(std::span<Slot> slots) {
+void Solver::write_fixed(std::span<Slot> slots, Track& track) {
   int32_t state = form_->start();
-  for (size_t i = 0; i < slots.size() && state >= 0 && state != form_->end(); ++i) {
+  for (size_t i = walk(slots, track).size() - 1; i < slots.size(); ++i) {
+    state = i < track.states.size() ? track.states[i] : state;
+    if (state < 0 || state == form_->end()) return;
     if (slots[i].token >= 0) {
       state = form_->step(state, slots[i].token);
       continue;
@@ -352,6 +429,35 @@ void Solver::write_fixed(std::span<Slot> slots) {
     slots[i].token = form_->only_token(only->set);
     state = only->to;
   }
+}
+
+int64_t Solver::bytes(const TokenForm& form, int64_t positions, int64_t call_work) {
+  constexpr int64_t kState = sizeof(int32_t) + 4 * sizeof(double);  // of a border
+  const int64_t borders = std::min(positions * form.states(), call_work + form.edges_of_all());
+  return borders * kState + form.states() * int64_t{sizeof(int32_t)} + form.sets() * int64_t{sizeof(SetScore) + 8} +
+         form.classes().count() * int64_t{sizeof(double)} + positions * int64_t{3 * sizeof(int32_t) + sizeof(Taken)};
+}
+
+int64_t Solver::work_of(int64_t slots, int64_t most) {
+  int64_t work = 0;
+  std::vector<int32_t> states = {form_->start()}, next;
+  for (int64_t i = 0; i < slots && work <= most; ++i) {
+    begin_slot();
+    index({});
+    next.clear();
+    for (const int32_t s : states)
+      for (const TokenForm::Edge& edge : form_->edges(s)) {
+        int64_t& seen = scores_[static_cast<size_t>(edge.set)].seen;
+        work += 1 + (std::exchange(seen, stamp_) != stamp_ ? std::ssize(form_->classes_of(edge.set)) : 0);
+        int32_t& place = place_[static_cast<size_t>(edge.to)];
+        if (place >= 0 || form_->least(edge.to) > slots - i - 1) continue;
+        place = 0;
+        next.push_back(edge.to);
+        placed_.push_back(edge.to);
+      }
+    std::swap(states, next);
+  }
+  return work;
 }
 
 int64_t Solver::shortest() { return form_->least(form_->start()); }

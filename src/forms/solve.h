@@ -4,6 +4,14 @@
 // Sources: Viterbi over token automata from DINGO (arXiv 2505.23061), sampling and marginals by forward and backward
 // sums as in arXiv 2607.07026. Positions that no forward has predicted may hold anything that fits: of them it only
 // matters that there is something.
+//
+// A call's work is bounded: edges and classes that are looked at are counted, and what one call may cost ends a window
+// of positions. What is predicted behind it is not looked at in that call. Positions that are decided at the beginning
+// cost nothing: where they lead is remembered.
+//
+// Bounds that the automaton leaves out (nfa.h) are kept thus: the text of the best sequence is read with its counts.
+// Where it breaks a bound the position at which it does must go towards the end instead, and the best sequence of those
+// is taken; after a few of these the sequence of an earlier call, of which everything is that was decided since.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -35,24 +43,47 @@ struct Drawing {
   int64_t first_position = 0;  // of the first slot, for the random numbers
 };
 
+// What is known of a stretch between calls.
+struct Track {
+  std::vector<int32_t> tokens;       // decided ones at the beginning
+  std::vector<int32_t> states = {};  // before each of them and behind the last; -1: they do not fit
+  // Where bounds are counted: the ways to read the first `read` tokens, and a whole text that fits all that is decided.
+  Counted::Ways ways = {};
+  size_t read = 0;
+  std::vector<int32_t> fitting = {};
+};
+
 class Solver {
  public:
-  // closed: text goes on behind the stretch, so that it is filled without an end token.
-  Solver(std::shared_ptr<const TokenForm> form, bool closed);
+  // Edges and classes that one call looks at, but for those of the first predicted position and of decided ones behind.
+  static constexpr int64_t kStepWork = 400'000;
+
+  // closed: text goes on behind the stretch, so that it is filled without an end token. call_work: see above.
+  Solver(std::shared_ptr<const TokenForm> form, bool closed, int64_t call_work = kStepWork);
 
   const TokenForm& form() const { return *form_; }
 
   // Whether what is decided can be completed.
-  bool fits(std::span<const Slot> slots);
-  // One joint path through all slots: what of it stands at the predicted ones. Empty where nothing fits.
-  std::vector<Chosen> solve(std::span<const Slot> slots, const Drawing& drawing = {});
-  // What an undecided position must hold, -1 where there is a choice. Looks at the first `count` slots.
-  std::vector<int32_t> fixed(std::span<const Slot> slots, size_t count);
+  bool fits(std::span<const Slot> slots, Track& track);
+  // One joint path through the slots, as far as a call's work goes: what of it stands at the predicted ones. Empty
+  // where nothing fits.
+  std::vector<Chosen> solve(std::span<const Slot> slots, Track& track, const Drawing& drawing = {});
+  // What an undecided position must hold, -1 where there is a choice or it is not known. Looks at the first `count`
+  // slots.
+  std::vector<int32_t> fixed(std::span<const Slot> slots, size_t count, Track& track);
 
   // Writes what follows from the beginning without a choice, up to the first end token.
-  void write_fixed(std::span<Slot> slots);
+  void write_fixed(std::span<Slot> slots, Track& track);
+  // The states before the decided slots at the beginning and behind the last.
+  std::span<const int32_t> walk(std::span<const Slot> slots, Track& track);
   // The smallest number of open positions that the form can fill.
   int64_t shortest();
+  // Edges and classes that a call looks at where all slots are predicted; more than `most`: some number above it.
+  int64_t work_of(int64_t slots, int64_t most);
+
+  int64_t work() const { return work_; }  // of all calls
+  // At most, beside the form, for a stretch of so many positions.
+  static int64_t bytes(const TokenForm& form, int64_t positions, int64_t call_work = kStepWork);
 
  private:
   // The border before a slot: the states that are reached there and can be completed, and logarithms of them by place.
@@ -61,32 +92,55 @@ class Solver {
     std::vector<double> best, behind, heated;  // of what follows: the best sequence, all, all after the temperature
     std::vector<double> before;                // of all that leads there
   };
-  struct SetScore {  // of a set at one slot
-    int64_t stamp = 0;
+  struct SetScore {               // of a set at one slot
+    int64_t stamp = 0, seen = 0;  // slots in which it was summed, and looked at
     int32_t best_class = -1;
     double best = kImpossible, mass = kImpossible, heated = kImpossible;
   };
+  struct Taken {  // of the path at one slot
+    const TokenForm::Edge* edge;
+    int32_t token, of_class;  // -1: it was decided
+  };
+  struct Turn {  // at a border: the states that may stand there
+    size_t border;
+    std::vector<int32_t> states;
+  };
+  enum class Sums { none, best, all };
 
   bool can_end(int32_t state, int64_t left);
   const SetScore& score(const Slot& slot, int32_t set);
   void begin_slot() { ++stamp_; }
   void index(const Layer& layer);  // place_ of its states, -1 of all others
-  bool lay(std::span<const Slot> slots, size_t count);
-  void sum_behind(std::span<const Slot> slots, size_t count, bool heated);
+  Layer& layer(size_t border) { return layers_[border - first_]; }
+  bool lay(std::span<const Slot> slots, size_t count, Track& track, Sums sums);
+  bool lay_ahead(std::span<const Slot> slots, size_t count);
+  void sum_behind(const Slot& slot, size_t at, Sums sums);
   void sum_before(const Slot& slot, size_t at);
+  bool take_path(std::span<const Slot> slots, const Drawing& drawing);
+  bool take_fitting(std::span<const Slot> slots, const Track& track);
   const TokenForm::Edge* pick(const Slot& slot, size_t at, int32_t state, const Drawing& drawing);
   int32_t pick_class(const Slot& slot, int32_t set, const Drawing& drawing, size_t at);
   void describe(const Slot& slot, size_t at, int32_t chosen_class, Chosen& out);
 
+  int32_t to_end(int32_t state) const;
+  std::vector<int32_t> completed(std::span<const Slot> slots);
+  size_t broken_at(std::span<const int32_t> tokens, Track& track);
+  bool find_fitting(std::span<const Slot> slots, Track& track);
+  bool bounded_path(std::span<const Slot> slots, size_t count, Track& track, const Drawing& drawing);
+
   const std::shared_ptr<const TokenForm> form_;
   const bool closed_;
-  std::vector<Layer> layers_;
+  const int64_t call_work_;
+  size_t first_ = 0, count_ = 0;  // borders of the window
+  std::vector<Layer> layers_;     // from border first_ on
+  std::vector<Turn> turns_;
+  std::vector<Taken> path_;     // from slot first_ on
   std::vector<int32_t> place_;  // by state
   std::vector<int32_t> placed_;
   std::vector<SetScore> scores_;  // by set, of the slot that was begun last
   std::vector<double> set_weight_, class_weight_;
   std::vector<int32_t> active_sets_, active_classes_;
-  int64_t stamp_ = 0;
+  int64_t stamp_ = 0, work_ = 0;
   std::vector<std::vector<char>> ends_;  // by positions left, where closed: states that fill them exactly
 };
 

@@ -15,8 +15,7 @@ namespace llada::forms {
 
 namespace {
 
-constexpr int64_t kMostVisits = 600'000'000;       // nodes of the vocabulary's tree: two seconds or three
-constexpr int64_t kMostBytes = int64_t{96} << 20;  // while it is made: edges, sets, what is alike of regions
+constexpr int64_t kMostBytes = int64_t{96} << 20;  // while it is made: edges, sets, what regions share
 constexpr int64_t kAllocation = 96;                // of a set, of what regions share, beside its own bytes
 constexpr int64_t kWorthSharing = 20'000;          // nodes: fewer are walked sooner than a region is looked at
 constexpr size_t kForcedBytes = 96;                // looked at ahead
@@ -31,8 +30,9 @@ int64_t bytes_of(const std::vector<T>& values) {
 // Makes a TokenForm, state by state as tokens lead to them.
 class Lift {
  public:
-  Lift(const Automaton& automaton, const Vocabulary& vocabulary, const EndTokens& ends)
-      : a_(automaton),
+  Lift(const Automaton& automaton, const Vocabulary& vocabulary, const EndTokens& ends, int64_t most_visits)
+      : most_visits_(most_visits),
+        a_(automaton),
         v_(vocabulary),
         ends_(ends),
         regions_(automaton),
@@ -66,8 +66,12 @@ class Lift {
       const int32_t state = order[i];
       lift(state);
       bytes_ += bytes_of(edges_[static_cast<size_t>(state)]);
-      if (visits_ > kMostVisits || bytes_ > kMostBytes)
+      ways_ += std::ssize(edges_[static_cast<size_t>(state)]);
+      if (visits_ > most_visits_ || bytes_ > kMostBytes)
         return invalid("the form is too large for this vocabulary of {} tokens", v_.size());
+      if (ways_ > kMostEdges)
+        return invalid("found over {} ways from state to state by this vocabulary of {} tokens, needed a smaller form",
+                       kMostEdges, v_.size());
       for (const auto& [set, to] : edges_[static_cast<size_t>(state)])
         if (!std::exchange(seen[static_cast<size_t>(to)], 1)) order.push_back(to);
     }
@@ -165,11 +169,11 @@ class Lift {
       return;
     }
     Region region = regions_.seen_from(state);
-    auto [known, fresh] = alike_.try_emplace(std::move(region.shape));
+    auto [known, fresh] = alike_.try_emplace(name_of(region.shape));
     Inner& inner = known->second;
     if (fresh) {
-      walk_inside(known->first, inner);
-      bytes_ += bytes_of(known->first) + bytes_of(inner.edges) + bytes_of(inner.exits) + kAllocation;
+      walk_inside(region.shape, inner);
+      bytes_ += bytes_of(inner.edges) + bytes_of(inner.exits) + kAllocation;
     }
     for (const auto& [node, exit] : inner.exits) {
       const int32_t to = region.exits[static_cast<size_t>(exit)];
@@ -179,6 +183,16 @@ class Lift {
     }
     edges = take_lists();
     for (const Edge& edge : inner.edges) edges.push_back({edge.set, region.inside[static_cast<size_t>(edge.to)]});
+  }
+
+  // Of a shape, which has up to thousands of numbers: two sums that only equal ones have.
+  static std::pair<uint64_t, uint64_t> name_of(std::span<const int32_t> shape) {
+    std::pair<uint64_t, uint64_t> name(shape.size(), ~shape.size());
+    for (const int32_t n : shape) {
+      const auto value = static_cast<uint64_t>(static_cast<uint32_t>(n)) * kRandomStep;
+      name = {mix64(name.first + value), mix64(name.second ^ (value + 1))};
+    }
+    return name;
   }
 
   // All tokens and beginnings of tokens that a region reads, by its own numbers.
@@ -282,7 +296,31 @@ class Lift {
         if (out.least(edge.to) != TokenForm::kNever) out.edges_.push_back(edge);
     }
     out.first_edge_.push_back(static_cast<int32_t>(out.edges_.size()));
+    if (std::ssize(out.set_classes_) > kMostEdges)
+      return invalid("found over {} classes of tokens in its sets, needed a smaller form", kMostEdges);
+    if (a_.counted) keep_pieces(out);
     return out;
+  }
+
+  void keep_pieces(TokenForm& out) {
+    out.counted_ = a_.counted;
+    std::vector<std::string> pieces(static_cast<size_t>(v_.size()));
+    std::string path;
+    const auto nodes = static_cast<int32_t>(v_.nodes().size());
+    for (int32_t n = 0; n < nodes; ++n) {
+      const Vocabulary::Node& node = v_.nodes()[static_cast<size_t>(n)];
+      path.resize(node.depth - size_t{1});
+      path += static_cast<char>(node.byte);
+      for (const int32_t t : v_.tokens_at(n)) pieces[static_cast<size_t>(t)] = path;
+    }
+    for (const std::string& piece : pieces) {
+      out.piece_begin_.push_back(static_cast<int32_t>(out.pieces_.size()));
+      out.pieces_ += piece;
+    }
+    out.piece_begin_.push_back(static_cast<int32_t>(out.pieces_.size()));
+    for (const auto& set : sets_)
+      out.short_.push_back(
+          *std::ranges::min_element(set, {}, [&](int32_t t) { return pieces[static_cast<size_t>(t)].size(); }));
   }
 
   // A token's class is named by the sets that it is in: a sum of their random numbers.
@@ -315,11 +353,12 @@ class Lift {
     out.classes_ = TokenClasses(std::move(of), static_cast<int32_t>(tokens.size()));
   }
 
+  const int64_t most_visits_;
   const Automaton& a_;
   const Vocabulary& v_;
   const EndTokens& ends_;
   Regions regions_;
-  std::map<std::vector<int32_t>, Inner> alike_;
+  std::map<std::pair<uint64_t, uint64_t>, Inner> alike_;  // by the region's shape
   std::vector<int32_t> list_of_, targets_;
   std::vector<std::vector<int32_t>> lists_;
   std::vector<int32_t> stack_;
@@ -329,13 +368,14 @@ class Lift {
   std::vector<int> only_byte_;        // by state: the one that may follow; -1: more, or none
   std::vector<std::vector<int32_t>> sets_;
   std::unordered_multimap<uint64_t, int32_t> known_;
-  int64_t visits_ = 0, bytes_ = 0;
+  int64_t visits_ = 0, bytes_ = 0, ways_ = 0;
 };
 
-Result<TokenForm> TokenForm::create(const Automaton& automaton, const Vocabulary& vocabulary, const EndTokens& ends) {
+Result<TokenForm> TokenForm::create(const Automaton& automaton, const Vocabulary& vocabulary, const EndTokens& ends,
+                                    int64_t most_visits) {
   for (const int32_t id : ends.ids)
     if (id < 0 || id >= vocabulary.size()) return invalid("end token {} is outside the vocabulary", id);
-  return Lift(automaton, vocabulary, ends).run();
+  return Lift(automaton, vocabulary, ends, most_visits).run();
 }
 
 int32_t TokenForm::step(int32_t state, int32_t token) const {
@@ -350,7 +390,9 @@ int32_t TokenForm::step(int32_t state, int32_t token) const {
 int64_t TokenForm::bytes() const {
   const size_t words =
       least_.size() + first_edge_.size() + first_class_.size() + set_classes_.size() + only_.size() + 2 * edges_.size();
-  return static_cast<int64_t>(words * sizeof(int32_t) + complete_.size()) + classes_.bytes();
+  return static_cast<int64_t>(words * sizeof(int32_t) + complete_.size()) + classes_.bytes() +
+         static_cast<int64_t>((short_.size() + piece_begin_.size()) * sizeof(int32_t) + pieces_.size()) +
+         (counted_ ? counted_->bytes() : 0);
 }
 
 }  // namespace llada::forms

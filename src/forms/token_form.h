@@ -12,10 +12,13 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "forms/automaton.h"
+#include "forms/nfa.h"
 #include "forms/vocabulary.h"
 #include "tensor/class_scores.h"
 
@@ -27,14 +30,20 @@ struct EndTokens {
   int32_t fill = -1;
 };
 
+// Nodes of the vocabulary's tree that are looked at: two seconds or three; and where a form has another way to be made.
+inline constexpr int64_t kMostVisits = 600'000'000, kFewVisits = 150'000'000;
+// Edges of all states, and classes of all sets: what one position of a step can cost (Solver::kStepWork).
+inline constexpr int64_t kMostEdges = 1'000'000;
+
 class TokenForm {
  public:
   struct Edge {
     int32_t set, to;
   };
 
-  // Invalid: no tokens fit, or the vocabulary makes too much of it (kMostVisits).
-  static Result<TokenForm> create(const Automaton& automaton, const Vocabulary& vocabulary, const EndTokens& ends);
+  // Invalid: no tokens fit, or the vocabulary makes too much of it.
+  static Result<TokenForm> create(const Automaton& automaton, const Vocabulary& vocabulary, const EndTokens& ends,
+                                  int64_t most_visits = kMostVisits);
 
   int32_t start() const { return start_; }
   int32_t states() const { return static_cast<int32_t>(complete_.size()); }
@@ -56,6 +65,16 @@ class TokenForm {
         .subspan(static_cast<size_t>(first_class_[s]), static_cast<size_t>(first_class_[s + 1] - first_class_[s]));
   }
   int32_t only_token(int32_t set) const { return only_[static_cast<size_t>(set)]; }  // -1: there are more
+  int64_t edges_of_all() const { return std::ssize(edges_); }
+
+  // The bounds that the automaton leaves out; null: none. With them come a short token of every set, and tokens' bytes.
+  const Counted* counted() const { return counted_.get(); }
+  int32_t short_token(int32_t set) const { return short_[static_cast<size_t>(set)]; }
+  std::string_view piece(int32_t token) const {
+    const auto t = static_cast<size_t>(token);
+    return std::string_view(pieces_).substr(static_cast<size_t>(piece_begin_[t]),
+                                            static_cast<size_t>(piece_begin_[t + 1] - piece_begin_[t]));
+  }
 
   const TokenClasses& classes() const { return classes_; }  // a token that is in none never fits
   // Where a token leads; -1: it does not fit there.
@@ -69,6 +88,9 @@ class TokenForm {
   std::vector<int32_t> least_, first_edge_, first_class_, set_classes_, only_;
   std::vector<Edge> edges_;
   TokenClasses classes_;
+  std::shared_ptr<const Counted> counted_;
+  std::vector<int32_t> short_, piece_begin_;
+  std::string pieces_;
 };
 
 }  // namespace llada::forms

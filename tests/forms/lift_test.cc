@@ -13,33 +13,12 @@
 #include "forms/form.h"
 #include "forms/regions.h"
 #include "forms/solve.h"
+#include "pieces.h"
 #include "text/byte_alphabet.h"
 #include "text/tokenizer.h"
 
 namespace llada::forms {
 namespace {
-
-// Pieces as byte-level vocabularies have them: all bytes, then words with and without a space before them, numbers, and
-// what stands in programs' texts.
-std::vector<std::string> synthetic(size_t count) {
-  std::mt19937 random(1);
-  std::vector<std::string> pieces;
-  for (int byte = 0; byte < 256; ++byte) pieces.emplace_back(1, static_cast<char>(byte));
-  static const char* kJson[] = {"{\"",  "\": \"", "\", \"", "\": ", "\"}",  "\":", ", \"",
-                                "true", "false",  "null",   "\"]",  "\\\"", "},",  "();\n"};
-  for (const char* text : kJson) pieces.emplace_back(text);
-  while (pieces.size() < count) {
-    std::string piece = random() % 2 ? " " : "";
-    const unsigned kind = random() % 20;
-    for (unsigned n = 1 + random() % 9; n > 0; --n)
-      piece += kind == 0   ? std::string("\xe4\xb8") + static_cast<char>(0x80 + random() % 64)
-               : kind == 1 ? std::string(1, "0123456789"[random() % 10])
-               : kind == 2 ? std::string(1, "(){}[]<>=\"';:,.\\/-_\n"[random() % 20])
-                           : std::string(1, "etaoinshrdlucmfwypvbgkETAOIN"[random() % 28]);
-    pieces.push_back(piece);
-  }
-  return pieces;
-}
 
 // 40 fields of the types that schemas have.
 std::string forty_fields() {
@@ -178,9 +157,10 @@ TEST(Lift, DISABLED_Measure) {
       std::vector<Slot> slots(128);
       for (size_t i = 0; i < 32; ++i) slots[i].scores = &rows[i];
       Solver solver(shared, false);
+      Track track;
       if (slots.size() < static_cast<size_t>(shared->least(shared->start()))) slots.resize(400);
       const auto solving = std::clock();
-      const auto path = solver.solve(slots);
+      const auto path = solver.solve(slots, track);
       std::printf(
           "%zu tokens, %s: tree %.0f ms, bytes %.0f ms, tokens %.0f ms, %.1f MB meanwhile; %d states, %d sets, "
           "%d classes, %.1f MB; "

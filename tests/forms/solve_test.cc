@@ -151,8 +151,9 @@ TEST(Solver, IsAsGoodAsEnumeration) {
         for (size_t i = 0; i < size; ++i) marginal[i][sequence[i]] += weight;
       });
       Solver solver(toy.form, false);
-      ASSERT_EQ(solver.fits(slots), total > 0);
-      const std::vector<Chosen> path = solver.solve(slots);
+      Track track;
+      ASSERT_EQ(solver.fits(slots, track), total > 0);
+      const std::vector<Chosen> path = solver.solve(slots, track);
       if (total == 0) {
         EXPECT_TRUE(path.empty());
         continue;
@@ -179,7 +180,7 @@ TEST(Solver, IsAsGoodAsEnumeration) {
       }
       EXPECT_TRUE(toy.fits(whole));
       EXPECT_NEAR(weight / best, 1, 1e-9);
-      const std::vector<int32_t> fixed = solver.fixed(slots, size);
+      const std::vector<int32_t> fixed = solver.fixed(slots, size, track);
       for (size_t i = 0; i < size; ++i)
         EXPECT_EQ(fixed[i], given[i] >= 0 || marginal[i].size() != 1 ? -1 : marginal[i].begin()->first);
     }
@@ -194,8 +195,9 @@ TEST(Solver, TheLeastTemperatureTakesTheBest) {
     for (const ClassScore& c : row.classes)
       EXPECT_TRUE(c.top < 0 || (std::isfinite(c.heated) && std::isfinite(c.mass)));
     Solver solver(toy.form, true);
+    Track track;
     const std::vector<Slot> slots = {{-1, &row}};
-    const auto chosen = solver.solve(slots, {.sampled = true});
+    const auto chosen = solver.solve(slots, track, {.sampled = true});
     ASSERT_EQ(chosen.size(), 1U);
     EXPECT_EQ(chosen[0].token, 3);
   }
@@ -216,9 +218,11 @@ TEST(Solver, SamplesByTheDistribution) {
     std::vector<Slot> slots;
     for (const RowScores& row : rows) slots.push_back({-1, &row});
     std::vector<int32_t> tokens;
+    Track track;
     for (const Chosen& c :
          Solver(toy.form, false)
-             .solve(slots, {.sampled = true, .seed = 9, .forward = static_cast<uint64_t>(i), .first_position = 0}))
+             .solve(slots, track,
+                    {.sampled = true, .seed = 9, .forward = static_cast<uint64_t>(i), .first_position = 0}))
       tokens.push_back(c.token);
     found[tokens] += 1.0 / kDraws;
   }
@@ -243,18 +247,19 @@ TEST(Solver, AnyOrderOfCommitsCanBeCompleted) {
       const Toy toy(FormKind::json_schema, schema,
                     bytes_and({"{\"", "\": \"", "true", "false", ", ", "\"}", "ab"}, letters));
       Solver solver(toy.form, closed);
+      Track track;
       const int32_t least = toy.form->least(toy.form->start());
       for (int round = 0; round < 30; ++round) {
         std::vector<Slot> slots(static_cast<size_t>(least) + random() % 6);
-        if (closed && !solver.fits(slots)) continue;
+        if (closed && !solver.fits(slots, track)) continue;
         while (std::ranges::any_of(slots, [](const Slot& s) { return s.token < 0; })) {
-          ASSERT_TRUE(solver.fits(slots));
+          ASSERT_TRUE(solver.fits(slots, track));
           std::vector<double> p;
           std::vector<RowScores> rows(slots.size());
           const size_t seen = 1 + random() % slots.size();  // positions behind are open
           for (size_t i = 0; i < seen; ++i)
             if (slots[i].token < 0) rows[i] = random_row(toy, random, p), slots[i].scores = &rows[i];
-          const auto path = solver.solve(slots);
+          const auto path = solver.solve(slots, track);
           for (Slot& s : slots) s.scores = nullptr;
           for (const Chosen& c : path)
             if (random() % 3 == 0) slots[static_cast<size_t>(c.slot)].token = c.token;
@@ -290,12 +295,13 @@ TEST(TokenForm, CutsFixedTextAsTheTokenizerDoes) {
   ASSERT_TRUE(lifted.has_value());
   EXPECT_EQ(lifted->least(lifted->start()), 3);  // {"a, ": , and 1}
   Solver solver(std::make_shared<const TokenForm>(*std::move(lifted)), false);
+  Track track;
   const std::vector<Slot> open(7);
   // The text's last piece is left to the model, since more could be joined to it.
-  EXPECT_EQ(solver.fixed(open, 7), (std::vector<int32_t>{6, -1, -1, -1, -1, -1, kFill}));
+  EXPECT_EQ(solver.fixed(open, 7, track), (std::vector<int32_t>{6, -1, -1, -1, -1, -1, kFill}));
   std::vector<Slot> decided = open;
   decided[1].token = 5, decided[2].token = 8;
-  EXPECT_EQ(solver.fixed(decided, 7), (std::vector<int32_t>{6, -1, -1, 9, kFill, kFill, kFill}));
+  EXPECT_EQ(solver.fixed(decided, 7, track), (std::vector<int32_t>{6, -1, -1, 9, kFill, kFill, kFill}));
 }
 
 }  // namespace

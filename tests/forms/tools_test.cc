@@ -75,13 +75,14 @@ TEST(ToolForm, ProbabilitiesDecide) {
   auto lifted = TokenForm::create(automaton(kPing, {}, true, 0), Vocabulary(views), {{0}, 0});
   ASSERT_TRUE(lifted);
   Solver solver(std::make_shared<const TokenForm>(*std::move(lifted)), false);
+  Track track;
   const auto best = [&](const std::vector<std::vector<float>>& logits) {
     std::vector<RowScores> rows;
     for (const auto& row : logits) rows.push_back(read_row(row, solver.form(), {}));
     std::vector<Slot> slots;
     for (const RowScores& row : rows) slots.push_back({-1, &row});
     std::string text;
-    for (const Chosen& chosen : solver.solve(slots)) text += texts[static_cast<size_t>(chosen.token)];
+    for (const Chosen& chosen : solver.solve(slots, track)) text += texts[static_cast<size_t>(chosen.token)];
     return text;
   };
   EXPECT_EQ(best({{0, 1, 0, 4, 0}, {0, 0, 0, 0, 5}, {3, 0, 0, 0, 0}}), "Hi!");
