@@ -275,9 +275,9 @@ void ModelRunner::run(std::span<RequestStep> all) {
 }
 
 // The steps have plans, all of that pass. A device that has broken fails every step alike, so all are told at once.
-// What may be a matter of size (no memory, a program that the device refuses) is tried again with half of them, and the rest
-// goes by the size that went well. One that fails alone is told so; where the others fail together once more, they are,
-// too. So n requests that all fail cost about log2(n) forwards, which found no memory, and not n.
+// What may be a matter of size (no memory, a program that the device refuses) is tried again with half of them, and the
+// rest goes by the size that went well. One that fails alone is told so; where the others fail together once more, they
+// are, too. So n requests that all fail cost about log2(n) forwards, which found no memory, and not n.
 void ModelRunner::run_pass(std::span<RequestStep* const> left, Pass pass) {
   bool one_failed = false;
   for (size_t size = left.size(); !left.empty();) {

@@ -21,7 +21,7 @@ inline constexpr int kMostNested = 4;
 inline constexpr int kAnyDepth = 3;  // of values that a schema leaves open
 
 struct SchemaReading {
-  bool loose = false;                            // what cannot be followed exactly is left out, each with a warning
+  bool loose = false;  // what cannot be followed exactly is left out, each with a warning
   CallForm spelling = CallForm::json;
   std::string_view where = "$";                  // what paths begin with
   std::vector<std::string>* warnings = nullptr;  // "$.properties.age.pattern: why it was left out"

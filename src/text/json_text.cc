@@ -7,7 +7,6 @@
 #include <unordered_map>
 #include <utility>
 
-
 namespace llada {
 namespace {
 
