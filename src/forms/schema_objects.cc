@@ -21,10 +21,10 @@ Expr all_of(std::vector<Expr> parts) {
 namespace {
 
 // From `least` to `most` of the members in their order. at(i, n): those from i on, n before them are written.
-class Counted {
+class MemberCounts {
  public:
-  Counted(const std::vector<Expr>& parts, const std::vector<bool>& required, int64_t least, int64_t most,
-          std::string_view between)
+  MemberCounts(const std::vector<Expr>& parts, const std::vector<bool>& required, int64_t least, int64_t most,
+               std::string_view between)
       : parts_(parts), required_(required), least_(least), most_(most), between_(between) {}
 
   Expr at(size_t i, int64_t written) {
@@ -54,7 +54,7 @@ class Counted {
 
 Expr in_order(const std::vector<Expr>& parts, const std::vector<bool>& required, int64_t least, int64_t most,
               std::string_view between) {
-  return Counted(parts, required, least, most, between).at(0, 0);
+  return MemberCounts(parts, required, least, most, between).at(0, 0);
 }
 
 Result<Expr> SchemaWriter::object(const Case& c, const Place* place, int left) {
