@@ -4,6 +4,7 @@
 
 #include "forms/automaton.h"
 #include "forms/json_values.h"
+#include "forms/nfa.h"
 #include "forms/schema_document.h"
 #include "forms/schema_write.h"
 
