@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -144,12 +143,15 @@ void add_stream(const RequestStep& step, const Part& part, std::span<const int32
     inputs.predictions.push_back({p, sequences == 2 ? p + predictions : -1, plan.cfg_scale});
 }
 
+// Far below every logit, and finite, as sums over a row need it.
+constexpr float kHidden = -1e30f;
+
 // Takes rows of the vocabulary out of kept logits. A stream without a rule of its own asks for them as they are.
 void hide_rows_without_text(const Model& model, const RequestState& state, std::vector<float>& logits) {
   if (state.sampling.never_sampled.empty()) return;
   const std::vector<int32_t> ids = rows_without_text(model);
   for (auto row = logits.begin(); row != logits.end(); row += model.config().vocab)
-    for (const int32_t id : ids) row[id] = -std::numeric_limits<float>::infinity();
+    for (const int32_t id : ids) row[id] = kHidden;
 }
 
 }  // namespace
