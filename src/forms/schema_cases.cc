@@ -263,12 +263,8 @@ Result<std::vector<Case>> Cases::one_of(const List& in, const Json& list, const 
   size_t listed = 0;
   for (const Json& s : list) {
     if (!s.is_object() || !(s.contains("const") || s.contains("enum"))) break;
-    const Json& some = s.contains("const") ? s["const"] : s["enum"];
-    if (s.contains("const") || !some.is_array()) {
-      ++listed, values.insert(spelled(some));
-    } else {
-      for (const Json& value : some) ++listed, values.insert(spelled(value));
-    }
+    const Json some = s.contains("const") ? Json::array({s["const"]}) : s["enum"];
+    for (const Json& value : some) ++listed, values.insert(spelled(value));
     if (&s == &list.back() && listed == values.size()) return any_of(in, list, place);
   }
   if (list.size() > kMostCompared) {
@@ -278,12 +274,12 @@ Result<std::vector<Case>> Cases::one_of(const List& in, const Json& list, const 
     return any_of(in, list, place);
   }
   List out;
-  const bool lost_before = lost_;
+  bool lost = lost_;
   for (size_t i = 0; i < list.size(); ++i) {
     LLADA_TRY(List fit, apply(in, branch(i)));
     for (size_t j = 0; j < list.size() && !fit.empty(); ++j) {
       if (j == i) continue;
-      lost_ = false;
+      lost |= std::exchange(lost_, false);
       LLADA_TRY(List both, apply(fit, branch(j)));
       LLADA_TRY(both, possible(std::move(both), 2));
       if (both.empty() && !lost_) continue;
@@ -292,6 +288,7 @@ Result<std::vector<Case>> Cases::one_of(const List& in, const Json& list, const 
       other.denied = true;
       LLADA_TRY(List rest, deny(fit, other));
       LLADA_TRY(rest, possible(std::move(rest), 1));
+      lost |= lost_;
       if (rest.empty() && lost_) {
         LLADA_TRY_STATUS(document_.leave_out(
             place, fmt::format("a value may fit both [{}] and [{}], which cannot be told apart", i, j)));
@@ -302,7 +299,7 @@ Result<std::vector<Case>> Cases::one_of(const List& in, const Json& list, const 
     append(out, fit);
     if (out.size() > kMostCases) return invalid("{}: more than {} cases", document_.path(place), kMostCases);
   }
-  lost_ = lost_before || out.empty();
+  lost_ = lost || out.empty();
   return out;
 }
 
@@ -332,7 +329,8 @@ Result<std::vector<Case>> Cases::dependent(List in, const std::string& name, con
       Case absent;
       absent.forbidden.push_back(name), absent.hints = Case::kObject;
       if (meet(without, absent)) out.push_back(std::move(without));
-      if (in.size() > 16 || is_in(c.forbidden, name)) continue;  // a part of them, before they double too often
+      lost_ |= in.size() > 16;  // a part of them, before they double too often
+      if (in.size() > 16 || is_in(c.forbidden, name)) continue;
     }
     need(needed, name), needed.hints = Case::kObject;
     if (needs.is_array()) {

@@ -103,6 +103,7 @@ Status Cases::values(const std::string& key, const Json& k, const Place* place, 
   std::vector<const Json*> values;
   const auto add = [&](const Json& value) -> Status {
     LLADA_TRY_STATUS(document_.budget().spend(1));
+    lost_ |= may_be_rounded(value);
     if (may_be_rounded(value))
       return document_.leave_out(document_.below(place, key), found(value, "numbers above -2^63 and below 2^64"));
     values.push_back(&value);

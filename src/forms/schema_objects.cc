@@ -181,6 +181,8 @@ Result<Expr> SchemaWriter::dictionary(const Case& c, const Place* place, int lef
       if (same != nullptr) clauses.push_back({&(*same)[std::string(std::get<0>(all[i]))], std::get<2>(all[i])});
       if (same == nullptr && o.additional.schema != nullptr) clauses.push_back(o.additional);
     }
+    for (const Case::Closed& rest : c.closed_objects)
+      if (rest.begin > 0 || rest.end < c.objects.size()) clauses.push_back(rest.rest);
     for (const Clause& clause : clauses) fits &= *clause.schema != false;
     if (fits) LLADA_TRY_STATUS(add(std::move(more), clauses, std::get<2>(all[i])));
   }
