@@ -240,7 +240,7 @@ Done read_message(const Json& item, const std::string& where, Shape shape, const
     return out.result_of_id(id, std::move(text), where + ".tool_call_id");
   }
   out.say(role.get<std::string>(), std::move(text));
-  return chat ? read_calls_of(item.value("tool_calls", Json()), where + ".tool_calls", form, out) : Done();
+  return chat ? read_calls_of(member(item, "tool_calls"), where + ".tool_calls", form, out) : Done();
 }
 
 }  // namespace

@@ -94,8 +94,7 @@ TEST_F(ModelNotes, APreTokenizerThatTheFileDoesNotName) {
   const std::string says = "tokenizer.ggml.pre is missing: text is cut into words by the rules \"default\"";
   const Json inspected = Json::parse(run_llada({"inspect", path("m.gguf"), "--json"}).out);
   EXPECT_EQ(inspected["tokenizer"]["pre_tokenizer"], "default");
-  ASSERT_EQ(inspected["notes"].size(), 1u) << inspected["notes"];
-  EXPECT_THAT(inspected["notes"][0].get<std::string>(), HasSubstr(says));
+  EXPECT_THAT(inspected["notes"].get<std::vector<std::string>>(), testing::Contains(HasSubstr(says)));
   const std::vector<std::string> run = {"run", "-m", path("m.gguf"), "-p", "2+2", "--gen-length", "8"};
   EXPECT_THAT(run_llada(run).err, HasSubstr("llada: warning: " + says));
   ASSERT_EQ(run_llada({"convert", path("m.gguf"), path("again.gguf"), "--type", "q8_0"}).status, 0);

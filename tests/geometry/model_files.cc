@@ -4,6 +4,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "formats/convert_metadata.h"
@@ -134,8 +135,17 @@ void write_hf_folder(const SmallModel& m, const std::string& folder, bool tied_h
   for (const std::string_view part : data) out << part;
   write_bytes(folder + "/config.json", config_json(c));
   const std::string shipped = LLADA_SOURCE_DIR "/models/tiny-llada-moe/";
-  std::filesystem::copy_file(shipped + "tokenizer.json", folder + "/tokenizer.json",
-                             std::filesystem::copy_options::overwrite_existing);
+  // With a token for every row of the vocabulary: others are never written.
+  std::ifstream tokens(shipped + "tokenizer.json");
+  auto tokenizer = nlohmann::ordered_json::parse(tokens);
+  auto& added = tokenizer["added_tokens"];
+  auto token = added.back();
+  token["special"] = false;
+  for (int64_t id = std::ssize(tokenizer["model"]["vocab"]) + std::ssize(added); id < c.vocab; ++id) {
+    token["id"] = id, token["content"] = "<row" + std::to_string(id) + ">";
+    added.push_back(token);
+  }
+  write_bytes(folder + "/tokenizer.json", tokenizer.dump());
   std::ifstream in(shipped + "tokenizer_config.json");
   std::string tokenizer_config{std::istreambuf_iterator<char>(in), {}};
   const std::string single = "\"llada_single_turn\": true,";  // not so here
