@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "json/limits.h"
+#include "json/parse.h"
 #include "text/call_syntax.h"
 #include "text/chat_writer.h"
 #include "text/json_text.h"
@@ -115,11 +115,11 @@ std::string parameters_text(const OrderedJson& properties, bool only_others) {
   return out;
 }
 
-// Of a function that is declared: its members were counted where it was read (serve/body.h).
+// Of a function that is declared.
 OrderedJson parsed(std::string_view text) {
-  if (!check_json_limits(text, "", {.depth = 100, .values = 100'000, .run_bytes = size_t{1} << 24})) return {};
-  OrderedJson json = OrderedJson::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  return json.is_discarded() ? OrderedJson() : json;
+  constexpr JsonLimits kLimits{.depth = 100, .values = 100'000, .run_bytes = size_t{1} << 24};
+  auto read = parse_json_document(text, "", kLimits);
+  return read ? std::move(read->root) : OrderedJson();
 }
 
 }  // namespace
