@@ -100,7 +100,7 @@ double processor_seconds() {
 
 // Four times the bytes cost about four times the work, and 16 times where something looks through all that came before.
 template <class Work>
-void expect_linear(const std::string& name, const Work& work) {
+void expect_linear(const std::string& name, size_t most, const Work& work) {
   double few = 0, many = 0;
   for (int tries = 0; tries < 3; ++tries) {
     const auto seconds = [&](size_t bytes) {
@@ -108,52 +108,64 @@ void expect_linear(const std::string& name, const Work& work) {
       work(bytes);
       return processor_seconds() - begin;
     };
-    few = seconds(750'000), many = seconds(3'000'000);
+    few = seconds(most / 4), many = seconds(most);
     if (many < 0.1 || many < 8 * few) return;
   }
   ADD_FAILURE() << name << ": " << few << " s, four times the bytes " << many << " s";
 }
 
-using Growth = ServeTest;
-
-Received send_text(int port, const std::string& path, const std::string& body) {
-  Client client(port);
-  client.send(http_request("POST", path, body, "Content-Type: application/json\r\n"));
-  return client.receive(60);
-}
-
-// labels: -threads
-TEST_F(Growth, OfABodyIsThatOfItsWork) {
-  options.admission.running = 1;
-  start();
-  for (const Growing& kind : growing_bodies())
-    expect_linear(kind.path + " " + kind.begin + kind.item, [&](size_t bytes) {
-      const Received reply = send_text(server->port(), kind.path, kind.text(bytes));
-      EXPECT_TRUE(reply.status == 200 || reply.status == 400) << kind.path << kind.begin << reply.status << reply.body;
-    });
-  expect_linear("a form of files", [](size_t bytes) {
-    const std::string part = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\n";
-    std::string body = part;
-    while (body.size() < bytes) body += "{\"custom_id\": \"a\"}\r\n-";
-    EXPECT_TRUE(parse_form("multipart/form-data; boundary=b", body + "\r\n--b--\r\n"));
-  });
-}
-
-// labels: -threads
-TEST_F(Growth, HoldsNobodyUp) {
-  start();
-  std::string notes;
-  for (int i = 0; i < 5000; ++i) notes += fmt::format(",\"note {}\":\"some words\"", i);
-  const std::string honest = fmt::format("{{{},\"metadata\":{{\"a\":1{}}}}}", kHi, notes);
-  ASSERT_GT(honest.size(), BodyBytes::kFree);
-  for (const Growing& kind : growing_bodies()) {
-    Client hostile(server->port());
-    hostile.send(http_request("POST", kind.path, kind.text(3'000'000), "Content-Type: application/json\r\n"));
-    const double begin = processor_seconds();
-    EXPECT_EQ(send_text(server->port(), "/v1/chat/completions", honest).status, 200) << kind.path << kind.begin;
-    EXPECT_LT(processor_seconds() - begin, 3) << kind.path << kind.begin;
+class Growth : public ServeTest {
+ protected:
+  Received send_text(const std::string& path, const std::string& body) {
+    Client client(server->port());
+    client.send(http_request("POST", path, body, "Content-Type: application/json\r\n"));
+    return client.receive(60);
   }
-}
+
+  void expect_linear_bodies(size_t most) {
+    start();
+    for (const Growing& kind : growing_bodies())
+      expect_linear(kind.path + " " + kind.begin + kind.item, most, [&](size_t bytes) {
+        const Received reply = send_text(kind.path, kind.text(bytes));
+        EXPECT_TRUE(reply.status == 200 || reply.status == 400)
+            << kind.path << kind.begin << reply.status << reply.body;
+      });
+    expect_linear("a form of files", most, [](size_t bytes) {
+      const std::string part = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\n";
+      std::string body = part;
+      while (body.size() < bytes) body += "{\"custom_id\": \"a\"}\r\n-";
+      EXPECT_TRUE(parse_form("multipart/form-data; boundary=b", body + "\r\n--b--\r\n"));
+    });
+  }
+
+  // An honest body that is as long as those which wait for a worker of their own.
+  void expect_answers_beside(size_t bytes) {
+    start();
+    std::string notes;
+    for (int i = 0; i < 3000; ++i) notes += fmt::format(",\"note {}\":\"some words\"", i);
+    const std::string honest = fmt::format("{{{},\"metadata\":{{\"a\":1{}}}}}", kHi, notes);
+    ASSERT_GT(honest.size(), BodyBytes::kFree);
+    for (const Growing& kind : growing_bodies()) {
+      Client hostile(server->port());
+      hostile.send(http_request("POST", kind.path, kind.text(bytes), "Content-Type: application/json\r\n"));
+      const double begin = processor_seconds();
+      EXPECT_EQ(send_text("/v1/chat/completions", honest).status, 200) << kind.path << kind.begin;
+      EXPECT_LT(processor_seconds() - begin, 3) << kind.path << kind.begin;
+    }
+  }
+};
+
+// labels: -threads
+TEST_F(Growth, OfABodyIsThatOfItsWork) { expect_linear_bodies(200'000); }
+
+// labels: -threads
+TEST_F(Growth, HoldsNobodyUp) { expect_answers_beside(200'000); }
+
+// labels: long -threads
+TEST_F(Growth, OfLongBodiesIsThatOfTheirWork) { expect_linear_bodies(3'000'000); }
+
+// labels: long -threads
+TEST_F(Growth, OfLongBodiesHoldsNobodyUp) { expect_answers_beside(3'000'000); }
 
 }  // namespace
 }  // namespace llada::serve
