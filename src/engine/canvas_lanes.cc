@@ -8,7 +8,6 @@
 #include "decode/canvas.h"
 #include "decode/decided_first.h"
 #include "decode/strategy.h"
-#include "engine/text_rows.h"
 #include "engine/token_score.h"
 
 namespace llada {
@@ -35,7 +34,7 @@ int64_t CanvasLanes::rows_of(int64_t positions) const { return positions * (setu
 
 Status CanvasLanes::add_lane() {
   LLADA_TRY(auto state, RequestState::create(*model_, *device_, setup_.positions, setup_.cfg_scale > 0,
-                                             text_rule(*model_, {})));
+                                             decode::head_rule({}, model_->special_ids())));
   state.keep_logits = true;
   auto lane = std::make_unique<Lane>(std::move(state));
   if (const auto shared = static_cast<int64_t>(setup_.shared.size()); prefix_there_ && !lanes_.empty() && shared > 0) {

@@ -5,7 +5,6 @@
 
 #include "decode/canvas.h"
 #include "decode/denoiser.h"
-#include "engine/text_rows.h"
 
 namespace llada {
 namespace {
@@ -135,7 +134,7 @@ Status DuelScore::begin() {
   whole.insert(whole.end(), text.begin(), text.end());
   denoiser_->follow(std::move(whole));
   if (device_ == nullptr) return {};
-  LLADA_TRY(state_, keeping_logits(*model_, *device_, positions, order.cfg_scale > 0, text_rule(*model_, order)));
+  LLADA_TRY(state_, keeping_logits(*model_, *device_, positions, order.cfg_scale > 0, decode::head_rule(order, ids)));
   return {};
 }
 

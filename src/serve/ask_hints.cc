@@ -113,7 +113,7 @@ Answered<std::vector<std::string>> other_members(const std::string& name, const 
   std::vector<std::string> others;
   for (const auto& [key, value] : object.items()) {
     std::string whole = fmt::format("{}.{}", name, key);
-    if (asks_nothing(value) || std::ranges::any_of(kHints, [&](const Hint& h) { return whole == h.name; })) continue;
+    if (value.is_null() || std::ranges::any_of(kHints, [&](const Hint& h) { return whole == h.name; })) continue;
     others.push_back(std::move(whole));
   }
   return others;

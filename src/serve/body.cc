@@ -71,9 +71,13 @@ bool idle_beside(const std::string& name, const Json& value, const Body& body) {
   return false;
 }
 
+auto known_as(const std::string& name) {
+  return std::ranges::find(kIdle, name, [](const Idle& i) { return std::string_view(i.name); });
+}
+bool is_known(const std::string& name) { return known_as(name) != kIdle.end(); }
+
 bool idle(const std::string& name, const Json& value, const Body& body) {
-  const auto known = std::ranges::find(kIdle, name, [](const Idle& i) { return std::string_view(i.name); });
-  return (known != kIdle.end() && known->value(value)) || idle_beside(name, value, body);
+  return (is_known(name) && known_as(name)->value(value)) || idle_beside(name, value, body);
 }
 
 }  // namespace
@@ -200,7 +204,8 @@ void Body::ignore(std::initializer_list<const char*> names) {
 Done Body::finish() const {
   for (const auto& [name, value] : fields_) {
     if (read_.contains(name) || value.is_null() || idle(name, value, *this)) continue;
-    if (!strict_ && asks_nothing(value)) continue;
+    // Of a field that is known, `false` or 0 may ask for something.
+    if (!strict_ && asks_nothing(value) && !is_known(name)) continue;
     const bool older = name == "functions" || name == "function_call";
     return refuse(fmt::format("{}: {}", name,
                               older ? "found the older form of tools, needed tools and tool_choice"

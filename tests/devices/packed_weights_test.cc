@@ -70,9 +70,9 @@ TEST(PackedWeights, GiveTheSameLogitsAndTheStoredMatricesAreNotRead) {
         const auto plain = *make_cpu_device({.threads = 2, .isa = table->isa}, m.graph.weights, m.views, {});
         const std::vector<float> expected = logits(*plain, m.graph);
         const std::string path = folder.path() + "/small.packed";
-        const Status written = write(path, table->isa, m);
+        const Status written = write(path, kernels::packed_layout(*table), m);
         ASSERT_TRUE(written) << written.error().message;
-        const auto packed = open(path, table->isa, m);
+        const auto packed = open(path, kernels::packed_layout(*table), m);
         ASSERT_TRUE(packed) << packed.error().message;
         ThreadPool pool(2);
         EXPECT_TRUE((*packed)->verify(pool));
@@ -108,7 +108,7 @@ TEST(PackedWeights, AnIndexThatIsNotTheModelsIsRefused) {
   const SmallModel m = make_small_model(DType::Q8_0, small_config());
   for (const auto* table : packing_tables(DType::Q8_0)) {
     const std::string path = folder.path() + "/small.packed";
-    ASSERT_TRUE(write(path, table->isa, m));
+    ASSERT_TRUE(write(path, kernels::packed_layout(*table), m));
     const std::vector<std::byte> whole = bytes_of(path);
     const auto index = parse_packed_file(whole, path);
     ASSERT_TRUE(index);
@@ -142,7 +142,7 @@ TEST(PackedWeights, AnIndexThatIsNotTheModelsIsRefused) {
       const auto tail = packed_index_bytes(changed, index_at);
       bytes.insert(bytes.end(), tail.begin(), tail.end());
       put(path, bytes);
-      const auto opened = open(path, table->isa, m);
+      const auto opened = open(path, kernels::packed_layout(*table), m);
       ASSERT_FALSE(opened) << r;
       EXPECT_NE(opened.error().message.find(refusals[r].what), std::string::npos) << r << opened.error().message;
     }

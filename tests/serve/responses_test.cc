@@ -89,7 +89,7 @@ TEST_F(Responses, RepeatABoundedPartOfTheRequest) {
   const std::string long_text(size_t{1} << 20, 'a');
   const json tool = {{"type", "function"}, {"name", "f"}}, long_tool = {{"type", "function"}, {"name", long_text}};
   for (const auto& [more, field] : std::vector<std::pair<json, std::string>>{
-           {{{"text", {{"format", {{"type", "text"}, {"x", long_text}}}}}}, "text"},
+           {{{"text", {{"format", {{"type", "text"}, {"x", long_text}}}}}}, "text.format.x"},
            {{{"tools", {long_tool}}, {"tool_choice", "none"}}, "tools"},
            {{{"metadata", {{"x", long_text}}}}, "metadata"}}) {
     json body = {{"input", kSum}};
