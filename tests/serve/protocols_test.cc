@@ -144,7 +144,6 @@ TEST_F(Protocols, RefusalsHaveTheProtocolsForm) {
            {{{"messages", {{{"role", "tool"}, {"content", "a"}}}}}, "messages[0].tool_call_id: "}})
     EXPECT_TRUE(refused("/api/chat", body).starts_with(says)) << body << refused("/api/chat", body);
   EXPECT_TRUE(refused("/api/generate", {{"prompt", "a"}, {"context", {1, 2}}}).starts_with("context: "));
-  EXPECT_TRUE(refused("/completion", {{"prompt", {"a", "b"}}}).starts_with("prompt: found 2 prompts"));
   EXPECT_TRUE(refused("/completion", {{"prompt", "a"}, {"grammar", "root"}}).starts_with("grammar: "));
 }
 
@@ -221,6 +220,9 @@ TEST_F(Protocols, LlamaServersCompletion) {
   EXPECT_EQ(json::parse(events.back())["stop"], true);
   const auto ids = text_prompt(*tiny_model(), "Ken has 20+6=").value();
   EXPECT_EQ(post("/completion", {{"prompt", ids}, {"n_predict", 2}}).json()["content"], "26");
+  const json both = post("/completion", {{"prompt", {"Ken has 20+6=", "Ken has 20+6="}}, {"n_predict", 2}}).json();
+  ASSERT_EQ(both.size(), 2u) << both;
+  EXPECT_EQ(both[1]["content"], "26");
   const json word = post("/completion", {{"prompt", "Ken has 20+6="}, {"n_predict", 2}, {"stop", {"6"}}}).json();
   EXPECT_EQ(word["stop_type"], "word");
   EXPECT_EQ(word["stopping_word"], "6");
