@@ -146,8 +146,8 @@ void add_stream(const RequestStep& step, const Part& part, std::span<const int32
 // Far below every logit, and finite, as sums over a row need it.
 constexpr float kHidden = -1e30f;
 
-// Takes rows of the vocabulary out of kept logits. A stream whose rule lets them stand (text_rows.h) asks for the logits
-// as they are.
+// Takes rows of the vocabulary out of kept logits. A stream whose rule lets them stand (text_rows.h) asks for the
+// logits as they are.
 void hide_rows_without_text(const Model& model, const RequestState& state, std::vector<float>& logits) {
   const std::vector<int32_t> ids = rows_without_text(model);
   if (ids.empty() || std::ranges::count(state.sampling.never_sampled, ids.back()) == 0) return;
