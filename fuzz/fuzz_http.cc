@@ -10,7 +10,6 @@
 #include "serve/ask.h"
 #include "serve/beast_head.h"
 #include "serve/multipart.h"
-#include "serve/service.h"
 
 namespace {
 
@@ -41,16 +40,19 @@ void read_body(const std::string& text) {
   }
   const bool infill = body->find("text") != nullptr, response = body->find("input") != nullptr;
   const auto shape = infill ? serve::Shape::infill : response ? serve::Shape::response : serve::Shape::chat;
-  static Service service{ServiceOptions{}};  // without a model, which its own fields do not need
-  const auto ask = read_ask(service, *body, shape);
-  check_refusal(ask);
+  Ask ask{.shape = shape};  // what needs no model
+  bool think = false;
+  check_refusal(read_without_effect(*body, response, &think));
+  if (auto form = read_format(*body, shape); form)
+    ask.form = std::move(*form);
+  else
+    check_refusal(form);
   check_refusal(read_messages(*body, response ? serve::Shape::response : serve::Shape::chat));
   if (response) check_refusal(read_unstored(*body));
   check_refusal(read_stop(*body));
   check_refusal(body->tokens("tokens"));
   check_refusal(body->integer("n", 1, 128));
-  for (const int64_t block : {0, 32})
-    check_refusal(read_decoding(*body, ask.value_or(Ask()), decode::ModelKind(block), infill));
+  for (const int64_t block : {0, 32}) check_refusal(read_decoding(*body, ask, decode::ModelKind(block), infill));
   check_refusal(body->finish());
   const auto template_text = body->text("text");
   if (template_text && *template_text) static_cast<void>(parse_infill_template(**template_text));

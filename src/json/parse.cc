@@ -1,6 +1,8 @@
 #include "json/parse.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +11,15 @@ namespace llada {
 namespace {
 
 using nlohmann::json;
+
+// The text of a number that has none of its own (JsonNumbers): the shortest that is read as the same double.
+std::string_view number_text(double value, std::array<char, 32>& space) {
+  const auto end = std::to_chars(space.data(), space.data() + space.size() - 2, value).ptr;
+  std::string_view text(space.data(), static_cast<size_t>(end - space.data()));
+  if (text.find_first_of(".en") != std::string_view::npos) return text;
+  end[0] = '.', end[1] = '0';
+  return {space.data(), text.size() + 2};
+}
 
 // Makes the tree from the parser's events. nlohmann's own parsing looks for each member of an ordered object among all
 // before it, and with a callback through what a list holds already whenever an object in it ends.
@@ -21,7 +32,7 @@ class TreeBuilder {
   const std::string& duplicate() const { return duplicate_; }  // the first field that was found twice; empty: none
   const Status& stopped() const { return stopped_; }           // by the watch
   // Of the numbers that the tree writes otherwise: their place among all that are no natural numbers, and their text.
-  const std::vector<std::pair<size_t, std::string>>& spelled() const { return spelled_; }
+  std::vector<std::pair<size_t, std::string>>& spelled() { return spelled_; }
 
   bool null() { return add(nullptr); }
   bool boolean(bool value) { return add(value); }
@@ -32,7 +43,8 @@ class TreeBuilder {
     return add(value);
   }
   bool number_float(typename Tree::number_float_t value, const std::string& text) {
-    if (Tree(value).dump() != text) spelled_.emplace_back(numbers_, text);
+    std::array<char, 32> space;
+    if (number_text(value, space) != text) spelled_.emplace_back(numbers_, text);
     ++numbers_;
     return add(value);
   }
@@ -128,13 +140,13 @@ Result<TreeBuilder<Tree>> build(std::string_view text, std::string_view source, 
 }
 
 // Places of the numbers of `spelled`, which both stand in the order of the text. met: numbers before `value`.
-void find_numbers(const OrderedJson& value, const std::vector<std::pair<size_t, std::string>>& spelled, size_t& met,
+void find_numbers(const OrderedJson& value, std::vector<std::pair<size_t, std::string>>& spelled, size_t& met,
                   JsonNumbers& out) {
   if (value.is_structured()) {
     for (const OrderedJson& inner : value) find_numbers(inner, spelled, met, out);
   } else if (value.is_number() && !value.is_number_unsigned()) {
     const size_t found = out.size();
-    if (found < spelled.size() && spelled[found].first == met) out.emplace(&value, spelled[found].second);
+    if (found < spelled.size() && spelled[found].first == met) out.emplace(&value, std::move(spelled[found].second));
     ++met;
   }
 }
@@ -160,7 +172,13 @@ void write(const OrderedJson& value, const JsonNumbers& numbers, std::string& ou
     out += ']';
   } else {
     const auto number = value.is_number() ? numbers.find(&value) : numbers.end();
-    out += number != numbers.end() ? number->second : text(value);
+    std::array<char, 32> space;
+    if (number != numbers.end())
+      out += number->second;
+    else if (value.is_number_float())
+      out += number_text(value.get<double>(), space);
+    else
+      out += text(value);
   }
 }
 
@@ -171,6 +189,7 @@ Result<JsonDocument> parse_json_document(std::string_view text, std::string_view
   LLADA_TRY(auto built, build<OrderedJson>(text, source, limits, watch));
   JsonDocument document{.root = built.take()};
   size_t met = 0;
+  document.numbers.reserve(built.spelled().size());
   if (!built.spelled().empty()) find_numbers(document.root, built.spelled(), met, document.numbers);
   return document;
 }

@@ -54,11 +54,11 @@ double processor_seconds() {
 // However the tree is moved; what no double holds, and what the library spells otherwise.
 TEST(JsonTree, NumbersKeepTheirText) {
   const std::string text =
-      R"({"z":[1.10,-0,1e5,-0.0,12345678901234567890123,{"y":0.30,"b":-7,"a":1.5}],"é":"\"\n","n":null,"t":[true,0]})";
+      R"({"z":[1.10,-0,1e5,-0.0,12345678901234567890123,{"y":0.30,"b":-7,"a":1.5,"c":1e+22,"d":100000.0}],"é":"\"\n","n":null,"t":[true,0]})";
   auto read = parse_ordered_object(text, "f");
   ASSERT_TRUE(read);
   EXPECT_EQ(json_text(read->root, read->numbers), text);
-  EXPECT_EQ(read->numbers.size(), 5);
+  EXPECT_EQ(read->numbers.size(), 6);
   const OrderedJson moved = std::move(read->root["z"]);
   EXPECT_EQ(json_text(moved, read->numbers), text.substr(5, text.find("]") - 4));
   EXPECT_EQ(json_text(OrderedJson(moved), read->numbers).find("1.10"), std::string::npos);
@@ -78,7 +78,7 @@ TEST(JsonTree, DuplicatesAreFoundAmongMany) {
   EXPECT_TRUE(parse_ordered_object(text + "\"x\":1}", "f"));
 }
 
-// Work is compared with work, in this thread's own time: 16 times the text costs some 16 times as much, and cost 256
+// Work is compared with work, in this thread's own time: 8 times the text costs some 8 times as much, and cost 64
 // times as much where each object's end looks through all that came before it.
 TEST(JsonTree, WorkGrowsAsTheTextDoes) {
   const auto list = [](const char* begin, const char* end, const char* item) {
@@ -107,8 +107,8 @@ TEST(JsonTree, WorkGrowsAsTheTextDoes) {
         [](std::string_view text) { return parse_ordered_object(text, "f", kLarge).has_value(); },
         [](std::string_view text) { return parse_json_object(text, "f", kLarge).has_value(); }};
     for (const Read read : kReaders) {
-      const double few = seconds(10'000, read), many = seconds(160'000, read);
-      EXPECT_LT(many / few, 64) << text_of(2) << " " << few << " " << many;
+      const double few = seconds(5'000, read), many = seconds(40'000, read);
+      EXPECT_LT(many / few, 28) << text_of(2) << " " << few << " " << many;
     }
   }
 }
