@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cli/bench_report.h"
@@ -16,6 +15,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 namespace {

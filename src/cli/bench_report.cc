@@ -1,18 +1,17 @@
 #include "cli/bench_report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "cli/report.h"
 #include "cli/sustained_report.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using bench::BenchReport;
 
 using Phases = std::array<double, kOpKindCount>;

@@ -1,9 +1,9 @@
 // The report of `llada bench`: one JSON object (docs/json.md), and lines for people that come as they are measured.
 #pragma once
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "bench/bench.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 
@@ -19,6 +19,6 @@ class BenchPrinter {
   size_t given_ = 0;  // bytes
 };
 
-nlohmann::ordered_json bench_json(const bench::BenchReport& report);
+Json bench_json(const bench::BenchReport& report);
 
 }  // namespace llada::cli

@@ -1,9 +1,9 @@
 #include "cli/conversation.h"
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 
 #include "engine/json_fields.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 
@@ -13,10 +13,10 @@ constexpr std::string_view kChatFormat = "llada-chat";
 }  // namespace
 
 std::string conversation_text(std::span<const ChatMessage> messages) {
-  nlohmann::ordered_json json = {
-      {"format", kChatFormat}, {"version", kChatVersion}, {"messages", nlohmann::ordered_json::array()}};
+  Json json = {
+      {"format", kChatFormat}, {"version", kChatVersion}, {"messages", Json::array()}};
   for (const ChatMessage& m : messages) json["messages"].push_back({{"role", m.role}, {"content", m.content}});
-  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
 Result<std::vector<ChatMessage>> parse_conversation(std::string_view text, const std::string& source) {

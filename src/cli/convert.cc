@@ -1,8 +1,6 @@
 // llada convert: any model that opens, as a GGUF file of one type.
 #include "engine/convert.h"
 
-#include <nlohmann/json.hpp>
-
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
@@ -11,6 +9,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 

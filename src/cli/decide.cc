@@ -144,7 +144,7 @@ Result<int> calibrate(const DecideCommand& o, const std::shared_ptr<const Model>
   LLADA_TRY_STATUS(out.write(temperatures_text(temperatures, name_of_model, counts)));
   LLADA_TRY_STATUS(out.commit());
   if (o.json) {
-    nlohmann::ordered_json kinds;
+    Json kinds;
     for (size_t k = 0; k < kQuestionKinds; ++k)
       kinds[std::string(name(static_cast<QuestionKind>(k)))] = temperatures[k];
     LLADA_TRY_STATUS(out.report(json_line({{"temperatures", std::move(kinds)},

@@ -35,8 +35,8 @@ std::string measures_table(const std::string& title, const std::map<std::string,
   return out;
 }
 
-nlohmann::ordered_json measures_json(const std::map<std::string, eval::DecideMeasures>& measures) {
-  nlohmann::ordered_json tasks = nlohmann::ordered_json::object();
+Json measures_json(const std::map<std::string, eval::DecideMeasures>& measures) {
+  Json tasks = Json::object();
   for (const auto& [task, m] : measures)
     tasks[task.empty() ? "all" : task] = {{"n", m.questions},
                                           {"accuracy", m.accuracy()},

@@ -1,11 +1,11 @@
 // Measures of decisions as a table and as JSON, for `llada decide --calibrate` and `llada eval --decide`; and the work
 // that both do.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "eval/decisions.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 
@@ -15,6 +15,6 @@ Result<eval::DecideReport> run_decide_tasks(const std::shared_ptr<const Model>& 
 
 // A line per task and, with more than one, of all; `title` stands above the tasks.
 std::string measures_table(const std::string& title, const std::map<std::string, eval::DecideMeasures>& measures);
-nlohmann::ordered_json measures_json(const std::map<std::string, eval::DecideMeasures>& measures);
+Json measures_json(const std::map<std::string, eval::DecideMeasures>& measures);
 
 }  // namespace llada::cli

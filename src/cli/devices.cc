@@ -1,13 +1,12 @@
 // llada devices: what --device can name here.
 #include "engine/devices.h"
 
-#include <nlohmann/json.hpp>
-
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 
@@ -41,7 +40,7 @@ Work setup_devices(CLI::App& app) {
     LLADA_TRY(const auto devices, list_devices(isa_from_environment(), 0, cdsprpc_from_environment(), more_devices));
     std::string out;
     if (*json) {
-      auto list = nlohmann::ordered_json::array();
+      auto list = Json::array();
       for (const DeviceSummary& d : devices) {
         list.push_back(
             {{"name", d.name}, {"description", d.description}, {"usable", d.usable}, {"threads", d.threads}});

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/processors.h"
@@ -14,6 +13,7 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "engine/devices.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 namespace {
@@ -32,9 +32,9 @@ std::string finding_line(const Finding& finding) {
          '\n';
 }
 
-nlohmann::ordered_json findings_json(const std::vector<Finding>& findings) {
+Json findings_json(const std::vector<Finding>& findings) {
   constexpr const char* kKinds[] = {"good", "less", "bad"};
-  auto list = nlohmann::ordered_json::array();
+  auto list = Json::array();
   for (const Finding& f : findings)
     list.push_back({{"finding", f.what}, {"kind", kKinds[static_cast<size_t>(f.kind)]}, {"text", f.text}});
   return list;
@@ -85,7 +85,7 @@ Result<int> examine(const DoctorRequest& r) {
   const bool usable = checkup.profile.has_value();
   if (r.json) {
     LLADA_TRY_STATUS(print(json_line({{"findings", findings_json(checkup.findings)},
-                                      {"profile", usable ? nlohmann::ordered_json(r.output) : nullptr}})));
+                                      {"profile", usable ? Json(r.output) : nullptr}})));
   } else if (usable) {
     LLADA_TRY_STATUS(print(
         fmt::format("{0}: for --device hexagon:profile={0} and llada simulate --profile {0}\n", one_line(r.output))));

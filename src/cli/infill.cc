@@ -1,13 +1,12 @@
 // llada infill: fills the gaps of a text.
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/commands.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
 #include "engine/infill_text.h"
+#include "json/parse.h"
 #include "text/text_file.h"
 
 namespace llada::cli {
@@ -21,8 +20,8 @@ struct InfillOptions {
   bool has_text = false, has_file = false;
 };
 
-nlohmann::ordered_json spans_json(const Model& model, const InfillLayout& layout, const Generation& generation) {
-  auto spans = nlohmann::ordered_json::array();
+Json spans_json(const Model& model, const InfillLayout& layout, const Generation& generation) {
+  auto spans = Json::array();
   for (const InfillGap& gap : laid_gaps(layout.gaps, generation.gap_lengths)) {
     const auto filled =
         std::span(generation.tokens).subspan(static_cast<size_t>(gap.position), static_cast<size_t>(gap.length));

@@ -2,17 +2,15 @@
 #include "engine/inspect.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/hub_access.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json config_json(const ModelConfig& c) {
   Json json = {{"layers", c.layers},

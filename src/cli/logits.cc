@@ -1,7 +1,6 @@
 // llada logits: one forward over token ids, all its logits into a file. For comparing this program with other
 // implementations (tools/upstream), so nothing is tokenized and nothing is decided.
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "cli/commands.h"
@@ -9,6 +8,7 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 namespace {

@@ -1,7 +1,6 @@
 // llada pack: the packed weights of a model, made ahead and kept, so that processes start at once and share them.
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/help.h"
@@ -11,6 +10,7 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "engine/pack_cache.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 namespace {
@@ -22,7 +22,7 @@ struct PackOptions {
 
 Status show(const std::string& folder, const std::vector<PackedEntry>& entries, std::string_view done, bool json) {
   if (json) {
-    auto list = nlohmann::ordered_json::array();
+    auto list = Json::array();
     for (const PackedEntry& e : entries)
       list.push_back({{"path", e.path}, {"model", e.model}, {"isa", e.isa}, {"bytes", e.bytes}, {"state", e.state}});
     return print(json_line({{"cache", folder}, {done.empty() ? "packed" : "removed", std::move(list)}}));

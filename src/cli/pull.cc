@@ -1,8 +1,6 @@
 // llada pull: a model from Hugging Face into the cache that its own tools use, and what is there.
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
@@ -11,6 +9,7 @@
 #include "cli/terminal.h"
 #include "engine/inspect.h"
 #include "hub/cache.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 namespace {
@@ -24,7 +23,7 @@ struct PullOptions {
 Status show_cache(const std::string& folder, bool json) {
   const auto snapshots = hub::list_cache(folder);
   if (json) {
-    auto list = nlohmann::ordered_json::array();
+    auto list = Json::array();
     for (const auto& s : snapshots)
       list.push_back({{"repository", s.repository},
                       {"commit", s.commit},

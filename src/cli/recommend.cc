@@ -1,6 +1,5 @@
 // llada recommend: published models that fit this machine, how fast they would be, and the commands for one of them.
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/memory_room.h"
 #include "bench/probe.h"
@@ -11,6 +10,7 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "hub/catalogue.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 namespace {
@@ -107,8 +107,7 @@ std::string text_of(const Machine& machine, const std::vector<Offer>& offers, co
                    name);
 }
 
-nlohmann::ordered_json json_of(const Machine& machine, const std::vector<Offer>& offers, const Offer* best) {
-  using Json = nlohmann::ordered_json;
+Json json_of(const Machine& machine, const std::vector<Offer>& offers, const Offer* best) {
   auto products = Json::array(), models = Json::array();
   for (const auto& [rows, seconds] : machine.probe.per_weight)
     products.push_back({{"rows", rows}, {"gop_per_s", 2 * rows / seconds / 1e9}});

@@ -1,15 +1,13 @@
 #include "cli/report.h"
 
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "base/figures.h"
 #include "base/memory_usage.h"
 #include "cli/terminal.h"
+#include "json/parse.h"
 
 namespace llada::cli {
-
-using Json = nlohmann::ordered_json;
 
 std::string bytes_text(double bytes) {
   constexpr std::array kUnits = {"B", "kB", "MB", "GB", "TB"};

@@ -17,10 +17,10 @@ std::string stats_lines(const GenerationStats& stats, std::string_view preset, b
 // What of that a reader has to know, as a line for people; empty for "stop".
 std::string unfinished_line(const Generation& generation);
 
-nlohmann::ordered_json stats_json(const GenerationStats& stats);
+Json stats_json(const GenerationStats& stats);
 
 // [{type, tensors, parameters, bytes}]
-nlohmann::ordered_json types_json(const std::vector<TypeTotal>& types);
+Json types_json(const std::vector<TypeTotal>& types);
 
 // "812", "4.6", "0.14": of tokens or rows, never 0 for what is slow.
 std::string rate_text(double per_second);

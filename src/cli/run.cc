@@ -1,8 +1,6 @@
 // llada run and llada chat: an answer to a prompt, or a conversation.
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/chat.h"
 #include "cli/commands.h"
 #include "cli/help.h"
@@ -12,6 +10,7 @@
 #include "cli/terminal.h"
 #include "cli/workspace.h"
 #include "engine/prompt.h"
+#include "json/parse.h"
 #include "text/text_file.h"
 
 namespace llada::cli {
@@ -28,7 +27,7 @@ struct RunOptions {
 
 Status show_answer(const RunOptions& o, const Generation& generation) {
   if (o.show.json) {
-    nlohmann::ordered_json json = {{"text", printable_text(generation.text, false)},
+    Json json = {{"text", printable_text(generation.text, false)},
                                    {"tokens", generation.tokens},
                                    {"finish_reason", finish_reason(generation)},
                                    {"preset", o.decode.preset()},

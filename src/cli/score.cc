@@ -1,8 +1,6 @@
 // llada score: how probable texts are to a model, and multiple-choice questions answered by that.
 #include "eval/score.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/figures.h"
 #include "cli/commands.h"
 #include "cli/help.h"
@@ -14,12 +12,11 @@
 #include "cli/terminal.h"
 #include "cli/workspace.h"
 #include "eval/choices.h"
+#include "json/parse.h"
 #include "text/text_file.h"
 
 namespace llada::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct ScoreCommand {
   ModelOptions model;

@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <future>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/memory_usage.h"
@@ -18,6 +17,7 @@
 #include "cli/terminal.h"
 #include "cli/workspace.h"
 #include "engine/decide_json.h"
+#include "json/parse.h"
 #include "serve/access.h"
 #include "serve/server.h"
 #include "serve/service.h"
@@ -115,7 +115,7 @@ class Signals {
   std::thread thread_;  // the last member: it uses the others
 };
 
-void log_line(const serve::Json& fields) { note(serve::log_line(fields) + '\n'); }
+void log_line(const Json& fields) { note(serve::log_line(fields) + '\n'); }
 
 // A connection takes a descriptor, and a shell's soft limit is often 1024: it is raised to what the system allows, and
 // so many connections stay below that as leave some for files.

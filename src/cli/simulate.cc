@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "base/numbers.h"
 #include "cli/commands.h"
@@ -13,11 +12,10 @@
 #include "cli/report.h"
 #include "cli/simulate_moe.h"
 #include "cli/terminal.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Request {
   SimulateOptions simulate;

@@ -1,7 +1,6 @@
 #include "cli/simulate_moe.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "base/numbers.h"
 #include "base/trace.h"
@@ -9,12 +8,11 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "json/parse.h"
 #include "study/moe_simulate.h"
 
 namespace llada::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // "25%" or "25%,50%,75%".
 Result<std::vector<double>> parse_shares(std::string_view text) {

@@ -1,8 +1,7 @@
 #include "cli/sustained_report.h"
+#include "json/parse.h"
 
 #include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
 
 namespace llada::cli {
 namespace {
@@ -31,8 +30,8 @@ std::string sustained_text(const std::vector<bench::SustainedMinute>& minutes) {
                      last.forwards_per_minute() / first.forwards_per_minute(), first.tokens_per_minute());
 }
 
-nlohmann::ordered_json sustained_json(const bench::SustainedMinute& m) {
-  nlohmann::ordered_json json = {{"seconds", m.seconds},
+Json sustained_json(const bench::SustainedMinute& m) {
+  Json json = {{"seconds", m.seconds},
                                  {"tokens", m.tokens},
                                  {"forwards", m.forwards},
                                  {"tokens_per_minute", m.tokens_per_minute()},

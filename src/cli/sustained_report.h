@@ -1,10 +1,10 @@
 // The part of `llada bench`'s report that is about work without a pause.
 #pragma once
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "bench/sustained.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 
@@ -12,6 +12,6 @@ namespace llada::cli {
 std::string sustained_rows(const std::vector<bench::SustainedMinute>& minutes);
 // The last minute beside the first; there is one.
 std::string sustained_text(const std::vector<bench::SustainedMinute>& minutes);
-nlohmann::ordered_json sustained_json(const bench::SustainedMinute& minute);
+Json sustained_json(const bench::SustainedMinute& minute);
 
 }  // namespace llada::cli

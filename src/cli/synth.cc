@@ -1,7 +1,6 @@
 // llada synth: a model file with random weights and a published geometry.
 #include "study/synth.h"
 
-#include <nlohmann/json.hpp>
 #include <span>
 
 #include "cli/commands.h"
@@ -11,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "base/figures.h"
 #include "cli/commands.h"
@@ -19,6 +18,7 @@
 #include "engine/decode_preset.h"
 #include "eval/evaluate.h"
 #include "eval/measurements.h"
+#include "json/parse.h"
 
 namespace llada::cli {
 namespace {
@@ -55,9 +55,9 @@ PresetOrigin origin_of(const TuneOptions& o, const Model& model, const eval::Att
           .rows_mean = total.mean(total.rows)};
 }
 
-nlohmann::ordered_json report_of(const TuneOptions& o, const eval::TuneResult& result, double seconds,
+Json report_of(const TuneOptions& o, const eval::TuneResult& result, double seconds,
                                  int64_t examples) {
-  auto frontier = nlohmann::ordered_json::array();
+  auto frontier = Json::array();
   for (const eval::Attempt& t : result.frontier) {
     const eval::Score s = t.total();
     frontier.push_back({{"options", t.options},
@@ -79,8 +79,8 @@ nlohmann::ordered_json report_of(const TuneOptions& o, const eval::TuneResult& r
           {"seconds", seconds},
           {"interrupted", result.interrupted},
           {"frontier", std::move(frontier)},
-          {"chosen", result.chosen < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(result.chosen)},
-          {"out", result.chosen < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(o.out)}};
+          {"chosen", result.chosen < 0 ? Json(nullptr) : Json(result.chosen)},
+          {"out", result.chosen < 0 ? Json(nullptr) : Json(o.out)}};
 }
 
 // The time that is left, as far as work that is done tells; empty in the first seconds.

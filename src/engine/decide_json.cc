@@ -10,60 +10,58 @@
 namespace llada {
 namespace {
 
-using Ordered = nlohmann::ordered_json;
-
 constexpr std::string_view kTemperatures = "llada-decide-temperatures";
 
-std::unexpected<Error> wrong_field(const std::string& where, const Ordered& found, std::string_view needed) {
+std::unexpected<Error> wrong_field(const std::string& where, const Json& found, std::string_view needed) {
   return invalid("{}: found {}, needed {}", where, shown(found), needed);
 }
 
 // The field, or null where it is not there or is null.
-const Ordered* json_field(const Ordered& object, const char* name) {
+const Json* json_field(const Json& object, const char* name) {
   const auto found = object.find(name);
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-Status known_fields(const Ordered& object, const std::string& where, std::initializer_list<std::string_view> names) {
+Status known_fields(const Json& object, const std::string& where, std::initializer_list<std::string_view> names) {
   for (const auto& [name, value] : object.items())
     if (!value.is_null() && std::ranges::find(names, name) == names.end())
       return invalid("{}.{}: is not known here", where, name);
   return {};
 }
 
-Result<std::string> text_field(const Ordered& object, const char* name, const std::string& where) {
-  const Ordered* const value = json_field(object, name);
+Result<std::string> text_field(const Json& object, const char* name, const std::string& where) {
+  const Json* const value = json_field(object, name);
   if (value == nullptr) return std::string();
   if (!value->is_string()) return wrong_field(where + "." + name, *value, "a text");
   return value->get<std::string>();
 }
 
-Result<std::string> needed_text(const Ordered& object, const char* name, const std::string& where) {
+Result<std::string> needed_text(const Json& object, const char* name, const std::string& where) {
   if (json_field(object, name) == nullptr) return invalid("{}.{}: is missing", where, name);
   return text_field(object, name, where);
 }
 
-std::string any_text(const Ordered& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Ordered::error_handler_t::replace);
+std::string any_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 // A text, or a list of parts.
-Result<std::string> content_text(const Ordered& content, const std::string& where) {
+Result<std::string> content_text(const Json& content, const std::string& where) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) return wrong_field(where, content, "a text or a list of parts");
   std::string text;
   for (size_t i = 0; i < content.size(); ++i) {
     const std::string place = fmt::format("{}[{}]", where, i);
-    const Ordered& part = content[i];
+    const Json& part = content[i];
     if (!part.is_object()) return wrong_field(place, part, "an object");
     LLADA_TRY(const std::string type, needed_text(part, "type", place));
     if (type == "input_image") return invalid("{}: found an image, needed text", place);
     const char* const name = type == "input_json" ? "data" : type == "refusal" ? "refusal" : "text";
     if (type != "input_json" && type != "refusal" && type != "input_text" && type != "output_text")
       return invalid("{}.type: found '{}', needed input_text, input_json, output_text or refusal", place, type);
-    const Ordered* const value = json_field(part, name);
+    const Json* const value = json_field(part, name);
     if (value == nullptr || (type == "input_json" ? !value->is_structured() : !value->is_string()))
-      return wrong_field(place + "." + name, value != nullptr ? *value : Ordered(),
+      return wrong_field(place + "." + name, value != nullptr ? *value : Json(),
                          type == "input_json" ? "an object or a list of objects" : "a text");
     if (!text.empty()) text += '\n';
     text += any_text(*value);
@@ -71,13 +69,13 @@ Result<std::string> content_text(const Ordered& content, const std::string& wher
   return text;
 }
 
-Result<std::string> content_field(const Ordered& object, const char* name, const std::string& where) {
-  const Ordered* const value = json_field(object, name);
+Result<std::string> content_field(const Json& object, const char* name, const std::string& where) {
+  const Json* const value = json_field(object, name);
   return value != nullptr ? content_text(*value, where + "." + name) : std::string();
 }
 
 // An entry of a conversation, as it is read to the model. calls: ids of tool calls so far.
-Result<std::string> entry_text(const Ordered& entry, const std::string& where, std::set<std::string>& calls) {
+Result<std::string> entry_text(const Json& entry, const std::string& where, std::set<std::string>& calls) {
   if (!entry.is_object()) return wrong_field(where, entry, "an object");
   LLADA_TRY(const std::string given, text_field(entry, "type", where));
   const std::string type = given.empty() ? "message" : given;
@@ -108,19 +106,19 @@ Result<std::string> entry_text(const Ordered& entry, const std::string& where, s
       where, type);
 }
 
-Result<std::vector<DecideOption>> option_list(const Ordered& question, const char* name, const char* value_name,
+Result<std::vector<DecideOption>> option_list(const Json& question, const char* name, const char* value_name,
                                               bool booleans, const std::string& where) {
-  const Ordered* const list = json_field(question, name);
+  const Json* const list = json_field(question, name);
   const std::string place = where + "." + name;
   if (list == nullptr) return invalid("{}: is missing", place);
   if (!list->is_array()) return wrong_field(place, *list, "a list");
   std::vector<DecideOption> options;
   for (size_t i = 0; i < list->size(); ++i) {
-    const Ordered& entry = (*list)[i];
+    const Json& entry = (*list)[i];
     const std::string at = fmt::format("{}[{}]", place, i);
     if (!entry.is_object()) return wrong_field(at, entry, "an object");
     LLADA_TRY_STATUS(known_fields(entry, at, {value_name, "description"}));
-    const Ordered* const value = json_field(entry, value_name);
+    const Json* const value = json_field(entry, value_name);
     if (value == nullptr) return invalid("{}.{}: is missing", at, value_name);
     if (!value->is_string() && !(booleans && value->is_boolean()))
       return wrong_field(at + "." + value_name, *value, booleans ? "a text, true or false" : "a text");
@@ -130,8 +128,8 @@ Result<std::vector<DecideOption>> option_list(const Ordered& question, const cha
   return options;
 }
 
-Status read_count(const Ordered& object, const char* name, const std::string& where, int64_t most, int64_t& count) {
-  const Ordered* const n = json_field(object, name);
+Status read_count(const Json& object, const char* name, const std::string& where, int64_t most, int64_t& count) {
+  const Json* const n = json_field(object, name);
   if (n == nullptr) return {};
   if (!n->is_number_integer() || *n < 1 || *n > most)
     return wrong_field(where, *n, fmt::format("a whole number from 1 to {}", most));
@@ -139,8 +137,8 @@ Status read_count(const Ordered& object, const char* name, const std::string& wh
   return {};
 }
 
-Status read_settings(const Ordered& body, DecideOptions& options) {
-  const Ordered* const given = json_field(body, "llada");
+Status read_settings(const Json& body, DecideOptions& options) {
+  const Json* const given = json_field(body, "llada");
   if (given == nullptr) return {};
   if (!given->is_object()) return wrong_field("llada", *given, "an object");
   LLADA_TRY_STATUS(known_fields(*given, "llada", {"labels", "rotations", "samples", "joint"}));
@@ -150,7 +148,7 @@ Status read_settings(const Ordered& body, DecideOptions& options) {
   if (labels == "values") options.labels = DecideLabels::values;
   LLADA_TRY_STATUS(read_count(*given, "rotations", "llada.rotations", kMostRotations, options.rotations));
   LLADA_TRY_STATUS(read_count(*given, "samples", "llada.samples", kMostSamples, options.samples));
-  if (const Ordered* const joint = json_field(*given, "joint")) {
+  if (const Json* const joint = json_field(*given, "joint")) {
     if (!joint->is_boolean()) return wrong_field("llada.joint", *joint, "true or false");
     options.joint = joint->get<bool>();
   }
@@ -158,32 +156,32 @@ Status read_settings(const Ordered& body, DecideOptions& options) {
 }
 
 // Criteria of a question of /v1/systemone.
-Result<std::vector<DecideOption>> criteria_options(const Ordered& question, QuestionKind kind,
+Result<std::vector<DecideOption>> criteria_options(const Json& question, QuestionKind kind,
                                                    const std::string& where) {
   std::vector<DecideOption> options;
-  const Ordered* const criteria = json_field(question, "criteria");
+  const Json* const criteria = json_field(question, "criteria");
   const std::string place = where + ".criteria";
   if (kind == QuestionKind::score) {
     if (criteria == nullptr || !criteria->is_array())
-      return wrong_field(place, criteria != nullptr ? *criteria : Ordered(), "a list of levels");
-    for (const Ordered& level : *criteria) options.push_back({any_text(level)});
+      return wrong_field(place, criteria != nullptr ? *criteria : Json(), "a list of levels");
+    for (const Json& level : *criteria) options.push_back({any_text(level)});
     return options;
   }
   if (criteria == nullptr && kind == QuestionKind::predicate) return options;
   if (criteria == nullptr || !criteria->is_object())
-    return wrong_field(place, criteria != nullptr ? *criteria : Ordered(), "an object");
-  const auto meaning = [](const Ordered& value) { return value.is_null() ? std::string() : any_text(value); };
+    return wrong_field(place, criteria != nullptr ? *criteria : Json(), "an object");
+  const auto meaning = [](const Json& value) { return value.is_null() ? std::string() : any_text(value); };
   if (kind == QuestionKind::predicate) {
     LLADA_TRY_STATUS(known_fields(*criteria, place, {"true", "false"}));
-    options = {{"true", meaning(criteria->value("true", Ordered()))},
-               {"false", meaning(criteria->value("false", Ordered()))}};
+    options = {{"true", meaning(criteria->value("true", Json()))},
+               {"false", meaning(criteria->value("false", Json()))}};
     return options;
   }
   for (const auto& [value, description] : criteria->items()) options.push_back({value, meaning(description)});
   return options;
 }
 
-Ordered usage_json(const DecideResult& result) {
+Json usage_json(const DecideResult& result) {
   return {{"input_tokens", result.prompt_tokens},
           {"input_tokens_details", {{"cached_tokens", result.reused_tokens}, {"cache_write_tokens", 0}}},
           {"output_tokens", 0},
@@ -193,16 +191,16 @@ Ordered usage_json(const DecideResult& result) {
           {"rows", result.rows}};
 }
 
-Ordered value_json(const DecideOption& option) {
-  return option.boolean ? Ordered(option.text == "true") : Ordered(option.text);
+Json value_json(const DecideOption& option) {
+  return option.boolean ? Json(option.text == "true") : Json(option.text);
 }
 
-Ordered diagnostics_json(const DecideAnswer& answer) {
+Json diagnostics_json(const DecideAnswer& answer) {
   return {{"label_mass", answer.label_mass}, {"argmax_is_label", answer.best_is_label}};
 }
 
 // Among them answers whose numbers say little, since the model meant to say something else.
-void add_warnings(const DecideRequest& request, const DecideResult& result, Ordered& all) {
+void add_warnings(const DecideRequest& request, const DecideResult& result, Json& all) {
   constexpr double kLeastMass = 0.01;
   for (const std::string& line : request.warnings) all["warnings"].push_back(line);
   std::string questions;
@@ -221,7 +219,7 @@ std::string level_text(const DecideOption& level) {
 
 }  // namespace
 
-Result<std::string> parse_decide_input(const Ordered& input, const std::string& where) {
+Result<std::string> parse_decide_input(const Json& input, const std::string& where) {
   if (input.is_string()) return input.get<std::string>();
   if (!input.is_array()) return wrong_field(where, input, "a text or a list of messages");
   std::set<std::string> calls;
@@ -234,7 +232,7 @@ Result<std::string> parse_decide_input(const Ordered& input, const std::string& 
   return text;
 }
 
-Result<DecideQuestion> parse_question(const Ordered& question, const std::string& where) {
+Result<DecideQuestion> parse_question(const Json& question, const std::string& where) {
   if (!question.is_object()) return wrong_field(where, question, "an object");
   LLADA_TRY(const std::string type, needed_text(question, "type", where));
   DecideQuestion read;
@@ -257,14 +255,14 @@ Result<DecideQuestion> parse_question(const Ordered& question, const std::string
   return read;
 }
 
-Result<DecideRequest> parse_decisions(const Ordered& body) {
+Result<DecideRequest> parse_decisions(const Json& body) {
   DecideRequest request;
-  const Ordered* const input = json_field(body, "input");
+  const Json* const input = json_field(body, "input");
   if (input == nullptr) return invalid("input: is missing; needed a text or a list of messages");
   LLADA_TRY(request.state, parse_decide_input(*input, "input"));
-  const Ordered* const questions = json_field(body, "questions");
+  const Json* const questions = json_field(body, "questions");
   if (questions == nullptr || !questions->is_array())
-    return wrong_field("questions", questions != nullptr ? *questions : Ordered(), "a list of questions");
+    return wrong_field("questions", questions != nullptr ? *questions : Json(), "a list of questions");
   for (size_t i = 0; i < questions->size(); ++i) {
     LLADA_TRY(auto question, parse_question((*questions)[i], fmt::format("questions[{}]", i)));
     request.questions.push_back(std::move(question));
@@ -274,18 +272,18 @@ Result<DecideRequest> parse_decisions(const Ordered& body) {
   return request;
 }
 
-Result<DecideRequest> parse_systemone(const Ordered& body) {
+Result<DecideRequest> parse_systemone(const Json& body) {
   DecideRequest request{.system_one = true};
   const auto state = body.find("state");
   if (state == body.end()) return invalid("state: is missing; needed a text or any JSON value");
   request.state = any_text(*state);
-  if (const Ordered* const common = json_field(body, "instructions")) {
+  if (const Json* const common = json_field(body, "instructions")) {
     if (!request.state.empty()) request.state += "\n\n";
     request.state += any_text(*common);
   }
-  const Ordered* const questions = json_field(body, "questions");
+  const Json* const questions = json_field(body, "questions");
   if (questions == nullptr || !questions->is_object())
-    return wrong_field("questions", questions != nullptr ? *questions : Ordered(), "an object of questions by name");
+    return wrong_field("questions", questions != nullptr ? *questions : Json(), "an object of questions by name");
   for (const auto& [id, question] : questions->items()) {
     const std::string where = "questions." + id;
     if (!question.is_object()) return wrong_field(where, question, "an object");
@@ -297,7 +295,7 @@ Result<DecideRequest> parse_systemone(const Ordered& body) {
     } else if (type != "noul") {
       return invalid("{}.type: found '{}', needed noul, choice or score", where, type);
     }
-    if (const Ordered* const instructions = json_field(question, "instructions"))
+    if (const Json* const instructions = json_field(question, "instructions"))
       read.instructions = any_text(*instructions);
     LLADA_TRY(read.options, criteria_options(question, read.kind, where));
     if (read.kind == QuestionKind::predicate && read.instructions.empty() && read.options.empty())
@@ -306,7 +304,7 @@ Result<DecideRequest> parse_systemone(const Ordered& body) {
   }
   LLADA_TRY_STATUS(read_settings(body, request.options));
   LLADA_TRY_STATUS(read_count(body, "samples", "samples", kMostSamples, request.options.samples));
-  if (const Ordered* const joint = json_field(body, "joint")) {
+  if (const Json* const joint = json_field(body, "joint")) {
     if (!joint->is_boolean()) return wrong_field("joint", *joint, "true or false");
     request.options.joint = joint->get<bool>();
   }
@@ -314,7 +312,7 @@ Result<DecideRequest> parse_systemone(const Ordered& body) {
   return request;
 }
 
-Result<DecideRequest> parse_decide(const Ordered& body) {
+Result<DecideRequest> parse_decide(const Json& body) {
   return body.contains("state") ? parse_systemone(body) : parse_decisions(body);
 }
 
@@ -332,16 +330,16 @@ std::string decide_text(const DecideRequest& request, const DecideResult& result
                                       : decisions_json(request, result, model));
 }
 
-Ordered decisions_json(const DecideRequest& request, const DecideResult& result, const std::string& model) {
-  Ordered answers = Ordered::array();
+Json decisions_json(const DecideRequest& request, const DecideResult& result, const std::string& model) {
+  Json answers = Json::array();
   for (size_t i = 0; i < result.answers.size(); ++i) {
     const DecideQuestion& q = request.questions[i];
     const DecideAnswer& a = result.answers[i];
-    Ordered one = {{"type", name(q.kind)}, {"name", q.name.empty() ? Ordered() : Ordered(q.name)}};
+    Json one = {{"type", name(q.kind)}, {"name", q.name.empty() ? Json() : Json(q.name)}};
     if (q.kind == QuestionKind::predicate) {
       one["probability"] = a.probabilities[0];
     } else {
-      Ordered list = Ordered::array();
+      Json list = Json::array();
       for (size_t o = 0; o < q.options.size(); ++o) {
         if (q.kind == QuestionKind::choice)
           list.push_back({{"value", value_json(q.options[o])}, {"probability", a.probabilities[o]}});
@@ -358,23 +356,23 @@ Ordered decisions_json(const DecideRequest& request, const DecideResult& result,
     one["diagnostics"] = diagnostics_json(a);
     answers.push_back(std::move(one));
   }
-  Ordered all = {
+  Json all = {
       {"object", "decision"}, {"model", model}, {"answers", std::move(answers)}, {"usage", usage_json(result)}};
   add_warnings(request, result, all);
   return all;
 }
 
-Ordered systemone_json(const DecideRequest& request, const DecideResult& result, const std::string& model) {
-  Ordered answers = Ordered::object();
+Json systemone_json(const DecideRequest& request, const DecideResult& result, const std::string& model) {
+  Json answers = Json::object();
   for (size_t i = 0; i < result.answers.size(); ++i) {
     const DecideQuestion& q = request.questions[i];
     const DecideAnswer& a = result.answers[i];
-    Ordered one;
+    Json one;
     if (q.kind == QuestionKind::predicate) {
       one = {{"type", "noul"}, {"noul", a.probabilities[0]}};
     } else {
       one["type"] = name(q.kind);
-      Ordered list = Ordered::object(), legend = Ordered::object();
+      Json list = Json::object(), legend = Json::object();
       for (size_t o = 0; o < q.options.size(); ++o) {
         const std::string key = q.kind == QuestionKind::choice ? q.options[o].text : std::to_string(o);
         list[key] = a.probabilities[o];
@@ -390,7 +388,7 @@ Ordered systemone_json(const DecideRequest& request, const DecideResult& result,
     one["diagnostics"] = diagnostics_json(a);
     answers[q.name] = std::move(one);
   }
-  Ordered all = {{"model", model}, {"answers", std::move(answers)}, {"usage", usage_json(result)}};
+  Json all = {{"model", model}, {"answers", std::move(answers)}, {"usage", usage_json(result)}};
   if (request.options.joint) all["joint"] = {{"canvases", result.canvases}};
   add_warnings(request, result, all);
   return all;
@@ -398,7 +396,7 @@ Ordered systemone_json(const DecideRequest& request, const DecideResult& result,
 
 std::string temperatures_text(const std::array<double, kQuestionKinds>& temperatures, const std::string& model,
                               const std::array<size_t, kQuestionKinds>& questions) {
-  Ordered values, counts;
+  Json values, counts;
   for (size_t k = 0; k < kQuestionKinds; ++k) {
     values[std::string(name(static_cast<QuestionKind>(k)))] = temperatures[k];
     counts[std::string(name(static_cast<QuestionKind>(k)))] = questions[k];

@@ -3,34 +3,34 @@
 //
 // A JSON value that is no text is read as its JSON, with the fields of objects in their order.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "engine/decide.h"
+#include "json/parse.h"
 
 namespace llada {
 
 // One question of a list: {type, instructions, choices | levels, name}. `where` stands before errors.
-Result<DecideQuestion> parse_question(const nlohmann::ordered_json& question, const std::string& where);
+Result<DecideQuestion> parse_question(const Json& question, const std::string& where);
 
 // {input, questions: [...], llada: {labels, rotations, samples, joint}}; other fields are not looked at.
-Result<DecideRequest> parse_decisions(const nlohmann::ordered_json& body);
+Result<DecideRequest> parse_decisions(const Json& body);
 // {state, questions: {id: {type: noul | choice | score, instructions, criteria}}, instructions, joint, samples, llada}.
-Result<DecideRequest> parse_systemone(const nlohmann::ordered_json& body);
+Result<DecideRequest> parse_systemone(const Json& body);
 // Either, by its fields: one with `state` is the second.
-Result<DecideRequest> parse_decide(const nlohmann::ordered_json& body);
+Result<DecideRequest> parse_decide(const Json& body);
 
 // The text of such a body, as files and callers of libraries give it. `source` names it in errors.
 Result<DecideRequest> read_decide(std::string_view text, const std::string& source);
 
 // A text, or a conversation as lines "role: text"; tool calls and their outputs stand there, too.
-Result<std::string> parse_decide_input(const nlohmann::ordered_json& input, const std::string& where);
+Result<std::string> parse_decide_input(const Json& input, const std::string& where);
 
 // What is answered, {answers, model, usage}.
-nlohmann::ordered_json decisions_json(const DecideRequest& request, const DecideResult& result,
+Json decisions_json(const DecideRequest& request, const DecideResult& result,
                                       const std::string& model);
-nlohmann::ordered_json systemone_json(const DecideRequest& request, const DecideResult& result,
+Json systemone_json(const DecideRequest& request, const DecideResult& result,
                                       const std::string& model);
 
 // The one that goes with the request, on one line.

@@ -4,11 +4,11 @@
 
 #include <array>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 
 #include "engine/json_fields.h"
 #include "engine/options.h"
 #include "formats/family.h"
+#include "json/parse.h"
 #include "text/text_file.h"
 
 namespace llada {
@@ -131,7 +131,7 @@ Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool fi
 }
 
 std::string decode_preset_text(const DecodePreset& preset, const PresetOrigin& origin) {
-  const nlohmann::ordered_json json = {{"format", "llada-preset"},
+  const Json json = {{"format", "llada-preset"},
                                        {"version", kVersion},
                                        {"name", preset.name},
                                        {"options", preset.options},
@@ -146,7 +146,7 @@ std::string decode_preset_text(const DecodePreset& preset, const PresetOrigin& o
                                          {"agreement", origin.agreement},
                                          {"nfe_mean", origin.nfe_mean},
                                          {"rows_mean", origin.rows_mean}}}};
-  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
 }  // namespace llada

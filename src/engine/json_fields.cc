@@ -8,12 +8,10 @@
 namespace llada {
 namespace {
 
-using nlohmann::json;
-
 // A line of a recording lists at most a few numbers per canvas position.
 constexpr JsonLimits kLimits{.depth = 8, .values = size_t{1} << 22, .run_bytes = size_t{1} << 17};
 
-Result<int64_t> whole(const json& value, int64_t least, int64_t most, const std::string& where, const char* name) {
+Result<int64_t> whole(const Json& value, int64_t least, int64_t most, const std::string& where, const char* name) {
   const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX)
                                                : value.is_number_integer();
   const int64_t number = fits ? value.get<int64_t>() : 0;
@@ -23,7 +21,7 @@ Result<int64_t> whole(const json& value, int64_t least, int64_t most, const std:
   return number;
 }
 
-Result<double> finite(const json& value, double least, double most, const std::string& where, const char* name) {
+Result<double> finite(const Json& value, double least, double most, const std::string& where, const char* name) {
   const double number = value.is_number() ? value.get<double>() : NAN;
   if (!(std::isfinite(number) && number >= least && number <= most))
     return invalid("{}: field '{}': found {}, needed a number from {} to {}", where, name, shown(value), least, most);
@@ -32,8 +30,8 @@ Result<double> finite(const json& value, double least, double most, const std::s
 
 }  // namespace
 
-std::string shown(const json& value) {
-  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+std::string shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (text.size() > 40) text = text.substr(0, 37) + "...";
   return text;
 }
@@ -43,7 +41,7 @@ Result<JsonFields> JsonFields::parse(std::string_view text, std::string where) {
   return JsonFields(std::move(object), std::move(where));
 }
 
-Result<const json*> JsonFields::take(const char* name) {
+Result<const Json*> JsonFields::take(const char* name) {
   const auto found = object_.find(name);
   if (found == object_.end()) return invalid("{}: field '{}' is missing", where_, name);
   taken_.emplace_back(name);
@@ -51,32 +49,32 @@ Result<const json*> JsonFields::take(const char* name) {
 }
 
 Result<int64_t> JsonFields::integer(const char* name, int64_t least, int64_t most) {
-  LLADA_TRY(const json* value, take(name));
+  LLADA_TRY(const Json* value, take(name));
   return whole(*value, least, most, where_, name);
 }
 
 Result<double> JsonFields::real(const char* name, double least, double most) {
-  LLADA_TRY(const json* value, take(name));
+  LLADA_TRY(const Json* value, take(name));
   return finite(*value, least, most, where_, name);
 }
 
 Result<std::string> JsonFields::text(const char* name) {
-  LLADA_TRY(const json* value, take(name));
+  LLADA_TRY(const Json* value, take(name));
   if (!value->is_string()) return invalid("{}: field '{}': found {}, needed a string", where_, name, shown(*value));
   return value->get<std::string>();
 }
 
 Result<JsonFields> JsonFields::object(const char* name) {
-  LLADA_TRY(const json* value, take(name));
+  LLADA_TRY(const Json* value, take(name));
   if (!value->is_object()) return invalid("{}: field '{}': found {}, needed an object", where_, name, shown(*value));
   return JsonFields(*value, fmt::format("{}: {}", where_, name));
 }
 
 Result<std::vector<int32_t>> JsonFields::integers(const char* name, int64_t least, int64_t most) {
-  LLADA_TRY(const json* value, take(name));
+  LLADA_TRY(const Json* value, take(name));
   if (!value->is_array()) return invalid("{}: field '{}': found {}, needed a list", where_, name, shown(*value));
   std::vector<int32_t> out;
-  for (const json& item : *value) {
+  for (const Json& item : *value) {
     LLADA_TRY(const int64_t number, whole(item, least, most, where_, name));
     out.push_back(static_cast<int32_t>(number));
   }
@@ -84,20 +82,20 @@ Result<std::vector<int32_t>> JsonFields::integers(const char* name, int64_t leas
 }
 
 Result<std::vector<double>> JsonFields::reals(const char* name, double least, double most) {
-  LLADA_TRY(const json* value, take(name));
+  LLADA_TRY(const Json* value, take(name));
   if (!value->is_array()) return invalid("{}: field '{}': found {}, needed a list", where_, name, shown(*value));
   std::vector<double> out;
-  for (const json& item : *value) {
+  for (const Json& item : *value) {
     LLADA_TRY(const double number, finite(item, least, most, where_, name));
     out.push_back(number);
   }
   return out;
 }
 
-Status JsonFields::tuples(const char* name, size_t width, const std::function<Status(const json&)>& item) {
-  LLADA_TRY(const json* value, take(name));
+Status JsonFields::tuples(const char* name, size_t width, const std::function<Status(const Json&)>& item) {
+  LLADA_TRY(const Json* value, take(name));
   if (!value->is_array()) return invalid("{}: field '{}': found {}, needed a list", where_, name, shown(*value));
-  for (const json& entry : *value) {
+  for (const Json& entry : *value) {
     if (!entry.is_array() || entry.size() != width)
       return invalid("{}: field '{}': found {}, needed lists of {}", where_, name, shown(entry), width);
     LLADA_TRY_STATUS(item(entry));
@@ -126,8 +124,8 @@ Status JsonFields::finish() const {
   return {};
 }
 
-std::string json_line(const nlohmann::ordered_json& object) {
-  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+std::string json_line(const Json& object) {
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
 Status for_each_json_line(std::string_view text, const std::string& source,

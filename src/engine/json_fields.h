@@ -4,12 +4,12 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "json/parse.h"
 
 namespace llada {
 
@@ -17,11 +17,11 @@ namespace llada {
 class JsonFields {
  public:
   static Result<JsonFields> parse(std::string_view text, std::string where);
-  JsonFields(nlohmann::json object, std::string where) : object_(std::move(object)), where_(std::move(where)) {}
+  JsonFields(Json object, std::string where) : object_(std::move(object)), where_(std::move(where)) {}
 
   bool has(const char* name) const { return object_.contains(name); }
   bool has_object(const char* name) const { return has(name) && object_.at(name).is_object(); }
-  const nlohmann::json& all() const { return object_; }
+  const Json& all() const { return object_; }
   Result<int64_t> integer(const char* name, int64_t least, int64_t most);
   Result<double> real(const char* name, double least, double most);  // finite
   Result<std::string> text(const char* name);
@@ -29,7 +29,7 @@ class JsonFields {
   // Lists of numbers in range, and lists of lists of exactly `width` entries that `item` reads.
   Result<std::vector<int32_t>> integers(const char* name, int64_t least, int64_t most);
   Result<std::vector<double>> reals(const char* name, double least, double most);
-  Status tuples(const char* name, size_t width, const std::function<Status(const nlohmann::json&)>& item);
+  Status tuples(const char* name, size_t width, const std::function<Status(const Json&)>& item);
 
   // What every file begins with: `format` and `version` as they are needed.
   Status head(std::string_view format, int64_t version);
@@ -42,17 +42,17 @@ class JsonFields {
   const std::string& where() const { return where_; }
 
  private:
-  Result<const nlohmann::json*> take(const char* name);
-  nlohmann::json object_;
+  Result<const Json*> take(const char* name);
+  Json object_;
   std::string where_;
   std::vector<std::string> taken_;
 };
 
 // A value that was found, short enough for an error's line.
-std::string shown(const nlohmann::json& value);
+std::string shown(const Json& value);
 
 // Valid UTF-8 on one line with its end, whatever bytes the values hold.
-std::string json_line(const nlohmann::ordered_json& object);
+std::string json_line(const Json& object);
 
 // Calls visit(line, "source:number") for every line that is not empty; the first error ends it.
 Status for_each_json_line(std::string_view text, const std::string& source,

@@ -13,8 +13,6 @@
 namespace llada::eval {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr size_t kDecisionsInFlight = 64, kBins = 10;
 
 Result<size_t> right_option(const DecideQuestion& question, const Json& answer, const std::string& where) {
@@ -31,9 +29,9 @@ Result<size_t> right_option(const DecideQuestion& question, const Json& answer, 
 }
 
 Result<DecideTask> question_row(const Json& row, const std::string& where) {
-  nlohmann::json question = nlohmann::json::object();
+  Json question = Json::object();
   for (const char* name : {"type", "instructions", "choices", "levels", "name"})
-    if (row.contains(name)) question[name] = nlohmann::json(row.at(name));
+    if (row.contains(name)) question[name] = Json(row.at(name));
   DecideTask task;
   LLADA_TRY(task.question, parse_question(question, where));
   if (row.contains("state")) {

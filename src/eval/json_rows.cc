@@ -4,8 +4,6 @@
 
 namespace llada::eval {
 
-using Json = nlohmann::ordered_json;
-
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n\f\v";
   const size_t begin = text.find_first_not_of(kSpace);
@@ -16,17 +14,8 @@ std::string_view trimmed(std::string_view text) {
 Status for_each_row(std::string_view text, const std::string& source,
                     const std::function<Status(const Json& row, const std::string& where)>& visit) {
   return for_each_json_line(text, source, [&](std::string_view line, const std::string& where) -> Status {
-    LLADA_TRY_STATUS(check_json_limits(line, where, kRowLimits));
-    Json json;
-    try {
-      json = Json::parse(line);
-    } catch (const Json::parse_error& error) {
-      return invalid("{}: column {}: not JSON", where, error.byte);
-    } catch (const Json::exception&) {  // a number that no double holds
-      return invalid("{}: not JSON", where);
-    }
-    if (!json.is_object()) return invalid("{}: not a JSON object", where);
-    return visit(json, where);
+    LLADA_TRY(const Json row, parse_json_object(line, where, kRowLimits));
+    return visit(row, where);
   });
 }
 

@@ -2,12 +2,12 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
 #include "json/limits.h"
+#include "json/parse.h"
 
 namespace llada::eval {
 
@@ -19,9 +19,9 @@ inline constexpr JsonLimits kRowLimits{.depth = 64, .values = SIZE_MAX, .run_byt
 // Calls visit(row, "source:number") for every line that is not empty, until it fails. Invalid: a line that is no
 // object.
 Status for_each_row(std::string_view text, const std::string& source,
-                    const std::function<Status(const nlohmann::ordered_json& row, const std::string& where)>& visit);
+                    const std::function<Status(const Json& row, const std::string& where)>& visit);
 
 // A field that is a text; otherwise invalid.
-Result<std::string> text_field(const nlohmann::ordered_json& row, const char* field, const std::string& where);
+Result<std::string> text_field(const Json& row, const char* field, const std::string& where);
 
 }  // namespace llada::eval

@@ -2,11 +2,10 @@
 
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
 #include "base/fnv.h"
 #include "engine/json_fields.h"
+#include "json/parse.h"
 #include "text/text_file.h"
 
 namespace llada::eval {
@@ -43,7 +42,7 @@ constexpr Time kTimes[] = {
 
 Result<std::vector<LatencyPoint>> read_latency(JsonFields& fields) {
   std::vector<LatencyPoint> points;
-  LLADA_TRY_STATUS(fields.tuples("latency", 2, [&](const nlohmann::json& pair) -> Status {
+  LLADA_TRY_STATUS(fields.tuples("latency", 2, [&](const Json& pair) -> Status {
     if (!pair[0].is_number_integer() || !pair[1].is_number() || pair[0] < 1 || !(pair[1] > 0) ||
         (!points.empty() && pair[0] <= points.back().rows))
       return invalid("{}: field 'latency': needed rising numbers of rows, each with its milliseconds", fields.where());
@@ -103,7 +102,6 @@ Result<MeasurementStore> MeasurementStore::parse(std::string_view text, const st
 }
 
 std::string MeasurementStore::text() const {
-  using Json = nlohmann::ordered_json;
   Json points = Json::array();
   for (const LatencyPoint& point : latency_) points.push_back({point.rows, point.ms});
   std::string out = json_line({{"format", kMeasurements},

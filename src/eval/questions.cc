@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "eval/json_rows.h"
+#include "json/parse.h"
 #include "text/text_file.h"
 #include "text/utf8.h"
 
 namespace llada::eval {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 int64_t code_points(std::string_view text) {
   int64_t count = 0;

@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/fnv.h"
 #include "engine/json_fields.h"
+#include "json/parse.h"
 #include "text/text_file.h"
 
 namespace llada::eval {

@@ -1,14 +1,12 @@
 // Evaluation results as JSON and as a table.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/figures.h"
 #include "eval/evaluate.h"
+#include "json/parse.h"
 
 namespace llada::eval {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json score_json(const Score& s) {
   const auto [low, high] = wilson95(s.right, s.n);

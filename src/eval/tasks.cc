@@ -2,15 +2,13 @@
 
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "eval/json_rows.h"
+#include "json/parse.h"
 #include "text/text_file.h"
 
 namespace llada::eval {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The text between the first and the second occurrence of the mark; empty when there is none.
 std::string_view after(std::string_view text, std::string_view mark) {
@@ -113,9 +111,9 @@ bool answer_is_right(const Example& example, std::string_view text) {
     return trimmed(line == std::string_view::npos ? text : text.substr(line + 1)) == example.answer;
   }
   if (example.task == "json") {
-    if (!check_json_limits(text, "answer", kRowLimits)) return false;
-    const Json got = Json::parse(text, nullptr, false), wanted = Json::parse(example.answer, nullptr, false);
-    return !got.is_discarded() && got == wanted;
+    const auto got = parse_json_document(text, "answer", kRowLimits);
+    const auto wanted = parse_json_document(example.answer, "answer", kRowLimits);
+    return got && wanted && got->root == wanted->root;
   }
   return text == example.answer;
 }

@@ -1,11 +1,11 @@
 // DiffusionGemma's files: keys and what must hold. Private to formats/.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
 #include "formats/model_record.h"
+#include "json/parse.h"
 
 namespace llada {
 
@@ -13,7 +13,7 @@ inline constexpr std::string_view kDiffusionGemmaClass = "DiffusionGemmaForBlock
 inline constexpr std::string_view kDiffusionGemmaArch = "diffusion-gemma";
 
 // config.json and generation_config.json of a folder.
-Result<ModelConfig> read_diffusion_gemma_config(const nlohmann::json& root, const nlohmann::json& generation,
+Result<ModelConfig> read_diffusion_gemma_config(const Json& root, const Json& generation,
                                                 std::string_view file);
 
 Result<ModelRecord> read_diffusion_gemma_gguf(const GgufFile& file, uint64_t file_bytes, std::string_view name);

@@ -16,11 +16,9 @@
 namespace llada {
 namespace {
 
-using nlohmann::json;
-
 class ConfigReader : HfFields {
  public:
-  ConfigReader(const json& root, const json& generation, std::string_view file)
+  ConfigReader(const Json& root, const Json& generation, std::string_view file)
       : HfFields(root, file), generation_(generation, file), file_(file) {}
 
   Result<ModelConfig> read() {
@@ -47,20 +45,20 @@ class ConfigReader : HfFields {
   Result<int32_t> token(std::string_view name) const { return one_token({this, &generation_}, name); }
 
   Result<const Family*> family() const {
-    const json* list = find({"architectures"});
+    const Json* list = find({"architectures"});
     if (list == nullptr || (list->is_array() && list->empty())) return family_of_model_type();
     const std::string such = fmt::format("a list such as [\"{}\"]", families().front()->classes.front());
     if (!list->is_array() || !list->front().is_string()) return wrong("architectures", *list, such);
     for (const Family* one : families())
       if (std::ranges::count(one->classes, list->front().get_ref<const std::string&>()) > 0) return one;
     LLADA_TRY_STATUS(known("architectures", list->front()));
-    if (const json* type = find({"model_type"})) LLADA_TRY_STATUS(known("model_type", *type));
+    if (const Json* type = find({"model_type"})) LLADA_TRY_STATUS(known("model_type", *type));
     return invalid("{}: architectures names {}, {} needed", file_, value_text(list->front()), all(&Family::classes));
   }
 
   // Where the class is not named. Of two families of one type, one is a mixture.
   Result<const Family*> family_of_model_type() const {
-    const json* type = find({"model_type"});
+    const Json* type = find({"model_type"});
     if (type == nullptr)
       return invalid("{}: architectures is missing, a list such as [\"{}\"] needed", file_,
                      families().front()->classes.front());
@@ -76,7 +74,7 @@ class ConfigReader : HfFields {
   }
 
   // Refuses a model that is known and not computed.
-  Status known(std::string_view key, const json& name) const {
+  Status known(std::string_view key, const Json& name) const {
     if (!name.is_string()) return {};
     const std::string why = why_not_computed(name.get_ref<const std::string&>());
     if (why.empty()) return {};
@@ -95,7 +93,7 @@ class ConfigReader : HfFields {
 
   // Weights that other software has rounded: their tensors mean something else.
   Status quantization() const {
-    const json* given = find({"quantization_config", "quantization"});
+    const Json* given = find({"quantization_config", "quantization"});
     if (given == nullptr || (given->is_object() && given->empty())) return {};
     const std::string name(spelling({"quantization_config", "quantization"}));
     std::string found = "no quant_method";
@@ -158,7 +156,7 @@ class ConfigReader : HfFields {
 
   // Newer writers keep the numbers of RoPE in an object of their own.
   Result<float> rope_number(std::string_view name, double absent) const {
-    const json* parameters = find({"rope_parameters"});
+    const Json* parameters = find({"rope_parameters"});
     if (find({name}) != nullptr || parameters == nullptr || !parameters->is_object()) return single({name}, absent);
     return HfFields(*parameters, file_).single({name}, absent);
   }
@@ -188,16 +186,16 @@ class ConfigReader : HfFields {
   bool is_olmo() const { return family_->olmo_keys && find({"d_model"}) != nullptr; }
 
   // Keys without which the published class builds another kind of model than we compute.
-  Status needed(std::string_view name, const json& value) const {
+  Status needed(std::string_view name, const Json& value) const {
     if (find({name}) != nullptr) return {};
     return invalid("{}: {} is missing, {} needed", file_, name, value_text(value));
   }
 
   Status refusals() {
     for (const auto name : {"clip_qkv", "final_logit_softcapping"})
-      if (const json* value = find({name})) return wrong(name, *value, "null");
+      if (const Json* value = find({name})) return wrong(name, *value, "null");
     LLADA_TRY_STATUS(no_other_numbers(*this));
-    const json* window = find({"sliding_window"});
+    const Json* window = find({"sliding_window"});
     if (family_->autoregressive && window != nullptr && find({"use_sliding_window"}) == nullptr)
       return wrong("sliding_window", *window, "null");
     note_sliding_layers();
@@ -220,7 +218,7 @@ class ConfigReader : HfFields {
     LLADA_TRY_STATUS(only("hidden_act", {"silu"}));
     if (!family_->partial_rotation) LLADA_TRY_STATUS(only("partial_rotary_factor", {1, 1.0}));
     for (const auto name : {"rope_scaling", "rope_parameters"}) {
-      const json* scaling = find({name});
+      const Json* scaling = find({name});
       if (scaling == nullptr || *scaling == false) continue;  // RND1's class writes false
       if (!scaling->is_object()) return wrong(name, *scaling, "null, false or an object");
       for (const auto& [key, value] : scaling->items())
@@ -238,7 +236,7 @@ class ConfigReader : HfFields {
   }
 
   // Ministral 3. Of two objects with rotary numbers the later one counts, and both say the same.
-  Result<QueryScale> query_scale(const json& scaling) const {
+  Result<QueryScale> query_scale(const Json& scaling) const {
     const HfFields reader(scaling, file_);
     QueryScale scale;
     LLADA_TRY(scale.beta, reader.single({"llama_4_scaling_beta"}, config_.query_scale.beta));
@@ -250,7 +248,7 @@ class ConfigReader : HfFields {
 
   // Some writers fill layer_types in from a sliding window that is switched off.
   void note_sliding_layers() {
-    const json* types = find({"layer_types"});
+    const Json* types = find({"layer_types"});
     if (types == nullptr || !types->is_array() || std::ranges::find(*types, "sliding_attention") == types->end())
       return;
     config_.notes.push_back(
@@ -260,18 +258,18 @@ class ConfigReader : HfFields {
   // What generation_config.json says of sampling, which options of this program say; transformers' own defaults say
   // nothing.
   void note_sampling() {
-    const std::pair<std::string_view, json> usual[] = {
+    const std::pair<std::string_view, Json> usual[] = {
         {"do_sample", false}, {"temperature", 1.0}, {"top_p", 1.0}, {"top_k", 50}, {"repetition_penalty", 1.0}};
     std::string found;
     for (const auto& [name, value] : usual)
-      if (const json* given = generation_.find({name}); given != nullptr && *given != value)
+      if (const Json* given = generation_.find({name}); given != nullptr && *given != value)
         found += fmt::format("{}{} {}", found.empty() ? "" : ", ", name, value_text(*given));
     if (!found.empty())
       config_.remarks.push_back(fmt::format("generation_config.json has {}, which options alone say here", found));
   }
 
   // Where two magnitudes are given, theirs is the one over the other's.
-  Result<Yarn> yarn(const json& scaling) {
+  Result<Yarn> yarn(const Json& scaling) {
     const HfFields reader(scaling, file_);
     Yarn y;
     if (reader.find({"factor"}) == nullptr) return invalid("{}: factor of YaRN is missing, a number needed", file_);
@@ -311,10 +309,10 @@ class ConfigReader : HfFields {
     LLADA_TRY_STATUS(only("routed_scaling_factor", {1, 1.0}));
     LLADA_TRY_STATUS(only("moe_router_score_function", {"softmax"}));
     LLADA_TRY_STATUS(only("first_k_dense_replace", {0}));
-    const json* every = find({"moe_layer_freq"});
+    const Json* every = find({"moe_layer_freq"});
     if (every == nullptr) return {};
     const bool all =
-        every->is_array() ? std::ranges::all_of(*every, [](const json& one) { return one == 1; }) : *every == 1;
+        every->is_array() ? std::ranges::all_of(*every, [](const Json& one) { return one == 1; }) : *every == 1;
     return all ? Status{} : wrong("moe_layer_freq", *every, "1 for every layer");
   }
 
@@ -323,7 +321,7 @@ class ConfigReader : HfFields {
   Status gates() {
     constexpr const char *kKey = "norm_topk_prob", *kOwnKey = "llada_renormalise_gates";
     LLADA_TRY(const auto said, boolean({kKey}, false));
-    const json* kind = find({"model_type"});
+    const Json* kind = find({"model_type"});
     LLADA_TRY(const auto own, boolean({kOwnKey}, said && kind != nullptr && *kind == "llada_moe"));
     set_gates(config_, find({kKey}) != nullptr ? std::optional(said) : std::nullopt, own, kKey, kOwnKey);
     return {};
@@ -359,7 +357,7 @@ class ConfigReader : HfFields {
 };
 
 // By the first class, or where there is none by the type.
-bool names_diffusion_gemma(const json& root) {
+bool names_diffusion_gemma(const Json& root) {
   const auto classes = root.find("architectures"), type = root.find("model_type");
   if (classes != root.end() && classes->is_array() && !classes->empty())
     return classes->front() == std::string(kDiffusionGemmaClass);
@@ -371,8 +369,8 @@ bool names_diffusion_gemma(const json& root) {
 
 Result<ModelConfig> read_hf_config(std::string_view config_json, std::string_view generation_json,
                                    std::string_view file) {
-  LLADA_TRY(const json root, parse_json_object(config_json, file));
-  json generation = json::object();
+  LLADA_TRY(const Json root, parse_json_object(config_json, file));
+  Json generation = Json::object();
   if (!generation_json.empty()) {
     LLADA_TRY(generation, parse_json_object(generation_json, fmt::format("{} (generation_config.json)", file)));
   }

@@ -1,16 +1,14 @@
 // config.json of DiffusionGemma: the text model's numbers in text_config, some of them by layer.
-#include <nlohmann/json.hpp>
 
 #include "formats/diffusion_gemma_files.h"
 #include "formats/hf_fields.h"
 #include "formats/json.h"
 #include "formats/model_record.h"
+#include "json/parse.h"
 
 namespace llada {
 namespace hf_gemma {
 namespace {
-
-using nlohmann::json;
 
 class Reader {
  public:
@@ -18,7 +16,7 @@ class Reader {
       : root_(root), text_(text), generation_(generation), file_(file) {}
 
   Result<ModelConfig> read() {
-    if (const json* given = root_.find({"quantization_config"}))
+    if (const Json* given = root_.find({"quantization_config"}))
       return root_.wrong("quantization_config", *given, "weights in F32, F16 or BF16, or GGUF");
     c_.family = &kDiffusionGemmaFamily;
     LLADA_TRY_STATUS(geometry());
@@ -64,13 +62,13 @@ class Reader {
 
   Status layers() {
     if (c_.layers < 1 || c_.layers > 1024) return {};  // check_config() says so
-    const json* types = text_.find({"layer_types"});
+    const Json* types = text_.find({"layer_types"});
     for (int64_t i = 0; types == nullptr && i < c_.layers; ++i) g_.global.push_back(i % 6 == 5 || i + 1 == c_.layers);
     if (types == nullptr) return {};
     if (!types->is_array() || std::ssize(*types) != c_.layers)
       return invalid("{}: text_config.layer_types is {}, a list of {} needed", file_,
                      types->is_array() ? fmt::format("a list of {}", types->size()) : value_text(*types), c_.layers);
-    for (const json& type : *types) {
+    for (const Json& type : *types) {
       if (type != "sliding_attention" && type != "full_attention")
         return text_.wrong("layer_types", type, "sliding_attention or full_attention for each layer");
       g_.global.push_back(type == "full_attention");
@@ -87,7 +85,7 @@ class Reader {
     bool first = true;
     for (size_t i = 0; i < g_.global.size(); ++i) {
       const std::string layer = fmt::format("{}", i);
-      const json* given = by_layer.find({layer});
+      const Json* given = by_layer.find({layer});
       if (given == nullptr && !g_.global[i]) continue;
       if (given == nullptr)
         return invalid("{}: text_config.per_layer_config.{} is missing: that layer is global", file_, i);
@@ -162,7 +160,7 @@ class Reader {
 }  // namespace
 }  // namespace hf_gemma
 
-Result<ModelConfig> read_diffusion_gemma_config(const nlohmann::json& root, const nlohmann::json& generation,
+Result<ModelConfig> read_diffusion_gemma_config(const Json& root, const Json& generation,
                                                 std::string_view file) {
   const HfFields all(root, file), more(generation, file, "generation_config.json: ");
   LLADA_TRY(const HfFields text, all.object("text_config"));

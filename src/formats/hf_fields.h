@@ -5,7 +5,6 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include "base/error.h"
 #include "formats/json.h"
 #include "formats/model_config.h"
+#include "json/parse.h"
 
 namespace llada {
 
@@ -23,11 +23,11 @@ class HfFields {
   using Names = std::initializer_list<std::string_view>;  // of one member; the first that is there counts
 
   // where: in error lines before the member's name, such as the object's path with a dot.
-  HfFields(const nlohmann::json& object, std::string_view file, std::string where = "")
+  HfFields(const Json& object, std::string_view file, std::string where = "")
       : object_(object), file_(file), where_(std::move(where)) {}
 
   // Null: not there.
-  const nlohmann::json* find(Names names) const {
+  const Json* find(Names names) const {
     for (const auto name : names)
       if (const auto found = object_.find(name); found != object_.end() && !found->is_null()) return &*found;
     return nullptr;
@@ -41,13 +41,13 @@ class HfFields {
     return *names.begin();
   }
 
-  std::unexpected<Error> wrong(std::string_view name, const nlohmann::json& value, std::string_view needed) const {
+  std::unexpected<Error> wrong(std::string_view name, const Json& value, std::string_view needed) const {
     return invalid("{}: {}{} is {}, {} needed", file_, where_, name, value_text(value), needed);
   }
 
   // Absent members give `absent` where it is set, otherwise an error.
   Result<int64_t> integer(Names names, std::optional<int64_t> absent = std::nullopt) const {
-    const nlohmann::json* value = find(names);
+    const Json* value = find(names);
     if (value == nullptr) {
       if (absent) return *absent;
       return invalid("{}: {}{} is missing", file_, where_, fmt::join(names, " or "));
@@ -64,7 +64,7 @@ class HfFields {
   }
 
   Result<double> number(Names names, double absent) const {
-    const nlohmann::json* value = find(names);
+    const Json* value = find(names);
     if (value == nullptr) return absent;
     if (!value->is_number()) return wrong(spelling(names), *value, "a number");
     const double given = value->get<double>();
@@ -79,7 +79,7 @@ class HfFields {
   }
 
   Result<bool> boolean(Names names, bool absent) const {
-    const nlohmann::json* value = find(names);
+    const Json* value = find(names);
     if (value == nullptr) return absent;
     if (!value->is_boolean()) return wrong(spelling(names), *value, "true or false");
     return value->get<bool>();
@@ -88,12 +88,12 @@ class HfFields {
   // One token id, or a list of them; none where the member is left out.
   Result<std::vector<int32_t>> tokens(std::string_view name, size_t most = 64) const {
     std::vector<int32_t> ids;
-    const nlohmann::json* value = find({name});
+    const Json* value = find({name});
     if (value == nullptr) return ids;
-    const nlohmann::json list = value->is_array() ? *value : nlohmann::json::array({*value});
+    const Json list = value->is_array() ? *value : Json::array({*value});
     if (list.size() > most)
       return invalid("{}: {}{} lists {} ids, at most {} needed", file_, where_, name, list.size(), most);
-    for (const nlohmann::json& id : list) {
+    for (const Json& id : list) {
       if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > std::numeric_limits<int32_t>::max())
         return wrong(name, id, "a token id");
       ids.push_back(static_cast<int32_t>(id.get<int64_t>()));
@@ -102,21 +102,21 @@ class HfFields {
   }
 
   // Of a member that may be left out.
-  Status only(std::string_view name, std::initializer_list<nlohmann::json> allowed) const {
-    const nlohmann::json* value = find({name});
+  Status only(std::string_view name, std::initializer_list<Json> allowed) const {
+    const Json* value = find({name});
     if (value == nullptr || std::ranges::find(allowed, *value) != allowed.end()) return {};
     return wrong(name, *value, value_text(*allowed.begin()));
   }
 
   Result<HfFields> object(std::string_view name) const {
-    const nlohmann::json* value = find({name});
+    const Json* value = find({name});
     if (value == nullptr) return invalid("{}: {}{} is missing, an object needed", file_, where_, name);
     if (!value->is_object()) return wrong(name, *value, "an object");
     return HfFields(*value, file_, fmt::format("{}{}.", where_, name));
   }
 
  private:
-  const nlohmann::json& object_;
+  const Json& object_;
   std::string_view file_;
   std::string where_;
 };
@@ -124,7 +124,7 @@ class HfFields {
 // Numbers that other models compute with, and no family here: a factor of 1 changes nothing.
 inline Status no_other_numbers(const HfFields& fields) {
   for (const auto name : {"attn_logit_softcapping", "query_pre_attn_scalar", "attention_multiplier", "scale_depth"})
-    if (const nlohmann::json* value = fields.find({name})) return fields.wrong(name, *value, "null");
+    if (const Json* value = fields.find({name})) return fields.wrong(name, *value, "null");
   for (const auto name : {"logit_scale", "logits_scaling", "residual_multiplier", "embedding_multiplier", "scale_emb"})
     LLADA_TRY_STATUS(fields.only(name, {1, 1.0}));
   return {};

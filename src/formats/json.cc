@@ -4,7 +4,7 @@
 
 namespace llada {
 
-std::string value_text(const nlohmann::json& value) {
+std::string value_text(const Json& value) {
   if (value.is_string()) return fmt::format("\"{}\"", printable(value.get_ref<const std::string&>()));
   if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
   if (value.is_number_integer())

@@ -27,7 +27,7 @@ struct List {
 };
 
 // A header as events. The tree of a hostile header would be many times its size, so no tree is built.
-class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
+class HeaderReader : public JsonEvents {
  public:
   HeaderReader(std::string_view name, std::string_view header, std::span<const std::byte> bytes)
       : name_(name), data_begin_(8 + header.size()), bytes_(bytes) {
@@ -94,10 +94,10 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
   bool number_integer(int64_t) override { return fail("a negative number"); }
   bool number_float(double, const std::string&) override { return unexpected(); }
-  bool binary(nlohmann::json::binary_t&) override { return unexpected(); }
+  bool binary(Json::binary_t&) override { return unexpected(); }
   bool null() override { return unexpected(); }
   bool boolean(bool) override { return unexpected(); }
-  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
+  bool parse_error(size_t position, const std::string&, const Json::exception&) override {
     status = invalid("{}: the header is not valid JSON near byte {}", name_, position + 8);
     return false;
   }
@@ -172,7 +172,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   List* list_ = nullptr;
 };
 
-class IndexReader : public nlohmann::json_sax<nlohmann::json> {
+class IndexReader : public JsonEvents {
  public:
   std::set<std::string> files;
   std::string error;
@@ -207,10 +207,10 @@ class IndexReader : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(uint64_t) override { return scalar(); }
   bool number_integer(int64_t) override { return scalar(); }
   bool number_float(double, const std::string&) override { return scalar(); }
-  bool binary(nlohmann::json::binary_t&) override { return scalar(); }
+  bool binary(Json::binary_t&) override { return scalar(); }
   bool null() override { return scalar(); }
   bool boolean(bool) override { return scalar(); }
-  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
+  bool parse_error(size_t position, const std::string&, const Json::exception&) override {
     error = fmt::format("not valid JSON near byte {}", position);
     return false;
   }
@@ -241,7 +241,7 @@ Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, std:
   LLADA_TRY_STATUS(check_json_limits(header, name, {.depth = 8, .values = kMaxValues}));
   if (!header.starts_with('{')) return invalid("{}: the header is not a JSON object", name);
   HeaderReader reader(name, header, bytes);
-  if (!nlohmann::json::sax_parse(header, &reader)) {
+  if (!Json::sax_parse(header, &reader)) {
     if (!reader.status) return std::unexpected(reader.status.error());
     return invalid("{}: the header is not valid JSON", name);
   }
@@ -262,7 +262,7 @@ Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, std:
 Result<std::vector<std::string>> parse_safetensors_index(std::string_view text, std::string_view name) {
   LLADA_TRY_STATUS(check_json_limits(text, name, {.depth = 16, .values = kMaxValues}));
   IndexReader reader;
-  if (!nlohmann::json::sax_parse(text, &reader))
+  if (!Json::sax_parse(text, &reader))
     return invalid("{}: {}", name, reader.error.empty() ? "not valid JSON" : reader.error);
   if (reader.files.empty())
     return invalid("{}: {}", name, reader.has_map ? "weight_map is empty" : "weight_map is missing");

@@ -2,19 +2,17 @@
 // no escape that is not needed. Arguments of calls may have Gemma's instead (text/call_syntax.h): `{a:1,b:[true]}`,
 // strings between control tokens and without escapes, members in the order of their names.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
 #include "forms/expression.h"
+#include "json/parse.h"
 #include "text/call_syntax.h"
 #include "text/json_text.h"
 
 namespace llada::forms {
-
-using Json = nlohmann::ordered_json;  // members in the order in which they are written
 
 // Limits first, then the text; `source` is named in the error.
 Result<Json> parse_json_text(std::string_view text, std::string_view source);

@@ -1,17 +1,17 @@
 #include "hub/catalogue.h"
-
-#include <nlohmann/json.hpp>
+#include "json/parse.h"
 
 namespace llada::hub {
 
 Result<std::vector<CatalogueModel>> parse_catalogue(std::string_view text) {
-  const auto list = nlohmann::json::parse(text, nullptr, false);
+  LLADA_TRY(const JsonDocument read, parse_json_document(text, "catalogue", kOwnJson));
+  const Json& list = read.root;
   if (!list.is_array()) return invalid("catalogue: a list of models needed");
   std::vector<CatalogueModel> models;
   try {
     for (const auto& entry : list) {
       constexpr double kBillion = 1e9;
-      const auto pace = entry.at("tokens_per_forward"), experts = entry.value("experts", nlohmann::json::object());
+      const auto pace = entry.at("tokens_per_forward"), experts = entry.value("experts", Json::object());
       models.push_back({.name = entry.at("name"),
                         .repository = entry.at("repository"),
                         .geometry = entry.value("geometry", ""),
@@ -24,7 +24,7 @@ Result<std::vector<CatalogueModel>> parse_catalogue(std::string_view text) {
                         .tokens_per_forward = pace.at("value"),
                         .source = pace.at("source")});
     }
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const Json::exception& error) {
     return invalid("catalogue: model {}: {}", models.size() + 1, error.what());
   }
   return models;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "formats/part_name.h"
@@ -17,14 +16,14 @@ namespace {
 
 constexpr size_t kMaxFiles = 20'000;
 
-int64_t size_of(const nlohmann::json& object) {
+int64_t size_of(const Json& object) {
   const auto size = object.find("size");
   if (size == object.end() || !size->is_number_unsigned()) return -1;
   const auto bytes = size->get<uint64_t>();
   return bytes <= static_cast<uint64_t>(kMaxFileBytes) ? static_cast<int64_t>(bytes) : -1;
 }
 
-std::string architecture_of(const nlohmann::json& root) {
+std::string architecture_of(const Json& root) {
   constexpr size_t kLongest = 64;
   const auto gguf = root.find("gguf");
   if (gguf == root.end() || !gguf->is_object()) return "";

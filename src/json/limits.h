@@ -2,6 +2,7 @@
 // huge numbers of values, and NUL bytes are refused.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "base/error.h"
@@ -13,6 +14,8 @@ struct JsonLimits {
   size_t values = 5000;                // counted as separators and opening brackets
   size_t run_bytes = size_t{1} << 17;  // of one string, number or stretch of white space
 };
+
+inline constexpr JsonLimits kOwnJson{.depth = 1000, .values = SIZE_MAX, .run_bytes = SIZE_MAX};  // what we wrote
 
 // Looks at brackets, separators and the lengths between them only; cheap, allocates nothing.
 Status check_json_limits(std::string_view text, std::string_view file, const JsonLimits& limits);

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+template class nlohmann::basic_json<nlohmann::ordered_map>;
+
 namespace llada {
 namespace {
-
-using nlohmann::json;
 
 // The text of a number that has none of its own (JsonNumbers): the shortest that is read as the same double.
 std::string_view number_text(double value, std::array<char, 32>& space) {
@@ -23,51 +23,47 @@ std::string_view number_text(double value, std::array<char, 32>& space) {
 
 // Makes the tree from the parser's events. nlohmann's own parsing looks for each member of an ordered object among all
 // before it, and with a callback through what a list holds already whenever an object in it ends.
-template <class Tree>
 class TreeBuilder {
  public:
   explicit TreeBuilder(const JsonWatch& watch) : watch_(watch) {}
 
-  Tree take() { return std::move(root_); }
+  Json take() { return std::move(root_); }
   const std::string& duplicate() const { return duplicate_; }  // the first field that was found twice; empty: none
   const Status& stopped() const { return stopped_; }           // by the watch
+  size_t wrong() const { return wrong_; }                      // the byte, from 1, where the parser gave up
   // Of the numbers that the tree writes otherwise: their place among all that are no natural numbers, and their text.
   std::vector<std::pair<size_t, std::string>>& spelled() { return spelled_; }
 
   bool null() { return add(nullptr); }
   bool boolean(bool value) { return add(value); }
-  bool number_unsigned(typename Tree::number_unsigned_t value) { return add(value); }
-  bool number_integer(typename Tree::number_integer_t value) {
+  bool number_unsigned(Json::number_unsigned_t value) { return add(value); }
+  bool number_integer(Json::number_integer_t value) {
     if (value == 0) spelled_.emplace_back(numbers_, "-0");
     ++numbers_;
     return add(value);
   }
-  bool number_float(typename Tree::number_float_t value, const std::string& text) {
+  bool number_float(Json::number_float_t value, const std::string& text) {
     std::array<char, 32> space;
     if (number_text(value, space) != text) spelled_.emplace_back(numbers_, text);
     ++numbers_;
     return add(value);
   }
   bool string(std::string& value) { return add(std::move(value)); }
-  bool binary(typename Tree::binary_t&) { return false; }  // JSON has none
+  bool binary(Json::binary_t&) { return false; }  // JSON has none
   bool start_object(size_t) { return open(true); }
   bool start_array(size_t) { return open(false); }
   bool end_array() {
-    place(Tree(std::move(open_.back().items)), open_.size() - 1);
+    place(Json(std::move(open_.back().items)), open_.size() - 1);
     open_.pop_back();
     return true;
   }
   bool end_object() {
     auto& members = open_.back().members;
     note_duplicate(members);
-    typename Tree::object_t object;
-    if constexpr (std::is_same_v<Tree, OrderedJson>) {
-      object.reserve(members.size());
-      for (auto& [name, value] : members) object.emplace_back(std::move(name), std::move(value));
-    } else {
-      for (auto& [name, value] : members) object.emplace(std::move(name), std::move(value));
-    }
-    place(Tree(std::move(object)), open_.size() - 1);
+    Json::object_t object;
+    object.reserve(members.size());
+    for (auto& [name, value] : members) object.emplace_back(std::move(name), std::move(value));
+    place(Json(std::move(object)), open_.size() - 1);
     open_.pop_back();
     return true;
   }
@@ -75,18 +71,21 @@ class TreeBuilder {
     open_.back().members.emplace_back(std::move(name), nullptr);
     return go_on();
   }
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) { return false; }
+  bool parse_error(size_t place, const std::string&, const nlohmann::detail::exception&) {
+    wrong_ = place;
+    return false;
+  }
 
  private:
-  using Members = std::vector<std::pair<std::string, Tree>>;
+  using Members = std::vector<std::pair<std::string, Json>>;
   struct Open {
     bool is_object;
     Members members = {};
-    typename Tree::array_t items = {};
+    Json::array_t items = {};
   };
 
   // In the innermost of the first `depth` lists and objects that are open.
-  void place(Tree value, size_t depth) {
+  void place(Json value, size_t depth) {
     if (depth == 0)
       root_ = std::move(value);
     else if (open_[depth - 1].is_object)
@@ -94,7 +93,7 @@ class TreeBuilder {
     else
       open_[depth - 1].items.push_back(std::move(value));
   }
-  bool add(Tree value) {
+  bool add(Json value) {
     place(std::move(value), open_.size());
     return go_on();
   }
@@ -110,7 +109,7 @@ class TreeBuilder {
     std::ranges::sort(names);
     const auto twice = std::ranges::adjacent_find(names);
     if (twice != names.end())
-      duplicate_ = json(twice->substr(0, 100)).dump(-1, ' ', true, json::error_handler_t::replace);
+      duplicate_ = Json(twice->substr(0, 100)).dump(-1, ' ', true, Json::error_handler_t::replace);
   }
   bool go_on() {
     if (!watch_ || ++events_ % kJsonWatch != 0) return true;
@@ -120,30 +119,32 @@ class TreeBuilder {
 
   const JsonWatch& watch_;
   size_t events_ = 0, numbers_ = 0;  // values and fields; numbers that are no natural ones
-  Tree root_;
+  size_t wrong_ = 0;
+  Json root_;
   std::vector<Open> open_;  // lists and objects that have not ended, from the outside
   std::vector<std::pair<size_t, std::string>> spelled_;
   std::string duplicate_;
   Status stopped_;
 };
 
-template <class Tree>
-Result<TreeBuilder<Tree>> build(std::string_view text, std::string_view source, const JsonLimits& limits,
-                                const JsonWatch& watch) {
+Result<TreeBuilder> build(std::string_view text, std::string_view source, const JsonLimits& limits,
+                          const JsonWatch& watch) {
   LLADA_TRY_STATUS(check_json_limits(text, source, limits));
-  TreeBuilder<Tree> builder(watch);
-  const bool valid = Tree::sax_parse(text, &builder);
+  TreeBuilder builder(watch);
+  const bool valid = Json::sax_parse(text, &builder);
   LLADA_TRY_STATUS(builder.stopped());
-  if (!valid) return invalid("{}: not valid JSON", source);
+  if (!valid && builder.wrong() > text.size())
+    return invalid("{}: not valid JSON: it ends too early, at byte {}", source, text.size());
+  if (!valid) return invalid("{}: not valid JSON at byte {} of {}", source, builder.wrong(), text.size());
   if (!builder.duplicate().empty()) return invalid("{}: field {} appears twice", source, builder.duplicate());
   return builder;
 }
 
 // Places of the numbers of `spelled`, which both stand in the order of the text. met: numbers before `value`.
-void find_numbers(const OrderedJson& value, std::vector<std::pair<size_t, std::string>>& spelled, size_t& met,
+void find_numbers(const Json& value, std::vector<std::pair<size_t, std::string>>& spelled, size_t& met,
                   JsonNumbers& out) {
   if (value.is_structured()) {
-    for (const OrderedJson& inner : value) find_numbers(inner, spelled, met, out);
+    for (const Json& inner : value) find_numbers(inner, spelled, met, out);
   } else if (value.is_number() && !value.is_number_unsigned()) {
     const size_t found = out.size();
     if (found < spelled.size() && spelled[found].first == met) out.emplace(&value, std::move(spelled[found].second));
@@ -151,21 +152,21 @@ void find_numbers(const OrderedJson& value, std::vector<std::pair<size_t, std::s
   }
 }
 
-void write(const OrderedJson& value, const JsonNumbers& numbers, std::string& out) {
+void write(const Json& value, const JsonNumbers& numbers, std::string& out) {
   const auto text = [](const auto& scalar) {
-    return scalar.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+    return scalar.dump(-1, ' ', false, Json::error_handler_t::replace);
   };
   const char* separator = "";
   if (value.is_object()) {
     out += '{';
-    for (const auto& [name, inner] : value.get_ref<const OrderedJson::object_t&>()) {
-      out.append(std::exchange(separator, ",")).append(text(OrderedJson(name))) += ':';
+    for (const auto& [name, inner] : value.get_ref<const Json::object_t&>()) {
+      out.append(std::exchange(separator, ",")).append(text(Json(name))) += ':';
       write(inner, numbers, out);
     }
     out += '}';
   } else if (value.is_array()) {
     out += '[';
-    for (const OrderedJson& inner : value) {
+    for (const Json& inner : value) {
       out += std::exchange(separator, ",");
       write(inner, numbers, out);
     }
@@ -186,7 +187,7 @@ void write(const OrderedJson& value, const JsonNumbers& numbers, std::string& ou
 
 Result<JsonDocument> parse_json_document(std::string_view text, std::string_view source, const JsonLimits& limits,
                                          const JsonWatch& watch) {
-  LLADA_TRY(auto built, build<OrderedJson>(text, source, limits, watch));
+  LLADA_TRY(auto built, build(text, source, limits, watch));
   JsonDocument document{.root = built.take()};
   size_t met = 0;
   document.numbers.reserve(built.spelled().size());
@@ -201,15 +202,15 @@ Result<JsonDocument> parse_ordered_object(std::string_view text, std::string_vie
   return document;
 }
 
-Result<json> parse_json_object(std::string_view text, std::string_view source, const JsonLimits& limits,
+Result<Json> parse_json_object(std::string_view text, std::string_view source, const JsonLimits& limits,
                                const JsonWatch& watch) {
-  LLADA_TRY(auto built, build<json>(text, source, limits, watch));
-  json root = built.take();
+  LLADA_TRY(auto built, build(text, source, limits, watch));
+  Json root = built.take();
   if (!root.is_object()) return invalid("{}: the JSON is not an object", source);
   return root;
 }
 
-std::string json_text(const OrderedJson& value, const JsonNumbers& numbers) {
+std::string json_text(const Json& value, const JsonNumbers& numbers) {
   std::string out;
   write(value, numbers, out);
   return out;

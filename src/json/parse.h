@@ -14,7 +14,8 @@
 
 namespace llada {
 
-using OrderedJson = nlohmann::ordered_json;  // members in the order in which they are written
+using Json = nlohmann::ordered_json;  // members in the order in which they are written
+using JsonEvents = nlohmann::json_sax<Json>;
 
 // Asked at every kJsonWatch-th value and field while a document is parsed: an error ends that and is its result.
 using JsonWatch = std::function<Status()>;
@@ -22,10 +23,10 @@ inline constexpr size_t kJsonWatch = 4096;
 
 // The text of numbers that a tree would write in another way than they were read (1.10, 1e5, more digits than a double
 // holds), by their place in the tree. Moving an object or a list leaves the places in it as they are, a copy does not.
-using JsonNumbers = std::unordered_map<const OrderedJson*, std::string>;
+using JsonNumbers = std::unordered_map<const Json*, std::string>;
 
 struct JsonDocument {
-  OrderedJson root;
+  Json root;
   JsonNumbers numbers = {};
 };
 
@@ -35,11 +36,13 @@ Result<JsonDocument> parse_json_document(std::string_view text, std::string_view
 // The same of a document that must be an object.
 Result<JsonDocument> parse_ordered_object(std::string_view text, std::string_view source, const JsonLimits& limits = {},
                                           const JsonWatch& watch = {});
-// With the members in the order of their names: of readers to whom the order in the text says nothing.
-Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view source, const JsonLimits& limits = {},
-                                         const JsonWatch& watch = {});
+// Its tree alone.
+Result<Json> parse_json_object(std::string_view text, std::string_view source, const JsonLimits& limits = {},
+                                 const JsonWatch& watch = {});
 
 // JSON text without white space, whose numbers stay as they were read. Bytes that are no UTF-8 become U+FFFD.
-std::string json_text(const OrderedJson& value, const JsonNumbers& numbers);
+std::string json_text(const Json& value, const JsonNumbers& numbers);
 
 }  // namespace llada
+
+extern template class nlohmann::basic_json<nlohmann::ordered_map>;  // compiled once, with parse.cc

@@ -261,8 +261,8 @@ void Batch::take_reply(const Exchange& exchange, BatchRequest request, const Htt
                                              reply.status, exchange.id, reply.body);
     Json error;
     if (failed) {
-      const Json body = Json::parse(reply.body, nullptr, false);
-      const Json told = body.is_object() ? body.value("error", Json::object()) : Json::object();
+      const auto body = parse_json_object(reply.body, "reply", kOwnJson);
+      const Json told = body ? body->value("error", Json::object()) : Json::object();
       const Json code = told.value("code", Json());
       error = {{"code", code.is_string() ? Json(code) : Json(told.value("type", "server_error"))},
                {"message", told.value("message", reply.error)}};

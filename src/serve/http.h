@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,10 +14,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "json/parse.h"
 
 namespace llada::serve {
-
-using Json = nlohmann::ordered_json;
 
 // The bytes of bodies that are held, of all connections together, have a bound: neither many connections nor requests
 // that wait for a worker fill the memory. Usable from any thread.

@@ -160,7 +160,8 @@ HttpReply Job::whole() {
     for (size_t i = 0; i < answers_.size(); ++i) {
       GenerationStats stats = (*answers_[i].result)->stats;
       if (ask_.drops_answer) stats.content_tokens = 0;
-      Json one = Json::parse(form_->whole(with_echo(i), usage_json({stats}, prompt_tokens(ask_.requests[i]))));
+      const std::string text = form_->whole(with_echo(i), usage_json({stats}, prompt_tokens(ask_.requests[i])));
+      Json one = parse_json_object(text, "answer", kOwnJson).value();
       one["index"] = i;
       one.update(beside);
       list.push_back(std::move(one));

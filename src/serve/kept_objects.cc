@@ -46,7 +46,7 @@ std::string fault_of(const Json& json, const std::string& id) {
 }  // namespace
 
 Result<KeptObject> KeptObject::read(const StoredObject& stored) {
-  KeptObject object{Json::parse(stored.json, nullptr, false)};
+  KeptObject object{parse_json_object(stored.json, stored.id, kOwnJson).value_or(Json())};
   if (const std::string fault = fault_of(object.json, stored.id); !fault.empty()) return invalid("{}", fault);
   object.owner = object.json.value(kOwner, "");
   object.json.erase(kOwner);

@@ -51,7 +51,7 @@ Json schemas(int64_t most) {
   std::string text(openapi_schemas());
   for (size_t at = text.find(kPlace); at != std::string::npos; at = text.find(kPlace, at))
     text.replace(at, kPlace.size(), std::to_string(most));
-  Json all = Json::parse(text);
+  Json all = parse_json_object(text, "openapi", kOwnJson).value();
   Json& bodies = all["bodies"];
   for (Json* schema :
        {&all["schemas"]["Chat"], &all["schemas"]["Completion"], &bodies["/v1/fim/completions"], &bodies["/infill"]}) {

@@ -2,20 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/check.h"
 #include "base/random.h"
 #include "devices/routing_rule.h"
 #include "engine/json_fields.h"
+#include "json/parse.h"
 #include "sched/moe_residency.h"
 #include "text/text_file.h"
 
 namespace llada {
 namespace {
-
-using Json = nlohmann::json;
 
 // Nearly standard normal: four uniform 16-bit numbers of one mix, which is plenty for scores that are compared.
 double normal(uint64_t key, uint64_t at) {

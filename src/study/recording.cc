@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "engine/json_fields.h"
+#include "json/parse.h"
 #include "text/text_file.h"
 
 namespace llada {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
 using decode::TokenState;
 
 constexpr int64_t kVersion = 1;
@@ -28,15 +27,15 @@ const char* state_name(TokenState state) {
   return "fixed";
 }
 
-std::string line(const char* kind, OrderedJson object) {
-  OrderedJson json = OrderedJson::object();
+std::string line(const char* kind, Json object) {
+  Json json = Json::object();
   json[kind] = std::move(object);
   return json_line(json);
 }
 
-OrderedJson ranges_json(const std::vector<PositionRange>& ranges) {
-  OrderedJson list = OrderedJson::array();
-  for (const PositionRange& r : ranges) list.push_back(OrderedJson::array({r.begin, r.end}));
+Json ranges_json(const std::vector<PositionRange>& ranges) {
+  Json list = Json::array();
+  for (const PositionRange& r : ranges) list.push_back(Json::array({r.begin, r.end}));
   return list;
 }
 
@@ -52,9 +51,9 @@ int64_t total(const std::vector<RecordedTrial>& trials) {
   return rows;
 }
 
-OrderedJson trials_json(const std::vector<RecordedTrial>& trials) {
-  OrderedJson list = OrderedJson::array();
-  for (const RecordedTrial& t : trials) list.push_back(OrderedJson::array({t.position, t.rows, t.token, t.confidence}));
+Json trials_json(const std::vector<RecordedTrial>& trials) {
+  Json list = Json::array();
+  for (const RecordedTrial& t : trials) list.push_back(Json::array({t.position, t.rows, t.token, t.confidence}));
   return list;
 }
 
@@ -79,13 +78,13 @@ int64_t committed_sum(const RecordedRun& run) {
   return sum;
 }
 
-bool is_whole(const nlohmann::json& value, int64_t least, int64_t most) {
+bool is_whole(const Json& value, int64_t least, int64_t most) {
   return value.is_number_integer() && value.get<int64_t>() >= least && value.get<int64_t>() <= most;
 }
 
 Result<std::vector<PositionRange>> read_ranges(JsonFields& fields, const char* name, int64_t positions) {
   std::vector<PositionRange> out;
-  const auto item = [&](const nlohmann::json& pair) -> Status {
+  const auto item = [&](const Json& pair) -> Status {
     const int64_t least = out.empty() ? 0 : out.back().end + 1;
     if (!is_whole(pair[0], least, positions) || !is_whole(pair[1], pair[0].get<int64_t>() + 1, positions))
       return invalid("{}: field '{}': found [{}, {}], needed ascending ranges inside 0 to {}", fields.where(), name,
@@ -97,13 +96,13 @@ Result<std::vector<PositionRange>> read_ranges(JsonFields& fields, const char* n
   return out;
 }
 
-bool is_probability(const nlohmann::json& value) {
+bool is_probability(const Json& value) {
   return value.is_number() && value.get<double>() >= 0 && value.get<double>() <= 1 + 1e-6;
 }
 
 Result<std::vector<RecordedTrial>> read_trials(JsonFields& fields, const char* name, int64_t positions) {
   std::vector<RecordedTrial> out;
-  const auto item = [&](const nlohmann::json& t) -> Status {
+  const auto item = [&](const Json& t) -> Status {
     if (!is_whole(t[0], 0, positions - 1) || !is_whole(t[1], 1, positions) || !is_whole(t[2], 0, kMostTokens) ||
         !is_probability(t[3]))
       return invalid("{}: field '{}': needed [position, rows, token, confidence] with positions below {}",
@@ -117,7 +116,7 @@ Result<std::vector<RecordedTrial>> read_trials(JsonFields& fields, const char* n
 
 Result<std::vector<decode::Edit>> read_edits(JsonFields& fields, int64_t positions) {
   std::vector<decode::Edit> out;
-  const auto item = [&](const nlohmann::json& e) -> Status {
+  const auto item = [&](const Json& e) -> Status {
     const auto state =
         std::ranges::find_if(kStates, [&](const auto& entry) { return e[2].is_string() && e[2] == entry.second; });
     const int64_t least = out.empty() ? 0 : out.back().position + 1;
@@ -126,7 +125,7 @@ Result<std::vector<decode::Edit>> read_edits(JsonFields& fields, int64_t positio
       return invalid(
           "{}: field 'edits': found {}, needed [position, token, state, confidence] with ascending positions "
           "below {}",
-          fields.where(), e.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, 80), positions);
+          fields.where(), e.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 80), positions);
     out.push_back({e[0].get<int32_t>(), e[1].get<int32_t>(), state->first, e[3].get<double>()});
     return {};
   };
@@ -136,7 +135,7 @@ Result<std::vector<decode::Edit>> read_edits(JsonFields& fields, int64_t positio
 
 // Where the tokens of some edits stood before.
 Status read_moves(JsonFields& fields, int64_t positions, std::vector<decode::Edit>& edits) {
-  return fields.tuples("moved", 2, [&](const nlohmann::json& m) -> Status {
+  return fields.tuples("moved", 2, [&](const Json& m) -> Status {
     const bool whole = is_whole(m[0], 0, positions - 1) && is_whole(m[1], 0, positions - 1);
     const auto edit = whole ? std::ranges::find(edits, m[0].get<int32_t>(), &decode::Edit::position) : edits.end();
     if (edit == edits.end())
@@ -276,7 +275,7 @@ std::string recording_header(const std::string& model) {
 }
 
 std::string recording_lines(const RecordedRun& run) {
-  OrderedJson head = {{"strategy", run.strategy},
+  Json head = {{"strategy", run.strategy},
                       {"options", run.options},
                       {"task", run.task},
                       {"example", run.example},
@@ -286,14 +285,14 @@ std::string recording_lines(const RecordedRun& run) {
   if (run.attention_block > 0) head["attention_block"] = run.attention_block;
   std::string out = line("run", std::move(head));
   for (const RecordedStep& step : run.steps) {
-    OrderedJson edits = OrderedJson::array(), moved = OrderedJson::array();
+    Json edits = Json::array(), moved = Json::array();
     for (const decode::Edit& e : step.edits) {
-      edits.push_back(OrderedJson::array({e.position, e.token, state_name(e.state), e.confidence}));
-      if (e.from >= 0) moved.push_back(OrderedJson::array({e.position, e.from}));
+      edits.push_back(Json::array({e.position, e.token, state_name(e.state), e.confidence}));
+      if (e.from >= 0) moved.push_back(Json::array({e.position, e.from}));
     }
-    OrderedJson json = {{"rows", ranges_json(step.rows)},
+    Json json = {{"rows", ranges_json(step.rows)},
                         {"keys", step.keys},
-                        {"block", OrderedJson::array({step.block.begin, step.block.end})},
+                        {"block", Json::array({step.block.begin, step.block.end})},
                         {"wanted", ranges_json(step.wanted)},
                         {"predicted", step.predicted},
                         {"confidence", step.confidence},

@@ -19,37 +19,37 @@ std::string upper_case(std::string text) {
 }
 
 // What Jinja's filter `upper` makes of a type: of a list Python's way to print it.
-std::string type_text(const OrderedJson& type) {
+std::string type_text(const Json& type) {
   if (type.is_null()) return "";
   if (!type.is_array()) return upper_case(type.is_string() ? type.get<std::string>() : type.dump());
   std::string out;
-  for (const OrderedJson& item : type)
+  for (const Json& item : type)
     out += (out.empty() ? "'" : ", '") + (item.is_string() ? item.get<std::string>() : item.dump()) + "'";
   return upper_case("[" + out + "]");
 }
 
-OrderedJson member(const OrderedJson& object, const char* name) {
-  return object.is_object() && object.contains(name) ? object[name] : OrderedJson();
+Json member(const Json& object, const char* name) {
+  return object.is_object() && object.contains(name) ? object[name] : Json();
 }
 
 // What Python takes for true.
-bool holds(const OrderedJson& value) {
+bool holds(const Json& value) {
   if (value.is_string()) return !value.get_ref<const std::string&>().empty();
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number()) return value != 0;
   return !value.empty();
 }
 
-std::string as_text(const OrderedJson& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string as_text(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
-std::string quoted_list(const OrderedJson& names) {
+std::string quoted_list(const Json& names) {
   std::string out;
-  for (const OrderedJson& name : names) out += (out.empty() ? "" : ",") + kQuote + as_text(name) + kQuote;
+  for (const Json& name : names) out += (out.empty() ? "" : ",") + kQuote + as_text(name) + kQuote;
   return "[" + out + "]";
 }
 
 // As format_argument() of the templates has it there, names of members are quoted.
-std::string argument(const OrderedJson& value) {
+std::string argument(const Json& value) {
   std::string out;
   if (value.is_object()) {
     for (const auto& [key, item] : sorted_members(value))
@@ -57,13 +57,13 @@ std::string argument(const OrderedJson& value) {
     return "{" + out + "}";
   }
   if (!value.is_array()) return spelled(value, CallForm::gemma);
-  for (const OrderedJson& item : value) out += (out.empty() ? "" : ",") + argument(item);
+  for (const Json& item : value) out += (out.empty() ? "" : ",") + argument(item);
   return "[" + out + "]";
 }
 
-std::string parameters_text(const OrderedJson& properties, bool only_others = false);
+std::string parameters_text(const Json& properties, bool only_others = false);
 
-std::string items_text(const OrderedJson& items) {
+std::string items_text(const Json& items) {
   std::string out;
   for (const auto& [key, value] : sorted_members(items)) {
     if (value->is_null()) continue;
@@ -73,8 +73,8 @@ std::string items_text(const OrderedJson& items) {
     } else if (key == "required") {
       out += "required:" + quoted_list(*value);
     } else if (key == "type" && value->is_array()) {
-      OrderedJson types = OrderedJson::array();
-      for (const OrderedJson& type : *value) types.push_back(upper_case(as_text(type)));
+      Json types = Json::array();
+      for (const Json& type : *value) types.push_back(upper_case(as_text(type)));
       out += "type:" + argument(types);
     } else {
       out += key + ":" + (key == "type" ? argument(upper_case(as_text(*value))) : argument(*value));
@@ -83,22 +83,22 @@ std::string items_text(const OrderedJson& items) {
   return out;
 }
 
-std::string parameter_text(const OrderedJson& value) {
+std::string parameter_text(const Json& value) {
   std::string out;
   const auto add = [&](const std::string& text) { out += (out.empty() ? "" : ",") + text; };
-  const OrderedJson type = member(value, "type"), properties = member(value, "properties");
+  const Json type = member(value, "type"), properties = member(value, "properties");
   const std::string kind = type_text(type);
-  if (const OrderedJson description = member(value, "description"); holds(description))
+  if (const Json description = member(value, "description"); holds(description))
     add("description:" + kQuote + as_text(description) + kQuote);
-  if (const OrderedJson listed = member(value, "enum"); kind == "STRING" && holds(listed))
+  if (const Json listed = member(value, "enum"); kind == "STRING" && holds(listed))
     add("enum:" + argument(listed));
-  if (const OrderedJson items = member(value, "items"); kind == "ARRAY" && items.is_object() && holds(items))
+  if (const Json items = member(value, "items"); kind == "ARRAY" && items.is_object() && holds(items))
     add("items:{" + items_text(items) + "}");
   if (holds(member(value, "nullable"))) add("nullable:true");
   if (kind == "OBJECT") {
     const bool named = properties.is_object();
     add("properties:{" + parameters_text(named ? properties : value, !named) + "}");
-    if (const OrderedJson required = member(value, "required"); holds(required))
+    if (const Json required = member(value, "required"); holds(required))
       add("required:" + quoted_list(required));
   }
   add("type:" + kQuote + kind + kQuote);
@@ -106,7 +106,7 @@ std::string parameter_text(const OrderedJson& value) {
 }
 
 // only_others: of an object without properties the templates show its other keywords as if they were some.
-std::string parameters_text(const OrderedJson& properties, bool only_others) {
+std::string parameters_text(const Json& properties, bool only_others) {
   constexpr std::string_view kStandard[] = {"description", "type", "properties", "required", "nullable"};
   std::string out;
   for (const auto& [key, value] : sorted_members(properties))
@@ -116,28 +116,28 @@ std::string parameters_text(const OrderedJson& properties, bool only_others) {
 }
 
 // Of a function that is declared.
-OrderedJson parsed(std::string_view text) {
+Json parsed(std::string_view text) {
   constexpr JsonLimits kLimits{.depth = 100, .values = 100'000, .run_bytes = size_t{1} << 24};
   auto read = parse_json_document(text, "", kLimits);
-  return read ? std::move(read->root) : OrderedJson();
+  return read ? std::move(read->root) : Json();
 }
 
 }  // namespace
 
 void write_declaration(ChatWriter& out, std::string_view function) {
-  const OrderedJson shown = parsed(function);
+  const Json shown = parsed(function);
   std::string text = "declaration:" + as_text(member(shown, "name")) + "{description:" + kQuote;
-  if (const OrderedJson description = member(shown, "description"); description.is_string())
+  if (const Json description = member(shown, "description"); description.is_string())
     text += description.get<std::string>();
   text += kQuote;
-  if (const OrderedJson parameters = member(shown, "parameters"); holds(parameters)) {
+  if (const Json parameters = member(shown, "parameters"); holds(parameters)) {
     text += ",parameters:{";
-    if (const OrderedJson properties = member(parameters, "properties"); holds(properties))
+    if (const Json properties = member(parameters, "properties"); holds(properties))
       text += "properties:{" + parameters_text(properties) + "},";
-    if (const OrderedJson required = member(parameters, "required"); holds(required))
+    if (const Json required = member(parameters, "required"); holds(required))
       text += "required:" + quoted_list(required) + ",";
     // The templates close the parameters behind their type, and only there.
-    if (const OrderedJson type = member(parameters, "type"); holds(type))
+    if (const Json type = member(parameters, "type"); holds(type))
       text += "type:" + kQuote + type_text(type) + kQuote + "}";
   }
   out.control("<|tool>").marked(text + "}").control("<tool|>");
@@ -187,7 +187,7 @@ void GemmaArguments::end_word(std::string& json) {
   else if (is_json_number(word_))
     json += word_;
   else
-    json += OrderedJson(word_).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+    json += Json(word_).dump(-1, ' ', false, Json::error_handler_t::replace);
   word_.clear();
   at_ = At::after;
 }
@@ -219,7 +219,7 @@ void GemmaArguments::read(char c, std::string& json) {
       } else if (c == ':') {
         if (!std::exchange(first_, false)) json += ", ";
         json +=
-            OrderedJson(std::exchange(word_, {})).dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + ": ";
+            Json(std::exchange(word_, {})).dump(-1, ' ', false, Json::error_handler_t::replace) + ": ";
         at_ = At::value;
       } else if (!word_.empty() || (c != ' ' && c != ',')) {
         word_ += c;
@@ -233,7 +233,7 @@ void GemmaArguments::read(char c, std::string& json) {
         json += '"';
         at_ = At::after;
       } else if (static_cast<unsigned char>(c) < 0x20 || c == '"' || c == '\\') {
-        const std::string escaped = OrderedJson(std::string(1, c)).dump();
+        const std::string escaped = Json(std::string(1, c)).dump();
         json += escaped.substr(1, escaped.size() - 2);
       } else {
         json += c;

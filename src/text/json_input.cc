@@ -2,46 +2,13 @@
 
 #include <limits>
 
-#include "json/limits.h"
-#include "text/utf8.h"
-
 namespace llada {
-namespace {
-
-// Accepts everything; keeps where the parser gave up.
-struct ErrorPosition {
-  bool null() { return true; }
-  bool boolean(bool) { return true; }
-  bool number_integer(Json::number_integer_t) { return true; }
-  bool number_unsigned(Json::number_unsigned_t) { return true; }
-  bool number_float(Json::number_float_t, const Json::string_t&) { return true; }
-  bool string(Json::string_t&) { return true; }
-  bool binary(Json::binary_t&) { return true; }
-  bool start_object(std::size_t) { return true; }
-  bool key(Json::string_t&) { return true; }
-  bool end_object() { return true; }
-  bool start_array(std::size_t) { return true; }
-  bool end_array() { return true; }
-  bool parse_error(std::size_t position, const std::string&, const Json::exception&) {
-    offset = position;
-    return false;
-  }
-  std::size_t offset = 0;
-};
-
-}  // namespace
 
 Result<Json> parse_json(std::string_view text, const std::string& source) {
   constexpr size_t kAny = std::numeric_limits<size_t>::max();  // a vocabulary is long
-  LLADA_TRY_STATUS(check_json_limits(text, source, {.depth = kMaxJsonDepth, .values = kAny, .run_bytes = kAny}));
-  Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) {
-    ErrorPosition position;
-    Json::sax_parse(text.begin(), text.end(), &position);
-    if (position.offset > text.size()) return invalid("{}: the JSON ends too early, at byte {}", source, text.size());
-    return invalid("{}: not valid JSON at byte {} of {}", source, position.offset, text.size());
-  }
-  return json;
+  LLADA_TRY(JsonDocument read,
+            parse_json_document(text, source, {.depth = kMaxJsonDepth, .values = kAny, .run_bytes = kAny}));
+  return std::move(read.root);
 }
 
 const Json* find_member(const Json& object, const char* name) {

@@ -1,15 +1,13 @@
 // JSON from untrusted files: its depth is limited before parsing, no exception leaves, and values are fetched by name
 // with one error line that names the field. Inside text/ only.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
+#include "json/parse.h"
 
 namespace llada {
-
-using Json = nlohmann::json;
 
 inline constexpr size_t kMaxJsonDepth = 64;
 

@@ -20,10 +20,10 @@ std::string lower_case(std::string text) {
 std::string held(std::string_view word) {
   const std::string text(word);
   const double value = std::strtod(text.c_str(), nullptr);
-  return std::isinf(value) ? OrderedJson(std::copysign(std::numeric_limits<double>::max(), value)).dump() : text;
+  return std::isinf(value) ? Json(std::copysign(std::numeric_limits<double>::max(), value)).dump() : text;
 }
 
-// One pass over JSON text, whose numbers stay as they are written. nlohmann's parser reads strings alone: it makes a
+// One pass over JSON text, whose numbers stay as they are written. The library's parser reads strings alone: it makes a
 // double of a number that is no int64, and searches an ordered object for every member.
 class Speller {
  public:
@@ -52,13 +52,13 @@ class Speller {
     while (end < left_.size() && left_[end] != '"') end += left_[end] == '\\' ? 2 : 1;
     if (!left_.starts_with('"') || end >= left_.size()) return std::nullopt;
     const std::string_view text = left_.substr(0, end + 1);
-    const auto read = OrderedJson::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+    const auto read = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
     left_.remove_prefix(text.size());
     return read.is_string() ? std::optional(read.get<std::string>()) : std::nullopt;
   }
 
   std::string quoted(const std::string& text) const {
-    return gemma_ ? std::string(kGemmaQuote).append(text).append(kGemmaQuote) : OrderedJson(text).dump();
+    return gemma_ ? std::string(kGemmaQuote).append(text).append(kGemmaQuote) : Json(text).dump();
   }
 
   bool value(std::string& out) {
@@ -125,8 +125,8 @@ std::optional<std::string> spelled_text(std::string_view json, CallForm form) {
   return Speller(json, form).spell();
 }
 
-std::string spelled(const OrderedJson& value, CallForm form) {
-  return Speller(value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace), form).spell().value_or("");
+std::string spelled(const Json& value, CallForm form) {
+  return Speller(value.dump(-1, ' ', false, Json::error_handler_t::replace), form).spell().value_or("");
 }
 
 bool is_json_number(std::string_view text) {
@@ -147,8 +147,8 @@ bool is_json_number(std::string_view text) {
   return digits(true) && text.empty();
 }
 
-std::vector<std::pair<std::string, const OrderedJson*>> sorted_members(const OrderedJson& object) {
-  std::vector<std::pair<std::string, const OrderedJson*>> members;
+std::vector<std::pair<std::string, const Json*>> sorted_members(const Json& object) {
+  std::vector<std::pair<std::string, const Json*>> members;
   if (!object.is_object()) return members;
   for (const auto& [key, value] : object.items()) members.emplace_back(key, &value);
   std::ranges::stable_sort(members, {}, [](const auto& member) { return lower_case(member.first); });

@@ -13,7 +13,7 @@ namespace llada {
 
 // One line. CallForm::json: ", " and ": " and no other white space, members in their order, no escape that is not
 // needed. CallForm::gemma: Gemma's spelling, with bytes for the marks.
-std::string spelled(const OrderedJson& value, CallForm form = CallForm::json);
+std::string spelled(const Json& value, CallForm form = CallForm::json);
 // The same of JSON text, whose numbers stay as they are written there (of CallForm::json one beyond a double is the
 // largest); nothing where it is no JSON or 100 levels deep.
 std::optional<std::string> spelled_text(std::string_view json, CallForm form = CallForm::json);
@@ -21,6 +21,6 @@ bool is_json_number(std::string_view text);
 // A member's name, between quotes where it has what ends a bare one.
 std::string gemma_key(std::string_view name);
 // By their names in lower case (ASCII), as Jinja's dictsort; none for what is no object.
-std::vector<std::pair<std::string, const OrderedJson*>> sorted_members(const OrderedJson& object);
+std::vector<std::pair<std::string, const Json*>> sorted_members(const Json& object);
 
 }  // namespace llada

@@ -90,7 +90,7 @@ TEST(Questions, ErrorsNameTheLineAndTheField) {
     const auto result = parse_questions(std::string(kArc) + "\n" + std::string(row), "f", 0);
     return result ? "accepted" : result.error().message;
   };
-  EXPECT_EQ(message("[1]"), "f:2: not a JSON object");
+  EXPECT_EQ(message("[1]"), "f:2: the JSON is not an object");
   EXPECT_EQ(message(std::string_view("{}\0{}", 5)), "f:2: found a NUL byte at byte 2, needed JSON text");
   EXPECT_EQ(message("{}"), "f:2: field 'prompt': needed a text");
   EXPECT_EQ(message(R"({"prompt":"a","choices":["x"],"answer":0})"),

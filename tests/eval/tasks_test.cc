@@ -57,8 +57,9 @@ TEST(Tasks, AnOwnRowNeedsPromptAndAnswer) {
             "f:1: field 'task' is missing or not a string");
   EXPECT_EQ(parse_examples(R"({"prompt":" \n","answer":"a"})", "f", 0).error().message,
             "f:1: field 'prompt': found nothing but white space, needed text");
-  EXPECT_EQ(parse_examples(R"({"prompt":"p" "answer":"a"})", "f", 0).error().message, "f:1: column 22: not JSON");
-  EXPECT_EQ(parse_examples("{\"n\":1e999}", "f", 0).error().message, "f:1: not JSON");
+  EXPECT_EQ(parse_examples(R"({"prompt":"p" "answer":"a"})", "f", 0).error().message,
+            "f:1: not valid JSON at byte 22 of 26");
+  EXPECT_EQ(parse_examples("{\"n\":1e999}", "f", 0).error().message, "f:1: not valid JSON at byte 10 of 11");
 }
 
 TEST(Tasks, LimitCountsPerTask) {

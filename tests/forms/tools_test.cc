@@ -139,7 +139,7 @@ TEST(ToolForm, OfGemma) {
        {R"({"z": "ab"})", R"({"A:b": {"k": [true]}, "z": "\n\"}"})", R"({"A:b": null, "c": [1, -2.5], "z": "<|\""})",
         R"({"c": [], "o": {}, "z": "é"})", R"({"n": null, "o": {"k": true, "l_1": false}, "z": "a"})",
         R"({"any": {"a": [1, "x"]}, "d": "2024-02-28", "n": 7, "p": "a\"c", "z": "z"})"}) {
-    const auto value = OrderedJson::parse(arguments);
+    const auto value = Json::parse(arguments);
     const std::string text = call("f", spelled(value, CallForm::gemma));
     EXPECT_TRUE(must->fits(text) && made->fits("Hi <|tool_call>\n" + text + call("g", "{}"))) << arguments;
     const AnswerWithCalls read = read_calls(text, CallForm::gemma);

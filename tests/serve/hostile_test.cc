@@ -177,15 +177,16 @@ TEST_F(Hostile, ABodyIsNotKeptBesideItsAnswer) {
 }
 
 TEST_F(Hostile, RepliesThatNobodyReadsHaveABoundTogether) {
-  limits.unread_bytes = int64_t{4} << 20;
+  limits.unread_bytes = int64_t{1} << 19;
+  limits.send_buffer_bytes = 4096;
   start();
   const auto request = [](size_t size) {
     return http_request("POST", "/tokenize", json{{"prompt", std::string(size, '7')}}.dump());
   };
   Client longer(server->port(), 4096), other(server->port(), 4096);
-  longer.send(request(1'300'000));  // each token takes two or more bytes of the reply
+  longer.send(request(160'000));  // each token takes two or more bytes of the reply
   ASSERT_TRUE(becomes("llada_requests_total{route=\"/tokenize\",status=\"200\"}", 1));
-  other.send(request(900'000));
+  other.send(request(110'000));
   ASSERT_TRUE(becomes("llada_connections_pushed_out_total", 1));
   EXPECT_FALSE(longer.receive(10).complete);
   EXPECT_TRUE(other.receive(10).complete);

@@ -162,7 +162,7 @@ TEST(TokenizerJson, ConfigTokens) {
   EXPECT_THAT(error_of(base(), R"({"eos_token": "</s>"})"), AllOf(HasSubstr(".eos_token"), HasSubstr("</s>")));
   EXPECT_THAT(error_of(base(), R"({"eos_token": 3})"), HasSubstr(".eos_token is a number"));
   EXPECT_THAT(error_of(base(), R"({"add_bos_token": "yes"})"), HasSubstr(".add_bos_token"));
-  EXPECT_THAT(error_of(base(), "[1,"), HasSubstr("the JSON ends too early, at byte 3"));
+  EXPECT_THAT(error_of(base(), "[1,"), HasSubstr("not valid JSON: it ends too early, at byte 3"));
 }
 
 TEST(TokenizerJson, DepthIsLimitedBeforeParsing) {

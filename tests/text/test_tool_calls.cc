@@ -88,7 +88,7 @@ Tokenizer with_marks(const std::string& name, const nlohmann::json& marks) {
 
 // Expected: published templates by Jinja, and the ids that the published library gives the text.
 TEST(ToolCalls, ConversationsEqualPublishedTemplates) {
-  const auto golden = OrderedJson::parse(text_test::read_text(text_test::fixture_path("tools.expected.json")));
+  const auto golden = Json::parse(text_test::read_text(text_test::fixture_path("tools.expected.json")));
   ASSERT_EQ(golden["items"].size(), 63u);
   for (const auto& item : golden["items"]) {
     const auto& of_template = golden["formats"][item["template"].get<std::string>()];
@@ -107,7 +107,7 @@ TEST(ToolCalls, ConversationsEqualPublishedTemplates) {
         continue;
       }
       messages.push_back({role, message["content"]});
-      for (const auto& call : message.value("tool_calls", OrderedJson::array()))
+      for (const auto& call : message.value("tool_calls", Json::array()))
         messages.back().calls.push_back({call["function"]["name"], spelled(call["function"]["arguments"])});
     }
     if (!functions.empty()) show_tools(format, functions, messages);
@@ -184,7 +184,7 @@ TEST(ToolCalls, AreReadInAnyPieces) {
 
 // Gemma's spelling becomes JSON's, however it is cut: strings without escapes, names between quotes where they need it.
 TEST(ToolCalls, OfGemmaAreReadInAnyPieces) {
-  const OrderedJson given = OrderedJson::parse(
+  const Json given = Json::parse(
       R"({"B": [], "a": {"x": -1.5e3, "y:z": "q\"{[<,:}\\\n\u0001é"}, "c": [true, [], {}, {"k": null}, "", 0], "d": ""})");
   std::string answer =
       "Text: " + std::string(kGemmaCall) + "call:f.g" + spelled(given, CallForm::gemma) + std::string(kGemmaCallEnd);
@@ -235,7 +235,7 @@ TEST(ToolCalls, OfGemmaAreReadInAnyPieces) {
         CallForm::gemma);
     ASSERT_EQ(read.calls.size(), 1u) << written;
     EXPECT_EQ(read.calls[0].arguments, json);
-    EXPECT_TRUE(OrderedJson::accept(read.calls[0].arguments)) << written;
+    EXPECT_TRUE(Json::accept(read.calls[0].arguments)) << written;
   }
 }
 
@@ -296,7 +296,7 @@ TEST(ToolCalls, HistoryOfGemmaIsWhatTheModelWrote) {
   // By what a tree of the same values gives.
   for (const auto& [name, tool] : golden["tools"].items())
     for (const CallForm form : {CallForm::json, CallForm::gemma})
-      EXPECT_EQ(spelled_text(tool.dump(2), form), spelled(OrderedJson::parse(tool.dump()), form)) << name;
+      EXPECT_EQ(spelled_text(tool.dump(2), form), spelled(Json::parse(tool.dump()), form)) << name;
   EXPECT_FALSE(spelled_text(std::string(200, '[') + std::string(200, ']')));
 }
 

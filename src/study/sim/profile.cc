@@ -14,8 +14,6 @@
 namespace llada {
 namespace {
 
-using Json = nlohmann::json;
-
 struct NumberField {
   const char* path;
   const char* unit;
@@ -355,12 +353,11 @@ std::vector<NamedNumber> numbers(const Profile& profile) {
 }
 
 std::string profile_text(const Profile& profile) {
-  using Ordered = nlohmann::ordered_json;
-  Ordered json = {{"name", profile.name}, {"description", profile.description}};
+  Json json = {{"name", profile.name}, {"description", profile.description}};
   for (const auto& [path, unit, number] : numbers(profile)) {
     std::string pointer = "/" + path;
     std::ranges::replace(pointer, '.', '/');
-    Ordered& entry = json[Ordered::json_pointer(pointer)];
+    Json& entry = json[Json::json_pointer(pointer)];
     entry["value"] = number->value;
     if (number->low) entry["low"] = *number->low, entry["high"] = *number->high;
     entry["trust"] = std::string(1, number->trust);
