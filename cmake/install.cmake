@@ -3,6 +3,9 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS llada RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+if(NOT LLADA_STATIC)  # in no package; where it was built, `cmake --install` takes it along
+  install(TARGETS llada-study RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT study OPTIONAL)
+endif()
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
 
 if(LLADA_SHARED)

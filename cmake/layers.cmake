@@ -46,7 +46,7 @@ function(llada_layer name)
   string(REPLACE "/" "_" target llada_${name})
   if(sources)
     add_library(${target} STATIC ${sources})
-    if(LLADA_UNITY OR name MATCHES "^(cli|engine|eval|bench|formats|text)$")
+    if(LLADA_UNITY OR name MATCHES "^(cli|engine|eval|bench|lab|formats|text)$")
       llada_unity(${target} 0)
     endif()
     set(scope PUBLIC)
@@ -72,10 +72,10 @@ function(llada_layer name)
   # Layers that compute little; more of them under a sanitizer, where that is two fifths of their compile time.
   set(options)
   if(LLADA_SANITIZE AND NOT LLADA_FUZZERS AND
-     name MATCHES "^(cli|formats|eval|engine|bench|models|serve|hub|devices/hexagon)$")
+     name MATCHES "^(cli|formats|eval|engine|bench|lab|lab/hexagon|models|serve|hub|devices/hexagon)$")
     set(options ${LLADA_QUICK_BUILD})
-  elseif(name STREQUAL "cli" OR (NOT LLADA_SANITIZE AND
-         name MATCHES "^(api|engine|eval|formats|graph|hub|memory|models|serve|study|devices/hexagon)$"))
+  elseif(name MATCHES "^(cli|lab)$" OR (NOT LLADA_SANITIZE AND
+         name MATCHES "^(api|engine|eval|formats|graph|hub|memory|models|serve|study|lab/hexagon|devices/hexagon)$"))
     set(options ${LLADA_QUICK_BUILD})
   endif()
   if(sources)

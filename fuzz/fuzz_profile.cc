@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (trace && trace->passes.empty()) std::abort();
   } else if (data[0] == 'd') {
     // A path would read files.
-    if (text.find('/') == std::string::npos && text.find(".json") == std::string::npos)
+    if (text.find('/') == std::string::npos && text.find("profile") == std::string::npos)
       (void)parse_device_spec(text, &study_devices());
   } else {
     const auto profile = parse_profile(text, "fuzz");

@@ -49,7 +49,7 @@ def main():
     capabilities = re.search(r"struct Capabilities {(.*?)\n};", device, re.DOTALL)
     notions = (words((root / "ARCHITECTURE.md").read_text()), enumerators(headers, enums),
                len(re.findall(r"\*\s*\w+\s*=", capabilities.group(1))) if capabilities else 0)
-    beside = sum(lines(src / part) for part in ("study", "bench", "lab", "devices/sim"))
+    beside = sum(lines(src / part) for part in ("study", "bench", "lab"))
     prose = {name: len(path.read_text().splitlines()) for name, path in
              (("README.md", root / "README.md"), ("ARCHITECTURE.md", root / "ARCHITECTURE.md"),
               ("docs/decoding.md", docs / "decoding.md"))}

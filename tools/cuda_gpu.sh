@@ -21,7 +21,7 @@ build_it() {
   local arch=${ARCH:-$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)}
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DLLADA_CUDA=ON -DLLADA_TESTS=ON \
     "-DLLADA_CUDA_ARCHITECTURES=$arch"
-  cmake --build "$build" --target llada test_cuda_gpu test_cuda_kernels_gpu test_engine
+  cmake --build "$build" --target llada llada-study test_cuda_gpu test_cuda_kernels_gpu test_engine
   "$build/bin/llada" devices
 }
 
@@ -57,7 +57,7 @@ measure() {
 
 dense() {
   local model=${DENSE:-$build/llada-8b-q4_0.gguf} products
-  [ -e "$model" ] || "$build/bin/llada" synth --preset llada-8b --type q4_0 "$model"
+  [ -e "$model" ] || "$build/bin/llada-study" synth --preset llada-8b --type q4_0 "$model"
   echo "dense, ms per step, measured"
   printf '%-10s %12s %12s %12s\n' products '8 rows' '32 rows' '128 + prompt'
   for products in float tensor; do
@@ -72,7 +72,7 @@ dense() {
 
 table() {
   local model=${MODEL:-$build/llada-moe-7b-q4_0.gguf} products share plan
-  [ -e "$model" ] || "$build/bin/llada" synth --preset llada-moe-7b --type q4_0 ${LAYERS:+--layers "$LAYERS"} "$model"
+  [ -e "$model" ] || "$build/bin/llada-study" synth --preset llada-moe-7b --type q4_0 ${LAYERS:+--layers "$LAYERS"} "$model"
   for products in float tensor; do
     local common=(-m "$model" --device "cuda:fallback=none,products=$products"
       --gen-length 64 --block-length 32 --steps 32 --kv dual)

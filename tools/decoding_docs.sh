@@ -81,7 +81,7 @@ for table in "${tables[@]}"; do
   # fewer examples; a likelihood in one forward per token would take longer still.
   if [ "$table" = long ]; then
     for profile in sm8750-paper v79-8elite; do
-      "$llada" simulate --profile $profile --latency 1,32,64,128,256,512,768 --latency-logits 32 --json >"$out/long/$profile.latency"
+      "$llada-study" simulate --profile $profile --latency 1,32,64,128,256,512,768 --latency-logits 32 --json >"$out/long/$profile.latency"
     done
   fi
   for task in ${TASKS:-$tasks}; do

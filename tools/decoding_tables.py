@@ -8,8 +8,8 @@ FOLDER holds TABLE/TASK.json (one report per table and task). In DOCUMENT, whate
 and "<!-- end -->" is replaced: TABLE by its strategies over the three tasks that were learned first, or over the six with
 long answers; TABLE-tasks by each task for itself. Where the reports of a table have no reference, its one is that of the
 reports in TABLE-reference, of fewer examples, and the table has modelled seconds in place of what compares answers: what
-phones would take for the recorded forwards (TABLE/TASK.recording), by the times in TABLE/PROFILE.latency (`llada simulate
---latency ... --json`).
+phones would take for the recorded forwards (TABLE/TASK.recording), by the times in TABLE/PROFILE.latency
+(`llada-study simulate --latency ... --json`).
 """
 import json
 import math

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Everything for a phone with a Snapdragon in one folder, over adb, without root: the DSP's modules of every architecture
-# in every variant, the probe, and the program where BUILD_ANDROID has one (docs/android.md); then `llada doctor --device
-# hexagon`, or the probe's experiments where there is no program. None of it has been run on a phone yet; docs/hexagon.md
-# says what each experiment decides.
+# in every variant, the probe, and the programs where BUILD_ANDROID has them (docs/android.md); then `llada-study doctor
+# --device hexagon`, or the probe's experiments where there is no program. None of it has been run on a phone yet;
+# docs/hexagon.md says what each experiment decides.
 # usage: hexagon_phone.sh [query|map|matmul|ladder|speed ...]     build, push, run
 #        hexagon_phone.sh link COMPILER OUT                       only the probe, by that compiler for arm64
 #   ANDROID_NDK  the NDK (r27 or later)      ADB  the adb program      BUILD  a configured build folder (build/release)
@@ -41,8 +41,10 @@ mkdir -p "$folder"
 "${CMAKE:-cmake}" --build "$build" --target hexagon-phone
 cp "$build"/bin/hexagon/libllada_hexagon_skel_v*.so "$folder/"
 link "$clang" "$folder/hexagon_probe"
-program=${BUILD_ANDROID:-build/android-arm64}/bin/llada
-if [ -x "$program" ]; then cp "$program" "$folder/"; fi
+for program in llada llada-study; do
+  program=${BUILD_ANDROID:-build/android-arm64}/bin/$program
+  if [ -x "$program" ]; then cp "$program" "$folder/"; fi
+done
 
 place=/data/local/tmp/llada
 "$adb" shell "rm -rf $place && mkdir -p $place"
@@ -62,9 +64,9 @@ run() {
   return 1
 }
 ended=0
-if [ $# -eq 0 ] && [ -x "$folder/llada" ]; then
-  run llada doctor --device hexagon -o hexagon.json || ended=1
-  "$adb" pull $place/hexagon.json "$build/hexagon.json" && echo "llada simulate --profile $build/hexagon.json" || ended=1
+if [ $# -eq 0 ] && [ -x "$folder/llada-study" ]; then
+  run llada-study doctor --device hexagon -o hexagon.json || ended=1
+  "$adb" pull $place/hexagon.json "$build/hexagon.json" && echo "llada-study simulate --profile $build/hexagon.json" || ended=1
 else
   [ $# -gt 0 ] || set -- query map matmul ladder speed
   for experiment in "$@"; do

@@ -1,6 +1,6 @@
 // The first five experiments on a phone (docs/hexagon.md), each one command of this program; the same program runs
-// against the stand-in on a PC, where a test holds it to what the emulator answers. `llada doctor --device hexagon` does
-// all of them and more; this program is small, and needs no model, no libraries and no CMake.
+// against the stand-in on a PC, where a test holds it to what the emulator answers. `llada-study doctor --device
+// hexagon` does all of them and more; this program is small, and needs no model, no libraries and no CMake.
 //   hexagon_probe query | map | matmul | ladder [MEBIBYTES] | speed [OUTPUTS]
 // Prints "name value" lines; exit status 0: the experiment went well, 1: the DSP refused or answered wrongly, 2: usage.
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <string>
 
-#include "devices/hexagon/experiments.h"
+#include "lab/hexagon/experiments.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the lanes of a trace that `llada simulate --trace FILE` wrote (docs/lab/npu-lanes.svg).
+"""Draws the lanes of a trace that `llada-study simulate --trace FILE` wrote (docs/lab/npu-lanes.svg).
 
 usage: lanes_svg.py TRACE SVG [TITLE]"""
 import html

@@ -3,7 +3,7 @@
 
     tools/moe_docs.py                      # all tables: some minutes of one core
     tools/moe_docs.py hybrimoe             # one of them
-    LLADA=path/to/llada WRAP='nice' tools/moe_docs.py
+    LLADA=path/to/llada-study WRAP='nice' tools/moe_docs.py
 
 A table stands between the markers `<!-- NAME: begin ... -->` and `<!-- NAME: end -->`; what stands around it is kept, and
 the commands that gave it are written under it. The tables repeat bit for bit.
@@ -19,7 +19,7 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "lab" / "moe.md"
-LLADA = os.environ.get("LLADA", str(ROOT / "build/release/bin/llada"))
+LLADA = os.environ.get("LLADA", str(ROOT / "build/release/bin/llada-study"))
 WRAP = shlex.split(os.environ.get("WRAP", ""))
 AUTOREGRESSIVE = ("mixtral", "qwen2-57b", "deepseek-v2-lite")
 DIFFUSION = ("llada2-mini", "llada-moe-7b")

@@ -3,7 +3,7 @@
 
 usage: tools/pack_numbers.py LLADA MODEL.gguf [--processes 4] [--repeats 5]
 
-MODEL should be one of 8 billion parameters (llada synth --preset llada-8b --type q4_0). A folder beside the model holds
+MODEL should be one of 8 billion parameters (llada-study synth --preset llada-8b --type q4_0). A folder beside the model holds
 the packed weights and is removed at the end. The file cache is warm: every file is read once before. Prints the table
 of docs/lab/benchmarks.md.
 """

@@ -4,8 +4,8 @@
     tools/price_recordings.py --times ROWS:MS,ROWS:MS,... RECORDING...
     tools/price_recordings.py --self-test
 
-The times are those of a forward of so many rows, ascending, as `--latency-table` takes them and `llada simulate --latency
-ROWS,... --json` models them for a phone; between two of them time grows evenly, and beyond the last as between the last
+The times are those of a forward of so many rows, ascending, as `--latency-table` takes them and `llada-study simulate
+--latency ROWS,... --json` models them for a phone; between two of them time grows evenly, and beyond the last as between the last
 two. A forward's rows are all that it computes: both streams of guidance, trials. A sparse plan is a forward of its
 own. Seconds are modelled wherever the times are; rows and forwards are counts of the recording.
 """

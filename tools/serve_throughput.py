@@ -6,7 +6,7 @@ pays that sends this text before each short question: its first turn, its second
 usage: serve_throughput.py [--url URL] [--streams N] [--tokens N] [--rounds N] [--decoding JSON] [--run MODEL]
        serve_throughput.py [--url URL] [--tokens N] --system FILE [--bytes N]
 
-For a model without a text to say, such as `llada synth` writes, every answer is as long as it may be."""
+For a model without a text to say, such as `llada-study synth` writes, every answer is as long as it may be."""
 
 import argparse
 import concurrent.futures

@@ -124,7 +124,7 @@ run_stage() {
         LLADA_ISA=$isa tests release -L $selection || all=failed
       done
       status=$all ;;
-    memcheck) needs memcheck && build release llada && told tools/valgrind.sh ;;
+    memcheck) needs memcheck && build release llada llada-study && told tools/valgrind.sh ;;
     fuzz) needs fuzz && told tools/fuzz.sh 45 ;;
     upstream)
       needs upstream && build release llada && told timeout 170 build/venv/bin/python tools/upstream/dream.py &&

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Every command once, small, under valgrind: fails on a read of memory that nobody wrote, on an invalid access, and where a command
+# Every command of llada and llada-study once, small, under valgrind: fails on a read of memory that nobody wrote, on an invalid access, and where a command
 # does not end as it should. usage: valgrind.sh [folder of the program]   (build/release/bin)
 # Valgrind 3.19 does not know AVX-512, so the kernels are AVX2's and the oracle's. Memory that is freed or given out again is filled.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 llada=${1:-build/release/bin}/llada
 command -v valgrind >/dev/null || { echo "valgrind: not installed" >&2; exit 2; }
-[ -x "$llada" ] || { echo "valgrind: no program at $llada" >&2; exit 2; }
+for program in "$llada" "$llada-study"; do
+  [ -x "$program" ] || { echo "valgrind: no program at $program" >&2; exit 2; }
+done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 model=models/tiny-llada
@@ -19,16 +21,17 @@ check() {  # isa command...: one of the jobs that run side by side
 }
 
 run_one() {
-  local n=$1 isa=$2 begin=$SECONDS status
+  local n=$1 isa=$2 begin=$SECONDS status program=$llada
   shift 2
+  [ "$1" != study ] || { program=$llada-study; shift; }
   # One thread: valgrind runs them in turns anyway.
   LLADA_ISA=$isa valgrind -q --error-exitcode=99 --num-callers=25 --malloc-fill=0x5a --free-fill=0xa5 \
-    "$llada" "$@" >"$work/$n.out" 2>"$work/$n.err" </dev/null
+    "$program" "$@" >"$work/$n.out" 2>"$work/$n.err" </dev/null
   status=$?
   if [ "$status" = 0 ] && ! grep -q '^==' "$work/$n.err"; then
-    printf 'ok     %4ss  LLADA_ISA=%s llada %s\n' $((SECONDS - begin)) "$isa" "$*"
+    printf 'ok     %4ss  LLADA_ISA=%s %s %s\n' $((SECONDS - begin)) "$isa" "${program##*/}" "$*"
   else
-    printf 'FAILED %4ss  LLADA_ISA=%s llada %s (status %s)\n' $((SECONDS - begin)) "$isa" "$*" "$status"
+    printf 'FAILED %4ss  LLADA_ISA=%s %s %s (status %s)\n' $((SECONDS - begin)) "$isa" "${program##*/}" "$*" "$status"
     head -60 "$work/$n.err"
     touch "$work/failed"
   fi
@@ -42,7 +45,7 @@ echo '{"custom_id": "a", "url": "/v1/llada/score", "body": {"prompt": "3", "cont
 tiny=$work/tiny.gguf q8=$work/q8_0.gguf
 once="--gen-length 8 --block-length 8 --steps 1 --early-stop none --threads 1"
 
-check avx2 synth --preset tiny --type q4_0 --layers 1 --threads 2 "$tiny"
+check avx2 study synth --preset tiny --type q4_0 --layers 1 --threads 2 "$tiny"
 check avx2 convert "$model" "$q8" --type q8_0
 check avx2 devices
 check avx2 doctor
@@ -58,7 +61,7 @@ check avx2 run -m "$tiny" -f "$work/long.txt" $once --raw
 check avx2 run -m "$model" -p 3 --gen-length 8 --block-length 8 --threshold 0.5 --revision dual-path --kv prefix --threads 2
 check scalar run -m "$tiny" -p 3 $once
 check avx2 run -m "$tiny" -p 3 $once --cfg-scale 1 --temperature 0.5 --trace "$work/trace.json"
-check avx2 run -m "$tiny" -p 3 $once --device sim:v79-8elite
+check avx2 study run -m "$tiny" -p 3 $once --device sim:v79-8elite
 check avx2 run -m models/tiny-llada-moe -p 3 $once
 check avx2 infill -m "$q8" --text '3+4=<mask:2>' --threads 1
 check avx2 eval -m "$q8" --tasks "$work/one.jsonl" --no-reference --record "$work/run.rec" --threads 1 \
@@ -67,7 +70,7 @@ check avx2 score -m "$tiny" -p 'Sort: 3 1' --continuation ' 1 3' --method mc --d
 check avx2 batch -m "$tiny" "$work/requests.jsonl" "$work/answers.jsonl" --threads 1
 check avx2 tune -m "$q8" --tasks "$work/two.jsonl" --options '--gen-length 16 --block-length 16' --generations 1 --breadth 1 \
   --max-loss 100 --threads 1 -o "$work/mine.json"
-check avx2 simulate --profile sm8750-paper --preset llada-8b:q4_0
+check avx2 study simulate --profile sm8750-paper --preset llada-8b:q4_0
 check avx2 bench --preset tiny:q4_0 --layers 1 --only forward --rows 1,9 --repeats 1 --stream-mib 1 --threads 1
 wait
 [ ! -e "$work/failed" ]

@@ -7,7 +7,6 @@
 #include "api/objects.h"
 #include "engine/decode_choice.h"
 #include "engine/decode_preset.h"
-#include "study/devices.h"
 
 namespace llada::api {
 namespace {
@@ -70,10 +69,10 @@ std::vector<OwnOption> own_list() {
   using V = OptionValues;
   using Text = std::string_view;
   return {
-      word(LLADA_FOR_MODEL, "device", "NAME", "cpu, sim:PROFILE, hexagon or cuda, with options", "cpu",
+      word(LLADA_FOR_MODEL, "device", "NAME", "cpu, hexagon or cuda, with options", "cpu",
            "where to compute", kModel,
            [](V& c, Text text) -> Status {
-             c.load.device = text, c.load.plugin = &study_devices();
+             c.load.device = text;
              return {};
            }),
       number(

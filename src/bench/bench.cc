@@ -7,10 +7,10 @@
 #include "bench/ceiling.h"
 #include "bench/estimate.h"
 #include "devices/cpu/cpu_device.h"
+#include "engine/synth.h"
 #include "kernels/kernels.h"
 #include "models/model_graph.h"
 #include "models/presets.h"
-#include "study/synth.h"
 
 namespace llada::bench {
 namespace {

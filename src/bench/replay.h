@@ -1,5 +1,5 @@
 // Whole runs at the pace of a recording: a model, which may have random weights, does the forwards that a trained one
-// did, row for row (llada eval --record; study/recording.h). Which tokens were decided, and when, is the recording's.
+// did, row for row (llada eval --record; eval/recording.h). Which tokens were decided, and when, is the recording's.
 // Deliberately absent: recordings with guidance.
 #pragma once
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "bench/whole_run.h"
 #include "decode/strategy.h"
 #include "engine/model.h"
-#include "study/recording.h"
+#include "eval/recording.h"
 
 namespace llada::bench {
 

@@ -1,4 +1,4 @@
-// The subcommands of `llada`, one file each. main.cc holds the table: a new command is one setup function
+// The subcommands of `llada`, one file each. program.cc holds the table: a new command is one setup function
 // declared here and one line there.
 #pragma once
 #include <CLI/CLI.hpp>
@@ -35,8 +35,6 @@ Work setup_convert(CLI::App& app);
 Work setup_logits(CLI::App& app);
 Work setup_devices(CLI::App& app);
 Work setup_doctor(CLI::App& app);
-Work setup_synth(CLI::App& app);
 Work setup_bench(CLI::App& app);
-Work setup_simulate(CLI::App& app);
 
 }  // namespace llada::cli

@@ -82,7 +82,8 @@ void add_override_options(CLI::App& app, Overrides& overrides, const std::string
 void add_device_options(CLI::App& app, LoadOptions& options) {
   options.plugin = more_devices;
   offer(app.add_option("--device", options.device,
-                       "where to compute: cpu, sim:PROFILE[,window=40%,...], hexagon[:...] or cuda[:budget=4GiB] (cpu)")
+                       fmt::format("where to compute: cpu, {}hexagon[:...] or cuda[:budget=4GiB] (cpu)",
+                                   more_devices != nullptr ? "sim:PROFILE[,window=40%,...], " : ""))
             ->type_name("NAME")
             ->group(kGroup),
         "cpu cuda hexagon");

@@ -41,19 +41,23 @@ constexpr Command kCommands[] = {
     {"logits", "one forward over token ids, for comparisons", setup_logits},
     {"devices", "list where models can run", setup_devices},
     {"doctor", "find out what this machine can run", setup_doctor},
-    {"synth", "write a model file with random weights", setup_synth},
     {"bench", "measure the machine, the kernels and whole runs", setup_bench},
-    {"simulate", "price a run on a phone that is not here", setup_simulate},
 };
 
-std::string general_help() {
-  std::string out =
-      "llada: runs diffusion language models.\n\n"
-      "Usage: llada COMMAND [MODEL] [OPTIONS]\n"
-      "       llada MODEL [OPTIONS]    a conversation with it, as llada chat\n\nCommands:\n";
-  for (const Command& command : kCommands) out += fmt::format("  {:<10} {}\n", command.name, command.summary);
+constexpr std::string_view kStudy = "llada-study", kOfStudy[] = {"simulate", "synth"};
+
+std::string general_help(const Program& which) {
+  std::string out = fmt::format(
+      "{0}: {1}.\n\n"
+      "Usage: {0} COMMAND [MODEL] [OPTIONS]\n",
+      which.name, which.about);
+  if (which.commands.empty()) out += "       llada MODEL [OPTIONS]    a conversation with it, as llada chat\n";
+  out += "\nCommands:\n";
+  for (const Command& command : which.commands.empty() ? std::span<const Command>(kCommands) : which.commands)
+    out += fmt::format("  {:<10} {}\n", command.name, command.summary);
+  if (!which.commands.empty()) out += "and those of llada (llada --help)\n";
   return out +
-         "\n  llada help COMMAND    its options and examples (COMMAND --help, --help-all)\n"
+         fmt::format("\n  {} help COMMAND    its options and examples (COMMAND --help, --help-all)\n", which.name) +
          "  llada help options    every decoding option, its values and default\n"
          "  llada --version       version, commit, compiler, instruction sets and devices\n\n"
          "Exit status: 0 done, 1 the work failed, 2 the request or the input is wrong,\n"
@@ -78,8 +82,8 @@ int fail(const std::string& who, const Error& error, std::string_view hint = "")
 
 int finish(const std::string& who, const Status& status) { return status ? 0 : fail(who, status.error()); }
 
-int run_command(const Command& command, const Arguments& given) {
-  const std::string who = fmt::format("llada {}", command.name);
+int run_command(const Program& which, const Command& command, const Arguments& given) {
+  const std::string who = fmt::format("{} {}", which.name, command.name);
   const std::string see = fmt::format(" (see {} --help)", who);
   CLI::App app(std::string(command.summary), who);
   app.set_help_all_flag("--help-all");
@@ -100,16 +104,38 @@ int run_command(const Command& command, const Arguments& given) {
   return status ? *status : fail(who, as_typed(status.error(), app, *arguments));
 }
 
-const Command* find_command(std::string_view name) {
-  const auto found = std::ranges::find(kCommands, name, &Command::name);
-  return found == std::end(kCommands) ? nullptr : found;
+const Command* find_command(const Program& which, std::string_view name) {
+  for (const std::span<const Command> commands : {which.commands, std::span<const Command>(kCommands)})
+    if (const auto found = std::ranges::find(commands, name, &Command::name); found != commands.end()) return &*found;
+  return nullptr;
 }
 
-int main_command(Arguments words, const Build& build) {
+// Commands that moved to llada-study go on working here where that lies beside this program.
+bool is_of_study(std::string_view name, const Arguments& words) {
+  if (name == "doctor") return std::ranges::any_of(words, [](const auto& w) { return w.starts_with("--device"); });
+  return name == "study" || std::ranges::count(kOfStudy, name) > 0;
+}
+
+int run_study(std::string_view name, Arguments words) {
+  const std::string path = fmt::format("{}/{}", program_folder(), kStudy);
+  if (name != "study") words.insert(words.begin(), std::string(name));
+  words.insert(words.begin(), path);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execv(path.c_str(), argv.data());
+  return fail(
+      fmt::format("llada {}", name),
+      {ErrorKind::invalid_input, fmt::format("found no {0} beside this program, needed it, which has this command "
+                                             "(in a checkout: tools/build.sh {0})",
+                                             kStudy)});
+}
+
+int main_command(Arguments words, const Build& build, const Program& which) {
   const std::string word = words.empty() ? "" : words.front();
   if (!words.empty()) words.erase(words.begin());
   if (word == "--help" || word == "-h" || (word == "help" && words.empty()))
-    return finish("llada", print(general_help()));
+    return finish("llada", print(general_help(which)));
   if (word == "--version" || word == "-v" || word == "version") {
     const auto text = version_text(build);
     return text ? finish("llada", print(*text)) : fail("llada", text.error());
@@ -125,15 +151,18 @@ int main_command(Arguments words, const Build& build) {
   }
   const bool help = word == "help";
   const std::string& name = help ? words.front() : word;
-  if (const Command* command = find_command(name))
-    return run_command(*command, help ? Arguments{words.back() == "--all" ? "--help-all" : "--help"} : words);
+  if (which.commands.empty() && is_of_study(name, words))
+    return help ? run_study("study", {"help", name}) : run_study(name, words);
+  if (const Command* command = find_command(which, name))
+    return run_command(which, *command, help ? Arguments{words.back() == "--all" ? "--help-all" : "--help"} : words);
   // A file, folder or short name stands for a conversation with the model.
   if (!help && !name.empty() && (::access(name.c_str(), F_OK) == 0 || is_short_name(name))) {
     words.insert(words.begin(), word);
-    return run_command(*find_command("chat"), words);
+    return run_command(which, *find_command(which, "chat"), words);
   }
   Arguments names;
-  for (const Command& command : kCommands) names.emplace_back(command.name);
+  for (const std::span<const Command> commands : {which.commands, std::span<const Command>(kCommands)})
+    for (const Command& command : commands) names.emplace_back(command.name);
   const std::string foreign = foreign_command(name), hint = foreign.empty() ? suggestion(name, names) : foreign;
   const std::string message = name.empty() ? fmt::format("needs a command, one of {}", fmt::join(names, ", "))
                               : name.contains('/') || name.ends_with(".gguf")
@@ -152,8 +181,8 @@ static void name_module_folders() {
     ::setenv("ADSP_LIBRARY_PATH", fmt::format("{0};{0}/hexagon;/vendor/dsp/cdsp", folder).c_str(), 0);
 }
 
-int program(int argc, char** argv, const Build& build, const DevicePlugin& devices) {
-  more_devices = &devices;
+int program(int argc, char** argv, const Build& build, const Program& which) {
+  more_devices = which.devices;
   name_module_folders();
   // For tests: memory that nobody has written holds NaN (base/pages.h).
   const char* poison = std::getenv("LLADA_POISON");
@@ -163,7 +192,7 @@ int program(int argc, char** argv, const Build& build, const DevicePlugin& devic
   clean_up_on_signals();
   report_mapping_faults();
   try {
-    return main_command({argv + std::min(argc, 1), argv + argc}, build);
+    return main_command({argv + std::min(argc, 1), argv + argc}, build, which);
   } catch (const std::bad_alloc&) {
     note("llada: out of memory\n");
   } catch (const std::system_error& error) {

@@ -168,7 +168,7 @@ void add_expert_options(CLI::App& app, RunOptions& o) {
   };
   text("--moe-plan", e.plan, "PLAN", "who computes which expert: hybrid, static, all-cpu or on-demand (hybrid)");
   only_file(text("--record-routing", o.show.routing_path, "FILE",
-                 "write what the routers decided, for llada simulate --routing"));
+                 "write what the routers decided, for llada-study simulate --routing"));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "cli/options.h"
 #include "engine/expert_setup.h"
 #include "engine/session.h"
-#include "study/routing_recorder.h"
+#include "eval/routing_recorder.h"
 
 namespace llada::cli {
 

@@ -1,5 +1,5 @@
 // Devices that the engine does not bring along. Whoever composes a program hands them over (LoadOptions::plugin), as
-// the program and the library do with those of study/devices.h. The engine asks the plugin for every name of --device
+// the program llada-study does with those of study/devices.h. The engine asks the plugin for every name of --device
 // that is none of its own, and for what all devices may be given beside the engine's own options.
 #pragma once
 #include <array>
@@ -35,13 +35,6 @@ class PluginDevice {
                                                std::span<const TensorView> weights, std::unique_ptr<Device> host) = 0;
 };
 
-// What a profile of a measured machine says of its DSP; 0 and empty: nothing.
-struct MeasuredDsp {
-  double window_gib = 0;  // of a session, with what is reserved beside weights
-  int threads = 0;
-  std::string module;
-};
-
 class DevicePlugin {
  public:
   // Puts something in front of a device.
@@ -58,7 +51,6 @@ class DevicePlugin {
   virtual std::string_view options() const = 0;  // of any device, for the error that lists them
   // Empty: not one of these options.
   virtual Result<Wrap> wrap(std::string_view key, std::string_view value) const = 0;
-  virtual Result<MeasuredDsp> measured(const std::string& file) const = 0;
   // Policies of memory, those of sched among them.
   virtual Result<MemoryOptions> memory(std::string_view name) const = 0;
 };

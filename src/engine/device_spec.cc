@@ -95,8 +95,7 @@ Status set_option(DeviceSpec& spec, const DevicePlugin* plugin, std::string_view
       (key == "sessions" || key == "library" || key == "space" || key == "deadline" || key == "positions"))
     return set_dsp_option(spec, key, value);
   if (spec.hexagon && key == "profile") {
-    if (plugin == nullptr) return invalid("profile: this program reads none");
-    LLADA_TRY(spec.measured, plugin->measured(value));
+    LLADA_TRY(spec.measured, read_measured_dsp(value));
     return {};
   }
   if (spec.plugin) {

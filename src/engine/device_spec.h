@@ -6,7 +6,7 @@
 //   head=UNIT        npu or cpu (npu; a plugin's may differ)
 //   sessions=N       processes on the DSP, each with a window (hexagon)
 //   positions=N      of the longest canvas that the window leaves room for (hexagon; the model's context, at most 1024)
-//   profile=FILE     what llada doctor has measured: window, threads, module (hexagon; nothing)
+//   profile=FILE     what llada-study doctor has measured: window, threads, module (hexagon; nothing)
 //   library=FILE     libcdsprpc (hexagon; LLADA_CDSPRPC in the environment, the system's, the stand-in)
 //   space=SIZE       "64MiB" or "2GiB": of an emulated session's address space (hexagon; the window and the reserve)
 //   deadline=SECONDS after which a call of the DSP counts as hanging, beside what its work may take (hexagon; 10)
@@ -22,6 +22,7 @@
 #include "devices/device.h"
 #include "devices/hexagon/hexagon_device.h"
 #include "engine/device_plugin.h"
+#include "engine/measured_dsp.h"
 #include "sched/memory_runtime.h"
 
 namespace llada {

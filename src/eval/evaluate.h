@@ -12,10 +12,10 @@
 
 #include "engine/engine.h"
 #include "engine/session.h"
+#include "eval/recording.h"
 #include "eval/reference.h"
 #include "eval/score.h"
 #include "eval/tasks.h"
-#include "study/recording.h"
 
 namespace llada::eval {
 

@@ -74,11 +74,15 @@ void for_each_weight(const Op& op, Visit visit) {
 }
 static_assert(sizeof(Op) <= 64, "an op fits a cache line; the batch that an NPU reads stays small");
 
+// Which matrix of an expert, in the order of the op's weights.
+enum class ExpertPart : int8_t { none = -1, gate, up, down };
+
 struct WeightInfo {
   std::string name;               // canonical: "blk.0.attn_q.weight"
   std::array<int64_t, 2> dims{};  // {inputs, outputs}; {n, 1} for vectors
   int16_t layer = -1;             // -1: before the first or after the last layer
   int16_t expert = -1;            // which matrix of a stack of experts that share the name; -1: not an expert
+  ExpertPart part = ExpertPart::none;
   // What programs do with it, as note_uses() found; until then both. A head that is tied to the embedding is both, a
   // vector (norm, bias) neither.
   bool picked_from = true;  // single rows are read by their number

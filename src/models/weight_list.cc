@@ -1,5 +1,6 @@
 #include "models/weight_list.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "formats/expectations.h"
@@ -20,10 +21,12 @@ WeightInfo weight_of(const ExpectedTensor& tensor) {
                .dims = {tensor.shape.dims[0], tensor.shape.rank == 1 ? 1 : tensor.shape.dims[1]}};
   std::string_view rest = tensor.name;
   if (take_prefix(rest, "blk.")) w.layer = take_number(rest);
-  constexpr std::string_view kExperts = "_exps.";
+  constexpr std::string_view kExperts = "_exps.", kParts[] = {"ffn_gate", "ffn_up", "ffn_down"};
   if (const size_t at = rest.find(kExperts); at != std::string_view::npos) {
+    const auto* const part = std::ranges::find(kParts, rest.substr(0, at));
     rest.remove_prefix(at + kExperts.size());
     w.expert = take_number(rest);
+    if (w.expert >= 0 && part != std::end(kParts)) w.part = static_cast<ExpertPart>(part - std::begin(kParts));
     w.name = fmt::format("{}{}", w.name.substr(0, w.name.find(kExperts) + kExperts.size()), rest);
   }
   return w;

@@ -77,11 +77,6 @@ class StudyDevices final : public DevicePlugin {
   }
   std::string_view options() const override { return ""; }
   Result<Wrap> wrap(std::string_view, std::string_view) const override { return Wrap(); }
-  Result<MeasuredDsp> measured(const std::string& file) const override {
-    LLADA_TRY(const Profile profile, load_profile(file));
-    if (!profile.dsp) return invalid("{}: dsp: missing, needed what 'llada doctor --device hexagon' writes", file);
-    return MeasuredDsp{profile.window_gib ? profile.window_gib->value : 0, profile.dsp->threads, profile.dsp->module};
-  }
   Result<MemoryOptions> memory(std::string_view name) const override { return memory_from_name(name); }
 };
 

@@ -254,20 +254,6 @@ TraceStatistics statistics(const RoutingTrace& trace) {
   return s;
 }
 
-std::string routing_header(const std::string& model, int32_t layers, int32_t experts, int32_t used) {
-  return json_line({{"format", "llada-routing"},
-                    {"version", 1},
-                    {"model", model},
-                    {"layers", layers},
-                    {"experts", experts},
-                    {"used", used}});
-}
-
-std::string routing_line(const RecordedRouting& r) {
-  return json_line(
-      {{"step", r.step}, {"layer", r.layer}, {"positions", r.positions}, {"experts", r.experts}, {"gates", r.gates}});
-}
-
 namespace {
 
 constexpr double kMostGate = 1e6;

@@ -53,15 +53,4 @@ Result<RoutingTrace> parse_routing(std::string_view text, const std::string& ori
                                    int64_t most_cells = kMostRoutingCells);
 Result<RoutingTrace> read_routing(const std::string& path);
 
-// Writing one: the header, then a line per layer of each step. chosen[r]: experts of row r, with their gates.
-struct RecordedRouting {
-  int64_t step = 0;
-  int32_t layer = 0;  // of those with experts, from 0
-  std::vector<int32_t> positions;
-  std::vector<std::vector<int32_t>> experts;
-  std::vector<std::vector<float>> gates;
-};
-std::string routing_header(const std::string& model, int32_t layers, int32_t experts, int32_t used);
-std::string routing_line(const RecordedRouting& routing);
-
 }  // namespace llada

@@ -1,7 +1,7 @@
 // The rows of every pass of a recorded run, and the tokens that came of it, for simulate (read_replay).
 #include <algorithm>
 
-#include "study/recording.h"
+#include "eval/recording.h"
 #include "study/simulate.h"
 
 namespace llada {

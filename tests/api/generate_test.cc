@@ -51,17 +51,6 @@ TEST(CApi, RecordedAnswers) {
   }
 }
 
-TEST(CApi, ASimulatedDeviceGivesTheRecordedAnswer) {
-  const OptionsHandle options = options_of({{"threads", "1"}, {"device", "sim:v79-8elite,head=cpu,window=60%"}});
-  ModelHandle model;
-  ASSERT_EQ(llada_model_load(LLADA_API_VERSION, kTinyModel.c_str(), options, nullptr, nullptr, model.out()), LLADA_OK)
-      << llada_error(nullptr);
-  const EngineHandle engine = start_engine(model);
-  const GoldenItem& item = tiny().golden.back();
-  const RequestHandle request = ask(engine, item.prompt, pairs_of(item.threshold));
-  EXPECT_EQ(tokens_of(result_of(request)), item.threshold.tokens);
-}
-
 // What of a file is not followed is told to a caller as to a user of the program.
 TEST(CApi, NotesOfTheModel) {
   namespace fs = std::filesystem;

@@ -7,7 +7,7 @@
 
 #include "bench/ceiling.h"
 #include "models/presets.h"
-#include "study/synth.h"
+#include "engine/synth.h"
 
 namespace llada::bench {
 namespace {

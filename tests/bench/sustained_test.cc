@@ -8,7 +8,7 @@
 
 #include "formats/temp_folder.h"
 #include "models/presets.h"
-#include "study/synth.h"
+#include "engine/synth.h"
 
 namespace llada::bench {
 namespace {

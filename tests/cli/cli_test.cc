@@ -219,7 +219,7 @@ TEST(Help, ListsOptionsAndExamples) {
       {"convert", {"SOURCE", "OUT", "--type", "q4_0"}},
       {"logits", {"--model", "--ids", "--out", "--json"}},
       {"devices", {"--json", "LLADA_ISA"}},
-      {"doctor", {"--device", "--output", "--json"}},
+      {"doctor", {"--json", "llada-study"}},
   };
   const auto general = run_llada({"--help"});
   EXPECT_EQ(general.status, 0);

@@ -16,6 +16,7 @@
 #include "cli/mistakes.h"
 #include "cli/process.h"
 #include "formats/temp_folder.h"
+#include "lab/commands.h"
 
 namespace llada::cli {
 namespace {
@@ -31,16 +32,18 @@ using Words = std::vector<std::string>;
 
 const std::string kAsked = "Sort the numbers from smallest to largest:";
 
-constexpr Command kAll[] = {{"run", "", setup_run},           {"chat", "", setup_chat},
-                            {"infill", "", setup_infill},     {"serve", "", setup_serve},
-                            {"batch", "", setup_batch},       {"eval", "", setup_eval},
-                            {"score", "", setup_score},       {"decide", "", setup_decide},
-                            {"tune", "", setup_tune},         {"recommend", "", setup_recommend},
-                            {"pull", "", setup_pull},         {"pack", "", setup_pack},
-                            {"inspect", "", setup_inspect},   {"convert", "", setup_convert},
-                            {"logits", "", setup_logits},     {"devices", "", setup_devices},
-                            {"synth", "", setup_synth},       {"bench", "", setup_bench},
-                            {"simulate", "", setup_simulate}, {"doctor", "", setup_doctor}};
+constexpr Command kAll[] = {{"run", "", setup_run},         {"chat", "", setup_chat},
+                            {"infill", "", setup_infill},   {"serve", "", setup_serve},
+                            {"batch", "", setup_batch},     {"eval", "", setup_eval},
+                            {"score", "", setup_score},     {"decide", "", setup_decide},
+                            {"tune", "", setup_tune},       {"recommend", "", setup_recommend},
+                            {"pull", "", setup_pull},       {"pack", "", setup_pack},
+                            {"inspect", "", setup_inspect}, {"convert", "", setup_convert},
+                            {"logits", "", setup_logits},   {"devices", "", setup_devices},
+                            {"bench", "", setup_bench},     {"doctor", "", setup_doctor}};
+// Of llada-study.
+constexpr Command kOfStudy[] = {
+    {"synth", "", setup_synth}, {"simulate", "", setup_simulate}, {"doctor", "", setup_dsp_doctor}};
 
 class Examples : public testing::Test {
  protected:
@@ -137,7 +140,9 @@ TEST_F(Examples, AreTheSameWordsInHelpAndInTheManual) {
 // An unset variable of a shell: every option that takes a value refuses an empty one by its name.
 TEST(EmptyValues, AreRefusedByName) {
   int tried = 0;
-  for (const Command& command : kAll) {
+  std::vector<Command> all(std::begin(kAll), std::end(kAll));
+  all.insert(all.end(), std::begin(kOfStudy), std::end(kOfStudy));
+  for (const Command& command : all) {
     const auto refusal = [&](const std::string& name, const Words& words) -> std::string {
       CLI::App app("", "llada");
       app.set_help_all_flag("--help-all");
@@ -248,8 +253,8 @@ TEST(Positions, WhatIsMeantIsSaid) {
       {{"run", "-m", m, "--diffusion-steps", "64", "hi"}, "unknown option --diffusion-steps; did you mean --steps?"},
       {{"synth", "x.gguf", "--preset", "nope"}, "--preset: found 'nope', needed one of llada-8b"},
       {{"convert", m, "x.gguf", "--type", "q9"}, "llada convert: --type: found 'q9'"},
-      {{"simulate", "--profile", "none"}, "llada simulate: --profile: found 'none'"},
-      {{"simulate", "--profile", "sm8750-paper", "--preset", "none"}, "llada simulate: --preset: found 'none'"},
+      {{"simulate", "--profile", "none"}, "llada-study simulate: --profile: found 'none'"},
+      {{"simulate", "--profile", "sm8750-paper", "--preset", "none"}, "llada-study simulate: --preset: found 'none'"},
       {{"pull", "--list", "--delete"}, "--list and --delete: one of them"},
       {{"pull", "--delete", "a/b:Q8_0"}, "--delete: found 'Q8_0' behind a/b, needed OWNER/NAME alone"},
   };
@@ -318,7 +323,8 @@ TEST(Listed, DevicesThatComputeStandFirstAndLinesFit) {
     std::stringstream lines(out);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
   }
-  const std::string devices = run_llada({"devices"}).out;
+  const std::string devices = run_llada({"devices"}, {.program = LLADA_STUDY}).out;
+  EXPECT_THAT(run_llada({"devices"}).out, Not(HasSubstr("sim:")));
   EXPECT_TRUE(devices.starts_with("cpu: ")) << devices;
   EXPECT_LT(devices.find("\ncuda: "), devices.find("\nSimulated ")) << devices;
   EXPECT_LT(devices.find("\nSimulated "), devices.find("\nsim:")) << devices;

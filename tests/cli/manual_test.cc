@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/help.h"
+#include "lab/commands.h"
 
 namespace llada::cli {
 namespace {

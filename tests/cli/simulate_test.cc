@@ -1,4 +1,4 @@
-// llada simulate, and llada run on simulated and failing devices, from outside.
+// llada simulate, which llada-study has, and runs on simulated and failing devices, from outside.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cli/process.h"
+#include "formats/temp_folder.h"
 
 namespace llada::test {
 namespace {
@@ -124,7 +125,7 @@ TEST(Simulate, WrongCallsAreOneLineWithStatusTwo) {
   }
 }
 
-const ProcessInput kFailing{.program = LLADA_FAILING};
+const ProcessInput kStudy{.program = LLADA_STUDY}, kFailing{.program = LLADA_FAILING};
 
 Words run_on(const std::string& device) {
   return {"run",
@@ -145,7 +146,7 @@ Words run_on(const std::string& device) {
 
 // labels: long
 TEST(RunOnSim, TheAnswerIsTheCpusAndItsTimeIsLabelledModelled) {
-  const auto cpu = run_llada(run_on("cpu")), sim = run_llada(run_on("sim:v79-8elite,window=30%"));
+  const auto cpu = run_llada(run_on("cpu")), sim = run_llada(run_on("sim:v79-8elite,window=30%"), kStudy);
   ASSERT_EQ(cpu.status, 0) << cpu.err;
   ASSERT_EQ(sim.status, 0) << sim.err;
   const Json a = Json::parse(cpu.out), b = Json::parse(sim.out);
@@ -179,8 +180,33 @@ TEST(RunOnSim, WithoutAFallbackTheStatusIsOneAndTheTextSoFarIsPrinted) {
   for (size_t i = 0; i < part["tokens"].size(); ++i) EXPECT_EQ(part["tokens"][i], whole["tokens"][i]);
 }
 
+// The program that people have says where the others are, and what it does not take.
+TEST(Study, LiesBesideTheProgram) {
+  const TempFolder folder;
+  const std::string alone = folder / "llada";
+  std::filesystem::copy_file(LLADA_BINARY, alone);
+  for (const Words& words : {Words{"simulate"}, {"synth", "x.gguf"}, {"study"}, {"doctor", "--device", "hexagon"}}) {
+    const auto result = run_llada(words, {.program = alone});
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(result.err, "llada " + words[0] +
+                              ": found no llada-study beside this program, needed it, which has this " +
+                              "command (in a checkout: tools/build.sh llada-study)\n");
+  }
+  const auto refused = run_llada(run_on("sim:v79-8elite"));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("device 'sim:v79-8elite' is not available here; this build has: cpu, hexagon, cuda"),
+            std::string::npos)
+      << refused.err;
+  EXPECT_EQ(run_llada({"study", "synth", "--help"}).out, run_llada({"synth", "--help"}, kStudy).out);
+  EXPECT_EQ(run_llada({"help", "synth"}).out, run_llada({"synth", "--help"}, kStudy).out);
+  const std::string own = run_llada({"--help"}, kStudy).out;
+  for (const char* command : {"\n  simulate ", "\n  synth ", "\n  doctor "})
+    EXPECT_NE(own.find(command), std::string::npos) << own;
+}
+
 TEST(Devices, AreListedWithWhatWasFound) {
-  const auto text = run_llada({"devices"});
+  const auto text = run_llada({"devices"}, kStudy);
   for (const char* name : {"cpu: ", "sim:a6000-pcie4: ", "sim:rtx4060-pcie4: ", "sim:sm8750-paper: ", "sim:v75-8gen3: ",
                            "sim:v75-hvx: ", "sim:v79-hvx: ", "sim:v79-8elite: ", "sim:v81-8elite-gen5: ", "hexagon: ",
                            "cuda: "})  // the last two say what is missing where nothing was found

@@ -277,12 +277,10 @@ TEST(CudaExperts, HaveTheirMemoryFromTheBeginning) {
   ASSERT_NE(opened.device, nullptr);
   std::array<int64_t, 3> largest{};
   for (size_t w = 0; w < m.views.size(); ++w)
-    if (const WeightInfo& info = m.graph.weights[w]; info.expert >= 0)
-      for (int p = 0; const char* part : {"gate", "up", "down"}) {
-        if (info.name.find(part) != std::string::npos)
-          largest[static_cast<size_t>(p)] = std::max(largest[static_cast<size_t>(p)], m.views[w].bytes());
-        ++p;
-      }
+    if (const WeightInfo& info = m.graph.weights[w]; info.expert >= 0) {
+      int64_t& bytes = largest[static_cast<size_t>(info.part)];
+      bytes = std::max(bytes, m.views[w].bytes());
+    }
   const int64_t slots = ExpertSlots::bytes_needed(opened.experts, largest);
   const int64_t used = opened.device->device_memory_bytes();
   EXPECT_GE(used, slots);

@@ -13,7 +13,7 @@
 #include "golden.h"
 #include "hexagon/hexagon_tools.h"
 #include "kernels/kernels.h"
-#include "study/synth.h"
+#include "engine/synth.h"
 
 namespace llada {
 namespace {

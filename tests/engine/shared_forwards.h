@@ -8,7 +8,7 @@
 
 #include "engine/engine.h"
 #include "engine/session.h"
-#include "study/recording.h"
+#include "eval/recording.h"
 
 namespace llada {
 

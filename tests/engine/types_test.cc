@@ -8,7 +8,7 @@
 
 #include "engine/session.h"
 #include "formats/convert.h"
-#include "study/synth.h"
+#include "engine/synth.h"
 #include "tensor/computed.h"
 
 namespace llada {

@@ -10,7 +10,7 @@
 #include "base/pages.h"
 #include "base/random.h"
 #include "eval/evaluate.h"
-#include "study/synth.h"
+#include "engine/synth.h"
 
 namespace llada::eval::long_input {
 namespace {

@@ -132,7 +132,6 @@ class FailingDevices final : public DevicePlugin {
   Result<std::unique_ptr<PluginDevice>> find(std::string_view name) const override {
     return study_devices().find(name);
   }
-  Result<MeasuredDsp> measured(const std::string& file) const override { return study_devices().measured(file); }
   Result<MemoryOptions> memory(std::string_view name) const override { return study_devices().memory(name); }
   std::string_view options() const override { return "fail"; }
   Result<Wrap> wrap(std::string_view key, std::string_view value) const override {

@@ -4,5 +4,5 @@
 
 int main(int argc, char** argv) {
   return llada::cli::program(argc, argv, {.version = "0", .commit = "of a test", .compiler = "any"},
-                             llada::failing_devices());
+                             {.devices = &llada::failing_devices()});
 }

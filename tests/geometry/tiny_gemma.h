@@ -4,7 +4,7 @@
 #include <string>
 
 #include "models/presets.h"
-#include "study/synth.h"
+#include "engine/synth.h"
 
 namespace llada {
 

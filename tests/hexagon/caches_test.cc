@@ -2,7 +2,7 @@
 // each side and moves only what is asked for. The same passes are made on both kinds of them, with one range after the
 // other left out, and over the geometry of LLaDA-8B the lines are counted that a pass asks for.
 #include "devices/hexagon/batch.h"
-#include "devices/hexagon/experiments.h"
+#include "lab/hexagon/experiments.h"
 #include "model_on_dsp.h"
 #include "models/presets.h"
 

@@ -1,7 +1,7 @@
 /* An emulated DSP program that does next to nothing, to test the stand-in without the real one: speaks the ring
    (ring.h), answers open, close, echo, map and unmap by descriptor, and a sum over a mapped buffer; hangs and crashes
    when asked. */
-#include "devices/hexagon/ring.h"
+#include "lab/hexagon/standin/ring.h"
 
 typedef unsigned int u32;
 

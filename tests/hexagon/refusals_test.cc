@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "devices/hexagon/experiments.h"
+#include "lab/hexagon/experiments.h"
 #include "devices/hexagon/known_space.h"
 #include "hexagon_tools.h"
 

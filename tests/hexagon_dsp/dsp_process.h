@@ -1,5 +1,5 @@
 // One emulated DSP process and the buffers that it shares with a test: what a phone's FastRPC library does, as little
-// of it as the tests of the DSP side need. Invokes go through devices/hexagon/ring.h.
+// of it as the tests of the DSP side need. Invokes go through lab/hexagon/standin/ring.h.
 #pragma once
 #include <sys/types.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "devices/hexagon/ring.h"
+#include "lab/hexagon/standin/ring.h"
 #include "devices/hexagon/wire.h"
 
 namespace llada::hexagon {

@@ -1,5 +1,8 @@
 // What programs do with each weight, which is what a device decides its stored form by, and what they keep of a position.
 #include <gtest/gtest.h>
+
+#include <algorithm>
+
 #include "models/model_graph.h"
 #include "models/presets.h"
 
@@ -24,6 +27,26 @@ TEST(WeightUses, AreThoseOfTheProgram) {
       EXPECT_EQ(picked, 1);
       EXPECT_GE(vectors, 2 * config.layers + 1);
     }
+}
+
+// The op's weights are gate, up and down of an expert; each says of itself which it is, and no other weight does.
+TEST(ExpertParts, AreThoseOfTheOp) {
+  for (const char* name : {"llada-8b", "llada-moe-7b", "llada2-mini", "diffusion-gemma-26b"}) {
+    const ModelConfig config = find_preset(name)->config;
+    const auto graph = build_model(config);
+    ASSERT_TRUE(graph) << name;
+    const Program program = *graph->program(plain_shape(1, 1));
+    std::vector<ExpertPart> expected(graph->weights.size(), ExpertPart::none);
+    for (const Op& op : program.ops) {
+      if (op.kind != OpKind::experts) continue;
+      for (size_t slot = 0; slot < 3; ++slot)
+        for (int e = 0; e < op.experts; ++e)
+          expected[static_cast<size_t>(op.weight[slot] + e)] = static_cast<ExpertPart>(slot);
+    }
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_EQ(graph->weights[i].part, expected[i]) << name << " " << graph->weights[i].name;
+    EXPECT_EQ(config.experts > 0, std::ranges::count(expected, ExpertPart::down) > 0) << name;
+  }
 }
 
 // By the program and not by name or shape: any matrix may be picked from, and a product may have one output.

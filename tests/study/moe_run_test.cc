@@ -10,7 +10,7 @@
 #include "engine/golden.h"
 #include "failing/failing_device.h"
 #include "study/moe_routing.h"
-#include "study/routing_recorder.h"
+#include "eval/routing_recorder.h"
 
 namespace llada {
 namespace {

@@ -153,7 +153,7 @@ TEST(Profile, WhatIsSaidOfADspIsChecked) {
        {std::tuple{"\"threads\": 6", "\"threads\": 9", "p: dsp.threads: needed a whole number from 1 to 8"},
         {"\"threads\": 6", "\"threads\": \"6\"", "p: dsp.threads: needed a whole number from 1 to 8"},
         {"\"arch\": 79", "\"arch\": 0", "p: dsp.arch: needed a whole number from 1 to 999"},
-        {"\"arch\": 79", "\"art\": 79", "p: dsp.art: unknown field, needed one of arch, threads, module"},
+        {"\"arch\": 79", "\"art\": 79", "p: dsp: needed an object with arch, threads and module"},
         {"libllada_hexagon_skel_v79.so", "../x.so", "p: dsp.module: needed the name of a .so file"}}) {
     const auto read = parse_profile(replaced(good, from, to), "p");
     ASSERT_FALSE(read) << to;

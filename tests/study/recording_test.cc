@@ -1,6 +1,6 @@
 // Recordings come back as they were written, tell what the run did, and hostile ones are refused in one line.
 // labels of this file: native
-#include "study/recording.h"
+#include "eval/recording.h"
 
 #include "engine/golden.h"
 #include "study/simulate.h"

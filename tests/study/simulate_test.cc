@@ -15,7 +15,7 @@
 
 #include "base/file.h"
 #include "models/presets.h"
-#include "study/recording.h"
+#include "eval/recording.h"
 #include "study/sim/profile.h"
 
 namespace llada {

@@ -9,8 +9,6 @@
 namespace llada::cuda {
 namespace {
 
-// The whole names, so that another matrix of an expert is not taken for one of these.
-constexpr std::string_view kParts[] = {".ffn_gate_exps.weight", ".ffn_up_exps.weight", ".ffn_down_exps.weight"};
 constexpr size_t kPinned = 6;  // two experts on their way through staging
 int64_t slot_count(const CudaExperts& e) { return e.slots + e.buffer + e.staging; }
 
@@ -21,9 +19,8 @@ ExpertPieces find_pieces(std::span<const WeightInfo> infos, std::span<const Tens
   ExpertPieces pieces;
   for (size_t i = 0; i < infos.size(); ++i) {
     if (infos[i].expert < 0) continue;
-    const auto* const part = std::ranges::find_if(kParts, [&](auto end) { return infos[i].name.ends_with(end); });
-    LLADA_CHECK(part != std::end(kParts));
-    const auto piece = static_cast<size_t>(part - std::begin(kParts));
+    LLADA_CHECK(infos[i].part != ExpertPart::none);
+    const auto piece = static_cast<size_t>(infos[i].part);
     pieces[{infos[i].layer - first_layer, infos[i].expert}][piece] = static_cast<WeightId>(i);
     bytes[piece] = std::max(bytes[piece], views[i].bytes());
   }

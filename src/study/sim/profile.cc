@@ -121,7 +121,9 @@ class Reader {
       }
       for (const NumberField& field : kExperts) LLADA_TRY_STATUS(number(field));
     }
-    if (root_.contains("dsp")) LLADA_TRY_STATUS(dsp());
+    if (root_.contains("dsp")) {
+      LLADA_TRY(profile_.dsp, parse_measured_dsp(root_["dsp"], origin_));
+    }
     LLADA_TRY_STATUS(uncertain());
     return std::move(profile_);
   }
@@ -252,23 +254,6 @@ class Reader {
     }
     LLADA_TRY(profile_.map_default, text(object, "default", "map."));
     if (!variants.contains(profile_.map_default)) return wrong("map.default", "the name of a variant");
-    return {};
-  }
-
-  Status dsp() {
-    const Json& object = root_["dsp"];
-    LLADA_TRY_STATUS(fields(object, "dsp", {"arch", "threads", "module"}));
-    profile_.dsp.emplace();
-    for (const auto& [key, most, out] :
-         {std::tuple{"arch", 999, &profile_.dsp->arch}, std::tuple{"threads", 8, &profile_.dsp->threads}}) {
-      const Json& value = object[key];
-      if (!value.is_number_integer() || value.get<int64_t>() < 1 || value.get<int64_t>() > most)
-        return wrong(fmt::format("dsp.{}", key), fmt::format("a whole number from 1 to {}", most));
-      *out = value.get<int>();
-    }
-    LLADA_TRY(profile_.dsp->module, text(object, "module", "dsp."));
-    if (!profile_.dsp->module.ends_with(".so") || profile_.dsp->module.find_first_of("/?&;") != std::string::npos)
-      return wrong("dsp.module", "the name of a .so file");
     return {};
   }
 

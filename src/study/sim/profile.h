@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/measured_dsp.h"
 #include "graph/program.h"
 #include "tensor/dtype.h"
 
@@ -61,12 +62,6 @@ struct ExpertProfile {
   Number device_member_us;  // of one that joins a start
 };
 
-// What `llada doctor` has found out about the DSP of this machine, for the device hexagon.
-struct DspProfile {
-  int arch = 0, threads = 0;  // 73, 79, ...; threads with a vector unit
-  std::string module;         // the file that the DSP has loaded
-};
-
 struct Profile {
   std::string name, description;
   UnitProfile npu, cpu;
@@ -84,7 +79,7 @@ struct Profile {
   std::string rival;             // an autoregressive model of the size on the same chip; empty: none
   Number rival_tokens_per_s;
   std::optional<ExpertProfile> experts;  // none: experts are computed where the units' op lists say
-  std::optional<DspProfile> dsp;         // none: nobody has measured one
+  std::optional<MeasuredDsp> dsp;        // none: nobody has measured one
   std::vector<std::string> uncertain;    // paths of the three least certain numbers: "npu.matmul_gflops"
 
   const MapVariant& map(std::string_view variant) const;  // "" or an unknown name: the default

@@ -1,21 +1,18 @@
 // What a phone's DSP is and what it gives, found out step by step: one finding per step, which names what was found
-// and, where that is less than it could be, what to do. The numbers become a profile, which `llada simulate` and the
-// device hexagon read. A step that fails ends what depends on it and nothing else; nothing is left open.
+// and, where that is less than it could be, what to do. The numbers become a profile, which the device hexagon and
+// `llada-study simulate` read. A step that fails ends what depends on it and nothing else; nothing is left open.
 #pragma once
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/doctor.h"
 #include "study/sim/profile.h"
 
-namespace llada::bench {
+namespace llada::lab {
 
-struct Finding {
-  enum class Kind { good, less, bad };  // as it should be; slower or smaller than it could be; does not work
-  Kind kind = Kind::good;
-  std::string what, text;  // "window", "3.25 GiB ..."
-};
+using cli::Finding;
 
 struct CheckupOptions {
   std::string library = {};                        // libcdsprpc; empty: as the device finds it
@@ -35,4 +32,4 @@ struct Checkup {
 };
 Checkup check_hexagon(const CheckupOptions& options);
 
-}  // namespace llada::bench
+}  // namespace llada::lab

@@ -1,9 +1,8 @@
-// llada synth: a model file with random weights and a published geometry.
-#include "study/synth.h"
+// llada-study synth: a model file with random weights and a published geometry.
+#include "engine/synth.h"
 
 #include <span>
 
-#include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/output_file.h"
@@ -11,6 +10,7 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "json/parse.h"
+#include "lab/commands.h"
 
 namespace llada::cli {
 
@@ -50,8 +50,8 @@ Work setup_synth(CLI::App& app) {
       "The weights are noise: speed, memory and file handling are those of the real model, the text is "
       "not.\n\n"
       "Examples:\n"
-      "  llada synth --preset llada-8b --type q4_0 llada-8b-q4_0.gguf\n"
-      "  llada synth --preset llada-8b --type q8_0 --layers 2 short.gguf");
+      "  llada-study synth --preset llada-8b --type q4_0 llada-8b-q4_0.gguf\n"
+      "  llada-study synth --preset llada-8b --type q8_0 --layers 2 short.gguf");
   return [o]() -> Result<int> {
     LLADA_TRY(const auto request, synth_request(o->preset, o->type, o->layers));
     SynthReport report;
@@ -72,7 +72,7 @@ Work setup_synth(CLI::App& app) {
       LLADA_TRY_STATUS(print(fmt::format("{}: {}, {} parameters with random values\n", one_line(o->out),
                                          bytes_text(static_cast<double>(report.bytes)), report.parameters)));
     }
-    if (!report.no_run.empty()) note(fmt::format("llada synth: {}\n", one_line(report.no_run)));
+    if (!report.no_run.empty()) note(fmt::format("llada-study synth: {}\n", one_line(report.no_run)));
     return 0;
   };
 }

@@ -1,4 +1,4 @@
-#include "bench/hexagon_checkup.h"
+#include "lab/hexagon_checkup.h"
 
 #include <fmt/ranges.h>
 
@@ -6,12 +6,14 @@
 
 #include "base/check.h"
 #include "bench/machine.h"
-#include "devices/hexagon/experiments.h"
 #include "devices/hexagon/hexagon_device.h"
 #include "devices/hexagon/known_space.h"
+#include "lab/hexagon/experiments.h"
 
-namespace llada::bench {
+namespace llada::lab {
 namespace {
+
+using bench::now_s;
 
 class Examination {
   using Kind = Finding::Kind;
@@ -289,4 +291,4 @@ class Examination {
 
 Checkup check_hexagon(const CheckupOptions& options) { return Examination(options).run(); }
 
-}  // namespace llada::bench
+}  // namespace llada::lab

@@ -4,8 +4,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "formats/model_file.h"
-#include "sched/expert_split.h"
+#include "engine/model.h"
 
 namespace llada {
 

@@ -44,9 +44,9 @@
 #include <string>
 
 #include "devices/hexagon/cdsprpc_abi.h"
-#include "devices/hexagon/standin/buffers.h"
-#include "devices/hexagon/standin/dsp_process.h"
-#include "devices/hexagon/standin/paths.h"
+#include "lab/hexagon/standin/buffers.h"
+#include "lab/hexagon/standin/dsp_process.h"
+#include "lab/hexagon/standin/paths.h"
 #include "devices/hexagon/wire.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))

@@ -1,4 +1,4 @@
-#include "devices/hexagon/standin/paths.h"
+#include "lab/hexagon/standin/paths.h"
 
 #include <dlfcn.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "study/recording.h"
+#include "eval/recording.h"
 
 #include <algorithm>
 #include <array>

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "devices/hexagon/cdsprpc_abi.h"
-#include "devices/hexagon/ring.h"
+#include "lab/hexagon/standin/ring.h"
 
 namespace llada::standin {
 

@@ -1,4 +1,4 @@
-#include "study/synth_vocabulary.h"
+#include "engine/synth_vocabulary.h"
 
 #include <algorithm>
 
@@ -17,8 +17,8 @@ TokenizerSpec synthesize_vocabulary(const Preset& preset) {
     spec.kinds[static_cast<size_t>(token.id)] = TokenKind::control;
     if (token.id >= 256) first_control = std::min(first_control, token.id);
   }
-  const auto wanted = static_cast<size_t>(
-      std::count(spec.kinds.begin(), spec.kinds.begin() + first_control, TokenKind::unused));
+  const auto wanted =
+      static_cast<size_t>(std::count(spec.kinds.begin(), spec.kinds.begin() + first_control, TokenKind::unused));
   std::vector<std::string> words;
   for (int byte = 0; byte < 256; ++byte) words.push_back(to_byte_alphabet(std::string(1, static_cast<char>(byte))));
   // Stems whose longer forms come next: the space and the letters first, then every word in the order in

@@ -1,4 +1,4 @@
-#include "devices/hexagon/standin/buffers.h"
+#include "lab/hexagon/standin/buffers.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,13 +1,13 @@
 // The system back end under qemu-hexagon's user mode, and the program around the skel: `llada_dsp HOST_PID FD` maps the
-// ring (devices/hexagon/ring.h) and serves invokes. Linux calls go through trap0(#1): number in r6, arguments in
+// ring (lab/hexagon/standin/ring.h) and serves invokes. Linux calls go through trap0(#1): number in r6, arguments in
 // r0 to r5. A guest page is 64 KiB, so sizes of buffers are multiples of that.
 #include "devices/hexagon/dsp/lock.h"
 #include "devices/hexagon/dsp/machine.h"
 #include "devices/hexagon/dsp/os.h"
 #include "devices/hexagon/dsp/os_hap.h"
 #include "devices/hexagon/dsp/skel.h"
-#include "devices/hexagon/ring.h"
 #include "devices/hexagon/wire.h"
+#include "lab/hexagon/standin/ring.h"
 
 namespace dsp {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/simulate_moe.h"
+#include "lab/simulate_moe.h"
 
 #include <cmath>
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "devices/hexagon/ring.h"
+#include "lab/hexagon/standin/ring.h"
 
 namespace llada::standin {
 

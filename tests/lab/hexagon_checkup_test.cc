@@ -1,13 +1,13 @@
 // The checkup of a DSP, by the stand-in: a phone that has everything, one that refuses whatever phones are known to
 // refuse, each with the line that says so, and one that cannot be used.
 // labels of this file: device native
-#include "bench/hexagon_checkup.h"
+#include "lab/hexagon_checkup.h"
 
 #include <cstdlib>
 
 #include "hexagon/hexagon_tools.h"
 
-namespace llada::bench {
+namespace llada::lab {
 namespace {
 
 using Kind = Finding::Kind;
@@ -105,4 +105,4 @@ TEST_F(HexagonCheckup, OfADspThatCannotBeUsedHasOneLineAndNoProfile) {
 }
 
 }  // namespace
-}  // namespace llada::bench
+}  // namespace llada::lab

@@ -1,4 +1,4 @@
-// llada simulate --moe: its options and what it prints. All times are modelled.
+// llada-study simulate --moe: its options and what it prints. All times are modelled.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>

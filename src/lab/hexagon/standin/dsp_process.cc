@@ -1,4 +1,4 @@
-#include "devices/hexagon/standin/dsp_process.h"
+#include "lab/hexagon/standin/dsp_process.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -16,7 +16,7 @@
 #include <cstring>
 #include <system_error>
 
-#include "devices/hexagon/standin/buffers.h"
+#include "lab/hexagon/standin/buffers.h"
 
 namespace llada::standin {
 namespace {

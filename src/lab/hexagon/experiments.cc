@@ -1,4 +1,4 @@
-#include "devices/hexagon/experiments.h"
+#include "lab/hexagon/experiments.h"
 
 #include <algorithm>
 #include <atomic>

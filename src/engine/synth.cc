@@ -1,4 +1,4 @@
-#include "study/synth.h"
+#include "engine/synth.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,18 +8,18 @@
 #include "base/random.h"
 #include "base/threads.h"
 #include "engine/inspect.h"
+#include "engine/synth_vocabulary.h"
 #include "formats/convert_metadata.h"
 #include "formats/gguf_writer.h"
 #include "models/model_graph.h"
 #include "models/presets.h"
-#include "study/synth_vocabulary.h"
 #include "tensor/synthesize.h"
 
 namespace llada {
 namespace {
 
-constexpr int64_t kPieceBytes = int64_t{32} << 20;  // made in parallel, then written in one go
-constexpr int64_t kTaskBytes = int64_t{1} << 20;    // one thread's share at a time
+constexpr int64_t kWritten = int64_t{32} << 20;   // made in parallel, then written in one go
+constexpr int64_t kTaskBytes = int64_t{1} << 20;  // one thread's share at a time
 
 // The contents of a preset's tensors. A tensor's bytes depend on seed, name, type, shape and, where it is a router's
 // bias, on the spread asked for only.
@@ -101,13 +101,13 @@ Result<SynthReport> synthesize_file(const std::string& out_path, const SynthRequ
   LLADA_TRY_STATUS(check_free_space(out_path, bytes));
 
   WeightMaker maker(options.seed, request.router_bias, options.threads);
-  const AlignedBytes piece = allocate_aligned(kPieceBytes);
-  if (piece == nullptr) return failed("{}: {} bytes of memory could not be allocated", out_path, kPieceBytes);
+  const AlignedBytes piece = allocate_aligned(kWritten);
+  if (piece == nullptr) return failed("{}: {} bytes of memory could not be allocated", out_path, kWritten);
   LLADA_TRY_STATUS(writer.write(out_path, [&](size_t index, AtomicFile& out) -> Status {
     const PresetTensor& t = tensors[index];
     const DType type = stored_type(t, request.type);
     const int64_t all = WeightMaker::groups(t, type), group_bytes = traits(type).bytes;
-    const int64_t step = kPieceBytes / group_bytes / kSynthesisUnit * kSynthesisUnit;
+    const int64_t step = kWritten / group_bytes / kSynthesisUnit * kSynthesisUnit;
     for (int64_t first = 0; first < all; first += step) {
       const int64_t last = std::min(all, first + step);
       maker.make(t, type, first, last, piece.get());

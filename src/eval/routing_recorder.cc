@@ -1,15 +1,37 @@
-#include "study/routing_recorder.h"
+#include "eval/routing_recorder.h"
 
 #include <utility>
 
 #include "base/file.h"
-#include "engine/expert_setup.h"
-#include "study/moe_routing.h"
+#include "engine/json_fields.h"
 
 namespace llada {
 namespace {
 
-constexpr size_t kMostRecorded = size_t{256} << 20;  // bytes, what read_routing() takes
+constexpr size_t kMostRecorded = size_t{256} << 20;  // bytes, which is what a reader of the file takes
+
+// A line: a layer of a step. experts[r]: those of row r, with their gates.
+struct RecordedRouting {
+  int64_t step = 0;
+  int32_t layer = 0;  // of those with experts, from 0
+  std::vector<int32_t> positions;
+  std::vector<std::vector<int32_t>> experts;
+  std::vector<std::vector<float>> gates;
+};
+
+std::string routing_header(const std::string& model, int32_t layers, int32_t experts, int32_t used) {
+  return json_line({{"format", "llada-routing"},
+                    {"version", 1},
+                    {"model", model},
+                    {"layers", layers},
+                    {"experts", experts},
+                    {"used", used}});
+}
+
+std::string routing_line(const RecordedRouting& r) {
+  return json_line(
+      {{"step", r.step}, {"layer", r.layer}, {"positions", r.positions}, {"experts", r.experts}, {"gates", r.gates}});
+}
 
 }  // namespace
 

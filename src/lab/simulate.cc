@@ -1,18 +1,18 @@
-// llada simulate: what a phone would take, from a profile. Everything it prints is modelled.
+// llada-study simulate: what a phone would take, from a profile. Everything it prints is modelled.
 #include "study/simulate.h"
 
 #include <array>
 #include <cmath>
 
 #include "base/numbers.h"
-#include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/output_file.h"
 #include "cli/report.h"
-#include "cli/simulate_moe.h"
 #include "cli/terminal.h"
 #include "json/parse.h"
+#include "lab/commands.h"
+#include "lab/simulate_moe.h"
 
 namespace llada::cli {
 namespace {
@@ -340,11 +340,11 @@ Work setup_simulate(CLI::App& app) {
   add_moe_options(app, r->moe);
   app.footer(
       "Examples:\n"
-      "  llada simulate --profile sm8750-paper\n"
-      "  llada simulate --profile v79-8elite --tokens-per-pass 5 --json\n"
-      "  llada simulate --profile sm8750-paper --sweep window=2.0:4.0:0.25\n"
-      "  llada simulate --compare-profiles\n"
-      "  llada simulate --moe llada2-mini --profile a6000-pcie4 --experts-on-device 25%");
+      "  llada-study simulate --profile sm8750-paper\n"
+      "  llada-study simulate --profile v79-8elite --tokens-per-pass 5 --json\n"
+      "  llada-study simulate --profile sm8750-paper --sweep window=2.0:4.0:0.25\n"
+      "  llada-study simulate --compare-profiles\n"
+      "  llada-study simulate --moe llada2-mini --profile a6000-pcie4 --experts-on-device 25%");
   return [r] { return run(*r); };
 }
 

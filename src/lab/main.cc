@@ -1,0 +1,19 @@
+// llada-study: llada with devices that are not here, and with what studies need beside it.
+#include "cli/program.h"
+#include "cli/version.h"
+#include "lab/commands.h"
+#include "study/devices.h"
+
+int main(int argc, char** argv) {
+  using namespace llada::cli;
+  constexpr Command kCommands[] = {
+      {"simulate", "price a run on a simulated phone", setup_simulate},
+      {"synth", "write a model file with random weights", setup_synth},
+      {"doctor", "find out what a phone's DSP gives", setup_dsp_doctor},
+  };
+  return program(argc, argv, {.version = LLADA_VERSION, .commit = kCommit, .compiler = kCompiler},
+                 {.name = "llada-study",
+                  .about = "llada with simulated devices (--device sim:PROFILE), and what studies need",
+                  .commands = kCommands,
+                  .devices = &llada::study_devices()});
+}
