@@ -6,7 +6,8 @@
 
 namespace llada {
 
-std::vector<size_t> pick(std::span<const WaitingStep> oldest_first, int64_t row_budget, int64_t patience) {
+std::vector<size_t> pick(std::span<const WaitingStep> oldest_first, int64_t row_budget, int64_t patience,
+                         double seconds) {
   std::vector<size_t> order(oldest_first.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto urgency = [&](size_t i) {
@@ -15,10 +16,14 @@ std::vector<size_t> pick(std::span<const WaitingStep> oldest_first, int64_t row_
   std::ranges::stable_sort(order, std::ranges::greater{}, urgency);
   std::vector<size_t> picked;
   int64_t left = row_budget;
+  const auto heavy = [](const WaitingStep& step) { return step.seconds > kHeavySeconds; };
+  if (std::ranges::all_of(oldest_first, heavy)) seconds = std::numeric_limits<double>::infinity();
   for (const size_t i : order) {
-    if (!picked.empty() && oldest_first[i].rows > left) continue;
+    const WaitingStep& step = oldest_first[i];
+    if (!picked.empty() && (step.rows > left || (heavy(step) && step.seconds > seconds))) continue;
     picked.push_back(i);
-    left -= oldest_first[i].rows;
+    left -= step.rows;
+    if (heavy(step)) seconds -= step.seconds;
   }
   std::ranges::sort(picked);
   return picked;

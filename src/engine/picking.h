@@ -9,18 +9,24 @@
 
 namespace llada {
 
+inline constexpr double kHeavySeconds = 2e-3;  // a heavy step has more
+
 struct WaitingStep {
   int64_t rows = 0;         // that its next forward computes
   int64_t passed_over = 0;  // forwards since its last one that it was not part of
+  double seconds = 0;       // that its last step took beside the forward: the solving of a heavy form
 };
 
 // Indices of `oldest_first`, ascending. Whoever has been passed over `patience` times or more comes first, the longest
 // waiting of them before all; then the oldest. Each takes part if the budget has room left for its rows; the first does
-// in any case, so that every forward serves somebody and a request larger than the budget has its turn too.
+// in any case, so that every forward serves somebody and a request larger than the budget has its turn too. Steps that
+// are heavy beside the forward take turns where others are not, so that these wait for few of them: heavy ones take part
+// while they have at most `seconds` together.
 //
 // Nobody is passed over more than patience + n - 1 times in a row while at most n requests run: once a request is
 // impatient, every forward serves the first of those that wait at least as long, and there are at most n - 1 of them.
-std::vector<size_t> pick(std::span<const WaitingStep> oldest_first, int64_t row_budget, int64_t patience);
+std::vector<size_t> pick(std::span<const WaitingStep> oldest_first, int64_t row_budget, int64_t patience,
+                         double seconds = kHeavySeconds);
 
 // The fewest rows at which a row costs at most a tenth more than where it is cheapest. The points ascend in rows.
 int64_t row_budget(std::span<const decode::LatencyPoint> rows_to_ms);

@@ -1,9 +1,23 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace llada {
+namespace {
+
+// Runs the work and adds the seconds that it takes.
+template <class Work>
+auto timed(double& seconds, Work work) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto result = work();
+  seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+}  // namespace
+
 Scheduler::Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const SchedulerOptions& options)
     : model_(std::move(model)),
       own_(std::move(own)),
@@ -103,7 +117,8 @@ std::vector<Scheduler::Turn> Scheduler::plan() {
       }
       return {};
     };
-    if (const Status status = within_memory(planned); !status) entry->error = status.error();
+    const Status status = timed(entry->seconds, [&] { return within_memory(planned); });
+    if (!status) entry->error = status.error();
   }
   std::erase_if(turns, [](const Turn& turn) { return turn.entry->error.has_value(); });
   std::erase_if(further, [](const Turn& turn) { return turn.entry->error.has_value(); });
@@ -140,6 +155,8 @@ void Scheduler::run(std::span<const Turn> turns) {
   runner_.run(steps);
   const double seconds = runner_.device_seconds() - before;
   learned_.ran(rows, clock() - begin);
+  last_seconds_ = seconds;
+  for (const Turn& turn : turns) turn.entry->seconds = 0;
   stats_.device_broken = runner_.device_broken();
   for (size_t i = 0; i < turns.size(); ++i) {
     Entry& entry = *turns[i].entry;
@@ -148,7 +165,8 @@ void Scheduler::run(std::span<const Turn> turns) {
       return entry.job->take(steps[i], seconds, prefixes());
     };
     if (entry.error) continue;  // of another of its steps
-    if (const Status status = within_memory(take); !status) entry.error = status.error();
+    const Status status = timed(entry.seconds, [&] { return within_memory(take); });
+    if (!status) entry.error = status.error();
   }
 }
 
@@ -157,9 +175,11 @@ void Scheduler::run_forward() {
   admit();
   const std::vector<Turn> turns = plan();
   std::vector<WaitingStep> waiting;
-  for (const Turn& turn : turns) waiting.push_back({turn.rows, turn.passed_over});
+  for (const Turn& turn : turns) waiting.push_back({turn.rows, turn.passed_over, turn.entry->seconds});
   std::vector<Turn> picked;
-  for (const size_t i : pick(waiting, row_budget(), options_.patience)) picked.push_back(turns[i]);
+  // As much beside the forward as the forward itself takes.
+  const double beside = std::max(last_seconds_, kHeavySeconds);
+  for (const size_t i : pick(waiting, row_budget(), options_.patience, beside)) picked.push_back(turns[i]);
   for (const auto& entry : running_)
     if (!entry->finished()) ++entry->passed_over;
   for (const Turn& turn : picked) turn.entry->passed_over = 0;

@@ -86,6 +86,7 @@ class Scheduler {
     std::unique_ptr<ForwardJob> job;
     std::function<void(Entry&)> end;  // hands its outcome to whoever asked
     int64_t passed_over = 0;
+    double seconds = 0;  // that its last step took beside the forward, with the plan of the next
     std::optional<Error> error = {};
 
     bool finished() const { return error || job->done(); }
@@ -113,6 +114,7 @@ class Scheduler {
   RowBudget learned_;
   ModelRunner runner_;
   SchedulerStats stats_;
+  double last_seconds_ = 0;  // of the last forward
   Id next_id_ = 0;
   std::vector<std::unique_ptr<Entry>> running_;  // oldest first
   std::deque<std::unique_ptr<Entry>> waiting_;

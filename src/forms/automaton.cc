@@ -253,10 +253,7 @@ void reduce(Automaton& a) {
   trim(a);  // numbers the states in the order in which they are reached
 }
 
-int32_t parts_of(const Expr& expression) {
-  const auto nfa = Nfa::of(expression, kLastLevel);
-  return nfa ? static_cast<int32_t>(nfa->states.size()) : kMostParts;
-}
+bool has_parts(const Expr& expression, int32_t most) { return Nfa::of(expression, kLastLevel, most).has_value(); }
 
 Result<Automaton> compile(const Expr& expression, int level) {
   LLADA_TRY(const Nfa nfa, Nfa::of(expression, level));

@@ -37,9 +37,8 @@ struct Automaton {
 // Drops states that are not reached or from which nothing is complete, and joins those that act alike.
 void reduce(Automaton& a);
 
-// States before subsets are taken, which compile() bounds, with as many loops as there may be; kMostParts (nfa.h): at
-// least so many.
-int32_t parts_of(const Expr& expression);
+// Whether there are at most so many states before subsets are taken, with as many loops as there may be.
+bool has_parts(const Expr& expression, int32_t most);
 
 // At a level (nfa.h); 0: there are no loops with bounds. Invalid: too many states, or no text at all fits.
 Result<Automaton> compile(const Expr& expression, int level = 0);

@@ -21,7 +21,7 @@ constexpr SchemaLevels kLevels[] = {{kMostNested, kAnyDepth}, {2, 1}, {1, 0}, {1
 Result<Expr> parse_json_schema(std::string_view text, Budget& budget, const SchemaReading& reading) {
   LLADA_TRY(const Json root, parse_json_text(text, "json_schema"));
   Result<Expr> best = never();
-  int32_t least = 0;
+  int64_t least = 0;
   std::vector<std::string> warnings;
   Budget left = budget;
   for (const SchemaLevels& levels : kLevels) {
@@ -34,13 +34,14 @@ Result<Expr> parse_json_schema(std::string_view text, Budget& budget, const Sche
     auto made = writer.value({{&root, document.top()}}, document.top());
     const bool large = !made && !spent.spend(0);
     if (!made && !large) return made;
-    const int32_t parts = made ? parts_of(*made) : kMostParts + 1;
-    if (least > 0 && (parts >= least || is_never(*made))) continue;
+    // Where both are huge the later one is smaller.
+    const int64_t size = made ? unshared_size(*made) : INT64_MAX;
+    if (least > 0 && (large || is_never(*made) || (size >= least && size < kHuge))) continue;
     if (levels.deepest < SchemaLevels().deepest)
       said.push_back(fmt::format("{}: too large, so objects and lists stand at most {} deep in each other",
                                  reading.where, levels.deepest));
-    best = std::move(made), least = parts, warnings = std::move(said), left = spent;
-    if (least <= kMostWanted) break;
+    best = std::move(made), least = size, warnings = std::move(said), left = spent;
+    if (best && has_parts(*best, kMostWanted)) break;
   }
   budget = left;
   if (best && is_never(*best)) return invalid("{}: no value fits the schema", reading.where);

@@ -11,8 +11,6 @@ namespace {
 
 using Kind = Expression::Kind;
 
-constexpr int64_t kMostBuilt = 4 * int64_t{kMostParts};
-constexpr int64_t kHuge = int64_t{1} << 40;
 
 // How many states an expression makes where all repeats stand as often as they may, and how deeply repeats that are
 // loops stand in each other. Parts that stand at several places count each time, up to kHuge.
@@ -61,11 +59,12 @@ class Sizes {
 
 class Builder {
  public:
-  Builder(Nfa& nfa, std::vector<const Expression*> loops) : nfa_(nfa), loops_(std::move(loops)) {}
+  Builder(Nfa& nfa, std::vector<const Expression*> loops, int32_t most)
+      : nfa_(nfa), loops_(std::move(loops)), most_(most) {}
 
   // From the end to the beginning: the state from which `e` and then what `next` leads to is read.
   int32_t build(const Expr& e, int32_t next) {
-    full |= ++built > kMostBuilt;
+    full |= ++built_ > 4 * int64_t{most_};  // those that fit the empty text alone add no states
     if (full) return 0;
     // What only one place names has no second beginning, and may live shorter than its address would be kept.
     if (e.use_count() == 1 || e->kind == Kind::text) return part(*e, next);
@@ -77,11 +76,10 @@ class Builder {
   }
 
   bool full = false;
-  int64_t built = 0;  // expressions: those that fit the empty text alone add no states
 
  private:
   int32_t add(Nfa::State state) {
-    if (std::ssize(nfa_.states) >= kMostParts) {
+    if (std::ssize(nfa_.states) >= most_) {
       full = true;
       return 0;
     }
@@ -207,6 +205,8 @@ class Builder {
 
   Nfa& nfa_;
   const std::vector<const Expression*> loops_;  // sorted
+  const int32_t most_;
+  int64_t built_ = 0;  // expressions
   // Where a part that stands at several places begins, by it and what follows it: a list names its item twice, before
   // the same states, so that nested lists would double at every level.
   std::map<std::pair<const Expression*, int32_t>, int32_t> shared_;
@@ -214,17 +214,18 @@ class Builder {
 
 }  // namespace
 
-Result<Nfa> Nfa::of(const Expr& expression, int level) {
+Result<Nfa> Nfa::of(const Expr& expression, int level, int32_t most) {
   Nfa nfa;
   Sizes sizes(level);
   sizes.of(*expression);
-  Builder builder(nfa, sizes.take_loops());
+  Builder builder(nfa, sizes.take_loops(), most);
   nfa.states.emplace_back();
   nfa.start = builder.build(expression, nfa.end);
-  if (builder.built > kMostBuilt) return invalid("the form is too large");
-  if (builder.full) return invalid("the form needs more than {} states", kMostParts);
+  if (builder.full) return invalid("the form needs more than {} states", most);
   return nfa;
 }
+
+int64_t unshared_size(const Expr& expression) { return Sizes(kLastLevel).of(*expression).states; }
 
 bool has_loops_at(const Expr& expression, int level) {
   return level <= kLastLevel && Sizes(level).of(*expression).fresh;

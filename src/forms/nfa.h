@@ -39,12 +39,17 @@ struct Nfa {
   int32_t start = 0, end = 0;
   bool counts = false;  // there are loops with bounds
 
-  // Invalid: too many states.
-  static Result<Nfa> of(const Expr& expression, int level);
+  // Invalid: more states than `most`.
+  static Result<Nfa> of(const Expr& expression, int level, int32_t most = kMostParts);
 };
 
 // Whether there are repeats that are loops at this level and not at the one before it.
 bool has_loops_at(const Expr& expression, int level);
+
+// States at the last level, up to kHuge, where nothing that stands at several places is shared: cheap to tell, and no
+// fewer than there are.
+inline constexpr int64_t kHuge = int64_t{1} << 40;
+int64_t unshared_size(const Expr& expression);
 
 // Reads texts with the counts of loops. It keeps few ways to read a text, those with the least counts: a text that fits
 // may be refused where there are very many, and never the other way round.

@@ -37,6 +37,7 @@ Solver::Solver(std::shared_ptr<const TokenForm> form, bool closed, int64_t call_
       call_work_(call_work),
       place_(static_cast<size_t>(form_->states()), -1),
       scores_(static_cast<size_t>(form_->sets())),
+      seen_(scores_.size()),
       set_weight_(scores_.size()),
       class_weight_(static_cast<size_t>(form_->classes().count())) {}
 
@@ -56,39 +57,6 @@ bool Solver::can_end(int32_t state, int64_t left) {
     ends_.push_back(std::move(longer));
   }
   return ends_[static_cast<size_t>(left)][static_cast<size_t>(state)];
-}
-
-const Solver::SetScore& Solver::score(const Slot& slot, int32_t set) {
-  SetScore& out = scores_[static_cast<size_t>(set)];
-  if (out.stamp == stamp_) return out;
-  out = {.stamp = stamp_, .seen = out.seen};
-  if (slot.token >= 0) {
-    const TokenClasses& classes = form_->classes();
-    const int32_t c = slot.token < classes.tokens() ? classes.class_of()[static_cast<size_t>(slot.token)] : -1;
-    if (c >= 0 && std::ranges::binary_search(form_->classes_of(set), c))
-      out.best_class = c, out.best = out.mass = out.heated = 0;
-    return out;
-  }
-  if (slot.scores == nullptr) {
-    out.best = out.mass = out.heated = 0;
-    return out;
-  }
-  double most = kImpossible, hottest = kImpossible, sum = 0, heated = 0;
-  const auto& classes = slot.scores->classes;
-  for (const int32_t c : form_->classes_of(set)) {
-    const ClassScore& s = classes[static_cast<size_t>(c)];
-    if (s.token < 0) continue;
-    if (s.best > out.best) out.best = s.best, out.best_class = c;
-    most = std::max(most, s.mass), hottest = std::max(hottest, s.heated);
-  }
-  if (out.best_class < 0) return out;
-  for (const int32_t c : form_->classes_of(set)) {
-    const ClassScore& s = classes[static_cast<size_t>(c)];
-    if (s.token < 0) continue;
-    sum += std::exp(s.mass - most), heated += std::exp(s.heated - hottest);
-  }
-  out.mass = most + std::log(sum), out.heated = hottest + std::log(heated);
-  return out;
 }
 
 void Solver::index(const Layer& layer) {
@@ -132,10 +100,8 @@ bool Solver::lay_ahead(std::span<const Slot> slots, size_t count) {
       work_ += std::ssize(form_->edges(s));
       for (const TokenForm::Edge& edge : form_->edges(s)) {
         // Of predicted slots sets are looked at on the way back.
-        if (!decided && slots[i].scores != nullptr && scores_[static_cast<size_t>(edge.set)].seen != stamp_) {
-          scores_[static_cast<size_t>(edge.set)].seen = stamp_;
+        if (!decided && slots[i].scores != nullptr && std::exchange(seen_[static_cast<size_t>(edge.set)], stamp_) != stamp_)
           work_ += std::ssize(form_->classes_of(edge.set));
-        }
         int32_t& place = place_[static_cast<size_t>(edge.to)];
         if (place >= 0 || form_->least(edge.to) > left) continue;
         if (decided && score(slots[i], edge.set).best == kImpossible) continue;
@@ -158,6 +124,7 @@ bool Solver::lay_ahead(std::span<const Slot> slots, size_t count) {
 
 // The borders from the first undecided slot to the first `count` slots; behind these all are open. False: nothing fits.
 bool Solver::lay(std::span<const Slot> slots, size_t count, Track& track, Sums sums) {
+  heats_ = sums == Sums::all;
   const std::span<const int32_t> states = walk(slots, track);
   first_ = states.size() - 1;
   count_ = count = std::max(count, first_);
@@ -181,68 +148,6 @@ bool Solver::fits(std::span<const Slot> slots, Track& track) {
   turns_.clear();
   if (!lay(slots, count, track, Sums::none)) return false;
   return form_->counted() == nullptr || find_fitting(slots, track);
-}
-
-// Of the layer before the slot: states that cannot be completed go, and sums of what follows.
-void Solver::sum_behind(const Slot& slot, size_t at, Sums sums) {
-  begin_slot();
-  Layer& layer = this->layer(at);
-  const Layer& next = this->layer(at + 1);
-  index(next);
-  const bool open = slot.token < 0 && slot.scores == nullptr;
-  const auto total = [&](const std::vector<double>& values) {
-    const double most = *std::ranges::max_element(values);
-    if (open || most == kImpossible) return most;
-    double sum = 0;
-    for (const double v : values) sum += std::exp(v - most);
-    return most + std::log(sum);
-  };
-  std::vector<double> parts, hot;
-  size_t kept = 0;
-  layer.best.clear(), layer.behind.clear(), layer.heated.clear();
-  for (const int32_t state : layer.states) {
-    parts.clear(), hot.clear();
-    double best = kImpossible;
-    for (const TokenForm::Edge& edge : form_->edges(state)) {
-      const int32_t place = place_[static_cast<size_t>(edge.to)];
-      if (place < 0) continue;
-      const SetScore& s = score(slot, edge.set);
-      if (s.best == kImpossible) continue;
-      const auto to = static_cast<size_t>(place);
-      best = std::max(best, s.best + next.best[to]);
-      if (sums == Sums::none) break;
-      parts.push_back(s.mass + next.behind[to]);
-      if (sums == Sums::all) hot.push_back(s.heated + next.heated[to]);
-    }
-    if (best == kImpossible) continue;
-    layer.states[kept++] = state;
-    layer.best.push_back(best);
-    layer.behind.push_back(sums == Sums::none ? 0 : total(parts));
-    layer.heated.push_back(sums == Sums::all ? total(hot) : 0);
-  }
-  layer.states.resize(kept);
-}
-
-// `before` of the layer behind the slot, whose states are indexed.
-void Solver::sum_before(const Slot& slot, size_t at) {
-  const Layer& layer = this->layer(at);
-  Layer& next = this->layer(at + 1);
-  const bool open = slot.token < 0 && slot.scores == nullptr;
-  std::vector<double> most(next.states.size(), kImpossible), sum(next.states.size(), 0);
-  const auto each = [&](auto visit) {
-    for (size_t k = 0; k < layer.states.size(); ++k)
-      for (const TokenForm::Edge& edge : form_->edges(layer.states[k])) {
-        const int32_t place = place_[static_cast<size_t>(edge.to)];
-        if (place < 0) continue;
-        const double value = layer.before[k] + score(slot, edge.set).mass;
-        if (value != kImpossible) visit(static_cast<size_t>(place), value);
-      }
-  };
-  each([&](size_t to, double value) { most[to] = std::max(most[to], value); });
-  if (!open) each([&](size_t to, double value) { sum[to] += std::exp(value - most[to]); });
-  next.before = std::move(most);
-  for (size_t to = 0; !open && to < sum.size(); ++to)
-    if (sum[to] > 0) next.before[to] += std::log(sum[to]);
 }
 
 const TokenForm::Edge* Solver::pick(const Slot& slot, size_t at, int32_t state, const Drawing& drawing) {
@@ -277,67 +182,6 @@ int32_t Solver::pick_class(const Slot& slot, int32_t set, const Drawing& drawing
     const ClassScore& s = slot.scores->classes[static_cast<size_t>(classes[i])];
     return s.token < 0 ? kImpossible : s.heated;
   })];
-}
-
-// The weight of a class is that of all that leads to and follows each of its sets.
-void Solver::describe(const Slot& slot, size_t at, int32_t chosen_class, Chosen& out) {
-  const Layer& layer = this->layer(at);
-  const Layer& next = this->layer(at + 1);
-  const auto each = [&](auto visit) {
-    for (size_t k = 0; k < layer.states.size(); ++k)
-      for (const TokenForm::Edge& edge : form_->edges(layer.states[k])) {
-        const int32_t place = place_[static_cast<size_t>(edge.to)];
-        if (place >= 0 && score(slot, edge.set).best_class >= 0)
-          visit(edge.set, layer.before[k] + next.behind[static_cast<size_t>(place)]);
-      }
-  };
-  double most = kImpossible;
-  each([&](int32_t, double value) { most = std::max(most, value); });
-  active_sets_.clear(), active_classes_.clear();
-  each([&](int32_t set, double value) {
-    double& weight = set_weight_[static_cast<size_t>(set)];
-    if (weight == 0) active_sets_.push_back(set);
-    weight += std::max(std::exp(value - most), 1e-300);
-  });
-  const auto& scores = slot.scores->classes;
-  for (const int32_t set : active_sets_) {
-    const double weight = std::exchange(set_weight_[static_cast<size_t>(set)], 0);
-    for (const int32_t c : form_->classes_of(set)) {
-      if (scores[static_cast<size_t>(c)].token < 0) continue;
-      double& total = class_weight_[static_cast<size_t>(c)];
-      if (total == 0) active_classes_.push_back(c);
-      total += weight;
-    }
-  }
-  double peak = kImpossible;
-  for (const int32_t c : active_classes_) {
-    double& weight = class_weight_[static_cast<size_t>(c)];
-    weight = std::log(weight);
-    peak = std::max(peak, weight + scores[static_cast<size_t>(c)].mass);
-  }
-  double sum = 0, weighted = 0, first = kImpossible, second = kImpossible;
-  int32_t best = -1;
-  const auto rank = [&](double value, int32_t token) {
-    if (value > first)
-      second = std::exchange(first, value), out.runner_up = std::exchange(best, token);
-    else if (value > second)
-      second = value, out.runner_up = token;
-  };
-  for (const int32_t c : active_classes_) {
-    const ClassScore& s = scores[static_cast<size_t>(c)];
-    const double weight = class_weight_[static_cast<size_t>(c)], part = std::exp(weight + s.mass - peak);
-    sum += part;
-    weighted += part * (weight + s.mean - peak);
-    rank(weight + s.best - peak, s.top);
-    if (s.runner_up >= 0) rank(weight + s.second - peak, s.runner_up);
-  }
-  const ClassScore& chosen = scores[static_cast<size_t>(chosen_class)];
-  out.token = chosen.token, out.logit = chosen.logit;
-  out.probability =
-      std::min(1.0, std::exp(class_weight_[static_cast<size_t>(chosen_class)] + chosen.logit - peak) / sum);
-  out.entropy = std::max(0.0, std::log(sum) - weighted / sum);
-  out.margin = std::max(0.0, (std::exp(first) - (second == kImpossible ? 0 : std::exp(second))) / sum);
-  for (const int32_t c : active_classes_) class_weight_[static_cast<size_t>(c)] = 0;
 }
 
 // The path through the window, without what is decided.
@@ -376,15 +220,15 @@ std::vector<Chosen> Solver::solve(std::span<const Slot> slots, Track& track, con
     const Taken& taken = path_[i - first_];
     begin_slot();
     index(layer(i + 1));
+    sum_before(slots[i], i, taken.of_class >= 0);
     if (taken.of_class >= 0) {
       path.push_back({.slot = static_cast<int32_t>(i)});
-      describe(slots[i], i, taken.of_class, path.back());
+      describe(slots[i], taken.of_class, path.back());
       if (path.back().token != taken.token) {  // another one of the class, about which nothing is known
         path.back().token = taken.token;
         path.back().probability = std::min(path.back().probability, 1e-6), path.back().margin = 0;
       }
     }
-    sum_before(slots[i], i);
   }
   return path;
 }
@@ -434,7 +278,7 @@ void Solver::write_fixed(std::span<Slot> slots, Track& track) {
 int64_t Solver::bytes(const TokenForm& form, int64_t positions, int64_t call_work) {
   constexpr int64_t kState = sizeof(int32_t) + 4 * sizeof(double);  // of a border
   const int64_t borders = std::min(positions * form.states(), call_work + form.edges_of_all());
-  return borders * kState + form.states() * int64_t{sizeof(int32_t)} + form.sets() * int64_t{sizeof(SetScore) + 8} +
+  return borders * kState + form.states() * int64_t{sizeof(int32_t)} + form.sets() * int64_t{sizeof(SetScore) + 16} +
          form.classes().count() * int64_t{sizeof(double)} + positions * int64_t{3 * sizeof(int32_t) + sizeof(Taken)};
 }
 
@@ -447,7 +291,7 @@ int64_t Solver::work_of(int64_t slots, int64_t most) {
     next.clear();
     for (const int32_t s : states)
       for (const TokenForm::Edge& edge : form_->edges(s)) {
-        int64_t& seen = scores_[static_cast<size_t>(edge.set)].seen;
+        int64_t& seen = seen_[static_cast<size_t>(edge.set)];
         work += 1 + (std::exchange(seen, stamp_) != stamp_ ? std::ssize(form_->classes_of(edge.set)) : 0);
         int32_t& place = place_[static_cast<size_t>(edge.to)];
         if (place >= 0 || form_->least(edge.to) > slots - i - 1) continue;

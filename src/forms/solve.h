@@ -92,10 +92,11 @@ class Solver {
     std::vector<double> best, behind, heated;  // of what follows: the best sequence, all, all after the temperature
     std::vector<double> before;                // of all that leads there
   };
-  struct SetScore {               // of a set at one slot
-    int64_t stamp = 0, seen = 0;  // slots in which it was summed, and looked at
+  struct SetScore {  // of a set at one slot
+    int64_t stamp = 0;  // the slot
     int32_t best_class = -1;
     double best = kImpossible, mass = kImpossible, heated = kImpossible;
+    double share = 0, warm = 0;  // exp(mass), exp(heated) beside those of the slot's first set
   };
   struct Taken {  // of the path at one slot
     const TokenForm::Edge* edge;
@@ -109,18 +110,20 @@ class Solver {
 
   bool can_end(int32_t state, int64_t left);
   const SetScore& score(const Slot& slot, int32_t set);
-  void begin_slot() { ++stamp_; }
+  void begin_slot() { ++stamp_, mass_ = heat_ = kImpossible; }
   void index(const Layer& layer);  // place_ of its states, -1 of all others
   Layer& layer(size_t border) { return layers_[border - first_]; }
   bool lay(std::span<const Slot> slots, size_t count, Track& track, Sums sums);
   bool lay_ahead(std::span<const Slot> slots, size_t count);
   void sum_behind(const Slot& slot, size_t at, Sums sums);
-  void sum_before(const Slot& slot, size_t at);
+  void sum_before(const Slot& slot, size_t at, bool weigh);
+  template <class Visit>
+  void each_way(const Slot& slot, int32_t state, Visit visit);
   bool take_path(std::span<const Slot> slots, const Drawing& drawing);
   bool take_fitting(std::span<const Slot> slots, const Track& track);
   const TokenForm::Edge* pick(const Slot& slot, size_t at, int32_t state, const Drawing& drawing);
   int32_t pick_class(const Slot& slot, int32_t set, const Drawing& drawing, size_t at);
-  void describe(const Slot& slot, size_t at, int32_t chosen_class, Chosen& out);
+  void describe(const Slot& slot, int32_t chosen_class, Chosen& out);
 
   int32_t to_end(int32_t state) const;
   std::vector<int32_t> completed(std::span<const Slot> slots);
@@ -138,9 +141,13 @@ class Solver {
   std::vector<int32_t> place_;  // by state
   std::vector<int32_t> placed_;
   std::vector<SetScore> scores_;  // by set, of the slot that was begun last
+  std::vector<int64_t> seen_;     // by set: the slot in which it was looked at
+  std::vector<double> from_, into_, warm_into_;  // by place: exp() of a layer's logarithms beside its largest
   std::vector<double> set_weight_, class_weight_;
   std::vector<int32_t> active_sets_, active_classes_;
   int64_t stamp_ = 0, work_ = 0;
+  double mass_ = kImpossible, heat_ = kImpossible;  // of the first set that was summed in this slot
+  bool heats_ = false;                              // whether `heated` is summed
   std::vector<std::vector<char>> ends_;  // by positions left, where closed: states that fill them exactly
 };
 

@@ -29,6 +29,11 @@ TEST(Picking, OldestFirstWithinTheBudget) {
   const std::vector<WaitingStep> uneven = {{10, 0}, {30, 0}, {5, 0}};
   EXPECT_EQ(pick(uneven, 20, 4), (std::vector<size_t>{0, 2})) << "who fits may pass who does not";
   EXPECT_TRUE(pick({}, 20, 4).empty());
+  const std::vector<WaitingStep> heavy = {{5, 0, 0.01}, {5, 0, 0.01}, {5, 1, 0.01}, {5, 0, 0.001}, {5, 0}};
+  EXPECT_EQ(pick(heavy, 100, 4), (std::vector<size_t>{0, 3, 4})) << "heavy steps take turns beside others";
+  EXPECT_EQ(pick(heavy, 100, 1), (std::vector<size_t>{2, 3, 4})) << "in which the longest waiting is the next";
+  EXPECT_EQ(pick(heavy, 100, 4, 0.025), (std::vector<size_t>{0, 1, 3, 4})) << "more where the forward takes longer";
+  EXPECT_EQ(pick(std::span(heavy).first(3), 100, 4), (std::vector<size_t>{0, 1, 2})) << "nobody else waits";
 }
 
 TEST(Picking, TheImpatientComeFirst) {

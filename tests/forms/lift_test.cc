@@ -15,6 +15,7 @@
 #include "forms/solve.h"
 #include "pieces.h"
 #include "text/byte_alphabet.h"
+#include "text/call_syntax.h"
 #include "text/tokenizer.h"
 
 namespace llada::forms {

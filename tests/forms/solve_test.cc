@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -13,6 +14,7 @@
 
 #include "base/random.h"
 #include "forms/form.h"
+#include "rows.h"
 
 namespace llada::forms {
 namespace {
@@ -89,13 +91,6 @@ TEST(TokenForm, EveryStepIsThatOfTheBytes) {
       }
     EXPECT_GT(steps, 3u);
   }
-}
-
-RowScores read_row(std::span<const float> logits, const TokenForm& form, double temperature = 0, double heat = 1,
-                   uint64_t key = 0) {
-  RowReader reader({&form.classes(), temperature, heat}, key);
-  reader.read_all(logits);
-  return reader.take();
 }
 
 RowScores random_row(const Toy& toy, std::mt19937& random, std::vector<double>& probabilities, double temperature = 0,

@@ -9,6 +9,7 @@
 #include "forms/form.h"
 #include "forms/solve.h"
 #include "forms/tool_form.h"
+#include "rows.h"
 #include "text/json_text.h"
 #include "text/tool_calls.h"
 
