@@ -42,8 +42,8 @@ const std::vector<Layer> kTable = {
     {"llada", {}},  // below include/
     {"api", {"llada", "engine", "base"}},
     {"study",
-     {"study/sim", "eval", "engine", "base", "json", "tensor", "text", "formats", "graph", "memory", "models", "devices",
-      "sched"}},
+     {"study/sim", "eval", "engine", "base", "json", "tensor", "text", "formats", "graph", "memory", "models",
+      "devices", "sched"}},
     {"study/sim", {"engine", "base", "json", "tensor", "graph", "memory", "formats", "devices", "sched"}},
     {"eval", {"engine", "decode", "base", "json", "text"}},
     {"bench",
@@ -147,7 +147,7 @@ TEST(Layering, NoPathsOfOneMachine) {
 }
 
 // What not every system has that the program is built for (docs/android.md) is in base. Two files read /proc for a
-// better message and do without it; the stand-in for a phone's library and the DSP's own code are no part of the program.
+// better message and do without it; the stand-in for a phone's library and the DSP's own code are no part of it.
 TEST(Layering, OnlyBaseKnowsTheSystem) {
   const std::vector<std::string> words = {"<linux/",         "<asm/",
                                           "<sched.h>",       "<sys/auxv.h>",
