@@ -20,8 +20,8 @@ struct WaitingStep {
 // Indices of `oldest_first`, ascending. Whoever has been passed over `patience` times or more comes first, the longest
 // waiting of them before all; then the oldest. Each takes part if the budget has room left for its rows; the first does
 // in any case, so that every forward serves somebody and a request larger than the budget has its turn too. Steps that
-// are heavy beside the forward take turns where others are not, so that these wait for few of them: heavy ones take part
-// while they have at most `seconds` together.
+// are heavy beside the forward take turns where others are not, so that these wait for few of them: heavy ones take
+// part while they have at most `seconds` together.
 //
 // Nobody is passed over more than patience + n - 1 times in a row while at most n requests run: once a request is
 // impatient, every forward serves the first of those that wait at least as long, and there are at most n - 1 of them.

@@ -100,7 +100,8 @@ bool Solver::lay_ahead(std::span<const Slot> slots, size_t count) {
       work_ += std::ssize(form_->edges(s));
       for (const TokenForm::Edge& edge : form_->edges(s)) {
         // Of predicted slots sets are looked at on the way back.
-        if (!decided && slots[i].scores != nullptr && std::exchange(seen_[static_cast<size_t>(edge.set)], stamp_) != stamp_)
+        if (!decided && slots[i].scores != nullptr &&
+            std::exchange(seen_[static_cast<size_t>(edge.set)], stamp_) != stamp_)
           work_ += std::ssize(form_->classes_of(edge.set));
         int32_t& place = place_[static_cast<size_t>(edge.to)];
         if (place >= 0 || form_->least(edge.to) > left) continue;

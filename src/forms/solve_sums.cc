@@ -80,7 +80,8 @@ void Solver::each_way(const Slot& slot, int32_t state, Visit visit) {
   for (const TokenForm::Edge& edge : form_->edges(state)) {
     const int32_t place = place_[static_cast<size_t>(edge.to)];
     if (place < 0) continue;
-    if (const SetScore& s = score(slot, edge.set); s.best != kImpossible) visit(s, static_cast<size_t>(place), edge.set);
+    const SetScore& s = score(slot, edge.set);
+    if (s.best != kImpossible) visit(s, static_cast<size_t>(place), edge.set);
   }
 }
 

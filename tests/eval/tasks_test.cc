@@ -58,7 +58,7 @@ TEST(Tasks, AnOwnRowNeedsPromptAndAnswer) {
   EXPECT_EQ(parse_examples(R"({"prompt":" \n","answer":"a"})", "f", 0).error().message,
             "f:1: field 'prompt': found nothing but white space, needed text");
   EXPECT_EQ(parse_examples(R"({"prompt":"p" "answer":"a"})", "f", 0).error().message,
-            "f:1: not valid JSON at byte 22 of 26");
+            "f:1: not valid JSON at byte 22 of 27");
   EXPECT_EQ(parse_examples("{\"n\":1e999}", "f", 0).error().message, "f:1: not valid JSON at byte 10 of 11");
 }
 
