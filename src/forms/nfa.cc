@@ -64,7 +64,8 @@ class Builder {
 
   // From the end to the beginning: the state from which `e` and then what `next` leads to is read.
   int32_t build(const Expr& e, int32_t next) {
-    full |= ++built_ > 4 * int64_t{most_};  // those that fit the empty text alone add no states
+    ++built_;
+    full |= empty();
     if (full) return 0;
     // What only one place names has no second beginning, and may live shorter than its address would be kept.
     if (e.use_count() == 1 || e->kind == Kind::text) return part(*e, next);
@@ -76,6 +77,7 @@ class Builder {
   }
 
   bool full = false;
+  bool empty() const { return built_ > 4 * int64_t{most_}; }  // very many expressions, of few states
 
  private:
   int32_t add(Nfa::State state) {
@@ -221,6 +223,7 @@ Result<Nfa> Nfa::of(const Expr& expression, int level, int32_t most) {
   Builder builder(nfa, sizes.take_loops(), most);
   nfa.states.emplace_back();
   nfa.start = builder.build(expression, nfa.end);
+  if (builder.empty()) return invalid("the form is too large");
   if (builder.full) return invalid("the form needs more than {} states", most);
   return nfa;
 }

@@ -290,6 +290,7 @@ int64_t Solver::work_of(int64_t slots, int64_t most) {
     begin_slot();
     index({});
     next.clear();
+    const int64_t before = work;
     for (const int32_t s : states)
       for (const TokenForm::Edge& edge : form_->edges(s)) {
         int64_t& seen = seen_[static_cast<size_t>(edge.set)];
@@ -300,6 +301,8 @@ int64_t Solver::work_of(int64_t slots, int64_t most) {
         next.push_back(edge.to);
         placed_.push_back(edge.to);
       }
+    std::ranges::sort(next);
+    if (next == states) return work + (work - before) * (slots - i - 1);  // what follows is the same
     std::swap(states, next);
   }
   return work;

@@ -56,7 +56,7 @@ struct Track {
 class Solver {
  public:
   // Edges and classes that one call looks at, but for those of the first predicted position and of decided ones behind.
-  static constexpr int64_t kStepWork = 400'000;
+  static constexpr int64_t kStepWork = 160'000;
 
   // closed: text goes on behind the stretch, so that it is filled without an end token. call_work: see above.
   Solver(std::shared_ptr<const TokenForm> form, bool closed, int64_t call_work = kStepWork);
@@ -78,7 +78,8 @@ class Solver {
   std::span<const int32_t> walk(std::span<const Slot> slots, Track& track);
   // The smallest number of open positions that the form can fill.
   int64_t shortest();
-  // Edges and classes that a call looks at where all slots are predicted; more than `most`: some number above it.
+  // Edges and classes that a call looks at where all slots are predicted, or a few more; more than `most`: some number
+  // above it.
   int64_t work_of(int64_t slots, int64_t most);
 
   int64_t work() const { return work_; }  // of all calls
