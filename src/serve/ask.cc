@@ -255,22 +255,6 @@ Answered<int64_t> read_count(Service& service, Body& body) {
   return n.value_or(1);
 }
 
-Done read_logprobs(Body& body, Ask& ask) {
-  LLADA_TRY(const auto logprobs, body.integer("logprobs", 0, kMostAlternatives));
-  ask.logprobs = logprobs.has_value();
-  ask.alternatives = logprobs.value_or(0);
-  return {};
-}
-
-Done read_chat_logprobs(Body& body, Ask& ask) {
-  LLADA_TRY(ask.logprobs, body.boolean("logprobs", false));
-  LLADA_TRY(const auto top, body.integer("top_logprobs", 0, kMostAlternatives));
-  if (top && *top > 0 && !ask.logprobs)
-    return refuse("top_logprobs: found it without logprobs, needed logprobs true", "top_logprobs");
-  ask.alternatives = top.value_or(0);
-  return {};
-}
-
 Answered<std::vector<std::string>> read_stop(Body& body, const std::string& name) {
   LLADA_TRY(auto stop, body.texts(name));
   std::erase(stop, "");  // some clients' way to send none
