@@ -236,7 +236,7 @@ class Chat {
       stop_.clear();
       if (!value.empty()) stop_.emplace_back(value);
     } else {
-      LLADA_TRY_STATUS(options_.decode.set(name, std::string(value.empty() ? "true" : value), kind()));
+      LLADA_TRY_STATUS(options_.decode.set(name, std::string(value), kind()));
       if (!options_.decode.note().empty()) tell("note: " + options_.decode.note());
     }
     return tell(setting());

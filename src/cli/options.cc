@@ -70,6 +70,7 @@ Status DecodeFlags::set(std::string_view name, const std::string& text, const de
   std::ranges::replace(flag, '_', '-');
   DecodeFlags next = *this;
   if (flag == kPresetFlag || flag == "--preset") {
+    if (text.empty()) return invalid("{}: found '', needed a preset's name or file", kPresetFlag);
     // A preset is asked for as a whole: what said before how tokens are decided is gone.
     std::erase_if(next.given_, decides);
     next.preset_ = text;
@@ -81,7 +82,8 @@ Status DecodeFlags::set(std::string_view name, const std::string& text, const de
       return invalid("{}{}", decode::no_option(flag), decode::replaced_by(flag).empty() ? suggestion(flag, names) : "");
     }
     std::erase_if(next.given_, [&](const Setting& s) { return s.field == field; });
-    auto value = file_or_json(*field, text);
+    if (text.empty() && !field->is_switch()) return invalid("{}: found '', needed {}", flag, decode::needed(*field));
+    auto value = file_or_json(*field, text.empty() ? "true" : text);
     if (!value) return invalid("{}: {}", flag, value.error().message);
     next.given_.push_back({field, *std::move(value), flag});
   }

@@ -50,8 +50,8 @@ class DecodeFlags : public DecodeChoice {
  public:
   // As DecodeChoice has it, with the flag in the place of an option's key.
   Status resolve(const std::optional<decode::ModelKind>& kind = {});
-  // One option as in a command line, dashes or not, or preset-decode; it replaces what was said before. Refused:
-  // nothing has changed.
+  // One option as in a command line, dashes or not, or preset-decode; it replaces what was said before. A switch needs
+  // no text. Refused: nothing has changed.
   Status set(std::string_view name, const std::string& text, const decode::ModelKind& kind);
   // A refusal of the model's or the engine's, with the flag in the place of the option's key.
   Error named(Error error) const;

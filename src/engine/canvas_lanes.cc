@@ -8,6 +8,7 @@
 #include "decode/canvas.h"
 #include "decode/decided_first.h"
 #include "decode/strategy.h"
+#include "engine/text_rows.h"
 #include "engine/token_score.h"
 
 namespace llada {
@@ -33,9 +34,9 @@ CanvasLanes::CanvasLanes(std::shared_ptr<const Model> model, Setup setup)
 int64_t CanvasLanes::rows_of(int64_t positions) const { return positions * (setup_.cfg_scale > 0 ? 2 : 1); }
 
 Status CanvasLanes::add_lane() {
-  LLADA_TRY(auto state, RequestState::create(*model_, *device_, setup_.positions, setup_.cfg_scale > 0,
-                                             decode::head_rule({}, model_->special_ids())));
-  state.keep_logits = true;
+  LLADA_TRY(auto state,
+            RequestState::create(*model_, *device_, setup_.positions, setup_.cfg_scale > 0, text_rule(*model_, {})));
+  state.keep_logits = state.every_row = true;
   auto lane = std::make_unique<Lane>(std::move(state));
   if (const auto shared = static_cast<int64_t>(setup_.shared.size()); prefix_there_ && !lanes_.empty() && shared > 0) {
     const KvStore& first = lanes_.front()->state.kv;

@@ -16,9 +16,9 @@
 //
 // The continuations are the options of one question: their draws use the same random numbers, so that chance favours
 // none (common random numbers), and canvases that two have in common are computed once. All softmaxes are over the
-// whole vocabulary at temperature 1, in double. A block-causal model is scored block by block, each given the ones
-// before it; in monte_carlo, L is then the number of tokens in the block. Behind the text such a model sees masks up to
-// the end of the block, as in generation, but nothing in duel and pseudo.
+// whole vocabulary at temperature 1, in double; the best tokens are those that decoding may write. A block-causal model
+// is scored block by block, each given the ones before it; in monte_carlo, L is then the number of tokens in the block.
+// Behind the text such a model sees masks up to the end of the block, as in generation, but nothing in duel and pseudo.
 //
 // Deliberately absent: what belongs to a text. Whoever asks puts a beginning or an end token there (Dream's tables have
 // both), and divides by a length where that is wanted.

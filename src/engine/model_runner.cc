@@ -146,11 +146,10 @@ void add_stream(const RequestStep& step, const Part& part, std::span<const int32
 // Far below every logit, and finite, as sums over a row need it.
 constexpr float kHidden = -1e30f;
 
-// Takes rows of the vocabulary out of kept logits. A stream whose rule lets them stand (text_rows.h) asks for the
-// logits as they are.
+// Takes rows of the vocabulary out of kept logits.
 void hide_rows_without_text(const Model& model, const RequestState& state, std::vector<float>& logits) {
+  if (state.every_row) return;
   const std::vector<int32_t> ids = rows_without_text(model);
-  if (ids.empty() || std::ranges::count(state.sampling.never_sampled, ids.back()) == 0) return;
   for (auto row = logits.begin(); row != logits.end(); row += model.config().vocab)
     for (const int32_t id : ids) row[id] = kHidden;
 }

@@ -56,6 +56,7 @@ struct RequestState {
   int64_t prompt = 0, most_positions = 0;  // of the canvas; most: what it may come to
   SamplingRule sampling = {};
   bool keep_logits = false;
+  bool every_row = false;  // where they are kept: as computed; otherwise rows without a token are far below all others
   ClassReading reading = {};  // of a form, for StepResult::scores
   // Of the last forward, where they are kept, x vocabulary: predictions, then trials; sparse trials.
   std::vector<float> logits = {}, sparse_logits = {};

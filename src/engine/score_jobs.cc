@@ -5,6 +5,7 @@
 
 #include "decode/canvas.h"
 #include "decode/denoiser.h"
+#include "engine/text_rows.h"
 
 namespace llada {
 namespace {
@@ -26,7 +27,7 @@ std::vector<ContinuationScore> empty_scores(const ScoreRequest& request) {
 Result<RequestState> keeping_logits(const Model& model, Device& device, int64_t positions, bool guided,
                                     SamplingRule rule) {
   LLADA_TRY(auto state, RequestState::create(model, device, positions, guided, std::move(rule)));
-  state.keep_logits = true;
+  state.keep_logits = state.every_row = true;
   return state;
 }
 
@@ -39,6 +40,7 @@ int64_t score_lanes(const Model& model, int64_t canvas_rows, int64_t rows) {
 CanvasScore::CanvasScore(std::shared_ptr<const Model> model, const ScoreRequest& request)
     : model_(std::move(model)),
       request_(request),
+      no_text_(rows_without_text(*model_)),
       canvases_(score_canvases(request, model_->special_ids())),
       answers_(canvases_.size()),
       lanes_(model_, lanes_setup()) {}
@@ -69,7 +71,7 @@ Status CanvasScore::take(RequestStep& step, double /*device_seconds*/, PrefixCac
       const int32_t token = request_.continuations[target.continuation][target.offset];
       const int64_t position = prompt + static_cast<int64_t>(target.offset);
       answers_[index].tokens.push_back(
-          score_of(reading.logits(position), token, alternatives ? request_.options.top : 0));
+          score_of(reading.logits(position), token, alternatives ? request_.options.top : 0, no_text_));
       answers_[index].best.push_back(reading.best(position) == token);
     }
   });
@@ -99,7 +101,7 @@ ScoreResult CanvasScore::finish() {
 }
 
 DuelScore::DuelScore(std::shared_ptr<const Model> model, const ScoreRequest& request)
-    : model_(std::move(model)), request_(request) {
+    : model_(std::move(model)), request_(request), no_text_(rows_without_text(*model_)) {
   result_.continuations = empty_scores(request);
 }
 
@@ -134,7 +136,7 @@ Status DuelScore::begin() {
   whole.insert(whole.end(), text.begin(), text.end());
   denoiser_->follow(std::move(whole));
   if (device_ == nullptr) return {};
-  LLADA_TRY(state_, keeping_logits(*model_, *device_, positions, order.cfg_scale > 0, decode::head_rule(order, ids)));
+  LLADA_TRY(state_, keeping_logits(*model_, *device_, positions, order.cfg_scale > 0, text_rule(*model_, order)));
   return {};
 }
 
@@ -153,8 +155,8 @@ Status DuelScore::take(RequestStep& step, double /*device_seconds*/, PrefixCache
     if (found == event.predictions.end() || found->position != row)
       return failed("score: position {} was decided without a prediction", edit.position);
     const auto at = static_cast<size_t>(found - event.predictions.begin());
-    score.tokens[static_cast<size_t>(edit.position) - request_.prompt.size()] =
-        score_of(logits_row(step.state->logits, at, model_->config().vocab), edit.token, request_.options.top);
+    score.tokens[static_cast<size_t>(edit.position) - request_.prompt.size()] = score_of(
+        logits_row(step.state->logits, at, model_->config().vocab), edit.token, request_.options.top, no_text_);
     if (found->token != edit.token) score.greedy = false;
   }
   if (!denoiser_->done()) return {};

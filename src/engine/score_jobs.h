@@ -37,6 +37,7 @@ class CanvasScore final : public ScoreJob {
 
   const std::shared_ptr<const Model> model_;
   const ScoreRequest request_;
+  const std::vector<int32_t> no_text_;
   const std::vector<ScoreCanvas> canvases_;
   std::vector<Answer> answers_;
   CanvasLanes lanes_;
@@ -59,6 +60,7 @@ class DuelScore final : public ScoreJob {
 
   const std::shared_ptr<const Model> model_;
   const ScoreRequest request_;
+  const std::vector<int32_t> no_text_;
   Device* device_ = nullptr;
   size_t at_ = 0;
   std::unique_ptr<decode::Denoiser> denoiser_;  // of this continuation

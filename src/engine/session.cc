@@ -107,7 +107,7 @@ Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens, std:
   ModelRunner runner(*model_, device(), options_.trace, std::move(executor));
   const auto size = std::ssize(tokens);
   LLADA_TRY(auto state, RequestState::create(*model_, device(), size, false, {}));
-  state.keep_logits = true;
+  state.keep_logits = state.every_row = true;
   decode::StepPlan plan;
   plan.rows.resize(tokens.size());
   std::iota(plan.rows.begin(), plan.rows.end(), 0);

@@ -15,7 +15,8 @@ namespace llada {
 std::vector<int32_t> rows_without_text(const Model& model);
 
 // The head's rule for a request (decode::head_rule), by which no row without a token is ever written. In the softmax of
-// a prediction these rows count, as they do in the published samplers; what is told of kept logits leaves them out.
+// a prediction these rows count, as they do in the published samplers, and in a likelihood; what is told of kept logits
+// leaves them out, and so do lists of the best tokens.
 SamplingRule text_rule(const Model& model, const decode::DecodeOptions& options, bool infill = false);
 
 // What to say of a GGUF file that does not name the rules by which its tokenizer cuts text; empty where it does.

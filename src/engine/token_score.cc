@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <iterator>
+#include <ranges>
 
 namespace llada {
 
@@ -14,11 +15,12 @@ LogSoftmax::LogSoftmax(std::span<const float> logits) : logits_(logits), top_(*s
 
 double log_probability(std::span<const float> logits, int32_t token) { return LogSoftmax(logits)[token]; }
 
-TokenScore score_of(std::span<const float> logits, int32_t token, int64_t top) {
+TokenScore score_of(std::span<const float> logits, int32_t token, int64_t top, std::span<const int32_t> without) {
   TokenScore score{token, log_probability(logits, token)};
   if (top == 0) return score;
-  std::vector<int32_t> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
+  std::vector<int32_t> ids;
+  std::ranges::set_difference(std::views::iota(0, static_cast<int32_t>(logits.size())), without,
+                              std::back_inserter(ids));
   const auto count = std::min(static_cast<size_t>(top), ids.size());
   const auto better = [&](int32_t a, int32_t b) {
     const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];

@@ -28,8 +28,8 @@ class LogSoftmax {
 };
 double log_probability(std::span<const float> logits, int32_t token);
 
-// The token with the `top` best ones of its row.
-TokenScore score_of(std::span<const float> logits, int32_t token, int64_t top);
+// The token with the `top` best ones of its row, of which `without` (ascending) are none.
+TokenScore score_of(std::span<const float> logits, int32_t token, int64_t top, std::span<const int32_t> without = {});
 
 // One row of logits of many.
 inline std::span<const float> logits_row(std::span<const float> logits, size_t row, int64_t vocab) {

@@ -255,13 +255,6 @@ Answered<int64_t> read_count(Service& service, Body& body) {
   return n.value_or(1);
 }
 
-Done read_logprobs(Body& body, Ask& ask) {
-  LLADA_TRY(const auto logprobs, body.integer("logprobs", 0, kMostAlternatives));
-  ask.logprobs = logprobs.has_value();
-  ask.alternatives = logprobs.value_or(0);
-  return {};
-}
-
 Answered<std::vector<std::string>> read_stop(Body& body, const std::string& name) {
   LLADA_TRY(auto stop, body.texts(name));
   std::erase(stop, "");  // some clients' way to send none
@@ -458,7 +451,8 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
                    const std::vector<std::vector<int32_t>>& prompts, const Decoding& decoding, int64_t n,
                    const std::vector<std::string>& stop) {
   LLADA_TRY_STATUS(check_count(service, std::ssize(prompts), n));
-  const DecodeChoice& choice = decoding.choice;
+  DecodeChoice choice = decoding.choice;
+  if (ask.drops_answer) static_cast<decode::FormOptions&>(choice.options) = {};  // of an answer that is not there
   std::string shorter;  // of several prompts the first that is concerned
   for (const auto& prompt : prompts) {
     if (const Status status = check_context(service.model(), std::ssize(prompt), 1); !status)

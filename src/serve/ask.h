@@ -83,6 +83,7 @@ Answered<Ask> read_ask(Service& service, Body& body, Shape shape);
 Done check_model(Service& service, Body& body);
 Answered<int64_t> read_count(Service& service, Body& body);  // n
 Done read_logprobs(Body& body, Ask& ask);                    // of shapes where it is a number
+Done read_chat_logprobs(Body& body, Ask& ask);               // of those where it is a switch, beside top_logprobs
 // The conversation (ask_messages.cc): `messages`, or of /v1/responses `input`, a text or a list of items.
 Answered<std::vector<ChatMessage>> read_messages(Body& body, Shape shape);
 // A text, or a list of parts that are texts; nothing where it is not there.

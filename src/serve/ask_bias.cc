@@ -1,4 +1,5 @@
-// logit_bias: numbers that are added to the logits of some tokens, as OpenAI's protocol and llama-server's write them.
+// logit_bias: numbers that are added to the logits of some tokens, as OpenAI's protocol and llama-server's write them;
+// and whether log-probabilities are wanted.
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -50,6 +51,22 @@ Done apply_logit_bias(const Service& service, const Ask& ask, decode::DecodeOpti
     return refuse("logit_bias: the form of the answer decides what may be sampled; needed one of the two",
                   "logit_bias");
   options.logit_bias = ask.logit_bias;
+  return {};
+}
+
+Done read_logprobs(Body& body, Ask& ask) {
+  LLADA_TRY(const auto logprobs, body.integer("logprobs", 0, kMostAlternatives));
+  ask.logprobs = logprobs.has_value();
+  ask.alternatives = logprobs.value_or(0);
+  return {};
+}
+
+Done read_chat_logprobs(Body& body, Ask& ask) {
+  LLADA_TRY(ask.logprobs, body.boolean("logprobs", false));
+  LLADA_TRY(const auto top, body.integer("top_logprobs", 0, kMostAlternatives));
+  if (top && *top > 0 && !ask.logprobs)
+    return refuse("top_logprobs: found it without logprobs, needed logprobs true", "top_logprobs");
+  ask.alternatives = top.value_or(0);
   return {};
 }
 

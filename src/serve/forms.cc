@@ -38,8 +38,7 @@ class AnthropicForm : public AnswerForm {
   std::string whole(const FinishedAnswer& answer, const Json& usage) const override {
     std::vector<std::string> blocks;
     if (!answer.thoughts.empty()) blocks.push_back(dump(thinking_block(answer.thoughts)));
-    if (answer.calls.empty() || !answer.text.empty())
-      blocks.push_back(dump({{"type", "text"}, {"text", answer.text}}));
+    if (answer.calls.empty() || !answer.text.empty()) blocks.push_back(dump({{"type", "text"}, {"text", answer.text}}));
     for (size_t i = 0; i < answer.calls.size(); ++i)
       blocks.push_back(with_value(call_block(static_cast<int64_t>(i), answer.calls[i].name, nullptr), "input",
                                   arguments_object(answer.calls[i].arguments)));
@@ -162,6 +161,7 @@ class OllamaForm : public AnswerForm {
                  {"prompt_eval_duration", 0},
                  {"eval_count", usage.at("completion_tokens")},
                  {"eval_duration", time}});
+    if (!answer.logprobs.is_null()) json["logprobs"] = answer.logprobs;
     return with_calls(std::move(json), answer.calls);
   }
   std::string delta(const std::string& text) override { return text.empty() ? "" : dump(piece(text, false)) + '\n'; }

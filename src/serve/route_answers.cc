@@ -79,11 +79,7 @@ Answered<Ask> read_chat(Service& service, Body body) {
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::chat));
   LLADA_TRY(auto stop, read_stop(body));
   LLADA_TRY(const int64_t n, read_count(service, body));
-  LLADA_TRY(ask.logprobs, body.boolean("logprobs", false));
-  LLADA_TRY(const auto top, body.integer("top_logprobs", 0, kMostAlternatives));
-  if (top && *top > 0 && !ask.logprobs)
-    return refuse("top_logprobs: found it without logprobs, needed logprobs true", "top_logprobs");
-  ask.alternatives = top.value_or(0);
+  LLADA_TRY_STATUS(read_chat_logprobs(body, ask));
   LLADA_TRY(Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), false));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, messages, stop));

@@ -64,6 +64,7 @@ Answered<Ask> begin_ask(Service& service, Body& body, Shape shape) {
   LLADA_TRY(const std::string others, lift_options(body));
   LLADA_TRY(Ask ask, read_ask(service, body, shape));
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
+  LLADA_TRY_STATUS(read_chat_logprobs(body, ask));
   if (!others.empty())
     LLADA_TRY_STATUS(add_warning(service, ask, others + ": of Ollama's runner, without effect here"));
   return ask;
@@ -98,9 +99,9 @@ Answered<Ask> read_text_request(Service& service, Body& body) {
   LLADA_TRY(const auto suffix, body.text("suffix"));
   LLADA_TRY(const bool raw, body.boolean("raw", false));
   if (suffix && !suffix->empty()) {
-    for (const char* field : {"n", "logprobs"})
-      if (body.find(field) != nullptr)
-        return refuse(fmt::format("{}: a reply here has one answer, without log-probabilities", field), field);
+    if (body.find("n") != nullptr) return refuse("n: a reply here has one answer", "n");
+    if (ask.logprobs)
+      return refuse("logprobs: text between two others has none here, needed no suffix or logprobs false", "logprobs");
     if (const auto* length = body.find("num_predict")) body.put("max_tokens", *length);
     LLADA_TRY(Ask gap, read_between(service, std::move(body), ask.form));
     gap.shape = ask.shape;

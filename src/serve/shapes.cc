@@ -163,16 +163,16 @@ Json token_logprob(const Model& model, int32_t token, double log_probability) {
   return {{"token", token_text(model, token)}, {"logprob", log_probability}, {"bytes", bytes}};
 }
 
-Json chat_logprobs(const Model& model, std::span<const ScoredToken> tokens) {
+Json chat_logprobs(const Model& model, std::span<const ScoredToken> tokens, bool empty_lists) {
   Json content = Json::array();
   for (const ScoredToken& t : tokens) {
     Json entry = token_logprob(model, t.token, t.log_probability.value_or(0));
-    entry["top_logprobs"] = Json::array();
+    if (empty_lists || !t.top.empty()) entry["top_logprobs"] = Json::array();
     for (const auto& [token, log_probability] : t.top)
       entry["top_logprobs"].push_back(token_logprob(model, token, log_probability));
     content.push_back(std::move(entry));
   }
-  return {{"content", std::move(content)}, {"refusal", nullptr}};
+  return content;
 }
 
 constexpr double kLeast = -9999;  // in the place of minus infinity, which JSON has not
@@ -215,7 +215,8 @@ size_t characters(std::string_view text) {
 }  // namespace
 
 Json logprobs_json(const Model& model, Shape shape, std::span<const ScoredToken> tokens) {
-  if (shape == Shape::chat) return chat_logprobs(model, tokens);
+  if (shape == Shape::ollama_chat || shape == Shape::ollama_text) return chat_logprobs(model, tokens, false);
+  if (shape == Shape::chat) return {{"content", chat_logprobs(model, tokens, true)}, {"refusal", nullptr}};
   Json names = Json::array(), logprobs = Json::array(), tops = Json::array(), offsets = Json::array();
   // Where a token begins among the characters of the text: within one, where that one stands.
   size_t offset = 0;

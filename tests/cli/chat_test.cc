@@ -163,6 +163,20 @@ TEST(Chat, CommandsWorkOnAPipe) {
   EXPECT_EQ(wrong.err, "llada run: unknown command /nope; /help lists them\n");
 }
 
+// Only a switch needs no value.
+TEST(Chat, AnOptionWithoutItsValueIsRefused) {
+  const auto said = [](const std::string& line) {
+    const auto result = run_llada(chat_arguments(), {.stdin_text = line + "\n"});
+    return std::pair(result.status, result.err);
+  };
+  for (const std::string name : {"regex", "choice", "temperature", "gen-length", "preset-decode"}) {
+    const auto [status, err] = said("/set " + name);
+    EXPECT_EQ(status, 2) << err;
+    EXPECT_TRUE(err.starts_with("llada run: --" + name + ": found '', needed ")) << err;
+  }
+  EXPECT_EQ(said("/set slide").first, 0) << said("/set slide").second;
+}
+
 TEST(Conversation, RoundTripsAndRefusesWhatIsNone) {
   const auto messages = conversation(true, 2);
   const std::vector<ChatMessage> whole(messages.begin(), messages.end() - 1);

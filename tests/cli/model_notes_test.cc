@@ -130,6 +130,22 @@ TEST_F(ModelNotes, RowsWithoutATokenAreNeverWritten) {
     EXPECT_GT(json["tokens"].size(), 0u);
   }
   EXPECT_NE(text_of({"infill", "--text", "3+4=<mask:2>"}), "3+4=\n");
+  // A likelihood is a share of all rows; what is best is a token, which greedy decoding would write.
+  for (const char* method : {"chain", "duel"}) {
+    const std::vector<std::string> words = {"score", "-p",    "3+4=", "--continuation", "7", "--method",
+                                            method,  "--top", "5",    "--json"};
+    const Json scored = Json::parse(text_of(words))["continuations"][0];
+    const Json& token = scored["tokens"][0];
+    EXPECT_LT(token["log_probability"].get<double>(), -100);
+    ASSERT_EQ(token["top"].size(), 5u) << scored;
+    for (const Json& one : token["top"]) EXPECT_LT(one["id"].get<int>(), kTokens) << scored;
+    EXPECT_EQ(scored["greedy"].get<bool>(), token["top"][0]["id"] == token["id"]) << scored;
+  }
+  const Json asked = Json::parse(
+      text_of({"decide", "-p", "3+4=", "--question", "3+4=?", "--choice", "1|2|3", "--labels", "values", "--json"}));
+  const Json told = asked["answers"][0]["diagnostics"];
+  EXPECT_LT(told["label_mass"].get<double>(), 0.1) << "of all rows: " << asked;
+  EXPECT_EQ(told["argmax_is_label"], true) << asked;
 }
 
 // A template that is not followed is mentioned by all who lay out a chat, wherever the template stands.

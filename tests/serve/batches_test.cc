@@ -1,6 +1,7 @@
 // Files and batches that a server keeps: forms, limits, answers equal to those of the routes, and what is left after a
 // restart, a cancellation and an expiry.
 #include <gmock/gmock.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 
 #include <csignal>
@@ -299,6 +300,36 @@ TEST_F(BatchRoutes, FilesThatTakeAllTheirRoomEndABatchWithItsAnswers) {
   const json files = get("/v1/files").json();
   for (const json& file : files["data"]) ask(server->port(), "DELETE", "/v1/files/" + file["id"].get<std::string>());
   EXPECT_EQ(ended(create(requests(4))["id"])["status"], "completed");
+}
+
+// A file system of 1 MB, which root alone may make.
+class SmallDisk {
+ public:
+  explicit SmallDisk(std::string path)
+      : path_(std::move(path)), there_(::mount("tmpfs", path_.c_str(), "tmpfs", 0, "size=1m") == 0) {}
+  ~SmallDisk() {
+    if (there_) ::umount2(path_.c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  bool there() const { return there_; }
+
+ private:
+  const std::string path_;
+  const bool there_;
+};
+
+TEST_F(BatchRoutes, AFullDiskIsToldAsOne) {
+  const SmallDisk disk(folder_.string());
+  if (!disk.there()) GTEST_SKIP() << "no file system may be mounted here";
+  start_keeping();
+  const Received refused = upload(std::string(2 << 20, 'a'));
+  EXPECT_EQ(refused.status, 507) << refused.body;
+  const json error = refused.json()["error"];
+  EXPECT_EQ(error["code"], "disk_full");
+  EXPECT_FALSE(error["message"].get<std::string>().contains(folder_.string())) << "the log has the path";
+  EXPECT_EQ(upload(requests(2)).status, 200) << "a small one has its room";
+  end();
 }
 
 TEST_F(BatchRoutes, BytesOfABatchThatHasNotEndedCount) {

@@ -168,6 +168,24 @@ TEST_F(Protocols, OllamasChatIsAStreamOfLines) {
   EXPECT_EQ(whole["message"], json({{"role", "assistant"}, {"content", text}}));
   EXPECT_EQ(whole["done"], true);
   EXPECT_FALSE(whole.contains("warnings"));
+  // Log-probabilities are those of a chat, in a list of their own beside the last message.
+  const json scored = {{"logprobs", true}, {"top_logprobs", 2}};
+  json same = asked(scored);
+  same.update({{"stream", false}, {"max_tokens", 64}});
+  const json entries = post("/v1/chat/completions", same).json()["choices"][0]["logprobs"]["content"];
+  ASSERT_GT(entries.size(), 0u);
+  json line = asked(scored);
+  line["options"] = {{"num_predict", 64}};
+  const auto told = lines(post("/api/chat", line).body);
+  EXPECT_EQ(told.back()["logprobs"], entries);
+  EXPECT_FALSE(told.front().contains("logprobs"));
+  line["stream"] = false, line["top_logprobs"] = 0;
+  const json plain = post("/api/chat", line).json()["logprobs"];
+  ASSERT_EQ(plain.size(), entries.size());
+  EXPECT_NEAR(plain[0]["logprob"].get<double>(), entries[0]["logprob"].get<double>(), 1e-6);
+  EXPECT_FALSE(plain[0].contains("top_logprobs"));
+  EXPECT_FALSE(whole.contains("logprobs"));
+  EXPECT_EQ(post("/api/chat", asked({{"top_logprobs", 2}})).status, 400) << "without logprobs";
   const json cut = post("/api/chat", asked({{"stream", false}, {"options", {{"num_predict", 4}}}})).json();
   EXPECT_EQ(cut["done_reason"], "length");
 }
@@ -184,9 +202,11 @@ TEST_F(Protocols, OllamasTextsGapsAndWhatThereIs) {
   EXPECT_EQ(generate(raw)["response"], "26");
   const json gap = {{"prompt", "Ken has 20+6="}, {"suffix", " puzzles."}, {"options", {{"num_predict", 2}}}};
   EXPECT_EQ(generate(gap)["response"], "26");
-  for (const char* field : {"n", "logprobs"}) {
+  json other = {{"prompt", kSum}, {"options", options}, {"logprobs", true}};
+  EXPECT_TRUE(generate(other)["logprobs"][0].contains("logprob"));
+  for (const json& more : {json{{"n", 2}}, json{{"logprobs", true}}}) {
     json several = gap;
-    several[field] = 2;
+    several.update(more);
     EXPECT_EQ(post("/api/generate", several).status, 400) << "a reply has one answer";
   }
   EXPECT_EQ(generate({{"model", "tiny"}})["done_reason"], "load") << "it only asks that the model be there";
@@ -281,6 +301,12 @@ TEST_F(Protocols, StrictServersRefuseWhatHasNoEffect) {
     EXPECT_TRUE(reply.body.contains("chat_template_kwargs.foo: the chat template")) << reply.body;
   }
   EXPECT_EQ(post("/api/chat", asked({{"model", "tiny"}, {"options", {{"num_ctx", 9}}}})).status, 400);
+  // An unknown name is refused, though its value asks for nothing.
+  for (const json& idle : {json(false), json(0), json(""), json::array(), json::object()}) {
+    const Received reply = post(kChats, asked({{"anything", idle}, {"model", "tiny"}, {"max_tokens", 2}}));
+    EXPECT_EQ(reply.status, 400) << idle;
+    EXPECT_EQ(reply.json()["error"]["param"], "anything") << reply.body;
+  }
   EXPECT_EQ(post(kChats, asked({{"presence_penalty", 0}, {"reasoning_effort", "none"}, {"max_tokens", 2}})).status,
             200);
   for (const auto& [path, model, status] : {std::tuple{kChats, "tiny", 200},

@@ -225,14 +225,19 @@ TEST_F(WishedForms, WithoutTokensThereIsNoText) {
     EXPECT_EQ(answer["stop"], true);
   }
   EXPECT_EQ(metric("llada_forwards_total"), before);
-  for (const bool stream : {false, true}) {
-    const Received reply = post(kLlamaPath, {{"prompt", "Ken has 20+6="}, {"n_predict", 0}, {"stream", stream}});
-    ASSERT_EQ(reply.status, 200) << reply.body;
-    const json answer = stream ? json::parse(reply.events().back()) : reply.json();
-    EXPECT_EQ(answer["content"], "");
-    EXPECT_EQ(answer["tokens_predicted"], 0);
-    EXPECT_EQ(answer["stop_type"], "limit");
-  }
+  // A form needs no tokens where there is no answer.
+  const json schema = {{"type", "object"}, {"required", {"a"}}, {"properties", {{"a", {{"const", "a long text"}}}}}};
+  for (const bool stream : {false, true})
+    for (const json& form : {json::object(), json{{"json_schema", schema}}}) {
+      json body = {{"prompt", "Ken has 20+6="}, {"n_predict", 0}, {"stream", stream}};
+      body.update(form);
+      const Received reply = post(kLlamaPath, body);
+      ASSERT_EQ(reply.status, 200) << reply.body;
+      const json answer = stream ? json::parse(reply.events().back()) : reply.json();
+      EXPECT_EQ(answer["content"], "");
+      EXPECT_EQ(answer["tokens_predicted"], 0);
+      EXPECT_EQ(answer["stop_type"], "limit");
+    }
 }
 
 TEST_F(WishedForms, PromptsOfAListAreAnsweredInTheirOrder) {
