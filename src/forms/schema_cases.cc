@@ -77,13 +77,13 @@ bool is_empty(const NumberRange& r) {
   return r.least && r.most && (*r.most < *r.least || (*r.most == *r.least && (r.above || r.below)));
 }
 
+}  // namespace
+
 bool has_integer(const NumberRange& r) {
   if (!r.least || !r.most) return true;
   const double first = r.above ? std::floor(*r.least) + 1 : std::ceil(*r.least);
   return first < *r.most || (first == *r.most && !r.below);
 }
-
-}  // namespace
 
 bool meet(Case& a, const Case& b) {
   a.types &= b.types, a.hints |= b.hints, a.typed |= b.typed, a.open &= b.open;

@@ -123,6 +123,8 @@ class Cases {
   bool lost_ = false;              // cases are a part of what the schemas allow: that none is left proves nothing
 };
 
+bool has_integer(const NumberRange& range);
+
 // Asks for both. False: no value fits.
 bool meet(Case& into, const Case& with);
 

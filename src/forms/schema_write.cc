@@ -115,7 +115,7 @@ Result<Expr> SchemaWriter::of_case(const Case& c, const Place* place, int left) 
     for (const bool value : {true, false})
       if (!excluded(value)) parts.push_back(text(value ? "true" : "false"));
   if (types & Case::kString) LLADA_TRY_STATUS(add(string(c, place)));
-  if (types & Case::kInteger) {
+  if ((types & Case::kInteger) || ((types & Case::kNumber) && !has_integer(c.range))) {
     Case numbers = c;
     numbers.types = types;
     LLADA_TRY_STATUS(add(number(numbers, place)));
