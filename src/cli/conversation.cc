@@ -13,8 +13,7 @@ constexpr std::string_view kChatFormat = "llada-chat";
 }  // namespace
 
 std::string conversation_text(std::span<const ChatMessage> messages) {
-  Json json = {
-      {"format", kChatFormat}, {"version", kChatVersion}, {"messages", Json::array()}};
+  Json json = {{"format", kChatFormat}, {"version", kChatVersion}, {"messages", Json::array()}};
   for (const ChatMessage& m : messages) json["messages"].push_back({{"role", m.role}, {"content", m.content}});
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
 }

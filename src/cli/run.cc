@@ -28,10 +28,10 @@ struct RunOptions {
 Status show_answer(const RunOptions& o, const Generation& generation) {
   if (o.show.json) {
     Json json = {{"text", printable_text(generation.text, false)},
-                                   {"tokens", generation.tokens},
-                                   {"finish_reason", finish_reason(generation)},
-                                   {"preset", o.decode.preset()},
-                                   {"stats", stats_json(generation.stats)}};
+                 {"tokens", generation.tokens},
+                 {"finish_reason", finish_reason(generation)},
+                 {"preset", o.decode.preset()},
+                 {"stats", stats_json(generation.stats)}};
     if (o.think) json["thoughts"] = printable_text(generation.thoughts, false);
     return print(json_line(json));
   }

@@ -1,7 +1,8 @@
 #include "cli/sustained_report.h"
-#include "json/parse.h"
 
 #include <fmt/format.h>
+
+#include "json/parse.h"
 
 namespace llada::cli {
 namespace {
@@ -32,10 +33,10 @@ std::string sustained_text(const std::vector<bench::SustainedMinute>& minutes) {
 
 Json sustained_json(const bench::SustainedMinute& m) {
   Json json = {{"seconds", m.seconds},
-                                 {"tokens", m.tokens},
-                                 {"forwards", m.forwards},
-                                 {"tokens_per_minute", m.tokens_per_minute()},
-                                 {"forwards_per_minute", m.forwards_per_minute()}};
+               {"tokens", m.tokens},
+               {"forwards", m.forwards},
+               {"tokens_per_minute", m.tokens_per_minute()},
+               {"forwards_per_minute", m.forwards_per_minute()}};
   if (m.heat.celsius > 0) json["celsius"] = m.heat.celsius;
   if (m.heat.mhz > 0) json["mhz"] = m.heat.mhz;
   return json;

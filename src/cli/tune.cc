@@ -55,8 +55,7 @@ PresetOrigin origin_of(const TuneOptions& o, const Model& model, const eval::Att
           .rows_mean = total.mean(total.rows)};
 }
 
-Json report_of(const TuneOptions& o, const eval::TuneResult& result, double seconds,
-                                 int64_t examples) {
+Json report_of(const TuneOptions& o, const eval::TuneResult& result, double seconds, int64_t examples) {
   auto frontier = Json::array();
   for (const eval::Attempt& t : result.frontier) {
     const eval::Score s = t.total();

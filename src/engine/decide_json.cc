@@ -156,8 +156,7 @@ Status read_settings(const Json& body, DecideOptions& options) {
 }
 
 // Criteria of a question of /v1/systemone.
-Result<std::vector<DecideOption>> criteria_options(const Json& question, QuestionKind kind,
-                                                   const std::string& where) {
+Result<std::vector<DecideOption>> criteria_options(const Json& question, QuestionKind kind, const std::string& where) {
   std::vector<DecideOption> options;
   const Json* const criteria = json_field(question, "criteria");
   const std::string place = where + ".criteria";
@@ -191,9 +190,7 @@ Json usage_json(const DecideResult& result) {
           {"rows", result.rows}};
 }
 
-Json value_json(const DecideOption& option) {
-  return option.boolean ? Json(option.text == "true") : Json(option.text);
-}
+Json value_json(const DecideOption& option) { return option.boolean ? Json(option.text == "true") : Json(option.text); }
 
 Json diagnostics_json(const DecideAnswer& answer) {
   return {{"label_mass", answer.label_mass}, {"argmax_is_label", answer.best_is_label}};
@@ -356,8 +353,7 @@ Json decisions_json(const DecideRequest& request, const DecideResult& result, co
     one["diagnostics"] = diagnostics_json(a);
     answers.push_back(std::move(one));
   }
-  Json all = {
-      {"object", "decision"}, {"model", model}, {"answers", std::move(answers)}, {"usage", usage_json(result)}};
+  Json all = {{"object", "decision"}, {"model", model}, {"answers", std::move(answers)}, {"usage", usage_json(result)}};
   add_warnings(request, result, all);
   return all;
 }

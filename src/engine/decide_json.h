@@ -28,10 +28,8 @@ Result<DecideRequest> read_decide(std::string_view text, const std::string& sour
 Result<std::string> parse_decide_input(const Json& input, const std::string& where);
 
 // What is answered, {answers, model, usage}.
-Json decisions_json(const DecideRequest& request, const DecideResult& result,
-                                      const std::string& model);
-Json systemone_json(const DecideRequest& request, const DecideResult& result,
-                                      const std::string& model);
+Json decisions_json(const DecideRequest& request, const DecideResult& result, const std::string& model);
+Json systemone_json(const DecideRequest& request, const DecideResult& result, const std::string& model);
 
 // The one that goes with the request, on one line.
 std::string decide_text(const DecideRequest& request, const DecideResult& result, const std::string& model);

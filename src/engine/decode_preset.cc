@@ -132,20 +132,20 @@ Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool fi
 
 std::string decode_preset_text(const DecodePreset& preset, const PresetOrigin& origin) {
   const Json json = {{"format", "llada-preset"},
-                                       {"version", kVersion},
-                                       {"name", preset.name},
-                                       {"options", preset.options},
-                                       {"tuned",
-                                        {{"model", origin.model},
-                                         {"device", origin.device},
-                                         {"tasks", origin.tasks},
-                                         {"examples", origin.examples},
-                                         {"max_loss", origin.max_loss},
-                                         {"loss", origin.loss},
-                                         {"held_out_loss", origin.held_out_loss},
-                                         {"agreement", origin.agreement},
-                                         {"nfe_mean", origin.nfe_mean},
-                                         {"rows_mean", origin.rows_mean}}}};
+                     {"version", kVersion},
+                     {"name", preset.name},
+                     {"options", preset.options},
+                     {"tuned",
+                      {{"model", origin.model},
+                       {"device", origin.device},
+                       {"tasks", origin.tasks},
+                       {"examples", origin.examples},
+                       {"max_loss", origin.max_loss},
+                       {"loss", origin.loss},
+                       {"held_out_loss", origin.held_out_loss},
+                       {"agreement", origin.agreement},
+                       {"nfe_mean", origin.nfe_mean},
+                       {"rows_mean", origin.rows_mean}}}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 

@@ -124,9 +124,7 @@ Status JsonFields::finish() const {
   return {};
 }
 
-std::string json_line(const Json& object) {
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
-}
+std::string json_line(const Json& object) { return object.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n'; }
 
 Status for_each_json_line(std::string_view text, const std::string& source,
                           const std::function<Status(std::string_view line, std::string where)>& visit) {

@@ -9,7 +9,6 @@
 
 namespace llada {
 
-
 Result<MeasuredDsp> parse_measured_dsp(const Json& dsp, std::string_view origin) {
   const auto wrong = [&](std::string_view field, std::string_view needed) {
     return invalid("{}: dsp{}: needed {}", origin, field, needed);

@@ -31,7 +31,7 @@ Result<size_t> right_option(const DecideQuestion& question, const Json& answer, 
 Result<DecideTask> question_row(const Json& row, const std::string& where) {
   Json question = Json::object();
   for (const char* name : {"type", "instructions", "choices", "levels", "name"})
-    if (row.contains(name)) question[name] = Json(row.at(name));
+    if (row.contains(name)) question[name] = row.at(name);
   DecideTask task;
   LLADA_TRY(task.question, parse_question(question, where));
   if (row.contains("state")) {

@@ -276,12 +276,12 @@ std::string recording_header(const std::string& model) {
 
 std::string recording_lines(const RecordedRun& run) {
   Json head = {{"strategy", run.strategy},
-                      {"options", run.options},
-                      {"task", run.task},
-                      {"example", run.example},
-                      {"prompt_tokens", run.prompt_tokens},
-                      {"positions", run.positions},
-                      {"streams", run.guided ? 2 : 1}};
+               {"options", run.options},
+               {"task", run.task},
+               {"example", run.example},
+               {"prompt_tokens", run.prompt_tokens},
+               {"positions", run.positions},
+               {"streams", run.guided ? 2 : 1}};
   if (run.attention_block > 0) head["attention_block"] = run.attention_block;
   std::string out = line("run", std::move(head));
   for (const RecordedStep& step : run.steps) {
@@ -291,17 +291,17 @@ std::string recording_lines(const RecordedRun& run) {
       if (e.from >= 0) moved.push_back(Json::array({e.position, e.from}));
     }
     Json json = {{"rows", ranges_json(step.rows)},
-                        {"keys", step.keys},
-                        {"block", Json::array({step.block.begin, step.block.end})},
-                        {"wanted", ranges_json(step.wanted)},
-                        {"predicted", step.predicted},
-                        {"confidence", step.confidence},
-                        {"trials", trials_json(step.trials)},
-                        {"sparse_rows", ranges_json(step.sparse_rows)},
-                        {"sparse_trials", trials_json(step.sparse_trials)},
-                        {"edits", std::move(edits)},
-                        {"committed", step.committed},
-                        {"final", step.final}};
+                 {"keys", step.keys},
+                 {"block", Json::array({step.block.begin, step.block.end})},
+                 {"wanted", ranges_json(step.wanted)},
+                 {"predicted", step.predicted},
+                 {"confidence", step.confidence},
+                 {"trials", trials_json(step.trials)},
+                 {"sparse_rows", ranges_json(step.sparse_rows)},
+                 {"sparse_trials", trials_json(step.sparse_trials)},
+                 {"edits", std::move(edits)},
+                 {"committed", step.committed},
+                 {"final", step.final}};
     if (!moved.empty()) json["moved"] = std::move(moved);
     out += line("step", std::move(json));
   }

@@ -13,8 +13,7 @@ inline constexpr std::string_view kDiffusionGemmaClass = "DiffusionGemmaForBlock
 inline constexpr std::string_view kDiffusionGemmaArch = "diffusion-gemma";
 
 // config.json and generation_config.json of a folder.
-Result<ModelConfig> read_diffusion_gemma_config(const Json& root, const Json& generation,
-                                                std::string_view file);
+Result<ModelConfig> read_diffusion_gemma_config(const Json& root, const Json& generation, std::string_view file);
 
 Result<ModelRecord> read_diffusion_gemma_gguf(const GgufFile& file, uint64_t file_bytes, std::string_view name);
 

@@ -160,8 +160,7 @@ class Reader {
 }  // namespace
 }  // namespace hf_gemma
 
-Result<ModelConfig> read_diffusion_gemma_config(const Json& root, const Json& generation,
-                                                std::string_view file) {
+Result<ModelConfig> read_diffusion_gemma_config(const Json& root, const Json& generation, std::string_view file) {
   const HfFields all(root, file), more(generation, file, "generation_config.json: ");
   LLADA_TRY(const HfFields text, all.object("text_config"));
   return hf_gemma::Reader(all, text, more, file).read();

@@ -11,7 +11,6 @@ namespace {
 
 using Kind = Expression::Kind;
 
-
 // How many states an expression makes where all repeats stand as often as they may, and how deeply repeats that are
 // loops stand in each other. Parts that stand at several places count each time, up to kHuge.
 class Sizes {

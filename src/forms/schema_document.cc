@@ -14,10 +14,12 @@ constexpr size_t kMostPath = 200;
 
 // The specification's own schema, which describes schemas. This is a part of it that needs no recursion.
 const Json& schema_of_schemas() {
-  static const Json made = parse_json_object(
-      R"({"type": "object", "properties": {"title": {"type": "string"}, "description": {"type": "string"},
+  static const Json made =
+      parse_json_object(
+          R"({"type": "object", "properties": {"title": {"type": "string"}, "description": {"type": "string"},
           "type": {"enum": ["string", "number", "integer", "boolean", "null", "array", "object"]}}})",
-      "schema", kOwnJson).value();
+          "schema", kOwnJson)
+          .value();
   return made;
 }
 

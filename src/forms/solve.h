@@ -93,7 +93,7 @@ class Solver {
     std::vector<double> best, behind, heated;  // of what follows: the best sequence, all, all after the temperature
     std::vector<double> before;                // of all that leads there
   };
-  struct SetScore {  // of a set at one slot
+  struct SetScore {     // of a set at one slot
     int64_t stamp = 0;  // the slot
     int32_t best_class = -1;
     double best = kImpossible, mass = kImpossible, heated = kImpossible;
@@ -141,15 +141,15 @@ class Solver {
   std::vector<Taken> path_;     // from slot first_ on
   std::vector<int32_t> place_;  // by state
   std::vector<int32_t> placed_;
-  std::vector<SetScore> scores_;  // by set, of the slot that was begun last
-  std::vector<int64_t> seen_;     // by set: the slot in which it was looked at
+  std::vector<SetScore> scores_;                 // by set, of the slot that was begun last
+  std::vector<int64_t> seen_;                    // by set: the slot in which it was looked at
   std::vector<double> from_, into_, warm_into_;  // by place: exp() of a layer's logarithms beside its largest
   std::vector<double> set_weight_, class_weight_;
   std::vector<int32_t> active_sets_, active_classes_;
   int64_t stamp_ = 0, work_ = 0;
   double mass_ = kImpossible, heat_ = kImpossible;  // of the first set that was summed in this slot
   bool heats_ = false;                              // whether `heated` is summed
-  std::vector<std::vector<char>> ends_;  // by positions left, where closed: states that fill them exactly
+  std::vector<std::vector<char>> ends_;             // by positions left, where closed: states that fill them exactly
 };
 
 }  // namespace llada::forms

@@ -41,8 +41,7 @@ const Solver::SetScore& Solver::score(const Slot& slot, int32_t set) {
   if (slot.token >= 0) {
     const TokenClasses& classes = form_->classes();
     const int32_t c = slot.token < classes.tokens() ? classes.class_of()[static_cast<size_t>(slot.token)] : -1;
-    if (c >= 0 && std::ranges::binary_search(form_->classes_of(set), c))
-      out = {stamp_, c, 0, 0, 0, 1, 1};
+    if (c >= 0 && std::ranges::binary_search(form_->classes_of(set), c)) out = {stamp_, c, 0, 0, 0, 1, 1};
     return out;
   }
   if (slot.scores == nullptr) {
@@ -146,7 +145,9 @@ void Solver::sum_before(const Slot& slot, size_t at, bool weigh) {
     if (weight == 0) active_sets_.push_back(set);
     weight += std::max(value, 1e-300);
   };
-  std::vector<double> sum(next.states.size()), most(next.states.size(), kImpossible);
+  std::vector<double> sum(next.states.size());
+  std::vector<double>& most = next.before;
+  most.assign(next.states.size(), kImpossible);
   for (size_t k = 0; k < layer.states.size(); ++k)
     each_way(slot, layer.states[k], [&](const SetScore& s, size_t to, int32_t set) {
       if (open) {
@@ -189,7 +190,6 @@ void Solver::sum_before(const Slot& slot, size_t at, bool weigh) {
       add_weight(set, std::exp(layer.before[k] + next.behind[to] - top));
     });
   }
-  next.before = std::move(most);
 }
 
 // From the weights of the sets (sum_before).

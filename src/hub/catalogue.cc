@@ -1,4 +1,5 @@
 #include "hub/catalogue.h"
+
 #include "json/parse.h"
 
 namespace llada::hub {

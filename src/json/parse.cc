@@ -153,9 +153,7 @@ void find_numbers(const Json& value, std::vector<std::pair<size_t, std::string>>
 }
 
 void write(const Json& value, const JsonNumbers& numbers, std::string& out) {
-  const auto text = [](const auto& scalar) {
-    return scalar.dump(-1, ' ', false, Json::error_handler_t::replace);
-  };
+  const auto text = [](const auto& scalar) { return scalar.dump(-1, ' ', false, Json::error_handler_t::replace); };
   const char* separator = "";
   if (value.is_object()) {
     out += '{';
@@ -204,10 +202,8 @@ Result<JsonDocument> parse_ordered_object(std::string_view text, std::string_vie
 
 Result<Json> parse_json_object(std::string_view text, std::string_view source, const JsonLimits& limits,
                                const JsonWatch& watch) {
-  LLADA_TRY(auto built, build(text, source, limits, watch));
-  Json root = built.take();
-  if (!root.is_object()) return invalid("{}: the JSON is not an object", source);
-  return root;
+  LLADA_TRY(JsonDocument document, parse_ordered_object(text, source, limits, watch));
+  return std::move(document.root);
 }
 
 std::string json_text(const Json& value, const JsonNumbers& numbers) {

@@ -38,7 +38,7 @@ Result<JsonDocument> parse_ordered_object(std::string_view text, std::string_vie
                                           const JsonWatch& watch = {});
 // Its tree alone.
 Result<Json> parse_json_object(std::string_view text, std::string_view source, const JsonLimits& limits = {},
-                                 const JsonWatch& watch = {});
+                               const JsonWatch& watch = {});
 
 // JSON text without white space, whose numbers stay as they were read. Bytes that are no UTF-8 become U+FFFD.
 std::string json_text(const Json& value, const JsonNumbers& numbers);

@@ -1,8 +1,6 @@
 // Which kernel tables this build and processor have, and the choice among them.
 #include "kernels/tables.h"
-#ifdef __SANITIZE_THREAD__
 #include "kernels/watched.h"
-#endif
 
 namespace llada::kernels {
 
@@ -12,9 +10,7 @@ const std::vector<const KernelTable*>& available() {
     for (const KernelTable* table : {avx512vnni_table(), amx_table(), avxvnni_table(), avx2_table(), neon_i8mm_table(),
                                      neon_dotprod_table(), neon_table(), scalar_table()})
       if (table != nullptr) found.push_back(table);
-#ifdef __SANITIZE_THREAD__
     watch(found);
-#endif
     return found;
   }();
   return tables;

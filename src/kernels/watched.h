@@ -1,11 +1,18 @@
 // For builds under the thread sanitizer. Under it a forward spends nine tenths of its time in the loops of the kernels,
 // so that these are compiled without it (CMakeLists.txt), and called through a table that tells it what a call reads
-// and writes. Digests, packing and quantized activations are compiled with it.
+// and writes. Digests, packing and quantized activations are compiled with it. Elsewhere watch() does nothing.
 #pragma once
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "kernels/kernels.h"
+
+#ifndef LLADA_WATCH_KERNELS
+namespace llada::kernels {
+inline void watch(std::vector<const KernelTable*>&) {}
+}  // namespace llada::kernels
+#else
 
 extern "C" void __tsan_read_range(void* begin, unsigned long bytes);
 extern "C" void __tsan_write_range(void* begin, unsigned long bytes);
@@ -104,3 +111,5 @@ inline void watch(std::vector<const KernelTable*>& tables) {
 }
 
 }  // namespace llada::kernels
+
+#endif

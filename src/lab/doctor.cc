@@ -37,8 +37,8 @@ Result<int> examine(const DoctorRequest& r) {
   if (checkup.profile) LLADA_TRY_STATUS(write_file(r.output, profile_text(*checkup.profile)));
   const bool usable = checkup.profile.has_value();
   if (r.json) {
-    LLADA_TRY_STATUS(print(json_line({{"findings", findings_json(checkup.findings)},
-                                      {"profile", usable ? Json(r.output) : nullptr}})));
+    LLADA_TRY_STATUS(print(
+        json_line({{"findings", findings_json(checkup.findings)}, {"profile", usable ? Json(r.output) : nullptr}})));
   } else if (usable) {
     LLADA_TRY_STATUS(print(fmt::format("{0}: for --device hexagon:profile={0} and llada-study simulate --profile {0}\n",
                                        one_line(r.output))));

@@ -169,6 +169,7 @@ Answered<Decoding> read_decoding(Body& body, const Ask& ask, const decode::Model
   LLADA_TRY_STATUS(read_sampling(body, choice, formed, decoding.unused));
   LLADA_TRY_STATUS(resolve());
   LLADA_TRY_STATUS(follow_schema(ask.form, decoding));
+  if (ask.drops_answer) static_cast<decode::FormOptions&>(choice.options) = {};  // of an answer that is not there
   choice.draw_seed();
   return decoding;
 }
@@ -451,8 +452,7 @@ Done make_requests(Service& service, Ask& ask, const std::string& field,
                    const std::vector<std::vector<int32_t>>& prompts, const Decoding& decoding, int64_t n,
                    const std::vector<std::string>& stop) {
   LLADA_TRY_STATUS(check_count(service, std::ssize(prompts), n));
-  DecodeChoice choice = decoding.choice;
-  if (ask.drops_answer) static_cast<decode::FormOptions&>(choice.options) = {};  // of an answer that is not there
+  const DecodeChoice& choice = decoding.choice;
   std::string shorter;  // of several prompts the first that is concerned
   for (const auto& prompt : prompts) {
     if (const Status status = check_context(service.model(), std::ssize(prompt), 1); !status)

@@ -90,16 +90,14 @@ std::string parameter_text(const Json& value) {
   const std::string kind = type_text(type);
   if (const Json description = member(value, "description"); holds(description))
     add("description:" + kQuote + as_text(description) + kQuote);
-  if (const Json listed = member(value, "enum"); kind == "STRING" && holds(listed))
-    add("enum:" + argument(listed));
+  if (const Json listed = member(value, "enum"); kind == "STRING" && holds(listed)) add("enum:" + argument(listed));
   if (const Json items = member(value, "items"); kind == "ARRAY" && items.is_object() && holds(items))
     add("items:{" + items_text(items) + "}");
   if (holds(member(value, "nullable"))) add("nullable:true");
   if (kind == "OBJECT") {
     const bool named = properties.is_object();
     add("properties:{" + parameters_text(named ? properties : value, !named) + "}");
-    if (const Json required = member(value, "required"); holds(required))
-      add("required:" + quoted_list(required));
+    if (const Json required = member(value, "required"); holds(required)) add("required:" + quoted_list(required));
   }
   add("type:" + kQuote + kind + kQuote);
   return out;
@@ -218,8 +216,7 @@ void GemmaArguments::read(char c, std::string& json) {
         at_ = At::quoted_key;
       } else if (c == ':') {
         if (!std::exchange(first_, false)) json += ", ";
-        json +=
-            Json(std::exchange(word_, {})).dump(-1, ' ', false, Json::error_handler_t::replace) + ": ";
+        json += Json(std::exchange(word_, {})).dump(-1, ' ', false, Json::error_handler_t::replace) + ": ";
         at_ = At::value;
       } else if (!word_.empty() || (c != ' ' && c != ',')) {
         word_ += c;

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "bench/ceiling.h"
-#include "models/presets.h"
 #include "engine/synth.h"
+#include "models/presets.h"
 
 namespace llada::bench {
 namespace {

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "engine/synth.h"
 #include "formats/temp_folder.h"
 #include "models/presets.h"
-#include "engine/synth.h"
 
 namespace llada::bench {
 namespace {

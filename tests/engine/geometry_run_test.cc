@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/inspect.h"
+#include "engine/synth.h"
 #include "failing/failing_device.h"
 #include "formats/convert.h"
 #include "formats/family.h"
@@ -13,7 +14,6 @@
 #include "golden.h"
 #include "hexagon/hexagon_tools.h"
 #include "kernels/kernels.h"
-#include "engine/synth.h"
 
 namespace llada {
 namespace {

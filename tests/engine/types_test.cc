@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "engine/session.h"
-#include "formats/convert.h"
 #include "engine/synth.h"
+#include "formats/convert.h"
 #include "tensor/computed.h"
 
 namespace llada {

@@ -3,8 +3,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "models/presets.h"
 #include "engine/synth.h"
+#include "models/presets.h"
 
 namespace llada {
 

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "lab/hexagon/experiments.h"
 #include "devices/hexagon/known_space.h"
 #include "hexagon_tools.h"
+#include "lab/hexagon/experiments.h"
 
 namespace llada::hexagon {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "lab/hexagon/standin/ring.h"
 #include "devices/hexagon/wire.h"
+#include "lab/hexagon/standin/ring.h"
 
 namespace llada::hexagon {
 

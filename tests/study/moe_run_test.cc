@@ -8,9 +8,9 @@
 
 #include "base/random.h"
 #include "engine/golden.h"
+#include "eval/routing_recorder.h"
 #include "failing/failing_device.h"
 #include "study/moe_routing.h"
-#include "eval/routing_recorder.h"
 
 namespace llada {
 namespace {

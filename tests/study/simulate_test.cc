@@ -14,8 +14,8 @@
 #include <tuple>
 
 #include "base/file.h"
-#include "models/presets.h"
 #include "eval/recording.h"
+#include "models/presets.h"
 #include "study/sim/profile.h"
 
 namespace llada {

@@ -44,10 +44,10 @@
 #include <string>
 
 #include "devices/hexagon/cdsprpc_abi.h"
+#include "devices/hexagon/wire.h"
 #include "lab/hexagon/standin/buffers.h"
 #include "lab/hexagon/standin/dsp_process.h"
 #include "lab/hexagon/standin/paths.h"
-#include "devices/hexagon/wire.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
