@@ -56,32 +56,22 @@ inline std::vector<StrategyLine> merged(const std::vector<StrategyLine>& lines) 
   return out;
 }
 
-// The pairs as a Markdown table: acceptance rules down, ways of revising across, each alone and with speculation; what has
-// equal cells shares a row or a column. A cell names the K/V policies that go with it ("all" for every one), or, where
-// none does, the number of the refusal below the table.
+// The pairs as a Markdown table: acceptance rules down, ways of revising across, each alone and with speculation; those of
+// equal cells share a row or a column. A cell names the K/V policies that go with it, "all" for every one.
 inline std::string strategy_table(int64_t attention_block = 0) {
   std::vector<StrategyLine> columns, rows;
   for (const Revision revision : all_values<Revision>())
     for (const char* speculation : {"", " + mbsd"})
       columns.push_back({(name(revision) == "none" ? "no revision" : std::string(name(revision))) + speculation, {}});
-  std::vector<std::string> refusals;
   const std::vector<StrategyPair> pairs = strategy_pairs(attention_block);
   const size_t policies = all_values<KvChoice>().size(), width = columns.size();
   for (size_t cell = 0; cell * policies < pairs.size(); ++cell) {
-    std::string works;
-    size_t working = 0;
-    for (size_t i = cell * policies; i < (cell + 1) * policies; ++i) {
-      if (!pairs[i].refusal.empty()) continue;
-      ++working;
-      works += (works.empty() ? "" : ", ") + std::string(name(pairs[i].options.kv));
-    }
-    if (working == policies) works = "all";
-    if (working == 0) {
-      const std::string& refusal = pairs[cell * policies].refusal;
-      if (std::ranges::find(refusals, refusal) == refusals.end()) refusals.push_back(refusal);
-      works = fmt::format("no ({})", std::ranges::find(refusals, refusal) - refusals.begin() + 1);
-    }
-    columns[cell % width].cells.push_back(works);
+    std::vector<std::string_view> works;
+    for (size_t i = cell * policies; i < (cell + 1) * policies; ++i)
+      if (pairs[i].refusal.empty()) works.push_back(name(pairs[i].options.kv));
+    columns[cell % width].cells.push_back(works.empty()              ? "no"
+                                          : works.size() == policies ? "all"
+                                                                     : fmt::format("{}", fmt::join(works, ", ")));
   }
   columns = merged(columns);
   for (const Acceptance acceptance : all_values<Acceptance>()) {
@@ -97,8 +87,6 @@ inline std::string strategy_table(int64_t attention_block = 0) {
   table += "\n" + rule;
   for (const StrategyLine& row : merged(rows))
     table += fmt::format("\n| {} | {} |", row.name, fmt::join(row.cells, " | "));
-  table += "\n";
-  for (size_t i = 0; i < refusals.size(); ++i) table += fmt::format("\n{}. `{}`", i + 1, refusals[i]);
   return table + "\n";
 }
 
