@@ -6,8 +6,8 @@
  * while a phone's maker chooses whether apps may load unsigned modules. A failure is a RuntimeException with the
  * engine's line.
  *
- * The app puts libllada.so, this library and the DSP's modules below lib/arm64-v8a, and the model into its files folder.
- * The DSP loads files, not entries of an APK, so the libraries have to be extracted: in build.gradle.kts
+ * The app puts libllada.so, this library and the DSP's modules below lib/arm64-v8a, and the model into its files
+ * folder. The DSP loads files, not entries of an APK, so the libraries have to be extracted: in build.gradle.kts
  *   android { packaging { jniLibs { useLegacyPackaging = true } } }
  * and in AndroidManifest.xml, where the second line shows the vendor's library to the app:
  *   <application android:extractNativeLibs="true">

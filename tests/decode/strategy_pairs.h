@@ -1,5 +1,5 @@
-// Every combination of an acceptance rule, a way of revising, speculation and a K/V policy, with what validate() says of
-// it: for the test that runs all of them, and the table in docs/strategies.md.
+// Every combination of an acceptance rule, a way of revising, speculation and a K/V policy, with the answer of
+// validate(): for the test that runs all of them, and the tables in docs/strategies.md.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -56,8 +56,8 @@ inline std::vector<StrategyLine> merged(const std::vector<StrategyLine>& lines) 
   return out;
 }
 
-// The pairs as a Markdown table: acceptance rules down, ways of revising across, each alone and with speculation; those of
-// equal cells share a row or a column. A cell names the K/V policies that go with it, "all" for every one.
+// The pairs as a Markdown table: acceptance rules down, ways of revising across, each alone and with speculation; those
+// of equal cells share a row or a column. A cell names the K/V policies that go with it, "all" for every one.
 inline std::string strategy_table(int64_t attention_block = 0) {
   std::vector<StrategyLine> columns, rows;
   for (const Revision revision : all_values<Revision>())
