@@ -49,7 +49,7 @@ class MappedSlabs {
 
   // In place of those before, which are unmapped: of these nobody waits for a mapping.
   Status define(std::vector<DeviceSlab> slabs, const std::shared_ptr<Library>& library, int threads);
-  // What became of mappings whose slabs go is of no interest; of a dead session nothing is mapped.
+  // Unmappings ignore the outcome of earlier mappings of the same slabs; a dead session has nothing mapped.
   Status unmap_all();
 
   Slab& at(int index);
