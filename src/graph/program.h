@@ -59,7 +59,7 @@ struct Op {
   uint8_t groups = 0, groups_used = 0;
   int16_t experts = 0, experts_used = 0;  // route, experts
   // route: > 0: the rows of a span at positions of one block of `block`, counted from 0, choose so many experts
-  // together: those with the highest score and bias of any row. Each row then chooses its own among these. All rows of
+  // together. These have the highest score and bias of any row. Each row then chooses its own among these. All rows of
   // the step.
   int16_t capacity = 0;
   int32_t block = 0;
