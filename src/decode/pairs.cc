@@ -79,7 +79,7 @@ constexpr Refusal kRefusals[] = {
        [](const Asked& a) { return a.kind.whole_blocks; }}},
      kOfModel},
     // Ways of decoding.
-    {"which keeps what a causal forward says as it is; needed {values}",
+    {"which keeps a causal forward's tokens as they are; needed {values}",
      {{"revision entropy_gate cfg_scale repeat_penalty neighbour_penalty choice regex json_schema json_object template "
        "tools",
        "accept", [](const Asked& a) { return a.o.acceptance == Acceptance::causal; }}}},
@@ -87,7 +87,7 @@ constexpr Refusal kRefusals[] = {
      {{"temperature cfg_scale repeat_penalty neighbour_penalty entropy_gate choice regex json_schema json_object "
        "template tools logit_bias",
        "revision", [](const Asked& a) { return a.o.revision == Revision::levenshtein; }}}},
-    {"which freezes what a block-causal model revises; needed none, or {with}",
+    {"which freezes tokens that a block-causal model revises; needed none, or {with}",
      {{"revision", "kv", [](const Asked& a) { return a.attention_block > 0 && a.o.kv == KvChoice::frozen; }}}},
     {"; needed accept threshold",
      {{"revision=levenshtein", "a rule that decides masks in another way",
@@ -136,7 +136,7 @@ constexpr Refusal kRefusals[] = {
                     !a.o.form_template.empty() >
                 1;
        }}}},
-    {"which decides what may be sampled; needed it left out",
+    {"which decides which tokens may be sampled; needed it left out",
      {{"top_k top_p min_p repeat_penalty neighbour_penalty logits_eos_inf confidence_eos_eot_inf",
        "a form of the answer", [](const Asked& a) { return form_of(a.o).has_value(); }}}},
     {"where the text goes on behind the gap; needed all",

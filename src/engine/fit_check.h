@@ -2,9 +2,10 @@
 // its packed weights should lie on disk there. A system without room does not refuse memory: it ends a program in the
 // middle of its work (Linux), or the ones beside it first (Android).
 //
-// Only memory that the process cannot give back counts: packed weights in its memory or in buffers that it shares with
-// an accelerator, keys, values and activations of a short request. Pages of a mapped file, the model's or a packed
-// one's, can be dropped and read again, so they do not count. Nor does a longer request, which may never come.
+// Only memory that the process cannot give back counts. It has packed weights, in its memory or in buffers that it
+// shares with an accelerator, and keys, values and activations of a short request. Pages of a mapped file, the model's
+// or a packed one's, can be dropped and read again, so they do not count. Nor does a longer request, which may never
+// come.
 #pragma once
 #include <cstdint>
 #include <span>

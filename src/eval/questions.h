@@ -8,7 +8,7 @@
 //   HellaSwag  activity_label, ctx_a, ctx_b, endings, label       the endings, without [marks] and double blanks
 //   MMLU       question, subject, choices, answer                 " A" to " D", behind the list of choices
 //   PIQA       goal, sol1, sol2, label                            the two solutions
-//   WinoGrande sentence, option1, option2, answer ("1" or "2")    the text behind the blank "_", after the text before it
+//   WinoGrande sentence, option1, option2, answer ("1" or "2")    the text behind the blank "_", after that before it
 //                                                                 with either option in the blank's place
 //   TruthfulQA question, mc2_targets {choices, labels}            the choices, of which any number may be right
 //   any other  prompt, choices, answer (from 0)                   the texts as they are

@@ -8,7 +8,7 @@
 //   block        256 consecutive k, 4 chunks; the last one may be shorter
 //
 // Weights, per column tile and chunk: eight steps q = 0..7, each two 64-byte vectors X and Y of unsigned quants. A
-// vector holds eight columns x (A, B) x 4 k (k = 4q .. 4q + 3 of the group): lane 2i of X is group A and lane 2i + 1 is
+// vector holds eight columns x (A, B) x 4 k (k = 4q to 4q + 3 of the group). Lane 2i of X is group A and lane 2i + 1 is
 // group B of column kXColumn[i]. Packing two accumulators to 16 bits then puts the pair (A, B) of all columns in
 // natural order.
 //

@@ -92,7 +92,7 @@ TEST_F(ExpertSplits, DamageStopsNobodyButAListener) {
   ASSERT_FALSE(heard);
   EXPECT_EQ(heard.error().kind, ErrorKind::data);
   EXPECT_EQ(heard.error().message,
-            "routed: what the router of layer 1 decided is not finite; the weights or the activations are damaged");
+            "routed: the decision of layer 1's router is not finite; the weights or the activations are damaged");
 }
 
 }  // namespace

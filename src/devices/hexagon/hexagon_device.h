@@ -9,8 +9,8 @@
 // Ops that the DSP has no code for, and steps of more rows than a batch takes, are the given host device's in any case.
 //
 // Every failure of the DSP is an error of the call that met it, in bounded time. Failures are an end of its process, a
-// call that does not return, an answer without sense, a refused mapping. The device starts a new session when slabs are defined next.
-// After a refused mapping the window shrinks to the bytes mapped by then (Window::narrow).
+// call that does not return, an answer without sense, a refused mapping. The device starts a new session when slabs are
+// defined next. After a refused mapping the window shrinks to the bytes mapped by then (Window::narrow).
 #pragma once
 #include <functional>
 #include <memory>

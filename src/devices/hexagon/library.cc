@@ -91,7 +91,7 @@ constexpr KnownCode kCodes[] = {
     {AEE_EFAILED, "failed", "this user may not open the DSP's device: run from adb shell or Termux, or as root"},
     {AEE_ENOMEMORY, "out of memory", "the DSP or the phone is full: end other programs that use the DSP"},
     {AEE_EUNABLETOLOAD, "unable to load",
-     "the DSP's loader refused every variant of the module: send what 'adb logcat -d -s adsprpc' says"},
+     "the DSP's loader refused every variant of the module: send the output of 'adb logcat -d -s adsprpc'"},
     {AEE_EBADPARM, "bad parameter", "another module answered: take the module of this build"},
     {AEE_EUNSUPPORTED, "unsupported",
      "the driver does not allow it here: run from adb shell, or name the library in the app's manifest"},
@@ -103,7 +103,7 @@ constexpr KnownCode kCodes[] = {
     {AEE_ENOSUCHMAP, "no such mapping", "the driver lost a mapping: start again"},
     {AEE_EMAPALREADYPRESENT, "mapped already", "another program holds the buffer: start again"},
     {AEE_ECONNRESET, "connection reset",
-     "the DSP's process ended while it loaded the module: send what 'adb logcat -d -s adsprpc' says"},
+     "the DSP's process ended while it loaded the module: send the output of 'adb logcat -d -s adsprpc'"},
 };
 const KnownCode* known_code(int code) {
   const auto* const found = std::ranges::find(kCodes, plain_code(code), &KnownCode::code);
@@ -121,11 +121,11 @@ std::string aee_name(int code) {
 
 std::string advice(int code) {
   if (from_dsp(code) && plain_code(code) == AEE_EUNABLETOLOAD)
-    return "this program has a signed process on the DSP already, or the DSP's loader refused the module: end all "
-           "programs "
-           "that use the DSP, and send what 'adb logcat -d -s adsprpc' says";
+    return "this program has a signed process on the DSP already, or the DSP's loader refused the module; end "
+           "all programs that use the DSP, and send the output of 'adb logcat -d -s adsprpc'";
   const KnownCode* const known = known_code(code);
-  return known != nullptr ? known->advice : "the driver has no name for it: send what 'adb logcat -d -s adsprpc' says";
+  return known != nullptr ? known->advice
+                          : "the driver has no name for it: send the output of 'adb logcat -d -s adsprpc'";
 }
 
 Result<std::shared_ptr<Library>> Library::open(const std::string& path) {
