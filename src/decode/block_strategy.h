@@ -41,7 +41,7 @@ class BlockStrategy final : public Strategy {
 
  private:
   // The requests of the plan, by which the answers are read.
-  struct Asked {
+  struct Requested {
     std::vector<int32_t> masks;      // positions of the block to decide
     std::vector<int32_t> lookahead;  // positions to draft
     std::vector<int32_t> ends;       // positions that say whether the answer ends before them
@@ -80,7 +80,7 @@ class BlockStrategy final : public Strategy {
   std::optional<Length> length_;
   std::unique_ptr<Reviser> reviser_;
   const std::unique_ptr<FormKeeper> form_;  // null: the answer is free
-  Asked asked_;
+  Requested requested_;
   std::optional<UnderWay> under_way_;
   size_t current_ = 0;  // the block the next plan looks at first
   // the part of it that the last plan was for: all, or the positions that a sliding block covers

@@ -143,12 +143,12 @@ class Clock {
 
 // Passes of their own on the host unit while the device works on steps. They are computed one after another, in the
 // order in which they are given.
-class Beside {
+class SidePasses {
  public:
-  virtual ~Beside() = default;
+  virtual ~SidePasses() = default;
   // Does not wait. The data that the run points to must live until it is waited for, and it must not share K/V with a
   // step.
-  virtual Result<Ticket> submit_beside(const Run& run) = 0;
+  virtual Result<Ticket> submit_side_pass(const Run& run) = 0;
   // Whether wait() would return at once.
   virtual bool ready(Ticket ticket) = 0;
   // False: only the time is beside, the numbers are there on return. True: after wait().
@@ -171,7 +171,7 @@ struct Capabilities {
   Window* window = nullptr;  // null: the device sees all memory
   ExpertHost* experts = nullptr;
   Clock* clock = nullptr;  // null: it lives in real time
-  Beside* beside = nullptr;
+  SidePasses* side_passes = nullptr;
   HostUnit* host = nullptr;
 };
 

@@ -20,7 +20,7 @@ class ExpertBooks {
 
   Where where(ExpertId id) const { return where_[index(id)]; }
   bool resident(ExpertId id) const { return where(id) == Where::slot; }
-  bool there(ExpertId id) const { return where(id) != Where::nowhere; }
+  bool holds(ExpertId id) const { return where(id) != Where::nowhere; }
   int64_t residents() const { return residents_; }
   int32_t residents(int32_t layer) const { return in_layer_[static_cast<size_t>(layer)]; }
   const std::set<ExpertId>& buffered() const { return buffered_; }

@@ -3,7 +3,7 @@
 //
 // A sparse pass sees the canvas and the K/V as they are when it begins. Its results are kept aside until it lands, at
 // the end of that step or of a later one. Where the device has one unit it is computed before the step's own rows;
-// where it has two, on the host beside this step and later ones (Executor::begin_beside). A device that really does
+// where it has two, on the host beside this step and later ones (Executor::begin_side_pass). A device that really does
 // both at a time gets a second K/V store for it, a copy that the pass reads and writes. The copy is updated after every
 // step in which no pass is under way. So results do not depend on the device, nor on how long a pass takes, unless the
 // plan asks for those that are there.
@@ -34,7 +34,7 @@ KvShape kv_shape(const Model& model, int64_t positions, bool guided);
 
 // A request's part of a sparse pass under way.
 struct SparsePart {
-  std::shared_ptr<BesidePass> pass;  // of it and of all others whose passes began in the same forward
+  std::shared_ptr<SidePass> pass;    // of it and of all others whose passes began in the same forward
   size_t stream = 0, first = 0;      // in the pass: its stream, and its first prediction
   int64_t forward = 0;               // its number
   std::vector<int32_t> rows;         // whose K/V it computes
@@ -63,7 +63,7 @@ struct RequestState {
   SoftTokens soft = {};  // of the last tempered forward: soft tokens for the rows of a plan that is `conditioned`
   std::optional<SparsePart> sparse = {};
   // On a device that runs sparse passes beside: equal to kv before every step but for `outdated`.
-  std::shared_ptr<KvStore> beside_kv = {};
+  std::shared_ptr<KvStore> side_kv = {};
   std::vector<int32_t> outdated = {};  // positions, ascending
 };
 
@@ -111,7 +111,7 @@ class ModelRunner {
   // an error of the requests that have them alone. Where memory runs out the forward is tried by halves.
   void run(std::span<RequestStep> steps);
   // Waits for the passes under way. Not while a run is.
-  void settle() { executor_.settle(); }
+  void drain() { executor_.drain(); }
 
   bool device_broken() const { return device_broken_; }     // the last forward failed by its device
   bool fell_back() const { return executor_.fell_back(); }  // the device failed, its fallback took over

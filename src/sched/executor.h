@@ -39,7 +39,7 @@ inline constexpr size_t kRecentShapes = 48;
 Status check_step(const StepInputs& inputs, const KvGeometry& needed);
 
 // A forward of the sparse path, on the host beside the steps that follow: one or many streams.
-struct BesidePass {
+struct SidePass {
   StepInputs inputs;
   std::vector<std::shared_ptr<KvStore>> stores = {};  // of the inputs, where nobody else keeps them
   StepOutputs outputs = {};                           // once it has landed
@@ -51,7 +51,7 @@ struct BesidePass {
   Ticket ticket = 0;                  // of the device; 0: it has been waited for
   bool computed = false;              // the numbers are there, whatever the device's time says
   Status ended = {};                  // the device's status of it
-  std::optional<Status> landed = {};  // the status that land() returns
+  std::optional<Status> joined = {};  // the status that join() returns
 };
 
 class Executor {
@@ -67,21 +67,21 @@ class Executor {
   // null: the first damaged stream is the call's error.
   Status run(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams = nullptr);
 
-  // Begins a pass. Where the device really computes it beside the steps (runs_beside()) its stores must be others than
+  // Begins a pass. Where the device really computes it beside the steps (overlaps_side_passes()) its stores must be others than
   // theirs, and the executor keeps it until it has ended. Elsewhere its numbers are there on return: on a device with
   // one unit it simply runs first, and a simulated one lets it take emulated time.
-  Status begin_beside(std::shared_ptr<BesidePass> pass);
-  // Whether land() would not have to wait.
-  bool there(const BesidePass& pass) const;
+  Status begin_side_pass(std::shared_ptr<SidePass> pass);
+  // True if join() returns immediately.
+  bool is_ready(const SidePass& pass) const;
   // Waits for its results. The same status in every call; that of damaged numbers is told by stream alone.
-  Status land(BesidePass& pass);
+  Status join(SidePass& pass);
 
   // Memory for a store that the device computes over as over those of steps.
   SharedBytes allocate(int64_t bytes) { return device_->allocate(bytes); }
 
-  bool runs_beside() const { return can_.beside != nullptr && can_.beside->overlaps(); }
+  bool overlaps_side_passes() const { return can_.side_passes != nullptr && can_.side_passes->overlaps(); }
   // Waits for all passes, whatever comes of them.
-  void settle();
+  void drain();
 
   // Maps the slabs that stay mapped, so that the first step does not pay for it. run() does it too.
   Status prepare();
@@ -111,8 +111,8 @@ class Executor {
   Result<std::shared_ptr<const Prepared>> prepared_for(const Forward& forward);
   // After the forward: checks that every requested prediction is there, sets its position, and reports NaNs per stream.
   Status finish(const Forward& forward) const;
-  Status submit_beside(BesidePass& pass);
-  static void wait_for(BesidePass& pass);
+  Status submit_side_pass(SidePass& pass);
+  static void wait_for(SidePass& pass);
   void drop_ended();
   // Retries `attempt` with a smaller window as long as the device refuses mappings.
   Status while_narrower(Status ended, const std::function<Status()>& attempt);
@@ -127,7 +127,7 @@ class Executor {
   std::optional<MemoryRuntime> memory_;
   std::optional<ExpertSplit> split_;
   int64_t expert_run_ = 0;                              // of the device, that split_ keeps the books of
-  std::vector<std::shared_ptr<BesidePass>> under_way_;  // that really run beside
+  std::vector<std::shared_ptr<SidePass>> under_way_;    // that really run beside
   bool prepared_ = false, fell_back_ = false;
   Recent<StepShape, Prepared> recent_{kRecentShapes};
 };

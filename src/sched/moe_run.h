@@ -92,7 +92,7 @@ class MoeRuntime {
   const PlanStart& start() const { return start_; }
 
  private:
-  bool there(ExpertId id) const { return cache_.books().there(id); }
+  bool holds(ExpertId id) const { return cache_.books().holds(id); }
   std::vector<ExpertId> guesses(int32_t layer) const;  // that are there
   // It cannot make room for another before it is there.
   void mark_in_flight(ExpertId id) { in_flight_.insert(id), cache_.protect(id); }

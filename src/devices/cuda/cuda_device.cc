@@ -77,7 +77,7 @@ class Cuda final : public CudaDevice {
 
   SharedBytes allocate(int64_t bytes) override { return allocate_pinned(bytes); }
 
-  Capabilities capabilities() override { return {.experts = this, .beside = &beside_}; }
+  Capabilities capabilities() override { return {.experts = this, .side_passes = &beside_}; }
 
   Status supports(const Program& program) const override {
     LLADA_TRY_STATUS(kHandlers.covers(program, "cuda"));

@@ -32,9 +32,9 @@ class Buffer;
 
 // A call of a library that may never return: on a thread of its own, which is left behind alone with `function` when it
 // does not return in time.
-class Guarded {
+class TimedCall {
  public:
-  explicit Guarded(std::function<int()> function);
+  explicit TimedCall(std::function<int()> function);
   // The returned value; nothing: the call has not returned, `seconds` from now.
   std::optional<int> wait(double seconds) const;
 

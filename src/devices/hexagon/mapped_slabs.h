@@ -77,7 +77,7 @@ class MappedSlabs {
   void use_flags(std::shared_ptr<Buffer> flags) { flags_ = std::move(flags); }
 
   // All that follows is the lane's until finish().
-  int64_t there(int session) const;  // bytes of its slabs that are mapped
+  int64_t bytes_in(int session) const;  // of its slabs
   // The same when the mapping of one of its slabs was refused first since define().
   std::optional<int64_t> there_when_refused(int session) const {
     const auto found = there_when_refused_.find(session);

@@ -229,7 +229,7 @@ Result<int> Session::call(Channel& channel, std::function<int()> function, doubl
   // this one.
   lock.unlock();
   const Status late = die(fmt::format("{}: no answer within {:.3g} s; the DSP process was killed", what, deadline_s));
-  const Guarded kill = kill_process();
+  const TimedCall kill = kill_process();
   const auto begin = std::chrono::steady_clock::now();
   const double most = std::clamp(deadline_s, 1.0, kSecondsToDie);
   lock.lock();
@@ -246,7 +246,7 @@ void Session::end_process(std::string why) {
   if (!alive()) static_cast<void>(kill_process().wait(kSecondsToDie));
 }
 
-Guarded Session::kill_process() {
+TimedCall Session::kill_process() {
   const std::lock_guard lock(mutex_);
   if (!killing_)
     killing_.emplace([library = library_, domain = place_.domain] {

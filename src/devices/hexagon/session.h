@@ -91,7 +91,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Status die(std::string why);
   Status open_module(double opening_s);
   void refused(const Buffer& buffer);
-  Guarded kill_process();
+  TimedCall kill_process();
   std::optional<uint32_t> number_of(const Buffer& buffer) const;
   uint32_t free_number() const;  // WIRE_BUFFERS: none; under mutex_
   Result<uint32_t> map_as(uint32_t number, const std::shared_ptr<Buffer>& buffer);
@@ -112,7 +112,7 @@ class Session : public std::enable_shared_from_this<Session> {
   int64_t mapped_bytes_ = 0;
   std::optional<Refusal> refusal_;
   std::string dead_;  // why; empty: alive
-  std::optional<Guarded> killing_;
+  std::optional<TimedCall> killing_;
 };
 
 // Where a session's threads run: on the preferred ones of these processors, if there are others; else empty, anywhere.

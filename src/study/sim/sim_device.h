@@ -30,7 +30,7 @@ struct SimOptions {
   bool record_spans = false;  // keep every task for take_spans()
 };
 
-class SimDevice : public Device, public Window, public ExpertHost, public Clock, public Beside {
+class SimDevice : public Device, public Window, public ExpertHost, public Clock, public SidePasses {
  public:
   // Spans of the lanes since the last call; only with record_spans.
   virtual std::vector<LaneSpan> take_spans() = 0;
