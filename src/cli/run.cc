@@ -168,7 +168,7 @@ void add_expert_options(CLI::App& app, RunOptions& o) {
   };
   text("--moe-plan", e.plan, "PLAN", "who computes which expert: hybrid, static, all-cpu or on-demand (hybrid)");
   only_file(text("--record-routing", o.show.routing_path, "FILE",
-                 "write what the routers decided, for llada-study simulate --routing"));
+                 "write the routers' decisions, for llada-study simulate --routing"));
 }
 
 }  // namespace
@@ -199,7 +199,7 @@ Work setup(CLI::App& app, bool talk) {
   if (!talk)
     app.add_flag("--raw", o->raw, "feed the prompt as it is, without the model's chat template; special tokens count")
         ->group(further(kGroup));
-  app.add_flag("--no-history", o->no_history, "of a conversation: neither read nor keep what was typed")
+  app.add_flag("--no-history", o->no_history, "of a conversation: neither read nor keep typed messages")
       ->group(talk ? kGroup : further(kGroup));
   app.add_option("--stop", o->stop, "end the answer before this text; may be given several times")
       ->type_name("TEXT")
@@ -215,7 +215,7 @@ Work setup(CLI::App& app, bool talk) {
                         "  llada chat model.gguf\n"
                         "  llada chat model.gguf --system 'Answer in one sentence.' --temp 0.7"
                   : start +
-                        " What a pipe or file on stdin holds goes below the prompt.\n\n"
+                        " The text of a pipe or file on stdin goes below the prompt.\n\n"
                         "Examples:\n"
                         "  llada run model.gguf 'Why is the sky blue?'\n"
                         "  llada run -m model.gguf 'Sum this up:' < notes.txt\n"

@@ -1,6 +1,6 @@
-// What `llada tune` varies: one axis per question, choices ordered so that neighbours are alike. An option whose field
-// has values for tuning (decode/fields.cc) is an axis by that; options that only make sense together stand here.
-// Combinations that make no sense are refused when their text is parsed.
+// The search space of `llada tune`: one axis per question, choices ordered so that neighbours are alike. An option
+// whose field has values for tuning (decode/fields.cc) is an axis by that; options that only make sense together stand
+// here. Combinations that make no sense are refused when their text is parsed.
 #pragma once
 #include <algorithm>
 #include <iterator>

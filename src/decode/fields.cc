@@ -108,7 +108,7 @@ std::string as_word(std::string_view text) {
 
 std::string field_table() {
   const DecodeOptions defaults{LengthOptions{.gen_length = kAutoLength, .auto_length = true}};
-  std::string table = "| group | option | value | default | what it does |\n|---|---|---|---|---|\n";
+  std::string table = "| group | option | value | default | effect |\n|---|---|---|---|---|\n";
   std::string_view heading;
   for (const Field& f : fields()) {
     const std::string value = f.is_switch()     ? ""

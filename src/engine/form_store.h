@@ -1,5 +1,5 @@
-// Forms over a model's tokens, made when they are first asked for and kept: the vocabulary's tree as long as the model
-// is loaded, of the forms those that were used last.
+// Forms over a model's tokens, made at their first use and kept. The vocabulary's tree is kept as long as the model is
+// loaded, of the forms those that were used last.
 #pragma once
 #include <list>
 #include <memory>

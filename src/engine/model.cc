@@ -202,7 +202,7 @@ Result<LatencyTable> Model::latency(int threads) const {
   const std::lock_guard alone(runs_);
   {
     const std::lock_guard runners(runners_mutex_);
-    for (ModelRunner* const runner : runners_) runner->settle();
+    for (ModelRunner* const runner : runners_) runner->drain();
   }
   LLADA_TRY(auto table, measure_latency(*this, {.threads = threads}));
   return latency_.emplace(threads, std::move(table)).first->second;

@@ -136,7 +136,7 @@ TEST(ParseDecodeOptions, RefusesWithTheNameOfTheOption) {
       {"--visible-threshold 0.8", "was removed: threshold=N is that of revision, too"},
       {"--edit-steps 4 --revision dual-path", "--edit-steps already chose edit revision"},
       {"--revision dual-path --steps 4", "--steps: found 4"},
-      {"--wino", "'--wino' was removed: revision=dual-path looks again at what is doubtful"},
+      {"--wino", "'--wino' was removed: revision=dual-path checks doubtful tokens again"},
       {"--kv delayed", "--kv: found 'delayed', which was removed: kv=frozen with slide computes the fewest rows"},
       {"--latency-table 8", "found '8', needed ROWS:MS"},
       {"--latency-table 8:1,", "found '', needed ROWS:MS"},

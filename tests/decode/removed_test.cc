@@ -98,7 +98,7 @@ TEST(Removed, EveryNameThatWasThereIsAnOptionOrSaysWhatReplacedIt) {
 
 TEST(Removed, FlagsAreFoundAsKeysAre) {
   EXPECT_EQ(replaced_by("--wino-back"), replaced_by("wino_back"));
-  EXPECT_EQ(no_option("--credit"), "'--credit' was removed: revision=dual-path looks again at what is doubtful");
+  EXPECT_EQ(no_option("--credit"), "'--credit' was removed: revision=dual-path checks doubtful tokens again");
   EXPECT_EQ(no_option("--"), "'--' is no decoding option");
 }
 

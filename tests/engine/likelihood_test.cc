@@ -561,7 +561,7 @@ TEST_F(Likelihoods, WhatCannotBeIsRefusedInOneLine) {
   order.options.order.mbsd = true;
   EXPECT_EQ(message(order), "order: found revision or drafts, needed a rule whose commits are final");
   order.options.order = {decode::SamplingOptions{.temperature = 1}};
-  EXPECT_EQ(message(order), "order: found sampling or penalties, needed none: the given text is what is written");
+  EXPECT_EQ(message(order), "order: found sampling or penalties, needed none: the given text is written");
   order.options.order = {decode::LengthOptions{.block_length = 1, .steps = 1}};
   EXPECT_NE(message(order), "accepted") << "what decoding refuses is refused before the first forward";
   // An empty prompt and an empty continuation are texts.

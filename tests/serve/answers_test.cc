@@ -395,7 +395,7 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
     EXPECT_EQ(client.receive().status, 400) << text;
   }
   const auto removed = post(kChat, with("llada", {{"wino", true}}));
-  EXPECT_EQ(removed.json()["error"]["message"], "llada.wino: was removed: revision=dual-path looks again at what is doubtful");
+  EXPECT_EQ(removed.json()["error"]["message"], "llada.wino: was removed: revision=dual-path checks doubtful tokens again");
 }
 
 TEST_F(Answers, FitTheFormThatWasAskedFor) {
