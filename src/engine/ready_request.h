@@ -12,7 +12,6 @@
 
 #include "base/error.h"
 #include "decode/options.h"
-#include "decode/types.h"
 #include "engine/gap_lengths.h"
 #include "engine/model.h"
 
