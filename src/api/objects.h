@@ -39,7 +39,7 @@ struct AnswerCanvas {
   std::vector<const char*> texts;  // of the tokens, in the tokenizer; empty where there is none
   std::vector<size_t> text_sizes;
 
-  static AnswerCanvas of(std::shared_ptr<const Model> model, const Request& request);
+  static AnswerCanvas of(std::shared_ptr<const Model> model, const ReadyRequest& ready);
   // Lays a text with gaps, whose lengths are known with its first step: given_tokens().
   void lay(std::span<const int32_t> given);
   // Edits by the engine's positions. Those behind the answer (padding) are left out of `changed`.

@@ -42,9 +42,7 @@ Result<int> logits(const LogitsOptions& o) {
   LLADA_TRY(const auto ids, parse_ids(text, o.ids));
   LLADA_TRY(auto out, OutputFile::open(o.out));
   ModelOptions model = o.model;
-  model.load.before_weights = [&](const Model& opened) {
-    return check_context(opened, static_cast<int64_t>(ids.size()), 0);
-  };
+  model.load.before_weights = [&](const Model& opened) { return check_text(opened, ids); };
   LLADA_TRY(const auto workspace, Workspace::open(model, {}));
   std::vector<int32_t> positions(ids.size());
   std::iota(positions.begin(), positions.end(), 0);

@@ -163,8 +163,9 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
   return workspace;
 }
 
-Result<Generation> Workspace::answer(const llada::Request& request) {
+Result<Generation> Workspace::answer(const Ready& ready) {
   const TraceSpan span(trace(), "host", "decode");
+  const Request& request = ready->request;
   const bool infill = request.gaps.has_value();
   if (const std::string cost = prompt_cost(*model_, std::ssize(request.tokens), request.options);
       !cost.empty() && !show_.quiet && !std::exchange(told_cost_, true))
@@ -193,7 +194,7 @@ Result<Generation> Workspace::answer(const llada::Request& request) {
     if (live) shown = live->show(event);
     return shown.has_value() && InterruptGuard::signal_number() == 0;
   };
-  LLADA_TRY(Generation generation, session_->run(request, on_step));
+  LLADA_TRY(Generation generation, session_->run(ready, on_step));
   LLADA_TRY_STATUS(shown);
   if (live) {
     LLADA_TRY_STATUS(live->finish());
@@ -221,7 +222,7 @@ Result<std::string> read_text(const std::string& path) {
 }
 
 Result<std::string> piped_text() {
-  struct stat info {};
+  struct stat info{};
   if (::fstat(STDIN_FILENO, &info) != 0) return std::string();
   const bool socket = S_ISSOCK(info.st_mode);
   if (!socket && !S_ISFIFO(info.st_mode) && !S_ISREG(info.st_mode)) return std::string();

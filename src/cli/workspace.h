@@ -39,7 +39,7 @@ class Workspace {
 
   // Runs the request, repaints where asked for and ends the run on a signal. The picture is gone afterwards, and the
   // time it took is not in the stats. An error of stdout ends the run and is returned.
-  Result<Generation> answer(const llada::Request& request);
+  Result<Generation> answer(const Ready& ready);
 
   // Final tokens of the answer that answer() has seen so far: the rest when a run fails half-way.
   const std::vector<int32_t>& final_tokens() const { return final_tokens_; }

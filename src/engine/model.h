@@ -98,6 +98,7 @@ class Model {
   std::vector<std::string> notes() const;
   size_t longest_token() const { return longest_token_; }  // bytes of text
   const decode::SpecialIds& special_ids() const { return ids_; }
+  bool has_device() const { return device_ != nullptr; }  // not before its weights are read
   Device& device() const;
   Device* fallback() const;  // null: none
   const MemoryOptions& memory() const;
@@ -112,8 +113,8 @@ class Model {
 
   // The form that the options ask for, over this model's tokens; null: none.
   Result<std::shared_ptr<const forms::TokenForm>> form(const decode::DecodeOptions& options) const;
-  // The same where it is there already, null where it would have to be made, which may take seconds.
-  std::shared_ptr<const forms::TokenForm> kept_form(const decode::DecodeOptions& options) const;
+  // Whether it is there; otherwise it would have to be made, which may take seconds. So where none is asked for.
+  bool has_form(const decode::DecodeOptions& options) const;
 
   // Rows to milliseconds on this device with that many threads (0: the model's own), default request.
   // Measured at the first call, which waits until no run is under way and holds back new ones, and kept as long as the

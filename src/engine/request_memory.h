@@ -11,26 +11,17 @@
 #include "engine/decide.h"
 #include "engine/likelihood.h"
 #include "engine/model.h"
-#include "engine/request.h"
+#include "engine/ready_request.h"
 
 namespace llada {
 
-// For a request that check_request() lets pass.
-double request_bytes(const Model& model, const Request& request);
-
-// For a result alone: its tokens, text and alternatives, once the rest is given back.
-double result_bytes(const Model& model, const Request& request);
+// For a request whose canvas may come to so many positions. form may be null.
+RequestBytes request_bytes(const Model& model, const Request& request, const forms::TokenForm* form, int64_t positions);
 
 // For a score by the method `chain` that check_score() lets pass, in forwards of at most `rows` rows.
 double score_bytes(const Model& model, const ScoreRequest& request, int64_t rows);
 
 // For decisions, in forwards of at most `rows` rows.
 double decide_bytes(const Model& model, const DecideSize& size, int64_t rows);
-
-// Bytes of text that so many tokens are at most, undecided ones included.
-double text_bytes(const Model& model, int64_t tokens);
-
-// Positions of the canvas that a request may come to.
-int64_t most_positions(const Model& model, const Request& request);
 
 }  // namespace llada

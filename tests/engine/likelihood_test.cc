@@ -452,7 +452,7 @@ TEST_F(Likelihoods, AScoreDoesNotKnowItsCompany) {
       std::vector<std::string> got(expected.size());
       int generations = 0;
       const auto generate = [&] {
-        ASSERT_TRUE(scheduler->add(generation, {}, [&](Result<Generation> g) {
+        ASSERT_TRUE(scheduler->add(prepare(*m, generation).value(), {}, [&](Result<Generation> g) {
           ASSERT_TRUE(g);
           EXPECT_EQ(g->tokens, alone.tokens);
           ++generations;
@@ -514,7 +514,7 @@ TEST_F(Likelihoods, AnEngineScoresAndGenerates) {
   std::vector<std::shared_ptr<ScoreSubmission>> scores;
   Request generation = {.tokens = kPrompt};
   generation.options.gen_length = 8, generation.options.block_length = 8;
-  const auto text = engine->submit(generation);
+  const auto text = engine->submit(prepare(*m, generation).value());
   int called = 0;
   for (const ScoreRequest& request : every_method())
     scores.push_back(engine->submit_score(request, [&](const Result<ScoreResult>& s) { called += s.has_value(); }));

@@ -59,7 +59,7 @@ inline std::vector<Ran> run_alone(const std::shared_ptr<const Model>& model, std
     Recorder recorder(w);
     const auto session = Session::create(model, {.threads = 0});
     EXPECT_TRUE(session);
-    const auto g = (*session)->run(w.request, recorder.on_step());
+    const auto g = (*session)->run(prepare(*model, w.request).value(), recorder.on_step());
     EXPECT_TRUE(g) << w.name << ": " << (g ? "" : g.error().message);
     all.push_back(g ? recorder.ran(*g) : Ran{});
   }
@@ -86,10 +86,12 @@ inline Together run_together(const std::shared_ptr<const Model>& model, std::spa
   for (int64_t forward = 0; left > 0 || !(*scheduler)->idle(); ++forward) {
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (wanted[i].joins != forward) continue;
-      const auto id = (*scheduler)->add(wanted[i].request, recorders[i]->on_step(), [&results, i](auto result) {
-        EXPECT_FALSE(results[i]) << "ended twice";
-        results[i] = std::move(result);
-      });
+      const auto id =
+          (*scheduler)
+              ->add(prepare(*model, wanted[i].request).value(), {recorders[i]->on_step()}, [&results, i](auto result) {
+                EXPECT_FALSE(results[i]) << "ended twice";
+                results[i] = std::move(result);
+              });
       EXPECT_TRUE(id) << wanted[i].name << ": " << id.error().message;
       --left;
     }

@@ -191,9 +191,8 @@ TEST_F(Answers, FillGaps) {
   DecodeChoice choice(true);
   choice.use_defaults();
   ASSERT_TRUE(choice.resolve());
-  const auto alone = open_session(tiny_model())
-                         ->run({.tokens = layout.tokens, .gaps = layout.positions, .options = choice.options}, {})
-                         .value();
+  const Request asked{.tokens = layout.tokens, .gaps = layout.positions, .options = choice.options};
+  const auto alone = open_session(tiny_model())->run(prepare(*tiny_model(), asked).value(), {}).value();
   const auto reply = post("/infill", {{"text", text}});
   ASSERT_EQ(reply.status, 200) << reply.body;
   EXPECT_EQ(reply.json()["content"], to_valid_utf8(alone.text));

@@ -57,8 +57,10 @@ class Thinking : public ServeTest {
     choice.give(decode::setting("seed", std::to_string(seed)).value());
     EXPECT_TRUE(choice.resolve(model_->special_ids().kind()));
     const auto session = Session::create(model_, {});
-    const auto answer =
-        (*session)->run({.tokens = *llada::chat_prompt(*model_, {&message, 1}, think), .options = choice.options}, {});
+    const auto answer = (*session)->run(
+        prepare(*model_, {.tokens = *llada::chat_prompt(*model_, {&message, 1}, think), .options = choice.options})
+            .value(),
+        {});
     EXPECT_TRUE(answer) << answer.error().message;
     std::string said, thought, channel;
     bool inside = false;
@@ -230,9 +232,8 @@ TEST_F(Thinking, AnAnswerIsTakenBackInTheNextTurn) {
                        {{"messages", {user, first, user}}, {"max_tokens", 16}})["usage"]["prompt_tokens"],
               tokens);
     json input = json::array({user});
-    const json output =
-        reply_to("/v1/responses",
-                 {{"input", "why"}, {"max_output_tokens", 96}, {"reasoning", {{"effort", "low"}}}})["output"];
+    const json output = reply_to(
+        "/v1/responses", {{"input", "why"}, {"max_output_tokens", 96}, {"reasoning", {{"effort", "low"}}}})["output"];
     for (const json& item : output) input.push_back(item);
     EXPECT_EQ(input[1]["type"], "reasoning");
     input.push_back(user);
