@@ -31,6 +31,7 @@ class Replay final : public decode::Strategy {
     plan.sparse.rows = expanded(step.sparse_rows);
     plan.sparse.inputs = decode::tokens_at(canvas, plan.sparse.rows);
     plan.sparse.trials = trials(canvas, step.sparse_trials);
+    plan.sparse.keys = step.keys;
     // Recorded edits are followed, so nothing is lost by a pass that lands at once.
     if (!plan.sparse.empty()) plan.landing = {.when = decode::Landing::When::waited, .stored = plan.sparse.rows};
     return plan;

@@ -119,7 +119,10 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   if (length_) length_->enter(block);
   plan.keys = keys_read(canvas);
   const auto feed = std::span(canvas.tokens).first(static_cast<size_t>(plan.keys));
-  asked_.separate = options_.revision == Revision::dual_path && options_.revise_lateness != kFused && kv_.covers(feed);
+  asked_.separate = options_.revision == Revision::dual_path && options_.revise_lateness != kFused;
+  // A pass beside the step reads what was stored before it.
+  const int32_t before = asked_.separate ? kv_.covered(feed) : plan.keys;
+  std::erase_if(asked_.checks.trials, [&](int32_t position) { return position >= before; });
   plan.logits = rows_of(merged(asked_.masks, asked_.checks.in_place));
   if (reviser_) plan.ranked = reviser_->ranked(canvas, block);
   if (reviser_ && reviser_->open_from() < block.begin) {
@@ -146,8 +149,9 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   }
   // Stale K/V of a block-causal model is computed by the step's own rows, which keeps it exact.
   if (asked_.separate && !under_way_ && ids_.attention_block == 0) {
-    std::ranges::set_difference(kv_.stale(feed, block.begin), plan.rows, std::back_inserter(plan.sparse.rows));
+    plan.sparse.rows = kv_.stale(feed, std::min(block.begin, before));
   }
+  plan.sparse.keys = before;
 }
 
 // ---- Accept

@@ -22,9 +22,9 @@ bool strictly_ascending(std::span<const int32_t> positions, int32_t end) {
 
 // Of a plan, its sparse plan or a trial: ascending rows with one input each, with guidance also an unconditional one.
 template <class Part>
-Status check_rows(std::string_view what, const Part& part, const StepPlan& plan) {
-  if (!strictly_ascending(part.rows, plan.keys))
-    return failed("{}: rows are not ascending positions below {}", what, plan.keys);
+Status check_rows(std::string_view what, const Part& part, int32_t keys, const StepPlan& plan) {
+  if (!strictly_ascending(part.rows, keys))
+    return failed("{}: rows are not ascending positions below {}", what, keys);
   if (part.inputs.size() != part.rows.size() ||
       part.unconditional.size() != (plan.cfg_scale > 0 ? part.rows.size() : 0))
     return failed("{}: found {} inputs and {} unconditional ones for {} rows", what, part.inputs.size(),
@@ -119,8 +119,10 @@ Result<std::reference_wrapper<const StepPlan>> Denoiser::plan() {
     return failed("plan: rows from {} on see all keys, needed one of its {} keys", plan.open_from, plan.keys);
   if (!plan.places.empty()) LLADA_TRY_STATUS(check_places(plan));
   if (plan.rows.empty() && plan.trials.empty()) return failed("plan: rows are missing, and there is no trial");
-  LLADA_TRY_STATUS(check_rows("plan", plan, plan));
-  LLADA_TRY_STATUS(check_rows("sparse plan", sparse, plan));
+  if (!sparse.empty() && (sparse.keys < 1 || sparse.keys > plan.keys))
+    return failed("sparse plan: found {} keys, needed 1 to the step's {}", sparse.keys, plan.keys);
+  LLADA_TRY_STATUS(check_rows("plan", plan, plan.keys, plan));
+  LLADA_TRY_STATUS(check_rows("sparse plan", sparse, sparse.keys, plan));
   if (!strictly_ascending(plan.logits, plan.keys) || !std::ranges::includes(plan.rows, plan.logits))
     return failed("plan: logits are not an ascending part of the rows");
   if (plan.encode && (!plan.logits.empty() || plan.cfg_scale > 0 || !plan.trials.empty() || !sparse.empty()))
@@ -131,15 +133,12 @@ Result<std::reference_wrapper<const StepPlan>> Denoiser::plan() {
   if (plan.block_begin < 0 || plan.block_begin > plan.block_end || plan.block_end > canvas_.size())
     return failed("plan: found the block {} to {}, needed it inside 0 to {}", plan.block_begin, plan.block_end,
                   canvas_.size());
-  for (const auto* trials : {&plan.trials, &sparse.trials})
+  for (const auto& [trials, keys] : {std::pair(&plan.trials, plan.keys), {&sparse.trials, sparse.keys}})
     for (const Trial& trial : *trials) {
-      LLADA_TRY_STATUS(check_rows("trial", trial, plan));
+      LLADA_TRY_STATUS(check_rows("trial", trial, keys, plan));
       if (!std::ranges::binary_search(trial.rows, trial.logits))
         return failed("trial: logits of {} are wanted, which is none of its rows", trial.logits);
     }
-  for (const int32_t row : sparse.rows)
-    if (std::ranges::binary_search(plan.rows, row))
-      return failed("sparse plan: row {} is computed by the step itself", row);
   if (!sparse.empty()) beside_ = sparse, beside_canvas_ = canvas_;
   const Landing& landing = plan.landing;
   if (landing.when != Landing::When::not_yet && !beside_) return failed("plan: a pass lands, and none is under way");

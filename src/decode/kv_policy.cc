@@ -53,7 +53,7 @@ std::vector<int32_t> KvPlanner::block_causal_rows(std::span<const int32_t> feed,
 
 std::vector<int32_t> KvPlanner::rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
                                      std::span<const int32_t> needed, bool stale_elsewhere) {
-  std::vector<int32_t> rows = chosen_rows(feed, block, needed, stale_elsewhere);
+  std::vector<int32_t> rows = chosen_rows(canvas, feed, block, needed, stale_elsewhere);
   if (choice_ != KvChoice::frozen) return rows;
   for (const int32_t row : rows) {
     const auto i = static_cast<size_t>(row);
@@ -71,7 +71,7 @@ std::vector<int32_t> KvPlanner::not_frozen(int32_t begin, const Block& block) co
   return rows;
 }
 
-std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const Block& block,
+std::vector<int32_t> KvPlanner::chosen_rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
                                             std::span<const int32_t> needed, bool stale_elsewhere) {
   const int64_t before = std::exchange(block_begin_, block.begin);
   const bool starts = slide_ ? before < 0 : before != block.begin;
@@ -88,7 +88,10 @@ std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const
   if (starts || full_is_due()) return range(0, size);
   std::vector<int32_t> rows = merged(needed, stale(feed, size));
   if (stale_elsewhere) {
-    std::erase_if(rows, [&](int32_t row) { return row < block.begin && !std::ranges::binary_search(needed, row); });
+    std::erase_if(rows, [&](int32_t row) {
+      const int32_t fed = fed_[static_cast<size_t>(row)];
+      return row < block.begin && fed >= 0 && fed != canvas.mask_id && !std::ranges::binary_search(needed, row);
+    });
   }
   if (choice_ == KvChoice::frozen) return merged(rows, not_frozen(slide_ ? 0 : block.begin, block));
   return merged(rows, range(block.begin, choice_ == KvChoice::prefix ? size : block.end));
@@ -126,8 +129,9 @@ int64_t KvPlanner::exact_prefix(const Canvas& canvas) const {
   return whole_blocks(end);
 }
 
-bool KvPlanner::covers(std::span<const int32_t> feed) const {
-  return std::ranges::count(std::span(fed_).first(feed.size()), -1) == 0;
+int32_t KvPlanner::covered(std::span<const int32_t> feed) const {
+  const auto fed = std::span(fed_).first(feed.size());
+  return static_cast<int32_t>(std::ranges::find(fed, -1) - fed.begin());
 }
 
 void KvPlanner::planned(const StepPlan& plan) {

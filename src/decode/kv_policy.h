@@ -73,8 +73,8 @@ class KvPlanner {
   // Positions before `end` that were computed from another token than `feed` has, ascending.
   std::vector<int32_t> stale(std::span<const int32_t> feed, int64_t end) const;
 
-  // Whether all of feed's positions have been computed from something.
-  bool covers(std::span<const int32_t> feed) const;
+  // The longest prefix of `feed` whose positions all have K/V, of whatever token.
+  int32_t covered(std::span<const int32_t> feed) const;
 
   // As in Strategy.
   void stored(std::span<const int32_t> tokens);
@@ -87,7 +87,7 @@ class KvPlanner {
   bool full_is_due() const;
   int64_t whole_blocks(int64_t position) const;  // where the block of a position begins
   std::vector<int32_t> not_frozen(int32_t begin, const Block& block) const;
-  std::vector<int32_t> chosen_rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
+  std::vector<int32_t> chosen_rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
                                    bool stale_elsewhere);
   std::vector<int32_t> block_causal_rows(std::span<const int32_t> feed, int64_t begin) const;
 

@@ -169,6 +169,9 @@ struct SparsePlan {
   std::vector<int32_t> inputs;              // token fed at each
   std::vector<int32_t> unconditional = {};  // token fed at each row of guidance's second stream
   std::vector<Trial> trials;
+  // Attention reads positions [0, keys): all of them have K/V before the step. With a horizon that moves it is less
+  // than the step's own keys, some of which the step itself computes for the first time.
+  int32_t keys = 0;
 
   bool empty() const { return rows.empty() && trials.empty(); }
   bool operator==(const SparsePlan&) const = default;

@@ -81,7 +81,8 @@ Status check_keys(const decode::StepPlan& plan, const KvStore& kv) {
   for (int s = 0; s < sequences; ++s)
     for (int32_t p = 0; p < plan.keys; ++p)
       // A sparse plan runs beside the step's rows, so it finds none of what they compute.
-      if ((!computed[static_cast<size_t>(p)] || !plan.sparse.empty()) && kv.version(s, p) == KvStore::kAbsent)
+      if ((!computed[static_cast<size_t>(p)] || (!plan.sparse.empty() && p < plan.sparse.keys)) &&
+          kv.version(s, p) == KvStore::kAbsent)
         return failed("engine: a plan reads the K/V of position {}, which no forward has computed", p);
   return {};
 }
@@ -128,7 +129,7 @@ void add_stream(const RequestStep& step, const Part& part, std::span<const int32
                          bool trial) {
       auto row = static_cast<int32_t>(inputs.positions.size());
       append_span(inputs, {.stream = index, .sequence = s, .trial = trial}, s == 0 ? rows.inputs : rows.unconditional,
-                  rows.rows, keys, plan.keys, places);
+                  rows.rows, keys, part.keys, places);
       for (const int32_t position : wanted) {
         while (inputs.positions[static_cast<size_t>(row)] != position) ++row;
         inputs.wanted.push_back(row);

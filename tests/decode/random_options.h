@@ -40,7 +40,7 @@ inline DecodeOptions random_options(Rng& rng) {
     o.revision = static_cast<Revision>(rng() % 4) /* levenshtein needs ranked tokens */;
   }
   o.stable_threshold = static_cast<double>(between(rng, 10, 20)) / 20;
-  o.revise_lateness = rng() % 2 ? 0 : kFused;
+  o.revise_lateness = rng() % 2 ? between(rng, kReady, 3) : kFused;
   o.revise_rows = between(rng, 1, 6);
   o.edit_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
   o.edit_steps = between(rng, 0, 5);

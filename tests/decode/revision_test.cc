@@ -159,6 +159,33 @@ TEST(DualPath, SeparatePathReadsBesideTheStep) {
   EXPECT_EQ(o.canvas.tokens[2], 5);
 }
 
+// A horizon that moves on (a tail behind a sliding block, a length that grows) has positions that the step computes for
+// the first time. The pass beside it reads those before them, so no check waits in the step's own rows.
+TEST(DualPath, EveryCheckIsBesideTheStepWhateverItReads) {
+  for (const bool slide : {false, true})
+    for (const int64_t tail : {int64_t{0}, int64_t{3}, int64_t{-1}})
+      for (const bool grows : {false, true})
+        for (const int64_t lateness : {int64_t{0}, int64_t{1}, kReady}) {
+          DecodeOptions options = dual(48);
+          options.block_length = 6, options.kv = KvChoice::dual, options.refresh = 3;
+          options.slide = slide, options.tail = tail;
+          if (grows) options.auto_length = true, options.early_stop = EarlyStop::answer;
+          options.revise_lateness = lateness, options.threshold = 0.7, options.stable_threshold = 0.95;
+          int64_t steps = 0;
+          for (uint64_t seed = 0; seed < 20; ++seed) {
+            const Outcome o = run_script(options, kPrompt, script([&](int32_t p, int64_t forward, bool) {
+              const double x = uniform(seed, static_cast<uint64_t>(forward), static_cast<uint64_t>(p), 0);
+              return std::pair(x < 0.2 ? 4 : 3, 0.5 + 0.48 * x);
+            }));
+            for (const StepPlan& plan : o.plans) {
+              ASSERT_THAT(plan.trials, IsEmpty());
+              steps += !plan.sparse.trials.empty();
+            }
+          }
+          EXPECT_GE(steps, 40) << "slide " << slide << ", tail " << tail << ", grows " << grows << ", " << lateness;
+        }
+}
+
 // Two tokens a step, block by block; a check of any token says 5.
 Outcome late(
     int64_t lateness, std::function<int64_t(int64_t)> pass_steps = {}, std::vector<int64_t>* landed = nullptr,

@@ -136,6 +136,7 @@ TEST_F(Invariance, ASparsePlanIsUnseenByItsStep) {
     with_sparse.sparse.inputs.push_back(tokens[static_cast<size_t>(p)]);
   }
   with_sparse.landing = {.when = decode::Landing::When::waited, .stored = with_sparse.sparse.rows};
+  with_sparse.sparse.keys = step.keys;
   with_sparse.sparse.trials = {{.rows = {35}, .inputs = {7}, .unconditional = {}, .logits = 35}};
   std::vector<decode::StepResult> plain, sparse;
   for (const auto* plan : {&full, &step, &step}) plain.push_back(run(*plan, bare));
