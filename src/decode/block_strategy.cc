@@ -57,6 +57,8 @@ int32_t BlockStrategy::keys_read(const Canvas& canvas) const {
     keys = std::min(canvas.size(), ids_.block_end(end - 1));
   else if (length_)
     keys = std::max(end, length_->horizon());
+  else if (options_.tail >= 0 && !kv_.full_is_next(canvas.tokens, block_))
+    keys = std::clamp<int64_t>(kv_.full_keys(), end, keys);
   return static_cast<int32_t>(keys);
 }
 

@@ -6,8 +6,8 @@
 //            stands before the block may be stale (Fast-dLLM, arXiv 2505.22618, as its loop for LLaDA has it; its loop
 //            for Dream decides only a block's first position in the full forward, whatever the threshold).
 //   dual     every row at a block's start, then the block's rows. The masks behind it are stale as well (Fast-dLLM).
-//   block    the same rows as dual, under the name of the baseline of arXiv 2606.13740; to be combined with a refresh
-//            interval.
+//   block    the same rows as dual, under the name of the baseline of arXiv 2606.13740; to be combined with
+//            refresh_after.
 //   frozen   every row at a block's start, then the block's masks and those of its tokens whose K/V is not frozen yet:
 //            it is once a forward has computed it after both the token and its right neighbour were decided (FOCUS,
 //            arXiv 2601.23278).
@@ -24,11 +24,13 @@
 // computes it again.
 //
 // Additions to each policy:
-//   - A refresh interval of N computes every row in each N-th forward. N = 1 is exactly `none`.
+//   - refresh_after computes every row once N tokens have changed since the last forward that did. K/V gets stale by what
+//     changes, not by forwards. N = 1 is exactly `none`; with one token per forward it is an interval of N forwards.
 //   - A row whose token changed since its K/V was computed (a revised token, a draft), or that was never computed, is
 //     always computed.
 //   - `tail` bounds how many of the masks behind the block are read at all (as DPad does). With tail 0 the canvas seems
-//     to end with the block, and "every row" means every row up to there.
+//     to end with the block, and "every row" means every row up to there. Behind a block that slides the bound moves on
+//     with a forward that computes everything: a mask that enters it in between would cost a row of its own.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -51,7 +53,7 @@ constexpr Words words(KvChoice) { return kKvWords; }
 struct CacheOptions {
   KvChoice kv = KvChoice::none;
   int64_t tail = -1;    // positions behind the block that attention reads; -1: all
-  int64_t refresh = 0;  // full forward every `refresh` forwards; 0: where the policy itself asks for one
+  int64_t refresh_after = 0;  // tokens that change between two full forwards; 0: full where the policy itself asks for it
 };
 std::span<const Field> cache_fields();
 
@@ -76,6 +78,10 @@ class KvPlanner {
   // The longest prefix of `feed` whose positions all have K/V, of whatever token.
   int32_t covered(std::span<const int32_t> feed) const;
 
+  // Whether the next forward of the block computes everything, where attention is full.
+  bool full_is_next(std::span<const int32_t> tokens, const Block& block) const;
+  int32_t full_keys() const { return static_cast<int32_t>(full_.size()); }  // what the last one of these read
+
   // As in Strategy.
   void stored(std::span<const int32_t> tokens);
   int64_t exact_prefix(const Canvas& canvas) const;
@@ -84,7 +90,6 @@ class KvPlanner {
   void landed(std::span<const int32_t> rows, std::span<const int32_t> inputs);  // this is stored now
 
  private:
-  bool full_is_due() const;
   int64_t whole_blocks(int64_t position) const;  // where the block of a position begins
   std::vector<int32_t> not_frozen(int32_t begin, const Block& block) const;
   std::vector<int32_t> chosen_rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
@@ -92,12 +97,12 @@ class KvPlanner {
   std::vector<int32_t> block_causal_rows(std::span<const int32_t> feed, int64_t begin) const;
 
   const KvChoice choice_;
-  const int64_t refresh_;
+  const int64_t refresh_after_;
   const int64_t attention_block_;  // 0: full attention
   const int64_t block_origin_;     // of its blocks; what is before it is one shorter block
   std::vector<int32_t> fed_;       // token that a position's stored K/V was computed from; -1: none
   int64_t block_begin_ = -1;       // of the block that the last rows() was for
-  int64_t partial_ = -1;           // forwards since the last full one; -1: there was none
+  std::vector<int32_t> full_;      // what the last forward that computed everything was fed; empty: there was none
   int64_t stale_from_ = INT64_MAX;  // of a block-causal model: K/V from here on is not exact
   // frozen
   std::vector<bool> frozen_;  // by position: its K/V stays as it is

@@ -40,12 +40,12 @@ constexpr std::array kBuiltIn = {
     // Every second forward computes the block alone, masks more than half a block behind it are not read, and what is
     // written is checked until it is stable (decode/dual_path.h) or the answer complete.
     BuiltIn{"balanced",
-            "--kv dual --refresh 2 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.9 "
+            "--kv dual --refresh-after 32 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.9 "
             "--stable-threshold 0.99 --revise-rows 8",
             kBlockCausal, kUnrevised},
     // Fewer forwards and rows for a little less certainty.
     BuiltIn{"fast",
-            "--kv dual --refresh 3 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.85 "
+            "--kv dual --refresh-after 32 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.85 "
             "--stable-threshold 0.99 --revise-rows 8",
             kBlockCausalFast, kUnrevisedFast},
     // Long answers on devices where rows are dear: more forwards, of few rows. Sorting short lists loses by the cache.
@@ -53,7 +53,7 @@ constexpr std::array kBuiltIn = {
     // Where a forward of 32 rows takes about as long as one of 1: two of three forwards compute 32 rows and what is
     // checked, 8 at most, the others everything.
     BuiltIn{"npu",
-            "--kv dual --refresh 3 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.9 "
+            "--kv dual --refresh-after 32 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.9 "
             "--stable-threshold 0.99 --revise-rows 8",
             kBlockCausal, kUnrevised},
 };

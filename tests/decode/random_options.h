@@ -27,7 +27,7 @@ inline DecodeOptions random_options(Rng& rng) {
   o.confidence_eos_eot_inf = rng() % 8 == 0;
   o.early_stop = static_cast<EarlyStop>(rng() % 3);
   o.kv = static_cast<KvChoice>(rng() % all_values<KvChoice>().size());
-  if (o.kv != KvChoice::none) o.refresh = between(rng, 0, 4);
+  if (o.kv != KvChoice::none) o.refresh_after = between(rng, 0, 4);
   if (rng() % 4 == 0) o.tail = between(rng, 0, 40);
   o.slide = rng() % 4 == 0;
   o.mbsd = rng() % 3 == 0;

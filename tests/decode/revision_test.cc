@@ -167,7 +167,7 @@ TEST(DualPath, EveryCheckIsBesideTheStepWhateverItReads) {
       for (const bool grows : {false, true})
         for (const int64_t lateness : {int64_t{0}, int64_t{1}, kReady}) {
           DecodeOptions options = dual(48);
-          options.block_length = 6, options.kv = KvChoice::dual, options.refresh = 3;
+          options.block_length = 6, options.kv = KvChoice::dual, options.refresh_after = 3;
           options.slide = slide, options.tail = tail;
           if (grows) options.auto_length = true, options.early_stop = EarlyStop::answer;
           options.revise_lateness = lateness, options.threshold = 0.7, options.stable_threshold = 0.95;
@@ -240,7 +240,7 @@ TEST(DualPath, ARefreshedRowThatHasChangedIsNotStored) {
   EXPECT_THAT(o.plans[2].landing.stored, IsEmpty()) << "not yet";
   EXPECT_EQ(o.plans[3].landing.when, Landing::When::waited);
   EXPECT_THAT(o.plans[3].landing.stored, ElementsAre(2, 3));
-  const Outcome full = late(2, {}, nullptr, [](DecodeOptions& options) { options.slide = true, options.refresh = 2; });
+  const Outcome full = late(2, {}, nullptr, [](DecodeOptions& options) { options.slide = true, options.refresh_after = 2; });
   EXPECT_THAT(full.plans[1].sparse.rows, ElementsAre(2, 3));
   EXPECT_EQ(std::ssize(full.plans[2].rows), full.plans[2].keys) << "which computes every row";
   EXPECT_EQ(full.plans[3].landing.when, Landing::When::waited);

@@ -54,7 +54,7 @@ TEST(Slide, OverOneBlockIsThatBlock) {
       if (rule == Acceptance::causal) continue;  // of other models
       for (uint64_t seed = 0; seed < 4; ++seed) {
         DecodeOptions o = {LengthOptions{.gen_length = 24, .block_length = 24}, AcceptanceOptions{.acceptance = rule}};
-        o.kv = kv, o.threshold = 0.8, o.refresh = kv != KvChoice::none && seed % 2 ? 3 : 0;
+        o.kv = kv, o.threshold = 0.8, o.refresh_after = kv != KvChoice::none && seed % 2 ? 3 : 0;
         if (seed >= 2) o.revision = Revision::dual_path;
         const Outcome fixed = run_script(o, kPrompt, random_script(seed));
         o.slide = true;
