@@ -152,18 +152,6 @@ TEST(Pairs, BlockCausalModelsRefuseWithOneLine) {
       << "frozen without revision, causal without it and never frozen, levenshtein beside threshold and never frozen";
 }
 
-// A refusal below a table stands there because a cell names it.
-TEST(Pairs, EveryFootnoteIsNamedInTheTable) {
-  for (const int64_t attention_block : {0, 32}) {
-    const std::string table = strategy_table(attention_block);
-    int notes = 0;
-    for (int n = 1; table.contains(fmt::format("\n{}. `", n)); ++n, ++notes)
-      EXPECT_TRUE(table.contains(fmt::format("no ({})", n))) << n << " of block " << attention_block;
-    EXPECT_FALSE(table.contains(fmt::format("no ({})", notes + 1)));
-    EXPECT_GT(notes, 0);
-  }
-}
-
 TEST(Pairs, TheDocumentedTableIsTheCodes) {
   std::ifstream file(LLADA_SOURCE_DIR "/docs/strategies.md");
   std::stringstream text;

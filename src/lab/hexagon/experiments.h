@@ -1,5 +1,5 @@
 // What only a DSP can tell, measured through one session: the experiments of tools/hexagon_probe.cc and of
-// `llada-study doctor --device hexagon` (docs/hexagon.md says what each decides). Times are wall
+// `llada-study doctor --device hexagon` (docs/lab/hexagon-dsp.md says what each decides). Times are wall
 // clock; under the emulator they mean nothing.
 #pragma once
 #include <cstdint>
