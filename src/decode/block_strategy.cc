@@ -65,6 +65,7 @@ int32_t BlockStrategy::keys_read(const Canvas& canvas) const {
 StepPlan BlockStrategy::plan(const Canvas& canvas) {
   asked_ = {};
   StepPlan plan;
+  if (waits(canvas)) return last_wait(canvas);
   plan_block(canvas, plan);
   plan.block_begin = block_.begin;
   plan.block_end = block_.end;
@@ -83,6 +84,20 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
   kv_.planned(plan);
   if (!plan.sparse.empty()) begin_pass(canvas, plan);
   plan.landing = landing(canvas, plan);
+  return plan;
+}
+
+// All is decided but for the checks that are under way.
+bool BlockStrategy::waits(const Canvas& canvas) const {
+  return under_way_ && !under_way_->checked.empty() && reviser_->waits(canvas);
+}
+
+// Computes nothing: only the last pass lands.
+StepPlan BlockStrategy::last_wait(const Canvas& canvas) const {
+  StepPlan plan;
+  plan.keys = kv_.covered(canvas.tokens);
+  plan.block_begin = block_.begin, plan.block_end = block_.end;
+  plan.landing = {.when = Landing::When::waited};
   return plan;
 }
 
@@ -226,7 +241,10 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
   }
   for (const Prediction& p : predicted)
     if (std::ranges::binary_search(asked_.lookahead, p.position)) speculation_->propose(p.position, p);
-  if (reviser_) reviser_->merge(canvas, block_, checked(canvas, result), edits);
+  if (reviser_) {
+    const std::vector<Prediction> seen = checked(canvas, result);
+    reviser_->merge(canvas, block_, seen, under_way_ && !under_way_->checked.empty(), edits);
+  }
   if (form_) {
     form_->keep(canvas, edits);
     for (const Edit& edit : form_->fixed(with_edits(canvas, edits), block_.end)) put(edits, edit);
@@ -267,6 +285,7 @@ std::vector<Prediction> BlockStrategy::checked(const Canvas& canvas, const StepR
 // ---- Progress
 
 bool BlockStrategy::done(const Canvas& canvas) const {
+  if (waits(canvas)) return false;
   const auto open = std::ranges::find(canvas.states, TokenState::masked);
   if (open == canvas.states.end()) return !reviser_ || !entered_ || !reviser_->keeps_open(canvas, blocks_[current_]);
   if (canvas.infill || options_.early_stop == EarlyStop::none) return false;

@@ -16,8 +16,8 @@ namespace llada::decode {
 
 // One finished step. Everything referred to belongs to the Denoiser and lives until its next call.
 struct StepEvent {
-  int64_t step;  // from 0
-  std::span<const Edit> edits;  // of the first step also what was decided before it, where a form fixed it
+  int64_t step;                             // from 0
+  std::span<const Edit> edits;              // of the first step also what was decided before it, where a form fixed it
   std::span<const Prediction> predictions;  // result.predictions
   const Canvas& canvas;                     // with the edits applied
   int64_t committed;                        // length of the final contiguous text after the prompt: it only grows
@@ -44,6 +44,8 @@ struct RunStats {
   bool operator==(const RunStats&) const = default;
 };
 
+// Forwards of a plan: that of its rows and trials, where it has some, and that of its sparse plan.
+int64_t forwards_of(const StepPlan& plan);
 // Rows that the forwards of a plan compute: over both streams of guidance, trials and the sparse plan included.
 int64_t rows_of(const StepPlan& plan);
 
@@ -97,7 +99,7 @@ class Denoiser {
   SparsePlan landed_;
   StepResult result_;
   std::vector<Edit> edits_, begun_;  // begun: decided before the first step, and told with it
-  std::vector<int32_t> text_;  // of follow()
+  std::vector<int32_t> text_;        // of follow()
   int64_t committed_ = 0;
   bool planned_ = false, done_ = false;
 };

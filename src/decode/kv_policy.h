@@ -52,8 +52,9 @@ constexpr Words words(KvChoice) { return kKvWords; }
 
 struct CacheOptions {
   KvChoice kv = KvChoice::none;
-  int64_t tail = -1;    // positions behind the block that attention reads; -1: all
-  int64_t refresh_after = 0;  // tokens that change between two full forwards; 0: full where the policy itself asks for it
+  int64_t tail = -1;  // positions behind the block that attention reads; -1: all
+  int64_t refresh_after =
+      0;  // tokens that change between two full forwards; 0: full where the policy itself asks for it
 };
 std::span<const Field> cache_fields();
 
@@ -92,21 +93,21 @@ class KvPlanner {
  private:
   int64_t whole_blocks(int64_t position) const;  // where the block of a position begins
   std::vector<int32_t> not_frozen(int32_t begin, const Block& block) const;
-  std::vector<int32_t> chosen_rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
-                                   bool stale_elsewhere);
+  std::vector<int32_t> chosen_rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
+                                   std::span<const int32_t> needed, bool stale_elsewhere);
   std::vector<int32_t> block_causal_rows(std::span<const int32_t> feed, int64_t begin) const;
 
   const KvChoice choice_;
   const int64_t refresh_after_;
-  const int64_t attention_block_;  // 0: full attention
-  const int64_t block_origin_;     // of its blocks; what is before it is one shorter block
-  std::vector<int32_t> fed_;       // token that a position's stored K/V was computed from; -1: none
-  int64_t block_begin_ = -1;       // of the block that the last rows() was for
-  std::vector<int32_t> full_;      // what the last forward that computed everything was fed; empty: there was none
+  const int64_t attention_block_;   // 0: full attention
+  const int64_t block_origin_;      // of its blocks; what is before it is one shorter block
+  std::vector<int32_t> fed_;        // token that a position's stored K/V was computed from; -1: none
+  int64_t block_begin_ = -1;        // of the block that the last rows() was for
+  std::vector<int32_t> full_;       // what the last forward that computed everything was fed; empty: there was none
   int64_t stale_from_ = INT64_MAX;  // of a block-causal model: K/V from here on is not exact
   // frozen
   std::vector<bool> frozen_;  // by position: its K/V stays as it is
-  const bool slide_;                // a block begins in every forward, so the run's start stands for its start
+  const bool slide_;          // a block begins in every forward, so the run's start stands for its start
 };
 
 }  // namespace llada::decode

@@ -33,7 +33,8 @@ struct DecodeOptions : LengthOptions,
   DecodeOptions() = default;
   // The defaults with these parts: DecodeOptions(LengthOptions{.gen_length = 8}, CacheOptions{.kv = KvChoice::dual}).
   template <class... Parts>
-  requires(std::is_base_of_v<Parts, DecodeOptions>&&...) DecodeOptions(Parts... parts) {
+    requires(std::is_base_of_v<Parts, DecodeOptions> && ...)
+  DecodeOptions(Parts... parts) {
     ((static_cast<Parts&>(*this) = std::move(parts)), ...);
   }
 };

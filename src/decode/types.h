@@ -188,7 +188,8 @@ struct Landing {
 };
 
 // How a K/V read is made in a step: which rows are recomputed is `rows`; every other position that is read
-// must be in the store from an earlier step. rows may be empty where there are trials.
+// must be in the store from an earlier step. rows may be empty where there are trials, or where the step only waits
+// for a pass to land.
 struct StepPlan {
   std::vector<int32_t> rows;    // positions to compute, ascending
   std::vector<int32_t> inputs;  // token fed at each row (usually the canvas token; a revision feeds the mask)

@@ -260,7 +260,7 @@ void ModelRunner::land_sparse(RequestStep& step) {
 
 void ModelRunner::run(std::span<RequestStep> all) {
   const Status unchanged = model_.file().check_unchanged();  // or its weights are those of two models
-  std::vector<RequestStep*> of_pass[2];
+  std::vector<RequestStep*> of_pass[2], waiting;
   for (RequestStep& step : all) {
     if (step.status) step.status = unchanged;
     if (step.status)
@@ -271,10 +271,12 @@ void ModelRunner::run(std::span<RequestStep> all) {
         LLADA_TRY_STATUS(check_whole_blocks(plan, model_.config().expert_block));
         return check_keys(plan, step.state->kv);
       });
-    if (step.status) of_pass[step.plan->encode ? 1 : 0].push_back(&step);
+    if (step.status)
+      (decode::forwards_of(*step.plan) == 0 ? waiting : of_pass[step.plan->encode ? 1 : 0]).push_back(&step);
   }
   run_pass(of_pass[1], Pass::encode);
   run_pass(of_pass[0], Pass::denoise);
+  for (RequestStep* step : waiting) land_sparse(*step);  // when the others have what they need of the device
 }
 
 // The steps have plans, all of that pass. A device that has broken fails every step alike, so all are told at once.
