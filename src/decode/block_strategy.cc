@@ -166,7 +166,7 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   }
   // Stale K/V of a block-causal model is computed by the step's own rows, which keeps it exact.
   if (asked_.separate && !under_way_ && ids_.attention_block == 0) {
-    plan.sparse.rows = kv_.stale(feed, std::min(block.begin, before));
+    plan.sparse.rows = kv_.stale(feed, before);
   }
   plan.sparse.keys = before;
 }
