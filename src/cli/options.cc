@@ -17,7 +17,7 @@ using decode::Field;
 using decode::Setting;
 
 constexpr const char* kPresetHelp =
-    "exact, balanced, fast, long, npu, as published (llada2, sdar, ...), or a llada tune file";
+    "exact, balanced, fast, as published (llada2, sdar, ...), or a llada tune file";
 
 // The headings of the short help, which shows a few options of each.
 std::string short_title(decode::FieldGroup group) {

@@ -57,12 +57,15 @@ int32_t BlockStrategy::keys_read(const Canvas& canvas) const {
     keys = std::min(canvas.size(), ids_.block_end(end - 1));
   else if (length_)
     keys = std::max(end, length_->horizon());
+  else if (options_.tail >= 0 && !kv_.full_is_next(canvas.tokens, block_))
+    keys = std::clamp<int64_t>(kv_.full_keys(), end, keys);
   return static_cast<int32_t>(keys);
 }
 
 StepPlan BlockStrategy::plan(const Canvas& canvas) {
   requested_ = {};
   StepPlan plan;
+  if (waits(canvas)) return last_wait(canvas);
   plan_block(canvas, plan);
   plan.block_begin = block_.begin;
   plan.block_end = block_.end;
@@ -82,6 +85,20 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
   kv_.planned(plan);
   if (!plan.sparse.empty()) begin_pass(canvas, plan);
   plan.landing = landing(canvas, plan);
+  return plan;
+}
+
+// All is decided but for the checks that are under way.
+bool BlockStrategy::waits(const Canvas& canvas) const {
+  return under_way_ && !under_way_->checked.empty() && reviser_->waits(canvas);
+}
+
+// Computes nothing: only the last pass lands.
+StepPlan BlockStrategy::last_wait(const Canvas& canvas) const {
+  StepPlan plan;
+  plan.keys = kv_.covered(canvas.tokens);
+  plan.block_begin = block_.begin, plan.block_end = block_.end;
+  plan.landing = {.when = Landing::When::waited};
   return plan;
 }
 
@@ -120,8 +137,10 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   if (length_) length_->enter(block);
   plan.keys = keys_read(canvas);
   const auto feed = std::span(canvas.tokens).first(static_cast<size_t>(plan.keys));
-  requested_.separate =
-      options_.revision == Revision::dual_path && options_.revise_lateness != kFused && kv_.covers(feed);
+  requested_.separate = options_.revision == Revision::dual_path && options_.revise_lateness != kFused;
+  // A pass beside the step reads what was stored before it.
+  const int32_t before = requested_.separate ? kv_.covered(feed) : plan.keys;
+  std::erase_if(requested_.checks.trials, [&](int32_t position) { return position >= before; });
   plan.logits = rows_of(merged(requested_.masks, requested_.checks.in_place));
   if (reviser_) plan.ranked = reviser_->ranked(canvas, block);
   if (reviser_ && reviser_->open_from() < block.begin) {
@@ -148,8 +167,9 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   }
   // Stale K/V of a block-causal model is computed by the step's own rows, which keeps it exact.
   if (requested_.separate && !under_way_ && ids_.attention_block == 0) {
-    std::ranges::set_difference(kv_.stale(feed, block.begin), plan.rows, std::back_inserter(plan.sparse.rows));
+    plan.sparse.rows = kv_.stale(feed, before);
   }
+  plan.sparse.keys = before;
 }
 
 // ---- Accept
@@ -222,7 +242,10 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
   }
   for (const Prediction& p : predicted)
     if (std::ranges::binary_search(requested_.lookahead, p.position)) speculation_->propose(p.position, p);
-  if (reviser_) reviser_->merge(canvas, block_, checked(canvas, result), edits);
+  if (reviser_) {
+    const std::vector<Prediction> seen = checked(canvas, result);
+    reviser_->merge(canvas, block_, seen, under_way_ && !under_way_->checked.empty(), edits);
+  }
   if (form_) {
     form_->keep(canvas, edits);
     for (const Edit& edit : form_->fixed(with_edits(canvas, edits), block_.end)) put(edits, edit);
@@ -263,6 +286,7 @@ std::vector<Prediction> BlockStrategy::checked(const Canvas& canvas, const StepR
 // ---- Progress
 
 bool BlockStrategy::done(const Canvas& canvas) const {
+  if (waits(canvas)) return false;
   const auto open = std::ranges::find(canvas.states, TokenState::masked);
   if (open == canvas.states.end()) return !reviser_ || !entered_ || !reviser_->keeps_open(canvas, blocks_[current_]);
   if (canvas.infill || options_.early_stop == EarlyStop::none) return false;

@@ -56,6 +56,8 @@ class BlockStrategy final : public Strategy {
     int64_t forward;                    // number of the step that began it
   };
 
+  bool waits(const Canvas& canvas) const;
+  StepPlan last_wait(const Canvas& canvas) const;
   void begin_pass(const Canvas& canvas, const StepPlan& plan);
   Landing landing(const Canvas& canvas, const StepPlan& plan);
 

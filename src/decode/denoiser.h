@@ -44,6 +44,8 @@ struct RunStats {
   bool operator==(const RunStats&) const = default;
 };
 
+// Forwards of a plan: that of its rows and trials, where it has some, and that of its sparse plan.
+int64_t forwards_of(const StepPlan& plan);
 // Rows that the forwards of a plan compute: over both streams of guidance, trials and the sparse plan included.
 int64_t rows_of(const StepPlan& plan);
 

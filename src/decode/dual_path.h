@@ -18,8 +18,8 @@
 //
 // A token that was changed is checked again before it is stable, and every check counts against kMostChecks. Tokens
 // behind a decided end token are not looked at: they are no content. Once no mask is left before the first end token,
-// or none at all, visible tokens become stable as they are. Checks beyond that cost forwards and mend little
-// (docs/lab/rules.md).
+// or none at all, a last step waits for the pass under way, and visible tokens become stable as they are. Checks beyond
+// that cost forwards and mend little (docs/lab/rules.md).
 #pragma once
 #include <vector>
 
@@ -38,8 +38,9 @@ class DualPath final : public Reviser {
 
   TokenState first_state(double confidence) const override;
   Checks checks(const Canvas& canvas, const Block& block) override;
-  void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
+  void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen, bool pending,
              std::vector<Edit>& edits) override;
+  bool waits(const Canvas& canvas) const override;
   int64_t step_bound(int64_t masks, int64_t blocks) const override;
 
  private:
@@ -52,7 +53,7 @@ class DualPath final : public Reviser {
 
   std::vector<int32_t> revisable(const Canvas& canvas) const;
   bool all_decided(const Canvas& canvas) const;
-  void finish_checked(const Canvas& canvas, std::vector<Edit>& edits) const;
+  void finish_checked(const Canvas& canvas, bool pending, std::vector<Edit>& edits) const;
 
   const DecodeOptions options_;
   const SpecialIds ids_;

@@ -114,8 +114,8 @@ std::string field_table() {
     const std::string value = f.is_switch()     ? ""
                               : f.words.empty() ? needed(f)
                                                 : fmt::format("{}", fmt::join(f.words, ", "));
-    const std::string initial = f.key == "seed" ? "drawn where tokens are sampled, else 0; eval, tune: 0"
-                                                  : f.show(f, defaults);
+    const std::string initial =
+        f.key == "seed" ? "drawn where tokens are sampled, else 0; eval, tune: 0" : f.show(f, defaults);
     const bool first = title(f.group) != heading;
     heading = title(f.group);
     std::string names = fmt::format("`{}{}{}`", flag(f), f.aliases.empty() ? "" : ",", f.aliases);

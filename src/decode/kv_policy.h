@@ -6,8 +6,8 @@
 //            before the block may be stale. This is Fast-dLLM (arXiv 2505.22618) as its loop for LLaDA has it; its loop
 //            for Dream decides only a block's first position in the full forward, whatever the threshold.
 //   dual     every row at a block's start, then the block's rows. The masks behind it are stale as well (Fast-dLLM).
-//   block    the same rows as dual, under the name of the baseline of arXiv 2606.13740; to be combined with a refresh
-//            interval.
+//   block    the same rows as dual, under the name of the baseline of arXiv 2606.13740; to be combined with
+//            refresh_after.
 //   frozen   every row at a block's start, then the block's masks and those of its tokens whose K/V is not frozen yet.
 //            It is frozen once a forward has computed it after both the token and its right neighbour were decided
 //            (FOCUS, arXiv 2601.23278).
@@ -23,11 +23,13 @@
 // rows see more than their block (StepPlan::open_from) stores inexact K/V; the next one without computes it again.
 //
 // Additions to each policy:
-//   - A refresh interval of N computes every row in each N-th forward. N = 1 is exactly `none`.
+//   - refresh_after computes every row once N tokens have changed since the last forward that did. K/V gets stale by what
+//     changes, not by forwards. N = 1 is exactly `none`; with one token per forward it is an interval of N forwards.
 //   - A row whose token changed since its K/V was computed (a revised token, a draft), or that was never computed, is
 //     always computed.
 //   - `tail` bounds how many of the masks behind the block are read at all (as DPad does). With tail 0 the canvas seems
-//     to end with the block, and "every row" means every row up to there.
+//     to end with the block, and "every row" means every row up to there. Behind a block that slides the bound moves on
+//     with a forward that computes everything: a mask that enters it in between would cost a row of its own.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -49,8 +51,9 @@ constexpr Words words(KvChoice) { return kKvWords; }
 
 struct CacheOptions {
   KvChoice kv = KvChoice::none;
-  int64_t tail = -1;    // positions behind the block that attention reads; -1: all
-  int64_t refresh = 0;  // full forward every `refresh` forwards; 0: where the policy itself asks for one
+  int64_t tail = -1;  // positions behind the block that attention reads; -1: all
+  int64_t refresh_after =
+      0;  // tokens that change between two full forwards; 0: full where the policy itself asks for it
 };
 std::span<const Field> cache_fields();
 
@@ -72,8 +75,12 @@ class KvPlanner {
   // Positions before `end` that were computed from another token than `feed` has, ascending.
   std::vector<int32_t> stale(std::span<const int32_t> feed, int64_t end) const;
 
-  // Whether all of feed's positions have been computed from something.
-  bool covers(std::span<const int32_t> feed) const;
+  // The longest prefix of `feed` whose positions all have K/V, of whatever token.
+  int32_t covered(std::span<const int32_t> feed) const;
+
+  // Whether the next forward of the block computes everything, where attention is full.
+  bool full_is_next(std::span<const int32_t> tokens, const Block& block) const;
+  int32_t full_keys() const { return static_cast<int32_t>(full_.size()); }  // what the last one of these read
 
   // As in Strategy.
   void stored(std::span<const int32_t> tokens);
@@ -83,20 +90,19 @@ class KvPlanner {
   void landed(std::span<const int32_t> rows, std::span<const int32_t> inputs);  // this is stored now
 
  private:
-  bool full_is_due() const;
   int64_t whole_blocks(int64_t position) const;  // where the block of a position begins
   std::vector<int32_t> not_frozen(int32_t begin, const Block& block) const;
-  std::vector<int32_t> chosen_rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
-                                   bool stale_elsewhere);
+  std::vector<int32_t> chosen_rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
+                                   std::span<const int32_t> needed, bool stale_elsewhere);
   std::vector<int32_t> block_causal_rows(std::span<const int32_t> feed, int64_t begin) const;
 
   const KvChoice choice_;
-  const int64_t refresh_;
+  const int64_t refresh_after_;
   const int64_t attention_block_;   // 0: full attention
   const int64_t block_origin_;      // the origin of its blocks; positions before it are one shorter block
   std::vector<int32_t> fed_;        // token that a position's stored K/V was computed from; -1: none
   int64_t block_begin_ = -1;        // of the block that the last rows() was for
-  int64_t partial_ = -1;            // forwards since the last full one; -1: there was none
+  std::vector<int32_t> full_;       // fed to the last forward that computed everything; empty: there was none
   int64_t stale_from_ = INT64_MAX;  // of a block-causal model: K/V from here on is not exact
   // frozen
   std::vector<bool> frozen_;  // by position: its K/V stays as it is

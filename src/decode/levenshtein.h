@@ -36,7 +36,7 @@ class LevenshteinEditing final : public Reviser {
   int32_t ranked(const Canvas& canvas, const Block& block) const override;
   void answered(const Canvas& canvas, const Block& block, const StepResult& result) override;
   int64_t least_commits() const override { return least_; }
-  void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
+  void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen, bool pending,
              std::vector<Edit>& edits) override;
   bool keeps_open(const Canvas& canvas, const Block& block) const override;
   int64_t step_bound(int64_t, int64_t blocks) const override { return blocks * (block_length_ + most_ + 1); }

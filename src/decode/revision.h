@@ -82,9 +82,13 @@ class Reviser {
   virtual int64_t least_commits() const { return 1; }
 
   // `seen` are the predictions that checks() asked for, trials before in_place, with the position that was checked.
-  // edits (ascending) holds the step's commits in their first state; merge() may change, drop or add edits.
-  virtual void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
+  // pending: a side pass has still to bring others. edits (ascending) holds the step's commits in their first state;
+  // merge() may change, drop or add edits.
+  virtual void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen, bool pending,
                      std::vector<Edit>& edits) = 0;
+
+  // All text of the answer is decided, and some of it may still change: what a pass under way says is waited for.
+  virtual bool waits(const Canvas&) const { return false; }
 
   // The block needs another step although it has no mask.
   virtual bool keeps_open(const Canvas&, const Block&) const { return false; }

@@ -27,7 +27,7 @@ class TokenEditing final : public Reviser {
   TokenState first_state(double) const override { return TokenState::visible; }
   Checks checks(const Canvas& canvas, const Block& block) override;
   int32_t open_from() const override { return joint_ ? *before_ : INT32_MAX; }
-  void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
+  void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen, bool pending,
              std::vector<Edit>& edits) override;
   bool keeps_open(const Canvas& canvas, const Block& block) const override;
   int64_t step_bound(int64_t masks, int64_t blocks) const override {

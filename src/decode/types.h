@@ -170,6 +170,9 @@ struct SparsePlan {
   std::vector<int32_t> inputs;              // token fed at each
   std::vector<int32_t> unconditional = {};  // token fed at each row of guidance's second stream
   std::vector<Trial> trials;
+  // Attention reads positions [0, keys): all of them have K/V before the step. With a horizon that moves it is less
+  // than the step's own keys, some of which the step itself computes for the first time.
+  int32_t keys = 0;
 
   bool empty() const { return rows.empty() && trials.empty(); }
   bool operator==(const SparsePlan&) const = default;
@@ -186,7 +189,8 @@ struct Landing {
 };
 
 // How a K/V read is made in a step: which rows are recomputed is `rows`; every other position that is read
-// must be in the store from an earlier step. rows may be empty where there are trials.
+// must be in the store from an earlier step. rows may be empty where there are trials, or where the step only waits
+// for a pass to land.
 struct StepPlan {
   std::vector<int32_t> rows;    // positions to compute, ascending
   std::vector<int32_t> inputs;  // token fed at each row (usually the canvas token; a revision feeds the mask)

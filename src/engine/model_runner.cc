@@ -81,7 +81,8 @@ Status check_keys(const decode::StepPlan& plan, const KvStore& kv) {
   for (int s = 0; s < sequences; ++s)
     for (int32_t p = 0; p < plan.keys; ++p)
       // A sparse plan runs beside the step's rows, so it finds none of what they compute.
-      if ((!computed[static_cast<size_t>(p)] || !plan.sparse.empty()) && kv.version(s, p) == KvStore::kAbsent)
+      if ((!computed[static_cast<size_t>(p)] || (!plan.sparse.empty() && p < plan.sparse.keys)) &&
+          kv.version(s, p) == KvStore::kAbsent)
         return failed("engine: a plan reads the K/V of position {}, which no forward has computed", p);
   return {};
 }
@@ -128,7 +129,7 @@ void add_stream(const RequestStep& step, const Part& part, std::span<const int32
                          bool trial) {
       auto row = static_cast<int32_t>(inputs.positions.size());
       append_span(inputs, {.stream = index, .sequence = s, .trial = trial}, s == 0 ? rows.inputs : rows.unconditional,
-                  rows.rows, keys, plan.keys, places);
+                  rows.rows, keys, part.keys, places);
       for (const int32_t position : wanted) {
         while (inputs.positions[static_cast<size_t>(row)] != position) ++row;
         inputs.wanted.push_back(row);
@@ -261,7 +262,7 @@ void ModelRunner::land_sparse(RequestStep& step) {
 
 void ModelRunner::run(std::span<RequestStep> all) {
   const Status unchanged = model_.file().check_unchanged();  // or its weights are those of two models
-  std::vector<RequestStep*> of_pass[2];
+  std::vector<RequestStep*> of_pass[2], waiting;
   for (RequestStep& step : all) {
     if (step.status) step.status = unchanged;
     if (step.status)
@@ -272,10 +273,12 @@ void ModelRunner::run(std::span<RequestStep> all) {
         LLADA_TRY_STATUS(check_whole_blocks(plan, model_.config().expert_block));
         return check_keys(plan, step.state->kv);
       });
-    if (step.status) of_pass[step.plan->encode ? 1 : 0].push_back(&step);
+    if (step.status)
+      (decode::forwards_of(*step.plan) == 0 ? waiting : of_pass[step.plan->encode ? 1 : 0]).push_back(&step);
   }
   run_pass(of_pass[1], Pass::encode);
   run_pass(of_pass[0], Pass::denoise);
+  for (RequestStep* step : waiting) land_sparse(*step);  // when the others have what they need of the device
 }
 
 // The steps have plans, all of that pass. A device that has broken fails every step alike, so all are told at once.

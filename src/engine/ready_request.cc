@@ -158,9 +158,9 @@ std::string prompt_cost(const Model& model, int64_t prompt_tokens, const decode:
   };
   if (options.kv == decode::KvChoice::none)
     return cost("in every forward", " (kv dual, prefix or frozen: at the beginning of each block)");
-  if (options.refresh > 0)
-    return cost(fmt::format("in every forward that refreshes K/V, one of {}", options.refresh),
-                " (refresh 0: at the beginning of each block)");
+  if (options.refresh_after > 0)
+    return cost(fmt::format("whenever {} tokens of the answer have changed", options.refresh_after),
+                " (refresh-after 0: at the beginning of each block)");
   return cost("at the beginning of each block", "");
 }
 

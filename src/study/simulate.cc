@@ -188,10 +188,12 @@ class Bench {
       LLADA_TRY_STATUS(executor_->begin_side_pass(sparse_));
       steps_ = 0;
     }
-    StepInputs inputs = step(p.rows, p.wanted, p.keys);
-    if (p.encode) inputs.pass = Pass::encode;
-    LLADA_TRY_STATUS(executor_->run(inputs, outputs));
-    if (sparse_ && executor_->is_ready(*sparse_)) {
+    if (p.rows > 0) {
+      StepInputs inputs = step(p.rows, p.wanted, p.keys);
+      if (p.encode) inputs.pass = Pass::encode;
+      LLADA_TRY_STATUS(executor_->run(inputs, outputs));
+    }
+    if (sparse_ && (p.rows == 0 || executor_->is_ready(*sparse_))) {  // without rows the step waits for it
       LLADA_TRY_STATUS(executor_->join(*sparse_));
       sparse_.reset();
       ++landed_, lateness_ += steps_;

@@ -90,8 +90,8 @@ TEST(Removed, EveryNameThatWasThereIsAnOptionOrSaysWhatReplacedIt) {
       EXPECT_EQ(no_option(key), fmt::format("'{}' was removed: {}", key, replaced_by(key)));
     }
   }
-  EXPECT_EQ(still + 4 + form_fields().size(), fields().size())
-      << "revise_lateness, neighbour_penalty, the forms and two of random canvases are new";
+  EXPECT_EQ(still + 5 + form_fields().size(), fields().size())
+      << "revise_lateness, neighbour_penalty, refresh_after, the forms and two of random canvases are new";
   EXPECT_EQ(no_option("thresold"), "'thresold' is no decoding option");
   EXPECT_EQ(no_option(""), "'' is no decoding option");
 }
