@@ -52,7 +52,7 @@ inline std::vector<eval::Axis> tune_axes(bool block_causal = false) {
   axes.insert(axes.begin(), std::move(rules));
   if (!block_causal) return axes;
   std::erase_if(axes, [](const eval::Axis& axis) {
-    return axis.name == "tail" || axis.name == "refresh" || axis.name == "speculation";
+    return axis.name == "tail" || axis.name == "refresh_after" || axis.name == "speculation";
   });
   std::vector<std::string>& policies = std::ranges::find(axes, "kv", &eval::Axis::name)->choices;
   policies.clear();

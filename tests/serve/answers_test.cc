@@ -55,7 +55,7 @@ TEST_F(Answers, AreThoseOfARunWithTheSameOptions) {
        {{"edit_steps", "4"}},
        "exact",
        {"####", "left"}},
-      {{{"llada", {{"tail", 0}, {"refresh", 4}}}}, {{"tail", "0"}, {"refresh", "4"}}, "", {}},
+      {{{"llada", {{"tail", 0}, {"refresh_after", 4}}}}, {{"tail", "0"}, {"refresh_after", "4"}}, "", {}},
       {{{"llada", {{"steps", 8}}}}, {{"steps", "8"}}, "", {}},
   };
   std::set<std::string> different;
