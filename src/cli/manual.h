@@ -10,8 +10,8 @@
 
 namespace llada::cli {
 
-// roff. The page of one of the program's commands, llada-COMMAND(1); of the program, llada(1), where `command` is empty.
-// version: "0.1.0".
+// roff: the page of one of the program's commands, llada-COMMAND(1), or of the program, llada(1), where `command` is
+// empty. version: "0.1.0".
 Result<std::string> manual_page(const Program& which, std::string_view command, std::string_view version);
 
 // shell: bash, zsh or fish. A script for the place where that looks for them.
