@@ -414,7 +414,13 @@ Done check_requests(Service& service, Ask& ask, const DecodeChoice& choice) {
   if (kept || !decode::form_of(choice.options)) return check_with(service, ask, choice, kept);
   ask.prepare = [choice](Service& service, Ask& later) -> Done {
     auto made = service.model().form(choice.options);
-    if (!made) return std::unexpected(about(choice, made.error()));
+    if (!made) {
+      ApiError error = about(choice, made.error());
+      constexpr std::string_view kTop = " is $";  // a schema's own name of itself
+      if (const size_t at = error.message.rfind(kTop); later.form && at != std::string::npos)
+        error.message.replace(at + kTop.size() - 1, 1, later.form->where);
+      return std::unexpected(std::move(error));
+    }
     return check_with(service, later, choice, *made);
   };
   return {};

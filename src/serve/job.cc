@@ -6,6 +6,7 @@
 #include "decode/canvas.h"
 #include "decode/denoiser.h"
 #include "engine/request_memory.h"
+#include "text/thoughts.h"
 
 namespace llada::serve {
 namespace {
@@ -48,7 +49,7 @@ void Job::prepare(size_t index) {
     const auto size = std::ssize(request.tokens);
     answer.text.emplace(model.tokenizer(), model.chat_format(), size, most_generated(model, size, request.options),
                         model.special_ids().end_ids, ask_.calls ? ask_.stop : request.stop,
-                        may_think(model, request.tokens), ask_.calls);
+                        thoughts_behind(model.chat_format(), request.tokens), ask_.calls);
     answer.calls = CallReader(model.chat_format().calls);
   } else if (!ask_.whole_text) {
     const InfillGap& gap = ask_.gaps.front();
