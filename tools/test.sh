@@ -9,7 +9,7 @@
 #   quick      the release build and every short test on this processor
 #   python     the Python package's tests
 #   long       the rest of the release build's tests: long ones, emulated DSP and GPU
-#   hour       every line of README.md and docs/quickstart.md in a terminal, against recorded screens
+#   hour       every line of README.md in a terminal, against recorded screens
 #   install    programs against an installed library, manual pages, completions, Debian packages
 #   clients    public clients and a browser against llada serve
 #   scale      llada.ray on a cluster of this machine, and the files of deploy/ by their checkers

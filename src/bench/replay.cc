@@ -31,6 +31,7 @@ class Replay final : public decode::Strategy {
     plan.sparse.rows = expanded(step.sparse_rows);
     plan.sparse.inputs = decode::tokens_at(canvas, plan.sparse.rows);
     plan.sparse.trials = trials(canvas, step.sparse_trials);
+    plan.sparse.keys = step.keys;
     // Recorded edits are followed, so nothing is lost by a pass that lands at once.
     if (!plan.sparse.empty()) plan.landing = {.when = decode::Landing::When::waited, .stored = plan.sparse.rows};
     return plan;
@@ -38,6 +39,9 @@ class Replay final : public decode::Strategy {
 
   std::vector<decode::Edit> accept(const decode::Canvas& canvas, const decode::StepResult&) override {
     std::vector<decode::Edit> edits = run_.steps[at_++].edits;
+    // A step that only waited for a pass has no forward of its own.
+    for (; at_ < run_.steps.size() && run_.steps[at_].row_count() == 0; ++at_)
+      for (const decode::Edit& edit : run_.steps[at_].edits) decode::put(edits, edit);
     for (decode::Edit& edit : edits)
       edit.token =
           edit.state == decode::TokenState::masked ? canvas.mask_id : static_cast<int32_t>(edit.token % vocab_);

@@ -140,7 +140,7 @@ Work setup_batch(CLI::App& app) {
       ->type_name("FILE")
       ->group(kFiles);
   app.add_option("OUT", o->out,
-                 "answers, a line each, added to what an earlier run of the same requests left; - is stdout")
+                 "answers, a line each, added to those of an earlier run of the same requests; - is stdout")
       ->type_name("FILE")
       ->group(kFiles);
   app.add_option("--shard", o->shard, "only every N-th request, from the I-th on; the others are for other processes")

@@ -134,7 +134,9 @@ class Chat {
                        context));
     std::optional<QuietInput> quiet;
     if (options_.interactive) quiet.emplace(STDIN_FILENO);
-    return workspace_.answer({.tokens = std::move(ids), .options = decode, .stop = stop_});
+    LLADA_TRY(const Ready ready,
+              prepare(workspace_.model(), {.tokens = std::move(ids), .options = decode, .stop = stop_}));
+    return workspace_.answer(ready);
   }
 
   Status message(std::string_view text) {

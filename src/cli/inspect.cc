@@ -104,7 +104,7 @@ std::string attention_text(const ModelConfig& c) {
   if (c.causal_text && c.attention_block > 0)
     return fmt::format("; causal, behind it blocks of {} that see themselves", c.attention_block);
   if (c.decided_first && c.attention_block > 0)
-    return fmt::format("; causal, in windows of {} what is decided first", c.attention_block);
+    return fmt::format("; causal, in windows of {} with decided tokens first", c.attention_block);
   const std::string sees = c.attention_block > 0    ? fmt::format("block-causal over blocks of {}", c.attention_block)
                            : c.attention_block == 0 ? "full"
                                                     : "not said";

@@ -59,7 +59,7 @@ class LineEditor final : public LineReader {
     ::el_wset(editor_, EL_SIGNAL, 0);
     ::el_wset(editor_, EL_HIST, history_w, history_);
     ::el_wset(editor_, EL_GETCFN, &LineEditor::read_key);
-    ::el_wset(editor_, EL_ADDFN, L"paste", L"Insert what the terminal pastes", &LineEditor::paste);
+    ::el_wset(editor_, EL_ADDFN, L"paste", L"Insert a paste of the terminal", &LineEditor::paste);
     ::el_wset(editor_, EL_ADDFN, L"break-line", L"Insert a newline", &LineEditor::break_line);
     ::el_wset(editor_, EL_ADDFN, L"interrupt", L"Clear the line, or leave it where it is empty",
               &LineEditor::interrupt);

@@ -1,6 +1,6 @@
-// The manual pages and the shells' completions, made of the same options as the help: what a command registers, and the
-// words that a field of decode/fields.h takes. The build calls the program for them (cmake/manual.cmake), so that they
-// cannot say anything else.
+// The manual pages and the shells' completions, made of the same options as the help: the options that a command
+// registers, and the words of a field of decode/fields.h. The build calls the program for them (cmake/manual.cmake), so
+// that they cannot say anything else.
 #pragma once
 #include <span>
 #include <string>

@@ -1,4 +1,4 @@
-// What a wrong command line is told: which word is wrong, as it was typed, and what was probably meant.
+// The message for a wrong command line: the wrong word, as it was typed, and the word that was probably meant.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <span>

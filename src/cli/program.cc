@@ -40,7 +40,7 @@ constexpr Command kCommands[] = {
     {"convert", "write a model as a GGUF file", setup_convert},
     {"logits", "one forward over token ids, for comparisons", setup_logits},
     {"devices", "list where models can run", setup_devices},
-    {"doctor", "find out what this machine can run", setup_doctor},
+    {"doctor", "check this machine and its devices", setup_doctor},
     {"bench", "measure the machine, the kernels and whole runs", setup_bench},
 };
 

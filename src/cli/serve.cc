@@ -221,7 +221,7 @@ Work setup_serve(CLI::App& app) {
       ->group(further(kPlace));
   app.add_flag("--strict-model", o->service.strict_model, "refuse requests that name another model than the one here")
       ->group(further(kPlace));
-  text("--alias", o->service.name, "NAME", "what the model is called in answers (the file's name)", further(kPlace));
+  text("--alias", o->service.name, "NAME", "the model's name in answers (the file's name)", further(kPlace));
   add_integer_option(app, "--parallel", o->service.admission.running, 1, 4096, "answers computed at a time (8)")
       ->group(kLoad);
   add_integer_option(app, "--queue", o->service.admission.waiting, 0, 1 << 20,

@@ -28,9 +28,9 @@ namespace llada::cli {
 
 void add_show_options(CLI::App& app, ShowOptions& options) {
   constexpr const char* kGroup = "Output";
-  CLI::Option* live =
-      app.add_flag("--live", options.live, "repaint the answer in place while it forms: what terminals get in any case")
-          ->group(further(kGroup));
+  CLI::Option* live = app.add_flag("--live", options.live,
+                                   "repaint the answer in place while it forms, as terminals get it in any case")
+                          ->group(further(kGroup));
   app.add_option_function<std::string>(
          "--live-delay",
          [&options](const std::string& text) {
@@ -46,7 +46,7 @@ void add_show_options(CLI::App& app, ShowOptions& options) {
       ->group(kGroup);
   app.add_flag("--json", options.json, "one JSON object on stdout")->excludes(live)->group(kGroup);
   app.add_flag("-q,--quiet", options.quiet, "the answer and errors only")->excludes(live)->group(kGroup);
-  app.add_flag("-v,--verbose", options.verbose, "say what is used, and more about what it took")->group(kGroup);
+  app.add_flag("-v,--verbose", options.verbose, "name the parts in use, and tell more of the costs")->group(kGroup);
   only_file(app.add_option("--trace", options.trace_path, "write a Chrome/Perfetto trace"))
       ->type_name("FILE")
       ->group(further(kGroup));
@@ -166,8 +166,9 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
   return workspace;
 }
 
-Result<Generation> Workspace::answer(const llada::Request& request) {
+Result<Generation> Workspace::answer(const Ready& ready) {
   const TraceSpan span(trace(), "host", "decode");
+  const Request& request = ready->request;
   const bool infill = request.gaps.has_value();
   if (const std::string cost = prompt_cost(*model_, std::ssize(request.tokens), request.options);
       !cost.empty() && !show_.quiet && !std::exchange(told_cost_, true))
@@ -196,7 +197,7 @@ Result<Generation> Workspace::answer(const llada::Request& request) {
     if (live) shown = live->show(event);
     return shown.has_value() && InterruptGuard::signal_number() == 0;
   };
-  LLADA_TRY(Generation generation, session_->run(request, on_step));
+  LLADA_TRY(Generation generation, session_->run(ready, on_step));
   LLADA_TRY_STATUS(shown);
   if (live) {
     LLADA_TRY_STATUS(live->finish());

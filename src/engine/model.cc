@@ -181,9 +181,9 @@ Result<std::shared_ptr<const forms::TokenForm>> Model::form(const decode::Decode
   return forms_->get(*form, tokenizer(), ids_);
 }
 
-std::shared_ptr<const forms::TokenForm> Model::kept_form(const decode::DecodeOptions& options) const {
+bool Model::has_form(const decode::DecodeOptions& options) const {
   const std::optional<forms::Form> form = decode::form_of(options);
-  return form ? forms_->kept(*form) : nullptr;
+  return !form || forms_->has(*form);
 }
 
 void Model::add_runner(ModelRunner& runner) const {
@@ -202,7 +202,7 @@ Result<LatencyTable> Model::latency(int threads) const {
   const std::lock_guard alone(runs_);
   {
     const std::lock_guard runners(runners_mutex_);
-    for (ModelRunner* const runner : runners_) runner->settle();
+    for (ModelRunner* const runner : runners_) runner->drain();
   }
   LLADA_TRY(auto table, measure_latency(*this, {.threads = threads}));
   return latency_.emplace(threads, std::move(table)).first->second;

@@ -127,9 +127,9 @@ Result<Answer> Evaluator::answer(Session& session, size_t example, const decode:
     return !options_.stopped();
   };
   const double begin = thread_cpu_seconds();
+  LLADA_TRY(const Ready ready, prepare(*model_, {.tokens = prompts_[example], .options = options}));
   LLADA_TRY(const Generation g,
-            engine_ ? engine_->submit({.tokens = prompts_[example], .options = options}, {.on_step = on_step})->wait()
-                    : session.generate(prompts_[example], options, on_step));
+            engine_ ? engine_->submit(ready, {.run = {.on_step = on_step}})->wait() : session.run(ready, on_step));
   if (g.stats.decode.cancelled) return Answer{};
   const auto& ends = model_->special_ids().end_ids;
   const auto end = std::ranges::find_first_of(g.tokens, ends);
@@ -261,9 +261,7 @@ Result<std::vector<Answer>> Evaluator::answers(const StrategyUnderTest& strategy
 
 Status Evaluator::check_fits(const decode::DecodeOptions& options) const {
   for (size_t i = 0; i < prompts_.size(); ++i)
-    if (const Status fits =
-            check_context(*model_, std::ssize(prompts_[i]), most_generated(*model_, std::ssize(prompts_[i]), options));
-        !fits)
+    if (const auto fits = prepare(*model_, {.tokens = prompts_[i], .options = options}); !fits)
       return invalid("example {} (from 0, task {}): {}", i, examples_[i].task, fits.error().message);
   return {};
 }

@@ -101,7 +101,7 @@ class HfFields {
     return ids;
   }
 
-  // Of a member that may be left out.
+  // Checks a member that may be left out.
   Status only(std::string_view name, std::initializer_list<Json> allowed) const {
     const Json* value = find({name});
     if (value == nullptr || std::ranges::find(allowed, *value) != allowed.end()) return {};

@@ -6,7 +6,7 @@
 
 namespace llada {
 
-// Of a file, for an error: a string in quotes, a number, true or false; of anything else its type.
+// A file's value for an error: a string in quotes, a number, true or false; for anything else its type.
 std::string value_text(const Json& value);
 
 }  // namespace llada

@@ -253,7 +253,7 @@ class Verifier {
   // A row goes to as many experts as it has gates that are not 0: buffers have room for those of a router.
   Status gates(const Op& op) const {
     const int16_t chosen = chosen_[static_cast<size_t>(op.in[1])];
-    if (chosen == 0) return wrong("value {} is not what a router gave", op.in[1]);
+    if (chosen == 0) return wrong("value {} is no output of a router", op.in[1]);
     if (chosen > op.experts_used)
       return wrong("the router of value {} chose {} experts, this takes {}", op.in[1], chosen, op.experts_used);
     return {};

@@ -55,7 +55,7 @@ Work setup_dsp_doctor(CLI::App& app) {
             ->check(CLI::IsMember({"hexagon"}).description(""))
             ->type_name("NAME"),
         "hexagon");
-  only_file(app.add_option("--library", r->library, "libcdsprpc, instead of what --device hexagon finds"))
+  only_file(app.add_option("--library", r->library, "libcdsprpc, instead of the one that --device hexagon finds"))
       ->type_name("FILE");
   only_file(app.add_option("-o,--output", r->output, "where its profile goes (hexagon.json)"))->type_name("FILE");
   app.add_flag("--json", r->json, "one JSON object on stdout");

@@ -201,9 +201,8 @@ class Examination {
            "one side does not see what the other wrote, in spite of maintenance: do not use this DSP");
     else
       tell(Kind::good, "caches",
-           fmt::format(
-               "right with maintenance; without it the DSP {} what the host wrote, the host {} what the DSP wrote",
-               found->host_to_dsp ? "sees" : "does not see", found->dsp_to_host ? "sees" : "does not see"));
+           fmt::format("right with maintenance; without it the DSP {} the host's writes, the host {} the DSP's",
+                       found->host_to_dsp ? "sees" : "does not see", found->dsp_to_host ? "sees" : "does not see"));
   }
 
   void space() {
@@ -245,7 +244,7 @@ class Examination {
       return Number{std::max(value, 1e-3), std::nullopt, std::nullopt, 'M', by};
     };
     p.name = fmt::format("measured-v{}", arch);
-    p.description = fmt::format("{}DSP v{} of this machine, our own kernels; what was not measured is from {}",
+    p.description = fmt::format("{}DSP v{} of this machine, our own kernels; other numbers are from {}",
                                 info.emulated != 0 ? "EMULATED, no figure is a time: " : "", arch, based_on);
     const double assumed = p.npu.matmul_gflops.value;
     p.npu.matmul_gflops = measured(2 * macs_ / fastest_us_ / 1e3);

@@ -57,14 +57,13 @@ Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& prog
   const std::span<const float> gates = host != nullptr ? host->peek(program, op.in[1]) : std::span<const float>();
   const int64_t rows = program.shape.count(op.rows);
   if (host == nullptr || static_cast<int64_t>(gates.size()) != rows * op.experts)
-    return failed("{}: what the router decided cannot be read", device.info().name);
+    return failed("{}: the router's decision cannot be read", device.info().name);
   if (options_.listen) {
     // A recording of routing has no place for damage. Without a listener it shows in the results of the rows that have
     // it, and costs other requests nothing.
     if (!std::ranges::all_of(gates, [](float gate) { return std::isfinite(gate); }))
-      return damaged(
-          "{}: what the router of layer {} decided is not finite; the weights or the activations are damaged",
-          device.info().name, op.layer);
+      return damaged("{}: the decision of layer {}'s router is not finite; the weights or the activations are damaged",
+                     device.info().name, op.layer);
     std::vector<int32_t> positions = inputs.positions;
     if (op.rows != RowSet::all) {  // the last layer computes only rows whose logits are wanted
       positions.clear();

@@ -131,7 +131,7 @@ void MoeRuntime::refresh(const LayerRouting& routing, ExpertsPlan& out) {
   for (const int32_t e : order) {
     if (taken++ >= options_.cache.slots || routing.rows[static_cast<size_t>(e)] == 0) break;
     target[static_cast<size_t>(e)] = true;
-    if (!there({out.layer, e})) coming.push_back(e);
+    if (!holds({out.layer, e})) coming.push_back(e);
   }
   for (size_t i = order.size(); i-- > 0;) {
     const ExpertId id{out.layer, order[i]};
@@ -174,7 +174,7 @@ std::vector<ExpertLoad> MoeRuntime::loads_of(const LayerRouting& routing, int32_
     const ExpertId id{layer, e};
     const int32_t rows = routing.rows[static_cast<size_t>(e)];
     if (rows == 0) continue;
-    ExpertLoad load{e, rows, there(id), 0};
+    ExpertLoad load{e, rows, holds(id), 0};
     for (const ExpertArrival& arrival : link.arriving)
       if (load.resident && arrival.id == id) load.ready_s = arrival.ready_s;
     loads.push_back(load);
@@ -296,7 +296,7 @@ void MoeRuntime::promote(const LayerRouting& routing, double idle_s, ExpertsPlan
   };
   const auto wanted = [&](int32_t e) { return options_.blocks && residency_.wanted({out.layer, e}); };
   for (const int32_t e : heaviest_first(routing))
-    if ((routing.rows[static_cast<size_t>(e)] > 0 || wanted(e)) && !there({out.layer, e}) && !staged(e))
+    if ((routing.rows[static_cast<size_t>(e)] > 0 || wanted(e)) && !holds({out.layer, e}) && !staged(e))
       missing.push_back(e);
   std::ranges::stable_sort(missing, [&](int32_t a, int32_t b) { return worth(a) > worth(b); });
   idle_s -= static_cast<double>(queued_) * costs_.move_s();

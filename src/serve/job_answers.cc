@@ -134,7 +134,7 @@ Json Job::usage() const {
     const std::vector<int32_t>& tokens = request_of(ask_, i).tokens;
     // A prompt counts once, with what was kept of it when its first answer began.
     if (before == nullptr || *before != tokens) {
-      prompts += prompt_tokens(request_of(ask_, i));
+      prompts += ready_of(ask_, i).prompt_tokens;
     } else {
       stats.back().reused_positions = 0;
     }
@@ -161,7 +161,7 @@ HttpReply Job::whole() {
     for (size_t i = 0; i < answers_.size(); ++i) {
       GenerationStats stats = (*answers_[i].result)->stats;
       if (ask_.drops_answer) stats.content_tokens = 0;
-      const std::string text = form_->whole(with_echo(i), usage_json({stats}, prompt_tokens(ask_.requests[i])));
+      const std::string text = form_->whole(with_echo(i), usage_json({stats}, ask_.requests[i]->prompt_tokens));
       Json one = parse_json_object(text, "answer", kOwnJson).value();
       one["index"] = i;
       one.update(beside);

@@ -12,8 +12,8 @@ constexpr int64_t kMostRows = 1 << 20;  // of a pass
 // With guidance both streams compute the step's rows; their logits are one set (the head takes the mixture).
 Result<SimulatedPass> pass_of(const RecordedStep& step, int64_t streams) {
   const int64_t dense = step.dense_row_count(), sparse = step.sparse_row_count();
-  if (dense < 1 || dense > kMostRows || sparse > kMostRows)
-    return invalid("found {} rows, needed 1 to {}", dense < 1 ? dense : std::max(dense, sparse), kMostRows);
+  if (dense < 0 || dense > kMostRows || sparse > kMostRows)
+    return invalid("found {} rows, needed 0 to {}", dense < 0 ? dense : std::max(dense, sparse), kMostRows);
   return SimulatedPass{.rows = static_cast<int32_t>(streams * dense),
                        .wanted = static_cast<int32_t>(step.logit_count()),
                        .keys = step.keys,

@@ -183,16 +183,18 @@ class Bench {
   Status pass(const SimulatedPass& p) {
     StepOutputs outputs;
     if (p.sparse > 0 && !sparse_) {
-      sparse_ = std::make_shared<BesidePass>();
+      sparse_ = std::make_shared<SidePass>();
       sparse_->inputs = step(p.sparse, p.sparse_wanted, p.keys);
-      LLADA_TRY_STATUS(executor_->begin_beside(sparse_));
+      LLADA_TRY_STATUS(executor_->begin_side_pass(sparse_));
       steps_ = 0;
     }
-    StepInputs inputs = step(p.rows, p.wanted, p.keys);
-    if (p.encode) inputs.pass = Pass::encode;
-    LLADA_TRY_STATUS(executor_->run(inputs, outputs));
-    if (sparse_ && executor_->there(*sparse_)) {
-      LLADA_TRY_STATUS(executor_->land(*sparse_));
+    if (p.rows > 0) {
+      StepInputs inputs = step(p.rows, p.wanted, p.keys);
+      if (p.encode) inputs.pass = Pass::encode;
+      LLADA_TRY_STATUS(executor_->run(inputs, outputs));
+    }
+    if (sparse_ && (p.rows == 0 || executor_->is_ready(*sparse_))) {  // without rows the step waits for it
+      LLADA_TRY_STATUS(executor_->join(*sparse_));
       sparse_.reset();
       ++landed_, lateness_ += steps_;
     }
@@ -223,7 +225,7 @@ class Bench {
   }
   std::unique_ptr<SimDevice> device_;
   std::unique_ptr<Executor> executor_;
-  std::shared_ptr<BesidePass> sparse_;  // under way; no other begins
+  std::shared_ptr<SidePass> sparse_;    // under way; no other begins
   int64_t steps_ = 0;                   // since it began
   int64_t landed_ = 0, lateness_ = 0;
 };

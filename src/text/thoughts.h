@@ -1,5 +1,5 @@
-// The two parts of an answer of a model that thinks: what it says, and what it thinks between two control tokens,
-// behind the name of that channel and a line end ("thought\n"). Other models' answers are what is said.
+// The two parts of an answer of a model that thinks: its text, and its thoughts. The thoughts stand between two control
+// tokens, behind the name of that channel and a line end ("thought\n"). Other models' answers are all text.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -34,7 +34,7 @@ class AnswerParts {
 };
 
 // An answer of which some tokens (-1) are not decided: `hole` for each of them that has said text behind it. Where it may
-// begin with thoughts, and its first token is not decided, what stands before the first token that opens or closes a
+// begin with thoughts, and its first token is not decided, the text before the first token that opens or closes a
 // channel is in neither part.
 AnswerParts decided_parts(const Tokenizer& tokenizer, const ChatFormat& format, std::span<const int32_t> answer,
                           Thoughts thoughts, std::string_view hole, bool calls = false);

@@ -146,8 +146,8 @@ TEST(CApi, InfillAsTheEngineDoes) {
   ASSERT_TRUE(layout);
   decode::DecodeOptions options;
   options.acceptance = decode::Acceptance::threshold;
-  const auto expected =
-      open_session(model)->run({.tokens = layout->tokens, .gaps = layout->positions, .options = options}, {});
+  const auto expected = open_session(model)->run(
+      prepare(*model, {.tokens = layout->tokens, .gaps = layout->positions, .options = options}).value(), {});
   ASSERT_TRUE(expected);
   const OptionsHandle chosen = options_of({{"preset", "exact"}, {"threshold", "0.9"}, {"keep_steps", "true"}});
   RequestHandle by_text, by_tokens;

@@ -52,7 +52,7 @@ TEST(Manual, OtherChoicesAreOfferedToo) {
   constexpr Command kThree[] = {{"run", "", setup_run}, {"convert", "", setup_convert}, {"synth", "", setup_synth}};
   const std::string bash = *completion(kThree, "bash"), zsh = *completion(kThree, "zsh"),
                     fish = *completion(kThree, "fish");
-  EXPECT_NE(bash.find("*\\ --preset-decode) COMPREPLY=($(compgen -W 'exact balanced fast long npu llada2 llada2.1 "
+  EXPECT_NE(bash.find("*\\ --preset-decode) COMPREPLY=($(compgen -W 'exact balanced fast llada2 llada2.1 "
                       "llada2.2 sdar rnd1 fast-dllm-v2 wedlm nemotron nemotron-spec' -- "
                       "\"$word\") $(compgen -f -- \"$word\"))"),
             std::string::npos)

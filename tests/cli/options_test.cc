@@ -136,7 +136,7 @@ TEST(ParseDecodeOptions, RefusesWithTheNameOfTheOption) {
       {"--visible-threshold 0.8", "was removed: threshold=N is that of revision, too"},
       {"--edit-steps 4 --revision dual-path", "--edit-steps already chose edit revision"},
       {"--revision dual-path --steps 4", "--steps: found 4"},
-      {"--wino", "'--wino' was removed: revision=dual-path looks again at what is doubtful"},
+      {"--wino", "'--wino' was removed: revision=dual-path checks doubtful tokens again"},
       {"--kv delayed", "--kv: found 'delayed', which was removed: kv=frozen with slide computes the fewest rows"},
       {"--latency-table 8", "found '8', needed ROWS:MS"},
       {"--latency-table 8:1,", "found '', needed ROWS:MS"},
@@ -242,7 +242,7 @@ TEST(Options, TuningKeepsItsTexts) {
   EXPECT_EQ(join(choices("tail")), " --tail 64 --tail 32 --tail 16 --tail 8");
   EXPECT_EQ(join(choices("slide")), " --slide");
   EXPECT_EQ(join(choices("kv")), " --kv prefix --kv dual --kv frozen");
-  EXPECT_EQ(join(choices("refresh")), " --refresh 8 --refresh 4 --refresh 3 --refresh 2");
+  EXPECT_EQ(join(choices("refresh_after")), " --refresh-after 64 --refresh-after 32 --refresh-after 16 --refresh-after 8");
   EXPECT_EQ(join(choices("block_length")), "--block-length 8 --block-length 16  --block-length 64 --block-length 128");
   EXPECT_EQ(join(choices("revise_rows")), " --revise-rows 8 --revise-rows 16 --revise-rows 32");
 }
@@ -265,9 +265,9 @@ TEST(Options, TuningAsksWhatTheModelCanAnswer) {
   std::set<std::string> every = {"acceptance", "way of revising", "speculation"};
   for (const decode::Field& field : decode::fields())
     if (!field.tune.empty() && field.rules == 0) every.emplace(field.key);  // rules are one question
-  for (const char* key : {"kv", "tail", "refresh", "slide", "revise_rows"}) EXPECT_TRUE(every.contains(key)) << key;
+  for (const char* key : {"kv", "tail", "refresh_after", "slide", "revise_rows"}) EXPECT_TRUE(every.contains(key)) << key;
   EXPECT_EQ(names(false), every);
-  EXPECT_EQ(names(true), without(every, {"tail", "refresh", "speculation"}));
+  EXPECT_EQ(names(true), without(every, {"tail", "refresh_after", "speculation"}));
   const auto axes = tune_axes(true);
   EXPECT_EQ(join(std::ranges::find(axes, "kv", &eval::Axis::name)->choices), "--kv block --kv frozen");
 }

@@ -57,8 +57,10 @@ class Thinking : public ServeTest {
     choice.give(decode::setting("seed", std::to_string(seed)).value());
     EXPECT_TRUE(choice.resolve(model_->special_ids().kind()));
     const auto session = Session::create(model_, {});
-    const auto answer =
-        (*session)->run({.tokens = *llada::chat_prompt(*model_, {&message, 1}, think), .options = choice.options}, {});
+    const auto answer = (*session)->run(
+        prepare(*model_, {.tokens = *llada::chat_prompt(*model_, {&message, 1}, think), .options = choice.options})
+            .value(),
+        {});
     EXPECT_TRUE(answer) << answer.error().message;
     std::string said, thought, channel;
     bool inside = false;

@@ -77,7 +77,7 @@ class Cuda final : public CudaDevice {
 
   SharedBytes allocate(int64_t bytes) override { return allocate_pinned(bytes); }
 
-  Capabilities capabilities() override { return {.experts = this, .beside = &beside_}; }
+  Capabilities capabilities() override { return {.experts = this, .side_passes = &beside_}; }
 
   Status supports(const Program& program) const override {
     LLADA_TRY_STATUS(kHandlers.covers(program, "cuda"));
@@ -379,7 +379,7 @@ class Cuda final : public CudaDevice {
     }
     if (rows == 0) return {};
     if (!mirror_value(op.in[0], rows * columns(op.in[0])) || !mirror_value(op.in[1], rows * op.experts))
-      return failed("cuda: what the router decided cannot be read");
+      return failed("cuda: the router's decision cannot be read");
     if (run_->experts == nullptr) {  // without a plan they are the host's
       LLADA_TRY_STATUS(host_experts(op, nullptr));
       return check(

@@ -29,8 +29,8 @@ Status check_type(const WeightInfo& info, const TensorView& view, DType type) {
   if (is_vector(info)) return {};
   if (!has_kernels(type))
     return failed(
-        "cuda: {} is {}, the GPU has products of f32, f16, bf16, q8_0, q4_0, q4_k, q6_k and, "
-        "but for experts that are moved, of what is computed as one of these",
+        "cuda: {} is {}, the GPU has products of f32, f16, bf16, q8_0, q4_0, q4_k, q6_k and, but for moved "
+        "experts, of types that are computed as one of these",
         info.name, traits(view.type).name);
   if (info.dims[0] % kInputStep != 0)
     return failed("cuda: {} has {} inputs, needed a multiple of {}", info.name, info.dims[0], kInputStep);

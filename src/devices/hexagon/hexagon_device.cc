@@ -104,8 +104,8 @@ class Hexagon final : public HexagonDevice {
       const auto refused = sessions_[i]->take_refusal();
       if (!refused) continue;
       const auto there = slabs_.there_when_refused(static_cast<int>(i));
-      next = std::min(next,
-                      narrower(window_, there.value_or(slabs_.there(static_cast<int>(i))), there ? 0 : refused->bytes));
+      next = std::min(next, narrower(window_, there.value_or(slabs_.bytes_in(static_cast<int>(i))),
+                                     there ? 0 : refused->bytes));
       refusal = refused;
     }
     if (!refusal) return {};
@@ -124,7 +124,7 @@ class Hexagon final : public HexagonDevice {
 
   SharedBytes allocate(int64_t bytes) override { return host_->allocate(bytes); }
 
-  Capabilities capabilities() override { return {.window = this, .beside = &beside_}; }
+  Capabilities capabilities() override { return {.window = this, .side_passes = &beside_}; }
 
   // ---- Placement and the window
 

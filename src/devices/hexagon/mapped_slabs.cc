@@ -128,7 +128,7 @@ int64_t MappedSlabs::largest() const {
   return largest;
 }
 
-int64_t MappedSlabs::there(int session) const {
+int64_t MappedSlabs::bytes_in(int session) const {
   int64_t bytes = 0;
   for (const Slab& s : slabs_)
     if (s.slab.session == session && slabs_[s.bundle].there) bytes += s.slab.bytes;
@@ -157,7 +157,7 @@ void MappedSlabs::post_map(int index) {
       const auto number = session->map(packed->buffers[b]);
       if (number) continue;
       const int of = slabs_[bundle].slab.session;
-      there_when_refused_.try_emplace(of, there(of));
+      there_when_refused_.try_emplace(of, bytes_in(of));
       stop_waiting(*session, promised, *packed->buffers[b]);
       while (b-- > 0) static_cast<void>(session->unmap(*packed->buffers[b]));
       return failed("{} (slab {})", number.error().message, index);

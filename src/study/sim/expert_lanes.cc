@@ -14,7 +14,7 @@ ExpertLanes::ExpertLanes(Lanes& lanes, const ExpertCosts& costs, const ExpertWin
       books_("sim", window),
       staging_(static_cast<size_t>(std::max(1, costs.staging))) {}
 
-Status ExpertLanes::place(ExpertId id) { return books_.there(id) ? Status{} : books_.enter(id, Where::slot); }
+Status ExpertLanes::place(ExpertId id) { return books_.holds(id) ? Status{} : books_.enter(id, Where::slot); }
 
 TaskId ExpertLanes::add_piece(ExpertId id, int piece, TaskId after, bool background) {
   LaneTask task;
@@ -139,7 +139,7 @@ Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after) {
 
 Status ExpertLanes::add_move(Layer& layer, const ExpertMove& m) {
   const ExpertId id = m.id;
-  if (books_.there(id)) return failed("sim: expert {} of layer {} is moved, but it is there", id.expert, id.layer);
+  if (books_.holds(id)) return failed("sim: expert {} of layer {} is moved, but it is there", id.expert, id.layer);
   const bool here = id.layer == layer.plan.layer && !m.background;
   if (m.to == MoveTo::staging && !here)
     return failed("sim: expert {} of layer {} is staged for later", id.expert, id.layer);
@@ -194,7 +194,7 @@ Status ExpertLanes::add_device(Layer& layer) {
   const bool moved = own != layer.moved.end();
   const bool pieces = moved && !(layer.plan.moves_first && resident(id));
   const bool there = !pieces && (moved || late == arriving_.end());
-  if (!pieces && !books_.there(id))
+  if (!pieces && !books_.holds(id))
     return failed("sim: expert {} of layer {} is on the accelerator's list, but not there", id.expert, id.layer);
   const bool goes_on = there && layer.last_there >= 0 && costs_.one_start(layer.last_there, work.expert);
   layer.last_there = there ? work.expert : -1;

@@ -73,7 +73,7 @@ class Sim final : public SimDevice {
     return numerics_ ? numerics_->supports(program) : Status{};
   }
 
-  Capabilities capabilities() override { return {.window = this, .experts = this, .clock = this, .beside = this}; }
+  Capabilities capabilities() override { return {.window = this, .experts = this, .clock = this, .side_passes = this}; }
 
   bool dry() const override { return numerics_ == nullptr; }
 
@@ -143,7 +143,7 @@ class Sim final : public SimDevice {
   }
 
   Result<Ticket> submit(const Run& run) override { return submit(run, false); }
-  Result<Ticket> submit_beside(const Run& run) override { return submit(run, true); }
+  Result<Ticket> submit_side_pass(const Run& run) override { return submit(run, true); }
   bool ready(Ticket ticket) override { return ticket == kNoTask || lanes_.finished(ticket); }
   bool overlaps() const override { return false; }
 

@@ -257,7 +257,7 @@ Fault Batch::passing_at(const WirePassing& passing, uint32_t offset, uint64_t by
   for (;;) {
     const uint32_t asked = __atomic_load_n(&buffers_.asked, __ATOMIC_SEQ_CST);
     {
-      const Held held(buffers_.lock);
+      const LockGuard held(buffers_.lock);
       if (buffer.address != nullptr) {
         if (buffer.fd != passing.fd || buffer.bytes < passing.bytes) return bad;
         buffer.used = true;
@@ -276,7 +276,7 @@ void Batch::done(uint32_t op) {
   for (uint32_t i = 0; copy_.releases(op) && i < copy_.head().passing_count; ++i) {
     const WirePassing& passing = copy_.all_passing()[i];
     if (passing.last != op) continue;
-    const Held held(buffers_.lock);
+    const LockGuard held(buffers_.lock);
     buffers_.list[passing.buffer].used = false;
   }
   if (flags_ == nullptr) return;
@@ -309,7 +309,7 @@ Fault Batch::check_lists(uint32_t& op) const {
 
 Fault Batch::check(uint32_t& op) {
   const WireBatch& batch = copy_.head();
-  const Held held(buffers_.lock);
+  const LockGuard held(buffers_.lock);
   checking_ = true, scratch_needed_ = 0, op = 0;
   DSP_TRY(maintain(WIRE_HOST_WROTE | WIRE_HOST_READS));
   // What the host wrote is looked at only after the caches forgot it.

@@ -238,7 +238,7 @@ void* map_of_host(int32_t fd, uint32_t bytes, bool read_only) {
   if (address >= 0 || address <= -4096) {
     auto* const at = reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(address));
     if (entry == nullptr) return at;
-    const Held held(cached_lock);
+    const LockGuard held(cached_lock);
     Cached* free = cached;
     while (free->address != nullptr) ++free;  // there are more than numbers of buffers
     *free = {at, bytes, open_of_host(entry->memory, false), open_of_host(entry->shadow, false)};
@@ -252,7 +252,7 @@ void* map_of_host(int32_t fd, uint32_t bytes, bool read_only) {
 // The system writes back what is cached of it.
 int unmap(void* address, uint32_t bytes) {
   {
-    const Held held(cached_lock);
+    const LockGuard held(cached_lock);
     for (Cached& buffer : cached) {
       if (buffer.address != address) continue;
       clean(buffer, 0, buffer.bytes);
@@ -308,7 +308,7 @@ Hap hap() {
 
 void os_clean(const uint8_t* bytes, uint32_t count) {
   clean_cache(bytes, count);
-  const Held held(cached_lock);
+  const LockGuard held(cached_lock);
   for (const Cached& buffer : cached)
     if (buffer.address != nullptr && bytes >= buffer.address && bytes < buffer.address + buffer.bytes)
       clean(buffer, static_cast<uint32_t>(bytes - buffer.address),
