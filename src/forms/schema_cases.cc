@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostCases = 600;    // of one value
 constexpr size_t kMostCompared = 64;  // branches of oneOf, each with each
-constexpr size_t kMostDoubled = 32;   // by conditions
+constexpr size_t kMostDoubled = 8;    // by conditions
 constexpr size_t kMostDenied = 32;    // cases into which one is cut
 
 bool is_in(std::span<const std::string_view> list, std::string_view key) {
