@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/hub_access.h"
+#include "cli/mistakes.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "json/parse.h"
@@ -152,7 +153,7 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
   } else {
     row("tokenizer", "none: takes token ids only");
   }
-  for (const std::string& text : notes_of(c)) row("note", text);
+  for (const std::string& text : notes_of(c)) row("note", with_flags(text));
   row("presets", m.presets.empty() ? "none: it was published with numbers of its own"
                                    : fmt::format("{}", fmt::join(m.presets, ", ")));
   if (m.missing.empty()) {

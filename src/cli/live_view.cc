@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "cli/terminal.h"
+#include "text/thoughts.h"
 
 namespace llada::cli {
 namespace {
@@ -44,9 +45,10 @@ void LiveView::update_cells(const decode::StepEvent& event) {
   const std::vector<int32_t>& ends = model_.special_ids().end_ids;
   // As long as an answer's first token is not decided, what stands before a channel's marker may be thoughts.
   size_t unclear = 0;
-  if (!cells_.empty() && canvas.is_undecided(static_cast<int64_t>(begin_)) &&
-      may_think(model_, std::span(canvas.tokens).first(begin_))) {
-    const ChatFormat& format = model_.chat_format();
+  const ChatFormat& format = model_.chat_format();
+  const Thoughts thoughts = thoughts_behind(format, std::span(canvas.tokens).first(begin_));
+  const bool begun = cells_.empty() || !canvas.is_undecided(static_cast<int64_t>(begin_));
+  if (thoughts == Thoughts::open || (thoughts == Thoughts::may_begin && !begun)) {
     const auto is_marker = [&](size_t i) {
       const int32_t token = canvas.tokens[begin_ + i];
       return !canvas.is_undecided(static_cast<int64_t>(begin_ + i)) &&

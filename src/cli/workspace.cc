@@ -16,6 +16,7 @@
 #include "cli/help.h"
 #include "cli/hub_access.h"
 #include "cli/live_view.h"
+#include "cli/mistakes.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -111,7 +112,9 @@ class LoadingBar {
 
 Result<std::shared_ptr<const Model>> load_model(const std::string& path, LoadOptions options, bool quiet) {
   if (quiet) return Model::load(path, options);
-  const auto warn = [](const std::string& line) { note(fmt::format("llada: warning: {}\n", one_line(line))); };
+  const auto warn = [](const std::string& line) {
+    note(fmt::format("llada: warning: {}\n", one_line(with_flags(line))));
+  };
   Result<std::shared_ptr<const Model>> model = [&] {
     LoadingBar bar;
     options.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
@@ -150,7 +153,7 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
     note(fmt::format("model: {}\ndevice: {}\n", one_line(path), workspace->model_->device().info().description));
   SessionOptions session{
       .threads = 0, .trace = workspace->trace(), .routing = {}, .warn = [quiet = show.quiet](const std::string& line) {
-        if (!quiet) note(fmt::format("llada: warning: {}\n", one_line(line)));
+        if (!quiet) note(fmt::format("llada: warning: {}\n", one_line(with_flags(line))));
       }};
   if (kept_prefix_bytes > 0) session.prefixes = std::make_shared<PrefixCache>(kept_prefix_bytes);
   if (!show.routing_path.empty()) {

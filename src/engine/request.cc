@@ -54,8 +54,9 @@ std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_
   std::vector<int32_t> decided(tokens.begin(), tokens.end());
   for (size_t i = 0; i < length; ++i)
     if (states[i] == decode::TokenState::masked) decided[i] = -1;
-  AnswerParts parts = decided_parts(model.tokenizer(), model.chat_format(), decided,
-                                    may_think(model, std::span(canvas.tokens).first(from)), kHole, calls);
+  AnswerParts parts =
+      decided_parts(model.tokenizer(), model.chat_format(), decided,
+                    thoughts_behind(model.chat_format(), std::span(canvas.tokens).first(from)), kHole, calls);
   if (thoughts != nullptr) *thoughts = std::move(parts.thought);
   return std::move(parts.said);
 }
@@ -65,11 +66,6 @@ std::vector<int32_t> given_tokens(const decode::Canvas& canvas) {
   for (size_t i = 0; i < given.size(); ++i)
     if (canvas.states[i] != decode::TokenState::fixed) given[i] = -1;
   return given;
-}
-
-bool may_think(const Model& model, std::span<const int32_t> prompt) {
-  const ChatFormat& format = model.chat_format();
-  return format.thought_begin >= 0 && (prompt.empty() || prompt.back() != format.thought_end);
 }
 
 Result<OwnDevices> share_devices(const Model& model, int threads) {
@@ -312,9 +308,12 @@ int64_t RunningRequest::decided_answer() const {
 }
 
 std::optional<RunningRequest::Stop> RunningRequest::find_stop(int64_t length) const {
-  const auto answer = tokens(prompt_tokens_ + length).subspan(static_cast<size_t>(prompt_tokens_));
+  const auto all = tokens(prompt_tokens_ + length);
+  const auto answer = all.subspan(static_cast<size_t>(prompt_tokens_));
+  const ChatFormat& format = model_->chat_format();
+  const Thoughts thoughts = thoughts_behind(format, all.first(static_cast<size_t>(prompt_tokens_)));
   const auto text_of = [&](int64_t count) {
-    AnswerParts parts(model_->tokenizer(), model_->chat_format());
+    AnswerParts parts(model_->tokenizer(), format, thoughts);
     for (const int32_t token : answer.first(static_cast<size_t>(count))) parts.add(token);
     return std::move(parts.said);
   };

@@ -73,9 +73,6 @@ std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_
 // The tokens of a canvas that were given; -1 for the others.
 std::vector<int32_t> given_tokens(const decode::Canvas& canvas);
 
-// Whether an answer to the prompt may begin with thoughts: its channel is not closed there.
-bool may_think(const Model& model, std::span<const int32_t> prompt);
-
 inline constexpr std::string_view kHole = "\u2591";  // a light shade: a token that was never decided
 
 struct Generation {

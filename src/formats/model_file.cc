@@ -280,7 +280,7 @@ Result<ModelConfig> read_folder_config(const std::string& folder) {
     config.attention_block = f.named_block;
     config.notes.push_back(
         fmt::format("{} over blocks of {} because the name has {} in it: no file says so; "
-                    "--attention-block 0 is full attention",
+                    "attention_block 0 is full attention",
                     kBlockNote, f.named_block, f.block_word));
   }
   return config;

@@ -331,6 +331,9 @@ ApiError refusal_of(const Service& service, const Ask& ask, const Request& reque
   using enum Refusal::About;
   if (refused.about == prompt) return too_long(ask.prompt_field, refused.message).error();
   ApiError error = about(ask.decoding->choice, refused);
+  constexpr std::string_view kTop = " is $";  // a schema's own name of itself
+  if (const size_t at = error.message.rfind(kTop); ask.form && at != std::string::npos)
+    error.message.replace(at + kTop.size() - 1, 1, ask.form->where);
   if (refused.about == length) error.code = kTooLong;
   if (refused.about != form) return error;
   if (auto context = context_error(service, ask, request, refused, error)) error = std::move(*context);

@@ -5,6 +5,7 @@
 
 #include "decode/canvas.h"
 #include "decode/denoiser.h"
+#include "text/thoughts.h"
 
 namespace llada::serve {
 namespace {
@@ -47,7 +48,7 @@ void Job::prepare(size_t index) {
   if (!request.gaps) {
     answer.text.emplace(model.tokenizer(), model.chat_format(), ready.prompt_tokens, ready.most_generated,
                         model.special_ids().end_ids, ask_.calls ? ask_.stop : request.stop,
-                        may_think(model, request.tokens), ask_.calls);
+                        thoughts_behind(model.chat_format(), request.tokens), ask_.calls);
     answer.calls = CallReader(model.chat_format().calls);
   } else if (!ask_.whole_text) {
     const InfillGap& gap = ask_.gaps.front();

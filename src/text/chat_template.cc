@@ -248,6 +248,7 @@ void write_gemma(ChatWriter& out, const ChatFormat& format, std::span<const Chat
   };
   if (think && turns[0].role != "system") system({"system", ""});
   bool goes_on = false, open = false;  // the model's turn, behind calls; and behind another answer
+  bool has_results = false;            // the calls
   for (size_t i = 0; i < turns.size(); ++i) {
     const ChatMessage& turn = turns[i];
     if (turn.role == "tool") continue;  // written with the calls
@@ -264,6 +265,7 @@ void write_gemma(ChatWriter& out, const ChatFormat& format, std::span<const Chat
       if (!(format.joins_answers ? open : goes_on)) begin("model");
       for (const ToolCall& call : turn.calls) write_call(out, call.name, call.arguments);
       const bool answered = i + 1 < turns.size() && turns[i + 1].role == "tool";
+      has_results = answered;
       if (answered)
         for (const ToolResult& result : turns[i + 1].results) write_response(out, result.name, result.content);
       const std::string content = without_channels(turn.content), said(trim(content));
@@ -277,7 +279,11 @@ void write_gemma(ChatWriter& out, const ChatFormat& format, std::span<const Chat
     open = turn.role == "assistant";
     goes_on = turn.role == "assistant" && !turn.calls.empty();
   }
-  if (!add_header || goes_on) return;
+  if (!add_header) return;
+  if (goes_on) {
+    if (has_results && think && format.joins_answers) out.control(kChannel).text("thought\n");
+    return;
+  }
   begin("model");
   if (!think && format.closes_thoughts) out.control(kChannel).text("thought\n").control(kChannelEnd);
 }

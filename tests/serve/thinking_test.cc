@@ -311,8 +311,8 @@ TEST(ThinkingText, NothingIsSaidBeforeAnAnswersFirstToken) {
   const auto model = Model::load(write_tiny_gemma(folder / "tiny.gguf"), {.threads = 1});
   ASSERT_TRUE(model) << model.error().message;
   const auto a = model->get()->tokenizer().encode("a").front(), b = model->get()->tokenizer().encode("b").front();
-  const auto shown = [&](std::vector<std::pair<int32_t, int32_t>> decided, bool thinks = true) {
-    AnswerText text((*model)->tokenizer(), (*model)->chat_format(), 3, 8, {TinyGemma::kEnd}, {}, thinks);
+  const auto shown = [&](std::vector<std::pair<int32_t, int32_t>> decided, Thoughts thoughts = Thoughts::may_begin) {
+    AnswerText text((*model)->tokenizer(), (*model)->chat_format(), 3, 8, {TinyGemma::kEnd}, {}, thoughts);
     StepNote note;
     for (const auto& [at, token] : decided) note.edits.push_back({3 + at, token, decode::TokenState::visible, 1});
     text.apply(note);
@@ -320,7 +320,7 @@ TEST(ThinkingText, NothingIsSaidBeforeAnAnswersFirstToken) {
     return text.whole();
   };
   const std::string hole(kHole);
-  EXPECT_EQ(shown({{1, a}, {2, b}}, false), hole + "ab");
+  EXPECT_EQ(shown({{1, a}, {2, b}}, Thoughts::none), hole + "ab");
   EXPECT_EQ(shown({{1, a}, {2, b}}), "");
   EXPECT_EQ(shown({{0, a}, {2, b}}), "a" + hole + "b") << "an answer that begins with what it says";
   EXPECT_EQ(shown({{1, a}, {2, TinyGemma::kThoughtEnd}, {4, b}}), hole + "b");
