@@ -30,10 +30,11 @@ std::vector<std::string_view> other_short_names(const CLI::App& app, const CLI::
 
 std::string parse_error_text(const CLI::App& app, const CLI::ParseError& error);
 
-// Of a line of the library about a model's options: its names as flags.
+// A line of the library about a model's options, with their names as flags.
 std::string with_flags(std::string text);
 
-// The same of an error, and one that begins with an option's long name, with the name that stands in `arguments` in its place: "-n: ...".
+// The same for an error; one that begins with an option's long name has the name that stands in `arguments` in its
+// place: "-n: ...".
 Error as_typed(Error error, const CLI::App& app, const Arguments& arguments);
 
 }  // namespace llada::cli

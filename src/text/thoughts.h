@@ -33,8 +33,8 @@ class AnswerParts {
   bool thinks_ = false, named_ = true;
 };
 
-// An answer of which some tokens (-1) are not decided: `hole` for each of them that has said text behind it. Where it may
-// begin with thoughts, and its first token is not decided, the text before the first token that opens or closes a
+// An answer of which some tokens (-1) are not decided: `hole` for each of them that has said text behind it. Where it
+// may begin with thoughts, and its first token is not decided, the text before the first token that opens or closes a
 // channel is in neither part.
 AnswerParts decided_parts(const Tokenizer& tokenizer, const ChatFormat& format, std::span<const int32_t> answer,
                           Thoughts thoughts, std::string_view hole, bool calls = false);
