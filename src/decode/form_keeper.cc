@@ -20,8 +20,8 @@ double confidence_heat(const DecodeOptions& options) { return orders_by_sampled(
 }  // namespace
 
 // As sure as the model is of the token both among the texts that fit and among all, which the row says of a token of
-// its own. Among few texts that fit one looks certain long before the text that it depends on is decided. Of 100
-// questions with yes or no, 62 were right by the first alone, and 84 by both (docs/lab/forms.md).
+// its own. Among few texts that fit one looks certain long before the text that it depends on is decided: 62 of
+// 100 questions with yes or no were right by the first alone, and 84 by both (docs/lab/forms.md).
 Prediction FormKeeper::prediction_of(const forms::Chosen& chosen, int32_t position, const Prediction& row) const {
   double among_all = 1;
   const bool read = row.probability > 0 && ids_.uniform.length == 0;  // a random canvas stops by the texts that fit
