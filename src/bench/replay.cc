@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 #include "bench/machine.h"
 #include "decode/canvas.h"
@@ -33,7 +34,10 @@ class Replay final : public decode::Strategy {
     plan.sparse.trials = trials(canvas, step.sparse_trials);
     plan.sparse.keys = step.keys;
     // Recorded edits are followed, so nothing is lost by a pass that lands at once.
-    if (!plan.sparse.empty()) plan.landing = {.when = decode::Landing::When::waited, .stored = plan.sparse.rows};
+    if (!plan.sparse.empty()) {
+      plan.landing.when = decode::Landing::When::waited;
+      std::ranges::set_difference(plan.sparse.rows, plan.rows, std::back_inserter(plan.landing.stored));
+    }
     return plan;
   }
 

@@ -124,7 +124,7 @@ Result<int> run(BatchCommand& o) {
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   if (!o.quiet) note(summary(o, *counts, service.metrics().tokens(), seconds));
   if (const int signal = InterruptGuard::signal_number(); signal != 0) {
-    if (!o.quiet) note("llada batch: interrupted; the same line goes on\n");
+    if (!o.quiet) note("llada batch: interrupted; the same command goes on\n");
     return 128 + signal;
   }
   return 0;
@@ -151,8 +151,8 @@ Work setup_batch(CLI::App& app) {
   app.footer(
       "url is a route of llada serve: /v1/chat/completions, /v1/completions, /v1/responses, /v1/fim/completions, "
       "/infill or /v1/llada/score. A request that is refused or fails is a line with its error. The order of the "
-      "answers is free; a request that OUT has is not asked for again, so after any end the same line goes on. To ask "
-      "again for those that failed, take their lines out of OUT.\n\n"
+      "answers is free; a request that OUT has is not asked for again, so the same command goes on after any end. To "
+      "ask again for those that failed, take their lines out of OUT.\n\n"
       "Exit status: 0 every request has its line, 1 the work failed, 2 a file or an option is wrong, 128 + N stopped "
       "by "
       "signal N.\n\n"

@@ -65,7 +65,7 @@ Work setup_logits(CLI::App& app) {
       ->type_name("FILE")
       ->required();
   app.add_option("-o,--out", o->out,
-                 "written: 32-bit floats as this processor stores them, a row per token; - is stdout")
+                 "the file to write: 32-bit floats as this processor stores them, a row per token; - is stdout")
       ->type_name("FILE")
       ->required();
   app.add_flag("--json", o->json, "one JSON object on stdout");

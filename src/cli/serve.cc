@@ -204,7 +204,9 @@ Work setup_serve(CLI::App& app) {
     return app.add_option(name, value, help)->type_name(type)->group(group);
   };
   text("--host", o->address.host, "NAME", "where to listen: a name or address (localhost: this machine alone)", kPlace);
-  add_integer_option(app, "--port", o->address.port, 0, 65535, "0: any free one, which is said (8080)")->group(kPlace);
+  add_integer_option(app, "--port", o->address.port, 0, 65535,
+                     "port; 0: any free one, which the start line names (8080)")
+      ->group(kPlace);
   text("--socket", o->address.socket, "PATH", "a UNIX socket in place of --host and --port", further(kPlace));
   text("--api-key-file", o->keys_path, "FILE",
        "keys that requests must have, one a line; read again on SIGHUP; also LLADA_API_KEY in the environment", kPlace);

@@ -18,8 +18,8 @@
 //
 // A token that was changed is checked again before it is stable, and every check counts against kMostChecks. Tokens
 // behind a decided end token are not looked at: they are no content. Once no mask is left before the first end token,
-// or none at all, a last step waits for the pass under way, and visible tokens become stable as they are. Checks beyond
-// that cost forwards and mend little (docs/lab/rules.md).
+// or none at all, a last step waits for the pass under way. Visible tokens then become stable as they are. Checks
+// beyond that cost forwards and mend little (docs/lab/rules.md).
 #pragma once
 #include <vector>
 

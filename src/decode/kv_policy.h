@@ -23,8 +23,8 @@
 // rows see more than their block (StepPlan::open_from) stores inexact K/V; the next one without computes it again.
 //
 // Additions to each policy:
-//   - refresh_after computes every row once N tokens have changed since the last forward that did. K/V gets stale by what
-//     changes, not by forwards. N = 1 is exactly `none`; with one token per forward it is an interval of N forwards.
+//   - refresh_after computes every row once N tokens have changed since the last forward that did: changed tokens make
+//     K/V stale, not forwards. N = 1 is exactly `none`; with one token per forward it is an interval of N forwards.
 //   - A row whose token changed since its K/V was computed (a revised token, a draft), or that was never computed, is
 //     always computed.
 //   - `tail` bounds how many of the masks behind the block are read at all (as DPad does). With tail 0 the canvas seems
@@ -80,7 +80,7 @@ class KvPlanner {
 
   // Whether the next forward of the block computes everything, where attention is full.
   bool full_is_next(std::span<const int32_t> tokens, const Block& block) const;
-  int32_t full_keys() const { return static_cast<int32_t>(full_.size()); }  // what the last one of these read
+  int32_t full_keys() const { return static_cast<int32_t>(full_.size()); }  // keys that the last one of these read
 
   // As in Strategy.
   void stored(std::span<const int32_t> tokens);

@@ -87,7 +87,7 @@ class Reviser {
   virtual void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen, bool pending,
                      std::vector<Edit>& edits) = 0;
 
-  // All text of the answer is decided, and some of it may still change: what a pass under way says is waited for.
+  // All text of the answer is decided, and some of it may still change: a pass under way is waited for.
   virtual bool waits(const Canvas&) const { return false; }
 
   // The block needs another step although it has no mask.

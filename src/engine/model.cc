@@ -72,6 +72,7 @@ Model::Model(ModelFile file)
       forms_(std::make_unique<FormStore>()) {}
 Model::~Model() = default;
 
+bool Model::has_device() const { return device_->device != nullptr; }
 Device& Model::device() const { return *device_->device; }
 Device* Model::fallback() const { return device_->fallback.get(); }
 const MemoryOptions& Model::memory() const { return device_->memory; }

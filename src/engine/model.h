@@ -98,7 +98,7 @@ class Model {
   std::vector<std::string> notes() const;
   size_t longest_token() const { return longest_token_; }  // bytes of text
   const decode::SpecialIds& special_ids() const { return ids_; }
-  bool has_device() const { return device_ != nullptr; }  // not before its weights are read
+  bool has_device() const;  // not before its weights are read
   Device& device() const;
   Device* fallback() const;  // null: none
   const MemoryOptions& memory() const;

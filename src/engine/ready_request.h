@@ -1,4 +1,4 @@
-// Requests that can be answered. A Request is what somebody wants to have decoded. prepare() refuses it or makes a
+// Requests that can be answered. A Request says which answer is wanted. prepare() refuses it or makes a
 // ReadyRequest of it, once: options that go together and fit the model, the form of the answer, the canvas, the memory
 // that it needs. A Session, a Scheduler and an Engine take nothing else, and the answers to one request share it.
 #pragma once
@@ -45,7 +45,7 @@ struct ReadyRequest {
 };
 using Ready = std::shared_ptr<const ReadyRequest>;
 
-// Why there is no answer, and what who asked could change about it.
+// Why there is no answer, and which part of the request its author could change.
 struct Refusal : Error {
   enum class About { other, prompt, length, form };  // a prompt or a length that does not fit; too short for the form
   Refusal(Error error, About about = About::other) : Error(std::move(error)), about(about) {}
@@ -55,8 +55,8 @@ struct Refusal : Error {
 struct Preparation {
   // A length that was not insisted on is no more than the context leaves.
   bool shortens = false;
-  // Of a request without a length of its own: whether it may hold so much. It gets the longest length for which that is
-  // so, and that of an ordinary answer in any case.
+  // Says for a request without a length of its own whether it may hold so much. It gets the longest length for which
+  // that is so, and at least the length of an ordinary answer.
   std::function<bool(const RequestBytes&)> may_hold = {};
 };
 
@@ -65,7 +65,7 @@ std::expected<Ready, Refusal> prepare(const Model& model, Request request, const
 // Whether gaps in a text can be filled.
 bool takes_gaps(const Model& model);
 
-// Positions of the canvas that a prompt and what is generated behind it need, padding of a block-causal model included.
+// Positions of the canvas that a prompt and the answer behind it need, padding of a block-causal model included.
 int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length);
 
 // Positions that the context leaves behind a prompt, less than 1 where it has no room for an answer; kMaxGenLength
@@ -76,8 +76,8 @@ int64_t room_behind(const Model& model, int64_t prompt_tokens);
 // answer, room for an answer of common length.
 int64_t first_positions(const Model& model, const Request& request, int64_t all);
 
-// What a long prompt costs where attention is full, so that nothing of it is ever final, in a sentence without a point;
-// empty for a short one (kPromptPiece) and for other models, which compute a prompt once.
+// The cost of a long prompt under full attention, where no part of it is ever final, as a sentence without a point.
+// Empty for a short one (kPromptPiece) and for other models, which compute a prompt once.
 std::string prompt_cost(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options);
 
 // Whether all are ids of the model's vocabulary.

@@ -297,7 +297,7 @@ Work setup_simulate(CLI::App& app) {
   auto r = std::make_shared<Request>();
   SimulateOptions& o = r->simulate;
   r->app = &app;
-  offer(app.add_option("--profile", o.profile, "a built-in profile (llada devices lists them) or a .json file")
+  offer(app.add_option("--profile", o.profile, "a built-in profile (llada-study devices lists them) or a .json file")
             ->type_name("NAME|FILE"),
         fmt::format("{}", fmt::join(profile_names(), " ")));
   offer(app.add_option("--preset", o.preset, "the model's geometry and type (llada-8b:q4_0)")->type_name("NAME:TYPE"),

@@ -67,9 +67,9 @@ class Executor {
   // null: the first damaged stream is the call's error.
   Status run(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams = nullptr);
 
-  // Begins a pass. Where the device really computes it beside the steps (overlaps_side_passes()) its stores must be others than
-  // theirs, and the executor keeps it until it has ended. Elsewhere its numbers are there on return: on a device with
-  // one unit it simply runs first, and a simulated one lets it take emulated time.
+  // Begins a pass. Where the device really computes it beside the steps (overlaps_side_passes()) its stores must be
+  // others than theirs, and the executor keeps it until it has ended. Elsewhere its numbers are there on return: on a
+  // device with one unit it simply runs first, and a simulated one lets it take emulated time.
   Status begin_side_pass(std::shared_ptr<SidePass> pass);
   // True if join() returns immediately.
   bool is_ready(const SidePass& pass) const;

@@ -122,7 +122,7 @@ TEST_F(Examples, AreTheSameWordsInHelpAndInTheManual) {
     EXPECT_GE(expected.size(), 2u) << command.name;
     for (const int width : {40, 80, 120})
       EXPECT_EQ(words_of(examples_in(help_text(app, false, width))), expected) << command.name << " at " << width;
-    EXPECT_EQ(examples_in(without_roff(*manual_page(kAll, command.name, "0"))), unbroken);
+    EXPECT_EQ(examples_in(without_roff(*manual_page({.commands = kAll}, command.name, "0"))), unbroken);
     for (const Words& words : expected) {
       if (words.front() != "llada") continue;
       const auto found = std::ranges::find(kAll, words.at(1), &Command::name);

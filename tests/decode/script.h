@@ -59,7 +59,7 @@ class ScriptRunner : public StepRunner {
 
   Result<StepResult> run(const StepPlan& plan, int64_t forward_number) override {
     EXPECT_EQ(forward_number, forwards_);
-    forwards_ += 1 + !plan.sparse.empty();
+    forwards_ += forwards_of(plan);
     stored_.resize(std::max(stored_.size(), static_cast<size_t>(plan.keys)), false);
     if (!plan.sparse.empty() && std::count(stored_.begin(), stored_.begin() + plan.sparse.keys, false) > 0)
       return failed("a sparse plan reads positions that were never computed");
