@@ -1,7 +1,7 @@
 // Regular expressions, of which a text is matched as a whole, as Python, JavaScript and PCRE all read them: characters,
 // . (all but line ends), classes, the escapes \d \w \s (ASCII) and their opposites (of ASCII too: the dialects disagree
 // beyond it), \n \r \t \f \0 \xHH \uHHHH \u{H...} and escaped punctuation, groups, |, * + ? {m} {m,} {m,n}, lazy forms
-// of them, which fit the same texts, and ^ and $, which are the ends of the whole text wherever they stand. A brace that
+// of them, which fit the same texts, and ^ and $, the two ends of the whole text wherever they stand. A brace that
 // begins no repetition is itself, as is a hyphen behind an escape of several characters. What reads differently in two
 // of them (docs/forms.md) and what no automaton can be is refused by name and byte offset.
 #pragma once
