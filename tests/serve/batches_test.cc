@@ -553,7 +553,7 @@ KeptObject kept(const std::string& id, int64_t time) {
 
 // A list goes through all objects; a hundred looks at every count take less than one list.
 TEST(KeptObjects, CountsGoThroughNoList) {
-  constexpr int64_t kFiles = 40'000, kBatches = 20'001;
+  constexpr int64_t kFiles = 10'000, kBatches = 5'001;
   KeptObjects objects;
   for (int64_t i = 0; i < kFiles; ++i) objects.put(kept(fmt::format("file-{}", i), i + 5));
   for (int64_t i = 0; i < kBatches; ++i) objects.put(kept(fmt::format("batch_{}", i), i));
