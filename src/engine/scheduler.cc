@@ -7,6 +7,8 @@
 namespace llada {
 namespace {
 
+constexpr int64_t kAnyNumber = int64_t{1} << 40;
+
 // Runs the work and adds the seconds that it takes.
 template <class Work>
 auto timed(double& seconds, Work work) {
@@ -23,7 +25,8 @@ Scheduler::Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const S
       own_(std::move(own)),
       options_(options),
       learned_(model_->config().experts > 0 ? RowBudget::kMostOfMixture : RowBudget::kMost),
-      runner_(*model_, device(), options.trace, executor_options(*model_, own_, options.warn)) {
+      runner_(*model_, device(), options.trace, executor_options(*model_, own_, options.warn)),
+      room_({.running = options.most_running, .waiting = kAnyNumber}) {
   if (options_.trace != nullptr) device().set_trace(options_.trace);
 }
 
@@ -33,16 +36,24 @@ Scheduler::~Scheduler() {
 
 Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<const Model> model,
                                                      const SchedulerOptions& options) {
-  if (options.row_budget < 0 || options.patience < 0 || options.most_running < 1)
-    return invalid("scheduler: found {} rows, a patience of {}, {} requests; needed 0, 0, 1 or more",
+  if (options.row_budget < 0 || options.patience < 0 || options.most_running < 0)
+    return invalid("scheduler: found {} rows, a patience of {}, {} requests; needed 0 or more of each",
                    options.row_budget, options.patience, options.most_running);
   LLADA_TRY(auto devices, share_devices(*model, options.threads));
   return std::unique_ptr<Scheduler>(new Scheduler(std::move(model), std::move(devices), options));
 }
 
 Scheduler::Id Scheduler::enqueue(std::unique_ptr<ForwardJob> job, std::function<void(Entry&)> end) {
-  waiting_.push_back(std::make_unique<Entry>(next_id_++, std::move(job), std::move(end)));
-  return waiting_.back()->id;
+  entries_.push_back(std::make_unique<Entry>(next_id_++, std::move(job), std::move(end)));
+  Entry& entry = *entries_.back();
+  if (options_.most_running == 0) {
+    entry.may_begin = true;
+  } else {
+    std::vector<WaitingRoom::Reservation> one;
+    one.push_back({.bytes = {}, .start = [&entry] { entry.may_begin = true; }, .expired = {}});
+    room_.acquire(std::move(one), [&](const auto& ids) { entry.place = ids.front(); });
+  }
+  return entry.id;
 }
 
 Result<Scheduler::Id> Scheduler::add(const Ready& request, AnswerRun run, DoneCallback on_done) {
@@ -87,28 +98,24 @@ Result<Scheduler::Id> Scheduler::add_decide(std::unique_ptr<DecideJob> job, Deci
 }
 
 void Scheduler::cancel(Id id) {
-  for (auto& entry : running_)
-    if (entry->id == id) entry->job->cancel();
-  for (auto& entry : waiting_)
+  for (auto& entry : entries_)
     if (entry->id == id) entry->job->cancel();
   end_finished();
 }
 
-void Scheduler::admit() {
-  while (!waiting_.empty() && static_cast<int64_t>(running_.size()) < options_.most_running) {
-    running_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
-    Entry& entry = *running_.back();
-    const Status status = within_memory([&] { return entry.job->allocate(device(), prefixes()); });
-    if (!status) entry.error = status.error();
+void Scheduler::begin_some() {
+  for (auto& entry : entries_) {
+    if (!entry->may_begin || std::exchange(entry->begun, true)) continue;
+    const Status status = within_memory([&] { return entry->job->allocate(device(), prefixes()); });
+    if (!status) entry->error = status.error();
   }
 }
 
 // Everybody's first step, oldest first; then the further ones of those who have more than one.
 std::vector<Scheduler::Turn> Scheduler::plan() {
   std::vector<Turn> turns, further;
-  for (const auto& entry : running_) {
-    if (entry->finished()) continue;
+  for (const auto& entry : entries_) {
+    if (!entry->begun || entry->finished()) continue;
     const auto planned = [&]() -> Status {
       for (const RequestStep& step : entry->job->steps(row_budget())) {
         LLADA_TRY(const decode::StepPlan& plan, step.denoiser->plan());
@@ -129,13 +136,13 @@ std::vector<Scheduler::Turn> Scheduler::plan() {
 void Scheduler::end_finished() {
   // Taken out first: their callbacks find a Scheduler without them.
   std::vector<std::unique_ptr<Entry>> ended;
-  const auto take_out = [&](auto& entries) {
-    for (auto& entry : entries)
-      if (entry->finished()) ended.push_back(std::move(entry));
-    std::erase(entries, nullptr);
-  };
-  take_out(running_), take_out(waiting_);
-  for (const auto& entry : ended) entry->end(*entry);
+  for (auto& entry : entries_)
+    if (entry->finished()) ended.push_back(std::move(entry));
+  std::erase(entries_, nullptr);
+  for (const auto& entry : ended) {
+    if (options_.most_running > 0) room_.release(entry->place);
+    entry->end(*entry);
+  }
 }
 
 void Scheduler::run(std::span<const Turn> turns) {
@@ -172,7 +179,7 @@ void Scheduler::run(std::span<const Turn> turns) {
 
 void Scheduler::run_forward() {
   const auto run_of_the_model = model_->begin_run();
-  admit();
+  begin_some();
   const std::vector<Turn> turns = plan();
   std::vector<WaitingStep> waiting;
   for (const Turn& turn : turns) waiting.push_back({turn.rows, turn.passed_over, turn.entry->seconds});
@@ -180,10 +187,10 @@ void Scheduler::run_forward() {
   // As much beside the forward as the forward itself takes.
   const double beside = std::max(last_seconds_, kHeavySeconds);
   for (const size_t i : pick(waiting, row_budget(), options_.patience, beside)) picked.push_back(turns[i]);
-  for (const auto& entry : running_)
-    if (!entry->finished()) ++entry->passed_over;
+  for (const auto& entry : entries_)
+    if (entry->begun && !entry->finished()) ++entry->passed_over;
   for (const Turn& turn : picked) turn.entry->passed_over = 0;
-  for (const auto& entry : running_) stats_.most_passed_over = std::max(stats_.most_passed_over, entry->passed_over);
+  for (const auto& entry : entries_) stats_.most_passed_over = std::max(stats_.most_passed_over, entry->passed_over);
   if (!picked.empty()) run(picked);
   end_finished();
 }

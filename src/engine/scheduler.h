@@ -6,7 +6,6 @@
 // Not thread-safe: one thread owns a Scheduler and drives it (engine.h is such a thread). Callbacks are called by it,
 // from inside run_forward() or cancel(), and call nothing of the Scheduler.
 #pragma once
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "engine/likelihood.h"
 #include "engine/picking.h"
 #include "engine/request.h"
+#include "engine/waiting_room.h"
 
 namespace llada {
 
@@ -24,7 +24,7 @@ struct SchedulerOptions {
   int threads = 0;            // 0: use the model's device itself; otherwise a share with that many threads
   int64_t row_budget = 0;     // rows of a forward; 0: learned from the forwards that are run (RowBudget)
   int64_t patience = 4;       // forwards that a request is passed over before it comes before older ones
-  int64_t most_running = 64;  // requests that hold a K/V store; the others wait in the order in which they came
+  int64_t most_running = 64;  // requests that hold a K/V store; 0: whoever adds them has room for them (WaitingRoom)
   std::shared_ptr<PrefixCache> prefixes = {};         // kept blocks of block-causal models; null: none are
   Trace* trace = nullptr;                             // outlives the Scheduler; may be null
   std::function<void(const std::string&)> warn = {};  // one line when a device failed and the fallback took over
@@ -67,15 +67,15 @@ class Scheduler {
   // Forgets everybody without a word: where no memory was left for the scheduler's own books, with whatever state that
   // left. A request that gets none ends with that error, and the others go on.
   void drop() {
-    running_.clear();
-    waiting_.clear();
+    entries_.clear();
+    room_.clear();
   }
 
   // One forward for those whose turn it is. A request that fails ends with its error; the others do not notice.
   void run_forward();
 
   const Model& model() const { return *model_; }
-  bool idle() const { return running_.empty() && waiting_.empty(); }
+  bool idle() const { return entries_.empty(); }
   int64_t row_budget() const { return options_.row_budget > 0 ? options_.row_budget : learned_.rows(); }
   const SchedulerStats& stats() const { return stats_; }
   bool fell_back() const { return runner_.fell_back(); }
@@ -85,6 +85,8 @@ class Scheduler {
     Id id;
     std::unique_ptr<ForwardJob> job;
     std::function<void(Entry&)> end;  // hands its outcome to whoever asked
+    WaitingRoom::Id place = 0;
+    bool may_begin = false, begun = false;  // begun: it has its store
     int64_t passed_over = 0;
     double seconds = 0;  // that its last step took beside the forward, with the plan of the next
     std::optional<Error> error = {};
@@ -100,7 +102,7 @@ class Scheduler {
   Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const SchedulerOptions& options);
   Device& device() const { return device_of(*model_, own_); }
   PrefixCache* prefixes() const { return runner_.usable(options_.prefixes.get()); }
-  void admit();
+  void begin_some();
   Id enqueue(std::unique_ptr<ForwardJob> job, std::function<void(Entry&)> end);
   template <class T, class Job>
   Id enqueue_result(std::unique_ptr<Job> job, std::function<void(Result<T>)> on_done, const char* what);
@@ -116,8 +118,8 @@ class Scheduler {
   SchedulerStats stats_;
   double last_seconds_ = 0;  // of the last forward
   Id next_id_ = 0;
-  std::vector<std::unique_ptr<Entry>> running_;  // oldest first
-  std::deque<std::unique_ptr<Entry>> waiting_;
+  WaitingRoom room_;
+  std::vector<std::unique_ptr<Entry>> entries_;  // oldest first
 };
 
 }  // namespace llada

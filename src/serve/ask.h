@@ -10,6 +10,7 @@
 #include "engine/decode_choice.h"
 #include "engine/infill_text.h"
 #include "engine/ready_request.h"
+#include "serve/answer_bytes.h"
 #include "serve/body.h"
 #include "serve/service.h"
 

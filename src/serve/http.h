@@ -183,7 +183,7 @@ class Exchange {
 
   const HttpRequest request;
   std::string id;          // of this request, in answers and in the log
-  bool gives_way = false;  // to others, as a batch's does (admission.h)
+  bool low_priority = false;  // to others, as a batch's does (engine/waiting_room.h)
 
   // By the route, once: an answer may take an hour, and does not need it any more.
   BodyBytes take_body() { return std::move(body_); }

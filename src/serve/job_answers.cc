@@ -28,13 +28,11 @@ void end_at_stop(FinishedAnswer& answer, std::span<const std::string> stops, siz
 
 }  // namespace
 
-std::optional<ApiError> Job::failure() const {
+std::optional<ApiError> Job::failed_answer() const {
   for (const Answer& answer : answers_) {
     if (!answer.result) continue;
-    if (!*answer.result)
-      return why_cancelled_.empty() ? ApiError(answer.result->error()) : ApiError(cancelled_status_, why_cancelled_);
-    if ((*answer.result)->stats.decode.cancelled)
-      return ApiError(cancelled_status_, why_cancelled_.empty() ? "the answer was cancelled" : why_cancelled_);
+    if (!*answer.result) return failure(answer.result->error());
+    if ((*answer.result)->stats.decode.cancelled) return cancelled_.value_or(ApiError(503, "the answer was cancelled"));
   }
   return std::nullopt;
 }
@@ -145,7 +143,7 @@ Json Job::usage() const {
 
 // All answers have ended, so that nothing changes any more and no lock is held while text and JSON are made.
 HttpReply Job::whole() {
-  if (const auto error = failure()) return error_reply(*error);
+  if (const auto error = failed_answer()) return error_reply(*error);
   const auto with_echo = [&](size_t i) {
     FinishedAnswer answer = finished(i);
     if (!ask_.echoed.empty()) answer.text.insert(0, ask_.echoed[prompt_of(ask_, i)]);
@@ -182,6 +180,11 @@ HttpReply Job::whole() {
   Json rest = {{"usage", usage()}};
   rest.update(beside);
   return with_note({.body = text.end(rest)});
+}
+
+HttpReply Job::reply() {
+  if (!ask_.stream) return whole();
+  return with_note({.type = form_ ? form_->type() : "text/event-stream", .stream = self()});
 }
 
 HttpReply Job::with_note(HttpReply reply) const {

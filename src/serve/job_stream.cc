@@ -170,7 +170,7 @@ Outflow::Piece Job::take() {
     const std::lock_guard lock(mutex_);
     if (ended_) return {};
     ping = ping_;
-    if (left_ == 0 || !why_cancelled_.empty()) failing = failure();
+    if (left() == 0 || cancelled_) failing = failed_answer();
     for (size_t i = 0; i < answers_.size(); ++i) {
       progress[i] = std::exchange(answers_[i].progress, {});
       std::deque<StepNote>& ready = answers_[i].notes;
@@ -217,7 +217,7 @@ void Job::release_answer(size_t index) {
   g.tokens = {}, g.text = {}, g.thoughts = {}, g.scores = {};
   answer.text.reset();
   answer.confidence = {};
-  release_ticket(index);
+  release(index);
 }
 
 std::string Job::error_events(const ApiError& error) {
