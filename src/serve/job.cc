@@ -12,13 +12,9 @@ namespace {
 
 constexpr size_t kNotes = 64;  // steps that wait for a reader before they are merged
 
-AnswerHead head_of(const Service& service, const std::string& id, Shape shape) {
-  const char* kind = shape == Shape::chat       ? "chatcmpl-"
-                     : shape == Shape::response ? "resp_"
-                     : shape == Shape::message  ? "msg_"
-                                                : "cmpl-";
+AnswerHead head_of(const Service& service, const std::string& id) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return {shape, kind + id, std::chrono::duration_cast<std::chrono::seconds>(now).count(), service.name()};
+  return {id, std::chrono::duration_cast<std::chrono::seconds>(now).count(), service.name()};
 }
 
 }  // namespace
@@ -26,9 +22,8 @@ AnswerHead head_of(const Service& service, const std::string& id, Shape shape) {
 Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
     : PendingAnswer(service, std::move(exchange), ask.requests.size() * static_cast<size_t>(ask.each)),
       ask_(std::move(ask)),
-      head_(head_of(service, exchange_->id, ask_.shape)),
       answers_(count()),
-      form_(make_form(head_, ask_)) {}
+      writer_(ask_.writer(head_of(service, exchange_->id), ask_)) {}
 
 // Takes memory of the size that the answer may come to, so this runs only once it is admitted.
 void Job::prepare(size_t index) {
@@ -213,20 +208,20 @@ void Job::announce() {
 namespace {
 
 // Of /infill, where no token was asked for.
-HttpReply without_answer(const AnswerHead& head, bool stream) {
-  if (stream)
-    return {.type = "text/event-stream",
-            .body = event_text(piece_json(head, 0, "", "length", nullptr)) + std::string(kLastEvent)};
-  return json_reply(infill_json(head, {.text = "", .reason = "length", .logprobs = nullptr, .spans = Json::array()},
-                                usage_json({}, 0)));
+HttpReply without_answer(Service& service, const Exchange& exchange, Ask& ask) {
+  ask.usage_in_pieces = false;
+  const auto writer = ask.writer(head_of(service, exchange.id), ask);
+  const FinishedAnswer none{.text = "", .reason = "length", .logprobs = nullptr, .spans = Json::array()};
+  const Json usage = usage_json({}, 0);
+  if (!ask.stream) return {.body = writer->body({1, [&](size_t) { return none; }, {}, usage}, Json::object())};
+  return {.type = writer->type(), .body = writer->end(0, {none, 0, usage, usage}) + writer->all_ended(usage)};
 }
 
 }  // namespace
 
 void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> ask) {
   if (!ask) return exchange->respond(error_reply(ask.error()));
-  if (ask->asked.empty())
-    return exchange->respond(without_answer(head_of(service, exchange->id, ask->shape), ask->stream));
+  if (ask->asked.empty()) return exchange->respond(without_answer(service, *exchange, *ask));
   if (!ask->held && !service.model().has_form(ask->asked.front().options)) {
     ask->held = service.room().hold(waiting_bytes(*ask));
     if (!ask->held) return exchange->respond(queue_full());

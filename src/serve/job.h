@@ -11,9 +11,7 @@
 
 #include "serve/answer_text.h"
 #include "serve/ask.h"
-#include "serve/forms.h"
 #include "serve/pending.h"
-#include "serve/shapes.h"
 
 namespace llada::serve {
 
@@ -69,30 +67,27 @@ class Job final : public Outflow, public PendingAnswer {
   FinishedAnswer finished(size_t index) const;
   void read_answer(FinishedAnswer& answer) const;
   Json usage() const;
-  std::string first_events();
+  Json usage_of(size_t index) const;
   std::string thought_events(size_t index, const std::string& thoughts) const;
-  std::string progress_event(size_t index, const Progress& progress);
+  std::string progress_event(size_t index, const Progress& progress) const;
   std::string events(size_t index, const StepNote& note);
   std::vector<AnswerPiece> pieces(size_t index, const std::string& delta, bool last);
   std::string piece_events(size_t index, const AnswerPiece& piece, int64_t tokens) const;
   std::string last_events(size_t index);
   void release_answer(size_t index);
-  std::string error_events(const ApiError& error);
   std::vector<ScoredToken> scored(size_t index) const;
   std::span<const int32_t> answer_tokens(size_t index) const;
   Json frame_json(size_t index, const StepNote& note);
-  Json with_usage(Json piece, size_t index, int64_t tokens) const;
 
   const Ask ask_;
-  const AnswerHead head_;
   // The lock guards the members below. Of a stream those of take() need none, nor do answers that have ended; without a
   // stream answers need none once all have ended, since they no longer change.
   std::vector<Answer> answers_;
   std::function<void()> ready_;
-  Clock::time_point last_piece_ = begin_;   // of a stream
-  bool ping_ = false;                       // the next piece shall not be empty
-  bool begun_ = false, ended_ = false;      // of a stream: take()'s own
-  const std::unique_ptr<AnswerForm> form_;  // null: answers are choices; of a stream take()'s own
+  Clock::time_point last_piece_ = begin_;       // of a stream
+  bool ping_ = false;                           // the next piece shall not be empty
+  bool begun_ = false, ended_ = false;          // of a stream: take()'s own
+  const std::unique_ptr<AnswerWriter> writer_;  // of a stream take()'s own
 };
 
 // Answers the request that a route has read: begins the job, or replies with the error.

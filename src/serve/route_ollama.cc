@@ -5,6 +5,7 @@
 
 #include "base/fnv.h"
 #include "formats/printable.h"
+#include "serve/forms.h"
 #include "serve/job.h"
 #include "serve/routes.h"
 #include "serve/tools.h"
@@ -63,6 +64,7 @@ Answered<Ask> begin_ask(Service& service, Body& body, Shape shape) {
   if (body.find("stream") == nullptr) body.put("stream", true);
   LLADA_TRY(const std::string others, lift_options(body));
   LLADA_TRY(Ask ask, read_ask(service, body, shape));
+  ask.writer = shape == Shape::ollama_chat ? write_ollama_chat : write_ollama_text;
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
   LLADA_TRY_STATUS(read_chat_logprobs(body, ask));
   if (!others.empty())

@@ -6,7 +6,7 @@
 #include "engine/request_memory.h"
 #include "serve/queued.h"
 #include "serve/routes.h"
-#include "serve/shapes.h"
+#include "serve/answer_json.h"
 #include "text/utf8.h"
 
 namespace llada::serve {

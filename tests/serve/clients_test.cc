@@ -5,7 +5,7 @@
 #include "engine/prompt.h"
 #include "serve/ask.h"
 #include "serve/fixture.h"
-#include "serve/shapes.h"
+#include "serve/answer_json.h"
 #include "text/utf8.h"
 
 namespace llada::serve {

@@ -3,7 +3,7 @@
 
 #include "serve/answer_text.h"
 #include "serve/fixture.h"
-#include "serve/shapes.h"
+#include "serve/answer_json.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
