@@ -1,8 +1,8 @@
-// The queue before an engine: so many answers run at a time, and only while the memory that they may come to hold, which
-// is known before they begin, fits in a budget; so many requests wait, no longer than a bound; the rest is refused. The
-// answers of one request are a group, taken whole or not at all. Groups take turns: of each one answer, then of the
-// next, so that nobody waits behind all the answers of another. One of low priority, as a batch's, begins while no other
-// waits, and all of them leave one place to others. Usable from any thread; nothing is called under a lock.
+// The queue before an engine. So many answers run at a time, and only while the memory that they may hold, which is
+// known before, fits in a budget; so many requests wait, no longer than a bound; the rest is refused. The answers of
+// one request are a group, taken whole or not at all. Groups take turns: one answer of each, then of the next, so that
+// nobody waits behind all the answers of another. One of low priority, as a batch's, begins while no other waits, and
+// all of them leave one place to others. Usable from any thread; nothing is called under a lock.
 #pragma once
 #include <chrono>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What an answer of the server holds: the engine's part, its text in all forms, a stream's notes of its steps, its JSON.
+// Memory of a server's answer: the engine's part, its text in all forms, a stream's notes of its steps, its JSON.
 #pragma once
 #include "engine/likelihood.h"
 #include "engine/ready_request.h"

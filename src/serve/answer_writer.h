@@ -1,5 +1,5 @@
-// How a protocol writes answers: the body of a whole reply, and the events of a stream. An answer comes as text, thoughts
-// and calls, and ends, or the request fails; what the wire says of that is an adapter's own affair.
+// How a protocol writes answers: the body of a whole reply, and the events of a stream. An answer comes as text,
+// thoughts and calls, and ends, or the request fails; its words on the wire are an adapter's own affair.
 #pragma once
 #include <functional>
 #include <memory>

@@ -62,8 +62,8 @@ class ChoicesWriter : public AnswerWriter {
     head_.id = prefix + head_.id;
   }
 
-  // Each choice is written as soon as it is there: as JSON values, which take many times the memory of their text, there
-  // is one answer at a time.
+  // Each choice is written as soon as it is there: as JSON values, which take many times the memory of their text,
+  // there is one answer at a time.
   std::string body(const EndedAnswers& answers, const Json& beside) override {
     std::string text = dump(head_json(false));
     text.pop_back();
