@@ -98,8 +98,8 @@ bool Job::note_step(size_t index, const decode::StepEvent& event) {
     Answer& answer = answers_[index];
     if (answer.forwards == 0)
       service_.metrics().first_step(
-    answer.forwards += decode::forwards_of(event.plan);
           seconds(), static_cast<double>(service_.engine().stats().forwards) - answer.forwards_before + 1);
+    answer.forwards += decode::forwards_of(event.plan);
     answer.rows += decode::rows_of(event.plan);
     if (ask_.logprobs)
       for (const decode::Edit& edit : event.edits)
