@@ -154,7 +154,7 @@ Result<ReplayResult> measure_replay(const Model& model, const std::vector<Record
       result.forwards += stats.nfe, result.rows += stats.rows, result.logit_rows += stats.logit_rows;
       result.seconds += followed.seconds;
       result.bound.first_seconds += followed.first_seconds;
-      // Padding may be among what the first forward decides, and is none of the answer's tokens.
+      // Padding may be among the tokens that the first forward decides, and is none of the answer's tokens.
       result.bound.first_tokens += std::min(followed.first_tokens, answer_tokens(run));
     }
     repeated.push_back(std::move(result));

@@ -53,7 +53,7 @@ Status read_shard(BatchCommand& o) {
   return {};
 }
 
-// What is left at the pace of this run.
+// The time left at the pace of this run.
 class Pace {
  public:
   Pace(Progress& progress, int64_t bytes) : progress_(progress), bytes_(static_cast<double>(bytes)) {}

@@ -1,4 +1,4 @@
-// What a shell is told of the commands, their options and the words that these take.
+// Scripts that tell a shell the commands, their options and the words of these.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -79,7 +79,7 @@ std::string function_of(std::string_view program) {
 
 std::string bash(std::string_view program, std::span<const Described> commands) {
   std::string names, cases;
-  std::map<std::string, std::map<std::string, const Flag*>> by_option;  // its commands, and what it is there
+  std::map<std::string, std::map<std::string, const Flag*>> by_option;  // its commands, and the option there
   for (const Described& d : commands) {
     names += (names.empty() ? "" : " ") + d.name;
     std::string list;

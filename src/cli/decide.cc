@@ -118,7 +118,7 @@ Result<int> answer(const DecideCommand& o, const std::shared_ptr<const Model>& m
   return 0;
 }
 
-// Fitted on every other question and shown on the rest, so that what is shown was not fitted.
+// Fitted on every other question and shown on the rest, so that the shown ones were not fitted.
 Result<int> calibrate(const DecideCommand& o, const std::shared_ptr<const Model>& model,
                       const std::vector<eval::DecideTask>& tasks) {
   LLADA_TRY(const DecideOptions options, options_of(o));

@@ -1,4 +1,5 @@
-// llada doctor: what this machine is and what keeps a model from running well on it, a line per finding.
+// llada doctor: the parts of this machine and the reasons that keep a model from running well on it, a line per
+// finding.
 #include "cli/doctor.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// llada inspect: what a model file holds.
+// llada inspect: the contents of a model file.
 #include "engine/inspect.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ Json config_json(const ModelConfig& c) {
   return json;
 }
 
-// What of the files is not followed, and what of them is passed over.
+// Settings of the files that are not followed, and parts of them that are passed over.
 std::vector<std::string> notes_of(const ModelConfig& c) {
   std::vector<std::string> notes = c.notes;
   notes.insert(notes.end(), c.remarks.begin(), c.remarks.end());

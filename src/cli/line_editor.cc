@@ -38,7 +38,7 @@ std::string narrow(std::wstring_view text) {
   return out;
 }
 
-// What is drawn of a line while it is edited has no control characters; a newline stays.
+// The drawn part of an edited line has no control characters; a newline stays.
 bool may_be_typed(wchar_t c) {
   return c == L'\n' || c == L'\t' || (c >= 0x20 && c != 0x7f && !(c >= 0x80 && c < 0xa0));
 }

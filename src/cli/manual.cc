@@ -7,7 +7,8 @@
 namespace llada::cli {
 namespace {
 
-// Text of a roff line: what begins with a dot is text too, and a dash is one that can be searched for and pasted.
+// Text of a roff line: a line that begins with a dot is text too, and a dash is one that can be searched for and
+// pasted.
 std::string roff(std::string_view text) {
   std::string out = text.starts_with('.') || text.starts_with('\'') ? "\\&" : "";
   for (const char c : text) {

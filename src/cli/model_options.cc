@@ -1,4 +1,4 @@
-// -m, --device and what else says which model computes where.
+// -m, --device and the other options that say which model computes where.
 #include <unistd.h>
 
 #include <cstdlib>

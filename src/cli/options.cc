@@ -71,7 +71,7 @@ Status DecodeFlags::set(std::string_view name, const std::string& text, const de
   DecodeFlags next = *this;
   if (flag == kPresetFlag || flag == "--preset") {
     if (text.empty()) return invalid("{}: found '', needed a preset's name or file", kPresetFlag);
-    // A preset is asked for as a whole: what said before how tokens are decided is gone.
+    // A preset is asked for as a whole: earlier settings of how tokens are decided are gone.
     std::erase_if(next.given_, decides);
     next.preset_ = text;
   } else {

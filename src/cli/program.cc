@@ -146,7 +146,7 @@ int main_command(Arguments words, const Build& build, const Program& which) {
   }
   if (word == "help" && words.front() == "options")
     return finish("llada", print(words.back() == "--markdown" ? decode::field_table() : decode_options_help()));
-  // For the build, which installs what they print.
+  // For the build, which installs their output.
   if (word == "help" && (words.front() == "--man" || words.front() == "--completion")) {
     const bool man = words.front() == "--man";
     const auto all = all_commands(which);

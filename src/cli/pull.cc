@@ -1,4 +1,4 @@
-// llada pull: a model from Hugging Face into the cache that its own tools use, and what is there.
+// llada pull: a model from Hugging Face into the cache that its own tools use, and a list of that cache.
 #include <fmt/ranges.h>
 
 #include "cli/commands.h"

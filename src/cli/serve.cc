@@ -52,8 +52,8 @@ Result<std::vector<std::string>> read_keys(const ServeOptions& o) {
   return keys;
 }
 
-// Blocks what Signals waits for, in this thread and in all that it starts: made before any of them, since a signal goes
-// to whichever thread takes it.
+// Blocks the signals that Signals waits for, in this thread and in all that it starts. It is made before any of them,
+// since a signal goes to whichever thread takes it.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -117,8 +117,8 @@ class Signals {
 
 void log_line(const Json& fields) { note(serve::log_line(fields) + '\n'); }
 
-// A connection takes a descriptor, and a shell's soft limit is often 1024: it is raised to what the system allows, and
-// so many connections stay below that as leave some for files.
+// A connection takes a descriptor, and a shell's soft limit is often 1024. It is raised to the system's limit, and
+// connections stay so far below that as to leave some for files.
 void fit_descriptors(int& connections) {
   constexpr rlim_t kOthers = 64;
   rlimit limit{};
@@ -187,7 +187,7 @@ Result<int> run(ServeOptions& o) {
     log_line({{"event", "shutdown"}, {"seconds", o.drain_seconds}});
     service.drain(static_cast<double>(o.drain_seconds));
   }
-  server->finish(2);  // what was answered is still being written
+  server->finish(2);  // answers are still being written
   sockets = nullptr;
   LLADA_TRY_STATUS(loaded);
   return 0;

@@ -90,7 +90,7 @@ class LoadingBar {
     using std::chrono::milliseconds;
     const auto begin = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex_);
-    // What is over by then needs no bar.
+    // Work that is over by then needs no bar.
     if (changed_.wait_for(lock, milliseconds(500), [this] { return over_; })) return;
     Progress bar("loading");
     do {
@@ -103,7 +103,7 @@ class LoadingBar {
     } while (!changed_.wait_for(lock, milliseconds(200), [this] { return over_; }));
   }
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   int64_t done_ = 0, total_ = 0;
   bool over_ = false;

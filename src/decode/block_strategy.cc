@@ -256,8 +256,8 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
   return edits;
 }
 
-// What the reviser asked for, by the position that was checked: of the pass that landed those whose token has not
-// changed since, then the step's trials and its checks in place.
+// The predictions for the reviser's checks, by the position that was checked. First come those of the pass that landed
+// whose token has not changed since, then the step's trials and its checks in place.
 std::vector<Prediction> BlockStrategy::checked(const Canvas& canvas, const StepResult& result) {
   std::vector<Prediction> seen;
   const auto add = [&](const Prediction& prediction, int32_t position, const std::vector<RowScores>& scores,

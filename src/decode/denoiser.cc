@@ -11,7 +11,7 @@
 namespace llada::decode {
 namespace {
 
-// ---- The contract between canvas, strategy and runner, checked in every step (plan() and take()): it costs nothing
+// ---- The contract between canvas, strategy and runner, checked in every step (plan() and take()). It costs nothing
 // beside a forward, and a broken side is named at once instead of spoiling the text. Errors are `failed`: none of it is
 // the user's doing.
 
@@ -20,7 +20,8 @@ bool strictly_ascending(std::span<const int32_t> positions, int32_t end) {
          (positions.empty() || (positions.front() >= 0 && positions.back() < end));
 }
 
-// Of a plan, its sparse plan or a trial: ascending rows with one input each, with guidance also an unconditional one.
+// Checks a plan, its sparse plan or a trial: ascending rows with one input each, with guidance also an unconditional
+// one.
 template <class Part>
 Status check_rows(std::string_view what, const Part& part, int32_t keys, const StepPlan& plan) {
   if (!strictly_ascending(part.rows, keys)) return failed("{}: rows are not ascending positions below {}", what, keys);

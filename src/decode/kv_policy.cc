@@ -68,7 +68,7 @@ std::vector<int32_t> KvPlanner::rows(const Canvas& canvas, std::span<const int32
   return rows;
 }
 
-// Of `frozen`, those of the block that are not.
+// With `frozen`, the rows of the block that are not frozen.
 std::vector<int32_t> KvPlanner::not_frozen(int32_t begin, const Block& block) const {
   std::vector<int32_t> rows;
   for (int32_t p = begin; p < block.end; ++p)
@@ -122,7 +122,7 @@ void KvPlanner::stored(std::span<const int32_t> tokens) {
   std::fill_n(frozen_.begin(), std::ssize(tokens), true);
 }
 
-// Everything from the first changed token's block on is computed again with it (block_causal_rows), so where all tokens
+// Everything from the first changed token's block on is computed again with it (block_causal_rows). So where all tokens
 // up to the end of a block are those that were fed, its K/V has seen them all.
 int64_t KvPlanner::exact_prefix(const Canvas& canvas) const {
   if (attention_block_ == 0 || (choice_ != KvChoice::block && choice_ != KvChoice::frozen)) return 0;

@@ -1,4 +1,5 @@
-// Which options go together: a table of what models, texts and ways of decoding lack, behind validate() of options.h.
+// Which options go together: a table of the things that models, texts and ways of decoding lack, behind validate() of
+// options.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,11 +31,11 @@ struct Case {
   std::string_view reason = {}, need = {};
 };
 
-// One thing that is lacking, and all that asks for it. A refusal reads "KEY: found its value with WITH, WHY"; of a
+// One missing capability and every option that needs it. A refusal reads "KEY: found its value with WITH, WHY"; of a
 // switch beside other options "KEY: found WITH, WHY". {reason}, {need}: the case's own; {key}: the option; {values}:
-// what it can be instead; {with}: what the first of the others can be; {others}: the case's other keys that are asked
-// for; {blocks}: their number; {block}: the model's attention block. The first case that holds speaks, so kinds of
-// models come first: another value helps nobody whose model has no use for the option.
+// its other possible values; {with}: the possible values of the first of the others. {others}: the case's other keys
+// that are asked for; {blocks}: their number; {block}: the model's attention block. The first case that holds speaks,
+// so kinds of models come first: another value helps nobody whose model has no use for the option.
 struct Refusal {
   std::string_view why;
   Case cases[9];
@@ -152,7 +153,7 @@ std::vector<std::string_view> parts_of(std::string_view text, char between) {
   return parts;
 }
 
-// Of the case's keys, the first that is asked for and that `only` allows; empty: none.
+// The first of the case's keys that is asked for and that `only` allows; empty: none.
 std::string_view key_in(const Case& c, const Combination& asked, std::string_view only = {}) {
   if (c.when == nullptr || !c.when(asked)) return {};
   for (const std::string_view entry : parts_of(c.keys, ' ')) {
@@ -176,7 +177,7 @@ bool is_about(const Case& c, std::string_view key, const Combination& asked) {
          (std::ranges::count(parts_of(c.with, ' '), key) > 0 && !key_in(c, asked).empty());
 }
 
-// What an option can be, with all others as they are, so that neither it nor `key` is refused.
+// The values that an option can have, with all others as they are, so that neither it nor `key` is refused.
 std::string values_left(const Combination& asked, const Field* field, std::string_view key) {
   if (field == nullptr || field->words.empty()) return "it left out";
   std::string left;

@@ -64,7 +64,7 @@ class Engine::Completion {
     if (on_done_) {
       auto copy = within_memory([&]() -> Result<T> { return result; });
       if (!copy) result = std::unexpected(copy.error());
-      // What a callback did when it got no memory is its own affair; the handle has its answer.
+      // An action of a callback that got no memory is its own affair; the handle has its answer.
       static_cast<void>(within_memory([&]() -> Status {
         on_done_(std::move(copy));
         return {};

@@ -16,7 +16,7 @@
 namespace llada {
 namespace {
 
-// What the run is told of shared-out experts; the device is told by its spec.
+// The run's settings for shared-out experts; the device gets its own by its spec.
 Result<std::optional<ExpertSplitOptions>> share_out(DeviceSpec& spec, const ExpertRequest& request,
                                                     const MoeOptions& moe, const ModelFile& file,
                                                     const ModelGraph& graph, int threads) {

@@ -96,7 +96,7 @@ Status check_lengths(std::span<const std::string> options, const ScoreRequest& r
   return {};
 }
 
-// Of the options from `first` on, so many, which have one context.
+// The request of so many options from `first` on, which have one context.
 Result<ScoreRequest> request_of(const Model& model, const Question& question, size_t first, size_t count,
                                 std::span<const Question> examples, const ChoiceOptions& options) {
   LLADA_TRY(const std::string context, with_examples(question, examples, options.shots, first));

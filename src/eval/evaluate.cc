@@ -28,7 +28,7 @@ StrategyResult sum_up(const StrategyUnderTest& strategy, const std::vector<Examp
   return result;
 }
 
-// What the step takes by the table: its forward, and on one device its sparse plan after it.
+// The step's time by the table: its forward, and on one device its sparse plan after it.
 double table_seconds(const LatencyTable& table, const decode::StepEvent& event) {
   const int64_t streams = event.plan.cfg_scale > 0 ? 2 : 1;
   auto beside = std::ssize(event.plan.sparse.rows);
@@ -176,7 +176,7 @@ std::string Evaluator::text(const Answer& answer) const {
   return model_->tokenizer().decode(std::span(answer.tokens).first(answer.tokens.size() - ended(answer)));
 }
 
-// What depends on the example's right answer and on the reference.
+// The scores that depend on the example's right answer and on the reference.
 void Evaluator::judge(size_t example, Answer& answer) const {
   Score& score = answer.score;
   const std::string found = text(answer);

@@ -56,7 +56,7 @@ class ConfigReader : HfFields {
     return invalid("{}: architectures names {}, {} needed", file_, value_text(list->front()), all(&Family::classes));
   }
 
-  // Where the class is not named. Of two families of one type, one is a mixture.
+  // Where the class is not named. One of two families of one type is a mixture.
   Result<const Family*> family_of_model_type() const {
     const Json* type = find({"model_type"});
     if (type == nullptr)
@@ -235,7 +235,7 @@ class ConfigReader : HfFields {
     return {};
   }
 
-  // Ministral 3. Of two objects with rotary numbers the later one counts, and both say the same.
+  // Ministral 3. The later of two objects with rotary numbers counts, and both say the same.
   Result<QueryScale> query_scale(const Json& scaling) const {
     const HfFields reader(scaling, file_);
     QueryScale scale;
@@ -255,8 +255,8 @@ class ConfigReader : HfFields {
         "layer_types has sliding_attention: the published code does not read it, and every layer attends to all here");
   }
 
-  // What generation_config.json says of sampling, which options of this program say; transformers' own defaults say
-  // nothing.
+  // Notes the sampling settings of generation_config.json, which options of this program give; transformers' own
+  // defaults say nothing.
   void note_sampling() {
     const std::pair<std::string_view, Json> usual[] = {
         {"do_sample", false}, {"temperature", 1.0}, {"top_p", 1.0}, {"top_k", 50}, {"repetition_penalty", 1.0}};

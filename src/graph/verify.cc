@@ -1,6 +1,6 @@
 // verify(): everything about a program that devices rely on without looking again. A device indexes its arena, its
-// weights and the K/V store by what stands here, so a field that a kind does not use must be empty, and one that it
-// does use must be in range.
+// weights and the K/V store by these fields. So a field that a kind does not use must be empty, and one that it does
+// use must be in range.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -16,7 +16,7 @@ constexpr double kMostBytes = 0x1p47;
 
 }  // namespace
 
-// Walks the ops once with what is known of the values so far.
+// Walks the ops once with the properties of the values so far.
 class Verifier {
  public:
   Verifier(const Program& program, std::span<const WeightInfo> weights)

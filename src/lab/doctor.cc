@@ -1,4 +1,4 @@
-// llada-study doctor: what a phone's DSP is and gives, a line per finding, and a profile of it.
+// llada-study doctor: the facts about a phone's DSP, a line per finding, and a profile of it.
 #include "cli/doctor.h"
 
 #include <filesystem>
@@ -26,7 +26,7 @@ Result<int> examine(const DoctorRequest& r) {
   LoadOptions environment;
   read_environment(environment);
   options.cache = std::filesystem::path(environment.pack_cache.folder).parent_path();
-  // What takes long is said when it is known.
+  // Slow findings are said when they are known.
   Status printed;
   if (!r.json)
     options.found = [&](const Finding& finding) {

@@ -70,7 +70,7 @@ class Examination {
     return true;
   }
 
-  // What was met on the way.
+  // Notes the findings on the way.
   void seen() {
     const WireInfo& info = session_->info();
     const auto arch = library_->architecture();
@@ -264,7 +264,7 @@ class Examination {
     p.head_on_npu = true;
     p.rival.clear();
     p.dsp = {static_cast<int>(info.arch), static_cast<int>(info.threads), session_->module()};
-    // What was not measured and matters most, a factor of two either way where nobody has said more.
+    // Numbers that were not measured and matter most, a factor of two either way where nobody has said more.
     p.uncertain.clear();
     for (const auto& [path, number] :
          {std::pair{"npu.attention_gflops", &p.npu.attention_gflops}, std::pair{"npu.op_us", &p.npu.op_us},

@@ -1,4 +1,4 @@
-// llada-study: llada with devices that are not here, and with what studies need beside it.
+// llada-study: llada with devices that are not here, and with the tools of studies beside it.
 #include "cli/program.h"
 #include "cli/version.h"
 #include "lab/commands.h"

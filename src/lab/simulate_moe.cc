@@ -76,7 +76,7 @@ std::string verdict(const MoePhase& p) {
   return {};
 }
 
-// What a share needs of the accelerator's memory beside all other weights.
+// The part of the accelerator's memory that a share needs beside all other weights.
 std::string memory_text(const MoeSimulation& s, const MoePhase& p) {
   const double bytes = s.dense_bytes + p.resident_bytes;
   std::string text =

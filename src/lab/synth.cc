@@ -26,7 +26,7 @@ Work setup_synth(CLI::App& app) {
   only_file(
       app.add_option("OUT", o->out, "the GGUF file to write; an existing one is replaced when the new one is complete"))
       ->required();
-  // A wrong name is said before what else is missing.
+  // A wrong name is said before other things that are missing.
   const auto preset = [o](const std::string& text) {
     if (const auto found = synth_request(text, "f32", 0); !found)
       throw CLI::ValidationError("--" + found.error().message);

@@ -168,7 +168,7 @@ Status Executor::submit_side_pass(SidePass& pass) {
 
 Status Executor::begin_side_pass(std::shared_ptr<SidePass> pass) {
   drop_ended();
-  under_way_.reserve(under_way_.size() + 1);  // or what is begun might have no owner
+  under_way_.reserve(under_way_.size() + 1);  // or a pass that has begun might have no owner
   if (const Status status = submit_side_pass(*pass); !status) {
     if (!broken(status)) return status;
     LLADA_TRY_STATUS(fall_back(status.error()));
@@ -229,7 +229,7 @@ Status Executor::while_narrower(Status ended, const std::function<Status()>& att
     recent_.clear();
     prepared_ = false;
     ended = attempt();
-    // Too little for any plan: what failed first is the reason.
+    // Too little for any plan: the first failure is the reason.
     if (!ended && ended.error().kind == ErrorKind::invalid_input) ended = first;
   }
   if (ended && !said.empty() && options_.warn) options_.warn(said);
@@ -242,7 +242,7 @@ Status Executor::fall_back(const Error& error) {
     options_.warn(
         fmt::format("{}; this step and all later ones run on {}", error.message, options_.fallback->info().name));
   fell_back_ = true;
-  // What it still computes ends before anything of it is given up.
+  // The work that it still computes ends before any of its memory is given up.
   for (const auto& pass : under_way_) wait_for(*pass);
   device_ = options_.fallback;
   can_ = device_->capabilities();
@@ -270,7 +270,7 @@ Status Executor::run(const StepInputs& inputs, StepOutputs& outputs, std::vector
       if (memory_) LLADA_TRY_STATUS(memory_->before(*device_, segment, last));
       Run run{prepared->program, segment.first, segment.last, &inputs, &outputs, segment.unit};
       if (const Op& op = prepared->program->ops[segment.first]; split_ && op.kind == OpKind::experts) {
-        LLADA_TRY_STATUS(device_->wait(last));  // the plan needs what the router decided
+        LLADA_TRY_STATUS(device_->wait(last));  // the plan needs the router's decision
         LLADA_TRY(run.experts, split_->plan(*device_, *prepared->program, op, inputs));
       }
       LLADA_TRY(last, device_->submit(run));
@@ -281,7 +281,7 @@ Status Executor::run(const StepInputs& inputs, StepOutputs& outputs, std::vector
   };
   const auto attempt = [&] {
     Status status = within_memory(compute);
-    // What a sound device was given may still write results; it shall not when somebody else uses their memory.
+    // A sound device may still write the results of earlier work; it shall not when somebody else uses their memory.
     if (!status && status.error().kind != ErrorKind::failed) static_cast<void>(device_->wait(last));
     last = 0;
     return status;

@@ -25,7 +25,7 @@ LayerRouting summed(std::span<const float> gates, int32_t experts) {
     const size_t e = i % static_cast<size_t>(experts);
     routing.rows[e] += gates[i] != 0;
     if (std::isfinite(gates[i]))
-      routing.score[e] += gates[i];  // damaged rows end in an error; what is planned must not
+      routing.score[e] += gates[i];  // damaged rows end in an error; the plan must not have them
   }
   return routing;
 }
@@ -72,8 +72,8 @@ Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& prog
     LLADA_TRY_STATUS(options_.listen({layer, positions, gates, op.experts}));
   }
   if (!runtime_) return nullptr;
-  // From the plan of the layer before to this one its experts were computed, and then what stands between. The
-  // accelerator has nothing else to do when a layer is planned: its routing was waited for.
+  // From the plan of the layer before to this one its experts were computed, and then the ops between. The accelerator
+  // has nothing else to do when a layer is planned: its routing was waited for.
   if (const double since = now(device) - planned_at_s_; planned_at_s_ > 0 && layer == plan_.layer + 1)
     clock_.between_s +=
         (clock_.between_s > 0 ? kNewest : 1) * (std::max(0.0, since - plan_.predicted_s) - clock_.between_s);

@@ -8,12 +8,12 @@
 namespace llada {
 namespace {
 
-// Background moves that may stand in the link's queue, in whole experts: enough that it does not run dry within a
-// layer, few enough that they are not out of date when they begin.
+// Background moves that may stand in the link's queue, in whole experts. It must not run dry within a layer, and its
+// moves must not be out of date when they begin.
 constexpr size_t kQueue = 2;
 
 // When guesses are left alone: after so many moves on a guess of which less than a quarter were wanted, or so many
-// layers of which less than a sixteenth got anything from them, or in which asking took longer than the moves that came
+// layers of which less than a sixteenth got anything from them. Also where asking took longer than the moves that came
 // true, as it does where moves are quick.
 constexpr int64_t kJudgedMoves = 32, kJudgedLayers = 64, kRemembered = 512;
 constexpr int64_t kTryAgain = 16;  // steps
@@ -217,7 +217,7 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
     link_end = std::max(link_end, e.move_end_s);
     ExpertMove move{.id = {layer, e.expert}, .to = MoveTo::staging};
     const auto place = admission(move.id);
-    // A move of this layer's own cannot take the place of what this layer uses.
+    // A move of this layer's own cannot take the place of an expert that this layer uses.
     if (place && !(place->victim && place->victim->layer == layer &&
                    routing.rows[static_cast<size_t>(place->victim->expert)] > 0)) {
       move.to = MoveTo::slot;
@@ -283,8 +283,8 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
   }
 }
 
-// Experts that this layer wanted and did not have, or that its block should have, for later steps. What goes may
-// still be in this layer's queue: its place is taken over after its use.
+// Experts that this layer wanted and did not have, or that its block should have, for later steps. The victim may still
+// be in this layer's queue: its place is taken over after its use.
 void MoeRuntime::promote(const LayerRouting& routing, double idle_s, ExpertsPlan& out) {
   std::vector<int32_t> missing;
   const auto staged = [&](int32_t e) {

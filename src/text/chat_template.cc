@@ -147,7 +147,7 @@ std::string without_thoughts(const std::string& answer) {
   return answer.substr(std::min(answer.find_first_not_of('\n', at + kEnd.size()), answer.size()));
 }
 
-// What stands outside of channels, as the templates have it.
+// The text outside of channels, as the templates have it.
 std::string without_channels(std::string_view answer) {
   std::string said;
   while (!answer.empty()) {
@@ -311,7 +311,7 @@ Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, const ChatF
       turns.rend() - std::ranges::find(turns.rbegin(), turns.rend(), "user", &ChatMessage::role));  // counted from 1
   for (size_t i = 0; i < turns.size(); ++i) {
     ChatMessage& turn = turns[i];
-    // Gemma's calls and what they gave stay what they are.
+    // Gemma's calls and their results stay as they are.
     const bool text = format.calls == CallForm::json;
     if (turn.role == "tool" && (text || turn.results.empty() || i == 0 || turns[i - 1].calls.empty())) {
       if (!turn.results.empty()) turn.content = text_of_results(format, std::exchange(turn.results, {}));

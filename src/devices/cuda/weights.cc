@@ -8,7 +8,7 @@
 namespace llada::cuda {
 namespace {
 
-// A matrix on the device: of a type with kernels there, or of what the type is computed as where that has some.
+// A matrix on the device: of a type with kernels there, or of its computed type where that has some.
 DType device_type(DType type) { return has_kernels(type) ? type : computed_type(type); }
 int64_t matrix_bytes(const TensorView& view) {
   return row_bytes(device_type(view.type), view.shape.columns()) * view.shape.rows();

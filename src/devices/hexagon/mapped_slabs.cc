@@ -60,7 +60,7 @@ Status MappedSlabs::define(std::vector<DeviceSlab> slabs, const std::shared_ptr<
     bundle.weights.insert(bundle.weights.end(), slab.weights.begin(), slab.weights.end());
     bundle.bytes += slab.bytes;
   }
-  // Of the old ones those stay that are the same; the others make room before new ones are packed.
+  // Old slabs that are the same stay; the others make room before new ones are packed.
   std::vector<Slab> before = std::exchange(slabs_, {});
   std::erase_if(before, [&](const Slab& slab) {
     return std::ranges::none_of(bundles, [&](const Bundle& bundle) {

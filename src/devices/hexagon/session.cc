@@ -225,8 +225,8 @@ Result<int> Session::call(Channel& channel, std::function<int()> function, doubl
   worker.busy = true;
   worker.changed.notify_all();
   if (worker.wait(lock, deadline_s)) return worker.result;
-  // What FastRPC has for a call that does not return; it then fails, and what the other channel does too: the reason is
-  // this one.
+  // FastRPC's way to end a call that does not return. The call then fails, and so do those of the other channel: the
+  // reason is this one.
   lock.unlock();
   const Status late = die(fmt::format("{}: no answer within {:.3g} s; the DSP process was killed", what, deadline_s));
   const TimedCall kill = kill_process();
@@ -356,7 +356,7 @@ Result<uint32_t> Session::map_as(uint32_t number, const std::shared_ptr<Buffer>&
   buffer->give();
   const auto length = static_cast<size_t>(buffer->bytes());
   const auto driver = [&, fd = buffer->fd(), data = buffer->data()](bool mapping) {
-    // By value: what a call that never returns would use.
+    // By value: a call that never returns would use these.
     return call(
         maps_,
         [library = library_, domain = place_.domain, fd, data, length, mapping] {

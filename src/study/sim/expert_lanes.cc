@@ -36,7 +36,7 @@ TaskId ExpertLanes::add_piece(ExpertId id, int piece, TaskId after, bool backgro
   return lanes_.add(std::move(task));
 }
 
-// What has not begun of a move never will.
+// Pieces of a move that have not begun never will.
 void ExpertLanes::drop_pieces(ExpertId id) {
   const auto found = arriving_.find(id);
   if (found == arriving_.end()) return;
@@ -109,11 +109,11 @@ ExpertLink ExpertLanes::link() {
 }
 
 Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after) {
-  link();  // forgets what has arrived
+  link();  // forgets experts that have arrived
   for (const ExpertId id : plan.cancelled) LLADA_TRY_STATUS(cancel(id));
   Layer layer{.plan = plan, .after = after};
   for (const ExpertWork& work : plan.work) (work.on_device ? layer.device : layer.host).push_back(work);
-  // What is needed now and still on its way goes before new moves.
+  // Experts that are needed now and still on their way go before new moves.
   for (const ExpertWork& work : layer.device)
     if (const ExpertId id{plan.layer, work.expert}; arriving_.contains(id)) hurry(id);
   for (const ExpertMove& move : plan.moves)
@@ -127,7 +127,7 @@ Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after) {
     books_.leave(id);
   }
   for (const ExpertMove& move : plan.kept) LLADA_TRY_STATUS(keep(move));
-  // Last: what makes room may be in this layer's queue, and goes when that has been read.
+  // Last: a victim may be in this layer's queue, and goes when that has been read.
   for (const ExpertMove& move : plan.moves)
     if (move.background) LLADA_TRY_STATUS(add_move(layer, move));
   LaneTask join;  // no time of its own; behind the accelerator's work in its queue

@@ -21,7 +21,7 @@ struct Session {
   Buffers buffers;
   Lock running;  // one batch at a time
   Pool pool;
-  bool voted = false;  // what was asked for has not been given back
+  bool voted = false;  // a vote has not been given back
 };
 constinit Session session;       // nobody runs constructors here
 constinit BatchCopy batch_copy;  // of the batch that runs
@@ -135,7 +135,7 @@ int32_t query(const RemoteBuffer& out) {
 int32_t call(uint32_t method, const RemoteBuffer& in, const RemoteBuffer& out) {
   if (out.bytes != sizeof(WireReply) || (method != WIRE_RUN && in.bytes != sizeof(WireMap))) return kBadParameter;
   WireReply reply = {};
-  WireMap request = {};  // a copy: what is checked is what is used
+  WireMap request = {};  // a copy: the checked bytes are the used ones
   if (method != WIRE_RUN) memcpy(&request, in.data, sizeof request);
   if (method == WIRE_MAP)
     map(request, reply);
@@ -158,7 +158,7 @@ int32_t open(uint64_t& handle) {
   return 0;
 }
 
-// Refused while another thread is inside a method: what that one uses would go.
+// Refused while another thread is inside a method, since its buffers would go.
 int32_t close(uint64_t handle) {
   const LockGuard held(session.lock);
   if (!session.open || handle != kHandle) return kBadParameter;
