@@ -26,7 +26,7 @@ class Resolver {
     auto way = f.key == "revision"            ? std::optional(next.revision)
                : f.revision != Revision::none ? std::optional(f.revision)
                                               : std::nullopt;
-    if (soft && way && low_priority(*way)) return {};
+    if (soft && way && gives_way(*way)) return {};
     if (way && way_ && f.key != "revision" && reads_options_of(*way_, *way)) way = way_;
     if (way && way_ && f.key == "revision" && implied_ && reads_options_of(*way, *way_)) way_ = way;
     const Status fits = check(s, rules, way);
@@ -60,7 +60,7 @@ class Resolver {
     return invalid("{}", as_typed(error, {&s, 1}).message);
   }
   // Another way was chosen.
-  bool low_priority(Revision way) const {
+  bool gives_way(Revision way) const {
     return way_ && !reads_options_of(*way_, way) && !(implied_ && reads_options_of(way, *way_));
   }
   const std::string* first(std::string_view key) const {

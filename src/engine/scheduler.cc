@@ -7,8 +7,6 @@
 namespace llada {
 namespace {
 
-constexpr int64_t kAnyNumber = int64_t{1} << 40;
-
 // Runs the work and adds the seconds that it takes.
 template <class Work>
 auto timed(double& seconds, Work work) {
@@ -25,8 +23,7 @@ Scheduler::Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const S
       own_(std::move(own)),
       options_(options),
       learned_(model_->config().experts > 0 ? RowBudget::kMostOfMixture : RowBudget::kMost),
-      runner_(*model_, device(), options.trace, executor_options(*model_, own_, options.warn)),
-      room_({.running = options.most_running, .waiting = kAnyNumber}) {
+      runner_(*model_, device(), options.trace, executor_options(*model_, own_, options.warn)) {
   if (options_.trace != nullptr) device().set_trace(options_.trace);
 }
 
@@ -36,8 +33,8 @@ Scheduler::~Scheduler() {
 
 Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<const Model> model,
                                                      const SchedulerOptions& options) {
-  if (options.row_budget < 0 || options.patience < 0 || options.most_running < 0)
-    return invalid("scheduler: found {} rows, a patience of {}, {} requests; needed 0 or more of each",
+  if (options.row_budget < 0 || options.patience < 0 || options.most_running < 1)
+    return invalid("scheduler: found {} rows, a patience of {}, {} requests; needed 0, 0, 1 or more",
                    options.row_budget, options.patience, options.most_running);
   LLADA_TRY(auto devices, share_devices(*model, options.threads));
   return std::unique_ptr<Scheduler>(new Scheduler(std::move(model), std::move(devices), options));
@@ -45,15 +42,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<const Model
 
 Scheduler::Id Scheduler::enqueue(std::unique_ptr<ForwardJob> job, std::function<void(Entry&)> end) {
   entries_.push_back(std::make_unique<Entry>(next_id_++, std::move(job), std::move(end)));
-  Entry& entry = *entries_.back();
-  if (options_.most_running == 0) {
-    entry.may_begin = true;
-  } else {
-    std::vector<WaitingRoom::Reservation> one;
-    one.push_back({.bytes = {}, .start = [&entry] { entry.may_begin = true; }, .expired = {}});
-    room_.acquire(std::move(one), [&](const auto& ids) { entry.place = ids.front(); });
-  }
-  return entry.id;
+  return entries_.back()->id;
 }
 
 Result<Scheduler::Id> Scheduler::add(const Ready& request, AnswerRun run, DoneCallback on_done) {
@@ -103,19 +92,25 @@ void Scheduler::cancel(Id id) {
   end_finished();
 }
 
+std::span<const std::unique_ptr<Scheduler::Entry>> Scheduler::running() const {
+  return std::span(entries_).first(static_cast<size_t>(std::ranges::count(entries_, true, &Entry::begun)));
+}
+
 void Scheduler::begin_some() {
-  for (auto& entry : entries_) {
-    if (!entry->may_begin || std::exchange(entry->begun, true)) continue;
-    const Status status = within_memory([&] { return entry->job->allocate(device(), prefixes()); });
-    if (!status) entry->error = status.error();
+  const auto most = static_cast<size_t>(std::min(options_.most_running, std::ssize(entries_)));
+  for (size_t i = running().size(); i < most; ++i) {
+    Entry& entry = *entries_[i];
+    entry.begun = true;
+    const Status status = within_memory([&] { return entry.job->allocate(device(), prefixes()); });
+    if (!status) entry.error = status.error();
   }
 }
 
 // Everybody's first step, oldest first; then the further ones of those who have more than one.
 std::vector<Scheduler::Turn> Scheduler::plan() {
   std::vector<Turn> turns, further;
-  for (const auto& entry : entries_) {
-    if (!entry->begun || entry->finished()) continue;
+  for (const auto& entry : running()) {
+    if (entry->finished()) continue;
     const auto planned = [&]() -> Status {
       for (const RequestStep& step : entry->job->steps(row_budget())) {
         LLADA_TRY(const decode::StepPlan& plan, step.denoiser->plan());
@@ -139,10 +134,7 @@ void Scheduler::end_finished() {
   for (auto& entry : entries_)
     if (entry->finished()) ended.push_back(std::move(entry));
   std::erase(entries_, nullptr);
-  for (const auto& entry : ended) {
-    if (options_.most_running > 0) room_.release(entry->place);
-    entry->end(*entry);
-  }
+  for (const auto& entry : ended) entry->end(*entry);
 }
 
 void Scheduler::run(std::span<const Turn> turns) {
@@ -187,10 +179,10 @@ void Scheduler::run_forward() {
   // As much beside the forward as the forward itself takes.
   const double beside = std::max(last_seconds_, kHeavySeconds);
   for (const size_t i : pick(waiting, row_budget(), options_.patience, beside)) picked.push_back(turns[i]);
-  for (const auto& entry : entries_)
-    if (entry->begun && !entry->finished()) ++entry->passed_over;
+  for (const auto& entry : running())
+    if (!entry->finished()) ++entry->passed_over;
   for (const Turn& turn : picked) turn.entry->passed_over = 0;
-  for (const auto& entry : entries_) stats_.most_passed_over = std::max(stats_.most_passed_over, entry->passed_over);
+  for (const auto& entry : running()) stats_.most_passed_over = std::max(stats_.most_passed_over, entry->passed_over);
   if (!picked.empty()) run(picked);
   end_finished();
 }

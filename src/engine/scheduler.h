@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,6 @@
 #include "engine/likelihood.h"
 #include "engine/picking.h"
 #include "engine/request.h"
-#include "engine/waiting_room.h"
 
 namespace llada {
 
@@ -24,7 +24,7 @@ struct SchedulerOptions {
   int threads = 0;            // 0: use the model's device itself; otherwise a share with that many threads
   int64_t row_budget = 0;     // rows of a forward; 0: learned from the forwards that are run (RowBudget)
   int64_t patience = 4;       // forwards that a request is passed over before it comes before older ones
-  int64_t most_running = 64;  // requests that hold a K/V store; 0: whoever adds them has room for them (WaitingRoom)
+  int64_t most_running = 64;  // requests that hold a K/V store; the others wait in the order in which they came
   std::shared_ptr<PrefixCache> prefixes = {};         // kept blocks of block-causal models; null: none are
   Trace* trace = nullptr;                             // outlives the Scheduler; may be null
   std::function<void(const std::string&)> warn = {};  // one line when a device failed and the fallback took over
@@ -66,10 +66,7 @@ class Scheduler {
 
   // Forgets everybody without a word: where no memory was left for the scheduler's own books, with whatever state that
   // left. A request that gets none ends with that error, and the others go on.
-  void drop() {
-    entries_.clear();
-    room_.clear();
-  }
+  void drop() { entries_.clear(); }
 
   // One forward for those whose turn it is. A request that fails ends with its error; the others do not notice.
   void run_forward();
@@ -85,8 +82,7 @@ class Scheduler {
     Id id;
     std::unique_ptr<ForwardJob> job;
     std::function<void(Entry&)> end;  // hands its outcome to whoever asked
-    WaitingRoom::Id place = 0;
-    bool may_begin = false, begun = false;  // begun: it has its store
+    bool begun = false;               // it holds its store
     int64_t passed_over = 0;
     double seconds = 0;  // that its last step took beside the forward, with the plan of the next
     std::optional<Error> error = {};
@@ -102,6 +98,7 @@ class Scheduler {
   Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const SchedulerOptions& options);
   Device& device() const { return device_of(*model_, own_); }
   PrefixCache* prefixes() const { return runner_.usable(options_.prefixes.get()); }
+  std::span<const std::unique_ptr<Entry>> running() const;  // those that have begun
   void begin_some();
   Id enqueue(std::unique_ptr<ForwardJob> job, std::function<void(Entry&)> end);
   template <class T, class Job>
@@ -118,8 +115,7 @@ class Scheduler {
   SchedulerStats stats_;
   double last_seconds_ = 0;  // of the last forward
   Id next_id_ = 0;
-  WaitingRoom room_;
-  std::vector<std::unique_ptr<Entry>> entries_;  // oldest first
+  std::vector<std::unique_ptr<Entry>> entries_;  // oldest first; those that have begun stand before the others
 };
 
 }  // namespace llada

@@ -2,7 +2,7 @@
 #pragma once
 #include "engine/likelihood.h"
 #include "engine/ready_request.h"
-#include "engine/waiting_room.h"
+#include "serve/waiting_room.h"
 
 namespace llada::serve {
 

@@ -74,7 +74,7 @@ class Job final : public Outflow, public PendingAnswer {
   std::vector<AnswerPiece> pieces(size_t index, const std::string& delta, bool last);
   std::string piece_events(size_t index, const AnswerPiece& piece, int64_t tokens) const;
   std::string last_events(size_t index);
-  void release_answer(size_t index);
+  void forget_answer(size_t index);
   std::vector<ScoredToken> scored(size_t index) const;
   std::span<const int32_t> answer_tokens(size_t index) const;
   Json frame_json(size_t index, const StepNote& note);

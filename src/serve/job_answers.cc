@@ -154,7 +154,7 @@ HttpReply Job::whole() {
     FinishedAnswer answer = finished(i);
     if (!ask_.echoed.empty()) answer.text.insert(0, ask_.echoed[prompt_of(ask_, i)]);
     answer.text = to_valid_utf8(answer.text);
-    release_answer(i);
+    forget_answer(i);
     return answer;
   };
   Json more = {{"preset", ask_.preset}};

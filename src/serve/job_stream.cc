@@ -162,7 +162,8 @@ Outflow::Piece Job::take() {
     for (const StepNote& note : notes[i]) piece.bytes += events(i, note);
     if (ended[i] && !answers_[i].sent && piece.bytes.size() < kPieceBytes) {
       piece.bytes += last_events(i);
-      release_answer(i);
+      forget_answer(i);
+      release(i);
     }
   }
   if (!std::ranges::all_of(answers_, &Answer::sent)) {
@@ -177,14 +178,13 @@ Outflow::Piece Job::take() {
 }
 
 // Only the counts of the answer are kept.
-void Job::release_answer(size_t index) {
+void Job::forget_answer(size_t index) {
   Answer& answer = answers_[index];
   answer.sent = true;
   Generation& g = **answer.result;
   g.tokens = {}, g.text = {}, g.thoughts = {}, g.scores = {};
   answer.text.reset();
   answer.confidence = {};
-  release(index);
 }
 
 }  // namespace llada::serve

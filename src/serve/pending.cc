@@ -4,12 +4,8 @@
 
 namespace llada::serve {
 
-// Requests that release() starts may run out of memory.
 PendingAnswer::~PendingAnswer() {
-  for (size_t i = 0; i < parts_.size(); ++i) try {
-      release(i);
-    } catch (const std::exception&) {
-    }
+  for (size_t i = 0; i < parts_.size(); ++i) release(i);
 }
 
 void PendingAnswer::begin() {
@@ -54,7 +50,7 @@ void PendingAnswer::enter() {
 
 // Called by the room, on any thread.
 void PendingAnswer::start(size_t part) {
-  const Status begun = within_memory([&]() -> Status {
+  Status begun = within_memory([&]() -> Status {
     {
       const std::lock_guard lock(mutex_);
       if (parts_[part].stage != Stage::waiting) return {};
@@ -63,7 +59,7 @@ void PendingAnswer::start(size_t part) {
     compute(part);
     return {};
   });
-  if (!begun) ended(part, [&] { fail(part, begun.error()); });
+  if (!begun) ended(part, [&] { fail(part, std::move(begun.error())); });
 }
 
 void PendingAnswer::keep_handle(size_t part, std::shared_ptr<Submitted> handle) {

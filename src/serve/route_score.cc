@@ -4,9 +4,9 @@
 
 #include "engine/prompt.h"
 #include "engine/request_memory.h"
+#include "serve/answer_json.h"
 #include "serve/queued.h"
 #include "serve/routes.h"
-#include "serve/answer_json.h"
 #include "text/utf8.h"
 
 namespace llada::serve {

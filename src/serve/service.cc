@@ -4,6 +4,7 @@
 #include <cctype>
 #include <chrono>
 #include <cstring>
+#include <limits>
 
 #include "base/fnv.h"
 #include "base/memory_usage.h"
@@ -59,7 +60,7 @@ Status Service::set_model(std::shared_ptr<const Model> model) {
   if (!model->has_tokenizer()) return invalid("{}: has no tokenizer; needed one to serve texts", model->file().path());
   SchedulerOptions scheduler{.threads = options_.threads,
                              .row_budget = options_.row_budget,
-                             .most_running = 0,
+                             .most_running = std::numeric_limits<int64_t>::max(),  // the room bounds them
                              .warn = [this](const std::string& line) {
                                metrics_.fell_back();
                                log({{"event", "fallback"}, {"message", line}});

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/waiting_room.h"
 #include "serve/access.h"
 #include "serve/batches.h"
 #include "serve/http.h"
 #include "serve/metrics.h"
+#include "serve/waiting_room.h"
 #include "serve/workers.h"
 
 namespace llada::serve {

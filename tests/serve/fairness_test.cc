@@ -4,9 +4,9 @@
 #include <fstream>
 #include <future>
 
-#include "engine/waiting_room.h"
 #include "serve/fixture.h"
 #include "serve/reading_pace.h"
+#include "serve/waiting_room.h"
 #include "serve/workers.h"
 
 namespace llada::serve {

@@ -3,8 +3,8 @@
 
 #include "base/memory_usage.h"
 #include "serve/access.h"
-#include "engine/waiting_room.h"
 #include "serve/fixture.h"
+#include "serve/waiting_room.h"
 
 namespace llada::serve {
 namespace {
@@ -414,7 +414,7 @@ TEST(WaitingRoomTest, AllOrNoneInTheirOrder) {
     for (const double b : bytes)
       places.push_back({{b, 0}, [&started, n = static_cast<int>(b)] { started.push_back(n); }, [] {}});
     return admission.acquire(std::move(places),
-                           [&](const auto& known) { ids.insert(ids.end(), known.begin(), known.end()); });
+                             [&](const auto& known) { ids.insert(ids.end(), known.begin(), known.end()); });
   };
   EXPECT_TRUE(enter({60}));
   EXPECT_TRUE(enter({50, 10}));  // 50 does not fit beside 60; 10 would, and does not overtake

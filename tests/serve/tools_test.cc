@@ -597,8 +597,8 @@ TEST(ToolForms, ArgumentsAreWhatTheModelWrote) {
                       {"completion_tokens", 1},
                       {"prompt_tokens_details", {{"cached_tokens", 0}}},
                       {"seconds", 1.0}};
-  for (const auto& [make, name] : {std::pair<MakeWriter, std::string>(write_message, "\"input\":"),
-                                   {write_ollama_chat, "\"arguments\":"}}) {
+  for (const auto& [make, name] :
+       {std::pair<MakeWriter, std::string>(write_message, "\"input\":"), {write_ollama_chat, "\"arguments\":"}}) {
     const auto writer = writer_of(make);
     const std::string whole = whole_of(*writer, answer, usage);
     EXPECT_TRUE(json::accept(whole)) << whole;

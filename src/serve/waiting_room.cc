@@ -1,11 +1,11 @@
-#include "engine/waiting_room.h"
+#include "serve/waiting_room.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
 
-namespace llada {
+namespace llada::serve {
 
 double WaitingRoom::needed(const std::vector<Reservation>& reservations) {
   double kept = 0, most = 0;
@@ -38,14 +38,11 @@ std::shared_ptr<void> WaitingRoom::hold(double bytes) {
     bytes_ += held_bytes, texts_ += held_bytes;
   }
   const auto let_go = [this, held_bytes](void*) {
-    try {
-      {
-        const std::lock_guard lock(mutex_);
-        bytes_ -= held_bytes, texts_ -= held_bytes;
-      }
-      if (held_bytes > 0) start_some();
-    } catch (const std::exception&) {  // no memory to begin others: they begin when the next one ends
+    {
+      const std::lock_guard lock(mutex_);
+      bytes_ -= held_bytes, texts_ -= held_bytes;
     }
+    if (held_bytes > 0) start_some();
   };
   return {static_cast<void*>(this), let_go};
 }
@@ -80,17 +77,25 @@ bool WaitingRoom::acquire(std::vector<Reservation> reservations,
   return true;
 }
 
-std::function<void()> WaitingRoom::begin(Group& group) {
-  Waiting first = std::move(group.waiting.front());
-  group.waiting.pop_front();
+// Where memory runs out it has not begun.
+std::function<void()> WaitingRoom::begin(std::list<Group>::iterator group) {
+  Waiting& first = group->waiting.front();
   const auto [computed, kept] = first.reservation.bytes;
-  if (!std::exchange(group.begun, true)) bytes_ += group.kept;
+  held_.emplace(first.id, Held{.kept = kept, .more = computed - kept, .low_priority = group->low_priority});
+  std::function<void()> start = std::move(first.reservation.start);
+  if (!std::exchange(group->begun, true)) bytes_ += group->kept;
   bytes_ += computed - kept;
-  held_.emplace(first.id, Held{.kept = kept, .more = computed - kept, .low_priority = group.low_priority});
-  group.kept -= kept;
-  ++running_, --queue_of(group).answers;
-  low_running_ += group.low_priority ? 1 : 0;
-  return std::move(first.reservation.start);
+  group->kept -= kept;
+  ++running_, --queue_of(*group).answers;
+  low_running_ += group->low_priority ? 1 : 0;
+  group->waiting.pop_front();
+  if (group->waiting.empty()) {
+    --queue_of(*group).groups;
+    waiting_.erase(group);
+  } else {
+    waiting_.splice(waiting_.end(), waiting_, group);
+  }
+  return start;
 }
 
 // A request of low priority that has begun goes on beside others that wait: the memory that it keeps would block them.
@@ -105,36 +110,27 @@ bool WaitingRoom::may_have_place(const Group& group) const {
 // Where memory is short a request that has not begun is not overtaken by others that have not, or a large one would
 // wait for ever. Those that have begun go on meanwhile: the one of them that began last was counted beside the bytes
 // that the others keep, so that some answer can always be computed.
-void WaitingRoom::start_some() {
-  std::vector<std::function<void()>> starts;
-  {
-    const std::lock_guard lock(mutex_);
-    bool blocked = false;
-    for (auto group = waiting_.begin(); group != waiting_.end() && running_ < limits_.running;) {
-      if (!may_have_place(*group)) {
-        ++group;
-        continue;
-      }
-      const AnswerBytes& next = group->waiting.front().reservation.bytes;
-      if (group->begun ? !fits(next.computed - next.kept) : blocked || !fits(group->needed)) {
-        blocked = blocked || !group->begun;
-        ++group;
-        continue;
-      }
-      starts.push_back(begin(*group));
-      if (group->waiting.empty()) {
-        --queue_of(*group).groups;
-        waiting_.erase(group);
-      } else {
-        waiting_.splice(waiting_.end(), waiting_, group);
-      }
-      group = waiting_.begin(), blocked = false;
-    }
+std::function<void()> WaitingRoom::next_start() {
+  const std::lock_guard lock(mutex_);
+  bool blocked = false;
+  for (auto group = waiting_.begin(); group != waiting_.end() && running_ < limits_.running; ++group) {
+    if (!may_have_place(*group)) continue;
+    const AnswerBytes& next = group->waiting.front().reservation.bytes;
+    if (group->begun ? fits(next.computed - next.kept) : !blocked && fits(group->needed)) return begin(group);
+    blocked = blocked || !group->begun;
   }
-  for (const auto& start : starts) start();
+  return {};
 }
 
-void WaitingRoom::shrink(Id id) {
+// Where there is no memory to begin one it begins with the next that ends, or when expire() looks.
+void WaitingRoom::start_some() noexcept {
+  try {
+    while (const auto start = next_start()) start();
+  } catch (const std::exception&) {
+  }
+}
+
+void WaitingRoom::shrink(Id id) noexcept {
   {
     const std::lock_guard lock(mutex_);
     const auto found = held_.find(id);
@@ -146,7 +142,7 @@ void WaitingRoom::shrink(Id id) {
   start_some();
 }
 
-void WaitingRoom::release(Id id) {
+void WaitingRoom::release(Id id) noexcept {
   shrink(id);
   std::optional<Waiting> gone;  // its calls may own who would leave, too
   {
@@ -191,15 +187,7 @@ void WaitingRoom::expire() {
   }
   for (const Group& group : expired)
     for (const Waiting& waiting : group.waiting) waiting.reservation.expired();
-  if (!expired.empty()) start_some();
-}
-
-void WaitingRoom::clear() {
-  const std::lock_guard lock(mutex_);
-  held_.clear(), waiting_.clear();
-  ordinary_ = low_ = {};
-  running_ = low_running_ = 0;
-  bytes_ = texts_;
+  start_some();
 }
 
 RoomCounts WaitingRoom::counts() const {
@@ -207,4 +195,4 @@ RoomCounts WaitingRoom::counts() const {
   return {running_, ordinary_.answers + low_.answers, bytes_};
 }
 
-}  // namespace llada
+}  // namespace llada::serve

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <vector>
 
-namespace llada {
+namespace llada::serve {
 
 // The most memory that an answer holds beside the model, in bytes: while it is computed, and from its end until it has
 // been handed on.
@@ -55,11 +55,11 @@ class WaitingRoom {
   // Bytes without which a request could not come to its end: those that all its answers keep, and the rest of one that
   // is being computed.
   static double needed(const std::vector<Reservation>& reservations);
-  void clear();  // everybody is forgotten, without a word; nothing else uses it meanwhile
   bool could_hold(double bytes) const { return limits_.kv_bytes <= 0 || bytes <= limits_.kv_bytes; }
-  void shrink(Id id);   // from now on it holds its kept bytes alone
-  void release(Id id);  // was handed on, or need not begin
-  void expire();        // ends the waiting of requests that have waited too long, but for those of low priority
+  void shrink(Id id) noexcept;   // from now on it holds its kept bytes alone
+  void release(Id id) noexcept;  // was handed on, or need not begin
+  // Now and then: ends the waiting of requests that have waited too long, but for those of low priority.
+  void expire();
   RoomCounts counts() const;
   const RoomLimits& limits() const { return limits_; }
 
@@ -85,8 +85,9 @@ class WaitingRoom {
   Queue& queue_of(const Group& group) { return group.low_priority ? low_ : ordinary_; }
   bool may_have_place(const Group& group) const;
   bool fits(double bytes) const { return could_hold(bytes_ + bytes); }
-  std::function<void()> begin(Group& group);
-  void start_some();
+  std::function<void()> begin(std::list<Group>::iterator group);
+  std::function<void()> next_start();
+  void start_some() noexcept;
 
   const RoomLimits limits_;
   mutable std::mutex mutex_;  // guards what follows
@@ -99,4 +100,4 @@ class WaitingRoom {
   std::list<Group> waiting_;  // whose turn is next, first
 };
 
-}  // namespace llada
+}  // namespace llada::serve
