@@ -224,7 +224,8 @@ void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answ
   if (ask->asked.empty()) return exchange->respond(without_answer(service, *exchange, *ask));
   if (!ask->held && !service.model().has_form(ask->asked.front().options)) {
     ask->held = service.room().hold(waiting_bytes(*ask));
-    if (!ask->held) return exchange->respond(queue_full());
+    if (!ask->held)
+      return exchange->respond(no_room(service.room(), "the request needs", WaitingRoom::counted(waiting_bytes(*ask))));
     return service.go_on(exchange, SIZE_MAX, [&service, exchange, later = std::make_shared<Ask>(std::move(*ask))] {
       begin_job(service, exchange, std::move(*later));
     });

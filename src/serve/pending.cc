@@ -4,6 +4,12 @@
 
 namespace llada::serve {
 
+HttpReply no_room(const WaitingRoom& room, const char* needs, double bytes) {
+  if (room.could_hold(bytes)) return queue_full();
+  return error_reply(ApiError(400, fmt::format("{} {:.3g} MB of memory, {:.3g} MB at most are there", needs,
+                                               bytes / 1e6, room.limits().kv_bytes / 1e6)));
+}
+
 PendingAnswer::~PendingAnswer() {
   for (size_t i = 0; i < parts_.size(); ++i) release(i);
 }
@@ -31,17 +37,14 @@ void PendingAnswer::enter() {
                             .start = [self, i] { self->start(i); },
                             .expired = [self] { self->cancel("the queue was full for too long"); }});
   WaitingRoom& room = service_.room();
-  if (const double bytes = WaitingRoom::needed(reservations) + WaitingRoom::counted(waiting_bytes());
-      !room.could_hold(bytes))
-    return refuse_with(error_reply(ApiError(400, fmt::format("{} {:.3g} MB of memory, {:.3g} MB at most are there",
-                                                             needs(), bytes / 1e6, room.limits().kv_bytes / 1e6))));
+  const double bytes = WaitingRoom::needed(reservations) + WaitingRoom::counted(waiting_bytes());
   const auto known = [&](const std::vector<WaitingRoom::Id>& ids) {
     const std::lock_guard lock(mutex_);
     for (size_t i = 0; i < ids.size(); ++i) parts_[i].place = ids[i];
   };
-  held_ = room.hold(waiting_bytes());
+  if (room.could_hold(bytes)) held_ = room.hold(waiting_bytes());
   if (!held_ || !room.acquire(std::move(reservations), known, exchange_->low_priority))
-    return refuse_with(queue_full());
+    return refuse_with(no_room(room, needs(), bytes));
   exchange_->on_gone([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->cancel("the client has gone", kClientGone);
   });

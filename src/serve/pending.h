@@ -14,6 +14,9 @@
 
 namespace llada::serve {
 
+// The refusal of a request for which there is no place: 429 where so many bytes would fit once others are gone, or 400.
+HttpReply no_room(const WaitingRoom& room, const char* needs, double bytes);
+
 class PendingAnswer : public std::enable_shared_from_this<PendingAnswer> {
  public:
   PendingAnswer(Service& service, std::shared_ptr<Exchange> exchange, size_t parts)

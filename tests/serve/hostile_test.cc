@@ -77,6 +77,26 @@ TEST_F(Hostile, MemoryIsCountedBeforeItIsUsed) {
   EXPECT_EQ(response.json()["error"]["param"], "max_output_tokens") << "as it was typed";
 }
 
+// To come back later would not help it.
+TEST_F(Hostile, WhatNeverFitsIsNotToldToComeAgain) {
+  const Request request{.tokens = chat_prompt("Count."), .options = {decode::LengthOptions{.gen_length = 200}}};
+  options.admission = {.running = 1, .waiting = 1, .kv_bytes = 1.5 * bytes_of(request).computed};
+  start();
+  Client first(server->port()), second(server->port());
+  for (Client* client : {&first, &second})
+    client->send(http_request("POST", "/v1/chat/completions", long_body().dump()));
+  ASSERT_TRUE(becomes("llada_requests_waiting", 1));
+  EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi")).status, 429);
+  const auto answers = post("/v1/chat/completions", chat_body("Hi", {{"n", 16}, {"max_tokens", 200}}));
+  EXPECT_EQ(answers.status, 400) << answers.body;
+  EXPECT_THAT(answers.json()["error"]["message"].get<std::string>(), testing::StartsWith("the answers need "));
+  // A form that has still to be made holds its text meanwhile.
+  const std::string text(static_cast<size_t>(options.admission.kv_bytes) + 100'000, 'x');
+  const auto form = post("/v1/chat/completions", chat_body("Hi", {{"llada", {{"regex", text}}}}));
+  EXPECT_EQ(form.status, 400);
+  EXPECT_THAT(form.json()["error"]["message"].get<std::string>(), testing::StartsWith("the request needs "));
+}
+
 TEST_F(Hostile, AnswersOfNoGivenLengthShareTheMemory) {
   const auto prompt = chat_prompt("Count.");
   const auto bytes = [&](int64_t length) {
