@@ -53,8 +53,11 @@ bool WaitingRoom::acquire(std::vector<Reservation> reservations,
                           const std::function<void(const std::vector<Id>&)>& known, bool low_priority) {
   {
     const std::lock_guard lock(mutex_);
-    const int64_t places = ordinary_.groups + (low_priority ? low_.groups : 0);
-    const int64_t further = ordinary_.answers + (low_priority ? low_.answers : 0) - places;
+    int64_t places = 0, further = 0;
+    for (const Group& group : waiting_) {
+      if (group.low_priority && !low_priority) continue;
+      ++places, further += std::ssize(group.waiting) - 1;
+    }
     const int64_t free = places == 0 ? std::max<int64_t>(limits_.running - running_, 0) : 0;
     const int64_t queued = std::ssize(reservations) - free;
     if (queued > 0 && (places >= limits_.waiting || further + queued - 1 > limits_.waiting)) return false;
@@ -70,7 +73,7 @@ bool WaitingRoom::acquire(std::vector<Reservation> reservations,
       group.waiting.push_back({next_++, std::move(reservation)});
     }
     known(ids);
-    queue_of(group).groups += 1, queue_of(group).answers += std::ssize(ids);
+    answers_waiting_ += std::ssize(ids);
     waiting_.push_back(std::move(group));
   }
   start_some();
@@ -86,15 +89,13 @@ std::function<void()> WaitingRoom::begin(std::list<Group>::iterator group) {
   if (!std::exchange(group->begun, true)) bytes_ += group->kept;
   bytes_ += computed - kept;
   group->kept -= kept;
-  ++running_, --queue_of(*group).answers;
+  ++running_, --answers_waiting_;
   low_running_ += group->low_priority ? 1 : 0;
   group->waiting.pop_front();
-  if (group->waiting.empty()) {
-    --queue_of(*group).groups;
+  if (group->waiting.empty())
     waiting_.erase(group);
-  } else {
+  else
     waiting_.splice(waiting_.end(), waiting_, group);
-  }
   return start;
 }
 
@@ -159,12 +160,9 @@ void WaitingRoom::release(Id id) noexcept {
       group->waiting.erase(found);
       group->kept -= gone->reservation.bytes.kept;
       if (group->begun) bytes_ -= gone->reservation.bytes.kept;
-      --queue_of(*group).answers;
-      if (group->waiting.empty()) {
-        --queue_of(*group).groups;
-        waiting_.erase(group);
-        break;
-      }
+      --answers_waiting_;
+      if (group->waiting.empty()) waiting_.erase(group);
+      break;
     }
   }
   start_some();
@@ -178,7 +176,7 @@ void WaitingRoom::expire() {
     for (auto group = waiting_.begin(); group != waiting_.end();) {
       const auto next = std::next(group);
       if (group->since < before && !group->low_priority) {
-        --queue_of(*group).groups, queue_of(*group).answers -= std::ssize(group->waiting);
+        answers_waiting_ -= std::ssize(group->waiting);
         if (group->begun) bytes_ -= group->kept;
         expired.splice(expired.end(), waiting_, group);
       }
@@ -192,7 +190,7 @@ void WaitingRoom::expire() {
 
 RoomCounts WaitingRoom::counts() const {
   const std::lock_guard lock(mutex_);
-  return {running_, ordinary_.answers + low_.answers, bytes_};
+  return {running_, answers_waiting_, bytes_};
 }
 
 }  // namespace llada::serve

@@ -79,10 +79,6 @@ class WaitingRoom {
     double kept = 0, more = 0;  // more: while it is computed
     bool running = true, low_priority = false;
   };
-  struct Queue {  // of those that wait, by their priority
-    int64_t groups = 0, answers = 0;
-  };
-  Queue& queue_of(const Group& group) { return group.low_priority ? low_ : ordinary_; }
   bool may_have_place(const Group& group) const;
   bool fits(double bytes) const { return could_hold(bytes_ + bytes); }
   std::function<void()> begin(std::list<Group>::iterator group);
@@ -94,7 +90,7 @@ class WaitingRoom {
   Id next_ = 0;
   std::map<Id, Held> held_;
   int64_t running_ = 0, low_running_ = 0;  // of those that run, so many are of low priority
-  Queue ordinary_, low_;
+  int64_t answers_waiting_ = 0;
   double bytes_ = 0;          // of all; whole numbers, so that sums are exact
   double texts_ = 0;          // of them: of hold()
   std::list<Group> waiting_;  // whose turn is next, first
