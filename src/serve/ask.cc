@@ -238,7 +238,7 @@ bool can_think(const Service& service, Shape shape) {
 }
 
 Answered<Ask> read_ask(Service& service, Body& body, Shape shape) {
-  Ask ask{.shape = shape};
+  Ask ask;
   LLADA_TRY_STATUS(check_model(service, body));
   LLADA_TRY_STATUS(read_streaming(body, ask));
   LLADA_TRY(const auto warnings,

@@ -34,7 +34,6 @@ struct FormWish {
 struct Decoding;
 
 struct Ask {
-  Shape shape = Shape::chat;
   MakeWriter writer = nullptr;                    // of its answers
   std::vector<Request> asked = {};                // one per prompt, until they are prepared
   std::vector<Ready> requests = {};               // these, from then on

@@ -96,7 +96,7 @@ Answered<Ask> read_completion(Service& service, Body body) {
   if (body.find("suffix") != nullptr) {
     LLADA_TRY(const auto form, read_format(body, Shape::completion));
     LLADA_TRY(Ask ask, read_between(service, std::move(body), form));
-    ask.shape = Shape::completion, ask.writer = write_completion;
+    ask.writer = write_completion;
     return ask;
   }
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::completion));

@@ -106,7 +106,7 @@ Answered<Ask> read_text_request(Service& service, Body& body) {
       return refuse("logprobs: text between two others has none here, needed no suffix or logprobs false", "logprobs");
     if (const auto* length = body.find("num_predict")) body.put("max_tokens", *length);
     LLADA_TRY(Ask gap, read_between(service, std::move(body), ask.form));
-    gap.shape = ask.shape;
+    gap.writer = ask.writer;
     for (std::string& warning : ask.warnings) {
       if (std::ranges::count(gap.warnings, warning) > 0) continue;
       add_note(gap, warning);

@@ -80,14 +80,15 @@ TEST_F(Hostile, MemoryIsCountedBeforeItIsUsed) {
 // To come back later would not help it.
 TEST_F(Hostile, WhatNeverFitsIsNotToldToComeAgain) {
   const Request request{.tokens = chat_prompt("Count."), .options = {decode::LengthOptions{.gen_length = 200}}};
-  options.admission = {.running = 1, .waiting = 1, .kv_bytes = 1.5 * bytes_of(request).computed};
+  options.admission = {.running = 1, .waiting = 1, .kv_bytes = bytes_of(request).computed};
+  limits.body_bytes = size_t{64} << 20;
   start();
   Client first(server->port()), second(server->port());
   for (Client* client : {&first, &second})
     client->send(http_request("POST", "/v1/chat/completions", long_body().dump()));
   ASSERT_TRUE(becomes("llada_requests_waiting", 1));
   EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi")).status, 429);
-  const auto answers = post("/v1/chat/completions", chat_body("Hi", {{"n", 16}, {"max_tokens", 200}}));
+  const auto answers = post("/v1/chat/completions", chat_body("Count.", {{"n", 2}, {"max_tokens", 200}}));
   EXPECT_EQ(answers.status, 400) << answers.body;
   EXPECT_THAT(answers.json()["error"]["message"].get<std::string>(), testing::StartsWith("the answers need "));
   // A form that has still to be made holds its text meanwhile.
