@@ -14,6 +14,7 @@ std::string call_id(const std::string& request, int64_t index, int64_t call) {
 }
 
 std::string with_members(std::string object, const Json& more) {
+  if (more.empty()) return object;
   object.back() = ',';
   return object + dump(more).substr(1);
 }

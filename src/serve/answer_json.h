@@ -20,7 +20,7 @@ std::string event_text(const Json& json);  // "data: ...\n\n"
 std::string with_value(const Json& json, std::string_view name, std::string_view value);
 // The arguments of a call as the text of an object: no number loses digits (text/json_text.h).
 std::string arguments_object(const std::string& arguments);
-// An object's text with further members, of which there are some.
+// An object's text, which has members, with further ones.
 std::string with_members(std::string object, const Json& more);
 
 // Of all answers together; prompts are counted once. seconds: of the longest.

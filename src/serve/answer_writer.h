@@ -54,7 +54,7 @@ struct AnswerEnd {
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
-  // beside: further fields of the reply, of which there are some.
+  // beside: further fields of the reply.
   virtual std::string body(const EndedAnswers& answers, const Json& beside) = 0;
   virtual Json logprobs(const Model& /*model*/, std::span<const ScoredToken> /*tokens*/) const { return nullptr; }
 
