@@ -2,6 +2,8 @@
 // number was: the model fills each of them, so a long gap holds a long text.
 #include <algorithm>
 
+#include "serve/choices.h"
+#include "serve/forms.h"
 #include "serve/routes.h"
 
 namespace llada::serve {
@@ -80,6 +82,7 @@ Answered<Ask> read_fim(Service& service, Body body) { return read_between(servic
 
 Answered<Ask> read_between(Service& service, Body body, std::optional<FormWish> form) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::fim));
+  ask.writer = write_fim;
   if (form) ask.form = std::move(form);
   LLADA_TRY(const auto prompt, body.text("prompt"));
   LLADA_TRY(const auto suffix, body.text("suffix"));
@@ -96,6 +99,7 @@ Answered<Ask> read_between(Service& service, Body body, std::optional<FormWish> 
 
 Answered<Ask> read_infill(Service& service, Body body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::infill));
+  ask.writer = write_infill;
   LLADA_TRY(const auto text, body.text("text"));
   LLADA_TRY(const auto before, body.text("input_prefix"));
   LLADA_TRY(const auto behind, body.text("input_suffix"));
