@@ -21,7 +21,7 @@ struct LineSpec {
   bool planned;
   double tokens_per_pass;
   Fills fills = Fills::nothing;
-  double of_last = 0;  // > 0: it commits this share of what the last line does
+  double of_last = 0;  // > 0: its tokens per pass are this share of the last line's
   bool autoregressive = false;
 };
 // The tokens per pass that samplers reach on such a model.
