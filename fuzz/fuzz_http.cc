@@ -29,7 +29,7 @@ void check_refusal(const std::expected<T, ApiError>& answer) {
 }
 
 void read_body(const std::string& text) {
-  auto body = Body::parse(text);
+  auto body = read_body(text);
   check_refusal(body);
   if (!body) return;
   // Every value as it was sent, so that reading it again gives the same.
@@ -50,11 +50,11 @@ void read_body(const std::string& text) {
   check_refusal(read_messages(*body, response ? serve::Shape::response : serve::Shape::chat));
   if (response) check_refusal(read_unstored(*body));
   check_refusal(read_stop(*body));
-  check_refusal(body->tokens("tokens"));
-  check_refusal(body->integer("n", 1, 128));
+  check_refusal(body->integers("tokens", 0, INT32_MAX));
+  check_refusal(body->optional_integer("n", 1, 128));
   for (const int64_t block : {0, 32}) check_refusal(read_decoding(*body, ask, decode::ModelKind(block), infill));
   check_refusal(body->finish());
-  const auto template_text = body->text("text");
+  const auto template_text = body->optional_text("text");
   if (template_text && *template_text) static_cast<void>(parse_infill_template(**template_text));
 }
 

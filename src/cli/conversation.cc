@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "engine/json_fields.h"
+#include "json/fields.h"
 #include "json/parse.h"
 
 namespace llada::cli {
@@ -19,7 +19,7 @@ std::string conversation_text(std::span<const ChatMessage> messages) {
 }
 
 Result<std::vector<ChatMessage>> parse_conversation(std::string_view text, const std::string& source) {
-  LLADA_TRY(auto fields, JsonFields::parse(text, source));
+  LLADA_TRY(auto fields, Fields::parse(text, source));
   LLADA_TRY_STATUS(fields.head(kChatFormat, kChatVersion));
   const auto found = fields.all().find("messages");
   if (found == fields.all().end() || !found->is_array() || fields.all().size() != 3)
@@ -29,7 +29,7 @@ Result<std::vector<ChatMessage>> parse_conversation(std::string_view text, const
   for (const auto& item : *found) {
     const std::string where = fmt::format("{}: message {}", source, messages.size());
     if (!item.is_object()) return invalid("{}: needed an object with role and content", where);
-    JsonFields message(item, where);
+    Fields message(item, where);
     ChatMessage m;
     LLADA_TRY(m.role, message.text("role"));
     LLADA_TRY(m.content, message.text("content"));
