@@ -1,11 +1,17 @@
-# What is installed, in three components as a distribution splits them: `library` (libllada.so.1), `dev` (headers, CMake
-# and pkg-config files), `tools` (the program, its manual pages and completions). Packages of them: cpack (packages.cmake).
+# What is installed, in components as a distribution splits them: `library` (libllada.so.1), `dev` (headers, CMake and
+# pkg-config files), `tools` (llada, its manual pages and completions), `study` (the same of llada-study). Packages of them:
+# cpack (packages.cmake).
 include(CMakePackageConfigHelpers)
 
-install(TARGETS llada RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
-if(NOT LLADA_STATIC)  # in no package; where it was built, `cmake --install` takes it along
-  install(TARGETS llada-study RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT study OPTIONAL)
+set(programs llada)
+set(component_of_llada tools)
+if(NOT LLADA_STATIC)
+  list(APPEND programs llada-study)
+  set(component_of_llada-study study)
 endif()
+foreach(program IN LISTS programs)
+  install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component_of_${program}})
+endforeach()
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
 
 if(LLADA_SHARED)
@@ -27,20 +33,25 @@ if(LLADA_SHARED)
   install(FILES ${PROJECT_BINARY_DIR}/llada.pc DESTINATION ${pkgconfig} COMPONENT dev)
 endif()
 
-# Manual pages and completions are what the program prints. A cross build needs an emulator for them.
+# Manual pages and completions are what the programs print. A cross build needs an emulator for them.
 find_program(LLADA_GZIP gzip DOC "compresses manual pages; empty: they stay as they are")
 if((NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR) AND NOT LLADA_SANITIZE AND NOT LLADA_FUZZERS)
-  add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/manual/done
-    COMMAND ${CMAKE_COMMAND} "-DPROGRAM=${CMAKE_CROSSCOMPILING_EMULATOR};$<TARGET_FILE:llada>" -DGZIP=${LLADA_GZIP}
-            -DOUT=${PROJECT_BINARY_DIR}/manual -P ${PROJECT_SOURCE_DIR}/cmake/manual.cmake
-    DEPENDS llada ${PROJECT_SOURCE_DIR}/cmake/manual.cmake VERBATIM)
-  add_custom_target(llada_manual ALL DEPENDS ${PROJECT_BINARY_DIR}/manual/done)
-  install(DIRECTORY ${PROJECT_BINARY_DIR}/manual/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT tools)
-  install(DIRECTORY ${PROJECT_BINARY_DIR}/manual/bash/ COMPONENT tools
-          DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-  install(DIRECTORY ${PROJECT_BINARY_DIR}/manual/zsh/ COMPONENT tools
-          DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
-  install(DIRECTORY ${PROJECT_BINARY_DIR}/manual/fish/ COMPONENT tools
-          DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  set(manuals)
+  foreach(program IN LISTS programs)
+    set(component ${component_of_${program}})
+    set(manual ${PROJECT_BINARY_DIR}/manual/${program})
+    add_custom_command(OUTPUT ${manual}/done
+      COMMAND ${CMAKE_COMMAND} "-DPROGRAM=${CMAKE_CROSSCOMPILING_EMULATOR};$<TARGET_FILE:${program}>" -DNAME=${program}
+              -DGZIP=${LLADA_GZIP} -DOUT=${manual} -P ${PROJECT_SOURCE_DIR}/cmake/manual.cmake
+      DEPENDS ${program} ${PROJECT_SOURCE_DIR}/cmake/manual.cmake VERBATIM)
+    list(APPEND manuals ${manual}/done)
+    install(DIRECTORY ${manual}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT ${component})
+    install(DIRECTORY ${manual}/bash/ DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+            COMPONENT ${component})
+    install(DIRECTORY ${manual}/zsh/ DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT ${component})
+    install(DIRECTORY ${manual}/fish/ DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
+            COMPONENT ${component})
+  endforeach()
+  add_custom_target(llada_manual ALL DEPENDS ${manuals})
 endif()
 include(cmake/packages.cmake)

@@ -1,4 +1,4 @@
-# cpack: Debian packages libllada1, libllada-dev and llada, or, with LLADA_STATIC, a tarball with the program for any Linux of
+# cpack: Debian packages libllada1, libllada-dev, llada and llada-study, or, with LLADA_STATIC, a tarball with the program for any Linux of
 # that processor. tools/debian.sh and tools/package.sh make them.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME llada)
@@ -37,6 +37,12 @@ set(about "llada.cpp runs diffusion language models (LLaDA, LLaDA-MoE, LLaDA2, D
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME llada)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_TOOLS_DESCRIPTION "engine for diffusion language models, program\n${about}This package has the program llada.")
+if(NOT LLADA_STATIC)
+  list(APPEND CPACK_COMPONENTS_ALL study)
+  set(CPACK_DEBIAN_STUDY_PACKAGE_NAME llada-study)
+  set(CPACK_DEBIAN_STUDY_PACKAGE_SECTION science)
+  set(CPACK_DEBIAN_STUDY_DESCRIPTION "engine for diffusion language models, studies\n${about}This package has the program llada-study, which has simulated devices.")
+endif()
 if(LLADA_SHARED)
   list(APPEND CPACK_COMPONENTS_ALL library dev)
   set(CPACK_COMPONENT_DEV_DEPENDS library)

@@ -1,9 +1,17 @@
-/* The engine in an Android app: class org.example.Llada with three native methods. docs/android.md has the Kotlin half,
- * the manifest and the path that the DSP's library needs.
+/* The engine in an Android app: class org.example.Llada with three native methods.
  *   external fun open(model: String, device: String, libraries: String): Long
  *   external fun ask(engine: Long, prompt: String, genLength: Int): String     waits: not on the main thread
  *   external fun close(engine: Long)
- * A failure is a RuntimeException with the engine's line. */
+ * In Kotlin: Llada().open("$filesDir/model.gguf", "hexagon", applicationInfo.nativeLibraryDir); "cpu" works everywhere,
+ * while a phone's maker chooses whether apps may load unsigned modules. A failure is a RuntimeException with the
+ * engine's line.
+ *
+ * The app puts libllada.so, this library and the DSP's modules below lib/arm64-v8a, and the model into its files
+ * folder. The DSP loads files, not entries of an APK, so the libraries have to be extracted: in build.gradle.kts
+ *   android { packaging { jniLibs { useLegacyPackaging = true } } }
+ * and in AndroidManifest.xml, where the second line shows the vendor's library to the app:
+ *   <application android:extractNativeLibs="true">
+ *     <uses-native-library android:name="libcdsprpc.so" android:required="false"/> */
 #include <jni.h>
 #include <llada/llada.h>
 #include <stdio.h>

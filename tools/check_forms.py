@@ -109,7 +109,7 @@ def with_random_weights(folder, place):
     return copy
 
 
-def check(model, every_schema, each, rng, presets=("exact", "balanced", "fast", "long", "npu")):
+def check(model, every_schema, each, rng, presets=("exact", "balanced", "fast")):
     """How many answers there were, and lines about those that are wrong."""
     answers, wrong = 0, []
     for number, schema in enumerate(every_schema):

@@ -32,8 +32,6 @@ ladder|threshold, MBSD|--threshold 0.9 --mbsd --mbsd-trigger 12
 ladder|threshold, revision|--revision dual-path
 presets|balanced|--preset-decode balanced
 presets|fast|--preset-decode fast
-presets|npu|--preset-decode npu
-presets|long|--preset-decode long
 presets|threshold 0.9|--threshold 0.9
 presets|threshold 0.7|--threshold 0.7
 long|block cache|--kv block
@@ -48,9 +46,7 @@ long|frozen, MBSD|--kv frozen --threshold 1 --entropy-gate 0.2 --mbsd --mbsd-tri
 long|frozen, MBSD, revision|--kv frozen --entropy-gate 0.2 --mbsd --mbsd-trigger 12 --mbsd-threshold 0.9 --latency-table 32:1 --revision dual-path --threshold 0.9 --stable-threshold 0.99
 long long-reference|balanced|--preset-decode balanced
 long long-reference|sliding by 64, revision|--kv dual --slide --block-length 64 --tail 16 --entropy-gate 0.2 --revision dual-path --threshold 0.9 --stable-threshold 0.99
-long long-reference|sliding by 32, refreshed, revision|--kv dual --refresh 3 --slide --tail 16 --entropy-gate 0.2 --revision dual-path --threshold 0.9 --stable-threshold 0.99
-long|npu|--preset-decode npu
-long long-reference|long|--preset-decode long
+long long-reference|sliding by 32, refreshed, revision|--kv dual --refresh-after 48 --slide --tail 16 --entropy-gate 0.2 --revision dual-path --threshold 0.9 --stable-threshold 0.99
 repair|t32 .99|--tail 32 --threshold 0.99
 repair|t32 .97|--tail 32 --threshold 0.97
 repair|t32 .9|--tail 32 --threshold 0.9

@@ -27,5 +27,5 @@ This model knows five small tasks (models/README.md). Now try:
   export PATH=$PWD/build/release/bin:$PATH MODEL=build/models/tiny-llada-f16.gguf
   llada run $MODEL 'Sort the numbers from smallest to largest: 7 93 15 2'
   llada serve $MODEL         # then open http://localhost:8080: answers form before your eyes; OpenAI's protocol
-  llada --help               # all commands; docs/quickstart.md goes on from here, with a real model at its end
+  llada --help               # all commands; README.md goes on from here, with a real model behind it
 EOF

@@ -2,7 +2,7 @@
 # Everything for a phone with a Snapdragon in one folder, over adb, without root: the DSP's modules of every architecture
 # in every variant, the probe, and the programs where BUILD_ANDROID has them (docs/android.md); then `llada-study doctor
 # --device hexagon`, or the probe's experiments where there is no program. None of it has been run on a phone yet;
-# docs/hexagon.md says what each experiment decides.
+# docs/lab/hexagon-dsp.md says what each experiment decides.
 # usage: hexagon_phone.sh [query|map|matmul|ladder|speed ...]     build, push, run
 #        hexagon_phone.sh link COMPILER OUT                       only the probe, by that compiler for arm64
 #   ANDROID_NDK  the NDK (r27 or later)      ADB  the adb program      BUILD  a configured build folder (build/release)

@@ -1,5 +1,5 @@
-// The first five experiments on a phone (docs/hexagon.md), each one command of this program; the same program runs
-// against the stand-in on a PC, where a test holds it to what the emulator answers. `llada-study doctor --device
+// The first five experiments on a phone (docs/lab/hexagon-dsp.md), each one command of this program; the same program
+// runs against the stand-in on a PC, where a test holds it to what the emulator answers. `llada-study doctor --device
 // hexagon` does all of them and more; this program is small, and needs no model, no libraries and no CMake.
 //   hexagon_probe query | map | matmul | ladder [MEBIBYTES] | speed [OUTPUTS]
 // Prints "name value" lines; exit status 0: the experiment went well, 1: the DSP refused or answered wrongly, 2: usage.

@@ -9,7 +9,7 @@
 #   quick      the release build and every short test on this processor
 #   python     the Python package's tests
 #   long       the rest of the release build's tests: long ones, emulated DSP and GPU
-#   hour       every line of README.md and docs/quickstart.md in a terminal, against recorded screens
+#   hour       every line of README.md in a terminal, against recorded screens
 #   install    programs against an installed library, manual pages, completions, Debian packages
 #   clients    public clients and a browser against llada serve
 #   scale      llada.ray on a cluster of this machine, and the files of deploy/ by their checkers
@@ -83,7 +83,7 @@ run_stage() {
       needs hour && build release llada && told timeout 600 /usr/bin/python3 tests/first_hour/first_hour.py
       note=${note:-$(grep -hE '^first_hour: |SKIPPED' "$log" | tail -n 1)} ;;
     install)
-      needs install && build release llada llada_shared llada_manual && told timeout 400 tools/test_install.sh
+      needs install && build release llada llada-study llada_shared llada_manual && told timeout 400 tools/test_install.sh
       note=${note:-$(grep -h 'not installed' "$log" | tr '\n' ' ')} ;;
     clients)
       needs clients && build release llada && told timeout 1200 tools/clients.sh

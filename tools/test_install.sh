@@ -43,16 +43,19 @@ for page in "$place"/usr/share/man/man1/*.gz; do
   zcat "$page" | groff -man -Tutf8 -ww -z 2>"$place/roff" || fail "$page"
   [ ! -s "$place/roff" ] || fail "$page: $(head -3 "$place/roff")"
 done
-[ "$(find "$place/usr/share/man/man1" -name 'llada-*.1.gz' | wc -l)" = "$(llada --help | grep -cE '^  [a-z]+ {2,}')" ] || fail "not a page for every command"
+pages=$(find "$place/usr/share/man/man1" -name 'llada*.1.gz' | wc -l)
+[ "$pages" = $(($({ llada --help; llada-study --help; } | grep -cE '^  [a-z]+ {2,}') + 2)) ] || fail "not a page for every command"
 complete_bash() {  # words... -> completions of the last
-  bash -c 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _llada; printf "%s\n" "${COMPREPLY[@]}"' - \
-    "$place/usr/share/bash-completion/completions/llada" "$@"
+  bash -c 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); "_${1//-/_}"; printf "%s\n" "${COMPREPLY[@]}"' - \
+    "$place/usr/share/bash-completion/completions/$1" "$@"
 }
 [ "$(complete_bash llada run --gen-l)" = --gen-length ] || fail "bash: --gen-l"
 [ "$(complete_bash llada run --accept dream-m | sort | tr '\n' ' ')" = "dream-margin dream-maskgit " ] || fail "bash: --accept dream-m"
 [ "$(complete_bash llada convert --type q | tr '\n' ' ')" = "q8_0 q4_0 q4_1 q5_0 q5_1 " ] || fail "bash: convert --type q"
 [ "$(complete_bash llada run --preset-decode ba)" = balanced ] || fail "bash: --preset-decode ba"
 complete_bash llada ru | grep -qx run || fail "bash: ru"
+complete_bash llada-study sim | grep -qx simulate || fail "bash: llada-study sim"
+[ "$(complete_bash llada-study run --gen-l)" = --gen-length ] || fail "bash: llada-study run --gen-l"
 for shell in zsh fish; do
   if ! command -v $shell >/dev/null; then echo "install: $shell is not installed; its completion is not checked"; continue; fi
   case $shell in
@@ -64,7 +67,7 @@ done
 
 echo "install: Debian packages"
 ls "$place/packages"/*.deb | sed 's/.*\//  /'
-[ "$(ls "$place/packages"/*.deb | wc -l)" = 3 ] || fail "not three packages"
+[ "$(ls "$place/packages"/*.deb | wc -l)" = 4 ] || fail "not four packages"
 if command -v lintian >/dev/null; then
   lintian --allow-root --fail-on error,warning "$place/packages"/*.deb || fail lintian
 else

@@ -138,7 +138,7 @@ enum {
 };
 
 /* A request's options are those of `llada run --help-all`, with _ for -: "gen_length", "threshold", "temperature",
- * "kv"; `preset` names a set of them (exact, balanced, fast, long, npu, one as published such as llada2 or sdar, or
+ * "kv"; `preset` names a set of them (exact, balanced, fast, one as published such as llada2 or sdar, or
  * a file of `llada tune`), `stop` ends the answer before a text and may be set several times, `keep_steps` keeps steps
  * for llada_request_next(). Where no preset is named it is `balanced`, as on the command line; an option replaces that
  * value of the preset, and a fixed schedule (`steps`) an unnamed one as a whole. Tokens are chosen at random where

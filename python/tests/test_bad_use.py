@@ -17,7 +17,7 @@ from conftest import GAPS, QUICK, ROOT, SORT
 def test_options(model):
     for wrong, message in [
         ({"treshold": 0.5}, "treshold: is no option of a request; did you mean threshold"),
-        ({"credit": True}, "'credit' was removed: revision=dual-path looks again at what is doubtful"),
+        ({"credit": True}, "'credit' was removed: revision=dual-path checks doubtful tokens again"),
         ({"streams": 4}, "streams: is no option of a request; it is one of engine"),
         ({"keep_steps": True}, "keep_steps: is no option"),
         ({"qqqqqq": 1}, r"llada.options\(\) lists all"),

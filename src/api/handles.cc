@@ -12,7 +12,7 @@ namespace {
 constexpr uintptr_t kKinds = 8;  // a handle's number is a multiple of this, and its kind
 
 struct Registry {
-  std::shared_mutex mutex;  // guards what follows
+  std::shared_mutex mutex;  // guards the members below
   std::unordered_map<uintptr_t, std::shared_ptr<Object>> live;
   uintptr_t next = 1;
 };

@@ -1,5 +1,5 @@
-// The objects behind the handles of llada.h. A handle is a number that looks like a pointer and is never read through:
-// the registry maps the numbers of live objects to them, so a freed, foreign or invented handle is found out. A call
+// The objects behind the handles of llada.h. A handle is a number that looks like a pointer and is never read through.
+// The registry maps the numbers of live objects to them, so a freed, foreign or invented handle is found out. A call
 // holds a share of its object, so that freeing it from another thread ends nothing half-way.
 //
 // Every function of the C API is one of the wrappers below, which turn errors into a status and a line, and exceptions

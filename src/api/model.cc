@@ -180,7 +180,6 @@ llada_status llada_logits(llada_model* model, const int32_t* tokens, size_t coun
     if (logits == nullptr || capacity < needed)
       return refuse(LLADA_ERROR_SPACE, "logits: found room for {}, needed {}", logits == nullptr ? 0 : capacity,
                     needed);
-    LLADA_TRY_STATUS(check_context(*object.model, static_cast<int64_t>(count), 0));
     LLADA_TRY_STATUS(check_file(*object.model));
     const std::lock_guard alone(object.computing);
     LLADA_TRY(const auto session, llada::Session::create(object.model, {}));

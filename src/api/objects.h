@@ -29,7 +29,7 @@ struct OptionValues {
 };
 
 // An answer while it is decoded, as llada.h shows it: the canvas from the answer's first token on (of an infilled text,
-// from its first), with the confidence of every token, kept up with the edits of the steps.
+// from its first). Every token has its confidence, kept up with the edits of the steps.
 struct AnswerCanvas {
   std::shared_ptr<const Model> model;
   int64_t begin = 0;      // where it begins in the engine's canvas
@@ -39,8 +39,8 @@ struct AnswerCanvas {
   std::vector<const char*> texts;  // of the tokens, in the tokenizer; empty where there is none
   std::vector<size_t> text_sizes;
 
-  static AnswerCanvas of(std::shared_ptr<const Model> model, const Request& request);
-  // Of a text with gaps, whose lengths are known with its first step: given_tokens().
+  static AnswerCanvas of(std::shared_ptr<const Model> model, const ReadyRequest& ready);
+  // Lays a text with gaps, whose lengths are known with its first step: given_tokens().
   void lay(std::span<const int32_t> given);
   // Edits by the engine's positions. Those behind the answer (padding) are left out of `changed`.
   void apply(std::span<const decode::Edit> edits, std::vector<int32_t>* changed);
@@ -56,7 +56,7 @@ struct AnswerCanvas {
 struct OptionsObject : Object {
   static constexpr Kind kKind = Kind::options;
   static constexpr const char* kName = "options";
-  std::mutex mutex;                         // guards what follows
+  std::mutex mutex;                         // guards the members below
   std::set<std::string, std::less<>> keys;  // that were set
   OptionValues values;
 };

@@ -175,7 +175,7 @@ int32_t used_for_what(std::string_view key) {
   return key == "seed" || key == "cfg_scale" ? LLADA_FOR_REQUEST | LLADA_FOR_SCORE : LLADA_FOR_REQUEST;
 }
 
-// Of an option that is set twice the last value counts.
+// The last value of an option that is set twice counts.
 Outcome set(OptionValues& values, std::string_view key, std::string_view text) {
   if (const OwnOption* own = find_own(key)) {
     if (const Status status = own->set(values, text); !status)

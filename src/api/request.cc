@@ -16,12 +16,13 @@ static_assert(static_cast<int>(TokenState::fixed) == LLADA_TOKEN_FIXED &&
               static_cast<int>(TokenState::visible) == LLADA_TOKEN_VISIBLE &&
               static_cast<int>(TokenState::stable) == LLADA_TOKEN_STABLE);
 
-AnswerCanvas AnswerCanvas::of(std::shared_ptr<const Model> model, const Request& request) {
+AnswerCanvas AnswerCanvas::of(std::shared_ptr<const Model> model, const ReadyRequest& ready) {
+  const Request& request = ready.request;
   AnswerCanvas made;
   made.model = std::move(model);
   const bool infill = request.gaps.has_value();
   const int64_t given = std::ssize(request.tokens);
-  const auto size = static_cast<size_t>(infill ? given : most_generated(*made.model, given, request.options));
+  const auto size = static_cast<size_t>(infill ? given : ready.most_generated);
   made.begin = infill ? 0 : given;
   made.canvas.infill = infill;
   made.canvas.mask_id = made.model->special_ids().mask;
@@ -31,8 +32,7 @@ AnswerCanvas AnswerCanvas::of(std::shared_ptr<const Model> model, const Request&
            : made.set(i, made.canvas.mask_id, TokenState::masked, 0);
   if (infill)
     for (const int32_t gap : *request.gaps)
-      if (gap >= 0 && static_cast<size_t>(gap) < size)  // the engine refuses others
-        made.set(static_cast<size_t>(gap), made.canvas.mask_id, TokenState::masked, 0);
+      made.set(static_cast<size_t>(gap), made.canvas.mask_id, TokenState::masked, 0);
   return made;
 }
 
@@ -168,9 +168,8 @@ llada_status submit(llada_engine* engine, const llada_options* options, bool inf
     request.stop = std::move(chosen.stop);
     LLADA_TRY_STATUS(lay(*model, request));
     LLADA_TRY_STATUS(check_file(*model));
-    // The engine's later refusals are made now.
-    LLADA_TRY_STATUS(llada::check_request(*model, request));
-    auto decoded = std::make_shared<AnswerCanvas>(AnswerCanvas::of(model, request));
+    LLADA_TRY(const llada::Ready ready, llada::prepare(*model, std::move(request)));
+    auto decoded = std::make_shared<AnswerCanvas>(AnswerCanvas::of(model, *ready));
     auto handle = std::make_shared<RequestObject>();
     handle->model = object.model;
     handle->decoded = decoded;
@@ -182,8 +181,7 @@ llada_status submit(llada_engine* engine, const llada_options* options, bool inf
       decoded->apply(event.edits, nullptr);
       return true;
     };
-    handle->submission =
-        object.engine->submit(std::move(request), {.on_step = on_step, .on_done = {}, .keep_steps = chosen.keep_steps});
+    handle->submission = object.engine->submit(ready, {.run = {.on_step = on_step}, .keep_steps = chosen.keep_steps});
     hand_out(std::move(handle), out);
     return LLADA_OK;
   });

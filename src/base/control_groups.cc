@@ -11,7 +11,7 @@ void see_chain(const std::filesystem::path& mount, const std::string& group,
   std::filesystem::path at = mount;
   for (const auto& part : std::filesystem::path(group).relative_path()) {
     see(at);
-    if (part == "..") return;  // above what a namespace shows
+    if (part == "..") return;  // above the folders that a namespace shows
     at /= part;
   }
   see(at);

@@ -9,8 +9,8 @@ namespace llada {
 
 // Calls for the folder of each group that limits this process by a controller ("cpu", "memory"): its own group and
 // those above it, up to the mount's root. One may come twice, or not exist. In a container that shows its own group as
-// the mount's root, a group that stands outside is not there, and the root is what counts.
-// root: of the file system ("/"), where sys and proc are.
+// the mount's root, outer groups are not visible, and the limits of the root count. root: of the file system ("/"),
+// where sys and proc are.
 void for_each_own_group(const std::filesystem::path& root, std::string_view controller,
                         const std::function<void(const std::filesystem::path& group)>& see);
 

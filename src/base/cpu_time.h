@@ -1,4 +1,4 @@
-// Processor time: what a thread computed, waiting for others left out.
+// Processor time of a thread: time that it computed, without time that it waited for others.
 #pragma once
 
 namespace llada {

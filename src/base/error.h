@@ -23,7 +23,7 @@ enum class ErrorKind {
 
 struct Error {
   ErrorKind kind = ErrorKind::failed;
-  std::string message;  // one line that names the file, the field, what was found and what was needed
+  std::string message;  // one line that names the file, the field, the value found and the value needed
   // Where the message names the field of a request or a file that it is about; none: of no one field.
   uint32_t field_begin = 0, field_bytes = 0;
 
@@ -65,8 +65,8 @@ inline Error error_of(const std::system_error& error) {
   return {ErrorKind::failed, error.what()};
 }
 
-// What std::bad_alloc and a thread that cannot be had become: an error of the work that asked. For whatever may not
-// throw: an interface, a thread's own function. The line about memory takes none itself.
+// Turns std::bad_alloc and a failure to start a thread into an Error of the work that asked. For code that may not
+// throw: an interface, a thread's own function. The message about memory allocates nothing.
 inline constexpr const char* kOutOfMemory = "out of memory";
 template <class Work>
 auto within_memory(Work&& work) -> decltype(work()) {

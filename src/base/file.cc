@@ -20,7 +20,7 @@
 namespace llada {
 namespace {
 
-// What is written at once, on borders of it: keeps converts at disk speed, and lets a file system keep the file in
+// Bytes written at once, aligned to that size. It keeps converts at disk speed, and lets a file system keep the file in
 // pages of that size, which a mapping then has too.
 constexpr size_t kBufferBytes = size_t{2} << 20;
 
@@ -229,7 +229,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, Data data) {
   const bool exists = ::stat(path.c_str(), &info) == 0;
   if (exists && !S_ISREG(info.st_mode)) return invalid("{}: exists and is not a regular file", path);
   LLADA_TRY(file.target_, behind_links(path));
-  // Until it has the mode of what it replaces, nobody else may open it.
+  // Until it has the mode of the file that it replaces, nobody else may open it.
   const mode_t mode = exists ? 0600 : 0644;
 #ifdef O_TMPFILE
   // Naming it later goes through /proc.

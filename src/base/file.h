@@ -12,8 +12,8 @@
 
 namespace llada {
 
-// "PATH: cannot WHAT: why", from an errno. A path that leads nowhere, or to what may not be opened, is the caller's
-// mistake; everything else (a folder that may not be written to, no space, too many open files) the machine's.
+// "PATH: cannot WHAT: why", from an errno. A path that does not exist or may not be opened is the caller's mistake
+// (invalid_input). All else is the machine's: a folder without write permission, no space, too many open files.
 Error file_error(const std::string& path, std::string_view what, int code);
 
 // A whole file mapped read-only; moves, never copies. The span stays valid while the object (or one moved
@@ -29,10 +29,11 @@ class MappedFile {
   const std::string& path() const { return path_; }
   int64_t modified_ns() const { return modified_ns_; }  // when it was last changed, as it was opened; since 1970
 
-  // Whether the file that is mapped is what it was when it was opened: of the same size, and either of the same time of
-  // modification or equal in 64 samples (all of it up to a MiB), so that a file that was only touched has not changed.
-  // Nor has one that another replaced by name. Whoever reads bytes behind the end of a file that became shorter gets a
-  // signal, so this is asked before. Costs a system call while nobody touches the file.
+  // Checks that the mapped file is unchanged since it was opened. Its size must be the same, and either its time of
+  // modification or 64 samples of its bytes (all bytes up to a MiB). So a file that was only touched has not changed. A
+  // file that was replaced by name has not changed either, since the mapping holds the old one. Reading bytes behind
+  // the end of a file that became shorter raises a signal, so call this before. Costs a system call while nobody
+  // touches the file.
   Status check_unchanged() const;
 
   // Tells the system that [offset, offset + size) is not needed soon; its pages stop counting as resident.
@@ -53,8 +54,8 @@ class MappedFile {
   uint64_t sample_ = 0;
 };
 
-// Reads a descriptor to its end: a file, a pipe, a terminal. `name` is what errors call it. `before_read` is called
-// before each read, which may wait.
+// Reads a descriptor to its end: a file, a pipe, a terminal. `name` stands for the file in errors. `before_read` is
+// called before each read, which may wait.
 Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes,
                              const std::function<void()>& before_read = {});
 
@@ -62,7 +63,7 @@ Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes
 // before it is read: a pipe that nobody writes to would never end.
 Result<std::string> read_file(const std::string& path, size_t limit_bytes = size_t{256} << 20);
 
-// The same of what a user names to be read, which may be a pipe or a device as well.
+// The same for a path that a user gives for reading, which may be a pipe or a device as well.
 Result<std::string> read_any_file(const std::string& path, size_t limit_bytes = size_t{256} << 20);
 
 // "~/x" below `home`, as a shell has it; every other path as it is, and all where `home` is empty. For paths from
@@ -72,11 +73,11 @@ std::string expand_home(std::string_view path, std::string_view home);
 // Fails when the file system of `path`, which need not exist, has less than `bytes` left.
 Status check_free_space(const std::string& path, uint64_t bytes);
 
-// Writes beside `path` and puts the file in place in commit(). Until then an existing file at `path` is
-// untouched and nothing new is there: where the file system can, the data has no name, so that even a killed
-// process leaves nothing; elsewhere it is a ".tmp" file that the destructor removes, and what a killed
-// process left is in nobody's way. Only regular files are replaced (never a device), and keep their mode; a
-// symbolic link is written through, also one to a file that is not there yet.
+// Writes beside `path` and puts the file in place in commit(). Until then an existing file at `path` is untouched and
+// no new one is there. Where the file system allows it, the data has no name before commit(), so that even a killed
+// process leaves nothing. Elsewhere it is a ".tmp" file that the destructor removes, and the rest of a killed process
+// does not disturb later writers. Only regular files are replaced (never a device), and keep their mode; a symbolic
+// link is written through, also one to a file that is not there yet.
 class AtomicFile {
  public:
   // named: as where the file system has no files without names.
@@ -89,8 +90,8 @@ class AtomicFile {
   Status write(std::span<const std::byte> bytes);
   Status write(const void* data, size_t size) { return write({static_cast<const std::byte*>(data), size}); }
   uint64_t position() const { return position_; }
-  // Calls check with a path at which a file of `size` bytes begins with what was written so far, zeros behind it.
-  // Returns its status; writing may go on.
+  // Calls check with a path to a file of `size` bytes: first the bytes written so far, then zeros. Returns its status;
+  // writing may go on.
   Status try_out(uint64_t size, const std::function<Status(const std::string& path)>& check);
   Status commit();  // flush, fsync, rename over `path`
 

@@ -13,8 +13,8 @@ class FileLock {
   FileLock(FileLock&& other) noexcept;
   ~FileLock();
 
-  // False: another process holds it. Where the file system has no locks (some network and FUSE ones), true as well:
-  // nothing waits for what cannot be had, and two may then do the same work at once.
+  // False: another process holds it. True as well where the file system has no locks (some network and FUSE ones): two
+  // processes may then do the same work at once.
   bool try_hold();
 
   // After try_hold(): one line for the user where the file system has no locks, otherwise empty.

@@ -1,5 +1,5 @@
-// How much memory a machine has for this process: what the kernel counts as available, and what the limits of the
-// process's control groups leave. Sources: proc(5) (/proc/meminfo), cgroup-v2.rst (memory.max, memory.current,
+// How much memory this machine has for this process: the memory that the kernel counts as available, within the limits
+// of the process's control groups. Sources: proc(5) (/proc/meminfo), cgroup-v2.rst (memory.max, memory.current,
 // memory.stat, memory.swap.max), cgroups v1 memory.txt, OpenZFS (arcstats).
 #pragma once
 #include <cstdint>
@@ -16,10 +16,9 @@ struct MemoryRoom {
 };
 
 // Nothing: the system does not tell. On a desktop or server free swap counts as available, and so does a cache of ZFS,
-// which the kernel counts as used. On Android neither does: swap there lies in the same memory, compressed, and lmkd
-// ends programs before nothing is left, so that a sixteenth of the memory (a choice, not a figure of Android's) is
-// kept free. A system is Android where it has bionic's loader.
-// root: of the file system ("/"), where proc, sys and system are.
+// which the kernel counts as used. On Android neither does: swap there is compressed in the same memory, and lmkd kills
+// programs before memory is used up. So a sixteenth of the memory is kept free (our choice, not a figure of Android's).
+// A system is Android where it has bionic's loader. root: of the file system ("/"), where proc, sys and system are.
 std::optional<MemoryRoom> find_memory_room(const std::filesystem::path& root);
 
 }  // namespace llada

@@ -8,11 +8,11 @@ namespace llada {
 // the system does not tell.
 int64_t peak_memory_bytes();
 
-// For a process that lives long and whose load changes: from here on all threads allocate from one heap, and freed
-// blocks of 1 MiB and more go back to the system at once, so that memory follows what is in use. By glibc's own rules
-// (a heap for each of eight threads a processor, a border that moves up to 32 MiB) the memory of a server under load
-// goes on growing; a border below 1 MiB would give back buffers of every step, and fault their pages in again.
-// To be called before other threads start; nothing where there is no glibc.
+// For a long-lived process whose load changes. From here on all threads allocate from one heap, and freed blocks of 1
+// MiB and more go back to the system at once. So memory follows use. By glibc's defaults (eight heaps per processor, a
+// threshold that grows up to 32 MiB) the memory of a server under load goes on growing. A threshold below 1 MiB would
+// return the buffers of every step and fault their pages in again. To be called before other threads start; nothing
+// where there is no glibc.
 void return_freed_memory();
 
 // Gives back the free pages between blocks that are in use, which requests of mixed sizes and lives leave behind. Takes

@@ -26,7 +26,7 @@ constexpr std::string_view kQwen35 =
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kBloom = R"( ?[^(\s|.,!?…。，、।۔،)]+)";
 
-// Words of capital and small letters, with their contractions. Of these, two classes that share letters follow each
+// Words of capital and small letters, with their contractions. Two of these classes share letters and follow each
 // other, so their cost is not linear.
 constexpr std::string_view kGpt4o =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
@@ -48,7 +48,7 @@ constexpr std::string_view kKimi =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
     R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// Han and kana, and what DeepSeek cuts after them.
+// Han and kana, and the sets that DeepSeek cuts after them.
 constexpr std::string_view kHanAndKana = "[一-龥぀-ゟ゠-ヿ]+";
 constexpr std::string_view kHanAndHangul = "[一-龥ࠀ-一가-퟿]+";
 constexpr std::string_view kDeepseekWords =
@@ -174,7 +174,7 @@ constexpr PreTokenizerRules kTable[] = {
 constexpr std::array kNotLinear = {kGpt4o,       kGpt4oDigits, kTekken,   kKimi,        kTinyAya[0],
                                    kSuperBpe[1], kAfmoe[0],    kJais2[0], kExaoneMoe[0]};
 
-// Bailing without the possessive marks, what llama.cpp makes of GPT-2, and that of the tiny models.
+// Bailing without the possessive marks, llama.cpp's form of GPT-2, and that of the tiny models.
 constexpr auto kRelatives =
     rules(R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)",
           R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))", kTinyRegex);

@@ -1,6 +1,7 @@
-// How text is cut before it is tokenized, by the names that tokenizer.ggml.pre has for it: what text/ runs where a GGUF
-// file gives a name, and what formats/ finds the name of. The names and what they stand for are llama.cpp's; where it
-// writes a published rule in another way, because its regexes know no Unicode, the published one stands here.
+// How text is cut before it is tokenized, by the names that tokenizer.ggml.pre has for it. text/ runs these regexes
+// where a GGUF file gives a name; formats/ finds the name of given regexes. The names and their meanings are
+// llama.cpp's. Where llama.cpp rewrites a published rule, because its regexes know no Unicode, the published one stands
+// here.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -18,7 +19,7 @@ inline constexpr std::string_view kQwenRegex =
 // The tiny models that ship with this project: GPT-2's without contractions, digits one by one. No name means it.
 inline constexpr std::string_view kTinyRegex = R"( ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// What the name of a pre-tokenizer implies where the file has no key that says it.
+// Flags that the name of a pre-tokenizer implies where the file has no key for them.
 struct PreTokenizerFlags {
   bool ignore_merges = false;  // a pre-token that is in the vocabulary skips the merges; no key of llama.cpp says it
   bool add_bos = false;
@@ -34,13 +35,13 @@ struct PreTokenizerRules {
   std::string_view written_name() const { return names.substr(0, names.find(' ')); }
 };
 
-// Every name. The first row is what is assumed where a file has none: what llama.cpp then takes.
+// Every name. The first row is the default for files without a name, as in llama.cpp.
 std::span<const PreTokenizerRules> pre_tokenizers();
 
 // nullptr: unknown. An empty name is the first row's.
 const PreTokenizerRules* find_pre_tokenizer(std::string_view name);
 
-// Of the rows that cut by these regexes, the first; nullptr: there is none.
+// The first row that cuts by these regexes; nullptr: there is none.
 const PreTokenizerRules* find_pre_tokenizer(std::span<const std::string> regexes);
 
 // True for regexes whose cost on any text is known to be linear: most of those above, and their near relatives.

@@ -43,7 +43,7 @@ int own_quota(const std::filesystem::path& root) {
   return smallest;
 }
 
-// Of a processor beside its neighbours: the kernel's capacity, of which a limit of its clock (the user's, or that of
+// A processor's capacity beside its neighbours': the kernel's, of which a limit of its clock (the user's, or that of
 // thermal pressure) leaves a part.
 int capacity_now(const std::filesystem::path& cpu) {
   const int64_t capacity = read_int(cpu / "cpu_capacity", kFullCapacity);

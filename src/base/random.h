@@ -1,7 +1,6 @@
-// Random numbers without a stream: each is a function of a key and a counter, so a result depends neither on
-// the number of threads nor on the order in which positions and tokens are visited. The mixer is SplitMix64's
-// (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014). Deliberately absent:
-// state, distributions, cryptographic strength.
+// Random numbers without a stream. Each is a function of a key and a counter, so a result depends neither on the number
+// of threads nor on the order of positions and tokens. The mixer is SplitMix64's (Steele, Lea, Flood: "Fast splittable
+// pseudorandom number generators", OOPSLA 2014). Deliberately absent: state, distributions, cryptographic strength.
 #pragma once
 #include <cstdint>
 

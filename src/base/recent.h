@@ -1,5 +1,5 @@
-// The last values by key, a small number of them: what is made from a key, costs something to make and is asked for
-// again and again. A search walks the list, so this is for dozens of values, not thousands. For one thread.
+// The last values by key, a small number of them: values that cost something to make and are asked for again and again.
+// A search walks the list, so this is for dozens of values, not thousands. For one thread.
 #pragma once
 #include <algorithm>
 #include <cstddef>

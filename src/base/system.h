@@ -1,5 +1,6 @@
-// What every operating system is asked for in its own way: system_linux.cc (Android too) and system_macos.cc, of which
-// CMake takes one. Everything else in the tree is C++ and POSIX; tests/layering looks for what is not.
+// Requests to the operating system that each system answers in its own way: system_linux.cc (Android too) or
+// system_macos.cc, of which CMake takes one. Everything else in the tree is C++ and POSIX, and tests/layering checks
+// it.
 #pragma once
 #include <sys/stat.h>
 
@@ -28,8 +29,9 @@ int this_processor();                         // which one this thread is on; -1
 
 int64_t modified_ns(const struct stat& file);  // since 1970
 
-// Memory that other processors of the machine see by its descriptor: what this one has written goes to memory, or what
-// it reads from now on comes from there. Nothing where the system has no such memory, or keeps caches in order itself.
+// Memory that other processors of the machine see by its descriptor. `give` writes this processor's caches to memory;
+// `take` makes its next reads come from memory. Nothing where the system has no such memory, or keeps caches in order
+// itself.
 enum class CacheSync : uint8_t { give, take };
 void sync_caches(int fd, CacheSync direction);
 

@@ -26,7 +26,7 @@ inline void relax() {
 
 int usable_cores() { return usable_processors().threads; }
 
-// Who is in a loop: a worker that the system lets run only when all indices are taken must not be waited for, so a loop
+// Who is in a loop. A worker that the system lets run only when all indices are taken must not be waited for. So a loop
 // is closed then, and waits for those alone that have entered it.
 class ThreadPool::Gate {
  public:
@@ -117,8 +117,8 @@ void ThreadPool::start(int threads, const Processors& processors) {
   }
 }
 
-// Of threads that are bound, each to a processor whose capacity is known. Ends of equal shares are left to share_end(),
-// which rounds them as a machine with equal cores has always had them.
+// For threads that are bound, each to a processor whose capacity is known. Ends of equal shares are left to
+// share_end(), which rounds them as a machine with equal cores has always had them.
 void ThreadPool::weigh(const Processors& processors) {
   ends_.clear();
   int64_t sum = 0;

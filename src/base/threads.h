@@ -1,16 +1,16 @@
 // A small pool of worker threads for data-parallel loops. Results never depend on the number of threads: a loop body
-// writes only what its index names. Every thread begins with its own contiguous share of the indices, in ascending
-// order, so that it walks through memory once and forward; who is done first takes from the ends of the others' shares.
-// A loop waits for the workers alone that have entered it: one that the system does not let run holds up nothing.
-// Where cores are of unlike capacity, a share is as large as its core is fast.
-// Workers spin for a few tens of microseconds after a loop (the next op follows at once) and then sleep in the kernel,
-// so an idle engine costs no power.
+// writes only the elements that its index names. Every thread begins with its own contiguous share of the indices, in
+// ascending order, so that it walks through memory once and forward. A thread that is done takes from the ends of the
+// others' shares. A loop waits for the workers alone that have entered it: one that the system does not let run holds
+// up nothing. Where cores are of unlike capacity, a share is as large as its core is fast. Workers spin for a few tens
+// of microseconds after a loop (the next op follows at once) and then sleep in the kernel, so an idle engine costs no
+// power.
 //
-// Workers are bound to processors (processors.h): to one each when the pool is as large as the preferred set, to that
-// whole set when it is smaller (several small pools would otherwise meet on the same cores), to none when it is larger.
-// The caller's thread belongs to the caller: its mask is left as it is. But where a loop begins and it shares a
-// processor with a bound worker, it is moved to the one that was left for it, since the scheduler may take a long time
-// to notice (seen: half the machine's rate for seconds).
+// Workers are bound to processors (processors.h): each to one when the pool is as large as the preferred set. A smaller
+// pool is bound to that whole set, since several small pools would otherwise meet on the same cores. A larger one is
+// not bound. The caller's thread belongs to the caller: its mask is left as it is. Where a loop begins and the caller
+// shares a processor with a bound worker, the caller is moved to the one that was left for it. The scheduler may take a
+// long time to notice (seen: half the machine's rate for seconds).
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -37,8 +37,9 @@ class ThreadPool {
 
   int size() const { return size_.load(std::memory_order_relaxed); }
 
-  // Of a pool whose number of threads was not given: looks every few seconds whether the processors of this process are
-  // others than before (ProcessorWatch), and uses those. Between two loops, by the owner; size() is another afterwards.
+  // For a pool whose number of threads was not given: checks every few seconds whether the processors of this process
+  // have changed (ProcessorWatch), and uses the new ones. Between two loops, by the owner; size() is another
+  // afterwards.
   void follow_processors();
   // Workers end and new ones start where other processors are to be used; else shares alone change. Where the system
   // gives no threads, the caller's works alone.

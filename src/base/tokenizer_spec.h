@@ -1,5 +1,5 @@
-// A tokenizer as data: what GGUF metadata and tokenizer.json both say. formats/ and text/ fill it in, text/
-// runs it.
+// A tokenizer as data, with the fields that GGUF metadata and tokenizer.json share. formats/ and text/ fill it in,
+// text/ runs it.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -20,8 +20,8 @@ struct TokenizerSpec {
   std::vector<std::string> tokens;
   std::vector<TokenKind> kinds;
   std::vector<std::string> merges;  // "left right", rank = index
-  // Ascending ids of the control and user-defined tokens that are looked for last, in what the others left of
-  // a text (tokenizer.json: added_tokens with "normalized"). GGUF cannot say it.
+  // Ascending ids of the control and user-defined tokens that are looked for last, in the text between the others
+  // (tokenizer.json: added_tokens with "normalized"). GGUF cannot say it.
   std::vector<int32_t> matched_last;
 
   std::string pre;                   // pre-tokenizer name ("gpt-2", "llama-bpe", "qwen2", "bailingmoe"...), or empty
@@ -41,13 +41,13 @@ struct TokenizerSpec {
 // Bytes of a chat template at most, whichever file it stands in.
 inline constexpr size_t kMaxChatTemplateBytes = size_t{1} << 20;
 
-// What a mask and the end of a turn are called in published tokenizers, for files that do not say it; the first that
-// is there counts.
+// The texts of the mask and of the end of a turn in published tokenizers, for files that do not say them; the first one
+// found counts.
 inline constexpr std::array<std::string_view, 2> kMaskTexts = {"<|mdm_mask|>", "<|mask|>"};
 inline constexpr std::array<std::string_view, 4> kEndOfTurnTexts = {"<|eot_id|>", "<|im_end|>", "<|role_end|>",
                                                                     "<turn|>"};
 
-// What tokenizer.ggml.model and tokenizer.ggml.pre are called where `characters` is set.
+// The values of tokenizer.ggml.model and tokenizer.ggml.pre where `characters` is set.
 inline constexpr std::string_view kGemma4Tokenizer = "gemma4";
 
 // The id of the control token that has the first of these texts that one has; -1: none has any.

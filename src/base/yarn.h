@@ -1,7 +1,7 @@
 // YaRN (arXiv 2309.00071) as model files publish it: rotary positions for contexts longer than the model was trained
-// with at first. Pairs of elements that turn more than beta_fast times within the original context stay as they are,
-// those that turn less than beta_slow times turn `factor` times slower, and between lies a ramp whose ends are whole
-// pairs. What follows from it is in graph/rope.h.
+// with at first. Pairs of elements that turn more than beta_fast times within the original context stay as they are.
+// Those that turn less than beta_slow times turn `factor` times slower. Between them lies a ramp whose ends are whole
+// pairs. The frequencies that follow are made in graph/rope.h.
 #pragma once
 #include <cstdint>
 #include <optional>

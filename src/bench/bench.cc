@@ -278,7 +278,7 @@ class Bench {
   }
 
   Status sustained() {
-    // The way of `npu` and `fast`: a block's masked rows, and what lies outside computed with each block.
+    // The way of `balanced` and `fast`: a block's masked rows, and what lies outside computed with each block.
     SustainedWork work{.script = {.block_length = o_.block_length, .tokens_per_step = o_.tokens_per_step},
                        .prompt_tokens = o_.prompt_tokens,
                        .gen_tokens = o_.gen_length,

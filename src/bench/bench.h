@@ -18,7 +18,7 @@
 
 namespace llada::bench {
 
-// What is measured beside the machine's ceilings, which every report has.
+// The measurements beside the machine's ceilings, which every report has.
 struct Parts {
   bool machine = true, gemm = true, forward = true, attention = true, end_to_end = true;
   bool shared = false;     // takes as long as all the others together, so it is to be asked for
@@ -44,12 +44,13 @@ struct BenchOptions {
   int64_t replay_runs = 3;  // of each strategy of it, nearest to prompt_tokens and gen_length
   bool one_run = false;     // of the whole runs only the first way
   Parts parts;
-  // All may be empty. What is measured next, after so many seconds of work of so many in all: an estimate from the
-  // machine's ceilings, made once these are measured (before: 0 of 0) and corrected by what has been measured since.
+  // All may be empty. Names the next measurement, after so many seconds of work of so many in all. The total is an
+  // estimate from the machine's ceilings, made once these are measured (before: 0 of 0) and corrected by later
+  // measurements.
   std::function<void(std::string_view what, double done_s, double all_s)> progress;
   // Whenever a line of the report is there.
   std::function<void(const struct BenchReport& report)> result;
-  // Asked before and within everything that is measured: true ends it, and the report has what is whole by then.
+  // Asked before and within every measurement: true ends it, and the report has the whole measurements so far.
   std::function<bool()> stopped;
   // Called where `stopped` says so while a model is made or loaded, which has no end but its own: a program may leave.
   std::function<void()> leave;
@@ -82,7 +83,7 @@ struct BenchReport {
   std::vector<SustainedMinute> sustained;
   int repeats = 0;
   int64_t peak_memory_bytes = 0;  // of the process, with the buffers that the measurements need
-  bool interrupted = false;       // by `stopped`: what is missing was not measured
+  bool interrupted = false;       // by `stopped`: the missing parts were not measured
 };
 
 Result<BenchReport> run_bench(const BenchOptions& options);

@@ -1,5 +1,5 @@
-// Loops that do nothing but multiply, or nothing but read: what one core's units can do at best. Every share
-// of a peak that a benchmark prints is of these.
+// Loops that do nothing but multiply, or nothing but read: the best rates of one core's units. Every share of a peak
+// that a benchmark prints is of these.
 #pragma once
 #include <cstddef>
 #include <cstdint>

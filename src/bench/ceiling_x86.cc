@@ -28,9 +28,9 @@ bool has_avx2() { return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_su
   LLADA_EACH(op, r, a, b, "9")    \
   LLADA_EACH(op, r, a, b, "10")   \
   LLADA_EACH(op, r, a, b, "11")
-// Without VNNI: pairs of products to 16 bits, and their sums in 16 bits; registers 6 to 11 hold what is between. A sum
-// of two products of full bytes needs vpmaddwd and vpaddd instead of vpaddw: at best 0.6 times as many operations on
-// Zen 4. With the additions right behind their products this loop came to 0.94 times as many there.
+// Without VNNI: pairs of products to 16 bits, and their sums in 16 bits; registers 6 to 11 hold the intermediate
+// values. A sum of two products of full bytes needs vpmaddwd and vpaddd instead of vpaddw: at best 0.6 times as many
+// operations on Zen 4. With the additions right behind their products this loop came to 0.94 times as many there.
 #define LLADA_MADDUBS(t) "vpmaddubsw %%ymm14, %%ymm15, %%ymm" t "\n"
 #define LLADA_ADD(t, i) "vpaddw %%ymm" t ", %%ymm" i ", %%ymm" i "\n"
 #define LLADA_SIX_MADDS \

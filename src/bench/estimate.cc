@@ -12,7 +12,8 @@ namespace {
 // or a file is packed; measured on machines with AVX-512 VNNI and with AVX2 (docs/benchmarks.md), rounded down.
 constexpr double kShareOfPeak = 0.5;
 constexpr double kMadePerSecondAndThread = 60e6, kPackedBytesPerSecond = 4e9;
-constexpr double kProductSetupBytesPerSecond = 1e9;  // making, packing and copying what one product goes through
+// making, packing and copying the bytes that one product goes through
+constexpr double kProductSetupBytesPerSecond = 1e9;
 constexpr int kWays = 3;
 
 }  // namespace

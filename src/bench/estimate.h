@@ -1,5 +1,5 @@
-// How long a benchmark will take: from the machine's ceilings before anything else is known, then from how what was
-// measured compares with that. Good to a factor of two at first; nothing but the words on the screen rests on it.
+// How long a benchmark will take: from the machine's ceilings at first, then corrected by the ratio of measured to
+// estimated times. Good to a factor of two at first; nothing but the words on the screen rests on it.
 #pragma once
 #include <cstdint>
 #include <span>

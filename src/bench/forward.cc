@@ -18,7 +18,7 @@ namespace {
 // Rows of a head's keys that are random; they repeat, which attention does not notice.
 constexpr int64_t kPattern = 64;
 
-// What a canvas is told of the step before: so many tokens for each row, none of them another row's.
+// A canvas's soft tokens of the step before: so many tokens for each row, none of them another row's.
 SoftTokens some_tokens(int64_t rows, int64_t vocab) {
   constexpr int64_t kTokens = 256;
   SoftTokens soft;

@@ -35,9 +35,9 @@ struct GemmResult {
 
 // stream_bytes: so much memory of equal matrices is gone through in turn; far beyond any cache, or the weights come
 // from there. Errors are root mean square differences to dequantize-then-float, in double, over that of the exact
-// results, on a sample of columns. relative_error takes inputs that 8 bits hold exactly, so what is left is the
-// kernel's own; activation_error takes normal inputs, outlier_error such with one channel in 256, the same in every
-// row, 32 times the rest, as large models' activations are.
+// results, on a sample of columns. relative_error takes inputs that 8 bits hold exactly, so the rest is the kernel's
+// own. activation_error takes normal inputs. outlier_error takes such with one channel in 256, the same in every row,
+// 32 times the rest, as large models' activations are.
 Result<GemmResult> measure_gemm(const kernels::KernelTable& table, ThreadPool& pool, PeakWatch& watch, DType type,
                                 int64_t k, int64_t n, int64_t rows, int64_t stream_bytes, int repeats);
 

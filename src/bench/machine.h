@@ -1,4 +1,4 @@
-// The ceilings of this machine, measured: what every other figure is compared with.
+// The measured ceilings of this machine, with which every other figure is compared.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -36,7 +36,7 @@ double int8_peak(ThreadPool& pool, std::string_view isa, int repeats);
 double float_peak(ThreadPool& pool, std::string_view isa, int repeats);
 
 // Times things between two readings of the peak. Where a reading is far below the best one so far, something else had a
-// core (another program, another guest of the host), and the timing is taken again; what was timed between the best
+// core (another program, another guest of the host), and the timing is taken again. The timing between the best
 // readings counts.
 class PeakWatch {
  public:

@@ -1,5 +1,5 @@
-// How fast this machine multiplies, in a few seconds, and what a model's forward would take from that. What is
-// measured are products of Q4_0 weights that are streamed from memory; a forward's time is modelled from them, without
+// How fast this machine multiplies, measured in a few seconds, and the time of a model's forward that follows. Products
+// of Q4_0 weights that are streamed from memory are measured. A forward's time is modelled from them, without
 // attention, norms and the head's choice, which are 5 to 15 % of one.
 #pragma once
 #include <cstdint>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 #include "bench/machine.h"
 #include "decode/canvas.h"
@@ -31,13 +32,20 @@ class Replay final : public decode::Strategy {
     plan.sparse.rows = expanded(step.sparse_rows);
     plan.sparse.inputs = decode::tokens_at(canvas, plan.sparse.rows);
     plan.sparse.trials = trials(canvas, step.sparse_trials);
+    plan.sparse.keys = step.keys;
     // Recorded edits are followed, so nothing is lost by a pass that lands at once.
-    if (!plan.sparse.empty()) plan.landing = {.when = decode::Landing::When::waited, .stored = plan.sparse.rows};
+    if (!plan.sparse.empty()) {
+      plan.landing.when = decode::Landing::When::waited;
+      std::ranges::set_difference(plan.sparse.rows, plan.rows, std::back_inserter(plan.landing.stored));
+    }
     return plan;
   }
 
   std::vector<decode::Edit> accept(const decode::Canvas& canvas, const decode::StepResult&) override {
     std::vector<decode::Edit> edits = run_.steps[at_++].edits;
+    // A step that only waited for a pass has no forward of its own.
+    for (; at_ < run_.steps.size() && run_.steps[at_].row_count() == 0; ++at_)
+      for (const decode::Edit& edit : run_.steps[at_].edits) decode::put(edits, edit);
     for (decode::Edit& edit : edits)
       edit.token =
           edit.state == decode::TokenState::masked ? canvas.mask_id : static_cast<int32_t>(edit.token % vocab_);
@@ -146,7 +154,7 @@ Result<ReplayResult> measure_replay(const Model& model, const std::vector<Record
       result.forwards += stats.nfe, result.rows += stats.rows, result.logit_rows += stats.logit_rows;
       result.seconds += followed.seconds;
       result.bound.first_seconds += followed.first_seconds;
-      // Padding may be among what the first forward decides, and is none of the answer's tokens.
+      // Padding may be among the tokens that the first forward decides, and is none of the answer's tokens.
       result.bound.first_tokens += std::min(followed.first_tokens, answer_tokens(run));
     }
     repeated.push_back(std::move(result));

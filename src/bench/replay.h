@@ -14,7 +14,7 @@
 
 namespace llada::bench {
 
-// Of one strategy of a recording: sums over the runs that were followed.
+// One strategy of a recording: sums over the runs that were followed.
 struct ReplayResult {
   std::string strategy, options;
   int64_t runs = 0, prompt_tokens = 0;
@@ -28,7 +28,7 @@ struct ReplayResult {
 // The decided positions of a run before its last token and all repetitions of that: an end, and padding.
 int64_t answer_tokens(const RecordedRun& run);
 
-// Of each strategy the `most` runs whose prompts and answers are nearest to so many tokens, in the recording's order.
+// The `most` runs of each strategy whose prompts and answers are nearest to so many tokens, in the recording's order.
 std::vector<std::vector<RecordedRun>> nearest_runs(const Recording& recording, int64_t prompt_tokens, int64_t tokens,
                                                    int64_t most);
 

@@ -1,6 +1,6 @@
-// Block decoding whose pace is set by a script: every step commits the N most certain of the current block's
-// masks, whatever their probability. With it a model with random weights does the forwards that a real one
-// would at N tokens per step; what the rest of the engine does is real.
+// Block decoding whose pace is set by a script: every step commits the N most certain of the current block's masks,
+// whatever their probability. With it a model with random weights does the forwards that a real one would at N tokens
+// per step; the work of the rest of the engine is real.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -18,8 +18,8 @@ enum class Refresh { block, once };
 // A block-causal model ignores Refresh and RowsPolicy and uses its exact block K/V (decode/kv_policy.h). Reports name
 // it `once`, `block`.
 
-// What else is computed: the rows of the current block, or of it only those that are masked. Positions that
-// the last step committed are computed in either case, so that the store knows their tokens.
+// The rows that are computed: all of the current block, or only its masked ones. Positions that the last step committed
+// are computed in either case, so that the store knows their tokens.
 enum class RowsPolicy { block, masked };
 
 std::string_view name(Refresh refresh);

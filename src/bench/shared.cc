@@ -37,7 +37,8 @@ Result<SharedRun> run_once(const std::shared_ptr<const Model>& model, const std:
   std::optional<Error> error;
   const double begin = now_s();
   for (const Request& request : requests) {
-    LLADA_TRY([[maybe_unused]] const auto id, scheduler->add(request, {}, [&](Result<Generation> ended) {
+    LLADA_TRY(const Ready ready, prepare(*model, request));
+    LLADA_TRY([[maybe_unused]] const auto id, scheduler->add(ready, {}, [&](Result<Generation> ended) {
       if (!ended) error = std::move(ended.error());
     }));
   }

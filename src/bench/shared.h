@@ -1,6 +1,6 @@
 // Several requests at a time in shared forwards (engine/scheduler.h), at a scripted pace. The pace is that of the
 // sampler with a schedule: every forward of a block commits its share of the block's masks, whatever their
-// probabilities, so that random weights take the forwards of a real model that commits as many.
+// probabilities. So random weights take the forwards of a real model that commits as many.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -9,7 +9,7 @@
 namespace llada::bench {
 namespace {
 
-// Of the folders in `folder` whose names begin so, the numbers in `file`.
+// The numbers in `file` of those folders in `folder` whose names begin so.
 std::vector<double> read_each(const std::filesystem::path& folder, std::string_view begin, const char* file) {
   std::vector<double> values;
   std::error_code failure;

@@ -1,4 +1,4 @@
-// What a machine gives when it works on without a pause: whole generations at a scripted pace, one after another,
+// The speed of a machine that works on without a pause. Whole generations at a scripted pace run one after another,
 // counted by the minute, with the temperature and clocks that the system tells. A phone that gives its best for half a
 // minute and half of it after ten shows here and nowhere else.
 #pragma once
@@ -12,10 +12,10 @@
 
 namespace llada::bench {
 
-// Of the processors and the hottest place that is measured; 0: the system does not tell.
+// Readings of the processors and the hottest place that is measured; 0: the system does not tell.
 struct Heat {
   double celsius = 0;  // of the hottest of /sys/class/thermal
-  double mhz = 0;      // mean of what the processors' clocks are now
+  double mhz = 0;      // mean of the processors' present clocks
 };
 // root: of the file system ("/").
 Heat read_heat(const std::filesystem::path& root);

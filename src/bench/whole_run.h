@@ -10,9 +10,9 @@
 
 namespace llada::bench {
 
-// The bound of autoregression with the same weights: each of its tokens reads what one row passes. Runs that decide
-// several tokens per forward are held against it, as they are and without their first forward, which computes the
-// prompt: the bound counts no prompt.
+// The bound of autoregression with the same weights: each of its tokens reads the bytes that one row passes. Runs that
+// decide several tokens per forward are held against it, as they are and without their first forward, which computes
+// the prompt: the bound counts no prompt.
 struct AutoregressionBound {
   double bytes_per_token = 0;  // in the kernels' layout (ForwardWork::bytes_read(1))
   double read_gb_per_s = 0;    // median of the machine's readings just before the runs
@@ -29,7 +29,7 @@ struct AutoregressionBound {
   double over(double rate) const { return tokens_per_s() > 0 ? rate / tokens_per_s() : 0; }
 };
 
-// Of a measurement of whole runs, beside the runs; each may be left out.
+// For a measurement of whole runs, beside the runs; each may be left out.
 struct RunSettings {
   double bytes_per_token = 0;             // of the bound
   std::function<double()> read_gb_per_s;  // just before each run

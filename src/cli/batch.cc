@@ -53,7 +53,7 @@ Status read_shard(BatchCommand& o) {
   return {};
 }
 
-// What is left at the pace of this run.
+// The time left at the pace of this run.
 class Pace {
  public:
   Pace(Progress& progress, int64_t bytes) : progress_(progress), bytes_(static_cast<double>(bytes)) {}
@@ -124,7 +124,7 @@ Result<int> run(BatchCommand& o) {
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   if (!o.quiet) note(summary(o, *counts, service.metrics().tokens(), seconds));
   if (const int signal = InterruptGuard::signal_number(); signal != 0) {
-    if (!o.quiet) note("llada batch: interrupted; the same line goes on\n");
+    if (!o.quiet) note("llada batch: interrupted; the same command goes on\n");
     return 128 + signal;
   }
   return 0;
@@ -140,7 +140,7 @@ Work setup_batch(CLI::App& app) {
       ->type_name("FILE")
       ->group(kFiles);
   app.add_option("OUT", o->out,
-                 "answers, a line each, added to what an earlier run of the same requests left; - is stdout")
+                 "answers, a line each, added to those of an earlier run of the same requests; - is stdout")
       ->type_name("FILE")
       ->group(kFiles);
   app.add_option("--shard", o->shard, "only every N-th request, from the I-th on; the others are for other processes")
@@ -151,8 +151,8 @@ Work setup_batch(CLI::App& app) {
   app.footer(
       "url is a route of llada serve: /v1/chat/completions, /v1/completions, /v1/responses, /v1/fim/completions, "
       "/infill or /v1/llada/score. A request that is refused or fails is a line with its error. The order of the "
-      "answers is free; a request that OUT has is not asked for again, so after any end the same line goes on. To ask "
-      "again for those that failed, take their lines out of OUT.\n\n"
+      "answers is free; a request that OUT has is not asked for again, so the same command goes on after any end. To "
+      "ask again for those that failed, take their lines out of OUT.\n\n"
       "Exit status: 0 every request has its line, 1 the work failed, 2 a file or an option is wrong, 128 + N stopped "
       "by "
       "signal N.\n\n"

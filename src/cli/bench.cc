@@ -86,7 +86,7 @@ Status read_parts(const std::vector<std::string>& words, bench::Parts& parts) {
   return {};
 }
 
-// What was not asked for otherwise becomes little: a first impression, with fewer figures behind each median.
+// Settings that were not given become little: a first impression, with fewer figures behind each median.
 void make_quick(const CLI::App& app, Options& o) {
   const auto left_open = [&](const char* name) { return app.get_option(name)->count() == 0; };
   bench::BenchOptions& b = o.bench;

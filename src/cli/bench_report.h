@@ -7,11 +7,11 @@
 
 namespace llada::cli {
 
-// Lines of at most 80 columns; each is given once. What was given begins the text of every later report.
+// Lines of at most 80 columns; each is given once. Every later report's text begins with the lines given before.
 class BenchPrinter {
  public:
   explicit BenchPrinter(int64_t stream_bytes) : stream_bytes_(stream_bytes) {}
-  std::string update(const bench::BenchReport& report);  // what is new in it
+  std::string update(const bench::BenchReport& report);  // the new lines in it
   std::string finish(const bench::BenchReport& report, const bench::Parts& parts);
 
  private:

@@ -83,7 +83,7 @@ class Chat {
     return wrapped(text, 0, 2, columns());
   }
 
-  // What /set takes, in short.
+  // The options of /set, in short.
   static std::string settable() {
     std::string names = "/set takes preset-decode, stop";
     for (const decode::Field& field : decode::fields())
@@ -118,8 +118,8 @@ class Chat {
     const auto tokens = [&](std::span<const ChatMessage> rest) -> Result<int64_t> {
       const TraceSpan span(workspace_.trace(), "host", "tokenize");
       LLADA_TRY(ids, chat_prompt(workspace_.model(), rest, options_.think));
-      // With the answer, and the padding of a block-causal model behind it.
-      // Of `auto`, which takes what is left, as much as it takes by default.
+      // With the answer, and the padding of a block-causal model behind it. `auto` takes the rest of the context, as
+      // much as it takes by default.
       const int64_t length = decode.auto_length ? decode::DecodeOptions().gen_length : decode.gen_length;
       return canvas_positions(workspace_.model(), static_cast<int64_t>(ids.size()), length);
     };
@@ -129,7 +129,9 @@ class Chat {
                        context));
     std::optional<QuietInput> quiet;
     if (options_.interactive) quiet.emplace(STDIN_FILENO);
-    return workspace_.answer({.tokens = std::move(ids), .options = decode, .stop = stop_});
+    LLADA_TRY(const Ready ready,
+              prepare(workspace_.model(), {.tokens = std::move(ids), .options = decode, .stop = stop_}));
+    return workspace_.answer(ready);
   }
 
   Status message(std::string_view text) {

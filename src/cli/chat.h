@@ -19,7 +19,7 @@ struct ChatOptions {
   std::vector<std::string> stop;
   bool interactive = false;  // somebody types at a terminal: a banner, and mistakes do not end it
   bool quiet = false;
-  std::string history;                            // a file of what was typed; empty: none
+  std::string history;                            // a file of typed messages; empty: none
   std::function<Status(const Generation&)> show;  // one answer; the stats follow it
 };
 
@@ -29,7 +29,7 @@ struct ChatOptions {
 Result<int> chat(Workspace& workspace, const ChatOptions& options);
 
 // One message from one or several lines: a backslash at the end of a line, or """ around the message, joins them; so
-// does a paste. Of another kind than text: nothing was entered.
+// does a paste. A line of another kind than text: nothing was entered.
 Line read_message(LineReader& reader);
 
 }  // namespace llada::cli

@@ -9,8 +9,8 @@
 
 namespace llada::cli {
 
-// What a command does once its options are read. The value is the exit status: 0, or 128 + the signal that
-// stopped it.
+// The work of a command once its options are read. The value is the exit status: 0, or 128 + the signal that stopped
+// it.
 using Work = std::function<Result<int>()>;
 
 struct Command {

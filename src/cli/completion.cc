@@ -1,4 +1,4 @@
-// What a shell is told of the commands, their options and the words that these take.
+// Scripts that tell a shell the commands, their options and the words of these.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -70,9 +70,16 @@ std::string in_single(std::string_view text) {
   return out;
 }
 
-std::string bash(std::span<const Described> commands) {
+// Of a shell's function.
+std::string function_of(std::string_view program) {
+  std::string out = "_" + std::string(program);
+  std::ranges::replace(out, '-', '_');
+  return out;
+}
+
+std::string bash(std::string_view program, std::span<const Described> commands) {
   std::string names, cases;
-  std::map<std::string, std::map<std::string, const Flag*>> by_option;  // its commands, and what it is there
+  std::map<std::string, std::map<std::string, const Flag*>> by_option;  // its commands, and the option there
   for (const Described& d : commands) {
     names += (names.empty() ? "" : " ") + d.name;
     std::string list;
@@ -96,19 +103,19 @@ std::string bash(std::span<const Described> commands) {
     }
   }
   return fmt::format(
-      "# bash completion of llada\n_llada() {{\n"
+      "# bash completion of {0}\n{1}() {{\n"
       "  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} words=\n"
       "  if [ \"$COMP_CWORD\" = 1 ]; then\n"
-      "    COMPREPLY=($(compgen -W 'help {} --help --version' -- \"$word\") $(compgen -f -- \"$word\"))\n"
+      "    COMPREPLY=($(compgen -W 'help {2} --help --version' -- \"$word\") $(compgen -f -- \"$word\"))\n"
       "    return\n  fi\n  case \"${{COMP_WORDS[1]}} $before\" in\n"
-      "    help\\ help) COMPREPLY=($(compgen -W '{} options' -- \"$word\")); return ;;\n"
-      "{}  esac\n  case ${{COMP_WORDS[1]}} in\n{}  esac\n"
+      "    help\\ help) COMPREPLY=($(compgen -W '{2} options' -- \"$word\")); return ;;\n"
+      "{3}  esac\n  case ${{COMP_WORDS[1]}} in\n{4}  esac\n"
       "  case $word in\n    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
-      "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n  esac\n}}\ncomplete -o filenames -F _llada llada\n",
-      names, names, of_options, cases);
+      "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n  esac\n}}\ncomplete -o filenames -F {1} {0}\n",
+      program, function_of(program), names, of_options, cases);
 }
 
-std::string zsh(std::span<const Described> commands) {
+std::string zsh(std::string_view program, std::span<const Described> commands) {
   std::string names, cases;
   for (const Described& d : commands) {
     names += fmt::format("    '{}:{}'\n", d.name, in_single(escaped(d.summary, ":", "\\")));
@@ -126,19 +133,19 @@ std::string zsh(std::span<const Described> commands) {
     cases += fmt::format("      {}) _arguments{} \\\n        '*:file:_files' ;;\n", d.name, specs);
   }
   return fmt::format(
-      "#compdef llada\n_llada() {{\n  local -a commands=(\n{}  )\n"
+      "#compdef {0}\n{1}() {{\n  local -a commands=(\n{2}  )\n"
       "  if (( CURRENT == 2 )); then\n    _describe command commands\n    _files\n  else\n    local command=$words[2]\n"
-      "    shift words\n    (( CURRENT-- ))\n    case $command in\n{}    esac\n  fi\n}}\n_llada \"$@\"\n",
-      names, cases);
+      "    shift words\n    (( CURRENT-- ))\n    case $command in\n{3}    esac\n  fi\n}}\n{1} \"$@\"\n",
+      program, function_of(program), names, cases);
 }
 
-std::string fish(std::span<const Described> commands) {
-  std::string out = "# fish completion of llada\n";
+std::string fish(std::string_view program, std::span<const Described> commands) {
+  std::string out = fmt::format("# fish completion of {}\n", program);
   const auto quoted = [](std::string_view text) { return "'" + escaped(text, "\\'", "\\") + "'"; };
   for (const Described& d : commands) {
-    out += fmt::format("complete -c llada -n __fish_use_subcommand -a {} -d {}\n", d.name, quoted(d.summary));
+    out += fmt::format("complete -c {} -n __fish_use_subcommand -a {} -d {}\n", program, d.name, quoted(d.summary));
     for (const Flag& flag : d.flags) {
-      out += fmt::format("complete -c llada -n '__fish_seen_subcommand_from {}'", d.name);
+      out += fmt::format("complete -c {} -n '__fish_seen_subcommand_from {}'", program, d.name);
       for (const std::string& name : flag.names)
         out += name.starts_with("--") ? fmt::format(" -l {}", name.substr(2))
                                       : fmt::format(" -{} {}", name.size() == 2 ? 's' : 'o', name.substr(1));
@@ -154,11 +161,11 @@ std::string fish(std::span<const Described> commands) {
 
 }  // namespace
 
-Result<std::string> completion(std::span<const Command> commands, std::string_view shell) {
-  const auto all = describe(commands);
-  if (shell == "bash") return bash(all);
-  if (shell == "zsh") return zsh(all);
-  if (shell == "fish") return fish(all);
+Result<std::string> completion(const Program& which, std::string_view shell) {
+  const auto all = describe(which.commands);
+  if (shell == "bash") return bash(which.name, all);
+  if (shell == "zsh") return zsh(which.name, all);
+  if (shell == "fish") return fish(which.name, all);
   return invalid("--completion: found '{}', needed bash, zsh or fish", shell);
 }
 

@@ -1,4 +1,4 @@
-// What a chat remembers: messages, how they are kept in a file, and which of them go when the context is full.
+// The memory of a chat: messages, their form in a file, and the rule of which go when the context is full.
 #pragma once
 #include <cstdint>
 #include <functional>

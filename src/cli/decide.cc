@@ -118,7 +118,7 @@ Result<int> answer(const DecideCommand& o, const std::shared_ptr<const Model>& m
   return 0;
 }
 
-// Fitted on every other question and shown on the rest, so that what is shown was not fitted.
+// Fitted on every other question and shown on the rest, so that the shown ones were not fitted.
 Result<int> calibrate(const DecideCommand& o, const std::shared_ptr<const Model>& model,
                       const std::vector<eval::DecideTask>& tasks) {
   LLADA_TRY(const DecideOptions options, options_of(o));
@@ -181,7 +181,7 @@ Result<int> run(const DecideCommand& o) {
 Work setup_decide(CLI::App& app) {
   auto o = std::make_shared<DecideCommand>();
   add_model_options(app, o->model);
-  app.add_option("--question", o->question, "what is asked; without --choice and --levels: how probable it is")
+  app.add_option("--question", o->question, "the question; without --choice and --levels: how probable it is")
       ->type_name("TEXT");
   app.add_option("--choice", o->choice, "the options of the question, with | between them")->type_name("'A|B|C'");
   app.add_option("--levels", o->levels, "its levels from lowest to highest, with | between them")
@@ -210,7 +210,7 @@ Work setup_decide(CLI::App& app) {
   app.footer(
       "Examples:\n"
       "  llada decide -m model.gguf -p 'WIN a FREE phone!' --question 'Is this message spam?'\n"
-      "  llada decide -m model.gguf -p 'I want my money back.' --question 'What is the tone?' --choice "
+      "  llada decide -m model.gguf -p 'I want my money back.' --question 'Which tone is it?' --choice "
       "'calm|angry|sad'\n"
       "  llada decide -m model.gguf --request questions.json --joint --json\n"
       "  llada decide -m model.gguf --calibrate tuning.jsonl --out model.temperatures.json\n"

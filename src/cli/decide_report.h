@@ -9,7 +9,7 @@
 
 namespace llada::cli {
 
-// Asks all questions with a bar; by an interrupt what there is.
+// Asks all questions with a bar; after an interrupt the report has the answers so far.
 Result<eval::DecideReport> run_decide_tasks(const std::shared_ptr<const Model>& model,
                                             const std::vector<eval::DecideTask>& tasks, const DecideOptions& options);
 

@@ -1,4 +1,4 @@
-// llada devices: what --device can name here.
+// llada devices: the names that --device can have here.
 #include "engine/devices.h"
 
 #include "cli/commands.h"

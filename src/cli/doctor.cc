@@ -1,4 +1,5 @@
-// llada doctor: what this machine is and what keeps a model from running well on it, a line per finding.
+// llada doctor: the parts of this machine and the reasons that keep a model from running well on it, a line per
+// finding.
 #include "cli/doctor.h"
 
 #include <unistd.h>
@@ -65,7 +66,7 @@ Work setup_doctor(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
   app.add_flag("--json", *json, "one JSON object on stdout");
   app.footer(
-      "What a phone's DSP gives is found out by llada-study doctor --device hexagon.\n\n"
+      "llada-study doctor --device hexagon measures a phone's DSP.\n\n"
       "Examples:\n"
       "  llada doctor\n"
       "  llada doctor --json");

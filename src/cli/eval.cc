@@ -198,7 +198,7 @@ Work setup_eval(CLI::App& app) {
       "  llada eval -m model.gguf --tasks eval/eval_public.jsonl --reference ref.jsonl --compare 'safe: "
       "--threshold 0.9' --compare 'fast: --threshold 0.7'\n"
       "Each example runs on one thread, --threads at once. Times are measured wall clock. "
-      "Options mean what they mean to llada run.");
+      "Options mean the same as for llada run.");
   return [o]() -> Result<int> {
     read_environment(o->model.load);
     auto status = run(*o);

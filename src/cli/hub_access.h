@@ -12,8 +12,8 @@
 namespace llada::cli {
 
 // Hugging Face's variables: HF_ENDPOINT, HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, HF_TOKEN, HF_TOKEN_PATH (or the file
-// "token" in HF_HOME), HF_HUB_OFFLINE, HF_HUB_DOWNLOAD_TIMEOUT; and the file of trusted authorities that curl and
-// Python programs are told of. Proxies are libcurl's own.
+// "token" in HF_HOME), HF_HUB_OFFLINE, HF_HUB_DOWNLOAD_TIMEOUT. Also the file of trusted authorities that curl and
+// Python programs read. Proxies are libcurl's own.
 Result<hub::HubSettings> hub_settings_from_environment();
 
 // pull() with a bar, and with Ctrl-C as a stop. No other InterruptGuard may be alive.
@@ -35,8 +35,8 @@ Result<std::string> model_path(const ModelOptions& options);
 // --hf-repo, for which -hf is typed.
 void add_hub_option(CLI::App& app, ModelOptions& options, const std::string& group);
 
-// "3.1 GB of 16 GB, 42 MB/s, about 5 min left" from what is told of a transfer's bytes. The rate is that of the last
-// ten seconds; nothing of the time where it is not known yet.
+// "3.1 GB of 16 GB, 42 MB/s, about 5 min left" from reports of a transfer's bytes. The rate is that of the last ten
+// seconds; nothing of the time where it is not known yet.
 class TransferText {
  public:
   using Clock = std::chrono::steady_clock;

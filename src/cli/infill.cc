@@ -45,22 +45,26 @@ Result<int> infill(InfillOptions& o) {
   }
   LLADA_TRY(const auto pieces, parse_infill_template(text));
   InfillLayout layout;
+  Ready ready;
+  std::string options;  // for a note
   o.model.load.before_weights = [&](const Model& model) -> Status {
     LLADA_TRY_STATUS(o.decode.resolve(model.special_ids().kind()));
+    options = decode::as_flags(o.decode.options);
+    o.decode.draw_seed();
     LLADA_TRY(layout, lay_out_infill(model, pieces));
+    LLADA_TRY(ready, prepare(model, {.tokens = layout.tokens,
+                                     .gaps = layout.positions,
+                                     .auto_gaps = layout.automatic(),
+                                     .options = o.decode.options}));
     return {};
   };
   LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show));
-  if (o.show.verbose) note(fmt::format("options: {}\n", decode::as_flags(o.decode.options)));
+  if (o.show.verbose) note(fmt::format("options: {}\n", options));
   if (!o.show.quiet && !o.decode.note().empty()) note(fmt::format("note: {}\n", o.decode.note()));
   if (!o.show.quiet) warn_of_other_model(workspace->model(), o.decode);
-  o.decode.draw_seed();
 
   const InterruptGuard guard;
-  LLADA_TRY(const Generation generation, workspace->answer({.tokens = layout.tokens,
-                                                            .gaps = layout.positions,
-                                                            .auto_gaps = layout.automatic(),
-                                                            .options = o.decode.options}));
+  LLADA_TRY(const Generation generation, workspace->answer(ready));
   if (o.show.json) {
     LLADA_TRY_STATUS(print(json_line({{"text", printable_text(generation.text, false)},
                                       {"tokens", generation.tokens},

@@ -1,10 +1,11 @@
-// llada inspect: what a model file holds.
+// llada inspect: the contents of a model file.
 #include "engine/inspect.h"
 
 #include <algorithm>
 
 #include "cli/commands.h"
 #include "cli/hub_access.h"
+#include "cli/mistakes.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "json/parse.h"
@@ -52,7 +53,7 @@ Json config_json(const ModelConfig& c) {
   return json;
 }
 
-// What of the files is not followed, and what of them is passed over.
+// Settings of the files that are not followed, and parts of them that are passed over.
 std::vector<std::string> notes_of(const ModelConfig& c) {
   std::vector<std::string> notes = c.notes;
   notes.insert(notes.end(), c.remarks.begin(), c.remarks.end());
@@ -103,7 +104,7 @@ std::string attention_text(const ModelConfig& c) {
   if (c.causal_text && c.attention_block > 0)
     return fmt::format("; causal, behind it blocks of {} that see themselves", c.attention_block);
   if (c.decided_first && c.attention_block > 0)
-    return fmt::format("; causal, in windows of {} what is decided first", c.attention_block);
+    return fmt::format("; causal, in windows of {} with decided tokens first", c.attention_block);
   const std::string sees = c.attention_block > 0    ? fmt::format("block-causal over blocks of {}", c.attention_block)
                            : c.attention_block == 0 ? "full"
                                                     : "not said";
@@ -152,7 +153,7 @@ std::string summary_text(const ModelSummary& m, bool tensors) {
   } else {
     row("tokenizer", "none: takes token ids only");
   }
-  for (const std::string& text : notes_of(c)) row("note", text);
+  for (const std::string& text : notes_of(c)) row("note", with_flags(text));
   row("presets", m.presets.empty() ? "none: it was published with numbers of its own"
                                    : fmt::format("{}", fmt::join(m.presets, ", ")));
   if (m.missing.empty()) {

@@ -38,7 +38,7 @@ std::string narrow(std::wstring_view text) {
   return out;
 }
 
-// What is drawn of a line while it is edited has no control characters; a newline stays.
+// The drawn part of an edited line has no control characters; a newline stays.
 bool may_be_typed(wchar_t c) {
   return c == L'\n' || c == L'\t' || (c >= 0x20 && c != 0x7f && !(c >= 0x80 && c < 0xa0));
 }
@@ -59,7 +59,7 @@ class LineEditor final : public LineReader {
     ::el_wset(editor_, EL_SIGNAL, 0);
     ::el_wset(editor_, EL_HIST, history_w, history_);
     ::el_wset(editor_, EL_GETCFN, &LineEditor::read_key);
-    ::el_wset(editor_, EL_ADDFN, L"paste", L"Insert what the terminal pastes", &LineEditor::paste);
+    ::el_wset(editor_, EL_ADDFN, L"paste", L"Insert a paste of the terminal", &LineEditor::paste);
     ::el_wset(editor_, EL_ADDFN, L"break-line", L"Insert a newline", &LineEditor::break_line);
     ::el_wset(editor_, EL_ADDFN, L"interrupt", L"Clear the line, or leave it where it is empty",
               &LineEditor::interrupt);

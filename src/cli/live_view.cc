@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "cli/terminal.h"
+#include "text/thoughts.h"
 
 namespace llada::cli {
 namespace {
@@ -42,11 +43,12 @@ void LiveView::update_cells(const decode::StepEvent& event) {
   const auto seen = static_cast<size_t>(options_.open_length ? std::min<int64_t>(event.plan.keys, end) : end);
   cells_.resize(std::max(cells_.size(), seen - begin_));
   const std::vector<int32_t>& ends = model_.special_ids().end_ids;
-  // As long as an answer's first token is not decided, what stands before a channel's marker may be thoughts.
+  // As long as an answer's first token is not decided, the text before a channel's marker may be thoughts.
   size_t unclear = 0;
-  if (!cells_.empty() && canvas.is_undecided(static_cast<int64_t>(begin_)) &&
-      may_think(model_, std::span(canvas.tokens).first(begin_))) {
-    const ChatFormat& format = model_.chat_format();
+  const ChatFormat& format = model_.chat_format();
+  const Thoughts thoughts = thoughts_behind(format, std::span(canvas.tokens).first(begin_));
+  const bool begun = cells_.empty() || !canvas.is_undecided(static_cast<int64_t>(begin_));
+  if (thoughts == Thoughts::open || (thoughts == Thoughts::may_begin && !begun)) {
     const auto is_marker = [&](size_t i) {
       const int32_t token = canvas.tokens[begin_ + i];
       return !canvas.is_undecided(static_cast<int64_t>(begin_ + i)) &&
@@ -100,7 +102,7 @@ FrameStatus LiveView::status(const decode::StepEvent& event) const {
   const int64_t canvas = model_.special_ids().uniform.length;
   if (const int64_t block_length = canvas > 0 ? canvas : options_.block_length; !options_.infill && block_length > 0) {
     // Blocks are counted from the first one with generated text; a block-causal model's begin at position 0, unless
-    // what is finished is causal.
+    // finished text is causal.
     const auto begin = static_cast<int64_t>(begin_);
     const decode::SpecialIds& ids = model_.special_ids();
     const int64_t origin =

@@ -1,6 +1,6 @@
-// Repaints a canvas in place while it is denoised. The region is as tall as its picture; every repaint goes
-// out as one write between the marks of synchronized output (DEC private mode 2026), line by line without
-// clearing first, so nothing flickers on terminals that do not know the mode either.
+// Repaints a canvas in place while it is denoised. The region is as tall as its picture. Every repaint goes out as one
+// write between the marks of synchronized output (DEC private mode 2026), line by line without clearing first. So
+// nothing flickers on terminals that do not know the mode either.
 #pragma once
 #include <chrono>
 #include <string>
@@ -17,7 +17,7 @@ struct LiveOptions {
   int delay_ms = 0;  // pause after every repaint, to follow a fast model with the eye
   bool infill = false;
   int64_t block_length = 0;  // for the block counter
-  bool open_length = false;  // the canvas is laid for the longest answer: what no step has seen of it is not shown
+  bool open_length = false;  // the canvas is laid for the longest answer: positions that no step has seen are not shown
 };
 
 class LiveView {

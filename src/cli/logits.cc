@@ -42,9 +42,7 @@ Result<int> logits(const LogitsOptions& o) {
   LLADA_TRY(const auto ids, parse_ids(text, o.ids));
   LLADA_TRY(auto out, OutputFile::open(o.out));
   ModelOptions model = o.model;
-  model.load.before_weights = [&](const Model& opened) {
-    return check_context(opened, static_cast<int64_t>(ids.size()), 0);
-  };
+  model.load.before_weights = [&](const Model& opened) { return check_text(opened, ids); };
   LLADA_TRY(const auto workspace, Workspace::open(model, {}));
   std::vector<int32_t> positions(ids.size());
   std::iota(positions.begin(), positions.end(), 0);
@@ -67,15 +65,13 @@ Work setup_logits(CLI::App& app) {
       ->type_name("FILE")
       ->required();
   app.add_option("-o,--out", o->out,
-                 "written: 32-bit floats as this processor stores them, a row per token; - is stdout")
+                 "the file to write: 32-bit floats as this processor stores them, a row per token; - is stdout")
       ->type_name("FILE")
       ->required();
   app.add_flag("--json", o->json, "one JSON object on stdout");
   app.footer(
-      "One forward over the tokens as they are, masks among them, and of DiffusionGemma over one canvas that all of "
-      "them "
-      "are; row i is the model's output at position "
-      "i.\n\n"
+      "One forward over the tokens as they are, masks among them. For DiffusionGemma all of them are one "
+      "canvas. Row i is the model's output at position i.\n\n"
       "Examples:\n"
       "  echo 1000 72 101 1005 1005 | llada logits -m models/tiny-llada --ids - -o rows.f32\n"
       "  llada logits -m model.gguf --ids ids.txt -o rows.f32 --json");

@@ -1,4 +1,4 @@
-// What changes with every commit is here alone, so that a commit compiles nothing else again.
+// Text that changes with every commit is here alone, so that a commit compiles nothing else again.
 #include "cli/program.h"
 #include "cli/version.h"
 

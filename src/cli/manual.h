@@ -1,19 +1,20 @@
-// The manual pages and the shells' completions, made of the same options as the help: what a command registers, and the
-// words that a field of decode/fields.h takes. The build calls the program for them (cmake/manual.cmake), so that they
-// cannot say anything else.
+// The manual pages and the shells' completions, made of the same options as the help: the options that a command
+// registers, and the words of a field of decode/fields.h. The build calls the programs for them (cmake/manual.cmake),
+// so that they cannot say anything else.
 #pragma once
-#include <span>
 #include <string>
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/program.h"
 
 namespace llada::cli {
 
-// roff. The page of a command, llada-COMMAND(1); of all together, llada(1), where `command` is empty. version: "0.1.0".
-Result<std::string> manual_page(std::span<const Command> commands, std::string_view command, std::string_view version);
+// roff: the page of one of the program's commands, llada-COMMAND(1), or of the program, llada(1), where `command` is
+// empty. version: "0.1.0".
+Result<std::string> manual_page(const Program& which, std::string_view command, std::string_view version);
 
 // shell: bash, zsh or fish. A script for the place where that looks for them.
-Result<std::string> completion(std::span<const Command> commands, std::string_view shell);
+Result<std::string> completion(const Program& which, std::string_view shell);
 
 }  // namespace llada::cli

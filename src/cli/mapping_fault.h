@@ -1,5 +1,5 @@
-// A mapped file can shrink, or its disk fail, while the program reads it. The system then raises SIGBUS; this
-// turns that into what every other failure is: one line that names the file, and exit status 1.
+// A mapped file can shrink, or its disk fail, while the program reads it. The system then raises SIGBUS. This turns it
+// into an ordinary failure: one line that names the file, and exit status 1.
 #pragma once
 
 namespace llada::cli {

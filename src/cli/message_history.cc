@@ -27,7 +27,7 @@ std::span<const std::string> newest(const std::vector<std::string>& all) {
   return std::span(all).last(count);
 }
 
-// Of a message that the disk has no room for, nothing stays, unless somebody else has written behind its beginning.
+// Nothing stays of a message that the disk has no room for, unless somebody else has written behind its beginning.
 void take_back(int fd, size_t written) {
   const off_t end = ::lseek(fd, 0, SEEK_CUR);
   struct stat info {};

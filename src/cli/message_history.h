@@ -1,4 +1,4 @@
-// What was typed in conversations, in a file that only its owner reads: one message per line, newlines and backslashes
+// Typed messages of conversations, in a file that only its owner reads: one message per line, newlines and backslashes
 // escaped as in C. The newest kMostMessages and kMostBytes of it are kept. Several programs may add to it at a time.
 #pragma once
 #include <cstddef>

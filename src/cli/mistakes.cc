@@ -180,7 +180,17 @@ std::vector<std::string_view> other_short_names(const CLI::App& app, const CLI::
   return names;
 }
 
+std::string with_flags(std::string text) {
+  constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
+      {"attention_block", "--attention-block"}, {"mask_id", "--mask-id"}, {"fit_check=false", "--no-fit-check"}};
+  for (const auto& [name, flag] : kFlags)
+    for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += flag.size())
+      text.replace(at, name.size(), flag);
+  return text;
+}
+
 Error as_typed(Error error, const CLI::App& app, const Arguments& arguments) {
+  error.message = with_flags(std::move(error.message));
   // What the library refuses is named as it names it: ctx_size. One word could mean something else where no value
   // follows.
   const std::string name = error.message.substr(0, error.message.find(':'));

@@ -1,4 +1,4 @@
-// What a wrong command line is told: which word is wrong, as it was typed, and what was probably meant.
+// The message for a wrong command line: the wrong word, as it was typed, and the word that was probably meant.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <span>
@@ -30,7 +30,11 @@ std::vector<std::string_view> other_short_names(const CLI::App& app, const CLI::
 
 std::string parse_error_text(const CLI::App& app, const CLI::ParseError& error);
 
-// An error that begins with an option's long name, with the name that stands in `arguments` in its place: "-n: ...".
+// A line of the library about a model's options, with their names as flags.
+std::string with_flags(std::string text);
+
+// The same for an error; one that begins with an option's long name has the name that stands in `arguments` in its
+// place: "-n: ...".
 Error as_typed(Error error, const CLI::App& app, const Arguments& arguments);
 
 }  // namespace llada::cli

@@ -1,4 +1,4 @@
-// -m, --device and what else says which model computes where.
+// -m, --device and the other options that say which model computes where.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -49,8 +49,8 @@ void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::strin
                                         : PackCache::Use::make;
            if (cache.use == PackCache::Use::make) cache.folder = text;
          },
-         "packed weights on disk: auto uses what llada pack has made, and makes them below 12 GB of memory; off uses "
-         "nothing; a folder's are used, and made where they are missing (auto)")
+         "packed weights on disk: auto uses those of llada pack, and makes them below 12 GB of memory; off "
+         "uses none; a folder's are used, and made where missing (auto)")
       ->type_name("WHERE")
       ->group(group);
 }
@@ -89,12 +89,12 @@ void add_device_options(CLI::App& app, LoadOptions& options) {
         "cpu cuda hexagon");
   add_threads_option(app, options, kGroup);
   add_integer_option(app, "-c,--ctx-size", options.context, 0, int64_t{1} << 30,
-                     "most positions of prompt and answer together; 0: what the model was trained for (0)")
+                     "most positions of prompt and answer together; 0: as many as the model was trained for (0)")
       ->group(further(kGroup));
   add_either_option(
       app, "--attention", "fast", "exact", [&options](bool fast) { options.exact_attention = !fast; },
-      "of rows that see 1024 positions or more: fast reads 8-bit copies of keys and values where the "
-      "processor has kernels for them (error about 1 %), exact the stored ones (fast)")
+      "of rows that see 1024 positions or more; fast: reads 8-bit copies of keys and values where the processor "
+      "has kernels for them (error about 1 %); exact: reads the originals (fast)")
       ->type_name("KIND")
       ->group(further(kGroup));
   add_override_options(app, options.overrides, further(kGroup));

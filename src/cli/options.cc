@@ -17,7 +17,7 @@ using decode::Field;
 using decode::Setting;
 
 constexpr const char* kPresetHelp =
-    "exact, balanced, fast, long, npu, as published (llada2, sdar, ...), or a llada tune file";
+    "exact, balanced, fast, as published (llada2, sdar, ...), or a llada tune file";
 
 // The headings of the short help, which shows a few options of each.
 std::string short_title(decode::FieldGroup group) {
@@ -71,7 +71,7 @@ Status DecodeFlags::set(std::string_view name, const std::string& text, const de
   DecodeFlags next = *this;
   if (flag == kPresetFlag || flag == "--preset") {
     if (text.empty()) return invalid("{}: found '', needed a preset's name or file", kPresetFlag);
-    // A preset is asked for as a whole: what said before how tokens are decided is gone.
+    // A preset is asked for as a whole: earlier settings of how tokens are decided are gone.
     std::erase_if(next.given_, decides);
     next.preset_ = text;
   } else {
@@ -157,8 +157,8 @@ std::string decode_options_help() {
   std::string text =
       wrapped(fmt::format(
                   "Decoding options of run, chat, infill and eval. They start from the preset {}; an option replaces "
-                  "that value of the preset, named or not, and --steps and the rules with a "
-                  "schedule (--accept schedule, random, llada2, dream-*) replace the unnamed one as a whole.",
+                  "that value of the preset, named or not. --steps and the rules with a schedule (--accept schedule, "
+                  "random, llada2, dream-*) replace the unnamed one as a whole.",
                   defaults.preset()),
               0, 0, kWidth) +
       '\n';

@@ -1,4 +1,4 @@
-// Option groups that commands share. Decoding options come from the list in decode/fields.h, whether they stand on the
+// Option groups that commands share. Decoding options come from the list in decode/fields.h. They may stand on the
 // command line, in a preset or in one string such as eval's --compare "fast: --threshold 0.9 --kv prefix".
 #pragma once
 #include <CLI/CLI.hpp>
@@ -37,7 +37,7 @@ void add_override_options(CLI::App& app, Overrides& overrides, const std::string
 void add_threads_option(CLI::App& app, LoadOptions& options, const std::string& group);
 void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::string& group);
 
-// What an environment variable names, with "~/" in front as HOME; empty where it is not set.
+// The path in an environment variable, with "~/" in front as HOME; empty where it is not set.
 std::string path_from_environment(const char* name);
 // LLADA_ISA, or empty: which kernels to use. The library itself never looks at the environment.
 std::string isa_from_environment();
@@ -50,8 +50,8 @@ class DecodeFlags : public DecodeChoice {
  public:
   // As DecodeChoice has it, with the flag in the place of an option's key.
   Status resolve(const std::optional<decode::ModelKind>& kind = {});
-  // One option as in a command line, dashes or not, or preset-decode; it replaces what was said before. A switch needs
-  // no text. Refused: nothing has changed.
+  // One option as in a command line, dashes or not, or preset-decode; it replaces an earlier value. A switch needs no
+  // text. Refused: nothing has changed.
   Status set(std::string_view name, const std::string& text, const decode::ModelKind& kind);
   // A refusal of the model's or the engine's, with the flag in the place of the option's key.
   Error named(Error error) const;
@@ -64,8 +64,8 @@ class DecodeFlags : public DecodeChoice {
 // --gen-length is refused: the gaps say it. Help names the defaults that `flags` have by now.
 void add_decode_options(CLI::App& app, DecodeFlags& flags, bool infill = false);
 
-// What options in a string start from where they name no preset: nothing (one token per forward, a fixed length), a
-// length that follows the answer, or what `run` starts from.
+// The start of options in a string that name no preset: nothing (one token per forward, a fixed length), a length that
+// follows the answer, or the defaults of `run`.
 enum class StartFrom { nothing, open_length, defaults };
 
 // The same options from one string: words separated by white space, "--name value" or "--name=value". Validated;
@@ -76,7 +76,7 @@ Result<decode::DecodeOptions> parse_decode_options(std::string_view text,
                                                    const std::optional<decode::ModelKind>& kind = {},
                                                    StartFrom start = StartFrom::nothing);
 
-// `llada help options`: every option with its values, its default and what it does, in lines of 80 columns.
+// `llada help options`: every option with its values, its default and its effect, in lines of 80 columns.
 std::string decode_options_help();
 
 // Whole-string numbers; nothing where text is anything else or out of range.

@@ -18,7 +18,7 @@ class OutputFile {
   Status write(std::string_view bytes);
   Status commit();  // of a file: now it is there, whole
 
-  // What the command says besides: on stdout, but on stderr where stdout has the file.
+  // Prints the command's other output: on stdout, but on stderr where stdout has the file.
   Status report(std::string_view text) const;
 
  private:
@@ -27,7 +27,7 @@ class OutputFile {
   bool stdout_ = false;
 };
 
-// Of a file that is read again, or that comes beside what stdout has.
+// For a file that is read again, or that comes beside the output on stdout.
 CLI::Option* only_file(CLI::Option* option);
 std::string refuse_stdout(const std::string& path);  // empty: it names a file
 

@@ -114,10 +114,10 @@ Work setup_pack(CLI::App& app) {
   add_pack_cache_option(app, o->model.load, "Options");
   add_threads_option(app, o->model.load, "Options");
   app.footer(
-      "The processor computes with weights in an order of its own. Without this command every process makes that copy "
-      "in "
-      "its memory when it starts; with it the copy is a file, as large as the weights, which every later process maps "
-      "and shares. It is used without being asked for (--pack-cache off: not), made again when the model's file has "
+      "The processor computes with weights in an order of its own. Without this command every process makes "
+      "that copy in its memory when it starts. With it the copy is a file, as large as the weights, which "
+      "every later process maps and shares. It is used without being asked for (--pack-cache off: not), made again "
+      "when the model's file has "
       "changed, and made once per instruction set (LLADA_ISA).\n\n"
       "Examples:\n"
       "  llada pack llada-8b-q4_0.gguf\n"

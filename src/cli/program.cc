@@ -40,11 +40,19 @@ constexpr Command kCommands[] = {
     {"convert", "write a model as a GGUF file", setup_convert},
     {"logits", "one forward over token ids, for comparisons", setup_logits},
     {"devices", "list where models can run", setup_devices},
-    {"doctor", "find out what this machine can run", setup_doctor},
+    {"doctor", "check this machine and its devices", setup_doctor},
     {"bench", "measure the machine, the kernels and whole runs", setup_bench},
 };
 
-constexpr std::string_view kStudy = "llada-study", kOfStudy[] = {"simulate", "synth"};
+constexpr std::string_view kStudy = "llada-study";
+
+// Those of the program itself, and llada's without those of the same names.
+std::vector<Command> all_commands(const Program& which) {
+  std::vector<Command> all(which.commands.begin(), which.commands.end());
+  for (const Command& command : kCommands)
+    if (std::ranges::find(which.commands, command.name, &Command::name) == which.commands.end()) all.push_back(command);
+  return all;
+}
 
 std::string general_help(const Program& which) {
   std::string out = fmt::format(
@@ -110,14 +118,10 @@ const Command* find_command(const Program& which, std::string_view name) {
   return nullptr;
 }
 
-// Commands that moved to llada-study go on working here where that lies beside this program.
-bool is_of_study(std::string_view name, const Arguments& words) {
-  if (name == "doctor") return std::ranges::any_of(words, [](const auto& w) { return w.starts_with("--device"); });
-  return name == "study" || std::ranges::count(kOfStudy, name) > 0;
-}
+std::string study_path() { return fmt::format("{}/{}", program_folder(), kStudy); }
 
 int run_study(std::string_view name, Arguments words) {
-  const std::string path = fmt::format("{}/{}", program_folder(), kStudy);
+  const std::string path = study_path();
   if (name != "study") words.insert(words.begin(), std::string(name));
   words.insert(words.begin(), path);
   std::vector<char*> argv;
@@ -142,17 +146,21 @@ int main_command(Arguments words, const Build& build, const Program& which) {
   }
   if (word == "help" && words.front() == "options")
     return finish("llada", print(words.back() == "--markdown" ? decode::field_table() : decode_options_help()));
-  // For the build, which installs what they print.
+  // For the build, which installs their output.
   if (word == "help" && (words.front() == "--man" || words.front() == "--completion")) {
-    const std::string which = words.size() > 1 ? words[1] : "";
-    const auto text =
-        words.front() == "--man" ? manual_page(kCommands, which, build.version) : completion(kCommands, which);
+    const bool man = words.front() == "--man";
+    const auto all = all_commands(which);
+    Program described = which;
+    if (!man || which.commands.empty()) described.commands = all;
+    const std::string asked = words.size() > 1 ? words[1] : "";
+    const auto text = man ? manual_page(described, asked, build.version) : completion(described, asked);
     return text ? finish("llada help", print(*text)) : fail("llada help", text.error());
   }
   const bool help = word == "help";
   const std::string& name = help ? words.front() : word;
-  if (which.commands.empty() && is_of_study(name, words))
-    return help ? run_study("study", {"help", name}) : run_study(name, words);
+  const auto as_study = [&] { return help ? run_study("study", {"help", name}) : run_study(name, words); };
+  const bool of_device = std::ranges::any_of(words, [](const auto& w) { return w.starts_with("--device"); });
+  if (which.commands.empty() && (name == "study" || (name == "doctor" && of_device))) return as_study();
   if (const Command* command = find_command(which, name))
     return run_command(which, *command, help ? Arguments{words.back() == "--all" ? "--help-all" : "--help"} : words);
   // A file, folder or short name stands for a conversation with the model.
@@ -160,10 +168,14 @@ int main_command(Arguments words, const Build& build, const Program& which) {
     words.insert(words.begin(), word);
     return run_command(which, *find_command(which, "chat"), words);
   }
+  // Commands of llada-study go here, too, where it lies beside this program. It also says that there is none.
+  if (which.commands.empty() && !name.empty() && ::access(study_path().c_str(), X_OK) == 0) return as_study();
   Arguments names;
-  for (const std::span<const Command> commands : {which.commands, std::span<const Command>(kCommands)})
-    for (const Command& command : commands) names.emplace_back(command.name);
-  const std::string foreign = foreign_command(name), hint = foreign.empty() ? suggestion(name, names) : foreign;
+  for (const Command& command : all_commands(which)) names.emplace_back(command.name);
+  std::string hint = foreign_command(name);
+  if (hint.empty()) hint = suggestion(name, names);
+  if (hint.empty() && which.commands.empty())
+    hint = fmt::format("; more commands are of {}, which is not beside this program", kStudy);
   const std::string message = name.empty() ? fmt::format("needs a command, one of {}", fmt::join(names, ", "))
                               : name.contains('/') || name.ends_with(".gguf")
                                   ? fmt::format("no file or folder '{}'", name)

@@ -44,7 +44,7 @@ Progress::~Progress() {
 void Progress::update(double fraction, std::string_view what) {
   const int percent = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 100);
   if (terminal_) {
-    // What is said beside the bar may change more often than a percent, and need not be read faster than this.
+    // The text beside the bar may change more often than a percent, and need not be read faster than this.
     const auto now = std::chrono::steady_clock::now();
     if (percent == percent_ && (what == shown_ || now - painted_at_ < std::chrono::milliseconds(250))) return;
     note(

@@ -1,4 +1,4 @@
-// llada pull: a model from Hugging Face into the cache that its own tools use, and what is there.
+// llada pull: a model from Hugging Face into the cache that its own tools use, and a list of that cache.
 #include <fmt/ranges.h>
 
 #include "cli/commands.h"
@@ -101,7 +101,7 @@ Work setup_pull(CLI::App& app) {
   app.add_flag("--list", o->list, "show what is cached");
   app.add_flag("--delete", o->remove, "remove all that is cached of REPOSITORY");
   app.add_flag("--json", o->json, "one JSON object on stdout");
-  add_override_options(app, o->overrides, further("What a model's files do not say"));
+  add_override_options(app, o->overrides, further("Settings that a model's files lack"));
   app.footer(
       "Examples:\n"
       "  llada pull GSAI-ML/LLaDA-8B-Instruct\n"
@@ -110,7 +110,7 @@ Work setup_pull(CLI::App& app) {
       "  llada pull --list\n"
       "  llada pull --delete GSAI-ML/LLaDA-8B-Instruct\n"
       "The last line of stdout is the path. Files are shared with Hugging Face's own tools (HF_HOME, HF_HUB_CACHE). A "
-      "download that was stopped goes on where it was. HF_TOKEN opens what needs access.");
+      "download that was stopped goes on where it was. HF_TOKEN opens repositories that need access.");
   return [o]() -> Result<int> { return run(*o); };
 }
 

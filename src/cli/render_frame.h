@@ -1,6 +1,6 @@
-// One picture of a canvas for a terminal: a pure function of what is to be shown. How it gets onto the screen
-// is live_view.h. Words: cell = one canvas position; settled = a token of a block that is done. Deliberately
-// not done: word wrapping (text would jump as words grow), right-to-left layout.
+// One picture of a canvas for a terminal: a pure function of its data. How it gets onto the screen is live_view.h.
+// Words: cell = one canvas position; settled = a token of a block that is done. Deliberately not done: word wrapping
+// (text would jump as words grow), right-to-left layout.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -23,7 +23,7 @@ std::string rate_text(double per_second) {
 
 namespace {
 
-// What -v adds. Content does not count padding behind the answer; what was committed does, and cost forwards.
+// The additions of -v. Content does not count padding behind the answer; committed tokens do, and cost forwards.
 std::string details(const GenerationStats& s) {
   std::string line = s.decode.committed != s.content_tokens ? fmt::format("{} with padding, ", s.decode.committed) : "";
   line += fmt::format("{:.1f} tokens per forward, {:.1f} ms per step", s.tokens_per_forward(), s.ms_per_step());

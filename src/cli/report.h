@@ -1,4 +1,4 @@
-// What a run says about itself: one line for people, one object for programs (docs/json.md).
+// The statistics of a run: one line for people, one object for programs (docs/json.md).
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,11 +10,11 @@
 
 namespace llada::cli {
 
-// "23 tokens in 7 forwards (balanced), 812 tokens/s (measured), seed 7": a line of at most 80 columns, another one for
-// what is modelled, and a last one for what only -v shows. Each ends with a newline.
+// "23 tokens in 7 forwards (balanced), 812 tokens/s (measured), seed 7": a line of at most 80 columns. Another one has
+// modelled numbers, and a last one the numbers that only -v shows. Each ends with a newline.
 std::string stats_lines(const GenerationStats& stats, std::string_view preset, bool verbose);
 
-// What of that a reader has to know, as a line for people; empty for "stop".
+// The reason of the end, as a line for people; empty for "stop".
 std::string unfinished_line(const Generation& generation);
 
 Json stats_json(const GenerationStats& stats);
@@ -22,7 +22,7 @@ Json stats_json(const GenerationStats& stats);
 // [{type, tensors, parameters, bytes}]
 Json types_json(const std::vector<TypeTotal>& types);
 
-// "812", "4.6", "0.14": of tokens or rows, never 0 for what is slow.
+// "812", "4.6", "0.14": of tokens or rows, never 0 for a slow rate.
 std::string rate_text(double per_second);
 
 // "512 B", "38 MB", "1.5 GB": powers of 1000.

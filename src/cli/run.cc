@@ -101,23 +101,25 @@ Result<int> run(RunOptions& o) {
   if (!o.chat) {
     LLADA_TRY(prompt, read_prompt(o));
   }
-  std::vector<int32_t> ids;
+  Ready ready;
+  std::string options;  // for a note
   // While the weights are not read yet: what cannot be answered is refused before that.
-  if (!o.chat)
-    o.model.load.before_weights = [&](const Model& model) -> Status {
-      std::vector<ChatMessage> messages;
-      if (!o.system.empty()) messages.push_back({"system", o.system});
-      messages.push_back({"user", prompt});
-      LLADA_TRY(ids, o.raw ? text_prompt(model, prompt) : chat_prompt(model, messages, o.think));
-      LLADA_TRY_STATUS(o.decode.resolve(model.special_ids().kind()));
-      return check_context(model, std::ssize(ids), most_generated(model, std::ssize(ids), o.decode.options));
-    };
+  o.model.load.before_weights = [&](const Model& model) -> Status {
+    LLADA_TRY_STATUS(o.decode.resolve(model.special_ids().kind()));
+    options = decode::as_flags(o.decode.options);
+    o.decode.draw_seed();
+    if (o.chat) return {};
+    std::vector<ChatMessage> messages;
+    if (!o.system.empty()) messages.push_back({"system", o.system});
+    messages.push_back({"user", prompt});
+    LLADA_TRY(auto ids, o.raw ? text_prompt(model, prompt) : chat_prompt(model, messages, o.think));
+    LLADA_TRY(ready, prepare(model, {.tokens = std::move(ids), .options = o.decode.options, .stop = o.stop}));
+    return {};
+  };
   LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show, o.chat ? kKeptHistory : 0));
-  LLADA_TRY_STATUS(o.decode.resolve(workspace->model().special_ids().kind()));
   if (!o.show.quiet) warn_of_other_model(workspace->model(), o.decode);
-  if (o.show.verbose) note(fmt::format("options: {}\n", decode::as_flags(o.decode.options)));
+  if (o.show.verbose) note(fmt::format("options: {}\n", options));
   if (!o.show.quiet && !o.decode.note().empty()) note(fmt::format("note: {}\n", o.decode.note()));
-  o.decode.draw_seed();
 
   const bool talks = o.chat && is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO);
   const InterruptGuard guard(talks ? 2 : 1);
@@ -132,7 +134,7 @@ Result<int> run(RunOptions& o) {
                                         .history = talks && !o.no_history ? history_path() : "",
                                         .show = [&](const Generation& g) { return show_answer(o, g); }}));
   } else {
-    auto answer = workspace->answer({.tokens = std::move(ids), .options = o.decode.options, .stop = o.stop});
+    auto answer = workspace->answer(ready);
     if (!answer) {
       if (answer.error().kind != ErrorKind::invalid_input) LLADA_TRY_STATUS(show_unfinished(*workspace, o.show.json));
       return std::unexpected(answer.error());
@@ -168,7 +170,7 @@ void add_expert_options(CLI::App& app, RunOptions& o) {
   };
   text("--moe-plan", e.plan, "PLAN", "who computes which expert: hybrid, static, all-cpu or on-demand (hybrid)");
   only_file(text("--record-routing", o.show.routing_path, "FILE",
-                 "write what the routers decided, for llada-study simulate --routing"));
+                 "write the routers' decisions, for llada-study simulate --routing"));
 }
 
 }  // namespace
@@ -199,7 +201,7 @@ Work setup(CLI::App& app, bool talk) {
   if (!talk)
     app.add_flag("--raw", o->raw, "feed the prompt as it is, without the model's chat template; special tokens count")
         ->group(further(kGroup));
-  app.add_flag("--no-history", o->no_history, "of a conversation: neither read nor keep what was typed")
+  app.add_flag("--no-history", o->no_history, "of a conversation: neither read nor keep typed messages")
       ->group(talk ? kGroup : further(kGroup));
   app.add_option("--stop", o->stop, "end the answer before this text; may be given several times")
       ->type_name("TEXT")
@@ -215,7 +217,7 @@ Work setup(CLI::App& app, bool talk) {
                         "  llada chat model.gguf\n"
                         "  llada chat model.gguf --system 'Answer in one sentence.' --temp 0.7"
                   : start +
-                        " What a pipe or file on stdin holds goes below the prompt.\n\n"
+                        " The text of a pipe or file on stdin goes below the prompt.\n\n"
                         "Examples:\n"
                         "  llada run model.gguf 'Why is the sky blue?'\n"
                         "  llada run -m model.gguf 'Sum this up:' < notes.txt\n"

@@ -29,7 +29,7 @@ struct ScoreCommand {
   std::vector<std::pair<const CLI::Option*, ScoreMethod>> only_with;  // options that one method has
 };
 
-// What was given and would not be looked at is refused.
+// Options that were given and would not be looked at are refused.
 Status check_given(const ScoreCommand& o) {
   if (o.tasks.empty() == o.continuations.empty())
     return invalid("needed either --tasks or --continuation, with --prompt before it or without");
@@ -45,8 +45,8 @@ Status check_given(const ScoreCommand& o) {
   return {};
 }
 
-// The text that is scored has its length and its end. A preset is meant for other commands too, so what it says of them
-// is not looked at; what was typed is refused.
+// The text that is scored has its length and its end. A preset is meant for other commands too, so its settings of
+// these are not looked at; typed ones are refused.
 Result<decode::DecodeOptions> read_order(const std::string& text, const std::optional<decode::ModelKind>& kind) {
   LLADA_TRY(const DecodeWords words, read_words(text));
   for (const decode::Setting& s : words.settings)
@@ -157,7 +157,7 @@ std::string choices_report(const ScoreCommand& o, const Model& model, const eval
   return out;
 }
 
-// What --out keeps of the answers: a line for each.
+// The answers as --out keeps them: a line for each.
 std::string answers_text(const eval::ChoiceReport& report, const std::vector<eval::Question>& questions) {
   std::string text;
   for (size_t i = 0; i < report.answers.size(); ++i) {

@@ -52,8 +52,8 @@ Result<std::vector<std::string>> read_keys(const ServeOptions& o) {
   return keys;
 }
 
-// Blocks what Signals waits for, in this thread and in all that it starts: made before any of them, since a signal goes
-// to whichever thread takes it.
+// Blocks the signals that Signals waits for, in this thread and in all that it starts. It is made before any of them,
+// since a signal goes to whichever thread takes it.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -117,8 +117,8 @@ class Signals {
 
 void log_line(const Json& fields) { note(serve::log_line(fields) + '\n'); }
 
-// A connection takes a descriptor, and a shell's soft limit is often 1024: it is raised to what the system allows, and
-// so many connections stay below that as leave some for files.
+// A connection takes a descriptor, and a shell's soft limit is often 1024. It is raised to the system's limit, and
+// connections stay so far below that as to leave some for files.
 void fit_descriptors(int& connections) {
   constexpr rlim_t kOthers = 64;
   rlimit limit{};
@@ -187,7 +187,7 @@ Result<int> run(ServeOptions& o) {
     log_line({{"event", "shutdown"}, {"seconds", o.drain_seconds}});
     service.drain(static_cast<double>(o.drain_seconds));
   }
-  server->finish(2);  // what was answered is still being written
+  server->finish(2);  // answers are still being written
   sockets = nullptr;
   LLADA_TRY_STATUS(loaded);
   return 0;
@@ -204,7 +204,9 @@ Work setup_serve(CLI::App& app) {
     return app.add_option(name, value, help)->type_name(type)->group(group);
   };
   text("--host", o->address.host, "NAME", "where to listen: a name or address (localhost: this machine alone)", kPlace);
-  add_integer_option(app, "--port", o->address.port, 0, 65535, "0: any free one, which is said (8080)")->group(kPlace);
+  add_integer_option(app, "--port", o->address.port, 0, 65535,
+                     "port; 0: any free one, which the start line names (8080)")
+      ->group(kPlace);
   text("--socket", o->address.socket, "PATH", "a UNIX socket in place of --host and --port", further(kPlace));
   text("--api-key-file", o->keys_path, "FILE",
        "keys that requests must have, one a line; read again on SIGHUP; also LLADA_API_KEY in the environment", kPlace);
@@ -221,7 +223,7 @@ Work setup_serve(CLI::App& app) {
       ->group(further(kPlace));
   app.add_flag("--strict-model", o->service.strict_model, "refuse requests that name another model than the one here")
       ->group(further(kPlace));
-  text("--alias", o->service.name, "NAME", "what the model is called in answers (the file's name)", further(kPlace));
+  text("--alias", o->service.name, "NAME", "the model's name in answers (the file's name)", further(kPlace));
   add_integer_option(app, "--parallel", o->service.admission.running, 1, 4096, "answers computed at a time (8)")
       ->group(kLoad);
   add_integer_option(app, "--queue", o->service.admission.waiting, 0, 1 << 20,

@@ -41,7 +41,7 @@ std::atomic<int> signals_left = 0;  // before the process ends at once
 std::atomic<bool> resize_seen = false;
 std::atomic<bool> cursor_hidden = false;
 std::atomic<int> quiet_fd = -1;  // a terminal whose modes QuietInput has changed
-struct termios loud_modes {};    // what they were
+struct termios loud_modes{};     // the former modes
 const InterruptGuard* the_guard = nullptr;
 int wake_pipe[2] = {-1, -1};  // the handler writes a byte: whoever polls the other end cannot miss a signal
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
@@ -74,7 +74,7 @@ extern "C" void on_signal(int number) {
 extern "C" void on_last_signal(int number) {
   restore_modes();
   remove_unfinished_files();
-  ::raise(number);  // delivered when this returns; SA_RESETHAND has restored what it does by default
+  ::raise(number);  // delivered when this returns; SA_RESETHAND has restored the default action
 }
 
 void handle_signals(void (*handler)(int)) {
@@ -94,7 +94,7 @@ std::string_view variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// What the locale says of characters. Where it says nothing, as in many containers, terminals of today take UTF-8.
+// The locale's encoding of characters. Where it says nothing, as in many containers, terminals of today take UTF-8.
 bool takes_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     std::string value(variable(name));
@@ -231,7 +231,7 @@ QuietInput::QuietInput(int fd) {
   if (quiet_fd >= 0 || !is_terminal(fd) || ::tcgetpgrp(fd) != ::getpgrp() || ::tcgetattr(fd, &loud_modes) != 0) return;
   struct termios quiet = loud_modes;
   quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO | ECHONL | ICANON);
-  quiet.c_lflag |= NOFLSH;  // Ctrl-C would take away what was typed before it
+  quiet.c_lflag |= NOFLSH;  // Ctrl-C would take away the text typed before it
   quiet.c_cc[VMIN] = 1, quiet.c_cc[VTIME] = 0;
   quiet_fd = fd;
   changed_ = ::tcsetattr(fd, TCSADRAIN, &quiet) == 0;

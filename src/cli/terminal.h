@@ -1,4 +1,4 @@
-// What is on the other end of a file descriptor, writing to it, and the two signals that end a run early.
+// The other end of a file descriptor, writing to it, and the two signals that end a run early.
 #pragma once
 #include <chrono>
 #include <string>
@@ -27,8 +27,8 @@ Status print(std::string_view text);
 // To stderr, as far as possible: nothing depends on it.
 void note(std::string_view text);
 
-// Text from a model as a human sees it: valid UTF-8; on a terminal control characters other than newline and
-// tab become U+FFFD, so that a model cannot move the cursor or change the title.
+// Text from a model as a human sees it: valid UTF-8. On a terminal control characters other than newline and tab become
+// U+FFFD, so that a model cannot move the cursor or change the title.
 std::string printable_text(std::string_view bytes, bool terminal);
 
 // One line for an error message: control characters as \xNN, invalid UTF-8 as U+FFFD.
@@ -37,10 +37,10 @@ std::string one_line(std::string_view text);
 // A signal that ends the program first removes files that are not finished. For main(), once.
 void clean_up_on_signals();
 
-// What somebody who waits for input is woken by.
+// The events that wake a wait for input.
 enum class Wake { readable, signal, resized };
 
-// While it lives, SIGINT and SIGTERM only leave a mark, so that a run can end at a step's border; the one after
+// While it lives, SIGINT and SIGTERM only leave a mark, so that a run can end at a step's border. The signal after
 // `patience` of them ends the process at once. The cursor is made visible in either case. One at a time.
 class InterruptGuard {
  public:
@@ -60,14 +60,14 @@ class InterruptGuard {
   static bool wait_readable(int fd);          // false when a signal came first; a guard must be alive
   static Wake wait(int fd);                   // also told of another window size, and of SIGCONT
   static void clear();                        // as if no signal had come: a conversation goes on after an interrupt
-  static void cursor_is_hidden(bool hidden);  // what the last signal has to undo
+  static void cursor_is_hidden(bool hidden);  // the last signal has to show it again
 
  private:
   const int patience_;
 };
 
-// While it lives, what is typed is not shown, and waits as it was typed for whoever reads next: echo would tear a
-// picture that is painted in place. For terminals of the foreground; otherwise it does nothing. One at a time.
+// While it lives, typed text is not shown, and waits as it was typed for the next reader: echo would tear a picture
+// that is painted in place. For terminals of the foreground; otherwise it does nothing. One at a time.
 class QuietInput {
  public:
   explicit QuietInput(int fd);

@@ -247,7 +247,8 @@ Work setup_tune(CLI::App& app) {
       "  llada run -m model.gguf -p '...' --preset-decode preset.json\n"
       "  llada tune -m model.gguf --tasks eval/tuning.jsonl --resume search.jsonl -o preset.json\n"
       "Half of the examples choose the candidates, the other half must confirm the choice. With --resume a search that "
-      "was stopped goes on where it was, and one with another --max-loss or --minimize starts with what is known. The "
+      "was stopped goes on where it was, and one with another --max-loss or --minimize starts with the known results. "
+      "The "
       "preset is written at the end, whole or not at all.");
   return [o] {
     read_environment(o->model.load);

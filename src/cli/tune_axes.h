@@ -1,6 +1,6 @@
-// What `llada tune` varies: one axis per question, choices ordered so that neighbours are alike. An option whose field
-// has values for tuning (decode/fields.cc) is an axis by that; options that only make sense together stand here.
-// Combinations that make no sense are refused when their text is parsed.
+// The search space of `llada tune`: one axis per question, choices ordered so that neighbours are alike. An option
+// whose field has values for tuning (decode/fields.cc) is an axis by that; options that only make sense together stand
+// here. Combinations that make no sense are refused when their text is parsed.
 #pragma once
 #include <algorithm>
 #include <iterator>
@@ -52,7 +52,7 @@ inline std::vector<eval::Axis> tune_axes(bool block_causal = false) {
   axes.insert(axes.begin(), std::move(rules));
   if (!block_causal) return axes;
   std::erase_if(axes, [](const eval::Axis& axis) {
-    return axis.name == "tail" || axis.name == "refresh" || axis.name == "speculation";
+    return axis.name == "tail" || axis.name == "refresh_after" || axis.name == "speculation";
   });
   std::vector<std::string>& policies = std::ranges::find(axes, "kv", &eval::Axis::name)->choices;
   policies.clear();

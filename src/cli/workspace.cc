@@ -16,6 +16,7 @@
 #include "cli/help.h"
 #include "cli/hub_access.h"
 #include "cli/live_view.h"
+#include "cli/mistakes.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -27,9 +28,9 @@ namespace llada::cli {
 
 void add_show_options(CLI::App& app, ShowOptions& options) {
   constexpr const char* kGroup = "Output";
-  CLI::Option* live =
-      app.add_flag("--live", options.live, "repaint the answer in place while it forms: what terminals get in any case")
-          ->group(further(kGroup));
+  CLI::Option* live = app.add_flag("--live", options.live,
+                                   "repaint the answer in place while it forms, as terminals get it in any case")
+                          ->group(further(kGroup));
   app.add_option_function<std::string>(
          "--live-delay",
          [&options](const std::string& text) {
@@ -45,7 +46,7 @@ void add_show_options(CLI::App& app, ShowOptions& options) {
       ->group(kGroup);
   app.add_flag("--json", options.json, "one JSON object on stdout")->excludes(live)->group(kGroup);
   app.add_flag("-q,--quiet", options.quiet, "the answer and errors only")->excludes(live)->group(kGroup);
-  app.add_flag("-v,--verbose", options.verbose, "say what is used, and more about what it took")->group(kGroup);
+  app.add_flag("-v,--verbose", options.verbose, "name the parts in use, and tell more of the costs")->group(kGroup);
   only_file(app.add_option("--trace", options.trace_path, "write a Chrome/Perfetto trace"))
       ->type_name("FILE")
       ->group(further(kGroup));
@@ -89,7 +90,7 @@ class LoadingBar {
     using std::chrono::milliseconds;
     const auto begin = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex_);
-    // What is over by then needs no bar.
+    // Work that is over by then needs no bar.
     if (changed_.wait_for(lock, milliseconds(500), [this] { return over_; })) return;
     Progress bar("loading");
     do {
@@ -102,7 +103,7 @@ class LoadingBar {
     } while (!changed_.wait_for(lock, milliseconds(200), [this] { return over_; }));
   }
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   int64_t done_ = 0, total_ = 0;
   bool over_ = false;
@@ -111,7 +112,9 @@ class LoadingBar {
 
 Result<std::shared_ptr<const Model>> load_model(const std::string& path, LoadOptions options, bool quiet) {
   if (quiet) return Model::load(path, options);
-  const auto warn = [](const std::string& line) { note(fmt::format("llada: warning: {}\n", one_line(line))); };
+  const auto warn = [](const std::string& line) {
+    note(fmt::format("llada: warning: {}\n", one_line(with_flags(line))));
+  };
   Result<std::shared_ptr<const Model>> model = [&] {
     LoadingBar bar;
     options.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
@@ -150,7 +153,7 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
     note(fmt::format("model: {}\ndevice: {}\n", one_line(path), workspace->model_->device().info().description));
   SessionOptions session{
       .threads = 0, .trace = workspace->trace(), .routing = {}, .warn = [quiet = show.quiet](const std::string& line) {
-        if (!quiet) note(fmt::format("llada: warning: {}\n", one_line(line)));
+        if (!quiet) note(fmt::format("llada: warning: {}\n", one_line(with_flags(line))));
       }};
   if (kept_prefix_bytes > 0) session.prefixes = std::make_shared<PrefixCache>(kept_prefix_bytes);
   if (!show.routing_path.empty()) {
@@ -163,8 +166,9 @@ Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, 
   return workspace;
 }
 
-Result<Generation> Workspace::answer(const llada::Request& request) {
+Result<Generation> Workspace::answer(const Ready& ready) {
   const TraceSpan span(trace(), "host", "decode");
+  const Request& request = ready->request;
   const bool infill = request.gaps.has_value();
   if (const std::string cost = prompt_cost(*model_, std::ssize(request.tokens), request.options);
       !cost.empty() && !show_.quiet && !std::exchange(told_cost_, true))
@@ -193,7 +197,7 @@ Result<Generation> Workspace::answer(const llada::Request& request) {
     if (live) shown = live->show(event);
     return shown.has_value() && InterruptGuard::signal_number() == 0;
   };
-  LLADA_TRY(Generation generation, session_->run(request, on_step));
+  LLADA_TRY(Generation generation, session_->run(ready, on_step));
   LLADA_TRY_STATUS(shown);
   if (live) {
     LLADA_TRY_STATUS(live->finish());
@@ -221,7 +225,7 @@ Result<std::string> read_text(const std::string& path) {
 }
 
 Result<std::string> piped_text() {
-  struct stat info {};
+  struct stat info{};
   if (::fstat(STDIN_FILENO, &info) != 0) return std::string();
   const bool socket = S_ISSOCK(info.st_mode);
   if (!socket && !S_ISFIFO(info.st_mode) && !S_ISREG(info.st_mode)) return std::string();

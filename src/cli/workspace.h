@@ -1,5 +1,5 @@
-// What `run` and `infill` share: a loaded model with a session, the trace, and how an answer is shown while
-// it is made.
+// Shared by `run` and `infill`: a loaded model with a session, the trace, and the display of an answer while it is
+// made.
 #pragma once
 #include <functional>
 #include <memory>
@@ -20,7 +20,7 @@ struct ShowOptions {
   bool no_live = false, json = false, verbose = false, quiet = false;
   int delay_ms = 0;
   std::string trace_path;
-  std::string routing_path;  // what the routers of a mixture decided; written by close()
+  std::string routing_path;  // the file of the routers' decisions of a mixture; written by close()
 };
 
 // --live, --no-live, --live-delay, --json, --quiet, --verbose and --trace.
@@ -39,9 +39,9 @@ class Workspace {
 
   // Runs the request, repaints where asked for and ends the run on a signal. The picture is gone afterwards, and the
   // time it took is not in the stats. An error of stdout ends the run and is returned.
-  Result<Generation> answer(const llada::Request& request);
+  Result<Generation> answer(const Ready& ready);
 
-  // Final tokens of the answer that answer() has seen so far: what is left when a run fails half-way.
+  // Final tokens of the answer that answer() has seen so far: the rest when a run fails half-way.
   const std::vector<int32_t>& final_tokens() const { return final_tokens_; }
 
   // Writes the trace and the routing, where they were asked for.
@@ -59,7 +59,7 @@ class Workspace {
 };
 
 // The model that -m or -hf names. Unless quiet: with a bar on a terminal once half a second has passed, and elsewhere a
-// line at every tenth after two; and what its file says and is not done (ModelConfig::notes), as warnings.
+// line at every tenth after two. Settings of its file that are not followed (ModelConfig::notes) become warnings.
 Result<std::shared_ptr<const Model>> open_model(const ModelOptions& options, bool quiet = false);
 
 // A preset that `llada tune` made for another model, as a warning.
@@ -68,12 +68,12 @@ void warn_of_other_model(const Model& model, const DecodeFlags& decode);
 // The exit status of a run that ended: 0, or 128 + the signal that cancelled it.
 int status_of(const Generation& generation);
 
-// The file's content, or what stdin holds up to its end for "-".
+// The file's content, or stdin up to its end for "-".
 Result<std::string> read_text(const std::string& path);
 
 // The whole of stdin where it is a pipe or a file, else nothing: a terminal and /dev/null are left alone. A pipe is
 // read to its end however long that takes, as every filter does, because an answer to half of a question is worse than
-// none; a line says so where it brings nothing for two seconds. Node gives its child processes a socket, whether
+// none. A line says so where it brings nothing for two seconds. Node gives its child processes a socket, whether
 // something is written to it or not. It is read where it brings something, or its end, within half a second; else a
 // line says so.
 Result<std::string> piped_text();

@@ -27,7 +27,7 @@ enum class Acceptance {
   rnd1,           // of the block's masks floor(masks x steps left / steps) stay, those of the highest entropy (RND1)
   wedlm,   // every one whose entropy, and kEntropyOfDistance for each position behind the first candidate, is below
            // entropy_bound, and where there is none that of the least sum (WeDLM)
-  causal,  // what a causal forward over all predictions confirms, left to right (self_speculation.h)
+  causal,  // the tokens that a causal forward over all predictions confirms, left to right (self_speculation.h)
 };
 
 constexpr bool is_dream(Acceptance a) {
@@ -62,7 +62,7 @@ inline constexpr double kEntropyOfDistance = 0.02;  // nats; WeDLM's published d
 
 struct AcceptanceOptions {
   Acceptance acceptance = Acceptance::schedule;
-  double threshold = 0.9;      // in (0, 1]; with revision dual_path, what makes a token visible
+  double threshold = 0.9;      // in (0, 1]; with revision dual_path, the probability that makes a token visible
   double factor = 1;           // > 0
   double entropy_bound = 0.1;  // nats, >= 0
   double entropy_gate = 0;     // nats, > 0: most uncertainty that an accepted token may leave on its left
@@ -72,7 +72,7 @@ std::span<const Field> acceptance_fields();
 struct Candidate {
   int32_t position = 0;
   int32_t token = -1;
-  double score = 0;        // what the rule orders by, higher first: the probability, or a random number
+  double score = 0;        // the order of the rule, higher first: the probability, or a random number
   double probability = 0;  // of the token in the clean softmax
   double entropy = 0;      // nats
   double margin = 0;       // of the probability over the second best
@@ -81,10 +81,10 @@ struct Candidate {
 // The n highest scores.
 std::vector<size_t> accept_best(std::span<const Candidate> candidates, int64_t n);
 
-// Every score that is the threshold or more, and the highest: what Fast-dLLM and dInfer do.
+// Every score that is the threshold or more, and the highest, as in Fast-dLLM and dInfer.
 std::vector<size_t> accept_from(std::span<const Candidate> candidates, double threshold);
-// Every score strictly above the threshold, and the highest: what LLaDA2.0's published
-// sampler does, and LLaDA2.1's, which edits.
+// Every score strictly above the threshold, and the highest, as in the published samplers of LLaDA2.0 and of LLaDA2.1,
+// which edits.
 std::vector<size_t> accept_above(std::span<const Candidate> candidates, double threshold);
 
 // Takes candidates best first as long as the n-th score (from 1) is at least 1 - factor / (n + 1); the best one is
@@ -93,17 +93,18 @@ std::vector<size_t> accept_above(std::span<const Candidate> candidates, double t
 std::vector<size_t> accept_factor(std::span<const Candidate> candidates, double factor);
 
 // Takes candidates by entropy, lowest first, as long as the entropies of those before sum to at most `bound`. So sum(H)
-// - max(H) <= bound over the accepted ones, which bounds what it costs to decide them together instead of one by one.
+// - - max(H) <= bound over the accepted ones, which bounds the loss from deciding them together instead of one by one.
 std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double bound);
 
 // Every entropy that stays below `bound` with kEntropyOfDistance added for each position behind the first candidate,
 // and where there is none the candidate of the least sum.
 std::vector<size_t> accept_near(std::span<const Candidate> candidates, double bound);
 
-// Leaves of `taken` (ascending indices of candidates) those with at most `gate` nats of entropy, summed over candidates
-// left of them that were not taken; where none is left, the candidate with the highest score that has so little open on
-// its left. What stands left of a token decides about it most, so it waits while much of that is open. (RPD falls back
-// to the best of all, which is where most of our wrong tokens came from: docs/lab/long-answers.md.)
+// `taken` holds ascending indices of candidates. Keeps those with at most `gate` nats of entropy, summed over the
+// candidates left of them that were not taken. Where none is left, keeps the candidate with the highest score that has
+// so little open on its left. The text left of a token decides about it most, so the token waits while much of that is
+// open. (RPD falls back to the best of all, which is where most of our wrong tokens came from:
+// docs/lab/long-answers.md.)
 std::vector<size_t> gate_entropy(std::span<const Candidate> candidates, std::vector<size_t> taken, double gate);
 
 // How many of the `masks` that are left Dream reveals in step `step` (from 0) of `steps`. With t falling linearly from
@@ -118,7 +119,7 @@ int64_t dream_step(int64_t masks, int64_t steps, int64_t step);
 // Where in its block's schedule a step stands.
 struct ScheduleStep {
   int64_t masks = 0;   // of the block when the run started
-  int64_t length = 0;  // positions of a block, those of the prompt included: what LLaDA2 divides by the steps
+  int64_t length = 0;  // positions of a block, those of the prompt included: LLaDA2 divides them by the steps
   int64_t steps = 1;   // share of the block
   int64_t step = 0;    // of the block's schedule, from 0
   bool above = false;  // the threshold itself is not enough (LLaDA2.1's sampler)
@@ -126,8 +127,8 @@ struct ScheduleStep {
 };
 
 // Applies the rule of the options, and then the gate where there is one. Candidates are the masks that are left. For
-// Dream's rules, `at.step` is a step that reveals something (dream_step). `confirmed` (ascending) are taken beside what
-// the rule takes, if the gate lets them through.
+// Dream's rules, `at.step` is a step that reveals something (dream_step). `confirmed` (ascending) are taken beside the
+// rule's choice, if the gate lets them through.
 std::vector<size_t> choose(const AcceptanceOptions& options, std::span<const Candidate> candidates,
                            const ScheduleStep& at, std::span<const size_t> confirmed = {});
 

@@ -43,7 +43,7 @@ int64_t content_tokens(const Canvas& canvas, const SpecialIds& ids);
 // Length of [begin, ...) that can no longer change: everything fixed or stable.
 int64_t final_length(const Canvas& canvas, int64_t begin);
 
-// Whether there is padding, and all before it is final: what is decided behind that would be seen by nobody.
+// Whether there is padding, and all before it is final: tokens decided in the padding would be seen by nobody.
 bool length_is_final(const Canvas& canvas);
 
 // Whether an end token and everything before it is final, or all but padding. Never for infilling.

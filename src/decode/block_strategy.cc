@@ -57,20 +57,24 @@ int32_t BlockStrategy::keys_read(const Canvas& canvas) const {
     keys = std::min(canvas.size(), ids_.block_end(end - 1));
   else if (length_)
     keys = std::max(end, length_->horizon());
+  else if (options_.tail >= 0 && !kv_.full_is_next(canvas.tokens, block_))
+    keys = std::clamp<int64_t>(kv_.full_keys(), end, keys);
   return static_cast<int32_t>(keys);
 }
 
 StepPlan BlockStrategy::plan(const Canvas& canvas) {
-  asked_ = {};
+  requested_ = {};
   StepPlan plan;
+  if (waits(canvas)) return last_wait(canvas);
   plan_block(canvas, plan);
   plan.block_begin = block_.begin;
   plan.block_end = block_.end;
   plan.block_origin = static_cast<int32_t>(ids_.block_origin);
   plan.inputs = tokens_at(canvas, plan.rows);
   plan.sparse.inputs = tokens_at(canvas, plan.sparse.rows);
-  for (const int32_t position : asked_.checks.trials)
-    (asked_.separate ? plan.sparse.trials : plan.trials).push_back(trial_of(canvas, position, ids_.row_of(position)));
+  for (const int32_t position : requested_.checks.trials)
+    (requested_.separate ? plan.sparse.trials : plan.trials)
+        .push_back(trial_of(canvas, position, ids_.row_of(position)));
   if (options_.cfg_scale > 0) {
     plan.cfg_scale = options_.cfg_scale;
     plan.unconditional = unconditional(canvas, plan.rows, plan.inputs);
@@ -84,8 +88,22 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
   return plan;
 }
 
+// All is decided but for the checks that are under way.
+bool BlockStrategy::waits(const Canvas& canvas) const {
+  return under_way_ && !under_way_->checked.empty() && reviser_->waits(canvas);
+}
+
+// Computes nothing: only the last pass lands.
+StepPlan BlockStrategy::last_wait(const Canvas& canvas) const {
+  StepPlan plan;
+  plan.keys = kv_.covered(canvas.tokens);
+  plan.block_begin = block_.begin, plan.block_end = block_.end;
+  plan.landing = {.when = Landing::When::waited};
+  return plan;
+}
+
 void BlockStrategy::begin_pass(const Canvas& canvas, const StepPlan& plan) {
-  const std::vector<int32_t>& checked = asked_.checks.trials;
+  const std::vector<int32_t>& checked = requested_.checks.trials;
   under_way_ = {.rows = plan.sparse.rows,
                 .inputs = plan.sparse.inputs,
                 .checked = checked,
@@ -114,40 +132,44 @@ Landing BlockStrategy::landing(const Canvas& canvas, const StepPlan& plan) {
 void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   move_to_open_block(canvas);
   const Block& block = block_;
-  asked_.masks = positions_in(canvas, block, TokenState::masked);
-  if (reviser_ && !under_way_) asked_.checks = reviser_->checks(canvas, block);
+  requested_.masks = positions_in(canvas, block, TokenState::masked);
+  if (reviser_ && !under_way_) requested_.checks = reviser_->checks(canvas, block);
   if (length_) length_->enter(block);
   plan.keys = keys_read(canvas);
   const auto feed = std::span(canvas.tokens).first(static_cast<size_t>(plan.keys));
-  asked_.separate = options_.revision == Revision::dual_path && options_.revise_lateness != kFused && kv_.covers(feed);
-  plan.logits = rows_of(merged(asked_.masks, asked_.checks.in_place));
+  requested_.separate = options_.revision == Revision::dual_path && options_.revise_lateness != kFused;
+  // A pass beside the step reads what was stored before it.
+  const int32_t before = requested_.separate ? kv_.covered(feed) : plan.keys;
+  std::erase_if(requested_.checks.trials, [&](int32_t position) { return position >= before; });
+  plan.logits = rows_of(merged(requested_.masks, requested_.checks.in_place));
   if (reviser_) plan.ranked = reviser_->ranked(canvas, block);
   if (reviser_ && reviser_->open_from() < block.begin) {
     // In whole blocks, so that no row of theirs has seen less than the others.
     plan.open_from = static_cast<int32_t>(ids_.block_begin(reviser_->open_from()));
     plan.rows = merged(plan.logits, kv_.rows_of_blocks(feed, plan.open_from));
   } else {
-    plan.rows = kv_.rows(canvas, feed, block, plan.logits, asked_.separate);
+    plan.rows = kv_.rows(canvas, feed, block, plan.logits, requested_.separate);
   }
   if (length_) {
-    asked_.ends = length_->last_positions(block);
-    const auto ends = rows_of(asked_.ends);
+    requested_.ends = length_->last_positions(block);
+    const auto ends = rows_of(requested_.ends);
     if (std::ranges::includes(plan.rows, ends))
       plan.logits = merged(plan.logits, ends);
     else
-      asked_.ends.clear();
+      requested_.ends.clear();
   }
   if (speculation_) {
-    const auto masks = static_cast<int64_t>(asked_.masks.size());
-    asked_.lookahead = speculation_->lookahead(canvas, block, plan.keys, masks, plan.rows);
-    const auto ahead = rows_of(asked_.lookahead);
+    const auto masks = static_cast<int64_t>(requested_.masks.size());
+    requested_.lookahead = speculation_->lookahead(canvas, block, plan.keys, masks, plan.rows);
+    const auto ahead = rows_of(requested_.lookahead);
     plan.logits = merged(plan.logits, ahead);
     plan.rows = merged(plan.rows, ahead);
   }
   // Stale K/V of a block-causal model is computed by the step's own rows, which keeps it exact.
-  if (asked_.separate && !under_way_ && ids_.attention_block == 0) {
-    std::ranges::set_difference(kv_.stale(feed, block.begin), plan.rows, std::back_inserter(plan.sparse.rows));
+  if (requested_.separate && !under_way_ && ids_.attention_block == 0) {
+    plan.sparse.rows = kv_.stale(feed, before);
   }
+  plan.sparse.keys = before;
 }
 
 // ---- Accept
@@ -205,22 +227,25 @@ std::vector<Prediction> BlockStrategy::predictions_of(const Canvas& canvas, std:
 }
 
 std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& result) {
-  const std::vector<int32_t> asked = merged(asked_.masks, asked_.lookahead);
+  const std::vector<int32_t> asked = merged(requested_.masks, requested_.lookahead);
   const std::vector<Prediction> predicted = predictions_of(canvas, asked, result);
   if (reviser_) reviser_->answered(canvas, block_, result);
   std::vector<Candidate> candidates;
   for (const Prediction& p : predicted)
-    if (std::ranges::binary_search(asked_.masks, p.position)) candidates.push_back(candidate(p, p.position));
+    if (std::ranges::binary_search(requested_.masks, p.position)) candidates.push_back(candidate(p, p.position));
   std::vector<Edit> edits = decide(candidates);
   if (length_) {
     std::vector<Prediction> ends;
-    for (const int32_t p : asked_.ends)
+    for (const int32_t p : requested_.ends)
       ends.push_back(*std::ranges::lower_bound(result.predictions, ids_.row_of(p), {}, &Prediction::position));
     length_->answered(block_, ends);
   }
   for (const Prediction& p : predicted)
-    if (std::ranges::binary_search(asked_.lookahead, p.position)) speculation_->propose(p.position, p);
-  if (reviser_) reviser_->merge(canvas, block_, checked(canvas, result), edits);
+    if (std::ranges::binary_search(requested_.lookahead, p.position)) speculation_->propose(p.position, p);
+  if (reviser_) {
+    const std::vector<Prediction> seen = checked(canvas, result);
+    reviser_->merge(canvas, block_, seen, under_way_ && !under_way_->checked.empty(), edits);
+  }
   if (form_) {
     form_->keep(canvas, edits);
     for (const Edit& edit : form_->fixed(with_edits(canvas, edits), block_.end)) put(edits, edit);
@@ -231,8 +256,8 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
   return edits;
 }
 
-// What the reviser asked for, by the position that was checked: of the pass that landed those whose token has not
-// changed since, then the step's trials and its checks in place.
+// The predictions for the reviser's checks, by the position that was checked. First come those of the pass that landed
+// whose token has not changed since, then the step's trials and its checks in place.
 std::vector<Prediction> BlockStrategy::checked(const Canvas& canvas, const StepResult& result) {
   std::vector<Prediction> seen;
   const auto add = [&](const Prediction& prediction, int32_t position, const std::vector<RowScores>& scores,
@@ -250,8 +275,8 @@ std::vector<Prediction> BlockStrategy::checked(const Canvas& canvas, const StepR
     under_way_.reset();
   }
   for (size_t i = 0; i < result.trials.size(); ++i)
-    add(result.trials[i], asked_.checks.trials[i], result.trial_scores, i);
-  for (const int32_t p : asked_.checks.in_place) {
+    add(result.trials[i], requested_.checks.trials[i], result.trial_scores, i);
+  for (const int32_t p : requested_.checks.in_place) {
     const auto row = std::ranges::lower_bound(result.predictions, ids_.row_of(p), {}, &Prediction::position);
     add(*row, p, result.scores, static_cast<size_t>(row - result.predictions.begin()));
   }
@@ -261,6 +286,7 @@ std::vector<Prediction> BlockStrategy::checked(const Canvas& canvas, const StepR
 // ---- Progress
 
 bool BlockStrategy::done(const Canvas& canvas) const {
+  if (waits(canvas)) return false;
   const auto open = std::ranges::find(canvas.states, TokenState::masked);
   if (open == canvas.states.end()) return !reviser_ || !entered_ || !reviser_->keeps_open(canvas, blocks_[current_]);
   if (canvas.infill || options_.early_stop == EarlyStop::none) return false;

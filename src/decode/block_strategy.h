@@ -4,7 +4,7 @@
 //   window      the block with the first mask; looks ahead when the speculation says so. With `slide` it begins at
 //               that mask (the paper's window, arXiv 2606.13740, and DCD's, arXiv 2601.02076, which also lets it grow)
 //   acceptance  which predictions of the block's masks are committed
-//   revision    which committed tokens are looked at again, and what becomes of them
+//   revision    which committed tokens are checked again, and which of them change
 //   K/V policy  which rows the forward computes
 //
 // Predictions are asked and answered by row (SpecialIds::row_of).
@@ -40,8 +40,8 @@ class BlockStrategy final : public Strategy {
   int64_t exact_prefix(const Canvas& canvas) const override { return kv_.exact_prefix(canvas); }
 
  private:
-  // What the plan asked for, to read the answers by.
-  struct Asked {
+  // The requests of the plan, by which the answers are read.
+  struct Requested {
     std::vector<int32_t> masks;      // positions of the block to decide
     std::vector<int32_t> lookahead;  // positions to draft
     std::vector<int32_t> ends;       // positions that say whether the answer ends before them
@@ -56,6 +56,8 @@ class BlockStrategy final : public Strategy {
     int64_t forward;                    // number of the step that began it
   };
 
+  bool waits(const Canvas& canvas) const;
+  StepPlan last_wait(const Canvas& canvas) const;
   void begin_pass(const Canvas& canvas, const StepPlan& plan);
   Landing landing(const Canvas& canvas, const StepPlan& plan);
 
@@ -80,10 +82,11 @@ class BlockStrategy final : public Strategy {
   std::optional<Length> length_;
   std::unique_ptr<Reviser> reviser_;
   const std::unique_ptr<FormKeeper> form_;  // null: the answer is free
-  Asked asked_;
+  Requested requested_;
   std::optional<UnderWay> under_way_;
-  size_t current_ = 0;    // the block the next plan looks at first
-  Block block_;           // what of it the last plan was for: all, or what a sliding block covers
+  size_t current_ = 0;  // the block the next plan looks at first
+  // the part of it that the last plan was for: all, or the positions that a sliding block covers
+  Block block_;
   bool entered_ = false;  // it has had a step
   int64_t step_ = 0;      // of the current block's schedule: its forwards so far, and Dream's empty steps
   int64_t forward_ = 0;   // forwards of the run so far

@@ -12,23 +12,23 @@ namespace llada::decode {
 int64_t generation_size(int64_t prompt_tokens, int64_t gen_length, const SpecialIds& ids, int64_t context = 0);
 
 // prompt ++ gen_length masks; for a block-causal model more masks, up to the end of a block or of a window
-// (Canvas::padding), which ends with the model's context (0: unlimited). Of a model of random canvases whole canvases,
-// whose positions hold token 0 until their first step.
-// The prompt is fixed whatever it holds: a mask id in it is text, not a gap. gen_length has passed validate().
+// (Canvas::padding), which ends with the model's context (0: unlimited). For a model of random canvases whole canvases,
+// whose positions hold token 0 until their first step. The prompt is fixed whatever it holds: a mask id in it is text,
+// not a gap. gen_length has passed validate().
 Canvas lay_generation(std::span<const int32_t> prompt, int64_t gen_length, const SpecialIds& ids, int64_t context = 0);
 
-// A text in which nothing is open, for what is read off a forward over it; its tokens may be masks.
+// A text without open positions, for results that are read off a forward over it; its tokens may be masks.
 Canvas fixed_canvas(std::span<const int32_t> tokens);
 
 // The template with a mask at every gap position (any order, no repeats, at least one); the rest is fixed.
 Result<Canvas> lay_infill(std::span<const int32_t> template_tokens, std::span<const int32_t> gap_positions,
                           const SpecialIds& ids);
 
-// What may be sampled, and what takes part in the softmax. The mask id is never sampled, though it stays in the softmax
-// as in the reference. Options act as in LLaDA's generate(). One of its quirks is kept: at temperature > 0,
-// confidence_eos_eot_inf takes only the end-of-turn token out of the softmax, because the reference changes the
-// end-of-sequence logit in the sampled copy alone. infill: no end token is sampled and none is in the softmax, since
-// the text goes on behind the gap.
+// Which tokens may be sampled, and which take part in the softmax. The mask id is never sampled, though it stays in the
+// softmax as in the reference. Options act as in LLaDA's generate(). One of its quirks is kept: at temperature > 0,
+// confidence_eos_eot_inf takes only the end-of-turn token out of the softmax. The reference changes the end-of-sequence
+// logit in the sampled copy alone. infill: no end token is sampled and none is in the softmax, since the text goes on
+// behind the gap.
 SamplingRule head_rule(const DecodeOptions& options, const SpecialIds& ids, bool infill = false);
 
 // The tokens that rows at these positions are fed.

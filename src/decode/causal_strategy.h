@@ -1,10 +1,10 @@
-// Blocks behind causal text (Nemotron-Labs-Diffusion). The prompt and what is finished are read causally, as an
+// Blocks behind causal text (Nemotron-Labs-Diffusion). The prompt and finished blocks are read causally, as an
 // autoregressive model reads them; a block behind them sees itself and all of them. So a finished block passes the
 // model once more, causally, which writes its keys and values for good, and whose last row says the first token of the
 // next block. The rest of that block is decided by other rules, in forwards of its own rows.
 //
-// Where the answer has a form, that token is not taken: the form decides a block as a whole, in forwards the first of
-// which also writes the block before it. Deliberately absent: revision of what is finished, and guidance.
+// Where the answer has a form, that token is not taken. The form decides a block as a whole, and the first of its
+// forwards also writes the block before it. Deliberately absent: revision of finished blocks, and guidance.
 #pragma once
 #include <memory>
 

@@ -13,9 +13,7 @@ namespace llada::decode {
 using Words = std::span<const std::string_view>;
 
 template <class T>
-concept Choice = requires(T value) {
-  words(value);
-};
+concept Choice = requires(T value) { words(value); };
 
 template <Choice T>
 std::string_view name(T value) {  // empty: a number without a name

@@ -1,17 +1,16 @@
-// Windows in which what is decided is read first (WeDLM, arXiv 2512.22737). Attention is causal, in another order than
-// that of the positions: a row reads the decided positions up to its own, and a mask all decided ones, behind it too,
-// and the masks before it. Rotary positions are those of the text. So the window, which begins at the first mask, may
-// be decided in any order, and the keys and values of what stands before that mask are those of an autoregressive
-// model: the forward after a token was decided, with all before it, writes them for good.
+// Windows in which decided tokens are read first (WeDLM, arXiv 2512.22737). Attention is causal, but not in the order
+// of positions. A decided row reads the decided positions up to its own. A mask reads all decided positions, those
+// behind it too, and the masks before it. Rotary positions are those of the text. So the window, which begins at the
+// first mask, may be decided in any order. The forward after a token was decided, with all before it, writes the
+// token's keys and values for good. They are those of an autoregressive model.
 //
 //   positions   5 6 7 8 9        7 is decided, the others are masks
 //   places      6 7 5 8 9        of their keys and values; a row reads all places up to its own
 //
 // Any acceptance rule without a schedule of blocks decides a window; the published one is Acceptance::wedlm. Positions
-// behind the length that was asked for are decided with the others, as the published engine refills its windows: an
-// answer of one token takes as many forwards as the first token of a long one. Where the model's context ends, windows
-// are shorter.
-// Deliberately absent: revision of what is decided, and guidance.
+// behind the requested length are decided with the others, as the published engine refills its windows. So an answer of
+// one token takes as many forwards as the first token of a long one. Where the model's context ends, windows are
+// shorter. Deliberately absent: revision of decided tokens, and guidance.
 #pragma once
 #include <memory>
 

@@ -11,7 +11,7 @@
 namespace llada::decode {
 namespace {
 
-// ---- The contract between canvas, strategy and runner, checked in every step (plan() and take()): it costs nothing
+// ---- The contract between canvas, strategy and runner, checked in every step (plan() and take()). It costs nothing
 // beside a forward, and a broken side is named at once instead of spoiling the text. Errors are `failed`: none of it is
 // the user's doing.
 
@@ -20,11 +20,11 @@ bool strictly_ascending(std::span<const int32_t> positions, int32_t end) {
          (positions.empty() || (positions.front() >= 0 && positions.back() < end));
 }
 
-// Of a plan, its sparse plan or a trial: ascending rows with one input each, with guidance also an unconditional one.
+// Checks a plan, its sparse plan or a trial: ascending rows with one input each, with guidance also an unconditional
+// one.
 template <class Part>
-Status check_rows(std::string_view what, const Part& part, const StepPlan& plan) {
-  if (!strictly_ascending(part.rows, plan.keys))
-    return failed("{}: rows are not ascending positions below {}", what, plan.keys);
+Status check_rows(std::string_view what, const Part& part, int32_t keys, const StepPlan& plan) {
+  if (!strictly_ascending(part.rows, keys)) return failed("{}: rows are not ascending positions below {}", what, keys);
   if (part.inputs.size() != part.rows.size() ||
       part.unconditional.size() != (plan.cfg_scale > 0 ? part.rows.size() : 0))
     return failed("{}: found {} inputs and {} unconditional ones for {} rows", what, part.inputs.size(),
@@ -67,9 +67,8 @@ int64_t trial_rows_of(const StepPlan& plan) {
 int64_t streams_of(const StepPlan& plan) { return plan.cfg_scale > 0 ? 2 : 1; }
 
 void count_forward(const StepPlan& plan, RunStats& stats) {
-  const int64_t sparse = plan.sparse.empty() ? 0 : 1;
-  stats.nfe += 1 + sparse;
-  stats.sparse_forwards += sparse;
+  stats.nfe += forwards_of(plan);
+  stats.sparse_forwards += plan.sparse.empty() ? 0 : 1;
   stats.full_forwards += static_cast<int64_t>(plan.rows.size()) == plan.keys;
   stats.rows += rows_of(plan);
   stats.trial_rows += streams_of(plan) * trial_rows_of(plan);
@@ -78,6 +77,10 @@ void count_forward(const StepPlan& plan, RunStats& stats) {
 }
 
 }  // namespace
+
+int64_t forwards_of(const StepPlan& plan) {
+  return (plan.rows.empty() && plan.trials.empty() ? 0 : 1) + (plan.sparse.empty() ? 0 : 1);
+}
 
 int64_t rows_of(const StepPlan& plan) {
   return streams_of(plan) * (static_cast<int64_t>(plan.rows.size() + plan.sparse.rows.size()) + trial_rows_of(plan));
@@ -118,9 +121,12 @@ Result<std::reference_wrapper<const StepPlan>> Denoiser::plan() {
   if (plan.open_from < 0 || (plan.open_from >= plan.keys && plan.open_from != INT32_MAX))
     return failed("plan: rows from {} on see all keys, needed one of its {} keys", plan.open_from, plan.keys);
   if (!plan.places.empty()) LLADA_TRY_STATUS(check_places(plan));
-  if (plan.rows.empty() && plan.trials.empty()) return failed("plan: rows are missing, and there is no trial");
-  LLADA_TRY_STATUS(check_rows("plan", plan, plan));
-  LLADA_TRY_STATUS(check_rows("sparse plan", sparse, plan));
+  if (forwards_of(plan) == 0 && plan.landing.when != Landing::When::waited)
+    return failed("plan: rows are missing, there is no trial, and no pass lands");
+  if (!sparse.empty() && (sparse.keys < 1 || sparse.keys > plan.keys))
+    return failed("sparse plan: found {} keys, needed 1 to the step's {}", sparse.keys, plan.keys);
+  LLADA_TRY_STATUS(check_rows("plan", plan, plan.keys, plan));
+  LLADA_TRY_STATUS(check_rows("sparse plan", sparse, sparse.keys, plan));
   if (!strictly_ascending(plan.logits, plan.keys) || !std::ranges::includes(plan.rows, plan.logits))
     return failed("plan: logits are not an ascending part of the rows");
   if (plan.encode && (!plan.logits.empty() || plan.cfg_scale > 0 || !plan.trials.empty() || !sparse.empty()))
@@ -131,15 +137,12 @@ Result<std::reference_wrapper<const StepPlan>> Denoiser::plan() {
   if (plan.block_begin < 0 || plan.block_begin > plan.block_end || plan.block_end > canvas_.size())
     return failed("plan: found the block {} to {}, needed it inside 0 to {}", plan.block_begin, plan.block_end,
                   canvas_.size());
-  for (const auto* trials : {&plan.trials, &sparse.trials})
+  for (const auto& [trials, keys] : {std::pair(&plan.trials, plan.keys), {&sparse.trials, sparse.keys}})
     for (const Trial& trial : *trials) {
-      LLADA_TRY_STATUS(check_rows("trial", trial, plan));
+      LLADA_TRY_STATUS(check_rows("trial", trial, keys, plan));
       if (!std::ranges::binary_search(trial.rows, trial.logits))
         return failed("trial: logits of {} are wanted, which is none of its rows", trial.logits);
     }
-  for (const int32_t row : sparse.rows)
-    if (std::ranges::binary_search(plan.rows, row))
-      return failed("sparse plan: row {} is computed by the step itself", row);
   if (!sparse.empty()) beside_ = sparse, beside_canvas_ = canvas_;
   const Landing& landing = plan.landing;
   if (landing.when != Landing::When::not_yet && !beside_) return failed("plan: a pass lands, and none is under way");

@@ -1,6 +1,6 @@
-// One request being denoised: its canvas, its strategy and what it has cost so far. It says what it wants of the next
-// forward and takes what the forward brought; who computes, when, and beside which other requests is not its business.
-// It owns no rule; it holds the strategy and the forward to their contract (denoiser.cc).
+// One request being denoised: its canvas, its strategy and its cost so far. It plans the next forward and takes the
+// forward's results. It does not know who computes them, when, and beside which other requests. It owns no rule; it
+// holds the strategy and the forward to their contract (denoiser.cc).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -16,8 +16,8 @@ namespace llada::decode {
 
 // One finished step. Everything referred to belongs to the Denoiser and lives until its next call.
 struct StepEvent {
-  int64_t step;  // from 0
-  std::span<const Edit> edits;  // of the first step also what was decided before it, where a form fixed it
+  int64_t step;                             // from 0
+  std::span<const Edit> edits;              // of the first step also the tokens that a form fixed before it
   std::span<const Prediction> predictions;  // result.predictions
   const Canvas& canvas;                     // with the edits applied
   int64_t committed;                        // length of the final contiguous text after the prompt: it only grows
@@ -44,6 +44,8 @@ struct RunStats {
   bool operator==(const RunStats&) const = default;
 };
 
+// Forwards of a plan: that of its rows and trials, where it has some, and that of its sparse plan.
+int64_t forwards_of(const StepPlan& plan);
 // Rows that the forwards of a plan compute: over both streams of guidance, trials and the sparse plan included.
 int64_t rows_of(const StepPlan& plan);
 
@@ -57,28 +59,28 @@ class Denoiser {
   // Nothing is left to be done, or it was cancelled.
   bool done() const { return done_; }
 
-  // What the next forward shall compute; the same until take(). Not while done(). Failed: the strategy broke its
-  // contract or needs more steps than its bound.
+  // The plan of the next forward; the same until take(). Not while done(). Failed: the strategy broke its contract or
+  // needs more steps than its bound.
   Result<std::reference_wrapper<const StepPlan>> plan();
 
   // The number of the planned forward, from 0: it keys the random numbers. A sparse plan has the number after it.
   int64_t forward_number() const { return stats_.nfe; }
 
-  // What the planned forward brought: its edits are applied. Failed: the result or the edits break the contract; the
-  // canvas is then as the step before left it, and the Denoiser is done.
+  // Takes the results of the planned forward and applies their edits. Failed: the result or the edits break the
+  // contract; the canvas is then as the step before left it, and the Denoiser is done.
   Result<StepEvent> take(StepResult result);
 
   // Before the first plan: Strategy::stored().
   void stored(int64_t positions) { strategy_->stored(canvas_, positions); }
-  // From now on what is decided is what `text` has at that position, whatever was predicted: the run follows a given
-  // text, of one token for each position of the canvas.
+  // From now on every decided position gets the token that `text` has there, whatever was predicted: the run follows a
+  // given text, one token for each position of the canvas.
   void follow(std::vector<int32_t> text);
   // After take(): Strategy::exact_prefix().
   int64_t exact_prefix() const { return strategy_->exact_prefix(canvas_); }
 
   // No further step; the canvas keeps its masks.
   void cancel();
-  // The same, where what is there is the answer and not a part of it.
+  // The same, where the tokens decided so far are the answer and not a part of it.
   void end();
 
   const RunStats& stats() const { return stats_; }
@@ -97,7 +99,7 @@ class Denoiser {
   SparsePlan landed_;
   StepResult result_;
   std::vector<Edit> edits_, begun_;  // begun: decided before the first step, and told with it
-  std::vector<int32_t> text_;  // of follow()
+  std::vector<int32_t> text_;        // of follow()
   int64_t committed_ = 0;
   bool planned_ = false, done_ = false;
 };

@@ -46,7 +46,8 @@ Checks DualPath::checks(const Canvas& canvas, const Block&) {
   return {.trials = std::move(positions), .in_place = {}};
 }
 
-void DualPath::merge(const Canvas& canvas, const Block&, std::span<const Prediction> seen, std::vector<Edit>& edits) {
+void DualPath::merge(const Canvas& canvas, const Block&, std::span<const Prediction> seen, bool pending,
+                     std::vector<Edit>& edits) {
   ++step_;
   for (const Edit& edit : edits)
     memory_[static_cast<size_t>(edit.position)] = {.looked = step_, .confidence = edit.confidence};
@@ -84,13 +85,13 @@ void DualPath::merge(const Canvas& canvas, const Block&, std::span<const Predict
     ++changed_;
     put(edits, {p.position, p.token, TokenState::visible, p.probability});
   }
-  finish_checked(canvas, edits);
+  finish_checked(canvas, pending, edits);
 }
 
 // What has been checked often enough is final, and everything once there is nothing to decide.
-void DualPath::finish_checked(const Canvas& canvas, std::vector<Edit>& edits) const {
+void DualPath::finish_checked(const Canvas& canvas, bool pending, std::vector<Edit>& edits) const {
   const Canvas after = with_edits(canvas, edits);
-  const bool complete = all_decided(after);
+  const bool complete = !pending && all_decided(after);
   for (const int32_t p : revisable(after)) {
     const Memory& memory = memory_[static_cast<size_t>(p)];
     if (memory.checks >= kMostChecks || complete)
@@ -98,7 +99,9 @@ void DualPath::finish_checked(const Canvas& canvas, std::vector<Edit>& edits) co
   }
 }
 
-// Every step commits a mask.
-int64_t DualPath::step_bound(int64_t masks, int64_t) const { return masks; }
+bool DualPath::waits(const Canvas& canvas) const { return all_decided(canvas) && !revisable(canvas).empty(); }
+
+// Every step commits a mask, but for one that waits for the last pass.
+int64_t DualPath::step_bound(int64_t masks, int64_t) const { return masks + 1; }
 
 }  // namespace llada::decode

@@ -108,14 +108,14 @@ std::string as_word(std::string_view text) {
 
 std::string field_table() {
   const DecodeOptions defaults{LengthOptions{.gen_length = kAutoLength, .auto_length = true}};
-  std::string table = "| group | option | value | default | what it does |\n|---|---|---|---|---|\n";
+  std::string table = "| group | option | value | default | effect |\n|---|---|---|---|---|\n";
   std::string_view heading;
   for (const Field& f : fields()) {
     const std::string value = f.is_switch()     ? ""
                               : f.words.empty() ? needed(f)
                                                 : fmt::format("{}", fmt::join(f.words, ", "));
-    const std::string initial = f.key == "seed" ? "drawn where tokens are sampled, else 0; eval, tune: 0"
-                                                  : f.show(f, defaults);
+    const std::string initial =
+        f.key == "seed" ? "drawn where tokens are sampled, else 0; eval, tune: 0" : f.show(f, defaults);
     const bool first = title(f.group) != heading;
     heading = title(f.group);
     std::string names = fmt::format("`{}{}{}`", flag(f), f.aliases.empty() ? "" : ",", f.aliases);

@@ -1,6 +1,7 @@
-// Every option of decoding, written once: name, value, range, help, and what naming it chooses. The command line, JSON,
-// presets, tuning, the table in docs/strategies.md and the validation of single values read this list, the sum of the
-// parts' own (options.h). A new option is a member of its part and an entry beside it. What goes together: pairs.h.
+// Every option of decoding, written once: name, value, range, help, and the rule that it chooses by being named. The
+// command line, JSON, presets, tuning, the table in docs/strategies.md and the validation of single values read this
+// list, the sum of the parts' own (options.h). A new option is a member of its part and an entry beside it. Which
+// options go together: pairs.h.
 #pragma once
 #include <limits>
 #include <span>
@@ -21,7 +22,7 @@ struct Range {
 
 struct Field {
   std::string_view key;   // of JSON and of key=value: "gen_length"; the flag is --gen-length
-  std::string_view unit;  // what help calls the value; empty: a switch
+  std::string_view unit;  // the value's name in help; empty: a switch
   std::string_view help;
   FieldGroup group{};
   Range range = {};                           // of numbers
@@ -61,7 +62,8 @@ Result<std::string> get_field(const DecodeOptions& options, std::string_view key
 // Whether every value is in its range: "KEY: found x, needed ...".
 Status check_fields(const DecodeOptions& options, bool infill);
 
-// What differs from the defaults, as flags: "--gen-length=64 --slide". A text with white space is in single quotes.
+// The options that differ from the defaults, as flags: "--gen-length=64 --slide". A text with white space is in single
+// quotes.
 std::string as_flags(const DecodeOptions& options);
 std::string as_word(std::string_view text);
 

@@ -14,17 +14,17 @@ constexpr int64_t kMostWhole = 10'000'000;  // edges and classes, of a stretch t
 constexpr int64_t kMostRevising = 8 * forms::Solver::kStepWork;  // of a step's changes of decided tokens
 constexpr int64_t kMostGap = 100'000'000;  // states and positions of a gap that is filled exactly, once a request
 
-// What divides logits before a rule looks at their distribution.
+// The divisor of logits before a rule looks at their distribution.
 double confidence_heat(const DecodeOptions& options) { return orders_by_sampled(options) ? options.temperature : 1; }
 
 }  // namespace
 
 // As sure as the model is of the token both among the texts that fit and among all, which the row says of a token of
-// its own. Among few texts that fit one looks certain long before what it depends on is decided: of 100 questions with
-// yes or no, 62 were right by the first alone, and 84 by both (docs/lab/forms.md).
+// its own. Among few texts that fit one looks certain long before the text that it depends on is decided: 62 of
+// 100 questions with yes or no were right by the first alone, and 84 by both (docs/lab/forms.md).
 Prediction FormKeeper::prediction_of(const forms::Chosen& chosen, int32_t position, const Prediction& row) const {
   double among_all = 1;
-  const bool read = row.probability > 0 && ids_.uniform.length == 0;  // a random canvas stops by what fits
+  const bool read = row.probability > 0 && ids_.uniform.length == 0;  // a random canvas stops by the texts that fit
   if (read) among_all = row.probability * std::exp((double{chosen.logit} - double{row.logit}) / heat_);
   const double probability = std::min(chosen.probability, among_all);
   return {.position = position,
@@ -72,7 +72,8 @@ std::vector<forms::Slot> FormKeeper::slots(const Canvas& canvas, const Stretch& 
 Status FormKeeper::check(const Canvas& canvas) {
   for (const Stretch& stretch : stretches_) {
     const int64_t length = stretch.end - stretch.begin;
-    // What may have decided tokens behind undecided ones, or nothing decided before the end, is looked at as a whole.
+    // A canvas that may have decided tokens behind undecided ones, or none decided before the end, is looked at as a
+    // whole.
     if (revised_ && solver_.work_of(length, kMostWhole) > kMostWhole)
       return invalid(
           "{}: found a form that takes over {} steps for {} tokens that may be revised, needed a smaller one", key_,

@@ -1,6 +1,6 @@
-// Holds a canvas to a form: predictions are replaced by those of the best sequence that fits, and what the form leaves
-// no choice about is written without a prediction. What is decided can be completed at any time: all tokens that a step
-// commits are of one joint path, and a change of a token that would break it is not made.
+// Holds a canvas to a form. Predictions are replaced by those of the best sequence that fits, and tokens that the form
+// leaves no choice about are written without a prediction. The decided tokens can be completed at any time. All tokens
+// that a step commits are of one joint path, and a change of a token that would break it is not made.
 //
 // Where the text goes on behind a gap (infilling), every gap fits the form by itself and is filled. Padding of a
 // block-causal model is free.
@@ -23,7 +23,7 @@ class FormKeeper {
 
   // Before the first plan. Invalid: the form needs more tokens than there are, with the number that would do.
   Status check(const Canvas& canvas);
-  // What the form fixes before `end`, and as far as only decided text stands before it, as edits of masks.
+  // The tokens that the form fixes before `end`, as far as only decided text stands before them, as edits of masks.
   std::vector<Edit> fixed(const Canvas& canvas, int64_t end);
 
   // Predictions of masked positions (ascending), with the position in the place of the row. `forward` keys the noise.
@@ -31,7 +31,7 @@ class FormKeeper {
                                   int64_t forward);
   // The prediction of a decided position, as the form leaves it given all others.
   Prediction again(const Canvas& canvas, int32_t position, const Prediction& seen, const RowScores& scores);
-  // Of edits that write another token over a decided one those that cannot stay keep the old token.
+  // Some edits write another token over a decided one; those that cannot stay keep the old token.
   void keep(const Canvas& canvas, std::vector<Edit>& edits);
   // Says of the edits that made `after` which of them are text of the form itself.
   void mark(const Canvas& after, std::vector<Edit>& edits);
@@ -43,7 +43,7 @@ class FormKeeper {
   };
   Stretch* stretch_of(int64_t position);
   std::vector<forms::Slot> slots(const Canvas& canvas, const Stretch& stretch) const;
-  // row: what the head says of the position without the form.
+  // row: the head's prediction of the position without the form.
   Prediction prediction_of(const forms::Chosen& chosen, int32_t position, const Prediction& row) const;
 
   const std::shared_ptr<const forms::TokenForm> form_;
@@ -57,11 +57,11 @@ class FormKeeper {
   int64_t begun_ = 0;  // the solver's work before this step
 };
 
-// Before a strategy is made: writes what the form fixes. Invalid as in FormKeeper::check().
+// Before a strategy is made: writes the tokens that the form fixes. Invalid as in FormKeeper::check().
 Status begin_form(std::shared_ptr<const forms::TokenForm> form, const DecodeOptions& options, const SpecialIds& ids,
                   Canvas& canvas);
 
-// What the head reads beside the best tokens. The form outlives it.
+// Which class scores the head reads beside the best tokens. The form outlives it.
 ClassReading class_reading(const forms::TokenForm& form, const DecodeOptions& options);
 
 }  // namespace llada::decode

@@ -1,6 +1,6 @@
-// What the answer must fit, as options: one of five ways to say it (forms/form.h); and calls of tools, which no field
-// says, since they belong to a conversation. The form over a model's tokens is
-// made by whoever has the vocabulary, and given to the strategy.
+// The form of the answer as options: one of five ways to say it (forms/form.h), and calls of tools. No field names the
+// latter, since they belong to a conversation. The form over a model's tokens is made by whoever has the vocabulary,
+// and given to the strategy.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -18,10 +18,11 @@ struct DecodeOptions;
 struct Field;
 
 struct FormOptions {
-  std::string choice = {};         // texts with | between them
-  std::string regex = {};          // what the whole answer fits
-  std::string json_schema = {};    // the schema's text
-  bool loose_schema = false;       // what of it cannot be followed exactly is left out; of set_schema(), no field
+  std::string choice = {};       // texts with | between them
+  std::string regex = {};        // the form of the whole answer
+  std::string json_schema = {};  // the schema's text
+  // parts of it that cannot be followed exactly are left out; set by set_schema(), no field
+  bool loose_schema = false;
   int64_t json_object = 0;         // > 0: any object of so many levels
   std::string form_template = {};  // text with typed gaps
   std::string tools = {};          // calls, and beside them text of one of these forms or free (forms/tool_form.h)
@@ -34,8 +35,8 @@ std::span<const Field> form_fields();
 Result<std::vector<std::string>> set_tools(FormOptions& options, std::string_view tools, bool must_call, int64_t most,
                                            CallForm form = CallForm::json);
 
-// Has the answer be JSON of this schema. strict: what cannot be followed exactly is refused; else it is left out, and
-// the result has a line for each such place. where: what the paths in these lines and in errors begin with.
+// Has the answer be JSON of this schema. strict: parts that cannot be followed exactly are refused; else they are left
+// out, and the result has a line for each such place. where: the beginning of the paths in these lines and in errors.
 Result<std::vector<std::string>> set_schema(FormOptions& options, std::string_view schema, bool strict,
                                             std::string_view where);
 

@@ -16,8 +16,9 @@ std::span<const Field> cache_fields() {
         .tuned("none prefix dual frozen").often(),
     field<&O::tail>(caches, "tail", "N", "masks behind the block that attention reads").in({0, kMaxGenLength}).or_all()
         .tuned("all 64 32 16 8"),
-    field<&O::refresh>(caches, "refresh", "N", "recompute everything in every N-th forward; 0: as the policy says")
-        .tuned("0 8 4 3 2"),
+    field<&O::refresh_after>(caches, "refresh_after", "N",
+        "recompute everything once N tokens have changed; 0: as the policy says").in({0, kMaxGenLength})
+        .tuned("0 64 32 16 8"),
   };
   // clang-format on
   return kFields;
@@ -26,7 +27,7 @@ std::span<const Field> cache_fields() {
 KvPlanner::KvPlanner(const CacheOptions& options, bool slide, int64_t canvas_size, int64_t attention_block,
                      int64_t block_origin)
     : choice_(options.kv),
-      refresh_(options.refresh),
+      refresh_after_(options.refresh_after),
       attention_block_(attention_block),
       block_origin_(block_origin),
       fed_(static_cast<size_t>(canvas_size), -1),
@@ -37,8 +38,12 @@ int64_t KvPlanner::whole_blocks(int64_t position) const {
   return position < block_origin_ ? 0 : position - (position - block_origin_) % attention_block_;
 }
 
-bool KvPlanner::full_is_due() const {
-  return choice_ == KvChoice::none || partial_ < 0 || (refresh_ > 0 && partial_ + 1 >= refresh_);
+bool KvPlanner::full_is_next(std::span<const int32_t> tokens, const Block& block) const {
+  const bool starts = slide_ ? block_begin_ < 0 : block_begin_ != block.begin;
+  if (starts || choice_ == KvChoice::none || full_.empty()) return true;
+  int64_t changed = 0;
+  for (size_t i = 0; i < full_.size(); ++i) changed += full_[i] != tokens[i];
+  return refresh_after_ > 0 && changed >= refresh_after_;
 }
 
 // Whole blocks from the first one that holds a token unknown to its K/V, or position `begin`, to the end of feed.
@@ -53,7 +58,7 @@ std::vector<int32_t> KvPlanner::block_causal_rows(std::span<const int32_t> feed,
 
 std::vector<int32_t> KvPlanner::rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
                                      std::span<const int32_t> needed, bool stale_elsewhere) {
-  std::vector<int32_t> rows = chosen_rows(feed, block, needed, stale_elsewhere);
+  std::vector<int32_t> rows = chosen_rows(canvas, feed, block, needed, stale_elsewhere);
   if (choice_ != KvChoice::frozen) return rows;
   for (const int32_t row : rows) {
     const auto i = static_cast<size_t>(row);
@@ -63,7 +68,7 @@ std::vector<int32_t> KvPlanner::rows(const Canvas& canvas, std::span<const int32
   return rows;
 }
 
-// Of `frozen`, those of the block that are not.
+// With `frozen`, the rows of the block that are not frozen.
 std::vector<int32_t> KvPlanner::not_frozen(int32_t begin, const Block& block) const {
   std::vector<int32_t> rows;
   for (int32_t p = begin; p < block.end; ++p)
@@ -71,13 +76,13 @@ std::vector<int32_t> KvPlanner::not_frozen(int32_t begin, const Block& block) co
   return rows;
 }
 
-std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const Block& block,
+std::vector<int32_t> KvPlanner::chosen_rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
                                             std::span<const int32_t> needed, bool stale_elsewhere) {
+  const bool full = full_is_next(canvas.tokens, block);
   const int64_t before = std::exchange(block_begin_, block.begin);
-  const bool starts = slide_ ? before < 0 : before != block.begin;
   const auto size = static_cast<int64_t>(feed.size());
   if (attention_block_ > 0) {
-    if (choice_ != KvChoice::frozen || starts) {
+    if (choice_ != KvChoice::frozen || before != block.begin) {
       auto rows = merged(needed, block_causal_rows(feed, block.begin));
       stale_from_ = INT64_MAX;
       return rows;
@@ -85,10 +90,13 @@ std::vector<int32_t> KvPlanner::chosen_rows(std::span<const int32_t> feed, const
     stale_from_ = block.begin;
     return merged(merged(needed, stale(feed, size)), not_frozen(block.begin, block));
   }
-  if (starts || full_is_due()) return range(0, size);
+  if (full) return range(0, size);
   std::vector<int32_t> rows = merged(needed, stale(feed, size));
   if (stale_elsewhere) {
-    std::erase_if(rows, [&](int32_t row) { return row < block.begin && !std::ranges::binary_search(needed, row); });
+    std::erase_if(rows, [&](int32_t row) {
+      const int32_t fed = fed_[static_cast<size_t>(row)];
+      return row < block.begin && fed >= 0 && fed != canvas.mask_id && !std::ranges::binary_search(needed, row);
+    });
   }
   if (choice_ == KvChoice::frozen) return merged(rows, not_frozen(slide_ ? 0 : block.begin, block));
   return merged(rows, range(block.begin, choice_ == KvChoice::prefix ? size : block.end));
@@ -114,7 +122,7 @@ void KvPlanner::stored(std::span<const int32_t> tokens) {
   std::fill_n(frozen_.begin(), std::ssize(tokens), true);
 }
 
-// Everything from the first changed token's block on is computed again with it (block_causal_rows), so where all tokens
+// Everything from the first changed token's block on is computed again with it (block_causal_rows). So where all tokens
 // up to the end of a block are those that were fed, its K/V has seen them all.
 int64_t KvPlanner::exact_prefix(const Canvas& canvas) const {
   if (attention_block_ == 0 || (choice_ != KvChoice::block && choice_ != KvChoice::frozen)) return 0;
@@ -126,13 +134,14 @@ int64_t KvPlanner::exact_prefix(const Canvas& canvas) const {
   return whole_blocks(end);
 }
 
-bool KvPlanner::covers(std::span<const int32_t> feed) const {
-  return std::ranges::count(std::span(fed_).first(feed.size()), -1) == 0;
+int32_t KvPlanner::covered(std::span<const int32_t> feed) const {
+  const auto fed = std::span(fed_).first(feed.size());
+  return static_cast<int32_t>(std::ranges::find(fed, -1) - fed.begin());
 }
 
 void KvPlanner::planned(const StepPlan& plan) {
   for (size_t i = 0; i < plan.rows.size(); ++i) fed_[static_cast<size_t>(plan.rows[i])] = plan.inputs[i];
-  partial_ = plan.rows.size() == static_cast<size_t>(plan.keys) ? 0 : partial_ + 1;
+  if (plan.rows.size() == static_cast<size_t>(plan.keys)) full_ = plan.inputs;
 }
 
 void KvPlanner::landed(std::span<const int32_t> rows, std::span<const int32_t> inputs) {

@@ -2,33 +2,34 @@
 // read from the store as an earlier step left them. Such K/V is stale where the canvas has changed since.
 //
 //   none     every row in every step. Exact.
-//   prefix   every row at a block's start (that forward also decodes), then [block begin, end of canvas). Only what
-//            stands before the block may be stale (Fast-dLLM, arXiv 2505.22618, as its loop for LLaDA has it; its loop
-//            for Dream decides only a block's first position in the full forward, whatever the threshold).
+//   prefix   every row at a block's start (that forward also decodes), then [block begin, end of canvas). Only rows
+//            before the block may be stale. This is Fast-dLLM (arXiv 2505.22618) as its loop for LLaDA has it; its loop
+//            for Dream decides only a block's first position in the full forward, whatever the threshold.
 //   dual     every row at a block's start, then the block's rows. The masks behind it are stale as well (Fast-dLLM).
-//   block    the same rows as dual, under the name of the baseline of arXiv 2606.13740; to be combined with a refresh
-//            interval.
-//   frozen   every row at a block's start, then the block's masks and those of its tokens whose K/V is not frozen yet:
-//            it is once a forward has computed it after both the token and its right neighbour were decided (FOCUS,
-//            arXiv 2601.23278).
+//   block    the same rows as dual, under the name of the baseline of arXiv 2606.13740; to be combined with
+//            refresh_after.
+//   frozen   every row at a block's start, then the block's masks and those of its tokens whose K/V is not frozen yet.
+//            It is frozen once a forward has computed it after both the token and its right neighbour were decided
+//            (FOCUS, arXiv 2601.23278).
 //
 // Block-causal models (LLaDA2, arXiv 2512.15745) read nothing behind the current block. The K/V of a block whose tokens
 // are final is final once a forward with all of them has written it. There `none` computes every row up to the end of
-// the current block, and `block` every row from the first block on whose tokens are not the ones that its K/V was
-// computed from. Both are exact and give the same bits. Published loops spend a forward on a finished block's final
-// tokens; here these rows are part of the first forward of the next block, which reads the K/V that the same forward
-// writes. The last block's K/V is never needed. A finished block that the last forward already saw as it is (an edit
-// step that changed nothing) is not computed again. `frozen` computes what `block` does at a block's start, where the
-// block before is computed again as a whole: so only the block under way is read stale, and finished ones are exact.
-// A forward whose rows see more than their block (StepPlan::open_from) stores what is not exact; the next one without
-// computes it again.
+// the current block. `block` begins with the first block whose K/V was computed from other tokens than it has now. Both
+// are exact and give the same bits. Published loops spend a forward on a finished block's final tokens. Here these rows
+// are part of the first forward of the next block, which reads the K/V that the same forward writes. The last block's
+// K/V is never needed. A finished block that the last forward already saw as it is (an edit step that changed nothing)
+// is not computed again. `frozen` computes the same rows as `block` at a block's start, where the block before is
+// computed again as a whole. So only the block under way is read stale, and finished ones are exact. A forward whose
+// rows see more than their block (StepPlan::open_from) stores inexact K/V; the next one without computes it again.
 //
 // Additions to each policy:
-//   - A refresh interval of N computes every row in each N-th forward. N = 1 is exactly `none`.
+//   - refresh_after computes every row once N tokens have changed since the last forward that did: changed tokens make
+//     K/V stale, not forwards. N = 1 is exactly `none`; with one token per forward it is an interval of N forwards.
 //   - A row whose token changed since its K/V was computed (a revised token, a draft), or that was never computed, is
 //     always computed.
 //   - `tail` bounds how many of the masks behind the block are read at all (as DPad does). With tail 0 the canvas seems
-//     to end with the block, and "every row" means every row up to there.
+//     to end with the block, and "every row" means every row up to there. Behind a block that slides the bound moves on
+//     with a forward that computes everything: a mask that enters it in between would cost a row of its own.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -42,7 +43,7 @@ namespace llada::decode {
 
 struct Field;
 
-// Which rows a step computes; what is not computed is read from the store (kv_policy.h).
+// Which rows a step computes; the others are read from the store (kv_policy.h).
 enum class KvChoice { none, prefix, dual, block, frozen };
 
 inline constexpr std::string_view kKvWords[] = {"none", "prefix", "dual", "block", "frozen"};
@@ -50,8 +51,9 @@ constexpr Words words(KvChoice) { return kKvWords; }
 
 struct CacheOptions {
   KvChoice kv = KvChoice::none;
-  int64_t tail = -1;    // positions behind the block that attention reads; -1: all
-  int64_t refresh = 0;  // full forward every `refresh` forwards; 0: where the policy itself asks for one
+  int64_t tail = -1;  // positions behind the block that attention reads; -1: all
+  int64_t refresh_after =
+      0;  // tokens that change between two full forwards; 0: full where the policy itself asks for it
 };
 std::span<const Field> cache_fields();
 
@@ -60,48 +62,51 @@ class KvPlanner {
   KvPlanner(const CacheOptions& options, bool slide, int64_t canvas_size, int64_t attention_block = 0,
             int64_t block_origin = 0);
 
-  // The next forward of a block: rows, ascending. `feed` is what each position that attention reads would be
-  // fed, `needed` (ascending) are rows that the plan cannot do without. Rows before the block that are stale
-  // are left to another path when `stale_elsewhere` holds.
+  // The next forward of a block: rows, ascending. `feed` is the token that each position that attention reads would be
+  // fed, `needed` (ascending) are rows that the plan cannot do without. Rows before the block that are stale are left
+  // to another path when `stale_elsewhere` holds.
   std::vector<int32_t> rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
                             std::span<const int32_t> needed, bool stale_elsewhere);
 
   // The same for a forward of a block-causal model whose rows from `begin`, where a block begins, see all of each
-  // other. What they store is not exact.
+  // other. The K/V that they store is not exact.
   std::vector<int32_t> rows_of_blocks(std::span<const int32_t> feed, int64_t begin);
 
   // Positions before `end` that were computed from another token than `feed` has, ascending.
   std::vector<int32_t> stale(std::span<const int32_t> feed, int64_t end) const;
 
-  // Whether all of feed's positions have been computed from something.
-  bool covers(std::span<const int32_t> feed) const;
+  // The longest prefix of `feed` whose positions all have K/V, of whatever token.
+  int32_t covered(std::span<const int32_t> feed) const;
+
+  // Whether the next forward of the block computes everything, where attention is full.
+  bool full_is_next(std::span<const int32_t> tokens, const Block& block) const;
+  int32_t full_keys() const { return static_cast<int32_t>(full_.size()); }  // keys that the last one of these read
 
   // As in Strategy.
   void stored(std::span<const int32_t> tokens);
   int64_t exact_prefix(const Canvas& canvas) const;
 
-  void planned(const StepPlan& plan);                                           // this is what the forward will be fed
+  void planned(const StepPlan& plan);                                           // the forward will be fed this plan
   void landed(std::span<const int32_t> rows, std::span<const int32_t> inputs);  // this is stored now
 
  private:
-  bool full_is_due() const;
   int64_t whole_blocks(int64_t position) const;  // where the block of a position begins
   std::vector<int32_t> not_frozen(int32_t begin, const Block& block) const;
-  std::vector<int32_t> chosen_rows(std::span<const int32_t> feed, const Block& block, std::span<const int32_t> needed,
-                                   bool stale_elsewhere);
+  std::vector<int32_t> chosen_rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
+                                   std::span<const int32_t> needed, bool stale_elsewhere);
   std::vector<int32_t> block_causal_rows(std::span<const int32_t> feed, int64_t begin) const;
 
   const KvChoice choice_;
-  const int64_t refresh_;
-  const int64_t attention_block_;  // 0: full attention
-  const int64_t block_origin_;     // of its blocks; what is before it is one shorter block
-  std::vector<int32_t> fed_;       // token that a position's stored K/V was computed from; -1: none
-  int64_t block_begin_ = -1;       // of the block that the last rows() was for
-  int64_t partial_ = -1;           // forwards since the last full one; -1: there was none
+  const int64_t refresh_after_;
+  const int64_t attention_block_;   // 0: full attention
+  const int64_t block_origin_;      // the origin of its blocks; positions before it are one shorter block
+  std::vector<int32_t> fed_;        // token that a position's stored K/V was computed from; -1: none
+  int64_t block_begin_ = -1;        // of the block that the last rows() was for
+  std::vector<int32_t> full_;       // fed to the last forward that computed everything; empty: there was none
   int64_t stale_from_ = INT64_MAX;  // of a block-causal model: K/V from here on is not exact
   // frozen
   std::vector<bool> frozen_;  // by position: its K/V stays as it is
-  const bool slide_;                // a block begins in every forward, so the run's start stands for its start
+  const bool slide_;          // a block begins in every forward, so the run's start stands for its start
 };
 
 }  // namespace llada::decode

@@ -1,15 +1,15 @@
-// As much canvas as the answer needs (--gen-length auto), after DAEDAL (arXiv 2508.00819): a model that sees how much
+// As much canvas as the answer needs (--gen-length auto), after DAEDAL (arXiv 2508.00819). A model that sees how much
 // room is left plans its answer for it, and masks far behind the end cost rows for nothing. The canvas is laid for the
-// longest answer, but only the positions before a horizon are seen and computed. The model says where it expects its
-// end: where it predicts end tokens at the last positions before the horizon, there is room enough, where it does not,
-// the answer goes on behind it.
+// longest answer, but only the positions before a horizon are seen and computed. Where the model predicts end tokens at
+// the last positions before the horizon, there is room enough. Where it does not, the answer goes on behind the
+// horizon.
 //
 // The horizon begins two blocks behind the prompt and lies at the end of the block that is being decided or behind it.
 // Each forward that computes the last block_length positions before it, behind the current block, also predicts them
 // (no row is computed for that). Their mean probability of an end token decides: below kGrow the horizon moves a block
-// away, above kShrink it comes a block nearer. DAEDAL asks in forwards of their own before it decodes, and puts masks
-// into the middle of an answer later; here every step asks, and blocks are added behind only, since what is decided is
-// never moved. A block that ends without an end token always gets another one behind it, up to gen_length.
+// away, above kShrink it comes a block nearer. DAEDAL asks in separate forwards before it decodes, and puts masks into
+// the middle of an answer later. Here every step asks, and blocks are added behind only, since decided tokens are never
+// moved. A block that ends without an end token always gets another one behind it, up to gen_length.
 //
 // With a tail (--tail) the horizon says nothing, as attention sees so many masks behind the block in any case; nor for
 // block-causal models, which see nothing behind it. There `auto` only means that no answer is cut before gen_length.
@@ -40,8 +40,8 @@ inline constexpr int64_t kAutoLength = 1024;  // most positions of `auto`, where
 inline constexpr int64_t kMaxGenLength = int64_t{1} << 20;
 inline constexpr int64_t kMaxSteps = int64_t{1} << 30;
 
-// Whether auto_length needs a Length: a tail, or a block-causal model, bounds what is seen without one, and there the
-// length is only a cap. Never when infilling.
+// Whether auto_length needs a Length. A tail or a block-causal model bounds the visible canvas without one, and there
+// the length is only a cap. Never when infilling.
 bool predicts_length(const DecodeOptions& options, int64_t attention_block);
 
 class Length {
@@ -55,7 +55,7 @@ class Length {
   void enter(const Block& block);
   int64_t horizon() const { return horizon_; }
 
-  // What stands behind the block and before the horizon, at most block_length of it: to be predicted where it is
+  // Positions behind the block and before the horizon, at most block_length of them: to be predicted where they are
   // computed.
   std::vector<int32_t> last_positions(const Block& block) const;
 

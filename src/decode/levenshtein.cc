@@ -75,7 +75,7 @@ void LevenshteinEditing::break_cycle(const Canvas& canvas, std::vector<Edit>& wr
   if (other >= 0) least->token = other;
 }
 
-void LevenshteinEditing::merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
+void LevenshteinEditing::merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen, bool,
                                std::vector<Edit>& edits) {
   std::vector<Edit> written = std::move(edits);
   edits.clear();

@@ -1,19 +1,20 @@
 // LLaDA2.2's editing ("Levenshtein"): a block's predictions are tokens or edits that move text. A deletion takes its
-// position out: what is behind it moves left, and the block ends with one more mask. An insertion puts a mask before
-// the token that stands at its position, and what is behind that moves right; what no longer fits is cut off. Only the
+// position out: the tokens behind it move left, and the block ends with one more mask. An insertion puts a mask before
+// the token at its position, and the tokens from there on move right; those that no longer fit are cut off. Only the
 // block under way is edited, and its length stays.
 //
 // The loop is the one of SGLang's JointThresholdInDel, which follows the `_joint_decode_block` of the published
-// checkpoint but for what is said here. A step over the block's predictions:
+// checkpoint but for the differences below. A step over the block's predictions:
 //   masks    those above the threshold, at least one more than edits have brought in, while the block has one that it
 //            began with; then all
 //   tokens   another token above edit_threshold is written over one that is there
-//   edits    what was written as a deletion or insertion is carried out, left to right
-// The block is finished by a step that writes nothing, and by its last step, which writes neither edit: that is number
-// edit_steps of those that find none of the masks that the block began with, or the one behind block + edit_steps. (The
-// checkpoint's own loop begins to count anew where such a mask comes back, which cannot be here, and ends after 1,000
-// steps.) Where the block is as it was before an earlier step, the token of lowest confidence that would be written is
-// replaced by the best one that was not written there before; the checkpoint draws the position.
+//   edits    tokens written as a deletion or insertion are carried out, left to right
+// The block is finished by a step that writes nothing, or by its last step, which writes neither edit. Steps count that
+// find none of the masks that the block began with; the last one is number edit_steps of these, or the one behind block
+// + edit_steps. (The checkpoint's own loop begins to count anew where such a mask comes back, which cannot be here, and
+// ends after 1,000 steps.) Where the block returns to a state before an earlier step, the token of lowest confidence
+// that would be written is replaced. It becomes the best one that was not written there before; the checkpoint draws
+// the position.
 //
 // Deliberately different: the mask is never predicted. There, a token may be written over by it.
 #pragma once
@@ -35,7 +36,7 @@ class LevenshteinEditing final : public Reviser {
   int32_t ranked(const Canvas& canvas, const Block& block) const override;
   void answered(const Canvas& canvas, const Block& block, const StepResult& result) override;
   int64_t least_commits() const override { return least_; }
-  void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
+  void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen, bool pending,
              std::vector<Edit>& edits) override;
   bool keeps_open(const Canvas& canvas, const Block& block) const override;
   int64_t step_bound(int64_t, int64_t blocks) const override { return blocks * (block_length_ + most_ + 1); }
@@ -53,14 +54,14 @@ class LevenshteinEditing final : public Reviser {
   const SpecialIds ids_;
   const double threshold_;
   const int64_t block_length_, most_;
-  // Of the block under way
+  // State of the block under way.
   std::vector<bool> original_;
   std::vector<double> confidence_;
   std::set<std::vector<int32_t>> states_;       // its tokens before each step
   std::map<int32_t, std::set<int32_t>> tried_;  // written at a position so far
   int64_t steps_ = 0, post_ = 0, least_ = 1;
   bool last_ = false, finished_ = false;
-  // Of the step
+  // State of the step.
   std::vector<Prediction> predictions_;
   std::vector<int32_t> ranked_;
 };

@@ -1,10 +1,10 @@
-// What a user may ask of decoding: the sum of its parts. Each part is declared, listed and used in a file of its own;
-// what cannot go together: pairs.cc. Sources: LLaDA's generate() (arXiv 2502.09992), threshold and factor from
-// Fast-dLLM (arXiv 2505.22618), entropy from the EB-Sampler (arXiv 2505.24857), Dream's three from its generation code,
-// speculation and progressive revision from the llada.cpp paper (arXiv 2606.13740), editing from LLaDA2.1's report, the
-// rules for canvases of random tokens from DiffusionGemma's class in the package transformers.
-// Names, ranges, text forms and help of every option: fields.h. Deliberately absent: the model's context limit (the
-// engine knows it), and rules that were tried and left (docs/lab/rules.md).
+// The options of decoding: the sum of its parts. Each part is declared, listed and used in a file of its own; pairs.cc
+// says which options exclude each other. Sources: LLaDA's generate() (arXiv 2502.09992); threshold and factor:
+// Fast-dLLM (arXiv 2505.22618); entropy: the EB-Sampler (arXiv 2505.24857); Dream's three: its generation code.
+// Speculation and progressive revision are from the llada.cpp paper (arXiv 2606.13740), editing from LLaDA2.1's report.
+// The rules for canvases of random tokens are from DiffusionGemma's class in the package transformers. Names, ranges,
+// text forms and help of every option: fields.h. Deliberately absent: the model's context limit (the engine knows it),
+// and rules that were tried and left (docs/lab/rules.md).
 #pragma once
 #include <type_traits>
 #include <utility>
@@ -33,7 +33,8 @@ struct DecodeOptions : LengthOptions,
   DecodeOptions() = default;
   // The defaults with these parts: DecodeOptions(LengthOptions{.gen_length = 8}, CacheOptions{.kv = KvChoice::dual}).
   template <class... Parts>
-  requires(std::is_base_of_v<Parts, DecodeOptions>&&...) DecodeOptions(Parts... parts) {
+    requires(std::is_base_of_v<Parts, DecodeOptions> && ...)
+  DecodeOptions(Parts... parts) {
     ((static_cast<Parts&>(*this) = std::move(parts)), ...);
   }
 };
@@ -41,17 +42,17 @@ struct DecodeOptions : LengthOptions,
 // Why options are refused.
 struct Refused : Error {
   Refused(Error error, bool model = false) : Error(std::move(error)), of_model(model) {}
-  bool of_model;  // another kind of model could do what was asked
+  bool of_model;  // another kind of model could do it
 };
 template <class T>
 using OrRefused = std::expected<T, Refused>;
 
-// Refuses what cannot work or would be silently ignored, with one line "KEY: ..." (invalid input; pairs.cc).
-// With infill, gen_length is not looked at; make_strategy() then compares steps with the blocks of the
-// canvas. kind: what such a model cannot do as well. With block-causal attention the K/V of a finished block is final
-// and exact (kv_policy.h), so policies that live with stale K/V have no meaning, and neither have drafts of blocks that
-// would read an unfinished one, nor gaps whose right-hand text the model cannot see. With canvases of random tokens
-// there is one way of decoding (uniform_canvas.h), whose options mean nothing elsewhere.
+// Refuses options that cannot work or would be silently ignored, with one line "KEY: ..." (invalid input; pairs.cc).
+// With infill, gen_length is not looked at; make_strategy() then compares steps with the blocks of the canvas. kind:
+// refuses options that such a model cannot follow as well. With block-causal attention the K/V of a finished block is
+// final and exact (kv_policy.h). So policies that live with stale K/V have no meaning. Drafts of blocks that would read
+// an unfinished one have none either, nor gaps whose right-hand text the model cannot see. With canvases of random
+// tokens there is one way of decoding (uniform_canvas.h), whose options mean nothing elsewhere.
 OrRefused<void> validate(const DecodeOptions& options, bool infill = false, const ModelKind& kind = {});
 // Whether the options work with no model of full attention, so that only their own model can say what is wrong.
 bool needs_blocks(const DecodeOptions& options);

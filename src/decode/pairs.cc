@@ -1,4 +1,5 @@
-// Which options go together: a table of what models, texts and ways of decoding lack, behind validate() of options.h.
+// Which options go together: a table of the things that models, texts and ways of decoding lack, behind validate() of
+// options.h.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace llada::decode {
 namespace {
 
-struct Asked {
+struct Combination {
   const DecodeOptions& o;
   bool infill = false;
   const ModelKind& kind;
@@ -26,15 +27,15 @@ struct Asked {
 // stand as switches. reason, need: of this case, where its row's text names them.
 struct Case {
   std::string_view keys, with;
-  bool (*when)(const Asked&) = nullptr;
+  bool (*when)(const Combination&) = nullptr;
   std::string_view reason = {}, need = {};
 };
 
-// One thing that is lacking, and all that asks for it. A refusal reads "KEY: found its value with WITH, WHY"; of a
+// One missing capability and every option that needs it. A refusal reads "KEY: found its value with WITH, WHY"; of a
 // switch beside other options "KEY: found WITH, WHY". {reason}, {need}: the case's own; {key}: the option; {values}:
-// what it can be instead; {with}: what the first of the others can be; {others}: the case's other keys that are asked
-// for; {blocks}: their number; {block}: the model's attention block. The first case that holds speaks, so kinds of
-// models come first: another value helps nobody whose model has no use for the option.
+// its other possible values; {with}: the possible values of the first of the others. {others}: the case's other keys
+// that are asked for; {blocks}: their number; {block}: the model's attention block. The first case that holds speaks,
+// so kinds of models come first: another value helps nobody whose model has no use for the option.
 struct Refusal {
   std::string_view why;
   Case cases[9];
@@ -43,7 +44,7 @@ struct Refusal {
 constexpr bool kOfModel = true;
 
 constexpr Case kBesideFullAttention = {"accept=causal revision=edit-blocks", "full attention",
-                                       [](const Asked& a) { return a.attention_block == 0; }};
+                                       [](const Combination& a) { return a.attention_block == 0; }};
 
 constexpr Refusal kRefusals[] = {
     // Kinds of models.
@@ -52,95 +53,95 @@ constexpr Refusal kRefusals[] = {
      kOfModel},
     {"as LLaDA2.2 has; needed {values}",
      {{"revision=levenshtein", "a model that has no tokens for deletions and insertions",
-       [](const Asked& a) { return !a.kind.moves_text; }}},
+       [](const Combination& a) { return !a.kind.moves_text; }}},
      kOfModel},
     {"which sees nothing behind the current block, and whose finished blocks have exact K/V; needed {values}",
-     {{"slide refresh tail mbsd kv=prefix|dual", "a block-causal model",
-       [](const Asked& a) { return a.attention_block > 0; }}},
+     {{"slide refresh_after tail mbsd kv=prefix|dual", "a block-causal model",
+       [](const Combination& a) { return a.attention_block > 0; }}},
      kOfModel},
     {"so that its K/V is final; needed {values}",
      {{"revision cfg_scale neighbour_penalty kv=frozen", "a model that reads finished text causally",
-       [](const Asked& a) { return a.kind.keeps_finished(); }}},
+       [](const Combination& a) { return a.kind.keeps_finished(); }}},
      kOfModel},
     {"which does not see the text behind a gap; needed a model with full attention",
-     {{"infill", "a block-causal model", [](const Asked& a) { return a.attention_block > 0; }},
+     {{"infill", "a block-causal model", [](const Combination& a) { return a.attention_block > 0; }},
       {"infill", "a model whose canvases hold random tokens",
-       [](const Asked& a) { return a.kind.uniform.length > 0; }}},
+       [](const Combination& a) { return a.kind.uniform.length > 0; }}},
      kOfModel},
     {"; needed {block}, or a divisor of it",
      {{"block_length!", "a block-causal model of blocks of {block}",
-       [](const Asked& a) {
+       [](const Combination& a) {
          return a.attention_block > 0 &&
                 (a.o.block_length > a.attention_block || a.attention_block % a.o.block_length != 0);
        }}},
      kOfModel},
     {"so that no row is computed alone; needed {values}",
      {{"revision=dual-path kv=frozen", "a model whose blocks choose experts together",
-       [](const Asked& a) { return a.kind.whole_blocks; }}},
+       [](const Combination& a) { return a.kind.whole_blocks; }}},
      kOfModel},
     // Ways of decoding.
-    {"which keeps what a causal forward says as it is; needed {values}",
+    {"which keeps a causal forward's tokens as they are; needed {values}",
      {{"revision entropy_gate cfg_scale repeat_penalty neighbour_penalty choice regex json_schema json_object template "
        "tools",
-       "accept", [](const Asked& a) { return a.o.acceptance == Acceptance::causal; }}}},
+       "accept", [](const Combination& a) { return a.o.acceptance == Acceptance::causal; }}}},
     {"which takes the best tokens, as the model ranks them; needed {values}",
      {{"temperature cfg_scale repeat_penalty neighbour_penalty entropy_gate choice regex json_schema json_object "
        "template tools logit_bias",
-       "revision", [](const Asked& a) { return a.o.revision == Revision::levenshtein; }}}},
-    {"which freezes what a block-causal model revises; needed none, or {with}",
-     {{"revision", "kv", [](const Asked& a) { return a.attention_block > 0 && a.o.kv == KvChoice::frozen; }}}},
+       "revision", [](const Combination& a) { return a.o.revision == Revision::levenshtein; }}}},
+    {"which freezes tokens that a block-causal model revises; needed none, or {with}",
+     {{"revision", "kv", [](const Combination& a) { return a.attention_block > 0 && a.o.kv == KvChoice::frozen; }}}},
     {"; needed accept threshold",
      {{"revision=levenshtein", "a rule that decides masks in another way",
-       [](const Asked& a) { return a.o.acceptance != Acceptance::threshold; }}}},
+       [](const Combination& a) { return a.o.acceptance != Acceptance::threshold; }}}},
     {"{reason}, so that {key} would change nothing; needed {need}",
-     {{"steps", "accept", [](const Asked& a) { return !has_schedule(a.o.acceptance); },
+     {{"steps", "accept", [](const Combination& a) { return !has_schedule(a.o.acceptance); },
        "which decides itself how many tokens a step keeps", "{with}"},
-      {"confidence_eos_eot_inf", "accept", [](const Asked& a) { return !reads_probability(a.o.acceptance); },
+      {"confidence_eos_eot_inf", "accept", [](const Combination& a) { return !reads_probability(a.o.acceptance); },
        "which does not read confidences", "{with}"},
-      {"top_k top_p min_p", "temperature", [](const Asked& a) { return a.o.temperature == 0; },
+      {"top_k top_p min_p", "temperature", [](const Combination& a) { return a.o.temperature == 0; },
        "which always takes the best token", "temperature above 0"},
-      {"refresh", "kv", [](const Asked& a) { return a.o.kv == KvChoice::none; },
+      {"refresh_after", "kv", [](const Combination& a) { return a.o.kv == KvChoice::none; },
        "which computes everything in every step", "{with}"},
-      {"mbsd", "tail", [](const Asked& a) { return a.o.tail == 0; }, "which leaves nothing behind the block to draft",
-       "tail all, or above 0"},
+      {"mbsd", "tail", [](const Combination& a) { return a.o.tail == 0; },
+       "which leaves nothing behind the block to draft", "tail all, or above 0"},
       {"mbsd", "gen_length block_length",
-       [](const Asked& a) { return !a.infill && a.o.block_length >= a.o.gen_length; },
+       [](const Combination& a) { return !a.infill && a.o.block_length >= a.o.gen_length; },
        "which leaves nothing behind the block to draft", "block_length below gen_length"}}},
     // One plans ahead, by blocks or a number of tokens, and the other decides from step to step.
     {"{reason}; needed {need}",
      {{"steps accept=llada2|dream-entropy|dream-margin|dream-maskgit|causal", "a window that begins at the first mask",
-       [](const Asked& a) { return a.kind.decided_first; },
+       [](const Combination& a) { return a.kind.decided_first; },
        "so that no block stays in its place to be planned or confirmed", "{values}"},
-      {"steps", "slide", [](const Asked& a) { return a.o.slide; },
+      {"steps", "slide", [](const Combination& a) { return a.o.slide; },
        "with which no block stays in its place to have a share of the steps", "{values}, or slide false"},
-      {"steps", "gen_length", [](const Asked& a) { return a.o.auto_length && !a.infill; },
+      {"steps", "gen_length", [](const Combination& a) { return a.o.auto_length && !a.infill; },
        "which leaves open how many blocks share the steps", "{values}, or a number for gen_length"},
-      {"early_stop=none", "gen_length", [](const Asked& a) { return a.o.auto_length && !a.infill; },
+      {"early_stop=none", "gen_length", [](const Combination& a) { return a.o.auto_length && !a.infill; },
        "which goes on until the answer ends", "{values}, or a number for gen_length"},
       {"slide", "accept",
-       [](const Asked& a) { return is_dream(a.o.acceptance) || a.o.acceptance == Acceptance::llada2; },
+       [](const Combination& a) { return is_dream(a.o.acceptance) || a.o.acceptance == Acceptance::llada2; },
        "which plans the steps of a block that stays in its place", "{with}, or slide false"},
-      {"slide", "revision", [](const Asked& a) { return edits_in_place(a.o.revision); },
+      {"slide", "revision", [](const Combination& a) { return edits_in_place(a.o.revision); },
        "which changes the tokens of a block that stays in its place", "{with}, or slide false"},
-      {"entropy_gate", "accept", [](const Asked& a) { return has_schedule(a.o.acceptance); },
+      {"entropy_gate", "accept", [](const Combination& a) { return has_schedule(a.o.acceptance); },
        "which keeps a planned number of tokens in every step", "{with}"},
-      {"kv=frozen", "accept", [](const Asked& a) { return a.o.acceptance == Acceptance::causal; },
+      {"kv=frozen", "accept", [](const Combination& a) { return a.o.acceptance == Acceptance::causal; },
        "whose causal forwards write the K/V for good", "{values}"}}},
     {"which are {blocks} blocks; needed {blocks} at least",
      {{"steps", "gen_length block_length",
-       [](const Asked& a) { return !a.infill && !a.o.auto_length && a.o.steps < a.blocks(); }}}},
+       [](const Combination& a) { return !a.infill && !a.o.auto_length && a.o.steps < a.blocks(); }}}},
     {"another form of the answer; needed one alone",
      {{"choice regex json_schema json_object template", "{others}",
-       [](const Asked& a) {
+       [](const Combination& a) {
          return !a.o.choice.empty() + !a.o.regex.empty() + !a.o.json_schema.empty() + (a.o.json_object > 0) +
                     !a.o.form_template.empty() >
                 1;
        }}}},
-    {"which decides what may be sampled; needed it left out",
+    {"which decides which tokens may be sampled; needed it left out",
      {{"top_k top_p min_p repeat_penalty neighbour_penalty logits_eos_inf confidence_eos_eot_inf",
-       "a form of the answer", [](const Asked& a) { return form_of(a.o).has_value(); }}}},
+       "a form of the answer", [](const Combination& a) { return form_of(a.o).has_value(); }}}},
     {"where the text goes on behind the gap; needed all",
-     {{"tail", "infilling", [](const Asked& a) { return a.infill; }}}},
+     {{"tail", "infilling", [](const Combination& a) { return a.infill; }}}},
 };
 
 // As an error quotes it. A text may be long and may hold line ends, so that it is not shown.
@@ -152,8 +153,8 @@ std::vector<std::string_view> parts_of(std::string_view text, char between) {
   return parts;
 }
 
-// Of the case's keys, the first that is asked for and that `only` allows; empty: none.
-std::string_view key_in(const Case& c, const Asked& asked, std::string_view only = {}) {
+// The first of the case's keys that is asked for and that `only` allows; empty: none.
+std::string_view key_in(const Case& c, const Combination& asked, std::string_view only = {}) {
   if (c.when == nullptr || !c.when(asked)) return {};
   for (const std::string_view entry : parts_of(c.keys, ' ')) {
     const size_t end = std::min(entry.find_first_of("=!"), entry.size());
@@ -171,18 +172,18 @@ std::string_view key_in(const Case& c, const Asked& asked, std::string_view only
 }
 
 // Whether the case refuses the option, or another one because of it.
-bool is_about(const Case& c, std::string_view key, const Asked& asked) {
+bool is_about(const Case& c, std::string_view key, const Combination& asked) {
   return !key_in(c, asked, key).empty() ||
          (std::ranges::count(parts_of(c.with, ' '), key) > 0 && !key_in(c, asked).empty());
 }
 
-// What an option can be, with all others as they are, so that neither it nor `key` is refused.
-std::string values_left(const Asked& asked, const Field* field, std::string_view key) {
+// The values that an option can have, with all others as they are, so that neither it nor `key` is refused.
+std::string values_left(const Combination& asked, const Field* field, std::string_view key) {
   if (field == nullptr || field->words.empty()) return "it left out";
   std::string left;
   for (const std::string_view word : field->words) {
     DecodeOptions o = asked.o;
-    const Asked other{o, asked.infill, asked.kind};
+    const Combination other{o, asked.infill, asked.kind};
     bool works = set_field(o, field->key, word).has_value();
     for (const Refusal& r : kRefusals)
       for (const Case& c : r.cases) works = works && !is_about(c, field->key, other) && key_in(c, other, key).empty();
@@ -193,7 +194,7 @@ std::string values_left(const Asked& asked, const Field* field, std::string_view
   return field->key == key ? left : fmt::format("{} {}", field->key, left);
 }
 
-OrRefused<void> refuse(std::string_view key, const Refusal& row, const Case& c, const Asked& asked) {
+OrRefused<void> refuse(std::string_view key, const Refusal& row, const Case& c, const Combination& asked) {
   const std::string_view why = row.why;
   const Field* field = find_field(key);
   const std::vector<std::string_view> others = parts_of(c.with, ' ');
@@ -225,7 +226,7 @@ OrRefused<void> refuse(std::string_view key, const Refusal& row, const Case& c, 
   return std::unexpected(Refused({ErrorKind::invalid_input, text}, row.of_model));
 }
 
-OrRefused<void> check_refusals(const Asked& asked) {
+OrRefused<void> check_refusals(const Combination& asked) {
   for (const Refusal& r : kRefusals)
     for (const Case& c : r.cases)
       if (const std::string_view key = key_in(c, asked); !key.empty()) return refuse(key, r, c, asked);

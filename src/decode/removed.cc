@@ -11,17 +11,19 @@ struct Removed {
   std::string_view key, word, instead;
 };
 
-constexpr std::string_view kRevise = "revision=dual-path looks again at what is doubtful";
+constexpr std::string_view kRevise = "revision=dual-path checks doubtful tokens again";
 constexpr std::string_view kGate = "threshold with entropy_gate keeps tokens back while much is open on their left";
 constexpr std::string_view kSlide = "slide keeps no token waiting for a block's end";
-constexpr std::string_view kRefresh = "refresh=N recomputes everything in every N-th forward";
+constexpr std::string_view kRefresh = "refresh_after=N recomputes everything once N tokens have changed";
 constexpr std::string_view kFrozen = "kv=frozen with slide computes the fewest rows";
 constexpr std::string_view kTemperatures = "the model's file has it, and temperature=N scales it";
-constexpr std::string_view kDual = "kv=dual with refresh keeps what is stored fresh";
+constexpr std::string_view kDual = "kv=dual with refresh_after keeps the store fresh";
 
 constexpr Removed kRemoved[] = {
+    {"preset", "npu", "balanced computes everything as seldom, whenever 48 tokens have changed"},
+    {"preset", "long", "fast computes as few rows in a quarter of the forwards"},
     {"remasking", "", "accept=schedule takes the most probable tokens, accept=random as many in a random order"},
-    {"final_sweep", "", "leave it out: what is visible when all is decided is final"},
+    {"final_sweep", "", "leave it out: tokens that are visible when all is decided are final"},
     {"accept", "anchored", kGate},
     {"accept", "settled", kGate},
     {"accept", "frechet", kGate},
@@ -35,8 +37,9 @@ constexpr Removed kRemoved[] = {
     {"kv", "suffix", kDual},
     {"kv", "delayed", kFrozen},
     {"tail_last", "", "tail=N alone; gen_length=auto follows the answer's length"},
-    {"warmup", "", "the first forward of a block recomputes everything; refresh=N does it again"},
+    {"warmup", "", "the first forward of a block recomputes everything; refresh_after=N does it again"},
     {"frozen_final", "", "kv=block keeps finished blocks, and kv=frozen makes them exact"},
+    {"refresh", "", kRefresh},
     {"refresh_drift", "", kRefresh},
     {"evict", "", kFrozen},
     {"evict_rows", "", kFrozen},

@@ -20,8 +20,8 @@ std::span<const Field> revision_fields() {
         "dual-path: tokens with a probability from T are final, those below it are predicted again")
         .in(kShare).of(Revision::dual_path),
     field<&O::revise_lateness>(revision, "revise_lateness", "N",
-        "where tokens are predicted again: fused, in the step's own forward; N: in a forward beside it, which another "
-        "device could run, and whose results are used N steps later; ready: as soon as they are there")
+        "where tokens are predicted again; fused: in the step's own forward; N: in a forward beside it, which another "
+        "device could run, used N steps later; ready: used as soon as they are there")
         .in({0, 64}).or_word("ready").or_second_word("fused").of(Revision::dual_path),
     field<&O::revise_rows>(revision, "revise_rows", "N", "tokens predicted again per step").in(kPositions)
         .tuned("4 8 16 32").of(Revision::dual_path),

@@ -1,10 +1,10 @@
-// Checking what was committed. A reviser says which visible tokens a step predicts again, and turns the answers into
-// edits. In runs that sample, the noise of a position is drawn once (draws_once() in sampling.h), so
-// that a prediction differs from the one before only where the model's logits do.
+// Checks of committed tokens. A reviser says which visible tokens a step predicts again, and turns the answers into
+// edits. In runs that sample, the noise of a position is drawn once (draws_once() in sampling.h), so that a prediction
+// differs from the one before only where the model's logits do.
 //
-// Two ways to check: a trial computes a row with the mask at the token's own position (Trial in types.h), so the answer
-// is what the others say of it; a check in place reads the prediction of the token's own row with the token there,
-// which only a model trained for it answers well.
+// There are two ways to check. A trial computes a row with the mask at the token's own position (Trial in types.h), so
+// the other tokens alone give the answer. A check in place reads the prediction of the token's own row with the token
+// there, which only a model trained for it answers well.
 #pragma once
 #include <memory>
 #include <span>
@@ -19,7 +19,7 @@ namespace llada::decode {
 struct DecodeOptions;
 struct Field;
 
-// Whether, and how, what was committed is looked at again (revision.h).
+// Whether, and how, committed tokens are checked again (revision.h).
 enum class Revision {
   none,         // a commit is final
   dual_path,    // Dual-Path Progressive Revision: visible tokens are predicted again with themselves masked
@@ -67,7 +67,7 @@ class Reviser {
   // The state of a token committed with this confidence.
   virtual TokenState first_state(double confidence) const = 0;
 
-  // What a step of the block checks.
+  // The checks of a step of the block.
   virtual Checks checks(const Canvas& canvas, const Block& block) = 0;
 
   // The step's rows at positions from here on see all of each other.
@@ -76,15 +76,19 @@ class Reviser {
   // How many of the best tokens of each row the step is to tell.
   virtual int32_t ranked(const Canvas&, const Block&) const { return 0; }
 
-  // Before the step's masks are decided: what it brought.
+  // Receives the step's results before its masks are decided.
   virtual void answered(const Canvas&, const Block&, const StepResult&) {}
   // How many masks the step decides at least, by a threshold.
   virtual int64_t least_commits() const { return 1; }
 
-  // `seen` are predictions of what checks() named, trials before in_place, with the position that was checked.
-  // edits (ascending) holds the step's commits in their first state; merge() may change, drop or add edits.
-  virtual void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
+  // `seen` are the predictions that checks() asked for, trials before in_place, with the position that was checked.
+  // pending: a side pass has still to bring others. edits (ascending) holds the step's commits in their first state;
+  // merge() may change, drop or add edits.
+  virtual void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen, bool pending,
                      std::vector<Edit>& edits) = 0;
+
+  // All text of the answer is decided, and some of it may still change: a pass under way is waited for.
+  virtual bool waits(const Canvas&) const { return false; }
 
   // The block needs another step although it has no mask.
   virtual bool keeps_open(const Canvas&, const Block&) const { return false; }

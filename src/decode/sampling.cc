@@ -22,7 +22,7 @@ bool contains(std::span<const int32_t> sorted, int32_t id) {
   return !sorted.empty() && id >= sorted.front() && id <= sorted.back() && std::ranges::binary_search(sorted, id);
 }
 
-// Of the clean logits: probability of `out.token`, entropy, the two best and the margin between them.
+// From the clean logits: probability of `out.token`, entropy, the two best and the margin between them.
 void describe(std::span<const float> logits, const SamplingRule& rule, Prediction& out) {
   int32_t best = -1, second = -1;
   double most = kNone;
@@ -52,7 +52,7 @@ void describe(std::span<const float> logits, const SamplingRule& rule, Predictio
   out.runner_up = second;
 }
 
-// What may be sampled: ids, of logits after the penalty. Never empty unless everything is excluded.
+// The tokens that may be sampled: ids, with logits after the penalty. Never empty unless everything is excluded.
 class Allowed {
  public:
   // All logits are divided by `heat`, behind the penalty.
@@ -81,7 +81,7 @@ class Allowed {
     std::ranges::sort(ids_);  // so that sums are taken in one order
   }
 
-  // The fewest best ones that have at least this share of what is left; one at least.
+  // Keeps the fewest best ones that have at least this share of the probability left; one at least.
   void keep_share(double share) {
     if (share >= 1) return;
     double total = 0;
@@ -102,7 +102,7 @@ class Allowed {
     if (share_of_best > 0) std::erase_if(ids_, [&](int32_t id) { return weight(id) < share_of_best; });
   }
 
-  // Probability, entropy and margin of what is left.
+  // Probability, entropy and margin of the tokens left.
   void describe(Prediction& out) const {
     double sum = 0, weighted = 0, best = 0, second = 0;
     for (const int32_t id : ids_) {

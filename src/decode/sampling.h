@@ -2,14 +2,14 @@
 // from the device, and its predictions are made here: by one pure function, the same on every device. (Plain
 // temperature sampling stays in the head, which stores no logits; without filters both take the same token.)
 //
-// The order: bias, penalty, then top-k, top-p over what top-k left, min-p, then Gumbel noise times the temperature on
-// what is left, as in llama.cpp's default chain: the cuts are made at temperature 1. Ties at a border go to the lower
+// The order: bias, penalty, then top-k, top-p over the rest, min-p, then Gumbel noise times the temperature on the
+// tokens left. As in llama.cpp's default chain, the cuts are made at temperature 1. Ties at a border go to the lower
 // id.
 //
-// Confidence is what it is for plain sampling: the probability of the token in the clean softmax, before penalties and
+// Confidence is the same as for plain sampling: the probability of the token in the clean softmax, before penalties and
 // cuts. So a threshold asks how sure the model is, not how narrow the cut was. Dream's rules are the exception
 // (orders_by_sampled). The penalty for the left neighbour's token, LLaDA2.1's, is another: it comes before everything,
-// and confidence is of what it leaves.
+// and confidence is computed after it.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -40,20 +40,19 @@ std::span<const Field> sampling_fields();
 
 constexpr bool samples(const SamplingOptions& o) { return o.temperature > 0; }
 
-// Dream's rules order by what is left of the distribution after the temperature and the cuts, as its published sampler
-// does: there the temperature comes first, then top-p, then top-k, and confidence, entropy and margin are of the
-// result.
+// Dream's rules order by the distribution after the temperature and the cuts, as its published sampler does. There the
+// temperature comes first, then top-p, then top-k, and confidence, entropy and margin are of the result.
 bool orders_by_sampled(const DecodeOptions& options);
 
-// What the head cannot do without storing logits.
+// Whether the head must store logits for these options.
 bool needs_logits(const DecodeOptions& options);
 
 // Whether plans ask for ranked tokens (StepPlan::ranked).
 bool ranks_tokens(const DecodeOptions& options);
 
 // Rules that ask whether a position is predicted as it was before. With noise of its own in every forward a sampled
-// token would differ from the one before although the model says the same; so in such runs the noise of a position is
-// drawn once, and a prediction changes with the model's logits only (and what stands nearby, where that is penalised).
+// token would differ from the one before although the model says the same. So in such runs the noise of a position is
+// drawn once. A prediction then changes with the model's logits only, and with nearby tokens where these are penalised.
 bool draws_once(const DecodeOptions& options);
 
 // Where random numbers of a row come from (base/random.h).
@@ -73,8 +72,8 @@ std::vector<int32_t> rank_tokens(std::span<const float> logits, size_t rows, int
 // How many positions before and behind another one are nearby: as many as llama.cpp penalises by default.
 inline constexpr int64_t kNearby = 64;
 
-// What is decided nearby `position`, which itself does not count: ids ascending, each once. Tokens that end an answer
-// are left out, since an answer's tail is full of them.
+// The tokens decided near `position`, without its own: ids ascending, each once. Tokens that end an answer are left
+// out, since an answer's tail is full of them.
 std::vector<int32_t> tokens_nearby(const Canvas& canvas, int64_t position, const SpecialIds& ids);
 
 // Puts predictions made here in the place of the device's. logits: those of result.predictions, then of result.trials;

@@ -1,14 +1,15 @@
-// Self-speculation: one model drafts and verifies. A forward that sees the whole block predicts all its masks; a causal
-// forward over that draft says for each position which token would be best if only the tokens before it were known. The
-// tokens on which both agree are final, and so is the causal one where they first differ. The text is that of decoding
-// one token after the other with causal attention, greedily, whatever the drafts were (Nemotron-Labs-Diffusion's
-// linear_spec_generate(); S2D2, arXiv 2603.25702, does so within the blocks of a block-causal model).
+// Self-speculation: one model drafts and verifies. A forward that sees the whole block predicts all its masks. A causal
+// forward over that draft then says for each position which token would be best if only the tokens before it were
+// known. The tokens on which both agree are final, and so is the causal one where they first differ. The text is that
+// of decoding one token after the other with causal attention, greedily, whatever the drafts were. Sources:
+// Nemotron-Labs-Diffusion's linear_spec_generate(); S2D2 (arXiv 2603.25702), which does so within the blocks of a
+// block-causal model.
 //
 //   draft    [first open position, end of its block) are masks and see each other; of a model whose causal rows predict
 //            the next position, the last decided token with them
-//   verify   the drafted tokens, each row seeing what is before it. Where a row predicts the next position its own
-//            logits say the token there, and one more behind the draft. Elsewhere a trial for each position asks what
-//            a mask there would become
+//   verify   the drafted tokens, each row seeing the positions before it. Where a row predicts the next position its
+//            own logits say the token there, and one more behind the draft. Elsewhere a trial for each position asks
+//            what a mask there would become
 //
 // Keys and values are causal throughout. So a block-causal model (SDAR, LLaDA2) is read here as one with blocks of 1,
 // for which it was not trained; Nemotron-Labs-Diffusion was. A draw at a temperature is one of the causal view.

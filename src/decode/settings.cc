@@ -17,7 +17,7 @@ constexpr double kRevisedThreshold = 0.7;  // that ways of revising were publish
 
 class Resolver {
  public:
-  // soft: left out where it contradicts what is there.
+  // soft: left out where it contradicts an earlier setting.
   Status add(const Setting& s, bool soft) {
     const Field& f = *s.field;
     DecodeOptions next = options_;
@@ -84,11 +84,11 @@ class Resolver {
   std::optional<Revision> way_;  // of revising
   bool implied_ = true;          // by options of one way alone
   bool drafts_ = false;
-  std::string chooser_, reviser_;  // what chose the rule and the way first
+  std::string chooser_, reviser_;  // the settings that chose the rule and the way first
   std::vector<std::pair<std::string_view, std::string>> seen_;
 };
 
-// What in `settings` an error about `key` is about: the option itself, or one that chose it.
+// The setting that an error about `key` is about: the option itself, or one that chose it.
 const Setting* culprit(std::string_view key, std::span<const Setting> settings) {
   const Setting* chose = nullptr;
   for (const Setting& s : settings) {
@@ -123,7 +123,7 @@ OrRefused<DecodeOptions> resolved(std::span<const Setting> given, std::span<cons
   for (const Setting& s : given) LLADA_TRY_STATUS(resolver.add(s, false));
   for (const Setting& s : preset) LLADA_TRY_STATUS(resolver.add(s, true));
   DecodeOptions options = resolver.finish();
-  // What the model alone refuses is left to whoever knows it, but of two reasons the model's is told.
+  // Refusals for the model alone are left to callers that know it, but of two reasons the model's is told.
   const bool own = use.kind.uniform.length > 0 || needs_blocks(options);
   if (const auto status = validate(options, use.infill, own ? use.kind : ModelKind()); !status) {
     const auto of_model = validate(options, use.infill, use.kind);
@@ -133,7 +133,7 @@ OrRefused<DecodeOptions> resolved(std::span<const Setting> given, std::span<cons
   return options;
 }
 
-// What the model cannot do with them, as far as its attention says it.
+// Refuses options that the model cannot follow, as far as its attention tells.
 OrRefused<void> fits(const OrRefused<DecodeOptions>& options, const DecodeUse& use) {
   if (!options) return std::unexpected(options.error());
   return validate(*options, use.infill, use.kind);
@@ -149,7 +149,7 @@ OrRefused<DecodeOptions> decode_options(std::span<const Setting> given, const Pr
   const auto works = [&](std::span<const Setting> own, std::span<const Setting> of_preset) {
     return fits(resolved(own, of_preset, use), use).has_value();
   };
-  // What is wrong without the other is refused as it is, here or by whoever knows the model.
+  // Options that are wrong without the other are refused as they are, here or by callers that know the model.
   if (status || !works(given, {}) || !works({}, preset.settings)) return options;
   Refused error(as_typed(status.error(), given, preset.settings), status.error().of_model);
   const Setting* cause = nullptr;  // the option that the error is about, or one without which the preset would do

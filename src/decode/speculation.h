@@ -1,18 +1,17 @@
-// Multi-Block Speculative Decoding (llada.cpp paper, arXiv 2606.13740): when few masks are left in the
-// current block, the step also predicts positions of the blocks behind it. These predictions are drafts: they
-// never enter the canvas. When their block becomes current, its first forward predicts the positions afresh
-// from masks, and a draft that comes out as the same token with enough confidence is committed, beside what
-// the acceptance rule takes by itself. So two forwards have agreed on it, from different surroundings, which
-// is why less confidence suffices than for a token that is new. The entropy gate holds for it as for any other:
-// both forwards may be sure of a token one place too far to the right. All other drafts are dropped then; blocks
-// still complete left to right.
+// Multi-Block Speculative Decoding (llada.cpp paper, arXiv 2606.13740): when few masks are left in the current block,
+// the step also predicts positions of the blocks behind it. These predictions are drafts: they never enter the canvas.
+// When their block becomes current, its first forward predicts the positions afresh from masks. A draft that comes out
+// as the same token with enough confidence is committed, beside the acceptance rule's own choice. So two forwards have
+// agreed on it, from different surroundings, which is why less confidence suffices than for a token that is new. The
+// entropy gate holds for it as for any other: both forwards may be sure of a token one place too far to the right. All
+// other drafts are dropped then; blocks still complete left to right.
 //
 // A draft is kept when its confidence is strictly above mbsd_threshold. Drafts leave every input as it was (the
 // paper's separation), and each look ahead renews them.
 //
-// How far a step looks: kMostDrafts positions, masked, left to right; with a latency table no more than fit into the
-// device's latency bucket that the step is in anyway (a table of one point, N:1: while the step has up to N rows). Rows
-// that are computed in any case cost nothing. Not behind an end token that is already decided.
+// A step looks kMostDrafts masked positions ahead, left to right. With a latency table it takes no more than fit into
+// the device's latency bucket that the step is in anyway. In a table of one point, N:1, that bucket holds up to N rows.
+// Rows that are computed in any case cost nothing. Not behind an end token that is already decided.
 #pragma once
 #include <map>
 #include <span>
@@ -49,8 +48,8 @@ inline constexpr int64_t kMostDrafts = 32;
 // The share by which a step may get slower for its drafts: times so near to each other are one bucket of the device.
 inline constexpr double kLatencySlack = 0.02;
 
-// The most rows a step may have that takes at most (1 + slack) times as long as one of `rows`: a step takes
-// as long as the first point of the table with at least its rows. `rows` itself beyond the table's end.
+// The most rows a step may have that takes at most (1 + slack) times as long as one of `rows`. A step takes as long as
+// the first point of the table with at least its rows. `rows` itself beyond the table's end.
 int64_t free_rows(std::span<const LatencyPoint> table, double slack, int64_t rows);
 
 class Speculation {
@@ -62,7 +61,7 @@ class Speculation {
   std::vector<int32_t> lookahead(const Canvas& canvas, const Block& block, int64_t keys, int64_t masks,
                                  std::span<const int32_t> computed) const;
 
-  // What a look ahead brought.
+  // Takes a prediction of the look ahead.
   void propose(int32_t position, const Prediction& prediction);
 
   // Candidates of the current block whose draft is confirmed, ascending; every candidate's draft is used up.

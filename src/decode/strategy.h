@@ -1,7 +1,7 @@
-// A strategy turns a canvas into a plan for one forward, and the forward's results into edits. It holds
-// counters and what it remembers between steps, and nothing else: no model, thread or clock, so a script can
-// stand in for the model. It is put together from a window (blocks.h), an acceptance rule (acceptance.h), a K/V policy
-// (kv_policy.h), and where asked for speculation (speculation.h) and revision (revision.h).
+// A strategy turns a canvas into a plan for one forward, and the forward's results into edits. It holds counters and
+// its memory of earlier steps, and nothing else: no model, thread or clock, so a script can stand in for the model. It
+// is put together from a window (blocks.h), an acceptance rule (acceptance.h), a K/V policy (kv_policy.h), and where
+// asked for speculation (speculation.h) and revision (revision.h).
 #pragma once
 #include <memory>
 #include <span>
@@ -28,7 +28,7 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // What the next forward computes. Only called while !done().
+  // The plan of the next forward. Only called while !done().
   virtual StepPlan plan(const Canvas& canvas) = 0;
 
   // The edits of that forward, ascending by position; the canvas is still as it was planned on. The caller
@@ -47,25 +47,24 @@ class Strategy {
   // forwards of this run would write them.
   virtual void stored(const Canvas& /*canvas*/, int64_t /*positions*/) {}
 
-  // How many positions from 0 have final K/V in the store, as the forward of the last plan left it: nothing changes
+  // How many positions from 0 have final K/V in the store, as the forward of the last plan left it. Nothing changes
   // them any more, and any run over the same tokens would have the same. Whole blocks of a block-causal model; 0 where
   // nothing is final before the end.
   virtual int64_t exact_prefix(const Canvas& /*canvas*/) const { return 0; }
 };
 
-// Blocks left to right with the rules of the options, behind causal text where the model has that (causal_strategy.h),
-// windows where it reads what is decided first (decided_first.h),
-// self-speculation (self_speculation.h), or canvases of random tokens (uniform_canvas.h) where the model
-// has these. Invalid: options that validate() refuses, ids without a mask token where one is needed, more positions
-// than 31 bits count, fewer steps than blocks with masks.
-// form: what the answer must fit, over the model's tokens; the strategy takes what the form fixes as decided, which
-// begin_form() has done on the canvas.
+// Blocks left to right with the rules of the options. Models of other kinds have other strategies: blocks behind causal
+// text (causal_strategy.h), windows with decided tokens first (decided_first.h), self-speculation (self_speculation.h),
+// or canvases of random tokens (uniform_canvas.h). Invalid: options that validate() refuses, ids without a mask token
+// where one is needed, more positions than 31 bits count, fewer steps than blocks with masks. form: the form of the
+// answer, over the model's tokens. The strategy takes the tokens that the form fixes as decided; begin_form() has
+// written them into the canvas.
 Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, const SpecialIds& ids,
                                                 const Canvas& canvas,
                                                 std::shared_ptr<const forms::TokenForm> form = nullptr);
 
-// Forwards as they are planned here, which decide nothing: for what is read off the last one's logits. The Denoiser
-// plans the same again until it takes the result.
+// Forwards as they are planned here, which decide nothing: for results that are read off the last one's logits. The
+// Denoiser plans the same again until it takes the result.
 std::unique_ptr<Strategy> planned_forwards(std::vector<StepPlan> plans);
 std::unique_ptr<Strategy> one_forward(StepPlan plan);
 

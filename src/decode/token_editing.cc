@@ -23,7 +23,7 @@ Checks TokenEditing::checks(const Canvas& canvas, const Block& block) {
   return {.trials = {}, .in_place = positions_in(canvas, read, TokenState::visible)};
 }
 
-void TokenEditing::merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen,
+void TokenEditing::merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen, bool,
                          std::vector<Edit>& edits) {
   const bool alone = !has_masks(canvas, block);
   bool changed = false;

@@ -3,7 +3,7 @@
 //   canvas  the token array that is denoised
 //   block   a span of the canvas that commits together
 //   step    one forward pass
-//   plan    what a strategy asks of one step
+//   plan    a strategy's request for one step
 //   row     one canvas position computed in a step
 //   edit    one changed position
 #pragma once
@@ -34,11 +34,12 @@ struct Canvas {
   std::vector<TokenState> states;
   int32_t mask_id = -1;  // -1: there is none, and an undecided position holds any token
   bool infill = false;   // gaps in a fixed text: an end token would not end it
-  // Of the last positions: masks that only fill the last block of a block-causal model. They are decided like
-  // all others, since the model sees them, but are no part of the answer.
+  // The last positions that only fill the last block of a block-causal model with masks. They are decided like all
+  // others, since the model sees them, but are no part of the answer.
   int64_t padding = 0;
 
-  // What an undecided position holds. Only here does it mean the mask: whether a position is undecided, its state says.
+  // The token in an undecided position. Only here does it mean the mask: the state of a position says whether it is
+  // undecided.
   int32_t undecided_token() const { return mask_id; }
   bool may_hold(int32_t token, TokenState state) const {
     return mask_id < 0 ? token >= 0 : (token == mask_id) == (state == TokenState::masked);
@@ -49,7 +50,7 @@ struct Canvas {
   int64_t answer_end() const { return size() - padding; }
 };
 
-// What kinds of options a model can be decoded with.
+// Which kinds of options a model can be decoded with.
 struct ModelKind {
   int64_t attention_block = 0;  // as in SpecialIds
   UniformCanvas uniform = {};   // length > 0: canvases of random tokens
@@ -58,7 +59,7 @@ struct ModelKind {
   bool moves_text = true;       // false: it is known to have no ids for deletions and insertions
   bool whole_blocks = false;    // rows of a block are computed together
 
-  // What is finished has been read causally, and stays as it is.
+  // Finished text has been read causally, and stays as it is.
   bool keeps_finished() const { return causal_text || decided_first; }
 
   ModelKind(int64_t block = 0, const UniformCanvas& canvas = {}, bool causal = false)
@@ -74,8 +75,8 @@ struct SpecialIds {
   // > 0: block-causal attention (LLaDA2): a position sees its own block of so many positions, counted from 0,
   // and all blocks before it. 0: every position sees all.
   int64_t attention_block = 0;
-  // The blocks are counted from the end of the prompt, and a position before the current one sees what is before itself
-  // alone; its row then predicts the next position (causal_strategy.h). With an attention_block.
+  // The blocks are counted from the end of the prompt. A position before the current block sees only the positions
+  // before itself, and its row then predicts the next position (causal_strategy.h). With an attention_block.
   bool causal_text = false;
   // Attention is causal over the decided positions, and behind them the masks, which keep their positions (WeDLM,
   // decided_first.h). attention_block is the window of positions that are decided together.
@@ -98,7 +99,7 @@ struct SpecialIds {
     return kind;
   }
 
-  // Of a run: positions before it are one shorter block, or the prompt.
+  // For one run: positions before it are one shorter block, or the prompt.
   int64_t block_origin = 0;
   SpecialIds behind(int64_t prompt) const {
     SpecialIds ids = *this;
@@ -108,7 +109,7 @@ struct SpecialIds {
       ids.block_origin = prompt % attention_block;
     return ids;
   }
-  // Of the block that a position is in; with an attention_block.
+  // The block that a position is in; with an attention_block.
   int64_t block_begin(int64_t position) const {
     return position < block_origin ? 0 : position - (position - block_origin) % attention_block;
   }
@@ -116,15 +117,15 @@ struct SpecialIds {
     return position < block_origin ? block_origin : block_begin(position) + attention_block;
   }
 
-  // Where finished text has final K/V that other requests may read, the number of positions of which such a prefix may
-  // have any multiple: a whole block; what is encoded causally can be cut anywhere. 0: nowhere.
+  // Where finished text has final K/V that other requests may read: such a prefix is a multiple of this number of
+  // positions. It is a whole block; causally encoded text can be cut anywhere. 0: nowhere.
   int64_t prefix_unit() const {
     if (prompt_ends_block) return 0;  // the length of the prompt counts
     constexpr int64_t kCausal = 32;
     return uniform.length > 0 || causal_text || decided_first ? kCausal : attention_block;
   }
-  // Of a run: how many of the positions before this one have K/V that nothing from this one on changes. Another run may
-  // read it where its blocks are counted from the same origin.
+  // For one run: how many of the positions before this one have K/V that nothing from this one on changes. Another run
+  // may read it where its blocks are counted from the same origin.
   int64_t final_before(int64_t position) const {
     if (prompt_ends_block && attention_block > 0) return block_begin(position);
     const int64_t unit = prefix_unit();
@@ -149,9 +150,9 @@ struct Edit {
   bool by_form = false;  // text of the form itself, which left no choice
 };
 
-// A few rows of a forward that are computed with other inputs than the canvas holds, to ask "what would be
-// predicted here if this were masked?". They read the K/V of every other position and their own in place of
-// what is stored at theirs; what they compute is not stored, so no other row sees it.
+// A few rows of a forward that are computed with other inputs than the canvas holds, to ask "what would be predicted
+// here if this were masked?". They read the K/V of every other position, and their own in place of the stored K/V of
+// their positions. Their results are not stored, so no other row sees them.
 struct Trial {
   std::vector<int32_t> rows;                // positions, ascending
   std::vector<int32_t> inputs;              // token fed at each
@@ -161,7 +162,7 @@ struct Trial {
 };
 
 // A pass that needs nothing of the step's dense rows and can run beside them on another device, and beside those of
-// later steps: it reads the canvas and the K/V as they were before the step that begins it. Its results land at the end
+// later steps. It reads the canvas and the K/V as they were before the step that begins it. Its results land at the end
 // of a step, which that step's plan says (Landing); until then nobody sees them. One pass of a request is under way at
 // a time. Where there is one device it runs first and is charged as a forward of its own.
 struct SparsePlan {
@@ -169,6 +170,9 @@ struct SparsePlan {
   std::vector<int32_t> inputs;              // token fed at each
   std::vector<int32_t> unconditional = {};  // token fed at each row of guidance's second stream
   std::vector<Trial> trials;
+  // Attention reads positions [0, keys): all of them have K/V before the step. With a horizon that moves it is less
+  // than the step's own keys, some of which the step itself computes for the first time.
+  int32_t keys = 0;
 
   bool empty() const { return rows.empty() && trials.empty(); }
   bool operator==(const SparsePlan&) const = default;
@@ -178,14 +182,15 @@ struct SparsePlan {
 struct Landing {
   enum class When { not_yet, if_there, waited };  // waited: the step ends no earlier than the pass
   When when = When::not_yet;
-  // Of the pass's rows, those whose K/V replaces the stored one: neither the token nor the stored K/V has changed since
-  // the pass began. Ascending.
+  // The rows of the pass whose K/V replaces the stored one: neither the token nor the stored K/V has changed since the
+  // pass began. Ascending.
   std::vector<int32_t> stored = {};
   bool operator==(const Landing&) const = default;
 };
 
 // How a K/V read is made in a step: which rows are recomputed is `rows`; every other position that is read
-// must be in the store from an earlier step. rows may be empty where there are trials.
+// must be in the store from an earlier step. rows may be empty where there are trials, or where the step only waits
+// for a pass to land.
 struct StepPlan {
   std::vector<int32_t> rows;    // positions to compute, ascending
   std::vector<int32_t> inputs;  // token fed at each row (usually the canvas token; a revision feeds the mask)
@@ -204,18 +209,19 @@ struct StepPlan {
   std::vector<Trial> trials = {};           // ride in the same forward as the rows and read their fresh K/V
   SparsePlan sparse = {};                   // begins with the step, beside its rows; empty: no pass begins
   Landing landing = {};                     // of the pass under way
-  // The rows go through the model's pass that encodes a prompt: each reads what is before it, nothing is predicted.
+  // The rows go through the model's pass that encodes a prompt: each reads the positions before it, nothing is
+  // predicted.
   bool encode = false;
-  // > 0: predictions are of softmax(logits / temperature), and for each of `logits` there is a number in (0, 1) that
-  // picks a token: the first whose probability and those of all lower ids sum to more.
+  // > 0: predictions are of softmax(logits / temperature). For each of `logits` a number in (0, 1) picks a token: the
+  // first whose probability and those of all lower ids sum to more.
   double temperature = 0;
   std::vector<double> draws = {};
-  // The rows are told what the last such step predicted: the softmax of its logits over its temperature.
+  // The rows get the predictions of the last such step: the softmax of its logits over its temperature.
   bool conditioned = false;
   bool operator==(const StepPlan&) const = default;
 };
 
-// What a step brings back.
+// The results of a step.
 struct StepResult {
   std::vector<Prediction> predictions = {};  // in plan.logits' order
   std::vector<Prediction> trials = {};       // one per plan.trials
@@ -225,7 +231,7 @@ struct StepResult {
   std::vector<int32_t> ranked = {};
   std::vector<Prediction> sparse = {};  // one per trial of the sparse pass that landed
   std::optional<int64_t> landed = {};   // the number of that pass's forward; none has landed without
-  // Of a request with a form, by the classes of its tokens; of predictions, trials and sparse.
+  // For a request with a form, by the classes of its tokens: of predictions, trials and sparse.
   std::vector<RowScores> scores = {}, trial_scores = {}, sparse_scores = {};
 };
 

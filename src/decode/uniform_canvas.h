@@ -1,19 +1,19 @@
 // Canvases of random tokens (DiffusionGemma's sampler, as its class in the package transformers has it). There is no
 // mask: an undecided position holds some token of the vocabulary, and every forward sees the whole canvas.
 //
-//   encode    the prompt, later the last canvas, goes through the model's other pass: each position reads what is
+//   encode    the prompt, later the last canvas, goes through the model's other pass. Each position reads the positions
 //             before it, its keys and values are stored for good, nothing is predicted
-//   denoise   step n of N computes the canvas behind it, bidirectional, at the temperature t_min + (t_max - t_min)
-//             (N - n) / N with n from 0. Of every position it gives the best token, a drawn one and the entropy. From
-//             the second step on the model is also told what the step before it predicted (self-conditioning)
+//   denoise   step n of N computes the canvas behind it, bidirectional, at the temperature t_min + (t_max - t_min) (N -
+//             n) / N with n from 0. It gives the best token of every position, a drawn one and the entropy. From the
+//             second step on the model also reads the predictions of the step before (self-conditioning)
 //   accept    positions in ascending order of entropy, as long as the entropies before them sum to entropy_bound at
 //             most, take the token that was drawn. All others become fresh random tokens. Nothing is kept for longer
 //             than a step: an accepted token may go again
-//   commit    when the best tokens are what they were in the last stability_threshold steps and the mean entropy is
-//             below confidence_threshold, or after N steps: the canvas becomes the best tokens, all at once
+//   commit    when the best tokens have not changed in the last stability_threshold steps and the mean entropy is below
+//             confidence_threshold. After N steps at the latest. The canvas becomes the best tokens, all at once
 //
-// With a form, the best tokens are those of the best sequence that fits, accepted positions take these, and what the
-// form leaves no choice about is there in every step.
+// With a form, the best tokens are those of the best sequence that fits, and accepted positions take these. Tokens that
+// the form leaves no choice about are there in every step.
 //
 // An answer has as many canvases as gen_length needs; after one with an end token there is none. Accepted tokens are
 // `visible` in the canvas, random ones `masked`, committed ones `stable`.
@@ -31,9 +31,9 @@ namespace llada::decode {
 struct DecodeOptions;
 struct Field;
 
-// What a canvas may cost, named as in the model's generation_config.json; entropy_bound is that of the rule `entropy`,
-// which is the same. The other numbers are the model's alone (base/uniform_canvas.h); --temperature scales its two
-// temperatures.
+// Bounds on the cost of a canvas, named as in the model's generation_config.json; entropy_bound is that of the rule
+// `entropy`, which is the same. The other numbers are the model's alone (base/uniform_canvas.h); --temperature scales
+// its two temperatures.
 struct UniformOptions {
   int64_t denoising_steps = UniformCanvas().steps;
   double confidence_threshold = UniformCanvas().confidence_threshold;

@@ -72,7 +72,7 @@ bool UniformStrategy::given(const Canvas& canvas, size_t i) const {
   return canvas.states[static_cast<size_t>(canvas_) + i] == TokenState::stable;
 }
 
-// What the canvas would become: the best tokens, or those of the best sequence that fits behind what is committed.
+// The canvas after this step: the best tokens, or those of the best sequence that fits behind the committed text.
 std::vector<Prediction> UniformStrategy::best_of(const Canvas& canvas, const StepResult& result) {
   std::vector<Prediction> best = result.predictions;
   if (keeper_ == nullptr) return best;

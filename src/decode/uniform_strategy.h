@@ -42,7 +42,7 @@ class UniformStrategy final : public Strategy {
   int32_t encoded_ = 0;                        // positions with final K/V
   int32_t canvas_ = 0;                         // the first position of the current one
   int64_t step_ = 0, forward_ = 0;             // of the canvas; of the run
-  std::vector<int32_t> current_;               // what the current canvas holds
+  std::vector<int32_t> current_;               // the tokens of the current canvas
   std::vector<std::vector<int32_t>> history_;  // of best tokens, the latest last
 };
 

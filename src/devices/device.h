@@ -1,6 +1,5 @@
-// What the engine asks of anything that can compute: load weights once, run parts of a program against the K/V
-// stores of a step's streams. A run is consecutive ops on one unit of a device. Devices never see models, strategies or
-// text.
+// The interface of anything that can compute: load weights once, run parts of a program against the K/V stores of a
+// step's streams. A run is consecutive ops on one unit of a device. Devices never see models, strategies or text.
 //
 // Words:
 //   unit    a processor of a device (a phone's chip has two, its NPU and its CPU; a plain device has one)
@@ -36,7 +35,7 @@ struct DeviceInfo {
 // Milliseconds by kind of op, summed since the last reset; measured wall clock of the whole device.
 using PhaseTimes = std::array<double, kOpKindCount>;
 
-// What the owner of the stored bytes is told and asked while weights are loaded; each may be empty.
+// Calls to the owner of the stored bytes while weights are loaded; each may be empty.
 struct WeightHooks {
   std::function<void(std::span<const size_t>)> planned;  // these will be read next, in this order, before any is
   std::function<void(size_t)> wanted;                    // weight i is about to be read for the first time
@@ -46,9 +45,9 @@ struct WeightHooks {
 
 enum class Unit : uint8_t { accelerator, host };  // a device with one unit takes both for it
 
-// What an accelerator can address. Where weight_bytes is unlimited nothing needs to be mapped.
+// How much an accelerator can address. Where weight_bytes is unlimited nothing needs to be mapped.
 struct DeviceWindow {
-  int64_t weight_bytes = -1;        // of one session, beside what activations, K/V and code take; -1: unlimited
+  int64_t weight_bytes = -1;        // of one session, beside activations, K/V and code; -1: unlimited
   int sessions = 1;                 // windows that can be open at once
   bool cuts_slabs = true;           // part of a slab can be mapped; false where a slab is one buffer
   int64_t page_bytes = kPageBytes;  // slabs are whole pages of this size
@@ -66,7 +65,7 @@ enum class MapMode : uint8_t {
   copy,   // its bytes are copied into memory that stays mapped; an error where the device does not
 };
 
-// Emulated time and what it was spent on, since the last reset. Modelled, from `profile`; never wall clock.
+// Emulated time and its parts since the last reset. Modelled, from `profile`; never wall clock.
 struct EmulatedStats {
   std::string profile;
   double seconds = 0, joules = 0;
@@ -82,14 +81,14 @@ struct Run {
   const StepInputs* inputs = nullptr;
   StepOutputs* outputs = nullptr;  // filled by a head op
   Unit unit = Unit::accelerator;
-  // Of a run that is one experts op: which unit computes which expert, and what is moved for it. Units may round
-  // differently; otherwise results do not depend on it. Null: one unit computes them all.
+  // For a run that is one experts op: which unit computes which expert, and which experts are moved for it. Units may
+  // round differently; otherwise results do not depend on it. Null: one unit computes them all.
   const ExpertsPlan* experts = nullptr;
 };
 
 using Ticket = int64_t;
 
-// ---- What only some devices can do. A device shows it by a pointer (Capabilities), null where it cannot.
+// ---- Capabilities that only some devices have. A device shows it by a pointer (Capabilities), null where it cannot.
 
 // Memory that must be mapped before the accelerator uses it.
 class Window {
@@ -104,8 +103,8 @@ class Window {
   // Mapping more than the window holds is an error.
   virtual Status map(int slab, MapMode mode) = 0;
   virtual Status unmap(int slab) = 0;
-  // After a failure: where the machine gives less than window() said, window() says less from now on, slabs are to be
-  // defined again, and this is the line for whoever should know. Empty: nothing has changed.
+  // After a failure. Where the machine gives less than window() said, window() says less from now on, slabs are to be
+  // defined again, and the line returned says so. Empty: nothing has changed.
   virtual std::string narrow() { return {}; }
 };
 
@@ -114,8 +113,8 @@ class Window {
 class ExpertHost {
  public:
   virtual ~ExpertHost() = default;
-  // A value of the program whose runs are under way, after the run that wrote it and before later ones reuse
-  // its memory: rows x columns; empty where the device cannot show it.
+  // A value of the program whose runs are under way: rows x columns. It is read after the run that wrote it and before
+  // later ones reuse its memory. Empty where the device cannot show it.
   virtual std::span<const float> peek(const Program& program, ValueId id) const = 0;
   virtual ExpertLink expert_link() { return {}; }
   // Another run of steps begins: nothing is resident any more, and the books of the runs before are void. Its number.
@@ -144,26 +143,27 @@ class Clock {
 
 // Passes of their own on the host unit while the device works on steps. They are computed one after another, in the
 // order in which they are given.
-class Beside {
+class SidePasses {
  public:
-  virtual ~Beside() = default;
-  // Does not wait. What the run points to must live until it is waited for, and it must not share K/V with a step.
-  virtual Result<Ticket> submit_beside(const Run& run) = 0;
+  virtual ~SidePasses() = default;
+  // Does not wait. The data that the run points to must live until it is waited for, and it must not share K/V with a
+  // step.
+  virtual Result<Ticket> submit_side_pass(const Run& run) = 0;
   // Whether wait() would return at once.
   virtual bool ready(Ticket ticket) = 0;
   // False: only the time is beside, the numbers are there on return. True: after wait().
   virtual bool overlaps() const = 0;
 };
 
-// What the host unit beside an accelerator has to be able to do.
+// Requirements on the host unit beside an accelerator.
 class HostUnit {
  public:
   virtual ~HostUnit() = default;
   // Keeps activations in `memory`, at the offsets of plan_values() (value_plan.h), instead of in memory of its own: so
   // it works on the values of the accelerator. Bytes must cover every program run.
   virtual void use_arena(SharedBytes memory, int64_t bytes) = 0;
-  // Makes ready what runs with these weights need, where that was left until it is needed: what a first such run would
-  // do, and how it would fail.
+  // Loads the weights now for runs that need them, where loading was left until then: the work, and the errors, of a
+  // first such run.
   virtual Status load(std::span<const WeightId> ids) = 0;
 };
 
@@ -171,7 +171,7 @@ struct Capabilities {
   Window* window = nullptr;  // null: the device sees all memory
   ExpertHost* experts = nullptr;
   Clock* clock = nullptr;  // null: it lives in real time
-  Beside* beside = nullptr;
+  SidePasses* side_passes = nullptr;
   HostUnit* host = nullptr;
 };
 
@@ -185,8 +185,8 @@ class Device {
   // the same time.
   virtual Result<std::unique_ptr<Device>> share(int threads) const = 0;
 
-  // Failed: the device cannot run the program, for an op or what is asked of it; the line names the op. Asked before
-  // anything of it is submitted, which a program that was refused must not be.
+  // Failed: the device cannot run the program, because of an op or its attributes; the line names the op. Asked before
+  // anything of a program is submitted; a program that was refused must not be submitted.
   virtual Status supports(const Program& program) const = 0;
 
   // Values that cross from one run to the next of a program live in the device's arena; runs of one program

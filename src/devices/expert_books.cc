@@ -9,7 +9,7 @@ ExpertBooks::ExpertBooks(std::string keeper, const ExpertWindow& window)
       in_layer_(static_cast<size_t>(window.layers), 0) {}
 
 Status ExpertBooks::enter(ExpertId id, Where where) {
-  if (there(id)) return failed("{}: expert {} of layer {} is moved, but it is there", keeper_, id.expert, id.layer);
+  if (holds(id)) return failed("{}: expert {} of layer {} is moved, but it is there", keeper_, id.expert, id.layer);
   const bool slot = where == Where::slot;
   const int64_t taken = slot ? residents_ : static_cast<int64_t>(buffered_.size());
   const int64_t most = slot ? window_.slots : window_.buffer;

@@ -1,6 +1,6 @@
 // Who is where among an accelerator's places for experts: slots of residents, and the buffer of experts moved ahead on
-// a guess. One way of keeping these books for the plan, the devices and the simulation, each of which keeps its own, so
-// that a plan that the places could not hold is refused. An expert that passes through staging is not booked.
+// a guess. The plan, the devices and the simulation each keep such books, so that a plan that the places could not hold
+// is refused. An expert that passes through staging is not booked.
 #pragma once
 #include <set>
 #include <string>
@@ -20,7 +20,7 @@ class ExpertBooks {
 
   Where where(ExpertId id) const { return where_[index(id)]; }
   bool resident(ExpertId id) const { return where(id) == Where::slot; }
-  bool there(ExpertId id) const { return where(id) != Where::nowhere; }
+  bool holds(ExpertId id) const { return where(id) != Where::nowhere; }
   int64_t residents() const { return residents_; }
   int32_t residents(int32_t layer) const { return in_layer_[static_cast<size_t>(layer)]; }
   const std::set<ExpertId>& buffered() const { return buffered_; }
@@ -29,7 +29,7 @@ class ExpertBooks {
   Status enter(ExpertId id, Where where);
   // From wherever it is.
   void leave(ExpertId id);
-  // Whether what the move replaces can make room: a resident that is not on its way.
+  // Checks that the expert to be replaced can make room: a resident that is not on its way.
   Status check_room(const ExpertMove& move, bool arriving = false) const;
   // From the buffer to a slot.
   Status keep(ExpertId id);

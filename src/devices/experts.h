@@ -1,5 +1,5 @@
-// The experts of a mixture, where an accelerator holds only some of them: what computing and moving one costs, and what
-// a layer's step is to do with each. Plain data between sched, which decides, and devices, which do it.
+// The experts of a mixture, where an accelerator holds only some of them: the costs to compute and to move one, and the
+// plan of a layer's step for each. Plain data between sched, which decides, and devices, which do it.
 //
 // Words:
 //   resident  in the accelerator's memory and kept there
@@ -24,8 +24,8 @@ namespace llada {
 // together, and a slice that began within such a block would be quantized otherwise than the whole.
 inline int64_t slice_group(bool quantized) { return quantized ? 256 : 32; }
 
-// Seconds and bytes of one expert; all experts of a model are of one size. The bandwidth of host memory is a
-// term of its own: what the host streams and what the link reads share it.
+// Seconds and bytes of one expert; all experts of a model are of one size. The bandwidth of host memory is a term of
+// its own: the host's reads and the link's share it.
 struct ExpertCosts {
   double host_first_s = 0;      // beside the rest, for the first expert of a layer: cold caches, waking threads
   double host_expert_s = 0;     // start of one expert
@@ -72,7 +72,7 @@ struct ExpertCosts {
   bool same_expert(int32_t a, int32_t b) const { return slices > 1 && a / slices == b / slices; }
   // The same of two that the accelerator has both there: kernels take a list.
   bool one_start(int32_t a, int32_t b) const { return grouped || same_expert(a, b); }
-  // What joining a start saves, where it can happen at all.
+  // The time that joining a start saves, where it can happen at all.
   double host_joined_s() const { return slices > 1 ? host_expert_s : 0; }
   double device_joined_s() const { return grouped || slices > 1 ? device_expert_s - device_member_s : 0; }
 
@@ -133,13 +133,13 @@ struct ExpertsPlan {
   double predicted_s = 0;    // the planner's makespan
 };
 
-// What the link still has to do, as of now.
+// The moves that the link still has to do, as of now.
 struct ExpertArrival {
   ExpertId id;
   bool started = false;
   double ready_s = 0;  // from now, if its pieces went first
 };
-// Of this run of steps until now.
+// The traffic of this run of steps until now.
 struct ExpertTraffic {
   int64_t moved_bytes = 0;
   double copy_s = 0;  // wall clock of copies into pinned memory, in front of the link

@@ -14,7 +14,7 @@
 
 namespace llada {
 
-class HostPasses final : public Beside {
+class HostPasses final : public SidePasses {
  public:
   // host: whose threads and weights all passes share from the first one on; it outlives them. ahead: called on the
   // thread of each pass before it is computed.
@@ -30,7 +30,7 @@ class HostPasses final : public Beside {
   bool has(Ticket ticket) const { return passes_.contains(ticket); }
   Status take(Ticket ticket) { return passes_.extract(ticket).mapped().get(); }  // waits
 
-  Result<Ticket> submit_beside(const Run& run) override {
+  Result<Ticket> submit_side_pass(const Run& run) override {
     if (unit_ == nullptr) {
       LLADA_TRY(unit_, host_.share(host_.info().threads));
     }

@@ -1,5 +1,5 @@
-// What a device runs: a handler for each kind of op that it has code for. Of the others the first is refused by name
-// before anything of a program runs.
+// The ops that a device runs: a handler for each kind that it has code for. The first op of another kind is refused by
+// name before anything of a program runs.
 #pragma once
 #include <array>
 #include <initializer_list>

@@ -1,7 +1,7 @@
-// Which experts a row goes to, and with what weight (a route op, graph/program.h): the one text of it, which the host
-// compiles and the GPU's compiler too. It is written for `kLanes` lanes that work in phases, as the kernels of
-// devices/cuda are: lanes.each(f) calls f(lane) for all of them and returns when all are done. The order of every sum
-// and comparison is fixed, so that the number of lanes has no influence on a result.
+// Which experts a row goes to, and with which weights (a route op, graph/program.h): one text, compiled for the host
+// and by the GPU's compiler. It is written for `kLanes` lanes that work in phases, as the kernels of devices/cuda are:
+// lanes.each(f) calls f(lane) for all of them and returns when all are done. The order of every sum and comparison is
+// fixed, so that the number of lanes has no influence on a result.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -20,7 +20,7 @@ struct RoutingRule {
   bool sigmoid, renormalise;
 };
 
-// What a row's routing needs beside its operands; `experts` values each but for `best` and `sum`.
+// Scratch of a row's routing; `experts` values each but for `best` and `sum`.
 struct RoutingScratch {
   double* sum;  // one
   float *probability, *rank, *worth;
@@ -75,7 +75,7 @@ LLADA_ROUTING bool group_stays(const float* worth, int group, int groups, int gr
 // One row: `experts` scores to as many gates, 0 where not chosen. bias: of the choice alone, `experts` values or null.
 // Routers are sensitive: everything is F32 and sums run in double, softmax over the experts in ascending order, the
 // chosen ones' in the order of the choice. A chosen expert whose gate rounds to 0 counts as not chosen. Damaged scores
-// must not look like a choice among the others: where a score or a bias is not finite, the first gate is NaN, which
+// must not look like a choice among the others. Where a score or a bias is not finite, the first gate is NaN, which
 // makes the row NaN, and the others are 0. allowed: 0 for an expert that the row's block did not choose; null: all are.
 template <int kLanes, class Lanes>
 LLADA_ROUTING void route_by(const RoutingRule& rule, const float* scores, const float* bias, const RoutingScratch& s,

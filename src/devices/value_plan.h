@@ -1,5 +1,5 @@
-// What every device that runs programs derives from a program and a step in the same way: where values lie in the
-// arena, which positions and spans a row set has, the rotary table. Devices that share an arena agree by using this.
+// Derivations from a program and a step that all devices share: where values lie in the arena, which positions and
+// spans a row set has, the rotary table. Devices that share an arena agree by using this.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace llada {
 
-// When each value of a program lives: the first and the last op that names it, and its bytes at so many per element. Of
-// a value that no op names, first is above last.
+// When each value of a program lives: the first and the last op that names it, and its bytes at so many per element.
+// For a value that no op names, first is above last.
 std::vector<Lifetime> value_lifetimes(const Program& program, int64_t bytes_per_element);
 
 // The values (F32, rows x columns) in one arena: offsets are multiples of 128 bytes, and values that do not live at the
@@ -44,7 +44,7 @@ struct RowSets {
   std::vector<int64_t> kept;     // by prediction: its row in its stream's logits, or -1
   std::vector<int64_t> scored;   // the same in its stream's scores
 
-  // What rows read with one window.
+  // The ranges of keys that rows read with one window.
   struct Reads {
     KeyWindow window;
     BySet<KeyRange> ranges;  // by row; none of predicted rows
@@ -68,7 +68,7 @@ std::optional<RowReader> row_reader(const StepInputs& inputs, const RowSets& set
 void read_scores(const StepInputs& inputs, const RowSets& sets, int64_t prediction, std::span<const float> logits,
                  StepOutputs& outputs);
 
-// Of a route op.
+// The rule of a route op.
 RoutingRule routing_rule(const Op& op);
 
 // cos and sin of position * frequency[j], times the magnitude and the scale there, computed in double once per position

@@ -27,7 +27,7 @@ struct Work {
     if (bytes > 0) step = std::min(step, bytes / rate);
     return step;
   }
-  // What the step was made for ends exactly; the rest only shrinks.
+  // The item that the step was made for ends exactly; the rest only shrinks.
   void pass(double step) {
     const auto shrink = [](double left, double by) { return left - by <= 1e-12 * left ? 0 : left - by; };
     if (fixed > 0) {

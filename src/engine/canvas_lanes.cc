@@ -71,7 +71,7 @@ void CanvasLanes::lay(Lane& lane, size_t index) {
   std::ranges::sort(plan.logits);
   plan.logits.erase(std::ranges::unique(plan.logits).begin(), plan.logits.end());
   const decode::SpecialIds behind = ids.behind(canvas.prompt);
-  // What depends on nothing behind it has left equal K/V where tokens are equal.
+  // K/V that depends on nothing behind it is equal where tokens are equal.
   const int64_t same = std::ranges::mismatch(lane.stored, tokens).in1 - lane.stored.begin();
   int64_t begin = behind.final_before(std::min<int64_t>(same, plan.logits.front()));
   plan.block_origin = static_cast<int32_t>(ids.causal_text || ids.decided_first ? 0 : behind.block_origin);
@@ -101,7 +101,7 @@ void CanvasLanes::lay(Lane& lane, size_t index) {
   decode::Canvas laid = decode::fixed_canvas(tokens);
   laid.mask_id = ids.mask;
   if (ids.decided_first) plan.places = decode::decided_first_places(canvas.decided, begin);
-  // What was not read causally is not the finished text's.
+  // K/V that was not read causally is not the finished text's.
   size_t finished = tokens.size();
   if (ids.causal_text) finished = static_cast<size_t>(plan.causal_below);
   if (ids.decided_first)

@@ -1,10 +1,10 @@
 // Canvases that are known beforehand, each read off one forward of its own: laid into K/V stores ("lanes"), as many at
-// a time as the rows of a forward allow. What is read of a canvas does not depend on which others share its forward.
+// a time as the rows of a forward allow. The results of a canvas do not depend on which others share its forward.
 //
 // With full attention each canvas is computed whole. Where finished text has final K/V, whole units of a prefix that
-// all canvases have in common are computed once: by the first canvas, or never where a PrefixCache has them. Or the
-// canvases of a block-causal model come in order through one lane, and each computes what it has not in common with the
-// one before. A model of random canvases encodes the rest of a prompt in a forward of its own.
+// all canvases share are computed once: by the first canvas, or never where a PrefixCache has them. Or the canvases of
+// a block-causal model come in order through one lane, and each computes the part that it does not share with the one
+// before. A model of random canvases encodes the rest of a prompt in a forward of its own.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -27,7 +27,7 @@ struct FixedCanvas {
   std::vector<bool> decided = {};  // each token: a mask id of the text itself is no gap
 };
 
-// Of a canvas that was computed.
+// Reads results off a canvas that was computed.
 class CanvasReading {
  public:
   CanvasReading(const Model& model, const decode::StepEvent& event, std::span<const float> logits)
@@ -42,8 +42,8 @@ class CanvasReading {
   const std::span<const float> logits_;
 };
 
-// How many canvases of so many rows may be computed at a time: what their stores hold is bounded by the rows of a
-// forward, or is one store.
+// How many canvases of so many rows may be computed at a time: their stores hold no more than the rows of a forward, or
+// there is one store.
 int64_t lanes_at_once(int64_t canvas_rows, int64_t rows);
 inline constexpr int64_t kMostLanesWithPrefix = 8;  // of which each holds a copy of it
 
@@ -55,7 +55,7 @@ class CanvasLanes {
     std::function<FixedCanvas(size_t)> canvas = {};  // laid when its turn comes
     int64_t positions = 1;                           // of the longest
     double cfg_scale = 0;
-    std::vector<int32_t> shared = {};  // not with guidance: what all canvases begin with (shared_prefix())
+    std::vector<int32_t> shared = {};  // not with guidance: the beginning that all canvases share (shared_prefix())
     bool in_order = false;             // block-causal: one lane, nothing shared by others
   };
   CanvasLanes(std::shared_ptr<const Model> model, Setup setup);

@@ -12,7 +12,7 @@
 namespace llada {
 namespace {
 
-// Of a file's matrices: the names of the types that are groups of rounded values.
+// The names of the types of a file's matrices that are groups of rounded values.
 std::vector<std::string> quantized_types(const ModelFile& file) {
   std::vector<std::string> names;
   for (const ModelTensor& tensor : file.tensors()) {
@@ -34,7 +34,7 @@ Result<ConvertReport> convert_model(const std::string& path, const std::string& 
   LLADA_TRY_STATUS(check_conversion_type(type));
   LLADA_TRY(const auto file, ModelFile::open(path));
   LLADA_TRY(const auto spec, load_tokenizer_spec(file));
-  if (spec) {  // what nobody could open is not written, which may take long and replace a file
+  if (spec) {  // a file that nobody could open is not written, which may take long and replace a file
     LLADA_TRY(const auto tokenizer, Tokenizer::create(*spec, path));
     LLADA_TRY_STATUS(check_tokens_fit(file.config(), tokenizer.vocab_size(), path));
   }

@@ -13,11 +13,11 @@ namespace llada {
 
 struct ConvertReport {
   uint64_t bytes_in = 0;
-  ModelSummary out;                // of the written file, read back: what the types came to be
+  ModelSummary out;                // the written file, read back, with the types that tensors got
   std::vector<std::string> notes;  // a source that was rounded already, then ModelConfig::notes
 };
 
-// What is happening (a tensor's name or a remark) and the share of the bytes written so far, 0 to 1.
+// The present work (a tensor's name or a remark) and the share of the bytes written so far, 0 to 1.
 using ConvertProgress = std::function<void(double fraction, std::string_view what)>;
 
 // Whether a model can be converted to a type of this name.

@@ -10,15 +10,15 @@
 // The definition. A question's prompt is the state, a blank line, and the question with its options (decide_prompt.h)
 // as a user's message in the model's chat template. Behind it the canvas has as many masks as the longest label has
 // tokens, and the token that ends an answer. A label of one token has the softmax over the whole vocabulary at the
-// first mask, at temperature 1, in double. One of several tokens has the product of its tokens' ones, left to right,
-// each with itself and all behind it masked; where another label goes on behind it, the end token is a factor, too. A
-// block-causal model sees nothing behind a slot's block, which end tokens fill.
-// A label's share of what all labels have, each to the power 1 / temperature, is its option's probability. Over
-// rotations of the options these are averaged.
+// first mask, at temperature 1, in double. A label of several tokens has the product of its tokens' probabilities, left
+// to right, each with itself and all behind it masked. Where another label goes on behind it, the end token is a
+// factor, too. A block-causal model sees nothing behind a slot's block, which end tokens fill. A label's share of the
+// sum over all labels, each to the power 1 / temperature, is its option's probability. Over rotations of the options
+// these are averaged.
 //
-// joint: all questions in one prompt, answered on one canvas with a line "1: [slot]" for each, in one forward where
-// labels have one token; of a block-causal model on as many canvases as it takes for the slots of each to lie in a
-// block.
+// joint: all questions stand in one prompt, and are answered on one canvas with a line "1: [slot]" for each. It takes
+// one forward where labels have one token. A block-causal model has as many canvases as it takes for the slots of each
+// to lie in a block.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -46,7 +46,7 @@ struct DecideOption {
 struct DecideQuestion {
   QuestionKind kind = QuestionKind::predicate;
   std::string instructions;
-  std::vector<DecideOption> options = {};  // of a predicate none, or what true and false mean, as descriptions
+  std::vector<DecideOption> options = {};  // for a predicate none, or the meanings of true and false, as descriptions
   std::string name = {};
   bool operator==(const DecideQuestion&) const = default;
 
@@ -56,18 +56,19 @@ struct DecideQuestion {
 inline constexpr size_t kMostQuestions = 400, kMostOptions = 255, kMostLevels = 10;
 inline constexpr int64_t kMostRotations = 255, kMostSamples = 32;
 inline constexpr int64_t kMostPromptTokens = int64_t{1} << 22;  // of all questions and rotations of a request
-// Of all canvases behind their prompts, and of a question's labels with all that they begin with: a label of many
+// The limit on all canvases behind their prompts, and on a question's labels with all their beginnings: a label of many
 // tokens has a canvas for each of them.
 inline constexpr int64_t kMostCanvasTokens = int64_t{1} << 22;
 
-// What stands for an option: a letter (a number where there are more than 26), or its own text.
+// The label of an option: a letter (a number where there are more than 26), or its own text.
 enum class DecideLabels { letters, values };
 
 struct DecideOptions {
   DecideLabels labels = DecideLabels::letters;
   bool joint = false;
   int64_t rotations = 1;  // of a choice, at most; each costs the question's forwards again
-  // Of a model whose undecided positions hold random tokens: canvases with other ones, over which is averaged, too.
+  // For a model whose undecided positions hold random tokens: the answers are averaged over so many canvases with other
+  // tokens.
   int64_t samples = 1;
   std::array<double, kQuestionKinds> temperatures = {1, 1, 1};  // by kind
   bool operator==(const DecideOptions&) const = default;
@@ -101,12 +102,12 @@ struct DecideResult {
   int64_t canvases = 0;       // of joint questions, on which their first tokens are read; else 0
 };
 
-// What a job holds (request_memory.h).
+// The sizes of a job (request_memory.h).
 struct DecideSize {
   int64_t positions = 0;  // of the longest canvas
   int64_t shared = 0;     // of them that a block-causal model computes once
   int64_t slots = 0;      // of the canvas with the most
-  int64_t tokens = 0;     // of all prompts and what stands behind them
+  int64_t tokens = 0;     // of all prompts and the canvases behind them
   int64_t labels = 0;     // of all questions and rotations
 };
 
@@ -121,14 +122,14 @@ class DecideJob : public ForwardJob {
   bool cancelled_ = false;
 };
 
-// Refuses what cannot be, naming the field.
+// Validates the request; the error names the field.
 Status check_decide(const DecideRequest& request);
-// Refuses the same, and what the model cannot read.
+// The same; also refuses parts that the model cannot read.
 Result<std::unique_ptr<DecideJob>> start_decide(std::shared_ptr<const Model> model, const DecideRequest& request);
 
 std::string_view name(QuestionKind kind);  // predicate, choice, score
 
-// What errors call a question, and the text before the questions: by the fields in which the request has them.
+// The names of a question, and of the text before the questions, in errors: the fields in which the request has them.
 std::string place_of(const DecideRequest& request, size_t question);
 std::string_view state_field(const DecideRequest& request);
 

@@ -11,8 +11,8 @@ namespace llada {
 // log_probabilities: by rotation, of each option's label. Sets everything but best_is_label.
 DecideAnswer answer_of(QuestionKind kind, std::vector<std::vector<double>> log_probabilities, double temperature);
 
-// How sure a distribution is: 0 for a guess, 1 where all of it is on one option. Of a choice the best option's
-// probability beyond a guess's; of a score, by how much its levels lie closer to the best one than a guess's to the
+// How sure a distribution is: 0 for a guess, 1 where all of it is on one option. For a choice the best option's
+// probability beyond a guess's. For a score, by how much its levels lie closer to the best one than a guess's to the
 // middle.
 double confidence_of(QuestionKind kind, std::span<const double> probabilities);
 

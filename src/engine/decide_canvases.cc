@@ -15,7 +15,7 @@ int64_t canvas_end(int64_t slot, int64_t prompt_tokens, int64_t end, const decod
   return ids.attention_block > 0 ? ids.behind(prompt_tokens).block_end(slot) : end;
 }
 
-// What follows the answer on a canvas that ends at `end`.
+// The text behind the answer on a canvas that ends at `end`.
 void finish_tail(std::vector<int32_t>& tail, int64_t prompt_tokens, int64_t end, const decode::SpecialIds& ids) {
   tail.resize(static_cast<size_t>(end - prompt_tokens), ids.eos >= 0 ? ids.eos : ids.mask);
 }
@@ -30,7 +30,7 @@ Result<LabelTree> label_tree(std::span<const std::vector<int32_t>> labels, int32
     if (labels[i].empty()) return invalid("label {}: found no tokens, needed one or more", i + 1);
     tree.width = std::max(tree.width, std::ssize(labels[i]));
   }
-  std::map<std::vector<int32_t>, size_t> whole;  // what is a label already
+  std::map<std::vector<int32_t>, size_t> whole;  // sequences that are labels already
   for (size_t i = 0; i < labels.size(); ++i)
     if (const auto [same, added] = whole.try_emplace(labels[i], i); !added)
       return invalid("labels {} and {}: found the same tokens, needed different ones", same->second + 1, i + 1);

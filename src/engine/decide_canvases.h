@@ -10,7 +10,8 @@
 
 namespace llada {
 
-// Labels of one question as a tree: what stands before a token that is asked for. Labels that begin alike share nodes.
+// Labels of one question as a tree: each node is the text before a requested token. Labels that begin alike share
+// nodes.
 struct LabelTree {
   struct Node {
     std::vector<int32_t> before;  // tokens of the labels that come this far
@@ -47,9 +48,9 @@ int32_t end_token(const decode::SpecialIds& ids);
 std::vector<DecideCanvas> question_canvases(size_t reading, const LabelTree& tree, int64_t prompt_tokens,
                                             const decode::SpecialIds& ids);
 
-// Lines of text, each with the slots of its labels behind it and `between` them, on as few canvases behind one prompt
-// as a block-causal model allows, whose first slots lie in one block; reading i is line i. Behind these, a canvas for
-// every further node of a tree, with the label's beginning in its place and all other slots masked.
+// Lines of text, each with the slots of its labels behind it and `between` them. They lie on as few canvases behind one
+// prompt as a block-causal model allows, whose first slots lie in one block; reading i is line i. Behind these, a
+// canvas for every further node of a tree, with the label's beginning in its place and all other slots masked.
 struct JointLine {
   std::vector<int32_t> text;
   const LabelTree* tree;

@@ -15,8 +15,8 @@ std::string question_text(const DecideQuestion& question, DecideLabels labels, s
 // The label of each option, in the question's own order, where option number `first` stands first.
 std::vector<std::string> question_labels(const DecideQuestion& question, DecideLabels labels, size_t first = 0);
 
-// The options that stand first in each rotation: spread evenly, as many as there are options at most. Of other kinds
-// than a choice one.
+// The options that stand first in each rotation: spread evenly, as many as there are options at most. One for other
+// kinds than a choice.
 std::vector<size_t> rotations_of(const DecideQuestion& question, int64_t rotations);
 
 // Those that are asked at all: not those with one option.

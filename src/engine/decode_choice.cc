@@ -31,7 +31,7 @@ const Setting* DecodeChoice::schedule() const {
   return found == given_.end() ? nullptr : &*found;
 }
 
-// The preset's settings, less what does not apply to gaps.
+// The preset's settings, less those that do not apply to gaps.
 Status DecodeChoice::read_preset(const decode::ModelKind& kind) {
   preset_settings_.clear();
   if (kind.uniform.length > 0) return take_numbers_of(kind.uniform);
@@ -53,7 +53,7 @@ Status DecodeChoice::read_preset(const decode::ModelKind& kind) {
   return {};
 }
 
-// What the model was published with stands in the place of a preset.
+// The model's published numbers stand in the place of a preset.
 Status DecodeChoice::take_numbers_of(const UniformCanvas& canvas) {
   if (!used_preset_.empty())
     return invalid(
@@ -92,8 +92,8 @@ decode::OrRefused<void> DecodeChoice::resolve_for(const decode::ModelKind& kind)
   const Setting* schedule = random_ ? nullptr : this->schedule();
   used_preset_ = preset_.empty() && default_preset_ && schedule == nullptr && !random_ ? kDefaultPreset : preset_;
   LLADA_TRY_STATUS(read_preset(kind));
-  // What is decoded together is the block that sees itself, where nobody says otherwise. A preset of tune was measured
-  // with the length that it leaves out.
+  // The block that sees itself is decided together, where nobody says otherwise. A preset of tune was measured with the
+  // length that it leaves out.
   if (!used_preset_.empty() && built_in_ && kind.attention_block > 0 && !names("block_length")) {
     LLADA_TRY(auto block, decode::setting("block_length", fmt::format("{}", kind.attention_block)));
     preset_settings_.push_back(std::move(block));

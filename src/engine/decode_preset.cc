@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "decode/removed.h"
 #include "engine/options.h"
 #include "formats/family.h"
 #include "json/fields.h"
@@ -37,25 +38,18 @@ constexpr const char* kUnrevisedFast = "--kv block --threshold 0.8";
 constexpr std::array kBuiltIn = {
     // LLaDA's own sampler at its slowest: one token per forward, everything recomputed, on a canvas of a fixed length.
     BuiltIn{"exact", "--gen-length 128"},
-    // Every second forward computes the block alone, masks more than half a block behind it are not read, and what is
-    // written is checked until it is stable (decode/dual_path.h) or the answer complete.
+    // A forward computes the block and what changed before it, and everything once 48 tokens have changed; masks more
+    // than half a block behind the block are not read; and what is written is checked until it is stable
+    // (decode/dual_path.h) or the answer complete.
     BuiltIn{"balanced",
-            "--kv dual --refresh 2 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.9 "
+            "--kv dual --refresh-after 48 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.9 "
             "--stable-threshold 0.99 --revise-rows 8",
             kBlockCausal, kUnrevised},
     // Fewer forwards and rows for a little less certainty.
     BuiltIn{"fast",
-            "--kv dual --refresh 3 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.85 "
+            "--kv dual --refresh-after 128 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.85 "
             "--stable-threshold 0.99 --revise-rows 8",
             kBlockCausalFast, kUnrevisedFast},
-    // Long answers on devices where rows are dear: more forwards, of few rows. Sorting short lists loses by the cache.
-    BuiltIn{"long", "--kv frozen --slide --block-length 8 --tail 16 --threshold 0.95 --entropy-gate 0.2"},
-    // Where a forward of 32 rows takes about as long as one of 1: two of three forwards compute 32 rows and what is
-    // checked, 8 at most, the others everything.
-    BuiltIn{"npu",
-            "--kv dual --refresh 3 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.9 "
-            "--stable-threshold 0.99 --revise-rows 8",
-            kBlockCausal, kUnrevised},
 };
 
 // These, and the published samplers, which are their families'.
@@ -125,6 +119,8 @@ Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool fi
     return DecodePreset{.name = std::string(preset.name), .options = std::string(options), .built_in = true};
   }
   const std::string known = fmt::format("{}", fmt::join(decode_presets(), ", "));
+  if (const auto instead = decode::replaced_by("preset", name_or_path); !instead.empty())
+    return invalid("'{}' was removed: {}; needed one of {}", name_or_path, instead, known);
   if (!files) return invalid("found '{}', needed one of {}", name_or_path, known);
   if (name_or_path.empty() || ::access(name_or_path.c_str(), F_OK) != 0)
     return invalid("found '{}', needed one of {}, or a preset file", name_or_path, known);

@@ -1,4 +1,4 @@
-// Presets: decoding options under a name. Some are built in, with a form of their own for some kinds of models; `llada
+// Presets: decoding options under a name. Some are built in, with a form of their own for some kinds of models. `llada
 // tune` writes others to files, whose "options" may also be a JSON object of keys and values.
 #pragma once
 #include <string>
@@ -19,7 +19,7 @@ struct DecodePreset {
   std::string model = {};  // the fingerprint of the one that it was tuned for (eval/reference.h); empty: for any
 };
 
-// What a tuned preset was measured with; told by the file, never used.
+// The origin of a tuned preset; shown from the file, never used.
 struct PresetOrigin {
   std::string model, device, tasks;
   int64_t examples = 0;

@@ -1,6 +1,6 @@
 // Devices that the engine does not bring along. Whoever composes a program hands them over (LoadOptions::plugin), as
 // the program llada-study does with those of study/devices.h. The engine asks the plugin for every name of --device
-// that is none of its own, and for what all devices may be given beside the engine's own options.
+// that is none of its own, and for further options of all devices.
 #pragma once
 #include <array>
 #include <functional>
@@ -27,7 +27,7 @@ class PluginDevice {
   virtual std::string_view options() const = 0;  // of its own, for the error that lists them
   // False: not an option of its own.
   virtual Result<bool> set(std::string_view key, const std::string& value) = 0;
-  // Experts that the accelerator holds: whether it can, what one costs, and which places it is to have for them.
+  // Experts that the accelerator holds: whether it can, the costs of one, and the places for them.
   virtual Status can_hold_experts() const = 0;
   virtual ExpertCosts expert_costs(std::array<double, 3> piece_bytes, double flops_per_row) const = 0;
   virtual void hold_experts(const ExpertCosts& costs, const ExpertWindow& window) = 0;

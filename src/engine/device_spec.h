@@ -6,13 +6,13 @@
 //   head=UNIT        npu or cpu (npu; a plugin's may differ)
 //   sessions=N       processes on the DSP, each with a window (hexagon)
 //   positions=N      of the longest canvas that the window leaves room for (hexagon; the model's context, at most 1024)
-//   profile=FILE     what llada-study doctor has measured: window, threads, module (hexagon; nothing)
+//   profile=FILE     measurements of llada-study doctor: window, threads, module (hexagon; nothing)
 //   library=FILE     libcdsprpc (hexagon; LLADA_CDSPRPC in the environment, the system's, the stand-in)
 //   space=SIZE       "64MiB" or "2GiB": of an emulated session's address space (hexagon; the window and the reserve)
-//   deadline=SECONDS after which a call of the DSP counts as hanging, beside what its work may take (hexagon; 10)
-//   budget=SIZE      "512MiB" or "4GiB" of device memory for everything (cuda; what the GPU has)
+//   deadline=SECONDS after which a call of the DSP counts as hanging, beside its work's time (hexagon; 10)
+//   budget=SIZE      "512MiB" or "4GiB" of device memory for everything (cuda; all of the GPU's)
 //   products=KIND    float or tensor: how matrices are multiplied (cuda; float)
-//   fallback=UNIT    cpu or none: what takes over when the device fails (cpu; none for the device "cpu")
+//   fallback=UNIT    cpu or none: the unit that takes over when the device fails (cpu; none for the device "cpu")
 #pragma once
 #include <memory>
 #include <optional>
@@ -30,7 +30,7 @@ namespace llada {
 // One of them, or none.
 struct WindowSize {
   double percent = 0;  // of the weights that the accelerator reads
-  double gib = 0;      // with what is reserved beside weights
+  double gib = 0;      // with the reserve beside weights
   bool unlimited = false;
   int64_t share_of(int64_t bytes) const { return static_cast<int64_t>(static_cast<double>(bytes) * percent / 100); }
 };

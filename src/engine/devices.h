@@ -1,4 +1,4 @@
-// The devices of this build and what was found on this machine.
+// The devices of this build and those found on this machine.
 #pragma once
 #include <string>
 #include <string_view>
@@ -18,7 +18,7 @@ struct DeviceSummary {
   std::vector<std::string> instruction_sets;  // kernel tables that run here, best first; of cpu only
 };
 
-// isa, cdsprpc, plugin: as in LoadOptions. The error lists what there is.
+// isa, cdsprpc, plugin: as in LoadOptions. The error lists the devices that there are.
 Result<std::vector<DeviceSummary>> list_devices(std::string_view isa, int threads, const std::string& cdsprpc = {},
                                                 const DevicePlugin* plugin = nullptr);
 

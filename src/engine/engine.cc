@@ -64,7 +64,7 @@ class Engine::Completion {
     if (on_done_) {
       auto copy = within_memory([&]() -> Result<T> { return result; });
       if (!copy) result = std::unexpected(copy.error());
-      // What a callback did when it got no memory is its own affair; the handle has its answer.
+      // An action of a callback that got no memory is its own affair; the handle has its answer.
       static_cast<void>(within_memory([&]() -> Status {
         on_done_(std::move(copy));
         return {};
@@ -83,20 +83,12 @@ class Engine::Completion {
   bool completed_ = false;
 };
 
-std::shared_ptr<Submission> Engine::submit(Request request, Callbacks callbacks) {
+std::shared_ptr<Submission> Engine::submit(Ready request, Callbacks callbacks) {
   auto handle = std::make_shared<Submission>();
   const auto completion = std::make_shared<Completion<Generation>>(handle, std::move(callbacks.on_done));
-  // The engine's thread has others to serve.
-  if (!request.form) {
-    auto form = scheduler_->model().form(request.options);
-    if (!form) {
-      call([completion, error = form.error()] { completion->complete(std::unexpected(error)); });
-      return handle;
-    }
-    request.form = *std::move(form);
-  }
-  call([this, request = std::move(request), on_step = std::move(callbacks.on_step), keep = callbacks.keep_steps,
-        completion] { take_on(request, on_step, keep, completion); });
+  call([this, request = std::move(request), run = std::move(callbacks.run), keep = callbacks.keep_steps, completion] {
+    take_on(request, run, keep, completion);
+  });
   return handle;
 }
 
@@ -135,22 +127,20 @@ void Engine::track(const Result<Scheduler::Id>& id, const std::shared_ptr<Comple
   }
 }
 
-void Engine::take_on(const Request& request, StepCallback on_step, bool keep_steps,
+void Engine::take_on(const Ready& request, AnswerRun run, bool keep_steps,
                      const std::shared_ptr<Completion<Generation>>& completion) {
-  const auto keeping = [handle = completion->handle(), keep_steps,
-                        on_step = std::move(on_step)](const decode::StepEvent& event) {
-    if (keep_steps) {
+  if (keep_steps)
+    run.on_step = [handle = completion->handle(), on_step = std::move(run.on_step)](const decode::StepEvent& event) {
       {
         const std::lock_guard lock(handle->mutex_);
         handle->steps_.push_back({event.step, event.committed, {event.edits.begin(), event.edits.end()}});
         if (event.step == 0 && event.canvas.infill) handle->steps_.back().given = given_tokens(event.canvas);
       }
       handle->changed_.notify_all();
-    }
-    return !on_step || on_step(event);
-  };
+      return !on_step || on_step(event);
+    };
   const auto done = [completion](Result<Generation> result) { completion->complete(std::move(result)); };
-  track(scheduler_->add(request, keeping, done), completion);
+  track(scheduler_->add(request, std::move(run), done), completion);
 }
 
 void Engine::cancel_asked() {

@@ -101,13 +101,12 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   struct Callbacks {
-    StepCallback on_step = {};             // false cancels
+    AnswerRun run = {};
     Scheduler::DoneCallback on_done = {};  // the answer is the handle's as well
     bool keep_steps = false;               // for Submission::next()
   };
-  // Never fails here: a request that is refused ends with that error.
-  std::shared_ptr<Submission> submit(Request request, Callbacks callbacks);
-  std::shared_ptr<Submission> submit(Request request) { return submit(std::move(request), {}); }
+  std::shared_ptr<Submission> submit(Ready request, Callbacks callbacks);
+  std::shared_ptr<Submission> submit(Ready request) { return submit(std::move(request), {}); }
 
   // A score and decisions take part in the same forwards and hold nobody up; on_done may be empty.
   std::shared_ptr<ScoreSubmission> submit_score(ScoreRequest request, Scheduler::ScoredCallback on_done = {});
@@ -125,7 +124,7 @@ class Engine {
   template <class T>
   class Completion;
   void work_on();
-  void take_on(const Request& request, StepCallback on_step, bool keep_steps,
+  void take_on(const Ready& request, AnswerRun run, bool keep_steps,
                const std::shared_ptr<Completion<Generation>>& completion);
   void cancel_asked();
   void call(std::function<void()> work);

@@ -48,8 +48,7 @@ Status check_fit(const std::string& model, const MemoryNeed& need, const MemoryR
   if (need.total() <= room.available) return {};
   return no_memory(
       "{}: needs {:.2f} GB of memory (packed weights {:.2f}, keys and values {:.2f}, activations {:.2f}), {} has "
-      "{:.2f} GB left; {}a smaller type of the model needs less, --no-fit-check (fit_check=false of the library) goes "
-      "on anyway",
+      "{:.2f} GB left; {}a smaller type of the model needs less, fit_check=false goes on anyway",
       model, gb(need.total()), gb(need.packed + need.shared), gb(need.kv), gb(need.activations), room.bound,
       gb(room.available), need.packed > 0 ? "`llada pack` keeps the packed weights on disk, " : "");
 }

@@ -2,9 +2,10 @@
 // its packed weights should lie on disk there. A system without room does not refuse memory: it ends a program in the
 // middle of its work (Linux), or the ones beside it first (Android).
 //
-// Counted is what the process cannot give back: weights that are packed in its memory, or in buffers that it shares
-// with an accelerator, keys, values and activations of a short request. Pages of a mapped file, the model's or a packed
-// one's, can be dropped and read again, so they do not count; nor does a longer request, which may never come.
+// Only memory that the process cannot give back counts. It has packed weights, in its memory or in buffers that it
+// shares with an accelerator, and keys, values and activations of a short request. Pages of a mapped file, the model's
+// or a packed one's, can be dropped and read again, so they do not count. Nor does a longer request, which may never
+// come.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -37,11 +38,11 @@ MemoryNeed memory_need(const ModelFile& file, const ModelGraph& graph, std::span
                        const kernels::KernelTable& kernels, std::span<const WeightId> packed);
 
 // Machines with less memory keep packed weights on disk without being asked to, where the copy is more than a
-// kWorthShare-th of the memory: a smaller one is packed faster than anybody notices.
+// kWorthShare-th of the memory. A smaller one is packed faster than anybody notices.
 inline constexpr int64_t kSmallMachineBytes = int64_t{12} << 30, kWorthShare = 32;
 bool keeps_packed(const MemoryNeed& need, const MemoryRoom& room);
 
-// One line of what is needed, what is there, and what helps. model: its path.
+// One line with the bytes needed, the bytes available, and the remedy. model: its path.
 Status check_fit(const std::string& model, const MemoryNeed& need, const MemoryRoom& room);
 
 // The same of weights that the host packs beside an accelerator's, for a pass of its own or in its place.

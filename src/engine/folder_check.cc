@@ -65,12 +65,12 @@ Status check_can_decode(const ModelConfig& config, const decode::SpecialIds& ids
   if (config.attention_block < 0)
     return invalid(
         "{}: {} is the architecture of autoregressive models, and the file says nothing of diffusion; needed "
-        "{}--attention-block N (0: each position sees all)",
-        path, config.family->name, masked ? "" : "--mask-id ID and ");
+        "{}attention_block N (0: each position sees all)",
+        path, config.family->name, masked ? "" : "mask_id ID and ");
   if (!masked)
-    return invalid("{}: no mask token: neither the metadata nor the tokenizer names one; --mask-id gives it", path);
+    return invalid("{}: no mask token: neither the metadata nor the tokenizer names one; mask_id gives it", path);
   if (ids.eos == ids.mask || ids.eot == ids.mask || std::ranges::count(ids.end_ids, ids.mask) > 0)
-    return invalid("{}: token {} is the mask and ends an answer, needed another mask (--mask-id) or another end", path,
+    return invalid("{}: token {} is the mask and ends an answer, needed another mask (mask_id) or another end", path,
                    ids.mask);
   return {};
 }
@@ -92,7 +92,7 @@ Status check_announced(const std::string& name, const std::string& architecture,
   const auto gb = [](int64_t count) { return static_cast<double>(count) / 1e9; };
   return no_memory(
       "{}: its weights are {:.2f} GB, {} has {:.2f} GB of memory left; `llada pull` and `llada convert --type q4_0` "
-      "make them a third, --no-fit-check goes on anyway",
+      "make them a third, fit_check=false goes on anyway",
       name, gb(bytes), room->bound, gb(room->available));
 }
 

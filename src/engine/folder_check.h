@@ -1,4 +1,4 @@
-// A Hugging Face folder's tokenizer, and what of a folder can be refused before its weights are there.
+// A Hugging Face folder's tokenizer, and the checks of a folder before its weights are there.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -23,9 +23,9 @@ Result<TokenizerSpec> read_folder_tokenizer(const std::string& folder, const Mod
 // Configuration and tokenizer: whatever Model::load() refuses of these two.
 Status check_folder(const std::string& folder, const Overrides& overrides = {});
 
-// What is known of a model before its weights are here: general.architecture of a GGUF file (empty: not known), bytes
-// of its files. Refused is an architecture that is not computed; and where the model is to be loaded with `load`
-// (null: it is not), weights that Model::load() would not find memory for.
+// Checks facts about a model that are known before its weights are here: general.architecture of a GGUF file (empty:
+// not known), bytes of its files. Refused is an architecture that is not computed; and where the model is to be loaded
+// with `load` (null: it is not), weights that Model::load() would not find memory for.
 Status check_announced(const std::string& name, const std::string& architecture, int64_t bytes,
                        const LoadOptions* load);
 

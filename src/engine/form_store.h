@@ -1,5 +1,5 @@
-// Forms over a model's tokens, made when they are first asked for and kept: the vocabulary's tree as long as the model
-// is loaded, of the forms those that were used last.
+// Forms over a model's tokens, made at their first use and kept. The vocabulary's tree is kept as long as the model is
+// loaded, of the forms those that were used last.
 #pragma once
 #include <list>
 #include <memory>
@@ -18,12 +18,13 @@ class Tokenizer;
 // All methods may be called from many threads at once.
 class FormStore {
  public:
-  // Null: it would have to be made.
-  std::shared_ptr<const forms::TokenForm> kept(const forms::Form& form);
+  bool has(const forms::Form& form) { return kept(form) != nullptr; }
   Result<std::shared_ptr<const forms::TokenForm>> get(const forms::Form& form, const Tokenizer& tokenizer,
                                                       const decode::SpecialIds& ids);
 
  private:
+  std::shared_ptr<const forms::TokenForm> kept(const forms::Form& form);  // null: it has to be made
+
   static constexpr int64_t kMostBytes = int64_t{32} << 20;  // of all forms together, less the one in use
 
   std::mutex mutex_;

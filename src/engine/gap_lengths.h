@@ -40,8 +40,8 @@ class GapChoice {
     std::vector<int32_t> tokens;  // the mask in every gap
     std::vector<int32_t> gaps;    // positions of their tokens
   };
-  // A text with all gaps at their longest, the positions of their tokens, and which of them are automatic: from left to
-  // right, of one token or more, all positions of theirs among `positions`.
+  // A text with all gaps at their longest, the positions of their tokens, and which of them are automatic. Automatic
+  // gaps go from left to right, have one token or more, and all their positions are among `positions`.
   GapChoice(std::vector<int32_t> tokens, std::span<const int32_t> positions, std::vector<InfillGap> automatic,
             int32_t mask);
 

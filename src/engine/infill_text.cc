@@ -25,7 +25,7 @@ Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
       ++at;
       continue;
     }
-    // Of the backslashes in front every second one stands for the one before it.
+    // Every second of the backslashes in front stands for the one before it.
     size_t marks = 0;
     while (at - marks > literal && text[at - marks - 1] == '\\') ++marks;
     if (marks > 0) {

@@ -1,6 +1,6 @@
-// A text with gaps, as people write it: <mask:N> is a gap of N tokens, <mask> one of one token, <mask:auto> one whose
-// length the engine chooses, <mask:auto:N> the same with N at most; everything else is text. A backslash in front takes
-// any as text: \<mask> is the text <mask>. So one that stands in front of a gap is written twice; elsewhere
+// A text with gaps, as people write it; everything else is text. <mask:N> is a gap of N tokens, <mask> one of one
+// token. <mask:auto> is one whose length the engine chooses, <mask:auto:N> the same with N at most. A backslash in
+// front takes any as text: \<mask> is the text <mask>. So one that stands in front of a gap is written twice; elsewhere
 // backslashes are text.
 #pragma once
 #include <cstdint>
@@ -31,9 +31,9 @@ struct InfillLayout {
   std::vector<InfillGap> automatic() const;  // of the gaps
 };
 
-// The text between two gaps is tokenized on its own, because what stands in a gap is not known yet; so it may be cut
-// into other tokens than inside the finished text. Gaps that are automatic are laid at their longest; where the context
-// has no room for that, the last ones are shorter, of one token at least.
+// The text between two gaps is tokenized on its own, because the text in a gap is not known yet. So it may be cut into
+// other tokens than inside the finished text. Gaps that are automatic are laid at their longest; where the context has
+// no room for that, the last ones are shorter, of one token at least.
 Result<InfillLayout> lay_out_infill(const Model& model, std::span<const InfillPiece> pieces);
 
 }  // namespace llada

@@ -94,7 +94,7 @@ Result<MemoryNeed> needed_memory(const ModelFile& file, ModelSummary& summary) {
   return memory_need(file, graph, weights, *kernels, every_weight(graph));
 }
 
-// What a run needs, and would say.
+// The needs and the notes of a run.
 void add_run(const ModelFile& file, const Overrides& overrides, ModelSummary& summary) {
   const ModelConfig& c = summary.config;
   const decode::SpecialIds ids{.mask = c.mask_id, .eos = c.eos_id, .eot = c.eot_id, .end_ids = c.end_ids};

@@ -1,5 +1,5 @@
-// What a model file or folder holds, as plain data for people and tools. Nothing is loaded onto a device, so
-// a file opens here even where no device could run it.
+// The contents of a model file or folder, as plain data for people and tools. Nothing is loaded onto a device, so a
+// file opens here even where no device could run it.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,5 @@
-// How long a forward takes on this device as a function of its rows: what multi-block speculation fills up to
-// (decode/speculation.h), and what a cost model adds up. Always measured with the loaded model on the devices and with
+// How long a forward takes on this device as a function of its rows. Multi-block speculation fills forwards up by it
+// (decode/speculation.h), and a cost model adds it up. Always measured with the loaded model on the devices and with
 // the settings that its requests get, never modelled: wall clock, for one processor thread its processor time.
 #pragma once
 #include <cstdint>

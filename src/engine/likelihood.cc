@@ -32,9 +32,9 @@ Status check_options(const ScoreOptions& o) {
   if (o.order.acceptance == decode::Acceptance::causal)
     return invalid("order: found accept causal, needed a rule that decides by one forward");
   if (decode::samples(o.order) || decode::needs_logits(o.order))
-    return invalid("order: found sampling or penalties, needed none: the given text is what is written");
+    return invalid("order: found sampling or penalties, needed none: the given text is written");
   if (decode::form_of(o.order))
-    return invalid("order: found a form of the answer, needed none: the given text is what is written");
+    return invalid("order: found a form of the answer, needed none: the given text is written");
   if (o.cfg_scale > 0) return invalid("cfg_scale: duel has its guidance in the decoding options");
   return {};
 }

@@ -1,5 +1,5 @@
 // How probable given continuations of a prompt are. A diffusion model has no single such number; each of these is one,
-// with what it costs in forwards for a continuation of L tokens:
+// with its cost in forwards for a continuation of L tokens:
 //
 //   monte_carlo  the estimate of a lower bound that LLaDA's published tables rest on (arXiv 2502.09992, appendix B.5).
 //                A draw masks l of the L tokens, l uniform over 1..L and stratified over a batch of draws, and counts
@@ -14,14 +14,14 @@
 //   pseudo       each token with only itself masked (arXiv 1910.14659): no probability of the whole. L forwards, or
 //                `groups`: token i is masked in forward i mod groups together with its group.
 //
-// The continuations are the options of one question: their draws use the same random numbers, so that chance favours
-// none (common random numbers), and canvases that two have in common are computed once. All softmaxes are over the
-// whole vocabulary at temperature 1, in double; the best tokens are those that decoding may write. A block-causal model
-// is scored block by block, each given the ones before it; in monte_carlo, L is then the number of tokens in the block.
+// The continuations are the options of one question. Their draws use the same random numbers, so that chance favours
+// none (common random numbers), and canvases that two share are computed once. All softmaxes are over the whole
+// vocabulary at temperature 1, in double; the best tokens are those that decoding may write. A block-causal model is
+// scored block by block, each given the ones before it; in monte_carlo, L is then the number of tokens in the block.
 // Behind the text such a model sees masks up to the end of the block, as in generation, but nothing in duel and pseudo.
 //
-// Deliberately absent: what belongs to a text. Whoever asks puts a beginning or an end token there (Dream's tables have
-// both), and divides by a length where that is wanted.
+// Deliberately absent: beginnings and ends of a text. Whoever asks puts a beginning or an end token there (Dream's
+// tables have both), and divides by a length where that is wanted.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -86,7 +86,7 @@ class ScoreJob : public ForwardJob {
   bool cancelled_ = false;
 };
 
-// Refuses what cannot be, naming the field.
+// Validates the request; the error names the field.
 Status check_score(const Model& model, const ScoreRequest& request);
 // Refuses the same, and a decoding order that cannot be. An empty continuation has the score 0.
 Result<std::unique_ptr<ScoreJob>> start_score(std::shared_ptr<const Model> model, const ScoreRequest& request);

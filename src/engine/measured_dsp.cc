@@ -38,7 +38,7 @@ Result<MeasuredDsp> read_measured_dsp(const std::string& path) {
   LLADA_TRY(const std::string text, read_any_file(path, kLimit));
   LLADA_TRY(const Json root, parse_json_object(text, path));
   if (!root.contains("dsp"))
-    return invalid("{}: dsp: missing, needed what 'llada-study doctor --device hexagon' writes", path);
+    return invalid("{}: dsp: missing, needed the output of 'llada-study doctor --device hexagon'", path);
   LLADA_TRY(MeasuredDsp found, parse_measured_dsp(root["dsp"], path));
   const auto window = root.find("window");
   if (window == root.end() || !window->is_object() || !window->contains("gib") || (*window)["gib"].is_null())

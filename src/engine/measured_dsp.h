@@ -1,5 +1,5 @@
-// What a measured profile says of a phone's DSP (`--device hexagon:profile=FILE`). Such a profile is one of a simulated
-// phone too (study/sim/profile.h), whose other numbers are not read here.
+// A measured profile of a phone's DSP (`--device hexagon:profile=FILE`). Such a profile is one of a simulated phone too
+// (study/sim/profile.h), whose other numbers are not read here.
 #pragma once
 #include <string>
 #include <string_view>
@@ -12,7 +12,7 @@ namespace llada {
 struct MeasuredDsp {
   int arch = 0, threads = 0;  // 73, 79, ...; threads with a vector unit
   std::string module;         // the file that the DSP has loaded
-  double window_gib = 0;      // of a session, with what is reserved beside weights; 0: the file does not say
+  double window_gib = 0;      // of a session, with the reserve beside weights; 0: the file does not say
 };
 
 // The object `dsp` of a profile, without a window. origin: of the profile, for errors.

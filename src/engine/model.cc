@@ -16,7 +16,7 @@
 namespace llada {
 namespace {
 
-// What the run is told of shared-out experts; the device is told by its spec.
+// The run's settings for shared-out experts; the device gets its own by its spec.
 Result<std::optional<ExpertSplitOptions>> share_out(DeviceSpec& spec, const ExpertRequest& request,
                                                     const MoeOptions& moe, const ModelFile& file,
                                                     const ModelGraph& graph, int threads) {
@@ -72,6 +72,7 @@ Model::Model(ModelFile file)
       forms_(std::make_unique<FormStore>()) {}
 Model::~Model() = default;
 
+bool Model::has_device() const { return device_->device != nullptr; }
 Device& Model::device() const { return *device_->device; }
 Device* Model::fallback() const { return device_->fallback.get(); }
 const MemoryOptions& Model::memory() const { return device_->memory; }
@@ -181,9 +182,9 @@ Result<std::shared_ptr<const forms::TokenForm>> Model::form(const decode::Decode
   return forms_->get(*form, tokenizer(), ids_);
 }
 
-std::shared_ptr<const forms::TokenForm> Model::kept_form(const decode::DecodeOptions& options) const {
+bool Model::has_form(const decode::DecodeOptions& options) const {
   const std::optional<forms::Form> form = decode::form_of(options);
-  return form ? forms_->kept(*form) : nullptr;
+  return !form || forms_->has(*form);
 }
 
 void Model::add_runner(ModelRunner& runner) const {
@@ -202,7 +203,7 @@ Result<LatencyTable> Model::latency(int threads) const {
   const std::lock_guard alone(runs_);
   {
     const std::lock_guard runners(runners_mutex_);
-    for (ModelRunner* const runner : runners_) runner->settle();
+    for (ModelRunner* const runner : runners_) runner->drain();
   }
   LLADA_TRY(auto table, measure_latency(*this, {.threads = threads}));
   return latency_.emplace(threads, std::move(table)).first->second;

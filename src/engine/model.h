@@ -42,7 +42,8 @@ struct LoadOptions {
   std::string isa = {};      // kernel table by name; empty: LLADA_ISA from the environment of the caller, or the best
   std::string cdsprpc = {};  // the library of device hexagon where `device` names none; empty: as it finds one
   int threads = 0;           // 0: one per usable physical core
-  int64_t context = 0;       // most positions of a request; 0: what the model was trained for, which bounds it
+  // Most positions of a request; 0: the length that the model was trained for, which bounds it
+  int64_t context = 0;
   Overrides overrides = {};
   bool exact_attention = false;  // on the host: no digests (devices/cpu/cpu_device.h)
   PackCache pack_cache = {};     // of this machine's packed weights; a library's caller decides
@@ -50,18 +51,18 @@ struct LoadOptions {
   // Where proc, sys and system are, which tell how much memory there is: a model that does not fit is refused before
   // its weights are read (fit_check.h). Empty: nobody looks.
   std::string system_root = "/";
-  // Called on the thread that loads, before each weight of a file is read; bytes of what is read before the first run.
-  // It may leave by an exception, which leaves load() with everything freed.
+  // Called on the thread that loads, before each weight of a file is read; bytes that are read before the first run. It
+  // may leave by an exception, which leaves load() with everything freed.
   std::function<void(int64_t done, int64_t total)> progress = {};
-  // What went otherwise than asked for without stopping the work, a line each.
+  // Deviations from the request that do not stop the work, a line each.
   std::function<void(const std::string& line)> warn = {};
   // Called once configuration and tokenizer are known and before any weight is read, so that a prompt can be read and
   // refused first. The model has no device yet. An error ends the loading.
   std::function<Status(const Model& model)> before_weights = {};
 };
 
-// Told of stored weights while a model is loaded: `wanted` before the first byte of one is read, `packed` when its
-// stored bytes are no longer needed, `planned` of those that will be wanted next, in that order. `tensor` is the
+// Called for stored weights while a model is loaded. `wanted` comes before the first byte of one is read, `packed` when
+// its stored bytes are no longer needed. `planned` names those that will be wanted next, in that order. `tensor` is the
 // canonical name; of a stack of experts the view is one expert's part, and the experts come one by one. For a model
 // without a file the first two are set.
 using WeightHook = std::function<void(std::string_view tensor, const TensorView& view)>;
@@ -85,7 +86,7 @@ class Model {
   std::string_view architecture() const;  // the family's name
   // Most positions of a request: LoadOptions::context or the file's; 0: any.
   int64_t context() const { return context_; }
-  std::string context_bound() const;  // what an error says of it: "the model was trained for 4096"
+  std::string context_bound() const;  // its name in an error: "the model was trained for 4096"
   // Refuses a prompt of so many bytes, whose tokens can never fit, before minutes go into cutting it to tokens.
   Status check_length(size_t bytes) const;
   const ModelGraph& graph() const { return *graph_; }
@@ -93,9 +94,11 @@ class Model {
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   ChatStyle chat_style() const { return chat_format_.style; }
   const ChatFormat& chat_format() const { return chat_format_; }
-  std::vector<std::string> notes() const;  // what of the file is not followed: ModelConfig::notes, ChatFormat::note
+  // Settings of the file that are not followed: ModelConfig::notes, ChatFormat::note
+  std::vector<std::string> notes() const;
   size_t longest_token() const { return longest_token_; }  // bytes of text
   const decode::SpecialIds& special_ids() const { return ids_; }
+  bool has_device() const;  // not before its weights are read
   Device& device() const;
   Device* fallback() const;  // null: none
   const MemoryOptions& memory() const;
@@ -104,14 +107,14 @@ class Model {
 
   // Prompt ids of a plain text, or of a conversation in the model's chat format. Both start with BOS where the model
   // wants one. A plain text is a program's: control tokens' texts in it are these tokens. In a message they are text.
-  // Of any text; a prompt has text_prompt() and chat_prompt() (engine/prompt.h).
+  // For any text; a prompt has text_prompt() and chat_prompt() (engine/prompt.h).
   Result<std::vector<int32_t>> prompt_ids(std::string_view text) const;
   Result<std::vector<int32_t>> chat_ids(std::span<const ChatMessage> messages, bool think = false) const;
 
   // The form that the options ask for, over this model's tokens; null: none.
   Result<std::shared_ptr<const forms::TokenForm>> form(const decode::DecodeOptions& options) const;
-  // The same where it is there already, null where it would have to be made, which may take seconds.
-  std::shared_ptr<const forms::TokenForm> kept_form(const decode::DecodeOptions& options) const;
+  // Whether it is there; otherwise it would have to be made, which may take seconds. So where none is asked for.
+  bool has_form(const decode::DecodeOptions& options) const;
 
   // Rows to milliseconds on this device with that many threads (0: the model's own), default request.
   // Measured at the first call, which waits until no run is under way and holds back new ones, and kept as long as the
@@ -128,7 +131,7 @@ class Model {
   explicit Model(ModelFile file);
   Status set_context(int64_t wanted);
   ModelFile file_;
-  AlignedBytes memory_;  // what the file's views point into where nothing is mapped
+  AlignedBytes memory_;  // the bytes behind the file's views where nothing is mapped
   std::unique_ptr<ModelGraph> graph_;
   std::optional<Tokenizer> tokenizer_;
   size_t longest_token_ = 1;  // bytes
@@ -141,7 +144,7 @@ class Model {
   mutable std::mutex latency_mutex_;             // guards latency_, which changes after load()
   mutable std::map<int, LatencyTable> latency_;  // by threads
   mutable std::shared_mutex runs_;               // shared by runs; a measurement has it alone
-  mutable std::mutex runners_mutex_;             // guards what follows
+  mutable std::mutex runners_mutex_;             // guards the members below
   mutable std::vector<ModelRunner*> runners_;
 };
 

@@ -48,7 +48,7 @@ Status RequestState::make_room(int64_t keys) {
   // store (request_bytes).
   const int64_t wanted = doubled > most_positions / 2 ? most_positions : doubled;
   LLADA_TRY(kv, kv.grown(wanted, [&](int64_t bytes) { return device->allocate(bytes); }));
-  beside_kv.reset();  // made again, as a copy
+  side_kv.reset();  // made again, as a copy
   return {};
 }
 
@@ -81,7 +81,8 @@ Status check_keys(const decode::StepPlan& plan, const KvStore& kv) {
   for (int s = 0; s < sequences; ++s)
     for (int32_t p = 0; p < plan.keys; ++p)
       // A sparse plan runs beside the step's rows, so it finds none of what they compute.
-      if ((!computed[static_cast<size_t>(p)] || !plan.sparse.empty()) && kv.version(s, p) == KvStore::kAbsent)
+      if ((!computed[static_cast<size_t>(p)] || (!plan.sparse.empty() && p < plan.sparse.keys)) &&
+          kv.version(s, p) == KvStore::kAbsent)
         return failed("engine: a plan reads the K/V of position {}, which no forward has computed", p);
   return {};
 }
@@ -128,7 +129,7 @@ void add_stream(const RequestStep& step, const Part& part, std::span<const int32
                          bool trial) {
       auto row = static_cast<int32_t>(inputs.positions.size());
       append_span(inputs, {.stream = index, .sequence = s, .trial = trial}, s == 0 ? rows.inputs : rows.unconditional,
-                  rows.rows, keys, plan.keys, places);
+                  rows.rows, keys, part.keys, places);
       for (const int32_t position : wanted) {
         while (inputs.positions[static_cast<size_t>(row)] != position) ++row;
         inputs.wanted.push_back(row);
@@ -162,13 +163,14 @@ ModelRunner::ModelRunner(const Model& model, Device& device, Trace* trace, Execu
 }
 ModelRunner::~ModelRunner() {
   model_.remove_runner(*this);
-  settle();  // before the model goes
+  drain();  // before the model goes
 }
 
 // A copy of the request's store, which no pass is using.
 Status ModelRunner::use_beside_store(RequestState& state) {
-  std::shared_ptr<KvStore>& copy = state.beside_kv;
-  if (state.sparse && !executor_.there(*state.sparse->pass)) copy.reset();  // the pass was given up, and goes on in it
+  std::shared_ptr<KvStore>& copy = state.side_kv;
+  if (state.sparse && !executor_.is_ready(*state.sparse->pass))
+    copy.reset();  // the pass was given up, and goes on in it
   if (copy) {
     copy->put_back(state.kv.save(std::exchange(state.outdated, {})));
     return {};
@@ -185,7 +187,7 @@ Status ModelRunner::use_beside_store(RequestState& state) {
 // Begins the sparse passes of these steps as one. beside: over the second stores. Over the requests' own they are
 // computed on return, and the stores are as they were.
 Status ModelRunner::begin_sparse(std::span<RequestStep* const> steps, bool beside) {
-  const auto pass = std::make_shared<BesidePass>();
+  const auto pass = std::make_shared<SidePass>();
   std::vector<KvStore::Saved> before;
   std::vector<SparsePart> parts;
   size_t first = 0;
@@ -194,7 +196,7 @@ Status ModelRunner::begin_sparse(std::span<RequestStep* const> steps, bool besid
     const decode::SparsePlan& plan = step->plan->sparse;
     if (beside) {
       LLADA_TRY_STATUS(use_beside_store(state));
-      pass->stores.push_back(state.beside_kv);
+      pass->stores.push_back(state.side_kv);
     } else {
       before.push_back(state.kv.save(plan.rows));
     }
@@ -204,11 +206,11 @@ Status ModelRunner::begin_sparse(std::span<RequestStep* const> steps, bool besid
                      .forward = step->denoiser->forward_number() + 1,
                      .rows = plan.rows,
                      .trials = plan.trials.size()});
-    add_stream(*step, plan, {}, {}, beside ? *state.beside_kv : state.kv, parts.back().forward,
+    add_stream(*step, plan, {}, {}, beside ? *state.side_kv : state.kv, parts.back().forward,
                rule_of(model_.graph(), *step->plan), pass->inputs);
   }
   const Stopwatch watch(device_seconds_);
-  const Status status = executor_.begin_beside(pass);
+  const Status status = executor_.begin_side_pass(pass);
   for (size_t i = 0; i < before.size(); ++i) {
     KvStore& kv = steps[i]->state->kv;
     if (status) parts[i].refreshed = kv.save(parts[i].rows);
@@ -225,13 +227,14 @@ void ModelRunner::land_sparse(RequestStep& step) {
   const decode::Landing& landing = step.plan->landing;
   using enum decode::Landing::When;
   const auto changed = [&](std::span<const int32_t> rows) { state.outdated = decode::merged(state.outdated, rows); };
-  if (state.beside_kv) changed(step.plan->rows);
-  if (state.sparse && (landing.when == waited || (landing.when == if_there && executor_.there(*state.sparse->pass)))) {
+  if (state.side_kv) changed(step.plan->rows);
+  if (state.sparse &&
+      (landing.when == waited || (landing.when == if_there && executor_.is_ready(*state.sparse->pass)))) {
     const SparsePart part = *std::exchange(state.sparse, {});
-    BesidePass& pass = *part.pass;
+    SidePass& pass = *part.pass;
     const Status landed = [&] {
       const Stopwatch watch(device_seconds_);
-      return executor_.land(pass);
+      return executor_.join(pass);
     }();
     if (step.status) step.status = landed ? pass.streams[part.stream] : landed;
     if (!step.status) return;
@@ -252,14 +255,14 @@ void ModelRunner::land_sparse(RequestStep& step) {
       state.kv.put_back(part.refreshed);
       state.kv.put_back(kept);
     }
-    if (state.beside_kv) changed(part.rows);
+    if (state.side_kv) changed(part.rows);
   }
-  if (state.beside_kv && !state.sparse) state.beside_kv->put_back(state.kv.save(std::exchange(state.outdated, {})));
+  if (state.side_kv && !state.sparse) state.side_kv->put_back(state.kv.save(std::exchange(state.outdated, {})));
 }
 
 void ModelRunner::run(std::span<RequestStep> all) {
   const Status unchanged = model_.file().check_unchanged();  // or its weights are those of two models
-  std::vector<RequestStep*> of_pass[2];
+  std::vector<RequestStep*> of_pass[2], waiting;
   for (RequestStep& step : all) {
     if (step.status) step.status = unchanged;
     if (step.status)
@@ -270,10 +273,12 @@ void ModelRunner::run(std::span<RequestStep> all) {
         LLADA_TRY_STATUS(check_whole_blocks(plan, model_.config().expert_block));
         return check_keys(plan, step.state->kv);
       });
-    if (step.status) of_pass[step.plan->encode ? 1 : 0].push_back(&step);
+    if (step.status)
+      (decode::forwards_of(*step.plan) == 0 ? waiting : of_pass[step.plan->encode ? 1 : 0]).push_back(&step);
   }
   run_pass(of_pass[1], Pass::encode);
   run_pass(of_pass[0], Pass::denoise);
+  for (RequestStep* step : waiting) land_sparse(*step);  // when the others have what they need of the device
 }
 
 // The steps have plans, all of that pass. A device that has broken fails every step alike, so all are told at once.
@@ -309,7 +314,7 @@ Status ModelRunner::forward(std::span<RequestStep* const> steps, Pass pass) {
     // A second store stays in use when its device has failed: it holds what the step found, the first one perhaps not.
     const std::optional<SparsePart>& begun = step->state->sparse;
     if (!step->plan->sparse.empty() && !(begun && begun->forward == step->denoiser->forward_number() + 1))
-      (executor_.runs_beside() || step->state->beside_kv ? beside_it : before_it).push_back(step);
+      (executor_.overlaps_side_passes() || step->state->side_kv ? beside_it : before_it).push_back(step);
   }
   const TraceSpan span(trace_, "decode",
                        steps.size() == 1 ? fmt::format("step {}: {} rows", steps[0]->denoiser->forward_number(), rows)

@@ -1,10 +1,10 @@
 // The model's side of decoding steps: turns the plans of one or many requests into the inputs of one forward, runs it,
 // hands back to each request its own results. These do not depend on who else is in its forwards.
 //
-// A sparse pass sees the canvas and the K/V as they are when it begins, and its results are kept aside until it lands,
-// at the end of that step or of a later one. Where the device has one unit it is computed before the step's own rows;
-// where it has two, on the host beside this step and later ones (Executor::begin_beside). A device that really does
-// both at a time gets a second K/V store for it: a copy that the pass reads and writes, brought up to date after every
+// A sparse pass sees the canvas and the K/V as they are when it begins. Its results are kept aside until it lands, at
+// the end of that step or of a later one. Where the device has one unit it is computed before the step's own rows;
+// where it has two, on the host beside this step and later ones (Executor::begin_side_pass). A device that really does
+// both at a time gets a second K/V store for it, a copy that the pass reads and writes. The copy is updated after every
 // step in which no pass is under way. So results do not depend on the device, nor on how long a pass takes, unless the
 // plan asks for those that are there.
 #pragma once
@@ -26,15 +26,15 @@ class PrefixCache;
 // Builds and verifies the programs of a graph, which must outlive it.
 Executor::Build build_with(const ModelGraph& graph);
 
-// The K/V of a canvas of so many positions; guided: with a second sequence for the unconditional rows. F16 halves what
-// attention reads; where all stored weights are floats the store is exact too, so that the float path reproduces a
-// reference implementation.
+// The K/V of a canvas of so many positions; guided: with a second sequence for the unconditional rows. F16 halves the
+// bytes that attention reads. Where all stored weights are floats the store is exact too, so that the float path
+// reproduces a reference implementation.
 KvShape kv_shape(const ModelFile& file, const ModelGraph& graph, int64_t positions, bool guided);
 KvShape kv_shape(const Model& model, int64_t positions, bool guided);
 
 // A request's part of a sparse pass under way.
 struct SparsePart {
-  std::shared_ptr<BesidePass> pass;  // of it and of all others whose passes began in the same forward
+  std::shared_ptr<SidePass> pass;    // of it and of all others whose passes began in the same forward
   size_t stream = 0, first = 0;      // in the pass: its stream, and its first prediction
   int64_t forward = 0;               // its number
   std::vector<int32_t> rows;         // whose K/V it computes
@@ -42,44 +42,44 @@ struct SparsePart {
   KvStore::Saved refreshed = {};  // of a pass over the request's own store: the K/V that it computed
 };
 
-// What a request keeps from one forward to the next.
+// The state that a request keeps from one forward to the next.
 struct RequestState {
   // A store of `positions`; guided reserves a second K/V sequence for the unconditional rows. The device outlives it.
   static Result<RequestState> create(const Model& model, Device& device, int64_t positions, bool guided,
                                      SamplingRule rule);
-  // Between two forwards: keys and values of `keys` positions at least. A store that is too small grows to twice of
-  // what it has behind the prompt.
+  // Between two forwards: keys and values of `keys` positions at least. A store that is too small grows to twice its
+  // size behind the prompt.
   Status make_room(int64_t keys);
 
   Device* device;
   KvStore kv;
-  int64_t prompt = 0, most_positions = 0;  // of the canvas; most: what it may come to
+  int64_t prompt = 0, most_positions = 0;  // of the canvas; most: the longest that it may become
   SamplingRule sampling = {};
   bool keep_logits = false;
   bool every_row = false;  // where they are kept: as computed; otherwise rows without a token are far below all others
   ClassReading reading = {};  // of a form, for StepResult::scores
-  // Of the last forward, where they are kept, x vocabulary: predictions, then trials; sparse trials.
+  // Logits of the last forward, where they are kept, x vocabulary: predictions, then trials; sparse trials.
   std::vector<float> logits = {}, sparse_logits = {};
-  SoftTokens soft = {};  // of the last tempered forward: what a plan that is `conditioned` tells its rows
+  SoftTokens soft = {};  // of the last tempered forward: soft tokens for the rows of a plan that is `conditioned`
   std::optional<SparsePart> sparse = {};
-  // Of a device that runs sparse passes beside: equal to kv before every step but for `outdated`.
-  std::shared_ptr<KvStore> beside_kv = {};
+  // On a device that runs sparse passes beside: equal to kv before every step but for `outdated`.
+  std::shared_ptr<KvStore> side_kv = {};
   std::vector<int32_t> outdated = {};  // positions, ascending
 };
 
-// One request's part of a forward: what its denoiser plans next, and what came of it. A sparse plan that is not empty
-// has the forward number after the step's own.
+// One request's part of a forward: its denoiser's next plan, and the results. A sparse plan that is not empty has the
+// forward number after the step's own.
 struct RequestStep {
   decode::Denoiser* denoiser;
   RequestState* state;  // no other step's
-  // Of ModelRunner::run():
+  // Set by ModelRunner::run():
   const decode::StepPlan* plan = nullptr;  // null: the denoiser had none
   Status status = {};                      // of this request alone
   decode::StepResult result = {};
 };
 
-// Work that takes part in shared forwards, as whoever drives it sees it: it says what it wants of the next forward and
-// takes what came. A generation is one kind (request.h), a score another (likelihood.h).
+// Work that takes part in shared forwards, as the driver of the forwards sees it: it plans its steps and takes their
+// results. A generation is one kind (request.h), a score another (likelihood.h).
 class ForwardJob {
  public:
   ForwardJob() = default;
@@ -92,11 +92,11 @@ class ForwardJob {
   virtual bool done() const = 0;
   virtual void cancel() = 0;  // done after this
 
-  // Its steps of the next forward: one, and further ones as long as all have at most `rows` rows together. What is not
-  // taken is asked for again. Not while done().
+  // Its steps of the next forward: one, and further ones as long as all have at most `rows` rows together. A step whose
+  // result is not taken is asked for again. Not while done().
   virtual std::vector<RequestStep> steps(int64_t rows) = 0;
-  // What one of them brought, which has no error. prefixes: as in allocate(); null where what computed is not what
-  // prefixes are kept for.
+  // Takes the result of one of them, which has no error. prefixes: as in allocate(); null where another device computed
+  // than the one that prefixes are kept for.
   virtual Status take(RequestStep& step, double device_seconds, PrefixCache* prefixes) = 0;
 };
 
@@ -111,11 +111,11 @@ class ModelRunner {
   // an error of the requests that have them alone. Where memory runs out the forward is tried by halves.
   void run(std::span<RequestStep> steps);
   // Waits for the passes under way. Not while a run is.
-  void settle() { executor_.settle(); }
+  void drain() { executor_.drain(); }
 
   bool device_broken() const { return device_broken_; }     // the last forward failed by its device
   bool fell_back() const { return executor_.fell_back(); }  // the device failed, its fallback took over
-  // Of a device that has failed nothing is kept, and nothing used: what computes now may round otherwise. Null then.
+  // After a device has failed no prefixes are kept or used, since the other device may round otherwise. Null then.
   PrefixCache* usable(PrefixCache* prefixes) const { return fell_back() ? nullptr : prefixes; }
   const MoeStats* expert_stats() const { return executor_.expert_stats(); }
   double device_seconds() const { return device_seconds_; }

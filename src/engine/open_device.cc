@@ -65,8 +65,8 @@ Result<std::unique_ptr<CudaDevice>> open_cuda(CudaOptions gpu, const LoadOptions
   return make_cuda_device(gpu, graph.weights, weights, std::move(host), hooks);
 }
 
-// What the host multiplies in every step beside an accelerator that works. Everything else is for the day that it
-// fails.
+// The weights that the host multiplies by in every step beside an accelerator that works. Everything else is for the
+// day that it fails.
 template <class OnHost>
 std::vector<WeightId> host_weights(const Program& program, const OnHost& on_host) {
   std::vector<WeightId> ids;
@@ -75,13 +75,13 @@ std::vector<WeightId> host_weights(const Program& program, const OnHost& on_host
   return ids;
 }
 
-// What there is of memory; nothing where nobody looks, or nothing is read from files.
+// The memory that there is; nothing where nobody looks, or nothing is read from files.
 std::optional<MemoryRoom> room_to_keep(const LoadOptions& options, const ModelFile& file) {
   return options.system_root.empty() || file.files().empty() ? std::nullopt : find_memory_room(options.system_root);
 }
 
 // The packed weights that are on disk, where a file's model fits into memory with or without them; null: none are.
-// on_host: what the cpu packs.
+// on_host: the weights that the cpu packs.
 Result<std::shared_ptr<const PackedWeights>> fitting_weights(const LoadOptions& options, const ModelFile& file,
                                                              const ModelGraph& graph,
                                                              std::span<const TensorView> weights,
@@ -100,7 +100,7 @@ Result<std::shared_ptr<const PackedWeights>> fitting_weights(const LoadOptions& 
 }
 
 // The same of a DSP, whose weights lie in buffers that it shares with the host, and whose window has to hold them, or
-// parts of them by turns. on_host: what the cpu packs, where that is not on disk.
+// parts of them by turns. on_host: the weights that the cpu packs, where they are not on disk.
 Status check_hexagon(HexagonDevice& dsp, const MemoryOptions& memory, const LoadOptions& options, const ModelFile& file,
                      const ModelGraph& graph, std::span<const TensorView> weights, std::span<const WeightId> on_host) {
   const Program program = one_row(graph);
@@ -152,7 +152,7 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
   WeightHooks hooks = weight_hooks(graph, weights, to_tell);
   OpenedDevice opened{.device = nullptr, .fallback = nullptr, .expert_costs = {}, .memory = spec.memory};
   const bool copies = spec.hexagon || spec.cuda;  // which have a copy of the weights of their own
-  std::vector<WeightId> on_host;                  // what the cpu packs
+  std::vector<WeightId> on_host;                  // weights that the cpu packs
   if (!copies) on_host = every_weight(graph);
   // Beside a copy of an accelerator's the host packs where a pass or a fallback needs it, long after the model is open.
   if (copies && !options.system_root.empty())
@@ -163,7 +163,7 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
   if (spec.gpu.experts) on_host = host_weights(one_row(graph), [](const Op& op) { return op.kind == OpKind::experts; });
   std::shared_ptr<const PackedWeights> packed;
   if (spec.hexagon) {
-    packed = cached_weights(options, file, graph);  // what else is needed is known when the DSP is there
+    packed = cached_weights(options, file, graph);  // other needs are known when the DSP is there
   } else {
     LLADA_TRY(packed, fitting_weights(options, file, graph, weights, on_host));
   }

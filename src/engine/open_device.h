@@ -20,7 +20,7 @@ struct OpenedDevice {
 // The stored weights that the graph lists, in its order, as views of the file.
 Result<std::vector<TensorView>> weight_views(const ModelFile& file, const ModelGraph& graph);
 
-// What is told of weights by name, for those who know them by number. The graph is kept as long as the hooks live.
+// The hooks by name as hooks by number. The graph is kept as long as the hooks live.
 WeightHooks weight_hooks(const ModelGraph& graph, const std::vector<TensorView>& weights, const MemoryHooks& to_tell);
 
 // Over the weights that the graph lists, views of the file. Whether the host packs all of them now is decided here,

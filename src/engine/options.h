@@ -21,8 +21,8 @@ Result<std::vector<decode::Setting>> read_settings(const Fields& object);
 std::string flag_names(const decode::Field& field);
 const decode::Field* find_flag(std::string_view word);
 
-// Options as words: separated by white space, "--name value" or "--name=value". A switch may have =true or =false. What
-// stands in single quotes is taken as it is, and \' outside of them is one.
+// Options as words: separated by white space, "--name value" or "--name=value". A switch may have =true or =false. Text
+// in single quotes is taken as it is, and \' outside of them is one.
 struct DecodeWords {
   std::vector<decode::Setting> settings;
   std::string preset;  // of --preset-decode

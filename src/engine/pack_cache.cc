@@ -78,7 +78,7 @@ PackedSource source_of(const ModelFile& file) {
   return source;
 }
 
-// What is packed, of whom, and where to.
+// The weights to pack, their owner, and the target.
 struct PackJob {
   const kernels::KernelTable* table;
   const ModelFile& file;
@@ -126,8 +126,8 @@ struct PackJob {
     return FileLock::open(path + std::string(kLockEnding));
   }
 
-  // By whoever holds the lock. A file system without nameless files keeps what a killed process has begun; without
-  // locks it may be what another one has in hand.
+  // By whoever holds the lock. A file system without nameless files keeps the file that a killed process has begun;
+  // without locks it may be another one's present work.
   Status write(const LoadOptions& options, const FileLock& lock) const {
     const std::string name = fs::path(path).filename().string();
     std::error_code ignored;
@@ -149,7 +149,7 @@ bool exists(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-// A model's file and what it computes, without a device.
+// A model's file and its program, without a device.
 struct Listed {
   ModelFile file;
   ModelGraph graph;

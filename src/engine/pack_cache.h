@@ -1,11 +1,11 @@
 // Packed weights kept on disk: where they lie, whose they are, when they are made. One file per model file and
 // instruction set in a folder, the user's cache by default; packed_weights.h of devices/cpu says what is in it.
 //
-// A copy is as large as the model, so a machine with enough memory makes none that nobody asked for: make_packed()
-// (`llada pack`) makes it, and from then on it is found, used, and made again when the model's file has changed.
+// A copy is as large as the model, so a machine with enough memory makes none that nobody asked for. make_packed()
+// (`llada pack`) makes it. From then on it is found, used, and made again when the model's file has changed.
 // PackCache::Use::make makes one at the first start. Where memory is short (fit_check.h), `found` makes one too, if the
-// disk has room for two. Nothing here is needed: what cannot be used or written is a warning, and the weights are then
-// packed in memory.
+// disk has room for two. Nothing here is needed: a cache that cannot be used or written is a warning, and the weights
+// are then packed in memory.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -37,7 +37,7 @@ struct PackCache {
 // $XDG_CACHE_HOME/llada/packed from the values of the environment, empty where both are.
 std::string default_pack_folder(std::string_view xdg_cache_home, std::string_view home);
 
-// What of the cache a loading model can use, or null. options: isa, threads, pack_cache, progress, warn.
+// The part of the cache that a loading model can use, or null. options: isa, threads, pack_cache, progress, warn.
 std::shared_ptr<const PackedWeights> cached_weights(const LoadOptions& options, const ModelFile& file,
                                                     const ModelGraph& graph);
 
@@ -60,7 +60,7 @@ struct PackedEntry {
 };
 std::vector<PackedEntry> list_packed(const std::string& folder);
 
-// Removes what list_packed() names, with its lock.
+// Removes an entry of list_packed(), with its lock.
 Status remove_packed(const PackedEntry& entry);
 
 }  // namespace llada

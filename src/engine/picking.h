@@ -1,5 +1,5 @@
 // Which requests take part in the next forward: a pure rule over numbers. Rows of one forward share the read of the
-// weights, so they cost little up to some number of rows and their full price behind it; that number is the budget.
+// weights, so they cost little up to some number of rows and their full price behind it. That number is the budget.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -18,12 +18,12 @@ struct WaitingStep {
 };
 
 // Indices of `oldest_first`, ascending. Whoever has been passed over `patience` times or more comes first, the longest
-// waiting of them before all; then the oldest. Each takes part if the budget has room left for its rows; the first does
+// waiting of them before all; then the oldest. Each takes part if the budget has room left for its rows. The first does
 // in any case, so that every forward serves somebody and a request larger than the budget has its turn too. Steps that
-// are heavy beside the forward take turns where others are not, so that these wait for few of them: heavy ones take
+// are heavy beside the forward take turns where others are not, so that these wait for few of them. Heavy ones take
 // part while they have at most `seconds` together.
 //
-// Nobody is passed over more than patience + n - 1 times in a row while at most n requests run: once a request is
+// Nobody is passed over more than patience + n - 1 times in a row while at most n requests run. Once a request is
 // impatient, every forward serves the first of those that wait at least as long, and there are at most n - 1 of them.
 std::vector<size_t> pick(std::span<const WaitingStep> oldest_first, int64_t row_budget, int64_t patience,
                          double seconds = kHeavySeconds);
@@ -32,9 +32,9 @@ std::vector<size_t> pick(std::span<const WaitingStep> oldest_first, int64_t row_
 int64_t row_budget(std::span<const decode::LatencyPoint> rows_to_ms);
 
 // The budget as the forwards that are run anyway teach it: the devices, weights and settings that it is for, at no cost
-// of time. It begins with kFirst rows. What is known of each size is its cheapest forward. Where the largest size that
-// was seen is the best one, the next larger one is tried, and now and then again: what was slow once may have been
-// interrupted. Company changes no answer, so neither does what is learned.
+// of time. It begins with kFirst rows. The cheapest forward of each size is remembered. Where the largest size that was
+// seen is the best one, the next larger one is tried. It is tried again now and then, since a slow forward may have
+// been interrupted. Company changes no answer, so neither does a learned budget.
 class RowBudget {
  public:
   static constexpr int64_t kFirst = 64, kMost = 128;

@@ -18,8 +18,8 @@ Result<std::vector<int32_t>> text_prompt(const Model& model, std::string_view te
 // In the model's chat template. Invalid: no message, none with text, or a user's last one without.
 Result<std::vector<int32_t>> chat_prompt(const Model& model, std::span<const ChatMessage> messages, bool think = false);
 
-// Tokens of a continuation behind a context as lm-evaluation-harness cuts them: blanks at the context's end go to the
-// continuation, and what both have as one text less what the context has alone is the continuation.
+// Tokens of a continuation behind a context as lm-evaluation-harness cuts them. Blanks at the context's end go to the
+// continuation. The continuation is the tokens of the whole text less those of the context alone.
 struct TextPair {
   std::vector<int32_t> context, continuation;
 };

@@ -14,14 +14,6 @@
 namespace llada {
 namespace {
 
-Status check_stop(const Model& model, const Request& request) {
-  if (request.stop.empty()) return {};
-  if (request.gaps) return invalid("stop: the text goes on behind a gap; needed no stop string for infilling");
-  if (!model.has_tokenizer()) return invalid("stop: the model has no tokenizer; needed no stop string");
-  if (std::ranges::count(request.stop, "") > 0) return invalid("stop: found '', needed text");
-  return {};
-}
-
 // Text with kHole where a token was not decided.
 std::string text_with_holes(const Tokenizer& tokenizer, std::span<const int32_t> tokens,
                             std::span<const decode::TokenState> states) {
@@ -44,23 +36,9 @@ std::string_view finish_reason(const Generation& g) {
   return !g.stopped_by.empty() || g.fits || g.stats.content_tokens < std::ssize(g.tokens) ? "stop" : "length";
 }
 
-bool takes_gaps(const Model& model) {
-  return model.special_ids().attention_block == 0 && model.special_ids().uniform.length == 0;
-}
-
 Status check_readable(const Model& model) {
   const decode::SpecialIds& ids = model.special_ids();
   if (ids.mask < 0) return invalid("{}: the model has no mask token", model.file().path());
-  return {};
-}
-
-Status check_request(const Model& model, const Request& request) {
-  // Lent: what is created is dropped here. Nothing is measured for it.
-  const std::shared_ptr<const Model> lent(std::shared_ptr<const Model>(), &model);
-  Request plain = request;
-  plain.options.device_latency = false;
-  LLADA_TRY(const auto created, RunningRequest::create(lent, plain, 0, {}));
-  static_cast<void>(created);
   return {};
 }
 
@@ -76,8 +54,9 @@ std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_
   std::vector<int32_t> decided(tokens.begin(), tokens.end());
   for (size_t i = 0; i < length; ++i)
     if (states[i] == decode::TokenState::masked) decided[i] = -1;
-  AnswerParts parts = decided_parts(model.tokenizer(), model.chat_format(), decided,
-                                    may_think(model, std::span(canvas.tokens).first(from)), kHole, calls);
+  AnswerParts parts =
+      decided_parts(model.tokenizer(), model.chat_format(), decided,
+                    thoughts_behind(model.chat_format(), std::span(canvas.tokens).first(from)), kHole, calls);
   if (thoughts != nullptr) *thoughts = std::move(parts.thought);
   return std::move(parts.said);
 }
@@ -87,74 +66,6 @@ std::vector<int32_t> given_tokens(const decode::Canvas& canvas) {
   for (size_t i = 0; i < given.size(); ++i)
     if (canvas.states[i] != decode::TokenState::fixed) given[i] = -1;
   return given;
-}
-
-bool may_think(const Model& model, std::span<const int32_t> prompt) {
-  const ChatFormat& format = model.chat_format();
-  return format.thought_begin >= 0 && (prompt.empty() || prompt.back() != format.thought_end);
-}
-
-// A canvas whose length follows the answer is laid for the longest one. Few are that long, so the store begins with
-// room for an answer of common length and doubles what is generated. Behind a long prompt it begins with all: to grow
-// means to have two stores for a while, and would save little.
-int64_t first_positions(const Model& model, const Request& request, int64_t all) {
-  if (!request.options.auto_length || request.gaps) return all;
-  const int64_t prompt = std::ssize(request.tokens);
-  const int64_t common = canvas_positions(model, prompt, decode::DecodeOptions().gen_length);
-  return all - common <= prompt / 8 ? all : common;
-}
-
-int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
-  return decode::generation_size(prompt_tokens, gen_length, model.special_ids(), model.context());
-}
-
-int64_t room_behind(const Model& model, int64_t prompt_tokens) {
-  if (model.context() == 0) return decode::kMaxGenLength;
-  const decode::SpecialIds& ids = model.special_ids();
-  if (const int64_t length = ids.uniform.length; length > 0) return (model.context() - prompt_tokens) / length * length;
-  const int64_t block = std::max<int64_t>(ids.attention_block, 1);
-  if (ids.causal_text) return (model.context() - prompt_tokens) / block * block;
-  if (ids.prompt_ends_block || ids.cuts_last_block || ids.decided_first) return model.context() - prompt_tokens;
-  return model.context() / block * block - prompt_tokens;
-}
-
-int64_t most_generated(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options) {
-  if (!options.auto_length) return options.gen_length;
-  return std::clamp<int64_t>(options.gen_length, 1, std::max<int64_t>(room_behind(model, prompt_tokens), 1));
-}
-
-Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_length) {
-  const int64_t context = model.context();
-  const auto needed = [&](int64_t length) { return canvas_positions(model, prompt_tokens, length); };
-  if (context == 0 || needed(gen_length) <= context) return {};
-  if (needed(std::min<int64_t>(gen_length, 1)) > context)
-    return invalid("the prompt is too long: {} tokens; this model's maximum context length is {} tokens{}",
-                   prompt_tokens, context, gen_length > 0 ? ", answer included" : "");
-  return invalid("gen_length: {} and {} tokens of prompt need {} positions; {}; needed {} at most, or a shorter prompt",
-                 gen_length, prompt_tokens, needed(gen_length), model.context_bound(),
-                 room_behind(model, prompt_tokens));
-}
-
-std::string prompt_cost(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options) {
-  const decode::ModelKind kind = model.special_ids().kind();
-  const bool full_attention = kind.attention_block == 0 && kind.uniform.length == 0;
-  if (prompt_tokens <= kPromptPiece || !full_attention || !check_context(model, prompt_tokens, 1)) return "";
-  const auto cost = [&](std::string_view when, std::string_view less) {
-    return fmt::format("attention is full: the {} tokens of the prompt are computed {}{}", prompt_tokens, when, less);
-  };
-  if (options.kv == decode::KvChoice::none)
-    return cost("in every forward", " (kv dual, prefix or frozen: at the beginning of each block)");
-  if (options.refresh > 0)
-    return cost(fmt::format("in every forward that refreshes K/V, one of {}", options.refresh),
-                " (refresh 0: at the beginning of each block)");
-  return cost("at the beginning of each block", "");
-}
-
-Status check_tokens(const Model& model, std::span<const int32_t> tokens) {
-  for (const int32_t token : tokens)
-    if (token < 0 || token >= model.config().vocab)
-      return invalid("token id {} is outside the vocabulary of {}", token, model.config().vocab);
-  return {};
 }
 
 Result<OwnDevices> share_devices(const Model& model, int threads) {
@@ -195,64 +106,41 @@ decode::SpecialIds causal(decode::SpecialIds ids) {
 
 }  // namespace
 
-RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const Request& request, StepCallback on_step,
-                               decode::Canvas canvas, std::shared_ptr<decode::Strategy> strategy,
-                               std::shared_ptr<const forms::TokenForm> form)
+RunningRequest::RunningRequest(std::shared_ptr<const Model> model, const ReadyRequest& ready, AnswerRun run,
+                               decode::DecodeOptions options, std::shared_ptr<decode::Strategy> strategy)
     : model_(std::move(model)),
-      options_(request.options),
-      stop_(request.stop),
-      alternatives_(request.alternatives),
-      on_step_(std::move(on_step)),
-      on_prompt_(request.on_prompt),
-      first_positions_(llada::first_positions(*model_, request, canvas.size())),
-      rule_(text_rule(*model_, request.options, request.gaps.has_value())),
-      ids_(model_->special_ids().behind(std::ssize(request.tokens))),
+      options_(std::move(options)),
+      stop_(ready.request.stop),
+      alternatives_(ready.request.alternatives),
+      run_(std::move(run)),
+      first_positions_(llada::first_positions(*model_, ready.request, ready.canvas.size())),
+      rule_(text_rule(*model_, options_, ready.canvas.infill)),
+      ids_(model_->special_ids().behind(std::ssize(ready.request.tokens))),
       causal_ids_(causal(ids_)),
-      form_(std::move(form)),
-      infill_(request.gaps.has_value()),
+      form_(ready.form),
+      infill_(ready.canvas.infill),
       shares_prefix_(keeps_what_others_would(model_->special_ids(), options_)),
-      prompt_tokens_(static_cast<int64_t>(request.tokens.size()) -
-                     (infill_ ? static_cast<int64_t>(request.gaps->size()) : 0)),
-      denoiser_(std::in_place, std::move(canvas), std::move(strategy)) {}
+      prompt_tokens_(ready.prompt_tokens),
+      denoiser_(std::in_place, ready.canvas, std::move(strategy)) {}
 
-Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<const Model> model,
-                                                               const Request& request, int threads,
-                                                               StepCallback on_step) {
+Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<const Model> model, const Ready& ready,
+                                                               int threads, AnswerRun run) {
   const decode::SpecialIds& ids = model->special_ids();
-  const auto size = std::ssize(request.tokens);
-  LLADA_TRY_STATUS(check_stop(*model, request));
-  LLADA_TRY_STATUS(decode::validate(request.options, request.gaps.has_value(), ids.kind()));
-  decode::Canvas canvas;
-  if (!request.gaps) {
-    const int64_t length = most_generated(*model, size, request.options);
-    LLADA_TRY_STATUS(check_context(*model, size, length));
-    LLADA_TRY_STATUS(check_tokens(*model, request.tokens));
-    canvas = decode::lay_generation(request.tokens, length, ids, model->context());
-  } else if (model->context() > 0 && size > model->context()) {
-    return invalid("the text has {} tokens, gaps included; this model's maximum context length is {} tokens", size,
-                   model->context());
-  } else {
-    LLADA_TRY(canvas, decode::lay_infill(request.tokens, *request.gaps, ids));
-    LLADA_TRY_STATUS(check_tokens(*model, canvas.tokens));  // the gaps' own are ignored
-  }
-  decode::DecodeOptions resolved = request.options;
-  if (resolved.device_latency) {
+  const Request& request = ready->request;
+  decode::DecodeOptions options = request.options;
+  options.seed += run.nth;
+  decode::DecodeOptions measured = options;
+  if (measured.device_latency) {
     LLADA_TRY(const LatencyTable table, model->latency(threads));
-    resolved.latency_table = table.buckets();
-    resolved.device_latency = false;
+    measured.latency_table = table.buckets();
+    measured.device_latency = false;
   }
-  auto form = request.form;
-  if (!form) {
-    LLADA_TRY(form, model->form(resolved));
-  }
-  if (form) LLADA_TRY_STATUS(decode::begin_form(form, resolved, ids, canvas));
-  LLADA_TRY(auto strategy, decode::make_strategy(resolved, ids, canvas, form));
-  std::optional<Laying> laying;
+  LLADA_TRY(auto strategy, decode::make_strategy(measured, ids, ready->canvas, ready->form));
+  std::unique_ptr<RunningRequest> running(
+      new RunningRequest(std::move(model), *ready, std::move(run), std::move(options), std::move(strategy)));
   if (!request.auto_gaps.empty())
-    laying.emplace(GapChoice(request.tokens, *request.gaps, request.auto_gaps, ids.mask), std::move(resolved));
-  std::unique_ptr<RunningRequest> running(new RunningRequest(std::move(model), request, std::move(on_step),
-                                                             std::move(canvas), std::move(strategy), std::move(form)));
-  running->laying_ = std::move(laying);
+    running->laying_.emplace(GapChoice(request.tokens, *request.gaps, request.auto_gaps, ids.mask),
+                             std::move(measured));
   return running;
 }
 
@@ -260,8 +148,7 @@ Result<std::unique_ptr<RunningRequest>> RunningRequest::create(std::shared_ptr<c
 Status RunningRequest::allocate(Device& device, PrefixCache* prefixes) {
   begin_ = std::chrono::steady_clock::now();
   if (!laying_) return allocate_decoding(device, prefixes);
-  LLADA_TRY(state_, RequestState::create(*model_, device, first_positions_, false,
-                                         text_rule(*model_, {}, true)));
+  LLADA_TRY(state_, RequestState::create(*model_, device, first_positions_, false, text_rule(*model_, {}, true)));
   plan_candidate();
   return {};
 }
@@ -299,7 +186,7 @@ Status RunningRequest::take_candidate(RequestStep& step) {
   const decode::SpecialIds& ids = model_->special_ids();
   const GapChoice::Text text = laying_->choice.candidate();
   LLADA_TRY(decode::Canvas canvas, decode::lay_infill(text.tokens, text.gaps, ids));
-  LLADA_TRY(auto strategy, decode::make_strategy(laying_->resolved, ids, canvas, form_));
+  LLADA_TRY(auto strategy, decode::make_strategy(laying_->measured, ids, canvas, form_));
   first_positions_ = canvas.size();
   denoiser_.emplace(std::move(canvas), std::move(strategy));
   Device& device = *state_->device;
@@ -325,7 +212,7 @@ Status RunningRequest::allocate_decoding(Device& device, PrefixCache* prefixes) 
   }
   piece_ = std::max(kPromptPiece / page, int64_t{1}) * page;
   pieces_end_ = there_ + std::max<int64_t>(begin - 1 - there_, 0) / piece_ * piece_;
-  if (on_prompt_ && pieces_end_ > there_) on_prompt_(there_, begin);
+  if (run_.on_prompt && pieces_end_ > there_) run_.on_prompt(there_, begin);
   plan_ahead();
   return {};
 }
@@ -347,7 +234,7 @@ void RunningRequest::plan_ahead() {
 void RunningRequest::take_ahead(PrefixCache* prefixes) {
   there_ += piece_;
   if (cursor_ && prefixes != nullptr) prefixes->publish(*cursor_, tokens(there_), state_->kv);
-  if (on_prompt_) on_prompt_(there_, decode::generated_begin(denoiser_->canvas()));
+  if (run_.on_prompt) run_.on_prompt(there_, decode::generated_begin(denoiser_->canvas()));
   plan_ahead();
 }
 
@@ -371,7 +258,7 @@ Status RunningRequest::take(RequestStep& step, double device_seconds, PrefixCach
   if (alternatives_ > 0) keep_scores(event);
   if (cursor_ && prefixes != nullptr) prefixes->publish(*cursor_, tokens(denoiser_->exact_prefix()), state_->kv);
   if (!stop_.empty() && find_stop(std::min(event.committed, decided_answer()))) denoiser_->end();
-  if (on_step_ && !on_step_(event)) denoiser_->cancel();
+  if (run_.on_step && !run_.on_step(event)) denoiser_->cancel();
   return {};
 }
 
@@ -421,9 +308,12 @@ int64_t RunningRequest::decided_answer() const {
 }
 
 std::optional<RunningRequest::Stop> RunningRequest::find_stop(int64_t length) const {
-  const auto answer = tokens(prompt_tokens_ + length).subspan(static_cast<size_t>(prompt_tokens_));
+  const auto all = tokens(prompt_tokens_ + length);
+  const auto answer = all.subspan(static_cast<size_t>(prompt_tokens_));
+  const ChatFormat& format = model_->chat_format();
+  const Thoughts thoughts = thoughts_behind(format, all.first(static_cast<size_t>(prompt_tokens_)));
   const auto text_of = [&](int64_t count) {
-    AnswerParts parts(model_->tokenizer(), model_->chat_format());
+    AnswerParts parts(model_->tokenizer(), format, thoughts);
     for (const int32_t token : answer.first(static_cast<size_t>(count))) parts.add(token);
     return std::move(parts.said);
   };

@@ -1,5 +1,5 @@
-// What somebody wants to have decoded, and what comes of it. A request that is under way belongs to whoever runs it:
-// a Session one at a time, a Scheduler many in shared forwards. Its answer is the same in both.
+// Requests that are under way, and what comes of them. Each belongs to whoever runs it: a Session one at a time, a
+// Scheduler many in shared forwards. Its answer is the same in both.
 #pragma once
 #include <array>
 #include <chrono>
@@ -16,6 +16,7 @@
 #include "engine/gap_lengths.h"
 #include "engine/model.h"
 #include "engine/model_runner.h"
+#include "engine/ready_request.h"
 #include "engine/token_score.h"
 #include "memory/prefix_cache.h"
 
@@ -24,20 +25,15 @@ namespace llada {
 // What the live view and a server get after every step; false cancels.
 using StepCallback = std::function<bool(const decode::StepEvent&)>;
 
-struct Request {
-  std::vector<int32_t> tokens;                    // the prompt; for infilling the whole text
-  std::optional<std::vector<int32_t>> gaps = {};  // positions to be filled, whose ids in `tokens` are ignored
-  std::vector<InfillGap> auto_gaps = {};  // of these, whose length is chosen (GapChoice); `tokens` has their longest
-  decode::DecodeOptions options = {};
-  std::vector<std::string> stop = {};  // the answer ends before the first of them; not for infilling
-  // So many best tokens are kept of every position, as they were when it was decided; its logits are held until then.
-  int64_t alternatives = 0;
-  // The form that the options ask for (Model::form); null: it is made when the request is handed to a Session or an
-  // Engine, by the caller's thread.
-  std::shared_ptr<const forms::TokenForm> form = {};
-  // Of a prompt that is computed in pieces (kPromptPiece): positions whose K/V is there, first those that were kept,
-  // and those of the prompt. Called on the thread that runs the request.
-  std::function<void(int64_t done, int64_t total)> on_prompt = {};
+// Of a prompt that is computed in pieces (kPromptPiece): positions whose K/V is there, first those that were kept, and
+// those of the prompt. On the thread that runs the request.
+using PromptCallback = std::function<void(int64_t done, int64_t total)>;
+
+// How one of the answers to a request is run.
+struct AnswerRun {
+  StepCallback on_step = {};      // may be empty
+  PromptCallback on_prompt = {};  // the same
+  uint64_t nth = 0;               // of several answers: its seed is the request's plus this
 };
 
 // Where K/V of a prompt depends on nothing behind it, a longer one is computed in pieces of about so many rows before
@@ -77,9 +73,6 @@ std::string text_so_far(const Model& model, const decode::Canvas& canvas, int64_
 // The tokens of a canvas that were given; -1 for the others.
 std::vector<int32_t> given_tokens(const decode::Canvas& canvas);
 
-// Whether an answer to the prompt may begin with thoughts: its channel is not closed there.
-bool may_think(const Model& model, std::span<const int32_t> prompt);
-
 inline constexpr std::string_view kHole = "\u2591";  // a light shade: a token that was never decided
 
 struct Generation {
@@ -99,38 +92,8 @@ struct Generation {
 // Why an answer ended: "stop" (an end token or a stop string), "length" (none came) or "interrupted".
 std::string_view finish_reason(const Generation& generation);
 
-// Whether gaps in a text can be filled.
-bool takes_gaps(const Model& model);
 // Whether scores and decisions can be read off single forwards over texts with masks.
 Status check_readable(const Model& model);
-
-// Whether a run of the request could begin: all that is refused without computing. Invalid: why not.
-Status check_request(const Model& model, const Request& request);
-
-// Positions of the canvas that a prompt and what is generated behind it need, padding of a block-causal model included.
-int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_length);
-
-// Positions that the context leaves behind a prompt, less than 1 where it has no room for an answer; kMaxGenLength
-// where the model has no bound.
-int64_t room_behind(const Model& model, int64_t prompt_tokens);
-
-// Positions that a request's first K/V store has, where its canvas may become `all`: with a length that follows the
-// answer, room for an answer of common length.
-int64_t first_positions(const Model& model, const Request& request, int64_t all);
-
-// Positions to generate behind a prompt at most: gen_length, or with auto_length no more than the context has.
-int64_t most_generated(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options);
-
-// Whether a prompt and what is generated behind it fit the model's context. The prompt is named where there is no room
-// behind it, gen_length where there is too little.
-Status check_context(const Model& model, int64_t prompt_tokens, int64_t gen_length);
-
-// What a long prompt costs where attention is full, so that nothing of it is ever final, in a sentence without a point;
-// empty for a short one (kPromptPiece) and for other models, which compute a prompt once.
-std::string prompt_cost(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options);
-
-// Whether all are ids of the model's vocabulary.
-Status check_tokens(const Model& model, std::span<const int32_t> tokens);
 
 // What computes: a share of the model's device and of its fallback with so many threads, or, with 0 threads and where
 // these are null, the model's own.
@@ -145,10 +108,10 @@ ExecutorOptions executor_options(const Model& model, const OwnDevices& own,
 
 class RunningRequest final : public ForwardJob {
  public:
-  // Refuses what cannot be. threads: of the device, whose latency table the options may ask for: then not while a run
-  // of the model is under way on this thread (Model::begin_run). on_step may be empty.
-  static Result<std::unique_ptr<RunningRequest>> create(std::shared_ptr<const Model> model, const Request& request,
-                                                        int threads, StepCallback on_step);
+  // threads: of the device, whose latency table the options may ask for: then not while a run of the model is under way
+  // on this thread (Model::begin_run).
+  static Result<std::unique_ptr<RunningRequest>> create(std::shared_ptr<const Model> model, const Ready& ready,
+                                                        int threads, AnswerRun run);
 
   // prefixes are used where the model and the options allow: a block-causal model, K/V policy `block` or `frozen`, no
   // guidance; or a model of random canvases, whose prompt is encoded causally.
@@ -162,9 +125,8 @@ class RunningRequest final : public ForwardJob {
   Generation finish(const Device& device);
 
  private:
-  RunningRequest(std::shared_ptr<const Model> model, const Request& request, StepCallback on_step,
-                 decode::Canvas canvas, std::shared_ptr<decode::Strategy> strategy,
-                 std::shared_ptr<const forms::TokenForm> form);
+  RunningRequest(std::shared_ptr<const Model> model, const ReadyRequest& ready, AnswerRun run,
+                 decode::DecodeOptions options, std::shared_ptr<decode::Strategy> strategy);
   struct Stop {
     int64_t tokens;  // of the answer, the stop string included
     size_t text;     // bytes before it
@@ -173,7 +135,7 @@ class RunningRequest final : public ForwardJob {
   // The choice of gaps' lengths under way, and what is needed to lay the canvas once more.
   struct Laying {
     GapChoice choice;
-    decode::DecodeOptions resolved;
+    decode::DecodeOptions measured;  // with the latency of the device
   };
   Status allocate_decoding(Device& device, PrefixCache* prefixes);
   void plan_candidate();
@@ -191,8 +153,7 @@ class RunningRequest final : public ForwardJob {
   const decode::DecodeOptions options_;
   const std::vector<std::string> stop_;
   const int64_t alternatives_;
-  const StepCallback on_step_;
-  const std::function<void(int64_t, int64_t)> on_prompt_;
+  const AnswerRun run_;
   int64_t first_positions_;         // of the K/V store
   std::vector<TokenScore> scores_;  // by position, where alternatives are kept
   const SamplingRule rule_;

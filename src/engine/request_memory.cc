@@ -5,6 +5,7 @@
 #include "decode/length.h"
 #include "decode/sampling.h"
 #include "engine/canvas_lanes.h"
+#include "engine/request.h"
 #include "engine/score_jobs.h"
 #include "forms/solve.h"
 
@@ -70,19 +71,10 @@ double logits_bytes(const Model& model, double rows) {
 
 }  // namespace
 
-double text_bytes(const Model& model, int64_t tokens) {
-  return static_cast<double>(tokens) * static_cast<double>(std::max(model.longest_token(), kHole.size()));
-}
-
-int64_t most_positions(const Model& model, const Request& request) {
-  const auto size = std::ssize(request.tokens);
-  return request.gaps ? size : canvas_positions(model, size, most_generated(model, size, request.options));
-}
-
-double request_bytes(const Model& model, const Request& request) {
+RequestBytes request_bytes(const Model& model, const Request& request, const forms::TokenForm* form,
+                           int64_t positions) {
   const decode::DecodeOptions& o = request.options;
   const bool guided = o.cfg_scale > 0;
-  const int64_t positions = most_positions(model, request);
   const double store = store_bytes(model, positions, guided);
   double bytes = kRequestBytes + store;
   if (const int64_t first = first_positions(model, request, positions); first < positions)
@@ -91,24 +83,22 @@ double request_bytes(const Model& model, const Request& request) {
   // them beside it they have a store of their own.
   if (o.revision == decode::Revision::dual_path && o.revise_lateness != decode::kFused) bytes += 3 * store;
   const bool uniform = model.special_ids().uniform.length > 0;
+  const double rows = kept_rows(model, o, positions);
   if (decode::needs_logits(o) || decode::ranks_tokens(o) || request.alternatives > 0 || uniform)
-    bytes += logits_bytes(model, kept_rows(model, o, positions));
-  if (const auto form = decode::form_of(o)) bytes += kAnswerCopies * static_cast<double>(form->text.size());
-  if (request.form) {
-    const double rows = kept_rows(model, o, positions);
-    bytes += form_bytes(*request.form, rows, positions) + reading_bytes(model, rows);
-  }
+    bytes += logits_bytes(model, rows);
+  if (const auto asked = decode::form_of(o)) bytes += kAnswerCopies * static_cast<double>(asked->text.size());
+  if (form != nullptr) bytes += form_bytes(*form, rows, positions) + reading_bytes(model, rows);
   // What a canvas is told of its last step: an id and a probability for any token.
-  if (uniform) bytes += 2 * logits_bytes(model, kept_rows(model, o, positions));
-  if (request.alternatives > 0) bytes += kAnswerCopies * score_bytes_of(positions, request.alternatives);
-  bytes += static_cast<double>(positions) * kPositionBytes * (guided ? 2 : 1);
-  return bytes + (kAnswerCopies + 1) * text_bytes(model, positions);
-}
-
-double result_bytes(const Model& model, const Request& request) {
-  const int64_t positions = most_positions(model, request);
-  return text_bytes(model, positions) + static_cast<double>(positions) * sizeof(int32_t) +
-         (request.alternatives > 0 ? score_bytes_of(positions, request.alternatives) : 0);
+  if (uniform) bytes += 2 * logits_bytes(model, rows);
+  const double scores = request.alternatives > 0 ? score_bytes_of(positions, request.alternatives) : 0;
+  // Undecided tokens are text too.
+  const double text =
+      static_cast<double>(positions) * static_cast<double>(std::max(model.longest_token(), kHole.size()));
+  bytes += kAnswerCopies * scores + static_cast<double>(positions) * kPositionBytes * (guided ? 2 : 1);
+  return {.positions = positions,
+          .text = text,
+          .computed = bytes + (kAnswerCopies + 1) * text,
+          .result = text + static_cast<double>(positions) * sizeof(int32_t) + scores};
 }
 
 double score_bytes(const Model& model, const ScoreRequest& request, int64_t rows) {

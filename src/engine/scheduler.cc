@@ -45,9 +45,9 @@ Scheduler::Id Scheduler::enqueue(std::unique_ptr<ForwardJob> job, std::function<
   return waiting_.back()->id;
 }
 
-Result<Scheduler::Id> Scheduler::add(const Request& request, StepCallback on_step, DoneCallback on_done) {
+Result<Scheduler::Id> Scheduler::add(const Ready& request, AnswerRun run, DoneCallback on_done) {
   return within_memory([&]() -> Result<Id> {
-    LLADA_TRY(auto job, RunningRequest::create(model_, request, options_.threads, std::move(on_step)));
+    LLADA_TRY(auto job, RunningRequest::create(model_, request, options_.threads, std::move(run)));
     RunningRequest* const generation = job.get();
     return enqueue(std::move(job), [this, generation, on_done = std::move(on_done)](Entry& entry) {
       const auto result = [&]() -> Result<Generation> {

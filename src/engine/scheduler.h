@@ -52,8 +52,8 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Takes the request on, or refuses it with one line. on_step may be empty; on_done is called exactly once.
-  Result<Id> add(const Request& request, StepCallback on_step, DoneCallback on_done);
+  // Takes the request on; on_done is called exactly once. Failed: nothing of it was taken on.
+  Result<Id> add(const Ready& request, AnswerRun run, DoneCallback on_done);
 
   // The same for a score (likelihood.h), which takes part in forwards beside generations, with more than one of its
   // canvases where rows are left.

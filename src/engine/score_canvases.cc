@@ -75,7 +75,7 @@ std::vector<int32_t> offsets(int64_t begin, int64_t end, int64_t step = 1) {
   return list;
 }
 
-// What decides whether a draw masks an offset.
+// The number that decides whether a draw masks an offset.
 double chance(uint64_t seed, int64_t draw, int32_t offset) {
   return uniform(seed, static_cast<uint64_t>(draw), static_cast<uint64_t>(offset), kPositionDraw);
 }
@@ -182,7 +182,7 @@ std::vector<ScoreCanvas> score_canvases(const ScoreRequest& request, const decod
       const int64_t groups = o.groups > 0 ? std::min(o.groups, length) : length;
       for (int64_t group = 0; group < groups; ++group) {
         const std::vector<int32_t> together = offsets(group, length, groups);
-        if (ids.kind().keeps_finished())  // what is before a block is finished
+        if (ids.kind().keeps_finished())  // text before a block is finished
           all.add_by_block(c, together);
         else
           all.add(c, together, together, 1, false);

@@ -1,4 +1,4 @@
-// Which canvases the methods of likelihood.h look at, and what they want of each: pure functions over tokens.
+// Which canvases the methods of likelihood.h look at, and which results they need of each: pure functions over tokens.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -32,8 +32,8 @@ struct ScoreCanvas {
 // In the order of continuations and their blocks. Not for duel, whose canvases follow from each other.
 std::vector<ScoreCanvas> score_canvases(const ScoreRequest& request, const decode::SpecialIds& ids);
 
-// Of one stratified batch of draws: how many of `length` tokens each masks (LLaDA's forward_process): draw i masks
-// round(first + i * length / draws), wrapped into 1..length; halves are rounded to even.
+// How many of `length` tokens each draw of a stratified batch masks (LLaDA's forward_process). Draw i masks round(first
+// + i * length / draws), wrapped into 1..length; halves are rounded to even.
 std::vector<int64_t> stratified_counts(int64_t length, int64_t draws, int64_t first);
 
 }  // namespace llada

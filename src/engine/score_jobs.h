@@ -12,11 +12,11 @@
 
 namespace llada {
 
-// How many canvases of at most so many rows may be computed at a time, each in a K/V store of its own that is as long
-// as the longest of them: what such stores hold is bounded by the rows of a forward, or is one store.
+// How many canvases of at most so many rows may be computed at a time. Each has a K/V store of its own that is as long
+// as the longest of them. Their stores hold no more than the rows of a forward, or there is one store.
 int64_t score_lanes(const Model& model, int64_t canvas_rows, int64_t rows);
 
-// Canvases of one prompt and its continuations. Of a block-causal model they come in order.
+// Canvases of one prompt and its continuations. Those of a block-causal model come in order.
 class CanvasScore final : public ScoreJob {
  public:
   CanvasScore(std::shared_ptr<const Model> model, const ScoreRequest& request);
@@ -28,7 +28,7 @@ class CanvasScore final : public ScoreJob {
   ScoreResult finish() override;
 
  private:
-  // What a canvas said of its targets, in their order.
+  // The results of a canvas for its targets, in their order.
   struct Answer {
     std::vector<TokenScore> tokens;
     std::vector<bool> best;

@@ -30,7 +30,8 @@ Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> mo
 
 Result<Generation> Session::generate(std::span<const int32_t> prompt, const decode::DecodeOptions& options,
                                      const StepCallback& on_step) {
-  return run({.tokens = {prompt.begin(), prompt.end()}, .options = options}, on_step);
+  LLADA_TRY(const Ready ready, prepare(*model_, {.tokens = {prompt.begin(), prompt.end()}, .options = options}));
+  return run(ready, on_step);
 }
 
 Result<ExecutorOptions> Session::listening() const {
@@ -44,8 +45,8 @@ Result<ExecutorOptions> Session::listening() const {
   return options;
 }
 
-Result<Generation> Session::run(const Request& request, const StepCallback& on_step) {
-  LLADA_TRY(const auto running, RunningRequest::create(model_, request, options_.threads, on_step));
+Result<Generation> Session::run(const Ready& request, const StepCallback& on_step) {
+  LLADA_TRY(const auto running, RunningRequest::create(model_, request, options_.threads, {.on_step = on_step}));
   const auto lock = model_->begin_run();
   const TracedRun traced(device(), options_.trace);
   LLADA_TRY(auto executor, listening());
@@ -100,7 +101,7 @@ Result<DecideResult> Session::decide(const DecideRequest& request) {
 
 Result<std::vector<float>> Session::logits(std::span<const int32_t> tokens, std::span<const int32_t> positions,
                                            int64_t prompt) {
-  LLADA_TRY_STATUS(check_tokens(*model_, tokens));
+  LLADA_TRY_STATUS(check_text(*model_, tokens));
   const auto lock = model_->begin_run();
   const TracedRun traced(device(), options_.trace);
   LLADA_TRY(auto executor, listening());

@@ -31,7 +31,7 @@ class Session {
                               const StepCallback& on_step);
 
   // Any request: one with gaps is filled, its other text stays as it is.
-  Result<Generation> run(const Request& request, const StepCallback& on_step);
+  Result<Generation> run(const Ready& request, const StepCallback& on_step);
 
   // How probable the continuations are (likelihood.h), one forward at a time.
   Result<ScoreResult> score(const ScoreRequest& request);

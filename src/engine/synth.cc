@@ -49,7 +49,7 @@ class WeightMaker {
   }
 
  private:
-  // Of a norm, of a layer, of an expert.
+  // A gain of a norm, of a layer, of an expert.
   static bool is_gain(const PresetTensor& t) {
     return t.shape.rank == 1 && (t.name.contains("norm") || t.name.contains("scale"));
   }
@@ -59,8 +59,8 @@ class WeightMaker {
     return hash;
   }
 
-  // Matrices keep the size of what they multiply; the residual stream then grows like the square root of the
-  // depth, as in a trained model.
+  // Matrices keep the size of their inputs; the residual stream then grows like the square root of the depth, as in a
+  // trained model.
   double spread(const PresetTensor& t) const {
     if (t.name.ends_with("exp_probs_b.bias")) return router_bias_;
     return t.shape.rank == 1 ? 0.05 : 1 / std::sqrt(static_cast<double>(t.shape.columns()));

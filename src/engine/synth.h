@@ -21,7 +21,7 @@ struct SynthOptions {
   std::function<void(double fraction, std::string_view what)> progress = {};
 };
 
-// What to make: "llada-8b", "q4_0", layers as published (0) or that many.
+// The model to make: "llada-8b", "q4_0", layers as published (0) or that many.
 struct SynthRequest {
   Preset preset;
   DType type;  // of every matrix; vectors and routers are F32

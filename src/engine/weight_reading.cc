@@ -63,7 +63,7 @@ void WeightReading::read_ahead() {
       return next < order_.size() && begins_[next] + offset < reached + kAheadBytes;
     });
     if (over_) return;
-    // What the packing has passed is in memory.
+    // The pages that the packing has passed are in memory.
     if (at_ > next + 1) {
       next = at_ - 1;
       offset = 0;

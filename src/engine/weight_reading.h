@@ -1,6 +1,6 @@
-// The reading of a model's weights while they are packed: how far it is, and pages asked for ahead of the packing, in
-// its order, by a thread of their own. Packing touches a mapped file page by page on all threads, which by itself makes
-// a disk seek; asked for ahead, a cold file is read at the disk's pace while the processor packs.
+// The reading of a model's weights while they are packed: its progress, and pages read ahead of the packing, in its
+// order, by a thread of their own. Packing touches a mapped file page by page on all threads, which by itself makes a
+// disk seek. Read ahead, a cold file is read at the disk's pace while the processor packs.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -36,7 +36,7 @@ class WeightReading {
   void read_ahead();
   const ModelFile& file_;
   const LoadProgress progress_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::vector<TensorView> order_;
   std::vector<int64_t> begins_;  // bytes before each
@@ -46,8 +46,8 @@ class WeightReading {
   std::thread thread_;
 };
 
-// Tells the reading, as long as somebody holds it, and drops the pages of what was packed. What is read again (by a
-// fallback that packs when it is needed) comes from the file again. The file outlives the hooks.
+// Reports to the reading, as long as it lives, and drops the pages of packed weights. Weights that are read again (by a
+// fallback that packs when it is needed) come from the file again. The file outlives the hooks.
 MemoryHooks reading_hooks(const ModelFile& file, const std::shared_ptr<WeightReading>& reading);
 
 }  // namespace llada

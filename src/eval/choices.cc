@@ -57,13 +57,13 @@ ChoiceTotal count(const Question& question, const ScoreResult& result, const Cho
 }
 
 // A question under way. Where this is given up, the scores are too.
-struct Asked {
+struct ScoredQuestion {
   size_t question;
   std::vector<std::shared_ptr<ScoreSubmission>> scores = {};
-  explicit Asked(size_t q) : question(q) {}
-  Asked(Asked&&) = default;
-  Asked& operator=(Asked&&) = default;
-  ~Asked() {
+  explicit ScoredQuestion(size_t q) : question(q) {}
+  ScoredQuestion(ScoredQuestion&&) = default;
+  ScoredQuestion& operator=(ScoredQuestion&&) = default;
+  ~ScoredQuestion() {
     for (const auto& score : scores) score->cancel();
   }
   bool wait_for(std::chrono::milliseconds time) const {
@@ -96,7 +96,7 @@ Status check_lengths(std::span<const std::string> options, const ScoreRequest& r
   return {};
 }
 
-// Of the options from `first` on, so many, which have one context.
+// The request of so many options from `first` on, which have one context.
 Result<ScoreRequest> request_of(const Model& model, const Question& question, size_t first, size_t count,
                                 std::span<const Question> examples, const ChoiceOptions& options) {
   LLADA_TRY(const std::string context, with_examples(question, examples, options.shots, first));
@@ -158,18 +158,18 @@ Result<ChoiceReport> answer_choices(const std::shared_ptr<const Model>& model, E
   }
   ChoiceReport report;
   const auto begin = std::chrono::steady_clock::now();
-  std::deque<Asked> asked;
+  std::deque<ScoredQuestion> asked;
   size_t next = 0;
   while (next < questions.size() || !asked.empty()) {
     while (next < questions.size() && static_cast<int64_t>(asked.size()) < kInFlight) {
-      Asked& question = asked.emplace_back(next);
+      ScoredQuestion& question = asked.emplace_back(next);
       for (ScoreRequest& request : requests[next]) question.scores.push_back(engine.submit_score(std::move(request)));
       ++next;
     }
     while (!report.interrupted && !asked.front().wait_for(std::chrono::milliseconds(100)))
       report.interrupted = !proceed(static_cast<int64_t>(report.answers.size()), report);
     if (report.interrupted) break;
-    const Asked done = std::move(asked.front());
+    const ScoredQuestion done = std::move(asked.front());
     asked.pop_front();
     std::vector<ScoreResult> results;
     for (const auto& score : done.scores) {

@@ -18,7 +18,7 @@ namespace llada::eval {
 struct ChoiceOptions {
   ScoreOptions score = {};
   // As the published evaluation of the model's family has it: for Dream a beginning token, an end token behind every
-  // option, and rates in the place of counts. LLaDA's is what the scores do anyway.
+  // option, and rates in the place of counts. LLaDA's is the default of the scores.
   bool published = true;
   bool chat = false;                        // the context is a user's message in the model's template
   int64_t shots = 0;                        // answered examples before each context
@@ -28,7 +28,7 @@ struct ChoiceOptions {
 struct ChoiceAnswer {
   size_t best = 0, best_normalised = 0;  // the option of the highest score; of the highest score per code point
   std::vector<double> log_probability;   // of the options
-  double share = 0;                      // of all options' probability, what the right ones have
+  double share = 0;                      // the right ones' share of all options' probability
 };
 
 struct ChoiceTotal {
@@ -50,14 +50,14 @@ struct ChoiceReport {
   ChoiceTotal total() const;
 };
 
-// What is scored of a question: its context with the examples and its options as tokens; where every option has its own
-// context, one request for each of them. Invalid: it is too long for the model, has too few examples, or an option
-// without tokens of its own.
+// The scored requests of a question: its context with the examples and its options as tokens; where every option has
+// its own context, one request for each of them. Invalid: it is too long for the model, has too few examples, or an
+// option without tokens of its own.
 Result<std::vector<ScoreRequest>> score_requests(const Model& model, const Question& question,
                                                  std::span<const Question> examples, const ChoiceOptions& options);
 
 // Asks for every question. proceed is called while it waits, at least ten times a second, with the number of questions
-// that are done; false ends the work with what there is.
+// that are done; false ends the work with the answers so far.
 Result<ChoiceReport> answer_choices(const std::shared_ptr<const Model>& model, Engine& engine,
                                     const std::vector<Question>& questions, std::span<const Question> examples,
                                     const ChoiceOptions& options,

@@ -86,7 +86,7 @@ struct AskedDecision {
   std::shared_ptr<DecideSubmission> handle;
 };
 
-// Sums of one task, and of what its best options' probabilities promised.
+// Sums of one task, and of the probabilities of its best options.
 struct Sums {
   DecideMeasures measures;
   std::array<double, kBins> promised{}, right{};

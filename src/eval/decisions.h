@@ -1,5 +1,5 @@
 // Questions whose answers are known, decided by a model (engine/decide.h): how often it is right, and how honest its
-// probabilities are. One JSON object per line; what a row is, its fields say:
+// probabilities are. One JSON object per line; its fields tell the kind of row:
 //
 //   type, instructions, choices | levels, name   a question as of /v1/decisions, about the text `state` where there is
 //                                                one; `answer` is true or false, a choice's value, a level's label
@@ -31,7 +31,7 @@ struct DecideTask {
 Result<std::vector<DecideTask>> load_decide_tasks(const std::string& path, int64_t limit);
 Result<std::vector<DecideTask>> parse_decide_tasks(std::string_view text, const std::string& source, int64_t limit);
 
-// Of some answers.
+// Measures over some answers.
 struct DecideMeasures {
   int64_t questions = 0, right = 0;
   double brier = 0;              // mean over questions of the summed squares (probability - 1 or 0): 0 to 2
@@ -60,7 +60,7 @@ std::map<std::string, DecideMeasures> measure(const DecideReport& report,
                                               const std::function<bool(size_t)>& keep = {});
 
 // Asks every question in a request of its own, many at a time. proceed is called while it waits, at least ten times a
-// second, with the number of answers; false ends the work with what there is.
+// second, with the number of answers; false ends the work with the answers so far.
 Result<DecideReport> decide_tasks(const std::shared_ptr<const Model>& model, Engine& engine,
                                   const std::vector<DecideTask>& tasks, const DecideOptions& options,
                                   const std::function<bool(int64_t done)>& proceed);

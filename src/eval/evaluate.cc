@@ -28,7 +28,7 @@ StrategyResult sum_up(const StrategyUnderTest& strategy, const std::vector<Examp
   return result;
 }
 
-// What the step takes by the table: its forward, and on one device its sparse plan after it.
+// The step's time by the table: its forward, and on one device its sparse plan after it.
 double table_seconds(const LatencyTable& table, const decode::StepEvent& event) {
   const int64_t streams = event.plan.cfg_scale > 0 ? 2 : 1;
   auto beside = std::ssize(event.plan.sparse.rows);
@@ -127,9 +127,9 @@ Result<Answer> Evaluator::answer(Session& session, size_t example, const decode:
     return !options_.stopped();
   };
   const double begin = thread_cpu_seconds();
+  LLADA_TRY(const Ready ready, prepare(*model_, {.tokens = prompts_[example], .options = options}));
   LLADA_TRY(const Generation g,
-            engine_ ? engine_->submit({.tokens = prompts_[example], .options = options}, {.on_step = on_step})->wait()
-                    : session.generate(prompts_[example], options, on_step));
+            engine_ ? engine_->submit(ready, {.run = {.on_step = on_step}})->wait() : session.run(ready, on_step));
   if (g.stats.decode.cancelled) return Answer{};
   const auto& ends = model_->special_ids().end_ids;
   const auto end = std::ranges::find_first_of(g.tokens, ends);
@@ -176,7 +176,7 @@ std::string Evaluator::text(const Answer& answer) const {
   return model_->tokenizer().decode(std::span(answer.tokens).first(answer.tokens.size() - ended(answer)));
 }
 
-// What depends on the example's right answer and on the reference.
+// The scores that depend on the example's right answer and on the reference.
 void Evaluator::judge(size_t example, Answer& answer) const {
   Score& score = answer.score;
   const std::string found = text(answer);
@@ -261,9 +261,7 @@ Result<std::vector<Answer>> Evaluator::answers(const StrategyUnderTest& strategy
 
 Status Evaluator::check_fits(const decode::DecodeOptions& options) const {
   for (size_t i = 0; i < prompts_.size(); ++i)
-    if (const Status fits =
-            check_context(*model_, std::ssize(prompts_[i]), most_generated(*model_, std::ssize(prompts_[i]), options));
-        !fits)
+    if (const auto fits = prepare(*model_, {.tokens = prompts_[i], .options = options}); !fits)
       return invalid("example {} (from 0, task {}): {}", i, examples_[i].task, fits.error().message);
   return {};
 }

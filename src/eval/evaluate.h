@@ -49,8 +49,8 @@ struct EvaluateOptions {
   std::function<Status(const StrategyResult& result)> finished = {};
 };
 
-// Holds the sessions, the reference and what was scored already, so that many strategies can be tried on the
-// same examples. Not for use from several threads.
+// Holds the sessions, the reference and earlier scores, so that many strategies can be tried on the same examples. Not
+// for use from several threads.
 class Evaluator {
  public:
   // Invalid: a prompt that the model cannot take, a reference file that does not fit.
@@ -70,8 +70,8 @@ class Evaluator {
   // The same, summed by task.
   Result<StrategyResult> run(const StrategyUnderTest& strategy, const std::vector<size_t>& which);
 
-  // The reference itself over `which`; what is not known yet is computed, and the file saved. Its seconds are
-  // those of when it ran. Needs options.reference.
+  // The reference itself over `which`; missing runs are computed, and the file saved. Its seconds are those of when it
+  // ran. Needs options.reference.
   Result<StrategyResult> reference(const std::vector<size_t>& which);
 
  private:
@@ -118,7 +118,7 @@ std::string cut_warning(const StrategyResult& result);
 std::string report_json(const Model& model, const Evaluation& evaluation);
 
 // For people: a head, then one strategy after the other, each under its name, so that a row fits a terminal of 80
-// columns. What has no column of its own stands in a sentence below and in the JSON.
+// columns. Values without a column of their own stand in a sentence below and in the JSON.
 class TableReport {
  public:
   // task_width: of the longest task's name. compared: with the reference.

@@ -20,7 +20,7 @@ struct Count {
   const char* name;
   int64_t Score::* field;
 };
-// What a search asks for.
+// The counts that a search reads.
 constexpr Count kCounts[] = {{"n", &Score::n},
                              {"right", &Score::right},
                              {"whole_right", &Score::whole_right},

@@ -1,5 +1,5 @@
-// What a search for options has measured, kept in a file, so that one that was stopped goes on where it was and one
-// with another limit or cost starts with what is known.
+// The measurements of a search for options, kept in a file. A search that was stopped goes on where it was, and one
+// with another limit or cost starts with the known measurements.
 #pragma once
 #include <map>
 #include <string>

@@ -42,7 +42,7 @@ class Row {
     refuse(field, fmt::format("a number from 0 to {}", count - 1));
     return 0;
   }
-  // TruthfulQA's labels: 1 for what is right, of which there is something.
+  // TruthfulQA's labels: 1 for right options, of which there is one at least.
   std::vector<size_t> marked(const char* object, const char* field, size_t count) {
     const auto inner = fields_.object(object);
     const Json labels = inner ? value(*inner, field) : Json();
@@ -234,7 +234,7 @@ bool same_question(const Question& a, const Question& b) {
   return a.context == b.context && a.contexts == b.contexts && a.options == b.options;
 }
 
-// What stands before the examples.
+// The text before the examples.
 std::string introduction(const Question& q) {
   if (q.task != "mmlu") return {};
   std::string subject = q.subject;

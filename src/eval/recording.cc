@@ -252,7 +252,7 @@ void RunRecorder::step(const decode::StepEvent& event) {
   step.trials = recorded(event.plan.trials, event.result.trials);
   step.sparse_rows = ranges_of(event.plan.sparse.rows);
   if (!event.plan.sparse.empty()) {
-    // A pass that never lands predicts what is there.
+    // A pass that never lands predicts the present tokens.
     std::vector<decode::Prediction> none;
     for (const decode::Trial& trial : event.plan.sparse.trials)
       none.push_back({.token = event.canvas.tokens[static_cast<size_t>(trial.logits)]});

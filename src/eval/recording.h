@@ -1,7 +1,7 @@
-// Recordings: what decoding did step by step (rows, confidences, edits), written by `llada eval --record` and
-// replayed by a simulator, which needs the dynamics of acceptance but no model. JSON lines; docs/lab/recording.md
-// has the fields. Deliberately absent: token texts, logits, times (a recording is the same on every machine
-// that computes the same predictions).
+// Recordings: decoding step by step (rows, confidences, edits), written by `llada eval --record`. A simulator replays
+// them, which needs the dynamics of acceptance but no model. JSON lines; docs/lab/recording.md has the fields.
+// Deliberately absent: token texts, logits, times (a recording is the same on every machine that computes the same
+// predictions).
 #pragma once
 #include <cstdint>
 #include <string>

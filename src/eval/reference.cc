@@ -49,7 +49,7 @@ Result<uint64_t> read_hash(Fields& fields, const char* name) {
 
 decode::DecodeOptions reference_options(const decode::DecodeOptions& like) {
   decode::DecodeOptions options;
-  // A fixed canvas would cut what the strategies may write.
+  // A fixed canvas would cut texts that the strategies may write.
   options.gen_length = like.gen_length, options.auto_length = like.auto_length;
   options.block_length = like.block_length;
   options.cfg_scale = like.cfg_scale;

@@ -20,9 +20,9 @@ struct StrategyUnderTest {
 // One example's answer by one strategy.
 struct Answer {
   std::vector<int32_t> tokens = {};  // the answer and its end token, if one came
-  int64_t likelihood_groups = -1;    // what score.likelihood was computed with; -1: it was not
-  Score score = {};                  // cost and likelihood; what depends on the example or on a reference is
-                                     // counted elsewhere
+  int64_t likelihood_groups = -1;    // the groups that score.likelihood was computed with; -1: it was not
+  // Cost and likelihood; values that depend on the example or on a reference are counted elsewhere
+  Score score = {};
 };
 
 // One token per forward, every position recomputed, greedy; `like` gives the length, block_length, guidance

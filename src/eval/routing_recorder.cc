@@ -8,7 +8,7 @@
 namespace llada {
 namespace {
 
-constexpr size_t kMostRecorded = size_t{256} << 20;  // bytes, which is what a reader of the file takes
+constexpr size_t kMostRecorded = size_t{256} << 20;  // bytes, the limit of a reader of the file
 
 // A line: a layer of a step. experts[r]: those of row r, with their gates.
 struct RecordedRouting {

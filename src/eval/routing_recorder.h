@@ -1,4 +1,4 @@
-// Records what every router of a mixture decided in a run (`--record-routing`, docs/lab/recording.md).
+// Records the decisions of every router of a mixture in a run (`--record-routing`, docs/lab/recording.md).
 #pragma once
 #include <memory>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace llada {
 
-// Writes what it hears to a file that appears when commit() is called.
+// Writes its records to a file that appears when commit() is called.
 class RoutingRecorder {
  public:
   static Result<std::unique_ptr<RoutingRecorder>> create(const std::string& path, const ModelFile& file);

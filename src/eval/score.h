@@ -1,5 +1,5 @@
-// What is counted for one example and summed over many: quality told three ways (the answer, agreement with
-// the reference run, likelihood) beside cost.
+// Counts for one example, summed over many: quality told three ways (the answer, agreement with the reference run,
+// likelihood) beside cost.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -13,16 +13,15 @@ namespace llada::eval {
 // Scoring", ACL 2020, arXiv 1910.14659). Each token is masked alone, the model predicts it from everything
 // else, and the logarithms of the probabilities of the tokens that stood there are summed.
 //
-// What is scored here: the answer and its end token, on a canvas of the prompt and these tokens and nothing
-// behind them, by full forwards at temperature 1 with no token excluded from the softmax. With `groups` > 0
-// masks are shared: token i of the response is masked in forward i mod groups together with its group, so a
-// response costs at most `groups` forwards; a token then also misses its group's tokens, so values with
-// different groups do not compare.
+// The answer and its end token are scored, on a canvas of the prompt and these tokens and nothing behind them. Forwards
+// are full ones at temperature 1 with no token excluded from the softmax. With `groups` > 0 masks are shared: token i
+// of the response is masked in forward i mod groups together with its group. So a response costs at most `groups`
+// forwards. A token then also misses its group's tokens, so values with different groups do not compare.
 //
 // A block-causal model predicts a token from its own block and those before it only, so its values do not compare
 // with those of models that see the whole response.
 //
-// What it cannot tell: a fluent wrong answer from a right one, and text that repeats itself scores well.
+// It cannot tell a fluent wrong answer from a right one, and text that repeats itself scores well.
 struct Likelihood {
   double log_probability = 0;  // summed over tokens, nats
   int64_t tokens = 0;          // scored
@@ -45,8 +44,8 @@ struct Score {
   double seconds = 0;        // wall clock summed over examples; measured
   double cpu_seconds = 0;    // processor time of an example's thread: other programs on the machine hardly change it; 0
                              // where examples share forwards
-  double table_seconds = 0;  // the same forwards by a latency table, where one was given: what they cost here
-                             // without the noise of one run
+  // The same forwards by a latency table, where one was given: their cost here without the noise of one run
+  double table_seconds = 0;
 
   // Against the reference run of the same example; 0 compared when there was none.
   int64_t compared = 0;
@@ -65,9 +64,9 @@ struct Score {
 // approximation.
 std::pair<double, double> wilson95(int64_t right, int64_t n);
 
-// Difference of two accuracies on the same n examples, second minus first, from the examples that only one of
-// them answers, with its 95 % interval (Agresti and Min, "Simple improved confidence intervals for comparing
-// matched proportions", 2005: one half is added to each of the four cells, so it is sensible at 0).
+// Difference of two accuracies on the same n examples, second minus first, with its 95 % interval. It is computed from
+// the examples that only one of them answers. Source: Agresti and Min, "Simple improved confidence intervals for
+// comparing matched proportions", 2005. One half is added to each of the four cells, so it is sensible at 0.
 struct PairedDifference {
   double value = 0, low = 0, high = 0;
 };

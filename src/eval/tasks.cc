@@ -20,7 +20,7 @@ std::string_view after(std::string_view text, std::string_view mark) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// A number as GSM8K writes it, without what people put into it: "$1,234." is 1234.
+// A number as GSM8K writes it, without people's additions: "$1,234." is 1234.
 std::string plain_number(std::string_view text) {
   std::string number;
   for (const char c : text)

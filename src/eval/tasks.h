@@ -1,7 +1,6 @@
-// Evaluation examples: one JSON object per line with prompt and answer (what is compared), and, where they are another
-// than the file's name and the answer, task and response (the reference answer text); or a row of GSM8K, with question
-// and answer. The tasks differ only in how the answer is
-// found in a response.
+// Evaluation examples: one JSON object per line with prompt and answer (the text to compare with). It may have task and
+// response (the reference answer text), where they differ from the file's name and the answer. Or a row of GSM8K, with
+// question and answer. The tasks differ only in how the answer is found in a response.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -128,8 +128,9 @@ class Search {
     return score;
   }
 
-  // What was tried on at least so many examples: cheapest first where the loss is within the limit, the others behind
-  // them by loss. `errors` standard errors are granted: 1 for what may still be within it, -1 for what surely is.
+  // Candidates that were tried on at least so many examples: cheapest first where the loss is within the limit, the
+  // others behind them by loss. `errors` standard errors are granted: 1 for candidates that may still be within it, -1
+  // for those that surely are.
   std::vector<Genes> ranked(int64_t examples, double errors) const {
     std::vector<std::pair<std::pair<double, double>, Genes>> rows;
     for (const auto& [genes, tried] : tried_) {
@@ -143,8 +144,9 @@ class Search {
     return out;
   }
 
-  // In turns the best of two rankings: what may be good enough, by cost, and what is so surely. With the first alone
-  // the cheap and inaccurate crowd out the rest, and the search on the shipped model ended with nothing that held.
+  // In turns the best of two rankings: candidates that may be good enough, by cost, and those that surely are. With the
+  // first alone the cheap and inaccurate crowd out the rest, and the search on the shipped model ended with nothing
+  // that held.
   std::vector<Genes> promising(size_t keep, int64_t examples) const {
     const auto hoped = ranked(examples, 1), sure = ranked(examples, -1);
     std::vector<Genes> out;
@@ -164,7 +166,7 @@ class Search {
         genes[a] = c;
         if (genes != start && makes_sense(genes)) around.push_back(genes);
       }
-    // What a generation adds is not known; the first neighbours overlap least, so this is on the high side.
+    // The cost of a generation is not known; the first neighbours overlap least, so this is on the high side.
     size_t usual = static_cast<size_t>(request_.breadth) * axes_.size();
     for (int64_t generation = 0;; ++generation) {
       const auto left = static_cast<size_t>(request_.generations - generation);
@@ -215,7 +217,7 @@ class Search {
     LLADA_TRY_STATUS(validate(first, false, validated));
     const auto found = [&] { return std::ranges::any_of(validated, [&](const Attempt& t) { return holds(t); }); };
     if (!found()) LLADA_TRY_STATUS(validate(others, true, validated));
-    std::vector<Genes> left = ranked(1, -1);  // what is surest, so not the lucky on few examples
+    std::vector<Genes> left = ranked(1, -1);  // the surest, so not the lucky on few examples
     std::erase_if(left, [&](const Genes& genes) { return tried_.at(genes).examples == all_; });
     if (left.size() > kSecondChances) left.resize(kSecondChances);
     for (size_t i = 0; i < left.size() && !found(); ++i) {
@@ -227,7 +229,7 @@ class Search {
       LLADA_TRY_STATUS(validate(one, true, validated));
     }
     std::ranges::sort(validated, {}, by_cost);
-    double least = 0;  // loss of what is in the frontier
+    double least = 0;  // loss of the frontier's last
     for (Attempt& attempt : validated) {
       const bool chosen = result.chosen < 0 && holds(attempt);
       const bool better = result.frontier.empty() || attempt.loss() < least;
@@ -250,7 +252,8 @@ class Search {
     return result;
   }
 
-  // What was tried on so many examples, by cost: those that are more accurate than all cheaper ones, and the others.
+  // Candidates that were tried on so many examples, by cost: those that are more accurate than all cheaper ones, and
+  // the others.
   std::pair<std::vector<Attempt>, std::vector<Attempt>> by_rank(int64_t examples) const {
     std::vector<Attempt> candidates, first, others;
     for (const auto& [genes, tried] : tried_)

@@ -1,13 +1,12 @@
 // Searching decoding options: the cheapest ones whose answers cost at most so many points of accuracy against
 // the reference run of the same examples.
 //
-// The search is a neighbourhood search with successive halving (Jamieson and Talwalkar, "Non-stochastic best
-// arm identification and hyperparameter optimization", AISTATS 2016): candidates are tried on few examples,
-// the promising ones' neighbours (one axis, one choice away) are tried next, and the best third goes on to
-// twice the examples. A candidate that is beyond the loss by two standard errors after a third of a stage is
-// not tried on the rest of it. Half of the examples of each task take no part in all this; they decide in the
-// end, so that a candidate that was lucky in the search is found out. Everything is a function of the
-// examples: no random numbers, no clock.
+// The search is a neighbourhood search with successive halving (Jamieson and Talwalkar, "Non-stochastic best arm
+// identification and hyperparameter optimization", AISTATS 2016). Candidates are tried on few examples, the promising
+// ones' neighbours (one axis, one choice away) are tried next. The best third goes on to twice the examples. A
+// candidate that is beyond the loss by two standard errors after a third of a stage is not tried on the rest of it.
+// Half of the examples of each task take no part in all this. They decide in the end, so that a candidate that was
+// lucky in the search is found out. Everything is a function of the examples: no random numbers, no clock.
 #pragma once
 #include <functional>
 #include <string>
@@ -60,7 +59,8 @@ struct TuneResult {
   int64_t chosen = -1;             // index into frontier; -1: nothing stays within max_loss
   int64_t tried = 0, refused = 0;  // candidates measured; combinations that make no sense
   int64_t examples = 0;            // decoded, over all candidates
-  bool interrupted = false;        // by then; nothing is chosen, and the frontier has what was tried most
+  // By then; nothing is chosen, and the frontier has the candidates that were tried most
+  bool interrupted = false;
 };
 
 // Sum of the scores of these examples under options that `accepts` took.
@@ -69,8 +69,8 @@ using Measure = std::function<Result<Score>(const std::string& options, const st
 // Whether a combination of choices makes sense at all.
 using Accepts = std::function<bool(const std::string& options)>;
 
-// Refuses what tune() would, so that nobody waits for a reference first: fewer than two examples of some task, an axis
-// without choices, a start that is refused.
+// Refuses the same requests as tune(), so that nobody waits for a reference first: fewer than two examples of some
+// task, an axis without choices, a start that is refused.
 Status check_tune(const std::vector<Example>& examples, const std::vector<Axis>& axes, const Accepts& accepts);
 // Refuses a reference without a right answer: every candidate would be as good. options: the reference's.
 Status check_reference(const Score& total, const decode::DecodeOptions& options);

@@ -168,8 +168,8 @@ class Converter {
     return put(out, packed_.data(), static_cast<int64_t>(packed_.size()));
   }
 
-  // One weight that is not finite spoils every token, and F16, also as a scale, turns what is above its range
-  // into infinity.
+  // One weight that is not finite spoils every token, and F16, also as a scale, turns numbers above its range into
+  // infinity.
   Status check_values(const Job& job, int64_t row) const {
     const auto most = static_cast<float>(largest(job.type));
     for (size_t i = 0; i < values_.size(); ++i)

@@ -1,7 +1,7 @@
-// Any model that opens, written as a GGUF file as llama.cpp's converter writes it: its metadata keys and
-// tensor names, q and k rows permuted for adjacent-pair RoPE (arch llada only), experts stacked, vectors and
-// the router in f32. A row that the type cannot hold (its length is no multiple of the group) stays f16. Not
-// done: types that need a search (the K types) or mixes of types per tensor.
+// Any model that opens, written as a GGUF file as llama.cpp's converter writes it. It has that converter's metadata
+// keys and tensor names, stacked experts, vectors and the router in f32. Rows of q and k are permuted for adjacent-pair
+// RoPE (arch llada only). A row that the type cannot hold (its length is no multiple of the group) stays f16. Not done:
+// types that need a search (the K types) or mixes of types per tensor.
 #pragma once
 #include <functional>
 #include <string>
@@ -17,16 +17,15 @@ namespace llada {
 
 struct ConvertOptions {
   DType type = DType::F16;  // f32, f16, bf16, q8_0, q4_0, q4_1, q5_0 or q5_1
-  // Called now and then: the share of the bytes written so far, and what is happening (a tensor's name, a
-  // remark).
+  // Called now and then with the share of the bytes written so far, and a tensor's name or a remark.
   std::function<void(double fraction, std::string_view what)> progress;
-  // Of GgufWriter::write().
+  // For GgufWriter::write().
   std::function<Status(const std::string& path)> check = {};
 };
 
-// tokenizer: what to write; null takes the model's own, if it has one. The output appears whole or not at
-// all; an existing file at out_path is replaced only at the end. Refused: out_path being one of the model's
-// own files, weights that are not finite or overflow the type.
+// tokenizer: the one to write; null takes the model's own, if it has one. The output appears whole or not at all; an
+// existing file at out_path is replaced only at the end. Refused: out_path being one of the model's own files, weights
+// that are not finite or overflow the type.
 Status convert_to_gguf(const ModelFile& model, const TokenizerSpec* tokenizer, const std::string& out_path,
                        const ConvertOptions& options);
 

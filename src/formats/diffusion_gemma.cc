@@ -1,4 +1,4 @@
-// What of DiffusionGemma's configuration must hold.
+// The conditions on DiffusionGemma's configuration.
 #include <cmath>
 #include <utility>
 

@@ -1,5 +1,5 @@
-// DiffusionGemma (google, 2026-06): one stack of weights in two ways, a causal one that encodes what is finished and
-// one that denoises a canvas behind it. What its files say beside what every model has. In ModelConfig, the numbers of
+// DiffusionGemma (google, 2026-06): one stack of weights in two ways, a causal one that encodes finished text and one
+// that denoises a canvas behind it. The fields of its files beside those of every model. In ModelConfig, the numbers of
 // heads and of RoPE are the sliding layers'.
 #pragma once
 #include <cstdint>

@@ -1,4 +1,4 @@
-// DiffusionGemma's files: keys and what must hold. Private to formats/.
+// DiffusionGemma's files: keys and conditions. Private to formats/.
 #pragma once
 #include <string_view>
 
@@ -17,12 +17,12 @@ Result<ModelConfig> read_diffusion_gemma_config(const Json& root, const Json& ge
 
 Result<ModelRecord> read_diffusion_gemma_gguf(const GgufFile& file, uint64_t file_bytes, std::string_view name);
 
-// Of kRopeFactors: what divides the frequency of a pair in global layers.
+// The divisor of a pair's frequency in global layers (kRopeFactors).
 float rope_factor(int64_t pair, int64_t rotary_dims);
 
 void add_diffusion_gemma_metadata(GgufWriter& out, const ModelConfig& config);
 
-// What check_config() asks beside what it asks of every model.
+// The conditions of check_config() for this family.
 Status check_diffusion_gemma(const ModelConfig& config, std::string_view file);
 
 }  // namespace llada

@@ -1,5 +1,5 @@
 // Which tensors an architecture has, with their shapes in storage order ({in, out}), in the order in which a forward
-// uses them: readers check files against the list, and models take their weights from it.
+// uses them. Readers check files against the list, and models take their weights from it.
 #pragma once
 #include <functional>
 #include <string_view>

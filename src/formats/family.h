@@ -1,5 +1,5 @@
-// A family: what sets the models of one architecture apart, as data. Each is described in a file family_*.cc, which
-// both parsers, the converter, `inspect` and the decoding presets read. Deliberately absent: what every file says
+// A family: the differences of the models of one architecture, as data. Each is described in a file family_*.cc, which
+// both parsers, the converter, `inspect` and the decoding presets read. Deliberately absent: fields that every file has
 // itself (model_config.h), and tensor names, which families share (tensor_names.h).
 #pragma once
 #include <optional>
@@ -70,7 +70,7 @@ struct Family {
   std::string_view block_word = {};
   int64_t named_block = 0;
 
-  // What the published configuration class takes where config.json has no such key; nothing: the key is needed, or
+  // The defaults of the published configuration class where config.json has no such key; nothing: the key is needed, or
   // follows from others.
   double rms_eps = 1e-5;
   int64_t context = 4096;
@@ -97,11 +97,11 @@ std::span<const Family> llama_families();  // family_llama.cc
 // All, in the order in which errors list them.
 std::span<const Family* const> families();
 
-// Of a diffusion model that is known and not computed, by its architecture, class or model_type: what it would need.
-// Empty: not one of these.
+// For a diffusion model that is known and not computed, by its architecture, class or model_type: the parts that it
+// would need. Empty: not one of these.
 std::string_view missing_for(std::string_view name);
 
-// A configuration with what the description says: whatever a file has no word for.
+// A configuration with the values of the description, for all that a file has no word for.
 ModelConfig config_of(const Family& family);
 
 // Null: none of that general.architecture.

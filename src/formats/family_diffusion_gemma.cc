@@ -1,5 +1,5 @@
-// DiffusionGemma: Gemma 4 in two ways, a causal one for what is finished and one for the canvas behind it. Its readers
-// are files of their own (diffusion_gemma.h).
+// DiffusionGemma: Gemma 4 in two ways, a causal one for finished text and one for the canvas behind it. Its readers are
+// files of their own (diffusion_gemma.h).
 #include "formats/diffusion_gemma_files.h"
 #include "formats/family.h"
 

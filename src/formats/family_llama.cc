@@ -4,7 +4,7 @@
 namespace llada {
 namespace {
 
-// Of model_type "llama" too, which the class alone tells apart.
+// Models of model_type "llama" too, which the class alone tells apart.
 constexpr std::string_view kDiffCoderClasses[] = {"StableDiffcoderForCausalLM"},
                            kDiffCoderTypes[] = {"stable_diffcoder"};
 constexpr std::string_view kLlamaClasses[] = {"LlamaForCausalLM"}, kLlamaTypes[] = {"llama"};

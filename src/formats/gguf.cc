@@ -146,7 +146,7 @@ std::optional<std::vector<std::string>> GgufValue::as_strings() const {
 uint64_t GgufValue::strings_memory() const {
   if (type != GgufType::array || element != GgufType::string) return 0;
   constexpr uint64_t kInside = 15;      // characters that a string keeps within itself
-  constexpr uint64_t kAllocation = 24;  // what the heap adds to a block, about
+  constexpr uint64_t kAllocation = 24;  // the heap's overhead of a block, about
   uint64_t memory = count * sizeof(std::string);
   for (size_t at = 0; at < data.size();) {
     const auto length = load<uint64_t>(data.data() + at);
@@ -179,7 +179,7 @@ const GgufValue* GgufFile::find(std::string_view key) const {
   return found == values_.end() ? nullptr : &*found;
 }
 
-// Walks the bytes once. Every read names what it was after, so that a cut file says where.
+// Walks the bytes once. Every read names its target, so that a cut file says where.
 class GgufParser {
  public:
   GgufParser(std::span<const std::byte> bytes, std::string_view name) : bytes_(bytes), name_(name) {}

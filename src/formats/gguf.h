@@ -1,10 +1,9 @@
-// GGUF, versions 2 and 3 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): typed metadata and
-// tensor infos, parsed from bytes that are mapped elsewhere. Nothing is copied: keys, names, values and
-// tensors point into the bytes. Everything is checked against the file before it is handed out: counts and
-// lengths against the bytes left, shapes against overflow, tensors against the file's end, each other and the
-// alignment. Deliberately refused: version 1 and big-endian files, arrays of arrays, tensor types outside
-// dtype.h, tensors that overlap or are not stored in the order of their infos (llama.cpp refuses those too). A model in
-// several files: gguf_parts.h.
+// GGUF, versions 2 and 3 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): typed metadata and tensor infos,
+// parsed from bytes that are mapped elsewhere. Nothing is copied: keys, names, values and tensors point into the bytes.
+// Everything is checked against the file before it is handed out: counts and lengths against the bytes left, shapes
+// against overflow. Tensors are checked against the file's end, each other and the alignment. Deliberately refused:
+// version 1 and big-endian files, arrays of arrays, and tensor types outside dtype.h. So are tensors that overlap or
+// are not stored in the order of their infos (llama.cpp refuses those too). A model in several files: gguf_parts.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +39,7 @@ struct GgufValue {
   std::optional<bool> as_bool() const;
   std::optional<std::string_view> as_string() const;
   std::optional<std::vector<std::string>> as_strings() const;  // array of strings
-  uint64_t strings_memory() const;                             // what as_strings() allocates, about
+  uint64_t strings_memory() const;                             // the allocations of as_strings(), about
   std::optional<std::vector<int64_t>> as_integers() const;     // array of any integer type
 };
 
@@ -52,7 +51,7 @@ struct GgufTensor {
 
 class GgufFile {
  public:
-  // `bytes` must outlive the result; `name` is what error lines call the file.
+  // `bytes` must outlive the result; `name` stands for the file in errors.
   static Result<GgufFile> parse(std::span<const std::byte> bytes, std::string_view name);
 
   uint32_t version() const { return version_; }

@@ -41,7 +41,7 @@ constexpr Neutral kNeutral[] = {{"attention.clamp_kqv", 0, 0},
 constexpr std::string_view kHarmless[] = {"feed_forward_length", "rope.scaling.finetuned",
                                           "rope.scaling.original_context_length", "tensor_data_layout", "vocab_size"};
 
-// Of this project's own keys, which begin as those of the architecture llada do.
+// This project's own keys, which begin as those of the architecture llada do.
 constexpr std::string_view kOwn[] = {kKeyRegexes,  kKeyNfc,     kKeyIgnoreMerges, kKeyEndIds,
                                      kKeyDeleteId, kKeySplitId, kKeySingleTurn,   kKeyRenormalise};
 

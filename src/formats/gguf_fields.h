@@ -43,21 +43,21 @@ class GgufFields {
       return text ? std::optional<std::string>(*text) : std::nullopt;
     });
   }
-  // Of a key that may be absent.
+  // Checks a key that may be absent.
   Status only(const std::string& key, std::initializer_list<int64_t> allowed, std::string_view needed) const {
     LLADA_TRY(const auto value, integer(key, *allowed.begin()));
     if (std::ranges::find(allowed, value) != allowed.end()) return {};
     return invalid("{}: {} is {}, {} needed", name_, key, value, needed);
   }
-  // Of a number that changes the computation unless it is one of these; the key may be absent.
+  // Checks a number that changes the computation unless it is one of these; the key may be absent.
   Status neutral(const std::string& key, std::initializer_list<double> allowed) const {
     LLADA_TRY(const auto value, number(key, *allowed.begin()));
     if (std::ranges::find(allowed, value) != allowed.end()) return {};
     return invalid("{}: {} is {}, {} needed: another value is not computed here", name_, key, value,
                    fmt::join(allowed, " or "));
   }
-  // Of the keys with this prefix that nobody has asked for: those that change what is computed must have a value that
-  // does not; of others, which are unknown, there is a note.
+  // Checks the keys with this prefix that nobody has read. Those that would change the computation must have a value
+  // that does not. Unknown ones get a note.
   Status finish(const std::string& prefix, std::vector<std::string>& notes) const;
   Status off(const std::string& key) const {
     LLADA_TRY(const auto on, boolean(key, false));
@@ -77,7 +77,7 @@ class GgufFields {
       return invalid("{}: {} is {}, a token id needed", name_, key, id);
     return static_cast<int32_t>(id);
   }
-  // llama.cpp's end of a message, and what a folder's lists have beside eos and eot.
+  // llama.cpp's end of a message, and the further ids of a folder's lists beside eos and eot.
   Result<std::vector<int32_t>> further_ends() const {
     constexpr uint64_t kMost = 64;
     std::vector<int32_t> ends;

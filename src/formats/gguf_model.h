@@ -1,8 +1,8 @@
-// From GGUF metadata to a model: llama.cpp's dialects (llada, dream, llada-moe) and diffuse-cpp's ("diffuse":
-// keys under diffuse.*, diffuse.model_type = llada or dream, and llada2_moe in a fork with keys and tensor names of its
-// own; q and k rows in Hugging Face's order, usually without a tokenizer). Quirk: only arch "llada" stores q and k rows
-// permuted for adjacent-pair RoPE; all others rotate half against half. diffusion.shift_logits has no arch prefix;
-// absent means shifted for Dream, not shifted otherwise.
+// From GGUF metadata to a model, in llama.cpp's dialects (llada, dream, llada-moe) and diffuse-cpp's. The latter has
+// keys under diffuse.*, diffuse.model_type = llada or dream, q and k rows in Hugging Face's order, usually no
+// tokenizer. A fork of it has llada2_moe, with keys and tensor names of its own. Quirk: only arch "llada" stores q and
+// k rows permuted for adjacent-pair RoPE; all others rotate half against half. diffusion.shift_logits has no arch
+// prefix; absent means shifted for Dream, not shifted otherwise.
 #pragma once
 #include "formats/gguf.h"
 #include "formats/model_record.h"

@@ -62,7 +62,7 @@ Result<GgufFile> join_gguf_parts(GgufFile first, std::string_view name, std::spa
       const GgufValue* same = value.key.starts_with("split.") ? nullptr : first.find(value.key);
       if (same != nullptr &&
           (same->type != value.type || same->element != value.element || !std::ranges::equal(same->data, value.data)))
-        return invalid("{}: {} is not what {} has, the same needed: they are parts of different models", others[i].name,
+        return invalid("{}: {} differs from {}, the same needed: they are parts of different models", others[i].name,
                        printable(value.key), name);
     }
     if (part.tensors().size() > kMostTensors - std::min(kMostTensors, first.tensors().size()))

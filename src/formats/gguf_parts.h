@@ -17,7 +17,7 @@ namespace llada {
 // is not the first, whose line names the first; a first part whose name does not say how the others are called.
 Result<std::vector<std::string>> other_gguf_parts(const GgufFile& file, const std::string& path);
 
-// The first part with the tensors of all; `others` in their order, parsed and held against what `first` says of them.
+// The first part with the tensors of all; `others` in their order, parsed and checked against `first`.
 Result<GgufFile> join_gguf_parts(GgufFile first, std::string_view name, std::span<const NamedBytes> others);
 
 }  // namespace llada

@@ -1,5 +1,5 @@
-// Writes GGUF version 3, little-endian: the header from collected metadata and tensor infos, then the tensors
-// as a stream, each padded to the alignment (the last one too: llama.cpp reads whole padded extents).
+// Writes GGUF version 3, little-endian: the header from collected metadata and tensor infos, then the tensors as a
+// stream. Each is padded to the alignment, the last one too: llama.cpp reads whole padded extents.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -55,7 +55,7 @@ class ConfigReader : Fields {
     return wrong("architectures", list->front(), all_names(&Family::classes));
   }
 
-  // Where the class is not named. Of two families of one type, one is a mixture.
+  // Where the class is not named. One of two families of one type is a mixture.
   Result<const Family*> family_of_model_type() const {
     const Json* type = find("model_type");
     if (type == nullptr)
@@ -234,7 +234,7 @@ class ConfigReader : Fields {
     return {};
   }
 
-  // Ministral 3. Of two objects with rotary numbers the later one counts, and both say the same.
+  // Ministral 3. The later of two objects with rotary numbers counts, and both say the same.
   Result<QueryScale> query_scale(const Fields& scaling) const {
     QueryScale scale;
     LLADA_TRY(scale.beta, hf_single(scaling, "llama_4_scaling_beta", config_.query_scale.beta));
@@ -253,8 +253,8 @@ class ConfigReader : Fields {
         "layer_types has sliding_attention: the published code does not read it, and every layer attends to all here");
   }
 
-  // What generation_config.json says of sampling, which options of this program say; transformers' own defaults say
-  // nothing.
+  // Notes the sampling settings of generation_config.json, which options of this program give; transformers' own
+  // defaults say nothing.
   void note_sampling() {
     const std::pair<std::string_view, Json> usual[] = {
         {"do_sample", false}, {"temperature", 1.0}, {"top_p", 1.0}, {"top_k", 50}, {"repetition_penalty", 1.0}};

@@ -1,8 +1,8 @@
-// Hugging Face config.json to ModelConfig, and a folder's parts to a ModelRecord. Field names are OLMo-style
-// (d_model, n_layers, LLaDA-8B) or standard (hidden_size, num_hidden_layers). The architecture comes from
-// `architectures`, since model_type is "llada" for LLaDA-MoE too, and from model_type where that is missing.
-// Fields that would change the forward pass in a way that we do not compute (ALiBi, other block types, RoPE
-// scaling, shared experts, ...) and weights that were rounded by other software are refused by name.
+// Hugging Face config.json to ModelConfig, and a folder's parts to a ModelRecord. Field names are OLMo-style (d_model,
+// n_layers, LLaDA-8B) or standard (hidden_size, num_hidden_layers). The architecture comes from `architectures`, since
+// model_type is "llada" for LLaDA-MoE too, and from model_type where that is missing. Fields that would change the
+// forward pass in a way that we do not compute are refused by name, e.g. ALiBi, other block types, RoPE scaling, shared
+// experts. So are weights that were rounded by other software.
 #pragma once
 #include <span>
 #include <string_view>
@@ -17,7 +17,7 @@ namespace llada {
 Result<ModelConfig> read_hf_config(std::string_view config_json, std::string_view generation_json,
                                    std::string_view file);
 
-// folder is what error lines call the whole; each shard is one safetensors file.
+// `folder` stands for the whole in errors; each shard is one safetensors file.
 Result<ModelRecord> read_hf_model(const ModelConfig& config, std::span<const NamedBytes> shards,
                                   std::string_view folder);
 

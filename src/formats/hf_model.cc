@@ -52,7 +52,7 @@ bool differ(const TensorView& a, const TensorView& b) {
   return false;
 }
 
-// Of a model whose head is said to be the embedding: writers keep one of the two names, or both.
+// For a model whose head is said to be the embedding: writers keep one of the two names, or both.
 void tie(ModelRecord& record) {
   ModelConfig& c = record.config;
   const auto head = std::ranges::find(record.tensors, "output.weight", &ModelTensor::name);

@@ -1,5 +1,4 @@
-// What a model file says about the model: geometry, quirks and token ids, the same record for every file
-// format.
+// A model file's description of the model: geometry, quirks and token ids, the same record for every file format.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -58,10 +57,10 @@ struct ModelConfig {
   // Block-causal attention over blocks counted from position 0; 0: full; -1: not said, of an autoregressive model's
   // architecture alone.
   int64_t attention_block = 0;
-  // The blocks are counted from the end of the prompt, and what is before the current one is read causally; there row
-  // i - 1 predicts position i (Nemotron-Labs-Diffusion). Where there are blocks.
+  // The blocks are counted from the end of the prompt, and text before the current one is read causally. There row i -
+  // 1 predicts position i (Nemotron-Labs-Diffusion). Where there are blocks.
   bool causal_text = false;
-  // What is decided is read first, causally, and masks behind it (WeDLM); attention_block is the window of positions
+  // Decided tokens are read first, causally, and masks behind them (WeDLM); attention_block is the window of positions
   // that are decided together.
   bool decided_first = false;
   bool prompt_ends_block = false;  // blocks are counted from the end of the prompt; the first may be shorter
@@ -75,14 +74,14 @@ struct ModelConfig {
   // Predicted in the place of a token they are edits and no text (LLaDA2.2): the token goes, or a mask comes before it.
   int32_t delete_id = -1, split_id = -1;
 
-  // What the file says and is not done, because the code that the model was published with does not do it
-  // either. One sentence each, for people.
+  // Settings of the file that are not followed, because the published code does not follow them either. One sentence
+  // each, for people.
   std::vector<std::string> notes = {};
-  // What else of the files is passed over, which changes nothing: for `inspect` alone.
+  // Other parts of the files that are passed over and change nothing: for `inspect` alone.
   std::vector<std::string> remarks = {};
 };
 
-// What a person says of a model whose file does not, or says otherwise. -1, absent: nothing.
+// A person's statements about a model whose file lacks them, or says otherwise. -1, absent: nothing.
 struct Overrides {
   int32_t mask_id = -1;
   int64_t attention_block = -1;

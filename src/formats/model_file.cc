@@ -31,7 +31,7 @@ bool exists(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-// ---- Mistakes that everybody makes once, and what to do
+// ---- Mistakes that everybody makes once, and their remedies
 bool has_end(std::string_view name, std::initializer_list<std::string_view> ends) {
   return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
 }
@@ -142,7 +142,7 @@ Status check_is_model_folder(const std::string& folder) {
   return invalid("{}: a folder without config.json and *.safetensors, so it is no model", folder);
 }
 
-// Of a folder that holds a model; a pipe would never end.
+// Reads the configuration of a folder that holds a model; a pipe would never end.
 Result<std::string> read_config(const std::string& path) {
   LLADA_TRY(const auto file, MappedFile::open(path));
   const auto bytes = file.bytes();
@@ -280,7 +280,7 @@ Result<ModelConfig> read_folder_config(const std::string& folder) {
     config.attention_block = f.named_block;
     config.notes.push_back(
         fmt::format("{} over blocks of {} because the name has {} in it: no file says so; "
-                    "--attention-block 0 is full attention",
+                    "attention_block 0 is full attention",
                     kBlockNote, f.named_block, f.block_word));
   }
   return config;

@@ -19,14 +19,14 @@
 
 namespace llada {
 
-// What a model is called that says no name: its folder, or its GGUF file without ending and number of a part; in the
-// cache of Hugging Face's tools (models--OWNER--NAME/snapshots/COMMIT) the repository.
+// The name of a model that has none in its files: its folder, or its GGUF file without ending and number of a part. In
+// the cache of Hugging Face's tools (models--OWNER--NAME/snapshots/COMMIT) it is the repository.
 std::string model_name(const std::string& path);
 
 // config.json and generation_config.json of a Hugging Face folder; its weights need not be there.
 Result<ModelConfig> read_folder_config(const std::string& folder);
 
-// Takes what was said beside the files, and checks the whole (check_config). `path` is for errors.
+// Takes statements from outside the files, and checks the whole (check_config). `path` is for errors.
 Status override_config(ModelConfig& config, const Overrides& overrides, const std::string& path);
 
 class ModelFile {

@@ -21,7 +21,7 @@ Status is_id(std::string_view file, std::string_view what, int32_t id, int64_t v
   return invalid("{}: {} token id is {}, below the vocabulary size {} needed", file, what, id, vocab);
 }
 
-// Of a longer context than a model could have, or frequencies that are no numbers.
+// Refuses a longer context than a model could have, and frequencies that are no numbers.
 Status check_yarn(const Yarn& y, const ModelConfig& c, std::string_view file) {
   if (!(y.factor >= 1 && y.factor <= 4096)) return invalid("{}: YaRN's factor is {}, 1 to 4096 needed", file, y.factor);
   LLADA_TRY_STATUS(in_range(file, "original context length of YaRN", y.original_context, 1, int64_t{1} << 24));
@@ -183,7 +183,7 @@ Status index_tensors(ModelRecord& record, std::string_view file) {
   return {};
 }
 
-// What the types that are computed as others cost. A head that is tied to the embedding makes that a matrix, too.
+// Notes the costs of types that are computed as others. A head that is tied to the embedding makes that a matrix, too.
 void note_types(ModelRecord& record) {
   struct Cost {
     int64_t stored = 0, computed = 0;

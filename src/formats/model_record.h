@@ -1,6 +1,6 @@
-// What the reader of a file format hands over: the configuration, the tensors by canonical name, and the tokenizer if
-// the file has one. The views point into bytes that somebody else keeps mapped. Canonical names are llama.cpp's GGUF
-// names: token_embd.weight, blk.0.attn_q.weight, ..., output.weight. Experts that the file stores one by one are
+// The result of reading a file format: the configuration, the tensors by canonical name, and the tokenizer if the file
+// has one. The views point into bytes that somebody else keeps mapped. Canonical names are llama.cpp's GGUF names:
+// token_embd.weight, blk.0.attn_q.weight, ..., output.weight. Experts that the file stores one by one are
 // blk.N.ffn_{gate,up,down}_exps.E.weight, each {in, out}; stacked ones have no E and a third dimension.
 #pragma once
 #include <cstddef>
@@ -42,13 +42,13 @@ struct NamedBytes {
 };
 
 // norm_topk by the family's rule (Gates). said: of the file's key `key`, where it has one; own: of the key `own_key` of
-// this project. Notes what the key asks for and the published code does not compute.
+// this project. Notes a setting of the key that the published code does not compute.
 void set_gates(ModelConfig& config, std::optional<bool> said, bool own, std::string_view key, std::string_view own_key);
 
 // Where a block's rows choose experts together, groups are not read.
 void route_by_blocks(ModelConfig& config);
 
-// The error names what has a value outside [low, high].
+// The error names the value that lies outside [low, high].
 Status in_range(std::string_view file, std::string_view what, int64_t value, int64_t low, int64_t high);
 
 // Finite, positive, consistent with each other and within the bounds that make every later product fit 64

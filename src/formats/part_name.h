@@ -10,7 +10,7 @@ namespace llada {
 
 struct PartName {
   int number = 0, count = 0;  // number from 1; 0: the name is none of a part
-  std::string stem, ending;   // what stands before "-00002-of-00004" and behind it, with the dot
+  std::string stem, ending;   // the name before "-00002-of-00004" and behind it, with the dot
 
   std::string whole() const { return stem + ending; }
   std::string of(int part) const;  // the name of another part
@@ -18,7 +18,7 @@ struct PartName {
 
 PartName part_name(const std::string& path);
 
-// Of the name of such a piece: NAME.gguf.part2of3, NAME.gguf.part-00002-of-00003, NAME.gguf-split-b, NAME.gguf.002. The
+// The name of such a piece: NAME.gguf.part2of3, NAME.gguf.part-00002-of-00003, NAME.gguf-split-b, NAME.gguf.002. The
 // index is digits, or behind "part" and "split" letters as split(1) gives them; nothing but the count stands behind it.
 struct CutName {
   std::string whole;  // the file that was cut; empty: the name is none of these
@@ -29,8 +29,8 @@ struct CutName {
 };
 CutName cut_name(const std::string& path);
 
-// Of `pieces`, all of one file, those of one cut, in the order of their indices, which count from 0 or 1 without a gap.
-// name: one of them, where several cuts lie side by side, or the whole. Invalid: what is missing.
+// From `pieces`, all of one file, those of one cut, in the order of their indices, which count from 0 or 1 without a
+// gap. name: one of them, where several cuts lie side by side, or the whole. Invalid: a piece is missing.
 Result<std::vector<std::string>> pieces_of_cut(const std::vector<std::string>& pieces, const std::string& name);
 
 }  // namespace llada

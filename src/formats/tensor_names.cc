@@ -104,7 +104,7 @@ constexpr std::array kExpertParts = {
     Pair{"down_proj.weight", "ffn_down_exps"},
 };
 
-// What is before a layer's number, and the names behind it.
+// The text before a layer's number, and the names behind it.
 struct Layers {
   std::string_view prefix;
   std::span<const Pair> parts;

@@ -16,7 +16,7 @@ bool take_prefix(std::string_view& rest, std::string_view prefix);
 // nullopt: a name of no family.
 std::optional<std::string> canonical_name(std::string_view hf_name);
 
-// What checkpoints carry along of tables that the configuration gives too: frequencies, positions, masks.
+// Tables in checkpoints that the configuration gives too: frequencies, positions, masks.
 bool is_buffer(std::string_view hf_name);
 
 // A part of a matrix that GPTQ, AWQ, bitsandbytes or compressed-tensors has rounded: groups, scales, zeros.

@@ -1,9 +1,9 @@
-// Puts a file's tensors into a record under their canonical names. What a file stores as one and the engine knows as
-// several becomes views of parts of it, for which no byte is copied:
+// Puts a file's tensors into a record under their canonical names. A tensor that a file stores as one and the engine
+// knows as several becomes views of parts of it, for which no byte is copied:
 //   blk.N.attn_qkv.weight, .bias     rows of q, then of k, then of v
 //   blk.N.ffn_{gate,up,down}_exps    in safetensors: the experts of a layer, one after another
 //   blk.N.ffn_gate_up_exps           the same, each expert's gate before its up
-// In GGUF stacks of experts stay what they are, but for DiffusionGemma's. Private to formats/.
+// In GGUF stacks of experts stay stacks, but for DiffusionGemma's. Private to formats/.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,7 +16,7 @@ namespace llada {
 
 class TensorTable {
  public:
-  // The record has its format and a configuration that was checked. `file` is what error lines call the whole.
+  // The record has its format and a configuration that was checked. `file` stands for the whole in errors.
   TensorTable(ModelRecord& record, std::string_view file) : record_(record), file_(file) {}
 
   // Makes room for `count` tensors more, each of which its parser keeps in `parsed_bytes`. The files so far have

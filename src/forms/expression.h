@@ -53,6 +53,14 @@ class Budget {
  public:
   Status spend(size_t cost);
   Status spend_on(const Expression& fresh);  // the whole tree
+  size_t left() const { return left_; }
+
+  // Where it is given, readers of schemas say there what costs most: for the line that refuses a form.
+  struct Heaviest {
+    int64_t cost = 0;
+    std::string path = {};
+  };
+  Heaviest* heaviest = nullptr;
 
  private:
   size_t left_ = 250'000;

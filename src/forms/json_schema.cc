@@ -16,6 +16,8 @@ constexpr int32_t kMostWanted = 30'000;  // states before subsets are taken, whe
 // Less, where a form of more would be too large. Each is a part of what is valid.
 constexpr SchemaLevels kLevels[] = {{kMostNested, kAnyDepth}, {2, 1}, {1, 0}, {1, 0, 5}, {1, 0, 3}};
 
+constexpr size_t kOnce = 2;  // with nothing inside itself, and all else
+
 }  // namespace
 
 Result<Expr> parse_json_schema(std::string_view text, Budget& budget, const SchemaReading& reading) {
@@ -25,6 +27,7 @@ Result<Expr> parse_json_schema(std::string_view text, Budget& budget, const Sche
   std::vector<std::string> warnings;
   Budget left = budget;
   for (const SchemaLevels& levels : kLevels) {
+    if (budget.heaviest != nullptr && &levels != &kLevels[kOnce]) continue;
     std::vector<std::string> said;
     SchemaReading own = reading;
     own.warnings = &said;
@@ -40,6 +43,8 @@ Result<Expr> parse_json_schema(std::string_view text, Budget& budget, const Sche
     if (levels.deepest < SchemaLevels().deepest)
       said.push_back(fmt::format("{}: too large, so objects and lists stand at most {} deep in each other",
                                  reading.where, levels.deepest));
+    if (budget.heaviest != nullptr && (made || large))
+      if (auto found = writer.heaviest(); found.cost > budget.heaviest->cost) *budget.heaviest = std::move(found);
     best = std::move(made), least = size, warnings = std::move(said), left = spent;
     if (best && has_parts(*best, kMostWanted)) break;
   }

@@ -148,7 +148,7 @@ Expr sized(const Size& least, const std::optional<Size>& most, bool above, bool 
 }  // namespace
 
 Result<Json> parse_json_text(std::string_view text, std::string_view source) {
-  LLADA_TRY(JsonDocument read, parse_json_document(text, source, {.values = 5'000, .run_bytes = size_t{1} << 16}));
+  LLADA_TRY(JsonDocument read, parse_json_document(text, source, {.values = 20'000, .run_bytes = size_t{1} << 16}));
   return std::move(read.root);
 }
 

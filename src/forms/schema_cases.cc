@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <set>
 #include <string>
 
@@ -10,49 +11,15 @@ namespace {
 
 constexpr size_t kMostCases = 600;    // of one value
 constexpr size_t kMostCompared = 64;  // branches of oneOf, each with each
+constexpr size_t kMostDoubled = 8;    // by conditions
 constexpr size_t kMostDenied = 32;    // cases into which one is cut
 
 bool is_in(std::span<const std::string_view> list, std::string_view key) {
   return std::ranges::find(list, key) != list.end();
 }
 
-bool is_one_of(const Json& value, const std::vector<const Json*>& list) {
-  return std::ranges::any_of(list, [&](const Json* other) { return same_value(value, *other); });
-}
-
-// What cannot be denied, as some other keywords with some values cannot.
-bool asserts(std::string_view key) {
-  constexpr std::string_view kAsserts[] = {"type",
-                                           "minimum",
-                                           "exclusiveMinimum",
-                                           "maximum",
-                                           "exclusiveMaximum",
-                                           "minLength",
-                                           "maxLength",
-                                           "minItems",
-                                           "maxItems",
-                                           "minProperties",
-                                           "maxProperties",
-                                           "oneOf",
-                                           "if",
-                                           "items",
-                                           "prefixItems",
-                                           "additionalItems",
-                                           "contains",
-                                           "uniqueItems",
-                                           "multipleOf",
-                                           "format",
-                                           "patternProperties",
-                                           "propertyNames",
-                                           "dependentRequired",
-                                           "dependencies",
-                                           "$dynamicRef",
-                                           "$recursiveRef",
-                                           "dependentSchemas",
-                                           "unevaluatedItems",
-                                           "unevaluatedProperties",
-                                           "additionalProperties"};
-  return is_in(kAsserts, key);
+std::set<std::string> texts_of(const std::vector<const Json*>& list) {
+  return canonical_values(std::views::transform(list, [](const Json* value) -> const Json& { return *value; }));
 }
 
 void append(auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); }
@@ -88,7 +55,7 @@ bool has_integer(const NumberRange& r) {
 bool meet(Case& a, const Case& b) {
   a.types &= b.types, a.hints |= b.hints, a.typed |= b.typed, a.open &= b.open;
   if (b.values && a.values) {
-    std::erase_if(*a.values, [&](const Json* v) { return !is_one_of(*v, *b.values); });
+    std::erase_if(*a.values, [both = texts_of(*b.values)](const Json* v) { return !both.contains(canonical(*v)); });
   } else if (b.values) {
     a.values = b.values;
   }
@@ -110,7 +77,9 @@ bool meet(Case& a, const Case& b) {
   for (const Case::Closed& c : b.closed_lists) a.closed_lists.push_back({c.begin + lists, c.end + lists, c.rest});
 
   if (a.values)
-    std::erase_if(*a.values, [&](const Json* v) { return !(bits_of(*v) & a.types) || is_one_of(*v, a.others); });
+    std::erase_if(*a.values, [&, others = texts_of(a.others)](const Json* v) {
+      return !(bits_of(*v) & a.types) || (!others.empty() && others.contains(canonical(*v)));
+    });
   if (a.values && a.values->empty()) return false;
   if (is_empty(a.range)) a.types &= ~(Case::kInteger | Case::kNumber);
   if (!has_integer(a.range)) a.types &= ~Case::kInteger;
@@ -208,6 +177,9 @@ Result<std::vector<Case>> Cases::combined(List in, const Json& s, const Place* p
     return in;
   }
   LLADA_TRY(const Case own, keywords(s, place));
+  if (own.values)
+    for (const Case& c : in)
+      if (c.values) LLADA_TRY_STATUS(document_.budget().spend(c.values->size() / 16));
   if (!own.open) std::erase_if(in, [&](Case& c) { return !meet(c, own); });
   for (const auto& [key, value] : s.items()) {
     const auto at = [&] { return document_.below(place, key); };
@@ -264,7 +236,7 @@ Result<std::vector<Case>> Cases::one_of(const List& in, const Json& list, const 
   for (const Json& s : list) {
     if (!s.is_object() || !(s.contains("const") || s.contains("enum"))) break;
     const Json some = s.contains("const") ? Json::array({s["const"]}) : s["enum"];
-    for (const Json& value : some) ++listed, values.insert(spelled(value));
+    for (const Json& value : some) ++listed, values.insert(canonical(value));
     if (&s == &list.back() && listed == values.size()) return any_of(in, list, place);
   }
   if (list.size() > kMostCompared) {
@@ -306,6 +278,7 @@ Result<std::vector<Case>> Cases::one_of(const List& in, const Json& list, const 
 Result<std::vector<Case>> Cases::condition(List in, const Json& s, const Place* place) {
   if (!s.contains("then") && !s.contains("else")) return in;
   const Clause test{&s["if"], document_.below(place, "if"), false};
+  const size_t before = in.size();
   LLADA_TRY(List yes, apply(in, test));
   if (s.contains("then")) {
     LLADA_TRY(yes, apply(std::move(yes), {&s["then"], document_.below(place, "then")}));
@@ -314,8 +287,13 @@ Result<std::vector<Case>> Cases::condition(List in, const Json& s, const Place* 
   if (s.contains("else")) {
     LLADA_TRY(no, apply(std::move(no), {&s["else"], document_.below(place, "else")}));
   }
-  append(yes, no);
   LLADA_TRY(yes, possible(std::move(yes), 1));
+  LLADA_TRY(no, possible(std::move(no), 1));
+  // A part of them, before they double too often: what the condition does not hold for.
+  const bool doubles = yes.size() + no.size() > kMostDoubled && yes.size() > before / 2 && no.size() > before / 2;
+  lost_ |= doubles;
+  if (doubles) return no;
+  append(yes, no);
   if (yes.size() > kMostCases) return invalid("{}: more than {} cases", document_.path(place), kMostCases);
   return yes;
 }

@@ -80,6 +80,14 @@ struct Case {
     Clause rest;
   };
   std::vector<Closed> closed_objects, closed_lists;
+
+  // Nothing is asked for of the values that are listed but their types and what they are not.
+  bool lists_alone() const {
+    return !range.least && !range.most && steps.empty() && shortest == 0 && longest < 0 && patterns.empty() &&
+           formats.empty() && least_items == 0 && most_items < 0 && unique == nullptr && lists.empty() &&
+           held.empty() && least_members == 0 && most_members < 0 && objects.empty() && required.empty() &&
+           forbidden.empty() && names.empty() && members.empty() && closed_objects.empty() && closed_lists.empty();
+  }
 };
 
 // Bounds of numbers are 0 or of this size.
@@ -127,6 +135,9 @@ bool has_integer(const NumberRange& range);
 
 // Asks for both. False: no value fits.
 bool meet(Case& into, const Case& with);
+
+// A keyword that cannot be denied, as some others with some values cannot.
+bool asserts(std::string_view key);
 
 unsigned bits_of_type(std::string_view type);  // 0: there is no such type
 unsigned bits_of(const Json& value);

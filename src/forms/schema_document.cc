@@ -180,6 +180,12 @@ Result<const Json*> Document::follow(const Json& holder, const std::string& to) 
   return at = found;
 }
 
+bool Document::lists(const Json& list, const Json& value) {
+  const auto [at, fresh] = listed_.try_emplace(&list);
+  if (fresh) at->second = canonical_values(list);
+  return at->second.contains(canonical(value));
+}
+
 const Automaton* Document::pattern(const std::string& regex) {
   const auto [at, fresh] = patterns_.try_emplace(regex);
   if (fresh) {

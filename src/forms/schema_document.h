@@ -51,6 +51,9 @@ class Document {
   // Where the reference `to` of the schema `holder` leads.
   Result<const Json*> follow(const Json& holder, const std::string& to);
 
+  // Of a list of values, as `enum` has it.
+  bool lists(const Json& list, const Json& value);
+
   // The automaton of a regular expression that is found in plain text; null: it cannot be read.
   const Automaton* pattern(const std::string& regex);
 
@@ -72,6 +75,7 @@ class Document {
   std::unordered_map<const Json*, const Resource*> holders_;  // of references
   std::map<std::pair<const Resource*, std::string>, const Json*> followed_;
   std::map<std::string, std::optional<Automaton>> patterns_;
+  std::map<const Json*, std::set<std::string>> listed_;
   std::set<std::string> said_;
 };
 
@@ -80,5 +84,11 @@ std::optional<bool> holds(Document& document, const Json& schema, const Json& va
 
 bool is_of_type(const Json& value, std::string_view type);
 bool same_value(const Json& a, const Json& b);
+std::string canonical(const Json& value);  // one text for values that are the same
+std::set<std::string> canonical_values(auto&& list) {
+  std::set<std::string> all;
+  for (const auto& value : list) all.insert(canonical(value));
+  return all;
+}
 
 }  // namespace llada::forms

@@ -17,14 +17,21 @@ bool is_of_type(const Json& value, std::string_view type) {
          (type == "array" && value.is_array()) || (type == "object" && value.is_object());
 }
 
-bool same_value(const Json& a, const Json& b) {
-  if (!a.is_structured() || !b.is_structured()) return a == b;
-  if (a.type() != b.type() || a.size() != b.size()) return false;
-  if (a.is_array()) return std::ranges::equal(a, b, same_value);
-  for (const auto& [key, value] : a.items())
-    if (const auto other = b.find(key); other == b.end() || !same_value(value, *other)) return false;
-  return true;
+// 1 and 1.0 are the same, and members have no order.
+std::string canonical(const Json& value) {
+  if (value.is_number_float() && is_of_type(value, "integer"))
+    if (const double number = value.get<double>(); number > -0x1p63 && number < 0x1p64)
+      return number < 0 ? fmt::format("{}", static_cast<int64_t>(number))
+                        : fmt::format("{}", static_cast<uint64_t>(number));
+  if (!value.is_structured()) return spelled(value);
+  std::vector<std::string> parts;
+  for (const auto& [key, part] : value.items())
+    parts.push_back(value.is_object() ? fmt::format("{}:{}", Json(key).dump(), canonical(part)) : canonical(part));
+  if (value.is_object()) std::ranges::sort(parts);
+  return fmt::format("{}{}", value.is_object() ? '{' : '[', fmt::join(parts, ","));
 }
+
+bool same_value(const Json& a, const Json& b) { return canonical(a) == canonical(b); }
 
 namespace {
 
@@ -93,7 +100,7 @@ class Validator {
       return k.is_array() ? std::ranges::any_of(k, is) : is(k);
     }
     if (key == "const") return same_value(v_, k);
-    if (key == "enum") return k.is_array() && std::ranges::any_of(k, [&](const Json& v) { return same_value(v_, v); });
+    if (key == "enum") return k.is_array() && document_.lists(k, v_);
     if (key == "minimum")
       return member("exclusiveMinimum") == true ? compared(k, std::greater<>()) : compared(k, std::greater_equal<>());
     if (key == "maximum")

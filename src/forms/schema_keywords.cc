@@ -32,6 +32,40 @@ const Json* member_of(const Json* object, std::string_view name) {
 
 }  // namespace
 
+bool asserts(std::string_view key) {
+  constexpr std::string_view kAsserts[] = {"type",
+                                           "minimum",
+                                           "exclusiveMinimum",
+                                           "maximum",
+                                           "exclusiveMaximum",
+                                           "minLength",
+                                           "maxLength",
+                                           "minItems",
+                                           "maxItems",
+                                           "minProperties",
+                                           "maxProperties",
+                                           "oneOf",
+                                           "if",
+                                           "items",
+                                           "prefixItems",
+                                           "additionalItems",
+                                           "contains",
+                                           "uniqueItems",
+                                           "multipleOf",
+                                           "format",
+                                           "patternProperties",
+                                           "propertyNames",
+                                           "dependentRequired",
+                                           "dependencies",
+                                           "$dynamicRef",
+                                           "$recursiveRef",
+                                           "dependentSchemas",
+                                           "unevaluatedItems",
+                                           "unevaluatedProperties",
+                                           "additionalProperties"};
+  return std::ranges::find(kAsserts, key) != std::end(kAsserts);
+}
+
 unsigned bits_of_type(std::string_view type) {
   if (type == "null") return Case::kNull;
   if (type == "boolean") return Case::kBoolean;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <memory>
 
+#include "forms/automaton.h"
+#include "forms/nfa.h"
 #include "forms/product.h"
 #include "forms/regex.h"
 
@@ -44,6 +46,12 @@ Result<Expr> SchemaWriter::value(const Clauses& clauses, const Place* place, int
     return invalid("{}: the schema is too deep once its references are followed", document_.path(place));
   ++depth_;
   open_.insert(key);
+  const size_t before = budget_.left(), own = written_.size();
+  if (budget_.heaviest != nullptr) {
+    if (!within_.empty()) written_[within_.back()].below.push_back(own);
+    within_.push_back(own);
+    written_.push_back({clauses.front().schema, place});
+  }
   auto cases = cases_.of(clauses);
   Result<Expr> made = std::unexpected(Error{});
   if (cases)
@@ -52,8 +60,46 @@ Result<Expr> SchemaWriter::value(const Clauses& clauses, const Place* place, int
     made = std::unexpected(cases.error());
   open_.erase(key);
   --depth_;
+  if (budget_.heaviest != nullptr) {
+    if (made) written_[own].made = *made;
+    written_[own].spent = before - budget_.left();
+    within_.pop_back();
+  }
   if (made) made_.emplace(std::move(key), *made);
   return made;
+}
+
+// Goes down as long as one value below has half of the cost. Bounded: behind some values that are large the rest counts
+// as nothing.
+Budget::Heaviest SchemaWriter::heaviest() const {
+  constexpr int64_t kTooLarge = INT64_MAX / 2, kMostLooked = 5 * int64_t{kMostStates};
+  if (written_.empty()) return {};
+  const bool whole = written_[0].made != nullptr;
+  int64_t looked = 0;
+  const auto cost = [&](const Written& w) {
+    if (!whole) return static_cast<int64_t>(w.spent);
+    if (w.made == nullptr || is_never(w.made) || looked > kMostLooked) return int64_t{0};
+    const auto automaton = compile(w.made, kLastLevel);
+    looked += automaton ? automaton->states() : kMostStates;
+    return automaton ? int64_t{automaton->states()} : kTooLarge;
+  };
+  const Written* at = &written_[0];
+  const int64_t all = cost(*at);
+  for (int64_t total = all;;) {
+    const Written* next = nullptr;
+    int64_t most = 0;
+    for (const size_t i : at->below)
+      if (const int64_t one = cost(written_[i]); one > most) most = one, next = &written_[i];
+    if (next == nullptr || most < (total + 1) / 2) break;
+    at = next, total = most;
+  }
+  std::string path = document_.path(at->place);
+  if (at->schema->is_object())
+    for (const char* key : {"pattern", "format", "minLength", "maxLength", "contains", "uniqueItems", "minItems",
+                            "maxItems", "multipleOf", "enum", "anyOf", "oneOf", "allOf", "not", "if",
+                            "patternProperties", "properties", "prefixItems"})
+      if (at->schema->contains(key)) return {all, path + '.' + key};
+  return {all, std::move(path)};
 }
 
 Result<Expr> SchemaWriter::of_cases(const Clauses& clauses, std::vector<Case> cases, const Place* place, int left) {
@@ -81,7 +127,7 @@ Result<std::vector<std::string>> SchemaWriter::listed(const Clauses& clauses, co
       if (!known.insert(whole).second) continue;
       LLADA_TRY_STATUS(budget_.spend(whole.size()));
       bool fits = true, sure = true;
-      for (const Clause& clause : clauses) {
+      for (const Clause& clause : c.lists_alone() ? Clauses() : clauses) {
         const auto told = holds(document_, *clause.schema, *value);
         fits &= told != clause.denied;
         sure &= told.has_value();

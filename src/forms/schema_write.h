@@ -35,6 +35,8 @@ class SchemaWriter {
   SchemaWriter(Document& document, const SchemaLevels& levels);
   // Texts of values that fit all clauses.
   Result<Expr> value(const Clauses& clauses, const Place* place) { return value(clauses, place, levels_.nested); }
+  // What of the value that was read costs most: in states, or where it was too large to be read, in parts.
+  Budget::Heaviest heaviest() const;
 
  private:
   using Key = std::pair<std::vector<std::pair<const Json*, bool>>, int>;
@@ -51,8 +53,18 @@ class SchemaWriter {
   Result<Expr> key(const Case& names, const Place* place);
   Result<std::optional<Expr>> unique_items(const Clauses& item, const Case& c, const Place* place);
 
+  struct Written {  // a value, where the budget asks for what is heaviest
+    const Json* schema;
+    const Place* place;
+    Expr made = {};
+    size_t spent = 0;
+    std::vector<size_t> below = {};
+  };
+
   Document& document_;
   Budget& budget_;
+  std::vector<Written> written_;
+  std::vector<size_t> within_;  // of these, the outermost first
   const CallForm spelling_;
   const SchemaLevels levels_;
   const Expr any_;

@@ -123,6 +123,20 @@ bool Solver::lay_ahead(std::span<const Slot> slots, size_t count) {
   return true;
 }
 
+void Solver::find_string(const Track& track) {
+  string_ = form_->string_of(track.states.back());
+  string_begin_ = first_;
+  while (string_ >= 0 && string_begin_ > 0 && form_->string_of(track.states[string_begin_ - 1]) == string_ &&
+         !form_->has_quote(track.tokens[string_begin_ - 1]))
+    --string_begin_;
+}
+
+double Solver::string_cost(size_t border, int32_t state) const {
+  if (string_ < 0 || form_->string_of(state) != string_) return 0;
+  const auto over = static_cast<double>(border) - static_cast<double>(string_begin_ + size_t{kFreeTokens});
+  return std::clamp(over * kTokenCost, 0.0, kMostTokenCost);
+}
+
 // The borders from the first undecided slot to the first `count` slots; behind these all are open. False: nothing fits.
 bool Solver::lay(std::span<const Slot> slots, size_t count, Track& track, Sums sums) {
   heats_ = sums == Sums::all;
@@ -133,6 +147,7 @@ bool Solver::lay(std::span<const Slot> slots, size_t count, Track& track, Sums s
   const int32_t state = states.back();
   if (state < 0 || form_->least(state) > std::ssize(slots) - static_cast<int64_t>(first_)) return false;
   layer(first_).states = {state};
+  find_string(track);
   if (!lay_ahead(slots, count)) return false;
   Layer& last = layer(count_);
   std::erase_if(last.states, [&](int32_t s) { return !can_end(s, std::ssize(slots) - static_cast<int64_t>(count_)); });

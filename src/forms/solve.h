@@ -9,6 +9,10 @@
 // of positions. What is predicted behind it is not looked at in that call. Positions that are decided at the beginning
 // cost nothing: where they lead is remembered.
 //
+// A string of any length has a bound that is soft: where a stretch's decided tokens end inside one, its tokens from
+// the kFreeTokens-th on cost the path more and more, so that ending it becomes the likelier way for a model that does
+// not know how to go on. A string that a model is sure of is not ended.
+//
 // Bounds that the automaton leaves out (nfa.h) are kept thus: the text of the best sequence is read with its counts.
 // Where it breaks a bound the position at which it does must go towards the end instead, and the best sequence of those
 // is taken; after a few of these the sequence of an earlier call, of which everything is that was decided since.
@@ -57,6 +61,9 @@ class Solver {
  public:
   // Edges and classes that one call looks at, but for those of the first predicted position and of decided ones behind.
   static constexpr int64_t kStepWork = 160'000;
+  // Of a string: tokens that cost nothing, what each further one costs more than the one before it, and at most (nats).
+  static constexpr int64_t kFreeTokens = 64;
+  static constexpr double kTokenCost = 1.0 / 16, kMostTokenCost = 4;
 
   // closed: text goes on behind the stretch, so that it is filled without an end token. call_work: see above.
   Solver(std::shared_ptr<const TokenForm> form, bool closed, int64_t call_work = kStepWork);
@@ -115,6 +122,8 @@ class Solver {
   void index(const Layer& layer);  // place_ of its states, -1 of all others
   Layer& layer(size_t border) { return layers_[border - first_]; }
   bool lay(std::span<const Slot> slots, size_t count, Track& track, Sums sums);
+  void find_string(const Track& track);
+  double string_cost(size_t border, int32_t state) const;
   bool lay_ahead(std::span<const Slot> slots, size_t count);
   void sum_behind(const Slot& slot, size_t at, Sums sums);
   void sum_before(const Slot& slot, size_t at, bool weigh);
@@ -137,6 +146,8 @@ class Solver {
   const int64_t call_work_;
   size_t first_ = 0, count_ = 0;  // borders of the window
   std::vector<Layer> layers_;     // from border first_ on
+  int32_t string_ = -1;           // that what is decided ends inside of
+  size_t string_begin_ = 0;       // its first border
   std::vector<Turn> turns_;
   std::vector<Taken> path_;     // from slot first_ on
   std::vector<int32_t> place_;  // by state

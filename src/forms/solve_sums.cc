@@ -123,10 +123,11 @@ void Solver::sum_behind(const Slot& slot, size_t at, Sums sums) {
           each_way(slot, state, [&](const SetScore& s, size_t to, int32_t) { add(s.heated + next.heated[to]); });
         });
     }
+    const double cost = sums == Sums::none ? 0 : string_cost(at, state);
     layer.states[kept++] = state;
-    layer.best.push_back(best);
-    layer.behind.push_back(sums == Sums::none ? 0 : most);
-    layer.heated.push_back(sums == Sums::all ? hot : 0);
+    layer.best.push_back(best - cost);
+    layer.behind.push_back(sums == Sums::none ? 0 : most - cost);
+    layer.heated.push_back(sums == Sums::all ? hot - cost : 0);
   }
   layer.states.resize(kept);
 }
@@ -179,6 +180,7 @@ void Solver::sum_before(const Slot& slot, size_t at, bool weigh) {
     for (size_t to = 0; to < sum.size(); ++to)
       if (sum[to] > 0) most[to] += std::log(sum[to]);
   }
+  for (size_t to = 0; to < most.size(); ++to) most[to] -= string_cost(at + 1, next.states[to]);
   double heaviest = 0;
   for (const int32_t set : active_sets_) heaviest = std::max(heaviest, set_weight_[static_cast<size_t>(set)]);
   if (weigh && !trusted(heaviest)) {

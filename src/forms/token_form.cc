@@ -10,6 +10,7 @@
 
 #include "base/random.h"
 #include "forms/regions.h"
+#include "text/call_syntax.h"
 
 namespace llada::forms {
 
@@ -299,7 +300,40 @@ class Lift {
     if (std::ssize(out.set_classes_) > kMostEdges)
       return invalid("found over {} classes of tokens in its sets, needed a smaller form", kMostEdges);
     if (a_.counted) keep_pieces(out);
+    mark_strings(out);
     return out;
+  }
+
+  // A state of which letters lead to itself, and the mark that ends a string elsewhere, is inside a string.
+  void mark_strings(TokenForm& out) const {
+    const auto goes = [&](int32_t s, char byte) { return a_.step(s, static_cast<uint8_t>(byte)); };
+    const auto elsewhere = [&](int32_t s, char byte) { return goes(s, byte) >= 0 && goes(s, byte) != s; };
+    for (int32_t s = 0; s < a_.states(); ++s) {
+      const bool letters = std::ranges::all_of(std::string_view("aZ0 ,"), [&](char c) { return goes(s, c) == s; });
+      const bool json = elsewhere(s, '"') && elsewhere(s, '\\') && goes(s, '\n') < 0;
+      if (!letters || !(json || elsewhere(s, kGemmaQuote[0]))) continue;
+      out.strings_.resize(static_cast<size_t>(a_.states()) + 1, -1);
+      std::vector<int32_t> inside = {s};
+      out.strings_[static_cast<size_t>(s)] = s;
+      for (size_t i = 0; i < inside.size(); ++i)
+        for (int byte = 0; byte < 256; ++byte) {
+          const int32_t to = a_.step(inside[i], static_cast<uint8_t>(byte));
+          const bool ends = inside[i] == s && static_cast<char>(byte) == (json ? '"' : kGemmaQuote[0]);
+          if (to >= 0 && !ends && std::exchange(out.strings_[static_cast<size_t>(to)], s) != s) inside.push_back(to);
+        }
+    }
+    if (out.strings_.empty()) return;
+    out.quotes_.resize(static_cast<size_t>(v_.size()));
+    uint32_t quoted = UINT32_MAX;  // the depth at which the path has a mark
+    const std::span<const Vocabulary::Node> nodes = v_.nodes();
+    for (int32_t n = 0; n < static_cast<int32_t>(nodes.size()); ++n) {
+      const Vocabulary::Node& node = nodes[static_cast<size_t>(n)];
+      if (node.depth <= quoted) quoted = UINT32_MAX;
+      if (quoted == UINT32_MAX && (node.byte == '"' || node.byte == static_cast<uint8_t>(kGemmaQuote[0])))
+        quoted = static_cast<uint32_t>(node.depth);
+      if (quoted == UINT32_MAX) continue;
+      for (const int32_t t : v_.tokens_at(n)) out.quotes_[static_cast<size_t>(t)] = true;
+    }
   }
 
   void keep_pieces(TokenForm& out) {
@@ -388,8 +422,8 @@ int32_t TokenForm::step(int32_t state, int32_t token) const {
 }
 
 int64_t TokenForm::bytes() const {
-  const size_t words =
-      least_.size() + first_edge_.size() + first_class_.size() + set_classes_.size() + only_.size() + 2 * edges_.size();
+  const size_t words = least_.size() + first_edge_.size() + first_class_.size() + set_classes_.size() + only_.size() +
+                       2 * edges_.size() + strings_.size() + quotes_.size() / 32;
   return static_cast<int64_t>(words * sizeof(int32_t) + complete_.size()) + classes_.bytes() +
          static_cast<int64_t>((short_.size() + piece_begin_.size()) * sizeof(int32_t) + pieces_.size()) +
          (counted_ ? counted_->bytes() : 0);

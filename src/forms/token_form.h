@@ -3,6 +3,7 @@
 //   set    the tokens that lead from one state to another; equal sets are one, however many states have them
 //   class  tokens that are in the same sets, so that the form cannot tell them apart
 //   end    the state behind an end token
+//   string the states inside one string of JSON that may be of any length: those that lead back to the same state
 //
 // Where the form leaves one way to go on, byte by byte, the text is cut as the model's tokenizer cuts it, and no other
 // tokens fit: a text that the form fixes is fixed tokens. Its end is left open where a token might join it with what
@@ -67,6 +68,10 @@ class TokenForm {
   int32_t only_token(int32_t set) const { return only_[static_cast<size_t>(set)]; }  // -1: there are more
   int64_t edges_of_all() const { return std::ssize(edges_); }
 
+  // The string that a state is inside of, as one of its states; -1: none. Whether a token may end one.
+  int32_t string_of(int32_t state) const { return strings_.empty() ? -1 : strings_[static_cast<size_t>(state)]; }
+  bool has_quote(int32_t token) const { return quotes_[static_cast<size_t>(token)]; }
+
   // The bounds that the automaton leaves out; null: none. With them come a short token of every set, and tokens' bytes.
   const Counted* counted() const { return counted_.get(); }
   int32_t short_token(int32_t set) const { return short_[static_cast<size_t>(set)]; }
@@ -86,6 +91,8 @@ class TokenForm {
   int32_t start_ = 0;
   std::vector<char> complete_;
   std::vector<int32_t> least_, first_edge_, first_class_, set_classes_, only_;
+  std::vector<int32_t> strings_;  // by state; empty: there are none
+  std::vector<bool> quotes_;      // by token, where there are strings
   std::vector<Edge> edges_;
   TokenClasses classes_;
   std::shared_ptr<const Counted> counted_;

@@ -86,7 +86,7 @@ std::string tools_text(std::string_view tools, const std::optional<Form>& said, 
 Result<Expr> parse_tools(std::string_view given, Budget& budget, std::vector<std::string>* warnings) {
   // Of several schemas, each of which has the limits of one when it is read.
   LLADA_TRY(const JsonDocument read,
-            parse_json_document(given, "tools", {.depth = 80, .values = 10'000, .run_bytes = size_t{1} << 16}));
+            parse_json_document(given, "tools", {.depth = 80, .values = 20'000, .run_bytes = size_t{1} << 16}));
   const Json& root = read.root;
   const auto known = [&](const char* key) { return root.is_object() && root.contains(key); };
   if (!known("tools") || !root["tools"].is_array() || root["tools"].empty() || root["tools"].size() > kMostTools)

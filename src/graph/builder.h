@@ -1,5 +1,6 @@
-// Appends ops to a program so that a model's forward reads like the paper. Shapes follow from the weights; what ops
-// have in common is entered into the program's tables once, whoever names it first. Mistakes surface in verify().
+// Appends ops to a program so that a model's forward reads like the paper. Shapes follow from the weights. Attributes
+// that ops have in common are entered into the program's tables once, by the first op that names them. Mistakes surface
+// in verify().
 #pragma once
 #include <initializer_list>
 

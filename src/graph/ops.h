@@ -1,7 +1,7 @@
-// The list of ops: what each kind computes, and a row with its name, its operands and their shapes, what it costs and
-// what it does with keys and values. The verifier, prices, times and devices read the rows; none of them names a kind
-// for what its row says. A new kind is one more in the enum, its row, and a handler in the devices that run it
-// (devices/op_table.h); a rule that no row can say is a function in verify.cc.
+// The list of ops: the meaning of each kind, and a row with its name, its operands and their shapes, its cost and its
+// use of keys and values. The verifier, prices, times and devices read the rows; none of them names a kind for a
+// property that its row has. A new kind is one more in the enum, its row, and a handler in the devices that run it
+// (devices/op_table.h). A rule that no row can express is a function in verify.cc.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -37,7 +37,7 @@ enum class OpKind : uint8_t {
   scale,        // in[0] *= the op's parameter, times weight[0] where there is one: an element for each column, or one
                 // for all. 0 stays 0, so that gates of experts that were not chosen do
   soft_embed,   // out[0] = rows of weight[0] weighted by the probabilities of the stream's soft tokens (step.h)
-  guide,        // out[0] (predicted rows) = of in[0] (wanted rows) what the step's PredictedRows say
+  guide,        // out[0] (predicted rows) = the mixtures of in[0] (wanted rows) that the step's PredictedRows name
   head,         // predictions (and logits on request) from in[0] x weight[0]^T, soft-capped where it says so
 };
 
@@ -76,7 +76,7 @@ inline constexpr uint8_t kAll = 0b001, kWanted = 0b010, kPredicted = 0b100, kAny
 
 struct OpRule {
   struct Rows {
-    uint8_t result = kAnyRows;  // what row sets it may be of, a bit each
+    uint8_t result = kAnyRows;  // the row sets that it may have, a bit each
     uint8_t input = 0;          // the row set of in[0] where it is not the result's
   };
   struct Values {
@@ -97,7 +97,7 @@ struct OpRule {
   Weights weights = {};
   Table table = Table::none;
   KvUse kv = KvUse::none;
-  Status (*check)(Verifier&, const Op&) = nullptr;  // what else must hold
+  Status (*check)(Verifier&, const Op&) = nullptr;  // further conditions
 
   constexpr bool multiplies() const {
     return weights.role == WeightRole::products || weights.role == WeightRole::experts;
@@ -192,10 +192,10 @@ constexpr std::string_view name(OpKind kind) {
   return static_cast<size_t>(kind) < std::size(kOps) ? rule_of(kind).name : "unknown";
 }
 
-// What an op asks of whoever computes it, from its shape alone. Products: every matrix once, a multiply-add for each
-// of its elements and row. Experts: every row goes to experts_used of them; of all experts those are read that some
-// row chose, taken to be chosen evenly. Attention: two multiply-adds per row, key and element of a query. Everything
-// else: the values that it reads and writes.
+// The work of an op, from its shape alone. Products: every matrix once, a multiply-add for each of its elements and
+// row. Experts: every row goes to experts_used of them; of all experts those are read that some row chose, taken to be
+// chosen evenly. Attention: two multiply-adds per row, key and element of a query. Everything else: the values that it
+// reads and writes.
 struct OpWork {
   double multiply_adds = 0;
   double values = 0;        // floats read and written; of products, experts and attention not counted

@@ -1,8 +1,8 @@
 // A program: the list of tensor operations of one forward pass for one shape. Models append to it (builder.h), verify()
-// checks it once, and every device runs it: the cpu calls kernels, a simulator prices it, an NPU gets the same structs
-// through shared memory. Ops are plain data without pointers; what several of them have in common (how they rotate,
-// attend or normalise) stands once in tables of the program, and they carry its index. What changes from step to step
-// stands in StepInputs (step.h).
+// checks it once, and every device runs it. The cpu calls kernels, a simulator prices it, and an NPU gets the same
+// structs through shared memory. Ops are plain data without pointers. Attributes that several of them share (how they
+// rotate, attend or normalise) stand once in tables of the program, and ops carry their index. Data that changes from
+// step to step stands in StepInputs (step.h).
 //
 // Words:
 //   value    an activation matrix (rows x columns of F32)
@@ -59,7 +59,8 @@ struct Op {
   uint8_t groups = 0, groups_used = 0;
   int16_t experts = 0, experts_used = 0;  // route, experts
   // route: > 0: the rows of a span at positions of one block of `block`, counted from 0, choose so many experts
-  // together, those with the highest score and bias of any row, and each row its own among these. All rows of the step.
+  // together. These have the highest score and bias of any row. Each row then chooses its own among these. All rows of
+  // the step.
   int16_t capacity = 0;
   int32_t block = 0;
   // route: scale of the gates; scale: the factor; head: soft cap c of the logits, c tanh(l / c), or 0: none
@@ -83,8 +84,8 @@ struct WeightInfo {
   int16_t layer = -1;             // -1: before the first or after the last layer
   int16_t expert = -1;            // which matrix of a stack of experts that share the name; -1: not an expert
   ExpertPart part = ExpertPart::none;
-  // What programs do with it, as note_uses() found; until then both. A head that is tied to the embedding is both, a
-  // vector (norm, bias) neither.
+  // How programs use it, as note_uses() found; until then both. A head that is tied to the embedding is both, a vector
+  // (norm, bias) neither.
   bool picked_from = true;  // single rows are read by their number
   bool multiplied = true;   // products read the whole matrix
 };
@@ -113,7 +114,7 @@ struct StepShape {
   }
   bool operator==(const StepShape&) const = default;
 };
-// Of a step without guidance.
+// The shape of a step without guidance.
 inline StepShape plain_shape(int32_t rows, int32_t wanted) { return {rows, wanted, wanted}; }
 
 // One way of attending; layers of one model may differ in everything but the heads of K/V.
@@ -121,7 +122,7 @@ struct Attention {
   int16_t heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 0;        // of the scores
   float cap = 0;          // soft cap c: a scaled score s becomes c tanh(s / c); 0: none
-  KeyWindow window = {};  // what is left of a row's range of keys
+  KeyWindow window = {};  // limits a row's range of keys further
   bool operator==(const Attention&) const = default;
 };
 
@@ -140,7 +141,7 @@ struct Program {
   std::vector<Attention> attentions = {};
   std::vector<Norm> norms = {};
 
-  // Of an op that has one.
+  // The attributes of an op that has them.
   const Rope& rope(const Op& op) const { return ropes[static_cast<size_t>(op.attributes)]; }
   const Attention& attention(const Op& op) const { return attentions[static_cast<size_t>(op.attributes)]; }
   const Norm& norm(const Op& op) const { return norms[static_cast<size_t>(op.attributes)]; }
@@ -151,13 +152,13 @@ struct Program {
 void note_uses(const Program& program, std::span<WeightInfo> weights);
 
 // Every op's operands exist, are written before they are read, have the shapes that the weights demand, and none is
-// another that the op writes. A layer's attention follows that layer's store_kv with no other's between. What passes
-// runs on any device without touching memory that is not its own, given a K/V store of kv_geometry() and inputs of the
-// shape that name rows of the tables, positions of the store and rows of the step.
+// another that the op writes. A layer's attention follows that layer's store_kv with no other's between. A program that
+// passes touches no memory but its own on any device. This holds for a K/V store of kv_geometry() and inputs of its
+// shape: rows within the tables, positions within the store, rows within the step.
 Status verify(const Program& program, std::span<const WeightInfo> weights);
 
-// What a store must have for the program: layers at least, heads and elements exactly; layers 0: it needs none. Where
-// layers differ, kv_heads and head_dim are the first one's.
+// The geometry that the program needs of a store: layers at least, heads and elements exactly; layers 0: it needs none.
+// Where layers differ, kv_heads and head_dim are the first one's.
 struct KvGeometry {
   int layers = 0, kv_heads = 0, head_dim = 0;
   std::vector<KvHeads> by_layer = {};  // where layers differ; of one that stores none: nothing

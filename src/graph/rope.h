@@ -1,6 +1,6 @@
-// Rotary positions (RoFormer, arXiv 2104.09864): pair j of a head's vector is turned by position * frequency[j]. What
-// models publish about it (theta, factors, YaRN) becomes a list of frequencies and one magnitude when a program is
-// made, so that devices know no rule. What scales queries by their position goes with their rotation.
+// Rotary positions (RoFormer, arXiv 2104.09864): pair j of a head's vector is turned by position * frequency[j]. The
+// models' published rules for it (theta, factors, YaRN) become a list of frequencies and one magnitude when a program
+// is made, so devices know no rule. A factor on queries that depends on their position goes with their rotation.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -22,7 +22,7 @@ struct Rope {
   bool operator==(const Rope&) const = default;
 };
 
-// What a model's configuration says.
+// The rule as a model's configuration says it.
 struct RopeRule {
   int64_t rotary = 0;
   bool adjacent = false;
@@ -32,7 +32,7 @@ struct RopeRule {
   QueryScale scale = {};
 };
 
-// Invalid: what gives frequencies that are no numbers.
+// Invalid: a rule that gives frequencies that are no numbers.
 Result<Rope> make_rope(const RopeRule& rule);
 
 }  // namespace llada

@@ -1,6 +1,6 @@
 // verify(): everything about a program that devices rely on without looking again. A device indexes its arena, its
-// weights and the K/V store by what stands here, so a field that a kind does not use must be empty, and one that it
-// does use must be in range.
+// weights and the K/V store by these fields. So a field that a kind does not use must be empty, and one that it does
+// use must be in range.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -16,7 +16,7 @@ constexpr double kMostBytes = 0x1p47;
 
 }  // namespace
 
-// Walks the ops once with what is known of the values so far.
+// Walks the ops once with the properties of the values so far.
 class Verifier {
  public:
   Verifier(const Program& program, std::span<const WeightInfo> weights)
@@ -253,7 +253,7 @@ class Verifier {
   // A row goes to as many experts as it has gates that are not 0: buffers have room for those of a router.
   Status gates(const Op& op) const {
     const int16_t chosen = chosen_[static_cast<size_t>(op.in[1])];
-    if (chosen == 0) return wrong("value {} is not what a router gave", op.in[1]);
+    if (chosen == 0) return wrong("value {} is no output of a router", op.in[1]);
     if (chosen > op.experts_used)
       return wrong("the router of value {} chose {} experts, this takes {}", op.in[1], chosen, op.experts_used);
     return {};

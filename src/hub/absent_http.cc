@@ -5,8 +5,9 @@ namespace llada::hub {
 
 static std::unexpected<Error> absent() {
   return invalid(
-      "this program was built without libcurl or libcrypto, so it cannot download; install them (Debian: "
-      "libcurl4-openssl-dev libssl-dev) and build again, or fetch the files with another tool: its cache is read");
+      "this program was built without libcurl or libcrypto, so it cannot download; install "
+      "libcurl4-openssl-dev and libssl-dev (Debian) and build again, or fetch the files with another tool: its "
+      "cache is read");
 }
 
 Result<std::unique_ptr<Http>> Http::create(HttpSettings) { return absent(); }

@@ -1,6 +1,6 @@
-// Published models under short names, with what a machine needs to know before it downloads one. The list is data:
+// Published models under short names, with the facts that a machine needs before it downloads one. The list is data:
 // catalogue.json, which the build puts into the program. Sizes are those of the published configurations
-// (models/presets.h has the same for most; tests/cli/recommend_test.cc compares them), and how many tokens a forward
+// (models/presets.h has the same for most; tests/cli/recommend_test.cc compares them). How many tokens a forward
 // decides is somebody's measurement or an assumption, as `source` says.
 #pragma once
 #include <string>

@@ -1,8 +1,8 @@
 // HTTP as the hub's protocol needs it. curl_http.cc has it by libcurl; absent_http.cc stands in where that is missing
 // and says so. A server that answers is no error here, whatever it answers; no answer is status 0 with a reason.
 //
-// A token goes to the host, port and scheme of the request it was given for, never to where that redirects to: files
-// lie on other hosts, with the right to read them in their addresses. Certificates are checked.
+// A token goes to the host, port and scheme of the request it was given for, never to a redirection's. Files lie on
+// other hosts, with the right to read them in their addresses. Certificates are checked.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -1,9 +1,9 @@
 // A model of a hub on this machine: cached files are used, missing ones are downloaded, checked and cached.
 //
 // Source of the protocol: Hugging Face's hub as its huggingface_hub package speaks it; tests/hub/python_tools.py lets
-// both ask one server and compares their folders. The hub itself was out of reach, so unsure are: whether every mirror
-// answers HEAD with x-linked-size (where none does, the listing's size is taken), and how the hub counts requests
-// before it answers 429.
+// both ask one server and compares their folders. The hub itself was out of reach, so two things are unsure. One is
+// whether every mirror answers HEAD with x-linked-size (where none does, the listing's size is taken). The other is how
+// the hub counts requests before it answers 429.
 //
 //   GET  {endpoint}/api/models/OWNER/NAME/revision/REVISION?blobs=true   commit and files
 //   HEAD {endpoint}/OWNER/NAME/resolve/COMMIT/FILE   etag (x-linked-etag), size (x-linked-size), x-repo-commit
@@ -34,7 +34,7 @@ struct HubSettings {
   int backoff_ms = 1000;   // before the second attempt; doubled before each further one, at most 30 s
 };
 
-// What the hub says of a model before its weights are asked for.
+// The hub's announcement of a model before its weights are requested.
 struct Announced {
   int64_t bytes = 0;              // of all of its files, those in the cache too
   std::string_view architecture;  // general.architecture of its GGUF files; empty: not said
@@ -45,10 +45,10 @@ struct PullEvents {
   std::function<void(int64_t done, int64_t total, std::string_view file)> progress = {};
   std::function<void(std::string_view line)> say = {};  // a retry, a wait for another process
   std::function<bool()> stopped = {};                   // asked several times a second
-  // Of a folder whose files are there but for the weights, before these are asked for. An error ends the download;
+  // Judges a folder whose files are there but for the weights, before these are requested. An error ends the download;
   // files that are there stay.
   std::function<Status(const std::string& folder)> judge = {};
-  // The same of what the hub announces, of files and folders.
+  // The same for the hub's announcement of files and folders.
   std::function<Status(const Announced&)> weigh = {};
 };
 
@@ -60,7 +60,7 @@ struct Pulled {
 };
 
 // Errors: invalid where the request or the repository is wrong (no such one, no access, nothing that can be opened),
-// failed where the network, the server or the disk is; received bytes stay for the next call. A stop is
+// failed where the network, the server or the disk is. Received bytes stay for the next call. A stop is
 // ErrorKind::failed with the way to go on. prefer_cache: an answer that does not come is no error while a whole copy is
 // there.
 Result<Pulled> pull(const HubSettings& settings, const Request& request, bool prefer_cache, const PullEvents& events);

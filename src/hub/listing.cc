@@ -49,7 +49,7 @@ bool has_word(std::string_view path, std::string_view word) {
   return false;
 }
 
-// Of a model in parts, its first.
+// The first file of a model in parts.
 bool is_gguf_model(const std::string& path) {
   if (!path.ends_with(".gguf") || part_name(path).number > 1) return false;
   const std::string name = upper(path.substr(path.rfind('/') + 1));

@@ -1,8 +1,8 @@
 // The files of a repository, and which of them a model needs.
 //
-// Source of the format: Hugging Face's hub, GET {endpoint}/api/models/OWNER/NAME/revision/REVISION?blobs=true. Of its
-// answer only "sha", "gguf": {"architecture"}? and "siblings" are read: [{"rfilename", "size"?, "lfs": {"size",
-// "sha256"}?}]. Servers that do not know ?blobs leave the sizes out, so nothing rests on them.
+// Source of the format: Hugging Face's hub, GET {endpoint}/api/models/OWNER/NAME/revision/REVISION?blobs=true. Only
+// these members of its answer are read: "sha", "gguf": {"architecture"}? and "siblings": [{"rfilename", "size"?, "lfs":
+// {"size", "sha256"}?}]. Servers that do not know ?blobs leave the sizes out, so nothing rests on them.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -39,10 +39,10 @@ struct Choice {
   size_t small = 0;                // how many of a folder's files come before its weights
 };
 
-// A GGUF file that is there as raw pieces alone (cut_name) stands for these. The files to fetch for `what`: that file;
-// the GGUF file with that quantization in its name; or, where it is empty, of
-// several GGUF files the first by kPreferredTypes, of a folder with safetensors its weights, configuration and
-// tokenizer. Errors list what there is. `name` is the repository's, for errors.
+// A GGUF file that is there as raw pieces alone (cut_name) stands for these. The files to fetch for `what`: that file,
+// or the GGUF file with that quantization in its name. Where it is empty, the first of several GGUF files by
+// kPreferredTypes, or the weights, configuration and tokenizer of a folder with safetensors. Errors list the files that
+// are there. `name` is the repository's, for errors.
 Result<Choice> choose_files(const std::vector<std::string>& files, std::string_view what, std::string_view name);
 
 // Types in the names of GGUF files, best first: the fastest of those that keep most of a model's quality, then those

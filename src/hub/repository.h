@@ -1,4 +1,4 @@
-// A repository of a model hub by name, as it is typed: OWNER/NAME[:WHAT]. WHAT is a file of it, or a quantization
+// A repository of a model hub by name, as it is typed: OWNER/NAME[:PART]. PART is a file of it, or a quantization
 // ("Q8_0") that one of its GGUF files has in its name. And names that a server sends, which are not believed.
 #pragma once
 #include <optional>
@@ -25,7 +25,7 @@ struct Request {
 // https://huggingface.co/OWNER/NAME is taken too, and a short name of the catalogue in place of OWNER/NAME.
 Result<Request> parse_request(std::string_view text, std::string_view revision = "main");
 
-// Has the form OWNER/NAME, with :WHAT or without.
+// Has the form OWNER/NAME, with :PART or without.
 bool looks_like_repository(std::string_view text);
 
 // A path below a folder and nowhere else: no empty, "." or ".." part, no leading slash, backslash or control character,

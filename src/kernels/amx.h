@@ -20,7 +20,7 @@ inline constexpr int64_t kTileBytes = 1024;
 // Fewer rows are multiplied faster without tiles; bytes, whose sums need rounding, need more of them.
 inline constexpr int64_t kLeastRows = 9, kLeastByteRows = 24;
 
-// Whether this process may use tiles. Linux is asked the first time: from then on the signal frames of threads with
+// Whether this process may use tiles. Linux is asked the first time. From then on the signal frames of threads with
 // tiles are larger by the 8 KiB of their state, and alternate signal stacks must be. Without its permission products
 // are those of avx512vnni.h.
 bool allowed();
@@ -29,7 +29,7 @@ int64_t activation_bytes(int64_t rows, int64_t k);
 void quantize_rows(const float* x, int64_t rows, int64_t k, int64_t r0, int64_t r1, TypeSet readers,
                    std::byte* activations);
 void pick_rows(const PickArgs& args);
-// Of quantized types. Fewer rows, and types without kernels here, go to avx512vnni::matmul().
+// For quantized types. Fewer rows, and types without kernels here, go to avx512vnni::matmul().
 void matmul(const MatmulArgs& args);
 
 }  // namespace llada::kernels::amx

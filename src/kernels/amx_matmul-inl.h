@@ -2,7 +2,7 @@
 //
 // Weights are unpacked to tiles of signed bytes once per piece and pair of column tiles, for all row tiles. Each step
 // multiplies one column tile's chunk, stores the sums of the step two before, and adds those of the step four before to
-// the totals: the instructions of the three are independent and fill each other's gaps. That goes on from one row tile
+// the totals. The instructions of the three are independent and fill each other's gaps. That goes on from one row tile
 // to the next. Sums of a chunk are rounded, paired and scaled as in avx512vnni_int16.cc and avx512vnni_int8.cc.
 #pragma once
 #include <immintrin.h>
@@ -68,7 +68,7 @@ void unpack(const uint8_t* w, int64_t chunks, uint8_t* out) {
 
 // One row tile and two column tiles over a piece.
 struct Job {
-  Tile rows;                 // its activations and what to prefetch; weights and sums are below
+  Tile rows;                 // its activations and the prefetch target; weights and sums are below
   const uint8_t* tiles;      // of the row tile
   const uint8_t* following;  // those of the next row tile, whose first steps are begun; null: none
   bool begun;                // by the row tile before

@@ -7,8 +7,8 @@
 namespace llada::kernels::avx2 {
 namespace {
 
-// What fills the registers: rows x 2 vectors of sums in a matrix product (4 vectors for few rows), keys whose
-// scores are summed at once, rows x vectors of sums in the V product.
+// The numbers that fill the registers: rows x 2 vectors of sums in a matrix product (4 vectors for few rows), keys
+// whose scores are summed at once, rows x vectors of sums in the V product.
 constexpr int kMatmulRows = 6, kFewRows = 2, kAttentionKeys = 12, kMixRows = 6, kMixVectors = 2;
 
 // x[i] lane j becomes x[j] lane i: fours within 128 bits, then the halves.

@@ -8,19 +8,20 @@
 //   block        256 consecutive k, 4 chunks; the last one may be shorter
 //
 // Weights, per column tile and chunk: eight steps q = 0..7, each two 64-byte vectors X and Y of unsigned quants. A
-// vector holds eight columns x (A, B) x 4 k (k = 4q .. 4q + 3 of the group): lane 2i of X is group A and lane 2i + 1 is
+// vector holds eight columns x (A, B) x 4 k (k = 4q to 4q + 3 of the group). Lane 2i of X is group A and lane 2i + 1 is
 // group B of column kXColumn[i]. Packing two accumulators to 16 bits then puts the pair (A, B) of all columns in
 // natural order.
 //
 // Activations are rounded in groups of 32, each with its own scale max|x| / 127. Per row tile and chunk: the same eight
-// steps, each rows x (4 k of A, 4 k of B), so that one 64-bit broadcast meets a whole weight vector; then rows x (A, B)
+// steps, each rows x (4 k of A, 4 k of B), so that one 64-bit broadcast meets a whole weight vector. Then rows x (A, B)
 // of -8 * sum(q) as int32, which unsigned 4-bit quants need to act as q - 8.
 //
 // A product adds eight groups of weights as integers before it touches a float. For that a block has one float scale,
-// that of its largest group, and each group a ratio: minus its share of the block's scale in 15 bits, -32768 for the
-// largest. One vpmulhrsw per row and chunk multiplies the chunk's integer weight scales with the ratios of A and B. A
-// share of one keeps them exactly, because -32768 is one in that instruction and +32767 is not; the block's scale is
-// negative to match. The rounded products lose at most half of 2^-12 or 2^-13 of the largest one of the block.
+// that of its largest group, and each group has a ratio. The ratio is minus its share of the block's scale in 15 bits,
+// -32768 for the largest. One vpmulhrsw per row and chunk multiplies the chunk's integer weight scales with the ratios
+// of A and B. A share of one keeps them exactly, because -32768 is one in that instruction and +32767 is not; the
+// block's scale is negative to match. The rounded products lose at most half of 2^-12 or 2^-13 of the largest one of
+// the block.
 #pragma once
 #include "kernels/kernels.h"
 
@@ -61,7 +62,7 @@ struct ActivationLayout {
 // that are not centred are 15 times as large and must fit 16 bits.
 inline constexpr int kSteep = 2184;
 
-// These shifts bring sums with 8-bit and 6-bit weights to 16 bits: |sum| <= 32 * 128 * 127 = 32512 * 2^4 for a group
+// These shifts bring sums with 8-bit and 6-bit weights to 16 bits. |sum| <= 32 * 128 * 127 = 32512 * 2^4 for a group
 // and 16 * 32 * 127 = 32512 * 2^1 for half of one.
 inline constexpr int kWideShift = 4, kHalfShift = 1;
 

@@ -7,8 +7,8 @@
 namespace llada::kernels::avx512vnni {
 namespace {
 
-// What fills the registers: rows x 2 vectors of sums in a matrix product (4 vectors for few rows), keys whose
-// scores are summed at once, rows x vectors of sums in the V product.
+// The numbers that fill the registers: rows x 2 vectors of sums in a matrix product (4 vectors for few rows), keys
+// whose scores are summed at once, rows x vectors of sums in the V product.
 constexpr int kMatmulRows = 12, kFewRows = 4, kAttentionKeys = 16, kMixRows = 8, kMixVectors = 2;
 
 }  // namespace

@@ -47,7 +47,7 @@ inline __attribute__((always_inline)) void accumulate(float* partial, const __m5
   }
 }
 
-// -128 * sum(a) of a chunk: what w + 128 gives too much.
+// -128 * sum(a) of a chunk: the excess of w + 128.
 template <int R>
 inline void start_at_centre(const uint8_t* quants, __m512i (&x)[R], __m512i (&y)[R]) {
   for (int r = 0; r < R; ++r) x[r] = y[r] = _mm512_slli_epi32(broadcast64(quants + 64 * R + 8 * r), 4);

@@ -1,7 +1,7 @@
-// What the loops around products of many rows share: rows in equal blocks of at most 128; within a block, two column
-// tiles at a time, and a piece of their k at a time for all row tiles. Long rows of many activations go in spans of k
-// such that the span's activations fit L2. A result is one running float sum over blocks of 256 k in ascending order,
-// whatever the spans are. Everything is local to the including file (see avx512vnni_vector-inl.h).
+// Shared by the loops around products of many rows. Rows go in equal blocks of at most 128. Within a block, two column
+// tiles are computed at a time, and a piece of their k at a time for all row tiles. Long rows of many activations go in
+// spans of k such that the span's activations fit L2. A result is one running float sum over blocks of 256 k in
+// ascending order, whatever the spans are. Everything is local to the including file (see avx512vnni_vector-inl.h).
 #pragma once
 #include <immintrin.h>
 
@@ -39,7 +39,7 @@ inline __mmask16 column_mask(const MatmulArgs& a, int64_t c) {
   return columns >= kColumnTile ? __mmask16{0xffff} : static_cast<__mmask16>((1u << columns) - 1);
 }
 
-// What a stretch of one or two column tiles shares.
+// The arguments that a stretch of one or two column tiles shares.
 struct Span {
   const MatmulArgs& args;
   ActivationLayout layout;
@@ -64,7 +64,7 @@ inline void fill_row_tile(const Span& s, int64_t r, int64_t from, Tile& tile) {
 }
 
 // Rows [r, r + height) of `columns` column tiles from c on: sums from y, or y from sums. Done row tile by row tile
-// between the products, because y's lines, a row apart, meet in few cache sets: all rows at once waited for every
+// between the products, because y's lines, a row apart, meet in few cache sets. All rows at once waited for every
 // second one of them.
 inline void begin_row_tile(const Span& s, int64_t c, int64_t columns, int64_t r, int64_t height) {
   for (int64_t i = 0; i < columns; ++i)
@@ -92,8 +92,8 @@ inline void prefetch_row_tile(const Span& s, int64_t c, int64_t columns, int64_t
     }
 }
 
-// The sums that the row tile at r begins with, or, behind the last one, the first row tile of the next column tiles:
-// without this every row tile of a later span waits for them.
+// Prefetches the sums that the row tile at r begins with, or, behind the last one, those of the first row tile of the
+// next column tiles. Without this every row tile of a later span waits for them.
 inline void prefetch_following(const Span& s, int64_t c, int64_t columns, int64_t r) {
   if (r >= s.r1) {
     r = s.r0;

@@ -1,6 +1,6 @@
 // Stored groups into the packed layouts of avx512vnni.h, one column tile at a time. Columns beyond n are packed as
 // zero. Packing is to go at the speed of memory: the next column tile is fetched in order while this one is read along
-// sixteen rows, and what is written goes past the caches.
+// sixteen rows, and stores go past the caches.
 #include <immintrin.h>
 
 #include "kernels/avx512vnni_stored-inl.h"
@@ -14,7 +14,7 @@ constexpr float kScaleLeast = 1024;  // half a unit of this is 2^-11
 
 void prefetch(const std::byte* p) { asm volatile("prefetcht1 %0" : : "m"(*p)); }
 
-// Writes what nobody reads soon; pack() ends with a fence.
+// Writes bytes that nobody reads soon; pack() ends with a fence.
 void store_past(uint8_t* out, __m512i v) { _mm512_stream_si512(reinterpret_cast<__m512i*>(out), v); }
 
 // The sixteen X and Y vectors of a chunk, still one byte per quant.
@@ -34,7 +34,7 @@ inline void transpose_parts(__m512i a, __m512i b, __m512i c, __m512i d, __m512i&
 }
 
 void load_chunk(const Source& s, int64_t chunk, ChunkVectors& v) {
-  // Of each column: four k of A, four k of B, eight times.
+  // Per column: four k of A, four k of B, eight times.
   const __m512i pairs = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
   const auto row = [&](int64_t c) {
     __m512i q = _mm512_setzero_si512();
@@ -235,7 +235,7 @@ void load_scales(const Source& s, int64_t chunk, int64_t chunks, BlockScales& b)
   }
 }
 
-// What stands before a block: the super-scales, or the mark.
+// The header before a block: the super-scales, or the mark.
 void store_header(const BlockScales& b, uint8_t* out) {
   store_past(out, _mm512_castps_si512(b.exact ? _mm512_set1_ps(-1.0f) : b.super));
 }

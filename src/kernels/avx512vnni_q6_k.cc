@@ -1,8 +1,8 @@
 // Q6_K. The quants are q + 32 in 6 bits, so a sub-group of 16 sums up to at most 16 * 32 * 127, which takes one bit
 // more than 16. (Activations use their eight bits everywhere, since each group has a scale, so sums come near that.)
 // Sums are rounded to their upper 16 bits (kHalfShift) and then treated like those of the 4-bit types
-// (avx512vnni_int16.cc), with sub-groups of 16. That rounding is a thirtieth of what rounding the activations costs.
-// The 8-bit scales are multiplied by 32 before a row's ratios make them 13-bit integers: |total| <= 16 * 4096 * 32512 <
+// (avx512vnni_int16.cc), with sub-groups of 16. That rounding is a thirtieth of the rounding of the activations. The
+// 8-bit scales are multiplied by 32 before a row's ratios make them 13-bit integers: |total| <= 16 * 4096 * 32512 <
 // 2^31.
 #include "kernels/avx512vnni_tile.h"
 #include "kernels/avx512vnni_vector-inl.h"
@@ -64,7 +64,7 @@ inline __m512 block_scale(const uint8_t* header) {
   return _mm512_mul_ps(_mm512_load_ps(header), _mm512_set1_ps(static_cast<float>(1 << kHalfShift) / kScaleFactor));
 }
 
-// Two steps of a chunk. follow(row) is called one row behind, so that what follows the products is spread over them.
+// Two steps of a chunk. follow(row) is called one row behind, so that the work after the products is spread over them.
 template <int R, class Follow>
 inline __attribute__((always_inline)) void step_pair(const StepPair& w, const uint8_t* a, __m512i (&x)[R],
                                                      __m512i (&y)[R], Follow follow) {

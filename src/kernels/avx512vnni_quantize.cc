@@ -54,7 +54,7 @@ __m256i largest_of_groups(const float* v) {
   return _mm512_castsi512_si256(_mm512_permutexvar_epi64(_mm512_setr_epi64(0, 1, 4, 5, 0, 1, 4, 5), wholes));
 }
 
-// What the groups of a block are multiplied with to become quants, and the scales that undo it.
+// The factors that make quants of the groups of a block, and the scales that undo it.
 struct GroupScales {
   alignas(32) float inverse[8], scale[8];
   alignas(16) int16_t ratio[8];
@@ -101,8 +101,7 @@ struct RowPlace {
   int64_t height, in_tile;
 };
 
-// What the weights that will read the activations need beside the quants, their sums, the ratios and the block's
-// values.
+// The data that the weights' kernels need beside the quants, their sums, the ratios and the block's values.
 struct Parts {
   bool scales, halves, wide, pairs;
   explicit Parts(TypeSet readers)

@@ -1,5 +1,4 @@
-// What a product kernel gets: one column tile and one row tile over a stretch of chunks that begins at a
-// block.
+// The arguments of a product kernel: one column tile and one row tile over a stretch of chunks that begins at a block.
 #pragma once
 #include <cstdint>
 
@@ -10,7 +9,7 @@ namespace llada::kernels::avx512vnni {
 inline constexpr int64_t kPrefetched = 576;
 
 // Where prefetched lines go.
-//   past    beside the caches: weights of one row tile of few rows pass once, and should not drive out what is read
+//   past    beside the caches: weights of one row tile of few rows pass once, and should not evict data that is read
 //           again soon (activations, the rows of experts)
 //   first   the first level: the next row tile's activations, and weights that many row tiles read
 //   second  the second level: a piece of weights and the next one are more than the first one holds
@@ -18,9 +17,9 @@ enum class Fetch : uint8_t { past, first, second };
 
 struct Tile {
   const uint8_t* weights;  // packed
-  // What to prefetch meanwhile, from `next`, which moves on by `step` bytes per chunk and `skip` bytes per block: 9
-  // lines per chunk, all lines of a chunk of weights where step > kPrefetched, and one line per block behind its
-  // chunks.
+  // The address to prefetch meanwhile. It moves on by `step` bytes per chunk and `skip` bytes per block. A chunk
+  // prefetches 9 lines, or all lines of a chunk of weights where step > kPrefetched. A block prefetches one line behind
+  // its chunks.
   const uint8_t* next;
   int64_t step, skip;
   const uint8_t* main;  // areas of the activations
@@ -48,7 +47,7 @@ inline constexpr Fetch kFetch = Second         ? Fetch::second
                                                : Fetch::first;
 
 // For many row tiles a piece of weights of fewer than 8 bits is unpacked once for all of them. Per block 64 bytes of
-// scales; then for 6 bits and each half of a chunk four steps of X and Y and 64 bytes of scales times 32, for 4 bits
+// scales. Then for 6 bits and each half of a chunk four steps of X and Y and 64 bytes of scales times 32. For 4 bits
 // the eight steps of a chunk and the 64 bytes that follow its nibbles.
 inline constexpr int64_t kUnpackedSixBits = 1152, kUnpackedNibbles = 1088;
 constexpr int64_t unpacked_bytes(int64_t chunks) { return blocks_of(chunks * kChunk) * 64 + chunks * kUnpackedSixBits; }

@@ -60,7 +60,7 @@ inline void add_scaled(float* sums, __m512i total, __m512 scale, float row_scale
   _mm512_storeu_ps(sums, _mm512_fmadd_ps(scaled, _mm512_set1_ps(row_scale), _mm512_loadu_ps(sums)));
 }
 
-// The integer weight scales of a chunk times what a row's groups A and B have of their block's scale (avx512vnni.h).
+// The integer weight scales of a chunk times the ratios of a row's groups A and B (avx512vnni.h).
 inline __attribute__((always_inline)) __m512i scaled_by(__m512i scale, const int16_t* ratios) {
   return _mm512_mulhrs_epi16(scale, broadcast32(ratios));
 }

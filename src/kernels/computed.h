@@ -1,5 +1,5 @@
-// What a table's entries do for types that have no kernels: they pack and multiply by what such a type is computed as
-// (tensor/computed.h). bytes, pack: the entries of the table for the types that it computes.
+// A table's entries for types that have no kernels: they pack and multiply by the computed type (tensor/computed.h).
+// bytes, pack: the entries of the table for the types that it computes.
 #pragma once
 #include "kernels/kernels.h"
 

@@ -16,16 +16,17 @@
 //   - A row's result depends on the row and the keys that it sees alone: scales belong to one position, and blocks
 //     begin at multiples of 64.
 //
-// Error: of a score 0.0093 |q||k| / head_dim, as much as 8-bit activations bring into q and k before (0.7 % each); of
-// the mix 0.7 % of the root mean square of a result. Together, for normal keys and values: 0.6 % with flat weights, 1.2
-// % with scores that deviate by 1, 2.1 % with scores that deviate by 4. (tests/kernels/digest_test.cc holds all tables
-// to one bound.)
+// Error of a score: 0.0093 |q||k| / head_dim, as much as 8-bit activations bring into q and k before (0.7 % each).
+// Error of the mix: 0.7 % of the root mean square of a result. Together, for normal keys and values: 0.6 % with flat
+// weights, 1.2 % with scores that deviate by 1, 2.1 % with scores that deviate by 4. (tests/kernels/digest_test.cc
+// holds all tables to one bound.)
 //
-// Layout. A word is four bytes, and products are made of words: four dimensions of a key (d, d + L, d + 2 L, d + 3 L
-// among 4 L neighbours, where L is the number of lanes), or four neighbouring positions of a value. Keys of a head lie
-// as [position][word], values as [block of 64 positions][dimension][word]. So both products are one function: rows x
-// words times columns x words. Where the instruction multiplies two rows by two columns (kPairs), words lie in pairs:
-// rows as [word / 2][row][word % 2], columns as [column / 2][word / 2][column % 2][word % 2].
+// Layout. A word is four bytes, and products are made of words. The word of a key has four dimensions (d, d + L, d + 2
+// L, d + 3 L among 4 L neighbours, where L is the number of lanes). The word of a value has four neighbouring
+// positions. Keys of a head lie as [position][word], values as [block of 64 positions][dimension][word]. So both
+// products are one function: rows x words times columns x words. Where the instruction multiplies two rows by two
+// columns (kPairs), words lie in pairs: rows as [word / 2][row][word % 2], columns as [column / 2][word / 2][column %
+// 2][word % 2].
 //
 // The including file defines:
 //   Vec, Ints, Mask, kLanes        a vector of floats, of 32-bit integers, of lanes that hold; lanes of a vector
@@ -48,7 +49,7 @@
 //   kKeyFlip, kValueFlip           0x80808080 where the bytes of keys or values are unsigned, that is 128 more than
 //                                  they mean; 0 otherwise
 //   add_bytes(Ints sum, Ints word) the sum of each word's unsigned bytes added to `sum`; used where kValueFlip is not 0
-//   kMostWeight                    what the largest weight becomes: 255 or 127
+//   kMostWeight                    the integer of the largest weight: 255 or 127
 #pragma once
 #include "kernels/kernels.h"
 
@@ -66,7 +67,7 @@ inline constexpr int64_t row_word(int64_t word, int64_t row) {
 inline constexpr int64_t column_word(int64_t column, int64_t word, int64_t words) {
   return kPairs ? (column / 2 * (words / 2) + word / 2) * 4 + column % 2 * 2 + word % 2 : column * words + word;
 }
-// Of a block of values.
+// In a block of values.
 inline constexpr int64_t value_word(int64_t column, int64_t word, int64_t columns) {
   return kValuesByWord ? word * columns + column : column_word(column, word, kKeyWords);
 }
@@ -99,7 +100,7 @@ inline float sum_of_lanes(Vec x) {
   return reduce(x, [](float a, float b) { return a + b; });
 }
 
-// Of the signed bytes of each word.
+// The sum of the signed bytes of each word.
 template <int Words>
 inline int32_t sum_of_bytes(const int32_t (&words)[Words]) {
   int32_t sum = 0;
@@ -183,7 +184,7 @@ inline void load_row(const void* rows, int64_t p, Vec (&x)[Vectors]) {
   for (int v = 0; v < Vectors; ++v) x[v] = load_f16(row + kLanes * v);
 }
 
-// The words of a turned row; scale: what brings its numbers to +-127.
+// The words of a turned row; scale: the factor that brings its numbers to +-127.
 template <int Vectors>
 inline void words_of(const Vec (&x)[Vectors], float scale, int32_t (&words)[kLanes * Vectors / 4]) {
   const Vec s = fill(scale);
@@ -220,7 +221,7 @@ void make_digest(const DigestArgs& a) {
       const float size = largest(values[j]), log = log_of(good && size > 0x1p-40f ? size : 0x1p-40f);
       to.value_log[p + j] = good ? log : __builtin_nanf("");
       float lanes[kLanes];
-      store(lanes, exp2(fill(-log)));  // the scale is what belongs to the logarithm
+      store(lanes, exp2(fill(-log)));  // the scale belongs to the logarithm
       to.value_inverse[p + j] = scales[j] = good ? lanes[0] : 1;
     }
     int32_t* block = to.values + p / kKeys * kKeyWords * a.head_dim;
@@ -239,11 +240,11 @@ void make_digest(const DigestArgs& a) {
 struct Tile {
   alignas(64) int32_t queries[kMostDimensions / 4 * kTileRows];
   alignas(64) float sums[kMostDimensions][kTileRows];
-  Ints start[2];                                                 // what 128 added to keys makes too much
+  Ints start[2];                                                 // the excess from the 128 added to keys
   Vec query_scale[2], before[2], end[2], top[2], weight_sum[2];  // before: half a key less than the first seen
   int64_t rows;
   int halves() const { return kSkipsHalf && rows <= kLanes ? 1 : 2; }
-  KeyRange common;  // what each of its rows sees
+  KeyRange common;  // the keys that each of its rows sees
 };
 
 struct Work {
@@ -300,16 +301,15 @@ __attribute__((noinline)) void score_keys(Work& w, const Tile& tile, const Diges
   constexpr int kWords = kLanes * Vectors / 4;
   const Vec scale[2] = {tile.query_scale[0], tile.query_scale[1]};
   const Ints start[2] = {tile.start[0], tile.start[1]};
-  products<false>(
-      tile.queries, from.keys + p0 * kWords, kKeys, kWords, tile.halves(),
-      start, [&](int64_t key, int t, Ints sum) __attribute__((always_inline)) {
-        const Vec s = mul(to_float(sum), fill(from.key_scale[p0 + key]));
-        store(w.logs[key] + t * kLanes, fma(s, scale[t], fill(from.value_log[p0 + key])));
-        if (t == 0 && next != nullptr) {
-          __builtin_prefetch(next + key * 4 * kWords);
-          if (kWords > 16) __builtin_prefetch(next + key * 4 * kWords + 64);
-        }
-      });
+  products<false>(tile.queries, from.keys + p0 * kWords, kKeys, kWords, tile.halves(), start,
+                  [&](int64_t key, int t, Ints sum) __attribute__((always_inline)) {
+                    const Vec s = mul(to_float(sum), fill(from.key_scale[p0 + key]));
+                    store(w.logs[key] + t * kLanes, fma(s, scale[t], fill(from.value_log[p0 + key])));
+                    if (t == 0 && next != nullptr) {
+                      __builtin_prefetch(next + key * 4 * kWords);
+                      if (kWords > 16) __builtin_prefetch(next + key * 4 * kWords + 64);
+                    }
+                  });
 }
 
 // How a block joins the sums of the blocks before it: sums so far times `before`, plus the block's own (with `start`
@@ -382,13 +382,12 @@ __attribute__((noinline)) void mix(const Work& w, Tile& tile, const int32_t* blo
                                    const char* next) {
   const Vec before[2] = {joint[0].before, joint[1].before}, after[2] = {joint[0].after, joint[1].after};
   const Ints start[2] = {joint[0].start, joint[1].start};
-  products<true>(
-      w.weights, block, kLanes * Vectors, kKeyWords, tile.halves(),
-      start, [&](int64_t d, int t, Ints sum) __attribute__((always_inline)) {
-        float* to = tile.sums[d] + t * kLanes;
-        store(to, fma(to_float(sum), after[t], mul(load(to), before[t])));
-        if (t == 0 && next != nullptr) __builtin_prefetch(next + d * 4 * kKeyWords);
-      });
+  products<true>(w.weights, block, kLanes * Vectors, kKeyWords, tile.halves(), start,
+                 [&](int64_t d, int t, Ints sum) __attribute__((always_inline)) {
+                   float* to = tile.sums[d] + t * kLanes;
+                   store(to, fma(to_float(sum), after[t], mul(load(to), before[t])));
+                   if (t == 0 && next != nullptr) __builtin_prefetch(next + d * 4 * kKeyWords);
+                 });
 }
 
 template <int Vectors>

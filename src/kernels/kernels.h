@@ -1,12 +1,11 @@
-// CPU kernels behind one table per instruction set, chosen once (LLADA_ISA=scalar|avx2|avx512vnni|amx|neon...
-// forces one). "scalar" is the oracle: the plainest correct C++, always built, what every other table is
-// compared with.
+// CPU kernels behind one table per instruction set, chosen once (LLADA_ISA=scalar|avx2|avx512vnni|amx|neon... forces
+// one). "scalar" is the oracle: the plainest correct C++, always built; every other table is compared with it.
 //
-// Contract of every kernel: a result element depends only on its own inputs, with an order of operations that
-// does not change with the number of rows, the column range or the thread. So a row computed alone equals the
-// row computed in a batch bit for bit, which is what makes "refresh every step" equal "no cache", and any
-// thread count equal one thread. Across instruction sets float results differ by rounding, attention over
-// digests by its error; quantized activations and integer dot products do not.
+// Contract of every kernel: a result element depends only on its own inputs. The order of operations does not change
+// with the number of rows, the column range or the thread. So a row computed alone equals the row computed in a batch
+// bit for bit. That makes "refresh every step" equal "no cache", and any thread count equal one thread. Across
+// instruction sets float results differ by rounding, attention over digests by its error; quantized activations and
+// integer dot products do not.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -39,17 +38,17 @@ struct AttentionArgs {
   int64_t keys, head_dim;
   float scale;
   int64_t r0, r1;
-  const KeyRange* ranges;  // what row r sees, none of it behind `keys` and never nothing; null: all
+  const KeyRange* ranges;  // the keys that row r sees, none of them behind `keys` and at least one; null: all
   float* scratch;          // attention_scratch(keys) floats, private to the call
   float* out;              // row r at out + r * out_stride
   int64_t out_stride;
   // The keys' digest, or null. Rows that see at least kDigestKeys keys are computed from it, with its error (the
-  // table's file states it); whether one is given is for the caller to keep equal for all rows of a run.
+  // table's file states it). The caller must give one for all rows of a run or for none.
   const std::byte* digest = nullptr;
   int64_t digest_positions = 0;  // as it was made for
   float cap = 0;                 // of the scaled scores (soft_cap); 0: none. Not together with a digest
 
-  // What a row sees. Inlined, so that no code for newer processors can replace it when the program is linked.
+  // The keys that a row sees. Inlined, so that no code for newer processors can replace it when the program is linked.
   __attribute__((always_inline)) KeyRange range(int64_t row) const {
     if (ranges == nullptr) return {0, static_cast<int32_t>(keys)};
     return {ranges[row].first, ranges[row].last};
@@ -154,7 +153,7 @@ const std::vector<const KernelTable*>& available();
 // The name of the first table that packs weights as this one does.
 std::string_view packed_layout(const KernelTable& table);
 
-// The table named by `isa`, or the best when empty. The error lists what is available.
+// The table named by `isa`, or the best when empty. The error lists the tables that are available.
 Result<const KernelTable*> select(std::string_view isa);
 
 }  // namespace llada::kernels

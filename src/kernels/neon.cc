@@ -1,6 +1,6 @@
-// The table for any 64-bit Arm processor (Armv8-A, e.g. Cortex-A72): int8 products widened to 16 bits and
-// added in pairs. Lanes run along k; four columns' sums are folded into one vector per row and group. Also
-// what the processor has for all three tables.
+// The table for any 64-bit Arm processor (Armv8-A, e.g. Cortex-A72): int8 products widened to 16 bits and added in
+// pairs. Lanes run along k; four columns' sums are folded into one vector per row and group. Also the features of the
+// processor for all three tables.
 #include "base/system.h"
 #include "kernels/neon_common.h"
 #include "kernels/neon_unpack-inl.h"

@@ -17,7 +17,7 @@ constexpr int kVectors = 4;          // vectors of head elements mixed together
 constexpr int64_t kValueBlock = 64;  // keys whose values are mixed before the next head elements: 16 KiB of F16
 
 // scratch[key * kRows + row] = scale * q[row] . k[key]; returns the largest score of each row, NaN where one is NaN or
-// -infinity (whose weight would be zero and hide what is wrong with the key).
+// -infinity (whose weight would be zero and hide a damaged key).
 template <int R, class T>
 float32x4_t scores(const AttentionArgs& a, int64_t r, int64_t keys) {
   const T* all = static_cast<const T*>(a.k);

@@ -1,4 +1,4 @@
-// What the 64-bit Arm tables share. The three tables (neon, neon_dotprod, neon_i8mm) differ only in how they multiply
+// Shared by the 64-bit Arm tables. The three tables (neon, neon_dotprod, neon_i8mm) differ only in how they multiply
 // int8 by int8 (neon_integer-inl.h, compiled once for each). Everything in floats is baseline Armv8-A and exists once.
 // A tile of columns is kTile weight rows (outputs) that the int8 kernels handle together.
 #pragma once

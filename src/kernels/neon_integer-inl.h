@@ -64,8 +64,8 @@ struct Output {
   int64_t stride, rows, columns;  // rows and columns that exist
 };
 
-// R rows by four columns over `groups` groups. x0 and x1: the activation blocks of rows 0..3 and 4..7.
-// first: the sums start at zero, otherwise at what is in `out`.
+// R rows by four columns over `groups` groups. x0 and x1: the activation blocks of rows 0..3 and 4..7. first: the sums
+// start at zero, otherwise at the values in `out`.
 template <int R, class Source>
 __attribute__((noinline)) void multiply_tile(const Source& from, int64_t groups, const ActivationGroup* x0,
                                              const ActivationGroup* x1, bool first, const Output out) {

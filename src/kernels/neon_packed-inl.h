@@ -1,8 +1,8 @@
 // The packed copies of weights that the int8 products of neon_integer-inl.h read. That file includes this one after
 // `Isa`.
 //
-// Per tile of four columns there are three areas: the quants of every group, its scales, and for Q4_K and Q6_K what
-// eight groups share.
+// Per tile of four columns there are three areas: the quants of every group, its scales, and for Q4_K and Q6_K the
+// numbers that eight groups share.
 //   Q8_0  quants: 128 values
 //         scales: four F16
 //   Q8_M  quants: as Q8_0
@@ -215,7 +215,7 @@ int64_t computed_bytes(DType type, int64_t n, int64_t k) {
   return bytes * 10 <= n * row_bytes(type, k) * 11 ? bytes : 0;
 }
 
-// What stands beside the quants of group g of column i; row: the column's stored bytes.
+// The scales beside the quants of group g of column i; row: the column's stored bytes.
 template <DType type>
 void pack_scales(const std::byte* row, const ColumnGroup& column, int64_t g, int64_t i, std::byte* scales,
                  std::byte* heads) {

@@ -63,8 +63,8 @@ LLADA_INLINE Values k_nibbles(const uint8_t* q, int64_t j) {
           vreinterpretq_s8_u8(vandq_u8(vshlq_u8(vld1q_u8(at + 16), shift), mask))};
 }
 
-// kSmall: |q| <= 16 over 32 values with one scale, or |q| <= 32 with a scale for each 16: sums of the
-// products with int8 stay below 2^15 in the order that the multiplier without dot products adds them.
+// kSmall: |q| <= 16 over 32 values with one scale, or |q| <= 32 with a scale for each 16. So sums of the products with
+// int8 stay below 2^15 in the order that the multiplier without dot products adds them.
 template <DType type>
 struct Unpack;
 
@@ -109,8 +109,8 @@ struct Unpack<DType::Q4_K> {
   }
 };
 
-// Each half of 128 values: 64 bytes of low nibbles (sub-groups 0 1 in the low, 2 3 in the high ones), 32
-// bytes of top bit pairs (sub-group s at bit 2s), eight scales.
+// Each half of 128 values has 64 bytes of low nibbles, 32 bytes of top bit pairs and eight scales. Sub-groups 0 1 are
+// in the low nibbles, 2 3 in the high ones; the bit pair of sub-group s is at bit 2s.
 template <>
 struct Unpack<DType::Q6_K> {
   static constexpr bool kSmall = true, kHalves = true, kOffset = false;

@@ -1,6 +1,5 @@
-// Small vector helpers for the baseline NEON kernels: partial loads and stores that never touch a byte
-// outside the array, four exponentials at once, and loops whose index is a compile-time constant (lane
-// numbers must be).
+// Small vector helpers for the baseline NEON kernels: partial loads and stores that never touch a byte outside the
+// array, and four exponentials at once. Some loops have a compile-time index, since lane numbers must be constants.
 #pragma once
 #include <arm_neon.h>
 
@@ -13,8 +12,8 @@ namespace llada::kernels::neon {
 
 #define LLADA_INLINE inline __attribute__((always_inline))
 
-// Loads below are not moved above: without it the compiler fetches what is needed last long before, and has no
-// registers left for sums.
+// Keeps the loads below from being moved above. Without it the compiler fetches values long before their use, and has
+// no registers left for sums.
 LLADA_INLINE void loads_stay_behind() { asm volatile("" ::: "memory"); }
 
 // Zero made on the spot: the compiler keeps one in a register to copy from, which the sums need.
@@ -29,8 +28,7 @@ template <int N, class Body>
 LLADA_INLINE void unroll(Body&& body) {
   [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
     (body(std::integral_constant<int, I>{}), ...);
-  }
-  (std::make_integer_sequence<int, N>{});
+  }(std::make_integer_sequence<int, N>{});
 }
 
 // The first min(count, 4) floats; the others are `fill`.
@@ -56,9 +54,9 @@ LLADA_INLINE float32x4_t load4(const __fp16* p) {
   return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(bits)));
 }
 
-// e^x within 1 ulp or so over the whole range: 0 below -104, infinity above 88.73, NaN stays NaN.
-// x = n ln2 + r with |r| <= ln2 / 2; Taylor's series to r^7 (the next term is below 5e-9); 2^n in two
-// factors, so that both ends of the float range come out right.
+// e^x within 1 ulp or so over the whole range: 0 below -104, infinity above 88.73, NaN stays NaN. x = n ln2 + r with
+// |r| <= ln2 / 2; Taylor's series to r^7 (the next term is below 5e-9). 2^n is made of two factors, so that both ends
+// of the float range come out right.
 LLADA_INLINE float32x4_t exp4(float32x4_t x) {
   x = vmaxq_f32(vminq_f32(x, vdupq_n_f32(89.0f)), vdupq_n_f32(-105.0f));
   const float32x4_t n = vrndnq_f32(vmulq_n_f32(x, 1.44269504f));

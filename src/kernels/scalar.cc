@@ -81,7 +81,7 @@ void attention(const AttentionArgs& a) {
       for (int64_t i = 0; i < a.head_dim; ++i)
         dot += static_cast<double>(q[i]) * load(a.k, a.kv_type, p * a.head_dim + i);
       score[p] = static_cast<float>(dot) * a.scale;
-      // A score of -infinity would have no weight and so hide what is wrong with its key.
+      // A score of -infinity would have no weight and so hide a damaged key.
       if (!std::isfinite(score[p])) score[p] = kNan;
       if (a.cap > 0) soft_cap(score + p, 1, a.cap);
       max = std::max(max, score[p]);

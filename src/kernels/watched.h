@@ -1,6 +1,6 @@
-// For builds under the thread sanitizer. Under it a forward spends nine tenths of its time in the loops of the kernels,
-// so that these are compiled without it (CMakeLists.txt), and called through a table that tells it what a call reads
-// and writes. Digests, packing and quantized activations are compiled with it. Elsewhere watch() does nothing.
+// For builds under the thread sanitizer. Under it a forward spends nine tenths of its time in the loops of the kernels.
+// So these are compiled without it (CMakeLists.txt), and called through a table that declares the reads and writes of a
+// call. Digests, packing and quantized activations are compiled with it. Elsewhere watch() does nothing.
 #pragma once
 #include <algorithm>
 #include <utility>

@@ -3,12 +3,11 @@
 // One lane is one row: a tile of kLanes rows is transposed once (dimension by dimension), then every key element is
 // broadcast against it, or against two tiles. So scores, maximum, exponentials and their sum are vertical operations
 // and a row's results cannot depend on its neighbours. Scores lie as [key][row]. The V product has a vector along
-// head_dim and one sum over the keys in ascending order per element; it is divided by the sum of the weights at the
+// head_dim and one sum over the keys in ascending order per element. It is divided by the sum of the weights at the
 // end. All rows and dimensions of a tile meet kValueKeys keys before the next ones, so that values come from memory
-// once (before, they came from beyond L2 eight times at 4,096 keys: half the speed). A row's keys outside of its own
-// range are never multiplied, so not even a NaN there reaches it.
-// Not done: a running maximum over blocks of keys (flash attention); scores of a tile fit L2 at any length that these
-// models have.
+// once. Without this they came from beyond L2 eight times at 4,096 keys: half the speed. A row's keys outside of its
+// own range are never multiplied, so not even a NaN there reaches it. Not done: a running maximum over blocks of keys
+// (flash attention); scores of a tile fit L2 at any length that these models have.
 #pragma once
 #include "kernels/x86_rows-inl.h"
 
@@ -66,8 +65,8 @@ inline void take_queries(const AttentionTile& t, int64_t d0, int64_t n) {
   }
 }
 
-// scores[key] of each tile += the dimensions' products with kAttentionKeys / Tiles keys; k: rows kDimensions apart (a
-// constant distance: with a variable one the loop's addresses do not fit the registers). Two tiles share what is
+// scores[key] of each tile += the dimensions' products with kAttentionKeys / Tiles keys. k: rows kDimensions apart (a
+// constant distance: with a variable one the loop's addresses do not fit the registers). Two tiles share each
 // broadcast: with one, loading a key's element for every multiplication is the limit.
 template <int Tiles>
 inline void add_scores(const AttentionTile* tiles, const float* k, int64_t p, int64_t dimensions, bool first) {
@@ -222,7 +221,8 @@ inline void mix_rows(const AttentionTile& t, int64_t r0, int64_t p0, int64_t p1)
     for (int r = 0; r < Rows; ++r) mix_rest(t, r0 + r, d, p0, p1);
 }
 
-// Rows [r, r + Rows) over keys [p0, p1) as far as each sees them: together what all see, else each alone.
+// Rows [r, r + Rows) over keys [p0, p1) as far as each sees them: the keys that all see together, the others by each
+// row alone.
 template <DType Type, int Rows>
 inline void mix_group(const AttentionTile& t, int64_t r, int64_t p0, int64_t p1) {
   const auto begin = [&](int j) { return t.ranges[r + j].first > p0 ? t.ranges[r + j].first : p0; };
@@ -253,7 +253,7 @@ inline void mix_tile(const AttentionTile& t, int64_t p0, int64_t p1) {
   for (; r < t.rows; ++r) mix_group<Type, 1>(t, r, p0, p1);
 }
 
-// What follows the scores: weights, values and the result of a tile.
+// The work after the scores: weights, values and the result of a tile.
 inline void finish_tile(const AttentionTile& t) {
   const AttentionArgs& a = *t.args;
   for (int64_t r = 0; r < t.rows; ++r) __builtin_memset(a.out + (t.first_row + r) * a.out_stride, 0, a.head_dim * 4);

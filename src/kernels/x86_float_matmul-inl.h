@@ -53,8 +53,8 @@ inline Vec load_weight(const std::byte* p) {
   return load_bf16(reinterpret_cast<const uint16_t*>(p));
 }
 
-// One block of k for Rows rows and Vectors vectors of columns; vector j has its weights at w[j]. Meanwhile what begins
-// at `next` is prefetched, `step` bytes per k.
+// One block of k for Rows rows and Vectors vectors of columns; vector j has its weights at w[j]. Meanwhile the lines
+// from `next` on are prefetched, `step` bytes per k.
 template <DType Type, int Rows, int Vectors>
 inline __attribute__((always_inline)) void float_tile(const std::byte* const (&w)[Vectors], const float* x, int64_t k,
                                                       int64_t depth, const std::byte* next, int64_t step,

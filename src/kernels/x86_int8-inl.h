@@ -27,8 +27,8 @@
 //   first_step<Form, Row, At, StartAt>(Sum (&)[2], x, y, rows)
 //                                         sums of X and Y = unsigned quants times the four activations at offset At of
 //                                         row Row's group, less kCenter times the activations' sum, which is -kCenter /
-//                                         8 times what stands at StartAt
-//   next_step<Form, Row, At>(...)         adds to them; exact for what a form adds up
+//                                         8 times the number at StartAt
+//   next_step<Form, Row, At>(...)         adds to them; exact for all that a form adds up
 //   broadcast_at<Row, At>(rows)           four bytes eight times
 //   factor_of(x), finish<Form>(Sum, factor)
 //                                         the sum as 8 x int32, times x (1 where the form has no halves)
@@ -50,7 +50,7 @@ inline constexpr int64_t kStepBytes = 512, kLine = 64;
 inline constexpr int64_t kUnpackRows = 2 * kIntRows + 1;
 inline constexpr int kReadyRows = kIntRows / 2 + 1;
 
-// What a type is to the products.
+// The constants of a type in the products.
 struct PackedForm {
   static constexpr int kHalves = 1;
   static constexpr bool kOffset = false, kNibbles = true, kSixBits = false, kWide = false;
@@ -137,8 +137,8 @@ inline __m256 weight_scale(const uint8_t* header, const uint8_t* w, int j) {
   return halves_at(w + form_bytes<Form>() - 32 + 16 * j);
 }
 
-// What the sums of half a group are multiplied by before the halves are added: Q6_K's scales, which are whole numbers.
-// The result stays below 2^24, so as a float it is exact.
+// The factors of the sums of half a group before the halves are added: Q6_K's scales, which are whole numbers. The
+// result stays below 2^24, so as a float it is exact.
 template <class Form>
 inline __m256i whole_factor(const uint8_t* w, int half, int j) {
   if constexpr (Form::kType == DType::Q6_K)

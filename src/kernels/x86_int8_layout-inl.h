@@ -118,12 +118,12 @@ constexpr bool packs(DType type) {
          type == DType::Q6_K;
 }
 constexpr bool wide_type(DType type) { return type == DType::Q8_0 || type == DType::Q8_M; }
-// Bytes of a group, and what stands before eight of them.
+// Bytes of a group, and of the header before eight of them.
 constexpr int64_t packed_group_bytes(DType type) {
   return type == DType::Q8_0 ? 544 : type == DType::Q8_M ? 640 : type == DType::Q6_K ? 416 : 288;
 }
 constexpr int64_t packed_header_bytes(DType type) { return type == DType::Q4_K ? 64 : type == DType::Q6_K ? 32 : 0; }
-// Of the first `groups` of a column tile; a multiple of eight where the type has headers.
+// Bytes of the first `groups` of a column tile; a multiple of eight where the type has headers.
 constexpr int64_t packed_tile_bytes(DType type, int64_t groups) {
   return groups * packed_group_bytes(type) + groups / kBlockGroups * packed_header_bytes(type);
 }
@@ -148,7 +148,7 @@ inline __m256i pairs_apart(__m256i v) {
   return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v, order), 0xd8);
 }
 
-// flip: what quants of eight bits are xored with; words: their steps have two k instead of four.
+// flip: the mask that quants of eight bits are xored with; words: their steps have two k instead of four.
 template <DType type>
 inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip, bool words, std::byte* packed) {
   const int64_t k = weight.shape.dims[0], n = weight.shape.dims[1], groups = k / kGroup;

@@ -1,4 +1,4 @@
-// llada-study doctor: what a phone's DSP is and gives, a line per finding, and a profile of it.
+// llada-study doctor: the facts about a phone's DSP, a line per finding, and a profile of it.
 #include "cli/doctor.h"
 
 #include <filesystem>
@@ -26,7 +26,7 @@ Result<int> examine(const DoctorRequest& r) {
   LoadOptions environment;
   read_environment(environment);
   options.cache = std::filesystem::path(environment.pack_cache.folder).parent_path();
-  // What takes long is said when it is known.
+  // Slow findings are said when they are known.
   Status printed;
   if (!r.json)
     options.found = [&](const Finding& finding) {
@@ -55,7 +55,7 @@ Work setup_dsp_doctor(CLI::App& app) {
             ->check(CLI::IsMember({"hexagon"}).description(""))
             ->type_name("NAME"),
         "hexagon");
-  only_file(app.add_option("--library", r->library, "libcdsprpc, instead of what --device hexagon finds"))
+  only_file(app.add_option("--library", r->library, "libcdsprpc, instead of the one that --device hexagon finds"))
       ->type_name("FILE");
   only_file(app.add_option("-o,--output", r->output, "where its profile goes (hexagon.json)"))->type_name("FILE");
   app.add_flag("--json", r->json, "one JSON object on stdout");

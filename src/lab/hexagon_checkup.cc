@@ -70,7 +70,7 @@ class Examination {
     return true;
   }
 
-  // What was met on the way.
+  // Notes the findings on the way.
   void seen() {
     const WireInfo& info = session_->info();
     const auto arch = library_->architecture();
@@ -201,9 +201,8 @@ class Examination {
            "one side does not see what the other wrote, in spite of maintenance: do not use this DSP");
     else
       tell(Kind::good, "caches",
-           fmt::format(
-               "right with maintenance; without it the DSP {} what the host wrote, the host {} what the DSP wrote",
-               found->host_to_dsp ? "sees" : "does not see", found->dsp_to_host ? "sees" : "does not see"));
+           fmt::format("right with maintenance; without it the DSP {} the host's writes, the host {} the DSP's",
+                       found->host_to_dsp ? "sees" : "does not see", found->dsp_to_host ? "sees" : "does not see"));
   }
 
   void space() {
@@ -245,7 +244,7 @@ class Examination {
       return Number{std::max(value, 1e-3), std::nullopt, std::nullopt, 'M', by};
     };
     p.name = fmt::format("measured-v{}", arch);
-    p.description = fmt::format("{}DSP v{} of this machine, our own kernels; what was not measured is from {}",
+    p.description = fmt::format("{}DSP v{} of this machine, our own kernels; other numbers are from {}",
                                 info.emulated != 0 ? "EMULATED, no figure is a time: " : "", arch, based_on);
     const double assumed = p.npu.matmul_gflops.value;
     p.npu.matmul_gflops = measured(2 * macs_ / fastest_us_ / 1e3);
@@ -265,7 +264,7 @@ class Examination {
     p.head_on_npu = true;
     p.rival.clear();
     p.dsp = {static_cast<int>(info.arch), static_cast<int>(info.threads), session_->module()};
-    // What was not measured and matters most, a factor of two either way where nobody has said more.
+    // Numbers that were not measured and matter most, a factor of two either way where nobody has said more.
     p.uncertain.clear();
     for (const auto& [path, number] :
          {std::pair{"npu.attention_gflops", &p.npu.attention_gflops}, std::pair{"npu.op_us", &p.npu.op_us},

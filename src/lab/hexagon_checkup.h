@@ -1,6 +1,6 @@
-// What a phone's DSP is and what it gives, found out step by step: one finding per step, which names what was found
-// and, where that is less than it could be, what to do. The numbers become a profile, which the device hexagon and
-// `llada-study simulate` read. A step that fails ends what depends on it and nothing else; nothing is left open.
+// The facts about a phone's DSP, found out step by step. There is one finding per step: a value and, where it is less
+// than it could be, the remedy. The numbers become a profile, which the device hexagon and `llada-study simulate` read.
+// A step that fails ends the steps that depend on it and nothing else; nothing is left open.
 #pragma once
 #include <functional>
 #include <optional>

@@ -1,4 +1,4 @@
-// llada-study: llada with devices that are not here, and with what studies need beside it.
+// llada-study: llada with devices that are not here, and with the tools of studies beside it.
 #include "cli/program.h"
 #include "cli/version.h"
 #include "lab/commands.h"
@@ -9,11 +9,11 @@ int main(int argc, char** argv) {
   constexpr Command kCommands[] = {
       {"simulate", "price a run on a simulated phone", setup_simulate},
       {"synth", "write a model file with random weights", setup_synth},
-      {"doctor", "find out what a phone's DSP gives", setup_dsp_doctor},
+      {"doctor", "measure a phone's DSP", setup_dsp_doctor},
   };
   return program(argc, argv, {.version = LLADA_VERSION, .commit = kCommit, .compiler = kCompiler},
                  {.name = "llada-study",
-                  .about = "llada with simulated devices (--device sim:PROFILE), and what studies need",
+                  .about = "llada with simulated devices (--device sim:PROFILE), and the tools of studies",
                   .commands = kCommands,
                   .devices = &llada::study_devices()});
 }

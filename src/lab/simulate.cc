@@ -1,4 +1,4 @@
-// llada-study simulate: what a phone would take, from a profile. Everything it prints is modelled.
+// llada-study simulate: the time that a phone would take, from a profile. Everything it prints is modelled.
 #include "study/simulate.h"
 
 #include <array>
@@ -23,7 +23,7 @@ struct Request {
   std::vector<int32_t> latency;
   std::optional<int32_t> latency_logits;
   int64_t replay_run = 0;
-  std::string replayed;  // what the recording's run was; empty without one
+  std::string replayed;  // the recording's run; empty without one
   bool compare = false, json = false;
   MoeRequest moe;
   CLI::App* app = nullptr;
@@ -202,7 +202,7 @@ Result<Range> parse_range(std::string_view text) {
   return invalid("--sweep: found '{}', needed window=FROM:TO:STEP in GiB", text);
 }
 
-// What belongs to the other of the two simulations is refused, not ignored.
+// Options of the other of the two simulations are refused, not ignored.
 Status check_moe(const Request& r) {
   constexpr std::array kOnlyMoe = {"--experts-on-device", "--routing", "--moe-tokens", "--moe-slices", "--moe-grouped"};
   constexpr std::array kBoth = {"--moe", "--profile", "--trace", "--json", "--map", "--help"};
@@ -297,7 +297,7 @@ Work setup_simulate(CLI::App& app) {
   auto r = std::make_shared<Request>();
   SimulateOptions& o = r->simulate;
   r->app = &app;
-  offer(app.add_option("--profile", o.profile, "a built-in profile (llada devices lists them) or a .json file")
+  offer(app.add_option("--profile", o.profile, "a built-in profile (llada-study devices lists them) or a .json file")
             ->type_name("NAME|FILE"),
         fmt::format("{}", fmt::join(profile_names(), " ")));
   offer(app.add_option("--preset", o.preset, "the model's geometry and type (llada-8b:q4_0)")->type_name("NAME:TYPE"),

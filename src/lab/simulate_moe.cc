@@ -76,7 +76,7 @@ std::string verdict(const MoePhase& p) {
   return {};
 }
 
-// What a share needs of the accelerator's memory beside all other weights.
+// The part of the accelerator's memory that a share needs beside all other weights.
 std::string memory_text(const MoeSimulation& s, const MoePhase& p) {
   const double bytes = s.dense_bytes + p.resident_bytes;
   std::string text =
@@ -96,7 +96,7 @@ std::string phase_text(const MoeSimulation& s, const MoePhase& p) {
   if (t.similarity_1 > 0)
     routing += fmt::format("; cosine to the next step {:.2f}, to the fifth {:.2f}", t.similarity_1, t.similarity_5);
   if (t.guessed[0] > 0)
-    routing += fmt::format("; guesses name {:.0f}, {:.0f}, {:.0f} % of what the next three layers want",
+    routing += fmt::format("; guesses name {:.0f}, {:.0f}, {:.0f} % of the next three layers' experts",
                            100 * t.guessed[0], 100 * t.guessed[1], 100 * t.guessed[2]);
   std::string out = fmt::format("\n{}, {:.0f} % of the experts on the accelerator ({} per layer)\n", p.phase,
                                 100 * p.share, p.slots) +

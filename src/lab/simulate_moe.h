@@ -1,4 +1,4 @@
-// llada-study simulate --moe: its options and what it prints. All times are modelled.
+// llada-study simulate --moe: its options and its output. All times are modelled.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
@@ -12,7 +12,7 @@ struct MoeRequest {
   std::string shares;           // --experts-on-device
 };
 
-// --moe and what goes with it, in a group of their own.
+// --moe and its companions, in a group of their own.
 void add_moe_options(CLI::App& app, MoeRequest& request);
 
 // Prints one setting; `trace` may be empty.

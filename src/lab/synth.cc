@@ -26,7 +26,7 @@ Work setup_synth(CLI::App& app) {
   only_file(
       app.add_option("OUT", o->out, "the GGUF file to write; an existing one is replaced when the new one is complete"))
       ->required();
-  // A wrong name is said before what else is missing.
+  // A wrong name is said before other things that are missing.
   const auto preset = [o](const std::string& text) {
     if (const auto found = synth_request(text, "f32", 0); !found)
       throw CLI::ValidationError("--" + found.error().message);
@@ -37,13 +37,13 @@ Work setup_synth(CLI::App& app) {
       fmt::format("{} or {}", fmt::join(std::span(names).first(names.size() - 1), ", "), names.back());
   offer(app.add_option_function<std::string>("--preset", preset, help)->type_name("NAME")->required(),
         fmt::format("{}", fmt::join(names, " ")));
-  offer(app.add_option("--type", o->type, "of every matrix: q4_0, q8_0, q4_k, f16 or any other that llada reads")
+  offer(app.add_option("--type", o->type, "type of every matrix: q4_0, q8_0, q4_k, f16 or any other that llada reads")
             ->type_name("TYPE")
             ->required(),
         "f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k q5_k q6_k q2_k q3_k iq4_nl iq4_xs iq2_xxs iq2_xs iq2_s iq3_xxs "
         "iq3_s iq1_s iq1_m tq1_0 tq2_0 mxfp4 nvfp4");
   add_integer_option(app, "--layers", o->layers, 1, 1024, "that many layers in place of the published number");
-  add_integer_option(app, "--seed", o->synth.seed, 0, INT64_MAX, "of the random weights (0)");
+  add_integer_option(app, "--seed", o->synth.seed, 0, INT64_MAX, "seed of the random weights (0)");
   add_integer_option(app, "--threads", o->synth.threads, 0, 1024, "threads; 0: one per physical core (0)");
   app.add_flag("--json", o->json, "one JSON object on stdout");
   app.footer(

@@ -1,6 +1,6 @@
-// Static placement of temporaries in one arena: greedy by size. Each buffer gets the lowest offset at which
-// it overlaps no buffer that lives at the same time; largest first, because large ones are hardest to fit
-// (Pisarchyk and Lee, 2020).
+// Static placement of temporaries in one arena: greedy by size. Each buffer gets the lowest offset at which it overlaps
+// no buffer that lives at the same time. The largest comes first, because large ones are hardest to fit (Pisarchyk and
+// Lee, 2020).
 #pragma once
 #include <cstdint>
 #include <span>

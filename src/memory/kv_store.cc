@@ -152,8 +152,8 @@ Status KvStore::reserve_digests(const void* maker, int64_t head_bytes) {
     return no_memory(
         "K/V store: {} bytes for digests of {} positions x {} layers x {} sequences could not be allocated",
         heads * head_bytes, shape_.positions, shape_.layers, shape_.sequences);
-  // Long attention reads blocks of positions whole. What was never digested has no influence, but must not be
-  // undefined. (The pages are written soon anyway.)
+  // Long attention reads blocks of positions whole. Positions that were never digested have no influence, but must not
+  // be undefined. (The pages are written soon anyway.)
   std::memset(digests_.get(), 0, static_cast<size_t>(heads * head_bytes));
   digest_maker_ = maker;
   digest_head_bytes_ = head_bytes;
@@ -169,7 +169,7 @@ void KvStore::track_copy(const void* copy) {
 
 namespace {
 
-// Neighbours among what `take` says of each position.
+// Neighbours among the positions that `take` returns.
 template <class Take>
 std::vector<KvRows> rows_of(int64_t positions, const Take& take) {
   std::vector<KvRows> rows;

@@ -120,7 +120,7 @@ void PrefixCache::publish(Cursor& cursor, std::span<const int32_t> tokens, const
   }
 }
 
-// Drops what is longest unused and referenced by nobody. A reference to an unreferenced page can only be had with the
+// Drops the longest unused pages that nobody references. A reference to an unreferenced page can only be had with the
 // lock, which is held here. Every page is looked at once: one that was passed because its children stood on it is
 // dropped with the last of them.
 bool PrefixCache::make_room(int64_t bytes) {

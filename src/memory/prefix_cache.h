@@ -1,10 +1,10 @@
-// Keys and values that another request, or the same conversation a turn later, need not compute again. For models
-// whose attention is block-causal: the K/V of a block depend on its tokens and on those before it and on nothing else,
-// so whoever has the same tokens up to the end of a block has the same bits in it. Where every position reads every
+// Keys and values that another request, or the same conversation a turn later, need not compute again. For models whose
+// attention is block-causal: the K/V of a block depend on its tokens and on those before it, and on nothing else. So a
+// sequence with the same tokens up to the end of a block has the same bits in it. Where every position reads every
 // other one (LLaDA, Dream) nothing is ever final and nothing is shared: such runs do not use this.
 //
 // A page holds one block of one sequence in all layers. It is copied into a request's own K/V store and out of it,
-// instead of being read where it is: kernels read a contiguous run of keys, and copying a block costs a fraction of a
+// instead of being read in place. Kernels read a contiguous run of keys, and copying a block costs a fraction of a
 // percent of computing it. Pages make a tree: a page's parent is the block before it. A page that is another's parent,
 // or that a request's cursor stands on, is referenced; of the others the longest unused go when the budget is full.
 //
@@ -32,7 +32,7 @@ struct PrefixStats {
 
 class PrefixCache {
  public:
-  // Of a page's parent and its tokens.
+  // The hash of a page, by its parent and its tokens.
   using Hash = uint64_t (*)(uint64_t parent, std::span<const int32_t> tokens);
 
   // budget_bytes: of pages; 0: nothing is kept. hash: for tests, which want collisions.
@@ -54,8 +54,8 @@ class PrefixCache {
     int64_t block_ = 0, positions_ = 0;
   };
 
-  // At position 0. `model` stands for the weights and for what computes with them: pages of one are never found for
-  // another, even if that lies at the same address later.
+  // At position 0. `model` stands for the weights and for the device that computes with them: pages of one are never
+  // found for another, even if that lies at the same address later.
   Cursor begin(const std::shared_ptr<const void>& model, const KvShape& shape, int64_t block);
 
   // Goes on through whole blocks of `tokens`, which begin at position 0, as long as they are known, and copies their
@@ -69,7 +69,7 @@ class PrefixCache {
   PrefixStats stats() const;
 
  private:
-  // What lies below a root is of one model, one type and one geometry.
+  // All pages below a root are of one model, one type and one geometry.
   struct Root {
     std::weak_ptr<const void> model;  // its place is not taken while this is here
     KvShape shape;

@@ -7,9 +7,9 @@
 namespace llada {
 namespace {
 
-// Chooses k of m at equal distances, the first and the last included. What follows the last slab of a pass (a head on
-// another unit, the host's turn) then maps the first two of the next pass, and between those two ends every mapping has
-// a whole distance to hide behind. Equal distances around the cycle would leave the map lane idle during that tail.
+// Chooses k of m at equal distances, the first and the last included. The work after the last slab of a pass (a head on
+// another unit, the host's turn) then maps the first two of the next pass. Between those two ends every mapping has a
+// whole distance to hide behind. Equal distances around the cycle would leave the map lane idle during that tail.
 std::vector<bool> spread(size_t m, size_t k) {
   std::vector<bool> chosen(m, false);
   if (k == 1) chosen[m / 2] = true;
@@ -93,7 +93,7 @@ Result<ResidencyPlan> plan_residency(std::span<const Slab> slabs, int64_t window
     if (streams[i] && slabs[small[i]].bytes <= room) room -= slabs[small[i]].bytes, streams[i] = false;
   for (size_t i = 0; i < small.size(); ++i) plan.pinned[small[i]] = !streams[i];
 
-  // What is still free takes the first pages of one streamed slab.
+  // The rest of the window takes the first pages of one streamed slab.
   const auto cut = std::ranges::find(plan.pinned, false);
   if (options.cut && room >= kPageBytes && cut != plan.pinned.end()) {
     const auto at = cut - plan.pinned.begin();

@@ -2,12 +2,12 @@
 // slots. Steps read the slabs in a fixed cycle, so the plan is made once per geometry and serves steps of any
 // row count.
 //
-// A cycle over W bytes of slabs through a window of V bytes has to map at least W - V bytes per pass: at its
-// start at most V are there, and all W are needed. Least-recently-used, first-in-first-out and dropping
-// everything on overflow map all of W (paging.h). Pinning all but two slots maps W - V + 2 slots, and two
-// slots are what it takes to map one slab while another computes. Streamed slabs are spread evenly, so that
-// every mapping has pinned slabs' compute to hide behind: streaming them back to back would line up the
-// mappings instead. Source: Swap-Optimized Memory Runtime of arXiv 2606.13740; the bound is elementary.
+// A cycle over W bytes of slabs through a window of V bytes has to map at least W - V bytes per pass. At its start at
+// most V are there, and all W are needed. Least-recently-used, first-in-first-out and dropping everything on overflow
+// map all of W (paging.h). Pinning all but two slots maps W - V + 2 slots, and two slots are needed to map one slab
+// while another computes. Streamed slabs are spread evenly, so that every mapping has pinned slabs' compute to hide
+// behind: streaming them back to back would line up the mappings instead. Source: Swap-Optimized Memory Runtime of
+// arXiv 2606.13740; the bound is elementary.
 #pragma once
 #include <span>
 #include <string>
@@ -42,8 +42,8 @@ struct ResidencyPlan {
   }
 };
 
-// window_bytes is what weights may use: the device's window without its reserve; kUnlimitedWindow plans no
-// work. Fails (invalid input) when not even the slots fit; the message names the window that would do.
+// window_bytes is the part of the window for weights: the device's window without its reserve; kUnlimitedWindow plans
+// no work. Fails (invalid input) when not even the slots fit; the message names the window that would do.
 Result<ResidencyPlan> plan_residency(std::span<const Slab> slabs, int64_t window_bytes,
                                      const ResidencyOptions& options = {});
 

@@ -1,6 +1,6 @@
-// Slabs: the weights of one layer (or half of it, or one op) laid out together in first-use order, so
-// that a device maps them with one call. A program reads its slabs in the same order in every step, which is
-// what residency.h and paging.h rest on.
+// Slabs: the weights of one layer (or half of it, or one op) laid out together in first-use order, so that a device
+// maps them with one call. A program reads its slabs in the same order in every step, on which residency.h and paging.h
+// rest.
 //
 // Deliberately absent: the embedding table, from which rows are picked by the host.
 #pragma once

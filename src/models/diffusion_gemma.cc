@@ -1,7 +1,7 @@
-// DiffusionGemma: Gemma 4's layers, a dense network and a mixture of experts side by side in each. What is finished
-// (the prompt, then whole canvases) is encoded causally; the canvas is denoised behind it, every row of it reading the
-// whole canvas. Both ways share all weights but one scalar for each layer. In a step of denoising, what the step before
-// thought of a row is mixed into its embedding.
+// DiffusionGemma: Gemma 4's layers, a dense network and a mixture of experts side by side in each. Finished text (the
+// prompt, then whole canvases) is encoded causally; the canvas is denoised behind it, every row of it reading the whole
+// canvas. Both ways share all weights but one scalar for each layer. In a step of denoising, the previous step's
+// probabilities for a row are mixed into its embedding.
 //
 //   layer: y = x + norm(attention(norm(x))); x' = s (y + norm(norm(dense(norm(y))) + norm(experts(norm(y)))))
 //
@@ -104,7 +104,7 @@ class Forward {
   WeightId value_weight(int l) const { return global(l) ? layer(l).k : layer(l).v; }
   double embedding_scale() const { return std::sqrt(static_cast<double>(c_.width)); }
 
-  // What the step before thought of the row, through a network of its own.
+  // The previous step's probabilities for the row, through a network of its own.
   ValueId conditioned(ValueId x) {
     const ValueId soft = b_.soft_embed(w_.embedding);
     b_.scale(soft, embedding_scale());

@@ -17,13 +17,13 @@ struct ModelGraph {
   // forward(), where the model has the pass. Invalid: it has not.
   Result<Program> program(StepShape shape) const;
 
-  // What the K/V store must hold per position and layer.
+  // The geometry of the K/V store per position and layer.
   int layers = 0, kv_heads = 0, head_dim = 0;
   std::vector<KvHeads> kv_by_layer = {};  // where one differs from kv_heads of head_dim
   int64_t width = 0, vocab = 0;
   int64_t context = 0;  // positions the model was trained for
-  // What a row of a canvas reads; one of a prompt that is encoded: KeyRule::causal(). Where a step says that text below
-  // a position is causal, that comes on top.
+  // The keys that a row of a canvas reads; a row of an encoded prompt: KeyRule::causal(). A step that says that text
+  // below a position is causal adds that restriction.
   KeyRule keys;
 };
 

@@ -1,8 +1,8 @@
 // The geometries of published models, so that weights can be made and speed measured or simulated where no checkpoint
-// is at hand. A preset is what the model's own configuration says, with the special tokens at their published ids, and
-// the list of its tensors under llama.cpp's GGUF names. "tiny" is no published model; it is small enough for tests.
-// Sources: the models' config.json files. llama.cpp has no GGUF form of LLaDA2 yet: the names are those of Bailing-MoE
-// 2 there, with q, k and v in matrices of their own.
+// is at hand. A preset is the model's own configuration, with the special tokens at their published ids, and the list
+// of its tensors under llama.cpp's GGUF names. "tiny" is no published model; it is small enough for tests. Sources: the
+// models' config.json files. llama.cpp has no GGUF form of LLaDA2 yet: the names are those of Bailing-MoE 2 there, with
+// q, k and v in matrices of their own.
 #pragma once
 #include <string>
 #include <string_view>
@@ -33,7 +33,7 @@ struct PresetTensor {
   std::string name;
   Shape shape;
   int layer = -1;  // -1: before the first or after the last layer
-  // Of DiffusionGemma: stored in Q6_K where the others are in Q4_K, as llama-quantize makes Q4_K_M.
+  // For DiffusionGemma: stored in Q6_K where the others are in Q4_K, as llama-quantize makes Q4_K_M.
   bool more_bits = false;
 };
 
@@ -56,8 +56,8 @@ std::vector<PresetTensor> tensors_of(const Preset& preset);
 
 int64_t parameters_of(const Preset& preset);
 
-// The type that a tensor gets in a file of `type`: vectors and routers are F32 as llama.cpp writes them, and rows that
-// are no multiple of the group have the type that llama-quantize takes then.
+// The type that a tensor gets in a file of `type`. Vectors and routers are F32 as llama.cpp writes them. Rows that are
+// no multiple of the group get the type that llama-quantize takes then.
 DType stored_type(const PresetTensor& tensor, DType type);
 
 }  // namespace llada

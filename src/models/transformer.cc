@@ -1,6 +1,6 @@
-// The transformer that all these models share, and what each adds to it. Row i predicts position i; with Dream it
-// predicts position i + 1, which the caller takes care of. x is rows x width; q, k and v are rows x (heads * head_dim).
-// All activations are F32.
+// The transformer that all these models share, and the parts that each adds to it. Row i predicts position i; with
+// Dream it predicts position i + 1, which the caller takes care of. x is rows x width; q, k and v are rows x (heads *
+// head_dim). All activations are F32.
 //
 //   LLaDA      (arXiv 2502.09992)  Llama's layers without a causal mask
 //   Dream      (arXiv 2508.15487)  Qwen2's layers: grouped K/V heads, biases on q, k and v

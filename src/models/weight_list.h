@@ -22,7 +22,7 @@ class WeightList {
  public:
   WeightList(const ModelConfig& config, std::vector<WeightInfo>& list);
 
-  // kNoWeight: the model has none of that name. Of experts the first one's.
+  // kNoWeight: the model has none of that name. For experts: the first one's.
   WeightId of(std::string_view name) const;
   WeightId in_layer(int64_t layer, std::string_view leaf) const;
   FeedForward network(int64_t layer, std::string_view suffix) const;  // "ffn_gate" + suffix, and so on
@@ -31,7 +31,7 @@ class WeightList {
   std::map<std::string, WeightId, std::less<>> first_;
 };
 
-// Without what build_model() fills in for all.
+// Without the fields that build_model() fills in for all.
 Result<ModelGraph> build_transformer(const ModelConfig& config);
 Result<ModelGraph> build_diffusion_gemma(const ModelConfig& config);
 

@@ -1,4 +1,4 @@
-// check_step() of executor.h: what devices rely on when they index by a step.
+// check_step() of executor.h: the properties of a step that devices rely on when they index by it.
 #include <algorithm>
 #include <cmath>
 #include <utility>

@@ -150,70 +150,70 @@ Status Executor::finish(const Forward& forward) const {
   return {};
 }
 
-Status Executor::submit_beside(BesidePass& pass) {
+Status Executor::submit_side_pass(SidePass& pass) {
   return within_memory([&]() -> Status {
     LLADA_TRY(const auto prepared, prepared_for({&pass.inputs, &pass.outputs, nullptr}));
     const Run run{prepared->program, 0, prepared->program->ops.size(), &pass.inputs, &pass.outputs, Unit::host};
     pass.device = device_, pass.ended = {};
-    if (can_.beside != nullptr) {
-      LLADA_TRY(pass.ticket, can_.beside->submit_beside(run));
+    if (can_.side_passes != nullptr) {
+      LLADA_TRY(pass.ticket, can_.side_passes->submit_side_pass(run));
     } else {
       LLADA_TRY(const Ticket ticket, device_->submit(run));
       LLADA_TRY_STATUS(device_->wait(ticket));
     }
-    pass.computed = !runs_beside();
+    pass.computed = !overlaps_side_passes();
     return {};
   });
 }
 
-Status Executor::begin_beside(std::shared_ptr<BesidePass> pass) {
+Status Executor::begin_side_pass(std::shared_ptr<SidePass> pass) {
   drop_ended();
-  under_way_.reserve(under_way_.size() + 1);  // or what is begun might have no owner
-  if (const Status status = submit_beside(*pass); !status) {
+  under_way_.reserve(under_way_.size() + 1);  // or a pass that has begun might have no owner
+  if (const Status status = submit_side_pass(*pass); !status) {
     if (!broken(status)) return status;
     LLADA_TRY_STATUS(fall_back(status.error()));
-    LLADA_TRY_STATUS(submit_beside(*pass));
+    LLADA_TRY_STATUS(submit_side_pass(*pass));
   }
   mark_computed(pass->inputs);
   if (!pass->computed) under_way_.push_back(std::move(pass));
   return {};
 }
 
-bool Executor::there(const BesidePass& pass) const {
-  if (pass.landed || pass.ticket == 0) return true;
-  Beside* const beside = pass.device->capabilities().beside;
-  return beside == nullptr || beside->ready(pass.ticket);
+bool Executor::is_ready(const SidePass& pass) const {
+  if (pass.joined || pass.ticket == 0) return true;
+  SidePasses* const side = pass.device->capabilities().side_passes;
+  return side == nullptr || side->ready(pass.ticket);
 }
 
 void Executor::drop_ended() {
   std::erase_if(under_way_, [this](const auto& pass) {
-    const bool ended = there(*pass);
+    const bool ended = is_ready(*pass);
     if (ended) wait_for(*pass);
     return ended;
   });
 }
 
-void Executor::wait_for(BesidePass& pass) {
+void Executor::wait_for(SidePass& pass) {
   if (pass.ticket == 0) return;
   pass.ended = within_memory([&] { return pass.device->wait(std::exchange(pass.ticket, 0)); });
 }
 
-Status Executor::land(BesidePass& pass) {
-  if (pass.landed) return *pass.landed;
+Status Executor::join(SidePass& pass) {
+  if (pass.joined) return *pass.joined;
   wait_for(pass);
   if (broken(pass.ended)) {
     if (pass.device == device_) pass.ended = fall_back(pass.ended.error());
-    // Of one that has only emulated time left the numbers are there.
-    if (pass.device != device_) pass.ended = pass.computed ? Status{} : submit_beside(pass);
+    // On a simulated device the results are already computed.
+    if (pass.device != device_) pass.ended = pass.computed ? Status{} : submit_side_pass(pass);
     wait_for(pass);
   }
   std::erase_if(under_way_, [&](const auto& other) { return other.get() == &pass; });
   if (pass.ended) pass.ended = finish({&pass.inputs, &pass.outputs, &pass.streams});
-  pass.landed = pass.ended;
+  pass.joined = pass.ended;
   return pass.ended;
 }
 
-void Executor::settle() {
+void Executor::drain() {
   for (const auto& pass : std::exchange(under_way_, {})) wait_for(*pass);
 }
 
@@ -229,7 +229,7 @@ Status Executor::while_narrower(Status ended, const std::function<Status()>& att
     recent_.clear();
     prepared_ = false;
     ended = attempt();
-    // Too little for any plan: what failed first is the reason.
+    // Too little for any plan: the first failure is the reason.
     if (!ended && ended.error().kind == ErrorKind::invalid_input) ended = first;
   }
   if (ended && !said.empty() && options_.warn) options_.warn(said);
@@ -242,7 +242,7 @@ Status Executor::fall_back(const Error& error) {
     options_.warn(
         fmt::format("{}; this step and all later ones run on {}", error.message, options_.fallback->info().name));
   fell_back_ = true;
-  // What it still computes ends before anything of it is given up.
+  // The work that it still computes ends before any of its memory is given up.
   for (const auto& pass : under_way_) wait_for(*pass);
   device_ = options_.fallback;
   can_ = device_->capabilities();
@@ -270,7 +270,7 @@ Status Executor::run(const StepInputs& inputs, StepOutputs& outputs, std::vector
       if (memory_) LLADA_TRY_STATUS(memory_->before(*device_, segment, last));
       Run run{prepared->program, segment.first, segment.last, &inputs, &outputs, segment.unit};
       if (const Op& op = prepared->program->ops[segment.first]; split_ && op.kind == OpKind::experts) {
-        LLADA_TRY_STATUS(device_->wait(last));  // the plan needs what the router decided
+        LLADA_TRY_STATUS(device_->wait(last));  // the plan needs the router's decision
         LLADA_TRY(run.experts, split_->plan(*device_, *prepared->program, op, inputs));
       }
       LLADA_TRY(last, device_->submit(run));
@@ -281,7 +281,7 @@ Status Executor::run(const StepInputs& inputs, StepOutputs& outputs, std::vector
   };
   const auto attempt = [&] {
     Status status = within_memory(compute);
-    // What a sound device was given may still write results; it shall not when somebody else uses their memory.
+    // A sound device may still write the results of earlier work; it shall not when somebody else uses their memory.
     if (!status && status.error().kind != ErrorKind::failed) static_cast<void>(device_->wait(last));
     last = 0;
     return status;

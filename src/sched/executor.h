@@ -1,8 +1,8 @@
-// From a step shape to results: builds (or finds) the program, cuts it into runs by the unit that computes them and by
-// the slabs that have to be mapped, and submits them in order. Where a mapping is refused it plans again for a smaller
-// window. When the device fails and there is a fallback, the fallback takes over for good, and what failed is run again
-// on it from its beginning: a step, or a pass beside the steps. A step's K/V is written before it is read, so what the
-// failed device left behind does not show.
+// From a step shape to results: builds (or finds) the program and submits it in runs. A run ends where another unit
+// computes, or where other slabs have to be mapped. Where a mapping is refused it plans again for a smaller window.
+// When the device fails and there is a fallback, the fallback takes over for good. It runs the failed step or side pass
+// again from its beginning. A step's K/V is written before it is read, so rows that the failed device wrote do not
+// matter.
 //
 // Results that are not finite numbers are no failure of the device: a damaged weight or activation gives them on any.
 // They are errors (ErrorKind::data) of the streams that have them; the other streams' results stand. Nor is it the
@@ -33,13 +33,13 @@ struct ExecutorOptions {
 // wanted rows within a block.
 inline constexpr size_t kRecentShapes = 48;
 
-// A step's own consistency, so that devices may index by what stands in it: spans cover the rows, positions and ranges
-// lie in their stores, predictions name wanted rows of one stream. needed: what the program wants of a store; none is
-// looked at where it wants none. Time: rows and streams.
+// Checks that a step is consistent, so that devices may index by its contents. Spans cover the rows, positions and
+// ranges lie in their stores, predictions name wanted rows of one stream. needed: the geometry that the program needs
+// of a store; stores are not checked where it needs none. Time: rows and streams.
 Status check_step(const StepInputs& inputs, const KvGeometry& needed);
 
 // A forward of the sparse path, on the host beside the steps that follow: one or many streams.
-struct BesidePass {
+struct SidePass {
   StepInputs inputs;
   std::vector<std::shared_ptr<KvStore>> stores = {};  // of the inputs, where nobody else keeps them
   StepOutputs outputs = {};                           // once it has landed
@@ -50,8 +50,8 @@ struct BesidePass {
   Device* device = nullptr;           // that computes it
   Ticket ticket = 0;                  // of the device; 0: it has been waited for
   bool computed = false;              // the numbers are there, whatever the device's time says
-  Status ended = {};                  // what the device said of it
-  std::optional<Status> landed = {};  // what land() says of it
+  Status ended = {};                  // the device's status of it
+  std::optional<Status> joined = {};  // the status that join() returns
 };
 
 class Executor {
@@ -67,23 +67,23 @@ class Executor {
   // null: the first damaged stream is the call's error.
   Status run(const StepInputs& inputs, StepOutputs& outputs, std::vector<Status>* streams = nullptr);
 
-  // Begins a pass. Where the device really computes it beside the steps (runs_beside()) its stores must be others than
-  // theirs, and the executor keeps it until it has ended. Elsewhere its numbers are there on return: on a device with
-  // one unit it simply runs first, and a simulated one lets it take emulated time.
-  Status begin_beside(std::shared_ptr<BesidePass> pass);
-  // Whether land() would not have to wait.
-  bool there(const BesidePass& pass) const;
+  // Begins a pass. Where the device really computes it beside the steps (overlaps_side_passes()) its stores must be
+  // others than theirs, and the executor keeps it until it has ended. Elsewhere its numbers are there on return: on a
+  // device with one unit it simply runs first, and a simulated one lets it take emulated time.
+  Status begin_side_pass(std::shared_ptr<SidePass> pass);
+  // True if join() returns immediately.
+  bool is_ready(const SidePass& pass) const;
   // Waits for its results. The same status in every call; that of damaged numbers is told by stream alone.
-  Status land(BesidePass& pass);
+  Status join(SidePass& pass);
 
   // Memory for a store that the device computes over as over those of steps.
   SharedBytes allocate(int64_t bytes) { return device_->allocate(bytes); }
 
-  bool runs_beside() const { return can_.beside != nullptr && can_.beside->overlaps(); }
+  bool overlaps_side_passes() const { return can_.side_passes != nullptr && can_.side_passes->overlaps(); }
   // Waits for all passes, whatever comes of them.
-  void settle();
+  void drain();
 
-  // Maps what stays mapped, so that the first step does not pay for it. run() does it too.
+  // Maps the slabs that stay mapped, so that the first step does not pay for it. run() does it too.
   Status prepare();
 
   // Null before the first step and on devices that need no mapping.
@@ -109,13 +109,12 @@ class Executor {
   Result<std::shared_ptr<const Prepared>> program(StepShape shape);
   // The program of a forward, whose inputs are checked and whose outputs are empty then.
   Result<std::shared_ptr<const Prepared>> prepared_for(const Forward& forward);
-  // Once it is computed. There is one prediction for each that was asked for; each is given its position, and what is
-  // no number is told.
+  // After the forward: checks that every requested prediction is there, sets its position, and reports NaNs per stream.
   Status finish(const Forward& forward) const;
-  Status submit_beside(BesidePass& pass);
-  static void wait_for(BesidePass& pass);
+  Status submit_side_pass(SidePass& pass);
+  static void wait_for(SidePass& pass);
   void drop_ended();
-  // What `attempt` gave, and gives again as long as the device's window turns out smaller than it was said to be.
+  // Retries `attempt` with a smaller window as long as the device refuses mappings.
   Status while_narrower(Status ended, const std::function<Status()>& attempt);
   // After a failure: the fallback takes over. Where there is none to take over, that error.
   Status fall_back(const Error& error);
@@ -128,7 +127,7 @@ class Executor {
   std::optional<MemoryRuntime> memory_;
   std::optional<ExpertSplit> split_;
   int64_t expert_run_ = 0;                              // of the device, that split_ keeps the books of
-  std::vector<std::shared_ptr<BesidePass>> under_way_;  // that really run beside
+  std::vector<std::shared_ptr<SidePass>> under_way_;    // that really run beside
   bool prepared_ = false, fell_back_ = false;
   Recent<StepShape, Prepared> recent_{kRecentShapes};
 };

@@ -25,7 +25,7 @@ LayerRouting summed(std::span<const float> gates, int32_t experts) {
     const size_t e = i % static_cast<size_t>(experts);
     routing.rows[e] += gates[i] != 0;
     if (std::isfinite(gates[i]))
-      routing.score[e] += gates[i];  // damaged rows end in an error; what is planned must not
+      routing.score[e] += gates[i];  // damaged rows end in an error; the plan must not have them
   }
   return routing;
 }
@@ -57,14 +57,13 @@ Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& prog
   const std::span<const float> gates = host != nullptr ? host->peek(program, op.in[1]) : std::span<const float>();
   const int64_t rows = program.shape.count(op.rows);
   if (host == nullptr || static_cast<int64_t>(gates.size()) != rows * op.experts)
-    return failed("{}: what the router decided cannot be read", device.info().name);
+    return failed("{}: the router's decision cannot be read", device.info().name);
   if (options_.listen) {
     // A recording of routing has no place for damage. Without a listener it shows in the results of the rows that have
     // it, and costs other requests nothing.
     if (!std::ranges::all_of(gates, [](float gate) { return std::isfinite(gate); }))
-      return damaged(
-          "{}: what the router of layer {} decided is not finite; the weights or the activations are damaged",
-          device.info().name, op.layer);
+      return damaged("{}: the decision of layer {}'s router is not finite; the weights or the activations are damaged",
+                     device.info().name, op.layer);
     std::vector<int32_t> positions = inputs.positions;
     if (op.rows != RowSet::all) {  // the last layer computes only rows whose logits are wanted
       positions.clear();
@@ -73,8 +72,8 @@ Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& prog
     LLADA_TRY_STATUS(options_.listen({layer, positions, gates, op.experts}));
   }
   if (!runtime_) return nullptr;
-  // From the plan of the layer before to this one its experts were computed, and then what stands between. The
-  // accelerator has nothing else to do when a layer is planned: its routing was waited for.
+  // From the plan of the layer before to this one its experts were computed, and then the ops between. The accelerator
+  // has nothing else to do when a layer is planned: its routing was waited for.
   if (const double since = now(device) - planned_at_s_; planned_at_s_ > 0 && layer == plan_.layer + 1)
     clock_.between_s +=
         (clock_.between_s > 0 ? kNewest : 1) * (std::max(0.0, since - plan_.predicted_s) - clock_.between_s);

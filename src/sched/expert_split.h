@@ -1,6 +1,6 @@
-// Between a layer's router and its experts: reads from the device what the router decided, asks moe_run for the
-// plan, and hands it to the run of the experts op. Also where routing is listened to (recordings). One per run
-// of steps; it says nothing about what is computed, only where and when.
+// Between a layer's router and its experts: reads the router's decision from the device, asks moe_run for the plan, and
+// hands it to the run of the experts op. Also where routing is only recorded. One per run of steps; it decides where
+// and when experts are computed, never their results.
 #pragma once
 #include <functional>
 #include <optional>
@@ -26,8 +26,8 @@ struct ExpertSplitOptions {
   int32_t layers = 0, experts = 0;
   std::optional<ExpertCosts> costs;  // none: nothing is planned, the routing is only listened to
   MoeOptions moe;                    // of slices where the costs are
-  // What the routers of the layers after `layer` (of those with experts), nearest first, at most `most` of them, would
-  // say of the rows that its own was given (rows x width); absent: nothing is guessed.
+  // Guesses the routing of the layers after `layer` (of those with experts), nearest first, at most `most` of them.
+  // Their routers get the rows that this layer's router was given (rows x width). Absent: nothing is guessed.
   std::function<std::vector<LayerRouting>(int32_t layer, int32_t most, std::span<const float> x, int64_t rows)> guess;
   std::function<Status(const RoutedLayer&)> listen;
 };

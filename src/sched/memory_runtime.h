@@ -1,7 +1,7 @@
-// Keeps the slabs mapped that the next ops need: the residency plan (pin and stream, one slab ahead), or one window per
-// session; or a pager that maps on demand, where a study compares the plan with one. Made once from any program of a
-// model; steps of every row count use it. A device whose window is unlimited, or holds everything, gives it nothing to
-// do after the first mapping.
+// Keeps the slabs mapped that the next ops need. It follows the residency plan (pin and stream, one slab ahead), or
+// keeps one window per session. A study may compare the plan with a pager that maps on demand. Made once from any
+// program of a model; steps of every row count use it. A device whose window is unlimited, or holds everything, gives
+// it nothing to do after the first mapping.
 #pragma once
 #include <functional>
 #include <memory>
@@ -28,7 +28,7 @@ class DemandPager {
  public:
   struct Touch {
     bool map = false;            // the slab was not there
-    std::vector<int32_t> evict;  // what goes first
+    std::vector<int32_t> evict;  // evicted first
   };
   virtual ~DemandPager() = default;
   virtual Touch touch(int32_t slab) = 0;
@@ -46,16 +46,16 @@ struct MemoryOptions {
 // The weights that the accelerator of a device with a window reads, in first-use order, with their layer and half.
 std::vector<WeightUse> weight_uses(const Program& program, Device& device);
 
-// What must stay mapped beside the weights for a step of this program: activations in one arena, placed
-// greedily by size (memory/arena_plan.h), and K/V of `keys` positions in F16.
+// The memory that must stay mapped beside the weights for a step of this program. Activations are in one arena, placed
+// greedily by size (memory/arena_plan.h); K/V of `keys` positions is in F16.
 int64_t arena_bytes(const Program& program, int64_t bytes_per_value, int64_t keys);
 
 class MemoryRuntime {
  public:
-  // Defines the slabs of a device with a window and maps what stays. The program must read every weight that later ones
-  // read (a step with wanted rows does).
+  // Defines the slabs of a device with a window and maps those that stay. The program must read every weight that later
+  // ones read (a step with wanted rows does).
   static Result<MemoryRuntime> create(Device& device, const Program& program, const MemoryOptions& options);
-  // Whether the window has room for what create() would map.
+  // Whether the window has room for the slabs that create() would map.
   static Status fits(Device& device, const Program& program, const MemoryOptions& options);
 
   // Ops of a program that can be submitted once `slabs` are mapped.

@@ -119,7 +119,7 @@ void ExpertCache::insert(ExpertId id, const Admission& admission) {
 void ExpertCache::insert_guess(ExpertId id) { LLADA_CHECK(books_.enter(id, ExpertBooks::Where::buffer).has_value()); }
 
 void ExpertCache::erase(ExpertId id) {
-  LLADA_CHECK(books_.there(id));
+  LLADA_CHECK(books_.holds(id));
   books_.leave(id);
 }
 

@@ -1,5 +1,5 @@
 // Which experts stay on the accelerator: slots, scores, and the rule by which a resident expert makes room. Pure:
-// routing in, victims out. What is moved and when is decided in moe_run.h. Rules:
+// routing in, victims out. moe_run.h decides which experts are moved, and when. Rules:
 //   MRS       HybriMoE's (arXiv 2504.05897). An expert's score follows the router's scores of each step, of which only
 //             the highest count: S <- alpha TopP(s) + (1 - alpha) S. A step of a diffusion model routes many rows at
 //             once; its s is the sum over the rows.
@@ -24,7 +24,7 @@ enum class CacheRule : uint8_t { mrs, lru, lfu, class_lru };
 inline constexpr CacheRule kCacheRules[] = {CacheRule::mrs, CacheRule::lru, CacheRule::lfu, CacheRule::class_lru};
 std::string_view name(CacheRule rule);
 
-// What one layer's router decided in one step.
+// The decision of one layer's router in one step.
 struct LayerRouting {
   std::vector<int32_t> rows;  // per expert: rows that chose it
   std::vector<float> score;   // per expert: the router's scores summed over the rows; chosen or not
@@ -53,7 +53,7 @@ class ExpertCache {
   bool full(int32_t layer) const;
   std::vector<int32_t> residents(int32_t layer) const;
 
-  // A pass begins: what it will use counts as used by it.
+  // A pass begins: all experts that it will use count as used by it.
   void begin_pass();
   // The layer's routing in this pass: scores, counts and ages move on, and its experts are safe until the pass
   // ends.
@@ -71,7 +71,7 @@ class ExpertCache {
   void insert_guess(ExpertId id);
   void erase(ExpertId id);  // a resident or a guess
 
-  // Higher stays. Of MRS the score, of the others what their rule orders by.
+  // Higher stays. The score with MRS; with the other rules the number that they order by.
   double worth(ExpertId id) const;
 
  private:

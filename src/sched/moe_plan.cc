@@ -43,7 +43,7 @@ class Evaluator {
       work_[link].bytes = start_.link_s * c_.link_bytes_per_s, work_[link].wanted_rate = c_.link_bytes_per_s;
     else
       work_[link].fixed = start_.link_s;
-    link_piece_ = -1;  // what it was doing before
+    link_piece_ = -1;  // its work before
     for (;;) {
       while (begin_host() || begin_device() || begin_link()) {
       }
@@ -240,7 +240,7 @@ std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const Exper
   std::ranges::sort(arriving, {}, &Arriving::ready);
   const auto [host_factor, link_factor] = contended ? slowed(c) : std::pair{1.0, 1.0};
   const double stream = c.host_stream_s() * host_factor;
-  // `before`: what the unit had last, or null.
+  // `before`: the unit's last expert, or null.
   const auto host_time = [&](const ExpertLoad& load, const ExpertLoad* before) {
     const double compute = c.host_compute_s(load.rows);
     const bool goes_on = before != nullptr && c.same_expert(before->expert, load.expert);
@@ -265,7 +265,7 @@ std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const Exper
     const ExpertLoad* for_host = light > heavy ? &missing[light - 1] : last > first ? &there[last - 1] : nullptr;
     const double host_end = for_host != nullptr ? host_t + host_time(*for_host, last_host) : kForever;
     const bool waits = next < arriving.size();
-    // The heavier of what is there; what is still arriving only where nothing else is left.
+    // The heavier of the residents; arriving ones only where nothing else is left.
     const bool take_arrived =
         waits && (first >= last || (arriving[next].ready <= device_t && arriving[next].load.rows >= there[first].rows));
     const ExpertLoad* for_device = take_arrived ? &arriving[next].load : first < last ? &there[first] : nullptr;

@@ -4,7 +4,8 @@
 // The rule is HybriMoE's (arXiv 2504.05897) over three timelines:
 //   - The accelerator takes resident experts, the heaviest first.
 //   - The host takes the others, the lightest first; where none is left it takes resident ones, the lightest first.
-//   - The link moves the heaviest expert that is not there. What has arrived joins the accelerator's queue.
+//   - The link moves the heaviest expert that is not there. A moved expert that has arrived joins the accelerator's
+//     queue.
 // The timeline that would finish its next expert first is given it, until none is left. The publication leaves out that
 // the host's products and the link read one memory. Here the timeline is evaluated with both sharing it, and a plan is
 // kept only where it beats its simple rivals in that evaluation.
@@ -26,7 +27,7 @@ enum class MoeRule : uint8_t {
   hybrid,        // as above
   static_split,  // resident experts on the accelerator, all others on the host; nothing moves
   all_cpu,       // every expert on the host
-  on_demand,     // every expert on the accelerator; what is not there is moved
+  on_demand,     // every expert on the accelerator; missing ones are moved
 };
 inline constexpr MoeRule kMoeRules[] = {MoeRule::hybrid, MoeRule::static_split, MoeRule::all_cpu, MoeRule::on_demand};
 std::string_view name(MoeRule rule);

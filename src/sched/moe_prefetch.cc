@@ -40,7 +40,7 @@ std::vector<PrefetchChoice> choose_prefetch(const ExpertCosts& costs, std::span<
     for (Layer& layer : layers) {
       int32_t asked = 0, last = -1;
       for (ExpertLoad& load : layer.loads) {
-        // One missing slice of an expert is worth what the next is.
+        // One missing slice of an expert is worth as much as the next.
         if (load.resident || (last >= 0 && costs.same_expert(last, load.expert))) continue;
         if (asked++ >= options.candidates) break;
         last = load.expert;

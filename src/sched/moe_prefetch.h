@@ -1,7 +1,7 @@
-// Which experts of the next layers to move while the link is idle. The routers of the next layers are asked with the
-// present hidden state, which changes slowly from layer to layer, and so guess what those layers will want. A candidate
-// is worth the time by which the plan of its layer gets shorter with it there; the most valuable goes first. Source:
-// HybriMoE (arXiv 2504.05897). Pure.
+// Which experts of the next layers to move while the link is idle. The routers of the next layers get the present
+// hidden state, which changes slowly from layer to layer. So their answers are a guess of the experts that those layers
+// will choose. A candidate is worth the time by which the plan of its layer gets shorter with it there; the most
+// valuable goes first. Source: HybriMoE (arXiv 2504.05897). Pure.
 #pragma once
 #include <cstdint>
 #include <span>

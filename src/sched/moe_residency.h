@@ -1,12 +1,12 @@
 // Which experts a block of a diffusion model should have on the accelerator. A step routes a whole block, and the next
 // step routes it almost alike (TIDE, arXiv 2605.20179, measured a cosine above 0.95 five steps apart). So the set is
-// planned per block from the loads, and planned again only every k steps: k doubles while the routing stays as it was
+// planned per block from the loads, and planned again only every k steps. k doubles while the routing stays as it was
 // when the set was planned, and falls back to one when it changes. Rows that are final and not computed any more do not
 // route and do not count. Pure.
 //
 // Where every step touches nearly every expert, sets differ by their load alone: the heaviest experts are kept and the
-// rest goes through staging slots. That is the plan of memory/residency.h for a cyclic scan, in which a rule that
-// replaces on every miss replaces just what comes next.
+// rest goes through staging slots. That is the plan of memory/residency.h for a cyclic scan: a rule that replaces on
+// every miss would replace just the experts that are needed next.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -22,7 +22,7 @@ double routing_similarity(std::span<const int32_t> a, std::span<const int32_t> b
 struct ResidencyRule {
   double alike = 0.9;    // cosine from which the set is kept for twice as long
   int32_t longest = 16;  // steps between two plans
-  double margin = 1.25;  // a newcomer must carry this many times the rows of what it replaces
+  double margin = 1.25;  // a newcomer must carry this many times the rows of the expert that it replaces
 };
 
 class BlockResidency {
@@ -34,8 +34,8 @@ class BlockResidency {
   bool observe(int32_t layer, const LayerRouting& routing);
 
   bool wanted(ExpertId id) const { return at(id.layer).in_target[static_cast<size_t>(id.expert)]; }
-  // Of the two, whether the first should take the second's place. What the set wants stays; what it does not want
-  // makes room for whatever carries more rows, without waiting for the next plan.
+  // Whether the newcomer should take the resident's place. Experts of the planned set stay; others make room for any
+  // expert that carries more rows, without waiting for the next plan.
   bool replaces(ExpertId newcomer, ExpertId resident) const;
   double load(ExpertId id) const { return at(id.layer).load[static_cast<size_t>(id.expert)]; }
 

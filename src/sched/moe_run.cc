@@ -8,12 +8,12 @@
 namespace llada {
 namespace {
 
-// Background moves that may stand in the link's queue, in whole experts: enough that it does not run dry within a
-// layer, few enough that they are not out of date when they begin.
+// Background moves that may stand in the link's queue, in whole experts. It must not run dry within a layer, and its
+// moves must not be out of date when they begin.
 constexpr size_t kQueue = 2;
 
 // When guesses are left alone: after so many moves on a guess of which less than a quarter were wanted, or so many
-// layers of which less than a sixteenth got anything from them, or in which asking took longer than the moves that came
+// layers of which less than a sixteenth got anything from them. Also where asking took longer than the moves that came
 // true, as it does where moves are quick.
 constexpr int64_t kJudgedMoves = 32, kJudgedLayers = 64, kRemembered = 512;
 constexpr int64_t kTryAgain = 16;  // steps
@@ -131,7 +131,7 @@ void MoeRuntime::refresh(const LayerRouting& routing, ExpertsPlan& out) {
   for (const int32_t e : order) {
     if (taken++ >= options_.cache.slots || routing.rows[static_cast<size_t>(e)] == 0) break;
     target[static_cast<size_t>(e)] = true;
-    if (!there({out.layer, e})) coming.push_back(e);
+    if (!holds({out.layer, e})) coming.push_back(e);
   }
   for (size_t i = order.size(); i-- > 0;) {
     const ExpertId id{out.layer, order[i]};
@@ -174,7 +174,7 @@ std::vector<ExpertLoad> MoeRuntime::loads_of(const LayerRouting& routing, int32_
     const ExpertId id{layer, e};
     const int32_t rows = routing.rows[static_cast<size_t>(e)];
     if (rows == 0) continue;
-    ExpertLoad load{e, rows, there(id), 0};
+    ExpertLoad load{e, rows, holds(id), 0};
     for (const ExpertArrival& arrival : link.arriving)
       if (load.resident && arrival.id == id) load.ready_s = arrival.ready_s;
     loads.push_back(load);
@@ -217,7 +217,7 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
     link_end = std::max(link_end, e.move_end_s);
     ExpertMove move{.id = {layer, e.expert}, .to = MoveTo::staging};
     const auto place = admission(move.id);
-    // A move of this layer's own cannot take the place of what this layer uses.
+    // A move of this layer's own cannot take the place of an expert that this layer uses.
     if (place && !(place->victim && place->victim->layer == layer &&
                    routing.rows[static_cast<size_t>(place->victim->expert)] > 0)) {
       move.to = MoveTo::slot;
@@ -283,8 +283,8 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
   }
 }
 
-// Experts that this layer wanted and did not have, or that its block should have, for later steps. What goes may
-// still be in this layer's queue: its place is taken over after its use.
+// Experts that this layer wanted and did not have, or that its block should have, for later steps. The victim may still
+// be in this layer's queue: its place is taken over after its use.
 void MoeRuntime::promote(const LayerRouting& routing, double idle_s, ExpertsPlan& out) {
   std::vector<int32_t> missing;
   const auto staged = [&](int32_t e) {
@@ -296,7 +296,7 @@ void MoeRuntime::promote(const LayerRouting& routing, double idle_s, ExpertsPlan
   };
   const auto wanted = [&](int32_t e) { return options_.blocks && residency_.wanted({out.layer, e}); };
   for (const int32_t e : heaviest_first(routing))
-    if ((routing.rows[static_cast<size_t>(e)] > 0 || wanted(e)) && !there({out.layer, e}) && !staged(e))
+    if ((routing.rows[static_cast<size_t>(e)] > 0 || wanted(e)) && !holds({out.layer, e}) && !staged(e))
       missing.push_back(e);
   std::ranges::stable_sort(missing, [&](int32_t a, int32_t b) { return worth(a) > worth(b); });
   idle_s -= static_cast<double>(queued_) * costs_.move_s();

@@ -1,10 +1,10 @@
-// The experts of a model over a run: takes each layer's routing, decides what the units and the link do, and records
-// what is on the accelerator. Decisions are made here, times pass on the device (real or simulated). Nothing decided
-// here changes a result by more than the rounding of the unit that an expert is computed on.
+// The experts of a model over a run: takes each layer's routing, plans the work of the units and the link, and records
+// which experts are on the accelerator. Decisions are made here, times pass on the device (real or simulated). Nothing
+// decided here changes a result by more than the rounding of the unit that an expert is computed on.
 //
 // With sliced costs everything here is about slices: layers x (experts * slices), and options made by sliced().
 //
-// Beside the hybrid plan with its cache and its prefetch stand the ways to compare it with: a fixed mapping by
+// Beside the hybrid plan with its cache and its prefetch stand rivals to compare it with. They are a fixed mapping by
 // frequency, everything on the host, everything moved on demand, and TIDE's refresh (arXiv 2605.20179). The last makes
 // the experts with the most rows of a step resident in every `refresh`-th step, by copies that everything waits for.
 #pragma once
@@ -24,7 +24,7 @@ namespace llada {
 struct MoeOptions {
   MoeRule plan = MoeRule::hybrid;
   CacheOptions cache;
-  bool cached = true;    // residents change by cache.rule; false: they stay what they are at first
+  bool cached = true;    // residents change by cache.rule; false: the first residents stay
   bool prefetch = true;  // experts of the next layers while the link is idle
   bool blocks = false;   // diffusion: residents planned per block (moe_residency.h) in place of cache.rule
   int32_t refresh = 0;   // TIDE's: steps between two refreshes; 0: none
@@ -36,12 +36,12 @@ struct MoeOptions {
   MoeOptions sliced(int32_t count) const;
 };
 
-// Into how many slices an expert of `hidden` values is worth dividing: as many as eight, while the starts of a
-// slice's copies are at most a twentieth of its move, and a slice's columns of the down matrix begin at a multiple
-// of `group` values.
+// How many slices an expert of `hidden` values is worth dividing into, at most eight. The starts of a slice's copies
+// must be at most a twentieth of its move. A slice's columns of the down matrix must begin at a multiple of `group`
+// values.
 int32_t worthwhile_slices(const ExpertCosts& whole, int64_t hidden, int64_t group);
 
-// What is known when a layer's routing is.
+// The state of the link and the units when a layer's routing is known.
 struct LayerClock {
   ExpertLink link;
   double device_busy_s = 0;  // work of the accelerator before its experts (a shared expert)
@@ -64,15 +64,15 @@ class MoeRuntime {
  public:
   MoeRuntime(int32_t layers, int32_t experts, const ExpertCosts& costs, MoeOptions options);
 
-  // The first residents: of each layer the experts with the most rows of a history; where layers share their slots,
-  // all of the first layers. The value is what to place.
+  // The first residents: of each layer the experts with the most rows of a history; where layers share their slots, all
+  // of the first layers. Returns the experts to place.
   std::vector<ExpertId> place(std::span<const LayerRouting> history);
 
   // A step begins; `block`: the first of a block.
   void begin_step(bool block);
 
-  // Whether guesses are worth their time: not where few of the last came true, or those that did saved less than
-  // add_seconds() says, but then they are tried now and again.
+  // Whether guesses are worth their time. They are not where few of the last came true, or where those that did saved
+  // less than add_seconds() says; then they are still tried now and again.
   bool wants_guesses() const;
 
   // A layer whose routing has become known. `ahead`: guesses for the layers after it, nearest first; may be
@@ -82,17 +82,17 @@ class MoeRuntime {
                     const LayerClock& clock);
 
   const MoeStats& stats() const { return stats_; }
-  // Of the last layer, asked for guesses or not.
+  // The time that the last layer took, asked for guesses or not.
   void add_seconds(double guessing, double planning) {
     stats_.guess_s += guessing, stats_.plan_s += planning;
     asking_s_ += guessing;
   }
-  // What the last layer was planned from.
+  // The loads and the start that the last layer was planned from.
   const std::vector<ExpertLoad>& loads() const { return loads_; }
   const PlanStart& start() const { return start_; }
 
  private:
-  bool there(ExpertId id) const { return cache_.books().there(id); }
+  bool holds(ExpertId id) const { return cache_.books().holds(id); }
   std::vector<ExpertId> guesses(int32_t layer) const;  // that are there
   // It cannot make room for another before it is there.
   void mark_in_flight(ExpertId id) { in_flight_.insert(id), cache_.protect(id); }

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/request_memory.h"
-
 namespace llada::serve {
 
 // The tokens behind the first, each given those before it.
@@ -16,23 +14,21 @@ ScoreRequest prompt_score(const Request& request) {
   return score;
 }
 
-AnswerBytes answer_bytes(const Model& model, const Request& request, bool scores_prompt, int64_t row_budget) {
+AnswerBytes answer_bytes(const RequestBytes& engine, const Request& request, double prompt_score) {
   constexpr double kTextCopies = 12;     // valid UTF-8, JSON with every byte escaped, the reply
   constexpr double kJsonOfToken = 1024;  // one token with its log-probability, or its edit
   constexpr double kJsonOfText = 32;     // a byte of a token's text in a list of bytes
   constexpr double kNotes = 128;         // steps of blocks that wait for a slow reader
-  const auto positions = static_cast<double>(most_positions(model, request));
-  const double text = text_bytes(model, most_positions(model, request));
+  const auto positions = static_cast<double>(engine.positions);
   const double each = 1 + static_cast<double>(request.alternatives);
-  double bytes = request_bytes(model, request);
-  // One after the other; the scores stay.
-  if (scores_prompt) bytes = std::max(bytes, score_bytes(model, prompt_score(request), row_budget));
   const double notes =
       (positions + kNotes * static_cast<double>(request.options.block_length)) * 2 * sizeof(decode::Edit);
-  bytes += kTextCopies * text + notes + each * (positions * kJsonOfToken + kJsonOfText * text);
+  // One after the other; the scores stay.
+  const double bytes = std::max(engine.computed, prompt_score) + kTextCopies * engine.text + notes +
+                       each * (positions * kJsonOfToken + kJsonOfText * engine.text);
   // The result, and the prompt's scores; of a stream its own text and tokens, confidences, notes that were not read.
   const double score = sizeof(TokenScore) + each * sizeof(TokenScore::Alternative);
-  const double kept = result_bytes(model, request) + (scores_prompt ? positions * score : 0) + 2 * text +
+  const double kept = engine.result + (prompt_score > 0 ? positions * score : 0) + 2 * engine.text +
                       positions * (sizeof(int32_t) + sizeof(double)) + notes;
   return {std::ceil(std::max(bytes, kept)), std::ceil(kept)};
 }

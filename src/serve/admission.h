@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "engine/likelihood.h"
-#include "engine/request.h"
+#include "engine/ready_request.h"
 
 namespace llada::serve {
 
@@ -25,9 +25,8 @@ namespace llada::serve {
 struct AnswerBytes {
   double computed = 0, kept = 0;  // kept is a part of computed
 };
-// scores_prompt: its prompt's tokens are scored before.
-AnswerBytes answer_bytes(const Model& model, const Request& request, bool scores_prompt = false,
-                         int64_t row_budget = 0);
+// prompt_score: bytes of the scores of its prompt's tokens, which are computed before it; 0: there are none.
+AnswerBytes answer_bytes(const RequestBytes& engine, const Request& request, double prompt_score = 0);
 
 // The score of a prompt of two or more tokens.
 ScoreRequest prompt_score(const Request& request);

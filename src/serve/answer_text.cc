@@ -23,15 +23,15 @@ void merge(StepNote& note, StepNote later) {
 }
 
 AnswerText::AnswerText(const Tokenizer& tokenizer, const ChatFormat& format, int64_t begin, int64_t length,
-                       std::vector<int32_t> end_ids, std::vector<std::string> stop, bool thinks, bool calls)
+                       std::vector<int32_t> end_ids, std::vector<std::string> stop, Thoughts thoughts, bool calls)
     : tokenizer_(tokenizer),
       format_(format),
       begin_(begin),
       end_ids_(std::move(end_ids)),
       stop_(std::move(stop)),
-      thinks_(thinks),
+      beginning_(thoughts),
       tokens_(static_cast<size_t>(length), -1),
-      final_(tokenizer, format, calls),
+      final_(tokenizer, format, thoughts, calls),
       stream_(calls ? kMarks : std::string_view()) {}
 
 void AnswerText::apply(const StepNote& note) {
@@ -90,7 +90,7 @@ std::string AnswerText::finish(std::string_view answer) {
 
 std::string AnswerText::whole() const {
   const auto answer = std::span(tokens_).first(static_cast<size_t>(answer_end(std::ssize(tokens_))));
-  std::string text = decided_parts(tokenizer_, format_, answer, thinks_, kHole).said;
+  std::string text = decided_parts(tokenizer_, format_, answer, beginning_, kHole).said;
   for (const std::string& stop : stop_)
     if (const size_t at = text.find(stop); at != std::string::npos) text.resize(at);
   return to_valid_utf8(text);

@@ -23,10 +23,11 @@ void merge(StepNote& note, StepNote later);
 class AnswerText {
  public:
   // The answer stands in [begin, begin + length) of the canvas. end_ids: tokens that end it; none for infilling.
-  // thinks: it may begin with thoughts. calls: it stands beside tools; the marks of Gemma's calls are bytes of its text
+  // calls: it stands beside tools; the marks of Gemma's calls are bytes of its text
   // (text/call_syntax.h).
   AnswerText(const Tokenizer& tokenizer, const ChatFormat& format, int64_t begin, int64_t length,
-             std::vector<int32_t> end_ids, std::vector<std::string> stop, bool thinks = false, bool calls = false);
+             std::vector<int32_t> end_ids, std::vector<std::string> stop, Thoughts thoughts = Thoughts::none,
+             bool calls = false);
 
   void apply(const StepNote& note);
   // The next piece of final text, as valid UTF-8 but for those bytes: before any stop text, and never the beginning of
@@ -50,7 +51,7 @@ class AnswerText {
   const int64_t begin_;
   const std::vector<int32_t> end_ids_;
   const std::vector<std::string> stop_;
-  const bool thinks_;
+  const Thoughts beginning_;     // of the answer
   std::vector<int32_t> tokens_;  // -1: masked
   int64_t committed_ = 0, decoded_ = 0;
   AnswerParts final_;                      // of the committed tokens

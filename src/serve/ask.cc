@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <ranges>
 #include <set>
 #include <utility>
 
 #include "decode/removed.h"
 #include "engine/model_runner.h"
 #include "engine/prompt.h"
+#include "engine/request_memory.h"
 #include "formats/printable.h"
 #include "text/utf8.h"
 
@@ -269,25 +269,6 @@ Answered<std::vector<std::string>> read_stop(Fields& body, const std::string& na
   return stop;
 }
 
-int64_t prompt_tokens(const Request& request) {
-  return std::ssize(request.tokens) - (request.gaps ? std::ssize(*request.gaps) : 0);
-}
-
-// Nobody said how long the answer may be. A bound on memory is then shared out evenly, so that as many answers are
-// computed at a time as may be; no share is smaller than an answer of common length.
-void fit_length(Service& service, Request& request) {
-  const AdmissionLimits& limits = service.admission().limits();
-  if (limits.kv_bytes <= 0) return;
-  const double share = limits.kv_bytes / static_cast<double>(limits.running);
-  const auto fits = [&](int64_t length) {
-    request.options.gen_length = length;
-    return answer_bytes(service.model(), request).computed <= share;
-  };
-  const int64_t common = decode::DecodeOptions().gen_length;
-  const auto longer = std::views::iota(common + 1, decode::kAutoLength + 1);
-  request.options.gen_length = common + (std::ranges::partition_point(longer, fits) - longer.begin());
-}
-
 std::unexpected<ApiError> too_long(const std::string& field, const std::string& message) {
   auto refused = refuse(fmt::format("{}: {}", field, message), field);
   refused.error().code = kTooLong;
@@ -301,21 +282,6 @@ Done check_bytes(Service& service, size_t bytes, const std::string& field) {
                            service.model().context()));
   return {};
 }
-
-namespace {
-
-// No more than the context leaves where the client does not insist on its number, and a line that says so.
-std::string fit_context(Service& service, Ask& ask, Request& request, const Decoding& decoding) {
-  const auto size = std::ssize(request.tokens);
-  const int64_t room = room_behind(service.model(), size), asked = request.options.gen_length;
-  ask.asked_length = request.options.auto_length ? 0 : asked;
-  if (decoding.insists || request.options.auto_length || asked <= room) return "";
-  request.options.gen_length = room;
-  return fmt::format("the answer may have {} tokens, not {}: the context of {} has {} of prompt", room, asked,
-                     service.model().context(), size);
-}
-
-}  // namespace
 
 void add_note(Ask& ask, std::string_view note) {
   if (note.empty()) return;
@@ -343,55 +309,57 @@ Answered<std::vector<int32_t>> text_ids(Service& service, std::string_view text,
 namespace {
 
 // A form that needs more than the context leaves beside the prompt: a client can only shorten that.
-std::optional<ApiError> context_error(Service& service, const Ask& ask, const Request& request, const Error& error,
-                                      const ApiError& typed) {
+std::optional<ApiError> context_error(const Service& service, const Ask& ask, const Request& request,
+                                      const Error& error, const ApiError& typed) {
   constexpr std::string_view kFound = "gen_length: found ";
   int64_t found = 0;
   if (request.gaps || !error.message.starts_with(kFound)) return std::nullopt;
   const char* end = error.message.data() + error.message.size();
   const char* const behind = std::from_chars(error.message.data() + kFound.size(), end, found).ptr;
   const int64_t room = room_behind(service.model(), std::ssize(request.tokens));
+  const int64_t asked = request.options.auto_length ? 0 : request.options.gen_length;
   // The answer is as long as there is room, but for a part of a block.
-  if (ask.asked_length > 0 ? ask.asked_length <= room : found + request.options.block_length <= room)
-    return std::nullopt;
+  if (asked > 0 ? asked <= room : found + request.options.block_length <= room) return std::nullopt;
   const std::string needed(std::string_view(behind, end).substr(2));
   std::string message =
-      ask.asked_length > 0
-          ? fmt::format("{}: found {}, of which the context leaves {}, {}",
-                        typed.message.substr(0, typed.message.find(':')), ask.asked_length, room, needed)
-          : fmt::format("{}: the context leaves {} tokens behind it, {}", ask.prompt_field, room, needed);
+      asked > 0 ? fmt::format("{}: found {}, of which the context leaves {}, {}",
+                              typed.message.substr(0, typed.message.find(':')), asked, room, needed)
+                : fmt::format("{}: the context leaves {} tokens behind it, {}", ask.prompt_field, room, needed);
   return ApiError(400, std::move(message), ask.prompt_field, kTooLong);
 }
 
-// Whether a request could be answered.
-Done check(Service& service, const Ask& ask, const Request& request, const DecodeChoice& choice) {
-  if (const Status status = check_request(service.model(), request); !status) {
-    ApiError error = about(choice, status.error());
-    if (auto context = context_error(service, ask, request, status.error(), error)) error = std::move(*context);
-    if (const std::string key = ask.form ? " for " + ask.form->key : ""; ask.form && error.message.ends_with(key))
-      error.message.replace(error.message.size() - key.size(), key.size(), " for " + ask.form->name);
-    return std::unexpected(std::move(error));
-  }
-  if (const double bytes = answer_bytes(service.model(), request).computed; !service.admission().could_hold(bytes))
-    return std::unexpected(
-        about(choice, {ErrorKind::invalid_input,
-                       fmt::format("gen_length: the answer needs {:.3g} MB of memory, {:.3g} MB at most are "
-                                   "there",
-                                   bytes / 1e6, service.admission().limits().kv_bytes / 1e6)}));
-  return {};
+ApiError refusal_of(const Service& service, const Ask& ask, const Request& request, const Refusal& refused) {
+  using enum Refusal::About;
+  if (refused.about == prompt) return too_long(ask.prompt_field, refused.message).error();
+  ApiError error = about(ask.decoding->choice, refused);
+  constexpr std::string_view kTop = " is $";  // a schema's own name of itself
+  if (const size_t at = error.message.rfind(kTop); ask.form && at != std::string::npos)
+    error.message.replace(at + kTop.size() - 1, 1, ask.form->where);
+  if (refused.about == length) error.code = kTooLong;
+  if (refused.about != form) return error;
+  if (auto context = context_error(service, ask, request, refused, error)) error = std::move(*context);
+  if (const std::string key = ask.form ? " for " + ask.form->key : ""; ask.form && error.message.ends_with(key))
+    error.message.replace(error.message.size() - key.size(), key.size(), " for " + ask.form->name);
+  return error;
 }
 
-Done check_with(Service& service, Ask& ask, const DecodeChoice& choice,
-                const std::shared_ptr<const forms::TokenForm>& form) {
-  const std::vector<int32_t>* before = nullptr;
-  for (Request& request : ask.requests) {
-    request.form = form;
-    if (choice.length_by_default() && !request.gaps) fit_length(service, request);
-    // Further answers to a prompt differ in their seed.
-    if (before == nullptr || *before != request.tokens) LLADA_TRY_STATUS(check(service, ask, request, choice));
-    before = &request.tokens;
-  }
-  return {};
+// How the lengths are found that nobody insists on. A bound on memory is shared out evenly, so that as many answers are
+// computed at a time as may be.
+Preparation preparation(Service& service, const Ask& ask, const Request& request) {
+  Preparation how{.shortens = !ask.decoding->insists};
+  const AdmissionLimits& limits = service.admission().limits();
+  if (ask.decoding->choice.length_by_default() && limits.kv_bytes > 0)
+    how.may_hold = [&request, share = limits.kv_bytes / static_cast<double>(limits.running)](
+                       const RequestBytes& bytes) { return answer_bytes(bytes, request).computed <= share; };
+  return how;
+}
+
+AnswerBytes bytes_of_answer(Service& service, const Ask& ask, const ReadyRequest& ready) {
+  double score = 0;
+  if (ask.scores_prompt && ready.request.tokens.size() > 1)
+    score = score_bytes(service.model(), prompt_score(ready.request),
+                        std::max(service.engine().row_budget(), RowBudget::kMostOfMixture));
+  return answer_bytes(ready.bytes, ready.request, score);
 }
 
 // Of a prompt of which more is computed than what is kept for the next turn.
@@ -410,17 +378,6 @@ std::string kept_part(const Service& service, int64_t prompt_tokens) {
 
 }  // namespace
 
-Done check_requests(Service& service, Ask& ask, const DecodeChoice& choice) {
-  const auto kept = service.model().kept_form(choice.options);
-  if (kept || !decode::form_of(choice.options)) return check_with(service, ask, choice, kept);
-  ask.prepare = [choice](Service& service, Ask& later) -> Done {
-    auto made = service.model().form(choice.options);
-    if (!made) return std::unexpected(about(choice, made.error()));
-    return check_with(service, later, choice, *made);
-  };
-  return {};
-}
-
 int64_t most_answers(const Service& service) {
   const AdmissionLimits& limits = service.options().admission;
   return std::min(service.options().most_answers, limits.running + limits.waiting);
@@ -438,52 +395,74 @@ Done check_count(Service& service, int64_t prompts, int64_t n) {
 double waiting_bytes(const Ask& ask) {
   constexpr size_t kJson = 4;  // of a text, as values
   size_t bytes = ask.repeated.empty() ? 0 : kJson * dump(ask.repeated).size();
-  for (const Request& request : ask.requests) {
+  const auto add = [&](const Request& request) {
     const auto& biases = request.options.logit_bias;
     bytes += request.tokens.size() * sizeof(int32_t) + biases.size() * sizeof(biases[0]);
     if (const auto form = decode::form_of(request.options)) bytes += form->text.size();
     for (const std::string& stop : request.stop) bytes += stop.size();
+  };
+  for (const Request& request : ask.asked) add(request);
+  for (const Ready& ready : ask.requests) {
+    add(ready->request);
+    bytes += ready->canvas.tokens.size() * (sizeof(int32_t) + sizeof(decode::TokenState));
   }
   for (const std::string& text : ask.echoed) bytes += text.size();
   if (ask.form) bytes += ask.form->text.size();
   return static_cast<double>(bytes);
 }
 
-Done make_requests(Service& service, Ask& ask, const std::string& field,
-                   const std::vector<std::vector<int32_t>>& prompts, const Decoding& decoding, int64_t n,
-                   const std::vector<std::string>& stop) {
+Done make_requests(Service& service, Ask& ask, const std::string& field, std::vector<std::vector<int32_t>> prompts,
+                   Decoding decoding, int64_t n, const std::vector<std::string>& stop) {
   LLADA_TRY_STATUS(check_count(service, std::ssize(prompts), n));
-  const DecodeChoice& choice = decoding.choice;
-  std::string shorter;  // of several prompts the first that is concerned
-  for (const auto& prompt : prompts) {
-    if (const Status status = check_context(service.model(), std::ssize(prompt), 1); !status)
-      return too_long(field, status.error().message);
-    Request request{.tokens = prompt, .options = choice.options, .stop = stop, .alternatives = ask.alternatives};
-    LLADA_TRY_STATUS(apply_logit_bias(service, ask, request.options));
-    const std::string note = fit_context(service, ask, request, decoding);
-    if (shorter.empty()) shorter = note;
-    if (const Status status = check_context(service.model(), std::ssize(prompt),
-                                            most_generated(service.model(), std::ssize(prompt), request.options));
-        !status) {
-      ApiError error = about(choice, status.error());
-      error.code = kTooLong;
-      return std::unexpected(std::move(error));
-    }
-    ask.requests.push_back(std::move(request));
-  }
+  LLADA_TRY_STATUS(apply_logit_bias(service, ask, decoding.choice.options));
+  for (auto& prompt : prompts)
+    ask.asked.push_back({.tokens = std::move(prompt),
+                         .options = decoding.choice.options,
+                         .stop = stop,
+                         .alternatives = ask.alternatives});
   ask.each = n;
-  ask.preset = choice.preset();
   ask.prompt_field = field;
+  ask.decoding = std::make_shared<const Decoding>(std::move(decoding));
+  return {};
+}
+
+Done prepare_requests(Service& service, Ask& ask) {
+  const auto decoding = ask.decoding;
+  const DecodeChoice& choice = decoding->choice;
+  std::string shorter;  // of several prompts the first that is concerned
+  for (const Request& asked : std::exchange(ask.asked, {})) {
+    if (!ask.requests.empty() && ask.requests.back()->request.tokens == asked.tokens) {
+      ask.requests.push_back(ask.requests.back()), ask.bytes.push_back(ask.bytes.back());
+      continue;
+    }
+    const auto ready = prepare(service.model(), asked, preparation(service, ask, asked));
+    if (!ready) return std::unexpected(refusal_of(service, ask, asked, ready.error()));
+    ask.requests.push_back(*ready);
+    ask.bytes.push_back(bytes_of_answer(service, ask, **ready));
+    if (const double bytes = ask.bytes.back().computed; !service.admission().could_hold(bytes))
+      return std::unexpected(
+          about(choice, {ErrorKind::invalid_input,
+                         fmt::format("gen_length: the answer needs {:.3g} MB of memory, {:.3g} MB at most are there",
+                                     bytes / 1e6, service.admission().limits().kv_bytes / 1e6)}));
+    if (shorter.empty() && (*ready)->asked_length > 0)
+      shorter = fmt::format("the answer may have {} tokens, not {}: the context of {} has {} of prompt",
+                            (*ready)->most_generated, (*ready)->asked_length, service.model().context(),
+                            (*ready)->prompt_tokens);
+  }
+  ask.decoding = nullptr;
+  ask.preset = choice.preset();
   add_note(ask, shorter);
   add_note(ask, choice.note());
-  const Request& first = ask.requests.front();
-  add_note(ask, prompt_cost(service.model(), std::ssize(first.tokens), first.options));
-  add_note(ask, kept_part(service, std::ssize(first.tokens)));
-  if (!decoding.unused.empty())
+  const ReadyRequest& first = *ask.requests.front();
+  if (!first.request.gaps) {
+    add_note(ask, prompt_cost(service.model(), first.prompt_tokens, first.request.options));
+    add_note(ask, kept_part(service, first.prompt_tokens));
+  }
+  if (!decoding->unused.empty())
     LLADA_TRY_STATUS(add_warning(
-        service, ask, decoding.unused + ": the form of the answer, or its tools, decide what may be sampled"));
-  for (const std::string& line : decoding.left_out) LLADA_TRY_STATUS(add_warning(service, ask, printable(line, 300)));
-  return check_requests(service, ask, choice);
+        service, ask, decoding->unused + ": the form of the answer, or its tools, decide what may be sampled"));
+  for (const std::string& line : decoding->left_out) LLADA_TRY_STATUS(add_warning(service, ask, printable(line, 300)));
+  return {};
 }
 
 }  // namespace llada::serve

@@ -2,7 +2,6 @@
 // are sent back. The fields are OpenAI's; those that only this engine has stand in `llada`, with the keys of
 // decode/fields.h and `preset`.
 #pragma once
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,7 +9,7 @@
 
 #include "engine/decode_choice.h"
 #include "engine/infill_text.h"
-#include "engine/request.h"
+#include "engine/ready_request.h"
 #include "serve/body.h"
 #include "serve/service.h"
 
@@ -30,12 +29,17 @@ struct FormWish {
   std::string where;      // of a schema: where it stands
 };
 
+struct Decoding;
+
 struct Ask {
   Shape shape = Shape::chat;
-  std::vector<Request> requests = {};      // one per prompt
-  int64_t each = 1;                        // answers to each of them, which share it (request_of)
-  std::vector<std::string> echoed = {};    // by prompt: its text before the answer; none: no answer has one
-  std::vector<InfillGap> gaps = {};        // of infilling, which has one request
+  std::vector<Request> asked = {};                // one per prompt, until they are prepared
+  std::vector<Ready> requests = {};               // these, from then on
+  std::vector<AnswerBytes> bytes = {};            // of an answer to each
+  std::shared_ptr<const Decoding> decoding = {};  // until then
+  int64_t each = 1;                               // answers to each of them, which share it (request_of)
+  std::vector<std::string> echoed = {};           // by prompt: its text before the answer; none: no answer has one
+  std::vector<InfillGap> gaps = {};               // of infilling, which has one request
   bool whole_text = false;                 // of infilling: the answer is the text with its gaps filled, not one gap's
   std::vector<std::string> stop = {};      // where the engine does not look for them itself: of infilling, beside tools
   std::string preset = {};                 // that was used
@@ -51,12 +55,9 @@ struct Ask {
   std::vector<std::pair<int32_t, double>> logit_bias = {};
   std::optional<FormWish> form = {};
   std::string prompt_field = {};  // where the prompt stood, which the context may have left too little room beside
-  int64_t asked_length = 0;       // tokens of the answer; 0: nobody said it
   int64_t alternatives = 0;       // most probable tokens beside each log-probability
   Json repeated = {};             // of /v1/responses: the fields of the request that its answer has, too
   Watch watch = Watch::none;
-  // Where the answers' form is not there yet: makes it and checks the requests, which may take seconds.
-  std::function<Answered<void>(Service&, Ask&)> prepare = {};
   std::shared_ptr<void> held = {};  // its waiting_bytes() in the admission's count
 };
 
@@ -121,28 +122,24 @@ Answered<std::vector<int32_t>> conversation_ids(Service& service, std::span<cons
                                                 const std::string& field, bool think = false);
 Answered<std::vector<int32_t>> text_ids(Service& service, std::string_view text, const std::string& field);
 
-// Puts the requests for prompts times n answers into `ask`, each with a seed of its own where tokens are sampled: seed,
-// seed + 1, ... by index; and its preset, and the note where an answer cannot be as long as was asked for. prompts are
-// those of the field `field`. Refused: requests that the engine would refuse, K/V that the budget cannot hold, too
-// many.
-Done make_requests(Service& service, Ask& ask, const std::string& field,
-                   const std::vector<std::vector<int32_t>>& prompts, const Decoding& decoding, int64_t n,
-                   const std::vector<std::string>& stop = {});
+// Puts the requests for prompts times n answers into `ask`; prompts are those of the field `field`. Sampled answers
+// have a seed of their own: seed, seed + 1, ... by index. Refused: too many.
+Done make_requests(Service& service, Ask& ask, const std::string& field, std::vector<std::vector<int32_t>> prompts,
+                   Decoding decoding, int64_t n, const std::vector<std::string>& stop = {});
+// Prepares them: makes their form, which may take seconds, and sees whether they can be answered. Notes what a client
+// should know of it, such as an answer that cannot be as long as was asked for.
+Done prepare_requests(Service& service, Ask& ask);
 
 // That of an answer, by its index: the answers to a prompt follow one another, each with the next seed.
 inline size_t prompt_of(const Ask& ask, size_t index) { return index / static_cast<size_t>(ask.each); }
-inline const Request& request_of(const Ask& ask, size_t index) { return ask.requests[prompt_of(ask, index)]; }
+inline const ReadyRequest& ready_of(const Ask& ask, size_t index) { return *ask.requests[prompt_of(ask, index)]; }
+inline const Request& request_of(const Ask& ask, size_t index) { return ready_of(ask, index).request; }
 // What it holds while it waits: the form's text, tokens, biases.
 double waiting_bytes(const Ask& ask);
-
-// Tokens of a request that are not to be filled.
-int64_t prompt_tokens(const Request& request);
 
 // The most answers that a request may ask for: more than an idle server can take on is refused for good.
 int64_t most_answers(const Service& service);
 
-// Gives the requests of `ask` their form where it is there already, and checks them; otherwise `prepare` will.
-Done check_requests(Service& service, Ask& ask, const DecodeChoice& choice);
 // Whether so many could be taken on at all, of which `prompts` are asked for n times each.
 Done check_count(Service& service, int64_t prompts, int64_t n);
 

@@ -18,7 +18,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr JsonLimits kLineLimits{.depth = 20, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26};
+// A body is as deep as one that comes alone (body.cc), and a line has two levels around it.
+constexpr JsonLimits kLineLimits{.depth = 66, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26};
 constexpr int kMostFailures = 16;  // of the machine, one behind the other
 
 struct BatchRequest {

@@ -259,7 +259,7 @@ std::unique_ptr<AnswerForm> make_form(const AnswerHead& head, const Ask& ask) {
     case Shape::response:
       return std::make_unique<ResponseForm>(head, ask.repeated);
     case Shape::message:
-      return std::make_unique<AnthropicForm>(head, prompt_tokens(ask.requests.front()));
+      return std::make_unique<AnthropicForm>(head, ask.requests.front()->prompt_tokens);
     case Shape::ollama_chat:
     case Shape::ollama_text:
       return std::make_unique<OllamaForm>(head);

@@ -5,7 +5,7 @@
 
 #include "decode/canvas.h"
 #include "decode/denoiser.h"
-#include "engine/request_memory.h"
+#include "text/thoughts.h"
 
 namespace llada::serve {
 namespace {
@@ -40,15 +40,15 @@ Job::~Job() {
 // Takes memory of the size that the answer may come to, so this runs only once it is admitted.
 void Job::prepare(size_t index) {
   const Model& model = service_.model();
-  const Request& request = request_of(ask_, index);
+  const ReadyRequest& ready = ready_of(ask_, index);
+  const Request& request = ready.request;
   Answer& answer = answers_[index];
-  if (ask_.logprobs) answer.confidence.resize(static_cast<size_t>(most_positions(model, request)), 1);
+  if (ask_.logprobs) answer.confidence.resize(ready.canvas.tokens.size(), 1);
   if (!ask_.stream || ask_.drops_answer) return;
   if (!request.gaps) {
-    const auto size = std::ssize(request.tokens);
-    answer.text.emplace(model.tokenizer(), model.chat_format(), size, most_generated(model, size, request.options),
+    answer.text.emplace(model.tokenizer(), model.chat_format(), ready.prompt_tokens, ready.most_generated,
                         model.special_ids().end_ids, ask_.calls ? ask_.stop : request.stop,
-                        may_think(model, request.tokens), ask_.calls);
+                        thoughts_behind(model.chat_format(), request.tokens), ask_.calls);
     answer.calls = CallReader(model.chat_format().calls);
   } else if (!ask_.whole_text) {
     const InfillGap& gap = ask_.gaps.front();
@@ -61,17 +61,11 @@ void Job::begin() {
   if (!service_.began(shared_from_this()))
     return exchange_->respond(error_reply(ApiError(503, "the server is shutting down", "", "shutting_down")));
   std::vector<Admission::Ticket> tickets;
-  AnswerBytes bytes_of_each;
-  for (size_t i = 0; i < answers_.size(); ++i) {
-    const Request& request = request_of(ask_, i);
-    if (i == 0 || prompt_of(ask_, i) != prompt_of(ask_, i - 1))
-      bytes_of_each = answer_bytes(service_.model(), request, ask_.scores_prompt && request.tokens.size() > 1,
-                                   std::max(service_.engine().row_budget(), RowBudget::kMostOfMixture));
+  for (size_t i = 0; i < answers_.size(); ++i)
     tickets.push_back(
-        {.bytes = bytes_of_each,
+        {.bytes = ask_.bytes[prompt_of(ask_, i)],
          .start = [self = shared_from_this(), i] { self->start(i); },
          .expired = [self = shared_from_this()] { self->cancel("the queue was full for too long", 503); }});
-  }
   if (const double bytes = Admission::needed(tickets) + Admission::counted(waiting_bytes(ask_));
       !service_.admission().could_hold(bytes)) {
     exchange_->respond(
@@ -136,15 +130,13 @@ void Job::score(size_t index) {
 
 void Job::generate(size_t index) {
   const auto self = shared_from_this();
-  Request request = request_of(ask_, index);  // one that is computed has its own, which its bytes allow for
-  request.options.seed += index % static_cast<size_t>(ask_.each);
+  AnswerRun run{.on_step = [self, index](const decode::StepEvent& event) { return self->step(index, event); },
+                .nth = index % static_cast<size_t>(ask_.each)};
   if (ask_.stream && ask_.progress)
-    request.on_prompt = [self, index](int64_t done, int64_t total) { self->note_prompt(index, done, total); };
-  keep_handle(index,
-              service_.engine().submit(
-                  std::move(request),
-                  {.on_step = [self, index](const decode::StepEvent& event) { return self->step(index, event); },
-                   .on_done = [self, index](Result<Generation> result) { self->done(index, std::move(result)); }}));
+    run.on_prompt = [self, index](int64_t done, int64_t total) { self->note_prompt(index, done, total); };
+  const auto on_done = [self, index](Result<Generation> result) { self->done(index, std::move(result)); };
+  keep_handle(index, service_.engine().submit(ask_.requests[prompt_of(ask_, index)],
+                                              {.run = std::move(run), .on_done = on_done}));
 }
 
 // The engine's thread has others to serve: an exception here ends this answer alone.
@@ -166,7 +158,7 @@ bool Job::note_step(size_t index, const decode::StepEvent& event) {
     if (answer.forwards == 0)
       service_.metrics().first_step(
           seconds, static_cast<double>(service_.engine().stats().forwards) - answer.forwards_before + 1);
-    answer.forwards += 1 + (event.plan.sparse.empty() ? 0 : 1);
+    answer.forwards += decode::forwards_of(event.plan);
     answer.rows += decode::rows_of(event.plan);
     if (ask_.logprobs)
       for (const decode::Edit& edit : event.edits)
@@ -357,20 +349,21 @@ HttpReply without_answer(const AnswerHead& head, bool stream) {
 
 void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> ask) {
   if (!ask) return exchange->respond(error_reply(ask.error()));
-  if (ask->requests.empty())
+  if (ask->asked.empty())
     return exchange->respond(without_answer(head_of(service, exchange->id, ask->shape), ask->stream));
-  if (!ask->held && !(ask->held = service.admission().hold(waiting_bytes(*ask))))
-    return exchange->respond(queue_full());
-  if (const auto prepare = std::exchange(ask->prepare, {})) {
-    const auto later = [&service, exchange, prepare, asked = std::make_shared<Ask>(std::move(*ask))] {
-      answer_guarded(*exchange, [&] {
-        const Done prepared = exchange->is_gone() ? std::unexpected(ApiError(kClientGone, "the client has gone"))
-                                                  : prepare(service, *asked);
-        begin_job(service, exchange, prepared ? Answered<Ask>(std::move(*asked)) : std::unexpected(prepared.error()));
-      });
-    };
-    return service.workers().give(later, WorkSize::large);
+  const auto hold = [&] {
+    ask->held = nullptr;
+    return (ask->held = service.admission().hold(waiting_bytes(*ask))) != nullptr;
+  };
+  if (!ask->held && !service.model().has_form(ask->asked.front().options)) {
+    if (!hold()) return exchange->respond(queue_full());
+    return service.go_on(exchange, SIZE_MAX, [&service, exchange, later = std::make_shared<Ask>(std::move(*ask))] {
+      begin_job(service, exchange, std::move(*later));
+    });
   }
+  if (const Done prepared = prepare_requests(service, *ask); !prepared)
+    return exchange->respond(error_reply(prepared.error()));
+  if (!hold()) return exchange->respond(queue_full());
   const auto job = std::make_shared<Job>(service, exchange, std::move(*ask));
   try {
     job->begin();

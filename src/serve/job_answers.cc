@@ -2,13 +2,14 @@
 #include <algorithm>
 
 #include "serve/job.h"
+#include "text/thoughts.h"
 
 namespace llada::serve {
 namespace {
 
-int64_t thought_tokens(const ChatFormat& format, std::span<const int32_t> answer) {
+int64_t thought_tokens(const ChatFormat& format, std::span<const int32_t> prompt, std::span<const int32_t> answer) {
   int64_t count = 0;
-  bool inside = false;
+  bool inside = thoughts_behind(format, prompt) == Thoughts::open;
   for (const int32_t token : answer) {
     inside = token == format.thought_begin || (inside && token != format.thought_end);
     count += inside || token == format.thought_end ? 1 : 0;
@@ -57,7 +58,7 @@ FinishedAnswer Job::finished(size_t index) const {
       .text = g.text, .reason = std::string(finish_reason(g)), .logprobs = nullptr, .stopped_by = g.stopped_by};
   if (ask_.think) {
     answer.thoughts = to_valid_utf8(g.thoughts);
-    answer.thought_tokens = thought_tokens(service_.model().chat_format(), answer_tokens(index));
+    answer.thought_tokens = thought_tokens(service_.model().chat_format(), request.tokens, answer_tokens(index));
   }
   if (ask_.calls) read_answer(answer);
   if (request.gaps) {
@@ -133,7 +134,7 @@ Json Job::usage() const {
     const std::vector<int32_t>& tokens = request_of(ask_, i).tokens;
     // A prompt counts once, with what was kept of it when its first answer began.
     if (before == nullptr || *before != tokens) {
-      prompts += prompt_tokens(request_of(ask_, i));
+      prompts += ready_of(ask_, i).prompt_tokens;
     } else {
       stats.back().reused_positions = 0;
     }
@@ -160,7 +161,7 @@ HttpReply Job::whole() {
     for (size_t i = 0; i < answers_.size(); ++i) {
       GenerationStats stats = (*answers_[i].result)->stats;
       if (ask_.drops_answer) stats.content_tokens = 0;
-      const std::string text = form_->whole(with_echo(i), usage_json({stats}, prompt_tokens(ask_.requests[i])));
+      const std::string text = form_->whole(with_echo(i), usage_json({stats}, ask_.requests[i]->prompt_tokens));
       Json one = parse_json_object(text, "answer", kOwnJson).value();
       one["index"] = i;
       one.update(beside);

@@ -23,7 +23,7 @@ Json Job::frame_json(size_t index, const StepNote& note) {
                          {"confidence", 1}});
   }
   const auto size = request.gaps ? std::ssize(given) : std::ssize(request.tokens);
-  const int64_t end = request.gaps ? size : size + most_generated(model, size, request.options);
+  const int64_t end = request.gaps ? size : size + ready_of(ask_, index).most_generated;
   for (const decode::Edit& edit : note.edits)
     if (edit.position < end) edits.push_back(edit_json(model, edit));
   Json json = {
@@ -64,7 +64,7 @@ std::string take_text(std::vector<AnswerPiece>& pieces) {
 // With the counts so far, where they are wanted in each piece.
 Json Job::with_usage(Json piece, size_t index, int64_t tokens) const {
   if (!ask_.usage_in_pieces) return piece;
-  const int64_t prompt = prompt_tokens(request_of(ask_, index));
+  const int64_t prompt = ready_of(ask_, index).prompt_tokens;
   piece["usage"] = {{"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
   return piece;
 }
@@ -102,10 +102,9 @@ std::string Job::events(size_t index, const StepNote& note) {
   if (answer.text) answer.text->apply(note);
   const auto at = static_cast<int64_t>(index);
   if (ask_.watch == Watch::replace) {
-    const Request& request = request_of(ask_, index);
-    const auto size = std::ssize(request.tokens);
-    const auto masks = static_cast<double>(request.gaps ? std::ranges::count(answer.given, -1)
-                                                        : most_generated(service_.model(), size, request.options));
+    const ReadyRequest& ready = ready_of(ask_, index);
+    const auto masks =
+        static_cast<double>(ready.canvas.infill ? std::ranges::count(answer.given, -1) : ready.most_generated);
     const double progress = std::clamp(1 - static_cast<double>(note.masks_left) / masks, 0.0, 0.99);
     return event_text(replacing(head_, index, answer.text ? answer.text->whole() : "", "", progress));
   }
@@ -150,7 +149,7 @@ std::string Job::last_events(size_t index) {
                   .rows = stats.decode.rows,
                   .edits = {}};
     json["llada"] = frame_json(index, note);
-    json["usage"] = usage_json({stats}, prompt_tokens(request_of(ask_, index)));
+    json["usage"] = usage_json({stats}, ready_of(ask_, index).prompt_tokens);
     if (request_of(ask_, index).gaps) json["spans"] = end.spans;
     return events + event_text(json);
   }

@@ -85,7 +85,7 @@ Answered<Ask> read_chat(Service& service, Fields body) {
   LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, messages, stop));
   LLADA_TRY_STATUS(think_without_form(service, ask, decoding));
   LLADA_TRY(auto ids, conversation_ids(service, messages, "messages", ask.think));
-  LLADA_TRY_STATUS(make_requests(service, ask, "messages", {std::move(ids)}, decoding, n, stop));
+  LLADA_TRY_STATUS(make_requests(service, ask, "messages", {std::move(ids)}, std::move(decoding), n, stop));
   return ask;
 }
 
@@ -97,7 +97,7 @@ Answered<Ask> read_completion(Service& service, Fields body) {
     return ask;
   }
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::completion));
-  LLADA_TRY(const auto prompts, read_prompts(service, body));
+  LLADA_TRY(auto prompts, read_prompts(service, body));
   LLADA_TRY(const auto stop, read_stop(body));
   LLADA_TRY(const int64_t n, read_count(service, body));
   LLADA_TRY(const bool echo, body.boolean("echo", false));
@@ -109,11 +109,11 @@ Answered<Ask> read_completion(Service& service, Fields body) {
     ask.drops_answer = true;
     body.put("max_tokens", 1);
   }
-  LLADA_TRY(const Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), false));
+  LLADA_TRY(Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), false));
   LLADA_TRY_STATUS(body.finish());
-  LLADA_TRY_STATUS(make_requests(service, ask, "prompt", prompts, decoding, n, stop));
+  LLADA_TRY_STATUS(make_requests(service, ask, "prompt", std::move(prompts), std::move(decoding), n, stop));
   if (echo)
-    for (const Request& request : ask.requests)
+    for (const Request& request : ask.asked)
       ask.echoed.push_back(to_valid_utf8(service.model().tokenizer().decode(request.tokens)));
   return ask;
 }
@@ -121,7 +121,7 @@ Answered<Ask> read_completion(Service& service, Fields body) {
 Answered<Ask> read_llama_completion(Service& service, Fields body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::llama));
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
-  LLADA_TRY(const auto prompts, read_prompts(service, body));
+  LLADA_TRY(auto prompts, read_prompts(service, body));
   if (prompts.size() > 1 && ask.stream)
     return refuse(fmt::format("stream: found it beside {} prompts, needed one", prompts.size()), "stream");
   LLADA_TRY(const auto stop, read_stop(body));
@@ -129,11 +129,11 @@ Answered<Ask> read_llama_completion(Service& service, Fields body) {
     ask.drops_answer = true;  // the prompt alone is computed
     body.put("n_predict", 1);
   }
-  LLADA_TRY(const Decoding decoding,
+  LLADA_TRY(Decoding decoding,
             read_decoding(body, ask, service.model().special_ids().kind(), false, {"n_predict", "max_tokens"}));
   ignore_llama_settings(body);
   LLADA_TRY_STATUS(body.finish());
-  LLADA_TRY_STATUS(make_requests(service, ask, "prompt", prompts, decoding, 1, stop));
+  LLADA_TRY_STATUS(make_requests(service, ask, "prompt", std::move(prompts), std::move(decoding), 1, stop));
   return ask;
 }
 
@@ -154,7 +154,7 @@ Answered<Ask> read_response(Service& service, Fields body) {
   LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, messages, stop));
   LLADA_TRY_STATUS(think_without_form(service, ask, decoding));
   LLADA_TRY(auto ids, conversation_ids(service, messages, "input", ask.think));
-  LLADA_TRY_STATUS(make_requests(service, ask, "input", {std::move(ids)}, decoding, 1));
+  LLADA_TRY_STATUS(make_requests(service, ask, "input", {std::move(ids)}, std::move(decoding), 1));
   return ask;
 }
 

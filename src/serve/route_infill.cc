@@ -29,31 +29,19 @@ Answered<InfillLayout> lay_out(Service& service, const std::string& field, std::
 }
 
 // n answers, each with a seed of its own. field: where the text stood.
-Answered<Ask> lay(Service& service, Ask ask, const std::string& field, InfillLayout layout, const DecodeChoice& choice,
+Answered<Ask> lay(Service& service, Ask ask, const std::string& field, InfillLayout layout, Decoding decoding,
                   int64_t n = 1) {
-  LLADA_TRY_STATUS(check_count(service, 1, n));
-  Request request{.tokens = std::move(layout.tokens),
-                  .gaps = std::move(layout.positions),
-                  .auto_gaps = layout.automatic(),
-                  .options = choice.options,
-                  .alternatives = ask.alternatives};
-  LLADA_TRY_STATUS(apply_logit_bias(service, ask, request.options));
-  const int64_t context = service.model().context();
-  if (context > 0 && std::ssize(request.tokens) > context)
-    if (const Status status = check_request(service.model(), request); !status)
-      return too_long(field, status.error().message);
-  ask.requests.push_back(std::move(request));
-  ask.each = n;
+  LLADA_TRY_STATUS(make_requests(service, ask, field, {std::move(layout.tokens)}, std::move(decoding), n));
+  Request& request = ask.asked.front();
+  request.gaps = std::move(layout.positions);
+  request.auto_gaps = layout.automatic();
   ask.gaps = std::move(layout.gaps);
-  ask.preset = choice.preset();
-  add_note(ask, choice.note());
-  LLADA_TRY_STATUS(check_requests(service, ask, choice));
   return ask;
 }
 
 // One gap between two texts, no longer than the context has room for beside them.
 Answered<Ask> lay_one(Service& service, Ask ask, const std::string& field, std::string_view before, int64_t gap,
-                      std::string_view behind, const DecodeChoice& choice, int64_t n = 1) {
+                      std::string_view behind, Decoding decoding, int64_t n = 1) {
   const auto with = [&](int64_t length) {
     return lay_out(service, field, std::vector<InfillPiece>{{before, 0}, {{}, length}, {behind, 0}});
   };
@@ -65,7 +53,7 @@ Answered<Ask> lay_one(Service& service, Ask ask, const std::string& field, std::
     add_note(ask, fmt::format("the gap has {} tokens, not {}: the context of {} has {} of text", left, gap, context,
                               size - gap));
   }
-  return lay(service, std::move(ask), field, std::move(layout), choice, n);
+  return lay(service, std::move(ask), field, std::move(layout), std::move(decoding), n);
 }
 
 // Text of other files, which goes before the text of this one.
@@ -99,11 +87,11 @@ Answered<Ask> read_between(Service& service, Fields body, std::optional<FormWish
   LLADA_TRY(const auto gap, read_gap(body, {"max_completion_tokens", "max_tokens"}));
   LLADA_TRY(const int64_t n, read_count(service, body));
   LLADA_TRY_STATUS(read_logprobs(body, ask));
-  LLADA_TRY(const Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), true));
+  LLADA_TRY(Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), true));
   LLADA_TRY_STATUS(body.finish());
   if (!prompt && !suffix) return refuse("prompt: needed, a text (or suffix)", "prompt");
   const std::string before = prompt.value_or(""), behind = suffix.value_or("");
-  return lay_one(service, std::move(ask), prompt ? "prompt" : "suffix", before, gap, behind, decoding.choice, n);
+  return lay_one(service, std::move(ask), prompt ? "prompt" : "suffix", before, gap, behind, std::move(decoding), n);
 }
 
 Answered<Ask> read_infill(Service& service, Fields body) {
@@ -116,7 +104,7 @@ Answered<Ask> read_infill(Service& service, Fields body) {
   LLADA_TRY(ask.stop, read_stop(body));
   LLADA_TRY(const auto length, body.optional_integer("n_predict", -1, INT64_MAX));
   if (!text) body.ignore({"top_k", "top_p"});  // llama.vim's, of sampling that it does not ask for
-  LLADA_TRY(const Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), true));
+  LLADA_TRY(Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), true));
   ignore_llama_settings(body);
   LLADA_TRY_STATUS(body.finish());
   if (text.has_value() == (before.has_value() || behind.has_value()))
@@ -125,14 +113,14 @@ Answered<Ask> read_infill(Service& service, Fields body) {
   if (!text) {
     prefix += before.value_or("") + cursor.value_or("");
     const int64_t gap = length && *length > 0 ? std::min(*length, kMaxGap) : kGap;
-    return lay_one(service, std::move(ask), "input_prefix", prefix, gap, behind.value_or(""), decoding.choice);
+    return lay_one(service, std::move(ask), "input_prefix", prefix, gap, behind.value_or(""), std::move(decoding));
   }
   auto pieces = parse_infill_template(*text);
   if (!pieces) return refuse("text: " + pieces.error().message, "text");
   if (!ask.stop.empty()) return refuse("stop: the text goes on behind a gap; needed no stop text", "stop");
   ask.whole_text = true;
   LLADA_TRY(InfillLayout layout, lay_out(service, "text", *pieces));
-  return lay(service, std::move(ask), "text", std::move(layout), decoding.choice);
+  return lay(service, std::move(ask), "text", std::move(layout), std::move(decoding));
 }
 
 }  // namespace llada::serve

@@ -33,7 +33,7 @@ Answered<Ask> read_message_request(Service& service, Fields body) {
   LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, messages, stop));
   LLADA_TRY_STATUS(think_without_form(service, ask, decoding));
   LLADA_TRY(auto ids, conversation_ids(service, messages, "messages", ask.think));
-  LLADA_TRY_STATUS(make_requests(service, ask, "messages", {std::move(ids)}, decoding, 1, stop));
+  LLADA_TRY_STATUS(make_requests(service, ask, "messages", {std::move(ids)}, std::move(decoding), 1, stop));
   return ask;
 }
 

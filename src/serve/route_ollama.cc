@@ -79,7 +79,7 @@ Done fill(Service& service, Fields& body, Ask& ask, const std::string& field,
   if (messages != nullptr) LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, *messages, stop));
   LLADA_TRY_STATUS(think_without_form(service, ask, decoding));
   LLADA_TRY(auto ids, prompt());
-  return make_requests(service, ask, field, {std::move(ids)}, decoding, 1, stop);
+  return make_requests(service, ask, field, {std::move(ids)}, std::move(decoding), 1, stop);
 }
 
 Answered<Ask> read_chat_request(Service& service, Fields& body) {

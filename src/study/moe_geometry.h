@@ -22,8 +22,8 @@ struct RoutingStatistics {
   double context_memory = 0.9;  // correlation of the text's part from step to step (decode) or block to block
   double token = 1;             // of the row
   double token_memory = 0;      // correlation of a row's part from one denoising step to the next
-  double undecided = 1;         // what is left of that while a row is undecided
-  double guess_noise = 0.5;  // of what the next layer's router says of the present hidden state, per layer of distance
+  double undecided = 1;         // the rest of that while a row is undecided
+  double guess_noise = 0.5;     // of the next layer's router for the present hidden state, per layer of distance
   std::string_view source;
 };
 
@@ -48,7 +48,7 @@ struct MoeGeometry {
   double expert_flops_per_row() const { return 6.0 * static_cast<double>(width * expert_width); }
 };
 
-// Of a model of this program, with a router as steady as TIDE measured of LLaDA2.
+// The geometry of a model of this program, with a router as steady as TIDE measured of LLaDA2.
 MoeGeometry geometry_of(const ModelConfig& config, std::string_view name);
 Result<MoeGeometry> find_geometry(std::string_view name);
 std::vector<std::string> geometry_names();

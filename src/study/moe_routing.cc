@@ -75,7 +75,7 @@ class Router {
     return out;
   }
 
-  // A row's own part. `memory` > 0 keeps that much of what it was.
+  // A row's own part. `memory` > 0 keeps that much of its former value.
   void draw_token(std::vector<float>& own, uint64_t row, uint64_t time, double memory) const {
     const uint64_t key = random_key(seed_ + token, time, row);
     const size_t all = context_.size();
@@ -127,7 +127,7 @@ RoutingTrace start(const MoeGeometry& g) {
   return trace;
 }
 
-// Rows per expert over other texts of the same model: what a static mapping is made from.
+// Rows per expert over other texts of the same model: a static mapping is made from them.
 std::vector<LayerRouting> history_of(const MoeGeometry& g, uint64_t seed) {
   std::vector<LayerRouting> sum;
   constexpr int kTexts = 24, kRows = 16;
@@ -327,7 +327,7 @@ Result<RoutingTrace> parse_routing(std::string_view text, const std::string& ori
   LLADA_TRY_STATUS(for_each_json_line(text, origin, visit));
   if (trace.steps.empty()) return invalid("{}: needed a header and at least one step", origin);
   if (next != 0) return invalid("{}: step {} ends after {} of {} layers", origin, last_step, next, trace.layers);
-  // Without other texts the first step is what a static mapping knows.
+  // Without other texts a static mapping knows the first step.
   trace.history = trace.steps.front().layers;
   return trace;
 }

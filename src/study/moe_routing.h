@@ -1,5 +1,5 @@
-// Routing for simulations: what each layer's router asks for, step by step, either synthetic with stated
-// statistics or recorded from a model that ran (`llada run --record-routing`, docs/lab/recording.md).
+// Routing for simulations: the experts that each layer's router chooses, step by step. It is either synthetic with
+// stated statistics or recorded from a model that ran (`llada run --record-routing`, docs/lab/recording.md).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -25,10 +25,10 @@ struct RoutingStep {
 struct RoutingTrace {
   int32_t layers = 0, experts = 0, used = 0;
   std::vector<RoutingStep> steps;
-  std::vector<LayerRouting> history;  // per layer, summed over other texts: what a static mapping knows
+  std::vector<LayerRouting> history;  // per layer, summed over other texts: the knowledge of a static mapping
 };
 
-// What is known of a trace, to be printed beside every result.
+// Statistics of a trace, printed beside every result.
 struct TraceStatistics {
   double rows = 0;                            // per step
   double touched = 0;                         // share of the experts that a step wants

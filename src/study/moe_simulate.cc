@@ -86,7 +86,7 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeO
   MoeRuntime runtime(trace.layers, trace.experts, s.costs, options);
   for (const ExpertId id : runtime.place(trace.history)) LLADA_TRY_STATUS(experts.place(id));
 
-  constexpr double kKeys = 512;  // positions attended to; experts are what this is about
+  constexpr double kKeys = 512;  // positions attended to; experts are the subject here
   const auto w = [](int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); };
   const double attention = attention_weights(g);
   double off = 0, worst = 0, plan_s = 0, in_layers = 0, bound = 0;
@@ -127,7 +127,7 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeO
       const double makespan = lanes.now() - begin;
       in_layers += makespan;
       bound += std::max(plan_lower_bound(s.costs, runtime.loads(), runtime.start()), clock.device_busy_s);
-      // What the layer takes includes the accelerator's work before its experts.
+      // The layer's time includes the accelerator's work before its experts.
       const double predicted = std::max(plan.predicted_s, clock.device_busy_s);
       if (makespan > 0) {
         const double error = std::abs(predicted - makespan) / makespan;
@@ -216,7 +216,7 @@ RoutingTrace sliced(const RoutingTrace& trace, int32_t count) {
   return out;
 }
 
-// Hit rate of a rule where every miss may come in at once: what is compared with published rates. No times.
+// Hit rate of a rule where every miss may come in at once, to be compared with published rates. No times.
 double cache_hits(const RoutingTrace& trace, CacheOptions options, int32_t slots) {
   options.slots = slots;
   ExpertCache cache(trace.layers, trace.experts, options);

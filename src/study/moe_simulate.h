@@ -1,6 +1,6 @@
-// What a mixture of experts would take on a machine of a profile. The planner, the cache and the prefetch of sched
-// decide, emulated lanes (study/sim) carry it out layer by layer, and the baselines run on the same trace with the same
-// slots. Everything here is modelled.
+// The time that a mixture of experts would take on a machine of a profile. The planner, the cache and the prefetch of
+// sched decide, and emulated lanes (study/sim) carry it out layer by layer. The baselines run on the same trace with
+// the same slots. Everything here is modelled.
 //
 // Words:
 //   setting  a geometry on a profile with a share of the experts resident
@@ -66,7 +66,8 @@ struct MoePhase {
 struct MoeSimulation {
   std::string profile, geometry, routing_source;
   double dense_bytes = 0;  // all weights but experts
-  // What an accelerator that shares the host's memory can address at once, and how often; 0: there is no such limit.
+  // How much an accelerator that shares the host's memory can address at once, and how often; 0: there is no such
+  // limit.
   double window_bytes = 0, sessions = 0;
   double expert_bytes = 0, host_s = 0, device_s = 0, move_s = 0;  // of one expert with one row
   int32_t slices = 1;                                             // of an expert, in the hybrid line
@@ -74,10 +75,10 @@ struct MoeSimulation {
   std::vector<MoePhase> phases;
 };
 
-// Lines of every phase: static, layer split (all experts of the first layers resident, as llama.cpp does it),
-// all-cpu, on-demand, "+ scheduling", "+ cache", "+ prefetch" (each alone on top of static), hybrid (all three, and
-// slices where they are worthwhile; then "hybrid, whole" is without), and of denoise also tide; the cache rules alone
-// as "cache mrs" and so on, which give hit rates.
+// Lines of every phase: static, layer split (all experts of the first layers resident, as llama.cpp does it), all-cpu
+// and on-demand. Then "+ scheduling", "+ cache", "+ prefetch" (each alone on top of static), and hybrid (all three, and
+// slices where they are worthwhile; then "hybrid, whole" is without). denoise also has tide. The cache rules alone are
+// "cache mrs" and so on, which give hit rates.
 Result<MoeSimulation> simulate_moe(MoeSimulateOptions options);
 
 // Spans of the lanes of the hybrid line's last steps (at most three) at the first share.

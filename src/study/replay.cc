@@ -10,10 +10,11 @@ namespace {
 constexpr int64_t kMostRows = 1 << 20;  // of a pass
 
 // With guidance both streams compute the step's rows; their logits are one set (the head takes the mixture).
-Result<SimulatedPass> pass_of(const RecordedStep& step, int64_t streams) {
+// A step without rows waits for the pass under way, so it is not the first (least 1).
+Result<SimulatedPass> pass_of(const RecordedStep& step, int64_t streams, int64_t least) {
   const int64_t dense = step.dense_row_count(), sparse = step.sparse_row_count();
-  if (dense < 1 || dense > kMostRows || sparse > kMostRows)
-    return invalid("found {} rows, needed 1 to {}", dense < 1 ? dense : std::max(dense, sparse), kMostRows);
+  if (dense < least || dense > kMostRows || sparse > kMostRows)
+    return invalid("found {} rows, needed {} to {}", dense < least ? dense : std::max(dense, sparse), least, kMostRows);
   return SimulatedPass{.rows = static_cast<int32_t>(streams * dense),
                        .wanted = static_cast<int32_t>(step.logit_count()),
                        .keys = step.keys,
@@ -34,7 +35,7 @@ Result<ReplayTrace> replay_of(const Recording& recording, std::string_view origi
   for (size_t i = 0; i < run.steps.size(); ++i) {
     const RecordedStep& step = run.steps[i];
     trace.tokens += step.committed;
-    const auto pass = pass_of(step, trace.streams);
+    const auto pass = pass_of(step, trace.streams, i == 0 ? 1 : 0);
     if (!pass) return invalid("{}: run {}, step {}: {}", origin, number, i, pass.error().message);
     trace.passes.push_back(*pass);
   }

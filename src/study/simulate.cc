@@ -22,7 +22,7 @@ constexpr double kMbsdTokensPerPass = 128 / 103.5, kRevisionTokensPerPass = 128 
 // Tokens that revision checks in a pass of the CPU's path, as the presets have it.
 constexpr int32_t kRevisedRows = 8;
 
-// With speculation a pass has as many logits as its block has rows: drafts stand in the place of what is decided. With
+// With speculation a pass has as many logits as its block has rows: drafts stand in the place of decided tokens. With
 // revision the CPU checks tokens beside it, and computes the K/V of those that were decided since.
 enum class Fills { nothing, drafts, drafts_and_checks };
 
@@ -42,7 +42,7 @@ constexpr LineSpec kLines[] = {
     {"+ MBSD", false, true, "plan", true, kMbsdTokensPerPass, Fills::drafts},
     {"+ revision", false, true, "plan", true, kRevisionTokensPerPass, Fills::drafts_and_checks},
 };
-// Keys and values of what a canvas stands behind are always kept.
+// Keys and values of the text before a canvas are always kept.
 constexpr double kCanvasSteps = 48;
 constexpr LineSpec kCanvasLines[] = {
     {"CPU", true, true, "plan", false, 0},
@@ -50,7 +50,7 @@ constexpr LineSpec kCanvasLines[] = {
     {"+ SOMR", false, true, "plan", true, 0},
 };
 
-// What the options say, resolved once.
+// The options, resolved once.
 struct Setup {
   Profile profile;
   PresetSpec spec;
@@ -69,7 +69,7 @@ struct Setup {
   Setup(Profile p, PresetSpec s, ModelGraph g) : profile(std::move(p)), spec(std::move(s)), graph(std::move(g)) {}
 };
 
-// The window for weights, from the options or the profile, without what else must be mapped.
+// The window for weights, from the options or the profile, without the other memory that must be mapped.
 Status apply_window(Setup& s, const SimulateOptions& o) {
   if (!o.window_gib && !s.profile.window_gib) return {};
   const double gross = o.window_gib ? *o.window_gib : s.profile.window_gib->value;
@@ -183,16 +183,18 @@ class Bench {
   Status pass(const SimulatedPass& p) {
     StepOutputs outputs;
     if (p.sparse > 0 && !sparse_) {
-      sparse_ = std::make_shared<BesidePass>();
+      sparse_ = std::make_shared<SidePass>();
       sparse_->inputs = step(p.sparse, p.sparse_wanted, p.keys);
-      LLADA_TRY_STATUS(executor_->begin_beside(sparse_));
+      LLADA_TRY_STATUS(executor_->begin_side_pass(sparse_));
       steps_ = 0;
     }
-    StepInputs inputs = step(p.rows, p.wanted, p.keys);
-    if (p.encode) inputs.pass = Pass::encode;
-    LLADA_TRY_STATUS(executor_->run(inputs, outputs));
-    if (sparse_ && executor_->there(*sparse_)) {
-      LLADA_TRY_STATUS(executor_->land(*sparse_));
+    if (p.rows > 0) {
+      StepInputs inputs = step(p.rows, p.wanted, p.keys);
+      if (p.encode) inputs.pass = Pass::encode;
+      LLADA_TRY_STATUS(executor_->run(inputs, outputs));
+    }
+    if (sparse_ && (p.rows == 0 || executor_->is_ready(*sparse_))) {  // without rows the step waits for it
+      LLADA_TRY_STATUS(executor_->join(*sparse_));
       sparse_.reset();
       ++landed_, lateness_ += steps_;
     }
@@ -223,7 +225,7 @@ class Bench {
   }
   std::unique_ptr<SimDevice> device_;
   std::unique_ptr<Executor> executor_;
-  std::shared_ptr<BesidePass> sparse_;  // under way; no other begins
+  std::shared_ptr<SidePass> sparse_;    // under way; no other begins
   int64_t steps_ = 0;                   // since it began
   int64_t landed_ = 0, lateness_ = 0;
 };
@@ -415,7 +417,7 @@ Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& o, double from
         0.0, static_cast<double>(row.line.passes) * row.lower_bound_bytes * 1e-6 * price - row.line.npu_seconds);
     constexpr int kPasses = 31;
     for (const NamedMemory& memory : kMemories) {
-      if (memory.policy == MemoryPolicy::copy) continue;  // moves what the plan maps
+      if (memory.policy == MemoryPolicy::copy) continue;  // moves the slabs that the plan maps
       LineSpec spec = setup->lines[setup->somr()];
       spec.planned = false;
       spec.memory = memory.name;

@@ -1,6 +1,6 @@
-// What a phone would take, priced without numerics: the forward of a preset's geometry runs through the
-// executor and the memory runtime on a dry sim device, pass after pass, as it would with weights. Everything
-// here is modelled; the profile (study/sim/profile.h) says what the numbers rest on.
+// The time on a phone, priced without numerics. The forward of a preset's geometry runs through the executor and the
+// memory runtime on a dry sim device, pass after pass, as it would with weights. Everything here is modelled; the
+// profile (study/sim/profile.h) says what the numbers rest on.
 //
 // Words: line = one configuration of a ladder; pass = one forward; full pass = one over prompt and answer, at
 // the start of each block; the other passes compute the current block.
@@ -48,7 +48,7 @@ struct SimulatedLine {
   double joules = 0, joules_low = 0, joules_high = 0;       // at the same ends
   double bytes_mapped_per_pass = 0, lower_bound_bytes = 0;  // both of the NPU's weights
   double maps_per_pass = 0;
-  double map_seconds = 0, exposed_map_seconds = 0;  // mapping in all, and of it what nothing hid
+  double map_seconds = 0, exposed_map_seconds = 0;  // mapping in all, and the part of it that nothing hid
   double npu_seconds = 0, cpu_seconds = 0;          // lanes at work
   int64_t sparse_passes = 0;                        // of the CPU's path, that landed
   double lateness = 0;                              // their mean, in passes
@@ -84,12 +84,12 @@ struct Simulation {
   std::optional<double> somr_saving_low, somr_saving_high;
 };
 
-// The lines of the published ablation: CPU, + prefix K/V, + NPU, + SOMR, + MBSD, + revision. The first four
-// commit one token per pass. The fifth and sixth take the tokens per pass that the published times imply at
-// the fourth line's time per pass: 128 / 103.5 and 128 / 15.2; a number may replace the last one, and so may a
-// recorded run, which then is the line "recording", of its own prompt and number of tokens. A model whose answers are
-// canvases of random tokens (DiffusionGemma) has three lines, CPU, + NPU and + SOMR, whose canvases take the 48 steps
-// that it is published with where nothing else is asked for; tokens fill whole canvases.
+// The lines of the published ablation: CPU, + prefix K/V, + NPU, + SOMR, + MBSD, + revision. The first four commit one
+// token per pass. The fifth and sixth take the tokens per pass that the published times imply at the fourth line's time
+// per pass: 128 / 103.5 and 128 / 15.2. A number may replace the last one. So may a recorded run, which then is the
+// line "recording", of its own prompt and number of tokens. A model whose answers are canvases of random tokens
+// (DiffusionGemma) has three lines, CPU, + NPU and + SOMR. Its canvases take the 48 steps that it is published with
+// where nothing else is asked for, and tokens fill whole canvases.
 Result<Simulation> simulate_ladder(const SimulateOptions& options);
 
 // Names of the built-in profiles.
@@ -98,8 +98,8 @@ std::vector<std::string> profile_names();
 // The last line alone.
 Result<SimulatedLine> simulate_last_line(const SimulateOptions& options);
 
-// Seconds of one pass of each number of rows in steady state, with logits of all of them or of most_logits: what a
-// strategy that fills free rows of a step wants to know.
+// Seconds of one pass of each number of rows in steady state, with logits of all of them or of most_logits. It is the
+// table for a strategy that fills free rows of a step.
 Result<std::vector<double>> simulate_latency(const SimulateOptions& options, std::span<const int32_t> rows,
                                              std::optional<int32_t> most_logits = {});
 
@@ -108,7 +108,7 @@ struct SweepRow {
   double window_gib = 0;
   SimulatedLine line;  // one token per pass, memory as asked for
   double lower_bound_bytes = 0;
-  // What no plan can hide, of the whole line: weights that the window cannot hold when a pass begins must be
+  // The time that no plan can hide, of the whole line. Weights that the window cannot hold when a pass begins must be
   // mapped between its first and its last op on the NPU, and hide behind nothing else.
   double least_exposed_s = 0;
   std::vector<std::pair<std::string, double>> policy_bytes;  // bytes per pass

@@ -33,7 +33,7 @@ double most_noise(double u) {
 }
 
 constexpr size_t kLanes = 8;
-constexpr double kLeastHeat = 1e-30;   // what is divided by less is not finite
+constexpr double kLeastHeat = 1e-30;   // a quotient by less is not finite
 constexpr float kAlmostNone = -1e30f;  // a logit that adds nothing to a sum
 
 }  // namespace
@@ -74,7 +74,7 @@ RowReader::RowReader(const ClassReading& reading, uint64_t key)
   sums_.resize(row_.classes.size());
 }
 
-// Adds exp(value - best) and what goes with it.
+// Adds exp(value - best) and the numbers weighted by it.
 void RowReader::sum_up(Sums& sums, const float* values, size_t count, float best) const {
   using Lanes = std::array<double, kLanes>;
   Lanes sum{}, weighted{}, heated{};

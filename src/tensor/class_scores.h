@@ -1,6 +1,6 @@
-// What a row of logits says of classes of tokens: all that the choice of an answer that must fit a form needs of a
-// position. A vocabulary's logits become as many numbers as there are classes, stretch by stretch of the vocabulary, so
-// that nobody keeps a row of them.
+// Logits of a row by classes of tokens: all that the choice of an answer with a form needs of a position. A
+// vocabulary's logits become as many numbers as there are classes, stretch by stretch of the vocabulary, so that nobody
+// keeps a row of them.
 #pragma once
 #include <cstdint>
 #include <limits>

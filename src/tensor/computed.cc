@@ -1,6 +1,6 @@
-// A type goes to the narrowest one that holds its integers, and the integers fill the eight bits where there are eight,
-// because kernels may round the sums of eight bits to multiples of 16: halves up, which is no bias as long as the sums
-// have all remainders. So integers are multiplied by odd numbers, or by 16.
+// A type goes to the narrowest one that holds its integers, and the integers fill the eight bits where there are eight.
+// Kernels may round the sums of eight bits to multiples of 16: halves up, which is no bias as long as the sums have all
+// remainders. So integers are multiplied by odd numbers, or by 16.
 #include "tensor/computed.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Types that kernels multiply by, and how the others are brought to one of them when weights are packed. What that
-// costs in memory and in the weights' values: docs/lab/kernels.md.
+// Types that kernels multiply by, and how the others are brought to one of them when weights are packed.
+// docs/lab/kernels.md has the cost in memory and in the weights' values.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace llada {
 
-// What a matrix of `type` is computed as: F32, F16, BF16, Q4_0, Q8_0, Q8_M, Q4_K and Q6_K as themselves.
+// The type that a matrix of `type` is computed as: F32, F16, BF16, Q4_0, Q8_0, Q8_M, Q4_K and Q6_K as themselves.
 DType computed_type(DType type);
 
 // The largest difference that convert_row may make to a value, as a share of the largest magnitude in its 32.

@@ -1,4 +1,4 @@
-// What a stored group of any quantized type holds: the definition of the types. Private to tensor.
+// The content of a stored group of each quantized type: the definition of the types. Private to tensor.
 #pragma once
 #include <cstddef>
 #include <cstdint>

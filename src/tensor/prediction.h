@@ -1,5 +1,5 @@
-// What the head is asked for and what it says of one row, from the device that computes it to the rule that decides:
-// one struct each for all. (A wire format to another processor has its own, sums instead of probabilities:
+// The request to the head and its answer for one row, from the device that computes it to the rule that decides: one
+// struct each for all. (A wire format to another processor has its own, sums instead of probabilities:
 // devices/hexagon/wire.h.)
 #pragma once
 #include <cstdint>
@@ -18,7 +18,7 @@ struct SamplingRule {
   std::vector<int32_t> never_sampled = {};   // ascending
   std::vector<int32_t> out_of_softmax = {};  // ascending; logit -inf before the softmax: confidence is 0 when chosen
 
-  // Of the row that predicts at `position`: the key of its random numbers (base/random.h).
+  // The key of the random numbers of the row that predicts at `position` (base/random.h).
   uint64_t key(int64_t position) const {
     return random_key(seed, static_cast<uint64_t>(fixed_noise ? 0 : forward_number), static_cast<uint64_t>(position));
   }

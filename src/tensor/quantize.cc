@@ -1,7 +1,7 @@
-// Sources: the group layouts in dtype.h and groups.cc, and ggml's reference (not SIMD) quantizers, whose arithmetic is
-// followed operation by operation in float, because one different rounding changes a stored byte. In
-// particular values are multiplied by the inverse of the scale before that scale is rounded to F16. Not done:
-// quantization to the K types, which needs a search rather than a rule.
+// Sources: the group layouts in dtype.h and groups.cc, and ggml's reference (not SIMD) quantizers. Their arithmetic is
+// followed operation by operation in float, because one different rounding changes a stored byte. In particular values
+// are multiplied by the inverse of the scale before that scale is rounded to F16. Not done: quantization to the K
+// types, which needs a search rather than a rule.
 #include "tensor/quantize.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace llada {
 namespace {
 
-// What x86's conversion instruction gives, and so the reference's bytes on it: NaN and out of range become 0
-// in 8 bits.
+// The result of x86's conversion instruction, and so the reference's bytes on it: NaN and out of range become 0 in 8
+// bits.
 int to_int(float value) { return value > -2147483648.0f && value < 2147483648.0f ? static_cast<int>(value) : 0; }
 
 float inverse(float d) { return d != 0.0f ? 1.0f / d : 0.0f; }

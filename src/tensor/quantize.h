@@ -1,6 +1,6 @@
-// Scalar reference conversion between stored types and float rows. This is the definition of every type:
-// kernels are tested against it, and the writers produce bytes identical to ggml's reference quantizers
-// (round half away from zero for Q8_0 as roundf does; truncation after +8.5 for Q4_0; scales stored as F16).
+// Scalar reference conversion between stored types and float rows. This is the definition of every type, and kernels
+// are tested against it. The writers produce bytes identical to ggml's reference quantizers. Q8_0 rounds half away from
+// zero as roundf does, Q4_0 truncates after +8.5, and scales are stored as F16.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A non-owning view of a stored tensor. Shapes are in storage order: dims[0] is the contiguous one (GGUF's
-// ne[0]), so a linear layer (out x in) has dims {in, out} and a stack of experts {in, out, experts}.
+// A non-owning view of a stored tensor. Shapes are in storage order: dims[0] is the contiguous one (GGUF's ne[0]). So a
+// linear layer (out x in) has dims {in, out}, and a stack of experts {in, out, experts}.
 #pragma once
 #include <array>
 #include <cstddef>

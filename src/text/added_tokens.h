@@ -16,7 +16,7 @@ namespace llada {
 struct AddedToken {
   std::string text;
   bool special = false;
-  bool last = false;  // "normalized": looked for in what the others left
+  bool last = false;  // "normalized": looked for in the text that the others left
 };
 
 class AddedTokens {

@@ -147,7 +147,7 @@ std::string without_thoughts(const std::string& answer) {
   return answer.substr(std::min(answer.find_first_not_of('\n', at + kEnd.size()), answer.size()));
 }
 
-// What stands outside of channels, as the templates have it.
+// The text outside of channels, as the templates have it.
 std::string without_channels(std::string_view answer) {
   std::string said;
   while (!answer.empty()) {
@@ -248,6 +248,7 @@ void write_gemma(ChatWriter& out, const ChatFormat& format, std::span<const Chat
   };
   if (think && turns[0].role != "system") system({"system", ""});
   bool goes_on = false, open = false;  // the model's turn, behind calls; and behind another answer
+  bool has_results = false;            // the calls
   for (size_t i = 0; i < turns.size(); ++i) {
     const ChatMessage& turn = turns[i];
     if (turn.role == "tool") continue;  // written with the calls
@@ -264,6 +265,7 @@ void write_gemma(ChatWriter& out, const ChatFormat& format, std::span<const Chat
       if (!(format.joins_answers ? open : goes_on)) begin("model");
       for (const ToolCall& call : turn.calls) write_call(out, call.name, call.arguments);
       const bool answered = i + 1 < turns.size() && turns[i + 1].role == "tool";
+      has_results = answered;
       if (answered)
         for (const ToolResult& result : turns[i + 1].results) write_response(out, result.name, result.content);
       const std::string content = without_channels(turn.content), said(trim(content));
@@ -277,7 +279,11 @@ void write_gemma(ChatWriter& out, const ChatFormat& format, std::span<const Chat
     open = turn.role == "assistant";
     goes_on = turn.role == "assistant" && !turn.calls.empty();
   }
-  if (!add_header || goes_on) return;
+  if (!add_header) return;
+  if (goes_on) {
+    if (has_results && think && format.joins_answers) out.control(kChannel).text("thought\n");
+    return;
+  }
   begin("model");
   if (!think && format.closes_thoughts) out.control(kChannel).text("thought\n").control(kChannelEnd);
 }
@@ -305,7 +311,7 @@ Result<std::vector<int32_t>> render_chat(const Tokenizer& tokenizer, const ChatF
       turns.rend() - std::ranges::find(turns.rbegin(), turns.rend(), "user", &ChatMessage::role));  // counted from 1
   for (size_t i = 0; i < turns.size(); ++i) {
     ChatMessage& turn = turns[i];
-    // Gemma's calls and what they gave stay what they are.
+    // Gemma's calls and their results stay as they are.
     const bool text = format.calls == CallForm::json;
     if (turn.role == "tool" && (text || turn.results.empty() || i == 0 || turns[i - 1].calls.empty())) {
       if (!turn.results.empty()) turn.content = text_of_results(format, std::exchange(turn.results, {}));

@@ -1,4 +1,4 @@
-// Conversations in the form that the models were trained on. The Jinja templates that models ship are not run: a style
+// Conversations in the form that the models were trained on. The Jinja templates that models ship are not run. A style
 // is recognised, the texts that a template adds are read off it (template_texts.h), and a note says where it writes
 // anything else. Control tokens come from here alone, so a message can never forge a turn. Styles:
 //
@@ -15,9 +15,9 @@
 //   plain    the texts joined by newlines, BOS first where the tokenizer asks for it (base models)
 //
 // An answer that comes back as history may contain the text of the end token. It is removed, as the models' own chat
-// programs do; so is what an answer thought (up to </think>, or in its channel) where the template does that. Of a
-// model that was trained on single questions (TokenizerSpec::single_turn) the leading system message and what begins
-// with the last user message are laid out. Calls of tools and their results stand in a turn's text (tool_calls.h);
+// programs do. So are an answer's thoughts (up to </think>, or in its channel) where the template does that. For a
+// model that was trained on single questions (TokenizerSpec::single_turn), only the leading system message and the text
+// from the last user message on are laid out. Calls of tools and their results stand in a turn's text (tool_calls.h);
 // results are turns of the role OBSERVATION in the style bailing and of the user in the others. Gemma's have control
 // tokens, and belong with their results to the turn of the model, which goes on behind them. Deliberately absent:
 // images, other "thinking" switches.

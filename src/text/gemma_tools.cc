@@ -18,7 +18,7 @@ std::string upper_case(std::string text) {
   return text;
 }
 
-// What Jinja's filter `upper` makes of a type: of a list Python's way to print it.
+// A type as Jinja's filter `upper` prints it: a list in Python's form.
 std::string type_text(const Json& type) {
   if (type.is_null()) return "";
   if (!type.is_array()) return upper_case(type.is_string() ? type.get<std::string>() : type.dump());
@@ -32,7 +32,7 @@ Json member(const Json& object, const char* name) {
   return object.is_object() && object.contains(name) ? object[name] : Json();
 }
 
-// What Python takes for true.
+// Whether Python takes the value for true.
 bool holds(const Json& value) {
   if (value.is_string()) return !value.get_ref<const std::string&>().empty();
   if (value.is_boolean()) return value.get<bool>();
@@ -113,7 +113,7 @@ std::string parameters_text(const Json& properties, bool only_others) {
   return out;
 }
 
-// Of a function that is declared.
+// The JSON of a function that is declared.
 Json parsed(std::string_view text) {
   constexpr JsonLimits kLimits{.depth = 100, .values = 100'000, .run_bytes = size_t{1} << 24};
   auto read = parse_json_document(text, "", kLimits);

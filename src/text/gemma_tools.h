@@ -10,14 +10,15 @@ class ChatWriter;
 
 // function: the JSON object with name, description and parameters.
 void write_declaration(ChatWriter& out, std::string_view function);
-// arguments: JSON, whose numbers stay as they stand; what is none stands there as it is, an object or in braces.
+// arguments: JSON text. Numbers are kept verbatim; text that is not JSON is inserted unchanged, in braces if it is no
+// object.
 void write_call(ChatWriter& out, std::string_view name, std::string_view arguments);
 void write_response(ChatWriter& out, std::string_view name, std::string_view content);
 
 // Arguments in Gemma's spelling, which become JSON's while they grow (the spelling of json_text.h).
 class GemmaArguments {
  public:
-  // Takes what belongs to them off the front of `bytes`, as far as it is there.
+  // Takes the bytes of the call off the front of `bytes`, as far as they are there.
   std::string take(std::string& bytes);
   bool complete() const { return at_ == At::behind; }
 

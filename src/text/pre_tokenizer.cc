@@ -103,9 +103,9 @@ Result<PreTokenizer> PreTokenizer::create(std::span<const std::string> regexes) 
 
 namespace {
 
-// Finds matches the way the published tokenizers do: left to right, an empty match only where the last one
-// did not end. Calls emit(begin, end) for each piece of `text`, matched or between matches, empty ones
-// included. Returns how far it got: text.size(), or less when !last and what follows needs more text.
+// Finds matches the way the published tokenizers do: left to right, an empty match only where the last one did not end.
+// Calls emit(begin, end) for each piece of `text`, matched or between matches, empty ones included. Returns how far it
+// got: text.size(), or less when !last and the rest needs more text.
 template <class Emit>
 size_t cut(const pcre2_code* code, pcre2_match_data* data, pcre2_match_context* context, std::string_view text,
            bool last, Emit emit) {

@@ -1,13 +1,12 @@
-// Cuts text into pre-tokens: the pieces inside which byte-pair merging works. Each regex cuts the pieces of
-// the one before it into its matches and the stretches between them; a piece is a text of its own, so that
-// look-around does not see its neighbours. Nothing is dropped: the pre-tokens in order are the text.
+// Cuts text into pre-tokens: the pieces inside which byte-pair merging works. Each regex cuts the pieces of the one
+// before it into its matches and the stretches between them. A piece is a text of its own, so that look-around does not
+// see its neighbours. Nothing is dropped: the pre-tokens in order are the text.
 //
-// Regexes come from files, so they are not trusted. One that is_linear_regex() knows runs compiled (where
-// PCRE2 has a JIT) over the whole text. Any other is interpreted under PCRE2's match and heap limits, over
-// windows of 32 KiB: a match that ends in the window's last quarter is looked for again from there with more
-// text behind it, so results differ from an unlimited match only for pre-tokens longer than 24 KiB. Where a
-// limit is hit, the rest of the window (of the text, for a linear regex) is one pre-token: still exact bytes,
-// found in bounded time.
+// Regexes come from files, so they are not trusted. One that is_linear_regex() knows runs compiled (where PCRE2 has a
+// JIT) over the whole text. Any other is interpreted under PCRE2's match and heap limits, over windows of 32 KiB. A
+// match that ends in the window's last quarter is looked for again from there with more text behind it. So results
+// differ from an unlimited match only for pre-tokens longer than 24 KiB. Where a limit is hit, the rest of the window
+// (of the text, for a linear regex) is one pre-token: still exact bytes, found in bounded time.
 #pragma once
 #include <memory>
 #include <span>

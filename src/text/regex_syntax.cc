@@ -238,7 +238,7 @@ class Translator {
     return property(in_.substr(at_ + name, end - name), end + 1, (peek(1) == 'P') != (name == 4));
   }
 
-  // An escape of `count` characters that means the property `name`, or what is not of it.
+  // An escape of `count` characters that means the property `name`, or its complement.
   Status property(std::string_view name, size_t count, bool negated) {
     const auto members = class_members(name, negated && in_class_);
     if (!members) return refuse(in_class_ ? "this property inside a class" : "this property");

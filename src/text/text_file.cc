@@ -40,8 +40,9 @@ Result<std::string> from_utf16(std::string_view bytes, bool big_endian, const st
   return text;
 }
 
-// What a text that is no UTF-8 at `bad` probably is: of Western European letters, one byte each. There a letter of
-// ASCII stands beside it, no two bytes are a letter of UTF-8, and nothing is a control character. Empty: nobody knows.
+// The probable encoding of a text that is no UTF-8 at `bad`: of Western European letters, one byte each. There a letter
+// of ASCII stands beside it, no two bytes are a letter of UTF-8, and nothing is a control character. Empty: nobody
+// knows.
 std::string_view one_byte_encoding(std::string_view text, size_t bad) {
   const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0; };
   const auto letter = [&](size_t at) { return (byte(at) | 0x20) >= 'a' && (byte(at) | 0x20) <= 'z'; };

@@ -1,6 +1,6 @@
 // Texts from outside: prompts, token ids, keys, task files, conversations. They are UTF-8, or UTF-16 with the byte
-// order mark in front that its editors write. A mark is left out; what is no text is refused with the place of its
-// first such byte, since a model would answer to something else than was meant.
+// order mark in front that its editors write. A mark is left out. Bytes that are no text are refused with their first
+// place, since a model would answer to another text than was meant.
 #pragma once
 #include <cstddef>
 #include <string>

@@ -5,8 +5,19 @@
 
 namespace llada {
 
-AnswerParts::AnswerParts(const Tokenizer& tokenizer, const ChatFormat& format, bool calls)
-    : tokenizer_(tokenizer), begin_(format.thought_begin), end_(format.thought_end) {
+Thoughts thoughts_behind(const ChatFormat& format, std::span<const int32_t> prompt) {
+  if (format.thought_begin < 0) return Thoughts::none;
+  if (!prompt.empty() && prompt.back() == format.thought_end) return Thoughts::none;
+  const auto is_marker = [&](int32_t token) { return token == format.thought_begin || token == format.thought_end; };
+  const auto last = std::find_if(prompt.rbegin(), prompt.rend(), is_marker);
+  return last != prompt.rend() && *last == format.thought_begin ? Thoughts::open : Thoughts::may_begin;
+}
+
+AnswerParts::AnswerParts(const Tokenizer& tokenizer, const ChatFormat& format, Thoughts thoughts, bool calls)
+    : tokenizer_(tokenizer),
+      begin_(format.thought_begin),
+      end_(format.thought_end),
+      thinks_(thoughts == Thoughts::open) {
   if (!calls || format.calls != CallForm::gemma) return;
   for (const auto& [byte, name] : kGemmaMarks)
     if (const auto id = tokenizer.find_control(name)) marks_.emplace_back(*id, byte);
@@ -31,10 +42,10 @@ void AnswerParts::add(int32_t token) {
 }
 
 AnswerParts decided_parts(const Tokenizer& tokenizer, const ChatFormat& format, std::span<const int32_t> answer,
-                          bool thinks, std::string_view hole, bool calls) {
-  AnswerParts parts(tokenizer, format, calls);
+                          Thoughts thoughts, std::string_view hole, bool calls) {
+  AnswerParts parts(tokenizer, format, thoughts, calls);
   const auto is_marker = [&](int32_t token) { return token == format.thought_begin || token == format.thought_end; };
-  if (thinks && format.thought_begin >= 0 && !answer.empty() && answer.front() < 0)
+  if (thoughts == Thoughts::may_begin && format.thought_begin >= 0 && !answer.empty() && answer.front() < 0)
     answer = {std::ranges::find_if(answer, is_marker), answer.end()};
   std::string holes;
   for (const int32_t token : answer) {

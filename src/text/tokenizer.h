@@ -43,9 +43,8 @@ enum class ControlText { letters, token };
 // Immutable; copies share the tables. All methods may be called from many threads at once.
 class Tokenizer {
  public:
-  // `source` names the file in error lines. Errors: a list of the wrong length, an id out of range, a token
-  // or merge that is there twice, a merge of tokens that are not there, a byte without a token, an unknown
-  // pre-tokenizer.
+  // `source` names the file in error lines. Errors: a list of the wrong length, an id out of range, a token or merge
+  // that is there twice. Also a merge of tokens that are not there, a byte without a token, an unknown pre-tokenizer.
   static Result<Tokenizer> create(TokenizerSpec spec, const std::string& source);
 
   // Any bytes. BOS is the caller's business (spec().add_bos).

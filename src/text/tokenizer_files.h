@@ -1,15 +1,15 @@
 // The tokenizer files of a Hugging Face folder -> TokenizerSpec. Either tokenizer.json, or
 // vocab.json with merges.txt (Qwen2's and Dream's tokenizer classes, whose regex and form C are known, and GPT-2's).
 //
-// Of tokenizer.json is understood: model BPE; normalizer null or NFC; pre_tokenizer ByteLevel, or a Sequence of Split
-// (Isolated), Digits and a final ByteLevel; or Gemma's, a BPE of characters with byte fallback behind a normalizer that
-// writes U+2581 for a space; added_tokens (special ones become control tokens, the others
-// user-defined); of post_processor the begin token that a TemplateProcessing puts first. Of tokenizer_config.json:
-// added_tokens_decoder, bos, eos, pad and mask tokens, add_bos_token, chat_template, and this project's
-// llada_single_turn. Where it has no added_tokens_decoder, added_tokens.json and special_tokens_map.json count, as
-// transformers reads them. chat_template.jinja comes before chat_template. Not read: truncation and padding (the
-// caller's business), lstrip and rstrip of special tokens, decoder beyond its type. Everything else that would change
-// ids is refused by name.
+// These parts of tokenizer.json are understood: model BPE; normalizer null or NFC; pre_tokenizer ByteLevel, or a
+// Sequence of Split (Isolated), Digits and a final ByteLevel. Or Gemma's: a BPE of characters with byte fallback behind
+// a normalizer that writes U+2581 for a space. Special ones of added_tokens become control tokens, the others
+// user-defined. From post_processor comes the begin token that a TemplateProcessing puts first. From
+// tokenizer_config.json come added_tokens_decoder, bos, eos, pad and mask tokens, add_bos_token, chat_template, and
+// this project's llada_single_turn. Where it has no added_tokens_decoder, added_tokens.json and special_tokens_map.json
+// count, as transformers reads them. chat_template.jinja comes before chat_template. Not read: truncation and padding
+// (the caller's business), lstrip and rstrip of special tokens, decoder beyond its type. Everything else that would
+// change ids is refused by name.
 #pragma once
 #include <string>
 #include <string_view>

@@ -52,8 +52,8 @@ struct TokenizerTables {
   std::map<std::string_view, int32_t> controls;         // text -> id
   MergeTable merges;
   PreTokenizer pre_tokenizer;
-  // Texts of the control and user-defined tokens: those that are looked for first, and those that are looked for in
-  // what the first ones left. Where a control token's text stays text, no user-defined token is found inside it.
+  // Texts of the control and user-defined tokens: those that are looked for first, and those that are looked for in the
+  // text between the first ones. Where a control token's text stays text, no user-defined token is found inside it.
   LiteralMatcher literals, last_literals;
   bool user_defined = false;  // there is a user-defined token
 

@@ -7,7 +7,7 @@ namespace llada {
 namespace {
 
 constexpr std::string_view kResultBegin = "<tool_response>\n", kResultEnd = "\n</tool_response>";
-// Of Qwen3's template, and of Ling 2.0's and LLaDA2's.
+// The heads of Qwen3's template, and of Ling 2.0's and LLaDA2's.
 constexpr std::string_view kHermesHead =
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are provided with function "
     "signatures within <tools></tools> XML tags:\n<tools>\n";
@@ -93,7 +93,7 @@ bool CallReader::read_text(bool last, std::vector<AnswerPiece>& pieces) {
   return found;
 }
 
-// Takes what belongs to the arguments off what is left.
+// Takes the bytes of the arguments off the front of the rest.
 std::string CallReader::more_json(bool& complete) {
   if (form_ == CallForm::gemma) {
     std::string json = gemma_.take(left_);

@@ -1,9 +1,9 @@
 // Tools in a conversation: how they are shown to a model, how its answer calls them (call_syntax.h), how their results
-// come back. No text follows calls. Tools stand at the end of the first system message: in the words of the published
-// templates for the styles chatml (Qwen3, Qwen2.5) and bailing (Ling 2.0; LLaDA2's own template was not found, so that
-// its words are uncertain), in the markup of Gemma 4's templates for the style gemma (DiffusionGemma's layout is taken
-// from them), in shorter words for the others, whose models know no form of their own. Nemotron's templates write calls
-// as XML; its models get chatml's here.
+// come back. No text follows calls. Tools stand at the end of the first system message. The styles chatml (Qwen3,
+// Qwen2.5) and bailing (Ling 2.0) use the words of the published templates. LLaDA2's own template was not found, so its
+// words are uncertain. The style gemma uses the markup of Gemma 4's templates, from which DiffusionGemma's layout is
+// taken. Other models know no form of their own and get shorter words. Nemotron's templates write calls as XML; its
+// models get chatml's here.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -1,7 +1,6 @@
-// What Unicode 15.0, 15.1 and 16.0 added to 14.0. Published tokenizers cut text by version 16.0
-// (Oniguruma 6.9.10, in Hugging Face's tokenizers 0.23); the PCRE2 10.42 and utf8proc 2.8 of today's
-// distributions know 14.0. Laid over them, so that newer scripts get the published ids; what a newer library
-// knows by itself is the same.
+// The additions of Unicode 15.0, 15.1 and 16.0 to 14.0. Published tokenizers cut text by version 16.0 (Oniguruma
+// 6.9.10, in Hugging Face's tokenizers 0.23); the PCRE2 10.42 and utf8proc 2.8 of today's distributions know 14.0. Laid
+// over them, so that newer scripts get the published ids; data that a newer library has by itself is the same.
 #pragma once
 #include <span>
 #include <string_view>
@@ -23,7 +22,7 @@ struct CodePointPair {
   bool operator==(const CodePointPair&) const = default;
 };
 
-// The new character that the pair composes to, or 0; what a new character decomposes to, in one step, or {0,
+// The new character that the pair composes to, or 0; the parts that a new character decomposes to, in one step, or {0,
 // 0}.
 char32_t added_composite(CodePointPair parts);
 CodePointPair added_decomposition(char32_t code_point);

@@ -18,8 +18,8 @@ struct Utf8Unit {
   bool incomplete = false;  // the text ended inside a sequence that more bytes could complete
 };
 
-// The unit at text[0]; text is not empty. For an invalid one, length is the longest prefix that some valid
-// sequence starts with (what Unicode calls the maximal subpart), so that it becomes one U+FFFD.
+// The unit at text[0]; text is not empty. For an invalid one, length is the longest prefix that some valid sequence
+// starts with (Unicode's maximal subpart), so that it becomes one U+FFFD.
 Utf8Unit utf8_unit(std::string_view text);
 
 void append_utf8(std::string& out, char32_t code_point);

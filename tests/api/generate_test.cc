@@ -146,8 +146,8 @@ TEST(CApi, InfillAsTheEngineDoes) {
   ASSERT_TRUE(layout);
   decode::DecodeOptions options;
   options.acceptance = decode::Acceptance::threshold;
-  const auto expected =
-      open_session(model)->run({.tokens = layout->tokens, .gaps = layout->positions, .options = options}, {});
+  const auto expected = open_session(model)->run(
+      prepare(*model, {.tokens = layout->tokens, .gaps = layout->positions, .options = options}).value(), {});
   ASSERT_TRUE(expected);
   const OptionsHandle chosen = options_of({{"preset", "exact"}, {"threshold", "0.9"}, {"keep_steps", "true"}});
   RequestHandle by_text, by_tokens;
@@ -265,8 +265,8 @@ TEST(CApi, PresetsAsOnTheCommandLine) {
     return std::string(llada_error(tiny().engine));
   };
   EXPECT_EQ(refused({{"kv", "none"}}),
-            "kv none: does not go with preset balanced: refresh (of preset balanced): found 2 with kv none, which "
-            "computes everything in every step, so that refresh would change nothing; needed kv prefix, dual, block or "
+            "kv none: does not go with preset balanced: refresh_after (of preset balanced): found 48 with kv none, which "
+            "computes everything in every step, so that refresh_after would change nothing; needed kv prefix, dual, block or "
             "frozen; preset exact starts without it");
   const OptionsHandle unknown = options_of({{"preset", "brisk"}});
   EXPECT_EQ(llada_submit_text(tiny().engine, "a", LLADA_TEXT, unknown, &none), LLADA_ERROR_INVALID);

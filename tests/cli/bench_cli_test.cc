@@ -128,41 +128,6 @@ TEST_F(BenchCli, AFileAndItsPresetDoTheSameForwards) {
   EXPECT_EQ(report["forward"][0]["rows"], 2);
 }
 
-TEST_F(BenchCli, WrongRequestsAreOneLineAndStatusTwo) {
-  struct Wrong {
-    std::vector<std::string> words;
-    std::string says;
-  };
-  const std::vector<Wrong> calls = {
-      {{"bench"}, "needed one"},
-      {{"bench", "--preset", "tiny", "-m", "x"}, "needed one"},
-      {{"bench", "--preset", "llada-8b:q4_0", "--only", "e2e", "--router-bias", "1"}, "selection biases"},
-      {{"bench", "--preset", "huge:q4_0"}, "found 'huge'"},
-      {{"bench", "--preset", "tiny:q3"}, "'q3'"},
-      {{"bench", "--preset", "tiny", "--only", "kernels"}, "--only: found 'kernels'"},
-      {{"bench", "--preset", "tiny", "--rows", "1,,2"}, "--rows: found ''"},
-      {{"bench", "--preset", "tiny", "--rows", "0"}, "--rows: found 0"},
-      {{"bench", "--preset", "tiny", "--types", "q4"}, "--types: found 'q4'"},
-      {{"bench", "--preset", "tiny", "--repeats", "0"}, "--repeats: found 0"},
-      {{"bench", "--only", "machine", "--device", "abacus"}, "abacus"},
-      {{"bench", "-m", path("missing.gguf")}, "missing.gguf"},
-      {{"bench", "-m", path("missing.gguf"), "--layers", "3"}, "only a preset"},
-      {{"synth", "--preset", "tiny", path("o.gguf")}, "--type is required"},
-      {{"synth", "--preset", "huge", "--type", "q4_0", path("o.gguf")}, "found 'huge'"},
-      {{"synth", "--preset", "tiny", "--type", "q3", path("o.gguf")}, "found 'q3'"},
-      {{"synth", "--preset", "tiny", "--type", "q4_0", path("none/o.gguf")}, "none/o.gguf"},
-      {{"synth", "--preset", "tiny", "--type", "q4_0", "--layers", "0", path("o.gguf")}, "--layers: found 0"},
-  };
-  for (const Wrong& call : calls) {
-    const auto result = run_llada(call.words);
-    EXPECT_EQ(result.status, 2) << call.says << ": " << result.err;
-    EXPECT_EQ(result.out, "") << call.says;
-    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
-    EXPECT_NE(result.err.find(call.says), std::string::npos) << call.says << ": " << result.err;
-  }
-  EXPECT_EQ(files(), 0u);
-}
-
 // Killed while it writes: the data has no name yet where the file system can do without one, and a name that
 // ends in .tmp elsewhere; never the asked one.
 TEST_F(BenchCli, AKilledSynthLeavesNoModel) {

@@ -122,7 +122,7 @@ TEST_F(Examples, AreTheSameWordsInHelpAndInTheManual) {
     EXPECT_GE(expected.size(), 2u) << command.name;
     for (const int width : {40, 80, 120})
       EXPECT_EQ(words_of(examples_in(help_text(app, false, width))), expected) << command.name << " at " << width;
-    EXPECT_EQ(examples_in(without_roff(*manual_page(kAll, command.name, "0"))), unbroken);
+    EXPECT_EQ(examples_in(without_roff(*manual_page({.commands = kAll}, command.name, "0"))), unbroken);
     for (const Words& words : expected) {
       if (words.front() != "llada") continue;
       const auto found = std::ranges::find(kAll, words.at(1), &Command::name);
@@ -181,19 +181,6 @@ TEST(EmptyValues, AreRefusedByName) {
     EXPECT_EQ(run_llada(words).status, 2) << words[3];
 }
 
-// Words of one dash and several letters, of which the library would read -h.
-TEST(ForeignWords, AreNoHelp) {
-  for (const auto& [words, says] :
-       {std::pair(Words{"pull", "-hf", "a/b"}, "unknown option -hf; the repository stands without an option"),
-        std::pair(Words{"run", "-hff", "a.gguf"}, "unknown option -hff; a file stands behind the repository"),
-        std::pair(Words{"inspect", "-hlep"}, "unknown option -hlep")}) {
-    const auto result = run_llada(words);
-    EXPECT_EQ(result.status, 2) << result.out;
-    EXPECT_THAT(result.err, HasSubstr(says));
-  }
-  EXPECT_THAT(run_llada({"inspect", "-help"}).out, HasSubstr("Usage:"));
-}
-
 TEST_F(Examples, Run) {
   ASSERT_EQ(run_llada({"convert", tiny_model(), (folder_ / "model.gguf").string(), "--type", "q8_0"}).status, 0);
   std::string script = fmt::format("set -e\nllada() {{ {} '{}' \"$@\"; }}\n", LLADA_EMULATOR, LLADA_BINARY);
@@ -224,47 +211,6 @@ TEST(Positions, TheModelStandsFirstWithoutItsOption) {
   EXPECT_EQ(tokens({"infill", m, gap, "--json"}), tokens({"infill", "-m", m, "--text", gap, "--json"}));
   EXPECT_EQ(run_llada({"score", m, "-p", "a", "--continuation", "b"}).out,
             run_llada({"score", "-m", m, "-p", "a", "--continuation", "b"}).out);
-  for (const Words& words :
-       {Words{"eval", m, "--tasks", "none.jsonl"}, Words{"tune", m, "--tasks", "none.jsonl", "-o", "/dev/null"}})
-    EXPECT_THAT(run_llada(words).err, HasSubstr("none.jsonl: cannot open"));
-  EXPECT_THAT(run_llada({"serve", "no.gguf", "--port", "0"}).err, HasSubstr("no.gguf: cannot open"));
-  EXPECT_THAT(run_llada({"logits", m, "--ids", "none", "-o", "o"}).err, HasSubstr("none: cannot open"));
-}
-
-TEST(Positions, WhatIsMeantIsSaid) {
-  const std::string m = tiny_model();
-  const std::pair<Words, std::string> calls[] = {
-      {{"run", "-m", m, "hello", "world"}, "found 'hello' and 'world', needed one text; several words stand in quotes"},
-      {{"run", m, "hello", "world"}, "unexpected argument 'world'; a text of several words stands in quotes"},
-      {{"run", "-m", m, "-p", "x", "stray"}, "found 'stray' and 'x', needed one text"},
-      {{"run", "hello", "world"}, "no file or folder 'hello'; needed MODEL, and behind it a text in quotes"},
-      {{"run", "hello"}, "--model is required"},
-      {{"run", "none.gguf", "x"}, "none.gguf: cannot open"},
-      {{"run", m, "x", "-m", m}, "MODEL: found '" + m + "' beside --model"},
-      {{"infill", "-m", m, "a", "b"}, "needed one text"},
-      {{"eval", m, "--tasks", "t", "stray"}, "unexpected argument 'stray'"},
-      {{"chat", m, "-m", m}, "-m: given twice"},
-      {{"list"}, "no command 'list'; did you mean llada pull --list?"},
-      {{"show"}, "did you mean llada inspect MODEL?"},
-      {{"quantize"}, "did you mean llada convert?"},
-      {{"rm"}, "did you mean llada pull --delete?"},
-      {{"ps"}, "nothing runs in the background"},
-      {{"server"}, "did you mean llada serve?"},
-      {{"run", "-m", m, "--diffusion-steps", "64", "hi"}, "unknown option --diffusion-steps; did you mean --steps?"},
-      {{"synth", "x.gguf", "--preset", "nope"}, "--preset: found 'nope', needed one of llada-8b"},
-      {{"convert", m, "x.gguf", "--type", "q9"}, "llada convert: --type: found 'q9'"},
-      {{"simulate", "--profile", "none"}, "llada-study simulate: --profile: found 'none'"},
-      {{"simulate", "--profile", "sm8750-paper", "--preset", "none"}, "llada-study simulate: --preset: found 'none'"},
-      {{"pull", "--list", "--delete"}, "--list and --delete: one of them"},
-      {{"pull", "--delete", "a/b:Q8_0"}, "--delete: found 'Q8_0' behind a/b, needed OWNER/NAME alone"},
-  };
-  for (const auto& [words, says] : calls) {
-    const auto result = run_llada(words);
-    EXPECT_EQ(result.status, 2) << result.err;
-    EXPECT_EQ(result.out, "");
-    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
-    EXPECT_THAT(result.err, HasSubstr(says));
-  }
 }
 
 TEST(Piped, TextGoesBehindThePrompt) {

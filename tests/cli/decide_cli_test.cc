@@ -46,24 +46,6 @@ TEST_F(DecideCli, AQuestionByFlagsIsTheSameAsByARequest) {
   EXPECT_NE(table.out.find("confidence"), std::string::npos) << table.out;
 }
 
-TEST_F(DecideCli, WhatCannotBeIsOneLine) {
-  const auto line = [&](const Words& words) {
-    const auto result = decide(words);
-    EXPECT_EQ(result.status, 2) << result.out << result.err;
-    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-    return result.err;
-  };
-  EXPECT_EQ(line({}), "llada decide: needed one of --question, --request and --calibrate\n");
-  EXPECT_EQ(line({"--question", "a", "--joint"}), "llada decide: --joint: needed with --request\n");
-  EXPECT_EQ(line({"--question", "a", "--choice", "b"}), "llada decide: questions[0].choices: found 1, needed 2 to 255\n");
-  EXPECT_EQ(line({"--question", "a", "--choice", "b|b"}),
-            "llada decide: questions[0].choices[1]: found 'b' again, needed each once\n");
-  EXPECT_NE(line({"--request", file("bad.json", "{\"input\": ")}).find("bad.json"), std::string::npos);
-  EXPECT_NE(line({"--request", file("none.json", R"({"input": "a", "questions": []})")})
-                .find("none.json: questions: found 0, needed 1 to 400"),
-            std::string::npos);
-}
-
 TEST_F(DecideCli, TemperaturesAreFittedAndUsed) {
   std::string rows;
   for (int i = 0; i < 12; ++i)

@@ -198,26 +198,6 @@ TEST_F(UserFiles, ADashIsStdout) {
   EXPECT_FALSE(fs::exists("-"));
 }
 
-TEST_F(UserFiles, ADashIsRefusedWhereAFileIsNeeded) {
-  const std::string m = tiny_model(), ids = folder.write("ids", "1 2 3");
-  const std::pair<const char*, Words> runs[] = {
-      {"OUT", {"convert", m, "-", "--type", "q8_0"}},
-      {"OUT", {"synth", "-", "--preset", "tiny", "--type", "q8_0"}},
-      {"--trace", {"run", "-m", m, "--trace", "-", "x"}},
-      {"--record-routing", {"run", "-m", m, "--record-routing", "-", "x"}},
-      {"--trace", {"infill", "-m", m, "--trace", "-", "--text", "a<mask:1>"}},
-      {"--trace", {"chat", "-m", m, "--trace", "-"}},
-      {"--reference", {"eval", "-m", m, "--tasks", ids, "--reference", "-"}},
-      {"--reference", {"tune", "-m", m, "--tasks", ids, "-o", "-", "--reference", "-"}},
-      {"--resume", {"tune", "-m", m, "--tasks", ids, "-o", "-", "--resume", "-"}},
-      {"--trace", {"simulate", "--profile", "sm8750-paper", "--trace", "-"}}};
-  for (const auto& [option, words] : runs)
-    expect_line(run(words), 2, std::string(option) + ": found '-', needed the name of a file");
-  const auto chat = run({"chat", "-q", "-m", m}, "/save -\n");
-  EXPECT_NE(chat.err.find("/save: found '-', needed the name of a file"), std::string::npos) << chat.err;
-  EXPECT_FALSE(fs::exists("-"));
-}
-
 TEST_F(UserFiles, ATildeInTheEnvironmentIsTheHome) {
   const std::string model = folder / "m.gguf";
   ASSERT_TRUE(convert_model(tiny_model(), model, "q8_0", {}));

@@ -11,6 +11,7 @@ namespace llada::cli {
 namespace {
 
 constexpr Command kTwo[] = {{"run", "answer a prompt", setup_run}, {"infill", "fill the gaps of a text", setup_infill}};
+constexpr Program kPair{.commands = kTwo};
 
 std::string replaced(std::string text, std::string_view what, std::string_view by) {
   for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
@@ -22,9 +23,9 @@ TEST(Manual, EveryOptionIsEverywhere) {
   for (const Command& command : kTwo) {
     CLI::App app;
     const Work work = command.setup(app);
-    const std::string page = replaced(*manual_page(kTwo, command.name, "0.1.0"), "\\-", "-");
-    const std::string bash = *completion(kTwo, "bash"), zsh = *completion(kTwo, "zsh"),
-                      fish = *completion(kTwo, "fish");
+    const std::string page = replaced(*manual_page(kPair, command.name, "0.1.0"), "\\-", "-");
+    const std::string bash = *completion(kPair, "bash"), zsh = *completion(kPair, "zsh"),
+                      fish = *completion(kPair, "fish");
     int names = 0;
     for (const OptionGroup& group : option_groups(app))
       for (const CLI::Option* option : group.options)
@@ -41,18 +42,18 @@ TEST(Manual, EveryOptionIsEverywhere) {
 }
 
 TEST(Manual, ChoicesAreOffered) {
-  EXPECT_NE(completion(kTwo, "bash")->find("--kv) COMPREPLY=($(compgen -W 'none prefix dual block frozen'"),
+  EXPECT_NE(completion(kPair, "bash")->find("--kv) COMPREPLY=($(compgen -W 'none prefix dual block frozen'"),
             std::string::npos);
-  EXPECT_NE(completion(kTwo, "zsh")->find(":(none prefix dual block frozen)'"), std::string::npos);
-  EXPECT_NE(completion(kTwo, "fish")->find(" -l kv -x -a 'none prefix dual block frozen'"), std::string::npos);
+  EXPECT_NE(completion(kPair, "zsh")->find(":(none prefix dual block frozen)'"), std::string::npos);
+  EXPECT_NE(completion(kPair, "fish")->find(" -l kv -x -a 'none prefix dual block frozen'"), std::string::npos);
 }
 
 // What has no list of its own in decode/fields.h, and names that only known_words() takes.
 TEST(Manual, OtherChoicesAreOfferedToo) {
   constexpr Command kThree[] = {{"run", "", setup_run}, {"convert", "", setup_convert}, {"synth", "", setup_synth}};
-  const std::string bash = *completion(kThree, "bash"), zsh = *completion(kThree, "zsh"),
-                    fish = *completion(kThree, "fish");
-  EXPECT_NE(bash.find("*\\ --preset-decode) COMPREPLY=($(compgen -W 'exact balanced fast long npu llada2 llada2.1 "
+  const std::string bash = *completion({.commands = kThree}, "bash"), zsh = *completion({.commands = kThree}, "zsh"),
+                    fish = *completion({.commands = kThree}, "fish");
+  EXPECT_NE(bash.find("*\\ --preset-decode) COMPREPLY=($(compgen -W 'exact balanced fast llada2 llada2.1 "
                       "llada2.2 sdar rnd1 fast-dllm-v2 wedlm nemotron nemotron-spec' -- "
                       "\"$word\") $(compgen -f -- \"$word\"))"),
             std::string::npos)
@@ -70,19 +71,35 @@ TEST(Manual, OtherChoicesAreOfferedToo) {
 // Single quotes inside single quotes would end them.
 TEST(Manual, HelpTextsAreQuoted) {
   for (const char* shell : {"zsh", "fish"}) {
-    const std::string script = *completion(kTwo, shell);
+    const std::string script = *completion(kPair, shell);
     int64_t quotes = 0;
     for (size_t i = 0; i < script.size(); ++i) quotes += script[i] == '\'' && (i == 0 || script[i - 1] != '\\');
     EXPECT_EQ(quotes % 2, 0) << shell;
   }
-  const std::string page = *manual_page(kTwo, "run", "0.1.0");
+  const std::string page = *manual_page(kPair, "run", "0.1.0");
   EXPECT_TRUE(page.starts_with(".TH \"LLADA\\-RUN\" 1 "));
   EXPECT_EQ(page.find("\n'"), std::string::npos) << "no line is a request by chance";
 }
 
+// A second program has pages and scripts of its own name, and its page names llada's.
+TEST(Manual, OfAnotherProgram) {
+  const Program study{.name = "llada-study", .about = "studies", .commands = kTwo};
+  const std::string page = *manual_page(study, "", "0.1.0");
+  EXPECT_TRUE(page.starts_with(".TH \"LLADA\\-STUDY\" 1 ")) << page;
+  EXPECT_TRUE(
+      page.ends_with(".SH SEE ALSO\n.BR llada\\-study\\-run (1),\n.BR llada\\-study\\-infill (1),\n.BR llada (1)\n"))
+      << page;
+  EXPECT_EQ(page.find("llada MODEL"), std::string::npos);
+  EXPECT_NE(manual_page(study, "run", "0.1.0")->find(".B llada\\-study run\n"), std::string::npos);
+  EXPECT_TRUE(completion(study, "bash")->ends_with("complete -o filenames -F _llada_study llada-study\n"));
+  EXPECT_TRUE(completion(study, "zsh")->starts_with("#compdef llada-study\n_llada_study() {\n"));
+  EXPECT_NE(completion(study, "fish")->find("\ncomplete -c llada-study -n __fish_use_subcommand -a run "),
+            std::string::npos);
+}
+
 TEST(Manual, WhatThereIsNot) {
-  EXPECT_EQ(completion(kTwo, "tcsh").error().message, "--completion: found 'tcsh', needed bash, zsh or fish");
-  EXPECT_EQ(manual_page(kTwo, "walk", "0.1.0").error().message, "--man: found 'walk', needed a command or nothing");
+  EXPECT_EQ(completion(kPair, "tcsh").error().message, "--completion: found 'tcsh', needed bash, zsh or fish");
+  EXPECT_EQ(manual_page(kPair, "walk", "0.1.0").error().message, "--man: found 'walk', needed a command or nothing");
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ TEST(ParseDecodeOptions, EveryOptionReachesItsField) {
   const auto a = parse_decode_options(
       "--gen-length 96 --block-length=16 --steps 48 --accept random --temperature 0.5 --seed "
       "18446744073709551615 "
-      "--cfg-scale 1.5 --early-stop block --logits-eos-inf --kv dual --refresh 7");
+      "--cfg-scale 1.5 --early-stop block --logits-eos-inf --kv dual --refresh-after 7");
   ASSERT_TRUE(a) << a.error().message;
   EXPECT_EQ(a->gen_length, 96);
   EXPECT_EQ(a->block_length, 16);
@@ -41,7 +41,7 @@ TEST(ParseDecodeOptions, EveryOptionReachesItsField) {
   EXPECT_TRUE(a->logits_eos_inf);
   EXPECT_FALSE(a->confidence_eos_eot_inf);
   EXPECT_EQ(a->kv, decode::KvChoice::dual);
-  EXPECT_EQ(a->refresh, 7);
+  EXPECT_EQ(a->refresh_after, 7);
 
   const auto b = parse_decode_options("--confidence-eos-eot-inf --accept schedule");
   ASSERT_TRUE(b);
@@ -71,7 +71,7 @@ TEST(ParseDecodeOptions, AParameterChoosesItsRule) {
 
 TEST(ParseDecodeOptions, EveryStrategyFlagReachesItsField) {
   const auto a = parse_decode_options(
-      "--threshold 0.8 --entropy-gate 0.6 --kv prefix --tail 16 --refresh 5 "
+      "--threshold 0.8 --entropy-gate 0.6 --kv prefix --tail 16 --refresh-after 5 "
       "--mbsd-trigger 5 --mbsd-threshold 0.75 --latency-table "
       "8:1,16:1.5 --stable-threshold 0.95 --revise-lateness 3 --revise-rows 7");
   ASSERT_TRUE(a) << a.error().message;
@@ -79,7 +79,7 @@ TEST(ParseDecodeOptions, EveryStrategyFlagReachesItsField) {
   EXPECT_EQ(a->threshold, 0.8);
   EXPECT_EQ(a->entropy_gate, 0.6);
   EXPECT_EQ(a->kv, decode::KvChoice::prefix);
-  EXPECT_EQ(a->refresh, 5);
+  EXPECT_EQ(a->refresh_after, 5);
   EXPECT_EQ(a->tail, 16);
   EXPECT_TRUE(a->mbsd);
   EXPECT_EQ(a->mbsd_trigger, 5);
@@ -136,7 +136,7 @@ TEST(ParseDecodeOptions, RefusesWithTheNameOfTheOption) {
       {"--visible-threshold 0.8", "was removed: threshold=N is that of revision, too"},
       {"--edit-steps 4 --revision dual-path", "--edit-steps already chose edit revision"},
       {"--revision dual-path --steps 4", "--steps: found 4"},
-      {"--wino", "'--wino' was removed: revision=dual-path looks again at what is doubtful"},
+      {"--wino", "'--wino' was removed: revision=dual-path checks doubtful tokens again"},
       {"--kv delayed", "--kv: found 'delayed', which was removed: kv=frozen with slide computes the fewest rows"},
       {"--latency-table 8", "found '8', needed ROWS:MS"},
       {"--latency-table 8:1,", "found '', needed ROWS:MS"},
@@ -158,7 +158,7 @@ TEST(ParseDecodeOptions, RefusesWithTheNameOfTheOption) {
       {"--thresold 0.9", "'--thresold' is no decoding option"},
       {"threshold 0.9", "'threshold' is no decoding option"},
       {"--threshold 0.9 --steps 4", "--steps: found 4 with accept threshold"},
-      {"--refresh 4", "--refresh: found 4 with kv none"},
+      {"--refresh-after 4", "--refresh-after: found 4 with kv none"},
   };
   for (const auto& c : cases) {
     const auto parsed = parse_decode_options(c.text);
@@ -242,7 +242,7 @@ TEST(Options, TuningKeepsItsTexts) {
   EXPECT_EQ(join(choices("tail")), " --tail 64 --tail 32 --tail 16 --tail 8");
   EXPECT_EQ(join(choices("slide")), " --slide");
   EXPECT_EQ(join(choices("kv")), " --kv prefix --kv dual --kv frozen");
-  EXPECT_EQ(join(choices("refresh")), " --refresh 8 --refresh 4 --refresh 3 --refresh 2");
+  EXPECT_EQ(join(choices("refresh_after")), " --refresh-after 64 --refresh-after 32 --refresh-after 16 --refresh-after 8");
   EXPECT_EQ(join(choices("block_length")), "--block-length 8 --block-length 16  --block-length 64 --block-length 128");
   EXPECT_EQ(join(choices("revise_rows")), " --revise-rows 8 --revise-rows 16 --revise-rows 32");
 }
@@ -265,9 +265,9 @@ TEST(Options, TuningAsksWhatTheModelCanAnswer) {
   std::set<std::string> every = {"acceptance", "way of revising", "speculation"};
   for (const decode::Field& field : decode::fields())
     if (!field.tune.empty() && field.rules == 0) every.emplace(field.key);  // rules are one question
-  for (const char* key : {"kv", "tail", "refresh", "slide", "revise_rows"}) EXPECT_TRUE(every.contains(key)) << key;
+  for (const char* key : {"kv", "tail", "refresh_after", "slide", "revise_rows"}) EXPECT_TRUE(every.contains(key)) << key;
   EXPECT_EQ(names(false), every);
-  EXPECT_EQ(names(true), without(every, {"tail", "refresh", "speculation"}));
+  EXPECT_EQ(names(true), without(every, {"tail", "refresh_after", "speculation"}));
   const auto axes = tune_axes(true);
   EXPECT_EQ(join(std::ranges::find(axes, "kv", &eval::Axis::name)->choices), "--kv block --kv frozen");
 }

@@ -104,23 +104,5 @@ TEST_F(Pack, ADiskThatIsFullIsOneLineAndTheAnswerComes) {
   for (const auto& entry : fs::directory_iterator(cache)) EXPECT_EQ(entry.path().extension(), ".lock") << entry.path();
 }
 
-TEST_F(Pack, MistakesAreOneLine) {
-  const std::vector<std::pair<Words, std::string>> mistakes = {
-      {{"pack"}, "needs MODEL"},
-      {{"pack", model, "--list"}, "--list: works on all that is kept"},
-      {{"pack", "--list", "--prune"}, "one of them"},
-      {{"pack", "--pack-cache", "off", model}, "off is no place"},
-      {{"pack", "--verify", model}, "has no packed weights for"},
-      {{"pack", folder / "none.gguf"}, "cannot open"},
-      {{"run", "-m", model, "-p", "x", "--pack-cache", ""}, "needed off, auto or a folder"},
-  };
-  for (const auto& [words, text] : mistakes) {
-    const auto result = run(words);
-    EXPECT_EQ(result.status, 2) << text;
-    EXPECT_NE(result.err.find(text), std::string::npos) << result.err;
-    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
-  }
-}
-
 }  // namespace
 }  // namespace llada::test

@@ -8,22 +8,22 @@ namespace llada::cli {
 namespace {
 
 TEST(DecodePreset, BuiltInOptionsAreValid) {
-  for (const char* name : {"exact", "balanced", "fast", "long", "npu", "llada2", "llada2.1", "llada2.2"}) {
+  for (const char* name : {"exact", "balanced", "fast", "llada2", "llada2.1", "llada2.2"}) {
     const auto preset = find_decode_preset(name);
     ASSERT_TRUE(preset) << name;
     EXPECT_EQ(preset->name, name);
     const auto options = parse_decode_options(preset->options);
     EXPECT_TRUE(options) << name << ": " << options.error().message;
   }
-  // What a block-causal model can do; `long` slides.
-  for (const char* name : {"exact", "balanced", "fast", "long", "npu", "llada2", "llada2.1", "llada2.2"}) {
+  // What a block-causal model can do.
+  for (const char* name : {"exact", "balanced", "fast", "llada2", "llada2.1", "llada2.2"}) {
     const auto options = parse_decode_options(find_decode_preset(name, true, 32)->options);
     ASSERT_TRUE(options) << name << ": " << options.error().message;
-    EXPECT_EQ(decode::validate(*options, false, 32).has_value(), name != std::string("long")) << name;
+    EXPECT_TRUE(decode::validate(*options, false, 32)) << name;
   }
   decode::ModelKind together(32);
   together.whole_blocks = true;
-  for (const char* name : {"exact", "balanced", "fast", "npu", "llada2", "llada2.1", "llada2.2"}) {
+  for (const char* name : {"exact", "balanced", "fast", "llada2", "llada2.1", "llada2.2"}) {
     const auto options = parse_decode_options(find_decode_preset(name, true, together)->options);
     ASSERT_TRUE(options) << name;
     const Status status = decode::validate(*options, false, together);
@@ -38,9 +38,12 @@ TEST(DecodePreset, UnknownNamesAreRefused) {
   const auto preset = find_decode_preset("brisk");
   ASSERT_FALSE(preset);
   EXPECT_EQ(preset.error().message,
-            "found 'brisk', needed one of exact, balanced, fast, long, npu, llada2, llada2.1, llada2.2, sdar, "
+            "found 'brisk', needed one of exact, balanced, fast, llada2, llada2.1, llada2.2, sdar, "
             "rnd1, fast-dllm-v2, wedlm, nemotron, nemotron-spec, or a preset file");
   EXPECT_FALSE(find_decode_preset(""));
+  for (const char* removed : {"npu", "long"})
+    EXPECT_TRUE(
+        find_decode_preset(removed).error().message.starts_with(std::string("'") + removed + "' was removed: "));
 }
 
 TEST(DecodePreset, TextComesBack) {

@@ -116,44 +116,6 @@ TEST_F(ScoreCli, TaskFilesAreAnswered) {
             2);
 }
 
-TEST_F(ScoreCli, NothingThatWasGivenIsIgnored) {
-  const std::string tasks = questions(1);
-  const auto refused = [&](const Words& words, const std::string& line) {
-    const ProcessResult result = score(words);
-    EXPECT_EQ(result.status, 2) << line;
-    EXPECT_EQ(result.err, "llada score: " + line + "\n");
-  };
-  const std::string either = "needed either --tasks or --continuation, with --prompt before it or without";
-  refused({}, either);
-  refused({"--tasks", tasks, "--continuation", "x"}, either);
-  refused({"--tasks", tasks, "--prompt", "x"}, "--prompt: needed without --tasks");
-  refused({"--continuation", "x", "--limit", "3"}, "--out, --limit, --shots and --examples: needed with --tasks");
-  refused({"--tasks", tasks, "--shots", "3"}, "--shots N: needed together with --examples FILE");
-  refused({"--continuation", "x", "--draws", "3"}, "--draws: only --method mc has it");
-  refused({"--continuation", "x", "--order", "--threshold 0.9"}, "--order: only --method duel has it");
-  refused({"--continuation", "x", "--method", "best"},
-          "--method: found 'best', needed mc, chain, exact, duel or pseudo");
-  refused({"--continuation", "x", "--cfg", "-1"},
-          "--cfg: found -1, needed a number from 0 to 1000000 (see llada score --help)");
-  refused({"--tasks", tasks, "--cfg", "x"},
-          "--cfg: found 'x', needed a number from 0 to 1000000 (see llada score --help)");
-  refused({"--continuation", "x", "--cfg", "1", "--method", "duel"},
-          "--cfg: found 1, needed none with --method duel, whose guidance stands in --order");
-  for (const char* order : {"--gen-length auto", "--early-stop none"}) {
-    const std::string text = order;
-    const size_t blank = text.find(' ');
-    refused({"--continuation", "x", "--method", "duel", "--order", text},
-            "--order: " + text.substr(0, blank) + ": found " + text.substr(blank + 1) +
-                ", needed none: the continuation's tokens are the answer, to the last one");
-  }
-  refused({"--prompt", "The co", "--continuation", " 12", "--continuation", "lor"},
-          "--continuation 'lor': found 0 tokens behind the prompt's, since the tokenizer joins it with them; needed 1 "
-          "or more, as a text that begins with a blank has");
-  const ProcessResult several = score({"--continuation", "x y z w", "--method", "exact"});
-  EXPECT_EQ(several.status, 2);
-  EXPECT_NE(several.err.find("tokens, needed 1 for the method exact"), std::string::npos) << several.err;
-}
-
 TEST_F(ScoreCli, CtrlCKeepsWhatIsThere) {
   LLADA_NEEDS_TERMINAL();
   const std::string tasks = questions(2000);

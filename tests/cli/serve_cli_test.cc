@@ -3,10 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <cstdlib>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "cli/process.h"
 
@@ -38,37 +35,12 @@ TEST(ServeCommand, AnIpv6AddressStandsInBrackets) {
   EXPECT_FALSE(ended.out.contains("warning")) << ended.out;
 }
 
-TEST(ServeCommand, WhatCannotBeServedIsRefused) {
-  const auto no_model = run_llada({"serve", "-m", "/nowhere/model.gguf", "--port", "0"});
-  EXPECT_EQ(no_model.status, 2) << no_model.err;
-  const auto no_keys = run_llada({"serve", "-m", kModel, "--port", "0", "--api-key-file", "/dev/null"});
-  EXPECT_EQ(no_keys.status, 2);
-  EXPECT_TRUE(no_keys.err.contains("/dev/null: found no key, needed one a line")) << no_keys.err;
+TEST(ServeCommand, APlaceOfAnotherMachineIsRefused) {
   const auto no_place = run_llada({"serve", "-m", kModel, "--host", "192.0.2.1", "--port", "0"});
   EXPECT_EQ(no_place.status, 2);
   EXPECT_TRUE(no_place.err.contains("192.0.2.1:0: cannot listen there")) << no_place.err;
   EXPECT_TRUE(no_place.err.contains("llada serve: warning: whoever reaches 192.0.2.1 may ask: there is no key"))
       << no_place.err;
-  const std::pair<std::vector<std::string>, std::string> wrong[] = {
-      {{"--host", ""}, "--host: found '', needed NAME"},
-      {{"--host", "http://localhost"}, "--host: found \"http://localhost\", needed a name or an address"},
-      {{"--cors", "https://a.example", "--cors", "https://b.example/"}, "--cors: found \"https://b.example/\", needed"},
-      {{"--allow-host", "a/b"}, "--allow-host: found \"a/b\", needed a name"}};
-  for (const auto& [options, error] : wrong) {
-    std::vector<std::string> line = {"serve", "-m", kModel, "--port", "0"};
-    line.insert(line.end(), options.begin(), options.end());
-    const auto refused = run_llada(line);
-    EXPECT_EQ(refused.status, 2) << error;
-    EXPECT_TRUE(refused.err.contains(error)) << refused.err;
-  }
-  for (const auto& [keys, error] : {std::pair("two words", "LLADA_API_KEY:1: found a blank"),
-                                    std::pair("", "LLADA_API_KEY: found no key, needed one a line")}) {
-    ::setenv("LLADA_API_KEY", keys, 1);
-    const auto no_key = run_llada({"serve", "-m", kModel, "--port", "0"});
-    ::unsetenv("LLADA_API_KEY");
-    EXPECT_EQ(no_key.status, 2);
-    EXPECT_TRUE(no_key.err.contains(error)) << no_key.err;
-  }
 }
 
 }  // namespace

@@ -185,7 +185,14 @@ TEST(Study, LiesBesideTheProgram) {
   const TempFolder folder;
   const std::string alone = folder / "llada";
   std::filesystem::copy_file(LLADA_BINARY, alone);
-  for (const Words& words : {Words{"simulate"}, {"synth", "x.gguf"}, {"study"}, {"doctor", "--device", "hexagon"}}) {
+  for (const Words& words : {Words{"simulate"}, {"synth", "x.gguf"}}) {
+    const auto result = run_llada(words, {.program = alone});
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_EQ(result.err, "llada: no command '" + words[0] +
+                              "'; more commands are of llada-study, which is not beside this program (see llada "
+                              "--help)\n");
+  }
+  for (const Words& words : {Words{"study"}, {"doctor", "--device", "hexagon"}}) {
     const auto result = run_llada(words, {.program = alone});
     EXPECT_EQ(result.status, 2) << result.err;
     EXPECT_EQ(result.out, "");
@@ -200,6 +207,7 @@ TEST(Study, LiesBesideTheProgram) {
       << refused.err;
   EXPECT_EQ(run_llada({"study", "synth", "--help"}).out, run_llada({"synth", "--help"}, kStudy).out);
   EXPECT_EQ(run_llada({"help", "synth"}).out, run_llada({"synth", "--help"}, kStudy).out);
+  EXPECT_EQ(run_llada({"rum"}).err, "llada: no command 'rum'; did you mean run? (see llada --help)\n");
   const std::string own = run_llada({"--help"}, kStudy).out;
   for (const char* command : {"\n  simulate ", "\n  synth ", "\n  doctor "})
     EXPECT_NE(own.find(command), std::string::npos) << own;

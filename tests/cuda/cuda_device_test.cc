@@ -37,10 +37,10 @@ class OnCuda {
 
   Status run(const OneStream& in) { return run_one(*executor_, in, *kv_, out); }
   Status run_beside(const OneStream& in) {
-    const auto pass = std::make_shared<BesidePass>();
+    const auto pass = std::make_shared<SidePass>();
     pass->inputs = in.over(*kv_);
-    LLADA_TRY_STATUS(executor_->begin_beside(pass));
-    LLADA_TRY_STATUS(executor_->land(*pass));
+    LLADA_TRY_STATUS(executor_->begin_side_pass(pass));
+    LLADA_TRY_STATUS(executor_->join(*pass));
     out = OneResult(std::move(pass->outputs));
     return {};
   }

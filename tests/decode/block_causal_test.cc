@@ -438,7 +438,7 @@ TEST(BlockCausal, RefusesWhatHasNoMeaningThere) {
   };
   for (const KvChoice kv : {KvChoice::prefix, KvChoice::dual})
     EXPECT_THAT(refusal([&](auto& o) { o.kv = kv; }), StartsWith("kv: found " + std::string(name(kv))));
-  EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::block, o.refresh = 4; }), StartsWith("refresh:"));
+  EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::block, o.refresh_after = 4; }), StartsWith("refresh_after:"));
   EXPECT_THAT(refusal([](auto& o) { o.tail = 16; }), StartsWith("tail:"));
   EXPECT_THAT(refusal([](auto& o) { o.mbsd = true; }), StartsWith("mbsd:"));
   EXPECT_THAT(refusal([](auto& o) { o.block_length = 64; }),

@@ -255,7 +255,7 @@ TEST(Denoiser, CancelledBetweenStepsKeepsItsMasks) {
 TEST(Denoiser, InterleavedRequestsDoNotDisturbEachOther) {
   std::vector<DecodeOptions> settings(5);
   for (DecodeOptions& o : settings) o.gen_length = 24, o.block_length = 8, o.acceptance = Acceptance::threshold;
-  settings[1].kv = KvChoice::frozen, settings[1].refresh = 3;
+  settings[1].kv = KvChoice::frozen, settings[1].refresh_after = 3;
   settings[2].revision = Revision::dual_path, settings[2].revise_lateness = 0;
   settings[2].kv = KvChoice::dual, settings[2].threshold = 0.3;
   settings[3].cfg_scale = 0.5, settings[3].mbsd = true;

@@ -219,7 +219,7 @@ using Pairs = std::vector<std::pair<const char*, const char*>>;
 
 // A preset that says something of everything, as the default one does.
 const Pairs kWhole = {{"kv", "dual"},
-                      {"refresh", "2"},
+                      {"refresh_after", "2"},
                       {"slide", "true"},
                       {"tail", "16"},
                       {"revision", "dual-path"},
@@ -229,7 +229,7 @@ const Pairs kWhole = {{"kv", "dual"},
 TEST(Settings, AnOptionReplacesThatValueOfThePresetAlone) {
   const DecodeOptions whole = *resolve({}, kWhole);
   EXPECT_EQ(as_flags(whole),
-            "--slide --accept=threshold --threshold=0.85 --kv=dual --tail=16 --refresh=2 "
+            "--slide --accept=threshold --threshold=0.85 --kv=dual --tail=16 --refresh-after=2 "
             "--revision=dual-path --stable-threshold=0.99");
   const auto with = [&](auto change) {
     DecodeOptions changed = whole;
@@ -263,8 +263,8 @@ TEST(Settings, AnOptionReplacesThatValueOfThePresetAlone) {
 
 TEST(Settings, WhatDoesNotGoWithThePresetIsRefusedNamingBoth) {
   const std::pair<Pairs, const char*> cases[] = {
-      {{{"kv", "none"}}, "kv none: does not go with preset p: refresh: found 2 with kv none"},
-      {{{"tail", "8"}, {"kv", "none"}}, "kv none: does not go with preset p: refresh: found 2"},
+      {{{"kv", "none"}}, "kv none: does not go with preset p: refresh_after: found 2 with kv none"},
+      {{{"tail", "8"}, {"kv", "none"}}, "kv none: does not go with preset p: refresh_after: found 2"},
       {{{"edit_steps", "4"}}, "edit_steps 4: does not go with preset p: slide: found revision edit, which"},
   };
   for (const auto& [given, message] : cases) EXPECT_THAT(resolve(given, kWhole).error().message, StartsWith(message));

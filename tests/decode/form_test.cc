@@ -245,7 +245,7 @@ TEST(Form, OptionsThatCannotGoWithOne) {
   EXPECT_TRUE(validate(options));
   options.temperature = 1, options.top_k = 4;
   EXPECT_EQ(validate(options).error().message,
-            "top_k: found 4 with a form of the answer, which decides what may be sampled; needed it left out");
+            "top_k: found 4 with a form of the answer, which decides which tokens may be sampled; needed it left out");
   options = {FormOptions{.choice = "a|b", .regex = "x"}};
   EXPECT_EQ(validate(options).error().message,
             "choice: found a text with regex, another form of the answer; needed one alone");
@@ -258,7 +258,7 @@ TEST(Form, OptionsThatCannotGoWithOne) {
   options.kv = KvChoice::none;
   options.acceptance = Acceptance::causal;
   EXPECT_THAT(validate(options, false, other).error().message,
-              HasSubstr("which keeps what a causal forward says as it is; needed"));
+              HasSubstr("which keeps a causal forward's tokens as they are; needed"));
   other.moves_text = true;
   options.acceptance = Acceptance::threshold;
   options.revision = Revision::levenshtein;

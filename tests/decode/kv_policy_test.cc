@@ -29,7 +29,7 @@ std::vector<Span> spans(const Outcome& outcome) {
 Outcome run_policy(KvChoice kv, int64_t refresh) {
   const DecodeOptions options = {LengthOptions{.gen_length = 8, .block_length = 4},
                                  EndingOptions{.early_stop = EarlyStop::none},
-                                 CacheOptions{.kv = kv, .refresh = refresh}};
+                                 CacheOptions{.kv = kv, .refresh_after = refresh}};
   return run_script(options, std::vector<int32_t>{1, 2, 3, 4}, random_script(5));
 }
 
@@ -103,7 +103,7 @@ TEST(KvPolicy, RefreshingEveryStepIsNone) {
                              AcceptanceOptions{.acceptance = Acceptance::threshold, .threshold = 0.8}};
     const std::vector<int32_t> prompt(seed % 5, 1);
     const Outcome exact = run_script(options, prompt, random_script(seed));
-    options.refresh = 1;
+    options.refresh_after = 1;
     for (const KvChoice kv : {KvChoice::prefix, KvChoice::dual, KvChoice::block, KvChoice::frozen}) {
       options.kv = kv;
       const Outcome refreshed = run_script(options, prompt, random_script(seed));

@@ -119,7 +119,7 @@ void spoil(DecodeOptions& o, Rng& rng) {
       o.cfg_scale = real;
       break;
     case 8:
-      o.refresh = integer;
+      o.refresh_after = integer;
       break;
     case 9:
       o.acceptance = static_cast<Acceptance>(rng() % 12);
@@ -161,7 +161,7 @@ TEST(Property, AnyOptionsAreRefusedOrFinishWithinTheBound) {
     if (block_causal) {  // whose blocks are the strategy's
       constexpr KvChoice kPolicies[] = {KvChoice::none, KvChoice::block, KvChoice::frozen};
       options.kv = kPolicies[rng() % 3];
-      options.tail = -1, options.slide = options.mbsd = false, options.refresh = 0;
+      options.tail = -1, options.slide = options.mbsd = false, options.refresh_after = 0;
       ids.attention_block = std::clamp<int64_t>(options.block_length, 1, 1 << 20);
     }
     if (const Status status = validate(options, infill); !status) {

@@ -27,7 +27,7 @@ inline DecodeOptions random_options(Rng& rng) {
   o.confidence_eos_eot_inf = rng() % 8 == 0;
   o.early_stop = static_cast<EarlyStop>(rng() % 3);
   o.kv = static_cast<KvChoice>(rng() % all_values<KvChoice>().size());
-  if (o.kv != KvChoice::none) o.refresh = between(rng, 0, 4);
+  if (o.kv != KvChoice::none) o.refresh_after = between(rng, 0, 4);
   if (rng() % 4 == 0) o.tail = between(rng, 0, 40);
   o.slide = rng() % 4 == 0;
   o.mbsd = rng() % 3 == 0;
@@ -40,7 +40,7 @@ inline DecodeOptions random_options(Rng& rng) {
     o.revision = static_cast<Revision>(rng() % 4) /* levenshtein needs ranked tokens */;
   }
   o.stable_threshold = static_cast<double>(between(rng, 10, 20)) / 20;
-  o.revise_lateness = rng() % 2 ? 0 : kFused;
+  o.revise_lateness = rng() % 2 ? between(rng, kReady, 3) : kFused;
   o.revise_rows = between(rng, 1, 6);
   o.edit_threshold = static_cast<double>(between(rng, 0, 20)) / 20;
   o.edit_steps = between(rng, 0, 5);

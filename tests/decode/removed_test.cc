@@ -90,15 +90,15 @@ TEST(Removed, EveryNameThatWasThereIsAnOptionOrSaysWhatReplacedIt) {
       EXPECT_EQ(no_option(key), fmt::format("'{}' was removed: {}", key, replaced_by(key)));
     }
   }
-  EXPECT_EQ(still + 4 + form_fields().size(), fields().size())
-      << "revise_lateness, neighbour_penalty, the forms and two of random canvases are new";
+  EXPECT_EQ(still + 5 + form_fields().size(), fields().size())
+      << "revise_lateness, neighbour_penalty, refresh_after, the forms and two of random canvases are new";
   EXPECT_EQ(no_option("thresold"), "'thresold' is no decoding option");
   EXPECT_EQ(no_option(""), "'' is no decoding option");
 }
 
 TEST(Removed, FlagsAreFoundAsKeysAre) {
   EXPECT_EQ(replaced_by("--wino-back"), replaced_by("wino_back"));
-  EXPECT_EQ(no_option("--credit"), "'--credit' was removed: revision=dual-path looks again at what is doubtful");
+  EXPECT_EQ(no_option("--credit"), "'--credit' was removed: revision=dual-path checks doubtful tokens again");
   EXPECT_EQ(no_option("--"), "'--' is no decoding option");
 }
 

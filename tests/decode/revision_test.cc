@@ -20,8 +20,7 @@ using testing::Pair;
 
 // Answers by position, forward and whether it is a trial (its one row, or its last, is asked).
 using Answer = std::function<std::pair<int32_t, double>(int32_t position, int64_t forward, bool trial)>;
-Script script(
-    Answer answer, std::function<int32_t()> runner_up = [] { return 6; }) {
+Script script(Answer answer, std::function<int32_t()> runner_up = [] { return 6; }) {
   return [=](const StepPlan& plan, int64_t forward, int32_t position) {
     const bool trial = plan.rows.size() < static_cast<size_t>(plan.keys) && plan.block_end == 0;
     const auto [token, probability] = answer(position, forward, trial);
@@ -159,6 +158,34 @@ TEST(DualPath, SeparatePathReadsBesideTheStep) {
   EXPECT_EQ(o.canvas.tokens[2], 5);
 }
 
+// A horizon that moves on (a tail behind a sliding block, a length that grows) has positions that the step computes for
+// the first time. The pass beside it reads those before them, so no check waits in the step's own rows.
+TEST(DualPath, EveryCheckIsBesideTheStepWhateverItReads) {
+  for (const bool slide : {false, true})
+    for (const int64_t tail : {int64_t{0}, int64_t{3}, int64_t{-1}})
+      for (const bool grows : {false, true})
+        for (const int64_t lateness : {int64_t{0}, int64_t{1}, kReady}) {
+          DecodeOptions options = dual(48);
+          options.block_length = 6, options.kv = KvChoice::dual, options.refresh_after = 3;
+          options.slide = slide, options.tail = tail;
+          if (grows) options.auto_length = true, options.early_stop = EarlyStop::answer;
+          options.revise_lateness = lateness, options.threshold = 0.7, options.stable_threshold = 0.95;
+          int64_t steps = 0;
+          for (uint64_t seed = 0; seed < 20; ++seed) {
+            const Outcome o = run_script(options, kPrompt, script([&](int32_t p, int64_t forward, bool) {
+                                           const double x = uniform(seed, static_cast<uint64_t>(forward),
+                                                                    static_cast<uint64_t>(p), 0);
+                                           return std::pair(x < 0.2 ? 4 : 3, 0.5 + 0.48 * x);
+                                         }));
+            for (const StepPlan& plan : o.plans) {
+              ASSERT_THAT(plan.trials, IsEmpty());
+              steps += !plan.sparse.trials.empty();
+            }
+          }
+          EXPECT_GE(steps, 40) << "slide " << slide << ", tail " << tail << ", grows " << grows << ", " << lateness;
+        }
+}
+
 // Two tokens a step, block by block; a check of any token says 5.
 Outcome late(
     int64_t lateness, std::function<int64_t(int64_t)> pass_steps = {}, std::vector<int64_t>* landed = nullptr,
@@ -206,18 +233,25 @@ TEST(DualPath, ResultsLandAsLateAsIsSaid) {
   EXPECT_EQ(two.plans[3].landing.when, Landing::When::waited);
 }
 
-// What is stored: no row that a step has computed meanwhile.
+// The step computes what was a mask when its K/V was, since its own rows read that. The pass computes it for its trials,
+// and stores what was revised: no row that a step has computed meanwhile.
 TEST(DualPath, ARefreshedRowThatHasChangedIsNotStored) {
-  const Outcome o = late(2, {}, nullptr, [](DecodeOptions& options) { options.slide = true; });
+  const Outcome o = late(1, {}, nullptr, [](DecodeOptions& options) { options.slide = true; });
   EXPECT_THAT(o.plans[1].sparse.rows, ElementsAre(2, 3)) << "committed in step 0";
-  EXPECT_THAT(o.plans[2].landing.stored, IsEmpty()) << "not yet";
-  EXPECT_EQ(o.plans[3].landing.when, Landing::When::waited);
-  EXPECT_THAT(o.plans[3].landing.stored, ElementsAre(2, 3));
-  const Outcome full = late(2, {}, nullptr, [](DecodeOptions& options) { options.slide = true, options.refresh = 2; });
-  EXPECT_THAT(full.plans[1].sparse.rows, ElementsAre(2, 3));
-  EXPECT_EQ(std::ssize(full.plans[2].rows), full.plans[2].keys) << "which computes every row";
-  EXPECT_EQ(full.plans[3].landing.when, Landing::When::waited);
-  EXPECT_THAT(full.plans[3].landing.stored, IsEmpty());
+  EXPECT_THAT(o.plans[1].rows, ElementsAre(2, 3, 4, 5));
+  EXPECT_THAT(o.plans[1].landing.stored, IsEmpty()) << "not yet";
+  EXPECT_EQ(o.plans[2].landing.when, Landing::When::waited);
+  EXPECT_THAT(o.plans[2].landing.stored, IsEmpty());
+  EXPECT_THAT(o.trace[2], ElementsAre(Pair(2, 5)));
+  EXPECT_THAT(o.plans[3].sparse.rows, ElementsAre(2, 6, 7)) << "revised, and committed in step 2";
+  EXPECT_THAT(o.plans[3].rows, ElementsAre(6, 7, 8, 9));
+  EXPECT_THAT(o.plans[4].landing.stored, ElementsAre(2));
+  const Outcome full =
+      late(1, {}, nullptr, [](DecodeOptions& options) { options.slide = true, options.refresh_after = 2; });
+  EXPECT_THAT(full.plans[3].sparse.rows, testing::Contains(2));
+  EXPECT_EQ(std::ssize(full.plans[4].rows), full.plans[4].keys) << "which computes every row";
+  EXPECT_EQ(full.plans[4].landing.when, Landing::When::waited);
+  EXPECT_THAT(full.plans[4].landing.stored, IsEmpty());
 }
 
 // As late as they are there: equal to a fixed lateness where every pass takes that long, and never waited for.
@@ -228,11 +262,13 @@ TEST(DualPath, ReadyResultsAreTheSameAsLateOnes) {
     EXPECT_EQ(fixed.canvas.tokens, ready.canvas.tokens) << steps;
   }
   std::vector<int64_t> landed;
-  const Outcome never = late(
-      kReady, [](int64_t) { return 1000; }, &landed);
-  EXPECT_THAT(landed, IsEmpty());
+  const Outcome never = late(kReady, [](int64_t) { return 1000; }, &landed);
+  const auto last = std::ssize(never.plans) - 1;
+  EXPECT_THAT(landed, ElementsAre(last)) << "when all is decided";
   EXPECT_THAT(passes_of(never), ElementsAre(1));
-  for (const StepPlan& plan : never.plans) EXPECT_NE(plan.landing.when, Landing::When::waited);
+  for (const StepPlan& plan : std::span(never.plans).first(static_cast<size_t>(last)))
+    EXPECT_NE(plan.landing.when, Landing::When::waited);
+  EXPECT_EQ(forwards_of(never.plans.back()), 0);
   EXPECT_EQ(std::ranges::count(never.canvas.states, TokenState::stable), 12) << "and what was not looked at";
 }
 

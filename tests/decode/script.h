@@ -59,9 +59,9 @@ class ScriptRunner : public StepRunner {
 
   Result<StepResult> run(const StepPlan& plan, int64_t forward_number) override {
     EXPECT_EQ(forward_number, forwards_);
-    forwards_ += 1 + !plan.sparse.empty();
+    forwards_ += forwards_of(plan);
     stored_.resize(std::max(stored_.size(), static_cast<size_t>(plan.keys)), false);
-    if (!plan.sparse.empty() && std::ranges::count(stored_, false) > 0)
+    if (!plan.sparse.empty() && std::count(stored_.begin(), stored_.begin() + plan.sparse.keys, false) > 0)
       return failed("a sparse plan reads positions that were never computed");
     for (const int32_t row : plan.rows) stored_[static_cast<size_t>(row)] = true;
     for (int32_t key = 0; key < plan.keys; ++key) {
@@ -70,12 +70,12 @@ class ScriptRunner : public StepRunner {
     StepResult result;
     for (const int32_t position : plan.logits) result.predictions.push_back(script_(plan, forward_number, position));
     for (const Trial& trial : plan.trials)
-      result.trials.push_back(script_(as_plan(trial, plan), forward_number, trial.logits));
+      result.trials.push_back(script_(as_plan(trial, plan.keys), forward_number, trial.logits));
     if (!plan.sparse.empty()) {
       beside_ = {.sparse = {}, .landed = forward_number + 1};
       ended_ = std::ssize(plans) + pass_steps(std::ssize(plans));
       for (const Trial& trial : plan.sparse.trials)
-        beside_.sparse.push_back(script_(as_plan(trial, plan), forward_number + 1, trial.logits));
+        beside_.sparse.push_back(script_(as_plan(trial, plan.sparse.keys), forward_number + 1, trial.logits));
     }
     using enum Landing::When;
     if (plan.landing.when == waited || (plan.landing.when == if_there && std::ssize(plans) >= ended_)) {
@@ -93,8 +93,8 @@ class ScriptRunner : public StepRunner {
 
  private:
   // What a trial is fed, for scripts that look at it.
-  static StepPlan as_plan(const Trial& trial, const StepPlan& plan) {
-    return {.rows = trial.rows, .inputs = trial.inputs, .logits = {trial.logits}, .keys = plan.keys};
+  static StepPlan as_plan(const Trial& trial, int32_t keys) {
+    return {.rows = trial.rows, .inputs = trial.inputs, .logits = {trial.logits}, .keys = keys};
   }
 
   Script script_;

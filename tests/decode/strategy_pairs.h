@@ -1,5 +1,5 @@
-// Every combination of an acceptance rule, a way of revising, speculation and a K/V policy, with what validate() says of
-// it: for the test that runs all of them, and the table in docs/strategies.md.
+// Every combination of an acceptance rule, a way of revising, speculation and a K/V policy, with the answer of
+// validate(): for the test that runs all of them, and the tables in docs/strategies.md.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -37,40 +37,56 @@ inline std::vector<StrategyPair> strategy_pairs(int64_t attention_block = 0) {
   return pairs;
 }
 
-// The pairs as a Markdown table: acceptance rules down, ways of revising across, each alone and with
-// speculation. A cell names the K/V policies that go with it ("all" for every one), or, where none does, the number of
-// the refusal below the table.
-inline std::string strategy_table(int64_t attention_block = 0) {
-  std::string table = "| acceptance |", rule = "|---|";
-  for (const Revision revision : all_values<Revision>()) {
-    for (const char* speculation : {"", " + mbsd"}) {
-      table += fmt::format(" {}{} |", name(revision) == "none" ? "no revision" : name(revision), speculation);
-      rule += "---|";
+struct StrategyLine {
+  std::string name;
+  std::vector<std::string> cells;
+};
+
+// Lines of equal cells become one, with the names of all.
+inline std::vector<StrategyLine> merged(const std::vector<StrategyLine>& lines) {
+  std::vector<StrategyLine> out;
+  for (const StrategyLine& line : lines) {
+    const auto same = std::ranges::find(out, line.cells, &StrategyLine::cells);
+    if (same == out.end()) {
+      out.push_back(line);
+    } else {
+      same->name += ", " + line.name;
     }
+  }
+  return out;
+}
+
+// The pairs as a Markdown table: acceptance rules down, ways of revising across, each alone and with speculation; those
+// of equal cells share a row or a column. A cell names the K/V policies that go with it, "all" for every one.
+inline std::string strategy_table(int64_t attention_block = 0) {
+  std::vector<StrategyLine> columns, rows;
+  for (const Revision revision : all_values<Revision>())
+    for (const char* speculation : {"", " + mbsd"})
+      columns.push_back({(name(revision) == "none" ? "no revision" : std::string(name(revision))) + speculation, {}});
+  const std::vector<StrategyPair> pairs = strategy_pairs(attention_block);
+  const size_t policies = all_values<KvChoice>().size(), width = columns.size();
+  for (size_t cell = 0; cell * policies < pairs.size(); ++cell) {
+    std::vector<std::string_view> works;
+    for (size_t i = cell * policies; i < (cell + 1) * policies; ++i)
+      if (pairs[i].refusal.empty()) works.push_back(name(pairs[i].options.kv));
+    columns[cell % width].cells.push_back(works.empty()              ? "no"
+                                          : works.size() == policies ? "all"
+                                                                     : fmt::format("{}", fmt::join(works, ", ")));
+  }
+  columns = merged(columns);
+  for (const Acceptance acceptance : all_values<Acceptance>()) {
+    StrategyLine row{std::string(name(acceptance)), {}};
+    for (const StrategyLine& column : columns) row.cells.push_back(column.cells[rows.size()]);
+    rows.push_back(std::move(row));
+  }
+  std::string table = "| acceptance |", rule = "|---|";
+  for (const StrategyLine& column : columns) {
+    table += " " + column.name + " |";
+    rule += "---|";
   }
   table += "\n" + rule;
-  std::vector<std::string> refusals;
-  const std::vector<StrategyPair> pairs = strategy_pairs(attention_block);
-  const size_t policies = all_values<KvChoice>().size(), columns = all_values<Revision>().size() * 2;
-  for (size_t cell = 0; cell * policies < pairs.size(); ++cell) {
-    const auto first = pairs.begin() + static_cast<std::ptrdiff_t>(cell * policies);
-    if (cell % columns == 0) table += fmt::format("\n| {} |", name(first->options.acceptance));
-    std::string works;
-    size_t working = 0;
-    for (auto pair = first; pair != first + static_cast<std::ptrdiff_t>(policies); ++pair) {
-      if (!pair->refusal.empty()) continue;
-      ++working;
-      works += (works.empty() ? "" : ", ") + std::string(name(pair->options.kv));
-    }
-    if (working == policies) works = "all";
-    if (working == 0) {
-      if (std::ranges::find(refusals, first->refusal) == refusals.end()) refusals.push_back(first->refusal);
-      works = fmt::format("no ({})", std::ranges::find(refusals, first->refusal) - refusals.begin() + 1);
-    }
-    table += fmt::format(" {} |", works);
-  }
-  table += "\n";
-  for (size_t i = 0; i < refusals.size(); ++i) table += fmt::format("\n{}. `{}`", i + 1, refusals[i]);
+  for (const StrategyLine& row : merged(rows))
+    table += fmt::format("\n| {} | {} |", row.name, fmt::join(row.cells, " | "));
   return table + "\n";
 }
 

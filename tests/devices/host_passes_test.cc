@@ -25,8 +25,8 @@ TEST(HostPasses, OneWithoutAThreadIsReadyAndComputedByWhoeverTakesIt) {
   ASSERT_EQ(::pthread_getattr_default_np(&huge), 0);
   ASSERT_EQ(::pthread_attr_setstacksize(&huge, size_t{1} << 47), 0);  // no address space has room for it
   ASSERT_EQ(::pthread_setattr_default_np(&huge), 0);
-  const auto first = passes.submit_beside({program, 0, 0, nullptr, nullptr});
-  const auto second = passes.submit_beside({program, 0, 0, nullptr, nullptr});
+  const auto first = passes.submit_side_pass({program, 0, 0, nullptr, nullptr});
+  const auto second = passes.submit_side_pass({program, 0, 0, nullptr, nullptr});
   ASSERT_EQ(::pthread_setattr_default_np(&usual), 0);
   ASSERT_TRUE(first && second);
   EXPECT_EQ(begun, 0);

@@ -54,10 +54,10 @@ TEST_F(NotFinite, NoResultOfADeviceThatGivesNoNumbers) {
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().message, kLine);
     EXPECT_EQ(exit_status(status.error()), 1);
-    const auto pass = std::make_shared<BesidePass>();
+    const auto pass = std::make_shared<SidePass>();
     pass->inputs = in.over(kv);
-    ASSERT_TRUE(executor.begin_beside(pass));
-    ASSERT_TRUE(executor.land(*pass));
+    ASSERT_TRUE(executor.begin_side_pass(pass));
+    ASSERT_TRUE(executor.join(*pass));
     ASSERT_EQ(pass->streams.size(), 1u);
     ASSERT_FALSE(pass->streams[0]);
     EXPECT_EQ(pass->streams[0].error().message, kLine);

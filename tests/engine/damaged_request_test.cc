@@ -119,13 +119,14 @@ TEST_P(DamagedRequest, TheOthersAnswersAndTheDeviceStay) {
     Request request = wanted[i].request;
     if (i == kBadRequest) request.tokens[4] = kBadToken;
     recorders.push_back(std::make_unique<Recorder>(wanted[i]));
-    ASSERT_TRUE(scheduler->add(request, recorders[i]->on_step(), [&, i](Result<Generation> g) {
-      if (g)
-        got[i] = recorders[i]->ran(*g);
-      else
-        error = g.error();
-      EXPECT_EQ(g.has_value(), i != kBadRequest) << i;
-    }));
+    ASSERT_TRUE(
+        scheduler->add(prepare(*model, request).value(), {recorders[i]->on_step()}, [&, i](Result<Generation> g) {
+          if (g)
+            got[i] = recorders[i]->ran(*g);
+          else
+            error = g.error();
+          EXPECT_EQ(g.has_value(), i != kBadRequest) << i;
+        }));
   }
   while (!scheduler->idle()) scheduler->run_forward();
   ASSERT_TRUE(error);

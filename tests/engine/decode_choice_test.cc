@@ -169,7 +169,7 @@ TEST(DecodeChoice, AnOptionReplacesOneValueOfTheDefaultPreset) {
   EXPECT_EQ(decode::as_flags(plain), decode::as_flags(asked({}, "balanced").options));
   for (const auto& [key, text] : {std::pair{"kv", "prefix"},
                                   {"tail", "32"},
-                                  {"refresh", "4"},
+                                  {"refresh_after", "4"},
                                   {"threshold", "0.5"},
                                   {"entropy_gate", "0.2"},
                                   {"slide", "false"}}) {
@@ -198,12 +198,12 @@ TEST(DecodeChoice, WhatDoesNotGoWithThePresetNamesBothAndTheWayOut) {
   flags.use_defaults(), keys.use_defaults();
   keys.call_preset("llada.preset");
   const std::string rest =
-      "found 2 with kv none, which computes everything in every step, so that refresh would change nothing; needed kv "
+      "found 48 with kv none, which computes everything in every step, so that refresh_after would change nothing; needed kv "
       "prefix, dual, block or frozen; ";
   EXPECT_EQ(refused(flags, "kv", "none"),
-            "kv none: does not go with preset balanced: --refresh (of preset balanced): " + rest +
+            "kv none: does not go with preset balanced: --refresh-after (of preset balanced): " + rest +
                 "--preset-decode exact starts without it");
-  EXPECT_EQ(refused(keys, "kv", "none"), "kv none: does not go with preset balanced: refresh (of preset balanced): " +
+  EXPECT_EQ(refused(keys, "kv", "none"), "kv none: does not go with preset balanced: refresh_after (of preset balanced): " +
                                              rest + "llada.preset exact starts without it");
   EXPECT_EQ(refused(flags, "steps", "2"),
             "steps: found 2 with gen_length 128, block_length 32, which are 4 blocks; needed 4 at least "

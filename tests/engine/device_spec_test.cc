@@ -50,7 +50,7 @@ TEST_F(DeviceSpecs, AProfileBringsWindowThreadsAndModule) {
 TEST_F(DeviceSpecs, WhatIsNoMeasuredProfileIsRefused) {
   const std::string said = "device 'hexagon': " + file_ + ": ";
   for (const auto& [text, message] :
-       {std::pair{"{}", "dsp: missing, needed what 'llada-study doctor --device hexagon' writes"},
+       {std::pair{"{}", "dsp: missing, needed the output of 'llada-study doctor --device hexagon'"},
         {R"({"dsp": {"arch": 73, "threads": 6}})", "dsp: needed an object with arch, threads and module"},
         {R"({"dsp": {"arch": 73, "threads": 9, "module": "a.so"}})", "dsp.threads: needed a whole number from 1 to 8"},
         {R"({"dsp": {"arch": 73, "threads": 6, "module": "../a.so"}})", "dsp.module: needed the name of a .so file"},

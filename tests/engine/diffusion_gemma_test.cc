@@ -122,7 +122,7 @@ TEST(DiffusionGemma, AnswersFitTheirForm) {
     decode::DecodeOptions o;
     o.gen_length = 40, o.denoising_steps = 3, o.seed = seed;
     o.regex = "(ab|cd|xyz)-[0-9]{20}(, [p-s]+)?";
-    const auto got = (*session)->run({.tokens = prompt, .options = o}, {});
+    const auto got = (*session)->run(prepare(**model, {.tokens = prompt, .options = o}).value(), {});
     ASSERT_TRUE(got) << got.error().message;
     EXPECT_TRUE(std::regex_match(got->text, std::regex(o.regex))) << got->text;
     EXPECT_TRUE(got->fits);
@@ -130,18 +130,19 @@ TEST(DiffusionGemma, AnswersFitTheirForm) {
     o.regex.clear();
     o.form_template = R"({"age": <int 0..150>, "name": <string>})";
     int64_t fixed = 0;
-    const auto filled = (*session)->run({.tokens = prompt, .options = o}, [&](const decode::StepEvent& event) {
-      if (event.plan.encode) return true;
-      for (size_t i = 0; i < event.plan.rows.size(); ++i) {
-        const auto p = static_cast<size_t>(event.plan.rows[i]);
-        const bool now =
-            std::ranges::find(event.edits, event.plan.rows[i], &decode::Edit::position) != event.edits.end();
-        if (event.canvas.states[p] != decode::TokenState::stable || now) continue;
-        EXPECT_EQ(event.plan.inputs[i], event.canvas.tokens[p]);
-        ++fixed;
-      }
-      return true;
-    });
+    const auto filled = (*session)->run(
+        prepare(**model, {.tokens = prompt, .options = o}).value(), [&](const decode::StepEvent& event) {
+          if (event.plan.encode) return true;
+          for (size_t i = 0; i < event.plan.rows.size(); ++i) {
+            const auto p = static_cast<size_t>(event.plan.rows[i]);
+            const bool now =
+                std::ranges::find(event.edits, event.plan.rows[i], &decode::Edit::position) != event.edits.end();
+            if (event.canvas.states[p] != decode::TokenState::stable || now) continue;
+            EXPECT_EQ(event.plan.inputs[i], event.canvas.tokens[p]);
+            ++fixed;
+          }
+          return true;
+        });
     ASSERT_TRUE(filled) << filled.error().message;
     const json object = json::parse(filled->text, nullptr, false);
     EXPECT_TRUE(object.is_object() && object["name"].is_string() && object["age"] <= 150) << filled->text;

@@ -29,7 +29,7 @@ TEST(FitCheck, ComparesWhatIsNeededWithWhatIsLeft) {
       refused.error().message,
       "m.gguf: needs 4.75 GB of memory (packed weights 4.00, keys and values 0.50, activations 0.25), the machine "
       "has 4.75 GB left; `llada pack` keeps the packed weights on disk, a smaller type of the model needs less, "
-      "--no-fit-check (fit_check=false of the library) goes on anyway");
+      "fit_check=false goes on anyway");
   EXPECT_TRUE(check_second_copy("m.gguf", 4 * kGb, {16 * kGb, 4 * kGb, "the machine"}));
   EXPECT_EQ(check_second_copy("m.gguf", 4 * kGb, {16 * kGb, 3 * kGb, "the machine"}).error().message,
             "m.gguf: the cpu beside the accelerator needs 4.00 GB of memory for packed weights of its own, the machine "

@@ -54,7 +54,7 @@ TEST_F(FolderCheck, WithoutWeights) {
 TEST_F(FolderCheck, AnAutoregressiveModelIsNamedWithTheOptionsThatItNeeds) {
   change("config.json", "LLaDAModelLM", "LlamaForCausalLM");
   EXPECT_THAT(outcome(), HasSubstr("llama is the architecture of autoregressive models, and the file says nothing of "
-                                   "diffusion; needed --attention-block N (0: each position sees all)"));
+                                   "diffusion; needed attention_block N (0: each position sees all)"));
 }
 
 TEST_F(FolderCheck, OptionsSayWhatItsFileDoesNot) {
@@ -93,7 +93,7 @@ TEST_F(FolderCheck, WhatTheHubAnnouncesIsComparedWithTheMemory) {
 
 TEST_F(FolderCheck, AMaskThatEndsAnswersIsRefused) {
   change("config.json", R"("mask_token_id": 1005)", R"("mask_token_id": 1001)");
-  EXPECT_THAT(outcome(), HasSubstr("token 1001 is the mask and ends an answer, needed another mask (--mask-id)"));
+  EXPECT_THAT(outcome(), HasSubstr("token 1001 is the mask and ends an answer, needed another mask (mask_id)"));
 }
 
 // A padding token that is a byte of text is no fault of a folder; a GGUF file's vocabulary has no place for it.

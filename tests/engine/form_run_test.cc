@@ -46,56 +46,74 @@ TEST(FormRun, AnswersOfEveryPresetFit) {
   const auto session = *Session::create(tiny(), {.threads = 0});
   const auto automaton = *forms::automaton_of({forms::FormKind::json_schema, kSchema});
   const auto tokens = prompt("Write JSON: Eric is 31 years old and works as a baker.");
-  for (const char* preset : {"exact", "balanced", "fast", "long", "npu", "llada2", "llada2.1"}) {
+  for (const char* preset : {"exact", "balanced", "fast", "llada2", "llada2.1"}) {
     const bool heated = preset == std::string_view("fast") || preset == std::string_view("balanced");
     const auto options = options_with({{"preset", preset},
                                        {"json_schema", kSchema},
                                        {"gen_length", "40"},
                                        {"temperature", heated ? "1" : "0"},
                                        {"seed", "5"}});
-    const auto answer = session->run({.tokens = tokens, .options = options}, {});
+    const auto answer = session->run(prepare(*tiny(), {.tokens = tokens, .options = options}).value(), {});
     ASSERT_TRUE(answer) << preset << ": " << answer.error().message;
     EXPECT_TRUE(automaton.fits(answer->text)) << preset << " " << answer->text;
     EXPECT_EQ(finish_reason(*answer), "stop");
     if (!heated) continue;
     const auto engine = *Engine::create(tiny(), {.threads = 1, .row_budget = 4096});
-    const auto one = engine->submit({.tokens = tokens, .options = options});
-    const auto other = engine->submit({.tokens = prompt("2 + 3 ="), .options = options_with({{"choice", "yes|no"}})});
+    const auto one = engine->submit(prepare(*tiny(), {.tokens = tokens, .options = options}).value());
+    const auto other = engine->submit(
+        prepare(*tiny(), {.tokens = prompt("2 + 3 ="), .options = options_with({{"choice", "yes|no"}})}).value());
     EXPECT_EQ(one->wait()->tokens, answer->tokens) << preset;
     const std::string text = other->wait()->text;
     EXPECT_TRUE(text == "yes" || text == "no") << text;
   }
 }
 
-// The store keeps some forms; a request keeps its own, so that nobody makes it again on the engine's thread.
+// The store keeps some forms; a request keeps its own, and nobody makes it again.
 TEST(FormRun, ARequestCarriesItsForm) {
-  const auto options = options_with({{"choice", "yes|no"}}), other = options_with({{"choice", "up|down"}});
-  EXPECT_EQ(tiny()->kept_form(other), nullptr);
-  const auto made = *tiny()->form(other);
-  EXPECT_EQ(tiny()->kept_form(other), made);
+  const auto options = options_with({{"choice", "up|down"}});
+  EXPECT_FALSE(tiny()->has_form(options));
+  const Ready ready = prepare(*tiny(), {.tokens = prompt("Where to?"), .options = options}).value();
+  EXPECT_TRUE(tiny()->has_form(options));
+  EXPECT_EQ(prepare(*tiny(), ready->request).value()->form, ready->form);
   const auto engine = *Engine::create(tiny(), {.threads = 1});
-  const Request carries{.tokens = prompt("Where to?"), .options = options, .form = made};
   const auto session = *Session::create(tiny(), {.threads = 0});
-  for (const std::string& text : {engine->submit(carries)->wait()->text, session->run(carries, {})->text})
-    EXPECT_TRUE(text == "up" || text == "down") << "not what the options would make: " << text;
+  for (const std::string& text : {engine->submit(ready)->wait()->text, session->run(ready, {})->text})
+    EXPECT_TRUE(text == "up" || text == "down") << text;
   const auto refused =
-      engine->submit({.tokens = prompt("?"), .options = options_with({{"regex", "a{9}"}, {"gen_length", "2"}})})
-          ->wait();
+      prepare(*tiny(), {.tokens = prompt("?"), .options = options_with({{"regex", "a{9}"}, {"gen_length", "2"}})});
   ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().about, Refusal::About::form);
   EXPECT_TRUE(refused.error().message.starts_with("gen_length: ")) << refused.error().message;
+}
+
+// Answers to one request share it, and have seeds of their own.
+TEST(FormRun, AnswersToOneRequestDifferInTheirSeed) {
+  const auto asked = [](uint64_t seed) {
+    return Request{
+        .tokens = prompt("Once"),
+        .options = options_with({{"temperature", "1"}, {"gen_length", "24"}, {"seed", std::to_string(seed)}})};
+  };
+  const auto engine = *Engine::create(tiny(), {.threads = 1});
+  const Ready ready = prepare(*tiny(), asked(7)).value();
+  for (uint64_t nth = 0; nth < 3; ++nth)
+    EXPECT_EQ(engine->submit(ready, {.run = {.nth = nth}})->wait()->tokens,
+              engine->submit(prepare(*tiny(), asked(7 + nth)).value())->wait()->tokens);
 }
 
 TEST(FormRun, WhatTheFormSaysCostsNothing) {
   const auto session = *Session::create(tiny(), {.threads = 0});
-  const auto fixed =
-      session->run({.tokens = prompt("Say it."), .options = options_with({{"choice", "exactly this"}})}, {});
+  const auto fixed = session->run(
+      prepare(*tiny(), {.tokens = prompt("Say it."), .options = options_with({{"choice", "exactly this"}})}).value(),
+      {});
   ASSERT_TRUE(fixed) << fixed.error().message;
   EXPECT_EQ(fixed->text, "exactly this");
   EXPECT_EQ(fixed->stats.decode.nfe, 0);
   const auto template_text = R"({"name": "Eric", "age": <int 0..99>, "city": "Oslo"})";
-  const auto gap = session->run(
-      {.tokens = prompt("Eric is 31."), .options = options_with({{"template", template_text}, {"gen_length", "40"}})},
-      {});
+  const auto gap =
+      session->run(prepare(*tiny(), {.tokens = prompt("Eric is 31."),
+                                     .options = options_with({{"template", template_text}, {"gen_length", "40"}})})
+                       .value(),
+                   {});
   ASSERT_TRUE(gap) << gap.error().message;
   EXPECT_TRUE(gap->text.starts_with(R"({"name": "Eric", "age": )"));
   EXPECT_TRUE(gap->text.ends_with(R"(, "city": "Oslo"})"));
@@ -105,11 +123,13 @@ TEST(FormRun, WhatTheFormSaysCostsNothing) {
 // Of tokens that the form fixed there are none.
 TEST(FormRun, ScoresAreThoseOfWhatTheModelChose) {
   const auto session = *Session::create(tiny(), {.threads = 0});
-  const auto answer = session->run(
-      {.tokens = prompt("Eric is 31."),
-       .options = options_with({{"template", R"({"name": "Eric", "age": <int 10..99>})"}, {"gen_length", "40"}}),
-       .alternatives = 2},
-      {});
+  const auto answer =
+      session->run(prepare(*tiny(), {.tokens = prompt("Eric is 31."),
+                                     .options = options_with({{"template", R"({"name": "Eric", "age": <int 10..99>})"},
+                                                              {"gen_length", "40"}}),
+                                     .alternatives = 2})
+                       .value(),
+                   {});
   ASSERT_TRUE(answer) << answer.error().message;
   ASSERT_EQ(answer->scores.size(), answer->tokens.size());
   EXPECT_EQ(answer->scores[0].token, -1) << "the brace that it begins with";
@@ -132,7 +152,8 @@ TEST(FormRun, PassesWithoutTrialsReadNothing) {
   o.acceptance = decode::Acceptance::threshold, o.threshold = 0.6;
   o.kv = decode::KvChoice::dual;
   o.revision = decode::Revision::dual_path, o.revise_lateness = 0;
-  const auto answer = session->run({.tokens = prompt("Eric is 31 years old."), .options = o}, {});
+  const auto answer =
+      session->run(prepare(*tiny(), {.tokens = prompt("Eric is 31 years old."), .options = o}).value(), {});
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_TRUE(automaton.fits(answer->text)) << answer->text;
   EXPECT_GT(answer->stats.decode.sparse_forwards, 0);
@@ -158,20 +179,20 @@ TEST(FormRun, EveryLengthFromTheShortestOn) {
   const auto automaton = *forms::automaton_of({forms::FormKind::json_schema, kSchema});
   const auto tokens = prompt("x");
   const auto too_short =
-      session->run({.tokens = tokens, .options = options_with({{"json_schema", kSchema}, {"gen_length", "3"}})}, {});
+      prepare(*tiny(), {.tokens = tokens, .options = options_with({{"json_schema", kSchema}, {"gen_length", "3"}})});
   ASSERT_FALSE(too_short);
   const std::string expected = "gen_length: found 3, needed ";
   ASSERT_TRUE(too_short.error().message.starts_with(expected)) << too_short.error().message;
   const int64_t least = std::stoll(too_short.error().message.substr(expected.size()));
   for (int64_t length = least - 1; length < least + 12; ++length) {
-    const auto answer = session->run({.tokens = tokens,
-                                      .options = options_with({{"json_schema", kSchema},
-                                                               {"gen_length", std::to_string(length)},
-                                                               {"temperature", length % 2 ? "0" : "1"},
-                                                               {"seed", "3"}})},
-                                     {});
-    ASSERT_EQ(answer.has_value(), length >= least) << length;
-    if (answer) {
+    const auto ready = prepare(*tiny(), {.tokens = tokens,
+                                         .options = options_with({{"json_schema", kSchema},
+                                                                  {"gen_length", std::to_string(length)},
+                                                                  {"temperature", length % 2 ? "0" : "1"},
+                                                                  {"seed", "3"}})});
+    ASSERT_EQ(ready.has_value(), length >= least) << length;
+    if (ready) {
+      const auto answer = session->run(*ready, {});
       EXPECT_TRUE(automaton.fits(answer->text)) << answer->text;
     }
   }
@@ -185,7 +206,8 @@ TEST(FormRun, GapsFitByThemselves) {
   ASSERT_TRUE(choice.resolve(0));
   const std::vector<int32_t> text = tiny()->tokenizer().encode("1 + 1 = __ and 5 - 3 = __.");
   const std::vector<int32_t> gaps = {6, 7, 8, 12};
-  const auto answer = session->run({.tokens = text, .gaps = gaps, .options = choice.options}, {});
+  const auto answer =
+      session->run(prepare(*tiny(), {.tokens = text, .gaps = gaps, .options = choice.options}).value(), {});
   ASSERT_TRUE(answer) << answer.error().message;
   const auto automaton = *forms::automaton_of({forms::FormKind::regex, "[0-9]+|[a-c]+"});
   const auto piece = [&](size_t from, size_t count) {

@@ -39,7 +39,9 @@ class GapLengths : public testing::Test {
     return request;
   }
 
-  static Generation run(const Request& request) { return open_session(model_)->run(request, {}).value(); }
+  static Generation run(const Request& request) {
+    return open_session(model_)->run(prepare(*model_, request).value(), {}).value();
+  }
 
   // The mean log probability of the best tokens in the `index`-th gap, read off whole rows of logits.
   static double confidence(const std::string& text, size_t index) {
@@ -116,10 +118,11 @@ TEST_F(GapLengths, FromLeftToRight) {
 
   // Beside others, as alone.
   const auto engine = Engine::create(model_, {.threads = 1}).value();
-  const auto beside = engine->submit(request("Theo has 26-3=<mask:auto> puzzles."));
+  const auto beside = engine->submit(prepare(*model_, request("Theo has 26-3=<mask:auto> puzzles.")).value());
   Request sampled = both;
   sampled.options.temperature = 0.5, sampled.options.seed = 7;
-  const auto other = engine->submit(sampled), same = engine->submit(both, {.keep_steps = true});
+  const auto other = engine->submit(prepare(*model_, sampled).value()),
+             same = engine->submit(prepare(*model_, both).value(), {.keep_steps = true});
   EXPECT_EQ((*same->wait()).tokens, taken.tokens);
   EXPECT_EQ((*same->wait()).stats.decode, taken.stats.decode);
   EXPECT_EQ((*other->wait()).gap_lengths, taken.gap_lengths) << "chosen greedily";
@@ -128,7 +131,7 @@ TEST_F(GapLengths, FromLeftToRight) {
 
 TEST_F(GapLengths, BrokenOffBeforeTheChoiceTheyAreTheLongest) {
   const Request asked = request("Ken has <mask:auto:6> puzzles.");
-  auto running = RunningRequest::create(model_, asked, 0, {}).value();
+  auto running = RunningRequest::create(model_, prepare(*model_, asked).value(), 0, {}).value();
   running->cancel();
   EXPECT_TRUE(running->done());
   const Generation none = running->finish(model_->device());
@@ -148,8 +151,8 @@ TEST_F(GapLengths, AsLongAsTheContextAllows) {
   EXPECT_EQ(std::ssize(tight.tokens), context);
   EXPECT_EQ(tight.auto_gaps.front().length, 4);
   EXPECT_EQ(tight.auto_gaps.back().length, 1);
-  EXPECT_TRUE(check_request(*model_, texts(most - 2)));
-  const Status full = check_request(*model_, texts(most - 1));
+  EXPECT_TRUE(prepare(*model_, texts(most - 2)));
+  const auto full = prepare(*model_, texts(most - 1));
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().message.rfind("the text has ", 0), 0u) << full.error().message;
 }

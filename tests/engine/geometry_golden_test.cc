@@ -144,7 +144,7 @@ TEST_P(GeometryGolden, Infilling) {
   std::vector<int32_t> masked = text;
   for (const int32_t p : gaps) masked[static_cast<size_t>(p)] = engine.spec.config.mask_id;
   decode::DecodeOptions o = published();
-  const auto g = engine.session->run({.tokens = text, .gaps = gaps, .options = o}, {});
+  const auto g = engine.session->run(prepare(*engine.model, {.tokens = text, .gaps = gaps, .options = o}).value(), {});
   if (block_causal()) {  // sees nothing behind a gap
     EXPECT_FALSE(g);
     return;

@@ -128,7 +128,7 @@ std::vector<Named> every_strategy(int64_t length) {
     o->threshold = 0.5, o->stable_threshold = 1;
   }
   add("random order").acceptance = decode::Acceptance::random;
-  add("refresh").refresh = 2;
+  add("refresh").refresh_after = 2;
   add("tail").tail = 2;
   add("no end token").logits_eos_inf = true;
   add("end tokens last").confidence_eos_eot_inf = true;

@@ -95,7 +95,7 @@ TEST_F(Invariance, ThreadCountChangesNothingWhenRevisingAndSpeculating) {
     options.threshold = 0.95, options.stable_threshold = 0.9999;  // so that some are revised
     options.mbsd_trigger = 32;
     options.kv = decode::KvChoice::prefix;
-    options.refresh = 5;
+    options.refresh_after = 5;
     options.mbsd = true;
     options.revision = decode::Revision::dual_path;
     options.revise_lateness = lateness;
@@ -136,6 +136,7 @@ TEST_F(Invariance, ASparsePlanIsUnseenByItsStep) {
     with_sparse.sparse.inputs.push_back(tokens[static_cast<size_t>(p)]);
   }
   with_sparse.landing = {.when = decode::Landing::When::waited, .stored = with_sparse.sparse.rows};
+  with_sparse.sparse.keys = step.keys;
   with_sparse.sparse.trials = {{.rows = {35}, .inputs = {7}, .unconditional = {}, .logits = 35}};
   std::vector<decode::StepResult> plain, sparse;
   for (const auto* plan : {&full, &step, &step}) plain.push_back(run(*plan, bare));
@@ -159,10 +160,10 @@ TEST_F(Invariance, ASlidingBlockOverAllIsThatBlock) {
   const Generation plain = run(*one, 0, options);
   EXPECT_NE(plain.stats.decode, slid.stats.decode);
   for (const decode::KvChoice kv : {decode::KvChoice::dual, decode::KvChoice::frozen}) {
-    options.kv = kv, options.refresh = 1;
+    options.kv = kv, options.refresh_after = 1;
     EXPECT_EQ(run(*three, 0, options).stats.canvas_hash, plain.stats.canvas_hash);
   }
-  options.refresh = 0;
+  options.refresh_after = 0;
   EXPECT_LT(run(*three, 0, options).stats.decode.rows, plain.stats.decode.rows);
 }
 
@@ -176,7 +177,7 @@ TEST_F(Invariance, RefreshEveryStepEqualsNoCacheBitForBit) {
       std::vector<decode::Prediction> seen[2];
       for (int cached = 0; cached < 2; ++cached) {
         options.kv = cached ? kv : decode::KvChoice::none;
-        options.refresh = cached;
+        options.refresh_after = cached;
         const auto result = session->generate(prompt(i), options, [&](const decode::StepEvent& event) {
           seen[cached].insert(seen[cached].end(), event.predictions.begin(), event.predictions.end());
           return true;

@@ -88,7 +88,7 @@ TEST(Latency, APassUnderWayEndsBefore) {
     under_way = !event.plan.sparse.empty() && event.landed == nullptr;
     return true;
   };
-  ASSERT_TRUE((*scheduler)->add(request, on_step, [](const Result<Generation>& got) {
+  ASSERT_TRUE((*scheduler)->add(prepare(**model, request).value(), {on_step}, [](const Result<Generation>& got) {
     EXPECT_TRUE(got) << got.error().message;
   }));
   while (!under_way && !(*scheduler)->idle()) (*scheduler)->run_forward();

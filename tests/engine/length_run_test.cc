@@ -68,7 +68,12 @@ TEST(LengthRun, TheContextIsTheLimit) {
   const std::string path = LLADA_SOURCE_DIR "/models/tiny-llada";
   const auto model = load_model(path);
   const decode::DecodeOptions open = {decode::LengthOptions{.gen_length = decode::kAutoLength, .auto_length = true}};
-  EXPECT_EQ(most_generated(*model, 56, open), model->context() - 56);
+  const auto generated = [&](int64_t length, bool auto_length) {
+    const Request request{.tokens = std::vector<int32_t>(56, 5),
+                          .options = {decode::LengthOptions{.gen_length = length, .auto_length = auto_length}}};
+    return prepare(*model, request).value()->most_generated;
+  };
+  EXPECT_EQ(generated(decode::kAutoLength, true), model->context() - 56);
   // A store that has room for all of a long prompt's answer never grows.
   const auto first = [&](int64_t prompt, int64_t all) {
     return first_positions(*model, {.tokens = std::vector<int32_t>(static_cast<size_t>(prompt)), .options = open}, all);
@@ -76,20 +81,28 @@ TEST(LengthRun, TheContextIsTheLimit) {
   EXPECT_EQ(first(56, 256), 56 + 128);
   EXPECT_EQ(first(20'000, 21'024), 21'024);
   EXPECT_EQ(first(1'000, 2'024), 1'128);
-  EXPECT_EQ(most_generated(*model, 56, {decode::LengthOptions{.gen_length = 40, .auto_length = true}}), 40);
-  EXPECT_EQ(most_generated(*model, 56, {decode::LengthOptions{.gen_length = 4000}}), 4000)
-      << "not auto: refused elsewhere";
+  EXPECT_EQ(generated(40, true), 40);
   const std::vector<int32_t> all(static_cast<size_t>(model->context()), 5);
   const auto none = open_session(model)->generate(all, open, {});
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().message,
             "the prompt is too long: 256 tokens; this model's maximum context length is 256 tokens, answer included");
-  EXPECT_TRUE(check_context(*model, 255, 1) && check_context(*model, 256, 0)) << "each fits to the last position";
-  EXPECT_EQ(check_context(*model, 257, 0).error().message,
+  const auto request = [&](size_t prompt, int64_t length) -> Request {
+    return {.tokens = std::vector<int32_t>(prompt, 5), .options = {decode::LengthOptions{.gen_length = length}}};
+  };
+  EXPECT_TRUE(prepare(*model, request(255, 1)) && check_text(*model, all)) << "each fits to the last position";
+  EXPECT_EQ(check_text(*model, std::vector<int32_t>(257, 5)).error().message,
             "the prompt is too long: 257 tokens; this model's maximum context length is 256 tokens");
-  EXPECT_EQ(check_context(*model, 200, 57).error().message,
+  const auto refused = prepare(*model, request(200, 57));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().about, Refusal::About::length);
+  EXPECT_EQ(refused.error().message,
             "gen_length: 57 and 200 tokens of prompt need 257 positions; the model was trained for 256; needed 56 at "
             "most, or a shorter prompt");
+  const auto shortened = prepare(*model, request(200, 57), {.shortens = true});
+  ASSERT_TRUE(shortened);
+  EXPECT_EQ((*shortened)->most_generated, 56);
+  EXPECT_EQ((*shortened)->asked_length, 57);
 }
 
 }  // namespace

@@ -452,7 +452,7 @@ TEST_F(Likelihoods, AScoreDoesNotKnowItsCompany) {
       std::vector<std::string> got(expected.size());
       int generations = 0;
       const auto generate = [&] {
-        ASSERT_TRUE(scheduler->add(generation, {}, [&](Result<Generation> g) {
+        ASSERT_TRUE(scheduler->add(prepare(*m, generation).value(), {}, [&](Result<Generation> g) {
           ASSERT_TRUE(g);
           EXPECT_EQ(g->tokens, alone.tokens);
           ++generations;
@@ -514,7 +514,7 @@ TEST_F(Likelihoods, AnEngineScoresAndGenerates) {
   std::vector<std::shared_ptr<ScoreSubmission>> scores;
   Request generation = {.tokens = kPrompt};
   generation.options.gen_length = 8, generation.options.block_length = 8;
-  const auto text = engine->submit(generation);
+  const auto text = engine->submit(prepare(*m, generation).value());
   int called = 0;
   for (const ScoreRequest& request : every_method())
     scores.push_back(engine->submit_score(request, [&](const Result<ScoreResult>& s) { called += s.has_value(); }));
@@ -561,7 +561,7 @@ TEST_F(Likelihoods, WhatCannotBeIsRefusedInOneLine) {
   order.options.order.mbsd = true;
   EXPECT_EQ(message(order), "order: found revision or drafts, needed a rule whose commits are final");
   order.options.order = {decode::SamplingOptions{.temperature = 1}};
-  EXPECT_EQ(message(order), "order: found sampling or penalties, needed none: the given text is what is written");
+  EXPECT_EQ(message(order), "order: found sampling or penalties, needed none: the given text is written");
   order.options.order = {decode::LengthOptions{.block_length = 1, .steps = 1}};
   EXPECT_NE(message(order), "accepted") << "what decoding refuses is refused before the first forward";
   // An empty prompt and an empty continuation are texts.

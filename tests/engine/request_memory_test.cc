@@ -31,7 +31,7 @@ class RequestMemory : public testing::Test {
     return tokens;
   }
   // Bytes at the highest while the request runs, its answer included.
-  static int64_t measured(Scheduler& scheduler, const Request& request) {
+  static int64_t measured(Scheduler& scheduler, const Ready& request) {
     std::optional<Result<Generation>> answer;
     const MemoryMeter meter;
     const auto id = scheduler.add(request, {}, [&](Result<Generation> g) { answer = std::move(g); });
@@ -86,14 +86,15 @@ TEST_F(RequestMemory, IsCountedBeforeItIsTaken) {
                                decode::SamplingOptions{.cfg_scale = 1}}};
     widest.options.acceptance = decode::Acceptance::threshold, widest.options.threshold = 1e-9;
     widest.alternatives = 1;
-    measured(*scheduler, widest);
+    measured(*scheduler, prepare(*model, widest).value());
     for (uint64_t seed = 0; seed < (quick() ? 3 : 6); ++seed) {
-      const Request request = random_request(seed, causal, tokens);
-      if (!check_request(*model, request)) continue;
+      const auto ready = prepare(*model, random_request(seed, causal, tokens));
+      if (!ready) continue;
+      const Ready& request = *ready;
       measured(*scheduler, request);  // programs of its shapes are kept by the executor
-      const auto got = static_cast<double>(measured(*scheduler, request)), counted = request_bytes(*model, request);
+      const auto got = static_cast<double>(measured(*scheduler, request)), counted = request->bytes.computed;
       EXPECT_LE(got, counted) << "seed " << seed << ", causal " << causal << ", gen_length "
-                              << request.options.gen_length;
+                              << request->request.options.gen_length;
       counted_all += counted, measured_all += got;
     }
   }
@@ -108,17 +109,16 @@ TEST_F(RequestMemory, OfFormsToo) {
   Request request{.tokens = prompt(20), .options = {decode::LengthOptions{.gen_length = 96, .block_length = 96}}};
   for (int32_t& token : request.tokens) token %= 1000;
   request.options.acceptance = decode::Acceptance::threshold, request.options.threshold = 1e-9;
-  measured(*scheduler, request);  // its scratch memory
+  const Ready plain = prepare(*model, request).value();
+  measured(*scheduler, plain);  // its scratch memory
   request.options.json_schema =
       R"({"properties": {"a": {"type": "string"}, "b": {"type": "array", "items": {"enum": ["x", "yes", "no"]}}}})";
-  ASSERT_TRUE(check_request(*model, request));
-  const double without = request_bytes(*model, request);
-  request.form = model->kept_form(request.options);
-  ASSERT_NE(request.form, nullptr);
-  measured(*scheduler, request);
-  EXPECT_LE(static_cast<double>(measured(*scheduler, request)), request_bytes(*model, request));
+  const Ready formed = prepare(*model, request).value();
+  ASSERT_NE(formed->form, nullptr);
+  measured(*scheduler, formed);
+  EXPECT_LE(static_cast<double>(measured(*scheduler, formed)), formed->bytes.computed);
   constexpr int64_t kStretchBytes = 32768 * 4;  // of logits, while a row is read on the CPU
-  EXPECT_GE(request_bytes(*model, request), without + 96 * kStretchBytes);
+  EXPECT_GE(formed->bytes.computed, plain->bytes.computed + 96 * kStretchBytes);
 }
 
 TEST_F(RequestMemory, OfScoresToo) {
@@ -166,12 +166,13 @@ TEST_F(RequestMemory, ThatIsNotThereIsTheErrorOfOne) {
   greedy.tokens = prompt(30);
   greedy.options.gen_length = 64, greedy.options.block_length = 64;
   greedy.alternatives = 1;  // 64 rows of 4,000 logits
-  const auto alone = (*Session::create(model, {.threads = 0}))->run(modest, {});
+  const auto alone = (*Session::create(model, {.threads = 0}))->run(prepare(*model, modest).value(), {});
   ASSERT_TRUE(alone);
   auto scheduler = *Scheduler::create(model, {.row_budget = 4096});
   std::optional<Result<Generation>> first, second;
-  ASSERT_TRUE(scheduler->add(modest, {}, [&](Result<Generation> g) { first = std::move(g); }));
-  ASSERT_TRUE(scheduler->add(greedy, {}, [&](Result<Generation> g) { second = std::move(g); }));
+  ASSERT_TRUE(scheduler->add(prepare(*model, modest).value(), {}, [&](Result<Generation> g) { first = std::move(g); }));
+  ASSERT_TRUE(
+      scheduler->add(prepare(*model, greedy).value(), {}, [&](Result<Generation> g) { second = std::move(g); }));
   {
     const NoLargeMemory refused(64 * 4000 * 4);
     while (!scheduler->idle()) scheduler->run_forward();
@@ -185,7 +186,8 @@ TEST_F(RequestMemory, ThatIsNotThereIsTheErrorOfOne) {
   EXPECT_FALSE(scheduler->fell_back());
   // With memory it goes on.
   second.reset();
-  ASSERT_TRUE(scheduler->add(greedy, {}, [&](Result<Generation> g) { second = std::move(g); }));
+  ASSERT_TRUE(
+      scheduler->add(prepare(*model, greedy).value(), {}, [&](Result<Generation> g) { second = std::move(g); }));
   while (!scheduler->idle()) scheduler->run_forward();
   EXPECT_TRUE(second && *second);
 }
@@ -196,12 +198,14 @@ TEST_F(RequestMemory, ThatIsNotThereRefusesARequest) {
   const auto model = open(small);
   auto scheduler = *Scheduler::create(model, {.row_budget = 64});
   std::optional<Result<Generation>> first;
-  ASSERT_TRUE(
-      scheduler->add({.tokens = prompt(9), .options = {decode::LengthOptions{.gen_length = 8, .block_length = 8}}}, {},
-                     [&](Result<Generation> g) { first = std::move(g); }));
+  ASSERT_TRUE(scheduler->add(
+      prepare(*model, {.tokens = prompt(9), .options = {decode::LengthOptions{.gen_length = 8, .block_length = 8}}})
+          .value(),
+      {}, [&](Result<Generation> g) { first = std::move(g); }));
   bool called = false;
-  const Request large{.tokens = prompt(100),
-                      .options = {decode::LengthOptions{.gen_length = 100, .block_length = 100}}};
+  const Ready large = prepare(*model, {.tokens = prompt(100),
+                                       .options = {decode::LengthOptions{.gen_length = 100, .block_length = 100}}})
+                          .value();
   {
     const NoLargeMemory refused(400);  // bytes of its prompt's tokens
     const auto id = scheduler->add(large, {}, [&](const Result<Generation>&) { called = true; });

@@ -103,7 +103,8 @@ TEST(Sampled, ARequestDoesNotKnowItsCompanyNorItsThreads) {
   for (size_t i = 0; i < alone.size(); ++i) EXPECT_EQ(together.ran[i], alone[i]) << i;
   EXPECT_GT(together.stats.parts, together.stats.forwards) << "forwards were shared";
   const auto three = open_session(model, 3);
-  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(three->run(wanted[i].request, {})->tokens, alone[i].tokens) << i;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_EQ(three->run(prepare(*model, wanted[i].request).value(), {})->tokens, alone[i].tokens) << i;
 }
 
 // At temperature 0 too, where a penalty alone takes the trials' predictions to the host.
@@ -146,7 +147,7 @@ class StopStrings : public testing::Test {
     request.options.block_length = 8;  // so that some blocks are behind the text
     request.options.acceptance = decode::Acceptance::threshold;
     request.options.early_stop = early;
-    auto g = session_->run(request, {});
+    auto g = session_->run(prepare(*model_, request).value(), {});
     EXPECT_TRUE(g) << g.error().message;
     return std::move(*g);
   }
@@ -177,16 +178,17 @@ TEST_F(StopStrings, TheAnswerEndsBeforeTheFirstOfThem) {
 
 TEST_F(StopStrings, AreRefusedWhereTheyMeanNothing) {
   Request request{.tokens = ids_of(*model_, kJsonPrompt), .options = {}, .stop = {""}};
-  EXPECT_EQ(session_->run(request, {}).error().message, "stop: found '', needed text");
+  EXPECT_EQ(prepare(*model_, request).error().message, "stop: found '', needed text");
   request.stop = {"x"};
   request.gaps = std::vector<int32_t>{5};
-  EXPECT_EQ(session_->run(request, {}).error().message.find("stop: the text goes on behind a gap"), 0u);
+  EXPECT_EQ(prepare(*model_, request).error().message.find("stop: the text goes on behind a gap"), 0u);
 }
 
 TEST_F(StopStrings, AnInterruptedAnswerShowsItsHoles) {
   Request request{.tokens = ids_of(*model_, kJsonPrompt), .options = {}};
   request.options.gen_length = 32;
-  const auto g = session_->run(request, [](const decode::StepEvent& event) { return event.step < 9; });
+  const auto g =
+      session_->run(prepare(*model_, request).value(), [](const decode::StepEvent& event) { return event.step < 9; });
   ASSERT_TRUE(g);
   const int32_t mask = model_->special_ids().mask;
   const auto last = std::ranges::find_if(g->tokens.rbegin(), g->tokens.rend(), [&](int32_t t) { return t != mask; });

@@ -261,7 +261,7 @@ TEST_F(SharedForwards, WithoutAFallbackEverybodyHearsOfIt) {
   auto scheduler = *Scheduler::create(model, {.row_budget = kAnyRows});
   int ended = 0, failures = 0;
   for (const Wanted& w : eight())
-    ASSERT_TRUE(scheduler->add(w.request, {}, [&](const Result<Generation>& result) {
+    ASSERT_TRUE(scheduler->add(prepare(*model, w.request).value(), {}, [&](const Result<Generation>& result) {
       ++ended;
       failures += !result;
     }));
@@ -278,10 +278,11 @@ TEST_F(SharedForwards, WithoutMemoryForAllAreComputedByParts) {
   const auto alone = run_alone(load(path("q8_0")), wanted);
   for (const char* device : {"cpu,fail=crowd:3", "cpu,fail=crowd:1"})
     expect_same(wanted, run_together(load(path("q8_0"), device), wanted, {.row_budget = kAnyRows}).ran, alone);
-  auto scheduler = *Scheduler::create(load(path("q8_0"), "cpu,fail=crowd:0"), {.row_budget = kAnyRows});
+  const auto model = load(path("q8_0"), "cpu,fail=crowd:0");
+  auto scheduler = *Scheduler::create(model, {.row_budget = kAnyRows});
   std::vector<std::string> errors;
   for (const Wanted& w : wanted)
-    ASSERT_TRUE(scheduler->add(w.request, {}, [&](const Result<Generation>& result) {
+    ASSERT_TRUE(scheduler->add(prepare(*model, w.request).value(), {}, [&](const Result<Generation>& result) {
       ASSERT_FALSE(result);
       EXPECT_EQ(result.error().kind, ErrorKind::memory);
       errors.push_back(result.error().message);
@@ -299,17 +300,18 @@ TEST_F(SharedForwards, AFailingRequestHarmsNobody) {
   auto scheduler = *Scheduler::create(model, {.row_budget = 50});
   Request bad = wanted[0].request;
   bad.options.gen_length = 4096;
-  EXPECT_FALSE(scheduler->add(bad, {}, {}));
+  EXPECT_FALSE(prepare(*model, bad));
   bad = wanted[0].request;
   bad.tokens[0] = 1 << 20;
-  const auto refused = scheduler->add(bad, {}, {});
+  const auto refused = prepare(*model, bad);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("token id 1048576"), std::string::npos);
   Recorder first(wanted[0]), second(wanted[4]);
   std::vector<Ran> got(2);
-  ASSERT_TRUE(scheduler->add(wanted[0].request, first.on_step(), [&](auto g) { got[0] = first.ran(*g); }));
+  ASSERT_TRUE(scheduler->add(prepare(*model, wanted[0].request).value(), {first.on_step()},
+                             [&](auto g) { got[0] = first.ran(*g); }));
   bool cancelled_at_once = false;
-  const auto id = scheduler->add(wanted[1].request, {}, [&](const Result<Generation>& g) {
+  const auto id = scheduler->add(prepare(*model, wanted[1].request).value(), {}, [&](const Result<Generation>& g) {
     cancelled_at_once = g && g->stats.decode.cancelled && g->stats.decode.steps == 0;
   });
   ASSERT_TRUE(id);
@@ -317,7 +319,8 @@ TEST_F(SharedForwards, AFailingRequestHarmsNobody) {
   scheduler->cancel(*id);
   scheduler->cancel(12345);
   EXPECT_TRUE(cancelled_at_once);
-  ASSERT_TRUE(scheduler->add(wanted[4].request, second.on_step(), [&](auto g) { got[1] = second.ran(*g); }));
+  ASSERT_TRUE(scheduler->add(prepare(*model, wanted[4].request).value(), {second.on_step()},
+                             [&](auto g) { got[1] = second.ran(*g); }));
   while (!scheduler->idle()) scheduler->run_forward();
   EXPECT_TRUE(got[0] == alone[0]);
   EXPECT_TRUE(got[1] == alone[4]);
@@ -363,7 +366,7 @@ Reuse converse(const std::shared_ptr<const Model>& model, const std::shared_ptr<
       for (const auto& e : event.edits) out.predictions.back() += fmt::format("{}={} ", e.position, e.token);
       return true;
     };
-    EXPECT_TRUE(scheduler->add(r, on_step, [&](Result<Generation> g) {
+    EXPECT_TRUE(scheduler->add(prepare(*model, r).value(), {on_step}, [&](Result<Generation> g) {
       ASSERT_TRUE(g) << g.error().message;
       out.generations.push_back(std::move(*g));
     }));
@@ -417,7 +420,7 @@ TEST_F(SharedForwards, PiecesOfAPromptAreThePrompt) {
   for (int64_t i = 0; i < 1300; ++i) request.tokens.push_back(static_cast<int32_t>(37 + 53 * i % 900));
   request.options.gen_length = 16, request.options.block_length = 8, request.options.kv = decode::KvChoice::none;
   request.options.acceptance = decode::Acceptance::threshold, request.options.threshold = 0.012;
-  const auto whole = open_session(model)->run(request, {});
+  const auto whole = open_session(model)->run(prepare(*model, request).value(), {});
   ASSERT_TRUE(whole) << whole.error().message;
   request.options.kv = decode::KvChoice::block;
   const auto prefixes = std::make_shared<PrefixCache>(int64_t{1} << 26);
@@ -428,14 +431,15 @@ TEST_F(SharedForwards, PiecesOfAPromptAreThePrompt) {
         model, {.row_budget = kAnyRows, .prefixes = round > 0 ? prefixes : std::shared_ptr<PrefixCache>()});
     std::vector<std::pair<int64_t, int64_t>> heard;
     int64_t rows = 0, first = -1;
-    request.on_prompt = [&](int64_t done, int64_t total) { heard.emplace_back(done, total); };
+    const auto on_prompt = [&](int64_t done, int64_t total) { heard.emplace_back(done, total); };
     const auto on_step = [&](const decode::StepEvent& event) {
       if (first < 0) first = event.plan.rows.front();
       rows += decode::rows_of(event.plan);
       return true;
     };
     Generation got;
-    ASSERT_TRUE(scheduler->add(request, on_step, [&](Result<Generation> g) { got = std::move(*g); }));
+    ASSERT_TRUE(scheduler->add(prepare(*model, request).value(), {on_step, on_prompt},
+                               [&](Result<Generation> g) { got = std::move(*g); }));
     while (!scheduler->idle()) scheduler->run_forward();
     EXPECT_EQ(got.stats.canvas_hash, whole->stats.canvas_hash);
     EXPECT_EQ(got.stats.decode.nfe, whole->stats.decode.nfe);
@@ -448,8 +452,8 @@ TEST_F(SharedForwards, PiecesOfAPromptAreThePrompt) {
   // It can be given up between two pieces.
   auto scheduler = *Scheduler::create(model, {.row_budget = kAnyRows});
   bool cancelled = false;
-  request.on_prompt = {};
-  const auto id = scheduler->add(request, {}, [&](Result<Generation> g) { cancelled = g->stats.decode.cancelled; });
+  const auto id = scheduler->add(prepare(*model, request).value(), {},
+                                 [&](Result<Generation> g) { cancelled = g->stats.decode.cancelled; });
   scheduler->run_forward();
   scheduler->cancel(*id);
   EXPECT_TRUE(cancelled);
@@ -510,8 +514,8 @@ TEST_F(SharedForwards, ManyThreadsSubmitAndCancel) {
         for (size_t k = 0; k < (quick() ? 3 : 6); ++k) {
           const size_t i = (t + 3 * k) % wanted.size();
           Recorder recorder(uncancelled[i]);
-          const auto handle =
-              engine->submit(wanted[i].request, {.on_step = recorder.on_step(), .on_done = {}, .keep_steps = true});
+          const auto handle = engine->submit(prepare(*model, wanted[i].request).value(),
+                                             {.run = {recorder.on_step()}, .keep_steps = true});
           const bool cancel = (t + k) % 4 == 1;
           while (const auto step = handle->next()) {
             ++steps_seen;
@@ -562,7 +566,8 @@ TEST_F(SharedForwards, NoCallbackOutlivesTheEngine) {
         // As a server goes from a prompt's score to its answer, in the midst of the end too.
         if (chain) self(i + wanted.size(), false, self);
       };
-      return again->submit(wanted[i % wanted.size()].request, {.on_step = on_step, .on_done = on_done});
+      return again->submit(prepare(*model, wanted[i % wanted.size()].request).value(),
+                           {.run = {on_step}, .on_done = on_done});
     };
     {
       const auto engine = *Engine::create(model, {.row_budget = 30, .most_running = way % 2 == 0 ? 2 : 8});
@@ -595,13 +600,8 @@ TEST_F(SharedForwards, TheEngineEndsWithWhatIsUnderWay) {
   {
     const auto engine = *Engine::create(model, {.row_budget = 30, .most_running = 2});
     for (const Wanted& w : eight())
-      handles.push_back(engine->submit(w.request, {.on_step = {}, .on_done = [&](const auto&) { ++called; }}));
-    Request bad = eight()[0].request;
-    bad.tokens = {-1};
-    const auto refused = engine->submit(bad);
-    EXPECT_FALSE(refused->wait());
-    EXPECT_EQ(exit_status(refused->wait().error()), 2);
-    EXPECT_FALSE(refused->next());
+      handles.push_back(
+          engine->submit(prepare(*model, w.request).value(), {.on_done = [&](const auto&) { ++called; }}));
   }
   EXPECT_EQ(called, 8);
   for (const auto& handle : handles) {

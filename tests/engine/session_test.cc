@@ -77,7 +77,7 @@ TEST(ModelFile, ThatWasWrittenToGivesNoAnswer) {
     add(session->generate(prompt, options, {}));
     add(session->score(score));
     add(session->logits(prompt, std::vector<int32_t>{1}));
-    add((*engine)->submit({.tokens = prompt, .options = options})->wait());
+    add((*engine)->submit(prepare(*model, {.tokens = prompt, .options = options}).value())->wait());
     add((*engine)->submit_score(score)->wait());
     return errors;
   };

@@ -59,7 +59,7 @@ inline std::vector<Ran> run_alone(const std::shared_ptr<const Model>& model, std
     Recorder recorder(w);
     const auto session = Session::create(model, {.threads = 0});
     EXPECT_TRUE(session);
-    const auto g = (*session)->run(w.request, recorder.on_step());
+    const auto g = (*session)->run(prepare(*model, w.request).value(), recorder.on_step());
     EXPECT_TRUE(g) << w.name << ": " << (g ? "" : g.error().message);
     all.push_back(g ? recorder.ran(*g) : Ran{});
   }
@@ -86,10 +86,12 @@ inline Together run_together(const std::shared_ptr<const Model>& model, std::spa
   for (int64_t forward = 0; left > 0 || !(*scheduler)->idle(); ++forward) {
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (wanted[i].joins != forward) continue;
-      const auto id = (*scheduler)->add(wanted[i].request, recorders[i]->on_step(), [&results, i](auto result) {
-        EXPECT_FALSE(results[i]) << "ended twice";
-        results[i] = std::move(result);
-      });
+      const auto id =
+          (*scheduler)
+              ->add(prepare(*model, wanted[i].request).value(), {recorders[i]->on_step()}, [&results, i](auto result) {
+                EXPECT_FALSE(results[i]) << "ended twice";
+                results[i] = std::move(result);
+              });
       EXPECT_TRUE(id) << wanted[i].name << ": " << id.error().message;
       --left;
     }
@@ -135,13 +137,13 @@ inline std::vector<Wanted> eight_requests(std::span<const int32_t> text, int64_t
   decode::DecodeOptions* o = &add("guided and sampled", 0, n - 1, length);
   o->temperature = 0.7, o->seed = 3, o->cfg_scale = 0.5, o->kv = KvChoice::dual;
   o = &add("sampled by schedule", 0, n, length + 1);
-  o->acceptance = schedule, o->temperature = 1.5, o->seed = 9, o->kv = KvChoice::prefix, o->refresh = 3;
+  o->acceptance = schedule, o->temperature = 1.5, o->seed = 9, o->kv = KvChoice::prefix, o->refresh_after = 3;
   o = &add("revised beside, drafts", 1, n, 2 * length);
   o->revision = decode::Revision::dual_path, o->revise_lateness = 1;
   o->threshold = 0.5, o->stable_threshold = 1, o->kv = KvChoice::dual, o->mbsd = true, o->mbsd_trigger = 32;
   list.back().cancelled_after = 3;
   o = &add("frozen", 1, n - 2, length + 3);
-  o->kv = KvChoice::frozen, o->refresh = 5, o->acceptance = factor;
+  o->kv = KvChoice::frozen, o->refresh_after = 5, o->acceptance = factor;
   o = &add("guided and revised", 2, n, length);
   o->revision = decode::Revision::dual_path, o->stable_threshold = 1, o->cfg_scale = 1.5, o->kv = KvChoice::prefix;
   o->revise_lateness = 2;

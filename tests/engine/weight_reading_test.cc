@@ -47,7 +47,8 @@ TEST(Loading, AnErrorBeforeTheWeightsEndsItThere) {
     const auto ids = model.prompt_ids("Sort the numbers");
     EXPECT_TRUE(ids && ids->size() > 2);
     EXPECT_GE(model.special_ids().mask, 0);
-    return check_context(model, 1'000, 64);
+    const auto ready = prepare(model, {.tokens = std::vector<int32_t>(1'000, 5)});
+    return ready ? Status() : std::unexpected(Error(ready.error()));
   };
   const auto model = Model::load(kModelFolder, options);
   ASSERT_FALSE(model);

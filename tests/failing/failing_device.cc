@@ -12,7 +12,7 @@
 namespace llada {
 namespace {
 
-class FailingDevice final : public PassingDevice, Window, ExpertHost, Clock, Beside, HostUnit {
+class FailingDevice final : public PassingDevice, Window, ExpertHost, Clock, SidePasses, HostUnit {
  public:
   FailingDevice(std::unique_ptr<Device> device, FaultPlan plan)
       : PassingDevice(*device), device_(std::move(device)), can_(device_->capabilities()), plan_(plan) {}
@@ -22,7 +22,7 @@ class FailingDevice final : public PassingDevice, Window, ExpertHost, Clock, Bes
     return {.window = can_.window != nullptr ? this : nullptr,
             .experts = can_.experts != nullptr ? this : nullptr,
             .clock = can_.clock != nullptr ? this : nullptr,
-            .beside = can_.beside != nullptr ? this : nullptr,
+            .side_passes = can_.side_passes != nullptr ? this : nullptr,
             .host = can_.host != nullptr ? this : nullptr};
   }
 
@@ -35,13 +35,13 @@ class FailingDevice final : public PassingDevice, Window, ExpertHost, Clock, Bes
   Result<Ticket> submit(const Run& run) override {
     return submit(run, [this](const Run& part) { return device_->submit(part); });
   }
-  Result<Ticket> submit_beside(const Run& run) override {
-    const auto ticket = submit(run, [this](const Run& part) { return can_.beside->submit_beside(part); });
+  Result<Ticket> submit_side_pass(const Run& run) override {
+    const auto ticket = submit(run, [this](const Run& part) { return can_.side_passes->submit_side_pass(part); });
     if (!overlaps()) damage();  // its numbers are there although nobody has waited
     return ticket;
   }
-  bool ready(Ticket ticket) override { return can_.beside->ready(ticket); }
-  bool overlaps() const override { return can_.beside->overlaps(); }
+  bool ready(Ticket ticket) override { return can_.side_passes->ready(ticket); }
+  bool overlaps() const override { return can_.side_passes->overlaps(); }
 
   template <typename Submit>
   Result<Ticket> submit(const Run& run, Submit&& behind) {

@@ -19,13 +19,13 @@ class LateDevice : public PassingDevice {
  public:
   LateDevice(std::unique_ptr<Device> device, std::function<void()> ahead)
       : PassingDevice(*device), device_(std::move(device)) {
-    behind_ = device_->capabilities().beside;
+    behind_ = device_->capabilities().side_passes;
     if (ahead || behind_ == nullptr || !behind_->overlaps()) behind_ = &passes_.emplace(*device_, std::move(ahead));
   }
 
   Capabilities capabilities() override {
     Capabilities can = device_->capabilities();
-    can.beside = behind_;
+    can.side_passes = behind_;
     return can;
   }
   Status wait(Ticket ticket) override {
@@ -38,7 +38,7 @@ class LateDevice : public PassingDevice {
 
  protected:
   std::unique_ptr<Device> device_;
-  Beside* behind_ = nullptr;
+  SidePasses* behind_ = nullptr;
 
  private:
   std::optional<HostPasses> passes_;
@@ -65,7 +65,7 @@ class RandomlyLate final : public LateDevice {
   const uint64_t seed_;
 };
 
-class SlowHost final : public LateDevice, Beside, Clock {
+class SlowHost final : public LateDevice, SidePasses, Clock {
  public:
   SlowHost(std::unique_ptr<Device> device, int steps) : LateDevice(std::move(device), {}), steps_(steps) {}
 
@@ -75,7 +75,7 @@ class SlowHost final : public LateDevice, Beside, Clock {
   }
   Capabilities capabilities() override {
     Capabilities can = LateDevice::capabilities();
-    can.beside = this, can.clock = this;
+    can.side_passes = this, can.clock = this;
     return can;
   }
 
@@ -83,8 +83,8 @@ class SlowHost final : public LateDevice, Beside, Clock {
     if (run.first == 0) now_ += 1, stats_.npu_s += 1;
     return LateDevice::submit(run);
   }
-  Result<Ticket> submit_beside(const Run& run) override {
-    LLADA_TRY(const Ticket ticket, behind_->submit_beside(run));
+  Result<Ticket> submit_side_pass(const Run& run) override {
+    LLADA_TRY(const Ticket ticket, behind_->submit_side_pass(run));
     last_end_ = std::max(last_end_, now_) + steps_;
     stats_.cpu_s += steps_;
     passes_[ticket].end = last_end_;

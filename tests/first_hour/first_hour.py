@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The first hour of somebody who pastes what the documents say.
+"""The first hour of somebody who pastes what README.md says.
 
-    tests/first_hour/first_hour.py            # after `make demo`: pastes README.md and docs/quickstart.md, compares
+    tests/first_hour/first_hour.py            # after `make demo`: pastes README.md, compares
     tests/first_hour/first_hour.py --update   # writes down what the screen shows now
     tests/first_hour/first_hour.py --list     # the lines that would be pasted
 
-Every line of the documents' indented blocks is pasted, in order, into one shell in a pseudo-terminal of 80 columns and
+Every line of its indented blocks is pasted, in order, into one shell in a pseudo-terminal of 80 columns and
 24 rows, in a folder that shows the repository's files (links) and has a build/models of its own, so that nothing of the
 user's is written to. What the screen shows is compared with the recorded text beside this file.
 Numbers with a fraction, sizes and names of the machine are masked, and where a line wrapped does not matter: what stays
@@ -44,7 +44,7 @@ except ImportError:
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LLADA = ROOT / "build" / "release" / "bin" / "llada"
 HERE = pathlib.Path(__file__).resolve().parent
-DOCUMENTS = ["README.md", "docs/quickstart.md"]
+DOCUMENT = "README.md"
 COLUMNS, ROWS = 80, 24
 PROMPT = "first-hour$ "
 
@@ -87,10 +87,10 @@ MACHINE = "llada devices"
 UNKNOWN = "Why is the sky blue"
 
 
-def lines_of(document):
+def commands():
     """The lines of the indented blocks, without those that are left out."""
     out, before = [], ""
-    for line in (ROOT / document).read_text().splitlines():
+    for line in (ROOT / DOCUMENT).read_text().splitlines():
         if line.startswith("    ") and (before == "" or before.startswith("    ")):
             command = line[4:].split("   #")[0].rstrip()
             if command and not command.startswith("#") and not any(re.search(p, command) for p in LEFT_OUT):
@@ -264,9 +264,9 @@ def make_checkout(folder):
     Hub.gguf = models / "tiny-llada-q8_0.gguf"
 
 
-def run(documents, limit):
-    """{document: lines of its record}, and the commands that failed."""
-    records, failures = {}, []
+def run(limit):
+    """The lines of the record, and the commands that failed."""
+    record, failures = [], []
     devices = subprocess.run([LLADA, "devices", "--json"], check=True, capture_output=True, text=True).stdout
     cpu = next(d["description"] for d in json.loads(devices)["devices"] if d["name"] == "cpu")
     hub = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
@@ -278,24 +278,21 @@ def run(documents, limit):
             "HOME": home, "PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C.UTF-8", "PS1": PROMPT,
             "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "BASH_SILENCE_DEPRECATION_WARNING": "1",
         }
-        for document in documents:
-            terminal = Terminal(checkout, environment)
-            terminal.wait(terminal.at_prompt, 20)
-            record = []
-            for command in lines_of(document):
-                shown, back = terminal.paste(added(command), limit)
-                status = terminal.status() if back else "none: it did not end"
-                print(f"{document}: {command}: status {status}", flush=True)
-                if status != 0:
-                    failures.append(f"{document}: {command}: status {status}")
-                printed = [line for line in unwrapped(shown)[1:] if line and command != MACHINE]
-                if UNKNOWN in command and printed:
-                    printed = ["<an answer>"]
-                record += [f"== {command}", *(masked(line, cpu) for line in printed), f"-- status {status}"]
-            terminal.close()
-            records[document] = record
+        terminal = Terminal(checkout, environment)
+        terminal.wait(terminal.at_prompt, 20)
+        for command in commands():
+            shown, back = terminal.paste(added(command), limit)
+            status = terminal.status() if back else "none: it did not end"
+            print(f"{command}: status {status}", flush=True)
+            if status != 0:
+                failures.append(f"{command}: status {status}")
+            printed = [line for line in unwrapped(shown)[1:] if line and command != MACHINE]
+            if UNKNOWN in command and printed:
+                printed = ["<an answer>"]
+            record += [f"== {command}", *(masked(line, cpu) for line in printed), f"-- status {status}"]
+        terminal.close()
     hub.shutdown()
-    return records, failures
+    return record, failures
 
 
 def main():
@@ -305,8 +302,7 @@ def main():
     parser.add_argument("--limit", type=float, default=300, help="seconds that a command may take (300)")
     arguments = parser.parse_args()
     if arguments.list:
-        for document in DOCUMENTS:
-            print(*(f"{document}: {line}" for line in lines_of(document)), sep="\n")
+        print(*commands(), sep="\n")
         return 0
     if not LLADA.exists():
         print(f"first_hour: {LLADA}: missing; run make demo first", file=sys.stderr)
@@ -317,18 +313,16 @@ def main():
     except OSError:
         print("first_hour: SKIPPED, no pseudo-terminal here")
         return 77
-    records, failures = run(DOCUMENTS, arguments.limit)
-    for document, record in records.items():
-        path = HERE / (document.replace("/", "_") + ".txt")
-        if arguments.update:
-            path.write_text("\n".join(record) + "\n")
-            continue
-        recorded = path.read_text().splitlines() if path.exists() else []
-        if [same(line) for line in recorded] != [same(line) for line in record]:
-            name = str(path.relative_to(ROOT))
-            failures.append("\n".join(difflib.unified_diff(recorded, record, name, "now", lineterm="")))
+    record, failures = run(arguments.limit)
+    path = HERE / (DOCUMENT + ".txt")
+    recorded = path.read_text().splitlines() if path.exists() else []
+    if arguments.update:
+        path.write_text("\n".join(record) + "\n")
+    elif [same(line) for line in recorded] != [same(line) for line in record]:
+        name = str(path.relative_to(ROOT))
+        failures.append("\n".join(difflib.unified_diff(recorded, record, name, "now", lineterm="")))
     print(*failures, sep="\n")
-    print(f"first_hour: {sum(len(lines_of(d)) for d in DOCUMENTS)} commands, {len(failures)} failures")
+    print(f"first_hour: {len(commands())} commands, {len(failures)} failures")
     return 1 if failures else 0
 
 

@@ -149,7 +149,7 @@ TEST(GgufParts, WrongPartsAreRefused) {
   // A part may repeat what the first says, as llama-gguf-split does not, and not contradict it.
   EXPECT_THAT(refusal(1, with_key(good[1], "general.architecture", "llada")), HasSubstr("accepted"));
   EXPECT_THAT(refusal(1, with_key(good[1], "general.architecture", "dream")),
-              HasSubstr("m-00002-of-00003.gguf: general.architecture is not what "));
+              HasSubstr("m-00002-of-00003.gguf: general.architecture differs from "));
 
   // The same tensor in two parts; one in none.
   const auto other = gguf_parts(config, {}, {4, 5, 0});

@@ -14,6 +14,7 @@
 #include "forms/solve.h"
 #include "forms/tool_form.h"
 #include "pieces.h"
+#include "rows.h"
 
 namespace llada::forms {
 namespace {
@@ -177,6 +178,45 @@ TEST(Counted, AnswersKeepTheirBounds) {
   EXPECT_GT(at_bound, 20);
 }
 
+// How long a string becomes of a model that likes one letter, by so much more than the string's end and what follows it.
+size_t string_of(const char* schema, float liked, size_t block) {
+  std::vector<std::string> pieces = {""};
+  for (const char* piece : {"\"", "[", "]", "{", "}", "a", "\": \"", "\", \"", "\\", "\xc3", "\xa4"})
+    pieces.emplace_back(piece);
+  const auto form = lifted(made(read(FormKind::json_schema, schema), 0), pieces);
+  std::vector<float> logits(pieces.size());
+  logits[6] = liked;
+  const RowScores row = read_row(logits, *form);
+  Solver solver(form, false);
+  std::vector<Slot> slots(400);
+  Track track;
+  solver.write_fixed(slots, track);
+  for (size_t begin = 0; begin < slots.size(); begin += block) {
+    const size_t end = std::min(begin + block, slots.size());
+    for (size_t i = begin; i < end; ++i)
+      if (slots[i].token < 0) slots[i].scores = &row;
+    for (const Chosen& c : solver.solve(slots, track)) {
+      EXPECT_LE(c.probability, 1);
+      slots[static_cast<size_t>(c.slot)] = {c.token, nullptr};
+    }
+  }
+  return static_cast<size_t>(std::ranges::count(slots, 6, &Slot::token));
+}
+
+TEST(Strings, OfAModelThatDoesNotKnowHowToGoOnEnd) {
+  const char* const kOne = R"({"properties": {"a": {"type": "string"}}, "required": ["a"]})";
+  for (const size_t block : {16, 32, 400}) {
+    const auto length = string_of(kOne, 2, block);
+    EXPECT_GT(length, 64u) << block;
+    EXPECT_LT(length, 140u) << block;
+    EXPECT_GT(string_of(kOne, 6, block), 380u) << "it is sure";
+  }
+  EXPECT_LT(string_of(R"({"type": "string"})", 2, 32), 140u);
+  EXPECT_GT(string_of(R"({"type": "string", "maxLength": 300})", 2, 32), 280u) << "a bound of its own";
+  // Each string of a list for itself: a token that ends one and begins the next begins to count anew.
+  EXPECT_GT(string_of(R"({"type": "array", "items": {"type": "string"}, "minItems": 8, "maxItems": 8})", 2, 32), 300u);
+}
+
 const char* const kHostile[] = {"[ -~]*a[ -~]{9}",
                                 "[ -~]*a[ -~]{11}",
                                 "(a|b)*a(a|b){10}",
@@ -227,6 +267,43 @@ TEST(Work, OfACallIsBounded) {
     }
   }
   EXPECT_GT(windows, 3) << "no form of these is heavy";
+}
+
+// The calls of a forward together, over a whole answer of which each forward decides one token: no more than the window
+// for each of them, and the two positions that are looked at in any case.
+TEST(Work, OfAnAnswerIsBounded) {
+  const std::vector<std::string> pieces = synthetic(20'000);
+  const Vocabulary vocabulary(std::vector<std::string_view>(pieces.begin(), pieces.end()));
+  std::mt19937 random(6);
+  for (const char* regex : {kHostile[0], kHostile[2], kHostile[7]}) {
+    auto form = token_form_of({FormKind::regex, regex}, vocabulary, {{0}, 0});
+    ASSERT_TRUE(form) << form.error().message;
+    const auto shared = std::make_shared<const TokenForm>(*std::move(form));
+    int64_t position = shared->edges_of_all();
+    for (int32_t set = 0; set < shared->sets(); ++set) position += std::ssize(shared->classes_of(set));
+    const RowScores row = random_row(*shared, pieces.size(), random);
+    Solver solver(shared, false);
+    Track track;
+    std::vector<Slot> slots(300);
+    int64_t forwards = 0;
+    for (size_t begin = 0; begin < 64; ++begin) {
+      if (slots[begin].token >= 0) continue;
+      const std::vector<int32_t> only = solver.fixed(slots, begin + 32, track);
+      for (size_t i = 0; i < only.size(); ++i)
+        if (only[i] >= 0) slots[i].token = only[i];
+      if (slots[begin].token >= 0) continue;
+      for (size_t i = begin; i < begin + 32; ++i)
+        if (slots[i].token < 0) slots[i].scores = &row;
+      const auto path = solver.solve(slots, track);
+      ASSERT_FALSE(path.empty()) << regex;
+      for (Slot& s : slots) s.scores = nullptr;
+      slots[static_cast<size_t>(path[0].slot)].token = path[0].token;
+      EXPECT_TRUE(solver.fits(slots, track)) << regex;
+      ++forwards;
+    }
+    EXPECT_LE(solver.work(), (forwards + 1) * (3 * Solver::kStepWork + 2 * position)) << regex;
+    RecordProperty("ways_a_forward", std::to_string(solver.work() / std::max<int64_t>(forwards, 1)));
+  }
 }
 
 // A forward costs by what is undecided of its block, not by what stands before it.

@@ -42,6 +42,14 @@ std::vector<std::string> warnings(const std::string& schema, std::string_view wh
   return lines;
 }
 
+void expect_texts(const std::string& schema, const std::vector<std::string>& fit,
+                  const std::vector<std::string>& others) {
+  const auto made = automaton_of({FormKind::json_schema, schema});
+  ASSERT_TRUE(made) << made.error().message;
+  for (const std::string& text : fit) EXPECT_TRUE(made->fits(text)) << text;
+  for (const std::string& text : others) EXPECT_FALSE(made->fits(text)) << text;
+}
+
 // Strict: by the path, with the reason. Else left out with a line that says both.
 TEST(SchemaKeywords, WhatCannotBeFollowedIsSaid) {
   for (
@@ -78,6 +86,43 @@ TEST(SchemaKeywords, WhatCannotBeFollowedIsSaid) {
   EXPECT_EQ(refusal(R"({"not": {}})"), "$: no value fits the schema");
   EXPECT_EQ(refusal(R"({"type": "object", "required": ["a"], "properties": {"a": false}})"),
             "$: no value fits the schema");
+}
+
+// The line that refuses a schema names what of it costs most.
+TEST(SchemaKeywords, OfASchemaThatIsTooLargeTheHeaviestIsNamed) {
+  std::string names, words;
+  for (int i = 0; i < 40; ++i) names += fmt::format(R"("n{}": {{"type": "integer"}}, )", i);
+  for (int i = 0; i < 4000; ++i) words += fmt::format(R"({}"{}{}")", i ? ", " : "", std::string(70, 'w'), i);
+  const auto error = [&](const std::string& schema) {
+    const auto made =
+        automaton_of({FormKind::json_schema, R"({"properties": {)" + names + R"("a": {"items": )" + schema + "}}}"});
+    return made ? "" : made.error().message;
+  };
+  EXPECT_TRUE(error(R"({"pattern": "[ -~]*a[ -~]{30}"})").ends_with("most of it is $.properties.a.items.pattern"))
+      << error(R"({"pattern": "[ -~]*a[ -~]{30}"})");
+  EXPECT_TRUE(error(R"({"enum": [)" + words + "]}").ends_with("most of it is $.properties.a.items.enum"))
+      << error(R"({"enum": [)" + words + "]}");
+  const std::string list = R"({"type": "array", "minItems": 90000, "items": {"type": "integer"}})";
+  EXPECT_TRUE(error(list).ends_with("most of it is $.properties.a.items.minItems")) << error(list);
+  EXPECT_EQ(error(R"({"type": "string"})"), "");
+}
+
+TEST(SchemaKeywords, ListsOfValuesMayBeLong) {
+  std::string words, consts, conditions, names, twos;
+  for (int i = 0; i < 9000; ++i) words += fmt::format(R"({}"w{}")", i ? ", " : "", i);
+  for (int i = 0; i < 1000; ++i) consts += fmt::format(R"({}{{"const": "c{}", "title": "t"}})", i ? ", " : "", i);
+  for (int i = 0; i < 25; ++i) {
+    conditions += fmt::format(
+        R"({}{{"if": {{"properties": {{"n{}": {{"const": 1}}}}}}, "then": {{"required": ["a"]}}}})", i ? ", " : "", i);
+    names += fmt::format(R"("n{}": {{"type": "integer"}}, )", i);
+    twos += fmt::format(R"({}"n{}": 2)", i ? ", " : "", i);
+  }
+  expect_texts(R"({"enum": [)" + words + "]}", {R"("w0")", R"("w8999")"}, {R"("w9000")"});
+  expect_texts(R"({"oneOf": [)" + consts + "]}", {R"("c0")", R"("c999")"}, {R"("c1000")"});
+  expect_texts(R"({"properties": {)" + names + R"("a": {"type": "null"}}, "allOf": [)" + conditions + "]}",
+               {"{" + twos + "}", "{" + twos + R"(, "a": null})"}, {"{}", R"({"n24": 2})"});
+  // The same value in two branches fits neither of them alone.
+  expect_texts(R"({"oneOf": [{"enum": [1, 2]}, {"enum": [1.0, 3]}]})", {"2", "3"}, {"1", "1.0"});
 }
 
 TEST(SchemaKeywords, AreAnnotationsWhereNoDraftHasThem) {

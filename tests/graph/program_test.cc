@@ -175,7 +175,7 @@ TEST(Program, EveryFieldThatADeviceReliesOnIsChecked) {
       {[](Program& p) { p.ops[9].sigmoid = 1, p.ops[9].capacity = 2; },
        "op 9 (route): rows in blocks of 0, all rows of blocks of 1 or more needed"},
       // Experts: gates of no router, or of one that chooses more.
-      {[](Program& p) { p.ops[10].in[1] = 5; }, "op 10 (experts): value 5 is not what a router gave"},
+      {[](Program& p) { p.ops[10].in[1] = 5; }, "op 10 (experts): value 5 is no output of a router"},
       {[](Program& p) { p.ops[9].experts_used = 3; },
        "op 10 (experts): the router of value 6 chose 3 experts, this takes 2"},
       {[](Program& p) { p.ops[10].weight[2] = 14; }, "op 10 (experts): experts' weights do not exist"},

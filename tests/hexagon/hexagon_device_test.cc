@@ -153,11 +153,11 @@ TEST_F(HexagonTest, TheHostWorksWhileTheDspDoes) {
   const std::vector<int32_t> rows = {0, 1, 2, 3, 4, 5, 6, 7, 8};
   aside.put_back(kv.save(rows));
   const OneStream dense = inputs(0, 9), sparse = inputs(3, 5);
-  const auto pass = std::make_shared<BesidePass>();
+  const auto pass = std::make_shared<SidePass>();
   pass->inputs = sparse.over(aside);
-  ASSERT_TRUE(executor.begin_beside(pass));
+  ASSERT_TRUE(executor.begin_side_pass(pass));
   ASSERT_TRUE(run_one(executor, dense, kv, out));
-  ASSERT_TRUE(executor.land(*pass));
+  ASSERT_TRUE(executor.join(*pass));
   const StepOutputs& beside = pass->outputs;
   ASSERT_EQ(beside.predictions.size(), 2u);
   // By the DSP over the same store: the same bits.

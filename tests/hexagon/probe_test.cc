@@ -1,5 +1,5 @@
 // The experiments for a phone, run against the emulator: what a phone's answers are compared with
-// (docs/hexagon.md).
+// (docs/lab/hexagon-dsp.md).
 #include <array>
 #include <cstdio>
 #include <string>

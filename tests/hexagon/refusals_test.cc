@@ -90,10 +90,9 @@ const std::vector<Refusal> kRefusals = {
      "open=0x80000406",
      "",
      {},
-     no_module(
-         "unable to load (0x80000406)",
-         "; this program has a signed process on the DSP already, or the DSP's loader refused the module: end all "
-         "programs that use the DSP, and send what 'adb logcat -d -s adsprpc' says")},
+     no_module("unable to load (0x80000406)",
+               "; this program has a signed process on the DSP already, or the DSP's loader refused the module; end "
+               "all programs that use the DSP, and send the output of 'adb logcat -d -s adsprpc'")},
     {"UnsignedAndOpen",
      "unsigned=0x14,open=0x80000414",
      "",
@@ -116,8 +115,9 @@ const std::vector<Refusal> kRefusals = {
      "open=6",
      "",
      {},
-     no_module("unable to load (6)",
-               "; the DSP's loader refused every variant of the module: send what 'adb logcat -d -s adsprpc' says")},
+     no_module(
+         "unable to load (6)",
+         "; the DSP's loader refused every variant of the module: send the output of 'adb logcat -d -s adsprpc'")},
     {"NoSuchModule",
      "open=0x8000043e",
      "",
@@ -136,14 +136,13 @@ const std::vector<Refusal> kRefusals = {
      "",
      {},
      no_module("connection reset (104)",
-               "; the DSP's process ended while it loaded the module: send what 'adb logcat -d -s adsprpc' says")},
+               "; the DSP's process ended while it loaded the module: send the output of 'adb logcat -d -s adsprpc'")},
     {"UnknownStatus",
      "open=0x8000047f,arch=0",
      "",
      {},
-     "hexagon: {L} of a DSP opened no module: libllada_hexagon_skel.so: error 0x8000047f: refused on purpose; the "
-     "driver "
-     "has no name for it: send what 'adb logcat -d -s adsprpc' says"},
+     "hexagon: {L} of a DSP opened no module: libllada_hexagon_skel.so: error 0x8000047f: refused on purpose;  "
+     "the driver has no name for it: send the output of 'adb logcat -d -s adsprpc'"},
     // Each variant of the next older architecture is tried, and that of a newer one is not.
     {"EveryVariant",
      "open=6,arch=0x75",
@@ -153,7 +152,7 @@ const std::vector<Refusal> kRefusals = {
      "hexagon: {L} of a v75 DSP opened no module: libllada_hexagon_skel_v73.so: unable to load (6), "
      "libllada_hexagon_skel_v73_aligned.so: unable to load (6): refused on purpose; the DSP's loader refused every "
      "variant "
-     "of the module: send what 'adb logcat -d -s adsprpc' says"},
+     "of the module: send the output of 'adb logcat -d -s adsprpc'"},
     {"WrongModule",
      "arch=0x79",
      "",

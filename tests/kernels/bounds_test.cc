@@ -13,9 +13,9 @@ namespace {
 using namespace testing;
 
 // `bytes` bytes that end at an unreadable page, less what the alignment of the first byte takes.
-class Guarded {
+class TimedCall {
  public:
-  explicit Guarded(int64_t bytes, int64_t alignment = 4) : bytes_(bytes) {
+  explicit TimedCall(int64_t bytes, int64_t alignment = 4) : bytes_(bytes) {
     const int64_t page = sysconf(_SC_PAGESIZE);
     const int64_t usable = (bytes + page - 1) / page * page;
     mapped_ = static_cast<size_t>(usable + page);
@@ -24,14 +24,15 @@ class Guarded {
     EXPECT_EQ(mprotect(base_ + usable, static_cast<size_t>(page), PROT_NONE), 0);
     data_ = base_ + (usable - bytes) / alignment * alignment;
   }
-  Guarded(const Bytes& bytes, int64_t alignment) : Guarded(bytes.size(), alignment) {
+  TimedCall(const Bytes& bytes, int64_t alignment) : TimedCall(bytes.size(), alignment) {
     std::memcpy(data_, bytes.data(), static_cast<size_t>(bytes.size()));
   }
-  explicit Guarded(const std::vector<float>& values) : Guarded(static_cast<int64_t>(values.size() * sizeof(float))) {
+  explicit TimedCall(const std::vector<float>& values)
+      : TimedCall(static_cast<int64_t>(values.size() * sizeof(float))) {
     std::memcpy(data_, values.data(), values.size() * sizeof(float));
   }
-  Guarded(Guarded&&) = delete;
-  ~Guarded() { munmap(base_, mapped_); }
+  TimedCall(TimedCall&&) = delete;
+  ~TimedCall() { munmap(base_, mapped_); }
 
   std::byte* data() const { return data_; }
   float* floats() const { return reinterpret_cast<float*>(data_); }
@@ -55,11 +56,11 @@ TEST(Bounds, Matmul) {
           const Weights plain(*table, type, stored, n, p.k);
           const std::vector<float> want = multiply(*table, p, plain.data(), x);
 
-          const Guarded weights(stored, 2), rows_in(x), y(rows * n * 4);
+          const TimedCall weights(stored, 2), rows_in(x), y(rows * n * 4);
           const int64_t packed_size = table->packed_bytes(type, n, p.k);
-          const Guarded packed(packed_size, 64);
+          const TimedCall packed(packed_size, 64);
           if (packed_size > 0) table->pack({weights.data(), type, {{p.k, n, 1, 1}, 2}}, 0, n, packed.data());
-          const Guarded activations(table->integer_path(type) ? table->activation_bytes(rows, p.k) : 0, 64);
+          const TimedCall activations(table->integer_path(type) ? table->activation_bytes(rows, p.k) : 0, 64);
           if (table->integer_path(type))
             table->quantize_rows(rows_in.floats(), rows, p.k, 0, rows, type_bit(type), activations.data());
           table->matmul({type, n, p.k, packed_size > 0 ? packed.data() : weights.data(), rows_in.floats(),
@@ -74,10 +75,10 @@ TEST(Bounds, Attention) {
       for (const int64_t keys : {1, 5, 16, 67})
         for (const int64_t rows : {1, 3, 6, 33})
           for (const int64_t head_dim : {16, 40, 64}) {
-            const Guarded q(normal_rows(rows, head_dim, 103)), out(rows * head_dim * 4),
+            const TimedCall q(normal_rows(rows, head_dim, 103)), out(rows * head_dim * 4),
                 scratch(attention_scratch(keys) * 4);
-            const Guarded k(make_weights(type, keys, head_dim, Fill::random, 104), 2);
-            const Guarded v(make_weights(type, keys, head_dim, Fill::random, 105), 2);
+            const TimedCall k(make_weights(type, keys, head_dim, Fill::random, 104), 2);
+            const TimedCall v(make_weights(type, keys, head_dim, Fill::random, 105), 2);
             table->attention({q.floats(), head_dim, k.data(), v.data(), type, keys, head_dim, 0.1f, 0, rows, nullptr,
                               scratch.floats(), out.floats(), head_dim});
             for (const float value : out.values()) ASSERT_LT(std::fabs(value), 1) << table->isa;
@@ -87,7 +88,7 @@ TEST(Bounds, Attention) {
 TEST(Bounds, RowWise) {
   for (const KernelTable* table : available())
     for (const int64_t n : {1, 2, 3, 4, 5, 7, 13, 16, 17, 30, 33, 61, 100}) {
-      const Guarded a(normal_rows(1, n, 106)), b(normal_rows(1, n, 107)), y(n * 4), half(n * 2, 2);
+      const TimedCall a(normal_rows(1, n, 106)), b(normal_rows(1, n, 107)), y(n * 4), half(n * 2, 2);
       table->rms_norm(a.floats(), b.floats(), 1e-5f, n, y.floats());
       table->add(a.floats(), n, y.floats());
       table->swiglu(a.floats(), b.floats(), n, y.floats());
@@ -105,7 +106,7 @@ TEST(Bounds, Rope) {
   for (const KernelTable* table : available())
     for (const bool adjacent : {false, true})
       for (const int64_t rotary : {2, 6, 16, 18, 40}) {
-        const Guarded heads(normal_rows(2, rotary, 108)), cosines(normal_rows(1, rotary / 2, 109)),
+        const TimedCall heads(normal_rows(2, rotary, 108)), cosines(normal_rows(1, rotary / 2, 109)),
             sines(normal_rows(1, rotary / 2, 110));
         std::vector<float> want = heads.values();
         scalar_table()->rope(want.data(), {cosines.floats(), sines.floats(), 2, rotary, rotary, adjacent});

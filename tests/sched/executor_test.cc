@@ -17,13 +17,13 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Where a device fails, and of which streams it gives no numbers.
 struct Faults {
-  bool submit = false, wait = false, submit_beside = false, wait_beside = false;
+  bool submit = false, wait = false, submit_side_pass = false, wait_beside = false;
   bool without_memory = false;  // wait() throws
   std::vector<int32_t> damaged = {}, damaged_beside = {};
 };
 
 // Answers each prediction with its own number as the token, when it is waited for. Its host unit really runs beside.
-class ScriptedDevice final : public StubDevice, Beside {
+class ScriptedDevice final : public StubDevice, SidePasses {
  public:
   ScriptedDevice(int32_t number, bool two_units) : number_(number), two_units_(two_units) {}
 
@@ -32,9 +32,9 @@ class ScriptedDevice final : public StubDevice, Beside {
     ++forwards;
     return queue(run, faults.submit, faults.wait, faults.damaged);
   }
-  Result<Ticket> submit_beside(const Run& run) override {
+  Result<Ticket> submit_side_pass(const Run& run) override {
     ++forwards_beside;
-    if (!only_time) return queue(run, faults.submit_beside, faults.wait_beside, faults.damaged_beside);
+    if (!only_time) return queue(run, faults.submit_side_pass, faults.wait_beside, faults.damaged_beside);
     run.outputs->predictions.assign(run.inputs->predictions.size(), {.token = number_, .probability = 0.5});
     return queue({.program = run.program, .inputs = run.inputs, .outputs = &unused_}, false, faults.wait_beside, {});
   }
@@ -54,7 +54,7 @@ class ScriptedDevice final : public StubDevice, Beside {
     }
     return {};
   }
-  Capabilities capabilities() override { return {.beside = two_units_ ? this : nullptr}; }
+  Capabilities capabilities() override { return {.side_passes = two_units_ ? this : nullptr}; }
 
   bool idle() const { return under_way_.empty(); }
 
@@ -115,10 +115,10 @@ class ExecutorFailures : public testing::Test {
   ScriptedDevice first_{1, true}, second_{2, false};
   std::vector<std::string> warnings_;
   // A pass of two streams, begun.
-  static std::shared_ptr<BesidePass> begin(Executor& executor) {
-    auto pass = std::make_shared<BesidePass>();
+  static std::shared_ptr<SidePass> begin(Executor& executor) {
+    auto pass = std::make_shared<SidePass>();
     pass->inputs = step_of(2);
-    EXPECT_TRUE(executor.begin_beside(pass));
+    EXPECT_TRUE(executor.begin_side_pass(pass));
     return pass;
   }
   const StepInputs step_ = step_of(3);
@@ -132,7 +132,7 @@ TEST_F(ExecutorFailures, OfTheStepAndBesideItEachOrder) {
     ScriptedDevice first{1, true}, second{2, false};
     first.faults = {.submit = (which & 1) != 0,
                     .wait = (which & 2) != 0,
-                    .submit_beside = (which & 4) != 0,
+                    .submit_side_pass = (which & 4) != 0,
                     .wait_beside = (which & 8) != 0};
     std::vector<std::string> warnings;
     Executor executor(first, one_op,
@@ -140,7 +140,7 @@ TEST_F(ExecutorFailures, OfTheStepAndBesideItEachOrder) {
     const auto pass = begin(executor);
     const Status done = executor.run(step_, out_);
     ASSERT_TRUE(done) << which << ": " << done.error().message;
-    ASSERT_TRUE(executor.land(*pass)) << which;
+    ASSERT_TRUE(executor.join(*pass)) << which;
     const StepOutputs& out_beside_ = pass->outputs;
     const bool beside_failed = (which & 12) != 0, step_failed = (which & 3) != 0 || (which & 4) != 0;
     EXPECT_EQ(tokens_of(out_), std::vector<int32_t>(3, step_failed ? 2 : 1)) << which;
@@ -166,7 +166,7 @@ TEST_F(ExecutorFailures, OfTheFallbackToo) {
       second.faults = {.wait = true};
       Executor executor(first, one_op, {.fallback = &second, .warn = {}});
       auto pass = begin(executor);
-      const Status done = executor.run(step_, out_), landed = executor.land(*pass);
+      const Status done = executor.run(step_, out_), landed = executor.join(*pass);
       EXPECT_EQ(done.has_value(), !step_fails);
       EXPECT_EQ(landed.has_value(), !beside_fails);
       EXPECT_EQ((step_fails ? done : landed).error().message, "device 2: wait");
@@ -176,7 +176,7 @@ TEST_F(ExecutorFailures, OfTheFallbackToo) {
       const int before = first.forwards + first.forwards_beside;
       pass = begin(executor);
       ASSERT_TRUE(executor.run(step_, out_));
-      ASSERT_TRUE(executor.land(*pass));
+      ASSERT_TRUE(executor.join(*pass));
       EXPECT_EQ(tokens_of(out_), std::vector<int32_t>(3, 2));
       EXPECT_EQ(tokens_of(pass->outputs), std::vector<int32_t>(2, 2));
       EXPECT_EQ(first.forwards + first.forwards_beside, before) << "a device that was left is not asked again";
@@ -188,7 +188,7 @@ TEST_F(ExecutorFailures, WithoutAFallbackAPassHasAnErrorOfItsOwn) {
   first_.faults = {.wait_beside = true};
   auto pass = begin(executor);
   ASSERT_TRUE(executor.run(step_, out_)) << "the step is not the pass";
-  const Status landed = executor.land(*pass);
+  const Status landed = executor.join(*pass);
   ASSERT_FALSE(landed);
   EXPECT_EQ(landed.error().message, "device 1: wait");
   first_.faults = {.submit = true};
@@ -197,7 +197,7 @@ TEST_F(ExecutorFailures, WithoutAFallbackAPassHasAnErrorOfItsOwn) {
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().message, "device 1: submit");
   first_.faults = {};
-  ASSERT_TRUE(executor.land(*pass)) << "it goes on without the step";
+  ASSERT_TRUE(executor.join(*pass)) << "it goes on without the step";
   EXPECT_TRUE(first_.idle());
   ASSERT_TRUE(executor.run(step_, out_));
   EXPECT_EQ(tokens_of(out_), std::vector<int32_t>(3, 1));
@@ -209,15 +209,15 @@ TEST_F(ExecutorFailures, ASlowPassIsNotWaitedFor) {
   const auto pass = begin(executor), behind = begin(executor);
   for (int step = 0; step < 3; ++step) {
     ASSERT_TRUE(executor.run(step_, out_));
-    EXPECT_FALSE(executor.there(*pass));
+    EXPECT_FALSE(executor.is_ready(*pass));
     EXPECT_TRUE(pass->outputs.predictions.empty());
   }
   first_.there = true;
-  EXPECT_TRUE(executor.there(*pass));
-  ASSERT_TRUE(executor.land(*pass));
+  EXPECT_TRUE(executor.is_ready(*pass));
+  ASSERT_TRUE(executor.join(*pass));
   EXPECT_EQ(tokens_of(pass->outputs), std::vector<int32_t>(2, 1));
   EXPECT_FALSE(first_.idle());
-  executor.settle();
+  executor.drain();
   EXPECT_TRUE(first_.idle());
 }
 
@@ -230,7 +230,7 @@ TEST_F(ExecutorFailures, OfEmulatedTimeLosesNoNumbers) {
     Executor executor(first, one_op, {.fallback = &second, .warn = {}});
     const auto pass = begin(executor);
     ASSERT_TRUE(executor.run(step_, out_));
-    const Status landed = executor.land(*pass);
+    const Status landed = executor.join(*pass);
     ASSERT_TRUE(landed) << landed.error().message;
     EXPECT_EQ(tokens_of(pass->outputs), std::vector<int32_t>(2, 1));
     EXPECT_EQ(tokens_of(out_), std::vector<int32_t>(3, step_fails ? 2 : 1));
@@ -245,7 +245,7 @@ TEST_F(ExecutorFailures, DamagedNumbersAreTheirStreamsAlone) {
   std::vector<Status> streams;
   const auto pass = begin(executor);
   ASSERT_TRUE(executor.run(step_, out_, &streams));
-  ASSERT_TRUE(executor.land(*pass));
+  ASSERT_TRUE(executor.join(*pass));
   const std::vector<Status>& streams_beside = pass->streams;
   ASSERT_EQ(streams.size(), 3u);
   ASSERT_EQ(streams_beside.size(), 2u);
@@ -273,7 +273,7 @@ TEST_F(ExecutorFailures, WithoutMemoryIsAnErrorAndTheDeviceStays) {
   for (const bool beside : {false, true}) {
     first_.faults.without_memory = true;
     const auto pass = beside ? begin(executor) : nullptr;
-    const Status done = beside ? executor.land(*pass) : executor.run(step_, out_);
+    const Status done = beside ? executor.join(*pass) : executor.run(step_, out_);
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().kind, ErrorKind::memory);
     first_.faults = {};
@@ -290,7 +290,7 @@ TEST_F(ExecutorFailures, ADamagedStreamBesideAFailingDevice) {
   std::vector<Status> streams;
   const auto pass = begin(executor);
   ASSERT_TRUE(executor.run(step_, out_, &streams));
-  ASSERT_TRUE(executor.land(*pass));
+  ASSERT_TRUE(executor.join(*pass));
   EXPECT_TRUE(streams[0] && streams[1] && streams[2]);
   EXPECT_EQ(tokens_of(out_), std::vector<int32_t>(3, 2));
   EXPECT_FALSE(pass->streams[0]);

@@ -30,15 +30,16 @@ std::vector<std::vector<double>> deciding_rows(const std::vector<int32_t>& promp
   choice.give(decode::setting("gen_length", std::to_string(length)).value());
   if (!choice.resolve()) throw std::runtime_error("options");
   const auto session = open_session(tiny_model());
-  const auto run = session->run({.tokens = prompt, .options = choice.options}, [&](const decode::StepEvent& event) {
-    Step step{event.canvas.tokens, {}};
-    for (const decode::Edit& edit : event.edits) {
-      step.decided.push_back(edit.position);
-      step.before[static_cast<size_t>(edit.position)] = tiny_model()->special_ids().mask;
-    }
-    steps.push_back(std::move(step));
-    return true;
-  });
+  const auto run = session->run(prepare(*tiny_model(), {.tokens = prompt, .options = choice.options}).value(),
+                                [&](const decode::StepEvent& event) {
+                                  Step step{event.canvas.tokens, {}};
+                                  for (const decode::Edit& edit : event.edits) {
+                                    step.decided.push_back(edit.position);
+                                    step.before[static_cast<size_t>(edit.position)] = tiny_model()->special_ids().mask;
+                                  }
+                                  steps.push_back(std::move(step));
+                                  return true;
+                                });
   if (!run) throw std::runtime_error(run.error().message);
   std::vector<std::vector<double>> rows(static_cast<size_t>(length));
   for (const Step& step : steps)
@@ -119,10 +120,9 @@ TEST_F(Alternatives, OfCompletionsNameTheTokenToo) {
 
 // A canvas of blocks with K/V that is reused, revised tokens and guidance: numbers for each token all the same.
 TEST_F(Alternatives, OfEveryWayToDecode) {
-  for (const char* text :
-       {R"({"kv": "dual", "block_length": 16})", R"({"preset": "exact", "revision": "edit"})", R"({"cfg_scale": 1})",
-        R"({"threshold": 0.3, "stable_threshold": 1})",
-        R"({"threshold": 0.3, "stable_threshold": 1, "kv": "dual", "revise_lateness": 0})"}) {
+  for (const char* text : {R"({"kv": "dual", "block_length": 16})", R"({"preset": "exact", "revision": "edit"})",
+                           R"({"cfg_scale": 1})", R"({"threshold": 0.3, "stable_threshold": 1})",
+                           R"({"threshold": 0.3, "stable_threshold": 1, "kv": "dual", "revise_lateness": 0})"}) {
     const json way = json::parse(text);
     const auto reply =
         post("/v1/chat/completions",
@@ -141,16 +141,17 @@ TEST_F(Alternatives, OfEveryWayToDecode) {
 
 TEST_F(Alternatives, TakeRoomThatIsCounted) {
   Request request{.tokens = chat_prompt("Hi"), .options = {decode::LengthOptions{.gen_length = 64}}};
-  const double without = request_bytes(*tiny_model(), request);
+  const auto bytes = [&] { return prepare(*tiny_model(), request).value()->bytes.computed; };
+  const double without = bytes();
   request.alternatives = 1;
-  const double with = request_bytes(*tiny_model(), request);
+  const double with = bytes();
   EXPECT_GT(with - without,
             static_cast<double>(request.options.block_length * tiny_model()->config().vocab) * sizeof(float));
   // What is looked at again has logits too.
   request.options.acceptance = decode::Acceptance::threshold;
   request.options.revision = decode::Revision::dual_path;
   request.options.revise_rows = 8;
-  EXPECT_EQ(request_bytes(*tiny_model(), request) - with, 8.0 * tiny_model()->config().vocab * sizeof(float));
+  EXPECT_EQ(bytes() - with, 8.0 * tiny_model()->config().vocab * sizeof(float));
 }
 
 // A token that a trial has put there has the numbers of that trial.
@@ -167,7 +168,7 @@ TEST_F(Alternatives, OfATokenThatRevisionChanged) {
   for (const int64_t lateness : {decode::kFused, int64_t{0}}) {
     request.options.revise_lateness = lateness;
     if (lateness != decode::kFused) request.options.kv = decode::KvChoice::dual;
-    const auto g = session->run(request, {});
+    const auto g = session->run(prepare(*tiny_model(), request).value(), {});
     ASSERT_TRUE(g) << g.error().message;
     ASSERT_GT(g->stats.decode.counters.revisions_changed, 0);
     for (const TokenScore& score : g->scores) {

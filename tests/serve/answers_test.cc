@@ -55,7 +55,7 @@ TEST_F(Answers, AreThoseOfARunWithTheSameOptions) {
        {{"edit_steps", "4"}},
        "exact",
        {"####", "left"}},
-      {{{"llada", {{"tail", 0}, {"refresh", 4}}}}, {{"tail", "0"}, {"refresh", "4"}}, "", {}},
+      {{{"llada", {{"tail", 0}, {"refresh_after", 4}}}}, {{"tail", "0"}, {"refresh_after", "4"}}, "", {}},
       {{{"llada", {{"steps", 8}}}}, {{"steps", "8"}}, "", {}},
   };
   std::set<std::string> different;
@@ -191,9 +191,8 @@ TEST_F(Answers, FillGaps) {
   DecodeChoice choice(true);
   choice.use_defaults();
   ASSERT_TRUE(choice.resolve());
-  const auto alone = open_session(tiny_model())
-                         ->run({.tokens = layout.tokens, .gaps = layout.positions, .options = choice.options}, {})
-                         .value();
+  const Request asked{.tokens = layout.tokens, .gaps = layout.positions, .options = choice.options};
+  const auto alone = open_session(tiny_model())->run(prepare(*tiny_model(), asked).value(), {}).value();
   const auto reply = post("/infill", {{"text", text}});
   ASSERT_EQ(reply.status, 200) << reply.body;
   EXPECT_EQ(reply.json()["content"], to_valid_utf8(alone.text));
@@ -395,7 +394,7 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
     EXPECT_EQ(client.receive().status, 400) << text;
   }
   const auto removed = post(kChat, with("llada", {{"wino", true}}));
-  EXPECT_EQ(removed.json()["error"]["message"], "llada.wino: was removed: revision=dual-path looks again at what is doubtful");
+  EXPECT_EQ(removed.json()["error"]["message"], "llada.wino: was removed: revision=dual-path checks doubtful tokens again");
 }
 
 TEST_F(Answers, FitTheFormThatWasAskedFor) {

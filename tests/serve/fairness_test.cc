@@ -250,7 +250,7 @@ TEST_F(Fairness, AnAnswerThatNobodyReadsHoldsItsMemory) {
   choice.give_preset("exact");
   choice.give(decode::setting("gen_length", "100").value());
   ASSERT_TRUE(choice.resolve());
-  const AnswerBytes bytes = answer_bytes(*tiny_model(), {.tokens = chat_prompt("Hi"), .options = choice.options});
+  const AnswerBytes bytes = bytes_of({.tokens = chat_prompt("Hi"), .options = choice.options});
   EXPECT_GT(bytes.kept, 0);
   EXPECT_LT(bytes.kept, bytes.computed);
   options.admission.kv_bytes = bytes.computed + bytes.kept / 2;

@@ -90,10 +90,16 @@ inline Generation run_alone(const std::vector<int32_t>& prompt,
   if (!preset.empty()) choice.give_preset(preset);
   for (const auto& [key, value] : given) choice.give(decode::setting(key, value).value());
   if (!choice.resolve()) throw std::runtime_error("options");
-  auto generation =
-      open_session(tiny_model())->run({.tokens = prompt, .options = choice.options, .stop = std::move(stop)}, {});
+  const Request request{.tokens = prompt, .options = choice.options, .stop = std::move(stop)};
+  auto generation = open_session(tiny_model())->run(prepare(*tiny_model(), request).value(), {});
   if (!generation) throw std::runtime_error(generation.error().message);
   return *generation;
+}
+
+// Of an answer to it.
+inline AnswerBytes bytes_of(const Request& request) {
+  const Ready ready = prepare(*tiny_model(), request).value();
+  return answer_bytes(ready->bytes, ready->request);
 }
 
 inline std::vector<int32_t> chat_prompt(const std::string& text) {

@@ -59,7 +59,7 @@ TEST_F(Hostile, AFullQueueSaysWhenToComeBack) {
 
 TEST_F(Hostile, MemoryIsCountedBeforeItIsUsed) {
   const Request request{.tokens = chat_prompt("Count."), .options = {decode::LengthOptions{.gen_length = 200}}};
-  options.admission.kv_bytes = 1.5 * answer_bytes(*tiny_model(), request).computed;
+  options.admission.kv_bytes = 1.5 * bytes_of(request).computed;
   start();
   Client first(server->port()), second(server->port());
   for (Client* client : {&first, &second})
@@ -81,7 +81,7 @@ TEST_F(Hostile, AnswersOfNoGivenLengthShareTheMemory) {
   const auto prompt = chat_prompt("Count.");
   const auto bytes = [&](int64_t length) {
     const decode::DecodeOptions open{decode::LengthOptions{.gen_length = length, .auto_length = true}};
-    return answer_bytes(*tiny_model(), {.tokens = prompt, .options = open}).computed;
+    return bytes_of({.tokens = prompt, .options = open}).computed;
   };
   // Noise in which no end token happens to be is as long as it may be, and all of a block is decided at once.
   const json noise = {{"logits_eos_inf", true}, {"factor", 1e6}, {"tail", 16}, {"temperature", 1000}};
@@ -471,8 +471,7 @@ TEST(Admission, ThoseThatGiveWayLeaveAPlace) {
   started.clear();
   std::vector<Admission::Ticket> ticket;
   ticket.push_back({{1, 1}, [&] { started += 'a'; }, [] {}});
-  EXPECT_TRUE(one.enter(
-      std::move(ticket), [](const auto&) {}, true));
+  EXPECT_TRUE(one.enter(std::move(ticket), [](const auto&) {}, true));
   EXPECT_EQ(started, "a");
 }
 

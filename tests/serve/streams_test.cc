@@ -378,11 +378,11 @@ TEST_F(LongPrompts, WhatFullAttentionCostsIsSaid) {
   };
   const std::string all = "attention is full: the 600 tokens of the prompt are computed ";
   EXPECT_EQ(note({{"preset", "balanced"}}),
-            all + "in every forward that refreshes K/V, one of 2 (refresh 0: at the beginning of each block)");
-  EXPECT_EQ(note({{"kv", "none"}, {"refresh", 0}}),
+            all + "whenever 48 tokens of the answer have changed (refresh-after 0: at the beginning of each block)");
+  EXPECT_EQ(note({{"kv", "none"}, {"refresh_after", 0}}),
             all + "in every forward (kv dual, prefix or frozen: at the beginning of each block)");
-  EXPECT_EQ(note({{"refresh", 0}}), all + "at the beginning of each block");
-  EXPECT_EQ(note({{"refresh", 0}}, 512), "") << "it is not long";
+  EXPECT_EQ(note({{"refresh_after", 0}}), all + "at the beginning of each block");
+  EXPECT_EQ(note({{"refresh_after", 0}}, 512), "") << "it is not long";
   stop();
   start_block_causal(0);
   ids.resize(600, 30);

@@ -57,8 +57,10 @@ class Thinking : public ServeTest {
     choice.give(decode::setting("seed", std::to_string(seed)).value());
     EXPECT_TRUE(choice.resolve(model_->special_ids().kind()));
     const auto session = Session::create(model_, {});
-    const auto answer =
-        (*session)->run({.tokens = *llada::chat_prompt(*model_, {&message, 1}, think), .options = choice.options}, {});
+    const auto answer = (*session)->run(
+        prepare(*model_, {.tokens = *llada::chat_prompt(*model_, {&message, 1}, think), .options = choice.options})
+            .value(),
+        {});
     EXPECT_TRUE(answer) << answer.error().message;
     std::string said, thought, channel;
     bool inside = false;
@@ -230,9 +232,8 @@ TEST_F(Thinking, AnAnswerIsTakenBackInTheNextTurn) {
                        {{"messages", {user, first, user}}, {"max_tokens", 16}})["usage"]["prompt_tokens"],
               tokens);
     json input = json::array({user});
-    const json output =
-        reply_to("/v1/responses",
-                 {{"input", "why"}, {"max_output_tokens", 96}, {"reasoning", {{"effort", "low"}}}})["output"];
+    const json output = reply_to(
+        "/v1/responses", {{"input", "why"}, {"max_output_tokens", 96}, {"reasoning", {{"effort", "low"}}}})["output"];
     for (const json& item : output) input.push_back(item);
     EXPECT_EQ(input[1]["type"], "reasoning");
     input.push_back(user);
@@ -310,8 +311,8 @@ TEST(ThinkingText, NothingIsSaidBeforeAnAnswersFirstToken) {
   const auto model = Model::load(write_tiny_gemma(folder / "tiny.gguf"), {.threads = 1});
   ASSERT_TRUE(model) << model.error().message;
   const auto a = model->get()->tokenizer().encode("a").front(), b = model->get()->tokenizer().encode("b").front();
-  const auto shown = [&](std::vector<std::pair<int32_t, int32_t>> decided, bool thinks = true) {
-    AnswerText text((*model)->tokenizer(), (*model)->chat_format(), 3, 8, {TinyGemma::kEnd}, {}, thinks);
+  const auto shown = [&](std::vector<std::pair<int32_t, int32_t>> decided, Thoughts thoughts = Thoughts::may_begin) {
+    AnswerText text((*model)->tokenizer(), (*model)->chat_format(), 3, 8, {TinyGemma::kEnd}, {}, thoughts);
     StepNote note;
     for (const auto& [at, token] : decided) note.edits.push_back({3 + at, token, decode::TokenState::visible, 1});
     text.apply(note);
@@ -319,7 +320,7 @@ TEST(ThinkingText, NothingIsSaidBeforeAnAnswersFirstToken) {
     return text.whole();
   };
   const std::string hole(kHole);
-  EXPECT_EQ(shown({{1, a}, {2, b}}, false), hole + "ab");
+  EXPECT_EQ(shown({{1, a}, {2, b}}, Thoughts::none), hole + "ab");
   EXPECT_EQ(shown({{1, a}, {2, b}}), "");
   EXPECT_EQ(shown({{0, a}, {2, b}}), "a" + hole + "b") << "an answer that begins with what it says";
   EXPECT_EQ(shown({{1, a}, {2, TinyGemma::kThoughtEnd}, {4, b}}), hole + "b");

@@ -578,7 +578,7 @@ TEST(ToolForms, ANumberBeyondADoubleIsTheLargest) {
                       {"seconds", 1.0}};
   const auto read = [&](Shape shape) {
     Ask ask{.shape = shape};
-    ask.requests.emplace_back();
+    ask.requests.push_back(std::make_shared<const ReadyRequest>());
     return json::parse(make_form({shape, "msg_1", 0, "m"}, ask)->whole(answer, usage));
   };
   EXPECT_EQ(read(Shape::message)["content"][0]["input"], expected);
@@ -596,7 +596,7 @@ TEST(ToolForms, ArgumentsAreWhatTheModelWrote) {
   for (const auto& [shape, name] :
        {std::pair(Shape::message, "\"input\":"), std::pair(Shape::ollama_chat, "\"arguments\":")}) {
     Ask ask{.shape = shape};
-    ask.requests.emplace_back();
+    ask.requests.push_back(std::make_shared<const ReadyRequest>());
     const auto form = make_form({shape, "msg_1", 0, "m"}, ask);
     const std::string whole = form->whole(answer, usage);
     EXPECT_TRUE(json::accept(whole)) << whole;

@@ -152,6 +152,18 @@ TEST_F(WishedForms, WhatCannotBeFollowedIsLeftOutOrRefusedByItsPath) {
       send("/v1/messages", with_field(kFormAsk, "tools", {{{"name", "g"}, {"input_schema", schema}}})).json();
   EXPECT_TRUE(claude["warnings"][0].get<std::string>().starts_with("tools[0].input_schema.properties.z.pattern: "))
       << claude;
+  // Too large: by what takes most of it.
+  schema["properties"]["z"] = {{"type", "string"}, {"pattern", "[ -~]*a[ -~]{30}"}};
+  format["json_schema"]["schema"] = schema;
+  EXPECT_TRUE(
+      refusal(kChatPath, with_field(kFormAsk, "response_format", format))["message"].get<std::string>().ends_with(
+          "; most of it is response_format.json_schema.schema.properties.z.pattern"));
+  const json large = refusal(
+      kChatPath,
+      with_field(kFormAsk, "tools", {{{"type", "function"}, {"function", {{"name", "g"}, {"parameters", schema}}}}}));
+  EXPECT_TRUE(large["message"].get<std::string>().ends_with(
+      "; most of it is tools[0].function.parameters.properties.z.pattern"))
+      << large;
   // No text fits, or not in so many tokens: the field that was sent.
   const json never =
       refusal(kChatPath, with_field(kFormAsk, "response_format",

@@ -17,7 +17,7 @@ Recording recorded_golden() {
   options.acceptance = decode::Acceptance::threshold;
   options.threshold = 0.6;
   options.kv = decode::KvChoice::dual;
-  options.refresh = 3;
+  options.refresh_after = 3;
   options.revision = decode::Revision::dual_path;
   options.revise_lateness = 0;
   options.stable_threshold = 0.9999;  // so that there is something to check

@@ -168,8 +168,8 @@ TEST(Chat, GemmaAnswersInOneTurnWhereTheTemplateHasIt) {
 TEST(Chat, WhatIsThoughtIsNotSaid) {
   const Tokenizer tokenizer = fixture("gemma");
   const ChatFormat format = detect_chat_format(tokenizer);
-  const auto parts = [&](std::string_view text) {
-    AnswerParts parts(tokenizer, format);
+  const auto parts = [&](std::string_view text, std::string_view prompt = "") {
+    AnswerParts parts(tokenizer, format, thoughts_behind(format, tokenizer.encode(prompt, ControlText::token)));
     for (const int32_t token : tokenizer.encode(text, ControlText::token)) parts.add(token);
     return std::pair(parts.said, parts.thought);
   };
@@ -181,7 +181,9 @@ TEST(Chat, WhatIsThoughtIsNotSaid) {
   EXPECT_EQ(parts("a<|channel>thought\nnever closed"), Parts("a", "never closed"));
   EXPECT_EQ(parts("a<channel|>b"), Parts("ab", ""));
   EXPECT_EQ(parts("a<|channel>name"), Parts("a", ""));
-  AnswerParts others(text_test::tiny_llada(), detect_chat_format(text_test::tiny_llada()));
+  EXPECT_EQ(parts("Hm.\n<channel|>Yes.", "<|channel>thought\n"), Parts("Yes.", "Hm.\n")) << "the prompt opens them";
+  EXPECT_EQ(parts("Yes.", "<|channel>thought\n<channel|>"), Parts("Yes.", ""));
+  AnswerParts others(text_test::tiny_llada(), detect_chat_format(text_test::tiny_llada()), Thoughts::none);
   for (const int32_t token : text_test::tiny_llada().encode("<|channel>thought\nno")) others.add(token);
   EXPECT_EQ(others.said, "<|channel>thought\nno");
 }

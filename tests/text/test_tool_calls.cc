@@ -7,6 +7,7 @@
 #include "text/chat_template.h"
 #include "text/json_text.h"
 #include "text/support.h"
+#include "text/thoughts.h"
 #include "text/tool_calls.h"
 
 namespace llada {
@@ -116,6 +117,25 @@ TEST(ToolCalls, ConversationsEqualPublishedTemplates) {
     EXPECT_EQ(tokenizer.decode(*ids, true), item["text"].get<std::string>()) << item["template"];
     EXPECT_EQ(*ids, item["ids"].get<std::vector<int32_t>>()) << item["template"];
   }
+}
+
+// As later templates have it; an answer then begins inside its thoughts.
+TEST(ToolCalls, GemmaThinksBehindAResult) {
+  const auto golden = text_test::read_json(text_test::fixture_path("tools.expected.json"));
+  const Tokenizer tokenizer = with_marks("gemma", golden["marks"]);
+  ChatFormat format = detect_chat_format(tokenizer);
+  std::vector<ChatMessage> messages = {{"user", "a"}, {"assistant", ""}, {"tool", ""}};
+  messages[1].calls = {{"f", "{}"}};
+  messages[2].results = {{"f", "1"}};
+  for (const bool later : {false, true})
+    for (const bool think : {false, true}) {
+      format.joins_answers = later;
+      const auto ids = render_chat(tokenizer, format, messages, true, think);
+      ASSERT_TRUE(ids) << ids.error().message;
+      const bool opens = later && think;
+      EXPECT_EQ(tokenizer.decode(*ids, true).ends_with("<|channel>thought\n"), opens);
+      EXPECT_EQ(thoughts_behind(format, *ids), opens ? Thoughts::open : Thoughts::may_begin);
+    }
 }
 
 // What a user or a tool writes makes no control token.

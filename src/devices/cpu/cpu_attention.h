@@ -1,5 +1,5 @@
-// Keys and values of a step into their stores, and attention over them: by digests where a row reads many keys, and
-// with a trial's rows in the store only while its attention runs.
+// Writes keys and values of a step into their stores, and computes attention over them. It uses digests where a row
+// reads many keys. A trial's rows are in the store only while its attention runs.
 #pragma once
 #include <array>
 
@@ -36,9 +36,9 @@ class CpuAttention {
   // attention of such a model takes the floats' time, several times as long (kernels.h). reach: of the span (RowSets).
   bool by_digest(const KvStore& kv, const KeyRange& reach) const;
   void digest(const Op& op, const RowSpan& span, int head, int64_t p0, int64_t p1) const;
-  // Digests of what the span reads and was written since the last time.
+  // Renews the digests of rows that the span reads and that were written since the last time.
   Status renew_digests(const Op& op, const RowSpan& span, const KeyRange& reach);
-  // Exchanges the keys and values of a trial with what the store has at its positions. `span` counts all rows.
+  // Exchanges the keys and values of a trial with those that the store has at its positions. `span` counts all rows.
   void swap_trial(const Op& op, const RowSpan& span, int head) const;
 
   const Job* job_ = nullptr;  // of the call under way

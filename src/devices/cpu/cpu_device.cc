@@ -125,7 +125,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
     return arena_.grow(plan_->bytes);
   }
 
-  // Of a table rows are picked as they are stored.
+  // Rows of a table are picked as they are stored.
   Status load_for(const Run& run) {
     if (weights_->complete()) return {};
     std::vector<WeightId> ids;
@@ -152,7 +152,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
   }
 
   // for_rows() of an op whose result, n columns wide, is quantized by the same task where the next op is a product that
-  // wants it so: the rows are still near, and a loop is saved.
+  // wants it so. The rows are still near, and a loop is saved.
   Status for_rows_of_input(const Op& op, int64_t rows, int64_t n, const std::function<void(int64_t row)>& body) {
     const bool wanted = next_ != nullptr && next_->kind == OpKind::matmul && next_->rows == op.rows &&
                         next_->in[0] == op.out[0] && multiplies_integers(*next_);
@@ -231,7 +231,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
     return {};
   }
 
-  // Of a column that is 0 nothing is multiplied: a factor that is not finite would choose an expert.
+  // A column that is 0 is not multiplied: a factor that is not finite would choose an expert.
   Status scale(const Op& op, int64_t rows) {
     const int64_t n = columns(op.in[0]);
     const float* factors = vector(op);
@@ -302,7 +302,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
   const float* vector(const Op& op) const {
     return op.weight[0] == kNoWeight ? nullptr : weight(op.weight[0]).vector.data();
   }
-  // Of a norm without weight: ones, which change no bit.
+  // The weight of a norm without weight: ones, which change no bit.
   const float* norm_weight(const Op& op) const { return op.weight[0] == kNoWeight ? ones_.data() : vector(op); }
 
   Status embed(const Op& op, int64_t rows) {
@@ -440,7 +440,7 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
   RopeTables ropes_;
   std::vector<float> ones_;                          // as many as the widest norm without weight has columns
   SharedExpert shared_;                              // of the last op of experts
-  const Op* next_ = nullptr;                         // what the run executes after the present op
+  const Op* next_ = nullptr;                         // the op that the run executes after the present one
   ValueId quantized_ = kNoValue, ready_ = kNoValue;  // in activations_: by the present op, and before it
   const Program* run_program_ = nullptr;             // whose values are in the arena
   PhaseTimes times_{};

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kTile = 16;  // rows for which a row of the table is dequantized once
 
-// What is left of one row's list.
+// The rest of one row's list.
 struct Rest {
   const int32_t *token, *end;
   const float* probability;

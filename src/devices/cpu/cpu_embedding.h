@@ -6,8 +6,9 @@
 
 namespace llada {
 
-// Row r of out (as many as the step has, as wide as the table) = the sum over its soft tokens of probability times the
-// table's row; zeros where its stream has none. The sum runs over the tokens in their order, whoever is beside the row.
+// Row r of out (as many as the step has, as wide as the table) is the sum over its soft tokens of probability times the
+// table's row. Rows whose stream has none are zeros. The sum runs over the tokens in their order, whoever is beside the
+// row.
 void embed_soft_tokens(ThreadPool& pool, const TensorView& table, const StepInputs& inputs, float* out);
 
 }  // namespace llada

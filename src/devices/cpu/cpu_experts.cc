@@ -16,8 +16,8 @@ namespace {
 constexpr int64_t kLeastCost = 8;
 int64_t align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Almost always true at once. Spins first, since the other thread is a few microseconds from done; then lets
-// others run, who may be what that thread waits for.
+// Almost always true at once. Spins first, since the other thread is a few microseconds from done. Then lets others
+// run, since one of them may be the thread that it waits for.
 void wait_for(const std::atomic<int64_t>& value, int64_t wanted) {
   constexpr int kSpins = 2000;
   for (int spin = 0; value.load(std::memory_order_acquire) != wanted; ++spin)
@@ -362,7 +362,7 @@ Status CpuExperts::prepare(const Job& job) {
 // listing the tasks takes one thread tens of microseconds.
 void CpuExperts::fetch_shared(const Job& job, const std::atomic<bool>& stop) const {
   constexpr int64_t kPiece = 4096, kLine = 64,
-                    kMost = 512 << 10;  // bytes: what stays in a cache of 1 MiB beside the rows
+                    kMost = 512 << 10;  // bytes that stay in a cache of 1 MiB beside the rows
   const CpuWeight& gate = job.weights[static_cast<size_t>((*job.shared)[0])];
   if (gate.packed == nullptr) return;
   const int64_t bytes = std::min(kMost, job.kernels->packed_bytes(gate.stored.type, gate.outputs, gate.inputs));

@@ -1,13 +1,13 @@
 // A mixture of experts on the CPU: rows are grouped by expert, so that each touched expert's weights are read once per
 // step whatever the number of its rows.
 //
-// All of a layer's work is one queue that the threads take from in order: the gate and up products of every expert,
-// each some tasks behind the gathering of its rows, then the down products, then the rows' sums. While one thread lists
-// the tasks the others round the rows to int8, each row once; an expert's rows are then picked from those. Experts are
-// cut into column ranges where there are few or one outweighs the others, so that the last tasks are small. Within a
-// stage, experts with many rows (bound by arithmetic) alternate with experts with few rows (bound by memory, which one
-// thread nearly exhausts), so that both are busy all the time. A task that needs another expert's result waits for that
-// expert alone. What it waits for stands before it in the queue and so is under way.
+// All of a layer's work is one queue that the threads take from in order. First come the gate and up products of every
+// expert, each some tasks behind the gathering of its rows, then the down products, then the rows' sums. While one
+// thread lists the tasks the others round the rows to int8, each row once; an expert's rows are then picked from those.
+// Experts are cut into column ranges where there are few or one outweighs the others, so that the last tasks are small.
+// Within a stage, experts with many rows (bound by arithmetic) alternate with experts with few rows, so that both
+// resources are busy all the time. The latter are bound by memory, which one thread nearly exhausts. A task that needs
+// another expert's result waits for that expert alone. That expert stands before it in the queue and so is under way.
 #pragma once
 #include <array>
 #include <atomic>
@@ -36,14 +36,14 @@ class CpuExperts {
     // beside(). Its arithmetic fills the time in which the threads would wait for the experts' weights. Null: none; not
     // together with a plan.
     const std::array<WeightId, 3>* shared = nullptr;
-    // Computed as two parts, the accelerator's experts and the host's, each in its order; null: as one. An expert
-    // whose slices are in both parts gives the sum of two products, each over its own slices' hidden values; that
-    // alone differs from the whole, by the rounding of one more addition.
+    // Computed as two parts, the accelerator's experts and the host's, each in its order; null: as one. An expert whose
+    // slices are in both parts gives the sum of two products, each over its own slices' hidden values. That alone
+    // differs from the whole, by the rounding of one more addition.
     const ExpertsPlan* plan = nullptr;
   };
   Status run(const Job& job);
   int64_t touched() const { return touched_; }  // experts with a row in the last run
-  // What Job::shared gave for its rows, rows x width; until the next run.
+  // The rows that Job::shared computed, rows x width; until the next run.
   const float* beside() const { return y_ + groups_.back().begin * beside_width_; }
   static bool fits_beside(std::span<const CpuWeight> weights, const Op& op, const std::array<WeightId, 3>& shared);
   int64_t memory_bytes() const { return buffer_.bytes() + rounded_.bytes(); }
@@ -80,7 +80,7 @@ class CpuExperts {
   // Alternates tasks of many and of few rows, given in descending order of rows, each at most as far as to keep the
   // rows per task near their mean.
   void mix(std::vector<Task>& tasks) const;
-  // Has the first weights of a task brought near, as the kernels do within a product for what follows.
+  // Prefetches the first weights of a task, as the kernels do within a product.
   void fetch_head(const Job& job, int slot, const Task& task) const;
   void fetch_shared(const Job& job, const std::atomic<bool>& stop) const;
   void fetch_next(const Job& job) const;  // of the task that is likely to be this thread's next
@@ -112,7 +112,7 @@ class CpuExperts {
   Scratch rounded_;  // all rows as int8
   // x_: rows that are gathered as floats, where floats are multiplied.
   float *x_ = nullptr, *gate_ = nullptr, *up_ = nullptr, *y_ = nullptr;
-  float* more_ = nullptr;  // with slices: what the second part adds to y_
+  float* more_ = nullptr;  // with slices: the second part's sums, which are added to y_
   std::byte* activations_ = nullptr;
 };
 

@@ -1,8 +1,8 @@
-// The LM head fused with its reduction: logits exist only chunk by chunk in scratch memory (126,464 columns x
-// 32 rows are never stored), each chunk is reduced to softmax statistics and best tokens, and chunks are
-// merged in a fixed order. Where a stream reads classes of tokens, the logits of its rows stay until a stretch of
-// columns is complete (tensor/class_scores.h), and each row's stretches are read in order. Of a tempered stream, chunks
-// are reduced after their division by the temperature.
+// The LM head fused with its reduction. Logits exist only chunk by chunk in scratch memory (126,464 columns x 32 rows
+// are never stored). Each chunk is reduced to softmax statistics and best tokens, and chunks are merged in a fixed
+// order. Where a stream reads classes of tokens, the logits of its rows stay until a stretch of columns is complete
+// (tensor/class_scores.h), and each row's stretches are read in order. Chunks of a tempered stream are reduced after
+// their division by the temperature.
 #pragma once
 #include <vector>
 

@@ -38,8 +38,8 @@ void multiply(const kernels::KernelTable& kernels, ThreadPool& pool, std::span<c
     for (int64_t n0 = 0; n0 < product.weight->outputs; n0 += step)
       tasks.push_back({&product, n0, std::min(product.weight->outputs, n0 + step)});
   }
-  // A thread's last tasks are what another that is done takes from it: in quarters, so that neither waits long. With
-  // few rows a task is one stream of weights, and pieces of it cost more than the wait.
+  // A thread that is done takes another's last tasks: in quarters, so that neither waits long. With few rows a task is
+  // one stream of weights, and pieces of it cost more than the wait.
   const auto count = static_cast<int64_t>(tasks.size());
   int64_t end = 0;  // of the thread's share
   for (int64_t i = 0, thread = 0; i < count; ++i) {

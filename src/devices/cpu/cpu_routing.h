@@ -13,7 +13,7 @@ namespace llada {
 void route_row(const Op& op, const float* scores, const float* selection_bias, float* gates,
                const uint8_t* allowed = nullptr);
 
-// Of an op with a capacity: which rows are of one block.
+// For an op with a capacity: which rows are of one block.
 struct BlockRows {
   int64_t begin = 0, count = 0;
 };

@@ -1,5 +1,5 @@
-// Rows of a canvas of random tokens, once all their logits are there: what is drawn of each, and which tokens the next
-// forward is told of it.
+// Rows of a canvas of random tokens, once all their logits are there: a drawn token for each, and the soft tokens for
+// the next forward.
 #pragma once
 #include <span>
 
@@ -14,11 +14,12 @@ struct TemperedRow {
   std::vector<float> probabilities = {};
 };
 
-// logits: of the whole vocabulary. chunks: what each `columns` of them, divided by the temperature as floats, sum to.
+// logits: of the whole vocabulary. chunks: the softmax sums of each `columns` of them, divided by the temperature as
+// floats.
 TemperedRow temper_row(std::span<const float> logits, double temperature, double draw,
                        std::span<const kernels::SoftmaxStats> chunks, int64_t columns);
 
-// Puts together what a stream's predictions are.
+// Appends a row to the predictions of a stream.
 void append(Tempered& stream, const TemperedRow& row);
 
 }  // namespace llada

@@ -57,7 +57,7 @@ Status CpuWeights::load(ThreadPool& pool, std::span<const WeightId> ids) {
   // else is there.
   std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return list[i].stored.bytes(); });
   if (hooks_.planned) {
-    std::vector<size_t> read = order;  // rows are picked later, and what is used in place is read by whoever uses it
+    std::vector<size_t> read = order;  // rows are picked later, and weights used in place are read by their users
     std::erase_if(read, [&](size_t i) { return offsets[i] < 0 && list[i].outputs != 1; });
     hooks_.planned(read);
   }

@@ -1,4 +1,4 @@
-// Loaded weights in the form that the kernels want: matrices that are multiplied by are packed where a packed layout
+// Loaded weights in the form that the kernels want. Matrices that are multiplied by are packed where a packed layout
 // exists, as stored otherwise; rows are picked from the stored bytes. A head that is tied to the embedding has both
 // forms. A weight does not change once it is loaded, so any number of devices share them; behind an accelerator most
 // are never loaded.
@@ -28,7 +28,7 @@ struct CpuWeight {
   std::vector<float> vector;          // 1-D weights (norms) as floats
 
   bool can_multiply() const { return multiplied || !must_be_packed; }
-  // What products read. Rows are picked from `stored`.
+  // The bytes that products read. Rows are picked from `stored`.
   const std::byte* bytes() const { return packed != nullptr ? packed : stored.data; }
 };
 
@@ -38,9 +38,8 @@ class CpuWeights {
   CpuWeights(const kernels::KernelTable& table, std::span<const WeightInfo> infos, std::span<const TensorView> weights,
              WeightHooks hooks, std::shared_ptr<const PackedWeights> packed = nullptr);
 
-  // Loads those of `ids` that are not yet there: one allocation for the call, because huge pages do not fit the size of
-  // each matrix, and what a forward reads is one stretch. Any thread may call it while others compute with what is
-  // there.
+  // Loads those of `ids` that are not yet loaded, in one allocation. Huge pages do not fit the size of each matrix, and
+  // so the weights of a forward are one stretch. Any thread may call it while others compute with loaded weights.
   Status load(ThreadPool& pool, std::span<const WeightId> ids);
 
   std::vector<WeightId> every_id() const;
@@ -55,7 +54,7 @@ class CpuWeights {
   std::vector<bool> picked_from_;  // see WeightInfo
   WeightHooks hooks_;
   const std::shared_ptr<const PackedWeights> packed_;
-  std::mutex mutex_;  // guards what follows; readers of `list` look at ready_
+  std::mutex mutex_;  // guards the members below; readers of `list` look at ready_
   std::vector<AlignedBytes> slabs_;
   std::unique_ptr<std::atomic<bool>[]> ready_;
   std::atomic<size_t> missing_;

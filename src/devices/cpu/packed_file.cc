@@ -21,7 +21,7 @@ struct End {
 };
 static_assert(sizeof(End) == kPackedEndBytes);
 
-// What is read past the end is nothing, and so is all that follows.
+// Reads past the end give nothing, and so do all later ones.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}

@@ -1,11 +1,11 @@
-// The file that keeps packed weights, so that a process maps what another one packed. Little-endian:
+// The file that keeps packed weights, so that a process maps the weights that another one packed. Little-endian:
 //
 //   matrices   each on a border of kPackedAlign bytes
 //   index      instruction set, layout, source, and of each matrix its name, shape, place and checksum
 //   end        56 bytes: magic, version, where the index begins, its size, the file's size, the index's hash
 //
 // The index stands behind the matrices: a file that lost its end, or never got one, is no such file. This part reads
-// and writes the index; what it must say for a model is packed_weights.h's.
+// and writes the index; packed_weights.h checks it against a model.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -50,7 +50,7 @@ struct PackedIndex {
   std::vector<PackedMatrix> matrices;  // in the order in which they lie in the file
 };
 
-// `file` is the whole file, untrusted, `name` what errors call it. What is returned is safe to use: every matrix lies
+// `file` is the whole file, untrusted; `name` stands for it in errors. The result is safe to use: every matrix lies
 // inside the file, on its border, behind the one before it. Errors are invalid input. The matrices are not read.
 Result<PackedIndex> parse_packed_file(std::span<const std::byte> file, const std::string& name);
 

@@ -119,7 +119,7 @@ Status write_packed_weights(const std::string& path, std::string_view isa, const
     if (hooks.wanted) hooks.wanted(i);
     const TensorView& stored = weights[i];
     const std::span<std::byte> bytes(packed.get(), static_cast<size_t>(packed_bytes(*kernels, stored)));
-    std::ranges::fill(bytes, std::byte{});  // what a layout leaves out between columns
+    std::ranges::fill(bytes, std::byte{});  // bytes that a layout leaves out between columns
     pack_matrix(*kernels, pool, stored, packed.get());
     if (hooks.packed) hooks.packed(i);
     static constexpr std::byte kNothing[kPackedAlign]{};

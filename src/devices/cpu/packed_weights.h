@@ -2,8 +2,8 @@
 // machine share the pages. The file belongs to the stored weights, an instruction set and a layout, and is refused
 // where one of them differs. Whose file it is and where it lies is the engine's to say (engine/pack_cache.h).
 //
-// What is checked: the index always. The packed bytes only by verify(): a gigabyte takes longer to read than to map,
-// and any bytes are safe to compute with, so they are trusted as those of the model's own file are.
+// The index is always checked. The packed bytes are checked by verify() alone, since a gigabyte takes longer to read
+// than to map. Any bytes are safe to compute with, so they are trusted as those of the model's own file are.
 #pragma once
 #include <functional>
 #include <memory>
@@ -28,8 +28,8 @@ bool needs_packing(const kernels::KernelTable& kernels, const WeightInfo& info, 
 // The packed copy of a matrix, on all threads. packed: kernels.packed_bytes() bytes.
 void pack_matrix(const kernels::KernelTable& kernels, ThreadPool& pool, const TensorView& stored, std::byte* packed);
 
-// Tells layouts apart without anybody having to count versions: a hash of what the kernels make of a small matrix of
-// every type.
+// Tells layouts apart without counting versions: a hash of the bytes that the kernels pack from a small matrix of every
+// type.
 uint64_t layout_fingerprint(const kernels::KernelTable& kernels);
 
 class PackedWeights {

@@ -1,8 +1,8 @@
 // Attention over the K/V store, and the reduction of the head's logits.
 //
 // Attention: a block takes a few rows of one span and one head, and goes through the keys in tiles with a running
-// maximum and sum (Milakov, Gimelshein: "Online normalizer calculation for softmax", 2018). Tiles start at multiples of
-// their length, so a row's result does not depend on the rows beside it.
+// maximum and sum. Source: Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018. Tiles start at
+// multiples of their length, so a row's result does not depend on the rows beside it.
 #include <cuda_block.h>
 
 #include <cmath>
@@ -34,7 +34,7 @@ struct Attention {
   LLADA_DEVICE static float to_float(uint16_t x) { return half_to_float(x); }
   LLADA_DEVICE static float to_float(float x) { return x; }
 
-  // Of a block whose store has the other type nothing is to be done: its kernel is started for the same tiles.
+  // A block whose store has the other type has nothing to do: its kernel is started for the same tiles.
   LLADA_DEVICE void operator()(const Block& block) const {
     const AttentionTile tile = a.tiles[block.x];
     const KvPlace& store = a.stores[tile.store];
@@ -137,7 +137,7 @@ struct Attention {
           LLADA_UNROLL for (int r = 0; r < kTileRows; ++r) x[r] = sums[t].v[r][i] * factor[r];
           for (int key = 0; key < kKeys && first + key < most; ++key) {
             const float value = kv[key * (d + 1) + c];
-            // What a row does not see may hold anything, and 0 times that is not 0.
+            // Values that a row does not see may be anything, and 0 times those is not 0.
             LLADA_UNROLL for (int r = 0; r < kTileRows; ++r) if (first + key >= begin[r] && first + key < end[r]) x[r] =
                 mad(score[r * kKeys + key], value, x[r]);
           }
@@ -164,7 +164,7 @@ LLADA_DEVICE bool contains(const int32_t* list, int begin, int end, int token) {
 
 LLADA_DEVICE void clear(HeadPartial& p) { p = {0, 0, -INFINITY, kNone, kNone, kNone, kNone, -1, -1, -1, 0}; }
 
-// Of equal values the lower token is the better one.
+// The lower token is the better one of equal values.
 LLADA_DEVICE bool better(float x, int i, float y, int j) { return x > y || (x == y && i >= 0 && (j < 0 || i < j)); }
 
 LLADA_DEVICE void offer(HeadPartial& p, float value, int token) {
@@ -216,8 +216,8 @@ LLADA_DEVICE void merge_all(const Block& block, HeadPartial* parts) {
     });
 }
 
-// One row's logits of kHeadChunk columns. Excluded tokens are told apart by name, not by value: what takes no part in
-// the softmax may still be sampled.
+// One row's logits of kHeadChunk columns. Excluded tokens are told apart by name, not by value: a token that takes no
+// part in the softmax may still be sampled.
 struct HeadReduce {
   static constexpr int kThreads = 64;
   HeadArguments a;

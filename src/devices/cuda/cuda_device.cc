@@ -26,7 +26,7 @@ namespace {
 
 using namespace cuda;
 
-// What sharing devices have in common.
+// The state that sharing devices have in common.
 struct Gpu {
   CudaOptions options;
   std::string description;
@@ -77,7 +77,7 @@ class Cuda final : public CudaDevice {
 
   SharedBytes allocate(int64_t bytes) override { return allocate_pinned(bytes); }
 
-  Capabilities capabilities() override { return {.experts = this, .beside = &beside_}; }
+  Capabilities capabilities() override { return {.experts = this, .side_passes = &beside_}; }
 
   Status supports(const Program& program) const override {
     LLADA_TRY_STATUS(kHandlers.covers(program, "cuda"));
@@ -100,7 +100,7 @@ class Cuda final : public CudaDevice {
                 run.last <= run.program->ops.size());
     const Status queued = queue(run);
     if (queued) return ++tickets_;
-    // What is queued still ends, but nobody waits for its results.
+    // Queued work still ends, but nobody waits for its results.
     static_cast<void>(cudaStreamSynchronize(stream_.get()));
     head_.forget();
     op_times_.clear();
@@ -330,7 +330,7 @@ class Cuda final : public CudaDevice {
     return {};
   }
 
-  // Waits for the stream and takes what it brought.
+  // Waits for the stream and takes its results.
   Status finish() {
     if (const Status done = check(cudaStreamSynchronize(stream_.get()), "waiting for the GPU"); !done) {
       forget_copies();
@@ -341,7 +341,7 @@ class Cuda final : public CudaDevice {
     return head_.take();
   }
 
-  // The stores of the step say of what was queued that the GPU has it, which after an error nobody knows.
+  // The stores of the step say that the GPU has the rows of queued copies, which after an error nobody knows.
   void forget_copies() {
     for (KvStore* const store : std::exchange(stores_, {})) store->forget_copy();
   }
@@ -379,7 +379,7 @@ class Cuda final : public CudaDevice {
     }
     if (rows == 0) return {};
     if (!mirror_value(op.in[0], rows * columns(op.in[0])) || !mirror_value(op.in[1], rows * op.experts))
-      return failed("cuda: what the router decided cannot be read");
+      return failed("cuda: the router's decision cannot be read");
     if (run_->experts == nullptr) {  // without a plan they are the host's
       LLADA_TRY_STATUS(host_experts(op, nullptr));
       return check(
@@ -452,7 +452,7 @@ class Cuda final : public CudaDevice {
   ProductRun products_;
   HeadRun head_;
   DeviceBytes arena_, trial_;
-  // The host's copy of the arena, filled value by value; peek() is what fills it.
+  // The host's copy of the arena, filled value by value by peek().
   mutable PinnedBytes host_arena_;
   mutable std::set<ValueId> mirrored_;
   OpTimes op_times_;

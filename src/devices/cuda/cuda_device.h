@@ -1,7 +1,6 @@
-// An NVIDIA GPU as a device: the accelerator is the GPU, the host is a device that it is given, which computes experts
-// that the GPU does not hold and passes beside the steps, and takes over when the GPU fails. Weights stay quantized in
-// device memory, activations live there, a K/V store is written to both memories and read from the GPU's
-// (docs/cuda.md).
+// An NVIDIA GPU as a device, beside a host device that it is given. The host computes experts that the GPU does not
+// hold and side passes, and takes over when the GPU fails. Weights stay quantized in device memory, activations live
+// there, a K/V store is written to both memories and read from the GPU's (docs/cuda.md).
 //
 // One GPU, the first that the driver shows (CUDA_VISIBLE_DEVICES chooses). Deliberately absent: several GPUs, weights
 // of a dense model streamed through a window.
@@ -26,7 +25,7 @@ struct CudaExperts {
 };
 
 struct CudaOptions {
-  int64_t budget_bytes = -1;  // device memory for everything; -1: what the GPU has
+  int64_t budget_bytes = -1;  // device memory for everything; -1: all that the GPU has
   std::optional<CudaExperts> experts = {};
   // A step that is to find room beside the weights, and the bytes of its K/V; null: none.
   std::shared_ptr<const Program> step = {};
@@ -48,7 +47,7 @@ Result<std::unique_ptr<CudaDevice>> make_cuda_device(const CudaOptions& options,
                                                      std::span<const TensorView> weights, std::unique_ptr<Device> host,
                                                      const WeightHooks& hooks = {});
 
-// What was found here, for a listing; the error says why the GPU is not usable, without naming the device.
+// The GPU found here, for a listing; the error says why the GPU is not usable, without naming the device.
 Result<std::string> describe_cuda();
 
 }  // namespace llada

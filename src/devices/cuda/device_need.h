@@ -1,4 +1,4 @@
-// Whether device memory is enough, told before a weight is read: upper limits of what a step takes, from its program.
+// Whether device memory is enough, checked before a weight is read: upper limits of a step's memory, from its program.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -9,10 +9,11 @@
 
 namespace llada::cuda {
 
-// Beside weights, slots of experts and K/V: activations, what products and the head work with, the step's own lists.
+// Memory beside weights, slots of experts and K/V: activations, scratch of products and of the head, the step's own
+// lists.
 int64_t step_bytes(const Program& program, std::span<const WeightInfo> infos);
 
-// One line of what is needed and what is there. weights, slots: bytes; of a step as the options say.
+// One line with the bytes needed and the bytes available. weights, slots: bytes; of a step as the options say.
 Status check_need(const Memory& memory, const CudaOptions& options, std::span<const WeightInfo> infos, int64_t weights,
                   int64_t slots);
 

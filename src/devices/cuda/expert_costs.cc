@@ -14,13 +14,13 @@ double seconds_of(const std::function<Status()>& work, Status& status) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// After an error too, what was queued ends before the memory that it uses.
+// After an error too, queued work ends before the memory that it uses.
 struct WaitsFor {
   cudaStream_t stream;
   ~WaitsFor() { static_cast<void>(cudaStreamSynchronize(stream)); }
 };
 
-// The shortest of three: what an interruption adds is nobody's cost.
+// The shortest of three: the time that an interruption adds is nobody's cost.
 double shortest(const std::function<Status()>& work, Status& status) {
   double best = 1e30;
   for (int i = 0; i < 3; ++i) best = std::min(best, seconds_of(work, status));
@@ -53,7 +53,7 @@ class Measurement {
   }
 
  private:
-  // What each of several costs beside the first.
+  // The cost of each of several beside the first.
   double of_each(double one, double many) const {
     return several_ > 1 ? std::max((many - one) / (several_ - 1), 1e-7) : one;
   }
@@ -125,7 +125,7 @@ class Measurement {
     return status_;
   }
 
-  // Of experts that have arrived.
+  // The time of experts that have arrived.
   double gpu_time(float* x, int rows, int experts) {
     std::vector<float> gates(static_cast<size_t>(rows * op_.experts), 0.0f),
         input(static_cast<size_t>(rows * gate_.inputs), 0.01f);

@@ -1,4 +1,5 @@
-// What computing and moving an expert costs on this machine, measured when a model is opened, for the planner.
+// The measured costs of computing and moving an expert on this machine, for the planner; measured when a model is
+// opened.
 #pragma once
 #include <array>
 

@@ -7,7 +7,7 @@
 namespace llada::cuda {
 namespace {
 
-// Copies that everything waits for: those of residents. What only passes through needs the products before it.
+// Copies that everything waits for: those of residents. Experts that only pass through need the products before them.
 bool comes_first(const ExpertsPlan& plan, const ExpertMove& move) {
   return plan.moves_first && !move.background && move.to == MoveTo::slot;
 }

@@ -1,5 +1,5 @@
 // A layer's mixture of experts on the GPU: rows grouped by expert, one pass over each expert's weights. Without a plan
-// the GPU computes all that are in its memory; with one it computes its share while the host computes the other, and
+// the GPU computes all experts in its memory. With one it computes its share while the host computes the other, and
 // products of a moved expert start piece by piece as they arrive.
 #pragma once
 #include <memory>
@@ -38,7 +38,7 @@ class ExpertRun {
   bool on_tensor_cores(const Job& job, size_t slot) const;
   void add_up(const Job& job, const uint8_t* here, const float* others) const;
 
-  // Who computes what of a plan.
+  // The share of one unit in a plan.
   struct Share {
     std::vector<int32_t> rows, begins;         // of each expert, and where they begin among the gathered rows
     std::vector<uint8_t> here;                 // by expert: the GPU's

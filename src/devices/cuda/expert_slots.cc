@@ -115,7 +115,7 @@ Status ExpertSlots::carry_out(const Job& job) {
   return {};
 }
 
-// Without an error: after one, what counts as done was dropped, and its events are those of who was there before.
+// Without an error: after one, finished tickets were dropped, and their events are those of the experts before.
 bool ExpertSlots::queued(int64_t ticket) {
   const std::lock_guard lock(mutex_);
   return status_ && done_ >= ticket;
@@ -254,7 +254,7 @@ Status ExpertSlots::pump() {
       if (cudaEventQuery(pinned_[last].done.get()) == cudaErrorNotReady) return {};
     }
     LLADA_TRY_STATUS(copy_piece(id, held));
-    return {};  // one piece: what comes next may be wanted more
+    return {};  // one piece: the next may be wanted more
   }
   return {};
 }

@@ -1,7 +1,7 @@
-// Which experts are in device memory, and the copies that bring them there: three pieces each, which a thread copies to
-// pinned staging and from there on a stream of its own, every piece with an event that products wait for. Carries out
-// what sched planned and refuses what cannot be (an expert that is not there, more residents than slots). A slot is any
-// expert's; it is written again only after the kernels that read it.
+// Which experts are in device memory, and the copies that bring them there. An expert is copied in three pieces: a
+// thread copies each to pinned staging and from there on a stream of its own. Every piece has an event that products
+// wait for. Carries out sched's plan and refuses impossible moves (an expert that is not there, more residents than
+// slots). A slot is any expert's; it is written again only after the kernels that read it.
 #pragma once
 #include <array>
 #include <condition_variable>
@@ -44,10 +44,10 @@ class ExpertSlots {
   // ---- One layer, in this order. `compute` is where the products are queued.
   Status cancel(ExpertId id);
   Status assign(const ExpertMove& move, cudaStream_t compute);  // a place, and room for it
-  // What the layer needs: the slot's device address; null: not there and not assigned.
+  // An expert of the layer: its slot's device address; null: not there and not assigned.
   const uint8_t* address(ExpertId id, int piece) const;
   bool arrived(ExpertId id);                                  // nothing to wait for
-  Status copy(ExpertId id);                                   // queues what is left of its copies
+  Status copy(ExpertId id);                                   // queues the rest of its copies
   Status wait(ExpertId id, int piece, cudaStream_t compute);  // later work on `compute` waits for that piece
   // Its products are queued; a staged expert gives its slot back.
   Status used(const ExpertMove& move, cudaStream_t compute);
@@ -80,7 +80,7 @@ class ExpertSlots {
     size_t slot = 0;
     int piece = 0;
     std::span<const std::byte> from = {};
-    bool after_use = false;  // of what was in the slot
+    bool after_use = false;  // of the expert that was in the slot
   };
   explicit ExpertSlots(const CudaExperts& experts)
       : experts_(experts),
@@ -106,7 +106,7 @@ class ExpertSlots {
   std::vector<ExpertId> arriving_;  // residents and guesses, as asked for
   std::vector<Pinned> pinned_;
   Queue stream_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<Job> jobs_;
   int64_t asked_ = 0, done_ = 0;  // tickets: pieces given to the thread; of those on the stream

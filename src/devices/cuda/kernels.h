@@ -47,13 +47,13 @@ void product(cudaStream_t stream, const Matrix& w, const float* x, int64_t rows,
              int64_t stride);
 
 // ---- The same on tensor cores, for GPUs of compute capability 8.0 and later. A row of x is multiplied with a power of
-// two of its own and every value becomes the sum of two halves: 22 bits of it, or 2^-39 of the row's largest where that
-// is more. Stored rows are read in aligned pieces of 16 bytes, so a matrix begins at a multiple of 16 and memory behind
-// it up to the next is readable.
+// two of its own and every value becomes the sum of two halves. So 22 bits of it are kept, or 2^-39 of the row's
+// largest where that is more. Stored rows are read in aligned pieces of 16 bytes, so a matrix begins at a multiple of
+// 16 and memory behind it up to the next is readable.
 bool has_tensor_kernels(DType type);
 struct SplitRows {
   uint8_t* units = nullptr;  // null: there are none
-  float* sums = nullptr;     // rows x groups of 32 inputs, of what the units hold; null: no type here asks for them
+  float* sums = nullptr;     // rows x groups of 32 inputs, of the units' contents; null: no type here asks for them
   float* unscale = nullptr;  // per row
 };
 int64_t split_bytes(int64_t rows, int64_t inputs);

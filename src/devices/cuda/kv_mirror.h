@@ -1,5 +1,5 @@
-// The GPU's copies of K/V stores, of the same layout. What a step stores goes to both; what the host has written since
-// is copied before attention reads it; the store keeps a flag for each position that the copy has (KvStore::copied).
+// The GPU's copies of K/V stores, of the same layout. A step stores into both; rows that the host has written since are
+// copied before attention reads them. The store keeps a flag for each position that the copy has (KvStore::copied).
 #pragma once
 #include <list>
 #include <span>
@@ -22,7 +22,7 @@ class KvMirrors {
   // (Device::allocate), or no memory.
   Result<std::vector<KvPlace>> of(Memory& memory, std::span<const Stream> streams);
 
-  // Queues copies of what `keys` of a sequence name and the GPU does not have.
+  // Queues copies of those `keys` of a sequence that the GPU does not have.
   static Status refresh(const KvPlace& place, KvStore& kv, int layer, int sequence, KeyRange keys, cudaStream_t stream);
 
  private:

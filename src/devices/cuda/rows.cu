@@ -1,4 +1,4 @@
-// What is done to rows one by one: norms, rotary positions, activations, the K/V store, and the router.
+// Operations on single rows: norms, rotary positions, activations, the K/V store, and the router.
 #include <cuda_block.h>
 
 #include <cmath>
@@ -160,7 +160,7 @@ struct RmsNorm {
   }
 };
 
-// One warp per row, what it works with in shared memory.
+// One warp per row, its scratch in shared memory.
 struct Route {
   static constexpr int kThreads = 32;
   RouteArguments a;
@@ -169,7 +169,8 @@ struct Route {
 
   LLADA_DEVICE void operator()(const Block& block) const {
     const RoutingRule& rule = a.rule;
-    auto* const sum = reinterpret_cast<double*>(block.shared());  // first: what follows has any number of floats
+    // first: the arrays behind it have any number of floats
+    auto* const sum = reinterpret_cast<double*>(block.shared());
     auto* const floats = reinterpret_cast<float*>(sum + 1);
     const RoutingScratch scratch{sum, floats, floats + rule.experts, floats + 2 * rule.experts,
                                  reinterpret_cast<int32_t*>(floats + 3 * rule.experts)};

@@ -1,5 +1,5 @@
 // The CUDA runtime with errors as values and memory that frees itself. Device memory is counted against a budget, which
-// may be smaller than what the GPU has; what goes over it is refused.
+// may be smaller than the GPU's memory; allocations beyond it are refused.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -51,7 +51,7 @@ class DeviceBytes {
 
 class Memory : public std::enable_shared_from_this<Memory> {
  public:
-  explicit Memory(int64_t budget) : budget_(budget) {}  // bytes; -1: what the GPU has
+  explicit Memory(int64_t budget) : budget_(budget) {}  // bytes; -1: all that the GPU has
   // `what` it is for, in the error.
   Result<DeviceBytes> allocate(int64_t bytes, const std::string& what);
   int64_t used() const;
@@ -71,7 +71,7 @@ Status reserve(Memory& memory, DeviceBytes& bytes, int64_t needed, const std::st
 // Pinned memory of the host, which the GPU sees too; null when there is none.
 SharedBytes allocate_pinned(int64_t bytes);
 
-// Pinned memory that grows; contents are lost on growth. What the GPU does with it must have ended.
+// Pinned memory that grows; contents are lost on growth. The GPU must have finished with it.
 struct PinnedBytes {
   SharedBytes memory;
   int64_t bytes = 0;
@@ -80,7 +80,7 @@ struct PinnedBytes {
   Status reserve(int64_t needed, const char* what);
 };
 
-// cudaStreamDestroy() returns at once while work goes on: what the work uses must outlive it.
+// cudaStreamDestroy() returns at once while work goes on: memory that the work uses must outlive it.
 struct StreamEnd {
   void operator()(cudaStream_t stream) const {
     static_cast<void>(cudaStreamSynchronize(stream));

@@ -1,5 +1,5 @@
-// What a step's kernels read beside weights and activations, packed into one transfer: tokens, positions, which rows
-// belong to which sequence, attention's tiles, rotary angles, the rules of the head.
+// The data that a step's kernels read beside weights and activations, packed into one transfer. It has tokens,
+// positions, which rows belong to which sequence, attention's tiles, rotary angles, and the rules of the head.
 #pragma once
 #include <cstddef>
 #include <vector>

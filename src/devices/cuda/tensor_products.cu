@@ -12,7 +12,7 @@
 namespace llada::cuda {
 namespace {
 
-// Four neighbouring inputs of a row, times the row's scale: halves, and what they leave as halves.
+// Four neighbouring inputs of a row, times the row's scale: halves, and their remainders as halves.
 struct alignas(16) Unit {
   uint32_t high[2], low[2];
 };

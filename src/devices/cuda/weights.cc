@@ -8,7 +8,7 @@
 namespace llada::cuda {
 namespace {
 
-// A matrix on the device: of a type with kernels there, or of what the type is computed as where that has some.
+// A matrix on the device: of a type with kernels there, or of its computed type where that has some.
 DType device_type(DType type) { return has_kernels(type) ? type : computed_type(type); }
 int64_t matrix_bytes(const TensorView& view) {
   return row_bytes(device_type(view.type), view.shape.columns()) * view.shape.rows();
@@ -29,8 +29,8 @@ Status check_type(const WeightInfo& info, const TensorView& view, DType type) {
   if (is_vector(info)) return {};
   if (!has_kernels(type))
     return failed(
-        "cuda: {} is {}, the GPU has products of f32, f16, bf16, q8_0, q4_0, q4_k, q6_k and, "
-        "but for experts that are moved, of what is computed as one of these",
+        "cuda: {} is {}, the GPU has products of f32, f16, bf16, q8_0, q4_0, q4_k, q6_k and, but for moved "
+        "experts, of types that are computed as one of these",
         info.name, traits(view.type).name);
   if (info.dims[0] % kInputStep != 0)
     return failed("cuda: {} has {} inputs, needed a multiple of {}", info.name, info.dims[0], kInputStep);

@@ -26,7 +26,7 @@ struct Weights {
   }
 };
 
-// without_experts: those stay on the host. Both refuse types that have no kernels. Of device memory:
+// without_experts: those stay on the host. Both refuse types that have no kernels. Bytes of device memory:
 Result<int64_t> weight_bytes(std::span<const WeightInfo> infos, std::span<const TensorView> views,
                              bool without_experts);
 Result<std::shared_ptr<const Weights>> load_weights(std::shared_ptr<Memory> memory, std::span<const WeightInfo> infos,

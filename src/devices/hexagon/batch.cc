@@ -235,7 +235,7 @@ class Builder {
     wire.kv.trial = g.trial;
   }
 
-  // Appends what the op becomes.
+  // Appends the wire ops of the op.
   Status translate(const Op& op) {
     WireOp w = empty_op();
     w.kind = kWireKinds[op.kind];
@@ -349,7 +349,7 @@ class Builder {
     batch_.has_head = true;
     batch_.head_rows = whole.rows;
     batch_.vocabulary = vocabulary;
-    // What no head answers, so that one that does not answer at all is noticed.
+    // Bytes that no head answers, so that a missing answer is noticed.
     const WireRef predictions = {
         out_number_, out_.put<std::byte>(std::vector(whole.rows * sizeof(WirePrediction), std::byte{0xff}))};
     batch_.predictions = predictions.offset;
@@ -374,7 +374,7 @@ class Builder {
     }
   }
 
-  // What one side has written and the other one reads, in this step; all else is the DSP's alone.
+  // Data that one side has written and the other one reads, in this step; all else is the DSP's alone.
   std::vector<WireRange> ranges() const {
     std::vector<WireRange> out;
     const auto add = [&](uint32_t number, int64_t begin, int64_t end, uint32_t use) {
@@ -397,7 +397,7 @@ class Builder {
     return out;
   }
 
-  // What is not here is the host's: an embedding would take a tenth of the window for a few rows.
+  // Kinds that are not here are the host's: an embedding would take a tenth of the window for a few rows.
   static constexpr OpTable<Append> kAppend{{OpKind::select_rows, &Builder::select_rows},
                                            {OpKind::rms_norm, &Builder::rms_norm},
                                            {OpKind::head_norm, &Builder::head_norm},

@@ -1,5 +1,5 @@
-// Ops of a program as the batch that the DSP runs (wire.h): values become places in the arena, weights places in their
-// slab, what changes from step to step (tokens, positions, spans, rotary angles) is staged in a shared buffer.
+// Ops of a program as the batch that the DSP runs (wire.h). Values become places in the arena, weights places in their
+// slab. Data that changes from step to step (tokens, positions, spans, rotary angles) is staged in a shared buffer.
 // Deliberately absent: anything about sessions and mapping; buffers are numbered by the caller's function.
 #pragma once
 #include <cstring>
@@ -70,7 +70,7 @@ struct BatchSources {
 
 struct Batch {
   std::vector<std::byte> bytes;
-  // Of a head op: where its results come to.
+  // For a head op: where its results are written.
   bool has_head = false;
   uint32_t predictions = 0, logits = WIRE_NO_BUFFER;
   int64_t head_rows = 0, vocabulary = 0;
@@ -86,19 +86,19 @@ bool on_dsp(const Op& op);
 // are where the host does not see them until it asks (KvStore::set_away).
 void forget_digests(const Run& run, size_t first, size_t last, bool away);
 
-// How many ops of a batch an op of the program becomes at most: one for the rows of each stream where those differ in
-// what the DSP is told of them.
+// The most ops of a batch that an op of the program becomes: one for the rows of each stream where streams have
+// different rules for the DSP.
 size_t wire_ops(const Op& op, const StepInputs& inputs);
 
-// What a batch and its host say to each other: a side never writes where the other one does, so that no cache holds
-// what lies over the other's. A single pair for all batches of a device.
+// The messages between a batch and its host. A side never writes where the other one does, so that no cache line holds
+// bytes of both. A single pair for all batches of a device.
 struct Stagings {
   Staging in;   // written by the host
   Staging out;  // written by the DSP, but that predictions have a mark of the host's before
   int64_t bytes() const { return in.bytes() + out.bytes(); }
 };
 
-// Ops [first, last) of the run's program. The staging buffers grow until they hold what is staged.
+// Ops [first, last) of the run's program. The staging buffers grow until they hold the staged data.
 Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last, Stagings& staging,
                           const std::shared_ptr<Library>& library);
 

@@ -1,4 +1,4 @@
-// What a batch leaves behind: predictions, and rows of K/V.
+// The results of a batch: predictions, and rows of K/V.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -79,7 +79,7 @@ Status read_head(const Batch& batch, const Staging& out, const RowSets& rows, co
     const WirePrediction w = from[r];
     Prediction& p = run.outputs->predictions[static_cast<size_t>(r)];
     const auto known = [&](int32_t token) { return token >= -1 && token < batch.vocabulary; };
-    // -infinity is what a row has of which every token is excluded.
+    // A row whose tokens are all excluded has -infinity.
     const auto number = [](float x) { return x < std::numeric_limits<float>::infinity(); };
     const bool answered = known(w.best) && known(w.second) && w.reserved == 0;
     const bool is_damaged = answered && !(number(w.max) && number(w.best_logit));

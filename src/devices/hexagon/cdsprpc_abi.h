@@ -1,9 +1,9 @@
 // The part of the libcdsprpc interface that this project uses, declared from the public FastRPC headers (Qualcomm's
-// open fastrpc library, inc/remote.h and inc/rpcmem.h): what a phone's vendor library exports, what the stand-in
-// imitates, and all that devices/hexagon knows of either. Plain C layout; nothing here is ours to change.
+// open fastrpc library, inc/remote.h and inc/rpcmem.h). A phone's vendor library exports it, the stand-in imitates it,
+// and devices/hexagon knows nothing else of either. Plain C layout; nothing here is ours to change.
 //
-// Words: domain = a DSP, or a session (process) on it once it is reserved; scalars = method number and argument
-// counts of an invoke in one word; handle = an opened module (skel) on the DSP.
+// Words: domain = a DSP, or a session (process) on it once it is reserved. scalars = method number and argument counts
+// of an invoke in one word. handle = an opened module (skel) on the DSP.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -31,9 +31,9 @@ typedef union {
 } remote_arg;
 
 // Arguments stand in this order: input buffers, output buffers, input handles, output handles.
-#define REMOTE_SCALARS_MAKEX(attr, method, in, out, in_handles, out_handles)                            \
-  ((((uint32_t)(attr)&0x7) << 29) | (((uint32_t)(method)&0x1f) << 24) | (((uint32_t)(in)&0xff) << 16) | \
-   (((uint32_t)(out)&0xff) << 8) | (((uint32_t)(in_handles)&0x0f) << 4) | ((uint32_t)(out_handles)&0x0f))
+#define REMOTE_SCALARS_MAKEX(attr, method, in, out, in_handles, out_handles)                                  \
+  ((((uint32_t)(attr) & 0x7) << 29) | (((uint32_t)(method) & 0x1f) << 24) | (((uint32_t)(in) & 0xff) << 16) | \
+   (((uint32_t)(out) & 0xff) << 8) | (((uint32_t)(in_handles) & 0x0f) << 4) | ((uint32_t)(out_handles) & 0x0f))
 #define REMOTE_SCALARS_METHOD(sc) (((sc) >> 24) & 0x1f)
 #define REMOTE_SCALARS_INBUFS(sc) (((sc) >> 16) & 0xff)
 #define REMOTE_SCALARS_OUTBUFS(sc) (((sc) >> 8) & 0xff)

@@ -92,8 +92,8 @@ class Hexagon final : public HexagonDevice {
     return {};
   }
 
-  // Large mappings may find no room where small ones do, so they are parted first. Then what was mapped when a mapping
-  // was refused is what there is; where a buffer beside the weights was refused, room for it is made.
+  // Large mappings may find no room where small ones do, so they are parted first. Then the bytes mapped at a refusal
+  // are the window; where a buffer beside the weights was refused, room for it is made.
   std::string narrow() override {
     slabs_.finish();
     if (!fewer_.empty()) return std::exchange(fewer_, {});
@@ -104,8 +104,8 @@ class Hexagon final : public HexagonDevice {
       const auto refused = sessions_[i]->take_refusal();
       if (!refused) continue;
       const auto there = slabs_.there_when_refused(static_cast<int>(i));
-      next = std::min(next,
-                      narrower(window_, there.value_or(slabs_.there(static_cast<int>(i))), there ? 0 : refused->bytes));
+      next = std::min(next, narrower(window_, there.value_or(slabs_.bytes_in(static_cast<int>(i))),
+                                     there ? 0 : refused->bytes));
       refusal = refused;
     }
     if (!refusal) return {};
@@ -124,7 +124,7 @@ class Hexagon final : public HexagonDevice {
 
   SharedBytes allocate(int64_t bytes) override { return host_->allocate(bytes); }
 
-  Capabilities capabilities() override { return {.window = this, .beside = &beside_}; }
+  Capabilities capabilities() override { return {.window = this, .side_passes = &beside_}; }
 
   // ---- Placement and the window
 
@@ -244,7 +244,7 @@ class Hexagon final : public HexagonDevice {
     return std::ranges::all_of(sessions_, [](const auto& session) { return session->alive(); });
   }
 
-  // The arena of the program, and what is derived from the step at its first run.
+  // The arena of the program, and the data derived from the step at its first run.
   Status prepare(const Run& run) {
     plan_ = plans_.find(run.program);
     if (plan_ == nullptr) plan_ = plans_.keep(run.program, plan_values(*run.program));
@@ -261,7 +261,7 @@ class Hexagon final : public HexagonDevice {
       run_program_ = nullptr;
     }
     if (run.first == 0 || run_program_ != run.program.get()) {
-      // What a program begins with in place of tokens lies in neither arena.
+      // The inputs of a program that begins without tokens lie in neither arena.
       where_.assign(run.program->values.size(), run.program->ops[0].in[0] == kNoValue ? 0 : kOnHost | kOnDsp);
       run_program_ = run.program.get();
     }
@@ -452,7 +452,7 @@ class Hexagon final : public HexagonDevice {
   HexagonCounters counters_;  // but for those of slabs_
   PhaseTimes times_{};
   Trace* trace_ = nullptr;
-  MappedSlabs slabs_;  // the last member: what it does uses the others
+  MappedSlabs slabs_;  // the last member: its thread uses the others
 };
 
 }  // namespace

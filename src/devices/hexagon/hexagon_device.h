@@ -1,16 +1,16 @@
 // A Hexagon DSP as a device: the accelerator is the DSP behind libcdsprpc (library.h), the host is a device that it is
-// given. Each has an arena of its own, at the same offsets: what the other one reads of it is copied, so that a batch
-// names all that has to be kept in order between their caches; K/V is the DSP's until the host asks. Runs on the
+// given. Each has an arena of its own, at the same offsets. Values that the other one reads are copied, so that a batch
+// names all data that has to be kept in order between their caches. K/V is the DSP's until the host asks. Runs on the
 // accelerator become batches, one invoke each; weights lie in slabs that are mapped and unmapped in the DSP's 32-bit
 // address space.
 //
-// The host computes what the DSP could by the DSP's own code, from the slabs as the DSP reads them, with the same bits
-// (host_twin.h): a run on the host, a pass beside a step, and the device that goes on after a failure. Ops that the DSP
-// has no code for, and steps of more rows than a batch takes, are the given host device's in any case.
+// Where the host replaces the DSP it runs the DSP's own code, from the slabs as the DSP reads them, with the same bits
+// (host_twin.h). This is so for a run on the host, a pass beside a step, and the device that goes on after a failure.
+// Ops that the DSP has no code for, and steps of more rows than a batch takes, are the given host device's in any case.
 //
-// Every failure of the DSP (its process ends, a call does not return, an answer makes no sense, a mapping is refused)
-// is an error of the call that met it, in bounded time; the device starts a new session when slabs are defined next.
-// After a refused mapping the window is what had been mapped by then (Window::narrow).
+// Every failure of the DSP is an error of the call that met it, in bounded time. Failures are an end of its process, a
+// call that does not return, an answer without sense, a refused mapping. The device starts a new session when slabs are
+// defined next. After a refused mapping the window shrinks to the bytes mapped by then (Window::narrow).
 #pragma once
 #include <functional>
 #include <memory>
@@ -25,16 +25,16 @@ namespace llada {
 
 struct HexagonOptions {
   std::string library = {};                   // libcdsprpc; empty: searched for (hexagon/library.h)
-  std::string module = {};                    // what the DSP has loaded before; empty: as Library::modules() says
+  std::string module = {};                    // module that the DSP has loaded before; empty: one of Library::modules()
   int sessions = 1;                           // windows, each a process on the DSP; fewer where there are no more
   std::optional<int64_t> window_bytes = {};   // for weights, of one session
   int64_t reserve_bytes = int64_t{64} << 20;  // of a session's address space, for everything else (reserve.h)
   std::optional<int64_t> space_bytes = {};    // address space of an emulated session; absent: window and reserve
-  double deadline_s = 10;                     // of a call, beside what a batch's work may take
+  double deadline_s = 10;                     // of a call, beside the time that a batch's work may take
   bool head_on_dsp = true;
-  std::string cache = {};                             // folder for what is kept of the DSP; empty: nothing is
+  std::string cache = {};                             // folder for findings about the DSP; empty: none are kept
   int threads = 0;                                    // of the DSP; 0: all
-  std::function<void(const std::string&)> warn = {};  // of what is otherwise than asked for; a line each
+  std::function<void(const std::string&)> warn = {};  // a line for everything that differs from the request
 };
 
 // Rows of a step that the DSP takes; a step with more is the host's.
@@ -71,7 +71,7 @@ Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions&
                                                            std::span<const TensorView> weights,
                                                            std::unique_ptr<Device> host, const WeightHooks& hooks = {});
 
-// What was found here, for a listing: opens a session for a moment.
+// The DSP found here, for a listing: opens a session for a moment.
 Result<std::string> describe_hexagon(const HexagonOptions& options);
 
 }  // namespace llada

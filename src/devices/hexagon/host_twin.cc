@@ -104,7 +104,7 @@ class HostTwin final : public Device, HostUnit {
     return placement_.check_stores(run);
   }
 
-  // Of K/V that ops of the run read or write and a DSP may have.
+  // Brings K/V that ops of the run read or write and a DSP may have.
   static void bring_rows(const Run& run) {
     const auto ops = std::span(run.program->ops).subspan(run.first, run.last - run.first);
     if (std::ranges::all_of(ops, [](const Op& op) { return rule_of(op.kind).kv == KvUse::none; })) return;

@@ -16,7 +16,7 @@ class DspRows final : public KvKeeper {
   DspRows(const KvStore& store, std::shared_ptr<Buffer> buffer, std::shared_ptr<std::atomic<int64_t>> lines)
       : heads_(heads_of(store)), buffer_(std::move(buffer)), lines_(std::move(lines)) {}
 
-  // Of a process that has ended the system has written everything back.
+  // When a process has ended, the system has written everything back.
   void bring(std::span<const KvRows> rows) override {
     buffer_->give();
     constexpr size_t kMost = WIRE_MAX_RANGES / 2;

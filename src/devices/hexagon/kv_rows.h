@@ -10,8 +10,8 @@
 
 namespace llada::hexagon {
 
-// The stores of a step that a DSP can see, by stream, which from now on are kept; and what the host has written to
-// them, which is in memory now. lines: where those that are maintained later are counted.
+// The stores of a step that a DSP can see, by stream, kept from now on; rows that the host has written to them are in
+// memory now. lines: where those that are maintained later are counted.
 struct KeptStores {
   std::vector<std::shared_ptr<Buffer>> buffers;
   std::vector<std::vector<KvRows>> written;

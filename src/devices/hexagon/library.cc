@@ -49,13 +49,13 @@ Loaded& loaded() {
 
 }  // namespace
 
-struct Guarded::State {
+struct TimedCall::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::optional<int> result;
 };
 
-Guarded::Guarded(std::function<int()> function) : state_(std::make_shared<State>()) {
+TimedCall::TimedCall(std::function<int()> function) : state_(std::make_shared<State>()) {
   try {
     std::thread([state = state_, function = std::move(function)] {
       const int result = function();
@@ -68,7 +68,7 @@ Guarded::Guarded(std::function<int()> function) : state_(std::make_shared<State>
   }
 }
 
-std::optional<int> Guarded::wait(double seconds) const {
+std::optional<int> TimedCall::wait(double seconds) const {
   std::unique_lock lock(state_->mutex);
   state_->changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return state_->result.has_value(); });
   return state_->result;
@@ -91,7 +91,7 @@ constexpr KnownCode kCodes[] = {
     {AEE_EFAILED, "failed", "this user may not open the DSP's device: run from adb shell or Termux, or as root"},
     {AEE_ENOMEMORY, "out of memory", "the DSP or the phone is full: end other programs that use the DSP"},
     {AEE_EUNABLETOLOAD, "unable to load",
-     "the DSP's loader refused every variant of the module: send what 'adb logcat -d -s adsprpc' says"},
+     "the DSP's loader refused every variant of the module: send the output of 'adb logcat -d -s adsprpc'"},
     {AEE_EBADPARM, "bad parameter", "another module answered: take the module of this build"},
     {AEE_EUNSUPPORTED, "unsupported",
      "the driver does not allow it here: run from adb shell, or name the library in the app's manifest"},
@@ -103,7 +103,7 @@ constexpr KnownCode kCodes[] = {
     {AEE_ENOSUCHMAP, "no such mapping", "the driver lost a mapping: start again"},
     {AEE_EMAPALREADYPRESENT, "mapped already", "another program holds the buffer: start again"},
     {AEE_ECONNRESET, "connection reset",
-     "the DSP's process ended while it loaded the module: send what 'adb logcat -d -s adsprpc' says"},
+     "the DSP's process ended while it loaded the module: send the output of 'adb logcat -d -s adsprpc'"},
 };
 const KnownCode* known_code(int code) {
   const auto* const found = std::ranges::find(kCodes, plain_code(code), &KnownCode::code);
@@ -121,11 +121,11 @@ std::string aee_name(int code) {
 
 std::string advice(int code) {
   if (from_dsp(code) && plain_code(code) == AEE_EUNABLETOLOAD)
-    return "this program has a signed process on the DSP already, or the DSP's loader refused the module: end all "
-           "programs "
-           "that use the DSP, and send what 'adb logcat -d -s adsprpc' says";
+    return "this program has a signed process on the DSP already, or the DSP's loader refused the module; end "
+           "all programs that use the DSP, and send the output of 'adb logcat -d -s adsprpc'";
   const KnownCode* const known = known_code(code);
-  return known != nullptr ? known->advice : "the driver has no name for it: send what 'adb logcat -d -s adsprpc' says";
+  return known != nullptr ? known->advice
+                          : "the driver has no name for it: send the output of 'adb logcat -d -s adsprpc'";
 }
 
 Result<std::shared_ptr<Library>> Library::open(const std::string& path) {
@@ -185,12 +185,12 @@ Status Library::load(const std::string& path) {
 
 std::optional<uint32_t> Library::ask_architecture() const {
   if (ask_dsp_ == nullptr) return std::nullopt;
-  const auto asked = std::make_shared<remote_dsp_capability>(CDSP_DOMAIN_ID, DSP_ARCH_VER, 0);
-  const Guarded call(
-      [function = ask_dsp_, asked] { return function(DSPRPC_GET_DSP_INFO, asked.get(), sizeof *asked); });
+  const auto call_data = std::make_shared<remote_dsp_capability>(CDSP_DOMAIN_ID, DSP_ARCH_VER, 0);
+  const TimedCall call(
+      [function = ask_dsp_, call_data] { return function(DSPRPC_GET_DSP_INFO, call_data.get(), sizeof *call_data); });
   if (call.wait(10) != AEE_SUCCESS) return std::nullopt;
   // Its decimal digits stand in the last byte: 0x73.
-  const uint32_t version = asked->capability & 0xff;
+  const uint32_t version = call_data->capability & 0xff;
   return (version >> 4) * 10 + (version & 15);
 }
 
@@ -261,7 +261,7 @@ void Library::sync(int fd, CacheSync direction) const {
 }
 
 Result<int> Library::control(uint32_t request, std::shared_ptr<void> data, uint32_t bytes, double deadline_s) const {
-  const Guarded call([function = session_control, request, data = std::move(data), bytes] {
+  const TimedCall call([function = session_control, request, data = std::move(data), bytes] {
     return function(request, data.get(), bytes);
   });
   if (const auto status = call.wait(deadline_s)) return *status;
@@ -289,34 +289,39 @@ Result<Library::Place> Library::take_session(double deadline_s) {
     default_taken_ = true;
     return allow_unsigned({CDSP_DOMAIN_ID, 0, 0});
   }
-  struct Asked {
+  struct Call {
     char domain[5] = "cdsp", name[6] = "llada";
     remote_rpc_reserve_new_session session{domain, 4, name, 5, 0, 0};
   };
-  const auto asked = std::make_shared<Asked>();
-  LLADA_TRY(const int reserved, control(FASTRPC_RESERVE_NEW_SESSION, std::shared_ptr<void>(asked, &asked->session),
-                                        sizeof asked->session, deadline_s));
+  const auto call_data = std::make_shared<Call>();
+  LLADA_TRY(const int reserved,
+            control(FASTRPC_RESERVE_NEW_SESSION, std::shared_ptr<void>(call_data, &call_data->session),
+                    sizeof call_data->session, deadline_s));
   if (reserved != AEE_SUCCESS) return failed("hexagon: no further session on the DSP: {}", aee_name(reserved));
-  return allow_unsigned({static_cast<int>(asked->session.effective_domain_id), asked->session.session_id, 0});
+  return allow_unsigned({static_cast<int>(call_data->session.effective_domain_id), call_data->session.session_id, 0});
 }
 
 Result<std::string> Library::address(const Place& place, const std::string& module, double deadline_s) const {
   const std::string plain = fmt::format("file:///{}?{}_skel_handle_invoke&_modver=1.0", module, WIRE_SKEL);
   if (place.number == 0) return plain + "&_dom=cdsp";
-  struct Asked {
+  struct Call {
     char domain[5] = "cdsp", uri[256] = {};
     std::string module;
     remote_rpc_get_uri get{};
   };
-  const auto asked = std::make_shared<Asked>();
-  asked->module = plain;
-  asked->get = {
-      asked->domain,    4, place.number, asked->module.data(), static_cast<uint32_t>(asked->module.size()), asked->uri,
-      sizeof asked->uri};
-  LLADA_TRY(const int named,
-            control(FASTRPC_GET_URI, std::shared_ptr<void>(asked, &asked->get), sizeof asked->get, deadline_s));
+  const auto call_data = std::make_shared<Call>();
+  call_data->module = plain;
+  call_data->get = {call_data->domain,
+                    4,
+                    place.number,
+                    call_data->module.data(),
+                    static_cast<uint32_t>(call_data->module.size()),
+                    call_data->uri,
+                    sizeof call_data->uri};
+  LLADA_TRY(const int named, control(FASTRPC_GET_URI, std::shared_ptr<void>(call_data, &call_data->get),
+                                     sizeof call_data->get, deadline_s));
   if (named != AEE_SUCCESS) return failed("hexagon: no address for session {}: {}", place.number, aee_name(named));
-  return std::string(asked->uri);
+  return std::string(call_data->uri);
 }
 
 void Library::give_back(const Place& place) {
@@ -335,25 +340,25 @@ std::shared_ptr<Buffer> Buffer::allocate(std::shared_ptr<Library> library, int64
   if (rounded >= kBufferLimit) return nullptr;
   if (library == nullptr) return over(allocate_shared(rounded), rounded);
   // The driver may not answer; memory that it gives too late goes back.
-  struct Asked {
+  struct Call {
     std::mutex mutex;
     void* data = nullptr;
     bool late = false;
   };
-  const auto asked = std::make_shared<Asked>();
-  const Guarded call([asked, library, rounded] {
+  const auto call_data = std::make_shared<Call>();
+  const TimedCall call([call_data, library, rounded] {
     void* const given = library->rpcmem_alloc(RPCMEM_HEAP_ID_SYSTEM, RPCMEM_DEFAULT_FLAGS, static_cast<int>(rounded));
-    const std::lock_guard lock(asked->mutex);
-    asked->data = given;
-    if (asked->late && given != nullptr) library->rpcmem_free(given);
+    const std::lock_guard lock(call_data->mutex);
+    call_data->data = given;
+    if (call_data->late && given != nullptr) library->rpcmem_free(given);
     return 0;
   });
   static_cast<void>(call.wait(deadline_s));
   void* data = nullptr;
   {
-    const std::lock_guard lock(asked->mutex);
-    data = asked->data;
-    asked->late = data == nullptr;
+    const std::lock_guard lock(call_data->mutex);
+    data = call_data->data;
+    call_data->late = data == nullptr;
   }
   if (data == nullptr) return nullptr;
   std::shared_ptr<Buffer> buffer(new Buffer);

@@ -1,6 +1,6 @@
-// libcdsprpc, found and loaded at run time: the vendor's on a phone, the stand-in on a PC; the modules that it can load
-// into a DSP; and the buffers that it allocates. Words: buffer = memory that host and DSP see, named by a file
-// descriptor, under 2 GiB; session = a process on the DSP with an address space of its own; module = our code for the
+// libcdsprpc, found and loaded at run time: the vendor's on a phone, the stand-in on a PC. Also the modules that it can
+// load into a DSP, and the buffers that it allocates. Words: buffer = memory that host and DSP see, named by a file
+// descriptor, under 2 GiB. session = a process on the DSP with an address space of its own. module = our code for the
 // DSP, a file per architecture and variant (cmake/hexagon.cmake).
 #pragma once
 #include <cstddef>
@@ -25,17 +25,17 @@ inline constexpr int64_t kPageBytes = 64 * 1024;  // buffers are whole pages of 
 
 // "out of memory (2)", "unsupported (0x80000414)"; the number alone where it has no name here.
 std::string aee_name(int code);
-// What a module that was not opened for this status most likely means, and what to do: "CAUSE: STEP".
+// The most likely cause of this status of a module that was not opened, and the next step: "CAUSE: STEP".
 std::string advice(int code);
 
 class Buffer;
 
 // A call of a library that may never return: on a thread of its own, which is left behind alone with `function` when it
 // does not return in time.
-class Guarded {
+class TimedCall {
  public:
-  explicit Guarded(std::function<int()> function);
-  // What it returned; nothing: it has not, `seconds` from now.
+  explicit TimedCall(std::function<int()> function);
+  // The returned value; nothing: the call has not returned, `seconds` from now.
   std::optional<int> wait(double seconds) const;
 
  private:
@@ -59,8 +59,8 @@ class Library {
 
   // 67, 73, ...; nothing where the library does not tell.
   std::optional<uint32_t> architecture() const { return architecture_; }
-  // What to open, first choice first: of the DSP's architecture, or the next older one of which there is a file, every
-  // variant; or the one that a session of this process has opened before.
+  // The modules to try, first choice first. They are of the DSP's architecture, or of the next older one of which there
+  // is a file, in every variant. A module that a session of this process has opened before is the only one.
   std::vector<std::string> modules() const;
   void opened(const std::string& module);
   // Where modules are looked for, here and by a phone's library: ADSP_LIBRARY_PATH, which a program sets before its
@@ -74,12 +74,12 @@ class Library {
   struct Place {
     int domain = 0;
     uint32_t number = 0;      // of a session beside the first
-    int unsigned_status = 0;  // what the library answered when unsigned modules were asked for
+    int unsigned_status = 0;  // the library's answer to the request for unsigned modules
   };
   // One that nobody has. deadline_s: of each of the driver's calls that it may take.
   Result<Place> take_session(double deadline_s);
   void give_back(const Place& place);
-  // Of a module in that session.
+  // The address of a module in that session.
   Result<std::string> address(const Place& place, const std::string& module, double deadline_s) const;
 
   void sync(int fd, CacheSync direction) const;  // of a buffer
@@ -113,11 +113,11 @@ class Library {
   friend class Buffer;
   std::optional<uint32_t> architecture_;
   remote_handle_control_fn* ask_dsp_ = nullptr;  // null: an old library
-  mutable std::mutex mutex_;                     // guards what follows
+  mutable std::mutex mutex_;                     // guards the members below
   std::string opened_;                           // the module of the sessions so far
   std::optional<int64_t> known_space_;
   std::map<const std::byte*, std::weak_ptr<Buffer>> buffers_;
-  std::mutex sessions_mutex_;  // guards what follows; held during the driver's calls
+  std::mutex sessions_mutex_;  // guards the members below; held during the driver's calls
   std::vector<Place> free_;
   bool default_taken_ = false;
 };
@@ -140,9 +140,9 @@ class Buffer {
   int64_t bytes() const { return bytes_; }
   int fd() const { return fd_; }
 
-  // Of the host's caches, where the DSP does not look into them: what the host has written, by `write` or before, goes
-  // to memory; and what it reads from now on comes from there. What was written since the last give() is lost by
-  // take().
+  // Maintains the host's caches where the DSP does not look into them. give() brings all that the host has written, by
+  // `write` or before, to memory; take() makes the host's next reads come from there. Writes since the last give() are
+  // lost by take().
   void give(const std::function<void()>& write = {}) const;
   void take() const;
   // One that has it mapped, if possible one that lives; null: none has.
@@ -159,7 +159,7 @@ class Buffer {
   int64_t bytes_ = 0;
   int fd_ = -1;
   mutable std::mutex sync_mutex_;
-  std::mutex mutex_;  // guards what follows: several sessions may map it at a time
+  std::mutex mutex_;  // guards the members below: several sessions may map it at a time
   std::vector<std::weak_ptr<Session>> mapped_in_;
 };
 

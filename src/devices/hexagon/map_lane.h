@@ -1,5 +1,5 @@
-// Mappings beside work: a thread that does what it is given in order, while whoever gave it goes on. Words: ticket =
-// the number of a job, from 1.
+// Mappings beside work: a thread that does its jobs in order, while the caller goes on. Words: ticket = the number of a
+// job, from 1.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -18,7 +18,7 @@ class MapLane {
   using Job = std::function<Status()>;
 
   MapLane() = default;
-  ~MapLane();  // does what was given first
+  ~MapLane();  // finishes the jobs given before
   MapLane(const MapLane&) = delete;
   MapLane& operator=(const MapLane&) = delete;
 

@@ -60,7 +60,7 @@ Status MappedSlabs::define(std::vector<DeviceSlab> slabs, const std::shared_ptr<
     bundle.weights.insert(bundle.weights.end(), slab.weights.begin(), slab.weights.end());
     bundle.bytes += slab.bytes;
   }
-  // Of the old ones those stay that are the same; the others make room before new ones are packed.
+  // Old slabs that are the same stay; the others make room before new ones are packed.
   std::vector<Slab> before = std::exchange(slabs_, {});
   std::erase_if(before, [&](const Slab& slab) {
     return std::ranges::none_of(bundles, [&](const Bundle& bundle) {
@@ -128,7 +128,7 @@ int64_t MappedSlabs::largest() const {
   return largest;
 }
 
-int64_t MappedSlabs::there(int session) const {
+int64_t MappedSlabs::bytes_in(int session) const {
   int64_t bytes = 0;
   for (const Slab& s : slabs_)
     if (s.slab.session == session && slabs_[s.bundle].there) bytes += s.slab.bytes;
@@ -157,7 +157,7 @@ void MappedSlabs::post_map(int index) {
       const auto number = session->map(packed->buffers[b]);
       if (number) continue;
       const int of = slabs_[bundle].slab.session;
-      there_when_refused_.try_emplace(of, there(of));
+      there_when_refused_.try_emplace(of, bytes_in(of));
       stop_waiting(*session, promised, *packed->buffers[b]);
       while (b-- > 0) static_cast<void>(session->unmap(*packed->buffers[b]));
       return failed("{} (slab {})", number.error().message, index);

@@ -49,7 +49,7 @@ class MappedSlabs {
 
   // In place of those before, which are unmapped: of these nobody waits for a mapping.
   Status define(std::vector<DeviceSlab> slabs, const std::shared_ptr<Library>& library, int threads);
-  // What became of mappings whose slabs go is of no interest; of a dead session nothing is mapped.
+  // Unmappings ignore the outcome of earlier mappings of the same slabs; a dead session has nothing mapped.
   Status unmap_all();
 
   Slab& at(int index);
@@ -77,7 +77,7 @@ class MappedSlabs {
   void use_flags(std::shared_ptr<Buffer> flags) { flags_ = std::move(flags); }
 
   // All that follows is the lane's until finish().
-  int64_t there(int session) const;  // bytes of its slabs that are mapped
+  int64_t bytes_in(int session) const;  // of its slabs
   // The same when the mapping of one of its slabs was refused first since define().
   std::optional<int64_t> there_when_refused(int session) const {
     const auto found = there_when_refused_.find(session);

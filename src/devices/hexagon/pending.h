@@ -1,4 +1,4 @@
-// What waits to become a batch, and which values a batch or the host has to be brought.
+// Ops that wait to become a batch, and the values that must be copied to a batch or the host.
 #pragma once
 #include <cstdint>
 #include <set>
@@ -9,8 +9,8 @@
 
 namespace llada::hexagon {
 
-// Ops that were submitted and not yet run: they wait for what follows them, so that a pass is one batch, whatever is
-// mapped and unmapped in between.
+// Ops that were submitted and not yet run. They wait for later ops, so that a pass is one batch, whatever is mapped and
+// unmapped in between.
 inline constexpr size_t kMostSteps = WIRE_MAX_PASSING / 2;  // a slab may have two buffers
 struct Pending {
   Run run = {};  // first to last; program: null, there are none
@@ -22,15 +22,15 @@ struct Pending {
     bool map;
   };
   std::vector<Step> steps = {};  // in their order
-  std::set<int> again = {};      // slabs that were used, and are mapped for what comes behind: under another number
+  std::set<int> again = {};      // slabs that were used, and are mapped again for later ops: under another number
 };
 
 // In whose arena a value is: bits; none of them: it has not been computed.
 enum Where : uint8_t { kOnHost = 1, kOnDsp = 2 };
 using Places = std::vector<uint8_t>;  // by value
 
-// The values that ops of the run read and that are not `here`. places: becomes what it is behind them, if all of them
-// run there.
+// Inputs of the run that must be copied to `here`. On return, `places` is the state after the run, if all its ops run
+// there.
 inline std::vector<ValueId> to_bring(const Run& run, Where here, Places& places) {
   std::vector<ValueId> values;
   for (size_t i = run.first; i < run.last; ++i) {

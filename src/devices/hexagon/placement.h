@@ -15,8 +15,8 @@ struct Placement {
   bool head_on_dsp = true;
 
   Unit place(const Op& op) const;
-  // What the DSP cannot do, or not in this step: K/V in memory that it does not see, more rows than a batch takes.
-  // Stores of one step are of one kind: where some are beyond a buffer's size and others are not, a row's numbers would
+  // Ops that the DSP cannot do, or not in this step: K/V in memory that it does not see, more rows than a batch takes.
+  // Stores of one step are of one kind. Where some are beyond a buffer's size and others are not, a row's numbers would
   // depend on its company, and the step is refused (check_stores).
   bool needs_host(const Run& run, const Op& op) const;
   Status check_stores(const Run& run) const;

@@ -1,5 +1,5 @@
-// What a session's address space must hold beside the weights, from a program's shape: so that a window leaves room for
-// what steps really use, and no more. Upper limits; a test holds the device's buffers to them.
+// The bytes that a session's address space must hold beside the weights, from a program's shape. So a window leaves
+// room for the bytes that steps really use, and no more. Upper limits; a test holds the device's buffers to them.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -19,7 +19,7 @@ struct HexagonReserve {
 };
 
 inline constexpr int64_t kLogitRows = 32;
-inline constexpr int64_t kFirstScratch = int64_t{4} << 20;  // what a device starts with
+inline constexpr int64_t kFirstScratch = int64_t{4} << 20;  // a device's first scratch
 
 // For steps with up to the program's rows over keys and values of one sequence of `positions`.
 HexagonReserve hexagon_reserve(const Program& program, std::span<const WeightInfo> infos, int64_t positions);

@@ -83,9 +83,9 @@ Result<std::shared_ptr<Session>> Session::open(std::shared_ptr<Library> library,
   LLADA_TRY_STATUS(session->open_module(opening_s));
   const auto info = std::as_writable_bytes(std::span(&session->info_, 1));
   LLADA_TRY(const int asked,
-            session->invoke(session->runs_, WIRE_QUERY, {}, info, opening_s, "asking the DSP what it is"));
+            session->invoke(session->runs_, WIRE_QUERY, {}, info, opening_s, "asking the DSP for its kind"));
   if (asked != AEE_SUCCESS)
-    return failed("hexagon: asking {} what it is: {}; {}", session->module_, aee_name(asked), advice(AEE_EBADPARM));
+    return failed("hexagon: asking {} for its kind: {}; {}", session->module_, aee_name(asked), advice(AEE_EBADPARM));
   if (session->info_.magic != WIRE_MAGIC)
     return failed("hexagon: {} is another program's module; {}", session->module_, advice(AEE_ENOSUCHSYMBOL));
   if (session->info_.version != WIRE_VERSION)
@@ -139,8 +139,8 @@ Status Session::call_nothing() {
   const std::lock_guard alone(runs_.mutex);
   LLADA_TRY_STATUS(check_alive());
   LLADA_TRY(const int status, invoke(runs_, WIRE_QUERY, {}, std::as_writable_bytes(std::span(&info, 1)), deadline_s_,
-                                     "asking the DSP what it is"));
-  return status == AEE_SUCCESS ? Status{} : die(fmt::format("asking the DSP what it is: {}", aee_name(status)));
+                                     "asking the DSP for its kind"));
+  return status == AEE_SUCCESS ? Status{} : die(fmt::format("asking the DSP for its kind: {}", aee_name(status)));
 }
 
 Result<Session::Votes> Session::vote(bool up) {
@@ -225,11 +225,11 @@ Result<int> Session::call(Channel& channel, std::function<int()> function, doubl
   worker.busy = true;
   worker.changed.notify_all();
   if (worker.wait(lock, deadline_s)) return worker.result;
-  // What FastRPC has for a call that does not return; it then fails, and what the other channel does too: the reason is
-  // this one.
+  // FastRPC's way to end a call that does not return. The call then fails, and so do those of the other channel: the
+  // reason is this one.
   lock.unlock();
   const Status late = die(fmt::format("{}: no answer within {:.3g} s; the DSP process was killed", what, deadline_s));
-  const Guarded kill = kill_process();
+  const TimedCall kill = kill_process();
   const auto begin = std::chrono::steady_clock::now();
   const double most = std::clamp(deadline_s, 1.0, kSecondsToDie);
   lock.lock();
@@ -246,7 +246,7 @@ void Session::end_process(std::string why) {
   if (!alive()) static_cast<void>(kill_process().wait(kSecondsToDie));
 }
 
-Guarded Session::kill_process() {
+TimedCall Session::kill_process() {
   const std::lock_guard lock(mutex_);
   if (!killing_)
     killing_.emplace([library = library_, domain = place_.domain] {
@@ -356,7 +356,7 @@ Result<uint32_t> Session::map_as(uint32_t number, const std::shared_ptr<Buffer>&
   buffer->give();
   const auto length = static_cast<size_t>(buffer->bytes());
   const auto driver = [&, fd = buffer->fd(), data = buffer->data()](bool mapping) {
-    // By value: what a call that never returns would use.
+    // By value: a call that never returns would use these.
     return call(
         maps_,
         [library = library_, domain = place_.domain, fd, data, length, mapping] {

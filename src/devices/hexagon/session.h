@@ -1,5 +1,5 @@
 // One long-lived session on the DSP: the skel's handle, the buffers mapped in it by number, and calls that end in
-// bounded time. Every call of the library runs on a thread of the session; the caller waits for it no longer than the
+// bounded time. Every call of the library runs on a thread of the session. The caller waits for it no longer than the
 // deadline, then has the DSP process killed, which makes the call return. A session that failed once stays dead: open a
 // new one. Any thread may call: batches run one after the other, mappings one after the other, and mappings beside
 // batches.
@@ -33,13 +33,13 @@ class Session : public std::enable_shared_from_this<Session> {
   const Library::Place& place() const { return place_; }
   bool alive() const;
 
-  // How long the phone's processors may take to notice an answer, in microseconds, or as they like (false). What the
-  // library answered; nothing: it is too old for that. open() asks for it.
+  // How long the phone's processors may take to notice an answer, in microseconds, or as they like (false). The
+  // library's answer; nothing: it is too old for that. open() asks for it.
   static constexpr uint32_t kLatencyUs = 100;
   Result<std::optional<int>> set_latency(bool low);
 
   Status call_nothing();  // there and back
-  // Of one that is dead, or dies of `why`: its process is ended, and what it had in its caches is written back then.
+  // For a session that is dead, or dies of `why`: ends its process, which writes its caches back.
   void end_process(std::string why = {});
 
   // Asks the DSP's system for clock and vector units, or gives both back; open() asks, the end gives back.
@@ -63,7 +63,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // A number for the buffer's next map() that has none, so that a batch may name it before that; WIRE_BUFFERS: none is
   // left.
   uint32_t promise(const Buffer& buffer);
-  // What was promised last, or else the buffer's number; WIRE_BUFFERS: neither.
+  // The number promised last, or else the buffer's number; WIRE_BUFFERS: neither.
   uint32_t promised(const Buffer& buffer) const;
   uint32_t next_promised(const Buffer& buffer) const;  // to the next map(); WIRE_BUFFERS: nothing
   void forget_promises();
@@ -83,7 +83,7 @@ class Session : public std::enable_shared_from_this<Session> {
     bool end();  // false: a call never returned, and keeps its thread
   };
   Session() = default;
-  // What function returns, on the channel's thread. The error says that the session is dead now.
+  // Returns the value of function, which runs on the channel's thread. The error says that the session is dead now.
   Result<int> call(Channel& channel, std::function<int()> function, double deadline_s, std::string_view what);
   Result<int> invoke(Channel& channel, uint32_t method, std::span<const std::byte> in, std::span<std::byte> out,
                      double deadline_s, std::string_view what);
@@ -91,7 +91,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Status die(std::string why);
   Status open_module(double opening_s);
   void refused(const Buffer& buffer);
-  Guarded kill_process();
+  TimedCall kill_process();
   std::optional<uint32_t> number_of(const Buffer& buffer) const;
   uint32_t free_number() const;  // WIRE_BUFFERS: none; under mutex_
   Result<uint32_t> map_as(uint32_t number, const std::shared_ptr<Buffer>& buffer);
@@ -106,13 +106,13 @@ class Session : public std::enable_shared_from_this<Session> {
   WireInfo info_{};
   double deadline_s_ = 0;
   Channel runs_, maps_;
-  mutable std::mutex mutex_;  // guards what follows; never held during a call
+  mutable std::mutex mutex_;  // guards the members below; never held during a call
   std::map<const Buffer*, uint32_t> numbers_;
   std::map<const Buffer*, std::deque<uint32_t>> promised_;  // in the order of the map() calls to come
   int64_t mapped_bytes_ = 0;
   std::optional<Refusal> refusal_;
   std::string dead_;  // why; empty: alive
-  std::optional<Guarded> killing_;
+  std::optional<TimedCall> killing_;
 };
 
 // Where a session's threads run: on the preferred ones of these processors, if there are others; else empty, anywhere.

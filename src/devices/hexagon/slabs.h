@@ -29,8 +29,8 @@ struct PackedSlab {
   const Place& place_of(WeightId w) const { return *std::ranges::find(places, w, &Place::weight); }
 };
 
-// Of a window that was too large: a step back, and no more than what was `mapped` of weights when a mapping was
-// refused, less the `missing` bytes of what was refused beside them. Whole pages; may be nothing.
+// A smaller window after a refused mapping: a step back from `window`. It is no more than the `mapped` bytes of weights
+// at that moment, less the `missing` bytes of the mapping refused beside them. Whole pages; may be nothing.
 int64_t narrower(int64_t window, int64_t mapped, int64_t missing);
 
 // The weights of a model as this device sees them.

@@ -1,16 +1,15 @@
-// What the host and the DSP say to each other: the methods of the skel, the batch of ops that its run method takes,
-// the layouts of weights, error codes. Plain C, included by both sides; all structs are made of fixed-width fields
-// without padding, little-endian. Words: buffer = memory that both sides see, shared by file descriptor, known to
-// the DSP under a number from 0 to WIRE_BUFFERS - 1 that the host chose; ref = a buffer's number and a byte offset
-// in it; stored = a tensor's bytes as in the model file; tile = 32 outputs of a matrix in the order in which the
-// vector unit reads them (below). Deliberately absent: pointers, and anything that only one side needs to know.
+// The protocol between the host and the DSP: the methods of the skel, the batch of ops that its run method takes, the
+// layouts of weights, error codes. Plain C, included by both sides; all structs are made of fixed-width fields without
+// padding, little-endian. Words: buffer = memory that both sides see, shared by file descriptor; the host chooses a
+// number from 0 to WIRE_BUFFERS - 1 under which the DSP knows it. ref = a buffer's number and a byte offset in it.
+// stored = a tensor's bytes as in the model file. tile = 32 outputs of a matrix in the order in which the vector unit
+// reads them (below). Deliberately absent: pointers, and anything that only one side needs to know.
 //
 // The DSP trusts nothing. It copies a batch with its ops, ranges, index lists and spans before it looks at them, so
-// that they are what they were when the batch started whatever happens to the shared memory; every ref is checked
-// against its buffer's size before the first op runs. It writes nothing but the arena values named in `out` (and `in`
-// of the ops that work in place), K/V, the scratch and the outputs. What an op writes may not overlap anything else
-// that it touches (but where "may be the same" stands below), nor any list of the batch, nor the scratch, nor a buffer
-// mapped read-only.
+// that later changes of the shared memory have no effect. Every ref is checked against its buffer's size before the
+// first op runs. It writes nothing but the arena values named in `out` (and `in` of the ops that work in place), K/V,
+// the scratch and the outputs. The output of an op may not overlap anything else that it touches (but where "may be the
+// same" stands below). Nor may it overlap any list of the batch, the scratch, or a buffer mapped read-only.
 #ifndef LLADA_DEVICES_HEXAGON_WIRE_H_
 #define LLADA_DEVICES_HEXAGON_WIRE_H_
 #include <stdint.h>

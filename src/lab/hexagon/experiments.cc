@@ -194,7 +194,7 @@ Result<Coherency> measure_coherency(const std::shared_ptr<Library>& library, Ses
   };
   write(10);  // lines that are dirty when the buffer is mapped
   LLADA_TRY(const uint32_t number, session.map(buffer));
-  // Whether the host reads what the DSP has to make of what was written: first + 1, value by value.
+  // Whether the host reads the DSP's result of the written values: first + 1, value by value.
   const auto right = [&](float first, uint32_t use) -> Result<bool> {
     WireOp op = empty_op(WIRE_ADD, 1, kValues);
     op.in[0] = {number, 0}, op.in[1] = {number, kOther};

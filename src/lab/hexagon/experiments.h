@@ -1,6 +1,6 @@
-// What only a DSP can tell, measured through one session: the experiments of tools/hexagon_probe.cc and of
-// `llada-study doctor --device hexagon` (docs/hexagon.md says what each decides). Times are wall
-// clock; under the emulator they mean nothing.
+// Facts that only a DSP can tell, measured through one session: the experiments of tools/hexagon_probe.cc and of
+// `llada-study doctor --device hexagon` (docs/lab/hexagon-dsp.md gives the decision behind each). Times are wall clock;
+// under the emulator they mean nothing.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -43,12 +43,12 @@ class Product {
   int64_t outputs_ = 0, weight_bytes_ = 0;
 };
 
-// Instruction packets of one product of 32 x 4096 x 4096 by the module for v67, as the emulator counts them: what
-// cycles on a phone, where packets cannot be counted, are compared with.
+// Instruction packets of one product of 32 x 4096 x 4096 by the module for v67, as the emulator counts them. Cycles on
+// a phone, where packets cannot be counted, are compared with this number.
 inline constexpr double kProductPackets = 3.2e6;
 
 // As much as the session maps, in buffers of `step` bytes and then of a quarter of it, until one is refused; everything
-// is unmapped again. What a sixteenth buffer of 256 MiB would begin is beyond 32 bits.
+// is unmapped again. A sixteenth buffer of 256 MiB would begin beyond 32 bits.
 struct Space {
   int64_t bytes = 0;
   double longest_map_us = 0;
@@ -60,7 +60,7 @@ Result<Space> measure_space(const std::shared_ptr<Library>& library, Session& se
 struct MapPrice {
   double us_per_call = 0, us_per_mb = 0;  // MB = 10^6 bytes
 };
-// From buffers of 1 MiB and of `large` bytes; busy: what the DSP does meanwhile, over and over, or null.
+// From buffers of 1 MiB and of `large` bytes; busy: the DSP's work meanwhile, over and over, or null.
 Result<MapPrice> measure_maps(const std::shared_ptr<Library>& library, Session& session, int64_t large, Product* busy);
 
 // Whether either side sees what the other wrote, with the maintenance of caches that a batch asks for and without any.

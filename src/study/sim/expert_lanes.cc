@@ -14,7 +14,7 @@ ExpertLanes::ExpertLanes(Lanes& lanes, const ExpertCosts& costs, const ExpertWin
       books_("sim", window),
       staging_(static_cast<size_t>(std::max(1, costs.staging))) {}
 
-Status ExpertLanes::place(ExpertId id) { return books_.there(id) ? Status{} : books_.enter(id, Where::slot); }
+Status ExpertLanes::place(ExpertId id) { return books_.holds(id) ? Status{} : books_.enter(id, Where::slot); }
 
 TaskId ExpertLanes::add_piece(ExpertId id, int piece, TaskId after, bool background) {
   LaneTask task;
@@ -36,7 +36,7 @@ TaskId ExpertLanes::add_piece(ExpertId id, int piece, TaskId after, bool backgro
   return lanes_.add(std::move(task));
 }
 
-// What has not begun of a move never will.
+// Pieces of a move that have not begun never will.
 void ExpertLanes::drop_pieces(ExpertId id) {
   const auto found = arriving_.find(id);
   if (found == arriving_.end()) return;
@@ -109,11 +109,11 @@ ExpertLink ExpertLanes::link() {
 }
 
 Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after) {
-  link();  // forgets what has arrived
+  link();  // forgets experts that have arrived
   for (const ExpertId id : plan.cancelled) LLADA_TRY_STATUS(cancel(id));
   Layer layer{.plan = plan, .after = after};
   for (const ExpertWork& work : plan.work) (work.on_device ? layer.device : layer.host).push_back(work);
-  // What is needed now and still on its way goes before new moves.
+  // Experts that are needed now and still on their way go before new moves.
   for (const ExpertWork& work : layer.device)
     if (const ExpertId id{plan.layer, work.expert}; arriving_.contains(id)) hurry(id);
   for (const ExpertMove& move : plan.moves)
@@ -127,7 +127,7 @@ Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after) {
     books_.leave(id);
   }
   for (const ExpertMove& move : plan.kept) LLADA_TRY_STATUS(keep(move));
-  // Last: what makes room may be in this layer's queue, and goes when that has been read.
+  // Last: a victim may be in this layer's queue, and goes when that has been read.
   for (const ExpertMove& move : plan.moves)
     if (move.background) LLADA_TRY_STATUS(add_move(layer, move));
   LaneTask join;  // no time of its own; behind the accelerator's work in its queue
@@ -139,7 +139,7 @@ Result<TaskId> ExpertLanes::run(const ExpertsPlan& plan, TaskId after) {
 
 Status ExpertLanes::add_move(Layer& layer, const ExpertMove& m) {
   const ExpertId id = m.id;
-  if (books_.there(id)) return failed("sim: expert {} of layer {} is moved, but it is there", id.expert, id.layer);
+  if (books_.holds(id)) return failed("sim: expert {} of layer {} is moved, but it is there", id.expert, id.layer);
   const bool here = id.layer == layer.plan.layer && !m.background;
   if (m.to == MoveTo::staging && !here)
     return failed("sim: expert {} of layer {} is staged for later", id.expert, id.layer);
@@ -194,7 +194,7 @@ Status ExpertLanes::add_device(Layer& layer) {
   const bool moved = own != layer.moved.end();
   const bool pieces = moved && !(layer.plan.moves_first && resident(id));
   const bool there = !pieces && (moved || late == arriving_.end());
-  if (!pieces && !books_.there(id))
+  if (!pieces && !books_.holds(id))
     return failed("sim: expert {} of layer {} is on the accelerator's list, but not there", id.expert, id.layer);
   const bool goes_on = there && layer.last_there >= 0 && costs_.one_start(layer.last_there, work.expert);
   layer.last_there = there ? work.expert : -1;

@@ -1,8 +1,8 @@
-// The experts of a mixture on emulated lanes: carries out what sched planned for a layer and refuses what the hardware
-// could not do. Host experts are tasks of the cpu lane, the accelerator's of the npu lane; moves are three pieces each
+// The experts of a mixture on emulated lanes: carries out sched's plan for a layer and refuses moves that the hardware
+// could not do. Host experts are tasks of the cpu lane, the accelerator's of the npu lane. Moves are three pieces each
 // on the dma lane, or on the map lane where pages are mapped instead of copied. A moved expert's products wait for its
-// pieces one by one. Beside the slots of residents there are staging slots (costs.staging), and a move ahead lands in
-// one of those while the expert that it replaces is in use; then the two change roles.
+// pieces one by one. Beside the slots of residents there are staging slots (costs.staging). A move ahead lands in one
+// of those while the expert that it replaces is in use; then the two change roles.
 #pragma once
 #include <array>
 #include <map>
@@ -61,7 +61,7 @@ class ExpertLanes {
   Status cancel(ExpertId id);
   Status keep(const ExpertMove& move);
   void drop_pieces(ExpertId id);
-  void hurry(ExpertId id);  // what is left of a background move goes before everything else
+  void hurry(ExpertId id);  // the rest of a background move goes before everything else
 
   Lanes& lanes_;
   const ExpertCosts costs_;

@@ -46,8 +46,8 @@ class Lanes {
   void finish(TaskId task);
   void finish_all();
 
-  // Takes a background task that has not started out of its queue; what waits for it sees it as done. False: it
-  // has started, and ends as usual.
+  // Takes a background task that has not started out of its queue; tasks that wait for it see it as done. False: it has
+  // started, and ends as usual.
   bool cancel(TaskId task);
   bool started(TaskId task) const;
   bool finished(TaskId task) const { return done(task); }

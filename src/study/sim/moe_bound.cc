@@ -26,7 +26,7 @@ double plan_lower_bound(const ExpertCosts& costs, std::span<const ExpertLoad> lo
     if (read) from_memory += costs.expert_bytes();
   }
   if (costs.memory_bytes_per_s > 0) low = std::max(low, from_memory / costs.memory_bytes_per_s);
-  // Each bound on its own lets the host take what helps it most, part of an expert if need be.
+  // Each bound on its own lets the host take the experts that help it most, part of one if need be.
   std::vector<Item> by_host, by_gain = items;
   std::ranges::copy_if(items, std::back_inserter(by_host), [](const Item& i) { return !i.resident; });
   std::ranges::sort(by_host, {}, &Item::host);

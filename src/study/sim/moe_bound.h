@@ -1,4 +1,4 @@
-// How quick a layer's experts could be at best: what plans are judged by.
+// How quick a layer's experts could be at best: plans are judged by it.
 #pragma once
 #include <span>
 
@@ -6,8 +6,8 @@
 
 namespace llada {
 
-// A makespan that no plan can beat, from these residents: every timeline's work, and what has to be read from the
-// shared memory, each as if the others never made it wait. `divisible`: not even a plan that divides experts.
+// A makespan that no plan can beat, from these residents. It has every timeline's work and the reads from the shared
+// memory, each as if the others never made it wait. `divisible`: not even a plan that divides experts.
 double plan_lower_bound(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start = {},
                         bool divisible = false);
 

@@ -1,6 +1,6 @@
-// A profile: what is known of a phone's processors, as the timing model of study/sim needs it. Every number
-// carries its source and a trust mark, so that what is printed can say what it rests on; numbers that are
-// least certain also carry a range, and the results are given over it.
+// A profile: the known facts about a phone's processors, as the timing model of study/sim needs them. Every number
+// carries its source and a trust mark, so that a printed result can name its sources. The least certain numbers also
+// carry a range, and the results are given over it.
 //
 // Trust marks: H a primary source was read; M one measurement by someone; L a summary, a data sheet or
 // memory; I inference or arithmetic of this project.
@@ -40,7 +40,7 @@ struct UnitProfile {
   Number batch_kernels;         // at most this many in a batch
   Number watts;                 // while working
   bool overlap = false;         // weights stream while the unit computes; otherwise one after the other
-  std::vector<OpKind> ops;      // what it can run
+  std::vector<OpKind> ops;      // ops that it can run
   std::vector<DType> types;     // of matrices
 };
 
@@ -49,7 +49,7 @@ struct MapVariant {
   Number us_per_call, us_per_mb;  // MB = 10^6 bytes
 };
 
-// What experts that the accelerator does not hold cost; the rest of their price is the units' own.
+// The costs of experts that the accelerator does not hold; the rest of their price is the units' own.
 struct ExpertProfile {
   bool own_memory = false;  // the accelerator computes from memory of its own (a card), not from DRAM
   bool copied = false;      // an expert comes by copying over the link; otherwise by mapping (the map prices)

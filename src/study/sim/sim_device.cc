@@ -10,7 +10,7 @@
 namespace llada {
 namespace {
 
-// What sharing devices have in common.
+// The state that sharing devices have in common.
 struct Chip {
   Profile profile;
   SimOptions options;
@@ -73,7 +73,7 @@ class Sim final : public SimDevice {
     return numerics_ ? numerics_->supports(program) : Status{};
   }
 
-  Capabilities capabilities() override { return {.window = this, .experts = this, .clock = this, .beside = this}; }
+  Capabilities capabilities() override { return {.window = this, .experts = this, .clock = this, .side_passes = this}; }
 
   bool dry() const override { return numerics_ == nullptr; }
 
@@ -143,7 +143,7 @@ class Sim final : public SimDevice {
   }
 
   Result<Ticket> submit(const Run& run) override { return submit(run, false); }
-  Result<Ticket> submit_beside(const Run& run) override { return submit(run, true); }
+  Result<Ticket> submit_side_pass(const Run& run) override { return submit(run, true); }
   bool ready(Ticket ticket) override { return ticket == kNoTask || lanes_.finished(ticket); }
   bool overlaps() const override { return false; }
 
@@ -198,7 +198,7 @@ class Sim final : public SimDevice {
     return s;
   }
 
-  // What is being mapped still is finished first: it belongs to the time before.
+  // A mapping under way is finished first: it belongs to the time before.
   void reset_emulated() override {
     lanes_.finish_all();
     lanes_.take_spans();
@@ -335,7 +335,7 @@ class Sim final : public SimDevice {
           op.layer >= 0 ? fmt::format("{} {}", llada::name(op.kind), op.layer) : std::string(llada::name(op.kind));
     if (beside && !task.label.empty()) task.label = "sparse " + task.label;
     if (beside) {
-      // The system takes processors from it for what is not in the background, between two slices of its time.
+      // The system takes processors from it for foreground work, between two slices of its time.
       const double slices = std::max(1.0, std::ceil((task.fixed_s + task.compute_s) / kSliceS));
       task.fixed_s /= slices, task.compute_s /= slices, task.bytes /= slices;
       for (double i = 1; i < slices; ++i) task.after = lanes_.add(task);

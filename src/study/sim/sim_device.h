@@ -1,8 +1,8 @@
-// A phone's SoC as a device: its NPU (the accelerator, with a window of addressable weights) and its CPU (the
-// host), timed by a profile on emulated lanes. With a device of this machine behind it the numerics are that
-// device's, bit for bit; without one ("dry") programs of any geometry are priced and predictions stay empty.
-// What the real chip would refuse is refused: ops and types that the profile lacks, weights that are not
-// mapped, mappings beyond the window.
+// A phone's SoC as a device: its NPU (the accelerator, with a window of addressable weights) and its CPU (the host),
+// timed by a profile on emulated lanes. With a device of this machine behind it the numerics are that device's, bit for
+// bit; without one ("dry") programs of any geometry are priced and predictions stay empty. Everything that the real
+// chip would refuse is refused: ops and types that the profile lacks, weights that are not mapped, mappings beyond the
+// window.
 #pragma once
 #include <memory>
 #include <span>
@@ -30,7 +30,7 @@ struct SimOptions {
   bool record_spans = false;  // keep every task for take_spans()
 };
 
-class SimDevice : public Device, public Window, public ExpertHost, public Clock, public Beside {
+class SimDevice : public Device, public Window, public ExpertHost, public Clock, public SidePasses {
  public:
   // Spans of the lanes since the last call; only with record_spans.
   virtual std::vector<LaneSpan> take_spans() = 0;

@@ -1,7 +1,7 @@
-// What the kernels are written in, for nvcc. A kernel is a plain struct of its arguments with a call operator that runs
-// once per block of threads; it computes in phases: each(f) calls f(thread) for every thread of the block and ends with
-// a barrier. What a thread keeps from phase to phase is a PerThread. Written so, the same source is also plain C++,
-// which tests/cuda_emulator runs with loops in place of threads (its file of this name stands in for this one).
+// The frame of the kernels, for nvcc. A kernel is a plain struct of its arguments with a call operator that runs once
+// per block of threads. It computes in phases: each(f) calls f(thread) for every thread of the block and ends with a
+// barrier. A value that a thread keeps from phase to phase is a PerThread. Written so, the same source is also plain
+// C++, which tests/cuda_emulator runs with loops in place of threads (its file of this name stands in for this one).
 #pragma once
 #include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
@@ -41,10 +41,10 @@ struct PerThread {
 class Copies {
  public:
   LLADA_DEVICE void copy16(uint8_t* shared, const uint8_t* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                     static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
-                 "l"(from)
-                 : "memory");
+    asm volatile(
+        "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+        "l"(from)
+        : "memory");
   }
   LLADA_DEVICE void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
   // For all groups but the Newest that were committed last.
@@ -55,7 +55,7 @@ class Copies {
 };
 
 // A lane's part of c (16 x 8 floats) += a (16 x 16 halves) times b (16 x 8 halves), lane = 4 * g + t, as PTX's
-// mma.m16n8k16 has it: c: rows g, g, g + 8, g + 8, columns 2t, 2t + 1, 2t, 2t + 1. a, two neighbours of a row each: row
+// mma.m16n8k16 has it. c: rows g, g, g + 8, g + 8, columns 2t, 2t + 1, 2t, 2t + 1. a, two neighbours of a row each: row
 // g from 2t, row g + 8 from 2t, row g from 2t + 8, row g + 8 from 2t + 8. b, two neighbours of column g each: from 2t,
 // from 2t + 8.
 struct Mma {

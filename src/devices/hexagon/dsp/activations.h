@@ -2,18 +2,18 @@
 // of 32 inputs with a scale of its own.
 //
 // int8 (for Q4_0 and Q8_0 tiles): scale s = max|x| / 127, q = round-to-nearest-even(x / s), blocks below 2^-120 are
-// zero: the same q and s as the CPU kernels have, bit for bit. s is kept as mantissa * 2^(exponent - shift') with a
-// mantissa of 15 bits, relative to the row's largest, so it is off by at most 2^-15 of itself.
-// int16 (for F16 tiles): s is a power of two, |q| <= 2^14, q split in bytes: q = 256 * high + low, both signed.
+// zero. q and s are those of the CPU kernels, bit for bit. s is kept as mantissa * 2^(exponent - shift') with a
+// mantissa of 15 bits, relative to the row's largest, so it is off by at most 2^-15 of itself. int16 (for F16 tiles): s
+// is a power of two, |q| <= 2^14, q split in bytes: q = 256 * high + low, both signed.
 //
 // A row with a value that is not finite becomes a sum of 1 with an exponent so large that every product is infinite,
-// whatever the weights: integers have no other way to carry it to the head, where it is reported.
+// whatever the weights. Integers have no other way to carry it to the head, where it is reported.
 //
 // A product then is, in integers (P: the sum over a block of w.q * a.q, c = round(w.scale * a.mantissa / 2^15)):
 //   Q4_0: p = P * c    Q8_0: p = floor(P * c / 2^4)    F16: p = floor(floor(P / 2^8) * c / 2^11)
 //   sum = bias + sum over blocks of floor(p / 2^shift)    y = sum * 2^(w.exponent + a.exponent), one rounding
-// |p| < 2^30 always; `shift` grows with the number of blocks so that no sum leaves 32 bits; bias is half a unit for
-// every block whose floor has a fraction to lose. All of it is integer arithmetic in a fixed order: the result of a
+// |p| < 2^30 always; `shift` grows with the number of blocks so that no sum leaves 32 bits. bias is half a unit for
+// every block whose floor has a fraction to lose. All of it is integer arithmetic in a fixed order. So the result of a
 // row does not depend on other rows, and every build of this code gives the same bits.
 #pragma once
 #include <stdint.h>
@@ -24,7 +24,7 @@ constexpr uint32_t kBlock = 32;
 
 enum class Format : uint8_t { q4, q8, f16 };  // of the weights that the activations meet
 
-// What a group of rows has beside its blocks.
+// The fields of a group of rows beside its blocks.
 struct RowGroup {
   int32_t bias[8];
   int32_t exponent[8];

@@ -1,8 +1,9 @@
-// Activations on the vector unit, to the bits of plain::quantize_row(), which is called for what is not ordinary.
+// Activations on the vector unit, to the bits of plain::quantize_row(), which is called for numbers that are not
+// ordinary.
 //
-// Per row twice over its blocks of 32 inputs, each a vector: first their largest magnitudes, so that the row's largest
-// scale is known; then, 32 blocks at a time, all that depends on a block alone (its scale, its inverse), a lane per
-// block, and the rounding of its inputs, a lane per input.
+// Two passes over a row's blocks of 32 inputs, each a vector. The first takes their largest magnitudes, so that the
+// row's largest scale is known. The second, 32 blocks at a time, computes all that depends on a block alone (its scale,
+// its inverse), a lane per block, and rounds its inputs, a lane per input.
 #include "devices/hexagon/dsp/activations.h"
 #include "devices/hexagon/dsp/fixed_vectors.h"
 
@@ -32,14 +33,14 @@ inline __attribute__((always_inline)) HVX_Vector by_block(uint32_t count, const 
 }
 
 HVX_Vector low_product(HVX_Vector a, HVX_Vector b) { return Q6_Vw_vmpyieacc_VwVwVuh(Q6_Vw_vmpyieo_VhVh(a, b), a, b); }
-// A quotient that is off by one at most, made exact: `rest` is what it leaves of the dividend.
+// A quotient that is off by one at most, made exact; `rest` is the rest of the dividend.
 HVX_Vector exact(HVX_Vector quotient, HVX_Vector rest, HVX_Vector divisor) {
   const HVX_Vector less = Q6_Vw_vasr_VwR(rest, 31);  // -1 where the quotient is too large
   const HVX_VectorPred more = Q6_Q_vcmp_gt_VwVw(divisor, rest);
   return Q6_Vw_vadd_VwVw(quotient, Q6_V_vmux_QVV(more, less, splat(1)));
 }
 
-// What a block's largest magnitude says, a lane per block.
+// Scales from a block's largest magnitude, a lane per block.
 struct Scales {
   HVX_Vector exponent, mantissa;  // of the scale, as in activations.h
   HVX_Vector inverse;             // 127 / largest = inverse / 2^23 * 2^(...), at most 2^24
@@ -51,7 +52,7 @@ HVX_Vector scale_exponent(Format format, HVX_Vector bits) {
     return Q6_Vw_vsub_VwVw(Q6_Vw_vadd_VwVw(field, Q6_Vw_vmin_VwVw(digits, splat(1))), splat(140));
   const HVX_Vector mantissa = Q6_V_vor_VV(digits, splat(0x800000));
   const HVX_VectorPred small = Q6_Q_vcmp_gt_VwVw(splat(k127), mantissa);
-  // Of max / 127 the field, but for a mantissa that is rounded up to a power of two.
+  // The field of max / 127, but for a mantissa that is rounded up to a power of two.
   return Q6_Vw_vsub_VwVw(field, Q6_V_vmux_QVV(small, splat(133), splat(132)));
 }
 Scales scales_of(Format format, HVX_Vector bits) {

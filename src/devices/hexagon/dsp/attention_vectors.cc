@@ -1,12 +1,12 @@
 // Attention on the vector unit, all in integers, so that an emulator without float vectors runs the very code of a
-// phone. Per chunk of keys: keys and values become tiles of the F16 matrix kernel (key_tiles.h); scores are its
-// products with the queries; weights 2^-t, t = (largest - score) * log2(e) / sqrt(head_dim), come from a polynomial in
-// fixed point; the mix is the kernel's product of the values with the weights.
+// phone. Per chunk of keys: keys and values become tiles of the F16 matrix kernel (key_tiles.h), and scores are its
+// products with the queries. Weights 2^-t, t = (largest - score) * log2(e) / sqrt(head_dim), come from a polynomial in
+// fixed point. The mix is the kernel's product of the values with the weights.
 //
-// Errors: a score is off by what 15 bits of the largest query, and 16 bits of the largest key of 32, leave, and by the
-// floors of its kernel; a weight by 2^-14 of the largest weight of its 32 keys, by a relative 2^-15 t and 2^-15.5; a
-// value by 2^-15 of the largest of its 32 keys' (or of 2^-13 of the chunk's). The sum of weights is off by 2^-26 per
-// key. tests/hexagon_dsp/attention_oracle.h carries them through the softmax.
+// Errors: a score is off by the rounding to 15 bits of the largest query and to 16 bits of the largest key of 32, and
+// by the floors of its kernel. A weight is off by 2^-14 of the largest weight of its 32 keys, by a relative 2^-15 t and
+// 2^-15.5. A value is off by 2^-15 of the largest of its 32 keys' (or by 2^-13 of the chunk's). The sum of weights is
+// off by 2^-26 per key. tests/hexagon_dsp/attention_oracle.h carries them through the softmax.
 #include "devices/hexagon/dsp/attention.h"
 #include "devices/hexagon/dsp/fixed_vectors.h"
 #include "devices/hexagon/dsp/float_math.h"
@@ -169,7 +169,7 @@ Softmax weigh(const float* scores, uint32_t count, float scale, uint32_t row, in
   return {largest, sum};
 }
 
-// One chunk's softmax joined to what came before; chunk_mix is lost.
+// One chunk's softmax joined to those before; chunk_mix is lost.
 void join(const Softmax& chunk, float* chunk_mix, float scale, uint32_t d, bool first, float* state, float* mix) {
   if (first) {
     state[0] = chunk.largest, state[1] = chunk.sum;

@@ -1,4 +1,4 @@
-// What the files of Batch share: refs to addresses, rows to workers.
+// Helpers that the files of Batch share: refs to addresses, rows to workers.
 #pragma once
 #include "devices/hexagon/dsp/batch.h"
 

@@ -28,7 +28,7 @@ Fault Batch::vector(const WireWeight& weight, uint32_t length, const float*& out
   return at(weight.data, uint64_t{length} * 4, Use::reads, out);
 }
 
-// What was copied while checking is there when the op runs.
+// A list that was copied while checking is there when the op runs.
 Fault Batch::list(WireRef ref, uint64_t bytes, const CopiedList*& out) {
   if (bytes > WIRE_MAX_LIST_BYTES) return {WIRE_BAD_OP, WIRE_CHECK_LISTS};
   out = copy_.find(ref, static_cast<uint32_t>(bytes));
@@ -226,7 +226,8 @@ Fault Batch::maintain(uint32_t use) {
     uint8_t* bytes = nullptr;
     touched_count_ = 0;
     DSP_TRY(at(range.at, uint64_t{range.count - 1} * range.stride + range.bytes, Use::reads, bytes, 1));
-    // Cleaned and invalidated line by line: what the host wrote is not there in newer form, what it reads is written.
+    // Cleaned and invalidated line by line: lines that the host wrote are not there in newer form, lines that it reads
+    // are written.
     for (uint32_t piece = 0; !checking_ && piece < range.count; ++piece)
       clean(bytes + piece * range.stride, range.bytes);
   }
@@ -257,7 +258,7 @@ Fault Batch::passing_at(const WirePassing& passing, uint32_t offset, uint64_t by
   for (;;) {
     const uint32_t asked = __atomic_load_n(&buffers_.asked, __ATOMIC_SEQ_CST);
     {
-      const Held held(buffers_.lock);
+      const LockGuard held(buffers_.lock);
       if (buffer.address != nullptr) {
         if (buffer.fd != passing.fd || buffer.bytes < passing.bytes) return bad;
         buffer.used = true;
@@ -276,7 +277,7 @@ void Batch::done(uint32_t op) {
   for (uint32_t i = 0; copy_.releases(op) && i < copy_.head().passing_count; ++i) {
     const WirePassing& passing = copy_.all_passing()[i];
     if (passing.last != op) continue;
-    const Held held(buffers_.lock);
+    const LockGuard held(buffers_.lock);
     buffers_.list[passing.buffer].used = false;
   }
   if (flags_ == nullptr) return;
@@ -309,10 +310,10 @@ Fault Batch::check_lists(uint32_t& op) const {
 
 Fault Batch::check(uint32_t& op) {
   const WireBatch& batch = copy_.head();
-  const Held held(buffers_.lock);
+  const LockGuard held(buffers_.lock);
   checking_ = true, scratch_needed_ = 0, op = 0;
   DSP_TRY(maintain(WIRE_HOST_WROTE | WIRE_HOST_READS));
-  // What the host wrote is looked at only after the caches forgot it.
+  // The host's data is looked at only after the caches forgot it.
   checking_ = false;
   maintain(WIRE_HOST_WROTE);
   checking_ = true;

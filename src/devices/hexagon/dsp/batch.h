@@ -1,6 +1,6 @@
 // A batch of ops (devices/hexagon/wire.h) over mapped buffers. Batch, ops, ranges and every list that an op indexes
-// with are copied into memory of this module first (batch_copy.h): shared memory may change at any time, by the host or
-// by an op of the batch itself, so nothing is checked in one place and used from another. Every op is checked with all
+// with are copied into memory of this module first (batch_copy.h). Shared memory may change at any time, by the host or
+// by an op of the batch itself. So nothing is checked in one place and used from another. Every op is checked with all
 // its refs and indices before the first one runs, then all run in order. Words: fault = why a batch was refused.
 #pragma once
 #include <stdint.h>
@@ -23,7 +23,8 @@ struct Buffer {
 
 // All buffers of a session; others map and unmap while a batch runs.
 struct Buffers {
-  Lock lock;  // for all of it; a batch holds it while it is checked, and what it uses stays as it is until its end
+  // for all members; a batch holds it while it is checked, and the mappings that it uses stay as they are until its end
+  Lock lock;
   Buffer list[WIRE_BUFFERS];
   uint32_t served = 0;  // mappings and unmappings that were done; read without the lock
   uint32_t asked = 0;   // and those that were refused; futex word
@@ -34,7 +35,7 @@ struct Fault {
   explicit operator bool() const { return status != WIRE_OK; }
 };
 
-// What an op does with the bytes of a ref. replaces: writes, and the bytes may be the very ones of in[0].
+// How an op uses the bytes of a ref. replaces: writes, and the bytes may be the very ones of in[0].
 enum class Use : uint8_t { reads, writes, replaces };
 
 class Batch {
@@ -68,7 +69,7 @@ class Batch {
   void clean(const uint8_t* bytes, uint32_t count);
 
   // The address of `bytes` bytes at `ref`; faults when they are not inside a mapped buffer or not aligned, or inside
-  // the scratch, or written where only reading is allowed. While checking, what the op touches is noted.
+  // the scratch, or written where only reading is allowed. While checking, the places that the op touches are noted.
   template <class T>
   Fault at(WireRef ref, uint64_t bytes, Use use, T*& out, uint32_t alignment = alignof(T));
   // The same in a buffer that comes and goes, for which it waits when the op runs; null while checking.
@@ -79,7 +80,7 @@ class Batch {
   Fault value(WireRef ref, uint64_t rows, uint64_t columns, Use use, float*& out, uint32_t alignment = 128);
   Fault vector(const WireWeight& weight, uint32_t length, const float*& out);
   Fault matrix(const WireWeight& weight, uint32_t inputs, const uint8_t*& out);
-  // Private copies of what the op indexes with.
+  // Private copies of the lists that the op indexes with.
   Fault list(WireRef ref, uint64_t bytes, const CopiedList*& out);
   Fault indices(WireRef ref, uint32_t count, uint32_t limit, const uint32_t*& out);
   Fault spans(const WireOp& op, const WireSpan*& out);

@@ -1,9 +1,9 @@
-// A batch in memory that only this module sees. Whoever can write shared memory (the host at any time, an op of the
-// very batch) cannot change what was checked. Words: list = indices or spans that ops read beside their values; place =
-// bytes of a mapped file, the same however many numbers it is mapped under.
+// A batch in memory that only this module sees. Writers of shared memory (the host at any time, an op of the very
+// batch) cannot change a batch that was checked. Words: list = indices or spans that ops read beside their values;
+// place = bytes of a mapped file, the same however many numbers it is mapped under.
 //
 // Lists are copied once per batch, however many ops share them, with their largest word: so a limit is checked without
-// reading the list again. Sizes are fixed because the module has no heap; what does not fit is refused.
+// reading the list again. Sizes are fixed because the module has no heap; a batch that does not fit is refused.
 #pragma once
 #include <stdint.h>
 
@@ -29,7 +29,7 @@ struct CopiedList {
 // All of it begins as zero, so that an object of static storage takes no room in the module's file.
 class BatchCopy {
  public:
-  // False where `bytes` bytes at `data` are no batch. What the copy said before is gone either way.
+  // False where `bytes` bytes at `data` are no batch. The previous copy is gone either way.
   bool take(const void* data, uint32_t bytes);
 
   const WireBatch& head() const { return head_; }
@@ -50,7 +50,7 @@ class BatchCopy {
   const CopiedList* lists() const { return lists_; }
   uint32_t list_count() const { return list_count_; }
 
-  // What the ops write, in their order.
+  // The places that the ops write, in their order.
   struct Write {
     Place place;
     uint32_t op;

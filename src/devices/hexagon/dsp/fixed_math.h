@@ -1,6 +1,6 @@
-// The definition of what the kernels of rows and the head compute in integers, in plain C++ that any compiler takes;
-// fixed_vectors.h has the same functions for the vector unit's lanes. Both give the same bits, on every processor.
-// Words: Qn = an integer that stands for itself / 2^n.
+// The definition of the integer arithmetic of the kernels of rows and of the head, in plain C++ that any compiler
+// takes. fixed_vectors.h has the same functions for the vector unit's lanes. Both give the same bits, on every
+// processor. Words: Qn = an integer that stands for itself / 2^n.
 #pragma once
 #include <stdint.h>
 
@@ -58,7 +58,7 @@ inline float scaled_float(int32_t value, int32_t exponent) {
   return small ? out * 0x1p-100f : out;
 }
 
-// |x| in Q24, rounded; kFarthest from 128 on and for what is no number.
+// |x| in Q24, rounded; kFarthest from 128 on and for values that are no number.
 inline int32_t distance_q24(float x) {
   const uint32_t bits = bits_of(x) & kMagnitude;
   const int32_t field = static_cast<int32_t>(bits >> 23);
@@ -79,8 +79,9 @@ inline float sigmoid(float g) {
   return scaled_float(multiply_q31(p, r), -29 - n);
 }
 
-// A float as value * 2^(155 - exponent), towards zero; exponent: of the largest of what it stands beside, so that
-// |result| < 2^29. An exponent is a float's field, of numbers below normal ones what it would be without a limit.
+// A float as value * 2^(155 - exponent), towards zero; exponent: that of the largest number in its group, so that
+// |result| < 2^29. An exponent is a float's field; for numbers below normal ones, the field that they would have
+// without a limit.
 inline int32_t exponent_of(uint32_t magnitude) {
   const int32_t field = static_cast<int32_t>(magnitude >> 23);
   return field > 0 ? field : magnitude == 0 ? 1 : 9 - __builtin_clz(magnitude);
@@ -95,7 +96,7 @@ inline int32_t fixed_q(float x, int32_t exponent) {
   return bits >> 31 != 0 ? -static_cast<int32_t>(q) : static_cast<int32_t>(q);
 }
 
-// Integers that are ordered like floats; what is no number is the largest.
+// Integers that are ordered like floats; a value that is no number is the largest.
 inline int32_t ordered_bits(float x) {
   const auto magnitude = static_cast<int32_t>(bits_of(x) & kMagnitude);
   if (magnitude > static_cast<int32_t>(kInfinityBits)) return INT32_MAX;

@@ -87,7 +87,7 @@ DSP_VECTOR ordered_bits(HVX_Vector bits) {
   return Q6_V_vmux_QVV(no_number, splat(INT32_MAX), with_sign(magnitude, Q6_Vw_vasr_VwR(bits, 31)));
 }
 
-// What product() and sum() could not do, over any number of them.
+// The lanes that product() and sum() could not compute, over any number of them.
 class Odd {
  public:
   // Exponents have to stay in 1 to 253; a number that is zero passes as 127.
@@ -168,7 +168,7 @@ DSP_VECTOR sum(HVX_Vector a, HVX_Vector b, Odd& odd) {
   odd.note_exponent(exponent), odd.note_exponent(exponent_large);
   const HVX_Vector bits = Q6_Vw_vadd_VwVw(Q6_Vw_vasl_VwR(Q6_Vw_vsub_VwVw(exponent, one), 23),
                                           Q6_Vw_vadd_VwVw(top, Q6_Vuw_vlsr_VuwR(rest, 8)));
-  // Of nothing the sign is that of both, or plus.
+  // A zero has the sign of both, or plus.
   return Q6_V_vmux_QVV(nothing, sign_of(Q6_V_vand_VV(a, b)), Q6_V_vor_VV(bits, sign_of(of_large)));
 }
 DSP_VECTOR difference(HVX_Vector a, HVX_Vector b, Odd& odd) { return sum(a, Q6_V_vxor_VV(b, splat(INT32_MIN)), odd); }

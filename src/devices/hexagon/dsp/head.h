@@ -15,13 +15,13 @@ struct TokenList {
   uint32_t count;
 };
 
-// The largest of n numbers (at most kChunk) and the largest of the others, ties to the lower place; what is no number
-// counts as larger than all. -1: there is none above -infinity.
+// The largest of n numbers (at most kChunk) and the largest of the others, ties to the lower place; a value that is no
+// number counts as larger than all. -1: there is none above -infinity.
 struct Two {
   int32_t best, second;
 };
-// Of all finite numbers but the one at `top`, the largest: sums of 2^-t and of d 2^-t with d = largest - number and t =
-// d log2(e), relative to 2^-lowest: terms of 30 and 23 digits behind the point. lowest: the smallest t, in whole
+// Sums over all finite numbers but the one at `top`, the largest: of 2^-t and of d 2^-t with d = largest - number and t
+// = d log2(e), relative to 2^-lowest. Terms have 30 and 23 digits behind the point. lowest: the smallest t, in whole
 // numbers; kNoTerm: there are no others.
 constexpr int32_t kNoTerm = 255;
 struct Terms {
@@ -41,7 +41,7 @@ WirePrediction reduce_chunk(float* logits, uint32_t begin, uint32_t n, TokenList
                             TokenList never_sampled, const ChunkKernels& kernels);
 // next's tokens follow those of total.
 void merge(WirePrediction& total, const WirePrediction& next);
-// What nothing merges to.
+// The neutral element of merging.
 WirePrediction no_prediction();
 
 }  // namespace dsp

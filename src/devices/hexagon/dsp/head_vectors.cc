@@ -53,7 +53,7 @@ Terms softmax_terms(const float* numbers, uint32_t n, uint32_t top) {
   }
   const int32_t exponent = exponent_of(static_cast<uint32_t>(reduce_max(largest)));
   const int32_t reference = fixed_q(numbers[top], exponent);
-  // As distance_q24() has it: shifted left up to what is the farthest, or right, rounded.
+  // As in distance_q24(): shifted left up to the farthest, or right, rounded.
   const int32_t left = exponent - 131 < 30 ? exponent - 131 : 30, right = left < -31 ? 31 : -left;
   const int32_t limit = left > 0 ? kFarthest >> left : INT32_MAX;
   HVX_Vector d[kVectors], t[kVectors], lowest = splat(INT32_MAX);

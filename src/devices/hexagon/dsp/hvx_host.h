@@ -1,6 +1,6 @@
 // The vector unit's types and the instructions that the kernels here use, lane by lane in plain C++ from their public
-// description: so that the very same sources run on the host, where they are the oracle of the host's own kernels
-// (devices/hexagon/host) and do what is attention and not a matrix product.
+// description. So the very same sources run on the host. There they are the oracle of the host's own kernels
+// (devices/hexagon/host), and compute attention and all else that is no matrix product.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -102,7 +102,7 @@ inline HVX_Vector Q6_V_valign_VVR(HVX_Vector high, HVX_Vector low, int32_t r) {
   return out;
 }
 inline HVX_Vector Q6_V_vror_VR(HVX_Vector v, int32_t r) { return Q6_V_valign_VVR(v, v, r); }
-// Elements of -r bytes of v and u in turn, which is what r = -1, -2 and -4 mean; the kernels have no others.
+// Elements of -r bytes of v and u in turn: the meaning of r = -1, -2 and -4; the kernels use no others.
 template <class T>
 HVX_VectorPair hvx_host_shuffle(HVX_Vector u, HVX_Vector v) {
   constexpr int kHalf = hvx_host::Lanes<T>::kCount / 2;

@@ -1,5 +1,5 @@
-// Keys and values of F16 as the F16 matrix kernel reads weights (devices/hexagon/wire.h, TILE_F16): 32 keys as the
-// outputs of one tile with head_dim inputs, and the values of a chunk as head_dim / 32 tiles whose inputs are the keys.
+// Keys and values of F16 as the F16 matrix kernel reads weights (devices/hexagon/wire.h, TILE_F16). 32 keys are the
+// outputs of one tile with head_dim inputs. The values of a chunk are head_dim / 32 tiles whose inputs are the keys.
 // The elements of 32 keys share an exponent and are rounded to 16 bits of their largest.
 #pragma once
 #include <stdint.h>

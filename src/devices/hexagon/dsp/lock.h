@@ -21,12 +21,12 @@ class Lock {
   uint32_t word_ = 0;  // 1: held; 2: held, and somebody may sleep
 };
 
-class Held {
+class LockGuard {
  public:
-  explicit Held(Lock& lock) : lock_(lock) { lock_.lock(); }
-  ~Held() { lock_.unlock(); }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
+  explicit LockGuard(Lock& lock) : lock_(lock) { lock_.lock(); }
+  ~LockGuard() { lock_.unlock(); }
+  LockGuard(const LockGuard&) = delete;
+  LockGuard& operator=(const LockGuard&) = delete;
 
  private:
   Lock& lock_;

@@ -1,4 +1,4 @@
-// The scalar instructions that have no name in C, and what the build is for: the DSP, or the host, where the same
+// The scalar instructions that have no name in C, and the target of the build: the DSP, or the host, where the same
 // sources give the same bits.
 #pragma once
 #include <stdint.h>
@@ -19,7 +19,7 @@ inline uint64_t clock_cycles() {
   return count;
 }
 
-// What os_clean() is on a DSP.
+// The implementation of os_clean() on a DSP.
 inline void clean_cache(const uint8_t* bytes, uint32_t count) {
   constexpr uintptr_t kLine = 32;
   const auto end = reinterpret_cast<uintptr_t>(bytes) + count;

@@ -20,8 +20,8 @@ struct TileJob {
 };
 
 uint32_t tile_bytes(Format format, uint32_t inputs);
-// Asks for the beginning of a tile, as much of it as the caches of all workers together should hold beside those that
-// are multiplied, to be in L2 when it is multiplied.
+// Prefetches the beginning of a tile into L2 before it is multiplied: as much as the caches of all workers together
+// should hold beside the tiles being multiplied.
 inline void prefetch_tile(const uint8_t* tile, uint32_t bytes) {
   constexpr uint32_t kMost = 64 << 10, kStretch = 10;
   prefetch(tile, 1 << kStretch, (bytes < kMost ? bytes : kMost) >> kStretch);

@@ -1,6 +1,6 @@
-// What the DSP side needs of the system below it, and nothing else; os_emulator.cc (Linux calls under qemu-hexagon) and
-// os_phone.cc (FastRPC's user process) are the two back ends; mapping and votes are os_hap.cc's, over the calls that
-// either of them has. Deliberately absent: a heap. Scratch memory comes from the host with each batch.
+// The functions that the DSP side needs of the system below it, and nothing else. os_emulator.cc (Linux calls under
+// qemu-hexagon) and os_phone.cc (FastRPC's user process) are the two back ends. os_hap.cc has mapping and votes, over
+// the calls that either of them has. Deliberately absent: a heap. Scratch memory comes from the host with each batch.
 #pragma once
 #include <stdint.h>
 

@@ -1,5 +1,6 @@
-// What FastRPC's user process on a DSP may export, as pointers: null where a phone's system lacks the function. Filled
-// by os_phone.cc from weak symbols and by os_emulator.cc from Linux's calls; os_hap.cc says what is done with them.
+// The functions that FastRPC's user process on a DSP may export, as pointers: null where a phone's system lacks the
+// function. Filled by os_phone.cc from weak symbols and by os_emulator.cc from Linux's calls; os_hap.cc says what is
+// done with them.
 #pragma once
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
-// The system back end of a phone: what FastRPC's user process on the DSP exports, declared here by prototype because
-// its headers are not free. Everything is weak: what is missing costs speed (one thread, no clock) or is an error of
+// The system back end of a phone: the exports of FastRPC's user process on the DSP, declared here by prototype because
+// its headers are not free. Everything is weak: a missing function costs speed (one thread, no clock) or is an error of
 // the call that needs it, and the module loads. Compiled, never run by a test: no emulator has these functions. Workers
 // have stacks of this module, set through the system's own functions for attributes, whose layout nobody needs to know.
 // Deliberately absent: VTCM and locks of vector units, whose structures are only in the vendor's SDK.

@@ -1,4 +1,4 @@
-// The kernels of a row on the vector unit. What is not a whole vector, and stretches with a number that is not ordinary
+// The kernels of a row on the vector unit. Parts of vectors, and stretches with a number that is not ordinary
 // (fixed_vectors.h), are computed by the plain kernels, to the same bits.
 #include "devices/hexagon/dsp/rows.h"
 
@@ -8,7 +8,7 @@
 namespace dsp {
 namespace {
 
-constexpr uint32_t kStretch = 16;  // vectors that wait together for what Odd says
+constexpr uint32_t kStretch = 16;  // vectors that are checked for Odd together
 
 // y[i] = vectors(i, odd) of elements i to i + 31, or plainly(first, count) for elements that are done one by one.
 template <class Vectors, class Plainly>

@@ -1,6 +1,6 @@
 // Kernels of one row, float in float, in the vector unit's integers; rows_plain.h defines every bit of them. Errors to
 // first order, with u = 2^-24 and n elements: rms_norm (6 + sqrt(n) / 16) u of the result; rope 2 u of both products;
-// swiglu 6 u of the result; add, scale and guide a rounding per operation. tests/hexagon_dsp/tolerance.h derives them.
+// swiglu 6 u of the result. add, scale and guide round once per operation. tests/hexagon_dsp/tolerance.h derives them.
 #pragma once
 #include <stdint.h>
 

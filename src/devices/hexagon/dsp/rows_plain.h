@@ -1,5 +1,5 @@
-// The kernels of a row (rows.h) in plain C++: their definition, what the vector unit's code is tested against, and
-// what it calls for numbers that are not ordinary. Products and sums of floats are IEEE single precision's, not fused.
+// The kernels of a row (rows.h) in plain C++: their definition. The vector unit's code is tested against it, and calls
+// it for numbers that are not ordinary. Products and sums of floats are IEEE single precision's, not fused.
 #pragma once
 #include <stdint.h>
 

@@ -1,4 +1,5 @@
-// What the compiler expects of a C library and of its own run-time library, which no package has for this target.
+// Functions that the compiler expects of a C library and of its own run-time library, which no package has for this
+// target.
 #include <stddef.h>
 #include <stdint.h>
 

@@ -21,7 +21,7 @@ struct Session {
   Buffers buffers;
   Lock running;  // one batch at a time
   Pool pool;
-  bool voted = false;  // what was asked for has not been given back
+  bool voted = false;  // a vote has not been given back
 };
 constinit Session session;       // nobody runs constructors here
 constinit BatchCopy batch_copy;  // of the batch that runs
@@ -54,7 +54,7 @@ void map(const WireMap& request, WireReply& reply) {
   }
   Buffer& buffer = session.buffers.list[request.buffer];
   {
-    const Held held(session.buffers.lock);
+    const LockGuard held(session.buffers.lock);
     if (buffer.taken) {
       reply.status = WIRE_BUSY_BUFFER;
       return;
@@ -62,7 +62,7 @@ void map(const WireMap& request, WireReply& reply) {
     buffer.taken = true;
   }
   void* address = os_map(request.fd, request.bytes, (request.flags & WIRE_MAP_READ_ONLY) != 0, &reply.detail);
-  const Held held(session.buffers.lock);
+  const LockGuard held(session.buffers.lock);
   if (address == nullptr) {
     buffer = {};
     reply.status = WIRE_MAP_REFUSED;
@@ -82,7 +82,7 @@ void unmap(const WireMap& request, WireReply& reply) {
   Buffer& buffer = session.buffers.list[request.buffer];
   Buffer going;
   {
-    const Held held(session.buffers.lock);
+    const LockGuard held(session.buffers.lock);
     if (buffer.address == nullptr || buffer.used) {
       reply.status = buffer.used ? WIRE_BUSY_BUFFER : WIRE_BAD_REF, reply.detail = request.buffer;
       tell(false);
@@ -92,22 +92,22 @@ void unmap(const WireMap& request, WireReply& reply) {
     buffer.address = nullptr;
   }
   os_unmap(going.address, going.bytes, going.fd);
-  const Held held(session.buffers.lock);
+  const LockGuard held(session.buffers.lock);
   buffer = {};
   tell(true);
 }
 
 void run(const RemoteBuffer& in, WireReply& reply) {
-  const Held alone(session.running);
+  const LockGuard alone(session.running);
   const uint64_t begin = clock_cycles();
   Batch(session.buffers, session.pool, batch_copy).run(in.data, in.bytes, reply);
   reply.cycles = clock_cycles() - begin;
-  const Held held(session.buffers.lock);
+  const LockGuard held(session.buffers.lock);
   for (Buffer& buffer : session.buffers.list) buffer.used = false;
 }
 
 void vote(const WireMap& request, WireReply& reply) {
-  const Held alone(session.running);
+  const LockGuard alone(session.running);
   const bool up = (request.flags & WIRE_MAP_UP) != 0;
   int32_t status = 0;
   reply.op = os_vote(up, &status);
@@ -135,7 +135,7 @@ int32_t query(const RemoteBuffer& out) {
 int32_t call(uint32_t method, const RemoteBuffer& in, const RemoteBuffer& out) {
   if (out.bytes != sizeof(WireReply) || (method != WIRE_RUN && in.bytes != sizeof(WireMap))) return kBadParameter;
   WireReply reply = {};
-  WireMap request = {};  // a copy: what is checked is what is used
+  WireMap request = {};  // a copy: the checked bytes are the used ones
   if (method != WIRE_RUN) memcpy(&request, in.data, sizeof request);
   if (method == WIRE_MAP)
     map(request, reply);
@@ -151,19 +151,19 @@ int32_t call(uint32_t method, const RemoteBuffer& in, const RemoteBuffer& out) {
 }
 
 int32_t open(uint64_t& handle) {
-  const Held held(session.lock);
+  const LockGuard held(session.lock);
   if (session.open) return kNoMemory;
   session.open = true;
   handle = kHandle;
   return 0;
 }
 
-// Refused while another thread is inside a method: what that one uses would go.
+// Refused while another thread is inside a method, since its buffers would go.
 int32_t close(uint64_t handle) {
-  const Held held(session.lock);
+  const LockGuard held(session.lock);
   if (!session.open || handle != kHandle) return kBadParameter;
   if (session.calls > 0) return kBadState;
-  const Held buffers(session.buffers.lock);
+  const LockGuard buffers(session.buffers.lock);
   for (Buffer& buffer : session.buffers.list) {
     if (buffer.address != nullptr) os_unmap(buffer.address, buffer.bytes, buffer.fd);
     buffer = {};
@@ -180,13 +180,13 @@ int32_t close(uint64_t handle) {
 class Inside {
  public:
   explicit Inside(uint64_t handle) {
-    const Held held(session.lock);
+    const LockGuard held(session.lock);
     allowed_ = session.open && handle == kHandle;
     if (allowed_) ++session.calls;
   }
   ~Inside() {
     if (!allowed_) return;
-    const Held held(session.lock);
+    const LockGuard held(session.lock);
     --session.calls;
   }
   Inside(const Inside&) = delete;

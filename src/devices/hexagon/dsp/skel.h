@@ -1,5 +1,5 @@
 // The entry that FastRPC calls (wire.h lists its methods) and the argument type of its calling convention, as in the
-// public remote.h: on a 32-bit DSP a union of 8 bytes.
+// public remote.h. On a 32-bit DSP an argument is a union of 8 bytes.
 #pragma once
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-// What the kernels of all tile formats share: the exponents in front of a tile, the end of a sum.
+// Helpers that the kernels of all tile formats share: the exponents in front of a tile, the end of a sum.
 #pragma once
 #include "devices/hexagon/dsp/hvx.h"
 #include "devices/hexagon/dsp/matmul.h"

@@ -13,7 +13,7 @@
 namespace llada::hexagon {
 namespace {
 
-// What the module's calls of os.h need to know: whose threads they are about.
+// State for the module's calls of os.h: whose threads they are about.
 struct Workers {
   uint32_t threads = 1;
   std::array<std::thread, dsp::kMaxWorkers> started;

@@ -1,5 +1,5 @@
-// The DSP's module in this process: the sources of devices/hexagon/dsp, compiled for the host, run the batches that a
-// session would send to the DSP, over the same buffers, and give the same bits. Matrix products are the host's own
+// The DSP's module in this process: the sources of devices/hexagon/dsp, compiled for the host. It runs the batches that
+// a session would send to the DSP, over the same buffers, and gives the same bits. Matrix products are the host's own
 // kernels (tiles.h). Nothing needs to be mapped.
 #pragma once
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What the module does on the vector unit beside matrix products and attention, by its definitions in plain C++. Lane
-// by lane (hvx_host.h) it would be the same bits, later.
+// The module's vector code beside matrix products and attention, by its definitions in plain C++. Lane by lane
+// (hvx_host.h) it would be the same bits, later.
 #include "devices/hexagon/dsp/rows.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ void quantize_group(Format format, const float* x, uint32_t stride, uint32_t row
     if (first + r < rows)
       plain::quantize_row(format, x + uint64_t{first + r} * stride, inputs, r, capacity, work, group);
     else
-      head.bias[r] = 0, head.exponent[r] = 0;  // its products are made of what there is, and not stored
+      head.bias[r] = 0, head.exponent[r] = 0;  // its products are made of the present keys, and not stored
   }
 }
 

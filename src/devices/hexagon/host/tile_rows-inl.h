@@ -1,5 +1,5 @@
-// What the kernels of all instruction sets read of a group of rows beside its values, unpacked once for the outputs of
-// a tile. Included by files that are compiled for one set: nothing here has a name outside of them.
+// Data of a group of rows that the kernels of all instruction sets read beside its values, unpacked once for the
+// outputs of a tile. Included by files that are compiled for one set: nothing here has a name outside of them.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -19,7 +19,7 @@ constexpr int kTileOutputs = 32, kTogether = 16;  // blocks whose rows are unpac
 // A block of R rows. Its product is floor(dot * c / 2^S), c = round(scale * mantissa / 2^15), S = fixed_shift + shift.
 // That is also floor((dot << left) * c / 2^15) >> -right without a bit lost, which 64-bit Arm has an instruction for.
 struct RowValues {
-  alignas(16) int32_t correction[32];  // what a dot of unsigned weights begins with
+  alignas(16) int32_t correction[32];  // the start value of a dot product of unsigned weights
   int32_t low_correction[32];          // F16, of the dots of low bytes
   int32_t mantissa[32];                // 15 bits, on 64-bit Arm in the upper half
   int32_t shift[32], left[32], right[32];
@@ -89,7 +89,7 @@ TILE_INLINE void unpack_rows(const Block& block, RowValues& to) {
 // Bytes from a pair of blocks to the next, and the second block's weights and scales behind the first one's.
 constexpr int64_t pair_bytes(Format f) { return kVectorBytes * (2 * vectors_of(f) + 1); }
 constexpr int64_t block_bytes(Format f) { return kVectorBytes * vectors_of(f); }
-// Of a pair that begins at w, for the same outputs.
+// The scales of a pair that begins at w, for the same outputs.
 TILE_INLINE const int16_t* scales_at(Format f, const uint8_t* pair, int block, int n) {
   return as<int16_t>(pair + 2 * block_bytes(f)) + block * kTileOutputs + n;
 }

@@ -20,7 +20,7 @@ std::span<const TileKernels> tile_kernels();
 
 namespace llada::hexagon::tiles {
 
-// What the sets share: the end of a tile, sums[row][output] to the job's floats.
+// The end of a tile, shared by all sets: sums[row][output] to the job's floats.
 void finish(const dsp::TileJob& job, const int32_t* sums);
 
 void avx2(dsp::Format format, const dsp::TileJob& job);

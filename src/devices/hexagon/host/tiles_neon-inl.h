@@ -1,4 +1,4 @@
-// What the kernels of 64-bit Arm share: four outputs in a register, eight rows of them in eight.
+// Shared by the kernels of 64-bit Arm: four outputs in a register, eight rows of them in eight.
 #pragma once
 #include <arm_neon.h>
 

@@ -1,5 +1,5 @@
-// 64-bit Arm with dot products, of signed bytes alone: bytes of weights lose their 128 first, and with it the
-// correction of what is unsigned.
+// 64-bit Arm with dot products of signed bytes alone: bytes of weights lose their 128 first, and with it the correction
+// for unsigned ones.
 #include "devices/hexagon/host/tiles_neon-inl.h"
 
 namespace llada::hexagon::tiles {
@@ -8,7 +8,7 @@ namespace {
 struct Strip {
   static constexpr int kOutputs = 4, kRepeated = 4;
 
-  // Of w = 256 * high + 128 + low and the row's a = 256 * ah + al there remain 128 * ah of the middle and 128 * al.
+  // With w = 256 * high + 128 + low and the row's a = 256 * ah + al there remain 128 * ah of the middle and 128 * al.
   static TILE_INLINE void unpack_wide(const dsp::BlockF16& block, RowValues& to) {
     const auto sums = [](const dsp::Words q[4][4], int32_t* out) {
       int32x4_t first = vdupq_n_s32(0), second = first;

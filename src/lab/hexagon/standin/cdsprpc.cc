@@ -82,7 +82,7 @@ struct State {
   uint64_t choices = 0;                  // of failures so far
   std::condition_variable chosen;
   int poison = 0;
-  std::map<std::string, int64_t> phone, always;  // what it refuses; what the environment says
+  std::map<std::string, int64_t> phone, always;  // its refusals; those of the environment
 
   int status(const char* key) const { return static_cast<int>(value(key, AEE_SUCCESS)); }
   int64_t value(const char* key, int64_t otherwise) const {
@@ -205,7 +205,7 @@ int open_session(const char* uri, remote_handle64* handle) {
     return fail(AEE_ENOSUCHMOD, program + " is neither in ADSP_LIBRARY_PATH nor beside the stand-in");
   std::shared_ptr<DspProcess> process = DspProcess::start(paths, space, why);
   if (process == nullptr) return fail(AEE_ECONNRESET, why);
-  // What the shell of a real DSP does: the interface's own open method, number 0: name length, name -> handle.
+  // As the shell of a real DSP: the interface's own open method, number 0: name length, name -> handle.
   uint32_t length = static_cast<uint32_t>(module.size()) + 1;
   remote_arg arguments[3] = {};
   arguments[0].buf = {&length, sizeof length};
@@ -278,7 +278,7 @@ EXPORT void rpcmem_free(void* data) {
 
 EXPORT int rpcmem_to_fd(void* data) { return state().buffers.descriptor(data); }
 
-// What Linux's DMA_BUF_IOCTL_SYNC is to its buffers: 0 at the end of writing, 1 at the beginning of reading.
+// As Linux's DMA_BUF_IOCTL_SYNC for its buffers: 0 at the end of writing, 1 at the beginning of reading.
 EXPORT int llada_standin_sync(int fd, int take) {
   State& s = state();
   const std::lock_guard lock(s.mutex);

@@ -1,5 +1,5 @@
-// One DSP process of the stand-in: qemu-hexagon running a module's program, the ring shared with it (ring.h), and a
-// thread that waits for its end, so that nobody who waits for an answer waits for a dead process.
+// One DSP process of the stand-in: qemu-hexagon running a module's program, and the ring shared with it (ring.h). A
+// thread waits for the program's end, so that no caller waits for an answer of a dead process.
 #pragma once
 #include <array>
 #include <atomic>
@@ -19,7 +19,7 @@ namespace llada::standin {
 struct ProcessPaths {
   std::string emulator, program, log;  // log: where its standard error goes; empty: nowhere
   uint32_t lacks = 0;                  // RingLacks
-  int vote_status = 0;                 // what its HAP_power_set answers
+  int vote_status = 0;                 // the answer of its HAP_power_set
   uint32_t hardware = 0, scatter = 0;  // as in Ring
 };
 
@@ -29,19 +29,19 @@ class DspProcess {
   static std::unique_ptr<DspProcess> start(const ProcessPaths& paths, uint32_t space, std::string& why);
   ~DspProcess();  // ends the process and waits for it
 
-  // What the module's entry returns, or an AEE code; AEE_ECONNRESET once the process has ended. `after` runs between
-  // the posting of the request and the wait for its answer. As many threads at a time as the program serves channels
-  // (ring.h), others wait.
+  // Returns the value of the module's entry, or an AEE code; AEE_ECONNRESET once the process has ended. `after` runs
+  // between the posting of the request and the wait for its answer. As many threads at a time as the program serves
+  // channels (ring.h), others wait.
   int invoke(uint64_t handle, uint32_t scalars, remote_arg* arguments, const std::function<void()>& after = {});
 
-  // A buffer with copies of its own, before it is mapped; nothing where there is none such. When the process ends, what
-  // it had written to those that it still has is written back.
+  // A buffer with copies of its own, before it is mapped; nothing where there is none such. When the process ends, its
+  // writes to the buffers that it still has are written back.
   void add_buffer(const RingBuffer& buffer);
   void forget_buffer(int fd);
 
   // Any thread, at any time.
   void kill();    // returns at once
-  void freeze();  // stops without an end, what a hang looks like from outside; returns once it is stopped
+  void freeze();  // stops without an end, which looks like a hang from outside; returns once it is stopped
   bool alive() const { return !ended_.load(); }
 
  private:

@@ -88,7 +88,7 @@ uint32_t once(const uint32_t& shared) { return __atomic_load_n(&shared, __ATOMIC
 
 const Ring* control = nullptr;  // the first channel
 
-// Of hardware threads there may be fewer than of threads (ring.h): whoever runs has one until it sleeps or waits for
+// There may be fewer hardware threads than threads (ring.h): a running thread has one until it sleeps or waits for
 // another. The thread that maps goes first: on a DSP it would push a worker out, here it takes the next that is free.
 uint32_t hardware() { return control != nullptr ? once(control->hardware) : 0; }
 uint32_t running = 0;  // futex word
@@ -210,7 +210,7 @@ void clean(const Cached& buffer, uint32_t first, uint32_t last) {
   }
 }
 
-// Somewhere where nothing is, if there is such a place near: what hours of mapping and unmapping come to.
+// A free place somewhere, if there is one near: the state after hours of mapping and unmapping.
 int32_t scattered() {
   static uint32_t state = 0;
   if (control == nullptr || once(control->scatter) == 0) return 0;
@@ -238,7 +238,7 @@ void* map_of_host(int32_t fd, uint32_t bytes, bool read_only) {
   if (address >= 0 || address <= -4096) {
     auto* const at = reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(address));
     if (entry == nullptr) return at;
-    const Held held(cached_lock);
+    const LockGuard held(cached_lock);
     Cached* free = cached;
     while (free->address != nullptr) ++free;  // there are more than numbers of buffers
     *free = {at, bytes, open_of_host(entry->memory, false), open_of_host(entry->shadow, false)};
@@ -249,10 +249,10 @@ void* map_of_host(int32_t fd, uint32_t bytes, bool read_only) {
   return reinterpret_cast<void*>(~uintptr_t{0});
 }
 
-// The system writes back what is cached of it.
+// The system writes back cached lines of it.
 int unmap(void* address, uint32_t bytes) {
   {
-    const Held held(cached_lock);
+    const LockGuard held(cached_lock);
     for (Cached& buffer : cached) {
       if (buffer.address != address) continue;
       clean(buffer, 0, buffer.bytes);
@@ -286,7 +286,7 @@ int32_t serve(uint32_t control_fd) {
 
 }  // namespace
 
-// The calls of a phone's system over Linux's. What the stand-in says is lacking is lacking.
+// The calls of a phone's system over Linux's. Functions that the stand-in calls lacking are lacking.
 Hap hap() {
   Hap calls = {};
   calls.mmap = [](void*, int bytes, int protection, int, int fd, long) {
@@ -308,7 +308,7 @@ Hap hap() {
 
 void os_clean(const uint8_t* bytes, uint32_t count) {
   clean_cache(bytes, count);
-  const Held held(cached_lock);
+  const LockGuard held(cached_lock);
   for (const Cached& buffer : cached)
     if (buffer.address != nullptr && bytes >= buffer.address && bytes < buffer.address + buffer.bytes)
       clean(buffer, static_cast<uint32_t>(bytes - buffer.address),

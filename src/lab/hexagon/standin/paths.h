@@ -1,4 +1,4 @@
-// Where the stand-in finds what it runs, and what a module's address says.
+// Where the stand-in finds the programs that it runs, and the parts of a module's address.
 #pragma once
 #include <string>
 

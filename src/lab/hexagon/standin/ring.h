@@ -1,20 +1,19 @@
-// The emulator only, never on a phone: what a stand-in for FastRPC's library and the emulated DSP process share. The
-// stand-in starts `qemu-hexagon [-R window] llada_dsp HOST_PID CONTROL_FD`; the program maps CONTROL_FD of that process
-// (through /proc) and serves invokes until told to leave. Buffers that wire.h's map method names by fd are opened the
-// same way. Plain C; both sides include it. Words: request and reply count invokes; both are futex words (shared
-// futexes): each side sleeps on the other's; channel = a ring with a thread of the program that serves it. There are
-// RING_CHANNELS of them in the control file, so that a second thread of the host is served while the first one's invoke
-// runs, as FastRPC does it; a program may serve the first channel only.
+// The emulator only, never on a phone: data that a stand-in for FastRPC's library and the emulated DSP process share.
+// The stand-in starts `qemu-hexagon [-R window] llada_dsp HOST_PID CONTROL_FD`; the program maps CONTROL_FD of that
+// process (through /proc) and serves invokes until told to leave. Buffers that wire.h's map method names by fd are
+// opened the same way. Plain C; both sides include it. Words: request and reply count invokes; both are futex words
+// (shared futexes): each side sleeps on the other's; channel = a ring with a thread of the program that serves it.
+// There are RING_CHANNELS of them in the control file, so that a second thread of the host is served while the first
+// one's invoke runs, as FastRPC does it. A program may serve the first channel only.
 //
-// One invoke on one channel: the stand-in fills scalars, handle, bytes[] and copies the in buffers to their places in
-// data[] (argument i starts at the sum of the sizes before it, each rounded up to 128); adds 1 to request and wakes it.
-// The program runs the skel's entry over those arguments, stores result, sets reply = request and wakes it; then the
-// stand-in copies the out buffers back. The out handle of open and the in handle of close travel in `handle`.
-// The caches of a DSP that nobody else looks into are played with files: of a buffer that RingTable names the program
-// maps `cache` in place of `fd`; what cleaning a line moves goes between that file and `memory`, and `shadow` is what
-// `cache` was when they were last the same.
-// RING_LEAVE as scalars of the first channel ends the process with status 0. The program also leaves when HOST_PID is
-// gone.
+// One invoke on one channel: the stand-in fills scalars, handle and bytes[], and copies the in buffers to their places
+// in data[]. Argument i starts at the sum of the sizes before it, each rounded up to 128. Then it adds 1 to request and
+// wakes it. The program runs the skel's entry over those arguments, stores result, sets reply = request and wakes it;
+// then the stand-in copies the out buffers back. The out handle of open and the in handle of close travel in `handle`.
+// The caches of a DSP that nobody else looks into are played with files. In place of `fd` of a buffer that RingTable
+// names the program maps `cache`. Cleaning a line moves its bytes between that file and `memory`; `shadow` is their
+// last common state. RING_LEAVE as scalars of the first channel ends the process with status 0. The program also leaves
+// when HOST_PID is gone.
 #ifndef LLADA_DEVICES_HEXAGON_RING_H_
 #define LLADA_DEVICES_HEXAGON_RING_H_
 #include <stdint.h>
