@@ -36,7 +36,7 @@ TEST(DecideTasks, RowsOfEveryKind) {
 TEST(DecideTasks, WhatIsWrongWithARow) {
   const auto error = [](const std::string& row) { return parse_decide_tasks(row, "f", 0).error().message; };
   EXPECT_EQ(error(R"({"task": "bool", "prompt": "a", "answer": "maybe"})"),
-            "f:1: answer: found 'maybe', needed yes or no");
+            "f:1: answer: found \"maybe\", needed yes or no");
   EXPECT_EQ(error(R"({"task": "choice", "prompt": "a\nA. b", "answer": "A"})"),
             "f:1: prompt: found 1 lines like 'A. text', needed 2 or more");
   EXPECT_EQ(

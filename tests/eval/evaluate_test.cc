@@ -356,7 +356,7 @@ TEST(Reference, HostileTextIsRefusedInOneLine) {
       {row, "f:1: format: is missing"},
       {head + "{\n", "f:2: not valid JSON"},
       {head + row + row, "f:3: the prompt is there twice"},
-      {with("llada-reference", "gguf"), "format: found 'gguf'"},
+      {with("llada-reference", "gguf"), "format: found \"gguf\""},
       {with("\"version\":1", "\"version\":2"), "version: found 2"},
       {with("\"m\"", "\"n\""), "made with model 'n'"},
       {with("[1]", "[-1]"), "f:2: tokens: found -1"},
@@ -364,7 +364,7 @@ TEST(Reference, HostileTextIsRefusedInOneLine) {
       {with("\"seconds\":0", "\"seconds\":1e999"), "not valid JSON"},
       {with("\"seconds\":0", "\"seconds\":-1"), "seconds: found -1"},
       {with("\"cpu_seconds\":0,", ""), "cpu_seconds: is missing"},
-      {with("00000000000000aa", "zz"), "prompt: needed 16 hexadecimal digits"},
+      {with("00000000000000aa", "zz"), "prompt: found \"zz\", needed 16 hexadecimal digits"},
       {with("\"rows\":1,", ""), "rows: is missing"},
       {with("\"rows\"", "\"more\":1,\"rows\""), "more: is not known"},
   };

@@ -92,12 +92,12 @@ TEST(Questions, ErrorsNameTheLineAndTheField) {
   };
   EXPECT_EQ(message("[1]"), "f:2: the JSON is not an object");
   EXPECT_EQ(message(std::string_view("{}\0{}", 5)), "f:2: found a NUL byte at byte 2, needed JSON text");
-  EXPECT_EQ(message("{}"), "f:2: prompt: needed a text");
+  EXPECT_EQ(message("{}"), "f:2: prompt: is missing; needed a string");
   EXPECT_EQ(message(R"({"prompt":"a","choices":["x"],"answer":0})"),
-            "f:2: choices: needed a list of two texts or more");
+            "f:2: choices: found [\"x\"], needed a list of two strings or more");
   EXPECT_EQ(message(R"({"prompt":"a","choices":["x","y"],"answer":2})"), "f:2: answer: needed a number from 0 to 1");
   EXPECT_EQ(message(R"({"question":"q","choices":{"text":["a","b"],"label":["A","B"]},"answerKey":"C"})"),
-            "f:2: answerKey: needed one of choices.label, of which there are as many as texts");
+            "f:2: answerKey: found \"C\", needed one of choices.label, of which there are as many as texts");
   EXPECT_EQ(message(R"({"question":"q","choices":["a","b"],"answerKey":"A"})"), "f:2: choices: needed an object");
   EXPECT_EQ(message(R"({"passage":"p","question":"q","answer":"maybe"})"), "f:2: answer: needed a number from 0 to 1");
   for (const char* sentence : {"no blank", "ends in _", "two _ and _.", "_ "})
@@ -105,8 +105,8 @@ TEST(Questions, ErrorsNameTheLineAndTheField) {
               "f:2: sentence: needed a text with one blank '_' and something behind it")
         << sentence;
   EXPECT_EQ(message(R"({"sentence":"a _ b","option1":"a","option2":"b","answer":""})"),
-            "f:2: answer: needed '1' or '2'");
-  EXPECT_EQ(message(R"({"sentence":"a _ b","option1":"a","answer":"1"})"), "f:2: option2: needed a text");
+            "f:2: answer: found \"\", needed '1' or '2'");
+  EXPECT_EQ(message(R"({"sentence":"a _ b","option1":"a","answer":"1"})"), "f:2: option2: is missing; needed a string");
   for (const char* labels : {"[0,0]", "[1]", "[1,2]", "\"11\"", "[1,\"0\"]", "null"})
     EXPECT_EQ(message(fmt::format(R"({{"question":"q","mc2_targets":{{"choices":["a","b"],"labels":{}}}}})", labels)),
               "f:2: labels: needed 2 numbers 0 or 1, one for each of choices, and a 1 among them")
