@@ -82,7 +82,7 @@ void read_pieces(std::string_view bytes, CallForm form) {
   need(all.starts_with(joined));
   for (const ToolCall& call : whole.calls)
     need(form == CallForm::json || call.arguments.size() > 300 ||
-         OrderedJson::accept(without_exponents(to_valid_utf8(call.arguments))));
+         Json::accept(without_exponents(to_valid_utf8(call.arguments))));
 }
 
 }  // namespace
@@ -125,7 +125,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (object.ends_with("}}")) object.remove_suffix(1);
   const ToolCall call{"f", std::string(object)};
   if (form == CallForm::gemma) {
-    const auto value = OrderedJson::parse(call.arguments, nullptr, false);
+    const auto value = Json::parse(call.arguments, nullptr, false);
     if (!value.is_object()) return 0;
     const std::string text =
         "\xF8"
