@@ -144,11 +144,14 @@ TEST_P(GeometryGolden, Infilling) {
   std::vector<int32_t> masked = text;
   for (const int32_t p : gaps) masked[static_cast<size_t>(p)] = engine.spec.config.mask_id;
   decode::DecodeOptions o = published();
-  const auto g = engine.session->run(prepare(*engine.model, {.tokens = text, .gaps = gaps, .options = o}).value(), {});
-  if (block_causal()) {  // sees nothing behind a gap
-    EXPECT_FALSE(g);
+  const auto ready = prepare(*engine.model, {.tokens = text, .gaps = gaps, .options = o});
+  if (block_causal()) {
+    ASSERT_FALSE(ready) << "it sees nothing behind a gap";
+    EXPECT_THAT(ready.error().message, testing::HasSubstr("infill"));
     return;
   }
+  ASSERT_TRUE(ready) << ready.error().message;
+  const auto g = engine.session->run(*ready, {});
   ASSERT_TRUE(g) << g.error().message;
   EXPECT_EQ(g->tokens, completed(engine.spec, masked));
 }

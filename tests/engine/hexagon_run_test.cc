@@ -196,8 +196,8 @@ TEST_F(HexagonRun, TheDualPathWorksOnBothAtATime) {
   EXPECT_EQ(later->stats, cpu->stats);
 }
 
-// By an emulated clock, on which a pass takes one step or ten: no step of the DSP waits for it, and the answer is that
-// of a pass that is used as many steps later.
+// By an emulated clock, on which a pass takes one step or ten: no step of the DSP waits for it but the last, which has
+// nothing else to compute, and the answer is that of a pass that is used as many steps later.
 // labels: long
 TEST_F(HexagonRun, ASlowCpuDelaysNoStep) {
   auto options = strategy(decode::KvChoice::dual, 8);
@@ -210,7 +210,9 @@ TEST_F(HexagonRun, ASlowCpuDelaysNoStep) {
     EXPECT_EQ(ready->tokens, late->tokens) << steps;
     EXPECT_EQ(ready->stats, late->stats) << steps;
     ASSERT_GT(ready->stats.sparse_forwards, 0) << steps;
-    EXPECT_EQ(ready->emulated->seconds, static_cast<double>(ready->stats.nfe - ready->stats.sparse_forwards)) << steps;
+    const double dsp_steps = ready->stats.nfe - ready->stats.sparse_forwards;
+    EXPECT_GE(ready->emulated->seconds, dsp_steps) << steps;
+    EXPECT_LT(ready->emulated->seconds, dsp_steps + steps) << steps;
     EXPECT_EQ(ready->emulated->cpu_s, static_cast<double>(steps * ready->stats.sparse_forwards)) << steps;
   }
 }

@@ -141,7 +141,7 @@ const std::vector<Refusal> kRefusals = {
      "open=0x8000047f,arch=0",
      "",
      {},
-     "hexagon: {L} of a DSP opened no module: libllada_hexagon_skel.so: error 0x8000047f: refused on purpose;  "
+     "hexagon: {L} of a DSP opened no module: libllada_hexagon_skel.so: error 0x8000047f: refused on purpose; "
      "the driver has no name for it: send the output of 'adb logcat -d -s adsprpc'"},
     // Each variant of the next older architecture is tried, and that of a newer one is not.
     {"EveryVariant",
