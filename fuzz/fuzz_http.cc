@@ -29,7 +29,7 @@ void check_refusal(const std::expected<T, ApiError>& answer) {
 }
 
 void read_body(const std::string& text) {
-  auto body = read_body(text);
+  auto body = serve::read_body(text);
   check_refusal(body);
   if (!body) return;
   // Every value as it was sent, so that reading it again gives the same.

@@ -20,9 +20,8 @@ std::string any_text(const Json& value) {
 Result<std::string> content_text(const Fields& fields, const char* name) {
   constexpr const char* kNeeded = "a string or a list of parts";
   const Json* content = fields.find(name);
-  if (content == nullptr) return fields.missing(name, kNeeded);
-  if (content->is_string()) return content->get<std::string>();
-  if (!content->is_array()) return fields.wrong(name, *content, kNeeded);
+  if (content != nullptr && content->is_string()) return content->get<std::string>();
+  if (content == nullptr || !content->is_array()) return fields.unfit(name, kNeeded);
   LLADA_TRY(const auto parts, fields.objects(name));
   std::string text;
   for (const Fields& part : parts) {
@@ -36,7 +35,7 @@ Result<std::string> content_text(const Fields& fields, const char* name) {
     } else if (const Json* data = part.find("data"); data != nullptr && data->is_structured()) {
       text += any_text(*data);
     } else {
-      return part.wrong("data", data != nullptr ? *data : Json(), "an object or a list of objects");
+      return part.unfit("data", "an object or a list of objects");
     }
   }
   return text;
@@ -71,9 +70,8 @@ Result<std::string> entry_text(const Fields& entry, std::set<std::string>& calls
 Result<std::string> input_text(const Fields& body) {
   constexpr const char *kName = "input", *kNeeded = "a string or a list of messages";
   const Json* input = body.find(kName);
-  if (input == nullptr) return body.missing(kName, kNeeded);
-  if (input->is_string()) return input->get<std::string>();
-  if (!input->is_array()) return body.wrong(kName, *input, kNeeded);
+  if (input != nullptr && input->is_string()) return input->get<std::string>();
+  if (input == nullptr || !input->is_array()) return body.unfit(kName, kNeeded);
   LLADA_TRY(const auto entries, body.objects(kName));
   std::set<std::string> calls;
   std::string text;
@@ -90,10 +88,9 @@ Result<std::vector<DecideOption>> option_list(const Fields& question, const char
   LLADA_TRY(const auto entries, question.objects(name));
   std::vector<DecideOption> options;
   for (const Fields& entry : entries) {
-    const char* needed = booleans ? "a string, true or false" : "a string";
     const Json* const value = entry.find(value_name);
-    if (value == nullptr) return entry.missing(value_name, needed);
-    if (!value->is_string() && !(booleans && value->is_boolean())) return entry.wrong(value_name, *value, needed);
+    if (value == nullptr || !(value->is_string() || (booleans && value->is_boolean())))
+      return entry.unfit(value_name, booleans ? "a string, true or false" : "a string");
     LLADA_TRY(const std::string description, entry.text("description", ""));
     LLADA_TRY_STATUS(entry.finish());
     options.push_back({any_text(*value), description, value->is_boolean()});
@@ -205,7 +202,7 @@ Result<DecideRequest> parse_decisions(const Fields& body) {
 Result<DecideRequest> parse_systemone(const Fields& body) {
   DecideRequest request{.system_one = true};
   const Json* state = body.find("state");
-  if (!body.all().contains("state")) return body.missing("state", "a string or any JSON value");
+  if (!body.all().contains("state")) return body.unfit("state", "a string or any JSON value");
   request.state = any_text(state == nullptr ? Json() : *state);
   if (const Json* const common = body.find("instructions")) {
     if (!request.state.empty()) request.state += "\n\n";

@@ -16,18 +16,17 @@ namespace {
 constexpr size_t kDecisionsInFlight = 64, kBins = 10;
 
 Result<size_t> right_option(const DecideQuestion& question, const Fields& row) {
-  const Json* found = row.find("answer");
-  if (found == nullptr) return row.missing("answer", "one of the question's options");
-  const Json& answer = *found;
   if (question.kind == QuestionKind::predicate) {
-    if (!answer.is_boolean()) return row.wrong("answer", answer, "true or false");
-    return answer.get<bool>() ? 0 : 1;
+    LLADA_TRY(const bool yes, row.boolean("answer"));
+    return yes ? 0 : 1;
   }
+  const Json* found = row.find("answer");
+  const Json answer = found == nullptr ? Json() : *found;
   const bool boolean = answer.is_boolean();
   const std::string text = answer.is_string() ? answer.get<std::string>() : answer.dump();
   for (size_t i = 0; i < question.options.size(); ++i)
     if (question.options[i].text == text && question.options[i].boolean == boolean) return i;
-  return row.wrong("answer", answer, "one of the question's options");
+  return row.unfit("answer", "one of the question's options");
 }
 
 Result<DecideTask> question_row(const Fields& row) {

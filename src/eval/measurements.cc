@@ -18,7 +18,7 @@ constexpr int64_t kMostCounted = int64_t{1} << 50;
 
 struct Count {
   const char* name;
-  int64_t Score::* field;
+  int64_t Score::*field;
 };
 // The counts that a search reads.
 constexpr Count kCounts[] = {{"n", &Score::n},
@@ -36,7 +36,7 @@ constexpr Count kCounts[] = {{"n", &Score::n},
                              {"lost", &Score::lost}};
 struct Time {
   const char* name;
-  double Score::* field;
+  double Score::*field;
 };
 constexpr Time kTimes[] = {
     {"seconds", &Score::seconds}, {"cpu_seconds", &Score::cpu_seconds}, {"table_seconds", &Score::table_seconds}};

@@ -53,15 +53,11 @@ class Row {
       sound = labels[i] == Json(0) || labels[i] == Json(1);
     }
     if (sound && !right.empty()) return right;
-    refuse(fields_
-               .wrong(fmt::format("{}.{}", object, field), labels,
-                      fmt::format("{} numbers 0 or 1, one for each of choices, and a 1 among them", count))
-               .error());
+    const auto needed = fmt::format("{} numbers 0 or 1, one for each of choices, and a 1 among them", count);
+    refuse(inner ? inner->unfit(field, needed).error() : inner.error());
     return {0};
   }
-  void refuse(const char* field, std::string_view needed) {
-    refuse(fields_.wrong(field, value(fields_, field), needed).error());
-  }
+  void refuse(const char* field, std::string_view needed) { refuse(fields_.unfit(field, needed).error()); }
   const Status& status() const { return status_; }
 
  private:
@@ -82,7 +78,7 @@ class Row {
     const auto is_text = [](const Json& j) { return j.is_string(); };
     if (found.is_array() && found.size() >= 2 && std::ranges::all_of(found, is_text))
       return found.get<std::vector<std::string>>();
-    refuse(from.wrong(field, found, "a list of two strings or more").error());
+    refuse(from.unfit(field, "a list of two strings or more").error());
     return {"", ""};
   }
 

@@ -59,7 +59,7 @@ class ConfigReader : Fields {
   Result<const Family*> family_of_model_type() const {
     const Json* type = find("model_type");
     if (type == nullptr)
-      return missing("architectures", fmt::format("a list such as [\"{}\"]", families().front()->classes.front()));
+      return unfit("architectures", fmt::format("a list such as [\"{}\"]", families().front()->classes.front()));
     const Family* found = nullptr;
     for (const Family* one : families()) {
       if (!type->is_string() || std::ranges::count(one->model_types, type->get_ref<const std::string&>()) == 0)
@@ -188,7 +188,7 @@ class ConfigReader : Fields {
   // Keys without which the published class builds another kind of model than we compute.
   Status needed(std::string_view name, const Json& value) const {
     if (find(name) != nullptr) return {};
-    return missing(name, shown(value));
+    return unfit(name, shown(value));
   }
 
   Status refusals() {
@@ -210,7 +210,7 @@ class ConfigReader : Fields {
       LLADA_TRY_STATUS(needed("activation_type", "silu"));
     }
     if (family_->needs_rope_theta && find({"rope_theta", "rope_parameters"}) == nullptr)
-      return missing("rope_theta", "a number");
+      return unfit("rope_theta", "a number");
     LLADA_TRY_STATUS(hf_only(*this, "rope", {true}));
     LLADA_TRY_STATUS(hf_only(*this, "block_type", {"llama"}));
     LLADA_TRY_STATUS(hf_only(*this, "layer_norm_type", {"rms"}));

@@ -142,15 +142,16 @@ std::unexpected<Error> Fields::fault(std::string_view name, std::string_view mes
   return field_error(source_, path(name), message);
 }
 
-std::unexpected<Error> Fields::missing(Names names, std::string_view needed) const {
+std::unexpected<Error> Fields::unfit(Names names, std::string_view needed) const {
+  const std::string_view name = spelling(names);
+  if (const Json* found = look(name)) return wrong(name, *found, needed);
   return fault(fmt::format("{}", fmt::join(names, " or ")), fmt::format("is missing; needed {}", needed));
 }
 
 Result<bool> Fields::boolean(Names names, std::optional<bool> otherwise) const {
   const Json* value = find(names);
   if (value == nullptr && otherwise) return *otherwise;
-  if (value == nullptr) return missing(names, "true or false");
-  if (!value->is_boolean()) return wrong(spelling(names), *value, "true or false");
+  if (value == nullptr || !value->is_boolean()) return unfit(names, "true or false");
   return value->get<bool>();
 }
 
@@ -158,35 +159,34 @@ Result<std::optional<int64_t>> Fields::optional_integer(Names names, int64_t lea
   const Json* value = find(names);
   if (value == nullptr) return std::nullopt;
   const auto number = whole(*value, least, most);
-  if (!number) return wrong(spelling(names), *value, whole_needed(least, most));
+  if (!number) return unfit(names, whole_needed(least, most));
   return number;
 }
 
 Result<int64_t> Fields::integer(Names names, int64_t least, int64_t most, std::optional<int64_t> otherwise) const {
   LLADA_TRY(const auto number, optional_integer(names, least, most));
-  if (!number && !otherwise) return missing(names, whole_needed(least, most));
+  if (!number && !otherwise) return unfit(names, whole_needed(least, most));
   return number ? *number : *otherwise;
 }
 
 Result<double> Fields::real(Names names, double least, double most, std::optional<double> otherwise) const {
   const Json* value = find(names);
   if (value == nullptr && otherwise) return *otherwise;
-  if (value == nullptr) return missing(names, finite_needed(least, most));
-  const auto number = finite(*value, least, most);
-  if (!number) return wrong(spelling(names), *value, finite_needed(least, most));
+  const auto number = value == nullptr ? std::nullopt : finite(*value, least, most);
+  if (!number) return unfit(names, finite_needed(least, most));
   return *number;
 }
 
 Result<std::optional<std::string>> Fields::optional_text(Names names) const {
   const Json* value = find(names);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_string()) return wrong(spelling(names), *value, "a string");
+  if (!value->is_string()) return unfit(names, "a string");
   return value->get<std::string>();
 }
 
 Result<std::string> Fields::text(Names names, std::optional<std::string> otherwise) const {
   LLADA_TRY(auto found, optional_text(names));
-  if (!found && !otherwise) return missing(names, "a string");
+  if (!found && !otherwise) return unfit(names, "a string");
   return found ? std::move(*found) : std::move(*otherwise);
 }
 
@@ -196,14 +196,14 @@ Result<std::vector<std::string>> Fields::texts(Names names) const {
   if (value == nullptr) return texts;
   if (value->is_string()) return std::vector{value->get<std::string>()};
   if (!value->is_array() || !std::ranges::all_of(*value, [](const Json& item) { return item.is_string(); }))
-    return wrong(spelling(names), *value, "a string or a list of strings");
+    return unfit(names, "a string or a list of strings");
   for (const Json& item : *value) texts.push_back(item.get<std::string>());
   return texts;
 }
 
 Result<Fields> Fields::object(Names names) const {
   const Json* value = find(names);
-  if (value == nullptr) return missing(names, "an object");
+  if (value == nullptr) return unfit(names, "an object");
   LLADA_TRY(Fields inner, of(*value, source_, path(spelling(names))));
   inner.document_ = document_;
   return inner;
@@ -211,8 +211,7 @@ Result<Fields> Fields::object(Names names) const {
 
 Result<const Json*> Fields::list(Names names) const {
   const Json* value = find(names);
-  if (value == nullptr) return missing(names, "a list");
-  if (!value->is_array()) return wrong(spelling(names), *value, "a list");
+  if (value == nullptr || !value->is_array()) return unfit(names, "a list");
   return value;
 }
 

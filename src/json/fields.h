@@ -98,7 +98,7 @@ class Fields {
 
   // Errors about a member.
   std::unexpected<Error> wrong(std::string_view name, const Json& found, std::string_view needed) const;
-  std::unexpected<Error> missing(Names names, std::string_view needed) const;
+  std::unexpected<Error> unfit(Names names, std::string_view needed) const;  // found another value, or none
   std::unexpected<Error> fault(std::string_view name, std::string_view message) const;
 
  private:

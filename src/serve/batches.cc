@@ -62,7 +62,7 @@ Status keep_private(const std::string& path) {
 }
 
 int64_t size_of(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   return ::stat(path.c_str(), &info) == 0 ? info.st_size : 0;
 }
 
@@ -444,7 +444,7 @@ Status Batches::end_batch(const std::string& id, const std::string& status, cons
   std::vector<KeptObject> changed;
   for (const auto& [field, file, name] : {std::tuple("output_file_id", output_id(id), "output.jsonl"),
                                           std::tuple("error_file_id", error_id(id), "error.jsonl")}) {
-    struct stat info{};
+    struct stat info {};
     if (::stat(path_of(file).c_str(), &info) != 0) continue;
     if (info.st_size == 0) {
       ::unlink(path_of(file).c_str());

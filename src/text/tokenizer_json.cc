@@ -199,7 +199,7 @@ Status read_tokenizer_json(std::string_view text, const std::string& where, Toke
     }
     spec.pre = kGemma4Tokenizer;
   } else {
-    if (!cuts) return json.missing("pre_tokenizer", "ByteLevel");
+    if (!cuts) return json.unfit("pre_tokenizer", "ByteLevel");
     LLADA_TRY(const Fields pre_tokenizer, json.object("pre_tokenizer"));
     bool byte_level = false;
     LLADA_TRY_STATUS(read_pre_tokenizer(pre_tokenizer, byte_level, spec));

@@ -64,12 +64,12 @@ TEST(DecodePreset, WrongFilesAreRefusedByField) {
       {"", "f: not valid JSON"},
       {"[]", "f: the JSON is not an object"},
       {"{}", "f: format: is missing"},
-      {R"({"format":"preset"})", "format: found 'preset'"},
+      {R"({"format":"preset"})", "format: found \"preset\""},
       {R"({"format":"llada-preset","version":9})", "version: found 9"},
       {R"({"format":"llada-preset","version":1,"name":7})", "name: found 7"},
-      {R"({"format":"llada-preset","version":1,"name":"n","options":["--kv"]})", "options: "},
+      {R"({"format":"llada-preset","version":1,"name":"n","options":["--kv"]})", "options: found [\"--kv\"], needed a string"},
       {R"({"format":"llada-preset","version":1,"name":"n","options":"","thresold":1})", "thresold: is not known"},
-      {R"({"format":"llada-preset","version":1,"name":"n","options":"","tuned":{}})", "f: tuned: model: is missing"},
+      {R"({"format":"llada-preset","version":1,"name":"n","options":"","tuned":{}})", "f: tuned.model: is missing"},
       {R"({"format":"llada-preset","version":1,"name":"n","name":"m","options":""})", "appears twice"},
   };
   for (const auto& [text, says] : cases) {

@@ -110,7 +110,7 @@ TEST(DecideCanvases, TheTailEndsTheAnswerAndFillsTheBlock) {
   canvases = question_canvases(0, *tree, 15, ids);
   EXPECT_EQ(canvases[0].tail, (Ids{50})) << "nothing behind the block is seen";
   EXPECT_EQ(canvases[1].tail, (Ids{8, 50, 90, 91, 91, 91, 91, 91, 91}));
-  for (bool decode::SpecialIds::* kind :
+  for (bool decode::SpecialIds::*kind :
        {&decode::SpecialIds::causal_text, &decode::SpecialIds::decided_first, &decode::SpecialIds::prompt_ends_block}) {
     decode::SpecialIds behind = ids;
     behind.*kind = true;
@@ -301,7 +301,7 @@ TEST_P(Decisions, EqualTheDefinition) {
     const std::string text = kState + "\n\n" + question_text(question, how);
     const auto reference = [this](auto... asked) { return by_reference(asked...); };
     const auto forward = [this](auto... asked) { return by_forward(asked...); };
-    for (size_t l = 0; l < labels.size(); l += question.options.size() > 20 ? 11 : 1) {
+    for (size_t l = 0; l<labels.size(); l += question.options.size()> 20 ? 11 : 1) {
       const double got = result.answers[0].log_probabilities[0][l];
       if (!counts_from_prompt()) {
         EXPECT_NEAR(got, label_log(text, labels, l, reference), 2e-4) << labels[l];

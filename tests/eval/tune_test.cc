@@ -138,8 +138,8 @@ TEST(Tune, TellsHowFarItIs) {
   std::vector<std::string> news;
   told.progress = [&](const TuneProgress& p) { seen.push_back(p); };
   told.news = [&](const std::string& text) { news.push_back(text); };
-  const auto result =
-      tune(examples_of({{"a", 200}, {"b", 200}}), kAxes, [](const std::string&) { return true; }, sum_of, told);
+  const auto result = tune(
+      examples_of({{"a", 200}, {"b", 200}}), kAxes, [](const std::string&) { return true; }, sum_of, told);
   ASSERT_TRUE(result);
   ASSERT_FALSE(seen.empty());
   EXPECT_EQ(seen.front().done, 0);
@@ -158,8 +158,8 @@ TEST(Tune, TellsHowFarItIs) {
 
 TEST(Tune, NothingIsChosenWhereNothingIsGoodEnough) {
   const std::vector<Axis> axes = {{"t", {"t=7", "t=6"}, 0}};
-  const auto result =
-      tune(examples_of({{"a", 200}}), axes, [](const std::string&) { return true; }, sum_of, request(0.5));
+  const auto result = tune(
+      examples_of({{"a", 200}}), axes, [](const std::string&) { return true; }, sum_of, request(0.5));
   ASSERT_TRUE(result);
   EXPECT_EQ(result->chosen, -1);
 }
@@ -184,7 +184,8 @@ TEST(Tune, ACandidateThatWasLuckyInTheSearchIsFoundOut) {
   const std::vector<Axis> axes = {{"t", {"t=9", "t=8"}, 0}};
   const auto measure =
       losing(examples, [](const std::string& options, size_t, bool held_out) { return options == "t=8" && held_out; });
-  const auto result = tune(examples, axes, [](const std::string&) { return true; }, measure, request(1));
+  const auto result = tune(
+      examples, axes, [](const std::string&) { return true; }, measure, request(1));
   ASSERT_TRUE(result);
   ASSERT_GE(result->chosen, 0);
   EXPECT_EQ(result->frontier[static_cast<size_t>(result->chosen)].options, "t=9");
@@ -197,7 +198,8 @@ TEST(Tune, WhatHoldsIsChosenBehindWhatHeldInTheSearchAlone) {
   const auto measure = losing(examples, [](const std::string& options, size_t i, bool held_out) {
     return i / 2 < (options == "t=9" ? 1u : held_out ? 2u : 0u);
   });
-  const auto result = tune(examples, axes, [](const std::string&) { return true; }, measure, request(1));
+  const auto result = tune(
+      examples, axes, [](const std::string&) { return true; }, measure, request(1));
   ASSERT_TRUE(result);
   ASSERT_EQ(result->chosen, 1);
   EXPECT_EQ(result->frontier[0].options, "t=8");
@@ -214,8 +216,8 @@ TEST(Tune, GoesBackToTheAccurateWhereTheCheapFail) {
       sum += Score{.n = 1, .nfe = std::stoi(options), .compared = 1, .lost = options != "60" && i % 50 / 2 == 24};
     return Result<Score>(sum);
   };
-  const auto result =
-      tune(examples_of({{"a", 400}}), axes, [](const std::string&) { return true; }, measure, request(1));
+  const auto result = tune(
+      examples_of({{"a", 400}}), axes, [](const std::string&) { return true; }, measure, request(1));
   ASSERT_TRUE(result);
   ASSERT_GE(result->chosen, 0);
   EXPECT_EQ(result->frontier[static_cast<size_t>(result->chosen)].options, "60");
@@ -242,7 +244,8 @@ TEST(Tune, RefusesWhatItCannotSplit) {
   const auto one = tune(examples_of({{"a", 1}}), kAxes, all, measure, request(1));
   ASSERT_FALSE(one);
   EXPECT_NE(one.error().message.find("task 'a'"), std::string::npos);
-  const auto none = tune(examples_of({{"a", 4}}), kAxes, [](const std::string&) { return false; }, measure, request(1));
+  const auto none = tune(
+      examples_of({{"a", 4}}), kAxes, [](const std::string&) { return false; }, measure, request(1));
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().message.find("cannot start from 't=9'"), std::string::npos);
 }

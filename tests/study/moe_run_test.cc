@@ -193,7 +193,7 @@ TEST(MoeRun, HostileRoutingIsRefusedByLine) {
   const std::pair<std::string, const char*> cases[] = {
       {"", "f: needed a header and at least one step"},
       {"[]\n", "f:1: the JSON is not an object"},
-      {"{\"format\":\"other\"}\n", "f:1: format: found 'other', needed 'llada-routing'"},
+      {"{\"format\":\"other\"}\n", "f:1: format: found \"other\", needed llada-routing"},
       {"{\"format\":\"llada-routing\",\"version\":1,\"layers\":0,\"experts\":4,\"used\":2}\n",
        "layers: found 0, needed a whole number"},
       {"{\"format\":\"llada-routing\",\"version\":1,\"layers\":1,\"experts\":4,\"used\":9}\n",
