@@ -14,8 +14,8 @@ namespace llada {
 // One question of a list: {type, instructions, choices | levels, name}.
 Result<DecideQuestion> parse_question(const Fields& question);
 
-// {input, questions: [...], llada: {labels, rotations, samples, joint}}; other fields are not looked at. input: a string,
-// or a conversation.
+// {input, questions: [...], llada: {labels, rotations, samples, joint}}; other fields are not looked at. input: a
+// string, or a conversation.
 Result<DecideRequest> parse_decisions(const Fields& body);
 // {state, questions: {id: {type: noul | choice | score, instructions, criteria}}, instructions, joint, samples, llada}.
 Result<DecideRequest> parse_systemone(const Fields& body);

@@ -1,4 +1,4 @@
-// What config.json and generation_config.json have beside other files' fields: token ids, and numbers of any range.
+// Fields that config.json and generation_config.json alone have: token ids, and numbers of any range.
 // Private to formats/.
 #pragma once
 #include <algorithm>
@@ -46,7 +46,7 @@ inline Result<std::vector<int32_t>> hf_tokens(const Fields& fields, std::string_
   return ids;
 }
 
-// Of a member that may be left out.
+// A member that may be left out.
 inline Status hf_only(const Fields& fields, std::string_view name, std::initializer_list<Json> allowed) {
   const Json* value = fields.find(name);
   if (value == nullptr || std::ranges::find(allowed, *value) != allowed.end()) return {};

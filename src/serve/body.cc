@@ -79,8 +79,8 @@ bool idle(std::string_view name, const Json& value, const Fields& body) {
   return (is_known(name) && known_as(name)->value(value)) || idle_beside(name, value, body);
 }
 
-// Passes values that change nothing, and where it is not strict those of unknown fields that ask for nothing: of a field
-// that is known, `false` or 0 may ask for something.
+// Passes values that change nothing, and where it is not strict those of unknown fields that ask for nothing: of a
+// field that is known, `false` or 0 may ask for something.
 template <bool strict>
 std::string objection(const Fields& body, const std::string& name, const Json& value) {
   if (idle(name, value, body) || (!strict && asks_nothing(value) && !is_known(name))) return "";
