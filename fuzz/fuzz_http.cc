@@ -20,12 +20,13 @@ void need(bool holds) {
   if (!holds) std::abort();
 }
 
-template <class T>
-void check_refusal(const std::expected<T, ApiError>& answer) {
+template <class T, class E>
+void check_refusal(const std::expected<T, E>& answer) {
   if (answer) return;
-  need(!answer.error().message.empty() && answer.error().status == 400);
-  need(!answer.error().message.contains('\n'));
-  need(!dump(error_json(answer.error())).empty());
+  const ApiError error(answer.error());
+  need(!error.message.empty() && error.status == 400);
+  need(!error.message.contains('\n'));
+  need(!dump(error_json(error)).empty());
 }
 
 void read_body(const std::string& text) {
