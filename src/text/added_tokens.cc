@@ -39,7 +39,7 @@ bool AddedTokens::is_added_already(std::string_view text) {
   return id >= 0 && is_added(spec_.kinds[static_cast<size_t>(id)]);
 }
 
-Status AddedTokens::add(int64_t id, const AddedToken& token, const Fields& entry) {
+Status AddedTokens::add(int64_t id, const AddedToken& token, const Fields& fields, std::string_view name) {
   const auto is_at = [&](int64_t at) {
     return at < std::ssize(spec_.tokens) && spec_.kinds[static_cast<size_t>(at)] != TokenKind::unused &&
            spec_.tokens[static_cast<size_t>(at)] == token.text;
@@ -52,8 +52,8 @@ Status AddedTokens::add(int64_t id, const AddedToken& token, const Fields& entry
     spec_.kinds.resize(index + 1, TokenKind::unused);
   }
   if (spec_.kinds[index] != TokenKind::unused && spec_.tokens[index] != token.text)
-    return entry.fault("", fmt::format("found the id {}, which is already {}, needed a free id for {}", index,
-                                       in_quotes(spec_.tokens[index]), in_quotes(token.text)));
+    return fields.fault(name, fmt::format("found the id {}, which is already {}, needed a free id for {}", index,
+                                          in_quotes(spec_.tokens[index]), in_quotes(token.text)));
   spec_.tokens[index] = token.text;
   spec_.kinds[index] = token.special ? TokenKind::control : TokenKind::user_defined;
   if (indexed_) ids_.insert_or_assign(token.text, static_cast<int32_t>(id));
@@ -98,7 +98,7 @@ Status read_added_tokens_decoder(const Fields& decoder, bool nfc, AddedTokens& o
     LLADA_TRY(const Fields entry, Fields::of(*value, decoder.source(), path));
     if (id >= limit) return entry.fault("", fmt::format("found this id, needed one below {}", limit));
     LLADA_TRY(const AddedToken token, read_added_token(entry, nfc));
-    LLADA_TRY_STATUS(out.add(id, token, entry));
+    LLADA_TRY_STATUS(out.add(id, token, decoder, std::to_string(id)));
   }
   return {};
 }
@@ -118,7 +118,8 @@ Status read_added_tokens_json(std::string_view json, const std::string& where, b
   for (const auto& [id, text] : entries) {
     if (out.is_added_already(text)) continue;  // tokenizer.json's own entry says more
     const bool is_special = special.contains(text);
-    LLADA_TRY_STATUS(out.add(id, {.text = text, .special = is_special, .last = !is_special && !nfc}, root));
+    LLADA_TRY_STATUS(
+        out.add(id, {.text = text, .special = is_special, .last = !is_special && !nfc}, root, in_quotes(text)));
   }
   return {};
 }

@@ -23,9 +23,9 @@ class AddedTokens {
  public:
   explicit AddedTokens(TokenizerSpec& spec) : spec_(spec), last_(spec.matched_last.begin(), spec.matched_last.end()) {}
 
-  // A token that the vocabulary has under whatever id keeps that; another one gets `id`, which must be free. `entry` is
-  // the one that says so.
-  Status add(int64_t id, const AddedToken& token, const Fields& entry);
+  // A token that the vocabulary has under whatever id keeps that; another one gets `id`, which must be free. An
+  // error is about the field `name`.
+  Status add(int64_t id, const AddedToken& token, const Fields& fields, std::string_view name);
 
   // The id of an added token with this text, else of one of the vocabulary; -1: none.
   int32_t find(std::string_view text);

@@ -225,7 +225,7 @@ Status read_tokenizer_json(std::string_view text, const std::string& where, Toke
   for (const Fields& entry : added) {
     LLADA_TRY(const AddedToken token, read_added_token(entry, spec.nfc));
     LLADA_TRY(const int64_t id, entry.integer("id", 0, tokens.size() + kMaxHoles - 1));
-    LLADA_TRY_STATUS(tokens.add(id, token, entry));
+    LLADA_TRY_STATUS(tokens.add(id, token, entry, "id"));
   }
   tokens.finish();
   return {};
