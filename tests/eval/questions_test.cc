@@ -237,7 +237,8 @@ TEST(Gsm8k, RowsOfTheDataSetAreExamples) {
   EXPECT_EQ(examples->at(0).task, "gsm8k");
   EXPECT_EQ(examples->at(0).prompt, "Two and two?");
   EXPECT_EQ(examples->at(0).answer, "4");
-  EXPECT_EQ(parse_examples(R"({"question":"q","answer":"4"})", "f", 0).error().message, "f:1: answer: has no '####'");
+  EXPECT_EQ(parse_examples(R"({"question":"q","answer":"4"})", "f", 0).error().message,
+            "f:1: answer: found \"4\", needed '####' and a number behind it");
 }
 
 // Without a number to compare with, every reply that has none would be right.
@@ -247,12 +248,13 @@ TEST(Gsm8k, ARightAnswerHasANumber) {
     const auto examples =
         parse_examples(good + fmt::format("\n{{\"question\":\"q\",\"answer\":\"{}\"}}", answer), "f", 0);
     ASSERT_FALSE(examples) << answer;
-    EXPECT_EQ(examples.error().message, "f:2: answer: found no number behind '####', needed one");
+    EXPECT_EQ(examples.error().message,
+              fmt::format("f:2: answer: found \"{}\", needed a number behind '####'", answer));
     EXPECT_EQ(exit_status(examples.error()), 2);
   }
   const auto named = parse_examples(R"({"task":"gsm8k","prompt":"q","response":"#### 4","answer":"four"})", "f", 0);
   ASSERT_FALSE(named);
-  EXPECT_EQ(named.error().message, "f:1: answer: found 'four', needed a number");
+  EXPECT_EQ(named.error().message, "f:1: answer: found \"four\", needed a number");
 }
 
 // ---- The shipped model is asked
