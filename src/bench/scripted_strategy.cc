@@ -36,7 +36,7 @@ decode::StepPlan ScriptedStrategy::plan(const decode::Canvas& canvas) {
     const std::span feed(canvas.tokens.data(), static_cast<size_t>(plan.keys));
     plan.rows = exact_.rows(canvas, feed, block, plan.logits, false);
     plan.inputs = decode::tokens_at(canvas, plan.rows);
-    exact_.planned(plan);
+    exact_.planned(plan, canvas.tokens);
     return plan;
   }
   const bool full = script_.refresh == Refresh::block ? step_ == 0 : forward_ == 0;

@@ -82,7 +82,7 @@ StepPlan BlockStrategy::plan(const Canvas& canvas) {
     for (auto* trials : {&plan.trials, &plan.sparse.trials})
       for (Trial& trial : *trials) trial.unconditional = unconditional(canvas, trial.rows, trial.inputs);
   }
-  kv_.planned(plan);
+  kv_.planned(plan, canvas.tokens);
   if (!plan.sparse.empty()) begin_pass(canvas, plan);
   plan.landing = landing(canvas, plan);
   return plan;

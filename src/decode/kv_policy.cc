@@ -139,9 +139,11 @@ int32_t KvPlanner::covered(std::span<const int32_t> feed) const {
   return static_cast<int32_t>(std::ranges::find(fed, -1) - fed.begin());
 }
 
-void KvPlanner::planned(const StepPlan& plan) {
+void KvPlanner::planned(const StepPlan& plan, std::span<const int32_t> tokens) {
   for (size_t i = 0; i < plan.rows.size(); ++i) fed_[static_cast<size_t>(plan.rows[i])] = plan.inputs[i];
-  if (plan.rows.size() == static_cast<size_t>(plan.keys)) full_ = plan.inputs;
+  if (plan.rows.size() != static_cast<size_t>(plan.keys)) return;
+  full_.assign(tokens.begin(), tokens.end());
+  full_keys_ = plan.keys;
 }
 
 void KvPlanner::landed(std::span<const int32_t> rows, std::span<const int32_t> inputs) {

@@ -80,13 +80,14 @@ class KvPlanner {
 
   // Whether the next forward of the block computes everything, where attention is full.
   bool full_is_next(std::span<const int32_t> tokens, const Block& block) const;
-  int32_t full_keys() const { return static_cast<int32_t>(full_.size()); }  // keys that the last one of these read
+  int32_t full_keys() const { return full_keys_; }  // that the last one of these read
 
   // As in Strategy.
   void stored(std::span<const int32_t> tokens);
   int64_t exact_prefix(const Canvas& canvas) const;
 
-  void planned(const StepPlan& plan);                                           // the forward will be fed this plan
+  // The forward will be fed this plan, while the canvas has these tokens.
+  void planned(const StepPlan& plan, std::span<const int32_t> tokens);
   void landed(std::span<const int32_t> rows, std::span<const int32_t> inputs);  // this is stored now
 
  private:
@@ -102,7 +103,8 @@ class KvPlanner {
   const int64_t block_origin_;      // the origin of its blocks; positions before it are one shorter block
   std::vector<int32_t> fed_;        // token that a position's stored K/V was computed from; -1: none
   int64_t block_begin_ = -1;        // of the block that the last rows() was for
-  std::vector<int32_t> full_;       // fed to the last forward that computed everything; empty: there was none
+  std::vector<int32_t> full_;       // the canvas at the last forward that computed everything; empty: there was none
+  int32_t full_keys_ = 0;           // that it read
   int64_t stale_from_ = INT64_MAX;  // of a block-causal model: K/V from here on is not exact
   // frozen
   std::vector<bool> frozen_;  // by position: its K/V stays as it is

@@ -20,7 +20,7 @@ constexpr std::string_view kTemperatures = "the model's file has it, and tempera
 constexpr std::string_view kDual = "kv=dual with refresh_after keeps the store fresh";
 
 constexpr Removed kRemoved[] = {
-    {"preset", "npu", "balanced computes everything as seldom, whenever 48 tokens have changed"},
+    {"preset", "npu", "balanced computes everything as seldom, whenever 80 tokens have changed"},
     {"preset", "long", "fast computes as few rows in a quarter of the forwards"},
     {"remasking", "", "accept=schedule takes the most probable tokens, accept=random as many in a random order"},
     {"final_sweep", "", "leave it out: tokens that are visible when all is decided are final"},

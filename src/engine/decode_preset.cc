@@ -38,16 +38,16 @@ constexpr const char* kUnrevisedFast = "--kv block --threshold 0.8";
 constexpr std::array kBuiltIn = {
     // LLaDA's own sampler at its slowest: one token per forward, everything recomputed, on a canvas of a fixed length.
     BuiltIn{"exact", "--gen-length 128"},
-    // A forward computes the block and what changed before it, and everything once 48 tokens have changed; masks more
+    // A forward computes the block and what changed before it, and everything once 80 tokens have changed; masks more
     // than half a block behind the block are not read; and what is written is checked until it is stable
     // (decode/dual_path.h) or the answer complete.
     BuiltIn{"balanced",
-            "--kv dual --refresh-after 48 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.9 "
+            "--kv dual --refresh-after 80 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.9 "
             "--stable-threshold 0.99 --revise-rows 8",
             kBlockCausal, kUnrevised},
     // Fewer forwards and rows for a little less certainty.
     BuiltIn{"fast",
-            "--kv dual --refresh-after 128 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.85 "
+            "--kv dual --refresh-after 256 --slide --tail 16 --entropy-gate 1 --revision dual-path --threshold 0.85 "
             "--stable-threshold 0.99 --revise-rows 8",
             kBlockCausalFast, kUnrevisedFast},
 };

@@ -41,8 +41,8 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<const Model
 }
 
 Scheduler::Id Scheduler::enqueue(std::unique_ptr<ForwardJob> job, std::function<void(Entry&)> end) {
-  waiting_.push_back(std::make_unique<Entry>(next_id_++, std::move(job), std::move(end)));
-  return waiting_.back()->id;
+  entries_.push_back(std::make_unique<Entry>(next_id_++, std::move(job), std::move(end)));
+  return entries_.back()->id;
 }
 
 Result<Scheduler::Id> Scheduler::add(const Ready& request, AnswerRun run, DoneCallback on_done) {
@@ -87,18 +87,20 @@ Result<Scheduler::Id> Scheduler::add_decide(std::unique_ptr<DecideJob> job, Deci
 }
 
 void Scheduler::cancel(Id id) {
-  for (auto& entry : running_)
-    if (entry->id == id) entry->job->cancel();
-  for (auto& entry : waiting_)
+  for (auto& entry : entries_)
     if (entry->id == id) entry->job->cancel();
   end_finished();
 }
 
-void Scheduler::admit() {
-  while (!waiting_.empty() && static_cast<int64_t>(running_.size()) < options_.most_running) {
-    running_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
-    Entry& entry = *running_.back();
+std::span<const std::unique_ptr<Scheduler::Entry>> Scheduler::running() const {
+  return std::span(entries_).first(static_cast<size_t>(std::ranges::count(entries_, true, &Entry::begun)));
+}
+
+void Scheduler::begin_some() {
+  const auto most = static_cast<size_t>(std::min(options_.most_running, std::ssize(entries_)));
+  for (size_t i = running().size(); i < most; ++i) {
+    Entry& entry = *entries_[i];
+    entry.begun = true;
     const Status status = within_memory([&] { return entry.job->allocate(device(), prefixes()); });
     if (!status) entry.error = status.error();
   }
@@ -107,7 +109,7 @@ void Scheduler::admit() {
 // Everybody's first step, oldest first; then the further ones of those who have more than one.
 std::vector<Scheduler::Turn> Scheduler::plan() {
   std::vector<Turn> turns, further;
-  for (const auto& entry : running_) {
+  for (const auto& entry : running()) {
     if (entry->finished()) continue;
     const auto planned = [&]() -> Status {
       for (const RequestStep& step : entry->job->steps(row_budget())) {
@@ -129,12 +131,9 @@ std::vector<Scheduler::Turn> Scheduler::plan() {
 void Scheduler::end_finished() {
   // Taken out first: their callbacks find a Scheduler without them.
   std::vector<std::unique_ptr<Entry>> ended;
-  const auto take_out = [&](auto& entries) {
-    for (auto& entry : entries)
-      if (entry->finished()) ended.push_back(std::move(entry));
-    std::erase(entries, nullptr);
-  };
-  take_out(running_), take_out(waiting_);
+  for (auto& entry : entries_)
+    if (entry->finished()) ended.push_back(std::move(entry));
+  std::erase(entries_, nullptr);
   for (const auto& entry : ended) entry->end(*entry);
 }
 
@@ -172,7 +171,7 @@ void Scheduler::run(std::span<const Turn> turns) {
 
 void Scheduler::run_forward() {
   const auto run_of_the_model = model_->begin_run();
-  admit();
+  begin_some();
   const std::vector<Turn> turns = plan();
   std::vector<WaitingStep> waiting;
   for (const Turn& turn : turns) waiting.push_back({turn.rows, turn.passed_over, turn.entry->seconds});
@@ -180,10 +179,10 @@ void Scheduler::run_forward() {
   // As much beside the forward as the forward itself takes.
   const double beside = std::max(last_seconds_, kHeavySeconds);
   for (const size_t i : pick(waiting, row_budget(), options_.patience, beside)) picked.push_back(turns[i]);
-  for (const auto& entry : running_)
+  for (const auto& entry : running())
     if (!entry->finished()) ++entry->passed_over;
   for (const Turn& turn : picked) turn.entry->passed_over = 0;
-  for (const auto& entry : running_) stats_.most_passed_over = std::max(stats_.most_passed_over, entry->passed_over);
+  for (const auto& entry : running()) stats_.most_passed_over = std::max(stats_.most_passed_over, entry->passed_over);
   if (!picked.empty()) run(picked);
   end_finished();
 }

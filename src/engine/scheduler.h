@@ -6,10 +6,10 @@
 // Not thread-safe: one thread owns a Scheduler and drives it (engine.h is such a thread). Callbacks are called by it,
 // from inside run_forward() or cancel(), and call nothing of the Scheduler.
 #pragma once
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -66,16 +66,13 @@ class Scheduler {
 
   // Forgets everybody without a word: where no memory was left for the scheduler's own books, with whatever state that
   // left. A request that gets none ends with that error, and the others go on.
-  void drop() {
-    running_.clear();
-    waiting_.clear();
-  }
+  void drop() { entries_.clear(); }
 
   // One forward for those whose turn it is. A request that fails ends with its error; the others do not notice.
   void run_forward();
 
   const Model& model() const { return *model_; }
-  bool idle() const { return running_.empty() && waiting_.empty(); }
+  bool idle() const { return entries_.empty(); }
   int64_t row_budget() const { return options_.row_budget > 0 ? options_.row_budget : learned_.rows(); }
   const SchedulerStats& stats() const { return stats_; }
   bool fell_back() const { return runner_.fell_back(); }
@@ -85,6 +82,7 @@ class Scheduler {
     Id id;
     std::unique_ptr<ForwardJob> job;
     std::function<void(Entry&)> end;  // hands its outcome to whoever asked
+    bool begun = false;               // it holds its store
     int64_t passed_over = 0;
     double seconds = 0;  // that its last step took beside the forward, with the plan of the next
     std::optional<Error> error = {};
@@ -100,7 +98,8 @@ class Scheduler {
   Scheduler(std::shared_ptr<const Model> model, OwnDevices own, const SchedulerOptions& options);
   Device& device() const { return device_of(*model_, own_); }
   PrefixCache* prefixes() const { return runner_.usable(options_.prefixes.get()); }
-  void admit();
+  std::span<const std::unique_ptr<Entry>> running() const;  // those that have begun
+  void begin_some();
   Id enqueue(std::unique_ptr<ForwardJob> job, std::function<void(Entry&)> end);
   template <class T, class Job>
   Id enqueue_result(std::unique_ptr<Job> job, std::function<void(Result<T>)> on_done, const char* what);
@@ -116,8 +115,7 @@ class Scheduler {
   SchedulerStats stats_;
   double last_seconds_ = 0;  // of the last forward
   Id next_id_ = 0;
-  std::vector<std::unique_ptr<Entry>> running_;  // oldest first
-  std::deque<std::unique_ptr<Entry>> waiting_;
+  std::vector<std::unique_ptr<Entry>> entries_;  // oldest first; those that have begun stand before the others
 };
 
 }  // namespace llada

@@ -1,6 +1,7 @@
 #include "forms/regex.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -19,6 +20,111 @@ const std::vector<CodeRange> kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 
 const std::vector<CodeRange> kSpace = {{'\t', '\r'}, {' ', ' '}};
 constexpr CodeRange kSeparators = {0x1c, 0x1f};  // \s in Python, \S in the others
 
+// RegexTexts, and about how many parts they are made of where nothing is shared.
+struct RegexTexts {
+  Expr texts;
+  size_t size = 1;
+};
+
+bool fits_nothing(const RegexTexts& one) { return one.texts->kind == Expression::Kind::never; }
+bool fits_empty_alone(const RegexTexts& one) {
+  return one.texts->kind == Expression::Kind::text && one.texts->text.empty();
+}
+
+RegexTexts nothing_written() { return {text("")}; }
+
+RegexTexts joined(std::vector<RegexTexts> parts) {
+  if (std::ranges::any_of(parts, fits_nothing)) return {never()};
+  RegexTexts made{nullptr, 1};
+  std::vector<Expr> list;
+  for (RegexTexts& part : parts)
+    if (!fits_empty_alone(part)) list.push_back(std::move(part.texts)), made.size += part.size;
+  made.texts = sequence(std::move(list));
+  return made;
+}
+
+RegexTexts any_way(std::vector<RegexTexts> ways) {
+  RegexTexts made{nullptr, 1};
+  std::vector<Expr> list;
+  for (RegexTexts& way : ways)
+    if (!fits_nothing(way)) list.push_back(std::move(way.texts)), made.size += way.size;
+  made.texts = list.empty() ? never() : either(std::move(list));
+  return made;
+}
+
+// A part of an expression: what it fits by where it stands, whether it begins where the whole text does and whether it
+// ends where that ends. Without ^ in it the rows are the same, without $ the columns.
+struct RegexPart {
+  bool begins = false, ends = false;  // there is a ^ in it, a $
+  std::array<std::array<RegexTexts, 2>, 2> at = {};
+  std::array<std::array<bool, 2>, 2> empty = {};  // whether the empty text fits
+
+  bool anchored() const { return begins || ends; }
+  size_t size() const {
+    size_t all = 0;
+    for (const bool begin : {false, true})
+      for (const bool end : {false, true})
+        if (begin <= begins && end <= ends) all += at[begin][end].size;
+    return all;
+  }
+};
+
+RegexPart part_of(bool begins, bool ends, auto&& texts, auto&& empty) {
+  RegexPart made{begins, ends};
+  for (const bool begin : {false, true})
+    for (const bool end : {false, true}) {
+      const bool fresh = begin <= begins && end <= ends;
+      made.at[begin][end] = fresh ? texts(begin, end) : made.at[begin && begins][end && ends];
+      made.empty[begin][end] = empty(begin, end);
+    }
+  return made;
+}
+
+RegexPart part_of(RegexTexts texts, bool empty) {
+  return part_of(false, false, [&](bool, bool) { return texts; }, [&](bool, bool) { return empty; });
+}
+
+RegexPart anchor_of(bool begins) {
+  const auto here = [=](bool begin, bool end) { return begins ? begin : end; };
+  const auto texts = [&](bool begin, bool end) { return here(begin, end) ? nothing_written() : RegexTexts{never()}; };
+  return part_of(begins, !begins, texts, here);
+}
+
+// What fits inside the whole text fits at its beginning and end too, where anchors hold besides. So of a part that may
+// be empty the texts that are not need not be told from it.
+RegexPart behind(const RegexPart& a, const RegexPart& b) {
+  const auto empty = [&](bool begin, bool end) { return a.empty[begin][end] && b.empty[begin][end]; };
+  const auto texts = [&](bool begin, bool end) {
+    std::vector<RegexTexts> ways = {joined({a.at[begin][false], b.at[false][end]})};
+    if (b.begins && a.empty[begin][false]) ways.push_back(b.at[begin][end]);
+    if (a.ends && b.empty[false][end]) ways.push_back(a.at[begin][end]);
+    if (a.ends && b.begins && empty(begin, end)) ways.push_back(nothing_written());
+    return any_way(std::move(ways));
+  };
+  return part_of(a.begins || b.begins, a.ends || b.ends, texts, empty);
+}
+
+// The first and the last time stand elsewhere than those between them. A time without text may stand before or behind
+// the others, which then are as few as they like.
+RegexPart several(const RegexPart& a, int64_t least, int64_t most) {
+  const auto empty = [&](bool begin, bool end) { return least == 0 || a.empty[begin][end]; };
+  const RegexTexts inner{repeat(a.at[0][0].texts, least, most), a.at[0][0].size + 1};
+  const auto texts = [&](bool begin, bool end) {
+    if ((!begin && !end) || most == 0) return inner;
+    const int64_t from = a.empty[begin][false] || a.empty[false][end] ? std::min<int64_t>(least, 1) : least;
+    std::vector<RegexTexts> ways;
+    if (empty(begin, end)) ways.push_back(nothing_written());
+    if (from <= 1) ways.push_back(a.at[begin][end]);
+    if (most != 1) {
+      const RegexTexts between{repeat(a.at[0][0].texts, std::max<int64_t>(from - 2, 0), most < 0 ? -1 : most - 2),
+                               inner.size};
+      ways.push_back(joined({a.at[begin][false], between, a.at[false][end]}));
+    }
+    return any_way(std::move(ways));
+  };
+  return part_of(a.begins, a.ends, texts, empty);
+}
+
 std::vector<CodeRange> other_ascii(std::vector<CodeRange> ranges) {
   ranges.push_back({0x80, kLastCode});
   return others(std::move(ranges));
@@ -31,9 +137,9 @@ class Parser {
 
   Result<Expr> parse() {
     LLADA_TRY_STATUS(budget_.spend(in_.size()));
-    LLADA_TRY(Expr all, alternatives(0));
+    LLADA_TRY(const RegexPart all, alternatives(0));
     if (at_ < in_.size()) return wrong("')' without '('");
-    return all;
+    return all.at[true][true].texts;
   }
 
  private:
@@ -45,7 +151,7 @@ class Parser {
     return invalid("found {} at byte {}, which is not supported", what, at_);
   }
 
-  Expr anything() const { return repeat(any_letter(letters_), 0, -1); }
+  RegexPart anything() const { return part_of({repeat(any_letter(letters_), 0, -1), 1}, true); }
 
   Expr dot() const {
     static const std::vector<CodeRange> kRanges = others({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}});
@@ -61,55 +167,88 @@ class Parser {
     return made;
   }
 
-  Result<Expr> alternatives(int depth) {
+  // What anchors make stand in several places counts in each.
+  Status spend_on(const RegexPart& made, size_t before) {
+    return made.anchored() && made.size() > before ? budget_.spend(made.size() - before) : Status();
+  }
+
+  Result<RegexPart> alternatives(int depth) {
     if (depth > kMostGroups) return invalid("found groups nested deeper than {}", kMostGroups);
-    std::vector<Expr> branches;
+    std::vector<RegexPart> branches;
     do {
-      LLADA_TRY(Expr branch, branch_of(depth));
+      LLADA_TRY(RegexPart branch, branch_of(depth));
       branches.push_back(std::move(branch));
     } while (take('|'));
-    return either(std::move(branches));
+    const auto texts = [&](bool begin, bool end) {
+      std::vector<RegexTexts> ways;
+      for (const RegexPart& branch : branches) ways.push_back(branch.at[begin][end]);
+      return any_way(std::move(ways));
+    };
+    const auto any = [&](auto&& is) { return std::ranges::any_of(branches, is); };
+    const auto empty = [&](bool begin, bool end) {
+      return any([&](const RegexPart& branch) { return branch.empty[begin][end]; });
+    };
+    RegexPart made = part_of(any(&RegexPart::begins), any(&RegexPart::ends), texts, empty);
+    size_t before = 0;
+    for (const RegexPart& branch : branches) before += branch.size();
+    LLADA_TRY_STATUS(spend_on(made, before));
+    return made;
   }
 
-  Result<Expr> branch_of(int depth) {
+  Result<RegexPart> branch_of(int depth) {
     LLADA_TRY_STATUS(budget_.spend(5));  // itself, and what may stand before and behind it
-    std::vector<Expr> parts;
-    const bool begins = depth == 0 && take('^');
-    bool ends = false;
-    while (more() && peek() != '|' && peek() != ')') {
-      if (depth == 0 && peek() == '$' && (at_ + 1 == in_.size() || in_[at_ + 1] == '|')) {
-        ends = true;
-        ++at_;
-        break;
+    const bool open = depth == 0 && match_ == Match::anywhere;
+    std::optional<RegexPart> all;
+    std::vector<RegexTexts> plain;  // since the last part with an anchor
+    bool may_be_empty = true;
+    const auto add = [&](const RegexPart& part) -> Status {
+      const size_t before = part.size() + (all ? all->size() : 0);
+      all = all ? behind(*all, part) : part;
+      return spend_on(*all, before);
+    };
+    const auto put = [&](const RegexPart& part) -> Status {
+      if (!part.anchored()) {
+        plain.push_back(part.at[0][0]), may_be_empty &= part.empty[0][0];
+        return {};
       }
-      LLADA_TRY(Expr atom, atom_of(depth));
+      if (!plain.empty())
+        LLADA_TRY_STATUS(add(part_of(joined(std::exchange(plain, {})), std::exchange(may_be_empty, true))));
+      return add(part);
+    };
+    if (open) LLADA_TRY_STATUS(put(anything()));
+    while (more() && peek() != '|' && peek() != ')') {
+      if (peek() == '^' || peek() == '$') {
+        LLADA_TRY_STATUS(put(anchor_of(in_[at_++] == '^')));
+        continue;
+      }
+      LLADA_TRY(RegexPart atom, atom_of(depth));
       LLADA_TRY(atom, repeated(std::move(atom)));
-      parts.push_back(std::move(atom));
+      LLADA_TRY_STATUS(put(atom));
     }
-    if (depth == 0 && match_ == Match::anywhere) {
-      if (!begins) parts.insert(parts.begin(), anything());
-      if (!ends) parts.push_back(anything());
-    }
-    return sequence(std::move(parts));
+    if (open) LLADA_TRY_STATUS(put(anything()));
+    if (!all || !plain.empty()) LLADA_TRY_STATUS(add(part_of(joined(std::move(plain)), may_be_empty)));
+    return *std::move(all);
   }
 
-  Result<Expr> atom_of(int depth) {
+  Result<RegexPart> atom_of(int depth) {
     const char c = peek();
-    if (c == '^' || c == '$') return refused("an anchor inside the expression");
     if (c == '*' || c == '+' || c == '?' || repeats()) return wrong("a repetition of nothing");
     if (c == '(') {
       ++at_;
       if (take('?') && !take(':')) return refused("a group that begins with '(?'");
-      LLADA_TRY(Expr inner, alternatives(depth + 1));
+      LLADA_TRY(RegexPart inner, alternatives(depth + 1));
       if (!take(')')) return wrong("the end inside a group");
       return inner;
     }
-    if (c == '.') {
-      ++at_;
-      return dot();
-    }
-    if (c == '[') return class_of();
-    if (c == '\\') {
+    LLADA_TRY(Expr one, letter());
+    const size_t size = 1 + one->parts.size();
+    return part_of({std::move(one), size}, false);
+  }
+
+  Result<Expr> letter() {
+    if (take('.')) return dot();
+    if (peek() == '[') return class_of();
+    if (peek() == '\\') {
       LLADA_TRY(auto ranges, escape_of());
       return class_with(std::move(ranges));
     }
@@ -275,7 +414,7 @@ class Parser {
     return !bounds || *bounds;
   }
 
-  Result<Expr> repeated(Expr atom) {
+  Result<RegexPart> repeated(RegexPart atom) {
     while (more()) {
       int64_t least = 0, most = -1;
       if (take('*')) {
@@ -293,7 +432,9 @@ class Parser {
       }
       if (more() && peek() == '+') return refused("a possessive repetition");
       take('?');
-      atom = repeat(std::move(atom), least, most);
+      const size_t before = atom.size();
+      atom = several(atom, least, most);
+      LLADA_TRY_STATUS(spend_on(atom, before));
       if (more() && (peek() == '*' || peek() == '+' || peek() == '?' || repeats()))
         return wrong("a repetition of a repetition");
     }

@@ -9,10 +9,11 @@
 namespace llada::forms {
 namespace {
 
-constexpr size_t kMostCases = 600;    // of one value
-constexpr size_t kMostCompared = 64;  // branches of oneOf, each with each
-constexpr size_t kMostDoubled = 8;    // by conditions
-constexpr size_t kMostDenied = 32;    // cases into which one is cut
+constexpr size_t kMostCases = 600;     // of one value
+constexpr size_t kMostCompared = 64;   // branches of oneOf, each with each
+constexpr size_t kMostDoubled = 8;     // by conditions
+constexpr size_t kMostDependent = 16;  // that a member which others depend on doubles
+constexpr size_t kMostDenied = 32;     // cases into which one is cut
 
 bool is_in(std::span<const std::string_view> list, std::string_view key) {
   return std::ranges::find(list, key) != list.end();
@@ -292,7 +293,11 @@ Result<std::vector<Case>> Cases::condition(List in, const Json& s, const Place* 
   // A part of them, before they double too often: what the condition does not hold for.
   const bool doubles = yes.size() + no.size() > kMostDoubled && yes.size() > before / 2 && no.size() > before / 2;
   lost_ |= doubles;
-  if (doubles) return no;
+  if (doubles) {
+    document_.warn(test.place,
+                   fmt::format("beside others it makes more than {} cases; no answer fits it", kMostDoubled));
+    return no;
+  }
   append(yes, no);
   if (yes.size() > kMostCases) return invalid("{}: more than {} cases", document_.path(place), kMostCases);
   return yes;
@@ -307,8 +312,12 @@ Result<std::vector<Case>> Cases::dependent(List in, const std::string& name, con
       Case absent;
       absent.forbidden.push_back(name), absent.hints = Case::kObject;
       if (meet(without, absent)) out.push_back(std::move(without));
-      lost_ |= in.size() > 16;  // a part of them, before they double too often
-      if (in.size() > 16 || is_in(c.forbidden, name)) continue;
+      const bool doubles = in.size() > kMostDependent;  // a part of them, before they double too often
+      lost_ |= doubles;
+      if (doubles)
+        document_.warn(
+            place, fmt::format("beside others it makes more than {} cases; no answer has {}", kMostDependent, name));
+      if (doubles || is_in(c.forbidden, name)) continue;
     }
     need(needed, name), needed.hints = Case::kObject;
     if (needs.is_array()) {

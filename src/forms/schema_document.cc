@@ -133,12 +133,16 @@ std::string Document::path(const Place* place) const {
 
 Status Document::leave_out(const Place* place, std::string_view why) {
   if (!reading_.loose) return invalid("{}: {}", path(place), why);
-  if (reading_.warnings == nullptr || said_.size() > kMostSaid) return {};
-  const std::string at = path(place);
-  if (!said_.insert(at).second) return {};
-  reading_.warnings->push_back(said_.size() > kMostSaid ? "further parts of schemas are left out"
-                                                        : fmt::format("{}: {}; left out", at, why));
+  warn(place, fmt::format("{}; left out", why));
   return {};
+}
+
+void Document::warn(const Place* place, std::string_view why) {
+  if (reading_.warnings == nullptr || said_.size() > kMostSaid) return;
+  const std::string at = path(place);
+  if (!said_.insert(at).second) return;
+  reading_.warnings->push_back(said_.size() > kMostSaid ? "further parts of schemas are left out"
+                                                        : fmt::format("{}: {}", at, why));
 }
 
 Result<const Json*> Document::follow(const Json& holder, const std::string& to) {

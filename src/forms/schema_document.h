@@ -47,6 +47,8 @@ class Document {
 
   // Strict: the error; else a warning, once for each place.
   Status leave_out(const Place* place, std::string_view why);
+  // A warning of answers that are valid and are never given.
+  void warn(const Place* place, std::string_view why);
 
   // Where the reference `to` of the schema `holder` leads.
   Result<const Json*> follow(const Json& holder, const std::string& to);

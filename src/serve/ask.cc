@@ -239,7 +239,7 @@ bool can_think(const Service& service, Shape shape) {
 }
 
 Answered<Ask> read_ask(Service& service, Fields& body, Shape shape) {
-  Ask ask{.shape = shape};
+  Ask ask;
   LLADA_TRY_STATUS(check_model(service, body));
   LLADA_TRY_STATUS(read_streaming(body, ask));
   LLADA_TRY(const auto warnings,
@@ -347,7 +347,7 @@ ApiError refusal_of(const Service& service, const Ask& ask, const Request& reque
 // computed at a time as may be.
 Preparation preparation(Service& service, const Ask& ask, const Request& request) {
   Preparation how{.shortens = !ask.decoding->insists};
-  const AdmissionLimits& limits = service.admission().limits();
+  const RoomLimits& limits = service.room().limits();
   if (ask.decoding->choice.length_by_default() && limits.kv_bytes > 0)
     how.may_hold = [&request, share = limits.kv_bytes / static_cast<double>(limits.running)](
                        const RequestBytes& bytes) { return answer_bytes(bytes, request).computed <= share; };
@@ -379,7 +379,7 @@ std::string kept_part(const Service& service, int64_t prompt_tokens) {
 }  // namespace
 
 int64_t most_answers(const Service& service) {
-  const AdmissionLimits& limits = service.options().admission;
+  const RoomLimits& limits = service.options().admission;
   return std::min(service.options().most_answers, limits.running + limits.waiting);
 }
 
@@ -439,11 +439,11 @@ Done prepare_requests(Service& service, Ask& ask) {
     if (!ready) return std::unexpected(refusal_of(service, ask, asked, ready.error()));
     ask.requests.push_back(*ready);
     ask.bytes.push_back(bytes_of_answer(service, ask, **ready));
-    if (const double bytes = ask.bytes.back().computed; !service.admission().could_hold(bytes))
+    if (const double bytes = ask.bytes.back().computed; !service.room().could_hold(bytes))
       return std::unexpected(
           about(choice, {ErrorKind::invalid_input,
                          fmt::format("gen_length: the answer needs {:.3g} MB of memory, {:.3g} MB at most are there",
-                                     bytes / 1e6, service.admission().limits().kv_bytes / 1e6)}));
+                                     bytes / 1e6, service.room().limits().kv_bytes / 1e6)}));
     if (shorter.empty() && (*ready)->asked_length > 0)
       shorter = fmt::format("the answer may have {} tokens, not {}: the context of {} has {} of prompt",
                             (*ready)->most_generated, (*ready)->asked_length, service.model().context(),

@@ -10,6 +10,8 @@
 #include "engine/decode_choice.h"
 #include "engine/infill_text.h"
 #include "engine/ready_request.h"
+#include "serve/answer_bytes.h"
+#include "serve/answer_writer.h"
 #include "serve/body.h"
 #include "serve/service.h"
 
@@ -32,7 +34,7 @@ struct FormWish {
 struct Decoding;
 
 struct Ask {
-  Shape shape = Shape::chat;
+  MakeWriter writer = nullptr;                    // of its answers
   std::vector<Request> asked = {};                // one per prompt, until they are prepared
   std::vector<Ready> requests = {};               // these, from then on
   std::vector<AnswerBytes> bytes = {};            // of an answer to each

@@ -225,7 +225,7 @@ void Batch::begin(BatchRequest request) {
   });
   *self = exchange;
   exchange->id = fmt::format("{:016x}", hash_of(options_.salt, request.custom_id));
-  exchange->gives_way = options_.gives_way;
+  exchange->low_priority = options_.low_priority;
   {
     const std::lock_guard lock(mutex_);
     under_way_.emplace(exchange, std::move(request));

@@ -37,7 +37,7 @@ struct BatchOptions {
   std::string refusal = {};       // why no further request is answered: all get this error, with the code
   std::string refusal_code = {};
   int64_t in_flight = 16;           // requests at a time, most of which the engine works on
-  bool gives_way = false;           // to requests of others (admission.h)
+  bool low_priority = false;        // to requests of others (serve/waiting_room.h)
   std::function<bool()> may_begin;  // asked before each request; none: it may
   // Asked at least ten times a second; false ends the batch, whose requests under way are given up.
   std::function<bool(const BatchCounts&)> proceed;

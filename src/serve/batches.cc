@@ -62,7 +62,7 @@ Status keep_private(const std::string& path) {
 }
 
 int64_t size_of(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   return ::stat(path.c_str(), &info) == 0 ? info.st_size : 0;
 }
 
@@ -401,9 +401,9 @@ Result<bool> Batches::answer(const std::string& id, bool expired) {
   options.salt = id;
   if (expired)
     options.refusal = "the batch has expired before this request began", options.refusal_code = "batch_expired";
-  options.in_flight = std::max<int64_t>(service_.admission().limits().running - 1, 1);
-  options.gives_way = true;
-  options.may_begin = [this] { return service_.admission().counts().waiting == 0; };
+  options.in_flight = std::max<int64_t>(service_.room().limits().running - 1, 1);
+  options.low_priority = true;
+  options.may_begin = [this] { return service_.room().counts().waiting == 0; };
   options.write = [&](bool is_error, std::string_view line) -> Status {
     {
       const std::lock_guard lock(mutex_);
@@ -444,7 +444,7 @@ Status Batches::end_batch(const std::string& id, const std::string& status, cons
   std::vector<KeptObject> changed;
   for (const auto& [field, file, name] : {std::tuple("output_file_id", output_id(id), "output.jsonl"),
                                           std::tuple("error_file_id", error_id(id), "error.jsonl")}) {
-    struct stat info {};
+    struct stat info{};
     if (::stat(path_of(file).c_str(), &info) != 0) continue;
     if (info.st_size == 0) {
       ::unlink(path_of(file).c_str());

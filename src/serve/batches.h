@@ -1,6 +1,6 @@
 // Files and batches that a server keeps (/v1/files, /v1/batches): their objects in a Store, the files' bytes beside it,
 // and a thread that works on one batch after the other (serve/batch.h). A batch that was under way when the server
-// ended, however it ended, goes on when it runs again. A batch gives way to whoever waits for an answer (admission.h).
+// ended, however it ended, goes on when it runs again. A batch has low priority (serve/waiting_room.h).
 // The folder is this server's alone.
 //
 // asker: of a request that has a key the hash of that, so that everybody sees what was made with the own key, and what

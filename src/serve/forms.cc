@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "serve/ask.h"
 #include "serve/response_form.h"
 
 namespace llada::serve {
@@ -31,9 +32,11 @@ Json anthropic_usage(const Json& usage) {
           {"output_tokens", usage.at("completion_tokens")}};
 }
 
-class AnthropicForm : public AnswerForm {
+class AnthropicForm final : public OneAnswerWriter {
  public:
-  AnthropicForm(AnswerHead head, int64_t prompt) : head_(std::move(head)), prompt_(prompt) {}
+  AnthropicForm(AnswerHead head, int64_t prompt) : request_(head.id), head_(std::move(head)), prompt_(prompt) {
+    head_.id = "msg_" + head_.id;
+  }
 
   std::string whole(const FinishedAnswer& answer, const Json& usage) const override {
     std::vector<std::string> blocks;
@@ -107,7 +110,7 @@ class AnthropicForm : public AnswerForm {
             {"usage", std::move(usage)}};
   }
   Json call_block(int64_t call, const std::string& name, Json input) const {
-    return {{"type", "tool_use"}, {"id", call_id(head_, 0, call)}, {"name", name}, {"input", std::move(input)}};
+    return {{"type", "tool_use"}, {"id", call_id(request_, 0, call)}, {"name", name}, {"input", std::move(input)}};
   }
   // Nobody signs thoughts here.
   static Json thinking_block(const std::string& thoughts) {
@@ -137,7 +140,8 @@ class AnthropicForm : public AnswerForm {
     return fmt::format("event: {}\n{}", type, event_text(json));
   }
 
-  const AnswerHead head_;
+  const std::string request_;
+  AnswerHead head_;
   const int64_t prompt_;
   int64_t blocks_ = 0;     // that were begun
   bool open_ = false;      // the last one
@@ -145,9 +149,9 @@ class AnthropicForm : public AnswerForm {
 };
 
 // Lines of JSON, whose text is a message's in a chat, a field of its own otherwise.
-class OllamaForm : public AnswerForm {
+class OllamaForm final : public OneAnswerWriter {
  public:
-  explicit OllamaForm(AnswerHead head) : head_(std::move(head)) {}
+  OllamaForm(AnswerHead head, bool chat) : head_(std::move(head)), chat_(chat) {}
 
   std::string whole(const FinishedAnswer& answer, const Json& usage) const override {
     Json json = piece(answer.text, true);
@@ -184,11 +188,14 @@ class OllamaForm : public AnswerForm {
   std::string failed(const ApiError& error) override { return dump({{"error", error.message}}) + '\n'; }
   std::string ping() override { return dump(piece("", false)) + '\n'; }
   const char* type() const override { return "application/x-ndjson"; }
+  Json logprobs(const Model& model, std::span<const ScoredToken> tokens) const override {
+    return chat_logprobs(model, tokens, false);
+  }
 
  private:
   Json piece(const std::string& text, bool done) const {
     Json json = {{"model", head_.model}, {"created_at", timestamp(std::chrono::system_clock::now())}};
-    if (head_.shape == Shape::ollama_chat) {
+    if (chat_) {
       json["message"] = {{"role", "assistant"}, {"content", text}};
     } else {
       json["response"] = text;
@@ -209,14 +216,32 @@ class OllamaForm : public AnswerForm {
   }
 
   const AnswerHead head_;
+  const bool chat_;
   ToolCall call_;  // that is being written
 };
 
-class LlamaForm : public AnswerForm {
+class LlamaForm final : public OneAnswerWriter {
  public:
   explicit LlamaForm(AnswerHead head) : head_(std::move(head)) {}
 
+  // To a list of prompts a list of answers.
+  std::string body(const EndedAnswers& answers, const Json& beside) override {
+    if (answers.count == 1) return OneAnswerWriter::body(answers, beside);
+    std::string list;
+    for (size_t i = 0; i < answers.count; ++i) {
+      Json more = {{"index", i}};
+      more.update(beside);
+      Json one = whole_json(answers.take(i), answers.usage_of(i));
+      one.update(more);
+      list += (list.empty() ? "[" : ",") + dump(one);
+    }
+    return list + "]";
+  }
+
   std::string whole(const FinishedAnswer& answer, const Json& usage) const override {
+    return dump(whole_json(answer, usage));
+  }
+  Json whole_json(const FinishedAnswer& answer, const Json& usage) const {
     const double seconds = usage.at("seconds");
     const int64_t tokens = usage.at("completion_tokens");
     Json json = piece(answer.text, true);
@@ -233,10 +258,10 @@ class LlamaForm : public AnswerForm {
                   {{"predicted_n", tokens},
                    {"predicted_ms", seconds * 1e3},
                    {"predicted_per_second", seconds > 0 ? static_cast<double>(tokens) / seconds : 0}}}});
-    return dump(json);
+    return json;
   }
   std::string delta(const std::string& text) override { return text.empty() ? "" : event_text(piece(text, false)); }
-  Json nothing_yet() const override { return piece("", false); }
+  Json nothing_yet(int64_t) const override { return piece("", false); }
   std::string end(const FinishedAnswer& answer, const Json& usage) override {
     FinishedAnswer last = answer;
     last.text.clear();
@@ -254,20 +279,20 @@ class LlamaForm : public AnswerForm {
 
 }  // namespace
 
-std::unique_ptr<AnswerForm> make_form(const AnswerHead& head, const Ask& ask) {
-  switch (ask.shape) {
-    case Shape::response:
-      return std::make_unique<ResponseForm>(head, ask.repeated);
-    case Shape::message:
-      return std::make_unique<AnthropicForm>(head, ask.requests.front()->prompt_tokens);
-    case Shape::ollama_chat:
-    case Shape::ollama_text:
-      return std::make_unique<OllamaForm>(head);
-    case Shape::llama:
-      return std::make_unique<LlamaForm>(head);
-    default:
-      return nullptr;
-  }
+std::unique_ptr<AnswerWriter> write_response(AnswerHead head, const Ask& ask) {
+  return std::make_unique<ResponseForm>(std::move(head), ask.repeated);
+}
+std::unique_ptr<AnswerWriter> write_message(AnswerHead head, const Ask& ask) {
+  return std::make_unique<AnthropicForm>(std::move(head), ask.requests.front()->prompt_tokens);
+}
+std::unique_ptr<AnswerWriter> write_ollama_chat(AnswerHead head, const Ask&) {
+  return std::make_unique<OllamaForm>(std::move(head), true);
+}
+std::unique_ptr<AnswerWriter> write_ollama_text(AnswerHead head, const Ask&) {
+  return std::make_unique<OllamaForm>(std::move(head), false);
+}
+std::unique_ptr<AnswerWriter> write_llama(AnswerHead head, const Ask&) {
+  return std::make_unique<LlamaForm>(std::move(head));
 }
 
 void put_error_in_form(std::string_view path, HttpReply& reply) {

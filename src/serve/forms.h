@@ -4,12 +4,15 @@
 #include <memory>
 #include <string_view>
 
-#include "serve/shapes.h"
+#include "serve/answer_writer.h"
 
 namespace llada::serve {
 
-// Null: the shape's answers are choices (WholeText, piece_json), or those of infilling.
-std::unique_ptr<AnswerForm> make_form(const AnswerHead& head, const Ask& ask);
+std::unique_ptr<AnswerWriter> write_response(AnswerHead head, const Ask& ask);
+std::unique_ptr<AnswerWriter> write_message(AnswerHead head, const Ask& ask);
+std::unique_ptr<AnswerWriter> write_ollama_chat(AnswerHead head, const Ask& ask);
+std::unique_ptr<AnswerWriter> write_ollama_text(AnswerHead head, const Ask& ask);
+std::unique_ptr<AnswerWriter> write_llama(AnswerHead head, const Ask& ask);
 
 // Writes a refusal as the clients of that path's protocol read it.
 void put_error_in_form(std::string_view path, HttpReply& reply);

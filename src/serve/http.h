@@ -178,8 +178,8 @@ class Exchange {
       : request(std::move(with)), respond_(std::move(respond)), body_(std::move(body)) {}
 
   const HttpRequest request;
-  std::string id;          // of this request, in answers and in the log
-  bool gives_way = false;  // to others, as a batch's does (admission.h)
+  std::string id;             // of this request, in answers and in the log
+  bool low_priority = false;  // to others, as a batch's does (serve/waiting_room.h)
 
   // By the route, once: an answer may take an hour, and does not need it any more.
   BodyBytes take_body() { return std::move(body_); }

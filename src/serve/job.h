@@ -2,10 +2,8 @@
 // The engine's thread only notes steps; JSON is made by the thread that sends it. Of a stream whose reader is slow the
 // notes of steps are merged, so their number is bounded by the canvas, and no text is lost.
 #pragma once
-#include <chrono>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,37 +11,24 @@
 
 #include "serve/answer_text.h"
 #include "serve/ask.h"
-#include "serve/forms.h"
-#include "serve/shapes.h"
+#include "serve/pending.h"
 
 namespace llada::serve {
 
-class Job : public Outflow, public Pending, public std::enable_shared_from_this<Job> {
+class Job final : public Outflow, public PendingAnswer {
  public:
   Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask);
-  ~Job() override;
-
-  // Replies 429 where the queue is full; otherwise once there is something to say.
-  void begin();
-  void tick(double answer_seconds, double ping_seconds) override;
-  void cancel(const std::string& why, int status = 503) override;
 
   Piece take() override;
   void listen(std::function<void()> ready) override;
   void ping() override;
 
  private:
-  using Clock = std::chrono::steady_clock;
-  static constexpr Admission::Id kNone = -1;
-  enum class Stage { waiting, running, ended };
   struct Progress {  // of a prompt, in positions
     int64_t kept = 0, done = 0, total = 0;
     double seconds = 0;  // since it was asked for
   };
   struct Answer {
-    Admission::Id ticket = kNone;  // kNone again once nothing of it is held any more
-    Stage stage = Stage::waiting;
-    std::shared_ptr<Submitted> handle = {};
     std::optional<ScoreResult> score = {};  // of its prompt
     std::deque<StepNote> notes = {};        // of a stream, not yet handed on
     std::optional<Progress> progress = {};  // of a stream, not yet handed on
@@ -57,56 +42,52 @@ class Job : public Outflow, public Pending, public std::enable_shared_from_this<
     std::vector<int32_t> given = {};         // of a stream of gaps: given_tokens(), from its first step on
     std::vector<double> confidence = {};     // by canvas position, where log-probabilities are wanted
   };
-  void start(size_t index);
+  std::shared_ptr<Job> self() { return std::static_pointer_cast<Job>(shared_from_this()); }
+  const char* needs() const override { return count() > 1 ? "the answers need" : "the answer needs"; }
+  double waiting_bytes() const override { return serve::waiting_bytes(ask_); }
+  AnswerBytes bytes(size_t index) const override { return ask_.bytes[prompt_of(ask_, index)]; }
+  void compute(size_t index) override;
+  void fail(size_t index, Error error) override { answers_[index].result = std::unexpected(std::move(error)); }
+  HttpReply reply() override;
+  WorkSize reply_size() const override;
+  void all_ended() override;
+  bool streams() const override { return ask_.stream; }
+  void announce() override;
+  void silent(double ping_seconds) override;
   void prepare(size_t index);
   void score(size_t index);
   void generate(size_t index);
-  void keep_handle(size_t index, std::shared_ptr<Submitted> handle);
   bool step(size_t index, const decode::StepEvent& event);
   bool note_step(size_t index, const decode::StepEvent& event);
   void note_prompt(size_t index, int64_t done, int64_t total);
   void done(size_t index, Result<Generation> result);
-  void release_ticket(size_t index);
-  void announce();
-  void finish_all();
   HttpReply whole();
   HttpReply with_note(HttpReply reply) const;
-  std::optional<ApiError> failure() const;
+  std::optional<ApiError> failed_answer() const;
   FinishedAnswer finished(size_t index) const;
   void read_answer(FinishedAnswer& answer) const;
   Json usage() const;
-  void log() const;
-  std::string first_events();
+  Json usage_of(size_t index) const;
   std::string thought_events(size_t index, const std::string& thoughts) const;
-  std::string progress_event(size_t index, const Progress& progress);
+  std::string progress_event(size_t index, const Progress& progress) const;
   std::string events(size_t index, const StepNote& note);
   std::vector<AnswerPiece> pieces(size_t index, const std::string& delta, bool last);
   std::string piece_events(size_t index, const AnswerPiece& piece, int64_t tokens) const;
   std::string last_events(size_t index);
-  void release_answer(size_t index);
-  std::string error_events(const ApiError& error);
+  void forget_answer(size_t index);
   std::vector<ScoredToken> scored(size_t index) const;
   std::span<const int32_t> answer_tokens(size_t index) const;
   Json frame_json(size_t index, const StepNote& note);
-  Json with_usage(Json piece, size_t index, int64_t tokens) const;
 
-  Service& service_;
-  const std::shared_ptr<Exchange> exchange_;
   const Ask ask_;
-  const AnswerHead head_;
-  const Clock::time_point begin_ = Clock::now();
-  // Guards the members below. Of a stream those of take() need no lock, nor do answers that have ended; without a
+  // The lock guards the members below. Of a stream those of take() need none, nor do answers that have ended; without a
   // stream answers need none once all have ended, since they no longer change.
-  mutable std::mutex mutex_;
   std::vector<Answer> answers_;
-  size_t left_;  // answers that have not ended
-  std::string why_cancelled_;
-  int cancelled_status_ = 503;
   std::function<void()> ready_;
-  Clock::time_point last_piece_ = begin_;   // of a stream
-  bool ping_ = false;                       // the next piece shall not be empty
-  bool begun_ = false, ended_ = false;      // of a stream: take()'s own
-  const std::unique_ptr<AnswerForm> form_;  // null: answers are choices; of a stream take()'s own
+  Clock::time_point last_piece_ = begin_;       // of a stream
+  bool ping_ = false;                           // the next piece shall not be empty
+  bool begun_ = false, ended_ = false;          // of a stream: take()'s own
+  const std::unique_ptr<AnswerWriter> writer_;  // of a stream take()'s own
 };
 
 // Answers the request that a route has read: begins the job, or replies with the error.

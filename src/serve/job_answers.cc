@@ -28,13 +28,11 @@ void end_at_stop(FinishedAnswer& answer, std::span<const std::string> stops, siz
 
 }  // namespace
 
-std::optional<ApiError> Job::failure() const {
+std::optional<ApiError> Job::failed_answer() const {
   for (const Answer& answer : answers_) {
     if (!answer.result) continue;
-    if (!*answer.result)
-      return why_cancelled_.empty() ? ApiError(answer.result->error()) : ApiError(cancelled_status_, why_cancelled_);
-    if ((*answer.result)->stats.decode.cancelled)
-      return ApiError(cancelled_status_, why_cancelled_.empty() ? "the answer was cancelled" : why_cancelled_);
+    if (!*answer.result) return failure(answer.result->error());
+    if ((*answer.result)->stats.decode.cancelled) return cancelled_.value_or(ApiError(503, "the answer was cancelled"));
   }
   return std::nullopt;
 }
@@ -76,7 +74,7 @@ FinishedAnswer Job::finished(size_t index) const {
     end_at_stop(answer, ask_.stop, answer.text.size());
   }
   if (ask_.drops_answer) answer.text.clear(), answer.reason = "length";
-  if (ask_.logprobs) answer.logprobs = logprobs_json(service_.model(), ask_.shape, scored(index));
+  if (ask_.logprobs) answer.logprobs = writer_->logprobs(service_.model(), scored(index));
   return answer;
 }
 
@@ -143,45 +141,33 @@ Json Job::usage() const {
   return usage_json(stats, prompts);
 }
 
+Json Job::usage_of(size_t index) const {
+  GenerationStats stats = (*answers_[index].result)->stats;
+  if (ask_.drops_answer) stats.content_tokens = 0;
+  return usage_json({stats}, ready_of(ask_, index).prompt_tokens);
+}
+
 // All answers have ended, so that nothing changes any more and no lock is held while text and JSON are made.
 HttpReply Job::whole() {
-  if (const auto error = failure()) return error_reply(*error);
-  const auto with_echo = [&](size_t i) {
+  if (const auto error = failed_answer()) return error_reply(*error);
+  const auto take = [&](size_t i) {
     FinishedAnswer answer = finished(i);
     if (!ask_.echoed.empty()) answer.text.insert(0, ask_.echoed[prompt_of(ask_, i)]);
     answer.text = to_valid_utf8(answer.text);
+    forget_answer(i);
     return answer;
   };
   Json more = {{"preset", ask_.preset}};
   if (!ask_.note.empty()) more["note"] = ask_.note;
   Json beside = {{"llada", std::move(more)}};
   if (!ask_.warnings.empty()) beside["warnings"] = ask_.warnings;
-  if (answers_.size() > 1 && form_) {  // of llama-server's /completion
-    Json list = Json::array();
-    for (size_t i = 0; i < answers_.size(); ++i) {
-      GenerationStats stats = (*answers_[i].result)->stats;
-      if (ask_.drops_answer) stats.content_tokens = 0;
-      const std::string text = form_->whole(with_echo(i), usage_json({stats}, ask_.requests[i]->prompt_tokens));
-      Json one = parse_json_object(text, "answer", kOwnJson).value();
-      one["index"] = i;
-      one.update(beside);
-      list.push_back(std::move(one));
-    }
-    return with_note(json_reply(list));
-  }
-  if (form_ || ask_.shape == Shape::infill) {
-    std::string text = form_ ? form_->whole(with_echo(0), usage()) : dump(infill_json(head_, with_echo(0), usage()));
-    text.back() = ',';
-    return with_note({.body = std::move(text) + dump(beside).substr(1)});
-  }
-  WholeText text(head_);
-  for (size_t i = 0; i < answers_.size(); ++i) {
-    text.add(with_echo(i));
-    release_answer(i);
-  }
-  Json rest = {{"usage", usage()}};
-  rest.update(beside);
-  return with_note({.body = text.end(rest)});
+  return with_note(
+      {.body = writer_->body({answers_.size(), take, [&](size_t i) { return usage_of(i); }, usage()}, beside)});
+}
+
+HttpReply Job::reply() {
+  if (!ask_.stream) return whole();
+  return with_note({.type = writer_->type(), .stream = self()});
 }
 
 HttpReply Job::with_note(HttpReply reply) const {

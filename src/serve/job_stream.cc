@@ -42,15 +42,6 @@ Json Job::frame_json(size_t index, const StepNote& note) {
 
 namespace {
 
-// Mercury's: the whole text so far replaces the text of earlier events.
-Json replacing(const AnswerHead& head, size_t index, const std::string& text, const std::string& reason,
-               double progress) {
-  Json json = piece_json(head, static_cast<int64_t>(index), text, reason, nullptr);
-  if (head.shape == Shape::chat) json["choices"][0]["delta"] = {{"role", "assistant"}, {"content", text}};
-  json["diffusion_meta"] = {{"diffusion_content", true}, {"diffusion_progress", progress}};
-  return json;
-}
-
 // The text that stands first among the pieces, taken out of them.
 std::string take_text(std::vector<AnswerPiece>& pieces) {
   if (pieces.empty() || pieces.front().call >= 0) return "";
@@ -61,14 +52,6 @@ std::string take_text(std::vector<AnswerPiece>& pieces) {
 
 }  // namespace
 
-// With the counts so far, where they are wanted in each piece.
-Json Job::with_usage(Json piece, size_t index, int64_t tokens) const {
-  if (!ask_.usage_in_pieces) return piece;
-  const int64_t prompt = ready_of(ask_, index).prompt_tokens;
-  piece["usage"] = {{"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
-  return piece;
-}
-
 // What is new of an answer, as text and calls.
 std::vector<AnswerPiece> Job::pieces(size_t index, const std::string& delta, bool last) {
   if (ask_.calls) return answers_[index].calls.take(delta, last);
@@ -77,20 +60,18 @@ std::vector<AnswerPiece> Job::pieces(size_t index, const std::string& delta, boo
 }
 
 std::string Job::piece_events(size_t index, const AnswerPiece& piece, int64_t tokens) const {
-  if (form_) return piece.call < 0 ? form_->delta(piece.text) : form_->call(piece);
   const auto at = static_cast<int64_t>(index);
-  return event_text(with_usage(
-      piece.call < 0 ? piece_json(head_, at, piece.text, "", nullptr) : call_json(head_, at, piece), index, tokens));
+  return piece.call < 0 ? writer_->text(at, piece.text, tokens, nullptr) : writer_->call(at, piece, tokens);
 }
 
 std::string Job::thought_events(size_t index, const std::string& thoughts) const {
   if (!ask_.think || thoughts.empty()) return "";
-  return form_ ? form_->thought(thoughts) : event_text(thought_json(head_, static_cast<int64_t>(index), thoughts));
+  return writer_->thought(static_cast<int64_t>(index), thoughts);
 }
 
 // As llama-server has it.
-std::string Job::progress_event(size_t index, const Progress& p) {
-  Json json = form_ ? form_->nothing_yet() : piece_json(head_, static_cast<int64_t>(index), "", "", nullptr);
+std::string Job::progress_event(size_t index, const Progress& p) const {
+  Json json = writer_->nothing_yet(static_cast<int64_t>(index));
   if (json.is_null()) return "";
   json["prompt_progress"] = {
       {"total", p.total}, {"cache", p.kept}, {"processed", p.done}, {"time_ms", static_cast<int64_t>(p.seconds * 1e3)}};
@@ -105,56 +86,43 @@ std::string Job::events(size_t index, const StepNote& note) {
     const ReadyRequest& ready = ready_of(ask_, index);
     const auto masks =
         static_cast<double>(ready.canvas.infill ? std::ranges::count(answer.given, -1) : ready.most_generated);
-    const double progress = std::clamp(1 - static_cast<double>(note.masks_left) / masks, 0.0, 0.99);
-    return event_text(replacing(head_, index, answer.text ? answer.text->whole() : "", "", progress));
+    const double share = std::clamp(1 - static_cast<double>(note.masks_left) / masks, 0.0, 0.99);
+    return writer_->so_far(at, answer.text ? answer.text->whole() : "", share);
   }
   std::vector<AnswerPiece> fresh = pieces(index, answer.text ? answer.text->take() : "", false);
   std::string events = answer.text ? thought_events(index, answer.text->take_thoughts()) : "";
-  if (ask_.watch == Watch::frames) {
-    Json json = piece_json(head_, at, take_text(fresh), "", nullptr);
-    json["llada"] = frame_json(index, note);
-    events += event_text(json);
-  }
-  for (const AnswerPiece& piece : fresh) events += piece_events(index, piece, answer.text->tokens_given());
+  const int64_t tokens = answer.text ? answer.text->tokens_given() : 0;
+  if (ask_.watch == Watch::frames) events += writer_->text(at, take_text(fresh), tokens, frame_json(index, note));
+  for (const AnswerPiece& piece : fresh) events += piece_events(index, piece, tokens);
   return events;
 }
 
 std::string Job::last_events(size_t index) {
   Answer& answer = answers_[index];
-  const FinishedAnswer end = finished(index);
-  const auto at = static_cast<int64_t>(index);
-  if (ask_.watch == Watch::replace)
-    return event_text(replacing(head_, index, to_valid_utf8(end.text), end.reason, 1)) +
-           event_text(piece_json(head_, at, "", end.reason, end.logprobs));
-  const std::string& written = end.written ? *end.written : end.text;
-  std::vector<AnswerPiece> rest =
-      pieces(index, answer.text ? answer.text->finish(written) : to_valid_utf8(written), true);
+  FinishedAnswer ended = finished(index);
+  const std::string written = ended.written ? *ended.written : ended.text;
+  ended.text = to_valid_utf8(ended.text);
   const GenerationStats& stats = (*answer.result)->stats;
-  const std::string text = ask_.watch == Watch::frames ? take_text(rest) : "";
-  std::string events =
-      answer.text ? thought_events(index, answer.text->finish_thoughts((*answer.result)->thoughts)) : "";
-  for (const AnswerPiece& piece : rest) events += piece_events(index, piece, stats.content_tokens);
-  if (form_) {
-    FinishedAnswer whole = end;
-    whole.text = to_valid_utf8(whole.text);
-    return events + form_->end(whole, usage());
+  AnswerEnd end{ended, stats.content_tokens, usage_of(index), Json()};
+  if (answers_.size() == 1) end.all_usage = usage();
+  std::string events;
+  if (ask_.watch != Watch::replace) {
+    std::vector<AnswerPiece> rest =
+        pieces(index, answer.text ? answer.text->finish(written) : to_valid_utf8(written), true);
+    if (answer.text) events = thought_events(index, answer.text->finish_thoughts((*answer.result)->thoughts));
+    if (ask_.watch == Watch::frames) {
+      if (rest.size() == 1) end.frame_text = take_text(rest);
+      const StepNote note{.step = stats.decode.steps,
+                          .committed = 0,
+                          .masks_left = 0,
+                          .forwards = stats.decode.nfe,
+                          .rows = stats.decode.rows,
+                          .edits = {}};
+      end.frame = frame_json(index, note);
+    }
+    for (const AnswerPiece& piece : rest) events += piece_events(index, piece, stats.content_tokens);
   }
-  if (ask_.watch == Watch::frames) {
-    if (!rest.empty() && !text.empty()) events = event_text(piece_json(head_, at, text, "", nullptr)) + events;
-    Json json = piece_json(head_, at, rest.empty() ? text : "", end.reason, end.logprobs);
-    StepNote note{.step = stats.decode.steps,
-                  .committed = 0,
-                  .masks_left = 0,
-                  .forwards = stats.decode.nfe,
-                  .rows = stats.decode.rows,
-                  .edits = {}};
-    json["llada"] = frame_json(index, note);
-    json["usage"] = usage_json({stats}, ready_of(ask_, index).prompt_tokens);
-    if (request_of(ask_, index).gaps) json["spans"] = end.spans;
-    return events + event_text(json);
-  }
-  return events +
-         event_text(with_usage(piece_json(head_, at, "", end.reason, end.logprobs), index, stats.content_tokens));
+  return events + writer_->end(static_cast<int64_t>(index), end);
 }
 
 // Steps and results are taken under the lock and made into JSON without it: the engine's thread notes its next step
@@ -170,7 +138,7 @@ Outflow::Piece Job::take() {
     const std::lock_guard lock(mutex_);
     if (ended_) return {};
     ping = ping_;
-    if (left_ == 0 || !why_cancelled_.empty()) failing = failure();
+    if (left() == 0 || cancelled_) failing = failed_answer();
     for (size_t i = 0; i < answers_.size(); ++i) {
       progress[i] = std::exchange(answers_[i].progress, {});
       std::deque<StepNote>& ready = answers_[i].notes;
@@ -182,10 +150,10 @@ Outflow::Piece Job::take() {
     }
   }
   Piece piece;
-  if (!begun_) piece.bytes = first_events();
+  if (!begun_) piece.bytes = writer_->begin();
   begun_ = true;
   if (failing) {
-    piece.bytes += error_events(*failing);
+    piece.bytes += writer_->failed(*failing);
     piece.last = ended_ = true;
     return piece;
   }
@@ -194,47 +162,29 @@ Outflow::Piece Job::take() {
     for (const StepNote& note : notes[i]) piece.bytes += events(i, note);
     if (ended[i] && !answers_[i].sent && piece.bytes.size() < kPieceBytes) {
       piece.bytes += last_events(i);
-      release_answer(i);
+      forget_answer(i);
+      release(i);
     }
   }
   if (!std::ranges::all_of(answers_, &Answer::sent)) {
-    if (ping && piece.bytes.empty()) piece.bytes = form_ ? form_->ping() : ": ping\n\n";
+    if (ping && piece.bytes.empty()) piece.bytes = writer_->ping();
     const std::lock_guard lock(mutex_);
     if (!piece.bytes.empty()) last_piece_ = Clock::now(), ping_ = false;
     return piece;
   }
-  if (ask_.include_usage && !form_) piece.bytes += event_text(usage_piece_json(head_, usage()));
-  if (!form_) piece.bytes += kLastEvent;
+  piece.bytes += writer_->all_ended(usage());
   piece.last = ended_ = true;
   return piece;
 }
 
 // Only the counts of the answer are kept.
-void Job::release_answer(size_t index) {
+void Job::forget_answer(size_t index) {
   Answer& answer = answers_[index];
   answer.sent = true;
   Generation& g = **answer.result;
   g.tokens = {}, g.text = {}, g.thoughts = {}, g.scores = {};
   answer.text.reset();
   answer.confidence = {};
-  release_ticket(index);
-}
-
-std::string Job::error_events(const ApiError& error) {
-  if (form_) return form_->failed(error);
-  return event_text(error_json(error)) + std::string(kLastEvent);
-}
-
-std::string Job::first_events() {
-  if (form_) return form_->begin();
-  std::string text;
-  for (size_t i = 0; i < answers_.size(); ++i) {
-    const auto at = static_cast<int64_t>(i);
-    if (ask_.shape == Shape::chat && ask_.watch != Watch::replace) text += event_text(role_json(head_, at, ask_.calls));
-    if (!ask_.echoed.empty() && !ask_.echoed[prompt_of(ask_, i)].empty())
-      text += event_text(piece_json(head_, at, ask_.echoed[prompt_of(ask_, i)], "", nullptr));
-  }
-  return text;
 }
 
 }  // namespace llada::serve

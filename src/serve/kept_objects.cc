@@ -82,7 +82,16 @@ void KeptObjects::count(const KeptObject& object, int64_t sign) {
       list.erase(entry);
     }
   };
-  if (!object.is_file()) return keep(object.is_open() ? open_ : ended_, "created_at");
+  if (!object.is_file()) {
+    keep(object.is_open() ? open_ : ended_, "created_at");
+    std::pair reader(object.json.at("input_file_id").get<std::string>(), object.id());
+    if (sign < 0) {
+      readers_.erase(reader);
+    } else if (object.is_open()) {
+      readers_.insert(std::move(reader));
+    }
+    return;
+  }
   files_ += sign;
   bytes_ += sign * object.json.at("bytes").get<int64_t>();
   if (object.json.contains("expires_at")) keep(expiring_, "expires_at");
@@ -112,9 +121,8 @@ std::vector<Json> KeptObjects::all(std::string_view kind, std::string_view asker
 }
 
 std::string KeptObjects::reader_of(const std::string& file) const {
-  for (const auto& [time, id] : open_)
-    if (objects_.at(id).json.at("input_file_id") == file) return id;
-  return "";
+  const auto found = readers_.lower_bound({file, ""});
+  return found != readers_.end() && found->first == file ? found->second : "";
 }
 
 std::vector<std::string> KeptObjects::expired(int64_t now) const {

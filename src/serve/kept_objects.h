@@ -53,6 +53,7 @@ class KeptObjects {
   std::map<std::string, KeptObject> objects_;
   std::set<std::pair<int64_t, std::string>> open_, ended_;  // batches by the time of their making
   std::set<std::pair<int64_t, std::string>> expiring_;      // files by the time when they go
+  std::set<std::pair<std::string, std::string>> readers_;   // files with the batches that read them and have not ended
   int64_t files_ = 0, bytes_ = 0;
 };
 

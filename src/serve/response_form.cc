@@ -31,8 +31,12 @@ Json message(const AnswerHead& head, int64_t item, const std::string& status, Js
 }
 
 Json function_call(const AnswerHead& head, int64_t number, const std::string& status, const ToolCall& call) {
-  return {{"type", "function_call"}, {"id", function_id(head, number)}, {"call_id", call_id(head, 0, number)},
-          {"name", call.name},       {"arguments", call.arguments},     {"status", status}};
+  return {{"type", "function_call"},
+          {"id", function_id(head, number)},
+          {"call_id", call_id(head.id.substr(head.id.find('_') + 1), 0, number)},
+          {"name", call.name},
+          {"arguments", call.arguments},
+          {"status", status}};
 }
 
 Json thought_part(const std::string& thoughts) { return {{"type", "summary_text"}, {"text", thoughts}}; }

@@ -4,14 +4,16 @@
 #include <string>
 #include <vector>
 
-#include "serve/shapes.h"
+#include "serve/answer_writer.h"
 
 namespace llada::serve {
 
-class ResponseForm : public AnswerForm {
+class ResponseForm final : public OneAnswerWriter {
  public:
   // repeated: the request's own fields that the response has, too.
-  ResponseForm(AnswerHead head, Json repeated) : head_(std::move(head)), repeated_(std::move(repeated)) {}
+  ResponseForm(AnswerHead head, Json repeated) : head_(std::move(head)), repeated_(std::move(repeated)) {
+    head_.id = "resp_" + head_.id;
+  }
 
   std::string whole(const FinishedAnswer& answer, const Json& usage) const override {
     return dump(as_json(answer, usage));
@@ -32,7 +34,7 @@ class ResponseForm : public AnswerForm {
   std::string end_thoughts();
   std::string end_item(Json item);
 
-  const AnswerHead head_;
+  AnswerHead head_;
   const Json repeated_;
   int64_t next_ = 0;             // event
   int64_t items_ = 0;            // that were begun

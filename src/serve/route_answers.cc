@@ -1,6 +1,8 @@
 // /v1/chat/completions and /v1/responses: the answer to a conversation, in OpenAI's two protocols; /v1/completions:
 // text that follows a prompt, as it is or as token ids, or, with a suffix, text between the two; /completion: the same
 // in llama-server's own protocol.
+#include "serve/choices.h"
+#include "serve/forms.h"
 #include "serve/routes.h"
 #include "serve/tools.h"
 #include "text/utf8.h"
@@ -75,6 +77,7 @@ Json repeated_fields(Fields& body, const std::optional<std::string>& instruction
 
 Answered<Ask> read_chat(Service& service, Fields body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::chat));
+  ask.writer = write_chat;
   LLADA_TRY(auto messages, read_messages(body, Shape::chat));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::chat));
   LLADA_TRY(auto stop, read_stop(body));
@@ -93,10 +96,11 @@ Answered<Ask> read_completion(Service& service, Fields body) {
   if (body.find("suffix") != nullptr) {
     LLADA_TRY(const auto form, read_format(body, Shape::completion));
     LLADA_TRY(Ask ask, read_between(service, std::move(body), form));
-    ask.shape = Shape::completion;
+    ask.writer = write_completion;
     return ask;
   }
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::completion));
+  ask.writer = write_completion;
   LLADA_TRY(auto prompts, read_prompts(service, body));
   LLADA_TRY(const auto stop, read_stop(body));
   LLADA_TRY(const int64_t n, read_count(service, body));
@@ -120,6 +124,7 @@ Answered<Ask> read_completion(Service& service, Fields body) {
 
 Answered<Ask> read_llama_completion(Service& service, Fields body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::llama));
+  ask.writer = write_llama;
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
   LLADA_TRY(auto prompts, read_prompts(service, body));
   if (prompts.size() > 1 && ask.stream)
@@ -139,6 +144,7 @@ Answered<Ask> read_llama_completion(Service& service, Fields body) {
 
 Answered<Ask> read_response(Service& service, Fields body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::response));
+  ask.writer = write_response;
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
   LLADA_TRY_STATUS(read_unstored(body));
   LLADA_TRY(auto messages, read_messages(body, Shape::response));

@@ -34,7 +34,7 @@ QueuedWork<DecideResult> decision_work(Service& service, const std::string& id,
                  {"error", result ? Json(nullptr) : Json(result.error().message)}});
   };
   return {
-      .what = "the decisions need",
+      .needs = "the decisions need",
       .bytes = {std::ceil(decide_bytes(service.model(), size, rows)) + kept, kept},
       .waiting_bytes = static_cast<double>(request->state.size() + static_cast<size_t>(size.tokens) * sizeof(int32_t)),
       .size = request->questions.size() > 20 ? WorkSize::large : WorkSize::small,

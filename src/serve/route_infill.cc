@@ -2,6 +2,8 @@
 // number was: the model fills each of them, so a long gap holds a long text.
 #include <algorithm>
 
+#include "serve/choices.h"
+#include "serve/forms.h"
 #include "serve/routes.h"
 
 namespace llada::serve {
@@ -80,6 +82,7 @@ Answered<Ask> read_fim(Service& service, Fields body) { return read_between(serv
 
 Answered<Ask> read_between(Service& service, Fields body, std::optional<FormWish> form) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::fim));
+  ask.writer = write_fim;
   if (form) ask.form = std::move(form);
   LLADA_TRY(const auto prompt, body.optional_text("prompt"));
   LLADA_TRY(const auto suffix, body.optional_text("suffix"));
@@ -96,6 +99,7 @@ Answered<Ask> read_between(Service& service, Fields body, std::optional<FormWish
 
 Answered<Ask> read_infill(Service& service, Fields body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::infill));
+  ask.writer = write_infill;
   LLADA_TRY(const auto text, body.optional_text("text"));
   LLADA_TRY(const auto before, body.optional_text("input_prefix"));
   LLADA_TRY(const auto behind, body.optional_text("input_suffix"));

@@ -1,4 +1,5 @@
 // /v1/messages and /v1/messages/count_tokens: Anthropic's protocol.
+#include "serve/forms.h"
 #include "serve/routes.h"
 #include "serve/tools.h"
 #include "text/tool_calls.h"
@@ -21,6 +22,7 @@ Answered<std::vector<ChatMessage>> read_conversation(Fields& body) {
 
 Answered<Ask> read_message_request(Service& service, Fields body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::message));
+  ask.writer = write_message;
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
   // What is not stored begins anew in every request.
   if (const Json* thread = body.find("thread"); thread != nullptr && *thread != Json{{"type", "create"}})

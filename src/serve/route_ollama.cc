@@ -5,6 +5,7 @@
 
 #include "base/fnv.h"
 #include "formats/printable.h"
+#include "serve/forms.h"
 #include "serve/job.h"
 #include "serve/routes.h"
 #include "serve/tools.h"
@@ -63,6 +64,7 @@ Answered<Ask> begin_ask(Service& service, Fields& body, Shape shape) {
   if (body.find("stream") == nullptr) body.put("stream", true);
   LLADA_TRY(const std::string others, lift_options(body));
   LLADA_TRY(Ask ask, read_ask(service, body, shape));
+  ask.writer = shape == Shape::ollama_chat ? write_ollama_chat : write_ollama_text;
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
   LLADA_TRY_STATUS(read_chat_logprobs(body, ask));
   if (!others.empty())
@@ -104,7 +106,7 @@ Answered<Ask> read_text_request(Service& service, Fields& body) {
       return refuse("logprobs: text between two others has none here, needed no suffix or logprobs false", "logprobs");
     if (const auto* length = body.find("num_predict")) body.put("max_tokens", *length);
     LLADA_TRY(Ask gap, read_between(service, std::move(body), ask.form));
-    gap.shape = ask.shape;
+    gap.writer = ask.writer;
     for (std::string& warning : ask.warnings) {
       if (std::ranges::count(gap.warnings, warning) > 0) continue;
       add_note(gap, warning);

@@ -4,9 +4,9 @@
 
 #include "engine/prompt.h"
 #include "engine/request_memory.h"
+#include "serve/answer_json.h"
 #include "serve/queued.h"
 #include "serve/routes.h"
-#include "serve/shapes.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -104,7 +104,7 @@ QueuedWork<ScoreResult> score_work(Service& service, const std::shared_ptr<const
   constexpr double kJsonOfToken = 1024;
   const int64_t rows = std::max(service.engine().row_budget(), RowBudget::kMostOfMixture);
   const double bytes = score_bytes(service.model(), ask->request, rows) + kJsonOfToken * static_cast<double>(tokens);
-  return {.what = "the score needs",
+  return {.needs = "the score needs",
           .bytes = {bytes, bytes},
           .waiting_bytes = waiting,
           .size = tokens > 1000 ? WorkSize::large : WorkSize::small,

@@ -83,16 +83,16 @@ HttpReply properties(Service& service, const HttpRequest&) {
                      {"chat_template", model.tokenizer().spec().chat_template},
                      {"modalities", {{"vision", false}, {"audio", false}}},
                      {"default_generation_settings", {{"n_ctx", model.context()}}},
-                     {"total_slots", service.admission().limits().running},
-                     {"waiting", service.admission().limits().waiting},
+                     {"total_slots", service.room().limits().running},
+                     {"waiting", service.room().limits().waiting},
                      {"row_budget", service.engine().row_budget()}});
 }
 
 // As llama-server has them, whose monitors look for them: a slot is a place for an answer that runs.
 HttpReply slots(Service& service, const HttpRequest&) {
   Json list = Json::array();
-  const int64_t running = service.admission().counts().running;
-  for (int64_t i = 0; i < service.admission().limits().running; ++i)
+  const int64_t running = service.room().counts().running;
+  for (int64_t i = 0; i < service.room().limits().running; ++i)
     list.push_back({{"id", i}, {"n_ctx", service.model().context()}, {"is_processing", i < running}});
   return json_reply(list);
 }

@@ -4,19 +4,21 @@
 #include <cctype>
 #include <chrono>
 #include <cstring>
+#include <limits>
 
 #include "base/fnv.h"
 #include "base/memory_usage.h"
 #include "formats/model_file.h"
 #include "memory/prefix_cache.h"
 #include "serve/forms.h"
+#include "serve/pending.h"
 #include "serve/routes.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
 
 Service::Service(ServiceOptions options)
-    : options_(std::move(options)), admission_(options_.admission), workers_(2), ticker_([this] { tick(); }) {}
+    : options_(std::move(options)), room_(options_.admission), workers_(2), ticker_([this] { tick(); }) {}
 
 Service::~Service() {
   drain(0);
@@ -36,7 +38,7 @@ void Service::tick() {
   constexpr int kTicksToTrim = 25;  // five seconds
   int ticks = 0;
   const auto look = [&] {
-    admission_.expire();
+    room_.expire();
     std::unique_lock lock(mutex_);
     const auto jobs = jobs_;
     lock.unlock();
@@ -58,7 +60,7 @@ Status Service::set_model(std::shared_ptr<const Model> model) {
   if (!model->has_tokenizer()) return invalid("{}: has no tokenizer; needed one to serve texts", model->file().path());
   SchedulerOptions scheduler{.threads = options_.threads,
                              .row_budget = options_.row_budget,
-                             .most_running = options_.admission.running,
+                             .most_running = std::numeric_limits<int64_t>::max(),  // the room bounds them
                              .warn = [this](const std::string& line) {
                                metrics_.fell_back();
                                log({{"event", "fallback"}, {"message", line}});
@@ -105,7 +107,7 @@ std::string Service::name() const {
 }
 
 Metrics::Now Service::now() const {
-  const AdmissionCounts counts = admission_.counts();
+  const RoomCounts counts = room_.counts();
   const SchedulerStats stats = loaded_ ? engine_->stats() : SchedulerStats();
   return {.waiting = counts.waiting,
           .running = counts.running,
@@ -117,14 +119,14 @@ Metrics::Now Service::now() const {
           .ready = ready()};
 }
 
-bool Service::began(std::shared_ptr<Pending> answer) {
+bool Service::began(std::shared_ptr<PendingAnswer> answer) {
   const std::lock_guard lock(mutex_);
   if (state_ == State::draining) return false;
   jobs_.insert(std::move(answer));
   return true;
 }
 
-void Service::ended(const std::shared_ptr<Pending>& answer) {
+void Service::ended(const std::shared_ptr<PendingAnswer>& answer) {
   {
     const std::lock_guard lock(mutex_);
     jobs_.erase(answer);

@@ -14,27 +14,18 @@
 
 #include "engine/engine.h"
 #include "serve/access.h"
-#include "serve/admission.h"
 #include "serve/batches.h"
 #include "serve/http.h"
 #include "serve/metrics.h"
+#include "serve/waiting_room.h"
 #include "serve/workers.h"
 
 namespace llada::serve {
 
-// An answer that is under way.
-class Pending {
- public:
-  virtual ~Pending() = default;
-  // Now and then: ends it where it has taken longer than that; of a stream that has been silent for so long, but for 0,
-  // says that it goes on.
-  virtual void tick(double answer_seconds, double ping_seconds) = 0;
-  // Ends what is not finished. why, status: the error for the client, where it is still there.
-  virtual void cancel(const std::string& why, int status = 503) = 0;
-};
+class PendingAnswer;
 
 struct ServiceOptions {
-  AdmissionLimits admission = {};
+  RoomLimits admission = {};
   std::string name = {};          // the model's, in answers; empty: of its file
   double answer_seconds = 3600;   // most of one answer's
   double ping_seconds = 15;       // of silence before a stream sends a comment, so that no proxy cuts it; 0: never
@@ -82,7 +73,7 @@ class Service {
   const Model& model() const { return *model_; }
   const std::shared_ptr<const Model>& shared_model() const { return model_; }
   Engine& engine() const { return *engine_; }
-  Admission& admission() { return admission_; }
+  WaitingRoom& room() { return room_; }
   Metrics& metrics() { return metrics_; }
   Workers& workers() { return workers_; }
   Batches* batches() { return batches_.get(); }  // null: nothing is kept
@@ -94,8 +85,8 @@ class Service {
   Metrics::Now now() const;
 
   // Answers that are under way, for drain().
-  bool began(std::shared_ptr<Pending> answer);  // false: nothing begins any more
-  void ended(const std::shared_ptr<Pending>& answer);
+  bool began(std::shared_ptr<PendingAnswer> answer);  // false: nothing begins any more
+  void ended(const std::shared_ptr<PendingAnswer>& answer);
   void log(const Json& fields) const {
     if (options_.log) options_.log(log_line(fields));
   }
@@ -114,12 +105,12 @@ class Service {
   std::atomic<bool> loaded_ = false;
   std::atomic<int64_t> next_ = 0, created_ = 0;
   std::shared_ptr<const Model> model_;
-  Admission admission_;
+  WaitingRoom room_;
   Metrics metrics_;
   mutable std::mutex mutex_;  // guards what follows, up to stopping_
   std::condition_variable changed_;
   std::vector<std::string> keys_;
-  std::set<std::shared_ptr<Pending>> jobs_;
+  std::set<std::shared_ptr<PendingAnswer>> jobs_;
   bool stopping_ = false;
   // Who uses whom: jobs, the engine's thread, the workers' threads and the ticker use all that stands above them, and
   // hold no owner of it. The engine's thread gives to the workers, whose threads use the engine. So the destructor ends

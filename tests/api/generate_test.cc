@@ -265,7 +265,7 @@ TEST(CApi, PresetsAsOnTheCommandLine) {
     return std::string(llada_error(tiny().engine));
   };
   EXPECT_EQ(refused({{"kv", "none"}}),
-            "kv none: does not go with preset balanced: refresh_after (of preset balanced): found 48 with kv none, which "
+            "kv none: does not go with preset balanced: refresh_after (of preset balanced): found 80 with kv none, which "
             "computes everything in every step, so that refresh_after would change nothing; needed kv prefix, dual, block or "
             "frozen; preset exact starts without it");
   const OptionsHandle unknown = options_of({{"preset", "brisk"}});

@@ -243,6 +243,9 @@ class OtherTabs(PageTest):
         self.assertEqual(len(self.all("#options .field[data-key]")), len(options))
         first = [field.get_attribute("data-key") for field in self.all("#options .field[data-key]")][:2]
         self.assertEqual(first, ["gen_length", "temperature"], "what most people look for")
+        titles = self.script("return [...document.querySelectorAll('#options .field, #options summary')]"
+                             ".map((one) => one.firstChild.textContent)")
+        self.assertEqual(sorted(set(titles)), sorted(titles), "each stands once")
         for details in self.all("#options details")[:2]:
             details.click()
         self.picture("settings")

@@ -105,6 +105,22 @@ TEST(Slide, RowsMoveWithTheBlock) {
   EXPECT_EQ(rows(KvChoice::frozen), (Rows{{0, 1, 2, 3, 4}, {1, 2, 3, 4, 5}, {3, 4, 5, 6, 7}}));
 }
 
+// Tokens behind what the last full forward read count too: it read three of the answer, and six are to change.
+TEST(Slide, EveryChangedTokenBringsTheNextFullForwardNearer) {
+  DecodeOptions o = {LengthOptions{.gen_length = 12, .block_length = 2, .slide = true},
+                     AcceptanceOptions{.acceptance = Acceptance::threshold},
+                     EndingOptions{.early_stop = EarlyStop::none},
+                     CacheOptions{.kv = KvChoice::dual, .tail = 1, .refresh_after = 6}};
+  const Outcome outcome = run_script(o, kPrompt, [](const StepPlan&, int64_t, int32_t p) {
+    return Prediction{.position = p, .token = 3, .probability = 1};
+  });
+  std::vector<size_t> full;
+  for (size_t step = 0; step < outcome.plans.size(); ++step)
+    if (outcome.plans[step].rows.front() == 0) full.push_back(step);
+  EXPECT_EQ(full, (std::vector<size_t>{0, 3}));
+  EXPECT_EQ(outcome.plans.size(), 6U);
+}
+
 TEST(Slide, IsRefusedWhereBlocksMatter) {
   DecodeOptions o = {LengthOptions{.slide = true}, AcceptanceOptions{.acceptance = Acceptance::threshold}};
   EXPECT_TRUE(validate(o));

@@ -2,6 +2,9 @@
 // texts alone as fit in each of them.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <random>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -34,6 +37,16 @@ TEST(RegexDialects, ReadAlikeOrAsStated) {
       {"(a|)(|b)(?:)()", {"", "a", "ab", "b"}, {"ba"}},
       {"|a", {"", "a"}, {}},
       {"^a|b$", {"a", "b"}, {"ab"}},
+      // Anchors, which are of the whole text wherever they stand.
+      {"(a$)", {"a"}, {"", "aa"}},
+      {"(^a|b)(c|d$)", {"ac", "bd"}, {"a", "c"}},
+      {"^$|(^(?:\\S+\\s+){0,1}\\S+$)", {"", "a", "a b"}, {" ", "a ", "a b c"}},
+      {"x*^y*$z*", {"", "y", "yy"}, {"x", "xy", "yz", "z"}},
+      {"(x|^)a(y|$)", {"a", "xa", "ay", "xay"}, {"", "x"}},
+      {"(a(b|$)){2,3}", {"aba", "abab", "ababab", "ababa"}, {"ab", "aa", "a", "abababa"}},
+      {"(,?([a-z]+|$)){3}", {"abc", "a,b", "a,", "a", "a,b,c", ""}, {"a,b,c,d", ",,,"}},
+      {"((^|,)[a-z]){2,}", {"a,b", "a,b,c"}, {"a", "ab", ",a"}},
+      {"(^)*(a|$)+(?:^b)?", {"a", "aa", ""}, {"ab", "b"}},
       // Letters of a kind: of ASCII, as all dialects have them.
       {R"(\d)", {"7"}, {"x", "\u0663"}},
       {R"(\w)", {"a", "_", "0"}, {"-", "\u00e9"}},
@@ -79,8 +92,7 @@ TEST(RegexDialects, TheRestIsRefusedByItsPlace) {
   };
   constexpr const char *kBraces = "braces that are a repetition in some dialects and text in others",
                        *kGroup = "a group that begins with '(?'", *kSet = "a set operation", *kName = "a class by name",
-                       *kAgain = "a repetition of a repetition", *kNothing = "a repetition of nothing",
-                       *kAnchor = "an anchor inside the expression";
+                       *kAgain = "a repetition of a repetition", *kNothing = "a repetition of nothing";
   const std::vector<Refused> rows = {
       {"x{,3}", kBraces, 1},
       {"x{,}", kBraces, 1},
@@ -108,9 +120,8 @@ TEST(RegexDialects, TheRestIsRefusedByItsPlace) {
       {"a(?=b)", kGroup, 3},
       {"(?<!b)a", kGroup, 2},
       {"(?R)", kGroup, 2},
-      {"a^b", kAnchor, 1},
-      {"a$b", kAnchor, 1},
-      {"(a$)", kAnchor, 2},
+      {"^*a", kNothing, 1},
+      {"a$+", kNothing, 2},
       {"[]a]", "']' first in a class", 1},
       {"[^]a]", "']' first in a class", 2},
       {"[]", "']' first in a class", 1},
@@ -142,6 +153,45 @@ TEST(RegexDialects, TheRestIsRefusedByItsPlace) {
     EXPECT_TRUE(made.error().message == begin || made.error().message == begin + ", which is not supported")
         << row.regex << ": " << made.error().message;
   }
+}
+
+std::string drawn(std::mt19937& rng, int depth) {
+  const auto any = [&](int n) { return static_cast<int>(rng() % static_cast<unsigned>(n)); };
+  std::string out;
+  for (int i = any(4); i >= 0; --i) {
+    const int kind = any(depth > 0 ? 8 : 5);
+    if (kind < 3) {
+      out += kind == 2 ? "." : kind == 1 ? "b" : "a";
+    } else if (kind < 5) {
+      out += kind == 3 ? "^" : "$";
+      continue;
+    } else {
+      out += "(" + drawn(rng, depth - 1) + ")";
+    }
+    out += std::array{"", "", "", "*", "?", "+", "{2}", "{0,2}", "{2,3}"}[static_cast<size_t>(any(9))];
+  }
+  return any(3) == 0 ? out + "|" + drawn(rng, depth - 1) : out;
+}
+
+// Beside the standard library's, on all short texts: as a whole, and anywhere as a schema's pattern.
+TEST(RegexDialects, AnchorsAsAnotherReaderHasThem) {
+  std::vector<std::string> texts = {""};
+  for (size_t i = 0; texts.back().size() < 5; ++i)
+    for (const char c : {'a', 'b'}) texts.push_back(texts[i] + c);
+  std::mt19937 rng(7);
+  int fit = 0;
+  for (int i = 0; i < 400; ++i) {
+    const std::string regex = drawn(rng, 2);
+    const std::regex other(regex);
+    const auto whole = automaton_of({FormKind::regex, regex});
+    const auto found = automaton_of({FormKind::json_schema, R"({"type": "string", "pattern": ")" + regex + "\"}"});
+    for (const std::string& text : texts) {
+      fit += whole && whole->fits(text);
+      EXPECT_EQ(whole && whole->fits(text), std::regex_match(text, other)) << regex << " on '" << text << "'";
+      EXPECT_EQ(found && found->fits('"' + text + '"'), std::regex_search(text, other)) << regex << " in " << text;
+    }
+  }
+  EXPECT_GT(fit, 1000);
 }
 
 // Whatever stands behind a brace is read once.

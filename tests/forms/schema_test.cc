@@ -1,6 +1,6 @@
 // JSON Schema by keywords: a table of schemas with texts that fit and texts that do not, whose verdicts another
 // program's validator has confirmed (python/tests/test_check_forms.py), and what is refused or left out.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <array>
 #include <chrono>
@@ -129,6 +129,32 @@ TEST(SchemaKeywords, AreAnnotationsWhereNoDraftHasThem) {
   EXPECT_TRUE(warnings(R"({"type": "object", "id": "x", "links": [], "x-a": 1, "discriminator": {"propertyName": "k"},
       "properties": {"a": {"type": "string", "format": "int32", "readonly": true, "maximum": 3}}})")
                   .empty());
+}
+
+// Conditions double the cases. Those that are not followed any more are said; answers are valid all the same.
+TEST(SchemaKeywords, ConditionsThatNoAnswerMeetsAreSaid) {
+  std::string properties, conditions, depend;
+  for (int i = 0; i < 6; ++i) {
+    properties += fmt::format(R"({}"k{}": {{"type": "integer"}})", i ? ", " : "", i);
+    conditions +=
+        fmt::format(R"({}{{"if": {{"properties": {{"k{}": {{"minimum": 0}}}}}}, "then": {{"required": ["a{}"]}}}})",
+                    i ? ", " : "", i, i);
+    depend += fmt::format(R"({}"k{}": {{"required": ["k0"]}})", i ? ", " : "", i);
+  }
+  const std::string begin = R"({"type": "object", "properties": {)" + properties + "}, ";
+  const std::string tests =
+      begin + R"("required": ["k0", "k1", "k2", "k3", "k4", "k5"], "allOf": [)" + conditions + "]}";
+  EXPECT_THAT(warnings(tests),
+              testing::ElementsAre("$.allOf[3].if: beside others it makes more than 8 cases; no answer fits it",
+                                   "$.allOf[4].if: beside others it makes more than 8 cases; no answer fits it",
+                                   "$.allOf[5].if: beside others it makes more than 8 cases; no answer fits it"));
+  EXPECT_THAT(
+      warnings(begin + R"("dependentSchemas": {)" + depend + "}}"),
+      testing::ElementsAre("$.dependentSchemas.k5: beside others it makes more than 16 cases; no answer has k5"));
+  // The same where a schema has to be followed.
+  std::vector<std::string> lines;
+  EXPECT_TRUE(check_form({FormKind::json_schema, tests}, &lines, "$"));
+  EXPECT_EQ(lines.size(), 3u);
 }
 
 // None is made whole, and each is read or refused at once.

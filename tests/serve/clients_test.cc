@@ -3,9 +3,9 @@
 #include <set>
 
 #include "engine/prompt.h"
+#include "serve/answer_json.h"
 #include "serve/ask.h"
 #include "serve/fixture.h"
-#include "serve/shapes.h"
 #include "text/utf8.h"
 
 namespace llada::serve {

@@ -4,9 +4,9 @@
 #include <fstream>
 #include <future>
 
-#include "serve/admission.h"
 #include "serve/fixture.h"
 #include "serve/reading_pace.h"
+#include "serve/waiting_room.h"
 #include "serve/workers.h"
 
 namespace llada::serve {
@@ -14,38 +14,38 @@ namespace {
 
 using nlohmann::json;
 
-// What an Admission starts, in its order.
+// What an WaitingRoom starts, in its order.
 struct Turns {
-  explicit Turns(const AdmissionLimits& limits) : admission(limits) {}
+  explicit Turns(const RoomLimits& limits) : admission(limits) {}
 
   // A request whose answers are named by a letter and their number.
-  bool enter(char name, int answers, AnswerBytes bytes = {}, bool gives_way = false) {
-    std::vector<Admission::Ticket> tickets;
+  bool enter(char name, int answers, AnswerBytes bytes = {}, bool low_priority = false) {
+    std::vector<WaitingRoom::Reservation> places;
     for (int i = 0; i < answers; ++i) {
       const std::string answer = name + std::to_string(i);
-      tickets.push_back({bytes, [this, answer] { started.push_back(answer); }, [this, name] { expired += name; }});
+      places.push_back({bytes, [this, answer] { started.push_back(answer); }, [this, name] { expired += name; }});
     }
-    return admission.enter(
-        std::move(tickets),
-        [&](const std::vector<Admission::Id>& known) {
+    return admission.acquire(
+        std::move(places),
+        [&](const std::vector<WaitingRoom::Id>& known) {
           for (size_t i = 0; i < known.size(); ++i) ids[name + std::to_string(i)] = known[i];
         },
-        gives_way);
+        low_priority);
   }
-  void computed(const std::string& answer) { admission.computed(ids.at(answer)); }
-  void leave(const std::string& answer) { admission.leave(ids.at(answer)); }
+  void computed(const std::string& answer) { admission.shrink(ids.at(answer)); }
+  void leave(const std::string& answer) { admission.release(ids.at(answer)); }
   double bytes() const { return admission.counts().kv_bytes; }
   std::vector<std::string> take_started() { return std::exchange(started, {}); }
 
-  Admission admission;
+  WaitingRoom admission;
   std::vector<std::string> started;
   std::string expired;
-  std::map<std::string, Admission::Id> ids;
+  std::map<std::string, WaitingRoom::Id> ids;
 };
 
 using Names = std::vector<std::string>;
 
-TEST(Admission, RequestsTakeTurns) {
+TEST(WaitingRoomTest, RequestsTakeTurns) {
   Turns turns({.running = 1, .waiting = 4});
   EXPECT_TRUE(turns.enter('a', 3));
   EXPECT_TRUE(turns.enter('b', 3));
@@ -59,7 +59,7 @@ TEST(Admission, RequestsTakeTurns) {
   }
 }
 
-TEST(Admission, AFewLargeRequestsLeaveOthersTheirPlaces) {
+TEST(WaitingRoomTest, AFewLargeRequestsLeaveOthersTheirPlaces) {
   Turns turns({.running = 8, .waiting = 256});
   EXPECT_TRUE(turns.enter('a', 128) && turns.enter('b', 128));
   EXPECT_EQ(turns.admission.counts().waiting, 248);
@@ -76,7 +76,7 @@ TEST(Admission, AFewLargeRequestsLeaveOthersTheirPlaces) {
   EXPECT_EQ(turns.started, (Names{"c0", "c0"}));
 }
 
-TEST(Admission, WhatIsKeptUntilItIsHandedOnIsCounted) {
+TEST(WaitingRoomTest, WhatIsKeptUntilItIsHandedOnIsCounted) {
   Turns turns({.running = 4, .waiting = 8, .kv_bytes = 100});
   EXPECT_TRUE(turns.enter('a', 2, {30, 10}));  // keeps 20, and 20 more for each that is computed
   EXPECT_EQ(turns.take_started(), (Names{"a0", "a1"}));
@@ -99,7 +99,7 @@ TEST(Admission, WhatIsKeptUntilItIsHandedOnIsCounted) {
 }
 
 // A request that has begun comes to its end, whoever waits before it and whatever the others keep.
-TEST(Admission, NoRequestsWaitForEachOther) {
+TEST(WaitingRoomTest, NoRequestsWaitForEachOther) {
   Turns turns({.running = 1, .waiting = 8, .kv_bytes = 100});
   EXPECT_TRUE(turns.enter('a', 3, {60, 20}));   // 60, and 40 more while one is computed
   EXPECT_TRUE(turns.enter('b', 1, {30, 25}));   // 25, and 5 more
@@ -122,7 +122,7 @@ TEST(Admission, NoRequestsWaitForEachOther) {
   EXPECT_EQ(turns.bytes(), 0);
 }
 
-TEST(Admission, OfThatWhichNeedNotBeginNothingStaysCounted) {
+TEST(WaitingRoomTest, OfThatWhichNeedNotBeginNothingStaysCounted) {
   Turns turns({.running = 1, .waiting = 8, .kv_bytes = 100, .wait_seconds = 0});
   EXPECT_TRUE(turns.enter('a', 3, {20, 10}));
   EXPECT_TRUE(turns.enter('b', 3, {20, 10}));
@@ -140,7 +140,7 @@ TEST(Admission, OfThatWhichNeedNotBeginNothingStaysCounted) {
 }
 
 // A batch's waits for as long as others come: it has the time of its batch.
-TEST(Admission, WhoGivesWayWaitsLonger) {
+TEST(WaitingRoomTest, WhoGivesWayWaitsLonger) {
   Turns turns({.running = 1, .waiting = 8, .wait_seconds = 0});
   EXPECT_TRUE(turns.enter('a', 1) && turns.enter('b', 1, {}, true) && turns.enter('c', 1));
   EXPECT_EQ(turns.take_started(), Names{"a0"});
@@ -270,7 +270,7 @@ TEST_F(Fairness, AnAnswerThatNobodyReadsHoldsItsMemory) {
 }
 
 // What requests hold while they wait is bounded by what those that wait need to come to their end.
-TEST(Admission, TextsOfThoseThatWaitAreCounted) {
+TEST(WaitingRoomTest, TextsOfThoseThatWaitAreCounted) {
   constexpr double kMb = 1e6, kFree = 64 << 10;
   Turns turns({.running = 2, .waiting = 8, .kv_bytes = 10 * kMb});
   EXPECT_TRUE(turns.admission.hold(kFree));

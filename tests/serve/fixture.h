@@ -6,6 +6,7 @@
 
 #include "engine/decode_choice.h"
 #include "engine/golden.h"
+#include "serve/answer_bytes.h"
 #include "serve/client.h"
 #include "serve/server.h"
 #include "serve/service.h"

@@ -3,8 +3,8 @@
 
 #include "base/memory_usage.h"
 #include "serve/access.h"
-#include "serve/admission.h"
 #include "serve/fixture.h"
+#include "serve/waiting_room.h"
 
 namespace llada::serve {
 namespace {
@@ -75,6 +75,21 @@ TEST_F(Hostile, MemoryIsCountedBeforeItIsUsed) {
       post("/v1/responses", {{"input", "Hi"}, {"max_output_tokens", 200}, {"llada", {{"cfg_scale", 1}}}});
   EXPECT_EQ(response.status, 400) << response.body;
   EXPECT_EQ(response.json()["error"]["param"], "max_output_tokens") << "as it was typed";
+}
+
+// To come back later would not help it.
+TEST_F(Hostile, WhatNeverFitsIsNotToldToComeAgain) {
+  const Request request{.tokens = chat_prompt("Count."), .options = {decode::LengthOptions{.gen_length = 200}}};
+  options.admission = {.running = 1, .waiting = 1, .kv_bytes = bytes_of(request).computed};
+  start();
+  Client first(server->port()), second(server->port());
+  for (Client* client : {&first, &second})
+    client->send(http_request("POST", "/v1/chat/completions", long_body().dump()));
+  ASSERT_TRUE(becomes("llada_requests_waiting", 1));
+  EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi")).status, 429);
+  const auto answers = post("/v1/chat/completions", chat_body("Count.", {{"n", 2}, {"max_tokens", 200}}));
+  EXPECT_EQ(answers.status, 400) << answers.body;
+  EXPECT_THAT(answers.json()["error"]["message"].get<std::string>(), testing::StartsWith("the answers need "));
 }
 
 TEST_F(Hostile, AnswersOfNoGivenLengthShareTheMemory) {
@@ -405,44 +420,44 @@ TEST_F(Hostile, AUnixSocketServes) {
   EXPECT_TRUE(second.error().message.starts_with(address.socket));
 }
 
-TEST(Admission, AllOrNoneInTheirOrder) {
-  Admission admission({.running = 2, .waiting = 1, .kv_bytes = 100});
+TEST(WaitingRoomTest, AllOrNoneInTheirOrder) {
+  WaitingRoom admission({.running = 2, .waiting = 1, .kv_bytes = 100});
   std::vector<int> started;
-  std::vector<Admission::Id> ids;
+  std::vector<WaitingRoom::Id> ids;
   const auto enter = [&](std::vector<double> bytes) {
-    std::vector<Admission::Ticket> tickets;
+    std::vector<WaitingRoom::Reservation> places;
     for (const double b : bytes)
-      tickets.push_back({{b, 0}, [&started, n = static_cast<int>(b)] { started.push_back(n); }, [] {}});
-    return admission.enter(std::move(tickets),
-                           [&](const auto& known) { ids.insert(ids.end(), known.begin(), known.end()); });
+      places.push_back({{b, 0}, [&started, n = static_cast<int>(b)] { started.push_back(n); }, [] {}});
+    return admission.acquire(std::move(places),
+                             [&](const auto& known) { ids.insert(ids.end(), known.begin(), known.end()); });
   };
   EXPECT_TRUE(enter({60}));
   EXPECT_TRUE(enter({50, 10}));  // 50 does not fit beside 60; 10 would, and does not overtake
   EXPECT_EQ(started, (std::vector<int>{60}));
   EXPECT_FALSE(enter({1})) << "a request waits";
-  admission.leave(ids[0]);
+  admission.release(ids[0]);
   EXPECT_EQ(started, (std::vector<int>{60, 50, 10}));
   EXPECT_EQ(admission.counts().kv_bytes, 60);
   EXPECT_FALSE(enter({1, 1, 1}));
   EXPECT_TRUE(enter({1, 1}));
-  admission.leave(ids[3]);  // of those that wait
-  admission.leave(ids[1]);
+  admission.release(ids[3]);  // of those that wait
+  admission.release(ids[1]);
   EXPECT_EQ(started, (std::vector<int>{60, 50, 10, 1}));
 }
 
-TEST(Admission, ThoseThatGiveWayLeaveAPlace) {
-  Admission admission({.running = 3, .waiting = 1});
+TEST(WaitingRoomTest, ThoseThatGiveWayLeaveAPlace) {
+  WaitingRoom admission({.running = 3, .waiting = 1});
   std::string started;
-  std::map<char, Admission::Id> ids;
-  const auto enter = [&](const std::string& names, bool gives_way) {
-    std::vector<Admission::Ticket> tickets;
-    for (const char name : names) tickets.push_back({{1, 1}, [&started, name] { started += name; }, [] {}});
-    return admission.enter(
-        std::move(tickets),
+  std::map<char, WaitingRoom::Id> ids;
+  const auto enter = [&](const std::string& names, bool low_priority) {
+    std::vector<WaitingRoom::Reservation> places;
+    for (const char name : names) places.push_back({{1, 1}, [&started, name] { started += name; }, [] {}});
+    return admission.acquire(
+        std::move(places),
         [&](const auto& known) {
           for (size_t i = 0; i < names.size(); ++i) ids[names[i]] = known[i];
         },
-        gives_way);
+        low_priority);
   };
   EXPECT_TRUE(enter("abc", true));
   EXPECT_EQ(started, "ab");
@@ -451,27 +466,27 @@ TEST(Admission, ThoseThatGiveWayLeaveAPlace) {
   EXPECT_TRUE(enter("B", false)) << "c waits, and takes no place of the queue";
   EXPECT_FALSE(enter("C", false));
   EXPECT_FALSE(enter("d", true));
-  admission.leave(ids['b']);  // c was there before, and B
-  admission.leave(ids['A']);
+  admission.release(ids['b']);  // c was there before, and B
+  admission.release(ids['A']);
   EXPECT_EQ(started, "abAcB");
-  admission.leave(ids['c']);
+  admission.release(ids['c']);
   EXPECT_TRUE(enter("C", false));
   EXPECT_TRUE(enter("D", false));
-  admission.leave(ids['a']);
+  admission.release(ids['a']);
   EXPECT_EQ(started, "abAcBCD");
   EXPECT_TRUE(enter("e", true));
   EXPECT_EQ(started, "abAcBCD");
   EXPECT_TRUE(enter("E", false));
-  admission.leave(ids['B']);  // E begins, since it waits, and e after it
+  admission.release(ids['B']);  // E begins, since it waits, and e after it
   EXPECT_EQ(started, "abAcBCDE");
-  admission.leave(ids['C']);
+  admission.release(ids['C']);
   EXPECT_EQ(started, "abAcBCDEe");
 
-  Admission one({.running = 1, .waiting = 4});  // whose only place nobody can be left
+  WaitingRoom one({.running = 1, .waiting = 4});  // whose only place nobody can be left
   started.clear();
-  std::vector<Admission::Ticket> ticket;
-  ticket.push_back({{1, 1}, [&] { started += 'a'; }, [] {}});
-  EXPECT_TRUE(one.enter(std::move(ticket), [](const auto&) {}, true));
+  std::vector<WaitingRoom::Reservation> place;
+  place.push_back({{1, 1}, [&] { started += 'a'; }, [] {}});
+  EXPECT_TRUE(one.acquire(std::move(place), [](const auto&) {}, true));
   EXPECT_EQ(started, "a");
 }
 

@@ -1,9 +1,9 @@
 // Streams: what clients of each kind see while an answer forms, and that it is the answer.
 #include <map>
 
+#include "serve/answer_json.h"
 #include "serve/answer_text.h"
 #include "serve/fixture.h"
-#include "serve/shapes.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -378,7 +378,7 @@ TEST_F(LongPrompts, WhatFullAttentionCostsIsSaid) {
   };
   const std::string all = "attention is full: the 600 tokens of the prompt are computed ";
   EXPECT_EQ(note({{"preset", "balanced"}}),
-            all + "whenever 48 tokens of the answer have changed (refresh-after 0: at the beginning of each block)");
+            all + "whenever 80 tokens of the answer have changed (refresh-after 0: at the beginning of each block)");
   EXPECT_EQ(note({{"kv", "none"}, {"refresh_after", 0}}),
             all + "in every forward (kv dual, prefix or frozen: at the beginning of each block)");
   EXPECT_EQ(note({{"refresh_after", 0}}), all + "at the beginning of each block");

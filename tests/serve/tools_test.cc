@@ -565,6 +565,14 @@ TEST_F(Tools, ArgumentsHaveTheModelsNumbersInEveryProtocol) {
   EXPECT_GT(changed, 0);
 }
 
+std::unique_ptr<AnswerWriter> writer_of(MakeWriter make) {
+  static const Ask ask{.requests = {std::make_shared<const ReadyRequest>()}};
+  return make({"1", 0, "m"}, ask);
+}
+std::string whole_of(AnswerWriter& writer, const FinishedAnswer& answer, const Json& usage) {
+  return writer.body({1, [&](size_t) { return answer; }, {}, usage}, {{"n", 1}});
+}
+
 // Schemas bound no number of digits, and a client that reads the arguments as an object needs one.
 TEST(ToolForms, ANumberBeyondADoubleIsTheLargest) {
   const std::string digits(400, '9');
@@ -576,13 +584,9 @@ TEST(ToolForms, ANumberBeyondADoubleIsTheLargest) {
                       {"completion_tokens", 1},
                       {"prompt_tokens_details", {{"cached_tokens", 0}}},
                       {"seconds", 1.0}};
-  const auto read = [&](Shape shape) {
-    Ask ask{.shape = shape};
-    ask.requests.push_back(std::make_shared<const ReadyRequest>());
-    return json::parse(make_form({shape, "msg_1", 0, "m"}, ask)->whole(answer, usage));
-  };
-  EXPECT_EQ(read(Shape::message)["content"][0]["input"], expected);
-  EXPECT_EQ(read(Shape::ollama_chat)["message"]["tool_calls"][0]["function"]["arguments"], expected);
+  const auto read = [&](MakeWriter make) { return json::parse(whole_of(*writer_of(make), answer, usage)); };
+  EXPECT_EQ(read(write_message)["content"][0]["input"], expected);
+  EXPECT_EQ(read(write_ollama_chat)["message"]["tool_calls"][0]["function"]["arguments"], expected);
 }
 
 TEST(ToolForms, ArgumentsAreWhatTheModelWrote) {
@@ -593,23 +597,21 @@ TEST(ToolForms, ArgumentsAreWhatTheModelWrote) {
                       {"completion_tokens", 1},
                       {"prompt_tokens_details", {{"cached_tokens", 0}}},
                       {"seconds", 1.0}};
-  for (const auto& [shape, name] :
-       {std::pair(Shape::message, "\"input\":"), std::pair(Shape::ollama_chat, "\"arguments\":")}) {
-    Ask ask{.shape = shape};
-    ask.requests.push_back(std::make_shared<const ReadyRequest>());
-    const auto form = make_form({shape, "msg_1", 0, "m"}, ask);
-    const std::string whole = form->whole(answer, usage);
+  for (const auto& [make, name] :
+       {std::pair<MakeWriter, std::string>(write_message, "\"input\":"), {write_ollama_chat, "\"arguments\":"}}) {
+    const auto writer = writer_of(make);
+    const std::string whole = whole_of(*writer, answer, usage);
     EXPECT_TRUE(json::accept(whole)) << whole;
     for (const ToolCall& call : answer.calls) EXPECT_TRUE(whole.contains(name + call.arguments + "}")) << whole;
-    std::string events = form->call({.call = 0, .name = "f"});
-    events += form->call({.call = 0, .text = written.substr(0, 20)});
-    events += form->call({.call = 0, .text = written.substr(20), .ends = true});
-    if (shape == Shape::ollama_chat) {
+    std::string events = writer->call(0, {.call = 0, .name = "f"}, 0);
+    events += writer->call(0, {.call = 0, .text = written.substr(0, 20)}, 0);
+    events += writer->call(0, {.call = 0, .text = written.substr(20), .ends = true}, 0);
+    if (make == write_ollama_chat) {
       EXPECT_TRUE(events.contains(name + written)) << events;
     }
     // What is no object, which no form lets pass, breaks no body.
     answer.calls.push_back({"h", "{\"a\": 1"});
-    EXPECT_TRUE(json::accept(form->whole(answer, usage)));
+    EXPECT_TRUE(json::accept(whole_of(*writer, answer, usage)));
     answer.calls.pop_back();
   }
 }

@@ -3,7 +3,7 @@
 
 // What most people look for stands first, in words of its own.
 const kFirst = {
-  gen_length: ["Length", "Tokens of an answer at most. Empty: as long as it needs."],
+  gen_length: ["Longest answer", "Tokens of an answer at most. Empty: as long as it needs."],
   temperature: ["Temperature", "0 takes the best token each time; 0.7 and more make answers vary."],
 };
 
