@@ -119,12 +119,10 @@ const Place* Document::below(const Place* up, std::string_view key, int64_t inde
 
 std::string Document::path(const Place* place) const {
   std::vector<std::string> parts;
-  size_t size = 0;
   for (; place->up != nullptr; place = place->up) {
     parts.push_back(place->index >= 0
                         ? fmt::format("{}[{}]", place->key.empty() ? "" : "." + std::string(place->key), place->index)
                         : "." + std::string(place->key.substr(0, 100)));
-    size += parts.back().size();
   }
   std::string out(reading_.where);
   for (size_t i = parts.size(); i-- > 0 && out.size() < kMostPath;) out += parts[i];

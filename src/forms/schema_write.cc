@@ -17,6 +17,12 @@ constexpr int kMostDepth = 200;        // of values in values, references follow
 constexpr int64_t kMostCounted = 256;  // characters that are counted beside a pattern
 constexpr size_t kMostInAnyOrder = 6;  // values of a list of different ones
 
+// Numbers are written in several ways, members of an object in several orders.
+bool has_one_text(const Json& value) {
+  if (value.is_number() || (value.is_object() && value.size() > 1)) return false;
+  return !value.is_structured() || std::ranges::all_of(value, has_one_text);
+}
+
 }  // namespace
 
 SchemaWriter::SchemaWriter(Document& document, const SchemaLevels& levels)
@@ -148,8 +154,15 @@ Result<Expr> SchemaWriter::of_case(const Case& c, const Place* place, int left) 
   const auto excluded = [&](const Json& value) {
     return std::ranges::any_of(c.others, [&](const Json* other) { return same_value(*other, value); });
   };
-  for (const Json* other : c.others)
-    if (other->is_structured()) types &= ~bits_of(*other);
+  std::vector<Expr> lists, objects;  // that it is not
+  for (const Json* other : c.others) {
+    if (!other->is_structured() || !(types & bits_of(*other))) continue;
+    const auto only = only_text(*other, c);
+    if (only)
+      (other->is_array() ? lists : objects).push_back(text(*only));
+    else
+      types &= ~bits_of(*other);
+  }
   std::vector<Expr> parts;
   const auto add = [&](Result<Expr> part) -> Status {
     if (!part) return std::unexpected(part.error());
@@ -166,9 +179,34 @@ Result<Expr> SchemaWriter::of_case(const Case& c, const Place* place, int left) 
     numbers.types = types;
     LLADA_TRY_STATUS(add(number(numbers, place)));
   }
-  if (types & Case::kArray) LLADA_TRY_STATUS(add(array(c, place, left)));
-  if (types & Case::kObject) LLADA_TRY_STATUS(add(object(c, place, left)));
+  const auto add_others = [&](Result<Expr> part, std::vector<Expr> none) {
+    if (!part || none.empty()) return add(std::move(part));
+    auto made = except(*part, either(std::move(none)), budget_);
+    return add(made ? *std::move(made) : never());
+  };
+  if (types & Case::kArray) LLADA_TRY_STATUS(add_others(array(c, place, left), std::move(lists)));
+  if (types & Case::kObject) LLADA_TRY_STATUS(add_others(object(c, place, left), std::move(objects)));
   return some_of(std::move(parts));
+}
+
+// The only text by which the case would write a list or an object; nothing: there may be several.
+std::optional<std::string> SchemaWriter::only_text(const Json& value, const Case& c) const {
+  Json ordered = Json::object();
+  bool names = false;
+  const auto put = [&](const std::string& name) {
+    names = true;
+    if (const auto at = value.find(name); at != value.end()) ordered[name] = *at;
+  };
+  for (const Case::Object& o : c.objects)
+    if (o.properties != nullptr)
+      for (const auto& [name, schema] : o.properties->items()) put(name);
+  for (const std::string_view name : c.required) put(std::string(name));
+  if (value.is_array())
+    ordered = value;
+  else if (names && ordered.size() < value.size())
+    return spelled(value, spelling_);  // it is not written
+  if (ordered.size() < value.size() || !std::ranges::all_of(value, has_one_text)) return {};
+  return spelled(ordered, spelling_);
 }
 
 Result<Expr> SchemaWriter::string(const Case& c, const Place* place) {

@@ -42,6 +42,7 @@ class SchemaWriter {
   using Key = std::pair<std::vector<std::pair<const Json*, bool>>, int>;
   Result<Expr> value(const Clauses& clauses, const Place* place, int left);
   Result<Expr> of_cases(const Clauses& clauses, std::vector<Case> cases, const Place* place, int left);
+  std::optional<std::string> only_text(const Json& value, const Case& c) const;
   Result<Expr> of_case(const Case& c, const Place* place, int left);
   Result<std::vector<std::string>> listed(const Clauses& clauses, const std::vector<Case>& cases, const Place* place);
   Result<Expr> string(const Case& c, const Place* place);

@@ -58,7 +58,9 @@ class Transcript : public testing::Test {
       } else {
         const std::string text = shown(command);
         now += "$ " + command + '\n' + text;
-        if (!update) EXPECT_EQ(text, recorded) << command;
+        if (!update) {
+          EXPECT_EQ(text, recorded) << command;
+        }
       }
       recorded.clear();
     };

@@ -139,7 +139,7 @@ class Progress(unittest.TestCase):
             passed = at - begin
             self.assertLessEqual(left, 1.1 * passed * (100 - percent) / max(percent, 1) + 1)
             self.assertGreaterEqual(left, 0.5 * passed * (99 - percent) / (percent + 1) - 1)
-        self.assertIn("llada batch: 400 answered; ", painted[-2][1])
+        self.assertIn("llada batch: 400 answered; ", "".join(text for _, text in painted))
 
 
 class Shards(unittest.TestCase):

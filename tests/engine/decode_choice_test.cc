@@ -198,7 +198,7 @@ TEST(DecodeChoice, WhatDoesNotGoWithThePresetNamesBothAndTheWayOut) {
   flags.use_defaults(), keys.use_defaults();
   keys.call_preset("llada.preset");
   const std::string rest =
-      "found 48 with kv none, which computes everything in every step, so that refresh_after would change nothing; needed kv "
+      "found 80 with kv none, which computes everything in every step, so that refresh_after would change nothing; needed kv "
       "prefix, dual, block or frozen; ";
   EXPECT_EQ(refused(flags, "kv", "none"),
             "kv none: does not go with preset balanced: --refresh-after (of preset balanced): " + rest +
