@@ -43,7 +43,6 @@ Json line_json(const MoeLine& l) {
                {"makespan_error_worst", l.predicted_worst},
                {"guessed_right_share", l.guessed_right}};
   if (l.refresh > 0) json["refresh_steps"] = l.refresh;
-  if (l.replans > 0) json["replans"] = l.replans;
   return json;
 }
 

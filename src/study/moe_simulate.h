@@ -46,7 +46,6 @@ struct MoeLine {
   double predicted_worst = 0;             // of one layer
   double guessed_right = 0;               // share of the moves ahead on a guess that their layer wanted
   double plan_us = 0;                     // measured: time to decide one layer, on the machine that simulates
-  int64_t replans = 0;
   int32_t refresh = 0;  // TIDE's interval, the best of those tried
 };
 
