@@ -277,6 +277,8 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
   demand.cached = true;
   demand.cache.rule = CacheRule::lru;
   LLADA_TRY_STATUS(add("on-demand, LRU", demand));
+  demand.prefetch = true;
+  LLADA_TRY_STATUS(add("+ guesses", demand));
   LLADA_TRY_STATUS(add("+ scheduling", base(g, MoeRule::hybrid)));
   MoeOptions only = fixed;
   only.cached = true;
@@ -367,6 +369,13 @@ Result<std::vector<std::pair<std::string, RoutingTrace>>> traces(const MoeSimula
 const MoeLine* MoePhase::find(std::string_view name) const {
   const auto found = std::ranges::find(lines, name, &MoeLine::name);
   return found == lines.end() ? nullptr : &*found;
+}
+
+const MoeLine& MoePhase::best_simple() const {
+  const MoeLine* best = &lines.front();
+  for (const char* name : {"layer split", "all-cpu", "on-demand, LRU", "+ guesses"})
+    if (const MoeLine* one = find(name); one != nullptr && one->seconds < best->seconds) best = one;
+  return *best;
 }
 
 double MoePhase::speed_up(std::string_view line, std::string_view over) const {
