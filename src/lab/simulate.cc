@@ -230,7 +230,8 @@ Result<Range> parse_range(std::string_view text) {
 
 // Options of the other of the two simulations are refused, not ignored.
 Status check_moe(const Request& r) {
-  constexpr std::array kOnlyMoe = {"--experts-on-device", "--routing", "--moe-tokens", "--moe-slices", "--moe-grouped"};
+  constexpr std::array kOnlyMoe = {"--experts-on-device", "--routing",    "--moe-tokens",
+                                   "--moe-prompt",        "--moe-slices", "--moe-grouped"};
   constexpr std::array kBoth = {"--moe", "--profile", "--trace", "--json", "--map", "--help"};
   const bool moe = !r.moe.simulate.geometry.empty();
   for (const CLI::Option* option : r.app->get_options()) {
