@@ -108,15 +108,16 @@ Result<int> run(BatchCommand& o) {
   Status kept;
   o.batch.in_flight = 2 * o.parallel;  // the next ones are read while these are computed
   o.batch.write = [&](bool, std::string_view line) { return output.add(line); };
-  o.batch.proceed = [&](const serve::BatchCounts& counts) {
-    if (!o.quiet) pace.update(counts, service.metrics().tokens());
+  serve::Batch batch(service, input, done, o.batch);
+  do {
+    if (!o.quiet) pace.update(batch.counts(), service.metrics().tokens());
     if (Clock::now() - synced > std::chrono::seconds(5)) {
       synced = Clock::now();
       kept = output.sync();
     }
-    return kept && InterruptGuard::signal_number() == 0;
-  };
-  const auto counts = serve::run_batch(service, input, done, o.batch);
+    if (!kept || InterruptGuard::signal_number() != 0) batch.cancel();
+  } while (batch.tick());
+  const auto counts = batch.finish();
   progress.reset();
   if (!counts) return std::unexpected(counts.error());
   LLADA_TRY_STATUS(kept);

@@ -46,11 +46,7 @@ Result<int> infill(InfillOptions& o) {
   LLADA_TRY(const auto pieces, parse_infill_template(text));
   InfillLayout layout;
   Ready ready;
-  std::string options;  // for a note
-  o.model.load.before_weights = [&](const Model& model) -> Status {
-    LLADA_TRY_STATUS(o.decode.resolve(model.special_ids().kind()));
-    options = decode::as_flags(o.decode.options);
-    o.decode.draw_seed();
+  const auto lay = [&](const Model& model) -> Status {
     LLADA_TRY(layout, lay_out_infill(model, pieces));
     LLADA_TRY(ready, prepare(model, {.tokens = layout.tokens,
                                      .gaps = layout.positions,
@@ -58,10 +54,7 @@ Result<int> infill(InfillOptions& o) {
                                      .options = o.decode.options}));
     return {};
   };
-  LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show));
-  if (o.show.verbose) note(fmt::format("options: {}\n", options));
-  if (!o.show.quiet && !o.decode.note().empty()) note(fmt::format("note: {}\n", o.decode.note()));
-  if (!o.show.quiet) warn_of_other_model(workspace->model(), o.decode);
+  LLADA_TRY(const auto workspace, open_to_answer(o.model, o.show, o.decode, lay));
 
   const InterruptGuard guard;
   LLADA_TRY(const Generation generation, workspace->answer(ready));

@@ -102,12 +102,7 @@ Result<int> run(RunOptions& o) {
     LLADA_TRY(prompt, read_prompt(o));
   }
   Ready ready;
-  std::string options;  // for a note
-  // While the weights are not read yet: what cannot be answered is refused before that.
-  o.model.load.before_weights = [&](const Model& model) -> Status {
-    LLADA_TRY_STATUS(o.decode.resolve(model.special_ids().kind()));
-    options = decode::as_flags(o.decode.options);
-    o.decode.draw_seed();
+  const auto lay = [&](const Model& model) -> Status {
     if (o.chat) return {};
     std::vector<ChatMessage> messages;
     if (!o.system.empty()) messages.push_back({"system", o.system});
@@ -116,10 +111,7 @@ Result<int> run(RunOptions& o) {
     LLADA_TRY(ready, prepare(model, {.tokens = std::move(ids), .options = o.decode.options, .stop = o.stop}));
     return {};
   };
-  LLADA_TRY(const auto workspace, Workspace::open(o.model, o.show, o.chat ? kKeptHistory : 0));
-  if (!o.show.quiet) warn_of_other_model(workspace->model(), o.decode);
-  if (o.show.verbose) note(fmt::format("options: {}\n", options));
-  if (!o.show.quiet && !o.decode.note().empty()) note(fmt::format("note: {}\n", o.decode.note()));
+  LLADA_TRY(const auto workspace, open_to_answer(o.model, o.show, o.decode, lay, o.chat ? kKeptHistory : 0));
 
   const bool talks = o.chat && is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO);
   const InterruptGuard guard(talks ? 2 : 1);

@@ -132,9 +132,24 @@ Result<std::shared_ptr<const Model>> open_model(const ModelOptions& options, boo
   return load_model(path, options.load, quiet);
 }
 
-void warn_of_other_model(const Model& model, const DecodeFlags& decode) {
-  if (!decode.tuned_for().empty() && decode.tuned_for() != eval::model_fingerprint(model))
+Result<std::unique_ptr<Workspace>> open_to_answer(const ModelOptions& model, const ShowOptions& show,
+                                                  DecodeFlags& decode, const std::function<Status(const Model&)>& lay,
+                                                  int64_t kept_prefix_bytes) {
+  std::string flags;
+  ModelOptions options = model;
+  options.load.before_weights = [&](const Model& opened) -> Status {
+    LLADA_TRY_STATUS(decode.resolve(opened.special_ids().kind()));
+    flags = decode::as_flags(decode.options);
+    decode.draw_seed();
+    return lay(opened);
+  };
+  LLADA_TRY(auto workspace, Workspace::open(options, show, kept_prefix_bytes));
+  const std::string& tuned_for = decode.tuned_for();
+  if (!show.quiet && !tuned_for.empty() && tuned_for != eval::model_fingerprint(workspace->model()))
     note("llada: warning: the preset was tuned for another model (or another file type); its loss is not known here\n");
+  if (show.verbose) note(fmt::format("options: {}\n", flags));
+  if (!show.quiet && !decode.note().empty()) note(fmt::format("note: {}\n", decode.note()));
+  return workspace;
 }
 
 Result<std::unique_ptr<Workspace>> Workspace::open(const ModelOptions& options, const ShowOptions& show,

@@ -62,8 +62,11 @@ class Workspace {
 // line at every tenth after two. Settings of its file that are not followed (ModelConfig::notes) become warnings.
 Result<std::shared_ptr<const Model>> open_model(const ModelOptions& options, bool quiet = false);
 
-// A preset that `llada tune` made for another model, as a warning.
-void warn_of_other_model(const Model& model, const DecodeFlags& decode);
+// A workspace whose answers are decoded so: before the weights are read the options are resolved for the model, a seed
+// is drawn, and `lay` sees the model. A note and warnings about the options are written once it is open.
+Result<std::unique_ptr<Workspace>> open_to_answer(const ModelOptions& model, const ShowOptions& show,
+                                                  DecodeFlags& decode, const std::function<Status(const Model&)>& lay,
+                                                  int64_t kept_prefix_bytes = 0);
 
 // The exit status of a run that ended: 0, or 128 + the signal that cancelled it.
 int status_of(const Generation& generation);

@@ -41,9 +41,10 @@ int64_t KvPlanner::whole_blocks(int64_t position) const {
 bool KvPlanner::full_is_next(std::span<const int32_t> tokens, const Block& block) const {
   const bool starts = slide_ ? block_begin_ < 0 : block_begin_ != block.begin;
   if (starts || choice_ == KvChoice::none || full_.empty()) return true;
+  if (refresh_after_ == 0) return false;
   int64_t changed = 0;
   for (size_t i = 0; i < full_.size(); ++i) changed += full_[i] != tokens[i];
-  return refresh_after_ > 0 && changed >= refresh_after_;
+  return changed >= refresh_after_;
 }
 
 // Whole blocks from the first one that holds a token unknown to its K/V, or position `begin`, to the end of feed.
@@ -78,7 +79,7 @@ std::vector<int32_t> KvPlanner::not_frozen(int32_t begin, const Block& block) co
 
 std::vector<int32_t> KvPlanner::chosen_rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
                                             std::span<const int32_t> needed, bool stale_elsewhere) {
-  const bool full = full_is_next(canvas.tokens, block);
+  const bool full = attention_block_ == 0 && full_is_next(canvas.tokens, block);
   const int64_t before = std::exchange(block_begin_, block.begin);
   const auto size = static_cast<int64_t>(feed.size());
   if (attention_block_ > 0) {

@@ -93,7 +93,8 @@ void Scheduler::cancel(Id id) {
 }
 
 std::span<const std::unique_ptr<Scheduler::Entry>> Scheduler::running() const {
-  return std::span(entries_).first(static_cast<size_t>(std::ranges::count(entries_, true, &Entry::begun)));
+  const auto waiting = std::ranges::partition_point(entries_, [](const auto& entry) { return entry->begun; });
+  return std::span(entries_.begin(), waiting);
 }
 
 void Scheduler::begin_some() {

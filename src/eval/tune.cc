@@ -241,7 +241,8 @@ class Search {
   }
 
   TuneResult so_far() const {
-    TuneResult result{.interrupted = true};
+    TuneResult result;
+    result.interrupted = true;
     result.frontier = by_rank(std::max<int64_t>(least_, 1)).first;
     return counted_in(std::move(result));
   }

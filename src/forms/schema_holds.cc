@@ -167,7 +167,7 @@ class Validator {
           if (same_value(v_[i], v_[j])) return false;
       return true;
     }
-    if (key == "contains" || key == "unevaluatedItems") return Truth();
+    if (key == "contains" || key == "unevaluatedItems") return std::optional<Truth>(std::in_place);
     return {};
   }
 
@@ -194,7 +194,7 @@ class Validator {
         bool matched = declared.is_object() && declared.contains(name);
         for (const auto& [regex, schema] : patterns.items()) {
           const Automaton* found = document_.pattern(regex);
-          if (found == nullptr) return Truth();
+          if (found == nullptr) return std::optional<Truth>(std::in_place);
           if (!found->fits(name)) continue;
           matched = true;
           if (key == "patternProperties") truth = with(truth, fits(schema, value));
@@ -214,7 +214,7 @@ class Validator {
       }
       return truth;
     }
-    if (key == "unevaluatedProperties") return Truth();
+    if (key == "unevaluatedProperties") return std::optional<Truth>(std::in_place);
     return {};
   }
 

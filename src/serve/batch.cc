@@ -1,13 +1,7 @@
 #include "serve/batch.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <deque>
-#include <map>
-#include <mutex>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/fnv.h"
 #include "engine/prompt.h"
@@ -21,18 +15,6 @@ using std::chrono::milliseconds;
 // A body is as deep as one that comes alone (body.cc), and a line has two levels around it.
 constexpr JsonLimits kLineLimits{.depth = 66, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26};
 constexpr int kMostFailures = 16;  // of the machine, one behind the other
-
-struct BatchRequest {
-  int64_t line = 0;
-  std::string custom_id;
-  const Route* route = nullptr;
-  std::string body;
-};
-
-// Why a line is no request. custom_id: where it has one of its own.
-struct BatchFault {
-  std::string message, code = "invalid_line";
-};
 
 const Route* find_batch_route(std::string_view url) {
   const auto found =
@@ -71,52 +53,27 @@ std::string with_seed(const Json& body, const JsonNumbers& numbers, uint64_t has
   return text + "}";
 }
 
-class Batch {
- public:
-  Batch(Service& service, LineSource& input, const BatchDone& done, const BatchOptions& options)
-      : service_(service), input_(input), done_(done), options_(options) {}
-
-  Result<BatchCounts> run();
-
- private:
-  // A line of the input is taken: skipped, refused, or begun.
-  Status take_line();
-  Status take(const LineSource::Line& line, bool own);
-  std::expected<BatchRequest, BatchFault> read(const JsonDocument& line, int64_t number) const;
-  void begin(BatchRequest request);
-  void ended(const std::shared_ptr<Exchange>& exchange, const HttpReply& reply);
-  void take_reply(const Exchange& exchange, BatchRequest request, const HttpReply& reply);  // under the lock
-  Status refuse_line(int64_t number, const std::string& custom_id, const BatchFault& fault);
-  // The lock is held.
-  void add(bool failed, const std::string& line);
-  void flush_failures();
-  bool go_on();
-  void give_up();
-
-  Service& service_;
-  LineSource& input_;
-  const BatchDone& done_;
-  const BatchOptions& options_;
-  std::unordered_map<std::string, int64_t> seen_;  // the line of each id
-  bool at_end_ = false;                            // of the input
-  std::mutex mutex_;                               // guards what follows
-  std::condition_variable changed_;
-  BatchCounts counts_;
-  std::map<std::shared_ptr<Exchange>, BatchRequest> under_way_;
-  std::deque<BatchRequest> again_;     // the queue was full
-  std::vector<std::string> failures_;  // lines of the machine's failures, until another request is answered
-  Status status_;                      // of the output, or of the machine
-  bool stopping_ = false;
-  bool given_up_ = false;  // requests without a line: the server began to end
-};
-
 std::string line_text(const std::string& id, const std::string& custom_id, const std::string& response,
                       const Json& error) {
   return fmt::format("{}{}\",\"custom_id\":{},\"response\":{},\"error\":{}}}\n", kBatchLineBegin, id, custom_id,
                      response, dump(error));
 }
 
-std::expected<BatchRequest, BatchFault> Batch::read(const JsonDocument& document, int64_t number) const {
+}  // namespace
+
+Batch::Batch(Service& service, LineSource& input, const BatchDone& done, BatchOptions options)
+    : service_(service), input_(input), done_(done), options_(std::move(options)) {}
+
+Batch::~Batch() {
+  try {
+    cancel();
+  } catch (const std::bad_alloc&) {  // those under way are answered
+  }
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return under_way_.empty(); });
+}
+
+std::expected<Batch::Asked, BatchFault> Batch::read(const JsonDocument& document) const {
   const Json& line = document.root;
   const auto field = [&](const char* name) {
     const auto found = line.find(name);
@@ -134,7 +91,7 @@ std::expected<BatchRequest, BatchFault> Batch::read(const JsonDocument& document
   if (found == line.end() || !found->is_object()) return fault("body: needed, the JSON object of a request");
   if (found->value("stream", Json()) == true) return fault("body.stream: found true, needed false in a batch");
   const std::string id = field("custom_id").get<std::string>();
-  return BatchRequest{number, id, route, with_seed(*found, document.numbers, hash_of("", id))};
+  return Asked{id, route, with_seed(*found, document.numbers, hash_of("", id))};
 }
 
 void Batch::add(bool failed, const std::string& line) {
@@ -206,13 +163,13 @@ Status Batch::take(const LineSource::Line& line, bool own) {
     return {};
   }
   if (!options_.refusal.empty()) return fault(options_.refusal, options_.refusal_code.c_str(), id);
-  auto request = read(*object, line.number);
+  auto request = read(*object);
   if (!request) return fault(request.error().message, "invalid_request", id);
   begin(std::move(*request));
   return {};
 }
 
-void Batch::begin(BatchRequest request) {
+void Batch::begin(Asked request) {
   BodyBytes body;
   body.append(request.body);
   // The exchange is owned by whoever works on it; it finds itself in under_way_ by this.
@@ -246,9 +203,9 @@ void Batch::ended(const std::shared_ptr<Exchange>& exchange, const HttpReply& re
   changed_.notify_all();
 }
 
-void Batch::take_reply(const Exchange& exchange, BatchRequest request, const HttpReply& reply) {
+void Batch::take_reply(const Exchange& exchange, Asked request, const HttpReply& reply) {
   const bool failed = reply.status != 200;
-  if (stopping_ ? failed : reply.status == kClientGone || (reply.status == 503 && !service_.ready())) {
+  if (cancelled_ ? failed : reply.status == kClientGone || (reply.status == 503 && !service_.ready())) {
     given_up_ = true;  // the next run asks again
   } else if (reply.status == 429) {
     again_.push_back(std::move(request));
@@ -275,69 +232,53 @@ void Batch::take_reply(const Exchange& exchange, BatchRequest request, const Htt
   }
 }
 
-bool Batch::go_on() {
-  if (!options_.proceed) return true;
-  BatchCounts counts;
-  {
-    const std::lock_guard lock(mutex_);
-    counts = counts_;
-  }
-  return options_.proceed(counts);
-}
-
-void Batch::give_up() {
+void Batch::cancel() {
   std::vector<std::shared_ptr<Exchange>> left;
   {
     const std::lock_guard lock(mutex_);
-    stopping_ = true;
+    cancelled_ = true;
     for (const auto& [exchange, request] : under_way_) left.push_back(exchange);
   }
   for (const auto& exchange : left) exchange->gone();
 }
 
-Result<BatchCounts> Batch::run() {
-  bool stopped = false;
-  Status read;
-  for (;;) {
-    stopped = !go_on();
-    std::unique_lock lock(mutex_);
-    if (stopped || !status_) break;
-    if (at_end_ && again_.empty() && under_way_.empty()) break;
-    if ((at_end_ && again_.empty()) || std::ssize(under_way_) >= options_.in_flight) {
-      changed_.wait_for(lock, milliseconds(100));
-      continue;
-    }
-    if (options_.may_begin && !options_.may_begin()) {
-      changed_.wait_for(lock, milliseconds(20));
-      continue;
-    }
-    if (!again_.empty()) {
-      changed_.wait_for(lock, milliseconds(100));  // others fill the queue: a moment later there may be room
-      BatchRequest request = std::move(again_.front());
-      again_.pop_front();
-      lock.unlock();
-      begin(std::move(request));
-      continue;
-    }
-    lock.unlock();
-    const auto ready = input_.ready(milliseconds(100));
-    read = !ready ? std::unexpected(ready.error()) : *ready ? take_line() : Status();
-    if (!read) break;
-  }
-  give_up();
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return under_way_.empty(); });
-  if (!stopped && read && status_) flush_failures();
-  if (!read) return std::unexpected(read.error());
-  if (!status_) return std::unexpected(status_.error());
-  counts_.over = !stopped && !given_up_;
+BatchCounts Batch::counts() const {
+  const std::lock_guard lock(mutex_);
   return counts_;
 }
 
-}  // namespace
+bool Batch::tick() {
+  constexpr milliseconds kWait(100);
+  std::unique_lock lock(mutex_);
+  const bool all_taken = at_end_ && again_.empty();
+  if (cancelled_ || !status_ || (all_taken && under_way_.empty())) return false;
+  if (all_taken || std::ssize(under_way_) >= options_.in_flight) {
+    changed_.wait_for(lock, kWait);
+  } else if (!again_.empty()) {
+    changed_.wait_for(lock, kWait);  // others fill the queue: a moment later there may be room
+    Asked request = std::move(again_.front());
+    again_.pop_front();
+    lock.unlock();
+    begin(std::move(request));
+  } else {
+    lock.unlock();
+    const auto ready = input_.ready(kWait);
+    Status read = !ready ? std::unexpected(ready.error()) : *ready ? take_line() : Status();
+    lock.lock();
+    if (!read) status_ = std::move(read);
+  }
+  return true;
+}
 
-Result<BatchCounts> run_batch(Service& service, LineSource& input, const BatchDone& done, const BatchOptions& options) {
-  return Batch(service, input, done, options).run();
+Result<BatchCounts> Batch::finish() {
+  const bool cancelled = cancelled_;
+  cancel();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return under_way_.empty(); });
+  if (!cancelled && status_) flush_failures();
+  if (!status_) return std::unexpected(status_.error());
+  counts_.over = !cancelled && !given_up_;
+  return counts_;
 }
 
 Status check_batch_url(std::string_view url) {

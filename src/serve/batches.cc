@@ -1,5 +1,6 @@
 #include "serve/batches.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "engine/prompt.h"
 #include "serve/batch.h"
 #include "serve/service.h"
+#include "text/utf8.h"
 
 namespace llada::serve {
 namespace {
@@ -403,7 +405,6 @@ Result<bool> Batches::answer(const std::string& id, bool expired) {
     options.refusal = "the batch has expired before this request began", options.refusal_code = "batch_expired";
   options.in_flight = std::max<int64_t>(service_.room().limits().running - 1, 1);
   options.low_priority = true;
-  options.may_begin = [this] { return service_.room().counts().waiting == 0; };
   options.write = [&](bool is_error, std::string_view line) -> Status {
     {
       const std::lock_guard lock(mutex_);
@@ -415,17 +416,19 @@ Result<bool> Batches::answer(const std::string& id, bool expired) {
     }
     return (is_error ? errors : output).add(line);
   };
-  options.proceed = [&](const BatchCounts& counts) {
-    {
-      const std::lock_guard lock(mutex_);
-      Json& shown = objects_.find(id)->json["request_counts"];
-      shown["completed"] = answered + counts.answered - counts.failed;
-      shown["failed"] = failed + counts.failed;
-    }
-    return goes_on(id, expires);
+  const auto show = [&](const BatchCounts& counts) {
+    const std::lock_guard lock(mutex_);
+    Json& shown = objects_.find(id)->json["request_counts"];
+    shown["completed"] = answered + counts.answered - counts.failed;
+    shown["failed"] = failed + counts.failed;
   };
-  LLADA_TRY(const BatchCounts counts, run_batch(service_, input, done, options));
-  static_cast<void>(options.proceed(counts));
+  Batch work(service_, input, done, std::move(options));
+  do {
+    show(work.counts());
+    if (!goes_on(id, expires)) work.cancel();
+  } while (work.tick());
+  LLADA_TRY(const BatchCounts counts, work.finish());
+  show(counts);
   LLADA_TRY_STATUS(output.sync());
   LLADA_TRY_STATUS(errors.sync());
   return counts.over;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 namespace llada::serve {
@@ -131,38 +130,50 @@ void WaitingRoom::start_some() noexcept {
   }
 }
 
+// The lock is held. False: it was no longer computed.
+bool WaitingRoom::stop(Held& held) noexcept {
+  if (!std::exchange(held.running, false)) return false;
+  bytes_ -= held.more;
+  --running_;
+  low_running_ -= held.low_priority ? 1 : 0;
+  return true;
+}
+
 void WaitingRoom::shrink(Id id) noexcept {
   {
     const std::lock_guard lock(mutex_);
     const auto found = held_.find(id);
-    if (found == held_.end() || !std::exchange(found->second.running, false)) return;
-    bytes_ -= found->second.more;
-    --running_;
-    low_running_ -= found->second.low_priority ? 1 : 0;
+    if (found == held_.end() || !stop(found->second)) return;
   }
   start_some();
 }
 
+// The lock is held. What is returned waited; its calls may own who would leave, too, so it goes without the lock.
+std::optional<WaitingRoom::Waiting> WaitingRoom::take_waiting(Id id) noexcept {
+  for (auto group = waiting_.begin(); group != waiting_.end(); ++group) {
+    const auto found = std::ranges::find(group->waiting, id, &Waiting::id);
+    if (found == group->waiting.end()) continue;
+    std::optional<Waiting> gone = std::move(*found);
+    group->waiting.erase(found);
+    group->kept -= gone->reservation.bytes.kept;
+    if (group->begun) bytes_ -= gone->reservation.bytes.kept;
+    --answers_waiting_;
+    if (group->waiting.empty()) waiting_.erase(group);
+    return gone;
+  }
+  return std::nullopt;
+}
+
 void WaitingRoom::release(Id id) noexcept {
-  shrink(id);
-  std::optional<Waiting> gone;  // its calls may own who would leave, too
+  std::optional<Waiting> waited;
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = held_.find(id); found != held_.end()) {
+      stop(found->second);
       bytes_ -= found->second.kept;
       held_.erase(found);
-      gone.emplace();  // it waits for nothing
-    }
-    for (auto group = waiting_.begin(); group != waiting_.end() && !gone; ++group) {
-      const auto found = std::ranges::find(group->waiting, id, &Waiting::id);
-      if (found == group->waiting.end()) continue;
-      gone = std::move(*found);
-      group->waiting.erase(found);
-      group->kept -= gone->reservation.bytes.kept;
-      if (group->begun) bytes_ -= gone->reservation.bytes.kept;
-      --answers_waiting_;
-      if (group->waiting.empty()) waiting_.erase(group);
-      break;
+    } else {
+      waited = take_waiting(id);
     }
   }
   start_some();

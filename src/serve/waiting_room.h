@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace llada::serve {
@@ -81,6 +82,8 @@ class WaitingRoom {
   };
   bool may_have_place(const Group& group) const;
   bool fits(double bytes) const { return could_hold(bytes_ + bytes); }
+  bool stop(Held& held) noexcept;
+  std::optional<Waiting> take_waiting(Id id) noexcept;
   std::function<void()> begin(std::list<Group>::iterator group);
   std::function<void()> next_start();
   void start_some() noexcept;

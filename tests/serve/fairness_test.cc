@@ -139,6 +139,47 @@ TEST(WaitingRoomTest, OfThatWhichNeedNotBeginNothingStaysCounted) {
   EXPECT_EQ(turns.admission.counts().running, 0);
 }
 
+// Whoever leaves gives its place and all of its bytes at once: who is before a request that has begun has them.
+TEST(WaitingRoomTest, APlaceAndItsBytesAreGivenTogether) {
+  Turns turns({.running = 1, .waiting = 8, .kv_bytes = 100});
+  EXPECT_TRUE(turns.enter('a', 3, {20, 10}));
+  EXPECT_TRUE(turns.enter('b', 1, {85, 0}));
+  turns.leave("a0");
+  EXPECT_EQ(turns.take_started(), (Names{"a0", "a1"}));
+  EXPECT_EQ(turns.bytes(), 30);
+  turns.leave("a1");
+  EXPECT_EQ(turns.take_started(), Names{"b0"}) << "beside what is kept of a2";
+  turns.leave("a1");
+  EXPECT_EQ(turns.bytes(), 95) << "it has left";
+  turns.leave("b0");
+  EXPECT_EQ(turns.take_started(), Names{"a2"});
+  turns.leave("a2");
+  EXPECT_EQ(turns.bytes(), 0);
+}
+
+// Destructors release, and so do threads that nobody could tell of an exception.
+TEST(WaitingRoomTest, LeavingDoesNotThrow) {
+  WaitingRoom room({.running = 1, .waiting = 8, .kv_bytes = 100});
+  std::vector<WaitingRoom::Id> ids;
+  const auto enter = [&](std::function<void()> start) {
+    return room.acquire({{{20, 10}, std::move(start), [] {}}}, [&](const auto& known) { ids.push_back(known[0]); });
+  };
+  bool started = false;
+  EXPECT_TRUE(enter([] {}) && enter([] { throw std::bad_alloc(); }));
+  // Its call owns who releases another, as an answer owns its parts.
+  EXPECT_TRUE(enter([owned = std::shared_ptr<void>(&room, [&](void*) { room.release(ids[0]); })] {}));
+  EXPECT_TRUE(enter([&] { started = true; }));
+  static_assert(noexcept(room.release(0)) && noexcept(room.shrink(0)));
+  room.release(ids[2]);
+  EXPECT_EQ(room.counts().running, 1) << "the second has begun in the place of the first, and found no memory";
+  EXPECT_FALSE(started);
+  room.release(ids[1]);
+  EXPECT_TRUE(started) << "behind who began in vain";
+  room.release(ids[3]);
+  EXPECT_EQ(room.counts().kv_bytes, 0);
+  EXPECT_EQ(room.counts().running, 0);
+}
+
 // A batch's waits for as long as others come: it has the time of its batch.
 TEST(WaitingRoomTest, WhoGivesWayWaitsLonger) {
   Turns turns({.running = 1, .waiting = 8, .wait_seconds = 0});

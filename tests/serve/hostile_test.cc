@@ -1,4 +1,6 @@
 // Clients that go away, send garbage, too much or too little; queues that are full; keys; the end of the server.
+#include <gmock/gmock.h>
+
 #include <future>
 
 #include "base/memory_usage.h"
@@ -90,6 +92,22 @@ TEST_F(Hostile, WhatNeverFitsIsNotToldToComeAgain) {
   const auto answers = post("/v1/chat/completions", chat_body("Count.", {{"n", 2}, {"max_tokens", 200}}));
   EXPECT_EQ(answers.status, 400) << answers.body;
   EXPECT_THAT(answers.json()["error"]["message"].get<std::string>(), testing::StartsWith("the answers need "));
+}
+
+// Its form would be made first, which holds the request's text meanwhile.
+TEST_F(Hostile, ATextThatNeverFitsIsNotToldToComeAgain) {
+  options.admission.kv_bytes = 5e5;
+  start();
+  const auto with_schema_of = [&](size_t letters) {
+    const std::string schema = json{{"type", "integer"}, {"description", std::string(letters, 'a')}}.dump();
+    return post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 8}, {"llada", {{"json_schema", schema}}}}));
+  };
+  const auto refused = with_schema_of(700'000);
+  EXPECT_EQ(refused.status, 400) << refused.body;
+  EXPECT_THAT(refused.json()["error"]["message"].get<std::string>(),
+              testing::AllOf(testing::StartsWith("the request needs "), testing::HasSubstr("0.5 MB at most")));
+  EXPECT_TRUE(becomes("llada_kv_bytes", 0));
+  EXPECT_THAT(with_schema_of(100'000).body, testing::Not(testing::HasSubstr("the request needs"))) << "that fits";
 }
 
 TEST_F(Hostile, AnswersOfNoGivenLengthShareTheMemory) {
