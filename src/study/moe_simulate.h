@@ -75,10 +75,11 @@ struct MoeSimulation {
   std::vector<MoePhase> phases;
 };
 
-// Lines of every phase: static (kTransformers), layer split (all experts of the first layers resident, as llama.cpp does
-// it), all-cpu, and on-demand, alone and with guesses of the next layers' routers (AdapMoE, arXiv 2408.10284). Then "+ scheduling", "+ cache", "+ prefetch" (each alone on top of static), and hybrid (all three, and
-// slices where they are worthwhile; then "hybrid, whole" is without). denoise also has tide. The cache rules alone are
-// "cache mrs" and so on, which give hit rates.
+// Lines of every phase. Simple ones are static (kTransformers), layer split (all experts of the first layers resident,
+// as llama.cpp does it), all-cpu and on-demand. "+ guesses" is on-demand with guesses of the next layers' routers
+// (AdapMoE, arXiv 2408.10284). Then "+ scheduling", "+ cache", "+ prefetch" (each alone on top of static), and hybrid
+// (all three, and slices where they are worthwhile; then "hybrid, whole" is without). denoise also has tide. The cache
+// rules alone are "cache mrs" and so on, which give hit rates.
 Result<MoeSimulation> simulate_moe(MoeSimulateOptions options);
 
 // Spans of the lanes of the hybrid line's last steps (at most three) at the first share.
