@@ -57,7 +57,7 @@ def table(head, rows):
 
 
 def commands(list_):
-    return ["", *(f"    llada {c}" for c in list_)]
+    return ["", *(f"    llada-study {c}" for c in list_)]
 
 
 def setting(geometry, profile="a6000-pcie4", more=""):
