@@ -6,9 +6,9 @@
 
 #include "engine/model_runner.h"
 #include "models/model_graph.h"
-#include "models/presets.h"
 #include "sched/executor.h"
 #include "study/paging.h"
+#include "study/presets.h"
 #include "study/sim/sim_device.h"
 
 namespace llada {
@@ -225,8 +225,8 @@ class Bench {
   }
   std::unique_ptr<SimDevice> device_;
   std::unique_ptr<Executor> executor_;
-  std::shared_ptr<SidePass> sparse_;    // under way; no other begins
-  int64_t steps_ = 0;                   // since it began
+  std::shared_ptr<SidePass> sparse_;  // under way; no other begins
+  int64_t steps_ = 0;                 // since it began
   int64_t landed_ = 0, lateness_ = 0;
 };
 
