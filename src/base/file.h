@@ -16,7 +16,7 @@ namespace llada {
 // (invalid_input). All else is the machine's: a folder without write permission, no space, too many open files.
 Error file_error(const std::string& path, std::string_view what, int code);
 
-// What tells a file, or files that belong together, from others and from what they were.
+// Tells a file, or files that belong together, from others, and from the same file before it was changed.
 struct FileIdentity {
   uint64_t bytes = 0;
   int64_t modified_ns = 0;  // when it was last changed, since 1970

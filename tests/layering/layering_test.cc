@@ -266,7 +266,7 @@ TEST(Layering, AFamilyIsOneFile) {
       {"dream", {"DreamModel", "\"Dream\"", "\"dream\""}},
   };
   // llama.cpp's name of a pre-tokenizer is the same word.
-  constexpr std::string_view kPreTokenizers[] = {"src/base/pretokenizer_regexes.cc", "src/models/presets.cc"};
+  constexpr std::string_view kPreTokenizers[] = {"src/base/pretokenizer_regexes.cc", "src/study/presets.cc"};
   for (const Case& one : cases) {
     const std::string own = "src/formats/family_" + std::string(one.file) + ".cc";
     auto files = cpp(tree({"src"}));
