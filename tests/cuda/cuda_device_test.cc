@@ -220,7 +220,7 @@ TEST(CudaDevice, OneDamagedKeyOrValueIsTheError) {
         for (int32_t position = 0; position < 40; position += quick() ? 13 : 3) {
           const auto saved = cuda.kv().save(std::vector<int32_t>{position});
           put((key ? cuda.kv().keys(1, 0, 1) : cuda.kv().values(1, 0, 1)) + (position * 16 + 7) * element, value);
-          cuda.kv().changed(1, 0, position);
+          cuda.kv().wrote(KvViewer::memory, 1, 0, position);
           // One row, whose scores of that key may all be minus infinity.
           expect_not_finite(cuda.run(step(tokens, {5}, {0}, 40)),
                             fmt::format("{} of position {}, {}", key ? "key" : "value", position, value));

@@ -1,14 +1,14 @@
-// llada logits: one forward over token ids, all its logits into a file. For comparing this program with other
+// llada-study logits: one forward over token ids, all its logits into a file. For comparing this program with other
 // implementations (tools/upstream), so nothing is tokenized and nothing is decided.
 #include <numeric>
 
 #include "base/numbers.h"
-#include "cli/commands.h"
 #include "cli/output_file.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
 #include "json/parse.h"
+#include "lab/commands.h"
 
 namespace llada::cli {
 namespace {
@@ -72,8 +72,8 @@ Work setup_logits(CLI::App& app) {
       "One forward over the tokens as they are, masks among them. For DiffusionGemma all of them are one "
       "canvas. Row i is the model's output at position i.\n\n"
       "Examples:\n"
-      "  echo 1000 72 101 1005 1005 | llada logits -m models/tiny-llada --ids - -o rows.f32\n"
-      "  llada logits -m model.gguf --ids ids.txt -o rows.f32 --json");
+      "  echo 1000 72 101 1005 1005 | llada-study logits -m models/tiny-llada --ids - -o rows.f32\n"
+      "  llada-study logits -m model.gguf --ids ids.txt -o rows.f32 --json");
   return [o] {
     read_environment(o->model.load);
     return logits(*o);
