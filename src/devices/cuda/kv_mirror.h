@@ -1,6 +1,5 @@
 // The GPU's copies of K/V stores, of the same layout. A step stores into both; rows that the host has written since are
-// copied before attention reads them. The store has a view of
-// each row that the copy has (KvViewer::gpu).
+// copied before attention reads them. The store knows which rows the copy has (KvViewer::gpu).
 #pragma once
 #include <list>
 #include <span>
