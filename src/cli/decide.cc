@@ -35,14 +35,14 @@ std::vector<DecideOption> options_of(std::string_view text) {
 
 Status check_words(const DecideCommand& o) {
   const int ways = (o.question.empty() ? 0 : 1) + (o.request.empty() ? 0 : 1) + (o.tasks.empty() ? 0 : 1);
-  if (ways != 1) return invalid("needed one of --question, --request and --calibrate");
+  if (ways != 1) return invalid("found {} of --question, --request and --calibrate, needed one", ways);
   if (o.question.empty() && (!o.choice.empty() || !o.levels.empty() || !o.state.empty()))
-    return invalid("--choice, --levels and --state: needed with --question");
-  if (!o.choice.empty() && !o.levels.empty()) return invalid("--levels: needed without --choice");
-  if (o.joint && o.request.empty()) return invalid("--joint: needed with --request");
-  if (o.tasks.empty() != o.out.empty()) return invalid("--calibrate TASKS: needed together with --out FILE");
-  if (o.tasks.empty() && o.limit > 0) return invalid("--limit: needed with --calibrate");
-  if (!o.tasks.empty() && !o.calibration.empty()) return invalid("--calibration: needed without --calibrate");
+    return invalid("found --choice, --levels or --state without --question, needed --question");
+  if (!o.choice.empty() && !o.levels.empty()) return invalid("found --levels beside --choice, needed one of the two");
+  if (o.joint && o.request.empty()) return invalid("found --joint without --request, needed both");
+  if (o.tasks.empty() != o.out.empty()) return invalid("found one of --calibrate TASKS and --out FILE, needed both");
+  if (o.tasks.empty() && o.limit > 0) return invalid("found --limit without --calibrate, needed both");
+  if (!o.tasks.empty() && !o.calibration.empty()) return invalid("found --calibration beside --calibrate, needed one");
   return {};
 }
 

@@ -32,16 +32,17 @@ struct ScoreCommand {
 // Options that were given and would not be looked at are refused.
 Status check_given(const ScoreCommand& o) {
   if (o.tasks.empty() == o.continuations.empty())
-    return invalid("needed either --tasks or --continuation, with --prompt before it or without");
+    return invalid("found {} of --tasks and --continuation, needed one", o.tasks.empty() ? 0 : 2);
   for (const auto& [option, method] : o.only_with)
     if (option->count() > 0 && method != o.choice.score.method)
       return invalid("{}: only --method {} has it", option->get_name(), method_name(method));
-  if (!o.tasks.empty() && !o.prompt.empty()) return invalid("--prompt: needed without --tasks");
+  if (!o.tasks.empty() && !o.prompt.empty()) return invalid("found --prompt beside --tasks, needed one of the two");
   if (o.tasks.empty() && (!o.out.empty() || o.limit > 0 || o.choice.shots > 0 || !o.examples.empty()))
-    return invalid("--out, --limit, --shots and --examples: needed with --tasks");
+    return invalid("found --out, --limit, --shots or --examples without --tasks, needed --tasks");
   if (o.cfg > 0 && o.choice.score.method == ScoreMethod::duel)
     return invalid("--cfg: found {}, needed none with --method duel, whose guidance stands in --order", o.cfg);
-  if ((o.choice.shots > 0) != !o.examples.empty()) return invalid("--shots N: needed together with --examples FILE");
+  if ((o.choice.shots > 0) != !o.examples.empty())
+    return invalid("found one of --shots N and --examples FILE, needed both");
   return {};
 }
 

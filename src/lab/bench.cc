@@ -214,7 +214,7 @@ Work setup_bench(CLI::App& app) {
     o->bench.stream_bytes = o->stream_mib << 20;
     read_environment(o->bench.load);
     if (o->bench.load.device != "cpu")
-      return invalid("--device: found '{}', only cpu is measured", o->bench.load.device);
+      return invalid("--device: found '{}', needed cpu: no other device is measured", o->bench.load.device);
     if (!o->hub.hub.empty()) {
       o->hub.path = o->bench.model;
       LLADA_TRY(o->bench.model, model_path(o->hub));
