@@ -181,7 +181,7 @@ Result<int> run(const DecideCommand& o) {
 Work setup_decide(CLI::App& app) {
   auto o = std::make_shared<DecideCommand>();
   add_model_options(app, o->model);
-  app.add_option("--question", o->question, "the question; without --choice and --levels: how probable it is")
+  app.add_option("--question", o->question, "the question; without --choice and --levels: how probable Yes is")
       ->type_name("TEXT");
   app.add_option("--choice", o->choice, "the options of the question, with | between them")->type_name("'A|B|C'");
   app.add_option("--levels", o->levels, "its levels from lowest to highest, with | between them")
@@ -192,7 +192,7 @@ Work setup_decide(CLI::App& app) {
   offer(app.add_option("--labels", o->labels,
                        "letters (default): one forward each; values: the options' own text, as many as it has tokens")
             ->type_name("HOW")
-            ->check(CLI::IsMember({"letters", "values"})),
+            ->check(CLI::IsMember({"letters", "values"}).description("")),
         "letters values");
   add_integer_option(app, "--rotations", o->rotations, 1, kMostRotations,
                      "ask a choice with its options in up to N orders, and average (1); N times the cost");

@@ -172,7 +172,8 @@ Work setup_eval(CLI::App& app) {
                  "per forward")
       ->type_name("'NAME: OPTIONS'");
   only_file(app.add_option("--reference", o->reference_path,
-                           "keep the answers of one token per forward in FILE, the dearest part of a comparison"))
+                           "read the answers of one token per forward from FILE, or write them there; they are the "
+                           "slowest part of a comparison"))
       ->type_name("FILE");
   app.add_flag("--no-reference", o->no_reference, "compare strategies with each other only");
   add_integer_option(app, "--likelihood-groups", o->likelihood_groups, 1, int64_t{1} << 40,

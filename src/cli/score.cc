@@ -231,13 +231,15 @@ void add_method_options(CLI::App& app, ScoreCommand& o) {
   offer(app.add_option(
                "--method", o.method,
                "mc: LLaDA's published estimate (default of --tasks); chain: left to right, exact (default of texts); "
-               "exact: one token each, one forward; duel: the probability of decoding it; pseudo")
+               "exact: one token each, one forward; duel: the probability of decoding it; pseudo: each token given all "
+               "others")
             ->type_name("NAME"),
         "mc chain exact duel pseudo");
   const auto only = [&](CLI::Option* option, ScoreMethod method) { o.only_with.emplace_back(option, method); };
   only(add_integer_option(app, "--draws", o.draws, 1, kMostDraws, "mc: random masks per option (128)"),
        ScoreMethod::monte_carlo);
-  only(add_integer_option(app, "--seed", o.seed, 0, int64_t{1} << 62, "mc: of the masks, which options share (0)"),
+  only(add_integer_option(app, "--seed", o.seed, 0, int64_t{1} << 62,
+                          "mc: seed of the random masks, which are the same for all options (0)"),
        ScoreMethod::monte_carlo);
   only(app.add_option("--order", o.order,
                       "duel: decoding options, as in '--threshold 0.9 --block-length 32'; blocks are the model's where "
@@ -245,7 +247,7 @@ void add_method_options(CLI::App& app, ScoreCommand& o) {
            ->type_name("'OPTIONS'"),
        ScoreMethod::duel);
   only(add_integer_option(app, "--groups", o.groups, 1, int64_t{1} << 40,
-                          "pseudo: forwards per option, not one a token"),
+                          "pseudo: forwards per option, instead of one per token"),
        ScoreMethod::pseudo);
   const auto set_cfg = [&o](const std::string& text) {
     decode::DecodeOptions scratch;
