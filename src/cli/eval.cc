@@ -66,8 +66,7 @@ Result<std::vector<eval::StrategyUnderTest>> strategies_of(EvalOptions& o,
 Result<int> run_decide(const EvalOptions& o) {
   if (!o.compare.empty() || o.decode.given() || !o.reference_path.empty() || !o.record_path.empty() || o.no_reference ||
       o.likelihood_groups > 0 || o.at_once > 0 || o.raw)
-    return invalid(
-        "found another option beside --decide, needed --limit, --rotations, --calibration and --json at most");
+    return invalid("found options of generation beside --decide, needed none: nothing is generated");
   LLADA_TRY(const auto tasks, eval::load_decide_tasks(o.tasks, o.limit));
   DecideOptions options{.rotations = o.rotations};
   if (!o.calibration.empty()) {
@@ -105,7 +104,7 @@ Result<int> run(EvalOptions& o) {
     return invalid("found --no-reference beside --reference {}, needed one of the two", o.reference_path);
   const bool compared = !o.no_reference && (!o.compare.empty() || !o.reference_path.empty());
   if (!compared && o.likelihood_groups > 0)
-    return invalid("found --likelihood-groups without a comparison, needed --compare or --reference");
+    return invalid("found --likelihood-groups without a reference, needed --compare or --reference");
   LLADA_TRY(auto examples, eval::load_examples(o.tasks, o.limit));
   LLADA_TRY(auto recording, OutputFile::open(o.record_path));
   LLADA_TRY(const auto model, open_model(o.model));
