@@ -97,8 +97,7 @@ Result<int> run_decide(const EvalOptions& o) {
 
 Result<int> run(EvalOptions& o) {
   if (o.decide) return run_decide(o);
-  if (o.rotations > 1 || !o.calibration.empty())
-    return invalid("found --rotations or --calibration without --decide, needed --decide");
+  if (o.rotations > 1 || !o.calibration.empty()) return invalid("found --rotations or --calibration, needed --decide");
   LLADA_TRY(auto strategies, strategies_of(o));
   if (o.no_reference && !o.reference_path.empty())
     return invalid("found --no-reference beside --reference {}, needed one of the two", o.reference_path);

@@ -41,8 +41,7 @@ Status check_given(const ScoreCommand& o) {
     return invalid("found --out, --limit, --shots or --examples without --tasks, needed --tasks");
   if (o.cfg > 0 && o.choice.score.method == ScoreMethod::duel)
     return invalid("--cfg: found {}, needed none with --method duel, whose guidance stands in --order", o.cfg);
-  if ((o.choice.shots > 0) != !o.examples.empty())
-    return invalid("found one of --shots N and --examples FILE, needed both");
+  if ((o.choice.shots > 0) != !o.examples.empty()) return invalid("found one of --shots and --examples, needed both");
   return {};
 }
 
