@@ -99,7 +99,9 @@ class HeaderReader : public JsonEvents {
     status = invalid("{}: header entry {}: {}", name_, printable(name_of_tensor_), why);
     return false;
   }
-  bool unexpected() { return fail(fmt::format("field {}: found a value of another type, or the field twice", printable(field_))); }
+  bool unexpected() {
+    return fail(fmt::format("field {}: found a value of another type, or the field twice", printable(field_)));
+  }
 
   bool tensor_done() {
     if (dtype_.empty() || !shape_ || !offsets_ || offsets_->count != 2)

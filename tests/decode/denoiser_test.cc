@@ -178,7 +178,7 @@ TEST(Denoiser, NamesABrokenPlan) {
   EXPECT_THAT(plan([](StepPlan& p) { p.rows = {0, 2, 1}; }), HasSubstr("plan: rows"));
   EXPECT_THAT(plan([](StepPlan& p) { p.rows = {0, 1, 1}; }), HasSubstr("plan: rows"));
   EXPECT_THAT(plan([](StepPlan& p) { p.rows = {-1, 1, 2}; }), HasSubstr("plan: rows"));
-  EXPECT_THAT(plan([](StepPlan& p) { p.rows = {}; }), HasSubstr("plan: rows"));
+  EXPECT_THAT(plan([](StepPlan& p) { p.rows = {}; }), HasSubstr("plan: found no rows"));
   EXPECT_THAT(plan([](StepPlan& p) { p.keys = 2; }), HasSubstr("plan: rows"));
   EXPECT_THAT(plan([](StepPlan& p) { p.keys = 4; }), HasSubstr("found 4 keys"));
   EXPECT_THAT(plan([](StepPlan& p) { p.rows = {0, 1}, p.inputs = {1, 1}; }), HasSubstr("plan: logits"));

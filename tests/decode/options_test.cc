@@ -71,7 +71,7 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
       {"revise_rows", [](auto& o) { o.revise_rows = 0; }},
       {"edit_threshold", [](auto& o) { o.edit_threshold = 1.1; }},
       {"edit_steps", [](auto& o) { o.edit_steps = -1; }},
-      {"accept: found a number", [](auto& o) { o.acceptance = static_cast<Acceptance>(17); }},
+      {"accept: found a value that has no name", [](auto& o) { o.acceptance = static_cast<Acceptance>(17); }},
   };
   for (const Refusal& refusal : cases) {
     DecodeOptions options;

@@ -503,8 +503,7 @@ TEST(ModelFile, FieldsFromGenerationConfig) {
   folder.write("generation_config.json", R"({"do_sample":true,"temperature":0.7,"top_p":1.0,"top_k":20})");
   EXPECT_THAT(
       ModelFile::open(folder.path())->config().remarks,
-      testing::ElementsAre("generation_config.json has do_sample true, temperature 0.7, top_k 20, which options "
-                           "alone say here"));
+      testing::ElementsAre("generation_config.json has do_sample true, temperature 0.7, top_k 20, which is not read"));
   folder.write("generation_config.json", R"({"eos_token_id":[37,2,2]})");
   EXPECT_THAT(ModelFile::open(folder.path())->config().end_ids, testing::ElementsAre(2));
   folder.write("generation_config.json", R"({"eos_token_id":[37,40]})");

@@ -367,7 +367,7 @@ TEST_F(Pull, AnotherBeginningThanTheFilesIsFetchedAgain) {
     const auto pulled = pull();
     ASSERT_TRUE(pulled) << pulled.error().message;
     EXPECT_EQ(read(snapshot() / "model.safetensors"), hub->files.at("model.safetensors").content) << bytes;
-    EXPECT_EQ(said.find("once more") != std::string::npos, bytes < 900'000u) << said;
+    EXPECT_EQ(said.find("downloaded anew") != std::string::npos, bytes < 900'000u) << said;
   }
 }
 
