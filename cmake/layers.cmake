@@ -30,15 +30,17 @@ endfunction()
 # small file's compile time. Always for the tests and for layers made of small files that all include JSON, elsewhere
 # with LLADA_UNITY. So no two files of a folder may use a name for two things.
 # Half of a unit's time is its headers: large units are the shortest build. A layer is one, as two cores are busy with
-# two layers; a test program has as many as that.
+# two layers, but where the compiler would need more than 900 MB of memory for it;
+# a test program has as many as that.
 option(LLADA_UNITY "compile the files of every target together, as the presets do" OFF)
 function(llada_unity target files)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
 endfunction()
 
-# llada_layer(name DEPS other layers... LIBS system libraries... EXCLUDE files...): one static library for every .cc below the folder.
+# llada_layer(name DEPS other layers... LIBS system libraries... EXCLUDE files... UNITS number): one static library for every
+# .cc below the folder, compiled in so many units (1).
 function(llada_layer name)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "" "UNITS" "DEPS;LIBS;EXCLUDE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   foreach(excluded IN LISTS ARG_EXCLUDE)
     list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${excluded})
@@ -48,6 +50,11 @@ function(llada_layer name)
     add_library(${target} STATIC ${sources})
     if(LLADA_UNITY OR name MATCHES "^(cli|engine|eval|bench|lab|formats|text)$")
       llada_unity(${target} 0)
+      if(ARG_UNITS)
+        list(LENGTH sources count)
+        math(EXPR size "(${count} + ${ARG_UNITS} - 1) / ${ARG_UNITS}")
+        llada_unity(${target} ${size})
+      endif()
     endif()
     set(scope PUBLIC)
   else()

@@ -95,7 +95,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const CallForm form = data[0] / 4 % 2 > 0 ? CallForm::gemma : CallForm::json;
   const std::string_view all(reinterpret_cast<const char*>(data), size);
   read_pieces(all.substr(1), form);
-  auto body = serve::Body::parse({reinterpret_cast<const char*>(data) + 1, size - 1});
+  auto body = serve::read_body({reinterpret_cast<const char*>(data) + 1, size - 1});
   if (!answered(body)) return 0;
   decode::FormOptions wished;
   if (const auto wish = serve::read_format(*body, shape); answered(wish) && *wish && (*wish)->key == "json_schema")

@@ -4,9 +4,11 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <expected>
 #include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -22,30 +24,37 @@ enum class ErrorKind {
 struct Error {
   ErrorKind kind = ErrorKind::failed;
   std::string message;  // one line that names the file, the field, the value found and the value needed
+  // Where the message names the field of a request or a file that it is about; none: of no one field.
+  uint32_t field_begin = 0, field_bytes = 0;
+
+  std::string_view field() const { return std::string_view(message).substr(field_begin, field_bytes); }
 };
 
 template <class T>
 using Result = std::expected<T, Error>;
 using Status = Result<void>;
 
+// Compiled once: a call with arguments of other types shall not cost another copy of it.
+std::unexpected<Error> error_of(ErrorKind kind, fmt::string_view format, fmt::format_args args);
+
 template <class... Args>
 std::unexpected<Error> invalid(fmt::format_string<Args...> format, Args&&... args) {
-  return std::unexpected(Error{ErrorKind::invalid_input, fmt::format(format, std::forward<Args>(args)...)});
+  return error_of(ErrorKind::invalid_input, format, fmt::make_format_args(args...));
 }
 
 template <class... Args>
 std::unexpected<Error> failed(fmt::format_string<Args...> format, Args&&... args) {
-  return std::unexpected(Error{ErrorKind::failed, fmt::format(format, std::forward<Args>(args)...)});
+  return error_of(ErrorKind::failed, format, fmt::make_format_args(args...));
 }
 
 template <class... Args>
 std::unexpected<Error> no_memory(fmt::format_string<Args...> format, Args&&... args) {
-  return std::unexpected(Error{ErrorKind::memory, fmt::format(format, std::forward<Args>(args)...)});
+  return error_of(ErrorKind::memory, format, fmt::make_format_args(args...));
 }
 
 template <class... Args>
 std::unexpected<Error> damaged(fmt::format_string<Args...> format, Args&&... args) {
-  return std::unexpected(Error{ErrorKind::data, fmt::format(format, std::forward<Args>(args)...)});
+  return error_of(ErrorKind::data, format, fmt::make_format_args(args...));
 }
 
 // The error of a std::system_error. std::thread has no other way to say that it got none: a limit, or no memory for a

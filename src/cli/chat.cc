@@ -16,6 +16,7 @@
 #include "cli/terminal.h"
 #include "engine/prompt.h"
 #include "text/text_file.h"
+#include "text/utf8.h"
 
 namespace llada::cli {
 namespace {
@@ -32,12 +33,6 @@ constexpr std::string_view kHelp =
     "Ctrl-C stops an answer. A line that ends in \\ goes on in the next one, and so\n"
     "does everything between \"\"\" and \"\"\"; pasted lines are one message. A message\n"
     "that begins with a slash is typed with a space before it.\n";
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n\v\f";
-  const size_t begin = text.find_first_not_of(kSpace);
-  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
-}
 
 class Chat {
  public:

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "engine/json_fields.h"
+#include "json/fields.h"
 #include "json/parse.h"
 
 namespace llada::cli {
@@ -19,30 +19,24 @@ std::string conversation_text(std::span<const ChatMessage> messages) {
 }
 
 Result<std::vector<ChatMessage>> parse_conversation(std::string_view text, const std::string& source) {
-  LLADA_TRY(auto fields, JsonFields::parse(text, source));
+  LLADA_TRY(const Fields fields, Fields::parse(text, source));
   LLADA_TRY_STATUS(fields.head(kChatFormat, kChatVersion));
-  const auto found = fields.all().find("messages");
-  if (found == fields.all().end() || !found->is_array() || fields.all().size() != 3)
-    return invalid("{}: messages: needed a list, and nothing else beside format and version", source);
+  LLADA_TRY(const auto found, fields.objects("messages"));
+  LLADA_TRY_STATUS(fields.finish());
   std::vector<ChatMessage> messages;
   size_t turns = 0;
-  for (const auto& item : *found) {
-    const std::string where = fmt::format("{}: message {}", source, messages.size());
-    if (!item.is_object()) return invalid("{}: needed an object with role and content", where);
-    JsonFields message(item, where);
+  for (const Fields& message : found) {
     ChatMessage m;
     LLADA_TRY(m.role, message.text("role"));
     LLADA_TRY(m.content, message.text("content"));
     LLADA_TRY_STATUS(message.finish());
     const bool system = m.role == "system" && messages.empty();
     const std::string_view expected = turns % 2 == 0 ? "user" : "assistant";
-    if (!system && m.role != expected)
-      return invalid("{}: role: found '{}', needed {}", where, m.role,
-                     messages.empty() ? "system or user" : std::string(expected));
+    if (!system && m.role != expected) return message.unfit("role", messages.empty() ? "system or user" : expected);
     turns += !system;
     messages.push_back(std::move(m));
   }
-  if (turns % 2 != 0) return invalid("{}: messages: the last one has no answer", source);
+  if (turns % 2 != 0) return fields.fault("messages", "the last one has no answer");
   return messages;
 }
 

@@ -12,9 +12,9 @@
 #include "cli/terminal.h"
 #include "cli/workspace.h"
 #include "engine/decide_json.h"
-#include "engine/json_fields.h"
 #include "engine/session.h"
 #include "eval/evaluate.h"
+#include "json/lines.h"
 
 namespace llada::cli {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "base/figures.h"
 #include "engine/inspect.h"
-#include "engine/json_fields.h"
 #include "engine/session.h"
+#include "json/lines.h"
 
 namespace llada::cli {
 

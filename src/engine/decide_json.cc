@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/json_fields.h"
-#include "json/parse.h"
+#include "json/fields.h"
+#include "json/lines.h"
 #include "text/text_file.h"
 
 namespace llada {
@@ -12,171 +12,123 @@ namespace {
 
 constexpr std::string_view kTemperatures = "llada-decide-temperatures";
 
-std::unexpected<Error> wrong_field(const std::string& where, const Json& found, std::string_view needed) {
-  return invalid("{}: found {}, needed {}", where, shown(found), needed);
-}
-
-// The field, or null where it is not there or is null.
-const Json* json_field(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
-Status known_fields(const Json& object, const std::string& where, std::initializer_list<std::string_view> names) {
-  for (const auto& [name, value] : object.items())
-    if (!value.is_null() && std::ranges::find(names, name) == names.end())
-      return invalid("{}.{}: is not known here", where, name);
-  return {};
-}
-
-Result<std::string> text_field(const Json& object, const char* name, const std::string& where) {
-  const Json* const value = json_field(object, name);
-  if (value == nullptr) return std::string();
-  if (!value->is_string()) return wrong_field(where + "." + name, *value, "a text");
-  return value->get<std::string>();
-}
-
-Result<std::string> needed_text(const Json& object, const char* name, const std::string& where) {
-  if (json_field(object, name) == nullptr) return invalid("{}.{}: is missing", where, name);
-  return text_field(object, name, where);
-}
-
 std::string any_text(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A text, or a list of parts.
-Result<std::string> content_text(const Json& content, const std::string& where) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) return wrong_field(where, content, "a text or a list of parts");
+// A string, or a list of parts.
+Result<std::string> content_text(const Fields& fields, const char* name) {
+  constexpr const char* kNeeded = "a string or a list of parts";
+  const Json* content = fields.find(name);
+  if (content != nullptr && content->is_string()) return content->get<std::string>();
+  if (content == nullptr || !content->is_array()) return fields.unfit(name, kNeeded);
+  LLADA_TRY(const auto parts, fields.objects(name));
   std::string text;
-  for (size_t i = 0; i < content.size(); ++i) {
-    const std::string place = fmt::format("{}[{}]", where, i);
-    const Json& part = content[i];
-    if (!part.is_object()) return wrong_field(place, part, "an object");
-    LLADA_TRY(const std::string type, needed_text(part, "type", place));
-    if (type == "input_image") return invalid("{}: found an image, needed text", place);
-    const char* const name = type == "input_json" ? "data" : type == "refusal" ? "refusal" : "text";
+  for (const Fields& part : parts) {
+    LLADA_TRY(const std::string type, part.text("type"));
     if (type != "input_json" && type != "refusal" && type != "input_text" && type != "output_text")
-      return invalid("{}.type: found '{}', needed input_text, input_json, output_text or refusal", place, type);
-    const Json* const value = json_field(part, name);
-    if (value == nullptr || (type == "input_json" ? !value->is_structured() : !value->is_string()))
-      return wrong_field(place + "." + name, value != nullptr ? *value : Json(),
-                         type == "input_json" ? "an object or a list of objects" : "a text");
+      return part.wrong("type", type, "input_text, input_json, output_text or refusal");
     if (!text.empty()) text += '\n';
-    text += any_text(*value);
+    if (type != "input_json") {
+      LLADA_TRY(const std::string words, part.text(type == "refusal" ? "refusal" : "text"));
+      text += words;
+    } else if (const Json* data = part.find("data"); data != nullptr && data->is_structured()) {
+      text += any_text(*data);
+    } else {
+      return part.unfit("data", "an object or a list of objects");
+    }
   }
   return text;
 }
 
-Result<std::string> content_field(const Json& object, const char* name, const std::string& where) {
-  const Json* const value = json_field(object, name);
-  return value != nullptr ? content_text(*value, where + "." + name) : std::string();
-}
-
 // An entry of a conversation, as it is read to the model. calls: ids of tool calls so far.
-Result<std::string> entry_text(const Json& entry, const std::string& where, std::set<std::string>& calls) {
-  if (!entry.is_object()) return wrong_field(where, entry, "an object");
-  LLADA_TRY(const std::string given, text_field(entry, "type", where));
-  const std::string type = given.empty() ? "message" : given;
+Result<std::string> entry_text(const Fields& entry, std::set<std::string>& calls) {
+  LLADA_TRY(const std::string type, entry.text("type", "message"));
   if (type == "message") {
-    LLADA_TRY(const std::string role, needed_text(entry, "role", where));
+    LLADA_TRY(const std::string role, entry.text("role"));
     if (role != "user" && role != "assistant" && role != "system" && role != "developer")
-      return invalid("{}.role: found '{}', needed user, assistant, system or developer", where, role);
-    if (json_field(entry, "content") == nullptr) return invalid("{}.content: is missing", where);
-    LLADA_TRY(const std::string text, content_field(entry, "content", where));
+      return entry.wrong("role", role, "user, assistant, system or developer");
+    LLADA_TRY(const std::string text, content_text(entry, "content"));
     return role + ": " + text;
   }
-  LLADA_TRY(const std::string id, needed_text(entry, "call_id", where));
+  LLADA_TRY(const std::string id, entry.text("call_id"));
   if (type == "function_call" || type == "custom_tool_call") {
-    LLADA_TRY(const std::string name, needed_text(entry, "name", where));
-    LLADA_TRY(const std::string input, needed_text(entry, type == "function_call" ? "arguments" : "input", where));
+    LLADA_TRY(const std::string name, entry.text("name"));
+    LLADA_TRY(const std::string input, entry.text(type == "function_call" ? "arguments" : "input"));
     calls.insert(id);
     return fmt::format("call of {}: {}", name, input);
   }
-  if (type == "function_call_output" || type == "custom_tool_call_output") {
-    if (!calls.contains(id)) return invalid("{}.call_id: found '{}', needed that of a call before it", where, id);
-    if (json_field(entry, "output") == nullptr) return invalid("{}.output: is missing", where);
-    LLADA_TRY(const std::string output, content_field(entry, "output", where));
-    return "result: " + output;
-  }
-  return invalid(
-      "{}.type: found '{}', needed message, function_call, function_call_output, custom_tool_call or "
-      "custom_tool_call_output",
-      where, type);
+  if (type != "function_call_output" && type != "custom_tool_call_output")
+    return entry.wrong("type", type,
+                       "message, function_call, function_call_output, custom_tool_call or custom_tool_call_output");
+  if (!calls.contains(id)) return entry.wrong("call_id", id, "that of a call before it");
+  LLADA_TRY(const std::string output, content_text(entry, "output"));
+  return "result: " + output;
 }
 
-Result<std::vector<DecideOption>> option_list(const Json& question, const char* name, const char* value_name,
-                                              bool booleans, const std::string& where) {
-  const Json* const list = json_field(question, name);
-  const std::string place = where + "." + name;
-  if (list == nullptr) return invalid("{}: is missing", place);
-  if (!list->is_array()) return wrong_field(place, *list, "a list");
+// A string, or a conversation as lines "role: text"; tool calls and their outputs stand there, too.
+Result<std::string> input_text(const Fields& body) {
+  constexpr const char *kName = "input", *kNeeded = "a string or a list of messages";
+  const Json* input = body.find(kName);
+  if (input != nullptr && input->is_string()) return input->get<std::string>();
+  if (input == nullptr || !input->is_array()) return body.unfit(kName, kNeeded);
+  LLADA_TRY(const auto entries, body.objects(kName));
+  std::set<std::string> calls;
+  std::string text;
+  for (const Fields& entry : entries) {
+    LLADA_TRY(const std::string one, entry_text(entry, calls));
+    if (!text.empty()) text += "\n\n";
+    text += one;
+  }
+  return text;
+}
+
+Result<std::vector<DecideOption>> option_list(const Fields& question, const char* name, const char* value_name,
+                                              bool booleans) {
+  LLADA_TRY(const auto entries, question.objects(name));
   std::vector<DecideOption> options;
-  for (size_t i = 0; i < list->size(); ++i) {
-    const Json& entry = (*list)[i];
-    const std::string at = fmt::format("{}[{}]", place, i);
-    if (!entry.is_object()) return wrong_field(at, entry, "an object");
-    LLADA_TRY_STATUS(known_fields(entry, at, {value_name, "description"}));
-    const Json* const value = json_field(entry, value_name);
-    if (value == nullptr) return invalid("{}.{}: is missing", at, value_name);
-    if (!value->is_string() && !(booleans && value->is_boolean()))
-      return wrong_field(at + "." + value_name, *value, booleans ? "a text, true or false" : "a text");
-    LLADA_TRY(const std::string description, text_field(entry, "description", at));
+  for (const Fields& entry : entries) {
+    const Json* const value = entry.find(value_name);
+    if (value == nullptr || !(value->is_string() || (booleans && value->is_boolean())))
+      return entry.unfit(value_name, booleans ? "a string, true or false" : "a string");
+    LLADA_TRY(const std::string description, entry.text("description", ""));
+    LLADA_TRY_STATUS(entry.finish());
     options.push_back({any_text(*value), description, value->is_boolean()});
   }
   return options;
 }
 
-Status read_count(const Json& object, const char* name, const std::string& where, int64_t most, int64_t& count) {
-  const Json* const n = json_field(object, name);
-  if (n == nullptr) return {};
-  if (!n->is_number_integer() || *n < 1 || *n > most)
-    return wrong_field(where, *n, fmt::format("a whole number from 1 to {}", most));
-  count = n->get<int64_t>();
-  return {};
-}
-
-Status read_settings(const Json& body, DecideOptions& options) {
-  const Json* const given = json_field(body, "llada");
-  if (given == nullptr) return {};
-  if (!given->is_object()) return wrong_field("llada", *given, "an object");
-  LLADA_TRY_STATUS(known_fields(*given, "llada", {"labels", "rotations", "samples", "joint"}));
-  LLADA_TRY(const std::string labels, text_field(*given, "labels", "llada"));
-  if (!labels.empty() && labels != "letters" && labels != "values")
-    return invalid("llada.labels: found '{}', needed letters or values", labels);
+Status read_settings(const Fields& body, DecideOptions& options) {
+  if (!body.has("llada")) return {};
+  LLADA_TRY(const Fields given, body.object("llada"));
+  LLADA_TRY(const std::string labels, given.text("labels", "letters"));
+  if (labels != "letters" && labels != "values") return given.wrong("labels", labels, "letters or values");
   if (labels == "values") options.labels = DecideLabels::values;
-  LLADA_TRY_STATUS(read_count(*given, "rotations", "llada.rotations", kMostRotations, options.rotations));
-  LLADA_TRY_STATUS(read_count(*given, "samples", "llada.samples", kMostSamples, options.samples));
-  if (const Json* const joint = json_field(*given, "joint")) {
-    if (!joint->is_boolean()) return wrong_field("llada.joint", *joint, "true or false");
-    options.joint = joint->get<bool>();
-  }
-  return {};
+  LLADA_TRY(options.rotations, given.integer("rotations", 1, kMostRotations, options.rotations));
+  LLADA_TRY(options.samples, given.integer("samples", 1, kMostSamples, options.samples));
+  LLADA_TRY(options.joint, given.boolean("joint", options.joint));
+  return given.finish();
 }
 
 // Criteria of a question of /v1/systemone.
-Result<std::vector<DecideOption>> criteria_options(const Json& question, QuestionKind kind, const std::string& where) {
+Result<std::vector<DecideOption>> criteria_options(const Fields& question, QuestionKind kind) {
   std::vector<DecideOption> options;
-  const Json* const criteria = json_field(question, "criteria");
-  const std::string place = where + ".criteria";
   if (kind == QuestionKind::score) {
-    if (criteria == nullptr || !criteria->is_array())
-      return wrong_field(place, criteria != nullptr ? *criteria : Json(), "a list of levels");
-    for (const Json& level : *criteria) options.push_back({any_text(level)});
+    LLADA_TRY(const Json* levels, question.list("criteria"));
+    for (const Json& level : *levels) options.push_back({any_text(level)});
     return options;
   }
-  if (criteria == nullptr && kind == QuestionKind::predicate) return options;
-  if (criteria == nullptr || !criteria->is_object())
-    return wrong_field(place, criteria != nullptr ? *criteria : Json(), "an object");
-  const auto meaning = [](const Json& value) { return value.is_null() ? std::string() : any_text(value); };
+  if (kind == QuestionKind::predicate && !question.has("criteria")) return options;
+  LLADA_TRY(const Fields criteria, question.object("criteria"));
+  const auto meaning = [](const Json* value) {
+    return value == nullptr || value->is_null() ? std::string() : any_text(*value);
+  };
   if (kind == QuestionKind::predicate) {
-    LLADA_TRY_STATUS(known_fields(*criteria, place, {"true", "false"}));
-    options = {{"true", meaning(criteria->value("true", Json()))},
-               {"false", meaning(criteria->value("false", Json()))}};
+    for (const char* value : {"true", "false"}) options.push_back({value, meaning(criteria.find(value))});
+    LLADA_TRY_STATUS(criteria.finish());
     return options;
   }
-  for (const auto& [value, description] : criteria->items()) options.push_back({value, meaning(description)});
+  for (const auto& [value, description] : criteria.all().items()) options.push_back({value, meaning(&description)});
   return options;
 }
 
@@ -216,52 +168,30 @@ std::string level_text(const DecideOption& level) {
 
 }  // namespace
 
-Result<std::string> parse_decide_input(const Json& input, const std::string& where) {
-  if (input.is_string()) return input.get<std::string>();
-  if (!input.is_array()) return wrong_field(where, input, "a text or a list of messages");
-  std::set<std::string> calls;
-  std::string text;
-  for (size_t i = 0; i < input.size(); ++i) {
-    LLADA_TRY(const std::string entry, entry_text(input[i], fmt::format("{}[{}]", where, i), calls));
-    if (!text.empty()) text += "\n\n";
-    text += entry;
-  }
-  return text;
-}
-
-Result<DecideQuestion> parse_question(const Json& question, const std::string& where) {
-  if (!question.is_object()) return wrong_field(where, question, "an object");
-  LLADA_TRY(const std::string type, needed_text(question, "type", where));
+Result<DecideQuestion> parse_question(const Fields& question) {
+  LLADA_TRY(const std::string type, question.text("type"));
   DecideQuestion read;
-  LLADA_TRY(read.name, text_field(question, "name", where));
-  if (json_field(question, "instructions") == nullptr) return invalid("{}.instructions: is missing", where);
-  LLADA_TRY(read.instructions, content_field(question, "instructions", where));
-  if (type == "predicate") {
-    LLADA_TRY_STATUS(known_fields(question, where, {"type", "name", "instructions"}));
-  } else if (type == "choice") {
+  LLADA_TRY(read.name, question.text("name", ""));
+  LLADA_TRY(read.instructions, content_text(question, "instructions"));
+  if (type == "choice") {
     read.kind = QuestionKind::choice;
-    LLADA_TRY_STATUS(known_fields(question, where, {"type", "name", "instructions", "choices"}));
-    LLADA_TRY(read.options, option_list(question, "choices", "value", true, where));
+    LLADA_TRY(read.options, option_list(question, "choices", "value", true));
   } else if (type == "score") {
     read.kind = QuestionKind::score;
-    LLADA_TRY_STATUS(known_fields(question, where, {"type", "name", "instructions", "levels"}));
-    LLADA_TRY(read.options, option_list(question, "levels", "label", false, where));
-  } else {
-    return invalid("{}.type: found '{}', needed predicate, choice or score", where, type);
+    LLADA_TRY(read.options, option_list(question, "levels", "label", false));
+  } else if (type != "predicate") {
+    return question.wrong("type", type, "predicate, choice or score");
   }
   return read;
 }
 
-Result<DecideRequest> parse_decisions(const Json& body) {
+Result<DecideRequest> parse_decisions(const Fields& body) {
   DecideRequest request;
-  const Json* const input = json_field(body, "input");
-  if (input == nullptr) return invalid("input: is missing; needed a text or a list of messages");
-  LLADA_TRY(request.state, parse_decide_input(*input, "input"));
-  const Json* const questions = json_field(body, "questions");
-  if (questions == nullptr || !questions->is_array())
-    return wrong_field("questions", questions != nullptr ? *questions : Json(), "a list of questions");
-  for (size_t i = 0; i < questions->size(); ++i) {
-    LLADA_TRY(auto question, parse_question((*questions)[i], fmt::format("questions[{}]", i)));
+  LLADA_TRY(request.state, input_text(body));
+  LLADA_TRY(const auto questions, body.objects("questions"));
+  for (const Fields& given : questions) {
+    LLADA_TRY(auto question, parse_question(given));
+    LLADA_TRY_STATUS(given.finish());
     request.questions.push_back(std::move(question));
   }
   LLADA_TRY_STATUS(read_settings(body, request.options));
@@ -269,55 +199,48 @@ Result<DecideRequest> parse_decisions(const Json& body) {
   return request;
 }
 
-Result<DecideRequest> parse_systemone(const Json& body) {
+Result<DecideRequest> parse_systemone(const Fields& body) {
   DecideRequest request{.system_one = true};
-  const auto state = body.find("state");
-  if (state == body.end()) return invalid("state: is missing; needed a text or any JSON value");
-  request.state = any_text(*state);
-  if (const Json* const common = json_field(body, "instructions")) {
+  const Json* state = body.find("state");
+  if (!body.all().contains("state")) return body.unfit("state", "a string or any JSON value");
+  request.state = any_text(state == nullptr ? Json() : *state);
+  if (const Json* const common = body.find("instructions")) {
     if (!request.state.empty()) request.state += "\n\n";
     request.state += any_text(*common);
   }
-  const Json* const questions = json_field(body, "questions");
-  if (questions == nullptr || !questions->is_object())
-    return wrong_field("questions", questions != nullptr ? *questions : Json(), "an object of questions by name");
-  for (const auto& [id, question] : questions->items()) {
-    const std::string where = "questions." + id;
-    if (!question.is_object()) return wrong_field(where, question, "an object");
-    LLADA_TRY_STATUS(known_fields(question, where, {"type", "instructions", "criteria"}));
-    LLADA_TRY(const std::string type, needed_text(question, "type", where));
+  LLADA_TRY(const Fields questions, body.object("questions"));
+  for (const auto& [id, value] : questions.all().items()) {
+    LLADA_TRY(const Fields question, Fields::of(value, questions.source(), questions.path(id)));
+    LLADA_TRY(const std::string type, question.text("type"));
     DecideQuestion read{.kind = QuestionKind::predicate, .instructions = {}, .name = id};
     if (type == "choice" || type == "score") {
       read.kind = type == "choice" ? QuestionKind::choice : QuestionKind::score;
     } else if (type != "noul") {
-      return invalid("{}.type: found '{}', needed noul, choice or score", where, type);
+      return question.wrong("type", type, "noul, choice or score");
     }
-    if (const Json* const instructions = json_field(question, "instructions"))
-      read.instructions = any_text(*instructions);
-    LLADA_TRY(read.options, criteria_options(question, read.kind, where));
+    if (const Json* const instructions = question.find("instructions")) read.instructions = any_text(*instructions);
+    LLADA_TRY(read.options, criteria_options(question, read.kind));
+    LLADA_TRY_STATUS(question.finish());
     if (read.kind == QuestionKind::predicate && read.instructions.empty() && read.options.empty())
-      return invalid("{}: found neither instructions nor criteria, needed one", where);
+      return questions.fault(id, "found neither instructions nor criteria, needed one");
     request.questions.push_back(std::move(read));
   }
   LLADA_TRY_STATUS(read_settings(body, request.options));
-  LLADA_TRY_STATUS(read_count(body, "samples", "samples", kMostSamples, request.options.samples));
-  if (const Json* const joint = json_field(body, "joint")) {
-    if (!joint->is_boolean()) return wrong_field("joint", *joint, "true or false");
-    request.options.joint = joint->get<bool>();
-  }
+  LLADA_TRY(request.options.samples, body.integer("samples", 1, kMostSamples, request.options.samples));
+  LLADA_TRY(request.options.joint, body.boolean("joint", request.options.joint));
   LLADA_TRY_STATUS(check_decide(request));
   return request;
 }
 
-Result<DecideRequest> parse_decide(const Json& body) {
-  return body.contains("state") ? parse_systemone(body) : parse_decisions(body);
+Result<DecideRequest> parse_decide(const Fields& body) {
+  return body.all().contains("state") ? parse_systemone(body) : parse_decisions(body);
 }
 
 Result<DecideRequest> read_decide(std::string_view text, const std::string& source) {
   // A request of 400 questions with 255 options each.
   constexpr JsonLimits kRequestLimits{.depth = 64, .values = size_t{1} << 20, .run_bytes = size_t{1} << 26};
-  LLADA_TRY(const JsonDocument body, parse_ordered_object(text, source, kRequestLimits));
-  auto request = parse_decide(body.root);
+  LLADA_TRY(JsonDocument body, parse_ordered_object(text, source, kRequestLimits));
+  auto request = parse_decide(Fields(std::move(body), ""));
   if (!request) return invalid("{}: {}", source, request.error().message);
   return request;
 }
@@ -405,7 +328,7 @@ std::string temperatures_text(const std::array<double, kQuestionKinds>& temperat
 }
 
 Result<std::array<double, kQuestionKinds>> parse_temperatures(std::string_view text, const std::string& source) {
-  LLADA_TRY(auto file, JsonFields::parse(text, source));
+  LLADA_TRY(auto file, Fields::parse(text, source));
   LLADA_TRY_STATUS(file.head(kTemperatures, 1));
   if (const auto model = file.text("model"); !model) return std::unexpected(model.error());
   LLADA_TRY(auto values, file.object("temperatures"));
@@ -413,8 +336,8 @@ Result<std::array<double, kQuestionKinds>> parse_temperatures(std::string_view t
   std::array<double, kQuestionKinds> temperatures{};
   for (size_t k = 0; k < kQuestionKinds; ++k) {
     const std::string kind(name(static_cast<QuestionKind>(k)));
-    LLADA_TRY(temperatures[k], values.real(kind.c_str(), 1e-3, 1e3));
-    if (const auto count = counts.integer(kind.c_str(), 0, INT64_MAX); !count) return std::unexpected(count.error());
+    LLADA_TRY(temperatures[k], values.real(kind, 1e-3, 1e3));
+    if (const auto count = counts.integer(kind, 0, INT64_MAX); !count) return std::unexpected(count.error());
   }
   LLADA_TRY_STATUS(values.finish());
   LLADA_TRY_STATUS(counts.finish());

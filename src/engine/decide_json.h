@@ -7,25 +7,23 @@
 #include <string_view>
 
 #include "engine/decide.h"
-#include "json/parse.h"
+#include "json/fields.h"
 
 namespace llada {
 
-// One question of a list: {type, instructions, choices | levels, name}. `where` stands before errors.
-Result<DecideQuestion> parse_question(const Json& question, const std::string& where);
+// One question of a list: {type, instructions, choices | levels, name}.
+Result<DecideQuestion> parse_question(const Fields& question);
 
-// {input, questions: [...], llada: {labels, rotations, samples, joint}}; other fields are not looked at.
-Result<DecideRequest> parse_decisions(const Json& body);
+// {input, questions: [...], llada: {labels, rotations, samples, joint}}; other fields are not looked at. input: a
+// string, or a conversation.
+Result<DecideRequest> parse_decisions(const Fields& body);
 // {state, questions: {id: {type: noul | choice | score, instructions, criteria}}, instructions, joint, samples, llada}.
-Result<DecideRequest> parse_systemone(const Json& body);
+Result<DecideRequest> parse_systemone(const Fields& body);
 // Either, by its fields: one with `state` is the second.
-Result<DecideRequest> parse_decide(const Json& body);
+Result<DecideRequest> parse_decide(const Fields& body);
 
 // The text of such a body, as files and callers of libraries give it. `source` names it in errors.
 Result<DecideRequest> read_decide(std::string_view text, const std::string& source);
-
-// A text, or a conversation as lines "role: text"; tool calls and their outputs stand there, too.
-Result<std::string> parse_decide_input(const Json& input, const std::string& where);
 
 // What is answered, {answers, model, usage}.
 Json decisions_json(const DecideRequest& request, const DecideResult& result, const std::string& model);

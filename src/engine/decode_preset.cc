@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "decode/removed.h"
-#include "engine/json_fields.h"
 #include "engine/options.h"
 #include "formats/family.h"
+#include "json/fields.h"
 #include "json/parse.h"
 #include "text/text_file.h"
 
@@ -63,7 +63,7 @@ std::vector<BuiltIn> built_in() {
 constexpr int64_t kVersion = 1;
 
 // {"threshold": 0.9, "slide": true} as flags.
-Result<std::string> options_of(JsonFields& fields) {
+Result<std::string> options_of(Fields& fields) {
   LLADA_TRY(const auto object, fields.object("options"));
   LLADA_TRY(const auto settings, read_settings(object));
   std::string words;
@@ -75,11 +75,13 @@ Result<std::string> options_of(JsonFields& fields) {
 }  // namespace
 
 Result<DecodePreset> parse_decode_preset(std::string_view text, const std::string& source) {
-  LLADA_TRY(auto fields, JsonFields::parse(text, source));
+  LLADA_TRY(auto fields, Fields::parse(text, source));
   LLADA_TRY_STATUS(fields.head("llada-preset", kVersion));
   DecodePreset preset;
   LLADA_TRY(preset.name, fields.text("name"));
-  LLADA_TRY(preset.options, fields.has_object("options") ? options_of(fields) : fields.text("options"));
+  const Json* given = fields.look("options");
+  const bool is_object = given != nullptr && given->is_object();
+  LLADA_TRY(preset.options, is_object ? options_of(fields) : fields.text("options"));
   if (fields.has("tuned")) {
     LLADA_TRY(auto tuned, fields.object("tuned"));
     LLADA_TRY(preset.model, tuned.text("model"));

@@ -4,19 +4,20 @@
 #include <ranges>
 #include <utility>
 
-#include "engine/json_fields.h"
+#include "json/fields.h"
 
 namespace llada {
 
-Result<std::vector<decode::Setting>> read_settings(const JsonFields& object) {
+Result<std::vector<decode::Setting>> read_settings(const Fields& object) {
   std::vector<decode::Setting> settings;
+  const std::string where = fmt::format("{}: {}.", object.source(), object.path(""));
   for (const auto& [key, value] : object.all().items()) {
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     auto setting = decode::setting(key, text);
-    if (!setting) return invalid("{}: {}", object.where(), setting.error().message);
+    if (!setting) return invalid("{}: {}", where, setting.error().message);
     decode::DecodeOptions scratch;
     if (const Status status = set_field(scratch, key, text); !status)
-      return invalid("{}: {}", object.where(), status.error().message);
+      return invalid("{}: {}", where, status.error().message);
     settings.push_back(std::move(*setting));
   }
   return settings;

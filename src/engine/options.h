@@ -11,11 +11,11 @@
 
 namespace llada {
 
-class JsonFields;
+class Fields;
 
 // {"gen_length": 64, "slide": true, "kv": "dual"}: keys and values as in decode/fields.h. Invalid: "WHERE: KEY: found
 // ..., needed ...".
-Result<std::vector<decode::Setting>> read_settings(const JsonFields& object);
+Result<std::vector<decode::Setting>> read_settings(const Fields& object);
 
 // The flags of a field, "-n,--n-predict", its own first; and the field of one of them, or null.
 std::string flag_names(const decode::Field& field);

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine/decide_json.h"
-#include "eval/json_rows.h"
+#include "json/lines.h"
 #include "text/text_file.h"
 
 namespace llada::eval {
@@ -15,30 +15,25 @@ namespace {
 
 constexpr size_t kDecisionsInFlight = 64, kBins = 10;
 
-Result<size_t> right_option(const DecideQuestion& question, const Json& answer, const std::string& where) {
+Result<size_t> right_option(const DecideQuestion& question, const Fields& row) {
   if (question.kind == QuestionKind::predicate) {
-    if (!answer.is_boolean())
-      return invalid("{}: field 'answer': found {}, needed true or false", where, answer.dump());
-    return answer.get<bool>() ? 0 : 1;
+    LLADA_TRY(const bool yes, row.boolean("answer"));
+    return yes ? 0 : 1;
   }
+  const Json* found = row.find("answer");
+  const Json answer = found == nullptr ? Json() : *found;
   const bool boolean = answer.is_boolean();
   const std::string text = answer.is_string() ? answer.get<std::string>() : answer.dump();
   for (size_t i = 0; i < question.options.size(); ++i)
     if (question.options[i].text == text && question.options[i].boolean == boolean) return i;
-  return invalid("{}: field 'answer': found {}, needed one of the question's options", where, answer.dump());
+  return row.unfit("answer", "one of the question's options");
 }
 
-Result<DecideTask> question_row(const Json& row, const std::string& where) {
-  Json question = Json::object();
-  for (const char* name : {"type", "instructions", "choices", "levels", "name"})
-    if (row.contains(name)) question[name] = row.at(name);
+Result<DecideTask> question_row(const Fields& row) {
   DecideTask task;
-  LLADA_TRY(task.question, parse_question(question, where));
-  if (row.contains("state")) {
-    LLADA_TRY(task.state, text_field(row, "state", where));
-  }
-  if (!row.contains("answer")) return invalid("{}: field 'answer' is missing", where);
-  LLADA_TRY(task.right, right_option(task.question, row.at("answer"), where));
+  LLADA_TRY(task.question, parse_question(row));
+  LLADA_TRY(task.state, row.text("state", ""));
+  LLADA_TRY(task.right, right_option(task.question, row));
   LLADA_TRY_STATUS(check_decide({task.state, {task.question}, {}}));
   task.task = name(task.question.kind);
   return task;
@@ -49,7 +44,7 @@ bool is_option_line(std::string_view line, size_t place) {
   return line.size() > 3 && line[0] == static_cast<char>('A' + place) && line.substr(1, 2) == ". ";
 }
 
-Result<DecideTask> choice_row(const std::string& prompt, const std::string& answer, const std::string& where) {
+Result<DecideTask> choice_row(const Fields& row, const std::string& prompt, const std::string& answer) {
   DecideTask task{.task = "choice", .state = {}, .question = {.kind = QuestionKind::choice, .instructions = {}}};
   std::string_view left = prompt;
   while (!left.empty()) {
@@ -65,22 +60,20 @@ Result<DecideTask> choice_row(const std::string& prompt, const std::string& answ
     }
   }
   const size_t n = task.question.options.size();
-  if (n < 2) return invalid("{}: field 'prompt': found {} lines like 'A. text', needed 2 or more", where, n);
+  if (n < 2) return row.fault("prompt", fmt::format("found {} lines like 'A. text', needed 2 or more", n));
   if (answer.size() != 1 || answer[0] < 'A' || static_cast<size_t>(answer[0] - 'A') >= n)
-    return invalid("{}: field 'answer': found '{}', needed the letter of an option", where, answer);
+    return row.wrong("answer", answer, "the letter of an option");
   task.right = static_cast<size_t>(answer[0] - 'A');
   return task;
 }
 
-Result<DecideTask> prompt_row(const Json& row, const std::string& where) {
-  LLADA_TRY(const std::string prompt, text_field(row, "prompt", where));
-  LLADA_TRY(const std::string answer, text_field(row, "answer", where));
-  LLADA_TRY(const std::string task, text_field(row, "task", where));
-  if (task == "choice") return choice_row(prompt, answer, where);
-  if (task != "bool")
-    return invalid("{}: field 'task': found '{}', needed bool, choice, or a question's type", where, task);
-  if (answer != "yes" && answer != "no")
-    return invalid("{}: field 'answer': found '{}', needed yes or no", where, answer);
+Result<DecideTask> prompt_row(const Fields& row) {
+  LLADA_TRY(const std::string prompt, row.text("prompt"));
+  LLADA_TRY(const std::string answer, row.text("answer"));
+  LLADA_TRY(const std::string task, row.text("task"));
+  if (task == "choice") return choice_row(row, prompt, answer);
+  if (task != "bool") return row.wrong("task", task, "bool, choice, or a question's type");
+  if (answer != "yes" && answer != "no") return row.wrong("answer", answer, "yes or no");
   return DecideTask{.task = "bool",
                     .state = {},
                     .question = {.kind = QuestionKind::predicate, .instructions = prompt},
@@ -103,16 +96,13 @@ struct Sums {
 Result<std::vector<DecideTask>> parse_decide_tasks(std::string_view text, const std::string& source, int64_t limit) {
   std::vector<DecideTask> tasks;
   std::map<std::string, int64_t> counts;
-  LLADA_TRY_STATUS(for_each_row(text, source, [&](const Json& row, const std::string& where) -> Status {
-    const bool question = row.contains("type");
+  LLADA_TRY_STATUS(for_each_json_object(text, source, [&](const Fields& row) -> Status {
+    const bool question = row.has("type");
+    const Json* given = row.find("task");
     // A file of tasks has others beside these, which ask for a text.
-    if (!question && row.contains("task") && row.contains("prompt") && row.at("task") != "bool" &&
-        row.at("task") != "choice")
-      return {};
-    LLADA_TRY(auto task, question ? question_row(row, where) : prompt_row(row, where));
-    if (question && row.contains("task")) {
-      LLADA_TRY(task.task, text_field(row, "task", where));
-    }
+    if (!question && given != nullptr && row.has("prompt") && *given != "bool" && *given != "choice") return {};
+    LLADA_TRY(auto task, question ? question_row(row) : prompt_row(row));
+    LLADA_TRY(task.task, row.text("task", task.task));
     if (limit <= 0 || counts[task.task]++ < limit) tasks.push_back(std::move(task));
     return {};
   }));

@@ -4,7 +4,8 @@
 
 #include "base/file.h"
 #include "base/fnv.h"
-#include "engine/json_fields.h"
+#include "json/fields.h"
+#include "json/lines.h"
 #include "json/parse.h"
 #include "text/text_file.h"
 
@@ -40,16 +41,16 @@ struct Time {
 constexpr Time kTimes[] = {
     {"seconds", &Score::seconds}, {"cpu_seconds", &Score::cpu_seconds}, {"table_seconds", &Score::table_seconds}};
 
-Result<std::vector<LatencyPoint>> read_latency(JsonFields& fields) {
+Result<std::vector<LatencyPoint>> read_latency(Fields& fields) {
   std::vector<LatencyPoint> points;
   LLADA_TRY_STATUS(fields.tuples("latency", 2, [&](const Json& pair) -> Status {
     if (!pair[0].is_number_integer() || !pair[1].is_number() || pair[0] < 1 || !(pair[1] > 0) ||
         (!points.empty() && pair[0] <= points.back().rows))
-      return invalid("{}: field 'latency': needed rising numbers of rows, each with its milliseconds", fields.where());
+      return fields.fault("latency", "needed rising numbers of rows, each with its milliseconds");
     points.push_back({pair[0], pair[1]});
     return {};
   }));
-  if (points.empty()) return invalid("{}: field 'latency': empty", fields.where());
+  if (points.empty()) return fields.fault("latency", "empty");
   return points;
 }
 
@@ -69,7 +70,7 @@ Result<MeasurementStore> MeasurementStore::parse(std::string_view text, const st
   MeasurementStore store({}, std::move(key));
   bool headed = false;
   const auto visit = [&](std::string_view row, std::string where) -> Status {
-    LLADA_TRY(auto fields, JsonFields::parse(row, where));
+    LLADA_TRY(auto fields, Fields::parse(row, where));
     if (!headed) {
       headed = true;
       LLADA_TRY_STATUS(fields.head(kMeasurements, kMeasurementsVersion));
@@ -92,7 +93,7 @@ Result<MeasurementStore> MeasurementStore::parse(std::string_view text, const st
       LLADA_TRY(score.*time.field, fields.real(time.name, 0, 1e15));
     }
     if (score.n != static_cast<int64_t>(examples.size()))
-      return invalid("{}: field 'n': found {}, needed {} as there are examples", where, score.n, examples.size());
+      return fields.wrong("n", score.n, fmt::format("{} as there are examples", examples.size()));
     store.scores_[{options, {examples.begin(), examples.end()}}] = score;
     return fields.finish();
   };

@@ -4,8 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include "eval/json_rows.h"
-#include "json/parse.h"
+#include "json/lines.h"
 #include "text/text_file.h"
 #include "text/utf8.h"
 
@@ -21,67 +20,70 @@ int64_t code_points(std::string_view text) {
 // A row's fields; the first that is missing or of another type is the row's error.
 class Row {
  public:
-  explicit Row(const Json& json) : json_(json) {}
+  explicit Row(const Fields& fields) : fields_(fields) {}
 
-  bool has(const char* field) const { return json_.contains(field); }
-  bool has_list(const char* field) const { return has(field) && json_[field].is_array(); }
-  std::string text(const char* field) { return text(json_, field); }
-  std::vector<std::string> texts(const char* field) { return texts(json_, field); }
+  bool has(const char* field) const { return fields_.has(field); }
+  bool has_list(const char* field) const { return has(field) && fields_.look(field)->is_array(); }
+  std::string text(const char* field) { return keep(fields_.text(field)); }
+  std::vector<std::string> texts(const char* field) { return texts(fields_, field); }
   // ARC's choices are an object of two lists.
   std::vector<std::string> texts(const char* object, const char* field) {
-    const auto found = json_.find(object);
-    if (found == json_.end() || !found->is_object()) return refuse(object, "an object"), std::vector<std::string>();
-    return texts(*found, field);
+    const auto inner = fields_.object(object);
+    if (inner) return texts(*inner, field);
+    refuse(inner.error());
+    return {"", ""};
   }
   // A whole number below `count`, or such a number as text (HellaSwag), or a truth value (BoolQ).
   size_t index(const char* field, size_t count) {
-    const auto found = json_.find(field);
-    if (found != json_.end()) {
-      if (found->is_boolean() && count == 2) return found->get<bool>() ? 1 : 0;
-      for (size_t i = 0; i < count; ++i)
-        if (*found == Json(i) || *found == Json(std::to_string(i))) return i;
-    }
+    const Json found = value(fields_, field);
+    if (found.is_boolean() && count == 2) return found.get<bool>() ? 1 : 0;
+    for (size_t i = 0; i < count; ++i)
+      if (found == Json(i) || found == Json(std::to_string(i))) return i;
     refuse(field, fmt::format("a number from 0 to {}", count - 1));
     return 0;
   }
   // TruthfulQA's labels: 1 for right options, of which there is one at least.
   std::vector<size_t> marked(const char* object, const char* field, size_t count) {
+    const auto inner = fields_.object(object);
+    const Json labels = inner ? value(*inner, field) : Json();
     std::vector<size_t> right;
-    const auto found = json_.find(object);
-    const Json labels = found != json_.end() && found->is_object() ? found->value(field, Json()) : Json();
     bool sound = labels.is_array() && labels.size() == count;
     for (size_t i = 0; sound && i < count; ++i) {
       if (labels[i] == Json(1)) right.push_back(i);
       sound = labels[i] == Json(0) || labels[i] == Json(1);
     }
     if (sound && !right.empty()) return right;
-    refuse(field, fmt::format("{} numbers 0 or 1, one for each of choices, and a 1 among them", count));
+    const auto needed = fmt::format("{} numbers 0 or 1, one for each of choices, and a 1 among them", count);
+    refuse(inner ? inner->unfit(field, needed).error() : inner.error());
     return {0};
   }
-  void refuse(std::string_view field, std::string_view needed) {
-    if (error_.empty()) error_ = fmt::format("field '{}': needed {}", field, needed);
-  }
-  const std::string& error() const { return error_; }
+  void refuse(const char* field, std::string_view needed) { refuse(fields_.unfit(field, needed).error()); }
+  const Status& status() const { return status_; }
 
  private:
-  std::string text(const Json& from, const char* field) {
-    const auto found = from.find(field);
-    if (found != from.end() && found->is_string()) return found->get<std::string>();
-    refuse(field, "a text");
+  static Json value(const Fields& fields, const char* field) {
+    const Json* found = fields.find(field);
+    return found == nullptr ? Json() : *found;
+  }
+  void refuse(const Error& error) {
+    if (status_) status_ = std::unexpected(error);
+  }
+  std::string keep(Result<std::string> read) {
+    if (read) return std::move(*read);
+    refuse(read.error());
     return {};
   }
-  std::vector<std::string> texts(const Json& from, const char* field) {
-    const auto found = from.find(field);
+  std::vector<std::string> texts(const Fields& from, const char* field) {
+    const Json found = value(from, field);
     const auto is_text = [](const Json& j) { return j.is_string(); };
-    if (found == from.end() || !found->is_array() || found->size() < 2 || !std::ranges::all_of(*found, is_text)) {
-      refuse(field, "a list of two texts or more");
-      return {"", ""};
-    }
-    return found->get<std::vector<std::string>>();
+    if (found.is_array() && found.size() >= 2 && std::ranges::all_of(found, is_text))
+      return found.get<std::vector<std::string>>();
+    refuse(from.unfit(field, "a list of two strings or more").error());
+    return {"", ""};
   }
 
-  const Json& json_;
-  std::string error_;
+  const Fields& fields_;
+  Status status_;
 };
 
 void replace_all(std::string& text, std::string_view what, std::string_view with) {
@@ -152,12 +154,12 @@ Question hellaswag(Row& row) {
 constexpr size_t kLetters = 26;
 
 Question mmlu(Row& row) {
-  if (!row.has("subject")) row.refuse("subject", "a text, beside MMLU's question, choices and answer");
+  if (!row.has("subject")) row.refuse("subject", "a string, beside MMLU's question, choices and answer");
   Question q{
       .task = "mmlu", .subject = row.text("subject"), .context = fmt::format("{}\n", trimmed(row.text("question")))};
   std::vector<std::string> choices = row.texts("choices");
   if (choices.size() > kLetters) {
-    row.refuse("choices", fmt::format("{} texts at most, one for each letter", kLetters));
+    row.refuse("choices", fmt::format("{} strings at most, one for each letter", kLetters));
     choices.resize(kLetters);
   }
   std::vector<std::string> letters;
@@ -184,7 +186,7 @@ Question winogrande(Row& row) {
   const size_t blank = sentence.find('_');
   const std::string rest(blank == std::string::npos ? "" : trimmed(sentence.substr(blank + 1)));
   if (rest.empty() || rest.find('_') != std::string::npos)
-    row.refuse("sentence", "a text with one blank '_' and something behind it");
+    row.refuse("sentence", "a string with one blank '_' and something behind it");
   Question q{.task = "winogrande"};
   for (const char* option : {"option1", "option2"})
     q.contexts.push_back(sentence.substr(0, std::min(blank, sentence.size())) + row.text(option));
@@ -245,10 +247,10 @@ bool Question::is_right(size_t option) const {
 Result<std::vector<Question>> parse_questions(std::string_view text, const std::string& source, int64_t limit) {
   std::vector<Question> questions;
   std::map<std::tuple<std::string, std::string>, int64_t> taken;  // by kind
-  LLADA_TRY_STATUS(for_each_row(text, source, [&](const Json& json, const std::string& where) -> Status {
-    Row row(json);
+  LLADA_TRY_STATUS(for_each_json_object(text, source, [&](const Fields& fields) -> Status {
+    Row row(fields);
     Question question = question_of(row);
-    if (!row.error().empty()) return invalid("{}: {}", where, row.error());
+    LLADA_TRY_STATUS(row.status());
     if (limit == 0 || ++taken[kind(question)] <= limit) questions.push_back(std::move(question));
     return {};
   }));

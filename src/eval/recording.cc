@@ -4,7 +4,8 @@
 #include <array>
 #include <optional>
 
-#include "engine/json_fields.h"
+#include "json/fields.h"
+#include "json/lines.h"
 #include "json/parse.h"
 #include "text/text_file.h"
 
@@ -82,13 +83,12 @@ bool is_whole(const Json& value, int64_t least, int64_t most) {
   return value.is_number_integer() && value.get<int64_t>() >= least && value.get<int64_t>() <= most;
 }
 
-Result<std::vector<PositionRange>> read_ranges(JsonFields& fields, const char* name, int64_t positions) {
+Result<std::vector<PositionRange>> read_ranges(Fields& fields, const char* name, int64_t positions) {
   std::vector<PositionRange> out;
   const auto item = [&](const Json& pair) -> Status {
     const int64_t least = out.empty() ? 0 : out.back().end + 1;
     if (!is_whole(pair[0], least, positions) || !is_whole(pair[1], pair[0].get<int64_t>() + 1, positions))
-      return invalid("{}: field '{}': found [{}, {}], needed ascending ranges inside 0 to {}", fields.where(), name,
-                     pair[0].dump(), pair[1].dump(), positions);
+      return fields.wrong(name, pair, fmt::format("ascending ranges inside 0 to {}", positions));
     out.push_back({pair[0].get<int32_t>(), pair[1].get<int32_t>()});
     return {};
   };
@@ -100,13 +100,13 @@ bool is_probability(const Json& value) {
   return value.is_number() && value.get<double>() >= 0 && value.get<double>() <= 1 + 1e-6;
 }
 
-Result<std::vector<RecordedTrial>> read_trials(JsonFields& fields, const char* name, int64_t positions) {
+Result<std::vector<RecordedTrial>> read_trials(Fields& fields, const char* name, int64_t positions) {
   std::vector<RecordedTrial> out;
   const auto item = [&](const Json& t) -> Status {
     if (!is_whole(t[0], 0, positions - 1) || !is_whole(t[1], 1, positions) || !is_whole(t[2], 0, kMostTokens) ||
         !is_probability(t[3]))
-      return invalid("{}: field '{}': needed [position, rows, token, confidence] with positions below {}",
-                     fields.where(), name, positions);
+      return fields.wrong(name, t,
+                          fmt::format("[position, rows, token, confidence] with positions below {}", positions));
     out.push_back({t[0].get<int32_t>(), t[1].get<int32_t>(), t[2].get<int32_t>(), t[3].get<double>()});
     return {};
   };
@@ -114,7 +114,7 @@ Result<std::vector<RecordedTrial>> read_trials(JsonFields& fields, const char* n
   return out;
 }
 
-Result<std::vector<decode::Edit>> read_edits(JsonFields& fields, int64_t positions) {
+Result<std::vector<decode::Edit>> read_edits(Fields& fields, int64_t positions) {
   std::vector<decode::Edit> out;
   const auto item = [&](const Json& e) -> Status {
     const auto state =
@@ -122,10 +122,8 @@ Result<std::vector<decode::Edit>> read_edits(JsonFields& fields, int64_t positio
     const int64_t least = out.empty() ? 0 : out.back().position + 1;
     if (!is_whole(e[0], least, positions - 1) || !is_whole(e[1], 0, kMostTokens) || state == kStates.end() ||
         !is_probability(e[3]))
-      return invalid(
-          "{}: field 'edits': found {}, needed [position, token, state, confidence] with ascending positions "
-          "below {}",
-          fields.where(), e.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 80), positions);
+      return fields.wrong(
+          "edits", e, fmt::format("[position, token, state, confidence] with ascending positions below {}", positions));
     out.push_back({e[0].get<int32_t>(), e[1].get<int32_t>(), state->first, e[3].get<double>()});
     return {};
   };
@@ -134,19 +132,19 @@ Result<std::vector<decode::Edit>> read_edits(JsonFields& fields, int64_t positio
 }
 
 // Where the tokens of some edits stood before.
-Status read_moves(JsonFields& fields, int64_t positions, std::vector<decode::Edit>& edits) {
+Status read_moves(Fields& fields, int64_t positions, std::vector<decode::Edit>& edits) {
   return fields.tuples("moved", 2, [&](const Json& m) -> Status {
     const bool whole = is_whole(m[0], 0, positions - 1) && is_whole(m[1], 0, positions - 1);
     const auto edit = whole ? std::ranges::find(edits, m[0].get<int32_t>(), &decode::Edit::position) : edits.end();
     if (edit == edits.end())
-      return invalid("{}: field 'moved': needed [position, from], the position of an edit and one below {}",
-                     fields.where(), positions);
+      return fields.wrong("moved", m,
+                          fmt::format("[position, from], the position of an edit and one below {}", positions));
     edit->from = m[1].get<int32_t>();
     return {};
   });
 }
 
-Result<RecordedRun> read_run(JsonFields fields) {
+Result<RecordedRun> read_run(Fields fields) {
   RecordedRun run;
   LLADA_TRY(run.strategy, fields.text("strategy"));
   LLADA_TRY(run.options, fields.text("options"));
@@ -163,25 +161,26 @@ Result<RecordedRun> read_run(JsonFields fields) {
   return run;
 }
 
-Result<RecordedStep> read_step(JsonFields fields, const RecordedRun& run) {
+Result<RecordedStep> read_step(Fields fields, const RecordedRun& run) {
   RecordedStep step;
   LLADA_TRY(step.rows, read_ranges(fields, "rows", run.positions));
   LLADA_TRY(step.wanted, read_ranges(fields, "wanted", run.positions));
   if (total(step.wanted) > total(step.rows))
-    return invalid("{}: found {} wanted of {} rows, needed no more than these", fields.where(), total(step.wanted),
-                   total(step.rows));
+    return fields.fault(
+        "wanted", fmt::format("found {} of {} rows, needed no more than these", total(step.wanted), total(step.rows)));
   LLADA_TRY(const int64_t keys, fields.integer("keys", 1, run.positions));
   step.keys = static_cast<int32_t>(keys);
   LLADA_TRY(const auto block, fields.integers("block", 0, run.positions));
   if (block.size() != 2 || block[0] > block[1])
-    return invalid("{}: field 'block': needed [begin, end] inside 0 to {}", fields.where(), run.positions);
+    return fields.fault("block", fmt::format("needed [begin, end] inside 0 to {}", run.positions));
   step.block = {block[0], block[1]};
   LLADA_TRY(step.predicted, fields.integers("predicted", 0, kMostTokens));
   LLADA_TRY(step.confidence, fields.reals("confidence", 0, 1 + 1e-6));
   const auto wanted = static_cast<size_t>(total(step.wanted));
   if (step.predicted.size() != wanted || step.confidence.size() != wanted)
-    return invalid("{}: found {} predicted and {} confidence for {} wanted positions, needed one each", fields.where(),
-                   step.predicted.size(), step.confidence.size(), wanted);
+    return fields.fault("predicted",
+                        fmt::format("found {}, with {} confidence for {} wanted positions, needed one each",
+                                    step.predicted.size(), step.confidence.size(), wanted));
   LLADA_TRY(step.trials, read_trials(fields, "trials", run.positions));
   LLADA_TRY(step.sparse_rows, read_ranges(fields, "sparse_rows", run.positions));
   LLADA_TRY(step.sparse_trials, read_trials(fields, "sparse_trials", run.positions));
@@ -194,12 +193,10 @@ Result<RecordedStep> read_step(JsonFields fields, const RecordedRun& run) {
   return step;
 }
 
-Status check_end(JsonFields fields, const RecordedRun& run) {
+Status check_end(Fields fields, const RecordedRun& run) {
   const auto same = [&](const char* name, int64_t needed) -> Status {
     LLADA_TRY(const int64_t found, fields.integer(name, INT64_MIN, INT64_MAX));
-    if (found != needed)
-      return invalid("{}: field '{}': found {}, needed {}, the sum of the run's steps", fields.where(), name, found,
-                     needed);
+    if (found != needed) return fields.wrong(name, found, fmt::format("{}, the sum of the run's steps", needed));
     return {};
   };
   LLADA_TRY_STATUS(same("steps", static_cast<int64_t>(run.steps.size())));
@@ -312,7 +309,7 @@ Result<Recording> parse_recording(std::string_view text, const std::string& sour
   std::optional<Recording> recording;
   std::optional<RecordedRun> open;
   const auto visit = [&](std::string_view row, std::string where) -> Status {
-    LLADA_TRY(auto fields, JsonFields::parse(row, where));
+    LLADA_TRY(auto fields, Fields::parse(row, where));
     if (!recording) {
       LLADA_TRY_STATUS(fields.head("llada-recording", kVersion));
       recording.emplace();

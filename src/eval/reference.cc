@@ -6,7 +6,8 @@
 
 #include "base/file.h"
 #include "base/fnv.h"
-#include "engine/json_fields.h"
+#include "json/fields.h"
+#include "json/lines.h"
 #include "json/parse.h"
 #include "text/text_file.h"
 
@@ -16,7 +17,7 @@ namespace {
 constexpr int64_t kVersion = 1;
 constexpr int64_t kMost = int64_t{1} << 40;
 
-Result<Answer> read_answer(JsonFields& fields) {
+Result<Answer> read_answer(Fields& fields) {
   Answer answer;
   Score& s = answer.score;
   s.n = 1;
@@ -35,12 +36,12 @@ Result<Answer> read_answer(JsonFields& fields) {
   return answer;
 }
 
-Result<uint64_t> read_hash(JsonFields& fields, const char* name) {
+Result<uint64_t> read_hash(Fields& fields, const char* name) {
   LLADA_TRY(const std::string text, fields.text(name));
   uint64_t hash = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), hash, 16);
   if (error != std::errc() || end != text.data() + text.size() || text.size() != 16)
-    return invalid("{}: field '{}': needed 16 hexadecimal digits", fields.where(), name);
+    return fields.wrong(name, text, "16 hexadecimal digits");
   return hash;
 }
 
@@ -109,7 +110,7 @@ Result<ReferenceStore> ReferenceStore::parse(std::string_view text, const std::s
   ReferenceStore store({}, std::move(key));
   bool headed = false;
   const auto visit = [&](std::string_view row, std::string where) -> Status {
-    LLADA_TRY(auto fields, JsonFields::parse(row, where));
+    LLADA_TRY(auto fields, Fields::parse(row, where));
     if (!headed) {
       headed = true;
       LLADA_TRY_STATUS(fields.head("llada-reference", kVersion));

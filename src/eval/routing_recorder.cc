@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/file.h"
-#include "engine/json_fields.h"
+#include "json/lines.h"
 
 namespace llada {
 namespace {

@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <map>
 
-#include "eval/json_rows.h"
-#include "json/parse.h"
+#include "json/lines.h"
 #include "text/text_file.h"
+#include "text/utf8.h"
 
 namespace llada::eval {
 namespace {
@@ -51,29 +51,28 @@ std::string gsm8k_answer(std::string_view text) {
 }
 
 // A row of the data set itself: question, and an answer whose last line is "#### number".
-Result<Example> gsm8k(const Json& json, const std::string& where) {
+Result<Example> gsm8k(const Fields& row) {
   Example example{.task = "gsm8k", .prompt = {}, .response = {}, .answer = {}};
-  LLADA_TRY(example.prompt, text_field(json, "question", where));
-  LLADA_TRY(example.response, text_field(json, "answer", where));
-  if (!example.response.contains("####")) return invalid("{}: field 'answer' has no '####'", where);
+  LLADA_TRY(example.prompt, row.text("question"));
+  LLADA_TRY(example.response, row.text("answer"));
+  if (!example.response.contains("####")) return row.wrong("answer", example.response, "'####' and a number behind it");
   example.answer = gsm8k_answer(example.response);
-  if (example.answer.empty()) return invalid("{}: field 'answer': found no number behind '####', needed one", where);
+  if (example.answer.empty()) return row.wrong("answer", example.response, "a number behind '####'");
   return example;
 }
 
 // A row of one's own: prompt and answer, and where they differ from the file's name and the answer, task and response.
-Result<Example> own_row(const Json& json, const std::string& where, const std::string& task) {
+Result<Example> own_row(const Fields& row, const std::string& task) {
   Example example{.task = task, .prompt = {}, .response = {}, .answer = {}};
-  LLADA_TRY(example.prompt, text_field(json, "prompt", where));
-  LLADA_TRY(example.answer, text_field(json, "answer", where));
+  LLADA_TRY(example.prompt, row.text("prompt"));
+  LLADA_TRY(example.answer, row.text("answer"));
   example.response = example.answer;
   for (const auto& [field, target] : {std::pair{"task", &example.task}, {"response", &example.response}}) {
-    if (!json.contains(field)) continue;
-    LLADA_TRY(*target, text_field(json, field, where));
+    LLADA_TRY(*target, row.text(field, *target));
   }
   // Every reply without a number would be right.
   if (example.task == "gsm8k" && gsm8k_answer(example.answer).empty())
-    return invalid("{}: field 'answer': found '{}', needed a number", where, example.answer);
+    return row.wrong("answer", example.answer, "a number");
   return example;
 }
 
@@ -83,11 +82,10 @@ Result<std::vector<Example>> parse_examples(std::string_view text, const std::st
   std::vector<Example> examples;
   std::map<std::string, int64_t> taken;
   const std::string name = std::filesystem::path(source).stem().string();
-  LLADA_TRY_STATUS(for_each_row(text, source, [&](const Json& json, const std::string& where) -> Status {
-    LLADA_TRY(Example example, json.contains("question") ? gsm8k(json, where) : own_row(json, where, name));
+  LLADA_TRY_STATUS(for_each_json_object(text, source, [&](const Fields& row) -> Status {
+    LLADA_TRY(Example example, row.has("question") ? gsm8k(row) : own_row(row, name));
     if (trimmed(example.prompt).empty())
-      return invalid("{}: field '{}': found nothing but white space, needed text", where,
-                     json.contains("question") ? "question" : "prompt");
+      return row.fault(row.has("question") ? "question" : "prompt", "found nothing but white space, needed text");
     if (limit == 0 || ++taken[example.task] <= limit) examples.push_back(std::move(example));
     return {};
   }));
@@ -111,8 +109,8 @@ bool answer_is_right(const Example& example, std::string_view text) {
     return trimmed(line == std::string_view::npos ? text : text.substr(line + 1)) == example.answer;
   }
   if (example.task == "json") {
-    const auto got = parse_json_document(text, "answer", kRowLimits);
-    const auto wanted = parse_json_document(example.answer, "answer", kRowLimits);
+    const auto got = parse_json_document(text, "answer", kOthersLines);
+    const auto wanted = parse_json_document(example.answer, "answer", kOthersLines);
     return got && wanted && got->root == wanted->root;
   }
   return text == example.answer;

@@ -15,14 +15,15 @@
 namespace llada::serve {
 namespace {
 
-std::string setting_text(const Body& body, const Json& value) {
+std::string setting_text(const Fields& body, const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   const auto whole = value.is_number_float() ? whole_number(value) : std::nullopt;
   return whole ? fmt::to_string(*whole) : body.text_of(value);
 }
 
 // One option from a field of the body; `typed` is what errors call it.
-Done give(DecodeChoice& choice, const Body& body, const std::string& key, const Json& value, const std::string& typed) {
+Done give(DecodeChoice& choice, const Fields& body, const std::string& key, const Json& value,
+          const std::string& typed) {
   if (value.is_structured() && key != "json_schema") return wrong(typed, value, "a number, a text, true or false");
   auto setting = decode::setting(key, setting_text(body, value));
   if (!setting) {
@@ -39,7 +40,7 @@ Done give(DecodeChoice& choice, const Body& body, const std::string& key, const 
   return {};
 }
 
-Done read_llada(Body& body, DecodeChoice& choice, bool infill) {
+Done read_llada(Fields& body, DecodeChoice& choice, bool infill) {
   const Json* options = body.find("llada");
   if (options == nullptr) return {};
   if (!options->is_object()) return wrong("llada", *options, "an object of decoding options");
@@ -76,7 +77,7 @@ ApiError about(const DecodeChoice& choice, const Error& error) {
 
 // How long the answer may be. A client does not know what the context has room for, so more than there can be is no
 // mistake, and -1 leaves it open, as with llama-server.
-Done read_length(Body& body, std::initializer_list<const char*> names, DecodeChoice& choice) {
+Done read_length(Fields& body, std::initializer_list<const char*> names, DecodeChoice& choice) {
   bool given = false;
   for (const char* name : names) {
     const Json* value = body.find(name);
@@ -88,11 +89,11 @@ Done read_length(Body& body, std::initializer_list<const char*> names, DecodeCho
 }
 
 // Whether the answer shall fit a form, or may call tools.
-bool asks_for_form(const Body& body) {
+bool asks_for_form(const Fields& body) {
   const Json* choice = body.look("tool_choice");
   const bool none =
       choice != nullptr && (choice->is_object() ? choice->value("type", Json()) == "none" : *choice == "none");
-  if (!body.changes_nothing("tools") && !none) return true;
+  if (!changes_nothing(body, "tools") && !none) return true;
   const Json* own = body.look("llada");
   constexpr std::string_view kForms[] = {"choice", "regex", "json_schema", "json_object", "template"};
   return own != nullptr && own->is_object() &&
@@ -101,7 +102,7 @@ bool asks_for_form(const Body& body) {
 
 // The options of sampling count only where tokens are sampled: at temperature 0 the best token is taken. A form of the
 // answer decides what may be sampled; clients send some of them with every request.
-Done read_sampling(Body& body, DecodeChoice& choice, bool formed, std::string& left_out) {
+Done read_sampling(Fields& body, DecodeChoice& choice, bool formed, std::string& left_out) {
   const bool samples = choice.options.temperature > 0 && !formed;
   DecodeChoice unused;
   for (const char* key : {"top_p", "top_k", "min_p"}) {
@@ -114,7 +115,7 @@ Done read_sampling(Body& body, DecodeChoice& choice, bool formed, std::string& l
 }
 
 // A field's wish as the option that says the same. What of a schema can be followed is known once it is read.
-Done give_form(const Body& body, const FormWish& wish, DecodeChoice& choice) {
+Done give_form(const Fields& body, const FormWish& wish, DecodeChoice& choice) {
   constexpr const char* kAnySchema = "{}";
   const Json* own = body.look("llada");
   if (own != nullptr && own->is_object() && (own->contains("json_schema") || own->contains("json_object")))
@@ -132,7 +133,7 @@ Done follow_schema(const std::optional<FormWish>& wish, Decoding& decoding) {
 
 }  // namespace
 
-Answered<Decoding> read_decoding(Body& body, const Ask& ask, const decode::ModelKind& kind, bool infill,
+Answered<Decoding> read_decoding(Fields& body, const Ask& ask, const decode::ModelKind& kind, bool infill,
                                  std::initializer_list<const char*> lengths) {
   Decoding decoding{.choice = DecodeChoice(infill)};
   DecodeChoice& choice = decoding.choice;
@@ -177,7 +178,7 @@ Answered<Decoding> read_decoding(Body& body, const Ask& ask, const decode::Model
 namespace {
 
 // stream, stream_options, diffusing.
-Done read_streaming(Body& body, Ask& ask) {
+Done read_streaming(Fields& body, Ask& ask) {
   LLADA_TRY(ask.stream, body.boolean("stream", false));
   LLADA_TRY(ask.progress, body.boolean("return_progress", false));
   if (const Json* options = body.find("stream_options")) {
@@ -207,7 +208,7 @@ Done read_streaming(Body& body, Ask& ask) {
 
 }  // namespace
 
-Done check_model(Service& service, Body& body) {
+Done check_model(Service& service, Fields& body) {
   const Json* model = body.find("model");
   if (model == nullptr || !service.options().strict_model) return {};
   const std::string name = service.name();
@@ -237,7 +238,7 @@ bool can_think(const Service& service, Shape shape) {
   return std::ranges::count(kConversations, shape) > 0 && service.model().chat_format().thought_begin >= 0;
 }
 
-Answered<Ask> read_ask(Service& service, Body& body, Shape shape) {
+Answered<Ask> read_ask(Service& service, Fields& body, Shape shape) {
   Ask ask;
   LLADA_TRY_STATUS(check_model(service, body));
   LLADA_TRY_STATUS(read_streaming(body, ask));
@@ -251,12 +252,12 @@ Answered<Ask> read_ask(Service& service, Body& body, Shape shape) {
   return ask;
 }
 
-Answered<int64_t> read_count(Service& service, Body& body) {
-  LLADA_TRY(const auto n, body.integer("n", 1, service.options().most_answers));
+Answered<int64_t> read_count(Service& service, Fields& body) {
+  LLADA_TRY(const auto n, body.optional_integer("n", 1, service.options().most_answers));
   return n.value_or(1);
 }
 
-Answered<std::vector<std::string>> read_stop(Body& body, const std::string& name) {
+Answered<std::vector<std::string>> read_stop(Fields& body, const std::string& name) {
   LLADA_TRY(auto stop, body.texts(name));
   std::erase(stop, "");  // some clients' way to send none
   if (stop.size() > 16) return refuse(fmt::format("{}: found {} texts, needed 16 at most", name, stop.size()), name);

@@ -76,43 +76,43 @@ struct Decoding {
   std::string unused = {};                 // ways of sampling that a form of the answer leaves no room for
   std::vector<std::string> left_out = {};  // of a schema, a line each
 };
-Answered<Decoding> read_decoding(Body& body, const Ask& ask, const decode::ModelKind& kind, bool infill,
+Answered<Decoding> read_decoding(Fields& body, const Ask& ask, const decode::ModelKind& kind, bool infill,
                                  std::initializer_list<const char*> lengths = {"max_completion_tokens", "max_tokens"});
 // Whether a wish to think has an effect: in conversations, of a model with a channel for thoughts.
 bool can_think(const Service& service, Shape shape);
 // The fields of all shapes: model, stream, stream_options, diffusing, response_format, and those without effect.
-Answered<Ask> read_ask(Service& service, Body& body, Shape shape);
+Answered<Ask> read_ask(Service& service, Fields& body, Shape shape);
 // model: any name, but where the server is strict about it. Ollama's clients put a tag behind it.
-Done check_model(Service& service, Body& body);
-Answered<int64_t> read_count(Service& service, Body& body);  // n
-Done read_logprobs(Body& body, Ask& ask);                    // of shapes where it is a number
-Done read_chat_logprobs(Body& body, Ask& ask);               // of those where it is a switch, beside top_logprobs
+Done check_model(Service& service, Fields& body);
+Answered<int64_t> read_count(Service& service, Fields& body);  // n
+Done read_logprobs(Fields& body, Ask& ask);                    // of shapes where it is a number
+Done read_chat_logprobs(Fields& body, Ask& ask);               // of those where it is a switch, beside top_logprobs
 // The conversation (ask_messages.cc): `messages`, or of /v1/responses `input`, a text or a list of items.
-Answered<std::vector<ChatMessage>> read_messages(Body& body, Shape shape);
+Answered<std::vector<ChatMessage>> read_messages(Fields& body, Shape shape);
 // A text, or a list of parts that are texts; nothing where it is not there.
-Answered<std::optional<std::string>> read_system(Body& body);
-Answered<std::vector<std::string>> read_stop(Body& body, const std::string& name = "stop");
+Answered<std::optional<std::string>> read_system(Fields& body);
+Answered<std::vector<std::string>> read_stop(Fields& body, const std::string& name = "stop");
 // Wishes about thinking, verbosity and the chat template. The result is a line for each kind that has no effect
 // (ask_hints.cc). response: of /v1/responses. think: of a route and a model with thoughts, set where they are wished
 // for; else null.
-Answered<std::vector<std::string>> read_wishes(Body& body, bool response, bool* think);
+Answered<std::vector<std::string>> read_wishes(Fields& body, bool response, bool* think);
 // The same where a prompt alone is the answer: the lines go into the reply as `warnings`. Whether it is to think.
-Answered<bool> read_prompt_wishes(Service& service, Body& body, Shape shape, bool tools, Json& reply);
+Answered<bool> read_prompt_wishes(Service& service, Fields& body, Shape shape, bool tools, Json& reply);
 // Switches thoughts off, with a warning, where the answer has tools or a form. Before the conversation is laid out.
 Done think_without_form(Service& service, Ask& ask, const Decoding& decoding);
 // These, and ways of sampling that only others have: a line for each kind that has no effect.
-Answered<std::vector<std::string>> read_without_effect(Body& body, bool response, bool* think);
+Answered<std::vector<std::string>> read_without_effect(Fields& body, bool response, bool* think);
 
 // logit_bias, and its place in a request's options, beside which some of them have no meaning (ask_bias.cc).
-Done read_logit_bias(Service& service, Body& body, Ask& ask);
+Done read_logit_bias(Service& service, Fields& body, Ask& ask);
 Done apply_logit_bias(const Service& service, const Ask& ask, decode::DecodeOptions& options);
 
 // The form of the answer as the shape's protocol has it, or under the names of vLLM, SGLang and llama-server.
-Answered<std::optional<FormWish>> read_format(Body& body, Shape shape);
+Answered<std::optional<FormWish>> read_format(Fields& body, Shape shape);
 
 // Fields of /v1/responses that this server cannot follow: previous_response_id, include, background and others, each
 // refused but for values that change nothing.
-Done read_unstored(Body& body);
+Done read_unstored(Fields& body);
 
 void add_note(Ask& ask, std::string_view note);
 // Refuses a wish that has no effect where the server is strict.

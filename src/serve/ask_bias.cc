@@ -9,7 +9,7 @@
 
 namespace llada::serve {
 
-Done read_logit_bias(Service& service, Body& body, Ask& ask) {
+Done read_logit_bias(Service& service, Fields& body, Ask& ask) {
   const std::string name = "logit_bias";
   constexpr size_t kMost = 1024;
   constexpr double kLargest = 100;
@@ -54,16 +54,16 @@ Done apply_logit_bias(const Service& service, const Ask& ask, decode::DecodeOpti
   return {};
 }
 
-Done read_logprobs(Body& body, Ask& ask) {
-  LLADA_TRY(const auto logprobs, body.integer("logprobs", 0, kMostAlternatives));
+Done read_logprobs(Fields& body, Ask& ask) {
+  LLADA_TRY(const auto logprobs, body.optional_integer("logprobs", 0, kMostAlternatives));
   ask.logprobs = logprobs.has_value();
   ask.alternatives = logprobs.value_or(0);
   return {};
 }
 
-Done read_chat_logprobs(Body& body, Ask& ask) {
+Done read_chat_logprobs(Fields& body, Ask& ask) {
   LLADA_TRY(ask.logprobs, body.boolean("logprobs", false));
-  LLADA_TRY(const auto top, body.integer("top_logprobs", 0, kMostAlternatives));
+  LLADA_TRY(const auto top, body.optional_integer("top_logprobs", 0, kMostAlternatives));
   if (top && *top > 0 && !ask.logprobs)
     return refuse("top_logprobs: found it without logprobs, needed logprobs true", "top_logprobs");
   ask.alternatives = top.value_or(0);

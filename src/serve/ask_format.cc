@@ -14,7 +14,7 @@ using Wished = Answered<std::optional<FormWish>>;
 std::string path_text(const std::vector<std::string>& path) { return fmt::format("{}", fmt::join(path, ".")); }
 
 // The value at a path; null: it is not there.
-const Json* value_at(Body& body, const std::vector<std::string>& path) {
+const Json* value_at(Fields& body, const std::vector<std::string>& path) {
   const Json* at = body.find(path.front());
   for (size_t i = 1; i < path.size() && at != nullptr; ++i) {
     const auto member = at->find(path[i]);  // the end, of what is no object
@@ -24,7 +24,7 @@ const Json* value_at(Body& body, const std::vector<std::string>& path) {
 }
 
 // name: the field that asks for it, as errors have it. A schema may also be sent as its text.
-Wished schema_wish(const Body& body, const std::string& name, const Json& schema, const std::string& where,
+Wished schema_wish(const Fields& body, const std::string& name, const Json& schema, const std::string& where,
                    const Json& strict = nullptr) {
   if (!schema.is_object() && !schema.is_string()) return wrong(where, schema, "a JSON schema");
   if (!strict.is_null() && !strict.is_boolean()) return wrong(where, strict, "strict: true or false");
@@ -41,7 +41,7 @@ Done check_members(const Json& object, const std::string& name, std::initializer
 
 // An object with a type. OpenAI's chats have a schema in a member json_schema, its later protocol and Anthropic's have
 // it beside the type, and so have llama-server's clients with either type.
-Wished typed_wish(Body& body, const std::vector<std::string>& path, bool inside) {
+Wished typed_wish(Fields& body, const std::vector<std::string>& path, bool inside) {
   const Json* format = value_at(body, path);
   if (format == nullptr) return std::nullopt;
   const std::string name = path_text(path);
@@ -100,7 +100,7 @@ Wished regex_wish(const std::string& name, const Json& value) {
 }
 
 // One kind of form under another program's name; name: what errors call it.
-Wished kind_wish(const Body& body, std::string_view kind, const std::string& name, const Json& value) {
+Wished kind_wish(const Fields& body, std::string_view kind, const std::string& name, const Json& value) {
   if (kind == "choice") return choice_wish(name, value);
   if (kind == "regex") return regex_wish(name, value);
   if (kind == "json") return schema_wish(body, name, value, name);
@@ -109,7 +109,7 @@ Wished kind_wish(const Body& body, std::string_view kind, const std::string& nam
 }
 
 // Fields of vLLM's, SGLang's and llama-server's clients.
-Wished others_wish(Body& body) {
+Wished others_wish(Fields& body) {
   constexpr std::pair<const char*, const char*> kFields[] = {{"guided_json", "json"},
                                                              {"guided_choice", "choice"},
                                                              {"guided_regex", "regex"},
@@ -134,7 +134,7 @@ Wished others_wish(Body& body) {
   return wish;
 }
 
-Wished own_wish(Body& body, Shape shape) {
+Wished own_wish(Fields& body, Shape shape) {
   switch (shape) {
     case Shape::chat:
     case Shape::completion:
@@ -167,7 +167,7 @@ Wished own_wish(Body& body, Shape shape) {
 
 }  // namespace
 
-Answered<std::optional<FormWish>> read_format(Body& body, Shape shape) {
+Answered<std::optional<FormWish>> read_format(Fields& body, Shape shape) {
   LLADA_TRY(auto own, own_wish(body, shape));
   const bool others = shape == Shape::chat || shape == Shape::completion || shape == Shape::llama;
   std::optional<FormWish> other;

@@ -139,7 +139,7 @@ constexpr Sampler kSamplers[] = {
 };
 
 // Whether a list of samplers leaves out one that the request sets, and that is applied here all the same.
-Wish read_samplers(const Body& body, const Json& list) {
+Wish read_samplers(const Fields& body, const Json& list) {
   if (!list.is_array() && !list.is_string()) return wrong("samplers", list, "a list of names");
   return std::ranges::any_of(kSamplers, [&](const Sampler& sampler) {
     const Json* set = body.look(sampler.field);
@@ -152,7 +152,7 @@ Wish read_samplers(const Body& body, const Json& list) {
 }
 
 // Of llama-server: what it samples with, and more in its reports.
-Answered<std::string> read_reports(Body& body) {
+Answered<std::string> read_reports(Fields& body) {
   std::string names;
   for (const char* name : {"samplers", "timings_per_token", "post_sampling_probs"}) {
     const Json* value = body.find(name);
@@ -165,7 +165,7 @@ Answered<std::string> read_reports(Body& body) {
 }
 
 // Wishes about thinking and verbosity; a line on those that have no effect, or none.
-Answered<std::string> read_hints(Body& body, bool response, bool* think) {
+Answered<std::string> read_hints(Fields& body, bool response, bool* think) {
   std::string more;
   for (const char* name : {"reasoning", "thinking", kTemplateSwitches, "output_config"}) {
     const Json* object = body.find(name);
@@ -201,7 +201,7 @@ Done think_without_form(Service& service, Ask& ask, const Decoding& decoding) {
   return add_warning(service, ask, kNoThoughts);
 }
 
-Answered<std::vector<std::string>> read_wishes(Body& body, bool response, bool* think) {
+Answered<std::vector<std::string>> read_wishes(Fields& body, bool response, bool* think) {
   std::vector<std::string> warnings;
   LLADA_TRY(std::string hints, read_hints(body, response, think));
   if (!hints.empty()) warnings.push_back(std::move(hints));
@@ -214,7 +214,7 @@ Answered<std::vector<std::string>> read_wishes(Body& body, bool response, bool* 
   return warnings;
 }
 
-Answered<bool> read_prompt_wishes(Service& service, Body& body, Shape shape, bool tools, Json& reply) {
+Answered<bool> read_prompt_wishes(Service& service, Fields& body, Shape shape, bool tools, Json& reply) {
   bool think = false;
   LLADA_TRY(auto warnings, read_wishes(body, false, can_think(service, shape) ? &think : nullptr));
   if (tools && std::exchange(think, false)) warnings.emplace_back(kNoThoughts);
@@ -223,13 +223,13 @@ Answered<bool> read_prompt_wishes(Service& service, Body& body, Shape shape, boo
   return think && !tools;
 }
 
-Answered<std::vector<std::string>> read_without_effect(Body& body, bool response, bool* think) {
+Answered<std::vector<std::string>> read_without_effect(Fields& body, bool response, bool* think) {
   LLADA_TRY(auto warnings, read_wishes(body, response, think));
   LLADA_TRY(std::string reports, read_reports(body));
   if (!reports.empty()) warnings.push_back(std::move(reports));
   std::string names;
   for (const char* name : kOthersSampling) {
-    const bool idle = body.changes_nothing(name);
+    const bool idle = changes_nothing(body, name);
     const Json* value = body.find(name);
     if (value != nullptr && !value->is_number()) return wrong(name, *value, "a number");
     if (!idle) names += (names.empty() ? "" : ", ") + std::string(name);
@@ -242,7 +242,7 @@ namespace {
 
 // Further parts of a response that a client wants; those listed here never occur. Log-probabilities do, and are
 // refused.
-Done read_include(Body& body) {
+Done read_include(Fields& body) {
   LLADA_TRY(const auto names, body.texts("include"));
   static const std::set<std::string> kAbsent = {
       "reasoning.encrypted_content",    "file_search_call.results",      "web_search_call.results",
@@ -255,7 +255,7 @@ Done read_include(Body& body) {
 
 }  // namespace
 
-Done read_unstored(Body& body) {
+Done read_unstored(Fields& body) {
   if (body.find("previous_response_id") != nullptr)
     return refuse("previous_response_id: nothing is stored here; needed the whole conversation in input",
                   "previous_response_id");

@@ -18,7 +18,7 @@ struct MessageForm {
   std::set<std::string> beside;  // fields of a message that say nothing to a model
   bool needs_ids = true;         // of results: which call they belong to
   bool documents = false;        // parts may be some
-  const Body* body = nullptr;    // that has them
+  const Fields* body = nullptr;  // that has them
 };
 
 MessageForm message_form(Shape shape) {
@@ -245,7 +245,7 @@ Done read_message(const Json& item, const std::string& where, Shape shape, const
 
 }  // namespace
 
-Answered<std::vector<ChatMessage>> read_messages(Body& body, Shape shape) {
+Answered<std::vector<ChatMessage>> read_messages(Fields& body, Shape shape) {
   MessageForm form = message_form(shape);
   form.body = &body;
   const Json* list = body.find(form.field);
@@ -262,7 +262,7 @@ Answered<std::vector<ChatMessage>> read_messages(Body& body, Shape shape) {
   return conversation.take();
 }
 
-Answered<std::optional<std::string>> read_system(Body& body) {
+Answered<std::optional<std::string>> read_system(Fields& body) {
   static const MessageForm kForm{.field = "system", .parts = {"text"}, .beside = {}};
   const Json* system = body.find("system");
   if (system == nullptr) return std::nullopt;

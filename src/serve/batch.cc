@@ -37,11 +37,6 @@ uint64_t hash_of(const std::string& salt, const std::string& id) {
   return hash.hash();
 }
 
-std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
-}
-
 // The text of a body with a seed, without which sampled tokens would not be the same after an interruption.
 std::string with_seed(const Json& body, const JsonNumbers& numbers, uint64_t hash) {
   const auto has = [](const Json& object, const char* key) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 
 namespace llada::serve {
 namespace {
@@ -61,7 +60,7 @@ constexpr std::array kIdle = {
     Idle{"context", is_empty}, Idle{"logprobs", is_false}, Idle{"top_logprobs", is_zero}};
 
 // Of two fields together.
-bool idle_beside(const std::string& name, const Json& value, const Body& body) {
+bool idle_beside(std::string_view name, const Json& value, const Fields& body) {
   if (name == "best_of") {
     const Json* n = body.look("n");
     return value == (n == nullptr ? Json(1) : *n);
@@ -71,148 +70,60 @@ bool idle_beside(const std::string& name, const Json& value, const Body& body) {
   return false;
 }
 
-auto known_as(const std::string& name) {
+auto known_as(std::string_view name) {
   return std::ranges::find(kIdle, name, [](const Idle& i) { return std::string_view(i.name); });
 }
-bool is_known(const std::string& name) { return known_as(name) != kIdle.end(); }
+bool is_known(std::string_view name) { return known_as(name) != kIdle.end(); }
 
-bool idle(const std::string& name, const Json& value, const Body& body) {
+bool idle(std::string_view name, const Json& value, const Fields& body) {
   return (is_known(name) && known_as(name)->value(value)) || idle_beside(name, value, body);
+}
+
+// Passes values that change nothing, and where it is not strict those of unknown fields that ask for nothing: of a
+// field that is known, `false` or 0 may ask for something.
+template <bool strict>
+std::string objection(const Fields& body, const std::string& name, const Json& value) {
+  if (idle(name, value, body) || (!strict && asks_nothing(value) && !is_known(name))) return "";
+  const bool older = name == "functions" || name == "function_call";
+  return older ? "found the older form of tools, needed tools and tool_choice"
+               : "this field, or this value of it, is not supported here";
 }
 
 }  // namespace
 
 std::unexpected<ApiError> wrong(const std::string& name, const Json& found, std::string_view needed) {
-  std::string text = found.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return refuse(fmt::format("{}: found {}, needed {}", name, text, needed), name);
+  return std::unexpected(ApiError(wrong_value("", name, found, needed).error()));
 }
 
 bool asks_nothing(const Json& v) { return v.is_null() || is_false(v) || is_zero(v) || is_empty(v); }
 
-std::optional<int64_t> whole_number(const Json& value) {
-  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
-  if (value.is_number_integer()) return value.get<int64_t>();
-  constexpr double kMost = int64_t{1} << 53;  // above it a double stands for several whole numbers
-  const double number = value.is_number_float() ? value.get<double>() : 0.5;
-  if (std::abs(number) > kMost || std::trunc(number) != number) return std::nullopt;
-  return static_cast<int64_t>(number);
+bool changes_nothing(const Fields& body, const std::string& name) {
+  const Json* value = body.look(name);
+  return value == nullptr || idle(name, *value, body);
 }
 
-Answered<Body> Body::parse(Exchange& exchange, bool strict) {
+Answered<Fields> read_body(Exchange& exchange, bool strict) {
   constexpr double kMostSeconds = 10;
   const BodyBytes bytes = exchange.take_body();
   const auto begin = std::chrono::steady_clock::now();
-  auto body = parse(bytes.text(), [&]() -> Status {
-    if (exchange.is_gone()) return failed("the client has gone");
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-    if (time.count() > kMostSeconds) return invalid("the body: reading it takes more than {} seconds", kMostSeconds);
-    return {};
-  });
-  if (body) body->be_strict(strict);
-  return body;
+  return read_body(
+      bytes.text(),
+      [&]() -> Status {
+        if (exchange.is_gone()) return failed("the client has gone");
+        const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+        if (time.count() > kMostSeconds)
+          return invalid("the body: reading it takes more than {} seconds", kMostSeconds);
+        return {};
+      },
+      strict);
 }
 
-Answered<Body> Body::parse(std::string_view text, const JsonWatch& watch) {
+Answered<Fields> read_body(std::string_view text, const JsonWatch& watch, bool strict) {
   auto document = parse_ordered_object(text, "the body", kBodyLimits, watch);
   if (!document) return std::unexpected(ApiError(400, document.error().message));
-  return Body(std::move(*document));
-}
-
-// A field is looked for by its name a hundred times, which an ordered object would do among all of its names.
-Body::Body(JsonDocument document) : numbers_(std::move(document.numbers)) {
-  for (auto& [name, value] : document.root.get_ref<Json::object_t&>()) {
-    numbers_.erase(&value);  // its place is another one now, those inside it stay
-    fields_.emplace(name, std::move(value));
-  }
-}
-
-Json Body::all() const {
-  Json::object_t object;
-  object.reserve(fields_.size());
-  for (const auto& [name, value] : fields_) object.emplace_back(name, value);
-  return object;
-}
-
-const Json* Body::look(const std::string& name) const {
-  const auto found = fields_.find(name);
-  return found == fields_.end() || found->second.is_null() ? nullptr : &found->second;
-}
-
-const Json* Body::find(const std::string& name) {
-  read_.insert(name);
-  return look(name);
-}
-
-Answered<bool> Body::boolean(const std::string& name, bool otherwise) {
-  const Json* value = find(name);
-  if (value == nullptr) return otherwise;
-  if (!value->is_boolean()) return wrong(name, *value, "true or false");
-  return value->get<bool>();
-}
-
-Answered<std::optional<int64_t>> Body::integer(const std::string& name, int64_t least, int64_t most) {
-  const Json* value = find(name);
-  if (value == nullptr) return std::nullopt;
-  const auto number = whole_number(*value);
-  if (!number || *number < least || *number > most)
-    return wrong(name, *value, fmt::format("a whole number from {} to {}", least, most));
-  return number;
-}
-
-Answered<std::optional<std::string>> Body::text(const std::string& name) {
-  const Json* value = find(name);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_string()) return wrong(name, *value, "a text");
-  return value->get<std::string>();
-}
-
-Answered<std::vector<std::string>> Body::texts(const std::string& name) {
-  const Json* value = find(name);
-  std::vector<std::string> texts;
-  if (value == nullptr) return texts;
-  if (value->is_string()) return std::vector{value->get<std::string>()};
-  const auto is_text = [](const Json& item) { return item.is_string(); };
-  if (!value->is_array() || !std::ranges::all_of(*value, is_text))
-    return wrong(name, *value, "a text or a list of them");
-  for (const Json& item : *value) texts.push_back(item.get<std::string>());
-  return texts;
-}
-
-Answered<std::vector<int32_t>> Body::tokens(const std::string& name) {
-  const Json* value = find(name);
-  std::vector<int32_t> ids;
-  if (value == nullptr) return ids;
-  if (!value->is_array()) return wrong(name, *value, "a list of token ids");
-  for (const Json& item : *value) {
-    const auto id = whole_number(item);
-    if (!id || *id < 0 || *id > INT32_MAX) return wrong(name, item, "token ids");
-    ids.push_back(static_cast<int32_t>(*id));
-  }
-  return ids;
-}
-
-bool Body::changes_nothing(const std::string& name) const {
-  const Json* value = look(name);
-  return value == nullptr || idle(name, *value, *this);
-}
-
-void Body::ignore(std::initializer_list<const char*> names) {
-  for (const char* name : names) fields_.erase(name);
-}
-
-Done Body::finish() const {
-  for (const auto& [name, value] : fields_) {
-    if (read_.contains(name) || value.is_null() || idle(name, value, *this)) continue;
-    // Of a field that is known, `false` or 0 may ask for something.
-    if (!strict_ && asks_nothing(value) && !is_known(name)) continue;
-    const bool older = name == "functions" || name == "function_call";
-    return refuse(fmt::format("{}: {}", name,
-                              older ? "found the older form of tools, needed tools and tool_choice"
-                                    : "this field, or this value of it, is not supported here"),
-                  name);
-  }
-  return {};
+  Fields body(std::move(*document), "");
+  body.object_by(strict ? objection<true> : objection<false>);
+  return body;
 }
 
 }  // namespace llada::serve

@@ -57,9 +57,18 @@ std::string without_percent(std::string_view part) {
   return text;
 }
 
+constexpr size_t kMostWords = 500;  // bytes
+
+ApiError::ApiError(const Error& error)
+    : status(error.kind == ErrorKind::invalid_input ? 400
+             : error.kind == ErrorKind::memory      ? 503
+                                                    : 500),
+      message(error.field().empty() ? without_folders(error.message) : printable(error.message, kMostWords)),
+      param(printable(error.field(), kMostWords)),
+      code(error.kind == ErrorKind::memory ? "out_of_memory" : "") {}
+
 std::unexpected<ApiError> refuse(const std::string& message, const std::string& param) {
-  constexpr size_t kMost = 500;  // bytes
-  return std::unexpected(ApiError(400, printable(message, kMost), printable(param, kMost)));
+  return std::unexpected(ApiError(400, printable(message, kMostWords), printable(param, kMostWords)));
 }
 
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }

@@ -87,12 +87,8 @@ struct ApiError {
   ApiError(int with_status, std::string text, std::string about = {}, std::string with_code = {})
       : status(with_status), message(std::move(text)), param(std::move(about)), code(std::move(with_code)) {}
   // An error of the engine: an invalid input is the client's, the rest the machine's.
-  ApiError(const Error& error)  // NOLINT: LLADA_TRY hands it on
-      : status(error.kind == ErrorKind::invalid_input ? 400
-               : error.kind == ErrorKind::memory      ? 503
-                                                      : 500),
-        message(without_folders(error.message)),
-        code(error.kind == ErrorKind::memory ? "out_of_memory" : "") {}
+  // One about a field may repeat the client's words.
+  ApiError(const Error& error);  // NOLINT: LLADA_TRY hands it on
 };
 
 struct HttpRequest {

@@ -11,7 +11,7 @@ namespace llada::serve {
 namespace {
 
 // A text, a list of texts, a list of token ids, or a list of such lists.
-Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body& body) {
+Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Fields& body) {
   const Json* value = body.find("prompt");
   std::vector<std::vector<int32_t>> prompts;
   const auto add = [&](const Json& item) -> Done {
@@ -43,7 +43,7 @@ Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Body&
 }
 
 // Fields that the answer repeats stay in memory as long as it takes, members without a meaning too.
-Done check_repeated(Body& body) {
+Done check_repeated(Fields& body) {
   constexpr size_t kFew = size_t{16} << 10, kSchemas = size_t{1} << 20;
   for (const auto& [name, most] : {std::pair{"metadata", kFew},
                                    {"parallel_tool_calls", kFew},
@@ -56,7 +56,7 @@ Done check_repeated(Body& body) {
 }
 
 // The fields that a response repeats, as they were understood.
-Json repeated_fields(Body& body, const std::optional<std::string>& instructions, const DecodeChoice& choice,
+Json repeated_fields(Fields& body, const std::optional<std::string>& instructions, const DecodeChoice& choice,
                      const ToolUse& tools) {
   const auto repeat = [&](const char* name, const Json& otherwise) {
     const Json* value = body.find(name);
@@ -75,7 +75,7 @@ Json repeated_fields(Body& body, const std::optional<std::string>& instructions,
 
 }  // namespace
 
-Answered<Ask> read_chat(Service& service, Body body) {
+Answered<Ask> read_chat(Service& service, Fields body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::chat));
   ask.writer = write_chat;
   LLADA_TRY(auto messages, read_messages(body, Shape::chat));
@@ -92,7 +92,7 @@ Answered<Ask> read_chat(Service& service, Body body) {
   return ask;
 }
 
-Answered<Ask> read_completion(Service& service, Body body) {
+Answered<Ask> read_completion(Service& service, Fields body) {
   if (body.find("suffix") != nullptr) {
     LLADA_TRY(const auto form, read_format(body, Shape::completion));
     LLADA_TRY(Ask ask, read_between(service, std::move(body), form));
@@ -122,7 +122,7 @@ Answered<Ask> read_completion(Service& service, Body body) {
   return ask;
 }
 
-Answered<Ask> read_llama_completion(Service& service, Body body) {
+Answered<Ask> read_llama_completion(Service& service, Fields body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::llama));
   ask.writer = write_llama;
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
@@ -142,14 +142,14 @@ Answered<Ask> read_llama_completion(Service& service, Body body) {
   return ask;
 }
 
-Answered<Ask> read_response(Service& service, Body body) {
+Answered<Ask> read_response(Service& service, Fields body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::response));
   ask.writer = write_response;
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
   LLADA_TRY_STATUS(read_unstored(body));
   LLADA_TRY(auto messages, read_messages(body, Shape::response));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::response));
-  LLADA_TRY(const auto instructions, body.text("instructions"));
+  LLADA_TRY(const auto instructions, body.optional_text("instructions"));
   if (instructions) messages.insert(messages.begin(), {"system", *instructions});
   std::vector<std::string> stop;  // this protocol has none
   LLADA_TRY(Decoding decoding,

@@ -136,8 +136,8 @@ struct Window {
   std::string text;
   int64_t seconds;
 };
-Answered<Window> read_window(Body& body) {
-  LLADA_TRY(const auto window, body.text("completion_window"));
+Answered<Window> read_window(Fields& body) {
+  LLADA_TRY(const auto window, body.optional_text("completion_window"));
   const std::string text = window.value_or("24h");
   const auto number = parse_number(text.substr(0, text.size() - std::min<size_t>(text.size(), 1)));
   const int64_t unit = text.ends_with('m') ? 60 : text.ends_with('h') ? 3600 : text.ends_with('d') ? 24 * 3600 : 0;
@@ -193,9 +193,9 @@ HttpReply remove_file(Service& service, const HttpRequest& request) {
 namespace {
 
 Answered<Json> read_batch(const Keeper& keeper, Exchange& exchange, bool strict) {
-  LLADA_TRY(Body body, Body::parse(exchange, strict));
-  LLADA_TRY(const auto input, body.text("input_file_id"));
-  LLADA_TRY(const auto endpoint, body.text("endpoint"));
+  LLADA_TRY(Fields body, read_body(exchange, strict));
+  LLADA_TRY(const auto input, body.optional_text("input_file_id"));
+  LLADA_TRY(const auto endpoint, body.optional_text("endpoint"));
   LLADA_TRY(const Window window, read_window(body));
   const auto* metadata = body.find("metadata");
   if (metadata != nullptr && (!metadata->is_object() || dump(Json(*metadata)).size() > size_t{16} << 10))

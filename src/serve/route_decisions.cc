@@ -54,12 +54,10 @@ ApiError about_field(const Service& service, const Error& error) {
 }
 
 template <class Parse>
-void answer_decisions(Service& service, const std::shared_ptr<Exchange>& exchange, const Parse& parse,
-                      std::initializer_list<const char*> fields, Write write) {
+void answer_decisions(Service& service, const std::shared_ptr<Exchange>& exchange, const Parse& parse, Write write) {
   const auto read = [&]() -> Answered<DecideRequest> {
-    LLADA_TRY(Body body, Body::parse(*exchange, service.options().strict));
+    LLADA_TRY(Fields body, read_body(*exchange, service.options().strict));
     LLADA_TRY_STATUS(check_model(service, body));
-    for (const char* name : fields) body.find(name);
     body.ignore({"prompt_cache_options"});  // nothing is kept by a client's wish
     std::vector<std::string> warnings;
     if (const auto* t = body.find("temperature"); t != nullptr && *t != 1) {
@@ -69,8 +67,8 @@ void answer_decisions(Service& service, const std::shared_ptr<Exchange>& exchang
     }
     if (const auto* images = body.find("images"); images != nullptr && !images->empty())
       return refuse("images: found some, needed none: this server takes text alone", "images");
+    auto request = parse(body);
     LLADA_TRY_STATUS(body.finish());
-    auto request = parse(body.all());
     if (!request) return std::unexpected(about_field(service, request.error()));
     request->options.temperatures = service.options().temperatures;
     request->warnings = std::move(warnings);
@@ -91,12 +89,11 @@ void answer_decisions(Service& service, const std::shared_ptr<Exchange>& exchang
 }  // namespace
 
 void decisions(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  answer_decisions(service, exchange, parse_decisions, {"input", "questions", "llada"}, decisions_json);
+  answer_decisions(service, exchange, parse_decisions, decisions_json);
 }
 
 void systemone(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  answer_decisions(service, exchange, parse_systemone,
-                   {"state", "questions", "instructions", "joint", "samples", "llada"}, systemone_json);
+  answer_decisions(service, exchange, parse_systemone, systemone_json);
 }
 
 }  // namespace llada::serve

@@ -12,10 +12,10 @@ namespace {
 constexpr int64_t kGap = 32;  // tokens, where nobody says how many
 
 // Of a gap, as the client's fields say it, the first before the others; kGap where none does, or -1.
-Answered<int64_t> read_gap(Body& body, std::initializer_list<const char*> names) {
+Answered<int64_t> read_gap(Fields& body, std::initializer_list<const char*> names) {
   std::optional<int64_t> length;
   for (const char* name : names) {
-    LLADA_TRY(const auto value, body.integer(name, -1, INT64_MAX));
+    LLADA_TRY(const auto value, body.optional_integer(name, -1, INT64_MAX));
     if (value == 0) return wrong(name, Json(*value), "a whole number from 1");
     if (value && *value > 0 && !length) length = std::min(*value, kMaxGap);
   }
@@ -59,7 +59,7 @@ Answered<Ask> lay_one(Service& service, Ask ask, const std::string& field, std::
 }
 
 // Text of other files, which goes before the text of this one.
-Answered<std::string> read_extra(Body& body) {
+Answered<std::string> read_extra(Fields& body) {
   const Json* list = body.find("input_extra");
   std::string text;
   if (list == nullptr) return text;
@@ -74,18 +74,18 @@ Answered<std::string> read_extra(Body& body) {
 
 }  // namespace
 
-void ignore_llama_settings(Body& body) {
+void ignore_llama_settings(Fields& body) {
   body.ignore({"n_indent", "t_max_prompt_ms", "t_max_predict_ms", "response_fields"});
 }
 
-Answered<Ask> read_fim(Service& service, Body body) { return read_between(service, std::move(body), {}); }
+Answered<Ask> read_fim(Service& service, Fields body) { return read_between(service, std::move(body), {}); }
 
-Answered<Ask> read_between(Service& service, Body body, std::optional<FormWish> form) {
+Answered<Ask> read_between(Service& service, Fields body, std::optional<FormWish> form) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::fim));
   ask.writer = write_fim;
   if (form) ask.form = std::move(form);
-  LLADA_TRY(const auto prompt, body.text("prompt"));
-  LLADA_TRY(const auto suffix, body.text("suffix"));
+  LLADA_TRY(const auto prompt, body.optional_text("prompt"));
+  LLADA_TRY(const auto suffix, body.optional_text("suffix"));
   LLADA_TRY(ask.stop, read_stop(body));
   LLADA_TRY(const auto gap, read_gap(body, {"max_completion_tokens", "max_tokens"}));
   LLADA_TRY(const int64_t n, read_count(service, body));
@@ -97,16 +97,16 @@ Answered<Ask> read_between(Service& service, Body body, std::optional<FormWish> 
   return lay_one(service, std::move(ask), prompt ? "prompt" : "suffix", before, gap, behind, std::move(decoding), n);
 }
 
-Answered<Ask> read_infill(Service& service, Body body) {
+Answered<Ask> read_infill(Service& service, Fields body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::infill));
   ask.writer = write_infill;
-  LLADA_TRY(const auto text, body.text("text"));
-  LLADA_TRY(const auto before, body.text("input_prefix"));
-  LLADA_TRY(const auto behind, body.text("input_suffix"));
-  LLADA_TRY(const auto cursor, body.text("prompt"));
+  LLADA_TRY(const auto text, body.optional_text("text"));
+  LLADA_TRY(const auto before, body.optional_text("input_prefix"));
+  LLADA_TRY(const auto behind, body.optional_text("input_suffix"));
+  LLADA_TRY(const auto cursor, body.optional_text("prompt"));
   LLADA_TRY(std::string prefix, read_extra(body));
   LLADA_TRY(ask.stop, read_stop(body));
-  LLADA_TRY(const auto length, body.integer("n_predict", -1, INT64_MAX));
+  LLADA_TRY(const auto length, body.optional_integer("n_predict", -1, INT64_MAX));
   if (!text) body.ignore({"top_k", "top_p"});  // llama.vim's, of sampling that it does not ask for
   LLADA_TRY(Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), true));
   ignore_llama_settings(body);

@@ -8,7 +8,7 @@ namespace llada::serve {
 namespace {
 
 // The conversation, and what stands beside it that asks for nothing.
-Answered<std::vector<ChatMessage>> read_conversation(Body& body) {
+Answered<std::vector<ChatMessage>> read_conversation(Fields& body) {
   LLADA_TRY(auto messages, read_messages(body, Shape::message));
   if (messages.back().role == "assistant")
     return refuse("messages: the last is the assistant's; needed a user's, since no answer goes on with a text here",
@@ -20,7 +20,7 @@ Answered<std::vector<ChatMessage>> read_conversation(Body& body) {
 
 }  // namespace
 
-Answered<Ask> read_message_request(Service& service, Body body) {
+Answered<Ask> read_message_request(Service& service, Fields body) {
   LLADA_TRY(Ask ask, read_ask(service, body, Shape::message));
   ask.writer = write_message;
   if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
@@ -39,7 +39,7 @@ Answered<Ask> read_message_request(Service& service, Body body) {
   return ask;
 }
 
-Answered<HttpReply> count_tokens(Service& service, Body body) {
+Answered<HttpReply> count_tokens(Service& service, Fields body) {
   LLADA_TRY_STATUS(check_model(service, body));
   LLADA_TRY(auto messages, read_conversation(body));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::message));

@@ -39,7 +39,7 @@ Json entry(const Service& service) {
 
 // The options of generation stand in an object of their own; those that have an effect are read where other protocols
 // have them. The result names the others.
-Answered<std::string> lift_options(Body& body) {
+Answered<std::string> lift_options(Fields& body) {
   static constexpr std::array<std::string_view, 8> kRead = {"temperature", "top_p", "top_k",       "min_p",
                                                             "seed",        "stop",  "num_predict", "repeat_penalty"};
   const Json* found = body.find("options");
@@ -60,7 +60,7 @@ Answered<std::string> lift_options(Body& body) {
   return printable(others, 300);
 }
 
-Answered<Ask> begin_ask(Service& service, Body& body, Shape shape) {
+Answered<Ask> begin_ask(Service& service, Fields& body, Shape shape) {
   if (body.find("stream") == nullptr) body.put("stream", true);
   LLADA_TRY(const std::string others, lift_options(body));
   LLADA_TRY(Ask ask, read_ask(service, body, shape));
@@ -72,7 +72,7 @@ Answered<Ask> begin_ask(Service& service, Body& body, Shape shape) {
   return ask;
 }
 
-Done fill(Service& service, Body& body, Ask& ask, const std::string& field,
+Done fill(Service& service, Fields& body, Ask& ask, const std::string& field,
           const std::function<Answered<std::vector<int32_t>>()>& prompt, const ToolUse& tools = {},
           std::vector<ChatMessage>* messages = nullptr) {
   LLADA_TRY(auto stop, read_stop(body));
@@ -84,7 +84,7 @@ Done fill(Service& service, Body& body, Ask& ask, const std::string& field,
   return make_requests(service, ask, field, {std::move(ids)}, std::move(decoding), 1, stop);
 }
 
-Answered<Ask> read_chat_request(Service& service, Body& body) {
+Answered<Ask> read_chat_request(Service& service, Fields& body) {
   LLADA_TRY(Ask ask, begin_ask(service, body, Shape::ollama_chat));
   LLADA_TRY(auto messages, read_messages(body, Shape::ollama_chat));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::ollama_chat));
@@ -94,11 +94,11 @@ Answered<Ask> read_chat_request(Service& service, Body& body) {
   return ask;
 }
 
-Answered<Ask> read_text_request(Service& service, Body& body) {
+Answered<Ask> read_text_request(Service& service, Fields& body) {
   LLADA_TRY(Ask ask, begin_ask(service, body, Shape::ollama_text));
-  LLADA_TRY(const auto prompt, body.text("prompt"));
-  LLADA_TRY(const auto system, body.text("system"));
-  LLADA_TRY(const auto suffix, body.text("suffix"));
+  LLADA_TRY(const auto prompt, body.optional_text("prompt"));
+  LLADA_TRY(const auto system, body.optional_text("system"));
+  LLADA_TRY(const auto suffix, body.optional_text("suffix"));
   LLADA_TRY(const bool raw, body.boolean("raw", false));
   if (suffix && !suffix->empty()) {
     if (body.find("n") != nullptr) return refuse("n: a reply here has one answer", "n");
@@ -126,8 +126,8 @@ Answered<Ask> read_text_request(Service& service, Body& body) {
 
 // A request that has no text only asks that the model be loaded, which it is.
 void answer(Service& service, const std::shared_ptr<Exchange>& exchange, const std::string& text,
-            Answered<Ask> (*read)(Service&, Body&)) {
-  auto body = Body::parse(*exchange, service.options().strict);
+            Answered<Ask> (*read)(Service&, Fields&)) {
+  auto body = read_body(*exchange, service.options().strict);
   if (!body) return exchange->respond(error_reply(body.error()));
   const Json* asked = body->find(text);
   if (asked != nullptr && !(asked->is_structured() || asked->is_string() ? asked->empty() || *asked == "" : false))
@@ -168,7 +168,7 @@ HttpReply ollama_running(Service& service, const HttpRequest&) {
   return json_reply({{"models", Json::array({std::move(model)})}});
 }
 
-Answered<HttpReply> ollama_show(Service& service, Body body) {
+Answered<HttpReply> ollama_show(Service& service, Fields body) {
   if (const auto* name = body.find("name"); name != nullptr && body.find("model") == nullptr) body.put("model", *name);
   LLADA_TRY_STATUS(check_model(service, body));
   LLADA_TRY(const bool verbose, body.boolean("verbose", false));

@@ -18,13 +18,13 @@ struct ScoreAsk {
   ScoreRequest request;  // its tokens by encode()
 };
 
-Answered<ScoreAsk> read_score(Service& service, Body body) {
+Answered<ScoreAsk> read_score(Service& service, Fields body) {
   LLADA_TRY_STATUS(check_model(service, body));
-  LLADA_TRY(const auto prompt, body.text("prompt"));
+  LLADA_TRY(const auto prompt, body.optional_text("prompt"));
   ScoreAsk ask{.prompt = prompt.value_or(""), .texts = {}, .request = {}};
   LLADA_TRY(ask.texts, body.texts("continuations"));
-  LLADA_TRY(const auto method, body.text("method"));
-  LLADA_TRY(const auto top, body.integer("top", 0, kMostAlternatives));
+  LLADA_TRY(const auto method, body.optional_text("method"));
+  LLADA_TRY(const auto top, body.optional_integer("top", 0, kMostAlternatives));
   body.ignore({"seed"});  // nothing is drawn
   LLADA_TRY_STATUS(body.finish());
   if (method && method != "chain" && method != "exact") return wrong("method", *method, "chain or exact");
@@ -118,7 +118,7 @@ QueuedWork<ScoreResult> score_work(Service& service, const std::shared_ptr<const
 
 void score(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const auto read = [&]() -> Answered<ScoreAsk> {
-    LLADA_TRY(Body body, Body::parse(*exchange, service.options().strict));
+    LLADA_TRY(Fields body, read_body(*exchange, service.options().strict));
     return read_score(service, std::move(body));
   };
   auto ask = read();

@@ -7,9 +7,9 @@
 
 namespace llada::serve {
 
-Answered<HttpReply> tokenize(Service& service, Body body) {
-  LLADA_TRY(const auto prompt, body.text("prompt"));
-  LLADA_TRY(const auto content, body.text("content"));
+Answered<HttpReply> tokenize(Service& service, Fields body) {
+  LLADA_TRY(const auto prompt, body.optional_text("prompt"));
+  LLADA_TRY(const auto content, body.optional_text("content"));
   LLADA_TRY(const bool special, body.boolean("add_special_tokens", false));
   LLADA_TRY(const bool also_special, body.boolean("add_special", false));
   LLADA_TRY(const bool controls, body.boolean("parse_special", true));
@@ -25,8 +25,8 @@ Answered<HttpReply> tokenize(Service& service, Body body) {
   return json_reply({{"tokens", ids}, {"count", ids.size()}});
 }
 
-Answered<HttpReply> detokenize(Service& service, Body body) {
-  LLADA_TRY(const auto ids, body.tokens("tokens"));
+Answered<HttpReply> detokenize(Service& service, Fields body) {
+  LLADA_TRY(const auto ids, body.integers("tokens", 0, INT32_MAX));
   LLADA_TRY_STATUS(body.finish());
   if (const Status status = check_tokens(service.model(), ids); !status)
     return refuse("tokens: " + status.error().message, "tokens");
@@ -40,7 +40,7 @@ Answered<HttpReply> detokenize(Service& service, Body body) {
   return json_reply({{"prompt", text}, {"content", text}});
 }
 
-Answered<HttpReply> apply_template(Service& service, Body body) {
+Answered<HttpReply> apply_template(Service& service, Fields body) {
   const ChatFormat& format = service.model().chat_format();
   LLADA_TRY(auto messages, read_messages(body, Shape::chat));
   LLADA_TRY(const ToolUse tools, read_tools(body, Shape::chat));

@@ -12,18 +12,18 @@ void get(Service& service, const std::shared_ptr<Exchange>& exchange) {
   exchange->respond(reply(service, exchange->request));
 }
 
-template <Answered<HttpReply> (*reply)(Service&, Body)>
+template <Answered<HttpReply> (*reply)(Service&, Fields)>
 void post(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  auto body = Body::parse(*exchange, service.options().strict);
+  auto body = read_body(*exchange, service.options().strict);
   auto answer = body ? reply(service, std::move(*body)) : std::unexpected(body.error());
   exchange->respond(answer ? std::move(*answer) : error_reply(answer.error()));
 }
 
 // The body has gone when the job begins, which may take an hour.
-template <Answered<Ask> (*read)(Service&, Body)>
+template <Answered<Ask> (*read)(Service&, Fields)>
 void generate(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const auto read_ask = [&]() -> Answered<Ask> {
-    LLADA_TRY(Body body, Body::parse(*exchange, service.options().strict));
+    LLADA_TRY(Fields body, read_body(*exchange, service.options().strict));
     return read(service, std::move(body));
   };
   begin_job(service, exchange, read_ask());

@@ -71,27 +71,27 @@ void decisions(Service& service, const std::shared_ptr<Exchange>& exchange);
 void systemone(Service& service, const std::shared_ptr<Exchange>& exchange);
 
 // Routes whose body is answered at once.
-Answered<HttpReply> tokenize(Service& service, Body body);
-Answered<HttpReply> detokenize(Service& service, Body body);
-Answered<HttpReply> apply_template(Service& service, Body body);
-Answered<HttpReply> count_tokens(Service& service, Body body);
-Answered<HttpReply> ollama_show(Service& service, Body body);
+Answered<HttpReply> tokenize(Service& service, Fields body);
+Answered<HttpReply> detokenize(Service& service, Fields body);
+Answered<HttpReply> apply_template(Service& service, Fields body);
+Answered<HttpReply> count_tokens(Service& service, Fields body);
+Answered<HttpReply> ollama_show(Service& service, Fields body);
 
 // Answers with the log-probabilities of texts behind a prompt.
 void score(Service& service, const std::shared_ptr<Exchange>& exchange);
 
 // Routes whose body asks for answers of the model.
-Answered<Ask> read_chat(Service& service, Body body);
-Answered<Ask> read_completion(Service& service, Body body);
-Answered<Ask> read_response(Service& service, Body body);
-Answered<Ask> read_message_request(Service& service, Body body);   // Anthropic's
-Answered<Ask> read_llama_completion(Service& service, Body body);  // llama-server's {prompt, n_predict, ...}
-void ignore_llama_settings(Body& body);                            // of its time and of editors, in any request
+Answered<Ask> read_chat(Service& service, Fields body);
+Answered<Ask> read_completion(Service& service, Fields body);
+Answered<Ask> read_response(Service& service, Fields body);
+Answered<Ask> read_message_request(Service& service, Fields body);   // Anthropic's
+Answered<Ask> read_llama_completion(Service& service, Fields body);  // llama-server's {prompt, n_predict, ...}
+void ignore_llama_settings(Fields& body);                            // of its time and of editors, in any request
 // {prompt, suffix, max_tokens, ...}: the gap between the two has max_tokens tokens.
-Answered<Ask> read_fim(Service& service, Body body);
-Answered<Ask> read_between(Service& service, Body body, std::optional<FormWish> form);  // the form that it shall have
+Answered<Ask> read_fim(Service& service, Fields body);
+Answered<Ask> read_between(Service& service, Fields body, std::optional<FormWish> form);  // the form that it shall have
 // {text: "... <mask:4> ..."}, gaps anywhere; or llama-server's {input_prefix, input_suffix, input_extra, prompt,
 // n_predict}, a gap at the cursor.
-Answered<Ask> read_infill(Service& service, Body body);
+Answered<Ask> read_infill(Service& service, Fields body);
 
 }  // namespace llada::serve

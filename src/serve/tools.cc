@@ -70,7 +70,7 @@ Answered<Tool> read_function(const Json& function, const std::string& where, con
   return tool;
 }
 
-Answered<std::vector<Tool>> read_list(Body& body, Shape shape) {
+Answered<std::vector<Tool>> read_list(Fields& body, Shape shape) {
   const Json* list = body.find("tools");
   if (!list->is_array()) return wrong("tools", *list, "a list of functions");
   if (list->size() > kMostTools) return too_many("tools", list->size());
@@ -99,7 +99,7 @@ struct Choice {
   bool one = false;                    // call at most
 };
 
-Answered<Choice> read_choice(Body& body, Shape shape) {
+Answered<Choice> read_choice(Fields& body, Shape shape) {
   const bool anthropic = shape == Shape::message;
   Choice choice;
   const Json* value = body.find("tool_choice");
@@ -139,7 +139,7 @@ Answered<Choice> read_choice(Body& body, Shape shape) {
 
 }  // namespace
 
-Answered<ToolUse> read_tools(Body& body, Shape shape) {
+Answered<ToolUse> read_tools(Fields& body, Shape shape) {
   const Json* given = body.find("tools");
   LLADA_TRY(const Choice choice, read_choice(body, shape));
   ToolUse use;

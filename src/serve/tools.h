@@ -17,7 +17,7 @@ struct ToolUse {
 };
 
 // tools, tool_choice, parallel_tool_calls, as the shape's protocol has them.
-Answered<ToolUse> read_tools(Body& body, Shape shape);
+Answered<ToolUse> read_tools(Fields& body, Shape shape);
 
 // Has a request use them: conversation, options and the reading of its answers. stop: of the request, which the server
 // looks for itself then, in text alone.

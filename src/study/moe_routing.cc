@@ -7,7 +7,8 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "devices/routing_rule.h"
-#include "engine/json_fields.h"
+#include "json/fields.h"
+#include "json/lines.h"
 #include "json/parse.h"
 #include "sched/moe_residency.h"
 #include "text/text_file.h"
@@ -287,7 +288,7 @@ Result<RoutingTrace> parse_routing(std::string_view text, const std::string& ori
   int32_t next = 0;  // layer
   std::vector<int32_t> last_positions;
   const auto visit = [&](std::string_view line, const std::string& where) -> Status {
-    LLADA_TRY(auto fields, JsonFields::parse(line, where));
+    LLADA_TRY(auto fields, Fields::parse(line, where));
     if (trace.layers == 0) {
       LLADA_TRY_STATUS(fields.head("llada-routing", 1));
       LLADA_TRY(const int64_t layers, fields.integer("layers", 1, 1024));

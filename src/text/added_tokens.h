@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/tokenizer_spec.h"
-#include "text/json_input.h"
+#include "json/fields.h"
 
 namespace llada {
 
@@ -23,9 +23,9 @@ class AddedTokens {
  public:
   explicit AddedTokens(TokenizerSpec& spec) : spec_(spec), last_(spec.matched_last.begin(), spec.matched_last.end()) {}
 
-  // A token that the vocabulary has under whatever id keeps that; another one gets `id`, which must be free. `where`
-  // names the entry.
-  Status add(int64_t id, const AddedToken& token, const std::string& where);
+  // A token that the vocabulary has under whatever id keeps that; another one gets `id`, which must be free. An
+  // error is about the field `name`.
+  Status add(int64_t id, const AddedToken& token, const Fields& fields, std::string_view name);
 
   // The id of an added token with this text, else of one of the vocabulary; -1: none.
   int32_t find(std::string_view text);
@@ -45,24 +45,24 @@ class AddedTokens {
 };
 
 // An object {content, special, normalized, single_word, lstrip, rstrip} of tokenizer.json or tokenizer_config.json.
-Result<AddedToken> read_added_token(const Json& value, bool nfc, const std::string& where);
+Result<AddedToken> read_added_token(const Fields& value, bool nfc);
 
 // tokenizer_config.json's added_tokens_decoder: id to such an object.
-Status read_added_tokens_decoder(const Json& decoder, const std::string& where, bool nfc, AddedTokens& out);
+Status read_added_tokens_decoder(const Fields& decoder, bool nfc, AddedTokens& out);
 
 // added_tokens.json: text to id. special: the texts that special_tokens_map.json or tokenizer_config.json name.
 Status read_added_tokens_json(std::string_view json, const std::string& where, bool nfc,
                               const std::set<std::string>& special, AddedTokens& out);
 
 // The text of a member that is a string or an object with content; empty where it is absent or null.
-Result<std::string> special_text(const Json& object, const char* name, const std::string& where);
+Result<std::string> special_text(const Fields& object, const char* name);
 
 inline constexpr const char* kSpecialLists[] = {"additional_special_tokens", "extra_special_tokens"};
 
 // The texts of a member that lists special tokens; empty where it is absent or null.
-Result<std::vector<std::string>> special_list(const Json& object, const char* name, const std::string& where);
+Result<std::vector<std::string>> special_list(const Fields& object, const char* name);
 
 // All texts that special_tokens_map.json or tokenizer_config.json calls special.
-Result<std::set<std::string>> special_texts(const Json& object, const std::string& where);
+Result<std::set<std::string>> special_texts(const Fields& object);
 
 }  // namespace llada

@@ -8,38 +8,30 @@
 namespace llada {
 namespace {
 
-Result<std::string> type_of(const Json& component, const std::string& where) {
-  if (!component.is_object()) return invalid("{} is {}, needed an object", where, kind_of(component));
-  return string_member(component, "type", "", where);
-}
-
 // --- normalizer
 
 constexpr std::string_view kSpaceText = "\u2581";
 
-Status read_normalizer(const Json& value, const std::string& where, TokenizerSpec& spec) {
-  if (value.is_null()) return {};
-  LLADA_TRY(const std::string type, type_of(value, where));
+Status read_normalizer(const Fields& value, TokenizerSpec& spec) {
+  LLADA_TRY(const std::string type, value.text("type", ""));
   if (type == "NFC") {
     spec.nfc = true;
     return {};
   }
   if (type == "Sequence") {
-    const Json* parts = find_member(value, "normalizers");
-    if (parts == nullptr || !parts->is_array()) return invalid("{}.normalizers is not a list", where);
-    for (size_t i = 0; i < parts->size(); ++i)
-      LLADA_TRY_STATUS(read_normalizer((*parts)[i], fmt::format("{}.normalizers[{}]", where, i), spec));
+    LLADA_TRY(const auto parts, value.objects("normalizers"));
+    for (const Fields& part : parts) LLADA_TRY_STATUS(read_normalizer(part, spec));
     return {};
   }
   if (type == "Replace") {
-    const Json* pattern = find_member(value, "pattern");
-    LLADA_TRY(const std::string content, string_member(value, "content", "", where));
+    const Json* pattern = value.find("pattern");
+    LLADA_TRY(const std::string content, value.text("content", ""));
     if (pattern == nullptr || *pattern != Json{{"String", " "}} || content != kSpaceText)
-      return invalid("{} is not the one that writes U+2581 for a space, needed that, NFC or no normalizer", where);
+      return value.fault("", "is not the one that writes U+2581 for a space, needed that, NFC or no normalizer");
     spec.characters = true;
     return {};
   }
-  return invalid("{}.type is {}, needed NFC, Replace or no normalizer", where, in_quotes(type));
+  return value.wrong("type", type, "NFC, Replace or no normalizer");
 }
 
 // --- pre_tokenizer
@@ -57,59 +49,52 @@ std::string escape_regex(std::string_view text) {
   return out;
 }
 
-Status read_split(const Json& value, const std::string& where, TokenizerSpec& spec) {
-  LLADA_TRY(const std::string behavior, string_member(value, "behavior", "", where));
-  if (behavior != "Isolated") return invalid("{}.behavior is {}, needed Isolated", where, in_quotes(behavior));
+Status read_split(const Fields& value, TokenizerSpec& spec) {
+  LLADA_TRY(const std::string behavior, value.text("behavior", ""));
+  if (behavior != "Isolated") return value.wrong("behavior", behavior, "Isolated");
   // Inverted or not, Isolated cuts at the same places.
-  const Json* pattern = find_member(value, "pattern");
-  if (pattern == nullptr || !pattern->is_object() || pattern->size() != 1)
-    return invalid("{}.pattern is not an object with Regex or String", where);
-  const std::string& name = pattern->begin().key();
-  const Json& text = pattern->begin().value();
-  if ((name != "Regex" && name != "String") || !text.is_string())
-    return invalid("{}.pattern has {}, needed Regex or String", where, in_quotes(name));
-  const auto& source = text.get_ref<const std::string&>();
-  if (source.empty()) return invalid("{}.pattern.{} is empty", where, name);
-  spec.regexes.push_back(name == "Regex" ? source : escape_regex(source));
+  LLADA_TRY(const Fields pattern, value.object("pattern"));
+  LLADA_TRY(const auto regex, pattern.optional_text("Regex"));
+  LLADA_TRY(const auto text, pattern.optional_text("String"));
+  LLADA_TRY_STATUS(pattern.finish());
+  if (regex.has_value() == text.has_value()) return value.wrong("pattern", pattern.all(), "Regex or String");
+  const std::string& source = regex ? *regex : *text;
+  if (source.empty()) return value.wrong("pattern", pattern.all(), "a string that is not empty");
+  spec.regexes.push_back(regex ? source : escape_regex(source));
   return {};
 }
 
 // Behind the normalizer that leaves no space, a cut at spaces cuts nothing.
-Status check_space_split(const Json& value, const std::string& where) {
-  LLADA_TRY(const std::string type, type_of(value, where));
-  const Json* pattern = find_member(value, "pattern");
+Status check_space_split(const Fields& value) {
+  LLADA_TRY(const std::string type, value.text("type", ""));
+  const Json* pattern = value.find("pattern");
   if (type == "Split" && pattern != nullptr && *pattern == Json{{"String", " "}}) return {};
-  return invalid("{}.type is {}, needed none or a Split at spaces where the normalizer replaces these", where,
-                 in_quotes(type));
+  return value.wrong("type", type, "none or a Split at spaces where the normalizer replaces these");
 }
 
-Status read_pre_tokenizer(const Json& value, const std::string& where, bool& byte_level, TokenizerSpec& spec) {
-  LLADA_TRY(const std::string type, type_of(value, where));
-  if (byte_level)
-    return invalid("{}.type is {} after ByteLevel, needed ByteLevel to be the last", where, in_quotes(type));
+Status read_pre_tokenizer(const Fields& value, bool& byte_level, TokenizerSpec& spec) {
+  LLADA_TRY(const std::string type, value.text("type", ""));
+  if (byte_level) return value.wrong("type", type, "ByteLevel to be the last");
   if (type == "Sequence") {
-    const Json* parts = find_member(value, "pretokenizers");
-    if (parts == nullptr || !parts->is_array()) return invalid("{}.pretokenizers is not a list", where);
-    for (size_t i = 0; i < parts->size(); ++i)
-      LLADA_TRY_STATUS(
-          read_pre_tokenizer((*parts)[i], fmt::format("{}.pretokenizers[{}]", where, i), byte_level, spec));
+    LLADA_TRY(const auto parts, value.objects("pretokenizers"));
+    for (const Fields& part : parts) LLADA_TRY_STATUS(read_pre_tokenizer(part, byte_level, spec));
     return {};
   }
-  if (type == "Split") return read_split(value, where, spec);
+  if (type == "Split") return read_split(value, spec);
   if (type == "Digits") {
-    LLADA_TRY(const bool individual, bool_member(value, "individual_digits", false, where));
+    LLADA_TRY(const bool individual, value.boolean("individual_digits", false));
     spec.regexes.push_back(individual ? R"(\p{N})" : R"(\p{N}+)");
     return {};
   }
   if (type == "ByteLevel") {
-    LLADA_TRY(const bool prefix, bool_member(value, "add_prefix_space", true, where));
-    if (prefix) return invalid("{}.add_prefix_space is true, needed false", where);
-    LLADA_TRY(const bool use_regex, bool_member(value, "use_regex", true, where));
+    LLADA_TRY(const bool prefix, value.boolean("add_prefix_space", true));
+    if (prefix) return value.wrong("add_prefix_space", prefix, "false");
+    LLADA_TRY(const bool use_regex, value.boolean("use_regex", true));
     if (use_regex) spec.regexes.emplace_back(kGpt2Regex);
     byte_level = true;
     return {};
   }
-  return invalid("{}.type is {}, needed Sequence, Split, Digits or ByteLevel", where, in_quotes(type));
+  return value.wrong("type", type, "Sequence, Split, Digits or ByteLevel");
 }
 
 // --- model
@@ -119,36 +104,33 @@ bool is_byte_name(std::string_view text) {
          text.substr(3, 2).find_first_not_of("0123456789ABCDEF") == std::string_view::npos;
 }
 
-Status refuse_text(const Json& model, const char* name, const std::string& where) {
-  LLADA_TRY(const std::string text, string_member(model, name, "", where));
-  if (!text.empty()) return invalid("{}.{} is {}, needed none", where, name, in_quotes(text));
+Status refuse_text(const Fields& model, const char* name) {
+  LLADA_TRY(const std::string text, model.text(name, ""));
+  if (!text.empty()) return model.wrong(name, text, "none");
   return {};
 }
 
-Status read_vocabulary(const Json& vocab, const std::string& where, TokenizerSpec& spec) {
-  if (!vocab.is_object()) return invalid("{} is {}, needed an object", where, kind_of(vocab));
-  const int64_t limit = static_cast<int64_t>(vocab.size()) + kMaxHoles;
-  for (const auto& [text, id] : vocab.items()) {
+Status read_vocabulary(const Fields& vocab, TokenizerSpec& spec) {
+  const auto& members = vocab.all().get_ref<const Json::object_t&>();
+  const int64_t limit = std::ssize(members) + kMaxHoles;
+  for (const auto& [text, id] : members) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(limit))
-      return invalid("{}[{}] is {}, needed an id below {}", where, in_quotes(text),
-                     id.is_number() ? id.dump() : std::string(kind_of(id)), limit);
+      return vocab.wrong(in_quotes(text), id, fmt::format("an id below {}", limit));
     const auto index = id.get<size_t>();
     if (index >= spec.tokens.size()) {
       spec.tokens.resize(index + 1);
       spec.kinds.resize(index + 1, TokenKind::unused);
     }
     if (spec.kinds[index] != TokenKind::unused)
-      return invalid("{} gives the id {} to {} and to {}", where, index, in_quotes(spec.tokens[index]),
-                     in_quotes(text));
+      return vocab.wrong(in_quotes(text), id, fmt::format("another one than {} has", in_quotes(spec.tokens[index])));
     spec.tokens[index] = text;
     spec.kinds[index] = TokenKind::normal;
   }
   return {};
 }
 
-Status read_merges(const Json& model, const std::string& where, TokenizerSpec& spec) {
-  const Json* merges = find_member(model, "merges");
-  if (merges == nullptr || !merges->is_array()) return invalid("{}.merges is not a list", where);
+Status read_merges(const Fields& model, TokenizerSpec& spec) {
+  LLADA_TRY(const Json* merges, model.list("merges"));
   spec.merges.reserve(merges->size());
   for (size_t i = 0; i < merges->size(); ++i) {
     const Json& merge = (*merges)[i];
@@ -157,50 +139,46 @@ Status read_merges(const Json& model, const std::string& where, TokenizerSpec& s
     } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
       spec.merges.push_back(merge[0].get_ref<const std::string&>() + " " + merge[1].get_ref<const std::string&>());
     } else {
-      return invalid("{}.merges[{}] is {}, needed \"a b\" or [\"a\", \"b\"]", where, i, kind_of(merge));
+      return model.wrong(fmt::format("merges[{}]", i), merge, "\"a b\" or [\"a\", \"b\"]");
     }
   }
   return {};
 }
 
-Status read_model(const Json& model, const std::string& where, TokenizerSpec& spec) {
-  LLADA_TRY(const std::string type, type_of(model, where));
-  if (type != "BPE") return invalid("{}.type is {}, needed BPE", where, in_quotes(type));
-  LLADA_TRY(const bool byte_fallback, bool_member(model, "byte_fallback", false, where));
+Status read_model(const Fields& model, TokenizerSpec& spec) {
+  LLADA_TRY(const std::string type, model.text("type", ""));
+  if (type != "BPE") return model.wrong("type", type, "BPE");
+  LLADA_TRY(const bool byte_fallback, model.boolean("byte_fallback", false));
   if (byte_fallback != spec.characters)
-    return invalid("{}.byte_fallback is {}, needed {} with {}", where, byte_fallback, spec.characters,
-                   spec.characters ? "U+2581 for spaces" : "a byte-level vocabulary");
-  if (const Json* dropout = find_member(model, "dropout"); dropout != nullptr && !dropout->is_null() && *dropout != 0)
-    return invalid("{}.dropout is not null: ids would be random", where);
-  LLADA_TRY_STATUS(refuse_text(model, "continuing_subword_prefix", where));
-  LLADA_TRY_STATUS(refuse_text(model, "end_of_word_suffix", where));
-  LLADA_TRY(spec.ignore_merges, bool_member(model, "ignore_merges", false, where));
-  const Json* vocab = find_member(model, "vocab");
-  if (vocab == nullptr) return invalid("{}.vocab is missing", where);
-  LLADA_TRY_STATUS(read_vocabulary(*vocab, where + ".vocab", spec));
+    return model.wrong(
+        "byte_fallback", byte_fallback,
+        fmt::format("{} with {}", spec.characters, spec.characters ? "U+2581 for spaces" : "a byte-level vocabulary"));
+  if (const Json* dropout = model.find("dropout"); dropout != nullptr && *dropout != 0)
+    return model.wrong("dropout", *dropout, "null: ids would be random");
+  LLADA_TRY_STATUS(refuse_text(model, "continuing_subword_prefix"));
+  LLADA_TRY_STATUS(refuse_text(model, "end_of_word_suffix"));
+  LLADA_TRY(spec.ignore_merges, model.boolean("ignore_merges", false));
+  LLADA_TRY(const Fields vocab, model.object("vocab"));
+  LLADA_TRY_STATUS(read_vocabulary(vocab, spec));
   for (size_t id = 0; id < spec.tokens.size() && byte_fallback; ++id)
     if (spec.kinds[id] == TokenKind::normal && is_byte_name(spec.tokens[id])) spec.kinds[id] = TokenKind::byte;
-  return read_merges(model, where, spec);
+  return read_merges(model, spec);
 }
 
 // --- post_processor
 
 // The token before a single text, by the published library's template; empty: none.
-Status read_post_processor(const Json& value, const std::string& where, std::string& begins_with) {
-  if (value.is_null()) return {};
-  LLADA_TRY(const std::string type, type_of(value, where));
+Status read_post_processor(const Fields& value, std::string& begins_with) {
+  LLADA_TRY(const std::string type, value.text("type", ""));
   if (type == "Sequence") {
-    const Json* parts = find_member(value, "processors");
-    if (parts == nullptr || !parts->is_array()) return invalid("{}.processors is not a list", where);
-    for (size_t i = 0; i < parts->size(); ++i)
-      LLADA_TRY_STATUS(read_post_processor((*parts)[i], fmt::format("{}.processors[{}]", where, i), begins_with));
+    LLADA_TRY(const auto parts, value.objects("processors"));
+    for (const Fields& part : parts) LLADA_TRY_STATUS(read_post_processor(part, begins_with));
   }
   if (type != "TemplateProcessing") return {};
-  const Json* single = find_member(value, "single");
-  if (single == nullptr || !single->is_array()) return invalid("{}.single is not a list", where);
-  const Json* first = single->empty() ? nullptr : find_member(single->front(), "SpecialToken");
-  if (first == nullptr) return {};
-  LLADA_TRY(begins_with, string_member(*first, "id", "", where + ".single[0].SpecialToken"));
+  LLADA_TRY(const auto single, value.objects("single"));
+  if (single.empty() || !single.front().has("SpecialToken")) return {};
+  LLADA_TRY(const Fields first, single.front().object("SpecialToken"));
+  LLADA_TRY(begins_with, first.text("id", ""));
   return {};
 }
 
@@ -208,45 +186,46 @@ Status read_post_processor(const Json& value, const std::string& where, std::str
 
 Status read_tokenizer_json(std::string_view text, const std::string& where, TokenizerSpec& spec,
                            std::string& begins_with) {
-  LLADA_TRY(const Json json, parse_json(text, where));
-  if (!json.is_object()) return invalid("{} is {}, needed an object", where, kind_of(json));
-  if (const Json* normalizer = find_member(json, "normalizer"))
-    LLADA_TRY_STATUS(read_normalizer(*normalizer, where + ".normalizer", spec));
-
-  const Json* pre_tokenizer = find_member(json, "pre_tokenizer");
-  const bool cuts = pre_tokenizer != nullptr && !pre_tokenizer->is_null();
+  LLADA_TRY(const Fields json, Fields::parse(text, where, kTokenizerJson));
+  if (json.has("normalizer")) {
+    LLADA_TRY(const Fields normalizer, json.object("normalizer"));
+    LLADA_TRY_STATUS(read_normalizer(normalizer, spec));
+  }
+  const bool cuts = json.has("pre_tokenizer");
   if (spec.characters) {
-    if (cuts) LLADA_TRY_STATUS(check_space_split(*pre_tokenizer, where + ".pre_tokenizer"));
+    if (cuts) {
+      LLADA_TRY(const Fields pre_tokenizer, json.object("pre_tokenizer"));
+      LLADA_TRY_STATUS(check_space_split(pre_tokenizer));
+    }
     spec.pre = kGemma4Tokenizer;
   } else {
-    if (!cuts) return invalid("{}.pre_tokenizer is missing, needed ByteLevel", where);
+    if (!cuts) return json.unfit("pre_tokenizer", "ByteLevel");
+    LLADA_TRY(const Fields pre_tokenizer, json.object("pre_tokenizer"));
     bool byte_level = false;
-    LLADA_TRY_STATUS(read_pre_tokenizer(*pre_tokenizer, where + ".pre_tokenizer", byte_level, spec));
-    if (!byte_level) return invalid("{}.pre_tokenizer has no ByteLevel, needed one as the last", where);
+    LLADA_TRY_STATUS(read_pre_tokenizer(pre_tokenizer, byte_level, spec));
+    if (!byte_level) return json.fault("pre_tokenizer", "has no ByteLevel, needed one as the last");
     if (spec.regexes.empty()) spec.regexes.emplace_back(R"([\s\S]+)");  // ByteLevel alone, without its regex: no cuts
   }
 
-  if (const Json* decoder = find_member(json, "decoder"); decoder != nullptr && !decoder->is_null()) {
-    LLADA_TRY(const std::string type, type_of(*decoder, where + ".decoder"));
+  if (json.has("decoder")) {
+    LLADA_TRY(const Fields decoder, json.object("decoder"));
+    LLADA_TRY(const std::string type, decoder.text("type", ""));
     const std::string_view needed = spec.characters ? "Sequence" : "ByteLevel";
-    if (type != needed) return invalid("{}.decoder.type is {}, needed {}", where, in_quotes(type), needed);
+    if (type != needed) return decoder.wrong("type", type, needed);
   }
-  const Json* model = find_member(json, "model");
-  if (model == nullptr) return invalid("{}.model is missing", where);
-  LLADA_TRY_STATUS(read_model(*model, where + ".model", spec));
-
-  if (const Json* post = find_member(json, "post_processor"))
-    LLADA_TRY_STATUS(read_post_processor(*post, where + ".post_processor", begins_with));
-  const Json* added = find_member(json, "added_tokens");
-  if (added == nullptr || added->is_null()) return {};
-  if (!added->is_array()) return invalid("{}.added_tokens is {}, needed a list", where, kind_of(*added));
+  LLADA_TRY(const Fields model, json.object("model"));
+  LLADA_TRY_STATUS(read_model(model, spec));
+  if (json.has("post_processor")) {
+    LLADA_TRY(const Fields post, json.object("post_processor"));
+    LLADA_TRY_STATUS(read_post_processor(post, begins_with));
+  }
+  if (!json.has("added_tokens")) return {};
+  LLADA_TRY(const auto added, json.objects("added_tokens"));
   AddedTokens tokens(spec);
-  for (size_t i = 0; i < added->size(); ++i) {
-    const Json& entry = (*added)[i];
-    const std::string path = fmt::format("{}.added_tokens[{}]", where, i);
-    LLADA_TRY(const AddedToken token, read_added_token(entry, spec.nfc, path));
-    LLADA_TRY(const int64_t id, index_member(entry, "id", tokens.size() + kMaxHoles, path));
-    LLADA_TRY_STATUS(tokens.add(id, token, path));
+  for (const Fields& entry : added) {
+    LLADA_TRY(const AddedToken token, read_added_token(entry, spec.nfc));
+    LLADA_TRY(const int64_t id, entry.integer("id", 0, tokens.size() + kMaxHoles - 1));
+    LLADA_TRY_STATUS(tokens.add(id, token, entry, "id"));
   }
   tokens.finish();
   return {};
@@ -255,8 +234,8 @@ Status read_tokenizer_json(std::string_view text, const std::string& where, Toke
 // --- vocab.json and merges.txt
 
 Status read_vocab_json(std::string_view json, const std::string& where, TokenizerSpec& spec) {
-  LLADA_TRY(const Json vocab, parse_json(json, where));
-  return read_vocabulary(vocab, where, spec);
+  LLADA_TRY(const Fields vocab, Fields::parse(json, where, kTokenizerJson));
+  return read_vocabulary(vocab, spec);
 }
 
 Status read_merges_txt(std::string_view text, const std::string& where, TokenizerSpec& spec) {

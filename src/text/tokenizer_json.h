@@ -6,11 +6,14 @@
 
 #include "base/error.h"
 #include "base/tokenizer_spec.h"
-#include "text/json_input.h"
+#include "json/fields.h"
 
 namespace llada {
 
 inline constexpr int64_t kMaxHoles = 65536;  // ids without a token, so that a hostile id cannot ask for gigabytes
+
+// A vocabulary is long.
+inline constexpr JsonLimits kTokenizerJson{.depth = 64, .values = SIZE_MAX, .run_bytes = SIZE_MAX};
 
 // `where` names the file. begins_with: the text of the token that the post-processor puts first; empty: none.
 Status read_tokenizer_json(std::string_view json, const std::string& where, TokenizerSpec& spec,

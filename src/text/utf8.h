@@ -9,6 +9,8 @@ namespace llada {
 
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
+std::string_view trimmed(std::string_view text);  // without ASCII's white space around it
+
 struct Utf8Unit {
   int length = 0;           // bytes to step over, at least 1
   char32_t code_point = 0;  // when valid

@@ -63,15 +63,13 @@ TEST(DecodePreset, WrongFilesAreRefusedByField) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "f: not valid JSON"},
       {"[]", "f: the JSON is not an object"},
-      {"{}", "f: field 'format' is missing"},
-      {R"({"format":"preset"})", "field 'format': found 'preset'"},
-      {R"({"format":"llada-preset","version":9})", "field 'version': found 9"},
-      {R"({"format":"llada-preset","version":1,"name":7})", "field 'name': found 7"},
-      {R"({"format":"llada-preset","version":1,"name":"n","options":["--kv"]})", "field 'options'"},
-      {R"({"format":"llada-preset","version":1,"name":"n","options":"","thresold":1})",
-       "field 'thresold' is not known"},
-      {R"({"format":"llada-preset","version":1,"name":"n","options":"","tuned":{}})",
-       "f: tuned: field 'model' is missing"},
+      {"{}", "f: format: is missing"},
+      {R"({"format":"preset"})", "format: found \"preset\""},
+      {R"({"format":"llada-preset","version":9})", "version: found 9"},
+      {R"({"format":"llada-preset","version":1,"name":7})", "name: found 7"},
+      {R"({"format":"llada-preset","version":1,"name":"n","options":["--kv"]})", "options: found [\"--kv\"], needed a string"},
+      {R"({"format":"llada-preset","version":1,"name":"n","options":"","thresold":1})", "thresold: is not known"},
+      {R"({"format":"llada-preset","version":1,"name":"n","options":"","tuned":{}})", "f: tuned.model: is missing"},
       {R"({"format":"llada-preset","version":1,"name":"n","name":"m","options":""})", "appears twice"},
   };
   for (const auto& [text, says] : cases) {

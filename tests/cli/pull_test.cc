@@ -119,7 +119,7 @@ TEST_F(PullCli, AFolderThatCannotBeOpenedIsRefusedEarly) {
   refused("needed tokenizer.json, or vocab.json and merges.txt");
   fs::remove_all(root / "hf");
   files["config.json"].content.replace(config.content.find("LLaDAModelLM"), 12, "BertForMasked");
-  refused("architectures names \"BertForMasked\"");
+  refused("architectures: found \"BertForMasked\"");
   // What its files do not say may be said, and stands in the command that runs it.
   fs::remove_all(root / "hf");
   files["tokenizer.json"] = tokenizer;
@@ -133,7 +133,7 @@ TEST_F(PullCli, AFolderThatCannotBeOpenedIsRefusedEarly) {
   fs::remove_all(root / "hf");
   files["config.json"].content = config.content;
   files["config.json"].content.replace(config.content.find("LLaDAModelLM"), 12, "Gemma2ForCausalLM");
-  refused("architectures is \"Gemma2ForCausalLM\", which is an ordinary, autoregressive model's");
+  refused("architectures: found \"Gemma2ForCausalLM\", which is an ordinary, autoregressive model's");
 }
 
 // Of a GGUF file nothing is here yet that could be judged: the hub's own word for it is.

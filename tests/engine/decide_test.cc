@@ -501,13 +501,15 @@ TEST_P(Decisions, ACancelledOneEndsWithAnError) {
 
 // ---- JSON
 
+Result<DecideRequest> parsed(const json& body) { return parse_decide(Fields(JsonDocument{.root = Json(body)}, "")); }
+
 std::string error_of(const std::string& body) {
-  const auto request = parse_decide(json::parse(body));
+  const auto request = parsed(json::parse(body));
   return request ? "" : request.error().message;
 }
 
 TEST(DecideJson, ReadsBothRoutes) {
-  const auto ours = parse_decide(json::parse(R"({"input": [
+  const auto ours = parsed(json::parse(R"({"input": [
     {"role": "user", "content": [{"type": "input_text", "text": "Hi"}, {"type": "input_json", "data": {"b": 1, "a": null}}]},
     {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
     {"type": "function_call_output", "call_id": "c1", "output": "rain"},
@@ -523,7 +525,7 @@ TEST(DecideJson, ReadsBothRoutes) {
   EXPECT_EQ(ours->questions[1].options, (std::vector<DecideOption>{{"true", "yes", true}, {"true", "", false}}));
   EXPECT_EQ(ours->options.rotations, 2);
   EXPECT_EQ(ours->options.labels, DecideLabels::values);
-  const auto other = parse_decide(json::parse(R"({"state": {"message": "WIN!"}, "questions": {
+  const auto other = parsed(json::parse(R"({"state": {"message": "WIN!"}, "questions": {
     "spam": {"type": "noul", "instructions": "Is it spam?"},
     "tone": {"type": "choice", "instructions": "Tone?", "criteria": {"calm": "polite", "angry": null}},
     "urgent": {"type": "score", "criteria": ["Can wait", "Today"]}}, "joint": true})"));
@@ -546,21 +548,21 @@ TEST(DecideJson, KeepsTheOrderOfFields) {
 }
 
 TEST(DecideJson, NamesTheFieldThatIsWrong) {
-  EXPECT_EQ(error_of("{}"), "input: is missing; needed a text or a list of messages");
-  EXPECT_EQ(error_of(R"({"input": "a", "questions": 3})"), "questions: found 3, needed a list of questions");
+  EXPECT_EQ(error_of("{}"), "input: is missing; needed a string or a list of messages");
+  EXPECT_EQ(error_of(R"({"input": "a", "questions": 3})"), "questions: found 3, needed a list");
   EXPECT_EQ(error_of(R"({"input": "a", "questions": []})"), "questions: found 0, needed 1 to 400");
   EXPECT_EQ(error_of(R"({"input": "a", "questions": [{"type": "guess", "instructions": "b"}]})"),
-            "questions[0].type: found 'guess', needed predicate, choice or score");
+            "questions[0].type: found \"guess\", needed predicate, choice or score");
   EXPECT_EQ(error_of(R"({"input": "a", "questions": [{"type": "choice", "instructions": "b",
                         "choices": [{"value": "c"}, {"value": "c"}]}]})"),
             "questions[0].choices[1]: found 'c' again, needed each once");
   EXPECT_EQ(error_of(R"({"input": "a", "questions": [{"type": "choice", "instructions": "b",
                         "choices": [{"value": 1}, {"value": "c"}]}]})"),
-            "questions[0].choices[0].value: found 1, needed a text, true or false");
+            "questions[0].choices[0].value: found 1, needed a string, true or false");
   EXPECT_EQ(error_of(R"({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]})"),
-            "input[0].content[0]: found an image, needed text");
+            "input[0].content[0].type: found \"input_image\", needed input_text, input_json, output_text or refusal");
   EXPECT_EQ(error_of(R"({"input": [{"type": "function_call_output", "call_id": "q", "output": "x"}]})"),
-            "input[0].call_id: found 'q', needed that of a call before it");
+            "input[0].call_id: found \"q\", needed that of a call before it");
   EXPECT_EQ(error_of(R"({"input": "a", "questions": [{"type": "predicate", "instructions": "b"}], "llada": {"k": 1}})"),
             "llada.k: is not known here");
   EXPECT_EQ(error_of(R"({"state": 1, "questions": {"a": {"type": "noul"}}})"),
@@ -584,14 +586,14 @@ TEST(DecideJson, AnyValueIsReadOrRefused) {
   int64_t read = 0, refused = 0;
   for (const char* const text : bodies) {
     const json body = json::parse(text);
-    ASSERT_TRUE(parse_decide(body)) << parse_decide(body).error().message;
+    ASSERT_TRUE(parsed(body)) << parsed(body).error().message;
     const json flat = body.flatten();
     for (const auto& [path, value] : flat.items())
       for (json::json_pointer at(path); !at.empty(); at.pop_back())
         for (const json& other : others) {
           json changed = body;
           changed[at] = other;
-          const auto request = parse_decide(changed);
+          const auto request = parsed(changed);
           (request ? read : refused) += 1;
           if (!request) {
             EXPECT_EQ(request.error().message.find('\n'), std::string::npos) << request.error().message;
@@ -628,7 +630,7 @@ TEST(DecideJson, TemperaturesComeBack) {
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(*read, t);
   EXPECT_EQ(parse_temperatures(R"({"format":"x","version":1})", "file").error().message,
-            "file: field 'format': found 'x', needed 'llada-decide-temperatures'");
+            "file: format: found \"x\", needed llada-decide-temperatures");
 }
 
 }  // namespace

@@ -36,11 +36,12 @@ TEST(DecideTasks, RowsOfEveryKind) {
 TEST(DecideTasks, WhatIsWrongWithARow) {
   const auto error = [](const std::string& row) { return parse_decide_tasks(row, "f", 0).error().message; };
   EXPECT_EQ(error(R"({"task": "bool", "prompt": "a", "answer": "maybe"})"),
-            "f:1: field 'answer': found 'maybe', needed yes or no");
+            "f:1: answer: found \"maybe\", needed yes or no");
   EXPECT_EQ(error(R"({"task": "choice", "prompt": "a\nA. b", "answer": "A"})"),
-            "f:1: field 'prompt': found 1 lines like 'A. text', needed 2 or more");
-  EXPECT_EQ(error(R"({"type": "choice", "instructions": "a", "choices": [{"value": "b"}, {"value": "c"}], "answer": "d"})"),
-            "f:1: field 'answer': found \"d\", needed one of the question's options");
+            "f:1: prompt: found 1 lines like 'A. text', needed 2 or more");
+  EXPECT_EQ(
+      error(R"({"type": "choice", "instructions": "a", "choices": [{"value": "b"}, {"value": "c"}], "answer": "d"})"),
+      "f:1: answer: found \"d\", needed one of the question's options");
   EXPECT_EQ(error(R"({"task": "sort", "prompt": "a", "answer": "b"})"),
             "f: found no question, needed rows with a type, or of the tasks bool and choice");
 }

@@ -353,20 +353,20 @@ TEST(Reference, HostileTextIsRefusedInOneLine) {
   };
   const std::pair<std::string, std::string> cases[] = {
       {"", "f: empty"},
-      {row, "f:1: field 'format' is missing"},
+      {row, "f:1: format: is missing"},
       {head + "{\n", "f:2: not valid JSON"},
       {head + row + row, "f:3: the prompt is there twice"},
-      {with("llada-reference", "gguf"), "field 'format': found 'gguf'"},
-      {with("\"version\":1", "\"version\":2"), "field 'version': found 2"},
+      {with("llada-reference", "gguf"), "format: found \"gguf\""},
+      {with("\"version\":1", "\"version\":2"), "version: found 2"},
       {with("\"m\"", "\"n\""), "made with model 'n'"},
-      {with("[1]", "[-1]"), "f:2: field 'tokens': found -1"},
-      {with("[1]", "[99999999999999999999]"), "field 'tokens'"},
+      {with("[1]", "[-1]"), "f:2: tokens: found -1"},
+      {with("[1]", "[99999999999999999999]"), "tokens: "},
       {with("\"seconds\":0", "\"seconds\":1e999"), "not valid JSON"},
-      {with("\"seconds\":0", "\"seconds\":-1"), "field 'seconds': found -1"},
-      {with("\"cpu_seconds\":0,", ""), "field 'cpu_seconds' is missing"},
-      {with("00000000000000aa", "zz"), "field 'prompt': needed 16 hexadecimal digits"},
-      {with("\"rows\":1,", ""), "field 'rows' is missing"},
-      {with("\"rows\"", "\"more\":1,\"rows\""), "field 'more' is not known"},
+      {with("\"seconds\":0", "\"seconds\":-1"), "seconds: found -1"},
+      {with("\"cpu_seconds\":0,", ""), "cpu_seconds: is missing"},
+      {with("00000000000000aa", "zz"), "prompt: found \"zz\", needed 16 hexadecimal digits"},
+      {with("\"rows\":1,", ""), "rows: is missing"},
+      {with("\"rows\"", "\"more\":1,\"rows\""), "more: is not known"},
   };
   for (const auto& [text, says] : cases) {
     const auto store = ReferenceStore::parse(text, "f", {"m", "d", "o"});

@@ -71,11 +71,11 @@ TEST(Measurements, AreRefusedWhereTheyDoNotBelong) {
   other.model = "f00d";
   EXPECT_NE(error(head, other).find("model"), std::string::npos);
   EXPECT_NE(error("").find("f: empty"), std::string::npos);
-  EXPECT_NE(error(R"({"format":"llada-reference"})").find("needed 'llada-measurements'"), std::string::npos);
-  EXPECT_NE(error(head + R"({"options":"","examples":[1,2],"n":-1})").find("f:2: field 'n'"), std::string::npos);
+  EXPECT_NE(error(R"({"format":"llada-reference"})").find("needed llada-measurements"), std::string::npos);
+  EXPECT_NE(error(head + R"({"options":"","examples":[1,2],"n":-1})").find("f:2: n: "), std::string::npos);
   std::string falling = head;
   falling.replace(falling.find("[128,"), 5, "[1,");
-  EXPECT_NE(error(falling).find("'latency'"), std::string::npos);
+  EXPECT_NE(error(falling).find("latency: "), std::string::npos);
 }
 
 TEST(Measurements, TellExamplesApart) {

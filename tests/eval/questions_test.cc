@@ -2,6 +2,7 @@
 // is refused, and how the options are scored and judged.
 #include "eval/questions.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -92,29 +93,32 @@ TEST(Questions, ErrorsNameTheLineAndTheField) {
   };
   EXPECT_EQ(message("[1]"), "f:2: the JSON is not an object");
   EXPECT_EQ(message(std::string_view("{}\0{}", 5)), "f:2: found a NUL byte at byte 2, needed JSON text");
-  EXPECT_EQ(message("{}"), "f:2: field 'prompt': needed a text");
+  EXPECT_EQ(message("{}"), "f:2: prompt: is missing; needed a string");
   EXPECT_EQ(message(R"({"prompt":"a","choices":["x"],"answer":0})"),
-            "f:2: field 'choices': needed a list of two texts or more");
+            "f:2: choices: found [\"x\"], needed a list of two strings or more");
   EXPECT_EQ(message(R"({"prompt":"a","choices":["x","y"],"answer":2})"),
-            "f:2: field 'answer': needed a number from 0 to 1");
+            "f:2: answer: found 2, needed a number from 0 to 1");
   EXPECT_EQ(message(R"({"question":"q","choices":{"text":["a","b"],"label":["A","B"]},"answerKey":"C"})"),
-            "f:2: field 'answerKey': needed one of choices.label, of which there are as many as texts");
+            "f:2: answerKey: found \"C\", needed one of choices.label, of which there are as many as texts");
   EXPECT_EQ(message(R"({"question":"q","choices":["a","b"],"answerKey":"A"})"),
-            "f:2: field 'choices': needed an object");
+            "f:2: choices: found [\"a\",\"b\"], needed an object");
   EXPECT_EQ(message(R"({"passage":"p","question":"q","answer":"maybe"})"),
-            "f:2: field 'answer': needed a number from 0 to 1");
+            "f:2: answer: found \"maybe\", needed a number from 0 to 1");
   for (const char* sentence : {"no blank", "ends in _", "two _ and _.", "_ "})
     EXPECT_EQ(message(fmt::format(R"({{"sentence":"{}","option1":"a","option2":"b","answer":"1"}})", sentence)),
-              "f:2: field 'sentence': needed a text with one blank '_' and something behind it")
+              fmt::format("f:2: sentence: found \"{}\", needed a string with one blank '_' and something behind it",
+                          sentence))
         << sentence;
   EXPECT_EQ(message(R"({"sentence":"a _ b","option1":"a","option2":"b","answer":""})"),
-            "f:2: field 'answer': needed '1' or '2'");
-  EXPECT_EQ(message(R"({"sentence":"a _ b","option1":"a","answer":"1"})"), "f:2: field 'option2': needed a text");
+            "f:2: answer: found \"\", needed '1' or '2'");
+  EXPECT_EQ(message(R"({"sentence":"a _ b","option1":"a","answer":"1"})"), "f:2: option2: is missing; needed a string");
   for (const char* labels : {"[0,0]", "[1]", "[1,2]", "\"11\"", "[1,\"0\"]", "null"})
-    EXPECT_EQ(message(fmt::format(R"({{"question":"q","mc2_targets":{{"choices":["a","b"],"labels":{}}}}})", labels)),
-              "f:2: field 'labels': needed 2 numbers 0 or 1, one for each of choices, and a 1 among them")
+    EXPECT_EQ(
+        message(fmt::format(R"({{"question":"q","mc2_targets":{{"choices":["a","b"],"labels":{}}}}})", labels)),
+        fmt::format("f:2: mc2_targets.labels: {} needed 2 numbers 0 or 1, one for each of choices, and a 1 among them",
+                    std::string_view(labels) == "null" ? "is missing;" : fmt::format("found {},", labels)))
         << labels;
-  EXPECT_EQ(message(R"({"question":"q","mc2_targets":[]})"), "f:2: field 'mc2_targets': needed an object");
+  EXPECT_EQ(message(R"({"question":"q","mc2_targets":[]})"), "f:2: mc2_targets: found [], needed an object");
   EXPECT_NE(message(std::string(200000, '[')), "accepted");
   EXPECT_FALSE(parse_questions("\n", "empty", 0));
 }
@@ -125,9 +129,9 @@ TEST(Questions, AnMmluRowSaysWhatItNeeds) {
     return result ? "accepted" : result.error().message;
   };
   EXPECT_EQ(message(R"({"question":"q","choices":["a","b"],"answer":0})"),
-            "f:1: field 'subject': needed a text, beside MMLU's question, choices and answer");
+            "f:1: subject: is missing; needed a string, beside MMLU's question, choices and answer");
   EXPECT_EQ(message(R"({"question":"q","subject":3,"choices":["a","b"],"answer":0})"),
-            "f:1: field 'subject': needed a text");
+            "f:1: subject: found 3, needed a string");
   EXPECT_EQ(message(R"({"question":"q","prompt":"p","choices":["a","b"],"answer":0})"), "accepted");
   // Two options with one letter could not be told apart.
   std::string choices = "\"1\"";
@@ -136,7 +140,8 @@ TEST(Questions, AnMmluRowSaysWhatItNeeds) {
     return fmt::format(R"({{"question":"q","subject":"s","choices":[{}],"answer":25}})", list);
   };
   EXPECT_EQ(one(row(choices)).options.back(), " Z");
-  EXPECT_EQ(message(row(choices + ",\"27\"")), "f:1: field 'choices': needed 26 texts at most, one for each letter");
+  EXPECT_THAT(message(row(choices + ",\"27\"")),
+              testing::EndsWith("..., needed 26 strings at most, one for each letter"));
 }
 
 constexpr const char* kOtherMmlu =
@@ -233,7 +238,7 @@ TEST(Gsm8k, RowsOfTheDataSetAreExamples) {
   EXPECT_EQ(examples->at(0).prompt, "Two and two?");
   EXPECT_EQ(examples->at(0).answer, "4");
   EXPECT_EQ(parse_examples(R"({"question":"q","answer":"4"})", "f", 0).error().message,
-            "f:1: field 'answer' has no '####'");
+            "f:1: answer: found \"4\", needed '####' and a number behind it");
 }
 
 // Without a number to compare with, every reply that has none would be right.
@@ -243,12 +248,13 @@ TEST(Gsm8k, ARightAnswerHasANumber) {
     const auto examples =
         parse_examples(good + fmt::format("\n{{\"question\":\"q\",\"answer\":\"{}\"}}", answer), "f", 0);
     ASSERT_FALSE(examples) << answer;
-    EXPECT_EQ(examples.error().message, "f:2: field 'answer': found no number behind '####', needed one");
+    EXPECT_EQ(examples.error().message,
+              fmt::format("f:2: answer: found \"{}\", needed a number behind '####'", answer));
     EXPECT_EQ(exit_status(examples.error()), 2);
   }
   const auto named = parse_examples(R"({"task":"gsm8k","prompt":"q","response":"#### 4","answer":"four"})", "f", 0);
   ASSERT_FALSE(named);
-  EXPECT_EQ(named.error().message, "f:1: field 'answer': found 'four', needed a number");
+  EXPECT_EQ(named.error().message, "f:1: answer: found \"four\", needed a number");
 }
 
 // ---- The shipped model is asked

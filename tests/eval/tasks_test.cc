@@ -34,7 +34,7 @@ TEST(Tasks, ErrorsNameTheLineAndTheField) {
   const std::string good = R"({"task":"t","prompt":"p","response":"r","answer":"a"})";
   const auto broken = parse_examples(good + "\n{\"task\":\"t\",\"prompt\":3}\n", "file.jsonl", 0);
   ASSERT_FALSE(broken);
-  EXPECT_EQ(broken.error().message, "file.jsonl:2: field 'prompt' is missing or not a string");
+  EXPECT_EQ(broken.error().message, "file.jsonl:2: prompt: found 3, needed a string");
   EXPECT_EQ(exit_status(broken.error()), 2);
   EXPECT_FALSE(parse_examples("", "empty", 0));
   EXPECT_FALSE(parse_examples("[1]\n", "array", 0));
@@ -51,12 +51,11 @@ TEST(Tasks, AnOwnRowNeedsPromptAndAnswer) {
   EXPECT_EQ(examples->at(0).response, "a");
   EXPECT_EQ(examples->at(1).task, "sort");
   EXPECT_EQ(examples->at(1).response, "so a");
-  EXPECT_EQ(parse_examples(R"({"prompt":"p"})", "f", 0).error().message,
-            "f:1: field 'answer' is missing or not a string");
+  EXPECT_EQ(parse_examples(R"({"prompt":"p"})", "f", 0).error().message, "f:1: answer: is missing; needed a string");
   EXPECT_EQ(parse_examples(R"({"prompt":"p","answer":"a","task":7})", "f", 0).error().message,
-            "f:1: field 'task' is missing or not a string");
+            "f:1: task: found 7, needed a string");
   EXPECT_EQ(parse_examples(R"({"prompt":" \n","answer":"a"})", "f", 0).error().message,
-            "f:1: field 'prompt': found nothing but white space, needed text");
+            "f:1: prompt: found nothing but white space, needed text");
   EXPECT_EQ(parse_examples(R"({"prompt":"p" "answer":"a"})", "f", 0).error().message,
             "f:1: not valid JSON at byte 22 of 27");
   EXPECT_EQ(parse_examples("{\"n\":1e999}", "f", 0).error().message, "f:1: not valid JSON at byte 10 of 11");

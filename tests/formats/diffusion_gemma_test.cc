@@ -121,19 +121,19 @@ TEST(DiffusionGemmaFiles, AConfigurationThatContradictsItself) {
   const std::string text = text_of(kMade + "folder/config.json");
   const Change changes[] = {
       {"\"num_hidden_layers\": 6", "\"num_hidden_layers\": 7",
-       "c: text_config.layer_types is a list of 6, a list of 7 needed"},
+       "c: text_config.layer_types: found a list of 6, needed a list of 7"},
       {"\"num_key_value_heads\": 1", "\"num_key_value_heads\": 3",
        "c: 4 heads over 3 key/value heads of global layers, a multiple needed"},
       {"\"5\": {", "\"4\": {",
        "c: text_config.per_layer_config.4 has 1 key/value heads of 16, 2 of 8 needed as in other layers of its kind"},
       {"\"proportional\"", "\"yarn\"",
-       "c: text_config.rope_parameters.full_attention.rope_type is \"yarn\", \"proportional\" needed"},
-      {"gelu_pytorch_tanh", "silu", "c: text_config.hidden_activation is \"silu\", \"gelu_pytorch_tanh\" needed"},
+       "c: text_config.rope_parameters.full_attention.rope_type: found \"yarn\", needed \"proportional\""},
+      {"gelu_pytorch_tanh", "silu", "c: text_config.hidden_activation: found \"silu\", needed \"gelu_pytorch_tanh\""},
       {"\"canvas_length\": 8", "\"canvas_length\": 0", "c: canvas length is 0, 1 to 65536 needed"},
       {"\"sliding_window\": 5", "\"sliding_window\": \"5\"",
-       "c: text_config.sliding_window is \"5\", an integer needed"},
-      {"\"num_experts\": 4", "\"num_experts\": null", "c: text_config.num_experts is missing"},
-      {"\"text_config\"", "\"text\"", "c: text_config is missing, an object needed"},
+       "c: text_config.sliding_window: found \"5\", needed a whole number"},
+      {"\"num_experts\": 4", "\"num_experts\": null", "c: text_config.num_experts: is missing; needed a whole number"},
+      {"\"text_config\"", "\"text\"", "c: text_config: is missing; needed an object"},
   };
   for (const auto& [from, to, error] : changes) {
     std::string changed = text;

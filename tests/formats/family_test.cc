@@ -146,8 +146,8 @@ TEST(Family, ModelsThatAreKnownAndNotComputedAreNamed) {
   };
   const std::string foreign = replaced(json, "SDARForCausalLM", "CloverMoeForCausalLM");
   EXPECT_THAT(refused(replaced(foreign, "\"model_type\":\"llada\"", "\"model_type\":\"clover_moe\"")),
-              HasSubstr("model_type is \"clover_moe\", which is not supported: it needs Gated DeltaNet layers"));
-  EXPECT_THAT(refused(foreign), HasSubstr("architectures names \"CloverMoeForCausalLM\", LLaDAModelLM, "));
+              HasSubstr("model_type: found \"clover_moe\", which is not supported: it needs Gated DeltaNet layers"));
+  EXPECT_THAT(refused(foreign), HasSubstr("architectures: found \"CloverMoeForCausalLM\", needed LLaDAModelLM, "));
   const TempFolder folder;
   EXPECT_THAT(outcome(ModelFile::open(folder.write("m.gguf", gguf_bytes(config, {.arch = "clover_moe"})))),
               HasSubstr("general.architecture is \"clover_moe\", which is not supported"));
@@ -198,11 +198,11 @@ TEST(Family, QueriesAreScaledByTheirPosition) {
   EXPECT_EQ(scaled->query_scale.at(31), 1);
   EXPECT_DOUBLE_EQ(scaled->query_scale.at(32), 1 + 0.5 * std::log(2.0));
   EXPECT_DOUBLE_EQ(scaled->query_scale.at(127), 1 + 0.5 * std::log(4.0));
-  EXPECT_THAT(outcome(read(yarn + R"(,"llama_4_scaling_beta":-1)")), HasSubstr("llama_4_scaling_beta is -1, "));
+  EXPECT_THAT(outcome(read(yarn + R"(,"llama_4_scaling_beta":-1)")), HasSubstr("llama_4_scaling_beta: found -1, "));
   EXPECT_THAT(outcome(read(yarn + R"(,"llama_4_scaling_beta":1e6)")), HasSubstr("scale of queries by position"));
   const TempFolder folder;
   folder.write("config.json", replaced(json, "\"rope_scaling\":null", "\"sliding_window\":16"));
-  EXPECT_THAT(outcome(read_folder_config(folder.path())), HasSubstr("sliding_window is 16, null needed"));
+  EXPECT_THAT(outcome(read_folder_config(folder.path())), HasSubstr("sliding_window: found 16, needed null"));
 }
 
 }  // namespace

@@ -435,35 +435,34 @@ TEST(ModelFile, ConfigsThatWouldComputeSomethingElse) {
   };
   EXPECT_EQ(with(R"("use_cache":false)"), "accepted");
   EXPECT_EQ(with(R"("rope_scaling":{"rope_type":"default"})"), "accepted");
-  EXPECT_THAT(with(R"("rope_scaling":{"type":"linear","factor":2})"), HasSubstr("rope_scaling.type is \"linear\""));
+  EXPECT_THAT(with(R"("rope_scaling":{"type":"linear","factor":2})"), HasSubstr("rope_scaling.type: found \"linear\""));
   EXPECT_EQ(with(R"("clip_qkv":null)"), "accepted");
-  EXPECT_THAT(with(R"("clip_qkv":8.0)"), HasSubstr("clip_qkv is 8, null needed"));
+  EXPECT_THAT(with(R"("clip_qkv":8.0)"), HasSubstr("clip_qkv: found 8.0, needed null"));
   for (const auto key : {"final_logit_softcapping", "attn_logit_softcapping", "query_pre_attn_scalar",
                          "attention_multiplier", "scale_depth"}) {
     EXPECT_EQ(with(fmt::format(R"("{}":null)", key)), "accepted");
-    EXPECT_THAT(with(fmt::format(R"("{}":30.0)", key)), HasSubstr(fmt::format("{} is 30", key)));
+    EXPECT_THAT(with(fmt::format(R"("{}":30.0)", key)), HasSubstr(fmt::format("{}: found 30", key)));
   }
   for (const auto key : {"logit_scale", "logits_scaling", "residual_multiplier", "embedding_multiplier", "scale_emb"}) {
     EXPECT_EQ(with(fmt::format(R"("{}":1)", key)), "accepted");
-    EXPECT_THAT(with(fmt::format(R"("{}":2)", key)), HasSubstr(fmt::format("{} is 2, 1 needed", key)));
+    EXPECT_THAT(with(fmt::format(R"("{}":2)", key)), HasSubstr(fmt::format("{}: found 2, needed 1", key)));
   }
   const std::string pad = R"("pad_token_id":37)";
   EXPECT_EQ(instead(pad, R"("pad_token_id":[37])"), "accepted");
-  EXPECT_THAT(instead(pad, R"("pad_token_id":[37,1])"), HasSubstr("pad_token_id lists 2 ids, at most 1 needed"));
-  EXPECT_THAT(with(R"("include_bias":true)"), HasSubstr("include_bias is true, false needed"));
+  EXPECT_THAT(instead(pad, R"("pad_token_id":[37,1])"), HasSubstr("pad_token_id: found 2 ids, needed at most 1"));
+  EXPECT_THAT(with(R"("include_bias":true)"), HasSubstr("include_bias: found true, needed false"));
   EXPECT_THAT(instead(R"("activation_type":"silu")", R"("activation_type":"gelu")"),
-              HasSubstr("activation_type is \"gelu\", \"silu\" needed"));
+              HasSubstr("activation_type: found \"gelu\", needed \"silu\""));
   EXPECT_THAT(with(R"("d_model":64)"), HasSubstr("field \"d_model\" appears twice"));
   EXPECT_THAT(instead(R"("layer_norm_type":"rms")", R"("layer_norm_type":"default")"),
-              HasSubstr("layer_norm_type is \"default\", \"rms\" needed"));
+              HasSubstr("layer_norm_type: found \"default\", needed \"rms\""));
   EXPECT_THAT(instead(R"("block_type":"llama")", R"("block_type":"sequential")"),
-              HasSubstr("block_type is \"sequential\", \"llama\" needed"));
-  EXPECT_THAT(instead(R"("alibi":false)", R"("alibi":true)"), HasSubstr("alibi is true"));
-  EXPECT_THAT(
-      instead("LLaDAModelLM", "GPT2LMHeadModel"),
-      HasSubstr(
-          "architectures is \"GPT2LMHeadModel\", which is an ordinary, autoregressive model's, which other programs"));
-  EXPECT_THAT(instead("LLaDAModelLM", "LLaDA3ModelLM"), HasSubstr("architectures names \"LLaDA3ModelLM\""));
+              HasSubstr("block_type: found \"sequential\", needed \"llama\""));
+  EXPECT_THAT(instead(R"("alibi":false)", R"("alibi":true)"), HasSubstr("alibi: found true"));
+  EXPECT_THAT(instead("LLaDAModelLM", "GPT2LMHeadModel"),
+              HasSubstr("architectures: found \"GPT2LMHeadModel\", which is an ordinary, autoregressive model's, which "
+                        "other programs"));
+  EXPECT_THAT(instead("LLaDAModelLM", "LLaDA3ModelLM"), HasSubstr("architectures: found \"LLaDA3ModelLM\""));
   EXPECT_THAT(instead(R"("d_model":64)", R"("d_model":63)"),
               HasSubstr("hidden_size is 63, a multiple of the 4 heads needed"));
   EXPECT_THAT(instead(R"("d_model":64)", R"("d_model":128)"),
@@ -472,11 +471,12 @@ TEST(ModelFile, ConfigsThatWouldComputeSomethingElse) {
   EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":1)"),
               HasSubstr("model.transformer.blocks.1.attn_norm.weight is not part"));
   EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":-1)"), HasSubstr("number of layers is -1"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":"2")"), HasSubstr("n_layers is \"2\", an integer needed"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":18446744073709551615)"), HasSubstr("an integer needed"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":null)"), HasSubstr("num_hidden_layers or n_layers is missing"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":"2")"),
+              HasSubstr("n_layers: found \"2\", needed a whole number"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":18446744073709551615)"), HasSubstr("needed a whole number"));
+  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":null)"), HasSubstr("num_hidden_layers or n_layers: is missing"));
   EXPECT_THAT(instead("1e-05", "0"), HasSubstr("RMSNorm epsilon is 0"));
-  EXPECT_THAT(instead("1e-05", "-1"), HasSubstr("rms_norm_eps is -1"));
+  EXPECT_THAT(instead("1e-05", "-1"), HasSubstr("rms_norm_eps: found -1"));
   EXPECT_THAT(instead("10000.0", "1e300"), HasSubstr("rope_theta"));
   EXPECT_THAT(instead(R"("mask_token_id":36)", R"("mask_token_id":40)"),
               HasSubstr("mask token id is 40, below the vocabulary size 40"));
@@ -509,11 +509,11 @@ TEST(ModelFile, FieldsFromGenerationConfig) {
   folder.write("generation_config.json", R"({"eos_token_id":[37,40]})");
   EXPECT_THAT(model_outcome(folder.path()), HasSubstr("eos token id is 40, below the vocabulary size 40"));
   folder.write("generation_config.json", R"({"eos_token_id":[37,"2"]})");
-  EXPECT_THAT(model_outcome(folder.path()), HasSubstr("eos_token_id is \"2\", a token id needed"));
+  EXPECT_THAT(model_outcome(folder.path()), HasSubstr("eos_token_id: found \"2\", needed a token id"));
   std::string many = R"({"eos_token_id":[1)";
   for (int i = 0; i < 100; ++i) many += ",1";
   folder.write("generation_config.json", many + "]}");
-  EXPECT_THAT(model_outcome(folder.path()), HasSubstr("eos_token_id lists 101 ids, at most 64 needed"));
+  EXPECT_THAT(model_outcome(folder.path()), HasSubstr("eos_token_id: found 101 ids, needed at most 64"));
 }
 
 TEST(ModelFile, EveryEndOfAnAnswerInGguf) {

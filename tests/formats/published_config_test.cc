@@ -83,8 +83,10 @@ TEST(PublishedConfig, Llada2sRotationFollowsTheFactorAlone) {
   EXPECT_EQ(accepted(with(json, R"("partial_rotary_factor":1.0)")).rotary_dims, 16);
   EXPECT_EQ(
       accepted(with(json, R"("rope_parameters":{"rope_type":"default","partial_rotary_factor":0.25})")).rotary_dims, 4);
-  EXPECT_THAT(refused(with(json, R"("rope_parameters":{"full_attention":{"rope_theta":1000000}})")),
-              HasSubstr("rope_parameters.full_attention is an object, the same rotation in all layers needed"));
+  EXPECT_THAT(
+      refused(with(json, R"("rope_parameters":{"full_attention":{"rope_theta":1000000}})")),
+      HasSubstr(
+          "rope_parameters.full_attention: found {\"rope_theta\":1000000}, needed the same rotation in all layers"));
   EXPECT_THAT(accepted(with(json, R"("rotary_dim":8)")).notes, IsEmpty());
   const ModelConfig c = accepted(with(json, R"("rotary_dim":16)"));
   EXPECT_EQ(c.rotary_dims, 8);
@@ -159,14 +161,14 @@ TEST(PublishedConfig, LladasDefaults) {
   EXPECT_FALSE(accepted(with(json, R"("tie_word_embeddings":true)")).tied_head) << "its code reads weight_tying";
   // Without these its class builds another kind of block.
   for (const char* key : {"rope", "block_type", "layer_norm_type", "activation_type"})
-    EXPECT_THAT(refused(without(json, key)), HasSubstr(std::string(key) + " is missing"));
+    EXPECT_THAT(refused(without(json, key)), HasSubstr(std::string(key) + ": is missing"));
   EXPECT_EQ(accepted(without(json, "n_kv_heads")).kv_heads, 4);
   EXPECT_EQ(accepted(without(json, "rms_norm_eps")).rms_eps, 1e-5f);
 }
 
 TEST(PublishedConfig, LladaMoesDefaults) {
   const std::string json = hf_config_json(tiny_config(&kLladaMoeFamily), Style::standard);
-  EXPECT_THAT(refused(without(json, "rope_theta")), HasSubstr("rope_theta is missing"));
+  EXPECT_THAT(refused(without(json, "rope_theta")), HasSubstr("rope_theta: is missing"));
   EXPECT_FALSE(accepted(without(json, "qk_layernorm")).qk_norm);
   EXPECT_EQ(accepted(without(json, "num_key_value_heads")).kv_heads, 4);
   EXPECT_EQ(accepted(without(json, "rms_norm_eps")).rms_eps, 1e-5f);
@@ -197,14 +199,14 @@ TEST(PublishedConfig, ModelTypeWhereNoClassIsNamed) {
     }
   }
   const std::string json = hf_config_json(tiny_config(&kLladaFamily), Style::olmo);
-  EXPECT_THAT(refused(without(without(json, "architectures"), "model_type")), HasSubstr("architectures is missing"));
+  EXPECT_THAT(refused(without(without(json, "architectures"), "model_type")), HasSubstr("architectures: is missing"));
   EXPECT_THAT(refused(instead(without(json, "architectures"), "model_type", "\"gpt\"")),
-              HasSubstr("model_type is \"gpt\", llada, llada_moe, llada2_moe, Dream, sdar, sdar_moe, "));
+              HasSubstr("model_type: found \"gpt\", needed llada, llada_moe, llada2_moe, Dream, sdar, sdar_moe, "));
   EXPECT_THAT(refused(instead(without(json, "architectures"), "model_type", "\"gpt2\"")),
-              HasSubstr("model_type is \"gpt2\", which is an ordinary, autoregressive model's"));
+              HasSubstr("model_type: found \"gpt2\", which is an ordinary, autoregressive model's"));
   EXPECT_THAT(refused(instead(json, "architectures", "\"LLaDAModelLM\"")),
-              HasSubstr("architectures is \"LLaDAModelLM\""));
-  EXPECT_THAT(refused(instead(json, "architectures", "[7]")), HasSubstr("architectures is of type array"));
+              HasSubstr("architectures: found \"LLaDAModelLM\""));
+  EXPECT_THAT(refused(instead(json, "architectures", "[7]")), HasSubstr("architectures: found [7]"));
 }
 
 TEST(PublishedConfig, RoundedWeightsAreNamed) {
@@ -231,7 +233,7 @@ TEST(PublishedConfig, SlidingLayersAreNotRead) {
                              R"("use_sliding_window":false,"layer_types":["sliding_attention","full_attention"])"})
     EXPECT_THAT(accepted(with(json, member)).notes, ElementsAre(HasSubstr("layer_types has sliding_attention")));
   EXPECT_THAT(refused(with(json, R"("use_sliding_window":true,"layer_types":["sliding_attention"])")),
-              HasSubstr("use_sliding_window is true"));
+              HasSubstr("use_sliding_window: found true"));
   EXPECT_THAT(accepted(with(json, R"("layer_types":7)")).notes, IsEmpty());
 }
 
@@ -264,26 +266,26 @@ TEST(PublishedConfig, Yarn) {
     EXPECT_THAT(accepted(scaled(json, yarn + std::to_string(quotient + 1))).notes,
                 ElementsAre(HasSubstr("transformers 4 takes their quotient")));
     for (const auto& [fields, complaint] : std::initializer_list<std::pair<const char*, const char*>>{
-             {R"("type":"yarn")", "factor of YaRN is missing"},
+             {R"("type":"yarn")", "rope_scaling.factor: is missing"},
              {R"("type":"yarn","factor":0.5)", "YaRN's factor is 0.5, 1 to 4096 needed"},
              {R"("type":"yarn","factor":1e20)", "YaRN's factor is"},
-             {R"("type":"yarn","factor":-4)", "factor is -4"},
-             {R"("type":"yarn","factor":"4")", "factor is \"4\", a number needed"},
+             {R"("type":"yarn","factor":-4)", "factor: found -4"},
+             {R"("type":"yarn","factor":"4")", "factor: found \"4\", needed a number from 0 to 1e+30"},
              {R"("type":"yarn","factor":4,"original_max_position_embeddings":0)",
               "original context length of YaRN is 0"},
-             {R"("type":"yarn","factor":4,"original_max_position_embeddings":1.5)", "an integer needed"},
+             {R"("type":"yarn","factor":4,"original_max_position_embeddings":1.5)", "needed a whole number"},
              {R"("type":"yarn","factor":4,"beta_fast":0.5)", "beta_fast is 0.5 and beta_slow 1"},
              {R"("type":"yarn","factor":4,"beta_slow":0)", "beta_slow 0"},
              {R"("type":"yarn","factor":4,"attention_factor":0)", "attention factor is 0"},
-             {R"("type":"yarn","factor":4,"truncate":false)", "truncate is false, true needed"},
-             {R"("type":"linear","factor":4)", "rope_scaling.type is \"linear\""},
-             {R"("rope_type":"yarn","type":"dynamic","factor":4)", "rope_scaling.type is \"dynamic\""}})
+             {R"("type":"yarn","factor":4,"truncate":false)", "truncate: found false, needed true"},
+             {R"("type":"linear","factor":4)", "rope_scaling.type: found \"linear\""},
+             {R"("rope_type":"yarn","type":"dynamic","factor":4)", "rope_scaling.type: found \"dynamic\""}})
       EXPECT_THAT(refused(scaled(json, fields)), HasSubstr(complaint)) << fields;
-    EXPECT_THAT(refused(with(json, R"("use_sliding_window":true)")), HasSubstr("use_sliding_window is true"));
+    EXPECT_THAT(refused(with(json, R"("use_sliding_window":true)")), HasSubstr("use_sliding_window: found true"));
   }
   EXPECT_THAT(refused(with(hf_config_json(tiny_config(&kLladaFamily), Style::olmo),
                            R"("rope_scaling":{"type":"yarn","factor":4})")),
-              HasSubstr("rope_scaling.type is \"yarn\", no scaling needed"));
+              HasSubstr("rope_scaling.type: found \"yarn\", needed no scaling"));
 }
 
 // What a class of its own has where config.json is silent, and what it writes for nothing.
@@ -297,7 +299,7 @@ TEST(PublishedConfig, TheClassesOfQwensKind) {
   const std::string json = hf_config_json(tiny_config(&kDreamFamily), Style::standard);
   const std::string plain = json.contains("\"rope_scaling\"") ? without(json, "rope_scaling") : json;
   EXPECT_FALSE(accepted(with(plain, R"("rope_scaling":false)")).yarn) << "as RND1's class writes it";
-  EXPECT_THAT(refused(with(plain, R"("rope_scaling":true)")), HasSubstr("rope_scaling is true"));
+  EXPECT_THAT(refused(with(plain, R"("rope_scaling":true)")), HasSubstr("rope_scaling: found true"));
 }
 
 // In llama.cpp's keys, and through convert and back.

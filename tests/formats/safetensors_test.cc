@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "formats/json.h"
+#include "json/parse.h"
 #include "formats/model_fixture.h"
 #include "formats/tensor_names.h"
 

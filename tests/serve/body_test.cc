@@ -1,4 +1,4 @@
-// The fields of a body, of which those inside keep their order and numbers their digits, whatever stands beside them.
+// Which fields of a body may stand there unread. How fields are read is tested with json/fields.h.
 #include "serve/body.h"
 
 #include <gtest/gtest.h>
@@ -8,20 +8,31 @@
 namespace llada::serve {
 namespace {
 
-TEST(Body, InsideItEverythingStandsAsItWasSent) {
-  const std::string schema = R"({"z":1.10,"schema":{"y":[{"c":-0,"b":2}]},"a":12345678901234567890123})";
-  std::string many;
-  for (int i = 0; i < 30'000; ++i) many += fmt::format("\"{}\":1,", i);
-  auto body = Body::parse("{" + many + R"("json\u005fschema" : { "schema" : )" + schema + "}}");
-  ASSERT_TRUE(body);
-  const Json* found = body->find("json_schema");
-  ASSERT_NE(found, nullptr);
-  EXPECT_EQ(body->text_of(found->at("schema")), schema);
-  const Body moved = std::move(*body);
-  EXPECT_EQ(moved.text_of(moved.look("json_schema")->at("schema")), schema);
-  EXPECT_EQ(moved.look("29999")->dump(), "1");
-  EXPECT_EQ(moved.look("30000"), nullptr);
-  EXPECT_EQ(moved.all().size(), 30'001);
+TEST(Body, ValuesThatChangeNothingPass) {
+  struct Case {
+    const char *body, *loose, *strict;  // what is refused; empty: nothing
+  };
+  constexpr Case kCases[] = {
+      {R"({"model":"x","user":1,"n_probs":0,"tools":[],"z":null})", "", ""},
+      {R"({"unknown":false})", "", "unknown"},
+      {R"({"unknown":1})", "unknown", "unknown"},
+      {R"({"n_probs":1})", "n_probs", "n_probs"},
+      {R"({"skip_special_tokens":false})", "skip_special_tokens", "skip_special_tokens"},  // false asks for something
+      {R"({"best_of":1})", "", ""},
+      {R"({"best_of":2})", "best_of", "best_of"},
+      {R"({"n":2,"best_of":2})", "n", "n"},
+      {R"({"functions":[1],"function_call":"none"})", "", ""},
+      {R"({"functions":[1]})", "functions", "functions"}};
+  for (const Case& c : kCases)
+    for (const bool strict : {false, true}) {
+      const auto body = read_body(c.body, {}, strict);
+      ASSERT_TRUE(body) << c.body;
+      const Status done = body->finish();
+      EXPECT_EQ(done ? "" : ApiError(done.error()).param, strict ? c.strict : c.loose) << c.body;
+    }
+  const auto body = read_body(R"({"a\n\"b":1})");
+  const ApiError refused = body->finish().error();
+  EXPECT_EQ(refused.message, R"(a\n\"b: this field, or this value of it, is not supported here)");
 }
 
 }  // namespace

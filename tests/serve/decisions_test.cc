@@ -28,7 +28,7 @@ class DecisionRoutes : public ServeTest {
   }
   // What the engine says to that, without a server.
   static json alone(const json& body) {
-    const auto request = parse_decide(body).value();
+    const auto request = parse_decide(Fields(JsonDocument{.root = Json(body)}, "")).value();
     const auto engine = Engine::create(tiny_model(), {}).value();
     const Result<DecideResult> result = engine->submit_decide(start_decide(tiny_model(), request).value())->wait();
     return body.contains("state") ? systemone_json(request, *result, "tiny") : decisions_json(request, *result, "tiny");
@@ -160,13 +160,13 @@ TEST_F(DecisionRoutes, TheFieldThatIsWrongIsNamed) {
     return reply.json()["error"];
   };
   EXPECT_EQ(error(kDecisions, body({{{"type", "guess"}, {"instructions", "a"}}}))["message"],
-            "questions[0].type: found 'guess', needed predicate, choice or score");
+            "questions[0].type: found \"guess\", needed predicate, choice or score");
   EXPECT_EQ(error(kDecisions, body({{{"type", "guess"}, {"instructions", "a"}}}))["param"], "questions");
   EXPECT_EQ(error(kDecisions, {{"questions", {spam()}}})["param"], "input");
   EXPECT_EQ(error(kDecisions, body({spam()}, {{"nonsense", 1}}))["param"], "nonsense");
   EXPECT_EQ(error(kDecisions, body(json(401, spam())))["message"], "questions: found 401, needed 1 to 400");
   EXPECT_EQ(error(kSystemOne, {{"state", "a"}, {"questions", {{"q", {{"type", "box"}}}}}})["message"],
-            "questions.q.type: found 'box', needed noul, choice or score");
+            "questions.q.type: found \"box\", needed noul, choice or score");
   const auto of_criteria = [&](const json& question) {
     return error(kSystemOne, {{"state", "a"}, {"questions", {{"size", question}}}})["message"].get<std::string>();
   };

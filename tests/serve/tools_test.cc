@@ -301,7 +301,7 @@ TEST_F(Tools, OfGemmaAreInItsOwnMarkup) {
 // What is said between calls and their results belongs to the turn of the calls, or follows the results.
 TEST(ToolMessages, ResultsFollowTheTurnOfTheirCalls) {
   const auto turns = [](Shape shape, const char* field, const json& messages) {
-    auto body = Body::parse(json{{field, messages}}.dump());
+    auto body = read_body(json{{field, messages}}.dump());
     const auto read = read_messages(*body, shape);
     std::string text;
     if (!read) return read.error().message;
@@ -363,7 +363,7 @@ TEST(ToolMessages, ArgumentsAreReadAsTheyWereSent) {
   const std::string spelled =
       R"({"z": 12345678901234567890123, "a": [1.10, -0, {"input": {"arguments": {}}}], "é}": "\"}{\\"})";
   const auto calls = [](Shape shape, const std::string& sent) {
-    auto body = Body::parse(sent);
+    auto body = read_body(sent);
     EXPECT_TRUE(body) << sent;
     const auto read = read_messages(*body, shape);
     std::vector<std::string> arguments;

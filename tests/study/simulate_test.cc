@@ -398,7 +398,7 @@ TEST(Replay, ARunThatIsNotThereOrHasNoRowsIsOneLine) {
       {lines_of({run_of({})}), "r: found 1 runs, needed run 0 (from 0) with steps"},
       {lines_of({run_of({step_of({}, {}, 20, 0)})}), "r: run 0, step 0: found 0 rows, needed 1 to 1048576"},
       {lines_of({large}), "r: run 0, step 0: found 1048577 rows"},
-      {"{}\n", "r:1: field 'format' is missing"},
+      {"{}\n", "r:1: format: is missing"},
   };
   for (const auto& [text, says] : cases) {
     const auto trace = parse_replay(text, "r", 0);

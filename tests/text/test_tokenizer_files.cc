@@ -96,7 +96,8 @@ TEST(TokenizerFiles, TheClassSaysHowTextIsCut) {
   files.config = "";
   EXPECT_TRUE(made_of(files).spec().nfc);
   files.config = R"({"tokenizer_class":"LlamaTokenizer"})";
-  EXPECT_THAT(error_of(files), AllOf(HasSubstr(".tokenizer_class"), HasSubstr("LlamaTokenizer")));
+  EXPECT_THAT(error_of(files),
+              AllOf(HasSubstr(": tokenizer_class: found \"LlamaTokenizer\""), HasSubstr("GPT2Tokenizer")));
 }
 
 TEST(TokenizerFiles, MergesWithLineEndsOfOtherSystems) {
@@ -193,7 +194,7 @@ TEST(TokenizerFiles, ATemplateOfMoreThanAMebibyteIsRefused) {
 }
 
 TEST(TokenizerFiles, BadFilesAreOneLine) {
-  const auto with = [](std::string TokenizerFiles::*file, const std::string& text) {
+  const auto with = [](std::string TokenizerFiles::* file, const std::string& text) {
     TokenizerFiles files = split_files(false);
     files.*file = text;
     return error_of(files);
@@ -207,31 +208,37 @@ TEST(TokenizerFiles, BadFilesAreOneLine) {
   EXPECT_THAT(with(&TokenizerFiles::merges, "\xff\xfe \x01\n"), HasSubstr("merge 0"));
   EXPECT_THAT(with(&TokenizerFiles::merges, merges + merges.substr(merges.find('\n') + 1)),
               HasSubstr("is there twice"));
-  EXPECT_THAT(with(&TokenizerFiles::vocab, "[]"), HasSubstr("vocab.json is a list"));
+  EXPECT_THAT(with(&TokenizerFiles::vocab, "[]"), HasSubstr("vocab.json: the JSON is not an object"));
   EXPECT_THAT(with(&TokenizerFiles::vocab, "{\"a\xff\": 1}"), HasSubstr("vocab.json: not valid JSON"));
-  EXPECT_THAT(with(&TokenizerFiles::vocab, R"({"a": 1, "b": 1})"), HasSubstr("gives the id 1"));
-  EXPECT_THAT(with(&TokenizerFiles::added_tokens, R"({"<x>": 70000000})"), HasSubstr("[\"<x>\"] is 70000000"));
+  EXPECT_THAT(with(&TokenizerFiles::vocab, R"({"a": 1, "b": 1})"),
+              HasSubstr("vocab.json: \"b\": found 1, needed another one than \"a\" has"));
+  EXPECT_THAT(with(&TokenizerFiles::added_tokens, R"({"<x>": 70000000})"), HasSubstr("\"<x>\": found 70000000"));
   EXPECT_THAT(with(&TokenizerFiles::added_tokens, R"({"<x>": -1})"), HasSubstr("needed an id below"));
-  EXPECT_THAT(with(&TokenizerFiles::added_tokens, R"({"<x>": 5})"), HasSubstr(".id is 5, which is already"));
-  EXPECT_THAT(with(&TokenizerFiles::added_tokens, R"({"<x>": 1010, "<y>": 1010})"), HasSubstr("has the id 1010"));
-  EXPECT_THAT(with(&TokenizerFiles::added_tokens, "7"), HasSubstr("added_tokens.json is a number"));
-  EXPECT_THAT(with(&TokenizerFiles::special_tokens_map, R"({"eos_token": 1})"), HasSubstr(".eos_token is a number"));
+  EXPECT_THAT(with(&TokenizerFiles::added_tokens, R"({"<x>": 5})"),
+              HasSubstr("json: \"<x>\": found the id 5, which is already"));
+  EXPECT_THAT(with(&TokenizerFiles::added_tokens, R"({"<x>": 1010, "<y>": 1010})"),
+              HasSubstr("\"<y>\": found 1010, needed another one than \"<x>\" has"));
+  EXPECT_THAT(with(&TokenizerFiles::added_tokens, "7"), HasSubstr("added_tokens.json: the JSON is not an object"));
+  EXPECT_THAT(with(&TokenizerFiles::special_tokens_map, R"({"eos_token": 1})"),
+              HasSubstr("json: eos_token: found 1, needed a string or an object"));
   EXPECT_THAT(with(&TokenizerFiles::special_tokens_map, R"({"eos_token": "</s>"})"), HasSubstr("</s>"));
   EXPECT_THAT(with(&TokenizerFiles::special_tokens_map, R"({"additional_special_tokens": "x"})"),
-              HasSubstr(".additional_special_tokens is a string"));
+              HasSubstr("additional_special_tokens: found \"x\", needed a list"));
   const auto decoder = [&](const std::string& text) {
     TokenizerFiles files = split_files(false);
     files.special_tokens_map.clear();
     files.config = R"({"added_tokens_decoder": )" + text + "}";
     return error_of(files);
   };
-  EXPECT_THAT(decoder("[]"), HasSubstr("added_tokens_decoder is a list"));
-  EXPECT_THAT(decoder(R"({"x": {"content": "a"}})"), HasSubstr("has the key \"x\""));
-  EXPECT_THAT(decoder(R"({"-1": {"content": "a"}})"), HasSubstr("has the key \"-1\""));
-  EXPECT_THAT(decoder(R"({"99999999999": {"content": "zz"}})"), HasSubstr("too large"));
-  EXPECT_THAT(decoder(R"({"5": {"content": "zzzz", "special": true}})"), HasSubstr(".5.id is 5, which is already"));
-  EXPECT_THAT(decoder(R"({"1010": {"special": true}})"), HasSubstr(".content is missing"));
-  EXPECT_THAT(decoder(R"({"1010": {"content": "<x>", "rstrip": true}})"), HasSubstr(".rstrip is true"));
+  EXPECT_THAT(decoder("[]"), HasSubstr("added_tokens_decoder: found [], needed an object"));
+  EXPECT_THAT(decoder(R"({"x": {"content": "a"}})"), HasSubstr("found the key \"x\""));
+  EXPECT_THAT(decoder(R"({"-1": {"content": "a"}})"), HasSubstr("found the key \"-1\""));
+  EXPECT_THAT(decoder(R"({"99999999999": {"content": "zz"}})"),
+              HasSubstr("added_tokens_decoder.99999999999: found this id, needed one below"));
+  EXPECT_THAT(decoder(R"({"5": {"content": "zzzz", "special": true}})"),
+              HasSubstr("added_tokens_decoder.5: found the id 5, which is already"));
+  EXPECT_THAT(decoder(R"({"1010": {"special": true}})"), HasSubstr(".content: is missing"));
+  EXPECT_THAT(decoder(R"({"1010": {"content": "<x>", "rstrip": true}})"), HasSubstr(".rstrip: found true"));
   EXPECT_THAT(decoder(R"({"65": {"content": "a", "special": true}})"), HasSubstr("0x61"))
       << "the byte has no token then";
 }
