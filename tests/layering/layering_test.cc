@@ -52,7 +52,9 @@ const std::vector<Layer> kTable = {
     {"eval", {"engine", "decode", "base", "json", "text"}},
     {"bench",
      {"eval", "engine", "base", "tensor", "kernels", "graph", "decode", "memory", "models", "devices", "sched"}},
-    {"serve", {"engine", "base", "json", "text", "formats", "decode", "memory"}},
+    {"serve/http", {"base", "json", "text", "formats"}},
+    {"serve/work", {"serve/http", "engine", "base", "json", "text", "formats", "decode", "memory"}},
+    {"serve/protocols", {"serve/work", "serve/http", "engine", "base", "json", "text", "formats", "decode", "memory"}},
     {"cli", {"engine", "base", "json", "text", "eval", "bench", "hub", "serve"}},
     // Of the program llada-study, which nothing above includes.
     {"lab",

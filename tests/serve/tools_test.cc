@@ -5,7 +5,7 @@
 #include "formats/temp_folder.h"
 #include "geometry/tiny_gemma.h"
 #include "serve/fixture.h"
-#include "serve/forms.h"
+#include "serve/protocols/forms.h"
 #include "text/json_text.h"
 #include "text/tool_calls.h"
 
