@@ -13,7 +13,7 @@
 #include "serve/fixture.h"
 #include "serve/work/kept_objects.h"
 #include "serve/http/multipart.h"
-#include "serve/protocols/routes.h"
+#include "serve/work/route.h"
 
 namespace llada::serve {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "engine/prompt.h"
 #include "serve/work/answer_json.h"
-#include "serve/work/ask.h"
+#include "serve/protocols/reading.h"
 #include "serve/fixture.h"
 #include "text/utf8.h"
 

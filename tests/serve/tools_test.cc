@@ -5,7 +5,7 @@
 #include "formats/temp_folder.h"
 #include "geometry/tiny_gemma.h"
 #include "serve/fixture.h"
-#include "serve/protocols/forms.h"
+#include "serve/protocols/reading.h"
 #include "text/json_text.h"
 #include "text/tool_calls.h"
 
@@ -300,9 +300,11 @@ TEST_F(Tools, OfGemmaAreInItsOwnMarkup) {
 
 // What is said between calls and their results belongs to the turn of the calls, or follows the results.
 TEST(ToolMessages, ResultsFollowTheTurnOfTheirCalls) {
-  const auto turns = [](Shape shape, const char* field, const json& messages) {
-    auto body = read_body(json{{field, messages}}.dump());
-    const auto read = read_messages(*body, shape);
+  static constexpr Dialect kChat{.needs_ids = false}, kBlocks{.calls = Calls::blocks},
+      kItems{.messages = "input", .part = "input_text", .calls = Calls::items};
+  const auto turns = [](const Dialect& dialect, const json& messages) {
+    auto body = read_body(json{{dialect.messages, messages}}.dump());
+    const auto read = read_messages(*body, dialect);
     std::string text;
     if (!read) return read.error().message;
     for (const ChatMessage& turn : *read) {
@@ -322,7 +324,7 @@ TEST(ToolMessages, ResultsFollowTheTurnOfTheirCalls) {
   const auto said = [](const char* role, json content) {
     return json{{"role", role}, {"content", std::move(content)}};
   };
-  EXPECT_EQ(turns(Shape::message, "messages",
+  EXPECT_EQ(turns(kBlocks,
                   {said("user", "Hi"), said("assistant", {words("a"), use("1", "f"), words("b"), use("2", "g")}),
                    said("user", {words("c"), given("2", "y"), given("1", "x"), words("d")}), said("assistant", "e"),
                    said("assistant", {use("3", "f")}), said("user", {given("3", "z")})}),
@@ -333,7 +335,7 @@ TEST(ToolMessages, ResultsFollowTheTurnOfTheirCalls) {
   const auto output = [](const char* id, const char* text) {
     return json{{"type", "function_call_output"}, {"call_id", id}, {"output", text}};
   };
-  EXPECT_EQ(turns(Shape::response, "input",
+  EXPECT_EQ(turns(kItems,
                   {said("user", "Hi"), call("1", "f"), said("assistant", "a"), output("1", "x"), call("2", "g"),
                    said("user", "b"), output("2", "y"), said("assistant", "c")}),
             "user:Hi | assistant:a f{} | tool: f=x | assistant: g{} | tool: g=y | user:b | assistant:c");
@@ -342,16 +344,16 @@ TEST(ToolMessages, ResultsFollowTheTurnOfTheirCalls) {
     return json{{"role", "assistant"}, {"content", ""}, {"tool_calls", {{{"function", {{"name", name}}}}}}};
   };
   const auto of = [](const json& name) { return json{{"role", "tool"}, {"tool_name", name}, {"content", "x"}}; };
-  EXPECT_EQ(turns(Shape::ollama_chat, "messages", {called("f"), of("f"), called("g"), of(nullptr)}),
+  EXPECT_EQ(turns(kChat, {called("f"), of("f"), called("g"), of(nullptr)}),
             "assistant: f{} | tool: f=x | assistant: g{} | tool: g=x");
   const char* needed = ", needed the name of a tool that was called before it";
-  EXPECT_EQ(turns(Shape::ollama_chat, "messages", {called("f"), of("<|\"|>")}),
+  EXPECT_EQ(turns(kChat, {called("f"), of("<|\"|>")}),
             std::string("messages[1].tool_name: found \"<|\\\"|>\"") + needed);
-  EXPECT_EQ(turns(Shape::ollama_chat, "messages", {called("f"), of("g")}),
+  EXPECT_EQ(turns(kChat, {called("f"), of("g")}),
             std::string("messages[1].tool_name: found \"g\"") + needed);
-  EXPECT_EQ(turns(Shape::ollama_chat, "messages", {called("f"), of(5)}),
+  EXPECT_EQ(turns(kChat, {called("f"), of(5)}),
             std::string("messages[1].tool_name: found 5") + needed);
-  EXPECT_EQ(turns(Shape::ollama_chat, "messages", json::array({of(nullptr)})),
+  EXPECT_EQ(turns(kChat, json::array({of(nullptr)})),
             "messages[0].tool_call_id: found null, needed the id of a call before it");
   EXPECT_EQ((ChatMessage{.role = "tool", .content = "", .results = {{"name", "abc"}}}.bytes()), 7u);
 }

@@ -13,7 +13,7 @@
 
 #include "serve/http/access.h"
 #include "serve/fixture.h"
-#include "serve/protocols/routes.h"
+#include "serve/work/route.h"
 
 namespace llada::serve {
 namespace {

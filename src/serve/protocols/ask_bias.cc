@@ -5,7 +5,7 @@
 #include <map>
 
 #include "decode/form_options.h"
-#include "serve/work/ask.h"
+#include "serve/protocols/reading.h"
 
 namespace llada::serve {
 

@@ -1,15 +1,13 @@
 // The form of the answer as each protocol's clients ask for it.
 #include <algorithm>
 
-#include "serve/work/ask.h"
+#include "serve/protocols/reading.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
 namespace {
 
 constexpr const char* kObjectLevels = "3";  // of json_object, which says no number
-
-using Wished = Answered<std::optional<FormWish>>;
 
 std::string path_text(const std::vector<std::string>& path) { return fmt::format("{}", fmt::join(path, ".")); }
 
@@ -23,14 +21,20 @@ const Json* value_at(Fields& body, const std::vector<std::string>& path) {
   return at;
 }
 
+}  // namespace
+
+FormWish object_form(const std::string& name) { return {name, "json_object", kObjectLevels, true, name}; }
+
 // name: the field that asks for it, as errors have it. A schema may also be sent as its text.
-Wished schema_wish(const Fields& body, const std::string& name, const Json& schema, const std::string& where,
-                   const Json& strict = nullptr) {
+Wished schema_form(const Fields& body, const std::string& name, const Json& schema, const std::string& where,
+                   const Json& strict) {
   if (!schema.is_object() && !schema.is_string()) return wrong(where, schema, "a JSON schema");
   if (!strict.is_null() && !strict.is_boolean()) return wrong(where, strict, "strict: true or false");
   std::string text = schema.is_string() ? schema.get<std::string>() : body.text_of(schema);
   return FormWish{name, "json_schema", std::move(text), strict == true, where};
 }
+
+namespace {
 
 Done check_members(const Json& object, const std::string& name, std::initializer_list<std::string_view> known) {
   for (const auto& [key, value] : object.items())
@@ -39,9 +43,11 @@ Done check_members(const Json& object, const std::string& name, std::initializer
   return {};
 }
 
+}  // namespace
+
 // An object with a type. OpenAI's chats have a schema in a member json_schema, its later protocol and Anthropic's have
 // it beside the type, and so have llama-server's clients with either type.
-Wished typed_wish(Fields& body, const std::vector<std::string>& path, bool inside) {
+Wished read_typed_form(Fields& body, const std::vector<std::string>& path, bool inside) {
   const Json* format = value_at(body, path);
   if (format == nullptr) return std::nullopt;
   const std::string name = path_text(path);
@@ -73,11 +79,13 @@ Wished typed_wish(Fields& body, const std::vector<std::string>& path, bool insid
   } else {
     LLADA_TRY_STATUS(check_members(*format, name, {"type", "schema", "name", "description", "strict"}));
   }
-  if (schema == nullptr && type == "json_object") return FormWish{name, "json_object", kObjectLevels, true, name};
+  if (schema == nullptr && type == "json_object") return object_form(name);
   if (schema == nullptr)
     return refuse(fmt::format("{}: needed {}schema, a JSON schema", name, inside ? "json_schema." : ""), name);
-  return schema_wish(body, name, *schema, where + ".schema", described->value("strict", Json()));
+  return schema_form(body, name, *schema, where + ".schema", described->value("strict", Json()));
 }
+
+namespace {
 
 // Texts of which the answer is one.
 Wished choice_wish(const std::string& name, const Json& list) {
@@ -103,9 +111,9 @@ Wished regex_wish(const std::string& name, const Json& value) {
 Wished kind_wish(const Fields& body, std::string_view kind, const std::string& name, const Json& value) {
   if (kind == "choice") return choice_wish(name, value);
   if (kind == "regex") return regex_wish(name, value);
-  if (kind == "json") return schema_wish(body, name, value, name);
+  if (kind == "json") return schema_form(body, name, value, name);
   if (value != true) return wrong(name, value, "true or false");
-  return FormWish{name, "json_object", kObjectLevels, true, name};
+  return object_form(name);
 }
 
 // Fields of vLLM's, SGLang's and llama-server's clients.
@@ -134,46 +142,13 @@ Wished others_wish(Fields& body) {
   return wish;
 }
 
-Wished own_wish(Fields& body, Shape shape) {
-  switch (shape) {
-    case Shape::chat:
-    case Shape::completion:
-    case Shape::fim:
-      return typed_wish(body, {"response_format"}, true);
-    case Shape::response:
-      return typed_wish(body, {"text", "format"}, false);
-    case Shape::message: {
-      LLADA_TRY(auto older, typed_wish(body, {"output_format"}, false));
-      if (older) return older;
-      return typed_wish(body, {"output_config", "format"}, false);
-    }
-    case Shape::ollama_chat:
-    case Shape::ollama_text: {
-      const Json* format = body.find("format");
-      if (format == nullptr || *format == "") return std::nullopt;
-      if (*format == "json") return FormWish{"format", "json_object", kObjectLevels, true, "format"};
-      if (!format->is_object()) return wrong("format", *format, "\"json\" or a JSON schema");
-      const Json type = format->value("type", Json());
-      if (type == "json_object" || type == "json_schema" || type == "text") return typed_wish(body, {"format"}, true);
-      return schema_wish(body, "format", *format, "format");
-    }
-    case Shape::llama:
-      return typed_wish(body, {"response_format"}, true);
-    case Shape::infill:
-      return std::nullopt;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
-Answered<std::optional<FormWish>> read_format(Fields& body, Shape shape) {
-  LLADA_TRY(auto own, own_wish(body, shape));
-  const bool others = shape == Shape::chat || shape == Shape::completion || shape == Shape::llama;
-  std::optional<FormWish> other;
-  if (others) {
-    LLADA_TRY(other, others_wish(body));
-  }
+Wished read_response_format(Fields& body) { return read_typed_form(body, {"response_format"}, true); }
+
+Wished read_any_format(Fields& body) {
+  LLADA_TRY(auto own, read_response_format(body));
+  LLADA_TRY(auto other, others_wish(body));
   if (own && other)
     return refuse(fmt::format("{}: {} says it too; needed one of the two", other->name, own->name), other->name);
   return own ? own : other;

@@ -8,7 +8,7 @@
 
 #include "decode/form_options.h"
 #include "formats/printable.h"
-#include "serve/work/ask.h"
+#include "serve/protocols/reading.h"
 
 namespace llada::serve {
 namespace {
@@ -165,7 +165,7 @@ Answered<std::string> read_reports(Fields& body) {
 }
 
 // Wishes about thinking and verbosity; a line on those that have no effect, or none.
-Answered<std::string> read_hints(Fields& body, bool response, bool* think) {
+Answered<std::string> read_hints(Fields& body, const Dialect& dialect, bool* think) {
   std::string more;
   for (const char* name : {"reasoning", "thinking", kTemplateSwitches, "output_config"}) {
     const Json* object = body.find(name);
@@ -176,7 +176,7 @@ Answered<std::string> read_hints(Fields& body, bool response, bool* think) {
   }
   for (const auto& [name, read] : kHints) {
     const std::string whole = name, object = whole.substr(0, whole.find('.'));
-    if (object == "text" && !response) continue;
+    if (object == "text" && dialect.calls != Calls::items) continue;
     const Json* value = body.find(object);
     if (value != nullptr && object != whole) {
       const auto member = value->find(whole.substr(object.size() + 1));
@@ -201,9 +201,14 @@ Done think_without_form(Service& service, Ask& ask, const Decoding& decoding) {
   return add_warning(service, ask, kNoThoughts);
 }
 
-Answered<std::vector<std::string>> read_wishes(Fields& body, bool response, bool* think) {
+namespace {
+
+// A line for each kind of wishes that has no effect. They have one in conversations with a model that has a channel for
+// thoughts.
+Answered<std::vector<std::string>> read_wishes(Service& service, Fields& body, const Dialect& dialect, bool& think) {
+  const bool can = dialect.converses && service.model().chat_format().thought_begin >= 0;
   std::vector<std::string> warnings;
-  LLADA_TRY(std::string hints, read_hints(body, response, think));
+  LLADA_TRY(std::string hints, read_hints(body, dialect, can ? &think : nullptr));
   if (!hints.empty()) warnings.push_back(std::move(hints));
   if (const Json* switches = body.find(kTemplateSwitches)) {
     LLADA_TRY(const auto others, other_members(kTemplateSwitches, *switches));
@@ -214,17 +219,20 @@ Answered<std::vector<std::string>> read_wishes(Fields& body, bool response, bool
   return warnings;
 }
 
-Answered<bool> read_prompt_wishes(Service& service, Fields& body, Shape shape, bool tools, Json& reply) {
+}  // namespace
+
+Answered<bool> read_prompt_wishes(Service& service, Fields& body, const Dialect& dialect, bool tools, Json& reply) {
   bool think = false;
-  LLADA_TRY(auto warnings, read_wishes(body, false, can_think(service, shape) ? &think : nullptr));
+  LLADA_TRY(auto warnings, read_wishes(service, body, dialect, think));
   if (tools && std::exchange(think, false)) warnings.emplace_back(kNoThoughts);
   for (const std::string& warning : warnings) LLADA_TRY_STATUS(unless_strict(service, warning));
   if (!warnings.empty()) reply["warnings"] = std::move(warnings);
   return think && !tools;
 }
 
-Answered<std::vector<std::string>> read_without_effect(Fields& body, bool response, bool* think) {
-  LLADA_TRY(auto warnings, read_wishes(body, response, think));
+Answered<std::vector<std::string>> read_without_effect(Service& service, Fields& body, const Dialect& dialect,
+                                                       bool& think) {
+  LLADA_TRY(auto warnings, read_wishes(service, body, dialect, think));
   LLADA_TRY(std::string reports, read_reports(body));
   if (!reports.empty()) warnings.push_back(std::move(reports));
   std::string names;
@@ -236,43 +244,6 @@ Answered<std::vector<std::string>> read_without_effect(Fields& body, bool respon
   }
   if (!names.empty()) warnings.push_back(names + ": this way of sampling is not here, so it has no effect");
   return warnings;
-}
-
-namespace {
-
-// Further parts of a response that a client wants; those listed here never occur. Log-probabilities do, and are
-// refused.
-Done read_include(Fields& body) {
-  LLADA_TRY(const auto names, body.texts("include"));
-  static const std::set<std::string> kAbsent = {
-      "reasoning.encrypted_content",    "file_search_call.results",      "web_search_call.results",
-      "web_search_call.action.sources", "code_interpreter_call.outputs", "computer_call_output.output.image_url",
-      "message.input_image.image_url"};
-  for (const std::string& name : names)
-    if (!kAbsent.contains(name)) return wrong("include", name, "nothing that an answer here has");
-  return {};
-}
-
-}  // namespace
-
-Done read_unstored(Fields& body) {
-  if (body.find("previous_response_id") != nullptr)
-    return refuse("previous_response_id: nothing is stored here; needed the whole conversation in input",
-                  "previous_response_id");
-  // The second of truncation is done where all of a conversation fits, and is refused with its own code where not.
-  const std::pair<const char*, std::vector<Json>> idle[] = {
-      {"truncation", {"disabled", "auto"}}, {"background", {false}}, {"top_logprobs", {0}}};
-  for (const auto& [name, values] : idle)
-    if (const Json* found = body.find(name); found != nullptr && std::ranges::count(values, *found) == 0)
-      return wrong(name, *found, fmt::format("{}", values.front().dump()));
-  LLADA_TRY_STATUS(read_include(body));
-  const Json* text = body.find("text");
-  if (text == nullptr) return {};
-  if (!text->is_object()) return wrong("text", *text, "an object with a format");
-  for (const auto& [name, value] : text->items())
-    if (name != "format" && name != "verbosity" && !asks_nothing(value))
-      return refuse(fmt::format("text.{}: this field is not supported here", name), "text." + name);
-  return {};
 }
 
 }  // namespace llada::serve

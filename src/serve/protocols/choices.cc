@@ -55,229 +55,141 @@ Json named_logprobs(const Model& model, std::span<const ScoredToken> tokens) {
   return {{"tokens", names}, {"token_logprobs", logprobs}, {"top_logprobs", tops}, {"text_offset", offsets}};
 }
 
-class ChoicesWriter : public AnswerWriter {
- public:
-  ChoicesWriter(AnswerHead head, const Ask& ask, const char* prefix, const char* object)
-      : ask_(ask), request_(head.id), head_(std::move(head)), object_(object) {
-    head_.id = prefix + head_.id;
-  }
-
-  // Each choice is written as soon as it is there: as JSON values, which take many times the memory of their text,
-  // there is one answer at a time.
-  std::string body(const EndedAnswers& answers, const Json& beside) override {
-    std::string text = dump(head_json(false));
-    text.pop_back();
-    text += ",\"choices\":[";
-    for (size_t i = 0; i < answers.count; ++i) {
-      FinishedAnswer answer = answers.take(i);
-      Json choice = {{"index", i}};
-      put_answer(choice, answer, static_cast<int64_t>(i));
-      choice["logprobs"] = std::move(answer.logprobs);
-      choice["finish_reason"] = answer.reason;
-      if (i > 0) text += ',';
-      text += dump(choice);
-    }
-    Json rest = {{"usage", answers.usage}};
-    rest.update(beside);
-    return std::move(text) + "]," + dump(rest).substr(1);
-  }
-  Json logprobs(const Model& model, std::span<const ScoredToken> tokens) const override {
-    return named_logprobs(model, tokens);
-  }
-
-  std::string begin() override {
-    std::string events;
-    for (size_t i = 0; i < ask_.requests.size() * static_cast<size_t>(ask_.each); ++i) {
-      const auto at = static_cast<int64_t>(i);
-      events += first_event(at);
-      if (!ask_.echoed.empty() && !ask_.echoed[prompt_of(ask_, i)].empty())
-        events += event_text(piece(at, ask_.echoed[prompt_of(ask_, i)]));
-    }
-    return events;
-  }
-  std::string text(int64_t index, const std::string& delta, int64_t tokens, Json frame) override {
-    if (delta.empty() && frame.is_null()) return "";
-    Json json = piece(index, delta);
-    if (frame.is_null()) return event_text(with_usage(std::move(json), index, tokens));
-    json["llada"] = std::move(frame);
-    return event_text(json);
-  }
-  std::string call(int64_t index, const AnswerPiece& more, int64_t tokens) override {
-    Json call = {{"index", more.call}};
-    if (!more.name.empty()) {
-      call["id"] = call_id(request_, index, more.call);
-      call["type"] = "function";
-      call["function"]["name"] = more.name;
-    }
-    call["function"]["arguments"] = more.text;
-    return event_text(with_usage(piece_with(index, {{"tool_calls", Json::array({std::move(call)})}}), index, tokens));
-  }
-  std::string thought(int64_t index, const std::string& thoughts) override {
-    return event_text(piece_with(index, {{"reasoning_content", thoughts}}));
-  }
-  // Mercury's: the whole text so far replaces the text of earlier events.
-  std::string so_far(int64_t index, const std::string& text, double share) override {
-    return replacing(index, text, "", share);
-  }
-  Json nothing_yet(int64_t index) const override { return piece(index, ""); }
-  std::string end(int64_t index, const AnswerEnd& end) override {
-    const FinishedAnswer& answer = end.answer;
-    if (ask_.watch == Watch::replace)
-      return replacing(index, answer.text, answer.reason, 1) +
-             event_text(piece(index, "", answer.reason, answer.logprobs));
-    Json json = piece(index, end.frame_text, answer.reason, answer.logprobs);
-    if (end.frame.is_null()) return event_text(with_usage(std::move(json), index, end.tokens));
-    json["llada"] = end.frame;
-    json["usage"] = end.usage;
-    if (!answer.spans.is_null()) json["spans"] = answer.spans;
-    return event_text(json);
-  }
-  std::string all_ended(const Json& usage) override {
-    std::string events;
-    if (ask_.include_usage) {
-      Json json = head_json(true);
-      json["choices"] = Json::array();
-      json["usage"] = usage;
-      events = event_text(json);
-    }
-    return events + std::string(kLastEvent);
-  }
-  std::string failed(const ApiError& error) override { return event_text(error_json(error)) + std::string(kLastEvent); }
-
- protected:
-  // An answer in a choice, whole and in pieces.
-  virtual void put_answer(Json& choice, const FinishedAnswer& answer, int64_t /*index*/) const {
-    choice["text"] = answer.text;
-  }
-  virtual void put_delta(Json& choice, const std::string& delta, bool /*ends*/) const { choice["text"] = delta; }
-  virtual std::string first_event(int64_t /*index*/) const { return ""; }
-  virtual Json piece(int64_t index, const std::string& delta, const std::string& reason = "",
-                     const Json& logprobs = nullptr) const {
-    Json choice = {{"index", index}};
-    put_delta(choice, delta, !reason.empty());
-    choice["logprobs"] = logprobs;
-    choice["finish_reason"] = or_null(reason);
-    Json json = head_json(true);
-    json["choices"] = Json::array({std::move(choice)});
-    return json;
-  }
-  Json piece_with(int64_t index, Json delta) const {
-    Json json = piece(index, "");
-    json["choices"][0]["delta"] = std::move(delta);
-    return json;
-  }
-  virtual std::string replacing(int64_t index, const std::string& text, const std::string& reason, double share) const {
-    Json json = piece(index, text, reason);
-    if (json["choices"][0].contains("delta") && !json["choices"][0].contains("text"))
-      json["choices"][0]["delta"] = {{"role", "assistant"}, {"content", text}};
-    json["diffusion_meta"] = {{"diffusion_content", true}, {"diffusion_progress", share}};
-    return event_text(json);
-  }
-  virtual Json head_json(bool /*chunk*/) const {
-    return {{"id", head_.id}, {"object", object_}, {"created", head_.created}, {"model", head_.model}};
-  }
-  // With the counts so far, where they are wanted in each piece.
-  Json with_usage(Json piece, int64_t index, int64_t tokens) const {
-    if (!ask_.usage_in_pieces) return piece;
-    const int64_t prompt = ready_of(ask_, static_cast<size_t>(index)).prompt_tokens;
-    piece["usage"] = {{"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
-    return piece;
-  }
-
-  const Ask& ask_;
-  const std::string request_;
-  AnswerHead head_;
-  const std::string object_;
-};
-
-class ChatWriter final : public ChoicesWriter {
- public:
-  ChatWriter(AnswerHead head, const Ask& ask) : ChoicesWriter(std::move(head), ask, "chatcmpl-", "chat.completion") {}
-  Json logprobs(const Model& model, std::span<const ScoredToken> tokens) const override {
-    return {{"content", chat_logprobs(model, tokens, true)}, {"refusal", nullptr}};
-  }
-
- protected:
-  void put_answer(Json& choice, const FinishedAnswer& answer, int64_t index) const override {
-    Json message = {{"role", "assistant"}, {"content", answer.text}, {"refusal", nullptr}};
-    if (!answer.calls.empty() && answer.text.empty()) message["content"] = nullptr;
-    for (size_t i = 0; i < answer.calls.size(); ++i)
-      message["tool_calls"].push_back(
-          {{"id", call_id(request_, index, static_cast<int64_t>(i))},
-           {"type", "function"},
-           {"function", {{"name", answer.calls[i].name}, {"arguments", answer.calls[i].arguments}}}});
-    if (!answer.thoughts.empty()) message["reasoning_content"] = answer.thoughts;
-    choice["message"] = std::move(message);
-  }
-  void put_delta(Json& choice, const std::string& delta, bool ends) const override {
-    choice["delta"] = delta.empty() && ends ? Json::object() : Json{{"content", delta}};
-  }
-  std::string first_event(int64_t index) const override {
-    if (ask_.watch == Watch::replace) return "";
-    return event_text(piece_with(index, {{"role", "assistant"}, {"content", ask_.calls ? Json(nullptr) : Json("")}}));
-  }
-  Json head_json(bool chunk) const override {
-    Json json = ChoicesWriter::head_json(chunk);
-    if (chunk) json["object"] = "chat.completion.chunk";
-    return json;
-  }
-};
-
-// Clients of fill-in-the-middle read texts or messages.
-class FimWriter final : public ChoicesWriter {
- public:
-  using ChoicesWriter::ChoicesWriter;
-
- protected:
-  void put_answer(Json& choice, const FinishedAnswer& answer, int64_t index) const override {
-    ChoicesWriter::put_answer(choice, answer, index);
-    choice["message"] = {{"role", "assistant"}, {"content", answer.text}};
-  }
-  void put_delta(Json& choice, const std::string& delta, bool ends) const override {
-    ChoicesWriter::put_delta(choice, delta, ends);
-    choice["delta"] = {{"content", delta}};
-  }
-};
-
-// content and the counts beside it are llama-server's names, which editors read.
-class InfillWriter final : public ChoicesWriter {
- public:
-  using ChoicesWriter::ChoicesWriter;
-  std::string body(const EndedAnswers& answers, const Json& beside) override {
-    const FinishedAnswer answer = answers.take(0);
-    return with_members(dump({{"object", "infill"},
-                              {"model", head_.model},
-                              {"content", answer.text},
-                              {"spans", answer.spans},
-                              {"stop", true},
-                              {"tokens_predicted", answers.usage.at("completion_tokens")},
-                              {"tokens_evaluated", answers.usage.at("prompt_tokens")},
-                              {"usage", answers.usage}}),
-                        beside);
-  }
-
- protected:
-  Json piece(int64_t index, const std::string& delta, const std::string& reason = "",
-             const Json& logprobs = nullptr) const override {
-    Json json = ChoicesWriter::piece(index, delta, reason, logprobs);
-    json["content"] = delta, json["stop"] = !reason.empty();
-    return json;
-  }
-};
-
 }  // namespace
 
-std::unique_ptr<AnswerWriter> write_chat(AnswerHead head, const Ask& ask) {
-  return std::make_unique<ChatWriter>(std::move(head), ask);
+std::string ChoicesWriter::body(const EndedAnswers& answers, const Json& beside) {
+  std::string text = dump(head_json(false));
+  text.pop_back();
+  text += ",\"choices\":[";
+  for (size_t i = 0; i < answers.count; ++i) {
+    FinishedAnswer answer = answers.take(i);
+    Json choice = {{"index", i}};
+    put_answer(choice, answer, static_cast<int64_t>(i));
+    choice["logprobs"] = std::move(answer.logprobs);
+    choice["finish_reason"] = answer.reason;
+    if (i > 0) text += ',';
+    text += dump(choice);
+  }
+  Json rest = {{"usage", answers.usage}};
+  rest.update(beside);
+  return std::move(text) + "]," + dump(rest).substr(1);
 }
-std::unique_ptr<AnswerWriter> write_completion(AnswerHead head, const Ask& ask) {
-  return std::make_unique<ChoicesWriter>(std::move(head), ask, "cmpl-", "text_completion");
+
+Json ChoicesWriter::logprobs(const Model& model, std::span<const ScoredToken> tokens) const {
+  return named_logprobs(model, tokens);
 }
-std::unique_ptr<AnswerWriter> write_fim(AnswerHead head, const Ask& ask) {
-  return std::make_unique<FimWriter>(std::move(head), ask, "cmpl-", "text_completion");
+
+std::string ChoicesWriter::begin() {
+  std::string events;
+  for (size_t i = 0; i < ask_.requests.size() * static_cast<size_t>(ask_.each); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    events += first_event(at);
+    if (!ask_.echoed.empty() && !ask_.echoed[prompt_of(ask_, i)].empty())
+      events += event_text(piece(at, ask_.echoed[prompt_of(ask_, i)]));
+  }
+  return events;
 }
-std::unique_ptr<AnswerWriter> write_infill(AnswerHead head, const Ask& ask) {
-  return std::make_unique<InfillWriter>(std::move(head), ask, "cmpl-", "text_completion");
+
+std::string ChoicesWriter::text(int64_t index, const std::string& delta, int64_t tokens, Json frame) {
+  if (delta.empty() && frame.is_null()) return "";
+  Json json = piece(index, delta);
+  if (frame.is_null()) return event_text(with_usage(std::move(json), index, tokens));
+  json["llada"] = std::move(frame);
+  return event_text(json);
+}
+
+std::string ChoicesWriter::call(int64_t index, const AnswerPiece& more, int64_t tokens) {
+  Json call = {{"index", more.call}};
+  if (!more.name.empty()) {
+    call["id"] = call_id(request_, index, more.call);
+    call["type"] = "function";
+    call["function"]["name"] = more.name;
+  }
+  call["function"]["arguments"] = more.text;
+  return event_text(with_usage(piece_with(index, {{"tool_calls", Json::array({std::move(call)})}}), index, tokens));
+}
+
+std::string ChoicesWriter::thought(int64_t index, const std::string& thoughts) {
+  return event_text(piece_with(index, {{"reasoning_content", thoughts}}));
+}
+
+std::string ChoicesWriter::so_far(int64_t index, const std::string& text, double share) {
+  return replacing(index, text, "", share);
+}
+
+Json ChoicesWriter::nothing_yet(int64_t index) const { return piece(index, ""); }
+
+std::string ChoicesWriter::end(int64_t index, const AnswerEnd& end) {
+  const FinishedAnswer& answer = end.answer;
+  if (ask_.watch == Watch::replace)
+    return replacing(index, answer.text, answer.reason, 1) +
+           event_text(piece(index, "", answer.reason, answer.logprobs));
+  Json json = piece(index, end.frame_text, answer.reason, answer.logprobs);
+  if (end.frame.is_null()) return event_text(with_usage(std::move(json), index, end.tokens));
+  json["llada"] = end.frame;
+  json["usage"] = end.usage;
+  if (!answer.spans.is_null()) json["spans"] = answer.spans;
+  return event_text(json);
+}
+
+std::string ChoicesWriter::all_ended(const Json& usage) {
+  std::string events;
+  if (ask_.include_usage) {
+    Json json = head_json(true);
+    json["choices"] = Json::array();
+    json["usage"] = usage;
+    events = event_text(json);
+  }
+  return events + std::string(kLastEvent);
+}
+
+std::string ChoicesWriter::failed(const ApiError& error) {
+  return event_text(error_json(error)) + std::string(kLastEvent);
+}
+
+void ChoicesWriter::put_answer(Json& choice, const FinishedAnswer& answer, int64_t /*index*/) const {
+  choice["text"] = answer.text;
+}
+
+void ChoicesWriter::put_delta(Json& choice, const std::string& delta, bool /*ends*/) const { choice["text"] = delta; }
+
+std::string ChoicesWriter::first_event(int64_t /*index*/) const { return ""; }
+
+Json ChoicesWriter::piece(int64_t index, const std::string& delta, const std::string& reason,
+                          const Json& logprobs) const {
+  Json choice = {{"index", index}};
+  put_delta(choice, delta, !reason.empty());
+  choice["logprobs"] = logprobs;
+  choice["finish_reason"] = or_null(reason);
+  Json json = head_json(true);
+  json["choices"] = Json::array({std::move(choice)});
+  return json;
+}
+
+Json ChoicesWriter::piece_with(int64_t index, Json delta) const {
+  Json json = piece(index, "");
+  json["choices"][0]["delta"] = std::move(delta);
+  return json;
+}
+
+std::string ChoicesWriter::replacing(int64_t index, const std::string& text, const std::string& reason,
+                                     double share) const {
+  Json json = piece(index, text, reason);
+  if (json["choices"][0].contains("delta") && !json["choices"][0].contains("text"))
+    json["choices"][0]["delta"] = {{"role", "assistant"}, {"content", text}};
+  json["diffusion_meta"] = {{"diffusion_content", true}, {"diffusion_progress", share}};
+  return event_text(json);
+}
+
+Json ChoicesWriter::head_json(bool /*chunk*/) const {
+  return {{"id", head_.id}, {"object", object_}, {"created", head_.created}, {"model", head_.model}};
+}
+
+Json ChoicesWriter::with_usage(Json piece, int64_t index, int64_t tokens) const {
+  if (!ask_.usage_in_pieces) return piece;
+  const int64_t prompt = ready_of(ask_, static_cast<size_t>(index)).prompt_tokens;
+  piece["usage"] = {{"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
+  return piece;
 }
 
 }  // namespace llada::serve

@@ -4,8 +4,8 @@
 
 #include "engine/decide_json.h"
 #include "engine/request_memory.h"
+#include "serve/protocols/adapter.h"
 #include "serve/work/queued.h"
-#include "serve/protocols/routes.h"
 
 namespace llada::serve {
 namespace {
@@ -86,14 +86,19 @@ void answer_decisions(Service& service, const std::shared_ptr<Exchange>& exchang
   service.go_on(exchange, bytes, go_on);
 }
 
-}  // namespace
-
 void decisions(Service& service, const std::shared_ptr<Exchange>& exchange) {
   answer_decisions(service, exchange, parse_decisions, decisions_json);
 }
 
 void systemone(Service& service, const std::shared_ptr<Exchange>& exchange) {
   answer_decisions(service, exchange, parse_systemone, systemone_json);
+}
+
+}  // namespace
+
+Protocol decisions_protocol() {
+  static constexpr Route kRoutes[] = {{"POST", "/v1/decisions", decisions}, {"POST", "/v1/systemone", systemone}};
+  return {kRoutes};
 }
 
 }  // namespace llada::serve

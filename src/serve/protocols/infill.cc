@@ -2,12 +2,56 @@
 // number was: the model fills each of them, so a long gap holds a long text.
 #include <algorithm>
 
+#include "serve/protocols/adapter.h"
 #include "serve/protocols/choices.h"
-#include "serve/protocols/forms.h"
-#include "serve/protocols/routes.h"
 
 namespace llada::serve {
 namespace {
+
+// Clients of fill-in-the-middle read texts or messages.
+class FimWriter final : public ChoicesWriter {
+ public:
+  using ChoicesWriter::ChoicesWriter;
+
+ protected:
+  void put_answer(Json& choice, const FinishedAnswer& answer, int64_t index) const override {
+    ChoicesWriter::put_answer(choice, answer, index);
+    choice["message"] = {{"role", "assistant"}, {"content", answer.text}};
+  }
+  void put_delta(Json& choice, const std::string& delta, bool ends) const override {
+    ChoicesWriter::put_delta(choice, delta, ends);
+    choice["delta"] = {{"content", delta}};
+  }
+};
+
+// content and the counts beside it are llama-server's names, which editors read.
+class InfillWriter final : public ChoicesWriter {
+ public:
+  using ChoicesWriter::ChoicesWriter;
+  std::string body(const EndedAnswers& answers, const Json& beside) override {
+    const FinishedAnswer answer = answers.take(0);
+    return with_members(dump({{"object", "infill"},
+                              {"model", head_.model},
+                              {"content", answer.text},
+                              {"spans", answer.spans},
+                              {"stop", true},
+                              {"tokens_predicted", answers.usage.at("completion_tokens")},
+                              {"tokens_evaluated", answers.usage.at("prompt_tokens")},
+                              {"usage", answers.usage}}),
+                        beside);
+  }
+
+ protected:
+  Json piece(int64_t index, const std::string& delta, const std::string& reason = "",
+             const Json& logprobs = nullptr) const override {
+    Json json = ChoicesWriter::piece(index, delta, reason, logprobs);
+    json["content"] = delta, json["stop"] = !reason.empty();
+    return json;
+  }
+};
+
+constexpr Dialect kFim{.writer = write_as<FimWriter>, .frames = true, .biased = true, .form = read_response_format};
+constexpr Dialect kInfill{.writer = write_as<InfillWriter>, .frames = true};
 
 constexpr int64_t kGap = 32;  // tokens, where nobody says how many
 
@@ -74,15 +118,8 @@ Answered<std::string> read_extra(Fields& body) {
 
 }  // namespace
 
-void ignore_llama_settings(Fields& body) {
-  body.ignore({"n_indent", "t_max_prompt_ms", "t_max_predict_ms", "response_fields"});
-}
-
-Answered<Ask> read_fim(Service& service, Fields body) { return read_between(service, std::move(body), {}); }
-
 Answered<Ask> read_between(Service& service, Fields body, std::optional<FormWish> form) {
-  LLADA_TRY(Ask ask, read_ask(service, body, Shape::fim));
-  ask.writer = write_fim;
+  LLADA_TRY(Ask ask, read_ask(service, body, kFim));
   if (form) ask.form = std::move(form);
   LLADA_TRY(const auto prompt, body.optional_text("prompt"));
   LLADA_TRY(const auto suffix, body.optional_text("suffix"));
@@ -90,16 +127,19 @@ Answered<Ask> read_between(Service& service, Fields body, std::optional<FormWish
   LLADA_TRY(const auto gap, read_gap(body, {"max_completion_tokens", "max_tokens"}));
   LLADA_TRY(const int64_t n, read_count(service, body));
   LLADA_TRY_STATUS(read_logprobs(body, ask));
-  LLADA_TRY(Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), true));
+  LLADA_TRY(Decoding decoding, read_decoding(service, body, ask, true));
   LLADA_TRY_STATUS(body.finish());
   if (!prompt && !suffix) return refuse("prompt: needed, a text (or suffix)", "prompt");
   const std::string before = prompt.value_or(""), behind = suffix.value_or("");
   return lay_one(service, std::move(ask), prompt ? "prompt" : "suffix", before, gap, behind, std::move(decoding), n);
 }
 
+namespace {
+
+Answered<Ask> read_fim(Service& service, Fields body) { return read_between(service, std::move(body), {}); }
+
 Answered<Ask> read_infill(Service& service, Fields body) {
-  LLADA_TRY(Ask ask, read_ask(service, body, Shape::infill));
-  ask.writer = write_infill;
+  LLADA_TRY(Ask ask, read_ask(service, body, kInfill));
   LLADA_TRY(const auto text, body.optional_text("text"));
   LLADA_TRY(const auto before, body.optional_text("input_prefix"));
   LLADA_TRY(const auto behind, body.optional_text("input_suffix"));
@@ -108,7 +148,7 @@ Answered<Ask> read_infill(Service& service, Fields body) {
   LLADA_TRY(ask.stop, read_stop(body));
   LLADA_TRY(const auto length, body.optional_integer("n_predict", -1, INT64_MAX));
   if (!text) body.ignore({"top_k", "top_p"});  // llama.vim's, of sampling that it does not ask for
-  LLADA_TRY(Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), true));
+  LLADA_TRY(Decoding decoding, read_decoding(service, body, ask, true));
   ignore_llama_settings(body);
   LLADA_TRY_STATUS(body.finish());
   if (text.has_value() == (before.has_value() || behind.has_value()))
@@ -125,6 +165,14 @@ Answered<Ask> read_infill(Service& service, Fields body) {
   ask.whole_text = true;
   LLADA_TRY(InfillLayout layout, lay_out(service, "text", *pieces));
   return lay(service, std::move(ask), "text", std::move(layout), std::move(decoding));
+}
+
+}  // namespace
+
+Protocol infill_protocol() {
+  static constexpr Route kRoutes[] = {answers("/v1/fim/completions", generate<read_fim>, true),
+                                      answers("/infill", generate<read_infill>, true)};
+  return {kRoutes};
 }
 
 }  // namespace llada::serve

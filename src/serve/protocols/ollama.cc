@@ -1,17 +1,110 @@
 // /api/...: Ollama's protocol, as far as one model that is loaded can speak it: what there is, chats, texts.
 #include <algorithm>
 #include <array>
-#include <functional>
 
 #include "base/fnv.h"
 #include "formats/printable.h"
-#include "serve/protocols/forms.h"
-#include "serve/work/job.h"
-#include "serve/protocols/routes.h"
-#include "serve/protocols/tools.h"
+#include "serve/protocols/adapter.h"
 
 namespace llada::serve {
 namespace {
+
+// Lines of JSON, whose text is a message's in a chat, a field of its own otherwise.
+class OllamaForm final : public OneAnswerWriter {
+ public:
+  OllamaForm(AnswerHead head, bool chat) : head_(std::move(head)), chat_(chat) {}
+
+  std::string whole(const FinishedAnswer& answer, const Json& usage) const override {
+    Json json = piece(answer.text, true);
+    if (!answer.thoughts.empty()) place(json)["thinking"] = answer.thoughts;
+    // Nanoseconds; the model was loaded before, and a prompt is not computed apart from its answer.
+    const auto time = static_cast<int64_t>(usage.at("seconds").get<double>() * 1e9);
+    json.update({{"done_reason", answer.reason == "tool_calls" ? "stop" : answer.reason},
+                 {"total_duration", time},
+                 {"load_duration", 0},
+                 {"prompt_eval_count", usage.at("prompt_tokens")},
+                 {"prompt_eval_duration", 0},
+                 {"eval_count", usage.at("completion_tokens")},
+                 {"eval_duration", time}});
+    if (!answer.logprobs.is_null()) json["logprobs"] = answer.logprobs;
+    return with_calls(std::move(json), answer.calls);
+  }
+  std::string delta(const std::string& text) override { return text.empty() ? "" : dump(piece(text, false)) + '\n'; }
+  std::string thought(const std::string& text) override {
+    Json json = piece("", false);
+    place(json)["thinking"] = text;
+    return dump(json) + '\n';
+  }
+  // This protocol has calls whole.
+  std::string call(const AnswerPiece& more) override {
+    if (!more.name.empty()) call_ = {more.name, ""};
+    call_.arguments += more.text;
+    return more.ends ? with_calls(piece("", false), {&call_, 1}) + '\n' : "";
+  }
+  std::string end(const FinishedAnswer& answer, const Json& usage) override {
+    FinishedAnswer last = answer;
+    last.text.clear(), last.calls.clear(), last.thoughts.clear();
+    return whole(last, usage) + '\n';
+  }
+  std::string failed(const ApiError& error) override { return dump({{"error", error.message}}) + '\n'; }
+  std::string ping() override { return dump(piece("", false)) + '\n'; }
+  const char* type() const override { return "application/x-ndjson"; }
+  Json logprobs(const Model& model, std::span<const ScoredToken> tokens) const override {
+    return chat_logprobs(model, tokens, false);
+  }
+
+ private:
+  Json piece(const std::string& text, bool done) const {
+    Json json = {{"model", head_.model}, {"created_at", timestamp(std::chrono::system_clock::now())}};
+    if (chat_) {
+      json["message"] = {{"role", "assistant"}, {"content", text}};
+    } else {
+      json["response"] = text;
+    }
+    json["done"] = done;
+    return json;
+  }
+  // Where a message's fields are.
+  static Json& place(Json& json) { return json.contains("message") ? json["message"] : json; }
+  static std::string with_calls(Json json, std::span<const ToolCall> calls) {
+    if (calls.empty()) return dump(json);
+    json["message"]["tool_calls"] = nullptr;
+    std::string list;
+    for (const ToolCall& call : calls)
+      list += (list.empty() ? "[" : ",") + with_value({{"function", {{"name", call.name}, {"arguments", nullptr}}}},
+                                                      "arguments", arguments_object(call.arguments));
+    return with_value(json, "tool_calls", list + "]");
+  }
+
+  const AnswerHead head_;
+  const bool chat_;
+  ToolCall call_;  // that is being written
+};
+
+template <bool chat>
+std::unique_ptr<AnswerWriter> write_ollama(AnswerHead head, const Ask&) {
+  return std::make_unique<OllamaForm>(std::move(head), chat);
+}
+
+Json ollama_error(int, const std::string& message) { return {{"error", message}}; }
+
+// The word json, a schema, or OpenAI's object.
+Wished read_format(Fields& body) {
+  const Json* format = body.find("format");
+  if (format == nullptr || *format == "") return std::nullopt;
+  if (*format == "json") return object_form("format");
+  if (!format->is_object()) return wrong("format", *format, "\"json\" or a JSON schema");
+  const Json type = format->value("type", Json());
+  if (type == "json_object" || type == "json_schema" || type == "text") return read_typed_form(body, {"format"}, true);
+  return schema_form(body, "format", *format, "format");
+}
+
+constexpr Dialect kChats{.writer = write_ollama<true>,
+                         .converses = true,
+                         .form = read_format,
+                         .idle = {"thinking", "cache_control", "tool_name"},
+                         .needs_ids = false};
+constexpr Dialect kTexts{.writer = write_ollama<false>, .converses = true, .form = read_format};
 
 constexpr const char* kProtocol = "0.35.0";  // the version of Ollama whose requests are read here
 
@@ -60,42 +153,25 @@ Answered<std::string> lift_options(Fields& body) {
   return printable(others, 300);
 }
 
-Answered<Ask> begin_ask(Service& service, Fields& body, Shape shape) {
+Answered<Ask> begin_ask(Service& service, Fields& body, const Dialect& dialect) {
   if (body.find("stream") == nullptr) body.put("stream", true);
   LLADA_TRY(const std::string others, lift_options(body));
-  LLADA_TRY(Ask ask, read_ask(service, body, shape));
-  ask.writer = shape == Shape::ollama_chat ? write_ollama_chat : write_ollama_text;
-  if (ask.watch != Watch::none) return refuse("diffusing: not on this route; needed false", "diffusing");
+  LLADA_TRY(Ask ask, read_ask(service, body, dialect));
   LLADA_TRY_STATUS(read_chat_logprobs(body, ask));
   if (!others.empty())
     LLADA_TRY_STATUS(add_warning(service, ask, others + ": of Ollama's runner, without effect here"));
   return ask;
 }
 
-Done fill(Service& service, Fields& body, Ask& ask, const std::string& field,
-          const std::function<Answered<std::vector<int32_t>>()>& prompt, const ToolUse& tools = {},
-          std::vector<ChatMessage>* messages = nullptr) {
-  LLADA_TRY(auto stop, read_stop(body));
-  LLADA_TRY(Decoding decoding, read_decoding(body, ask, service.model().special_ids().kind(), false, {"num_predict"}));
-  LLADA_TRY_STATUS(body.finish());
-  if (messages != nullptr) LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, *messages, stop));
-  LLADA_TRY_STATUS(think_without_form(service, ask, decoding));
-  LLADA_TRY(auto ids, prompt());
-  return make_requests(service, ask, field, {std::move(ids)}, std::move(decoding), 1, stop);
-}
-
 Answered<Ask> read_chat_request(Service& service, Fields& body) {
-  LLADA_TRY(Ask ask, begin_ask(service, body, Shape::ollama_chat));
-  LLADA_TRY(auto messages, read_messages(body, Shape::ollama_chat));
-  LLADA_TRY(const ToolUse tools, read_tools(body, Shape::ollama_chat));
-  LLADA_TRY_STATUS(fill(
-      service, body, ask, "messages", [&] { return conversation_ids(service, messages, "messages", ask.think); }, tools,
-      &messages));
-  return ask;
+  LLADA_TRY(Ask ask, begin_ask(service, body, kChats));
+  LLADA_TRY(auto messages, read_messages(body, kChats));
+  return read_talk(service, body, kChats, std::move(ask),
+                   {.messages = std::move(messages), .lengths = {"num_predict"}});
 }
 
 Answered<Ask> read_text_request(Service& service, Fields& body) {
-  LLADA_TRY(Ask ask, begin_ask(service, body, Shape::ollama_text));
+  LLADA_TRY(Ask ask, begin_ask(service, body, kTexts));
   LLADA_TRY(const auto prompt, body.optional_text("prompt"));
   LLADA_TRY(const auto system, body.optional_text("system"));
   LLADA_TRY(const auto suffix, body.optional_text("suffix"));
@@ -114,13 +190,16 @@ Answered<Ask> read_text_request(Service& service, Fields& body) {
     }
     return gap;
   }
-  LLADA_TRY_STATUS(fill(service, body, ask, "prompt", [&]() -> Answered<std::vector<int32_t>> {
-    if (raw) return text_ids(service, *prompt, "prompt");
-    std::vector<ChatMessage> messages;
-    if (system && !system->empty()) messages.push_back({"system", *system});
-    messages.push_back({"user", *prompt});
-    return conversation_ids(service, messages, "prompt", ask.think);
-  }));
+  LLADA_TRY(const auto stop, read_stop(body));
+  LLADA_TRY(Decoding decoding, read_decoding(service, body, ask, false, {"num_predict"}));
+  LLADA_TRY_STATUS(body.finish());
+  LLADA_TRY_STATUS(think_without_form(service, ask, decoding));
+  std::vector<ChatMessage> messages;
+  if (system && !system->empty()) messages.push_back({"system", *system});
+  messages.push_back({"user", *prompt});
+  LLADA_TRY(auto ids,
+            raw ? text_ids(service, *prompt, "prompt") : conversation_ids(service, messages, "prompt", ask.think));
+  LLADA_TRY_STATUS(make_requests(service, ask, "prompt", {std::move(ids)}, std::move(decoding), 1, stop));
   return ask;
 }
 
@@ -141,8 +220,6 @@ void answer(Service& service, const std::shared_ptr<Exchange>& exchange, const s
   json["done"] = true, json["done_reason"] = unload ? "unload" : "load";
   exchange->respond(json_reply(json));
 }
-
-}  // namespace
 
 void ollama_chat(Service& service, const std::shared_ptr<Exchange>& exchange) {
   answer(service, exchange, "messages", read_chat_request);
@@ -188,6 +265,18 @@ Answered<HttpReply> ollama_show(Service& service, Fields body) {
                        {architecture + ".vocab_size", model.config().vocab}}},
                      {"capabilities", std::move(capabilities)},
                      {"modified_at", created(service)}});
+}
+
+}  // namespace
+
+Protocol ollama_protocol() {
+  static constexpr Route kRoutes[] = {{"GET", "/api/version", get<ollama_version>},
+                                      {"GET", "/api/tags", get<ollama_tags>},
+                                      {"GET", "/api/ps", get<ollama_running>},
+                                      {"POST", "/api/show", post<ollama_show>},
+                                      answers("/api/chat", ollama_chat),
+                                      answers("/api/generate", ollama_generate)};
+  return {kRoutes, "/api/", ollama_error};
 }
 
 }  // namespace llada::serve

@@ -5,8 +5,8 @@
 
 #include "decode/fields.h"
 #include "engine/decode_preset.h"
+#include "serve/protocols/adapter.h"
 #include "serve/protocols/page.h"
-#include "serve/protocols/routes.h"
 
 namespace llada::serve {
 namespace {
@@ -92,8 +92,6 @@ Json operation_of(const Route& route, const Json& bodies) {
   return operation;
 }
 
-}  // namespace
-
 HttpReply openapi(Service& service, const HttpRequest&) {
   Json all = schemas(most_answers(service));
   Json paths = Json::object();
@@ -103,6 +101,13 @@ HttpReply openapi(Service& service, const HttpRequest&) {
                      {"info", {{"title", "llada serve"}, {"version", "1"}}},
                      {"paths", std::move(paths)},
                      {"components", {{"schemas", std::move(all["schemas"])}}}});
+}
+
+}  // namespace
+
+Protocol openapi_protocol() {
+  static constexpr Route kRoutes[] = {{"GET", "/openapi.json", get<openapi>, false, true}};
+  return {kRoutes};
 }
 
 }  // namespace llada::serve

@@ -1,42 +1,11 @@
-#include "serve/protocols/routes.h"
-
+// The table of all protocols, and the answer to a path that none of them has.
 #include <algorithm>
+#include <vector>
 
-#include "serve/work/job.h"
+#include "serve/work/route.h"
 
 namespace llada::serve {
 namespace {
-
-template <HttpReply (*reply)(Service&, const HttpRequest&)>
-void get(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  exchange->respond(reply(service, exchange->request));
-}
-
-template <Answered<HttpReply> (*reply)(Service&, Fields)>
-void post(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  auto body = read_body(*exchange, service.options().strict);
-  auto answer = body ? reply(service, std::move(*body)) : std::unexpected(body.error());
-  exchange->respond(answer ? std::move(*answer) : error_reply(answer.error()));
-}
-
-// The body has gone when the job begins, which may take an hour.
-template <Answered<Ask> (*read)(Service&, Fields)>
-void generate(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  const auto read_ask = [&]() -> Answered<Ask> {
-    LLADA_TRY(Fields body, read_body(*exchange, service.options().strict));
-    return read(service, std::move(body));
-  };
-  begin_job(service, exchange, read_ask());
-}
-
-constexpr Route answers(std::string_view path, decltype(Route::answer) answer) {
-  return {.method = "POST", .path = path, .answer = answer, .streams = true};
-}
-
-constexpr Route in_batches(Route route) {
-  route.in_batch = true;
-  return route;
-}
 
 constexpr std::string_view kBelow = "/v1";
 
@@ -99,51 +68,36 @@ std::string_view nearest_route(std::string_view path) {
 
 }  // namespace
 
-std::span<const Route> routes() {
-  static constexpr Route kRoutes[] = {
-      {"GET", "/", get<front_page>, true, true},
-      {"GET", "/health", get<health>, true, true, true},
-      {"GET", "/v1/health", get<health>, true, true, true},
-      {"GET", "/ready", get<readiness>, true, true, true},
-      {"GET", "/openapi.json", get<openapi>, false, true},
-      {"GET", "/v1/llada/options", get<decoding_options>},
-      {"GET", "/v1/models", get<models>},
-      {"GET", "/v1/models/{id}", get<one_model>},
-      {"GET", "/props", get<properties>},
-      {"GET", "/slots", get<slots>},
-      {"GET", "/metrics", get<metrics>, false, true, true},
-      in_batches(answers("/v1/chat/completions", generate<read_chat>)),
-      in_batches(answers("/v1/responses", generate<read_response>)),
-      answers("/v1/messages", generate<read_message_request>),
-      {"POST", "/v1/messages/count_tokens", post<count_tokens>},
-      {"POST", "/v1/decisions", decisions},
-      {"POST", "/v1/systemone", systemone},
-      in_batches(answers("/v1/completions", generate<read_completion>)),
-      answers("/completion", generate<read_llama_completion>),
-      in_batches(answers("/v1/fim/completions", generate<read_fim>)),
-      in_batches(answers("/infill", generate<read_infill>)),
-      in_batches({.method = "POST", .path = "/v1/llada/score", .answer = score}),
-      {"POST", "/v1/files", add_file},
-      {"GET", "/v1/files", get<list_files>},
-      {"GET", "/v1/files/{id}/content", get<file_content>},
-      {"GET", "/v1/files/{id}", get<one_file>},
-      {"DELETE", "/v1/files/{id}", get<remove_file>},
-      {"POST", "/v1/batches", add_batch},
-      {"GET", "/v1/batches", get<list_batches>},
-      {"POST", "/v1/batches/{id}/cancel", get<cancel_batch>},
-      {"GET", "/v1/batches/{id}", get<one_batch>},
-      {"POST", "/tokenize", post<tokenize>},
-      {"POST", "/detokenize", post<detokenize>},
-      {"POST", "/apply-template", post<apply_template>},
-      {"GET", "/tokenizer_info", get<tokenizer_info>},
-      {"GET", "/api/version", get<ollama_version>},
-      {"GET", "/api/tags", get<ollama_tags>},
-      {"GET", "/api/ps", get<ollama_running>},
-      {"POST", "/api/show", post<ollama_show>},
-      answers("/api/chat", ollama_chat),
-      answers("/api/generate", ollama_generate),
+#define LLADA_PROTOCOL(name) Protocol name##_protocol();
+#include "serve/protocols/protocols.inc"
+#undef LLADA_PROTOCOL
+
+namespace {
+
+std::span<const Protocol> protocols() {
+  static const Protocol kProtocols[] = {
+#define LLADA_PROTOCOL(name) name##_protocol(),
+#include "serve/protocols/protocols.inc"
+#undef LLADA_PROTOCOL
   };
+  return kProtocols;
+}
+
+}  // namespace
+
+std::span<const Route> routes() {
+  static const std::vector<Route> kRoutes = [] {
+    std::vector<Route> all;
+    for (const Protocol& protocol : protocols()) all.insert(all.end(), protocol.routes.begin(), protocol.routes.end());
+    return all;
+  }();
   return kRoutes;
+}
+
+void put_error_in_form(std::string_view path, HttpReply& reply) {
+  for (const Protocol& protocol : protocols())
+    if (!protocol.below.empty() && path.starts_with(protocol.below))
+      reply.body = dump(protocol.error(reply.status, reply.error));
 }
 
 // {id} stands for any text, which may have a slash where the path ends with it.
@@ -166,10 +120,6 @@ const Route* find_route(std::string_view method, std::string_view path) {
 std::string path_id(std::string_view route, std::string_view path) {
   const size_t place = route.find(kPathId), end = route.size() - place - kPathId.size();
   return without_percent(path.substr(place, path.size() - place - end));
-}
-
-bool is_too_long(const Service& service, const Error& error) {
-  return error.kind == ErrorKind::invalid_input && error.message.contains(service.model().context_bound());
 }
 
 ApiError missing_route(std::string_view path) {

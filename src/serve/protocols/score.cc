@@ -4,9 +4,9 @@
 
 #include "engine/prompt.h"
 #include "engine/request_memory.h"
+#include "serve/protocols/adapter.h"
 #include "serve/work/answer_json.h"
 #include "serve/work/queued.h"
-#include "serve/protocols/routes.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -114,8 +114,6 @@ QueuedWork<ScoreResult> score_work(Service& service, const std::shared_ptr<const
           .json = [&service, ask](const ScoreResult& result) { return score_json(service, *ask, result); }};
 }
 
-}  // namespace
-
 void score(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const auto read = [&]() -> Answered<ScoreAsk> {
     LLADA_TRY(Fields body, read_body(*exchange, service.options().strict));
@@ -129,6 +127,13 @@ void score(Service& service, const std::shared_ptr<Exchange>& exchange) {
     begin_queued(service, exchange, score_work(service, asked));
   };
   service.go_on(exchange, encoded_bytes(*asked), go_on);
+}
+
+}  // namespace
+
+Protocol score_protocol() {
+  static constexpr Route kRoutes[] = {{.method = "POST", .path = "/v1/llada/score", .answer = score, .in_batch = true}};
+  return {kRoutes};
 }
 
 }  // namespace llada::serve

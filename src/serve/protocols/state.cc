@@ -6,11 +6,12 @@
 #include "engine/decode_choice.h"
 #include "engine/decode_preset.h"
 #include "engine/options.h"
+#include "serve/protocols/adapter.h"
 #include "serve/protocols/page.h"
-#include "serve/protocols/routes.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
+namespace {
 
 HttpReply health(Service& service, const HttpRequest&) {
   // Alive, also while the model is loaded, which may take longer than a supervisor waits before it starts anew.
@@ -33,8 +34,6 @@ HttpReply metrics(Service& service, const HttpRequest&) {
   return {.type = "text/plain; version=0.0.4", .body = service.metrics().text(service.now())};
 }
 
-namespace {
-
 // Beside OpenAI's fields those of llama-server (meta), vLLM (max_model_len) and Mistral (from type on), whose clients
 // look for them.
 Json model_json(const Service& service) {
@@ -53,8 +52,6 @@ Json model_json(const Service& service) {
             {"function_calling", true},
             {"vision", false}}}};
 }
-
-}  // namespace
 
 HttpReply models(Service& service, const HttpRequest&) {
   return json_reply({{"object", "list"}, {"data", Json::array({model_json(service)})}});
@@ -97,8 +94,6 @@ HttpReply slots(Service& service, const HttpRequest&) {
   return json_reply(list);
 }
 
-namespace {
-
 // kind: of the model, which has presets of its own form.
 Json options_json(const decode::ModelKind& kind) {
   const DecodeChoice defaults = DecodeChoice::request_defaults(kind);
@@ -127,8 +122,6 @@ Json options_json(const decode::ModelKind& kind) {
   return list;
 }
 
-}  // namespace
-
 HttpReply decoding_options(Service& service, const HttpRequest&) {
   Json presets = Json::array();
   const decode::ModelKind kind = service.model().special_ids().kind();
@@ -150,6 +143,22 @@ HttpReply front_page(Service&, const HttpRequest& request) {
     reply.body = shown.html;
   }
   return reply;
+}
+
+}  // namespace
+
+Protocol state_protocol() {
+  static constexpr Route kRoutes[] = {{"GET", "/", get<front_page>, true, true},
+                                      {"GET", "/health", get<health>, true, true, true},
+                                      {"GET", "/v1/health", get<health>, true, true, true},
+                                      {"GET", "/ready", get<readiness>, true, true, true},
+                                      {"GET", "/v1/llada/options", get<decoding_options>},
+                                      {"GET", "/v1/models", get<models>},
+                                      {"GET", "/v1/models/{id}", get<one_model>},
+                                      {"GET", "/props", get<properties>},
+                                      {"GET", "/slots", get<slots>},
+                                      {"GET", "/metrics", get<metrics>, false, true, true}};
+  return {kRoutes};
 }
 
 }  // namespace llada::serve

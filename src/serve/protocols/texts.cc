@@ -1,11 +1,10 @@
-// /tokenize, /detokenize, /apply-template and /tokenizer_info: texts to token ids and back. Field names are those of
+// /tokenize, /detokenize and /tokenizer_info: texts to token ids and back. Field names are those of
 // lm-evaluation-harness (prompt) and of llama-server (content); both are read, and both are answered.
-#include "serve/protocols/routes.h"
-#include "serve/protocols/tools.h"
-#include "text/tool_calls.h"
+#include "serve/protocols/adapter.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
+namespace {
 
 Answered<HttpReply> tokenize(Service& service, Fields body) {
   LLADA_TRY(const auto prompt, body.optional_text("prompt"));
@@ -40,21 +39,6 @@ Answered<HttpReply> detokenize(Service& service, Fields body) {
   return json_reply({{"prompt", text}, {"content", text}});
 }
 
-Answered<HttpReply> apply_template(Service& service, Fields body) {
-  const ChatFormat& format = service.model().chat_format();
-  LLADA_TRY(auto messages, read_messages(body, Shape::chat));
-  LLADA_TRY(const ToolUse tools, read_tools(body, Shape::chat));
-  const bool has_tools = !tools.functions.empty();
-  Json reply = Json::object();
-  LLADA_TRY(const bool think, read_prompt_wishes(service, body, Shape::chat, has_tools, reply));
-  LLADA_TRY_STATUS(body.finish());
-  if (has_tools) show_tools(format, tools.functions, messages);
-  LLADA_TRY(const auto ids, service.model().chat_ids(messages, think));
-  reply["prompt"] = to_valid_utf8(service.model().tokenizer().decode(ids, true));
-  reply["tokens"] = ids;
-  return json_reply(reply);
-}
-
 HttpReply tokenizer_info(Service& service, const HttpRequest&) {
   const Model& model = service.model();
   const auto piece = [&](int32_t id) {
@@ -69,6 +53,15 @@ HttpReply tokenizer_info(Service& service, const HttpRequest&) {
                      {"mask_token", piece(model.special_ids().mask)},
                      {"add_bos_token", spec.add_bos},
                      {"chat_template", spec.chat_template}});
+}
+
+}  // namespace
+
+Protocol texts_protocol() {
+  static constexpr Route kRoutes[] = {{"POST", "/tokenize", post<tokenize>},
+                                      {"POST", "/detokenize", post<detokenize>},
+                                      {"GET", "/tokenizer_info", get<tokenizer_info>}};
+  return {kRoutes};
 }
 
 }  // namespace llada::serve

@@ -19,7 +19,7 @@ struct Tool {
 };
 
 // Whether a function stands inside its tool, as in chats, or its members beside the type.
-bool inside(Shape shape) { return shape == Shape::chat || shape == Shape::ollama_chat; }
+bool inside(const Dialect& dialect) { return dialect.calls == Calls::in_messages; }
 
 std::unexpected<ApiError> too_many(const char* field, size_t found) {
   return refuse(fmt::format("{}: found {} tools, needed {} at most", field, found, kMostTools), field);
@@ -70,7 +70,7 @@ Answered<Tool> read_function(const Json& function, const std::string& where, con
   return tool;
 }
 
-Answered<std::vector<Tool>> read_list(Fields& body, Shape shape) {
+Answered<std::vector<Tool>> read_list(Fields& body, const Dialect& dialect) {
   const Json* list = body.find("tools");
   if (!list->is_array()) return wrong("tools", *list, "a list of functions");
   if (list->size() > kMostTools) return too_many("tools", list->size());
@@ -79,13 +79,13 @@ Answered<std::vector<Tool>> read_list(Fields& body, Shape shape) {
   for (const Json& item : *list) {
     const std::string where = fmt::format("tools[{}]", tools.size());
     const Json type = item.is_object() && item.contains("type") ? item["type"] : Json();
-    const bool anthropic = shape == Shape::message;
+    const bool anthropic = dialect.calls == Calls::blocks;
     const char* kind = anthropic ? "custom" : "function";
     if (!(anthropic && type.is_null()) && type != kind)
       return wrong(where + ".type", Json(type), fmt::format("{}: this server has no tools of its own", kind));
-    const Json function = !inside(shape) ? item : item.contains("function") ? item["function"] : Json();
-    LLADA_TRY(Tool tool, read_function(function, inside(shape) ? where + ".function" : where,
-                                       anthropic ? "input_schema" : "parameters", shape == Shape::response));
+    const Json function = !inside(dialect) ? item : item.contains("function") ? item["function"] : Json();
+    LLADA_TRY(Tool tool, read_function(function, inside(dialect) ? where + ".function" : where,
+                                       anthropic ? "input_schema" : "parameters", dialect.calls == Calls::items));
     if (!names.insert(tool.name).second)
       return refuse(fmt::format("{}: found the name {} a second time", where, tool.name), where);
     tools.push_back(std::move(tool));
@@ -99,8 +99,8 @@ struct Choice {
   bool one = false;                    // call at most
 };
 
-Answered<Choice> read_choice(Fields& body, Shape shape) {
-  const bool anthropic = shape == Shape::message;
+Answered<Choice> read_choice(Fields& body, const Dialect& dialect) {
+  const bool anthropic = dialect.calls == Calls::blocks;
   Choice choice;
   const Json* value = body.find("tool_choice");
   if (!anthropic) {
@@ -115,7 +115,7 @@ Answered<Choice> read_choice(Fields& body, Shape shape) {
   };
   const Json type = anthropic || value->is_object() ? in(*value, "type") : *value;
   const auto name_of = [&](const Json& item) {
-    const Json name = inside(shape) ? in(in(item, "function"), "name") : in(item, "name");
+    const Json name = inside(dialect) ? in(in(item, "function"), "name") : in(item, "name");
     return name.is_string() ? name.get<std::string>() : "";
   };
   if (anthropic) choice.one = in(*value, "disable_parallel_tool_use") == true;
@@ -124,7 +124,7 @@ Answered<Choice> read_choice(Fields& body, Shape shape) {
     return choice;
   }
   if (type == "allowed_tools" && !anthropic) {
-    const Json allowed = inside(shape) ? in(*value, "allowed_tools") : *value;
+    const Json allowed = inside(dialect) ? in(*value, "allowed_tools") : *value;
     choice.mode = in(allowed, "mode") == "required" ? "required" : "auto";
     const Json listed = in(allowed, "tools");
     if (listed.size() > kMostTools) return too_many("tool_choice", listed.size());
@@ -139,16 +139,16 @@ Answered<Choice> read_choice(Fields& body, Shape shape) {
 
 }  // namespace
 
-Answered<ToolUse> read_tools(Fields& body, Shape shape) {
+Answered<ToolUse> read_tools(Fields& body, const Dialect& dialect) {
   const Json* given = body.find("tools");
-  LLADA_TRY(const Choice choice, read_choice(body, shape));
+  LLADA_TRY(const Choice choice, read_choice(body, dialect));
   ToolUse use;
   if (given == nullptr || (given->is_array() && given->empty())) {
     if (choice.mode == "required") return wrong("tool_choice", *body.find("tool_choice"), "tools beside it");
     return use;
   }
   if (choice.mode == "none") return use;
-  LLADA_TRY(const std::vector<Tool> tools, read_list(body, shape));
+  LLADA_TRY(const std::vector<Tool> tools, read_list(body, dialect));
   Json called = Json::array();
   for (const Tool& tool : tools) {
     use.functions.push_back(spelled(tool.shown));

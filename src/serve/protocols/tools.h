@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "serve/work/ask.h"
+#include "serve/protocols/reading.h"
 
 namespace llada::serve {
 
@@ -16,8 +16,8 @@ struct ToolUse {
   int64_t most = 0;  // calls; 0: any number
 };
 
-// tools, tool_choice, parallel_tool_calls, as the shape's protocol has them.
-Answered<ToolUse> read_tools(Fields& body, Shape shape);
+// tools, tool_choice, parallel_tool_calls, as the protocol has them.
+Answered<ToolUse> read_tools(Fields& body, const Dialect& dialect);
 
 // Has a request use them: conversation, options and the reading of its answers. stop: of the request, which the server
 // looks for itself then, in text alone.

@@ -94,5 +94,9 @@ class OneAnswerWriter : public AnswerWriter {
 
 // A protocol's, by its requests (Ask::writer).
 using MakeWriter = std::unique_ptr<AnswerWriter> (*)(AnswerHead head, const Ask& ask);
+template <class Writer>
+std::unique_ptr<AnswerWriter> write_as(AnswerHead head, const Ask& ask) {
+  return std::make_unique<Writer>(std::move(head), ask);
+}
 
 }  // namespace llada::serve

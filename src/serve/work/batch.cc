@@ -5,7 +5,7 @@
 
 #include "base/fnv.h"
 #include "engine/prompt.h"
-#include "serve/protocols/routes.h"
+#include "serve/work/route.h"
 
 namespace llada::serve {
 namespace {

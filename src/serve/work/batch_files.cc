@@ -35,7 +35,7 @@ Result<LineSource> LineSource::open(const std::string& path, size_t most_bytes) 
   source.name_ = path == "-" ? "stdin" : path;
   source.file_ = Descriptor(path == "-" ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (source.file_.get() < 0) return std::unexpected(file_error(path, "open", errno));
-  struct stat info {};
+  struct stat info{};
   if (::fstat(source.file_.get(), &info) != 0) return std::unexpected(file_error(source.name_, "look at", errno));
   if (S_ISDIR(info.st_mode)) return invalid("{}: is a folder, needed a file of requests", source.name_);
   if (S_ISREG(info.st_mode)) source.size_ = info.st_size;
@@ -43,8 +43,7 @@ Result<LineSource> LineSource::open(const std::string& path, size_t most_bytes) 
 }
 
 bool LineSource::is_file(const std::string& path) const {
-  struct stat own {
-  }, other{};
+  struct stat own{}, other{};
   return ::fstat(file_.get(), &own) == 0 && ::stat(path.c_str(), &other) == 0 && S_ISREG(own.st_mode) &&
          own.st_dev == other.st_dev && own.st_ino == other.st_ino;
 }
@@ -127,7 +126,7 @@ Status note_done(const std::string& text, const std::string& where, BatchDone& d
 Result<BatchFile> BatchFile::open(const std::string& path, BatchDone& done) {
   BatchFile file;
   file.path_ = path == "-" ? "stdout" : path;
-  struct stat info {};
+  struct stat info{};
   if (path == "-") {
     file.file_ = Descriptor(STDOUT_FILENO);
     return file;

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/file_lock.h"
-#include "serve/work/batch_files.h"
 #include "serve/http/http.h"
+#include "serve/work/batch_files.h"
 #include "serve/work/kept_objects.h"
 #include "serve/work/store.h"
 

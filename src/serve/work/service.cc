@@ -10,9 +10,8 @@
 #include "base/memory_usage.h"
 #include "formats/model_file.h"
 #include "memory/prefix_cache.h"
-#include "serve/protocols/forms.h"
 #include "serve/work/pending.h"
-#include "serve/protocols/routes.h"
+#include "serve/work/route.h"
 #include "text/utf8.h"
 
 namespace llada::serve {

@@ -14,8 +14,8 @@
 
 #include "engine/engine.h"
 #include "serve/http/access.h"
-#include "serve/work/batches.h"
 #include "serve/http/http.h"
+#include "serve/work/batches.h"
 #include "serve/work/metrics.h"
 #include "serve/work/waiting_room.h"
 #include "serve/work/workers.h"

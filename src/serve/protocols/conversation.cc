@@ -1,36 +1,19 @@
 // Conversations, as each protocol writes them: texts, calls of tools and their results.
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
-#include "serve/work/ask.h"
+#include "serve/protocols/reading.h"
 #include "text/json_text.h"
 #include "text/tool_calls.h"
 
 namespace llada::serve {
 namespace {
 
-// How a protocol writes messages.
 struct MessageForm {
-  std::string field;             // the list's
-  std::set<std::string> parts;   // types of parts that are text
-  std::set<std::string> beside;  // fields of a message that say nothing to a model
-  bool needs_ids = true;         // of results: which call they belong to
-  bool documents = false;        // parts may be some
-  const Fields* body = nullptr;  // that has them
+  const Dialect& dialect;
+  const Fields& body;
 };
-
-MessageForm message_form(Shape shape) {
-  // A client may send back a message of an earlier answer as it came.
-  if (shape == Shape::response)
-    return {.field = "input", .parts = {"input_text", "output_text"}, .beside = {"type", "id", "status"}};
-  // reasoning_content, thinking: of an earlier answer, by a model that thought. No template shows them again.
-  MessageForm form{.field = "messages", .parts = {"text"}, .beside = {"name", "reasoning_content"}};
-  if (shape == Shape::message) form.beside = {"thinking", "cache_control"}, form.documents = true;
-  if (shape == Shape::ollama_chat) form.beside = {"thinking", "cache_control", "tool_name"}, form.needs_ids = false;
-  return form;
-}
 
 const Json& member(const Json& object, const char* name) {
   static const Json kNone;
@@ -60,13 +43,15 @@ Answered<std::string> read_content(const Json& content, const std::string& where
       text += member(part, "refusal").get_ref<const std::string&>();
       continue;
     }
-    if (const Json& source = member(part, "source"); form.documents && type == "document") {
+    if (const Json& source = member(part, "source"); form.dialect.calls == Calls::blocks && type == "document") {
       LLADA_TRY(const std::string inside, read_document(source, where, form));
       text += inside;
       continue;
     }
-    if (!type.is_string() || !form.parts.contains(type.get<std::string>()) || !member(part, "text").is_string())
-      return wrong(where, part, fmt::format("parts of type {}", fmt::join(form.parts, " or ")));
+    const auto& [one, other] = std::pair(form.dialect.part, form.dialect.other_part);
+    if ((type != one && type != other) || !member(part, "text").is_string())
+      return wrong(where, part,
+                   fmt::format("parts of type {}{}{}", one, one == other ? "" : " or ", one == other ? "" : other));
     text += part["text"].get<std::string>();
   }
   return text;
@@ -144,7 +129,7 @@ Answered<ToolCall> read_call(const Json& call, const char* key, const std::strin
   if (!arguments.is_null() && !arguments.is_object() && !arguments.is_string())
     return wrong(place, arguments, "a JSON object");
   std::string text = arguments.is_string() ? arguments.get<std::string>() : "";
-  if (arguments.is_object()) text = spelled_text(form.body->text_of(arguments)).value_or("");
+  if (arguments.is_object()) text = spelled_text(form.body.text_of(arguments)).value_or("");
   return ToolCall{name.get<std::string>(), text.empty() ? "{}" : std::move(text)};
 }
 
@@ -209,20 +194,21 @@ Answered<bool> read_item(const Json& item, const std::string& where, const Messa
   return true;
 }
 
-Done read_message(const Json& item, const std::string& where, Shape shape, const MessageForm& form, Conversation& out) {
+Done read_message(const Json& item, const std::string& where, const MessageForm& form, Conversation& out) {
   if (!item.is_object()) return wrong(where, item, "an object with role and content");
-  if (shape == Shape::response) {
+  const Dialect& dialect = form.dialect;
+  if (dialect.calls == Calls::items) {
     LLADA_TRY(const bool read, read_item(item, where, form, out));
     if (read) return {};
     if (const Json type = item.value("type", Json("message")); type != "message")
       return wrong(where + ".type", type, "message, reasoning, function_call or function_call_output");
   }
   const Json role = item.value("role", Json());
-  const bool chat = shape == Shape::chat || shape == Shape::ollama_chat, result = chat && role == "tool";
+  const bool chat = dialect.calls == Calls::in_messages, result = chat && role == "tool";
   if (role != "system" && role != "developer" && role != "user" && role != "assistant" && !result)
     return wrong(where + ".role", role, chat ? "system, user, assistant or tool" : "system, user or assistant");
   for (const auto& [key, value] : item.items()) {
-    const bool idle = asks_nothing(value) || form.beside.contains(key);
+    const bool idle = asks_nothing(value) || std::ranges::count(dialect.idle, key) > 0;
     const bool of_tools = (result && key == "tool_call_id") || (chat && role == "assistant" && key == "tool_calls");
     const bool refusal = chat && role == "assistant" && key == "refusal" && value.is_string();
     if (key != "role" && key != "content" && !idle && !of_tools && !refusal)
@@ -230,12 +216,12 @@ Done read_message(const Json& item, const std::string& where, Shape shape, const
                     fmt::format("{}.{}", where, key));
   }
   const Json content = item.value("content", Json());
-  if (shape == Shape::message && content.is_array()) return read_blocks(item, where + ".content", form, out);
+  if (dialect.calls == Calls::blocks && content.is_array()) return read_blocks(item, where + ".content", form, out);
   LLADA_TRY(std::string text, read_content(content, where + ".content", form));
   if (const Json& refusal = member(item, "refusal"); chat && content.is_null() && refusal.is_string()) text = refusal;
   if (result) {
     const Json id = item.value("tool_call_id", Json());
-    if (id.is_null() && !form.needs_ids)
+    if (id.is_null() && !dialect.needs_ids)
       return out.result_of_name(item.value("tool_name", Json()), std::move(text), where);
     return out.result_of_id(id, std::move(text), where + ".tool_call_id");
   }
@@ -245,28 +231,27 @@ Done read_message(const Json& item, const std::string& where, Shape shape, const
 
 }  // namespace
 
-Answered<std::vector<ChatMessage>> read_messages(Fields& body, Shape shape) {
-  MessageForm form = message_form(shape);
-  form.body = &body;
-  const Json* list = body.find(form.field);
-  const bool input = form.field == "input";
+Answered<std::vector<ChatMessage>> read_messages(Fields& body, const Dialect& dialect) {
+  const std::string field = dialect.messages;
+  const Json* list = body.find(field);
+  const bool input = dialect.calls == Calls::items;
   if (list == nullptr)
     return refuse(
         input ? "input: needed, a text or a list of messages" : "messages: needed, a list with at least one message",
-        form.field);
+        field);
   if (input && list->is_string()) return std::vector{ChatMessage{"user", list->get<std::string>()}};
-  if (!list->is_array() || list->empty()) return wrong(form.field, *list, "a list with at least one message");
+  if (!list->is_array() || list->empty()) return wrong(field, *list, "a list with at least one message");
   Conversation conversation;
   for (size_t i = 0; i < list->size(); ++i)
-    LLADA_TRY_STATUS(read_message((*list)[i], fmt::format("{}[{}]", form.field, i), shape, form, conversation));
+    LLADA_TRY_STATUS(read_message((*list)[i], fmt::format("{}[{}]", field, i), {dialect, body}, conversation));
   return conversation.take();
 }
 
 Answered<std::optional<std::string>> read_system(Fields& body) {
-  static const MessageForm kForm{.field = "system", .parts = {"text"}, .beside = {}};
+  static constexpr Dialect kPlain{};
   const Json* system = body.find("system");
   if (system == nullptr) return std::nullopt;
-  LLADA_TRY(std::string text, read_content(*system, "system", kForm));
+  LLADA_TRY(std::string text, read_content(*system, "system", {kPlain, body}));
   return text;
 }
 

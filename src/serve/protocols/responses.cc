@@ -1,6 +1,11 @@
-#include "serve/protocols/response_form.h"
-
+// /v1/responses: OpenAI's response object, whose output items are thoughts, where they were wished for, a message with
+// one part, its text, and calls of functions. The events of its stream have numbers.
+#include <algorithm>
+#include <set>
 #include <utility>
+
+#include "serve/protocols/adapter.h"
+#include "serve/protocols/tools.h"
 
 namespace llada::serve {
 namespace {
@@ -77,7 +82,40 @@ Json usage_of(const Json& usage, int64_t thought_tokens) {
   return json;
 }
 
-}  // namespace
+class ResponseForm final : public OneAnswerWriter {
+ public:
+  ResponseForm(AnswerHead head, const Ask& ask) : head_(std::move(head)), repeated_(ask.repeated) {
+    head_.id = "resp_" + head_.id;
+  }
+
+  std::string whole(const FinishedAnswer& answer, const Json& usage) const override {
+    return dump(as_json(answer, usage));
+  }
+  std::string begin() override;
+  std::string delta(const std::string& text) override;
+  std::string call(const AnswerPiece& piece) override;
+  std::string thought(const std::string& text) override;
+  std::string end(const FinishedAnswer& answer, const Json& usage) override;
+  std::string failed(const ApiError& error) override;
+
+ private:
+  Json as_json(const FinishedAnswer& answer, const Json& usage) const;
+  std::string event(const std::string& type, const Json& fields);
+  std::string item_event(const std::string& type, const Json& fields, Json more);
+  std::string begin_text();
+  std::string end_text(const std::string& status);
+  std::string end_thoughts();
+  std::string end_item(Json item);
+
+  AnswerHead head_;
+  const Json repeated_;
+  int64_t next_ = 0;             // event
+  int64_t items_ = 0;            // that were begun
+  Json output_ = Json::array();  // those of them that have ended
+  std::string text_, thoughts_;  // of the item so far
+  bool in_text_ = false, in_thoughts_ = false;
+  ToolCall call_;  // that is being written
+};
 
 Json ResponseForm::as_json(const FinishedAnswer& answer, const Json& usage) const {
   const std::string status = status_of(answer);
@@ -205,6 +243,108 @@ std::string ResponseForm::failed(const ApiError& error) {
   Json response = response_with(head_, repeated_, "failed", Json::array());
   response["error"] = {{"code", "server_error"}, {"message", error.message}};
   return event("response.failed", {{"response", response}});
+}
+
+Wished read_text_format(Fields& body) { return read_typed_form(body, {"text", "format"}, false); }
+
+// A client may send back a message of an earlier answer as it came.
+constexpr Dialect kResponse{.writer = write_as<ResponseForm>,
+                            .converses = true,
+                            .form = read_text_format,
+                            .messages = "input",
+                            .part = "input_text",
+                            .other_part = "output_text",
+                            .idle = {"type", "id", "status"},
+                            .calls = Calls::items};
+
+// Further parts of a response that a client wants; those listed here never occur. Log-probabilities do, and are
+// refused.
+Done read_include(Fields& body) {
+  LLADA_TRY(const auto names, body.texts("include"));
+  static const std::set<std::string> kAbsent = {
+      "reasoning.encrypted_content",    "file_search_call.results",      "web_search_call.results",
+      "web_search_call.action.sources", "code_interpreter_call.outputs", "computer_call_output.output.image_url",
+      "message.input_image.image_url"};
+  for (const std::string& name : names)
+    if (!kAbsent.contains(name)) return wrong("include", name, "nothing that an answer here has");
+  return {};
+}
+
+// Fields that this server cannot follow, but for values that change nothing.
+Done read_unstored(Fields& body) {
+  if (body.find("previous_response_id") != nullptr)
+    return refuse("previous_response_id: nothing is stored here; needed the whole conversation in input",
+                  "previous_response_id");
+  // The second of truncation is done where all of a conversation fits, and is refused with its own code where not.
+  const std::pair<const char*, std::vector<Json>> idle[] = {
+      {"truncation", {"disabled", "auto"}}, {"background", {false}}, {"top_logprobs", {0}}};
+  for (const auto& [name, values] : idle)
+    if (const Json* found = body.find(name); found != nullptr && std::ranges::count(values, *found) == 0)
+      return wrong(name, *found, fmt::format("{}", values.front().dump()));
+  LLADA_TRY_STATUS(read_include(body));
+  const Json* text = body.find("text");
+  if (text == nullptr) return {};
+  if (!text->is_object()) return wrong("text", *text, "an object with a format");
+  for (const auto& [name, value] : text->items())
+    if (name != "format" && name != "verbosity" && !asks_nothing(value))
+      return refuse(fmt::format("text.{}: this field is not supported here", name), "text." + name);
+  return {};
+}
+
+// Fields that the answer repeats stay in memory as long as it takes, members without a meaning too.
+Done check_repeated(Fields& body) {
+  constexpr size_t kFew = size_t{16} << 10, kSchemas = size_t{1} << 20;
+  for (const auto& [name, most] : {std::pair{"metadata", kFew},
+                                   {"parallel_tool_calls", kFew},
+                                   {"tool_choice", kFew},
+                                   {"text", kSchemas},
+                                   {"tools", kSchemas}})
+    if (const auto* value = body.find(name); value != nullptr && dump(Json(*value)).size() > most)
+      return wrong(name, *value, fmt::format("{} bytes of JSON at most", most));
+  return {};
+}
+
+// The fields that a response repeats, as they were understood.
+Json repeated_fields(Fields& body, const std::optional<std::string>& instructions, const DecodeChoice& choice,
+                     const ToolUse& tools) {
+  const auto repeat = [&](const char* name, const Json& otherwise) {
+    const Json* value = body.find(name);
+    return value == nullptr ? otherwise : Json(*value);
+  };
+  return {{"instructions", instructions ? Json(*instructions) : Json(nullptr)},
+          {"max_output_tokens", repeat("max_output_tokens", nullptr)},
+          {"metadata", repeat("metadata", Json::object())},
+          {"parallel_tool_calls", repeat("parallel_tool_calls", true)},
+          {"text", repeat("text", {{"format", {{"type", "text"}}}})},
+          {"tools", tools.functions.empty() ? Json::array() : repeat("tools", Json::array())},
+          {"tool_choice", repeat("tool_choice", "auto")},
+          {"temperature", choice.options.temperature},
+          {"top_p", choice.options.top_p}};
+}
+
+Answered<Ask> read_response(Service& service, Fields body) {
+  LLADA_TRY(Ask ask, read_ask(service, body, kResponse));
+  LLADA_TRY_STATUS(read_unstored(body));
+  LLADA_TRY(auto messages, read_messages(body, kResponse));
+  LLADA_TRY(const auto instructions, body.optional_text("instructions"));
+  if (instructions) messages.insert(messages.begin(), {"system", *instructions});
+  const auto also = [&](Ask& asked, const Decoding& decoding, const ToolUse& tools) -> Done {
+    LLADA_TRY_STATUS(check_repeated(body));
+    asked.repeated = repeated_fields(body, instructions, decoding.choice, tools);
+    return {};
+  };
+  return read_talk(service, body, kResponse, std::move(ask),
+                   {.messages = std::move(messages),
+                    .stop = nullptr,
+                    .lengths = {"max_output_tokens"},
+                    .also = also});
+}
+
+}  // namespace
+
+Protocol responses_protocol() {
+  static constexpr Route kRoutes[] = {answers("/v1/responses", generate<read_response>, true)};
+  return {kRoutes};
 }
 
 }  // namespace llada::serve

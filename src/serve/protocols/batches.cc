@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <charconv>
 
-#include "serve/work/batch.h"
 #include "serve/http/multipart.h"
-#include "serve/protocols/routes.h"
+#include "serve/protocols/adapter.h"
+#include "serve/work/batch.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -146,8 +146,6 @@ Answered<Window> read_window(Fields& body) {
   return Window{text, *number * unit};
 }
 
-}  // namespace
-
 void add_file(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const BodyBytes body = exchange->take_body();
   const auto add = [&]() -> Answered<Json> {
@@ -190,8 +188,6 @@ HttpReply remove_file(Service& service, const HttpRequest& request) {
   return reply_of(keeper->batches->remove_file(keeper->asker, path_id("/v1/files/{id}", request.path)));
 }
 
-namespace {
-
 Answered<Json> read_batch(const Keeper& keeper, Exchange& exchange, bool strict) {
   LLADA_TRY(Fields body, read_body(exchange, strict));
   LLADA_TRY(const auto input, body.optional_text("input_file_id"));
@@ -211,8 +207,6 @@ Answered<Json> read_batch(const Keeper& keeper, Exchange& exchange, bool strict)
                                                   {"metadata", metadata == nullptr ? Json(nullptr) : Json(*metadata)},
                                                   {"seconds", window.seconds}});
 }
-
-}  // namespace
 
 void add_batch(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const auto add = [&]() -> Answered<Json> {
@@ -240,6 +234,21 @@ HttpReply cancel_batch(Service& service, const HttpRequest& request) {
   const auto keeper = kept(service, request);
   if (!keeper) return error_reply(keeper.error());
   return reply_of(keeper->batches->cancel_batch(keeper->asker, path_id("/v1/batches/{id}/cancel", request.path)));
+}
+
+}  // namespace
+
+Protocol batches_protocol() {
+  static constexpr Route kRoutes[] = {{"POST", "/v1/files", add_file},
+                                      {"GET", "/v1/files", get<list_files>},
+                                      {"GET", "/v1/files/{id}/content", get<file_content>},
+                                      {"GET", "/v1/files/{id}", get<one_file>},
+                                      {"DELETE", "/v1/files/{id}", get<remove_file>},
+                                      {"POST", "/v1/batches", add_batch},
+                                      {"GET", "/v1/batches", get<list_batches>},
+                                      {"POST", "/v1/batches/{id}/cancel", get<cancel_batch>},
+                                      {"GET", "/v1/batches/{id}", get<one_batch>}};
+  return {kRoutes};
 }
 
 }  // namespace llada::serve
