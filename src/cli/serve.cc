@@ -16,7 +16,7 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
-#include "engine/decide_json.h"
+#include "wire/decide_json.h"
 #include "json/parse.h"
 #include "serve/http/access.h"
 #include "serve/http/server.h"

@@ -2,7 +2,7 @@
 // whatever the number of its questions; its forwards are shared with everybody's.
 #include <utility>
 
-#include "engine/decide_json.h"
+#include "wire/decide_json.h"
 #include "engine/request_memory.h"
 #include "serve/protocols/adapter.h"
 #include "serve/work/queued.h"

@@ -1,4 +1,4 @@
-#include "engine/decide_json.h"
+#include "wire/decide_json.h"
 
 #include <algorithm>
 #include <set>
