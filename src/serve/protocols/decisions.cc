@@ -2,10 +2,10 @@
 // whatever the number of its questions; its forwards are shared with everybody's.
 #include <utility>
 
-#include "wire/decide_json.h"
 #include "engine/request_memory.h"
 #include "serve/protocols/adapter.h"
 #include "serve/work/queued.h"
+#include "wire/decide_json.h"
 
 namespace llada::serve {
 namespace {

@@ -1,4 +1,6 @@
 // /v1/messages and /v1/messages/count_tokens: Anthropic's protocol.
+#include "serve/protocols/messages.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -146,13 +148,21 @@ class AnthropicForm final : public OneAnswerWriter {
   bool thinking_ = false;  // it is open, and of thoughts
 };
 
+}  // namespace
+
+std::unique_ptr<AnswerWriter> write_message(AnswerHead head, const Ask& ask) {
+  return std::make_unique<AnthropicForm>(std::move(head), ask);
+}
+
+namespace {
+
 // The form in the field of its first version, or of the later one.
 Wished read_output_format(Fields& body) {
   LLADA_TRY(auto older, read_typed_form(body, {"output_format"}, false));
   return older ? older : read_typed_form(body, {"output_config", "format"}, false);
 }
 
-constexpr Dialect kMessage{.writer = write_as<AnthropicForm>,
+constexpr Dialect kMessage{.writer = write_message,
                            .converses = true,
                            .form = read_output_format,
                            .idle = {"thinking", "cache_control"},
@@ -175,9 +185,8 @@ Answered<Ask> read_message_request(Service& service, Fields body) {
   if (const Json* thread = body.find("thread"); thread != nullptr && *thread != Json{{"type", "create"}})
     return wrong("thread", *thread, "{\"type\": \"create\"}: nothing is stored here, messages have all of it");
   LLADA_TRY(auto messages, read_conversation(body));
-  return read_talk(
-      service, body, kMessage, std::move(ask),
-      {.messages = std::move(messages), .stop = "stop_sequences", .lengths = {"max_tokens"}});
+  return read_talk(service, body, kMessage, std::move(ask),
+                   {.messages = std::move(messages), .stop = "stop_sequences", .lengths = {"max_tokens"}});
 }
 
 Answered<HttpReply> count_tokens(Service& service, Fields body) {

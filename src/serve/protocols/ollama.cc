@@ -1,4 +1,6 @@
 // /api/...: Ollama's protocol, as far as one model that is loaded can speak it: what there is, chats, texts.
+#include "serve/protocols/ollama.h"
+
 #include <algorithm>
 #include <array>
 
@@ -81,10 +83,17 @@ class OllamaForm final : public OneAnswerWriter {
   ToolCall call_;  // that is being written
 };
 
-template <bool chat>
-std::unique_ptr<AnswerWriter> write_ollama(AnswerHead head, const Ask&) {
-  return std::make_unique<OllamaForm>(std::move(head), chat);
+std::unique_ptr<AnswerWriter> write_text(AnswerHead head, const Ask&) {
+  return std::make_unique<OllamaForm>(std::move(head), false);
 }
+
+}  // namespace
+
+std::unique_ptr<AnswerWriter> write_ollama_chat(AnswerHead head, const Ask&) {
+  return std::make_unique<OllamaForm>(std::move(head), true);
+}
+
+namespace {
 
 Json ollama_error(int, const std::string& message) { return {{"error", message}}; }
 
@@ -99,12 +108,12 @@ Wished read_format(Fields& body) {
   return schema_form(body, "format", *format, "format");
 }
 
-constexpr Dialect kChats{.writer = write_ollama<true>,
+constexpr Dialect kChats{.writer = write_ollama_chat,
                          .converses = true,
                          .form = read_format,
                          .idle = {"thinking", "cache_control", "tool_name"},
                          .needs_ids = false};
-constexpr Dialect kTexts{.writer = write_ollama<false>, .converses = true, .form = read_format};
+constexpr Dialect kTexts{.writer = write_text, .converses = true, .form = read_format};
 
 constexpr const char* kProtocol = "0.35.0";  // the version of Ollama whose requests are read here
 

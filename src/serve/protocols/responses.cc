@@ -334,10 +334,7 @@ Answered<Ask> read_response(Service& service, Fields body) {
     return {};
   };
   return read_talk(service, body, kResponse, std::move(ask),
-                   {.messages = std::move(messages),
-                    .stop = nullptr,
-                    .lengths = {"max_output_tokens"},
-                    .also = also});
+                   {.messages = std::move(messages), .stop = nullptr, .lengths = {"max_output_tokens"}, .also = also});
 }
 
 }  // namespace
