@@ -55,7 +55,8 @@ const std::vector<Layer> kTable = {
      {"eval", "engine", "base", "tensor", "kernels", "graph", "decode", "memory", "models", "devices", "sched"}},
     {"serve/http", {"base", "json", "text", "formats"}},
     {"serve/work", {"serve/http", "engine", "base", "json", "text", "formats", "decode", "memory"}},
-    {"serve/protocols", {"serve/work", "serve/http", "wire", "engine", "base", "json", "text", "formats", "decode", "memory"}},
+    {"serve/protocols",
+     {"serve/work", "serve/http", "wire", "engine", "base", "json", "text", "formats", "decode", "memory"}},
     {"cli", {"wire", "engine", "base", "json", "text", "eval", "bench", "hub", "serve"}},
     // Of the program llada-study, which nothing above includes.
     {"lab",

@@ -1,6 +1,6 @@
 // The body of a request, as far as protocols have the same fields: readers of them, each of which refuses with the name
 // of the field. The fields are OpenAI's; those that only this engine has stand in `llada`, with the keys of
-// decode/fields.h and `preset`. Where protocols differ each says in its Dialect.
+// decode/fields.h and `preset`. Each protocol says in its Dialect where it differs.
 #pragma once
 #include <array>
 #include <functional>
@@ -30,8 +30,8 @@ struct Dialect {
   bool frames = false;     // a stream may show the denoising (`diffusing`)
   bool biased = false;     // logit_bias
   Wished (*form)(Fields& body) = nullptr;
-  // Of a conversation: the field of its messages; the type of a part that is text, and another one; fields of a message
-  // that say nothing to a model; whether the result of a call must name it.
+  // Of a conversation: the field of its messages; the types of parts that are text; fields of a message that a model is
+  // not shown; whether the result of a call must name it.
   const char* messages = "messages";
   std::string_view part = "text", other_part = part;
   std::array<std::string_view, 3> idle = {};
@@ -48,14 +48,14 @@ Done read_logprobs(Fields& body, Ask& ask);                    // where it is a 
 Done read_chat_logprobs(Fields& body, Ask& ask);               // where it is a switch, beside top_logprobs
 Answered<std::vector<std::string>> read_stop(Fields& body, const std::string& name = "stop");
 
-// Temperature, top_p, top_k, min_p, seed, ignore_eos, llada, and how long the answer may be, under one of two names, the
-// first before the other, -1 for as long as it needs; of infilling, whose gaps say how many tokens there are, none of
-// these.
+// Temperature, top_p, top_k, min_p, seed, ignore_eos, llada, and how long the answer may be, in the first of two fields
+// that is there, -1 for as long as it needs. Of infilling, whose gaps say how many tokens there are, no length.
 struct Lengths {
   const char* first;
   const char* other = nullptr;
 };
-Answered<Decoding> read_decoding(Service& service, Fields& body, const Ask& ask, bool infill, Lengths lengths = {"max_completion_tokens", "max_tokens"});
+Answered<Decoding> read_decoding(Service& service, Fields& body, const Ask& ask, bool infill,
+                                 Lengths lengths = {"max_completion_tokens", "max_tokens"});
 
 // The conversation (conversation.cc).
 Answered<std::vector<ChatMessage>> read_messages(Fields& body, const Dialect& dialect);
@@ -95,8 +95,9 @@ Done think_without_form(Service& service, Ask& ask, const Decoding& decoding);
 Done read_logit_bias(Service& service, Fields& body, Ask& ask);
 Done apply_logit_bias(const Service& service, const Ask& ask, decode::DecodeOptions& options);
 
-// Forms of the answer (ask_format.cc): an object with a type, its schema in a member json_schema or beside the type; the
-// same in response_format, or under the names of vLLM, SGLang and llama-server; a schema that stands alone; any object.
+// Forms of the answer (ask_format.cc): an object with a type, whose schema stands in a member json_schema or beside the
+// type; the same in response_format; that, or a form under the names of vLLM, SGLang and llama-server; a schema that
+// stands alone; any object.
 Wished read_typed_form(Fields& body, const std::vector<std::string>& path, bool inside);
 Wished read_response_format(Fields& body);
 Wished read_any_format(Fields& body);
