@@ -41,7 +41,7 @@ void read_body(const std::string& text) {
   }
   const bool infill = body->find("text") != nullptr, response = body->find("input") != nullptr;
   const auto shape = infill ? serve::Shape::infill : response ? serve::Shape::response : serve::Shape::chat;
-  Ask ask{.shape = shape};  // what needs no model
+  Ask ask;  // what needs no model
   bool think = false;
   check_refusal(read_without_effect(*body, response, &think));
   if (auto form = read_format(*body, shape); form)

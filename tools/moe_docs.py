@@ -57,7 +57,7 @@ def table(head, rows):
 
 
 def commands(list_):
-    return ["", *(f"    llada {c}" for c in list_)]
+    return ["", *(f"    llada-study {c}" for c in list_)]
 
 
 def setting(geometry, profile="a6000-pcie4", more=""):
@@ -85,12 +85,13 @@ def hybrimoe():
     rows, gains = {}, {}
     for name in AUTOREGRESSIVE:
         for p in run(setting(name))["phases"]:
-            all_three = times(p, whole_line(p)), times(p, "hybrid"), times(p, "hybrid", "layer split")
+            simple = p["best_simple"]
+            all_three = times(p, whole_line(p)), times(p, "hybrid"), times(p, whole_line(p), simple), times(p, "hybrid", simple)
             gains.setdefault(p["phase"], []).append(all_three)
             rows.setdefault((name, p["phase"]), {})[percent(p["experts_on_device"])] = \
-                f"{1e3 * line(p, 'static')['seconds_per_step']:.0f}; {all_three[0]:.2f}, **{all_three[1]:.2f}**"
-    means = "; ".join(f"{phase}: whole experts {mean(a for a, _, _ in l):.2f}, slices {mean(b for _, b, _ in l):.2f}, slices over a "
-                      f"split by layers {mean(c for _, _, c in l):.2f}" for phase, l in gains.items())
+                f"{1e3 * line(p, 'static')['seconds_per_step']:.0f}; {all_three[0]:.2f}, **{all_three[1]:.2f}**; {all_three[2]:.2f}, {all_three[3]:.2f}"
+    means = "; ".join(f"{phase}: over static {mean(v[0] for v in l):.2f}, with slices {mean(v[1] for v in l):.2f}; over the best simple "
+                      f"line {mean(v[2] for v in l):.2f}, with slices {mean(v[3] for v in l):.2f}" for phase, l in gains.items())
     return (table(["model", "phase", *SHARES], by_share(rows)) + ["", f"Means: {means}."] +
             commands(setting(n) for n in AUTOREGRESSIVE))
 

@@ -129,7 +129,7 @@ Result<MoeOptions> check_experts(const ExpertRequest& r, const DeviceSpec& where
   if (where.plugin)
     if (const Status can = where.plugin->can_hold_experts(); !can)
       return invalid("experts_on_device: {}", can.error().message);
-  o.cached = o.prefetch = o.blocks = o.plan == MoeRule::hybrid || o.plan == MoeRule::on_demand;
+  o.cached = o.prefetch = o.plan == MoeRule::hybrid || o.plan == MoeRule::on_demand;
   return o;
 }
 

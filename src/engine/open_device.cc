@@ -1,6 +1,7 @@
 #include "engine/open_device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -173,7 +174,11 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
                        .exact_attention = options.exact_attention,
                        .when_needed = copies,
                        .packed = std::move(packed)};
+  const auto begin = std::chrono::steady_clock::now();
   LLADA_TRY(auto host, make_cpu_device(cpu, graph.weights, weights, hooks));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (!copies && !on_disk && options.warn)
+    if (const auto note = packing_note(options.pack_cache, file.path(), seconds); !note.empty()) options.warn(note);
   if (spec.fallback && !spec.hexagon) {
     LLADA_TRY(opened.fallback, host->share(cpu.threads));
   }

@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kEnding = ".packed", kLockEnding = ".lock";
+constexpr double kLongPacking = 5;  // seconds at every start, against a tenth of one from the disk
 
 // The model's path as everybody names it, whether it exists or not.
 std::string whole_path(const std::string& path) {
@@ -214,6 +215,12 @@ std::shared_ptr<const PackedWeights> cached_weights(const LoadOptions& options, 
   if (made) return *made;
   warn(fmt::format("{}; the weights are packed in memory", made.error().message));
   return nullptr;
+}
+
+std::string packing_note(const PackCache& cache, const std::string& model, double seconds) {
+  if (cache.use != PackCache::Use::found || cache.folder.empty() || seconds < kLongPacking) return {};
+  return fmt::format("{}: packing the weights took {:.0f} s; `llada pack {}` keeps them on disk for later starts",
+                     model, seconds, model);
 }
 
 Result<PackReport> make_packed(const std::string& model, const LoadOptions& options,

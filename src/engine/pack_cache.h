@@ -41,6 +41,9 @@ std::string default_pack_folder(std::string_view xdg_cache_home, std::string_vie
 std::shared_ptr<const PackedWeights> cached_weights(const LoadOptions& options, const ModelFile& file,
                                                     const ModelGraph& graph);
 
+// A line for the user after a load that packed for so long although a cache could be used; empty where none is needed.
+std::string packing_note(const PackCache& cache, const std::string& model, double seconds);
+
 struct PackReport {
   std::string path, isa;
   uint64_t bytes = 0;

@@ -11,9 +11,12 @@ std::unexpected<Error> field_error(std::string_view source, std::string_view pat
   std::string text;
   if (!source.empty()) text.append(source).append(": ");
   const size_t begin = text.size();
-  text.append(path).append(": ").append(message);
+  for (const char c : path)  // on one line, whatever names it has
+    text += static_cast<unsigned char>(c) < 0x20 ? fmt::format("\\x{:02x}", c) : std::string(1, c);
+  const size_t end = text.size();
+  text.append(": ").append(message);
   return std::unexpected(Error{ErrorKind::invalid_input, std::move(text), static_cast<uint32_t>(begin),
-                               static_cast<uint32_t>(path.size())});
+                               static_cast<uint32_t>(end - begin)});
 }
 
 // The number where it is in range.
@@ -277,9 +280,7 @@ Status Fields::finish() const {
   for (size_t i = 0; const auto& [name, value] : object_->get_ref<const Json::object_t&>()) {
     if (read_[i++] || value.is_null()) continue;
     const std::string why = objection_ == nullptr ? "is not known here" : objection_(*this, name, value);
-    if (why.empty()) continue;
-    const std::string quoted = Json(name.substr(0, 200)).dump(-1, ' ', false, Json::error_handler_t::replace);
-    return fault(quoted.substr(1, quoted.size() - 2), why);  // on one line
+    if (!why.empty()) return fault(name.substr(0, 200), why);
   }
   return {};
 }

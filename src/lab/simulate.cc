@@ -24,7 +24,7 @@ struct Request {
   std::optional<int32_t> latency_logits;
   int64_t replay_run = 0;
   std::string replayed;  // the recording's run; empty without one
-  bool compare = false, json = false;
+  bool compare = false, json = false, speed_ups = false;
   MoeRequest moe;
   CLI::App* app = nullptr;
 };
@@ -43,6 +43,7 @@ Json line_json(const SimulatedLine& l) {
           {"joules", l.joules},
           {"joules_low", l.joules_low},
           {"joules_high", l.joules_high},
+          {"joules_per_token", l.joules_per_token()},
           {"bytes_mapped_per_pass", l.bytes_mapped_per_pass},
           {"exposed_map_seconds", l.exposed_map_seconds},
           {"lower_bound_bytes_per_pass", l.lower_bound_bytes},
@@ -57,6 +58,8 @@ Json line_json(const SimulatedLine& l) {
 Json simulation_json(const Simulation& s) {
   Json json = {{"profile", s.profile}, {"preset", s.preset}, {"label", "modelled"}, {"ladder", Json::array()}};
   for (const SimulatedLine& line : s.ladder) json["ladder"].push_back(line_json(line));
+  json["beside"] = Json::array();
+  for (const SimulatedLine& line : s.beside) json["beside"].push_back(line_json(line));
   json["step_128_rows"] = {{"cpu_seconds", s.step128_cpu_s}, {"npu_seconds", s.step128_npu_s}};
   json["weight_bytes"] = s.weight_bytes;
   json["arena_bytes"] = s.arena_bytes;
@@ -119,12 +122,20 @@ std::string simulation_text(const Simulation& s, const SimulateOptions& o, const
       paragraph(fmt::format("{} on {}: {} prompt tokens, {} generated", s.preset, s.profile, o.prompt, s.gen)) +
       paragraph("All numbers are modelled. " + s.description) + '\n';
   constexpr const char* kHead = "{:<13} {:>6} {:>13} {:>6} {:>6} {:>6} {:>6} {:>8} {:>7}\n";
-  out += fmt::format(kHead, "", "", "", "", "rows", "tokens", "", "mapped", "exposed");
-  out += fmt::format(kHead, "", "seconds", "low to high", "passes", "a pass", "a pass", "joules", "GiB/pass", "map s");
-  for (const SimulatedLine& l : s.ladder)
-    out += fmt::format("{:<13} {:>6.1f} {:>13} {:>6} {:>6.0f} {:>6.2f} {:>6.0f} {:>8} {:>7.1f}\n", l.name, l.seconds,
+  out += fmt::format(kHead, "", "", "", "", "rows", "tokens", "J a", "mapped", "exposed");
+  out += fmt::format(kHead, "", "seconds", "low to high", "passes", "a pass", "a pass", "token", "GiB/pass", "map s");
+  const auto row = [](const SimulatedLine& l) {
+    return fmt::format("{:<13} {:>6.1f} {:>13} {:>6} {:>6.0f} {:>6.2f} {:>6.2f} {:>8} {:>7.1f}\n", l.name, l.seconds,
                        range_text(l.seconds_low, l.seconds_high), l.passes, l.rows_per_pass, l.tokens_per_pass(),
-                       l.joules, gib(l.bytes_mapped_per_pass), l.exposed_map_seconds);
+                       l.joules_per_token(), gib(l.bytes_mapped_per_pass), l.exposed_map_seconds);
+  };
+  for (const SimulatedLine& l : s.ladder) out += row(l);
+  if (!s.beside.empty()) {
+    out += '\n' + paragraph(
+                      "beside the last line: the CPU with its decoding, one token after the other on each, and "
+                      "the last line without one of its parts");
+    for (const SimulatedLine& l : s.beside) out += row(l);
+  }
   if (const SimulatedLine& last = s.ladder.back(); last.sparse_passes > 0)
     out +=
         '\n' + paragraph(fmt::format("beside the last line's passes the CPU computes {} of its own, whose results come "
@@ -139,6 +150,21 @@ std::string simulation_text(const Simulation& s, const SimulateOptions& o, const
   if (s.rival_seconds > 0)
     out += paragraph(fmt::format("for comparison: {:.1f} s for {} tokens by {}", s.rival_seconds, s.gen, s.rival));
   return out + uncertain_text(s.sensitivity);
+}
+
+constexpr std::array<int64_t, 4> kPrompts = {32, 78, 256, 512};
+constexpr std::array<int64_t, 5> kAnswers = {32, 64, 128, 256, 512};
+
+std::string speed_ups_text(const std::vector<SpeedUp>& rows) {
+  std::string out = paragraph(
+      "how many times faster the last line is than the CPU with prefix K/V, by the tokens of the prompt (rows) and of "
+      "the answer (columns); modelled");
+  out += fmt::format("{:>6}", "");
+  for (const int64_t gen : kAnswers) out += fmt::format(" {:>7}", gen);
+  for (size_t i = 0; i < rows.size(); ++i)
+    out += fmt::format("{} {:>7.1f}", i % kAnswers.size() == 0 ? fmt::format("\n{:>6}", rows[i].prompt) : "",
+                       rows[i].factor);
+  return out + '\n';
 }
 
 std::string sweep_text(const std::vector<SweepRow>& rows) {
@@ -204,7 +230,8 @@ Result<Range> parse_range(std::string_view text) {
 
 // Options of the other of the two simulations are refused, not ignored.
 Status check_moe(const Request& r) {
-  constexpr std::array kOnlyMoe = {"--experts-on-device", "--routing", "--moe-tokens", "--moe-slices", "--moe-grouped"};
+  constexpr std::array kOnlyMoe = {"--experts-on-device", "--routing",    "--moe-tokens",
+                                   "--moe-prompt",        "--moe-slices", "--moe-grouped"};
   constexpr std::array kBoth = {"--moe", "--profile", "--trace", "--json", "--map", "--help"};
   const bool moe = !r.moe.simulate.geometry.empty();
   for (const CLI::Option* option : r.app->get_options()) {
@@ -262,6 +289,19 @@ Result<int> run(Request r) {
     return 0;
   }
   if (r.latency_logits) return invalid("--latency-logits: needs --latency");
+  if (r.speed_ups) {
+    if (r.compare || !r.sweep.empty() || !r.replay.empty() || !r.trace.empty())
+      return invalid("--speed-ups: not with --compare-profiles, --sweep, --replay or --trace");
+    LLADA_TRY(const auto rows, simulate_speed_ups(r.simulate, kPrompts, kAnswers));
+    Json list = Json::array();
+    for (const SpeedUp& row : rows) list.push_back({{"prompt", row.prompt}, {"gen", row.gen}, {"factor", row.factor}});
+    LLADA_TRY_STATUS(print(r.json ? json_line({{"profile", r.simulate.profile},
+                                               {"preset", r.simulate.preset},
+                                               {"label", "modelled"},
+                                               {"speed_ups", std::move(list)}})
+                                  : speed_ups_text(rows)));
+    return 0;
+  }
   std::string text;
   Json json = Json::array();
   for (const std::string& profile : profiles) {
@@ -301,7 +341,7 @@ Work setup_simulate(CLI::App& app) {
             ->type_name("NAME|FILE"),
         fmt::format("{}", fmt::join(profile_names(), " ")));
   offer(app.add_option("--preset", o.preset, "the model's geometry and type (llada-8b:q4_0)")->type_name("NAME:TYPE"),
-        "llada-8b llada-1.5 dream-7b diffusion-gemma-26b");
+        "llada-8b llada-1.5 dream-7b llada2-mini sdar-8b diffusion-gemma-26b");
   add_integer_option(app, "--prompt", o.prompt, 0, 1 << 20, "prompt tokens (78)");
   add_integer_option(app, "--gen", o.gen, 0, 1 << 20, "tokens to generate (128)");
   app.add_option_function<std::string>(
@@ -327,6 +367,8 @@ Work setup_simulate(CLI::App& app) {
                  "with --latency: rows of a pass whose logits are computed, at most (all)")
       ->type_name("N");
   app.add_flag("--compare-profiles", r->compare, "simulate every built-in profile");
+  app.add_flag("--speed-ups", r->speed_ups,
+               "the last line over the CPU with prefix K/V, for prompts and answers of 32 to 512 tokens");
   app.add_option("--map", o.map_variant, "which of the profile's prices of mapping")->type_name("NAME");
   app.add_option("--memory", o.memory,
                  "plan, copy, lru, drop-all, belady or sessions for the lines from SOMR on (plan)")
@@ -344,6 +386,7 @@ Work setup_simulate(CLI::App& app) {
       "  llada-study simulate --profile v79-8elite --tokens-per-pass 5 --json\n"
       "  llada-study simulate --profile sm8750-paper --sweep window=2.0:4.0:0.25\n"
       "  llada-study simulate --compare-profiles\n"
+      "  llada-study simulate --profile sm8750-paper --speed-ups\n"
       "  llada-study simulate --moe llada2-mini --profile a6000-pcie4 --experts-on-device 25%");
   return [r] { return run(*r); };
 }

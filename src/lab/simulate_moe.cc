@@ -43,7 +43,6 @@ Json line_json(const MoeLine& l) {
                {"makespan_error_worst", l.predicted_worst},
                {"guessed_right_share", l.guessed_right}};
   if (l.refresh > 0) json["refresh_steps"] = l.refresh;
-  if (l.replans > 0) json["replans"] = l.replans;
   return json;
 }
 
@@ -53,7 +52,9 @@ Json phase_json(const MoePhase& p) {
                {"slots_per_layer", p.slots},
                {"resident_bytes", p.resident_bytes},
                {"bound_seconds_per_step", p.bound_s},
-               {"speed_up_over_static", p.speed_up("hybrid", "static")}};
+               {"speed_up_over_static", p.speed_up("hybrid", "static")},
+               {"best_simple", p.best_simple().name},
+               {"speed_up_over_best_simple", p.speed_up("hybrid", p.best_simple().name)}};
   if (p.find("TIDE") != nullptr) json["speed_up_over_tide"] = p.speed_up("hybrid", "TIDE");
   json["routing"] = {{"rows_per_step", p.statistics.rows},
                      {"experts_touched", p.statistics.touched},
@@ -118,6 +119,9 @@ std::string phase_text(const MoeSimulation& s, const MoePhase& p) {
     if (l.seconds <= 0) hits += fmt::format(" {} {:.1f} %,", l.name.substr(l.name.find(' ') + 1), 100 * l.hit_rate);
   hits.pop_back();
   out += paragraph(hits, 4);
+  if (p.find("hybrid") != nullptr)
+    out += fmt::format("  hybrid over the best simple line ({}): {:.2f}x\n", p.best_simple().name,
+                       p.speed_up("hybrid", p.best_simple().name));
   if (p.find("TIDE") != nullptr) out += fmt::format("  hybrid over TIDE: {:.2f}x\n", p.speed_up("hybrid", "TIDE"));
   const double best = p.find("hybrid") != nullptr ? p.find("hybrid")->seconds : fixed;
   out += paragraph(
@@ -141,7 +145,9 @@ std::string text_of(const MoeSimulation& s) {
       paragraph(
           "columns: ms/step: time of a step; faster: static's time over it; bound: least time of any plan that has the "
           "same residents, as a share of it; hits: wanted experts that were resident; MB: moved in a step; cpu, accel, "
-          "link: share of the time at work; off: error of the predicted time; decide: microseconds of planning",
+          "link: share of the time at work; off: error of the predicted time; decide: microseconds of planning. Simple "
+          "lines: static as kTransformers, layer split as llama.cpp, all-cpu, on-demand, and that with guesses as "
+          "AdapMoE",
           2);
   for (const MoePhase& p : s.phases) out += phase_text(s, p);
   return out;
@@ -184,6 +190,7 @@ void add_moe_options(CLI::App& app, MoeRequest& r) {
       ->type_name("on|off")
       ->group(kGroup);
   count("--moe-tokens", o.tokens, 4096, "tokens decoded (96)");
+  count("--moe-prompt", o.prompt, 2048, "rows of a prefill (128)");
 }
 
 Result<int> run_moe(MoeRequest r, const std::string& trace, bool json) {

@@ -265,7 +265,7 @@ Status Executor::run(const StepInputs& inputs, StepOutputs& outputs, std::vector
     // Somebody else has computed with the device: no expert is where this run's books say.
     if (split_ && can_.experts != nullptr && can_.experts->expert_run() != expert_run_) begin_experts();
     LLADA_TRY(const auto prepared, prepared_for(forward));
-    if (split_) split_->begin_step(inputs);
+    if (split_) split_->begin_step();
     for (const MemoryRuntime::Segment& segment : prepared->segments) {
       if (memory_) LLADA_TRY_STATUS(memory_->before(*device_, segment, last));
       Run run{prepared->program, segment.first, segment.last, &inputs, &outputs, segment.unit};

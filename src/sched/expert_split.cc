@@ -37,15 +37,9 @@ ExpertSplit::ExpertSplit(ExpertSplitOptions options) : options_(std::move(option
     runtime_.emplace(options_.layers, options_.experts * options_.costs->slices, *options_.costs, options_.moe);
 }
 
-void ExpertSplit::begin_step(const StepInputs& inputs) {
-  // Other rows than before: another block, more or fewer rows of it, other requests.
-  std::vector<Work> work;
-  for (const Stream& stream : inputs.streams) work.push_back({.block = stream.block});
-  for (const RowSpan& span : inputs.spans) work[static_cast<size_t>(span.stream)].rows += span.count;
+void ExpertSplit::begin_step() {
   planned_at_s_ = 0;
-  const bool block = work != work_;
-  work_ = std::move(work);
-  if (runtime_) runtime_->begin_step(block);
+  if (runtime_) runtime_->begin_step();
 }
 
 Result<const ExpertsPlan*> ExpertSplit::plan(Device& device, const Program& program, const Op& op,

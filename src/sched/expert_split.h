@@ -36,7 +36,7 @@ class ExpertSplit {
  public:
   explicit ExpertSplit(ExpertSplitOptions options);
 
-  void begin_step(const StepInputs& inputs);
+  void begin_step();
   // The op is a layer's experts, and everything before it has been waited for. Null: as the device likes.
   Result<const ExpertsPlan*> plan(Device& device, const Program& program, const Op& op, const StepInputs& inputs);
 
@@ -47,12 +47,6 @@ class ExpertSplit {
  private:
   ExpertSplitOptions options_;
   std::optional<MoeRuntime> runtime_;
-  struct Work {
-    int32_t block = 0;
-    int64_t rows = 0;
-    bool operator==(const Work&) const = default;
-  };
-  std::vector<Work> work_;  // of the streams of the step before
   ExpertsPlan plan_;
   double planned_at_s_ = 0;  // the last layer; 0: none of this step
   LayerClock clock_;

@@ -58,7 +58,6 @@ MoeRuntime::MoeRuntime(int32_t layers, int32_t experts, const ExpertCosts& costs
       most_queued_(kQueue * static_cast<size_t>(costs.slices)),
       options_(std::move(options)),
       cache_(layers, experts, options_.cache, options_.buffer),
-      residency_(layers, experts, options_.cache.slots, options_.residency),
       placed_(static_cast<size_t>(layers), false) {}
 
 std::vector<ExpertId> MoeRuntime::place(std::span<const LayerRouting> history) {
@@ -75,10 +74,9 @@ std::vector<ExpertId> MoeRuntime::place(std::span<const LayerRouting> history) {
   return ids;
 }
 
-void MoeRuntime::begin_step(bool block) {
+void MoeRuntime::begin_step() {
   ++step_;
   cache_.begin_pass();
-  if (block) residency_.begin_block();
 }
 
 bool MoeRuntime::wants_guesses() const {
@@ -156,16 +154,7 @@ void MoeRuntime::refresh(const LayerRouting& routing, ExpertsPlan& out) {
 // Whether an expert may become resident, and in whose place.
 std::optional<ExpertCache::Admission> MoeRuntime::admission(ExpertId id) const {
   if (!options_.cached) return std::nullopt;
-  if (!options_.blocks) return cache_.place_for(id);
-  if (!cache_.full(id.layer)) return ExpertCache::Admission{};
-  std::optional<ExpertId> victim;
-  for (const int32_t e : cache_.residents(id.layer)) {
-    const ExpertId old{id.layer, e};
-    if (in_flight_.contains(old) || !residency_.replaces(id, old)) continue;
-    if (!victim || residency_.load(old) < residency_.load(*victim)) victim = old;
-  }
-  if (!victim) return std::nullopt;
-  return ExpertCache::Admission{victim};
+  return cache_.place_for(id);
 }
 
 std::vector<ExpertLoad> MoeRuntime::loads_of(const LayerRouting& routing, int32_t layer, const ExpertLink& link) const {
@@ -191,7 +180,6 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
   stats_.traffic = clock.link.traffic;
   sort_arriving(routing, out, clock.link);
   cache_.observe(layer, routing);
-  if (options_.blocks && residency_.observe(layer, routing)) ++stats_.replans;
   const bool first = !placed_[static_cast<size_t>(layer)];
   placed_[static_cast<size_t>(layer)] = true;
   if (options_.cache.slots > 0 && (first || (options_.refresh > 0 && step_ % options_.refresh == 0)))
@@ -283,21 +271,16 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
   }
 }
 
-// Experts that this layer wanted and did not have, or that its block should have, for later steps. The victim may still
+// Experts that this layer wanted and did not have, for later steps. The victim may still
 // be in this layer's queue: its place is taken over after its use.
 void MoeRuntime::promote(const LayerRouting& routing, double idle_s, ExpertsPlan& out) {
   std::vector<int32_t> missing;
   const auto staged = [&](int32_t e) {
     return std::ranges::any_of(out.moves, [&](const ExpertMove& m) { return m.id == ExpertId{out.layer, e}; });
   };
-  const auto worth = [&](int32_t e) {
-    const ExpertId id{out.layer, e};
-    return options_.blocks ? residency_.load(id) : cache_.worth(id);
-  };
-  const auto wanted = [&](int32_t e) { return options_.blocks && residency_.wanted({out.layer, e}); };
+  const auto worth = [&](int32_t e) { return cache_.worth({out.layer, e}); };
   for (const int32_t e : heaviest_first(routing))
-    if ((routing.rows[static_cast<size_t>(e)] > 0 || wanted(e)) && !holds({out.layer, e}) && !staged(e))
-      missing.push_back(e);
+    if (routing.rows[static_cast<size_t>(e)] > 0 && !holds({out.layer, e}) && !staged(e)) missing.push_back(e);
   std::ranges::stable_sort(missing, [&](int32_t a, int32_t b) { return worth(a) > worth(b); });
   idle_s -= static_cast<double>(queued_) * costs_.move_s();
   for (const int32_t e : missing) {

@@ -17,7 +17,6 @@
 #include "sched/moe_cache.h"
 #include "sched/moe_plan.h"
 #include "sched/moe_prefetch.h"
-#include "sched/moe_residency.h"
 
 namespace llada {
 
@@ -26,9 +25,7 @@ struct MoeOptions {
   CacheOptions cache;
   bool cached = true;    // residents change by cache.rule; false: the first residents stay
   bool prefetch = true;  // experts of the next layers while the link is idle
-  bool blocks = false;   // diffusion: residents planned per block (moe_residency.h) in place of cache.rule
   int32_t refresh = 0;   // TIDE's: steps between two refreshes; 0: none
-  ResidencyRule residency;
   PrefetchOptions prefetching;
   int32_t buffer = 4;  // places for experts moved ahead on a guess
 
@@ -55,7 +52,6 @@ struct MoeStats {
   int64_t guessed = 0, guessed_right = 0;  // moved ahead on a guess; of those wanted by their layer
   int64_t promoted = 0;                    // moved in the background for later steps
   int64_t cancelled = 0;                   // background moves that never began
-  int64_t replans = 0;                     // of a block's residents
   ExpertTraffic traffic;                   // as the device last said
   double guess_s = 0, plan_s = 0;          // wall clock of asking the next layers' routers, and of planning
 };
@@ -68,8 +64,7 @@ class MoeRuntime {
   // of the first layers. Returns the experts to place.
   std::vector<ExpertId> place(std::span<const LayerRouting> history);
 
-  // A step begins; `block`: the first of a block.
-  void begin_step(bool block);
+  void begin_step();
 
   // Whether guesses are worth their time. They are not where few of the last came true, or where those that did saved
   // less than add_seconds() says; then they are still tried now and again.
@@ -110,7 +105,6 @@ class MoeRuntime {
   size_t most_queued_;
   MoeOptions options_;
   ExpertCache cache_;
-  BlockResidency residency_;
   std::vector<bool> placed_;      // per layer
   std::set<ExpertId> in_flight_;  // residents that are not there yet
   size_t queued_ = 0;             // background moves that have not begun

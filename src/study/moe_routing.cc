@@ -10,7 +10,6 @@
 #include "json/fields.h"
 #include "json/lines.h"
 #include "json/parse.h"
-#include "sched/moe_residency.h"
 #include "text/text_file.h"
 
 namespace llada {
@@ -22,6 +21,18 @@ double normal(uint64_t key, uint64_t at) {
   const double sum = static_cast<double>(x & 0xffff) + static_cast<double>((x >> 16) & 0xffff) +
                      static_cast<double>((x >> 32) & 0xffff) + static_cast<double>(x >> 48);
   return (sum / 65536 - 2) * std::sqrt(3.0);
+}
+
+// Cosine of two load vectors; 0 where one is empty.
+double similarity(std::span<const int32_t> a, std::span<const int32_t> b) {
+  LLADA_CHECK(a.size() == b.size());
+  double dot = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    dot += static_cast<double>(a[i]) * b[i];
+    aa += static_cast<double>(a[i]) * a[i];
+    bb += static_cast<double>(b[i]) * b[i];
+  }
+  return aa > 0 && bb > 0 ? dot / std::sqrt(aa * bb) : 0;
 }
 
 // Parts of the score that have their own numbers.
@@ -229,7 +240,7 @@ TraceStatistics statistics(const RoutingTrace& trace) {
         if (t < back) return;
         for (size_t i = t - back + 1; i <= t; ++i)
           if (trace.steps[i].block_start) return;
-        sum += routing_similarity(rows, trace.steps[t - back].layers[l].rows);
+        sum += similarity(rows, trace.steps[t - back].layers[l].rows);
         ++count;
       };
       compare(1, s.similarity_1, pairs_1);

@@ -100,7 +100,7 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeO
       task.label = std::move(label);
       return task;
     };
-    runtime.begin_step(step.block_start);
+    runtime.begin_step();
     for (int32_t l = 0; l < g.dense_layers; ++l)
       lanes.finish(lanes.add(
           labelled(device_task(s, {attention + 3 * w(g.width, g.dense_width), flops, 14}, step.rows), "dense layer")));
@@ -156,7 +156,6 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeO
   line.guessed_right =
       stats.guessed > 0 ? static_cast<double>(stats.guessed_right) / static_cast<double>(stats.guessed) : 0;
   line.plan_us = plan_s * 1e6 / static_cast<double>(std::max<int64_t>(1, layers));
-  line.replans = stats.replans;
   if (record) {
     const auto spans = lanes.take_spans();
     const double begin = spans.empty() ? 0 : spans.front().start_s;
@@ -178,7 +177,6 @@ MoeOptions base(const MoeGeometry& g, MoeRule rule) {
 MoeOptions hybrid(const MoeGeometry& g) {
   MoeOptions o = base(g, MoeRule::hybrid);
   o.cached = o.prefetch = true;
-  o.blocks = g.diffusion;
   return o;
 }
 
@@ -279,10 +277,11 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
   demand.cached = true;
   demand.cache.rule = CacheRule::lru;
   LLADA_TRY_STATUS(add("on-demand, LRU", demand));
+  demand.prefetch = true;
+  LLADA_TRY_STATUS(add("+ guesses", demand));
   LLADA_TRY_STATUS(add("+ scheduling", base(g, MoeRule::hybrid)));
   MoeOptions only = fixed;
   only.cached = true;
-  only.blocks = g.diffusion;
   LLADA_TRY_STATUS(add("+ cache", only));
   only = fixed;
   only.prefetch = true;
@@ -296,11 +295,6 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
       if (best.name.empty() || line.seconds < best.seconds) best = std::move(line);
     }
     out.lines.push_back(std::move(best));
-  }
-  if (g.diffusion) {
-    MoeOptions scores = hybrid(g);
-    scores.blocks = false;
-    LLADA_TRY_STATUS(add("hybrid, MRS", scores));
   }
   if (slices == 1) {
     LLADA_TRY_STATUS(add("hybrid", hybrid(g)));
@@ -375,6 +369,13 @@ Result<std::vector<std::pair<std::string, RoutingTrace>>> traces(const MoeSimula
 const MoeLine* MoePhase::find(std::string_view name) const {
   const auto found = std::ranges::find(lines, name, &MoeLine::name);
   return found == lines.end() ? nullptr : &*found;
+}
+
+const MoeLine& MoePhase::best_simple() const {
+  const MoeLine* best = &lines.front();
+  for (const char* name : {"layer split", "all-cpu", "on-demand, LRU", "+ guesses"})
+    if (const MoeLine* one = find(name); one != nullptr && one->seconds < best->seconds) best = one;
+  return *best;
 }
 
 double MoePhase::speed_up(std::string_view line, std::string_view over) const {

@@ -46,8 +46,7 @@ struct MoeLine {
   double predicted_worst = 0;             // of one layer
   double guessed_right = 0;               // share of the moves ahead on a guess that their layer wanted
   double plan_us = 0;                     // measured: time to decide one layer, on the machine that simulates
-  int64_t replans = 0;
-  int32_t refresh = 0;  // TIDE's interval, the best of those tried
+  int32_t refresh = 0;                    // TIDE's interval, the best of those tried
 };
 
 struct MoePhase {
@@ -61,6 +60,7 @@ struct MoePhase {
   std::vector<MoeLine> lines;  // the static mapping first
   const MoeLine* find(std::string_view name) const;
   double speed_up(std::string_view line, std::string_view over) const;  // 0 where one of them is absent
+  const MoeLine& best_simple() const;  // of the mappings that systems have without a plan per layer
 };
 
 struct MoeSimulation {
@@ -75,10 +75,11 @@ struct MoeSimulation {
   std::vector<MoePhase> phases;
 };
 
-// Lines of every phase: static, layer split (all experts of the first layers resident, as llama.cpp does it), all-cpu
-// and on-demand. Then "+ scheduling", "+ cache", "+ prefetch" (each alone on top of static), and hybrid (all three, and
-// slices where they are worthwhile; then "hybrid, whole" is without). denoise also has tide. The cache rules alone are
-// "cache mrs" and so on, which give hit rates.
+// Lines of every phase. Simple ones are static (kTransformers), layer split (all experts of the first layers resident,
+// as llama.cpp does it), all-cpu and on-demand. "+ guesses" is on-demand with guesses of the next layers' routers
+// (AdapMoE, arXiv 2408.10284). Then "+ scheduling", "+ cache", "+ prefetch" (each alone on top of static), and hybrid
+// (all three, and slices where they are worthwhile; then "hybrid, whole" is without). denoise also has tide. The cache
+// rules alone are "cache mrs" and so on, which give hit rates.
 Result<MoeSimulation> simulate_moe(MoeSimulateOptions options);
 
 // Spans of the lanes of the hybrid line's last steps (at most three) at the first share.

@@ -8,6 +8,7 @@
 #include "models/model_graph.h"
 #include "models/presets.h"
 #include "sched/executor.h"
+#include "study/ladder.h"
 #include "study/paging.h"
 #include "study/sim/sim_device.h"
 
@@ -15,40 +16,6 @@ namespace llada {
 namespace {
 
 constexpr double kGiB = 0x1p30;
-
-// Tokens per pass that the published times imply (see simulate.h).
-constexpr double kMbsdTokensPerPass = 128 / 103.5, kRevisionTokensPerPass = 128 / 15.2;
-
-// Tokens that revision checks in a pass of the CPU's path, as the presets have it.
-constexpr int32_t kRevisedRows = 8;
-
-// With speculation a pass has as many logits as its block has rows: drafts stand in the place of decided tokens. With
-// revision the CPU checks tokens beside it, and computes the K/V of those that were decided since.
-enum class Fills { nothing, drafts, drafts_and_checks };
-
-struct LineSpec {
-  const char* name;
-  bool host_only, prefix_kv;
-  std::string_view memory;  // by name; of the lines with a planned memory the options' choice
-  bool planned;
-  double tokens_per_pass;
-  Fills fills = Fills::nothing;
-};
-constexpr LineSpec kLines[] = {
-    {"CPU", true, false, "plan", false, 1},
-    {"+ prefix K/V", true, true, "plan", false, 1},
-    {"+ NPU", false, true, "drop-all", false, 1},
-    {"+ SOMR", false, true, "plan", true, 1},
-    {"+ MBSD", false, true, "plan", true, kMbsdTokensPerPass, Fills::drafts},
-    {"+ revision", false, true, "plan", true, kRevisionTokensPerPass, Fills::drafts_and_checks},
-};
-// Keys and values of the text before a canvas are always kept.
-constexpr double kCanvasSteps = 48;
-constexpr LineSpec kCanvasLines[] = {
-    {"CPU", true, true, "plan", false, 0},
-    {"+ NPU", false, true, "drop-all", false, 0},
-    {"+ SOMR", false, true, "plan", true, 0},
-};
 
 // The options, resolved once.
 struct Setup {
@@ -59,13 +26,8 @@ struct Setup {
   MemoryOptions memory;
   SimOptions device;
   int64_t arena_bytes = 0;
-  int64_t canvas = 0, gen = 0, block = 0;  // canvas: of random tokens; 0: none
-  std::span<const LineSpec> lines = kLines;
+  Ladder ladder;
 
-  size_t last() const { return lines.size() - 1; }
-  size_t somr() const {
-    return static_cast<size_t>(std::ranges::find(lines, true, &LineSpec::planned) - lines.begin());
-  }
   Setup(Profile p, PresetSpec s, ModelGraph g) : profile(std::move(p)), spec(std::move(s)), graph(std::move(g)) {}
 };
 
@@ -91,17 +53,12 @@ Result<Setup> set_up(const SimulateOptions& o) {
   if (o.prompt < 0 || o.prompt > kMost) return invalid("prompt: found {} tokens, needed 0 to {}", o.prompt, kMost);
   if (o.gen < 1 || o.gen > kMost) return invalid("gen: found {} tokens, needed 1 to {}", o.gen, kMost);
   Setup s(std::move(profile), std::move(spec), std::move(graph));
-  s.canvas = s.spec.preset.config.canvas.length, s.gen = o.gen;
-  s.block = std::min<int64_t>(32, o.gen);
-  if (s.canvas > 0) {
-    s.block = s.canvas, s.gen = (o.gen + s.canvas - 1) / s.canvas * s.canvas;
-    s.lines = kCanvasLines;
-  }
+  s.ladder = ladder_of(s.spec.preset.config, o.gen);
   constexpr double kMostPasses = 1 << 16;
-  const double least = static_cast<double>(s.gen) / kMostPasses;
-  if (o.tokens_per_pass && !(*o.tokens_per_pass >= least && *o.tokens_per_pass <= static_cast<double>(s.block)))
+  const double least = static_cast<double>(s.ladder.gen) / kMostPasses;
+  if (o.tokens_per_pass && !(*o.tokens_per_pass >= least && *o.tokens_per_pass <= static_cast<double>(s.ladder.block)))
     return invalid("tokens per pass: found {}, needed {} to the block's {}: {} passes at most", *o.tokens_per_pass,
-                   least, s.block, kMostPasses);
+                   least, s.ladder.block, kMostPasses);
   for (const WeightInfo& w : s.graph.weights) {
     const bool matrix = w.dims[1] > 1;
     PresetTensor tensor{w.name, {}, w.layer};
@@ -115,52 +72,12 @@ Result<Setup> set_up(const SimulateOptions& o) {
   }
   s.device.map_variant = o.map_variant;
   // Activations and K/V of a full pass may need more than the profile sets aside.
-  const auto keys = static_cast<int32_t>(o.prompt + s.gen);
-  const auto rows = static_cast<int32_t>(s.canvas > 0 ? std::max(s.canvas, o.prompt) : keys);
+  const auto keys = static_cast<int32_t>(o.prompt + s.ladder.gen);
+  const auto rows = static_cast<int32_t>(s.ladder.canvas > 0 ? std::max(s.ladder.canvas, o.prompt) : keys);
   const Program full = s.graph.forward(plain_shape(rows, rows));
   s.arena_bytes = arena_bytes(full, static_cast<int64_t>(s.profile.npu.activation_bytes.value), keys);
   LLADA_TRY_STATUS(apply_window(s, o));
   return s;
-}
-
-// The prompt, then each canvas as often as it takes; one that another follows is encoded.
-std::vector<SimulatedPass> canvas_schedule(const Setup& s, int64_t prompt, double tokens_per_pass) {
-  const auto rows = static_cast<int32_t>(s.canvas);
-  auto keys = static_cast<int32_t>(prompt);
-  std::vector<SimulatedPass> list;
-  if (prompt > 0) list.push_back({.rows = keys, .keys = keys, .encode = true});
-  const int64_t steps = std::max<int64_t>(1, std::llround(static_cast<double>(rows) / tokens_per_pass));
-  for (int64_t begin = 0; begin < s.gen; begin += rows) {
-    if (begin > 0) list.push_back({.rows = rows, .keys = keys, .encode = true});
-    keys += rows;
-    list.insert(list.end(), static_cast<size_t>(steps), {.rows = rows, .wanted = rows, .keys = keys});
-  }
-  return list;
-}
-
-// Blocks left to right, each with its share of the passes; without prefix K/V every pass is a full one.
-std::vector<SimulatedPass> schedule(const Setup& s, int64_t prompt, const LineSpec& line, double tokens_per_pass) {
-  const bool logits_all = s.profile.logits_all_rows;
-  const auto canvas = static_cast<int32_t>(prompt + s.gen);
-  const int64_t blocks = (s.gen + s.block - 1) / s.block;
-  const int64_t passes =
-      std::max(blocks, static_cast<int64_t>(std::llround(static_cast<double>(s.gen) / tokens_per_pass)));
-  std::vector<SimulatedPass> list;
-  for (int64_t b = 0; b < blocks; ++b) {
-    const auto length = static_cast<int32_t>(std::min(s.block, s.gen - b * s.block));
-    const int64_t share = (b + 1) * passes / blocks - b * passes / blocks;
-    for (int64_t i = 0; i < share; ++i) {
-      const int32_t rows = line.prefix_kv && i > 0 ? length : canvas;
-      const auto undecided = static_cast<int32_t>(length - i * length / share);
-      const int32_t wanted = line.fills == Fills::nothing ? std::max(1, undecided) : length;
-      list.push_back({rows, logits_all ? rows : wanted, canvas});
-      // The first pass of a run finds nothing to check.
-      if (line.fills == Fills::drafts_and_checks && list.size() > 1)
-        list.back().sparse = kRevisedRows + static_cast<int32_t>(std::lround(tokens_per_pass)),
-        list.back().sparse_wanted = kRevisedRows;
-    }
-  }
-  return list;
 }
 
 // A dry device with the executor in front of it.
@@ -225,8 +142,8 @@ class Bench {
   }
   std::unique_ptr<SimDevice> device_;
   std::unique_ptr<Executor> executor_;
-  std::shared_ptr<SidePass> sparse_;    // under way; no other begins
-  int64_t steps_ = 0;                   // since it began
+  std::shared_ptr<SidePass> sparse_;  // under way; no other begins
+  int64_t steps_ = 0;                 // since it began
   int64_t landed_ = 0, lateness_ = 0;
 };
 
@@ -258,23 +175,23 @@ Result<SimulatedLine> run_line(const Setup& setup, const LineSpec& spec, const s
   return line;
 }
 
-Result<SimulatedLine> run_line(const Setup& setup, const SimulateOptions& o, size_t index) {
-  const LineSpec& spec = setup.lines[index];
-  if (index == setup.last() && !o.replay.empty()) {
+// Tokens per pass of the last line.
+double last_tokens(const Setup& setup, const SimulateOptions& o) {
+  return o.tokens_per_pass.value_or(setup.ladder.lines.back().tokens_per_pass);
+}
+
+Result<SimulatedLine> run_line(const Setup& setup, const SimulateOptions& o, const LineSpec& spec) {
+  const bool last = &spec == &setup.ladder.lines.back();
+  if (last && !o.replay.empty()) {
     LLADA_TRY(SimulatedLine line, run_line(setup, spec, o.replay, o.replay_tokens));
     line.name = "recording";
     return line;
   }
-  // The ladder's policies are those of models with full attention; a block-causal model refuses most of them.
-  if (setup.spec.preset.config.attention_block > 0)
-    return invalid("preset: found {}, whose attention is block-causal; needed a model with full attention",
-                   setup.spec.preset.name);
-  if (setup.canvas > 0) {
-    const double tokens = o.tokens_per_pass.value_or(static_cast<double>(setup.canvas) / kCanvasSteps);
-    return run_line(setup, spec, canvas_schedule(setup, o.prompt, tokens), setup.gen);
-  }
-  const double tokens = index == setup.last() && o.tokens_per_pass ? *o.tokens_per_pass : spec.tokens_per_pass;
-  return run_line(setup, spec, schedule(setup, o.prompt, spec, tokens), setup.gen);
+  const bool all = last || setup.ladder.canvas > 0;
+  double tokens = all ? last_tokens(setup, o) : spec.tokens_per_pass;
+  if (spec.of_last > 0) tokens = std::max(1.0, spec.of_last * last_tokens(setup, o));
+  return run_line(setup, spec, setup.ladder.passes(spec, o.prompt, tokens, setup.profile.logits_all_rows),
+                  setup.ladder.gen);
 }
 
 // One pass in steady state, `wanted` of its rows with logits.
@@ -295,11 +212,15 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
   out.profile = setup.profile.name;
   out.description = setup.profile.description;
   out.preset = o.preset;
-  out.gen = setup.gen, out.somr = setup.somr();
-  for (size_t i = 0; i < setup.lines.size(); ++i) {
-    LLADA_TRY(auto line, run_line(setup, o, i));
-    out.ladder.push_back(std::move(line));
-  }
+  out.gen = setup.ladder.gen, out.somr = setup.ladder.somr();
+  std::vector<std::pair<const LineSpec*, SimulatedLine*>> lines;
+  for (const bool beside : {false, true})
+    for (const LineSpec& spec : beside ? setup.ladder.beside : setup.ladder.lines) {
+      LLADA_TRY(auto line, run_line(setup, o, spec));
+      (beside ? out.beside : out.ladder).push_back(std::move(line));
+    }
+  for (size_t i = 0; i < out.ladder.size(); ++i) lines.emplace_back(&setup.ladder.lines[i], &out.ladder[i]);
+  for (size_t i = 0; i < out.beside.size(); ++i) lines.emplace_back(&setup.ladder.beside[i], &out.beside[i]);
   LLADA_TRY(out.step128_cpu_s, step_seconds(setup, true, 128, 128));
   LLADA_TRY(out.step128_npu_s, step_seconds(setup, false, 128, 128));
   {
@@ -311,7 +232,8 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
   }
   out.arena_bytes = static_cast<double>(setup.arena_bytes);
   out.rival = setup.profile.rival;
-  if (!out.rival.empty()) out.rival_seconds = static_cast<double>(setup.gen) / setup.profile.rival_tokens_per_s.value;
+  if (!out.rival.empty())
+    out.rival_seconds = static_cast<double>(setup.ladder.gen) / setup.profile.rival_tokens_per_s.value;
   const Profile profile = setup.profile;
   const std::string price = "map.variants." + profile.map(o.map_variant).name + ".us_per_mb";
   const Number& per_mb = profile.map(o.map_variant).us_per_mb;
@@ -319,48 +241,70 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
     for (const auto& [value, saving] :
          {std::pair{*per_mb.low, &out.somr_saving_low}, {*per_mb.high, &out.somr_saving_high}}) {
       setup.profile = with_number(profile, price, value);
-      LLADA_TRY(const auto without, run_line(setup, o, out.somr - 1));
-      LLADA_TRY(const auto with, run_line(setup, o, out.somr));
+      LLADA_TRY(const auto without, run_line(setup, o, setup.ladder.lines[out.somr - 1]));
+      LLADA_TRY(const auto with, run_line(setup, o, setup.ladder.lines[out.somr]));
       *saving = 1 - with.seconds / without.seconds;
     }
   }
+  // The last line with one number at another value.
+  const auto last_line = [&](const std::string& path, double value) -> Result<double> {
+    SimulateOptions at = o;
+    if (path == kTokensPerPass) at.tokens_per_pass = value;
+    setup.profile = path == kTokensPerPass ? profile : with_number(profile, path, value);
+    LLADA_TRY_STATUS(apply_window(setup, o));
+    LLADA_TRY(const auto line, run_line(setup, at, setup.ladder.lines.back()));
+    return line.seconds;
+  };
   for (const NamedNumber& named : numbers(profile)) {
-    if (std::ranges::count(profile.uncertain, named.path) == 0) continue;
-    SensitivityRow row;
-    row.path = named.path;
-    row.unit = named.unit;
-    row.source = named.number->source;
-    row.trust = named.number->trust;
-    row.value = named.number->value, row.low = *named.number->low, row.high = *named.number->high;
-    for (const auto& [value, seconds] :
-         {std::pair{row.low, &row.seconds_low}, std::pair{row.high, &row.seconds_high}}) {
-      setup.profile = with_number(profile, named.path, value);
-      LLADA_TRY_STATUS(apply_window(setup, o));
-      LLADA_TRY(const auto line, run_line(setup, o, setup.last()));
-      *seconds = line.seconds;
-    }
-    out.sensitivity.push_back(std::move(row));
+    // The CPU's rate decides the lines that the last one is compared with.
+    const bool cpu = named.path == "cpu.matmul_gflops" && named.number->low;
+    if (!cpu && std::ranges::count(profile.uncertain, named.path) == 0) continue;
+    out.sensitivity.push_back({named.path, named.unit, named.number->source, named.number->trust, named.number->value,
+                               *named.number->low, *named.number->high, 0, 0});
+  }
+  if (setup.ladder.range != nullptr && !o.tokens_per_pass && o.replay.empty())
+    out.sensitivity.push_back({std::string(kTokensPerPass), "tokens", setup.ladder.range->source, 'H',
+                               std::round(100 * last_tokens(setup, o)) / 100, setup.ladder.range->low,
+                               setup.ladder.range->high, 0, 0});
+  for (SensitivityRow& row : out.sensitivity) {
+    LLADA_TRY(row.seconds_low, last_line(row.path, row.low));
+    LLADA_TRY(row.seconds_high, last_line(row.path, row.high));
   }
   for (const bool slowest : {false, true}) {
     setup.profile = profile;
-    for (const SensitivityRow& row : out.sensitivity)
-      setup.profile =
-          with_number(setup.profile, row.path, (row.seconds_low > row.seconds_high) == slowest ? row.low : row.high);
+    SimulateOptions at = o;
+    for (const SensitivityRow& row : out.sensitivity) {
+      const bool cpu = row.path.starts_with("cpu.");  // its rate hardly moves the last line, and others by itself
+      const bool low = cpu ? slowest : (row.seconds_low > row.seconds_high) == slowest;
+      const double value = low ? row.low : row.high;
+      if (row.path == kTokensPerPass)
+        at.tokens_per_pass = value;
+      else
+        setup.profile = with_number(setup.profile, row.path, value);
+    }
     LLADA_TRY_STATUS(apply_window(setup, o));
-    const auto beside_the_cpu = [](const std::string& path) {
-      return path.starts_with("npu.") || path.starts_with("map.") || path.starts_with("window.");
-    };
-    const bool cpu_moves = !std::ranges::all_of(profile.uncertain, beside_the_cpu);
-    for (size_t i = 0; i < setup.lines.size(); ++i) {
-      SimulatedLine& line = out.ladder[i];
-      SimulatedLine at_end = line;
-      if (!setup.lines[i].host_only || cpu_moves) {
-        LLADA_TRY(at_end, run_line(setup, o, i));
-      }
-      (slowest ? line.seconds_high : line.seconds_low) = at_end.seconds;
-      (slowest ? line.joules_high : line.joules_low) = at_end.joules;
+    for (const auto& [spec, line] : lines) {
+      LLADA_TRY(const SimulatedLine at_end, run_line(setup, at, *spec));
+      (slowest ? line->seconds_high : line->seconds_low) = at_end.seconds;
+      (slowest ? line->joules_high : line->joules_low) = at_end.joules;
     }
   }
+  return out;
+}
+
+Result<std::vector<SpeedUp>> simulate_speed_ups(const SimulateOptions& o, std::span<const int64_t> prompts,
+                                                std::span<const int64_t> gens) {
+  std::vector<SpeedUp> out;
+  for (const int64_t prompt : prompts)
+    for (const int64_t gen : gens) {
+      SimulateOptions at = o;
+      at.prompt = prompt, at.gen = gen;
+      LLADA_TRY(const Setup setup, set_up(at));
+      const auto base = std::ranges::find_if(setup.ladder.lines, [](const LineSpec& l) { return l.prefix_kv; });
+      LLADA_TRY(const auto cpu, run_line(setup, at, *base));
+      LLADA_TRY(const auto last, run_line(setup, at, setup.ladder.lines.back()));
+      out.push_back({prompt, gen, cpu.seconds / last.seconds});
+    }
   return out;
 }
 
@@ -372,7 +316,7 @@ std::vector<std::string> profile_names() {
 
 Result<SimulatedLine> simulate_last_line(const SimulateOptions& o) {
   LLADA_TRY(const Setup setup, set_up(o));
-  return run_line(setup, o, setup.last());
+  return run_line(setup, o, setup.ladder.lines.back());
 }
 
 Result<std::vector<double>> simulate_latency(const SimulateOptions& o, std::span<const int32_t> rows,
@@ -403,7 +347,7 @@ Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& o, double from
     at.window_gib = row.window_gib;
     const auto setup = set_up(at);
     if (!setup) return std::unexpected(setup.error());
-    auto line = run_line(*setup, at, setup->somr());
+    auto line = run_line(*setup, at, setup->ladder.lines[setup->ladder.somr()]);
     if (!line && line.error().kind != ErrorKind::invalid_input) return std::unexpected(line.error());
     if (!line) {
       row.error = line.error().message;
@@ -418,7 +362,7 @@ Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& o, double from
     constexpr int kPasses = 31;
     for (const NamedMemory& memory : kMemories) {
       if (memory.policy == MemoryPolicy::copy) continue;  // moves the slabs that the plan maps
-      LineSpec spec = setup->lines[setup->somr()];
+      LineSpec spec = setup->ladder.lines[setup->ladder.somr()];
       spec.planned = false;
       spec.memory = memory.name;
       const std::vector<SimulatedPass> passes(kPasses, SimulatedPass{1, 1, 1});
@@ -433,9 +377,10 @@ Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& o, double from
 Result<std::vector<SimulatedSpan>> simulate_spans(const SimulateOptions& o) {
   LLADA_TRY(const Setup setup, set_up(o));
   LLADA_TRY(const auto bench, Bench::create(setup, false, setup.memory, true));
-  const auto block = static_cast<int32_t>(setup.block);
-  const bool all = setup.profile.logits_all_rows || setup.canvas > 0;
-  const SimulatedPass pass{block, all ? block : std::max(1, block / 2), static_cast<int32_t>(o.prompt + setup.gen)};
+  const auto block = static_cast<int32_t>(setup.ladder.block);
+  const bool all = setup.profile.logits_all_rows || setup.ladder.canvas > 0;
+  const SimulatedPass pass{block, all ? block : std::max(1, block / 2),
+                           static_cast<int32_t>(o.prompt + setup.ladder.gen)};
   for (int warm = 0; warm < 2; ++warm) LLADA_TRY_STATUS(bench->pass(pass));
   double origin = 0;
   bench->device().take_spans();

@@ -52,6 +52,7 @@ struct SimulatedLine {
   double npu_seconds = 0, cpu_seconds = 0;          // lanes at work
   int64_t sparse_passes = 0;                        // of the CPU's path, that landed
   double lateness = 0;                              // their mean, in passes
+  double joules_per_token() const { return tokens > 0 ? joules / static_cast<double>(tokens) : 0; }
   double tokens_per_pass() const { return passes > 0 ? static_cast<double>(tokens) / static_cast<double>(passes) : 0; }
 };
 
@@ -61,16 +62,22 @@ struct SimulatedSpan {
 };
 
 struct SensitivityRow {
-  std::string path, unit, source;
+  std::string path, unit, source;  // path: of the profile's number, or kTokensPerPass
   char trust = 'I';
   double value = 0, low = 0, high = 0;
   double seconds_low = 0, seconds_high = 0;  // of the last line
 };
 
+inline constexpr std::string_view kTokensPerPass = "tokens per pass";
+
 struct Simulation {
   std::string profile, description, preset;
   int64_t gen = 0;  // tokens of every line but a recording
   std::vector<SimulatedLine> ladder;
+  // Lines to compare the last one with: the CPU with the same decoding, and one token after the other on CPU and NPU.
+  // Then come the lines of the whole system without one of its parts. Empty for a model whose answers are canvases of
+  // random tokens.
+  std::vector<SimulatedLine> beside;
   size_t somr = 0;                              // the first line with a planned memory; the one before it has none
   double step128_cpu_s = 0, step128_npu_s = 0;  // one pass of 128 rows, logits as in the ladder
   double weight_bytes = 0;                      // that the NPU reads in a pass
@@ -87,10 +94,24 @@ struct Simulation {
 // The lines of the published ablation: CPU, + prefix K/V, + NPU, + SOMR, + MBSD, + revision. The first four commit one
 // token per pass. The fifth and sixth take the tokens per pass that the published times imply at the fourth line's time
 // per pass: 128 / 103.5 and 128 / 15.2. A number may replace the last one. So may a recorded run, which then is the
-// line "recording", of its own prompt and number of tokens. A model whose answers are canvases of random tokens
-// (DiffusionGemma) has three lines, CPU, + NPU and + SOMR. Its canvases take the 48 steps that it is published with
-// where nothing else is asked for, and tokens fill whole canvases.
+// line "recording", of its own prompt and number of tokens. A part that is left out takes its tokens per pass with it:
+// without MBSD a pass commits 103.5 / 128 of them.
+//
+// A block-causal model (LLaDA2, SDAR) has "+ threshold" in the place of the last two, with the tokens per pass that
+// LLaDA2.0-mini is published with (2.6; arXiv 2512.15745). Its first pass of a block computes the block before it
+// once more, so that K/V is final. A model whose answers are canvases of random tokens (DiffusionGemma) has three
+// lines, CPU, + NPU and + SOMR. Its canvases take the 48 steps that it is published with where nothing else is asked
+// for, and tokens fill whole canvases.
 Result<Simulation> simulate_ladder(const SimulateOptions& options);
+
+// How much faster the last line is than the CPU with prefix K/V, for prompts and answers of several lengths. The
+// published range is 17 to 42 (arXiv 2606.13740, abstract), of lengths that the abstract does not name.
+struct SpeedUp {
+  int64_t prompt = 0, gen = 0;
+  double factor = 0;
+};
+Result<std::vector<SpeedUp>> simulate_speed_ups(const SimulateOptions& options, std::span<const int64_t> prompts,
+                                                std::span<const int64_t> gens);
 
 // Names of the built-in profiles.
 std::vector<std::string> profile_names();

@@ -45,7 +45,7 @@ TEST(Simulate, JsonHasTheKeysThatToolsRelyOn) {
       EXPECT_TRUE(line.contains(key)) << key;
   EXPECT_EQ(json["ladder"][0]["name"], "CPU");
   EXPECT_EQ(json["ladder"][5]["name"], "+ revision");
-  EXPECT_EQ(json["sensitivity"].size(), 3u);
+  EXPECT_EQ(json["sensitivity"].size(), 4u);  // and tokens per pass
 }
 
 // labels: long

@@ -240,5 +240,16 @@ TEST(PackCache, TheFolderFollowsTheEnvironment) {
   EXPECT_EQ(default_pack_folder("", ""), "");
 }
 
+TEST(PackingNote, IsForStartsThatAreLongAndCouldBeShort) {
+  const PackCache found{PackCache::Use::found, "/cache"};
+  const std::string note = packing_note(found, "m.gguf", 7.4);
+  EXPECT_NE(note.find("7 s"), std::string::npos) << note;
+  EXPECT_NE(note.find("`llada pack m.gguf`"), std::string::npos) << note;
+  EXPECT_EQ(packing_note(found, "m.gguf", 4.9), "");
+  EXPECT_EQ(packing_note({PackCache::Use::none, ""}, "m.gguf", 60), "");
+  EXPECT_EQ(packing_note({PackCache::Use::make, "/cache"}, "m.gguf", 60), "");  // it was tried
+  EXPECT_EQ(packing_note({PackCache::Use::found, ""}, "m.gguf", 60), "");       // nowhere to keep it
+}
+
 }  // namespace
 }  // namespace llada

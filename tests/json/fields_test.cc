@@ -142,7 +142,7 @@ TEST(Fields, WhatNobodyReadIsRefused) {
   EXPECT_EQ(text_of(fields.integer("e", 0, 9)), "5");
   EXPECT_EQ(text_of(fields.finish()), "good");
   auto lenient = *Fields::parse(R"({"a\n":0,"b":1})", "f");
-  EXPECT_EQ(text_of(lenient.finish()), "f: a\\n: is not known here | a\\n");
+  EXPECT_EQ(text_of(lenient.finish()), "f: a\\x0a: is not known here | a\\x0a");
   lenient.object_by([](const Fields& all, const std::string& name, const Json& value) -> std::string {
     return value == 0 ? "" : fmt::format("{} of {} is too much", name, all.all().size());
   });

@@ -38,18 +38,9 @@ TEST(CheckStep, FindsEveryDamage) {
   const std::pair<std::function<void(In&)>, const char*> cases[] = {
       {[](In& in) { in.ranges[1].first = -1; }, "step: row 1 reads positions [-1, 9) of 9"},
       {[](In& in) { in.ranges[1].last = 10; }, "step: row 1 reads positions [0, 10) of 9"},
-      {[](In& in) {
-         in.ranges[1] = {4, 4};
-       },
-       "step: row 1 reads positions [4, 4) of 9"},
-      {[](In& in) {
-         in.ranges[3] = {4, 3};
-       },
-       "step: row 3 reads positions [4, 3) of 5"},
-      {[](In& in) {
-         in.ranges[3] = {0, 9};
-       },
-       "step: row 3 reads positions [0, 9) of 5"},
+      {[](In& in) { in.ranges[1] = {4, 4}; }, "step: row 1 reads positions [4, 4) of 9"},
+      {[](In& in) { in.ranges[3] = {4, 3}; }, "step: row 3 reads positions [4, 3) of 5"},
+      {[](In& in) { in.ranges[3] = {0, 9}; }, "step: row 3 reads positions [0, 9) of 5"},
       {[](In& in) { in.ranges.pop_back(); }, "step: 4 tokens, 4 positions, 4 places, 3 ranges of keys"},
       {[](In& in) { in.places = {0, 1, 2}; }, "step: 4 tokens, 4 positions, 3 places, 4 ranges of keys"},
       {[](In& in) { in.positions[3] = 5; }, "step: row 3 is at position 5 of 5"},

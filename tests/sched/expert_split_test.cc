@@ -53,7 +53,7 @@ class ExpertSplits : public testing::Test {
 
 TEST_F(ExpertSplits, TheTimeBetweenLayersIsTheDevices) {
   ExpertSplit split(options());
-  split.begin_step(inputs_);
+  split.begin_step();
   const auto first = plan(split, 0);
   ASSERT_TRUE(first);
   const double experts_s = (*first)->predicted_s;
@@ -74,7 +74,7 @@ TEST_F(ExpertSplits, TheTimeBetweenLayersIsTheDevices) {
   EXPECT_GT(last, 0);
   EXPECT_LT(last, moved);
   device_.seconds += 1000;
-  split.begin_step(inputs_);
+  split.begin_step();
   ASSERT_TRUE(plan(split, 0));
   EXPECT_EQ(split.clock().between_s, last);
 }
@@ -83,7 +83,7 @@ TEST_F(ExpertSplits, TheTimeBetweenLayersIsTheDevices) {
 TEST_F(ExpertSplits, DamageStopsNobodyButAListener) {
   device_.gates = {std::numeric_limits<float>::quiet_NaN(), 0, 0, 0.5f};
   ExpertSplit split(options());
-  split.begin_step(inputs_);
+  split.begin_step();
   const auto made = plan(split, 0);
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_EQ((*made)->work.size(), 2u);
@@ -91,7 +91,7 @@ TEST_F(ExpertSplits, DamageStopsNobodyButAListener) {
   listening.costs.reset();
   listening.listen = [](const RoutedLayer&) { return Status(); };
   ExpertSplit listener(listening);
-  listener.begin_step(inputs_);
+  listener.begin_step();
   const auto heard = plan(listener, 1);
   ASSERT_FALSE(heard);
   EXPECT_EQ(heard.error().kind, ErrorKind::data);

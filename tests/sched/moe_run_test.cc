@@ -38,32 +38,6 @@ LayerRouting loads(std::vector<int32_t> rows) {
   return r;
 }
 
-TEST(BlockResidency, PlansAgainLaterWhileTheRoutingStaysAndAtOnceWhenItMoves) {
-  BlockResidency residency(1, 4, 2);
-  residency.begin_block();
-  std::vector<bool> planned;
-  for (int step = 0; step < 8; ++step) planned.push_back(residency.observe(0, loads({8, 1, 5, 0})));
-  EXPECT_THAT(planned, testing::ElementsAre(true, true, false, true, false, false, false, true));
-  const auto set = [&] {
-    std::vector<int32_t> experts;
-    for (int32_t e = 0; e < 4; ++e)
-      if (residency.wanted({0, e})) experts.push_back(e);
-    return experts;
-  };
-  EXPECT_THAT(set(), testing::ElementsAre(0, 2));
-  planned.clear();
-  for (int step = 0; step < 8; ++step) planned.push_back(residency.observe(0, loads({0, 9, 0, 9})));
-  EXPECT_THAT(planned, testing::ElementsAre(false, false, false, false, false, false, false, true));
-  EXPECT_THAT(set(), testing::ElementsAre(1, 3));
-  EXPECT_TRUE(residency.replaces({0, 1}, {0, 0}));
-  EXPECT_FALSE(residency.replaces({0, 0}, {0, 1}));
-  EXPECT_TRUE(residency.observe(0, loads({0, 9, 0, 9}))) << "it moved, so the next step plans again";
-  EXPECT_FALSE(residency.observe(0, loads({0, 9, 0, 9})));
-  residency.begin_block();
-  EXPECT_TRUE(residency.observe(0, loads({1, 1, 1, 1})));
-  EXPECT_NEAR(routing_similarity(std::vector<int32_t>{3, 4}, std::vector<int32_t>{4, 3}), 24.0 / 25, 1e-12);
-}
-
 TEST(ExpertLanes, RefusesWhatTheHardwareCouldNotDo) {
   Lanes lanes(1e9);
   ExpertLanes experts(lanes, unit_costs(), {.layers = 2, .experts = 4, .slots = 1, .buffer = 1}, false);
@@ -116,7 +90,7 @@ Outcome play(MoeOptions options, double memory_bytes_per_s, int32_t slices = 1, 
   MoeRuntime runtime(kLayers, kExperts * slices, c, options);
   Outcome out;
   for (uint64_t step = 0; step < kSteps; ++step) {
-    runtime.begin_step(step % 10 == 0);
+    runtime.begin_step();
     std::vector<LayerRouting> routing;
     for (uint64_t l = 0; l < kLayers; ++l) {
       std::vector<int32_t> rows(kExperts, 0);
@@ -167,22 +141,20 @@ TEST(MoeRuntime, EveryOptionGivesPlansThatCanBeCarriedOut) {
   const double static_s = play(fixed, 0).seconds;
   for (const MoeRule rule : {MoeRule::hybrid, MoeRule::on_demand, MoeRule::static_split})
     for (const CacheRule cache : kCacheRules)
-      for (const bool blocks : {false, true})
-        for (const bool prefetch : {false, true}) {
-          MoeOptions o;
-          o.plan = rule;
-          o.cache.rule = cache;
-          o.blocks = blocks;
-          o.prefetch = prefetch;
-          const Outcome got = play(o, 4.5);
-          EXPECT_GT(got.seconds, 0);
-          EXPECT_LE(got.stats.hits, got.stats.used);
-          EXPECT_LE(got.stats.guessed_right, got.stats.guessed);
-          if (rule == MoeRule::hybrid) {
-            EXPECT_LT(play(o, 0).seconds, static_s) << name(cache) << blocks << prefetch;
-            EXPECT_LT(play(o, 0, 2).seconds, static_s) << name(cache) << blocks << prefetch << " in slices";
-          }
+      for (const bool prefetch : {false, true}) {
+        MoeOptions o;
+        o.plan = rule;
+        o.cache.rule = cache;
+        o.prefetch = prefetch;
+        const Outcome got = play(o, 4.5);
+        EXPECT_GT(got.seconds, 0);
+        EXPECT_LE(got.stats.hits, got.stats.used);
+        EXPECT_LE(got.stats.guessed_right, got.stats.guessed);
+        if (rule == MoeRule::hybrid) {
+          EXPECT_LT(play(o, 0).seconds, static_s) << name(cache) << prefetch;
+          EXPECT_LT(play(o, 0, 2).seconds, static_s) << name(cache) << prefetch << " in slices";
         }
+      }
 }
 
 // Asking the next layers' routers takes time: where what they say is wrong, or right and not worth that time, it is left
@@ -204,7 +176,7 @@ TEST(MoeRuntime, GuessesThatDoNotPayAreLeftAlone) {
     int asked = 0;
     constexpr int kSteps = 200;
     for (int step = 0; step < kSteps; ++step) {
-      runtime.begin_step(step == 0);
+      runtime.begin_step();
       const bool asks = runtime.wants_guesses();
       asked += asks;
       const std::vector<LayerRouting> guess = {loads({0, 0, 9, 0})};
@@ -233,7 +205,7 @@ TEST(MoeRuntime, GuessesThatBringNothingAreLeftAlone) {
   runtime.place(std::vector<LayerRouting>{loads({9, 0, 0, 0}), loads({9, 0, 0, 0})});
   std::vector<int> asked;
   for (int step = 0; step <= 130; ++step) {
-    runtime.begin_step(step == 0);
+    runtime.begin_step();
     const bool asks = step > 0 && runtime.wants_guesses();
     if (asks) asked.push_back(step);
     const std::vector<LayerRouting> guess = {loads({9, 0, 0, 0})};
@@ -267,14 +239,14 @@ TEST(MoeRuntime, RefreshTakesTheHeaviestAndEverythingWaits) {
   o.refresh = 2;
   MoeRuntime runtime(1, 4, unit_costs(), o);
   runtime.place(std::vector<LayerRouting>{loads({9, 8, 0, 0})});
-  runtime.begin_step(true);
+  runtime.begin_step();
   const ExpertsPlan first = runtime.layer(0, loads({1, 0, 5, 7}), {}, {});
   EXPECT_TRUE(first.moves_first);
   ASSERT_EQ(first.moves.size(), 2u);
   EXPECT_EQ(first.moves[0].id, (ExpertId{0, 3}));
   EXPECT_EQ(first.moves[0].replaces, (ExpertId{0, 1})) << "the lightest goes first";
   EXPECT_NEAR(first.predicted_s, 12 + 3, 1e-6) << "two moves, then the host's expert beside the accelerator's two";
-  runtime.begin_step(false);
+  runtime.begin_step();
   EXPECT_TRUE(runtime.layer(0, loads({5, 5, 0, 0}), {}, {}).moves.empty());
 }
 

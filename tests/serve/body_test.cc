@@ -32,7 +32,7 @@ TEST(Body, ValuesThatChangeNothingPass) {
     }
   const auto body = read_body(R"({"a\n\"b":1})");
   const ApiError refused = body->finish().error();
-  EXPECT_EQ(refused.message, R"(a\n\"b: this field, or this value of it, is not supported here)");
+  EXPECT_EQ(refused.message, R"(a\x0a"b: this field, or this value of it, is not supported here)");
 }
 
 }  // namespace

@@ -99,8 +99,10 @@ TEST_F(Hostile, ATextThatNeverFitsIsNotToldToComeAgain) {
   options.admission.kv_bytes = 5e5;
   start();
   const auto with_schema_of = [&](size_t letters) {
-    const std::string schema = json{{"type", "integer"}, {"description", std::string(letters, 'a')}}.dump();
-    return post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 8}, {"llada", {{"json_schema", schema}}}}));
+    json schema = {{"type", "integer"}};
+    for (size_t i = 0; i < letters / 50'000; ++i) schema["x-" + std::to_string(i)] = std::string(50'000, 'a');
+    return post("/v1/chat/completions",
+                chat_body("Hi", {{"max_tokens", 8}, {"llada", {{"json_schema", schema.dump()}}}}));
   };
   const auto refused = with_schema_of(700'000);
   EXPECT_EQ(refused.status, 400) << refused.body;

@@ -34,6 +34,10 @@ TEST(MoeSimulate, HybridBeatsItsRivalsAndIsPredicted) {
     for (const char* baseline : {"static", "all-cpu"})
       EXPECT_GT(p.speed_up("hybrid", baseline), 1.1) << p.phase << baseline;
     EXPECT_GT(p.speed_up("+ scheduling", "static"), 1.1) << p.phase;
+    for (const char* simple : {"static", "layer split", "all-cpu", "on-demand, LRU", "+ guesses"})
+      EXPECT_LE(p.best_simple().seconds, p.find(simple)->seconds) << p.phase << simple;
+    EXPECT_GT(p.speed_up("hybrid", p.best_simple().name), 1) << p.phase << p.best_simple().name;
+    EXPECT_GT(p.find("+ guesses")->guessed_right, 0) << p.phase;
     EXPECT_LT(p.find("hybrid")->predicted_off, 0.1) << p.phase;
     EXPECT_EQ(p.find("static")->moved_bytes, 0);
     for (const MoeLine& line : p.lines)

@@ -68,8 +68,8 @@ void answer_decisions(Service& service, const std::shared_ptr<Exchange>& exchang
     if (const auto* images = body.find("images"); images != nullptr && !images->empty())
       return refuse("images: found some, needed none: this server takes text alone", "images");
     auto request = parse(body);
-    LLADA_TRY_STATUS(body.finish());
     if (!request) return std::unexpected(about_field(service, request.error()));
+    LLADA_TRY_STATUS(body.finish());  // of a faulty one not all has been read
     request->options.temperatures = service.options().temperatures;
     request->warnings = std::move(warnings);
     return std::move(*request);
