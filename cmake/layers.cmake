@@ -87,10 +87,10 @@ function(llada_layer name)
   # Layers that compute little; more of them under a sanitizer, where that is two fifths of their compile time.
   set(options)
   if(LLADA_SANITIZE AND NOT LLADA_FUZZERS AND
-     name MATCHES "^(cli|formats|eval|engine|bench|lab|lab/hexagon|models|serve|wire|hub|devices/hexagon)$")
+     name MATCHES "^(cli|formats|eval|engine|bench|lab|lab/bench|lab/hexagon|models|serve|wire|hub|devices/hexagon)$")
     set(options ${LLADA_QUICK_BUILD})
   elseif(name MATCHES "^(cli|lab)$" OR (NOT LLADA_SANITIZE AND
-         name MATCHES "^(api|engine|eval|formats|graph|hub|memory|models|serve|study|wire|lab/hexagon|devices/hexagon)$"))
+         name MATCHES "^(api|engine|eval|formats|graph|hub|memory|models|serve|study|wire|lab/bench|lab/hexagon|devices/hexagon)$"))
     set(options ${LLADA_QUICK_BUILD})
   endif()
   if(sources)

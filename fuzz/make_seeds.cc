@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
   // Packed weights, whole and as an index alone.
   const PackedIndex packed{"avx2",
                            1,
-                           {.path = "/m.gguf", .bytes = 1, .modified_ns = 2, .digest = 3},
+                           {"/m.gguf", {.bytes = 1, .modified_ns = 2, .sample = 3}},
                            {{"a", -1, DType::Q4_0, 64, 64, 0, 100, 4}, {"b", 2, DType::F16, 64, 8, 4096, 10, 5}}};
   const auto tail = packed_index_bytes(packed, 4106);
   const std::string text(reinterpret_cast<const char*>(tail.data()), tail.size());

@@ -86,7 +86,7 @@ run_stage() {
       needs install && build release llada llada-study llada_shared llada_manual && told timeout 400 tools/test_install.sh
       note=${note:-$(grep -h 'not installed' "$log" | tr '\n' ' ')} ;;
     clients)
-      needs clients && build release llada && told timeout 1200 tools/clients.sh
+      needs clients && build release llada llada-study && told timeout 1200 tools/clients.sh
       note=${note:-$(grep -hE '^Ran [0-9]+ tests' "$log" | tr '\n' ' ')} ;;
     scale)
       needs scale && build release llada llada_shared && told timeout 3600 tools/test_scale.sh
@@ -127,7 +127,7 @@ run_stage() {
     memcheck) needs memcheck && build release llada llada-study && told tools/valgrind.sh ;;
     fuzz) needs fuzz && told tools/fuzz.sh 45 ;;
     upstream)
-      needs upstream && build release llada && told timeout 170 build/venv/bin/python tools/upstream/dream.py &&
+      needs upstream && build release llada llada-study && told timeout 170 build/venv/bin/python tools/upstream/dream.py &&
         note=$(grep 'generations equal, ' "$log") &&
         told timeout 500 build/venv/bin/python tools/upstream/smollm2.py --quick && note="$note; $(grep '^SmolLM2' "$log")" &&
         told timeout 170 build/venv/bin/python tests/hub/python_tools.py --llada build/release/bin/llada &&

@@ -71,6 +71,6 @@ check avx2 batch -m "$tiny" "$work/requests.jsonl" "$work/answers.jsonl" --threa
 check avx2 tune -m "$q8" --tasks "$work/two.jsonl" --options '--gen-length 16 --block-length 16' --generations 1 --breadth 1 \
   --max-loss 100 --threads 1 -o "$work/mine.json"
 check avx2 study simulate --profile sm8750-paper --preset llada-8b:q4_0
-check avx2 bench --preset tiny:q4_0 --layers 1 --only forward --rows 1,9 --repeats 1 --stream-mib 1 --threads 1
+check avx2 study bench --preset tiny:q4_0 --layers 1 --only forward --rows 1,9 --repeats 1 --stream-mib 1 --threads 1
 wait
 [ ! -e "$work/failed" ]

@@ -1,10 +1,10 @@
 // llada_options: keys and values from two lists, decoding's (decode/fields.h) and the one here: of loading, of engines,
 // of scores, and of a request beside its decoding.
 #include <algorithm>
-#include <charconv>
 #include <functional>
 
 #include "api/objects.h"
+#include "base/numbers.h"
 #include "engine/decode_choice.h"
 #include "engine/decode_preset.h"
 
@@ -23,11 +23,9 @@ OwnOption number(int32_t used_for, const char* key, const char* unit, int64_t le
                  const char* help, const char* group, At... at) {
   const std::string values = fmt::format("a whole number from {} to {}", least, most);
   return {used_for, key, unit, values, initial, help, group, [=](OptionValues& c, std::string_view text) -> Status {
-            int64_t value = 0;
-            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-            if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
-              return invalid("found '{}', needed {}", text, values);
-            ((at(c) = static_cast<std::remove_cvref_t<decltype(at(c))>>(value)), ...);
+            const auto value = parse_number<int64_t>(text);
+            if (!value || *value < least || *value > most) return invalid("found '{}', needed {}", text, values);
+            ((at(c) = static_cast<std::remove_cvref_t<decltype(at(c))>>(*value)), ...);
             return {};
           }};
 }

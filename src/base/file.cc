@@ -100,30 +100,39 @@ void remove_unfinished_files() noexcept {
     if (const char* name = slot.exchange(nullptr)) ::unlink(name);  // not freed: the program ends
 }
 
+FileIdentity FileIdentity::with(const FileIdentity& other) const {
+  Fnv hash;
+  for (const FileIdentity* one : {this, &other}) {
+    hash.add(static_cast<int64_t>(one->bytes));
+    hash.add(one->modified_ns);
+    hash.add(static_cast<int64_t>(one->sample));
+  }
+  return {bytes + other.bytes, std::max(modified_ns, other.modified_ns), hash.hash()};
+}
+
 Result<MappedFile> MappedFile::open(const std::string& path) {
   MappedFile file;
-  struct stat info {};
+  struct stat info{};
   LLADA_TRY(file.fd_, open_regular(path, info));
   file.path_ = path;
-  file.size_ = static_cast<size_t>(info.st_size);
-  file.modified_ns_ = llada::modified_ns(info);
-  if (file.size_ > 0) {
-    void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_SHARED, file.fd_, 0);
+  file.identity_ = {static_cast<uint64_t>(info.st_size), modified_ns(info), 0};
+  if (info.st_size > 0) {
+    void* data = ::mmap(nullptr, file.identity_.bytes, PROT_READ, MAP_SHARED, file.fd_, 0);
     if (data == MAP_FAILED) return std::unexpected(open_error(path, "map"));
     file.data_ = static_cast<const std::byte*>(data);
   }
-  file.sample_ = file.sample();
+  file.identity_.sample = file.sample();
   return file;
 }
 
 // Read, not looked up in the mapping: a file that becomes shorter meanwhile sends no signal.
 uint64_t MappedFile::sample() const {
   constexpr size_t kPieces = 64, kPieceBytes = size_t{16} << 10;
-  const size_t last = size_ - std::min(size_, kPieceBytes);
+  const size_t size = identity_.bytes, last = size - std::min(size, kPieceBytes);
   const size_t stride = std::max(kPieceBytes, (last + kPieces - 2) / (kPieces - 1));
   const auto buffer = std::make_unique<std::byte[]>(kPieceBytes);
   Fnv hash;
-  for (size_t at = 0; at < size_; at += stride) {
+  for (size_t at = 0; at < size; at += stride) {
     const ssize_t n = ::pread(fd_, buffer.get(), kPieceBytes, static_cast<off_t>(at));
     hash.add_words({buffer.get(), static_cast<size_t>(std::max<ssize_t>(n, 0))});
   }
@@ -131,11 +140,11 @@ uint64_t MappedFile::sample() const {
 }
 
 Status MappedFile::check_unchanged() const {
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd_, &info) != 0) return failed("{}: cannot look at it: {}", path_, std::strerror(errno));
-  if (static_cast<size_t>(info.st_size) != size_)
-    return failed("{}: found {} bytes, needed {} as when it was opened", path_, info.st_size, size_);
-  if (llada::modified_ns(info) != modified_ns_ && sample() != sample_)
+  if (static_cast<uint64_t>(info.st_size) != identity_.bytes)
+    return failed("{}: found {} bytes, needed {} as when it was opened", path_, info.st_size, identity_.bytes);
+  if (modified_ns(info) != identity_.modified_ns && sample() != identity_.sample)
     return failed("{}: it was written to since it was opened, needed an unchanged file", path_);
   return {};
 }
@@ -145,33 +154,32 @@ MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
   std::swap(fd_, other.fd_);
-  std::swap(modified_ns_, other.modified_ns_);
-  std::swap(sample_, other.sample_);
+  std::swap(identity_, other.identity_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
   if (fd_ >= 0) ::close(fd_);
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), identity_.bytes);
 }
 
 void MappedFile::drop(size_t offset, size_t size) const {
   // Only whole pages inside the range: a neighbour's bytes on the border pages stay warm.
-  const auto [begin, end] = whole_pages(offset, std::min(offset + size, size_), static_cast<uint64_t>(page_bytes()));
+  const auto [begin, end] =
+      whole_pages(offset, std::min(offset + size, identity_.bytes), static_cast<uint64_t>(page_bytes()));
   if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
 void MappedFile::will_read(size_t offset, size_t size) const {
   const auto page = static_cast<size_t>(page_bytes());
-  const size_t begin = offset / page * page, end = std::min(offset + size, size_);
+  const size_t begin = offset / page * page, end = std::min(offset + size, identity_.bytes);
   if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_WILLNEED);
 }
 
 void MappedFile::use_large_pages() const {
 #ifdef MADV_HUGEPAGE
-  if (data_ != nullptr) ::madvise(const_cast<std::byte*>(data_), size_, MADV_HUGEPAGE);
+  if (data_ != nullptr) ::madvise(const_cast<std::byte*>(data_), identity_.bytes, MADV_HUGEPAGE);
 #endif
 }
 
@@ -193,7 +201,7 @@ Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes
 }
 
 Result<std::string> read_file(const std::string& path, size_t limit_bytes) {
-  struct stat info {};
+  struct stat info{};
   LLADA_TRY(const int fd, open_regular(path, info));
   auto text = read_all(fd, path, limit_bytes);
   ::close(fd);
@@ -214,7 +222,7 @@ std::string expand_home(std::string_view path, std::string_view home) {
 }
 
 Status check_free_space(const std::string& path, uint64_t bytes) {
-  struct statvfs info {};
+  struct statvfs info{};
   if (::statvfs(folder_of(path).c_str(), &info) != 0) return std::unexpected(open_error(path, "create"));
   const uint64_t free_bytes = uint64_t{info.f_bavail} * info.f_frsize;
   if (free_bytes >= bytes) return {};
@@ -225,7 +233,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, Data data) {
   if (path.empty()) return invalid("output file: found an empty name, needed a path");
   AtomicFile file;
   file.path_ = path;
-  struct stat info {};
+  struct stat info{};
   const bool exists = ::stat(path.c_str(), &info) == 0;
   if (exists && !S_ISREG(info.st_mode)) return invalid("{}: exists and is not a regular file", path);
   LLADA_TRY(file.target_, behind_links(path));

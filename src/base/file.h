@@ -16,6 +16,17 @@ namespace llada {
 // (invalid_input). All else is the machine's: a folder without write permission, no space, too many open files.
 Error file_error(const std::string& path, std::string_view what, int code);
 
+// Tells a file, or files that belong together, from others, and from the same file before it was changed.
+struct FileIdentity {
+  uint64_t bytes = 0;
+  int64_t modified_ns = 0;  // when it was last changed, since 1970
+  uint64_t sample = 0;      // a hash of 64 pieces of 16 KiB, of all bytes up to a MiB
+
+  bool operator==(const FileIdentity&) const = default;
+  // With another file: its bytes are added, its time counts where it is the later one.
+  FileIdentity with(const FileIdentity& other) const;
+};
+
 // A whole file mapped read-only; moves, never copies. The span stays valid while the object (or one moved
 // from it) lives.
 class MappedFile {
@@ -25,15 +36,14 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  std::span<const std::byte> bytes() const { return {data_, identity_.bytes}; }
   const std::string& path() const { return path_; }
-  int64_t modified_ns() const { return modified_ns_; }  // when it was last changed, as it was opened; since 1970
+  const FileIdentity& identity() const { return identity_; }  // as it was opened
 
-  // Checks that the mapped file is unchanged since it was opened. Its size must be the same, and either its time of
-  // modification or 64 samples of its bytes (all bytes up to a MiB). So a file that was only touched has not changed. A
-  // file that was replaced by name has not changed either, since the mapping holds the old one. Reading bytes behind
-  // the end of a file that became shorter raises a signal, so call this before. Costs a system call while nobody
-  // touches the file.
+  // Checks that the mapped file is unchanged since it was opened. Its size must be the same, and either its time or its
+  // sample. So a file that was only touched has not changed. A file that was replaced by name has not changed either,
+  // since the mapping holds the old one. Reading bytes behind the end of a file that became shorter raises a signal, so
+  // call this before. Costs a system call while nobody touches the file.
   Status check_unchanged() const;
 
   // Tells the system that [offset, offset + size) is not needed soon; its pages stop counting as resident.
@@ -48,10 +58,8 @@ class MappedFile {
   uint64_t sample() const;
   std::string path_;
   const std::byte* data_ = nullptr;
-  size_t size_ = 0;
   int fd_ = -1;
-  int64_t modified_ns_ = 0;  // since 1970
-  uint64_t sample_ = 0;
+  FileIdentity identity_;
 };
 
 // Reads a descriptor to its end: a file, a pipe, a terminal. `name` stands for the file in errors. `before_read` is

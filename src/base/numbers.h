@@ -1,7 +1,9 @@
-// std::from_chars where the standard library has it for floating point too, and the same from strtod where it has not
-// (libc++ before 20, so also Android's). The program keeps the numeric locale "C".
+// Numbers of a text: std::from_chars where the standard library has it for floating point too, and the same from strtod
+// where it has not (libc++ before 20, so also Android's). The program keeps the numeric locale "C".
 #pragma once
 #include <charconv>
+#include <optional>
+#include <string_view>
 #include <system_error>
 
 namespace llada {
@@ -19,6 +21,14 @@ std::from_chars_result from_chars(const char* first, const char* last, T& value)
     if (result.ec == std::errc()) value = static_cast<T>(wide);
     return result;
   }
+}
+
+// A text that is one number of the type, in its range, and nothing else.
+template <class T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  const auto [end, error] = llada::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
 }  // namespace llada

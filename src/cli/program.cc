@@ -38,10 +38,8 @@ constexpr Command kCommands[] = {
     {"pack", "keep packed weights on disk, for quick starts", setup_pack},
     {"inspect", "describe a model file", setup_inspect},
     {"convert", "write a model as a GGUF file", setup_convert},
-    {"logits", "one forward over token ids, for comparisons", setup_logits},
     {"devices", "list where models can run", setup_devices},
     {"doctor", "check this machine and its devices", setup_doctor},
-    {"bench", "measure the machine, the kernels and whole runs", setup_bench},
 };
 
 constexpr std::string_view kStudy = "llada-study";

@@ -1,12 +1,12 @@
 #include "engine/infill_text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <numeric>
 #include <string>
 #include <utility>
 
+#include "base/numbers.h"
 #include "text/utf8.h"
 
 namespace llada {
@@ -51,9 +51,8 @@ Result<std::vector<InfillPiece>> parse_infill_template(std::string_view text) {
       } else {
         gap.automatic = digits.starts_with(kMost);
         if (gap.automatic) digits.remove_prefix(kMost.size());
-        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), gap.gap);
-        right =
-            right && error == std::errc() && end == digits.data() + digits.size() && gap.gap >= 1 && gap.gap <= kMaxGap;
+        gap.gap = parse_number<decltype(gap.gap)>(digits).value_or(0);
+        right = right && gap.gap >= 1 && gap.gap <= kMaxGap;
       }
       if (!right)
         return invalid("the gap {} of the text: needed <mask:N>, <mask:auto> or <mask:auto:N> with N from 1 to {}",

@@ -52,31 +52,9 @@ bool is_packed_name(const std::string& name) {
 }
 
 PackedSource source_of(const ModelFile& file) {
-  constexpr size_t kHead = size_t{64} << 10, kSamples = 64, kSampleBytes = 64;
-  PackedSource source{.path = whole_path(file.path()), .bytes = file.file_bytes(), .modified_ns = 0, .digest = 0};
-  Fnv hash;
-  for (const MappedFile& part : file.files()) {
-    const auto bytes = part.bytes();
-    source.modified_ns = std::max(source.modified_ns, part.modified_ns());
-    hash.add(static_cast<int64_t>(bytes.size()));
-    hash.add(part.modified_ns());
-    hash.add_words(bytes.first(std::min(bytes.size(), kHead)));
-  }
-  const auto& tensors = file.tensors();
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const auto& [name, file_name, view, offset] = tensors[i];
-    hash.add(name);
-    hash.add(static_cast<int64_t>(view.type));
-    for (const int64_t n : view.shape.dims) hash.add(n);
-    hash.add(static_cast<int64_t>(offset));
-    // Two trainings of one model differ in nothing else where a tool has set size and time alike.
-    if (i % (tensors.size() / kSamples + 1) == 0) {
-      const auto size = static_cast<size_t>(view.bytes());
-      hash.add_words({view.data + size / 2, std::min(size - size / 2, kSampleBytes)});
-    }
-  }
-  source.digest = hash.hash();
-  return source;
+  FileIdentity identity;
+  for (const MappedFile& part : file.files()) identity = identity.with(part.identity());
+  return {whole_path(file.path()), identity};
 }
 
 // The weights to pack, their owner, and the target.
@@ -165,7 +143,7 @@ std::string state_of(const std::string& path, const PackedIndex& index) {
   if (!exists(index.source.path)) return "its model is gone";
   const auto model = Listed::open(index.source.path);
   if (!model) return "its model does not open";
-  if (!index.source.same_as(source_of(model->file))) return "its model has changed";
+  if (index.source.identity != source_of(model->file).identity) return "its model has changed";
   if (!kernels::select(index.isa)) return "ready";  // for another processor
   const auto views = weight_views(model->file, model->graph);
   if (!views) return "its model does not open";

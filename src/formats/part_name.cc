@@ -3,21 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
+#include "base/numbers.h"
 #include "formats/printable.h"
 
 namespace llada {
 namespace {
 
 // 0: none above 0.
-int number(std::string_view digits) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  return error == std::errc() && end == digits.data() + digits.size() && value > 0 ? value : 0;
-}
+int number(std::string_view digits) { return std::max(parse_number<int>(digits).value_or(0), 0); }
 
 }  // namespace
 

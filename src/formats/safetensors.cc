@@ -36,7 +36,6 @@ class HeaderReader : public JsonEvents {
     tensors.reserve(std::min({kMaxTensors, objects, header.size() / kMinTensorEntry + 1}));
   }
 
-  Status status;
   std::vector<SafetensorsTensor> tensors;
   std::vector<UnreadTensor> unread;
 
@@ -93,14 +92,7 @@ class HeaderReader : public JsonEvents {
     return true;
   }
   bool number_integer(int64_t) override { return fail("a negative number"); }
-  bool number_float(double, const std::string&) override { return unexpected(); }
-  bool binary(Json::binary_t&) override { return unexpected(); }
-  bool null() override { return unexpected(); }
-  bool boolean(bool) override { return unexpected(); }
-  bool parse_error(size_t position, const std::string&, const Json::exception&) override {
-    status = invalid("{}: the header is not valid JSON near byte {}", name_, position + 8);
-    return false;
-  }
+  bool other() override { return unexpected(); }
 
  private:
   bool fail(std::string_view why) {
@@ -174,8 +166,9 @@ class HeaderReader : public JsonEvents {
 
 class IndexReader : public JsonEvents {
  public:
+  explicit IndexReader(std::string_view name) : name_(name) {}
+
   std::set<std::string> files;
-  std::string error;
   bool has_map = false;
 
   bool start_object(size_t) override {
@@ -190,39 +183,32 @@ class IndexReader : public JsonEvents {
     return true;
   }
   bool key(std::string& value) override {
-    if (depth_ == 1) field_ = value;
+    (depth_ == 1 ? field_ : tensor_) = value;
     return true;
   }
   bool string(std::string& value) override {
     if (!in_map_) return true;
     if (value.empty() || value.size() > 255 || value.find('/') != std::string::npos ||
         value.find('\0') != std::string::npos || !value.ends_with(".safetensors"))
-      error = fmt::format("weight_map names \"{}\", a .safetensors file of the same folder needed", printable(value));
-    else if (files.insert(value).second && files.size() > kMaxFiles)
-      error = fmt::format("more than {} files", kMaxFiles);
-    return error.empty();
+      return fail(fmt::format("found '{}', needed a .safetensors file of the same folder", printable(value)));
+    if (files.insert(value).second && files.size() > kMaxFiles)
+      return fail(fmt::format("found more than {} files", kMaxFiles));
+    return true;
   }
-  bool start_array(size_t) override { return scalar(); }
+  bool start_array(size_t) override { return other(); }
   bool end_array() override { return true; }
-  bool number_unsigned(uint64_t) override { return scalar(); }
-  bool number_integer(int64_t) override { return scalar(); }
-  bool number_float(double, const std::string&) override { return scalar(); }
-  bool binary(Json::binary_t&) override { return scalar(); }
-  bool null() override { return scalar(); }
-  bool boolean(bool) override { return scalar(); }
-  bool parse_error(size_t position, const std::string&, const Json::exception&) override {
-    error = fmt::format("not valid JSON near byte {}", position);
+  bool other() override { return !in_map_ || fail("needed the name of a file"); }
+
+ private:
+  bool fail(std::string_view why) {
+    status = invalid("{}: weight_map.{}: {}", name_, printable(tensor_), why);
     return false;
   }
 
- private:
-  bool scalar() {
-    if (in_map_) error = "weight_map holds something that is not a file name";
-    return error.empty();
-  }
+  std::string_view name_;
   int depth_ = 0;
   bool in_map_ = false;
-  std::string field_;
+  std::string field_, tensor_;
 };
 
 }  // namespace
@@ -238,13 +224,10 @@ Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, std:
     return invalid("{}: header length {}, the file has {} bytes behind it: it is cut, or no safetensors file", name,
                    header_bytes, bytes.size() - 8);
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + 8, header_bytes);
-  LLADA_TRY_STATUS(check_json_limits(header, name, {.depth = 8, .values = kMaxValues}));
   if (!header.starts_with('{')) return invalid("{}: the header is not a JSON object", name);
   HeaderReader reader(name, header, bytes);
-  if (!Json::sax_parse(header, &reader)) {
-    if (!reader.status) return std::unexpected(reader.status.error());
-    return invalid("{}: the header is not valid JSON", name);
-  }
+  const std::string source = fmt::format("{}: header", name);
+  LLADA_TRY_STATUS(read_json_events(header, source, {.depth = 8, .values = kMaxValues}, reader));
   auto& tensors = reader.tensors;
   std::ranges::sort(tensors, {}, &SafetensorsTensor::offset);
   for (size_t i = 1; i < tensors.size(); ++i)
@@ -260,12 +243,11 @@ Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, std:
 }
 
 Result<std::vector<std::string>> parse_safetensors_index(std::string_view text, std::string_view name) {
-  LLADA_TRY_STATUS(check_json_limits(text, name, {.depth = 16, .values = kMaxValues}));
-  IndexReader reader;
-  if (!Json::sax_parse(text, &reader))
-    return invalid("{}: {}", name, reader.error.empty() ? "not valid JSON" : reader.error);
+  IndexReader reader(name);
+  LLADA_TRY_STATUS(read_json_events(text, name, {.depth = 16, .values = kMaxValues}, reader));
   if (reader.files.empty())
-    return invalid("{}: {}", name, reader.has_map ? "weight_map is empty" : "weight_map is missing");
+    return invalid("{}: weight_map: {}; needed a file for each tensor", name,
+                   reader.has_map ? "is empty" : "is missing");
   return std::vector<std::string>(reader.files.begin(), reader.files.end());
 }
 

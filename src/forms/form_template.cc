@@ -25,12 +25,9 @@ Result<Bounds> bounds_of(std::string_view given) {
   const size_t dots = given.find("..");
   const auto number = [&](std::string_view digits, std::optional<int64_t>& out) -> Status {
     if (digits.empty()) return {};
-    int64_t value = 0;
-    const auto [end, error] = llada::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || end != digits.data() + digits.size() || value < -1'000'000'000'000'000 ||
-        value > 1'000'000'000'000'000)
+    out = parse_number<int64_t>(digits);
+    if (!out || *out < -1'000'000'000'000'000 || *out > 1'000'000'000'000'000)
       return invalid("found '{}', needed a range like 0..150", given);
-    out = value;
     return {};
   };
   if (dots == std::string_view::npos) return invalid("found '{}', needed a range like 0..150", given);

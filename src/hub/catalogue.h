@@ -1,6 +1,6 @@
 // Published models under short names, with the facts that a machine needs before it downloads one. The list is data:
 // catalogue.json, which the build puts into the program. Sizes are those of the published configurations
-// (models/presets.h has the same for most; tests/cli/recommend_test.cc compares them). How many tokens a forward
+// (study/presets.h has the same for most; tests/cli/recommend_test.cc compares them). How many tokens a forward
 // decides is somebody's measurement or an assumption, as `source` says.
 #pragma once
 #include <string>
@@ -13,7 +13,7 @@ namespace llada::hub {
 
 struct CatalogueModel {
   std::string name, repository;  // short; OWNER/NAME
-  std::string geometry;          // of models/presets.h; empty: none
+  std::string geometry;          // of study/presets.h; empty: none
   double parameters = 0;
   double looked_up = 0;       // of them: embedding rows that no product reads
   double in_experts = 0;      // of them: in experts of a mixture

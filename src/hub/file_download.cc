@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/numbers.h"
 #include "formats/printable.h"
 #include "hub/listing.h"
 
@@ -23,9 +23,7 @@ constexpr size_t kMaxPageBytes = size_t{1} << 20;
 constexpr int kMostBackoffMs = 30'000;
 
 int64_t number(std::string_view text) {  // -1: none
-  int64_t value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && value >= 0 ? value : -1;
+  return std::max<int64_t>(parse_number<int64_t>(text).value_or(-1), -1);
 }
 
 std::unexpected<Error> stop_error(const Connection& c) {
@@ -97,7 +95,7 @@ class Partial {
   Status open(const Connection& c) {
     file_.fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (file_.fd < 0) return failed("{}: cannot create: {}", path_, std::strerror(errno));
-    struct stat info {};
+    struct stat info{};
     if (::fstat(file_.fd, &info) != 0 || !S_ISREG(info.st_mode)) return failed("{}: not a regular file", path_);
     if (info.st_size > head_.bytes) return restart();
     LLADA_TRY_STATUS(start_sum());
@@ -311,7 +309,7 @@ Result<RemoteHead> ask_head(const Connection& c, const std::string& commit, cons
 }
 
 int64_t bytes_there(const Cache& cache, const RemoteHead& head) {
-  struct stat info {};
+  struct stat info{};
   if (::stat(cache.blob(head.etag).c_str(), &info) == 0 && info.st_size == head.bytes) return head.bytes;
   if (::stat(cache.incomplete(head.etag).c_str(), &info) == 0 && info.st_size <= head.bytes) return info.st_size;
   return 0;
@@ -322,7 +320,7 @@ Result<int64_t> fetch_blob(const Connection& c, const std::string& commit, const
   const std::string blob = c.cache.blob(head.etag);
   LLADA_TRY(auto lock, FileLock::open(c.cache.lock_path(head.etag)));
   LLADA_TRY_STATUS(hold(lock, c, path));
-  struct stat info {};
+  struct stat info{};
   // A blob has its name after its checksum; another size is an accident of the disk.
   if (::stat(blob.c_str(), &info) == 0 && info.st_size == head.bytes) return 0;
   const std::string address = file_address(c, commit, path);

@@ -9,27 +9,21 @@
 #include "formats/part_name.h"
 #include "formats/printable.h"
 #include "hub/repository.h"
-#include "json/parse.h"
+#include "json/fields.h"
 
 namespace llada::hub {
 namespace {
 
 constexpr size_t kMaxFiles = 20'000;
 
-int64_t size_of(const Json& object) {
-  const auto size = object.find("size");
-  if (size == object.end() || !size->is_number_unsigned()) return -1;
-  const auto bytes = size->get<uint64_t>();
-  return bytes <= static_cast<uint64_t>(kMaxFileBytes) ? static_cast<int64_t>(bytes) : -1;
+int64_t size_of(const Fields& fields) {
+  return fields.integer("size", 0, kMaxFileBytes, -1).value_or(-1);  // what is no size is none
 }
 
-std::string architecture_of(const Json& root) {
+std::string architecture_of(const Fields& root) {
   constexpr size_t kLongest = 64;
-  const auto gguf = root.find("gguf");
-  if (gguf == root.end() || !gguf->is_object()) return "";
-  const auto name = gguf->find("architecture");
-  if (name == gguf->end() || !name->is_string()) return "";
-  return name->get_ref<const std::string&>().substr(0, kLongest);
+  const auto gguf = root.object("gguf");
+  return gguf ? gguf->text("architecture").value_or("").substr(0, kLongest) : "";
 }
 
 std::string upper(std::string_view text) {
@@ -150,26 +144,21 @@ Result<Choice> choose_gguf(const std::vector<std::string>& files, const Cuts& cu
 Result<Listing> parse_listing(std::string_view text, std::string_view source) {
   if (text.size() > kMaxListingBytes)
     return invalid("{}: {} bytes, at most {} expected", source, text.size(), kMaxListingBytes);
-  LLADA_TRY(const auto root,
-            parse_json_object(text, source, {.depth = 64, .values = 500'000, .run_bytes = size_t{1} << 20}));
-  const auto sha = root.find("sha");
-  if (sha == root.end() || !sha->is_string() || !is_commit(sha->get_ref<const std::string&>()))
-    return invalid("{}: \"sha\" is not the 40 hexadecimal digits of a commit", source);
-  Listing listing{.commit = sha->get<std::string>(), .files = {}, .architecture = architecture_of(root)};
-  const auto siblings = root.find("siblings");
-  if (siblings == root.end() || !siblings->is_array()) return invalid("{}: \"siblings\" is no list of files", source);
-  if (siblings->size() > kMaxFiles)
-    return invalid("{}: {} files, at most {} expected", source, siblings->size(), kMaxFiles);
-  for (const auto& entry : *siblings) {
-    const auto path = entry.is_object() ? entry.find("rfilename") : entry.end();
-    if (!entry.is_object() || path == entry.end() || !path->is_string())
-      return invalid("{}: an entry of \"siblings\" has no \"rfilename\"", source);
-    RemoteFile file{.path = path->get<std::string>()};
-    if (!is_safe_relative_path(file.path))
-      return invalid("{}: file name '{}' could lie outside its folder", source, printable(file.path));
-    file.bytes = size_of(entry);
-    const auto lfs = entry.find("lfs");
-    if (lfs != entry.end() && lfs->is_object() && size_of(*lfs) >= 0) file.bytes = size_of(*lfs);
+  LLADA_TRY(const Fields root,
+            Fields::parse(text, std::string(source), {.depth = 64, .values = 500'000, .run_bytes = size_t{1} << 20}));
+  LLADA_TRY(const std::string sha, root.text("sha"));
+  if (!is_commit(sha)) return root.unfit("sha", "the 40 hexadecimal digits of a commit");
+  Listing listing{.commit = sha, .files = {}, .architecture = architecture_of(root)};
+  LLADA_TRY(const auto siblings, root.objects("siblings"));
+  if (siblings.size() > kMaxFiles)
+    return root.fault("siblings", fmt::format("found {} files, needed at most {}", siblings.size(), kMaxFiles));
+  for (const Fields& entry : siblings) {
+    RemoteFile file;
+    LLADA_TRY(file.path, entry.text("rfilename"));
+    if (!is_safe_relative_path(file.path)) return entry.unfit("rfilename", "a file inside the folder");
+    const auto lfs = entry.object("lfs");
+    file.bytes = lfs ? size_of(*lfs) : -1;
+    if (file.bytes < 0) file.bytes = size_of(entry);
     listing.files.push_back(std::move(file));
   }
   return listing;

@@ -28,9 +28,9 @@ class TreeBuilder {
   explicit TreeBuilder(const JsonWatch& watch) : watch_(watch) {}
 
   Json take() { return std::move(root_); }
+  Status status;     // of the watch
+  size_t wrong = 0;  // the byte, from 1, where the parser gave up
   const std::string& duplicate() const { return duplicate_; }  // the first field that was found twice; empty: none
-  const Status& stopped() const { return stopped_; }           // by the watch
-  size_t wrong() const { return wrong_; }                      // the byte, from 1, where the parser gave up
   // Of the numbers that the tree writes otherwise: their place among all that are no natural numbers, and their text.
   std::vector<std::pair<size_t, std::string>>& spelled() { return spelled_; }
 
@@ -72,7 +72,7 @@ class TreeBuilder {
     return go_on();
   }
   bool parse_error(size_t place, const std::string&, const nlohmann::detail::exception&) {
-    wrong_ = place;
+    wrong = place;
     return false;
   }
 
@@ -113,29 +113,33 @@ class TreeBuilder {
   }
   bool go_on() {
     if (!watch_ || ++events_ % kJsonWatch != 0) return true;
-    stopped_ = watch_();
-    return stopped_.has_value();
+    status = watch_();
+    return status.has_value();
   }
 
   const JsonWatch& watch_;
   size_t events_ = 0, numbers_ = 0;  // values and fields; numbers that are no natural ones
-  size_t wrong_ = 0;
   Json root_;
   std::vector<Open> open_;  // lists and objects that have not ended, from the outside
   std::vector<std::pair<size_t, std::string>> spelled_;
   std::string duplicate_;
-  Status stopped_;
 };
+
+template <class Events>
+Status read_events(std::string_view text, std::string_view source, const JsonLimits& limits, Events& events) {
+  LLADA_TRY_STATUS(check_json_limits(text, source, limits));
+  const bool valid = Json::sax_parse(text, &events);
+  LLADA_TRY_STATUS(events.status);
+  if (!valid && events.wrong > text.size())
+    return invalid("{}: not valid JSON: it ends too early, at byte {}", source, text.size());
+  if (!valid) return invalid("{}: not valid JSON at byte {} of {}", source, events.wrong, text.size());
+  return {};
+}
 
 Result<TreeBuilder> build(std::string_view text, std::string_view source, const JsonLimits& limits,
                           const JsonWatch& watch) {
-  LLADA_TRY_STATUS(check_json_limits(text, source, limits));
   TreeBuilder builder(watch);
-  const bool valid = Json::sax_parse(text, &builder);
-  LLADA_TRY_STATUS(builder.stopped());
-  if (!valid && builder.wrong() > text.size())
-    return invalid("{}: not valid JSON: it ends too early, at byte {}", source, text.size());
-  if (!valid) return invalid("{}: not valid JSON at byte {} of {}", source, builder.wrong(), text.size());
+  LLADA_TRY_STATUS(read_events(text, source, limits, builder));
   if (!builder.duplicate().empty()) return invalid("{}: field {} appears twice", source, builder.duplicate());
   return builder;
 }
@@ -204,6 +208,10 @@ Result<Json> parse_json_object(std::string_view text, std::string_view source, c
                                const JsonWatch& watch) {
   LLADA_TRY(JsonDocument document, parse_ordered_object(text, source, limits, watch));
   return std::move(document.root);
+}
+
+Status read_json_events(std::string_view text, std::string_view source, const JsonLimits& limits, JsonEvents& events) {
+  return read_events(text, source, limits, events);
 }
 
 std::string json_text(const Json& value, const JsonNumbers& numbers) {

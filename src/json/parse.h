@@ -15,7 +15,6 @@
 namespace llada {
 
 using Json = nlohmann::ordered_json;  // members in the order in which they are written
-using JsonEvents = nlohmann::json_sax<Json>;
 
 // Asked at every kJsonWatch-th value and field while a document is parsed: an error ends that and is its result.
 using JsonWatch = std::function<Status()>;
@@ -39,6 +38,28 @@ Result<JsonDocument> parse_ordered_object(std::string_view text, std::string_vie
 // Its tree alone.
 Result<Json> parse_json_object(std::string_view text, std::string_view source, const JsonLimits& limits = {},
                                const JsonWatch& watch = {});
+
+// What the parser finds, for texts whose tree would be many times their size. An event that returns false ends the
+// reading, with `status` as its error.
+class JsonEvents : public nlohmann::json_sax<Json> {
+ public:
+  Status status;
+  size_t wrong = 0;  // the byte, from 1, where the parser gave up
+
+  virtual bool other() = 0;  // a value of a kind that the reader does not look at
+  bool null() override { return other(); }
+  bool boolean(bool) override { return other(); }
+  bool number_integer(int64_t) override { return other(); }
+  bool number_unsigned(uint64_t) override { return other(); }
+  bool number_float(double, const std::string&) override { return other(); }
+  bool string(std::string&) override { return other(); }
+  bool binary(Json::binary_t&) override { return other(); }  // JSON has none
+  bool parse_error(size_t place, const std::string&, const Json::exception&) override {
+    wrong = place;
+    return false;
+  }
+};
+Status read_json_events(std::string_view text, std::string_view source, const JsonLimits& limits, JsonEvents& events);
 
 // JSON text without white space, whose numbers stay as they were read. Bytes that are no UTF-8 become U+FFFD.
 std::string json_text(const Json& value, const JsonNumbers& numbers);

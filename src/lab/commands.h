@@ -4,7 +4,9 @@
 
 namespace llada::cli {
 
+Work setup_bench(CLI::App& app);
 Work setup_dsp_doctor(CLI::App& app);
+Work setup_logits(CLI::App& app);
 Work setup_synth(CLI::App& app);
 Work setup_simulate(CLI::App& app);
 

@@ -347,11 +347,10 @@ Work setup_simulate(CLI::App& app) {
   app.add_option_function<std::string>(
          "--tokens-per-pass",
          [&o](const std::string& text) {
-           double parsed = 0;
-           const auto [end, error] = llada::from_chars(text.data(), text.data() + text.size(), parsed);
-           if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(parsed))
+           const auto parsed = parse_number<double>(text);
+           if (!parsed || !std::isfinite(*parsed))
              throw CLI::ValidationError("--tokens-per-pass", fmt::format("found '{}', needed a number", text));
-           o.tokens_per_pass = parsed;
+           o.tokens_per_pass = *parsed;
          },
          "tokens that a pass of the last line commits (as the paper's table implies)")
       ->type_name("X");

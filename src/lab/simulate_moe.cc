@@ -21,9 +21,8 @@ Result<std::vector<double>> parse_shares(std::string_view text) {
   while (!text.empty()) {
     std::string_view one = text.substr(0, text.find(','));
     text.remove_prefix(std::min(one.size() + 1, text.size()));
-    double value = 0;
-    const auto [end, error] = llada::from_chars(one.data(), one.data() + one.size(), value);
-    if (error != std::errc() || end + 1 != one.data() + one.size() || *end != '%' || !(value > 0 && value <= 100))
+    const double value = one.ends_with('%') ? parse_number<double>(one.substr(0, one.size() - 1)).value_or(0) : 0;
+    if (!(value > 0 && value <= 100))
       return invalid("--experts-on-device: found '{}', needed shares such as 25% or 25%,50%,75%", whole);
     shares.push_back(value / 100);
   }

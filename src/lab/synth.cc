@@ -1,5 +1,5 @@
 // llada-study synth: a model file with random weights and a published geometry.
-#include "engine/synth.h"
+#include "study/synth.h"
 
 #include <span>
 

@@ -102,7 +102,7 @@ void KvStore::put_back(const Saved& saved) {
   for (int s = 0; s < shape_.sequences; ++s)
     for (const int32_t p : saved.positions) {
       set_version(s, p, saved.versions[i++]);
-      for (int layer = 0; layer < shape_.layers; ++layer) changed(layer, s, p);
+      for (int layer = 0; layer < shape_.layers; ++layer) wrote(KvViewer::memory, layer, s, p);
     }
 }
 
@@ -131,22 +131,17 @@ void KvStore::write(int sequence, int64_t begin, int64_t count, const std::byte*
     }
   for (int64_t p = begin; p < begin + count; ++p) {
     set_version(sequence, p, 0);
-    for (int layer = 0; layer < shape_.layers; ++layer) changed(layer, sequence, p);
+    for (int layer = 0; layer < shape_.layers; ++layer) wrote(KvViewer::memory, layer, sequence, p);
   }
-}
-
-void KvStore::drop_digests() {
-  digested_.clear();
-  digests_.reset();
-  digest_maker_ = nullptr;
-  digest_head_bytes_ = digest_bytes_ = 0;
 }
 
 Status KvStore::reserve_digests(const void* maker, int64_t head_bytes) {
   LLADA_CHECK(shape_.by_layer.empty());
-  if (digest_maker_ == maker && digest_head_bytes_ == head_bytes) return {};
+  if (view(KvViewer::digests).owner() == maker && digest_head_bytes_ == head_bytes) return {};
   const int64_t heads = int64_t{shape_.layers} * shape_.sequences * shape_.kv_heads;
-  drop_digests();
+  look(KvViewer::digests, nullptr);
+  digest_bytes_ = 0;
+  digests_.reset();
   digests_ = allocate_aligned(heads * head_bytes);
   if (digests_ == nullptr)
     return no_memory(
@@ -155,61 +150,34 @@ Status KvStore::reserve_digests(const void* maker, int64_t head_bytes) {
   // Long attention reads blocks of positions whole. Positions that were never digested have no influence, but must not
   // be undefined. (The pages are written soon anyway.)
   std::memset(digests_.get(), 0, static_cast<size_t>(heads * head_bytes));
-  digest_maker_ = maker;
   digest_head_bytes_ = head_bytes;
   digest_bytes_ = heads * head_bytes;
-  digested_.assign(static_cast<size_t>(shape_.positions * shape_.sequences * shape_.layers), 0);
+  look(KvViewer::digests, maker);
   return {};
 }
 
-void KvStore::track_copy(const void* copy) {
-  if (std::exchange(copy_, copy) == copy) return;
-  copied_.assign(copy != nullptr ? static_cast<size_t>(shape_.positions * shape_.sequences * shape_.layers) : 0, 0);
-}
-
-namespace {
-
-// Neighbours among the positions that `take` returns.
-template <class Take>
-std::vector<KvRows> rows_of(int64_t positions, const Take& take) {
-  std::vector<KvRows> rows;
-  for (int64_t p = 0; p < positions; ++p) {
-    if (!take(p)) continue;
-    if (rows.empty() || rows.back().last != p) rows.push_back({p, p});
-    rows.back().last = p + 1;
-  }
-  return rows;
-}
-
-}  // namespace
-
 void KvStore::keep_with(std::shared_ptr<KvKeeper> keeper) {
   keeper_ = std::move(keeper);
-  away_.assign(static_cast<size_t>(shape_.positions), 0);
-  written_.assign(static_cast<size_t>(shape_.positions), 0);
+  for (const KvViewer viewer : {KvViewer::memory, KvViewer::dsp})
+    view(viewer) = KvView(keeper_.get(), shape_, true, true);
 }
 
 template <class Positions>
 void KvStore::bring(const Positions& positions) const {
   if (keeper_ == nullptr) return;
-  std::vector<uint8_t> wanted(away_.size(), 0);
-  for (const auto p : positions)
-    if (std::exchange(away_[static_cast<size_t>(p)], uint8_t{0}) != 0) wanted[static_cast<size_t>(p)] = 1;
-  const auto rows = rows_of(std::ssize(wanted), [&](int64_t p) { return wanted[static_cast<size_t>(p)] != 0; });
+  const auto rows = view(KvViewer::memory).take_stale(positions);
   if (!rows.empty()) keeper_->bring(rows);
 }
 
 void KvStore::bring() const { bring(std::views::iota(int64_t{0}, shape_.positions)); }
 
-std::vector<KvRows> KvStore::take_written() {
-  return rows_of(std::ssize(written_),
-                 [&](int64_t p) { return std::exchange(written_[static_cast<size_t>(p)], uint8_t{0}) != 0; });
+std::vector<KvRows> KvStore::take_stale() {
+  return view(KvViewer::dsp).take_stale(std::views::iota(int64_t{0}, keeper_ != nullptr ? shape_.positions : 0));
 }
 
 void KvStore::clear() {
   std::ranges::fill(versions_, kAbsent);
-  std::ranges::fill(digested_, uint8_t{0});
-  std::ranges::fill(copied_, uint8_t{0});
+  for (const KvViewer viewer : {KvViewer::digests, KvViewer::gpu}) view(viewer).set_all_stale();
   forget(data_.get(), 2 * half_bytes_);
   forget(digests_.get(), digest_bytes_);
 }

@@ -2,7 +2,17 @@
 // first written, then a version that says from which forward it was computed. Sequences are independent
 // copies (guidance has two). Layout: [layer][sequence][kv head][position][head_dim], keys and values apart,
 // so one head's keys are contiguous. Layers may differ in their heads.
+//
+// Rows are also seen by something else than the store's memory: a device's copy of them, or a cache that nobody looks
+// into. Each of these is a viewer with a KvView, which says of each row whether it is fresh, as it was written last.
+// Always true:
+//   a write makes the row stale for every viewer but the one that wrote it, for whom it was fresh (wrote());
+//   a viewer renews a row from memory that is fresh, and says so (renewed());
+//   nobody reads a row that is stale for him: digests and copies are renewed before, a DSP is told what take_stale()
+//   returns, and whoever goes to the memory itself calls bring() before.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -34,11 +44,63 @@ struct KvRows {
   int64_t first = 0, last = 0;
 };
 
-// Who has rows of a store where its memory does not show them: a processor whose cache nobody looks into.
+enum class KvViewer : uint8_t {
+  memory,   // the store's own bytes, which lack rows that are in a DSP's cache
+  digests,  // the cpu device's narrower form of a head's keys and values, beside the store
+  gpu,      // a copy of the store in a GPU's memory
+  dsp,      // a DSP, whose cache may hold rows as they were before others wrote them
+};
+inline constexpr size_t kKvViewers = 4;
+
+// Which rows a viewer has as they were written last. Where nobody looks no row is fresh.
+class KvView {
+ public:
+  KvView() = default;
+  // owner: whose view it is, for comparison only. whole: a position's rows of all layers and sequences go together.
+  KvView(const void* owner, const KvShape& shape, bool whole, bool fresh)
+      : owner_(owner),
+        of_layer_(whole ? 0 : shape.sequences * shape.positions),
+        of_sequence_(whole ? 0 : shape.positions),
+        fresh_(static_cast<size_t>(whole ? shape.positions : shape.layers * of_layer_), fresh ? 1 : 0) {}
+
+  const void* owner() const { return owner_; }
+  bool fresh(int layer, int sequence, int64_t position) const {
+    return !fresh_.empty() && fresh_[index(layer, sequence, position)] != 0;
+  }
+  void set(int layer, int sequence, int64_t position, bool fresh) {
+    if (!fresh_.empty()) fresh_[index(layer, sequence, position)] = fresh ? 1 : 0;
+  }
+  void set_all_stale() { std::ranges::fill(fresh_, uint8_t{0}); }
+  // Of a view of whole positions: the stale ones among these, which are fresh from now on.
+  template <class Positions>
+  std::vector<KvRows> take_stale(const Positions& positions) {
+    std::vector<int64_t> stale;
+    for (const auto p : positions)
+      if (uint8_t& is_fresh = fresh_[static_cast<size_t>(p)]; is_fresh == 0) is_fresh = 1, stale.push_back(p);
+    std::ranges::sort(stale);
+    std::vector<KvRows> rows;
+    for (const int64_t p : stale) {
+      if (rows.empty() || rows.back().last != p) rows.push_back({p, p});
+      rows.back().last = p + 1;
+    }
+    return rows;
+  }
+
+ private:
+  size_t index(int layer, int sequence, int64_t position) const {
+    return static_cast<size_t>(layer * of_layer_ + sequence * of_sequence_ + position);
+  }
+
+  const void* owner_ = nullptr;
+  int64_t of_layer_ = 0, of_sequence_ = 0;  // from one to the next
+  std::vector<uint8_t> fresh_;              // empty: nobody looks
+};
+
+// Writes rows that a DSP's cache holds to the memory.
 class KvKeeper {
  public:
   virtual ~KvKeeper() = default;
-  // Of every layer and sequence: from now on the memory shows them, and may be written.
+  // Rows of every layer and sequence: from now on the memory shows them, and may be written.
   virtual void bring(std::span<const KvRows> rows) = 0;
 };
 
@@ -76,50 +138,36 @@ class KvStore {
   void set_version(int sequence, int64_t position, int64_t forward) { versions_[index(sequence, position)] = forward; }
   void clear();  // everything absent again
 
-  // Digests: a device's own narrower form of a head's keys and values (kernels.h), kept beside them once it asks.
-  // `maker` stands for the form: another one's are lost. Not where layers differ. Fails when the memory is not there.
+  bool fresh(KvViewer viewer, int layer, int sequence, int64_t position) const {
+    return view(viewer).fresh(layer, sequence, position);
+  }
+  // Different positions may be written, and renewed, by different threads.
+  void wrote(KvViewer by, int layer, int sequence, int64_t position) {
+    for (size_t i = 0; i < kKvViewers; ++i)
+      if (i != static_cast<size_t>(by)) views_[i].set(layer, sequence, position, false);
+  }
+  void renewed(KvViewer viewer, int layer, int sequence, int64_t position) {
+    view(viewer).set(layer, sequence, position, true);
+  }
+  // Whoever has the same owner goes on with what was fresh; for another one everything is stale. Null: nobody looks.
+  void look(KvViewer viewer, const void* owner) {
+    if (view(viewer).owner() == owner) return;
+    view(viewer) = owner != nullptr ? KvView(owner, shape_, false, false) : KvView();
+  }
+
+  // Memory for digests. `maker` stands for their form: another one's are lost. Not where layers differ. Fails when the
+  // memory is not there.
   Status reserve_digests(const void* maker, int64_t head_bytes);
-  void drop_digests();  // there are none any more
   std::byte* digest(int layer, int sequence, int head) {
     return digests_.get() + head_index(layer, sequence, head) * digest_head_bytes_;
   }
-  // Whether all heads' digests of a position are those of its keys and values; never without digests. Whoever writes
-  // these calls changed(); different positions may be written by different threads.
-  bool digested(int layer, int sequence, int64_t position) const {
-    return !digested_.empty() && digested_[layer_index(layer, sequence, position)] != 0;
-  }
-  void set_digested(int layer, int sequence, int64_t position) {
-    if (!digested_.empty()) digested_[layer_index(layer, sequence, position)] = 1;
-  }
 
-  // A copy that a device keeps in its own memory: which positions of it are as they are here. `copy` stands for it: of
-  // another one nothing is known. changed() as for digests.
-  void track_copy(const void* copy);
-  void forget_copy() { track_copy(nullptr); }
-  bool copied(int layer, int sequence, int64_t position) const {
-    return !copied_.empty() && copied_[layer_index(layer, sequence, position)] != 0;
-  }
-  void set_copied(int layer, int sequence, int64_t position) {
-    if (!copied_.empty()) copied_[layer_index(layer, sequence, position)] = 1;
-  }
-
-  void changed(int layer, int sequence, int64_t position) {
-    const size_t i = layer_index(layer, sequence, position);
-    if (!digested_.empty()) digested_[i] = 0;
-    if (!copied_.empty()) copied_[i] = 0;
-    if (!written_.empty()) written_[static_cast<size_t>(position)] = 1;
-  }
-
-  // A keeper is asked for its rows by all functions here; whoever goes to the memory itself asks by bring() before.
+  // From now on a DSP looks, too, by whole positions. Its keeper is asked for rows by all functions here.
   void keep_with(std::shared_ptr<KvKeeper> keeper);
   const std::shared_ptr<KvKeeper>& keeper() const { return keeper_; }
   void bring() const;  // all rows
-  // The keeper has written the position, in place of whoever called changed().
-  void set_away(int64_t position) {
-    written_[static_cast<size_t>(position)] = 0, away_[static_cast<size_t>(position)] = 1;
-  }
-  // What others than the keeper have written since this was asked last; at first nothing.
-  std::vector<KvRows> take_written();
+  // The rows that others than the DSP have written since this was asked last; at first nothing.
+  std::vector<KvRows> take_stale();
 
   // Keys and values of some positions in every layer and sequence, and their versions, to be put back later.
   struct Saved {
@@ -152,9 +200,7 @@ class KvStore {
       for (int sequence = 0; sequence < shape_.sequences; ++sequence)
         for (int head = 0; head < shape_.of(layer).heads; ++head) visit(layer, offset(layer, sequence, head));
   }
-  size_t layer_index(int layer, int sequence, int64_t position) const {
-    return static_cast<size_t>((int64_t{layer} * shape_.sequences + sequence) * shape_.positions + position);
-  }
+  KvView& view(KvViewer viewer) const { return views_[static_cast<size_t>(viewer)]; }
   size_t index(int sequence, int64_t position) const {
     return static_cast<size_t>(sequence * shape_.positions + position);
   }
@@ -163,17 +209,12 @@ class KvStore {
   std::vector<int64_t> layer_begin_;  // in each half
   int64_t half_bytes_ = 0;
   SharedBytes data_;
-  const void* digest_maker_ = nullptr;
   int64_t digest_head_bytes_ = 0, digest_bytes_ = 0;
   AlignedBytes digests_;
-  std::vector<uint8_t> digested_;  // layer x sequence x position; empty: there are no digests
   template <class Positions>
   void bring(const Positions& positions) const;
   std::shared_ptr<KvKeeper> keeper_;
-  mutable std::vector<uint8_t> away_;  // by position: only the keeper shows it; empty: there is no keeper
-  std::vector<uint8_t> written_;       // by position
-  const void* copy_ = nullptr;
-  std::vector<uint8_t> copied_;  // layer x sequence x position; empty: there is no copy
+  mutable std::array<KvView, kKvViewers> views_;
   std::vector<int64_t> versions_;
 };
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "models/presets.h"
+#include "study/presets.h"
 
 namespace llada {
 namespace {

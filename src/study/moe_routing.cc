@@ -38,9 +38,9 @@ double similarity(std::span<const int32_t> a, std::span<const int32_t> b) {
 // Parts of the score that have their own numbers.
 enum Part : uint64_t { popularity, context, token, guess };
 
-class Router {
+class MadeRouter {
  public:
-  Router(const MoeGeometry& g, uint64_t seed) : g_(g), s_(g.routing), seed_(seed) {
+  MadeRouter(const MoeGeometry& g, uint64_t seed) : g_(g), s_(g.routing), seed_(seed) {
     const size_t all = static_cast<size_t>(g.layers) * static_cast<size_t>(g.experts);
     context_.resize(all);
     for (size_t i = 0; i < all; ++i) context_[i] = normal(random_key(seed_, context, 0), i);
@@ -143,7 +143,7 @@ std::vector<LayerRouting> history_of(const MoeGeometry& g, uint64_t seed) {
   std::vector<LayerRouting> sum;
   constexpr int kTexts = 24, kRows = 16;
   for (int text = 0; text < kTexts; ++text) {
-    const Router router(g, mix64(seed + 1000 + static_cast<uint64_t>(text)));
+    const MadeRouter router(g, mix64(seed + 1000 + static_cast<uint64_t>(text)));
     std::vector<std::vector<float>> own(kRows);
     std::vector<const std::vector<float>*> rows;
     for (size_t r = 0; r < kRows; ++r) router.draw_token(own[r], r, 0, 0), rows.push_back(&own[r]);
@@ -162,7 +162,7 @@ std::vector<LayerRouting> history_of(const MoeGeometry& g, uint64_t seed) {
 
 RoutingTrace decode_trace(const MoeGeometry& g, int32_t count, uint64_t seed) {
   RoutingTrace trace = start(g);
-  Router router(g, seed);
+  MadeRouter router(g, seed);
   std::vector<float> own;
   for (int32_t t = 0; t < count; ++t) {
     if (t > 0) router.walk(g.routing.context_memory);
@@ -176,7 +176,7 @@ RoutingTrace decode_trace(const MoeGeometry& g, int32_t count, uint64_t seed) {
 RoutingTrace prefill_trace(const MoeGeometry& g, int32_t count, int32_t rows, uint64_t seed) {
   RoutingTrace trace = start(g);
   for (int32_t t = 0; t < count; ++t) {
-    const Router router(g, mix64(seed + static_cast<uint64_t>(t)));
+    const MadeRouter router(g, mix64(seed + static_cast<uint64_t>(t)));
     std::vector<std::vector<float>> own(static_cast<size_t>(rows));
     std::vector<const std::vector<float>*> list;
     for (size_t r = 0; r < own.size(); ++r) router.draw_token(own[r], r, 0, 0), list.push_back(&own[r]);
@@ -188,7 +188,7 @@ RoutingTrace prefill_trace(const MoeGeometry& g, int32_t count, int32_t rows, ui
 
 RoutingTrace diffusion_trace(const MoeGeometry& g, int32_t count, int32_t block, int32_t steps, uint64_t seed) {
   RoutingTrace trace = start(g);
-  Router router(g, seed);
+  MadeRouter router(g, seed);
   uint64_t time = 0;
   for (int32_t b = 0; b < count; ++b) {
     if (b > 0) router.walk(g.routing.context_memory);

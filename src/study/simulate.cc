@@ -6,10 +6,10 @@
 
 #include "engine/model_runner.h"
 #include "models/model_graph.h"
-#include "models/presets.h"
 #include "sched/executor.h"
 #include "study/ladder.h"
 #include "study/paging.h"
+#include "study/presets.h"
 #include "study/sim/sim_device.h"
 
 namespace llada {

@@ -1,8 +1,8 @@
 #include "text/added_tokens.h"
 
-#include <charconv>
 #include <map>
 
+#include "base/numbers.h"
 #include "text/tokenizer_json.h"
 #include "text/utf8.h"
 
@@ -86,10 +86,8 @@ Status read_added_tokens_decoder(const Fields& decoder, bool nfc, AddedTokens& o
   // By id: a hole may be large, and the order of a file's keys has no meaning.
   std::map<int64_t, const Json*> entries;
   for (const auto& [key, value] : decoder.all().items()) {
-    int64_t id = -1;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (error != std::errc() || end != key.data() + key.size() || id < 0)
-      return decoder.fault("", fmt::format("found the key {}, needed a token id", in_quotes(key)));
+    const int64_t id = parse_number<int64_t>(key).value_or(-1);
+    if (id < 0) return decoder.fault("", fmt::format("found the key {}, needed a token id", in_quotes(key)));
     entries.emplace(id, &value);
   }
   const int64_t limit = kMaxHoles + out.size();

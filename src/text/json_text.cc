@@ -52,9 +52,9 @@ class Speller {
     while (end < left_.size() && left_[end] != '"') end += left_[end] == '\\' ? 2 : 1;
     if (!left_.starts_with('"') || end >= left_.size()) return std::nullopt;
     const std::string_view text = left_.substr(0, end + 1);
-    const auto read = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+    const auto read = parse_json_document(text, "", kOwnJson);
     left_.remove_prefix(text.size());
-    return read.is_string() ? std::optional(read.get<std::string>()) : std::nullopt;
+    return read && read->root.is_string() ? std::optional(read->root.get<std::string>()) : std::nullopt;
   }
 
   std::string quoted(const std::string& text) const {

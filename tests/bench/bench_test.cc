@@ -1,13 +1,13 @@
 // The benchmark on a model small enough for a test: not how fast, but that what it reports is consistent.
-#include "bench/bench.h"
+#include "lab/bench/bench.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "bench/ceiling.h"
-#include "engine/synth.h"
-#include "models/presets.h"
+#include "study/presets.h"
+#include "study/synth.h"
 
 namespace llada::bench {
 namespace {

@@ -1,5 +1,5 @@
 // A followed recording makes the plans of the run that was recorded, whatever the model says meanwhile.
-#include "bench/replay.h"
+#include "lab/bench/replay.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The scripted pace, with a scripted model: how many tokens every step commits, which rows it computes, and
 // when it ends.
-#include "bench/scripted_strategy.h"
+#include "lab/bench/scripted_strategy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,14 +1,14 @@
 // Work without a pause, on a clock that the test moves.
-#include "bench/sustained.h"
+#include "lab/bench/sustained.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "engine/synth.h"
 #include "formats/temp_folder.h"
-#include "models/presets.h"
+#include "study/presets.h"
+#include "study/synth.h"
 
 namespace llada::bench {
 namespace {

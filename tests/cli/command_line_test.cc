@@ -39,11 +39,13 @@ constexpr Command kAll[] = {{"run", "", setup_run},         {"chat", "", setup_c
                             {"tune", "", setup_tune},       {"recommend", "", setup_recommend},
                             {"pull", "", setup_pull},       {"pack", "", setup_pack},
                             {"inspect", "", setup_inspect}, {"convert", "", setup_convert},
-                            {"logits", "", setup_logits},   {"devices", "", setup_devices},
-                            {"bench", "", setup_bench},     {"doctor", "", setup_doctor}};
+                            {"devices", "", setup_devices}, {"doctor", "", setup_doctor}};
 // Of llada-study.
-constexpr Command kOfStudy[] = {
-    {"synth", "", setup_synth}, {"simulate", "", setup_simulate}, {"doctor", "", setup_dsp_doctor}};
+constexpr Command kOfStudy[] = {{"bench", "", setup_bench},
+                                {"logits", "", setup_logits},
+                                {"synth", "", setup_synth},
+                                {"simulate", "", setup_simulate},
+                                {"doctor", "", setup_dsp_doctor}};
 
 class Examples : public testing::Test {
  protected:
@@ -113,20 +115,24 @@ TEST_F(Examples, AreTheSameWordsInHelpAndInTheManual) {
   const std::string names = listed.substr(listed.find("Commands:\n"));
   EXPECT_EQ(std::ranges::count(names.substr(0, names.find("\n\n")), '\n'), std::ssize(kAll)) << listed;
   EXPECT_THAT(listed, HasSubstr("\nExit status: 0 done, 1 the work failed, 2 the request"));
-  for (const Command& command : kAll) {
-    CLI::App app("", fmt::format("llada {}", command.name));
+  std::vector<std::pair<Program, Command>> all;
+  const Program llada{.commands = kAll}, study{.name = "llada-study", .commands = kOfStudy};
+  for (const Program& program : {llada, study})
+    for (const Command& command : program.commands) all.emplace_back(program, command);
+  for (const auto& [program, command] : all) {
+    CLI::App app("", fmt::format("{} {}", program.name, command.name));
     app.set_help_all_flag("--help-all");
     const Work work = command.setup(app);
     const std::string unbroken = examples_in(app.get_footer());
     const auto expected = words_of(unbroken);
-    EXPECT_GE(expected.size(), 2u) << command.name;
+    EXPECT_GE(expected.size(), command.name == "doctor" ? 1u : 2u) << command.name;
     for (const int width : {40, 80, 120})
       EXPECT_EQ(words_of(examples_in(help_text(app, false, width))), expected) << command.name << " at " << width;
-    EXPECT_EQ(examples_in(without_roff(*manual_page({.commands = kAll}, command.name, "0"))), unbroken);
+    EXPECT_EQ(examples_in(without_roff(*manual_page(program, command.name, "0"))), unbroken);
     for (const Words& words : expected) {
-      if (words.front() != "llada") continue;
-      const auto found = std::ranges::find(kAll, words.at(1), &Command::name);
-      ASSERT_NE(found, std::end(kAll)) << words.at(1);
+      if (words.front() != program.name) continue;
+      const auto found = std::ranges::find(program.commands, words.at(1), &Command::name);
+      ASSERT_NE(found, program.commands.end()) << words.at(1);
       CLI::App fresh("", "llada");
       const Work ready = found->setup(fresh);
       auto given = known_words(fresh, {words.begin() + 2, words.end()});
@@ -185,7 +191,7 @@ TEST_F(Examples, Run) {
   ASSERT_EQ(run_llada({"convert", tiny_model(), (folder_ / "model.gguf").string(), "--type", "q8_0"}).status, 0);
   std::string script = fmt::format("set -e\nllada() {{ {} '{}' \"$@\"; }}\n", LLADA_EMULATOR, LLADA_BINARY);
   std::ranges::replace(script, '|', ' ');
-  for (const auto setup : {setup_run, setup_infill, setup_inspect, setup_logits, setup_devices}) {
+  for (const auto setup : {setup_run, setup_infill, setup_inspect, setup_devices}) {
     CLI::App app;
     const Work work = setup(app);
     script += examples_in(help_text(app, false, 80));

@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/bench_report.h"
 #include "cli/process.h"
 #include "cli/report.h"
 #include "formats/temp_folder.h"
+#include "lab/bench_report.h"
 
 namespace llada::test {
 namespace {

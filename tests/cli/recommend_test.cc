@@ -10,7 +10,7 @@
 #include "hub/catalogue.h"
 #include "hub/repository.h"
 #include "models/model_graph.h"
-#include "models/presets.h"
+#include "study/presets.h"
 
 namespace llada::test {
 namespace {

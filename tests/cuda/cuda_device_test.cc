@@ -13,6 +13,7 @@
 #include "devices/one_stream.h"
 #include "devices/small_model.h"
 #include "engine/golden.h"
+#include "kernels/kernels.h"
 #include "sched/executor.h"
 #include "tensor/half.h"
 
@@ -139,6 +140,28 @@ TEST(CudaDevice, APassBesideIsTheHosts) {
   for (size_t r = 0; r < 2; ++r) EXPECT_EQ(beside.predictions[r].token, cuda.out.predictions[r].token);
 }
 
+// The host keeps narrower forms of long keys between its passes: rows that the GPU has written since are formed anew.
+TEST(CudaDevice, APassBesideSeesWhatTheGpuHasWritten) {
+  const SmallModel m = make_small_model(DType::F32, small_config());
+  constexpr int32_t kKeys = 3 * kernels::kDigestKeys / 2;
+  const auto tokens = some_tokens(kKeys, m.config.vocab);
+  OnCuda cuda(m, DType::F16, kKeys);
+  ASSERT_TRUE(cuda.run(whole(tokens)));
+  const OneStream asked = step(tokens, {4, 5, 6}, {0, 2}, kKeys);
+  ASSERT_TRUE(cuda.run_beside(asked));
+  auto others = tokens;
+  for (auto& token : others) token = static_cast<int32_t>((token + 1) % m.config.vocab);
+  ASSERT_TRUE(cuda.run(whole(others)));
+  const auto cpu = make_cpu_device({.threads = 1, .isa = ""}, m.graph.weights, m.views, {});
+  Executor host(**cpu, forwards_of(m.graph));
+  auto copy = cuda.kv().grown(kKeys);  // has no narrower forms yet
+  ASSERT_TRUE(copy);
+  OneResult expected;
+  ASSERT_TRUE(run_one(host, asked, *copy, expected));
+  ASSERT_TRUE(cuda.run_beside(asked));
+  EXPECT_EQ(cuda.out.logits, expected.logits);
+}
+
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
 
 void expect_not_finite(const Status& status, const std::string& what) {
@@ -220,7 +243,7 @@ TEST(CudaDevice, OneDamagedKeyOrValueIsTheError) {
         for (int32_t position = 0; position < 40; position += quick() ? 13 : 3) {
           const auto saved = cuda.kv().save(std::vector<int32_t>{position});
           put((key ? cuda.kv().keys(1, 0, 1) : cuda.kv().values(1, 0, 1)) + (position * 16 + 7) * element, value);
-          cuda.kv().changed(1, 0, position);
+          cuda.kv().wrote(KvViewer::memory, 1, 0, position);
           // One row, whose scores of that key may all be minus infinity.
           expect_not_finite(cuda.run(step(tokens, {5}, {0}, 40)),
                             fmt::format("{} of position {}, {}", key ? "key" : "value", position, value));

@@ -7,8 +7,8 @@
 
 #include "base/memory_usage.h"
 #include "engine/golden.h"
-#include "engine/synth.h"
 #include "failing/failing_device.h"
+#include "study/synth.h"
 
 namespace llada {
 namespace {

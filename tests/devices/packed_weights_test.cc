@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const PackedSource kSource{.path = "/models/small.gguf", .bytes = 7, .modified_ns = 8, .digest = 9};
+const PackedSource kSource{"/models/small.gguf", {.bytes = 7, .modified_ns = 8, .sample = 9}};
 
 ModelConfig tied_config() {
   ModelConfig c = small_config();
@@ -116,9 +116,9 @@ TEST(PackedWeights, AnIndexThatIsNotTheModelsIsRefused) {
     const uint64_t last = index->matrices.size() - 1;
     const std::vector<Refusal> refusals = {
         {"packed for", [](PackedIndex& i) { i.isa = "another"; }},
-        {"has changed", [](PackedIndex& i) { ++i.source.modified_ns; }},
-        {"has changed", [](PackedIndex& i) { ++i.source.bytes; }},
-        {"has changed", [](PackedIndex& i) { ++i.source.digest; }},
+        {"has changed", [](PackedIndex& i) { ++i.source.identity.modified_ns; }},
+        {"has changed", [](PackedIndex& i) { ++i.source.identity.bytes; }},
+        {"has changed", [](PackedIndex& i) { ++i.source.identity.sample; }},
         {"lays weights out", [](PackedIndex& i) { ++i.layout; }},
         {"is missing", [](PackedIndex& i) { i.matrices.erase(i.matrices.begin() + 3); }},
         {"is missing", [](PackedIndex& i) { i.matrices[2].name += "x"; }},

@@ -242,7 +242,7 @@ TEST_P(Variants, KeysOutsideOfAWindowMayBeAnything) {
           for (std::byte* at : {kv_->keys(layer, 0, head), kv_->values(layer, 0, head)})
             std::memset(at + position * kv_->shape().head_dim * 4, 0xff,
                         static_cast<size_t>(kv_->shape().head_dim) * 4);
-        kv_->changed(layer, 0, position);
+        kv_->wrote(KvViewer::memory, layer, 0, position);
       }
     };
     for (int32_t p = 0; p < kTokens; ++p)

@@ -50,12 +50,15 @@ TEST_F(DeviceSpecs, AProfileBringsWindowThreadsAndModule) {
 TEST_F(DeviceSpecs, WhatIsNoMeasuredProfileIsRefused) {
   const std::string said = "device 'hexagon': " + file_ + ": ";
   for (const auto& [text, message] :
-       {std::pair{"{}", "dsp: missing, needed the output of 'llada-study doctor --device hexagon'"},
-        {R"({"dsp": {"arch": 73, "threads": 6}})", "dsp: needed an object with arch, threads and module"},
-        {R"({"dsp": {"arch": 73, "threads": 9, "module": "a.so"}})", "dsp.threads: needed a whole number from 1 to 8"},
-        {R"({"dsp": {"arch": 73, "threads": 6, "module": "../a.so"}})", "dsp.module: needed the name of a .so file"},
+       {std::pair{"{}", "dsp: is missing; needed the output of 'llada-study doctor --device hexagon'"},
+        {R"({"dsp": {"arch": 73, "threads": 6}})", "dsp.module: is missing; needed a string"},
+        {R"({"dsp": {"arch": 73, "threads": 6, "module": "a.so", "cores": 1}})", "dsp.cores: is not known here"},
+        {R"({"dsp": {"arch": 73, "threads": 9, "module": "a.so"}})",
+         "dsp.threads: found 9, needed a whole number from 1 to 8"},
+        {R"({"dsp": {"arch": 73, "threads": 6, "module": "../a.so"}})",
+         "dsp.module: found \"../a.so\", needed the name of a .so file"},
         {R"({"dsp": {"arch": 73, "threads": 6, "module": "a.so"}, "window": {"gib": {"value": 0}}})",
-         "window.gib: needed a value from 0.001 to 1024 GiB"}}) {
+         "window.gib.value: found 0, needed a number from 0.001 to 1024"}}) {
     std::ofstream(file_) << text;
     EXPECT_EQ(error("hexagon:profile=" + file_), said + message);
   }

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include "engine/inspect.h"
-#include "engine/synth.h"
 #include "failing/failing_device.h"
 #include "formats/convert.h"
 #include "formats/family.h"
@@ -14,6 +13,7 @@
 #include "golden.h"
 #include "hexagon/hexagon_tools.h"
 #include "kernels/kernels.h"
+#include "study/synth.h"
 
 namespace llada {
 namespace {

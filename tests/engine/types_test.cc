@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "engine/session.h"
-#include "engine/synth.h"
 #include "formats/convert.h"
+#include "study/synth.h"
 #include "tensor/computed.h"
 
 namespace llada {

@@ -9,8 +9,8 @@
 
 #include "base/pages.h"
 #include "base/random.h"
-#include "engine/synth.h"
 #include "eval/evaluate.h"
+#include "study/synth.h"
 
 namespace llada::eval::long_input {
 namespace {

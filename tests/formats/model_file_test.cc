@@ -249,11 +249,12 @@ TEST(ModelFile, Shards) {
   std::filesystem::remove(folder / "model-00002-of-00002.safetensors");
   EXPECT_THAT(model_outcome(folder.path()), HasSubstr("model-00002-of-00002.safetensors: cannot open"));
   folder.write("model.safetensors.index.json", R"({"weight_map":{"a":"../../secret.safetensors"}})");
-  EXPECT_THAT(model_outcome(folder.path()), HasSubstr("a .safetensors file of the same folder needed"));
+  EXPECT_THAT(model_outcome(folder.path()),
+              HasSubstr("weight_map.a: found '../../secret.safetensors', needed a .safetensors file"));
   folder.write("model.safetensors.index.json", R"({"weight_map":{}})");
-  EXPECT_THAT(model_outcome(folder.path()), HasSubstr("weight_map is empty"));
+  EXPECT_THAT(model_outcome(folder.path()), HasSubstr("weight_map: is empty; needed a file for each tensor"));
   folder.write("model.safetensors.index.json", R"({"weight_map":{"a":3}})");
-  EXPECT_THAT(model_outcome(folder.path()), HasSubstr("not a file name"));
+  EXPECT_THAT(model_outcome(folder.path()), HasSubstr("weight_map.a: needed the name of a file"));
 }
 
 std::string shard_index(const std::vector<std::string>& shards) {

@@ -3,8 +3,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "engine/synth.h"
-#include "models/presets.h"
+#include "study/presets.h"
+#include "study/synth.h"
 
 namespace llada {
 

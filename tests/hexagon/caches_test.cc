@@ -4,7 +4,7 @@
 #include "devices/hexagon/batch.h"
 #include "lab/hexagon/experiments.h"
 #include "model_on_dsp.h"
-#include "models/presets.h"
+#include "study/presets.h"
 
 namespace llada {
 namespace {
@@ -168,10 +168,7 @@ TEST(CachesOfLlada8b, APassMaintainsFewLines) {
                          .written = {{}},
                          .infos = graph.weights,
                          .layouts = layouts,
-                         .weight =
-                             [&](WeightId) {
-                               return PlacedWeight{small, 0};
-                             },
+                         .weight = [&](WeightId) { return PlacedWeight{small, 0}; },
                          .number = [&](const std::shared_ptr<Buffer>& b) -> Result<uint32_t> {
                            return numbers.try_emplace(b.get(), static_cast<uint32_t>(numbers.size())).first->second;
                          }};

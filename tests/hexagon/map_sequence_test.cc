@@ -8,8 +8,8 @@
 #include "failing/stub_device.h"
 #include "hexagon_tools.h"
 #include "models/model_graph.h"
-#include "models/presets.h"
 #include "sched/memory_runtime.h"
+#include "study/presets.h"
 
 namespace llada {
 namespace {

@@ -164,7 +164,7 @@ TEST_F(HexagonNumbers, OneKeyOrValueThatIsNotFiniteIsTheOneErrorLine) {
             reinterpret_cast<uint16_t*>(at)[element] = float_to_f16(bad);
           else
             reinterpret_cast<float*>(at)[element] = bad;
-          kv.changed(1, 0, 6);
+          kv.wrote(KvViewer::memory, 1, 0, 6);
           expect_the_line(kv, inputs(2, 4, 9));
           ASSERT_TRUE(logits(*device_, kv, inputs(2, 4, 6))) << "it is not seen";
         }

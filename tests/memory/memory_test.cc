@@ -2,9 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
 #include <string_view>
+#include <vector>
 
 #include "base/random.h"
 #include "memory/arena_plan.h"
@@ -91,7 +96,7 @@ TEST(KvStore, AGrownOneHoldsWhatWasThereAndKnowsNothingOfTheRest) {
     }
   });
   ASSERT_TRUE(kv.reserve_digests(&kv, 64));
-  kv.set_version(0, 3, 5), kv.set_version(1, 6, 4), kv.set_digested(1, 0, 3);
+  kv.set_version(0, 3, 5), kv.set_version(1, 6, 4), kv.renewed(KvViewer::digests, 1, 0, 3);
   auto grown = kv.grown(11);
   ASSERT_TRUE(grown) << grown.error().message;
   EXPECT_EQ(grown->shape().positions, 11);
@@ -106,7 +111,7 @@ TEST(KvStore, AGrownOneHoldsWhatWasThereAndKnowsNothingOfTheRest) {
   EXPECT_EQ(grown->version(1, 7), KvStore::kAbsent);
   EXPECT_EQ(grown->version(0, 10), KvStore::kAbsent);
   ASSERT_TRUE(grown->reserve_digests(&kv, 64));
-  EXPECT_FALSE(grown->digested(1, 0, 3)) << "digests were left behind";
+  EXPECT_FALSE(grown->fresh(KvViewer::digests, 1, 0, 3)) << "digests were left behind";
 }
 
 // Every function that walks over heads, where two layers have few long ones and one many short ones.
@@ -151,54 +156,175 @@ TEST(KvStore, LayersMayDifferInTheirHeads) {
       }
 }
 
-// What a device has copied is told by position and layer, apart from digests, and to whom the copy belongs.
-TEST(KvStore, CopiesAreToldByPosition) {
+// Whoever has not asked for a view has nothing, whatever it says of rows; another owner begins anew.
+TEST(KvStore, AViewIsItsOwners) {
   KvStore kv = std::move(*KvStore::create({.layers = 2, .sequences = 2, .kv_heads = 1, .head_dim = 8, .positions = 5}));
   const int copy = 0, other = 0;
-  kv.set_copied(1, 0, 4);
-  EXPECT_FALSE(kv.copied(1, 0, 4)) << "nobody has a copy";
-  const int64_t bytes = kv.bytes();
-  kv.track_copy(&copy);
-  EXPECT_EQ(kv.bytes(), bytes);
-  kv.set_copied(1, 0, 4), kv.set_copied(0, 1, 4);
-  kv.track_copy(&copy);
-  EXPECT_TRUE(kv.copied(1, 0, 4)) << "the same copy";
-  EXPECT_FALSE(kv.copied(0, 0, 4) || kv.copied(1, 1, 4) || kv.copied(1, 0, 3));
-  ASSERT_TRUE(kv.reserve_digests(&kv, 64));
-  EXPECT_TRUE(kv.copied(1, 0, 4));
-  EXPECT_FALSE(kv.digested(1, 0, 4));
-  kv.changed(1, 0, 4);
-  EXPECT_FALSE(kv.copied(1, 0, 4));
-  EXPECT_TRUE(kv.copied(0, 1, 4));
-  kv.clear();
-  EXPECT_FALSE(kv.copied(0, 1, 4));
-  kv.set_copied(0, 1, 4);
-  kv.track_copy(&other);
-  EXPECT_FALSE(kv.copied(0, 1, 4)) << "another copy has nothing";
-  kv.set_copied(0, 1, 4);
-  kv.forget_copy();
-  kv.track_copy(&other);
-  EXPECT_FALSE(kv.copied(0, 1, 4)) << "a new one at the same address";
-}
-
-// Who has not asked for digests, or has dropped them, has none, whatever it says of them.
-TEST(KvStore, WithoutDigestsNothingIsDigested) {
-  KvStore kv = std::move(*KvStore::create({.layers = 2, .sequences = 1, .kv_heads = 1, .head_dim = 8, .positions = 5}));
-  const auto nothing = [&] {
-    kv.set_digested(1, 0, 4);
-    kv.changed(1, 0, 4);
-    return !kv.digested(1, 0, 4) && !kv.digested(0, 0, 0);
-  };
-  EXPECT_TRUE(nothing());
+  for (const KvViewer viewer : {KvViewer::gpu, KvViewer::digests}) {
+    const auto fresh = [&](int layer, int sequence) { return kv.fresh(viewer, layer, sequence, 4); };
+    kv.renewed(viewer, 1, 0, 4), kv.wrote(KvViewer::memory, 1, 0, 4);
+    EXPECT_FALSE(fresh(1, 0)) << "nobody looks";
+    kv.look(viewer, &copy);
+    kv.renewed(viewer, 1, 0, 4), kv.renewed(viewer, 0, 1, 4);
+    kv.look(viewer, &copy);
+    EXPECT_TRUE(fresh(1, 0) && fresh(0, 1)) << "the same owner";
+    EXPECT_FALSE(fresh(0, 0) || fresh(1, 1) || kv.fresh(viewer, 1, 0, 3));
+    kv.wrote(KvViewer::memory, 1, 0, 4);
+    EXPECT_FALSE(fresh(1, 0));
+    EXPECT_TRUE(fresh(0, 1));
+    kv.clear();
+    EXPECT_FALSE(fresh(0, 1));
+    kv.renewed(viewer, 0, 1, 4), kv.look(viewer, &other);
+    EXPECT_FALSE(fresh(0, 1)) << "another owner";
+    kv.renewed(viewer, 0, 1, 4), kv.look(viewer, nullptr), kv.look(viewer, &other);
+    EXPECT_FALSE(fresh(0, 1)) << "a new one at the same address";
+    kv.look(viewer, nullptr);
+  }
   const int64_t without = kv.bytes();
   ASSERT_TRUE(kv.reserve_digests(&kv, 64));
-  kv.set_digested(1, 0, 4);
-  EXPECT_TRUE(kv.digested(1, 0, 4));
-  kv.drop_digests();
-  EXPECT_TRUE(nothing());
-  EXPECT_EQ(kv.bytes(), without);
-  ASSERT_TRUE(kv.reserve_digests(&kv, 64));
-  EXPECT_FALSE(kv.digested(1, 0, 4)) << "they are made anew";
+  EXPECT_EQ(kv.bytes(), without + 2 * 2 * 64);
+}
+
+// The host, its digests, a GPU and a DSP on one store, at random. The plain model is one number for each row: the last
+// one written. Each viewer has copies of its own, which it renews as the store says, and must then see that number.
+class KvViewers {
+ public:
+  explicit KvViewers(unsigned seed) : random_(seed) {
+    for (int64_t i = 0; i < kRows; ++i) memory(layer(i), sequence(i), position(i)) = truth_[static_cast<size_t>(i)] = 0;
+    kv_.keep_with(std::make_shared<Keeper>(*this));
+    EXPECT_TRUE(kv_.reserve_digests(this, 64));
+    kv_.look(KvViewer::gpu, this);
+  }
+
+  void step() {
+    switch (below(9)) {
+      case 0: {  // the host's kernels
+        kv_.bring();
+        for (const int64_t row : some_rows()) write(row, KvViewer::memory);
+        break;
+      }
+      case 1: {  // the GPU, into both
+        kv_.bring();
+        for (const int64_t row : some_rows()) {
+          write(row, KvViewer::memory);
+          gpu_[static_cast<size_t>(row)] = truth_[static_cast<size_t>(row)];
+          kv_.renewed(KvViewer::gpu, layer(row), sequence(row), position(row));
+        }
+        break;
+      }
+      case 2: {  // the DSP, after it has dropped what others wrote, whole positions
+        tell_dsp();
+        const int64_t p = below(kPositions);
+        for (int64_t row = 0; row < kRows; ++row)
+          if (position(row) == p) write(row, KvViewer::dsp);
+        break;
+      }
+      case 3: {
+        const auto p = static_cast<int32_t>(below(kPositions));
+        saved_ = kv_.save(std::vector<int32_t>{p});
+        kept_ = truth_;
+        break;
+      }
+      case 4: {
+        kv_.put_back(saved_);
+        for (int64_t row = 0; row < kRows; ++row)
+          if (std::ranges::count(saved_.positions, position(row)) > 0)
+            truth_[static_cast<size_t>(row)] = kept_[static_cast<size_t>(row)];
+        break;
+      }
+      case 5: {  // another GPU's copy, of which nothing is known
+        kv_.look(KvViewer::gpu, &gpu_[static_cast<size_t>(below(2))]);
+        break;
+      }
+      case 6:
+        kv_.bring();
+        expect_seen(KvViewer::memory, [&](int64_t row) { return memory(layer(row), sequence(row), position(row)); });
+        break;
+      case 7:
+        tell_dsp();
+        expect_seen(KvViewer::dsp, [&](int64_t row) { return dsp_read(row); });
+        break;
+      default:
+        kv_.bring();
+        renew(KvViewer::digests, digests_), renew(KvViewer::gpu, gpu_);
+        expect_seen(KvViewer::digests, [&](int64_t row) { return digests_[static_cast<size_t>(row)]; });
+        expect_seen(KvViewer::gpu, [&](int64_t row) { return gpu_[static_cast<size_t>(row)]; });
+    }
+  }
+
+ private:
+  struct Keeper final : KvKeeper {
+    explicit Keeper(KvViewers& owner) : viewers(owner) {}
+    void bring(std::span<const KvRows> rows) override {
+      for (const KvRows& r : rows)
+        for (int64_t row = 0; row < kRows; ++row)
+          if (position(row) >= r.first && position(row) < r.last)
+            viewers.memory(layer(row), sequence(row), position(row)) = viewers.dsp_[static_cast<size_t>(row)];
+    }
+    KvViewers& viewers;
+  };
+  static constexpr int kLayers = 2, kSequences = 2;
+  static constexpr int64_t kPositions = 6, kRows = kLayers * kSequences * kPositions;
+  using Rows = std::array<float, kRows>;
+
+  static size_t index(int l, int s, int64_t p) { return static_cast<size_t>((l * kSequences + s) * kPositions + p); }
+  static int layer(int64_t row) { return static_cast<int>(row / kPositions / kSequences); }
+  static int sequence(int64_t row) { return static_cast<int>(row / kPositions % kSequences); }
+  static int64_t position(int64_t row) { return row % kPositions; }
+  int64_t below(int64_t n) { return std::uniform_int_distribution<int64_t>(0, n - 1)(random_); }
+  std::vector<int64_t> some_rows() {
+    std::vector<int64_t> rows;
+    for (int64_t row = 0; row < kRows; ++row)
+      if (below(4) == 0) rows.push_back(row);
+    return rows;
+  }
+  float& memory(int l, int s, int64_t p) { return reinterpret_cast<float*>(kv_.keys(l, s, 0))[p]; }
+
+  void write(int64_t row, KvViewer by) {
+    const auto i = static_cast<size_t>(row);
+    truth_[i] = next_++;
+    if (by == KvViewer::dsp) dsp_[i] = truth_[i], in_cache_[i] = true;
+    if (by == KvViewer::memory) memory(layer(row), sequence(row), position(row)) = truth_[i];
+    kv_.wrote(by, layer(row), sequence(row), position(row));
+  }
+  // Drops lines from the DSP's cache.
+  void tell_dsp() {
+    for (const KvRows& r : kv_.take_stale())
+      for (int64_t row = 0; row < kRows; ++row)
+        if (position(row) >= r.first && position(row) < r.last) in_cache_[static_cast<size_t>(row)] = false;
+  }
+  float dsp_read(int64_t row) {
+    const auto i = static_cast<size_t>(row);
+    if (!in_cache_[i]) dsp_[i] = memory(layer(row), sequence(row), position(row)), in_cache_[i] = true;
+    return dsp_[i];
+  }
+  void renew(KvViewer viewer, Rows& copy) {
+    for (int64_t row = 0; row < kRows; ++row) {
+      if (kv_.fresh(viewer, layer(row), sequence(row), position(row))) continue;
+      copy[static_cast<size_t>(row)] = memory(layer(row), sequence(row), position(row));
+      kv_.renewed(viewer, layer(row), sequence(row), position(row));
+    }
+  }
+  void expect_seen(KvViewer viewer, const std::function<float(int64_t)>& seen) {
+    for (int64_t row = 0; row < kRows; ++row)
+      ASSERT_EQ(seen(row), truth_[static_cast<size_t>(row)]) << static_cast<int>(viewer) << " row " << row;
+  }
+
+  std::mt19937 random_;
+  KvStore kv_ = std::move(*KvStore::create(
+      {.layers = kLayers, .sequences = kSequences, .kv_heads = 1, .head_dim = 1, .positions = kPositions}));
+  Rows truth_{}, digests_{}, gpu_{}, dsp_{}, kept_{};
+  std::array<bool, kRows> in_cache_{};
+  KvStore::Saved saved_;
+  float next_ = 1;
+};
+
+TEST(KvStore, EveryViewerSeesTheLastWrite) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    KvViewers viewers(seed);
+    for (int i = 0; i < 60 && !testing::Test::HasFailure(); ++i) viewers.step();
+    ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
+  }
 }
 
 TEST(KvStore, ImpossibleSizeIsAnError) {
@@ -226,11 +352,11 @@ TEST(KvStore, NothingIsLeftOfWhatWasForgotten) {
   EXPECT_TRUE(std::all_of(kv.digest(0, 0, 0), kv.digest(1, 0, 1) + 640, [](std::byte b) { return b == std::byte{0}; }));
   std::memset(kv.memory(), 1, static_cast<size_t>(2 * kv.half_bytes()));
   kv.set_version(0, 3, 5);
-  kv.set_digested(1, 0, 3);
+  kv.renewed(KvViewer::digests, 1, 0, 3);
   kv.clear();
   EXPECT_TRUE(all(std::byte{0xff}));
   EXPECT_EQ(kv.version(0, 3), KvStore::kAbsent);
-  EXPECT_FALSE(kv.digested(1, 0, 3)) << "of what is gone";
+  EXPECT_FALSE(kv.fresh(KvViewer::digests, 1, 0, 3)) << "of what is gone";
 }
 
 }  // namespace

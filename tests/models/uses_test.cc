@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "models/model_graph.h"
-#include "models/presets.h"
+#include "study/presets.h"
 
 namespace llada {
 namespace {

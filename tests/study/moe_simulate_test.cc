@@ -9,8 +9,8 @@
 #include <list>
 #include <numeric>
 
-#include "models/presets.h"
 #include "study/moe_routing.h"
+#include "study/presets.h"
 
 namespace llada {
 namespace {

@@ -83,32 +83,35 @@ TEST(Profile, EveryFieldIsNeededAndNothingElse) {
   const std::vector<Case> cases = {
       {"[]", "p: the JSON is not an object"},
       {"{\"name\": ", "p: not valid JSON"},
-      {"{}", "p: name: missing"},
-      {replaced(good, "\"head\": \"cpu\"", "\"heads\": \"cpu\""),
-       "p: heads: unknown field, needed one of name, description, npu, cpu, ddr, window, map, copy, power, "
-       "head, logits, rival, experts, dsp, uncertain"},
-      {replaced(good, "\"matmul_gflops\"", "\"matmul_tflops\""), "p: npu.matmul_tflops: unknown field"},
+      {"{}", "p: name: is missing"},
+      {replaced(good, "\"head\": \"cpu\"", "\"heads\": \"cpu\""), "p: head: is missing; needed a string"},
+      {replaced(good, "\"head\": \"cpu\"", "\"head\": \"cpu\", \"heads\": 1"), "p: heads: is not known here"},
+      {replaced(good, "\"matmul_gflops\"", "\"matmul_tflops\""), "p: npu.matmul_gflops: is missing"},
       {replaced(good, "{\"value\": 60,", "{\"value\": \"60\","),
-       "p: npu.stream_gb_per_s.value: needed a number in GB/s"},
+       "p: npu.stream_gb_per_s.value: found \"60\", needed a number from 1e-06 to 1000000000 GB/s"},
       {replaced(good, "{\"value\": 60,", "{\"value\": -60,"),
-       "p: npu.stream_gb_per_s.value: found -60, needed 1e-06 to 1000000000 GB/s"},
+       "p: npu.stream_gb_per_s.value: found -60, needed a number from 1e-06 to 1000000000 GB/s"},
       {replaced(good, "{\"value\": 60,", "{\"value\": 1e300,"), "p: npu.stream_gb_per_s.value: found 1e+300"},
-      {replaced(good, "\"trust\": \"H\"", "\"trust\": \"A\""), "trust: found 'A', needed H, M, L or I"},
-      {replaced(good, "\"low\": 3.0", "\"low\": 3.6"), "p: window.gib: needed low <= value <= high"},
-      {replaced(good, ", \"high\": 3.8", ""), "p: window.gib: needed both low and high, or neither"},
-      {replaced(good, "\"value\": 0.3,", "\"value\": 3.5,"), "p: window.reserve_gib: needed less than window.gib"},
+      {replaced(good, "\"trust\": \"H\"", "\"trust\": \"A\""), "trust: found \"A\", needed H, M, L or I"},
+      {replaced(good, "\"low\": 3.0", "\"low\": 3.6"), "needed low <= value <= high"},
+      {replaced(good, ", \"high\": 3.8", ""), "p: window.gib.high: is missing"},
+      {replaced(good, "\"value\": 0.3,", "\"value\": 3.5,"),
+       "p: window.reserve_gib: found 3.5 GiB, needed less than window.gib"},
       {replaced(good, "\"default\": \"fastrpc\"", "\"default\": \"fast\""),
-       "p: map.default: needed the name of a variant"},
-      {replaced(good, "\"head\": \"cpu\"", "\"head\": \"gpu\""), "p: head: found 'gpu', needed npu or cpu"},
-      {replaced(good, "\"rope\"", "\"ropes\""), "p: npu.ops: found ropes, which is unknown or listed twice"},
-      {replaced(good, "\"rope\"", "\"matmul\""), "p: npu.ops: found matmul, which is unknown or listed twice"},
-      {replaced(good, "\"q4_1\"", "\"q9\""), "p: npu.types: found q9, which is unknown or listed twice"},
-      {replaced(good, "\"window.gib\"]", "\"window.mb\"]"), "p: uncertain: found 'window.mb', which is no number"},
+       "p: map.default: found \"fast\", needed the name of a variant"},
+      {replaced(good, "\"head\": \"cpu\"", "\"head\": \"gpu\""), "p: head: found \"gpu\", needed npu or cpu"},
+      {replaced(good, "\"rope\"", "\"ropes\""),
+       "p: npu.ops: found \"ropes\", needed names that are known here, each once"},
+      {replaced(good, "\"rope\"", "\"matmul\""),
+       "p: npu.ops: found \"matmul\", needed names that are known here, each once"},
+      {replaced(good, "\"q4_1\"", "\"q9\""), "p: npu.types: found \"q9\", needed names that are known here, each once"},
+      {replaced(good, "\"window.gib\"]", "\"window.mb\"]"),
+       "p: uncertain: found \"window.mb\", needed a number of this profile"},
       {replaced(good, "\"window.gib\"]", "\"ddr.gb_per_s\"]"),
        "p: ddr.gb_per_s: needed low and high, because uncertain names it"},
-      {replaced(good, "\"overlap\": false", "\"overlap\": 0"), "p: npu.overlap: needed true or false"},
+      {replaced(good, "\"overlap\": false", "\"overlap\": 0"), "p: npu.overlap: found 0, needed true or false"},
       {replaced(good, "\"name\": \"sm8750-paper\"", "\"name\": \"a b\""),
-       "p: name: needed a name of lower-case letters"},
+       "p: name: found \"a b\", needed a name of lower-case letters"},
   };
   for (const Case& c : cases) {
     const auto profile = parse_profile(c.text, "p");
@@ -150,11 +153,12 @@ TEST(Profile, WhatIsSaidOfADspIsChecked) {
   profile.dsp = {.arch = 79, .threads = 6, .module = "libllada_hexagon_skel_v79.so"};
   const std::string good = profile_text(profile);
   for (const auto& [from, to, says] :
-       {std::tuple{"\"threads\": 6", "\"threads\": 9", "p: dsp.threads: needed a whole number from 1 to 8"},
-        {"\"threads\": 6", "\"threads\": \"6\"", "p: dsp.threads: needed a whole number from 1 to 8"},
-        {"\"arch\": 79", "\"arch\": 0", "p: dsp.arch: needed a whole number from 1 to 999"},
-        {"\"arch\": 79", "\"art\": 79", "p: dsp: needed an object with arch, threads and module"},
-        {"libllada_hexagon_skel_v79.so", "../x.so", "p: dsp.module: needed the name of a .so file"}}) {
+       {std::tuple{"\"threads\": 6", "\"threads\": 9", "p: dsp.threads: found 9, needed a whole number from 1 to 8"},
+        {"\"threads\": 6", "\"threads\": \"6\"", "p: dsp.threads: found \"6\", needed a whole number from 1 to 8"},
+        {"\"arch\": 79", "\"arch\": 0", "p: dsp.arch: found 0, needed a whole number from 1 to 999"},
+        {"\"arch\": 79", "\"art\": 79", "p: dsp.arch: is missing; needed a whole number from 1 to 999"},
+        {"libllada_hexagon_skel_v79.so", "../x.so",
+         "p: dsp.module: found \"../x.so\", needed the name of a .so file"}}) {
     const auto read = parse_profile(replaced(good, from, to), "p");
     ASSERT_FALSE(read) << to;
     EXPECT_EQ(read.error().message, says);

@@ -15,7 +15,7 @@
 
 #include "base/file.h"
 #include "eval/recording.h"
-#include "models/presets.h"
+#include "study/presets.h"
 #include "study/sim/profile.h"
 
 namespace llada {

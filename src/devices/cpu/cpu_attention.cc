@@ -49,7 +49,7 @@ Status CpuAttention::store(const Job& job, int64_t rows) {
       put(job_->in[1] + r * n + h * d,
           span.trial ? pair + bytes : kv.values(op.layer, span.sequence, h) + position * bytes);
     }
-    if (!span.trial) kv.changed(op.layer, span.sequence, position);
+    if (!span.trial) kv.wrote(KvViewer::memory, op.layer, span.sequence, position);
   });
   return {};
 }
@@ -83,10 +83,10 @@ Status CpuAttention::renew_digests(const Op& op, const RowSpan& span, const KeyR
   LLADA_TRY_STATUS(kv.reserve_digests(job_->kernels, digest_bytes(kv)));
   std::vector<std::pair<int64_t, int64_t>> stale;
   for (int64_t p = reach.first; p < reach.last; ++p) {
-    if (kv.digested(op.layer, span.sequence, p)) continue;
+    if (kv.fresh(KvViewer::digests, op.layer, span.sequence, p)) continue;
     if (stale.empty() || stale.back().second != p) stale.emplace_back(p, p);
     stale.back().second = p + 1;
-    kv.set_digested(op.layer, span.sequence, p);
+    kv.renewed(KvViewer::digests, op.layer, span.sequence, p);
   }
   if (stale.empty()) return {};
   job_->pool->run(job_->attention->kv_heads, [&](int64_t head, int) {

@@ -114,9 +114,9 @@ Result<PackedIndex> parse_packed_index(std::span<const std::byte> bytes, uint64_
   index.isa = from.text();
   index.layout = from.number<uint64_t>();
   index.source.path = from.text();
-  index.source.bytes = from.number<uint64_t>();
-  index.source.modified_ns = from.number<int64_t>();
-  index.source.digest = from.number<uint64_t>();
+  index.source.identity.bytes = from.number<uint64_t>();
+  index.source.identity.modified_ns = from.number<int64_t>();
+  index.source.identity.sample = from.number<uint64_t>();
   const auto count = from.number<uint64_t>();
   if (!from.whole() || count > from.left() / kLeastMatrix)
     return invalid("{}: the index names {} matrices, more than it has room for", name, count);
@@ -141,9 +141,9 @@ std::vector<std::byte> packed_index_bytes(const PackedIndex& index, uint64_t ind
   to.text(index.isa);
   to.number(index.layout);
   to.text(index.source.path);
-  to.number(index.source.bytes);
-  to.number(index.source.modified_ns);
-  to.number(index.source.digest);
+  to.number(index.source.identity.bytes);
+  to.number(index.source.identity.modified_ns);
+  to.number(index.source.identity.sample);
   to.number(uint64_t{index.matrices.size()});
   for (const PackedMatrix& m : index.matrices) {
     to.text(m.name);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "tensor/dtype.h"
 
 namespace llada {
@@ -22,14 +23,8 @@ inline constexpr uint64_t kPackedAlign = 4096, kPackedEndBytes = 56;
 
 // The stored weights that a packed copy was made of.
 struct PackedSource {
-  std::string path;         // absolute, for listings; two sources are equal without it
-  uint64_t bytes = 0;       // of all files
-  int64_t modified_ns = 0;  // of the file that was changed last
-  uint64_t digest = 0;      // of headers, tensor lists, every file's size and time, and a sample of the weights
-
-  bool same_as(const PackedSource& other) const {
-    return bytes == other.bytes && modified_ns == other.modified_ns && digest == other.digest;
-  }
+  std::string path;       // absolute, for listings
+  FileIdentity identity;  // of all files
 };
 
 struct PackedMatrix {

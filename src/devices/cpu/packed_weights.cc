@@ -58,7 +58,8 @@ Result<std::shared_ptr<const PackedWeights>> PackedWeights::open(const std::stri
   LLADA_TRY(auto file, MappedFile::open(path));
   LLADA_TRY(auto index, parse_packed_file(file.bytes(), path));
   if (index.isa != kernels->isa) return invalid("{}: packed for {}, {} needed", path, index.isa, kernels->isa);
-  if (!index.source.same_as(source)) return invalid("{}: the model's file has changed since it was packed", path);
+  if (index.source.identity != source.identity)
+    return invalid("{}: the model's file has changed since it was packed", path);
   if (index.layout != layout_fingerprint(*kernels))
     return invalid("{}: packed by a version of this program that lays weights out otherwise", path);
   file.use_large_pages();

@@ -299,8 +299,11 @@ class Cuda final : public CudaDevice {
                     .head_dim = a.head_dim},
                    rows);
     for (const RowSpan& span : run_->inputs->spans)
-      for (int32_t r = span.begin; !span.trial && r < span.begin + span.count; ++r)
-        store_of(span).set_copied(op.layer, span.sequence, run_->inputs->kept_at()[static_cast<size_t>(r)]);
+      for (int32_t r = span.begin; !span.trial && r < span.begin + span.count; ++r) {
+        const int32_t position = run_->inputs->kept_at()[static_cast<size_t>(r)];
+        store_of(span).wrote(KvViewer::memory, op.layer, span.sequence, position);
+        store_of(span).renewed(KvViewer::gpu, op.layer, span.sequence, position);
+      }
     return {};
   }
 
@@ -343,7 +346,7 @@ class Cuda final : public CudaDevice {
 
   // The stores of the step say that the GPU has the rows of queued copies, which after an error nobody knows.
   void forget_copies() {
-    for (KvStore* const store : std::exchange(stores_, {})) store->forget_copy();
+    for (KvStore* const store : std::exchange(stores_, {})) store->look(KvViewer::gpu, nullptr);
   }
 
   // ---- Experts

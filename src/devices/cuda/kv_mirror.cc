@@ -21,7 +21,7 @@ Result<const KvMirrors::Mirror*> KvMirrors::of(Memory& memory, KvStore& kv) {
   for (auto it = mirrors_.begin(); it != mirrors_.end(); ++it) {
     if (it->store != kv.memory() || it->data.bytes() != bytes) continue;
     mirrors_.splice(mirrors_.begin(), mirrors_, it);
-    kv.track_copy(&mirrors_.front());
+    kv.look(KvViewer::gpu, &mirrors_.front());
     return &mirrors_.front();
   }
   cudaPointerAttributes attributes{};
@@ -30,8 +30,8 @@ Result<const KvMirrors::Mirror*> KvMirrors::of(Memory& memory, KvStore& kv) {
   while (mirrors_.size() >= most_) mirrors_.pop_back();
   LLADA_TRY(auto data, memory.allocate(bytes, "the K/V store"));
   mirrors_.push_front({kv.memory(), std::move(data)});
-  kv.forget_copy();  // of a mirror that is gone, and may have lain at this address
-  kv.track_copy(&mirrors_.front());
+  kv.look(KvViewer::gpu, nullptr);  // for a mirror that is gone, and may have lain at this address
+  kv.look(KvViewer::gpu, &mirrors_.front());
   return &mirrors_.front();
 }
 
@@ -71,9 +71,9 @@ Status KvMirrors::refresh(const KvPlace& place, KvStore& kv, int layer, int sequ
   };
   int64_t stale = -1;  // first of a stretch
   for (int64_t p = keys.first; p <= keys.last; ++p) {
-    const bool old = p < keys.last && !kv.copied(layer, sequence, p);
+    const bool old = p < keys.last && !kv.fresh(KvViewer::gpu, layer, sequence, p);
     if (old && stale < 0) stale = p;
-    if (old) kv.set_copied(layer, sequence, p);
+    if (old) kv.renewed(KvViewer::gpu, layer, sequence, p);
     if (old || stale < 0) continue;
     LLADA_TRY_STATUS(copy(stale, p));
     stale = -1;

@@ -1,5 +1,5 @@
 // The GPU's copies of K/V stores, of the same layout. A step stores into both; rows that the host has written since are
-// copied before attention reads them. The store keeps a flag for each position that the copy has (KvStore::copied).
+// copied before attention reads them. The store knows which rows the copy has (KvViewer::gpu).
 #pragma once
 #include <list>
 #include <span>

@@ -82,9 +82,8 @@ struct Batch {
 // The DSP has code for the op in this form: not for soft caps, other activations than SiLU, norms without weight.
 bool on_dsp(const Op& op);
 
-// Drops the host's digests of keys and values that a batch with these ops of the program is about to write. away: they
-// are where the host does not see them until it asks (KvStore::set_away).
-void forget_digests(const Run& run, size_t first, size_t last, bool away);
+// Tells the stores of a step which rows a batch with these ops of the program writes.
+void wrote_rows(const Run& run, size_t first, size_t last, KvViewer by);
 
 // The most ops of a batch that an op of the program becomes: one for the rows of each stream where streams have
 // different rules for the DSP.

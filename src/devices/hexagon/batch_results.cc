@@ -8,7 +8,7 @@
 
 namespace llada::hexagon {
 
-void forget_digests(const Run& run, size_t first, size_t last, bool away) {
+void wrote_rows(const Run& run, size_t first, size_t last, KvViewer by) {
   for (size_t i = first; i < last; ++i) {
     const Op& op = run.program->ops[i];
     if (rule_of(op.kind).kv != KvUse::writes) continue;
@@ -16,8 +16,8 @@ void forget_digests(const Run& run, size_t first, size_t last, bool away) {
       for (int32_t r = span.begin; r < span.begin + span.count; ++r) {
         KvStore& kv = *run.inputs->streams[static_cast<size_t>(span.stream)].kv;
         const int32_t position = run.inputs->kept_at()[static_cast<size_t>(r)];
-        kv.changed(op.layer, span.sequence, position);
-        if (away) kv.set_away(position);  // of trials too, whose rows stand in the store for a moment
+        // Trials write, too: their rows stand in the store for a moment.
+        kv.wrote(by, op.layer, span.sequence, position);
       }
   }
 }

@@ -104,8 +104,8 @@ class Hexagon final : public HexagonDevice {
       const auto refused = sessions_[i]->take_refusal();
       if (!refused) continue;
       const auto there = slabs_.there_when_refused(static_cast<int>(i));
-      next = std::min(next, narrower(window_, there.value_or(slabs_.bytes_in(static_cast<int>(i))),
-                                     there ? 0 : refused->bytes));
+      next = std::min(
+          next, narrower(window_, there.value_or(slabs_.bytes_in(static_cast<int>(i))), there ? 0 : refused->bytes));
       refusal = refused;
     }
     if (!refusal) return {};
@@ -392,7 +392,7 @@ class Hexagon final : public HexagonDevice {
                              .flags = flags_,
                              .threads = static_cast<uint32_t>(options_.threads),
                              .sequence = ++sequence_};
-        forget_digests(run, first, last, true);
+        wrote_rows(run, first, last, KvViewer::dsp);
         LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
         for (const Staging* staged : {&staging_.in, &staging_.out}) staged->buffer()->give();
         progress->sequence = sequence_;

@@ -133,7 +133,7 @@ class HostTwin final : public Device, HostUnit {
     for (const Stream& s : run.inputs->streams)
       if (s.kv != nullptr)
         if (auto buffer = placement_.library->find(s.kv->memory())) stores.push_back(std::move(buffer));
-    forget_digests(run, first, last, false);
+    wrote_rows(run, first, last, KvViewer::memory);
     if (module_ == nullptr) module_ = std::make_unique<HostModule>(cpu_->info().threads);
     for (int64_t scratch = kFirstScratch;;) {
       if (scratch_ == nullptr || scratch_->bytes() < scratch) {

@@ -61,7 +61,7 @@ KeptStores keep_stores(const StepInputs& inputs, const Library& library,
     auto buffer = s.kv != nullptr ? library.find(s.kv->memory()) : nullptr;
     if (buffer == nullptr) continue;
     if (s.kv->keeper() == nullptr) s.kv->keep_with(std::make_shared<DspRows>(*s.kv, buffer, lines));
-    stores.written.push_back(s.kv->take_written());
+    stores.written.push_back(s.kv->take_stale());
     if (!stores.written.back().empty()) buffer->give();
     stores.buffers.push_back(std::move(buffer));
   }

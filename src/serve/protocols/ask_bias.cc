@@ -1,9 +1,9 @@
 // logit_bias: numbers that are added to the logits of some tokens, as OpenAI's protocol and llama-server's write them;
 // and whether log-probabilities are wanted.
-#include <charconv>
 #include <cmath>
 #include <map>
 
+#include "base/numbers.h"
 #include "decode/form_options.h"
 #include "serve/protocols/reading.h"
 
@@ -30,9 +30,7 @@ Done read_logit_bias(Service& service, Fields& body, Ask& ask) {
   for (const auto& [key, item] : value->items()) {
     bool read = false;
     if (value->is_object()) {
-      int64_t id = -1;
-      const auto end = std::from_chars(key.data(), key.data() + key.size(), id);
-      read = end.ec == std::errc() && end.ptr == key.data() + key.size() && add(id, item);
+      read = add(parse_number<int64_t>(key), item);
     } else if (item.is_array() && item.size() == 2) {
       read = add(whole_number(item[0]), item[1]);
     }

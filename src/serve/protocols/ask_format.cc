@@ -9,16 +9,9 @@ namespace {
 
 constexpr const char* kObjectLevels = "3";  // of json_object, which says no number
 
-std::string path_text(const std::vector<std::string>& path) { return fmt::format("{}", fmt::join(path, ".")); }
-
-// The value at a path; null: it is not there.
-const Json* value_at(Fields& body, const std::vector<std::string>& path) {
-  const Json* at = body.find(path.front());
-  for (size_t i = 1; i < path.size() && at != nullptr; ++i) {
-    const auto member = at->find(path[i]);  // the end, of what is no object
-    at = member == at->end() || member->is_null() ? nullptr : &*member;
-  }
-  return at;
+// A member may ask for nothing, whatever its name.
+std::string unless_idle(const Fields&, const std::string&, const Json& value) {
+  return asks_nothing(value) ? "" : "this field is not supported here";
 }
 
 }  // namespace
@@ -27,62 +20,46 @@ FormWish object_form(const std::string& name) { return {name, "json_object", kOb
 
 // name: the field that asks for it, as errors have it. A schema may also be sent as its text.
 Wished schema_form(const Fields& body, const std::string& name, const Json& schema, const std::string& where,
-                   const Json& strict) {
+                   bool strict) {
   if (!schema.is_object() && !schema.is_string()) return wrong(where, schema, "a JSON schema");
-  if (!strict.is_null() && !strict.is_boolean()) return wrong(where, strict, "strict: true or false");
   std::string text = schema.is_string() ? schema.get<std::string>() : body.text_of(schema);
-  return FormWish{name, "json_schema", std::move(text), strict == true, where};
+  return FormWish{name, "json_schema", std::move(text), strict, where};
 }
 
-namespace {
-
-Done check_members(const Json& object, const std::string& name, std::initializer_list<std::string_view> known) {
-  for (const auto& [key, value] : object.items())
-    if (!asks_nothing(value) && std::ranges::find(known, key) == known.end())
-      return refuse(fmt::format("{}.{}: this field is not supported here", name, key), name + "." + key);
-  return {};
-}
-
-}  // namespace
-
-// An object with a type. OpenAI's chats have a schema in a member json_schema, its later protocol and Anthropic's have
-// it beside the type, and so have llama-server's clients with either type.
-Wished read_typed_form(Fields& body, const std::vector<std::string>& path, bool inside) {
-  const Json* format = value_at(body, path);
-  if (format == nullptr) return std::nullopt;
-  const std::string name = path_text(path);
-  if (!format->is_object() || !format->value("type", Json()).is_string())
-    return wrong(name, *format, "{\"type\": \"text\"}, json_object or json_schema");
-  const auto type = (*format)["type"].get<std::string>();
-  if (type != "text" && type != "json_object" && type != "json_schema")
-    return refuse(fmt::format("{}: found type {}, needed text, json_object or json_schema", name, in_quotes(type)),
-                  name);
-  const auto member = [](const Json& object, const char* key) {
-    const auto found = object.find(key);
-    return found == object.end() || found->is_null() ? nullptr : &*found;
-  };
-  const Json *schema = member(*format, "schema"), *described = format, *wrapped = member(*format, "json_schema");
-  std::string where = name;
+// An object with a type at a path. OpenAI's chats have a schema in a member json_schema, its later protocol and
+// Anthropic's have it beside the type, and so have llama-server's clients with either type.
+Wished read_typed_form(Fields& body, std::initializer_list<const char*> path, bool inside) {
+  body.find(*path.begin());  // counts as read
+  Fields format = body;
+  for (const char* member : path) {
+    if (!format.has(member)) return std::nullopt;
+    LLADA_TRY(format, format.object(member));
+  }
+  format.object_by(unless_idle);
+  const std::string name = format.path("");
+  LLADA_TRY(const std::string type, format.text("type"));
   if (type == "text") {
-    LLADA_TRY_STATUS(check_members(*format, name, {"type"}));
+    LLADA_TRY_STATUS(format.finish());
     return std::nullopt;
   }
-  if (inside && type == "json_schema") {
-    LLADA_TRY_STATUS(check_members(*format, name, {"type", "schema", "json_schema"}));
-    if (wrapped != nullptr) {
-      if (!wrapped->is_object()) return wrong(name + ".json_schema", *wrapped, "an object with a schema");
-      if (schema != nullptr)
-        return refuse(fmt::format("{}: found schema and json_schema, needed one of the two", name), name);
-      where += ".json_schema", described = wrapped, schema = member(*wrapped, "schema");
-      LLADA_TRY_STATUS(check_members(*wrapped, where, {"name", "description", "schema", "strict"}));
-    }
-  } else {
-    LLADA_TRY_STATUS(check_members(*format, name, {"type", "schema", "name", "description", "strict"}));
+  const bool is_object = type == "json_object";
+  if (!is_object && type != "json_schema") return wrong(name + ".type", type, "text, json_object or json_schema");
+  Fields described = format;
+  if (inside && !is_object && format.has("json_schema")) {
+    if (format.has("schema"))
+      return refuse(fmt::format("{}: found schema and json_schema, needed one of the two", name), name);
+    LLADA_TRY_STATUS(format.finish());
+    LLADA_TRY(described, format.object("json_schema"));
+    described.object_by(unless_idle);
   }
-  if (schema == nullptr && type == "json_object") return object_form(name);
+  described.ignore({"name", "description"});
+  const Json* schema = described.find("schema");
+  LLADA_TRY(const bool strict, described.boolean("strict", false));
+  LLADA_TRY_STATUS(described.finish());
+  if (schema == nullptr && is_object) return object_form(name);
   if (schema == nullptr)
     return refuse(fmt::format("{}: needed {}schema, a JSON schema", name, inside ? "json_schema." : ""), name);
-  return schema_form(body, name, *schema, where + ".schema", described->value("strict", Json()));
+  return schema_form(body, name, *schema, described.path("schema"), strict);
 }
 
 namespace {
@@ -133,12 +110,12 @@ Wished others_wish(Fields& body) {
   for (const auto& [name, kind] : kFields)
     if (const Json* value = body.find(name)) LLADA_TRY_STATUS(add(kind, name, *value));
   const std::string name = "structured_outputs";
-  const Json* object = body.find(name);
-  if (object == nullptr) return wish;
-  if (!object->is_object()) return wrong(name, *object, "an object with json, regex, choice or json_object");
-  LLADA_TRY_STATUS(check_members(*object, name, {"json", "regex", "choice", "json_object"}));
-  for (const auto& [kind, value] : object->items())
-    LLADA_TRY_STATUS(add(kind, fmt::format("{}.{}", name, kind), value));
+  if (!body.has(name)) return wish;
+  LLADA_TRY(Fields object, body.object(name));
+  object.object_by(unless_idle);
+  for (const char* kind : {"json", "regex", "choice", "json_object"})
+    if (const Json* value = object.find(kind)) LLADA_TRY_STATUS(add(kind, object.path(kind), *value));
+  LLADA_TRY_STATUS(object.finish());
   return wish;
 }
 

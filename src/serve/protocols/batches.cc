@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 
+#include "base/numbers.h"
 #include "serve/http/multipart.h"
 #include "serve/protocols/adapter.h"
 #include "serve/work/batch.h"
@@ -44,18 +44,11 @@ std::optional<std::string> query_value(std::string_view query, std::string_view 
   return std::nullopt;
 }
 
-std::optional<int64_t> parse_number(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // A page of a list: limit objects behind the one whose id is `after`.
 Answered<Json> page_of(std::vector<Json> all, const HttpRequest& request, int64_t common) {
   int64_t limit = common;
   if (const auto given = query_value(request.query, "limit")) {
-    const auto number = parse_number(*given);
+    const auto number = parse_number<int64_t>(*given);
     if (!number || *number < 1 || *number > 10'000) return wrong("limit", *given, "a whole number from 1 to 10000");
     limit = *number;
   }
@@ -90,7 +83,7 @@ Answered<Json> read_file_form(const Keeper& keeper, const HttpRequest& request, 
     } else if (part.name == "purpose") {
       purpose = to_valid_utf8(part.bytes.substr(0, 100));
     } else if (part.name == "expires_after[seconds]") {
-      const auto number = parse_number(part.bytes);
+      const auto number = parse_number<int64_t>(part.bytes);
       if (!number || *number < kLeastFileSeconds || *number > kMostFileSeconds)
         return refuse(
             fmt::format("{}: needed a whole number from {} to {}", part.name, kLeastFileSeconds, kMostFileSeconds),
@@ -139,7 +132,7 @@ struct Window {
 Answered<Window> read_window(Fields& body) {
   LLADA_TRY(const auto window, body.optional_text("completion_window"));
   const std::string text = window.value_or("24h");
-  const auto number = parse_number(text.substr(0, text.size() - std::min<size_t>(text.size(), 1)));
+  const auto number = parse_number<int64_t>(text.substr(0, text.size() - std::min<size_t>(text.size(), 1)));
   const int64_t unit = text.ends_with('m') ? 60 : text.ends_with('h') ? 3600 : text.ends_with('d') ? 24 * 3600 : 0;
   if (!number || unit == 0 || *number < 1 || *number > 9999)
     return wrong("completion_window", text, "a time such as 24h, 90m or 3d");

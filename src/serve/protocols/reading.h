@@ -98,11 +98,11 @@ Done apply_logit_bias(const Service& service, const Ask& ask, decode::DecodeOpti
 // Forms of the answer (ask_format.cc): an object with a type, whose schema stands in a member json_schema or beside the
 // type; the same in response_format; that, or a form under the names of vLLM, SGLang and llama-server; a schema that
 // stands alone; any object.
-Wished read_typed_form(Fields& body, const std::vector<std::string>& path, bool inside);
+Wished read_typed_form(Fields& body, std::initializer_list<const char*> path, bool inside);
 Wished read_response_format(Fields& body);
 Wished read_any_format(Fields& body);
 Wished schema_form(const Fields& body, const std::string& name, const Json& schema, const std::string& where,
-                   const Json& strict = nullptr);
+                   bool strict = false);
 FormWish object_form(const std::string& name);
 
 // Token ids of a conversation, or of a text that is taken as it is; errors are about `field`.

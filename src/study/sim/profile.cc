@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <initializer_list>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "formats/printable.h"
-#include "json/parse.h"
+#include "json/fields.h"
 #include "study/sim/builtin_profiles.h"
 
 namespace llada {
@@ -40,7 +39,7 @@ constexpr double kTiny = 1e-6, kHuge = 1e9;
       NumberField{#unit ".batch_kernels", "kernels", 1, 1e6,                                                  \
                   [](Profile& p) -> Number& { return p.unit.batch_kernels; }},                                \
       NumberField {                                                                                           \
-#unit ".watts", "W", 0, 1000, [](Profile & p) -> Number& { return p.unit.watts; }                         \
+    #unit ".watts", "W", 0, 1000, [](Profile& p) -> Number& { return p.unit.watts; }                          \
   }
 
 constexpr std::array kFields = {
@@ -70,151 +69,115 @@ constexpr std::array kExperts = {EXPERTS(link_gb_per_s, "GB/s", kTiny), EXPERTS(
 #undef EXPERTS
 constexpr size_t kLongest = 2000;  // characters of a description or a source
 
-// Walks one profile. `origin` and the path of the present field stand in every error.
+// Walks one profile.
 class Reader {
  public:
-  Reader(const Json& root, std::string_view origin) : root_(root), origin_(origin) {}
+  explicit Reader(const Fields& root) : root_(root) {}
 
   Result<Profile> run() {
-    LLADA_TRY_STATUS(fields(root_, "",
-                            {"name", "description", "npu", "cpu", "ddr", "window", "map", "copy", "power", "head",
-                             "logits", "rival", "experts", "dsp", "uncertain"},
-                            {"rival", "experts", "dsp"}));
+    constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789-_.";
     LLADA_TRY(profile_.name, text(root_, "name"));
-    if (profile_.name.empty() ||
-        profile_.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_.") != std::string::npos)
-      return wrong("name", "a name of lower-case letters, digits, '-', '_' and '.'");
+    if (profile_.name.empty() || profile_.name.find_first_not_of(kLetters) != std::string::npos)
+      return root_.unfit("name", "a name of lower-case letters, digits, '-', '_' and '.'");
     LLADA_TRY(profile_.description, text(root_, "description"));
-    LLADA_TRY_STATUS(unit("npu", profile_.npu));
-    LLADA_TRY_STATUS(unit("cpu", profile_.cpu));
-    LLADA_TRY_STATUS(fields(root_["ddr"], "ddr", {"gb_per_s"}));
-    LLADA_TRY_STATUS(fields(root_["window"], "window", {"gib", "reserve_gib", "sessions", "session_hop_us"}));
-    LLADA_TRY_STATUS(fields(root_["copy"], "copy", {"gb_per_s"}));
-    LLADA_TRY_STATUS(fields(root_["power"], "power", {"map_watts", "dma_watts", "idle_watts"}));
-    for (const NumberField& field : kFields) LLADA_TRY_STATUS(number(field));
-    if (!root_["window"]["gib"].is_null()) {
+    LLADA_TRY_STATUS(part("npu", [&](const Fields& npu) { return unit(npu, profile_.npu); }));
+    LLADA_TRY_STATUS(part("cpu", [&](const Fields& cpu) { return unit(cpu, profile_.cpu); }));
+    LLADA_TRY_STATUS(part("ddr"));
+    LLADA_TRY_STATUS(part("window", [&](const Fields& window) -> Status {
+      if (!window.has("gib")) return {};
       profile_.window_gib.emplace();
-      LLADA_TRY_STATUS(number(kWindow));
+      LLADA_TRY_STATUS(number(window, kWindow));
       if (profile_.reserve_gib.value >= profile_.window_gib->value)
-        return wrong("window.reserve_gib", "less than window.gib");
-    }
-    LLADA_TRY_STATUS(map());
+        return window.fault("reserve_gib",
+                            fmt::format("found {} GiB, needed less than window.gib", profile_.reserve_gib.value));
+      return {};
+    }));
+    LLADA_TRY_STATUS(part("copy"));
+    LLADA_TRY_STATUS(part("power"));
+    LLADA_TRY_STATUS(part("map", [&](const Fields& map) { return variants(map); }));
     LLADA_TRY(profile_.head_on_npu, one_of("head", "npu", "cpu"));
     LLADA_TRY(profile_.logits_all_rows, one_of("logits", "all", "wanted"));
-    if (root_.contains("rival")) {
-      LLADA_TRY_STATUS(fields(root_["rival"], "rival", {"name", "tokens_per_s"}));
-      LLADA_TRY(profile_.rival, text(root_["rival"], "name", "rival."));
-      if (profile_.rival.empty()) return wrong("rival.name", "a name");
-      LLADA_TRY_STATUS(number(kRival));
-    }
-    if (root_.contains("experts")) {
-      const Json& experts = root_["experts"];
-      LLADA_TRY_STATUS(fields(experts, "experts",
-                              {"own_memory", "copied", "grouped", "link_gb_per_s", "piece_us", "host_first_us",
-                               "host_expert_us", "device_expert_us", "device_member_us"}));
-      profile_.experts.emplace();
-      for (const auto& [key, value] :
-           {std::pair{"own_memory", &profile_.experts->own_memory}, std::pair{"copied", &profile_.experts->copied},
-            std::pair{"grouped", &profile_.experts->grouped}}) {
-        if (!experts[key].is_boolean()) return wrong(fmt::format("experts.{}", key), "true or false");
-        *value = experts[key].get<bool>();
-      }
-      for (const NumberField& field : kExperts) LLADA_TRY_STATUS(number(field));
-    }
-    if (root_.contains("dsp")) {
-      LLADA_TRY(profile_.dsp, parse_measured_dsp(root_["dsp"], origin_));
+    if (root_.has("rival"))
+      LLADA_TRY_STATUS(part("rival", [&](const Fields& rival) -> Status {
+        LLADA_TRY(profile_.rival, text(rival, "name"));
+        return number(rival, kRival);
+      }));
+    if (root_.has("experts"))
+      LLADA_TRY_STATUS(part("experts", [&](const Fields& experts) -> Status {
+        auto& e = profile_.experts.emplace();
+        LLADA_TRY(e.own_memory, experts.boolean("own_memory"));
+        LLADA_TRY(e.copied, experts.boolean("copied"));
+        LLADA_TRY(e.grouped, experts.boolean("grouped"));
+        for (const NumberField& field : kExperts) LLADA_TRY_STATUS(number(experts, field));
+        return {};
+      }));
+    if (const Json* dsp = root_.find("dsp")) {
+      LLADA_TRY(profile_.dsp, parse_measured_dsp(*dsp, root_.source()));
     }
     LLADA_TRY_STATUS(uncertain());
+    LLADA_TRY_STATUS(root_.finish());
     return std::move(profile_);
   }
 
  private:
-  std::unexpected<Error> wrong(std::string_view path, std::string_view needed) const {
-    return invalid("{}: {}: needed {}", origin_, printable(path), needed);
+  // The object of that name: its numbers of kFields, and what `further` reads.
+  Status part(const std::string& name, const std::function<Status(const Fields&)>& further = {}) {
+    LLADA_TRY(const Fields fields, root_.object(name));
+    for (const NumberField& field : kFields)
+      if (std::string_view(field.path).starts_with(name + ".")) LLADA_TRY_STATUS(number(fields, field));
+    if (further) LLADA_TRY_STATUS(further(fields));
+    return fields.finish();
   }
 
-  Status fields(const Json& object, std::string_view path, std::initializer_list<std::string_view> known,
-                std::initializer_list<std::string_view> optional = {}) const {
-    if (!object.is_object()) return wrong(path, "an object");
-    const std::string prefix = path.empty() ? "" : std::string(path) + ".";
-    for (const auto& [key, value] : object.items())
-      if (std::ranges::find(known, key) == known.end())
-        return invalid("{}: {}{}: unknown field, needed one of {}", origin_, prefix, printable(key),
-                       fmt::join(known, ", "));
-    for (const std::string_view key : known)
-      if (!object.contains(key) && std::ranges::find(optional, key) == optional.end())
-        return invalid("{}: {}{}: missing", origin_, prefix, key);
-    return {};
-  }
-
-  Result<std::string> text(const Json& object, std::string_view key, std::string_view prefix = "") const {
-    const Json& value = object[std::string(key)];
-    const std::string path = std::string(prefix) + std::string(key);
-    if (!value.is_string()) return wrong(path, "a string");
-    const auto& found = value.get_ref<const std::string&>();
-    if (found.size() > kLongest) return wrong(path, fmt::format("at most {} characters", kLongest));
-    // Sources are printed on one line.
-    if (std::ranges::any_of(found, [](char c) { return static_cast<unsigned char>(c) < 0x20; }))
-      return wrong(path, "text without control characters");
+  // A text that is printed on one line.
+  Result<std::string> text(const Fields& fields, std::string_view name) const {
+    LLADA_TRY(std::string found, fields.text(name));
+    if (found.empty() || found.size() > kLongest ||
+        std::ranges::any_of(found, [](char c) { return static_cast<unsigned char>(c) < 0x20; }))
+      return fields.unfit(name, fmt::format("1 to {} characters, none a control character", kLongest));
     return found;
   }
 
-  Result<bool> one_of(const char* key, std::string_view yes, std::string_view no) const {
-    LLADA_TRY(const std::string value, text(root_, key));
-    if (value != yes && value != no)
-      return invalid("{}: {}: found '{}', needed {} or {}", origin_, key, printable(value), yes, no);
+  Result<bool> one_of(const char* name, std::string_view yes, std::string_view no) const {
+    LLADA_TRY(const std::string value, root_.text(name));
+    if (value != yes && value != no) return root_.unfit(name, fmt::format("{} or {}", yes, no));
     return value == yes;
   }
 
-  Result<double> real(const Json& value, const std::string& path, const NumberField& field) const {
-    if (!value.is_number()) return wrong(path, fmt::format("a number in {}", field.unit));
-    const double found = value.get<double>();
-    if (!(found >= field.least && found <= field.most))
-      return invalid("{}: {}: found {}, needed {} to {} {}", origin_, path, found, field.least, field.most, field.unit);
-    return found;
-  }
-
-  Status read(const Json& object, const std::string& path, const NumberField& field, Number& out) const {
-    LLADA_TRY_STATUS(fields(object, path, {"value", "source", "trust", "low", "high"}, {"low", "high"}));
-    LLADA_TRY(out.value, real(object["value"], path + ".value", field));
-    LLADA_TRY(out.source, text(object, "source", path + "."));
-    if (out.source.empty()) return wrong(path + ".source", "where the number comes from");
-    LLADA_TRY(const std::string trust, text(object, "trust", path + "."));
-    if (trust != "H" && trust != "M" && trust != "L" && trust != "I")
-      return invalid("{}: {}.trust: found '{}', needed H, M, L or I", origin_, path, printable(trust));
-    out.trust = trust[0];
-    if (object.contains("low") != object.contains("high")) return wrong(path, "both low and high, or neither");
-    if (object.contains("low")) {
-      LLADA_TRY(out.low, real(object["low"], path + ".low", field));
-      LLADA_TRY(out.high, real(object["high"], path + ".high", field));
-      if (*out.low > out.value || *out.high < out.value) return wrong(path, "low <= value <= high");
-    }
-    return {};
-  }
-
-  Status number(const NumberField& field) {
+  Status number(const Fields& object, const NumberField& field) {
     const std::string_view path = field.path;
-    const size_t dot = path.find('.');
-    const Json& object = root_[std::string(path.substr(0, dot))][std::string(path.substr(dot + 1))];
-    return read(object, field.path, field, field.get(profile_));
+    return read(object, path.substr(path.find('.') + 1), field, field.get(profile_));
   }
 
-  Status unit(const char* key, UnitProfile& out) const {
-    const Json& object = root_[key];
-    LLADA_TRY_STATUS(
-        fields(object, key,
-               {"matmul_gflops", "stream_gb_per_s", "attention_gflops", "elementwise_gb_per_s", "activation_bytes",
-                "row_tile", "op_us", "batch_us", "batch_kernels", "watts", "overlap", "ops", "types"}));
-    if (!object["overlap"].is_boolean()) return wrong(fmt::format("{}.overlap", key), "true or false");
-    out.overlap = object["overlap"].get<bool>();
+  Status read(const Fields& object, std::string_view name, const NumberField& field, Number& out) const {
+    LLADA_TRY(const Fields number, object.object(name));
+    const auto real = [&](const char* which) -> Result<double> {
+      const auto found = number.real(which, field.least, field.most);
+      if (!found)
+        return number.unfit(which, fmt::format("a number from {} to {} {}", field.least, field.most, field.unit));
+      return found;
+    };
+    LLADA_TRY(out.value, real("value"));
+    LLADA_TRY(out.source, text(number, "source"));
+    LLADA_TRY(const std::string trust, number.text("trust"));
+    if (trust != "H" && trust != "M" && trust != "L" && trust != "I") return number.unfit("trust", "H, M, L or I");
+    out.trust = trust[0];
+    if (number.has("low") || number.has("high")) {
+      LLADA_TRY(out.low, real("low"));
+      LLADA_TRY(out.high, real("high"));
+      if (*out.low > out.value || *out.high < out.value) return object.unfit(name, "low <= value <= high");
+    }
+    return number.finish();
+  }
+
+  Status unit(const Fields& fields, UnitProfile& out) const {
+    LLADA_TRY(out.overlap, fields.boolean("overlap"));
     const auto words = [&](const char* name, const std::function<bool(const std::string&)>& take) -> Status {
-      const Json& list = object[name];
-      const std::string path = fmt::format("{}.{}", key, name);
-      if (!list.is_array() || list.empty()) return wrong(path, "a list of names");
-      for (const Json& word : list)
-        if (!word.is_string() || !take(word.get<std::string>()))
-          return invalid("{}: {}: found {}, which is unknown or listed twice", origin_, path,
-                         printable(word.is_string() ? word.get_ref<const std::string&>() : std::string("no name")));
+      LLADA_TRY(const Json* list, fields.list(name));
+      if (list->empty()) return fields.unfit(name, "a list of names");
+      for (const Json& word : *list)
+        if (!word.is_string() || !take(word.get_ref<const std::string&>()))
+          return fields.wrong(name, word, "names that are known here, each once");
       return {};
     };
     LLADA_TRY_STATUS(words("ops", [&](const std::string& word) {
@@ -235,46 +198,39 @@ class Reader {
     });
   }
 
-  Status map() {
-    const Json& object = root_["map"];
-    LLADA_TRY_STATUS(fields(object, "map", {"default", "variants"}));
-    const Json& variants = object["variants"];
-    if (!variants.is_object() || variants.empty() || variants.size() > 16)
-      return wrong("map.variants", "an object of 1 to 16 variants");
+  Status variants(const Fields& map) {
+    LLADA_TRY(const Fields all, map.object("variants"));
+    if (all.all().empty() || all.all().size() > 16) return map.unfit("variants", "an object of 1 to 16 variants");
     static constexpr NumberField kCall{"", "us", 0, kHuge, nullptr};
-    for (const auto& [key, value] : variants.items()) {
+    for (const auto& [key, value] : all.all().items()) {
       if (key.empty() || key.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_") != std::string::npos)
-        return wrong("map.variants", "names of lower-case letters, digits, '-' and '_'");
-      const std::string path = "map.variants." + key;
-      LLADA_TRY_STATUS(fields(value, path, {"us_per_call", "us_per_mb"}));
+        return map.unfit("variants", "names of lower-case letters, digits, '-' and '_'");
+      LLADA_TRY(const Fields fields, all.object(key));
       MapVariant variant{.name = key, .us_per_call = {}, .us_per_mb = {}};
-      LLADA_TRY_STATUS(read(value["us_per_call"], path + ".us_per_call", kCall, variant.us_per_call));
-      LLADA_TRY_STATUS(read(value["us_per_mb"], path + ".us_per_mb", kCall, variant.us_per_mb));
+      LLADA_TRY_STATUS(read(fields, "us_per_call", kCall, variant.us_per_call));
+      LLADA_TRY_STATUS(read(fields, "us_per_mb", kCall, variant.us_per_mb));
+      LLADA_TRY_STATUS(fields.finish());
       profile_.map_variants.push_back(std::move(variant));
     }
-    LLADA_TRY(profile_.map_default, text(object, "default", "map."));
-    if (!variants.contains(profile_.map_default)) return wrong("map.default", "the name of a variant");
+    LLADA_TRY(profile_.map_default, map.text("default"));
+    if (!all.has(profile_.map_default)) return map.unfit("default", "the name of a variant");
     return {};
   }
 
   Status uncertain() {
-    const Json& list = root_["uncertain"];
-    if (!list.is_array() || list.size() != 3) return wrong("uncertain", "the paths of three numbers");
+    LLADA_TRY(const auto paths, root_.texts("uncertain"));
+    if (paths.size() != 3) return root_.unfit("uncertain", "the paths of three numbers");
     const auto all = numbers(profile_);
-    for (const Json& entry : list) {
-      if (!entry.is_string()) return wrong("uncertain", "the paths of three numbers");
-      const auto& path = entry.get_ref<const std::string&>();
+    for (const std::string& path : paths) {
       const auto found = std::ranges::find(all, path, &NamedNumber::path);
-      if (found == all.end())
-        return invalid("{}: uncertain: found '{}', which is no number of this profile", origin_, printable(path));
-      if (!found->number->low) return wrong(path, "low and high, because uncertain names it");
+      if (found == all.end()) return root_.wrong("uncertain", path, "a number of this profile");
+      if (!found->number->low) return root_.fault(path, "needed low and high, because uncertain names it");
       profile_.uncertain.push_back(path);
     }
     return {};
   }
 
-  const Json& root_;
-  const std::string origin_;
+  const Fields& root_;
   Profile profile_;
 };
 
@@ -290,8 +246,8 @@ const MapVariant& Profile::map(std::string_view variant) const {
 }
 
 Result<Profile> parse_profile(std::string_view json, std::string_view origin) {
-  LLADA_TRY(const Json root, parse_json_object(json, origin));
-  return Reader(root, origin).run();
+  LLADA_TRY(const Fields root, Fields::parse(json, std::string(origin)));
+  return Reader(root).run();
 }
 
 std::vector<Profile> builtin_profiles() {

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "bench/scripted_strategy.h"
-#include "bench/whole_run.h"
 #include "engine/model.h"
+#include "lab/bench/scripted_strategy.h"
+#include "lab/bench/whole_run.h"
 
 namespace llada::bench {
 

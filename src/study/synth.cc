@@ -1,4 +1,4 @@
-#include "engine/synth.h"
+#include "study/synth.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,11 +8,11 @@
 #include "base/random.h"
 #include "base/threads.h"
 #include "engine/inspect.h"
-#include "engine/synth_vocabulary.h"
 #include "formats/convert_metadata.h"
 #include "formats/gguf_writer.h"
 #include "models/model_graph.h"
-#include "models/presets.h"
+#include "study/presets.h"
+#include "study/synth_vocabulary.h"
 #include "tensor/synthesize.h"
 
 namespace llada {

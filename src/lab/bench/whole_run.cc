@@ -1,4 +1,4 @@
-#include "bench/whole_run.h"
+#include "lab/bench/whole_run.h"
 
 #include "bench/machine.h"
 #include "decode/canvas.h"

@@ -1,4 +1,4 @@
-#include "cli/bench_report.h"
+#include "lab/bench_report.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/report.h"
-#include "cli/sustained_report.h"
 #include "json/parse.h"
+#include "lab/sustained_report.h"
 
 namespace llada::cli {
 namespace {
@@ -292,14 +292,12 @@ std::string text_so_far(const BenchReport& r, bool ended) {
     for (const auto& one : list) out += row(one);
     notes = below;
   };
-  table(
-      r.gemm, [&] { return gemm_head(r.machine); }, gemm_row, kGemmNotes);
+  table(r.gemm, [&] { return gemm_head(r.machine); }, gemm_row, kGemmNotes);
   if (r.model.load_seconds > 0)
     begin(fmt::format("\n{}:\n{}, {} layers, {:.2f} billion parameters,\n{} stored, ready in {:.2f} s\n",
                       r.model.source, r.model.name, r.model.layers, static_cast<double>(r.model.parameters) / 1e9,
                       bytes_text(static_cast<double>(r.model.stored_bytes)), r.model.load_seconds));
-  table(
-      r.forward, [&] { return forward_head(r.machine); }, forward_row, kForwardNotes);
+  table(r.forward, [&] { return forward_head(r.machine); }, forward_row, kForwardNotes);
   for (const bench::AttentionResult& a : r.attention)
     begin(fmt::format("\nattention of {} rows over {} positions: {:.1f} ms, {:.1f} % of that forward\n({:.1f} ms)\n",
                       a.forward.rows, a.forward.keys, a.ms, a.percent_of_forward, a.forward.ms));

@@ -1,5 +1,5 @@
-// llada bench: the machine's ceilings, and how near kernels, forwards and whole runs come to them.
-#include "bench/bench.h"
+// llada-study bench: the machine's ceilings, and how near kernels, forwards and whole runs come to them.
+#include "lab/bench/bench.h"
 
 #include <unistd.h>
 
@@ -7,8 +7,6 @@
 #include <array>
 #include <optional>
 
-#include "cli/bench_report.h"
-#include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
 #include "cli/options.h"
@@ -16,6 +14,8 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "json/parse.h"
+#include "lab/bench_report.h"
+#include "lab/commands.h"
 
 namespace llada::cli {
 namespace {
@@ -202,13 +202,13 @@ Work setup_bench(CLI::App& app) {
       "of most certain tokens per step, so that random weights take a real model's forwards. Lines come as they are "
       "measured; Ctrl-C ends with those that are there. LLADA_ISA=NAME in the environment chooses the kernels.\n\n"
       "Examples:\n"
-      "  llada bench --preset llada-8b:q4_0 --quick\n"
-      "  llada bench --preset llada-8b:q4_0\n"
-      "  llada bench --preset llada-8b:q4_0 --only gemm --types q4_0 --rows 8,32,128\n"
-      "  llada bench --preset llada-8b:q4_0 --only shared --repeats 1\n"
-      "  llada bench --preset llada-8b:q4_0 --only sustained --minutes 10\n"
-      "  llada bench --preset llada-8b:q4_0 --only e2e --replay runs.jsonl\n"
-      "  llada bench -m model.gguf --only forward,e2e --threads 2 --json");
+      "  llada-study bench --preset llada-8b:q4_0 --quick\n"
+      "  llada-study bench --preset llada-8b:q4_0\n"
+      "  llada-study bench --preset llada-8b:q4_0 --only gemm --types q4_0 --rows 8,32,128\n"
+      "  llada-study bench --preset llada-8b:q4_0 --only shared --repeats 1\n"
+      "  llada-study bench --preset llada-8b:q4_0 --only sustained --minutes 10\n"
+      "  llada-study bench --preset llada-8b:q4_0 --only e2e --replay runs.jsonl\n"
+      "  llada-study bench -m model.gguf --only forward,e2e --threads 2 --json");
   return [o, &app]() -> Result<int> {
     if (o->quick) make_quick(app, *o);
     o->bench.stream_bytes = o->stream_mib << 20;

@@ -1,9 +1,9 @@
-#include "bench/estimate.h"
+#include "lab/bench/estimate.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "bench/bench.h"
+#include "lab/bench/bench.h"
 
 namespace llada::bench {
 namespace {

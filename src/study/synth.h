@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "engine/model.h"
-#include "models/presets.h"
+#include "study/presets.h"
 
 namespace llada {
 

@@ -1,16 +1,16 @@
-#include "bench/bench.h"
+#include "lab/bench/bench.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "base/memory_usage.h"
 #include "bench/ceiling.h"
-#include "bench/estimate.h"
 #include "devices/cpu/cpu_device.h"
-#include "engine/synth.h"
 #include "kernels/kernels.h"
+#include "lab/bench/estimate.h"
 #include "models/model_graph.h"
-#include "models/presets.h"
+#include "study/presets.h"
+#include "study/synth.h"
 
 namespace llada::bench {
 namespace {

@@ -1,14 +1,14 @@
-// llada logits: one forward over token ids, all its logits into a file. For comparing this program with other
+// llada-study logits: one forward over token ids, all its logits into a file. For comparing this program with other
 // implementations (tools/upstream), so nothing is tokenized and nothing is decided.
-#include <charconv>
 #include <numeric>
 
-#include "cli/commands.h"
+#include "base/numbers.h"
 #include "cli/output_file.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
 #include "json/parse.h"
+#include "lab/commands.h"
 
 namespace llada::cli {
 namespace {
@@ -25,12 +25,11 @@ Result<std::vector<int32_t>> parse_ids(std::string_view text, std::string_view w
   for (size_t at = text.find_first_not_of(kSpace); at != std::string_view::npos;
        at = text.find_first_not_of(kSpace, at)) {
     const std::string_view word = text.substr(at, text.find_first_of(kSpace, at) - at);
-    int32_t id = -1;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc() || end != word.data() + word.size())
+    const auto id = parse_number<int32_t>(word);
+    if (!id)
       return invalid("{}: found '{}' at number {}, a token id needed", one_line(std::string(where)),
                      one_line(std::string(word.substr(0, 40))), ids.size());
-    ids.push_back(id);
+    ids.push_back(*id);
     at += word.size();
   }
   if (ids.empty()) return invalid("{}: found no token id, at least one needed", one_line(std::string(where)));
@@ -73,8 +72,8 @@ Work setup_logits(CLI::App& app) {
       "One forward over the tokens as they are, masks among them. For DiffusionGemma all of them are one "
       "canvas. Row i is the model's output at position i.\n\n"
       "Examples:\n"
-      "  echo 1000 72 101 1005 1005 | llada logits -m models/tiny-llada --ids - -o rows.f32\n"
-      "  llada logits -m model.gguf --ids ids.txt -o rows.f32 --json");
+      "  echo 1000 72 101 1005 1005 | llada-study logits -m models/tiny-llada --ids - -o rows.f32\n"
+      "  llada-study logits -m model.gguf --ids ids.txt -o rows.f32 --json");
   return [o] {
     read_environment(o->model.load);
     return logits(*o);

@@ -2,8 +2,8 @@
 #pragma once
 #include <string>
 
-#include "bench/bench.h"
 #include "json/parse.h"
+#include "lab/bench/bench.h"
 
 namespace llada::cli {
 

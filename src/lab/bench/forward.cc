@@ -1,4 +1,4 @@
-#include "bench/forward.h"
+#include "lab/bench/forward.h"
 
 #include <algorithm>
 #include <cmath>

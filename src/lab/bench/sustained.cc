@@ -1,10 +1,10 @@
-#include "bench/sustained.h"
+#include "lab/bench/sustained.h"
 
 #include <algorithm>
 #include <fstream>
 
-#include "bench/end_to_end.h"
-#include "bench/whole_run.h"
+#include "lab/bench/end_to_end.h"
+#include "lab/bench/whole_run.h"
 
 namespace llada::bench {
 namespace {

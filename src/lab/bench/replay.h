@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/whole_run.h"
 #include "decode/strategy.h"
 #include "engine/model.h"
 #include "eval/recording.h"
+#include "lab/bench/whole_run.h"
 
 namespace llada::bench {
 

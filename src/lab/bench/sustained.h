@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
-#include "bench/scripted_strategy.h"
 #include "engine/model.h"
+#include "lab/bench/scripted_strategy.h"
 
 namespace llada::bench {
 

@@ -3,7 +3,7 @@
 // letters takes about a token per three of them, so prompts cost as much as with a real tokenizer.
 #pragma once
 #include "base/tokenizer_spec.h"
-#include "models/presets.h"
+#include "study/presets.h"
 
 namespace llada {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/sustained.h"
 #include "json/parse.h"
+#include "lab/bench/sustained.h"
 
 namespace llada::cli {
 

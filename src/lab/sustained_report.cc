@@ -1,4 +1,4 @@
-#include "cli/sustained_report.h"
+#include "lab/sustained_report.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // The presets against what the models' authors publish: parameter counts and tensor lists.
-#include "models/presets.h"
+#include "study/presets.h"
 
 #include <gtest/gtest.h>
 
@@ -64,8 +64,8 @@ TEST(Presets, TheQ4FileOfLlada8bHasItsKnownSize) {
 }
 
 TEST(Presets, SpecialIdsAreControlTokensInsideTheVocabulary) {
-  for (const char* name : {"llada-8b", "llada-1.5", "dream-7b", "llada-moe-7b", "llada2-mini", "illada-8b",
-                           "sdar-1.7b", "nemotron-8b", "tiny"}) {
+  for (const char* name : {"llada-8b", "llada-1.5", "dream-7b", "llada-moe-7b", "llada2-mini", "illada-8b", "sdar-1.7b",
+                           "nemotron-8b", "tiny"}) {
     const Preset p = preset(name);
     std::set<int32_t> control;
     for (const PresetToken& token : p.control_tokens) {

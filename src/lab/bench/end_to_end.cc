@@ -1,4 +1,4 @@
-#include "bench/end_to_end.h"
+#include "lab/bench/end_to_end.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "models/presets.h"
+#include "study/presets.h"
 
 #include <algorithm>
 #include <array>

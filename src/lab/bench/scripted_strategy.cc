@@ -1,4 +1,4 @@
-#include "bench/scripted_strategy.h"
+#include "lab/bench/scripted_strategy.h"
 
 #include <algorithm>
 #include <numeric>

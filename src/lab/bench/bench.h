@@ -8,13 +8,13 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/end_to_end.h"
-#include "bench/forward.h"
 #include "bench/gemm.h"
 #include "bench/machine.h"
-#include "bench/replay.h"
-#include "bench/shared.h"
-#include "bench/sustained.h"
+#include "lab/bench/end_to_end.h"
+#include "lab/bench/forward.h"
+#include "lab/bench/replay.h"
+#include "lab/bench/shared.h"
+#include "lab/bench/sustained.h"
 
 namespace llada::bench {
 

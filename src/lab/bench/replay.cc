@@ -1,4 +1,4 @@
-#include "bench/replay.h"
+#include "lab/bench/replay.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "engine/synth_vocabulary.h"
+#include "study/synth_vocabulary.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // Synthesised models: they open like published ones, the file and the memory form are the same model, and a
 // failed write leaves nothing.
-#include "engine/synth.h"
+#include "study/synth.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -14,8 +14,8 @@
 #include "base/file.h"
 #include "engine/inspect.h"
 #include "engine/session.h"
-#include "engine/synth_vocabulary.h"
 #include "formats/temp_folder.h"
+#include "study/synth_vocabulary.h"
 
 namespace llada {
 namespace {

@@ -1,13 +1,13 @@
-#include "bench/shared.h"
+#include "lab/bench/shared.h"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "bench/end_to_end.h"
 #include "bench/machine.h"
 #include "engine/scheduler.h"
+#include "lab/bench/end_to_end.h"
 
 namespace llada::bench {
 namespace {
