@@ -37,11 +37,16 @@ function(llada_unity target files)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
 endfunction()
 
-# llada_layer(name DEPS other layers... LIBS system libraries... EXCLUDE files... UNITS number): one static library for every
-# .cc below the folder, compiled in so many units (1).
+# llada_layer(name DEPS other layers... LIBS system libraries... EXCLUDE files... UNITS number FOLDERS folders...): one static
+# library for every .cc of the folder, compiled in so many units (1), or of those folders below it, a unit each.
 function(llada_layer name)
-  cmake_parse_arguments(ARG "" "UNITS" "DEPS;LIBS;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "" "UNITS" "DEPS;LIBS;EXCLUDE;FOLDERS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  foreach(folder IN LISTS ARG_FOLDERS)
+    file(GLOB files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
+    set_source_files_properties(${files} PROPERTIES UNITY_GROUP ${folder})
+    list(APPEND sources ${files})
+  endforeach()
   foreach(excluded IN LISTS ARG_EXCLUDE)
     list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${excluded})
   endforeach()
@@ -54,6 +59,9 @@ function(llada_layer name)
         list(LENGTH sources count)
         math(EXPR size "(${count} + ${ARG_UNITS} - 1) / ${ARG_UNITS}")
         llada_unity(${target} ${size})
+      endif()
+      if(ARG_FOLDERS)
+        set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
       endif()
     endif()
     set(scope PUBLIC)
@@ -79,10 +87,10 @@ function(llada_layer name)
   # Layers that compute little; more of them under a sanitizer, where that is two fifths of their compile time.
   set(options)
   if(LLADA_SANITIZE AND NOT LLADA_FUZZERS AND
-     name MATCHES "^(cli|formats|eval|engine|bench|lab|lab/bench|lab/hexagon|models|serve|hub|devices/hexagon)$")
+     name MATCHES "^(cli|formats|eval|engine|bench|lab|lab/bench|lab/hexagon|models|serve|wire|hub|devices/hexagon)$")
     set(options ${LLADA_QUICK_BUILD})
   elseif(name MATCHES "^(cli|lab)$" OR (NOT LLADA_SANITIZE AND
-         name MATCHES "^(api|engine|eval|formats|graph|hub|memory|models|serve|study|lab/bench|lab/hexagon|devices/hexagon)$"))
+         name MATCHES "^(api|engine|eval|formats|graph|hub|memory|models|serve|study|wire|lab/bench|lab/hexagon|devices/hexagon)$"))
     set(options ${LLADA_QUICK_BUILD})
   endif()
   if(sources)

@@ -6,10 +6,10 @@
 #include <string_view>
 
 #include "engine/infill_text.h"
-#include "serve/access.h"
-#include "serve/ask.h"
-#include "serve/beast_head.h"
-#include "serve/multipart.h"
+#include "serve/http/access.h"
+#include "serve/work/ask.h"
+#include "serve/http/beast_head.h"
+#include "serve/http/multipart.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "decode/form_options.h"
 #include "forms/form.h"
-#include "serve/tools.h"
+#include "serve/protocols/tools.h"
 #include "text/byte_alphabet.h"
 #include "text/json_text.h"
 #include "text/tool_calls.h"

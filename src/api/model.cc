@@ -2,7 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "api/objects.h"
-#include "engine/decide_json.h"
+#include "wire/decide_json.h"
 
 using namespace llada::api;
 using llada::Model;

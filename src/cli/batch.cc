@@ -1,5 +1,5 @@
-// llada batch: a file of requests to a file of answers (serve/batch.h), to be gone on with after any interruption.
-#include "serve/batch.h"
+// llada batch: a file of requests to a file of answers (serve/work/batch.h), to be gone on with after any interruption.
+#include "serve/work/batch.h"
 
 #include <chrono>
 
@@ -13,7 +13,7 @@
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
-#include "serve/service.h"
+#include "serve/work/service.h"
 
 namespace llada::cli {
 namespace {

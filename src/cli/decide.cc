@@ -9,7 +9,7 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
-#include "engine/decide_json.h"
+#include "wire/decide_json.h"
 #include "text/text_file.h"
 
 namespace llada::cli {

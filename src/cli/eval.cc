@@ -11,7 +11,7 @@
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
-#include "engine/decide_json.h"
+#include "wire/decide_json.h"
 #include "engine/session.h"
 #include "eval/evaluate.h"
 #include "json/lines.h"

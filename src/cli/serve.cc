@@ -16,11 +16,11 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
-#include "engine/decide_json.h"
+#include "wire/decide_json.h"
 #include "json/parse.h"
-#include "serve/access.h"
-#include "serve/server.h"
-#include "serve/service.h"
+#include "serve/http/access.h"
+#include "serve/http/server.h"
+#include "serve/work/service.h"
 #include "text/text_file.h"
 
 namespace llada::cli {

@@ -6,7 +6,7 @@
 #include <deque>
 #include <utility>
 
-#include "engine/decide_json.h"
+#include "wire/decide_json.h"
 #include "json/lines.h"
 #include "text/text_file.h"
 

@@ -14,7 +14,7 @@
 
 #include "engine/decide_answer.h"
 #include "engine/decide_canvases.h"
-#include "engine/decide_json.h"
+#include "wire/decide_json.h"
 #include "engine/decide_prompt.h"
 #include "engine/engine.h"
 #include "engine/prompt.h"

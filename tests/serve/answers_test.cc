@@ -4,7 +4,7 @@
 
 #include "engine/infill_text.h"
 #include "engine/likelihood.h"
-#include "serve/ask.h"
+#include "serve/protocols/reading.h"
 #include "serve/fixture.h"
 #include "text/utf8.h"
 

@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "serve/fixture.h"
-#include "serve/kept_objects.h"
-#include "serve/multipart.h"
-#include "serve/routes.h"
+#include "serve/work/kept_objects.h"
+#include "serve/http/multipart.h"
+#include "serve/work/route.h"
 
 namespace llada::serve {
 namespace {

@@ -1,5 +1,5 @@
 // Which fields of a body may stand there unread. How fields are read is tested with json/fields.h.
-#include "serve/body.h"
+#include "serve/http/body.h"
 
 #include <gtest/gtest.h>
 

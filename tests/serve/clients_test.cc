@@ -3,8 +3,8 @@
 #include <set>
 
 #include "engine/prompt.h"
-#include "serve/answer_json.h"
-#include "serve/ask.h"
+#include "serve/work/answer_json.h"
+#include "serve/protocols/reading.h"
 #include "serve/fixture.h"
 #include "text/utf8.h"
 

@@ -1,7 +1,7 @@
 // /v1/decisions and /v1/systemone: the answers of the engine alone, whoever else asks; limits, fields, clients that go.
 #include <thread>
 
-#include "engine/decide_json.h"
+#include "wire/decide_json.h"
 #include "serve/fixture.h"
 
 namespace llada::serve {

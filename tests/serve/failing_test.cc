@@ -10,7 +10,7 @@
 #include "bounded_memory.h"
 #include "failing/failing_device.h"
 #include "serve/fixture.h"
-#include "serve/workers.h"
+#include "serve/work/workers.h"
 #include "text/utf8.h"
 
 namespace llada::serve {

@@ -5,9 +5,9 @@
 #include <future>
 
 #include "serve/fixture.h"
-#include "serve/reading_pace.h"
-#include "serve/waiting_room.h"
-#include "serve/workers.h"
+#include "serve/http/reading_pace.h"
+#include "serve/work/waiting_room.h"
+#include "serve/work/workers.h"
 
 namespace llada::serve {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "engine/decode_choice.h"
 #include "engine/golden.h"
-#include "serve/answer_bytes.h"
 #include "serve/client.h"
-#include "serve/server.h"
-#include "serve/service.h"
+#include "serve/http/server.h"
+#include "serve/work/answer_bytes.h"
+#include "serve/work/service.h"
 
 namespace llada::serve {
 

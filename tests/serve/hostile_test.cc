@@ -4,9 +4,9 @@
 #include <future>
 
 #include "base/memory_usage.h"
-#include "serve/access.h"
+#include "serve/http/access.h"
 #include "serve/fixture.h"
-#include "serve/waiting_room.h"
+#include "serve/work/waiting_room.h"
 
 namespace llada::serve {
 namespace {

@@ -1,8 +1,8 @@
 // Streams: what clients of each kind see while an answer forms, and that it is the answer.
 #include <map>
 
-#include "serve/answer_json.h"
-#include "serve/answer_text.h"
+#include "serve/work/answer_json.h"
+#include "serve/work/answer_text.h"
 #include "serve/fixture.h"
 #include "text/utf8.h"
 

@@ -6,7 +6,7 @@
 #include "engine/prompt.h"
 #include "formats/temp_folder.h"
 #include "geometry/tiny_gemma.h"
-#include "serve/answer_text.h"
+#include "serve/work/answer_text.h"
 #include "serve/fixture.h"
 
 namespace llada::serve {

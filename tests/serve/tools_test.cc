@@ -5,7 +5,9 @@
 #include "formats/temp_folder.h"
 #include "geometry/tiny_gemma.h"
 #include "serve/fixture.h"
-#include "serve/forms.h"
+#include "serve/protocols/messages.h"
+#include "serve/protocols/ollama.h"
+#include "serve/protocols/reading.h"
 #include "text/json_text.h"
 #include "text/tool_calls.h"
 
@@ -298,11 +300,14 @@ TEST_F(Tools, OfGemmaAreInItsOwnMarkup) {
   EXPECT_GE(arguments.size(), 3u);
 }
 
+constexpr Dialect kTurns{.idle = {"tool_name"}, .needs_ids = false}, kBlocks{.calls = Calls::blocks},
+    kItems{.messages = "input", .part = "input_text", .calls = Calls::items};
+
 // What is said between calls and their results belongs to the turn of the calls, or follows the results.
 TEST(ToolMessages, ResultsFollowTheTurnOfTheirCalls) {
-  const auto turns = [](Shape shape, const char* field, const json& messages) {
-    auto body = read_body(json{{field, messages}}.dump());
-    const auto read = read_messages(*body, shape);
+  const auto turns = [](const Dialect& dialect, const json& messages) {
+    auto body = read_body(json{{dialect.messages, messages}}.dump());
+    const auto read = read_messages(*body, dialect);
     std::string text;
     if (!read) return read.error().message;
     for (const ChatMessage& turn : *read) {
@@ -322,36 +327,33 @@ TEST(ToolMessages, ResultsFollowTheTurnOfTheirCalls) {
   const auto said = [](const char* role, json content) {
     return json{{"role", role}, {"content", std::move(content)}};
   };
-  EXPECT_EQ(turns(Shape::message, "messages",
-                  {said("user", "Hi"), said("assistant", {words("a"), use("1", "f"), words("b"), use("2", "g")}),
-                   said("user", {words("c"), given("2", "y"), given("1", "x"), words("d")}), said("assistant", "e"),
-                   said("assistant", {use("3", "f")}), said("user", {given("3", "z")})}),
-            "user:Hi | assistant:a\nb f{} g{} | tool: g=y f=x | user:c | user:d | assistant:e f{} | tool: f=z");
+  EXPECT_EQ(
+      turns(kBlocks, {said("user", "Hi"), said("assistant", {words("a"), use("1", "f"), words("b"), use("2", "g")}),
+                      said("user", {words("c"), given("2", "y"), given("1", "x"), words("d")}), said("assistant", "e"),
+                      said("assistant", {use("3", "f")}), said("user", {given("3", "z")})}),
+      "user:Hi | assistant:a\nb f{} g{} | tool: g=y f=x | user:c | user:d | assistant:e f{} | tool: f=z");
   const auto call = [](const char* id, const char* name) {
     return json{{"type", "function_call"}, {"call_id", id}, {"name", name}, {"arguments", "{}"}};
   };
   const auto output = [](const char* id, const char* text) {
     return json{{"type", "function_call_output"}, {"call_id", id}, {"output", text}};
   };
-  EXPECT_EQ(turns(Shape::response, "input",
-                  {said("user", "Hi"), call("1", "f"), said("assistant", "a"), output("1", "x"), call("2", "g"),
-                   said("user", "b"), output("2", "y"), said("assistant", "c")}),
+  EXPECT_EQ(turns(kItems, {said("user", "Hi"), call("1", "f"), said("assistant", "a"), output("1", "x"), call("2", "g"),
+                           said("user", "b"), output("2", "y"), said("assistant", "c")}),
             "user:Hi | assistant:a f{} | tool: f=x | assistant: g{} | tool: g=y | user:b | assistant:c");
   // Ollama's results name the tool.
   const auto called = [](const char* name) {
     return json{{"role", "assistant"}, {"content", ""}, {"tool_calls", {{{"function", {{"name", name}}}}}}};
   };
   const auto of = [](const json& name) { return json{{"role", "tool"}, {"tool_name", name}, {"content", "x"}}; };
-  EXPECT_EQ(turns(Shape::ollama_chat, "messages", {called("f"), of("f"), called("g"), of(nullptr)}),
+  EXPECT_EQ(turns(kTurns, {called("f"), of("f"), called("g"), of(nullptr)}),
             "assistant: f{} | tool: f=x | assistant: g{} | tool: g=x");
   const char* needed = ", needed the name of a tool that was called before it";
-  EXPECT_EQ(turns(Shape::ollama_chat, "messages", {called("f"), of("<|\"|>")}),
+  EXPECT_EQ(turns(kTurns, {called("f"), of("<|\"|>")}),
             std::string("messages[1].tool_name: found \"<|\\\"|>\"") + needed);
-  EXPECT_EQ(turns(Shape::ollama_chat, "messages", {called("f"), of("g")}),
-            std::string("messages[1].tool_name: found \"g\"") + needed);
-  EXPECT_EQ(turns(Shape::ollama_chat, "messages", {called("f"), of(5)}),
-            std::string("messages[1].tool_name: found 5") + needed);
-  EXPECT_EQ(turns(Shape::ollama_chat, "messages", json::array({of(nullptr)})),
+  EXPECT_EQ(turns(kTurns, {called("f"), of("g")}), std::string("messages[1].tool_name: found \"g\"") + needed);
+  EXPECT_EQ(turns(kTurns, {called("f"), of(5)}), std::string("messages[1].tool_name: found 5") + needed);
+  EXPECT_EQ(turns(kTurns, json::array({of(nullptr)})),
             "messages[0].tool_call_id: found null, needed the id of a call before it");
   EXPECT_EQ((ChatMessage{.role = "tool", .content = "", .results = {{"name", "abc"}}}.bytes()), 7u);
 }
@@ -362,10 +364,10 @@ TEST(ToolMessages, ArgumentsAreReadAsTheyWereSent) {
       R"({ "z":12345678901234567890123, "a" : [1.10,-0, {"input":{"arguments":{}}}],"\u00e9}":"\"}{\\" })";
   const std::string spelled =
       R"({"z": 12345678901234567890123, "a": [1.10, -0, {"input": {"arguments": {}}}], "é}": "\"}{\\"})";
-  const auto calls = [](Shape shape, const std::string& sent) {
+  const auto calls = [](const Dialect& dialect, const std::string& sent) {
     auto body = read_body(sent);
     EXPECT_TRUE(body) << sent;
-    const auto read = read_messages(*body, shape);
+    const auto read = read_messages(*body, dialect);
     std::vector<std::string> arguments;
     if (!read) return std::vector{read.error().message};
     for (const ChatMessage& turn : *read)
@@ -377,26 +379,25 @@ TEST(ToolMessages, ArgumentsAreReadAsTheyWereSent) {
     return R"({"type": "tool_use", "id": "c", "name": "f", "input": )" + input + "}";
   };
   const std::string text = R"({"type": "text", "text": "\"input\": {"})";
-  EXPECT_EQ(calls(Shape::message, R"({"tools": [{"name": "f", "input_schema": {"input": {"b": 1}}}], "messages": [)" +
-                                      user + R"(,{"content":[)" + text + "," + use(object) + "," + use("{}") +
-                                      R"(], "role": "assistant"}, {"role":"assistant","content":[)" +
-                                      use(R"({"a":2.0})") + "]}]}"),
-            (std::vector<std::string>{spelled, "{}", R"({"a": 2.0})"}));
+  EXPECT_EQ(
+      calls(kBlocks, R"({"tools": [{"name": "f", "input_schema": {"input": {"b": 1}}}], "messages": [)" + user +
+                         R"(,{"content":[)" + text + "," + use(object) + "," + use("{}") +
+                         R"(], "role": "assistant"}, {"role":"assistant","content":[)" + use(R"({"a":2.0})") + "]}]}"),
+      (std::vector<std::string>{spelled, "{}", R"({"a": 2.0})"}));
   const auto call = [](const std::string& arguments) {
     return R"({"function": {"name": "f", "arguments": )" + arguments + "}}";
   };
-  for (const Shape shape : {Shape::ollama_chat, Shape::chat})
-    EXPECT_EQ(calls(shape, R"({"messages":[)" + user + R"(,{"role":"assistant","content":"","tool_calls":[)" +
-                               call(object) + " , " + call(R"("{\"a\":1.0}")") + "," + call(R"({"a":1e2})") + "]}]}"),
-              (std::vector<std::string>{spelled, R"({"a":1.0})", R"({"a": 1e2})"}));
-  EXPECT_EQ(calls(Shape::response,
-                  R"({"input":[{"type":"function_call","call_id":"c","name":"f","arguments":)" + object + "}]}"),
-            std::vector{spelled});
+  EXPECT_EQ(calls(kTurns, R"({"messages":[)" + user + R"(,{"role":"assistant","content":"","tool_calls":[)" +
+                              call(object) + " , " + call(R"("{\"a\":1.0}")") + "," + call(R"({"a":1e2})") + "]}]}"),
+            (std::vector<std::string>{spelled, R"({"a":1.0})", R"({"a": 1e2})"}));
+  EXPECT_EQ(
+      calls(kItems, R"({"input":[{"type":"function_call","call_id":"c","name":"f","arguments":)" + object + "}]}"),
+      std::vector{spelled});
   // A name that is written with an escape is the same name.
-  EXPECT_EQ(calls(Shape::message, R"({"messages":[{"role":"assistant","content":[{"type":"tool_use","name":"f",)"
-                                  R"("inpu\u0074":{"a":1.50}}]}]})"),
+  EXPECT_EQ(calls(kBlocks, R"({"messages":[{"role":"assistant","content":[{"type":"tool_use","name":"f",)"
+                           R"("inpu\u0074":{"a":1.50}}]}]})"),
             std::vector<std::string>{R"({"a": 1.50})"});
-  EXPECT_EQ(calls(Shape::message, R"({"messages":[{"role":"assistant","content":[)" + use("[1]") + "]}]}"),
+  EXPECT_EQ(calls(kBlocks, R"({"messages":[{"role":"assistant","content":[)" + use("[1]") + "]}]}"),
             std::vector<std::string>{"messages[0].content[0].input: found [1], needed a JSON object"});
 }
 

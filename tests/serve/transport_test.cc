@@ -11,9 +11,9 @@
 #include <fstream>
 #include <future>
 
-#include "serve/access.h"
+#include "serve/http/access.h"
 #include "serve/fixture.h"
-#include "serve/routes.h"
+#include "serve/work/route.h"
 
 namespace llada::serve {
 namespace {

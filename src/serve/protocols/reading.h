@@ -1,0 +1,126 @@
+// The body of a request, as far as protocols have the same fields: readers of them, each of which refuses with the name
+// of the field. The fields are OpenAI's; those that only this engine has stand in `llada`, with the keys of
+// decode/fields.h and `preset`. Each protocol says in its Dialect where it differs.
+#pragma once
+#include <array>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "serve/http/body.h"
+#include "serve/work/ask.h"
+
+namespace llada::serve {
+
+struct ToolUse;
+
+// Where a conversation has calls of tools: in a message, whose results are messages with the role tool, and whose
+// functions stand inside their tools; as items beside messages, as in /v1/responses; as blocks of a message's content,
+// as Anthropic has it.
+enum class Calls { in_messages, items, blocks };
+
+using Wished = Answered<std::optional<FormWish>>;
+
+struct Dialect {
+  MakeWriter writer = nullptr;
+  bool converses = false;  // an answer may have thoughts
+  bool frames = false;     // a stream may show the denoising (`diffusing`)
+  bool biased = false;     // logit_bias
+  Wished (*form)(Fields& body) = nullptr;
+  // Of a conversation: the field of its messages; the types of parts that are text; fields of a message that a model is
+  // not shown; whether the result of a call must name it.
+  const char* messages = "messages";
+  std::string_view part = "text", other_part = part;
+  std::array<std::string_view, 3> idle = {};
+  Calls calls = Calls::in_messages;
+  bool needs_ids = true;
+};
+
+// The fields of all dialects: model, stream, stream_options, diffusing, the form, and those without effect.
+Answered<Ask> read_ask(Service& service, Fields& body, const Dialect& dialect);
+// model: any name, but where the server is strict about it. Ollama's clients put a tag behind it.
+Done check_model(Service& service, Fields& body);
+Answered<int64_t> read_count(Service& service, Fields& body);  // n
+Done read_logprobs(Fields& body, Ask& ask);                    // where it is a number
+Done read_chat_logprobs(Fields& body, Ask& ask);               // where it is a switch, beside top_logprobs
+Answered<std::vector<std::string>> read_stop(Fields& body, const std::string& name = "stop");
+
+// Temperature, top_p, top_k, min_p, seed, ignore_eos, llada, and how long the answer may be, in the first of two fields
+// that is there, -1 for as long as it needs. Of infilling, whose gaps say how many tokens there are, no length.
+struct Lengths {
+  const char* first;
+  const char* other = nullptr;
+};
+Answered<Decoding> read_decoding(Service& service, Fields& body, const Ask& ask, bool infill,
+                                 Lengths lengths = {"max_completion_tokens", "max_tokens"});
+
+// The conversation (conversation.cc).
+Answered<std::vector<ChatMessage>> read_messages(Fields& body, const Dialect& dialect);
+// A text, or a list of parts that are texts; nothing where it is not there.
+Answered<std::optional<std::string>> read_system(Fields& body);
+
+// A conversation with all that stands beside it, once the fields that only its protocol has have been read.
+struct Talk {
+  std::vector<ChatMessage> messages;
+  const char* stop = "stop";  // the field of stop texts; null: there is none
+  Lengths lengths = {"max_completion_tokens", "max_tokens"};
+  int64_t answers = 1;
+  std::function<Done(Ask& ask, const Decoding& decoding, const ToolUse& tools)> also = {};  // reads further fields
+};
+Answered<Ask> read_talk(Service& service, Fields& body, const Dialect& dialect, Ask ask, Talk talk);
+// The same where its tokens alone are asked for: the conversation with its tools, whether it is to think, and warnings
+// in the reply.
+struct TalkPrompt {
+  std::vector<ChatMessage> messages;
+  bool think = false;
+};
+Answered<TalkPrompt> read_talk_prompt(Service& service, Fields& body, const Dialect& dialect,
+                                      std::vector<ChatMessage> messages, Json& reply);
+
+// A text, a list of texts, a list of token ids, or a list of such lists, in `prompt`.
+Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Fields& body);
+
+// Wishes about thinking, verbosity and the chat template, and ways of sampling that only others have: a line for each
+// kind that has no effect (ask_hints.cc). Whether the model shall think is put into `think`.
+Answered<std::vector<std::string>> read_without_effect(Service& service, Fields& body, const Dialect& dialect,
+                                                       bool& think);
+Answered<bool> read_prompt_wishes(Service& service, Fields& body, const Dialect& dialect, bool tools, Json& reply);
+// Switches thoughts off, with a warning, where the answer has tools or a form. Before the conversation is laid out.
+Done think_without_form(Service& service, Ask& ask, const Decoding& decoding);
+
+// logit_bias, and its place in a request's options, beside which some of them have no meaning (ask_bias.cc).
+Done read_logit_bias(Service& service, Fields& body, Ask& ask);
+Done apply_logit_bias(const Service& service, const Ask& ask, decode::DecodeOptions& options);
+
+// Forms of the answer (ask_format.cc): an object with a type, whose schema stands in a member json_schema or beside the
+// type; the same in response_format; that, or a form under the names of vLLM, SGLang and llama-server; a schema that
+// stands alone; any object.
+Wished read_typed_form(Fields& body, std::initializer_list<const char*> path, bool inside);
+Wished read_response_format(Fields& body);
+Wished read_any_format(Fields& body);
+Wished schema_form(const Fields& body, const std::string& name, const Json& schema, const std::string& where,
+                   bool strict = false);
+FormWish object_form(const std::string& name);
+
+// Token ids of a conversation, or of a text that is taken as it is; errors are about `field`.
+Answered<std::vector<int32_t>> conversation_ids(Service& service, std::span<const ChatMessage> messages,
+                                                const std::string& field, bool think = false);
+Answered<std::vector<int32_t>> text_ids(Service& service, std::string_view text, const std::string& field);
+// Refuses, before it is cut to tokens, a text that can never fit.
+Done check_bytes(Service& service, size_t bytes, const std::string& field);
+// Whether an error is about a text that the model's context has no room for, and less of which would go.
+bool is_too_long(const Service& service, const Error& error);
+
+// Puts the requests for prompts times n answers into `ask`; prompts are those of the field `field`. Sampled answers
+// have a seed of their own: seed, seed + 1, ... by index. Refused: too many.
+Done make_requests(Service& service, Ask& ask, const std::string& field, std::vector<std::vector<int32_t>> prompts,
+                   Decoding decoding, int64_t n, const std::vector<std::string>& stop = {});
+// The most answers that a request may ask for: more than an idle server can take on is refused for good.
+int64_t most_answers(const Service& service);
+// Whether so many could be taken on at all, of which `prompts` are asked for n times each.
+Done check_count(Service& service, int64_t prompts, int64_t n);
+
+}  // namespace llada::serve

@@ -1,0 +1,58 @@
+// Work of a request that has one place in the queue and one result, of type T: a score, decisions. From admission to
+// the reply; the engine's thread only hands the result on.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "serve/work/pending.h"
+
+namespace llada::serve {
+
+template <class T>
+struct QueuedWork {
+  const char* needs;  // of an error about memory: "the score needs"
+  AnswerBytes bytes;
+  double waiting_bytes = 0;         // what it holds from the beginning
+  WorkSize size = WorkSize::small;  // of making the reply
+  // Once at most.
+  std::function<std::shared_ptr<Submitted>(std::function<void(Result<T>)> on_done)> submit;
+  std::function<Json(const T& result)> json;
+  std::function<void(double seconds, const Result<T>& result)> ended = {};  // may be empty
+};
+
+template <class T>
+class Queued final : public PendingAnswer {
+ public:
+  Queued(Service& service, std::shared_ptr<Exchange> exchange, QueuedWork<T> work)
+      : PendingAnswer(service, std::move(exchange), 1), work_(std::move(work)) {}
+
+ private:
+  const char* needs() const override { return work_.needs; }
+  double waiting_bytes() const override { return work_.waiting_bytes; }
+  AnswerBytes bytes(size_t) const override { return work_.bytes; }
+  void compute(size_t) override {
+    keep_handle(0, work_.submit([self = std::static_pointer_cast<Queued>(this->shared_from_this())](Result<T> result) {
+      self->ended(0, [&] { self->result_ = std::move(result); });
+    }));
+  }
+  void fail(size_t, Error error) override { result_ = std::unexpected(std::move(error)); }
+  HttpReply reply() override {
+    return *result_ ? json_reply(work_.json(**result_)) : error_reply(failure(result_->error()));
+  }
+  WorkSize reply_size() const override { return work_.size; }
+  void all_ended() override {
+    if (work_.ended) work_.ended(seconds(), *result_);
+  }
+
+  const QueuedWork<T> work_;
+  std::optional<Result<T>> result_;
+};
+
+template <class T>
+void begin_queued(Service& service, const std::shared_ptr<Exchange>& exchange, QueuedWork<T> work) {
+  std::make_shared<Queued<T>>(service, exchange, std::move(work))->begin();
+}
+
+}  // namespace llada::serve
