@@ -1,6 +1,8 @@
 // llada batch: a file of requests to a file of answers (serve/work/batch.h), to be gone on with after any interruption.
 #include "serve/work/batch.h"
 
+#include <unistd.h>
+
 #include <chrono>
 
 #include "base/figures.h"
@@ -84,13 +86,7 @@ std::string summary(const BatchCommand& o, const serve::BatchCounts& counts, int
   return text + fmt::format("; {} in {:.1f} s\n", counted(tokens, "token"), seconds);
 }
 
-Result<int> run(BatchCommand& o) {
-  LLADA_TRY_STATUS(place_words(o));
-  LLADA_TRY_STATUS(read_shard(o));
-  LLADA_TRY(auto input, serve::LineSource::open(o.in, serve::kMostBatchLine));
-  if (input.is_file(o.out)) return invalid("{}: found the file of requests, needed another one for answers", o.out);
-  serve::BatchDone done;
-  LLADA_TRY(auto output, serve::BatchFile::open(o.out, done));
+Result<int> answer(BatchCommand& o, serve::LineSource& input, serve::BatchFile& output, serve::BatchDone& done) {
   // Nobody else asks: nothing waits too long, and there is room for every request that is taken from the file.
   constexpr double kEver = 1e9;
   serve::Service service({.admission = {.running = o.parallel, .waiting = int64_t{1} << 20, .wait_seconds = kEver},
@@ -129,6 +125,19 @@ Result<int> run(BatchCommand& o) {
     return 128 + signal;
   }
   return 0;
+}
+
+Result<int> run(BatchCommand& o) {
+  LLADA_TRY_STATUS(place_words(o));
+  LLADA_TRY_STATUS(read_shard(o));
+  LLADA_TRY(auto input, serve::LineSource::open(o.in, serve::kMostBatchLine));
+  if (input.is_file(o.out)) return invalid("{}: found the file of requests, needed another one for answers", o.out);
+  const bool was_there = o.out == "-" || ::access(o.out.c_str(), F_OK) == 0;
+  serve::BatchDone done;
+  LLADA_TRY(auto output, serve::BatchFile::open(o.out, done));
+  const auto status = answer(o, input, output, done);
+  if (!status && !was_there && output.lines() == 0) static_cast<void>(::unlink(o.out.c_str()));
+  return status;
 }
 
 }  // namespace

@@ -280,6 +280,9 @@ TEST_F(BatchCommand, WhatIsNotItsOwnStaysAsItIs) {
   EXPECT_EQ(read("in"), requests(2));
   EXPECT_EQ(run_llada({"batch", tiny_model(), at("wide"), at("new"), "-q"}).err,
             "llada batch: " + at("wide") + ": found UTF-16 or UTF-32, needed UTF-8\n");
+  EXPECT_FALSE(fs::exists(at("new")));
+  EXPECT_EQ(run_llada({"batch", at("no-model"), at("in"), at("new"), "-q"}).status, 2);
+  EXPECT_FALSE(fs::exists(at("new"))) << "an empty file of answers, where there was no model";
   auto lock = FileLock::open(at("held"));
   ASSERT_TRUE(lock && lock->try_hold());
   EXPECT_EQ(batch("held").err, "llada batch: " + at("held") + ": another process writes answers to it\n");
