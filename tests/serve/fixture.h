@@ -6,9 +6,9 @@
 
 #include "engine/decode_choice.h"
 #include "engine/golden.h"
-#include "serve/work/answer_bytes.h"
 #include "serve/client.h"
 #include "serve/http/server.h"
+#include "serve/work/ask.h"
 #include "serve/work/service.h"
 
 namespace llada::serve {

@@ -5,8 +5,7 @@
 #include "formats/temp_folder.h"
 #include "geometry/tiny_gemma.h"
 #include "serve/fixture.h"
-#include "serve/protocols/messages.h"
-#include "serve/protocols/ollama.h"
+#include "serve/protocols/adapter.h"
 #include "serve/protocols/reading.h"
 #include "text/json_text.h"
 #include "text/tool_calls.h"
@@ -300,7 +299,7 @@ TEST_F(Tools, OfGemmaAreInItsOwnMarkup) {
   EXPECT_GE(arguments.size(), 3u);
 }
 
-constexpr Dialect kChat{.needs_ids = false}, kBlocks{.calls = Calls::blocks},
+constexpr Dialect kTurns{.needs_ids = false}, kBlocks{.calls = Calls::blocks},
     kItems{.messages = "input", .part = "input_text", .calls = Calls::items};
 
 // What is said between calls and their results belongs to the turn of the calls, or follows the results.
@@ -346,14 +345,14 @@ TEST(ToolMessages, ResultsFollowTheTurnOfTheirCalls) {
     return json{{"role", "assistant"}, {"content", ""}, {"tool_calls", {{{"function", {{"name", name}}}}}}};
   };
   const auto of = [](const json& name) { return json{{"role", "tool"}, {"tool_name", name}, {"content", "x"}}; };
-  EXPECT_EQ(turns(kChat, {called("f"), of("f"), called("g"), of(nullptr)}),
+  EXPECT_EQ(turns(kTurns, {called("f"), of("f"), called("g"), of(nullptr)}),
             "assistant: f{} | tool: f=x | assistant: g{} | tool: g=x");
   const char* needed = ", needed the name of a tool that was called before it";
-  EXPECT_EQ(turns(kChat, {called("f"), of("<|\"|>")}),
+  EXPECT_EQ(turns(kTurns, {called("f"), of("<|\"|>")}),
             std::string("messages[1].tool_name: found \"<|\\\"|>\"") + needed);
-  EXPECT_EQ(turns(kChat, {called("f"), of("g")}), std::string("messages[1].tool_name: found \"g\"") + needed);
-  EXPECT_EQ(turns(kChat, {called("f"), of(5)}), std::string("messages[1].tool_name: found 5") + needed);
-  EXPECT_EQ(turns(kChat, json::array({of(nullptr)})),
+  EXPECT_EQ(turns(kTurns, {called("f"), of("g")}), std::string("messages[1].tool_name: found \"g\"") + needed);
+  EXPECT_EQ(turns(kTurns, {called("f"), of(5)}), std::string("messages[1].tool_name: found 5") + needed);
+  EXPECT_EQ(turns(kTurns, json::array({of(nullptr)})),
             "messages[0].tool_call_id: found null, needed the id of a call before it");
   EXPECT_EQ((ChatMessage{.role = "tool", .content = "", .results = {{"name", "abc"}}}.bytes()), 7u);
 }
@@ -387,8 +386,8 @@ TEST(ToolMessages, ArgumentsAreReadAsTheyWereSent) {
   const auto call = [](const std::string& arguments) {
     return R"({"function": {"name": "f", "arguments": )" + arguments + "}}";
   };
-  EXPECT_EQ(calls(kChat, R"({"messages":[)" + user + R"(,{"role":"assistant","content":"","tool_calls":[)" +
-                             call(object) + " , " + call(R"("{\"a\":1.0}")") + "," + call(R"({"a":1e2})") + "]}]}"),
+  EXPECT_EQ(calls(kTurns, R"({"messages":[)" + user + R"(,{"role":"assistant","content":"","tool_calls":[)" +
+                              call(object) + " , " + call(R"("{\"a\":1.0}")") + "," + call(R"({"a":1e2})") + "]}]}"),
             (std::vector<std::string>{spelled, R"({"a":1.0})", R"({"a": 1e2})"}));
   EXPECT_EQ(
       calls(kItems, R"({"input":[{"type":"function_call","call_id":"c","name":"f","arguments":)" + object + "}]}"),

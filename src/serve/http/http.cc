@@ -101,7 +101,8 @@ HttpReply queue_full() {
 
 HttpReply json_reply(const Json& json) { return {.body = dump(json)}; }
 
-void Exchange::respond(HttpReply reply) {
+void Exchange::respond(Answered<HttpReply> answer) {
+  HttpReply reply = answer ? std::move(*answer) : error_reply(answer.error());
   if (responded_.exchange(true)) return;
   if (gone_) reply.status = kClientGone;
   try {

@@ -1,9 +1,8 @@
-#include "serve/http/multipart.h"
-
 #include <algorithm>
 #include <cctype>
 #include <optional>
 
+#include "serve/http/body.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
