@@ -299,7 +299,7 @@ TEST_F(Tools, OfGemmaAreInItsOwnMarkup) {
   EXPECT_GE(arguments.size(), 3u);
 }
 
-constexpr Dialect kTurns{.needs_ids = false}, kBlocks{.calls = Calls::blocks},
+constexpr Dialect kTurns{.idle = {"tool_name"}, .needs_ids = false}, kBlocks{.calls = Calls::blocks},
     kItems{.messages = "input", .part = "input_text", .calls = Calls::items};
 
 // What is said between calls and their results belongs to the turn of the calls, or follows the results.
