@@ -29,8 +29,8 @@ std::unexpected<ApiError> unsupported(const std::string& path);
 // "NAME: found VALUE, needed NEEDED", about the field NAME.
 std::unexpected<ApiError> wrong(const std::string& name, const Json& found, std::string_view needed);
 
-// Of multipart/form-data, as clients send a file (RFC 7578). Deliberately absent: parts within parts, and encodings of a
-// part other than its bytes.
+// A part of multipart/form-data, as clients send a file (RFC 7578). Deliberately absent: parts within parts, and
+// encodings of a part other than its bytes.
 struct FormPart {
   std::string name, file;  // file: its name; empty: a field
   std::string_view bytes;  // of the body

@@ -1,3 +1,4 @@
+// Bodies of multipart/form-data are read (body.h).
 #include <algorithm>
 #include <cctype>
 #include <optional>

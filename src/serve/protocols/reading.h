@@ -36,8 +36,8 @@ struct Dialect {
   Calls calls = Calls::in_messages;
   bool needs_ids = true;
   const char* stop = "stop";  // the field of stop texts; null: there is none
-  // How long the answer may be, in the first of these that is there, -1 for as long as it needs. Of infilling, whose gaps
-  // say how many tokens there are, none.
+  // How long the answer may be, in the first of these that is there, -1 for as long as it needs. Infilling reads none:
+  // its gaps say how many tokens there are.
   std::array<const char*, 2> lengths = {"max_completion_tokens", "max_tokens"};
   bool infills = false;
 };

@@ -43,8 +43,8 @@ class ResponseForm final : public AnswerWriter {
   std::string failed(const ApiError& error) override;
 
  private:
-  // item: its number in a stream, where an answer that thinks again behind a text has several items of a kind. The first
-  // of each kind have the ids of the whole response, for which it is 0.
+  // item: its number in a stream, where an answer that thinks again behind a text has several items of a kind. The
+  // first of each kind have the ids of the whole response, for which it is 0.
   std::string item_id(const char* kind, int64_t item) const {
     return item > 2 ? fmt::format("{}{}_{}", kind, head_.id, item) : kind + head_.id;
   }

@@ -1,3 +1,4 @@
+// Tools of a request are read and used (reading.h).
 #include <algorithm>
 #include <set>
 #include <utility>

@@ -1,3 +1,4 @@
+// Parts of answers as JSON (answer_writer.h).
 #include <algorithm>
 #include <cmath>
 

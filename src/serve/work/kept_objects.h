@@ -1,5 +1,6 @@
-// The objects of files and batches that a server keeps between its runs: their rows on disk; in memory by id, with the counts and orders that
-// are asked for often, so that nothing but a list goes through all of them. Used by one thread at a time.
+// The objects of files and batches that a server keeps between its runs: their rows on disk, and in memory by id, with
+// the counts and orders that are asked for often, so that nothing but a list goes through all of them. Used by one
+// thread at a time.
 #pragma once
 #include <map>
 #include <memory>
@@ -18,8 +19,8 @@ struct StoredObject {
   std::string id, json;
 };
 
-// On disk it is an SQLite file; in a build without SQLite (absent_store.cc) nothing can be kept. Usable by one thread at
-// a time.
+// The rows: an SQLite file; in a build without SQLite (absent_store.cc) nothing can be kept. Usable by one thread at a
+// time.
 class Store {
  public:
   // Why this build keeps nothing; empty: it does.
