@@ -87,7 +87,7 @@ const char* last_error(const void* handle) noexcept {
   if (const auto object = find(static_cast<Kind>(number % kKinds), handle))
     object->copy_error(asked_line);
   else
-    asked_line.set("no handle that is open");
+    asked_line.set("handle: found one that is not open");
   return asked_line.text();
 }
 

@@ -126,7 +126,7 @@ std::expected<size_t, ApiError> size_of(const char* name, const T* out) {
   if (out == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found null, needed a place", name);
   const size_t size = out->size;
   if (size < sizeof(size_t) || size > size_t{1} << 16 || size % alignof(T) != 0)
-    return refuse(LLADA_ERROR_INVALID, "{}: found a size of {}, needed sizeof of it", name, size);
+    return refuse(LLADA_ERROR_INVALID, "{}: found {} in its member size, needed its sizeof", name, size);
   return size;
 }
 

@@ -7,7 +7,7 @@
 
 namespace llada {
 
-// Calls for the folder of each group that limits this process by a controller ("cpu", "memory"): its own group and
+// Calls `see` for the folder of each group that limits this process by a controller ("cpu", "memory"): its group and
 // those above it, up to the mount's root. One may come twice, or not exist. In a container that shows its own group as
 // the mount's root, outer groups are not visible, and the limits of the root count. root: of the file system ("/"),
 // where sys and proc are.

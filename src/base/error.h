@@ -24,7 +24,7 @@ enum class ErrorKind {
 struct Error {
   ErrorKind kind = ErrorKind::failed;
   std::string message;  // one line that names the file, the field, the value found and the value needed
-  // Where the message names the field of a request or a file that it is about; none: of no one field.
+  // Where the message names the field of a request or a file that is wrong; 0 bytes: it names none.
   uint32_t field_begin = 0, field_bytes = 0;
 
   std::string_view field() const { return std::string_view(message).substr(field_begin, field_bytes); }

@@ -141,7 +141,7 @@ uint64_t MappedFile::sample() const {
 
 Status MappedFile::check_unchanged() const {
   struct stat info{};
-  if (::fstat(fd_, &info) != 0) return failed("{}: cannot look at it: {}", path_, std::strerror(errno));
+  if (::fstat(fd_, &info) != 0) return failed("{}: cannot read its size: {}", path_, std::strerror(errno));
   if (static_cast<uint64_t>(info.st_size) != identity_.bytes)
     return failed("{}: found {} bytes, needed {} as when it was opened", path_, info.st_size, identity_.bytes);
   if (modified_ns(info) != identity_.modified_ns && sample() != identity_.sample)

@@ -23,7 +23,7 @@ struct FileIdentity {
   uint64_t sample = 0;      // a hash of 64 pieces of 16 KiB, of all bytes up to a MiB
 
   bool operator==(const FileIdentity&) const = default;
-  // With another file: its bytes are added, its time counts where it is the later one.
+  // Joins another file: adds its bytes, and keeps the later of the two times.
   FileIdentity with(const FileIdentity& other) const;
 };
 
@@ -48,9 +48,9 @@ class MappedFile {
 
   // Tells the system that [offset, offset + size) is not needed soon; its pages stop counting as resident.
   void drop(size_t offset, size_t size) const;
-  // Asks the system to read it from the disk; returns before it has.
+  // Asks the system to read these bytes from the disk; does not wait for them.
   void will_read(size_t offset, size_t size) const;
-  // Asks the system to map it in large pages, where the file system keeps it in such (AtomicFile writes for that).
+  // Asks the system to map the file in large pages, where the file system keeps it so (AtomicFile writes for that).
   void use_large_pages() const;
 
  private:
@@ -117,7 +117,7 @@ class AtomicFile {
   size_t buffered_ = 0;
 };
 
-// The whole of such a file at once.
+// Writes a whole AtomicFile at once.
 Status write_file(const std::string& path, std::string_view text);
 
 // Deletes the ".tmp" files of this process (the first sixteen at any time). Async-signal-safe: for the

@@ -6,10 +6,10 @@
 
 namespace llada {
 
-// Held while this lives, once try_hold() was true. The file stays: to remove it would let two hold one each.
+// Held from a successful try_hold() to the destructor. The file stays: if it were removed, two could hold a lock each.
 class FileLock {
  public:
-  static Result<FileLock> open(const std::string& path);
+  static Result<FileLock> open(const std::string& path);  // creates the file where it is missing
   FileLock(FileLock&& other) noexcept;
   ~FileLock();
 

@@ -15,7 +15,7 @@ struct MemoryRoom {
   std::string_view bound;  // which of the two bounds it: "the machine" or "its control group"
 };
 
-// Nothing: the system does not tell. On a desktop or server free swap counts as available, and so does a cache of ZFS,
+// Empty where the system does not tell. On a desktop or server free swap counts as available, as does a cache of ZFS,
 // which the kernel counts as used. On Android neither does: swap there is compressed in the same memory, and lmkd kills
 // programs before memory is used up. So a sixteenth of the memory is kept free (our choice, not a figure of Android's).
 // A system is Android where it has bionic's loader. root: of the file system ("/"), where proc, sys and system are.

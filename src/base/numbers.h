@@ -8,7 +8,7 @@
 
 namespace llada {
 
-// The whole text [first, last) need not be a number; result as from_chars has it.
+// Parses a number at the beginning of [first, last); other text may follow it. The result is as std::from_chars has it.
 std::from_chars_result parse_with_strtod(const char* first, const char* last, double& value);
 
 template <class T>
@@ -23,7 +23,7 @@ std::from_chars_result from_chars(const char* first, const char* last, T& value)
   }
 }
 
-// A text that is one number of the type, in its range, and nothing else.
+// The number that the whole text spells; empty where it has other characters or is out of the type's range.
 template <class T>
 std::optional<T> parse_number(std::string_view text) {
   T value{};

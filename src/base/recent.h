@@ -18,8 +18,8 @@ class Recent {
   // most: at least 1.
   explicit Recent(size_t most) : most_(most) { LLADA_CHECK(most > 0); }
 
-  // The key's value, which becomes the most recently used; null where it is not kept. Whoever holds a value has it for
-  // as long as that, whether it is still kept here or not.
+  // The key's value, which becomes the most recently used; null where it is not kept. Whoever holds a value may
+  // use it, whether it is still kept here or not.
   std::shared_ptr<const Value> find(const Key& key) {
     const auto found = std::ranges::find(kept_, key, &Entry::key);
     if (found == kept_.end()) return nullptr;

@@ -16,8 +16,8 @@ struct ArmFeatures {
 };
 ArmFeatures arm_features();  // none on other processors
 
-// The tiles of x86's AMX: whether the system saves them with a thread, and whether it grants them to this process,
-// which the second one asks for.
+// The tiles of x86's AMX: the first returns whether the system saves them with a thread. The second asks for them and
+// returns whether this process may use them.
 bool system_has_tiles();
 bool ask_for_tiles();
 

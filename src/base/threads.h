@@ -38,8 +38,8 @@ class ThreadPool {
   int size() const { return size_.load(std::memory_order_relaxed); }
 
   // For a pool whose number of threads was not given: checks every few seconds whether the processors of this process
-  // have changed (ProcessorWatch), and uses the new ones. Between two loops, by the owner; size() is another
-  // afterwards.
+  // have changed (ProcessorWatch), and uses the new ones. Between two loops, by the owner; size() may
+  // change.
   void follow_processors();
   // Workers end and new ones start where other processors are to be used; else shares alone change. Where the system
   // gives no threads, the caller's works alone.

@@ -50,7 +50,7 @@ inline constexpr std::array<std::string_view, 4> kEndOfTurnTexts = {"<|eot_id|>"
 // The values of tokenizer.ggml.model and tokenizer.ggml.pre where `characters` is set.
 inline constexpr std::string_view kGemma4Tokenizer = "gemma4";
 
-// The id of the control token that has the first of these texts that one has; -1: none has any.
+// The id of the control token with one of these texts; of several, the earliest text counts. -1: there is none.
 inline int32_t find_control_token(const TokenizerSpec& spec, std::span<const std::string_view> texts) {
   for (const std::string_view text : texts)
     for (size_t i = 0; i < spec.tokens.size(); ++i)

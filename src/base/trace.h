@@ -1,5 +1,5 @@
-// A trace of spans on lanes (cpu, npu, map, dma, decode), written as Chrome/Perfetto JSON. Absent (null
-// pointer) costs one test.
+// A trace of spans on lanes (cpu, npu, map, dma, decode), written as Chrome/Perfetto JSON. A null Trace* records
+// nothing and costs one test.
 #pragma once
 #include <chrono>
 #include <cstdint>

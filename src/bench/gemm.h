@@ -21,7 +21,7 @@ struct GemmResult {
   int64_t k = 0, n = 0, rows = 0;  // inputs, outputs, rows of activations
   DType type = DType::F32;
   double ms = 0;                // median of a product, quantization of the activations not counted
-  int timings = 0;              // PeakWatch's
+  int timings = 0;              // that PeakWatch took; these numbers are of one
   double gop_per_s = 0;         // 2 k n rows / time
   double percent_of_peak = 0;   // of the peak measured just before and after: int8, for float types float
   double gb_per_s = 0;          // packed weights / time
@@ -33,11 +33,11 @@ struct GemmResult {
   double packed_ratio = 0;      // packed size / stored size
 };
 
-// stream_bytes: so much memory of equal matrices is gone through in turn; far beyond any cache, or the weights come
-// from there. Errors are root mean square differences to dequantize-then-float, in double, over that of the exact
-// results, on a sample of columns. relative_error takes inputs that 8 bits hold exactly, so the rest is the kernel's
-// own. activation_error takes normal inputs. outlier_error takes such with one channel in 256, the same in every row,
-// 32 times the rest, as large models' activations are.
+// stream_bytes: size of all copies of the matrix, which are multiplied in turn; it must be far beyond any cache. Errors
+// are root mean squares of the differences to products of dequantized weights in double, over that of those products,
+// on a sample of columns. relative_error takes inputs that 8 bits hold exactly, so the error is the kernel's own.
+// activation_error takes normal inputs. outlier_error takes normal inputs whose outlier channels are 32 times as large:
+// one in 256, the same in every row, as in large models.
 Result<GemmResult> measure_gemm(const kernels::KernelTable& table, ThreadPool& pool, PeakWatch& watch, DType type,
                                 int64_t k, int64_t n, int64_t rows, int64_t stream_bytes, int repeats);
 

@@ -49,7 +49,7 @@ class PeakWatch {
           return unit == Unit::int8 ? int8_peak(pool, isa, 5) : float_peak(pool, isa, 5);
         }) {}
   explicit PeakWatch(std::function<double(Unit)> read) : read_(std::move(read)) {}
-  void saw(const Ceilings& c) {
+  void saw(const Ceilings& c) {  // readings that were taken elsewhere
     best_[0] = std::max(best_[0], c.int8_gop_per_s), best_[1] = std::max(best_[1], c.float_gflop_per_s);
   }
 

@@ -23,13 +23,13 @@ struct ChatOptions {
   std::function<Status(const Generation&)> show;  // one answer; the stats follow it
 };
 
-// Until the end of stdin, /exit or a signal; at a terminal Ctrl-C only ends an answer. A message that fails ends the
-// chat, except at a terminal, where the error is shown and the next message may do better. The value is the exit
+// Runs until the end of stdin, /exit or a signal; at a terminal Ctrl-C only ends an answer. A message that fails ends
+// the chat, except at a terminal, where the error is shown and the next message may do better. Returns the exit
 // status.
 Result<int> chat(Workspace& workspace, const ChatOptions& options);
 
 // One message from one or several lines: a backslash at the end of a line, or """ around the message, joins them; so
-// does a paste. A line of another kind than text: nothing was entered.
+// does a paste. The line is of another kind than text where nothing was entered.
 Line read_message(LineReader& reader);
 
 }  // namespace llada::cli

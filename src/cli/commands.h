@@ -9,7 +9,7 @@
 
 namespace llada::cli {
 
-// The work of a command once its options are read. The value is the exit status: 0, or 128 + the signal that stopped
+// The work of a command once its options are read. Returns the exit status: 0, or 128 + the signal that stopped
 // it.
 using Work = std::function<Result<int>()>;
 

@@ -35,14 +35,14 @@ std::vector<DecideOption> options_of(std::string_view text) {
 
 Status check_words(const DecideCommand& o) {
   const int ways = (o.question.empty() ? 0 : 1) + (o.request.empty() ? 0 : 1) + (o.tasks.empty() ? 0 : 1);
-  if (ways != 1) return invalid("needed one of --question, --request and --calibrate");
+  if (ways != 1) return invalid("found {} of --question, --request and --calibrate, needed one", ways);
   if (o.question.empty() && (!o.choice.empty() || !o.levels.empty() || !o.state.empty()))
-    return invalid("--choice, --levels and --state: needed with --question");
-  if (!o.choice.empty() && !o.levels.empty()) return invalid("--levels: needed without --choice");
-  if (o.joint && o.request.empty()) return invalid("--joint: needed with --request");
-  if (o.tasks.empty() != o.out.empty()) return invalid("--calibrate TASKS: needed together with --out FILE");
-  if (o.tasks.empty() && o.limit > 0) return invalid("--limit: needed with --calibrate");
-  if (!o.tasks.empty() && !o.calibration.empty()) return invalid("--calibration: needed without --calibrate");
+    return invalid("found --choice, --levels or --state without --question, needed --question");
+  if (!o.choice.empty() && !o.levels.empty()) return invalid("found --levels beside --choice, needed one of the two");
+  if (o.joint && o.request.empty()) return invalid("found --joint without --request, needed both");
+  if (o.tasks.empty() != o.out.empty()) return invalid("found one of --calibrate TASKS and --out FILE, needed both");
+  if (o.tasks.empty() && o.limit > 0) return invalid("found --limit without --calibrate, needed both");
+  if (!o.tasks.empty() && !o.calibration.empty()) return invalid("found --calibration beside --calibrate, needed one");
   return {};
 }
 
@@ -181,7 +181,7 @@ Result<int> run(const DecideCommand& o) {
 Work setup_decide(CLI::App& app) {
   auto o = std::make_shared<DecideCommand>();
   add_model_options(app, o->model);
-  app.add_option("--question", o->question, "the question; without --choice and --levels: how probable it is")
+  app.add_option("--question", o->question, "the question; without --choice and --levels: how probable Yes is")
       ->type_name("TEXT");
   app.add_option("--choice", o->choice, "the options of the question, with | between them")->type_name("'A|B|C'");
   app.add_option("--levels", o->levels, "its levels from lowest to highest, with | between them")
@@ -192,7 +192,7 @@ Work setup_decide(CLI::App& app) {
   offer(app.add_option("--labels", o->labels,
                        "letters (default): one forward each; values: the options' own text, as many as it has tokens")
             ->type_name("HOW")
-            ->check(CLI::IsMember({"letters", "values"})),
+            ->check(CLI::IsMember({"letters", "values"}).description("")),
         "letters values");
   add_integer_option(app, "--rotations", o->rotations, 1, kMostRotations,
                      "ask a choice with its options in up to N orders, and average (1); N times the cost");

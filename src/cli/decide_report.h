@@ -13,7 +13,7 @@ namespace llada::cli {
 Result<eval::DecideReport> run_decide_tasks(const std::shared_ptr<const Model>& model,
                                             const std::vector<eval::DecideTask>& tasks, const DecideOptions& options);
 
-// A line per task and, with more than one, of all; `title` stands above the tasks.
+// A line for each task and, where there are several, one for all of them; `title` stands above the tasks.
 std::string measures_table(const std::string& title, const std::map<std::string, eval::DecideMeasures>& measures);
 Json measures_json(const std::map<std::string, eval::DecideMeasures>& measures);
 

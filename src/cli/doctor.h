@@ -1,4 +1,4 @@
-// How a machine's examination is told: a line per finding, or a list in JSON.
+// The findings of `llada doctor`: as lines for people, or as a list in JSON.
 #pragma once
 #include <string>
 #include <vector>

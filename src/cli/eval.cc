@@ -66,7 +66,7 @@ Result<std::vector<eval::StrategyUnderTest>> strategies_of(EvalOptions& o,
 Result<int> run_decide(const EvalOptions& o) {
   if (!o.compare.empty() || o.decode.given() || !o.reference_path.empty() || !o.record_path.empty() || o.no_reference ||
       o.likelihood_groups > 0 || o.at_once > 0 || o.raw)
-    return invalid("--decide: needed with --limit, --rotations, --calibration and --json alone: nothing is decoded");
+    return invalid("found options of generation beside --decide, needed none: nothing is generated");
   LLADA_TRY(const auto tasks, eval::load_decide_tasks(o.tasks, o.limit));
   DecideOptions options{.rotations = o.rotations};
   if (!o.calibration.empty()) {
@@ -97,13 +97,13 @@ Result<int> run_decide(const EvalOptions& o) {
 
 Result<int> run(EvalOptions& o) {
   if (o.decide) return run_decide(o);
-  if (o.rotations > 1 || !o.calibration.empty()) return invalid("--rotations and --calibration: needed with --decide");
+  if (o.rotations > 1 || !o.calibration.empty()) return invalid("found --rotations or --calibration, needed --decide");
   LLADA_TRY(auto strategies, strategies_of(o));
   if (o.no_reference && !o.reference_path.empty())
-    return invalid("--no-reference: needed without --reference {}", o.reference_path);
+    return invalid("found --no-reference beside --reference {}, needed one of the two", o.reference_path);
   const bool compared = !o.no_reference && (!o.compare.empty() || !o.reference_path.empty());
   if (!compared && o.likelihood_groups > 0)
-    return invalid("--likelihood-groups: nothing is scored without a reference");
+    return invalid("found --likelihood-groups without a reference, needed --compare or --reference");
   LLADA_TRY(auto examples, eval::load_examples(o.tasks, o.limit));
   LLADA_TRY(auto recording, OutputFile::open(o.record_path));
   LLADA_TRY(const auto model, open_model(o.model));
@@ -170,7 +170,8 @@ Work setup_eval(CLI::App& app) {
                  "per forward")
       ->type_name("'NAME: OPTIONS'");
   only_file(app.add_option("--reference", o->reference_path,
-                           "keep the answers of one token per forward in FILE, the dearest part of a comparison"))
+                           "read the answers of one token per forward from FILE, or write them there; they are the "
+                           "slowest part of a comparison"))
       ->type_name("FILE");
   app.add_flag("--no-reference", o->no_reference, "compare strategies with each other only");
   add_integer_option(app, "--likelihood-groups", o->likelihood_groups, 1, int64_t{1} << 40,

@@ -16,27 +16,27 @@ namespace llada::cli {
 // Python programs read. Proxies are libcurl's own.
 Result<hub::HubSettings> hub_settings_from_environment();
 
-// pull() with a bar, and with Ctrl-C as a stop. No other InterruptGuard may be alive.
+// Runs pull() with a bar; Ctrl-C stops it. No other InterruptGuard may be alive.
 struct WatchedPull {
   Result<hub::Pulled> result;
-  int signal = 0;  // that stopped it
+  int signal = 0;  // the one that stopped it; 0: none did
 };
 // load: how the model will be loaded, null where it will not be; one that would not fit is not downloaded.
 WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& request, const Overrides& overrides,
                           const LoadOptions* load);
 
-// A short name of the catalogue, and no file or folder here.
+// True for a short name of the catalogue that is no file or folder here.
 bool is_short_name(const std::string& word);
 
-// The model's path: that of -m, or of -hf or a short name once it is here. A signal in the download ends the program,
-// as it would without a handler.
+// The path of -m, or of the model of -hf or a short name, which is downloaded where it is not cached. A signal in the
+// download ends the program, as it would without a handler.
 Result<std::string> model_path(const ModelOptions& options);
 
-// --hf-repo, for which -hf is typed.
+// Adds --hf-repo, which users may type as -hf.
 void add_hub_option(CLI::App& app, ModelOptions& options, const std::string& group);
 
 // "3.1 GB of 16 GB, 42 MB/s, about 5 min left" from reports of a transfer's bytes. The rate is that of the last ten
-// seconds; nothing of the time where it is not known yet.
+// seconds; the time left is missing until it is known.
 class TransferText {
  public:
   using Clock = std::chrono::steady_clock;

@@ -92,7 +92,7 @@ Work setup_infill(CLI::App& app) {
   add_decode_options(app, o->decode, true);
   add_show_options(app, o->show);
   app.footer(
-      "It decodes with the preset balanced; an option replaces that value of it, and --steps all of it.\n"
+      "The preset balanced is the default; options replace single values, --steps the whole preset.\n"
       "The text between gaps is tokenized piece by piece, each as if it stood alone.\n\n"
       "Examples:\n"
       "  llada infill model.gguf 'The <mask:4> fox jumps over the <mask:2> dog.'\n"

@@ -14,7 +14,7 @@ struct Line {
     text,
     interrupted,  // Ctrl-C where nothing was typed
     end,          // of the input, or Ctrl-D where nothing was typed
-    signal,       // one that ends the conversation
+    signal,       // SIGTERM, or SIGINT where stdin is no terminal: the conversation ends
   };
   Kind kind = Kind::text;
   std::string text = {};  // without its end; a paste of several lines holds them all
@@ -23,9 +23,9 @@ struct Line {
 class LineReader {
  public:
   virtual ~LineReader() = default;
-  // An InterruptGuard must be alive.
+  // Waits for a line, behind `prompt` where a person types. An InterruptGuard must be alive.
   virtual Line next(std::string_view prompt) = 0;
-  // For the arrow keys, and on disk where a file was named.
+  // Keeps a message for the arrow keys, and in the history's file where one was named.
   virtual void remember(const std::string&) {}
 };
 

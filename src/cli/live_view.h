@@ -17,7 +17,7 @@ struct LiveOptions {
   int delay_ms = 0;  // pause after every repaint, to follow a fast model with the eye
   bool infill = false;
   int64_t block_length = 0;  // for the block counter
-  bool open_length = false;  // the canvas is laid for the longest answer: positions that no step has seen are not shown
+  bool open_length = false;  // gen_length=auto: positions that no step has computed yet are not shown
 };
 
 class LiveView {
@@ -48,8 +48,8 @@ class LiveView {
   double seconds_ = 0;
 };
 
-// The bytes that replace a picture whose lines had the given widths on a terminal of that many columns. Empty
-// lines: erases.
+// The bytes that paint `lines` over a picture whose lines were `painted` columns wide; without lines they erase it.
+// columns: of the terminal now.
 std::string repaint(std::span<const FrameLine> lines, std::span<const int> painted, int columns);
 
 }  // namespace llada::cli

@@ -49,8 +49,8 @@ void add_pack_cache_option(CLI::App& app, LoadOptions& options, const std::strin
                                         : PackCache::Use::make;
            if (cache.use == PackCache::Use::make) cache.folder = text;
          },
-         "packed weights on disk: auto uses those of llada pack, and makes them below 12 GB of memory; off "
-         "uses none; a folder's are used, and made where missing (auto)")
+         "packed weights on disk; auto: uses those of llada pack, and makes them on machines with less than 12 GB; "
+         "off: uses none; a folder: uses those in it, and makes missing ones (auto)")
       ->type_name("WHERE")
       ->group(group);
 }
@@ -93,8 +93,8 @@ void add_device_options(CLI::App& app, LoadOptions& options) {
       ->group(further(kGroup));
   add_either_option(
       app, "--attention", "fast", "exact", [&options](bool fast) { options.exact_attention = !fast; },
-      "of rows that see 1024 positions or more; fast: reads 8-bit copies of keys and values where the processor "
-      "has kernels for them (error about 1 %); exact: reads the originals (fast)")
+      "for rows that see 1024 positions or more; fast: reads 8-bit copies of keys and values where the processor has "
+      "kernels for them (error about 1 %); exact: reads the originals (fast)")
       ->type_name("KIND")
       ->group(further(kGroup));
   add_override_options(app, options.overrides, further(kGroup));

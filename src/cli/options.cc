@@ -16,8 +16,7 @@ namespace {
 using decode::Field;
 using decode::Setting;
 
-constexpr const char* kPresetHelp =
-    "exact, balanced, fast, as published (llada2, sdar, ...), or a llada tune file";
+constexpr const char* kPresetHelp = "exact, balanced, fast, as published (llada2, sdar, ...), or a llada tune file";
 
 // The headings of the short help, which shows a few options of each.
 std::string short_title(decode::FieldGroup group) {
@@ -157,8 +156,8 @@ std::string decode_options_help() {
   std::string text =
       wrapped(fmt::format(
                   "Decoding options of run, chat, infill and eval. They start from the preset {}; an option replaces "
-                  "that value of the preset, named or not. --steps and the rules with a schedule (--accept schedule, "
-                  "random, llada2, dream-*) replace the unnamed one as a whole.",
+                  "one value of the preset. --steps and the rules with a schedule (--accept schedule, random, llada2, "
+                  "dream-*) replace the whole preset, unless it was named.",
                   defaults.preset()),
               0, 0, kWidth) +
       '\n';

@@ -21,17 +21,17 @@ struct ModelOptions {
 
 // -m/--model, --hf-repo, --device, --threads, --attention and --pack-cache. The model may stand without -m too.
 void add_model_options(CLI::App& app, ModelOptions& options);
-std::string refuse_empty_path(const std::string& path);  // for CLI::Option::check; empty: it is one
-// The same, of a command with a text: `MODEL TEXT`. Call it before the text's own positional option is added. Once the
+std::string refuse_empty_path(const std::string& path);  // for CLI::Option::check; empty: no error
+// The same for a command with a text: `MODEL TEXT`. Call it before the text's own positional option is added. Once the
 // words are read, place_model() says which of the two a single word is.
 void add_model_options(CLI::App& app, ModelOptions& options, std::optional<std::string>& first_word);
 
 // The first word is the text where -m or -hf names the model, or where it is the only word and names no file; else it
-// is the model. has_text: whether a text was given otherwise. The value: whether there is one now.
+// is the model. has_text: whether a text was given otherwise. Returns whether there is a text now.
 Result<bool> place_model(ModelOptions& options, const std::optional<std::string>& first_word, std::string& text,
                          bool has_text);
 void add_device_options(CLI::App& app, LoadOptions& options);
-// That --device offers beside the engine's own; program() sets it.
+// Devices that --device offers beside the engine's own; program() sets them.
 inline const DevicePlugin* more_devices = nullptr;
 void add_override_options(CLI::App& app, Overrides& overrides, const std::string& group);  // --mask-id, ...
 void add_threads_option(CLI::App& app, LoadOptions& options, const std::string& group);
@@ -43,17 +43,17 @@ std::string path_from_environment(const char* name);
 std::string isa_from_environment();
 // LLADA_CDSPRPC, or empty: the library of device hexagon where --device names none.
 std::string cdsprpc_from_environment();
-void read_environment(LoadOptions& options);  // both, and where the user's caches are
+void read_environment(LoadOptions& options);  // sets both, and the folders of the user's caches
 
 // The decoding options of a command line.
 class DecodeFlags : public DecodeChoice {
  public:
-  // As DecodeChoice has it, with the flag in the place of an option's key.
+  // As DecodeChoice::resolve(); errors name the flag in place of the option's key.
   Status resolve(const std::optional<decode::ModelKind>& kind = {});
   // One option as in a command line, dashes or not, or preset-decode; it replaces an earlier value. A switch needs no
-  // text. Refused: nothing has changed.
+  // text. An error leaves all options as they were.
   Status set(std::string_view name, const std::string& text, const decode::ModelKind& kind);
-  // A refusal of the model's or the engine's, with the flag in the place of the option's key.
+  // An error of the model or the engine, with the flag in place of the option's key.
   Error named(Error error) const;
 
  private:
@@ -79,14 +79,14 @@ Result<decode::DecodeOptions> parse_decode_options(std::string_view text,
 // `llada help options`: every option with its values, its default and its effect, in lines of 80 columns.
 std::string decode_options_help();
 
-// Whole-string numbers; nothing where text is anything else or out of range.
+// The whole number that the text is; an error where it is anything else or out of range.
 Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most);
 
-// One of two words, which a shell completes; `set` hears whether it is the first. Anything else ends the parse.
+// Adds an option of two words, which a shell completes; `set` gets true for the first. Any other word ends the parse.
 CLI::Option* add_either_option(CLI::App& app, const std::string& name, const std::string& first,
                                const std::string& second, std::function<void(bool)> set, const std::string& help);
 
-// A whole number from `least` to `most` straight into `value`; anything else ends the parse.
+// Adds an option that sets `value` to a whole number from `least` to `most`; anything else ends the parse.
 template <class T>
 CLI::Option* add_integer_option(CLI::App& app, const std::string& names, T& value, int64_t least, int64_t most,
                                 const std::string& help) {

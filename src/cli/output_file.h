@@ -13,10 +13,10 @@ namespace llada::cli {
 
 class OutputFile {
  public:
-  // No name: nothing is written. A file that could not be written later is refused here.
+  // path: empty: nothing is written. A file that could not be written later is refused here.
   static Result<OutputFile> open(const std::string& path);
   Status write(std::string_view bytes);
-  Status commit();  // of a file: now it is there, whole
+  Status commit();  // puts the file in place (AtomicFile)
 
   // Prints the command's other output: on stdout, but on stderr where stdout has the file.
   Status report(std::string_view text) const;
@@ -27,8 +27,8 @@ class OutputFile {
   bool stdout_ = false;
 };
 
-// For a file that is read again, or that comes beside the output on stdout.
+// Makes the option refuse "-": its file is read again, or is written beside the output on stdout.
 CLI::Option* only_file(CLI::Option* option);
-std::string refuse_stdout(const std::string& path);  // empty: it names a file
+std::string refuse_stdout(const std::string& path);  // the error for "-", else empty
 
 }  // namespace llada::cli

@@ -82,12 +82,13 @@ Result<int> make(const PackOptions& o, const std::string& path) {
 Result<int> run(PackOptions& o) {
   read_environment(o.model.load);
   const PackCache& cache = o.model.load.pack_cache;
-  if (cache.use == PackCache::Use::none) return invalid("--pack-cache: off is no place for packed weights");
+  if (cache.use == PackCache::Use::none) return invalid("--pack-cache: found off, needed auto or a folder");
   if (cache.folder.empty()) return invalid("neither XDG_CACHE_HOME nor HOME is set: --pack-cache must name a folder");
-  if (o.list + o.verify + o.remove + o.prune > 1) return invalid("--list, --verify, --remove and --prune: one of them");
+  if (o.list + o.verify + o.remove + o.prune > 1)
+    return invalid("found several of --list, --verify, --remove and --prune, needed one");
   if (o.list || o.prune) {
     if (!o.model.path.empty() || !o.model.hub.empty())
-      return invalid("{}: works on all that is kept, without MODEL", o.list ? "--list" : "--prune");
+      return invalid("found MODEL beside {}, needed one of the two", o.list ? "--list" : "--prune");
     LLADA_TRY_STATUS(o.prune ? clean(o) : show(cache.folder, list_packed(cache.folder), "", o.json));
     return 0;
   }

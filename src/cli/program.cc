@@ -126,11 +126,10 @@ int run_study(std::string_view name, Arguments words) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   ::execv(path.c_str(), argv.data());
-  return fail(
-      fmt::format("llada {}", name),
-      {ErrorKind::invalid_input, fmt::format("found no {0} beside this program, needed it, which has this command "
-                                             "(in a checkout: tools/build.sh {0})",
-                                             kStudy)});
+  return fail(fmt::format("llada {}", name),
+              {ErrorKind::invalid_input, fmt::format("found no {0} beside this program, needed it for this command "
+                                                     "(in a checkout: tools/build.sh {0})",
+                                                     kStudy)});
 }
 
 int main_command(Arguments words, const Build& build, const Program& which) {

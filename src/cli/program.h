@@ -22,7 +22,7 @@ struct Build {
 struct Program {
   std::string_view name = "llada", about = "runs diffusion language models";
   std::span<const Command> commands = {};  // beside llada's, and before one of the same name
-  const DevicePlugin* devices = nullptr;   // that --device offers beside the engine's
+  const DevicePlugin* devices = nullptr;   // those of --device beside the engine's
 };
 int program(int argc, char** argv, const Build& build, const Program& which = {});
 

@@ -10,11 +10,11 @@
 
 namespace llada::cli {
 
-std::string progress_bar(std::string_view title, int percent, std::string_view what, int columns) {
+std::string progress_bar(std::string_view title, int percent, std::string_view detail, int columns) {
   // The bar gives way to the words, which say more.
   constexpr int kBarColumns = 20, kLeastBarColumns = 5;
   const int room = std::max(columns - 1, 0);
-  const std::string words = fmt::format(" {:3} %  {}", percent, what);
+  const std::string words = fmt::format(" {:3} %  {}", percent, detail);
   const int bar = std::min(room - static_cast<int>(title.size() + words.size()) - 3, kBarColumns);
   std::string line(title);
   if (bar >= kLeastBarColumns) {
@@ -41,19 +41,19 @@ Progress::~Progress() {
   if (painted_) note("\r\x1b[K");
 }
 
-void Progress::update(double fraction, std::string_view what) {
+void Progress::update(double fraction, std::string_view detail) {
   const int percent = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 100);
   if (terminal_) {
     // The text beside the bar may change more often than a percent, and need not be read faster than this.
     const auto now = std::chrono::steady_clock::now();
-    if (percent == percent_ && (what == shown_ || now - painted_at_ < std::chrono::milliseconds(250))) return;
-    note(
-        fmt::format("\r{}\x1b[K", progress_bar(title_, percent, one_line(what), terminal_size(STDERR_FILENO).columns)));
+    if (percent == percent_ && (detail == shown_ || now - painted_at_ < std::chrono::milliseconds(250))) return;
+    note(fmt::format("\r{}\x1b[K",
+                     progress_bar(title_, percent, one_line(detail), terminal_size(STDERR_FILENO).columns)));
     painted_ = true;
     painted_at_ = now;
-    shown_ = what;
+    shown_ = detail;
   } else if (percent / 10 > std::max(percent_, 0) / 10 && std::chrono::steady_clock::now() - begin_ > kQuiet) {
-    note(fmt::format("{}: {} %  {}\n", title_, percent / 10 * 10, one_line(what)));
+    note(fmt::format("{}: {} %  {}\n", title_, percent / 10 * 10, one_line(detail)));
   }
   percent_ = percent;
 }

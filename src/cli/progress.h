@@ -1,5 +1,5 @@
-// Progress of long work on stderr: a bar where that is a terminal. Elsewhere, once the work has taken two seconds, a
-// line at every tenth.
+// Progress of long work on stderr: a bar where that is a terminal. Elsewhere it is a line at every 10 %, once the work
+// has taken two seconds.
 #pragma once
 #include <chrono>
 #include <string>
@@ -14,9 +14,9 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void update(double fraction, std::string_view what);
-  void say(std::string_view line);  // a line that stays, above the bar
-  void hide();                      // before others write where the bar is; the next update paints it again
+  void update(double fraction, std::string_view detail);  // fraction: 0 to 1; detail: a text beside it
+  void say(std::string_view line);                        // a line that stays, above the bar
+  void hide();  // before others write where the bar is; the next update paints it again
 
  private:
   std::string title_;
@@ -31,8 +31,8 @@ class Progress {
 std::string duration_text(double seconds);   // "about 40 s", "about 12 min"
 std::string time_left_text(double seconds);  // "about 40 s left"
 
-// The line at `percent` of a bar for a terminal of that many columns, narrower than it: the bar shrinks, and is left
-// out, where `what` needs its room.
-std::string progress_bar(std::string_view title, int percent, std::string_view what, int columns);
+// The line of a bar at `percent`, narrower than a terminal of that many columns. Where `detail` needs the room, the bar
+// shrinks or is left out.
+std::string progress_bar(std::string_view title, int percent, std::string_view detail, int columns);
 
 }  // namespace llada::cli

@@ -56,10 +56,10 @@ Status remove_cached(const std::string& folder, const hub::Request& request, boo
 Result<int> run(const PullOptions& o) {
   LLADA_TRY(auto settings, hub_settings_from_environment());
   settings.offline |= o.offline;
-  if (o.list && o.remove) return invalid("--list and --delete: one of them");
+  if (o.list && o.remove) return invalid("found --list and --delete, needed one of the two");
   if (o.list != o.what.empty())
     return invalid("{}",
-                   o.list ? "--list: shows all that is cached, without OWNER/NAME" : "needs OWNER/NAME, or --list");
+                   o.list ? "found OWNER/NAME beside --list, needed one of the two" : "needs OWNER/NAME, or --list");
   if (o.list) {
     LLADA_TRY_STATUS(show_cache(settings.cache, o.json));
     return 0;

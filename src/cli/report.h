@@ -10,11 +10,11 @@
 
 namespace llada::cli {
 
-// "23 tokens in 7 forwards (balanced), 812 tokens/s (measured), seed 7": a line of at most 80 columns. Another one has
-// modelled numbers, and a last one the numbers that only -v shows. Each ends with a newline.
+// "23 tokens in 7 forwards (balanced), 812 tokens/s (measured), seed 7": a line of at most 80 columns. A simulated
+// device adds a line of modelled time and energy, and `verbose` one of further figures. Each ends with a newline.
 std::string stats_lines(const GenerationStats& stats, std::string_view preset, bool verbose);
 
-// The reason of the end, as a line for people; empty for "stop".
+// Why the answer ended early (interrupted, or cut at its length), as a line; empty where it ended by itself.
 std::string unfinished_line(const Generation& generation);
 
 Json stats_json(const GenerationStats& stats);
@@ -22,7 +22,7 @@ Json stats_json(const GenerationStats& stats);
 // [{type, tensors, parameters, bytes}]
 Json types_json(const std::vector<TypeTotal>& types);
 
-// "812", "4.6", "0.14": of tokens or rows, never 0 for a slow rate.
+// "812", "4.6", "0.14": a rate of tokens or rows, with up to two decimals where it is slow.
 std::string rate_text(double per_second);
 
 // "512 B", "38 MB", "1.5 GB": powers of 1000.

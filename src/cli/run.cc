@@ -193,7 +193,7 @@ Work setup(CLI::App& app, bool talk) {
   if (!talk)
     app.add_flag("--raw", o->raw, "feed the prompt as it is, without the model's chat template; special tokens count")
         ->group(further(kGroup));
-  app.add_flag("--no-history", o->no_history, "of a conversation: neither read nor keep typed messages")
+  app.add_flag("--no-history", o->no_history, "in a conversation: do not read or keep the history of typed messages")
       ->group(talk ? kGroup : further(kGroup));
   app.add_option("--stop", o->stop, "end the answer before this text; may be given several times")
       ->type_name("TEXT")
@@ -202,7 +202,8 @@ Work setup(CLI::App& app, bool talk) {
   o->decode.use_defaults();
   add_decode_options(app, o->decode);
   add_show_options(app, o->show);
-  const std::string start = "It decodes with the preset balanced; options replace values of it, --steps all of it.";
+  const std::string start =
+      "The preset balanced is the default; options replace single values, --steps the whole preset.";
   app.footer(talk ? start +
                         "\n\n"
                         "Examples:\n"

@@ -32,16 +32,16 @@ struct ScoreCommand {
 // Options that were given and would not be looked at are refused.
 Status check_given(const ScoreCommand& o) {
   if (o.tasks.empty() == o.continuations.empty())
-    return invalid("needed either --tasks or --continuation, with --prompt before it or without");
+    return invalid("found {} of --tasks and --continuation, needed one", o.tasks.empty() ? 0 : 2);
   for (const auto& [option, method] : o.only_with)
     if (option->count() > 0 && method != o.choice.score.method)
       return invalid("{}: only --method {} has it", option->get_name(), method_name(method));
-  if (!o.tasks.empty() && !o.prompt.empty()) return invalid("--prompt: needed without --tasks");
+  if (!o.tasks.empty() && !o.prompt.empty()) return invalid("found --prompt beside --tasks, needed one of the two");
   if (o.tasks.empty() && (!o.out.empty() || o.limit > 0 || o.choice.shots > 0 || !o.examples.empty()))
-    return invalid("--out, --limit, --shots and --examples: needed with --tasks");
+    return invalid("found --out, --limit, --shots or --examples without --tasks, needed --tasks");
   if (o.cfg > 0 && o.choice.score.method == ScoreMethod::duel)
     return invalid("--cfg: found {}, needed none with --method duel, whose guidance stands in --order", o.cfg);
-  if ((o.choice.shots > 0) != !o.examples.empty()) return invalid("--shots N: needed together with --examples FILE");
+  if ((o.choice.shots > 0) != !o.examples.empty()) return invalid("found one of --shots and --examples, needed both");
   return {};
 }
 
@@ -230,13 +230,15 @@ void add_method_options(CLI::App& app, ScoreCommand& o) {
   offer(app.add_option(
                "--method", o.method,
                "mc: LLaDA's published estimate (default of --tasks); chain: left to right, exact (default of texts); "
-               "exact: one token each, one forward; duel: the probability of decoding it; pseudo")
+               "exact: one token each, one forward; duel: the probability of decoding it; pseudo: each token given all "
+               "others")
             ->type_name("NAME"),
         "mc chain exact duel pseudo");
   const auto only = [&](CLI::Option* option, ScoreMethod method) { o.only_with.emplace_back(option, method); };
   only(add_integer_option(app, "--draws", o.draws, 1, kMostDraws, "mc: random masks per option (128)"),
        ScoreMethod::monte_carlo);
-  only(add_integer_option(app, "--seed", o.seed, 0, int64_t{1} << 62, "mc: of the masks, which options share (0)"),
+  only(add_integer_option(app, "--seed", o.seed, 0, int64_t{1} << 62,
+                          "mc: seed of the random masks, which are the same for all options (0)"),
        ScoreMethod::monte_carlo);
   only(app.add_option("--order", o.order,
                       "duel: decoding options, as in '--threshold 0.9 --block-length 32'; blocks are the model's where "
@@ -244,7 +246,7 @@ void add_method_options(CLI::App& app, ScoreCommand& o) {
            ->type_name("'OPTIONS'"),
        ScoreMethod::duel);
   only(add_integer_option(app, "--groups", o.groups, 1, int64_t{1} << 40,
-                          "pseudo: forwards per option, not one a token"),
+                          "pseudo: forwards per option, instead of one per token"),
        ScoreMethod::pseudo);
   const auto set_cfg = [&o](const std::string& text) {
     decode::DecodeOptions scratch;

@@ -227,7 +227,7 @@ Work setup_serve(CLI::App& app) {
   add_integer_option(app, "--parallel", o->service.admission.running, 1, 4096, "answers computed at a time (8)")
       ->group(kLoad);
   add_integer_option(app, "--queue", o->service.admission.waiting, 0, 1 << 20,
-                     "requests that wait, and their answers beyond one each; beyond that they get status 429 (256)")
+                     "requests that may wait, and their answers beyond one each; further requests get status 429 (256)")
       ->group(kLoad);
   add_integer_option(
       app, "--kv-memory", o->kv_mib, 0, int64_t{1} << 32,
@@ -253,7 +253,7 @@ Work setup_serve(CLI::App& app) {
          "seconds that an answer may take, and may wait (3600)")
       ->type_name("N")
       ->group(further(kLoad));
-  add_integer_option(app, "--max-connections", o->limits.connections, 1, 1 << 20, "open at a time (1024)")
+  add_integer_option(app, "--max-connections", o->limits.connections, 1, 1 << 20, "connections open at a time (1024)")
       ->group(further(kLoad));
   add_integer_option(app, "--max-body", o->limits.body_bytes, 1024, int64_t{1} << 30, "bytes of a request (4194304)")
       ->group(further(kLoad));

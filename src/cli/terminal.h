@@ -1,4 +1,4 @@
-// The other end of a file descriptor, writing to it, and the two signals that end a run early.
+// Terminals: abilities, size, output to stdout and stderr, and SIGINT and SIGTERM, which end a run early.
 #pragma once
 #include <chrono>
 #include <string>
@@ -16,32 +16,32 @@ bool is_terminal(int fd);
 // A terminal that understands cursor movement (TERM is set and not "dumb") and UTF-8 (unless the locale says
 // otherwise).
 bool can_repaint(int fd);
-bool wants_color();  // NO_COLOR is unset or empty (no-color.org), and TERM is none without colours (vt100 ..., ansi)
+bool wants_color();  // NO_COLOR is unset or empty (no-color.org), and TERM is not vt100 ... or ansi
 TerminalSize terminal_size(int fd);
 int output_width();  // columns of stdout; 80 where that is no terminal
 
-// The whole text to stdout, unbuffered. A reader that went away (EPIPE) is an error without a message: nobody
+// Writes the whole text to stdout, unbuffered. A reader that went away (EPIPE) is an error without a message, as nobody
 // is left to read one. Every other failure (a full disk) has one.
 Status print(std::string_view text);
 
-// To stderr, as far as possible: nothing depends on it.
+// Writes to stderr; failures are ignored.
 void note(std::string_view text);
 
-// Text from a model as a human sees it: valid UTF-8. On a terminal control characters other than newline and tab become
-// U+FFFD, so that a model cannot move the cursor or change the title.
+// Text from a model as valid UTF-8. On a terminal carriage returns go, and control characters other than newline and
+// tab become U+FFFD, so that a model cannot move the cursor or change the title.
 std::string printable_text(std::string_view bytes, bool terminal);
 
 // One line for an error message: control characters as \xNN, invalid UTF-8 as U+FFFD.
 std::string one_line(std::string_view text);
 
-// A signal that ends the program first removes files that are not finished. For main(), once.
+// Lets SIGINT, SIGTERM and SIGHUP remove unfinished files (AtomicFile) before they end the program. For main(), once.
 void clean_up_on_signals();
 
 // The events that wake a wait for input.
 enum class Wake { readable, signal, resized };
 
-// While it lives, SIGINT and SIGTERM only leave a mark, so that a run can end at a step's border. The signal after
-// `patience` of them ends the process at once. The cursor is made visible in either case. One at a time.
+// While it lives, SIGINT and SIGTERM only set signal_number(), so that a run can end between two steps. The signal
+// after `patience` of them shows the cursor and ends the process at once. One at a time.
 class InterruptGuard {
  public:
   explicit InterruptGuard(int patience = 1);
@@ -50,7 +50,7 @@ class InterruptGuard {
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
   static int signal_number();  // 0: none came
-  // Waits for work of an engine and cancels it when a signal comes; signal_number().
+  // Waits for work of an engine and cancels it when a signal comes; returns signal_number().
   template <class Handle>
   static int wait_for(Handle& handle) {
     while (!handle.wait_for(std::chrono::milliseconds(100)))
@@ -58,16 +58,16 @@ class InterruptGuard {
     return signal_number();
   }
   static bool wait_readable(int fd);          // false when a signal came first; a guard must be alive
-  static Wake wait(int fd);                   // also told of another window size, and of SIGCONT
+  static Wake wait(int fd);                   // resized: a new window size, or SIGCONT
   static void clear();                        // as if no signal had come: a conversation goes on after an interrupt
-  static void cursor_is_hidden(bool hidden);  // the last signal has to show it again
+  static void cursor_is_hidden(bool hidden);  // then the last signal shows it
 
  private:
   const int patience_;
 };
 
-// While it lives, typed text is not shown, and waits as it was typed for the next reader: echo would tear a picture
-// that is painted in place. For terminals of the foreground; otherwise it does nothing. One at a time.
+// While it lives, typed text is not echoed, which would tear a picture that is painted in place; the next reader gets
+// it. Does nothing where fd is no terminal, or this process is in the background. One at a time.
 class QuietInput {
  public:
   explicit QuietInput(int fd);

@@ -22,7 +22,7 @@ inline std::vector<std::string> tuned_choices(const decode::Field& field) {
   return choices;
 }
 
-// block_causal: of a model whose finished blocks are exact (decode/kv_policy.h). Questions that do not arise for the
+// block_causal: the K/V of finished blocks is exact (decode/kv_policy.h). Questions that do not arise for the
 // model are left out.
 inline std::vector<eval::Axis> tune_axes(bool block_causal = false) {
   eval::Axis rules{"acceptance", {}, 0};

@@ -28,9 +28,9 @@ namespace llada::cli {
 
 void add_show_options(CLI::App& app, ShowOptions& options) {
   constexpr const char* kGroup = "Output";
-  CLI::Option* live = app.add_flag("--live", options.live,
-                                   "repaint the answer in place while it forms, as terminals get it in any case")
-                          ->group(further(kGroup));
+  CLI::Option* live =
+      app.add_flag("--live", options.live, "repaint the answer in place while it forms (the default on a terminal)")
+          ->group(further(kGroup));
   app.add_option_function<std::string>(
          "--live-delay",
          [&options](const std::string& text) {
@@ -46,7 +46,7 @@ void add_show_options(CLI::App& app, ShowOptions& options) {
       ->group(kGroup);
   app.add_flag("--json", options.json, "one JSON object on stdout")->excludes(live)->group(kGroup);
   app.add_flag("-q,--quiet", options.quiet, "the answer and errors only")->excludes(live)->group(kGroup);
-  app.add_flag("-v,--verbose", options.verbose, "name the parts in use, and tell more of the costs")->group(kGroup);
+  app.add_flag("-v,--verbose", options.verbose, "show model, device and options, and more statistics")->group(kGroup);
   only_file(app.add_option("--trace", options.trace_path, "write a Chrome/Perfetto trace"))
       ->type_name("FILE")
       ->group(further(kGroup));

@@ -29,7 +29,7 @@ void add_show_options(CLI::App& app, ShowOptions& options);
 class Workspace {
  public:
   // Loads the model; a trace that could not be written later is refused first.
-  // kept_prefix_bytes: of K/V that stay between requests, where the model allows it (memory/prefix_cache.h).
+  // kept_prefix_bytes: most bytes of K/V kept between requests, where the model allows it (memory/prefix_cache.h).
   static Result<std::unique_ptr<Workspace>> open(const ModelOptions& model, const ShowOptions& show,
                                                  int64_t kept_prefix_bytes = 0);
 
@@ -41,7 +41,7 @@ class Workspace {
   // time it took is not in the stats. An error of stdout ends the run and is returned.
   Result<Generation> answer(const Ready& ready);
 
-  // Final tokens of the answer that answer() has seen so far: the rest when a run fails half-way.
+  // The first tokens of the last answer, as far as they are final: the text to show when the run fails half-way.
   const std::vector<int32_t>& final_tokens() const { return final_tokens_; }
 
   // Writes the trace and the routing, where they were asked for.
@@ -55,15 +55,15 @@ class Workspace {
   std::shared_ptr<const Model> model_;
   std::unique_ptr<Session> session_;
   std::vector<int32_t> final_tokens_;
-  bool told_cost_ = false;  // of a long prompt
+  bool told_cost_ = false;  // the note about a long prompt is written
 };
 
-// The model that -m or -hf names. Unless quiet: with a bar on a terminal once half a second has passed, and elsewhere a
-// line at every tenth after two. Settings of its file that are not followed (ModelConfig::notes) become warnings.
+// Loads the model that -m or -hf names. Unless quiet, its progress is shown after half a second (progress.h), and
+// settings of its file that are not followed (ModelConfig::notes) become warnings.
 Result<std::shared_ptr<const Model>> open_model(const ModelOptions& options, bool quiet = false);
 
-// A workspace whose answers are decoded so: before the weights are read the options are resolved for the model, a seed
-// is drawn, and `lay` sees the model. A note and warnings about the options are written once it is open.
+// Opens a workspace. Before the weights are read, the decoding options are resolved for the model, a seed is drawn, and
+// `lay` is called, whose error ends it. Notes and warnings about the options are written once it is open.
 Result<std::unique_ptr<Workspace>> open_to_answer(const ModelOptions& model, const ShowOptions& show,
                                                   DecodeFlags& decode, const std::function<Status(const Model&)>& lay,
                                                   int64_t kept_prefix_bytes = 0);
@@ -77,8 +77,8 @@ Result<std::string> read_text(const std::string& path);
 // The whole of stdin where it is a pipe or a file, else nothing: a terminal and /dev/null are left alone. A pipe is
 // read to its end however long that takes, as every filter does, because an answer to half of a question is worse than
 // none. A line says so where it brings nothing for two seconds. Node gives its child processes a socket, whether
-// something is written to it or not. It is read where it brings something, or its end, within half a second; else a
-// line says so.
+// something is written to it or not. A socket that brings neither bytes nor its end within half a second is not read,
+// and a line says so.
 Result<std::string> piped_text();
 
 }  // namespace llada::cli

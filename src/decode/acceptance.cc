@@ -182,7 +182,7 @@ std::span<const Field> acceptance_fields() {
         "accept the most certain tokens while their summed entropy stays within the bound; wedlm: those below it")
         .for_rules(kEntropyRules).tuned("0.02 0.05 0.1 0.2"),
     field<&O::entropy_gate>(acceptance, "entropy_gate", "NATS",
-        "leave accepted tokens masked that have more entropy than this open on their left; 0: no gate")
+        "keep an accepted token masked while the masks on its left have more entropy than this; 0: no gate")
         .tuned("0 4 1 0.5 0.2"),
   };
   // clang-format on

@@ -122,7 +122,7 @@ Result<std::reference_wrapper<const StepPlan>> Denoiser::plan() {
     return failed("plan: rows from {} on see all keys, needed one of its {} keys", plan.open_from, plan.keys);
   if (!plan.places.empty()) LLADA_TRY_STATUS(check_places(plan));
   if (forwards_of(plan) == 0 && plan.landing.when != Landing::When::waited)
-    return failed("plan: rows are missing, there is no trial, and no pass lands");
+    return failed("plan: found no rows, no trial and no pass that lands, needed one of these");
   if (!sparse.empty() && (sparse.keys < 1 || sparse.keys > plan.keys))
     return failed("sparse plan: found {} keys, needed 1 to the step's {}", sparse.keys, plan.keys);
   LLADA_TRY_STATUS(check_rows("plan", plan, plan.keys, plan));
@@ -141,7 +141,7 @@ Result<std::reference_wrapper<const StepPlan>> Denoiser::plan() {
     for (const Trial& trial : *trials) {
       LLADA_TRY_STATUS(check_rows("trial", trial, keys, plan));
       if (!std::ranges::binary_search(trial.rows, trial.logits))
-        return failed("trial: logits of {} are wanted, which is none of its rows", trial.logits);
+        return failed("trial: found logits wanted at position {}, needed one of its rows", trial.logits);
     }
   if (!sparse.empty()) beside_ = sparse, beside_canvas_ = canvas_;
   const Landing& landing = plan.landing;

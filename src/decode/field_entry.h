@@ -97,7 +97,7 @@ Entry field(FieldGroup group, std::string_view key, std::string_view unit, std::
   f.check = [](const Field& self, const DecodeOptions& o) -> Status {
     if (in_range(self, o.*Member)) return {};
     if constexpr (std::is_enum_v<T>)
-      return invalid("{}: found a number without a name, needed {}", self.key, needed(self));
+      return invalid("{}: found a value that has no name, needed {}", self.key, needed(self));
     else
       return invalid("{}: found {}, needed {}", self.key, o.*Member, needed(self));
   };

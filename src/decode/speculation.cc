@@ -66,11 +66,11 @@ std::span<const Field> speculation_fields() {
         "draft tokens of the blocks ahead while few masks are left (multi-block speculation)"),
     field<&O::mbsd_trigger>(drafts, "mbsd_trigger", "N", "look ahead when fewer masks than N are left in the block")
         .in(kPositions),
-    field<&O::mbsd_threshold>(drafts, "mbsd_threshold", "T", "probability that a draft must exceed, twice")
-        .in({0, 1, false, true}),
+    field<&O::mbsd_threshold>(drafts, "mbsd_threshold", "T",
+        "probability that a draft must exceed in both forwards that predict it").in({0, 1, false, true}),
     latency_entry(
-        "time of a forward by rows, or 'device': its own, measured at the start (modelled on sim); drafts only fill "
-        "the bucket that a step is in anyway"),
+        "time of a forward by rows, or 'device': its own, measured at the start (modelled on sim); no draft makes a "
+        "forward slower by this table"),
   };
   // clang-format on
   return kFields;

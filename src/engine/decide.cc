@@ -100,7 +100,7 @@ Result<LabelTree> Decision::tree_of(size_t question, size_t first, bool behind_t
   int64_t beginnings = 0;
   for (const std::vector<int32_t>& label : labels) beginnings += std::ssize(label) * (std::ssize(label) + 1) / 2;
   if (beginnings > kMostCanvasTokens)
-    return invalid("{}: its labels are too long: one of n tokens counts n x n / 2, needed {} together",
+    return invalid("{}: found labels that are too long: one of n tokens counts n x n / 2, needed {} together",
                    place_of(request_, question), kMostCanvasTokens);
   auto tree = label_tree(labels, end_token(model_->special_ids()));
   if (!tree) return invalid("{}: {}", place_of(request_, question), tree.error().message);

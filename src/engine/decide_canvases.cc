@@ -50,7 +50,7 @@ Result<LabelTree> label_tree(std::span<const std::vector<int32_t>> labels, int32
   }
   for (size_t i = 0; i < labels.size(); ++i) {
     if (!nodes.contains(labels[i])) continue;  // nothing goes on behind it
-    if (end < 0) return invalid("label {}: another one goes on behind it, needed a model with an end token", i + 1);
+    if (end < 0) return invalid("label {}: found another that begins with it, needed a model with an end token", i + 1);
     tree.labels[i].push_back(place(labels[i], end));
   }
   return tree;

@@ -263,7 +263,7 @@ class ConfigReader : Fields {
       if (const Json* given = generation_.find(name); given != nullptr && *given != value)
         found += fmt::format("{}{} {}", found.empty() ? "" : ", ", name, shown(*given));
     if (!found.empty())
-      config_.remarks.push_back(fmt::format("generation_config.json has {}, which options alone say here", found));
+      config_.remarks.push_back(fmt::format("generation_config.json has {}, which is not read", found));
   }
 
   // Where two magnitudes are given, theirs is the one over the other's.

@@ -62,7 +62,7 @@ Status check_is_whole(const std::string& path) {
   // model.gguf.1 alone may be a whole file, downloaded a second time.
   if (cut.count == 0 && there == std::vector{path}) return {};
   const std::string found =
-      cut.whole.empty() ? "is there in parts, which are no models" : "a part of a file that was cut";
+      cut.whole.empty() ? "found in parts alone, which are no model" : "a part of a file that was cut";
   const auto quoted = [](const std::string& text) {
     const bool plain = text.find_first_of(" '\"\\$`&|;<>()*?") == std::string::npos;
     if (plain) return printable(text, 500);

@@ -40,7 +40,7 @@ class HeaderReader : public JsonEvents {
   std::vector<UnreadTensor> unread;
 
   bool start_object(size_t) override {
-    if (depth_ == 2 || list_ != nullptr) return fail("an object where a value belongs");
+    if (depth_ == 2 || list_ != nullptr) return fail("found an object, needed a value");
     ++depth_;
     return true;
   }
@@ -87,7 +87,7 @@ class HeaderReader : public JsonEvents {
   }
   bool number_unsigned(uint64_t value) override {
     if (list_ == nullptr) return unexpected();
-    if (list_->count == list_->values.size()) return fail("more than 4 dimensions");
+    if (list_->count == list_->values.size()) return fail("found more than 4 dimensions");
     list_->values[list_->count++] = value;
     return true;
   }
@@ -99,7 +99,7 @@ class HeaderReader : public JsonEvents {
     status = invalid("{}: header entry {}: {}", name_, printable(name_of_tensor_), why);
     return false;
   }
-  bool unexpected() { return fail(fmt::format("field {} holds something unexpected", printable(field_))); }
+  bool unexpected() { return fail(fmt::format("field {}: found a value of another type", printable(field_))); }
 
   bool tensor_done() {
     if (dtype_.empty() || !shape_ || !offsets_ || offsets_->count != 2)

@@ -161,7 +161,7 @@ Result<const Json*> Document::follow(const Json& holder, const std::string& to) 
   const Json* found = hash > 0 ? resource->second->root : in->root;
   if (!fragment.empty() && fragment[0] != '/') {
     const auto anchor = anchors_.find((hash > 0 ? uri : in->uri) + "#" + fragment);
-    if (anchor == anchors_.end()) return invalid("found {}, which is not there", quoted);
+    if (anchor == anchors_.end()) return invalid("found {}, needed a place that this schema has", quoted);
     return at = anchor->second;
   }
   for (size_t begin = 1; begin < fragment.size() + 1 && !fragment.empty();) {
@@ -176,7 +176,7 @@ Result<const Json*> Document::follow(const Json& holder, const std::string& to) 
     else if (const auto member = found->is_object() ? found->find(part) : found->end(); member != found->end())
       found = &*member;
     else
-      return invalid("found {}, which is not there", quoted);
+      return invalid("found {}, needed a place that this schema has", quoted);
     begin = end + 1;
   }
   return at = found;

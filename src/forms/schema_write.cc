@@ -347,7 +347,7 @@ Result<Expr> SchemaWriter::array(const Case& c, const Place* place, int left) {
       LLADA_TRY(different, unique_items(*rest, c, place));
     }
     if (different) return *different;
-    LLADA_TRY_STATUS(document_.leave_out(c.unique, "that items differ can be followed for listed values only"));
+    LLADA_TRY_STATUS(document_.leave_out(c.unique, "unique items are supported for listed values only"));
   }
   Expr item = never();
   if (rest && rest->empty()) {

@@ -301,7 +301,7 @@ Result<RemoteHead> ask_head(const Connection& c, const std::string& commit, cons
     return failed("{}: its etag '{}' is neither a SHA-256 nor a SHA-1, so the file could not be checked", shown,
                   printable(head.etag));
   if (const std::string told = value("x-repo-commit"); !told.empty() && told != commit)
-    return failed("{}: of commit {}, the server answers with {}", shown, commit, printable(told));
+    return failed("{}: asked for commit {}, found {} in the answer of the server", shown, commit, printable(told));
   if (head.bytes < 0 && answer.status < 300) head.bytes = number(answer.header("content-length"));
   if (head.bytes < 0) head.bytes = listed_bytes;
   if (head.bytes < 0 || head.bytes > kMaxFileBytes) return failed("{}: the server does not say its size", shown);
@@ -337,8 +337,8 @@ Result<int64_t> fetch_blob(const Connection& c, const std::string& commit, const
     }
     ::unlink(partial.path().c_str());
     if (resumed)
-      c.say(
-          fmt::format("{}: the bytes of an earlier attempt are not the file's beginning; once more", printable(path)));
+      c.say(fmt::format("{}: the bytes of an earlier attempt are not the file's beginning; it is downloaded anew",
+                        printable(path)));
   }
   return failed("{}: its checksum is not {}, the one that the server announced; the file was damaged on the way",
                 printable(path), head.etag);

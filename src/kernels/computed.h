@@ -1,5 +1,5 @@
-// A table's entries for types that have no kernels: they pack and multiply by the computed type (tensor/computed.h).
-// bytes, pack: the entries of the table for the types that it computes.
+// Entries of a kernel table for types without kernels of their own: packing converts weights to their computed type
+// (tensor/computed.h). bytes, pack: the table's own entries, which take computed types alone.
 #pragma once
 #include "kernels/kernels.h"
 
@@ -10,8 +10,8 @@ using Pack = void (*)(const TensorView& weight, int64_t n0, int64_t n1, std::byt
 
 int64_t packed_bytes_of(PackedBytes bytes, DType type, int64_t n, int64_t k);
 void pack_any(Pack pack, PackedBytes bytes, const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed);
-TypeSet computed_readers(TypeSet readers);
-MatmulArgs computed_args(const MatmulArgs& args);
+TypeSet computed_readers(TypeSet readers);         // the computed types of these types
+MatmulArgs computed_args(const MatmulArgs& args);  // the same, of the computed type
 PickArgs computed_args(const PickArgs& args);
 
 }  // namespace llada::kernels

@@ -162,7 +162,7 @@ Work setup_bench(CLI::App& app) {
                  "of a preset with selection biases (llada2-mini): their spread; a larger one sends a block's rows to "
                  "fewer experts (0.05)")
       ->type_name("S")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(CLI::Range(0.0, 100.0).description(""))
       ->group(further("Details"));
   add_list_option(app, "--only", "PARTS",
                   "some of machine, gemm, forward, attention, e2e, shared, sustained (all but the last two)",
@@ -214,7 +214,7 @@ Work setup_bench(CLI::App& app) {
     o->bench.stream_bytes = o->stream_mib << 20;
     read_environment(o->bench.load);
     if (o->bench.load.device != "cpu")
-      return invalid("--device: found '{}', only cpu is measured", o->bench.load.device);
+      return invalid("--device: found '{}', needed cpu: no other device is measured", o->bench.load.device);
     if (!o->hub.hub.empty()) {
       o->hub.path = o->bench.model;
       LLADA_TRY(o->bench.model, model_path(o->hub));

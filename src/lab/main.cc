@@ -7,8 +7,8 @@
 int main(int argc, char** argv) {
   using namespace llada::cli;
   constexpr Command kCommands[] = {
-      {"bench", "measure the machine, the kernels and whole runs", setup_bench},
-      {"logits", "one forward over token ids, for comparisons", setup_logits},
+      {"bench", "measure the machine, kernels, whole runs", setup_bench},
+      {"logits", "one forward over token ids, to compare", setup_logits},
       {"simulate", "price a run on a simulated phone", setup_simulate},
       {"synth", "write a model file with random weights", setup_synth},
       {"doctor", "measure a phone's DSP", setup_dsp_doctor},

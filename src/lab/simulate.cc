@@ -368,7 +368,7 @@ Work setup_simulate(CLI::App& app) {
   app.add_flag("--compare-profiles", r->compare, "simulate every built-in profile");
   app.add_flag("--speed-ups", r->speed_ups,
                "the last line over the CPU with prefix K/V, for prompts and answers of 32 to 512 tokens");
-  app.add_option("--map", o.map_variant, "which of the profile's prices of mapping")->type_name("NAME");
+  app.add_option("--map", o.map_variant, "the variant of the profile's prices of mapping")->type_name("NAME");
   app.add_option("--memory", o.memory,
                  "plan, copy, lru, drop-all, belady or sessions for the lines from SOMR on (plan)")
       ->type_name("POLICY");

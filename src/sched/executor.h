@@ -76,11 +76,11 @@ class Executor {
   // Waits for its results. The same status in every call; that of damaged numbers is told by stream alone.
   Status join(SidePass& pass);
 
-  // Memory for a store that the device computes over as over those of steps.
+  // Memory for a K/V store that the device can use like those of steps.
   SharedBytes allocate(int64_t bytes) { return device_->allocate(bytes); }
 
   bool overlaps_side_passes() const { return can_.side_passes != nullptr && can_.side_passes->overlaps(); }
-  // Waits for all passes, whatever comes of them.
+  // Waits for all passes; ignores their errors.
   void drain();
 
   // Maps the slabs that stay mapped, so that the first step does not pay for it. run() does it too.
@@ -98,7 +98,7 @@ class Executor {
     std::vector<MemoryRuntime::Segment> segments;
     KvGeometry kv;
   };
-  // A step or a pass beside, with whoever hears of its streams.
+  // A step or a side pass, and where the statuses of its streams go.
   struct Forward {
     const StepInputs* inputs;
     StepOutputs* outputs;
@@ -116,7 +116,7 @@ class Executor {
   void drop_ended();
   // Retries `attempt` with a smaller window as long as the device refuses mappings.
   Status while_narrower(Status ended, const std::function<Status()>& attempt);
-  // After a failure: the fallback takes over. Where there is none to take over, that error.
+  // Switches to the fallback after a failure; returns `error` where there is none.
   Status fall_back(const Error& error);
   bool dry() const { return can_.clock != nullptr && can_.clock->dry(); }
 
@@ -126,8 +126,8 @@ class Executor {
   ExecutorOptions options_;
   std::optional<MemoryRuntime> memory_;
   std::optional<ExpertSplit> split_;
-  int64_t expert_run_ = 0;                              // of the device, that split_ keeps the books of
-  std::vector<std::shared_ptr<SidePass>> under_way_;    // that really run beside
+  int64_t expert_run_ = 0;                            // of the device, that split_ keeps the books of
+  std::vector<std::shared_ptr<SidePass>> under_way_;  // that really run beside
   bool prepared_ = false, fell_back_ = false;
   Recent<StepShape, Prepared> recent_{kRecentShapes};
 };

@@ -1,5 +1,5 @@
 // Between a layer's router and its experts: reads the router's decision from the device, asks moe_run for the plan, and
-// hands it to the run of the experts op. Also where routing is only recorded. One per run of steps; it decides where
+// hands it to the run of the experts op. Also for runs that only record routing. One per run of steps; it decides where
 // and when experts are computed, never their results.
 #pragma once
 #include <functional>
@@ -37,7 +37,7 @@ class ExpertSplit {
   explicit ExpertSplit(ExpertSplitOptions options);
 
   void begin_step();
-  // The op is a layer's experts, and everything before it has been waited for. Null: as the device likes.
+  // The plan of a layer's experts op; everything before the op has been waited for. Null: the device decides.
   Result<const ExpertsPlan*> plan(Device& device, const Program& program, const Op& op, const StepInputs& inputs);
 
   const MoeStats& stats() const { return runtime_->stats(); }

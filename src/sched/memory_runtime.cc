@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, std::size(kMemoryPolicies)> kPolicyNames 
 // The coarsest slabs that the window can work with: fewest calls first.
 Result<ResidencyPlan> fitting_plan(std::span<const WeightUse> uses, const DeviceWindow& window,
                                    const std::optional<SlabGrain>& grain) {
-  Result<ResidencyPlan> last = invalid("window: no weights");
+  Result<ResidencyPlan> last = invalid("window: found no weights, needed some");
   for (const int slots : {2, 1})
     for (const SlabGrain g : {SlabGrain::layer, SlabGrain::half_layer, SlabGrain::op}) {
       if (grain && *grain != g) continue;

@@ -55,7 +55,7 @@ class MemoryRuntime {
   // Defines the slabs of a device with a window and maps those that stay. The program must read every weight that later
   // ones read (a step with wanted rows does).
   static Result<MemoryRuntime> create(Device& device, const Program& program, const MemoryOptions& options);
-  // Whether the window has room for the slabs that create() would map.
+  // Fails where the window has no room for the slabs that create() would map.
   static Status fits(Device& device, const Program& program, const MemoryOptions& options);
 
   // Ops of a program that can be submitted once `slabs` are mapped.
@@ -67,7 +67,7 @@ class MemoryRuntime {
   };
   std::vector<Segment> cut(const Device& device, const Program& program) const;
 
-  // Before a segment is submitted; `previous` is the ticket of the work before it, or 0. After it was.
+  // Called before a segment is submitted, with the ticket of the work before it or 0; and after it is submitted.
   Status before(Device& device, const Segment& segment, Ticket previous);
   Status after(const Segment& segment);
 

@@ -71,7 +71,7 @@ class ExpertCache {
   void insert_guess(ExpertId id);
   void erase(ExpertId id);  // a resident or a guess
 
-  // Higher stays. The score with MRS; with the other rules the number that they order by.
+  // The higher, the longer it stays: the score with MRS, with the other rules the number that they order by.
   double worth(ExpertId id) const;
 
  private:

@@ -60,8 +60,8 @@ class MoeRuntime {
  public:
   MoeRuntime(int32_t layers, int32_t experts, const ExpertCosts& costs, MoeOptions options);
 
-  // The first residents: of each layer the experts with the most rows of a history; where layers share their slots, all
-  // of the first layers. Returns the experts to place.
+  // Chooses the first residents: of each layer the experts with the most rows in `history`, which has an entry a layer.
+  // Where layers share their slots, the first layers fill them. Returns the experts to place.
   std::vector<ExpertId> place(std::span<const LayerRouting> history);
 
   void begin_step();
@@ -77,7 +77,7 @@ class MoeRuntime {
                     const LayerClock& clock);
 
   const MoeStats& stats() const { return stats_; }
-  // The time that the last layer took, asked for guesses or not.
+  // Adds the caller's seconds of asking for guesses (0: it did not ask) and of planning the last layer.
   void add_seconds(double guessing, double planning) {
     stats_.guess_s += guessing, stats_.plan_s += planning;
     asking_s_ += guessing;
@@ -88,7 +88,7 @@ class MoeRuntime {
 
  private:
   bool holds(ExpertId id) const { return cache_.books().holds(id); }
-  std::vector<ExpertId> guesses(int32_t layer) const;  // that are there
+  std::vector<ExpertId> guesses(int32_t layer) const;  // in the buffer
   // It cannot make room for another before it is there.
   void mark_in_flight(ExpertId id) { in_flight_.insert(id), cache_.protect(id); }
   void sort_arriving(const LayerRouting& routing, ExpertsPlan& out, const ExpertLink& link);

@@ -23,8 +23,8 @@ class AddedTokens {
  public:
   explicit AddedTokens(TokenizerSpec& spec) : spec_(spec), last_(spec.matched_last.begin(), spec.matched_last.end()) {}
 
-  // A token that the vocabulary has under whatever id keeps that; another one gets `id`, which must be free. An
-  // error is about the field `name`.
+  // Adds a token. A text that the vocabulary has keeps its id; any other gets `id`, which must be free. Errors name the
+  // field `name`.
   Status add(int64_t id, const AddedToken& token, const Fields& fields, std::string_view name);
 
   // The id of an added token with this text, else of one of the vocabulary; -1: none.

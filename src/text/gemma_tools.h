@@ -1,5 +1,5 @@
 // Gemma 4's markup of tools, as its templates write it: declarations in the system turn, calls and results in the
-// model's. And its arguments as they come back in an answer, which become JSON.
+// model's. Arguments in an answer are turned back into JSON.
 #pragma once
 #include <string>
 #include <string_view>
@@ -15,10 +15,10 @@ void write_declaration(ChatWriter& out, std::string_view function);
 void write_call(ChatWriter& out, std::string_view name, std::string_view arguments);
 void write_response(ChatWriter& out, std::string_view name, std::string_view content);
 
-// Arguments in Gemma's spelling, which become JSON's while they grow (the spelling of json_text.h).
+// Turns arguments in Gemma's spelling into JSON as their bytes arrive (the spelling of json_text.h).
 class GemmaArguments {
  public:
-  // Takes the bytes of the call off the front of `bytes`, as far as they are there.
+  // Removes the call's bytes from the front of `bytes` and returns the JSON that they add; bytes behind it stay.
   std::string take(std::string& bytes);
   bool complete() const { return at_ == At::behind; }
 

@@ -9,13 +9,13 @@
 
 namespace llada {
 
-// As UTF-8; `name` is its name in errors.
+// The text as UTF-8; `name` stands for it in errors.
 Result<std::string> as_text(std::string bytes, const std::string& name);
 
-// With \n where a line ends with \r\n: a prompt means the same to a model whichever system wrote it.
+// The text with \n for each \r\n: a prompt means the same to a model whichever system wrote it.
 std::string with_plain_line_ends(std::string text);
 
-// A file, which may be a pipe.
+// Reads a file or a pipe as UTF-8.
 Result<std::string> read_text_file(const std::string& path, size_t limit_bytes = size_t{256} << 20);
 
 }  // namespace llada

@@ -12,13 +12,13 @@
 
 namespace llada {
 
-// Whether an answer may begin with thoughts, or is inside of them from its first token on: the prompt has opened them.
+// none: the answer is text alone. may_begin: it may begin with thoughts. open: its first token is one of thoughts.
 enum class Thoughts { none, may_begin, open };
 Thoughts thoughts_behind(const ChatFormat& format, std::span<const int32_t> prompt);
 
 class AnswerParts {
  public:
-  // calls: the marks of Gemma's calls are said, as the bytes that stand for them (call_syntax.h).
+  // calls: control tokens of Gemma's tool calls become bytes of `said` (call_syntax.h); otherwise they are no text.
   AnswerParts(const Tokenizer& tokenizer, const ChatFormat& format, Thoughts thoughts, bool calls = false);
 
   void add(int32_t token);
@@ -33,9 +33,9 @@ class AnswerParts {
   bool thinks_ = false, named_ = true;
 };
 
-// An answer of which some tokens (-1) are not decided: `hole` for each of them that has said text behind it. Where it
-// may begin with thoughts, and its first token is not decided, the text before the first token that opens or closes a
-// channel is in neither part.
+// The parts of an answer whose token -1 is an undecided position. Each of these is a `hole` in the text, unless no text
+// follows it; thoughts have no holes. Where thoughts may begin and the first token is undecided, nobody knows the part
+// of the text before the first channel marker: it is left out.
 AnswerParts decided_parts(const Tokenizer& tokenizer, const ChatFormat& format, std::span<const int32_t> answer,
                           Thoughts thoughts, std::string_view hole, bool calls = false);
 

@@ -47,10 +47,10 @@ class Tokenizer {
   // that is there twice. Also a merge of tokens that are not there, a byte without a token, an unknown pre-tokenizer.
   static Result<Tokenizer> create(TokenizerSpec spec, const std::string& source);
 
-  // Any bytes. BOS is the caller's business (spec().add_bos).
+  // The ids of any bytes. The caller adds BOS (spec().add_bos).
   std::vector<int32_t> encode(std::string_view text, ControlText controls = ControlText::letters) const;
 
-  // Raw bytes. Control tokens are dropped unless show_special; unused tokens and ids out of range give
+  // The bytes of the ids. Control tokens are dropped unless show_special; unused tokens and ids out of range give
   // nothing.
   std::string decode(std::span<const int32_t> ids, bool show_special = false) const;
 

@@ -19,14 +19,14 @@
 
 namespace llada {
 
-// Their texts; empty: the folder has no such file.
+// The texts of these files; empty: the folder has no such file.
 struct TokenizerFiles {
   std::string tokenizer, vocab, merges, added_tokens, special_tokens_map, config, chat_template;
 };
 
 struct TokenizerFileName {
   std::string_view name;
-  std::string TokenizerFiles::*text;
+  std::string TokenizerFiles::* text;
 };
 inline constexpr TokenizerFileName kTokenizerFiles[] = {
     {"tokenizer.json", &TokenizerFiles::tokenizer},

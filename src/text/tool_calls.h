@@ -21,7 +21,7 @@ inline constexpr size_t kMostToolName = 128;
 bool is_tool_name(std::string_view name);
 inline constexpr size_t kMostTools = 128;  // of a request
 
-// An answer that has calls, as it goes back into a conversation as text.
+// The text of an answer with calls, as it goes back into a conversation.
 std::string text_with_calls(std::string content, std::span<const ToolCall> calls);
 // The turn that follows it, of role "tool": the results of its calls.
 std::string text_of_results(const ChatFormat& format, std::span<const ToolResult> results);
@@ -43,7 +43,7 @@ struct AnswerPiece {
 class CallReader {
  public:
   explicit CallReader(CallForm form = CallForm::json) : form_(form), syntax_(syntax_of(form)) {}
-  // last: nothing follows.
+  // Reads more of the answer and returns its new pieces. last: nothing follows.
   std::vector<AnswerPiece> take(std::string_view more, bool last);
 
  private:

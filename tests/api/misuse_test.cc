@@ -30,7 +30,7 @@ TEST(CApiMisuse, HandlesThatAreNotOpen) {
   ASSERT_EQ(llada_options_create(LLADA_API_VERSION, &options), LLADA_OK);
   llada_options_free(options);
   EXPECT_EQ(llada_options_set(options, "seed", "1"), LLADA_ERROR_HANDLE);
-  EXPECT_STREQ(llada_error(options), "no handle that is open");
+  EXPECT_STREQ(llada_error(options), "handle: found one that is not open");
   llada_options_free(options);
   llada_options_free(nullptr), llada_model_free(nullptr), llada_engine_free(nullptr), llada_request_free(nullptr);
   llada_options* next = nullptr;
@@ -150,8 +150,8 @@ TEST(CApiMisuse, ArgumentsOfManyScores) {
   EXPECT_EQ(line(texts, nullptr, 2, scores), "counts: found null, needed 2 of them");
   EXPECT_EQ(line(nullptr, nullptr, 0, scores), "continuations: found none, needed one or more");
   EXPECT_EQ(line(texts, counts, 1, nullptr), "score: found null, needed a place");
-  EXPECT_EQ(line(texts, counts, 1, unset), "score: found a size of 0, needed sizeof of it");
-  EXPECT_EQ(line(texts, counts, 1, odd), "score: found a size of 17, needed sizeof of it");
+  EXPECT_EQ(line(texts, counts, 1, unset), "score: found 0 in its member size, needed its sizeof");
+  EXPECT_EQ(line(texts, counts, 1, odd), "score: found 17 in its member size, needed its sizeof");
   EXPECT_TRUE(line(bad, counts, 2, scores).starts_with("continuation 2: ")) << llada_error(tiny().model);
   EXPECT_TRUE(line(bad, far, 2, scores).starts_with("continuation: found ")) << llada_error(tiny().model);
   EXPECT_EQ(scores[0].log_probability, 0) << "nothing was stored";

@@ -275,7 +275,7 @@ TEST(Bench, RefusesWhatMakesNoSense) {
   EXPECT_EQ(run_bench(o).error().message, "both of a model and a preset were given, needed one");
   o.preset.clear();
   o.layers = 3;
-  EXPECT_EQ(run_bench(o).error().message, "layers: only a preset can have another number of them");
+  EXPECT_EQ(run_bench(o).error().message, "layers: found a number for a file, needed a preset");
   o.layers = 0;
   o.attention_rows = 65;
   EXPECT_EQ(run_bench(o).error().message, "attention: found 65 rows over 64 keys");

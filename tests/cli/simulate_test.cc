@@ -197,8 +197,8 @@ TEST(Study, LiesBesideTheProgram) {
     EXPECT_EQ(result.status, 2) << result.err;
     EXPECT_EQ(result.out, "");
     EXPECT_EQ(result.err, "llada " + words[0] +
-                              ": found no llada-study beside this program, needed it, which has this " +
-                              "command (in a checkout: tools/build.sh llada-study)\n");
+                              ": found no llada-study beside this program, needed it for this command " +
+                              "(in a checkout: tools/build.sh llada-study)\n");
   }
   const auto refused = run_llada(run_on("sim:v79-8elite"));
   EXPECT_EQ(refused.status, 2);

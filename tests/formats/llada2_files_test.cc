@@ -171,7 +171,7 @@ TEST(CutFiles, AreOneLineWithTheCommandThatJoinsThem) {
   }
   joined += " > " + folder / "m.gguf";
   EXPECT_EQ(outcome(ModelFile::open(folder / "m.gguf")),
-            folder / "m.gguf" + ": is there in parts, which are no models; needed in one piece: " + joined);
+            folder / "m.gguf" + ": found in parts alone, which are no model; needed in one piece: " + joined);
   EXPECT_EQ(outcome(ModelFile::open(folder / "m.gguf.part2of11")),
             folder / "m.gguf.part2of11" + ": a part of a file that was cut; needed in one piece: " + joined);
   std::filesystem::remove(folder / "m.gguf.part7of11");

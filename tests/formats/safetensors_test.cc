@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "json/parse.h"
 #include "formats/model_fixture.h"
 #include "formats/tensor_names.h"
+#include "json/parse.h"
 
 namespace llada {
 namespace {
@@ -89,7 +89,7 @@ const SafetensorsRefusal kSafetensorsRefusals[] = {
     {"TrailingText", file("{} x", 0), "not valid JSON"},
     {"Deep", file(R"({"t":)" + std::string(50, '['), 0), "nested more than 8 deep"},
     {"LongString", file("{\"" + std::string(200000, 'x') + "\":1}", 0), "runs on for more than 131072 bytes"},
-    {"ManyFields", file(R"({"t":{"dtype":{"x":1}}})", 0), "an object where a value belongs"},
+    {"ManyFields", file(R"({"t":{"dtype":{"x":1}}})", 0), "found an object, needed a value"},
     {"NoShape", one(R"("dtype":"F32","data_offsets":[0,16])"), "dtype, shape and two data_offsets needed"},
     {"OneOffset", one(R"("dtype":"F32","shape":[4],"data_offsets":[0])"), "two data_offsets"},
     {"UnknownType", one(R"("dtype":"F8_E4M3","shape":[16],"data_offsets":[0,16])"),
@@ -106,7 +106,7 @@ const SafetensorsRefusal kSafetensorsRefusals[] = {
     {"Rank5", one(R"("dtype":"F32","shape":[1,1,1,1,4],"data_offsets":[0,16])"), "more than 4 dimensions"},
     {"FloatDimension", one(R"("dtype":"F32","shape":[4.0],"data_offsets":[0,16])"), "something unexpected"},
     {"ExtraField", one(R"("dtype":"F32","shape":[4],"data_offsets":[0,16],"x":"y")"),
-     "field x holds something unexpected"},
+     "field x: found a value of another type"},
     {"TwoTypes", one(R"("dtype":"F32","dtype":"F16","shape":[4],"data_offsets":[0,16])"), "something unexpected"},
     {"Duplicate",
      file(

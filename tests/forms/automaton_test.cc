@@ -251,7 +251,7 @@ TEST(Schema, FollowsReferencesToADepth) {
     EXPECT_EQ(tree.fits(text), depth < 4) << depth;
   }
   EXPECT_EQ(error_of(FormKind::json_schema, R"({"$ref": "#/$defs/x"})"),
-            R"(json_schema: $.$ref: found "#/$defs/x", which is not there)");
+            R"(json_schema: $.$ref: found "#/$defs/x", needed a place that this schema has)");
   EXPECT_EQ(error_of(FormKind::json_schema, R"({"$ref": "#"})"), "json_schema: $: no value fits the schema");
 }
 

@@ -70,7 +70,7 @@ class Builder {
       append_copy(id, value(id), {out_number_, batch_.out.back()});
     }
     if (passing_.size() > WIRE_MAX_PASSING)
-      return failed("hexagon: {} buffers come and go in a batch, at most {} can", passing_.size(), WIRE_MAX_PASSING);
+      return failed("hexagon: found {} passing buffers, needed {} at most", passing_.size(), WIRE_MAX_PASSING);
     WireRef flags = kNone;
     if (!passing_.empty()) {
       LLADA_TRY(flags.buffer, s_.number(s_.flags));

@@ -31,7 +31,7 @@ Status Placement::check_stores(const Run& run) const {
   int64_t seen = 0;
   for (const Stream& s : run.inputs->streams) seen += s.kv != nullptr && library->find(s.kv->memory()) != nullptr;
   if (seen > 0 && seen < std::ssize(run.inputs->streams))
-    return failed("hexagon: of the K/V stores of a step the DSP sees {} of {}", seen, run.inputs->streams.size());
+    return failed("hexagon: the DSP sees {} of {} K/V stores, needed all or none", seen, run.inputs->streams.size());
   return {};
 }
 

@@ -89,7 +89,7 @@ class Bench {
     if (!needs_model()) return {};
     if (o_.model.empty() == o_.preset.empty())
       return invalid("{} of a model and a preset were given, needed one", o_.model.empty() ? "none" : "both");
-    if (o_.preset.empty() && o_.layers != 0) return invalid("layers: only a preset can have another number of them");
+    if (o_.preset.empty() && o_.layers != 0) return invalid("layers: found a number for a file, needed a preset");
     if (o_.attention_rows > o_.attention_keys)
       return invalid("attention: found {} rows over {} keys", o_.attention_rows, o_.attention_keys);
     if (!o_.preset.empty()) {

@@ -44,15 +44,15 @@ struct BenchOptions {
   int64_t replay_runs = 3;  // of each strategy of it, nearest to prompt_tokens and gen_length
   bool one_run = false;     // of the whole runs only the first way
   Parts parts;
-  // All may be empty. Names the next measurement, after so many seconds of work of so many in all. The total is an
+  // Called before each measurement with its name, the seconds of work so far, and those of all work. The latter are an
   // estimate from the machine's ceilings, made once these are measured (before: 0 of 0) and corrected by later
-  // measurements.
-  std::function<void(std::string_view what, double done_s, double all_s)> progress;
-  // Whenever a line of the report is there.
+  // measurements. This hook and the next three may be empty.
+  std::function<void(std::string_view name, double done_s, double all_s)> progress;
+  // Called when a line of the report is there.
   std::function<void(const struct BenchReport& report)> result;
   // Asked before and within every measurement: true ends it, and the report has the whole measurements so far.
   std::function<bool()> stopped;
-  // Called where `stopped` says so while a model is made or loaded, which has no end but its own: a program may leave.
+  // Called where `stopped` is true while a model is made or loaded, which nothing ends: the program may exit.
   std::function<void()> leave;
 };
 

@@ -21,10 +21,10 @@ struct EndToEndResult {
   AutoregressionBound bound;
 };
 
-// Ordinary tokens; another text for each `number`.
+// Random ordinary tokens, other ones for each `number`.
 std::vector<int32_t> random_prompt(const Model& model, int64_t tokens, uint64_t number = 0);
 
-// prompt_tokens random tokens, then gen_tokens masks.
+// Measures runs of prompt_tokens random tokens and gen_tokens masks behind them.
 Result<EndToEndResult> measure_end_to_end(const Model& model, const Script& script, int64_t prompt_tokens,
                                           int64_t gen_tokens, int repeats, const RunSettings& settings = {});
 

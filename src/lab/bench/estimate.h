@@ -1,5 +1,5 @@
 // How long a benchmark will take: from the machine's ceilings at first, then corrected by the ratio of measured to
-// estimated times. Good to a factor of two at first; nothing but the words on the screen rests on it.
+// estimated times. Good to a factor of two at first; only the progress on the screen uses it.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -25,11 +25,11 @@ class Estimate {
   double run_s() const;  // one way of the whole runs
   double load_s() const;
 
-  // A unit that was expected to take so long took so long.
+  // Notes a unit that took taken_s seconds where expected_s were expected.
   void measured(double expected_s, double taken_s);
 
   double done_s() const { return taken_s_; }
-  // With the units that are left at the pace of those that are done.
+  // Seconds of all units, where those that are left go at the pace of those that are done.
   double all_s() const;
 
  private:

@@ -37,7 +37,7 @@ struct ForwardResult {
   // Median of the extra time of the first forward of this shape: building and verifying its program, and placing its
   // values (devices/value_plan.h), on one thread. The last shapes are kept.
   double new_shape_ms = 0;
-  int timings = 0;                                                    // PeakWatch's
+  int timings = 0;                                                    // that PeakWatch took
   double gop_per_s = 0, percent_of_int8_peak = 0, read_gb_per_s = 0;  // attention is not counted as work
   std::array<double, kOpKindCount> phase_ms{};                        // medians
   // How much longer a forward of kFormRows rows takes whose head reads each row for a form, in percent. Median over
@@ -59,8 +59,8 @@ class ForwardTest {
   // The experts that a layer of a mixture touches when `inputs` run, mean over its layers.
   Result<double> experts_touched(const StepInputs& inputs);
 
-  // The last `rows` of `keys` positions, logits for all of them. One forward to warm up, then `repeats`. An error where
-  // `stopped` says so between two of them.
+  // Times forwards of the last `rows` of `keys` positions with logits for all: one to warm up, then `repeats`. Fails
+  // where `stopped` is true between two of them.
   Result<ForwardResult> measure(PeakWatch& watch, int64_t rows, int64_t keys, int repeats,
                                 const std::function<bool()>& stopped = {});
 

@@ -32,7 +32,7 @@ int64_t answer_tokens(const RecordedRun& run);
 std::vector<std::vector<RecordedRun>> nearest_runs(const Recording& recording, int64_t prompt_tokens, int64_t tokens,
                                                    int64_t most);
 
-// An error names the run that cannot be followed, and why. vocab: ids below it may be written.
+// A strategy that follows the run; the error names a run that cannot be followed, and why. vocab: ids are below it.
 Result<std::unique_ptr<decode::Strategy>> replay_strategy(const RecordedRun& run, int64_t vocab);
 
 // Refuses recordings of another kind of attention than the model's; attention_block: of the model, 0: full.

@@ -34,10 +34,10 @@ struct SustainedWork {
 };
 
 struct SustainedHooks {
-  std::function<double()> now_s;                       // a clock that goes on
-  std::function<Heat()> heat;                          // empty: nothing is told
-  std::function<bool()> stopped;                       // after every forward; true is an error
-  std::function<void(const SustainedMinute&)> minute;  // one is over
+  std::function<double()> now_s;                       // a monotonic clock, in seconds
+  std::function<Heat()> heat;                          // empty: SustainedMinute::heat stays 0
+  std::function<bool()> stopped;                       // asked after every forward; true ends it with an error
+  std::function<void(const SustainedMinute&)> minute;  // called at the end of each
 };
 
 Result<std::vector<SustainedMinute>> measure_sustained(const Model& model, const SustainedWork& work,

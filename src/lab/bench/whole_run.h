@@ -29,11 +29,11 @@ struct AutoregressionBound {
   double over(double rate) const { return tokens_per_s() > 0 ? rate / tokens_per_s() : 0; }
 };
 
-// For a measurement of whole runs, beside the runs; each may be left out.
+// Settings of a measurement of whole runs; each may be left out.
 struct RunSettings {
   double bytes_per_token = 0;             // of the bound
   std::function<double()> read_gb_per_s;  // just before each run
-  std::function<bool()> stopped;          // after every step; true is an error
+  std::function<bool()> stopped;          // asked after every step; true ends the run with an error
 };
 
 struct WholeRun {
@@ -47,11 +47,11 @@ struct WholeRun {
 
 using MakeStrategy = std::function<Result<std::unique_ptr<decode::Strategy>>(const decode::Canvas& canvas)>;
 
-// Ids below it are ordinary: the special ones come last.
+// The number of ordinary ids, which come before the special ones.
 int64_t ordinary_ids(const Model& model);
 
-// The prompt, then gen_tokens masks. An error where `stopped` says so after a step. stepped: after each step, with the
-// tokens that it decided.
+// Runs a canvas of the prompt and gen_tokens masks. Fails where `stopped` is true after a step. stepped: called after
+// each step with the number of tokens that it decided.
 Result<WholeRun> run_whole(const Model& model, std::span<const int32_t> prompt, int64_t gen_tokens,
                            const MakeStrategy& make_strategy, const std::function<bool()>& stopped,
                            const std::function<void(int64_t tokens)>& stepped = {});

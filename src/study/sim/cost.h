@@ -25,7 +25,7 @@ struct OpCost {
   double stream_bytes = 0;  // from DRAM, at most at the unit's streaming rate
 };
 
-// row_keys: of attention, the keys that its rows read, all rows together.
+// row_keys: the keys that the rows of an attention op read, all rows together.
 OpCost price_op(const UnitProfile& unit, const Program& program, const Op& op, std::span<const WeightInfo> infos,
                 std::span<const WeightSize> sizes, double row_keys);
 

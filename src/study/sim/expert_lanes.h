@@ -18,16 +18,16 @@ class ExpertLanes {
  public:
   ExpertLanes(Lanes& lanes, const ExpertCosts& costs, const ExpertWindow& window, bool labels);
 
-  // Adds the layer's tasks after `after`. The value is a task that ends when all of them have, background
-  // moves excepted. Failed: work on an expert that is neither there nor moved, or more residents than slots.
+  // Adds the layer's tasks after `after`. Returns a task that ends when all of them have, background moves excepted.
+  // Fails for work on an expert that is neither resident nor moved, and for more residents than slots.
   Result<TaskId> run(const ExpertsPlan& plan, TaskId after);
 
-  // As of the lanes' present time.
+  // The link's queue and the experts still on their way, at the lanes' present time.
   ExpertLink link();
 
-  int64_t moved_bytes() const { return moved_bytes_; }  // pieces that were or are being moved
+  int64_t moved_bytes() const { return moved_bytes_; }  // bytes of pieces that have moved or will
   bool resident(ExpertId id) const { return books_.resident(id); }
-  // As if moved before time began: where an experiment starts from.
+  // Makes an expert resident at the start of an experiment, at no cost.
   Status place(ExpertId id);
 
  private:

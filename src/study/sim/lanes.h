@@ -40,7 +40,7 @@ class Lanes {
  public:
   explicit Lanes(double ddr_bytes_per_s) : ddr_(ddr_bytes_per_s) {}
 
-  // Dependencies must have been added before. Not earlier than the time at which add() is called.
+  // Dependencies must have been added before. The task starts at now() or later.
   TaskId add(LaneTask task);
   // Simulates until the task has ended; now() is then at least its end.
   void finish(TaskId task);
@@ -51,7 +51,7 @@ class Lanes {
   bool cancel(TaskId task);
   bool started(TaskId task) const;
   bool finished(TaskId task) const { return done(task); }
-  // From now until the task that the lane is at has ended, if nobody shares the DRAM with it; 0: it is idle.
+  // Seconds until the task that the lane works on has ended, if nobody shares the DRAM with it; 0: it is idle.
   double free_in_s(Lane lane) const;
 
   double now() const { return now_; }

@@ -27,7 +27,7 @@ struct Buffers {
   Lock lock;
   Buffer list[WIRE_BUFFERS];
   uint32_t served = 0;  // mappings and unmappings that were done; read without the lock
-  uint32_t asked = 0;   // and those that were refused; futex word
+  uint32_t asked = 0;   // those that were done or refused; futex word
 };
 
 struct Fault {
@@ -47,7 +47,7 @@ class Batch {
   void run(const void* data, uint32_t bytes, WireReply& reply);
 
  private:
-  // Everything about the batch but its work.
+  // Checks all ops of the batch; op: the one at fault.
   Fault check(uint32_t& op);
   // The op's outputs lie apart from whatever else it touches.
   Fault check_aliases(uint32_t op);
@@ -76,7 +76,7 @@ class Batch {
   Fault passing_at(const WirePassing& passing, uint32_t offset, uint64_t bytes, Use use, uint8_t*& out,
                    uint32_t alignment);
   Fault touch(const Place& place, Use use);
-  void done(uint32_t op);  // the op and those before it
+  void done(uint32_t op);  // marks the op and those before it as done
   Fault value(WireRef ref, uint64_t rows, uint64_t columns, Use use, float*& out, uint32_t alignment = 128);
   Fault vector(const WireWeight& weight, uint32_t length, const float*& out);
   Fault matrix(const WireWeight& weight, uint32_t inputs, const uint8_t*& out);

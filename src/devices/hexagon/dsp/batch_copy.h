@@ -35,7 +35,7 @@ class BatchCopy {
   const WireBatch& head() const { return head_; }
   const WireOp& op(uint32_t i) const { return ops_[i]; }
   const WireRange* ranges() const { return ranges_; }
-  // Null: the buffer is there from the beginning to the end.
+  // Null: the buffer is mapped during the whole batch.
   const WirePassing* passing(uint32_t buffer) const {
     const uint32_t place = buffer < WIRE_BUFFERS ? place_of_[buffer] : 0;
     return place > 0 ? &passing_[place - 1] : nullptr;

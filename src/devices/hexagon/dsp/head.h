@@ -36,7 +36,7 @@ struct ChunkKernels {
 };
 extern const ChunkKernels kPlainChunk, kVectorChunk;
 
-// Logits of tokens [begin, begin + n) of one row; overwritten. An excluded token is -infinity for that purpose.
+// Logits of tokens [begin, begin + n) of one row; overwritten. The logit of an excluded token is -infinity.
 WirePrediction reduce_chunk(float* logits, uint32_t begin, uint32_t n, TokenList out_of_softmax,
                             TokenList never_sampled, const ChunkKernels& kernels);
 // next's tokens follow those of total.

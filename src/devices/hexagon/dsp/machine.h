@@ -29,7 +29,7 @@ inline void clean_cache(const uint8_t* bytes, uint32_t count) {
 }
 
 // Brings `lines` stretches of `width` bytes, one behind the other, towards L2 while the thread goes on. Addresses that
-// are not mapped are nothing's fault.
+// are not mapped do no harm.
 inline void prefetch(const uint8_t* from, uint32_t width, uint32_t lines) {
   const uint64_t box = static_cast<uint64_t>(width) << 32 | width << 16 | lines;
   asm volatile("l2fetch(%0,%1)" : : "r"(from), "r"(box));

@@ -27,10 +27,10 @@ uint32_t os_emulated();  // 1 under the emulator
 // returned; only then may it be started again.
 bool os_start_worker(uint32_t index, void (*entry)(void*), void* argument);
 void os_join_worker(uint32_t index);
-// Sleeps until *word != seen or for no reason at all; os_wake ends the sleep of all.
+// Sleeps until *word != seen; may return earlier. os_wake() ends the sleep of all.
 void os_wait(uint32_t* word, uint32_t seen);
 void os_wake(uint32_t* word);
-// Between two looks at a word that another thread is about to change; how many of them are worth more than a sleep.
+// For polling a word that another thread will change: a pause between two looks, and how many looks precede a sleep.
 void os_pause();
 uint32_t os_polls();
 

@@ -1,5 +1,5 @@
-// Workers that share the tasks of one op: the calling thread is worker 0. Between the ops of a batch the others look
-// for work, and so does the caller for their end, before they sleep; between batches they sleep. Which worker takes a
+// Workers that share the tasks of one op: the calling thread is worker 0. Within a batch an idle worker polls for the
+// next op before it sleeps, and the caller polls for the others' end. Between batches they sleep. Which worker takes a
 // task is chance; results never depend on it.
 #pragma once
 #include <stdint.h>
@@ -10,12 +10,12 @@ namespace dsp {
 
 class Pool {
  public:
-  // Workers for the next run()s, the caller included; the threads are started when first wanted. Returns how many
-  // there are.
+  // Sets how many workers the next run()s have, the caller included; 0: as many as the DSP has threads. Starts missing
+  // threads. Returns the number that there is.
   uint32_t use(uint32_t workers);
   uint32_t workers() const { return workers_; }
 
-  void stop();  // ends the threads: the module may be unloaded behind it
+  void stop();  // ends the threads, so that the module may be unloaded
 
   // Calls body(context, task, worker) for every task below `tasks`, on all workers; returns when all are done.
   void run(uint32_t tasks, void (*body)(void* context, uint32_t task, uint32_t worker), void* context);
@@ -28,7 +28,7 @@ class Pool {
         const_cast<Body*>(&body));
   }
 
-  // While one lives, workers stay awake for `polls` looks (0: as the system has it). Counts start anew.
+  // While one lives, workers poll so often before they sleep (0: os_polls()). It sets packets() and wakes() to 0.
   class Awake {
    public:
     Awake(Pool& pool, uint32_t polls);
@@ -39,15 +39,15 @@ class Pool {
    private:
     Pool& pool_;
   };
-  uint64_t packets() const;  // executed inside run(), by all workers
-  uint32_t wakes() const { return wakes_; }
+  uint64_t packets() const;                  // instruction packets that all workers executed inside run()
+  uint32_t wakes() const { return wakes_; }  // calls of os_wake()
 
  private:
   struct Worker {
     Pool* pool;
     uint32_t index;
     uint32_t packets;
-    uint32_t seen;  // the last job before it was started
+    uint32_t seen;  // generation_ when it was started
   };
   static void main(void* argument);
   void work(uint32_t worker);
