@@ -60,9 +60,9 @@ std::string without_percent(std::string_view part) {
 constexpr size_t kMostWords = 500;  // bytes
 
 ApiError::ApiError(const Error& error)
-    : status(error.kind == ErrorKind::invalid_input ? 400
-             : error.kind == ErrorKind::memory      ? 503
-                                                    : 500),
+    : status(error.of_input()                  ? 400
+             : error.kind == ErrorKind::memory ? 503
+                                               : 500),
       message(error.field().empty() ? without_folders(error.message) : printable(error.message, kMostWords)),
       param(printable(error.field(), kMostWords)),
       code(error.kind == ErrorKind::memory ? "out_of_memory" : "") {}

@@ -10,10 +10,10 @@ namespace llada::serve {
 namespace {
 
 // An error of a field, which stands before the colon.
-std::unexpected<ApiError> about_field(const Service& service, const Error& error) {
-  if (error.kind != ErrorKind::invalid_input) return std::unexpected(ApiError(error));
+std::unexpected<ApiError> about_field(const Error& error) {
+  if (!error.of_input()) return std::unexpected(ApiError(error));
   auto refused = refuse(error.message, error.message.substr(0, error.message.find_first_of(":[. ")));
-  if (is_too_long(service, error)) refused.error().code = kTooLong;
+  if (error.kind == ErrorKind::too_large) refused.error().code = kTooLong;
   return refused;
 }
 
@@ -30,7 +30,7 @@ Answered<DecideRequest> read_decisions(Service& service, Fields body) {
   if (const auto* images = body.find("images"); images != nullptr && !images->empty())
     return refuse("images: found some, needed none: this server takes text alone", "images");
   auto request = parse(body);
-  if (!request) return about_field(service, request.error());
+  if (!request) return about_field(request.error());
   LLADA_TRY_STATUS(body.finish());  // of a faulty one not all has been read
   request->options.temperatures = service.options().temperatures;
   request->warnings = std::move(warnings);
@@ -43,7 +43,7 @@ size_t state_bytes(const DecideRequest& request) { return request.state.size() *
 Answered<QueuedWork<DecideResult>> decision_work(Service& service, const std::string& id,
                                                  const std::shared_ptr<DecideRequest>& request) {
   auto made = start_decide(service.shared_model(), *request);
-  if (!made) return about_field(service, made.error());
+  if (!made) return about_field(made.error());
   const int64_t rows = std::max(service.engine().row_budget(), RowBudget::kMostOfMixture);
   constexpr double kJson = 4096;  // of one label, as values and as text
   const DecideSize size = (*made)->size();

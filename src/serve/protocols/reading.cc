@@ -284,10 +284,6 @@ Done make_requests(Service& service, Ask& ask, const std::string& field, std::ve
   return {};
 }
 
-bool is_too_long(const Service& service, const Error& error) {
-  return error.kind == ErrorKind::invalid_input && error.message.contains(service.model().context_bound());
-}
-
 Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Fields& body) {
   const Json* value = body.find("prompt");
   std::vector<std::vector<int32_t>> prompts;

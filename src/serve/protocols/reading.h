@@ -119,9 +119,6 @@ Answered<std::vector<int32_t>> text_ids(Service& service, std::string_view text,
 // Refuses, before it is cut to tokens, a text that can never fit.
 Done check_bytes(Service& service, size_t bytes, const std::string& field);
 
-// Whether an error is about a text that the model's context has no room for, and less of which would go.
-bool is_too_long(const Service& service, const Error& error);
-
 // Puts the requests for prompts times n answers into `ask`; prompts are those of the field `field`. Sampled answers
 // have a seed of their own: seed, seed + 1, ... by index. Refused: too many.
 Done make_requests(Service& service, Ask& ask, const std::string& field, std::vector<std::vector<int32_t>> prompts,

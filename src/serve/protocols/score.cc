@@ -57,8 +57,9 @@ Done encode(const Service& service, ScoreAsk& ask) {
     ask.request.continuations.push_back(std::move(pair->continuation));
   }
   if (const Status status = check_score(model, ask.request); !status)
-    return is_too_long(service, status.error()) ? too_long("prompt", status.error().message)
-                                                : refuse("continuations: " + status.error().message, "continuations");
+    return status.error().kind == ErrorKind::too_large
+               ? too_long("prompt", status.error().message)
+               : refuse("continuations: " + status.error().message, "continuations");
   return {};
 }
 

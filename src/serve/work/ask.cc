@@ -42,7 +42,7 @@ ApiError about(const DecodeChoice& choice, const Error& error) {
   ApiError api(choice.as_typed(error));
   const size_t colon = std::min(api.message.find(':'), api.message.size());
   const std::string_view before = std::string_view(api.message).substr(0, colon);
-  if (error.kind == ErrorKind::invalid_input && colon < api.message.size() && !before.contains(' ')) api.param = before;
+  if (error.of_input() && colon < api.message.size() && !before.contains(' ')) api.param = before;
   const std::string name(before.substr(0, before.find(' ')));  // a value may stand behind it
   if (name.starts_with("llada.") || decode::find_field(name) != nullptr) api.param = name;
   // A value of the preset's: nobody sent that field.
