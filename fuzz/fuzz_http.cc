@@ -7,14 +7,16 @@
 
 #include "engine/infill_text.h"
 #include "serve/http/access.h"
-#include "serve/work/ask.h"
 #include "serve/http/beast_head.h"
-#include "serve/http/multipart.h"
+#include "serve/http/body.h"
+#include "serve/protocols/reading.h"
 
 namespace {
 
 using namespace llada;
 using namespace llada::serve;
+
+constexpr Dialect kItems{.messages = "input", .part = "input_text", .other_part = "output_text", .calls = Calls::items};
 
 void need(bool holds) {
   if (!holds) std::abort();
@@ -40,20 +42,19 @@ void read_body(const std::string& text) {
     need(twice && twice->root == read->root && json_text(twice->root, twice->numbers) == again);
   }
   const bool infill = body->find("text") != nullptr, response = body->find("input") != nullptr;
-  const auto shape = infill ? serve::Shape::infill : response ? serve::Shape::response : serve::Shape::chat;
+  const Dialect dialect = response ? kItems : infill ? Dialect{.infills = true} : Dialect{};
   Ask ask;  // what needs no model
   bool think = false;
-  check_refusal(read_without_effect(*body, response, &think));
-  if (auto form = read_format(*body, shape); form)
+  check_refusal(read_without_effect(*body, dialect, &think));
+  if (auto form = response ? read_typed_form(*body, {"text", "format"}, false) : read_any_format(*body); form)
     ask.form = std::move(*form);
   else
     check_refusal(form);
-  check_refusal(read_messages(*body, response ? serve::Shape::response : serve::Shape::chat));
-  if (response) check_refusal(read_unstored(*body));
+  check_refusal(read_messages(*body, dialect));
   check_refusal(read_stop(*body));
   check_refusal(body->integers("tokens", 0, INT32_MAX));
   check_refusal(body->optional_integer("n", 1, 128));
-  for (const int64_t block : {0, 32}) check_refusal(read_decoding(*body, ask, decode::ModelKind(block), infill));
+  for (const int64_t block : {0, 32}) check_refusal(read_decoding(*body, ask, dialect, decode::ModelKind(block)));
   check_refusal(body->finish());
   const auto template_text = body->optional_text("text");
   if (template_text && *template_text) static_cast<void>(parse_infill_template(**template_text));

@@ -9,7 +9,7 @@
 
 #include "decode/form_options.h"
 #include "forms/form.h"
-#include "serve/protocols/tools.h"
+#include "serve/protocols/reading.h"
 #include "text/byte_alphabet.h"
 #include "text/json_text.h"
 #include "text/tool_calls.h"
@@ -89,20 +89,23 @@ void read_pieces(std::string_view bytes, CallForm form) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0 || size > 4096) return 0;
-  constexpr serve::Shape kShapes[] = {serve::Shape::chat, serve::Shape::response, serve::Shape::message,
-                                      serve::Shape::ollama_chat};
-  const serve::Shape shape = kShapes[data[0] % 4];
+  using serve::Calls;
+  static constexpr serve::Dialect kDialects[] = {{},
+                                                 {.messages = "input", .part = "input_text", .calls = Calls::items},
+                                                 {.calls = Calls::blocks},
+                                                 {.needs_ids = false}};
+  const serve::Dialect& dialect = kDialects[data[0] % 4];
   const CallForm form = data[0] / 4 % 2 > 0 ? CallForm::gemma : CallForm::json;
   const std::string_view all(reinterpret_cast<const char*>(data), size);
   read_pieces(all.substr(1), form);
   auto body = serve::read_body({reinterpret_cast<const char*>(data) + 1, size - 1});
   if (!answered(body)) return 0;
   decode::FormOptions wished;
-  if (const auto wish = serve::read_format(*body, shape); answered(wish) && *wish && (*wish)->key == "json_schema")
+  if (const auto wish = serve::read_any_format(*body); answered(wish) && *wish && (*wish)->key == "json_schema")
     if (const auto read = decode::set_schema(wished, (*wish)->text, (*wish)->strict, (*wish)->where); !read)
       need(!read.error().message.contains('\n'));
-  auto messages = serve::read_messages(*body, shape);
-  const auto use = serve::read_tools(*body, shape);
+  auto messages = serve::read_messages(*body, dialect);
+  const auto use = serve::read_tools(*body, dialect);
   if (answered(messages)) {
     const ChatFormat format = detect_chat_format(tokenizer());
     need(format.calls == CallForm::gemma);

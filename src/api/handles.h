@@ -26,9 +26,9 @@ struct ApiError {
   std::string message;
   ApiError(llada_status code, std::string text) : status(code), message(std::move(text)) {}
   ApiError(const Error& error)  // NOLINT: an engine's error is one
-      : status(error.kind == ErrorKind::invalid_input ? LLADA_ERROR_INVALID
-               : error.kind == ErrorKind::memory      ? LLADA_ERROR_MEMORY
-                                                      : LLADA_ERROR_FAILED),
+      : status(error.of_input()                  ? LLADA_ERROR_INVALID
+               : error.kind == ErrorKind::memory ? LLADA_ERROR_MEMORY
+                                                 : LLADA_ERROR_FAILED),
         message(error.message) {}
 };
 using Outcome = std::expected<llada_status, ApiError>;

@@ -16,6 +16,7 @@ namespace llada {
 
 enum class ErrorKind {
   invalid_input,  // the request or a file is wrong; exit status 2
+  too_large,      // the same of one that is more than the context, or a form, may be: less of it would do; 2
   failed,         // the work failed: device, I/O, memory; exit status 1
   memory,         // this machine has no memory or thread left for it; 1
   data,  // numbers of the work are not finite, whichever device computes: weights or activations are damaged; 1
@@ -27,6 +28,7 @@ struct Error {
   // Where the message names the field of a request or a file that is wrong; 0 bytes: it names none.
   uint32_t field_begin = 0, field_bytes = 0;
 
+  bool of_input() const { return kind == ErrorKind::invalid_input || kind == ErrorKind::too_large; }
   std::string_view field() const { return std::string_view(message).substr(field_begin, field_bytes); }
 };
 
@@ -40,6 +42,11 @@ std::unexpected<Error> error_of(ErrorKind kind, fmt::string_view format, fmt::fo
 template <class... Args>
 std::unexpected<Error> invalid(fmt::format_string<Args...> format, Args&&... args) {
   return error_of(ErrorKind::invalid_input, format, fmt::make_format_args(args...));
+}
+
+template <class... Args>
+std::unexpected<Error> too_large(fmt::format_string<Args...> format, Args&&... args) {
+  return error_of(ErrorKind::too_large, format, fmt::make_format_args(args...));
 }
 
 template <class... Args>
@@ -81,7 +88,7 @@ auto within_memory(Work&& work) -> decltype(work()) {
   }
 }
 
-inline int exit_status(const Error& error) { return error.kind == ErrorKind::invalid_input ? 2 : 1; }
+inline int exit_status(const Error& error) { return error.of_input() ? 2 : 1; }
 
 }  // namespace llada
 

@@ -128,7 +128,7 @@ Result<int> run(RunOptions& o) {
   } else {
     auto answer = workspace->answer(ready);
     if (!answer) {
-      if (answer.error().kind != ErrorKind::invalid_input) LLADA_TRY_STATUS(show_unfinished(*workspace, o.show.json));
+      if (!answer.error().of_input()) LLADA_TRY_STATUS(show_unfinished(*workspace, o.show.json));
       return std::unexpected(answer.error());
     }
     const Generation generation = std::move(*answer);

@@ -70,7 +70,7 @@ Status check_score(const Model& model, const ScoreRequest& request) {
                      c + 1);
     const int64_t positions = static_cast<int64_t>(request.prompt.size()) + length;
     if (model.context() > 0 && positions > model.context())
-      return invalid("continuation {}: with the prompt it needs {} positions; {}", c + 1, positions,
+      return too_large("continuation {}: with the prompt it needs {} positions; {}", c + 1, positions,
                      model.context_bound());
   }
   if (o.method == ScoreMethod::monte_carlo && tokens > kMostDrawnTokens / o.draws)

@@ -152,7 +152,7 @@ Status Model::check_length(size_t bytes) const {
   if (context_ <= 0) return {};
   const auto most = 3 * static_cast<uint64_t>(context_) * longest_token_;
   if (bytes <= most) return {};
-  return invalid("a prompt of {} bytes is too long; {} positions", bytes, context_bound());
+  return too_large("a prompt of {} bytes is too long; {} positions", bytes, context_bound());
 }
 
 Result<std::vector<int32_t>> Model::prompt_ids(std::string_view text) const {

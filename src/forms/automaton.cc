@@ -71,8 +71,8 @@ Status take_subsets(const Nfa& nfa, int32_t start, int32_t end, Automaton& out) 
   std::vector<std::vector<int32_t>> targets(static_cast<size_t>(out.letters));
   // The same targets often have the same closure: a UTF-8 class has many letters.
   for (size_t i = 0; i < subsets.size(); ++i) {
-    if (std::ssize(subsets) > kMostStates) return invalid("the form needs more than {} states", kMostStates);
-    if (work > kMostWork) return invalid("the form is too large");
+    if (std::ssize(subsets) > kMostStates) return too_large("the form needs more than {} states", kMostStates);
+    if (work > kMostWork) return too_large("the form is too large");
     for (auto& list : targets) list.clear();
     for (const int32_t s : *subsets[i])
       for (const Nfa::Edge& edge : nfa.states[static_cast<size_t>(s)].edges)

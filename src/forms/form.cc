@@ -68,14 +68,13 @@ std::unexpected<Error> of_option(const Form& form, Error error) {
   return std::unexpected(std::move(error));
 }
 
-// The same of a form that is too large, with what of its schemas costs most: they are read once more for that.
-std::unexpected<Error> too_large(const Form& form, Error error) {
+// The same; of a form that is too large with what of its schemas costs most: they are read once more for that.
+std::unexpected<Error> refused(const Form& form, Error error) {
   Budget budget;
   Budget::Heaviest heaviest;
   budget.heaviest = &heaviest;
   const bool has_schemas = form.kind == FormKind::json_schema || form.kind == FormKind::tools;
-  const bool none_fits = error.message.starts_with("no ");
-  if (has_schemas && !none_fits) static_cast<void>(parse_form(form, budget));
+  if (has_schemas && error.kind == ErrorKind::too_large) static_cast<void>(parse_form(form, budget));
   if (!heaviest.path.empty()) error.message += fmt::format("; most of it is {}", heaviest.path);
   return of_option(form, std::move(error));
 }
@@ -85,9 +84,9 @@ Result<Expr> read(const Form& form, std::vector<std::string>* warnings = nullptr
     return of_option(form, {ErrorKind::invalid_input, "found more than 1 MiB of text"});
   Budget budget;
   auto expression = parse_form(form, budget, warnings, where);
-  if (!expression)
-    return budget.left() == 0 ? too_large(form, expression.error()) : of_option(form, expression.error());
-  return expression;
+  if (expression) return expression;
+  expression.error().kind = budget.left() == 0 ? ErrorKind::too_large : ErrorKind::invalid_input;
+  return refused(form, expression.error());
 }
 
 }  // namespace
@@ -103,7 +102,7 @@ Result<Automaton> automaton_of(const Form& form) {
   for (int level = 0;; ++level) {
     auto automaton = compile(expression, level);
     if (automaton) return automaton;
-    if (!has_loops_at(expression, level + 1)) return too_large(form, automaton.error());
+    if (!has_loops_at(expression, level + 1)) return refused(form, automaton.error());
   }
 }
 
@@ -113,10 +112,10 @@ Result<TokenForm> token_form_of(const Form& form, const Vocabulary& vocabulary, 
     const bool last = !has_loops_at(expression, level + 1);
     const auto automaton = compile(expression, level);
     if (!automaton && !last) continue;
-    if (!automaton) return too_large(form, automaton.error());
+    if (!automaton) return refused(form, automaton.error());
     auto made = TokenForm::create(*automaton, vocabulary, ends, last ? kMostVisits : kFewVisits);
     if (made) return made;
-    if (last) return too_large(form, made.error());
+    if (last) return refused(form, made.error());
   }
 }
 

@@ -222,8 +222,8 @@ Result<Nfa> Nfa::of(const Expr& expression, int level, int32_t most) {
   Builder builder(nfa, sizes.take_loops(), most);
   nfa.states.emplace_back();
   nfa.start = builder.build(expression, nfa.end);
-  if (builder.empty()) return invalid("the form is too large");
-  if (builder.full) return invalid("the form needs more than {} states", most);
+  if (builder.empty()) return too_large("the form is too large");
+  if (builder.full) return too_large("the form needs more than {} states", most);
   return nfa;
 }
 

@@ -69,9 +69,9 @@ class Lift {
       bytes_ += bytes_of(edges_[static_cast<size_t>(state)]);
       ways_ += std::ssize(edges_[static_cast<size_t>(state)]);
       if (visits_ > most_visits_ || bytes_ > kMostBytes)
-        return invalid("the form is too large for this vocabulary of {} tokens", v_.size());
+        return too_large("the form is too large for this vocabulary of {} tokens", v_.size());
       if (ways_ > kMostEdges)
-        return invalid("found over {} ways from state to state by this vocabulary of {} tokens, needed a smaller form",
+        return too_large("found over {} ways from state to state by this vocabulary of {} tokens, needed a smaller form",
                        kMostEdges, v_.size());
       for (const auto& [set, to] : edges_[static_cast<size_t>(state)])
         if (!std::exchange(seen[static_cast<size_t>(to)], 1)) order.push_back(to);
@@ -298,7 +298,7 @@ class Lift {
     }
     out.first_edge_.push_back(static_cast<int32_t>(out.edges_.size()));
     if (std::ssize(out.set_classes_) > kMostEdges)
-      return invalid("found over {} classes of tokens in its sets, needed a smaller form", kMostEdges);
+      return too_large("found over {} classes of tokens in its sets, needed a smaller form", kMostEdges);
     if (a_.counted) keep_pieces(out);
     mark_strings(out);
     return out;

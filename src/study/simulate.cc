@@ -348,7 +348,7 @@ Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& o, double from
     const auto setup = set_up(at);
     if (!setup) return std::unexpected(setup.error());
     auto line = run_line(*setup, at, setup->ladder.lines[setup->ladder.somr()]);
-    if (!line && line.error().kind != ErrorKind::invalid_input) return std::unexpected(line.error());
+    if (!line && !line.error().of_input()) return std::unexpected(line.error());
     if (!line) {
       row.error = line.error().message;
       rows.push_back(std::move(row));

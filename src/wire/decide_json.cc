@@ -144,10 +144,6 @@ Json usage_json(const DecideResult& result) {
 
 Json value_json(const DecideOption& option) { return option.boolean ? Json(option.text == "true") : Json(option.text); }
 
-Json diagnostics_json(const DecideAnswer& answer) {
-  return {{"label_mass", answer.label_mass}, {"argmax_is_label", answer.best_is_label}};
-}
-
 // Among them answers whose numbers say little, since the model meant to say something else.
 void add_warnings(const DecideRequest& request, const DecideResult& result, Json& all) {
   constexpr double kLeastMass = 0.01;
@@ -164,6 +160,35 @@ void add_warnings(const DecideRequest& request, const DecideResult& result, Json
 // A level as it is shown to the model.
 std::string level_text(const DecideOption& level) {
   return level.description.empty() ? level.text : level.text + ": " + level.description;
+}
+
+Json answer_json(const DecideQuestion& q, const DecideAnswer& a, bool system_one) {
+  const bool predicate = q.kind == QuestionKind::predicate, choice = q.kind == QuestionKind::choice;
+  Json one = {{"type", system_one && predicate ? "noul" : name(q.kind)}};
+  if (!system_one) one["name"] = q.name.empty() ? Json() : Json(q.name);
+  if (predicate) {
+    one[system_one ? "noul" : "probability"] = a.probabilities[0];
+  } else {
+    Json list = system_one ? Json::object() : Json::array(), legend = Json::object();
+    for (size_t o = 0; o < q.options.size(); ++o) {
+      const DecideOption& option = q.options[o];
+      const Json probability = a.probabilities[o];
+      if (system_one) {
+        const std::string key = choice ? option.text : std::to_string(o);
+        list[key] = probability, legend[key] = level_text(option);
+      } else if (choice) {
+        list.push_back({{"value", value_json(option)}, {"probability", probability}});
+      } else {
+        list.push_back({{"label", option.text}, {"value", o}, {"probability", probability}});
+      }
+    }
+    one[choice ? "choice" : "score"] = choice ? value_json(q.options[a.best]) : Json(a.score);
+    if (system_one && !choice) one["legend"] = std::move(legend);
+    one["confidence"] = a.confidence;
+    one["probabilities"] = std::move(list);
+  }
+  one["diagnostics"] = {{"label_mass", a.label_mass}, {"argmax_is_label", a.best_is_label}};
+  return one;
 }
 
 }  // namespace
@@ -245,72 +270,22 @@ Result<DecideRequest> read_decide(std::string_view text, const std::string& sour
   return request;
 }
 
+Json decide_json(const DecideRequest& request, const DecideResult& result, const std::string& model) {
+  Json answers = request.system_one ? Json::object() : Json::array(), all = Json::object();
+  for (size_t i = 0; i < result.answers.size(); ++i) {
+    const DecideQuestion& question = request.questions[i];
+    Json one = answer_json(question, result.answers[i], request.system_one);
+    request.system_one ? void(answers[question.name] = std::move(one)) : answers.push_back(std::move(one));
+  }
+  if (!request.system_one) all["object"] = "decision";
+  all.update({{"model", model}, {"answers", std::move(answers)}, {"usage", usage_json(result)}});
+  if (request.system_one && request.options.joint) all["joint"] = {{"canvases", result.canvases}};
+  add_warnings(request, result, all);
+  return all;
+}
+
 std::string decide_text(const DecideRequest& request, const DecideResult& result, const std::string& model) {
-  return json_line(request.system_one ? systemone_json(request, result, model)
-                                      : decisions_json(request, result, model));
-}
-
-Json decisions_json(const DecideRequest& request, const DecideResult& result, const std::string& model) {
-  Json answers = Json::array();
-  for (size_t i = 0; i < result.answers.size(); ++i) {
-    const DecideQuestion& q = request.questions[i];
-    const DecideAnswer& a = result.answers[i];
-    Json one = {{"type", name(q.kind)}, {"name", q.name.empty() ? Json() : Json(q.name)}};
-    if (q.kind == QuestionKind::predicate) {
-      one["probability"] = a.probabilities[0];
-    } else {
-      Json list = Json::array();
-      for (size_t o = 0; o < q.options.size(); ++o) {
-        if (q.kind == QuestionKind::choice)
-          list.push_back({{"value", value_json(q.options[o])}, {"probability", a.probabilities[o]}});
-        else
-          list.push_back({{"label", q.options[o].text}, {"value", o}, {"probability", a.probabilities[o]}});
-      }
-      if (q.kind == QuestionKind::choice)
-        one["choice"] = value_json(q.options[a.best]);
-      else
-        one["score"] = a.score;
-      one["confidence"] = a.confidence;
-      one["probabilities"] = std::move(list);
-    }
-    one["diagnostics"] = diagnostics_json(a);
-    answers.push_back(std::move(one));
-  }
-  Json all = {{"object", "decision"}, {"model", model}, {"answers", std::move(answers)}, {"usage", usage_json(result)}};
-  add_warnings(request, result, all);
-  return all;
-}
-
-Json systemone_json(const DecideRequest& request, const DecideResult& result, const std::string& model) {
-  Json answers = Json::object();
-  for (size_t i = 0; i < result.answers.size(); ++i) {
-    const DecideQuestion& q = request.questions[i];
-    const DecideAnswer& a = result.answers[i];
-    Json one;
-    if (q.kind == QuestionKind::predicate) {
-      one = {{"type", "noul"}, {"noul", a.probabilities[0]}};
-    } else {
-      one["type"] = name(q.kind);
-      Json list = Json::object(), legend = Json::object();
-      for (size_t o = 0; o < q.options.size(); ++o) {
-        const std::string key = q.kind == QuestionKind::choice ? q.options[o].text : std::to_string(o);
-        list[key] = a.probabilities[o];
-        legend[key] = level_text(q.options[o]);
-      }
-      if (q.kind == QuestionKind::choice)
-        one["choice"] = value_json(q.options[a.best]);
-      else
-        one["score"] = a.score, one["legend"] = std::move(legend);
-      one["confidence"] = a.confidence;
-      one["probabilities"] = std::move(list);
-    }
-    one["diagnostics"] = diagnostics_json(a);
-    answers[q.name] = std::move(one);
-  }
-  Json all = {{"model", model}, {"answers", std::move(answers)}, {"usage", usage_json(result)}};
-  if (request.options.joint) all["joint"] = {{"canvases", result.canvases}};
-  add_warnings(request, result, all);
-  return all;
+  return json_line(decide_json(request, result, model));
 }
 
 std::string temperatures_text(const std::array<double, kQuestionKinds>& temperatures, const std::string& model,

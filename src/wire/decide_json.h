@@ -25,11 +25,8 @@ Result<DecideRequest> parse_decide(const Fields& body);
 // The text of such a body, as files and callers of libraries give it. `source` names it in errors.
 Result<DecideRequest> read_decide(std::string_view text, const std::string& source);
 
-// What is answered, {answers, model, usage}.
-Json decisions_json(const DecideRequest& request, const DecideResult& result, const std::string& model);
-Json systemone_json(const DecideRequest& request, const DecideResult& result, const std::string& model);
-
-// The one that goes with the request, on one line.
+// What is answered, {answers, model, usage}, as it goes with the request; the same on one line.
+Json decide_json(const DecideRequest& request, const DecideResult& result, const std::string& model);
 std::string decide_text(const DecideRequest& request, const DecideResult& result, const std::string& model);
 
 // The file of `llada decide --calibrate`.

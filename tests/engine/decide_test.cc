@@ -611,7 +611,7 @@ TEST(DecideJson, WritesWhatTheClientsRead) {
   DecideResult result{.answers = {}, .prompt_tokens = 12, .reused_tokens = 4, .forwards = 3, .rows = 20};
   result.answers = {answer_of(predicate, {logs({.25, .25})}, 1), answer_of(choice, {logs({.1, .3})}, 1),
                     answer_of(score, {logs({.7, .2, .1})}, 1)};
-  const auto out = decisions_json(request, result, "m");
+  const auto out = decide_json(request, result, "m");
   EXPECT_EQ(out["answers"][0]["probability"], 0.5);
   EXPECT_TRUE(out["answers"][0]["name"].is_null());
   EXPECT_EQ(out["answers"][1]["choice"], "true");
@@ -619,7 +619,8 @@ TEST(DecideJson, WritesWhatTheClientsRead) {
   EXPECT_EQ(out["answers"][2]["probabilities"][2]["value"], 2);
   EXPECT_EQ(out["usage"]["input_tokens_details"]["cached_tokens"], 4);
   request.questions[0].name = "spam", request.questions[2].name = "urgent";
-  const auto other = systemone_json(request, result, "m");
+  request.system_one = true;
+  const auto other = decide_json(request, result, "m");
   EXPECT_EQ(other["answers"]["spam"]["noul"], 0.5);
   EXPECT_EQ(other["answers"]["urgent"]["legend"]["1"], "This week");
 }

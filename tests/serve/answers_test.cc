@@ -4,8 +4,8 @@
 
 #include "engine/infill_text.h"
 #include "engine/likelihood.h"
-#include "serve/protocols/reading.h"
 #include "serve/fixture.h"
+#include "serve/protocols/reading.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -394,7 +394,8 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
     EXPECT_EQ(client.receive().status, 400) << text;
   }
   const auto removed = post(kChat, with("llada", {{"wino", true}}));
-  EXPECT_EQ(removed.json()["error"]["message"], "llada.wino: was removed: revision=dual-path checks doubtful tokens again");
+  EXPECT_EQ(removed.json()["error"]["message"],
+            "llada.wino: was removed: revision=dual-path checks doubtful tokens again");
 }
 
 TEST_F(Answers, FitTheFormThatWasAskedFor) {

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "serve/fixture.h"
+#include "serve/http/body.h"
 #include "serve/work/kept_objects.h"
-#include "serve/http/multipart.h"
 #include "serve/work/route.h"
 
 namespace llada::serve {

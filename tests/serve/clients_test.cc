@@ -3,9 +3,9 @@
 #include <set>
 
 #include "engine/prompt.h"
-#include "serve/work/answer_json.h"
-#include "serve/protocols/reading.h"
 #include "serve/fixture.h"
+#include "serve/protocols/reading.h"
+#include "serve/work/answer_writer.h"
 #include "text/utf8.h"
 
 namespace llada::serve {

@@ -1,8 +1,8 @@
 // /v1/decisions and /v1/systemone: the answers of the engine alone, whoever else asks; limits, fields, clients that go.
 #include <thread>
 
-#include "wire/decide_json.h"
 #include "serve/fixture.h"
+#include "wire/decide_json.h"
 
 namespace llada::serve {
 namespace {
@@ -31,7 +31,7 @@ class DecisionRoutes : public ServeTest {
     const auto request = parse_decide(Fields(JsonDocument{.root = Json(body)}, "")).value();
     const auto engine = Engine::create(tiny_model(), {}).value();
     const Result<DecideResult> result = engine->submit_decide(start_decide(tiny_model(), request).value())->wait();
-    return body.contains("state") ? systemone_json(request, *result, "tiny") : decisions_json(request, *result, "tiny");
+    return decide_json(request, *result, "tiny");
   }
 };
 

@@ -8,7 +8,7 @@
 #include "engine/golden.h"
 #include "serve/client.h"
 #include "serve/http/server.h"
-#include "serve/work/answer_bytes.h"
+#include "serve/work/ask.h"
 #include "serve/work/service.h"
 
 namespace llada::serve {

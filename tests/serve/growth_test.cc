@@ -3,7 +3,7 @@
 #include <ctime>
 
 #include "serve/fixture.h"
-#include "serve/http/multipart.h"
+#include "serve/http/body.h"
 
 namespace llada::serve {
 namespace {

@@ -4,8 +4,8 @@
 #include <future>
 
 #include "base/memory_usage.h"
-#include "serve/http/access.h"
 #include "serve/fixture.h"
+#include "serve/http/access.h"
 #include "serve/work/waiting_room.h"
 
 namespace llada::serve {

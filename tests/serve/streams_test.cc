@@ -1,9 +1,9 @@
 // Streams: what clients of each kind see while an answer forms, and that it is the answer.
 #include <map>
 
-#include "serve/work/answer_json.h"
-#include "serve/work/answer_text.h"
 #include "serve/fixture.h"
+#include "serve/work/answer_text.h"
+#include "serve/work/answer_writer.h"
 #include "text/utf8.h"
 
 namespace llada::serve {

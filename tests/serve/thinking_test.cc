@@ -6,8 +6,8 @@
 #include "engine/prompt.h"
 #include "formats/temp_folder.h"
 #include "geometry/tiny_gemma.h"
-#include "serve/work/answer_text.h"
 #include "serve/fixture.h"
+#include "serve/work/answer_text.h"
 
 namespace llada::serve {
 namespace {

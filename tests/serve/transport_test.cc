@@ -11,8 +11,8 @@
 #include <fstream>
 #include <future>
 
-#include "serve/http/access.h"
 #include "serve/fixture.h"
+#include "serve/http/access.h"
 #include "serve/work/route.h"
 
 namespace llada::serve {
@@ -570,7 +570,7 @@ TEST_F(Transport, AReplyAfterTheEndGoesNowhere) {
   std::promise<std::shared_ptr<Exchange>> asked;
   const auto slow = std::make_shared<Slow>();
   auto opened = Server::open(address, limits, [&](const std::shared_ptr<Exchange>& exchange) {
-    if (exchange->request.path == "/stream") return exchange->respond({.stream = slow});
+    if (exchange->request.path == "/stream") return exchange->respond(HttpReply{.stream = slow});
     asked.set_value(exchange);
   });
   ASSERT_TRUE(opened);

@@ -95,6 +95,16 @@ std::unexpected<ApiError> wrong(const std::string& name, const Json& found, std:
   return std::unexpected(ApiError(wrong_value("", name, found, needed).error()));
 }
 
+std::unexpected<ApiError> unsupported(const std::string& path) {
+  return refuse(path + ": this field is not supported here", path);
+}
+
+const Json& member(const Json& object, std::string_view name) {
+  static const Json kNone;
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return found == object.end() ? kNone : *found;
+}
+
 bool asks_nothing(const Json& v) { return v.is_null() || is_false(v) || is_zero(v) || is_empty(v); }
 
 bool changes_nothing(const Fields& body, const std::string& name) {

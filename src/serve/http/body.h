@@ -1,7 +1,8 @@
-// The JSON body of a request: which fields and values of it change nothing here, whoever sends them.
+// The body of a request: JSON, and which fields and values of it change nothing here, whoever sends them; a form.
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "json/fields.h"
 #include "serve/http/http.h"
@@ -20,7 +21,23 @@ bool changes_nothing(const Fields& body, const std::string& name);
 // Null, false, 0, and what is empty.
 bool asks_nothing(const Json& value);
 
+// A member of what may be an object; null where it is not there.
+const Json& member(const Json& object, std::string_view name);
+
+// Refuses a member that asks for something.
+std::unexpected<ApiError> unsupported(const std::string& path);
 // "NAME: found VALUE, needed NEEDED", about the field NAME.
 std::unexpected<ApiError> wrong(const std::string& name, const Json& found, std::string_view needed);
+
+// A part of multipart/form-data, as clients send a file (RFC 7578). Deliberately absent: parts within parts, and
+// encodings of a part other than its bytes.
+struct FormPart {
+  std::string name, file;  // file: its name; empty: a field
+  std::string_view bytes;  // of the body
+};
+
+// The parts of a body with this Content-Type. Refused: another type, a body that ends within a part, more than 32
+// parts.
+Answered<std::vector<FormPart>> parse_form(std::string_view content_type, std::string_view body);
 
 }  // namespace llada::serve

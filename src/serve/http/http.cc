@@ -60,9 +60,9 @@ std::string without_percent(std::string_view part) {
 constexpr size_t kMostWords = 500;  // bytes
 
 ApiError::ApiError(const Error& error)
-    : status(error.kind == ErrorKind::invalid_input ? 400
-             : error.kind == ErrorKind::memory      ? 503
-                                                    : 500),
+    : status(error.of_input()                  ? 400
+             : error.kind == ErrorKind::memory ? 503
+                                               : 500),
       message(error.field().empty() ? without_folders(error.message) : printable(error.message, kMostWords)),
       param(printable(error.field(), kMostWords)),
       code(error.kind == ErrorKind::memory ? "out_of_memory" : "") {}
@@ -101,7 +101,8 @@ HttpReply queue_full() {
 
 HttpReply json_reply(const Json& json) { return {.body = dump(json)}; }
 
-void Exchange::respond(HttpReply reply) {
+void Exchange::respond(Answered<HttpReply> answer) {
+  HttpReply reply = answer ? std::move(*answer) : error_reply(answer.error());
   if (responded_.exchange(true)) return;
   if (gone_) reply.status = kClientGone;
   try {

@@ -185,7 +185,7 @@ class Exchange {
   BodyBytes take_body() { return std::move(body_); }
   size_t body_bytes() const { return body_.text().size(); }  // before that
 
-  void respond(HttpReply reply);
+  void respond(Answered<HttpReply> answer);
   // Called with every reply before it is handed to the connection.
   void before_reply(std::function<void(const Exchange&, HttpReply&)> call) { before_ = std::move(call); }
   // Called once: when the reply is handed to the connection; of a stream when all of it was, or the client has gone.

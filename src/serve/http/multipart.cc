@@ -1,9 +1,9 @@
-#include "serve/http/multipart.h"
-
+// Bodies of multipart/form-data are read (body.h).
 #include <algorithm>
 #include <cctype>
 #include <optional>
 
+#include "serve/http/body.h"
 #include "text/utf8.h"
 
 namespace llada::serve {

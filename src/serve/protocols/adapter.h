@@ -6,31 +6,35 @@
 
 #include "serve/protocols/reading.h"
 #include "serve/work/job.h"
+#include "serve/work/queued.h"
 #include "serve/work/route.h"
 
 namespace llada::serve {
 
-template <HttpReply (*reply)(Service&, const HttpRequest&)>
+template <auto reply>
 void get(Service& service, const std::shared_ptr<Exchange>& exchange) {
   exchange->respond(reply(service, exchange->request));
 }
 
-// Of a body that is answered at once.
-template <Answered<HttpReply> (*reply)(Service&, Fields)>
-void post(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  auto body = read_body(*exchange, service.options().strict);
-  auto answer = body ? reply(service, std::move(*body)) : std::unexpected(body.error());
-  exchange->respond(answer ? std::move(*answer) : error_reply(answer.error()));
+// What a protocol reads of a body, which has gone when the work begins: that may take an hour.
+template <auto read>
+auto read_with(Service& service, Exchange& exchange) -> decltype(read(service, std::declval<Fields>())) {
+  LLADA_TRY(Fields body, read_body(exchange, service.options().strict));
+  return read(service, std::move(body));
 }
 
-// Of a body that asks for answers of the model. It has gone when the job begins, which may take an hour.
-template <Answered<Ask> (*read)(Service&, Fields)>
+// Of a body that is answered at once; one that asks for answers of the model; one that has one place in the queue.
+template <auto reply>
+void post(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  exchange->respond(read_with<reply>(service, *exchange));
+}
+template <auto read>
 void generate(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  const auto read_ask = [&]() -> Answered<Ask> {
-    LLADA_TRY(Fields body, read_body(*exchange, service.options().strict));
-    return read(service, std::move(body));
-  };
-  begin_job(service, exchange, read_ask());
+  begin_job(service, exchange, read_with<read>(service, *exchange));
+}
+template <auto read, auto bytes, auto work>
+void compute(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  begin_queued(service, exchange, read_with<read>(service, *exchange), bytes, work);
 }
 
 constexpr Route answers(std::string_view path, decltype(Route::answer) answer, bool in_batch = false) {
@@ -38,8 +42,12 @@ constexpr Route answers(std::string_view path, decltype(Route::answer) answer, b
 }
 
 // Text between two others (infill.cc): the gap has as many tokens as `lengths` of the protocol say.
-Answered<Ask> read_between(Service& service, Fields body, std::optional<FormWish> form);
+Answered<Ask> read_between(Service& service, Fields& body, Ask ask, int64_t n = 1);
 // Settings of llama-server's time and of editors, in any request (llama.cc).
 void ignore_llama_settings(Fields& body);
+
+// How Anthropic's protocol and Ollama's chat write answers.
+std::unique_ptr<AnswerWriter> write_message(AnswerHead head, const Ask& ask);
+std::unique_ptr<AnswerWriter> write_ollama_chat(AnswerHead head, const Ask& ask);
 
 }  // namespace llada::serve

@@ -14,56 +14,6 @@ std::string unless_idle(const Fields&, const std::string&, const Json& value) {
   return asks_nothing(value) ? "" : "this field is not supported here";
 }
 
-}  // namespace
-
-FormWish object_form(const std::string& name) { return {name, "json_object", kObjectLevels, true, name}; }
-
-// name: the field that asks for it, as errors have it. A schema may also be sent as its text.
-Wished schema_form(const Fields& body, const std::string& name, const Json& schema, const std::string& where,
-                   bool strict) {
-  if (!schema.is_object() && !schema.is_string()) return wrong(where, schema, "a JSON schema");
-  std::string text = schema.is_string() ? schema.get<std::string>() : body.text_of(schema);
-  return FormWish{name, "json_schema", std::move(text), strict, where};
-}
-
-// An object with a type at a path. OpenAI's chats have a schema in a member json_schema, its later protocol and
-// Anthropic's have it beside the type, and so have llama-server's clients with either type.
-Wished read_typed_form(Fields& body, std::initializer_list<const char*> path, bool inside) {
-  body.find(*path.begin());  // counts as read
-  Fields format = body;
-  for (const char* member : path) {
-    if (!format.has(member)) return std::nullopt;
-    LLADA_TRY(format, format.object(member));
-  }
-  format.object_by(unless_idle);
-  const std::string name = format.path("");
-  LLADA_TRY(const std::string type, format.text("type"));
-  if (type == "text") {
-    LLADA_TRY_STATUS(format.finish());
-    return std::nullopt;
-  }
-  const bool is_object = type == "json_object";
-  if (!is_object && type != "json_schema") return wrong(name + ".type", type, "text, json_object or json_schema");
-  Fields described = format;
-  if (inside && !is_object && format.has("json_schema")) {
-    if (format.has("schema"))
-      return refuse(fmt::format("{}: found schema and json_schema, needed one of the two", name), name);
-    LLADA_TRY_STATUS(format.finish());
-    LLADA_TRY(described, format.object("json_schema"));
-    described.object_by(unless_idle);
-  }
-  described.ignore({"name", "description"});
-  const Json* schema = described.find("schema");
-  LLADA_TRY(const bool strict, described.boolean("strict", false));
-  LLADA_TRY_STATUS(described.finish());
-  if (schema == nullptr && is_object) return object_form(name);
-  if (schema == nullptr)
-    return refuse(fmt::format("{}: needed {}schema, a JSON schema", name, inside ? "json_schema." : ""), name);
-  return schema_form(body, name, *schema, described.path("schema"), strict);
-}
-
-namespace {
-
 // Texts of which the answer is one.
 Wished choice_wish(const std::string& name, const Json& list) {
   const auto is_text = [](const Json& item) { return item.is_string(); };
@@ -120,6 +70,52 @@ Wished others_wish(Fields& body) {
 }
 
 }  // namespace
+
+FormWish object_form(const std::string& name) { return {name, "json_object", kObjectLevels, true, name}; }
+
+// name: the field that asks for it, as errors have it. A schema may also be sent as its text.
+Wished schema_form(const Fields& body, const std::string& name, const Json& schema, const std::string& where,
+                   bool strict) {
+  if (!schema.is_object() && !schema.is_string()) return wrong(where, schema, "a JSON schema");
+  std::string text = schema.is_string() ? schema.get<std::string>() : body.text_of(schema);
+  return FormWish{name, "json_schema", std::move(text), strict, where};
+}
+
+// An object with a type at a path. OpenAI's chats have a schema in a member json_schema, its later protocol and
+// Anthropic's have it beside the type, and so have llama-server's clients with either type.
+Wished read_typed_form(Fields& body, std::initializer_list<const char*> path, bool inside) {
+  body.find(*path.begin());  // counts as read
+  Fields format = body;
+  for (const char* member : path) {
+    if (!format.has(member)) return std::nullopt;
+    LLADA_TRY(format, format.object(member));
+  }
+  format.object_by(unless_idle);
+  const std::string name = format.path("");
+  LLADA_TRY(const std::string type, format.text("type"));
+  if (type == "text") {
+    LLADA_TRY_STATUS(format.finish());
+    return std::nullopt;
+  }
+  const bool is_object = type == "json_object";
+  if (!is_object && type != "json_schema") return wrong(name + ".type", type, "text, json_object or json_schema");
+  Fields described = format;
+  if (inside && !is_object && format.has("json_schema")) {
+    if (format.has("schema"))
+      return refuse(fmt::format("{}: found schema and json_schema, needed one of the two", name), name);
+    LLADA_TRY_STATUS(format.finish());
+    LLADA_TRY(described, format.object("json_schema"));
+    described.object_by(unless_idle);
+  }
+  described.ignore({"name", "description"});
+  const Json* schema = described.find("schema");
+  LLADA_TRY(const bool strict, described.boolean("strict", false));
+  LLADA_TRY_STATUS(described.finish());
+  if (schema == nullptr && is_object) return object_form(name);
+  if (schema == nullptr)
+    return refuse(fmt::format("{}: needed {}schema, a JSON schema", name, inside ? "json_schema." : ""), name);
+  return schema_form(body, name, *schema, described.path("schema"), strict);
+}
 
 Wished read_response_format(Fields& body) { return read_typed_form(body, {"response_format"}, true); }
 

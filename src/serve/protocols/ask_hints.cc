@@ -9,6 +9,7 @@
 #include "decode/form_options.h"
 #include "formats/printable.h"
 #include "serve/protocols/reading.h"
+#include "text/tool_calls.h"
 
 namespace llada::serve {
 namespace {
@@ -81,31 +82,31 @@ constexpr std::array kHints = {
 };
 
 // Ways of sampling that other programs have and no decoding here: an answer without them is one that the model gives.
-constexpr std::array kOthersSampling = {"presence_penalty",
-                                        "frequency_penalty",
-                                        "length_penalty",
-                                        "typical_p",
-                                        "typ_p",
-                                        "min_keep",
-                                        "tfs_z",
-                                        "mirostat",
-                                        "mirostat_tau",
-                                        "mirostat_eta",
-                                        "dynatemp_range",
-                                        "dynatemp_exponent",
-                                        "xtc_probability",
-                                        "xtc_threshold",
-                                        "dry_multiplier",
-                                        "dry_base",
-                                        "dry_allowed_length",
-                                        "dry_penalty_last_n",
-                                        "repeat_last_n",
-                                        "repetition_penalty_range",
-                                        "top_a",
-                                        "epsilon_cutoff",
-                                        "eta_cutoff",
-                                        "smoothing_factor",
-                                        "smoothing_curve"};
+constexpr const char* kOthersSampling[] = {"presence_penalty",
+                                           "frequency_penalty",
+                                           "length_penalty",
+                                           "typical_p",
+                                           "typ_p",
+                                           "min_keep",
+                                           "tfs_z",
+                                           "mirostat",
+                                           "mirostat_tau",
+                                           "mirostat_eta",
+                                           "dynatemp_range",
+                                           "dynatemp_exponent",
+                                           "xtc_probability",
+                                           "xtc_threshold",
+                                           "dry_multiplier",
+                                           "dry_base",
+                                           "dry_allowed_length",
+                                           "dry_penalty_last_n",
+                                           "repeat_last_n",
+                                           "repetition_penalty_range",
+                                           "top_a",
+                                           "epsilon_cutoff",
+                                           "eta_cutoff",
+                                           "smoothing_factor",
+                                           "smoothing_curve"};
 
 // The members of an object, with its name, that are not known here.
 Answered<std::vector<std::string>> other_members(const std::string& name, const Json& object) {
@@ -172,17 +173,14 @@ Answered<std::string> read_hints(Fields& body, const Dialect& dialect, bool* thi
     if (object == nullptr) continue;
     LLADA_TRY(const auto others, other_members(name, *object));
     if (others.empty() || name == kTemplateSwitches) continue;
-    return refuse(fmt::format("{}: this field is not supported here", others.front()), others.front());
+    return unsupported(others.front());
   }
   for (const auto& [name, read] : kHints) {
     const std::string whole = name, object = whole.substr(0, whole.find('.'));
     if (object == "text" && dialect.calls != Calls::items) continue;
     const Json* value = body.find(object);
-    if (value != nullptr && object != whole) {
-      const auto member = value->find(whole.substr(object.size() + 1));
-      value = member == value->end() || member->is_null() ? nullptr : &*member;
-    }
-    if (value == nullptr) continue;
+    if (value != nullptr && object != whole) value = &member(*value, whole.substr(object.size() + 1));
+    if (value == nullptr || value->is_null()) continue;
     LLADA_TRY(const bool wished, read(whole, *value));
     if (wished && think != nullptr && !whole.ends_with("verbosity"))
       *think = true;
@@ -193,22 +191,10 @@ Answered<std::string> read_hints(Fields& body, const Dialect& dialect, bool* thi
   return more + ": the model neither thinks nor knows how much to say, so the answer is the same";
 }
 
-}  // namespace
-
-Done think_without_form(Service& service, Ask& ask, const Decoding& decoding) {
-  if (!ask.think || !decode::form_of(decoding.choice.options)) return {};
-  ask.think = false;
-  return add_warning(service, ask, kNoThoughts);
-}
-
-namespace {
-
-// A line for each kind of wishes that has no effect. They have one in conversations with a model that has a channel for
-// thoughts.
-Answered<std::vector<std::string>> read_wishes(Service& service, Fields& body, const Dialect& dialect, bool& think) {
-  const bool can = dialect.converses && service.model().chat_format().thought_begin >= 0;
+// A line for each kind of wishes that has no effect.
+Answered<std::vector<std::string>> read_wishes(Fields& body, const Dialect& dialect, bool* think) {
   std::vector<std::string> warnings;
-  LLADA_TRY(std::string hints, read_hints(body, dialect, can ? &think : nullptr));
+  LLADA_TRY(std::string hints, read_hints(body, dialect, think));
   if (!hints.empty()) warnings.push_back(std::move(hints));
   if (const Json* switches = body.find(kTemplateSwitches)) {
     LLADA_TRY(const auto others, other_members(kTemplateSwitches, *switches));
@@ -221,18 +207,32 @@ Answered<std::vector<std::string>> read_wishes(Service& service, Fields& body, c
 
 }  // namespace
 
-Answered<bool> read_prompt_wishes(Service& service, Fields& body, const Dialect& dialect, bool tools, Json& reply) {
-  bool think = false;
-  LLADA_TRY(auto warnings, read_wishes(service, body, dialect, think));
-  if (tools && std::exchange(think, false)) warnings.emplace_back(kNoThoughts);
-  for (const std::string& warning : warnings) LLADA_TRY_STATUS(unless_strict(service, warning));
-  if (!warnings.empty()) reply["warnings"] = std::move(warnings);
-  return think && !tools;
+bool* if_it_thinks(const Service& service, const Dialect& dialect, bool& think) {
+  return dialect.converses && service.model().chat_format().thought_begin >= 0 ? &think : nullptr;
 }
 
-Answered<std::vector<std::string>> read_without_effect(Service& service, Fields& body, const Dialect& dialect,
-                                                       bool& think) {
-  LLADA_TRY(auto warnings, read_wishes(service, body, dialect, think));
+Done think_without_form(Service& service, Ask& ask, const Decoding& decoding) {
+  if (!ask.think || !decode::form_of(decoding.choice.options)) return {};
+  ask.think = false;
+  return add_warning(service, ask, kNoThoughts);
+}
+
+Answered<bool> read_talk_prompt(Service& service, Fields& body, const Dialect& dialect,
+                                std::vector<ChatMessage>& messages, Json& reply) {
+  LLADA_TRY(const ToolUse tools, read_tools(body, dialect));
+  bool think = false;
+  LLADA_TRY(auto warnings, read_wishes(body, dialect, if_it_thinks(service, dialect, think)));
+  const bool has_tools = !tools.functions.empty();
+  if (has_tools && std::exchange(think, false)) warnings.emplace_back(kNoThoughts);
+  for (const std::string& warning : warnings) LLADA_TRY_STATUS(unless_strict(service, warning));
+  if (!warnings.empty()) reply["warnings"] = std::move(warnings);
+  LLADA_TRY_STATUS(body.finish());
+  if (has_tools) show_tools(service.model().chat_format(), tools.functions, messages);
+  return think;
+}
+
+Answered<std::vector<std::string>> read_without_effect(Fields& body, const Dialect& dialect, bool* think) {
+  LLADA_TRY(auto warnings, read_wishes(body, dialect, think));
   LLADA_TRY(std::string reports, read_reports(body));
   if (!reports.empty()) warnings.push_back(std::move(reports));
   std::string names;

@@ -7,7 +7,6 @@
 #include <cerrno>
 
 #include "base/numbers.h"
-#include "serve/http/multipart.h"
 #include "serve/protocols/adapter.h"
 #include "serve/work/batch.h"
 #include "text/utf8.h"
@@ -17,21 +16,33 @@ namespace {
 
 constexpr int64_t kLeastFileSeconds = 3600, kMostFileSeconds = 2'592'000;
 
+// Who keeps files and batches, and whose a request is shown.
 struct Keeper {
   Batches* batches;
   std::string asker;
+  bool strict;
 };
-Answered<Keeper> kept(Service& service, const HttpRequest& request) {
-  if (Batches* batches = service.batches()) return Keeper{batches, service.asker(request)};
-  const std::string_view absence = Store::absence();
-  // Not 501, which clients take for a passing fault and try again.
-  return std::unexpected(ApiError(
-      404,
-      absence.empty() ? "files and batches are not kept here; needed llada serve --store DIR" : std::string(absence),
-      "", "nothing_kept"));
+
+// Of a route to what is kept.
+template <auto reply>
+void kept(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  const auto answer = [&]() -> Answered<HttpReply> {
+    if (Batches* batches = service.batches())
+      return reply(Keeper{batches, service.asker(exchange->request), service.options().strict}, *exchange);
+    const std::string_view absence = Store::absence();
+    // Not 501, which clients take for a passing fault and try again.
+    return std::unexpected(ApiError(
+        404,
+        absence.empty() ? "files and batches are not kept here; needed llada serve --store DIR" : std::string(absence),
+        "", "nothing_kept"));
+  };
+  exchange->respond(answer());
 }
 
-HttpReply reply_of(const Answered<Json>& answer) { return answer ? json_reply(*answer) : error_reply(answer.error()); }
+Answered<HttpReply> reply_of(const Answered<Json>& answer) {
+  if (!answer) return std::unexpected(answer.error());
+  return json_reply(*answer);
+}
 
 // Of a URL's query.
 std::optional<std::string> query_value(std::string_view query, std::string_view name) {
@@ -45,7 +56,7 @@ std::optional<std::string> query_value(std::string_view query, std::string_view 
 }
 
 // A page of a list: limit objects behind the one whose id is `after`.
-Answered<Json> page_of(std::vector<Json> all, const HttpRequest& request, int64_t common) {
+Answered<HttpReply> page_of(std::vector<Json> all, const HttpRequest& request, int64_t common) {
   int64_t limit = common;
   if (const auto given = query_value(request.query, "limit")) {
     const auto number = parse_number<int64_t>(*given);
@@ -69,11 +80,12 @@ Answered<Json> page_of(std::vector<Json> all, const HttpRequest& request, int64_
   list["last_id"] = data.empty() ? Json(nullptr) : data.back()["id"];
   list["has_more"] = more;
   list["data"] = std::move(data);
-  return list;
+  return json_reply(list);
 }
 
-Answered<Json> read_file_form(const Keeper& keeper, const HttpRequest& request, std::string_view body) {
-  LLADA_TRY(const auto parts, parse_form(request.type, body));
+Answered<HttpReply> add_file(const Keeper& keeper, Exchange& exchange) {
+  const BodyBytes body = exchange.take_body();
+  LLADA_TRY(const auto parts, parse_form(exchange.request.type, body.text()));
   const FormPart* file = nullptr;
   std::string purpose;
   int64_t seconds = 0;
@@ -90,13 +102,13 @@ Answered<Json> read_file_form(const Keeper& keeper, const HttpRequest& request, 
             part.name);
       seconds = *number;
     } else if (part.name != "expires_after[anchor]") {
-      return refuse(part.name + ": this field is not supported here", part.name);
+      return unsupported(part.name);
     }
   }
   if (purpose != "batch") return refuse(fmt::format("purpose: found {}, needed batch", in_quotes(purpose)), "purpose");
   if (file == nullptr) return refuse("file: needed, the requests of a batch", "file");
-  return keeper.batches->add_file(keeper.asker, file->file.empty() ? "file" : file->file, purpose, file->bytes,
-                                  seconds);
+  return reply_of(
+      keeper.batches->add_file(keeper.asker, file->file.empty() ? "file" : file->file, purpose, file->bytes, seconds));
 }
 
 // A file's bytes as they are read.
@@ -139,50 +151,31 @@ Answered<Window> read_window(Fields& body) {
   return Window{text, *number * unit};
 }
 
-void add_file(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  const BodyBytes body = exchange->take_body();
-  const auto add = [&]() -> Answered<Json> {
-    LLADA_TRY(const Keeper keeper, kept(service, exchange->request));
-    return read_file_form(keeper, exchange->request, body.text());
-  };
-  exchange->respond(reply_of(add()));
+Answered<HttpReply> list_files(const Keeper& keeper, const Exchange& exchange) {
+  auto all = keeper.batches->all(keeper.asker, "file");
+  if (const auto purpose = query_value(exchange.request.query, "purpose"))
+    std::erase_if(all, [&](const Json& file) { return file.at("purpose") != *purpose; });
+  return page_of(std::move(all), exchange.request, 10'000);
 }
 
-HttpReply list_files(Service& service, const HttpRequest& request) {
-  const auto list = [&]() -> Answered<Json> {
-    LLADA_TRY(const Keeper keeper, kept(service, request));
-    auto all = keeper.batches->all(keeper.asker, "file");
-    if (const auto purpose = query_value(request.query, "purpose"))
-      std::erase_if(all, [&](const Json& file) { return file.at("purpose") != *purpose; });
-    return page_of(std::move(all), request, 10'000);
-  };
-  return reply_of(list());
+Answered<HttpReply> one_file(const Keeper& keeper, const Exchange& exchange) {
+  return reply_of(keeper.batches->find(keeper.asker, "file", path_id("/v1/files/{id}", exchange.request.path)));
 }
 
-HttpReply one_file(Service& service, const HttpRequest& request) {
-  const auto keeper = kept(service, request);
-  if (!keeper) return error_reply(keeper.error());
-  return reply_of(keeper->batches->find(keeper->asker, "file", path_id("/v1/files/{id}", request.path)));
+Answered<HttpReply> file_content(const Keeper& keeper, const Exchange& exchange) {
+  const std::string id = path_id("/v1/files/{id}/content", exchange.request.path);
+  LLADA_TRY(const Json file, keeper.batches->find(keeper.asker, "file", id));
+  const int fd = ::open(keeper.batches->path_of(file.at("id")).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::unexpected(ApiError(500, "the file's bytes are not there any more"));
+  return HttpReply{.type = "application/octet-stream", .stream = std::make_shared<FileOutflow>(fd)};
 }
 
-HttpReply file_content(Service& service, const HttpRequest& request) {
-  const auto keeper = kept(service, request);
-  if (!keeper) return error_reply(keeper.error());
-  const auto file = keeper->batches->find(keeper->asker, "file", path_id("/v1/files/{id}/content", request.path));
-  if (!file) return error_reply(file.error());
-  const int fd = ::open(keeper->batches->path_of(file->at("id")).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return error_reply(ApiError(500, "the file's bytes are not there any more"));
-  return {.type = "application/octet-stream", .stream = std::make_shared<FileOutflow>(fd)};
+Answered<HttpReply> remove_file(const Keeper& keeper, const Exchange& exchange) {
+  return reply_of(keeper.batches->remove_file(keeper.asker, path_id("/v1/files/{id}", exchange.request.path)));
 }
 
-HttpReply remove_file(Service& service, const HttpRequest& request) {
-  const auto keeper = kept(service, request);
-  if (!keeper) return error_reply(keeper.error());
-  return reply_of(keeper->batches->remove_file(keeper->asker, path_id("/v1/files/{id}", request.path)));
-}
-
-Answered<Json> read_batch(const Keeper& keeper, Exchange& exchange, bool strict) {
-  LLADA_TRY(Fields body, read_body(exchange, strict));
+Answered<HttpReply> add_batch(const Keeper& keeper, Exchange& exchange) {
+  LLADA_TRY(Fields body, read_body(exchange, keeper.strict));
   LLADA_TRY(const auto input, body.optional_text("input_file_id"));
   LLADA_TRY(const auto endpoint, body.optional_text("endpoint"));
   LLADA_TRY(const Window window, read_window(body));
@@ -194,53 +187,39 @@ Answered<Json> read_batch(const Keeper& keeper, Exchange& exchange, bool strict)
   if (!endpoint) return refuse("endpoint: needed, the url of the requests", "endpoint");
   if (const Status known = check_batch_url(*endpoint); !known)
     return refuse("endpoint: " + known.error().message, "endpoint");
-  return keeper.batches->add_batch(keeper.asker, {{"endpoint", *endpoint},
-                                                  {"input_file_id", *input},
-                                                  {"completion_window", window.text},
-                                                  {"metadata", metadata == nullptr ? Json(nullptr) : Json(*metadata)},
-                                                  {"seconds", window.seconds}});
+  const Json given = metadata == nullptr ? Json(nullptr) : *metadata;
+  return reply_of(keeper.batches->add_batch(keeper.asker, {{"endpoint", *endpoint},
+                                                           {"input_file_id", *input},
+                                                           {"completion_window", window.text},
+                                                           {"metadata", given},
+                                                           {"seconds", window.seconds}}));
 }
 
-void add_batch(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  const auto add = [&]() -> Answered<Json> {
-    LLADA_TRY(const Keeper keeper, kept(service, exchange->request));
-    return read_batch(keeper, *exchange, service.options().strict);
-  };
-  exchange->respond(reply_of(add()));
+Answered<HttpReply> list_batches(const Keeper& keeper, const Exchange& exchange) {
+  return page_of(keeper.batches->all(keeper.asker, "batch"), exchange.request, 20);
 }
 
-HttpReply list_batches(Service& service, const HttpRequest& request) {
-  const auto list = [&]() -> Answered<Json> {
-    LLADA_TRY(const Keeper keeper, kept(service, request));
-    return page_of(keeper.batches->all(keeper.asker, "batch"), request, 20);
-  };
-  return reply_of(list());
+Answered<HttpReply> one_batch(const Keeper& keeper, const Exchange& exchange) {
+  return reply_of(keeper.batches->find(keeper.asker, "batch", path_id("/v1/batches/{id}", exchange.request.path)));
 }
 
-HttpReply one_batch(Service& service, const HttpRequest& request) {
-  const auto keeper = kept(service, request);
-  if (!keeper) return error_reply(keeper.error());
-  return reply_of(keeper->batches->find(keeper->asker, "batch", path_id("/v1/batches/{id}", request.path)));
-}
-
-HttpReply cancel_batch(Service& service, const HttpRequest& request) {
-  const auto keeper = kept(service, request);
-  if (!keeper) return error_reply(keeper.error());
-  return reply_of(keeper->batches->cancel_batch(keeper->asker, path_id("/v1/batches/{id}/cancel", request.path)));
+Answered<HttpReply> cancel_batch(const Keeper& keeper, const Exchange& exchange) {
+  const std::string id = path_id("/v1/batches/{id}/cancel", exchange.request.path);
+  return reply_of(keeper.batches->cancel_batch(keeper.asker, id));
 }
 
 }  // namespace
 
 Protocol batches_protocol() {
-  static constexpr Route kRoutes[] = {{"POST", "/v1/files", add_file},
-                                      {"GET", "/v1/files", get<list_files>},
-                                      {"GET", "/v1/files/{id}/content", get<file_content>},
-                                      {"GET", "/v1/files/{id}", get<one_file>},
-                                      {"DELETE", "/v1/files/{id}", get<remove_file>},
-                                      {"POST", "/v1/batches", add_batch},
-                                      {"GET", "/v1/batches", get<list_batches>},
-                                      {"POST", "/v1/batches/{id}/cancel", get<cancel_batch>},
-                                      {"GET", "/v1/batches/{id}", get<one_batch>}};
+  static constexpr Route kRoutes[] = {{"POST", "/v1/files", kept<add_file>},
+                                      {"GET", "/v1/files", kept<list_files>},
+                                      {"GET", "/v1/files/{id}/content", kept<file_content>},
+                                      {"GET", "/v1/files/{id}", kept<one_file>},
+                                      {"DELETE", "/v1/files/{id}", kept<remove_file>},
+                                      {"POST", "/v1/batches", kept<add_batch>},
+                                      {"GET", "/v1/batches", kept<list_batches>},
+                                      {"POST", "/v1/batches/{id}/cancel", kept<cancel_batch>},
+                                      {"GET", "/v1/batches/{id}", kept<one_batch>}};
   return {kRoutes};
 }
 

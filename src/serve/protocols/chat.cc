@@ -18,7 +18,7 @@ class ChatWriter final : public ChoicesWriter {
     if (!answer.calls.empty() && answer.text.empty()) message["content"] = nullptr;
     for (size_t i = 0; i < answer.calls.size(); ++i)
       message["tool_calls"].push_back(
-          {{"id", call_id(request_, index, static_cast<int64_t>(i))},
+          {{"id", call_id(head_.id, index, static_cast<int64_t>(i))},
            {"type", "function"},
            {"function", {{"name", answer.calls[i].name}, {"arguments", answer.calls[i].arguments}}}});
     if (!answer.thoughts.empty()) message["reasoning_content"] = answer.thoughts;
@@ -50,14 +50,14 @@ Answered<Ask> read_chat(Service& service, Fields body) {
   LLADA_TRY(auto messages, read_messages(body, kChat));
   LLADA_TRY(const int64_t n, read_count(service, body));
   LLADA_TRY_STATUS(read_chat_logprobs(body, ask));
-  return read_talk(service, body, kChat, std::move(ask), {.messages = std::move(messages), .answers = n});
+  return read_talk(service, body, kChat, std::move(ask), std::move(messages), n);
 }
 
 Answered<HttpReply> apply_template(Service& service, Fields body) {
   Json reply = Json::object();
   LLADA_TRY(auto messages, read_messages(body, kChat));
-  LLADA_TRY(const auto prompt, read_talk_prompt(service, body, kChat, std::move(messages), reply));
-  LLADA_TRY(const auto ids, service.model().chat_ids(prompt.messages, prompt.think));
+  LLADA_TRY(const bool think, read_talk_prompt(service, body, kChat, messages, reply));
+  LLADA_TRY(const auto ids, service.model().chat_ids(messages, think));
   reply["prompt"] = to_valid_utf8(service.model().tokenizer().decode(ids, true));
   reply["tokens"] = ids;
   return json_reply(reply);

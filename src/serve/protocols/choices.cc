@@ -101,7 +101,7 @@ std::string ChoicesWriter::text(int64_t index, const std::string& delta, int64_t
 std::string ChoicesWriter::call(int64_t index, const AnswerPiece& more, int64_t tokens) {
   Json call = {{"index", more.call}};
   if (!more.name.empty()) {
-    call["id"] = call_id(request_, index, more.call);
+    call["id"] = call_id(head_.id, index, more.call);
     call["type"] = "function";
     call["function"]["name"] = more.name;
   }
@@ -182,7 +182,7 @@ std::string ChoicesWriter::replacing(int64_t index, const std::string& text, con
 }
 
 Json ChoicesWriter::head_json(bool /*chunk*/) const {
-  return {{"id", head_.id}, {"object", object_}, {"created", head_.created}, {"model", head_.model}};
+  return {{"id", id_}, {"object", object_}, {"created", head_.created}, {"model", head_.model}};
 }
 
 Json ChoicesWriter::with_usage(Json piece, int64_t index, int64_t tokens) const {

@@ -12,9 +12,7 @@ namespace llada::serve {
 class ChoicesWriter : public AnswerWriter {
  public:
   ChoicesWriter(AnswerHead head, const Ask& ask, const char* prefix = "cmpl-", const char* object = "text_completion")
-      : ask_(ask), request_(head.id), head_(std::move(head)), object_(object) {
-    head_.id = prefix + head_.id;
-  }
+      : AnswerWriter(std::move(head), prefix), ask_(ask), object_(object) {}
 
   // Each choice is written as soon as it is there: as JSON values, which take many times the memory of their text,
   // there is one answer at a time.
@@ -46,8 +44,6 @@ class ChoicesWriter : public AnswerWriter {
   Json with_usage(Json piece, int64_t index, int64_t tokens) const;
 
   const Ask& ask_;
-  const std::string request_;
-  AnswerHead head_;
   const std::string object_;
 };
 

@@ -10,18 +10,13 @@ constexpr Dialect kCompletion{
     .writer = write_as<ChoicesWriter>, .frames = true, .biased = true, .form = read_any_format};
 
 Answered<Ask> read_completion(Service& service, Fields body) {
-  if (body.find("suffix") != nullptr) {
-    LLADA_TRY(const auto form, read_any_format(body));
-    LLADA_TRY(Ask ask, read_between(service, std::move(body), form));
-    ask.writer = kCompletion.writer;
-    return ask;
-  }
   LLADA_TRY(Ask ask, read_ask(service, body, kCompletion));
+  LLADA_TRY(const int64_t n, read_count(service, body));
+  LLADA_TRY_STATUS(read_logprobs(body, ask));
+  if (body.find("suffix") != nullptr) return read_between(service, body, std::move(ask), n);
   LLADA_TRY(auto prompts, read_prompts(service, body));
   LLADA_TRY(const auto stop, read_stop(body));
-  LLADA_TRY(const int64_t n, read_count(service, body));
   LLADA_TRY(const bool echo, body.boolean("echo", false));
-  LLADA_TRY_STATUS(read_logprobs(body, ask));
   ask.scores_prompt = echo && ask.logprobs;
   if (ask.scores_prompt && ask.stream)
     return refuse("stream: log-probabilities of the prompt (echo) come whole; needed no stream", "stream");
@@ -29,7 +24,7 @@ Answered<Ask> read_completion(Service& service, Fields body) {
     ask.drops_answer = true;
     body.put("max_tokens", 1);
   }
-  LLADA_TRY(Decoding decoding, read_decoding(service, body, ask, false));
+  LLADA_TRY(Decoding decoding, read_decoding(body, ask, kCompletion, kind_of(service)));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY_STATUS(make_requests(service, ask, "prompt", std::move(prompts), std::move(decoding), n, stop));
   if (echo)

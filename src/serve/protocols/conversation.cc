@@ -15,12 +15,6 @@ struct MessageForm {
   const Fields& body;
 };
 
-const Json& member(const Json& object, const char* name) {
-  static const Json kNone;
-  const auto found = object.is_object() ? object.find(name) : object.end();
-  return found == object.end() ? kNone : *found;
-}
-
 Answered<std::string> read_content(const Json& content, const std::string& where, const MessageForm& form);
 
 // Anthropic's documents, of which text is the one kind here.
@@ -212,8 +206,7 @@ Done read_message(const Json& item, const std::string& where, const MessageForm&
     const bool of_tools = (result && key == "tool_call_id") || (chat && role == "assistant" && key == "tool_calls");
     const bool refusal = chat && role == "assistant" && key == "refusal" && value.is_string();
     if (key != "role" && key != "content" && !idle && !of_tools && !refusal)
-      return refuse(fmt::format("{}.{}: this field is not supported here", where, key),
-                    fmt::format("{}.{}", where, key));
+      return unsupported(fmt::format("{}.{}", where, key));
   }
   const Json content = item.value("content", Json());
   if (dialect.calls == Calls::blocks && content.is_array()) return read_blocks(item, where + ".content", form, out);

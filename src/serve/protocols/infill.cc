@@ -50,8 +50,9 @@ class InfillWriter final : public ChoicesWriter {
   }
 };
 
-constexpr Dialect kFim{.writer = write_as<FimWriter>, .frames = true, .biased = true, .form = read_response_format};
-constexpr Dialect kInfill{.writer = write_as<InfillWriter>, .frames = true};
+constexpr Dialect kFim{
+    .writer = write_as<FimWriter>, .frames = true, .biased = true, .form = read_response_format, .infills = true};
+constexpr Dialect kInfill{.writer = write_as<InfillWriter>, .frames = true, .infills = true};
 
 constexpr int64_t kGap = 32;  // tokens, where nobody says how many
 
@@ -116,27 +117,12 @@ Answered<std::string> read_extra(Fields& body) {
   return text;
 }
 
-}  // namespace
-
-Answered<Ask> read_between(Service& service, Fields body, std::optional<FormWish> form) {
+Answered<Ask> read_fim(Service& service, Fields body) {
   LLADA_TRY(Ask ask, read_ask(service, body, kFim));
-  if (form) ask.form = std::move(form);
-  LLADA_TRY(const auto prompt, body.optional_text("prompt"));
-  LLADA_TRY(const auto suffix, body.optional_text("suffix"));
-  LLADA_TRY(ask.stop, read_stop(body));
-  LLADA_TRY(const auto gap, read_gap(body, {"max_completion_tokens", "max_tokens"}));
   LLADA_TRY(const int64_t n, read_count(service, body));
   LLADA_TRY_STATUS(read_logprobs(body, ask));
-  LLADA_TRY(Decoding decoding, read_decoding(service, body, ask, true));
-  LLADA_TRY_STATUS(body.finish());
-  if (!prompt && !suffix) return refuse("prompt: needed, a text (or suffix)", "prompt");
-  const std::string before = prompt.value_or(""), behind = suffix.value_or("");
-  return lay_one(service, std::move(ask), prompt ? "prompt" : "suffix", before, gap, behind, std::move(decoding), n);
+  return read_between(service, body, std::move(ask), n);
 }
-
-namespace {
-
-Answered<Ask> read_fim(Service& service, Fields body) { return read_between(service, std::move(body), {}); }
 
 Answered<Ask> read_infill(Service& service, Fields body) {
   LLADA_TRY(Ask ask, read_ask(service, body, kInfill));
@@ -148,7 +134,7 @@ Answered<Ask> read_infill(Service& service, Fields body) {
   LLADA_TRY(ask.stop, read_stop(body));
   LLADA_TRY(const auto length, body.optional_integer("n_predict", -1, INT64_MAX));
   if (!text) body.ignore({"top_k", "top_p"});  // llama.vim's, of sampling that it does not ask for
-  LLADA_TRY(Decoding decoding, read_decoding(service, body, ask, true));
+  LLADA_TRY(Decoding decoding, read_decoding(body, ask, kInfill, kind_of(service)));
   ignore_llama_settings(body);
   LLADA_TRY_STATUS(body.finish());
   if (text.has_value() == (before.has_value() || behind.has_value()))
@@ -168,6 +154,18 @@ Answered<Ask> read_infill(Service& service, Fields body) {
 }
 
 }  // namespace
+
+Answered<Ask> read_between(Service& service, Fields& body, Ask ask, int64_t n) {
+  LLADA_TRY(const auto prompt, body.optional_text("prompt"));
+  LLADA_TRY(const auto suffix, body.optional_text("suffix"));
+  LLADA_TRY(ask.stop, read_stop(body));
+  LLADA_TRY(const auto gap, read_gap(body, {"max_completion_tokens", "max_tokens"}));
+  LLADA_TRY(Decoding decoding, read_decoding(body, ask, kFim, kind_of(service)));
+  LLADA_TRY_STATUS(body.finish());
+  if (!prompt && !suffix) return refuse("prompt: needed, a text (or suffix)", "prompt");
+  const std::string before = prompt.value_or(""), behind = suffix.value_or("");
+  return lay_one(service, std::move(ask), prompt ? "prompt" : "suffix", before, gap, behind, std::move(decoding), n);
+}
 
 Protocol infill_protocol() {
   static constexpr Route kRoutes[] = {answers("/v1/fim/completions", generate<read_fim>, true),

@@ -4,13 +4,13 @@
 namespace llada::serve {
 namespace {
 
-class LlamaForm final : public OneAnswerWriter {
+class LlamaForm final : public AnswerWriter {
  public:
-  LlamaForm(AnswerHead head, const Ask&) : head_(std::move(head)) {}
+  LlamaForm(AnswerHead head, const Ask&) : AnswerWriter(std::move(head)) {}
 
   // To a list of prompts a list of answers.
   std::string body(const EndedAnswers& answers, const Json& beside) override {
-    if (answers.count == 1) return OneAnswerWriter::body(answers, beside);
+    if (answers.count == 1) return AnswerWriter::body(answers, beside);
     std::string list;
     for (size_t i = 0; i < answers.count; ++i) {
       Json more = {{"index", i}};
@@ -44,12 +44,14 @@ class LlamaForm final : public OneAnswerWriter {
                    {"predicted_per_second", seconds > 0 ? static_cast<double>(tokens) / seconds : 0}}}});
     return json;
   }
-  std::string delta(const std::string& text) override { return text.empty() ? "" : event_text(piece(text, false)); }
+  std::string text(int64_t, const std::string& text, int64_t, Json) override {
+    return text.empty() ? "" : event_text(piece(text, false));
+  }
   Json nothing_yet(int64_t) const override { return piece("", false); }
-  std::string end(const FinishedAnswer& answer, const Json& usage) override {
-    FinishedAnswer last = answer;
-    last.text.clear();
-    return "data: " + whole(last, usage) + "\n\n";
+  std::string end(int64_t, const AnswerEnd& last) override {
+    FinishedAnswer answer = last.answer;
+    answer.text.clear();
+    return event_text(whole_json(answer, last.all_usage));
   }
   std::string failed(const ApiError& error) override { return event_text(error_json(error)); }
 
@@ -57,11 +59,10 @@ class LlamaForm final : public OneAnswerWriter {
   static Json piece(const std::string& text, bool stop) {
     return {{"index", 0}, {"content", text}, {"tokens", Json::array()}, {"id_slot", 0}, {"stop", stop}};
   }
-
-  const AnswerHead head_;
 };
 
-constexpr Dialect kLlama{.writer = write_as<LlamaForm>, .biased = true, .form = read_any_format};
+constexpr Dialect kLlama{
+    .writer = write_as<LlamaForm>, .biased = true, .form = read_any_format, .lengths = {"n_predict", "max_tokens"}};
 
 Answered<Ask> read_llama_completion(Service& service, Fields body) {
   LLADA_TRY(Ask ask, read_ask(service, body, kLlama));
@@ -73,7 +74,7 @@ Answered<Ask> read_llama_completion(Service& service, Fields body) {
     ask.drops_answer = true;  // the prompt alone is computed
     body.put("n_predict", 1);
   }
-  LLADA_TRY(Decoding decoding, read_decoding(service, body, ask, false, {"n_predict", "max_tokens"}));
+  LLADA_TRY(Decoding decoding, read_decoding(body, ask, kLlama, kind_of(service)));
   ignore_llama_settings(body);
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY_STATUS(make_requests(service, ask, "prompt", std::move(prompts), std::move(decoding), 1, stop));

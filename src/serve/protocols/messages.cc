@@ -1,6 +1,4 @@
 // /v1/messages and /v1/messages/count_tokens: Anthropic's protocol.
-#include "serve/protocols/messages.h"
-
 #include <algorithm>
 #include <utility>
 
@@ -31,12 +29,10 @@ Json anthropic_usage(const Json& usage) {
           {"output_tokens", usage.at("completion_tokens")}};
 }
 
-class AnthropicForm final : public OneAnswerWriter {
+class AnthropicForm final : public AnswerWriter {
  public:
   AnthropicForm(AnswerHead head, const Ask& ask)
-      : request_(head.id), head_(std::move(head)), prompt_(ask.requests.front()->prompt_tokens) {
-    head_.id = "msg_" + head_.id;
-  }
+      : AnswerWriter(std::move(head), "msg_"), prompt_(ask.requests.front()->prompt_tokens) {}
 
   std::string whole(const FinishedAnswer& answer, const Json& usage) const override {
     std::vector<std::string> blocks;
@@ -55,17 +51,17 @@ class AnthropicForm final : public OneAnswerWriter {
                         {"cache_creation_input_tokens", 0},
                         {"cache_read_input_tokens", 0},
                         {"output_tokens", 0}};
-    return event("message_start", {{"message", message(Json::array(), usage)}});
+    return event_text("message_start", {{"message", message(Json::array(), usage)}});
   }
 
-  std::string delta(const std::string& text) override {
+  std::string text(int64_t, const std::string& text, int64_t, Json) override {
     if (text.empty()) return "";
     std::string events = std::exchange(thinking_, false) ? end_block() : "";
     if (!open_) events += begin_block({{"type", "text"}, {"text", ""}});
     return events + block_delta({{"type", "text_delta"}, {"text", text}});
   }
 
-  std::string thought(const std::string& text) override {
+  std::string thought(int64_t, const std::string& text) override {
     std::string events;
     if (!thinking_) {
       events = end_block();
@@ -75,7 +71,7 @@ class AnthropicForm final : public OneAnswerWriter {
     return events + block_delta({{"type", "thinking_delta"}, {"thinking", text}});
   }
 
-  std::string call(const AnswerPiece& piece) override {
+  std::string call(int64_t, const AnswerPiece& piece, int64_t) override {
     std::string events;
     if (!piece.name.empty()) {
       thinking_ = false;
@@ -86,21 +82,22 @@ class AnthropicForm final : public OneAnswerWriter {
     return events + (piece.ends ? end_block() : "");
   }
 
-  std::string end(const FinishedAnswer& answer, const Json& usage) override {
+  std::string end(int64_t, const AnswerEnd& last) override {
     std::string events = blocks_ == 0 ? begin_block({{"type", "text"}, {"text", ""}}) : "";
     events += end_block();
-    return events + event("message_delta", {{"delta", stop(answer)}, {"usage", anthropic_usage(usage)}}) +
-           event("message_stop", Json::object());
+    return events +
+           event_text("message_delta", {{"delta", stop(last.answer)}, {"usage", anthropic_usage(last.all_usage)}}) +
+           event_text("message_stop", Json::object());
   }
 
   std::string failed(const ApiError& error) override {
     return "event: error\n" + event_text(anthropic_error(error.status, error.message));
   }
-  std::string ping() override { return event("ping", Json::object()); }
+  std::string ping() override { return event_text("ping", Json::object()); }
 
  private:
   Json message(Json content, Json usage) const {
-    return {{"id", head_.id},
+    return {{"id", id_},
             {"type", "message"},
             {"role", "assistant"},
             {"model", head_.model},
@@ -110,7 +107,7 @@ class AnthropicForm final : public OneAnswerWriter {
             {"usage", std::move(usage)}};
   }
   Json call_block(int64_t call, const std::string& name, Json input) const {
-    return {{"type", "tool_use"}, {"id", call_id(request_, 0, call)}, {"name", name}, {"input", std::move(input)}};
+    return {{"type", "tool_use"}, {"id", call_id(head_.id, 0, call)}, {"name", name}, {"input", std::move(input)}};
   }
   // Nobody signs thoughts here.
   static Json thinking_block(const std::string& thoughts) {
@@ -118,13 +115,13 @@ class AnthropicForm final : public OneAnswerWriter {
   }
   std::string begin_block(const Json& block) {
     open_ = true;
-    return event("content_block_start", {{"index", blocks_++}, {"content_block", block}});
+    return event_text("content_block_start", {{"index", blocks_++}, {"content_block", block}});
   }
   std::string block_delta(const Json& delta) const {
-    return event("content_block_delta", {{"index", blocks_ - 1}, {"delta", delta}});
+    return event_text("content_block_delta", {{"index", blocks_ - 1}, {"delta", delta}});
   }
   std::string end_block() {
-    return std::exchange(open_, false) ? event("content_block_stop", {{"index", blocks_ - 1}}) : "";
+    return std::exchange(open_, false) ? event_text("content_block_stop", {{"index", blocks_ - 1}}) : "";
   }
   static Json stop(const FinishedAnswer& answer) {
     const char* reason = !answer.calls.empty()        ? "tool_use"
@@ -134,27 +131,12 @@ class AnthropicForm final : public OneAnswerWriter {
     return {{"stop_reason", reason},
             {"stop_sequence", answer.stopped_by.empty() ? Json(nullptr) : Json(answer.stopped_by)}};
   }
-  static std::string event(const char* type, const Json& fields) {
-    Json json = {{"type", type}};
-    json.update(fields);
-    return fmt::format("event: {}\n{}", type, event_text(json));
-  }
 
-  const std::string request_;
-  AnswerHead head_;
   const int64_t prompt_;
   int64_t blocks_ = 0;     // that were begun
   bool open_ = false;      // the last one
   bool thinking_ = false;  // it is open, and of thoughts
 };
-
-}  // namespace
-
-std::unique_ptr<AnswerWriter> write_message(AnswerHead head, const Ask& ask) {
-  return std::make_unique<AnthropicForm>(std::move(head), ask);
-}
-
-namespace {
 
 // The form in the field of its first version, or of the later one.
 Wished read_output_format(Fields& body) {
@@ -166,7 +148,9 @@ constexpr Dialect kMessage{.writer = write_message,
                            .converses = true,
                            .form = read_output_format,
                            .idle = {"thinking", "cache_control"},
-                           .calls = Calls::blocks};
+                           .calls = Calls::blocks,
+                           .stop = "stop_sequences",
+                           .lengths = {"max_tokens"}};
 
 // The conversation, and what stands beside it that asks for nothing.
 Answered<std::vector<ChatMessage>> read_conversation(Fields& body) {
@@ -185,23 +169,26 @@ Answered<Ask> read_message_request(Service& service, Fields body) {
   if (const Json* thread = body.find("thread"); thread != nullptr && *thread != Json{{"type", "create"}})
     return wrong("thread", *thread, "{\"type\": \"create\"}: nothing is stored here, messages have all of it");
   LLADA_TRY(auto messages, read_conversation(body));
-  return read_talk(service, body, kMessage, std::move(ask),
-                   {.messages = std::move(messages), .stop = "stop_sequences", .lengths = {"max_tokens"}});
+  return read_talk(service, body, kMessage, std::move(ask), std::move(messages));
 }
 
 Answered<HttpReply> count_tokens(Service& service, Fields body) {
   Json reply = Json::object();
   LLADA_TRY_STATUS(check_model(service, body));
   LLADA_TRY(auto messages, read_conversation(body));
-  LLADA_TRY(const auto prompt, read_talk_prompt(service, body, kMessage, std::move(messages), reply));
+  LLADA_TRY(const bool think, read_talk_prompt(service, body, kMessage, messages, reply));
   // However long it is: who asks wants to know how much to leave out.
   const Model& model = service.model();
-  LLADA_TRY(const auto ids, render_chat(model.tokenizer(), model.chat_format(), prompt.messages, true, prompt.think));
+  LLADA_TRY(const auto ids, render_chat(model.tokenizer(), model.chat_format(), messages, true, think));
   reply["input_tokens"] = ids.size();
   return json_reply(reply);
 }
 
 }  // namespace
+
+std::unique_ptr<AnswerWriter> write_message(AnswerHead head, const Ask& ask) {
+  return std::make_unique<AnthropicForm>(std::move(head), ask);
+}
 
 Protocol messages_protocol() {
   static constexpr Route kRoutes[] = {answers("/v1/messages", generate<read_message_request>),

@@ -1,6 +1,4 @@
 // /api/...: Ollama's protocol, as far as one model that is loaded can speak it: what there is, chats, texts.
-#include "serve/protocols/ollama.h"
-
 #include <algorithm>
 #include <array>
 
@@ -12,9 +10,9 @@ namespace llada::serve {
 namespace {
 
 // Lines of JSON, whose text is a message's in a chat, a field of its own otherwise.
-class OllamaForm final : public OneAnswerWriter {
+class OllamaForm final : public AnswerWriter {
  public:
-  OllamaForm(AnswerHead head, bool chat) : head_(std::move(head)), chat_(chat) {}
+  OllamaForm(AnswerHead head, bool chat) : AnswerWriter(std::move(head)), chat_(chat) {}
 
   std::string whole(const FinishedAnswer& answer, const Json& usage) const override {
     Json json = piece(answer.text, true);
@@ -31,22 +29,24 @@ class OllamaForm final : public OneAnswerWriter {
     if (!answer.logprobs.is_null()) json["logprobs"] = answer.logprobs;
     return with_calls(std::move(json), answer.calls);
   }
-  std::string delta(const std::string& text) override { return text.empty() ? "" : dump(piece(text, false)) + '\n'; }
-  std::string thought(const std::string& text) override {
+  std::string text(int64_t, const std::string& text, int64_t, Json) override {
+    return text.empty() ? "" : dump(piece(text, false)) + '\n';
+  }
+  std::string thought(int64_t, const std::string& text) override {
     Json json = piece("", false);
     place(json)["thinking"] = text;
     return dump(json) + '\n';
   }
   // This protocol has calls whole.
-  std::string call(const AnswerPiece& more) override {
+  std::string call(int64_t, const AnswerPiece& more, int64_t) override {
     if (!more.name.empty()) call_ = {more.name, ""};
     call_.arguments += more.text;
     return more.ends ? with_calls(piece("", false), {&call_, 1}) + '\n' : "";
   }
-  std::string end(const FinishedAnswer& answer, const Json& usage) override {
-    FinishedAnswer last = answer;
-    last.text.clear(), last.calls.clear(), last.thoughts.clear();
-    return whole(last, usage) + '\n';
+  std::string end(int64_t, const AnswerEnd& last) override {
+    FinishedAnswer answer = last.answer;
+    answer.text.clear(), answer.calls.clear(), answer.thoughts.clear();
+    return whole(answer, last.all_usage) + '\n';
   }
   std::string failed(const ApiError& error) override { return dump({{"error", error.message}}) + '\n'; }
   std::string ping() override { return dump(piece("", false)) + '\n'; }
@@ -78,7 +78,6 @@ class OllamaForm final : public OneAnswerWriter {
     return with_value(json, "tool_calls", list + "]");
   }
 
-  const AnswerHead head_;
   const bool chat_;
   ToolCall call_;  // that is being written
 };
@@ -86,14 +85,6 @@ class OllamaForm final : public OneAnswerWriter {
 std::unique_ptr<AnswerWriter> write_text(AnswerHead head, const Ask&) {
   return std::make_unique<OllamaForm>(std::move(head), false);
 }
-
-}  // namespace
-
-std::unique_ptr<AnswerWriter> write_ollama_chat(AnswerHead head, const Ask&) {
-  return std::make_unique<OllamaForm>(std::move(head), true);
-}
-
-namespace {
 
 Json ollama_error(int, const std::string& message) { return {{"error", message}}; }
 
@@ -112,8 +103,10 @@ constexpr Dialect kChats{.writer = write_ollama_chat,
                          .converses = true,
                          .form = read_format,
                          .idle = {"thinking", "cache_control", "tool_name"},
-                         .needs_ids = false};
-constexpr Dialect kTexts{.writer = write_text, .converses = true, .form = read_format};
+                         .needs_ids = false,
+                         .lengths = {"num_predict"}};
+constexpr Dialect kTexts{.writer = write_text, .converses = true, .form = read_format, .lengths = {"num_predict"}};
+constexpr Dialect kBetween{.writer = write_text, .biased = true, .form = read_format};
 
 constexpr const char* kProtocol = "0.35.0";  // the version of Ollama whose requests are read here
 
@@ -175,32 +168,25 @@ Answered<Ask> begin_ask(Service& service, Fields& body, const Dialect& dialect) 
 Answered<Ask> read_chat_request(Service& service, Fields& body) {
   LLADA_TRY(Ask ask, begin_ask(service, body, kChats));
   LLADA_TRY(auto messages, read_messages(body, kChats));
-  return read_talk(service, body, kChats, std::move(ask),
-                   {.messages = std::move(messages), .lengths = {"num_predict"}});
+  return read_talk(service, body, kChats, std::move(ask), std::move(messages));
 }
 
 Answered<Ask> read_text_request(Service& service, Fields& body) {
-  LLADA_TRY(Ask ask, begin_ask(service, body, kTexts));
+  LLADA_TRY(const auto suffix, body.optional_text("suffix"));
+  const bool between = suffix && !suffix->empty();
+  LLADA_TRY(Ask ask, begin_ask(service, body, between ? kBetween : kTexts));
   LLADA_TRY(const auto prompt, body.optional_text("prompt"));
   LLADA_TRY(const auto system, body.optional_text("system"));
-  LLADA_TRY(const auto suffix, body.optional_text("suffix"));
   LLADA_TRY(const bool raw, body.boolean("raw", false));
-  if (suffix && !suffix->empty()) {
+  if (between) {
     if (body.find("n") != nullptr) return refuse("n: a reply here has one answer", "n");
     if (ask.logprobs)
       return refuse("logprobs: text between two others has none here, needed no suffix or logprobs false", "logprobs");
     if (const auto* length = body.find("num_predict")) body.put("max_tokens", *length);
-    LLADA_TRY(Ask gap, read_between(service, std::move(body), ask.form));
-    gap.writer = ask.writer;
-    for (std::string& warning : ask.warnings) {
-      if (std::ranges::count(gap.warnings, warning) > 0) continue;
-      add_note(gap, warning);
-      gap.warnings.push_back(std::move(warning));
-    }
-    return gap;
+    return read_between(service, body, std::move(ask));
   }
   LLADA_TRY(const auto stop, read_stop(body));
-  LLADA_TRY(Decoding decoding, read_decoding(service, body, ask, false, {"num_predict"}));
+  LLADA_TRY(Decoding decoding, read_decoding(body, ask, kTexts, kind_of(service)));
   LLADA_TRY_STATUS(body.finish());
   LLADA_TRY_STATUS(think_without_form(service, ask, decoding));
   std::vector<ChatMessage> messages;
@@ -277,6 +263,10 @@ Answered<HttpReply> ollama_show(Service& service, Fields body) {
 }
 
 }  // namespace
+
+std::unique_ptr<AnswerWriter> write_ollama_chat(AnswerHead head, const Ask&) {
+  return std::make_unique<OllamaForm>(std::move(head), true);
+}
 
 Protocol ollama_protocol() {
   static constexpr Route kRoutes[] = {{"GET", "/api/version", get<ollama_version>},

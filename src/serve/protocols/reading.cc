@@ -6,7 +6,6 @@
 #include "decode/removed.h"
 #include "engine/prompt.h"
 #include "formats/printable.h"
-#include "serve/protocols/tools.h"
 #include "text/tool_calls.h"
 #include "text/utf8.h"
 
@@ -59,9 +58,9 @@ Done read_llada(Fields& body, DecodeChoice& choice, bool infill) {
 
 // How long the answer may be. A client does not know what the context has room for, so more than there can be is no
 // mistake, and -1 leaves it open, as with llama-server.
-Done read_length(Fields& body, Lengths lengths, DecodeChoice& choice) {
+Done read_length(Fields& body, const Dialect& dialect, DecodeChoice& choice) {
   bool given = false;
-  for (const char* name : {lengths.first, lengths.other}) {
+  for (const char* name : dialect.lengths) {
     if (name == nullptr) continue;
     const Json* value = body.find(name);
     if (value == nullptr || *value == -1 || std::exchange(given, true)) continue;
@@ -145,12 +144,13 @@ Done read_streaming(Fields& body, Ask& ask) {
 
 }  // namespace
 
-Answered<Decoding> read_decoding(Service& service, Fields& body, const Ask& ask, bool infill, Lengths lengths) {
+Answered<Decoding> read_decoding(Fields& body, const Ask& ask, const Dialect& dialect, const decode::ModelKind& kind) {
+  const bool infill = dialect.infills;
   Decoding decoding{.choice = DecodeChoice(infill)};
   DecodeChoice& choice = decoding.choice;
   choice.use_defaults();
   choice.built_in_presets_only("llada.preset");
-  if (!infill) LLADA_TRY_STATUS(read_length(body, lengths, choice));
+  if (!infill) LLADA_TRY_STATUS(read_length(body, dialect, choice));
   // The third is Mistral's, the last vLLM's and llama-server's.
   const std::pair<const char*, const char*> named[] = {{"temperature", "temperature"},
                                                        {"seed", "seed"},
@@ -174,8 +174,7 @@ Answered<Decoding> read_decoding(Service& service, Fields& body, const Ask& ask,
   if (ask.form) LLADA_TRY_STATUS(give_form(body, *ask.form, choice));
   if (const Json* own = body.find("llada")) decoding.insists = !own->value("gen_length", Json()).is_null();
   const auto resolve = [&]() -> Done {
-    if (const Status status = choice.resolve(service.model().special_ids().kind()); !status)
-      return std::unexpected(about(choice, status.error()));
+    if (const Status status = choice.resolve(kind); !status) return std::unexpected(about(choice, status.error()));
     return {};
   };
   LLADA_TRY_STATUS(resolve());
@@ -205,7 +204,7 @@ Answered<Ask> read_ask(Service& service, Fields& body, const Dialect& dialect) {
   LLADA_TRY_STATUS(read_streaming(body, ask));
   if (ask.watch != Watch::none && !dialect.frames)
     return refuse("diffusing: not on this route; needed false", "diffusing");
-  LLADA_TRY(const auto warnings, read_without_effect(service, body, dialect, ask.think));
+  LLADA_TRY(const auto warnings, read_without_effect(body, dialect, if_it_thinks(service, dialect, ask.think)));
   for (const std::string& warning : warnings) LLADA_TRY_STATUS(add_warning(service, ask, warning));
   if (dialect.form != nullptr) {
     LLADA_TRY(ask.form, dialect.form(body));
@@ -285,10 +284,6 @@ Done make_requests(Service& service, Ask& ask, const std::string& field, std::ve
   return {};
 }
 
-bool is_too_long(const Service& service, const Error& error) {
-  return error.kind == ErrorKind::invalid_input && error.message.contains(service.model().context_bound());
-}
-
 Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Fields& body) {
   const Json* value = body.find("prompt");
   std::vector<std::vector<int32_t>> prompts;
@@ -320,31 +315,22 @@ Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Field
   return prompts;
 }
 
-Answered<Ask> read_talk(Service& service, Fields& body, const Dialect& dialect, Ask ask, Talk talk) {
+Answered<Ask> read_talk(Service& service, Fields& body, const Dialect& dialect, Ask ask,
+                        std::vector<ChatMessage> messages, int64_t answers,
+                        const std::function<Done(Ask& ask, const Decoding& decoding, const ToolUse& tools)>& also) {
   LLADA_TRY(const ToolUse tools, read_tools(body, dialect));
   std::vector<std::string> stop;
-  if (talk.stop != nullptr) {
-    LLADA_TRY(stop, read_stop(body, talk.stop));
+  if (dialect.stop != nullptr) {
+    LLADA_TRY(stop, read_stop(body, dialect.stop));
   }
-  LLADA_TRY(Decoding decoding, read_decoding(service, body, ask, false, talk.lengths));
-  if (talk.also) LLADA_TRY_STATUS(talk.also(ask, decoding, tools));
+  LLADA_TRY(Decoding decoding, read_decoding(body, ask, dialect, kind_of(service)));
+  if (also) LLADA_TRY_STATUS(also(ask, decoding, tools));
   LLADA_TRY_STATUS(body.finish());
-  LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, talk.messages, stop));
+  LLADA_TRY_STATUS(use_tools(service, tools, ask, decoding, messages, stop));
   LLADA_TRY_STATUS(think_without_form(service, ask, decoding));
-  LLADA_TRY(auto ids, conversation_ids(service, talk.messages, dialect.messages, ask.think));
-  LLADA_TRY_STATUS(
-      make_requests(service, ask, dialect.messages, {std::move(ids)}, std::move(decoding), talk.answers, stop));
+  LLADA_TRY(auto ids, conversation_ids(service, messages, dialect.messages, ask.think));
+  LLADA_TRY_STATUS(make_requests(service, ask, dialect.messages, {std::move(ids)}, std::move(decoding), answers, stop));
   return ask;
-}
-
-Answered<TalkPrompt> read_talk_prompt(Service& service, Fields& body, const Dialect& dialect,
-                                      std::vector<ChatMessage> messages, Json& reply) {
-  LLADA_TRY(const ToolUse tools, read_tools(body, dialect));
-  const bool has_tools = !tools.functions.empty();
-  LLADA_TRY(const bool think, read_prompt_wishes(service, body, dialect, has_tools, reply));
-  LLADA_TRY_STATUS(body.finish());
-  if (has_tools) show_tools(service.model().chat_format(), tools.functions, messages);
-  return TalkPrompt{std::move(messages), think};
 }
 
 }  // namespace llada::serve

@@ -15,8 +15,6 @@
 
 namespace llada::serve {
 
-struct ToolUse;
-
 // Where a conversation has calls of tools: in a message, whose results are messages with the role tool, and whose
 // functions stand inside their tools; as items beside messages, as in /v1/responses; as blocks of a message's content,
 // as Anthropic has it.
@@ -37,6 +35,11 @@ struct Dialect {
   std::array<std::string_view, 3> idle = {};
   Calls calls = Calls::in_messages;
   bool needs_ids = true;
+  const char* stop = "stop";  // the field of stop texts; null: there is none
+  // How long the answer may be, in the first of these that is there, -1 for as long as it needs. Infilling reads none:
+  // its gaps say how many tokens there are.
+  std::array<const char*, 2> lengths = {"max_completion_tokens", "max_tokens"};
+  bool infills = false;
 };
 
 // The fields of all dialects: model, stream, stream_options, diffusing, the form, and those without effect.
@@ -48,46 +51,50 @@ Done read_logprobs(Fields& body, Ask& ask);                    // where it is a 
 Done read_chat_logprobs(Fields& body, Ask& ask);               // where it is a switch, beside top_logprobs
 Answered<std::vector<std::string>> read_stop(Fields& body, const std::string& name = "stop");
 
-// Temperature, top_p, top_k, min_p, seed, ignore_eos, llada, and how long the answer may be, in the first of two fields
-// that is there, -1 for as long as it needs. Of infilling, whose gaps say how many tokens there are, no length.
-struct Lengths {
-  const char* first;
-  const char* other = nullptr;
+// Temperature, top_p, top_k, min_p, seed, ignore_eos, llada, and the length.
+Answered<Decoding> read_decoding(Fields& body, const Ask& ask, const Dialect& dialect, const decode::ModelKind& kind);
+inline decode::ModelKind kind_of(const Service& service) { return service.model().special_ids().kind(); }
+
+// Tools: functions that the model may call (tools.cc). They are shown to it (text/tool_calls.h), the answer is held to
+// text and calls whose arguments fit the functions' schemas (forms/tool_form.h), and is read as text and calls.
+struct ToolUse {
+  std::vector<std::string> functions = {};  // shown to the model, a line of JSON each; none: there are no tools
+  std::string list = {};                    // of the functions that may be called, for decode::set_tools()
+  bool must_call = false;
+  int64_t most = 0;  // calls; 0: any number
 };
-Answered<Decoding> read_decoding(Service& service, Fields& body, const Ask& ask, bool infill,
-                                 Lengths lengths = {"max_completion_tokens", "max_tokens"});
+
+// tools, tool_choice, parallel_tool_calls, as the protocol has them.
+Answered<ToolUse> read_tools(Fields& body, const Dialect& dialect);
+
+// Has a request use them: conversation, options and the reading of its answers. stop: of the request, which the server
+// looks for itself then, in text alone.
+Done use_tools(Service& service, const ToolUse& use, Ask& ask, Decoding& decoding, std::vector<ChatMessage>& messages,
+               std::vector<std::string>& stop);
 
 // The conversation (conversation.cc).
 Answered<std::vector<ChatMessage>> read_messages(Fields& body, const Dialect& dialect);
 // A text, or a list of parts that are texts; nothing where it is not there.
 Answered<std::optional<std::string>> read_system(Fields& body);
 
-// A conversation with all that stands beside it, once the fields that only its protocol has have been read.
-struct Talk {
-  std::vector<ChatMessage> messages;
-  const char* stop = "stop";  // the field of stop texts; null: there is none
-  Lengths lengths = {"max_completion_tokens", "max_tokens"};
-  int64_t answers = 1;
-  std::function<Done(Ask& ask, const Decoding& decoding, const ToolUse& tools)> also = {};  // reads further fields
-};
-Answered<Ask> read_talk(Service& service, Fields& body, const Dialect& dialect, Ask ask, Talk talk);
-// The same where its tokens alone are asked for: the conversation with its tools, whether it is to think, and warnings
-// in the reply.
-struct TalkPrompt {
-  std::vector<ChatMessage> messages;
-  bool think = false;
-};
-Answered<TalkPrompt> read_talk_prompt(Service& service, Fields& body, const Dialect& dialect,
-                                      std::vector<ChatMessage> messages, Json& reply);
+// A conversation with all that stands beside it, once the fields that only its protocol has have been read. also: reads
+// further fields.
+Answered<Ask> read_talk(Service& service, Fields& body, const Dialect& dialect, Ask ask,
+                        std::vector<ChatMessage> messages, int64_t answers = 1,
+                        const std::function<Done(Ask& ask, const Decoding& decoding, const ToolUse& tools)>& also = {});
+// The same where its tokens alone are asked for: shows the tools to the model; whether it is to think, and warnings in
+// the reply.
+Answered<bool> read_talk_prompt(Service& service, Fields& body, const Dialect& dialect,
+                                std::vector<ChatMessage>& messages, Json& reply);
 
 // A text, a list of texts, a list of token ids, or a list of such lists, in `prompt`.
 Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Fields& body);
 
 // Wishes about thinking, verbosity and the chat template, and ways of sampling that only others have: a line for each
-// kind that has no effect (ask_hints.cc). Whether the model shall think is put into `think`.
-Answered<std::vector<std::string>> read_without_effect(Service& service, Fields& body, const Dialect& dialect,
-                                                       bool& think);
-Answered<bool> read_prompt_wishes(Service& service, Fields& body, const Dialect& dialect, bool tools, Json& reply);
+// kind that has no effect (ask_hints.cc). think: set where thoughts are wished for; null: the answer has none.
+Answered<std::vector<std::string>> read_without_effect(Fields& body, const Dialect& dialect, bool* think);
+// `think` in a conversation with a model that has a channel for thoughts, else null.
+bool* if_it_thinks(const Service& service, const Dialect& dialect, bool& think);
 // Switches thoughts off, with a warning, where the answer has tools or a form. Before the conversation is laid out.
 Done think_without_form(Service& service, Ask& ask, const Decoding& decoding);
 
@@ -111,8 +118,6 @@ Answered<std::vector<int32_t>> conversation_ids(Service& service, std::span<cons
 Answered<std::vector<int32_t>> text_ids(Service& service, std::string_view text, const std::string& field);
 // Refuses, before it is cut to tokens, a text that can never fit.
 Done check_bytes(Service& service, size_t bytes, const std::string& field);
-// Whether an error is about a text that the model's context has no room for, and less of which would go.
-bool is_too_long(const Service& service, const Error& error);
 
 // Puts the requests for prompts times n answers into `ask`; prompts are those of the field `field`. Sampled answers
 // have a seed of their own: seed, seed + 1, ... by index. Refused: too many.

@@ -5,69 +5,15 @@
 #include <utility>
 
 #include "serve/protocols/adapter.h"
-#include "serve/protocols/tools.h"
 
 namespace llada::serve {
 namespace {
-
-// item: its number in a stream, where an answer that thinks again behind a text has several items of a kind. The first
-// of each kind have the ids of the whole response, for which it is 0.
-std::string item_id(const char* kind, const AnswerHead& head, int64_t item) {
-  const std::string id = kind + head.id.substr(head.id.find('_') + 1);
-  return item > 2 ? fmt::format("{}_{}", id, item) : id;
-}
-std::string message_id(const AnswerHead& head, int64_t item) { return item_id("msg_", head, item); }
-std::string reasoning_id(const AnswerHead& head, int64_t item) { return item_id("rs_", head, item); }
-
-std::string function_id(const AnswerHead& head, int64_t call) {
-  return fmt::format("fc_{}_{}", head.id.substr(head.id.find('_') + 1), call);
-}
 
 Json text_part(const std::string& text) {
   return {{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
 }
 
-Json message(const AnswerHead& head, int64_t item, const std::string& status, Json content) {
-  return {{"type", "message"},
-          {"id", message_id(head, item)},
-          {"status", status},
-          {"role", "assistant"},
-          {"content", std::move(content)}};
-}
-
-Json function_call(const AnswerHead& head, int64_t number, const std::string& status, const ToolCall& call) {
-  return {{"type", "function_call"},
-          {"id", function_id(head, number)},
-          {"call_id", call_id(head.id.substr(head.id.find('_') + 1), 0, number)},
-          {"name", call.name},
-          {"arguments", call.arguments},
-          {"status", status}};
-}
-
 Json thought_part(const std::string& thoughts) { return {{"type", "summary_text"}, {"text", thoughts}}; }
-
-Json reasoning(const AnswerHead& head, int64_t item, Json summary) {
-  return {{"type", "reasoning"}, {"id", reasoning_id(head, item)}, {"summary", std::move(summary)}};
-}
-
-// status: in_progress, completed, incomplete or failed.
-Json response_with(const AnswerHead& head, const Json& repeated, const std::string& status, Json output) {
-  Json json = {{"id", head.id},
-               {"object", "response"},
-               {"created_at", head.created},
-               {"status", status},
-               {"error", nullptr},
-               {"incomplete_details", nullptr},
-               {"model", head.model},
-               {"output", std::move(output)},
-               {"parallel_tool_calls", true},
-               {"previous_response_id", nullptr},
-               {"store", false},
-               {"truncation", "disabled"},
-               {"usage", nullptr}};
-  json.update(repeated);
-  return json;
-}
 
 std::string status_of(const FinishedAnswer& answer) { return answer.reason == "length" ? "incomplete" : "completed"; }
 
@@ -82,23 +28,31 @@ Json usage_of(const Json& usage, int64_t thought_tokens) {
   return json;
 }
 
-class ResponseForm final : public OneAnswerWriter {
+class ResponseForm final : public AnswerWriter {
  public:
-  ResponseForm(AnswerHead head, const Ask& ask) : head_(std::move(head)), repeated_(ask.repeated) {
-    head_.id = "resp_" + head_.id;
-  }
+  ResponseForm(AnswerHead head, const Ask& ask) : AnswerWriter(std::move(head), "resp_"), repeated_(ask.repeated) {}
 
   std::string whole(const FinishedAnswer& answer, const Json& usage) const override {
     return dump(as_json(answer, usage));
   }
   std::string begin() override;
-  std::string delta(const std::string& text) override;
-  std::string call(const AnswerPiece& piece) override;
-  std::string thought(const std::string& text) override;
-  std::string end(const FinishedAnswer& answer, const Json& usage) override;
+  std::string text(int64_t, const std::string& text, int64_t, Json) override;
+  std::string call(int64_t, const AnswerPiece& piece, int64_t) override;
+  std::string thought(int64_t, const std::string& text) override;
+  std::string end(int64_t, const AnswerEnd& last) override;
   std::string failed(const ApiError& error) override;
 
  private:
+  // item: its number in a stream, where an answer that thinks again behind a text has several items of a kind. The
+  // first of each kind have the ids of the whole response, for which it is 0.
+  std::string item_id(const char* kind, int64_t item) const {
+    return item > 2 ? fmt::format("{}{}_{}", kind, head_.id, item) : kind + head_.id;
+  }
+  std::string function_id(int64_t call) const { return fmt::format("fc_{}_{}", head_.id, call); }
+  Json message(int64_t item, const std::string& status, Json content) const;
+  Json reasoning(int64_t item, Json summary) const;
+  Json function_call(int64_t number, const std::string& status, const ToolCall& call) const;
+  Json response_with(const std::string& status, Json output) const;
   Json as_json(const FinishedAnswer& answer, const Json& usage) const;
   std::string event(const std::string& type, const Json& fields);
   std::string item_event(const std::string& type, const Json& fields, Json more);
@@ -107,7 +61,6 @@ class ResponseForm final : public OneAnswerWriter {
   std::string end_thoughts();
   std::string end_item(Json item);
 
-  AnswerHead head_;
   const Json repeated_;
   int64_t next_ = 0;             // event
   int64_t items_ = 0;            // that were begun
@@ -117,24 +70,60 @@ class ResponseForm final : public OneAnswerWriter {
   ToolCall call_;  // that is being written
 };
 
+Json ResponseForm::message(int64_t item, const std::string& status, Json content) const {
+  return {{"type", "message"},
+          {"id", item_id("msg_", item)},
+          {"status", status},
+          {"role", "assistant"},
+          {"content", std::move(content)}};
+}
+
+Json ResponseForm::reasoning(int64_t item, Json summary) const {
+  return {{"type", "reasoning"}, {"id", item_id("rs_", item)}, {"summary", std::move(summary)}};
+}
+
+Json ResponseForm::function_call(int64_t number, const std::string& status, const ToolCall& call) const {
+  return {{"type", "function_call"}, {"id", function_id(number)},   {"call_id", call_id(head_.id, 0, number)},
+          {"name", call.name},       {"arguments", call.arguments}, {"status", status}};
+}
+
+// status: in_progress, completed, incomplete or failed.
+Json ResponseForm::response_with(const std::string& status, Json output) const {
+  Json json = {{"id", id_},
+               {"object", "response"},
+               {"created_at", head_.created},
+               {"status", status},
+               {"error", nullptr},
+               {"incomplete_details", nullptr},
+               {"model", head_.model},
+               {"output", std::move(output)},
+               {"parallel_tool_calls", true},
+               {"previous_response_id", nullptr},
+               {"store", false},
+               {"truncation", "disabled"},
+               {"usage", nullptr}};
+  json.update(repeated_);
+  return json;
+}
+
 Json ResponseForm::as_json(const FinishedAnswer& answer, const Json& usage) const {
   const std::string status = status_of(answer);
   Json output = Json::array();
-  if (!answer.thoughts.empty()) output.push_back(reasoning(head_, 0, Json::array({thought_part(answer.thoughts)})));
+  if (!answer.thoughts.empty()) output.push_back(reasoning(0, Json::array({thought_part(answer.thoughts)})));
   if (answer.calls.empty() || !answer.text.empty())
-    output.push_back(message(head_, 0, status, Json::array({text_part(answer.text)})));
+    output.push_back(message(0, status, Json::array({text_part(answer.text)})));
   for (size_t i = 0; i < answer.calls.size(); ++i)
-    output.push_back(function_call(head_, static_cast<int64_t>(i), "completed", answer.calls[i]));
-  Json json = response_with(head_, repeated_, status, std::move(output));
+    output.push_back(function_call(static_cast<int64_t>(i), "completed", answer.calls[i]));
+  Json json = response_with(status, std::move(output));
   if (status == "incomplete") json["incomplete_details"] = {{"reason", "max_output_tokens"}};
   json["usage"] = usage_of(usage, answer.thought_tokens);
   return json;
 }
 
 std::string ResponseForm::event(const std::string& type, const Json& fields) {
-  Json json = {{"type", type}, {"sequence_number", next_++}};
+  Json json = {{"sequence_number", next_++}};
   json.update(fields);
-  return "event: " + type + "\n" + event_text(json);
+  return event_text(type, json);
 }
 
 // About the item that was begun last. `fields` name it.
@@ -147,7 +136,7 @@ std::string ResponseForm::item_event(const std::string& type, const Json& fields
 
 // Events are numbered in the order in which they are made: one statement each.
 std::string ResponseForm::begin() {
-  const Json response = response_with(head_, repeated_, "in_progress", Json::array());
+  const Json response = response_with("in_progress", Json::array());
   std::string text = event("response.created", {{"response", response}});
   text += event("response.in_progress", {{"response", response}});
   return text;
@@ -158,13 +147,12 @@ std::string ResponseForm::end_item(Json item) {
   return item_event("response.output_item.done", Json::object(), {{"item", std::move(item)}});
 }
 
-std::string ResponseForm::thought(const std::string& text) {
+std::string ResponseForm::thought(int64_t, const std::string& text) {
   std::string events = end_text("completed");
   if (!in_thoughts_) ++items_, thoughts_.clear();
-  const Json item = {{"item_id", reasoning_id(head_, items_)}};
+  const Json item = {{"item_id", item_id("rs_", items_)}};
   if (!std::exchange(in_thoughts_, true)) {
-    events +=
-        item_event("response.output_item.added", Json::object(), {{"item", reasoning(head_, items_, Json::array())}});
+    events += item_event("response.output_item.added", Json::object(), {{"item", reasoning(items_, Json::array())}});
     events +=
         item_event("response.reasoning_summary_part.added", item, {{"summary_index", 0}, {"part", thought_part("")}});
   }
@@ -174,11 +162,11 @@ std::string ResponseForm::thought(const std::string& text) {
 
 std::string ResponseForm::end_thoughts() {
   if (!std::exchange(in_thoughts_, false)) return "";
-  const Json item = {{"item_id", reasoning_id(head_, items_)}}, part = thought_part(thoughts_);
+  const Json item = {{"item_id", item_id("rs_", items_)}}, part = thought_part(thoughts_);
   std::string events =
       item_event("response.reasoning_summary_text.done", item, {{"summary_index", 0}, {"text", thoughts_}});
   events += item_event("response.reasoning_summary_part.done", item, {{"summary_index", 0}, {"part", part}});
-  return events + end_item(reasoning(head_, items_, Json::array({part})));
+  return events + end_item(reasoning(items_, Json::array({part})));
 }
 
 std::string ResponseForm::begin_text() {
@@ -186,40 +174,40 @@ std::string ResponseForm::begin_text() {
   std::string text = end_thoughts();
   ++items_, text_.clear();
   text += item_event("response.output_item.added", Json::object(),
-                     {{"item", message(head_, items_, "in_progress", Json::array())}});
-  text += item_event("response.content_part.added", {{"item_id", message_id(head_, items_)}},
+                     {{"item", message(items_, "in_progress", Json::array())}});
+  text += item_event("response.content_part.added", {{"item_id", item_id("msg_", items_)}},
                      {{"content_index", 0}, {"part", text_part("")}});
   return text;
 }
 
 std::string ResponseForm::end_text(const std::string& status) {
   if (!std::exchange(in_text_, false)) return "";
-  const Json item = {{"item_id", message_id(head_, items_)}}, part = text_part(text_);
+  const Json item = {{"item_id", item_id("msg_", items_)}}, part = text_part(text_);
   std::string text = item_event("response.output_text.done", item,
                                 {{"content_index", 0}, {"text", text_}, {"logprobs", Json::array()}});
   text += item_event("response.content_part.done", item, {{"content_index", 0}, {"part", part}});
-  return text + end_item(message(head_, items_, status, Json::array({part})));
+  return text + end_item(message(items_, status, Json::array({part})));
 }
 
-std::string ResponseForm::delta(const std::string& text) {
+std::string ResponseForm::text(int64_t, const std::string& text, int64_t, Json) {
   if (text.empty()) return "";
   std::string events = begin_text();
   text_ += text;
-  events += item_event("response.output_text.delta", {{"item_id", message_id(head_, items_)}},
+  events += item_event("response.output_text.delta", {{"item_id", item_id("msg_", items_)}},
                        {{"content_index", 0}, {"delta", text}, {"logprobs", Json::array()}});
   return events;
 }
 
-std::string ResponseForm::call(const AnswerPiece& piece) {
+std::string ResponseForm::call(int64_t, const AnswerPiece& piece, int64_t) {
   std::string events;
-  const Json item = {{"item_id", function_id(head_, piece.call)}};
+  const Json item = {{"item_id", function_id(piece.call)}};
   if (!piece.name.empty()) {
     events = end_thoughts();
     events += end_text("completed");
     ++items_;
     call_ = {piece.name, ""};
     events += item_event("response.output_item.added", Json::object(),
-                         {{"item", function_call(head_, piece.call, "in_progress", call_)}});
+                         {{"item", function_call(piece.call, "in_progress", call_)}});
   }
   call_.arguments += piece.text;
   if (!piece.text.empty())
@@ -227,20 +215,20 @@ std::string ResponseForm::call(const AnswerPiece& piece) {
   if (!piece.ends) return events;
   events +=
       item_event("response.function_call_arguments.done", item, {{"name", call_.name}, {"arguments", call_.arguments}});
-  return events + end_item(function_call(head_, piece.call, "completed", call_));
+  return events + end_item(function_call(piece.call, "completed", call_));
 }
 
-std::string ResponseForm::end(const FinishedAnswer& answer, const Json& usage) {
-  const std::string status = status_of(answer);
+std::string ResponseForm::end(int64_t, const AnswerEnd& last) {
+  const std::string status = status_of(last.answer);
   std::string text = items_ == 0 || in_thoughts_ ? begin_text() : "";
   text += end_text(status);
-  Json ended = as_json(answer, usage);
+  Json ended = as_json(last.answer, last.all_usage);
   ended["output"] = output_;
   return text + event("response." + status, {{"response", std::move(ended)}});
 }
 
 std::string ResponseForm::failed(const ApiError& error) {
-  Json response = response_with(head_, repeated_, "failed", Json::array());
+  Json response = response_with("failed", Json::array());
   response["error"] = {{"code", "server_error"}, {"message", error.message}};
   return event("response.failed", {{"response", response}});
 }
@@ -255,7 +243,9 @@ constexpr Dialect kResponse{.writer = write_as<ResponseForm>,
                             .part = "input_text",
                             .other_part = "output_text",
                             .idle = {"type", "id", "status"},
-                            .calls = Calls::items};
+                            .calls = Calls::items,
+                            .stop = nullptr,
+                            .lengths = {"max_output_tokens"}};
 
 // Further parts of a response that a client wants; those listed here never occur. Log-probabilities do, and are
 // refused.
@@ -286,8 +276,7 @@ Done read_unstored(Fields& body) {
   if (text == nullptr) return {};
   if (!text->is_object()) return wrong("text", *text, "an object with a format");
   for (const auto& [name, value] : text->items())
-    if (name != "format" && name != "verbosity" && !asks_nothing(value))
-      return refuse(fmt::format("text.{}: this field is not supported here", name), "text." + name);
+    if (name != "format" && name != "verbosity" && !asks_nothing(value)) return unsupported("text." + name);
   return {};
 }
 
@@ -333,8 +322,7 @@ Answered<Ask> read_response(Service& service, Fields body) {
     asked.repeated = repeated_fields(body, instructions, decoding.choice, tools);
     return {};
   };
-  return read_talk(service, body, kResponse, std::move(ask),
-                   {.messages = std::move(messages), .stop = nullptr, .lengths = {"max_output_tokens"}, .also = also});
+  return read_talk(service, body, kResponse, std::move(ask), std::move(messages), 1, also);
 }
 
 }  // namespace

@@ -5,6 +5,11 @@
 #include "serve/work/route.h"
 
 namespace llada::serve {
+
+#define LLADA_PROTOCOL(name) Protocol name##_protocol();
+#include "serve/protocols/protocols.inc"
+#undef LLADA_PROTOCOL
+
 namespace {
 
 constexpr std::string_view kBelow = "/v1";
@@ -65,14 +70,6 @@ std::string_view nearest_route(std::string_view path) {
   }
   return found;
 }
-
-}  // namespace
-
-#define LLADA_PROTOCOL(name) Protocol name##_protocol();
-#include "serve/protocols/protocols.inc"
-#undef LLADA_PROTOCOL
-
-namespace {
 
 std::span<const Protocol> protocols() {
   static const Protocol kProtocols[] = {

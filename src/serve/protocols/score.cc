@@ -5,8 +5,6 @@
 #include "engine/prompt.h"
 #include "engine/request_memory.h"
 #include "serve/protocols/adapter.h"
-#include "serve/work/answer_json.h"
-#include "serve/work/queued.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
@@ -59,8 +57,9 @@ Done encode(const Service& service, ScoreAsk& ask) {
     ask.request.continuations.push_back(std::move(pair->continuation));
   }
   if (const Status status = check_score(model, ask.request); !status)
-    return is_too_long(service, status.error()) ? too_long("prompt", status.error().message)
-                                                : refuse("continuations: " + status.error().message, "continuations");
+    return status.error().kind == ErrorKind::too_large
+               ? too_long("prompt", status.error().message)
+               : refuse("continuations: " + status.error().message, "continuations");
   return {};
 }
 
@@ -96,7 +95,9 @@ Json score_json(const Service& service, const ScoreAsk& ask, const ScoreResult& 
             {"rows", result.rows}}}};
 }
 
-QueuedWork<ScoreResult> score_work(Service& service, const std::shared_ptr<const ScoreAsk>& ask) {
+Answered<QueuedWork<ScoreResult>> score_work(Service& service, const std::string&,
+                                             const std::shared_ptr<ScoreAsk>& ask) {
+  LLADA_TRY_STATUS(encode(service, *ask));
   int64_t tokens = 0;  // with their log-probabilities
   for (const auto& text : ask->request.continuations) tokens += std::ssize(text);
   const auto waiting = static_cast<double>(tokens) * sizeof(int32_t) + static_cast<double>(encoded_bytes(*ask));
@@ -104,35 +105,24 @@ QueuedWork<ScoreResult> score_work(Service& service, const std::shared_ptr<const
   constexpr double kJsonOfToken = 1024;
   const int64_t rows = std::max(service.engine().row_budget(), RowBudget::kMostOfMixture);
   const double bytes = score_bytes(service.model(), ask->request, rows) + kJsonOfToken * static_cast<double>(tokens);
-  return {.needs = "the score needs",
-          .bytes = {bytes, bytes},
-          .waiting_bytes = waiting,
-          .size = tokens > 1000 ? WorkSize::large : WorkSize::small,
-          .submit = [&service, ask](auto on_done) -> std::shared_ptr<Submitted> {
-            return service.engine().submit_score(ask->request, std::move(on_done));
-          },
-          .json = [&service, ask](const ScoreResult& result) { return score_json(service, *ask, result); }};
-}
-
-void score(Service& service, const std::shared_ptr<Exchange>& exchange) {
-  const auto read = [&]() -> Answered<ScoreAsk> {
-    LLADA_TRY(Fields body, read_body(*exchange, service.options().strict));
-    return read_score(service, std::move(body));
-  };
-  auto ask = read();
-  if (!ask) return exchange->respond(error_reply(ask.error()));
-  const auto asked = std::make_shared<ScoreAsk>(std::move(*ask));
-  const auto go_on = [&service, exchange, asked] {
-    if (const Done encoded = encode(service, *asked); !encoded) return exchange->respond(error_reply(encoded.error()));
-    begin_queued(service, exchange, score_work(service, asked));
-  };
-  service.go_on(exchange, encoded_bytes(*asked), go_on);
+  return QueuedWork<ScoreResult>{
+      .needs = "the score needs",
+      .bytes = {bytes, bytes},
+      .waiting_bytes = waiting,
+      .size = tokens > 1000 ? WorkSize::large : WorkSize::small,
+      .submit = [&service, ask](auto on_done) -> std::shared_ptr<Submitted> {
+        return service.engine().submit_score(ask->request, std::move(on_done));
+      },
+      .json = [&service, ask](const ScoreResult& result) { return score_json(service, *ask, result); }};
 }
 
 }  // namespace
 
 Protocol score_protocol() {
-  static constexpr Route kRoutes[] = {{.method = "POST", .path = "/v1/llada/score", .answer = score, .in_batch = true}};
+  static constexpr Route kRoutes[] = {{.method = "POST",
+                                       .path = "/v1/llada/score",
+                                       .answer = compute<read_score, encoded_bytes, score_work>,
+                                       .in_batch = true}};
   return {kRoutes};
 }
 

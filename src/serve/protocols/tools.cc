@@ -1,11 +1,11 @@
-#include "serve/protocols/tools.h"
-
+// Tools of a request are read and used (reading.h).
 #include <algorithm>
 #include <set>
 #include <utility>
 
 #include "decode/form_options.h"
 #include "formats/printable.h"
+#include "serve/protocols/reading.h"
 #include "text/json_text.h"
 #include "text/tool_calls.h"
 #include "text/utf8.h"
@@ -42,21 +42,18 @@ bool has_no_properties(const Json& schema) {
 
 // A function, wherever it stands: chats have it inside its tool, the newer protocols have its members beside the type.
 Answered<Tool> read_function(const Json& function, const std::string& where, const char* parameters, bool strict) {
-  if (!function.is_object()) return wrong(where, Json(function), "an object with name and " + std::string(parameters));
-  const auto found = [&](const char* key) { return function.contains(key) ? function[key] : Json(); };
-  const Json name = found("name"), description = found("description"), schema = found(parameters),
-             fits = found("strict");
+  if (!function.is_object()) return wrong(where, function, "an object with name and " + std::string(parameters));
+  const Json &name = member(function, "name"), &description = member(function, "description"),
+             &schema = member(function, parameters), &fits = member(function, "strict");
   if (!name.is_string() || !is_tool_name(name.get_ref<const std::string&>()))
-    return wrong(where + ".name", Json(name), fmt::format("1 to {} letters, digits, _, -, ., : and /", kMostToolName));
-  if (!description.is_null() && !description.is_string())
-    return wrong(where + ".description", Json(description), "a text");
+    return wrong(where + ".name", name, fmt::format("1 to {} letters, digits, _, -, ., : and /", kMostToolName));
+  if (!description.is_null() && !description.is_string()) return wrong(where + ".description", description, "a text");
   if (!schema.is_null() && !schema.is_object())
-    return wrong(fmt::format("{}.{}", where, parameters), Json(schema), "a JSON schema");
-  if (!fits.is_null() && !fits.is_boolean()) return wrong(where + ".strict", Json(fits), "true or false");
+    return wrong(fmt::format("{}.{}", where, parameters), schema, "a JSON schema");
+  if (!fits.is_null() && !fits.is_boolean()) return wrong(where + ".strict", fits, "true or false");
   for (const auto& [key, value] : function.items())
     if (key != "name" && key != "description" && key != parameters && !asks_nothing(value) && !is_idle(key))
-      return refuse(fmt::format("{}.{}: this field is not supported here", where, key),
-                    fmt::format("{}.{}", where, key));
+      return unsupported(fmt::format("{}.{}", where, key));
   Tool tool{.name = name.get<std::string>(), .shown = Json::object(), .called = {{"name", name}}};
   // In the order in which they stand, as templates show them.
   for (const auto& [key, value] : function.items())
@@ -78,12 +75,12 @@ Answered<std::vector<Tool>> read_list(Fields& body, const Dialect& dialect) {
   std::set<std::string> names;
   for (const Json& item : *list) {
     const std::string where = fmt::format("tools[{}]", tools.size());
-    const Json type = item.is_object() && item.contains("type") ? item["type"] : Json();
+    const Json& type = member(item, "type");
     const bool anthropic = dialect.calls == Calls::blocks;
     const char* kind = anthropic ? "custom" : "function";
     if (!(anthropic && type.is_null()) && type != kind)
-      return wrong(where + ".type", Json(type), fmt::format("{}: this server has no tools of its own", kind));
-    const Json function = !inside(dialect) ? item : item.contains("function") ? item["function"] : Json();
+      return wrong(where + ".type", type, fmt::format("{}: this server has no tools of its own", kind));
+    const Json& function = inside(dialect) ? member(item, "function") : item;
     LLADA_TRY(Tool tool, read_function(function, inside(dialect) ? where + ".function" : where,
                                        anthropic ? "input_schema" : "parameters", dialect.calls == Calls::items));
     if (!names.insert(tool.name).second)
@@ -110,23 +107,20 @@ Answered<Choice> read_choice(Fields& body, const Dialect& dialect) {
   if (value == nullptr) return choice;
   const char* needed =
       anthropic ? "a type: auto, any, none, or tool with a name" : "none, auto, required, or a function with its name";
-  const auto in = [](const Json& object, const char* key) {
-    return object.is_object() ? object.value(key, Json()) : Json();
-  };
-  const Json type = anthropic || value->is_object() ? in(*value, "type") : *value;
+  const Json type = anthropic || value->is_object() ? member(*value, "type") : *value;
   const auto name_of = [&](const Json& item) {
-    const Json name = inside(dialect) ? in(in(item, "function"), "name") : in(item, "name");
+    const Json& name = member(inside(dialect) ? member(item, "function") : item, "name");
     return name.is_string() ? name.get<std::string>() : "";
   };
-  if (anthropic) choice.one = in(*value, "disable_parallel_tool_use") == true;
+  if (anthropic) choice.one = member(*value, "disable_parallel_tool_use") == true;
   if (type == "none" || type == "auto" || type == "required" || type == "any") {
     choice.mode = type == "any" ? "required" : type.get<std::string>();
     return choice;
   }
   if (type == "allowed_tools" && !anthropic) {
-    const Json allowed = inside(dialect) ? in(*value, "allowed_tools") : *value;
-    choice.mode = in(allowed, "mode") == "required" ? "required" : "auto";
-    const Json listed = in(allowed, "tools");
+    const Json allowed = inside(dialect) ? member(*value, "allowed_tools") : *value;
+    choice.mode = member(allowed, "mode") == "required" ? "required" : "auto";
+    const Json& listed = member(allowed, "tools");
     if (listed.size() > kMostTools) return too_many("tool_choice", listed.size());
     for (const Json& item : listed) choice.only.push_back(name_of(item));
     if (choice.only.empty()) return wrong("tool_choice", *value, "allowed_tools with a list of tools");

@@ -1,5 +1,5 @@
 // Compiled where SQLite is missing.
-#include "serve/work/store.h"
+#include "serve/work/kept_objects.h"
 
 namespace llada::serve {
 

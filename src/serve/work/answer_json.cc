@@ -1,13 +1,24 @@
-#include "serve/work/answer_json.h"
-
+// Parts of answers as JSON (answer_writer.h).
 #include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
+#include "serve/work/answer_writer.h"
 #include "text/json_text.h"
 #include "text/utf8.h"
 
 namespace llada::serve {
+namespace {
+
+constexpr double kLeast = -9999;  // in the place of minus infinity, which JSON has not
+
+Json token_logprob(const Model& model, int32_t token, double log_probability) {
+  Json bytes = Json::array();
+  for (const char c : model.tokenizer().piece(token)) bytes.push_back(static_cast<unsigned char>(c));
+  return {{"token", token_text(model, token)}, {"logprob", log_probability}, {"bytes", bytes}};
+}
+
+}  // namespace
 
 std::string call_id(const std::string& request, int64_t index, int64_t call) {
   return fmt::format("call_{}_{}_{}", request, index, call);
@@ -34,6 +45,12 @@ std::string arguments_object(const std::string& arguments) {
 
 std::string event_text(const Json& json) { return "data: " + dump(json) + "\n\n"; }
 
+std::string event_text(const std::string& type, const Json& fields) {
+  Json all = {{"type", type}};
+  all.update(fields);
+  return fmt::format("event: {}\n{}", type, event_text(all));
+}
+
 Json usage_json(const std::vector<GenerationStats>& stats, int64_t prompt_tokens) {
   int64_t tokens = 0, forwards = 0, rows = 0, reused = 0;
   double seconds = 0;
@@ -54,16 +71,6 @@ std::string token_text(const Model& model, int32_t token) {
   return to_valid_utf8(model.tokenizer().decode({&token, 1}, true));
 }
 
-namespace {
-
-Json token_logprob(const Model& model, int32_t token, double log_probability) {
-  Json bytes = Json::array();
-  for (const char c : model.tokenizer().piece(token)) bytes.push_back(static_cast<unsigned char>(c));
-  return {{"token", token_text(model, token)}, {"logprob", log_probability}, {"bytes", bytes}};
-}
-
-}  // namespace
-
 Json chat_logprobs(const Model& model, std::span<const ScoredToken> tokens, bool empty_lists) {
   Json content = Json::array();
   for (const ScoredToken& t : tokens) {
@@ -75,12 +82,6 @@ Json chat_logprobs(const Model& model, std::span<const ScoredToken> tokens, bool
   }
   return content;
 }
-
-namespace {
-
-constexpr double kLeast = -9999;  // in the place of minus infinity, which JSON has not
-
-}  // namespace
 
 ScoredToken with_score(const TokenScore& score) {
   ScoredToken scored{score.token, std::max(score.log_probability, kLeast), score.top};

@@ -4,17 +4,60 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "serve/work/answer_json.h"
+#include "engine/likelihood.h"
+#include "engine/request.h"
+#include "serve/http/http.h"
+#include "text/tool_calls.h"
 
 namespace llada::serve {
+
+// Parts of answers as JSON, which protocols share.
+
+// Of a call in the answer `index` to the request with that id.
+std::string call_id(const std::string& request, int64_t index, int64_t call);
+
+std::string event_text(const Json& json);                             // "data: ...\n\n"
+std::string event_text(const std::string& type, const Json& fields);  // the same with a name, that of its type
+// JSON text in the place of a member that is null, the first of that name. (In strings quotes have a backslash.)
+std::string with_value(const Json& json, std::string_view name, std::string_view value);
+// The arguments of a call as the text of an object: no number loses digits (text/json_text.h).
+std::string arguments_object(const std::string& arguments);
+// An object's text, which has members, with further ones.
+std::string with_members(std::string object, const Json& more);
+
+// Of all answers together; prompts are counted once. seconds: of the longest.
+Json usage_json(const std::vector<GenerationStats>& stats, int64_t prompt_tokens);
+
+// A token of a canvas for a reader: its own characters, bytes of unfinished ones as U+FFFD.
+std::string token_text(const Model& model, int32_t token);
+
+// A token with its log-probability (nats), where it has one, and the best tokens in its place.
+struct ScoredToken {
+  int32_t token;
+  std::optional<double> log_probability;
+  std::vector<TokenScore::Alternative> top = {};  // best first
+};
+// As a forward scored it.
+ScoredToken with_score(const TokenScore& score);
+// Of an answer's token, which was taken with that probability.
+ScoredToken taken(int32_t token, double confidence);
+// Of a prompt's, the first of which has none.
+std::vector<ScoredToken> scored_prompt(std::span<const int32_t> prompt, const ContinuationScore& rest);
+
+// OpenAI's log-probabilities of a chat, a list; empty_lists: tokens without others have an empty list of them.
+Json chat_logprobs(const Model& model, std::span<const ScoredToken> tokens, bool empty_lists);
+
+// An edit, as `llada.edits` lists them.
+Json edit_json(const Model& model, const decode::Edit& edit);
 
 struct Ask;
 
 struct AnswerHead {
-  std::string id;  // of the request; a protocol puts its own prefix before it
+  std::string id;  // of the request
   int64_t created;
   std::string model;
 };
@@ -53,9 +96,15 @@ struct AnswerEnd {
 
 class AnswerWriter {
  public:
+  explicit AnswerWriter(AnswerHead head, const char* prefix = "") : head_(std::move(head)), id_(prefix + head_.id) {}
   virtual ~AnswerWriter() = default;
+  // Of a protocol whose requests have one answer: an object with some members, as text. The arguments of calls are what
+  // the model wrote.
+  virtual std::string whole(const FinishedAnswer& /*answer*/, const Json& /*usage*/) const { return ""; }
   // beside: further fields of the reply.
-  virtual std::string body(const EndedAnswers& answers, const Json& beside) = 0;
+  virtual std::string body(const EndedAnswers& answers, const Json& beside) {
+    return with_members(whole(answers.take(0), answers.usage), beside);
+  }
   virtual Json logprobs(const Model& /*model*/, std::span<const ScoredToken> /*tokens*/) const { return nullptr; }
 
   // Of a stream. index: the answer's; tokens: final ones so far.
@@ -71,25 +120,10 @@ class AnswerWriter {
   virtual std::string failed(const ApiError& error) = 0;
   virtual std::string ping() { return ": ping\n\n"; }  // a comment of an event stream, which clients leave out
   virtual const char* type() const { return "text/event-stream"; }
-};
 
-// A protocol whose requests have one answer.
-class OneAnswerWriter : public AnswerWriter {
- public:
-  // An object with some members, as text: the arguments of calls are what the model wrote.
-  virtual std::string whole(const FinishedAnswer& answer, const Json& usage) const = 0;
-  virtual std::string delta(const std::string& text) = 0;                  // empty: no event
-  virtual std::string call(const AnswerPiece& /*piece*/) { return ""; }    // of a protocol with tools
-  virtual std::string thought(const std::string& /*text*/) { return ""; }  // of one with thoughts, which come before
-  virtual std::string end(const FinishedAnswer& answer, const Json& usage) = 0;  // all of it was sent
-
-  std::string body(const EndedAnswers& answers, const Json& beside) override {
-    return with_members(whole(answers.take(0), answers.usage), beside);
-  }
-  std::string text(int64_t, const std::string& text, int64_t, Json) final { return delta(text); }
-  std::string call(int64_t, const AnswerPiece& piece, int64_t) final { return call(piece); }
-  std::string thought(int64_t, const std::string& text) final { return thought(text); }
-  std::string end(int64_t, const AnswerEnd& last) final { return end(last.answer, last.all_usage); }
+ protected:
+  const AnswerHead head_;
+  const std::string id_;  // in answers
 };
 
 // A protocol's, by its requests (Ask::writer).

@@ -8,9 +8,9 @@
 
 #include "engine/decode_choice.h"
 #include "engine/infill_text.h"
+#include "engine/likelihood.h"
 #include "engine/ready_request.h"
 #include "serve/http/body.h"
-#include "serve/work/answer_bytes.h"
 #include "serve/work/answer_writer.h"
 #include "serve/work/service.h"
 
@@ -74,6 +74,12 @@ void add_note(Ask& ask, std::string_view note);
 // Refuses a wish that has no effect where the server is strict.
 Done unless_strict(const Service& service, const std::string& warning);
 Done add_warning(Service& service, Ask& ask, const std::string& warning);
+
+// The score of a prompt of two or more tokens: of those behind the first, each given those before it.
+ScoreRequest prompt_score(const Request& request);
+// Memory of an answer: the engine's part, its text in all forms, a stream's notes of its steps, its JSON. prompt_score:
+// bytes of the scores of its prompt's tokens, which are computed before it; 0: there are none.
+AnswerBytes answer_bytes(const RequestBytes& engine, const Request& request, double prompt_score = 0);
 
 // An error of the engine's, with the field of the body that it is about: its first word.
 ApiError about(const DecodeChoice& choice, const Error& error);

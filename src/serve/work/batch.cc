@@ -5,6 +5,7 @@
 
 #include "base/fnv.h"
 #include "engine/prompt.h"
+#include "serve/http/body.h"
 #include "serve/work/route.h"
 
 namespace llada::serve {
@@ -39,12 +40,8 @@ uint64_t hash_of(const std::string& salt, const std::string& id) {
 
 // The text of a body with a seed, without which sampled tokens would not be the same after an interruption.
 std::string with_seed(const Json& body, const JsonNumbers& numbers, uint64_t hash) {
-  const auto has = [](const Json& object, const char* key) {
-    const auto found = object.find(key);
-    return found != object.end() && !found->is_null();
-  };
-  const auto own = body.find("llada");
-  if (has(body, "seed") || has(body, "random_seed") || (own != body.end() && own->is_object() && has(*own, "seed")))
+  const auto has = [](const Json& object, const char* key) { return !member(object, key).is_null(); };
+  if (has(body, "seed") || has(body, "random_seed") || has(member(body, "llada"), "seed"))
     return json_text(body, numbers);
   // A whole number that any reader takes for one of 64 bits with a sign.
   std::string text = fmt::format("{{\"seed\":{}", hash >> 1);
@@ -75,23 +72,19 @@ Batch::~Batch() {
 
 std::expected<Batch::Asked, BatchFault> Batch::read(const JsonDocument& document) const {
   const Json& line = document.root;
-  const auto field = [&](const char* name) {
-    const auto found = line.find(name);
-    return found == line.end() ? Json() : *found;
-  };
   const auto fault = [](std::string message) { return std::unexpected(BatchFault{std::move(message)}); };
-  if (const Json method = field("method"); !method.is_null() && method != "POST")
+  if (const Json& method = member(line, "method"); !method.is_null() && method != "POST")
     return fault(fmt::format("method: found {}, needed \"POST\"", shown(method)));
-  const Json url = field("url");
+  const Json& url = member(line, "url");
   const Route* route = url.is_string() ? find_batch_route(url.get<std::string>()) : nullptr;
   if (route == nullptr) return fault(fmt::format("url: found {}, needed one of {}", shown(url), batch_urls()));
   if (!options_.url.empty() && url != options_.url)
     return fault(fmt::format("url: found {}, needed the batch's endpoint {}", shown(url), options_.url));
-  const auto found = line.find("body");
-  if (found == line.end() || !found->is_object()) return fault("body: needed, the JSON object of a request");
-  if (found->value("stream", Json()) == true) return fault("body.stream: found true, needed false in a batch");
-  const std::string id = field("custom_id").get<std::string>();
-  return Asked{id, route, with_seed(*found, document.numbers, hash_of("", id))};
+  const Json& body = member(line, "body");
+  if (!body.is_object()) return fault("body: needed, the JSON object of a request");
+  if (member(body, "stream") == true) return fault("body.stream: found true, needed false in a batch");
+  const std::string id = member(line, "custom_id").get<std::string>();
+  return Asked{id, route, with_seed(body, document.numbers, hash_of("", id))};
 }
 
 void Batch::add(bool failed, const std::string& line) {
@@ -150,7 +143,7 @@ Status Batch::take(const LineSource::Line& line, bool own) {
                  "line_too_long");
   const auto object = parse_ordered_object(line.text, "the request", kLineLimits);
   if (!object) return fault(object.error().message, "invalid_json");
-  const Json custom_id = object->root.value("custom_id", Json());
+  const Json& custom_id = member(object->root, "custom_id");
   if (!custom_id.is_string() || custom_id.get_ref<const std::string&>().empty())
     return fault(fmt::format("custom_id: found {}, needed a text of its own", shown(custom_id)), "invalid_custom_id");
   const std::string id = custom_id.get<std::string>();

@@ -23,6 +23,28 @@ Status check_encoding(std::string_view first, const std::string& name) {
   return {};
 }
 
+std::unexpected<Error> foreign(const std::string& where) {
+  return invalid("{}: found no answer of a batch; needed a new file, or the output of an earlier run", where);
+}
+
+// What a line of an earlier run answers.
+Status note_done(const std::string& text, const std::string& where, BatchDone& done) {
+  constexpr JsonLimits kLimits{.depth = 32, .values = size_t{1} << 24, .run_bytes = size_t{1} << 28};
+  const auto line = parse_ordered_object(text, where, kLimits);
+  const auto field = [&](const char* name) { return line ? line->root.value(name, Json()) : Json(); };
+  if (field("response").is_null() && field("error").is_null()) return foreign(where);
+  if (const auto id = field("custom_id"); id.is_string()) {
+    done.ids.insert(id.get<std::string>());
+    return {};
+  }
+  if (const auto error = field("error"); error.is_object())
+    if (const auto number = error.value("line", Json()); number.is_number_integer()) {
+      done.lines.insert(number.get<int64_t>());
+      return {};
+    }
+  return foreign(where);
+}
+
 }  // namespace
 
 Descriptor::~Descriptor() {
@@ -96,32 +118,6 @@ Result<std::optional<LineSource::Line>> LineSource::next() {
   }
   return line;
 }
-
-namespace {
-
-std::unexpected<Error> foreign(const std::string& where) {
-  return invalid("{}: found no answer of a batch; needed a new file, or the output of an earlier run", where);
-}
-
-// What a line of an earlier run answers.
-Status note_done(const std::string& text, const std::string& where, BatchDone& done) {
-  constexpr JsonLimits kLimits{.depth = 32, .values = size_t{1} << 24, .run_bytes = size_t{1} << 28};
-  const auto line = parse_ordered_object(text, where, kLimits);
-  const auto field = [&](const char* name) { return line ? line->root.value(name, Json()) : Json(); };
-  if (field("response").is_null() && field("error").is_null()) return foreign(where);
-  if (const auto id = field("custom_id"); id.is_string()) {
-    done.ids.insert(id.get<std::string>());
-    return {};
-  }
-  if (const auto error = field("error"); error.is_object())
-    if (const auto number = error.value("line", Json()); number.is_number_integer()) {
-      done.lines.insert(number.get<int64_t>());
-      return {};
-    }
-  return foreign(where);
-}
-
-}  // namespace
 
 Result<BatchFile> BatchFile::open(const std::string& path, BatchDone& done) {
   BatchFile file;

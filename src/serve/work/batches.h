@@ -20,7 +20,6 @@
 #include "serve/http/http.h"
 #include "serve/work/batch_files.h"
 #include "serve/work/kept_objects.h"
-#include "serve/work/store.h"
 
 namespace llada::serve {
 

@@ -17,6 +17,16 @@ AnswerHead head_of(const Service& service, const std::string& id) {
   return {id, std::chrono::duration_cast<std::chrono::seconds>(now).count(), service.name()};
 }
 
+// Of /infill, where no token was asked for.
+HttpReply without_answer(Service& service, const Exchange& exchange, Ask& ask) {
+  ask.usage_in_pieces = false;
+  const auto writer = ask.writer(head_of(service, exchange.id), ask);
+  const FinishedAnswer none{.text = "", .reason = "length", .logprobs = nullptr, .spans = Json::array()};
+  const Json usage = usage_json({}, 0);
+  if (!ask.stream) return {.body = writer->body({1, [&](size_t) { return none; }, {}, usage}, Json::object())};
+  return {.type = writer->type(), .body = writer->end(0, {none, 0, usage, usage}) + writer->all_ended(usage)};
+}
+
 }  // namespace
 
 Job::Job(Service& service, std::shared_ptr<Exchange> exchange, Ask ask)
@@ -205,22 +215,8 @@ void Job::announce() {
   }
 }
 
-namespace {
-
-// Of /infill, where no token was asked for.
-HttpReply without_answer(Service& service, const Exchange& exchange, Ask& ask) {
-  ask.usage_in_pieces = false;
-  const auto writer = ask.writer(head_of(service, exchange.id), ask);
-  const FinishedAnswer none{.text = "", .reason = "length", .logprobs = nullptr, .spans = Json::array()};
-  const Json usage = usage_json({}, 0);
-  if (!ask.stream) return {.body = writer->body({1, [&](size_t) { return none; }, {}, usage}, Json::object())};
-  return {.type = writer->type(), .body = writer->end(0, {none, 0, usage, usage}) + writer->all_ended(usage)};
-}
-
-}  // namespace
-
 void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> ask) {
-  if (!ask) return exchange->respond(error_reply(ask.error()));
+  if (!ask) return exchange->respond(std::unexpected(ask.error()));
   if (ask->asked.empty()) return exchange->respond(without_answer(service, *exchange, *ask));
   if (!ask->held && !service.model().has_form(ask->asked.front().options)) {
     ask->held = service.room().hold(waiting_bytes(*ask));
@@ -231,7 +227,7 @@ void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answ
     });
   }
   if (const Done prepared = prepare_requests(service, *ask); !prepared)
-    return exchange->respond(error_reply(prepared.error()));
+    return exchange->respond(std::unexpected(prepared.error()));
   ask->held = nullptr;
   std::make_shared<Job>(service, exchange, std::move(*ask))->begin();
 }

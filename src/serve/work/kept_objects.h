@@ -1,17 +1,38 @@
-// The objects of files and batches that a server keeps, as they are in memory: by id, with the counts and orders that
-// are asked for often, so that nothing but a list goes through all of them. Used by one thread at a time.
+// The objects of files and batches that a server keeps between its runs: their rows on disk, and in memory by id, with
+// the counts and orders that are asked for often, so that nothing but a list goes through all of them. Used by one
+// thread at a time.
 #pragma once
 #include <map>
+#include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "serve/http/http.h"
-#include "serve/work/store.h"
 
 namespace llada::serve {
+
+struct StoredObject {
+  std::string id, json;
+};
+
+// The rows: an SQLite file; in a build without SQLite (absent_store.cc) nothing can be kept. Usable by one thread at a
+// time.
+class Store {
+ public:
+  // Why this build keeps nothing; empty: it does.
+  static std::string_view absence();
+  // Creates the file where it is missing.
+  static Result<std::unique_ptr<Store>> open(const std::string& path);
+  virtual ~Store() = default;
+
+  virtual Result<std::vector<StoredObject>> all() = 0;
+  // Puts and removes all of them or none; when it returns they survive a loss of power.
+  virtual Status change(std::span<const StoredObject> put, std::span<const std::string> removed) = 0;
+};
 
 inline constexpr std::string_view kFileId = "file-", kBatchId = "batch_";  // the beginnings of ids
 

@@ -50,9 +50,19 @@ class Queued final : public PendingAnswer {
   std::optional<Result<T>> result_;
 };
 
-template <class T>
-void begin_queued(Service& service, const std::shared_ptr<Exchange>& exchange, QueuedWork<T> work) {
-  std::make_shared<Queued<T>>(service, exchange, std::move(work))->begin();
+// Answers a request that was read, or replies with the error. make: its work, once texts are cut into tokens, which of
+// so many bytes takes long.
+template <class Asked, class T>
+void begin_queued(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Asked> asked,
+                  size_t (*bytes)(const Asked&),
+                  Answered<QueuedWork<T>> (*make)(Service&, const std::string& id, const std::shared_ptr<Asked>&)) {
+  if (!asked) return exchange->respond(std::unexpected(asked.error()));
+  const size_t size = bytes(*asked);
+  service.go_on(exchange, size, [&service, exchange, make, asked = std::make_shared<Asked>(std::move(*asked))] {
+    auto work = make(service, exchange->id, asked);
+    if (!work) return exchange->respond(std::unexpected(work.error()));
+    std::make_shared<Queued<T>>(service, exchange, std::move(*work))->begin();
+  });
 }
 
 }  // namespace llada::serve

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "serve/work/store.h"
+#include "serve/work/kept_objects.h"
 
 namespace llada::serve {
 namespace {
