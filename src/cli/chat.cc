@@ -53,8 +53,7 @@ class Chat {
       if (trimmed(line.text).empty()) continue;
       reader->remember(line.text);
       if (const Status done = line.text.starts_with('/') ? command(line.text) : message(line.text); !done) {
-        if (!options_.interactive || !done.error().of_input())
-          return std::unexpected(done.error());
+        if (!options_.interactive || !done.error().of_input()) return std::unexpected(done.error());
         note(fmt::format("{}\n", one_line(options_.decode.named(done.error()).message)));
       }
       if (status_ != 0) return status_;

@@ -9,8 +9,8 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
-#include "wire/decide_json.h"
 #include "text/text_file.h"
+#include "wire/decide_json.h"
 
 namespace llada::cli {
 namespace {

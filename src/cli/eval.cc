@@ -11,10 +11,10 @@
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
-#include "wire/decide_json.h"
 #include "engine/session.h"
 #include "eval/evaluate.h"
 #include "json/lines.h"
+#include "wire/decide_json.h"
 
 namespace llada::cli {
 namespace {

@@ -16,12 +16,12 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
-#include "wire/decide_json.h"
 #include "json/parse.h"
 #include "serve/http/access.h"
 #include "serve/http/server.h"
 #include "serve/work/service.h"
 #include "text/text_file.h"
+#include "wire/decide_json.h"
 
 namespace llada::cli {
 namespace {

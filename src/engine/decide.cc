@@ -110,7 +110,7 @@ Result<LabelTree> Decision::tree_of(size_t question, size_t first, bool behind_t
 Status Decision::check_room(size_t question, int64_t positions) const {
   if (model_->context() == 0 || positions <= model_->context()) return {};
   return too_large("{}: with {} it needs {} positions; {}", state_field(request_), place_of(request_, question),
-                 positions, model_->context_bound());
+                   positions, model_->context_bound());
 }
 
 // Before they are made.

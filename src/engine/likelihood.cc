@@ -71,7 +71,7 @@ Status check_score(const Model& model, const ScoreRequest& request) {
     const int64_t positions = static_cast<int64_t>(request.prompt.size()) + length;
     if (model.context() > 0 && positions > model.context())
       return too_large("continuation {}: with the prompt it needs {} positions; {}", c + 1, positions,
-                     model.context_bound());
+                       model.context_bound());
   }
   if (o.method == ScoreMethod::monte_carlo && tokens > kMostDrawnTokens / o.draws)
     return invalid("draws: found {} of {} tokens, needed {} at most for so many tokens", o.draws, tokens,

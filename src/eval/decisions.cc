@@ -6,9 +6,9 @@
 #include <deque>
 #include <utility>
 
-#include "wire/decide_json.h"
 #include "json/lines.h"
 #include "text/text_file.h"
+#include "wire/decide_json.h"
 
 namespace llada::eval {
 namespace {

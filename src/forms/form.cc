@@ -85,6 +85,7 @@ Result<Expr> read(const Form& form, std::vector<std::string>* warnings = nullptr
   Budget budget;
   auto expression = parse_form(form, budget, warnings, where);
   if (expression) return expression;
+  // By the budget, since readers put the place of an error before it, or go on without a keyword that failed.
   expression.error().kind = budget.left() == 0 ? ErrorKind::too_large : ErrorKind::invalid_input;
   return refused(form, expression.error());
 }

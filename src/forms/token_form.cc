@@ -72,7 +72,7 @@ class Lift {
         return too_large("the form is too large for this vocabulary of {} tokens", v_.size());
       if (ways_ > kMostEdges)
         return too_large("found over {} ways between states by this vocabulary of {} tokens, needed a smaller form",
-                       kMostEdges, v_.size());
+                         kMostEdges, v_.size());
       for (const auto& [set, to] : edges_[static_cast<size_t>(state)])
         if (!std::exchange(seen[static_cast<size_t>(to)], 1)) order.push_back(to);
     }

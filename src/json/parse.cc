@@ -27,9 +27,10 @@ class TreeBuilder {
  public:
   explicit TreeBuilder(const JsonWatch& watch) : watch_(watch) {}
 
-  Json take() { return std::move(root_); }
   Status status;     // of the watch
   size_t wrong = 0;  // the byte, from 1, where the parser gave up
+
+  Json take() { return std::move(root_); }
   const std::string& duplicate() const { return duplicate_; }  // the first field that was found twice; empty: none
   // Of the numbers that the tree writes otherwise: their place among all that are no natural numbers, and their text.
   std::vector<std::pair<size_t, std::string>>& spelled() { return spelled_; }

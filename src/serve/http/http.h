@@ -218,7 +218,7 @@ template <class Work>
 void answer_guarded(Exchange& exchange, const Work& work) {
   const auto tell = [&](const ApiError& error) noexcept {
     try {
-      exchange.respond(error_reply(error));
+      exchange.respond(std::unexpected(error));
     } catch (...) {  // not even that: the client finds out by its own patience
     }
   };

@@ -202,11 +202,11 @@ Answered<Ask> read_text_request(Service& service, Fields& body) {
 void answer(Service& service, const std::shared_ptr<Exchange>& exchange, const std::string& text,
             Answered<Ask> (*read)(Service&, Fields&)) {
   auto body = read_body(*exchange, service.options().strict);
-  if (!body) return exchange->respond(error_reply(body.error()));
+  if (!body) return exchange->respond(std::unexpected(body.error()));
   const Json* asked = body->find(text);
   if (asked != nullptr && !(asked->is_structured() || asked->is_string() ? asked->empty() || *asked == "" : false))
     return begin_job(service, exchange, read(service, *body));
-  if (const Done known = check_model(service, *body); !known) return exchange->respond(error_reply(known.error()));
+  if (const Done known = check_model(service, *body); !known) return exchange->respond(std::unexpected(known.error()));
   Json json = {{"model", service.name()}, {"created_at", timestamp(std::chrono::system_clock::now())}};
   text == "messages" ? json["message"] = {{"role", "assistant"}, {"content", ""}} : json["response"] = "";
   // It stays loaded, whatever is wished.

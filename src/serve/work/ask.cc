@@ -142,8 +142,7 @@ std::string kept_part(const Service& service, int64_t prompt_tokens) {
   if (bytes <= kept) return "";
   return fmt::format(
       "keys and values of the prompt take {:.0f} MiB, of which --prefix-memory keeps {:.0f}: the next turn computes "
-      "the "
-      "others again",
+      "the others again",
       bytes / kMiB, kept / kMiB);
 }
 

@@ -26,7 +26,7 @@ void PendingAnswer::begin() {
 void PendingAnswer::enter() {
   const auto self = shared_from_this();
   if (!service_.began(self))
-    return exchange_->respond(error_reply(ApiError(503, "the server is shutting down", "", "shutting_down")));
+    return exchange_->respond(std::unexpected(ApiError(503, "the server is shutting down", "", "shutting_down")));
   const auto refuse_with = [&](HttpReply reply) {
     exchange_->respond(std::move(reply));
     service_.ended(self);

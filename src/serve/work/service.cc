@@ -247,7 +247,7 @@ void Service::give(const std::shared_ptr<Exchange>& exchange, WorkSize size, std
   const auto guarded = [exchange, work = std::move(work)] {
     answer_guarded(*exchange, [&] {
       // Nobody waits for the work that was to be done.
-      if (exchange->is_gone()) return exchange->respond(error_reply(ApiError(kClientGone, "the client has gone")));
+      if (exchange->is_gone()) return exchange->respond(std::unexpected(ApiError(kClientGone, "the client has gone")));
       work();
     });
   };
