@@ -5,10 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 namespace llada {
 
@@ -37,10 +39,15 @@ int in_bounded_memory(const Work& work) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : kSignal + WTERMSIG(status);
 }
 
-// Threads of this process, this one among them.
-inline int64_t threads_here() {
+// Whether this thread is the process's only one. join() returns when a thread has ended, which the kernel may go on
+// listing for a moment, so a wrong number is looked at again for up to five seconds.
+inline bool alone_here() {
   using Entries = std::filesystem::directory_iterator;
-  return std::distance(Entries("/proc/self/task"), Entries());
+  for (int attempt = 0; attempt < 500; ++attempt) {
+    if (std::distance(Entries("/proc/self/task"), Entries()) == 1) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -167,7 +167,7 @@ TEST(Workers, WithoutAllTheirThreadsTheyAreAnErrorAndNoThreadStays) {
               } catch (const std::system_error& error) {
                 if (error.code() != std::errc::resource_unavailable_try_again) return 2;
               }
-              return threads_here() == 1 ? 0 : 3;
+              return alone_here() ? 0 : 3;
             }),
             0);
 }
