@@ -62,7 +62,7 @@ Json simulation_json(const Simulation& s) {
   for (const SimulatedLine& line : s.beside) json["beside"].push_back(line_json(line));
   json["step_128_rows"] = {{"cpu_seconds", s.step128_cpu_s}, {"npu_seconds", s.step128_npu_s}};
   json["weight_bytes"] = s.weight_bytes;
-  json["arena_bytes"] = s.arena_bytes;
+  json["reserve_bytes"] = s.reserve_bytes;
   json["window_bytes"] = s.window_bytes < 0 ? Json(nullptr) : Json(s.window_bytes);
   if (s.somr_saving_low) json["somr_saving"] = {{"low", *s.somr_saving_low}, {"high", *s.somr_saving_high}};
   if (s.rival_seconds > 0) json["autoregressive_rival"] = {{"name", s.rival}, {"seconds", s.rival_seconds}};
@@ -87,7 +87,7 @@ std::string window_text(const Simulation& s) {
       "weights {} GiB through a window of {} GiB (activations and K/V beside it: {}), lower bound {} GiB per pass; "
       "SOMR "
       "saves {:.0f} %",
-      gib(s.weight_bytes), gib(s.window_bytes), gib(s.arena_bytes), gib(with.lower_bound_bytes),
+      gib(s.weight_bytes), gib(s.window_bytes), gib(s.reserve_bytes), gib(with.lower_bound_bytes),
       100 * (1 - with.seconds / without.seconds));
   if (s.somr_saving_low)
     text += fmt::format(" ({:.0f} to {:.0f} % over the range of the price of mapping)", 100 * *s.somr_saving_low,

@@ -4,8 +4,6 @@
 #include <array>
 
 #include "base/check.h"
-#include "devices/value_plan.h"
-#include "memory/arena_plan.h"
 
 namespace llada {
 namespace {
@@ -84,14 +82,6 @@ std::vector<WeightUse> weight_uses(const Program& program, Device& device) {
     });
   }
   return uses;
-}
-
-int64_t arena_bytes(const Program& program, int64_t bytes_per_value, int64_t keys) {
-  int64_t kv = 0;
-  for (const Op& op : program.ops)
-    if (op.kind == OpKind::store_kv)
-      kv += 2 * 2 * keys * program.attention(op).kv_heads * program.attention(op).head_dim;
-  return plan_arena(value_lifetimes(program, bytes_per_value)).bytes + kv;
 }
 
 Status MemoryRuntime::fits(Device& device, const Program& program, const MemoryOptions& options) {

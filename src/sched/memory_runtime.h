@@ -46,10 +46,6 @@ struct MemoryOptions {
 // The weights that the accelerator of a device with a window reads, in first-use order, with their layer and half.
 std::vector<WeightUse> weight_uses(const Program& program, Device& device);
 
-// The memory that must stay mapped beside the weights for a step of this program. Activations are in one arena, placed
-// greedily by size (memory/arena_plan.h); K/V of `keys` positions is in F16.
-int64_t arena_bytes(const Program& program, int64_t bytes_per_value, int64_t keys);
-
 class MemoryRuntime {
  public:
   // Defines the slabs of a device with a window and maps those that stay. The program must read every weight that later

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "devices/hexagon/reserve.h"
 #include "engine/model_runner.h"
 #include "models/model_graph.h"
 #include "sched/executor.h"
@@ -25,7 +26,7 @@ struct Setup {
   std::vector<WeightSize> sizes;
   MemoryOptions memory;
   SimOptions device;
-  int64_t arena_bytes = 0;
+  int64_t reserve_bytes = 0;
   Ladder ladder;
 
   Setup(Profile p, PresetSpec s, ModelGraph g) : profile(std::move(p)), spec(std::move(s)), graph(std::move(g)) {}
@@ -35,7 +36,7 @@ struct Setup {
 Status apply_window(Setup& s, const SimulateOptions& o) {
   if (!o.window_gib && !s.profile.window_gib) return {};
   const double gross = o.window_gib ? *o.window_gib : s.profile.window_gib->value;
-  const double reserve = std::max(s.profile.reserve_gib.value, static_cast<double>(s.arena_bytes) / kGiB);
+  const double reserve = std::max(s.profile.reserve_gib.value, static_cast<double>(s.reserve_bytes) / kGiB);
   if (!(gross > reserve && gross <= 1024))
     return invalid(
         "window: found {} GiB, needed more than the {:.2f} GiB of the reserve, activations and K/V, at most "
@@ -71,11 +72,11 @@ Result<Setup> set_up(const SimulateOptions& o) {
     LLADA_TRY(s.memory, memory_from_name(o.memory));
   }
   s.device.map_variant = o.map_variant;
-  // Activations and K/V of a full pass may need more than the profile sets aside.
+  // A full pass may need more beside the weights than the profile sets aside.
   const auto keys = static_cast<int32_t>(o.prompt + s.ladder.gen);
   const auto rows = static_cast<int32_t>(s.ladder.canvas > 0 ? std::max(s.ladder.canvas, o.prompt) : keys);
   const Program full = s.graph.forward(plain_shape(rows, rows));
-  s.arena_bytes = arena_bytes(full, static_cast<int64_t>(s.profile.npu.activation_bytes.value), keys);
+  s.reserve_bytes = hexagon_reserve(full, s.graph.weights, keys).total();
   LLADA_TRY_STATUS(apply_window(s, o));
   return s;
 }
@@ -230,7 +231,7 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
     for (const WeightUse& use : weight_uses(program, bench->device()))
       out.weight_bytes += static_cast<double>(use.bytes);
   }
-  out.arena_bytes = static_cast<double>(setup.arena_bytes);
+  out.reserve_bytes = static_cast<double>(setup.reserve_bytes);
   out.rival = setup.profile.rival;
   if (!out.rival.empty())
     out.rival_seconds = static_cast<double>(setup.ladder.gen) / setup.profile.rival_tokens_per_s.value;

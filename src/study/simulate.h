@@ -82,7 +82,7 @@ struct Simulation {
   double step128_cpu_s = 0, step128_npu_s = 0;  // one pass of 128 rows, logits as in the ladder
   double weight_bytes = 0;                      // that the NPU reads in a pass
   double window_bytes = -1;                     // for weights, -1: unlimited
-  double arena_bytes = 0;                       // activations and K/V of a full pass, always mapped
+  double reserve_bytes = 0;                     // beside the weights in a full pass (devices/hexagon/reserve.h)
   std::string rival;
   double rival_seconds = 0;  // 0: none known
   std::vector<SensitivityRow> sensitivity;

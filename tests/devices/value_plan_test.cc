@@ -80,7 +80,6 @@ TEST(ValuePlan, OnlyValuesOfOtherTimesShareBytes) {
   // 0 (120 bytes, 128 in the arena), 2 (768), and 1 (128) beside 3 (56): 1 and 3 meet in op 2.
   EXPECT_EQ(plan.lives[0].bytes, 128);
   EXPECT_EQ(plan.bytes, 128 + 768 + 128 + 128);
-  EXPECT_EQ(arena_bytes(chain(), 4, 100), 128 + 768 + 128 + 64);  // sizes not rounded up to 128, but to 64
 }
 
 // An executor keeps the programs that were used last, and a device's plan of a program that has left and comes back is
