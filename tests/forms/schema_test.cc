@@ -65,7 +65,7 @@ TEST(SchemaKeywords, WhatCannotBeFollowedIsSaid) {
            "a value may fit both [0] and [1], which cannot be told apart"},
           {R"({"not": {"uniqueItems": true}})", "$.not", "not supported of this schema"},
           {R"({"type": "object", "minProperties": 2})", "$.minProperties",
-           "a least number of members is supported for named ones only"},
+           "a lower bound on the number of members is supported for named ones only"},
           {R"({"contains": {"const": 1}, "maxContains": 2})", "$.maxContains", "not supported"},
           {R"({"items": {"type": "number", "multipleOf": 0.0000000001}})", "$.items.multipleOf",
            "found 1e-10, needed a step from 1e-9 to 1e15"},

@@ -227,9 +227,9 @@ void answer_guarded(Exchange& exchange, const Work& work) {
   } catch (const std::bad_alloc&) {
     tell(ApiError(503, "memory ran out", "", "out_of_memory"));
   } catch (const std::exception& error) {
-    tell(ApiError(500, fmt::format("an error of the server's own: {}", error.what())));
+    tell(ApiError(500, fmt::format("internal error of the server: {}", error.what())));
   } catch (...) {
-    tell(ApiError(500, "an error of the server's own"));
+    tell(ApiError(500, "internal error of the server"));
   }
 }
 
