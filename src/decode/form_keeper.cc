@@ -150,7 +150,8 @@ std::vector<Prediction> FormKeeper::predict(const Canvas& canvas, std::span<cons
   return out;
 }
 
-Prediction FormKeeper::again(const Canvas& canvas, int32_t position, const Prediction& seen, const RowScores& scores) {
+Prediction FormKeeper::predict_again(const Canvas& canvas, int32_t position, const Prediction& seen,
+                                     const RowScores& scores) {
   Stretch* stretch = stretch_of(position);
   if (stretch == nullptr) return seen;
   if (solver_.work() - begun_ > kMostRevising) {  // it stays as it is

@@ -30,7 +30,7 @@ class FormKeeper {
   std::vector<Prediction> predict(const Canvas& canvas, std::span<const int32_t> positions, const StepResult& result,
                                   int64_t forward);
   // The prediction of a decided position among the tokens that fit there, given all others.
-  Prediction again(const Canvas& canvas, int32_t position, const Prediction& seen, const RowScores& scores);
+  Prediction predict_again(const Canvas& canvas, int32_t position, const Prediction& seen, const RowScores& scores);
   // Gives edits that write over a decided token the old token again, where the new one cannot be completed.
   void keep(const Canvas& canvas, std::vector<Edit>& edits);
   // Sets Edit::by_form of the edits that made `after`.

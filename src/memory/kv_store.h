@@ -9,7 +9,7 @@
 //   a write makes the row stale for every viewer but the one that wrote it, for which it was fresh (wrote());
 //   a viewer renews a row from memory that is fresh, and calls renewed();
 //   no viewer reads a row that is stale for it. Digests and copies are renewed before, a DSP gets the rows of
-//   take_stale(), and readers of the memory itself call bring() before.
+//   take_stale(), and readers of the memory itself call flush() before.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -101,7 +101,7 @@ class KvKeeper {
  public:
   virtual ~KvKeeper() = default;
   // Returns once the rows of every layer and sequence are in memory, which may be written from then on.
-  virtual void bring(std::span<const KvRows> rows) = 0;
+  virtual void flush(std::span<const KvRows> rows) = 0;
 };
 
 class KvStore {
@@ -165,7 +165,7 @@ class KvStore {
   // From now on a DSP is a viewer, by whole positions. All functions here that read memory ask its keeper for rows.
   void keep_with(std::shared_ptr<KvKeeper> keeper);
   const std::shared_ptr<KvKeeper>& keeper() const { return keeper_; }
-  void bring() const;  // all rows
+  void flush() const;  // all rows
   // The rows that other viewers than the DSP have written since the last call, or since keep_with().
   std::vector<KvRows> take_stale();
 
@@ -212,7 +212,7 @@ class KvStore {
   int64_t digest_head_bytes_ = 0, digest_bytes_ = 0;
   AlignedBytes digests_;
   template <class Positions>
-  void bring(const Positions& positions) const;
+  void flush(const Positions& positions) const;
   std::shared_ptr<KvKeeper> keeper_;
   mutable std::array<KvView, kKvViewers> views_;
   std::vector<int64_t> versions_;

@@ -58,8 +58,8 @@ class MappedSlabs {
   int64_t bytes() const;
   bool empty() const { return slabs_.empty(); }
   int64_t largest() const;
-  bool bundled() const;               // whether slabs lie together
-  void part() { bundle_bytes_ = 0; }  // from the next define() on each lies alone
+  bool bundled() const;                   // whether slabs lie together
+  void separate() { bundle_bytes_ = 0; }  // from the next define() on each lies alone
 
   Status expect(int index);  // marks it as mapped
   void post_map(int index);  // requests it, and promises the numbers of its buffers (Session::promise)

@@ -37,7 +37,7 @@ class Session : public std::enable_shared_from_this<Session> {
   static constexpr uint32_t kLatencyUs = 100;
   Result<std::optional<int>> set_latency(bool low);
 
-  Status call_nothing();  // an empty call, to measure the round trip
+  Status empty_call();  // an empty call, to measure the round trip
   // Ends the DSP process, which flushes its caches. The session is dead already, or dies now with this reason.
   void end_process(std::string why = {});
 

@@ -114,7 +114,7 @@ class AnswerWriter {
   virtual std::string call(int64_t /*index*/, const AnswerPiece& /*piece*/, int64_t /*tokens*/) { return ""; }
   virtual std::string thought(int64_t /*index*/, const std::string& /*text*/) { return ""; }
   virtual std::string so_far(int64_t /*index*/, const std::string& /*text*/, double /*share*/) { return ""; }
-  virtual Json nothing_yet(int64_t /*index*/) const { return nullptr; }  // an event without text, to add members to
+  virtual Json empty_event(int64_t /*index*/) const { return nullptr; }  // an event without text, to add members to
   virtual std::string end(int64_t index, const AnswerEnd& end) = 0;
   virtual std::string all_ended(const Json& /*usage*/) { return ""; }
   virtual std::string failed(const ApiError& error) = 0;
