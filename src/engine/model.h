@@ -102,7 +102,7 @@ class Model {
   Device& device() const;
   Device* fallback() const;  // null: none
   const MemoryOptions& memory() const;
-  // Absent where no experts are shared out.
+  // Absent where no experts are split between units.
   const std::optional<ExpertSplitOptions>& experts() const { return experts_; }
 
   // Prompt ids of a plain text, or of a conversation in the model's chat format. Both start with BOS where the model
