@@ -166,12 +166,11 @@ TEST_F(BatchCommand, ALineThatIsNoRequestHasItsError) {
   ASSERT_EQ(batch("out").status, 0);
   const auto lines = sorted(read("out"));
   ASSERT_EQ(lines.size(), 10u);
-  const std::pair<const char*, const char*> named[] = {
-      {"url", "url: found \"/v1/embeddings\", needed one of /v1/chat"},
-      {"none", "body: needed the JSON object of a request"},
-      {"field", "tempo: this field"},
-      {"stream", "body.stream: found true"},
-      {"get", "line 11: method: found \"GET\", needed \"POST\""}};
+  const std::pair<const char*, const char*> named[] = {{"url", "url: found \"/v1/embeddings\", needed one of /v1/chat"},
+                                                       {"none", "body: needed the JSON object of a request"},
+                                                       {"field", "tempo: this field"},
+                                                       {"stream", "body.stream: found true"},
+                                                       {"get", "line 11: method: found \"GET\", needed \"POST\""}};
   for (const auto& [id, message] : named) {
     const Json line = answer(lines, id);
     EXPECT_EQ(line["response"]["status_code"], 400) << id;
