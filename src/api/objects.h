@@ -128,7 +128,7 @@ std::expected<size_t, ApiError> size_of(const char* name, const T* out) {
   if (out == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found null, needed a place", name);
   const size_t size = out->size;
   if (size < sizeof(size_t) || size > size_t{1} << 16 || size % alignof(T) != 0)
-    return refuse(LLADA_ERROR_INVALID, "{}: found {} in its member size, needed its sizeof", name, size);
+    return refuse(LLADA_ERROR_INVALID, "{}: found {} in its member size, needed the sizeof of the struct", name, size);
   return size;
 }
 
@@ -144,7 +144,7 @@ Outcome fill(const char* name, T* out, T value) {
 // Fills a caller's buffer as llada.h says of all of them.
 template <class T>
 Outcome fill_buffer(const char* name, std::span<const T> from, T* to, size_t capacity, size_t* count, size_t more = 0) {
-  if (count == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found no place for its size, needed one", name);
+  if (count == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found null for its size, needed a pointer", name);
   *count = from.size();
   if (capacity == 0) return LLADA_OK;
   if (to == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found null, needed a buffer", name);

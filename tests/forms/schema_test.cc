@@ -59,7 +59,7 @@ TEST(SchemaKeywords, WhatCannotBeFollowedIsSaid) {
           {R"({"properties": {"a": {"type": "string", "pattern": "(?=x)y"}}})", "$.properties.a.pattern",
            "found a group that begins with '(?' at byte 2, which is not supported"},
           {R"({"$ref": "https://example.com/other.json"})", "$.$ref",
-           R"(found "https://example.com/other.json", which is another document; needed a place in this one, like #/$defs/NAME)"},
+           R"(found "https://example.com/other.json", which is in another document; needed a place in this one, like #/$defs/NAME)"},
           {R"({"$ref": "#/$defs/x"})", "$.$ref", R"(found "#/$defs/x", needed a place that this schema has)"},
           {R"({"oneOf": [{"type": "array"}, {"type": "array", "items": {"type": "integer"}}]})", "$.oneOf",
            "a value may fit both [0] and [1], which cannot be told apart"},
