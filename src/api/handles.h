@@ -37,7 +37,7 @@ std::unexpected<ApiError> refuse(llada_status status, fmt::format_string<Args...
   return std::unexpected(ApiError(status, fmt::format(format, std::forward<Args>(args)...)));
 }
 
-// One line, which takes no memory to set; the end of a longer one is cut off.
+// One line in a fixed buffer, so that setting it allocates nothing; longer ones are cut off.
 class ErrorLine {
  public:
   void set(std::string_view text) noexcept;
@@ -62,9 +62,9 @@ enum class Kind : uintptr_t { options = 1, model, engine, request };
 
 // Null: no live object of that kind.
 std::shared_ptr<Object> find(Kind kind, const void* handle);
-// A new handle, or an exception.
+// A new handle; throws std::bad_alloc.
 void* add_handle(Kind kind, std::shared_ptr<Object> object);
-// The object, which the handle no longer names.
+// Takes the object from its handle, which is invalid from then on.
 std::shared_ptr<Object> release(Kind kind, const void* handle) noexcept;
 
 // Notes the line for this thread and the object, which may be null.
@@ -88,7 +88,7 @@ llada_status guarded(Object* object, const Work& work) noexcept {
   }
 }
 
-// T names its kind (T::kKind) and how errors call it (T::kName).
+// T::kKind: its kind; T::kName: its name in errors. Null: no live object.
 template <class T>
 std::shared_ptr<T> live(const void* handle) {
   return std::static_pointer_cast<T>(find(T::kKind, handle));

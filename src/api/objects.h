@@ -15,7 +15,7 @@
 
 namespace llada::api {
 
-// The values of one llada_options, for all calls that may read it.
+// The values of one llada_options; each call reads those that it needs.
 struct OptionValues {
   LoadOptions load;
   SchedulerOptions engine{.most_running = 1};
@@ -25,7 +25,7 @@ struct OptionValues {
   std::vector<std::string> stop;
   bool keep_steps = false;
   ScoreOptions score;
-  bool order_names_block = false;  // otherwise the block of score.order is the model's, where it has one
+  bool order_names_block = false;  // score.order has a block length; false: the model's attention block counts, if any
 };
 
 // An answer while it is decoded, as llada.h shows it: the canvas from the answer's first token on (of an infilled text,
@@ -40,11 +40,12 @@ struct AnswerCanvas {
   std::vector<size_t> text_sizes;
 
   static AnswerCanvas of(std::shared_ptr<const Model> model, const ReadyRequest& ready);
-  // Lays a text with gaps, whose lengths are known with its first step: given_tokens().
+  // Lays a text with gaps, whose lengths its first step tells. given: given_tokens().
   void lay(std::span<const int32_t> given);
   // Edits by the engine's positions. Those behind the answer (padding) are left out of `changed`.
   void apply(std::span<const decode::Edit> edits, std::vector<int32_t>* changed);
-  // The end of a request: tokens that differ were committed without a step (the tail behind an end token).
+  // Called at the end of a request: takes over tokens that were committed without a step (the tail behind an end
+  // token).
   void finish(std::span<const int32_t> tokens);
   int64_t masked() const;
 
@@ -95,15 +96,16 @@ struct RequestObject : Object {
   }
 };
 
-// A copy of the options behind a handle; null is none. allowed: LLADA_FOR_... that the call reads.
+// A copy of the options behind a handle; null: the defaults. allowed: LLADA_FOR_... of the call; keys for others are
+// refused.
 std::expected<OptionValues, ApiError> read_options(const llada_options* options, int32_t allowed);
 
 // LLADA_ERROR_FILE where the model's file has changed since it was loaded.
 Outcome check_file(const Model& model);
 Outcome check_version(int32_t api_version);
-// A text that a caller gave.
+// Checks a caller's text.
 std::expected<std::string_view, ApiError> read_text(const char* name, const char* text, size_t size);
-// An array that a caller gave; none may be null.
+// Checks a caller's array; data may be null where count is 0.
 template <class T>
 std::expected<std::span<const T>, ApiError> read_array(const char* name, const T* data, size_t count) {
   constexpr size_t kMost = size_t{1} << 28;
@@ -120,17 +122,17 @@ Outcome check_out(const char* name, const T* out) {
   return LLADA_OK;
 }
 
-// The size of the struct that the caller has, its first member.
+// The caller's size of the struct, which is its first member.
 template <class T>
 std::expected<size_t, ApiError> size_of(const char* name, const T* out) {
   if (out == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found null, needed a place", name);
   const size_t size = out->size;
   if (size < sizeof(size_t) || size > size_t{1} << 16 || size % alignof(T) != 0)
-    return refuse(LLADA_ERROR_INVALID, "{}: found {} in its member size, needed its sizeof", name, size);
+    return refuse(LLADA_ERROR_INVALID, "{}: found {} in its member size, needed the sizeof of the struct", name, size);
   return size;
 }
 
-// Copies as many members as that struct has.
+// Copies the members of `value` that the caller's struct has.
 template <class T>
 Outcome fill(const char* name, T* out, T value) {
   LLADA_TRY(const size_t size, size_of(name, out));
@@ -142,7 +144,7 @@ Outcome fill(const char* name, T* out, T value) {
 // Fills a caller's buffer as llada.h says of all of them.
 template <class T>
 Outcome fill_buffer(const char* name, std::span<const T> from, T* to, size_t capacity, size_t* count, size_t more = 0) {
-  if (count == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found no place for its size, needed one", name);
+  if (count == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found null for its size, needed a pointer", name);
   *count = from.size();
   if (capacity == 0) return LLADA_OK;
   if (to == nullptr) return refuse(LLADA_ERROR_INVALID, "{}: found null, needed a buffer", name);

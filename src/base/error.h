@@ -16,7 +16,7 @@ namespace llada {
 
 enum class ErrorKind {
   invalid_input,  // the request or a file is wrong; exit status 2
-  too_large,      // the same of one that is more than the context, or a form, may be: less of it would do; 2
+  too_large,      // an input is larger than the context, or a form, may be; a smaller one would do; 2
   failed,         // the work failed: device, I/O, memory; exit status 1
   memory,         // this machine has no memory or thread left for it; 1
   data,  // numbers of the work are not finite, whichever device computes: weights or activations are damaged; 1

@@ -15,8 +15,8 @@ class Fnv {
     const auto* bytes = static_cast<const unsigned char*>(data);
     for (size_t i = 0; i < size; ++i) hash_ = (hash_ ^ bytes[i]) * 0x100000001b3;
   }
-  // At the speed of memory, where nobody else computes the same: words of 8 bytes, in lanes that do not wait for one
-  // another.
+  // Another hash, for values that only this program computes: at the speed of memory, by words of 8 bytes in
+  // independent lanes.
   void add_words(std::span<const std::byte> bytes) {
     constexpr size_t kLanes = 8;
     uint64_t lanes[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7};

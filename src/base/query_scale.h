@@ -1,5 +1,5 @@
-// Queries of far positions are louder (Llama 4, Ministral 3): those at position p are multiplied by 1 + beta ln(1 +
-// floor(p / period)), which is 1 within the first period.
+// Scaling of queries by position (Llama 4, Ministral 3): those at position p are multiplied by 1 + beta ln(1 + floor(p
+// / period)), which is 1 within the first period.
 #pragma once
 #include <cmath>
 #include <cstdint>

@@ -12,8 +12,7 @@ struct Yarn {
   double factor = 1;             // new context over the original one, at least 1
   int64_t original_context = 0;  // positions
   double beta_fast = 32, beta_slow = 1;
-  std::optional<double> attention_factor =
-      {};  // that cosines and sines are multiplied with; absent: 0.1 ln(factor) + 1
+  std::optional<double> attention_factor = {};  // on cosines and sines; absent: 0.1 ln(factor) + 1
   bool operator==(const Yarn&) const = default;
 };
 

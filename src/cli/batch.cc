@@ -41,7 +41,7 @@ Status place_words(BatchCommand& o) {
     return invalid("MODEL: found '{}' beside {} {}, needed one of the two", *o.first_word,
                    o.model.path.empty() ? "-hf" : "--model", o.model.path.empty() ? o.model.hub : o.model.path);
   }
-  if (o.in.empty() || o.out.empty()) return invalid("needed two files: of requests, and of answers");
+  if (o.in.empty() || o.out.empty()) return invalid("needed two files: IN (requests) and OUT (answers)");
   return {};
 }
 

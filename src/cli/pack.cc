@@ -106,7 +106,7 @@ Result<int> run(PackOptions& o) {
 Work setup_pack(CLI::App& app) {
   auto o = std::make_shared<PackOptions>();
   app.add_option("MODEL", o->model.path, "a GGUF file or Hugging Face folder; or -hf OWNER/NAME");
-  app.add_flag("--list", o->list, "show what is kept, and whether it is its model's");
+  app.add_flag("--list", o->list, "list packed weights, and whether they are used");
   app.add_flag("--verify", o->verify, "compare the packed weights of MODEL with their checksums");
   app.add_flag("--remove", o->remove, "remove the packed weights of MODEL, of every instruction set");
   app.add_flag("--prune", o->prune, "remove all whose model is gone or has changed");

@@ -155,7 +155,7 @@ Result<int> run(ServeOptions& o) {
     return open != nullptr ? open->counts() : serve::ServerCounts();
   };
   if (keys.empty() && o.address.socket.empty() && !serve::is_loopback(o.address.host))
-    note(fmt::format("llada serve: warning: whoever reaches {} may ask: there is no key (--api-key-file)\n",
+    note(fmt::format("llada serve: warning: anyone who reaches {} can send requests: no key is set (--api-key-file)\n",
                      o.address.host));
   const BlockedSignals blocked;
   serve::Service service(o.service);
@@ -267,7 +267,7 @@ Work setup_serve(CLI::App& app) {
   add_integer_option(app, "--drain", o->drain_seconds, 0, 1'000'000,
                      "seconds for answers under way once SIGTERM has come (25)")
       ->group(further(kLoad));
-  app.add_flag("-q,--quiet", o->quiet, "no line per request")->group("Output");
+  app.add_flag("-q,--quiet", o->quiet, "do not log each request")->group("Output");
   app.footer(
       "The address in a browser shows a page on which answers form. Decoding options stand in the requests "
       "(docs/server.md); without any the preset is that of llada run.\n\n"

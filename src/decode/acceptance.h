@@ -1,6 +1,5 @@
-// Acceptance rules: which of a step's candidates are committed. Each takes the candidates in ascending
-// position, commits at least one (none only of none), decides ties for the lowest position, and returns
-// indices in ascending order.
+// Acceptance rules: which of a step's candidates are committed. Each takes candidates in ascending position, commits at
+// least one where there is one, decides ties for the lowest position, and returns indices in ascending order.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,10 +11,9 @@ namespace llada::decode {
 
 struct Field;
 
-// Which predictions of a step are committed. Every rule commits at least one; ties go to the lowest position.
 enum class Acceptance {
   schedule,       // a fixed number per step, the most probable, so that the block is done in its share of `steps`
-  random,         // so many, in a random order that the seed gives (LLaDA's remasking "random")
+  random,         // the same number, in a random order that depends on the seed (LLaDA's remasking "random")
   threshold,      // every confidence that is `threshold` or more (above it with edit), and always the best one
   factor,         // the longest prefix, best first, whose n-th confidence is >= 1 - factor / (n + 1)
   entropy,        // the longest prefix, lowest entropy first, whose earlier entropies sum to at most entropy_bound
@@ -25,8 +23,8 @@ enum class Acceptance {
   dream_margin,   // the same, largest margin between the best and the second best first
   dream_maskgit,  // the same, highest probability first ("maskgit_plus")
   rnd1,           // of the block's masks floor(masks x steps left / steps) stay, those of the highest entropy (RND1)
-  wedlm,   // every one whose entropy, and kEntropyOfDistance for each position behind the first candidate, is below
-           // entropy_bound, and where there is none that of the least sum (WeDLM)
+  wedlm,   // every one with entropy + kEntropyOfDistance * (positions behind the first candidate) < entropy_bound;
+           // where there is none, the one with the least sum (WeDLM)
   causal,  // the tokens that a causal forward over all predictions confirms, left to right (self_speculation.h)
 };
 
@@ -39,7 +37,7 @@ inline constexpr std::string_view kAcceptanceWords[] = {"schedule",      "random
                                                         "dream-maskgit", "rnd1",   "wedlm",         "causal"};
 constexpr Words words(Acceptance) { return kAcceptanceWords; }
 
-// Rules that commit a planned number per step.
+// Rules whose number of commits per step follows a schedule.
 constexpr bool has_schedule(Acceptance a) {
   return a == Acceptance::schedule || a == Acceptance::random || a == Acceptance::llada2 || a == Acceptance::rnd1 ||
          is_dream(a);
@@ -52,10 +50,9 @@ constexpr bool reads_probability(Acceptance a) {
 }
 
 constexpr unsigned rule_bit(Acceptance rule) { return 1u << static_cast<unsigned>(rule); }
-// Those that read `threshold`.
+// Rules that read `threshold`.
 inline constexpr unsigned kThresholdRules = rule_bit(Acceptance::threshold) | rule_bit(Acceptance::llada2);
-
-// And those that read `entropy_bound`.
+// Rules that read `entropy_bound`.
 inline constexpr unsigned kEntropyRules = rule_bit(Acceptance::entropy) | rule_bit(Acceptance::wedlm);
 
 inline constexpr double kEntropyOfDistance = 0.02;  // nats; WeDLM's published default
@@ -92,28 +89,25 @@ std::vector<size_t> accept_above(std::span<const Candidate> candidates, double t
 // paper does not, and neither does this.
 std::vector<size_t> accept_factor(std::span<const Candidate> candidates, double factor);
 
-// Takes candidates by entropy, lowest first, as long as the entropies of those before sum to at most `bound`. So sum(H)
-// - - max(H) <= bound over the accepted ones, which bounds the loss from deciding them together instead of one by one.
+// Takes candidates by entropy, lowest first, as long as the entropies of those before sum to at most `bound`. So the
+// accepted ones have sum(H) - max(H) <= bound, which bounds the loss from deciding them together, not one by one.
 std::vector<size_t> accept_entropy(std::span<const Candidate> candidates, double bound);
 
-// Every entropy that stays below `bound` with kEntropyOfDistance added for each position behind the first candidate,
-// and where there is none the candidate of the least sum.
+// The rule wedlm.
 std::vector<size_t> accept_near(std::span<const Candidate> candidates, double bound);
 
-// `taken` holds ascending indices of candidates. Keeps those with at most `gate` nats of entropy, summed over the
-// candidates left of them that were not taken. Where none is left, keeps the candidate with the highest score that has
-// so little open on its left. The text left of a token decides about it most, so the token waits while much of that is
-// open. (RPD falls back to the best of all, which is where most of our wrong tokens came from:
-// docs/lab/long-answers.md.)
+// Keeps of `taken` (ascending indices) the candidates with at most `gate` nats of entropy on their left: summed over
+// the candidates there that were not taken. Where none stays, keeps the highest score among all that have so little.
+// The text left of a token decides about it most, so the token waits while much of that is open. (RPD falls back to the
+// best of all, from which most of our wrong tokens came: docs/lab/long-answers.md.)
 std::vector<size_t> gate_entropy(std::span<const Candidate> candidates, std::vector<size_t> taken, double gate);
 
 // How many of the `masks` that are left Dream reveals in step `step` (from 0) of `steps`. With t falling linearly from
 // 1 to eps = 0.001 it is floor(masks (1 - t[step + 1] / t[step])), and all in the last step. It may be 0.
 int64_t dream_count(int64_t masks, int64_t steps, int64_t step);
 
-// The first step from `step` on that reveals any of the masks that are left (at least one). The published loop runs a
-// forward in the steps before it as well. They leave the canvas as it is, so the next forward would predict the same;
-// here they take none.
+// The first step from `step` on that reveals a mask (at least one is left). The published loop also runs forwards in
+// the steps before it. They are skipped here: they leave the canvas as it is, so the next one would predict the same.
 int64_t dream_step(int64_t masks, int64_t steps, int64_t step);
 
 // Where in its block's schedule a step stands.
@@ -122,13 +116,13 @@ struct ScheduleStep {
   int64_t length = 0;  // positions of a block, those of the prompt included: LLaDA2 divides them by the steps
   int64_t steps = 1;   // share of the block
   int64_t step = 0;    // of the block's schedule, from 0
-  bool above = false;  // the threshold itself is not enough (LLaDA2.1's sampler)
-  int64_t least = 1;   // where fewer are above it, so many of the best (LLaDA2.2's sampler)
+  bool above = false;  // confidence must exceed the threshold, not only reach it (LLaDA2.1's sampler)
+  int64_t least = 1;   // commits at least, the best ones (LLaDA2.2's sampler)
 };
 
-// Applies the rule of the options, and then the gate where there is one. Candidates are the masks that are left. For
-// Dream's rules, `at.step` is a step that reveals something (dream_step). `confirmed` (ascending) are taken beside the
-// rule's choice, if the gate lets them through.
+// Applies the rule of the options, then the gate where there is one. For Dream's rules, `at.step` is a step that
+// reveals a mask (dream_step). `confirmed` (ascending) are taken beside the rule's choice, if the gate lets them
+// through.
 std::vector<size_t> choose(const AcceptanceOptions& options, std::span<const Candidate> candidates,
                            const ScheduleStep& at, std::span<const size_t> confirmed = {});
 

@@ -262,7 +262,7 @@ std::vector<Prediction> BlockStrategy::checked(const Canvas& canvas, const StepR
   std::vector<Prediction> seen;
   const auto add = [&](const Prediction& prediction, int32_t position, const std::vector<RowScores>& scores,
                        size_t at) {
-    seen.push_back(form_ ? form_->again(canvas, position, prediction, scores[at]) : prediction);
+    seen.push_back(form_ ? form_->predict_again(canvas, position, prediction, scores[at]) : prediction);
     seen.back().position = position;
   };
   if (result.landed) {

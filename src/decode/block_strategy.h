@@ -40,7 +40,7 @@ class BlockStrategy final : public Strategy {
   int64_t exact_prefix(const Canvas& canvas) const override { return kv_.exact_prefix(canvas); }
 
  private:
-  // The requests of the plan, by which the answers are read.
+  // The positions that the last plan asked about, by which its results are read.
   struct Requested {
     std::vector<int32_t> masks;      // positions of the block to decide
     std::vector<int32_t> lookahead;  // positions to draft
@@ -50,10 +50,9 @@ class BlockStrategy final : public Strategy {
   };
   // The sparse pass under way.
   struct UnderWay {
-    std::vector<int32_t> rows, inputs;  // whose K/V may still be stored, and the tokens that it is of
-    std::vector<int32_t> checked;       // positions of its trials
-    std::vector<int32_t> tokens;        // that were checked
-    int64_t forward;                    // number of the step that began it
+    std::vector<int32_t> rows, inputs;     // whose K/V may still be stored, and the tokens that they were fed
+    std::vector<int32_t> checked, tokens;  // positions of its trials, and the tokens that these check
+    int64_t forward;                       // number of the step that began it
   };
 
   bool waits(const Canvas& canvas) const;
@@ -84,9 +83,8 @@ class BlockStrategy final : public Strategy {
   const std::unique_ptr<FormKeeper> form_;  // null: the answer is free
   Requested requested_;
   std::optional<UnderWay> under_way_;
-  size_t current_ = 0;  // the block the next plan looks at first
-  // the part of it that the last plan was for: all, or the positions that a sliding block covers
-  Block block_;
+  size_t current_ = 0;    // the block that the next plan looks at first
+  Block block_;           // the part of it that the last plan was for: all of it, or the window of a sliding block
   bool entered_ = false;  // it has had a step
   int64_t step_ = 0;      // of the current block's schedule: its forwards so far, and Dream's empty steps
   int64_t forward_ = 0;   // forwards of the run so far

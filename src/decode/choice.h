@@ -9,7 +9,7 @@
 
 namespace llada::decode {
 
-// The words of a choice, in the order of the enum, as on the command line and in reports.
+// By value of the enum.
 using Words = std::span<const std::string_view>;
 
 template <class T>

@@ -56,7 +56,6 @@ class Denoiser {
   Denoiser(const Denoiser&) = delete;
   Denoiser& operator=(const Denoiser&) = delete;
 
-  // Nothing is left to be done, or it was cancelled.
   bool done() const { return done_; }
 
   // The plan of the next forward; the same until take(). Not while done(). Failed: the strategy broke its contract or
@@ -72,15 +71,15 @@ class Denoiser {
 
   // Before the first plan: Strategy::stored().
   void stored(int64_t positions) { strategy_->stored(canvas_, positions); }
-  // From now on every decided position gets the token that `text` has there, whatever was predicted: the run follows a
-  // given text, one token for each position of the canvas.
+  // From now on every position that is decided gets the token that `text` has there, whatever was predicted. text: one
+  // token for each position of the canvas.
   void follow(std::vector<int32_t> text);
   // After take(): Strategy::exact_prefix().
   int64_t exact_prefix() const { return strategy_->exact_prefix(canvas_); }
 
   // No further step; the canvas keeps its masks.
   void cancel();
-  // The same, where the tokens decided so far are the answer and not a part of it.
+  // The same, but the tokens decided so far are a whole answer: the run does not count as cancelled.
   void end();
 
   const RunStats& stats() const { return stats_; }

@@ -33,7 +33,7 @@ struct Field {
   unsigned rules = 0;                         // rule_bit()s of the rules that read it; naming it chooses one. 0: any
   Revision revision = Revision::none;         // the way of revising that reads it; naming it chooses that way
   bool basic = false;                         // one of those that the short help shows
-  bool text = false;                          // the value is any text that can be read, not a number or a word
+  bool text = false;                          // the value is free text, not a number or a word
   std::span<const std::string_view> words{};  // of a choice
   Status (*read)(const Field&, std::string_view text, DecodeOptions&) = nullptr;
   std::string (*show)(const Field&, const DecodeOptions&) = nullptr;

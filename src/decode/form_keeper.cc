@@ -79,7 +79,7 @@ Status FormKeeper::check(const Canvas& canvas) {
           "{}: found a form that takes over {} steps for {} tokens that may be revised, needed a smaller one", key_,
           kMostWhole, length);
     if (canvas.infill && form_->edges_of_all() * length > kMostGap)
-      return invalid("{}: found a form of {} ways from state to state for a gap of {} tokens, needed {} at most", key_,
+      return invalid("{}: found a form of {} transitions for a gap of {} tokens, needed {} at most", key_,
                      form_->edges_of_all(), length, kMostGap / length);
   }
   for (Stretch& stretch : stretches_) {
@@ -150,7 +150,8 @@ std::vector<Prediction> FormKeeper::predict(const Canvas& canvas, std::span<cons
   return out;
 }
 
-Prediction FormKeeper::again(const Canvas& canvas, int32_t position, const Prediction& seen, const RowScores& scores) {
+Prediction FormKeeper::predict_again(const Canvas& canvas, int32_t position, const Prediction& seen,
+                                     const RowScores& scores) {
   Stretch* stretch = stretch_of(position);
   if (stretch == nullptr) return seen;
   if (solver_.work() - begun_ > kMostRevising) {  // it stays as it is

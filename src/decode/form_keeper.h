@@ -1,6 +1,6 @@
 // Holds a canvas to a form. Predictions are replaced by those of the best sequence that fits, and tokens that the form
-// leaves no choice about are written without a prediction. The decided tokens can be completed at any time. All tokens
-// that a step commits are of one joint path, and a change of a token that would break it is not made.
+// leaves no choice about are written without a prediction. The invariant: the decided tokens can always be completed to
+// a text that fits. So all tokens that a step commits are of one sequence, and a change that would break it is undone.
 //
 // Where the text goes on behind a gap (infilling), every gap fits the form by itself and is filled. Padding of a
 // block-causal model is free.
@@ -21,7 +21,7 @@ class FormKeeper {
   FormKeeper(std::shared_ptr<const forms::TokenForm> form, const DecodeOptions& options, const SpecialIds& ids,
              const Canvas& canvas);
 
-  // Before the first plan. Invalid: the form needs more tokens than there are, with the number that would do.
+  // Called before the first plan. Invalid: the form needs more positions than there are; the error says how many.
   Status check(const Canvas& canvas);
   // The tokens that the form fixes before `end`, as far as only decided text stands before them, as edits of masks.
   std::vector<Edit> fixed(const Canvas& canvas, int64_t end);
@@ -29,11 +29,11 @@ class FormKeeper {
   // Predictions of masked positions (ascending), with the position in the place of the row. `forward` keys the noise.
   std::vector<Prediction> predict(const Canvas& canvas, std::span<const int32_t> positions, const StepResult& result,
                                   int64_t forward);
-  // The prediction of a decided position, as the form leaves it given all others.
-  Prediction again(const Canvas& canvas, int32_t position, const Prediction& seen, const RowScores& scores);
-  // Some edits write another token over a decided one; those that cannot stay keep the old token.
+  // The prediction of a decided position among the tokens that fit there, given all others.
+  Prediction predict_again(const Canvas& canvas, int32_t position, const Prediction& seen, const RowScores& scores);
+  // Gives edits that write over a decided token the old token again, where the new one cannot be completed.
   void keep(const Canvas& canvas, std::vector<Edit>& edits);
-  // Says of the edits that made `after` which of them are text of the form itself.
+  // Sets Edit::by_form of the edits that made `after`.
   void mark(const Canvas& after, std::vector<Edit>& edits);
 
  private:

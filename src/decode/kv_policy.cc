@@ -12,7 +12,7 @@ std::span<const Field> cache_fields() {
   using enum FieldGroup;
   // clang-format off
   static const Field kFields[] = {
-    field<&O::kv>(caches, "kv", "POLICY", "rows not recomputed in every forward")
+    field<&O::kv>(caches, "kv", "POLICY", "rows whose K/V is reused instead of recomputed")
         .tuned("none prefix dual frozen").often(),
     field<&O::tail>(caches, "tail", "N", "masks behind the block that attention reads").in({0, kMaxGenLength}).or_all()
         .tuned("all 64 32 16 8"),

@@ -43,7 +43,6 @@ namespace llada::decode {
 
 struct Field;
 
-// Which rows a step computes; the others are read from the store (kv_policy.h).
 enum class KvChoice { none, prefix, dual, block, frozen };
 
 inline constexpr std::string_view kKvWords[] = {"none", "prefix", "dual", "block", "frozen"};
@@ -51,9 +50,8 @@ constexpr Words words(KvChoice) { return kKvWords; }
 
 struct CacheOptions {
   KvChoice kv = KvChoice::none;
-  int64_t tail = -1;  // positions behind the block that attention reads; -1: all
-  int64_t refresh_after =
-      0;  // tokens that change between two full forwards; 0: full where the policy itself asks for it
+  int64_t tail = -1;          // positions behind the block that attention reads; -1: all
+  int64_t refresh_after = 0;  // changed tokens between two full forwards; 0: only where the policy asks for one
 };
 std::span<const Field> cache_fields();
 
@@ -62,14 +60,13 @@ class KvPlanner {
   KvPlanner(const CacheOptions& options, bool slide, int64_t canvas_size, int64_t attention_block = 0,
             int64_t block_origin = 0);
 
-  // The next forward of a block: rows, ascending. `feed` is the token that each position that attention reads would be
-  // fed, `needed` (ascending) are rows that the plan cannot do without. Rows before the block that are stale are left
-  // to another path when `stale_elsewhere` holds.
+  // The rows of the block's next forward, ascending. feed: the token of each position that attention reads. needed:
+  // rows that the plan must have, ascending. stale_elsewhere: a sparse pass recomputes stale rows before the block.
   std::vector<int32_t> rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
                             std::span<const int32_t> needed, bool stale_elsewhere);
 
-  // The same for a forward of a block-causal model whose rows from `begin`, where a block begins, see all of each
-  // other. The K/V that they store is not exact.
+  // The same for a block-causal model, where the rows from `begin` (a block's first position) see all of each other.
+  // The K/V that they store is not exact.
   std::vector<int32_t> rows_of_blocks(std::span<const int32_t> feed, int64_t begin);
 
   // Positions before `end` that were computed from another token than `feed` has, ascending.
@@ -78,17 +75,18 @@ class KvPlanner {
   // The longest prefix of `feed` whose positions all have K/V, of whatever token.
   int32_t covered(std::span<const int32_t> feed) const;
 
-  // Whether the next forward of the block computes everything, where attention is full.
+  // Whether the next forward of the block computes every row, where attention is full.
   bool full_is_next(std::span<const int32_t> tokens, const Block& block) const;
-  int32_t full_keys() const { return full_keys_; }  // that the last one of these read
+  int32_t full_keys() const { return full_keys_; }  // StepPlan::keys of the last such forward
 
   // As in Strategy.
   void stored(std::span<const int32_t> tokens);
   int64_t exact_prefix(const Canvas& canvas) const;
 
-  // The forward will be fed this plan, while the canvas has these tokens.
+  // Notes that the next forward runs this plan, on a canvas with these tokens.
   void planned(const StepPlan& plan, std::span<const int32_t> tokens);
-  void landed(std::span<const int32_t> rows, std::span<const int32_t> inputs);  // this is stored now
+  // Notes that a sparse pass has stored the K/V of these rows, computed from these tokens.
+  void landed(std::span<const int32_t> rows, std::span<const int32_t> inputs);
 
  private:
   int64_t whole_blocks(int64_t position) const;  // where the block of a position begins
@@ -99,16 +97,15 @@ class KvPlanner {
 
   const KvChoice choice_;
   const int64_t refresh_after_;
-  const int64_t attention_block_;   // 0: full attention
-  const int64_t block_origin_;      // the origin of its blocks; positions before it are one shorter block
-  std::vector<int32_t> fed_;        // token that a position's stored K/V was computed from; -1: none
-  int64_t block_begin_ = -1;        // of the block that the last rows() was for
-  std::vector<int32_t> full_;       // the canvas at the last forward that computed everything; empty: there was none
-  int32_t full_keys_ = 0;           // that it read
+  const int64_t attention_block_;  // 0: full attention
+  const int64_t block_origin_;     // the origin of its blocks; positions before it are one shorter block
+  std::vector<int32_t> fed_;       // token that a position's stored K/V was computed from; -1: none
+  int64_t block_begin_ = -1;       // of the block that the last rows() was for
+  std::vector<int32_t> full_;      // the canvas at the last forward that computed every row; empty: there was none
+  int32_t full_keys_ = 0;
   int64_t stale_from_ = INT64_MAX;  // of a block-causal model: K/V from here on is not exact
-  // frozen
-  std::vector<bool> frozen_;  // by position: its K/V stays as it is
-  const bool slide_;          // a block begins in every forward, so the run's start stands for its start
+  std::vector<bool> frozen_;        // by position, for the policy frozen
+  const bool slide_;                // a block begins in every forward, so the run's start stands for its start
 };
 
 }  // namespace llada::decode

@@ -9,12 +9,11 @@
 //            began with; then all
 //   tokens   another token above edit_threshold is written over one that is there
 //   edits    tokens written as a deletion or insertion are carried out, left to right
-// The block is finished by a step that writes nothing, or by its last step, which writes neither edit. Steps count that
-// find none of the masks that the block began with; the last one is number edit_steps of these, or the one behind block
-// + edit_steps. (The checkpoint's own loop begins to count anew where such a mask comes back, which cannot be here, and
-// ends after 1,000 steps.) Where the block returns to a state before an earlier step, the token of lowest confidence
-// that would be written is replaced. It becomes the best one that was not written there before; the checkpoint draws
-// the position.
+// The block is finished by a step that writes nothing, or by its last step, which writes neither edit. The last step is
+// the edit_steps-th that finds none of the masks that the block began with, and at the latest step block_length +
+// edit_steps + 1. (The checkpoint's loop counts anew where such a mask comes back, which cannot be here, and ends after
+// 1,000 steps.) Where the block returns to an earlier state, the token of lowest confidence that would be written is
+// replaced by the best one that was not written there before. (The checkpoint draws the position.)
 //
 // Deliberately different: the mask is never predicted. There, a token may be written over by it.
 #pragma once

@@ -15,7 +15,8 @@ std::span<const Field> revision_fields() {
   // clang-format off
   static const Field kFields[] = {
     field<&O::revision>(revision, "revision", "WAY",
-        "how decided tokens are looked at again (threshold 0.7 where none is given); options of one way choose it"),
+        "how decided tokens are checked again (threshold 0.7 where none is given); naming an option of one way chooses "
+        "that way"),
     field<&O::stable_threshold>(revision, "stable_threshold", "T",
         "dual-path: tokens with a probability from T are final, those below it are predicted again")
         .in(kShare).of(Revision::dual_path),

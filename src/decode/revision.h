@@ -27,7 +27,7 @@ enum class Revision {
   edit_blocks,  // the same, and behind each block once more together with the block before it (token_editing.h)
   levenshtein,  // LLaDA2.2: as edit, and tokens may go or make room for others (levenshtein.h)
 };
-// Committed tokens are read in their own rows, and the threshold itself is not enough.
+// Ways that check in place; then a confidence must exceed the threshold, not only reach it.
 constexpr bool edits_in_place(Revision r) {
   return r == Revision::edit || r == Revision::edit_blocks || r == Revision::levenshtein;
 }
@@ -38,8 +38,9 @@ constexpr bool reads_options_of(Revision way, Revision other) {
 
 inline constexpr std::string_view kRevisionWords[] = {"none", "dual-path", "edit", "edit-blocks", "levenshtein"};
 constexpr Words words(Revision) { return kRevisionWords; }
-// Where the checks of dual_path run. kFused: as extra rows of the step's own forward. Else in a sparse pass beside the
-// steps, whose results land so many steps later; kReady: at the end of the first step at which they are there.
+// Where the checks of dual_path run. kFused: as extra rows of the step's own forward. N >= 0: in a sparse pass beside
+// the steps, whose results land N steps later. kReady: in one that lands at the end of the first step that finds it
+// done.
 inline constexpr int64_t kReady = -1, kFused = -2;
 
 // stable_threshold, revise_*: dual_path.
@@ -73,24 +74,24 @@ class Reviser {
   // The step's rows at positions from here on see all of each other.
   virtual int32_t open_from() const { return INT32_MAX; }
 
-  // How many of the best tokens of each row the step is to tell.
+  // StepPlan::ranked of the step.
   virtual int32_t ranked(const Canvas&, const Block&) const { return 0; }
 
   // Receives the step's results before its masks are decided.
   virtual void answered(const Canvas&, const Block&, const StepResult&) {}
-  // How many masks the step decides at least, by a threshold.
+  // How many masks a rule with a threshold commits at least in the step.
   virtual int64_t least_commits() const { return 1; }
 
   // `seen` are the predictions that checks() asked for, trials before in_place, with the position that was checked.
-  // pending: a side pass has still to bring others. edits (ascending) holds the step's commits in their first state;
-  // merge() may change, drop or add edits.
+  // pending: a sparse pass has not landed yet. edits (ascending) holds the step's commits in their first state; merge()
+  // may change, drop or add edits.
   virtual void merge(const Canvas& canvas, const Block& block, std::span<const Prediction> seen, bool pending,
                      std::vector<Edit>& edits) = 0;
 
-  // All text of the answer is decided, and some of it may still change: a pass under way is waited for.
+  // Whether a last step waits for the pass under way: all text is decided, and some of it may still change.
   virtual bool waits(const Canvas&) const { return false; }
 
-  // The block needs another step although it has no mask.
+  // Whether the block needs another step although it has no mask.
   virtual bool keeps_open(const Canvas&, const Block&) const { return false; }
 
   // No run over `masks` masks in `blocks` blocks takes more steps.
@@ -109,7 +110,6 @@ std::unique_ptr<Reviser> make_reviser(const DecodeOptions& options, const Specia
 
 // ---- Shared by revisers
 
-// The canvas as it will be.
 Canvas with_edits(const Canvas& canvas, std::span<const Edit> edits);
 
 // Adds an edit, or replaces the one at its position; edits stay ascending.

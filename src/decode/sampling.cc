@@ -183,7 +183,8 @@ std::span<const Field> sampling_fields() {
     field<&O::repeat_penalty>(sampling, "repeat_penalty", "F",
         "divide the logits of tokens that stand within 64 positions already by F; 1: do not").in({1 / kMost, kMost}),
     field<&O::neighbour_penalty>(sampling, "neighbour_penalty", "L",
-        "take L off the logit of the token on a position's left, in its block (LLaDA2.1); 0: do not").in({0, kMost}),
+        "subtract L from the logit of the token on a position's left, in its block (LLaDA2.1); 0: do not")
+        .in({0, kMost}),
     field<&O::cfg_scale>(guidance, "cfg_scale", "S", "classifier-free guidance; 0: none").in({0, kMost}).often(),
   };
   // clang-format on

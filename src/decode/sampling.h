@@ -31,7 +31,7 @@ struct SamplingOptions {
   double top_p = 1;              // in [0, 1], < 1: only the best tokens that together have this probability
   double min_p = 0;              // in [0, 1], > 0: only tokens with this share of the best one's probability
   double repeat_penalty = 1;     // > 0: divides (where negative: multiplies) logits of tokens that are nearby already
-  double neighbour_penalty = 0;  // >= 0: less for the logit of the token on a position's left
+  double neighbour_penalty = 0;  // >= 0: subtracted from the logit of the token that stands on a position's left
   double cfg_scale = 0;          // > 0: classifier-free guidance
   // Added to logits; ids ascending, each once. No field: requests over HTTP alone have it.
   std::vector<std::pair<int32_t, double>> logit_bias = {};
@@ -50,9 +50,9 @@ bool needs_logits(const DecodeOptions& options);
 // Whether plans ask for ranked tokens (StepPlan::ranked).
 bool ranks_tokens(const DecodeOptions& options);
 
-// Rules that ask whether a position is predicted as it was before. With noise of its own in every forward a sampled
-// token would differ from the one before although the model says the same. So in such runs the noise of a position is
-// drawn once. A prediction then changes with the model's logits only, and with nearby tokens where these are penalised.
+// Whether a position's noise is drawn once per run: where a rule compares a prediction with an earlier one. With fresh
+// noise in every forward a sampled token would change although the model predicts the same. Then a prediction changes
+// only with the model's logits, and with nearby tokens where these are penalised.
 bool draws_once(const DecodeOptions& options);
 
 // Where random numbers of a row come from (base/random.h).

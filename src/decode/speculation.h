@@ -11,7 +11,7 @@
 //
 // A step looks kMostDrafts masked positions ahead, left to right. With a latency table it takes no more than fit into
 // the device's latency bucket that the step is in anyway. In a table of one point, N:1, that bucket holds up to N rows.
-// Rows that are computed in any case cost nothing. Not behind an end token that is already decided.
+// Rows that are computed in any case cost nothing. No position behind a decided end token is drafted.
 #pragma once
 #include <map>
 #include <span>
@@ -64,10 +64,10 @@ class Speculation {
   // Takes a prediction of the look ahead.
   void propose(int32_t position, const Prediction& prediction);
 
-  // Candidates of the current block whose draft is confirmed, ascending; every candidate's draft is used up.
+  // Indices of the candidates whose draft is confirmed, ascending; the drafts of all candidates are dropped.
   std::vector<size_t> confirm(std::span<const Candidate> candidates);
 
-  // So many of the confirmed were committed: the entropy gate may hold others back.
+  // Counts confirmed drafts that were committed; the entropy gate may hold others back.
   void accept(int64_t drafts) { accepted_ += drafts; }
 
   int64_t proposed() const { return proposed_; }

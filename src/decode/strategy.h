@@ -35,7 +35,7 @@ class Strategy {
   // applies them before the next call.
   virtual std::vector<Edit> accept(const Canvas& canvas, const StepResult& result) = 0;
 
-  // Nothing left to do: no mask is left and nothing to look at again, or the early stop holds.
+  // True once no mask is left and no token is to be checked again, or once the early stop holds.
   virtual bool done(const Canvas& canvas) const = 0;
 
   // No run takes more steps than this.
@@ -43,8 +43,8 @@ class Strategy {
 
   virtual StrategyCounters counters() const { return {}; }
 
-  // Before the first plan: the store already holds the K/V of so many first positions of the canvas, bit for bit as
-  // forwards of this run would write them.
+  // Called before the first plan: the store holds the K/V of the first `positions` of the canvas, bit for bit as
+  // forwards of this run would write it.
   virtual void stored(const Canvas& /*canvas*/, int64_t /*positions*/) {}
 
   // How many positions from 0 have final K/V in the store, as the forward of the last plan left it. Nothing changes
@@ -63,8 +63,8 @@ Result<std::unique_ptr<Strategy>> make_strategy(const DecodeOptions& options, co
                                                 const Canvas& canvas,
                                                 std::shared_ptr<const forms::TokenForm> form = nullptr);
 
-// Forwards as they are planned here, which decide nothing: for results that are read off the last one's logits. The
-// Denoiser plans the same again until it takes the result.
+// Strategies that run the given forwards and decide nothing, for results that are read off the last one's logits.
+// plan() returns the same forward until accept() takes its result.
 std::unique_ptr<Strategy> planned_forwards(std::vector<StepPlan> plans);
 std::unique_ptr<Strategy> one_forward(StepPlan plan);
 

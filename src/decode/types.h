@@ -38,8 +38,7 @@ struct Canvas {
   // others, since the model sees them, but are no part of the answer.
   int64_t padding = 0;
 
-  // The token in an undecided position. Only here does it mean the mask: the state of a position says whether it is
-  // undecided.
+  // The token to feed at an undecided position. Whether a position is undecided, only its state says.
   int32_t undecided_token() const { return mask_id; }
   bool may_hold(int32_t token, TokenState state) const {
     return mask_id < 0 ? token >= 0 : (token == mask_id) == (state == TokenState::masked);
@@ -59,7 +58,7 @@ struct ModelKind {
   bool moves_text = true;       // false: it is known to have no ids for deletions and insertions
   bool whole_blocks = false;    // rows of a block are computed together
 
-  // Finished text has been read causally, and stays as it is.
+  // Whether finished text is final, because later forwards have read it causally.
   bool keeps_finished() const { return causal_text || decided_first; }
 
   ModelKind(int64_t block = 0, const UniformCanvas& canvas = {}, bool causal = false)
@@ -87,7 +86,8 @@ struct SpecialIds {
   bool cuts_last_block = false;  // the last block ends with the answer, and is not filled up with masks
   UniformCanvas uniform = {};    // length > 0: canvases of random tokens below vocab, and no mask (uniform_canvas.h)
   int64_t vocab = 0;
-  // Predicted at a position they are edits and no text (LLaDA2.2): its token goes, or a mask comes before it. -1: none.
+  // Special tokens that are edits, no text (LLaDA2.2). Predicted at a position, delete_id deletes the token there, and
+  // split_id inserts a mask before it. -1: none.
   int32_t delete_id = -1, split_id = -1;
   bool whole_blocks = false;  // the rows of a block choose experts together, so they are computed together
 
@@ -151,8 +151,8 @@ struct Edit {
 };
 
 // A few rows of a forward that are computed with other inputs than the canvas holds, to ask "what would be predicted
-// here if this were masked?". They read the K/V of every other position, and their own in place of the stored K/V of
-// their positions. Their results are not stored, so no other row sees them.
+// here if this were masked?". They read the stored K/V of all other positions, and their own at theirs, which is not
+// stored: no other row sees it.
 struct Trial {
   std::vector<int32_t> rows;                // positions, ascending
   std::vector<int32_t> inputs;              // token fed at each
@@ -188,20 +188,19 @@ struct Landing {
   bool operator==(const Landing&) const = default;
 };
 
-// How a K/V read is made in a step: which rows are recomputed is `rows`; every other position that is read
-// must be in the store from an earlier step. rows may be empty where there are trials, or where the step only waits
-// for a pass to land.
+// One forward as a strategy asks for it. It computes `rows`; the K/V of all other positions that it reads is in the
+// store from earlier steps. rows may be empty where there are trials, or where the step only waits for a pass to land.
 struct StepPlan {
   std::vector<int32_t> rows;    // positions to compute, ascending
   std::vector<int32_t> inputs;  // token fed at each row (usually the canvas token; a revision feeds the mask)
   // Where the rows' keys and values are kept, and which of them a row reads (decided_first.h); empty: at its position.
   std::vector<int32_t> places = {};
   std::vector<int32_t> logits;    // positions (a subset of rows) whose predictions are wanted, ascending
-  int32_t ranked = 0;             // of each of them so many of the best tokens are wanted, too
+  int32_t ranked = 0;             // best tokens that are wanted beside each of these predictions
   int32_t keys = 0;               // attention reads positions [0, keys)
   int32_t block_origin = 0;       // as in SpecialIds, where attention is block-causal
-  int32_t causal_below = 0;       // rows and trials at positions below read nothing behind themselves
-  int32_t open_from = INT32_MAX;  // rows at positions from here on read all keys: blocks that are looked at together
+  int32_t causal_below = 0;       // rows and trials at positions before this one read no later position
+  int32_t open_from = INT32_MAX;  // rows at positions from this one on read all keys: blocks that are edited together
   // > 0: guidance by a second, unconditional stream with the prompt masked; logits = u + (s + 1)(c - u).
   double cfg_scale = 0;
   std::vector<int32_t> unconditional = {};  // token fed at each row of that stream; empty without guidance
@@ -212,11 +211,11 @@ struct StepPlan {
   // The rows go through the model's pass that encodes a prompt: each reads the positions before it, nothing is
   // predicted.
   bool encode = false;
-  // > 0: predictions are of softmax(logits / temperature). For each of `logits` a number in (0, 1) picks a token: the
-  // first whose probability and those of all lower ids sum to more.
+  // > 0: predictions are of softmax(logits / temperature). draws: for each of `logits` a number u in (0, 1); it draws
+  // the first token, by id, at which the cumulative probability exceeds u.
   double temperature = 0;
   std::vector<double> draws = {};
-  // The rows get the predictions of the last such step: the softmax of its logits over its temperature.
+  // Self-conditioning: the rows also read softmax(logits / temperature) of the last step with a temperature.
   bool conditioned = false;
   bool operator==(const StepPlan&) const = default;
 };
@@ -226,8 +225,7 @@ struct StepResult {
   std::vector<Prediction> predictions = {};  // in plan.logits' order
   std::vector<Prediction> trials = {};       // one per plan.trials
   std::vector<int32_t> drawn = {};           // one per plan.draws
-  // plan.ranked for each of the predictions: tokens that may be sampled, the best first, of equals the lowest; -1 where
-  // there are no more.
+  // plan.ranked tokens for each prediction: those that may be sampled, the best first (ties: the lower id), then -1.
   std::vector<int32_t> ranked = {};
   std::vector<Prediction> sparse = {};  // one per trial of the sparse pass that landed
   std::optional<int64_t> landed = {};   // the number of that pass's forward; none has landed without

@@ -40,7 +40,7 @@ struct WeightHooks {
   std::function<void(std::span<const size_t>)> planned;  // these will be read next, in this order, before any is
   std::function<void(size_t)> wanted;                    // weight i is about to be read for the first time
   std::function<void(size_t)> packed;  // the stored bytes of weight i are no longer needed: no rows are picked from it
-  std::function<Status(int64_t)> admit = {};  // whether packed weights may take so many bytes; where not, none are
+  std::function<Status(int64_t)> admit = {};  // before packed weights take so many bytes; an error ends the load
 };
 
 enum class Unit : uint8_t { accelerator, host };  // a device with one unit takes both for it
@@ -57,7 +57,7 @@ struct DeviceSlab {
   std::vector<WeightId> weights;  // a weight that two slabs name needs both
   int64_t bytes = 0;
   int session = 0;
-  bool pinned = false;  // stays mapped from its first mapping on, so that it may lie with others
+  bool pinned = false;  // stays mapped from its first mapping on, so that it may share a buffer with others
 };
 
 enum class MapMode : uint8_t {
@@ -70,7 +70,7 @@ struct EmulatedStats {
   std::string profile;
   double seconds = 0, joules = 0;
   double npu_s = 0, cpu_s = 0, map_s = 0, dma_s = 0;  // each lane's working time
-  double exposed_map_s = 0;                           // work waited for a mapping and for nothing else
+  double exposed_map_s = 0;                           // in which work waited for a mapping alone
   int64_t mapped_bytes = 0, maps = 0;
   int64_t moved_expert_bytes = 0;  // experts that were moved to the accelerator
 };
@@ -103,8 +103,8 @@ class Window {
   // Mapping more than the window holds is an error.
   virtual Status map(int slab, MapMode mode) = 0;
   virtual Status unmap(int slab) = 0;
-  // After a failure. Where the machine gives less than window() said, window() says less from now on, slabs are to be
-  // defined again, and the line returned says so. Empty: nothing has changed.
+  // Called after a failure. Where the machine has refused less than window() allows, shrinks window() and returns a
+  // line that says so; then slabs are to be defined again. Empty: nothing has changed.
   virtual std::string narrow() { return {}; }
 };
 
@@ -117,7 +117,8 @@ class ExpertHost {
   // later ones reuse its memory. Empty where the device cannot show it.
   virtual std::span<const float> peek(const Program& program, ValueId id) const = 0;
   virtual ExpertLink expert_link() { return {}; }
-  // Another run of steps begins: nothing is resident any more, and the books of the runs before are void. Its number.
+  // Begins another run of steps, and returns its number. No expert is resident then, and ExpertBooks of earlier runs
+  // are void.
   int64_t begin_expert_run() {
     drop_experts();
     return ++expert_run_;
@@ -151,7 +152,7 @@ class SidePasses {
   virtual Result<Ticket> submit_side_pass(const Run& run) = 0;
   // Whether wait() would return at once.
   virtual bool ready(Ticket ticket) = 0;
-  // False: only the time is beside, the numbers are there on return. True: after wait().
+  // True: results are there after wait(). False: on return of submit_side_pass(), since only emulated time overlaps.
   virtual bool overlaps() const = 0;
 };
 
@@ -159,18 +160,17 @@ class SidePasses {
 class HostUnit {
  public:
   virtual ~HostUnit() = default;
-  // Keeps activations in `memory`, at the offsets of plan_values() (value_plan.h), instead of in memory of its own: so
-  // it works on the values of the accelerator. Bytes must cover every program run.
+  // Keeps activations in `memory`, at the offsets of plan_values() (value_plan.h), so that it works on the values of
+  // the accelerator. bytes must cover every program that is run.
   virtual void use_arena(SharedBytes memory, int64_t bytes) = 0;
-  // Loads the weights now for runs that need them, where loading was left until then: the work, and the errors, of a
-  // first such run.
+  // Loads weights now that would otherwise be loaded by the first run that needs them, with its errors.
   virtual Status load(std::span<const WeightId> ids) = 0;
 };
 
 struct Capabilities {
   Window* window = nullptr;  // null: the device sees all memory
   ExpertHost* experts = nullptr;
-  Clock* clock = nullptr;  // null: it lives in real time
+  Clock* clock = nullptr;  // null: real time
   SidePasses* side_passes = nullptr;
   HostUnit* host = nullptr;
 };

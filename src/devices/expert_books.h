@@ -1,6 +1,6 @@
-// Who is where among an accelerator's places for experts: slots of residents, and the buffer of experts moved ahead on
-// a guess. The plan, the devices and the simulation each keep such books, so that a plan that the places could not hold
-// is refused. An expert that passes through staging is not booked.
+// Which experts an accelerator holds, and where: in slots (residents) or in the buffer of experts moved ahead on a
+// guess. The planner, the devices and the simulation each keep such books, and refuse plans that the places cannot
+// hold. Experts that pass through staging are not booked.
 #pragma once
 #include <set>
 #include <string>
@@ -25,13 +25,12 @@ class ExpertBooks {
   int32_t residents(int32_t layer) const { return in_layer_[static_cast<size_t>(layer)]; }
   const std::set<ExpertId>& buffered() const { return buffered_; }
 
-  // A slot or a place in the buffer.
+  // Failed: it is there already, or no slot or place in the buffer is free.
   Status enter(ExpertId id, Where where);
-  // From wherever it is.
   void leave(ExpertId id);
-  // Checks that the expert to be replaced can make room: a resident that is not on its way.
+  // Failed: the expert to be replaced cannot make room, since it is not resident or still on its way (`arriving`).
   Status check_room(const ExpertMove& move, bool arriving = false) const;
-  // From the buffer to a slot.
+  // Moves the expert from the buffer to a slot.
   Status keep(ExpertId id);
 
  private:

@@ -27,15 +27,15 @@ inline int64_t slice_group(bool quantized) { return quantized ? 256 : 32; }
 // Seconds and bytes of one expert; all experts of a model are of one size. The bandwidth of host memory is a term of
 // its own: the host's reads and the link's share it.
 struct ExpertCosts {
-  double host_first_s = 0;      // beside the rest, for the first expert of a layer: cold caches, waking threads
+  double host_first_s = 0;      // further seconds for the first expert of a layer: cold caches, waking threads
   double host_expert_s = 0;     // start of one expert
-  double host_bytes_per_s = 1;  // its weights
+  double host_bytes_per_s = 1;  // reading its weights
   double host_row_s = 0;        // one row of it
   bool host_overlap = true;     // weights stream while it computes
 
   double device_expert_s = 0;     // start of its kernels
-  double device_member_s = 0;     // the same of one that joins a start, see one_start()
-  double device_bytes_per_s = 1;  // its weights, from where the accelerator reads them
+  double device_member_s = 0;     // the same where it joins another's start, see one_start()
+  double device_bytes_per_s = 1;  // reading its weights from where the accelerator has them
   double device_row_s = 0;
   int32_t device_row_tile = 1;        // rows are padded to a multiple
   bool device_shares_memory = false;  // the accelerator reads host memory (a phone)
@@ -48,7 +48,7 @@ struct ExpertCosts {
   int32_t staging = 8;            // moved experts that can be on their way or in use without a slot of their own
 
   int32_t slices = 1;    // of an expert; everything above is of one slice
-  bool grouped = false;  // one start of the accelerator's kernels serves all that are there and follow each other
+  bool grouped = false;  // one start of the accelerator's kernels serves all present experts that follow each other
 
   double expert_bytes() const { return piece_bytes[0] + piece_bytes[1] + piece_bytes[2]; }
   double host_compute_s(int32_t rows) const { return rows * host_row_s; }
@@ -70,7 +70,7 @@ struct ExpertCosts {
   // Whether the second of two that follow each other on a unit needs no start of its own: slices of one expert are
   // one product over a longer range.
   bool same_expert(int32_t a, int32_t b) const { return slices > 1 && a / slices == b / slices; }
-  // The same of two that the accelerator has both there: kernels take a list.
+  // The same for two that the accelerator has in its memory: kernels take a list.
   bool one_start(int32_t a, int32_t b) const { return grouped || same_expert(a, b); }
   // The time that joining a start saves, where it can happen at all.
   double host_joined_s() const { return slices > 1 ? host_expert_s : 0; }
@@ -109,7 +109,7 @@ struct ExpertWindow {
 enum class MoveTo : uint8_t {
   slot,     // resident
   staging,  // for this layer only, through a slot that the next staged expert takes
-  buffer,   // moved ahead on a guess: nothing makes room until the guess has come true
+  buffer,   // moved ahead on a guess, without replacing a resident
 };
 
 struct ExpertMove {
@@ -133,17 +133,17 @@ struct ExpertsPlan {
   double predicted_s = 0;    // the planner's makespan
 };
 
-// The moves that the link still has to do, as of now.
+// A move that the link has not finished.
 struct ExpertArrival {
   ExpertId id;
   bool started = false;
-  double ready_s = 0;  // from now, if its pieces went first
+  double ready_s = 0;  // from now, if its pieces are moved first
 };
-// The traffic of this run of steps until now.
+// Totals of this run of steps so far; wall clock.
 struct ExpertTraffic {
   int64_t moved_bytes = 0;
-  double copy_s = 0;  // wall clock of copies into pinned memory, in front of the link
-  double wait_s = 0;  // of these, and of the link, the caller waited
+  double copy_s = 0;  // copies into pinned memory, before the link
+  double wait_s = 0;  // in which the caller waited for these or for the link
 };
 struct ExpertLink {
   double free_s = 0;                    // from now, until the piece under way has arrived

@@ -1,4 +1,4 @@
-// Passes of their own on the host while an accelerator works on steps: one after another, with an arena of theirs.
+// Side passes on the host while an accelerator works on steps: one after another, with an arena of their own.
 #pragma once
 #include <fmt/format.h>
 
@@ -16,8 +16,8 @@ namespace llada {
 
 class HostPasses final : public SidePasses {
  public:
-  // host: whose threads and weights all passes share from the first one on; it outlives them. ahead: called on the
-  // thread of each pass before it is computed.
+  // host: all passes use its weights and as many threads; it outlives them. ahead: called on the thread of each pass
+  // before it is computed.
   explicit HostPasses(const Device& host, std::function<void()> ahead = {}) : host_(host), ahead_(std::move(ahead)) {}
   HostPasses(const HostPasses&) = delete;
   HostPasses& operator=(const HostPasses&) = delete;
@@ -25,7 +25,7 @@ class HostPasses final : public SidePasses {
     for (auto& [ticket, done] : passes_) done.wait();
   }
 
-  // The device that has them passes its own on: the trace, and waiting for tickets of theirs, which has() tells.
+  // Called by the device that owns them. Tickets for which has() is true are waited for by take().
   void set_trace(Trace* trace) { trace_ = trace; }
   bool has(Ticket ticket) const { return passes_.contains(ticket); }
   Status take(Ticket ticket) { return passes_.extract(ticket).mapped().get(); }  // waits

@@ -28,7 +28,7 @@ class OpTable {
   Status covers(const Program& program, std::string_view device) const {
     for (size_t i = 0; i < program.ops.size(); ++i)
       if ((*this)[program.ops[i].kind] == nullptr)
-        return failed("{}: op {} ({}) is none that this device runs", device, i, name(program.ops[i].kind));
+        return failed("{}: op {} ({}) is not supported by this device", device, i, name(program.ops[i].kind));
     return {};
   }
 

@@ -1,7 +1,7 @@
-// Which experts a row goes to, and with which weights (a route op, graph/program.h): one text, compiled for the host
-// and by the GPU's compiler. It is written for `kLanes` lanes that work in phases, as the kernels of devices/cuda are:
-// lanes.each(f) calls f(lane) for all of them and returns when all are done. The order of every sum and comparison is
-// fixed, so that the number of lanes has no influence on a result.
+// Which experts a row goes to, and with which weights (a route op, graph/program.h): one source, compiled for the host
+// and by the GPU's compiler. It is written for `kLanes` lanes that work in phases: lanes.each(f) calls f(lane) for all
+// of them and returns when all are done (a GPU: threads and a barrier). The order of every sum and comparison is fixed,
+// so that the number of lanes does not change a result.
 #pragma once
 #include <cmath>
 #include <cstdint>

@@ -16,8 +16,7 @@
 
 namespace llada {
 
-// When each value of a program lives: the first and the last op that names it, and its bytes at so many per element.
-// For a value that no op names, first is above last.
+// The lifetime of each value: the first and last op that names it, and its bytes. Where no op names it, first > last.
 std::vector<Lifetime> value_lifetimes(const Program& program, int64_t bytes_per_element);
 
 // The values (F32, rows x columns) in one arena: offsets are multiples of 128 bytes, and values that do not live at the
@@ -29,8 +28,8 @@ struct ValuePlan {
 };
 ValuePlan plan_values(const Program& program);
 
-// Programs whose plan a device keeps, by their address (base/recent.h). More than an executor keeps programs, since
-// the passes beside a step and those of a device that fell back have some of their own.
+// How many plans a device keeps, by the program's address (base/recent.h). They are more than the programs of an
+// executor, since sparse passes and a fallback device have some of their own.
 inline constexpr size_t kRecentPlans = 64;
 template <class Plan>
 using RecentPlans = Recent<std::shared_ptr<const Program>, Plan>;
@@ -48,7 +47,7 @@ struct RowSets {
   struct Reads {
     KeyWindow window;
     BySet<KeyRange> ranges;  // by row; none of predicted rows
-    BySet<KeyRange> reach;   // by span: all that its rows read lies between; {0, 0} of an empty one
+    BySet<KeyRange> reach;   // by span: the smallest range over all its rows; {0, 0} for an empty one
   };
   // The first without a window: the ranges of the step, which all others lie in.
   std::vector<Reads> reads;
@@ -61,10 +60,10 @@ RowSets bind_row_sets(const StepInputs& inputs, const Program& program);
 void reserve_logits(const StepInputs& inputs, const RowSets& sets, int64_t vocabulary, StepOutputs& outputs);
 // Where a prediction's logits go; null where they are not kept.
 float* kept_logits(const RowSets& sets, int64_t prediction, int64_t vocabulary, StepOutputs& outputs);
-// Where a prediction's scores go, and who reads its row; null and none where nobody asks for them.
+// Where a prediction's scores go, and the reader of its row; null and none where they are not asked for.
 RowScores* kept_scores(const RowSets& sets, int64_t prediction, StepOutputs& outputs);
 std::optional<RowReader> row_reader(const StepInputs& inputs, const RowSets& sets, int64_t prediction);
-// Reads a whole row of logits.
+// Writes a prediction's scores from its whole row of logits.
 void read_scores(const StepInputs& inputs, const RowSets& sets, int64_t prediction, std::span<const float> logits,
                  StepOutputs& outputs);
 

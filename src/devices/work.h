@@ -1,7 +1,7 @@
-// Work of a unit or a link on a timeline that goes from event to event. It first takes its fixed time; then it computes
-// and streams its bytes at once, and ends when both are done. Streams run at their own rate until together they ask for
-// more than the memory gives; then they share it evenly, and none gets more than it asked for. The planner of a layer's
-// experts (sched/moe_plan.h) and the simulator (study/sim/lanes.h) reckon with it.
+// Work of a unit or a link in an event-driven simulation. It first takes its fixed time; then it computes and streams
+// its bytes at the same time, and ends when both are done. Streams that together ask for more than the memory's
+// bandwidth share it evenly, and none gets more than it asked for. The planner of a layer's experts (sched/moe_plan.h)
+// and the simulator (study/sim/lanes.h) use it.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -18,7 +18,7 @@ struct Work {
 
   bool done() const { return fixed <= 0 && compute <= 0 && bytes <= 0; }
   bool streams() const { return fixed <= 0 && bytes > 0; }
-  // Until its next part ends.
+  // Seconds until its next part ends.
   double next_s() const {
     if (fixed > 0) return fixed;
     if (done()) return 0;
@@ -27,7 +27,7 @@ struct Work {
     if (bytes > 0) step = std::min(step, bytes / rate);
     return step;
   }
-  // The item that the step was made for ends exactly; the rest only shrinks.
+  // Advances by `step` seconds. Rests below rounding errors become 0, so that a step of next_s() ends its part.
   void pass(double step) {
     const auto shrink = [](double left, double by) { return left - by <= 1e-12 * left ? 0 : left - by; };
     if (fixed > 0) {

@@ -24,7 +24,7 @@ struct FixedCanvas {
   std::vector<int32_t> positions;  // whose predictions are asked for
   int64_t prompt = 0;              // positions of the prompt, which guidance masks and random canvases follow
   bool first = true;               // of the canvases of its prompt
-  std::vector<bool> decided = {};  // each token: a mask id of the text itself is no gap
+  std::vector<bool> decided = {};  // by position; true for a mask id that the text itself has
 };
 
 // Reads results off a canvas that was computed.
@@ -42,8 +42,7 @@ class CanvasReading {
   const std::span<const float> logits_;
 };
 
-// How many canvases of so many rows may be computed at a time: their stores hold no more than the rows of a forward, or
-// there is one store.
+// How many canvases of `canvas_rows` rows a forward of `rows` rows takes; at least 1. Each has a K/V store of its own.
 int64_t lanes_at_once(int64_t canvas_rows, int64_t rows);
 inline constexpr int64_t kMostLanesWithPrefix = 8;  // of which each holds a copy of it
 
@@ -62,14 +61,14 @@ class CanvasLanes {
 
   Status allocate(Device& device, PrefixCache* prefixes);
   bool done() const { return taken_ == setup_.canvases; }
-  // As ForwardJob has them. read: once for each canvas, in any order.
+  // As in ForwardJob. read: called once for each canvas, in any order.
   std::vector<RequestStep> steps(int64_t rows);
   Status take(RequestStep& step, PrefixCache* prefixes,
               const std::function<void(size_t canvas, const CanvasReading& reading)>& read);
 
   int64_t forwards() const { return forwards_; }  // of the canvases that were taken, were each alone
   int64_t rows() const { return rows_; }          // in them
-  int64_t reused() const { return reused_; }      // tokens of prompts whose K/V was there for the first canvas
+  int64_t reused() const { return reused_; }      // tokens of prompts whose K/V came from the PrefixCache
 
  private:
   // A store and the canvas that is computed in it.

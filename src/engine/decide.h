@@ -1,11 +1,10 @@
 // Decisions: typed questions about a text, answered by the probabilities of their labels in one forward each, without
-// generating a text. A masked model has the question mark by nature: a mask where the label stands, seen from both
-// sides.
+// generating a text. The label's place is a mask, which sees the text on both sides.
 //
 //   predicate  how probable it is that a statement is true: labels Yes and No
 //   choice     one of 2 to 255 options
 //   score      one of 2 to 10 ordered levels; the score is the mean of their numbers from 0
-// In the form of /v1/systemone one option or level will do: nothing is asked then, and it is certain.
+// /v1/systemone also takes a single option or level, which is certain without a forward.
 //
 // The definition. A question's prompt is the state, a blank line, and the question with its options (decide_prompt.h)
 // as a user's message in the model's chat template. Behind it the canvas has as many masks as the longest label has
@@ -78,8 +77,8 @@ struct DecideRequest {
   std::string state = {};  // may be empty
   std::vector<DecideQuestion> questions = {};
   DecideOptions options = {};
-  std::vector<std::string> warnings = {};  // of wishes that have no effect, a line each
-  bool system_one = false;                 // it came in the form of /v1/systemone, and is answered so
+  std::vector<std::string> warnings = {};  // a line for each option that has no effect
+  bool system_one = false;                 // in the form of /v1/systemone, and answered in it
 };
 
 struct DecideAnswer {
@@ -96,7 +95,7 @@ struct DecideAnswer {
 struct DecideResult {
   std::vector<DecideAnswer> answers;
   int64_t prompt_tokens = 0;  // of all prompts
-  int64_t reused_tokens = 0;  // of them, whose K/V was there
+  int64_t reused_tokens = 0;  // of these, whose K/V came from a PrefixCache
   int64_t forwards = 0;       // that it takes alone
   int64_t rows = 0;           // in them
   int64_t canvases = 0;       // of joint questions, on which their first tokens are read; else 0

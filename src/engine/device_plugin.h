@@ -37,7 +37,7 @@ class PluginDevice {
 
 class DevicePlugin {
  public:
-  // Puts something in front of a device.
+  // A device that passes work on to the given one.
   using Wrap = std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)>;
   struct Listed {
     std::string name, description;

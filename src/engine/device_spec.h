@@ -27,7 +27,7 @@
 
 namespace llada {
 
-// One of them, or none.
+// The value of `window`: at most one member is set.
 struct WindowSize {
   double percent = 0;  // of the weights that the accelerator reads
   double gib = 0;      // with the reserve beside weights
@@ -46,7 +46,7 @@ struct DeviceSpec {
   std::optional<bool> head_on_accelerator;
   MemoryOptions memory;
   bool fallback = false;
-  DevicePlugin::Wrap wrap;  // empty: nothing stands in front of the device
+  DevicePlugin::Wrap wrap;  // empty: none
 };
 
 // plugin: may be null.

@@ -1,19 +1,18 @@
-// A thread that runs a Scheduler, for whoever has many requests at a time: submit() from any thread, get a handle, take
-// events by callback or one by one, wait for the answer, cancel.
+// A thread that runs a Scheduler, for many requests at a time. submit(), from any thread, returns a handle that gives
+// the steps one by one and the answer, and cancels; callbacks get the same.
 //
-// Threads: Engine and Submission may be used by any number of threads at a time. Callbacks are called on the engine's
-// thread, one at a time and outside all locks: they may submit and cancel, but must not wait for an answer, nor destroy
-// the Engine, and every other request waits while one runs. The device computes on the engine's thread and its own. A
-// model may be used by sessions at the same time only where SchedulerOptions::threads gives the Engine a share of its
-// own.
+// Threads: any number of threads may use an Engine and a Submission at a time. Callbacks run on the engine's thread,
+// one at a time, outside all locks. They may submit and cancel, but must not wait for an answer nor destroy the Engine;
+// all requests wait while one runs. The device computes on the engine's thread and its own. Sessions may use the model
+// at the same time only where SchedulerOptions::threads gives the Engine a share of its own.
 //
-// The end: every on_done is called exactly once, and nothing of a request is called after it. A cancelled request's
-// on_step may still be called for the forward that is under way. The destructor cancels what is under way or waits,
-// calls all callbacks, those of what they submit meanwhile too, and joins the thread. When it has returned no callback
-// runs or will run, and every handle is done; handles stay usable. So whoever owns what callbacks use destroys the
-// Engine first. No other thread may submit once the destructor has begun; cancelling by a handle is always allowed.
+// The end: every on_done is called exactly once, after all other callbacks of its request. A cancelled request's
+// on_step may still be called for the forward that is under way. The destructor cancels all requests, calls their
+// callbacks and those of requests that callbacks submit meanwhile, and joins the thread. Afterwards no callback runs,
+// every handle is done, and handles stay usable. So objects that callbacks use are destroyed after the Engine. No other
+// thread may submit once the destructor has begun; cancelling by a handle is always allowed.
 //
-// A request that gets no memory ends with that error (ErrorKind::memory); the others go on.
+// A request for which there is no memory ends with that error (ErrorKind::memory); the others go on.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -30,38 +29,37 @@
 
 namespace llada {
 
-// A step as a handle gives it: a copy, where StepEvent is a view.
+// A copy of the parts of a StepEvent that Submission::next() gives.
 struct StepUpdate {
   int64_t step = 0, committed = 0;  // as in StepEvent
   std::vector<decode::Edit> edits;
-  std::vector<int32_t> given = {};  // of the first step of a text with gaps: given_tokens()
+  std::vector<int32_t> given = {};  // given_tokens(), in the first step of a text with gaps
 };
 
 class Submitted {
  public:
   virtual ~Submitted() = default;
   virtual bool done() const = 0;
-  void cancel() { cancelled_ = true; }  // before the next forward; nothing where it has ended
+  void cancel() { cancelled_ = true; }  // takes effect before the next forward; none where the request has ended
 
  protected:
   friend class Engine;
   std::atomic<bool> cancelled_ = false;
-  mutable std::mutex mutex_;  // guards what derived classes have
+  mutable std::mutex mutex_;  // guards the members of derived classes
   mutable std::condition_variable changed_;
 };
 
-// With a result of type T.
 template <class T>
 class SubmittedFor : public Submitted {
  public:
-  // Waits until the request has ended and on_done has been called: its answer (of a cancelled generation what there is)
-  // or its error. Again the same.
+  // Waits until the request has ended and on_done has been called. Returns its error or its answer, which is partial
+  // where a generation was cancelled; each call returns the same.
   const Result<T>& wait() const {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return result_.has_value(); });
     return *result_;
   }
-  // Whether it has ended, which it waits for no longer than that.
+  // Waits for that at most so long; false: the request has not ended.
   bool wait_for(std::chrono::milliseconds time) const {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, time, [&] { return result_.has_value(); });
@@ -79,10 +77,9 @@ class SubmittedFor : public Submitted {
 
 class Submission : public SubmittedFor<Generation> {
  public:
-  // The next step; waits for it. Nothing more once the request has ended. Steps are kept only where the request was
-  // submitted with keep_steps.
+  // Waits for the next step; nothing once the request has ended and all steps are taken. Needs Callbacks::keep_steps.
   std::optional<StepUpdate> next();
-  // Whether next() would not wait, for which it waits no longer than that.
+  // Waits at most so long; true: next() returns at once.
   bool wait_for_step(std::chrono::milliseconds time) const;
 
  private:
@@ -102,15 +99,15 @@ class Engine {
 
   struct Callbacks {
     AnswerRun run = {};
-    Scheduler::DoneCallback on_done = {};  // the answer is the handle's as well
+    Scheduler::DoneCallback on_done = {};  // gets the same result as the handle; may be empty
     bool keep_steps = false;               // for Submission::next()
   };
   std::shared_ptr<Submission> submit(Ready request, Callbacks callbacks);
   std::shared_ptr<Submission> submit(Ready request) { return submit(std::move(request), {}); }
 
-  // A score and decisions take part in the same forwards and hold nobody up; on_done may be empty.
+  // Scores and decisions take part in the same forwards as generations. on_done may be empty.
   std::shared_ptr<ScoreSubmission> submit_score(ScoreRequest request, Scheduler::ScoredCallback on_done = {});
-  // job: of start_decide(), which cuts the prompts to tokens on its caller's thread.
+  // job: made by start_decide(), which cuts the prompts into tokens on its caller's thread.
   std::shared_ptr<DecideSubmission> submit_decide(std::unique_ptr<DecideJob> job,
                                                   Scheduler::DecidedCallback on_done = {});
 
@@ -120,7 +117,7 @@ class Engine {
  private:
   explicit Engine(std::unique_ptr<Scheduler> scheduler);
   void work();
-  // Completes a handle once: with its result, or, where that never comes, with kOutOfMemory. Throws nothing.
+  // Completes a handle once: with its result or, where it is destroyed without one, with kOutOfMemory.
   template <class T>
   class Completion;
   void work_on();
@@ -128,16 +125,16 @@ class Engine {
                const std::shared_ptr<Completion<Generation>>& completion);
   void cancel_asked();
   void call(std::function<void()> work);
-  // Of a request that was taken on, or refused.
+  // Keeps the handle of a request that the scheduler took on; completes that of a refused one with the error.
   template <class T>
   void track(const Result<Scheduler::Id>& id, const std::shared_ptr<Completion<T>>& completion);
 
-  const std::unique_ptr<Scheduler> scheduler_;  // the thread's alone
+  const std::unique_ptr<Scheduler> scheduler_;  // used by the engine's thread alone
   std::atomic<int64_t> row_budget_;
-  std::map<Scheduler::Id, std::shared_ptr<Submitted>> running_;  // the thread's alone
-  mutable std::mutex mutex_;                                     // guards what follows
+  std::map<Scheduler::Id, std::shared_ptr<Submitted>> running_;  // the same
+  mutable std::mutex mutex_;                                     // guards the members below
   std::condition_variable changed_;
-  std::deque<std::function<void()>> incoming_;  // what the thread shall do before its next forward
+  std::deque<std::function<void()>> incoming_;  // work of the thread before its next forward
   SchedulerStats stats_;
   bool stopping_ = false;
   std::thread thread_;

@@ -1,5 +1,4 @@
-// Experts shared out between an accelerator and the host in a run: the user's request, whether it is possible, and the
-// set-up of the run for it.
+// Experts split between an accelerator and the host: the user's request, its checks, and the run's settings for it.
 #pragma once
 #include <memory>
 #include <optional>
@@ -24,12 +23,12 @@ struct ExpertRequest {
 // Before a file is opened: checks values, and options that exclude each other. `where`: of the device.
 Result<MoeOptions> check_experts(const ExpertRequest& request, const DeviceSpec& where, const std::string& device);
 
-// The run's settings for shared-out experts; the device gets its own by `where`. Costs are the profile's; of a GPU they
-// are measured when it is there and belong into the value then. threads: for guesses; 0: one per usable core.
+// The run's settings for split experts; the device's are set in `where`. Costs are those of the profile; for a GPU the
+// caller sets them in the result once it is open (OpenedDevice). threads: for guesses; 0: one per usable core.
 Result<ExpertSplitOptions> set_up_experts(const ExpertRequest& request, const MoeOptions& options, DeviceSpec& where,
                                           const ModelFile& file, const ModelGraph& graph, int threads);
 
-// Where the routing of a model is only listened to.
+// Settings of a run that only reports the router's choices.
 Result<ExpertSplitOptions> listen_to_experts(const ModelFile& file);
 
 }  // namespace llada

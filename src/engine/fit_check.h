@@ -33,7 +33,7 @@ int32_t counted_positions(const ModelGraph& graph);
 
 std::vector<WeightId> every_weight(const ModelGraph& graph);
 
-// weights[i] belongs to graph.weights[i]; of them the cpu packs `packed`. Nothing of the weights themselves is read.
+// weights[i] belongs to graph.weights[i]; the cpu packs those in `packed`. No weight is read.
 MemoryNeed memory_need(const ModelFile& file, const ModelGraph& graph, std::span<const TensorView> weights,
                        const kernels::KernelTable& kernels, std::span<const WeightId> packed);
 
@@ -45,7 +45,7 @@ bool keeps_packed(const MemoryNeed& need, const MemoryRoom& room);
 // One line with the bytes needed, the bytes available, and the remedy. model: its path.
 Status check_fit(const std::string& model, const MemoryNeed& need, const MemoryRoom& room);
 
-// The same of weights that the host packs beside an accelerator's, for a pass of its own or in its place.
+// The same for weights that the host packs beside an accelerator's, for sparse passes or as its fallback.
 Status check_second_copy(const std::string& model, int64_t bytes, const MemoryRoom& room);
 
 }  // namespace llada

@@ -59,7 +59,8 @@ Status check_tokens_fit(const ModelConfig& config, int64_t tokens, const std::st
 
 Status check_can_decode(const ModelConfig& config, const decode::SpecialIds& ids, const std::string& path) {
   if (const int64_t together = std::max(config.canvas.length, config.attention_block); together > config.context)
-    return invalid("{}: {} positions are decoded together, the context has {}", path, together, config.context);
+    return invalid("{}: {} positions are decoded together, needed at most the context of {}", path, together,
+                   config.context);
   if (config.canvas.length > 0) return {};
   const bool masked = ids.mask >= 0 && ids.mask < config.vocab;
   if (config.attention_block < 0)

@@ -14,7 +14,7 @@ namespace llada {
 
 struct LoadOptions;
 
-bool has_tokenizer_file(const std::string& folder);  // without which there is no tokenizer
+bool has_tokenizer_file(const std::string& folder);
 
 // By the files that text/tokenizer_files.h names. Where they name no begin, end, padding or mask, it is config.json's,
 // unless that id is a piece of text.
@@ -24,18 +24,19 @@ Result<TokenizerSpec> read_folder_tokenizer(const std::string& folder, const Mod
 Status check_folder(const std::string& folder, const Overrides& overrides = {});
 
 // Checks facts about a model that are known before its weights are here: general.architecture of a GGUF file (empty:
-// not known), bytes of its files. Refused is an architecture that is not computed; and where the model is to be loaded
-// with `load` (null: it is not), weights that Model::load() would not find memory for.
+// not known), bytes of its files. Invalid: an architecture that is not supported. Where `load` is not null also:
+// weights that Model::load() with these options would find no memory for.
 Status check_announced(const std::string& name, const std::string& architecture, int64_t bytes,
                        const LoadOptions* load);
 
 // `path` is for errors.
 Status check_tokens_fit(const ModelConfig& config, int64_t tokens, const std::string& path);
 
-// A mask that is a row of the table and ends no answer, and an attention block that is known.
+// Invalid: a mask that is no row of the embedding table or ends an answer, an attention block that is unknown or longer
+// than the context.
 Status check_can_decode(const ModelConfig& config, const decode::SpecialIds& ids, const std::string& path);
 
-// A tokenizer (null: none) that fits the embedding table, and a mask that is one of its rows.
+// Both, with the tokens of the tokenizer (null: none).
 Status check_tokens_fit(const ModelConfig& config, const Tokenizer* tokenizer, const decode::SpecialIds& ids,
                         const std::string& path);
 

@@ -15,7 +15,7 @@
 namespace llada {
 
 inline constexpr int64_t kMaxGap = 512;    // tokens
-inline constexpr int64_t kAutoGap = 32;    // at most, where nobody says
+inline constexpr int64_t kAutoGap = 32;    // the most of an automatic gap without a number
 inline constexpr int64_t kWaitingGap = 2;  // a gap whose turn has not come
 
 struct InfillGap {
@@ -51,7 +51,7 @@ class GapChoice {
   std::vector<int32_t> asked() const;
   // The probabilities of their best tokens, in their order.
   void take(std::span<const double> probabilities);
-  // As far as they are chosen; of a choice that was broken off the longest.
+  // The chosen lengths; before done() the longest for gaps that are not chosen.
   std::vector<int64_t> lengths() const;
 
  private:
@@ -61,9 +61,9 @@ class GapChoice {
   std::vector<bool> open_;  // by position
   std::vector<InfillGap> automatic_;
   std::vector<int64_t> chosen_;
-  size_t gap_ = 0;               // that is being chosen
+  size_t gap_ = 0;               // the one whose length is being chosen
   std::vector<int64_t> ladder_;  // its lengths
-  size_t rung_ = 0;              // of the ladder, that is tried next
+  size_t rung_ = 0;              // index of the length that is tried next
   int64_t best_length_ = 0;      // of the rungs before it
   double best_ = 0;              // its mean log probability
 };

@@ -38,8 +38,7 @@ struct TokenizerSummary {
 
 struct ModelSummary {
   std::string path, format, architecture;
-  ModelConfig
-      config;  // ids there are resolved with the tokenizer's, as a run would; remarks: of GGUF llama_cpp_notes too
+  ModelConfig config;  // with ids from the tokenizer, as in a run; notes with GGUF's llama_cpp_notes
   int64_t parameters = 0;
   uint64_t file_bytes = 0;
   std::vector<TypeTotal> types;        // most bytes first
@@ -50,12 +49,12 @@ struct ModelSummary {
   // Bytes that a request of so many positions needs on this machine's cpu (fit_check.h), mapped pages not counted.
   int64_t memory = 0, positions = 0;
   std::vector<std::string> presets;  // decoding presets: the default one, and those of the family's published samplers
-  // That runs it; or why there is none: no tokenizer, one with more tokens than the vocabulary has rows, a path that a
-  // shell would change. Both are empty where something is missing.
+  // The command that runs it, or why there is none: no tokenizer, one with more tokens than the vocabulary has rows, a
+  // path that a shell would change. Both are empty where something is missing.
   std::string command, no_command;
 };
 
-// The options of the command line that say the same, each behind a space.
+// The overrides as options of the command line, each behind a space.
 std::string words_of(const Overrides& overrides);
 
 Result<ModelSummary> inspect_model(const std::string& path, const Overrides& overrides = {});

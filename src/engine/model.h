@@ -47,12 +47,12 @@ struct LoadOptions {
   Overrides overrides = {};
   bool exact_attention = false;  // on the host: no digests (devices/cpu/cpu_device.h)
   PackCache pack_cache = {};     // of this machine's packed weights; a library's caller decides
-  ExpertRequest experts = {};    // experts shared out between the device's units
-  // Where proc, sys and system are, which tell how much memory there is: a model that does not fit is refused before
-  // its weights are read (fit_check.h). Empty: nobody looks.
+  ExpertRequest experts = {};    // experts split between the device's units
+  // The folder of proc, sys and system, which say how much memory is free: a model that does not fit is refused before
+  // its weights are read (fit_check.h). Empty: no check.
   std::string system_root = "/";
-  // Called on the thread that loads, before each weight of a file is read; bytes that are read before the first run. It
-  // may leave by an exception, which leaves load() with everything freed.
+  // Called on the loading thread before each weight of a file is read: bytes read so far, of those that are read before
+  // the first run. An exception that it throws leaves load(), which frees everything.
   std::function<void(int64_t done, int64_t total)> progress = {};
   // Deviations from the request that do not stop the work, a line each.
   std::function<void(const std::string& line)> warn = {};
@@ -87,7 +87,7 @@ class Model {
   // Most positions of a request: LoadOptions::context or the file's; 0: any.
   int64_t context() const { return context_; }
   std::string context_bound() const;  // its name in an error: "the model was trained for 4096"
-  // Refuses a prompt of so many bytes, whose tokens can never fit, before minutes go into cutting it to tokens.
+  // Invalid: a prompt of so many bytes never fits the context. Cutting it into tokens to find out may take minutes.
   Status check_length(size_t bytes) const;
   const ModelGraph& graph() const { return *graph_; }
   bool has_tokenizer() const { return tokenizer_.has_value(); }
@@ -102,7 +102,7 @@ class Model {
   Device& device() const;
   Device* fallback() const;  // null: none
   const MemoryOptions& memory() const;
-  // Absent where no experts are shared out.
+  // Absent where no experts are split between units.
   const std::optional<ExpertSplitOptions>& experts() const { return experts_; }
 
   // Prompt ids of a plain text, or of a conversation in the model's chat format. Both start with BOS where the model
@@ -113,7 +113,7 @@ class Model {
 
   // The form that the options ask for, over this model's tokens; null: none.
   Result<std::shared_ptr<const forms::TokenForm>> form(const decode::DecodeOptions& options) const;
-  // Whether it is there; otherwise it would have to be made, which may take seconds. So where none is asked for.
+  // Whether form() returns at once: the form is cached, or none is asked for. Making one may take seconds.
   bool has_form(const decode::DecodeOptions& options) const;
 
   // Rows to milliseconds on this device with that many threads (0: the model's own), default request.
@@ -121,9 +121,9 @@ class Model {
   // model is loaded. Not to be called from inside a run.
   Result<LatencyTable> latency(int threads) const;
 
-  // Whoever computes with the model for a session holds this.
+  // Held by whoever computes with the model; latency() waits for it.
   std::shared_lock<std::shared_mutex> begin_run() const { return std::shared_lock(runs_); }
-  // Passes beside the steps outlive the run that began them: a measurement waits for those of each runner.
+  // latency() also waits for the sparse passes of each runner, which outlive the run that began them.
   void add_runner(ModelRunner& runner) const;
   void remove_runner(ModelRunner& runner) const;
 

@@ -34,10 +34,10 @@ KvShape kv_shape(const Model& model, int64_t positions, bool guided);
 
 // A request's part of a sparse pass under way.
 struct SparsePart {
-  std::shared_ptr<SidePass> pass;    // of it and of all others whose passes began in the same forward
-  size_t stream = 0, first = 0;      // in the pass: its stream, and its first prediction
-  int64_t forward = 0;               // its number
-  std::vector<int32_t> rows;         // whose K/V it computes
+  std::shared_ptr<SidePass> pass;  // shared with the requests whose passes began in the same forward
+  size_t stream = 0, first = 0;    // in the pass: its stream, and its first prediction
+  int64_t forward = 0;             // its number
+  std::vector<int32_t> rows;       // whose K/V it computes
   size_t trials = 0;
   KvStore::Saved refreshed = {};  // of a pass over the request's own store: the K/V that it computed
 };
@@ -56,13 +56,13 @@ struct RequestState {
   int64_t prompt = 0, most_positions = 0;  // of the canvas; most: the longest that it may become
   SamplingRule sampling = {};
   bool keep_logits = false;
-  bool every_row = false;  // where they are kept: as computed; otherwise rows without a token are far below all others
+  bool every_row = false;  // keeps the logits of vocabulary rows without a text; false: they are far below all others
   ClassReading reading = {};  // of a form, for StepResult::scores
   // Logits of the last forward, where they are kept, x vocabulary: predictions, then trials; sparse trials.
   std::vector<float> logits = {}, sparse_logits = {};
   SoftTokens soft = {};  // of the last tempered forward: soft tokens for the rows of a plan that is `conditioned`
   std::optional<SparsePart> sparse = {};
-  // On a device that runs sparse passes beside: equal to kv before every step but for `outdated`.
+  // On a device that runs sparse passes beside steps: a copy of kv, equal before every step but at `outdated`.
   std::shared_ptr<KvStore> side_kv = {};
   std::vector<int32_t> outdated = {};  // positions, ascending
 };
@@ -107,8 +107,8 @@ class ModelRunner {
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
 
-  // One forward of all steps that have no error, or two: of those that encode, and of the others. Damaged numbers are
-  // an error of the requests that have them alone. Where memory runs out the forward is tried by halves.
+  // Runs one forward over all steps without an error, or two: over those that encode, and over the others. Numbers that
+  // are not finite are an error of the requests that have them alone. Where memory runs out the steps are halved.
   void run(std::span<RequestStep> steps);
   // Waits for the passes under way. Not while a run is.
   void drain() { executor_.drain(); }

@@ -20,10 +20,10 @@ namespace llada {
 struct Request {
   std::vector<int32_t> tokens;                    // the prompt; for infilling the whole text
   std::optional<std::vector<int32_t>> gaps = {};  // positions to be filled, whose ids in `tokens` are ignored
-  std::vector<InfillGap> auto_gaps = {};  // of these, whose length is chosen (GapChoice); `tokens` has their longest
+  std::vector<InfillGap> auto_gaps = {};  // those whose length is chosen (GapChoice); `tokens` has them at the longest
   decode::DecodeOptions options = {};
   std::vector<std::string> stop = {};  // the answer ends before the first of them; not for infilling
-  // So many best tokens are kept of every position, as they were when it was decided; its logits are held until then.
+  // Best tokens that are reported for each position, by the forward that decided it.
   int64_t alternatives = 0;
 };
 
@@ -31,7 +31,7 @@ struct Request {
 struct RequestBytes {
   int64_t positions = 0;            // of the canvas
   double text = 0;                  // of the answer's text alone
-  double computed = 0, result = 0;  // until its end; of its result, once the rest is given back
+  double computed = 0, result = 0;  // bytes while it runs; of its result, once it has ended
 };
 
 struct ReadyRequest {
@@ -40,8 +40,8 @@ struct ReadyRequest {
   decode::Canvas canvas = {};                         // as it is laid, with the text that the form fixes
   int64_t prompt_tokens = 0;                          // of infilling, the tokens around the gaps
   int64_t most_generated = 0;  // positions behind the prompt that the answer may have; of infilling, in gaps
-  int64_t asked_length = 0;    // as it was asked for, where that was more than the context leaves; 0: it was not
-  RequestBytes bytes = {};     // of a model whose weights are not there yet, nothing
+  int64_t asked_length = 0;    // the length that was asked for, where it was cut to the context; 0: it was not
+  RequestBytes bytes = {};     // zeros as long as the model's weights are not loaded
 };
 using Ready = std::shared_ptr<const ReadyRequest>;
 
@@ -53,7 +53,7 @@ struct Refusal : Error {
 };
 
 struct Preparation {
-  // A length that was not insisted on is no more than the context leaves.
+  // Cuts a given length to the room that the context leaves; otherwise a longer one is refused.
   bool shortens = false;
   // Says for a request without a length of its own whether it may hold so much. It gets the longest length for which
   // that is so, and at least the length of an ordinary answer.
@@ -80,9 +80,9 @@ int64_t first_positions(const Model& model, const Request& request, int64_t all)
 // Empty for a short one (kPromptPiece) and for other models, which compute a prompt once.
 std::string prompt_cost(const Model& model, int64_t prompt_tokens, const decode::DecodeOptions& options);
 
-// Whether all are ids of the model's vocabulary.
+// Invalid: a token that is no id of the model's vocabulary.
 Status check_tokens(const Model& model, std::span<const int32_t> tokens);
-// Whether a forward over a text that no answer follows is possible: these, and no more than the context has room for.
+// The same for a text that no answer follows. Also invalid: more tokens than the context has room for.
 Status check_text(const Model& model, std::span<const int32_t> tokens);
 
 }  // namespace llada

@@ -34,7 +34,7 @@ Scheduler::~Scheduler() {
 Result<std::unique_ptr<Scheduler>> Scheduler::create(std::shared_ptr<const Model> model,
                                                      const SchedulerOptions& options) {
   if (options.row_budget < 0 || options.patience < 0 || options.most_running < 1)
-    return invalid("scheduler: found {} rows, a patience of {}, {} requests; needed 0, 0, 1 or more",
+    return invalid("scheduler: found a budget of {} rows, a patience of {}, {} requests; needed at least 0, 0 and 1",
                    options.row_budget, options.patience, options.most_running);
   LLADA_TRY(auto devices, share_devices(*model, options.threads));
   return std::unique_ptr<Scheduler>(new Scheduler(std::move(model), std::move(devices), options));

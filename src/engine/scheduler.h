@@ -1,10 +1,9 @@
-// Many requests in shared forwards. Between two forwards requests join, leave and are cancelled; each forward picks who
-// takes part (picking.h), merges their plans into one step with a stream for each, runs it once, and hands everybody
-// their own results. The contract: the answer of a request, its recording and its counted stats are bit for bit those
-// that it has alone, whoever else is there.
+// Many requests in shared forwards (continuous batching). Between two forwards requests join, leave and are cancelled.
+// Each forward picks requests (picking.h), merges their plans into one step with a stream for each, and hands each its
+// own results. The contract: a request's answer, recording and counts are bit for bit those that it has alone.
 //
-// Not thread-safe: one thread owns a Scheduler and drives it (engine.h is such a thread). Callbacks are called by it,
-// from inside run_forward() or cancel(), and call nothing of the Scheduler.
+// Not thread-safe: one thread owns a Scheduler and drives it (engine.h). Callbacks are called from inside run_forward()
+// or cancel(), and must not call the Scheduler.
 #pragma once
 #include <functional>
 #include <memory>
@@ -25,18 +24,18 @@ struct SchedulerOptions {
   int64_t row_budget = 0;     // rows of a forward; 0: learned from the forwards that are run (RowBudget)
   int64_t patience = 4;       // forwards that a request is passed over before it comes before older ones
   int64_t most_running = 64;  // requests that hold a K/V store; the others wait in the order in which they came
-  std::shared_ptr<PrefixCache> prefixes = {};         // kept blocks of block-causal models; null: none are
+  std::shared_ptr<PrefixCache> prefixes = {};         // final K/V of earlier requests; null: none is kept
   Trace* trace = nullptr;                             // outlives the Scheduler; may be null
-  std::function<void(const std::string&)> warn = {};  // one line when a device failed and the fallback took over
+  std::function<void(const std::string&)> warn = {};  // gets one line when the fallback replaces a failed device
 };
 
 struct SchedulerStats {
   int64_t forwards = 0;          // shared ones
-  int64_t parts = 0;             // of requests in them
+  int64_t parts = 0;             // steps of requests in them
   int64_t rows = 0;              // in all forwards
   int64_t most_rows = 0;         // of one forward of several requests
-  int64_t most_passed_over = 0;  // forwards in a row that somebody was not part of
-  bool device_broken = false;    // so the last forward failed
+  int64_t most_passed_over = 0;  // forwards in a row that a running request was not part of
+  bool device_broken = false;    // the last forward failed because of it
 };
 
 class Scheduler {
@@ -52,23 +51,21 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Takes the request on; on_done is called exactly once. Failed: nothing of it was taken on.
+  // Takes the request on; on_done is called exactly once. On an error it is not taken on, and nothing is called.
   Result<Id> add(const Ready& request, AnswerRun run, DoneCallback on_done);
 
-  // The same for a score (likelihood.h), which takes part in forwards beside generations, with more than one of its
-  // canvases where rows are left.
+  // The same for a score (likelihood.h); several of its canvases join a forward where rows are left.
   Result<Id> add_score(const ScoreRequest& request, ScoredCallback on_done);
-  // And for decisions (decide.h), which have been started.
+  // The same for decisions (decide.h); job: made by start_decide().
   Result<Id> add_decide(std::unique_ptr<DecideJob> job, DecidedCallback on_done);
 
-  // Ends the request with what there is of its answer, a score and decisions with an error. Nothing where it has ended.
+  // Ends a generation with its partial answer, a score or decisions with an error. No effect where it has ended.
   void cancel(Id id);
 
-  // Forgets everybody without a word: where no memory was left for the scheduler's own books, with whatever state that
-  // left. A request that gets none ends with that error, and the others go on.
+  // Drops all requests without calling on_done: for when memory ran out in the scheduler's own bookkeeping.
   void drop() { entries_.clear(); }
 
-  // One forward for those whose turn it is. A request that fails ends with its error; the others do not notice.
+  // Runs one forward for the picked requests. A request that fails ends with its error; the others go on.
   void run_forward();
 
   const Model& model() const { return *model_; }
@@ -81,10 +78,10 @@ class Scheduler {
   struct Entry {
     Id id;
     std::unique_ptr<ForwardJob> job;
-    std::function<void(Entry&)> end;  // hands its outcome to whoever asked
-    bool begun = false;               // it holds its store
+    std::function<void(Entry&)> end;  // calls on_done with its result
+    bool begun = false;               // it holds a K/V store
     int64_t passed_over = 0;
-    double seconds = 0;  // that its last step took beside the forward, with the plan of the next
+    double seconds = 0;  // of its last step outside the forward, planning included
     std::optional<Error> error = {};
 
     bool finished() const { return error || job->done(); }

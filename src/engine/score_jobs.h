@@ -12,8 +12,7 @@
 
 namespace llada {
 
-// How many canvases of at most so many rows may be computed at a time. Each has a K/V store of its own that is as long
-// as the longest of them. Their stores hold no more than the rows of a forward, or there is one store.
+// lanes_at_once() for a score's canvases of at most `canvas_rows` rows; 1 where they come in order.
 int64_t score_lanes(const Model& model, int64_t canvas_rows, int64_t rows);
 
 // Canvases of one prompt and its continuations. Those of a block-causal model come in order.

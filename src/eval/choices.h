@@ -1,5 +1,5 @@
-// Multiple choice by likelihood: every option of a question is scored behind its context, and the most probable one is
-// the model's answer.
+// Multiple choice by likelihood: each option of a question is scored as a continuation of its context, and the most
+// probable one is the model's answer.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,8 +17,8 @@ namespace llada::eval {
 
 struct ChoiceOptions {
   ScoreOptions score = {};
-  // As the published evaluation of the model's family has it: for Dream a beginning token, an end token behind every
-  // option, and rates in the place of counts. LLaDA's is the default of the scores.
+  // Scores as the published evaluation of the model's family: for Dream with a beginning token, an end token behind
+  // each option, and mask rates (ScoreOptions::mask_rates). LLaDA's is ScoreOptions' default.
   bool published = true;
   bool chat = false;                        // the context is a user's message in the model's template
   int64_t shots = 0;                        // answered examples before each context
@@ -26,7 +26,7 @@ struct ChoiceOptions {
 };
 
 struct ChoiceAnswer {
-  size_t best = 0, best_normalised = 0;  // the option of the highest score; of the highest score per code point
+  size_t best = 0, best_normalised = 0;  // the option with the highest score; with the highest score per code point
   std::vector<double> log_probability;   // of the options
   double share = 0;                      // the right ones' share of all options' probability
 };
@@ -45,19 +45,18 @@ struct ChoiceReport {
   std::map<std::string, ChoiceTotal> tasks;
   std::vector<ChoiceAnswer> answers;  // in the order of the questions
   double seconds = 0;                 // wall clock
-  bool interrupted = false;           // it has only the first questions
+  bool interrupted = false;           // then it has only the first questions
 
   ChoiceTotal total() const;
 };
 
-// The scored requests of a question: its context with the examples and its options as tokens; where every option has
-// its own context, one request for each of them. Invalid: it is too long for the model, has too few examples, or an
-// option without tokens of its own.
+// The requests that score a question: one, or one per option where each has its own context. Invalid: the question is
+// too long for the model, there are too few examples, or an option has no tokens of its own.
 Result<std::vector<ScoreRequest>> score_requests(const Model& model, const Question& question,
                                                  std::span<const Question> examples, const ChoiceOptions& options);
 
-// Asks for every question. proceed is called while it waits, at least ten times a second, with the number of questions
-// that are done; false ends the work with the answers so far.
+// Answers all questions. proceed is called at least ten times a second with the number of questions that are done;
+// false ends the work with the answers so far.
 Result<ChoiceReport> answer_choices(const std::shared_ptr<const Model>& model, Engine& engine,
                                     const std::vector<Question>& questions, std::span<const Question> examples,
                                     const ChoiceOptions& options,

@@ -49,18 +49,18 @@ struct DecideReport {
   std::vector<bool> best_is_label;
   double seconds = 0;  // wall clock
   int64_t forwards = 0, rows = 0;
-  bool interrupted = false;  // it has only the first ones
+  bool interrupted = false;  // then it has only the first tasks
 
   double ms_each() const { return answers.empty() ? 0 : seconds * 1e3 / static_cast<double>(answers.size()); }
 };
 
-// By task, and over all under "". keep: by index of an answer; empty: all.
+// Measures by task, and over all tasks under "". keep: whether the answer of this index counts; empty: all do.
 std::map<std::string, DecideMeasures> measure(const DecideReport& report,
                                               const std::array<double, kQuestionKinds>& temperatures,
                                               const std::function<bool(size_t)>& keep = {});
 
-// Asks every question in a request of its own, many at a time. proceed is called while it waits, at least ten times a
-// second, with the number of answers; false ends the work with the answers so far.
+// Decides every question in a request of its own, many at a time. proceed is called at least ten times a second with
+// the number of answers; false ends the work with the answers so far.
 Result<DecideReport> decide_tasks(const std::shared_ptr<const Model>& model, Engine& engine,
                                   const std::vector<DecideTask>& tasks, const DecideOptions& options,
                                   const std::function<bool(int64_t done)>& proceed);

@@ -25,13 +25,13 @@ struct StrategyResult {
   Score total;
   double wall_seconds = 0;   // of all examples together, scoring included
   double accuracy_mean = 0;  // mean over tasks
-  // The run with the same options whose results these are; empty: one of its own. Its times are that run's.
+  // The name of an earlier run with the same options, whose results and times these are; empty: its own run.
   std::string measured_as = {};
 };
 
 struct EvaluateOptions {
   int workers = 0;  // 0: one per usable physical core
-  // > 0: so many examples at a time in shared forwards on the model's own device; it is not free for others then.
+  // > 0: so many examples at a time share forwards on the model's own device, which nothing else may use then.
   int at_once = 0;
   bool raw_prompts = false;
   // Compare with this run of every example (reference.h); absent: agreement is not counted.
@@ -41,7 +41,7 @@ struct EvaluateOptions {
   int64_t likelihood_groups = 0;             // pseudo_log_likelihood()
   std::optional<LatencyTable> latency = {};  // fills Score::table_seconds
   std::function<void(int64_t done, int64_t total, const std::string& what)> progress = {};
-  // Asked in every step: whether to end with the examples that are done by then. They are counted, and kept.
+  // Called in every step; true ends the evaluation with the examples that are done, which are counted and kept.
   std::function<bool()> stopped = [] { return false; };
   // Gets every run of a strategy in the order of the examples; an error ends the evaluation.
   std::function<Status(const RecordedRun& run)> record = {};
@@ -60,24 +60,23 @@ class Evaluator {
   const std::vector<Example>& examples() const { return examples_; }
   std::vector<size_t> all() const;  // every index
 
-  // Answers of the examples at `which`, each with its score complete; once stopped, of the others an empty one (n 0).
+  // The answers to the examples at `which` with their scores. Examples after a stop have an empty one (n 0).
   Result<std::vector<Answer>> answers(const StrategyUnderTest& strategy, const std::vector<size_t>& which);
 
-  // Refuses, by its number, the first example that does not fit the model's context with so many generated
-  // tokens: better before the first forward than after hours.
+  // Invalid: an example that does not fit the model's context with so many generated tokens; the error has its number.
   Status check_fits(const decode::DecodeOptions& options) const;
 
-  // The same, summed by task.
+  // answers(), summed by task.
   Result<StrategyResult> run(const StrategyUnderTest& strategy, const std::vector<size_t>& which);
 
-  // The reference itself over `which`; missing runs are computed, and the file saved. Its seconds are those of when it
-  // ran. Needs options.reference.
+  // The reference over `which`; missing runs are computed, and the file saved. Its seconds were measured when each ran.
+  // Needs options.reference.
   Result<StrategyResult> reference(const std::vector<size_t>& which);
 
  private:
   Evaluator(std::shared_ptr<const Model> model, std::vector<Example> examples, EvaluateOptions options,
             ReferenceStore store);
-  struct Part {  // of work that is done in several calls: where this one begins, and the whole; for its progress
+  struct Part {  // for progress over several calls: the number of examples before this one, and of all
     size_t begin, of;
   };
   Status for_each(const std::string& what, const std::vector<size_t>& which,
@@ -105,13 +104,13 @@ class Evaluator {
 struct Evaluation {
   std::vector<StrategyResult> results;
   std::optional<StrategyResult> reference;
-  bool interrupted = false;  // results lack examples, or strategies
+  bool interrupted = false;  // then examples or strategies are missing
 };
 
 Result<Evaluation> evaluate(const std::shared_ptr<const Model>& model, std::vector<Example> examples,
                             const std::vector<StrategyUnderTest>& strategies, EvaluateOptions options);
 
-// A line about answers that the length ended; empty where there are none.
+// A warning about answers that were cut at the length; empty where there are none.
 std::string cut_warning(const StrategyResult& result);
 
 // One JSON object {model, results[...]} with the keys of the command line's documentation.

@@ -1,5 +1,5 @@
-// The measurements of a search for options, kept in a file. A search that was stopped goes on where it was, and one
-// with another limit or cost starts with the known measurements.
+// The measurements of a search for options, kept in a file, so that a stopped search goes on, and one with another
+// limit or cost reuses them.
 #pragma once
 #include <map>
 #include <string>
@@ -25,8 +25,8 @@ class MeasurementStore {
     bool operator==(const Key&) const = default;
   };
 
-  // An absent file is an empty store, with `latency`; a file brings the table that its measurements were made with.
-  // Invalid: a file that is none, or one of another key.
+  // An absent file is an empty store with the table `latency`; a file has the table of its measurements. Invalid: a
+  // file of another kind or key.
   static Result<MeasurementStore> open(const std::string& path, Key key, std::vector<LatencyPoint> latency);
 
   const std::vector<LatencyPoint>& latency() const { return latency_; }
@@ -34,7 +34,7 @@ class MeasurementStore {
   const Score* find(const std::string& options, const std::vector<size_t>& which) const;
   Status put(const std::string& options, const std::vector<size_t>& which, const Score& score);
 
-  // The same from and to text; `source` names it in errors.
+  // The file's text; `source` names it in errors.
   static Result<MeasurementStore> parse(std::string_view text, const std::string& source, Key key);
   std::string text() const;
 

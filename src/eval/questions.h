@@ -32,7 +32,7 @@ struct Question {
   std::vector<int64_t> lengths = {};      // of each option in code points without that blank: the divisors of acc_norm
   size_t answer = 0;
   std::vector<size_t> also_right = {};     // of TruthfulQA: other options that are right
-  std::vector<std::string> contexts = {};  // of WinoGrande: of each option its own, in place of `context`
+  std::vector<std::string> contexts = {};  // of WinoGrande: one per option, in place of `context`
 
   const std::string& context_of(size_t option) const { return contexts.empty() ? context : contexts[option]; }
   bool is_right(size_t option) const;

@@ -1,5 +1,5 @@
-// The reference that strategies are compared with: the answer of one token per step with full recomputation to each
-// example. It costs more than everything it is compared with, so it runs once per example and can be kept in a file.
+// The reference that strategies are compared with: each example's answer by one token per step with full recomputation.
+// It costs more than the strategies, so it runs once per example and can be kept in a file.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -28,7 +28,7 @@ struct Answer {
 // One token per forward, every position recomputed, greedy; `like` gives the length, block_length, guidance
 // and the options on end tokens.
 decode::DecodeOptions reference_options(const decode::DecodeOptions& like);
-// The same as the first of them, but as long as the longest, so that it cuts nothing that another may write.
+// The same for the first strategy, but as long as the longest of all, so that no strategy's answer can be longer.
 decode::DecodeOptions reference_options(std::span<const StrategyUnderTest> strategies);
 
 // Answers by example, in memory and, with a path, in a file that is valid for one model (its file's
@@ -51,7 +51,7 @@ class ReferenceStore {
   void put(uint64_t prompt, Answer answer);
   Status save() const;  // writes the file when something was put; nothing without a path
 
-  // The same from and to text; `source` names it in errors.
+  // The file's text; `source` names it in errors.
   static Result<ReferenceStore> parse(std::string_view text, const std::string& source, Key key);
   std::string text() const;
 
@@ -69,8 +69,7 @@ uint64_t prompt_hash(std::span<const int32_t> prompt);
 // The options that shape a reference, one line.
 std::string reference_text(const decode::DecodeOptions& options);
 
-// FNV-1a over names, types, shapes and evenly spaced bytes of every tensor: another model, another
-// fingerprint, without reading gigabytes.
+// FNV-1a over names, types, shapes and evenly spaced bytes of every tensor, so that gigabytes need not be read.
 std::string model_fingerprint(const Model& model);
 
 }  // namespace llada::eval

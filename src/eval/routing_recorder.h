@@ -18,7 +18,7 @@ class RoutingRecorder {
  private:
   RoutingRecorder() = default;
   std::string path_, text_;
-  int64_t step_ = -1;  // of the file: several answers of one conversation go on counting
+  int64_t step_ = -1;  // counted over the whole file, which may have several answers of one conversation
 };
 
 }  // namespace llada

@@ -1,5 +1,5 @@
-// Counts for one example, summed over many: quality told three ways (the answer, agreement with the reference run,
-// likelihood) beside cost.
+// Quality and cost of one example, or summed over many. Quality is measured in three ways: right answers, agreement
+// with the reference run, likelihood.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -41,10 +41,9 @@ struct Score {
   int64_t n = 0, right = 0, whole_right = 0;
   int64_t cut = 0;  // answers without an end token: the canvas ended first
   int64_t nfe = 0, rows = 0, committed = 0, content_tokens = 0;
-  double seconds = 0;        // wall clock summed over examples; measured
-  double cpu_seconds = 0;    // processor time of an example's thread: other programs on the machine hardly change it; 0
-                             // where examples share forwards
-  // The same forwards by a latency table, where one was given: their cost here without the noise of one run
+  double seconds = 0;      // wall clock summed over examples; measured
+  double cpu_seconds = 0;  // processor time of the examples' threads; 0 where examples share forwards
+  // The time of the same forwards by a latency table, where one was given: without the noise of a single run.
   double table_seconds = 0;
 
   // Against the reference run of the same example; 0 compared when there was none.

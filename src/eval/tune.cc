@@ -361,7 +361,7 @@ Status check_reference(const Score& total, const decode::DecodeOptions& options)
                 "{} of {} were cut at --gen-length {}, where a longer one may help (--options '--gen-length "
                 "auto:{}')",
                 total.cut, total.n, length, 3 * options.gen_length)
-          : fmt::format("none was cut at --gen-length {}, so the tasks may be none that the model has learned", length);
+          : fmt::format("none was cut at --gen-length {}, so the model may not have learned these tasks", length);
   return invalid(
       "reference, one token per forward: found 0 of {} answers right, needed 1 or more, or no candidate could lose "
       "any; {}",

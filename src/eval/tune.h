@@ -1,5 +1,5 @@
-// Searching decoding options: the cheapest ones whose answers cost at most so many points of accuracy against
-// the reference run of the same examples.
+// Searches the cheapest decoding options that lose at most so many points of accuracy against the reference run of the
+// same examples.
 //
 // The search is a neighbourhood search with successive halving (Jamieson and Talwalkar, "Non-stochastic best arm
 // identification and hyperparameter optimization", AISTATS 2016). Candidates are tried on few examples, the promising
@@ -50,27 +50,27 @@ struct TuneRequest {
   std::function<double(const Score& score)> cost;                   // per example
   std::function<void(const TuneProgress& progress)> progress = {};  // before every measurement
   std::function<void(const std::string& text)> news = {};           // a line for people after every stage
-  std::function<bool()> stopped = [] { return false; };             // whether an error of a measurement is the end
+  std::function<bool()> stopped = [] { return false; };             // true: an error of a measurement ends the search
 };
 
 struct TuneResult {
-  std::vector<Attempt> frontier;   // ascending cost; each more accurate than all cheaper ones, but for the chosen one,
-                                   // which may stand behind one that held in the search alone
+  std::vector<Attempt> frontier;   // ascending cost, each more accurate than all cheaper ones; the chosen one may be an
+                                   // exception, where a cheaper one was better in the search half alone
   int64_t chosen = -1;             // index into frontier; -1: nothing stays within max_loss
   int64_t tried = 0, refused = 0;  // candidates measured; combinations that make no sense
   int64_t examples = 0;            // decoded, over all candidates
-  // By then; nothing is chosen, and the frontier has the candidates that were tried most
+  // Then nothing is chosen, and the frontier has the candidates that were tried most.
   bool interrupted = false;
 };
 
-// Sum of the scores of these examples under options that `accepts` took.
+// Returns the summed score of these examples with options that `accepts` has accepted.
 using Measure = std::function<Result<Score>(const std::string& options, const std::vector<size_t>& which)>;
 
-// Whether a combination of choices makes sense at all.
+// Whether a combination of choices is valid.
 using Accepts = std::function<bool(const std::string& options)>;
 
-// Refuses the same requests as tune(), so that nobody waits for a reference first: fewer than two examples of some
-// task, an axis without choices, a start that is refused.
+// Refuses the same requests as tune(), before a reference is computed: fewer than two examples of some task, an axis
+// without choices, a start that is not accepted.
 Status check_tune(const std::vector<Example>& examples, const std::vector<Axis>& axes, const Accepts& accepts);
 // Refuses a reference without a right answer: every candidate would be as good. options: the reference's.
 Status check_reference(const Score& total, const decode::DecodeOptions& options);

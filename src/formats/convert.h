@@ -1,7 +1,7 @@
-// Any model that opens, written as a GGUF file as llama.cpp's converter writes it. It has that converter's metadata
-// keys and tensor names, stacked experts, vectors and the router in f32. Rows of q and k are permuted for adjacent-pair
-// RoPE (arch llada only). A row that the type cannot hold (its length is no multiple of the group) stays f16. Not done:
-// types that need a search (the K types) or mixes of types per tensor.
+// Writes any model that opens as a GGUF file as llama.cpp's converter writes it: with that converter's metadata keys
+// and tensor names, stacked experts, vectors and the router in f32. Rows of q and k are permuted for adjacent-pair RoPE
+// (arch llada only). A row whose length is no multiple of the type's group stays f16. Not done: types that need a
+// search (the K types) or mixes of types per tensor.
 #pragma once
 #include <functional>
 #include <string>
@@ -29,8 +29,8 @@ struct ConvertOptions {
 Status convert_to_gguf(const ModelFile& model, const TokenizerSpec* tokenizer, const std::string& out_path,
                        const ConvertOptions& options);
 
-// Where llama.cpp will not open such a file, or will compute or cut text otherwise than this program: a
-// sentence for each. Its loaders are stricter than its file format.
+// A sentence for each reason why llama.cpp will not open such a file, or will compute or tokenize otherwise than this
+// program. Its loaders are stricter than its file format.
 std::vector<std::string> llama_cpp_notes(const ModelConfig& config, const TokenizerSpec* tokenizer);
 
 }  // namespace llada

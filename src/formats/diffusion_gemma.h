@@ -1,6 +1,6 @@
-// DiffusionGemma (google, 2026-06): one stack of weights in two ways, a causal one that encodes finished text and one
-// that denoises a canvas behind it. The fields of its files beside those of every model. In ModelConfig, the numbers of
-// heads and of RoPE are the sliding layers'.
+// The fields of DiffusionGemma's files (google, 2026-06) beside those of every model. Its weights are used in two
+// passes: a causal one encodes finished text, another denoises a canvas behind it. ModelConfig's numbers of heads and
+// of RoPE are those of the sliding layers.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace llada {
 
-// The tensor by which a GGUF file says which part of a head of the global layers turns.
+// The tensor of a GGUF file that says how many elements of a head rotate in the global layers.
 inline constexpr std::string_view kRopeFactors = "rope_freqs.weight";
 
 struct DiffusionGemma {

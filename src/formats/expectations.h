@@ -1,5 +1,5 @@
-// Which tensors an architecture has, with their shapes in storage order ({in, out}), in the order in which a forward
-// uses them. Readers check files against the list, and models take their weights from it.
+// The tensors of an architecture with their shapes in storage order ({in, out}), in the order in which a forward uses
+// them. Readers check files against this list, and models take their weights from it.
 #pragma once
 #include <functional>
 #include <string_view>

@@ -15,14 +15,14 @@ using FamilyNames = std::span<const std::string_view>;
 // llama.cpp's name of a thing and another file format's.
 using RenamedParts = std::span<const std::pair<std::string_view, std::string_view>>;
 
-// RMSNorm of each head of q and k. where_said: a key of config.json or a tensor of a GGUF file asks for it; usual: so,
-// and a folder without the key has it.
+// RMSNorm of each head of q and k. where_said: where a key of config.json or a tensor of a GGUF file asks for it;
+// usual: also in a folder without the key.
 enum class HeadNorms { none, where_said, usual };
 
 enum class Router { none, softmax, sigmoid };  // sigmoid: with groups, shared experts and leading dense layers
 
-// Whether the gates of the experts used are scaled to a sum of 1. as_said: as norm_topk_prob has it; of_several: where
-// more than one expert is used, whatever the file says; raw: not, unless a key of this project asks for it.
+// Whether the gates of the experts used are scaled to a sum of 1. as_said: by norm_topk_prob; of_several: where more
+// than one expert is used, whatever the file says; raw: only where a key of this project asks for it.
 enum class Gates { raw, of_several, as_said };
 
 // A decoding preset that follows the family's published sampler.
@@ -33,26 +33,26 @@ struct FamilyPreset {
 struct Family {
   std::string_view name;    // general.architecture, as it is read and written
   FamilyNames classes;      // of `architectures` in config.json; errors name the first
-  FamilyNames model_types;  // where config.json names no class
+  FamilyNames model_types;  // of `model_type`, read where config.json names no class
   // diffuse-cpp writes it too: diffuse.model_type is the name or one of model_types. Its keys (behind "diffuse.") and
   // the tensors of a layer where they have other names than llama.cpp's.
   bool diffuse = false;
   RenamedParts diffuse_keys = {}, diffuse_parts = {};
   bool permuted_in_gguf = false;  // q and k rows in llama.cpp's files: adjacent elements of a head rotate together
 
-  // An autoregressive model's architecture, which diffusion models keep for their files. Such a file does not say how
-  // it is decoded: options give the id of the mask and the attention block (Overrides).
+  // The architecture is an autoregressive model's, and diffusion models keep it in their files. Such a file does not
+  // say how it is decoded: options give the id of the mask and the attention block (Overrides).
   bool autoregressive = false;
 
   bool shift_logits = false;
   bool qkv_bias = false;          // always; otherwise where the file has it
-  bool bias_unless_said = false;  // in a folder that does not say whether
+  bool bias_unless_said = false;  // a bias where config.json does not say
   HeadNorms head_norms = HeadNorms::none;
-  bool partial_rotation = false;   // of the leading part of a head
-  double rotary_factor = 1;        // that part, where config.json does not say
+  bool partial_rotation = false;   // only the leading part of a head rotates
+  double rotary_factor = 1;        // share of the head that rotates, where config.json does not say
   bool yarn = true;                // the published code scales rotary positions
   bool olmo_keys = false;          // config.json may have OLMo's names
-  bool head_is_embedding = false;  // where it is tied, whatever else the file holds
+  bool head_is_embedding = false;  // a tied head is the embedding, even where the file has an output matrix
 
   Router router = Router::none;
   Gates gates = Gates::raw;
@@ -83,7 +83,7 @@ struct Family {
   int32_t mask_id = -1;
   int64_t mask_vocab = 0;
 
-  FamilyNames image_tensors = {};  // prefixes of a folder's tensors of the part that reads images, which is passed over
+  FamilyNames image_tensors = {};  // prefixes of a folder's tensors that are ignored: those of its part for images
 
   std::span<const FamilyPreset> presets = {};
 
@@ -97,11 +97,11 @@ std::span<const Family> llama_families();  // family_llama.cc
 // All, in the order in which errors list them.
 std::span<const Family* const> families();
 
-// For a diffusion model that is known and not computed, by its architecture, class or model_type: the parts that it
-// would need. Empty: not one of these.
+// The missing parts of a known diffusion model that is not supported, by its architecture, class or model_type; empty
+// for all other names.
 std::string_view missing_for(std::string_view name);
 
-// A configuration with the values of the description, for all that a file has no word for.
+// A configuration with the family's values, before a file's are read.
 ModelConfig config_of(const Family& family);
 
 // Null: none of that general.architecture.

@@ -74,7 +74,7 @@ Status GgufFields::finish(const std::string& prefix, std::vector<std::string>& n
     }
   }
   if (!unknown.empty())
-    notes.push_back(fmt::format("metadata that nothing here reads: {}{}", fmt::join(unknown, ", "),
+    notes.push_back(fmt::format("ignored metadata: {}{}", fmt::join(unknown, ", "),
                                 more > 0 ? fmt::format(" and {} more", more) : ""));
   return {};
 }

@@ -24,7 +24,7 @@ class GgufFields {
   Result<double> number(const std::string& key, std::optional<double> absent = std::nullopt) const {
     return read<double>(key, absent, "a number", [](const GgufValue& v) { return v.as_number(); });
   }
-  // One that is no infinity in single precision.
+  // A number from 0 to 1e30, which is finite in single precision.
   Result<double> positive(const std::string& key, std::optional<double> absent = std::nullopt) const {
     LLADA_TRY(const double value, number(key, absent));
     if (value >= 0 && value <= 1e30) return value;
@@ -43,22 +43,23 @@ class GgufFields {
       return text ? std::optional<std::string>(*text) : std::nullopt;
     });
   }
-  // Checks a key that may be absent.
+  // Checks an integer key, which may be absent.
   Status only(const std::string& key, std::initializer_list<int64_t> allowed, std::string_view needed) const {
     LLADA_TRY(const auto value, integer(key, *allowed.begin()));
     if (std::ranges::find(allowed, value) != allowed.end()) return {};
     return invalid("{}: {} is {}, {} needed", name_, key, value, needed);
   }
-  // Checks a number that changes the computation unless it is one of these; the key may be absent.
+  // Checks a number whose other values change the computation; the key may be absent.
   Status neutral(const std::string& key, std::initializer_list<double> allowed) const {
     LLADA_TRY(const auto value, number(key, *allowed.begin()));
     if (std::ranges::find(allowed, value) != allowed.end()) return {};
     return invalid("{}: {} is {}, {} needed: another value is not computed here", name_, key, value,
                    fmt::join(allowed, " or "));
   }
-  // Checks the keys with this prefix that nobody has read. Those that would change the computation must have a value
-  // that does not. Unknown ones get a note.
+  // Checks the keys with this prefix that nobody has read: known ones must have a value that changes nothing, unknown
+  // ones get a note.
   Status finish(const std::string& prefix, std::vector<std::string>& notes) const;
+  // Checks a boolean key that must be false or absent.
   Status off(const std::string& key) const {
     LLADA_TRY(const auto on, boolean(key, false));
     if (on) return invalid("{}: {} is true, false needed", name_, key);

@@ -21,7 +21,7 @@ inline constexpr std::string_view kKeySingleTurn = "llada.chat.single_turn";  //
 // Gates of a softmax router are renormalised over the experts used; llama.cpp never does that for llada-moe.
 inline constexpr std::string_view kKeyRenormalise = "llada.experts.renormalise";  // bool
 
-// Whether a GGUF file's general.architecture is read here.
+// Invalid: a general.architecture that is not supported.
 Status check_architecture(std::string_view file, std::string_view found);
 
 // The record's views point into the bytes that `file` was parsed from.

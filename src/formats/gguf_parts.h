@@ -13,8 +13,8 @@
 
 namespace llada {
 
-// Where the parts behind the first lie: beside it, named as it is. Empty for a model in one file. Refused: a part that
-// is not the first, whose line names the first; a first part whose name does not say how the others are called.
+// The paths of the parts behind the first, which lie beside it and are named like it. Empty for a model in one file.
+// Invalid: a part that is not the first (the error names that one), a name that is not of the form above.
 Result<std::vector<std::string>> other_gguf_parts(const GgufFile& file, const std::string& path);
 
 // The first part with the tensors of all; `others` in their order, parsed and checked against `first`.

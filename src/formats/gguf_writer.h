@@ -35,8 +35,8 @@ class GgufWriter {
 
   std::string header() const;  // everything before the data, padded
 
-  // Writes the whole file and commits it. fill writes exactly the bytes of tensor `index`. check (may be empty) is
-  // given the file with its header and its first `seen` tensors before the others are made, and may refuse it.
+  // Writes the whole file and commits it. fill writes exactly the bytes of tensor `index`. check (may be empty) gets
+  // the path of the file with its header and its first `seen` tensors before the others are written; an error ends it.
   Status write(const std::string& path, const std::function<Status(size_t index, AtomicFile& out)>& fill,
                const std::function<Status(const std::string& path)>& check = {}, size_t seen = 0) const;
 

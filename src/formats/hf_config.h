@@ -1,8 +1,8 @@
 // Hugging Face config.json to ModelConfig, and a folder's parts to a ModelRecord. Field names are OLMo-style (d_model,
 // n_layers, LLaDA-8B) or standard (hidden_size, num_hidden_layers). The architecture comes from `architectures`, since
-// model_type is "llada" for LLaDA-MoE too, and from model_type where that is missing. Fields that would change the
-// forward pass in a way that we do not compute are refused by name, e.g. ALiBi, other block types, RoPE scaling, shared
-// experts. So are weights that were rounded by other software.
+// model_type is "llada" for LLaDA-MoE too, and from model_type where that is missing. Fields that change the forward
+// pass in a way that is not supported are refused by name, e.g. ALiBi, other block types, RoPE scaling, shared experts.
+// So are weights that other software has quantized.
 #pragma once
 #include <span>
 #include <string_view>

@@ -46,14 +46,14 @@ inline Result<std::vector<int32_t>> hf_tokens(const Fields& fields, std::string_
   return ids;
 }
 
-// A member that may be left out.
+// Checks a member that may be left out.
 inline Status hf_only(const Fields& fields, std::string_view name, std::initializer_list<Json> allowed) {
   const Json* value = fields.find(name);
   if (value == nullptr || std::ranges::find(allowed, *value) != allowed.end()) return {};
   return fields.wrong(name, *value, shown(*allowed.begin()));
 }
 
-// Numbers that other models compute with, and no family here: a factor of 1 changes nothing.
+// Refuses factors and caps that no family here computes, unless they change nothing.
 inline Status no_other_numbers(const Fields& fields) {
   for (const auto name : {"attn_logit_softcapping", "query_pre_attn_scalar", "attention_multiplier", "scale_depth"})
     if (const Json* value = fields.find(name)) return fields.wrong(name, *value, "null");
@@ -62,7 +62,7 @@ inline Status no_other_numbers(const Fields& fields) {
   return {};
 }
 
-// The id that any of the files gives for a token; -1: none.
+// The token's id in the first of the files that has it; -1: none.
 inline Result<int32_t> one_token(std::initializer_list<const Fields*> files, std::string_view name) {
   for (const Fields* one : files) {
     LLADA_TRY(const auto ids, hf_tokens(*one, name, 1));
@@ -71,7 +71,7 @@ inline Result<int32_t> one_token(std::initializer_list<const Fields*> files, std
   return -1;
 }
 
-// The ends of an answer, of which each file may list several. eot_id is read before.
+// Adds the tokens that end an answer, of which each file may list several. eot_id is read before.
 inline Status read_ends(std::initializer_list<const Fields*> files, ModelConfig& c) {
   for (const Fields* one : files) {
     LLADA_TRY(const auto ids, hf_tokens(*one, "eos_token_id"));

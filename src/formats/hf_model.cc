@@ -22,7 +22,8 @@ class Unread {
     others_ = count_ > kMost ? fmt::format(" and {} more", count_ - kMost) : "";
   }
   void report(ModelConfig& config) const {
-    if (count_ > 0) config.remarks.push_back(fmt::format("not read, no weights: {}{}", names_, others_));
+    if (count_ > 0)
+      config.remarks.push_back(fmt::format("ignored tensors, which are no weights: {}{}", names_, others_));
   }
 
  private:

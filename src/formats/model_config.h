@@ -36,7 +36,7 @@ struct ModelConfig {
   int64_t rotary_dims = 0;  // leading elements of a head that rotate; head_dim unless partial
   RopePairing rope_pairing = RopePairing::half_split;
   std::optional<Yarn> yarn = {};  // rotary positions of a longer context
-  QueryScale query_scale = {};    // of rotary_dims elements, which are all of a head then
+  QueryScale query_scale = {};    // with it all elements of a head rotate
   bool shift_logits = false;      // row i-1 predicts position i (Dream)
   bool qk_norm = false;           // RMSNorm per head on q and k before RoPE
   bool qkv_bias = false;
@@ -45,7 +45,7 @@ struct ModelConfig {
   // Mixture of experts; 0 or false where the model is dense.
   int64_t experts = 0, experts_used = 0, expert_ffn_width = 0;
   bool norm_topk = false;       // the gates of the experts used sum to expert_scale
-  bool sigmoid_router = false;  // scores each for themselves; a bias takes part in the choice (LLaDA2)
+  bool sigmoid_router = false;  // sigmoid of each score; a bias takes part in the choice (LLaDA2)
   int64_t expert_groups = 0, expert_groups_used = 0;
   float expert_scale = 1;
   // > 0: the rows of a block of expert_block positions, counted from 0, choose so many experts together, and each row
@@ -71,17 +71,16 @@ struct ModelConfig {
 
   int32_t mask_id = -1, bos_id = -1, eos_id = -1, pad_id = -1, eot_id = -1;  // -1: not given
   std::vector<int32_t> end_ids = {};                                         // that end an answer beside eos and eot
-  // Predicted in the place of a token they are edits and no text (LLaDA2.2): the token goes, or a mask comes before it.
+  // Special tokens that are edits, no text (LLaDA2.2): one deletes the token at its position, one inserts a mask there.
   int32_t delete_id = -1, split_id = -1;
 
-  // Settings of the file that are not followed, because the published code does not follow them either. One sentence
-  // each, for people.
+  // A sentence for each setting of the file that is ignored, as the published code ignores it.
   std::vector<std::string> notes = {};
-  // Other parts of the files that are passed over and change nothing: for `inspect` alone.
+  // The same for ignored parts of the files that change nothing; `inspect` shows them.
   std::vector<std::string> remarks = {};
 };
 
-// A person's statements about a model whose file lacks them, or says otherwise. -1, absent: nothing.
+// Facts about a model that the user gives because its file lacks them or is wrong. -1, absent: not given.
 struct Overrides {
   int32_t mask_id = -1;
   int64_t attention_block = -1;

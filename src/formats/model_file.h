@@ -26,7 +26,7 @@ std::string model_name(const std::string& path);
 // config.json and generation_config.json of a Hugging Face folder; its weights need not be there.
 Result<ModelConfig> read_folder_config(const std::string& folder);
 
-// Takes statements from outside the files, and checks the whole (check_config). `path` is for errors.
+// Applies the overrides, and checks the configuration (check_config). `path` is for errors.
 Status override_config(ModelConfig& config, const Overrides& overrides, const std::string& path);
 
 class ModelFile {
@@ -61,7 +61,7 @@ class ModelFile {
   const std::vector<MappedFile>& files() const { return files_; }
   Status check_unchanged() const;  // of all weight files: MappedFile::check_unchanged()
 
-  // Tells the system that a tensor of this file is not needed soon; that a part of one will be.
+  // Tell the system that a tensor's pages are not needed soon; that a part of one will be read.
   void drop_pages(const TensorView& view) const;
   void will_read(const TensorView& view, int64_t offset, int64_t bytes) const;
 

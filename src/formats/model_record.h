@@ -41,31 +41,31 @@ struct NamedBytes {
   std::string name;
 };
 
-// norm_topk by the family's rule (Gates). said: of the file's key `key`, where it has one; own: of the key `own_key` of
-// this project. Notes a setting of the key that the published code does not compute.
+// Sets norm_topk by the family's rule (Gates). said: the value of the file's `key`, if any; own: that of this project's
+// `own_key`. Adds a note where the published code ignores the file's value.
 void set_gates(ModelConfig& config, std::optional<bool> said, bool own, std::string_view key, std::string_view own_key);
 
-// Where a block's rows choose experts together, groups are not read.
+// Drops the groups of experts where a block's rows choose experts together (expert_capacity).
 void route_by_blocks(ModelConfig& config);
 
 // The error names the value that lies outside [low, high].
 Status in_range(std::string_view file, std::string_view what, int64_t value, int64_t low, int64_t high);
 
-// Finite, positive, consistent with each other and within the bounds that make every later product fit 64
-// bits.
+// Invalid: a number that is not finite or positive, that contradicts another one, or with which a later product could
+// exceed 64 bits.
 Status check_config(const ModelConfig& config, std::string_view file);
 
-// Sorts by_name and holds the tensors against the architecture: every required one there with its shape,
-// nothing twice, nothing that the architecture does not know.
+// Sorts by_name and checks the tensors. Invalid: a required tensor that is missing, a wrong shape, a tensor that stands
+// twice or that the architecture does not have.
 Status index_and_check_tensors(ModelRecord& record, std::string_view file);
 
 std::string dims_text(const Shape& shape);  // "64x128"
 
-// Only the first half: sorts by_name; the error names a tensor that is there twice.
+// Sorts by_name alone. Invalid: a tensor that stands twice.
 Status index_tensors(ModelRecord& record, std::string_view file);
 
-// Memory for names and tokens may be at most twice the file's size and a constant: a small file must not cost
-// much.
+// Invalid: names and tokens need more memory than twice the file's size and a constant, so that a small file costs
+// little.
 Status check_memory(uint64_t needed_bytes, uint64_t file_bytes, std::string_view file, std::string_view what);
 
 }  // namespace llada

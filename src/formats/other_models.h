@@ -1,5 +1,5 @@
-// Models that are not computed here, by the names that their files have for themselves: general.architecture of a GGUF
-// file, a class or model_type of config.json.
+// Models that are not supported, by the names in their files: general.architecture of a GGUF file, a class or
+// model_type of config.json.
 #pragma once
 #include <string>
 #include <string_view>

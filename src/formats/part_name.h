@@ -9,7 +9,7 @@
 namespace llada {
 
 struct PartName {
-  int number = 0, count = 0;  // number from 1; 0: the name is none of a part
+  int number = 0, count = 0;  // number from 1; 0: not the name of a part
   std::string stem, ending;   // the name before "-00002-of-00004" and behind it, with the dot
 
   std::string whole() const { return stem + ending; }
@@ -29,8 +29,8 @@ struct CutName {
 };
 CutName cut_name(const std::string& path);
 
-// From `pieces`, all of one file, those of one cut, in the order of their indices, which count from 0 or 1 without a
-// gap. name: one of them, where several cuts lie side by side, or the whole. Invalid: a piece is missing.
+// The pieces of one cut among `pieces` of a file, in the order of their indices, which count from 0 or 1 without a gap.
+// name: a piece, where several cuts lie side by side, or the whole. Invalid: a piece is missing.
 Result<std::vector<std::string>> pieces_of_cut(const std::vector<std::string>& pieces, const std::string& name);
 
 }  // namespace llada

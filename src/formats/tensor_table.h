@@ -1,5 +1,5 @@
-// Puts a file's tensors into a record under their canonical names. A tensor that a file stores as one and the engine
-// knows as several becomes views of parts of it, for which no byte is copied:
+// Puts a file's tensors into a record under their canonical names. Where a file has one tensor for several of the
+// engine's, these are views of its parts, without a copy:
 //   blk.N.attn_qkv.weight, .bias     rows of q, then of k, then of v
 //   blk.N.ffn_{gate,up,down}_exps    in safetensors: the experts of a layer, one after another
 //   blk.N.ffn_gate_up_exps           the same, each expert's gate before its up
@@ -19,8 +19,8 @@ class TensorTable {
   // The record has its format and a configuration that was checked. `file` stands for the whole in errors.
   TensorTable(ModelRecord& record, std::string_view file) : record_(record), file_(file) {}
 
-  // Makes room for `count` tensors more, each of which its parser keeps in `parsed_bytes`. The files so far have
-  // `file_bytes` in all, which bound the memory (check_memory).
+  // Reserves memory for `count` more tensors, which the parser keeps in `parsed_bytes` each. Invalid: too much for
+  // `file_bytes`, the size of all files so far (check_memory).
   Status expect(uint64_t file_bytes, size_t count, size_t parsed_bytes);
   Status add(ModelTensor tensor);
 

@@ -1,5 +1,5 @@
-// What a text may be, as an expression over bytes: the common language of regular expressions, schemas, choices and
-// templates. An expression is immutable, and parts may be shared.
+// A set of texts as an expression over bytes, to which regular expressions, schemas, choices and templates are
+// translated. An expression is immutable, and parts may be shared.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -36,7 +36,7 @@ struct Expression {
     repeat,     // the one part, `least` to `most` times
     members,    // the parts in order with `text` between them; those that are not required may be left out
     without,    // any characters in which `text`, which is ASCII, does not occur
-    automaton,  // what `automaton` fits
+    automaton,  // the texts that `automaton` fits
   };
   Kind kind = Kind::never;
   std::string text = {};
@@ -47,15 +47,15 @@ struct Expression {
   std::shared_ptr<const Automaton> automaton = {};
 };
 
-// What the expressions of one form may be made of, which bounds their memory (some 200 bytes a part) and the time to
-// make them: parts, bytes of texts, and what is read again behind a reference. Shared parts count once.
+// Bounds the expressions of one form, and so their memory (some 200 bytes a part) and the time to make them. It counts
+// parts, bytes of texts, and schemas that are read again behind a reference. Shared parts count once.
 class Budget {
  public:
   Status spend(size_t cost);
   Status spend_on(const Expression& fresh);  // the whole tree
   size_t left() const { return left_; }
 
-  // Where it is given, readers of schemas say there what costs most: for the line that refuses a form.
+  // Where it is not null, readers of schemas put the costliest part there, for the line that refuses a form.
   struct Heaviest {
     int64_t cost = 0;
     std::string path = {};
@@ -74,7 +74,7 @@ Expr repeat(Expr part, int64_t least, int64_t most);
 Expr members(std::vector<Expr> parts, std::vector<bool> required, std::string between);
 Expr without(std::string text);
 
-// How a character stands in the answer.
+// How characters are written in the answer.
 enum class Letters {
   plain,  // as its UTF-8
   json,   // inside a JSON string: quote, backslash and the five control characters that have a short escape are
@@ -83,9 +83,9 @@ enum class Letters {
 
 inline constexpr char32_t kLastCode = 0x10ffff;
 
-// One character of the ranges, which may overlap; surrogates are none.
+// One character of the ranges, which may overlap; surrogates are left out.
 Expr one_of(std::vector<CodeRange> ranges, Letters letters);
-Expr any_letter(Letters letters);  // one object
+Expr any_letter(Letters letters);  // the same object in every call
 
 // Sorted, without overlaps and neighbours.
 std::vector<CodeRange> merged(std::vector<CodeRange> ranges);

@@ -5,7 +5,7 @@
 //   <number>                  a JSON number
 //   <bool>                    true or false
 //   <choice red|green|blue>   one of these texts
-//   <regex [a-z]+>            what the expression fits (regex.h); it holds no '>'
+//   <regex [a-z]+>            a text that the expression fits (regex.h); the expression has no '>'
 //   <word>                    letters, digits and _ (ASCII)
 //   <text>                    any text without a line end
 //   <json>                    any JSON value, three levels deep

@@ -21,7 +21,7 @@ Result<Json> parse_json_text(std::string_view text, std::string_view source);
 Letters letters_in(CallForm spelling);
 // least, most: characters; most -1: any number.
 Expr json_string(int64_t least, int64_t most, CallForm spelling = CallForm::json);
-Expr quoted(Expr content, CallForm spelling = CallForm::json);  // of a string, in letters_in(spelling)
+Expr quoted(Expr content, CallForm spelling = CallForm::json);  // a string of this content in letters_in(spelling)
 Expr json_integer(std::optional<int64_t> least, std::optional<int64_t> most);
 // Bounds are 0 or from 1e-15 to 1e15 in size; above, below: the bound itself is out.
 struct NumberRange {
@@ -30,20 +30,20 @@ struct NumberRange {
 };
 Expr json_number(const NumberRange& range);
 Expr json_null(CallForm spelling);
-// Of 0 to kMostLevels (form.h), one object each.
-Expr json_any(int64_t depth, CallForm spelling = CallForm::json);     // any value, nested to so many levels
-Expr json_object(int64_t depth, CallForm spelling = CallForm::json);  // any object; 1: of plain values
-// `items` from least to most times in a list; most -1: any number.
+// Any value, any object, nested to `depth` levels: 0 to kMostLevels (form.h). 1: an object of plain values.
+Expr json_any(int64_t depth, CallForm spelling = CallForm::json);
+Expr json_object(int64_t depth, CallForm spelling = CallForm::json);
+// A list of `least` to `most` items; most -1: any number.
 Expr json_list(const Expr& item, int64_t least, int64_t most, CallForm spelling = CallForm::json);
-// An object of members, each of which is such a name with what stands behind it and such a value.
+// An object of `least` to `most` members, each with name and value as in `member`.
 Expr json_dictionary(const Expr& member, int64_t least, int64_t most, CallForm spelling = CallForm::json);
 Expr json_key(CallForm spelling);                         // any name
 Expr json_key(std::string_view name, CallForm spelling);  // this one
-// Of a string, a name of Gemma's that may stand without quotes.
+// A name that Gemma's models write without quotes, as the content of a string.
 Expr bare_name();
-// The content of such a string; null: there is no such format.
+// The content of a string of a named format, as "date"; null: the format is not known.
 Expr json_format(std::string_view name, Letters letters = Letters::json);
-// Multiples of a step, without exponents. Invalid: the step is not one that can be followed.
+// Multiples of a step, without exponents. Invalid: a step that cannot be followed exactly.
 Result<Expr> json_multiples(double step, bool integer, Budget& budget);
 
 }  // namespace llada::forms

@@ -1,8 +1,8 @@
-// An expression as a nondeterministic automaton over bytes: Thompson's construction, from the end to the beginning.
+// An expression as a nondeterministic automaton over bytes (NFA): Thompson's construction, backwards.
 //
-// A repeat costs its part once for each time that it may stand there: a string of up to 10,000 characters is half a
-// million states. So repeats above a size are loops instead, whose bounds are kept apart: the states around such a loop
-// say where its count begins, goes on and ends (Counted).
+// A repeat has the states of its part once for each time that it may occur: a string of up to 10,000 characters has
+// half a million. So repeats above a size become loops, whose bounds Counted keeps. The states around such a loop mark
+// where its count begins, goes on and ends.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace llada::forms {
 
-inline constexpr int32_t kMostParts = 400'000;  // states before subsets are taken
+inline constexpr int32_t kMostParts = 400'000;  // states of an Nfa
 // By level: repeats that would add more states than this are loops.
 inline constexpr int64_t kLoopsAbove[] = {INT64_MAX, 400};
 inline constexpr int kLastLevel = 1;
@@ -30,9 +30,9 @@ struct Nfa {
   enum class Count : uint8_t { none, begin, next, end };
   struct State {
     std::vector<Edge> edges = {};
-    std::vector<int32_t> free = {};  // taken without a byte
+    std::vector<int32_t> free = {};  // epsilon edges
     Count count = Count::none;
-    int32_t most = 0;  // of `next`
+    int32_t most = 0;  // with Count::next: the loop's bound
   };
 
   std::vector<State> states;
@@ -43,19 +43,18 @@ struct Nfa {
   static Result<Nfa> of(const Expr& expression, int level, int32_t most = kMostParts);
 };
 
-// Whether there are repeats that are loops at this level and not at the one before it.
+// Whether a repeat is a loop at this level and not at the one before.
 bool has_loops_at(const Expr& expression, int level);
 
-// States at the last level, up to kHuge, where nothing that stands at several places is shared: cheap to tell, and no
-// fewer than there are.
+// Upper bound on the states at the last level, at most kHuge, cheap to compute: shared parts count at each place.
 inline constexpr int64_t kHuge = int64_t{1} << 40;
 int64_t unshared_size(const Expr& expression);
 
-// Reads texts with the counts of loops. It keeps few ways to read a text, those with the least counts: a text that fits
-// may be refused where there are very many, and never the other way round.
+// Reads texts with the counts of loops. It keeps few ways to read a text, those with the lowest counts. So a text that
+// fits may be refused where there are very many ways, but no text that does not fit is taken.
 class Counted {
  public:
-  static constexpr size_t kDeepest = 6;  // loops in loops; below these repeats are no loops
+  static constexpr size_t kDeepest = 6;  // loops in loops; deeper repeats are written out
   struct Way {
     int32_t state = 0;
     int32_t open = 0;                           // loops around it
@@ -66,14 +65,14 @@ class Counted {
   explicit Counted(const Nfa& nfa);
 
   Ways begin() const;
-  // False: no way is left. steps: of work, which are added up.
+  // False: no way is left. steps: the work is added to it.
   bool read(Ways& ways, std::string_view text, int64_t& steps) const;
   bool complete(const Ways& ways) const;
   int64_t bytes() const;
 
  private:
   struct State {
-    int32_t edges, free, most;  // the first ones of it
+    int32_t edges, free, most;  // its first edge and epsilon edge; the loop's bound
     Nfa::Count count;
   };
   void add(Way way, Ways& found, int64_t& steps) const;

@@ -1,4 +1,4 @@
-// What fits two expressions at once, or one and not the other, as one expression: the product of their automata.
+// Intersection and difference of two expressions as one expression, by the product of their automata.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,11 +10,11 @@
 
 namespace llada::forms {
 
-// Texts of `a` that are also texts of `b`, or that are none of `b`. Invalid: too many states. No text: never().
+// Texts of `a` that are texts of `b`; those that are not. Invalid: too many states. Where there is no text: never().
 Result<Expr> both(const Expr& a, const Expr& b, Budget& budget);
 Result<Expr> except(const Expr& a, const Expr& b, Budget& budget);
 
-// Bytes of the longest text; nothing: there is no longest.
+// Bytes of the longest text; nothing where texts may be of any length.
 std::optional<int64_t> longest(const Automaton& a);
 
 // Whole numbers (point false) or numbers of at most `digits` digits behind the point that are multiples of

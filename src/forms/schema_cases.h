@@ -1,8 +1,8 @@
-// A schema as cases: conjunctions of what it asks of each type of value, of which a value fits at least one. Whatever
-// combines schemas (allOf, anyOf, oneOf, not, if, $ref, dependencies) is resolved here at one level of a value;
-// members and items keep the schemas that they must fit all at once, for later.
+// A schema as cases (a disjunctive normal form), of which a value must fit one. A case has the constraints on each type
+// of value. Keywords that combine schemas (allOf, anyOf, oneOf, not, if, $ref, dependencies) are resolved here for one
+// level of a value. Members and items keep the list of schemas that they must fit.
 //
-// Cases may ask for more than the schema does, never for less: each is a part of what is valid.
+// A case may be stricter than the schema, never looser: all values that fit it are valid.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -31,9 +31,9 @@ struct Case {
     kAll = 127
   };
   unsigned types = kAll;
-  unsigned hints = 0;  // types that keywords are about
-  bool typed = false;  // `type` says which
-  bool open = true;    // no keyword asks for anything
+  unsigned hints = 0;  // types that keywords constrain
+  bool typed = false;  // the keyword `type` is there
+  bool open = true;    // no keyword constrains anything
 
   std::optional<std::vector<const Json*>> values;  // of enum and const: one of these
   std::vector<const Json*> others;                 // none of these
@@ -54,7 +54,7 @@ struct Case {
   const Place* unique = nullptr;  // of uniqueItems
   struct List {
     const Json* first = nullptr;  // schemas of the first items
-    Clause rest;                  // of those behind; without schema: any
+    Clause rest;                  // of the items behind; without a schema: any
     const Place* place = nullptr;
   };
   std::vector<List> lists;
@@ -68,20 +68,20 @@ struct Case {
   const Place* counted = nullptr;  // minProperties
   struct Object {
     const Json *properties = nullptr, *patterns = nullptr;
-    Clause additional;  // without schema: any
+    Clause additional;  // without a schema: any
     const Place* place = nullptr;
   };
   std::vector<Object> objects;
   std::vector<std::string_view> required, forbidden;
   std::vector<Clause> names;                                 // of members
-  std::vector<std::pair<std::string_view, Clause>> members;  // further ones of one member
+  std::vector<std::pair<std::string_view, Clause>> members;  // further clauses of one member
   struct Closed {
-    size_t begin = 0, end = 0;  // of objects or lists, which evaluate
+    size_t begin = 0, end = 0;  // of `objects` or `lists`, which evaluate members or items
     Clause rest;
   };
   std::vector<Closed> closed_objects, closed_lists;
 
-  // Nothing is asked for of the values that are listed but their types and what they are not.
+  // Whether only types, `values` and `others` are constrained.
   bool lists_alone() const {
     return !range.least && !range.most && steps.empty() && shortest == 0 && longest < 0 && patterns.empty() &&
            formats.empty() && least_items == 0 && most_items < 0 && unique == nullptr && lists.empty() &&
@@ -90,16 +90,16 @@ struct Case {
   }
 };
 
-// Bounds of numbers are 0 or of this size.
+// Bounds of numbers are 0 or have a size between these.
 inline constexpr double kMostBound = 1e15, kLeastBound = 1e-15;
 
 class Cases {
  public:
   explicit Cases(Document& document) : document_(document) {}
 
-  // What fits all clauses.
+  // The cases of values that fit all clauses.
   Result<std::vector<Case>> of(const Clauses& clauses);
-  // The clauses of a member and of an item. Nothing: no value may stand there.
+  // The clauses of a member and of an item; nothing where none may be there.
   Result<std::optional<Clauses>> member(const Case& c, std::string_view name);
   std::optional<Clauses> item(const Case& c, int64_t index);
 
@@ -128,15 +128,15 @@ class Cases {
 
   Document& document_;
   std::vector<const Json*> open_;  // schemas that are being read, without a value between
-  bool lost_ = false;              // cases are a part of what the schemas allow: that none is left proves nothing
+  bool lost_ = false;              // cases were dropped, so that no case left does not prove that nothing is valid
 };
 
 bool has_integer(const NumberRange& range);
 
-// Asks for both. False: no value fits.
+// Adds the constraints of `with`. False: no value fits.
 bool meet(Case& into, const Case& with);
 
-// A keyword that cannot be denied, as some others with some values cannot.
+// Whether the negation of the keyword is refused, but for values that Cases handles.
 bool asserts(std::string_view key);
 
 unsigned bits_of_type(std::string_view type);  // 0: there is no such type

@@ -157,7 +157,7 @@ Result<const Json*> Document::follow(const Json& holder, const std::string& to) 
   if (uri.starts_with("http://json-schema.org/") || uri.starts_with("https://json-schema.org/"))
     if (resource == by_uri_.end() && fragment.empty()) return at = &schema_of_schemas();
   if (hash > 0 && resource == by_uri_.end())
-    return invalid("found {}, which is another document; needed a place in this one, like #/$defs/NAME", quoted);
+    return invalid("found {}, which is in another document; needed a place in this one, like #/$defs/NAME", quoted);
   const Json* found = hash > 0 ? resource->second->root : in->root;
   if (!fragment.empty() && fragment[0] != '/') {
     const auto anchor = anchors_.find((hash > 0 ? uri : in->uri) + "#" + fragment);

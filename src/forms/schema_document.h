@@ -1,5 +1,5 @@
-// A schema's text as a document: places in it, what references lead to, which draft it is written for, and what is
-// said of whatever cannot be followed. And whether a value that stands in it (of enum, const) fits a schema.
+// A schema's text as a document: its draft, places in it, the targets of references, errors and warnings about parts
+// that cannot be followed. Also whether a value that stands in it (of enum, const) fits a schema.
 #pragma once
 #include <deque>
 #include <map>
@@ -17,7 +17,7 @@
 
 namespace llada::forms {
 
-// Written out as a path only where a line names it.
+// A place in the document as a chain to the root; path() writes it out.
 struct Place {
   const Place* up = nullptr;
   std::string_view key;  // of the document, or a literal
@@ -31,13 +31,12 @@ struct Clause {
   bool denied = false;
 };
 
-// Whether of the two drafts' rules the later counts: numbers of drafts as 4, 6, 7, 2019, 2020; 3 where it is said.
 class Document {
  public:
   Document(const Json& root, Budget& budget, const SchemaReading& reading);
 
   const Json& root() const { return root_; }
-  int draft() const { return draft_; }
+  int draft() const { return draft_; }  // 3, 4, 6, 7, 2019 or 2020
   Budget& budget() { return budget_; }
   CallForm spelling() const { return reading_.spelling; }
 
@@ -45,18 +44,18 @@ class Document {
   const Place* below(const Place* up, std::string_view key, int64_t index = -1);
   std::string path(const Place* place) const;  // shortened
 
-  // Strict: the error; else a warning, once for each place.
+  // An error, or with a loose reading a warning, once for each place.
   Status leave_out(const Place* place, std::string_view why);
-  // A warning of answers that are valid and are never given.
+  // Warns that some valid answers are never given.
   void warn(const Place* place, std::string_view why);
 
-  // Where the reference `to` of the schema `holder` leads.
+  // The schema to which the reference `to` of the schema `holder` leads.
   Result<const Json*> follow(const Json& holder, const std::string& to);
 
-  // Of a list of values, as `enum` has it.
+  // Whether a list of values, as of `enum`, has this one.
   bool lists(const Json& list, const Json& value);
 
-  // The automaton of a regular expression that is found in plain text; null: it cannot be read.
+  // The automaton of texts in which the regular expression matches somewhere; null: it cannot be read.
   const Automaton* pattern(const std::string& regex);
 
  private:
@@ -81,12 +80,12 @@ class Document {
   std::set<std::string> said_;
 };
 
-// Whether a value of the document fits a schema of it; nothing: it is not known.
+// Whether a value of the document fits a schema of it; nothing: not known.
 std::optional<bool> holds(Document& document, const Json& schema, const Json& value, int depth = 0);
 
 bool is_of_type(const Json& value, std::string_view type);
 bool same_value(const Json& a, const Json& b);
-std::string canonical(const Json& value);  // one text for values that are the same
+std::string canonical(const Json& value);  // equal values have equal texts
 std::set<std::string> canonical_values(auto&& list) {
   std::set<std::string> all;
   for (const auto& value : list) all.insert(canonical(value));

@@ -266,7 +266,8 @@ Result<std::optional<Clauses>> Cases::member(const Case& c, std::string_view nam
     const Json text = std::string(name);
     const auto fits = holds(document_, *clause.schema, text);
     if (fits == false) return none;
-    if (!fits) LLADA_TRY_STATUS(document_.leave_out(clause.place, "not decidable for every name of this object"));
+    if (!fits)
+      LLADA_TRY_STATUS(document_.leave_out(clause.place, "cannot be checked for all member names of this object"));
   }
   const auto matches = [&](const std::string& regex, const Place* place) -> Result<bool> {
     if (const Automaton* automaton = document_.pattern(regex)) return automaton->fits(name);

@@ -204,7 +204,7 @@ Result<Expr> SchemaWriter::dictionary(const Case& c, const Place* place, int lef
   if (least > 1) {
     // Two members of one name are one.
     LLADA_TRY_STATUS(document_.leave_out(c.counted != nullptr ? c.counted : place,
-                                         "a least number of members is supported for named ones only"));
+                                         "a lower bound on the number of members is supported for named ones only"));
     least = 1;
   }
   const Expr member = some_of(std::move(ways));

@@ -18,16 +18,14 @@ bool is_never(const Expr& e);
 // One of the parts, or all in order, where a part may be never().
 Expr some_of(std::vector<Expr> parts);
 Expr all_of(std::vector<Expr> parts);
-// From `least` to `most` (-1: any number) of the parts in their order, those that are required among them.
+// From `least` to `most` (-1: any number) of the parts in their order, all required ones among them.
 Expr in_order(const std::vector<Expr>& parts, const std::vector<bool>& required, int64_t least, int64_t most,
               std::string_view between);
 
-// How often what a reference leads to may stand inside itself, how many levels open values have, and how deep objects
-// and lists stand in each other.
 struct SchemaLevels {
-  int nested = 4;
-  int64_t any = 3;
-  int deepest = 1000;
+  int nested = 4;      // how often a reference may be followed inside itself
+  int64_t any = 3;     // levels of values that the schema leaves open
+  int deepest = 1000;  // levels of objects and lists
 };
 
 class SchemaWriter {
@@ -35,7 +33,7 @@ class SchemaWriter {
   SchemaWriter(Document& document, const SchemaLevels& levels);
   // Texts of values that fit all clauses.
   Result<Expr> value(const Clauses& clauses, const Place* place) { return value(clauses, place, levels_.nested); }
-  // What of the value that was read costs most: in states, or where it was too large to be read, in parts.
+  // The costliest part of the value that was read: in states or, where it was too large to be read, in parts.
   Budget::Heaviest heaviest() const;
 
  private:
@@ -54,7 +52,7 @@ class SchemaWriter {
   Result<Expr> key(const Case& names, const Place* place);
   Result<std::optional<Expr>> unique_items(const Clauses& item, const Case& c, const Place* place);
 
-  struct Written {  // a value, where the budget asks for what is heaviest
+  struct Written {  // a value; kept where the budget asks for the heaviest
     const Json* schema;
     const Place* place;
     Expr made = {};

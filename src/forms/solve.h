@@ -1,21 +1,21 @@
-// From tokens to answers: the best sequence that fits a form under the product of the positions' distributions, sampled
-// sequences, and constrained marginals, by dynamic programs over (position, state).
+// Finds the tokens of a stretch that fit a form, by dynamic programming over (position, state). Gives the best sequence
+// under the product of the positions' distributions, sampled sequences, and marginals given that the whole stretch
+// fits.
 //
 // Sources: Viterbi over token automata from DINGO (arXiv 2505.23061), sampling and marginals by forward and backward
-// sums as in arXiv 2607.07026. Positions that no forward has predicted may hold anything that fits: of them it only
-// matters that there is something.
+// sums as in arXiv 2607.07026. Positions without a prediction may hold any tokens that fit, at no cost.
 //
-// A call's work is bounded: edges and classes that are looked at are counted, and what one call may cost ends a window
-// of positions. What is predicted behind it is not looked at in that call. Positions that are decided at the beginning
-// cost nothing: where they lead is remembered.
+// The work of a call is bounded: it counts edges and classes that are visited. Where they reach the bound the window of
+// positions ends, and predictions behind it are ignored in that call. Decided positions at the beginning cost nothing,
+// since Track keeps their states.
 //
-// A string of any length has a bound that is soft: where a stretch's decided tokens end inside one, its tokens from
-// the kFreeTokens-th on cost the path more and more, so that ending it becomes the likelier way for a model that does
-// not know how to go on. A string that a model is sure of is not ended.
+// Strings of any length have a soft bound. Where the decided tokens at the beginning end inside a string, its tokens
+// from the kFreeTokens-th on cost the path more and more. So a model that does not know how to go on ends the string; a
+// string that the model is sure of is not ended.
 //
-// Bounds that the automaton leaves out (nfa.h) are kept thus: the text of the best sequence is read with its counts.
-// Where it breaks a bound the position at which it does must go towards the end instead, and the best sequence of those
-// is taken; after a few of these the sequence of an earlier call, of which everything is that was decided since.
+// Bounds of loops (nfa.h) are checked on the text of the best sequence. Where it breaks one, that position must move
+// towards the end, and the best sequence with this constraint is taken. After a few such turns the call takes the whole
+// text that is known to fit all decided tokens, from an earlier call or made of short tokens.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -28,30 +28,29 @@ namespace llada::forms {
 
 // One position of a stretch that must fit.
 struct Slot {
-  int32_t token = -1;                 // what it holds; -1: undecided
-  const RowScores* scores = nullptr;  // of an undecided one, where it was predicted
+  int32_t token = -1;                 // -1: undecided
+  const RowScores* scores = nullptr;  // of an undecided one; null: it was not predicted
 };
 
-// What is chosen at a predicted position, with the numbers that acceptance rules read: all of them given that the
-// whole stretch fits.
+// The choice at a predicted position, with the numbers that acceptance rules read, all given that the stretch fits.
 struct Chosen {
   int32_t slot = 0, token = -1, runner_up = -1;
   float logit = 0;
   double probability = 0, entropy = 0, margin = 0;
 };
 
-// What a solution is drawn with; none: the best one is taken.
+// How a sequence is drawn; by default the best one is taken.
 struct Drawing {
   bool sampled = false;
   uint64_t seed = 0, forward = 0;
   int64_t first_position = 0;  // of the first slot, for the random numbers
 };
 
-// What is known of a stretch between calls.
+// The memory of a stretch between calls.
 struct Track {
   std::vector<int32_t> tokens;       // decided ones at the beginning
   std::vector<int32_t> states = {};  // before each of them and behind the last; -1: they do not fit
-  // Where bounds are counted: the ways to read the first `read` tokens, and a whole text that fits all that is decided.
+  // Where bounds are counted: the ways to read the first `read` tokens, and a whole text that fits all decided ones.
   Counted::Ways ways = {};
   size_t read = 0;
   std::vector<int32_t> fitting = {};
@@ -59,46 +58,46 @@ struct Track {
 
 class Solver {
  public:
-  // Edges and classes that one call looks at, but for those of the first predicted position and of decided ones behind.
+  // Bound on edges and classes that a call visits; the first predicted and all decided positions are visited anyway.
   static constexpr int64_t kStepWork = 160'000;
-  // Of a string: tokens that cost nothing, what each further one costs more than the one before it, and at most (nats).
+  // The soft bound: tokens of a string that cost nothing, by how much the cost grows with each further one, and the
+  // most that one costs (nats).
   static constexpr int64_t kFreeTokens = 64;
   static constexpr double kTokenCost = 1.0 / 16, kMostTokenCost = 4;
 
-  // closed: text goes on behind the stretch, so that it is filled without an end token. call_work: see above.
+  // closed: text follows the stretch, so that it is filled without an end token. call_work: the bound of a call.
   Solver(std::shared_ptr<const TokenForm> form, bool closed, int64_t call_work = kStepWork);
 
   const TokenForm& form() const { return *form_; }
 
-  // Whether what is decided can be completed.
+  // Whether the decided tokens can be completed.
   bool fits(std::span<const Slot> slots, Track& track);
-  // One joint path through the slots, as far as a call's work goes: what of it stands at the predicted ones. Empty
-  // where nothing fits.
+  // The predicted slots of one sequence through the window, ascending; empty where nothing fits.
   std::vector<Chosen> solve(std::span<const Slot> slots, Track& track, const Drawing& drawing = {});
-  // What an undecided position must hold, -1 where there is a choice or it is not known. Looks at the first `count`
-  // slots.
+  // By slot, of the first `count`: the token that an undecided one must hold; -1 where it has a choice, is decided or
+  // not known.
   std::vector<int32_t> fixed(std::span<const Slot> slots, size_t count, Track& track);
 
-  // Writes what follows from the beginning without a choice, up to the first end token.
+  // Writes the tokens that have no alternative, from the beginning to the first choice or end token.
   void write_fixed(std::span<Slot> slots, Track& track);
   // The states before the decided slots at the beginning and behind the last.
   std::span<const int32_t> walk(std::span<const Slot> slots, Track& track);
   // The smallest number of open positions that the form can fill.
   int64_t shortest();
-  // Edges and classes that a call looks at where all slots are predicted, or a few more; more than `most`: some number
-  // above it.
+  // At least the edges and classes that a call visits where all slots are predicted. A result above `most` says no more
+  // than that.
   int64_t work_of(int64_t slots, int64_t most);
 
-  int64_t work() const { return work_; }  // of all calls
-  // At most, beside the form, for a stretch of so many positions.
+  int64_t work() const { return work_; }  // edges and classes visited in all calls
+  // Upper bound on the solver's memory, without the form, for a stretch of so many positions.
   static int64_t bytes(const TokenForm& form, int64_t positions, int64_t call_work = kStepWork);
 
  private:
-  // The border before a slot: the states that are reached there and can be completed, and logarithms of them by place.
+  // The border before a slot: the states that are reached there and can be completed; log-sums by place of the state.
   struct Layer {
     std::vector<int32_t> states;
-    std::vector<double> best, behind, heated;  // of what follows: the best sequence, all, all after the temperature
-    std::vector<double> before;                // of all that leads there
+    std::vector<double> best, behind, heated;  // over later slots: the best sequence, all, all after the temperature
+    std::vector<double> before;                // over earlier slots: all
   };
   struct SetScore {     // of a set at one slot
     int64_t stamp = 0;  // the slot
@@ -146,7 +145,7 @@ class Solver {
   const int64_t call_work_;
   size_t first_ = 0, count_ = 0;  // borders of the window
   std::vector<Layer> layers_;     // from border first_ on
-  int32_t string_ = -1;           // that what is decided ends inside of
+  int32_t string_ = -1;           // the string that the decided tokens at the beginning end in
   size_t string_begin_ = 0;       // its first border
   std::vector<Turn> turns_;
   std::vector<Taken> path_;     // from slot first_ on

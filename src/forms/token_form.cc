@@ -71,7 +71,7 @@ class Lift {
       if (visits_ > most_visits_ || bytes_ > kMostBytes)
         return too_large("the form is too large for this vocabulary of {} tokens", v_.size());
       if (ways_ > kMostEdges)
-        return too_large("found over {} ways between states by this vocabulary of {} tokens, needed a smaller form",
+        return too_large("the form has over {} transitions with this vocabulary of {} tokens, needed a smaller form",
                          kMostEdges, v_.size());
       for (const auto& [set, to] : edges_[static_cast<size_t>(state)])
         if (!std::exchange(seen[static_cast<size_t>(to)], 1)) order.push_back(to);
@@ -298,7 +298,7 @@ class Lift {
     }
     out.first_edge_.push_back(static_cast<int32_t>(out.edges_.size()));
     if (std::ssize(out.set_classes_) > kMostEdges)
-      return too_large("found over {} classes of tokens in its sets, needed a smaller form", kMostEdges);
+      return too_large("the form has over {} classes of tokens in its sets, needed a smaller form", kMostEdges);
     if (a_.counted) keep_pieces(out);
     mark_strings(out);
     return out;

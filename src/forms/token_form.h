@@ -1,14 +1,13 @@
-// A form over a model's tokens: what a token of the vocabulary makes of every state of the automaton.
+// A form as an automaton over a model's tokens: which tokens fit in each state, and the states that they lead to.
 //
 //   set    the tokens that lead from one state to another; equal sets are one, however many states have them
 //   class  tokens that are in the same sets, so that the form cannot tell them apart
 //   end    the state behind an end token
-//   string the states inside one string of JSON that may be of any length: those that lead back to the same state
+//   string the states inside one JSON string that may be of any length: those that lead back to the same state
 //
-// Where the form leaves one way to go on, byte by byte, the text is cut as the model's tokenizer cuts it, and no other
-// tokens fit: a text that the form fixes is fixed tokens. Its end is left open where a token might join it with what
-// follows. Special tokens never fit; an end token fits where the text may end, and where it must, it is the token that
-// fills what is left. Only states that tokens lead to are looked at.
+// Where the form fixes the next bytes, only the tokens into which the model's tokenizer cuts them fit. The last of
+// these bytes stay open where a token might join them with later text. Special tokens never fit. An end token fits
+// where the text may end; where it must end, only the fill token does. Only states that tokens reach are made.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -25,15 +24,15 @@
 
 namespace llada::forms {
 
-// What ends an answer, and what stands behind it; none: an answer that fits fills its positions.
+// Without end tokens an answer fills all its positions.
 struct EndTokens {
-  std::vector<int32_t> ids = {};
-  int32_t fill = -1;
+  std::vector<int32_t> ids = {};  // end an answer
+  int32_t fill = -1;              // stands behind it
 };
 
-// Nodes of the vocabulary's tree that are looked at: two seconds or three; and where a form has another way to be made.
+// Bounds on visits of the vocabulary's nodes: two or three seconds; less where a form can be made at another level.
 inline constexpr int64_t kMostVisits = 600'000'000, kFewVisits = 150'000'000;
-// Edges of all states, and classes of all sets: what one position of a step can cost (Solver::kStepWork).
+// Bound on edges of all states and classes of all sets, which one position of a step may cost (Solver::kStepWork).
 inline constexpr int64_t kMostEdges = 1'000'000;
 
 class TokenForm {
@@ -42,7 +41,7 @@ class TokenForm {
     int32_t set, to;
   };
 
-  // Invalid: no tokens fit, or the vocabulary makes too much of it.
+  // Invalid: no tokens fit, or a bound above is reached.
   static Result<TokenForm> create(const Automaton& automaton, const Vocabulary& vocabulary, const EndTokens& ends,
                                   int64_t most_visits = kMostVisits);
 
@@ -68,11 +67,13 @@ class TokenForm {
   int32_t only_token(int32_t set) const { return only_[static_cast<size_t>(set)]; }  // -1: there are more
   int64_t edges_of_all() const { return std::ssize(edges_); }
 
-  // The string that a state is inside of, as one of its states; -1: none. Whether a token may end one.
+  // A state that names the string that this state is inside of; -1: none. has_quote(): whether a token may end a
+  // string.
   int32_t string_of(int32_t state) const { return strings_.empty() ? -1 : strings_[static_cast<size_t>(state)]; }
   bool has_quote(int32_t token) const { return quotes_[static_cast<size_t>(token)]; }
 
-  // The bounds that the automaton leaves out; null: none. With them come a short token of every set, and tokens' bytes.
+  // The bounds of loops, which the automaton does not keep; null: none. Only with them are the two members below there:
+  // a short token of every set, and the bytes of a token.
   const Counted* counted() const { return counted_.get(); }
   int32_t short_token(int32_t set) const { return short_[static_cast<size_t>(set)]; }
   std::string_view piece(int32_t token) const {

@@ -48,7 +48,7 @@ Result<Expr> call_of(const Fields& tool, CallForm form, std::set<std::string>& n
   LLADA_TRY(const std::string name, tool.text("name"));
   if (!is_tool_name(name))
     return tool.unfit("name", fmt::format("1 to {} letters, digits, _, -, ., : and /", kMostToolName));
-  if (!names.insert(name).second) return tool.unfit("name", "another one than a tool before it has");
+  if (!names.insert(name).second) return tool.unfit("name", "a name that no tool before it has");
   LLADA_TRY_STATUS(budget.spend(16 + name.size()));
   LLADA_TRY(Expr given, arguments(tool, form, budget, warnings));
   const CallSyntax syntax = syntax_of(form);

@@ -1,5 +1,5 @@
-// The tokens of a vocabulary as a tree over their bytes, in the order of a walk: a subtree is a run of nodes, so a walk
-// that leaves one out jumps behind it.
+// The tokens of a vocabulary as a tree over their bytes (a trie), in the order of a walk. A subtree is a run of nodes,
+// so a walk that leaves it out jumps behind it.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -21,8 +21,8 @@ class Vocabulary {
 
   // pieces[id]: its bytes; an empty one never fits.
   explicit Vocabulary(std::span<const std::string_view> pieces, Encode encode = {});
-  // Control, unknown and unused tokens never fit, nor do these; ids that are none (-1) are passed over. The control
-  // tokens of Gemma's calls are the bytes that stand for them (text/call_syntax.h).
+  // Control, unknown and unused tokens never fit, nor do those of `but`, in which -1 is ignored. The control tokens of
+  // Gemma's calls have the bytes that stand for them (text/call_syntax.h).
   static std::shared_ptr<const Vocabulary> of(const Tokenizer& tokenizer, std::span<const int32_t> but = {});
 
   struct Node {
@@ -39,7 +39,7 @@ class Vocabulary {
   int32_t size() const { return size_; }       // of the vocabulary
   size_t longest() const { return longest_; }  // bytes of a token
   const Encode& encode() const { return encode_; }
-  // How many first bytes of the text the token has; 0: they are not its bytes.
+  // The token's length in bytes where the text begins with it; 0 where it does not.
   size_t length_in(std::string_view text, int32_t token) const;
   int64_t bytes() const;
 

@@ -126,7 +126,7 @@ struct Attention {
   bool operator==(const Attention&) const = default;
 };
 
-// A norm without weight is no norm that lost its weight: so it is said twice, here and by the op.
+// `weighted` repeats whether the op has a weight, so that verify() finds one that is missing by mistake.
 struct Norm {
   float epsilon = 0;
   bool weighted = true;

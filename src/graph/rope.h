@@ -17,8 +17,8 @@ struct Rope {
   int16_t rotary = 0;               // leading elements that turn, two for each frequency
   bool adjacent = false;            // pairs (2j, 2j + 1); otherwise (j, j + rotary / 2)
   std::vector<double> frequencies;  // radians per position, by pair
-  double magnitude = 1;             // that cosines and sines are multiplied with
-  QueryScale scale = {};            // and this, of elements that turn
+  double magnitude = 1;             // factor on cosines and sines
+  QueryScale scale = {};            // further factor on the turned elements of queries, by position
   bool operator==(const Rope&) const = default;
 };
 

@@ -45,9 +45,9 @@ struct Stream {
   KvStore* kv = nullptr;  // no other stream's; null where the program stores no keys
   SamplingRule sampling = {};
   bool keep_logits = false;
-  // Which block of the request its rows are of, any number: steps of one block choose experts alike.
+  // A number for the block of the request that its rows are of: steps of one block choose experts alike.
   int32_t block = 0;
-  // For all rows of the stream, in order; null: nothing is known of any. For programs that have soft_embed.
+  // Self-conditioning of all rows of the stream, in order; null: none. For programs with soft_embed.
   const SoftTokens* soft = nullptr;
   Tempering tempering = {};
   ClassReading reading = {};  // of the rows of its predictions
@@ -95,9 +95,9 @@ struct StepOutputs {
 struct KeyRule {
   int32_t block = 0;              // > 0: nothing behind the row's own block of so many positions, counted from `origin`
   int32_t origin = 0;             // positions before it are one shorter block
-  int32_t before = -1;            // >= 0: of the positions before the row's only so many
-  int32_t after = -1;             // >= 0: of those behind it only so many
-  int32_t causal_below = 0;       // rows at lower positions (a prompt's) read nothing behind themselves
+  int32_t before = -1;            // >= 0: at most so many positions before the row's own
+  int32_t after = -1;             // >= 0: at most so many behind it
+  int32_t causal_below = 0;       // rows at lower positions (a prompt's) read no later position
   int32_t open_from = INT32_MAX;  // rows at positions from here on read all keys, whatever the other parts say
 
   static KeyRule full() { return {}; }

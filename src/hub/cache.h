@@ -22,7 +22,7 @@ namespace llada::hub {
 
 struct CachedSnapshot {
   std::string repository, commit;
-  std::vector<std::string> revisions;  // that point to it
+  std::vector<std::string> revisions;  // branches and tags that point to it
   uint64_t files = 0, bytes = 0;
   std::string path;
 };
@@ -40,15 +40,15 @@ class Cache {
   std::string incomplete(const std::string& etag) const { return blob(etag) + ".incomplete"; }
 
   Status make_folders() const;
-  Status link(const std::string& commit, const std::string& path, const std::string& etag) const;
-  Status point(const std::string& revision, const std::string& commit) const;
+  Status link(const std::string& commit, const std::string& path, const std::string& etag) const;  // path to its blob
+  Status point(const std::string& revision, const std::string& commit) const;  // writes refs/REVISION
   std::string lock_path(const std::string& etag) const;
-  // All of the repository: every commit, and the bytes of unfinished downloads. Invalid: nothing of it is there;
-  // failed: a download is under way.
+  // Removes the repository with all commits and unfinished downloads. Invalid: it is not in the cache; failed: a
+  // download is under way.
   Status remove() const;
 
  private:
-  std::string root_, directory_, folder_;  // directory_ is the last part of folder_
+  std::string root_, directory_, folder_;  // directory_: the last part of folder_
 };
 
 std::vector<CachedSnapshot> list_cache(const std::string& root);

@@ -1,7 +1,7 @@
 // Published models under short names, with the facts that a machine needs before it downloads one. The list is data:
 // catalogue.json, which the build puts into the program. Sizes are those of the published configurations
-// (study/presets.h has the same for most; tests/cli/recommend_test.cc compares them). How many tokens a forward
-// decides is somebody's measurement or an assumption, as `source` says.
+// (study/presets.h has the same for most; tests/cli/recommend_test.cc compares them). The tokens per forward are
+// measured by others or assumed, as `source` says.
 #pragma once
 #include <string>
 #include <string_view>
@@ -15,12 +15,12 @@ struct CatalogueModel {
   std::string name, repository;  // short; OWNER/NAME
   std::string geometry;          // of study/presets.h; empty: none
   double parameters = 0;
-  double looked_up = 0;       // of them: embedding rows that no product reads
-  double in_experts = 0;      // of them: in experts of a mixture
-  int experts = 0, used = 0;  // in a layer; of which a row uses so many
-  int rows = 0;               // that a forward of the preset `balanced` computes
+  double looked_up = 0;       // of these: in embeddings that no product reads
+  double in_experts = 0;      // of these: in experts of a mixture
+  int experts = 0, used = 0;  // experts in a layer; experts that a row uses
+  int rows = 0;               // computed by a forward with the preset `balanced`
   double tokens_per_forward = 0;
-  std::string source;  // of that
+  std::string source;  // of tokens_per_forward
 
   double published_bytes() const { return 2 * parameters; }               // BF16
   double q4_bytes() const { return parameters * 4.5 / 8; }                // after llada convert --type q4_0

@@ -1,4 +1,5 @@
-// One file of a repository into the cache: its head, its bytes with resumption and retries, its checksum, its name.
+// Downloads one file of a repository into the cache: asks for its size and etag, fetches its bytes with resumption and
+// retries, checks them, and gives the file its name.
 #pragma once
 #include <functional>
 #include <string>
@@ -14,7 +15,7 @@ struct RemoteHead {
   int64_t bytes = 0;
 };
 
-// The state of a whole pull.
+// The parts that all requests of one pull share.
 struct Connection {
   const HubSettings& settings;
   const Request& request;
@@ -28,20 +29,20 @@ struct Connection {
   }
 };
 
-// The answer to a request that `ask` makes, asked again with growing pauses while the network or the server fails. The
-// error names `what`, the answer and the remedy.
+// Calls `ask`, and again after growing pauses while the network or the server fails. The error names `what`, the answer
+// and the remedy.
 Result<HttpAnswer> ask_patiently(const Connection& connection, const std::string& what,
                                  const std::function<HttpAnswer()>& ask);
 
 // {endpoint}/OWNER/NAME/resolve/COMMIT/PATH
 std::string file_address(const Connection& connection, const std::string& commit, const std::string& path);
-std::string escaped(std::string_view text, bool keep_slashes);  // for an address
+std::string escaped(std::string_view text, bool keep_slashes);  // percent-encoded
 
 // listed_bytes: the size in the listing, for servers whose heads have none; -1: none.
 Result<RemoteHead> ask_head(const Connection& connection, const std::string& commit, const std::string& path,
                             int64_t listed_bytes);
 
-// Bytes that an earlier attempt has left.
+// Bytes of the file that an earlier attempt has left.
 int64_t bytes_there(const Cache& cache, const RemoteHead& head);
 
 // Returns the bytes that came over the network: 0 where the blob is there already.

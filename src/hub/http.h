@@ -1,5 +1,5 @@
-// HTTP as the hub's protocol needs it. curl_http.cc has it by libcurl; absent_http.cc stands in where that is missing
-// and says so. A server that answers is no error here, whatever it answers; no answer is status 0 with a reason.
+// An HTTP client for the hub: curl_http.cc by libcurl, or absent_http.cc without it, whose error says so. Every answer
+// of a server is a result, whatever its status; no answer is status 0 with a reason.
 //
 // A token goes to the host, port and scheme of the request it was given for, never to a redirection's. Files lie on
 // other hosts, with the right to read them in their addresses. Certificates are checked.
@@ -42,25 +42,25 @@ using BodySink = std::function<bool(const HttpAnswer& head, std::span<const std:
 
 class Http {
  public:
-  static Result<std::unique_ptr<Http>> create(HttpSettings settings);  // error: this build cannot
+  static Result<std::unique_ptr<Http>> create(HttpSettings settings);  // failed: a build without libcurl
   virtual ~Http() = default;
 
   // The whole body, at most `limit` bytes, following redirects.
   virtual HttpAnswer get(const std::string& url, size_t limit) = 0;
   // The head alone. Redirects are not followed.
   virtual HttpAnswer head(const std::string& url) = 0;
-  // From byte `from` on (0: no range is asked for), following redirects. A server may ignore the range and say 200.
+  // Gets the bytes from `from` on (0: without a range), following redirects. A server may ignore the range and say 200.
   virtual HttpAnswer download(const std::string& url, int64_t from, const BodySink& sink) = 0;
 };
 
-// Sums that a hub names files by: SHA-256, or Git's name of a blob, which is SHA-1 over "blob SIZE\0" and the content.
+// The checksums in a hub's etags: SHA-256, or Git's blob id, which is SHA-1 over "blob SIZE\0" and the content.
 class Checksum {
  public:
   static Result<std::unique_ptr<Checksum>> sha256();
   static Result<std::unique_ptr<Checksum>> git_blob(int64_t bytes);
   virtual ~Checksum() = default;
   virtual void update(std::span<const std::byte> bytes) = 0;
-  virtual std::string hex() = 0;  // ends it
+  virtual std::string hex() = 0;  // called once, at the end
 };
 
 }  // namespace llada::hub

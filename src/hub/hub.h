@@ -1,4 +1,4 @@
-// A model of a hub on this machine: cached files are used, missing ones are downloaded, checked and cached.
+// Brings a model of a hub to this machine: cached files are used, missing ones are downloaded, checked and cached.
 //
 // Source of the protocol: Hugging Face's hub as its huggingface_hub package speaks it; tests/hub/python_tools.py lets
 // both ask one server and compares their folders. The hub itself was out of reach, so two things are unsure. One is
@@ -29,8 +29,8 @@ struct HubSettings {
   std::string token;         // empty: none; never in an error or a message
   std::string certificates;  // empty: the system's
   bool offline = false;
-  int stall_seconds = 30;  // without a byte, after which a transfer is given up and tried again
-  int attempts = 5;        // in a row without a byte of progress
+  int stall_seconds = 30;  // a transfer without a byte for so long is tried again
+  int attempts = 5;        // at most, in a row without a byte of progress
   int backoff_ms = 1000;   // before the second attempt; doubled before each further one, at most 30 s
 };
 
@@ -41,28 +41,27 @@ struct Announced {
 };
 
 struct PullEvents {
-  // Bytes of the whole that are there; `total` is -1 where it is not known.
+  // done: bytes of all files that are there; total: -1 where it is not known.
   std::function<void(int64_t done, int64_t total, std::string_view file)> progress = {};
   std::function<void(std::string_view line)> say = {};  // a retry, a wait for another process
   std::function<bool()> stopped = {};                   // asked several times a second
-  // Judges a folder whose files are there but for the weights, before these are requested. An error ends the download;
-  // files that are there stay.
+  // Called for a folder before its weights are requested, with all other files there. An error ends the download; files
+  // that are there stay.
   std::function<Status(const std::string& folder)> judge = {};
-  // The same for the hub's announcement of files and folders.
+  // The same for files and folders, by the hub's announcement.
   std::function<Status(const Announced&)> weigh = {};
 };
 
 struct Pulled {
   std::string path;  // of the file, or of the folder
   std::string commit;
-  int64_t bytes = 0, downloaded_bytes = 0;  // of its files; of these over the network in this call
-  bool from_cache = false;                  // the hub was not asked, or did not answer
+  int64_t bytes = 0, downloaded_bytes = 0;  // of its files; of these, over the network in this call
+  bool from_cache = false;                  // the hub was not asked or did not answer
 };
 
-// Errors: invalid where the request or the repository is wrong (no such one, no access, nothing that can be opened),
-// failed where the network, the server or the disk is. Received bytes stay for the next call. A stop is
-// ErrorKind::failed with the way to go on. prefer_cache: an answer that does not come is no error while a whole copy is
-// there.
+// Invalid: no such repository, no access, no model in it that can be opened. Failed: the network, the server, the disk,
+// or a stop, whose error says how to go on. Received bytes stay for the next call. prefer_cache: where the hub does not
+// answer, a complete copy in the cache is used.
 Result<Pulled> pull(const HubSettings& settings, const Request& request, bool prefer_cache, const PullEvents& events);
 
 }  // namespace llada::hub

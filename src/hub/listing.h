@@ -13,7 +13,7 @@
 
 namespace llada::hub {
 
-inline constexpr int64_t kMaxFileBytes = int64_t{1} << 44;  // a size above it is none
+inline constexpr int64_t kMaxFileBytes = int64_t{1} << 44;  // a larger size counts as not said
 
 struct RemoteFile {
   std::string path;
@@ -26,8 +26,8 @@ struct Listing {
   std::string architecture;  // of a repository of GGUF files, as the hub has read it; empty: not said
 };
 
-// `text` is from outside: at most 16 MiB, 500,000 values, 64 deep, 20,000 files. Every path is one that stays below its
-// folder; one that does not is an error, as is a commit that is none. `source` names it in errors.
+// Parses a hub's answer: at most 16 MiB, 500,000 values, 64 levels, 20,000 files. Invalid: a path that leaves its
+// folder, a commit that is no hash. `source` names it in errors.
 Result<Listing> parse_listing(std::string_view text, std::string_view source);
 
 inline constexpr size_t kMaxListingBytes = size_t{16} << 20;
@@ -35,14 +35,13 @@ inline constexpr size_t kMaxListingBytes = size_t{16} << 20;
 struct Choice {
   std::vector<std::string> files;  // in the order in which to fetch them: small ones first
   bool folder = false;             // a Hugging Face folder; otherwise one file
-  std::string joined = {};         // the one file that these are the bytes of, in this order; empty: they are files
+  std::string joined = {};         // the name of the file that these are pieces of, in this order; empty: whole files
   size_t small = 0;                // how many of a folder's files come before its weights
 };
 
-// A GGUF file that is there as raw pieces alone (cut_name) stands for these. The files to fetch for `what`: that file,
-// or the GGUF file with that quantization in its name. Where it is empty, the first of several GGUF files by
-// kPreferredTypes, or the weights, configuration and tokenizer of a folder with safetensors. Errors list the files that
-// are there. `name` is the repository's, for errors.
+// The files to fetch. `what`: a file, or a quantization in the name of a GGUF file. Where it is empty: the best GGUF
+// file by kPreferredTypes, or weights, configuration and tokenizer of a folder with safetensors. Raw pieces of a GGUF
+// file (cut_name) count as the file. Errors list the files that are there. name: the repository's, for errors.
 Result<Choice> choose_files(const std::vector<std::string>& files, std::string_view what, std::string_view name);
 
 // Types in the names of GGUF files, best first: the fastest of those that keep most of a model's quality, then those

@@ -1,5 +1,5 @@
 // A repository of a model hub by name, as it is typed: OWNER/NAME[:PART]. PART is a file of it, or a quantization
-// ("Q8_0") that one of its GGUF files has in its name. And names that a server sends, which are not believed.
+// ("Q8_0") that one of its GGUF files has in its name. Also the checks of names that a server sends.
 #pragma once
 #include <optional>
 #include <string>
@@ -25,11 +25,11 @@ struct Request {
 // https://huggingface.co/OWNER/NAME is taken too, and a short name of the catalogue in place of OWNER/NAME.
 Result<Request> parse_request(std::string_view text, std::string_view revision = "main");
 
-// Has the form OWNER/NAME, with :PART or without.
+// Whether the text has the form OWNER/NAME or OWNER/NAME:PART.
 bool looks_like_repository(std::string_view text);
 
-// A path below a folder and nowhere else: no empty, "." or ".." part, no leading slash, backslash or control character,
-// parts of at most 255 bytes, 1,024 in all.
+// Whether the path stays below its folder: no empty, "." or ".." part, no leading slash, backslash or control
+// character, parts of at most 255 bytes, 1,024 bytes in all.
 bool is_safe_relative_path(std::string_view path);
 
 bool is_commit(std::string_view text);  // 40 hexadecimal digits, lower case

@@ -1,6 +1,6 @@
-// Members of a JSON object, read by name and type, for files and requests from anybody. A member that is null counts as
-// left out. An error is one line with the place and the path from the root, what was found and what was needed:
-// "file:3: tools[3].name: found 3, needed a string".
+// Reads members of a JSON object by name and type, for files and requests from outside. A member that is null counts as
+// left out. An error is one line with the source, the path from the root, the value found and the one needed: "file:3:
+// tools[3].name: found 3, needed a string".
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -19,7 +19,7 @@
 
 namespace llada {
 
-// A value that was found, short enough for an error's line.
+// The value as text, cut to the length of an error's line.
 std::string shown(const Json& value);
 // "PATH: found VALUE, needed NEEDED" behind the source, where there is one; about the field PATH.
 std::unexpected<Error> wrong_value(std::string_view source, std::string_view path, const Json& found,
@@ -29,7 +29,7 @@ std::optional<int64_t> whole_number(const Json& value);
 
 class Fields {
  public:
-  // What a member may be called; the first name that is there counts.
+  // The names of one member; the first that is there counts.
   class Names {
    public:
     Names(std::string_view name) : one_(name) {}    // NOLINT: names stand for themselves
@@ -44,11 +44,11 @@ class Fields {
     std::initializer_list<std::string_view> several_;
   };
 
-  // Why a member that nobody has read is refused; empty: it asks for nothing.
+  // Why a member that nobody has read is refused; empty: it is harmless.
   using Objection = std::string (*)(const Fields& fields, const std::string& name, const Json& value);
 
   static Result<Fields> parse(std::string_view text, std::string source, const JsonLimits& limits = {});
-  // Of a document, which moves in; or of a tree that lives as long as this.
+  // The object is a document's root, which this owns, or a tree that outlives this.
   Fields(JsonDocument document, std::string source);
   explicit Fields(const Json& object, std::string source = {}, std::string path = {});
   // The same of a value that must be an object.
@@ -66,9 +66,9 @@ class Fields {
   const Json* look(std::string_view name) const;
   bool has(Names names) const { return find(names) != nullptr; }
   std::string_view spelling(Names names) const;  // the name that is there, or the first
-  // From now on that of this name.
+  // Gives the member this value from now on.
   void put(const std::string& name, Json value);
-  // Harmless here, whatever they say: as if they were not there.
+  // Treats the members as left out, whatever they are.
   void ignore(Names names);
 
   // Where a member is left out: `otherwise`, or an error if there is none.
@@ -86,13 +86,13 @@ class Fields {
   Result<std::vector<int32_t>> integers(Names names, int64_t least, int64_t most) const;
   Result<std::vector<double>> reals(Names names, double least, double most) const;
   Status tuples(Names names, size_t width, const std::function<Status(const Json&)>& item) const;
-  // What every file of our own begins with: `format` and `version` as they are needed.
+  // Checks the members `format` and `version`, with which every file that we write begins.
   Status head(std::string_view format, int64_t version) const;
-  // A string that says what the file was made from. `made` ("made", "measured") and `who` ("this run") are words of the
+  // Checks a string that names the file's origin. `made` ("made", "measured") and `who` ("this run") are words of the
   // error.
   Status same(Names names, const std::string& needed, std::string_view made, std::string_view who) const;
 
-  // Refuses a member that nobody has read, and that `objection` does not let pass.
+  // Refuses the members that nobody has read and that `objection` does not let pass.
   Status finish() const;
   void object_by(Objection objection) { objection_ = objection; }
 
@@ -105,11 +105,11 @@ class Fields {
   static constexpr size_t kNowhere = SIZE_MAX;
   size_t place_of(std::string_view name) const;
 
-  std::shared_ptr<const JsonDocument> document_;  // null: somebody else's
+  std::shared_ptr<const JsonDocument> document_;  // null: the tree is another owner's
   const Json* object_;
   std::string source_, path_;  // path_: with the dot behind it
   Objection objection_ = nullptr;
-  // Of many members, filled at the first search: an ordered object is searched one by one.
+  // Filled at the first search of an object with many members, since ordered objects are searched one by one.
   mutable std::unordered_map<std::string_view, size_t> places_;
   mutable std::vector<bool> read_;  // by place
   std::map<std::string, Json, std::less<>> put_;

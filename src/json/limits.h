@@ -15,7 +15,7 @@ struct JsonLimits {
   size_t run_bytes = size_t{1} << 17;  // of one string, number or stretch of white space
 };
 
-inline constexpr JsonLimits kOwnJson{.depth = 1000, .values = SIZE_MAX, .run_bytes = SIZE_MAX};  // what we wrote
+inline constexpr JsonLimits kOwnJson{.depth = 1000, .values = SIZE_MAX, .run_bytes = SIZE_MAX};  // our own files
 
 // Looks at brackets, separators and the lengths between them only; cheap, allocates nothing.
 Status check_json_limits(std::string_view text, std::string_view file, const JsonLimits& limits);

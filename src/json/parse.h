@@ -39,8 +39,8 @@ Result<JsonDocument> parse_ordered_object(std::string_view text, std::string_vie
 Result<Json> parse_json_object(std::string_view text, std::string_view source, const JsonLimits& limits = {},
                                const JsonWatch& watch = {});
 
-// What the parser finds, for texts whose tree would be many times their size. An event that returns false ends the
-// reading, with `status` as its error.
+// The parser's events, for texts whose tree would be many times their size. One that returns false ends the reading,
+// with `status` as its error.
 class JsonEvents : public nlohmann::json_sax<Json> {
  public:
   Status status;

@@ -1,8 +1,8 @@
 // The packed copies of weights that the int8 products of neon_integer-inl.h read. That file includes this one after
 // `Isa`.
 //
-// Per tile of four columns there are three areas: the quants of every group, its scales, and for Q4_K and Q6_K the
-// numbers that eight groups share.
+// Per tile of four columns there are three areas: the quants of every group, its scales, and for Q4_K and Q6_K heads,
+// which eight groups share.
 //   Q8_0  quants: 128 values
 //         scales: four F16
 //   Q8_M  quants: as Q8_0
@@ -11,11 +11,11 @@
 //         scales: four F16
 //   Q4_K  quants: as Q4_0, unsigned
 //         scales: four scales and four mins of a byte
-//         shared: four F16 d and four F16 -dmin
+//         heads:  four F16 d and four F16 -dmin
 //   Q6_K  quants: 48 bytes for each half of the values, two's complement: bytes j, j + 16 and j + 32 of the half in the
 //         low six bits of three vectors, byte j + 48 in their upper two bits, lowest bits first
 //         scales: two times four scales of a byte
-//         shared: four F16 d
+//         heads:  four F16 d
 #pragma once
 #include "kernels/computed.h"
 #include "kernels/neon_common.h"

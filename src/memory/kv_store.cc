@@ -51,7 +51,7 @@ Result<KvStore> KvStore::create(const KvShape& shape, const Allocator& allocate)
 }
 
 Result<KvStore> KvStore::grown(int64_t positions, const Allocator& allocate) const {
-  bring();
+  flush();
   KvShape shape = shape_;
   shape.positions = positions;
   LLADA_TRY(KvStore store, create(shape, allocate));
@@ -71,7 +71,7 @@ Result<KvStore> KvStore::grown(int64_t positions, const Allocator& allocate) con
 }
 
 KvStore::Saved KvStore::save(std::span<const int32_t> positions) const {
-  bring(positions);
+  flush(positions);
   Saved saved{.positions = {positions.begin(), positions.end()}, .data = {}, .versions = {}};
   saved.data.reserve(static_cast<size_t>(sequence_bytes(1) * shape_.sequences) * positions.size());
   for (const int64_t half : {int64_t{0}, half_bytes_})
@@ -88,7 +88,7 @@ KvStore::Saved KvStore::save(std::span<const int32_t> positions) const {
 }
 
 void KvStore::put_back(const Saved& saved) {
-  bring(saved.positions);
+  flush(saved.positions);
   const std::byte* from = saved.data.data();
   for (const int64_t half : {int64_t{0}, half_bytes_})
     for_each_head([&](int layer, int64_t at) {
@@ -113,7 +113,7 @@ int64_t KvStore::sequence_bytes(int64_t count) const {
 }
 
 void KvStore::read(int sequence, int64_t begin, int64_t count, std::byte* to) const {
-  bring(std::views::iota(begin, begin + count));
+  flush(std::views::iota(begin, begin + count));
   for (const int64_t half : {int64_t{0}, half_bytes_})
     for (int layer = 0; layer < shape_.layers; ++layer)
       for (int head = 0; head < shape_.of(layer).heads; ++head)
@@ -122,7 +122,7 @@ void KvStore::read(int sequence, int64_t begin, int64_t count, std::byte* to) co
 }
 
 void KvStore::write(int sequence, int64_t begin, int64_t count, const std::byte* from) {
-  bring(std::views::iota(begin, begin + count));
+  flush(std::views::iota(begin, begin + count));
   for (const int64_t half : {int64_t{0}, half_bytes_})
     for (int layer = 0; layer < shape_.layers; ++layer) {
       const int64_t row = row_bytes(layer), bytes = count * row;
@@ -163,13 +163,13 @@ void KvStore::keep_with(std::shared_ptr<KvKeeper> keeper) {
 }
 
 template <class Positions>
-void KvStore::bring(const Positions& positions) const {
+void KvStore::flush(const Positions& positions) const {
   if (keeper_ == nullptr) return;
   const auto rows = view(KvViewer::memory).take_stale(positions);
-  if (!rows.empty()) keeper_->bring(rows);
+  if (!rows.empty()) keeper_->flush(rows);
 }
 
-void KvStore::bring() const { bring(std::views::iota(int64_t{0}, shape_.positions)); }
+void KvStore::flush() const { flush(std::views::iota(int64_t{0}, shape_.positions)); }
 
 std::vector<KvRows> KvStore::take_stale() {
   return view(KvViewer::dsp).take_stale(std::views::iota(int64_t{0}, keeper_ != nullptr ? shape_.positions : 0));

@@ -1,15 +1,15 @@
-// Keys and values of every canvas position, per layer, with what is known of each position: absent until
-// first written, then a version that says from which forward it was computed. Sequences are independent
-// copies (guidance has two). Layout: [layer][sequence][kv head][position][head_dim], keys and values apart,
-// so one head's keys are contiguous. Layers may differ in their heads.
+// Keys and values of every canvas position, per layer. A position is absent until first written; then its version is
+// the forward that computed it. Sequences are independent copies (guidance has two). Layout: [layer][sequence][kv
+// head][position][head_dim], keys and values apart, so one head's keys are contiguous. Layers may differ in their
+// heads.
 //
-// Rows are also seen by something else than the store's memory: a device's copy of them, or a cache that nobody looks
-// into. Each of these is a viewer with a KvView, which says of each row whether it is fresh, as it was written last.
-// Always true:
-//   a write makes the row stale for every viewer but the one that wrote it, for whom it was fresh (wrote());
-//   a viewer renews a row from memory that is fresh, and says so (renewed());
-//   nobody reads a row that is stale for him: digests and copies are renewed before, a DSP is told what take_stale()
-//   returns, and whoever goes to the memory itself calls bring() before.
+// A row may exist several times: in the store's memory, in a device's copy, in a DSP's cache that is not coherent with
+// memory. Each place is a viewer. Its KvView says of each row whether it is fresh, that is, as it was written last.
+// Invariants:
+//   a write makes the row stale for every viewer but the one that wrote it, for which it was fresh (wrote());
+//   a viewer renews a row from memory that is fresh, and calls renewed();
+//   no viewer reads a row that is stale for it. Digests and copies are renewed before, a DSP gets the rows of
+//   take_stale(), and readers of the memory itself call flush() before.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -52,7 +52,7 @@ enum class KvViewer : uint8_t {
 };
 inline constexpr size_t kKvViewers = 4;
 
-// Which rows a viewer has as they were written last. Where nobody looks no row is fresh.
+// Which rows are fresh for one viewer. Without a viewer none is.
 class KvView {
  public:
   KvView() = default;
@@ -71,7 +71,7 @@ class KvView {
     if (!fresh_.empty()) fresh_[index(layer, sequence, position)] = fresh ? 1 : 0;
   }
   void set_all_stale() { std::ranges::fill(fresh_, uint8_t{0}); }
-  // Of a view of whole positions: the stale ones among these, which are fresh from now on.
+  // The stale rows among these positions, which are fresh from now on. For a view of whole positions.
   template <class Positions>
   std::vector<KvRows> take_stale(const Positions& positions) {
     std::vector<int64_t> stale;
@@ -92,16 +92,16 @@ class KvView {
   }
 
   const void* owner_ = nullptr;
-  int64_t of_layer_ = 0, of_sequence_ = 0;  // from one to the next
-  std::vector<uint8_t> fresh_;              // empty: nobody looks
+  int64_t of_layer_ = 0, of_sequence_ = 0;  // strides
+  std::vector<uint8_t> fresh_;              // empty: no viewer
 };
 
-// Writes rows that a DSP's cache holds to the memory.
+// Flushes rows from a DSP's cache to the memory.
 class KvKeeper {
  public:
   virtual ~KvKeeper() = default;
-  // Rows of every layer and sequence: from now on the memory shows them, and may be written.
-  virtual void bring(std::span<const KvRows> rows) = 0;
+  // Returns once the rows of every layer and sequence are in memory, which may be written from then on.
+  virtual void flush(std::span<const KvRows> rows) = 0;
 };
 
 class KvStore {
@@ -109,11 +109,11 @@ class KvStore {
   // Bytes of keys and values that create() asks for; digests come on top where a device makes them.
   static double needed_bytes(const KvShape& shape);
 
-  // Fails when the memory is not there. Contents start absent. allocate: where the memory comes from, for a
-  // device whose units must all see it; empty: this process.
+  // Fails when there is no memory. All positions start absent. allocate: for a device whose units must all see the
+  // memory; empty: memory of this process.
   static Result<KvStore> create(const KvShape& shape, const Allocator& allocate = {});
 
-  // A store of more positions with what this one holds; of digests nothing.
+  // A store of more positions with the contents of this one but for digests.
   Result<KvStore> grown(int64_t positions, const Allocator& allocate = {}) const;
 
   const KvShape& shape() const { return shape_; }
@@ -149,24 +149,24 @@ class KvStore {
   void renewed(KvViewer viewer, int layer, int sequence, int64_t position) {
     view(viewer).set(layer, sequence, position, true);
   }
-  // Whoever has the same owner goes on with what was fresh; for another one everything is stale. Null: nobody looks.
+  // Names the viewer's owner. Where it was the same before, fresh rows stay fresh; otherwise all are stale. Null: none.
   void look(KvViewer viewer, const void* owner) {
     if (view(viewer).owner() == owner) return;
     view(viewer) = owner != nullptr ? KvView(owner, shape_, false, false) : KvView();
   }
 
-  // Memory for digests. `maker` stands for their form: another one's are lost. Not where layers differ. Fails when the
-  // memory is not there.
+  // Memory for digests. maker: names their form; digests of another form are dropped. Not where layers differ. Fails
+  // when there is no memory.
   Status reserve_digests(const void* maker, int64_t head_bytes);
   std::byte* digest(int layer, int sequence, int head) {
     return digests_.get() + head_index(layer, sequence, head) * digest_head_bytes_;
   }
 
-  // From now on a DSP looks, too, by whole positions. Its keeper is asked for rows by all functions here.
+  // From now on a DSP is a viewer, by whole positions. All functions here that read memory ask its keeper for rows.
   void keep_with(std::shared_ptr<KvKeeper> keeper);
   const std::shared_ptr<KvKeeper>& keeper() const { return keeper_; }
-  void bring() const;  // all rows
-  // The rows that others than the DSP have written since this was asked last; at first nothing.
+  void flush() const;  // all rows
+  // The rows that other viewers than the DSP have written since the last call, or since keep_with().
   std::vector<KvRows> take_stale();
 
   // Keys and values of some positions in every layer and sequence, and their versions, to be put back later.
@@ -179,7 +179,7 @@ class KvStore {
   void put_back(const Saved& saved);
 
   // Keys and values of positions [begin, begin + count) of one sequence in every layer, as a copy of sequence_bytes():
-  // keys, then values, each [layer][kv head][position][head_dim]. What is written counts as computed by forward 0.
+  // keys, then values, each [layer][kv head][position][head_dim]. write() sets the version 0.
   int64_t sequence_bytes(int64_t count) const;
   void read(int sequence, int64_t begin, int64_t count, std::byte* to) const;
   void write(int sequence, int64_t begin, int64_t count, const std::byte* from);
@@ -212,7 +212,7 @@ class KvStore {
   int64_t digest_head_bytes_ = 0, digest_bytes_ = 0;
   AlignedBytes digests_;
   template <class Positions>
-  void bring(const Positions& positions) const;
+  void flush(const Positions& positions) const;
   std::shared_ptr<KvKeeper> keeper_;
   mutable std::array<KvView, kKvViewers> views_;
   std::vector<int64_t> versions_;

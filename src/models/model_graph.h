@@ -12,18 +12,18 @@ namespace llada {
 struct ModelGraph {
   std::vector<WeightInfo> weights;
   std::function<Program(StepShape)> forward;  // of the shape's pass
-  bool encodes = false;                       // there is a pass that encodes a prompt (Pass::encode)
+  bool encodes = false;                       // a pass of its own encodes a prompt (Pass::encode)
 
-  // forward(), where the model has the pass. Invalid: it has not.
+  // forward(shape). Invalid: the model does not have the shape's pass.
   Result<Program> program(StepShape shape) const;
 
   // The geometry of the K/V store per position and layer.
   int layers = 0, kv_heads = 0, head_dim = 0;
-  std::vector<KvHeads> kv_by_layer = {};  // where one differs from kv_heads of head_dim
+  std::vector<KvHeads> kv_by_layer = {};  // by layer where these differ; otherwise empty
   int64_t width = 0, vocab = 0;
   int64_t context = 0;  // positions the model was trained for
-  // The keys that a row of a canvas reads; a row of an encoded prompt: KeyRule::causal(). A step that says that text
-  // below a position is causal adds that restriction.
+  // The keys that a row of a canvas reads. Rows of an encoded prompt follow KeyRule::causal(), as do rows below a
+  // position that a step gives.
   KeyRule keys;
 };
 

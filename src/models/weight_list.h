@@ -13,7 +13,7 @@
 
 namespace llada {
 
-// Gate, up and way down of a gated linear unit.
+// The three matrices of a gated feed-forward network.
 struct FeedForward {
   WeightId gate = kNoWeight, up = kNoWeight, down = kNoWeight;
 };

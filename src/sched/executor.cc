@@ -136,7 +136,7 @@ Status Executor::finish(const Forward& forward) const {
     const auto tempered = [&](size_t s) { return inputs->streams[s].tempering.temperature > 0; };
     for (size_t s = 0; s < streams.size(); ++s)
       if (tempered(s) && outputs->tempered.size() != streams.size())
-        return failed("{}: does not draw from canvases of random tokens", name());
+        return failed("{}: cannot draw tokens for canvases of random tokens", name());
     // Where a prediction is of every row's softmax, it has said so.
     for (size_t s = 0; s < streams.size() && s < outputs->logits.size(); ++s)
       if (streams[s] && !tempered(s) && !std::ranges::all_of(outputs->logits[s], finite))

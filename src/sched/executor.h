@@ -24,7 +24,7 @@ namespace llada {
 
 struct ExecutorOptions {
   MemoryOptions memory = {};                          // for a device with a window
-  std::optional<ExpertSplitOptions> experts = {};     // experts shared out between units, or routing listened to
+  std::optional<ExpertSplitOptions> experts = {};     // experts split between units, or routing reported
   Device* fallback = nullptr;                         // over the same weights; used from the first failure on
   std::function<void(const std::string&)> warn = {};  // one line, once, when the fallback takes over; may be empty
 };
@@ -89,7 +89,7 @@ class Executor {
   // Null before the first step and on devices that need no mapping.
   const ResidencyPlan* plan() const { return memory_ ? &memory_->plan() : nullptr; }
   bool fell_back() const { return fell_back_; }
-  // Null where no experts are shared out.
+  // Null where no experts are split between units.
   const MoeStats* expert_stats() const { return split_ && split_->plans() ? &split_->stats() : nullptr; }
 
  private:

@@ -24,7 +24,7 @@ struct RoutedLayer {
 struct ExpertSplitOptions {
   int32_t first_layer = 0;  // the program's layer that is the first with experts
   int32_t layers = 0, experts = 0;
-  std::optional<ExpertCosts> costs;  // none: nothing is planned, the routing is only listened to
+  std::optional<ExpertCosts> costs;  // none: the routing is only reported to `listen`
   MoeOptions moe;                    // of slices where the costs are
   // Guesses the routing of the layers after `layer` (of those with experts), nearest first, at most `most` of them.
   // Their routers get the rows that this layer's router was given (rows x width). Absent: nothing is guessed.

@@ -1,6 +1,6 @@
-// Logits of a row by classes of tokens: all that the choice of an answer with a form needs of a position. A
-// vocabulary's logits become as many numbers as there are classes, stretch by stretch of the vocabulary, so that nobody
-// keeps a row of them.
+// Reduces a row of logits to a few numbers for each class of tokens, which is all that an answer with a form needs of a
+// position. A class is tokens that a form cannot tell apart. The vocabulary is read in stretches, so that no device
+// keeps a row of logits.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -12,13 +12,13 @@ namespace llada {
 inline constexpr double kImpossible = -std::numeric_limits<double>::infinity();
 
 struct ClassScore {
-  int32_t token = -1;                // the best, after noise where there is any; -1: none may be sampled
-  float logit = 0;                   // its clean one
+  int32_t token = -1;                // the best, with noise at a temperature; -1: none may be sampled
+  float logit = 0;                   // its logit without noise
   int32_t top = -1, runner_up = -1;  // the two best by the clean logits
   float best = 0, second = 0;        // their logits
   double mass = kImpossible;         // log of the sum of exp(logit) over the class
   double heated = kImpossible;       // the same of logit / temperature
-  double mean = 0;                   // of the logits, by their share of the mass
+  double mean = 0;                   // of the logits, weighted by their share of the mass
   bool operator==(const ClassScore&) const = default;
 };
 
@@ -36,7 +36,7 @@ class TokenClasses {
   };
 
   TokenClasses() = default;
-  // By token its class, below count; -1: it is in none.
+  // class_of: by token, its class below `count`; -1: none.
   TokenClasses(std::vector<int32_t> class_of, int32_t count);
 
   int32_t count() const { return count_; }
@@ -57,8 +57,8 @@ class TokenClasses {
   std::vector<uint16_t> places_;
 };
 
-// How rows are read. With a temperature, noise decides inside a class and `heated` between them. confidence_heat
-// divides all logits first, for rules that look at the distribution after the temperature (Dream's).
+// How rows are read. With a temperature, noise chooses the token of a class, and `heated` weighs the classes.
+// confidence_heat divides all logits first, for rules on the distribution after the temperature (Dream's).
 struct ClassReading {
   const TokenClasses* classes = nullptr;  // null: nothing is read
   double temperature = 0;
@@ -71,7 +71,7 @@ class RowReader {
   // key: of the row's random numbers (base/random.h).
   RowReader(const ClassReading& reading, uint64_t key);
 
-  // The logits of the next stretch. Where there are fewer than the classes have tokens, none of it is read.
+  // Reads the logits of the next stretch; ignores one that is shorter than the classes ask for.
   void read(std::span<const float> logits);
   void read_all(std::span<const float> logits);
   RowScores take();

@@ -1,4 +1,4 @@
-// Types that kernels multiply by, and how the others are brought to one of them when weights are packed.
+// The types that kernels multiply by, and the conversion of the others to them when weights are packed.
 // docs/lab/kernels.md has the cost in memory and in the weights' values.
 #pragma once
 #include <cstddef>

@@ -1,6 +1,5 @@
-// The request to the head and its answer for one row, from the device that computes it to the rule that decides: one
-// struct each for all. (A wire format to another processor has its own, sums instead of probabilities:
-// devices/hexagon/wire.h.)
+// The head's rule for a row and its result, one struct each for all devices and decoding rules. (The wire format to a
+// DSP has sums instead of probabilities: devices/hexagon/wire.h.)
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -9,7 +8,7 @@
 
 namespace llada {
 
-// Rules that the head applies to every row of a stream that a prediction is wanted of.
+// How the head chooses a token, for all rows of a stream.
 struct SamplingRule {
   double temperature = 0;  // Gumbel-max at > 0: argmax(logit - T*ln(-ln U)), U of (seed, forward, position, token)
   uint64_t seed = 0;
@@ -24,10 +23,10 @@ struct SamplingRule {
   }
 };
 
-// Softmax is over clean logits (temperature 1), in double. A row with a logit that is not finite has token -1 or
-// numbers that are none.
+// The softmax is over logits without noise at temperature 1, in double. A row with a logit that is not finite has token
+// -1 or numbers that are NaN.
 struct Prediction {
-  int32_t position = 0;    // the row's; set where results are put together, not by devices
+  int32_t position = 0;    // the row's; devices do not set it
   int32_t token = -1;      // chosen token (sampled at temperature > 0); never the mask token
   float logit = 0;         // its clean logit
   double probability = 0;  // its softmax probability

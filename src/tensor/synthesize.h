@@ -1,7 +1,6 @@
-// Random stored weights without a detour over floats: groups of any type whose values have mean 0 and a given
-// spread, written at the speed of memory. A group depends on the key and its index alone, so any split among
-// threads gives the same bytes. The values are uniform, not Gaussian: speed does not depend on it, and
-// activations stay finite through any number of layers.
+// Random stored weights of any type, made without floats at the speed of memory: values with mean 0 and a given
+// standard deviation. A group depends on the key and its index alone, so any split among threads gives the same bytes.
+// The values are uniform, not Gaussian: activations stay finite through any number of layers.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -16,7 +16,7 @@ namespace llada {
 struct AddedToken {
   std::string text;
   bool special = false;
-  bool last = false;  // "normalized": looked for in the text that the others left
+  bool last = false;  // "normalized": matched after the others, in the text between them
 };
 
 class AddedTokens {
@@ -45,12 +45,14 @@ class AddedTokens {
 };
 
 // An object {content, special, normalized, single_word, lstrip, rstrip} of tokenizer.json or tokenizer_config.json.
+// nfc: the tokenizer normalizes texts to NFC, beside which `last` is refused.
 Result<AddedToken> read_added_token(const Fields& value, bool nfc);
 
 // tokenizer_config.json's added_tokens_decoder: id to such an object.
 Status read_added_tokens_decoder(const Fields& decoder, bool nfc, AddedTokens& out);
 
-// added_tokens.json: text to id. special: the texts that special_tokens_map.json or tokenizer_config.json name.
+// added_tokens.json: text to id. where: the path that errors name. special: the texts that special_tokens_map.json or
+// tokenizer_config.json name.
 Status read_added_tokens_json(std::string_view json, const std::string& where, bool nfc,
                               const std::set<std::string>& special, AddedTokens& out);
 

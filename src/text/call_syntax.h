@@ -24,9 +24,11 @@ inline constexpr std::pair<char, std::string_view> kGemmaMarks[] = {
     {kGemmaCall[0], "<|tool_call>"}, {kGemmaCallEnd[0], "<tool_call|>"}, {kGemmaQuote[0], "<|\"|>"}};
 
 struct CallSyntax {
-  std::string_view mark;   // which no free text before calls has
-  std::string_view begin;  // before the name; begins with the mark
-  std::string_view middle, end, between;
+  std::string_view mark;     // starts a call; a form keeps it out of the text before calls
+  std::string_view begin;    // before the name; begins with the mark
+  std::string_view middle;   // between the name and the arguments
+  std::string_view end;      // behind the arguments
+  std::string_view between;  // two calls
 };
 constexpr CallSyntax syntax_of(CallForm form) {
   if (form == CallForm::gemma)

@@ -150,8 +150,8 @@ TEST(CApiMisuse, ArgumentsOfManyScores) {
   EXPECT_EQ(line(texts, nullptr, 2, scores), "counts: found null, needed 2 of them");
   EXPECT_EQ(line(nullptr, nullptr, 0, scores), "continuations: found none, needed one or more");
   EXPECT_EQ(line(texts, counts, 1, nullptr), "score: found null, needed a place");
-  EXPECT_EQ(line(texts, counts, 1, unset), "score: found 0 in its member size, needed its sizeof");
-  EXPECT_EQ(line(texts, counts, 1, odd), "score: found 17 in its member size, needed its sizeof");
+  EXPECT_EQ(line(texts, counts, 1, unset), "score: found 0 in its member size, needed the sizeof of the struct");
+  EXPECT_EQ(line(texts, counts, 1, odd), "score: found 17 in its member size, needed the sizeof of the struct");
   EXPECT_TRUE(line(bad, counts, 2, scores).starts_with("continuation 2: ")) << llada_error(tiny().model);
   EXPECT_TRUE(line(bad, far, 2, scores).starts_with("continuation: found ")) << llada_error(tiny().model);
   EXPECT_EQ(scores[0].log_probability, 0) << "nothing was stored";

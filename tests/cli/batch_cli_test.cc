@@ -167,7 +167,7 @@ TEST_F(BatchCommand, ALineThatIsNoRequestHasItsError) {
   const auto lines = sorted(read("out"));
   ASSERT_EQ(lines.size(), 10u);
   const std::pair<const char*, const char*> named[] = {{"url", "url: found \"/v1/embeddings\", needed one of /v1/chat"},
-                                                       {"none", "body: needed, the JSON object of a request"},
+                                                       {"none", "body: needed the JSON object of a request"},
                                                        {"field", "tempo: this field"},
                                                        {"stream", "body.stream: found true"},
                                                        {"get", "line 11: method: found \"GET\", needed \"POST\""}};
@@ -292,7 +292,7 @@ TEST_F(BatchCommand, WhatIsNotItsOwnStaysAsItIs) {
     EXPECT_THAT(refused.err, HasSubstr("needed I/N with I from 1 to N")) << shard;
   }
   EXPECT_EQ(run_llada({"batch", "-m", tiny_model(), at("in")}).err,
-            "llada batch: needed two files: of requests, and of answers\n");
+            "llada batch: needed two files: IN (requests) and OUT (answers)\n");
 }
 
 }  // namespace

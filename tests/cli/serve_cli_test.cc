@@ -39,7 +39,8 @@ TEST(ServeCommand, APlaceOfAnotherMachineIsRefused) {
   const auto no_place = run_llada({"serve", "-m", kModel, "--host", "192.0.2.1", "--port", "0"});
   EXPECT_EQ(no_place.status, 2);
   EXPECT_TRUE(no_place.err.contains("192.0.2.1:0: cannot listen there")) << no_place.err;
-  EXPECT_TRUE(no_place.err.contains("llada serve: warning: whoever reaches 192.0.2.1 may ask: there is no key"))
+  EXPECT_TRUE(
+      no_place.err.contains("llada serve: warning: anyone who reaches 192.0.2.1 can send requests: no key is set"))
       << no_place.err;
 }
 

@@ -187,7 +187,7 @@ class DiffusionGemmaOn : public testing::TestWithParam<DeviceUnderTest> {
 // A device that cannot run the model names itself and what it lacks, in one line, before anything runs.
 std::string refusal(const std::string& device) {
   if (device == "hexagon") return "hexagon: layers differ in their K/V heads, needed alike";
-  if (device.starts_with("cuda")) return "cuda: op 1 (scale) is none that this device runs";
+  if (device.starts_with("cuda")) return "cuda: op 1 (scale) is not supported by this device";
   return "";
 }
 

@@ -73,7 +73,7 @@ TEST(OpTable, NamesTheFirstOpWithoutHandler) {
   EXPECT_TRUE(table.covers(of_one(OpKind::add), "toy"));
   const Status status = table.covers(of_one(OpKind::rope), "toy");
   ASSERT_FALSE(status);
-  EXPECT_EQ(status.error().message, "toy: op 1 (rope) is none that this device runs");
+  EXPECT_EQ(status.error().message, "toy: op 1 (rope) is not supported by this device");
 }
 
 }  // namespace

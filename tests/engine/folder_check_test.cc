@@ -62,7 +62,7 @@ TEST_F(FolderCheck, OptionsSayWhatItsFileDoesNot) {
   EXPECT_TRUE(check_folder(folder_.string(), {.mask_id = 1005, .attention_block = 4}));
   const Status whole = check_folder(folder_.string(), {.mask_id = 1005, .attention_block = 1 << 20});
   ASSERT_FALSE(whole);
-  EXPECT_THAT(whole.error().message, HasSubstr("1048576 positions are decoded together, the context has"));
+  EXPECT_THAT(whole.error().message, HasSubstr("1048576 positions are decoded together, needed at most the context"));
 }
 
 TEST_F(FolderCheck, WhatTheHubAnnouncesIsComparedWithTheMemory) {

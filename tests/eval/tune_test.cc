@@ -277,7 +277,7 @@ TEST(Tune, AReferenceWithoutARightAnswerIsRefused) {
   const auto whole = check_reference({.n = 12}, options);
   ASSERT_FALSE(whole);
   EXPECT_TRUE(whole.error().message.ends_with(
-      "none was cut at --gen-length auto:384, so the tasks may be none that the model has learned"))
+      "none was cut at --gen-length auto:384, so the model may not have learned these tasks"))
       << whole.error().message;
 }
 

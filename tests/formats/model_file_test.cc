@@ -332,9 +332,10 @@ TEST(ModelFile, BuffersArePassedOverAndNamed) {
   const ModelFile model = opened(folder.path());
   expect_tensors(model, fake_tensors(config, true));
   EXPECT_THAT(model.config().notes, testing::IsEmpty());
-  EXPECT_THAT(model.config().remarks,
-              testing::ElementsAre("not read, no weights: model.layers.0.self_attn.rotary_emb.inv_freq, "
-                                   "model.rotary_emb.inv_freq, model.position_ids and 1 more"));
+  EXPECT_THAT(
+      model.config().remarks,
+      testing::ElementsAre("ignored tensors, which are no weights: model.layers.0.self_attn.rotary_emb.inv_freq, "
+                           "model.rotary_emb.inv_freq, model.position_ids and 1 more"));
 }
 
 TEST(ModelFile, WeightsInOtherFormsAreNamed) {
@@ -651,7 +652,7 @@ TEST(ModelFile, GgufNumbersThatChangeTheComputation) {
   const auto opened = ModelFile::open(folder.write("m.gguf", unknown.header() + std::string(unknown.data_bytes(), 0)));
   ASSERT_TRUE(opened) << opened.error().message;
   EXPECT_THAT(opened->config().notes,
-              testing::ElementsAre("metadata that nothing here reads: llada.a, llada.b, llada.c, llada.d and 2 more"));
+              testing::ElementsAre("ignored metadata: llada.a, llada.b, llada.c, llada.d and 2 more"));
 }
 
 TEST(ModelFile, GgufMetadataThatDoesNotFit) {

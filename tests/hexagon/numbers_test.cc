@@ -157,7 +157,7 @@ TEST_F(HexagonNumbers, OneKeyOrValueThatIsNotFiniteIsTheOneErrorLine) {
           KvStore kv = store(*device_, type);
           ASSERT_TRUE(logits(*device_, kv, inputs(0, 9, 9)));
           ASSERT_TRUE(logits(*device_, kv, inputs(2, 4, 9)));
-          kv.bring();
+          kv.flush();
           auto* at = const_cast<std::byte*>(key ? kv.keys(1, 0, 0) : kv.values(1, 0, 0));
           const size_t element = static_cast<size_t>(6 * head_dim + 3);
           if (type == DType::F16)
@@ -186,7 +186,7 @@ TEST_F(HexagonNumbers, TwoRotaryGeometriesInOneProgram) {
   KvStore kv = store(*device_), plain = store(*cpu_);
   ASSERT_TRUE(logits(*device_, kv, inputs(0, 40, 40)));
   ASSERT_TRUE(logits(*cpu_, plain, inputs(0, 40, 40)));
-  kv.bring();
+  kv.flush();
   for (int layer = 0; layer < 3; ++layer) {
     double off = 0, size = 0;
     for (int head = 0; head < 4; ++head)

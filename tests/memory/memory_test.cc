@@ -199,12 +199,12 @@ class KvViewers {
   void step() {
     switch (below(9)) {
       case 0: {  // the host's kernels
-        kv_.bring();
+        kv_.flush();
         for (const int64_t row : some_rows()) write(row, KvViewer::memory);
         break;
       }
       case 1: {  // the GPU, into both
-        kv_.bring();
+        kv_.flush();
         for (const int64_t row : some_rows()) {
           write(row, KvViewer::memory);
           gpu_[static_cast<size_t>(row)] = truth_[static_cast<size_t>(row)];
@@ -237,7 +237,7 @@ class KvViewers {
         break;
       }
       case 6:
-        kv_.bring();
+        kv_.flush();
         expect_seen(KvViewer::memory, [&](int64_t row) { return memory(layer(row), sequence(row), position(row)); });
         break;
       case 7:
@@ -245,7 +245,7 @@ class KvViewers {
         expect_seen(KvViewer::dsp, [&](int64_t row) { return dsp_read(row); });
         break;
       default:
-        kv_.bring();
+        kv_.flush();
         renew(KvViewer::digests, digests_), renew(KvViewer::gpu, gpu_);
         expect_seen(KvViewer::digests, [&](int64_t row) { return digests_[static_cast<size_t>(row)]; });
         expect_seen(KvViewer::gpu, [&](int64_t row) { return gpu_[static_cast<size_t>(row)]; });
@@ -255,7 +255,7 @@ class KvViewers {
  private:
   struct Keeper final : KvKeeper {
     explicit Keeper(KvViewers& owner) : viewers(owner) {}
-    void bring(std::span<const KvRows> rows) override {
+    void flush(std::span<const KvRows> rows) override {
       for (const KvRows& r : rows)
         for (int64_t row = 0; row < kRows; ++row)
           if (position(row) >= r.first && position(row) < r.last)

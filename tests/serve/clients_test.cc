@@ -146,7 +146,7 @@ TEST_F(Clients, ValuesThatAskForMoreAreRefused) {
 // Which many clients send by themselves: they are answered as without it, and are told.
 TEST_F(Clients, WishesForThoughtsAreAnsweredWithANote) {
   start();
-  const std::string because = ": the model neither thinks nor knows how much to say, so the answer is the same";
+  const std::string because = ": the model has no such setting, so it has no effect";
   const json kwargs = {{"enable_thinking", true}, {"reasoning_effort", "low"}};
   const std::vector<std::pair<json, std::string>> wishes = {
       {{{"reasoning_effort", "minimal"}}, "reasoning_effort"},
@@ -185,10 +185,9 @@ TEST_F(Clients, WishesForThoughtsAreAnsweredWithANote) {
   const auto both = post(kChat, chat_body(kSum, {{"max_tokens", 300}, {"reasoning_effort", "low"}, {"stream", true}}));
   const std::string note = both.header("Llada-Note");
   EXPECT_TRUE(note.starts_with("reasoning_effort" + because + "; the answer may have ")) << note;
-  EXPECT_EQ(
-      post(kChat, chat_body("Hi", {{"chat_template_kwargs", {{"wish", 1}, {"a\nb", 2}}}})).header("Llada-Note"),
-      "chat_template_kwargs.a\\x0ab, chat_template_kwargs.wish: the chat template is laid without it, so it has no "
-      "effect");
+  EXPECT_EQ(post(kChat, chat_body("Hi", {{"chat_template_kwargs", {{"wish", 1}, {"a\nb", 2}}}})).header("Llada-Note"),
+            "chat_template_kwargs.a\\x0ab, chat_template_kwargs.wish: the chat template does not read it, so it has no "
+            "effect");
   EXPECT_EQ(refusal(kChat, chat_body("Hi", {{"reasoning", {{"wish", 1}}}}))["param"], "reasoning.wish");
 }
 
@@ -218,7 +217,7 @@ TEST_F(Clients, WhatLlamaServerWouldDoIsNamed) {
 // Routes that answer with a prompt lay out the same conversation.
 TEST_F(Clients, WishesWithoutEffectAreNamedWithAPromptToo) {
   start();
-  const std::string because = ": the chat template is laid without it, so it has no effect";
+  const std::string because = ": the chat template does not read it, so it has no effect";
   for (const std::string path : {"/apply-template", "/v1/messages/count_tokens"}) {
     const json named = post(path, chat_body("Hi", {{"chat_template_kwargs", {{"foo", false}}}})).json();
     EXPECT_EQ(named["warnings"], json({"chat_template_kwargs.foo" + because}));

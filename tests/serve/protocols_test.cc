@@ -133,7 +133,7 @@ TEST_F(Protocols, RefusalsHaveTheProtocolsForm) {
            {{{"messages", {{{"role", "user"}, {"content", {{{"type", "image"}}}}}}}}, "messages[0].content: found"},
            {{{"messages", {{{"role", "user"}, {"content", "a"}}, {{"role", "assistant"}, {"content", "b"}}}}},
             "messages: the last is the assistant's"},
-           {json::object(), "messages: needed"}})
+           {json::object(), "messages: is missing; needed"}})
     EXPECT_TRUE(refused(kMessages, body).starts_with(says)) << body << refused(kMessages, body);
   for (const auto& [body, says] : std::vector<std::pair<json, std::string>>{
            {asked({{"format", "yaml"}}), "format: found \"yaml\", needed \"json\" or a JSON schema"},

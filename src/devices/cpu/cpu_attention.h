@@ -32,8 +32,8 @@ class CpuAttention {
   KvStore& store_of(const RowSpan& span) const;
   std::byte* trial_kv(int64_t row, int head) const;
   int64_t digest_bytes(const KvStore& kv) const;
-  // Digests are for rows that read many keys, and where the kernels have them. Soft-capped scores have none: long
-  // attention of such a model takes the floats' time, several times as long (kernels.h). reach: of the span (RowSets).
+  // Whether digests are used: for rows that read many keys, where the kernels have them. Soft-capped scores have none,
+  // so long attention of such a model is several times slower (kernels.h). reach: of the span (RowSets).
   bool by_digest(const KvStore& kv, const KeyRange& reach) const;
   void digest(const Op& op, const RowSpan& span, int head, int64_t p0, int64_t p1) const;
   // Renews the digests of rows that the span reads and that were written since the last time.

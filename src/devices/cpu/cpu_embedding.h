@@ -6,9 +6,8 @@
 
 namespace llada {
 
-// Row r of out (as many as the step has, as wide as the table) is the sum over its soft tokens of probability times the
-// table's row. Rows whose stream has none are zeros. The sum runs over the tokens in their order, whoever is beside the
-// row.
+// out: rows of the step x width of the table. Row r is the sum over its soft tokens of probability times the table's
+// row, in the tokens' order. Rows whose stream has no soft tokens are zeros.
 void embed_soft_tokens(ThreadPool& pool, const TensorView& table, const StepInputs& inputs, float* out);
 
 }  // namespace llada

@@ -1,13 +1,13 @@
 // A mixture of experts on the CPU: rows are grouped by expert, so that each touched expert's weights are read once per
 // step whatever the number of its rows.
 //
-// All of a layer's work is one queue that the threads take from in order. First come the gate and up products of every
-// expert, each some tasks behind the gathering of its rows, then the down products, then the rows' sums. While one
-// thread lists the tasks the others round the rows to int8, each row once; an expert's rows are then picked from those.
-// Experts are cut into column ranges where there are few or one outweighs the others, so that the last tasks are small.
-// Within a stage, experts with many rows (bound by arithmetic) alternate with experts with few rows, so that both
-// resources are busy all the time. The latter are bound by memory, which one thread nearly exhausts. A task that needs
-// another expert's result waits for that expert alone. That expert stands before it in the queue and so is under way.
+// All of a layer's work is one queue, from which the threads take tasks in order. First come the gate and up products
+// of every expert, each some tasks behind the gathering of its rows, then the down products, then the rows' sums. While
+// one thread lists the tasks, the others round each row to int8 once; an expert's rows are then picked from those.
+// Where there are few experts, or one outweighs the others, they are cut into column ranges, so that the last tasks are
+// small. Within a stage, experts with many rows (bound by arithmetic) alternate with experts with few rows, so that
+// both resources are always busy. The latter are bound by memory, which one thread nearly exhausts. A task waits only
+// for the expert whose result it needs, which is before it in the queue and so under way.
 #pragma once
 #include <array>
 #include <atomic>
@@ -32,13 +32,12 @@ class CpuExperts {
     const float* gates;  // rows x experts; 0: the row does not go there
     int64_t rows;
     float* out;  // rows x width
-    // Gate, up and down of a network of the experts' shape and types that every row passes (fits_beside); its result is
-    // beside(). Its arithmetic fills the time in which the threads would wait for the experts' weights. Null: none; not
-    // together with a plan.
+    // Gate, up and down of a shared expert of the experts' shape and types, which every row passes (fits_beside); its
+    // result is beside(). Its arithmetic fills the time in which the threads would wait for the experts' weights. Null:
+    // none; not together with a plan.
     const std::array<WeightId, 3>* shared = nullptr;
-    // Computed as two parts, the accelerator's experts and the host's, each in its order; null: as one. An expert whose
-    // slices are in both parts gives the sum of two products, each over its own slices' hidden values. That alone
-    // differs from the whole, by the rounding of one more addition.
+    // Computes two parts, the accelerator's experts and the host's, each in its order; null: one. An expert with slices
+    // in both parts is the sum of two products, which differs from the whole by the rounding of one more addition.
     const ExpertsPlan* plan = nullptr;
   };
   Status run(const Job& job);

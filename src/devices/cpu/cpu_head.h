@@ -1,8 +1,8 @@
 // The LM head fused with its reduction. Logits exist only chunk by chunk in scratch memory (126,464 columns x 32 rows
 // are never stored). Each chunk is reduced to softmax statistics and best tokens, and chunks are merged in a fixed
 // order. Where a stream reads classes of tokens, the logits of its rows stay until a stretch of columns is complete
-// (tensor/class_scores.h), and each row's stretches are read in order. Chunks of a tempered stream are reduced after
-// their division by the temperature.
+// (tensor/class_scores.h), and each row's stretches are read in order. Logits of a stream with a temperature are
+// divided by it before they are reduced.
 #pragma once
 #include <vector>
 
@@ -24,7 +24,7 @@ class CpuHead {
     int64_t rows;
     float cap;  // soft cap of the logits; 0: none
     const StepInputs* inputs;
-    const RowSets* sets;  // whose each row is, and its position: sampling depends on both
+    const RowSets* sets;  // each row's stream and position, on which sampling depends
   };
   Status run(const Job& job, StepOutputs& outputs);
   int64_t memory_bytes() const {

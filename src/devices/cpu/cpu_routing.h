@@ -19,8 +19,8 @@ struct BlockRows {
 };
 std::vector<BlockRows> blocks_of(const StepInputs& inputs, int32_t block);
 
-// 1 for each of the `op.capacity` experts that the rows choose together, 0 for the others. The highest rank of any row
-// counts, of equals the lower index goes first. Scores that are not finite count for nothing: their row is damaged.
+// allowed: 1 for each of the `op.capacity` experts that the rows choose together, else 0. An expert's rank is its
+// highest of any row; ties go to the lower index. Scores that are not finite are ignored: their row is damaged.
 void choose_together(const Op& op, const float* scores, int64_t rows, const float* selection_bias, uint8_t* allowed);
 
 }  // namespace llada

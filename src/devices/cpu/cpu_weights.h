@@ -23,8 +23,8 @@ struct CpuWeight {
   TensorView stored;
   int64_t inputs = 0, outputs = 0;
   const std::byte* packed = nullptr;  // in a slab or a file; null: the stored bytes are used in place
-  bool must_be_packed = false;        // the kernels do not multiply by the stored bytes
-  bool multiplied = false;            // so it is packed once it is loaded
+  bool must_be_packed = false;        // the kernels cannot multiply by the stored bytes
+  bool multiplied = false;            // a product reads it, so it is packed when it is loaded
   std::vector<float> vector;          // 1-D weights (norms) as floats
 
   bool can_multiply() const { return multiplied || !must_be_packed; }
@@ -34,12 +34,12 @@ struct CpuWeight {
 
 class CpuWeights {
  public:
-  // None of them loaded yet. packed: weights that somebody packed for this table, or null.
+  // Nothing is loaded yet. packed: weights that were packed for this table before, or null.
   CpuWeights(const kernels::KernelTable& table, std::span<const WeightInfo> infos, std::span<const TensorView> weights,
              WeightHooks hooks, std::shared_ptr<const PackedWeights> packed = nullptr);
 
-  // Loads those of `ids` that are not yet loaded, in one allocation. Huge pages do not fit the size of each matrix, and
-  // so the weights of a forward are one stretch. Any thread may call it while others compute with loaded weights.
+  // Loads those of `ids` that are not yet loaded, in one allocation, since huge pages do not fit the size of a single
+  // matrix. Any thread may call it while others compute with loaded weights.
   Status load(ThreadPool& pool, std::span<const WeightId> ids);
 
   std::vector<WeightId> every_id() const;
@@ -48,7 +48,7 @@ class CpuWeights {
   int64_t packed_bytes() const { return packed_bytes_.load(std::memory_order_relaxed); }
 
   const kernels::KernelTable* const kernels;
-  std::vector<CpuWeight> list;  // an element is written by the load() that finds it missing, and by nobody afterwards
+  std::vector<CpuWeight> list;  // each element is written once, by the load() that finds it missing
 
  private:
   std::vector<bool> picked_from_;  // see WeightInfo
@@ -61,8 +61,7 @@ class CpuWeights {
   std::atomic<int64_t> packed_bytes_ = 0;
 };
 
-// Whether all that the program multiplies by was loaded for it: stored bytes in a kernel that reads packed ones would
-// be numbers without a meaning.
+// Failed: the program multiplies by a weight that was loaded only to pick rows from, and is not packed.
 Status check_uses(const CpuWeights& weights, const Program& program);
 
 }  // namespace llada

@@ -49,10 +49,10 @@ struct PackedIndex {
 // inside the file, on its border, behind the one before it. Errors are invalid input. The matrices are not read.
 Result<PackedIndex> parse_packed_file(std::span<const std::byte> file, const std::string& name);
 
-// The index alone, of a file whose matrices end at `index_at`; its hash is not asked for here.
+// Parses the index alone, of a file whose matrices end at `index_at`, without its hash.
 Result<PackedIndex> parse_packed_index(std::span<const std::byte> bytes, uint64_t index_at, const std::string& name);
 
-// Index and end of a file whose matrices end at `index_at`.
+// Writes the index and the end of a file whose matrices end at `index_at`.
 std::vector<std::byte> packed_index_bytes(const PackedIndex& index, uint64_t index_at);
 
 }  // namespace llada

@@ -1,6 +1,6 @@
 // A model's packed weights from a file that is mapped read-only, so that a start packs nothing and all processes of a
 // machine share the pages. The file belongs to the stored weights, an instruction set and a layout, and is refused
-// where one of them differs. Whose file it is and where it lies is the engine's to say (engine/pack_cache.h).
+// where one of them differs. engine/pack_cache.h chooses its path.
 //
 // The index is always checked. The packed bytes are checked by verify() alone, since a gigabyte takes longer to read
 // than to map. Any bytes are safe to compute with, so they are trusted as those of the model's own file are.
@@ -57,7 +57,7 @@ class PackedWeights {
 };
 
 // Packs all that needs packing into a file, which is there whole or not at all. One matrix at a time is in memory.
-// hooks: as while a device loads.
+// hooks: called as by a device that loads weights.
 Status write_packed_weights(const std::string& path, std::string_view isa, const PackedSource& source,
                             std::span<const WeightInfo> infos, std::span<const TensorView> weights, ThreadPool& pool,
                             const WeightHooks& hooks);

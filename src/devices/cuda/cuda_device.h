@@ -1,6 +1,6 @@
-// An NVIDIA GPU as a device, beside a host device that it is given. The host computes experts that the GPU does not
-// hold and side passes, and takes over when the GPU fails. Weights stay quantized in device memory, activations live
-// there, a K/V store is written to both memories and read from the GPU's (docs/cuda.md).
+// An NVIDIA GPU as a device, beside a given host device. The host computes side passes and the experts that the GPU
+// does not hold, and takes over when the GPU fails. Weights stay quantized in device memory, activations are there. K/V
+// is written to both memories and read from the GPU's (docs/cuda.md).
 //
 // One GPU, the first that the driver shows (CUDA_VISIBLE_DEVICES chooses). Deliberately absent: several GPUs, weights
 // of a dense model streamed through a window.
@@ -27,7 +27,7 @@ struct CudaExperts {
 struct CudaOptions {
   int64_t budget_bytes = -1;  // device memory for everything; -1: all that the GPU has
   std::optional<CudaExperts> experts = {};
-  // A step that is to find room beside the weights, and the bytes of its K/V; null: none.
+  // A step that must fit beside the weights, and the bytes of its K/V; null: not checked.
   std::shared_ptr<const Program> step = {};
   int64_t kv_bytes = 0;
   bool tensor_products = false;  // on tensor cores, of types that have kernels for them; compute capability 8.0

@@ -1,4 +1,4 @@
-// Whether device memory is enough, checked before a weight is read: upper limits of a step's memory, from its program.
+// Checks before a weight is read that device memory is enough, by upper bounds on a step's memory from its program.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -13,7 +13,7 @@ namespace llada::cuda {
 // lists.
 int64_t step_bytes(const Program& program, std::span<const WeightInfo> infos);
 
-// One line with the bytes needed and the bytes available. weights, slots: bytes; of a step as the options say.
+// Failed: one line with the bytes needed and available. weights, slots: their bytes; the step is that of the options.
 Status check_need(const Memory& memory, const CudaOptions& options, std::span<const WeightInfo> infos, int64_t weights,
                   int64_t slots);
 

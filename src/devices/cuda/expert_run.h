@@ -23,8 +23,8 @@ class ExpertRun {
     // With a plan: the same gates in host memory, and the host's part.
     const float* host_gates = nullptr;
     const ExpertsPlan* plan = nullptr;
-    std::function<Status(std::span<const int32_t> experts)> host = {};  // computes their sum...
-    const float* host_out = nullptr;                                    // ...to here (pinned), rows x width
+    std::function<Status(std::span<const int32_t> experts)> host = {};  // writes their sum to host_out
+    const float* host_out = nullptr;                                    // pinned, rows x width
   };
   Status run_all(const Job& job);
   Status run_plan(ExpertSlots& slots, const Job& job);

@@ -1,7 +1,7 @@
-// Which experts are in device memory, and the copies that bring them there. An expert is copied in three pieces: a
-// thread copies each to pinned staging and from there on a stream of its own. Every piece has an event that products
-// wait for. Carries out sched's plan and refuses impossible moves (an expert that is not there, more residents than
-// slots). A slot is any expert's; it is written again only after the kernels that read it.
+// Which experts are in device memory, and the copies that bring them there. An expert is copied in three pieces. A
+// thread copies each to pinned staging, and a stream of its own from there to the GPU; an event for each lets products
+// wait. It carries out sched's plan and refuses impossible moves (an expert that is not there, more residents than
+// slots). A slot takes any expert; it is overwritten only after the kernels that read it.
 #pragma once
 #include <array>
 #include <condition_variable>
@@ -46,7 +46,7 @@ class ExpertSlots {
   Status assign(const ExpertMove& move, cudaStream_t compute);  // a place, and room for it
   // An expert of the layer: its slot's device address; null: not there and not assigned.
   const uint8_t* address(ExpertId id, int piece) const;
-  bool arrived(ExpertId id);                                  // nothing to wait for
+  bool arrived(ExpertId id);                                  // all its pieces are there
   Status copy(ExpertId id);                                   // queues the rest of its copies
   Status wait(ExpertId id, int piece, cudaStream_t compute);  // later work on `compute` waits for that piece
   // Its products are queued; a staged expert gives its slot back.
@@ -54,7 +54,7 @@ class ExpertSlots {
   Status release(ExpertId id, cudaStream_t compute);          // from the buffer
   Status keep(const ExpertMove& move, cudaStream_t compute);  // from the buffer to a slot
   Status add_background(const ExpertMove& move, cudaStream_t compute);
-  Status wait_for_copies();  // of this process, until the link is idle
+  Status wait_for_copies();  // blocks the calling thread until the link is idle
 
   ExpertTraffic traffic();
 
@@ -80,7 +80,7 @@ class ExpertSlots {
     size_t slot = 0;
     int piece = 0;
     std::span<const std::byte> from = {};
-    bool after_use = false;  // of the expert that was in the slot
+    bool after_use = false;  // waits for the kernels that read the slot before
   };
   explicit ExpertSlots(const CudaExperts& experts)
       : experts_(experts),

@@ -16,7 +16,7 @@ class HeadRun {
     Memory* memory;
     const StepData* step;
     const StepInputs* inputs;
-    StepOutputs* outputs;  // as the inputs and the step: until take()
+    StepOutputs* outputs;  // it, the inputs and the step must live until take()
     int64_t rows;
     float cap;  // soft cap of the logits; 0: none
     cudaStream_t stream;
@@ -24,8 +24,7 @@ class HeadRun {
   static int64_t bytes(int64_t rows, int64_t vocabulary);  // of device memory
   // Queues it; `products` has begun with the head's op.
   Status run(const Job& job, ProductRun& products);
-  // Once the stream has been waited for: writes predictions to the outputs, if a head has run since. Error: a logit
-  // that is not finite.
+  // Called once the stream is done: writes the predictions of the head that has run, if any, to the outputs.
   Status take();
   void forget() { pending_.reset(); }
 

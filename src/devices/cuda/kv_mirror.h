@@ -18,8 +18,8 @@ class KvMirrors {
     const std::byte* store = nullptr;
     DeviceBytes data;
   };
-  // The stores and copies of a step's streams, copies made at the first time. Failed: a store is not of pinned memory
-  // (Device::allocate), or no memory.
+  // The stores and copies of a step's streams; a store's copy is made at its first step. Failed: a store that is not in
+  // pinned memory (Device::allocate), no device memory.
   Result<std::vector<KvPlace>> of(Memory& memory, std::span<const Stream> streams);
 
   // Queues copies of those `keys` of a sequence that the GPU does not have.

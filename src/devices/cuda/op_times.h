@@ -11,7 +11,7 @@ namespace llada::cuda {
 class OpTimes {
  public:
   Status begin(OpKind kind, int16_t layer, cudaStream_t stream, const Trace* trace);
-  // The next work on the stream is a later run's: the time until then is the host's.
+  // Ends a run; the time until the next one is the host's.
   Status end(cudaStream_t stream, const Trace* trace) { return begin(OpKind::embed, kNoOp, stream, trace); }
   // Adds milliseconds to `times` and spans to `trace` (may be null), and begins anew.
   Status take(PhaseTimes& times, Trace* trace);

@@ -13,7 +13,7 @@ class ProductRun {
 
   // The op's input: `rows` x `inputs` floats in device memory.
   Status begin(const Op& op, const float* x, int64_t rows, int64_t inputs, cudaStream_t stream);
-  // With columns [n0, n1) of `w`, one of the op's matrices, to rows of `y` that are `stride` floats apart.
+  // Multiplies by columns [n0, n1) of `w`, one of the op's matrices; rows of `y` are `stride` floats apart.
   void multiply(const Matrix& w, int64_t n0, int64_t n1, float* y, int64_t stride) const;
 
  private:

@@ -24,7 +24,7 @@ struct FoundGpu {
 // The first GPU that the driver shows; the error says why it is not usable, without naming the device.
 Result<FoundGpu> find_gpu();
 
-// Where a part of an allocation may begin: no kernel asks for more.
+// The next multiple of 256, on which parts of an allocation begin; no kernel needs a larger alignment.
 inline int64_t align(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 class Memory;

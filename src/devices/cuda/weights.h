@@ -26,7 +26,8 @@ struct Weights {
   }
 };
 
-// without_experts: those stay on the host. Both refuse types that have no kernels. Bytes of device memory:
+// The bytes of device memory that load_weights() takes. without_experts: experts stay on the host. Both refuse types
+// that have no kernels.
 Result<int64_t> weight_bytes(std::span<const WeightInfo> infos, std::span<const TensorView> views,
                              bool without_experts);
 Result<std::shared_ptr<const Weights>> load_weights(std::shared_ptr<Memory> memory, std::span<const WeightInfo> infos,

@@ -74,12 +74,12 @@ struct Batch {
   bool has_head = false;
   uint32_t predictions = 0, logits = WIRE_NO_BUFFER;
   int64_t head_rows = 0, vocabulary = 0;
-  std::vector<uint32_t> out;     // where the values of BatchSources::out come to
+  std::vector<uint32_t> out;     // offsets of the values of BatchSources::out
   double macs = 0;               // multiply-accumulates, for the deadline
   std::vector<uint32_t> ops_at;  // ops of the batch up to the end of each op of the run
 };
 
-// The DSP has code for the op in this form: not for soft caps, other activations than SiLU, norms without weight.
+// Whether the DSP has code for the op: not for soft caps, other activations than SiLU, norms without weight.
 bool on_dsp(const Op& op);
 
 // Tells the stores of a step which rows a batch with these ops of the program writes.
@@ -89,11 +89,11 @@ void wrote_rows(const Run& run, size_t first, size_t last, KvViewer by);
 // different rules for the DSP.
 size_t wire_ops(const Op& op, const StepInputs& inputs);
 
-// The messages between a batch and its host. A side never writes where the other one does, so that no cache line holds
-// bytes of both. A single pair for all batches of a device.
+// The messages between a batch and its host, in one pair of buffers for all batches of a device. Host and DSP write to
+// buffers of their own, so that no cache line holds bytes of both.
 struct Stagings {
   Staging in;   // written by the host
-  Staging out;  // written by the DSP, but that predictions have a mark of the host's before
+  Staging out;  // written by the DSP; the host only marks the predictions before
   int64_t bytes() const { return in.bytes() + out.bytes(); }
 };
 
@@ -104,7 +104,7 @@ Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last
 // Brings the values of sources.out to the host's arena.
 void take_values(const BatchSources& sources, const Batch& batch, const Staging& out);
 
-// How the heads of a K/V store's halves lie: bytes.
+// The layout of the heads in a half (keys or values) of a K/V store, in bytes.
 struct KvHeads {
   int64_t count, row, stride, half;
 };

@@ -112,7 +112,7 @@ class Hexagon final : public HexagonDevice {
     const std::string what =
         fmt::format("hexagon: mapping {} bytes beside {} was refused", refusal->bytes, refusal->beside);
     if (slabs_.bundled()) {
-      slabs_.part();
+      slabs_.separate();
       return what + "; slabs are mapped one by one from now on";
     }
     if (next < 2 * slabs_.largest()) return {};  // two slots are the least that streams

@@ -4,13 +4,13 @@
 // accelerator become batches, one invoke each; weights lie in slabs that are mapped and unmapped in the DSP's 32-bit
 // address space.
 //
-// Where the host replaces the DSP it runs the DSP's own code, from the slabs as the DSP reads them, with the same bits
-// (host_twin.h). This is so for a run on the host, a pass beside a step, and the device that goes on after a failure.
-// Ops that the DSP has no code for, and steps of more rows than a batch takes, are the given host device's in any case.
+// Where the host replaces the DSP it runs the DSP's own code on the packed slabs, with the same bits (host_twin.h). It
+// does so in a run on the host, in a side pass, and as the fallback. Ops without code for the DSP, and steps of more
+// rows than a batch takes, always run on the given host device.
 //
-// Every failure of the DSP is an error of the call that met it, in bounded time. Failures are an end of its process, a
-// call that does not return, an answer without sense, a refused mapping. The device starts a new session when slabs are
-// defined next. After a refused mapping the window shrinks to the bytes mapped by then (Window::narrow).
+// Every failure of the DSP is an error of the call that met it, in bounded time. Failures are: its process ends, a call
+// does not return, a reply is invalid, a mapping is refused. The device starts a new session when slabs are defined
+// next. After a refused mapping the window shrinks to the bytes mapped by then (Window::narrow).
 #pragma once
 #include <functional>
 #include <memory>
@@ -39,8 +39,8 @@ struct HexagonOptions {
 
 // Rows of a step that the DSP takes; a step with more is the host's.
 inline constexpr int64_t kHexagonRows = 1024;
-// Where a session's address space is not known yet, it is taken to be this, and stepped back from: phones are said to
-// give 2.9 to 3.8 GiB.
+// The assumed address space of a session that is not known yet; refused mappings lower it. Phones are said to give 2.9
+// to 3.8 GiB.
 inline constexpr int64_t kHexagonSpace = int64_t{7} << 29;
 
 struct HexagonCounters {
@@ -59,8 +59,7 @@ class HexagonDevice : public Device, public Window {
   virtual Status start() = 0;
   virtual void set_window(int64_t weight_bytes) = 0;  // before the first use
   virtual HexagonCounters counters() const = 0;
-  // A device that computes without the DSP, on the host's processors, over the same packed weights and with the same
-  // bits: for whoever goes on where the DSP fails.
+  // The fallback: a device that computes on the host's processors, over the same packed weights and with the same bits.
   virtual Result<std::unique_ptr<Device>> on_host(int threads) const = 0;
 };
 
@@ -71,7 +70,7 @@ Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions&
                                                            std::span<const TensorView> weights,
                                                            std::unique_ptr<Device> host, const WeightHooks& hooks = {});
 
-// The DSP found here, for a listing: opens a session for a moment.
+// A line about the DSP of this machine; opens a session for it.
 Result<std::string> describe_hexagon(const HexagonOptions& options);
 
 }  // namespace llada

@@ -109,7 +109,7 @@ class HostTwin final : public Device, HostUnit {
     const auto ops = std::span(run.program->ops).subspan(run.first, run.last - run.first);
     if (std::ranges::all_of(ops, [](const Op& op) { return rule_of(op.kind).kv == KvUse::none; })) return;
     for (const Stream& s : run.inputs->streams)
-      if (s.kv != nullptr) s.kv->bring();
+      if (s.kv != nullptr) s.kv->flush();
   }
 
   Status run_on_cpu(const Run& run, size_t first, size_t last) {

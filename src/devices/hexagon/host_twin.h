@@ -1,6 +1,6 @@
 // The host beside a DSP. Ops that the DSP could compute are run by its module in this process (host/module.h), over the
 // same packed weights, with the same bits. All others run on the given cpu device. It is the host unit of the hexagon
-// device, runs side passes, and goes on where the DSP fails.
+// device, runs its side passes, and is its fallback.
 #pragma once
 #include <memory>
 

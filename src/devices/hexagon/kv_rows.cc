@@ -17,7 +17,7 @@ class DspRows final : public KvKeeper {
       : heads_(heads_of(store)), buffer_(std::move(buffer)), lines_(std::move(lines)) {}
 
   // When a process has ended, the system has written everything back.
-  void bring(std::span<const KvRows> rows) override {
+  void flush(std::span<const KvRows> rows) override {
     buffer_->give();
     constexpr size_t kMost = WIRE_MAX_RANGES / 2;
     for (; !rows.empty(); rows = rows.subspan(std::min(kMost, rows.size())))

@@ -10,12 +10,14 @@
 
 namespace llada::hexagon {
 
-// The stores of a step that a DSP can see, by stream, kept from now on; rows that the host has written to them are in
-// memory now. lines: where those that are maintained later are counted.
+// The stores of a step that a DSP can see, by stream, and the rows that the host has written to them since the last
+// call.
 struct KeptStores {
   std::vector<std::shared_ptr<Buffer>> buffers;
   std::vector<std::vector<KvRows>> written;
 };
+// Makes a DSP a viewer of the stores (KvStore::keep_with), and flushes the host's rows to memory. lines: counts the
+// cache lines that are maintained later.
 KeptStores keep_stores(const StepInputs& inputs, const Library& library,
                        const std::shared_ptr<std::atomic<int64_t>>& lines);
 

@@ -19,9 +19,8 @@
 
 namespace llada::hexagon {
 
-inline constexpr int64_t kBufferLimit = int64_t{1}
-                                        << 31;    // a buffer has fewer bytes: the DSP's mapping call takes no more
-inline constexpr int64_t kPageBytes = 64 * 1024;  // buffers are whole pages of the emulated process
+inline constexpr int64_t kBufferLimit = int64_t{1} << 31;  // buffers have fewer bytes, as the DSP's mapping call asks
+inline constexpr int64_t kPageBytes = 64 * 1024;           // buffers are whole pages of the emulated process
 
 // "out of memory (2)", "unsupported (0x80000414)"; the number alone where it has no name here.
 std::string aee_name(int code);
@@ -30,12 +29,12 @@ std::string advice(int code);
 
 class Buffer;
 
-// A call of a library that may never return: on a thread of its own, which is left behind alone with `function` when it
-// does not return in time.
+// Runs a library call that may never return on a thread of its own. Where it does not return in time, the thread and
+// `function` are abandoned.
 class TimedCall {
  public:
   explicit TimedCall(std::function<int()> function);
-  // The returned value; nothing: the call has not returned, `seconds` from now.
+  // The function's value; nothing where it has not returned within `seconds`.
   std::optional<int> wait(double seconds) const;
 
  private:
@@ -52,17 +51,17 @@ class Library {
 
   const std::string& path() const { return path_; }
   bool stand_in() const { return standin_error_ != nullptr; }
-  // ": why" where the library can tell more than a code, else empty.
+  // ": REASON" where the library gives more than a code, else empty.
   std::string reason() const;
   // Bytes of address space of the sessions opened from now on. A phone's cannot be chosen.
   void choose_space(int64_t bytes) const;
 
   // 67, 73, ...; nothing where the library does not tell.
   std::optional<uint32_t> architecture() const { return architecture_; }
-  // The modules to try, first choice first. They are of the DSP's architecture, or of the next older one of which there
-  // is a file, in every variant. A module that a session of this process has opened before is the only one.
+  // The modules to try, best first: all variants for the DSP's architecture, or for the newest older one with a file.
+  // Once a session of this process has opened a module, only that one.
   std::vector<std::string> modules() const;
-  void opened(const std::string& module);
+  void opened(const std::string& module);  // notes it
   // Where modules are looked for, here and by a phone's library: ADSP_LIBRARY_PATH, which a program sets before its
   // threads start.
   static std::string search_path();
@@ -76,7 +75,7 @@ class Library {
     uint32_t number = 0;      // of a session beside the first
     int unsigned_status = 0;  // the library's answer to the request for unsigned modules
   };
-  // One that nobody has. deadline_s: of each of the driver's calls that it may take.
+  // Reserves a session. deadline_s: of each driver call that this takes.
   Result<Place> take_session(double deadline_s);
   void give_back(const Place& place);
   // The address of a module in that session.
@@ -84,7 +83,7 @@ class Library {
 
   void sync(int fd, CacheSync direction) const;  // of a buffer
 
-  // The buffer that begins at `data`, whichever device allocated it; null: none of ours.
+  // The buffer that begins at `data`, whichever device allocated it; null: none.
   std::shared_ptr<Buffer> find(const std::byte* data) const;
 
   rpcmem_alloc_fn* rpcmem_alloc = nullptr;
@@ -140,12 +139,11 @@ class Buffer {
   int64_t bytes() const { return bytes_; }
   int fd() const { return fd_; }
 
-  // Maintains the host's caches where the DSP does not look into them. give() brings all that the host has written, by
-  // `write` or before, to memory; take() makes the host's next reads come from there. Writes since the last give() are
-  // lost by take().
+  // Maintain the host's caches where they are not coherent with the DSP. give() calls `write` and flushes all that the
+  // host has written; take() invalidates, so that the host reads from memory, and loses writes since the last give().
   void give(const std::function<void()>& write = {}) const;
   void take() const;
-  // One that has it mapped, if possible one that lives; null: none has.
+  // A session that has it mapped, a live one if possible; null: none.
   std::shared_ptr<Session> session();
 
  private:

@@ -23,10 +23,10 @@ class MapLane {
   MapLane& operator=(const MapLane&) = delete;
 
   int64_t post(Job job);
-  Status wait(int64_t ticket);  // until it is done; how it ended
+  Status wait(int64_t ticket);  // until the job is done; its result
   bool done(int64_t ticket);
-  void finish();   // until all are done
-  Status drain();  // the same, and forgets how they ended; the first error
+  void finish();   // waits until all are done
+  Status drain();  // the same; returns the first error and forgets all
 
  private:
   void work();
@@ -35,7 +35,7 @@ class MapLane {
   std::condition_variable changed_;
   std::deque<Job> jobs_;
   int64_t posted_ = 0, done_ = 0;
-  std::map<int64_t, Status> ended_;  // by ticket, of those that have not ended well; made when a job is posted
+  std::map<int64_t, Status> ended_;  // by ticket: errors, and jobs that are not done
   bool leave_ = false;
   std::thread thread_;  // from the first job on
 };

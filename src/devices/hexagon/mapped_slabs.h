@@ -1,8 +1,7 @@
-// The slabs of a device: packed, mapped and unmapped by a thread of their own (MapLane) in the order in which that was
-// asked for, beside the batches that run. Pinned slabs lie in few large buffers, since each mapping is a piece of the
-// address space that others have to fit around. Words: bundle = slabs of a session in one buffer, named by the first;
-// progress = how far the batch has come behind some of whose ops slabs
-// come and go.
+// The slabs of a device: packed here, mapped and unmapped by a thread of their own (MapLane) in the order of the calls,
+// beside the batches that run. Pinned slabs lie in few large buffers, since many mappings fragment the address space.
+// Words: bundle = slabs of a session in one buffer, named by the first; progress = how many ops are done of a batch
+// during which slabs are mapped and unmapped.
 #pragma once
 #include <atomic>
 #include <map>
@@ -34,20 +33,20 @@ struct Progress {
 
 class MappedSlabs {
  public:
-  // sessions: by number, as they are when something is asked for; outlives this.
+  // sessions: by number; outlives this, and may change between calls.
   MappedSlabs(std::shared_ptr<Weights> weights, const std::vector<std::shared_ptr<Session>>& sessions);
 
   struct Slab {
     DeviceSlab slab;
     std::shared_ptr<const PackedSlab> packed;
-    bool mapped = false;  // asked for; it is when the ticket is done
+    bool mapped = false;  // its mapping is requested; done with the ticket
     int64_t ticket = 0;
-    size_t bundle = 0;   // its first slab
-    int asked = 0;       // of the first: how many of the bundle are mapped
-    bool there = false;  // the lane's until finish()
+    size_t bundle = 0;   // the bundle's first slab
+    int asked = 0;       // in the first: how many of the bundle have `mapped`
+    bool there = false;  // it is mapped; the lane's until finish()
   };
 
-  // In place of those before, which are unmapped: of these nobody waits for a mapping.
+  // Replaces the slabs before, which are unmapped without waiting for their mappings.
   Status define(std::vector<DeviceSlab> slabs, const std::shared_ptr<Library>& library, int threads);
   // Unmappings ignore the outcome of earlier mappings of the same slabs; a dead session has nothing mapped.
   Status unmap_all();
@@ -59,26 +58,25 @@ class MappedSlabs {
   int64_t bytes() const;
   bool empty() const { return slabs_.empty(); }
   int64_t largest() const;
-  // Whether slabs lie together; without, from the next define() on each lies alone.
-  bool bundled() const;
-  void part() { bundle_bytes_ = 0; }
+  bool bundled() const;                   // whether slabs lie together
+  void separate() { bundle_bytes_ = 0; }  // from the next define() on each lies alone
 
   Status expect(int index);  // marks it as mapped
-  void post_map(int index);  // asks for it; the numbers that its buffers will have are promised
-  // Behind the program's ops below `op` of a batch; null: at once.
+  void post_map(int index);  // requests it, and promises the numbers of its buffers (Session::promise)
+  // Requests it once the program's ops below `op` of the batch are done; progress null: at once.
   void post_unmap(int index, std::shared_ptr<const Progress> progress, size_t op);
-  // That mappings were asked for. i: the op's place, for the message.
+  // Failed: a slab that the op needs was not requested. i: the op's place, for the message.
   Status check_asked(const Op& op, size_t i) const;
   bool done(int index) { return lane_.done(at(index).ticket); }
-  Status check_mapped(const std::set<int>& slabs);  // how the mapping of each ended, waiting for it
+  Status check_mapped(const std::set<int>& slabs);  // waits for the mappings; the first error
 
   void finish() const { lane_.finish(); }
   void set_trace(Trace* trace) { trace_ = trace; }  // while nothing is under way
   void use_flags(std::shared_ptr<Buffer> flags) { flags_ = std::move(flags); }
 
-  // All that follows is the lane's until finish().
-  int64_t bytes_in(int session) const;  // of its slabs
-  // The same when the mapping of one of its slabs was refused first since define().
+  // The lane uses the members below until finish().
+  int64_t bytes_in(int session) const;  // of its mapped slabs
+  // The same at the first refused mapping of one of its slabs since define().
   std::optional<int64_t> there_when_refused(int session) const {
     const auto found = there_when_refused_.find(session);
     return found == there_when_refused_.end() ? std::nullopt : std::optional(found->second);

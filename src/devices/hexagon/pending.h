@@ -9,11 +9,11 @@
 
 namespace llada::hexagon {
 
-// Ops that were submitted and not yet run. They wait for later ops, so that a pass is one batch, whatever is mapped and
-// unmapped in between.
+// Ops that were submitted and not yet run. They wait for later ops, so that a pass is one batch in which slabs are
+// mapped and unmapped.
 inline constexpr size_t kMostSteps = WIRE_MAX_PASSING / 2;  // a slab may have two buffers
 struct Pending {
-  Run run = {};  // first to last; program: null, there are none
+  Run run = {};  // program null: there are none
   int session = 0;
   size_t ops = 0;  // of the batch, at most
   struct Step {
@@ -22,10 +22,10 @@ struct Pending {
     bool map;
   };
   std::vector<Step> steps = {};  // in their order
-  std::set<int> again = {};      // slabs that were used, and are mapped again for later ops: under another number
+  std::set<int> again = {};      // slabs that are unmapped and mapped again in the batch, under another number
 };
 
-// In whose arena a value is: bits; none of them: it has not been computed.
+// The arenas that have a value, as bits; 0: it has not been computed.
 enum Where : uint8_t { kOnHost = 1, kOnDsp = 2 };
 using Places = std::vector<uint8_t>;  // by value
 

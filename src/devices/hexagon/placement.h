@@ -1,5 +1,5 @@
-// Which ops the DSP computes, and its module on the host in its place: the same for both, so that an op has the same
-// bits whoever computes it. Everything else belongs to the host's kernels.
+// Which ops the DSP computes, or in its place its module on the host: the same ops for both, so that an op has the same
+// bits on either. The host's kernels compute all others.
 #pragma once
 #include <memory>
 
@@ -15,10 +15,11 @@ struct Placement {
   bool head_on_dsp = true;
 
   Unit place(const Op& op) const;
-  // Ops that the DSP cannot do, or not in this step: K/V in memory that it does not see, more rows than a batch takes.
-  // Stores of one step are of one kind. Where some are beyond a buffer's size and others are not, a row's numbers would
-  // depend on its company, and the step is refused (check_stores).
+  // Whether the DSP cannot compute the op, at all or in this step: K/V in memory that it does not see, more rows than a
+  // batch takes.
   bool needs_host(const Run& run, const Op& op) const;
+  // Failed: the DSP sees some of the step's K/V stores and not others, so that a row's bits would depend on its
+  // company.
   Status check_stores(const Run& run) const;
 };
 

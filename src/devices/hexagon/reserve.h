@@ -1,5 +1,5 @@
-// The bytes that a session's address space must hold beside the weights, from a program's shape. So a window leaves
-// room for the bytes that steps really use, and no more. Upper limits; a test holds the device's buffers to them.
+// Upper bounds on the bytes that a session's address space must hold beside the weights, from a program's shape. A
+// window for weights leaves this room and no more. A test holds the device's buffers to them.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,8 +12,7 @@ struct HexagonReserve {
   int64_t process = 0;  // code, stacks, messages, and room between buffers
   int64_t arena = 0;    // activations
   int64_t kv = 0;       // keys and values in F16
-  int64_t staging =
-      0;  // tokens, positions, spans, rotary angles, predictions; logits of kLogitRows rows where they are kept
+  int64_t staging = 0;  // step data, predictions; logits of kLogitRows rows where they are kept
   int64_t scratch = 0;  // of the kernels
   int64_t total() const { return process + arena + kv + staging + scratch; }
 };

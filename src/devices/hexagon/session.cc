@@ -134,7 +134,7 @@ Result<std::optional<int>> Session::set_latency(bool low) {
   return status;
 }
 
-Status Session::call_nothing() {
+Status Session::empty_call() {
   WireInfo info{};
   const std::lock_guard alone(runs_.mutex);
   LLADA_TRY_STATUS(check_alive());

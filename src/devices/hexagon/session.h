@@ -1,8 +1,7 @@
-// One long-lived session on the DSP: the skel's handle, the buffers mapped in it by number, and calls that end in
-// bounded time. Every call of the library runs on a thread of the session. The caller waits for it no longer than the
-// deadline, then has the DSP process killed, which makes the call return. A session that failed once stays dead: open a
-// new one. Any thread may call: batches run one after the other, mappings one after the other, and mappings beside
-// batches.
+// One long-lived session on the DSP: the handle of its module, the buffers mapped in it by number, and calls that end
+// in bounded time. Every call of the library runs on a thread of the session. At the deadline the caller has the DSP
+// process killed, which makes the call return. A session that failed once stays dead. Any thread may call: batches run
+// one after the other, mappings too, and mappings beside batches.
 #pragma once
 #include <deque>
 #include <functional>
@@ -33,13 +32,13 @@ class Session : public std::enable_shared_from_this<Session> {
   const Library::Place& place() const { return place_; }
   bool alive() const;
 
-  // How long the phone's processors may take to notice an answer, in microseconds, or as they like (false). The
-  // library's answer; nothing: it is too old for that. open() asks for it.
+  // Bounds the time that the phone's processors may take to notice a reply to kLatencyUs, or lifts the bound (false).
+  // Returns the library's status; nothing where it is too old. open() sets it.
   static constexpr uint32_t kLatencyUs = 100;
   Result<std::optional<int>> set_latency(bool low);
 
-  Status call_nothing();  // there and back
-  // For a session that is dead, or dies of `why`: ends its process, which writes its caches back.
+  Status empty_call();  // an empty call, to measure the round trip
+  // Ends the DSP process, which flushes its caches. The session is dead already, or dies now with this reason.
   void end_process(std::string why = {});
 
   // Asks the DSP's system for clock and vector units, or gives both back; open() asks, the end gives back.
@@ -49,7 +48,7 @@ class Session : public std::enable_shared_from_this<Session> {
   };
   Result<Votes> vote(bool up);
   const Votes& votes() const { return votes_; }  // the last
-  // The last mapping that was refused since this was asked last: of how many bytes, beside how many mapped ones.
+  // The last refused mapping since the last call: its bytes, and the bytes that were mapped then.
   struct Refusal {
     int64_t bytes, beside;
   };
@@ -57,11 +56,11 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // The buffer's number on the DSP; maps it where it is not yet.
   Result<uint32_t> map(const std::shared_ptr<Buffer>& buffer);
-  // Nothing to do where it is not mapped; refused, and the session lives on, where a batch that runs names it.
+  // No effect where it is not mapped. Failed where a running batch names it; the session lives on.
   Status unmap(Buffer& buffer);
   int64_t mapped_bytes() const;
-  // A number for the buffer's next map() that has none, so that a batch may name it before that; WIRE_BUFFERS: none is
-  // left.
+  // Reserves a number for a later map() of the buffer, so that a batch may name it before; WIRE_BUFFERS: none is free.
+  // Each promise is for the next map() that has none yet.
   uint32_t promise(const Buffer& buffer);
   // The number promised last, or else the buffer's number; WIRE_BUFFERS: neither.
   uint32_t promised(const Buffer& buffer) const;
@@ -70,8 +69,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // Wakes a batch that waits for a buffer which will not come; it finds WireFlags::stop.
   void wake(uint32_t number, const Buffer& buffer);
 
-  // A batch as wire.h lays it out. The reply's own checks are done: it answers this batch, and status WIRE_OK means
-  // that all ops were done. A status of the DSP other than WIRE_OK is the caller's affair.
+  // Runs a batch as wire.h lays it out. The reply is checked: it answers this batch, and with WIRE_OK all ops are done.
+  // The caller handles any other status.
   Result<WireReply> run(std::span<const std::byte> batch, uint64_t sequence, double deadline_s);
 
  private:
@@ -80,7 +79,7 @@ class Session : public std::enable_shared_from_this<Session> {
     std::recursive_mutex mutex;
     std::shared_ptr<Worker> worker;
     std::thread thread;
-    bool end();  // false: a call never returned, and keeps its thread
+    bool end();  // joins the thread; false: a call never returned, and keeps it
   };
   Session() = default;
   // Returns the value of function, which runs on the channel's thread. The error says that the session is dead now.
@@ -115,7 +114,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<TimedCall> killing_;
 };
 
-// Where a session's threads run: on the preferred ones of these processors, if there are others; else empty, anywhere.
+// The processors for a session's threads: the preferred ones, if there are others; else empty, which means any.
 ProcessorMask fast_cores(const Processors& cores);
 
 // "op 3: bad ref (detail 7)", for messages.

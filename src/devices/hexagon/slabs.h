@@ -1,6 +1,6 @@
-// Weights in shared buffers, packed as the DSP reads them (pack.h), one buffer per slab (more where a slab reaches the
-// size limit of a buffer). Packed once and shared by the devices over the same weights as long as one of them uses
-// the slab.
+// Weights in shared buffers, packed as the DSP reads them (pack.h): one buffer per slab, or more where a slab exceeds
+// the size limit of a buffer. A slab is packed once and shared by the devices over the same weights, as long as one
+// uses it.
 #pragma once
 #include <algorithm>
 #include <map>
@@ -29,8 +29,8 @@ struct PackedSlab {
   const Place& place_of(WeightId w) const { return *std::ranges::find(places, w, &Place::weight); }
 };
 
-// A smaller window after a refused mapping: a step back from `window`. It is no more than the `mapped` bytes of weights
-// at that moment, less the `missing` bytes of the mapping refused beside them. Whole pages; may be nothing.
+// The smaller window after a refused mapping: less than `window`, and at most the `mapped` bytes of weights at that
+// moment less the `missing` bytes of the refused mapping. Whole pages; may be 0.
 int64_t narrower(int64_t window, int64_t mapped, int64_t missing);
 
 // The weights of a model as this device sees them.
@@ -47,7 +47,7 @@ class Weights {
 
   Result<std::shared_ptr<const PackedSlab>> pack(const std::shared_ptr<Library>& library,
                                                  const std::vector<WeightId>& weights, int threads);
-  // The slab that some device packed last with the weight in it; null: none of those in use has it.
+  // The slab with the weight that was packed last; null: no slab in use has it.
   std::shared_ptr<const PackedSlab> packed(WeightId w);
 
  private:

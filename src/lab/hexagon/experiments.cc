@@ -244,7 +244,7 @@ Result<double> measure_call_us(Session& session, int count) {
   std::vector<double> times;
   for (int i = 0; i < count; ++i) {
     const double begin = now_us();
-    LLADA_TRY_STATUS(session.call_nothing());
+    LLADA_TRY_STATUS(session.empty_call());
     times.push_back(now_us() - begin);
   }
   return median(times);

@@ -1,4 +1,4 @@
-// Who may ask: by which names of hosts, from which web pages, with which keys.
+// Access control: the host names, web pages and keys with which requests are answered.
 #pragma once
 #include <optional>
 #include <set>
@@ -19,9 +19,9 @@ std::string host_and_port(std::string_view host, int port);
 // Whether only this machine reaches it.
 bool is_loopback(std::string_view host);
 
-// The names by which requests may call the server. A web page whose own name an attacker has made to lead to this
-// machine (DNS rebinding) asks by that name, and the browser takes the answer for the page's own: so a name must be one
-// that nobody else gives to this machine. Addresses and the names of the loopback device are; others are to be listed.
+// The host names by which requests may call the server, against DNS rebinding. There an attacker points the name of his
+// web page to this machine, so that a browser takes the server's replies for the page's own. So a name must be one that
+// nobody else can point here: an address, a name of the loopback device, or a listed one.
 class HostNames {
  public:
   HostNames() = default;
@@ -35,8 +35,8 @@ class HostNames {
   bool any_ = false;
 };
 
-// The web pages that may ask through somebody's browser (CORS). A local server often has no key, so only the server's
-// own page may, and those of origins that are listed.
+// The web pages that may send requests from a browser (CORS). A local server often has no key, so only its own page
+// may, and those of listed origins.
 class Origins {
  public:
   Origins() = default;
@@ -44,11 +44,11 @@ class Origins {
   // browser compares to the letter.
   static Result<Origins> parse(const std::vector<std::string>& given);
 
-  // Whether the page that asks may; always where no page asks.
+  // Whether the request's page may send it; always true where it comes from none.
   bool allow(const HttpRequest& request) const;
   // The headers by which a browser lets its page read the reply.
   void add_headers(const HttpRequest& request, HttpReply& reply) const;
-  // Whether a browser asks first whether it may ask, and the answer, which allows the headers that it names.
+  // Whether it is a browser's preflight request, and the reply, which allows the headers that it names.
   bool is_preflight(const HttpRequest& request) const;
   HttpReply preflight(const HttpRequest& request) const;
 

@@ -44,14 +44,14 @@ struct CountedBody {
 
 using BeastRequest = boost::beast::http::request<CountedBody>;
 
-// The size of the head that the bytes begin with, its empty line with it; 0: some of it is still to come. `searched`:
-// so many bytes were looked at before.
+// The size of the head that the bytes begin with, with its empty line; 0: it is not complete. searched: bytes that an
+// earlier call has looked at.
 size_t size_of_head(std::string_view bytes, size_t searched);
-// Of empty lines, which old clients send behind a body.
+// The size of empty lines at the beginning, which old clients send behind a body.
 size_t size_of_empty_lines(std::string_view bytes);
-// Why no request begins like this: there is no need to wait for its end. Empty: one may.
+// Why no request can begin with these bytes, so that its end need not be waited for; empty: one can.
 std::string fault_of_begin(std::string_view bytes);
-// Why this head is refused, before Beast parses it, and afterwards. Empty: it is not.
+// Why this head is refused: before Beast parses it, and afterwards. Empty: it is not.
 std::string fault_of_head(std::string_view head);
 std::string fault_of_fields(const BeastRequest& request);
 

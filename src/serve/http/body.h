@@ -1,4 +1,4 @@
-// The body of a request: JSON, and which fields and values of it change nothing here, whoever sends them; a form.
+// The body of a request: JSON, with the fields and values that any client may send without effect; multipart forms.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,19 +9,19 @@
 
 namespace llada::serve {
 
-// finish() refuses fields that nobody has read, but for values that change nothing, as those do that ask for nothing.
-// strict: an unknown field is refused whatever its value.
+// The result's finish() refuses fields that nobody has read, unless their value changes nothing. strict: it refuses
+// unknown fields whatever their value.
 Answered<Fields> read_body(std::string_view text, const JsonWatch& watch = {}, bool strict = false);
-// That of the request; ends where its client has gone, or it takes longer than a request could.
+// Reads the request's body; an error where its client has gone, or where reading takes too long.
 Answered<Fields> read_body(Exchange& exchange, bool strict);
 
-// Whether it is not there, or has a value that changes nothing.
+// Whether the field is left out or has a value that changes nothing.
 bool changes_nothing(const Fields& body, const std::string& name);
 
-// Null, false, 0, and what is empty.
+// Null, false, 0, or an empty text, list or object.
 bool asks_nothing(const Json& value);
 
-// A member of what may be an object; null where it is not there.
+// The member of an object; null where there is none or `object` is another value.
 const Json& member(const Json& object, std::string_view name);
 
 // Refuses a member that asks for something.

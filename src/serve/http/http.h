@@ -99,19 +99,19 @@ struct HttpRequest {
   std::string request_id;              // X-Request-Id
   std::string asked_headers;           // Access-Control-Request-Headers, of a browser that asks first
   std::string peer = {};               // address and port of the client
-  bool unix_socket = false;            // came by one, where no name leads
-  bool spare = false;                  // more connections are open than may be: answered in short, or not at all
+  bool unix_socket = false;            // came by one, which no browser reaches: its Host is not checked
+  bool spare = false;                  // its connection is over the limit: only routes with at_once answer it
   std::optional<ApiError> fault = {};  // why it could not be read, or is no HTTP: the error to reply
 };
 
-// Connections. pushed_out: closed, though nothing was wrong with them, because there were too many, or because their
-// replies were too long beside all others that nobody read.
+// Connections. pushed_out: healthy ones that were closed because there were too many, or because unread replies took
+// too much memory.
 struct ServerCounts {
   int64_t open = 0, accepted = 0, pushed_out = 0;
   int64_t body_bytes = 0;  // of bodies that are received or wait, beyond BodyBytes::kFree of each
 };
 
-// A body that grows. The memory of its ready part is bounded, however slowly the client reads.
+// A reply's body that grows (a stream). The memory of its ready part is bounded, however slowly the client reads.
 class Outflow {
  public:
   struct Piece {
@@ -119,11 +119,11 @@ class Outflow {
     bool last = false;  // nothing follows
   };
   virtual ~Outflow() = default;
-  // By the connection, when it can write: the bytes that are ready, or none.
+  // Called by the connection when it can write: the bytes that are ready, or none.
   virtual Piece take() = 0;
-  // ready() is called from any thread when take() has something; before this call nothing was announced.
+  // From now on ready() is called, from any thread, when take() has something; nothing was announced before.
   virtual void listen(std::function<void()> ready) = 0;
-  // By the connection: something shall be ready soon, even if it says nothing. A reader that has gone shows by that.
+  // Called by the connection: take() shall soon have bytes, even without content. Writing shows a reader that has gone.
   virtual void ping() = 0;
 };
 
@@ -141,8 +141,8 @@ template <class T>
 using Answered = std::expected<T, ApiError>;
 using Done = Answered<void>;
 
-// Both may repeat the client's words, such as a field's name: characters that a line of the log must not have are
-// escaped.
+// An error of status 400. message, param: may repeat the client's words; characters that a line of the log must not
+// have are escaped.
 std::unexpected<ApiError> refuse(const std::string& message, const std::string& param);
 
 Json error_json(const ApiError& error);
@@ -227,9 +227,9 @@ void answer_guarded(Exchange& exchange, const Work& work) {
   } catch (const std::bad_alloc&) {
     tell(ApiError(503, "memory ran out", "", "out_of_memory"));
   } catch (const std::exception& error) {
-    tell(ApiError(500, fmt::format("an error of the server's own: {}", error.what())));
+    tell(ApiError(500, fmt::format("internal error of the server: {}", error.what())));
   } catch (...) {
-    tell(ApiError(500, "an error of the server's own"));
+    tell(ApiError(500, "internal error of the server"));
   }
 }
 

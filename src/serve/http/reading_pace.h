@@ -1,5 +1,5 @@
-// How long a client may take to read a reply. There is no limit in all: each further piece has its own, so that whoever
-// reads a long answer slowly gets all of it, and whoever reads next to nothing does not hold it for ever.
+// How long a client may take to read a reply. There is no limit on the whole reply but one for each piece. So a slow
+// client gets all of a long answer, and one that hardly reads does not hold it for ever.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -15,13 +15,13 @@ class ReadingPace {
   void begin(Clock::time_point now, Clock::duration for_each) {
     for_each_ = for_each, end_ = now + for_each, taken_ = 0;
   }
-  // The client has taken so much more.
+  // The client has read so many more bytes.
   void took(size_t bytes, Clock::time_point now) {
     taken_ += bytes;
     if (taken_ < kPiece) return;
     taken_ = 0, end_ = now + for_each_;
   }
-  // Until when the next piece, or the rest, has to be taken.
+  // When the next piece, or the rest, must have been read.
   Clock::time_point end() const { return end_; }
 
  private:

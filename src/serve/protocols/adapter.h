@@ -1,5 +1,5 @@
-// What the files of this folder make a table of routes from: functions that answer as handlers of routes. A protocol is
-// a file here, and a line of protocols.inc.
+// Handlers of routes made from a protocol's functions, for the tables of routes in this folder. A protocol is a file
+// here, and a line of protocols.inc.
 #pragma once
 #include <optional>
 #include <utility>
@@ -16,14 +16,15 @@ void get(Service& service, const std::shared_ptr<Exchange>& exchange) {
   exchange->respond(reply(service, exchange->request));
 }
 
-// What a protocol reads of a body, which has gone when the work begins: that may take an hour.
+// Calls `read` with the request's body, which is freed before the work begins, since that may take an hour.
 template <auto read>
 auto read_with(Service& service, Exchange& exchange) -> decltype(read(service, std::declval<Fields>())) {
   LLADA_TRY(Fields body, read_body(exchange, service.options().strict));
   return read(service, std::move(body));
 }
 
-// Of a body that is answered at once; one that asks for answers of the model; one that has one place in the queue.
+// Handlers for a body that is answered at once, for one that asks for answers of the model, and for one with a single
+// place in the queue.
 template <auto reply>
 void post(Service& service, const std::shared_ptr<Exchange>& exchange) {
   exchange->respond(read_with<reply>(service, *exchange));

@@ -120,7 +120,7 @@ Answered<std::vector<std::string>> other_members(const std::string& name, const 
   return others;
 }
 
-constexpr const char* kNoThoughts = "thinking: an answer beside tools, or of a form, has no thoughts";
+constexpr const char* kNoThoughts = "thinking: without effect together with tools or a form";
 constexpr const char* kTemplateSwitches = "chat_template_kwargs";  // of which a template reads those that it knows
 
 // llama-server's samplers and the fields that set them. A sampler that a list of them leaves out does nothing there.
@@ -188,7 +188,7 @@ Answered<std::string> read_hints(Fields& body, const Dialect& dialect, bool* thi
       more += (more.empty() ? "" : ", ") + whole;
   }
   if (more.empty()) return more;
-  return more + ": the model neither thinks nor knows how much to say, so the answer is the same";
+  return more + ": the model has no such setting, so it has no effect";
 }
 
 // A line for each kind of wishes that has no effect.
@@ -200,7 +200,7 @@ Answered<std::vector<std::string>> read_wishes(Fields& body, const Dialect& dial
     LLADA_TRY(const auto others, other_members(kTemplateSwitches, *switches));
     if (!others.empty())
       warnings.push_back(printable(fmt::format("{}", fmt::join(others, ", ")), 300) +
-                         ": the chat template is laid without it, so it has no effect");
+                         ": the chat template does not read it, so it has no effect");
   }
   return warnings;
 }
@@ -242,7 +242,7 @@ Answered<std::vector<std::string>> read_without_effect(Fields& body, const Diale
     if (value != nullptr && !value->is_number()) return wrong(name, *value, "a number");
     if (!idle) names += (names.empty() ? "" : ", ") + std::string(name);
   }
-  if (!names.empty()) warnings.push_back(names + ": this way of sampling is not here, so it has no effect");
+  if (!names.empty()) warnings.push_back(names + ": this way of sampling is not supported, so it has no effect");
   return warnings;
 }
 

@@ -106,7 +106,7 @@ Answered<HttpReply> add_file(const Keeper& keeper, Exchange& exchange) {
     }
   }
   if (purpose != "batch") return refuse(fmt::format("purpose: found {}, needed batch", in_quotes(purpose)), "purpose");
-  if (file == nullptr) return refuse("file: needed, the requests of a batch", "file");
+  if (file == nullptr) return refuse("file: is missing; needed the requests of a batch", "file");
   return reply_of(
       keeper.batches->add_file(keeper.asker, file->file.empty() ? "file" : file->file, purpose, file->bytes, seconds));
 }
@@ -183,8 +183,8 @@ Answered<HttpReply> add_batch(const Keeper& keeper, Exchange& exchange) {
   if (metadata != nullptr && (!metadata->is_object() || dump(Json(*metadata)).size() > size_t{16} << 10))
     return wrong("metadata", *metadata, "an object of 16384 bytes of JSON at most");
   LLADA_TRY_STATUS(body.finish());
-  if (!input) return refuse("input_file_id: needed, the id of a file of requests", "input_file_id");
-  if (!endpoint) return refuse("endpoint: needed, the url of the requests", "endpoint");
+  if (!input) return refuse("input_file_id: is missing; needed the id of a file of requests", "input_file_id");
+  if (!endpoint) return refuse("endpoint: is missing; needed the url of the requests", "endpoint");
   if (const Status known = check_batch_url(*endpoint); !known)
     return refuse("endpoint: " + known.error().message, "endpoint");
   const Json given = metadata == nullptr ? Json(nullptr) : *metadata;

@@ -117,7 +117,7 @@ std::string ChoicesWriter::so_far(int64_t index, const std::string& text, double
   return replacing(index, text, "", share);
 }
 
-Json ChoicesWriter::nothing_yet(int64_t index) const { return piece(index, ""); }
+Json ChoicesWriter::empty_event(int64_t index) const { return piece(index, ""); }
 
 std::string ChoicesWriter::end(int64_t index, const AnswerEnd& end) {
   const FinishedAnswer& answer = end.answer;

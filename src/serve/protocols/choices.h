@@ -25,7 +25,7 @@ class ChoicesWriter : public AnswerWriter {
   std::string thought(int64_t index, const std::string& thoughts) override;
   // Mercury's: the whole text so far replaces the text of earlier events.
   std::string so_far(int64_t index, const std::string& text, double share) override;
-  Json nothing_yet(int64_t index) const override;
+  Json empty_event(int64_t index) const override;
   std::string end(int64_t index, const AnswerEnd& end) override;
   std::string all_ended(const Json& usage) override;
   std::string failed(const ApiError& error) override;

@@ -229,9 +229,9 @@ Answered<std::vector<ChatMessage>> read_messages(Fields& body, const Dialect& di
   const Json* list = body.find(field);
   const bool input = dialect.calls == Calls::items;
   if (list == nullptr)
-    return refuse(
-        input ? "input: needed, a text or a list of messages" : "messages: needed, a list with at least one message",
-        field);
+    return refuse(input ? "input: is missing; needed a text or a list of messages"
+                        : "messages: is missing; needed a list with at least one message",
+                  field);
   if (input && list->is_string()) return std::vector{ChatMessage{"user", list->get<std::string>()}};
   if (!list->is_array() || list->empty()) return wrong(field, *list, "a list with at least one message");
   Conversation conversation;

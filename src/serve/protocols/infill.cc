@@ -162,7 +162,7 @@ Answered<Ask> read_between(Service& service, Fields& body, Ask ask, int64_t n) {
   LLADA_TRY(const auto gap, read_gap(body, {"max_completion_tokens", "max_tokens"}));
   LLADA_TRY(Decoding decoding, read_decoding(body, ask, kFim, kind_of(service)));
   LLADA_TRY_STATUS(body.finish());
-  if (!prompt && !suffix) return refuse("prompt: needed, a text (or suffix)", "prompt");
+  if (!prompt && !suffix) return refuse("prompt: is missing; needed a text (or suffix)", "prompt");
   const std::string before = prompt.value_or(""), behind = suffix.value_or("");
   return lay_one(service, std::move(ask), prompt ? "prompt" : "suffix", before, gap, behind, std::move(decoding), n);
 }

@@ -47,7 +47,7 @@ class LlamaForm final : public AnswerWriter {
   std::string text(int64_t, const std::string& text, int64_t, Json) override {
     return text.empty() ? "" : event_text(piece(text, false));
   }
-  Json nothing_yet(int64_t) const override { return piece("", false); }
+  Json empty_event(int64_t) const override { return piece("", false); }
   std::string end(int64_t, const AnswerEnd& last) override {
     FinishedAnswer answer = last.answer;
     answer.text.clear();

@@ -156,7 +156,7 @@ constexpr Dialect kMessage{.writer = write_message,
 Answered<std::vector<ChatMessage>> read_conversation(Fields& body) {
   LLADA_TRY(auto messages, read_messages(body, kMessage));
   if (messages.back().role == "assistant")
-    return refuse("messages: the last is the assistant's; needed a user's, since no answer goes on with a text here",
+    return refuse("messages: the last is the assistant's, needed a user's: an answer cannot continue a given text here",
                   "messages");
   LLADA_TRY(auto system, read_system(body));
   if (system && !system->empty()) messages.insert(messages.begin(), {"system", std::move(*system)});

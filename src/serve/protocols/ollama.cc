@@ -179,9 +179,8 @@ Answered<Ask> read_text_request(Service& service, Fields& body) {
   LLADA_TRY(const auto system, body.optional_text("system"));
   LLADA_TRY(const bool raw, body.boolean("raw", false));
   if (between) {
-    if (body.find("n") != nullptr) return refuse("n: a reply here has one answer", "n");
-    if (ask.logprobs)
-      return refuse("logprobs: text between two others has none here, needed no suffix or logprobs false", "logprobs");
+    if (body.find("n") != nullptr) return refuse("n: a reply has one answer here; needed it left out", "n");
+    if (ask.logprobs) return refuse("logprobs: not supported with a suffix; needed one of the two", "logprobs");
     if (const auto* length = body.find("num_predict")) body.put("max_tokens", *length);
     return read_between(service, body, std::move(ask));
   }

@@ -305,7 +305,7 @@ Answered<std::vector<std::vector<int32_t>>> read_prompts(Service& service, Field
     return {};
   };
   if (value == nullptr || (value->is_array() && value->empty()))
-    return refuse("prompt: needed, a text, token ids, or a list of them", "prompt");
+    return refuse("prompt: found none, needed a text, token ids, or a list of them", "prompt");
   if (value->is_array() && !value->front().is_number()) {
     LLADA_TRY_STATUS(check_count(service, std::ssize(*value), 1));
     for (const Json& item : *value) LLADA_TRY_STATUS(add(item));

@@ -15,10 +15,12 @@
 
 namespace llada::serve {
 
-// Where a conversation has calls of tools: in a message, whose results are messages with the role tool, and whose
-// functions stand inside their tools; as items beside messages, as in /v1/responses; as blocks of a message's content,
-// as Anthropic has it.
-enum class Calls { in_messages, items, blocks };
+// Where a conversation has calls of tools.
+enum class Calls {
+  in_messages,  // in messages; results are messages with the role tool, and a tool has its function in a member
+  items,        // as items beside messages (/v1/responses)
+  blocks,       // as blocks of a message's content (Anthropic)
+};
 
 using Wished = Answered<std::optional<FormWish>>;
 
@@ -28,16 +30,14 @@ struct Dialect {
   bool frames = false;     // a stream may show the denoising (`diffusing`)
   bool biased = false;     // logit_bias
   Wished (*form)(Fields& body) = nullptr;
-  // Of a conversation: the field of its messages; the types of parts that are text; fields of a message that a model is
-  // not shown; whether the result of a call must name it.
-  const char* messages = "messages";
-  std::string_view part = "text", other_part = part;
-  std::array<std::string_view, 3> idle = {};
+  const char* messages = "messages";                  // the field of a conversation's messages
+  std::string_view part = "text", other_part = part;  // the types of parts that are text
+  std::array<std::string_view, 3> idle = {};          // fields of a message that are ignored
   Calls calls = Calls::in_messages;
-  bool needs_ids = true;
+  bool needs_ids = true;      // the result of a call must name it
   const char* stop = "stop";  // the field of stop texts; null: there is none
-  // How long the answer may be, in the first of these that is there, -1 for as long as it needs. Infilling reads none:
-  // its gaps say how many tokens there are.
+  // The fields of the answer's length, of which the first that is there counts; -1: as long as it needs. Infilling
+  // reads none, since its gaps have their lengths.
   std::array<const char*, 2> lengths = {"max_completion_tokens", "max_tokens"};
   bool infills = false;
 };
@@ -102,12 +102,14 @@ Done think_without_form(Service& service, Ask& ask, const Decoding& decoding);
 Done read_logit_bias(Service& service, Fields& body, Ask& ask);
 Done apply_logit_bias(const Service& service, const Ask& ask, decode::DecodeOptions& options);
 
-// Forms of the answer (ask_format.cc): an object with a type, whose schema stands in a member json_schema or beside the
-// type; the same in response_format; that, or a form under the names of vLLM, SGLang and llama-server; a schema that
-// stands alone; any object.
+// Forms of the answer (ask_format.cc). An object with a type, whose schema stands in its member json_schema (`inside`)
+// or beside the type:
 Wished read_typed_form(Fields& body, std::initializer_list<const char*> path, bool inside);
+// The same in response_format.
 Wished read_response_format(Fields& body);
+// That, or a form under the names of vLLM, SGLang and llama-server.
 Wished read_any_format(Fields& body);
+// A schema alone; any object.
 Wished schema_form(const Fields& body, const std::string& name, const Json& schema, const std::string& where,
                    bool strict = false);
 FormWish object_form(const std::string& name);
@@ -116,7 +118,7 @@ FormWish object_form(const std::string& name);
 Answered<std::vector<int32_t>> conversation_ids(Service& service, std::span<const ChatMessage> messages,
                                                 const std::string& field, bool think = false);
 Answered<std::vector<int32_t>> text_ids(Service& service, std::string_view text, const std::string& field);
-// Refuses, before it is cut to tokens, a text that can never fit.
+// Refuses a text that can never fit, before it is cut into tokens.
 Done check_bytes(Service& service, size_t bytes, const std::string& field);
 
 // Puts the requests for prompts times n answers into `ask`; prompts are those of the field `field`. Sampled answers

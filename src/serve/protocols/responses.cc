@@ -256,7 +256,8 @@ Done read_include(Fields& body) {
       "web_search_call.action.sources", "code_interpreter_call.outputs", "computer_call_output.output.image_url",
       "message.input_image.image_url"};
   for (const std::string& name : names)
-    if (!kAbsent.contains(name)) return wrong("include", name, "nothing that an answer here has");
+    if (!kAbsent.contains(name))
+      return wrong("include", name, "one that adds nothing here, such as reasoning.encrypted_content");
   return {};
 }
 

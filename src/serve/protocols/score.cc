@@ -28,7 +28,7 @@ Answered<ScoreAsk> read_score(Service& service, Fields body) {
   if (method && method != "chain" && method != "exact") return wrong("method", *method, "chain or exact");
   ask.request.options.method = method == "exact" ? ScoreMethod::exact : ScoreMethod::chain;
   ask.request.options.top = top.value_or(0);
-  if (ask.texts.empty()) return refuse("continuations: needed, a text or a list of them", "continuations");
+  if (ask.texts.empty()) return refuse("continuations: found none, needed a text or a list of them", "continuations");
   LLADA_TRY_STATUS(check_count(service, std::ssize(ask.texts), 1));
   size_t bytes = 0;
   for (const std::string& text : ask.texts) bytes = std::max(bytes, text.size());

@@ -13,7 +13,7 @@ Answered<HttpReply> tokenize(Service& service, Fields body) {
   LLADA_TRY(const bool also_special, body.boolean("add_special", false));
   LLADA_TRY(const bool controls, body.boolean("parse_special", true));
   LLADA_TRY_STATUS(body.finish());
-  if (!prompt && !content) return refuse("prompt: needed, a text (or content)", "prompt");
+  if (!prompt && !content) return refuse("prompt: is missing; needed a text (or content)", "prompt");
   const std::string& text = prompt ? *prompt : *content;
   std::vector<int32_t> ids;
   if (special || also_special) {

@@ -17,7 +17,7 @@ struct StepNote {
   std::vector<decode::Edit> edits;
 };
 
-// `later` into `note`: as if both had been one step.
+// Merges `later` into `note`, as if both had been one step.
 void merge(StepNote& note, StepNote later);
 
 class AnswerText {
@@ -30,17 +30,17 @@ class AnswerText {
              bool calls = false);
 
   void apply(const StepNote& note);
-  // The next piece of final text, as valid UTF-8 but for those bytes: before any stop text, and never the beginning of
-  // one.
+  // The next piece of final text, valid UTF-8 but for those bytes. It ends before any stop text, and before text that
+  // may be the beginning of one.
   std::string take();
-  // Of what take() found, what the model thinks: no part of the answer.
+  // The thoughts in the tokens of the last take(), which are no part of the answer.
   std::string take_thoughts();
-  // The rest of them, once all are known as bytes.
+  // The rest of the thoughts. thoughts: all of them.
   std::string finish_thoughts(std::string_view thoughts);
   int64_t tokens_given() const { return decoded_; }  // final ones so far
-  // The rest, once the answer is known as bytes, of which the pieces so far are the beginning.
+  // The rest of the answer. answer: all of it, which begins with the pieces so far.
   std::string finish(std::string_view answer);
-  // All that is decided, before any stop text, kHole for masks that have text behind them.
+  // The decided text, before any stop text, with kHole for masks that have text behind them.
   std::string whole() const;
 
  private:
@@ -55,7 +55,7 @@ class AnswerText {
   std::vector<int32_t> tokens_;  // -1: masked
   int64_t committed_ = 0, decoded_ = 0;
   AnswerParts final_;                      // of the committed tokens
-  size_t given_ = 0, thoughts_given_ = 0;  // bytes of what is said, and of what is thought
+  size_t given_ = 0, thoughts_given_ = 0;  // bytes that were taken of the text, and of the thoughts
   Utf8Stream stream_, thoughts_;
 };
 

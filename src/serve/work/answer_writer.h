@@ -1,5 +1,5 @@
 // How a protocol writes answers: the body of a whole reply, and the events of a stream. An answer comes as text,
-// thoughts and calls, and ends, or the request fails; its words on the wire are an adapter's own affair.
+// thoughts and calls, and ends, or the request fails; a protocol's writer puts that into its words.
 #pragma once
 #include <functional>
 #include <memory>
@@ -17,19 +17,20 @@ namespace llada::serve {
 
 // Parts of answers as JSON, which protocols share.
 
-// Of a call in the answer `index` to the request with that id.
+// The id of a call in the answer `index` to the request with that id.
 std::string call_id(const std::string& request, int64_t index, int64_t call);
 
 std::string event_text(const Json& json);                             // "data: ...\n\n"
 std::string event_text(const std::string& type, const Json& fields);  // the same with a name, that of its type
-// JSON text in the place of a member that is null, the first of that name. (In strings quotes have a backslash.)
+// The object's text with `value`, a JSON text, in the first member of that name, which is null. (Quotes in strings have
+// a backslash, so none can be taken for it.)
 std::string with_value(const Json& json, std::string_view name, std::string_view value);
 // The arguments of a call as the text of an object: no number loses digits (text/json_text.h).
 std::string arguments_object(const std::string& arguments);
 // An object's text, which has members, with further ones.
 std::string with_members(std::string object, const Json& more);
 
-// Of all answers together; prompts are counted once. seconds: of the longest.
+// The usage of all answers together; prompts count once, seconds are those of the longest.
 Json usage_json(const std::vector<GenerationStats>& stats, int64_t prompt_tokens);
 
 // A token of a canvas for a reader: its own characters, bytes of unfinished ones as U+FFFD.
@@ -41,11 +42,10 @@ struct ScoredToken {
   std::optional<double> log_probability;
   std::vector<TokenScore::Alternative> top = {};  // best first
 };
-// As a forward scored it.
 ScoredToken with_score(const TokenScore& score);
-// Of an answer's token, which was taken with that probability.
+// A token of an answer, which was decided with this probability.
 ScoredToken taken(int32_t token, double confidence);
-// Of a prompt's, the first of which has none.
+// The tokens of a prompt, the first without a log-probability. rest: the scores of the others.
 std::vector<ScoredToken> scored_prompt(std::span<const int32_t> prompt, const ContinuationScore& rest);
 
 // OpenAI's log-probabilities of a chat, a list; empty_lists: tokens without others have an empty list of them.
@@ -79,7 +79,7 @@ struct FinishedAnswer {
 // The answers to a request that have all ended.
 struct EndedAnswers {
   size_t count;
-  std::function<FinishedAnswer(size_t index)> take;  // once, in order: its memory is let go
+  std::function<FinishedAnswer(size_t index)> take;  // called once each, in order; frees the answer's memory
   std::function<Json(size_t index)> usage_of;        // of one
   Json usage;                                        // of all
 };
@@ -98,8 +98,8 @@ class AnswerWriter {
  public:
   explicit AnswerWriter(AnswerHead head, const char* prefix = "") : head_(std::move(head)), id_(prefix + head_.id) {}
   virtual ~AnswerWriter() = default;
-  // Of a protocol whose requests have one answer: an object with some members, as text. The arguments of calls are what
-  // the model wrote.
+  // For a protocol with one answer per request: an object with some members, as text. Arguments of calls are as the
+  // model wrote them.
   virtual std::string whole(const FinishedAnswer& /*answer*/, const Json& /*usage*/) const { return ""; }
   // beside: further fields of the reply.
   virtual std::string body(const EndedAnswers& answers, const Json& beside) {
@@ -107,14 +107,14 @@ class AnswerWriter {
   }
   virtual Json logprobs(const Model& /*model*/, std::span<const ScoredToken> /*tokens*/) const { return nullptr; }
 
-  // Of a stream. index: the answer's; tokens: final ones so far.
+  // Events of a stream; empty: none. index: the answer's; tokens: its final tokens so far.
   virtual std::string begin() { return ""; }
-  // Without text there is an event only where there is a frame, the step's edits (frame_json).
+  // frame: the step's edits (frame_json), or null. Without text and frame there is no event.
   virtual std::string text(int64_t index, const std::string& delta, int64_t tokens, Json frame) = 0;
   virtual std::string call(int64_t /*index*/, const AnswerPiece& /*piece*/, int64_t /*tokens*/) { return ""; }
   virtual std::string thought(int64_t /*index*/, const std::string& /*text*/) { return ""; }
   virtual std::string so_far(int64_t /*index*/, const std::string& /*text*/, double /*share*/) { return ""; }
-  virtual Json nothing_yet(int64_t /*index*/) const { return nullptr; }  // an event to which others are added; or none
+  virtual Json empty_event(int64_t /*index*/) const { return nullptr; }  // an event without text, to add members to
   virtual std::string end(int64_t index, const AnswerEnd& end) = 0;
   virtual std::string all_ended(const Json& /*usage*/) { return ""; }
   virtual std::string failed(const ApiError& error) = 0;
@@ -126,7 +126,7 @@ class AnswerWriter {
   const std::string id_;  // in answers
 };
 
-// A protocol's, by its requests (Ask::writer).
+// Makes a protocol's writer for a request (Ask::writer).
 using MakeWriter = std::unique_ptr<AnswerWriter> (*)(AnswerHead head, const Ask& ask);
 template <class Writer>
 std::unique_ptr<AnswerWriter> write_as(AnswerHead head, const Ask& ask) {

@@ -201,7 +201,8 @@ Done prepare_requests(Service& service, Ask& ask) {
   }
   if (!decoding->unused.empty())
     LLADA_TRY_STATUS(add_warning(
-        service, ask, decoding->unused + ": the form of the answer, or its tools, decide what may be sampled"));
+        service, ask,
+        decoding->unused + ": not used, since the form or the tools of the answer decide which tokens may be sampled"));
   for (const std::string& line : decoding->left_out) LLADA_TRY_STATUS(add_warning(service, ask, printable(line, 300)));
   return {};
 }

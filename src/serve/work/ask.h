@@ -24,7 +24,7 @@ enum class Watch { none, replace, frames };
 struct FormWish {
   std::string name;       // of the field, as errors have it
   std::string key, text;  // the option of `llada` that says the same, and its value
-  bool strict = true;     // of a schema: what cannot be followed is refused, else left out with a warning
+  bool strict = true;     // of a schema: parts that cannot be followed are refused; false: left out with a warning
   std::string where;      // of a schema: where it stands
 };
 
@@ -83,18 +83,18 @@ AnswerBytes answer_bytes(const RequestBytes& engine, const Request& request, dou
 
 // An error of the engine's, with the field of the body that it is about: its first word.
 ApiError about(const DecodeChoice& choice, const Error& error);
-// A prompt that leaves no room for an answer, as clients know it by its code; they shorten it then.
+// The error of a prompt that leaves no room for an answer, with the code (kTooLong) by which clients shorten it.
 std::unexpected<ApiError> too_long(const std::string& field, const std::string& message);
 
-// Prepares the requests: makes their form, which may take seconds, and sees whether they can be answered. Notes what a
-// client should know of it, such as an answer that cannot be as long as was asked for.
+// Prepares the requests: makes their form, which may take seconds, and refuses those that cannot be answered. Adds
+// notes for the client, such as that an answer is shortened.
 Done prepare_requests(Service& service, Ask& ask);
 
 // That of an answer, by its index: the answers to a prompt follow one another, each with the next seed.
 inline size_t prompt_of(const Ask& ask, size_t index) { return index / static_cast<size_t>(ask.each); }
 inline const ReadyRequest& ready_of(const Ask& ask, size_t index) { return *ask.requests[prompt_of(ask, index)]; }
 inline const Request& request_of(const Ask& ask, size_t index) { return ready_of(ask, index).request; }
-// What it holds while it waits: the form's text, tokens, biases.
+// Bytes that it holds while it waits: the form's text, tokens, biases.
 double waiting_bytes(const Ask& ask);
 
 }  // namespace llada::serve

@@ -81,7 +81,7 @@ std::expected<Batch::Asked, BatchFault> Batch::read(const JsonDocument& document
   if (!options_.url.empty() && url != options_.url)
     return fault(fmt::format("url: found {}, needed the batch's endpoint {}", shown(url), options_.url));
   const Json& body = member(line, "body");
-  if (!body.is_object()) return fault("body: needed, the JSON object of a request");
+  if (!body.is_object()) return fault("body: needed the JSON object of a request");
   if (member(body, "stream") == true) return fault("body.stream: found true, needed false in a batch");
   const std::string id = member(line, "custom_id").get<std::string>();
   return Asked{id, route, with_seed(body, document.numbers, hash_of("", id))};

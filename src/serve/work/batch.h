@@ -31,10 +31,10 @@ inline constexpr size_t kMostBatchLine = size_t{16} << 20;  // bytes of a reques
 
 struct BatchCounts {
   int64_t answered = 0, failed = 0;  // lines that were written; failed: with an error
-  int64_t there = 0;                 // that the output had before
+  int64_t there = 0;                 // lines that the output had before
   bool over = false;                 // every request has its line
   int64_t read_bytes = 0;            // of the input so far
-  int64_t skipped_bytes = 0;         // of these, of lines that were there
+  int64_t skipped_bytes = 0;         // of these, in requests that had their line before
 };
 
 // Why a line is no request.
@@ -54,7 +54,7 @@ struct BatchOptions {
   std::function<Status(bool failed, std::string_view line)> write;
 };
 
-// The requests that `done` does not have, on their way. One thread drives it; what it is made of outlives it.
+// Answers the requests that `done` does not have. One thread drives it; the objects that it is made of outlive it.
 class Batch {
  public:
   Batch(Service& service, LineSource& input, const BatchDone& done, BatchOptions options);
@@ -65,11 +65,11 @@ class Batch {
   // Begins requests of the input as far as there is room, for a tenth of a second at most. False: there is nothing more
   // to do.
   bool tick();
-  // Gives up the requests under way, and begins no further ones.
+  // Cancels the requests under way, and begins no further ones.
   void cancel();
   BatchCounts counts() const;
-  // Waits for the requests under way. Failed: a file could not be read or written, or the machine failed one request
-  // after the other; what was written stays.
+  // Waits for the requests under way. Failed: a file could not be read or written, or the machine failed several
+  // requests in a row; written lines stay.
   Result<BatchCounts> finish();
 
  private:
@@ -96,7 +96,7 @@ class Batch {
   const BatchOptions options_;
   std::unordered_map<std::string, int64_t> seen_;  // the line of each id
   bool at_end_ = false;                            // of the input
-  mutable std::mutex mutex_;                       // guards what follows
+  mutable std::mutex mutex_;                       // guards the members below
   std::condition_variable changed_;
   BatchCounts counts_;
   std::map<std::shared_ptr<Exchange>, Asked> under_way_;
@@ -107,7 +107,7 @@ class Batch {
   bool given_up_ = false;  // requests without a line: the server began to end
 };
 
-// Refuses what no request of a batch may have as its url.
+// Invalid: a url that requests of a batch may not have.
 Status check_batch_url(std::string_view url);
 
 }  // namespace llada::serve

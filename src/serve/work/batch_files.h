@@ -1,4 +1,4 @@
-// The files of a batch: lines that come one by one from a file or a pipe, and a file that answers are added to, whose
+// The files of a batch. Input: lines, one by one, from a file or a pipe. Output: a file to which answers are added; a
 // torn last line is cut when it is opened again.
 #pragma once
 #include <chrono>
@@ -44,12 +44,12 @@ class LineSource {
   // "-": stdin. most_bytes: of a line.
   static Result<LineSource> open(const std::string& path, size_t most_bytes);
 
-  // Whether next() would not wait for somebody who writes, for which it waits no longer than about that.
+  // Waits about so long at most; true: next() returns at once.
   Result<bool> ready(std::chrono::milliseconds time);
   // Nothing: the end.
   Result<std::optional<Line>> next();
 
-  int64_t size() const { return size_; }        // bytes; 0 where nobody knows
+  int64_t size() const { return size_; }        // bytes; 0: not known
   int64_t position() const { return taken_; }   // bytes of the lines that next() gave
   bool is_file(const std::string& path) const;  // whether it reads that file
 
@@ -77,11 +77,11 @@ struct BatchDone {
 // Lines are added at its end; a process that is killed at any time leaves whole lines and at most one torn one.
 class BatchFile {
  public:
-  // Creates it, or opens what is there: cuts a torn last line, and adds what the others answer to `done`. Invalid: a
-  // file with anything else in it, which stays as it is, or one that another process writes to. "-": stdout; what is no
-  // regular file is only written to.
+  // Creates the file or opens it: cuts a torn last line, and adds the requests that the others answer to `done`.
+  // Invalid: a file with other content, which stays as it is, or one that another process writes to. "-": stdout. A
+  // file that is not regular is only written to.
   static Result<BatchFile> open(const std::string& path, BatchDone& done);
-  // With its end. What could not be written whole is taken back.
+  // Adds a line, given with its end. A part of a line that could not be written whole is removed.
   Status add(std::string_view line);
   // Now the disk has it.
   Status sync();

@@ -1,10 +1,10 @@
-// Files and batches that a server keeps (/v1/files, /v1/batches): their objects in a Store, the files' bytes beside it,
-// and a thread that works on one batch after the other (serve/work/batch.h). A batch that was under way when the server
-// ended, however it ended, goes on when it runs again. A batch has low priority (serve/work/waiting_room.h).
-// The folder is this server's alone.
+// Files and batches that a server keeps (/v1/files, /v1/batches). Their objects are in a Store, the files' bytes beside
+// it, and a thread works on one batch after the other (serve/work/batch.h), with low priority
+// (serve/work/waiting_room.h). A batch that was under way when the server ended, however it ended, goes on at the next
+// start. No other server may use the folder.
 //
-// asker: of a request that has a key the hash of that, so that everybody sees what was made with the own key, and what
-// was made without one; else empty. An object that this version cannot read stays in the store; the log names it.
+// asker: the hash of the request's key; empty without a key. A request sees the objects that were made with its key,
+// and those that were made without one. An object that this version cannot read stays in the store; the log names it.
 #pragma once
 #include <condition_variable>
 #include <map>
@@ -39,8 +39,8 @@ class Batches {
   Batches(const Batches&) = delete;
   Batches& operator=(const Batches&) = delete;
 
-  void start();  // once the model is there
-  void stop();   // gives up the requests under way; the batch goes on another time
+  void start();  // called once the model is loaded
+  void stop();   // cancels the requests under way; the batch goes on at the next start
 
   // Objects as OpenAI's protocol has them. seconds: until the file goes; 0: never.
   Answered<Json> add_file(const std::string& asker, const std::string& name, const std::string& purpose,
@@ -82,7 +82,7 @@ class Batches {
   // is worked on change without it.
   std::mutex changing_;
   std::unique_ptr<Store> store_;
-  mutable std::mutex mutex_;  // taken after changing_, and never while the disk works; guards what follows
+  mutable std::mutex mutex_;  // taken after changing_, never held during disk work; guards the members below
   std::condition_variable changed_;
   KeptObjects objects_;
   std::map<std::string, int64_t> unlisted_;  // bytes of files that are no objects yet, by file or batch

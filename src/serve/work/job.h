@@ -1,6 +1,6 @@
-// The answers to one request on their way: entered for admission, computed by the engine, sent whole or as a stream.
-// The engine's thread only notes steps; JSON is made by the thread that sends it. Of a stream whose reader is slow the
-// notes of steps are merged, so their number is bounded by the canvas, and no text is lost.
+// The answers to one generation request: entered for admission, computed by the engine, sent whole or as a stream. The
+// engine's thread only notes steps; the thread that sends makes JSON of them. Where a stream's reader is slow, notes
+// are merged: the canvas bounds their number, and no text is lost.
 #pragma once
 #include <deque>
 #include <memory>
@@ -80,8 +80,8 @@ class Job final : public Outflow, public PendingAnswer {
   Json frame_json(size_t index, const StepNote& note);
 
   const Ask ask_;
-  // The lock guards the members below. Of a stream those of take() need none, nor do answers that have ended; without a
-  // stream answers need none once all have ended, since they no longer change.
+  // The lock guards the members below but for those that take() alone uses. Answers that have ended no longer change:
+  // they need no lock, one by one in a stream, otherwise once all have ended.
   std::vector<Answer> answers_;
   std::function<void()> ready_;
   Clock::time_point last_piece_ = begin_;       // of a stream

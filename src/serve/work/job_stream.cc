@@ -71,7 +71,7 @@ std::string Job::thought_events(size_t index, const std::string& thoughts) const
 
 // As llama-server has it.
 std::string Job::progress_event(size_t index, const Progress& p) const {
-  Json json = writer_->nothing_yet(static_cast<int64_t>(index));
+  Json json = writer_->empty_event(static_cast<int64_t>(index));
   if (json.is_null()) return "";
   json["prompt_progress"] = {
       {"total", p.total}, {"cache", p.kept}, {"processed", p.done}, {"time_ms", static_cast<int64_t>(p.seconds * 1e3)}};

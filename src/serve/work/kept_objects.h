@@ -1,6 +1,5 @@
-// The objects of files and batches that a server keeps between its runs: their rows on disk, and in memory by id, with
-// the counts and orders that are asked for often, so that nothing but a list goes through all of them. Used by one
-// thread at a time.
+// The objects of files and batches that a server keeps between its runs: their rows on disk, and in memory by id.
+// Counts and orders are kept too, so that only listing goes through all objects. Used by one thread at a time.
 #pragma once
 #include <map>
 #include <memory>

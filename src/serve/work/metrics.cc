@@ -84,7 +84,8 @@ std::string Metrics::text(const Now& now) const {
   out += one("llada_connections", "gauge", "open connections", now.connections.open);
   out += one("llada_connections_total", "counter", "connections that were opened", now.connections.accepted);
   out += one("llada_connections_pushed_out_total", "counter",
-             "connections closed since there were too many, or unread replies too long", now.connections.pushed_out);
+             "connections closed because there were too many, or unread replies took too much memory",
+             now.connections.pushed_out);
   out += one("llada_body_bytes", "gauge", "bodies being received or waiting, beyond the first 64 KiB of each",
              now.connections.body_bytes);
   out += one("llada_kv_bytes", "gauge", "memory that answers may come to hold until they are handed on", now.kv_bytes);
@@ -92,8 +93,7 @@ std::string Metrics::text(const Now& now) const {
   out += one("llada_forward_parts_total", "counter", "parts of requests in forwards", now.parts);
   out += one("llada_rows_total", "counter", "rows computed in forwards", now.rows);
   out += one("llada_answers_total", "counter", "answers that were finished", finished_);
-  out += one("llada_answers_cancelled_total", "counter", "answers that nobody waited for, or that took too long",
-             cancelled_);
+  out += one("llada_answers_cancelled_total", "counter", "answers that were cancelled or took too long", cancelled_);
   out += one("llada_decisions_total", "counter", "questions that were decided", decisions_);
   out += one("llada_device_fallbacks_total", "counter", "devices that failed and were replaced by their fallback",
              fallbacks_);

@@ -26,7 +26,7 @@ class Metrics {
  public:
   // A request was answered, or its client has gone (kClientGone).
   void replied(const std::string& route, int status);
-  // Of an answer's first step: since it was asked for, and shared forwards since then.
+  // An answer has made its first step: seconds and shared forwards since its request.
   void first_step(double seconds, double forwards);
   void finished(double seconds, int64_t tokens, int64_t prompt_tokens, double tokens_per_forward);
   void decided(double seconds, int64_t questions, int64_t prompt_tokens);  // a request of so many questions
@@ -43,7 +43,7 @@ class Metrics {
   std::string text(const Now& now) const;
 
  private:
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::map<std::pair<std::string, int>, int64_t> replies_;
   int64_t tokens_ = 0, prompt_tokens_ = 0, finished_ = 0, cancelled_ = 0, fallbacks_ = 0, decisions_ = 0;
   Histogram latency_{{.01, .03, .1, .3, 1, 3, 10, 30, 60, 120, 300, 600}};

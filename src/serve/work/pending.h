@@ -1,6 +1,6 @@
 // A request that is being answered, whatever its answers are: from its reservations in the waiting room to its reply.
-// One life: begin(); each part is started by the room, computed by the engine, and ends; when all have ended the reply
-// is made by a worker, or a stream takes what there is; cancel() and tick() end it before.
+// begin() reserves its parts. Each part is started by the room, computed by the engine, and ends. When all have ended a
+// worker makes the reply; a stream takes pieces before. cancel() and tick() end it early.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace llada::serve {
 
-// The refusal of a request for which there is no place: 429 where so many bytes would fit once others are gone, or 400.
+// The refusal of a request without room: 429 where so many bytes would fit once others have ended, else 400.
 HttpReply no_room(const WaitingRoom& room, const char* needs, double bytes);
 
 class PendingAnswer : public std::enable_shared_from_this<PendingAnswer> {
@@ -25,11 +25,11 @@ class PendingAnswer : public std::enable_shared_from_this<PendingAnswer> {
   PendingAnswer(const PendingAnswer&) = delete;
   PendingAnswer& operator=(const PendingAnswer&) = delete;
 
-  // Replies 429 where the queue is full; otherwise once there is something to say.
+  // Replies 429 where the queue is full; otherwise the reply follows later.
   void begin();
-  // Ends what is not finished. why, status: the error for the client, where it is still there.
+  // Ends the parts that have not ended. why, status: the error for the client, where it is still there.
   void cancel(const std::string& why, int status = 503);
-  // Now and then: ends it where it has taken longer than that; a batch's has the time of its batch.
+  // Called now and then: cancels a request that has taken longer than answer_seconds, but for those of a batch.
   void tick(double answer_seconds, double ping_seconds);
 
  protected:
@@ -39,18 +39,18 @@ class PendingAnswer : public std::enable_shared_from_this<PendingAnswer> {
   virtual const char* needs() const = 0;  // begins an error about memory: "the score needs"
   virtual double waiting_bytes() const = 0;
   virtual AnswerBytes bytes(size_t part) const = 0;
-  // Submits a part, whose memory it may take now, and calls keep_handle(); then ended(), once at least.
+  // Submits a part, whose memory is reserved, and calls keep_handle(); later ended(), at least once.
   virtual void compute(size_t part) = 0;
   virtual void fail(size_t part, Error error) = 0;  // its result is that error; under the lock
   virtual HttpReply reply() = 0;                    // once all have ended; of a stream at once, and it grows
   virtual WorkSize reply_size() const = 0;
   virtual void all_ended() = 0;  // counts, the log
   virtual bool streams() const { return false; }
-  virtual void announce() {}                       // of a stream: there is something
-  virtual void silent(double /*ping_seconds*/) {}  // of a stream: whether it should say that it goes on
+  virtual void announce() {}                       // of a stream: take() has something
+  virtual void silent(double /*ping_seconds*/) {}  // of a stream: sends a ping after so long a silence
 
   void keep_handle(size_t part, std::shared_ptr<Submitted> handle);
-  // A part has its result, which `keep` puts away under the lock; nothing where it had one before. On any thread.
+  // Called when a part has its result, on any thread: `keep` stores it under the lock. No effect the second time.
   template <class Keep>
   void ended(size_t part, Keep keep) {
     WaitingRoom::Id place;
@@ -65,7 +65,7 @@ class PendingAnswer : public std::enable_shared_from_this<PendingAnswer> {
     announce();
     if (last) finish();
   }
-  // Nothing of the part is held any more.
+  // Called when nothing of the part is held any more.
   void release(size_t part);
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   // Under the lock: whether nobody waits for it any more; why it failed.
@@ -75,7 +75,7 @@ class PendingAnswer : public std::enable_shared_from_this<PendingAnswer> {
   Service& service_;
   const std::shared_ptr<Exchange> exchange_;
   const Clock::time_point begin_ = Clock::now();
-  // Guards what follows, and what derived classes say. Once all parts have ended they do not change any more.
+  // Guards the members below, and those that derived classes name. Once all parts have ended they no longer change.
   mutable std::mutex mutex_;
   std::optional<ApiError> cancelled_;
   size_t count() const { return parts_.size(); }

@@ -1,5 +1,5 @@
-// Work of a request that has one place in the queue and one result, of type T: a score, decisions. From admission to
-// the reply; the engine's thread only hands the result on.
+// A request with one place in the queue and one result of type T (a score, decisions), from admission to the reply. The
+// engine's thread only hands the result on.
 #pragma once
 #include <functional>
 #include <memory>
@@ -12,14 +12,14 @@ namespace llada::serve {
 
 template <class T>
 struct QueuedWork {
-  const char* needs;  // of an error about memory: "the score needs"
+  const char* needs;  // begins an error about memory: "the score needs"
   AnswerBytes bytes;
-  double waiting_bytes = 0;         // what it holds from the beginning
+  double waiting_bytes = 0;         // held while it waits
   WorkSize size = WorkSize::small;  // of making the reply
-  // Once at most.
+  // Hands it to the engine; called once at most.
   std::function<std::shared_ptr<Submitted>(std::function<void(Result<T>)> on_done)> submit;
   std::function<Json(const T& result)> json;
-  std::function<void(double seconds, const Result<T>& result)> ended = {};  // may be empty
+  std::function<void(double seconds, const Result<T>& result)> ended = {};  // for metrics; may be empty
 };
 
 template <class T>
@@ -50,8 +50,8 @@ class Queued final : public PendingAnswer {
   std::optional<Result<T>> result_;
 };
 
-// Answers a request that was read, or replies with the error. make: its work, once texts are cut into tokens, which of
-// so many bytes takes long.
+// Answers a request that was read, or replies with the error. make cuts its texts into tokens; bytes: their size, by
+// which a worker may do so (Service::go_on).
 template <class Asked, class T>
 void begin_queued(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Asked> asked,
                   size_t (*bytes)(const Asked&),

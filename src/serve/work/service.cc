@@ -172,7 +172,8 @@ std::optional<HttpReply> Service::refusal(const HttpRequest& request, const Rout
                                 "Host", "host_not_allowed"));
   if (options_.cors.is_preflight(request)) return options_.cors.preflight(request);
   if (!options_.cors.allow(request))
-    return error_reply(ApiError(403, "this origin may not ask (--cors)", "Origin", "origin_not_allowed"));
+    return error_reply(
+        ApiError(403, "requests from this origin are not allowed (--cors)", "Origin", "origin_not_allowed"));
   if (route == nullptr) {
     const auto same_path = [&](const Route& r) { return has_path(r, request.path); };
     const auto other = std::ranges::find_if(routes(), same_path);

@@ -37,7 +37,7 @@ struct ServiceOptions {
   bool strict = false;            // fields that have no effect here are refused
   bool strict_model = false;      // only the model's own name is answered
   std::array<double, kQuestionKinds> temperatures = {1, 1, 1};  // of decisions, by kind of question
-  Origins cors = {};                                      // whose pages may ask from a browser, beside the page itself
+  Origins cors = {};                                      // further web pages that may send requests from a browser
   std::function<void(const std::string& line)> log = {};  // one JSON object per request, and warnings; from any thread
   std::function<ServerCounts()> connections = {};         // for the metrics
 };
@@ -54,13 +54,13 @@ class Service {
   Status keep_batches(const std::string& folder, const BatchLimits& limits);
   // Requests are taken from now on. Failed: the model has no tokenizer, or its device gave up.
   Status set_model(std::shared_ptr<const Model> model);
-  void set_keys(std::vector<std::string> keys);  // none: nobody needs one
+  void set_keys(std::vector<std::string> keys);  // empty: requests need none
 
-  // Answers, soon or later. From any thread, returns at once.
+  // Answers the request, now or later. From any thread; returns at once.
   void handle(std::shared_ptr<Exchange> exchange);
 
-  // A request's work, in which so many bytes are read or cut into tokens: here or, where others would wait for it, by a
-  // worker; by nobody if its client has gone by then.
+  // Does a request's work, in which so many bytes are read or cut into tokens: here or, where it would take long, on a
+  // worker. Drops it if the client has gone by then.
   void go_on(const std::shared_ptr<Exchange>& exchange, size_t bytes, const std::function<void()>& work);
 
   // Takes on no more requests; waits until all have been answered, at most so long, then cancels the rest and waits for
@@ -107,7 +107,7 @@ class Service {
   std::shared_ptr<const Model> model_;
   WaitingRoom room_;
   Metrics metrics_;
-  mutable std::mutex mutex_;  // guards what follows, up to stopping_
+  mutable std::mutex mutex_;  // guards the members below, up to stopping_
   std::condition_variable changed_;
   std::vector<std::string> keys_;
   std::set<std::shared_ptr<PendingAnswer>> jobs_;

@@ -1,8 +1,8 @@
-// The queue before an engine. So many answers run at a time, and only while the memory that they may hold, which is
-// known before, fits in a budget; so many requests wait, no longer than a bound; the rest is refused. The answers of
-// one request are a group, taken whole or not at all. Groups take turns: one answer of each, then of the next, so that
-// nobody waits behind all the answers of another. One of low priority, as a batch's, begins while no other waits, and
-// all of them leave one place to others. Usable from any thread; nothing is called under a lock.
+// The queue before an engine (admission). A bounded number of answers run at a time, as long as the memory that they
+// may hold, which is known before, fits in a budget. A bounded number of requests wait, for a bounded time; the rest is
+// refused. The answers of one request are a group, admitted whole or not at all. Groups take turns, one answer of each,
+// so that no request waits behind all the answers of another. Requests of low priority, as a batch's, begin only while
+// no other waits, and leave one place to others. Usable from any thread; nothing is called under a lock.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -45,21 +45,21 @@ class WaitingRoom {
 
   explicit WaitingRoom(const RoomLimits& limits) : limits_(limits) {}
 
-  // The answers of one request, all of them or none: nothing where the queue has no room for those that cannot begin at
-  // once. An id is known before its start() is called: `known` is told them. low_priority: as a batch's do.
+  // Reserves the answers of one request, all or none. False: the queue has no room for those that cannot begin at once.
+  // known: gets the ids, before any start() is called. low_priority: as for a batch.
   bool acquire(std::vector<Reservation> reservations, const std::function<void(const std::vector<Id>&)>& known,
                bool low_priority = false);
-  // Bytes that a request holds from the beginning, until nobody has what is returned; null: no room for them beside
-  // what is held and what those that wait need to come to their end. Those of a common request are not counted.
+  // Reserves the bytes that a request holds while it waits, as long as the result lives. Null: no room for them beside
+  // those that are held, and those that waiting requests need to end. The bytes of a common request are not counted.
   std::shared_ptr<void> hold(double bytes);
-  static double counted(double bytes);  // of them
-  // Bytes without which a request could not come to its end: those that all its answers keep, and the rest of one that
-  // is being computed.
+  static double counted(double bytes);  // the part that is counted
+  // The fewest bytes with which a request can end: those that all its answers keep, and the rest of one that is
+  // computed.
   static double needed(const std::vector<Reservation>& reservations);
   bool could_hold(double bytes) const { return limits_.kv_bytes <= 0 || bytes <= limits_.kv_bytes; }
-  void shrink(Id id) noexcept;   // from now on it holds its kept bytes alone
-  void release(Id id) noexcept;  // was handed on, or need not begin
-  // Now and then: ends the waiting of requests that have waited too long, but for those of low priority.
+  void shrink(Id id) noexcept;   // the answer has ended, and holds its kept bytes alone
+  void release(Id id) noexcept;  // it was handed on, or need not begin
+  // Called now and then: expires requests that have waited too long, but for those of low priority.
   void expire();
   RoomCounts counts() const;
   const RoomLimits& limits() const { return limits_; }
@@ -89,10 +89,10 @@ class WaitingRoom {
   void start_some() noexcept;
 
   const RoomLimits limits_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   Id next_ = 0;
   std::map<Id, Held> held_;
-  int64_t running_ = 0, low_running_ = 0;  // of those that run, so many are of low priority
+  int64_t running_ = 0, low_running_ = 0;  // answers that run; those of low priority among them
   int64_t answers_waiting_ = 0;
   double bytes_ = 0;          // of all; whole numbers, so that sums are exact
   double texts_ = 0;          // of them: of hold()

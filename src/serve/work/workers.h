@@ -1,5 +1,5 @@
-// A few threads that do the work given to them, in order: reading JSON and cutting texts into tokens, which would hold
-// up the thread that serves connections. One of them does no large work, so that small requests never wait for it.
+// A pool of threads for reading JSON and cutting texts into tokens, which would hold up the thread that serves
+// connections. Work begins in order, but one of two or more threads takes no large work: small work passes it.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -14,16 +14,15 @@ enum class WorkSize { small, large };  // large: it may take a second
 
 class Workers {
  public:
-  // Where the system has fewer threads, those that were started end and std::system_error is thrown.
+  // Throws std::system_error where the system refuses a thread; those that were started have ended by then.
   explicit Workers(int threads);
   ~Workers() { finish(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  // Exceptions of the work are dropped, so it deals with them itself (answer_guarded).
+  // The work handles its own exceptions (answer_guarded); those that leave it are dropped.
   void give(std::function<void()> work, WorkSize size = WorkSize::small);
-  // Does the work that was given and ends the threads; later work is not done. Other threads may still call give(), so
-  // the object is destroyed after they have ended.
+  // Waits until all work that was given is done, and joins the threads. give() is still safe then, without effect.
   void finish();
 
  private:
@@ -34,7 +33,7 @@ class Workers {
   void run();
   std::deque<Work>::iterator next();
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<Work> queue_;  // oldest first
   int free_for_large_;      // threads that may still begin large work
