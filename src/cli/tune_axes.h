@@ -1,5 +1,5 @@
 // The search space of `llada tune`: one axis per question, choices ordered so that neighbours are alike. An option
-// whose field has values for tuning (decode/fields.cc) is an axis by that; options that only make sense together stand
+// whose field has values for tuning (Field::tune) is an axis by that; options that only make sense together stand
 // here. Combinations that make no sense are refused when their text is parsed.
 #pragma once
 #include <algorithm>

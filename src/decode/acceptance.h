@@ -32,6 +32,7 @@ constexpr bool is_dream(Acceptance a) {
   return a == Acceptance::dream_entropy || a == Acceptance::dream_margin || a == Acceptance::dream_maskgit;
 }
 
+// In the order of Acceptance, as help and refusals list them.
 inline constexpr std::string_view kAcceptanceWords[] = {"schedule",      "random", "threshold",     "factor",
                                                         "entropy",       "llada2", "dream-entropy", "dream-margin",
                                                         "dream-maskgit", "rnd1",   "wedlm",         "causal"};
@@ -43,7 +44,7 @@ constexpr bool has_schedule(Acceptance a) {
          is_dream(a);
 }
 
-// Rules that read the probability; the others read entropy, margin or nothing.
+// Rules that read the probability; the others, which are named here, read entropy, margin or nothing.
 constexpr bool reads_probability(Acceptance a) {
   return a != Acceptance::random && a != Acceptance::entropy && a != Acceptance::dream_entropy &&
          a != Acceptance::dream_margin && a != Acceptance::rnd1 && a != Acceptance::wedlm && a != Acceptance::causal;

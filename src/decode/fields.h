@@ -1,7 +1,7 @@
 // Every option of decoding, written once: name, value, range, help, and the rule that it chooses by being named. The
 // command line, JSON, presets, tuning, the table in docs/strategies.md and the validation of single values read this
 // list, the sum of the parts' own (options.h). A new option is a member of its part and an entry beside it. Which
-// options go together: pairs.h.
+// options go together: pairs.cc.
 #pragma once
 #include <limits>
 #include <span>

@@ -1,5 +1,5 @@
-// The ops that a device runs: a handler for each kind that it has code for. The first op of another kind is refused by
-// name before anything of a program runs.
+// The ops that a device runs: a handler for each kind that it has code for. covers() refuses the first op of another
+// kind by name, before anything of a program runs. The DSP's table has no such refusal: its host runs all other kinds.
 #pragma once
 #include <array>
 #include <initializer_list>

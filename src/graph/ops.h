@@ -1,7 +1,7 @@
 // The list of ops: the meaning of each kind, and a row with its name, its operands and their shapes, its cost and its
 // use of keys and values. The verifier, prices, times and devices read the rows; none of them names a kind for a
 // property that its row has. A new kind is one more in the enum, its row, and a handler in the devices that run it
-// (devices/op_table.h). A rule that no row can express is a function in verify.cc.
+// (devices/op_table.h). A rule that no row can express, such as the range of a number, is a function in verify.cc.
 #pragma once
 #include <array>
 #include <cstdint>

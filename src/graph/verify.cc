@@ -1,6 +1,7 @@
 // verify(): everything about a program that devices rely on without looking again. A device indexes its arena, its
-// weights and the K/V store by these fields. So a field that a kind does not use must be empty, and one that it does
-// use must be in range.
+// weights and the K/V store by these fields. So an operand, weight or table entry that a kind does not have must be
+// empty, and a field that it uses must be in range. Row set, layer and activation always are. Other fields that a kind
+// does not use may hold anything.
 #include <algorithm>
 #include <cmath>
 #include <optional>
