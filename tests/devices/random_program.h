@@ -368,7 +368,7 @@ class Maker {
         op.rows = static_cast<RowSet>(any & 3);
         break;
       case 10:
-        op.kind = static_cast<OpKind>(any & 15);
+        op.kind = static_cast<OpKind>(static_cast<uint32_t>(any) % (kOpKindCount + 1));  // one that is none, too
         break;
       case 11:
         op.experts = any;
