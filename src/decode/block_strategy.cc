@@ -220,15 +220,17 @@ std::vector<Edit> BlockStrategy::decide(std::span<const Candidate> candidates) {
   return edits;
 }
 
-// Drafts of a block-causal model, behind the edits of the block that was read with them. All masks count for the gate.
+// Drafts of a block-causal model, behind the edits of the block that was read with them. As text they are no less sure
+// than a threshold asks of the block's own. All masks count for the gate.
 void BlockStrategy::decide_ahead(std::span<const Candidate> candidates, std::span<const Candidate> ahead,
                                  std::vector<Edit>& edits) {
   std::vector<Candidate> all(candidates.begin(), candidates.end());
   all.insert(all.end(), ahead.begin(), ahead.end());
+  const double least = (kThresholdRules & rule_bit(options_.acceptance)) != 0 ? options_.threshold : 0;
   std::vector<size_t> sure;
   for (size_t i = 0; i < all.size(); ++i)
     if (i < candidates.size() ? std::ranges::binary_search(edits, all[i].position, {}, &Edit::position)
-                              : speculation_->keeps(all[i]))
+                              : all[i].probability >= least && speculation_->keeps(all[i]))
       sure.push_back(i);
   const auto kept = options_.entropy_gate > 0 ? gate_entropy(all, sure, options_.entropy_gate) : sure;
   for (const size_t i : kept) {

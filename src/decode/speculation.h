@@ -11,10 +11,11 @@
 //
 // Block-causal models (multi-block decoding of MBD-LMs and Diffulex): there a draft is text at once. The rows of the
 // blocks ahead ride along, whole blocks, as attention inside of one needs them. They see the block as it is, with its
-// masks. A token that is predicted there above mbsd_threshold is written where the entropy gate lets it through, so that
-// its block begins with it. With revision it is visible whatever its probability, and is predicted again when the text
-// before it is known. Without, it is final. A block that is all drafts costs no forward of its own, and its K/V is
-// computed with the next one's (KvPlanner): all rows from the first changed token's block on are.
+// masks. A token is written that is predicted there above mbsd_threshold, no less sure than the rule's threshold, and
+// let through by the entropy gate, so that its block begins with it. With revision it is visible whatever its
+// probability, and is predicted again when the text before it is known. Without, it is final. A block that is all
+// drafts costs no forward of its own, and its K/V is computed with the next one's (KvPlanner): all rows from the first
+// changed token's block on are.
 //
 // A step looks kMostDrafts masked positions ahead, left to right. With a latency table it takes no more than fit into
 // the device's latency bucket that the step is in anyway. In a table of one point, N:1, that bucket holds up to N rows.

@@ -10,52 +10,26 @@ namespace llada::decode {
 namespace {
 
 using testing::ElementsAre;
-using testing::IsEmpty;
 using testing::Pair;
 
-SpecialIds ids_of(int64_t block) {
-  SpecialIds ids = test_ids();
-  ids.attention_block = block;
-  return ids;
-}
-
-DecodeOptions ahead(Revision revision = Revision::none) {
+DecodeOptions ahead_options(Revision revision = Revision::none) {
   DecodeOptions o = {LengthOptions{.gen_length = 12, .block_length = 4},
-                     AcceptanceOptions{.acceptance = Acceptance::threshold, .threshold = 0.9},
+                     AcceptanceOptions{.acceptance = Acceptance::threshold, .threshold = 0.8},
                      EndingOptions{.early_stop = EarlyStop::none}, CacheOptions{.kv = KvChoice::block},
                      SpeculationOptions{.mbsd = true, .mbsd_trigger = 3, .mbsd_threshold = 0.8}};
-  o.revision = revision, o.stable_threshold = 0.99;
+  o.revision = revision, o.stable_threshold = 0.99, o.revise_rows = 8;
   return o;
 }
 
 const std::vector<int32_t> kOneBlock = {1, 1, 1, 1};
 
 // Blocks of 4 behind a prompt of one.
-Outcome run(const DecodeOptions& options, Script script, std::vector<TokenState>* states = nullptr) {
-  Outcome out;
-  out.canvas = lay_generation(kOneBlock, options.gen_length, ids_of(4));
-  auto strategy = make_strategy(options, ids_of(4), out.canvas);
-  if (!strategy) {
-    ADD_FAILURE() << strategy.error().message;
-    return out;
-  }
-  ScriptRunner runner(std::move(script));
-  const auto stats = denoise(out.canvas, **strategy, runner, [&](const StepEvent& event) {
-    out.trace.emplace_back();
-    for (const Edit& edit : event.edits) {
-      out.trace.back().emplace_back(edit.position, edit.token);
-      if (states) states->push_back(edit.state);
-    }
-    return true;
-  });
-  EXPECT_TRUE(stats) << stats.error().message;
-  if (stats) out.stats = *stats;
-  out.plans = std::move(runner.plans);
-  return out;
+Outcome run_ahead(const DecodeOptions& options, Script script) {
+  return run_script(options, lay_generation(kOneBlock, options.gen_length, ids_of(4)), std::move(script), ids_of(4));
 }
 
 // By position, one number for each forward; the last one stands for all later ones.
-Script probabilities(std::map<int32_t, std::vector<double>> of, double entropy = 0) {
+Script told(std::map<int32_t, std::vector<double>> of, double entropy = 0) {
   return [=](const StepPlan&, int64_t forward, int32_t p) {
     const std::vector<double>& all = of.at(p);
     return Prediction{.position = p,
@@ -65,21 +39,16 @@ Script probabilities(std::map<int32_t, std::vector<double>> of, double entropy =
   };
 }
 
-const std::map<int32_t, std::vector<double>> kScenario = {{4, {0.95}},
-                                                          {5, {0.95}},
-                                                          {6, {0.5, 0.95}},
-                                                          {7, {0.5, 0.95}},  // first block
-                                                          {8, {0.1, 0.85}},
-                                                          {9, {0.1, 0.81}},
-                                                          {10, {0.1, 0.8, 0.95}},
-                                                          {11, {0.1, 0.5, 0.95}},  // second
-                                                          {12, {0.1, 0.5, 0.85}},
-                                                          {13, {0.1, 0.9}},
-                                                          {14, {0.1, 0.5, 0.85}},
-                                                          {15, {0.1, 0.5, 0.81}}};
+// Blocks [4, 8), [8, 12) and [12, 16).
+// clang-format off
+const std::map<int32_t, std::vector<double>> kAhead = {
+    {4, {0.95}},            {5, {0.95}},      {6, {0.5, 0.95}},        {7, {0.5, 0.95}},
+    {8, {0.1, 0.85}},       {9, {0.1, 0.81}}, {10, {0.1, 0.8, 0.95}},  {11, {0.1, 0.5, 0.95}},
+    {12, {0.1, 0.5, 0.85}}, {13, {0.1, 0.9}}, {14, {0.1, 0.5, 0.85}},  {15, {0.1, 0.5, 0.81}}};
+// clang-format on
 
 TEST(BlockAhead, BlocksBeginWithTheirDrafts) {
-  const Outcome o = run(ahead(), probabilities(kScenario));
+  const Outcome o = run_ahead(ahead_options(), told(kAhead));
   ASSERT_EQ(o.plans.size(), 3u);
   EXPECT_THAT(o.plans[0].logits, ElementsAre(4, 5, 6, 7)) << "four masks: no look ahead";
   EXPECT_EQ(o.plans[0].keys, 8);
@@ -96,18 +65,18 @@ TEST(BlockAhead, BlocksBeginWithTheirDrafts) {
   EXPECT_EQ(o.stats.counters.drafts_proposed, 6);
   EXPECT_EQ(o.stats.counters.drafts_accepted, 6);
 
-  DecodeOptions without = ahead();
+  DecodeOptions without = ahead_options();
   without.mbsd = false;
-  EXPECT_GT(run(without, probabilities(kScenario)).plans.size(), 3u);
+  EXPECT_GT(run_ahead(without, told(kAhead)).plans.size(), 3u);
 }
 
 TEST(BlockAhead, TheGateCountsTheMasksOfTheBlock) {
   // 7 stays open in the second forward, with so many nats.
-  std::map<int32_t, std::vector<double>> scenario = kScenario;
+  std::map<int32_t, std::vector<double>> scenario = kAhead;
   scenario[7] = {0.5, 0.5, 0.95};
-  DecodeOptions options = ahead();
+  DecodeOptions options = ahead_options();
   options.entropy_gate = 0.4;
-  const Outcome held = run(options, probabilities(scenario, 0.41)), open = run(options, probabilities(scenario, 0.4));
+  const Outcome held = run_ahead(options, told(scenario, 0.41)), open = run_ahead(options, told(scenario, 0.4));
   EXPECT_THAT(held.trace[1], ElementsAre(Pair(6, 6)));
   EXPECT_EQ(held.stats.counters.drafts_proposed - held.stats.counters.drafts_accepted, 3);
   EXPECT_THAT(open.trace[1], ElementsAre(Pair(6, 6), Pair(8, 1), Pair(9, 2), Pair(13, 6)));
@@ -115,27 +84,35 @@ TEST(BlockAhead, TheGateCountsTheMasksOfTheBlock) {
 
 // A draft has not seen the text before it. However sure it is, it is predicted again with that in sight.
 TEST(BlockAhead, RevisionPredictsDraftsAgain) {
-  std::map<int32_t, std::vector<double>> scenario = kScenario;
+  std::map<int32_t, std::vector<double>> scenario = kAhead;
   scenario[8] = {0.1, 1};
-  const Script wrong = [=, right = probabilities(scenario)](const StepPlan& plan, int64_t forward, int32_t p) {
+  const Script wrong = [=, right = told(scenario)](const StepPlan& plan, int64_t forward, int32_t p) {
     Prediction prediction = right(plan, forward, p);
     if (p == 8 && forward >= 2) prediction.token = 3, prediction.probability = 0.95;
     return prediction;
   };
-  std::vector<TokenState> states;
-  const Outcome o = run(ahead(Revision::dual_path), wrong, &states);
+  const Outcome o = run_ahead(ahead_options(Revision::dual_path), wrong);
   EXPECT_THAT(o.trace[1], testing::Contains(Pair(8, 1)));
-  EXPECT_EQ(std::ranges::count(states, TokenState::visible) > 0, true);
   std::vector<int32_t> tried;
   for (const Trial& trial : o.plans[2].trials) tried.push_back(trial.logits);
   EXPECT_THAT(tried, testing::Contains(8)) << "at probability 1";
   EXPECT_EQ(o.canvas.tokens[8], 3);
-  EXPECT_EQ(run(ahead(), wrong).canvas.tokens[8], 1) << "without revision it is final";
+  EXPECT_EQ(run_ahead(ahead_options(), wrong).canvas.tokens[8], 1) << "without revision it is final";
+}
+
+TEST(BlockAhead, ADraftIsNoLessSureThanTheBlocksOwnText) {
+  DecodeOptions options = ahead_options();
+  options.threshold = 0.85;
+  EXPECT_THAT(run_ahead(options, told(kAhead)).trace[1], ElementsAre(Pair(6, 6), Pair(7, 0), Pair(8, 1), Pair(13, 6)))
+      << "9 has 0.81";
+  options.acceptance = Acceptance::schedule;
+  const auto trace = run_ahead(options, told(kAhead)).trace;
+  EXPECT_THAT(trace[2], testing::Contains(Pair(9, 2))) << "without a threshold that of drafts counts alone";
 }
 
 TEST(BlockAhead, NotBehindADecidedEnd) {
-  const Outcome o = run(ahead(), [](const StepPlan& plan, int64_t forward, int32_t p) {
-    Prediction prediction = probabilities(kScenario)(plan, forward, p);
+  const Outcome o = run_ahead(ahead_options(), [](const StepPlan& plan, int64_t forward, int32_t p) {
+    Prediction prediction = told(kAhead)(plan, forward, p);
     if (p == 5) prediction.token = kEot;
     return prediction;
   });
@@ -162,8 +139,8 @@ TEST(BlockAhead, ATableBoundsTheRows) {
 TEST(BlockAhead, EveryPredictionIsThatOfFullRecomputation) {
   int64_t forwards = 0, alone = 0, skipped = 0;
   for (uint64_t seed = 0; seed < 240; ++seed) {
-    DecodeOptions o = ahead(seed % 2 ? Revision::dual_path : Revision::none);
-    o.gen_length = 26, o.threshold = 0.8, o.mbsd_threshold = 0.3;
+    DecodeOptions o = ahead_options(seed % 2 ? Revision::dual_path : Revision::none);
+    o.gen_length = 26, o.threshold = 0.5, o.mbsd_threshold = 0.6;
     o.mbsd_trigger = 1 + static_cast<int64_t>(seed % 5);
     if (seed % 3 == 1) o.latency_table = {{8, 1}, {12, 1.01}, {16, 2}};
     if (seed % 3 == 2) o.latency_table = {{20, 1}};
@@ -175,11 +152,11 @@ TEST(BlockAhead, EveryPredictionIsThatOfFullRecomputation) {
       auto strategy = *make_strategy(o, ids_of(4), canvas);
       BlockCausalModel model(seed, 4, 0, 50);
       int32_t block = 0;
+      std::vector<int32_t> tokens = canvas.tokens;
       const auto stats = denoise(canvas, *strategy, model, [&](const StepEvent& event) {
-        // Inputs are the canvas before the step's edits.
         const StepPlan& plan = event.plan;
-        std::vector<int32_t> fed(event.canvas.tokens.begin(), event.canvas.tokens.begin() + plan.keys);
-        for (size_t i = 0; i < plan.rows.size(); ++i) fed[static_cast<size_t>(plan.rows[i])] = plan.inputs[i];
+        const std::vector<int32_t> fed(tokens.begin(), tokens.begin() + plan.keys);
+        tokens = event.canvas.tokens;
         for (const Prediction& p : event.predictions) {
           const Prediction whole = model.predict(fed, p.position);
           EXPECT_EQ(std::tuple(p.token, p.probability, p.entropy),

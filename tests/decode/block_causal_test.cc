@@ -14,12 +14,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-SpecialIds ids_of(int64_t block) {
-  SpecialIds ids = test_ids();
-  ids.attention_block = block;
-  return ids;
-}
-
 struct Ran {
   Canvas canvas;
   RunStats stats;
