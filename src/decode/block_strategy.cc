@@ -62,6 +62,11 @@ int32_t BlockStrategy::keys_read(const Canvas& canvas) const {
   return static_cast<int32_t>(keys);
 }
 
+int32_t BlockStrategy::keys_ahead(const Canvas& canvas, int32_t keys) const {
+  const auto rows = kv_.block_causal_rows(std::span(canvas.tokens).first(static_cast<size_t>(keys)), block_.begin);
+  return speculation_->reach(canvas, block_, keys, std::ssize(rows));
+}
+
 StepPlan BlockStrategy::plan(const Canvas& canvas) {
   requested_ = {};
   StepPlan plan;
@@ -136,6 +141,7 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   if (reviser_ && !under_way_) requested_.checks = reviser_->checks(canvas, block);
   if (length_) length_->enter(block);
   plan.keys = keys_read(canvas);
+  if (speculation_ && ids_.attention_block > 0) plan.keys = keys_ahead(canvas, plan.keys);
   const auto feed = std::span(canvas.tokens).first(static_cast<size_t>(plan.keys));
   requested_.separate = options_.revision == Revision::dual_path && options_.revise_lateness != kFused;
   // A pass beside the step reads what was stored before it.
@@ -214,6 +220,27 @@ std::vector<Edit> BlockStrategy::decide(std::span<const Candidate> candidates) {
   return edits;
 }
 
+// Drafts of a block-causal model, behind the edits of the block that was read with them. As text they are no less sure
+// than a threshold asks of the block's own. All masks count for the gate.
+void BlockStrategy::decide_ahead(std::span<const Candidate> candidates, std::span<const Candidate> ahead,
+                                 std::vector<Edit>& edits) {
+  std::vector<Candidate> all(candidates.begin(), candidates.end());
+  all.insert(all.end(), ahead.begin(), ahead.end());
+  const double least = (kThresholdRules & rule_bit(options_.acceptance)) != 0 ? options_.threshold : 0;
+  std::vector<size_t> sure;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (i < candidates.size() ? std::ranges::binary_search(edits, all[i].position, {}, &Edit::position)
+                              : all[i].probability >= least && speculation_->keeps(all[i]))
+      sure.push_back(i);
+  const auto kept = options_.entropy_gate > 0 ? gate_entropy(all, sure, options_.entropy_gate) : sure;
+  for (const size_t i : kept) {
+    if (i < candidates.size() || !std::ranges::binary_search(sure, i)) continue;
+    const Candidate& c = all[i];
+    edits.push_back({c.position, c.token, reviser_ ? TokenState::visible : TokenState::stable, c.probability});
+    speculation_->accept(1);
+  }
+}
+
 // Predictions by position, which may share a row.
 std::vector<Prediction> BlockStrategy::predictions_of(const Canvas& canvas, std::span<const int32_t> positions,
                                                       const StepResult& result) {
@@ -230,18 +257,19 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
   const std::vector<int32_t> asked = merged(requested_.masks, requested_.lookahead);
   const std::vector<Prediction> predicted = predictions_of(canvas, asked, result);
   if (reviser_) reviser_->answered(canvas, block_, result);
-  std::vector<Candidate> candidates;
+  std::vector<Candidate> candidates, ahead;
   for (const Prediction& p : predicted)
-    if (std::ranges::binary_search(requested_.masks, p.position)) candidates.push_back(candidate(p, p.position));
+    (std::ranges::binary_search(requested_.masks, p.position) ? candidates : ahead).push_back(candidate(p, p.position));
   std::vector<Edit> edits = decide(candidates);
+  if (ids_.attention_block > 0) decide_ahead(candidates, ahead, edits);
   if (length_) {
     std::vector<Prediction> ends;
     for (const int32_t p : requested_.ends)
       ends.push_back(*std::ranges::lower_bound(result.predictions, ids_.row_of(p), {}, &Prediction::position));
     length_->answered(block_, ends);
   }
-  for (const Prediction& p : predicted)
-    if (std::ranges::binary_search(requested_.lookahead, p.position)) speculation_->propose(p.position, p);
+  if (ids_.attention_block == 0)
+    for (const Candidate& c : ahead) speculation_->propose(c);
   if (reviser_) {
     const std::vector<Prediction> seen = checked(canvas, result);
     reviser_->merge(canvas, block_, seen, under_way_ && !under_way_->checked.empty(), edits);

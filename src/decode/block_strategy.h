@@ -60,7 +60,8 @@ class BlockStrategy final : public Strategy {
   void begin_pass(const Canvas& canvas, const StepPlan& plan);
   Landing landing(const Canvas& canvas, const StepPlan& plan);
 
-  int32_t keys_read(const Canvas& canvas) const;  // attention reads positions [0, this)
+  int32_t keys_read(const Canvas& canvas) const;                 // attention reads positions [0, this)
+  int32_t keys_ahead(const Canvas& canvas, int32_t keys) const;  // where it reads `keys` without speculation
   std::vector<int32_t> rows_of(std::span<const int32_t> positions) const;
   void move_to_open_block(const Canvas& canvas);
   int64_t finished_end(int64_t open) const;
@@ -71,6 +72,7 @@ class BlockStrategy final : public Strategy {
   Candidate candidate(const Prediction& prediction, int32_t position) const;
   bool is_taken_alone(int64_t position) const;
   std::vector<Edit> decide(std::span<const Candidate> candidates);
+  void decide_ahead(std::span<const Candidate> candidates, std::span<const Candidate> ahead, std::vector<Edit>& edits);
 
   const DecodeOptions options_;
   const SpecialIds ids_;

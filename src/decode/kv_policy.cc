@@ -47,8 +47,6 @@ bool KvPlanner::full_is_next(std::span<const int32_t> tokens, const Block& block
   return changed >= refresh_after_;
 }
 
-// Whole blocks from the first one that holds a token unknown to its K/V, or position `begin`, to the end of feed.
-// All behind a changed token has seen it, so nothing between is left out.
 std::vector<int32_t> KvPlanner::block_causal_rows(std::span<const int32_t> feed, int64_t begin) const {
   int64_t from = 0;
   while (choice_ != KvChoice::none && from < std::min(begin, stale_from_) &&
@@ -83,6 +81,8 @@ std::vector<int32_t> KvPlanner::chosen_rows(const Canvas& canvas, std::span<cons
   const int64_t before = std::exchange(block_begin_, block.begin);
   const auto size = static_cast<int64_t>(feed.size());
   if (attention_block_ > 0) {
+    // What an earlier step has seen ahead, and this one does not, knows nothing of the tokens that change meanwhile.
+    std::fill(fed_.begin() + size, fed_.end(), -1);
     if (choice_ != KvChoice::frozen || before != block.begin) {
       auto rows = merged(needed, block_causal_rows(feed, block.begin));
       stale_from_ = INT64_MAX;

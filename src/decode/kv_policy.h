@@ -69,6 +69,10 @@ class KvPlanner {
   // The K/V that they store is not exact.
   std::vector<int32_t> rows_of_blocks(std::span<const int32_t> feed, int64_t begin);
 
+  // Whole blocks from the first one that holds a token unknown to its K/V, or position `begin`, to the end of feed.
+  // All behind a changed token has seen it, so nothing between is left out.
+  std::vector<int32_t> block_causal_rows(std::span<const int32_t> feed, int64_t begin) const;
+
   // Positions before `end` that were computed from another token than `feed` has, ascending.
   std::vector<int32_t> stale(std::span<const int32_t> feed, int64_t end) const;
 
@@ -93,7 +97,6 @@ class KvPlanner {
   std::vector<int32_t> not_frozen(int32_t begin, const Block& block) const;
   std::vector<int32_t> chosen_rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
                                    std::span<const int32_t> needed, bool stale_elsewhere);
-  std::vector<int32_t> block_causal_rows(std::span<const int32_t> feed, int64_t begin) const;
 
   const KvChoice choice_;
   const int64_t refresh_after_;

@@ -50,9 +50,9 @@ using OrRefused = std::expected<T, Refused>;
 // Refuses options that cannot work or would be silently ignored, with one line "KEY: ..." (invalid input; pairs.cc).
 // With infill, gen_length is not looked at; make_strategy() then compares steps with the blocks of the canvas. kind:
 // refuses options that such a model cannot follow as well. With block-causal attention the K/V of a finished block is
-// final and exact (kv_policy.h). So policies that live with stale K/V have no meaning. Drafts of blocks that would read
-// an unfinished one have none either, nor gaps whose right-hand text the model cannot see. With canvases of random
-// tokens there is one way of decoding (uniform_canvas.h), whose options mean nothing elsewhere.
+// final and exact (kv_policy.h). So policies that live with stale K/V have no meaning, nor have gaps whose right-hand
+// text the model cannot see. With canvases of random tokens there is one way of decoding (uniform_canvas.h), whose
+// options mean nothing elsewhere.
 OrRefused<void> validate(const DecodeOptions& options, bool infill = false, const ModelKind& kind = {});
 // Whether the options work with no model of full attention, so that only their own model can say what is wrong.
 bool needs_blocks(const DecodeOptions& options);

@@ -56,11 +56,11 @@ constexpr Refusal kRefusals[] = {
        [](const Combination& a) { return !a.kind.moves_text; }}},
      kOfModel},
     {"which sees nothing behind the current block, and whose finished blocks have exact K/V; needed {values}",
-     {{"slide refresh_after tail mbsd kv=prefix|dual", "a block-causal model",
+     {{"slide refresh_after tail kv=prefix|dual", "a block-causal model",
        [](const Combination& a) { return a.attention_block > 0; }}},
      kOfModel},
     {"so that its K/V is final; needed {values}",
-     {{"revision cfg_scale neighbour_penalty kv=frozen", "a model that reads finished text causally",
+     {{"revision cfg_scale neighbour_penalty mbsd kv=frozen", "a model that reads finished text causally",
        [](const Combination& a) { return a.kind.keeps_finished(); }}},
      kOfModel},
     {"which does not see the text behind a gap; needed a model with full attention",
@@ -81,8 +81,8 @@ constexpr Refusal kRefusals[] = {
      kOfModel},
     // Ways of decoding.
     {"which keeps a causal forward's tokens as they are; needed {values}",
-     {{"revision entropy_gate cfg_scale repeat_penalty neighbour_penalty choice regex json_schema json_object template "
-       "tools",
+     {{"revision mbsd entropy_gate cfg_scale repeat_penalty neighbour_penalty choice regex json_schema json_object "
+       "template tools",
        "accept", [](const Combination& a) { return a.o.acceptance == Acceptance::causal; }}}},
     {"which takes the best tokens, as the model ranks them; needed {values}",
      {{"temperature cfg_scale repeat_penalty neighbour_penalty entropy_gate choice regex json_schema json_object "
@@ -123,6 +123,8 @@ constexpr Refusal kRefusals[] = {
        "which plans the steps of a block that stays in its place", "{with}, or slide false"},
       {"slide", "revision", [](const Combination& a) { return edits_in_place(a.o.revision); },
        "which changes the tokens of a block that stays in its place", "{with}, or slide false"},
+      {"mbsd", "revision", [](const Combination& a) { return a.attention_block > 0 && edits_in_place(a.o.revision); },
+       "which edits a block-causal model's blocks one after the other", "{with}"},
       {"entropy_gate", "accept", [](const Combination& a) { return has_schedule(a.o.acceptance); },
        "which keeps a planned number of tokens in every step", "{with}"},
       {"kv=frozen", "accept", [](const Combination& a) { return a.o.acceptance == Acceptance::causal; },

@@ -67,7 +67,7 @@ std::span<const Field> speculation_fields() {
     field<&O::mbsd_trigger>(drafts, "mbsd_trigger", "N", "look ahead when fewer masks than N are left in the block")
         .in(kPositions),
     field<&O::mbsd_threshold>(drafts, "mbsd_threshold", "T",
-        "probability that a draft must exceed in both forwards that predict it").in({0, 1, false, true}),
+        "probability that a draft must exceed in each forward that predicts it").in({0, 1, false, true}),
     latency_entry(
         "time of a forward by rows, or 'device': its own, measured at the start (modelled on sim); no draft makes a "
         "forward slower by this table"),
@@ -86,12 +86,15 @@ int64_t free_rows(std::span<const LatencyPoint> table, double slack, int64_t row
 
 Speculation::Speculation(const SpeculationOptions& options, const SpecialIds& ids) : options_(options), ids_(ids) {}
 
+bool Speculation::looks_ahead(const Canvas& canvas, const Block& block, int64_t masks) const {
+  return masks < options_.mbsd_trigger &&
+         (canvas.infill || first_end(canvas, generated_begin(canvas), block.end, ids_.end_ids) == block.end);
+}
+
 std::vector<int32_t> Speculation::lookahead(const Canvas& canvas, const Block& block, int64_t keys, int64_t masks,
                                             std::span<const int32_t> computed) const {
   std::vector<int32_t> positions;
-  if (masks >= options_.mbsd_trigger) return positions;
-  if (!canvas.infill && first_end(canvas, generated_begin(canvas), block.end, ids_.end_ids) < block.end)
-    return positions;
+  if (!looks_ahead(canvas, block, masks)) return positions;
   auto rows = static_cast<int64_t>(computed.size());
   int64_t most = keys;
   if (!options_.latency_table.empty()) most = free_rows(options_.latency_table, kLatencySlack, rows);
@@ -109,13 +112,26 @@ std::vector<int32_t> Speculation::lookahead(const Canvas& canvas, const Block& b
   return positions;
 }
 
-void Speculation::propose(int32_t position, const Prediction& prediction) {
-  if (prediction.probability > options_.mbsd_threshold) {
-    drafts_[position] = prediction.token;
-    ++proposed_;
-  } else {
-    drafts_.erase(position);
-  }
+int32_t Speculation::reach(const Canvas& canvas, const Block& block, int32_t keys, int64_t rows) const {
+  if (!looks_ahead(canvas, block, std::ssize(positions_in(canvas, block, TokenState::masked)))) return keys;
+  const int64_t each = ids_.attention_block;
+  int64_t room = std::max(kMostDrafts, each);
+  if (!options_.latency_table.empty())
+    room = std::min(room, free_rows(options_.latency_table, kLatencySlack, rows) - rows);
+  return static_cast<int32_t>(std::min(canvas.size(), keys + room / each * each));
+}
+
+bool Speculation::keeps(const Candidate& c) {
+  const bool sure = c.probability > options_.mbsd_threshold;
+  proposed_ += sure;
+  return sure;
+}
+
+void Speculation::propose(const Candidate& c) {
+  if (keeps(c))
+    drafts_[c.position] = c.token;
+  else
+    drafts_.erase(c.position);
 }
 
 std::vector<size_t> Speculation::confirm(std::span<const Candidate> candidates) {

@@ -18,7 +18,7 @@ namespace llada::decode {
 
 struct StrategyCounters {
   int64_t drafts_proposed = 0;    // predictions of future blocks that were kept, renewals included
-  int64_t drafts_accepted = 0;    // drafts that a fresh prediction confirmed
+  int64_t drafts_accepted = 0;    // of them, those that became text
   int64_t revisions_made = 0;     // tokens looked at again
   int64_t revisions_changed = 0;  // of them, those that did not stay
   bool operator==(const StrategyCounters&) const = default;

@@ -6,6 +6,12 @@
 
 namespace llada::decode {
 
+inline SpecialIds ids_of(int64_t block) {
+  SpecialIds ids = test_ids();
+  ids.attention_block = block;
+  return ids;
+}
+
 class BlockCausalModel : public StepRunner {
  public:
   // ends: the chance of an end token, in 16ths. steady: the share of predictions, in percent, that depend on their

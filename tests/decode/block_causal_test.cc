@@ -14,12 +14,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-SpecialIds ids_of(int64_t block) {
-  SpecialIds ids = test_ids();
-  ids.attention_block = block;
-  return ids;
-}
-
 struct Ran {
   Canvas canvas;
   RunStats stats;
@@ -160,6 +154,7 @@ TEST(BlockCausal, EveryPolicyGivesTheSameBits) {
       o.threshold = 0.6;
       o.edit_threshold = 0.7;
       o.stable_threshold = 0.85;
+      o.mbsd_trigger = 1 + static_cast<int64_t>(seed), o.mbsd_threshold = 0.5;
       o.cfg_scale = seed == 2 ? 1 : 0;
       o.early_stop = seed % 2 ? EarlyStop::answer : EarlyStop::none;
       const std::vector<int32_t> prompt(seed + 3 * (ran % 2 != 0), 1);
@@ -173,7 +168,7 @@ TEST(BlockCausal, EveryPolicyGivesTheSameBits) {
       ++ran;
     }
   }
-  EXPECT_EQ(ran, 4 * 11 * 4) << "eleven rules with no revision, dual-path, edit and edit-blocks";
+  EXPECT_EQ(ran, 4 * 11 * 6) << "eleven rules with no revision and dual-path, with mbsd or not, edit and edit-blocks";
   EXPECT_LT(2 * rows_block, rows_none + 0) << "what is stored is used";
 }
 
@@ -370,13 +365,15 @@ TEST(BlockCausal, AnExactPrefixSavesRowsAndNothingElse) {
   struct Way {
     Revision revision = Revision::none;
     KvChoice kv = KvChoice::block;
+    bool mbsd = false;
   };
-  for (const auto& [revision, kv] :
-       {Way{}, Way{Revision::dual_path}, Way{Revision::edit}, Way{Revision::none, KvChoice::frozen}}) {
+  for (const auto& [revision, kv, mbsd] :
+       {Way{}, Way{Revision::dual_path}, Way{Revision::edit}, Way{Revision::none, KvChoice::frozen}, Way{.mbsd = true},
+        Way{.revision = Revision::dual_path, .mbsd = true}, Way{.kv = KvChoice::frozen, .mbsd = true}}) {
     int64_t answered = 0;
     for (uint64_t seed = 0; seed < 20; ++seed) {
       DecodeOptions o = {LengthOptions{.gen_length = 22, .block_length = 4}, CacheOptions{.kv = kv}};
-      o.acceptance = Acceptance::threshold, o.threshold = 0.6, o.revision = revision;
+      o.acceptance = Acceptance::threshold, o.threshold = 0.6, o.revision = revision, o.mbsd = mbsd;
       const std::vector<int32_t> prompt = {1, 2, 3, 4, 5, 6, 1, 2, 3, 4};
       SCOPED_TRACE(fmt::format("{} {} seed {}", name(revision), name(kv), seed));
       const auto run = [&](const BlockCausalModel::Keys& given) {
@@ -440,7 +437,7 @@ TEST(BlockCausal, RefusesWhatHasNoMeaningThere) {
     EXPECT_THAT(refusal([&](auto& o) { o.kv = kv; }), StartsWith("kv: found " + std::string(name(kv))));
   EXPECT_THAT(refusal([](auto& o) { o.kv = KvChoice::block, o.refresh_after = 4; }), StartsWith("refresh_after:"));
   EXPECT_THAT(refusal([](auto& o) { o.tail = 16; }), StartsWith("tail:"));
-  EXPECT_THAT(refusal([](auto& o) { o.mbsd = true; }), StartsWith("mbsd:"));
+  EXPECT_THAT(refusal([](auto& o) { o.mbsd = true, o.revision = Revision::edit; }), StartsWith("mbsd: found revision"));
   EXPECT_THAT(refusal([](auto& o) { o.block_length = 64; }),
               StartsWith("block_length: found 64 with a block-causal model of blocks of 32; needed 32"));
   EXPECT_THAT(refusal([](auto& o) { o.block_length = 12; }), StartsWith("block_length: found 12"));

@@ -131,8 +131,16 @@ TEST(Pairs, SayInPlainWordsWhatWouldWork) {
             "mbsd: found gen_length 16, block_length 16, which leaves nothing behind the block to draft, so that mbsd "
             "would change nothing; needed block_length below gen_length");
   EXPECT_EQ(refused({{"mbsd", "true"}, {"gen_length", "16"}, {"block_length", "16"}}, 16),
-            "mbsd: found true with a block-causal model, which sees nothing behind the current block, and whose "
-            "finished blocks have exact K/V; needed it left out");
+            "mbsd: found gen_length 16, block_length 16, which leaves nothing behind the block to draft, so that mbsd "
+            "would change nothing; needed block_length below gen_length");
+  EXPECT_EQ(refused({{"mbsd", "true"}, {"revision", "edit"}}, 32),
+            "mbsd: found revision edit, which edits a block-causal model's blocks one after the other; needed revision "
+            "none or dual-path");
+  EXPECT_EQ(refused({{"mbsd", "true"}, {"accept", "causal"}}, 32),
+            "mbsd: found accept causal, which keeps a causal forward's tokens as they are; needed it left out");
+  EXPECT_EQ(refused({{"mbsd", "true"}}, {32, {}, true}),
+            "mbsd: found true with a model that reads finished text causally, so that its K/V is final; needed it left "
+            "out");
   EXPECT_EQ(refused({{"accept", "causal"}, {"kv", "frozen"}}, 32),
             "kv: found frozen with accept causal, whose causal forwards write the K/V for good; needed none or block");
 }
@@ -144,12 +152,13 @@ TEST(Pairs, BlockCausalModelsRefuseWithOneLine) {
     worked += pair.refusal.empty();
     const bool stale =
         pair.options.kv != KvChoice::none && pair.options.kv != KvChoice::block && pair.options.kv != KvChoice::frozen;
-    EXPECT_TRUE(!pair.refusal.empty() || !(stale || pair.options.mbsd));
+    EXPECT_TRUE(!pair.refusal.empty() || !stale);
     EXPECT_TRUE(pair.refusal.empty() || pair.refusal.find("needed") != std::string::npos) << pair.refusal;
     EXPECT_EQ(pair.refusal.find('\n'), std::string::npos);
   }
-  EXPECT_EQ(worked, 11 * (2 * 4 + 1) + 2 + 2)
-      << "frozen without revision, causal without it and never frozen, levenshtein beside threshold and never frozen";
+  EXPECT_EQ(worked, 11 * (2 * 6 + 2) + 2 + 2)
+      << "mbsd with no revision and dual-path, frozen without revision; causal and levenshtein (beside threshold) "
+         "without both";
 }
 
 TEST(Pairs, TheDocumentedTableIsTheCodes) {

@@ -139,9 +139,10 @@ struct Outcome {
 };
 
 // Lays, runs and records; a refusal fails the test.
-inline Outcome run_script(const DecodeOptions& options, Canvas canvas, Script script) {
+inline Outcome run_script(const DecodeOptions& options, Canvas canvas, Script script,
+                          const SpecialIds& ids = test_ids()) {
   Outcome outcome;
-  auto strategy = make_strategy(options, test_ids(), canvas);
+  auto strategy = make_strategy(options, ids, canvas);
   if (!strategy) {
     ADD_FAILURE() << strategy.error().message;
     return outcome;

@@ -139,9 +139,9 @@ TEST(DecodeChoice, TheModelsReasonComesBeforeThatOfAPair) {
   EXPECT_TRUE(refused(plain, {{"revision", "levenshtein"}})
                   .contains("revision: found levenshtein with a model that has no tokens for deletions"))
       << refused(plain, {{"revision", "levenshtein"}});
-  EXPECT_TRUE(refused(32, {{"gen_length", "16"}, {"block_length", "16"}, {"mbsd", "true"}})
-                  .contains("mbsd: found true with a block-causal model"))
-      << refused(32, {{"gen_length", "16"}, {"block_length", "16"}, {"mbsd", "true"}});
+  EXPECT_TRUE(refused(32, {{"gen_length", "16"}, {"block_length", "16"}, {"slide", "true"}})
+                  .contains("slide: found true with a block-causal model"))
+      << refused(32, {{"gen_length", "16"}, {"block_length", "16"}, {"slide", "true"}});
 }
 
 // What help says is what a request without options gets.

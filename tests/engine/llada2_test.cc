@@ -112,7 +112,11 @@ TEST_F(Llada2, BlockKvIsBitForBitFullRecomputationInEveryType) {
   for (const DType type : {DType::Q4_0, DType::Q8_0, DType::Q5_1, DType::F16}) {
     const std::string name = path("typed.gguf");
     ASSERT_TRUE(convert_to_gguf(file, nullptr, name, {.type = type, .progress = {}}));
-    for (const Revision revision : {Revision::none, Revision::dual_path, Revision::edit}) {
+    for (const auto& [revision, mbsd] : {std::pair(Revision::none, false),
+                                         {Revision::dual_path, false},
+                                         {Revision::edit, false},
+                                         {Revision::none, true},
+                                         {Revision::dual_path, true}}) {
       std::vector<std::vector<double>> confidences;
       std::vector<uint64_t> hashes;
       std::vector<int64_t> rows;
@@ -123,6 +127,7 @@ TEST_F(Llada2, BlockKvIsBitForBitFullRecomputationInEveryType) {
         o.revision = revision;
         o.threshold = 0.012, o.stable_threshold = 0.02, o.edit_threshold = 0.012;
         o.cfg_scale = revision == Revision::none ? 0.5 : 0;
+        o.mbsd = mbsd, o.mbsd_trigger = 9, o.mbsd_threshold = 0.011;  // every forward reads the blocks ahead
         const auto session = open_session(load_model(name, kv == KvChoice::none ? 1 : 2));
         confidences.emplace_back();
         const auto g = session->generate(prompt_of(11), o, [&](const decode::StepEvent& event) {
@@ -132,6 +137,7 @@ TEST_F(Llada2, BlockKvIsBitForBitFullRecomputationInEveryType) {
         ASSERT_TRUE(g) << g.error().message;
         hashes.push_back(g->stats.canvas_hash);
         rows.push_back(g->stats.decode.rows);
+        EXPECT_EQ(g->stats.decode.counters.drafts_accepted > 0, mbsd);
       }
       EXPECT_EQ(hashes[0], hashes[1]) << traits(type).name << " " << decode::name(revision);
       EXPECT_EQ(confidences[0], confidences[1]) << traits(type).name << " " << decode::name(revision);
