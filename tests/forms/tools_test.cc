@@ -162,7 +162,7 @@ TEST(ToolForm, ErrorsNameTheTool) {
   for (const auto& [tools, says] : std::vector<std::pair<std::string, std::string>>{
            {"5", "tools[0]: found 5, needed an object"},
            {R"({"name": "a b"})", "tools[0].name: found \"a b\", needed 1 to 128 letters"},
-           {kAdd + ", " + kAdd, "tools[1].name: found \"add\", needed another one"},
+           {kAdd + ", " + kAdd, "tools[1].name: found \"add\", needed a name that no tool before it has"},
            {kPing + R"(, {"name": "x", "parameters": {"type": "object", "not": {}}})",
             "tools[1].parameters: no value fits the schema"},
            {R"({"name": "x", "parameters": true})", "tools[0].parameters: found a schema of other values"},
