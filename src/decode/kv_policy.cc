@@ -81,8 +81,6 @@ std::vector<int32_t> KvPlanner::chosen_rows(const Canvas& canvas, std::span<cons
   const int64_t before = std::exchange(block_begin_, block.begin);
   const auto size = static_cast<int64_t>(feed.size());
   if (attention_block_ > 0) {
-    // What an earlier step has seen ahead, and this one does not, knows nothing of the tokens that change meanwhile.
-    std::fill(fed_.begin() + size, fed_.end(), -1);
     if (choice_ != KvChoice::frozen || before != block.begin) {
       auto rows = merged(needed, block_causal_rows(feed, block.begin));
       stale_from_ = INT64_MAX;

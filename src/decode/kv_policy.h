@@ -19,8 +19,10 @@
 // are part of the first forward of the next block, which reads the K/V that the same forward writes. The last block's
 // K/V is never needed. A finished block that the last forward already saw as it is (an edit step that changed nothing)
 // is not computed again. `frozen` computes the same rows as `block` at a block's start, where the block before is
-// computed again as a whole. So only the block under way is read stale, and finished ones are exact. A forward whose
-// rows see more than their block (StepPlan::open_from) stores inexact K/V; the next one without computes it again.
+// computed again as a whole. So only the block under way is read stale, and finished ones are exact. A step that reads
+// ahead of the block (speculation.h) leaves keys that know too little. The block was fed a mask then, so that they are
+// computed again with it before a step reads them. A forward whose rows see more than their block (StepPlan::open_from)
+// stores inexact K/V; the next one without computes it again.
 //
 // Additions to each policy:
 //   - refresh_after computes every row once N tokens have changed since the last forward that did: changed tokens make

@@ -11,11 +11,11 @@
 //
 // Block-causal models (multi-block decoding of MBD-LMs and Diffulex): there a draft is text at once. The rows of the
 // blocks ahead ride along, whole blocks, as attention inside of one needs them. They see the block as it is, with its
-// masks. A token is written that is predicted there above mbsd_threshold, no less sure than the rule's threshold, and
-// let through by the entropy gate, so that its block begins with it. With revision it is visible whatever its
+// masks. A token is written that is predicted there above mbsd_threshold and no less sure than the rule's threshold,
+// where the entropy gate lets it through. So its block begins with it. With revision it is visible whatever its
 // probability, and is predicted again when the text before it is known. Without, it is final. A block that is all
-// drafts costs no forward of its own, and its K/V is computed with the next one's (KvPlanner): all rows from the first
-// changed token's block on are.
+// drafts costs no forward of its own. Its K/V is computed with the next one's, as KvPlanner computes all rows from the
+// first changed token's block on.
 //
 // A step looks kMostDrafts masked positions ahead, left to right. With a latency table it takes no more than fit into
 // the device's latency bucket that the step is in anyway. In a table of one point, N:1, that bucket holds up to N rows.
@@ -69,8 +69,8 @@ class Speculation {
   std::vector<int32_t> lookahead(const Canvas& canvas, const Block& block, int64_t keys, int64_t masks,
                                  std::span<const int32_t> computed) const;
 
-  // How many keys a step of the block reads with the blocks ahead, where it reads `keys` and computes `rows` without:
-  // kMostDrafts positions more, one block at least, as far as the latency table goes. For block-causal models.
+  // For block-causal models: how many keys a step of the block reads with the blocks ahead, where it reads `keys` and
+  // computes `rows` without. They are kMostDrafts positions, one block at least, or what the latency table allows.
   int32_t reach(const Canvas& canvas, const Block& block, int32_t keys, int64_t rows) const;
 
   // Whether a prediction of the look ahead is sure enough for a draft.

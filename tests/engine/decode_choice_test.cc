@@ -139,9 +139,9 @@ TEST(DecodeChoice, TheModelsReasonComesBeforeThatOfAPair) {
   EXPECT_TRUE(refused(plain, {{"revision", "levenshtein"}})
                   .contains("revision: found levenshtein with a model that has no tokens for deletions"))
       << refused(plain, {{"revision", "levenshtein"}});
-  EXPECT_TRUE(refused(32, {{"gen_length", "16"}, {"block_length", "16"}, {"slide", "true"}})
-                  .contains("slide: found true with a block-causal model"))
-      << refused(32, {{"gen_length", "16"}, {"block_length", "16"}, {"slide", "true"}});
+  EXPECT_TRUE(
+      refused(32, {{"accept", "llada2"}, {"slide", "true"}}).contains("slide: found true with a block-causal model"))
+      << refused(32, {{"accept", "llada2"}, {"slide", "true"}});
 }
 
 // What help says is what a request without options gets.
@@ -198,13 +198,15 @@ TEST(DecodeChoice, WhatDoesNotGoWithThePresetNamesBothAndTheWayOut) {
   flags.use_defaults(), keys.use_defaults();
   keys.call_preset("llada.preset");
   const std::string rest =
-      "found 80 with kv none, which computes everything in every step, so that refresh_after would change nothing; needed kv "
+      "found 80 with kv none, which computes everything in every step, so that refresh_after would change nothing; "
+      "needed kv "
       "prefix, dual, block or frozen; ";
   EXPECT_EQ(refused(flags, "kv", "none"),
             "kv none: does not go with preset balanced: --refresh-after (of preset balanced): " + rest +
                 "--preset-decode exact starts without it");
-  EXPECT_EQ(refused(keys, "kv", "none"), "kv none: does not go with preset balanced: refresh_after (of preset balanced): " +
-                                             rest + "llada.preset exact starts without it");
+  EXPECT_EQ(refused(keys, "kv", "none"),
+            "kv none: does not go with preset balanced: refresh_after (of preset balanced): " + rest +
+                "llada.preset exact starts without it");
   EXPECT_EQ(refused(flags, "steps", "2"),
             "steps: found 2 with gen_length 128, block_length 32, which are 4 blocks; needed 4 at least "
             "(steps is decoded without preset balanced)");

@@ -141,7 +141,7 @@ TEST_F(Llada2, BlockKvIsBitForBitFullRecomputationInEveryType) {
       }
       EXPECT_EQ(hashes[0], hashes[1]) << traits(type).name << " " << decode::name(revision);
       EXPECT_EQ(confidences[0], confidences[1]) << traits(type).name << " " << decode::name(revision);
-      EXPECT_LT(rows[1], rows[0]);
+      EXPECT_TRUE(rows[1] < rows[0] || (mbsd && rows[1] == rows[0])) << "all blocks may be done at once";
       if (quick()) return;
     }
   }
