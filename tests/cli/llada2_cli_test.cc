@@ -171,8 +171,8 @@ TEST_F(Llada2Cli, WhatHasNoMeaningIsOneLineAndStatusTwo) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--kv", "dual"},
        "--kv: found dual with a block-causal model"},
-      {{"run", "-m", model(), "-p", "a", "--gen-length", "64", "--mbsd"},
-       "--mbsd: found true with a block-causal model"},
+      {{"run", "-m", model(), "-p", "a", "--gen-length", "64", "--tail", "16"},
+       "--tail: found 16 with a block-causal model"},
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--block-length", "64"},
        "--block-length: found 64 with a block-causal model of blocks of 32; needed 32"},
       {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--preset-decode", "fast", "--slide"},
