@@ -17,6 +17,7 @@
 #include "formats/gguf_model.h"
 #include "formats/model_fixture.h"
 #include "formats/temp_folder.h"
+#include "must.h"
 #include "tensor/quantize.h"
 
 namespace llada {
@@ -56,12 +57,10 @@ TEST_P(ConvertTypes, EveryMatrixIsQuantizedRowByRow) {
     const ModelConfig config = tiny_config(family);
     const ModelFile model = opened(write_folder(in, config));
     const TokenizerSpec spec = tiny_tokenizer();
-    const auto status = convert_to_gguf(model, &spec, out / "m.gguf", {.type = type, .progress = {}});
-    ASSERT_TRUE(status) << status.error().message;
+    const auto status = must(convert_to_gguf(model, &spec, out / "m.gguf", {.type = type, .progress = {}}));
     const ModelFile written = opened(out / "m.gguf");
-    EXPECT_EQ(written.config().family, family);
-    EXPECT_EQ(written.config().shift_logits, family == &kDreamFamily);
-    EXPECT_EQ(written.config().mask_id, 36);
+    EXPECT_EQ(std::tuple(written.config().family, written.config().shift_logits, written.config().mask_id),
+              std::tuple(family, family == &kDreamFamily, 36));
     const auto expected = fake_tensors(config, false);
     const auto parts = fake_tensors(config, true);
     ASSERT_EQ(written.tensors().size(), expected.size());
@@ -158,15 +157,10 @@ TEST(Convert, TokenizersSurvive) {
   const ModelFile written = opened(out / "m.gguf");
   ASSERT_TRUE(written.tokenizer());
   const TokenizerSpec& read = *written.tokenizer();
-  EXPECT_EQ(read.tokens.size(), 44u);
-  EXPECT_EQ(read.tokens[7], "[PAD7]");
-  EXPECT_EQ(read.kinds[7], TokenKind::unused);
-  EXPECT_EQ(read.tokens[43], "[PAD43]");
-  EXPECT_EQ(read.kinds[43], TokenKind::unused);
-  EXPECT_EQ(read.tokens[36], "<|mdm_mask|>");
-  EXPECT_EQ(read.merges, spec.merges);
-  EXPECT_EQ(read.regexes, spec.regexes);
-  EXPECT_EQ(read.pre, "default");
+  EXPECT_EQ(std::tuple(read.tokens.size(), read.tokens[7], read.kinds[7], read.tokens[43], read.kinds[43]),
+            std::tuple(44u, "[PAD7]", TokenKind::unused, "[PAD43]", TokenKind::unused));
+  EXPECT_EQ(std::tuple(read.tokens[36], read.merges, read.regexes, read.pre),
+            std::tuple("<|mdm_mask|>", spec.merges, spec.regexes, "default"));
   EXPECT_TRUE(read.nfc && read.ignore_merges && read.add_bos && read.single_turn);
   EXPECT_EQ(read.bos, 35);
   EXPECT_THAT(written.config().end_ids, testing::ElementsAre(3, 4));
@@ -285,9 +279,8 @@ TEST(Convert, EveryShapeThatOpensOpensAgain) {
       const ModelFile model = opened(in.path());
       ASSERT_TRUE(convert_to_gguf(model, nullptr, out / "m.gguf", {.type = DType::F32, .progress = {}}));
       const ModelFile again = opened(out / "m.gguf");
-      EXPECT_EQ(again.config().tied_head, config.tied_head);
-      EXPECT_EQ(again.config().qk_norm, config.qk_norm);
-      EXPECT_EQ(again.config().qkv_bias, config.qkv_bias);
+      EXPECT_EQ(std::tuple(again.config().tied_head, again.config().qk_norm, again.config().qkv_bias),
+                std::tuple(config.tied_head, config.qk_norm, config.qkv_bias));
     }
   }
 }
@@ -447,8 +440,7 @@ TEST(ConvertFailure, AKilledProcessLeavesTheOldFile) {
   };
   for (const bool existing : {false, true}) {
     if (existing) out.write("m.gguf", "precious");
-    const int status = convert_in_child(
-        model, out / "m.gguf", [] {}, die);
+    const int status = convert_in_child(model, out / "m.gguf", [] {}, die);
     ASSERT_TRUE(WIFSIGNALED(status));
     EXPECT_EQ(std::filesystem::exists(out / "m.gguf"), existing);
     if (existing) {

@@ -11,6 +11,7 @@
 #include "formats/hf_config.h"
 #include "formats/model_file.h"
 #include "formats/same_shape.h"
+#include "must.h"
 #include "temp_folder.h"
 #include "tensor/quantize.h"
 
@@ -26,35 +27,21 @@ std::string text_of(const std::string& path) {
 
 void expect_equal(const ModelConfig& a, const ModelConfig& b) {
   expect_same_shape(a, b);
-  EXPECT_EQ(a.experts, b.experts);
-  EXPECT_EQ(a.experts_used, b.experts_used);
-  EXPECT_EQ(a.expert_ffn_width, b.expert_ffn_width);
-  EXPECT_EQ(a.rope_theta, b.rope_theta);
-  EXPECT_EQ(a.rms_eps, b.rms_eps);
-  EXPECT_EQ(a.gemma->global, b.gemma->global);
-  EXPECT_EQ(a.gemma->window, b.gemma->window);
-  EXPECT_EQ(a.gemma->kv_heads, b.gemma->kv_heads);
-  EXPECT_EQ(a.gemma->head_dim, b.gemma->head_dim);
-  EXPECT_EQ(a.gemma->rope_theta, b.gemma->rope_theta);
-  EXPECT_EQ(a.gemma->rotary_dims, b.gemma->rotary_dims);
-  EXPECT_EQ(a.gemma->logit_cap, b.gemma->logit_cap);
-  EXPECT_EQ(a.canvas.length, b.canvas.length);
+  EXPECT_EQ(std::tuple(a.experts, a.experts_used, a.expert_ffn_width, a.rope_theta, a.rms_eps, a.gemma->global),
+            std::tuple(b.experts, b.experts_used, b.expert_ffn_width, b.rope_theta, b.rms_eps, b.gemma->global));
+  EXPECT_EQ(std::tuple(a.gemma->window, a.gemma->kv_heads, a.gemma->head_dim, a.gemma->rope_theta),
+            std::tuple(b.gemma->window, b.gemma->kv_heads, b.gemma->head_dim, b.gemma->rope_theta));
+  EXPECT_EQ(std::tuple(a.gemma->rotary_dims, a.gemma->logit_cap, a.canvas.length),
+            std::tuple(b.gemma->rotary_dims, b.gemma->logit_cap, b.canvas.length));
 }
 
 TEST(DiffusionGemmaFiles, FolderAndGgufSayTheSame) {
-  const auto folder = ModelFile::open(kMade + "folder"), gguf = ModelFile::open(kMade + "model.gguf");
-  ASSERT_TRUE(folder) << folder.error().message;
-  ASSERT_TRUE(gguf) << gguf.error().message;
+  const auto folder = must(ModelFile::open(kMade + "folder")), gguf = must(ModelFile::open(kMade + "model.gguf"));
   const ModelConfig& c = folder->config();
-  EXPECT_EQ(c.family, &kDiffusionGemmaFamily);
-  EXPECT_EQ(c.gemma->global, (std::vector<bool>{false, false, false, false, false, true}));
-  EXPECT_EQ(c.gemma->head_dim, 16);
-  EXPECT_EQ(c.gemma->kv_heads, 1);
-  EXPECT_EQ(c.gemma->rotary_dims, 4);
-  EXPECT_EQ(c.gemma->window, 5);
-  EXPECT_EQ(c.canvas.length, 8);
-  EXPECT_EQ(c.bos_id, 2);
-  EXPECT_EQ(c.eos_id, 1);
+  EXPECT_EQ(std::tuple(c.family, c.gemma->global, c.gemma->head_dim, c.gemma->kv_heads),
+            std::tuple(&kDiffusionGemmaFamily, (std::vector<bool>{false, false, false, false, false, true}), 16, 1));
+  EXPECT_EQ(std::tuple(c.gemma->rotary_dims, c.gemma->window, c.canvas.length, c.bos_id, c.eos_id),
+            std::tuple(4, 5, 8, 2, 1));
   expect_equal(c, gguf->config());
   for (const auto& entry : folder->tensors()) {
     const TensorView* other = gguf->find(entry.name);
@@ -65,8 +52,7 @@ TEST(DiffusionGemmaFiles, FolderAndGgufSayTheSame) {
 }
 
 TEST(DiffusionGemmaFiles, TheVisionTowerIsPassedOverAndSaidOnce) {
-  const auto folder = ModelFile::open(kMade + "folder");
-  ASSERT_TRUE(folder) << folder.error().message;
+  const auto folder = must(ModelFile::open(kMade + "folder"));
   EXPECT_EQ(folder->config().notes,
             std::vector<std::string>{"the vision tower (16 tensors) is not read: prompts are text alone"});
 }
@@ -79,25 +65,18 @@ TEST(DiffusionGemmaFiles, GlobalLayersAtOnce) {
   const auto config = read_hf_config(text, R"({"eos_token_id": [1, 106, 50], "t_max": 0.9})", "config.json");
   ASSERT_FALSE(config);
   EXPECT_EQ(config.error().message, "config.json: eos token id is 106, below the vocabulary size 96 needed");
-  const auto good = read_hf_config(text, R"({"eos_token_id": [1, 50], "t_max": 0.9})", "config.json");
-  ASSERT_TRUE(good) << good.error().message;
-  EXPECT_EQ(good->gemma->head_dim, 16);
-  EXPECT_EQ(good->gemma->kv_heads, 1);
-  EXPECT_EQ(good->canvas.t_max, 0.9);
-  EXPECT_EQ(good->eos_id, 1);
-  EXPECT_EQ(good->end_ids, std::vector<int32_t>{50});
+  const auto good = must(read_hf_config(text, R"({"eos_token_id": [1, 50], "t_max": 0.9})", "config.json"));
+  EXPECT_EQ(std::tuple(good->gemma->head_dim, good->gemma->kv_heads, good->canvas.t_max, good->eos_id, good->end_ids),
+            std::tuple(16, 1, 0.9, 1, std::vector<int32_t>{50}));
 }
 
 // Also what a folder says in numbers and GGUF in a tensor: which part of a head turns.
 TEST(DiffusionGemmaFiles, AFolderIsConverted) {
   const TempFolder folder;
-  const auto source = ModelFile::open(kMade + "folder");
-  ASSERT_TRUE(source) << source.error().message;
+  const auto source = must(ModelFile::open(kMade + "folder"));
   const std::string out = folder / "model.gguf";
-  const auto status = convert_to_gguf(*source, nullptr, out, {.type = DType::BF16, .progress = {}});
-  ASSERT_TRUE(status) << status.error().message;
-  const auto written = ModelFile::open(out);
-  ASSERT_TRUE(written) << written.error().message;
+  const auto status = must(convert_to_gguf(*source, nullptr, out, {.type = DType::BF16, .progress = {}}));
+  const auto written = must(ModelFile::open(out));
   expect_equal(source->config(), written->config());
   EXPECT_EQ(written->config().canvas.t_max, source->config().canvas.t_max);
   for (const auto& entry : source->tensors()) {

@@ -25,16 +25,11 @@ void write_family(const TempFolder& folder, const ModelConfig& config, std::stri
 }
 
 void expect_same(const ModelConfig& c, const ModelConfig& expected) {
-  EXPECT_EQ(c.family, expected.family);
-  EXPECT_EQ(c.kv_heads, expected.kv_heads);
-  EXPECT_EQ(c.qk_norm, expected.qk_norm);
-  EXPECT_EQ(c.qkv_bias, expected.qkv_bias);
-  EXPECT_EQ(c.shift_logits, expected.shift_logits);
-  EXPECT_EQ(c.attention_block, expected.attention_block);
-  EXPECT_EQ(c.decided_first, expected.decided_first);
-  EXPECT_EQ(c.experts, expected.experts);
-  EXPECT_EQ(c.norm_topk, expected.norm_topk);
-  EXPECT_EQ(c.mask_id, expected.mask_id);
+  EXPECT_EQ(std::tuple(c.family, c.kv_heads, c.qk_norm, c.qkv_bias),
+            std::tuple(expected.family, expected.kv_heads, expected.qk_norm, expected.qkv_bias));
+  EXPECT_EQ(std::tuple(c.shift_logits, c.attention_block, c.decided_first, c.experts),
+            std::tuple(expected.shift_logits, expected.attention_block, expected.decided_first, expected.experts));
+  EXPECT_EQ(std::tuple(c.norm_topk, c.mask_id), std::tuple(expected.norm_topk, expected.mask_id));
 }
 
 TEST(Family, NamesAreOfOneFamilyEach) {
@@ -192,9 +187,8 @@ TEST(Family, QueriesAreScaledByTheirPosition) {
   EXPECT_EQ(read(R"("rope_type":"default","original_max_position_embeddings":0)")->query_scale, QueryScale())
       << "a period of nothing";
   const auto scaled = read(yarn + R"(,"llama_4_scaling_beta":0.5)");
-  EXPECT_EQ(scaled->query_scale, (QueryScale{0.5, 32}));
-  EXPECT_EQ(scaled->context, 128);
-  EXPECT_EQ(scaled->notes.size(), 0u);
+  EXPECT_EQ(std::tuple(scaled->query_scale, scaled->context, scaled->notes.size()),
+            std::tuple((QueryScale{0.5, 32}), 128, 0u));
   EXPECT_EQ(scaled->query_scale.at(31), 1);
   EXPECT_DOUBLE_EQ(scaled->query_scale.at(32), 1 + 0.5 * std::log(2.0));
   EXPECT_DOUBLE_EQ(scaled->query_scale.at(127), 1 + 0.5 * std::log(4.0));

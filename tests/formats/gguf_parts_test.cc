@@ -77,9 +77,8 @@ TEST_P(Parts, AreTheModel) {
     const ModelFile model = opened(write_parts(parts, bytes));
     size_t all = 0;
     for (const std::string& part : bytes) all += part.size();
-    EXPECT_EQ(model.file_bytes(), all);
-    EXPECT_EQ(model.files().size(), counts.size());
-    EXPECT_EQ(model.config().name, "tiny");
+    EXPECT_EQ(std::tuple(model.file_bytes(), model.files().size(), model.config().name),
+              std::tuple(all, counts.size(), "tiny"));
     ASSERT_TRUE(model.tokenizer());
     ASSERT_EQ(model.tensors().size(), whole.tensors().size());
     for (const ModelTensor& tensor : whole.tensors()) {
@@ -167,9 +166,7 @@ TEST(GgufParts, WrongPartsAreRefused) {
 
 TEST(PartName, Numbers) {
   const PartName name = part_name("a/b-of-c-00002-of-00010.gguf");
-  EXPECT_EQ(name.number, 2);
-  EXPECT_EQ(name.count, 10);
-  EXPECT_EQ(name.whole(), "a/b-of-c.gguf");
+  EXPECT_EQ(std::tuple(name.number, name.count, name.whole()), std::tuple(2, 10, "a/b-of-c.gguf"));
   EXPECT_EQ(name.of(10), "a/b-of-c-00010-of-00010.gguf");
   for (const char* none : {"", "m.gguf", "-of-", "m-00003-of-00002.gguf", "m-00000-of-00002.gguf", "m-1a-of-2.gguf",
                            "m-00001-of-99999999999.gguf", "m-00001-of-.gguf", "00001-of-00002.gguf", "m-1-of-00002"})

@@ -10,6 +10,7 @@
 #include "formats/gguf_model.h"
 #include "formats/model_fixture.h"
 #include "formats/printable.h"
+#include "must.h"
 
 namespace llada {
 namespace {
@@ -65,8 +66,7 @@ TEST(Gguf, EveryValueType) {
   key("i64", 11).u64(~uint64_t{0});
   key("f64", 12).f64(-2.5);
   key("ints", 9).u32(3).u64(2).u32(0x0001ffffu);
-  const auto file = GgufFile::parse(as_span(raw.bytes), "x");
-  ASSERT_TRUE(file) << file.error().message;
+  const auto file = must(GgufFile::parse(as_span(raw.bytes), "x"));
   EXPECT_EQ(file->version(), 2u);
   EXPECT_EQ(file->find("u8")->as_integer(), 200);
   EXPECT_EQ(file->find("i8")->as_integer(), -56);
@@ -93,11 +93,9 @@ TEST(Gguf, TensorsLieWhereTheirInfosSay) {
   raw.header(2, 0).tensor("a", {32, 2}, 8, 0).tensor("b", {4}, 0, 96).pad(0);
   const size_t data = raw.bytes.size();
   raw.bytes.resize(data + 96 + 16);
-  const auto file = GgufFile::parse(as_span(raw.bytes), "x");
-  ASSERT_TRUE(file) << file.error().message;
-  EXPECT_EQ(file->tensors()[0].view.type, DType::Q8_0);
-  EXPECT_EQ(file->tensors()[0].offset, data);
-  EXPECT_EQ(file->tensors()[0].view.bytes(), 68);
+  const auto file = must(GgufFile::parse(as_span(raw.bytes), "x"));
+  EXPECT_EQ(std::tuple(file->tensors()[0].view.type, file->tensors()[0].offset, file->tensors()[0].view.bytes()),
+            std::tuple(DType::Q8_0, data, 68));
   EXPECT_EQ(file->tensors()[1].view.data, as_span(raw.bytes).data() + data + 96);
   EXPECT_EQ(file->tensors()[1].view.shape.rank, 1);
 }
@@ -147,25 +145,11 @@ const GgufRefusal kGgufRefusals[] = {
     {"AlignmentType", [] { return Raw().header(0, 1).text("general.alignment").u32(8).text("32").bytes; },
      "general.alignment is a string"},
     {"Rank0", [] { return Raw().header(1, 0).tensor("t", {}, 0, 0).pad(64).bytes; }, "rank 0"},
-    {"Rank5",
-     [] {
-       return Raw().header(1, 0).tensor("t", {1, 1, 1, 1, 1}, 0, 0).pad(64).bytes;
-     },
-     "rank 5"},
-    {"ZeroDimension",
-     [] {
-       return Raw().header(1, 0).tensor("t", {4, 0}, 0, 0).pad(64).bytes;
-     },
-     "dimension 1 is 0"},
-    {"OverflowingShape",
-     [] {
-       return Raw().header(1, 0).tensor("t", {1u << 31, 1u << 31, 4}, 0, 0).pad(64).bytes;
-     },
+    {"Rank5", [] { return Raw().header(1, 0).tensor("t", {1, 1, 1, 1, 1}, 0, 0).pad(64).bytes; }, "rank 5"},
+    {"ZeroDimension", [] { return Raw().header(1, 0).tensor("t", {4, 0}, 0, 0).pad(64).bytes; }, "dimension 1 is 0"},
+    {"OverflowingShape", [] { return Raw().header(1, 0).tensor("t", {1u << 31, 1u << 31, 4}, 0, 0).pad(64).bytes; },
      "dimension 1 is 2147483648, 1 to 268435456 needed"},
-    {"WrappingShape",
-     [] {
-       return Raw().header(1, 0).tensor("t", {64, uint64_t{1} << 58}, 0, 0).pad(64).bytes;
-     },
+    {"WrappingShape", [] { return Raw().header(1, 0).tensor("t", {64, uint64_t{1} << 58}, 0, 0).pad(64).bytes; },
      "dimension 1"},
     {"UnknownType", [] { return Raw().header(1, 0).tensor("t", {256}, 15, 0).pad(512).bytes; },
      "tensor t: type q8_K, needed one of f32, f16, bf16, q8_0,"},
@@ -175,10 +159,7 @@ const GgufRefusal kGgufRefusals[] = {
      "tensor t: type q4_0_4_4, needed one of f32, f16, bf16, q8_0,"},
     {"NoType", [] { return Raw().header(1, 0).tensor("t", {256}, 99, 0).pad(256).bytes; },
      "type number 99, needed one of"},
-    {"CutInTheFirstTensor",
-     [] {
-       return Raw().header(1, 0).tensor("t", {256, 1024}, 8, 0).pad(1000).bytes;
-     },
+    {"CutInTheFirstTensor", [] { return Raw().header(1, 0).tensor("t", {256, 1024}, 8, 0).pad(1000).bytes; },
      "278528 bytes at offset 0 of the data, which has 1000 bytes: the file is cut"},
     {"BrokenGroup", [] { return Raw().header(1, 0).tensor("t", {48}, 8, 0).pad(64).bytes; },
      "rows of 48 values in type q8_0, a multiple of 32"},
@@ -251,10 +232,8 @@ TEST(Gguf, VocabularyOnlyFilesAreRead) {
   out.add_strings("tokenizer.ggml.tokens", tokens);
   out.add_strings("tokenizer.ggml.merges", merges);
   const std::string bytes = out.header();
-  const auto file = GgufFile::parse(as_span(bytes), "vocab.gguf");
-  ASSERT_TRUE(file) << file.error().message;
-  const auto spec = read_gguf_tokenizer(*file, bytes.size(), "vocab.gguf");
-  ASSERT_TRUE(spec) << spec.error().message;
+  const auto file = must(GgufFile::parse(as_span(bytes), "vocab.gguf"));
+  const auto spec = must(read_gguf_tokenizer(*file, bytes.size(), "vocab.gguf"));
   EXPECT_EQ((*spec)->tokens, tokens);
   EXPECT_EQ((*spec)->kinds, std::vector<TokenKind>(50000, TokenKind::normal));
   const auto model = read_gguf_model(*file, bytes.size(), "vocab.gguf");

@@ -59,19 +59,16 @@ std::string folder_json(ModelConfig c) {
 }
 
 void expect_config(const ModelConfig& found, const ModelConfig& c, bool routes_by_blocks) {
-  EXPECT_EQ(found.family, &kLlada2Family);
-  EXPECT_EQ(found.rotary_dims, c.rotary_dims);
-  EXPECT_EQ(found.dense_layers, c.dense_layers);
-  EXPECT_EQ(found.attention_block, 32);
+  EXPECT_EQ(std::tuple(found.family, found.rotary_dims, found.dense_layers, found.attention_block),
+            std::tuple(&kLlada2Family, c.rotary_dims, c.dense_layers, 32));
   EXPECT_EQ(found.shared_expert_ffn_width, c.shared_expert_ffn_width);
   EXPECT_EQ(found.expert_scale, c.expert_scale);
   EXPECT_TRUE(found.norm_topk && found.sigmoid_router && found.qk_norm);
   EXPECT_EQ(found.mask_id, c.mask_id);
   EXPECT_EQ(found.expert_groups, routes_by_blocks ? 1 : c.expert_groups);
   EXPECT_EQ(found.expert_groups_used, routes_by_blocks ? 1 : c.expert_groups_used);
-  EXPECT_EQ(found.expert_capacity, routes_by_blocks ? 4 : 0);
-  EXPECT_EQ(found.expert_block, routes_by_blocks ? 16 : 0);
-  EXPECT_EQ(found.delete_id, routes_by_blocks ? 20 : -1);
+  EXPECT_EQ(std::tuple(found.expert_capacity, found.expert_block, found.delete_id),
+            std::tuple(routes_by_blocks ? 4 : 0, routes_by_blocks ? 16 : 0, routes_by_blocks ? 20 : -1));
   EXPECT_EQ(found.split_id, routes_by_blocks ? 21 : -1);
 }
 

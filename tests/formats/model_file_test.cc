@@ -10,6 +10,7 @@
 
 #include "formats/model_fixture.h"
 #include "formats/temp_folder.h"
+#include "must.h"
 #include "tensor/quantize.h"
 
 namespace llada {
@@ -33,26 +34,18 @@ std::string model_outcome(const std::string& path) { return outcome(ModelFile::o
 TEST(ModelFile, LlamaCppsLlada) {
   const TempFolder folder;
   const ModelConfig config = tiny_config(&kLladaFamily);
-  const auto model = ModelFile::open(folder.write("m.gguf", gguf_bytes(config)));
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(ModelFile::open(folder.write("m.gguf", gguf_bytes(config))));
   EXPECT_EQ(model->format(), "gguf");
   const ModelConfig& c = model->config();
-  EXPECT_EQ(c.rope_pairing, RopePairing::adjacent);
-  EXPECT_FALSE(c.shift_logits);
-  EXPECT_EQ(c.layers, 2);
-  EXPECT_EQ(c.head_dim, 16);
-  EXPECT_EQ(c.rotary_dims, 16);
-  EXPECT_EQ(c.ffn_width, 96);
-  EXPECT_EQ(c.vocab, 40);
-  EXPECT_EQ(c.mask_id, 36);
-  EXPECT_EQ(c.eos_id, 37);
+  EXPECT_EQ(std::tuple(c.rope_pairing, c.shift_logits, c.layers, c.head_dim, c.rotary_dims, c.ffn_width, c.vocab),
+            std::tuple(RopePairing::adjacent, false, 2, 16, 16, 96, 40));
+  EXPECT_EQ(std::tuple(c.mask_id, c.eos_id), std::tuple(36, 37));
   EXPECT_EQ(c.eot_id, 38);  // no key: found by its text among the control tokens
   EXPECT_EQ(c.bos_id, -1);
   EXPECT_FALSE(c.tied_head);
   ASSERT_TRUE(model->tokenizer());
-  EXPECT_EQ(model->tokenizer()->tokens, tiny_tokenizer().tokens);
-  EXPECT_EQ(model->tokenizer()->kinds, tiny_tokenizer().kinds);
-  EXPECT_EQ(model->tokenizer()->merges, tiny_tokenizer().merges);
+  EXPECT_EQ(std::tuple(model->tokenizer()->tokens, model->tokenizer()->kinds, model->tokenizer()->merges),
+            std::tuple(tiny_tokenizer().tokens, tiny_tokenizer().kinds, tiny_tokenizer().merges));
   EXPECT_EQ(model->folder(), "");
   expect_tensors(*model, fake_tensors(config, false));
   EXPECT_TRUE(model->get("blk.1.ffn_down.weight", {96, 64}));
@@ -66,13 +59,11 @@ TEST(ModelFile, TheDiffuseDialectIsNotPermuted) {
   const TempFolder folder;
   for (const auto& [type, family] : {std::pair{"llada", &kLladaFamily}, std::pair{"dream", &kDreamFamily}}) {
     const ModelConfig config = tiny_config(family);
-    const auto model = ModelFile::open(folder.write(
+    const auto model = must(ModelFile::open(folder.write(
         "m.gguf",
-        gguf_bytes(config, {.arch = "diffuse", .model_type = type, .tokenizer = false, .alignment_key = false})));
-    ASSERT_TRUE(model) << model.error().message;
-    EXPECT_EQ(model->format(), "gguf (diffuse)");
-    EXPECT_EQ(model->config().family, family);
-    EXPECT_EQ(model->config().rope_pairing, RopePairing::half_split);
+        gguf_bytes(config, {.arch = "diffuse", .model_type = type, .tokenizer = false, .alignment_key = false}))));
+    EXPECT_EQ(std::tuple(model->format(), model->config().family, model->config().rope_pairing),
+              std::tuple("gguf (diffuse)", family, RopePairing::half_split));
     EXPECT_EQ(model->config().shift_logits, family == &kDreamFamily);
     EXPECT_EQ(model->config().mask_id, 36);
     EXPECT_FALSE(model->tokenizer());
@@ -86,8 +77,7 @@ TEST(ModelFile, TokenZeroIsAnIdLikeAnother) {
   ModelConfig config = tiny_config(&kLladaFamily);
   config.mask_id = 0;  // diffuse.mask_token_id; the tokenizer's is 36
   const GgufOptions options = {.arch = "diffuse", .model_type = "llada", .alignment_key = false};
-  const auto first = ModelFile::open(folder.write("a.gguf", gguf_bytes(config, options)));
-  ASSERT_TRUE(first) << first.error().message;
+  const auto first = must(ModelFile::open(folder.write("a.gguf", gguf_bytes(config, options))));
   EXPECT_EQ(first->config().mask_id, 0);
   EXPECT_EQ(first->tokenizer()->mask, 36);
   // The other way round, with ids that the fixture leaves out.
@@ -96,8 +86,8 @@ TEST(ModelFile, TokenZeroIsAnIdLikeAnother) {
   out.add_u32("tokenizer.ggml.bos_token_id", 0);
   out.add_u32("diffuse.bos_token_id", 5);
   const std::string head = out.header(), plain = gguf_writer(config, options).header();
-  const auto second = ModelFile::open(folder.write("b.gguf", head + gguf_bytes(config, options).substr(plain.size())));
-  ASSERT_TRUE(second) << second.error().message;
+  const auto second =
+      must(ModelFile::open(folder.write("b.gguf", head + gguf_bytes(config, options).substr(plain.size()))));
   EXPECT_EQ(second->config().bos_id, 5);
   EXPECT_EQ(second->tokenizer()->bos, 0);
 }
@@ -118,14 +108,13 @@ TEST(ModelFile, APeriodOfNothingIsNotRead) {
 
 TEST(ModelFile, DreamAndMoeInGguf) {
   const TempFolder folder;
-  const auto dream = ModelFile::open(folder.write("d.gguf", gguf_bytes(tiny_config(&kDreamFamily), {.arch = "dream"})));
-  ASSERT_TRUE(dream) << dream.error().message;
+  const auto dream =
+      must(ModelFile::open(folder.write("d.gguf", gguf_bytes(tiny_config(&kDreamFamily), {.arch = "dream"}))));
   EXPECT_TRUE(dream->config().shift_logits);  // diffusion.shift_logits is absent
   EXPECT_TRUE(dream->config().qkv_bias);
   EXPECT_EQ(dream->config().rope_pairing, RopePairing::half_split);
   const ModelConfig config = tiny_config(&kLladaMoeFamily);
-  const auto moe = ModelFile::open(folder.write("e.gguf", gguf_bytes(config, {.arch = "llada-moe"})));
-  ASSERT_TRUE(moe) << moe.error().message;
+  const auto moe = must(ModelFile::open(folder.write("e.gguf", gguf_bytes(config, {.arch = "llada-moe"}))));
   EXPECT_EQ(moe->config().experts_used, 2);
   EXPECT_TRUE(moe->config().qk_norm);
   EXPECT_FALSE(moe->config().norm_topk);
@@ -143,15 +132,11 @@ TEST(ModelFile, HuggingFaceInBothNameFamilies) {
   for (const Style style : {Style::olmo, Style::standard}) {
     const TempFolder folder;
     write_folder(folder, config, style);
-    const auto model = ModelFile::open(folder.path());
-    ASSERT_TRUE(model) << model.error().message;
-    EXPECT_EQ(model->format(), "safetensors");
-    EXPECT_EQ(model->folder(), folder.path());
-    EXPECT_EQ(model->config().family, &kLladaFamily);
-    EXPECT_EQ(model->config().rope_pairing, RopePairing::half_split);
-    EXPECT_EQ(model->config().ffn_width, 96);
-    EXPECT_EQ(model->config().mask_id, 36);
-    EXPECT_EQ(model->config().context, 128);
+    const auto model = must(ModelFile::open(folder.path()));
+    EXPECT_EQ(std::tuple(model->format(), model->folder(), model->config().family, model->config().rope_pairing),
+              std::tuple("safetensors", folder.path(), &kLladaFamily, RopePairing::half_split));
+    EXPECT_EQ(std::tuple(model->config().ffn_width, model->config().mask_id, model->config().context),
+              std::tuple(96, 36, 128));
     expect_tensors(*model, fake_tensors(config, true));
     EXPECT_EQ(model->find("blk.1.ffn_down.weight")->shape.dims[0], 96);  // ff_out of a block, not the head
     EXPECT_EQ(model_outcome(folder / "model.safetensors"), "accepted");  // the file instead of its folder
@@ -162,8 +147,7 @@ TEST(ModelFile, ArchitecturesDecidesNotModelType) {
   const TempFolder folder;
   const ModelConfig config = tiny_config(&kLladaMoeFamily);  // its config says model_type llada
   write_folder(folder, config, Style::standard);
-  const auto model = ModelFile::open(folder.path());
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(ModelFile::open(folder.path()));
   EXPECT_EQ(model->config().family, &kLladaMoeFamily);
   EXPECT_EQ(model->config().expert_ffn_width, 32);
   expect_tensors(*model, fake_tensors(config, true));
@@ -174,8 +158,7 @@ TEST(ModelFile, Dream) {
   const TempFolder folder;
   const ModelConfig config = tiny_config(&kDreamFamily);
   write_folder(folder, config, Style::standard);
-  const auto model = ModelFile::open(folder.path());
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(ModelFile::open(folder.path()));
   EXPECT_TRUE(model->config().shift_logits);
   EXPECT_EQ(model->config().kv_heads, 2);
   expect_tensors(*model, fake_tensors(config, true));
@@ -187,22 +170,16 @@ TEST(ModelFile, Llada2FromBothFormats) {
   const auto tensors = fake_tensors(config, true);
   folder.write("config.json", hf_config_json(config, Style::standard));
   folder.write("model.safetensors", safetensors_bytes(hf_tensors(config), hf_names(config, Style::standard)));
-  const auto hf = ModelFile::open(folder.path());
-  ASSERT_TRUE(hf) << hf.error().message;
+  const auto hf = must(ModelFile::open(folder.path()));
   expect_tensors(*hf, tensors);  // q, k and v are row ranges of the fused matrix
   const auto gguf = ModelFile::open(folder.write("m.gguf", gguf_bytes(config, {.arch = "llada2"})));
   ASSERT_TRUE(gguf) << gguf.error().message;
   for (const ModelConfig& c : {hf->config(), gguf->config()}) {
     EXPECT_EQ(c.family, &kLlada2Family);
     EXPECT_TRUE(c.sigmoid_router && c.norm_topk && c.qk_norm);
-    EXPECT_EQ(c.rotary_dims, 8);
-    EXPECT_EQ(c.dense_layers, 1);
-    EXPECT_EQ(c.expert_groups, 4);
-    EXPECT_EQ(c.expert_groups_used, 2);
-    EXPECT_EQ(c.expert_scale, 2.5f);
-    EXPECT_EQ(c.shared_expert_ffn_width, 32);
-    EXPECT_EQ(c.attention_block, 32);
-    EXPECT_FALSE(c.shift_logits);
+    EXPECT_EQ(std::tuple(c.rotary_dims, c.dense_layers, c.expert_groups, c.expert_groups_used, c.expert_scale),
+              std::tuple(8, 1, 4, 2, 2.5f));
+    EXPECT_EQ(std::tuple(c.shared_expert_ffn_width, c.attention_block, c.shift_logits), std::tuple(32, 32, false));
   }
   // An expert is the same matrix whether its stack is stored whole or split.
   for (int64_t e = 0; e < 8; ++e) {
@@ -234,8 +211,7 @@ TEST(ModelFile, Shards) {
     map += fmt::format("{}\"{}\":\"model-0000{}-of-00002.safetensors\"", i > 0 ? "," : "", names.at(all[i].name),
                        i < 7 ? 1 : 2);
   folder.write("model.safetensors.index.json", R"({"metadata":{"total_size":1},"weight_map":{)" + map + "}}");
-  const auto model = ModelFile::open(folder.path());
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(ModelFile::open(folder.path()));
   expect_tensors(*model, all);
   EXPECT_EQ(model->file_bytes(), folder.read("model-00001-of-00002.safetensors").size() +
                                      folder.read("model-00002-of-00002.safetensors").size());
@@ -452,37 +428,34 @@ TEST(ModelFile, ConfigsThatWouldComputeSomethingElse) {
   const std::string pad = R"("pad_token_id":37)";
   EXPECT_EQ(instead(pad, R"("pad_token_id":[37])"), "accepted");
   EXPECT_THAT(instead(pad, R"("pad_token_id":[37,1])"), HasSubstr("pad_token_id: found 2 ids, needed at most 1"));
+  for (const auto& [from, to, says] :
+       {std::tuple{R"("activation_type":"silu")", R"("activation_type":"gelu")",
+                   "activation_type: found \"gelu\", needed \"silu\""},
+        {R"("layer_norm_type":"rms")", R"("layer_norm_type":"default")",
+         "layer_norm_type: found \"default\", needed \"rms\""},
+        {R"("block_type":"llama")", R"("block_type":"sequential")",
+         "block_type: found \"sequential\", needed \"llama\""},
+        {R"("alibi":false)", R"("alibi":true)", "alibi: found true"},
+        {"LLaDAModelLM", "GPT2LMHeadModel",
+         "architectures: found \"GPT2LMHeadModel\", which is an ordinary, autoregressive model's, which "
+         "other programs"},
+        {"LLaDAModelLM", "LLaDA3ModelLM", "architectures: found \"LLaDA3ModelLM\""},
+        {R"("d_model":64)", R"("d_model":63)", "hidden_size is 63, a multiple of the 4 heads needed"},
+        {R"("d_model":64)", R"("d_model":128)", "tensor model.transformer.wte.weight is 64x40, 128x40 needed"},
+        {R"("n_layers":2)", R"("n_layers":3)", "tensor blk.2.attn_norm.weight is missing"},
+        {R"("n_layers":2)", R"("n_layers":1)", "model.transformer.blocks.1.attn_norm.weight is not part"},
+        {R"("n_layers":2)", R"("n_layers":-1)", "number of layers is -1"},
+        {R"("n_layers":2)", R"("n_layers":"2")", "n_layers: found \"2\", needed a whole number"},
+        {R"("n_layers":2)", R"("n_layers":18446744073709551615)", "needed a whole number"},
+        {R"("n_layers":2)", R"("n_layers":null)", "num_hidden_layers or n_layers: is missing"},
+        {"1e-05", "0", "RMSNorm epsilon is 0"},
+        {"1e-05", "-1", "rms_norm_eps: found -1"},
+        {"10000.0", "1e300", "rope_theta"},
+        {R"("mask_token_id":36)", R"("mask_token_id":40)", "mask token id is 40, below the vocabulary size 40"},
+        {R"("n_kv_heads":4)", R"("n_kv_heads":3)", "4 heads over 3 key/value heads"}})
+    EXPECT_THAT(instead(from, to), HasSubstr(says)) << to;
   EXPECT_THAT(with(R"("include_bias":true)"), HasSubstr("include_bias: found true, needed false"));
-  EXPECT_THAT(instead(R"("activation_type":"silu")", R"("activation_type":"gelu")"),
-              HasSubstr("activation_type: found \"gelu\", needed \"silu\""));
   EXPECT_THAT(with(R"("d_model":64)"), HasSubstr("field \"d_model\" appears twice"));
-  EXPECT_THAT(instead(R"("layer_norm_type":"rms")", R"("layer_norm_type":"default")"),
-              HasSubstr("layer_norm_type: found \"default\", needed \"rms\""));
-  EXPECT_THAT(instead(R"("block_type":"llama")", R"("block_type":"sequential")"),
-              HasSubstr("block_type: found \"sequential\", needed \"llama\""));
-  EXPECT_THAT(instead(R"("alibi":false)", R"("alibi":true)"), HasSubstr("alibi: found true"));
-  EXPECT_THAT(instead("LLaDAModelLM", "GPT2LMHeadModel"),
-              HasSubstr("architectures: found \"GPT2LMHeadModel\", which is an ordinary, autoregressive model's, which "
-                        "other programs"));
-  EXPECT_THAT(instead("LLaDAModelLM", "LLaDA3ModelLM"), HasSubstr("architectures: found \"LLaDA3ModelLM\""));
-  EXPECT_THAT(instead(R"("d_model":64)", R"("d_model":63)"),
-              HasSubstr("hidden_size is 63, a multiple of the 4 heads needed"));
-  EXPECT_THAT(instead(R"("d_model":64)", R"("d_model":128)"),
-              HasSubstr("tensor model.transformer.wte.weight is 64x40, 128x40 needed"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":3)"), HasSubstr("tensor blk.2.attn_norm.weight is missing"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":1)"),
-              HasSubstr("model.transformer.blocks.1.attn_norm.weight is not part"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":-1)"), HasSubstr("number of layers is -1"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":"2")"),
-              HasSubstr("n_layers: found \"2\", needed a whole number"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":18446744073709551615)"), HasSubstr("needed a whole number"));
-  EXPECT_THAT(instead(R"("n_layers":2)", R"("n_layers":null)"), HasSubstr("num_hidden_layers or n_layers: is missing"));
-  EXPECT_THAT(instead("1e-05", "0"), HasSubstr("RMSNorm epsilon is 0"));
-  EXPECT_THAT(instead("1e-05", "-1"), HasSubstr("rms_norm_eps: found -1"));
-  EXPECT_THAT(instead("10000.0", "1e300"), HasSubstr("rope_theta"));
-  EXPECT_THAT(instead(R"("mask_token_id":36)", R"("mask_token_id":40)"),
-              HasSubstr("mask token id is 40, below the vocabulary size 40"));
-  EXPECT_THAT(instead(R"("n_kv_heads":4)", R"("n_kv_heads":3)"), HasSubstr("4 heads over 3 key/value heads"));
   folder.write("config.json", "[1,2");
   EXPECT_THAT(model_outcome(folder.path()), HasSubstr("config.json: not valid JSON"));
   folder.write("config.json", std::string(100, '['));
@@ -495,8 +468,7 @@ TEST(ModelFile, FieldsFromGenerationConfig) {
   const TempFolder folder;
   write_folder(folder, tiny_config(&kLladaFamily), Style::olmo);
   folder.write("generation_config.json", R"({"bos_token_id":35,"eos_token_id":[1,2]})");
-  const auto model = ModelFile::open(folder.path());
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(ModelFile::open(folder.path()));
   EXPECT_EQ(model->config().bos_id, 35);
   EXPECT_EQ(model->config().eos_id, 37);                             // config.json comes first
   EXPECT_THAT(model->config().end_ids, testing::ElementsAre(1, 2));  // and both end an answer
@@ -527,11 +499,10 @@ TEST(ModelFile, EveryEndOfAnAnswerInGguf) {
     return ModelFile::open(folder.write("m.gguf", writer.header() + std::string(writer.data_bytes(), '\0')));
   };
   const std::vector<int32_t> ids = {3, 4};
-  const auto both = open([&](GgufWriter& out) {
+  const auto both = must(open([&](GgufWriter& out) {
     out.add_u32("tokenizer.ggml.eom_token_id", 5);
     out.add_i32s("llada.tokenizer.end_token_ids", ids);
-  });
-  ASSERT_TRUE(both) << both.error().message;
+  }));
   EXPECT_THAT(both->config().end_ids, testing::ElementsAre(5, 3, 4));
   const std::vector<int32_t> large = {40}, negative = {-2}, many(65, 1);
   for (const auto& [list, says] : {std::pair(large, "eos token id is 40"), std::pair(negative, "found -2"),
@@ -551,11 +522,9 @@ TEST(ModelFile, TiedHeads) {
   std::string text = hf_config_json(config, Style::standard);
   text.replace(text.find(R"("tie_word_embeddings":false)"), 27, R"("tie_word_embeddings":true)");
   folder.write("config.json", text);
-  const auto model = ModelFile::open(folder.path());
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(ModelFile::open(folder.path()));
   EXPECT_TRUE(model->config().tied_head);
-  const auto gguf = ModelFile::open(folder.write("m.gguf", gguf_bytes(config, {.arch = "dream"})));
-  ASSERT_TRUE(gguf) << gguf.error().message;
+  const auto gguf = must(ModelFile::open(folder.write("m.gguf", gguf_bytes(config, {.arch = "dream"}))));
   EXPECT_TRUE(gguf->config().tied_head);
 }
 
@@ -649,8 +618,8 @@ TEST(ModelFile, GgufNumbersThatChangeTheComputation) {
               HasSubstr("llada.use_parallel_residual is true, false needed"));
   GgufWriter unknown = gguf_writer(config, options);
   for (const char* name : {"a", "b", "c", "d", "e", "f"}) unknown.add_u32(fmt::format("llada.{}", name), 1);
-  const auto opened = ModelFile::open(folder.write("m.gguf", unknown.header() + std::string(unknown.data_bytes(), 0)));
-  ASSERT_TRUE(opened) << opened.error().message;
+  const auto opened =
+      must(ModelFile::open(folder.write("m.gguf", unknown.header() + std::string(unknown.data_bytes(), 0))));
   EXPECT_THAT(opened->config().notes,
               testing::ElementsAre("ignored metadata: llada.a, llada.b, llada.c, llada.d and 2 more"));
 }

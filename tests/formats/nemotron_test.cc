@@ -6,6 +6,7 @@
 #include "formats/family.h"
 #include "formats/model_file.h"
 #include "formats/same_shape.h"
+#include "must.h"
 #include "temp_folder.h"
 
 namespace llada::nemotron {
@@ -15,26 +16,19 @@ const std::string kMade = LLADA_SOURCE_DIR "/tests/data/nemotron/";
 
 void expect_equal(const ModelConfig& a, const ModelConfig& b) {
   expect_same_shape(a, b);
-  EXPECT_EQ(a.context, b.context);
-  EXPECT_EQ(a.rms_eps, b.rms_eps);
-  EXPECT_EQ(a.rope_theta, b.rope_theta);
+  EXPECT_EQ(std::tuple(a.context, a.rms_eps, a.rope_theta), std::tuple(b.context, b.rms_eps, b.rope_theta));
   ASSERT_TRUE(a.yarn && b.yarn);
-  EXPECT_EQ(a.yarn->factor, b.yarn->factor);
-  EXPECT_EQ(a.yarn->original_context, b.yarn->original_context);
-  EXPECT_EQ(a.yarn->beta_fast, b.yarn->beta_fast);
+  EXPECT_EQ(std::tuple(a.yarn->factor, a.yarn->original_context, a.yarn->beta_fast),
+            std::tuple(b.yarn->factor, b.yarn->original_context, b.yarn->beta_fast));
   EXPECT_NEAR(a.yarn->attention_factor.value_or(-1), b.yarn->attention_factor.value_or(-2), 1e-6);
   EXPECT_EQ(a.query_scale, b.query_scale);
   EXPECT_TRUE(a.causal_text && b.causal_text);
 }
 
 TEST(NemotronFiles, FolderAndGgufSayTheSame) {
-  const auto folder = ModelFile::open(kMade + "folder"), gguf = ModelFile::open(kMade + "model.gguf");
-  ASSERT_TRUE(folder) << folder.error().message;
-  ASSERT_TRUE(gguf) << gguf.error().message;
+  const auto folder = must(ModelFile::open(kMade + "folder")), gguf = must(ModelFile::open(kMade + "model.gguf"));
   const ModelConfig& c = folder->config();
-  EXPECT_EQ(c.family->name, "nemotron-labs-diffusion");
-  EXPECT_EQ(c.attention_block, 8);
-  EXPECT_EQ(c.mask_id, 90);
+  EXPECT_EQ(std::tuple(c.family->name, c.attention_block, c.mask_id), std::tuple("nemotron-labs-diffusion", 8, 90));
   EXPECT_EQ(c.yarn->attention_factor, 1.0) << "both magnitudes are 1";
   EXPECT_EQ(c.query_scale, (QueryScale{0.5, 24}));
   EXPECT_FALSE(c.shift_logits);
@@ -52,11 +46,9 @@ TEST(NemotronFiles, AConversionSaysTheSame) {
   const TempFolder out;
   const std::string path = out.path() + "/converted.gguf";
   ASSERT_TRUE(convert_to_gguf(*folder, nullptr, path, {.type = DType::F32, .progress = {}}));
-  const auto converted = ModelFile::open(path);
-  ASSERT_TRUE(converted) << converted.error().message;
-  EXPECT_EQ(converted->config().family, folder->config().family);
-  EXPECT_EQ(converted->config().attention_block, 8);
-  EXPECT_EQ(converted->config().mask_id, 90);
+  const auto converted = must(ModelFile::open(path));
+  EXPECT_EQ(std::tuple(converted->config().family, converted->config().attention_block, converted->config().mask_id),
+            std::tuple(folder->config().family, 8, 90));
   EXPECT_EQ(converted->config().rope_pairing, RopePairing::half_split);
   expect_equal(folder->config(), converted->config());
 }

@@ -23,48 +23,24 @@ const std::string kQ8 = LLADA_SOURCE_DIR "/tests/data/peer/tiny-llada-q8_0.gguf"
 TEST(Peer, MetadataIsRead) {
   const ModelFile model = opened(kBf16);
   const ModelConfig& c = model.config();
-  EXPECT_EQ(c.family, &kLladaFamily);
-  EXPECT_EQ(c.name, "tiny-llada");
-  EXPECT_EQ(c.layers, 6);
-  EXPECT_EQ(c.width, 256);
-  EXPECT_EQ(c.heads, 8);
-  EXPECT_EQ(c.kv_heads, 8);
-  EXPECT_EQ(c.head_dim, 32);
-  EXPECT_EQ(c.ffn_width, 768);
-  EXPECT_EQ(c.vocab, 1024);
-  EXPECT_EQ(c.context, 256);
-  EXPECT_EQ(c.rms_eps, 1e-5f);
-  EXPECT_EQ(c.rope_theta, 10000.0f);
-  EXPECT_EQ(c.rope_pairing, RopePairing::adjacent);
-  EXPECT_FALSE(c.shift_logits);
-  EXPECT_EQ(c.bos_id, 1000);
-  EXPECT_EQ(c.eos_id, 1001);
-  EXPECT_EQ(c.pad_id, 1001);
-  EXPECT_EQ(c.eot_id, 1004);
-  EXPECT_EQ(c.mask_id, 1005);
+  EXPECT_EQ(std::tuple(c.family, c.name, c.layers, c.width, c.heads, c.kv_heads, c.head_dim, c.ffn_width, c.vocab),
+            std::tuple(&kLladaFamily, "tiny-llada", 6, 256, 8, 8, 32, 768, 1024));
+  EXPECT_EQ(std::tuple(c.context, c.rms_eps, c.rope_theta, c.rope_pairing, c.shift_logits, c.bos_id, c.eos_id),
+            std::tuple(256, 1e-5f, 10000.0f, RopePairing::adjacent, false, 1000, 1001));
+  EXPECT_EQ(std::tuple(c.pad_id, c.eot_id, c.mask_id), std::tuple(1001, 1004, 1005));
   ASSERT_TRUE(model.tokenizer());
   const TokenizerSpec& spec = *model.tokenizer();
-  EXPECT_EQ(spec.tokens.size(), 1024u);
-  EXPECT_EQ(spec.merges.size(), 744u);
-  EXPECT_EQ(spec.merges[0], "e r");
-  EXPECT_EQ(spec.tokens[1005], "<|mdm_mask|>");
-  EXPECT_EQ(spec.kinds[1005], TokenKind::control);
-  EXPECT_EQ(spec.kinds[1023], TokenKind::unused);
-  EXPECT_EQ(spec.pre, "bailingmoe");
-  EXPECT_FALSE(spec.add_bos);
+  EXPECT_EQ(std::tuple(spec.tokens.size(), spec.merges.size(), spec.merges[0], spec.tokens[1005], spec.kinds[1005]),
+            std::tuple(1024u, 744u, "e r", "<|mdm_mask|>", TokenKind::control));
+  EXPECT_EQ(std::tuple(spec.kinds[1023], spec.pre, spec.add_bos), std::tuple(TokenKind::unused, "bailingmoe", false));
   EXPECT_TRUE(spec.chat_template.starts_with("{% for m in messages %}"));
 }
 
 TEST(Peer, ConfigAgreesWithTheFolders) {
   const ModelConfig a = opened(kBf16).config(), b = opened(kFolder).config();
   expect_same_shape(a, b);
-  EXPECT_EQ(a.context, b.context);
-  EXPECT_EQ(a.rms_eps, b.rms_eps);
-  EXPECT_EQ(a.rope_theta, b.rope_theta);
-  EXPECT_EQ(a.mask_id, b.mask_id);
-  EXPECT_EQ(a.bos_id, b.bos_id);
-  EXPECT_EQ(a.eos_id, b.eos_id);
-  EXPECT_EQ(a.eot_id, b.eot_id);
+  EXPECT_EQ(std::tuple(a.context, a.rms_eps, a.rope_theta, a.mask_id, a.bos_id, a.eos_id, a.eot_id),
+            std::tuple(b.context, b.rms_eps, b.rope_theta, b.mask_id, b.bos_id, b.eos_id, b.eot_id));
   EXPECT_EQ(b.rope_pairing, RopePairing::half_split);
 }
 

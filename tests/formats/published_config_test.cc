@@ -12,6 +12,7 @@
 #include "formats/model_file.h"
 #include "formats/model_fixture.h"
 #include "formats/temp_folder.h"
+#include "must.h"
 
 namespace llada {
 namespace {
@@ -61,15 +62,9 @@ TEST(PublishedConfig, Llada2sDefaults) {
                           "tie_word_embeddings", "norm_topk_prob", "use_qk_norm"})
     json = without(json, key);
   const ModelConfig c = accepted(json);
-  EXPECT_EQ(c.rotary_dims, 8);
-  EXPECT_EQ(c.expert_groups, 8);
-  EXPECT_EQ(c.expert_groups_used, 4);
-  EXPECT_EQ(c.expert_scale, 2.5f);
-  EXPECT_EQ(c.rms_eps, 1e-5f);
-  EXPECT_EQ(c.context, 16384);
-  EXPECT_EQ(c.rope_theta, 10000.0f);
-  EXPECT_EQ(c.dense_layers, 0);
-  EXPECT_EQ(c.shared_expert_ffn_width, 0);
+  EXPECT_EQ(std::tuple(c.rotary_dims, c.expert_groups, c.expert_groups_used, c.expert_scale, c.rms_eps, c.context),
+            std::tuple(8, 8, 4, 2.5f, 1e-5f, 16384));
+  EXPECT_EQ(std::tuple(c.rope_theta, c.dense_layers, c.shared_expert_ffn_width), std::tuple(10000.0f, 0, 0));
   EXPECT_TRUE(c.qk_norm && c.norm_topk && !c.tied_head);
   EXPECT_THAT(c.notes, IsEmpty());
   const ModelConfig fewer = accepted(without(without(json, "num_experts"), "num_experts_per_tok"));
@@ -318,25 +313,20 @@ TEST(PublishedConfig, YarnInGguf) {
     return ModelFile::open(folder.write("m.gguf", bytes));
   };
   const auto refusal = [&](const std::function<void(GgufWriter&)>& add) { return outcome(open(add)); };
-  const auto plain = open([](GgufWriter& out) { out.add_f32("llada.rope.scaling.factor", 8); });
-  ASSERT_TRUE(plain) << plain.error().message;
+  const auto plain = must(open([](GgufWriter& out) { out.add_f32("llada.rope.scaling.factor", 8); }));
   EXPECT_EQ(plain->config().yarn, (Yarn{.factor = 8, .original_context = config.context}));
-  const auto full = open([](GgufWriter& out) {
+  const auto full = must(open([](GgufWriter& out) {
     out.add_f32("llada.rope.scaling.factor", 8);
     out.add_u32("llada.rope.scaling.original_context_length", 16);
     out.add_f32("llada.rope.scaling.yarn_beta_fast", 4);
     out.add_f32("llada.rope.scaling.yarn_beta_slow", 0.5f);
     out.add_f32("llada.rope.scaling.attn_factor", 2);
-  });
-  ASSERT_TRUE(full) << full.error().message;
+  }));
   const Yarn& y = *full->config().yarn;
-  EXPECT_EQ(y.original_context, 16);
-  EXPECT_EQ(y.beta_fast, 4);
-  EXPECT_EQ(y.beta_slow, 0.5);
+  EXPECT_EQ(std::tuple(y.original_context, y.beta_fast, y.beta_slow), std::tuple(16, 4, 0.5));
   EXPECT_NEAR(*y.attention_factor, 2 * (1 + 0.1 * std::log(8)), 1e-6);
   ASSERT_TRUE(convert_to_gguf(*full, nullptr, folder / "again.gguf", {.type = DType::F32, .progress = {}}));
-  const auto again = ModelFile::open(folder / "again.gguf");
-  ASSERT_TRUE(again) << again.error().message;
+  const auto again = must(ModelFile::open(folder / "again.gguf"));
   EXPECT_EQ(again->config().yarn->beta_fast, 4);
   EXPECT_EQ(again->config().yarn->original_context, 16);
   EXPECT_NEAR(*again->config().yarn->attention_factor, *y.attention_factor, 1e-6);
