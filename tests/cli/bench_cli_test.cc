@@ -1,54 +1,39 @@
 // synth and bench as programs: what their JSON holds, what they refuse, and that an interrupted synth leaves
 // nothing.
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
 #include "cli/process.h"
-#include "formats/temp_folder.h"
 
 namespace llada::test {
 namespace {
 
-namespace fs = std::filesystem;
-using nlohmann::json;
+using json = Json;
 
 class BenchCli : public testing::Test {
  protected:
   std::string path(const std::string& name) const { return folder_ / name; }
-  size_t files() const { return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), {})); }
-  const TempFolder temp_;
-  const fs::path folder_ = temp_.path();
+  const TempFolder folder_;
 };
 
 void expect_keys(const json& object, const std::set<std::string>& keys) {
   for (const std::string& key : keys) EXPECT_TRUE(object.contains(key)) << key << " in " << object.dump();
 }
 
-const std::vector<std::string> kSmall = {
-    "bench", "--preset",          "tiny:q4_0", "--rows",           "1,4", "--types",      "q4_0,f16", "--repeats",
-    "2",     "--attention-keys",  "64",        "--attention-rows", "4",   "--gen-length", "12",       "--block-length",
-    "4",     "--tokens-per-step", "3",         "--prompt-tokens",  "5",   "--threads",    "2",        "--stream-mib",
-    "1"};
-
-std::vector<std::string> small_bench(const std::vector<std::string>& more) {
-  std::vector<std::string> words = kSmall;
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+json small_bench(const std::string& more) {
+  return json_of(with(split("bench --preset tiny:q4_0 --rows 1,4 --types q4_0,f16 --repeats 2 --attention-keys 64 "
+                            "--attention-rows 4 --gen-length 12 --block-length 4 --tokens-per-step 3 --prompt-tokens 5 "
+                            "--threads 2 --stream-mib 1 --json"),
+                      split(more)));
 }
 
 TEST_F(BenchCli, TheReportHasTheKeysThatOtherToolsRelyOn) {
-  const auto result = run_llada(small_bench({"--json"}));
-  ASSERT_EQ(result.status, 0) << result.err;
-  const json report = json::parse(result.out);
+  const json report = small_bench("");
   expect_keys(report, {"machine", "gemm", "forward", "attention", "end_to_end", "shared", "label", "repeats", "model"});
   EXPECT_EQ(report["label"], "measured");
   expect_keys(report["machine"], {"cpu", "isa", "threads", "read_gb_per_s", "int8_gop_per_s", "float_gflop_per_s"});
@@ -79,9 +64,7 @@ TEST_F(BenchCli, TheReportHasTheKeysThatOtherToolsRelyOn) {
 }
 
 TEST_F(BenchCli, SharedForwardsAreReported) {
-  const auto result = run_llada(small_bench({"--only", "shared", "--requests", "1,2", "--json"}));
-  ASSERT_EQ(result.status, 0) << result.err;
-  const json report = json::parse(result.out);
+  const json report = small_bench("--only shared --requests 1,2");
   ASSERT_EQ(report["shared"].size(), 2u);
   for (const json& s : report["shared"])
     expect_keys(s,
@@ -90,40 +73,28 @@ TEST_F(BenchCli, SharedForwardsAreReported) {
   EXPECT_EQ(report["shared"][0]["requests_per_forward"], 1);
   EXPECT_EQ(report["shared"][0]["tokens_per_s_ratio"], 1);
   EXPECT_EQ(report["shared"][1]["requests"], 2);
-  const auto text = run_llada(small_bench({"--only", "shared", "--requests", "2"}));
-  ASSERT_EQ(text.status, 0) << text.err;
-  EXPECT_NE(text.out.find("requests at a time in shared forwards: 12 tokens each from a prompt of 5"),
-            std::string::npos)
-      << text.out;
+  const auto text =
+      done(split("bench --preset tiny:q4_0 --only shared --requests 2 --gen-length 12 --block-length 4 "
+                 "--prompt-tokens 5 --repeats 1 --stream-mib 1"));
+  EXPECT_THAT(text.out, HasSubstr("requests at a time in shared forwards: 12 tokens each from a prompt of 5"));
 }
 
 // labels: long
 TEST_F(BenchCli, OnlyTheAskedPartsRun) {
-  const auto result = run_llada(small_bench({"--only", "gemm,forward", "--json"}));
-  ASSERT_EQ(result.status, 0) << result.err;
-  const json report = json::parse(result.out);
-  EXPECT_FALSE(report["gemm"].empty());
-  EXPECT_FALSE(report["forward"].empty());
-  EXPECT_TRUE(report["attention"].empty());
-  EXPECT_TRUE(report["end_to_end"].empty());
-  EXPECT_TRUE(report["shared"].empty());
-  const auto machine =
-      run_llada({"bench", "--only", "machine", "--threads", "1", "--repeats", "1", "--stream-mib", "1"});
-  ASSERT_EQ(machine.status, 0) << machine.err;
-  EXPECT_NE(machine.out.find("read GB/s"), std::string::npos) << machine.out;
+  const json report = small_bench("--only gemm,forward");
+  for (const char* part : {"gemm", "forward", "attention", "end_to_end", "shared"})
+    EXPECT_EQ(report[part].empty(), part != std::string("gemm") && part != std::string("forward")) << part;
+  const auto machine = done(split("bench --only machine --threads 1 --repeats 1 --stream-mib 1"));
+  EXPECT_THAT(machine.out, HasSubstr("read GB/s"));
 }
 
 TEST_F(BenchCli, AFileAndItsPresetDoTheSameForwards) {
-  const auto written = run_llada({"synth", "--preset", "tiny", "--type", "q8_0", path("m.gguf"), "--json"});
-  ASSERT_EQ(written.status, 0) << written.err;
-  const json summary = json::parse(written.out);
+  const json summary = json_of({"synth", "--preset", "tiny", "--type", "q8_0", path("m.gguf"), "--json"});
   expect_keys(summary, {"out", "preset", "type", "model", "parameters", "bytes_out", "runnable"});
   EXPECT_EQ(summary["bytes_out"], fs::file_size(path("m.gguf")));
   EXPECT_EQ(summary["runnable"], true);
-  const auto result = run_llada({"bench", "-m", path("m.gguf"), "--only", "forward", "--rows", "2", "--repeats", "1",
-                                 "--stream-mib", "1", "--json"});
-  ASSERT_EQ(result.status, 0) << result.err;
-  const json report = json::parse(result.out);
+  const json report = json_of(
+      with({"bench", "-m", path("m.gguf")}, split("--only forward --rows 2 --repeats 1 --stream-mib 1 --json")));
   EXPECT_EQ(report["model"]["parameters"], summary["parameters"]);
   EXPECT_EQ(report["forward"][0]["rows"], 2);
 }

@@ -1,27 +1,19 @@
 // A conversation at a terminal of 80 by 24, driven key by key; the screen is compared as a terminal shows it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "cli/line_reader.h"
 #include "cli/message_history.h"
 #include "cli/process.h"
-#include "formats/temp_folder.h"
 
 namespace llada::cli {
 namespace {
 
-namespace fs = std::filesystem;
-using test::TerminalSession;
-using test::tiny_model;
+using namespace test;
+
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 const std::string kSort = "Sort the numbers from smallest to largest: 38 41 6 51 3";
 
@@ -38,7 +30,7 @@ class ChatTerminal : public testing::Test {
     if (by_name) words.erase(words.begin());
     words.insert(words.end(), more.begin(), more.end());
     auto session = std::make_unique<TerminalSession>(
-        words, test::TerminalInput{.environment = {"TERM=xterm", "NO_COLOR=1", "XDG_STATE_HOME=" + file("state")}});
+        words, TerminalInput{.environment = {"TERM=xterm", "NO_COLOR=1", "XDG_STATE_HOME=" + file("state")}});
     EXPECT_TRUE(session->shows("leave\n> ")) << session->screen().text();
     return session;
   }
@@ -73,7 +65,7 @@ TEST_F(ChatTerminal, ABannerOfFourLinesAnAnswerAndTheWayOut) {
   session->type(kSort + "\r");
   EXPECT_TRUE(session->shows("\n3 6 38 41 51\n")) << session->screen().text();
   EXPECT_TRUE(session->shows("tokens/s (measured)\n> "));
-  EXPECT_NE(session->bytes().find("\x1b[?2026h"), std::string::npos) << "it formed in place";
+  EXPECT_THAT(session->bytes(), HasSubstr("\x1b[?2026h")) << "it formed in place";
   session->type("\x04");
   EXPECT_EQ(session->finish(), 0);
 }
@@ -83,7 +75,7 @@ TEST_F(ChatTerminal, APasteOfThreeLinesIsOneMessage) {
   session->type("\x1b[200~Write as JSON: Eric is 31 years old,\rlives in Oslo and works\ras a baker.\x1b[201~");
   EXPECT_TRUE(session->shows("> Write as JSON: Eric is 31 years old,\nlives in Oslo and works\nas a baker."))
       << session->screen().text();
-  EXPECT_EQ(session->bytes().find("\x1b[?2026h"), std::string::npos) << "it waits for Enter";
+  EXPECT_THAT(session->bytes(), Not(HasSubstr("\x1b[?2026h"))) << "it waits for Enter";
   session->type("\r");
   EXPECT_TRUE(session->shows("tokens/s (measured)\n> "));
   const auto messages = saved(*session, "c.json");
@@ -125,7 +117,7 @@ TEST_F(ChatTerminal, KeysEditTheLineAndBringBackOldOnes) {
   EXPECT_TRUE(session->shows("(Ctrl-D or /exit leaves)\n> "));
   session->type("\x04");
   EXPECT_EQ(session->finish(), 0);
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(::stat(file("state/llada/history").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   const auto again = open();
@@ -169,7 +161,7 @@ TEST_F(ChatTerminal, AStoppedAnswerCanBeKeptOrAskedForAgain) {
   const auto kept = saved(*session, "kept.json");
   ASSERT_EQ(kept.size(), 2u);
   EXPECT_EQ(kept[1]["content"].get<std::string>().substr(0, 4), "3 6 ");
-  EXPECT_EQ(kept[1]["content"].get<std::string>().find("\u2591"), std::string::npos);
+  EXPECT_THAT(kept[1]["content"].get<std::string>(), Not(HasSubstr("\u2591")));
   session->type("/regen\r");
   ASSERT_TRUE(session->shows("\n3 6 38 41 51\n")) << session->screen().text();
 }
@@ -180,12 +172,12 @@ TEST_F(ChatTerminal, TypingAheadAndResizingLeaveTheScreenWhole) {
   ASSERT_TRUE(session->shows("step 3  3/"));
   session->type("typed ahead");
   ASSERT_TRUE(session->shows("step 6  6/"));
-  EXPECT_EQ(session->screen().text().find("typed"), std::string::npos) << "not while the answer is painted";
+  EXPECT_THAT(session->screen().text(), Not(HasSubstr("typed"))) << "not while the answer is painted";
   session->resize(60);
   ASSERT_TRUE(session->shows("step 12  12/"));
   ASSERT_TRUE(session->shows("> typed ahead")) << session->screen().text();
   const std::string text = session->screen().text();
-  EXPECT_EQ(text.find("block 1/"), std::string::npos) << "no picture is left: " << text;
+  EXPECT_THAT(text, Not(HasSubstr("block 1/"))) << "no picture is left: " << text;
   EXPECT_EQ(std::ranges::count(session->bytes(), '\a'), 0);
   session->resize(40);
   session->read_for(300);
@@ -261,7 +253,7 @@ TEST_F(ChatTerminal, BackslashesAndQuotesJoinLines) {
 
 // labels: long
 TEST_F(ChatTerminal, AConversationThatOutgrowsTheContextForgetsItsOldestTurns) {
-  const auto session = open({"--no-live", "-n", "96"}, false, test::several_turns_model());
+  const auto session = open({"--no-live", "-n", "96"}, false, several_turns_model());
   for (int i = 0; i < 5; ++i) {
     session->type(kSort + "\r");
     session->read_for(700);

@@ -1,20 +1,15 @@
 // A conversation: what is remembered, what is forgotten when the context is full.
 #include "cli/chat.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <csignal>
-#include <nlohmann/json.hpp>
 
 #include "cli/process.h"
 
 namespace llada::cli {
 namespace {
 
-using test::run_llada;
-using test::run_llada_on_terminal;
-using test::tiny_model;
+using namespace test;
+using test::Json;
 
 std::vector<ChatMessage> conversation(bool system, int exchanges) {
   std::vector<ChatMessage> messages;
@@ -67,23 +62,18 @@ TEST(TrimHistory, PassesErrorsOn) {
   EXPECT_EQ(result.error().message, "no tokenizer");
 }
 
-std::vector<std::string> chat_arguments(const std::string& model = test::several_turns_model()) {
+Words chat_arguments(const std::string& model = several_turns_model()) {
   return {"run", "-m", model, "--chat", "--gen-length", "24", "--threshold", "0.9", "--json"};
 }
 
-std::vector<nlohmann::json> answers(const std::string& out) {
-  std::vector<nlohmann::json> list;
-  for (size_t at = 0; at < out.size();) {
-    const size_t end = out.find('\n', at);
-    list.push_back(nlohmann::json::parse(out.substr(at, end - at)));
-    at = end + 1;
-  }
+std::vector<Json> answers(const std::string& out) {
+  std::vector<Json> list;
+  for (const std::string& line : lines_of(out)) list.push_back(Json::parse(line));
   return list;
 }
 
 TEST(Chat, EveryLineIsAnsweredWithTheHistoryBeforeIt) {
-  const auto result = run_llada(chat_arguments(), {.stdin_text = "Sort: 3 1 2\n\nSort: 9 7 8\r\n/exit\nnever read\n"});
-  ASSERT_EQ(result.status, 0) << result.err;
+  const auto result = done(chat_arguments(), {.stdin_text = "Sort: 3 1 2\n\nSort: 9 7 8\r\n/exit\nnever read\n"});
   EXPECT_EQ(result.err, "");  // no prompt sign on a pipe
   const auto list = answers(result.out);
   ASSERT_EQ(list.size(), 2u);
@@ -103,10 +93,10 @@ TEST(Chat, AMessageOfASingleQuestionModelStandsAlone) {
 
 TEST(Chat, TheFirstAnswerIsThatOfASinglePrompt) {
   const auto chat = run_llada(chat_arguments(), {.stdin_text = "Sort: 3 1 2"});  // no newline at the end
-  const auto single =
-      run_llada({"run", "-m", tiny_model(), "-p", "Sort: 3 1 2", "--gen-length", "24", "--threshold", "0.9", "--json"});
+  const Json single =
+      json_of({"run", "-m", tiny_model(), "-p", "Sort: 3 1 2", "--gen-length", "24", "--threshold", "0.9", "--json"});
   ASSERT_EQ(answers(chat.out).size(), 1u);
-  EXPECT_EQ(answers(chat.out)[0]["tokens"], answers(single.out)[0]["tokens"]);
+  EXPECT_EQ(answers(chat.out)[0]["tokens"], single["tokens"]);
 }
 
 // labels: long
@@ -115,17 +105,13 @@ TEST(Chat, OldTurnsAreForgottenWhenTheContextIsFull) {
   for (int i = 0; i < 4; ++i) lines += "Sort the numbers from smallest to largest: 38 41 6 51 3 17 20 99 4\n";
   auto arguments = chat_arguments();
   arguments[5] = "96";
-  const auto result = run_llada(arguments, {.stdin_text = lines});
-  ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_NE(result.err.find("were forgotten to fit the context of 256 tokens"), std::string::npos) << result.err;
+  const auto result = done(arguments, {.stdin_text = lines});
+  EXPECT_THAT(result.err, HasSubstr("were forgotten to fit the context of 256 tokens"));
   for (const auto& answer : answers(result.out)) EXPECT_LE(answer["stats"]["prompt_tokens"].get<int>(), 256 - 96);
 }
 
 TEST(Chat, AMessageThatNeverFitsEndsAPipedChat) {
-  const auto result = run_llada(chat_arguments(), {.stdin_text = std::string(4000, '7') + "\nSort: 1\n"});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_EQ(result.out, "");
-  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+  expect_one_line(run_llada(chat_arguments(), {.stdin_text = std::string(4000, '7') + "\nSort: 1\n"}), 2, "too long");
 }
 
 TEST(Chat, ATerminalGetsAPromptSign) {
@@ -134,13 +120,13 @@ TEST(Chat, ATerminalGetsAPromptSign) {
       {"run", "-m", tiny_model(), "--chat", "--gen-length", "8", "--threshold", "0.5", "--no-history"},
       {.typed = "Sort: 2 1\n/exit\n", .environment = {"TERM=xterm"}});
   EXPECT_EQ(result.status, 0);
-  EXPECT_NE(result.out.find("> "), std::string::npos);
+  EXPECT_THAT(result.out, HasSubstr("> "));
 }
 
 TEST(Chat, AnInterruptWhileWaitingForALineDoesNotEndIt) {
   LLADA_NEEDS_TERMINAL();
   for (const char* term : {"TERM=xterm", "TERM=dumb"}) {  // with the editor, and without
-    test::TerminalSession chat({"run", "-m", tiny_model(), "--chat", "--no-history"}, {.environment = {term}});
+    TerminalSession chat({"run", "-m", tiny_model(), "--chat", "--no-history"}, {.environment = {term}});
     ASSERT_TRUE(chat.shows("> "));
     chat.signal(SIGINT);
     EXPECT_TRUE(chat.shows("(Ctrl-D or /exit leaves)")) << chat.screen().text();
@@ -151,30 +137,22 @@ TEST(Chat, AnInterruptWhileWaitingForALineDoesNotEndIt) {
 
 TEST(Chat, CommandsWorkOnAPipe) {
   auto arguments = chat_arguments();
-  const auto result = run_llada(
-      arguments, {.stdin_text = "\"\"\"\nSort:\n3 1 2\n\"\"\"\n/clear\n/set n 16\nSort: \\\n2 1\n/bye \nnever\n"});
-  ASSERT_EQ(result.status, 0) << result.err;
+  const auto result =
+      done(arguments, {.stdin_text = "\"\"\"\nSort:\n3 1 2\n\"\"\"\n/clear\n/set n 16\nSort: \\\n2 1\n/bye \nnever\n"});
   const auto list = answers(result.out);
   ASSERT_EQ(list.size(), 2u);
   EXPECT_EQ(list[1]["tokens"].size(), 16u);
   EXPECT_LT(list[1]["stats"]["prompt_tokens"], list[0]["stats"]["prompt_tokens"]);
-  const auto wrong = run_llada(arguments, {.stdin_text = "/nope\n"});
-  EXPECT_EQ(wrong.status, 2);
-  EXPECT_EQ(wrong.err, "llada run: unknown command /nope; /help lists them\n");
+  expect_one_line(run_llada(arguments, {.stdin_text = "/nope\n"}), 2,
+                  "llada run: unknown command /nope; /help lists them\n");
 }
 
 // Only a switch needs no value.
 TEST(Chat, AnOptionWithoutItsValueIsRefused) {
-  const auto said = [](const std::string& line) {
-    const auto result = run_llada(chat_arguments(), {.stdin_text = line + "\n"});
-    return std::pair(result.status, result.err);
-  };
-  for (const std::string name : {"regex", "choice", "temperature", "gen-length", "preset-decode"}) {
-    const auto [status, err] = said("/set " + name);
-    EXPECT_EQ(status, 2) << err;
-    EXPECT_TRUE(err.starts_with("llada run: --" + name + ": found '', needed ")) << err;
-  }
-  EXPECT_EQ(said("/set slide").first, 0) << said("/set slide").second;
+  for (const std::string name : {"regex", "choice", "temperature", "gen-length", "preset-decode"})
+    expect_one_line(run_llada(chat_arguments(), {.stdin_text = "/set " + name + "\n"}), 2,
+                    "llada run: --" + name + ": found '', needed ");
+  done(chat_arguments(), {.stdin_text = "/set slide\n"});
 }
 
 TEST(Conversation, RoundTripsAndRefusesWhatIsNone) {
@@ -202,7 +180,7 @@ TEST(Conversation, RoundTripsAndRefusesWhatIsNone) {
     const auto refused = parse_conversation(text, "c.json");
     ASSERT_FALSE(refused) << text;
     EXPECT_EQ(refused.error().kind, ErrorKind::invalid_input);
-    EXPECT_NE(refused.error().message.find(says), std::string::npos) << refused.error().message;
+    EXPECT_THAT(refused.error().message, HasSubstr(says));
   }
 }
 

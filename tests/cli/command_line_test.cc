@@ -1,13 +1,6 @@
 // What a newcomer types: examples of help as a shell reads them, the model by position, text on a pipe, words of other
 // programs.
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "cli/commands.h"
@@ -15,20 +8,13 @@
 #include "cli/manual.h"
 #include "cli/mistakes.h"
 #include "cli/process.h"
-#include "formats/temp_folder.h"
 #include "lab/commands.h"
 
 namespace llada::cli {
 namespace {
 
-namespace fs = std::filesystem;
-using test::run_llada;
-using test::tiny_model;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
-using Json = nlohmann::json;
-using Words = std::vector<std::string>;
+using namespace test;
+using test::Json;
 
 const std::string kAsked = "Sort the numbers from smallest to largest:";
 
@@ -186,13 +172,10 @@ TEST(EmptyValues, AreRefusedByName) {
     }
   }
   EXPECT_GT(tried, 300);
-  for (const Words& words :
-       {Words{"serve", "-m", tiny_model(), "--socket", ""}, {"run", "-m", tiny_model(), "--regex="}})
-    EXPECT_EQ(run_llada(words).status, 2) << words[3];
 }
 
 TEST_F(Examples, Run) {
-  ASSERT_EQ(run_llada({"convert", tiny_model(), (folder_ / "model.gguf").string(), "--type", "q8_0"}).status, 0);
+  done({"convert", tiny_model(), (folder_ / "model.gguf").string(), "--type", "q8_0"});
   std::string script = fmt::format("set -e\nllada() {{ {} '{}' \"$@\"; }}\n", LLADA_EMULATOR, LLADA_BINARY);
   std::ranges::replace(script, '|', ' ');
   for (const auto setup : {setup_run, setup_infill, setup_inspect, setup_devices}) {
@@ -206,9 +189,7 @@ TEST_F(Examples, Run) {
 
 TEST(Positions, TheModelStandsFirstWithoutItsOption) {
   const auto tokens = [](const Words& words, const std::string& in = "") {
-    const auto result = run_llada(words, {.stdin_text = in});
-    EXPECT_EQ(result.status, 0) << result.err;
-    return result.status == 0 ? Json::parse(result.out)["tokens"] : Json();
+    return json_of(words, {.stdin_text = in})["tokens"];
   };
   const std::string m = tiny_model(), prompt = kAsked + " 3 1 2";
   const Json expected = tokens({"run", "-m", m, "-p", prompt, "--json"});
@@ -225,9 +206,7 @@ TEST(Positions, TheModelStandsFirstWithoutItsOption) {
 
 TEST(Piped, TextGoesBehindThePrompt) {
   const auto tokens = [](const std::string& prompt, const std::string& in) {
-    const auto result = run_llada({"run", tiny_model(), "-p", prompt, "--json"}, {.stdin_text = in});
-    EXPECT_EQ(result.status, 0) << result.err;
-    return Json::parse(result.out)["tokens"];
+    return json_of({"run", tiny_model(), "-p", prompt, "--json"}, {.stdin_text = in})["tokens"];
   };
   const Json expected = tokens(kAsked + "\n38 41 6 51 3", "");
   EXPECT_EQ(tokens(kAsked, "38 41 6 51 3"), expected);
@@ -239,13 +218,11 @@ TEST(Piped, TextGoesBehindThePrompt) {
 // Node's child processes have a socket for stdin, and leave it open where nothing is written.
 TEST(Piped, SocketsCountWhereTheyBringText) {
   const Words alone = {"run", tiny_model(), kAsked, "--json"};
-  const auto tokens = [](const test::ProcessResult& result) { return Json::parse(result.out)["tokens"]; };
-  const auto written = run_llada(alone, {.stdin_text = "38 41 6 51 3", .stdin_socket = true});
-  EXPECT_EQ(written.status, 0) << written.err;
+  const auto tokens = [](const ProcessResult& result) { return Json::parse(result.out)["tokens"]; };
+  const auto written = done(alone, {.stdin_text = "38 41 6 51 3", .stdin_socket = true});
   EXPECT_EQ(written.err, "");
   EXPECT_EQ(tokens(written), tokens(run_llada(alone, {.stdin_text = "38 41 6 51 3"})));
-  const auto open = run_llada(alone, {.stdin_socket = true, .stdin_stays_open = true});
-  EXPECT_EQ(open.status, 0);
+  const auto open = done(alone, {.stdin_socket = true, .stdin_stays_open = true});
   EXPECT_EQ(open.err, "llada: stdin is a socket that brings nothing: the prompt stands alone\n");
   EXPECT_EQ(tokens(open), tokens(run_llada(alone)));
 }
@@ -254,31 +231,26 @@ TEST(Piped, SocketsCountWhereTheyBringText) {
 TEST(Piped, APipeThatStaysOpenIsSaidToBeWaitedFor) {
   const Words alone = {"run", tiny_model(), kAsked, "--json"};
   for (const std::string text : {"", "38 41 6 51 3"}) {
-    const auto result = run_llada(alone, {.stdin_text = text, .stdin_stays_open = true});
-    EXPECT_EQ(result.status, 0);
+    const auto result = done(alone, {.stdin_text = text, .stdin_stays_open = true});
     EXPECT_THAT(result.err, HasSubstr("waiting for the end of stdin"));
-    EXPECT_EQ(Json::parse(result.out)["tokens"], Json::parse(run_llada(alone, {.stdin_text = text}).out)["tokens"]);
+    EXPECT_EQ(Json::parse(result.out)["tokens"], json_of(alone, {.stdin_text = text})["tokens"]);
   }
 }
 
 TEST(Logits, DashIsStdout) {
   const TempFolder folder;
   const std::string file = folder / "rows.f32", ids = "1000 72 101 1005";
-  ASSERT_EQ(run_llada({"logits", tiny_model(), "--ids", "-", "-o", file}, {.stdin_text = ids}).status, 0);
-  const auto result = run_llada({"logits", tiny_model(), "--ids", "-", "-o", "-"}, {.stdin_text = ids});
-  EXPECT_EQ(result.status, 0);
+  done({"logits", tiny_model(), "--ids", "-", "-o", file}, {.stdin_text = ids});
+  const auto result = done({"logits", tiny_model(), "--ids", "-", "-o", "-"}, {.stdin_text = ids});
   EXPECT_EQ(result.err, "-: 4 rows of 1024 logits\n");
   EXPECT_EQ(result.out, folder.read("rows.f32"));
   EXPECT_EQ(result.out.size(), size_t{4} * 1024 * 4);
 }
 
 TEST(Listed, DevicesThatComputeStandFirstAndLinesFit) {
-  for (const Words& words : {Words{"devices"}, Words{"--version"}, Words{"simulate", "--profile", "sm8750-paper"},
-                             Words{"simulate", "--moe", "mixtral", "--profile", "a6000-pcie4", "--moe-tokens", "1"}}) {
-    const std::string out = run_llada(words).out;
-    std::stringstream lines(out);
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
-  }
+  for (const char* words : {"devices", "--version", "simulate --profile sm8750-paper",
+                            "simulate --moe mixtral --profile a6000-pcie4 --moe-tokens 1"})
+    EXPECT_LE(longest_line(run_llada(split(words)).out), 80u) << words;
   const std::string devices = run_llada({"devices"}, {.program = LLADA_STUDY}).out;
   EXPECT_THAT(run_llada({"devices"}).out, Not(HasSubstr("sim:")));
   EXPECT_TRUE(devices.starts_with("cpu: ")) << devices;
@@ -288,9 +260,7 @@ TEST(Listed, DevicesThatComputeStandFirstAndLinesFit) {
 
 // Of the least certain numbers those are shown whose ends make a difference.
 TEST(Listed, NumbersWithoutEffectAreLeftOut) {
-  const std::string out = run_llada({"simulate", "--profile", "rtx4060-pcie4"}).out;
-  std::stringstream lines(out);
-  for (std::string line; std::getline(lines, line);) {
+  for (const std::string& line : lines_of(run_llada({"simulate", "--profile", "rtx4060-pcie4"}).out)) {
     const size_t first = line.find(" gives "), second = line.find(" gives ", first + 1);
     if (second == std::string::npos) continue;
     EXPECT_NE(line.substr(first, line.find(',', first) - first), line.substr(second)) << line;

@@ -1,28 +1,17 @@
 // llada doctor: what it says of this machine, of a DSP that is not there, and the way from an emulated DSP to a profile
 // that simulate and the device read.
-#include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <unistd.h>
-
-#include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "cli/process.h"
 
 namespace llada::test {
 namespace {
 
-namespace fs = std::filesystem;
-using testing::HasSubstr;
-using Json = nlohmann::json;
-
 TEST(Doctor, SaysWhatThisMachineHas) {
-  const auto text = run_llada({"doctor"});
-  EXPECT_EQ(text.status, 0) << text.err;
+  const auto text = done({"doctor"});
   for (const char* what : {"ok cpu ", "ok cores ", "ok memory ", " hexagon ", " cuda "})
     EXPECT_THAT(text.out, HasSubstr(what));
-  const auto json = run_llada({"doctor", "--json"});
-  const Json findings = Json::parse(json.out)["findings"];
+  const Json findings = json_of({"doctor", "--json"})["findings"];
   EXPECT_EQ(findings[0]["finding"], "cpu");
   EXPECT_EQ(findings[0]["kind"], "good");
 }
@@ -32,7 +21,7 @@ TEST(Doctor, NamesWhatADspLacks) {
       run_llada({"doctor", "--device", "hexagon", "--library", "/nowhere/lib.so", "-o", "/nowhere/x.json"});
   EXPECT_EQ(text.status, 1);
   EXPECT_EQ(text.err, "");
-  EXPECT_THAT(text.out, testing::StartsWith("NO library    no FastRPC library: /nowhere/lib.so: cannot open"));
+  EXPECT_THAT(text.out, StartsWith("NO library    no FastRPC library: /nowhere/lib.so: cannot open"));
   const auto json = run_llada({"doctor", "--device", "hexagon", "--library", "/nowhere/lib.so", "--json"});
   EXPECT_EQ(json.status, 1);
   EXPECT_EQ(Json::parse(json.out)["profile"], nullptr);
@@ -44,18 +33,14 @@ TEST(Doctor, WritesAProfileThatSimulateAndTheDeviceRead) {
   const std::string library = fs::path(LLADA_BINARY).parent_path() / "hexagon/libcdsprpc.so";
   if (::access(library.c_str(), R_OK) != 0 || ::access("/usr/bin/qemu-hexagon", X_OK) != 0)
     GTEST_SKIP() << "no emulated DSP here";
-  const std::string file = (fs::temp_directory_path() / fmt::format("llada_doctor_{}.json", ::getpid())).string();
-  const auto examined = run_llada({"doctor", "--device", "hexagon", "--library", library, "-o", file});
-  EXPECT_EQ(examined.status, 0) << examined.out << examined.err;
+  const TempFolder folder;
+  const std::string file = folder / "profile.json";
+  const auto examined = done({"doctor", "--device", "hexagon", "--library", library, "-o", file});
   EXPECT_THAT(examined.out, HasSubstr("ok product"));
   EXPECT_THAT(examined.out, HasSubstr("for --device hexagon:profile=" + file));
-  const auto simulated = run_llada({"simulate", "--profile", file});
-  EXPECT_EQ(simulated.status, 0) << simulated.err;
-  EXPECT_THAT(simulated.out, HasSubstr("EMULATED"));
-  const auto ran = run_llada({"run", "-m", tiny_model(), "-p", "1", "--gen-length", "2", "--device",
-                              "hexagon:deadline=60,fallback=none,library=" + library + ",profile=" + file});
-  EXPECT_EQ(ran.status, 0) << ran.err;
-  fs::remove(file);
+  EXPECT_THAT(done({"simulate", "--profile", file}).out, HasSubstr("EMULATED"));
+  done({"run", "-m", tiny_model(), "-p", "1", "--gen-length", "2", "--device",
+        "hexagon:deadline=60,fallback=none,library=" + library + ",profile=" + file});
 }
 
 }  // namespace

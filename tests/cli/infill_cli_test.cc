@@ -1,16 +1,8 @@
 // llada infill as a process: what stands around the gaps is kept byte for byte, wherever the gaps are and however many.
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-
 #include "cli/process.h"
 
 namespace llada::test {
 namespace {
-
-using Json = nlohmann::json;
 
 // Puts the texts of the spans into the gaps, by a way of its own.
 std::string with_spans(std::string text, const Json& spans) {
@@ -26,13 +18,9 @@ std::string with_spans(std::string text, const Json& spans) {
 }
 
 void expect_kept(const std::string& text, size_t gaps) {
-  const std::string path = testing::TempDir() + "/llada-infill-" + std::to_string(::getpid());
-  std::ofstream(path, std::ios::binary) << text;
-  const auto done = run_llada({"infill", "-q", "-m", LLADA_SOURCE_DIR "/models/tiny-llada-long", "-f", path, "--steps",
-                               "1", "--block-length", "1024", "--json"});
-  std::filesystem::remove(path);
-  ASSERT_EQ(done.status, 0) << done.err;
-  const Json json = Json::parse(done.out);
+  const TempFolder folder;
+  const Json json = json_of({"infill", "-q", "-m", LLADA_SOURCE_DIR "/models/tiny-llada-long", "-f",
+                             folder.write("text", text), "--steps", "1", "--block-length", "1024", "--json"});
   ASSERT_EQ(json["spans"].size(), gaps);
   EXPECT_EQ(json["text"], with_spans(text, json["spans"]));
 }
@@ -53,24 +41,20 @@ TEST(Infill, GapsStandAnywhere) {
 
 TEST(Infill, AGapOfOpenLengthIsAsTheOneThatWasChosen) {
   const auto fill = [](const std::string& gap) {
-    const auto done = run_llada({"infill", tiny_model(), "Ken has 20+6=" + gap + " puzzles.", "--json"});
-    EXPECT_EQ(done.status, 0) << done.err;
-    return Json::parse(done.out);
+    return json_of({"infill", tiny_model(), "Ken has 20+6=" + gap + " puzzles.", "--json"});
   };
   const Json open = fill("<mask:auto>"), fixed = fill(fmt::format("<mask:{}>", open["spans"][0]["length"].get<int>()));
   EXPECT_EQ(open["text"], fixed["text"]);
   EXPECT_EQ(open["spans"], fixed["spans"]);
   EXPECT_EQ(open["spans"][0]["tokens"].size(), open["spans"][0]["length"].get<size_t>());
   EXPECT_EQ(open["stats"]["nfe"], fixed["stats"]["nfe"].get<int>() + 10) << "1, 2, 3, 4, 6, ... 32";
-  const auto full = run_llada({"infill", tiny_model(), std::string(600, '7') + "<mask:auto>"});
-  EXPECT_EQ(full.status, 2);
-  EXPECT_TRUE(full.err.contains("maximum context length")) << full.err;
+  expect_one_line(run_llada({"infill", tiny_model(), std::string(600, '7') + "<mask:auto>"}), 2,
+                  "maximum context length");
 }
 
 TEST(Infill, ABackslashTakesAGapAsText) {
-  const auto done = run_llada({"infill", "-q", tiny_model(), R"(write \<mask:4> for 20+6=<mask:2>)"});
-  EXPECT_EQ(done.status, 0) << done.err;
-  EXPECT_TRUE(done.out.starts_with("write <mask:4> for 20+6=")) << done.out;
+  EXPECT_THAT(done({"infill", "-q", tiny_model(), R"(write \<mask:4> for 20+6=<mask:2>)"}).out,
+              StartsWith("write <mask:4> for 20+6="));
 }
 
 }  // namespace

@@ -1,16 +1,9 @@
 // A block-causal model from outside: what answers, and what is refused in one line.
-#include <gmock/gmock.h>
-
-#include <nlohmann/json.hpp>
-
 #include "cli/process.h"
 #include "engine/llada2_files.h"
 
 namespace llada::test {
 namespace {
-
-using Json = nlohmann::json;
-using testing::HasSubstr;
 
 class Llada2Cli : public testing::Test {
  protected:
@@ -22,18 +15,21 @@ class Llada2Cli : public testing::Test {
   static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
   static std::string model() { return (folder_ / "hf").string(); }
   static std::string file(const char* name) { return (folder_ / name).string(); }
+  static std::string tasks() {
+    write_bytes(file("tasks.jsonl"), R"({"task":"json","prompt":"Sort 3 1 2","response":"b","answer":"b"})"
+                                     "\n");
+    return file("tasks.jsonl");
+  }
 
   static inline std::filesystem::path folder_;
 };
 
 TEST_F(Llada2Cli, RunsAndItsBlocksAreExact) {
-  ASSERT_EQ(run_llada({"convert", model(), file("q8.gguf"), "--type", "q8_0"}).status, 0);
+  done({"convert", model(), file("q8.gguf"), "--type", "q8_0"});
   std::vector<std::vector<int32_t>> tokens;
-  for (const char* kv : {"none", "block"}) {
-    const auto run = run_llada({"run", "-m", file("q8.gguf"), "-p", "Sort 3 1 2", "--preset-decode", "llada2",
-                                "--gen-length", "20", "--steps", "8", "--kv", kv, "--json"});
-    ASSERT_EQ(run.status, 0) << run.err;
-    const Json json = Json::parse(run.out);
+  for (const std::string kv : {"none", "block"}) {
+    const Json json = json_of(with({"run", "-m", file("q8.gguf"), "-p", "Sort 3 1 2", "--json", "--kv", kv},
+                                   split("--preset-decode llada2 --gen-length 20 --steps 8")));
     tokens.push_back(json.at("tokens").get<std::vector<int32_t>>());
     EXPECT_EQ(tokens.back().size(), 20u) << "padding is not shown";
     EXPECT_LE(json.at("stats").at("content_tokens"), 20);
@@ -46,107 +42,91 @@ TEST_F(Llada2Cli, EditsBlocksTogether) {
   for (const char* preset : {"llada2.1", "balanced", "exact"}) {
     std::vector<Json> answers;
     for (const char* kv : {"none", "block"}) {
-      const auto run =
-          run_llada({"run", "-m", model(), "-p", "Sort 3 1 2", "--preset-decode", preset, "--revision", "edit-blocks",
-                     "--edit-threshold", "0", "--early-stop", "none", "--gen-length", "70", "--kv", kv, "--json"});
-      ASSERT_EQ(run.status, 0) << run.err;
-      answers.push_back(Json::parse(run.out));
+      answers.push_back(
+          json_of(with({"run", "-m", model(), "-p", "Sort 3 1 2", "--preset-decode", preset, "--kv", kv},
+                       split("--revision edit-blocks --edit-threshold 0 --early-stop none --gen-length 70 "
+                             "--json"))));
     }
     EXPECT_EQ(answers[0].at("tokens"), answers[1].at("tokens")) << preset;
   }
-  const auto refused = run_llada({"run", "-m", LLADA_SOURCE_DIR "/models/tiny-llada", "-p", "x", "--preset-decode",
-                                  "exact", "--revision", "edit-blocks"});
-  EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.err, HasSubstr("--revision: found edit-blocks with full attention, where every position reads"));
+  expect_one_line(
+      run_llada({"run", "-m", tiny_model(), "-p", "x", "--preset-decode", "exact", "--revision", "edit-blocks"}), 2,
+      "--revision: found edit-blocks with full attention, where every position reads");
 }
 
 // `balanced` has a form of its own for these models, which is the default too; the published samplers have names.
+const std::string kBalancedWords =
+    "--kv block --entropy-gate 1 --revise-rows 8 --threshold 0.9 --stable-threshold 0.99";
 TEST_F(Llada2Cli, PresetsHaveAFormForIt) {
-  const auto answer = [](std::initializer_list<std::string> more) {
-    std::vector<std::string> words = {"run", "-m", model(), "-p", "Sort 3 1 2", "--gen-length", "40", "--json"};
-    words.insert(words.end(), more);
-    const auto run = run_llada(words);
-    EXPECT_EQ(run.status, 0) << run.err;
-    return run.status == 0 ? Json::parse(run.out) : Json();
+  const auto answer = [](const std::string& more) {
+    return json_of(with({"run", "-m", model(), "-p", "Sort 3 1 2", "--gen-length", "40", "--json"}, split(more)));
   };
   const auto same = [](const Json& a, const Json& b) {
     return a.at("tokens") == b.at("tokens") && a.at("stats").at("steps") == b.at("stats").at("steps") &&
            a.at("stats").at("rows") == b.at("stats").at("rows");
   };
-  const Json plain = answer({});
+  const Json plain = answer("");
   EXPECT_EQ(plain.at("preset"), "balanced");
-  EXPECT_TRUE(same(plain, answer({"--preset-decode", "balanced"})));
-  EXPECT_TRUE(same(plain, answer({"--kv", "block", "--entropy-gate", "1", "--revise-rows", "8", "--threshold", "0.9",
-                                  "--stable-threshold", "0.99"})));
-  EXPECT_FALSE(same(plain, answer({"--preset-decode", "llada2"}))) << "the two cannot be told apart here";
-  EXPECT_FALSE(same(answer({"--preset-decode", "llada2"}), answer({"--preset-decode", "llada2.1"})));
+  EXPECT_TRUE(same(plain, answer("--preset-decode balanced")));
+  EXPECT_TRUE(same(plain, answer(kBalancedWords)));
+  EXPECT_FALSE(same(plain, answer("--preset-decode llada2"))) << "the two cannot be told apart here";
+  EXPECT_FALSE(same(answer("--preset-decode llada2"), answer("--preset-decode llada2.1")));
   // What goes beside this form and not beside the other.
-  EXPECT_TRUE(answer({"--preset-decode", "balanced", "--kv", "none"}).contains("tokens"));
-  for (const char* preset : {"fast", "exact"}) EXPECT_EQ(answer({"--preset-decode", preset}).at("preset"), preset);
+  EXPECT_TRUE(answer("--preset-decode balanced --kv none").contains("tokens"));
+  for (const std::string preset : {"fast", "exact"})
+    EXPECT_EQ(answer("--preset-decode " + preset).at("preset"), preset);
 }
 
 TEST_F(Llada2Cli, EvaluatesPresetsInTheirFormForIt) {
-  write_bytes(file("tasks.jsonl"), R"({"task":"json","prompt":"Sort 3 1 2","response":"b","answer":"b"})"
-                                   "\n");
-  const auto eval = run_llada({"eval", "-m", model(), "--tasks", file("tasks.jsonl"), "--no-reference", "--json",
-                               "--compare", "balanced: --preset-decode balanced --gen-length 40", "--compare",
-                               "words: --kv block --entropy-gate 1 --revise-rows 8 --threshold 0.9 "
-                               "--stable-threshold 0.99 --gen-length 40"});
-  ASSERT_EQ(eval.status, 0) << eval.err;
-  const Json results = Json::parse(eval.out).at("results");
+  const Json results = json_of({"eval", "-m", model(), "--tasks", tasks(), "--no-reference", "--json", "--compare",
+                                "balanced: --preset-decode balanced --gen-length 40", "--compare",
+                                "words: " + kBalancedWords + " --gen-length 40"})
+                           .at("results");
   for (const char* count : {"nfe_mean", "rows_mean"})
     EXPECT_EQ(results.at(0).at("tasks").at("json").at(count), results.at(1).at("tasks").at("json").at(count));
 }
 
 TEST_F(Llada2Cli, ChatAndEvalWork) {
-  const auto chat =
-      run_llada({"run", "-m", model(), "--chat", "--preset-decode", "llada2.1", "--gen-length", "8", "--json"},
-                {.stdin_text = "a\n"});
-  ASSERT_EQ(chat.status, 0) << chat.err;
+  const auto chat = done({"run", "-m", model(), "--chat", "--preset-decode", "llada2.1", "--gen-length", "8", "--json"},
+                         {.stdin_text = "a\n"});
   EXPECT_EQ(std::ranges::count(chat.out, '\n'), 1);
-  write_bytes(file("tasks.jsonl"), R"({"task":"json","prompt":"a","response":"b","answer":"b"})"
-                                   "\n");
-  const auto eval = run_llada({"eval", "-m", model(), "--tasks", file("tasks.jsonl"), "--json", "--compare",
-                               "exact: --preset-decode exact --gen-length 8 --kv block", "--likelihood-groups", "2"});
-  ASSERT_EQ(eval.status, 0) << eval.err;
-  const Json result = Json::parse(eval.out).at("results").at(0);
+  const Json result = json_of({"eval", "-m", model(), "--tasks", tasks(), "--json", "--compare",
+                               "exact: --preset-decode exact --gen-length 8 --kv block", "--likelihood-groups", "2"})
+                          .at("results")
+                          .at(0);
   EXPECT_EQ(result.at("agreement"), 1.0) << "exact blocks answer as full recomputation does";
 }
 
 TEST_F(Llada2Cli, ItsRecordingsAreFollowedByABlockCausalModel) {
-  write_bytes(file("tasks.jsonl"), R"({"task":"json","prompt":"Sort 3 1 2","response":"b","answer":"b"})"
-                                   "\n");
-  ASSERT_EQ(run_llada({"convert", model(), file("eight.gguf"), "--type", "f32"}).status, 0);
+  done({"convert", model(), file("eight.gguf"), "--type", "f32"});
   std::fstream eight(file("eight.gguf"), std::ios::in | std::ios::out | std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(eight), {}}, key = "llada2.attention.block_length";
   const size_t value = bytes.find(key) + key.size() + 4;  // behind the key its type, then the number
   ASSERT_EQ(bytes[value], 32);
   eight.seekp(static_cast<std::streamoff>(value)).put(8);
   eight.close();
-  const auto follow = [](const std::string& model, const std::string& runs) {
-    return run_llada(
-        {"bench", "-m", model, "--only", "e2e", "--repeats", "1", "--stream-mib", "1", "--replay", runs, "--json"});
+  const auto follow = [](const std::string& model) {
+    return with({"bench", "-m", model, "--replay", file("runs.jsonl"), "--json"},
+                split("--only e2e --repeats 1 --stream-mib 1"));
   };
   // The second has blocks that the scripted runs of bench could not have with their usual length of 32.
   for (const auto& [of, options] : {std::pair{model(), ""}, {file("eight.gguf"), " --block-length 8"}}) {
-    const auto eval = run_llada(
-        {"eval", "-m", of, "--tasks", file("tasks.jsonl"), "--no-reference", "--json", "--record", file("runs.jsonl"),
-         "--compare",
-         std::string("frozen: --preset-decode exact --gen-length 64 --kv frozen --threshold 0.99") + options});
-    ASSERT_EQ(eval.status, 0) << eval.err;
-    const Json recorded = Json::parse(eval.out).at("results").at(0);
-    const auto bench = follow(of, file("runs.jsonl"));
-    ASSERT_EQ(bench.status, 0) << bench.err;
-    const Json followed = Json::parse(bench.out).at("replayed").at(0);
+    const Json recorded =
+        json_of({"eval", "-m", of, "--tasks", tasks(), "--no-reference", "--json", "--record", file("runs.jsonl"),
+                 "--compare",
+                 std::string("frozen: --preset-decode exact --gen-length 64 --kv frozen --threshold 0.99") + options})
+            .at("results")
+            .at(0);
+    const Json followed = json_of(follow(of)).at("replayed").at(0);
     EXPECT_EQ(followed.at("forwards"), recorded.at("tasks").at("json").at("nfe_mean"));
     EXPECT_EQ(followed.at("rows"), recorded.at("tasks").at("json").at("rows_mean"));
   }
   for (const auto& [other, says] :
        {std::pair{std::string(LLADA_SOURCE_DIR "/models/tiny-llada"), "found an attention block of 8, needed 0"},
         {model(), "found an attention block of 8, needed 32"}}) {
-    const auto refused = follow(other, file("runs.jsonl"));
+    const auto refused = run_llada(follow(other));
     EXPECT_EQ(refused.status, 2);
-    EXPECT_NE(refused.err.find(says), std::string::npos) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr(says));
   }
 }
 
@@ -158,33 +138,23 @@ TEST_F(Llada2Cli, ChatForgetsForTheSakeOfPadding) {
   std::string lines;
   for (int i = 0; i < 6; ++i) lines += "ab\n";
   for (const char* length : {"12", "20", "24"}) {
-    const auto chat = run_llada({"run", "-m", file("odd"), "--chat", "--preset-decode", "llada2", "--gen-length",
-                                 length, "--steps", "4", "--json"},
-                                {.stdin_text = lines});
-    ASSERT_EQ(chat.status, 0) << length << ": " << chat.err;
+    const auto chat = done({"run", "-m", file("odd"), "--chat", "--preset-decode", "llada2", "--gen-length", length,
+                            "--steps", "4", "--json"},
+                           {.stdin_text = lines});
     EXPECT_EQ(std::ranges::count(chat.out, '\n'), 6) << length;
-    EXPECT_NE(chat.err.find("were forgotten to fit the context of 80 tokens"), std::string::npos) << chat.err;
+    EXPECT_THAT(chat.err, HasSubstr("were forgotten to fit the context of 80 tokens"));
   }
 }
 
 TEST_F(Llada2Cli, WhatHasNoMeaningIsOneLineAndStatusTwo) {
-  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--kv", "dual"},
-       "--kv: found dual with a block-causal model"},
-      {{"run", "-m", model(), "-p", "a", "--gen-length", "64", "--tail", "16"},
-       "--tail: found 16 with a block-causal model"},
-      {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--block-length", "64"},
-       "--block-length: found 64 with a block-causal model of blocks of 32; needed 32"},
-      {{"run", "-m", model(), "-p", "a", "--gen-length", "8", "--preset-decode", "fast", "--slide"},
-       "--slide: found true with a block-causal model"},
-      {{"infill", "-m", model(), "--text", "a <mask:2> b"}, "infill: a block-causal model"}};
-  for (const auto& [words, says] : cases) {
-    const auto run = run_llada(words);
-    EXPECT_EQ(run.status, 2) << says;
-    EXPECT_EQ(run.out, "");
-    EXPECT_NE(run.err.find(says), std::string::npos) << run.err;
-    EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
-  }
+  for (const auto& [words, says] :
+       {std::pair{"--gen-length 8 --kv dual", "--kv: found dual with a block-causal model"},
+        {"--gen-length 64 --tail 16", "--tail: found 16 with a block-causal model"},
+        {"--gen-length 8 --block-length 64",
+         "--block-length: found 64 with a block-causal model of blocks of 32; needed 32"},
+        {"--gen-length 8 --preset-decode fast --slide", "--slide: found true with a block-causal model"}})
+    expect_one_line(run_llada(with({"run", "-m", model(), "-p", "a"}, split(words))), 2, says);
+  expect_one_line(run_llada({"infill", "-m", model(), "--text", "a <mask:2> b"}), 2, "infill: a block-causal model");
 }
 
 }  // namespace

@@ -1,74 +1,32 @@
 // Work that takes long says how far it is, gives what it has, and ends early with it.
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "cli/process.h"
 #include "cli/report.h"
-#include "formats/temp_folder.h"
 #include "lab/bench_report.h"
 
 namespace llada::test {
 namespace {
 
-namespace fs = std::filesystem;
-using testing::HasSubstr;
-using Json = nlohmann::json;
-using Words = std::vector<std::string>;
-
 class LongWork : public ::testing::Test {
  protected:
-  std::string file(const std::string& name) const { return (root / name).string(); }
-  void write(const std::string& name, std::string_view text) const { std::ofstream(file(name)) << text; }
-  const TempFolder temp_;
-  const fs::path root = temp_.path();
+  std::string file(const std::string& name) const { return folder_ / name; }
+  std::string write(const std::string& name, const std::string& text) const { return folder_.write(name, text); }
+  const TempFolder folder_;
 };
 
-size_t longest_line(const std::string& text) {
-  std::stringstream lines(text);
-  size_t longest = 0;
-  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size() - line.ends_with('\r'));
-  return longest;
-}
-
-const Words kBench = {"bench",
-                      "--preset",
-                      "tiny:q4_0",
-                      "--only",
-                      "machine,gemm,forward,e2e",
-                      "--rows",
-                      "1,4",
-                      "--types",
-                      "q4_0,f16",
-                      "--repeats",
-                      "2",
-                      "--stream-mib",
-                      "1",
-                      "--gen-length",
-                      "12",
-                      "--block-length",
-                      "4",
-                      "--tokens-per-step",
-                      "3",
-                      "--threads",
-                      "2"};
+const Words kBench = split(
+    "bench --preset tiny:q4_0 --only machine,gemm,forward,e2e --rows 1,4 --types q4_0,f16 --repeats 2 --stream-mib 1 "
+    "--gen-length 12 --block-length 4 --tokens-per-step 3 --threads 2");
 
 TEST_F(LongWork, BenchFits80ColumnsAndSaysHowLongItTakes) {
-  const auto result = run_llada(kBench);
-  ASSERT_EQ(result.status, 0) << result.err;
+  const auto result = done(kBench);
   EXPECT_LE(longest_line(result.out), 80u) << result.out;
-  EXPECT_NE(result.err.find("bench: this will take about"), std::string::npos) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("bench: this will take about"));
   for (const char* part :
        {"ceilings", "q4_0    256", "rows        ms", "tokens/s", "ceilings at the end", "peak memory"})
-    EXPECT_NE(result.out.find(part), std::string::npos) << part << " in\n" << result.out;
-  EXPECT_EQ(result.out.find("interrupted"), std::string::npos);
+    EXPECT_THAT(result.out, HasSubstr(part));
+  EXPECT_THAT(result.out, Not(HasSubstr("interrupted")));
 }
 
 // labels: long
@@ -78,8 +36,8 @@ TEST_F(LongWork, BenchThatIsStoppedKeepsItsRows) {
   words[10] = "400";  // repeats: long enough for the signal to come before the end
   const auto table = run_llada_on_terminal(words, {.environment = {"TERM=xterm"}, .interrupt_after = "q4_0    256"});
   EXPECT_EQ(table.status, 130) << table.out;
-  EXPECT_NE(table.out.find("interrupted: the rest was not measured"), std::string::npos) << table.out;
-  EXPECT_EQ(table.out.find("ceilings at the end"), std::string::npos) << table.out;
+  EXPECT_THAT(table.out, HasSubstr("interrupted: the rest was not measured"));
+  EXPECT_THAT(table.out, Not(HasSubstr("ceilings at the end")));
   words.push_back("--json");
   const auto json = run_llada_on_terminal(words, {.environment = {"TERM=dumb"}, .interrupt_after = "this will take"});
   EXPECT_EQ(json.status, 130) << json.out;
@@ -100,21 +58,20 @@ TEST_F(LongWork, WorkOnTasksThatIsStoppedKeepsWhatWasDone) {
     tasks += Json({{"task", "sort"}, {"prompt", prompt}, {"answer", "3"}}).dump() + "\n";
     questions += Json({{"type", "predicate"}, {"instructions", prompt}, {"answer", true}}).dump() + "\n";
   }
-  write("tasks.jsonl", tasks);
-  write("questions.jsonl", questions);
+  tasks = write("tasks.jsonl", tasks), questions = write("questions.jsonl", questions);
   const auto stopped = [](const Words& words) {
     const auto got = run_llada_on_terminal(words, {.environment = {"TERM=xterm"}, .interrupt_after = " of 3000"});
     EXPECT_EQ(got.status, 130) << got.out;
     return got.out;
   };
-  EXPECT_THAT(stopped({"eval", "-m", tiny_model(), "--tasks", file("tasks.jsonl")}), HasSubstr("whole answer right"));
+  EXPECT_THAT(stopped({"eval", "-m", tiny_model(), "--tasks", tasks}), HasSubstr("whole answer right"));
   const std::string reference = file("reference.jsonl");
-  EXPECT_THAT(stopped({"eval", "-m", tiny_model(), "--tasks", file("tasks.jsonl"), "--reference", reference, "--json"}),
+  EXPECT_THAT(stopped({"eval", "-m", tiny_model(), "--tasks", tasks, "--reference", reference, "--json"}),
               HasSubstr("\"interrupted\": true"));
   EXPECT_GT(fs::file_size(reference), 200u);
-  EXPECT_THAT(stopped({"tune", "-m", tiny_model(), "--tasks", file("tasks.jsonl"), "-o", file("preset.json")}),
+  EXPECT_THAT(stopped({"tune", "-m", tiny_model(), "--tasks", tasks, "-o", file("preset.json")}),
               HasSubstr("preset.json was not written"));
-  EXPECT_THAT(stopped({"decide", "-m", tiny_model(), "--calibrate", file("questions.jsonl"), "-o", file("t.json")}),
+  EXPECT_THAT(stopped({"decide", "-m", tiny_model(), "--calibrate", questions, "-o", file("t.json")}),
               HasSubstr("t.json was not written"));
 }
 
@@ -123,115 +80,80 @@ TEST_F(LongWork, WorkOnTasksThatIsStoppedKeepsWhatWasDone) {
 TEST_F(LongWork, BenchEndsWhileAModelIsMade) {
   LLADA_NEEDS_TERMINAL();
   const auto begin = std::chrono::steady_clock::now();
-  const auto table = run_llada_on_terminal(
-      {"bench", "--preset", "llada-8b:q4_0", "--only", "forward", "--rows", "1", "--repeats", "1", "--stream-mib", "1"},
-      {.environment = {"TERM=xterm"}, .interrupt_after = "making"});
+  const auto table =
+      run_llada_on_terminal(split("bench --preset llada-8b:q4_0 --only forward --rows 1 --repeats 1 --stream-mib 1"),
+                            {.environment = {"TERM=xterm"}, .interrupt_after = "making"});
   EXPECT_EQ(table.status, 130) << table.out;
-  EXPECT_NE(table.out.find("ceilings"), std::string::npos) << table.out;
-  EXPECT_NE(table.out.find("interrupted: the rest was not measured"), std::string::npos) << table.out;
+  EXPECT_THAT(table.out, HasSubstr("ceilings"));
+  EXPECT_THAT(table.out, HasSubstr("interrupted: the rest was not measured"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(90));
 }
 
 TEST_F(LongWork, BenchQuickIsLittle) {
-  const auto result = run_llada({"bench", "--preset", "tiny:q4_0", "--quick", "--json", "--threads", "2"});
-  ASSERT_EQ(result.status, 0) << result.err;
-  const Json report = Json::parse(result.out);
+  const Json report = json_of({"bench", "--preset", "tiny:q4_0", "--quick", "--json", "--threads", "2"});
   EXPECT_EQ(report["interrupted"], false);
   EXPECT_EQ(report["repeats"], 2);
   EXPECT_TRUE(report["gemm"].empty());
   EXPECT_EQ(report["forward"].size(), 2u);
   EXPECT_EQ(report["end_to_end"].size(), 1u);
-  const auto chosen = run_llada({"bench", "--preset", "llada-8b:q4_0", "--quick", "--only", "gemm", "--rows", "2",
-                                 "--types", "q8_0", "--repeats", "1", "--stream-mib", "1", "--json"});
-  ASSERT_EQ(chosen.status, 0) << chosen.err;
-  EXPECT_EQ(Json::parse(chosen.out)["gemm"][0]["rows"], 2) << "what is asked for stays";
+  const Json chosen =
+      json_of(split("bench --preset llada-8b:q4_0 --quick --only gemm --rows 2 --types q8_0 --repeats 1 "
+                    "--stream-mib 1 --json"));
+  EXPECT_EQ(chosen["gemm"][0]["rows"], 2) << "what is asked for stays";
 }
 
-TEST_F(LongWork, APresetOfBenchNeedsItsType) {
-  const auto result = run_llada({"bench", "--preset", "llada-8b"});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_NE(result.err.find("needed NAME:TYPE such as llada-8b:q4_0"), std::string::npos) << result.err;
-}
-
-const char* const kTasks =
-    R"({"task":"sort","prompt":"Sort the numbers from smallest to largest: 38 41 6 51 3","response":"3 6 38 41 51","answer":"3 6 38 41 51"})"
+const std::string kTasks =
+    R"({"task":"sort","prompt":"Sort the numbers from smallest to largest: 38 41 6 51 3","response":"3 6 38 41 51",)"
+    R"("answer":"3 6 38 41 51"})"
     "\n";
 
 TEST_F(LongWork, EvalMeasuresTheReferenceOnce) {
-  write("tasks", kTasks);
-  const Words words = {"eval",
-                       "-m",
-                       tiny_model(),
-                       "--tasks",
-                       file("tasks"),
-                       "--compare",
-                       "exact: --preset-decode exact --gen-length 16",
-                       "--compare",
-                       "other: --gen-length 16 --threshold 0.9"};
-  Words json_words = words;
-  json_words.emplace_back("--json");
-  const auto result = run_llada(json_words);
-  ASSERT_EQ(result.status, 0) << result.err;
-  const Json report = Json::parse(result.out);
+  const Words words = with({"eval", "-m", tiny_model(), "--tasks", write("tasks", kTasks)},
+                           {"--compare", "exact: --preset-decode exact --gen-length 16", "--compare",
+                            "other: --gen-length 16 --threshold 0.9"});
+  const Json report = json_of(with(words, {"--json"}));
   EXPECT_EQ(report["results"][0]["measured_as"], "reference");
   EXPECT_EQ(report["results"][0]["seconds_mean"], report["reference"]["seconds_mean"]) << "to the last bit: one run";
   EXPECT_EQ(report["results"][0]["agreement"], 1.0);
   EXPECT_FALSE(report["results"][1].contains("measured_as"));
   const auto table = run_llada(words);
   EXPECT_LE(longest_line(table.out), 80u) << table.out;
-  EXPECT_NE(table.out.find("exact (the same options as reference, measured once)"), std::string::npos) << table.out;
+  EXPECT_THAT(table.out, HasSubstr("exact (the same options as reference, measured once)"));
 }
 
 TEST_F(LongWork, TuneHasJsonAndItsPresetKnowsItsModel) {
-  write("tasks", std::string(kTasks) + kTasks);
-  const auto tuned = run_llada({"tune", "-m", tiny_model(), "--tasks", file("tasks"), "--options",
-                                "--gen-length 16 --block-length 8", "--generations", "1", "--breadth", "1",
-                                "--max-loss", "100", "--minimize", "forwards", "-o", file("mine.json"), "--json"});
-  ASSERT_EQ(tuned.status, 0) << tuned.err;
-  const Json report = Json::parse(tuned.out);
+  const Json report = json_of(with({"tune", "-m", tiny_model(), "--tasks", write("tasks", kTasks + kTasks), "--options",
+                                    "--gen-length 16 --block-length 8", "-o", file("mine.json"), "--json"},
+                                   split("--generations 1 --breadth 1 --max-loss 100 --minimize forwards")));
   const int64_t chosen = report["chosen"];
   EXPECT_EQ(report["out"], file("mine.json"));
   EXPECT_GT(report["frontier"][chosen]["nfe_mean"], 0);
   const std::string options = Json::parse(std::ifstream(file("mine.json")))["options"];
-  EXPECT_NE(options.find(report["frontier"][chosen]["options"].get<std::string>()), std::string::npos);
+  EXPECT_THAT(options, HasSubstr(report["frontier"][chosen]["options"].get<std::string>()));
 
-  const Words infill = {"infill", "-p", "3+4=<mask:1>", "--preset-decode", file("mine.json")};
   for (const std::string& model : {tiny_model(), std::string(LLADA_SOURCE_DIR "/models/tiny-llada-moe")}) {
-    Words words = infill;
-    words.insert(words.end(), {"-m", model});
-    const auto run = run_llada(words);
-    EXPECT_EQ(run.status, 0) << run.err;
+    const auto run = done({"infill", "-p", "3+4=<mask:1>", "--preset-decode", file("mine.json"), "-m", model});
     EXPECT_EQ(run.err.find("tuned for another model") != std::string::npos, model != tiny_model()) << run.err;
   }
 }
 
 TEST_F(LongWork, AnEndlessPromptIsRefusedBeforeItIsCut) {
-  write("prompt", std::string(size_t{50} << 20, 'a'));
-  const auto result = run_llada({"run", "-m", tiny_model(), "-f", file("prompt")});
-  EXPECT_EQ(result.status, 2);
-  EXPECT_NE(result.err.find("a prompt of 52428800 bytes is too long; the model was trained for 256 positions"),
-            std::string::npos)
-      << result.err;
-  // What might fit is counted in tokens.
-  write("prompt", std::string(2'000, 'a'));
-  const auto counted = run_llada({"run", "-m", tiny_model(), "-f", file("prompt")});
-  EXPECT_EQ(counted.status, 2);
-  EXPECT_NE(counted.err.find("llada run: the prompt is too long: "), std::string::npos) << counted.err;
+  const std::string prompt = write("prompt", std::string(size_t{50} << 20, 'a'));
+  expect_one_line(run_llada({"run", "-m", tiny_model(), "-f", prompt}), 2,
+                  "a prompt of 52428800 bytes is too long; the model was trained for 256 positions");
 }
 
 TEST_F(LongWork, ConvertSaysThatItRoundsTwice) {
-  const auto first = run_llada({"convert", tiny_model(), file("q4.gguf"), "--type", "q4_0"});
-  ASSERT_EQ(first.status, 0) << first.err;
-  EXPECT_EQ(first.err.find("rounded already"), std::string::npos) << first.err;
-  const auto second = run_llada({"convert", file("q4.gguf"), file("f16.gguf"), "--type", "f16"});
-  ASSERT_EQ(second.status, 0) << second.err;
-  EXPECT_NE(second.err.find("holds weights in q4_0, which are rounded already"), std::string::npos) << second.err;
+  const auto first = done({"convert", tiny_model(), file("q4.gguf"), "--type", "q4_0"});
+  EXPECT_THAT(first.err, Not(HasSubstr("rounded already")));
+  const auto second = done({"convert", file("q4.gguf"), file("f16.gguf"), "--type", "f16"});
+  EXPECT_THAT(second.err, HasSubstr("holds weights in q4_0, which are rounded already"));
   const auto same = run_llada({"convert", file("q4.gguf"), file("again.gguf"), "--type", "q4_0"});
-  EXPECT_EQ(same.err.find("rounded already"), std::string::npos) << same.err;
+  EXPECT_THAT(same.err, Not(HasSubstr("rounded already")));
 }
 
 TEST_F(LongWork, DevicesSayWhetherTheyCanBeUsed) {
-  const Json report = Json::parse(run_llada({"devices", "--json"}).out);
+  const Json report = json_of({"devices", "--json"});
   for (const Json& device : report["devices"]) {
     const std::string name = device["name"], description = device["description"];
     if (name == "cpu" || name.starts_with("sim:")) {
@@ -255,25 +177,25 @@ TEST(BenchPrinter, GivesEachLineOnceAndNotesBelowTheirTable) {
   bench::BenchReport report;
   report.machine.cpu = "a processor";
   cli::BenchPrinter printer(1 << 20);
-  EXPECT_NE(printer.update(report).find("a processor"), std::string::npos);
+  EXPECT_THAT(printer.update(report), HasSubstr("a processor"));
   EXPECT_EQ(printer.update(report), "");
   report.gemm.push_back({.k = 11, .n = 22, .rows = 3, .type = DType::Q4_0});
   const std::string first = printer.update(report);
-  EXPECT_NE(first.find("GOP/s"), std::string::npos);
+  EXPECT_THAT(first, HasSubstr("GOP/s"));
   report.gemm.push_back({.k = 12345, .n = 22, .rows = 4, .type = DType::Q4_0});
   const std::string second = printer.update(report);
-  EXPECT_EQ(second.find("GOP/s"), std::string::npos) << "one heading";
-  EXPECT_NE(second.find("12345"), std::string::npos);
+  EXPECT_THAT(second, Not(HasSubstr("GOP/s"))) << "one heading";
+  EXPECT_THAT(second, HasSubstr("12345"));
   bench::ForwardResult cached;
   cached.rows = 1, cached.ms = 2, cached.percent_of_floor = 269;
   report.forward.push_back(cached);
   const std::string third = printer.update(report);
   EXPECT_LT(third.find("error: relative"), third.find("share of each kind"));
-  EXPECT_NE(third.find("a cache held them"), std::string::npos) << third;
+  EXPECT_THAT(third, HasSubstr("a cache held them"));
   report.interrupted = true;
   const std::string last = printer.finish(report, {});
-  EXPECT_NE(last.find("logits for every row"), std::string::npos);
-  EXPECT_NE(last.find("interrupted"), std::string::npos);
+  EXPECT_THAT(last, HasSubstr("logits for every row"));
+  EXPECT_THAT(last, HasSubstr("interrupted"));
   EXPECT_LE(longest_line(first + second + third + last), 80u);
 }
 

@@ -2,13 +2,15 @@
 // texts do no harm. What a shell makes of the scripts: tools/test_install.sh.
 #include "cli/manual.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "cli/help.h"
 #include "lab/commands.h"
 
 namespace llada::cli {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr Command kTwo[] = {{"run", "answer a prompt", setup_run}, {"infill", "fill the gaps of a text", setup_infill}};
 constexpr Program kPair{.commands = kTwo};
@@ -31,21 +33,20 @@ TEST(Manual, EveryOptionIsEverywhere) {
       for (const CLI::Option* option : group.options)
         for (const std::string& name : option->get_lnames()) {
           ++names;
-          EXPECT_NE(page.find("--" + name), std::string::npos) << name;
-          EXPECT_NE(bash.find(" --" + name + " "), std::string::npos) << name;
-          EXPECT_NE(zsh.find("'*--" + name + "["), std::string::npos) << name;
-          EXPECT_NE(fish.find(fmt::format("from {}' ", command.name)), std::string::npos);
-          EXPECT_NE(fish.find(" -l " + name + " "), std::string::npos) << name;
+          EXPECT_THAT(page, HasSubstr("--" + name)) << name;
+          EXPECT_THAT(bash, HasSubstr(" --" + name + " ")) << name;
+          EXPECT_THAT(zsh, HasSubstr("'*--" + name + "[")) << name;
+          EXPECT_THAT(fish, HasSubstr(fmt::format("from {}' ", command.name)));
+          EXPECT_THAT(fish, HasSubstr(" -l " + name + " ")) << name;
         }
     EXPECT_GT(names, 40);
   }
 }
 
 TEST(Manual, ChoicesAreOffered) {
-  EXPECT_NE(completion(kPair, "bash")->find("--kv) COMPREPLY=($(compgen -W 'none prefix dual block frozen'"),
-            std::string::npos);
-  EXPECT_NE(completion(kPair, "zsh")->find(":(none prefix dual block frozen)'"), std::string::npos);
-  EXPECT_NE(completion(kPair, "fish")->find(" -l kv -x -a 'none prefix dual block frozen'"), std::string::npos);
+  EXPECT_THAT(*completion(kPair, "bash"), HasSubstr("--kv) COMPREPLY=($(compgen -W 'none prefix dual block frozen'"));
+  EXPECT_THAT(*completion(kPair, "zsh"), HasSubstr(":(none prefix dual block frozen)'"));
+  EXPECT_THAT(*completion(kPair, "fish"), HasSubstr(" -l kv -x -a 'none prefix dual block frozen'"));
 }
 
 // What has no list of its own in decode/fields.h, and names that only known_words() takes.
@@ -53,19 +54,16 @@ TEST(Manual, OtherChoicesAreOfferedToo) {
   constexpr Command kThree[] = {{"run", "", setup_run}, {"convert", "", setup_convert}, {"synth", "", setup_synth}};
   const std::string bash = *completion({.commands = kThree}, "bash"), zsh = *completion({.commands = kThree}, "zsh"),
                     fish = *completion({.commands = kThree}, "fish");
-  EXPECT_NE(bash.find("*\\ --preset-decode) COMPREPLY=($(compgen -W 'exact balanced fast llada2 llada2.1 "
-                      "llada2.2 sdar rnd1 fast-dllm-v2 wedlm nemotron nemotron-spec' -- "
-                      "\"$word\") $(compgen -f -- \"$word\"))"),
-            std::string::npos)
+  EXPECT_THAT(bash, HasSubstr("*\\ --preset-decode) COMPREPLY=($(compgen -W 'exact balanced fast llada2 llada2.1 "
+                              "llada2.2 sdar rnd1 fast-dllm-v2 wedlm nemotron nemotron-spec' -- "
+                              "\"$word\") $(compgen -f -- \"$word\"))"))
       << "or a file";
-  EXPECT_NE(bash.find("convert\\ --type) COMPREPLY=($(compgen -W 'f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1' -- "),
-            std::string::npos);
-  EXPECT_NE(bash.find("synth\\ --type) COMPREPLY=($(compgen -W 'f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k "),
-            std::string::npos);
-  EXPECT_NE(bash.find(" -hf "), std::string::npos);
-  EXPECT_NE(zsh.find("'*-hf["), std::string::npos);
-  EXPECT_NE(fish.find(" -o hf "), std::string::npos);
-  EXPECT_NE(fish.find(" -l device -x -a 'cpu cuda hexagon'"), std::string::npos);
+  EXPECT_THAT(bash, HasSubstr("convert\\ --type) COMPREPLY=($(compgen -W 'f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1' -- "));
+  EXPECT_THAT(bash, HasSubstr("synth\\ --type) COMPREPLY=($(compgen -W 'f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k "));
+  EXPECT_THAT(bash, HasSubstr(" -hf "));
+  EXPECT_THAT(zsh, HasSubstr("'*-hf["));
+  EXPECT_THAT(fish, HasSubstr(" -o hf "));
+  EXPECT_THAT(fish, HasSubstr(" -l device -x -a 'cpu cuda hexagon'"));
 }
 
 // Single quotes inside single quotes would end them.
@@ -78,7 +76,7 @@ TEST(Manual, HelpTextsAreQuoted) {
   }
   const std::string page = *manual_page(kPair, "run", "0.1.0");
   EXPECT_TRUE(page.starts_with(".TH \"LLADA\\-RUN\" 1 "));
-  EXPECT_EQ(page.find("\n'"), std::string::npos) << "no line is a request by chance";
+  EXPECT_THAT(page, Not(HasSubstr("\n'"))) << "no line is a request by chance";
 }
 
 // A second program has pages and scripts of its own name, and its page names llada's.
@@ -89,12 +87,11 @@ TEST(Manual, OfAnotherProgram) {
   EXPECT_TRUE(
       page.ends_with(".SH SEE ALSO\n.BR llada\\-study\\-run (1),\n.BR llada\\-study\\-infill (1),\n.BR llada (1)\n"))
       << page;
-  EXPECT_EQ(page.find("llada MODEL"), std::string::npos);
-  EXPECT_NE(manual_page(study, "run", "0.1.0")->find(".B llada\\-study run\n"), std::string::npos);
+  EXPECT_THAT(page, Not(HasSubstr("llada MODEL")));
+  EXPECT_THAT(*manual_page(study, "run", "0.1.0"), HasSubstr(".B llada\\-study run\n"));
   EXPECT_TRUE(completion(study, "bash")->ends_with("complete -o filenames -F _llada_study llada-study\n"));
   EXPECT_TRUE(completion(study, "zsh")->starts_with("#compdef llada-study\n_llada_study() {\n"));
-  EXPECT_NE(completion(study, "fish")->find("\ncomplete -c llada-study -n __fish_use_subcommand -a run "),
-            std::string::npos);
+  EXPECT_THAT(*completion(study, "fish"), HasSubstr("\ncomplete -c llada-study -n __fish_use_subcommand -a run "));
 }
 
 TEST(Manual, WhatThereIsNot) {

@@ -1,31 +1,15 @@
 // What a user is told where a file asks for something that the published code does not do, or where llama.cpp
 // will not take a converted file as it is meant; and the command that other implementations are compared
 // with.
-#include <gmock/gmock.h>
-
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/file.h"
 #include "cli/process.h"
-#include "formats/temp_folder.h"
 
 namespace llada::test {
 namespace {
-
-using Json = nlohmann::json;
-using testing::HasSubstr;
-namespace fs = std::filesystem;
-
-std::string read(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 class ModelNotes : public testing::Test {
  protected:
@@ -35,7 +19,7 @@ class ModelNotes : public testing::Test {
     for (const char* name : {"model.safetensors", "tokenizer.json", "tokenizer_config.json"})
       fs::create_symlink(shipped / name, folder_ / "foreign" / name);
     // The shipped mixture as a file that is not ours would put it.
-    Json config = Json::parse(read(shipped / "config.json"));
+    Json config = Json::parse(*read_file(shipped / "config.json"));
     ASSERT_EQ(config.erase("llada_renormalise_gates"), 1u);
     config["model_type"] = "llada";
     std::ofstream(folder_ / "foreign" / "config.json") << config;
@@ -46,32 +30,28 @@ class ModelNotes : public testing::Test {
 };
 
 TEST_F(ModelNotes, GatesThatAFileWantsAndThePublishedCodeDoesNot) {
-  const Json foreign = Json::parse(run_llada({"inspect", path("foreign"), "--json"}).out);
-  const Json ours = Json::parse(run_llada({"inspect", LLADA_SOURCE_DIR "/models/tiny-llada-moe", "--json"}).out);
+  const Json foreign = json_of({"inspect", path("foreign"), "--json"});
+  const Json ours = json_of({"inspect", LLADA_SOURCE_DIR "/models/tiny-llada-moe", "--json"});
   EXPECT_EQ(foreign["config"]["gates_renormalised"], false);
   ASSERT_EQ(foreign["notes"].size(), 1u);
   EXPECT_THAT(foreign["notes"][0].get<std::string>(), HasSubstr("norm_topk_prob is true"));
   EXPECT_EQ(ours["config"]["gates_renormalised"], true);
   EXPECT_TRUE(ours["notes"].empty());
   EXPECT_THAT(run_llada({"inspect", path("foreign")}).out, HasSubstr("\nnote           norm_topk_prob is true"));
-  const std::vector<std::string> run = {"-p", "2+2", "--gen-length", "8", "--block-length", "8", "--threshold", "0.5"};
-  const auto answer = [&](const std::string& model) {
-    std::vector<std::string> words = {"run", "-m", model};
-    words.insert(words.end(), run.begin(), run.end());
-    return run_llada(words);
+  const auto answer = [](const std::string& model) {
+    return run_llada(with({"run", "-m", model}, split("-p 2+2 --gen-length 8 --block-length 8 --threshold 0.5")));
   };
   EXPECT_THAT(answer(path("foreign")).err, HasSubstr("llada: warning: norm_topk_prob is true"));
-  EXPECT_EQ(answer(LLADA_SOURCE_DIR "/models/tiny-llada-moe").err.find("warning"), std::string::npos);
+  EXPECT_THAT(answer(LLADA_SOURCE_DIR "/models/tiny-llada-moe").err, Not(HasSubstr("warning")));
 }
 
 // Nobody asked for llama.cpp when a model is converted; who inspects the file may want to know.
 TEST_F(ModelNotes, InspectSaysWhereLlamaCppDiffers) {
   const auto converted =
-      run_llada({"convert", LLADA_SOURCE_DIR "/models/tiny-llada-moe", path("m.gguf"), "--type", "f16", "--json"});
-  ASSERT_EQ(converted.status, 0) << converted.err;
+      done({"convert", LLADA_SOURCE_DIR "/models/tiny-llada-moe", path("m.gguf"), "--type", "f16", "--json"});
   EXPECT_TRUE(Json::parse(converted.out)["notes"].empty());
-  EXPECT_THAT(converted.err, testing::Not(HasSubstr("warning")));
-  const Json again = Json::parse(run_llada({"inspect", path("m.gguf"), "--json"}).out);
+  EXPECT_THAT(converted.err, Not(HasSubstr("warning")));
+  const Json again = json_of({"inspect", path("m.gguf"), "--json"});
   EXPECT_EQ(again["config"]["gates_renormalised"], true) << "the converted file still knows";
   const Json& notes = again["notes"];
   ASSERT_EQ(notes.size(), 2u);
@@ -83,8 +63,8 @@ TEST_F(ModelNotes, InspectSaysWhereLlamaCppDiffers) {
 
 // A GGUF file that does not say how its tokenizer cuts text: what is assumed is said, by a key that is there to be set.
 TEST_F(ModelNotes, APreTokenizerThatTheFileDoesNotName) {
-  ASSERT_EQ(run_llada({"convert", tiny_model(), path("m.gguf"), "--type", "f16"}).status, 0);
-  std::string bytes = read(path("m.gguf"));
+  done({"convert", tiny_model(), path("m.gguf"), "--type", "f16"});
+  std::string bytes = *read_file(path("m.gguf"));
   for (std::string key : {"tokenizer.ggml.pre", "llada.tokenizer.regex"}) {
     const size_t at = bytes.find(key);
     ASSERT_NE(at, std::string::npos) << key;
@@ -92,57 +72,49 @@ TEST_F(ModelNotes, APreTokenizerThatTheFileDoesNotName) {
   }
   std::ofstream(path("m.gguf"), std::ios::binary) << bytes;
   const std::string says = "tokenizer.ggml.pre is missing: text is cut into words by the rules \"default\"";
-  const Json inspected = Json::parse(run_llada({"inspect", path("m.gguf"), "--json"}).out);
+  const Json inspected = json_of({"inspect", path("m.gguf"), "--json"});
   EXPECT_EQ(inspected["tokenizer"]["pre_tokenizer"], "default");
   EXPECT_THAT(inspected["notes"].get<std::vector<std::string>>(), testing::Contains(HasSubstr(says)));
-  const std::vector<std::string> run = {"run", "-m", path("m.gguf"), "-p", "2+2", "--gen-length", "8"};
-  EXPECT_THAT(run_llada(run).err, HasSubstr("llada: warning: " + says));
-  ASSERT_EQ(run_llada({"convert", path("m.gguf"), path("again.gguf"), "--type", "q8_0"}).status, 0);
+  EXPECT_THAT(run_llada({"run", "-m", path("m.gguf"), "-p", "2+2", "--gen-length", "8"}).err,
+              HasSubstr("llada: warning: " + says));
+  done({"convert", path("m.gguf"), path("again.gguf"), "--type", "q8_0"});
   EXPECT_THAT(run_llada({"inspect", path("again.gguf")}).out, HasSubstr(says)) << "converting does not make it known";
 }
 
 // Rows behind the tokenizer's, large ones: nobody writes or tells their ids.
 TEST_F(ModelNotes, RowsWithoutATokenAreNeverWritten) {
   constexpr int kTokens = 1012, kRows = 1024, kWidth = 256;
-  ASSERT_EQ(run_llada({"convert", tiny_model(), path("m.gguf"), "--type", "f16"}).status, 0);
+  done({"convert", tiny_model(), path("m.gguf"), "--type", "f16"});
   {
     std::fstream file(path("m.gguf"), std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(-(kRows - kTokens) * kWidth * 2, std::ios::end);  // the head's last rows
     for (int row = kTokens; row < kRows; ++row)
       for (int i = 0; i < kWidth; ++i) file << '\0' << (row % 2 == 0 ? '\x54' : '\xd4');  // 64, and -64
   }
-  const auto text_of = [&](std::vector<std::string> words) {
+  const auto text_of = [&](Words words) {
     words.insert(words.begin() + 1, {"-m", path("m.gguf")});
-    const auto ran = run_llada(words);
-    EXPECT_EQ(ran.status, 0) << ran.err;
-    return ran.out;
+    return done(words).out;
   };
-  const std::vector<std::string> runs[] = {{},
-                                           {"--temperature", "1"},
-                                           {"--temperature", "1", "--top-p", "0.9"},
-                                           {"--cfg-scale", "1"},
-                                           {"--repeat-penalty", "1.2"}};
-  for (const std::vector<std::string>& more : runs) {
-    std::vector<std::string> words = {"run", "-p", "sort: 3 1 2", "--gen-length", "16", "--json"};
-    words.insert(words.end(), more.begin(), more.end());
-    const Json json = Json::parse(text_of(words));
+  for (const char* more :
+       {"", "--temperature 1", "--temperature 1 --top-p 0.9", "--cfg-scale 1", "--repeat-penalty 1.2"}) {
+    const Json json =
+        Json::parse(text_of(with({"run", "-p", "sort: 3 1 2", "--gen-length", "16", "--json"}, split(more))));
     for (const Json& id : json["tokens"]) EXPECT_LT(id.get<int>(), kTokens) << json;
     EXPECT_GT(json["tokens"].size(), 0u);
   }
   EXPECT_NE(text_of({"infill", "--text", "3+4=<mask:2>"}), "3+4=\n");
   // A likelihood is a share of all rows; what is best is a token, which greedy decoding would write.
-  for (const char* method : {"chain", "duel"}) {
-    const std::vector<std::string> words = {"score", "-p",    "3+4=", "--continuation", "7", "--method",
-                                            method,  "--top", "5",    "--json"};
-    const Json scored = Json::parse(text_of(words))["continuations"][0];
+  for (const std::string method : {"chain", "duel"}) {
+    const Json scored = Json::parse(
+        text_of(split("score -p 3+4= --continuation 7 --top 5 --json --method " + method)))["continuations"][0];
     const Json& token = scored["tokens"][0];
     EXPECT_LT(token["log_probability"].get<double>(), -100);
     ASSERT_EQ(token["top"].size(), 5u) << scored;
     for (const Json& one : token["top"]) EXPECT_LT(one["id"].get<int>(), kTokens) << scored;
     EXPECT_EQ(scored["greedy"].get<bool>(), token["top"][0]["id"] == token["id"]) << scored;
   }
-  const Json asked = Json::parse(
-      text_of({"decide", "-p", "3+4=", "--question", "3+4=?", "--choice", "1|2|3", "--labels", "values", "--json"}));
+  const Json asked =
+      Json::parse(text_of(split("decide -p 3+4= --question 3+4=? --choice 1|2|3 --labels values --json")));
   const Json told = asked["answers"][0]["diagnostics"];
   EXPECT_LT(told["label_mass"].get<double>(), 0.1) << "of all rows: " << asked;
   EXPECT_EQ(told["argmax_is_label"], true) << asked;
@@ -155,12 +127,10 @@ TEST_F(ModelNotes, AnUnknownChatTemplate) {
   for (const char* name : {"model.safetensors", "tokenizer.json", "tokenizer_config.json", "config.json"})
     fs::create_symlink(shipped / name, own / name);
   const std::string says = "the chat template of the file is not one of those that are known";
-  const std::vector<std::string> run = {"-p", "2+2", "--gen-length", "8", "--threshold", "0.5"};
-  const auto warnings = [&](std::vector<std::string> words) {
-    words.insert(words.end(), run.begin(), run.end());
-    return run_llada(words).err;
+  const auto warnings = [](const Words& words) {
+    return run_llada(with(words, split("-p 2+2 --gen-length 8 --threshold 0.5"))).err;
   };
-  EXPECT_EQ(warnings({"run", "-m", own.string()}).find("warning"), std::string::npos);
+  EXPECT_THAT(warnings({"run", "-m", own.string()}), Not(HasSubstr("warning")));
   std::ofstream(own / "chat_template.jinja") << "[INST] {{ messages[-1].content }} [/INST]";
   EXPECT_THAT(warnings({"run", "-m", own.string()}), HasSubstr("llada: warning: " + says));
   EXPECT_THAT(run_llada({"inspect", own.string()}).out, HasSubstr("\nnote           " + says));
@@ -170,16 +140,14 @@ TEST_F(ModelNotes, AnUnknownChatTemplate) {
 }
 
 TEST_F(ModelNotes, LogitsAreTheRecordedOnes) {
-  const Json golden = Json::parse(read(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json"));
+  const Json golden = Json::parse(*read_file(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json"));
   const Json& item = golden["items"][0];
   std::string ids;
   for (const Json& id : item["canvas"]) ids += std::to_string(id.get<int>()) + "\n";
-  const auto ran =
-      run_llada({"logits", "-m", tiny_model(), "--ids", "-", "-o", path("rows"), "--json"}, {.stdin_text = ids});
-  ASSERT_EQ(ran.status, 0) << ran.err;
-  const Json json = Json::parse(ran.out);
+  const Json json =
+      json_of({"logits", "-m", tiny_model(), "--ids", "-", "-o", path("rows"), "--json"}, {.stdin_text = ids});
   EXPECT_EQ(json["rows"], item["canvas"].size());
-  const std::string bytes = read(path("rows"));
+  const std::string bytes = *read_file(path("rows"));
   const auto vocab = json["vocab"].get<size_t>();
   ASSERT_EQ(bytes.size(), item["canvas"].size() * vocab * sizeof(float));
   std::vector<float> rows(bytes.size() / sizeof(float));

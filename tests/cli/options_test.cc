@@ -18,10 +18,8 @@ TEST(ParseDecodeOptions, NothingGivenIsTheDefault) {
   const auto parsed = parse_decode_options("  \t ");
   ASSERT_TRUE(parsed);
   const DecodeOptions plain;
-  EXPECT_EQ(parsed->gen_length, plain.gen_length);
-  EXPECT_EQ(parsed->acceptance, plain.acceptance);
-  EXPECT_EQ(parsed->early_stop, plain.early_stop);
-  EXPECT_EQ(parsed->kv, plain.kv);
+  EXPECT_EQ(std::tuple(parsed->gen_length, parsed->acceptance, parsed->early_stop, parsed->kv),
+            std::tuple(plain.gen_length, plain.acceptance, plain.early_stop, plain.kv));
 }
 
 TEST(ParseDecodeOptions, EveryOptionReachesItsField) {
@@ -30,18 +28,10 @@ TEST(ParseDecodeOptions, EveryOptionReachesItsField) {
       "18446744073709551615 "
       "--cfg-scale 1.5 --early-stop block --logits-eos-inf --kv dual --refresh-after 7");
   ASSERT_TRUE(a) << a.error().message;
-  EXPECT_EQ(a->gen_length, 96);
-  EXPECT_EQ(a->block_length, 16);
-  EXPECT_EQ(a->steps, 48);
-  EXPECT_EQ(a->acceptance, decode::Acceptance::random);
-  EXPECT_EQ(a->temperature, 0.5);
-  EXPECT_EQ(a->seed, UINT64_MAX);
-  EXPECT_EQ(a->cfg_scale, 1.5);
-  EXPECT_EQ(a->early_stop, decode::EarlyStop::block);
-  EXPECT_TRUE(a->logits_eos_inf);
-  EXPECT_FALSE(a->confidence_eos_eot_inf);
-  EXPECT_EQ(a->kv, decode::KvChoice::dual);
-  EXPECT_EQ(a->refresh_after, 7);
+  EXPECT_EQ(std::tuple(a->gen_length, a->block_length, a->steps, a->acceptance, a->temperature, a->seed, a->cfg_scale),
+            std::tuple(96, 16, 48, decode::Acceptance::random, 0.5, UINT64_MAX, 1.5));
+  EXPECT_EQ(std::tuple(a->early_stop, a->logits_eos_inf, a->confidence_eos_eot_inf, a->kv, a->refresh_after),
+            std::tuple(decode::EarlyStop::block, true, false, decode::KvChoice::dual, 7));
 
   const auto b = parse_decode_options("--confidence-eos-eot-inf --accept schedule");
   ASSERT_TRUE(b);
@@ -75,28 +65,18 @@ TEST(ParseDecodeOptions, EveryStrategyFlagReachesItsField) {
       "--mbsd-trigger 5 --mbsd-threshold 0.75 --latency-table "
       "8:1,16:1.5 --stable-threshold 0.95 --revise-lateness 3 --revise-rows 7");
   ASSERT_TRUE(a) << a.error().message;
-  EXPECT_EQ(a->acceptance, Acceptance::threshold);
-  EXPECT_EQ(a->threshold, 0.8);
-  EXPECT_EQ(a->entropy_gate, 0.6);
-  EXPECT_EQ(a->kv, decode::KvChoice::prefix);
-  EXPECT_EQ(a->refresh_after, 5);
-  EXPECT_EQ(a->tail, 16);
-  EXPECT_TRUE(a->mbsd);
-  EXPECT_EQ(a->mbsd_trigger, 5);
-  EXPECT_EQ(a->mbsd_threshold, 0.75);
+  EXPECT_EQ(std::tuple(a->acceptance, a->threshold, a->entropy_gate, a->kv, a->refresh_after, a->tail, a->mbsd),
+            std::tuple(Acceptance::threshold, 0.8, 0.6, decode::KvChoice::prefix, 5, 16, true));
+  EXPECT_EQ(std::tuple(a->mbsd_trigger, a->mbsd_threshold), std::tuple(5, 0.75));
   ASSERT_EQ(a->latency_table.size(), 2u);
-  EXPECT_EQ(a->latency_table[1].rows, 16);
-  EXPECT_EQ(a->latency_table[1].ms, 1.5);
-  EXPECT_EQ(a->revision, decode::Revision::dual_path);
-  EXPECT_EQ(a->stable_threshold, 0.95);
-  EXPECT_EQ(a->revise_lateness, 3);
-  EXPECT_EQ(a->revise_rows, 7);
+  EXPECT_EQ(std::tuple(a->latency_table[1].rows, a->latency_table[1].ms, a->revision, a->stable_threshold),
+            std::tuple(16, 1.5, decode::Revision::dual_path, 0.95));
+  EXPECT_EQ(std::tuple(a->revise_lateness, a->revise_rows), std::tuple(3, 7));
 
   const auto edit = parse_decode_options("--edit-threshold 0.4 --edit-steps 3");
   ASSERT_TRUE(edit);
-  EXPECT_EQ(edit->revision, decode::Revision::edit);
-  EXPECT_EQ(edit->edit_threshold, 0.4);
-  EXPECT_EQ(edit->edit_steps, 3);
+  EXPECT_EQ(std::tuple(edit->revision, edit->edit_threshold, edit->edit_steps),
+            std::tuple(decode::Revision::edit, 0.4, 3));
 }
 
 TEST(ParseDecodeOptions, TheOrderOfFlagsDoesNotMatter) {
@@ -178,8 +158,8 @@ std::string_view other_word(const decode::Field& field) {
 TEST(Options, EveryFieldIsReachedThreeWays) {
   for (const decode::Field& field : decode::fields()) {
     // Another value than the default.
-    const std::string text = field.is_switch()    ? "true"
-                             : !field.words.empty() ? std::string(other_word(field))
+    const std::string text = field.is_switch()              ? "true"
+                             : !field.words.empty()         ? std::string(other_word(field))
                              : field.key == "latency_table" ? "8:1,16:1.5"
                              : field.key == "json_schema"   ? "{}"
                              : field.text                   ? "it's a|b"
@@ -242,7 +222,8 @@ TEST(Options, TuningKeepsItsTexts) {
   EXPECT_EQ(join(choices("tail")), " --tail 64 --tail 32 --tail 16 --tail 8");
   EXPECT_EQ(join(choices("slide")), " --slide");
   EXPECT_EQ(join(choices("kv")), " --kv prefix --kv dual --kv frozen");
-  EXPECT_EQ(join(choices("refresh_after")), " --refresh-after 64 --refresh-after 32 --refresh-after 16 --refresh-after 8");
+  EXPECT_EQ(join(choices("refresh_after")),
+            " --refresh-after 64 --refresh-after 32 --refresh-after 16 --refresh-after 8");
   EXPECT_EQ(join(choices("block_length")), "--block-length 8 --block-length 16  --block-length 64 --block-length 128");
   EXPECT_EQ(join(choices("revise_rows")), " --revise-rows 8 --revise-rows 16 --revise-rows 32");
 }
@@ -265,7 +246,8 @@ TEST(Options, TuningAsksWhatTheModelCanAnswer) {
   std::set<std::string> every = {"acceptance", "way of revising", "speculation"};
   for (const decode::Field& field : decode::fields())
     if (!field.tune.empty() && field.rules == 0) every.emplace(field.key);  // rules are one question
-  for (const char* key : {"kv", "tail", "refresh_after", "slide", "revise_rows"}) EXPECT_TRUE(every.contains(key)) << key;
+  for (const char* key : {"kv", "tail", "refresh_after", "slide", "revise_rows"})
+    EXPECT_TRUE(every.contains(key)) << key;
   EXPECT_EQ(names(false), every);
   EXPECT_EQ(names(true), without(every, {"tail", "refresh_after", "speculation"}));
   const auto axes = tune_axes(true);

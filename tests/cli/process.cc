@@ -3,18 +3,17 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -111,6 +110,63 @@ std::string several_turns_model() {
   };
   static const Folder folder;
   return folder.path.string();
+}
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Words split(std::string_view line) {
+  std::istringstream stream{std::string(line)};
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);)
+    lines.push_back(line.substr(0, line.size() - line.ends_with('\r')));
+  return lines;
+}
+
+size_t longest_line(const std::string& text) {
+  size_t longest = 0;
+  for (const std::string& line : lines_of(text)) longest = std::max(longest, line.size());
+  return longest;
+}
+
+ProcessResult done(const Words& arguments, const ProcessInput& input) {
+  ProcessResult result = run_llada(arguments, input);
+  if (result.status != 0)
+    throw std::runtime_error(fmt::format("{}: status {}: {}", fmt::join(arguments, " "), result.status, result.err));
+  return result;
+}
+
+Json json_of(const Words& arguments, const ProcessInput& input) { return Json::parse(done(arguments, input).out); }
+
+void expect_one_line(const ProcessResult& result, int status, const std::string& says) {
+  EXPECT_EQ(result.status, status) << says << result.err;
+  EXPECT_EQ(result.out, "") << says;
+  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << says << result.err;
+  EXPECT_THAT(result.err, testing::AllOf(StartsWith("llada"), HasSubstr(says)));
+}
+
+FileLimit::FileLimit(uint64_t bytes) {
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  check(::getrlimit(RLIMIT_FSIZE, &limit) == 0, "getrlimit");
+  before_ = limit.rlim_cur;
+  limit.rlim_cur = bytes;
+  check(::setrlimit(RLIMIT_FSIZE, &limit) == 0, "setrlimit");
+}
+
+FileLimit::~FileLimit() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  limit.rlim_cur = before_;
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  ::signal(SIGXFSZ, SIG_DFL);
 }
 
 std::string tiny_model() { return LLADA_SOURCE_DIR "/models/tiny-llada"; }

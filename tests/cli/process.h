@@ -1,13 +1,33 @@
-// Runs the built program as a user would: with arguments, stdin and an environment, on pipes or on a
-// terminal.
+// Runs the built program as a user would: with arguments, stdin and an environment, on pipes or on a terminal; and the
+// words that tests of it share.
 #pragma once
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/terminal_screen.h"
+#include "formats/temp_folder.h"
+#include "must.h"
 
 namespace llada::test {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+Words with(Words words, const Words& more);
+Words split(std::string_view line);  // at its blanks
 
 struct ProcessResult {
   int status = -1;  // exit status; 1000 + signal when a signal ended it
@@ -25,6 +45,26 @@ struct ProcessInput {
 };
 
 ProcessResult run_llada(const std::vector<std::string>& arguments, const ProcessInput& input = {});
+
+// Of a run that succeeds, or the test ends: its result, and its stdout as JSON.
+ProcessResult done(const Words& arguments, const ProcessInput& input = {});
+Json json_of(const Words& arguments, const ProcessInput& input = {});
+// One line on stderr that contains `says`, and nothing on stdout.
+void expect_one_line(const ProcessResult& result, int status, const std::string& says);
+// The lines of a text, without the returns that a terminal puts before their ends.
+std::vector<std::string> lines_of(const std::string& text);
+size_t longest_line(const std::string& text);
+// The spawned program may write files of so many bytes alone, for as long as this lives.
+class FileLimit {
+ public:
+  explicit FileLimit(uint64_t bytes);
+  ~FileLimit();
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+
+ private:
+  uint64_t before_;
+};
 
 struct TerminalInput {
   std::string typed = {};

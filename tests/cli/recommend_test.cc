@@ -1,8 +1,5 @@
 // llada recommend, the catalogue of short names, and what a probe says of forwards.
-#include <gmock/gmock.h>
-
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "bench/probe.h"
@@ -10,18 +7,15 @@
 #include "hub/catalogue.h"
 #include "hub/repository.h"
 #include "models/model_graph.h"
+#include "must.h"
 #include "study/presets.h"
 
 namespace llada::test {
 namespace {
 
-using testing::HasSubstr;
-using Json = nlohmann::json;
-
 // Sizes that were typed, against the published geometries.
 TEST(Catalogue, HasTheSizesOfThePublishedGeometries) {
-  const auto models = hub::parse_catalogue(hub::kCatalogueText);
-  ASSERT_TRUE(models) << models.error().message;
+  const auto models = must(hub::parse_catalogue(hub::kCatalogueText));
   std::set<std::string> names;
   for (const hub::CatalogueModel& model : *models) {
     EXPECT_TRUE(names.insert(model.name).second) << model.name;
@@ -49,8 +43,7 @@ TEST(Catalogue, HasTheSizesOfThePublishedGeometries) {
 }
 
 TEST(Catalogue, AShortNameIsARepository) {
-  const auto request = hub::parse_request("sdar-1.7b:Q8_0", "x");
-  ASSERT_TRUE(request) << request.error().message;
+  const auto request = must(hub::parse_request("sdar-1.7b:Q8_0", "x"));
   EXPECT_EQ(request->repository.full_name(), "JetLM/SDAR-1.7B-Chat");
   EXPECT_EQ(request->what, "Q8_0");
   EXPECT_EQ(request->revision, "x");
@@ -70,9 +63,7 @@ TEST(Probe, ModelsAForward) {
 }
 
 TEST(Recommend, ListsWhatFitsWithACommand) {
-  const auto ran = run_llada({"recommend", "--json"});
-  ASSERT_EQ(ran.status, 0) << ran.err;
-  const Json out = Json::parse(ran.out);
+  const Json out = json_of({"recommend", "--json"});
   EXPECT_LT(out["machine"]["probe_seconds"], 5.0 * 6) << "of a machine that does other work";
   ASSERT_FALSE(out["models"].empty());
   for (const Json& model : out["models"]) {

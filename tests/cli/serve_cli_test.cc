@@ -1,9 +1,5 @@
 // llada serve as a process: its end by a signal, and what it refuses. What it answers: tests/serve.
-#include <fmt/format.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
-
-#include <string>
 
 #include "cli/process.h"
 

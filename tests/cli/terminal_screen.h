@@ -1,6 +1,7 @@
 // A small terminal of fixed size, as xterm shows what comes: wrapping at the margin (the cursor waits in the last
-// column), scrolling, the cursor movements and erasures that programs get from terminfo for xterm. Colours and modes
-// are skipped. A cell holds one character of any width as its bytes; characters of two columns are not told apart.
+// column), scrolling, the cursor movements and erasures that programs get from terminfo for xterm. Colours are skipped,
+// and modes but for the cursor's. A cell holds one character of any width as its bytes; characters of two columns are
+// not told apart.
 #pragma once
 #include <algorithm>
 #include <cstdlib>
@@ -41,6 +42,7 @@ class TerminalScreen {
     while (out.ends_with("\n\n")) out.pop_back();
     return out;
   }
+  bool cursor_visible() const { return cursor_visible_; }
   int row() const { return row_; }
   int column() const { return column_; }
 
@@ -99,6 +101,7 @@ class TerminalScreen {
     const auto at = cells.begin() + column_;
     const int count = std::min(n, columns_ - column_);
     if (kind != 'm' && kind != 'h' && kind != 'l') waits_ = false;
+    if (argument == "?25") cursor_visible_ = kind == 'h';
     switch (kind) {
       case 'A':
         row_ = std::max(0, row_ - n);
@@ -152,6 +155,7 @@ class TerminalScreen {
   std::vector<Row> cells_;
   int row_ = 0, column_ = 0;
   bool waits_ = false;  // in the last column: the next character goes to the next row
+  bool cursor_visible_ = true;
   std::string pending_;
 };
 

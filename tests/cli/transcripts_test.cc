@@ -1,21 +1,13 @@
 // What a shell shows of commands, compared with the recorded text in tests/data/transcripts: help, and mistakes. A line
 // "$ COMMAND" is run by sh in a folder of its own, where m is the shipped model; below it stand stdout, stderr behind
 // "! ", and the exit status where it is not 0. Recorded anew with LLADA_UPDATE=1, to be read before it is committed.
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "cli/process.h"
-#include "formats/temp_folder.h"
 
 namespace llada::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::string replaced(std::string text, std::string_view what, std::string_view by) {
   for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
