@@ -1,6 +1,5 @@
 // The program from outside: exit statuses, one-line errors, what comes on stdout.
 
-
 #include "cli/process.h"
 
 namespace llada::test {
