@@ -70,7 +70,7 @@ class Speculation {
                                  std::span<const int32_t> computed) const;
 
   // For block-causal models: how many keys a step of the block reads with the blocks ahead, where it reads `keys` and
-  // computes `rows` without. They are kMostDrafts positions, one block at least, or what the latency table allows.
+  // computes `rows` without. They are kMostDrafts positions and one block at least, or fewer by the latency table.
   int32_t reach(const Canvas& canvas, const Block& block, int32_t keys, int64_t rows) const;
 
   // Whether a prediction of the look ahead is sure enough for a draft.
